@@ -1,0 +1,70 @@
+# The front door. `make` lists what it can do; the work is done by meson and by the scripts in tools/.
+MESON ?= meson
+NINJA ?= ninja
+BUILD := build
+# Extra arguments for the first configuration: make build MESON_ARGS="-Dbuildtype=debug"
+MESON_ARGS ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup build run test bench lint format layers sanitize install clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install the Debian packages that building and testing need, if any is missing
+	@tools/setup test
+
+build: ## build everything; the command is then build/mtprof
+	@tools/setup build
+	@test -f $(BUILD)/build.ninja || $(MESON) setup $(BUILD) $(MESON_ARGS)
+	@$(NINJA) -C $(BUILD)
+
+run: build ## profile a real workload: prints its table and leaves a trace
+	@tools/demo
+
+# Both suites run whatever the other says; test-summary counts them together and alone decides.
+test: setup build ## run all tests; the last line says how many
+	@rm -f $(BUILD)/meson-logs/testlog.json $(BUILD)/pytest.xml
+	@$(MESON) test -C $(BUILD) --print-errorlogs || true
+	@if ls tests/mindtorch_v2/test_*.py >/dev/null 2>&1; then \
+	    PYTHONPATH=src "$$(tools/setup --python)" -m pytest -q tests/mindtorch_v2 --junitxml=$(BUILD)/pytest.xml || true; \
+	fi
+	@tools/test-summary $(BUILD)
+
+bench: build ## measure: prints a table and writes build/bench.json
+	@tools/bench
+
+lint: ## check format, headers, clang-tidy, sizes and scripts
+	@tools/setup lint
+	@$(MAKE) --no-print-directory build
+	@tools/lint
+
+format: ## rewrite the C files as .clang-format says
+	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs -r clang-format -i
+
+layers: ## check that no file includes against the direction of docs/ARCHITECTURE.md
+	@tools/check_layers --self-test
+	@tools/check_layers
+
+sanitize: setup sanitize-asan sanitize-tsan ## run the unit tests under ASan+UBSan and under TSan
+
+sanitize-asan: SANITIZERS := address,undefined
+sanitize-tsan: SANITIZERS := thread
+sanitize-%: export ASAN_OPTIONS = abort_on_error=1:detect_stack_use_after_return=1
+sanitize-%: export UBSAN_OPTIONS = halt_on_error=1:print_stacktrace=1
+sanitize-%: export TSAN_OPTIONS = halt_on_error=1:second_deadlock_stack=1
+sanitize-%:
+	@test -f build-$*/build.ninja || $(MESON) setup build-$* \
+	    -Dbuildtype=debugoptimized -Db_sanitize=$(SANITIZERS) -Db_lundef=false $(MESON_ARGS)
+	@$(NINJA) -C build-$*
+	@rm -f build-$*/meson-logs/testlog.json
+	@$(MESON) test -C build-$* --suite unit --timeout-multiplier 5 --print-errorlogs || true
+	@tools/test-summary build-$* "$* ($(SANITIZERS))"
+
+install: build ## install; PREFIX and DESTDIR are honoured
+	@$(if $(PREFIX),$(MESON) configure $(BUILD) -Dprefix=$(abspath $(PREFIX)))
+	@$(MESON) install -C $(BUILD) $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+
+clean: ## remove what was built
+	@rm -rf $(BUILD) build-asan build-tsan

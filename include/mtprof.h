@@ -1,0 +1,602 @@
+/* mtprof.h - the profiler: record what a tensor program does, from any thread, at tens of nanoseconds.
+ *
+ *     mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
+ *     mtp_profile *prof;
+ *     if (mtp_profile_create(&config, &prof) != MTP_OK || mtp_profile_start(prof) != MTP_OK)
+ *         die(mtp_last_error());
+ *     MTP_SCOPE("forward") { forward(); }
+ *     mtp_profile_stop(prof);
+ *     ...
+ *     mtp_profile_destroy(prof);
+ *
+ * Two kinds of calls:
+ *   cold   (mtp_profile_*, mtp_name, ...) return mtp_status; the story of a failure is in mtp_last_error().
+ *   hot    (MTP_SCOPE, mtp_op_begin, mtp_memory_event, ...) return nothing that needs checking, never block on
+ *          a session, never allocate per call; what cannot be kept is counted in the ledger, by cause.
+ *
+ * Threads: one thread at a time drives a profile; any number of threads record into it. Without a running
+ * profile every hot call is one load and one branch; compiled with -DMTP_DISABLE it is nothing at all.
+ *
+ * C11 and C++17. Structs that callers fill open with their size and grow at the tail: use the _INIT macros.
+ */
+#ifndef MTPROF_H
+#define MTPROF_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MTP_VERSION_MAJOR 0
+#define MTP_VERSION_MINOR 1
+#define MTP_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define MTP_API __attribute__((visibility("default")))
+#define MTP__UNLIKELY(x) __builtin_expect(!!(x), 0)
+#else
+#error "mtprof.h needs gcc or clang"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------ errors */
+
+/* X(symbol, value, text). Values are ABI: append, never renumber, never reuse. */
+#define MTP_STATUS_LIST(X)                                                                                   \
+    X(OK, 0, "success")                                                                                      \
+    X(E_ARG, -1, "an argument breaks the contract")                                                          \
+    X(E_NOMEM, -2, "out of memory")                                                                          \
+    X(E_ABI, -3, "caller and library disagree on a struct's size")                                           \
+    X(E_STATE, -4, "not possible in the profile's present state")                                            \
+    X(E_BUSY, -5, "another profiler session is already active")                                              \
+    X(E_IO, -6, "a file could not be opened, read or written")                                               \
+    X(E_FORMAT, -7, "not a file of the expected form, or damaged")                                           \
+    X(E_UNSUPPORTED, -8, "not available on this machine or in this build")
+
+#define X(sym, value, text) MTP_##sym = (value),
+typedef enum mtp_status {
+    MTP_STATUS_LIST(X)
+} mtp_status;
+#undef X
+
+MTP_API const char *mtp_status_text(mtp_status status);
+
+/* Why the last failing cold call on this thread failed: cause first, then what its callers were doing.
+ * Borrowed; valid until the next failing call on this thread. Never NULL. */
+MTP_API const char *mtp_last_error(void);
+
+MTP_API const char *mtp_version(void); /* "0.1.0" */
+
+/* -------------------------------------------------------------------------------------- vocabulary */
+
+/* Activities: what is collected. Device work of any accelerator is NPU. */
+#define MTP_CPU 0x1u
+#define MTP_NPU 0x2u
+
+/* "CPU", "NPU", "CUDA" or "GPU" in any case; the last three are MTP_NPU. Others: MTP_E_ARG. */
+MTP_API mtp_status mtp_activity_parse(const char *text, uint32_t *out);
+
+/* A device is its type and its index. */
+typedef uint32_t mtp_device;
+#define MTP_DEVICE(type, index) ((mtp_device)(((uint32_t)(type) << 8) | ((uint32_t)(index)&0xffu)))
+#define MTP_DEVICE_TYPE(device) ((uint32_t)(device) >> 8 & 0xffu)
+#define MTP_DEVICE_INDEX(device) ((uint32_t)(device)&0xffu)
+#define MTP_DEVICE_CPU MTP_DEVICE(0, 0)
+#define MTP_DEVICE_NPU(index) MTP_DEVICE(1, index)
+
+/* X(symbol, value, Kineto's spelling, bytes). Ids reach files: append only. */
+#define MTP_DTYPE_LIST(X)                                                                                    \
+    X(UNKNOWN, 0, "", 0)                                                                                     \
+    X(FLOAT32, 1, "float", 4)                                                                                \
+    X(FLOAT64, 2, "double", 8)                                                                               \
+    X(FLOAT16, 3, "c10::Half", 2)                                                                            \
+    X(BFLOAT16, 4, "c10::BFloat16", 2)                                                                       \
+    X(INT64, 5, "long int", 8)                                                                               \
+    X(INT32, 6, "int", 4)                                                                                    \
+    X(INT16, 7, "short int", 2)                                                                              \
+    X(INT8, 8, "signed char", 1)                                                                             \
+    X(UINT8, 9, "unsigned char", 1)                                                                          \
+    X(BOOL, 10, "bool", 1)                                                                                   \
+    X(COMPLEX64, 11, "c10::complex<float>", 8)                                                               \
+    X(COMPLEX128, 12, "c10::complex<double>", 16)
+
+#define X(sym, value, text, bytes) MTP_##sym = (value),
+typedef enum mtp_dtype {
+    MTP_DTYPE_LIST(X)
+} mtp_dtype;
+#undef X
+MTP_API const char *mtp_dtype_text(mtp_dtype dtype);
+
+/* What a scope is. X(symbol, value, category in a Kineto trace). Ids reach files: append only. */
+#define MTP_SCOPE_KIND_LIST(X)                                                                               \
+    X(USER, 0, "user_annotation")                                                                            \
+    X(OP, 1, "cpu_op")                                                                                       \
+    X(BACKWARD, 2, "cpu_op")                                                                                 \
+    X(STEP, 3, "user_annotation")                                                                            \
+    X(RUNTIME, 4, "cuda_runtime")                                                                            \
+    X(PYTHON, 5, "python_function")                                                                          \
+    X(MODULE, 6, "python_function")                                                                          \
+    X(OVERHEAD, 7, "overhead")
+
+#define X(sym, value, text) MTP_SCOPE_##sym = (value),
+typedef enum mtp_scope_kind {
+    MTP_SCOPE_KIND_LIST(X)
+} mtp_scope_kind;
+#undef X
+
+/* --------------------------------------------------------------------------------- clocks and names */
+
+/* The clock of all records: raw ticks, cheap to read; a trace holds what turns them into nanoseconds. */
+MTP_API uint64_t mtp_ticks(void);
+MTP_API uint64_t mtp_now_ns(void); /* the same instant in nanoseconds of CLOCK_MONOTONIC */
+
+/* A name's id, for the life of the process; the same text gives the same id. 0 if it could not be kept
+ * (out of memory: records then carry the name "?"). Safe from any thread. */
+MTP_API uint32_t mtp_name(const char *text);
+MTP_API uint32_t mtp_name_n(const char *text, size_t length);
+
+/* ------------------------------------------------------------------------------------- hot: is it on? */
+
+/* What is being recorded at this moment: MTP_CPU, MTP_NPU and MTP_WITH_* bits; 0 without a running profile.
+ * A framework asks before it gathers shapes or walks a stack. */
+#define MTP_WITH_SHAPES 0x100u
+#define MTP_WITH_STACK 0x200u
+#define MTP_WITH_MEMORY 0x400u
+#define MTP_WITH_FLOPS 0x800u
+#define MTP_WITH_MODULES 0x1000u
+
+MTP_API extern uint32_t mtp__recording; /* read through mtp_recording() */
+
+static inline uint32_t mtp_recording(void)
+{
+#ifdef MTP_DISABLE
+    return 0;
+#else
+    return __atomic_load_n(&mtp__recording, __ATOMIC_RELAXED);
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------- hot: scopes */
+
+/* A scope is begun and ended on the same thread, properly nested. The token that begin returns (0 when nothing
+ * was recorded) goes to end, which writes only into the session that holds the begin: a scope that was open
+ * when a profile started or stopped never closes another one by mistake. */
+typedef uint32_t mtp_token;
+
+MTP_API mtp_token mtp__scope_begin(uint32_t name);
+MTP_API mtp_token mtp__scope_begin_text(const char *text, size_t length);
+MTP_API void mtp__scope_end(mtp_token token);
+MTP_API uint32_t mtp__site_resolve(uint32_t *site, const char *text);
+
+#ifndef MTP_DISABLE
+static inline mtp_token mtp_scope_begin(uint32_t name)
+{
+    return MTP__UNLIKELY(mtp_recording() & MTP_CPU) ? mtp__scope_begin(name) : 0;
+}
+
+/* For names that are made at run time: kept for the session only, so any number of them cannot fill the
+ * process. Bytes are taken as they are; length without the NUL. */
+static inline mtp_token mtp_scope_begin_text(const char *text, size_t length)
+{
+    return MTP__UNLIKELY(mtp_recording() & MTP_CPU) ? mtp__scope_begin_text(text, length) : 0;
+}
+
+static inline void mtp_scope_end(mtp_token token)
+{
+    if (MTP__UNLIKELY(token))
+        mtp__scope_end(token);
+}
+
+/* The id of a literal, looked up once per call site. */
+#define MTP_NAME(text)                                                                                       \
+    (__extension__({                                                                                         \
+        static uint32_t mtp__site;                                                                           \
+        uint32_t mtp__id = __atomic_load_n(&mtp__site, __ATOMIC_RELAXED);                                    \
+        MTP__UNLIKELY(mtp__id == 0) ? mtp__site_resolve(&mtp__site, (text)) : mtp__id;                       \
+    }))
+
+typedef struct mtp__guard {
+    mtp_token token;
+    uint32_t once;
+} mtp__guard;
+
+static inline mtp__guard mtp__guard_begin(uint32_t *site, const char *text)
+{
+    mtp__guard guard = {0, 1};
+    if (MTP__UNLIKELY(mtp_recording() & MTP_CPU)) {
+        uint32_t id = __atomic_load_n(site, __ATOMIC_RELAXED);
+        guard.token = mtp__scope_begin(MTP__UNLIKELY(id == 0) ? mtp__site_resolve(site, text) : id);
+    }
+    return guard;
+}
+
+static inline void mtp__guard_end(mtp__guard *guard)
+{
+    mtp_scope_end(guard->token);
+}
+
+#define MTP__PASTE2(a, b) a##b
+#define MTP__PASTE(a, b) MTP__PASTE2(a, b)
+#define MTP__SCOPE(text, guard)                                                                              \
+    for (mtp__guard guard __attribute__((cleanup(mtp__guard_end))) = __extension__({                         \
+             static uint32_t mtp__site;                                                                      \
+             mtp__guard_begin(&mtp__site, (text));                                                           \
+         });                                                                                                 \
+         guard.once; guard.once = 0)
+
+/* MTP_SCOPE("forward") { ... }   Left by the closing brace, return, break, continue, goto or a C++ exception.
+ * The text must be the same each time the line is run. (break and continue leave the scope, not a loop
+ * around it.) */
+#define MTP_SCOPE(text) MTP__SCOPE(text, MTP__PASTE(mtp__guard_, __COUNTER__))
+
+#else /* MTP_DISABLE: nothing is left at the call sites, arguments are not evaluated */
+#define mtp_scope_begin(name) ((void)sizeof(name), (mtp_token)0)
+#define mtp_scope_begin_text(text, length) ((void)sizeof(text), (void)sizeof(length), (mtp_token)0)
+#define mtp_scope_end(token) ((void)sizeof(token))
+#define MTP_NAME(text) ((void)sizeof(text), 0u)
+#define MTP_SCOPE(text)
+#endif
+
+/* ------------------------------------------------------------------------------------------- hot: ops */
+
+typedef enum mtp_input_kind { /* ids reach files: append only */
+    MTP_INPUT_NONE = 0,
+    MTP_INPUT_TENSOR = 1,
+    MTP_INPUT_TENSOR_LIST = 2, /* items, count */
+    MTP_INPUT_INT = 3,
+    MTP_INPUT_FLOAT = 4,
+    MTP_INPUT_BOOL = 5,
+    MTP_INPUT_INT_LIST = 6, /* dims, count */
+    MTP_INPUT_TEXT = 7      /* text, count bytes */
+} mtp_input_kind;
+
+/* One argument of an op. Everything is copied; nothing is kept alive. */
+typedef struct mtp_input {
+    uint8_t kind;           /* mtp_input_kind */
+    uint8_t dtype;          /* of a tensor: mtp_dtype */
+    uint16_t reserved;      /* 0 */
+    uint32_t count;         /* rank of a tensor, items of a list, bytes of a text */
+    const int64_t *dims;    /* borrowed: count of them */
+    const int64_t *strides; /* borrowed: count of them, or NULL for contiguous */
+    union {
+        int64_t i;
+        double f;
+        const char *text;              /* borrowed */
+        const struct mtp_input *items; /* borrowed: tensors */
+    } value;
+} mtp_input;
+
+/* One call of an operator. Fill what is known, leave the rest as MTP_OP_INIT made it. */
+typedef struct mtp_op {
+    uint32_t size;           /* sizeof(mtp_op) */
+    uint32_t name;           /* MTP_NAME("aten::mm") */
+    mtp_device device;       /* where it computes */
+    uint32_t kind;           /* MTP_SCOPE_OP, or any mtp_scope_kind */
+    int64_t sequence;        /* autograd sequence number, -1: none */
+    uint64_t forward_thread; /* of a backward op: the thread of its forward op, 0: none */
+    uint64_t correlation;    /* of a launch (MTP_SCOPE_RUNTIME): ties it to device events, 0: none */
+    uint64_t flops;          /* 0: to be derived from the shapes */
+    int64_t allocated;       /* bytes allocated on the device now, before begin and before end; -1: unknown */
+    const mtp_input *inputs; /* borrowed; read by begin with MTP_WITH_SHAPES */
+    const mtp_input *outputs; /* borrowed; read by end with MTP_WITH_SHAPES */
+    uint32_t input_count, output_count;
+    const char *args;  /* borrowed: free text shown with the event, or NULL */
+    mtp_token token;   /* the library's: set by begin, used by end */
+    uint32_t reserved; /* 0 */
+} mtp_op;
+#define MTP_OP_INIT(name_id)                                                                                 \
+    {                                                                                                        \
+        sizeof(mtp_op), (name_id), MTP_DEVICE_CPU, MTP_SCOPE_OP, -1, 0, 0, 0, -1, NULL, NULL, 0, 0, NULL, 0, \
+            0                                                                                                \
+    }
+
+MTP_API void mtp__op_begin(mtp_op *op);
+MTP_API void mtp__op_end(mtp_op *op);
+
+#ifndef MTP_DISABLE
+static inline void mtp_op_begin(mtp_op *op)
+{
+    op->token = 0;
+    if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
+        mtp__op_begin(op);
+}
+
+static inline void mtp_op_end(mtp_op *op)
+{
+    if (MTP__UNLIKELY(op->token))
+        mtp__op_end(op);
+}
+#else
+#define mtp_op_begin(op) ((void)sizeof(op))
+#define mtp_op_end(op) ((void)sizeof(op))
+#endif
+
+/* ------------------------------------------------------------------------ hot: memory, device, marks */
+
+/* X(symbol, value, torch's word). The order is that of torch's memory timeline. */
+#define MTP_MEMORY_CATEGORY_LIST(X)                                                                          \
+    X(PARAMETER, 0, "PARAMETER")                                                                             \
+    X(OPTIMIZER_STATE, 1, "OPTIMIZER_STATE")                                                                 \
+    X(INPUT, 2, "INPUT")                                                                                     \
+    X(TEMPORARY, 3, "TEMPORARY")                                                                             \
+    X(ACTIVATION, 4, "ACTIVATION")                                                                           \
+    X(GRADIENT, 5, "GRADIENT")                                                                               \
+    X(AUTOGRAD_DETAIL, 6, "AUTOGRAD_DETAIL")                                                                 \
+    X(UNKNOWN, 7, "Unknown")
+#define X(sym, value, text) MTP_MEMORY_##sym = (value),
+typedef enum mtp_memory_category {
+    MTP_MEMORY_CATEGORY_LIST(X)
+} mtp_memory_category;
+#undef X
+
+typedef enum mtp_device_event_kind { /* ids reach files: append only */
+    MTP_DEVICE_KERNEL = 0,
+    MTP_DEVICE_MEMCPY = 1,
+    MTP_DEVICE_MEMSET = 2,
+    MTP_DEVICE_SYNC = 3,
+    MTP_DEVICE_ANNOTATION = 4
+} mtp_device_event_kind;
+
+typedef enum mtp_clock {     /* of device timestamps; ids reach files: append only */
+    MTP_CLOCK_TICKS = 0,     /* mtp_ticks() */
+    MTP_CLOCK_MONOTONIC = 1, /* nanoseconds of CLOCK_MONOTONIC: mtp_now_ns() */
+    MTP_CLOCK_DEVICE = 2     /* the device's own nanoseconds, tied to ours by mtp_device_clock() */
+} mtp_clock;
+
+/* Work that ran on a device. May be reported at any time, from any thread, in any order. */
+typedef struct mtp_device_work {
+    uint32_t size; /* sizeof(mtp_device_work) */
+    uint32_t name; /* MTP_NAME("gemm_kernel") */
+    mtp_device device;
+    uint32_t kind; /* mtp_device_event_kind */
+    uint64_t stream;
+    uint64_t correlation; /* of the launch that caused it (mtp_op.correlation), 0: none */
+    uint64_t start, end;  /* in `clock` */
+    uint64_t bytes;       /* moved by a copy or a set */
+    uint64_t queued;      /* when it was enqueued, in `clock`; 0: unknown */
+    uint32_t clock;       /* mtp_clock */
+    uint32_t grid[3], block[3];
+    uint32_t reserved; /* 0 */
+} mtp_device_work;
+#define MTP_DEVICE_WORK_INIT(name_id, device)                                                                \
+    {                                                                                                        \
+        sizeof(mtp_device_work), (name_id), (device), MTP_DEVICE_KERNEL, 0, 0, 0, 0, 0, 0, MTP_CLOCK_TICKS,  \
+            {0, 0, 0}, {0, 0, 0}, 0                                                                          \
+    }
+
+MTP_API void mtp__memory_event(mtp_device device, const void *ptr, int64_t bytes, uint64_t total_allocated,
+                               uint64_t total_reserved);
+MTP_API void mtp__memory_tag(mtp_device device, const void *ptr, mtp_memory_category category);
+MTP_API void mtp__device_event(const mtp_device_work *work);
+MTP_API void mtp__device_clock(mtp_device device, uint64_t device_ns, uint64_t host_ticks, uint64_t error_ns);
+MTP_API void mtp__mark(uint32_t name);
+MTP_API void mtp__counter(uint32_t name, double value);
+
+/* An id for a launch, unique in the process. */
+MTP_API uint64_t mtp_correlation_next(void);
+
+#ifndef MTP_DISABLE
+/* An allocation (bytes > 0) or a free (bytes < 0) at ptr, and the totals after it. Needs profile_memory. */
+static inline void mtp_memory_event(mtp_device device, const void *ptr, int64_t bytes,
+                                    uint64_t total_allocated, uint64_t total_reserved)
+{
+    if (MTP__UNLIKELY(mtp_recording() & MTP_WITH_MEMORY))
+        mtp__memory_event(device, ptr, bytes, total_allocated, total_reserved);
+}
+
+/* What the block at ptr is, from now on. */
+static inline void mtp_memory_tag(mtp_device device, const void *ptr, mtp_memory_category category)
+{
+    if (MTP__UNLIKELY(mtp_recording() & MTP_WITH_MEMORY))
+        mtp__memory_tag(device, ptr, category);
+}
+
+static inline void mtp_device_event(const mtp_device_work *work)
+{
+    if (MTP__UNLIKELY(mtp_recording() & MTP_NPU))
+        mtp__device_event(work);
+}
+
+/* The device's clock read device_ns when ours read host_ticks, give or take error_ns. Two or more of these make
+ * MTP_CLOCK_DEVICE timestamps comparable to the host's. */
+static inline void mtp_device_clock(mtp_device device, uint64_t device_ns, uint64_t host_ticks,
+                                    uint64_t error_ns)
+{
+    if (MTP__UNLIKELY(mtp_recording() & MTP_NPU))
+        mtp__device_clock(device, device_ns, host_ticks, error_ns);
+}
+
+/* A point in time, and a value over time. */
+static inline void mtp_mark(uint32_t name)
+{
+    if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
+        mtp__mark(name);
+}
+
+static inline void mtp_counter(uint32_t name, double value)
+{
+    if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
+        mtp__counter(name, value);
+}
+#else
+#define mtp_memory_event(device, ptr, bytes, allocated, reserved)                                            \
+    ((void)sizeof(device), (void)sizeof(ptr), (void)sizeof(bytes), (void)sizeof(allocated),                  \
+     (void)sizeof(reserved))
+#define mtp_memory_tag(device, ptr, category)                                                                \
+    ((void)sizeof(device), (void)sizeof(ptr), (void)sizeof(category))
+#define mtp_device_event(work) ((void)sizeof(work))
+#define mtp_device_clock(device, device_ns, host_ticks, error_ns)                                            \
+    ((void)sizeof(device), (void)sizeof(device_ns), (void)sizeof(host_ticks), (void)sizeof(error_ns))
+#define mtp_mark(name) ((void)sizeof(name))
+#define mtp_counter(name, value) ((void)sizeof(name), (void)sizeof(value))
+#endif
+
+/* ------------------------------------------------------------------------------------------ schedules */
+
+/* What a step is for. X(symbol, value). Values are torch's. */
+#define MTP_ACTION_LIST(X)                                                                                   \
+    X(NONE, 0)                                                                                               \
+    X(WARMUP, 1)                                                                                             \
+    X(RECORD, 2)                                                                                             \
+    X(RECORD_AND_SAVE, 3)
+#define X(sym, value) MTP_ACTION_##sym = (value),
+typedef enum mtp_action {
+    MTP_ACTION_LIST(X)
+} mtp_action;
+#undef X
+MTP_API const char *mtp_action_text(mtp_action action);
+
+/* Skip `skip_first` steps, then cycles of wait, warmup, active; `repeat` of them, 0: until stopped.
+ * skip_first_wait != 0: the first cycle does not wait. All zero: no schedule, everything is recorded. */
+typedef struct mtp_schedule {
+    int64_t wait, warmup, active, repeat, skip_first, skip_first_wait;
+} mtp_schedule;
+
+MTP_API mtp_status mtp_schedule_check(const mtp_schedule *schedule); /* each >= 0, active > 0 */
+MTP_API mtp_action mtp_schedule_action(const mtp_schedule *schedule, uint64_t step);
+
+/* ------------------------------------------------------------------------------------------- profiles */
+
+typedef struct mtp_profile mtp_profile;
+
+typedef enum mtp_when_full {
+    MTP_STOP_WHEN_FULL = 0, /* keep what there is, drop and count what comes */
+    MTP_KEEP_NEWEST = 1,    /* flight recorder: the oldest chunk makes room, and is counted */
+    MTP_STREAM = 2          /* to the spool file; buffer_bytes bounds what is mapped at one time */
+} mtp_when_full;
+
+/* Things a user should hear about; the library itself never prints. X(symbol, value). */
+#define MTP_WARNING_LIST(X)                                                                                  \
+    X(NO_WARMUP, 1)                                                                                          \
+    X(WARMUP_THEN_NONE, 2)                                                                                   \
+    X(RECORD_THEN_NONE, 3)                                                                                   \
+    X(RECORD_THEN_WARMUP, 4)                                                                                 \
+    X(EVENTS_CLEARED, 5)                                                                                     \
+    X(NOTHING_RECORDED, 6)                                                                                   \
+    X(RECORDS_DROPPED, 7)                                                                                    \
+    X(SPOOL_FAILED, 8)                                                                                       \
+    X(THREAD_STUCK, 9)                                                                                       \
+    X(FORK_NOT_FOLLOWED, 10)                                                                                 \
+    X(LEDGER_MISMATCH, 11)
+#define X(sym, value) MTP_WARNING_##sym = (value),
+typedef enum mtp_warning {
+    MTP_WARNING_LIST(X)
+} mtp_warning;
+#undef X
+
+typedef struct mtp_profile_config {
+    size_t size;         /* sizeof(mtp_profile_config) */
+    uint32_t activities; /* MTP_CPU | MTP_NPU; 0: both */
+    bool record_shapes, with_stack, profile_memory, with_flops, with_modules;
+    bool acc_events;  /* keep the events of earlier cycles */
+    bool follow_fork; /* a forked child records into a spool of its own, <spool>.<pid>; else it is off */
+    bool reserved0;   /* false */
+    mtp_schedule schedule;
+    mtp_action (*schedule_callback)(void *user, uint64_t step); /* instead of schedule, or NULL */
+    void (*on_trace_ready)(mtp_profile *prof, void *user);      /* once per saved cycle, or NULL */
+    void (*on_warning)(void *user, mtp_warning code, const char *text);
+    /* Writes at most `room` bytes, NUL included; or NULL: a random UUID, 32 hexadecimal digits. */
+    void (*custom_trace_id)(void *user, char *out, size_t room);
+    void *user;            /* borrowed: handed to each callback */
+    uint64_t buffer_bytes; /* budget for records; 0: 256 MiB */
+    mtp_when_full when_full;
+    uint32_t chunk_bytes; /* unit of the budget, a power of two from 4 KiB to 1 MiB; 0: 64 KiB */
+    const char *spool;    /* copied: a file that holds the records as they come, so a crash loses none */
+    uint64_t spool_bytes; /* largest size of a streamed spool; 0: until the disk is full */
+    /* end of v1 */
+} mtp_profile_config;
+#define MTP_PROFILE_CONFIG_INIT                                                                              \
+    {                                                                                                        \
+        sizeof(mtp_profile_config), 0, false, false, false, false, false, false, false, false,               \
+            {0, 0, 0, 0, 0, 0}, NULL, NULL, NULL, NULL, NULL, 0, MTP_STOP_WHEN_FULL, 0, NULL, 0              \
+    }
+
+/* On success *out owns a profile; end it with mtp_profile_destroy(). On failure *out is NULL. `config` may be
+ * NULL for the defaults. Fails with MTP_E_ARG, MTP_E_ABI, MTP_E_NOMEM. Nothing is recorded yet. */
+MTP_API mtp_status mtp_profile_create(const mtp_profile_config *config, mtp_profile **out);
+MTP_API void mtp_profile_destroy(mtp_profile *prof); /* stops it first; NULL is fine */
+
+/* start: step 0 begins; with a schedule its action is taken, without one recording starts.
+ * step:  the next step begins. Without a running profile: MTP_E_STATE.
+ * stop:  ends the profile; what was being recorded is a saved cycle, on_trace_ready is called for it.
+ * A second profile in the process: MTP_E_BUSY. A stopped profile may be started again. */
+MTP_API mtp_status mtp_profile_start(mtp_profile *prof);
+MTP_API mtp_status mtp_profile_step(mtp_profile *prof);
+MTP_API mtp_status mtp_profile_stop(mtp_profile *prof);
+
+/* The parts of the above for programs that drive a trace by hand: no schedule, no callback. */
+MTP_API mtp_status mtp_profile_prepare_trace(mtp_profile *prof);
+MTP_API mtp_status mtp_profile_start_trace(mtp_profile *prof);
+MTP_API mtp_status mtp_profile_stop_trace(mtp_profile *prof);
+
+/* Leaves out, or takes in again, the activities named, while a profile runs. No-op before it was prepared. */
+MTP_API mtp_status mtp_profile_toggle(mtp_profile *prof, bool enable, uint32_t activities);
+
+/* Shown at the top of an exported trace. add: while prepared; preset: at any time, applied at every start. The
+ * _json forms take JSON text, which is checked: MTP_E_ARG says where it is wrong. */
+MTP_API mtp_status mtp_profile_add_metadata(mtp_profile *prof, const char *key, const char *value);
+MTP_API mtp_status mtp_profile_add_metadata_json(mtp_profile *prof, const char *key, const char *json);
+MTP_API mtp_status mtp_profile_preset_metadata_json(mtp_profile *prof, const char *key, const char *json);
+
+/* State. Any of them may be asked at any time; NULL profile: zeros. */
+MTP_API uint64_t mtp_profile_step_number(const mtp_profile *prof);
+MTP_API mtp_action mtp_profile_action(const mtp_profile *prof);
+MTP_API bool mtp_profile_is_recording(const mtp_profile *prof);
+MTP_API const char *mtp_profile_trace_id(const mtp_profile *prof); /* NULL before the first prepare */
+
+/* -------------------------------------------------------------------------------------------- ledger */
+
+/* Why a record is not there. X(symbol, value, text). Ids reach files: append only. */
+#define MTP_DROP_LIST(X)                                                                                     \
+    X(BUDGET, 0, "buffer_bytes spent")                                                                       \
+    X(OVERWRITTEN, 1, "overwritten by newer records")                                                        \
+    X(DISK, 2, "the spool could not grow")                                                                   \
+    X(NOMEM, 3, "out of memory")                                                                             \
+    X(REENTRANT, 4, "recorded from a signal handler or callback inside a recording call")                    \
+    X(EXITING, 5, "recorded by a thread past its end")                                                       \
+    X(STUCK, 6, "written by a thread that did not come to rest")
+#define X(sym, value, text) MTP_DROP_##sym = (value),
+typedef enum mtp_drop {
+    MTP_DROP_LIST(X) MTP_DROP_CAUSES
+} mtp_drop;
+#undef X
+MTP_API const char *mtp_drop_text(mtp_drop cause);
+
+/* emitted = kept + dropped, in records (a scope is two: its begin and its end), for the events that the profile
+ * holds now. Exact when stopped; while running, exact for threads at rest. */
+typedef struct mtp_ledger {
+    size_t size; /* sizeof(mtp_ledger) */
+    uint64_t emitted, kept, dropped;
+    uint64_t dropped_by[16];   /* by mtp_drop */
+    uint64_t lost_definitions; /* names, shapes or stacks that did not fit: shown as "?" */
+    uint64_t bytes;            /* of chunks in use */
+    uint64_t chunks, threads;  /* in use; seen */
+} mtp_ledger;
+#define MTP_LEDGER_INIT                                                                                      \
+    {                                                                                                        \
+        sizeof(mtp_ledger), 0, 0, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0, 0, 0, 0            \
+    }
+MTP_API mtp_status mtp_profile_ledger(const mtp_profile *prof, mtp_ledger *out);
+
+/* --------------------------------------------------------------------------------------------- stacks */
+
+/* Where call stacks come from, with with_stack. capture runs inside the recording call: it must not block,
+ * allocate or record; it writes opaque frame keys, innermost first, and returns how many. describe is called
+ * once per key and session, and writes "file:line:function" (NUL-terminated, at most `room` bytes). */
+typedef struct mtp_stack_provider {
+    size_t size; /* sizeof(mtp_stack_provider) */
+    uint32_t (*capture)(void *user, uint64_t *frames, uint32_t room);
+    void (*describe)(void *user, uint64_t frame, char *out, size_t room);
+    void *user; /* borrowed */
+} mtp_stack_provider;
+
+/* NULL: native stacks, by libunwind where it is installed, else by the compiler's unwinder (the default).
+ * MTP_E_STATE while a profile is active. */
+MTP_API mtp_status mtp_stack_provider_set(const mtp_stack_provider *provider);
+MTP_API const char *mtp_stack_provider_name(void); /* "libunwind", "gcc" or "custom" */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

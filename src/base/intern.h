@@ -1,0 +1,53 @@
+/* base/intern.h - bytes to small ids, for names, shapes, frames and stacks.
+ *
+ * Look-up is lock-free and safe against insertion by other threads; insertion takes the table's lock. Ids count from
+ * first_id, in the order of insertion; equal bytes have equal ids. Bytes and ids live until fini or reset, which
+ * must not run beside anything else.
+ */
+#ifndef MTP_BASE_INTERN_H
+#define MTP_BASE_INTERN_H
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MTP__INTERN_SEGMENTS 24
+
+typedef struct mtp__intern_entry {
+    uint64_t hash;
+    const unsigned char *bytes; /* borrowed from the arena; one NUL follows them */
+    size_t length;
+} mtp__intern_entry;
+
+typedef struct mtp__intern mtp__intern;
+
+/* Called under the table's lock, before anybody can see the id. false: the id is not given. */
+typedef int mtp__intern_added(void *user, const mtp__intern *table, uint32_t id, const void *bytes,
+                              size_t length);
+
+typedef struct mtp__intern_table mtp__intern_table;
+typedef struct mtp__intern_block mtp__intern_block;
+
+struct mtp__intern {
+    pthread_mutex_t lock;                                       /* rank 3: after registry, before control */
+    _Atomic(mtp__intern_table *) table;                         /* owned; pairs: find, acquire */
+    _Atomic(mtp__intern_entry *) segment[MTP__INTERN_SEGMENTS]; /* owned; segment k holds 64 << k entries */
+    atomic_uint count;
+    uint32_t first_id;
+    mtp__intern_block *blocks; /* owned: the arena, newest first */
+    size_t bytes, limit;       /* of the arena and the tables */
+    mtp__intern_added *added;  /* or NULL */
+    void *user;                /* borrowed */
+};
+
+void mtp__intern_init(mtp__intern *t, uint32_t first_id, size_t limit, mtp__intern_added *added, void *user);
+void mtp__intern_fini(mtp__intern *t);
+void mtp__intern_reset(mtp__intern *t); /* forget all; the same settings */
+
+/* The id, or 0: not there (find), out of memory or over the limit (add). */
+uint32_t mtp__intern_find(const mtp__intern *t, uint64_t hash, const void *bytes, size_t length);
+uint32_t mtp__intern_add(mtp__intern *t, uint64_t hash, const void *bytes, size_t length);
+
+uint32_t mtp__intern_count(const mtp__intern *t);
+const mtp__intern_entry *mtp__intern_get(const mtp__intern *t, uint32_t id); /* NULL: no such id */
+#endif

@@ -1,0 +1,47 @@
+/* base/os.h - the only way to the heap, to mapped memory and to files, so that tests can make any one call fail.
+ *
+ * Each call first asks the fault plan. Without one that is a load and a branch; none of these is on the hot path.
+ */
+#ifndef MTP_BASE_OS_H
+#define MTP_BASE_OS_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+void *mtp__calloc(size_t count, size_t size); /* zeroed; NULL when out of memory */
+void mtp__free(void *p);                      /* NULL is fine */
+char *mtp__strdup(const char *text);
+
+/* Zeroed memory of its own pages. huge: ask for huge pages; the address is then aligned to them. Not inherited by
+ * a forked child. NULL when out of memory. */
+void *mtp__map_memory(size_t bytes, bool huge);
+void *mtp__map_file(void *at, size_t bytes, int fd,
+                    uint64_t offset); /* shared; at != NULL replaces; NULL: errno */
+void mtp__unmap(void *p, size_t bytes);
+void mtp__unmapped(
+    void *p); /* it is gone already: in a forked child, where mappings of these are not inherited */
+
+/* As the system calls, with EINTR retried; -1 and errno on failure. */
+int mtp__open(const char *path, int flags, mode_t mode);
+int mtp__grow_file(int fd, uint64_t offset, uint64_t bytes); /* real blocks, so a full disk is told here */
+int mtp__truncate(int fd, uint64_t bytes);
+ssize_t mtp__pread(int fd, void *to, size_t bytes,
+                   uint64_t offset); /* all of it, or up to the end of the file */
+void mtp__close(int fd);
+
+/* Tests: what to break. X(symbol) */
+#define MTP__FAULT_LIST(X) X(ALLOC) X(MAP) X(OPEN) X(GROW) X(TRUNCATE) X(READ)
+#define X(sym) MTP__FAULT_##sym,
+typedef enum mtp__fault {
+    MTP__FAULT_LIST(X) MTP__FAULT_KINDS
+} mtp__fault;
+#undef X
+#define MTP__FAULTS_ALL ((1u << MTP__FAULT_KINDS) - 1)
+
+/* Fail the nth call (from 1) of the kinds in `mask` from now on, and every later one too if `forever`. stop()
+ * tells how many calls failed. */
+void mtp__fault_plan(unsigned mask, int nth, bool forever);
+int mtp__fault_stop(void);
+long mtp__alloc_live(void); /* allocations and mappings not yet given back */
+#endif

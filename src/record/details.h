@@ -1,0 +1,32 @@
+/* record/details.h - what an op carries beside its name: interned shapes, stacks, texts; and names.
+ *
+ * Each thread has a small cache in front of the session's tables, so that the common case takes no lock and no shared
+ * cache line.
+ *
+ * A shape signature is a run of words, one argument after the other:
+ *     kind | dtype << 8 | flags << 16 | count << 32      flags: 1 strides follow the dims, 2 cut here (too long)
+ *     tensor: count dims [, count strides]; int list: count values; tensor list: count tensors, each as above;
+ *     int, bool, float: one word of value; text: its bytes, padded to words
+ */
+#ifndef MTP_RECORD_DETAILS_H
+#define MTP_RECORD_DETAILS_H
+#include "record/recorder.h"
+
+#define MTP__SHAPE_STRIDES 1u
+#define MTP__SHAPE_CUT 2u
+#define MTP__SHAPE_WORDS_MAX 2048u
+#define MTP__STACK_DEPTH_MAX 256u
+
+void mtp__details_init(mtp__recorder *r);
+void mtp__details_fini(mtp__recorder *r);
+void mtp__details_reset(mtp__recorder *r);
+void mtp__details_locks(mtp__recorder *r, int (*call)(pthread_mutex_t *));
+int mtp__mutex_renew(pthread_mutex_t *lock); /* a call for the above: in a forked child */
+void mtp__details_cache_free(struct mtp__thread_cache *cache);
+
+/* Inside a record, on its thread. 0: none, or it could not be kept (counted). */
+uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs, uint32_t count);
+uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller);
+uint32_t mtp__text_id(mtp__recorder *r, const char *text);
+uint32_t mtp__session_name_id(mtp__recorder *r, const char *text, size_t length);
+#endif

@@ -1,0 +1,313 @@
+/* record/events.c - the calls that programs record with. Each: enter, look at the gate, write one record, leave.
+ *
+ * mtp__scope_begin and mtp__scope_end are the hot path proper (bench: scope_pair_ns). Their rare cases, all behind
+ * one branch each, go to the general form below.
+ */
+#define _GNU_SOURCE
+#include <string.h>
+#include "record/details.h"
+#include "record/profile.h"
+#include "record/recorder.h"
+#include "record/writer.h"
+
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define WORDS_MAX 12
+#define PUT_WORD(mask, bit, value) (*(mask) |= (bit), words[count++] = (uint64_t)(value))
+
+/* A record with all its words: word 0 is made here. Takes the caller out of the record. */
+static bool emit(mtp__writer *w, uint32_t gate, mtp__kind kind, uint64_t *words, size_t count)
+{
+    uint64_t *at = mtp__writer_reserve(w, count);
+    if (at != NULL) {
+        for (size_t i = 1; i < count; i++)
+            at[i] = words[i];
+        mtp__writer_commit(w, at, count, MTP__WORD0(mtp__writer_ticks(gate), count, kind));
+    }
+    mtp__writer_leave(w);
+    return at != NULL;
+}
+
+/* Enters if one of `wanted` is recorded; then *gate is what is. */
+static inline mtp__writer *enter(uint32_t wanted, uint32_t *gate)
+{
+    mtp__writer *w = &mtp__self;
+    if (!mtp__writer_enter(w))
+        return NULL;
+    *gate = mtp__gate_read();
+    if ((*gate & wanted) != 0)
+        return w;
+    mtp__writer_leave(w);
+    return NULL;
+}
+
+/* The thread's place in the registry, before anything of the session is used: NULL if it has none. */
+static mtp__thread *thread_in(mtp__writer *w)
+{
+    if (UNLIKELY(w->token == 0) && mtp__writer_refill(w, 1) == NULL && w->token == 0)
+        return NULL;
+    return w->thread;
+}
+
+/* ------------------------------------------------------------------------------------------- scopes */
+
+/* A scope with what the gate asks for; the writer is entered. */
+static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t gate, uint32_t name,
+                                                      const void *caller)
+{
+    uint64_t words[3];
+    size_t count = 2;
+    uint32_t mask = 0;
+    if ((gate & MTP_CPU) == 0) {
+        mtp__writer_leave(w);
+        return 0;
+    }
+    if ((gate & MTP_WITH_STACK) != 0) {
+        mtp__thread *t = thread_in(w);
+        if (t == NULL) {
+            mtp__writer_leave(w);
+            return 0;
+        }
+        words[count++] = (uint64_t)mtp__stack_id(mtp__recorder_current(), t, caller) << 32;
+        mask = MTP__HAS_DETAIL;
+    }
+    words[1] = MTP__BEGIN_WORD1(name, MTP_SCOPE_USER, mask, MTP_DEVICE_CPU);
+    return emit(w, gate, MTP__KIND_BEGIN, words, count) ? w->token : 0;
+}
+
+mtp_token mtp__scope_begin(uint32_t name)
+{
+    mtp__writer *w = &mtp__self;
+    if (!mtp__writer_enter(w))
+        return 0;
+    uint32_t gate = mtp__gate_read();
+    uint64_t *at = w->cur;
+    if (UNLIKELY((gate & (MTP_CPU | MTP_WITH_STACK | MTP__GATE_SLOW)) != MTP_CPU ||
+                 (size_t)(w->end - at) < 2))
+        return begin_rare(w, gate, name, __builtin_return_address(0));
+    at[1] = MTP__BEGIN_WORD1(name, MTP_SCOPE_USER, 0, MTP_DEVICE_CPU);
+    mtp__writer_commit(w, at, 2, MTP__WORD0(mtp__clock_ticks_fast(), 2, MTP__KIND_BEGIN));
+    mtp_token token = w->token;
+    mtp__writer_leave(w);
+    return token;
+}
+
+static __attribute__((noinline)) void end_rare(mtp__writer *w, uint32_t gate, mtp_token token)
+{
+    uint64_t words[1];
+    if ((gate & MTP__GATE_OPEN) != 0 && token == w->token)
+        emit(w, gate, MTP__KIND_END, words, 1);
+    else
+        mtp__writer_leave(w);
+}
+
+void mtp__scope_end(mtp_token token)
+{
+    mtp__writer *w = &mtp__self;
+    if (!mtp__writer_enter(w))
+        return;
+    uint32_t gate = mtp__gate_read();
+    uint64_t *at = w->cur;
+    if (UNLIKELY((gate & (MTP__GATE_OPEN | MTP__GATE_SLOW)) != MTP__GATE_OPEN || token != w->token ||
+                 w->end == at)) {
+        end_rare(w, gate, token);
+        return;
+    }
+    mtp__writer_commit(w, at, 1, MTP__WORD0(mtp__clock_ticks_fast(), 1, MTP__KIND_END));
+    mtp__writer_leave(w);
+}
+
+mtp_token mtp__scope_begin_text(const char *text, size_t length)
+{
+    uint32_t gate;
+    mtp__writer *w = enter(MTP_CPU, &gate);
+    if (w == NULL)
+        return 0;
+    if (thread_in(w) == NULL) {
+        mtp__writer_leave(w);
+        return 0;
+    }
+    uint32_t name = mtp__session_name_id(mtp__recorder_current(), text, length);
+    return begin_rare(w, gate, name, __builtin_return_address(0));
+}
+
+/* ---------------------------------------------------------------------------------------------- ops */
+
+static size_t op_payload(const mtp_op *op, mtp__writer *w, uint32_t gate, uint64_t *words, uint32_t *mask,
+                         const void *caller)
+{
+    mtp__recorder *r = mtp__recorder_current();
+    size_t count = 2;
+    if (op->sequence >= 0)
+        PUT_WORD(mask, MTP__HAS_SEQUENCE, op->sequence);
+    if (op->forward_thread != 0)
+        PUT_WORD(mask, MTP__HAS_FORWARD, op->forward_thread);
+    if ((gate & (MTP_WITH_SHAPES | MTP_WITH_STACK)) != 0) {
+        uint64_t shape = (gate & MTP_WITH_SHAPES) != 0 && op->input_count > 0
+                             ? mtp__shape_id(r, w->thread, op->inputs, op->input_count)
+                             : 0;
+        uint64_t stack = (gate & MTP_WITH_STACK) != 0 ? mtp__stack_id(r, w->thread, caller) : 0;
+        PUT_WORD(mask, MTP__HAS_DETAIL, shape | stack << 32);
+    }
+    if ((gate & MTP_WITH_MEMORY) != 0 && op->allocated >= 0)
+        PUT_WORD(mask, MTP__HAS_ALLOCATED, op->allocated);
+    if (op->correlation != 0)
+        PUT_WORD(mask, MTP__HAS_CORRELATION, op->correlation);
+    if ((gate & MTP_WITH_FLOPS) != 0 && op->flops != 0)
+        PUT_WORD(mask, MTP__HAS_FLOPS, op->flops);
+    if (op->args != NULL)
+        PUT_WORD(mask, MTP__HAS_ARGS, mtp__text_id(r, op->args));
+    return count;
+}
+
+void mtp__op_begin(mtp_op *op)
+{
+    uint32_t gate, mask = 0;
+    uint64_t words[WORDS_MAX];
+    op->token = 0;
+    mtp__writer *w = enter(MTP_CPU, &gate);
+    if (w == NULL)
+        return;
+    if (op->size < sizeof *op || thread_in(w) == NULL) {
+        mtp__writer_leave(w);
+        return;
+    }
+    size_t count = op_payload(op, w, gate, words, &mask, __builtin_return_address(0));
+    words[1] = MTP__BEGIN_WORD1(op->name, op->kind & 0xffu, mask, op->device & 0xffffu);
+    if (emit(w, gate, MTP__KIND_BEGIN, words, count))
+        op->token = w->token;
+}
+
+void mtp__op_end(mtp_op *op)
+{
+    mtp__writer *w = &mtp__self;
+    mtp_token token = op->token;
+    op->token = 0;
+    if (!mtp__writer_enter(w))
+        return;
+    uint32_t gate = mtp__gate_read(), mask = 0;
+    if ((gate & MTP__GATE_OPEN) == 0 || token != w->token) {
+        mtp__writer_leave(w);
+        return;
+    }
+    uint64_t words[4];
+    size_t count = 2;
+    if ((gate & MTP_WITH_SHAPES) != 0 && op->output_count > 0)
+        PUT_WORD(&mask, MTP__HAS_DETAIL,
+                 mtp__shape_id(mtp__recorder_current(), w->thread, op->outputs, op->output_count));
+    if ((gate & MTP_WITH_MEMORY) != 0 && op->allocated >= 0)
+        PUT_WORD(&mask, MTP__HAS_ALLOCATED, op->allocated);
+    words[1] = MTP__BEGIN_WORD1(0, 0, mask, 0);
+    emit(w, gate, MTP__KIND_END, words, mask != 0 ? count : 1);
+}
+
+/* --------------------------------------------------------------------------- memory, device, marks */
+
+/* Memory of the CPU is part of the CPU's activity, that of a device of the device's. */
+void mtp__memory_event(mtp_device device, const void *ptr, int64_t bytes, uint64_t total_allocated,
+                       uint64_t total_reserved)
+{
+    uint32_t gate;
+    mtp__writer *w = enter(MTP_DEVICE_TYPE(device) == 0 ? MTP_CPU : MTP_NPU, &gate);
+    if (w == NULL)
+        return;
+    uint64_t words[] = {0,
+                        (uint64_t)device << 48,
+                        (uint64_t)(uintptr_t)ptr,
+                        (uint64_t)bytes,
+                        total_allocated,
+                        total_reserved};
+    if ((gate & MTP_WITH_MEMORY) != 0)
+        emit(w, gate, MTP__KIND_MEMORY, words, 6);
+    else
+        mtp__writer_leave(w);
+}
+
+void mtp__memory_tag(mtp_device device, const void *ptr, mtp_memory_category category)
+{
+    uint32_t gate;
+    mtp__writer *w = enter(MTP_WITH_MEMORY, &gate);
+    uint64_t words[] = {0, (uint64_t)category | (uint64_t)device << 48, (uint64_t)(uintptr_t)ptr};
+    if (w != NULL)
+        emit(w, gate, MTP__KIND_TAG, words, 3);
+}
+
+void mtp__device_event(const mtp_device_work *k)
+{
+    uint32_t gate;
+    mtp__writer *w = enter(MTP_NPU, &gate);
+    if (w == NULL)
+        return;
+    if (k->size < sizeof *k) {
+        mtp__writer_leave(w);
+        return;
+    }
+    uint64_t words[11] = {0,
+                          k->name | (uint64_t)(k->kind & 0xffu) << 32 | (uint64_t)(k->clock & 0xffu) << 40 |
+                              (uint64_t)(k->device & 0xffffu) << 48,
+                          k->start,
+                          k->end,
+                          k->stream,
+                          k->correlation,
+                          k->bytes,
+                          k->queued};
+    size_t count = 8;
+    if (k->grid[0] != 0) {
+        words[count++] = k->grid[0] | (uint64_t)k->grid[1] << 32;
+        words[count++] = k->grid[2] | (uint64_t)k->block[0] << 32;
+        words[count++] = k->block[1] | (uint64_t)k->block[2] << 32;
+    }
+    emit(w, gate, MTP__KIND_DEVICE, words, count);
+}
+
+void mtp__device_clock(mtp_device device, uint64_t device_ns, uint64_t host_ticks, uint64_t error_ns)
+{
+    uint32_t gate;
+    mtp__writer *w = enter(MTP_NPU, &gate);
+    uint64_t words[] = {0, (uint64_t)device << 48, device_ns, host_ticks, error_ns};
+    if (w != NULL)
+        emit(w, gate, MTP__KIND_DEVICE_CLOCK, words, 5);
+}
+
+void mtp__mark(uint32_t name)
+{
+    uint32_t gate;
+    mtp__writer *w = enter(MTP_CPU, &gate);
+    uint64_t words[] = {0, name};
+    if (w != NULL)
+        emit(w, gate, MTP__KIND_MARK, words, 2);
+}
+
+void mtp__counter(uint32_t name, double value)
+{
+    uint32_t gate;
+    mtp__writer *w = enter(MTP_CPU, &gate);
+    uint64_t words[] = {0, name, 0};
+    memcpy(&words[2], &value, sizeof value);
+    if (w != NULL)
+        emit(w, gate, MTP__KIND_COUNTER, words, 3);
+}
+
+uint64_t mtp_correlation_next(void)
+{
+    static atomic_uint_fast64_t last;
+    return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+}
+
+/* -------------------------------------------------------------------------------------------- steps */
+
+void mtp__step_mark(uint64_t number)
+{
+    uint32_t gate;
+    mtp__writer *w = enter(MTP__GATE_OPEN, &gate);
+    uint64_t words[] = {0, number};
+    if (w != NULL)
+        emit(w, gate, MTP__KIND_STEP, words, 2);
+}
+
+mtp_token mtp__step_begin(uint32_t name, uint64_t number)
+{
+    uint32_t gate;
+    mtp__writer *w = enter(MTP_CPU, &gate);
+    uint64_t words[] = {0, MTP__BEGIN_WORD1(name, MTP_SCOPE_STEP, MTP__HAS_NUMBER, MTP_DEVICE_CPU), number};
+    return w != NULL && emit(w, gate, MTP__KIND_BEGIN, words, 3) ? w->token : 0;
+}

@@ -1,0 +1,94 @@
+/* record/fork.c - the one active profile of a process, and what becomes of it in a forked child and at exit.
+ *
+ * In the child the parent's chunks are not mapped and its gate is shut. Either recording goes on in a file of the
+ * child's own (follow_fork), or the child is off and may start a profile itself.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/testpoint.h"
+#include "record/profile.h"
+
+static _Atomic(mtp_profile *) active; /* borrowed */
+
+bool mtp__profile_claim(mtp_profile *prof)
+{
+    mtp_profile *none = NULL;
+    if (!atomic_compare_exchange_strong(&active, &none, prof))
+        return false;
+    prof->active = true;
+    return true;
+}
+
+void mtp__profile_release(mtp_profile *prof)
+{
+    mtp_profile *mine = prof;
+    atomic_compare_exchange_strong(&active, &mine, NULL);
+    prof->active = false;
+}
+
+static void before_fork(void)
+{
+    mtp__registry_lock();
+    mtp__recorder_fork_locks(true);
+}
+
+static void after_fork_parent(void)
+{
+    mtp__recorder_fork_locks(false);
+    mtp__registry_unlock();
+    mtp_profile *prof = atomic_load(&active);
+    if (prof != NULL && prof->recording && !prof->config.follow_fork)
+        prof->forks++;
+}
+
+/* The child's own file. Nothing is said if it fails: the child is then simply off. */
+static void follow(mtp_profile *prof)
+{
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s.%ld", prof->config.spool, (long)getpid());
+    if (n < 0 || (size_t)n >= sizeof path || mtp__recorder_revive(prof->recorder, path) != MTP_OK) {
+        mtp__profile_release(prof);
+        return;
+    }
+    prof->recording = true;
+    mtp__profile_tell_metadata(prof);
+    mtp__step_mark(prof->step);
+}
+
+static void after_fork_child(void)
+{
+    MTP__TESTPOINT(FORK_CHILD);
+    mtp__recorder *was = mtp__recorder_forked();
+    mtp__registry_forked();
+    mtp_profile *prof = atomic_load(&active);
+    if (prof == NULL)
+        return;
+    bool recording = prof->recording && was == prof->recorder;
+    prof->recording = false;
+    prof->step_token = 0;
+    if (recording && prof->config.follow_fork) {
+        follow(prof);
+        return;
+    }
+    prof->action = MTP_ACTION_NONE;
+    mtp__profile_release(prof);
+}
+
+/* A spool that is left running is finished properly; without a spool there is nobody left to show it to. */
+static void at_exit(void)
+{
+    mtp_profile *prof = atomic_load(&active);
+    if (prof != NULL && prof->recording && prof->config.spool != NULL &&
+        mtp__recorder_stop(prof->recorder, NULL) == MTP_OK)
+        prof->recording = false;
+}
+
+void mtp__recorder_fork_init(void)
+{
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    atexit(at_exit);
+}

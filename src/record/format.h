@@ -1,0 +1,105 @@
+/* record/format.h - the form of records and chunks, in memory and in a spool file alike. Ids are append-only.
+ *
+ * A stream is what one thread wrote (stream 0: the control stream), in chunks. A chunk is a header and then records,
+ * which are runs of 8-byte words:
+ *
+ *     word 0   ticks << 8 | length << 4 | kind      length in words, 1 to 15; 0: it is in word 1, bits 32 to 63
+ *     word 1+  by kind, below
+ *
+ * Word 0 is stored last, with release: a record is there when its word 0 is not zero, whole, whatever happened to
+ * its writer since. Chunks are handed out zeroed, so the first zero word 0 ends what was written.
+ * Ticks are cut to 56 bits (months); the chunk's base_ticks has all 64.
+ */
+#ifndef MTP_RECORD_FORMAT_H
+#define MTP_RECORD_FORMAT_H
+#include <stdint.h>
+
+#define MTP__FORMAT_VERSION 1u
+
+/* X(symbol, value, words after word 0) */
+#define MTP__KIND_LIST(X)                                                                                    \
+    X(BEGIN, 1)  /* name | scope kind << 32 | mask << 40 | device << 48, then a word per mask bit */         \
+    X(END, 2)    /* nothing; or mask << 40, then a word per mask bit */                                      \
+    X(MEMORY, 3) /* device << 48; address; bytes; total allocated; total reserved */                         \
+    X(TAG, 4)    /* category | device << 48; address */                                                      \
+    X(DEVICE, 5) /* name | kind << 32 | clock << 40 | device << 48; start; end; stream; correlation;   \
+                          bytes; queued; [grid 0,1; grid 2, block 0; block 1,2] */     \
+    X(DEVICE_CLOCK, 6) /* device << 48; device ns; host ticks; error ns */                                   \
+    X(MARK, 7)         /* name */                                                                            \
+    X(COUNTER, 8)      /* name; double */                                                                    \
+    X(STEP, 9)         /* number: this step of the profile begins */                                         \
+    X(CONTROL, 15)     /* mtp__control | length << 32; by mtp__control */
+#define X(sym, value) MTP__KIND_##sym = (value),
+typedef enum mtp__kind {
+    MTP__KIND_LIST(X)
+} mtp__kind;
+#undef X
+
+/* Payload words of BEGIN and END, in this order. */
+enum {
+    MTP__HAS_SEQUENCE = 1 << 0,
+    MTP__HAS_FORWARD = 1 << 1,   /* thread of the forward op */
+    MTP__HAS_DETAIL = 1 << 2,    /* shape signature | stack << 32 (END: signature of the outputs) */
+    MTP__HAS_ALLOCATED = 1 << 3, /* bytes on the op's device */
+    MTP__HAS_CORRELATION = 1 << 4,
+    MTP__HAS_FLOPS = 1 << 5,
+    MTP__HAS_ARGS = 1 << 6,  /* text id */
+    MTP__HAS_NUMBER = 1 << 7 /* of a step; its name is the name's text with the number behind */
+};
+
+/* The control stream: what the other streams' ids mean. Blobs may come in parts, in order. */
+#define MTP__CONTROL_LIST(X)                                                                                 \
+    X(NAME, 1)      /* blob: text. Ids with bit 31 are the session's own */                                  \
+    X(SHAPE, 2)     /* blob: words, record/shapes.h */                                                       \
+    X(FRAME, 3)     /* blob: "file:line:function" */                                                         \
+    X(STACK, 4)     /* blob: two 32-bit ids, parent stack (0: none) and frame */                             \
+    X(TEXT, 5)      /* blob: args of an op */                                                                \
+    X(METADATA, 6)  /* blob: 's' (text) or 'j' (JSON), key, NUL, value */                                    \
+    X(THREAD, 7)    /* blob: the thread's name; id is its stream, word 2 bits 32 to 63 its OS tid */         \
+    X(ANCHOR, 8)    /* ticks; monotonic; realtime; raw; error, all ns */                                     \
+    X(SESSION, 9)   /* pid; recording flags; cycle; is_tsc */                                                \
+    X(CYCLE, 10)    /* cycle | started (1) or stopped (0) << 32 */                                           \
+    X(LEDGER, 11)   /* emitted; kept; dropped; lost definitions; dropped by cause ... */                     \
+    X(TRACE_ID, 12) /* blob: text */
+#define X(sym, value) MTP__CONTROL_##sym = (value),
+typedef enum mtp__control_kind {
+    MTP__CONTROL_LIST(X)
+} mtp__control_kind;
+#undef X
+
+/* Of a blob: word 2 = id | (offset of this part, or tid) << 32; word 3 = total bytes | bytes here << 32; bytes. */
+
+#define MTP__WORD0(ticks, length, kind) ((uint64_t)(ticks) << 8 | (uint64_t)(length) << 4 | (uint64_t)(kind))
+#define MTP__WORD0_KIND(word) ((unsigned)(word)&15u)
+#define MTP__WORD0_LENGTH(word) ((unsigned)(word) >> 4 & 15u)
+#define MTP__WORD0_TICKS(word) ((word) >> 8)
+
+#define MTP__BEGIN_WORD1(name, scope_kind, mask, device)                                                     \
+    ((uint64_t)(name) | (uint64_t)(scope_kind) << 32 | (uint64_t)(mask) << 40 | (uint64_t)(device) << 48)
+
+/* In front of each chunk's words. Written at rest, except order, which comes and goes with release. */
+typedef struct mtp__chunk {
+    uint64_t order;      /* 1, 2, ... as chunks are handed out; 0: free */
+    uint64_t magic;      /* MTP__CHUNK_MAGIC */
+    uint32_t stream;     /* 0: control */
+    uint32_t cycle;      /* the recording cycle that it belongs to */
+    uint64_t base_ticks; /* all bits of a tick not after the first record's */
+    uint64_t first;      /* records of the stream before this chunk */
+    uint32_t records;    /* when sealed: how many are here */
+    uint32_t words;      /* when sealed: how many are used */
+    uint64_t checksum;   /* when sealed, in a file: of header and words; 0: not sealed */
+    uint64_t reserved;
+} mtp__chunk;
+#define MTP__CHUNK_MAGIC 0x4b4e5548435054d4u
+#define MTP__CHUNK_HEADER_WORDS (sizeof(mtp__chunk) / 8)
+
+/* At the start of a spool file; the chunks follow, each at a multiple of chunk_bytes. */
+typedef struct mtp__spool_header {
+    char magic[8]; /* MTP__SPOOL_MAGIC */
+    uint32_t version, chunk_bytes;
+    uint64_t pid;
+    uint64_t complete; /* 1: the session was stopped and the file is as it was meant to be */
+    uint64_t chunks;   /* then: how many follow; else: never trust it */
+} mtp__spool_header;
+#define MTP__SPOOL_MAGIC "mtprof1\n"
+#endif

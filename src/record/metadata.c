@@ -1,0 +1,182 @@
+/* record/metadata.c - what a trace says about itself, and the words of the vocabulary. */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+#include "base/error.h"
+#include "base/json_check.h"
+#include "base/os.h"
+#include "record/profile.h"
+
+static mtp_status json_check(const char *key, const char *json)
+{
+    size_t at;
+    if (mtp__json_check(json, strlen(json), &at))
+        return MTP_OK;
+    return MTP_FAIL(MTP_E_ARG, "metadata '%s': not JSON at byte %zu", key, at);
+}
+
+/* One blob: kind, key, NUL, value. */
+static mtp_status tell(mtp_profile *prof, char kind, const char *key, const char *value)
+{
+    size_t key_bytes = strlen(key) + 1, value_bytes = strlen(value);
+    char *blob = mtp__calloc(1, 1 + key_bytes + value_bytes + 1);
+    if (blob == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "metadata '%s'", key);
+    blob[0] = kind;
+    memcpy(blob + 1, key, key_bytes);
+    memcpy(blob + 1 + key_bytes, value, value_bytes);
+    bool told = mtp__recorder_blob(prof->recorder, MTP__CONTROL_METADATA, ++prof->metadata_count, blob,
+                                   1 + key_bytes + value_bytes);
+    mtp__free(blob);
+    return told ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "metadata '%s': buffer_bytes is spent", key);
+}
+
+static mtp_status check(const mtp_profile *prof, const char *key, const char *value)
+{
+    if (prof == NULL || key == NULL || value == NULL)
+        return MTP_FAIL(MTP_E_ARG, "metadata: profile, key or value is NULL");
+    if (prof->recorder == NULL || !prof->active)
+        return MTP_FAIL(MTP_E_STATE,
+                        "metadata '%s': the profile is not active; preset_metadata_json() takes it at any "
+                        "time",
+                        key);
+    return MTP_OK;
+}
+
+mtp_status mtp_profile_add_metadata(mtp_profile *prof, const char *key, const char *value)
+{
+    mtp_status status = check(prof, key, value);
+    return status == MTP_OK ? tell(prof, 's', key, value) : status;
+}
+
+mtp_status mtp_profile_add_metadata_json(mtp_profile *prof, const char *key, const char *json)
+{
+    mtp_status status = check(prof, key, json);
+    if (status == MTP_OK)
+        status = json_check(key, json);
+    return status == MTP_OK ? tell(prof, 'j', key, json) : status;
+}
+
+mtp_status mtp_profile_preset_metadata_json(mtp_profile *prof, const char *key, const char *json)
+{
+    if (prof == NULL || key == NULL || json == NULL)
+        return MTP_FAIL(MTP_E_ARG, "metadata: profile, key or value is NULL");
+    mtp_status status = json_check(key, json);
+    if (status != MTP_OK)
+        return status;
+    mtp__preset *p = mtp__calloc(1, sizeof *p);
+    if (p == NULL || (p->key = mtp__strdup(key)) == NULL || (p->json = mtp__strdup(json)) == NULL) {
+        if (p != NULL)
+            mtp__free(p->key);
+        mtp__free(p);
+        return MTP_FAIL(MTP_E_NOMEM, "metadata '%s'", key);
+    }
+    mtp__preset **at = &prof->presets;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = p;
+    return MTP_OK;
+}
+
+void mtp__profile_free_presets(mtp_profile *prof)
+{
+    while (prof->presets != NULL) {
+        mtp__preset *next = prof->presets->next;
+        mtp__free(prof->presets->key);
+        mtp__free(prof->presets->json);
+        mtp__free(prof->presets);
+        prof->presets = next;
+    }
+}
+
+void mtp__profile_tell_metadata(mtp_profile *prof)
+{
+    const mtp_profile_config *c = &prof->config;
+    const struct {
+        const char *key;
+        bool on;
+    } flag[] = {{"profile_memory", c->profile_memory},
+                {"with_stack", c->with_stack},
+                {"record_shapes", c->record_shapes},
+                {"with_modules", c->with_modules},
+                {"with_flops", c->with_flops}};
+    for (size_t i = 0; i < sizeof flag / sizeof *flag; i++)
+        if (flag[i].on)
+            tell(prof, 'j', flag[i].key, "1");
+    for (mtp__preset *p = prof->presets; p != NULL; p = p->next)
+        tell(prof, 'j', p->key, p->json);
+    mtp__recorder_blob(prof->recorder, MTP__CONTROL_TRACE_ID, 1, prof->trace_id, strlen(prof->trace_id));
+}
+
+void mtp__profile_new_trace_id(mtp_profile *prof)
+{
+    prof->trace_id[0] = 0;
+    prof->has_trace_id = true;
+    if (prof->config.custom_trace_id != NULL) {
+        prof->config.custom_trace_id(prof->config.user, prof->trace_id, sizeof prof->trace_id);
+        prof->trace_id[sizeof prof->trace_id - 1] = 0;
+        return;
+    }
+    unsigned char random[16];
+    if (getrandom(random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
+        for (size_t i = 0; i < sizeof random; i++)
+            random[i] = (unsigned char)(mtp_ticks() >> (i % 5) * 8);
+    random[6] = (unsigned char)((random[6] & 0x0fu) | 0x40u); /* version 4 */
+    random[8] = (unsigned char)((random[8] & 0x3fu) | 0x80u);
+    for (size_t i = 0; i < sizeof random; i++) {
+        prof->trace_id[2 * i] = "0123456789ABCDEF"[random[i] >> 4];
+        prof->trace_id[2 * i + 1] = "0123456789ABCDEF"[random[i] & 15];
+    }
+    prof->trace_id[32] = 0;
+}
+
+/* --------------------------------------------------------------------------------------- vocabulary */
+
+mtp_status mtp_activity_parse(const char *text, uint32_t *out)
+{
+    static const struct {
+        const char *text;
+        uint32_t activity;
+    } known[] = {{"CPU", MTP_CPU}, {"NPU", MTP_NPU}, {"CUDA", MTP_NPU}, {"GPU", MTP_NPU}};
+    for (size_t i = 0; text != NULL && out != NULL && i < sizeof known / sizeof *known; i++)
+        if (strcasecmp(text, known[i].text) == 0) {
+            *out = known[i].activity;
+            return MTP_OK;
+        }
+    return MTP_FAIL(MTP_E_ARG, "unknown activity '%s': use CPU or NPU (CUDA and GPU mean NPU)",
+                    text != NULL ? text : "(null)");
+}
+
+const char *mtp_drop_text(mtp_drop cause)
+{
+    switch (cause) {
+#define X(sym, value, text)                                                                                  \
+    case MTP_DROP_##sym:                                                                                     \
+        return text;
+        MTP_DROP_LIST(X)
+#undef X
+    default:
+        return "unknown cause";
+    }
+}
+
+const char *mtp_dtype_text(mtp_dtype dtype)
+{
+    switch (dtype) {
+#define X(sym, value, text, bytes)                                                                           \
+    case MTP_##sym:                                                                                          \
+        return text;
+        MTP_DTYPE_LIST(X)
+#undef X
+    }
+    return "";
+}
+
+const char *mtp_version(void)
+{
+#define TEXT2(x) #x
+#define TEXT(x) TEXT2(x)
+    return TEXT(MTP_VERSION_MAJOR) "." TEXT(MTP_VERSION_MINOR) "." TEXT(MTP_VERSION_PATCH);
+}

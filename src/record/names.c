@@ -1,0 +1,63 @@
+/* record/names.c - the process's names: call sites keep their ids for good, so these are never forgotten. */
+#include <string.h>
+#include "base/hash.h"
+#include "record/recorder.h"
+
+#define NAMES_BYTES_MAX ((size_t)64 << 20)
+
+static mtp__intern names;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* A recording under way hears of the new name before anyone can use it (control.c: tell_names, for the rest). */
+static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
+{
+    (void)user;
+    mtp__recorder *r = mtp__recorder_current(); /* stays while we hold the table's lock: see stop */
+    if (r != NULL && r->names_told == id - t->first_id) {
+        mtp__recorder_blob(r, MTP__CONTROL_NAME, id, bytes, length);
+        r->names_told++;
+    }
+    MTP__TESTPOINT(DEFINITION);
+    return 1;
+}
+
+static void init(void)
+{
+    mtp__intern_init(&names, 1, NAMES_BYTES_MAX, tell, NULL);
+}
+
+mtp__intern *mtp__names(void)
+{
+    pthread_once(&once, init);
+    return &names;
+}
+
+/* Marked as a record is: a signal handler that lands here while the table is locked must not come for the lock. */
+uint32_t mtp_name_n(const char *text, size_t length)
+{
+    mtp__intern *t = mtp__names();
+    uint64_t hash = mtp__hash_bytes(text, length);
+    uint32_t id = mtp__intern_find(t, hash, text, length);
+    if (id != 0)
+        return id;
+    uint32_t before = atomic_load_explicit(&mtp__self.busy, memory_order_relaxed);
+    atomic_store_explicit(&mtp__self.busy, 1, MTP__BUSY_ORDER);
+    atomic_signal_fence(memory_order_seq_cst);
+    id = mtp__intern_add(t, hash, text, length);
+    atomic_store_explicit(&mtp__self.busy, before, memory_order_release);
+    return id;
+}
+
+uint32_t mtp_name(const char *text)
+{
+    return text != NULL ? mtp_name_n(text, strlen(text)) : 0;
+}
+
+uint32_t mtp__site_resolve(uint32_t *site, const char *text)
+{
+    if (atomic_load_explicit(&mtp__self.busy, memory_order_relaxed) != 0)
+        return 0; /* inside another record: what comes next is refused anyway */
+    uint32_t id = mtp_name(text);
+    __atomic_store_n(site, id, __ATOMIC_RELAXED);
+    return id;
+}

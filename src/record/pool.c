@@ -1,0 +1,360 @@
+/* record/pool.c - see pool.h. Under the lock only slots are moved about; zeroing, page faults and checksums, which
+ * take microseconds, are done outside, on a chunk that nobody else can see. */
+#define _GNU_SOURCE
+#include "record/pool.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/os.h"
+#include "base/testpoint.h"
+
+#define HUGE_FROM ((uint64_t)4 << 20) /* smaller budgets would be rounded up too much */
+#define FILE_STEP_BYTES ((uint64_t)1 << 20)
+#define NO_SLOT UINT32_MAX
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static mtp__chunk *chunk_at(const mtp__pool *pool, uint32_t slot)
+{
+    return (mtp__chunk *)(void *)(pool->base + (size_t)slot * pool->chunk_bytes);
+}
+
+static uint32_t slot_of(const mtp__pool *pool, const mtp__chunk *chunk)
+{
+    return (uint32_t)(((uintptr_t)chunk - (uintptr_t)pool->base) / pool->chunk_bytes);
+}
+
+uint32_t mtp__chunk_capacity(uint32_t chunk_bytes)
+{
+    return (uint32_t)(chunk_bytes / 8 - MTP__CHUNK_HEADER_WORDS);
+}
+
+uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words)
+{
+    mtp__chunk header = *chunk;
+    header.checksum = 0;
+    uint64_t sum = mtp__hash_words((const uint64_t *)(const void *)&header, MTP__CHUNK_HEADER_WORDS);
+    sum = mtp__hash_mix(sum, mtp__hash_words(words, chunk->words));
+    return sum != 0 ? sum : 1;
+}
+
+static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
+{
+    pool->fd = mtp__open(config->path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
+    if (pool->fd < 0)
+        return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be created: %s", config->path, strerror(errno));
+    mtp__spool_header header = {
+        MTP__SPOOL_MAGIC, MTP__FORMAT_VERSION, pool->chunk_bytes, (uint64_t)getpid(), 0, 0};
+    if (mtp__grow_file(pool->fd, 0, pool->chunk_bytes) != 0 ||
+        pwrite(pool->fd, &header, sizeof header, 0) != (ssize_t)sizeof header)
+        return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be written: %s", config->path, strerror(errno));
+    if (config->when_full == MTP_STREAM)
+        pool->file_limit = config->file_limit != 0 ? config->file_limit / pool->chunk_bytes : UINT64_MAX;
+    else
+        pool->file_limit = pool->slots;
+    return MTP_OK;
+}
+
+mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
+{
+    memset(pool, 0, sizeof *pool);
+    pool->fd = -1;
+    pool->pinned = NO_SLOT;
+    pool->chunk_bytes = config->chunk_bytes;
+    pool->slots = (uint32_t)(config->bytes / config->chunk_bytes);
+    pool->when_full = config->when_full;
+    pthread_mutex_init(&pool->lock, NULL);
+    mtp_status status = MTP_OK;
+    size_t bytes = (size_t)pool->slots * pool->chunk_bytes;
+    pool->sealed = mtp__calloc(pool->slots, sizeof *pool->sealed);
+    pool->base =
+        pool->sealed != NULL ? mtp__map_memory(bytes, config->path == NULL && bytes >= HUGE_FROM) : NULL;
+    if (pool->base == NULL)
+        status = MTP_FAIL(MTP_E_NOMEM, "%zu bytes of address space for records", bytes);
+    else if (config->path != NULL)
+        status = file_open(pool, config);
+    if (status != MTP_OK)
+        mtp__pool_fini(pool);
+    return status;
+}
+
+void mtp__pool_fini(mtp__pool *pool)
+{
+    mtp__close(pool->fd);
+    mtp__unmap(pool->base, (size_t)pool->slots * pool->chunk_bytes);
+    mtp__free(pool->sealed);
+    pthread_mutex_destroy(&pool->lock);
+    memset(pool, 0, sizeof *pool);
+    pool->fd = -1;
+}
+
+void mtp__pool_forked(mtp__pool *pool)
+{
+    pthread_mutex_init(&pool->lock, NULL);
+    mtp__unmapped(pool->base);
+    mtp__close(pool->fd);
+    pool->base = NULL;
+    pool->fd = -1;
+    mtp__pool_reset(pool);
+    pool->touched = pool->slots = 0;
+    pool->file_chunks = pool->file_room = 0;
+    atomic_store(&pool->refusing, 1 + MTP_DROP_NOMEM);
+}
+
+void mtp__pool_reset(mtp__pool *pool)
+{
+    if (pool->fresh > pool->touched)
+        pool->touched = pool->fresh;
+    pool->fresh = pool->sealed_at = pool->sealed_count = 0;
+    pool->kept = pool->overwritten = 0;
+    atomic_store(&pool->refusing, 0);
+}
+
+void mtp__pool_finish(mtp__pool *pool)
+{
+    if (pool->fd < 0)
+        return;
+    mtp__spool_header header = {
+        MTP__SPOOL_MAGIC, MTP__FORMAT_VERSION, pool->chunk_bytes, (uint64_t)getpid(), 1, pool->file_chunks};
+    if (mtp__truncate(pool->fd, (pool->file_chunks + 1) * pool->chunk_bytes) == 0)
+        pool->file_room = pool->file_chunks;
+    if (pwrite(pool->fd, &header, sizeof header, 0) != (ssize_t)sizeof header && pool->error == 0)
+        pool->error = errno; /* readers do without: complete stays 0 */
+}
+
+/* Makes `slot` show the file's piece `piece` (from 0). Real blocks first: a mapped hole on a full disk is SIGBUS. */
+static bool file_show(mtp__pool *pool, uint32_t slot, uint64_t piece)
+{
+    if (piece >= pool->file_room) {
+        uint64_t step = FILE_STEP_BYTES / pool->chunk_bytes, more = step < 1 ? 1 : step;
+        if (more > pool->file_limit - piece)
+            more = pool->file_limit - piece;
+        if (mtp__grow_file(pool->fd, (piece + 1) * pool->chunk_bytes, more * pool->chunk_bytes) != 0)
+            return false;
+        pool->file_room = piece + more;
+    }
+    return mtp__map_file(chunk_at(pool, slot), pool->chunk_bytes, pool->fd,
+                         (piece + 1) * pool->chunk_bytes) != NULL;
+}
+
+/* The oldest sealed slot that no reader is in, out of the ring. */
+static uint32_t oldest_sealed(mtp__pool *pool)
+{
+    for (uint32_t i = 0; i < pool->sealed_count && i < 2; i++) {
+        uint32_t at = (pool->sealed_at + i) % pool->slots, slot = pool->sealed[at];
+        if (slot == pool->pinned)
+            continue;
+        pool->sealed[at] = pool->sealed[pool->sealed_at];
+        pool->sealed_at = (pool->sealed_at + 1) % pool->slots;
+        pool->sealed_count--;
+        return slot;
+    }
+    return NO_SLOT;
+}
+
+static uint32_t refuse(mtp__pool *pool, mtp_drop cause, mtp_drop *why, bool for_good)
+{
+    if (for_good)
+        atomic_store_explicit(&pool->refusing, 1 + (int)cause, memory_order_relaxed);
+    *why = cause;
+    return NO_SLOT;
+}
+
+static uint32_t refuse_file(mtp__pool *pool, mtp_drop *why)
+{
+    pool->error = errno;
+    return refuse(pool, MTP_DROP_DISK, why, true);
+}
+
+/* Under the lock: a slot to write into. *dirty: it holds old bytes. */
+static uint32_t find_slot(mtp__pool *pool, bool *dirty, mtp_drop *why)
+{
+    bool streaming = pool->when_full == MTP_STREAM;
+    if (streaming && pool->file_chunks >= pool->file_limit)
+        return refuse(pool, MTP_DROP_DISK, why, true);
+    if (pool->fresh < pool->slots) {
+        uint32_t slot = pool->fresh;
+        if (pool->fd >= 0 && !file_show(pool, slot, pool->file_chunks))
+            return refuse_file(pool, why);
+        pool->file_chunks += pool->fd >= 0;
+        pool->fresh++;
+        *dirty = slot < pool->touched;
+        return slot;
+    }
+    if (pool->when_full == MTP_STOP_WHEN_FULL)
+        return refuse(pool, MTP_DROP_BUDGET, why, true);
+    uint32_t slot = oldest_sealed(pool);
+    if (slot == NO_SLOT) /* every chunk is in some thread's hands */
+        return refuse(pool, MTP_DROP_BUDGET, why, false);
+    if (streaming) {
+        if (!file_show(pool, slot, pool->file_chunks))
+            return refuse_file(pool, why);
+        pool->file_chunks++;
+        *dirty = false;
+        return slot;
+    }
+    mtp__chunk *victim = chunk_at(pool, slot);
+    pool->kept -= victim->records;
+    pool->overwritten += victim->records;
+    __atomic_store_n(&victim->order, 0, __ATOMIC_RELEASE); /* pairs: visit, order */
+    *dirty = true;
+    return slot;
+}
+
+mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uint64_t first, uint64_t ticks,
+                           mtp_drop *why)
+{
+    int refusing = atomic_load_explicit(&pool->refusing, memory_order_relaxed);
+    if (refusing != 0) {
+        *why = (mtp_drop)(refusing - 1);
+        return NULL;
+    }
+    bool dirty = false;
+    pthread_mutex_lock(&pool->lock);
+    uint32_t slot = find_slot(pool, &dirty, why);
+    uint64_t order = slot != NO_SLOT ? ++pool->order : 0;
+    pthread_mutex_unlock(&pool->lock);
+    if (slot == NO_SLOT)
+        return NULL;
+    mtp__chunk *chunk = chunk_at(pool, slot);
+    if (dirty) {
+        MTP__TESTPOINT(CHUNK_EVICTED);
+        memset((char *)chunk + 8, 0, pool->chunk_bytes - 8); /* all but order, which a reader may look at */
+    } else if (pool->fd >= 0) {
+        madvise(chunk, pool->chunk_bytes, MADV_POPULATE_WRITE); /* one call instead of sixteen faults */
+    }
+    chunk->magic = MTP__CHUNK_MAGIC;
+    chunk->stream = stream;
+    chunk->cycle = cycle;
+    chunk->base_ticks = ticks;
+    chunk->first = first;
+    __atomic_store_n(&chunk->order, order, __ATOMIC_RELEASE); /* pairs: visit, order */
+    MTP__TESTPOINT(CHUNK_TAKEN);
+    return chunk;
+}
+
+void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records)
+{
+    chunk->words = words;
+    chunk->records = records;
+    if (pool->fd >= 0)
+        __atomic_store_n(&chunk->checksum, mtp__chunk_checksum(chunk, mtp__chunk_words(chunk)),
+                         __ATOMIC_RELEASE);
+    MTP__TESTPOINT(CHUNK_SEALED);
+    if (chunk->stream == 0)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pool->kept += records;
+    pool->sealed[(pool->sealed_at + pool->sealed_count++) % pool->slots] = slot_of(pool, chunk);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* ------------------------------------------------------------------------------------------- reading */
+
+typedef struct place {
+    uint64_t order;
+    uint64_t at; /* slot, or piece of the file */
+} place;
+
+static int by_order(const void *a, const void *b)
+{
+    uint64_t x = ((const place *)a)->order, y = ((const place *)b)->order;
+    return (x > y) - (x < y);
+}
+
+static uint64_t order_at(mtp__pool *pool, uint64_t at)
+{
+    uint64_t order = 0;
+    if (pool->fd < 0)
+        return __atomic_load_n(&chunk_at(pool, (uint32_t)at)->order,
+                               __ATOMIC_ACQUIRE); /* pairs: take, order */
+    if (mtp__pread(pool->fd, &order, sizeof order, (at + 1) * pool->chunk_bytes) != (ssize_t)sizeof order)
+        return 0;
+    return order;
+}
+
+/* How far the words go; acquire makes the payload of each visible with its word 0. */
+uint32_t mtp__chunk_written(const uint64_t *words, uint32_t capacity)
+{
+    uint32_t at = 0;
+    while (at < capacity) {
+        uint64_t word = __atomic_load_n(&words[at], __ATOMIC_ACQUIRE); /* pairs: commit, word 0 */
+        if (word == 0)
+            break;
+        uint32_t length = MTP__WORD0_LENGTH(word);
+        if (length == 0)
+            length = at + 1 < capacity ? (uint32_t)(words[at + 1] >> 32) : 0;
+        if (length == 0 || length > capacity - at)
+            break;
+        at += length;
+    }
+    return at;
+}
+
+static mtp_status visit_slot(mtp__pool *pool, const place *p, mtp__chunk_visitor *visitor, void *user)
+{
+    uint32_t slot = (uint32_t)p->at;
+    mtp__chunk *chunk = chunk_at(pool, slot);
+    pthread_mutex_lock(&pool->lock);
+    bool there = __atomic_load_n(&chunk->order, __ATOMIC_ACQUIRE) == p->order;
+    pool->pinned = there ? slot : NO_SLOT;
+    pthread_mutex_unlock(&pool->lock);
+    if (!there)
+        return MTP_OK;
+    const uint64_t *words = mtp__chunk_words(chunk);
+    mtp_status status =
+        visitor(user, chunk, words, mtp__chunk_written(words, mtp__chunk_capacity(pool->chunk_bytes)));
+    pthread_mutex_lock(&pool->lock);
+    pool->pinned = NO_SLOT;
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
+/* A copy: in a streamed file the piece may be mapped or not, and in a ring it may change while it is read. */
+static mtp_status visit_piece(mtp__pool *pool, const place *p, void *copy, mtp__chunk_visitor *visitor,
+                              void *user)
+{
+    ssize_t got = mtp__pread(pool->fd, copy, pool->chunk_bytes, (p->at + 1) * pool->chunk_bytes);
+    if (got != (ssize_t)pool->chunk_bytes)
+        return MTP_FAIL(MTP_E_IO, "piece %llu of the spool: %s", (unsigned long long)p->at,
+                        got < 0 ? strerror(errno) : "the file is shorter than it was");
+    mtp__chunk *chunk = copy;
+    if (chunk->order != p->order || order_at(pool, p->at) != p->order)
+        return MTP_OK;
+    const uint64_t *words = mtp__chunk_words(chunk);
+    return visitor(user, chunk, words, mtp__chunk_written(words, mtp__chunk_capacity(pool->chunk_bytes)));
+}
+
+mtp_status mtp__pool_visit(mtp__pool *pool, mtp__chunk_visitor *visitor, void *user)
+{
+    pthread_mutex_lock(&pool->lock);
+    uint64_t count = pool->fd >= 0 ? pool->file_chunks : pool->fresh;
+    pthread_mutex_unlock(&pool->lock);
+    if (count == 0)
+        return MTP_OK;
+    place *places = mtp__calloc(count, sizeof *places);
+    void *copy = pool->fd >= 0 ? mtp__calloc(1, pool->chunk_bytes) : NULL;
+    mtp_status status = MTP_OK;
+    if (places == NULL || (pool->fd >= 0 && copy == NULL))
+        status = MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)count);
+    uint64_t used = 0;
+    for (uint64_t i = 0; status == MTP_OK && i < count; i++) {
+        uint64_t order = order_at(pool, i);
+        if (order != 0)
+            places[used++] = (place){order, i};
+    }
+    if (status == MTP_OK)
+        qsort(places, used, sizeof *places, by_order);
+    for (uint64_t i = 0; status == MTP_OK && i < used; i++)
+        status = copy != NULL ? visit_piece(pool, &places[i], copy, visitor, user)
+                              : visit_slot(pool, &places[i], visitor, user);
+    mtp__free(copy);
+    mtp__free(places);
+    return status;
+}

@@ -1,0 +1,508 @@
+/* record/profile.c - life of a profile: configuration in, steps through the schedule, cycles out.
+ *
+ * One thread drives it. The table `transit` is the whole of what a step does.
+ */
+#include "record/profile.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/error.h"
+#include "base/os.h"
+#include "record/stack.h"
+
+#define CHUNK_DEFAULT (64u << 10)
+#define CHUNK_MIN (4u << 10)
+#define CHUNK_MAX (1u << 20)
+#define BUFFER_DEFAULT ((uint64_t)256 << 20)
+#define BUFFER_MAX ((uint64_t)1 << 40)
+#define CHUNKS_MIN 4u
+#define CONFIG_V1_SIZE (offsetof(mtp_profile_config, spool_bytes) + sizeof(uint64_t))
+
+void mtp__profile_warn(mtp_profile *prof, mtp_warning code, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    if (prof->config.on_warning == NULL)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    prof->config.on_warning(prof->config.user, code, text);
+}
+
+/* -------------------------------------------------------------------------------------- configuration */
+
+/* Copy what both sides know; a newer caller is welcome as long as the rest is zero. */
+static mtp_status config_read(mtp_profile_config *to, const mtp_profile_config *from)
+{
+    *to = (mtp_profile_config)MTP_PROFILE_CONFIG_INIT;
+    if (from == NULL)
+        return MTP_OK;
+    if (from->size < CONFIG_V1_SIZE)
+        return MTP_FAIL(MTP_E_ABI, "config size %zu, oldest known is %zu: start from MTP_PROFILE_CONFIG_INIT",
+                        from->size, CONFIG_V1_SIZE);
+    for (size_t i = sizeof *to; i < from->size; i++)
+        if (((const unsigned char *)from)[i] != 0)
+            return MTP_FAIL(MTP_E_ABI, "config byte %zu is newer than this library", i);
+    memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
+    return MTP_OK;
+}
+
+static bool schedule_given(const mtp_schedule *s)
+{
+    static const mtp_schedule none;
+    return memcmp(s, &none, sizeof none) != 0;
+}
+
+static mtp_status config_check_budget(mtp_profile_config *c)
+{
+    if (c->chunk_bytes == 0)
+        c->chunk_bytes = CHUNK_DEFAULT;
+    if ((c->chunk_bytes & (c->chunk_bytes - 1)) != 0 || c->chunk_bytes < CHUNK_MIN ||
+        c->chunk_bytes > CHUNK_MAX)
+        return MTP_FAIL(MTP_E_ARG, "chunk_bytes=%u is not a power of two from %u to %u", c->chunk_bytes,
+                        CHUNK_MIN, CHUNK_MAX);
+    if (c->buffer_bytes == 0)
+        c->buffer_bytes = BUFFER_DEFAULT;
+    if (c->buffer_bytes < CHUNKS_MIN * (uint64_t)c->chunk_bytes || c->buffer_bytes > BUFFER_MAX)
+        return MTP_FAIL(MTP_E_ARG,
+                        "buffer_bytes=%llu must hold at least %u chunks of %u bytes, and at most 1 TiB",
+                        (unsigned long long)c->buffer_bytes, CHUNKS_MIN, c->chunk_bytes);
+    c->buffer_bytes -= c->buffer_bytes % c->chunk_bytes;
+    if ((unsigned)c->when_full > MTP_STREAM)
+        return MTP_FAIL(MTP_E_ARG, "when_full=%d is not one of mtp_when_full", (int)c->when_full);
+    if (c->when_full == MTP_STREAM && c->spool == NULL)
+        return MTP_FAIL(MTP_E_ARG, "when_full=MTP_STREAM needs a file to stream to: set spool");
+    if (c->when_full == MTP_STREAM && c->spool_bytes != 0 &&
+        c->spool_bytes < CHUNKS_MIN * (uint64_t)c->chunk_bytes)
+        return MTP_FAIL(MTP_E_ARG, "spool_bytes=%llu holds fewer than %u chunks of %u bytes",
+                        (unsigned long long)c->spool_bytes, CHUNKS_MIN, c->chunk_bytes);
+    if (c->follow_fork && c->spool == NULL)
+        return MTP_FAIL(MTP_E_ARG, "follow_fork needs a spool: a child's records go to <spool>.<pid>");
+    if (c->spool != NULL && c->spool[0] == 0)
+        return MTP_FAIL(MTP_E_ARG, "spool is an empty path");
+    return MTP_OK;
+}
+
+static mtp_status config_check(mtp_profile_config *c)
+{
+    if (c->activities == 0)
+        c->activities = MTP_CPU | MTP_NPU;
+    if ((c->activities & ~(MTP_CPU | MTP_NPU)) != 0)
+        return MTP_FAIL(MTP_E_ARG, "activities=0x%x has bits other than MTP_CPU and MTP_NPU", c->activities);
+    if (schedule_given(&c->schedule)) {
+        if (c->schedule_callback != NULL)
+            return MTP_FAIL(MTP_E_ARG, "schedule and schedule_callback are both set");
+        mtp_status status = mtp_schedule_check(&c->schedule);
+        if (status != MTP_OK)
+            return status;
+    }
+    return config_check_budget(c);
+}
+
+mtp_status mtp_profile_create(const mtp_profile_config *config, mtp_profile **out)
+{
+    if (out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "out is NULL");
+    *out = NULL;
+    mtp_profile_config c;
+    mtp_status status = config_read(&c, config);
+    if (status == MTP_OK)
+        status = config_check(&c);
+    if (status != MTP_OK)
+        return status;
+    mtp_profile *prof = mtp__calloc(1, sizeof *prof);
+    if (prof == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "a profile");
+    prof->config = c;
+    prof->config.spool = NULL;
+    if (c.spool != NULL && (prof->config.spool = mtp__strdup(c.spool)) == NULL) {
+        mtp__free(prof);
+        return MTP_FAIL(MTP_E_NOMEM, "the spool's path");
+    }
+    bool counted = schedule_given(&c.schedule);
+    prof->has_schedule = counted || c.schedule_callback != NULL;
+    if (counted && c.schedule.warmup == 0)
+        mtp__profile_warn(prof, MTP_WARNING_NO_WARMUP,
+                          "Profiler won't be using warmup, this can skew profiler results");
+    *out = prof;
+    return MTP_OK;
+}
+
+void mtp_profile_destroy(mtp_profile *prof)
+{
+    if (prof == NULL)
+        return;
+    if (prof->recording)
+        mtp__recorder_stop(prof->recorder, NULL);
+    mtp__profile_release(prof);
+    mtp__recorder_destroy(prof->recorder);
+    mtp__profile_free_presets(prof);
+    mtp__free((char *)prof->config.spool);
+    mtp__free(prof);
+}
+
+/* ------------------------------------------------------------------------------ prepare, start, stop */
+
+static mtp_status recorder_make(mtp_profile *prof)
+{
+    const mtp_profile_config *c = &prof->config;
+    mtp__recorder_config rc = {
+        .pool = {c->buffer_bytes, c->chunk_bytes, c->when_full, c->spool, c->spool_bytes},
+        .flags = c->activities | (c->record_shapes ? MTP_WITH_SHAPES : 0) |
+                 (c->with_stack ? MTP_WITH_STACK : 0) | (c->profile_memory ? MTP_WITH_MEMORY : 0) |
+                 (c->with_flops ? MTP_WITH_FLOPS : 0) | (c->with_modules ? MTP_WITH_MODULES : 0),
+        .follow_fork = c->follow_fork,
+    };
+    return mtp__recorder_create(&rc, &prof->recorder);
+}
+
+static mtp_status prepare(mtp_profile *prof)
+{
+    static atomic_bool warned;
+    if (prof->recorder == NULL) {
+        mtp_status status = recorder_make(prof);
+        if (status != MTP_OK)
+            return status;
+    } else if (!prof->config.acc_events) {
+        if (prof->cycles > 0 && prof->config.on_warning != NULL && !atomic_exchange(&warned, true))
+            mtp__profile_warn(
+                prof, MTP_WARNING_EVENTS_CLEARED,
+                "Profiler clears events at the end of each cycle. Only events from last cycle will be "
+                "reported. To keep events across cycles, set acc_events=True.");
+        if (prof->config.spool == NULL)
+            mtp__recorder_clear(prof->recorder);
+    }
+    mtp__profile_new_trace_id(prof);
+    if (prof->config.with_stack)
+        mtp__stack_prepare();
+    return MTP_OK;
+}
+
+static mtp_status start_trace(mtp_profile *prof)
+{
+    mtp_status status = mtp__recorder_start(prof->recorder);
+    if (status != MTP_OK)
+        return status;
+    prof->recording = true;
+    prof->cycles++;
+    prof->forks = 0;
+    mtp__profile_tell_metadata(prof);
+    mtp__step_mark(prof->step);
+    return MTP_OK;
+}
+
+/* What a user should hear after a cycle. */
+static void warn_after(mtp_profile *prof, uint32_t stuck)
+{
+    mtp_ledger l = MTP_LEDGER_INIT;
+    mtp__recorder_ledger(prof->recorder, &l);
+    int worst = 0;
+    for (int k = 1; k < MTP_DROP_CAUSES; k++)
+        if (l.dropped_by[k] > l.dropped_by[worst])
+            worst = k;
+    if (l.dropped > 0 && !(worst == MTP_DROP_OVERWRITTEN && prof->config.when_full == MTP_KEEP_NEWEST))
+        mtp__profile_warn(
+            prof, MTP_WARNING_RECORDS_DROPPED,
+            "%llu of %llu records were not kept, most of them because: %s. A larger buffer_bytes, "
+            "MTP_KEEP_NEWEST or MTP_STREAM keeps more.",
+            (unsigned long long)l.dropped, (unsigned long long)l.emitted, mtp_drop_text((mtp_drop)worst));
+    if (prof->recorder->pool.error != 0)
+        mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
+                          "spool '%s' could not grow: %s. What it holds is whole.", prof->config.spool,
+                          strerror(prof->recorder->pool.error));
+    if (stuck > 0)
+        mtp__profile_warn(
+            prof, MTP_WARNING_THREAD_STUCK,
+            "%u threads did not leave a recording call within a second; their last records are lost", stuck);
+    if (prof->forks > 0)
+        mtp__profile_warn(
+            prof, MTP_WARNING_FORK_NOT_FOLLOWED,
+            "%llu processes were forked while recording and are not in this trace: set follow_fork",
+            (unsigned long long)prof->forks);
+    if (l.emitted != l.kept + l.dropped)
+        mtp__profile_warn(prof, MTP_WARNING_LEDGER_MISMATCH,
+                          "the ledger does not balance: %llu emitted, %llu kept, %llu dropped",
+                          (unsigned long long)l.emitted, (unsigned long long)l.kept,
+                          (unsigned long long)l.dropped);
+}
+
+static mtp_status stop_trace(mtp_profile *prof)
+{
+    uint32_t stuck = 0;
+    if (!prof->recording)
+        return MTP_OK; /* its start failed, and said so */
+    mtp_status status = mtp__recorder_stop(prof->recorder, &stuck);
+    if (status != MTP_OK)
+        return status;
+    prof->recording = false;
+    warn_after(prof, stuck);
+    return MTP_OK;
+}
+
+/* -------------------------------------------------------------------------------------- the schedule */
+
+static mtp_action action_at(mtp_profile *prof, uint64_t step)
+{
+    if (prof->config.schedule_callback != NULL)
+        return prof->config.schedule_callback(prof->config.user, step);
+    return prof->has_schedule ? mtp_schedule_action(&prof->config.schedule, step) : MTP_ACTION_RECORD;
+}
+
+/* P prepare, S start, X stop, R on_trace_ready; 1, 2, 3: the warnings below. Column 4: the profile is stopped. */
+static const char *const transit[4][5] = {
+    /* from            NONE   WARMUP  RECORD  R&S     exit */
+    /* NONE    */ {"", "P", "PS", "PS", ""},
+    /* WARMUP  */ {"1SX", "", "S", "S", "SX"},
+    /* RECORD  */ {"2X", "3X", "", "", "XR"},
+    /* R & S   */ {"XR", "XRP", "XRPS", "XRPS", "XR"},
+};
+
+static const char *const transit_warning[] = {
+    "Incorrect schedule: WARMUP followed by NONE",
+    "Incorrect schedule: RECORD followed by NONE",
+    "Incorrect schedule: RECORD followed by WARMUP",
+};
+
+static mtp_status take(mtp_profile *prof, char what)
+{
+    switch (what) {
+    case 'P':
+        return prepare(prof);
+    case 'S':
+        return start_trace(prof);
+    case 'X':
+        return stop_trace(prof);
+    case 'R':
+        if (prof->config.on_trace_ready != NULL) {
+            prof->in_callback = true;
+            prof->config.on_trace_ready(prof, prof->config.user);
+            prof->in_callback = false;
+        }
+        return MTP_OK;
+    default:
+        mtp__profile_warn(prof, (mtp_warning)(MTP_WARNING_WARMUP_THEN_NONE + (what - '1')), "%s",
+                          transit_warning[what - '1']);
+        return MTP_OK;
+    }
+}
+
+static mtp_status transit_to(mtp_profile *prof, mtp_action from, int to)
+{
+    mtp_status first = MTP_OK;
+    for (const char *p = transit[from][to]; *p != 0; p++) {
+        mtp_status status = take(prof, *p);
+        if (first == MTP_OK && status != MTP_OK) {
+            MTP_NOTE("step %llu", (unsigned long long)prof->step);
+            first = status;
+        }
+    }
+    return first;
+}
+
+static void step_scope_begin(mtp_profile *prof)
+{
+    if (prof->has_schedule)
+        prof->step_token = mtp__step_begin(prof->step_name, prof->step);
+}
+
+static void step_scope_end(mtp_profile *prof)
+{
+    mtp_scope_end(prof->step_token);
+    prof->step_token = 0;
+}
+
+/* A schedule callback that answers nonsense must not index the table. */
+static mtp_status next_action(mtp_profile *prof, mtp_action *out)
+{
+    *out = action_at(prof, prof->step);
+    if ((unsigned)*out <= MTP_ACTION_RECORD_AND_SAVE)
+        return MTP_OK;
+    int answer = (int)*out;
+    *out = MTP_ACTION_NONE;
+    return MTP_FAIL(MTP_E_ARG, "schedule_callback returned %d for step %llu", answer,
+                    (unsigned long long)prof->step);
+}
+
+static mtp_status check_callable(const mtp_profile *prof, bool active, const char *what)
+{
+    if (prof == NULL)
+        return MTP_FAIL(MTP_E_ARG, "%s: the profile is NULL", what);
+    if (prof->in_callback)
+        return MTP_FAIL(MTP_E_STATE, "%s: called from inside on_trace_ready", what);
+    if (active && !(prof->active && !prof->by_hand))
+        return MTP_FAIL(MTP_E_STATE, "%s: no active session; call mtp_profile_start() first", what);
+    return MTP_OK;
+}
+
+mtp_status mtp_profile_start(mtp_profile *prof)
+{
+    mtp_status status = check_callable(prof, false, "start");
+    if (status != MTP_OK)
+        return status;
+    if (prof->active)
+        return MTP_FAIL(MTP_E_STATE, "start: this profile is active already");
+    if (!mtp__profile_claim(prof))
+        return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
+    prof->by_hand = false;
+    prof->step = 0;
+    prof->step_name = mtp_name("ProfilerStep#");
+    status = next_action(prof, &prof->action);
+    if (status == MTP_OK)
+        status = transit_to(prof, MTP_ACTION_NONE, (int)prof->action);
+    if (status != MTP_OK) { /* all or nothing */
+        stop_trace(prof);
+        mtp__profile_release(prof);
+        prof->action = MTP_ACTION_NONE;
+        return status;
+    }
+    step_scope_begin(prof);
+    return MTP_OK;
+}
+
+mtp_status mtp_profile_step(mtp_profile *prof)
+{
+    mtp_status status = check_callable(prof, true, "step");
+    if (status != MTP_OK)
+        return status;
+    step_scope_end(prof);
+    mtp_action before = prof->action;
+    bool was_recording = prof->recording;
+    uint64_t cycle = prof->cycles;
+    prof->step++;
+    status = next_action(prof, &prof->action);
+    mtp_status moved = transit_to(prof, before, (int)prof->action);
+    if (prof->recording && was_recording && prof->cycles == cycle)
+        mtp__step_mark(prof->step); /* a new cycle has marked its own */
+    step_scope_begin(prof);
+    return status != MTP_OK ? status : moved;
+}
+
+/* A schedule that was left before its first recorded step: say how far it was. */
+static void warn_nothing(mtp_profile *prof)
+{
+    const mtp_schedule *s = &prof->config.schedule;
+    if (prof->config.schedule_callback != NULL) {
+        mtp__profile_warn(prof, MTP_WARNING_NOTHING_RECORDED,
+                          "nothing was recorded: in %llu steps schedule_callback never asked for it",
+                          (unsigned long long)prof->step + 1);
+        return;
+    }
+    uint64_t first = (uint64_t)(s->skip_first + (s->skip_first_wait != 0 ? 0 : s->wait) + s->warmup);
+    mtp__profile_warn(
+        prof, MTP_WARNING_NOTHING_RECORDED,
+        "nothing was recorded: step() was called %llu times, and this schedule records from step %llu "
+        "on (and saves at step %llu)",
+        (unsigned long long)prof->step, (unsigned long long)first,
+        (unsigned long long)first + (uint64_t)s->active);
+}
+
+mtp_status mtp_profile_stop(mtp_profile *prof)
+{
+    mtp_status status = check_callable(prof, true, "stop");
+    if (status != MTP_OK)
+        return status;
+    step_scope_end(prof);
+    bool ever = prof->cycles > 0;
+    mtp_action last = prof->action;
+    prof->action = MTP_ACTION_NONE;
+    status = transit_to(prof, last, 4);
+    if (!ever)
+        warn_nothing(prof);
+    mtp__profile_release(prof);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------ by hand */
+
+mtp_status mtp_profile_prepare_trace(mtp_profile *prof)
+{
+    mtp_status status = check_callable(prof, false, "prepare_trace");
+    if (status != MTP_OK)
+        return status;
+    if (prof->recording || (prof->active && !prof->by_hand))
+        return MTP_FAIL(MTP_E_STATE, "prepare_trace: this profile is recording already");
+    if (!prof->active && !mtp__profile_claim(prof))
+        return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
+    prof->by_hand = true;
+    status = prepare(prof);
+    if (status != MTP_OK)
+        mtp__profile_release(prof);
+    return status;
+}
+
+mtp_status mtp_profile_start_trace(mtp_profile *prof)
+{
+    mtp_status status = check_callable(prof, false, "start_trace");
+    if (status != MTP_OK)
+        return status;
+    if (prof->recorder == NULL)
+        return MTP_FAIL(MTP_E_STATE, "Profiler must be initialized before starting trace");
+    if (prof->recording)
+        return MTP_FAIL(MTP_E_STATE, "start_trace: this profile is recording already");
+    bool claimed = !prof->active;
+    if (claimed && !mtp__profile_claim(prof))
+        return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
+    prof->by_hand |= claimed;
+    status = start_trace(prof);
+    if (status != MTP_OK && claimed)
+        mtp__profile_release(prof);
+    return status;
+}
+
+mtp_status mtp_profile_stop_trace(mtp_profile *prof)
+{
+    mtp_status status = check_callable(prof, false, "stop_trace");
+    if (status != MTP_OK)
+        return status;
+    if (prof->recorder == NULL)
+        return MTP_FAIL(MTP_E_STATE, "Profiler must be initialized before stopping trace");
+    status = stop_trace(prof);
+    if (status == MTP_OK && prof->by_hand)
+        mtp__profile_release(prof);
+    return status;
+}
+
+mtp_status mtp_profile_toggle(mtp_profile *prof, bool enable, uint32_t activities)
+{
+    if (prof == NULL || (activities & ~(MTP_CPU | MTP_NPU)) != 0)
+        return MTP_FAIL(MTP_E_ARG, "toggle: activities=0x%x has bits other than MTP_CPU and MTP_NPU",
+                        activities);
+    if (prof->recorder != NULL)
+        mtp__recorder_toggle(prof->recorder, enable, activities);
+    return MTP_OK;
+}
+
+/* -------------------------------------------------------------------------------------------- state */
+
+uint64_t mtp_profile_step_number(const mtp_profile *prof)
+{
+    return prof != NULL ? prof->step : 0;
+}
+
+mtp_action mtp_profile_action(const mtp_profile *prof)
+{
+    return prof != NULL ? prof->action : MTP_ACTION_NONE;
+}
+
+bool mtp_profile_is_recording(const mtp_profile *prof)
+{
+    return prof != NULL && prof->recording;
+}
+
+const char *mtp_profile_trace_id(const mtp_profile *prof)
+{
+    return prof != NULL && prof->has_trace_id ? prof->trace_id : NULL;
+}
+
+mtp_status mtp_profile_ledger(const mtp_profile *prof, mtp_ledger *out)
+{
+    if (prof == NULL || out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "ledger: profile or out is NULL");
+    if (out->size < sizeof *out)
+        return MTP_FAIL(MTP_E_ABI, "ledger size %zu, oldest known is %zu", out->size, sizeof *out);
+    *out = (mtp_ledger)MTP_LEDGER_INIT;
+    if (prof->recorder != NULL)
+        mtp__recorder_ledger(prof->recorder, out);
+    return MTP_OK;
+}

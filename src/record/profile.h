@@ -1,0 +1,46 @@
+/* record/profile.h - what a profile is made of; the calls are in mtprof.h. */
+#ifndef MTP_RECORD_PROFILE_H
+#define MTP_RECORD_PROFILE_H
+#include <mtprof.h>
+#include "record/recorder.h"
+
+typedef struct mtp__preset {
+    struct mtp__preset *next; /* owned */
+    char *key, *json;         /* owned */
+} mtp__preset;
+
+struct mtp_profile {
+    mtp_profile_config config; /* spool: owned */
+    mtp__recorder *recorder;   /* owned; NULL before the first prepare */
+    bool has_schedule;
+    bool active;      /* between start and stop, or prepare_trace and stop_trace: it is the process's one */
+    bool by_hand;     /* driven by prepare_trace and the like */
+    bool recording;   /* the recorder is open */
+    bool in_callback; /* on_trace_ready is running */
+    bool has_trace_id;
+    uint64_t step, cycles; /* cycles: started so far */
+    uint64_t forks;        /* children made while recording that were not followed */
+    mtp_action action;
+    uint32_t step_name;
+    mtp_token step_token; /* of the open ProfilerStep# scope */
+    mtp__preset *presets; /* owned, in the order given */
+    uint32_t metadata_count;
+    char trace_id[128];
+};
+
+void mtp__profile_warn(mtp_profile *prof, mtp_warning code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4), cold));
+
+/* metadata.c */
+void mtp__profile_new_trace_id(mtp_profile *prof);
+void mtp__profile_tell_metadata(mtp_profile *prof); /* at each start: flags, presets, trace id */
+void mtp__profile_free_presets(mtp_profile *prof);
+
+/* fork.c: who is active in this process; NULL: nobody */
+bool mtp__profile_claim(mtp_profile *prof);
+void mtp__profile_release(mtp_profile *prof);
+
+/* events.c */
+void mtp__step_mark(uint64_t number);
+mtp_token mtp__step_begin(uint32_t name, uint64_t number);
+#endif

@@ -1,0 +1,393 @@
+/* record/recorder.c - see recorder.h. The order of stop(): shut the gate, let every writer come to rest, seal what
+ * they hold, write the ledger. None of it looks at records. */
+#define _GNU_SOURCE
+#include "record/recorder.h"
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/error.h"
+#include "base/os.h"
+#include "record/control.h"
+#include "record/details.h"
+
+#define PUBLIC_FLAGS                                                                                         \
+    (MTP_CPU | MTP_NPU | MTP_WITH_SHAPES | MTP_WITH_STACK | MTP_WITH_MEMORY | MTP_WITH_FLOPS |               \
+     MTP_WITH_MODULES)
+
+static _Atomic(mtp__recorder *) current; /* pairs: gate open */
+static atomic_uint_fast64_t last_id;
+static mtp__recorder *all; /* registry lock */
+
+mtp__recorder *mtp__recorder_current(void)
+{
+    return atomic_load_explicit(&current, memory_order_acquire);
+}
+
+mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorder **out)
+{
+    *out = NULL;
+    mtp_status status = mtp__registry_init();
+    if (status != MTP_OK)
+        return status;
+    mtp__recorder *r = mtp__calloc(1, sizeof *r);
+    if (r == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "a recorder");
+    r->config = *config;
+    status = mtp__pool_init(&r->pool, &config->pool);
+    if (status != MTP_OK)
+        goto free_recorder;
+    r->config.pool.path = NULL;
+    if (config->pool.path != NULL && (r->config.pool.path = mtp__strdup(config->pool.path)) == NULL) {
+        status = MTP_FAIL(MTP_E_NOMEM, "the spool's path");
+        goto fini_pool;
+    }
+    pthread_mutex_init(&r->control.lock, NULL);
+    mtp__details_init(r);
+    r->id = atomic_fetch_add(&last_id, 1) + 1;
+    mtp__registry_lock();
+    if ((r->next = all) != NULL)
+        all->prev = r;
+    all = r;
+    mtp__registry_unlock();
+    *out = r;
+    return MTP_OK;
+
+fini_pool:
+    mtp__pool_fini(&r->pool);
+free_recorder:
+    mtp__free(r);
+    return status;
+}
+
+void mtp__recorder_destroy(mtp__recorder *r)
+{
+    if (r == NULL)
+        return;
+    mtp__registry_lock();
+    *(r->prev != NULL ? &r->prev->next : &all) = r->next;
+    if (r->next != NULL)
+        r->next->prev = r->prev;
+    mtp__registry_unlock();
+    mtp__details_fini(r);
+    pthread_mutex_destroy(&r->control.lock);
+    if (!r->leaked) /* else some thread may still write there, one day */
+        mtp__pool_fini(&r->pool);
+    mtp__free((char *)r->config.pool.path);
+    mtp__free(r);
+}
+
+/* --------------------------------------------------------------------------------- start and stop */
+
+/* At rest, under the registry's lock: the thread has nothing of this recorder in hand. */
+static void thread_reset(void *user, mtp__thread *t)
+{
+    (void)user;
+    mtp__writer *w = t->writer;
+    w->cur = w->end = NULL;
+    w->chunk = NULL;
+    w->token = 0;
+    t->joined = 0;
+}
+
+void mtp__recorder_clear(mtp__recorder *r)
+{
+    mtp__pool_reset(&r->pool);
+    mtp__details_reset(r);
+    mtp__control_reset(r);
+    r->id = atomic_fetch_add(&last_id, 1) + 1;
+    r->written = r->threads_seen = 0;
+    memset(r->dropped, 0, sizeof r->dropped);
+    atomic_store(&r->lost_definitions, 0);
+}
+
+mtp_status mtp__recorder_start(mtp__recorder *r)
+{
+    mtp__recorder *none = NULL;
+    if (!atomic_compare_exchange_strong(&current, &none, r))
+        return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
+    mtp__registry_lock();
+    r->cycle++;
+    mtp__registry_each(thread_reset, NULL);
+    mtp__registry_unlock();
+    bool slow = !mtp__clock_is_tsc() || mtp__clock_hooked();
+    mtp__control_session(r);
+    mtp__recorder_anchor(r);
+    uint32_t flags = r->config.flags;
+    r->open = true;
+    uint32_t gate = flags | MTP__GATE_OPEN | (slow ? MTP__GATE_SLOW : 0);
+    atomic_store(&mtp__gate.flags, gate); /* pairs: gate_read */
+    __atomic_store_n(&mtp__recording, flags & PUBLIC_FLAGS, __ATOMIC_RELEASE);
+    return MTP_OK;
+}
+
+/* What the thread did in this recording, into the totals. */
+static void thread_count(mtp__recorder *r, mtp__thread *t)
+{
+    mtp__writer *w = t->writer;
+    if (t->joined != r->id)
+        return;
+    t->joined = 0;
+    r->written += atomic_load_explicit(&w->written, memory_order_relaxed) - t->written_before;
+    for (int k = 0; k < MTP_DROP_CAUSES; k++)
+        r->dropped[k] += atomic_load_explicit(&w->dropped[k], memory_order_relaxed) - t->dropped_before[k];
+}
+
+static void chunk_back(mtp__recorder *r, mtp__writer *w)
+{
+    if (w->chunk == NULL)
+        return;
+    uint64_t written = atomic_load_explicit(&w->written, memory_order_relaxed);
+    mtp__pool_seal(&r->pool, w->chunk, (uint32_t)(w->cur - mtp__chunk_words(w->chunk)),
+                   (uint32_t)(written - w->chunk->first));
+    w->chunk = NULL;
+    w->cur = w->end = NULL;
+}
+
+/* Under the registry's lock, with the writer at rest or by its own thread: nothing of the recorder stays with it. */
+static void thread_settle(mtp__recorder *r, mtp__thread *t)
+{
+    mtp__control_thread(r, t);
+    chunk_back(r, t->writer);
+    thread_count(r, t);
+    thread_reset(NULL, t);
+}
+
+void mtp__recorder_thread_ends(mtp__thread *t)
+{
+    mtp__recorder *r = mtp__recorder_current();
+    if (r != NULL && t->joined == r->id)
+        thread_settle(r, t);
+}
+
+typedef struct settling {
+    mtp__recorder *r;
+    uint32_t stuck;
+} settling;
+
+static void settle_one(void *user, mtp__thread *t)
+{
+    settling *s = user;
+    mtp__writer *w = t->writer;
+    if (atomic_load_explicit(&w->busy, memory_order_acquire) == 0) {
+        thread_settle(s->r, t);
+        return;
+    }
+    s->stuck++; /* what it has in hand stays in its hand */
+    if (t->joined == s->r->id && w->chunk != NULL)
+        s->r->dropped[MTP_DROP_STUCK] +=
+            atomic_load_explicit(&w->written, memory_order_relaxed) - w->chunk->first;
+    thread_count(s->r, t);
+}
+
+mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
+{
+    if (stuck != NULL)
+        *stuck = 0;
+    if (!r->open)
+        return MTP_FAIL(MTP_E_STATE, "nothing is being recorded");
+    if (atomic_load_explicit(&mtp__self.busy, memory_order_relaxed) != 0)
+        return MTP_FAIL(MTP_E_STATE,
+                        "called from inside a recording call (a stack provider or signal handler)");
+    __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
+    atomic_store(&mtp__gate.flags, 0);
+    MTP__TESTPOINT(STOP_GATE);
+    settling s = {r, 0};
+    mtp__registry_rest_and_lock();
+    MTP__TESTPOINT(STOP_REST);
+    mtp__registry_each(settle_one, &s);
+    r->open = false;
+    mtp__registry_unlock();
+    r->leaked |= s.stuck != 0;
+    atomic_store(&current, NULL);
+    pthread_mutex_lock(&mtp__names()->lock); /* whoever was telling us a new name has done so */
+    pthread_mutex_unlock(&mtp__names()->lock);
+    mtp__recorder_anchor(r);
+    mtp__control_finish(r);
+    mtp__pool_finish(&r->pool);
+    MTP__TESTPOINT(STOP_DONE);
+    if (stuck != NULL)
+        *stuck = s.stuck;
+    return MTP_OK;
+}
+
+void mtp__recorder_toggle(mtp__recorder *r, bool enable, uint32_t activities)
+{
+    activities &= (MTP_CPU | MTP_NPU) & r->config.flags; /* only what was asked for at first */
+    if (!r->open)
+        return;
+    uint32_t flags = enable ? atomic_fetch_or(&mtp__gate.flags, activities) | activities
+                            : atomic_fetch_and(&mtp__gate.flags, ~activities) & ~activities;
+    __atomic_store_n(&mtp__recording, flags & PUBLIC_FLAGS, __ATOMIC_RELEASE);
+}
+
+/* ------------------------------------------------------------------------------------------ writers */
+
+void mtp__writer_refused(mtp__writer *w)
+{
+    if ((mtp__gate_read() & MTP__GATE_OPEN) != 0)
+        mtp__writer_drop(w, w->gone ? MTP_DROP_EXITING : MTP_DROP_REENTRANT);
+}
+
+/* First record of the thread in this recording: from now on its counts are this recording's. */
+static void thread_starts(mtp__recorder *r, mtp__thread *t)
+{
+    mtp__writer *w = t->writer;
+    mtp__registry_lock();
+    if (t->joined != r->id) {
+        t->joined = r->id;
+        t->written_before = atomic_load_explicit(&w->written, memory_order_relaxed);
+        for (int k = 0; k < MTP_DROP_CAUSES; k++)
+            t->dropped_before[k] = atomic_load_explicit(&w->dropped[k], memory_order_relaxed);
+        r->threads_seen += t->seen != r->id;
+        t->seen = r->id;
+    }
+    mtp__registry_unlock();
+    mtp__control_thread(r, t);
+    w->token = (r->cycle * 0x9e3779b1u ^ t->stream * 0x85ebca6bu) | 1u;
+}
+
+/* A record of a thread that has no place in the registry: it was not there yet, or is there no more. stop() does
+ * not wait for it, so the recorder is looked at under the lock that stop() needs. */
+static void count_homeless(mtp_drop cause)
+{
+    mtp__registry_lock();
+    mtp__recorder *r = mtp__recorder_current();
+    if (r != NULL && r->open)
+        r->dropped[cause]++;
+    mtp__registry_unlock();
+}
+
+static void anchor_when_due(mtp__recorder *r)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    if ((uint64_t)now.tv_sec > atomic_load_explicit(&r->last_anchor, memory_order_relaxed))
+        mtp__recorder_anchor(r);
+}
+
+uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
+{
+    (void)words; /* an empty chunk holds any record */
+    if (w->gone) {
+        count_homeless(MTP_DROP_EXITING);
+        return NULL;
+    }
+    if (w->thread == NULL && mtp__registry_join(w) != MTP_OK) {
+        count_homeless(MTP_DROP_NOMEM);
+        return NULL;
+    }
+    if ((mtp__gate_read() & MTP__GATE_OPEN) == 0)
+        return NULL; /* stop() may have looked for busy threads before this one was in the registry */
+    mtp__recorder *r = mtp__recorder_current();
+    if (w->token == 0)
+        thread_starts(r, w->thread);
+    chunk_back(r, w);
+    anchor_when_due(r);
+    uint64_t written = atomic_load_explicit(&w->written, memory_order_relaxed);
+    mtp_drop why;
+    mtp__chunk *chunk =
+        mtp__pool_take(&r->pool, w->thread->stream, r->cycle, written, mtp__clock_ticks_slow(), &why);
+    if (chunk == NULL) {
+        mtp__writer_drop(w, why);
+        return NULL;
+    }
+    w->chunk = chunk;
+    w->cur = mtp__chunk_words(chunk);
+    w->end = w->cur + mtp__chunk_capacity(r->pool.chunk_bytes);
+    return w->cur;
+}
+
+/* ------------------------------------------------------------------------------------------- ledger */
+
+typedef struct tally {
+    mtp__recorder *r;
+    mtp_ledger *out;
+} tally;
+
+/* A thread that is still at it. */
+static void tally_one(void *user, mtp__thread *t)
+{
+    tally *s = user;
+    mtp__writer *w = t->writer;
+    if (t->joined != s->r->id)
+        return;
+    uint64_t written = atomic_load_explicit(&w->written, memory_order_relaxed);
+    s->out->emitted += written - t->written_before;
+    for (int k = 0; k < MTP_DROP_CAUSES; k++)
+        s->out->dropped_by[k] +=
+            atomic_load_explicit(&w->dropped[k], memory_order_relaxed) - t->dropped_before[k];
+    if (w->chunk != NULL)
+        s->out->kept += written - w->chunk->first;
+}
+
+void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out)
+{
+    mtp__registry_lock();
+    out->emitted = r->written;
+    out->kept = 0;
+    for (int k = 0; k < MTP_DROP_CAUSES; k++)
+        out->dropped_by[k] = r->dropped[k];
+    out->threads = r->threads_seen;
+    tally s = {r, out};
+    mtp__registry_each(tally_one, &s);
+    pthread_mutex_lock(&r->pool.lock);
+    out->kept += r->pool.kept;
+    uint64_t overwritten = r->pool.overwritten;
+    out->chunks = r->pool.fd >= 0 ? r->pool.file_chunks : r->pool.fresh;
+    pthread_mutex_unlock(&r->pool.lock);
+    mtp__registry_unlock();
+    out->dropped = overwritten;
+    for (int k = 0; k < MTP_DROP_CAUSES; k++) {
+        out->emitted += out->dropped_by[k]; /* what never got as far as being written */
+        out->dropped += out->dropped_by[k];
+    }
+    out->emitted -= out->dropped_by[MTP_DROP_STUCK]; /* but these were */
+    out->dropped_by[MTP_DROP_OVERWRITTEN] += overwritten;
+    out->bytes = out->chunks * r->pool.chunk_bytes;
+    out->lost_definitions = atomic_load(&r->lost_definitions);
+}
+
+mtp_status mtp__recorder_visit(mtp__recorder *r, mtp__chunk_visitor *visitor, void *user)
+{
+    return mtp__pool_visit(&r->pool, visitor, user);
+}
+
+/* -------------------------------------------------------------------------------------------- forks */
+
+void mtp__recorder_fork_locks(bool take)
+{
+    int (*call)(pthread_mutex_t *) = take ? pthread_mutex_lock : pthread_mutex_unlock;
+    call(&mtp__names()->lock);
+    for (mtp__recorder *r = all; r != NULL; r = r->next) {
+        mtp__details_locks(r, call);
+        call(&r->control.lock);
+        call(&r->pool.lock);
+    }
+}
+
+/* The chunks did not come along (they are not inherited), and the parent's file is not ours to touch. */
+mtp__recorder *mtp__recorder_forked(void)
+{
+    mtp__recorder *was = atomic_exchange(&current, NULL);
+    __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
+    atomic_store(&mtp__gate.flags, 0);
+    pthread_mutex_init(&mtp__names()->lock, NULL);
+    for (mtp__recorder *r = all; r != NULL; r = r->next) {
+        mtp__details_locks(r, mtp__mutex_renew);
+        pthread_mutex_init(&r->control.lock, NULL);
+        mtp__pool_forked(&r->pool);
+        mtp__recorder_clear(r);
+        r->open = r->leaked = false;
+    }
+    return was;
+}
+
+mtp_status mtp__recorder_revive(mtp__recorder *r, const char *path)
+{
+    mtp__pool_config config = r->config.pool;
+    config.path = path;
+    mtp__pool_fini(&r->pool);
+    mtp_status status = mtp__pool_init(&r->pool, &config);
+    return status == MTP_OK ? mtp__recorder_start(r) : status;
+}

@@ -1,0 +1,77 @@
+/* record/recorder.h - the recording of one profile: its chunks, its dictionary, its ledger.
+ *
+ * At most one recorder is open at a time: `mtp__recorder_current`. While the gate is open, threads inside a record
+ * may use it; it is taken away only after all of them have come to rest.
+ */
+#ifndef MTP_RECORD_RECORDER_H
+#define MTP_RECORD_RECORDER_H
+#include <mtprof.h>
+#include "base/intern.h"
+#include "record/pool.h"
+#include "record/registry.h"
+
+typedef struct mtp__recorder_config {
+    mtp__pool_config pool;
+    uint32_t flags; /* activities and MTP_WITH_* bits */
+    bool follow_fork;
+} mtp__recorder_config;
+
+/* Writes definitions; several threads, one at a time. */
+typedef struct mtp__control {
+    pthread_mutex_t lock; /* rank 4 */
+    mtp__chunk *chunk;    /* borrowed from the pool, or NULL */
+    uint32_t used, records;
+    uint64_t written;
+} mtp__control;
+
+typedef struct mtp__recorder {
+    mtp__recorder_config config; /* pool.path: owned */
+    mtp__pool pool;
+    mtp__control control;
+    mtp__intern names, shapes, frames, stacks, texts; /* the session's own */
+    uint64_t id;         /* unique in the process, anew after each clear: what caches are valid for */
+    uint32_t cycle;      /* from 1 */
+    uint32_t names_told; /* names lock: how many of the process's names the control stream has */
+    bool open;           /* the gate is open for this one */
+    bool leaked;         /* a thread is stuck in a record: the chunks must stay for good */
+    uint64_t written, dropped[MTP_DROP_CAUSES]; /* registry lock: by threads that have settled */
+    uint64_t threads_seen;                      /* registry lock */
+    atomic_uint_fast64_t lost_definitions;
+    atomic_uint_fast64_t last_anchor;  /* when, in seconds of CLOCK_MONOTONIC_COARSE */
+    struct mtp__recorder *next, *prev; /* registry lock: all there are */
+} mtp__recorder;
+
+mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorder **out);
+void mtp__recorder_destroy(mtp__recorder *r); /* must not be open */
+
+void mtp__recorder_clear(mtp__recorder *r);       /* forgets all events; not open, and not in a file */
+mtp_status mtp__recorder_start(mtp__recorder *r); /* a new cycle is recorded from here on */
+/* No more. Returns when every thread is out of it. stuck: how many did not come out. */
+mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck);
+void mtp__recorder_toggle(mtp__recorder *r, bool enable, uint32_t activities);
+void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out);
+mtp_status mtp__recorder_visit(mtp__recorder *r, mtp__chunk_visitor *visitor, void *user);
+
+/* Into the control stream. false: it did not fit, and was counted. */
+bool mtp__recorder_blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes,
+                        size_t length);
+bool mtp__recorder_words(mtp__recorder *r, mtp__control_kind kind, const uint64_t *words, uint32_t count);
+void mtp__recorder_anchor(mtp__recorder *r);
+
+/* The one that writers inside a record may use; the gate was seen open, or it may be NULL. */
+mtp__recorder *mtp__recorder_current(void);
+
+/* From the registry. */
+void mtp__recorder_thread_ends(mtp__thread *t); /* under its lock */
+void mtp__recorder_fork_init(void);             /* installs the fork handlers, once */
+
+/* Around fork, under the registry's lock: all other locks, and in the child the loss of all chunks. */
+void mtp__recorder_fork_locks(bool take);
+mtp__recorder *mtp__recorder_forked(void); /* the one that was open, or NULL */
+
+/* A forked child goes on with records of its own, in the file at `path`. */
+mtp_status mtp__recorder_revive(mtp__recorder *r, const char *path);
+
+/* Names of the process, for all sessions. */
+mtp__intern *mtp__names(void);
+#endif

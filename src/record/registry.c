@@ -1,0 +1,199 @@
+/* record/registry.c - see registry.h. Lock ranks: 1 profile, 2 registry, 3 intern, 4 control, 5 pool. */
+#define _GNU_SOURCE
+#include "record/registry.h"
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/error.h"
+#include "base/os.h"
+#include "record/details.h"
+#include "record/recorder.h"
+
+#define REST_LIMIT_NS 1000000000u
+
+_Thread_local mtp__writer mtp__self __attribute__((tls_model("initial-exec")));
+mtp__gate_page mtp__gate;
+MTP_API uint32_t mtp__recording;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* rank 2 */
+static mtp__thread *threads;                             /* owned list; under lock */
+static uint32_t thread_count, last_stream;               /* under lock */
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int init_error;
+static bool have_membarrier;
+static void *barrier_page; /* without membarrier: unmapping rights of a page interrupts every core */
+
+static void thread_ended(void *arg);
+
+static void init(void)
+{
+    init_error = pthread_key_create(&key, thread_ended);
+    have_membarrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+    if (!have_membarrier) {
+        void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        barrier_page = page != MAP_FAILED ? page : NULL;
+    }
+    madvise(&mtp__gate, sizeof mtp__gate, MADV_WIPEONFORK);
+    mtp__recorder_fork_init();
+}
+
+mtp_status mtp__registry_init(void)
+{
+    pthread_once(&once, init);
+    if (init_error != 0)
+        return MTP_FAIL(MTP_E_NOMEM, "no thread key is left: %s", strerror(init_error));
+    return MTP_OK;
+}
+
+void mtp__registry_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void mtp__registry_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+uint32_t mtp__registry_count(void)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t count = thread_count;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+mtp_status mtp__registry_join(mtp__writer *w)
+{
+    MTP__TESTPOINT(THREAD_JOIN);
+    mtp__thread *t = mtp__calloc(1, sizeof *t);
+    if (t == NULL || pthread_setspecific(key, w) != 0) {
+        mtp__free(t);
+        return MTP_E_NOMEM;
+    }
+    t->writer = w;
+    t->tid = (int32_t)syscall(SYS_gettid);
+    pthread_mutex_lock(&lock);
+    t->stream = ++last_stream;
+    t->next = threads;
+    if (threads != NULL)
+        threads->prev = t;
+    threads = t;
+    thread_count++;
+    pthread_mutex_unlock(&lock);
+    w->thread = t;
+    return MTP_OK;
+}
+
+static void forget(mtp__thread *t)
+{
+    if (t->prev != NULL)
+        t->prev->next = t->next;
+    else
+        threads = t->next;
+    if (t->next != NULL)
+        t->next->prev = t->prev;
+    thread_count--;
+}
+
+/* Key destructor: what the thread wrote goes to the recorder. Later records of this thread (of destructors that run
+ * after this one) are counted as dropped: its storage is about to go. */
+static void thread_ended(void *arg)
+{
+    mtp__writer *w = arg;
+    mtp__thread *t = w->thread;
+    if (t == NULL)
+        return;
+    atomic_store_explicit(&w->busy, 1, MTP__BUSY_ORDER); /* handlers are refused from here on */
+    atomic_signal_fence(memory_order_seq_cst);
+    pthread_mutex_lock(&lock);
+    mtp__recorder_thread_ends(t);
+    forget(t);
+    pthread_mutex_unlock(&lock);
+    w->thread = NULL;
+    w->gone = 1;
+    mtp__writer_leave(w);
+    mtp__details_cache_free(t->cache);
+    mtp__free(t);
+}
+
+void mtp__registry_each(mtp__registry_visitor *fn, void *user)
+{
+    for (mtp__thread *t = threads; t != NULL; t = t->next)
+        fn(user, t);
+}
+
+/* Every thread of the process passes a full barrier between call and return. */
+static void heavy_barrier(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (have_membarrier) {
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    } else if (barrier_page != NULL) {
+        mprotect(barrier_page, 4096, PROT_READ | PROT_WRITE);
+        *(volatile char *)barrier_page = 1; /* it must be there to be taken away */
+        mprotect(barrier_page, 4096, PROT_READ);
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+static uint32_t busy_count(void)
+{
+    uint32_t busy = 0;
+    for (mtp__thread *t = threads; t != NULL; t = t->next)
+        busy += atomic_load_explicit(&t->writer->busy, memory_order_acquire) != 0; /* pairs: leave, busy */
+    return busy;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint32_t mtp__registry_rest_and_lock(void)
+{
+    heavy_barrier();
+    uint64_t until = now_ns() + REST_LIMIT_NS;
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        uint32_t busy = busy_count();
+        if (busy == 0 || now_ns() > until)
+            return busy;
+        pthread_mutex_unlock(&lock); /* the busy one may be on its way to this very lock */
+        sched_yield();
+    }
+}
+
+void mtp__registry_forked(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    mtp__thread *self = mtp__self.thread, *t = threads;
+    while (t != NULL) {
+        mtp__thread *next = t->next;
+        if (t != self) {
+            mtp__details_cache_free(t->cache);
+            mtp__free(t);
+        }
+        t = next;
+    }
+    threads = self;
+    thread_count = self != NULL;
+    if (self != NULL) {
+        self->next = self->prev = NULL;
+        self->tid = (int32_t)syscall(SYS_gettid);
+        self->joined = self->seen = self->told = 0;
+    }
+    mtp__self.cur = mtp__self.end = NULL;
+    mtp__self.chunk = NULL;
+    mtp__self.token = 0;
+    atomic_store(&mtp__self.busy, 0);
+}

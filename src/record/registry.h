@@ -1,0 +1,38 @@
+/* record/registry.h - the threads that have recorded, how they come, rest and go; and forks.
+ *
+ * A thread enters at its first record and leaves by a key destructor when it ends.
+ */
+#ifndef MTP_RECORD_REGISTRY_H
+#define MTP_RECORD_REGISTRY_H
+#include <mtprof.h>
+#include "record/writer.h"
+
+typedef struct mtp__thread {
+    mtp__writer *writer; /* borrowed: the thread's own storage */
+    struct mtp__thread *next, *prev;
+    uint32_t stream; /* its number in the process, from 1 */
+    int32_t tid;
+    char name[16];       /* as last told to the control stream */
+    uint64_t joined;     /* id of the recording that it is in, 0: none */
+    uint64_t seen, told; /* id of the recording that counted it last; that has its name */
+    uint64_t written_before, dropped_before[MTP_DROP_CAUSES]; /* the writer's counts when it joined */
+    struct mtp__thread_cache *cache; /* owned: signatures and stacks seen lately, or NULL */
+} mtp__thread;
+
+mtp_status mtp__registry_init(void);           /* once per process; cheap after that */
+mtp_status mtp__registry_join(mtp__writer *w); /* writer is busy */
+
+/* Runs fn for each thread, under the registry's lock. */
+typedef void mtp__registry_visitor(void *user, mtp__thread *thread);
+void mtp__registry_each(mtp__registry_visitor *fn, void *user);
+void mtp__registry_lock(void); /* rank 2 */
+void mtp__registry_unlock(void);
+
+/* Waits until no thread is inside a record; the gate must be shut. Returns how many did not come to rest in time
+ * (a handler jumped out of a record, or a debugger holds it); those are marked busy still. On return the registry's
+ * lock is held. The caller's own thread must not be inside a record. */
+uint32_t mtp__registry_rest_and_lock(void);
+
+uint32_t mtp__registry_count(void);
+void mtp__registry_forked(void); /* in the child: only the calling thread is left */
+#endif

@@ -1,0 +1,52 @@
+/* record/schedule.c - which step does what: a pure function of the step's number. */
+#include <mtprof.h>
+#include "base/error.h"
+
+mtp_status mtp_schedule_check(const mtp_schedule *s)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } field[] = {
+        {"wait", s->wait},     {"warmup", s->warmup},         {"active", s->active},
+        {"repeat", s->repeat}, {"skip_first", s->skip_first}, {"skip_first_wait", s->skip_first_wait}};
+    for (size_t i = 0; i < sizeof field / sizeof *field; i++)
+        if (field[i].value < 0)
+            return MTP_FAIL(MTP_E_ARG, "schedule: %s=%lld must not be negative", field[i].name,
+                            (long long)field[i].value);
+    if (s->active == 0)
+        return MTP_FAIL(MTP_E_ARG, "schedule: active=0 records nothing; it must be at least 1");
+    if (s->wait > INT64_MAX / 4 || s->warmup > INT64_MAX / 4 || s->active > INT64_MAX / 4)
+        return MTP_FAIL(MTP_E_ARG, "schedule: a cycle of %lld + %lld + %lld steps is too long",
+                        (long long)s->wait, (long long)s->warmup, (long long)s->active);
+    return MTP_OK;
+}
+
+mtp_action mtp_schedule_action(const mtp_schedule *s, uint64_t step)
+{
+    if (step < (uint64_t)s->skip_first)
+        return MTP_ACTION_NONE;
+    step -= (uint64_t)s->skip_first;
+    uint64_t wait = (uint64_t)s->wait, warm = wait + (uint64_t)s->warmup, cycle = warm + (uint64_t)s->active;
+    if (s->skip_first_wait != 0)
+        step += wait;
+    if (s->repeat > 0 && step / cycle >= (uint64_t)s->repeat)
+        return MTP_ACTION_NONE;
+    uint64_t at = step % cycle;
+    return at < wait        ? MTP_ACTION_NONE
+           : at < warm      ? MTP_ACTION_WARMUP
+           : at < cycle - 1 ? MTP_ACTION_RECORD
+                            : MTP_ACTION_RECORD_AND_SAVE;
+}
+
+const char *mtp_action_text(mtp_action action)
+{
+    switch (action) {
+#define X(sym, value)                                                                                        \
+    case MTP_ACTION_##sym:                                                                                   \
+        return #sym;
+        MTP_ACTION_LIST(X)
+#undef X
+    }
+    return "?";
+}

@@ -1,0 +1,20 @@
+/* record/spool.h - reading a spool file, whatever became of its writer. */
+#ifndef MTP_RECORD_SPOOL_H
+#define MTP_RECORD_SPOOL_H
+#include <mtprof.h>
+#include "record/pool.h"
+
+typedef struct mtp__spool_report {
+    uint64_t chunks;   /* read */
+    uint64_t unsealed; /* of them: still in a writer's hands when it died; read up to the last whole record */
+    uint64_t damaged;  /* passed over: checksum, magic or size wrong */
+    uint64_t pid;
+    bool complete; /* the session was stopped */
+} mtp__spool_report;
+
+/* Each chunk of the file, by order. Damaged chunks are passed over and counted. Fails with MTP_E_IO, MTP_E_FORMAT
+ * (not a spool, or of a newer version), MTP_E_NOMEM, or what the visitor returns. `report` may be NULL. */
+mtp_status mtp__spool_visit(const char *path, mtp__chunk_visitor *visitor, void *user,
+                            mtp__spool_report *report);
+bool mtp__spool_recognise(const void *start, size_t bytes); /* by the file's first bytes */
+#endif

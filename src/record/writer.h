@@ -1,0 +1,115 @@
+/* record/writer.h - the hot path: one thread's end of its stream.
+ *
+ * A record is written between enter and leave. `busy` keeps two others out of that stretch: a signal handler or
+ * callback on the same thread, which sees it set, is refused and counted; and stop(), which shuts the gate and then
+ * waits until no writer is busy (registry.c: rest). The gate is read after `busy` is set; a heavy barrier on stop's
+ * side makes that order hold without one here.
+ *
+ * Owner only, except at rest, when the registry's lock holder owns all writers.
+ */
+#ifndef MTP_RECORD_WRITER_H
+#define MTP_RECORD_WRITER_H
+#include <mtprof.h>
+#include <stdatomic.h>
+#include "base/clock.h"
+#include "base/testpoint.h"
+#include "record/format.h"
+
+struct mtp__thread;
+
+typedef struct mtp__writer {
+    uint64_t *cur, *end;        /* free words of the current chunk; NULL: none */
+    _Atomic uint64_t written;   /* records, in this thread's life in the recorder */
+    atomic_uint busy;           /* pairs: rest, busy */
+    mtp_token token;            /* of this thread in this cycle; 0: has not recorded in it yet */
+    mtp__chunk *chunk;          /* borrowed from the pool */
+    struct mtp__thread *thread; /* owned; NULL: not in the registry */
+    uint32_t gone;              /* its thread is past the point where it could be drained */
+    _Atomic uint64_t dropped[MTP_DROP_CAUSES];
+} mtp__writer;
+
+extern _Thread_local mtp__writer mtp__self __attribute__((tls_model("initial-exec")));
+
+/* The gate: what is recorded now. It fills a page that a child made by any kind of fork finds zeroed. */
+#define MTP__GATE_OPEN 0x80000000u /* a cycle is being recorded, whatever is toggled off */
+#define MTP__GATE_SLOW 0x00010000u /* ticks must come from the slow read */
+typedef struct mtp__gate_page {
+    _Alignas(4096) atomic_uint flags;
+    char rest[4096 - sizeof(atomic_uint)];
+} mtp__gate_page;
+extern mtp__gate_page mtp__gate;
+
+#if defined(__SANITIZE_THREAD__)
+#define MTP__TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MTP__TSAN 1
+#endif
+#endif
+#ifdef MTP__TSAN /* it knows nothing of the heavy barrier: pay for the order here */
+#define MTP__BUSY_ORDER memory_order_seq_cst
+#else
+#define MTP__BUSY_ORDER memory_order_relaxed
+#endif
+
+/* Not recorded: from inside another record of this thread. */
+void mtp__writer_refused(mtp__writer *w);
+/* Room for `words` more in a new chunk, or NULL: not recorded, and counted where it has to be. */
+uint64_t *mtp__writer_refill(mtp__writer *w, size_t words);
+
+static inline bool mtp__writer_enter(mtp__writer *w)
+{
+    if (__builtin_expect(atomic_load_explicit(&w->busy, memory_order_relaxed) != 0, 0)) {
+        mtp__writer_refused(w);
+        return false;
+    }
+    atomic_store_explicit(&w->busy, 1, MTP__BUSY_ORDER);
+    atomic_signal_fence(memory_order_seq_cst);
+    return true;
+}
+
+static inline void mtp__writer_leave(mtp__writer *w)
+{
+    atomic_store_explicit(&w->busy, 0, memory_order_release); /* pairs: rest, busy */
+}
+
+static inline uint32_t mtp__gate_read(void)
+{
+#ifdef MTP__TSAN
+    return atomic_load(&mtp__gate.flags);
+#else
+    return atomic_load_explicit(&mtp__gate.flags, memory_order_acquire); /* pairs: recorder start */
+#endif
+}
+
+/* Room for a record, in the current chunk or a new one. */
+static inline uint64_t *mtp__writer_reserve(mtp__writer *w, size_t words)
+{
+    uint64_t *at = w->cur;
+    if (__builtin_expect((size_t)(w->end - at) < words, 0))
+        return mtp__writer_refill(w, words);
+    return at;
+}
+
+/* The record's other words are in place: now it is there. */
+static inline void mtp__writer_commit(mtp__writer *w, uint64_t *at, size_t words, uint64_t word0)
+{
+    w->cur = at + words;
+    atomic_store_explicit(&w->written, atomic_load_explicit(&w->written, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    MTP__TESTPOINT_HOT(RECORD_RESERVED);
+    __atomic_store_n(at, word0, __ATOMIC_RELEASE); /* pairs: visit, word 0 */
+    MTP__TESTPOINT_HOT(RECORD_COMMITTED);
+}
+
+static inline void mtp__writer_drop(mtp__writer *w, mtp_drop cause)
+{
+    atomic_fetch_add_explicit(&w->dropped[cause], 1, memory_order_relaxed);
+}
+
+static inline uint64_t mtp__writer_ticks(uint32_t gate)
+{
+    return __builtin_expect((gate & MTP__GATE_SLOW) != 0, 0) ? mtp__clock_ticks_slow()
+                                                             : mtp__clock_ticks_fast();
+}
+#endif
