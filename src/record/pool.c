@@ -230,7 +230,7 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
         madvise(chunk, pool->chunk_bytes, MADV_POPULATE_WRITE); /* one call instead of sixteen faults */
     }
     chunk->magic = MTP__CHUNK_MAGIC;
-    chunk->stream = stream;
+    __atomic_store_n(&chunk->stream, stream, __ATOMIC_RELAXED);
     chunk->cycle = cycle;
     chunk->base_ticks = ticks;
     chunk->first = first;
@@ -257,26 +257,26 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
 
 /* ------------------------------------------------------------------------------------------- reading */
 
-typedef struct place {
-    uint64_t order;
-    uint64_t at; /* slot, or piece of the file */
-} place;
-
-static int by_order(const void *a, const void *b)
+static uint64_t order_at(mtp__pool *pool, uint64_t at, uint32_t *stream)
 {
-    uint64_t x = ((const place *)a)->order, y = ((const place *)b)->order;
-    return (x > y) - (x < y);
+    mtp__chunk header = {0};
+    if (pool->fd < 0) {
+        mtp__chunk *chunk = chunk_at(pool, (uint32_t)at);
+        header.order = __atomic_load_n(&chunk->order, __ATOMIC_ACQUIRE); /* pairs: take, order */
+        header.stream = header.order != 0 ? __atomic_load_n(&chunk->stream, __ATOMIC_RELAXED) : 0;
+    } else if (mtp__pread(pool->fd, &header, sizeof header, (at + 1) * pool->chunk_bytes) !=
+               (ssize_t)sizeof header) {
+        return 0;
+    }
+    *stream = header.stream;
+    return header.order;
 }
 
-static uint64_t order_at(mtp__pool *pool, uint64_t at)
+int mtp__chunk_place_compare(const void *a, const void *b)
 {
-    uint64_t order = 0;
-    if (pool->fd < 0)
-        return __atomic_load_n(&chunk_at(pool, (uint32_t)at)->order,
-                               __ATOMIC_ACQUIRE); /* pairs: take, order */
-    if (mtp__pread(pool->fd, &order, sizeof order, (at + 1) * pool->chunk_bytes) != (ssize_t)sizeof order)
-        return 0;
-    return order;
+    const mtp__chunk_place *x = a, *y = b;
+    uint32_t sx = x->stream - 1, sy = y->stream - 1; /* stream 0 becomes the last */
+    return sx != sy ? (sx > sy) - (sx < sy) : (x->order > y->order) - (x->order < y->order);
 }
 
 /* How far the words go; acquire makes the payload of each visible with its word 0. */
@@ -297,7 +297,8 @@ uint32_t mtp__chunk_written(const uint64_t *words, uint32_t capacity)
     return at;
 }
 
-static mtp_status visit_slot(mtp__pool *pool, const place *p, mtp__chunk_visitor *visitor, void *user)
+static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk_visitor *visitor,
+                             void *user)
 {
     uint32_t slot = (uint32_t)p->at;
     mtp__chunk *chunk = chunk_at(pool, slot);
@@ -317,15 +318,16 @@ static mtp_status visit_slot(mtp__pool *pool, const place *p, mtp__chunk_visitor
 }
 
 /* A copy: in a streamed file the piece may be mapped or not, and in a ring it may change while it is read. */
-static mtp_status visit_piece(mtp__pool *pool, const place *p, void *copy, mtp__chunk_visitor *visitor,
-                              void *user)
+static mtp_status visit_piece(mtp__pool *pool, const mtp__chunk_place *p, void *copy,
+                              mtp__chunk_visitor *visitor, void *user)
 {
     ssize_t got = mtp__pread(pool->fd, copy, pool->chunk_bytes, (p->at + 1) * pool->chunk_bytes);
     if (got != (ssize_t)pool->chunk_bytes)
         return MTP_FAIL(MTP_E_IO, "piece %llu of the spool: %s", (unsigned long long)p->at,
                         got < 0 ? strerror(errno) : "the file is shorter than it was");
     mtp__chunk *chunk = copy;
-    if (chunk->order != p->order || order_at(pool, p->at) != p->order)
+    uint32_t stream;
+    if (chunk->order != p->order || order_at(pool, p->at, &stream) != p->order)
         return MTP_OK;
     const uint64_t *words = mtp__chunk_words(chunk);
     return visitor(user, chunk, words, mtp__chunk_written(words, mtp__chunk_capacity(pool->chunk_bytes)));
@@ -338,19 +340,20 @@ mtp_status mtp__pool_visit(mtp__pool *pool, mtp__chunk_visitor *visitor, void *u
     pthread_mutex_unlock(&pool->lock);
     if (count == 0)
         return MTP_OK;
-    place *places = mtp__calloc(count, sizeof *places);
+    mtp__chunk_place *places = mtp__calloc(count, sizeof *places);
     void *copy = pool->fd >= 0 ? mtp__calloc(1, pool->chunk_bytes) : NULL;
     mtp_status status = MTP_OK;
     if (places == NULL || (pool->fd >= 0 && copy == NULL))
         status = MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)count);
     uint64_t used = 0;
     for (uint64_t i = 0; status == MTP_OK && i < count; i++) {
-        uint64_t order = order_at(pool, i);
+        uint32_t stream = 0;
+        uint64_t order = order_at(pool, i, &stream);
         if (order != 0)
-            places[used++] = (place){order, i};
+            places[used++] = (mtp__chunk_place){order, i, stream};
     }
     if (status == MTP_OK)
-        qsort(places, used, sizeof *places, by_order);
+        qsort(places, used, sizeof *places, mtp__chunk_place_compare);
     for (uint64_t i = 0; status == MTP_OK && i < used; i++)
         status = copy != NULL ? visit_piece(pool, &places[i], copy, visitor, user)
                               : visit_slot(pool, &places[i], visitor, user);

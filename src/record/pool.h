@@ -54,11 +54,18 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
 /* The chunk's owner writes no more into it. Control chunks stay: they are never made room of. */
 void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records);
 
-/* Each chunk in use, by order; words: those written so far. Stops at the first status other than MTP_OK. Writers may
+/* Each chunk in use: stream by stream, each in the order of writing, the control stream last (so that it defines all
+ * that the others used). words: those written so far. Stops at the first status other than MTP_OK. Writers may
  * be at work: a chunk that is emptied meanwhile is passed over. */
 typedef mtp_status mtp__chunk_visitor(void *user, const mtp__chunk *chunk, const uint64_t *words,
                                       uint32_t count);
 mtp_status mtp__pool_visit(mtp__pool *pool, mtp__chunk_visitor *visitor, void *user);
+
+typedef struct mtp__chunk_place {
+    uint64_t order, at; /* at: slot, or piece of a file */
+    uint32_t stream;
+} mtp__chunk_place;
+int mtp__chunk_place_compare(const void *a, const void *b); /* the order of visits */
 
 /* How far records go from the start of `words`: up to the first that is not there, or cannot be one. */
 uint32_t mtp__chunk_written(const uint64_t *words, uint32_t capacity);

@@ -12,16 +12,6 @@
 #define CHUNK_MIN 4096u
 #define CHUNK_MAX (1u << 20)
 
-typedef struct place {
-    uint64_t order, at;
-} place;
-
-static int by_order(const void *a, const void *b)
-{
-    uint64_t x = ((const place *)a)->order, y = ((const place *)b)->order;
-    return (x > y) - (x < y);
-}
-
 bool mtp__spool_recognise(const void *start, size_t bytes)
 {
     return bytes >= 8 && memcmp(start, MTP__SPOOL_MAGIC, 8) == 0;
@@ -50,29 +40,28 @@ static mtp_status header_read(int fd, const char *path, mtp__spool_header *h, ui
 }
 
 /* Which pieces hold chunks, in the order of writing. A last piece that the file's end cuts still counts. */
-static mtp_status list_places(int fd, const mtp__spool_header *h, uint64_t file_bytes, place **out,
+static mtp_status list_places(int fd, const mtp__spool_header *h, uint64_t file_bytes, mtp__chunk_place **out,
                               uint64_t *count)
 {
     uint64_t pieces = (file_bytes + h->chunk_bytes - 1) / h->chunk_bytes, used = 0;
     pieces = pieces > 0 ? pieces - 1 : 0;
-    place *places = mtp__calloc(pieces + 1, sizeof *places);
+    mtp__chunk_place *places = mtp__calloc(pieces + 1, sizeof *places);
     if (places == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)pieces);
     for (uint64_t i = 0; i < pieces; i++) {
-        uint64_t order = 0;
-        if (mtp__pread(fd, &order, sizeof order, (i + 1) * h->chunk_bytes) == (ssize_t)sizeof order &&
-            order != 0)
-            places[used++] = (place){order, i};
+        mtp__chunk header = {0};
+        if (mtp__pread(fd, &header, sizeof header, (i + 1) * h->chunk_bytes) > 0 && header.order != 0)
+            places[used++] = (mtp__chunk_place){header.order, i, header.stream};
     }
-    qsort(places, used, sizeof *places, by_order);
+    qsort(places, used, sizeof *places, mtp__chunk_place_compare);
     *out = places;
     *count = used;
     return MTP_OK;
 }
 
 /* The piece's words in `copy`; false: damaged. */
-static bool piece_read(int fd, const mtp__spool_header *h, const place *p, mtp__chunk *copy, uint32_t *words,
-                       bool *sealed)
+static bool piece_read(int fd, const mtp__spool_header *h, const mtp__chunk_place *p, mtp__chunk *copy,
+                       uint32_t *words, bool *sealed)
 {
     memset(copy, 0, h->chunk_bytes);
     ssize_t got = mtp__pread(fd, copy, h->chunk_bytes, (p->at + 1) * h->chunk_bytes);
@@ -96,7 +85,7 @@ mtp_status mtp__spool_visit(const char *path, mtp__chunk_visitor *visitor, void 
     mtp__spool_report *rep = report != NULL ? report : &own;
     *rep = (mtp__spool_report){0};
     uint64_t file_bytes = 0, count = 0;
-    place *places = NULL;
+    mtp__chunk_place *places = NULL;
     mtp__chunk *copy = NULL;
     int fd = mtp__open(path, O_RDONLY, 0);
     if (fd < 0)

@@ -12,7 +12,7 @@ typedef struct mtp__spool_report {
     bool complete; /* the session was stopped */
 } mtp__spool_report;
 
-/* Each chunk of the file, by order. Damaged chunks are passed over and counted. Fails with MTP_E_IO, MTP_E_FORMAT
+/* Each chunk of the file, in the order of mtp__pool_visit. Damaged chunks are passed over and counted. Fails with MTP_E_IO, MTP_E_FORMAT
  * (not a spool, or of a newer version), MTP_E_NOMEM, or what the visitor returns. `report` may be NULL. */
 mtp_status mtp__spool_visit(const char *path, mtp__chunk_visitor *visitor, void *user,
                             mtp__spool_report *report);
