@@ -599,4 +599,6 @@ MTP_API const char *mtp_stack_provider_name(void); /* "libunwind", "gcc" or "cus
 #ifdef __cplusplus
 }
 #endif
+
+#include <mtprof_trace.h> /* reading what was recorded */
 #endif
