@@ -30,6 +30,12 @@ static void probe(void)
     mtp__clock_anchor(&first);
 }
 
+/* Early, so that by the first start the estimate has some length. */
+static __attribute__((constructor)) void probe_at_load(void)
+{
+    pthread_once(&once, probe);
+}
+
 bool mtp__clock_is_tsc(void)
 {
     pthread_once(&once, probe);

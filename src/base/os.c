@@ -93,6 +93,12 @@ void *mtp__map_memory(size_t bytes, bool huge)
     return p;
 }
 
+void *mtp__map_grow(void *p, size_t bytes, size_t to)
+{
+    void *grown = fault(MTP__FAULT_MAP) ? MAP_FAILED : mremap(p, bytes, to, MREMAP_MAYMOVE);
+    return grown != MAP_FAILED ? grown : NULL;
+}
+
 void *mtp__map_file(void *at, size_t bytes, int fd, uint64_t offset)
 {
     if (fault(MTP__FAULT_MAP)) {

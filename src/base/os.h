@@ -16,6 +16,8 @@ char *mtp__strdup(const char *text);
 /* Zeroed memory of its own pages. huge: ask for huge pages; the address is then aligned to them. Not inherited by
  * a forked child. NULL when out of memory. */
 void *mtp__map_memory(size_t bytes, bool huge);
+/* More of what mtp__map_memory gave, moved if need be; NULL: as it was. */
+void *mtp__map_grow(void *p, size_t bytes, size_t to);
 void *mtp__map_file(void *at, size_t bytes, int fd,
                     uint64_t offset); /* shared; at != NULL replaces; NULL: errno */
 void mtp__unmap(void *p, size_t bytes);

@@ -107,8 +107,10 @@ static void tell_names(mtp__recorder *r)
 
 void mtp__control_session(mtp__recorder *r)
 {
-    uint64_t words[] = {(uint64_t)getpid(), r->config.flags, r->cycle, mtp__clock_is_tsc()};
-    mtp__recorder_words(r, MTP__CONTROL_SESSION, words, 4);
+    double rate = mtp__clock_ticks_per_ns(); /* for a reader who finds one anchor only */
+    uint64_t words[] = {(uint64_t)getpid(), r->config.flags, r->cycle, mtp__clock_is_tsc(), 0};
+    memcpy(&words[4], &rate, sizeof rate);
+    mtp__recorder_words(r, MTP__CONTROL_SESSION, words, 5);
     uint64_t cycle = r->cycle | (uint64_t)1 << 32;
     mtp__recorder_words(r, MTP__CONTROL_CYCLE, &cycle, 1);
     tell_names(r);

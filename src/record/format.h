@@ -57,7 +57,7 @@ enum {
     X(METADATA, 6)  /* blob: 's' (text) or 'j' (JSON), key, NUL, value */                                    \
     X(THREAD, 7)    /* blob: the thread's name; id is its stream, word 2 bits 32 to 63 its OS tid */         \
     X(ANCHOR, 8)    /* ticks; monotonic; realtime; raw; error, all ns */                                     \
-    X(SESSION, 9)   /* pid; recording flags; cycle; is_tsc */                                                \
+    X(SESSION, 9)   /* pid; recording flags; cycle; is_tsc; ticks per ns, a double */                        \
     X(CYCLE, 10)    /* cycle | started (1) or stopped (0) << 32 */                                           \
     X(LEDGER, 11)   /* emitted; kept; dropped; lost definitions; dropped by cause ... */                     \
     X(TRACE_ID, 12) /* blob: text */

@@ -333,7 +333,7 @@ static mtp_status visit_piece(mtp__pool *pool, const mtp__chunk_place *p, void *
     return visitor(user, chunk, words, mtp__chunk_written(words, mtp__chunk_capacity(pool->chunk_bytes)));
 }
 
-mtp_status mtp__pool_visit(mtp__pool *pool, mtp__chunk_visitor *visitor, void *user)
+static mtp_status visit(mtp__pool *pool, bool control_only, mtp__chunk_visitor *visitor, void *user)
 {
     pthread_mutex_lock(&pool->lock);
     uint64_t count = pool->fd >= 0 ? pool->file_chunks : pool->fresh;
@@ -349,7 +349,7 @@ mtp_status mtp__pool_visit(mtp__pool *pool, mtp__chunk_visitor *visitor, void *u
     for (uint64_t i = 0; status == MTP_OK && i < count; i++) {
         uint32_t stream = 0;
         uint64_t order = order_at(pool, i, &stream);
-        if (order != 0)
+        if (order != 0 && (stream == 0 || !control_only))
             places[used++] = (mtp__chunk_place){order, i, stream};
     }
     if (status == MTP_OK)
@@ -360,4 +360,14 @@ mtp_status mtp__pool_visit(mtp__pool *pool, mtp__chunk_visitor *visitor, void *u
     mtp__free(copy);
     mtp__free(places);
     return status;
+}
+
+mtp_status mtp__pool_visit(mtp__pool *pool, mtp__chunk_visitor *visitor, void *user)
+{
+    return visit(pool, false, visitor, user);
+}
+
+mtp_status mtp__pool_visit_control(mtp__pool *pool, mtp__chunk_visitor *visitor, void *user)
+{
+    return visit(pool, true, visitor, user);
 }

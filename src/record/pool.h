@@ -60,6 +60,8 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
 typedef mtp_status mtp__chunk_visitor(void *user, const mtp__chunk *chunk, const uint64_t *words,
                                       uint32_t count);
 mtp_status mtp__pool_visit(mtp__pool *pool, mtp__chunk_visitor *visitor, void *user);
+mtp_status mtp__pool_visit_control(mtp__pool *pool, mtp__chunk_visitor *visitor,
+                                   void *user); /* that stream alone */
 
 typedef struct mtp__chunk_place {
     uint64_t order, at; /* at: slot, or piece of a file */

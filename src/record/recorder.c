@@ -353,6 +353,11 @@ mtp_status mtp__recorder_visit(mtp__recorder *r, mtp__chunk_visitor *visitor, vo
     return mtp__pool_visit(&r->pool, visitor, user);
 }
 
+mtp_status mtp__recorder_visit_control(mtp__recorder *r, mtp__chunk_visitor *visitor, void *user)
+{
+    return mtp__pool_visit_control(&r->pool, visitor, user);
+}
+
 /* -------------------------------------------------------------------------------------------- forks */
 
 void mtp__recorder_fork_locks(bool take)

@@ -51,6 +51,7 @@ mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck);
 void mtp__recorder_toggle(mtp__recorder *r, bool enable, uint32_t activities);
 void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out);
 mtp_status mtp__recorder_visit(mtp__recorder *r, mtp__chunk_visitor *visitor, void *user);
+mtp_status mtp__recorder_visit_control(mtp__recorder *r, mtp__chunk_visitor *visitor, void *user);
 
 /* Into the control stream. false: it did not fit, and was counted. */
 bool mtp__recorder_blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes,

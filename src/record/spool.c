@@ -77,8 +77,8 @@ static bool piece_read(int fd, const mtp__spool_header *h, const mtp__chunk_plac
     return got < (ssize_t)h->chunk_bytes; /* cut short by the file's end: what is there may be read */
 }
 
-mtp_status mtp__spool_visit(const char *path, mtp__chunk_visitor *visitor, void *user,
-                            mtp__spool_report *report)
+static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor *visitor, void *user,
+                        mtp__spool_report *report)
 {
     mtp__spool_header h;
     mtp__spool_report own;
@@ -100,6 +100,8 @@ mtp_status mtp__spool_visit(const char *path, mtp__chunk_visitor *visitor, void 
         rep->complete = h.complete == 1;
     }
     for (uint64_t i = 0; status == MTP_OK && i < count; i++) {
+        if (control_only && places[i].stream != 0)
+            continue;
         uint32_t words = 0;
         bool sealed = false;
         if (!piece_read(fd, &h, &places[i], copy, &words, &sealed)) {
@@ -114,4 +116,15 @@ mtp_status mtp__spool_visit(const char *path, mtp__chunk_visitor *visitor, void 
     mtp__free(places);
     mtp__close(fd);
     return status;
+}
+
+mtp_status mtp__spool_visit(const char *path, mtp__chunk_visitor *visitor, void *user,
+                            mtp__spool_report *report)
+{
+    return visit(path, false, visitor, user, report);
+}
+
+mtp_status mtp__spool_visit_control(const char *path, mtp__chunk_visitor *visitor, void *user)
+{
+    return visit(path, true, visitor, user, NULL);
 }

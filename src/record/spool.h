@@ -16,5 +16,7 @@ typedef struct mtp__spool_report {
  * (not a spool, or of a newer version), MTP_E_NOMEM, or what the visitor returns. `report` may be NULL. */
 mtp_status mtp__spool_visit(const char *path, mtp__chunk_visitor *visitor, void *user,
                             mtp__spool_report *report);
+mtp_status mtp__spool_visit_control(const char *path, mtp__chunk_visitor *visitor,
+                                    void *user);            /* that stream alone */
 bool mtp__spool_recognise(const void *start, size_t bytes); /* by the file's first bytes */
 #endif

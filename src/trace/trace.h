@@ -30,7 +30,9 @@
     X(GPU_USER_ANNOTATION, "gpu_user_annotation")                                                            \
     X(OTHER, "") /* its spelling is mtp__detail.category */
 #define X(sym, text) MTP__CATEGORY_##sym,
-typedef enum mtp__category { MTP__CATEGORY_LIST(X) MTP__CATEGORIES } mtp__category;
+typedef enum mtp__category {
+    MTP__CATEGORY_LIST(X) MTP__CATEGORIES
+} mtp__category;
 #undef X
 const char *mtp__category_text(mtp__category category);
 static inline bool mtp__category_on_device(mtp__category c)
@@ -41,10 +43,11 @@ static inline bool mtp__category_on_device(mtp__category c)
 /* Flags of a span. */
 enum {
     MTP__SPAN_UNFINISHED = 1, /* no end was seen: it lasts to the end of its track */
-    MTP__SPAN_OVERLAP = 2,    /* finish(): neither inside nor after the spans before it: shown on a lane beside */
-    MTP__SPAN_STEP = 4,       /* a ProfilerStep# scope */
-    MTP__SPAN_BACKWARD = 8,   /* runs in the backward pass */
-    MTP__SPAN_MODULE = 16     /* of an nn.Module */
+    MTP__SPAN_OVERLAP =
+        2,              /* finish(): neither inside nor after the spans before it: shown on a lane beside */
+    MTP__SPAN_STEP = 4, /* a ProfilerStep# scope */
+    MTP__SPAN_BACKWARD = 8, /* runs in the backward pass */
+    MTP__SPAN_MODULE = 16   /* of an nn.Module */
 };
 
 /* What some spans carry beside times and a name. Absent: the value in brackets. */
@@ -55,18 +58,21 @@ typedef struct mtp__detail {
     uint64_t external_id;    /* [0] Kineto's "External id": of a CPU span its own, of device work its op's */
     uint64_t flops;          /* [0] as given; analyze/flops.h derives the rest */
     int64_t allocated_before, allocated_after; /* [-1] bytes on the span's device */
-    int64_t bytes;           /* [0] moved by a copy or a set */
-    int64_t queued_ns;       /* [INT64_MIN] */
-    uint32_t shape, outputs; /* [0] mtp__trace.shapes */
-    uint32_t stack;          /* [0] mtp__trace.stacks */
-    uint32_t args;           /* [0] text: further members of the args object, JSON without the braces */
-    uint32_t category;       /* [0] text, if the category is OTHER */
-    uint32_t number;         /* [0] of a step */
+    int64_t bytes;                             /* [0] moved by a copy or a set */
+    int64_t queued_ns;                         /* [INT64_MIN] */
+    uint32_t shape, outputs;                   /* [0] mtp__trace.shapes */
+    uint32_t stack;                            /* [0] mtp__trace.stacks */
+    uint32_t args;              /* [0] text: further members of the args object, JSON without the braces */
+    uint32_t category;          /* [0] text, if the category is OTHER */
+    uint32_t number;            /* [0] of a step */
     uint32_t grid[3], block[3]; /* [0] */
-    uint16_t device;         /* [0xffff] mtp_device low 16 bits: where the op computes */
+    uint16_t device;            /* [0xffff] mtp_device low 16 bits: where the op computes */
 } mtp__detail;
 #define MTP__DETAIL_INIT                                                                                     \
-    {.sequence = -1, .allocated_before = -1, .allocated_after = -1, .queued_ns = INT64_MIN, .device = 0xffff}
+    {                                                                                                        \
+        .sequence = -1, .allocated_before = -1, .allocated_after = -1, .queued_ns = INT64_MIN,               \
+        .device = 0xffff                                                                                     \
+    }
 
 /* JSON texts, spelled as Kineto does: [[4, 32], []]; 0 if absent. */
 typedef struct mtp__shape {
@@ -80,10 +86,10 @@ typedef struct mtp__stack_node {
 
 /* A row of a viewer: a thread, or a stream of a device. */
 typedef struct mtp__track {
-    int64_t pid, tid;   /* of a device: its index, the stream */
+    int64_t pid, tid;            /* of a device: its index, the stream */
     uint32_t pid_text, tid_text; /* 0, or the text if the file had strings there */
-    uint32_t name;      /* text: the thread's name, or 0 */
-    int64_t sort_index; /* INT64_MIN: none */
+    uint32_t name;               /* text: the thread's name, or 0 */
+    int64_t sort_index;          /* INT64_MIN: none */
     bool on_device;
     uint32_t first, count; /* finish(): its spans */
 } mtp__track;
@@ -97,7 +103,7 @@ typedef struct mtp__process {
 typedef struct mtp__memory {
     int64_t ts;
     uint64_t address;
-    int64_t bytes; /* negative: freed */
+    int64_t bytes;                           /* negative: freed */
     int64_t total_allocated, total_reserved; /* after it; -1: unknown */
     uint32_t track;
     uint16_t device_type; /* Kineto's c10::DeviceType: 0 CPU, 1 CUDA, 20 PrivateUse1 (ours: NPU), ... */
@@ -105,13 +111,13 @@ typedef struct mtp__memory {
     uint32_t args;        /* text: further members of args */
 } mtp__memory;
 
-typedef struct mtp__memory_tag {
+typedef struct mtp__tag {
     int64_t ts;
     uint64_t address;
     uint16_t device_type;
     int16_t device_index;
     uint32_t category; /* mtp_memory_category */
-} mtp__memory_tag;
+} mtp__tag;
 
 /* Marks and other instants; counters have `is_counter` and a value. */
 typedef struct mtp__instant {
@@ -140,13 +146,29 @@ typedef struct mtp__step {
     int64_t number;
 } mtp__step;
 
+enum { /* of a span, while building: TRACK becomes the parent column */
+    MTP__COLUMN_START,
+    MTP__COLUMN_END,
+    MTP__COLUMN_NAME,
+    MTP__COLUMN_TRACK,
+    MTP__COLUMN_DETAIL,
+    MTP__COLUMN_CATEGORY,
+    MTP__COLUMN_FLAGS,
+    MTP__COLUMNS
+};
+typedef struct mtp__columns {
+    void *column[MTP__COLUMNS]; /* owned mappings */
+    size_t bytes[MTP__COLUMNS];
+    uint32_t count, room;
+} mtp__columns;
+
 struct mtp_trace {
     /* spans, one column each */
     uint32_t span_count;
     int64_t *start, *end;
     uint32_t *name;
-    uint32_t *parent;   /* MTP__NONE: none. Same track */
-    uint32_t *detail;   /* index into details, 0: none; NULL if no span has any */
+    uint32_t *parent; /* MTP__NONE: none. Same track */
+    uint32_t *detail; /* index into details, 0: none; NULL if no span has any */
     uint8_t *category, *flags;
 
     mtp__detail *details; /* [0] is the empty one */
@@ -155,7 +177,7 @@ struct mtp_trace {
     mtp__track *tracks;
     mtp__process *processes;
     mtp__memory *memory; /* finish(): by ts */
-    mtp__memory_tag *tags;
+    mtp__tag *tags;
     mtp__instant *instants;
     mtp__flow *flows;
     mtp__meta *metadata;
@@ -163,21 +185,22 @@ struct mtp_trace {
     uint32_t detail_count, shape_count, stack_count, track_count, process_count, memory_count, tag_count,
         instant_count, flow_count, metadata_count, step_count;
 
-    /* finish(): device work by the CPU span that launched it (its op; not the runtime call if that is inside one):
-     * launched[launch_of[span] ...]. launcher[i] of the i-th device span is in `launcher` below. */
-    uint32_t *launcher; /* column: for device spans the launching CPU span, MTP__NONE: unknown; NULL: no device spans */
+    /* finish(): of a device span the CPU span that launched it (its op; not the runtime call if that is inside one),
+     * MTP__NONE: unknown. NULL: there are none */
+    uint32_t *launcher;
 
-    mtp__intern text;  /* id 0 is the empty text, not in the table */
-    int64_t base_ns;   /* Unix time of ts 0 */
+    mtp__intern text;          /* id 0 is the empty text, not in the table */
+    int64_t base_ns;           /* Unix time of ts 0 */
     int64_t first_ns, last_ns; /* finish(): of all spans and instants */
-    uint64_t pid;      /* of the recorded process, 0: unknown */
-    bool from_kineto;  /* read from JSON */
+    uint64_t pid;              /* of the recorded process, 0: unknown */
+    bool from_kineto;          /* read from JSON */
     bool has_ledger;
     mtp_ledger ledger;
     uint64_t unmatched_ends, unfinished, clock_faults, damaged_chunks; /* what was wrong and was mended */
     uint32_t flags_recorded; /* MTP_WITH_* and activities, where known */
-    char source[256];  /* where it came from, for messages */
+    char source[256];        /* where it came from, for messages */
 
+    mtp__columns columns;               /* owned: what the span columns above lie in */
     struct mtp__trace_builder *builder; /* owned; until finish() */
 };
 
@@ -185,18 +208,20 @@ struct mtp_trace {
 
 mtp_status mtp__trace_create(mtp_trace **out);
 
-uint32_t mtp__trace_text(mtp_trace *t, const char *bytes, size_t length); /* id; 0 also when out of memory: latched */
+uint32_t mtp__trace_text(mtp_trace *t, const char *bytes,
+                         size_t length); /* id; 0 also when out of memory: latched */
 /* Each returns the index, or MTP__NONE when out of memory; that is latched, and finish() reports it. */
 uint32_t mtp__trace_add_track(mtp_trace *t, const mtp__track *track);
 uint32_t mtp__trace_add_process(mtp_trace *t, const mtp__process *process);
 uint32_t mtp__trace_add_detail(mtp_trace *t, const mtp__detail *detail);
-uint32_t mtp__trace_add_shape(mtp_trace *t, const mtp__shape *shape); /* ids from 1 */
+uint32_t mtp__trace_add_shape(mtp_trace *t, const mtp__shape *shape);         /* ids from 1 */
 uint32_t mtp__trace_add_stack(mtp_trace *t, uint32_t parent, uint32_t frame); /* ids from 1 */
 void mtp__trace_add_memory(mtp_trace *t, const mtp__memory *memory);
-void mtp__trace_add_tag(mtp_trace *t, const mtp__memory_tag *tag);
+void mtp__trace_add_tag(mtp_trace *t, const mtp__tag *tag);
 void mtp__trace_add_instant(mtp_trace *t, const mtp__instant *instant);
 void mtp__trace_add_flow(mtp_trace *t, const mtp__flow *flow);
-void mtp__trace_add_meta(mtp_trace *t, const char *key, size_t key_length, const char *json, size_t json_length);
+void mtp__trace_add_meta(mtp_trace *t, const char *key, size_t key_length, const char *json,
+                         size_t json_length);
 void mtp__trace_add_step(mtp_trace *t, const mtp__step *step);
 
 /* One span. Returns its number among the spans added; its end and flags may be set by mtp__trace_end_span until

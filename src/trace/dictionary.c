@@ -1,0 +1,212 @@
+#include "trace/dictionary.h"
+#include <stdio.h>
+#include <string.h>
+#include "base/error.h"
+#include "base/os.h"
+#include "trace/build.h"
+#include "trace/shape_text.h"
+
+#define ID_MAX (1u << 24) /* a damaged file must not make us allocate by its numbers */
+#define BLOB_MAX ((size_t)64 << 20)
+#define EMPTY_NAME 0
+
+static bool id_set(mtp_trace *t, mtp__id_list *list, uint32_t id, uint32_t to)
+{
+    if (id >= ID_MAX)
+        return false;
+    if (id >= list->room) {
+        uint32_t room = list->room != 0 ? list->room : 64;
+        while (room <= id)
+            room *= 2;
+        uint32_t *grown = mtp__calloc(room, sizeof *grown);
+        if (grown == NULL) {
+            t->builder->out_of_memory = true;
+            return false;
+        }
+        if (list->room > 0)
+            memcpy(grown, list->id, list->room * sizeof *grown);
+        mtp__free(list->id);
+        list->id = grown;
+        list->room = room;
+    }
+    list->id[id] = to;
+    return true;
+}
+
+void mtp__dictionary_fini(mtp__dictionary *d)
+{
+    mtp__id_list *const lists[] = {&d->names,  &d->session_names, &d->shapes,
+                                   &d->frames, &d->stacks,        &d->texts};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        mtp__free(lists[i]->id);
+    mtp__ticks_fini(&d->line);
+    mtp__free(d->streams);
+    mtp__free(d->part);
+}
+
+const mtp__stream_info *mtp__dictionary_stream(const mtp__dictionary *d, uint32_t stream)
+{
+    for (uint32_t i = 0; i < d->stream_count; i++)
+        if (d->streams[i].stream == stream)
+            return &d->streams[i];
+    return NULL;
+}
+
+/* A thread is told of again when its name changes: the last word holds, unless it is empty. */
+static void define_thread(mtp__dictionary *d, uint32_t stream, uint32_t tid, uint32_t name)
+{
+    mtp_trace *t = d->trace;
+    for (uint32_t i = 0; i < d->stream_count; i++)
+        if (d->streams[i].stream == stream) {
+            if (name != 0)
+                d->streams[i].name = name;
+            return;
+        }
+    mtp__stream_info info = {stream, tid, name};
+    void *list = d->streams;
+    mtp__list_add(t, &list, &d->stream_count, sizeof info, &info);
+    d->streams = list;
+}
+
+static void define_metadata(mtp__dictionary *d, uint32_t id, const char *blob, size_t length)
+{
+    const char *nul = length > 1 ? memchr(blob + 1, 0, length - 1) : NULL;
+    if (!d->second_pass || id <= d->metadata_seen || nul == NULL)
+        return;
+    d->metadata_seen = id;
+    size_t key = (size_t)(nul - blob - 1), value = length - key - 2;
+    if (blob[0] == 'j')
+        mtp__trace_add_meta(d->trace, blob + 1, key, nul + 1, value);
+    else
+        mtp__trace_add_meta_text(d->trace, blob + 1, key, nul + 1, value);
+}
+
+static void define(mtp__dictionary *d, unsigned kind, uint32_t id, uint32_t tid, const char *blob,
+                   size_t length)
+{
+    mtp_trace *t = d->trace;
+    switch (kind) {
+    case MTP__CONTROL_NAME:
+        id_set(t, (id & 0x80000000u) != 0 ? &d->session_names : &d->names, id & 0x7fffffffu,
+               mtp__trace_text(t, blob, length));
+        break;
+    case MTP__CONTROL_SHAPE: {
+        if (mtp__id_get(&d->shapes, id) != 0)
+            break;
+        id_set(t, &d->shapes, id, mtp__shape_from_words(t, (const uint64_t *)(const void *)blob, length / 8));
+        break;
+    }
+    case MTP__CONTROL_FRAME:
+        id_set(t, &d->frames, id, mtp__trace_text(t, blob, length));
+        break;
+    case MTP__CONTROL_STACK: {
+        uint32_t pair[2];
+        if (length != sizeof pair || mtp__id_get(&d->stacks, id) != 0)
+            break;
+        memcpy(pair, blob, sizeof pair);
+        id_set(t, &d->stacks, id,
+               mtp__trace_add_stack(t, mtp__id_get(&d->stacks, pair[0]), mtp__id_get(&d->frames, pair[1])));
+        break;
+    }
+    case MTP__CONTROL_TEXT:
+        id_set(t, &d->texts, id, mtp__trace_text(t, blob, length));
+        break;
+    case MTP__CONTROL_METADATA:
+        define_metadata(d, id, blob, length);
+        break;
+    case MTP__CONTROL_THREAD:
+        define_thread(d, id, tid, mtp__trace_text(t, blob, length));
+        break;
+    case MTP__CONTROL_TRACE_ID:
+        if (d->second_pass)
+            mtp__trace_set_meta_text(t, "trace_id", blob, length);
+        break;
+    default:
+        break; /* of a newer writer */
+    }
+}
+
+/* The words after word 1 of a blob's record; parts are put together in order. */
+static void read_blob(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint32_t count)
+{
+    if (count < 2)
+        return;
+    uint32_t id = (uint32_t)w[0], high = (uint32_t)(w[0] >> 32);
+    size_t total = (uint32_t)w[1], here = (size_t)(w[1] >> 32);
+    size_t offset = kind == MTP__CONTROL_THREAD ? 0 : high;
+    if (here > (size_t)(count - 2) * 8 || total > BLOB_MAX)
+        return;
+    if (offset == 0 && here == total) {
+        define(d, kind, id, high, (const char *)(w + 2), total);
+        return;
+    }
+    if (offset == 0) {
+        mtp__free(d->part);
+        d->part = mtp__calloc(1, total + 8);
+        d->part_bytes = d->part != NULL ? total : 0;
+        d->part_have = 0;
+    }
+    if (d->part == NULL || total != d->part_bytes || offset != d->part_have || here > total - offset)
+        return;
+    memcpy(d->part + offset, w + 2, here);
+    d->part_have += here;
+    if (d->part_have == total)
+        define(d, kind, id, high, (const char *)d->part, total);
+}
+
+static void read_ledger(mtp_trace *t, const uint64_t *w, uint32_t count)
+{
+    if (count < 4)
+        return;
+    t->has_ledger = true;
+    t->ledger = (mtp_ledger)MTP_LEDGER_INIT;
+    t->ledger.emitted = w[0];
+    t->ledger.kept = w[1];
+    t->ledger.dropped = w[2];
+    t->ledger.lost_definitions = w[3];
+    for (uint32_t i = 4; i < count && i - 4 < 16; i++)
+        t->ledger.dropped_by[i - 4] = w[i];
+}
+
+static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint32_t count)
+{
+    switch (kind) {
+    case MTP__CONTROL_ANCHOR:
+        if (!d->second_pass && count >= 3 && !mtp__ticks_add(&d->line, w[0], w[1], w[2]))
+            d->trace->builder->out_of_memory = true;
+        break;
+    case MTP__CONTROL_SESSION:
+        d->trace->pid = count > 0 ? w[0] : 0;
+        d->trace->flags_recorded = count > 1 ? (uint32_t)w[1] : 0;
+        if (count >= 5)
+            memcpy(&d->ticks_per_ns, &w[4], sizeof d->ticks_per_ns);
+        d->stopped = false;
+        break;
+    case MTP__CONTROL_CYCLE:
+        d->stopped = count > 0 && w[0] >> 32 == 0;
+        break;
+    case MTP__CONTROL_LEDGER:
+        read_ledger(d->trace, w, count);
+        break;
+    default:
+        read_blob(d, kind, w, count);
+    }
+}
+
+mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, const uint64_t *words,
+                                uint32_t count)
+{
+    for (uint32_t at = 0; at < count;) {
+        uint32_t length = MTP__WORD0_LENGTH(words[at]);
+        if (length == 0)
+            length = at + 1 < count ? (uint32_t)(words[at + 1] >> 32) : 0;
+        if (length == 0 || length > count - at)
+            break; /* the visitor saw to it that this cannot be */
+        if (MTP__WORD0_KIND(words[at]) == MTP__KIND_CONTROL && length >= 2)
+            read_one(d, (uint32_t)words[at + 1], words + at + 2, length - 2);
+        d->last_ticks =
+            chunk->base_ticks + ((MTP__WORD0_TICKS(words[at]) - chunk->base_ticks) & ((1ull << 56) - 1));
+        at += length;
+    }
+    return MTP_OK;
+}

@@ -1,0 +1,47 @@
+/* trace/dictionary.h - what the control stream of a recording says. For the room trace alone. */
+#ifndef MTP_TRACE_DICTIONARY_H
+#define MTP_TRACE_DICTIONARY_H
+#include "record/format.h"
+#include "trace/ticks.h"
+#include "trace/trace.h"
+
+typedef struct mtp__id_list { /* record's id -> the trace's */
+    uint32_t *id;             /* owned */
+    uint32_t room;
+} mtp__id_list;
+
+typedef struct mtp__stream_info {
+    uint32_t stream, tid, name; /* name: text */
+} mtp__stream_info;
+
+typedef struct mtp__dictionary {
+    mtp_trace *trace;
+    mtp__id_list names, session_names, shapes, frames, stacks, texts;
+    mtp__tick_line line;
+    double ticks_per_ns;
+    mtp__stream_info *streams; /* owned */
+    uint32_t stream_count;
+    uint32_t metadata_seen; /* ids up to this one are in the trace */
+    bool second_pass;       /* anchors were taken in the first, the rest is completed now */
+    bool stopped;           /* the recording was ended, not cut off */
+    uint64_t last_ticks;    /* of the control stream */
+    unsigned char *part;    /* owned: a blob that comes in parts */
+    size_t part_bytes, part_have;
+} mtp__dictionary;
+
+void mtp__dictionary_fini(mtp__dictionary *d);
+mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, const uint64_t *words,
+                                uint32_t count);
+
+/* The trace's id for a record's; 0: not defined (yet). */
+static inline uint32_t mtp__id_get(const mtp__id_list *list, uint32_t id)
+{
+    return id < list->room ? list->id[id] : 0;
+}
+static inline uint32_t mtp__dictionary_name(const mtp__dictionary *d, uint32_t id)
+{
+    return (id & 0x80000000u) != 0 ? mtp__id_get(&d->session_names, id & 0x7fffffffu)
+                                   : mtp__id_get(&d->names, id);
+}
+const mtp__stream_info *mtp__dictionary_stream(const mtp__dictionary *d, uint32_t stream);
+#endif

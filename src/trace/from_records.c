@@ -1,0 +1,534 @@
+/* trace/from_records.c - see from_records.h. Streams come one after the other, each in the order of writing, so spans
+ * are made in their final order and nothing is sorted. Begin and end meet on a stack per stream. */
+#include "trace/from_records.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/os.h"
+#include "record/details.h"
+#include "record/profile.h"
+#include "record/spool.h"
+#include "trace/build.h"
+#include "trace/dictionary.h"
+
+#define TICK_BITS 56
+#define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
+
+typedef struct pending_device { /* device work waits for the device's clock */
+    uint64_t word[11];
+    uint32_t words;
+} pending_device;
+
+typedef struct device_point {
+    uint64_t device_ns, ticks, error_ns;
+    uint32_t device;
+} device_point;
+
+typedef struct step_mark {
+    uint64_t ticks, number;
+} step_mark;
+
+typedef struct
+    late_name { /* a span whose name was defined after we had read the dictionary (live profiles) */
+    uint32_t span, id;
+} late_name;
+
+typedef struct reader {
+    mtp__dictionary dict;
+    mtp_trace *t;
+    uint32_t only_cycle; /* 0: all */
+    /* the stream being read */
+    uint32_t stream, track, cycle;
+    uint64_t next_record, last_ticks;
+    uint32_t *open; /* owned: spans without an end yet */
+    uint32_t open_count, open_room;
+    /* kept for the end */
+    uint32_t *unfinished; /* owned */
+    pending_device *devices;
+    device_point *points;
+    step_mark *marks;
+    late_name *late;
+    uint32_t unfinished_count, device_count, point_count, mark_count, late_count;
+    uint64_t end_ticks; /* the latest of all */
+} reader;
+
+#define KEEP(r, list, count, item)                                                                           \
+    do {                                                                                                     \
+        void *kept = (r)->list;                                                                              \
+        mtp__list_add((r)->t, &kept, &(r)->count, sizeof *(r)->list, (item));                                \
+        (r)->list = kept;                                                                                    \
+    } while (0)
+
+static uint64_t full_ticks(const mtp__chunk *chunk, uint64_t word)
+{
+    int64_t ahead =
+        (int64_t)((MTP__WORD0_TICKS(word) - chunk->base_ticks) << (64 - TICK_BITS)) >> (64 - TICK_BITS);
+    return chunk->base_ticks + (uint64_t)ahead;
+}
+
+/* ----------------------------------------------------------------------------------------- the stream */
+
+/* What is open stays open to the end of the trace: nobody saw it end. */
+static void stream_close(reader *r)
+{
+    for (uint32_t i = 0; i < r->open_count; i++)
+        KEEP(r, unfinished, unfinished_count, &r->open[i]);
+    r->open_count = 0;
+    if (r->last_ticks > r->end_ticks)
+        r->end_ticks = r->last_ticks;
+}
+
+static void stream_open(reader *r, const mtp__chunk *chunk)
+{
+    stream_close(r);
+    if (r->stream != chunk->stream || r->track == MTP__NONE) {
+        const mtp__stream_info *info = mtp__dictionary_stream(&r->dict, chunk->stream);
+        mtp__track track = {.pid = (int64_t)r->t->pid,
+                            .tid = info != NULL ? (int64_t)info->tid : (int64_t)chunk->stream,
+                            .name = info != NULL ? info->name : 0,
+                            .sort_index = INT64_MIN};
+        r->track = mtp__trace_add_track(r->t, &track);
+        r->last_ticks = 0;
+    }
+    r->stream = chunk->stream;
+    r->cycle = chunk->cycle;
+}
+
+static bool push_open(reader *r, uint32_t span)
+{
+    if (r->open_count == r->open_room) {
+        uint32_t room = r->open_room != 0 ? r->open_room * 2 : 64;
+        uint32_t *grown = mtp__calloc(room, sizeof *grown);
+        if (grown == NULL) {
+            r->t->builder->out_of_memory = true;
+            return false;
+        }
+        if (r->open_count > 0)
+            memcpy(grown, r->open, r->open_count * sizeof *grown);
+        mtp__free(r->open);
+        r->open = grown;
+        r->open_room = room;
+    }
+    r->open[r->open_count++] = span;
+    return true;
+}
+
+/* --------------------------------------------------------------------------------------- one record */
+
+static const mtp__category category_of[] = {
+#define X(sym, value, text) [value] = MTP__CATEGORY_FOR_##sym,
+#define MTP__CATEGORY_FOR_USER MTP__CATEGORY_USER_ANNOTATION
+#define MTP__CATEGORY_FOR_OP MTP__CATEGORY_CPU_OP
+#define MTP__CATEGORY_FOR_BACKWARD MTP__CATEGORY_CPU_OP
+#define MTP__CATEGORY_FOR_STEP MTP__CATEGORY_USER_ANNOTATION
+#define MTP__CATEGORY_FOR_RUNTIME MTP__CATEGORY_CUDA_RUNTIME
+#define MTP__CATEGORY_FOR_PYTHON MTP__CATEGORY_PYTHON_FUNCTION
+#define MTP__CATEGORY_FOR_MODULE MTP__CATEGORY_PYTHON_FUNCTION
+#define MTP__CATEGORY_FOR_OVERHEAD MTP__CATEGORY_OVERHEAD
+    MTP_SCOPE_KIND_LIST(X)
+#undef X
+};
+
+/* The payload of a begin, as a detail; number: of a step. */
+static uint32_t begin_detail(reader *r, const uint64_t *w, uint32_t words, uint64_t *number)
+{
+    mtp__detail d = MTP__DETAIL_INIT;
+    uint32_t mask = (uint32_t)(w[1] >> 40) & 0xff, at = 2;
+    d.device = (uint16_t)(w[1] >> 48);
+    for (uint32_t bit = 1; bit <= MTP__HAS_NUMBER && at < words; bit <<= 1) {
+        if ((mask & bit) == 0)
+            continue;
+        uint64_t value = w[at++];
+        switch (bit) {
+        case MTP__HAS_SEQUENCE:
+            d.sequence = (int64_t)value;
+            break;
+        case MTP__HAS_FORWARD:
+            d.forward_thread = value;
+            break;
+        case MTP__HAS_DETAIL:
+            d.shape = mtp__id_get(&r->dict.shapes, (uint32_t)value);
+            d.stack = mtp__id_get(&r->dict.stacks, (uint32_t)(value >> 32));
+            break;
+        case MTP__HAS_ALLOCATED:
+            d.allocated_before = (int64_t)value;
+            break;
+        case MTP__HAS_CORRELATION:
+            d.correlation = value;
+            break;
+        case MTP__HAS_FLOPS:
+            d.flops = value;
+            break;
+        case MTP__HAS_ARGS:
+            d.args = mtp__trace_args_text(r->t, mtp__id_get(&r->dict.texts, (uint32_t)value));
+            break;
+        default:
+            *number = value;
+            d.number = (uint32_t)value;
+        }
+    }
+    return mtp__trace_add_detail(r->t, &d);
+}
+
+/* "ProfilerStep#" and its number: made here, so that a million steps need one name in the recording. */
+static uint32_t step_name(reader *r, uint32_t name, uint64_t number)
+{
+    char text[128];
+    mtp__text base = mtp__trace_get_text(r->t, name);
+    int n = snprintf(text, sizeof text, "%.*s%llu", (int)(base.length < 64 ? base.length : 64), base.bytes,
+                     (unsigned long long)number);
+    return mtp__trace_text(r->t, text, (size_t)n);
+}
+
+static void on_begin(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks)
+{
+    uint32_t id = (uint32_t)w[1], kind = (uint32_t)(w[1] >> 32) & 0xff, detail = 0;
+    uint32_t name = mtp__dictionary_name(&r->dict, id);
+    uint8_t flags = 0;
+    uint64_t number = 0;
+    kind = kind < sizeof category_of / sizeof *category_of ? kind : MTP_SCOPE_USER;
+    if (words > 2 || kind == MTP_SCOPE_OP || kind == MTP_SCOPE_BACKWARD)
+        detail = begin_detail(r, w, words, &number);
+    if (kind == MTP_SCOPE_STEP) {
+        name = step_name(r, name, number);
+        flags = MTP__SPAN_STEP;
+    } else if (kind == MTP_SCOPE_BACKWARD) {
+        flags = MTP__SPAN_BACKWARD;
+    } else if (kind == MTP_SCOPE_MODULE) {
+        flags = MTP__SPAN_MODULE;
+    }
+    int64_t ns = mtp__ticks_to_ns(&r->dict.line, ticks);
+    uint32_t span = mtp__trace_add_span(r->t, r->track, ns, ns, name, category_of[kind], flags, detail);
+    if (span == MTP__NONE)
+        return;
+    push_open(r, span);
+    if (name == 0 && id != 0) {
+        late_name late = {span, id};
+        KEEP(r, late, late_count, &late);
+    }
+}
+
+static void on_end(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks)
+{
+    if (r->open_count == 0) {
+        r->t->unmatched_ends++;
+        return;
+    }
+    mtp__columns *c = &r->t->builder->spans;
+    uint32_t span = r->open[--r->open_count];
+    COLUMN(c, END, int64_t)[span] = mtp__ticks_to_ns(&r->dict.line, ticks);
+    if (words < 3)
+        return;
+    uint32_t mask = (uint32_t)(w[1] >> 40) & 0xff, at = 2;
+    mtp__detail *d = r->t->details + COLUMN(c, DETAIL, uint32_t)[span];
+    if (d == r->t->details)
+        return;
+    if ((mask & MTP__HAS_DETAIL) != 0 && at < words)
+        d->outputs = mtp__id_get(&r->dict.shapes, (uint32_t)w[at++]);
+    if ((mask & MTP__HAS_ALLOCATED) != 0 && at < words)
+        d->allocated_after = (int64_t)w[at];
+}
+
+static void device_of(uint32_t device, uint16_t *type, int16_t *index)
+{
+    *type = MTP_DEVICE_TYPE(device) == 0 ? 0 : KINETO_NPU;
+    *index = MTP_DEVICE_TYPE(device) == 0 ? -1 : (int16_t)MTP_DEVICE_INDEX(device);
+}
+
+static void on_memory(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks, bool tag)
+{
+    uint16_t type;
+    int16_t index;
+    device_of((uint32_t)(w[1] >> 48), &type, &index);
+    int64_t ts = mtp__ticks_to_ns(&r->dict.line, ticks);
+    if (tag && words >= 3) {
+        mtp__tag item = {ts, w[2], type, index, (uint32_t)w[1] & 0xff};
+        mtp__trace_add_tag(r->t, &item);
+    } else if (!tag && words >= 6) {
+        mtp__memory item = {ts, w[2], (int64_t)w[3], (int64_t)w[4], (int64_t)w[5], r->track, type, index, 0};
+        mtp__trace_add_memory(r->t, &item);
+    }
+}
+
+static void on_other(reader *r, unsigned kind, const uint64_t *w, uint32_t words, uint64_t ticks)
+{
+    if (kind == MTP__KIND_DEVICE && words >= 8) {
+        pending_device item = {.words = words < 11 ? 8 : 11};
+        memcpy(item.word, w, item.words * sizeof *w);
+        KEEP(r, devices, device_count, &item);
+    } else if (kind == MTP__KIND_DEVICE_CLOCK && words >= 5) {
+        device_point item = {w[2], w[3], w[4], (uint32_t)(w[1] >> 48)};
+        KEEP(r, points, point_count, &item);
+    } else if (kind == MTP__KIND_STEP && words >= 2) {
+        step_mark item = {ticks, w[1]};
+        KEEP(r, marks, mark_count, &item);
+    } else if ((kind == MTP__KIND_MARK && words >= 2) || (kind == MTP__KIND_COUNTER && words >= 3)) {
+        mtp__instant item = {.ts = mtp__ticks_to_ns(&r->dict.line, ticks), .track = r->track, .scope = 't'};
+        item.name = mtp__dictionary_name(&r->dict, (uint32_t)w[1]);
+        item.is_counter = kind == MTP__KIND_COUNTER;
+        if (item.is_counter)
+            memcpy(&item.value, &w[2], sizeof item.value);
+        mtp__trace_add_instant(r->t, &item);
+    }
+}
+
+/* Time on a stream does not go back: a clock that did is held where it was, and counted. */
+static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
+{
+    reader *r = user;
+    if (chunk->stream == 0)
+        return mtp__dictionary_read(&r->dict, chunk, words, count);
+    if (r->only_cycle != 0 && chunk->cycle != r->only_cycle)
+        return MTP_OK;
+    if (r->stream != chunk->stream || r->cycle != chunk->cycle || chunk->first != r->next_record)
+        stream_open(r, chunk);
+    if (r->track == MTP__NONE || !mtp__trace_reserve_ahead(r->t, count / 2 + 1))
+        return MTP_FAIL(MTP_E_NOMEM, "spans of stream %u", chunk->stream);
+    uint64_t records = 0, last = r->last_ticks;
+    for (uint32_t at = 0; at < count; records++) {
+        uint64_t ticks = full_ticks(chunk, words[at]);
+        uint32_t length = MTP__WORD0_LENGTH(words[at]);
+        unsigned kind = MTP__WORD0_KIND(words[at]);
+        if (length == 0)
+            break;
+        if (__builtin_expect(ticks < last, 0)) {
+            ticks = last;
+            r->t->clock_faults++;
+        }
+        last = ticks;
+        if (kind == MTP__KIND_BEGIN && length >= 2)
+            on_begin(r, words + at, length, ticks);
+        else if (kind == MTP__KIND_END)
+            on_end(r, words + at, length, ticks);
+        else if ((kind == MTP__KIND_MEMORY || kind == MTP__KIND_TAG) && length >= 3)
+            on_memory(r, words + at, length, ticks, kind == MTP__KIND_TAG);
+        else
+            on_other(r, kind, words + at, length, ticks);
+        at += length;
+    }
+    r->last_ticks = last;
+    r->next_record = chunk->first + records;
+    return MTP_OK;
+}
+
+/* ------------------------------------------------------------------------------------ at the end */
+
+/* A device's time, through the two points around it (or the nearest two). */
+static int64_t device_ns(reader *r, uint32_t device, uint64_t at)
+{
+    const device_point *low = NULL, *high = NULL;
+    for (uint32_t i = 0; i < r->point_count; i++) {
+        const device_point *p = &r->points[i];
+        if (p->device != device)
+            continue;
+        if (p->device_ns <= at && (low == NULL || p->device_ns > low->device_ns))
+            low = p;
+        if (p->device_ns > at && (high == NULL || p->device_ns < high->device_ns))
+            high = p;
+    }
+    const device_point *one = low != NULL ? low : high;
+    if (one == NULL)
+        return (int64_t)at - r->dict.line.zero_ns; /* nothing is known of it: as if it were ours */
+    int64_t base = mtp__ticks_to_ns(&r->dict.line, one->ticks);
+    double rate = 1.0;
+    if (low != NULL && high != NULL && high->device_ns > low->device_ns)
+        rate = (double)(mtp__ticks_to_ns(&r->dict.line, high->ticks) - base) /
+               (double)(high->device_ns - low->device_ns);
+    return base + (int64_t)((double)(int64_t)(at - one->device_ns) * rate);
+}
+
+static int64_t work_ns(reader *r, const pending_device *p, uint64_t at)
+{
+    switch (p->word[1] >> 40 & 0xff) {
+    case MTP_CLOCK_TICKS:
+        return mtp__ticks_to_ns(&r->dict.line, at);
+    case MTP_CLOCK_MONOTONIC:
+        return (int64_t)at - r->dict.line.zero_ns;
+    default:
+        return device_ns(r, (uint32_t)(p->word[1] >> 48), at);
+    }
+}
+
+static uint32_t device_track(reader *r, uint32_t device, uint64_t stream)
+{
+    for (uint32_t k = 0; k < r->t->track_count; k++)
+        if (r->t->tracks[k].on_device && r->t->tracks[k].pid == (int64_t)MTP_DEVICE_INDEX(device) &&
+            r->t->tracks[k].tid == (int64_t)stream)
+            return k;
+    mtp__track track = {.pid = (int64_t)MTP_DEVICE_INDEX(device),
+                        .tid = (int64_t)stream,
+                        .sort_index = INT64_MIN,
+                        .on_device = true};
+    return mtp__trace_add_track(r->t, &track);
+}
+
+static void add_device_span(reader *r, const pending_device *p)
+{
+    static const mtp__category category[] = {MTP__CATEGORY_KERNEL, MTP__CATEGORY_GPU_MEMCPY,
+                                             MTP__CATEGORY_GPU_MEMSET, MTP__CATEGORY_CUDA_SYNC,
+                                             MTP__CATEGORY_GPU_USER_ANNOTATION};
+    const uint64_t *w = p->word;
+    uint32_t device = (uint32_t)(w[1] >> 48), kind = (uint32_t)(w[1] >> 32) & 0xff;
+    mtp__detail d = MTP__DETAIL_INIT;
+    d.device = (uint16_t)device;
+    d.correlation = w[5];
+    d.bytes = (int64_t)w[6];
+    d.queued_ns = w[7] != 0 ? work_ns(r, p, w[7]) : INT64_MIN;
+    if (p->words == 11) {
+        d.grid[0] = (uint32_t)w[8], d.grid[1] = (uint32_t)(w[8] >> 32), d.grid[2] = (uint32_t)w[9];
+        d.block[0] = (uint32_t)(w[9] >> 32), d.block[1] = (uint32_t)w[10],
+        d.block[2] = (uint32_t)(w[10] >> 32);
+    }
+    int64_t start = work_ns(r, p, w[2]), end = work_ns(r, p, w[3]);
+    if (end < start) {
+        end = start;
+        r->t->clock_faults++;
+    }
+    uint32_t track = device_track(r, device, w[4]);
+    if (track != MTP__NONE)
+        mtp__trace_add_span(r->t, track, start, end, mtp__dictionary_name(&r->dict, (uint32_t)w[1]),
+                            category[kind < 5 ? kind : 0], 0, mtp__trace_add_detail(r->t, &d));
+}
+
+static void add_steps(reader *r, int64_t end)
+{
+    for (uint32_t i = 0; i < r->mark_count; i++) {
+        mtp__step step = {mtp__ticks_to_ns(&r->dict.line, r->marks[i].ticks), end,
+                          (int64_t)r->marks[i].number};
+        if (i + 1 < r->mark_count)
+            step.end = mtp__ticks_to_ns(&r->dict.line, r->marks[i + 1].ticks);
+        mtp__trace_add_step(r->t, &step);
+    }
+}
+
+static void add_process(reader *r)
+{
+    char name[64] = "";
+    FILE *f = r->t->pid == (uint64_t)getpid() ? fopen("/proc/self/comm", "r") : NULL;
+    size_t n = f != NULL ? fread(name, 1, sizeof name - 1, f) : 0;
+    if (f != NULL)
+        fclose(f);
+    if (n > 0 && name[n - 1] == '\n')
+        n--;
+    mtp__process process = {.pid = (int64_t)r->t->pid,
+                            .name = mtp__trace_text(r->t, name, n),
+                            .labels = mtp__trace_text(r->t, "CPU", 3),
+                            .sort_index = (int64_t)r->t->pid};
+    mtp__trace_add_process(r->t, &process);
+}
+
+static mtp_status complete(reader *r, mtp_trace **out)
+{
+    mtp_trace *t = r->t;
+    stream_close(r);
+    if (r->dict.last_ticks > r->end_ticks)
+        r->end_ticks = r->dict.last_ticks;
+    int64_t end = r->dict.line.count > 0 ? mtp__ticks_to_ns(&r->dict.line, r->end_ticks) : 0;
+    for (uint32_t i = 0; i < r->unfinished_count; i++)
+        mtp__trace_end_span(t, r->unfinished[i], end, MTP__SPAN_UNFINISHED);
+    t->unfinished = r->unfinished_count;
+    for (uint32_t i = 0; i < r->late_count; i++)
+        COLUMN(&t->builder->spans, NAME, uint32_t)
+        [r->late[i].span] = mtp__dictionary_name(&r->dict, r->late[i].id);
+    for (uint32_t i = 0; i < r->device_count; i++)
+        add_device_span(r, &r->devices[i]);
+    add_steps(r, end);
+    add_process(r);
+    t->base_ns = r->dict.line.count > 0 ? r->dict.line.point[0].realtime : 0;
+    mtp_status status = mtp__trace_finish(t);
+    if (status == MTP_OK)
+        *out = t;
+    return status;
+}
+
+static void reader_fini(reader *r)
+{
+    mtp__dictionary_fini(&r->dict);
+    mtp__free(r->open);
+    mtp__free(r->unfinished);
+    mtp__free(r->devices);
+    mtp__free(r->points);
+    mtp__free(r->marks);
+    mtp__free(r->late);
+}
+
+static mtp_status reader_init(reader *r, const char *source)
+{
+    memset(r, 0, sizeof *r);
+    r->track = MTP__NONE;
+    mtp_status status = mtp__trace_create(&r->t);
+    r->dict.trace = r->t;
+    if (status == MTP_OK)
+        snprintf(r->t->source, sizeof r->t->source, "%s", source);
+    return status;
+}
+
+/* Between the passes: anchors are known. A recording without any cannot be timed, and is empty or damaged. */
+static void passes(reader *r)
+{
+    if (r->dict.line.count == 0 && !mtp__ticks_add(&r->dict.line, 0, 0, 0))
+        r->t->builder->out_of_memory = true;
+    mtp__ticks_finish(&r->dict.line, r->dict.ticks_per_ns);
+    r->dict.second_pass = true;
+}
+
+mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
+{
+    if (prof == NULL || out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "profile or out is NULL");
+    *out = NULL;
+    if (prof->recorder == NULL)
+        return MTP_FAIL(MTP_E_STATE, "nothing was recorded yet: start the profile first");
+    reader r;
+    mtp_status status = reader_init(&r, "this process");
+    if (status != MTP_OK)
+        return status;
+    r.only_cycle = prof->config.acc_events ? 0 : prof->recorder->cycle;
+    status = mtp__recorder_visit_control(prof->recorder, on_chunk, &r);
+    if (prof->recording) { /* the end is now */
+        mtp__anchor now;
+        mtp__clock_anchor(&now);
+        if (!mtp__ticks_add(&r.dict.line, now.ticks, now.monotonic_ns, now.realtime_ns))
+            r.t->builder->out_of_memory = true;
+    }
+    if (status == MTP_OK && !r.t->builder->out_of_memory) {
+        passes(&r);
+        status = mtp__recorder_visit(prof->recorder, on_chunk, &r);
+    }
+    if (status == MTP_OK && prof->recording) {
+        r.t->has_ledger = true;
+        mtp__recorder_ledger(prof->recorder, &r.t->ledger);
+    }
+    if (status == MTP_OK)
+        status = complete(&r, out);
+    else
+        mtp_trace_destroy(r.t);
+    reader_fini(&r);
+    return status;
+}
+
+mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
+{
+    reader r;
+    *out = NULL;
+    mtp_status status = reader_init(&r, path);
+    if (status != MTP_OK)
+        return status;
+    mtp__spool_report report = {0};
+    status = mtp__spool_visit_control(path, on_chunk, &r);
+    if (status == MTP_OK && !r.t->builder->out_of_memory) {
+        passes(&r);
+        status = mtp__spool_visit(path, on_chunk, &r, &report);
+    }
+    r.t->damaged_chunks = report.damaged;
+    if (status == MTP_OK && r.t->pid == 0)
+        r.t->pid = report.pid;
+    if (status == MTP_OK)
+        status = complete(&r, out);
+    else
+        mtp_trace_destroy(r.t);
+    reader_fini(&r);
+    return status;
+}

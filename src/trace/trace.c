@@ -1,0 +1,596 @@
+/* trace/trace.c - building the model: growing columns, then order and nesting. Links are made in link.c. */
+#include "trace/trace.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/os.h"
+#include "trace/build.h"
+
+#define SPANS_FIRST 4096u
+#define HUGE_FROM ((size_t)4 << 20)
+
+/* ------------------------------------------------------------------------------------------ creation */
+
+mtp_status mtp__trace_create(mtp_trace **out)
+{
+    *out = NULL;
+    mtp_trace *t = mtp__calloc(1, sizeof *t);
+    if (t == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "a trace");
+    mtp__intern_init(&t->text, 1, SIZE_MAX, NULL, NULL);
+    t->builder = mtp__calloc(1, sizeof *t->builder);
+    static const mtp__detail empty = MTP__DETAIL_INIT;
+    static const mtp__shape no_shape;
+    static const mtp__stack_node no_stack;
+    if (t->builder != NULL) {
+        mtp__list_add(t, LIST(t, details), &empty);
+        mtp__list_add(t, LIST(t, shapes), &no_shape);
+        mtp__list_add(t, LIST(t, stacks), &no_stack);
+    }
+    if (t->builder == NULL || t->builder->out_of_memory) {
+        mtp_trace_destroy(t);
+        return MTP_FAIL(MTP_E_NOMEM, "a trace");
+    }
+    *out = t;
+    return MTP_OK;
+}
+
+static void columns_free(mtp__columns *c)
+{
+    for (int k = 0; k < MTP__COLUMNS; k++)
+        mtp__unmap(c->column[k], c->bytes[k]);
+    memset(c, 0, sizeof *c);
+}
+
+void mtp_trace_destroy(mtp_trace *t)
+{
+    if (t == NULL)
+        return;
+    if (t->builder != NULL) {
+        columns_free(&t->builder->spans);
+        mtp__free(t->builder);
+    }
+    columns_free(&t->columns);
+    mtp__free(t->details);
+    mtp__free(t->shapes);
+    mtp__free(t->stacks);
+    mtp__free(t->tracks);
+    mtp__free(t->processes);
+    mtp__free(t->memory);
+    mtp__free(t->tags);
+    mtp__free(t->instants);
+    mtp__free(t->flows);
+    mtp__free(t->metadata);
+    mtp__free(t->steps);
+    mtp__free(t->launcher);
+    mtp__intern_fini(&t->text);
+    mtp__free(t);
+}
+
+/* --------------------------------------------------------------------------------------------- lists */
+
+/* Lists double when their count is a power of two: no capacity needs to be kept. */
+uint32_t mtp__list_add(mtp_trace *t, void **list, uint32_t *count, size_t size, const void *item)
+{
+    uint32_t n = *count;
+    if (n == 0 || (n >= 16 && (n & (n - 1)) == 0)) {
+        size_t room = n == 0 ? 16 : (size_t)n * 2;
+        void *grown = n < UINT32_MAX / 2 ? mtp__calloc(room, size) : NULL;
+        if (grown == NULL) {
+            t->builder->out_of_memory = true;
+            return MTP__NONE;
+        }
+        if (n > 0)
+            memcpy(grown, *list, n * size);
+        mtp__free(*list);
+        *list = grown;
+    }
+    memcpy((char *)*list + n * size, item, size);
+    *count = n + 1;
+    return n;
+}
+
+uint32_t mtp__trace_add_track(mtp_trace *t, const mtp__track *track)
+{
+    return mtp__list_add(t, LIST(t, tracks), track);
+}
+
+uint32_t mtp__trace_add_process(mtp_trace *t, const mtp__process *process)
+{
+    return mtp__list_add(t, LIST(t, processes), process);
+}
+
+uint32_t mtp__trace_add_detail(mtp_trace *t, const mtp__detail *detail)
+{
+    uint32_t at = mtp__list_add(t, LIST(t, details), detail);
+    return at != MTP__NONE ? at : 0;
+}
+
+uint32_t mtp__trace_add_shape(mtp_trace *t, const mtp__shape *shape)
+{
+    uint32_t at = mtp__list_add(t, LIST(t, shapes), shape);
+    return at != MTP__NONE ? at : 0;
+}
+
+uint32_t mtp__trace_add_stack(mtp_trace *t, uint32_t parent, uint32_t frame)
+{
+    mtp__stack_node node = {parent, frame};
+    uint32_t at = mtp__list_add(t, LIST(t, stacks), &node);
+    return at != MTP__NONE ? at : 0;
+}
+
+void mtp__trace_add_memory(mtp_trace *t, const mtp__memory *memory)
+{
+    mtp__list_add(t, LIST(t, memory), memory);
+}
+
+void mtp__trace_add_tag(mtp_trace *t, const mtp__tag *tag)
+{
+    mtp__list_add(t, LIST(t, tags), tag);
+}
+
+void mtp__trace_add_instant(mtp_trace *t, const mtp__instant *instant)
+{
+    mtp__list_add(t, LIST(t, instants), instant);
+}
+
+void mtp__trace_add_flow(mtp_trace *t, const mtp__flow *flow)
+{
+    mtp__list_add(t, LIST(t, flows), flow);
+}
+
+void mtp__trace_add_step(mtp_trace *t, const mtp__step *step)
+{
+    mtp__list_add(t, LIST(t, steps), step);
+}
+
+void mtp__trace_add_meta(mtp_trace *t, const char *key, size_t key_length, const char *json,
+                         size_t json_length)
+{
+    mtp__meta meta = {mtp__trace_text(t, key, key_length), mtp__trace_text(t, json, json_length)};
+    mtp__list_add(t, LIST(t, metadata), &meta);
+}
+
+/* The text as a JSON string, in fresh memory: at most six bytes for each. Bytes that are not UTF-8 stay: exporters
+ * mend those. */
+static char *json_string(const char *prefix, const char *text, size_t length, size_t *out_length)
+{
+    size_t at = strlen(prefix);
+    char *json = mtp__calloc(1, at + length * 6 + 3);
+    if (json == NULL)
+        return NULL;
+    memcpy(json, prefix, at);
+    json[at++] = '"';
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c == '"' || c == '\\')
+            json[at++] = '\\';
+        if (c >= 0x20)
+            json[at++] = (char)c;
+        else
+            at += (size_t)snprintf(json + at, 7, "\\u%04x", c);
+    }
+    json[at++] = '"';
+    *out_length = at;
+    return json;
+}
+
+void mtp__trace_add_meta_text(mtp_trace *t, const char *key, size_t key_length, const char *text,
+                              size_t length)
+{
+    size_t n;
+    char *json = json_string("", text, length, &n);
+    if (json != NULL)
+        mtp__trace_add_meta(t, key, key_length, json, n);
+    else
+        t->builder->out_of_memory = true;
+    mtp__free(json);
+}
+
+void mtp__trace_set_meta_text(mtp_trace *t, const char *key, const char *text, size_t length)
+{
+    uint32_t id = mtp__trace_find_text(t, key), had = t->metadata_count;
+    mtp__trace_add_meta_text(t, key, strlen(key), text, length);
+    for (uint32_t i = 0; id != 0 && i < had && had < t->metadata_count; i++)
+        if (t->metadata[i].key == id) {
+            t->metadata[i] = t->metadata[--t->metadata_count];
+            return;
+        }
+}
+
+uint32_t mtp__trace_args_text(mtp_trace *t, uint32_t text)
+{
+    size_t n;
+    mtp__text args = mtp__trace_get_text(t, text);
+    char *json = args.length > 0 ? json_string("\"args\": ", args.bytes, args.length, &n) : NULL;
+    uint32_t id = json != NULL ? mtp__trace_text(t, json, n) : 0;
+    mtp__free(json);
+    return id;
+}
+
+/* ---------------------------------------------------------------------------------------------- text */
+
+uint32_t mtp__trace_text(mtp_trace *t, const char *bytes, size_t length)
+{
+    if (length == 0)
+        return 0;
+    uint32_t id = mtp__intern_add(&t->text, mtp__hash_bytes(bytes, length), bytes, length);
+    if (id == 0)
+        t->builder->out_of_memory = true;
+    return id;
+}
+
+mtp__text mtp__trace_get_text(const mtp_trace *t, uint32_t id)
+{
+    const mtp__intern_entry *e = id != 0 ? mtp__intern_get(&t->text, id) : NULL;
+    return e != NULL ? (mtp__text){(const char *)e->bytes, e->length} : (mtp__text){"", 0};
+}
+
+uint32_t mtp__trace_find_text(const mtp_trace *t, const char *text)
+{
+    size_t length = strlen(text);
+    return mtp__intern_find(&t->text, mtp__hash_bytes(text, length), text, length);
+}
+
+/* --------------------------------------------------------------------------------------------- spans */
+
+static const size_t column_size[MTP__COLUMNS] = {8, 8, 4, 4, 4, 1, 1};
+
+static bool column_make(mtp__columns *c, int k, size_t count)
+{
+    size_t bytes = (count * column_size[k] + 4095) & ~(size_t)4095;
+    if (bytes >= HUGE_FROM)
+        bytes = (bytes + (((size_t)2 << 20) - 1)) & ~(((size_t)2 << 20) - 1);
+    void *p = c->column[k] != NULL ? mtp__map_grow(c->column[k], c->bytes[k], bytes)
+                                   : mtp__map_memory(bytes, bytes >= HUGE_FROM);
+    if (p == NULL)
+        return false;
+    c->column[k] = p;
+    c->bytes[k] = bytes;
+    return true;
+}
+
+static bool columns_grow(mtp__columns *c, size_t count)
+{
+    for (int k = 0; k < MTP__COLUMNS; k++)
+        if (!column_make(c, k, count))
+            return false;
+    c->room = (uint32_t)count;
+    return true;
+}
+
+bool mtp__trace_reserve_spans(mtp_trace *t, uint64_t count)
+{
+    mtp__columns *c = &t->builder->spans;
+    if (count <= c->room)
+        return true;
+    if (count < UINT32_MAX && columns_grow(c, count < SPANS_FIRST ? SPANS_FIRST : count))
+        return true;
+    t->builder->out_of_memory = true;
+    return false;
+}
+
+bool mtp__trace_reserve_ahead(mtp_trace *t, uint64_t more)
+{
+    mtp__columns *c = &t->builder->spans;
+    uint64_t need = (uint64_t)c->count + more, twice = (uint64_t)c->room * 2;
+    return need <= c->room || mtp__trace_reserve_spans(t, need > twice ? need : twice);
+}
+
+uint32_t mtp__trace_add_span(mtp_trace *t, uint32_t track, int64_t start, int64_t end, uint32_t name,
+                             mtp__category category, uint8_t flags, uint32_t detail)
+{
+    mtp__columns *c = &t->builder->spans;
+    uint32_t i = c->count;
+    if (__builtin_expect(i == c->room, 0) && !mtp__trace_reserve_spans(t, (uint64_t)c->room * 2))
+        return MTP__NONE;
+    COLUMN(c, START, int64_t)[i] = start;
+    COLUMN(c, END, int64_t)[i] = end;
+    COLUMN(c, NAME, uint32_t)[i] = name;
+    COLUMN(c, TRACK, uint32_t)[i] = track;
+    COLUMN(c, CATEGORY, uint8_t)[i] = (uint8_t)category;
+    COLUMN(c, FLAGS, uint8_t)[i] = flags;
+    if (detail != 0) /* fresh columns are zero */
+        COLUMN(c, DETAIL, uint32_t)[i] = detail;
+    c->count = i + 1;
+    return i;
+}
+
+void mtp__trace_end_span(mtp_trace *t, uint32_t span, int64_t end, uint8_t more_flags)
+{
+    mtp__columns *c = &t->builder->spans;
+    if (span >= c->count)
+        return;
+    COLUMN(c, END, int64_t)[span] = end;
+    COLUMN(c, FLAGS, uint8_t)[span] |= more_flags;
+}
+
+/* --------------------------------------------------------------------------------------------- order */
+
+typedef struct sorting {
+    const int64_t *start, *end;
+    uint32_t *index, *scratch; /* a permutation of the spans, being sorted */
+} sorting;
+
+/* a comes before b; equal spans keep the order in which they were added. */
+static bool before(const sorting *s, uint32_t a, uint32_t b)
+{
+    if (s->start[a] != s->start[b])
+        return s->start[a] < s->start[b];
+    return s->end[a] > s->end[b];
+}
+
+static void merge(sorting *s, size_t from, size_t mid, size_t to)
+{
+    memcpy(s->scratch + from, s->index + from, (mid - from) * sizeof *s->index);
+    size_t a = from, b = mid, at = from;
+    while (a < mid && b < to)
+        s->index[at++] = before(s, s->index[b], s->scratch[a]) ? s->index[b++] : s->scratch[a++];
+    memcpy(s->index + at, s->scratch + a, (mid - a) * sizeof *s->index);
+}
+
+/* Merges the runs that are there: nearly ordered input, the usual kind, is nearly free. */
+static void sort_range(sorting *s, size_t from, size_t to)
+{
+    for (;;) {
+        size_t at = from, runs = 0;
+        while (at < to) {
+            size_t mid = at + 1;
+            while (mid < to && !before(s, s->index[mid], s->index[mid - 1]))
+                mid++;
+            size_t end = mid;
+            if (mid < to) {
+                end = mid + 1;
+                while (end < to && !before(s, s->index[end], s->index[end - 1]))
+                    end++;
+                merge(s, at, mid, end);
+            }
+            at = end;
+            runs++;
+        }
+        if (runs <= 1)
+            return;
+    }
+}
+
+/* Spans by track (in the order of the tracks), then by time. NULL: they are so already. */
+static mtp_status order_spans(mtp_trace *t, uint32_t **out)
+{
+    mtp__columns *c = &t->builder->spans;
+    const uint32_t *track = COLUMN(c, TRACK, uint32_t);
+    sorting s = {COLUMN(c, START, int64_t), COLUMN(c, END, int64_t), NULL, NULL};
+    bool ordered = true;
+    *out = NULL;
+    for (uint32_t i = 0; i < c->count; i++) {
+        t->tracks[track[i]].count++;
+        if (i > 0 && (track[i] < track[i - 1] || (track[i] == track[i - 1] && before(&s, i, i - 1))))
+            ordered = false;
+    }
+    uint32_t first = 0;
+    for (uint32_t k = 0; k < t->track_count; k++) {
+        t->tracks[k].first = first;
+        first += t->tracks[k].count;
+    }
+    if (ordered)
+        return MTP_OK;
+    s.index = mtp__calloc(c->count, sizeof *s.index);
+    s.scratch = mtp__calloc(c->count > t->track_count ? c->count : t->track_count, sizeof *s.scratch);
+    if (s.index == NULL || s.scratch == NULL) {
+        mtp__free(s.index);
+        mtp__free(s.scratch);
+        return MTP_FAIL(MTP_E_NOMEM, "the order of %u spans", c->count);
+    }
+    for (uint32_t k = 0; k < t->track_count; k++)
+        s.scratch[k] = t->tracks[k].first;
+    for (uint32_t i = 0; i < c->count; i++)
+        s.index[s.scratch[track[i]]++] = i;
+    for (uint32_t k = 0; k < t->track_count; k++)
+        sort_range(&s, t->tracks[k].first, (size_t)t->tracks[k].first + t->tracks[k].count);
+    mtp__free(s.scratch);
+    *out = s.index;
+    return MTP_OK;
+}
+
+/* One column after the other into its new place. */
+static bool permute(mtp__columns *from, mtp__columns *to, const uint32_t *index)
+{
+    uint32_t n = from->count;
+    for (int k = 0; k < MTP__COLUMNS; k++) {
+        if (k == MTP__COLUMN_TRACK)
+            continue;
+        if (!column_make(to, k, n))
+            return false;
+        if (column_size[k] == 8)
+            for (uint32_t i = 0; i < n; i++)
+                ((uint64_t *)to->column[k])[i] = ((const uint64_t *)from->column[k])[index[i]];
+        else if (column_size[k] == 4)
+            for (uint32_t i = 0; i < n; i++)
+                ((uint32_t *)to->column[k])[i] = ((const uint32_t *)from->column[k])[index[i]];
+        else
+            for (uint32_t i = 0; i < n; i++)
+                ((uint8_t *)to->column[k])[i] = ((const uint8_t *)from->column[k])[index[i]];
+        mtp__unmap(from->column[k], from->bytes[k]);
+        from->column[k] = NULL;
+    }
+    to->count = n;
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------- nesting */
+
+/* torch's rule: a span that begins after its candidate's end, or outlasts it, is not its child, and the candidate is
+ * done with. The parents chain up through the parent column, so no stack is needed at any depth. */
+static void nest_track(mtp_trace *t, const mtp__track *track)
+{
+    uint32_t top = MTP__NONE;
+    for (uint32_t i = track->first; i < track->first + track->count; i++) {
+        int64_t start = t->start[i], end = t->end[i];
+        while (top != MTP__NONE && (start >= t->end[top] || end > t->end[top])) {
+            if (start < t->end[top] && start >= t->start[top])
+                t->flags[i] |= MTP__SPAN_OVERLAP;
+            top = t->parent[top];
+        }
+        t->parent[i] = top;
+        top = i;
+    }
+}
+
+static int by_ts(const void *a, const void *b)
+{
+    const mtp__memory *x = a, *y = b;
+    return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const mtp__step *x = a, *y = b;
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+/* qsort is not stable; equal instants keep the order of adding only if they are in order as a whole already. */
+static void sort_if_needed(void *list, uint32_t count, size_t size, int (*order)(const void *, const void *))
+{
+    for (uint32_t i = 1; i < count; i++)
+        if (order((char *)list + (i - 1) * size, (char *)list + i * size) > 0) {
+            qsort(list, count, size, order);
+            return;
+        }
+}
+
+static void find_extent(mtp_trace *t)
+{
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (uint32_t k = 0; k < t->track_count; k++)
+        if (t->tracks[k].count > 0 && t->start[t->tracks[k].first] < first)
+            first = t->start[t->tracks[k].first];
+    for (uint32_t i = 0; i < t->span_count; i++)
+        last = t->end[i] > last ? t->end[i] : last;
+    for (uint32_t i = 0; i < t->memory_count; i++) {
+        first = t->memory[i].ts < first ? t->memory[i].ts : first;
+        last = t->memory[i].ts > last ? t->memory[i].ts : last;
+    }
+    for (uint32_t i = 0; i < t->instant_count; i++) {
+        first = t->instants[i].ts < first ? t->instants[i].ts : first;
+        last = t->instants[i].ts > last ? t->instants[i].ts : last;
+    }
+    t->first_ns = first <= last ? first : 0;
+    t->last_ns = first <= last ? last : 0;
+}
+
+static mtp_status finish(mtp_trace *t)
+{
+    uint32_t *index;
+    mtp__columns *c = &t->builder->spans;
+    if (t->builder->out_of_memory)
+        return MTP_FAIL(MTP_E_NOMEM, "a trace of %u spans so far", c->count);
+    mtp_status status = order_spans(t, &index);
+    if (status != MTP_OK)
+        return status;
+    bool moved = true;
+    if (index != NULL) {
+        moved = permute(c, &t->columns, index);
+        mtp__free(index);
+        columns_free(c);
+    } else {
+        t->columns = *c;
+        memset(c, 0, sizeof *c);
+    }
+    if (!moved)
+        return MTP_FAIL(MTP_E_NOMEM, "the columns of a trace");
+    c = &t->columns;
+    t->span_count = c->count;
+    t->start = COLUMN(c, START, int64_t);
+    t->end = COLUMN(c, END, int64_t);
+    t->name = COLUMN(c, NAME, uint32_t);
+    t->category = COLUMN(c, CATEGORY, uint8_t);
+    t->flags = COLUMN(c, FLAGS, uint8_t);
+    t->detail = t->detail_count > 1 ? COLUMN(c, DETAIL, uint32_t) : NULL;
+    if (c->column[MTP__COLUMN_TRACK] == NULL && c->count > 0 && !column_make(c, MTP__COLUMN_TRACK, c->count))
+        return MTP_FAIL(MTP_E_NOMEM, "the parents of %u spans", c->count);
+    t->parent = COLUMN(c, TRACK, uint32_t); /* the tracks have their ranges: the column is free for this */
+    for (uint32_t k = 0; k < t->track_count; k++)
+        nest_track(t, &t->tracks[k]);
+    sort_if_needed(t->memory, t->memory_count, sizeof *t->memory, by_ts);
+    sort_if_needed(t->steps, t->step_count, sizeof *t->steps, by_start);
+    find_extent(t);
+    status = mtp__trace_link(t);
+    mtp__free(t->builder);
+    t->builder = NULL;
+    return status;
+}
+
+mtp_status mtp__trace_finish(mtp_trace *t)
+{
+    mtp_status status = finish(t);
+    if (status != MTP_OK)
+        mtp_trace_destroy(t);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------- reading */
+
+const char *mtp__category_text(mtp__category category)
+{
+    static const char *const text[] = {
+#define X(sym, spelling) spelling,
+        MTP__CATEGORY_LIST(X)
+#undef X
+    };
+    return (unsigned)category < MTP__CATEGORIES ? text[category] : "";
+}
+
+uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span)
+{
+    uint32_t low = 0, high = t->track_count;
+    while (high - low >
+           1) { /* the last track that starts at or before the span; empty ones end where they start */
+        uint32_t mid = low + (high - low) / 2;
+        if (t->tracks[mid].first <= span)
+            low = mid;
+        else
+            high = mid;
+    }
+    while (low > 0 && t->tracks[low].count == 0)
+        low--;
+    return low;
+}
+
+mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *out)
+{
+    if (t == NULL || out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "trace or out is NULL");
+    if (out->size < sizeof *out)
+        return MTP_FAIL(MTP_E_ABI, "info size %zu, oldest known is %zu", out->size, sizeof *out);
+    *out = (mtp_trace_info)MTP_TRACE_INFO_INIT;
+    out->spans = t->span_count;
+    for (uint32_t k = 0; k < t->track_count; k++)
+        if (t->tracks[k].on_device)
+            out->device_spans += t->tracks[k].count;
+    out->cpu_spans = out->spans - out->device_spans;
+    out->memory_events = t->memory_count;
+    out->instants = t->instant_count;
+    out->flows = t->flow_count;
+    out->tracks = t->track_count;
+    out->steps = t->step_count;
+    out->base_ns = t->base_ns;
+    out->first_ns = t->first_ns;
+    out->last_ns = t->last_ns;
+    out->pid = t->pid;
+    for (int k = 0; k < MTP__COLUMNS; k++)
+        out->model_bytes += t->span_count * column_size[k];
+    out->model_bytes += t->text.bytes + t->detail_count * sizeof *t->details +
+                        t->shape_count * sizeof *t->shapes + t->stack_count * sizeof *t->stacks +
+                        t->memory_count * sizeof *t->memory + t->tag_count * sizeof *t->tags +
+                        t->instant_count * sizeof *t->instants + t->flow_count * sizeof *t->flows +
+                        t->metadata_count * sizeof *t->metadata;
+    out->unmatched_ends = t->unmatched_ends;
+    out->unfinished = t->unfinished;
+    out->clock_faults = t->clock_faults;
+    out->damaged_chunks = t->damaged_chunks;
+    out->from_kineto = t->from_kineto;
+    out->has_ledger = t->has_ledger;
+    out->ledger = t->ledger;
+    return MTP_OK;
+}
