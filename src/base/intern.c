@@ -138,6 +138,7 @@ static unsigned char *arena_copy(mtp__intern *t, const void *bytes, size_t lengt
     }
     unsigned char *copy = b->data + b->used;
     memcpy(copy, bytes, length);
+    copy[length] = 0;
     b->used += (need + 7) & ~(size_t)7; /* words stay aligned; the block's end only looks fuller */
     if (b->used > b->room)
         b->used = b->room;
@@ -162,8 +163,10 @@ static uint32_t insert(mtp__intern *t, uint64_t hash, const void *bytes, size_t 
     if (copy == NULL)
         return 0;
     uint32_t id = t->first_id + index;
-    if (t->added != NULL && !t->added(t->user, t, id, copy, length))
+    if (t->added != NULL && !t->added(t->user, t, id, copy, length)) {
+        t->blocks->used = (size_t)(copy - t->blocks->data); /* nobody has seen it: the next one goes there */
         return 0;
+    }
     *entry_at(t, index) = (mtp__intern_entry){hash, copy, length};
     atomic_store_explicit(&t->count, index + 1, memory_order_release);
     place(atomic_load_explicit(&t->table, memory_order_relaxed), hash, index);

@@ -40,20 +40,18 @@ static bool number(cursor *c)
     return true;
 }
 
-/* One multi-byte UTF-8 character: shortest form, no surrogates, at most U+10FFFF. */
+/* One multi-byte UTF-8 character: shortest form, no surrogates, at most U+10FFFF. What a second byte may be depends
+ * on the first. */
 static bool utf8(cursor *c)
 {
     unsigned lead = *c->at, extra = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-    if (lead < 0xc2 || lead > 0xf4 || (size_t)(c->end - c->at) <= extra)
+    unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    unsigned high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (lead < 0xc2 || lead > 0xf4)
         return false;
-    unsigned second = c->at[1];
-    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
-        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f))
-        return false;
-    for (unsigned i = 1; i <= extra; i++)
-        if ((c->at[i] & 0xc0) != 0x80)
+    for (c->at++; extra > 0; extra--, c->at++, low = 0x80, high = 0xbf)
+        if (c->at >= c->end || *c->at < low || *c->at > high)
             return false;
-    c->at += extra + 1;
     return true;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define HUGE_BYTES ((size_t)2 << 20)
@@ -146,6 +147,12 @@ int mtp__grow_file(int fd, uint64_t offset, uint64_t bytes)
 {
     if (fault(MTP__FAULT_GROW)) {
         errno = ENOSPC;
+        return -1;
+    }
+    struct rlimit limit; /* the kernel would say it with SIGXFSZ, which ends the program */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        offset + bytes > limit.rlim_cur) {
+        errno = EFBIG;
         return -1;
     }
     int rc;

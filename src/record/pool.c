@@ -241,8 +241,8 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
 
 void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records)
 {
-    chunk->words = words;
     chunk->records = records;
+    __atomic_store_n(&chunk->words, words, __ATOMIC_RELEASE); /* pairs: visit_slot, words */
     if (pool->fd >= 0)
         __atomic_store_n(&chunk->checksum, mtp__chunk_checksum(chunk, mtp__chunk_words(chunk)),
                          __ATOMIC_RELEASE);
@@ -309,8 +309,10 @@ static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__ch
     if (!there)
         return MTP_OK;
     const uint64_t *words = mtp__chunk_words(chunk);
-    mtp_status status =
-        visitor(user, chunk, words, mtp__chunk_written(words, mtp__chunk_capacity(pool->chunk_bytes)));
+    uint32_t count = __atomic_load_n(&chunk->words, __ATOMIC_ACQUIRE); /* sealed: no need to look */
+    if (count == 0)
+        count = mtp__chunk_written(words, mtp__chunk_capacity(pool->chunk_bytes));
+    mtp_status status = visitor(user, chunk, words, count);
     pthread_mutex_lock(&pool->lock);
     pool->pinned = NO_SLOT;
     pthread_mutex_unlock(&pool->lock);

@@ -6,6 +6,9 @@
 typedef struct mtp__trace_builder {
     mtp__columns spans;
     bool out_of_memory; /* latched by any add; told by finish() */
+    /* The reader vouches: spans were added track by track, each in order, with the tracks' ranges, the parents (in the
+     * TRACK column) and the trace's extent filled in. */
+    bool vouched;
 } mtp__trace_builder;
 
 #define COLUMN(c, which, type) ((type *)(c)->column[MTP__COLUMN_##which])

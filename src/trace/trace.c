@@ -481,15 +481,15 @@ static void find_extent(mtp_trace *t)
 
 static mtp_status finish(mtp_trace *t)
 {
-    uint32_t *index;
+    uint32_t *index = NULL;
     mtp__columns *c = &t->builder->spans;
+    bool vouched = t->builder->vouched, moved = true;
     if (t->builder->out_of_memory)
         return MTP_FAIL(MTP_E_NOMEM, "a trace of %u spans so far", c->count);
-    mtp_status status = order_spans(t, &index);
+    mtp_status status = vouched ? MTP_OK : order_spans(t, &index);
     if (status != MTP_OK)
         return status;
-    bool moved = true;
-    if (index != NULL) {
+    if (!vouched && index != NULL) {
         moved = permute(c, &t->columns, index);
         mtp__free(index);
         columns_free(c);
@@ -511,10 +511,12 @@ static mtp_status finish(mtp_trace *t)
         return MTP_FAIL(MTP_E_NOMEM, "the parents of %u spans", c->count);
     t->parent = COLUMN(c, TRACK, uint32_t); /* the tracks have their ranges: the column is free for this */
     for (uint32_t k = 0; k < t->track_count; k++)
-        nest_track(t, &t->tracks[k]);
+        if (!vouched || t->tracks[k].on_device)
+            nest_track(t, &t->tracks[k]);
     sort_if_needed(t->memory, t->memory_count, sizeof *t->memory, by_ts);
     sort_if_needed(t->steps, t->step_count, sizeof *t->steps, by_start);
-    find_extent(t);
+    if (!vouched)
+        find_extent(t);
     status = mtp__trace_link(t);
     mtp__free(t->builder);
     t->builder = NULL;
