@@ -1,0 +1,97 @@
+/* cli/info.c - mtprof info: what is in a trace; without one, what this build and machine can do. */
+#include "cli/cli.h"
+#include <time.h>
+
+static const char help[] =
+    "usage: mtprof info [TRACE]\n\n"
+    "What a trace holds, where it came from, and what is missing from it. Without a trace: what this\n"
+    "build and this machine can do.\n";
+
+static int about_machine(void)
+{
+    printf("mtprof %s\n", mtp_version());
+    printf("  native stacks     %s%s\n", mtp_stack_provider_name(),
+           mtp_stack_provider_name()[0] == 'g' ? " (libunwind8 would be faster)" : "");
+    printf("  traces read       mtprof spool (.mtp), Kineto/Chrome JSON, gzip, zstd\n");
+    printf("  traces written    Kineto/Chrome JSON, gzip; folded stacks; tables, JSON, CSV\n");
+    return CLI_OK;
+}
+
+static const char *duration(int64_t ns, char text[32])
+{
+    double t = (double)ns;
+    if (t >= 1e9)
+        snprintf(text, 32, "%.3f s", t / 1e9);
+    else if (t >= 1e6)
+        snprintf(text, 32, "%.3f ms", t / 1e6);
+    else
+        snprintf(text, 32, "%.3f us", t / 1e3);
+    return text;
+}
+
+static void about_losses(const mtp_trace_info *i)
+{
+    const mtp_ledger *l = &i->ledger;
+    if (i->has_ledger)
+        printf("  ledger            %llu records made, %llu kept, %llu dropped%s\n",
+               (unsigned long long)l->emitted, (unsigned long long)l->kept, (unsigned long long)l->dropped,
+               l->emitted == l->kept + l->dropped ? "" : "  (does not balance: the recording was cut off)");
+    else if (!i->from_kineto)
+        printf("  ledger            none: the process ended without stopping the profile\n");
+    for (int k = 0; k < MTP_DROP_CAUSES && i->has_ledger; k++)
+        if (l->dropped_by[k] > 0)
+            printf("    dropped         %llu: %s\n", (unsigned long long)l->dropped_by[k],
+                   mtp_drop_text((mtp_drop)k));
+    if (i->has_ledger && l->lost_definitions > 0)
+        printf("    definitions     %llu names, shapes or stacks did not fit\n",
+               (unsigned long long)l->lost_definitions);
+    if (i->unfinished > 0)
+        printf("  unfinished        %llu spans had no end\n", (unsigned long long)i->unfinished);
+    if (i->unmatched_ends > 0)
+        printf("  unmatched         %llu ends had no begin\n", (unsigned long long)i->unmatched_ends);
+    if (i->clock_faults > 0)
+        printf("  clock             %llu times it went backwards\n", (unsigned long long)i->clock_faults);
+    if (i->damaged_chunks > 0)
+        printf("  damaged           %llu chunks were passed over\n", (unsigned long long)i->damaged_chunks);
+}
+
+static void about_trace(const char *path, const mtp_trace_info *i)
+{
+    char text[32], when[64] = "unknown";
+    time_t start = (time_t)((i->base_ns + i->first_ns) / 1000000000);
+    struct tm tm;
+    if (i->base_ns > 0 && localtime_r(&start, &tm) != NULL)
+        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S %z", &tm);
+    printf("%s%s%s\n", cli_bold(stdout), path, cli_plain(stdout));
+    printf("  form              %s\n", i->from_kineto ? "Kineto/Chrome JSON" : "mtprof spool");
+    printf("  recorded          %s, over %s\n", when, duration(i->last_ns - i->first_ns, text));
+    if (i->pid != 0)
+        printf("  process           %llu\n", (unsigned long long)i->pid);
+    printf("  spans             %llu on %llu tracks (%llu on devices)\n", (unsigned long long)i->spans,
+           (unsigned long long)i->tracks, (unsigned long long)i->device_spans);
+    printf("  memory events     %llu\n", (unsigned long long)i->memory_events);
+    printf("  other             %llu instants, %llu flows, %llu steps\n", (unsigned long long)i->instants,
+           (unsigned long long)i->flows, (unsigned long long)i->steps);
+    printf("  in memory         %.1f MB\n", (double)i->model_bytes / 1e6);
+    about_losses(i);
+}
+
+int cli_info(int argc, char **argv)
+{
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0, 0, NULL, 0}};
+    for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;)
+        return c == 'h' ? cli_help(help) : cli_usage_error();
+    if (argc - optind == 0)
+        return about_machine();
+    if (argc - optind != 1)
+        return cli_fail(CLI_USAGE, "one trace at a time: 'mtprof info TRACE'");
+    int code = CLI_OK;
+    mtp_trace *trace = cli_open(argv[optind], &code);
+    if (trace == NULL)
+        return code;
+    mtp_trace_info info = MTP_TRACE_INFO_INIT;
+    mtp_trace_get_info(trace, &info);
+    about_trace(argv[optind], &info);
+    mtp_trace_destroy(trace);
+    return CLI_OK;
+}

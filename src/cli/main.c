@@ -1,0 +1,244 @@
+/* cli/main.c - the command: finds the verb, and the helpers that verbs share. */
+#include "cli/cli.h"
+#include <locale.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *verb_name = "";
+
+static const struct {
+    const char *name, *summary;
+    cli_verb *run;
+} verbs[] = {
+#define X(name, summary) {#name, summary, cli_##name},
+    CLI_VERB_LIST(X)
+#undef X
+};
+#define VERBS (sizeof verbs / sizeof *verbs)
+
+/* ------------------------------------------------------------------------------------------- saying */
+
+int cli_fail(int code, const char *fmt, ...)
+{
+    va_list args;
+    fflush(stdout);
+    fprintf(stderr, "mtprof%s%s: ", *verb_name ? " " : "", verb_name);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return code;
+}
+
+int cli_fail_status(mtp_status status)
+{
+    const char *story = mtp_last_error(), *told = strstr(story, ": ");
+    int code = status == MTP_E_ARG                            ? CLI_USAGE
+               : status == MTP_E_IO || status == MTP_E_FORMAT ? CLI_INPUT
+                                                              : CLI_OUTPUT;
+    return cli_fail(code, "%s", *story == 0 ? mtp_status_text(status) : told != NULL ? told + 2 : story);
+}
+
+int cli_usage_error(void)
+{
+    fprintf(stderr, "Try 'mtprof %s --help'.\n", verb_name);
+    return CLI_USAGE;
+}
+
+int cli_help(const char *text)
+{
+    fputs(text, stdout);
+    return CLI_OK;
+}
+
+static const char *colour(FILE *to, const char *sequence)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool wanted = (no == NULL || *no == 0) && term != NULL && strcmp(term, "dumb") != 0 && isatty(fileno(to));
+    return wanted ? sequence : "";
+}
+
+const char *cli_bold(FILE *to)
+{
+    return colour(to, "\033[1m");
+}
+
+const char *cli_red(FILE *to)
+{
+    return colour(to, "\033[31m");
+}
+
+const char *cli_green(FILE *to)
+{
+    return colour(to, "\033[32m");
+}
+
+const char *cli_dim(FILE *to)
+{
+    return colour(to, "\033[2m");
+}
+
+const char *cli_plain(FILE *to)
+{
+    return colour(to, "\033[0m");
+}
+
+/* ------------------------------------------------------------------------------------------- opening */
+
+static void show_progress(void *user, uint64_t done, uint64_t total)
+{
+    (void)user;
+    if (total > 0)
+        fprintf(stderr, "\rreading %3.0f%% of %.0f MB", 100.0 * (double)done / (double)total,
+                (double)total / 1e6);
+    else
+        fprintf(stderr, "\rreading %.0f MB", (double)done / 1e6);
+}
+
+mtp_trace *cli_open(const char *path, int *code)
+{
+    mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
+    mtp_trace *trace = NULL;
+    bool terminal = isatty(STDERR_FILENO);
+    if (terminal)
+        options.progress = show_progress;
+    if (path != NULL && strcmp(path, "-") == 0 && isatty(STDIN_FILENO))
+        fprintf(stderr, "reading a trace from the terminal; end it with Ctrl-D\n");
+    mtp_status status = mtp_trace_open(path, &options, &trace);
+    if (terminal)
+        fprintf(stderr, "\r\033[K");
+    if (status != MTP_OK)
+        *code = cli_fail_status(status);
+    return status == MTP_OK ? trace : NULL;
+}
+
+int cli_create(cli_out *out, const char *path)
+{
+    *out = (cli_out){mtp_sink_file, stdout, NULL};
+    if (path == NULL || strcmp(path, "-") == 0)
+        return CLI_OK;
+    if (mtp_file_create(path, 0, &out->file) != MTP_OK)
+        return cli_fail(CLI_OUTPUT, "%s", mtp_last_error());
+    out->sink = mtp_file_sink;
+    out->user = out->file;
+    return CLI_OK;
+}
+
+int cli_close(cli_out *out, mtp_status status)
+{
+    int code = CLI_OK;
+    if (status != MTP_OK) {
+        code = cli_fail_status(status);
+        mtp_file_abandon(out->file);
+    } else if (out->file != NULL) {
+        if (mtp_file_commit(out->file) != MTP_OK)
+            code = cli_fail(CLI_OUTPUT, "%s", mtp_last_error());
+    } else if (fflush(stdout) != 0) {
+        code = cli_fail(CLI_OUTPUT, "standard output cannot be written");
+    }
+    out->file = NULL;
+    return code;
+}
+
+/* ------------------------------------------------------------------------------------------- parsing */
+
+bool cli_parse_time(const char *text, int64_t *ns)
+{
+    static const struct {
+        const char *unit;
+        double ns;
+    } known[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"", 1e6}};
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || value != value)
+        return false;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(end, known[i].unit) == 0 && value * known[i].ns < 9e18 && value * known[i].ns > -9e18) {
+            *ns = (int64_t)(value * known[i].ns);
+            return true;
+        }
+    return false;
+}
+
+bool cli_parse_share(const char *text, double *share)
+{
+    char *end;
+    *share = strtod(text, &end);
+    if (end == text || *share != *share)
+        return false;
+    if (strcmp(end, "%") == 0)
+        *share /= 100;
+    else if (*end != 0)
+        return false;
+    return *share >= 0;
+}
+
+bool cli_parse_count(const char *text, int64_t *count)
+{
+    char *end;
+    long long value = strtoll(text, &end, 10);
+    *count = value;
+    return end != text && *end == 0 && value >= -1;
+}
+
+/* ---------------------------------------------------------------------------------------------- main */
+
+static void print_help(FILE *to)
+{
+    fprintf(to, "usage: mtprof VERB [options] TRACE\n\n"
+                "Reads what mtprof recorded (.mtp) and what PyTorch's profiler wrote (.json, .json.gz).\n"
+                "'-' is standard input or output.\n\n");
+    for (size_t i = 0; i < VERBS; i++)
+        fprintf(to, "  %s%-8s%s %s\n", cli_bold(to), verbs[i].name, cli_plain(to), verbs[i].summary);
+    fprintf(to, "\nmtprof VERB --help tells more; mtprof --version its version. Exit codes: 0 done, 1 found "
+                "something\n"
+                "(diff, check), 2 wrong usage, 3 bad input, 4 output failed.\n");
+}
+
+/* The verb that the user may have meant: the same first letters, or none. */
+static const char *guess(const char *typed)
+{
+    size_t best = 0;
+    const char *found = NULL;
+    for (size_t i = 0; i < VERBS; i++) {
+        size_t same = 0;
+        while (typed[same] != 0 && typed[same] == verbs[i].name[same])
+            same++;
+        if (same > best) {
+            best = same;
+            found = verbs[i].name;
+        }
+    }
+    return found;
+}
+
+int main(int argc, char **argv)
+{
+    setlocale(LC_CTYPE, "");
+    signal(SIGPIPE, SIG_DFL); /* `mtprof table x | head` ends quietly */
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return CLI_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("mtprof %s\n", mtp_version());
+        return CLI_OK;
+    }
+    for (size_t i = 0; i < VERBS; i++)
+        if (strcmp(argv[1], verbs[i].name) == 0) {
+            verb_name = verbs[i].name;
+            return verbs[i].run(argc - 1, argv + 1);
+        }
+    const char *meant = guess(argv[1]);
+    if (meant != NULL)
+        return cli_fail(CLI_USAGE, "'%s' is not a verb; did you mean '%s'? 'mtprof --help' lists them",
+                        argv[1], meant);
+    return cli_fail(CLI_USAGE, "'%s' is not a verb; 'mtprof --help' lists them", argv[1]);
+}

@@ -1,0 +1,117 @@
+#include "cli/rows.h"
+#include <string.h>
+
+enum {
+    BY_SHAPE = 256,
+    BY_STACK,
+    BY_OVERLOAD,
+    JSON,
+    CSV,
+    TOP,
+    UNIT,
+    HEADER,
+    NAME_WIDTH,
+    SHAPES_WIDTH,
+    SRC_WIDTH,
+    DEVICE
+};
+
+static const struct option options[] = {
+    {"sort", required_argument, NULL, 's'},
+    {"limit", required_argument, NULL, 'l'},
+    {"by-shape", no_argument, NULL, BY_SHAPE},
+    {"by-stack", required_argument, NULL, BY_STACK},
+    {"by-overload", no_argument, NULL, BY_OVERLOAD},
+    {"json", no_argument, NULL, JSON},
+    {"csv", no_argument, NULL, CSV},
+    {"output", required_argument, NULL, 'o'},
+    {"top-level", no_argument, NULL, TOP},
+    {"time-unit", required_argument, NULL, UNIT},
+    {"header", required_argument, NULL, HEADER},
+    {"name-width", required_argument, NULL, NAME_WIDTH},
+    {"shapes-width", required_argument, NULL, SHAPES_WIDTH},
+    {"src-width", required_argument, NULL, SRC_WIDTH},
+    {"device", required_argument, NULL, DEVICE},
+    {"help", no_argument, NULL, 'h'},
+    {0, 0, NULL, 0},
+};
+
+static bool set(cli_rows *r, int option, const char *value)
+{
+    int64_t n = 0;
+    switch (option) {
+    case 's':
+        r->table.sort_by = value;
+        return true;
+    case 'l':
+        return cli_parse_count(value, &r->table.row_limit);
+    case BY_SHAPE:
+        return r->group.by_input_shape = true;
+    case BY_STACK:
+        r->group.by_stack = cli_parse_count(value, &n) && n > 0 && n < 100000 ? (uint32_t)n : 0;
+        return r->group.by_stack != 0;
+    case BY_OVERLOAD:
+        return r->group.by_overload_name = true;
+    case JSON:
+        return r->json = true;
+    case CSV:
+        return r->csv = true;
+    case 'o':
+        r->output = value;
+        return true;
+    case TOP:
+        return r->table.top_level_events_only = true;
+    case UNIT:
+        r->table.time_unit = value;
+        return strcmp(value, "us") == 0 || strcmp(value, "ms") == 0 || strcmp(value, "s") == 0;
+    case HEADER:
+        r->table.header = value;
+        return true;
+    case NAME_WIDTH:
+        return cli_parse_count(value, &r->table.max_name_column_width);
+    case SHAPES_WIDTH:
+        return cli_parse_count(value, &r->table.max_shapes_column_width);
+    case SRC_WIDTH:
+        return cli_parse_count(value, &r->table.max_src_column_width);
+    default:
+        r->table.device_name = value;
+        return true;
+    }
+}
+
+int cli_rows_options(cli_rows *r, int argc, char **argv, const char *help, bool *done)
+{
+    *r = (cli_rows){MTP_AVERAGES_OPTIONS_INIT, MTP_TABLE_OPTIONS_INIT, NULL, false, false, NULL};
+    *done = true;
+    for (int c; (c = getopt_long(argc, argv, "s:l:o:h", options, NULL)) != -1;) {
+        if (c == 'h')
+            return cli_help(help);
+        if (c == '?')
+            return cli_usage_error();
+        if (!set(r, c, optarg))
+            return cli_fail(CLI_USAGE, "'%s' is not a value that %s takes", optarg, argv[optind - 2]);
+    }
+    if (argc - optind != 1)
+        return cli_fail(CLI_USAGE,
+                        argc == optind ? "which trace? 'mtprof %s TRACE'"
+                                       : "one trace at a time: 'mtprof %s TRACE'",
+                        argv[0]);
+    if (r->json && r->csv)
+        return cli_fail(CLI_USAGE, "--json or --csv, not both");
+    r->path = argv[optind];
+    *done = false;
+    return CLI_OK;
+}
+
+int cli_rows_load(const cli_rows *r, mtp_trace **trace, mtp_averages **averages)
+{
+    int code = CLI_OK;
+    *averages = NULL;
+    *trace = cli_open(r->path, &code);
+    if (*trace == NULL)
+        return code;
+    mtp_status status = mtp_averages_create(*trace, &r->group, averages);
+    if (status == MTP_OK && r->table.sort_by != NULL)
+        status = mtp_averages_sort(*averages, r->table.sort_by);
+    return status == MTP_OK ? CLI_OK : cli_fail_status(status);
+}

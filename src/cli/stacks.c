@@ -1,0 +1,41 @@
+/* cli/stacks.c - mtprof stacks: folded stacks. */
+#include "cli/cli.h"
+
+static const char help[] =
+    "usage: mtprof stacks [options] TRACE\n\n"
+    "One line per stack, root first, frames joined by ';', then microseconds: the input of flame graph\n"
+    "tools. The trace must have been recorded with stacks.\n\n"
+    "  -m, --metric M         self_cpu_time_total (default) or self_device_time_total\n"
+    "  -o, --output FILE\n"
+    "  -h, --help\n";
+
+int cli_stacks(int argc, char **argv)
+{
+    static const struct option options[] = {{"metric", required_argument, NULL, 'm'},
+                                            {"output", required_argument, NULL, 'o'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0, 0, NULL, 0}};
+    const char *output = NULL, *metric = "self_cpu_time_total";
+    for (int c; (c = getopt_long(argc, argv, "m:o:h", options, NULL)) != -1;) {
+        if (c == 'h')
+            return cli_help(help);
+        if (c == 'o')
+            output = optarg;
+        else if (c == 'm')
+            metric = optarg;
+        else
+            return cli_usage_error();
+    }
+    if (argc - optind != 1)
+        return cli_fail(CLI_USAGE, "which trace? 'mtprof stacks TRACE'");
+    int code = CLI_OK;
+    mtp_trace *trace = cli_open(argv[optind], &code);
+    if (trace == NULL)
+        return code;
+    cli_out out;
+    code = cli_create(&out, output);
+    if (code == CLI_OK)
+        code = cli_close(&out, mtp_trace_stacks(trace, metric, out.sink, out.user));
+    mtp_trace_destroy(trace);
+    return code;
+}
