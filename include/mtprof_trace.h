@@ -156,6 +156,238 @@ MTP_API bool mtp_file_sink(void *file, const void *bytes, size_t length);
 MTP_API mtp_status mtp_file_commit(mtp_file *file);  /* renames it into place, or says why not; frees it */
 MTP_API void mtp_file_abandon(mtp_file *file);       /* nothing is left of it; NULL is fine */
 
+/* ----------------------------------------------------------------------------------------------- cut */
+
+/* Which part. What is asked for together must hold together. */
+typedef struct mtp_cut_options {
+    size_t size;                   /* sizeof(mtp_cut_options) */
+    bool by_step, by_time;         /* which of these count */
+    int64_t first_step, last_step; /* numbers, both included */
+    int64_t from_ns, to_ns;        /* since the trace's first event; to_ns itself is outside */
+    const char *name;   /* spans of such names, and what is nested in them; NULL: all. With a * or ? it is the whole
+                         * name, else a part of it */
+    const char *thread; /* a thread's number, or its name as above; NULL: all */
+} mtp_cut_options;
+#define MTP_CUT_OPTIONS_INIT {sizeof(mtp_cut_options), false, false, 0, 0, 0, 0, NULL, NULL}
+
+/* A part of a trace as a trace of its own; times stay as they are. Spans that reach out of the steps or the time asked
+ * for are cut there, and say in their args how long they were ("whole dur"). Device work stays with the span that
+ * launched it. MTP_E_ARG: there is no such step, name or thread, or nothing is left. */
+MTP_API mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *options, mtp_trace **out);
+
+/* ---------------------------------------------------------------------------------------------- diff */
+
+/* X(symbol, value, text) */
+#define MTP_VERDICT_LIST(X)                                                                                  \
+    X(SAME, 0, "same")                                                                                       \
+    X(FASTER, 1, "faster")                                                                                   \
+    X(SLOWER, 2, "slower")                                                                                   \
+    X(NEW, 3, "new")                                                                                         \
+    X(GONE, 4, "gone")                                                                                       \
+    X(UNCERTAIN, 5, "uncertain") /* looks different, but noise or too few calls could do that */
+#define X(sym, value, text) MTP_VERDICT_##sym = (value),
+typedef enum mtp_verdict {
+    MTP_VERDICT_LIST(X)
+} mtp_verdict;
+#undef X
+MTP_API const char *mtp_verdict_text(mtp_verdict verdict);
+
+typedef struct mtp_diff_options {
+    size_t size; /* sizeof(mtp_diff_options) */
+    bool by_input_shape;
+    bool normalize;   /* changes are told after drift is taken out, whatever its size */
+    double threshold; /* the change of a row that matters; 0.05: five percent */
+    double max_drift; /* a change that all rows share, up to this, is the machine's and not the program's */
+} mtp_diff_options;
+#define MTP_DIFF_OPTIONS_INIT {sizeof(mtp_diff_options), false, false, 0.05, 0.10}
+
+/* One row: of the averages of either trace. Times in microseconds; of one call, typical (what is far out is left out)
+ * and for the same mix of calls on both sides. */
+typedef struct mtp_diff_row {
+    const char *key, *input_shapes; /* borrowed from the diff */
+    size_t key_length, input_shapes_length;
+    bool is_device, is_user_annotation;
+    uint64_t count_before, count_after;
+    double total_before, total_after, self_before, self_after; /* of all calls */
+    double time_before, time_after, own_before, own_after;     /* of one call; own: without what it calls */
+    double change, own_change; /* time_after / time_before - 1; 0 for new and gone */
+    double excess;             /* the change against what all rows share: what the verdict is about */
+    double low, high;          /* between these it is, for all we know */
+    mtp_verdict verdict;       /* of the time of a call */
+    mtp_verdict own_verdict;   /* of its own part: where the cause is */
+} mtp_diff_row;
+
+typedef struct mtp_diff_summary {
+    size_t size;       /* sizeof(mtp_diff_summary) */
+    bool has_drift;    /* enough rows to tell */
+    double drift;      /* the change that rows share */
+    double spread;     /* and how far rows stray from it without a cause: one standard deviation */
+    mtp_verdict drift_verdict; /* SLOWER, FASTER: beyond max_drift, so not taken for the machine's */
+    uint64_t steps_before, steps_after;
+    double step_before, step_after, step_change; /* microseconds, medians */
+    mtp_verdict step_verdict;                    /* SAME without steps */
+    uint64_t rows, same, faster, slower, appeared, gone, uncertain;
+} mtp_diff_summary;
+#define MTP_DIFF_SUMMARY_INIT                                                                                \
+    {                                                                                                        \
+        sizeof(mtp_diff_summary), false, 0, 0, MTP_VERDICT_SAME, 0, 0, 0, 0, 0, MTP_VERDICT_SAME, 0, 0, 0,   \
+            0, 0, 0, 0                                                                                       \
+    }
+
+/* Two runs compared, row by row. The same traces give the same answer. */
+typedef struct mtp_diff mtp_diff;
+MTP_API mtp_status mtp_diff_create(const mtp_trace *before, const mtp_trace *after, const mtp_diff_options *options,
+                                   mtp_diff **out);
+MTP_API void mtp_diff_destroy(mtp_diff *diff); /* NULL is fine */
+MTP_API size_t mtp_diff_count(const mtp_diff *diff);
+/* Those that changed come first, by what the change costs; NULL: no such row. */
+MTP_API const mtp_diff_row *mtp_diff_row_at(const mtp_diff *diff, size_t index);
+MTP_API mtp_status mtp_diff_get_summary(const mtp_diff *diff, mtp_diff_summary *out);
+/* Is anything slower by more than `share` (0.05: 5 %)? A row, the steps, or everything beyond max_drift. */
+MTP_API bool mtp_diff_slower(const mtp_diff *diff, double share);
+MTP_API mtp_status mtp_diff_json(const mtp_diff *diff, mtp_sink *sink, void *user);
+
+/* --------------------------------------------------------------------------------------------- check */
+
+typedef enum mtp_severity {
+    MTP_SEVERITY_NOTE = 0, /* untidy: a reader may be less exact */
+    MTP_SEVERITY_ERROR = 1 /* a reader fails, or drops or misreads events */
+} mtp_severity;
+
+typedef struct mtp_finding {
+    uint32_t rule; /* of docs/trace-format.md; 0: of a spool, which has rules of its own */
+    mtp_severity severity;
+    uint64_t count;       /* how often */
+    uint64_t first_byte;  /* of the content, decompressed */
+    uint64_t first_event; /* its number in traceEvents, from 0; UINT64_MAX: not in an event */
+    const char *what;     /* borrowed from the check; an example is in it */
+    const char *effect;   /* borrowed: what it does to which reader */
+} mtp_finding;
+
+/* Does a file keep the rules that its readers need? The raw file is looked at, not what we would make of it; Kineto or
+ * Chrome JSON, plain or compressed, or a spool. A file that breaks rules is no failure: they are found. Fails with MTP_E_IO,
+ * MTP_E_NOMEM, MTP_E_FORMAT (empty, or not to be decompressed). */
+typedef struct mtp_check mtp_check;
+MTP_API mtp_status mtp_trace_check_file(const char *path, const mtp_open_options *options, mtp_check **out);
+MTP_API void mtp_check_destroy(mtp_check *check); /* NULL is fine */
+MTP_API size_t mtp_check_count(const mtp_check *check);
+MTP_API const mtp_finding *mtp_check_finding(const mtp_check *check, size_t index); /* by rule; NULL: no such */
+MTP_API uint64_t mtp_check_events(const mtp_check *check); /* events, or records of a spool, that were looked at */
+MTP_API mtp_status mtp_check_json(const mtp_check *check, mtp_sink *sink, void *user);
+
+/* -------------------------------------------------------------------------------------------- memory */
+
+/* What was allocated on one device over time, by category. Categories are those that mtp_memory_tag() told: a block's
+ * first tag holds from its creation, later ones from their time on. A block without a tag is
+ *     TEMPORARY        made and freed within one top-level op
+ *     AUTOGRAD_DETAIL  made in the backward pass and freed in it
+ *     GRADIENT         made in the backward pass and not freed in it
+ *     OPTIMIZER_STATE  made in an Optimizer.step# scope and alive after it
+ *     INPUT            made in an enumerate(DataLoader)# scope and alive after it
+ *     ACTIVATION       made by an op that a backward op belongs to (same sequence number), or freed in the backward pass
+ *     Unknown          else; so are parameters without a tag, as a trace has no tensors
+ * The trace must outlive its timelines. */
+typedef struct mtp_memory_timeline mtp_memory_timeline;
+#define MTP_MEMORY_CATEGORIES 8
+MTP_API const char *mtp_memory_category_text(mtp_memory_category category); /* torch's word; "Unknown" for others */
+
+/* device: "cpu", "npu:0", "cuda:0" ...; NULL: the one with most traffic. A device without events has an empty timeline;
+ * what is no device at all is MTP_E_ARG. An accelerator's words (npu, cuda, gpu, hip) stand for each other where the
+ * trace has only one of them. */
+MTP_API mtp_status mtp_memory_timeline_create(const mtp_trace *trace, const char *device, mtp_memory_timeline **out);
+MTP_API void mtp_memory_timeline_destroy(mtp_memory_timeline *timeline); /* NULL is fine */
+/* The devices that the trace has memory events of; NULL: no more. */
+MTP_API const char *mtp_memory_timeline_device(const mtp_memory_timeline *timeline, size_t index);
+
+typedef struct mtp_memory_info {
+    size_t size;        /* sizeof(mtp_memory_info) */
+    const char *device; /* borrowed from the timeline */
+    uint64_t allocations, frees;
+    uint64_t lost_events;     /* frees and allocations that must have been, but are not there */
+    uint64_t tagged;          /* blocks whose category was told */
+    int64_t allocated_bytes;  /* sum of all allocations */
+    int64_t preexisting_bytes; /* in use before the first event, as far as frees or totals tell */
+    int64_t end_bytes;        /* in use after the last */
+    int64_t unaccounted_bytes; /* what the last total says beyond that; 0: nothing is missing, or no totals */
+    int64_t peak_ns;          /* relative to the trace's base_ns, like all times here */
+    int64_t peak_bytes;
+    int64_t peak_by_category[MTP_MEMORY_CATEGORIES]; /* by mtp_memory_category */
+    uint64_t peak_blocks;
+} mtp_memory_info;
+#define MTP_MEMORY_INFO_INIT                                                                                 \
+    {                                                                                                        \
+        sizeof(mtp_memory_info), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0, 0, 0, 0, 0, 0, 0}, 0             \
+    }
+MTP_API mtp_status mtp_memory_timeline_info(const mtp_memory_timeline *timeline, mtp_memory_info *out);
+
+/* Each instant at which something changed, in order, and the bytes in use after it. If there was something before the
+ * first, the first point says so, at the time of the first change. false from visit ends it. */
+typedef struct mtp_memory_point {
+    int64_t ns;
+    int64_t bytes[MTP_MEMORY_CATEGORIES];
+} mtp_memory_point;
+typedef bool mtp_memory_visit(void *user, const mtp_memory_point *point);
+MTP_API void mtp_memory_timeline_points(const mtp_memory_timeline *timeline, mtp_memory_visit *visit, void *user);
+
+/* Blocks alive at the peak, largest first; NULL: no more. */
+typedef struct mtp_memory_block {
+    uint64_t address; /* 0: what was there before the trace and stayed, as one block */
+    int64_t bytes;
+    mtp_memory_category category; /* at the peak */
+    int64_t created_ns;           /* INT64_MIN: before the trace */
+    int64_t freed_ns;             /* INT64_MAX: not in the trace */
+    const char *op;               /* borrowed from the trace: the innermost op that made it, else the innermost span; "" */
+    size_t op_length;
+    int64_t thread; /* that made it; -1: unknown */
+} mtp_memory_block;
+MTP_API const mtp_memory_block *mtp_memory_timeline_block(const mtp_memory_timeline *timeline, size_t index);
+
+/* torch's export_memory_timeline. json: [times_us, sizes], a row of sizes is 0 and the bytes of the 8 categories. raw:
+ * rows [t_ns or -1, action, +-bytes, category]; action is 1 preexisting, 2 create, 3 new version (here: a new tag), 4
+ * destroy. Times are Unix times. summary: an object for people and scripts, with `limit` blocks (-1: all). */
+MTP_API mtp_status mtp_memory_timeline_json(const mtp_memory_timeline *timeline, mtp_sink *sink, void *user);
+MTP_API mtp_status mtp_memory_timeline_raw(const mtp_memory_timeline *timeline, mtp_sink *sink, void *user);
+MTP_API mtp_status mtp_memory_timeline_summary(const mtp_memory_timeline *timeline, int64_t limit, mtp_sink *sink,
+                                               void *user);
+/* By the path's end, as torch does: raw.json.gz, else .json or .json.gz. Others: MTP_E_ARG. */
+MTP_API mtp_status mtp_memory_timeline_export(const mtp_memory_timeline *timeline, const char *path);
+
+/* --------------------------------------------------------------------------------------------- steps */
+
+/* How each step's time was spent. A step is a ProfilerStep# scope; without any, what the recording marked as steps;
+ * without those, the whole trace is one (is_whole_trace).
+ *     cpu     at least one thread is in an op or a runtime call. A trace that has none of these counts by its scopes (not
+ *             the steps' own), and one without scopes by its Python functions
+ *     device  at least one stream of any device runs a kernel, a copy or a set
+ *     idle    neither */
+typedef struct mtp_steps mtp_steps;
+typedef struct mtp_step_times {
+    int64_t wall_ns, cpu_ns, device_ns, idle_ns;
+    int64_t both_ns; /* CPU and device at the same time */
+} mtp_step_times;
+typedef struct mtp_step_row {
+    int64_t number; /* -1: the whole trace */
+    int64_t start_ns, end_ns;
+    mtp_step_times times;
+    uint64_t ops, kernels; /* that start in it: ops at any depth; kernels without copies */
+} mtp_step_row;
+MTP_API mtp_status mtp_steps_create(const mtp_trace *trace, mtp_steps **out);
+MTP_API void mtp_steps_destroy(mtp_steps *steps); /* NULL is fine */
+MTP_API size_t mtp_steps_count(const mtp_steps *steps);
+MTP_API bool mtp_steps_is_whole_trace(const mtp_steps *steps);
+MTP_API const mtp_step_row *mtp_steps_row(const mtp_steps *steps, size_t index); /* NULL: no such row */
+/* Each figure over the steps; p50 is the nearest rank. NULL: not wanted. */
+MTP_API void mtp_steps_summary(const mtp_steps *steps, mtp_step_times *mean, mtp_step_times *p50,
+                               mtp_step_times *max);
+MTP_API mtp_status mtp_steps_json(const mtp_steps *steps, mtp_sink *sink, void *user);
+MTP_API mtp_status mtp_steps_csv(const mtp_steps *steps, mtp_sink *sink, void *user);
+
+/* ----------------------------------------------------------------------------------- execution trace */
+
+/* PyTorch's execution trace (Chakra's schema 1.1.1-chakra.0.0.4): a node for each op and annotation. rf_id is the
+ * trace's "Record function id". A trace does not know which tensor is which: each gets an id of its own. */
+MTP_API mtp_status mtp_trace_execution_trace(const mtp_trace *trace, mtp_sink *sink, void *user);
+
 #ifdef __cplusplus
 }
 #endif

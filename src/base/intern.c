@@ -7,7 +7,7 @@
 
 #define SEGMENT0 64u
 #define SLOTS0 256u
-#define BLOCK_BYTES ((size_t)16 << 10)
+#define BLOCK_BYTES ((size_t)64 << 10)
 
 struct mtp__intern_table {
     mtp__intern_table *older; /* owned */
@@ -36,14 +36,14 @@ void mtp__intern_reset(mtp__intern *t)
     mtp__intern_table *table = atomic_exchange(&t->table, NULL);
     while (table != NULL) {
         mtp__intern_table *older = table->older;
-        mtp__free(table);
+        mtp__page_free(table);
         table = older;
     }
     for (int k = 0; k < MTP__INTERN_SEGMENTS; k++)
-        mtp__free(atomic_exchange(&t->segment[k], NULL));
+        mtp__page_free(atomic_exchange(&t->segment[k], NULL));
     while (t->blocks != NULL) {
         mtp__intern_block *next = t->blocks->next;
-        mtp__free(t->blocks);
+        mtp__page_free(t->blocks);
         t->blocks = next;
     }
     atomic_store(&t->count, 0);
@@ -111,7 +111,7 @@ static bool table_reserve(mtp__intern *t, uint32_t count)
         return true;
     slots = slots != 0 ? slots * 2 : SLOTS0;
     size_t bytes = sizeof *old + slots * sizeof old->slot[0];
-    mtp__intern_table *table = t->bytes + bytes <= t->limit ? mtp__calloc(1, bytes) : NULL;
+    mtp__intern_table *table = t->bytes + bytes <= t->limit ? mtp__page_calloc(1, bytes) : NULL;
     if (table == NULL)
         return false;
     table->mask = slots - 1;
@@ -129,7 +129,7 @@ static unsigned char *arena_copy(mtp__intern *t, const void *bytes, size_t lengt
     mtp__intern_block *b = t->blocks;
     if (b == NULL || b->room - b->used < need) {
         size_t room = need > BLOCK_BYTES ? need : BLOCK_BYTES;
-        if (t->bytes + room > t->limit || (b = mtp__calloc(1, sizeof *b + room)) == NULL)
+        if (t->bytes + room > t->limit || (b = mtp__page_calloc(1, sizeof *b + room)) == NULL)
             return NULL;
         b->room = room;
         b->next = t->blocks;
@@ -153,7 +153,7 @@ static uint32_t insert(mtp__intern *t, uint64_t hash, const void *bytes, size_t 
         return 0;
     if (atomic_load_explicit(&t->segment[k], memory_order_relaxed) == NULL) {
         size_t size = (size_t)SEGMENT0 << k;
-        mtp__intern_entry *fresh = mtp__calloc(size, sizeof *fresh);
+        mtp__intern_entry *fresh = mtp__page_calloc(size, sizeof *fresh);
         if (fresh == NULL)
             return 0;
         t->bytes += size * sizeof *fresh;

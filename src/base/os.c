@@ -2,7 +2,9 @@
 #include "base/os.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -60,6 +62,31 @@ void mtp__free(void *p)
         atomic_fetch_sub(&live, 1);
         free(p);
     }
+}
+
+/* In front of what is given out: its size, and no more than keeps it aligned. */
+#define PAGE_HEAD ((size_t)16)
+
+void *mtp__page_calloc(size_t count, size_t size)
+{
+    size_t bytes = count * size + PAGE_HEAD;
+    if (fault(MTP__FAULT_ALLOC) || (size != 0 && count > (SIZE_MAX - PAGE_HEAD) / size))
+        return NULL;
+    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    *(size_t *)(void *)p = bytes;
+    atomic_fetch_add(&live, 1);
+    return p + PAGE_HEAD;
+}
+
+void mtp__page_free(void *p)
+{
+    if (p == NULL)
+        return;
+    size_t *head = (size_t *)(void *)((char *)p - PAGE_HEAD);
+    munmap(head, *head);
+    atomic_fetch_sub(&live, 1);
 }
 
 char *mtp__strdup(const char *text)
@@ -200,4 +227,104 @@ void mtp__close(int fd)
 {
     if (fd >= 0)
         close(fd);
+}
+
+/* ------------------------------------------------------------------------------------------- output */
+
+#define WRITE_MAX ((size_t)1 << 30) /* Linux takes a little less than 2 GiB at a time */
+
+static ssize_t write_some(int fd, const char *from, size_t length)
+{
+    if (fault(MTP__FAULT_WRITE)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    if (fault(MTP__FAULT_SHORT))
+        length = (length + 1) / 2;
+    ssize_t n;
+    bool interrupted = fault(MTP__FAULT_INTERRUPT);
+    do {
+        n = interrupted ? -1 : write(fd, from, length < WRITE_MAX ? length : WRITE_MAX);
+        if (interrupted)
+            errno = EINTR;
+        interrupted = false;
+    } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* A reader that left, or a limit on file sizes, is told by a signal that ends the program: it is kept from this thread
+ * for as long as we write, and taken away if it came. */
+int mtp__write(int fd, const void *bytes, size_t length)
+{
+    sigset_t ours, before, pending;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGPIPE);
+    sigaddset(&ours, SIGXFSZ);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &ours, &before);
+    const char *from = bytes;
+    int rc = 0;
+    while (length > 0 && rc == 0) {
+        ssize_t n = write_some(fd, from, length);
+        if (n == 0)
+            errno = EIO; /* no file says this of a length that is not 0 */
+        if (n <= 0) {
+            rc = -1;
+        } else {
+            from += n;
+            length -= (size_t)n;
+        }
+    }
+    int error = errno;
+    if (rc != 0 && (error == EPIPE || error == EFBIG)) {
+        const struct timespec now = {0, 0};
+        int signal = error == EPIPE ? SIGPIPE : SIGXFSZ;
+        sigemptyset(&ours);
+        sigaddset(&ours, signal);
+        if (!sigismember(&pending, signal))
+            sigtimedwait(&ours, NULL, &now);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return rc;
+}
+
+int mtp__sync(int fd)
+{
+    if (fault(MTP__FAULT_SYNC)) {
+        errno = EIO;
+        return -1;
+    }
+    int rc;
+    do {
+        rc = fsync(fd);
+    } while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+int mtp__open_at(int dir, const char *name, int flags, mode_t mode)
+{
+    if (fault(MTP__FAULT_OPEN)) {
+        errno = EACCES;
+        return -1;
+    }
+    int fd;
+    do {
+        fd = openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC, mode);
+    } while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+int mtp__rename_at(int dir, const char *from, const char *to)
+{
+    if (fault(MTP__FAULT_RENAME)) {
+        errno = EIO;
+        return -1;
+    }
+    return renameat(dir, from, dir, to);
+}
+
+void mtp__unlink_at(int dir, const char *name)
+{
+    unlinkat(dir, name, 0);
 }

@@ -13,6 +13,11 @@ void *mtp__calloc(size_t count, size_t size); /* zeroed; NULL when out of memory
 void mtp__free(void *p);                      /* NULL is fine */
 char *mtp__strdup(const char *text);
 
+/* As the above, straight from the system, in whole pages: for what is allocated inside a record. A signal handler may
+ * record, and malloc may be what it interrupted. */
+void *mtp__page_calloc(size_t count, size_t size);
+void mtp__page_free(void *p);
+
 /* Zeroed memory of its own pages. huge: ask for huge pages; the address is then aligned to them. Not inherited by
  * a forked child. NULL when out of memory. */
 void *mtp__map_memory(size_t bytes, bool huge);
@@ -32,8 +37,17 @@ ssize_t mtp__pread(int fd, void *to, size_t bytes,
                    uint64_t offset); /* all of it, or up to the end of the file */
 void mtp__close(int fd);
 
+/* Output. write: all of it, or -1; SIGPIPE and SIGXFSZ are not raised, errno says it. Names are in the folder `dir`
+ * (a file descriptor); the _at calls do not follow a link at the name. Faults: WRITE is a full disk; SHORT and INTERRUPT
+ * are no failures, writing goes on. */
+int mtp__write(int fd, const void *bytes, size_t length);
+int mtp__sync(int fd);
+int mtp__open_at(int dir, const char *name, int flags, mode_t mode);
+int mtp__rename_at(int dir, const char *from, const char *to);
+void mtp__unlink_at(int dir, const char *name);
+
 /* Tests: what to break. X(symbol) */
-#define MTP__FAULT_LIST(X) X(ALLOC) X(MAP) X(OPEN) X(GROW) X(TRUNCATE) X(READ)
+#define MTP__FAULT_LIST(X) X(ALLOC) X(MAP) X(OPEN) X(GROW) X(TRUNCATE) X(READ) X(WRITE) X(SHORT) X(INTERRUPT) X(SYNC) X(RENAME)
 #define X(sym) MTP__FAULT_##sym,
 typedef enum mtp__fault {
     MTP__FAULT_LIST(X) MTP__FAULT_KINDS

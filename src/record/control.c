@@ -37,6 +37,7 @@ static void commit(mtp__recorder *r, uint64_t *at, mtp__control_kind kind, uint3
 
 bool mtp__recorder_words(mtp__recorder *r, mtp__control_kind kind, const uint64_t *words, uint32_t count)
 {
+    uint32_t before = mtp__writer_hold(&mtp__self);
     pthread_mutex_lock(&r->control.lock);
     uint64_t *at = reserve(r, count + 2);
     if (at != NULL) {
@@ -44,6 +45,7 @@ bool mtp__recorder_words(mtp__recorder *r, mtp__control_kind kind, const uint64_
         commit(r, at, kind, count + 2);
     }
     pthread_mutex_unlock(&r->control.lock);
+    mtp__writer_release(&mtp__self, before);
     if (at == NULL)
         atomic_fetch_add(&r->lost_definitions, 1);
     return at != NULL;
@@ -54,6 +56,7 @@ static bool blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, uint32_t
 {
     size_t done = 0;
     bool fits = length <= UINT32_MAX;
+    uint32_t before = mtp__writer_hold(&mtp__self);
     pthread_mutex_lock(&r->control.lock);
     do {
         size_t part = length - done < PART_BYTES ? length - done : PART_BYTES;
@@ -69,15 +72,23 @@ static bool blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, uint32_t
         done += part;
     } while (done < length);
     pthread_mutex_unlock(&r->control.lock);
-    if (!fits)
-        atomic_fetch_add(&r->lost_definitions, 1);
+    mtp__writer_release(&mtp__self, before);
     return fits;
+}
+
+bool mtp__control_define(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes,
+                         size_t length)
+{
+    return blob(r, kind, id, 0, bytes, length);
 }
 
 bool mtp__recorder_blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes,
                         size_t length)
 {
-    return blob(r, kind, id, 0, bytes, length);
+    bool told = blob(r, kind, id, 0, bytes, length);
+    if (!told)
+        atomic_fetch_add(&r->lost_definitions, 1);
+    return told;
 }
 
 void mtp__recorder_anchor(mtp__recorder *r)
@@ -96,6 +107,7 @@ void mtp__recorder_anchor(mtp__recorder *r)
 static void tell_names(mtp__recorder *r)
 {
     mtp__intern *names = mtp__names();
+    uint32_t before = mtp__writer_hold(&mtp__self);
     pthread_mutex_lock(&names->lock);
     uint32_t count = mtp__intern_count(names);
     for (; r->names_told < count; r->names_told++) {
@@ -103,6 +115,7 @@ static void tell_names(mtp__recorder *r)
         mtp__recorder_blob(r, MTP__CONTROL_NAME, names->first_id + r->names_told, e->bytes, e->length);
     }
     pthread_mutex_unlock(&names->lock);
+    mtp__writer_release(&mtp__self, before);
 }
 
 void mtp__control_session(mtp__recorder *r)
@@ -137,7 +150,8 @@ void mtp__control_thread(mtp__recorder *r, mtp__thread *t)
         return;
     memcpy(t->name, name, sizeof name);
     t->told = r->id;
-    blob(r, MTP__CONTROL_THREAD, t->stream, (uint32_t)t->tid, name, strlen(name));
+    if (!blob(r, MTP__CONTROL_THREAD, t->stream, (uint32_t)t->tid, name, strlen(name)))
+        atomic_fetch_add(&r->lost_definitions, 1);
 }
 
 void mtp__control_finish(mtp__recorder *r)

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/hash.h"
 #include "base/os.h"
+#include "record/control.h"
 #include "record/stack.h"
 
 #define SHAPE_SLOTS 256u
@@ -47,7 +48,7 @@ static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes
                              : t == &r->shapes ? MTP__CONTROL_SHAPE
                              : t == &r->stacks ? MTP__CONTROL_STACK
                                                : MTP__CONTROL_TEXT;
-    bool told = mtp__recorder_blob(r, kind, id, bytes, length);
+    bool told = mtp__control_define(r, kind, id, bytes, length);
     MTP__TESTPOINT(DEFINITION);
     return told;
 }
@@ -60,7 +61,7 @@ static int tell_frame(void *user, const mtp__intern *t, uint32_t id, const void 
     uint64_t key;
     memcpy(&key, bytes, sizeof key);
     mtp__stack_describe(key, text, sizeof text);
-    return mtp__recorder_blob(user, MTP__CONTROL_FRAME, id, text, strlen(text));
+    return mtp__control_define(user, MTP__CONTROL_FRAME, id, text, strlen(text));
 }
 
 void mtp__details_init(mtp__recorder *r)
@@ -101,12 +102,12 @@ int mtp__mutex_renew(pthread_mutex_t *lock)
 
 void mtp__details_cache_free(struct mtp__thread_cache *cache)
 {
-    mtp__free(cache);
+    mtp__page_free(cache);
 }
 
 static struct mtp__thread_cache *cache_of(mtp__recorder *r, mtp__thread *t)
 {
-    if (t->cache == NULL && (t->cache = mtp__calloc(1, sizeof *t->cache)) == NULL)
+    if (t->cache == NULL && (t->cache = mtp__page_calloc(1, sizeof *t->cache)) == NULL)
         return NULL;
     if (t->cache->valid_for != r->id) {
         for (uint32_t i = 0; i < SHAPE_SLOTS; i++)
@@ -161,17 +162,15 @@ static bool put(shape_out *o, const void *words, size_t count)
     return true;
 }
 
-/* One argument; on false it did not fit and its first word says so. */
+/* One argument; on false it did not fit and its first word, for which there is always room, says so. */
 static bool put_input(shape_out *o, const mtp_input *in)
 {
     bool strides = in->kind == MTP_INPUT_TENSOR && in->strides != NULL && in->count > 0;
     size_t head = o->at;
     uint64_t first =
         in->kind | (uint64_t)in->dtype << 8 | (uint64_t)strides << 16 | (uint64_t)in->count << 32;
-    if (!put(o, &first, 1))
-        return false;
-    bool fits = true;
-    switch ((mtp_input_kind)in->kind) {
+    bool fits = put(o, &first, 1);
+    switch (fits ? (mtp_input_kind)in->kind : MTP_INPUT_NONE) {
     case MTP_INPUT_TENSOR:
         fits = put(o, in->dims, in->count) && (!strides || put(o, in->strides, in->count));
         break;
@@ -205,7 +204,7 @@ static bool put_input(shape_out *o, const mtp_input *in)
 
 static size_t put_all(uint64_t *words, const mtp_input *inputs, uint32_t count)
 {
-    shape_out o = {words, 0, MTP__SHAPE_WORDS_MAX};
+    shape_out o = {words, 0, MTP__SHAPE_WORDS_MAX - 1};
     for (uint32_t i = 0; i < count; i++) {
         bool fits = put_input(&o, &inputs[i]);
         if (fits && inputs[i].kind == MTP_INPUT_TENSOR_LIST)

@@ -43,9 +43,7 @@ static inline mtp__writer *enter(uint32_t wanted, uint32_t *gate)
 /* The thread's place in the registry, before anything of the session is used: NULL if it has none. */
 static mtp__thread *thread_in(mtp__writer *w)
 {
-    if (UNLIKELY(w->token == 0) && mtp__writer_refill(w, 1) == NULL && w->token == 0)
-        return NULL;
-    return w->thread;
+    return UNLIKELY(w->token == 0) && !mtp__writer_join(w) ? NULL : w->thread;
 }
 
 /* ------------------------------------------------------------------------------------------- scopes */
@@ -80,9 +78,9 @@ mtp_token mtp__scope_begin(uint32_t name)
     if (!mtp__writer_enter(w))
         return 0;
     uint32_t gate = mtp__gate_read();
-    uint64_t *at = w->cur;
+    uint64_t *at; /* not looked at while the gate is shut: the one who shut it owns it then */
     if (UNLIKELY((gate & (MTP_CPU | MTP_WITH_STACK | MTP__GATE_SLOW)) != MTP_CPU ||
-                 (size_t)(w->end - at) < 2))
+                 (size_t)(w->end - (at = w->cur)) < 2))
         return begin_rare(w, gate, name, __builtin_return_address(0));
     at[1] = MTP__BEGIN_WORD1(name, MTP_SCOPE_USER, 0, MTP_DEVICE_CPU);
     mtp__writer_commit(w, at, 2, MTP__WORD0(mtp__clock_ticks_fast(), 2, MTP__KIND_BEGIN));
@@ -106,9 +104,9 @@ void mtp__scope_end(mtp_token token)
     if (!mtp__writer_enter(w))
         return;
     uint32_t gate = mtp__gate_read();
-    uint64_t *at = w->cur;
+    uint64_t *at;
     if (UNLIKELY((gate & (MTP__GATE_OPEN | MTP__GATE_SLOW)) != MTP__GATE_OPEN || token != w->token ||
-                 w->end == at)) {
+                 w->end == (at = w->cur))) {
         end_rare(w, gate, token);
         return;
     }

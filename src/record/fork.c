@@ -30,19 +30,25 @@ void mtp__profile_release(mtp_profile *prof)
     prof->active = false;
 }
 
+static uint32_t busy_before; /* registry lock */
+
 static void before_fork(void)
 {
+    uint32_t before = mtp__writer_hold(&mtp__self);
     mtp__registry_lock();
+    busy_before = before;
     mtp__recorder_fork_locks(true);
 }
 
 static void after_fork_parent(void)
 {
     mtp__recorder_fork_locks(false);
+    uint32_t before = busy_before;
+    mtp_profile *prof = atomic_load(&active); /* stays while we hold the lock: see destroy */
+    if (prof != NULL && mtp__recorder_current() != NULL && !prof->config.follow_fork)
+        atomic_fetch_add(&prof->forks, 1);
     mtp__registry_unlock();
-    mtp_profile *prof = atomic_load(&active);
-    if (prof != NULL && prof->recording && !prof->config.follow_fork)
-        prof->forks++;
+    mtp__writer_release(&mtp__self, before);
 }
 
 /* The child's own file. Nothing is said if it fails: the child is then simply off. */

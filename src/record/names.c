@@ -32,7 +32,8 @@ mtp__intern *mtp__names(void)
     return &names;
 }
 
-/* Marked as a record is: a signal handler that lands here while the table is locked must not come for the lock. */
+/* Marked as a record is: a signal handler that lands here while the table is locked must not come for the lock, and
+ * gets no new name. */
 uint32_t mtp_name_n(const char *text, size_t length)
 {
     mtp__intern *t = mtp__names();
@@ -40,11 +41,10 @@ uint32_t mtp_name_n(const char *text, size_t length)
     uint32_t id = mtp__intern_find(t, hash, text, length);
     if (id != 0)
         return id;
-    uint32_t before = atomic_load_explicit(&mtp__self.busy, memory_order_relaxed);
-    atomic_store_explicit(&mtp__self.busy, 1, MTP__BUSY_ORDER);
-    atomic_signal_fence(memory_order_seq_cst);
-    id = mtp__intern_add(t, hash, text, length);
-    atomic_store_explicit(&mtp__self.busy, before, memory_order_release);
+    uint32_t before = mtp__writer_hold(&mtp__self);
+    if (before == 0)
+        id = mtp__intern_add(t, hash, text, length);
+    mtp__writer_release(&mtp__self, before);
     return id;
 }
 

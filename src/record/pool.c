@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/os.h"
 #include "base/testpoint.h"
+#include "record/writer.h"
 
 #define HUGE_FROM ((uint64_t)4 << 20) /* smaller budgets would be rounded up too much */
 #define FILE_STEP_BYTES ((uint64_t)1 << 20)
@@ -44,18 +45,27 @@ uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words)
     return sum != 0 ? sum : 1;
 }
 
+static bool header_write(mtp__pool *pool, bool complete)
+{
+    mtp__spool_header header = {MTP__SPOOL_MAGIC,
+                                MTP__FORMAT_VERSION,
+                                pool->chunk_bytes,
+                                (uint64_t)getpid(),
+                                complete,
+                                complete ? pool->file_chunks : 0};
+    pool->finished = complete;
+    return pwrite(pool->fd, &header, sizeof header, 0) == (ssize_t)sizeof header;
+}
+
 static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
 {
     pool->fd = mtp__open(config->path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
     if (pool->fd < 0)
         return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be created: %s", config->path, strerror(errno));
-    mtp__spool_header header = {
-        MTP__SPOOL_MAGIC, MTP__FORMAT_VERSION, pool->chunk_bytes, (uint64_t)getpid(), 0, 0};
-    if (mtp__grow_file(pool->fd, 0, pool->chunk_bytes) != 0 ||
-        pwrite(pool->fd, &header, sizeof header, 0) != (ssize_t)sizeof header)
+    if (mtp__grow_file(pool->fd, 0, pool->chunk_bytes) != 0 || !header_write(pool, false))
         return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be written: %s", config->path, strerror(errno));
     if (config->when_full == MTP_STREAM)
-        pool->file_limit = config->file_limit != 0 ? config->file_limit / pool->chunk_bytes : UINT64_MAX;
+        pool->file_limit = config->file_limit != 0 ? config->file_limit / pool->chunk_bytes - 1 : UINT64_MAX;
     else
         pool->file_limit = pool->slots;
     return MTP_OK;
@@ -120,11 +130,9 @@ void mtp__pool_finish(mtp__pool *pool)
 {
     if (pool->fd < 0)
         return;
-    mtp__spool_header header = {
-        MTP__SPOOL_MAGIC, MTP__FORMAT_VERSION, pool->chunk_bytes, (uint64_t)getpid(), 1, pool->file_chunks};
     if (mtp__truncate(pool->fd, (pool->file_chunks + 1) * pool->chunk_bytes) == 0)
         pool->file_room = pool->file_chunks;
-    if (pwrite(pool->fd, &header, sizeof header, 0) != (ssize_t)sizeof header && pool->error == 0)
+    if (!header_write(pool, true) && pool->error == 0)
         pool->error = errno; /* readers do without: complete stays 0 */
 }
 
@@ -185,6 +193,8 @@ static uint32_t find_slot(mtp__pool *pool, bool *dirty, mtp_drop *why)
         pool->file_chunks += pool->fd >= 0;
         pool->fresh++;
         *dirty = slot < pool->touched;
+        if (*dirty) /* what it holds is of before the reset */
+            __atomic_store_n(&chunk_at(pool, slot)->order, 0, __ATOMIC_RELEASE); /* pairs: visit, order */
         return slot;
     }
     if (pool->when_full == MTP_STOP_WHEN_FULL)
@@ -219,6 +229,8 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
     pthread_mutex_lock(&pool->lock);
     uint32_t slot = find_slot(pool, &dirty, why);
     uint64_t order = slot != NO_SLOT ? ++pool->order : 0;
+    if (slot != NO_SLOT && pool->finished)
+        header_write(pool, false); /* it goes on */
     pthread_mutex_unlock(&pool->lock);
     if (slot == NO_SLOT)
         return NULL;
@@ -257,19 +269,27 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
 
 /* ------------------------------------------------------------------------------------------- reading */
 
-static uint64_t order_at(mtp__pool *pool, uint64_t at, uint32_t *stream)
+static mtp_status piece_unread(uint64_t at, ssize_t got)
+{
+    return MTP_FAIL(MTP_E_IO, "piece %llu of the spool: %s", (unsigned long long)at,
+                    got < 0 ? strerror(errno) : "the file is shorter than it was");
+}
+
+/* *order 0: free. */
+static mtp_status order_at(mtp__pool *pool, uint64_t at, uint64_t *order, uint32_t *stream)
 {
     mtp__chunk header = {0};
+    ssize_t got = sizeof header;
     if (pool->fd < 0) {
         mtp__chunk *chunk = chunk_at(pool, (uint32_t)at);
         header.order = __atomic_load_n(&chunk->order, __ATOMIC_ACQUIRE); /* pairs: take, order */
         header.stream = header.order != 0 ? __atomic_load_n(&chunk->stream, __ATOMIC_RELAXED) : 0;
-    } else if (mtp__pread(pool->fd, &header, sizeof header, (at + 1) * pool->chunk_bytes) !=
-               (ssize_t)sizeof header) {
-        return 0;
+    } else {
+        got = mtp__pread(pool->fd, &header, sizeof header, (at + 1) * pool->chunk_bytes);
     }
     *stream = header.stream;
-    return header.order;
+    *order = header.order;
+    return got == (ssize_t)sizeof header ? MTP_OK : piece_unread(at, got);
 }
 
 int mtp__chunk_place_compare(const void *a, const void *b)
@@ -302,10 +322,12 @@ static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__ch
 {
     uint32_t slot = (uint32_t)p->at;
     mtp__chunk *chunk = chunk_at(pool, slot);
+    uint32_t before = mtp__writer_hold(&mtp__self);
     pthread_mutex_lock(&pool->lock);
     bool there = __atomic_load_n(&chunk->order, __ATOMIC_ACQUIRE) == p->order;
     pool->pinned = there ? slot : NO_SLOT;
     pthread_mutex_unlock(&pool->lock);
+    mtp__writer_release(&mtp__self, before);
     if (!there)
         return MTP_OK;
     const uint64_t *words = mtp__chunk_words(chunk);
@@ -313,9 +335,11 @@ static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__ch
     if (count == 0)
         count = mtp__chunk_written(words, mtp__chunk_capacity(pool->chunk_bytes));
     mtp_status status = visitor(user, chunk, words, count);
+    before = mtp__writer_hold(&mtp__self);
     pthread_mutex_lock(&pool->lock);
     pool->pinned = NO_SLOT;
     pthread_mutex_unlock(&pool->lock);
+    mtp__writer_release(&mtp__self, before);
     return status;
 }
 
@@ -325,21 +349,24 @@ static mtp_status visit_piece(mtp__pool *pool, const mtp__chunk_place *p, void *
 {
     ssize_t got = mtp__pread(pool->fd, copy, pool->chunk_bytes, (p->at + 1) * pool->chunk_bytes);
     if (got != (ssize_t)pool->chunk_bytes)
-        return MTP_FAIL(MTP_E_IO, "piece %llu of the spool: %s", (unsigned long long)p->at,
-                        got < 0 ? strerror(errno) : "the file is shorter than it was");
+        return piece_unread(p->at, got);
     mtp__chunk *chunk = copy;
+    uint64_t order;
     uint32_t stream;
-    if (chunk->order != p->order || order_at(pool, p->at, &stream) != p->order)
-        return MTP_OK;
+    mtp_status status = order_at(pool, p->at, &order, &stream);
+    if (status != MTP_OK || chunk->order != p->order || order != p->order)
+        return status;
     const uint64_t *words = mtp__chunk_words(chunk);
     return visitor(user, chunk, words, mtp__chunk_written(words, mtp__chunk_capacity(pool->chunk_bytes)));
 }
 
 static mtp_status visit(mtp__pool *pool, bool control_only, mtp__chunk_visitor *visitor, void *user)
 {
+    uint32_t before = mtp__writer_hold(&mtp__self);
     pthread_mutex_lock(&pool->lock);
     uint64_t count = pool->fd >= 0 ? pool->file_chunks : pool->fresh;
     pthread_mutex_unlock(&pool->lock);
+    mtp__writer_release(&mtp__self, before);
     if (count == 0)
         return MTP_OK;
     mtp__chunk_place *places = mtp__calloc(count, sizeof *places);
@@ -349,8 +376,9 @@ static mtp_status visit(mtp__pool *pool, bool control_only, mtp__chunk_visitor *
         status = MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)count);
     uint64_t used = 0;
     for (uint64_t i = 0; status == MTP_OK && i < count; i++) {
-        uint32_t stream = 0;
-        uint64_t order = order_at(pool, i, &stream);
+        uint32_t stream;
+        uint64_t order;
+        status = order_at(pool, i, &order, &stream);
         if (order != 0 && (stream == 0 || !control_only))
             places[used++] = (mtp__chunk_place){order, i, stream};
     }

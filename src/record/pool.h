@@ -37,6 +37,7 @@ typedef struct mtp__pool {
     atomic_int refusing;        /* 1 + mtp_drop: nothing more is given, for this reason */
     int fd;                     /* spool file, or -1 */
     int error;                  /* errno that ended the file's growth, or 0 */
+    bool finished;              /* the file says that it is complete */
     uint64_t file_chunks;       /* pieces of the file in use, without the header's */
     uint64_t file_room;         /* pieces that have blocks on the disk */
     uint64_t file_limit;        /* in pieces */

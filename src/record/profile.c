@@ -135,7 +135,11 @@ void mtp_profile_destroy(mtp_profile *prof)
         return;
     if (prof->recording)
         mtp__recorder_stop(prof->recorder, NULL);
+    uint32_t before = mtp__writer_hold(&mtp__self);
+    mtp__registry_lock(); /* another thread may be in the middle of a fork, and look at it */
     mtp__profile_release(prof);
+    mtp__registry_unlock();
+    mtp__writer_release(&mtp__self, before);
     mtp__recorder_destroy(prof->recorder);
     mtp__profile_free_presets(prof);
     mtp__free((char *)prof->config.spool);
@@ -160,6 +164,11 @@ static mtp_status recorder_make(mtp_profile *prof)
 static mtp_status prepare(mtp_profile *prof)
 {
     static atomic_bool warned;
+    if (prof->recorder != NULL && prof->recorder->leaked && !prof->config.acc_events &&
+        prof->config.spool == NULL) { /* its chunks can not be used again */
+        mtp__recorder_destroy(prof->recorder);
+        prof->recorder = NULL;
+    }
     if (prof->recorder == NULL) {
         mtp_status status = recorder_make(prof);
         if (status != MTP_OK)
@@ -173,6 +182,7 @@ static mtp_status prepare(mtp_profile *prof)
         if (prof->config.spool == NULL)
             mtp__recorder_clear(prof->recorder);
     }
+    prof->unsaved = false;
     mtp__profile_new_trace_id(prof);
     if (prof->config.with_stack)
         mtp__stack_prepare();
@@ -181,10 +191,12 @@ static mtp_status prepare(mtp_profile *prof)
 
 static mtp_status start_trace(mtp_profile *prof)
 {
-    mtp_status status = mtp__recorder_start(prof->recorder);
+    mtp_status status = prof->recorder == NULL ? prepare(prof) : MTP_OK; /* an earlier one may have failed */
+    if (status == MTP_OK)
+        status = mtp__recorder_start(prof->recorder);
     if (status != MTP_OK)
         return status;
-    prof->recording = true;
+    prof->recording = prof->unsaved = true;
     prof->cycles++;
     prof->forks = 0;
     mtp__profile_tell_metadata(prof);
@@ -274,7 +286,8 @@ static mtp_status take(mtp_profile *prof, char what)
     case 'X':
         return stop_trace(prof);
     case 'R':
-        if (prof->config.on_trace_ready != NULL) {
+        if (prof->config.on_trace_ready != NULL && prof->unsaved) {
+            prof->unsaved = false;
             prof->in_callback = true;
             prof->config.on_trace_ready(prof, prof->config.user);
             prof->in_callback = false;
@@ -296,6 +309,8 @@ static mtp_status transit_to(mtp_profile *prof, mtp_action from, int to)
             MTP_NOTE("step %llu", (unsigned long long)prof->step);
             first = status;
         }
+        if (status != MTP_OK && *p == 'P')
+            break; /* there is nothing to start */
     }
     return first;
 }
@@ -330,6 +345,9 @@ static mtp_status check_callable(const mtp_profile *prof, bool active, const cha
         return MTP_FAIL(MTP_E_ARG, "%s: the profile is NULL", what);
     if (prof->in_callback)
         return MTP_FAIL(MTP_E_STATE, "%s: called from inside on_trace_ready", what);
+    if (atomic_load_explicit(&mtp__self.busy, memory_order_relaxed) != 0)
+        return MTP_FAIL(MTP_E_STATE,
+                        "%s: called from inside a recording call (a stack provider or signal handler)", what);
     if (active && !(prof->active && !prof->by_hand))
         return MTP_FAIL(MTP_E_STATE, "%s: no active session; call mtp_profile_start() first", what);
     return MTP_OK;
@@ -346,6 +364,7 @@ mtp_status mtp_profile_start(mtp_profile *prof)
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
     prof->by_hand = false;
     prof->step = 0;
+    prof->cycles_before = prof->cycles;
     prof->step_name = mtp_name("ProfilerStep#");
     status = next_action(prof, &prof->action);
     if (status == MTP_OK)
@@ -388,7 +407,8 @@ static void warn_nothing(mtp_profile *prof)
                           (unsigned long long)prof->step + 1);
         return;
     }
-    uint64_t first = (uint64_t)(s->skip_first + (s->skip_first_wait != 0 ? 0 : s->wait) + s->warmup);
+    uint64_t first = (uint64_t)s->skip_first + (uint64_t)(s->skip_first_wait != 0 ? 0 : s->wait) +
+                     (uint64_t)s->warmup;
     mtp__profile_warn(
         prof, MTP_WARNING_NOTHING_RECORDED,
         "nothing was recorded: step() was called %llu times, and this schedule records from step %llu "
@@ -403,7 +423,7 @@ mtp_status mtp_profile_stop(mtp_profile *prof)
     if (status != MTP_OK)
         return status;
     step_scope_end(prof);
-    bool ever = prof->cycles > 0;
+    bool ever = prof->cycles > prof->cycles_before;
     mtp_action last = prof->action;
     prof->action = MTP_ACTION_NONE;
     status = transit_to(prof, last, 4);

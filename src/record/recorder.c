@@ -17,7 +17,12 @@
 
 static _Atomic(mtp__recorder *) current; /* pairs: gate open */
 static atomic_uint_fast64_t last_id;
-static mtp__recorder *all; /* registry lock */
+static mtp__recorder *all, *left_behind; /* registry lock */
+static uint32_t last_serial;             /* registry lock */
+
+/* Records refused to handlers and callbacks inside a record. Of the process, and not of a thread: a handler can not
+ * know how far its thread has come with joining or leaving. */
+static atomic_uint_fast64_t refused[MTP_DROP_CAUSES];
 
 mtp__recorder *mtp__recorder_current(void)
 {
@@ -45,11 +50,13 @@ mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorde
     pthread_mutex_init(&r->control.lock, NULL);
     mtp__details_init(r);
     r->id = atomic_fetch_add(&last_id, 1) + 1;
+    uint32_t before = mtp__writer_hold(&mtp__self);
     mtp__registry_lock();
     if ((r->next = all) != NULL)
         all->prev = r;
     all = r;
     mtp__registry_unlock();
+    mtp__writer_release(&mtp__self, before);
     *out = r;
     return MTP_OK;
 
@@ -64,30 +71,49 @@ void mtp__recorder_destroy(mtp__recorder *r)
 {
     if (r == NULL)
         return;
+    uint32_t before = mtp__writer_hold(&mtp__self);
     mtp__registry_lock();
     *(r->prev != NULL ? &r->prev->next : &all) = r->next;
     if (r->next != NULL)
         r->next->prev = r->prev;
+    if (r->leaked) { /* some thread may still write there, one day */
+        r->next = left_behind;
+        left_behind = r;
+    }
     mtp__registry_unlock();
+    mtp__writer_release(&mtp__self, before);
+    if (r->leaked)
+        return;
     mtp__details_fini(r);
     pthread_mutex_destroy(&r->control.lock);
-    if (!r->leaked) /* else some thread may still write there, one day */
-        mtp__pool_fini(&r->pool);
+    mtp__pool_fini(&r->pool);
     mtp__free((char *)r->config.pool.path);
     mtp__free(r);
 }
 
 /* --------------------------------------------------------------------------------- start and stop */
 
-/* At rest, under the registry's lock: the thread has nothing of this recorder in hand. */
-static void thread_reset(void *user, mtp__thread *t)
+/* At rest, under the registry's lock: the thread has nothing of a recorder in hand. */
+static void thread_reset(mtp__thread *t)
 {
-    (void)user;
     mtp__writer *w = t->writer;
     w->cur = w->end = NULL;
     w->chunk = NULL;
     w->token = 0;
+    atomic_store_explicit(&w->sealed, atomic_load_explicit(&w->written, memory_order_relaxed),
+                          memory_order_relaxed);
     t->joined = 0;
+}
+
+/* Under the registry's lock, with the gate shut: a thread that was stuck may have come to rest since. One that has not
+ * finds out when its chunk is full (writer_join): until then it writes where nobody else does. */
+static void thread_unstick(void *user, mtp__thread *t)
+{
+    (void)user;
+    if (!t->stuck || atomic_load_explicit(&t->writer->busy, memory_order_acquire) != 0)
+        return;
+    t->stuck = false;
+    thread_reset(t);
 }
 
 void mtp__recorder_clear(mtp__recorder *r)
@@ -101,20 +127,37 @@ void mtp__recorder_clear(mtp__recorder *r)
     atomic_store(&r->lost_definitions, 0);
 }
 
+/* All that a new name may need of the recorder (names.c: tell) is in place before it is the current one. */
+static mtp_status become_current(mtp__recorder *r)
+{
+    mtp__registry_lock();
+    bool none = atomic_load(&current) == NULL;
+    if (none) {
+        r->cycle++;
+        r->serial = ++last_serial;
+        for (int k = 0; k < MTP_DROP_CAUSES; k++)
+            r->refused_before[k] = atomic_load(&refused[k]);
+        mtp__registry_each(thread_unstick, NULL);
+        atomic_store(&current, r);
+    }
+    mtp__registry_unlock();
+    return none ? MTP_OK : MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
+}
+
 mtp_status mtp__recorder_start(mtp__recorder *r)
 {
-    mtp__recorder *none = NULL;
-    if (!atomic_compare_exchange_strong(&current, &none, r))
-        return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
-    mtp__registry_lock();
-    r->cycle++;
-    mtp__registry_each(thread_reset, NULL);
-    mtp__registry_unlock();
+    if (r->pool.base == NULL)
+        return MTP_FAIL(MTP_E_STATE, "its buffers stayed with the parent process: create a new profile");
+    mtp_status status = become_current(r);
+    if (status != MTP_OK)
+        return status;
     bool slow = !mtp__clock_is_tsc() || mtp__clock_hooked();
     mtp__control_session(r);
     mtp__recorder_anchor(r);
     uint32_t flags = r->config.flags;
+    mtp__registry_lock();
     r->open = true;
+    mtp__registry_unlock();
     uint32_t gate = flags | MTP__GATE_OPEN | (slow ? MTP__GATE_SLOW : 0);
     atomic_store(&mtp__gate.flags, gate); /* pairs: gate_read */
     __atomic_store_n(&mtp__recording, flags & PUBLIC_FLAGS, __ATOMIC_RELEASE);
@@ -140,6 +183,7 @@ static void chunk_back(mtp__recorder *r, mtp__writer *w)
     uint64_t written = atomic_load_explicit(&w->written, memory_order_relaxed);
     mtp__pool_seal(&r->pool, w->chunk, (uint32_t)(w->cur - mtp__chunk_words(w->chunk)),
                    (uint32_t)(written - w->chunk->first));
+    atomic_store_explicit(&w->sealed, written, memory_order_relaxed);
     w->chunk = NULL;
     w->cur = w->end = NULL;
 }
@@ -147,16 +191,18 @@ static void chunk_back(mtp__recorder *r, mtp__writer *w)
 /* Under the registry's lock, with the writer at rest or by its own thread: nothing of the recorder stays with it. */
 static void thread_settle(mtp__recorder *r, mtp__thread *t)
 {
+    if (t->joined != r->id)
+        return;
     mtp__control_thread(r, t);
     chunk_back(r, t->writer);
     thread_count(r, t);
-    thread_reset(NULL, t);
+    thread_reset(t);
 }
 
 void mtp__recorder_thread_ends(mtp__thread *t)
 {
     mtp__recorder *r = mtp__recorder_current();
-    if (r != NULL && t->joined == r->id)
+    if (r != NULL)
         thread_settle(r, t);
 }
 
@@ -169,11 +215,11 @@ static void settle_one(void *user, mtp__thread *t)
 {
     settling *s = user;
     mtp__writer *w = t->writer;
-    if (atomic_load_explicit(&w->busy, memory_order_acquire) == 0) {
+    if (!t->stuck) {
         thread_settle(s->r, t);
         return;
     }
-    s->stuck++; /* what it has in hand stays in its hand */
+    s->stuck++;
     if (t->joined == s->r->id && w->chunk != NULL)
         s->r->dropped[MTP_DROP_STUCK] +=
             atomic_load_explicit(&w->written, memory_order_relaxed) - w->chunk->first;
@@ -189,6 +235,8 @@ mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
     if (atomic_load_explicit(&mtp__self.busy, memory_order_relaxed) != 0)
         return MTP_FAIL(MTP_E_STATE,
                         "called from inside a recording call (a stack provider or signal handler)");
+    if ((mtp__gate_read() & MTP__GATE_OPEN) == 0) /* wiped: the parent's chunks and file are not ours */
+        return MTP_FAIL(MTP_E_STATE, "this process is a copy of the one that records");
     __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
     atomic_store(&mtp__gate.flags, 0);
     MTP__TESTPOINT(STOP_GATE);
@@ -196,12 +244,16 @@ mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
     mtp__registry_rest_and_lock();
     MTP__TESTPOINT(STOP_REST);
     mtp__registry_each(settle_one, &s);
+    for (int k = 0; k < MTP_DROP_CAUSES; k++)
+        r->dropped[k] += atomic_load(&refused[k]) - r->refused_before[k];
     r->open = false;
     mtp__registry_unlock();
     r->leaked |= s.stuck != 0;
     atomic_store(&current, NULL);
+    uint32_t before = mtp__writer_hold(&mtp__self);
     pthread_mutex_lock(&mtp__names()->lock); /* whoever was telling us a new name has done so */
     pthread_mutex_unlock(&mtp__names()->lock);
+    mtp__writer_release(&mtp__self, before);
     mtp__recorder_anchor(r);
     mtp__control_finish(r);
     mtp__pool_finish(&r->pool);
@@ -226,7 +278,12 @@ void mtp__recorder_toggle(mtp__recorder *r, bool enable, uint32_t activities)
 void mtp__writer_refused(mtp__writer *w)
 {
     if ((mtp__gate_read() & MTP__GATE_OPEN) != 0)
-        mtp__writer_drop(w, w->gone ? MTP_DROP_EXITING : MTP_DROP_REENTRANT);
+        atomic_fetch_add(&refused[w->gone ? MTP_DROP_EXITING : MTP_DROP_REENTRANT], 1);
+}
+
+static mtp_token token_of(const mtp__recorder *r, const mtp__thread *t)
+{
+    return (r->serial * 0x9e3779b1u ^ t->stream * 0x85ebca6bu) | 1u;
 }
 
 /* First record of the thread in this recording: from now on its counts are this recording's. */
@@ -234,17 +291,17 @@ static void thread_starts(mtp__recorder *r, mtp__thread *t)
 {
     mtp__writer *w = t->writer;
     mtp__registry_lock();
-    if (t->joined != r->id) {
-        t->joined = r->id;
-        t->written_before = atomic_load_explicit(&w->written, memory_order_relaxed);
-        for (int k = 0; k < MTP_DROP_CAUSES; k++)
-            t->dropped_before[k] = atomic_load_explicit(&w->dropped[k], memory_order_relaxed);
-        r->threads_seen += t->seen != r->id;
-        t->seen = r->id;
-    }
+    t->stuck = false;
+    thread_reset(t); /* of one that was stuck: it has had a chunk of another cycle until now */
+    t->joined = r->id;
+    t->written_before = atomic_load_explicit(&w->written, memory_order_relaxed);
+    for (int k = 0; k < MTP_DROP_CAUSES; k++)
+        t->dropped_before[k] = atomic_load_explicit(&w->dropped[k], memory_order_relaxed);
+    r->threads_seen += t->seen != r->id;
+    t->seen = r->id;
     mtp__registry_unlock();
     mtp__control_thread(r, t);
-    w->token = (r->cycle * 0x9e3779b1u ^ t->stream * 0x85ebca6bu) | 1u;
+    w->token = token_of(r, t);
 }
 
 /* A record of a thread that has no place in the registry: it was not there yet, or is there no more. stop() does
@@ -266,28 +323,38 @@ static void anchor_when_due(mtp__recorder *r)
         mtp__recorder_anchor(r);
 }
 
-uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
+bool mtp__writer_join(mtp__writer *w)
 {
-    (void)words; /* an empty chunk holds any record */
     if (w->gone) {
         count_homeless(MTP_DROP_EXITING);
-        return NULL;
+        return false;
     }
     if (w->thread == NULL && mtp__registry_join(w) != MTP_OK) {
         count_homeless(MTP_DROP_NOMEM);
-        return NULL;
+        return false;
     }
     if ((mtp__gate_read() & MTP__GATE_OPEN) == 0)
-        return NULL; /* stop() may have looked for busy threads before this one was in the registry */
+        return false; /* stop() may have looked for busy threads before this one was in the registry */
     mtp__recorder *r = mtp__recorder_current();
-    if (w->token == 0)
+    if (w->token != token_of(r, w->thread))
         thread_starts(r, w->thread);
+    return true;
+}
+
+uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
+{
+    (void)words;             /* an empty chunk holds any record */
+    int its_errno = errno; /* a program does not expect a scope to change it */
+    if (!mtp__writer_join(w))
+        return NULL;
+    mtp__recorder *r = mtp__recorder_current();
     chunk_back(r, w);
     anchor_when_due(r);
     uint64_t written = atomic_load_explicit(&w->written, memory_order_relaxed);
     mtp_drop why;
     mtp__chunk *chunk =
         mtp__pool_take(&r->pool, w->thread->stream, r->cycle, written, mtp__clock_ticks_slow(), &why);
+    errno = its_errno;
     if (chunk == NULL) {
         mtp__writer_drop(w, why);
         return NULL;
@@ -317,17 +384,17 @@ static void tally_one(void *user, mtp__thread *t)
     for (int k = 0; k < MTP_DROP_CAUSES; k++)
         s->out->dropped_by[k] +=
             atomic_load_explicit(&w->dropped[k], memory_order_relaxed) - t->dropped_before[k];
-    if (w->chunk != NULL)
-        s->out->kept += written - w->chunk->first;
+    s->out->kept += written - atomic_load_explicit(&w->sealed, memory_order_relaxed);
 }
 
 void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out)
 {
+    uint32_t before = mtp__writer_hold(&mtp__self);
     mtp__registry_lock();
     out->emitted = r->written;
     out->kept = 0;
     for (int k = 0; k < MTP_DROP_CAUSES; k++)
-        out->dropped_by[k] = r->dropped[k];
+        out->dropped_by[k] = r->dropped[k] + (r->open ? atomic_load(&refused[k]) - r->refused_before[k] : 0);
     out->threads = r->threads_seen;
     tally s = {r, out};
     mtp__registry_each(tally_one, &s);
@@ -337,6 +404,7 @@ void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out)
     out->chunks = r->pool.fd >= 0 ? r->pool.file_chunks : r->pool.fresh;
     pthread_mutex_unlock(&r->pool.lock);
     mtp__registry_unlock();
+    mtp__writer_release(&mtp__self, before);
     out->dropped = overwritten;
     for (int k = 0; k < MTP_DROP_CAUSES; k++) {
         out->emitted += out->dropped_by[k]; /* what never got as far as being written */

@@ -31,10 +31,12 @@ typedef struct mtp__recorder {
     mtp__intern names, shapes, frames, stacks, texts; /* the session's own */
     uint64_t id;         /* unique in the process, anew after each clear: what caches are valid for */
     uint32_t cycle;      /* from 1 */
+    uint32_t serial;     /* of the cycle in the process: what tokens are made of */
     uint32_t names_told; /* names lock: how many of the process's names the control stream has */
     bool open;           /* the gate is open for this one */
-    bool leaked;         /* a thread is stuck in a record: the chunks must stay for good */
+    bool leaked;         /* a thread is stuck in a record: all of this must stay for good */
     uint64_t written, dropped[MTP_DROP_CAUSES]; /* registry lock: by threads that have settled */
+    uint64_t refused_before[MTP_DROP_CAUSES];   /* registry lock: the process's counts when the cycle began */
     uint64_t threads_seen;                      /* registry lock */
     atomic_uint_fast64_t lost_definitions;
     atomic_uint_fast64_t last_anchor;  /* when, in seconds of CLOCK_MONOTONIC_COARSE */

@@ -64,18 +64,20 @@ void mtp__registry_unlock(void)
 
 uint32_t mtp__registry_count(void)
 {
+    uint32_t before = mtp__writer_hold(&mtp__self);
     pthread_mutex_lock(&lock);
     uint32_t count = thread_count;
     pthread_mutex_unlock(&lock);
+    mtp__writer_release(&mtp__self, before);
     return count;
 }
 
 mtp_status mtp__registry_join(mtp__writer *w)
 {
     MTP__TESTPOINT(THREAD_JOIN);
-    mtp__thread *t = mtp__calloc(1, sizeof *t);
+    mtp__thread *t = mtp__page_calloc(1, sizeof *t);
     if (t == NULL || pthread_setspecific(key, w) != 0) {
-        mtp__free(t);
+        mtp__page_free(t);
         return MTP_E_NOMEM;
     }
     t->writer = w;
@@ -121,7 +123,7 @@ static void thread_ended(void *arg)
     w->gone = 1;
     mtp__writer_leave(w);
     mtp__details_cache_free(t->cache);
-    mtp__free(t);
+    mtp__page_free(t);
 }
 
 void mtp__registry_each(mtp__registry_visitor *fn, void *user)
@@ -144,11 +146,14 @@ static void heavy_barrier(void)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
+/* A thread that was once seen out of a record is at rest: it may look in again, and finds the gate shut. */
 static uint32_t busy_count(void)
 {
     uint32_t busy = 0;
-    for (mtp__thread *t = threads; t != NULL; t = t->next)
-        busy += atomic_load_explicit(&t->writer->busy, memory_order_acquire) != 0; /* pairs: leave, busy */
+    for (mtp__thread *t = threads; t != NULL; t = t->next) {
+        t->stuck = atomic_load_explicit(&t->writer->busy, memory_order_acquire) != 0; /* pairs: leave, busy */
+        busy += t->stuck;
+    }
     return busy;
 }
 
@@ -181,7 +186,7 @@ void mtp__registry_forked(void)
         mtp__thread *next = t->next;
         if (t != self) {
             mtp__details_cache_free(t->cache);
-            mtp__free(t);
+            mtp__page_free(t);
         }
         t = next;
     }
@@ -191,6 +196,7 @@ void mtp__registry_forked(void)
         self->next = self->prev = NULL;
         self->tid = (int32_t)syscall(SYS_gettid);
         self->joined = self->seen = self->told = 0;
+        self->stuck = false;
     }
     mtp__self.cur = mtp__self.end = NULL;
     mtp__self.chunk = NULL;

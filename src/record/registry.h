@@ -14,6 +14,7 @@ typedef struct mtp__thread {
     int32_t tid;
     char name[16];       /* as last told to the control stream */
     uint64_t joined;     /* id of the recording that it is in, 0: none */
+    bool stuck;          /* did not come to rest when asked to; what it has in hand stays in its hand */
     uint64_t seen, told; /* id of the recording that counted it last; that has its name */
     uint64_t written_before, dropped_before[MTP_DROP_CAUSES]; /* the writer's counts when it joined */
     struct mtp__thread_cache *cache; /* owned: signatures and stacks seen lately, or NULL */
@@ -29,7 +30,7 @@ void mtp__registry_lock(void); /* rank 2 */
 void mtp__registry_unlock(void);
 
 /* Waits until no thread is inside a record; the gate must be shut. Returns how many did not come to rest in time
- * (a handler jumped out of a record, or a debugger holds it); those are marked busy still. On return the registry's
+ * (a handler jumped out of a record, or a debugger holds it); those are marked stuck. On return the registry's
  * lock is held. The caller's own thread must not be inside a record. */
 uint32_t mtp__registry_rest_and_lock(void);
 

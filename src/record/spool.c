@@ -41,7 +41,7 @@ static mtp_status header_read(int fd, const char *path, mtp__spool_header *h, ui
 
 /* Which pieces hold chunks, in the order of writing. A last piece that the file's end cuts still counts. */
 static mtp_status list_places(int fd, const mtp__spool_header *h, uint64_t file_bytes, mtp__chunk_place **out,
-                              uint64_t *count)
+                              uint64_t *count, uint64_t *unread)
 {
     uint64_t pieces = (file_bytes + h->chunk_bytes - 1) / h->chunk_bytes, used = 0;
     pieces = pieces > 0 ? pieces - 1 : 0;
@@ -50,7 +50,9 @@ static mtp_status list_places(int fd, const mtp__spool_header *h, uint64_t file_
         return MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)pieces);
     for (uint64_t i = 0; i < pieces; i++) {
         mtp__chunk header = {0};
-        if (mtp__pread(fd, &header, sizeof header, (i + 1) * h->chunk_bytes) > 0 && header.order != 0)
+        ssize_t got = mtp__pread(fd, &header, sizeof header, (i + 1) * h->chunk_bytes);
+        *unread += got < 0;
+        if (got > 0 && header.order != 0)
             places[used++] = (mtp__chunk_place){header.order, i, header.stream};
     }
     qsort(places, used, sizeof *places, mtp__chunk_place_compare);
@@ -87,12 +89,12 @@ static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor 
     uint64_t file_bytes = 0, count = 0;
     mtp__chunk_place *places = NULL;
     mtp__chunk *copy = NULL;
-    int fd = mtp__open(path, O_RDONLY, 0);
+    int fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0); /* a FIFO must not hold us */
     if (fd < 0)
         return MTP_FAIL(MTP_E_IO, "'%s': %s", path, strerror(errno));
     mtp_status status = header_read(fd, path, &h, &file_bytes);
     if (status == MTP_OK)
-        status = list_places(fd, &h, file_bytes, &places, &count);
+        status = list_places(fd, &h, file_bytes, &places, &count, &rep->damaged);
     if (status == MTP_OK && (copy = mtp__calloc(1, h.chunk_bytes)) == NULL)
         status = MTP_FAIL(MTP_E_NOMEM, "a chunk of %u bytes", h.chunk_bytes);
     if (status == MTP_OK) {

@@ -22,6 +22,7 @@ typedef struct mtp__writer {
     _Atomic uint64_t written;   /* records, in this thread's life in the recorder */
     atomic_uint busy;           /* pairs: rest, busy */
     mtp_token token;            /* of this thread in this cycle; 0: has not recorded in it yet */
+    _Atomic uint64_t sealed;    /* of `written`: those before the current chunk */
     mtp__chunk *chunk;          /* borrowed from the pool */
     struct mtp__thread *thread; /* owned; NULL: not in the registry */
     uint32_t gone;              /* its thread is past the point where it could be drained */
@@ -54,6 +55,8 @@ extern mtp__gate_page mtp__gate;
 
 /* Not recorded: from inside another record of this thread. */
 void mtp__writer_refused(mtp__writer *w);
+/* The thread's place in the registry and in this recording. false: it has none, and that is counted. */
+bool mtp__writer_join(mtp__writer *w);
 /* Room for `words` more in a new chunk, or NULL: not recorded, and counted where it has to be. */
 uint64_t *mtp__writer_refill(mtp__writer *w, size_t words);
 
@@ -71,6 +74,21 @@ static inline bool mtp__writer_enter(mtp__writer *w)
 static inline void mtp__writer_leave(mtp__writer *w)
 {
     atomic_store_explicit(&w->busy, 0, memory_order_release); /* pairs: rest, busy */
+}
+
+/* A cold call that takes a lock says so as a record does: a handler that strikes meanwhile is refused, and does not
+ * come for the same lock. Returns what to give back at the end. */
+static inline uint32_t mtp__writer_hold(mtp__writer *w)
+{
+    uint32_t before = atomic_load_explicit(&w->busy, memory_order_relaxed);
+    atomic_store_explicit(&w->busy, 1, MTP__BUSY_ORDER);
+    atomic_signal_fence(memory_order_seq_cst);
+    return before;
+}
+
+static inline void mtp__writer_release(mtp__writer *w, uint32_t before)
+{
+    atomic_store_explicit(&w->busy, before, memory_order_release); /* pairs: rest, busy */
 }
 
 static inline uint32_t mtp__gate_read(void)

@@ -1,0 +1,292 @@
+#define _GNU_SOURCE
+#include "base/file_out.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include "base/error.h"
+#include "base/os.h"
+
+#define BUFFER_BYTES ((size_t)128 << 10)
+#define TEMP_TRIES 64
+#define GZIP_WINDOW (15 + 16) /* zlib's way to say: with gzip's head and tail */
+
+struct mtp_file {
+    int fd, dir;       /* dir: -1 if written in place */
+    bool owned;        /* fd is ours to close */
+    bool packed;       /* gz */
+    int error;         /* errno of the first failure, 0: none */
+    const char *doing; /* what failed */
+    char *path;        /* owned */
+    const char *name;  /* in path: its last part */
+    char temp[40];     /* in dir; "": there is none */
+    z_stream z;
+    size_t used;
+    unsigned char buffer[BUFFER_BYTES];
+};
+
+bool mtp__path_ends(const char *path, const char *suffix)
+{
+    size_t n = strlen(path), m = strlen(suffix);
+    return n >= m && strcmp(path + n - m, suffix) == 0;
+}
+
+bool mtp__path_in_place(const char *path)
+{
+    return strcmp(path, "-") == 0 || strncmp(path, "/proc/", 6) == 0 ||
+           (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0);
+}
+
+bool mtp__file_failed(const mtp_file *f)
+{
+    return f->error != 0;
+}
+
+static bool failed(mtp_file *f, const char *doing)
+{
+    if (f->error == 0) {
+        f->error = errno != 0 ? errno : EIO;
+        f->doing = doing;
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------------------------------ opening */
+
+/* The mode that open() would have given: umask() itself can be asked only by changing it, for all threads. */
+static mode_t mode_by_umask(void)
+{
+    char text[2048];
+    int fd = mtp__open("/proc/self/status", O_RDONLY, 0);
+    ssize_t n = fd >= 0 ? mtp__pread(fd, text, sizeof text - 1, 0) : -1;
+    mtp__close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *at = strstr(text, "\nUmask:");
+    return at != NULL ? 0666 & ~(mode_t)strtoul(at + 7, NULL, 8) : 0600;
+}
+
+/* Beside the target, under a name that nobody has. */
+static mtp_status open_temp(mtp_file *f)
+{
+    for (int i = 0; i < TEMP_TRIES; i++) {
+        uint64_t chance = 0;
+        if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != (ssize_t)sizeof chance)
+            chance = mtp_ticks() * 0x9e3779b97f4a7c15u + (uint64_t)getpid() + (uint64_t)i;
+        snprintf(f->temp, sizeof f->temp, ".mtprof-%016llx.tmp", (unsigned long long)chance);
+        f->fd = mtp__open_at(f->dir, f->temp, O_WRONLY | O_CREAT | O_EXCL, 0600);
+        if (f->fd >= 0 || errno != EEXIST)
+            break;
+    }
+    f->owned = f->fd >= 0;
+    if (f->owned)
+        return MTP_OK;
+    int error = errno;
+    f->temp[0] = 0;
+    return MTP_FAIL(MTP_E_IO, "cannot create a file in the folder of '%s': %s", f->path, strerror(error));
+}
+
+static mtp_status open_beside(mtp_file *f)
+{
+    char *slash = strrchr(f->path, '/');
+    const char *folder = slash == NULL ? "." : slash == f->path ? "/" : f->path;
+    f->name = slash != NULL ? slash + 1 : f->path;
+    if (slash != NULL && slash != f->path)
+        *slash = 0;
+    f->dir = mtp__open(folder, O_PATH | O_DIRECTORY, 0);
+    int error = errno;
+    if (slash != NULL && slash != f->path)
+        *slash = '/';
+    if (f->dir < 0)
+        return MTP_FAIL(MTP_E_IO, "cannot open the folder of '%s': %s", f->path, strerror(error));
+    return open_temp(f);
+}
+
+static mtp_status open_in_place(mtp_file *f)
+{
+    if (strcmp(f->path, "-") == 0 || strcmp(f->path, "/dev/stdout") == 0) {
+        fflush(stdout); /* what the program printed before comes before */
+        f->fd = STDOUT_FILENO;
+        return MTP_OK;
+    }
+    f->fd = mtp__open(f->path, O_WRONLY | O_APPEND | O_NOCTTY, 0);
+    f->owned = f->fd >= 0;
+    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "cannot open '%s': %s", f->path, strerror(errno));
+}
+
+static mtp_status open_target(mtp_file *f)
+{
+    struct stat st;
+    bool there = stat(f->path, &st) == 0;
+    if (there && S_ISDIR(st.st_mode))
+        return MTP_FAIL(MTP_E_IO, "'%s' is a directory", f->path);
+    if (mtp__path_in_place(f->path) || (there && !S_ISREG(st.st_mode)))
+        return open_in_place(f);
+    return open_beside(f);
+}
+
+/* ------------------------------------------------------------------------------------------ packing */
+
+static void *z_alloc(void *user, unsigned count, unsigned size)
+{
+    (void)user;
+    return mtp__calloc(count, size);
+}
+
+static void z_free(void *user, void *p)
+{
+    (void)user;
+    mtp__free(p);
+}
+
+static mtp_status pack_init(mtp_file *f, int compression)
+{
+    f->packed = mtp__path_ends(f->path, ".gz");
+    if (!f->packed)
+        return MTP_OK;
+    f->z.zalloc = z_alloc;
+    f->z.zfree = z_free;
+    int level = compression != 0 ? compression : Z_DEFAULT_COMPRESSION;
+    if (deflateInit2(&f->z, level, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+        f->packed = false;
+        return MTP_FAIL(MTP_E_NOMEM, "a compressor for '%s'", f->path);
+    }
+    return MTP_OK;
+}
+
+static bool flush(mtp_file *f)
+{
+    size_t length = f->used;
+    f->used = 0;
+    return f->error == 0 && (length == 0 || mtp__write(f->fd, f->buffer, length) == 0 || failed(f, "write"));
+}
+
+static bool pack(mtp_file *f, const unsigned char *bytes, size_t length, int how)
+{
+    do {
+        unsigned n = length < (1u << 30) ? (unsigned)length : 1u << 30;
+        f->z.next_in = (unsigned char *)(uintptr_t)bytes; /* zlib does not write there */
+        f->z.avail_in = n;
+        bytes += n;
+        length -= n;
+        int rc;
+        do {
+            f->z.next_out = f->buffer + f->used;
+            f->z.avail_out = (unsigned)(BUFFER_BYTES - f->used);
+            rc = deflate(&f->z, length == 0 ? how : Z_NO_FLUSH);
+            f->used = BUFFER_BYTES - f->z.avail_out;
+            if (f->used == BUFFER_BYTES && !flush(f))
+                return false;
+        } while (f->z.avail_in > 0 || (how == Z_FINISH && rc != Z_STREAM_END));
+    } while (length > 0);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------- public */
+
+/* Whatever state it is in; unless renamed away, the temporary file goes. */
+static void drop(mtp_file *f)
+{
+    if (f->packed)
+        deflateEnd(&f->z);
+    if (f->temp[0] != 0)
+        mtp__unlink_at(f->dir, f->temp);
+    if (f->owned)
+        mtp__close(f->fd);
+    mtp__close(f->dir);
+    mtp__free(f->path);
+    mtp__free(f);
+}
+
+mtp_status mtp_file_create(const char *path, int compression, mtp_file **out)
+{
+    if (out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "out is NULL");
+    *out = NULL;
+    if (path == NULL || path[0] == 0)
+        return MTP_FAIL(MTP_E_ARG, "the path is empty");
+    if (compression < 0 || compression > 9)
+        return MTP_FAIL(MTP_E_ARG, "compression %d: use 1 to 9, or 0 for the default", compression);
+    mtp_file *f = mtp__calloc(1, sizeof *f);
+    if (f == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "a file to be written");
+    f->fd = f->dir = -1;
+    f->path = mtp__strdup(path);
+    mtp_status status = f->path == NULL ? MTP_FAIL(MTP_E_NOMEM, "a path") : pack_init(f, compression);
+    if (status == MTP_OK)
+        status = open_target(f);
+    if (status != MTP_OK) {
+        drop(f);
+        return status;
+    }
+    *out = f;
+    return MTP_OK;
+}
+
+bool mtp_file_sink(void *file, const void *bytes, size_t length)
+{
+    mtp_file *f = file;
+    if (f->error != 0)
+        return false;
+    if (f->packed)
+        return length == 0 || pack(f, bytes, length, Z_NO_FLUSH);
+    if (length > BUFFER_BYTES - f->used && !flush(f))
+        return false;
+    if (length >= BUFFER_BYTES)
+        return mtp__write(f->fd, bytes, length) == 0 || failed(f, "write");
+    if (length > 0)
+        memcpy(f->buffer + f->used, bytes, length);
+    f->used += length;
+    return true;
+}
+
+/* Permissions: those of the file that is replaced; a new one gets what the umask leaves. */
+static void set_mode(mtp_file *f)
+{
+    struct stat st;
+    bool there = fstatat(f->dir, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+    mode_t mode = there ? st.st_mode & 0777 : mode_by_umask();
+    if (fchmod(f->fd, mode) != 0)
+        errno = 0; /* some file systems know no modes: it stays ours alone */
+}
+
+static bool put_in_place(mtp_file *f)
+{
+    set_mode(f);
+    if (mtp__sync(f->fd) != 0)
+        return failed(f, "sync");
+    if (mtp__rename_at(f->dir, f->temp, f->name) != 0)
+        return failed(f, "rename");
+    f->temp[0] = 0;
+    int folder = openat(f->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+        fsync(folder); /* the file is there either way; this only makes the name survive a power cut */
+        mtp__close(folder);
+    }
+    return true;
+}
+
+mtp_status mtp_file_commit(mtp_file *f)
+{
+    if (f == NULL)
+        return MTP_FAIL(MTP_E_ARG, "file is NULL");
+    bool well = f->error == 0 && (!f->packed || pack(f, NULL, 0, Z_FINISH)) && flush(f);
+    if (well && f->temp[0] != 0)
+        well = put_in_place(f);
+    mtp_status status = MTP_OK;
+    if (!well)
+        status = MTP_FAIL(MTP_E_IO, "cannot write '%s': %s: %s%s", f->path, f->doing, strerror(f->error),
+                          f->dir >= 0 ? "; what was there is as it was" : "");
+    drop(f);
+    return status;
+}
+
+void mtp_file_abandon(mtp_file *f)
+{
+    if (f != NULL)
+        drop(f);
+}

@@ -1,0 +1,127 @@
+#include "base/out.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/error.h"
+#include "base/os.h"
+
+#define BUFFER_BYTES ((size_t)128 << 10) /* stays in the second-level cache */
+
+#define D1(x) #x "0" #x "1" #x "2" #x "3" #x "4" #x "5" #x "6" #x "7" #x "8" #x "9"
+const char mtp__two_digits[201] = D1(0) D1(1) D1(2) D1(3) D1(4) D1(5) D1(6) D1(7) D1(8) D1(9);
+
+mtp_status mtp__out_init(mtp__out *o, mtp_sink *sink, void *user)
+{
+    memset(o, 0, sizeof *o);
+    if (sink == NULL)
+        return MTP_FAIL(MTP_E_ARG, "sink is NULL");
+    o->buffer = mtp__calloc(1, BUFFER_BYTES);
+    if (o->buffer == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "a buffer of %zu bytes", BUFFER_BYTES);
+    o->at = o->buffer;
+    o->limit = o->buffer + BUFFER_BYTES - MTP__OUT_ROOM;
+    o->sink = sink;
+    o->user = user;
+    return MTP_OK;
+}
+
+void mtp__out_flush(mtp__out *o)
+{
+    size_t length = (size_t)(o->at - o->buffer);
+    o->at = o->buffer;
+    o->flushed += length;
+    if (length > 0 && !o->failed)
+        o->failed = !o->sink(o->user, o->buffer, length);
+}
+
+mtp_status mtp__out_finish(mtp__out *o)
+{
+    if (o->buffer == NULL)
+        return MTP_OK;
+    mtp__out_flush(o);
+    mtp__free(o->buffer);
+    o->buffer = NULL;
+    return o->failed ? MTP_FAIL(MTP_E_IO, "the sink took no more after %llu bytes", (unsigned long long)o->flushed)
+                     : MTP_OK;
+}
+
+void mtp__out_bytes(mtp__out *o, const void *bytes, size_t length)
+{
+    const char *from = bytes;
+    while (length > 0) {
+        char *p = mtp__out_room(o);
+        size_t room = (size_t)(o->limit - p) + MTP__OUT_ROOM, n = length < room ? length : room;
+        memcpy(p, from, n);
+        o->at = p + n;
+        from += n;
+        length -= n;
+    }
+}
+
+void mtp__out_text(mtp__out *o, const char *text)
+{
+    mtp__out_bytes(o, text, strlen(text));
+}
+
+void mtp__out_u64(mtp__out *o, uint64_t value)
+{
+    char *p = mtp__out_room(o);
+    o->at = mtp__put_u64(p, value);
+}
+
+void mtp__out_i64(mtp__out *o, int64_t value)
+{
+    char *p = mtp__out_room(o);
+    o->at = mtp__put_i64(p, value);
+}
+
+/* A decimal with at most six places, which is what counters mostly are. n / 1e6 is rounded as a reader rounds the
+ * decimal, so equality here means that it reads back the same. */
+static char *put_decimal(char *p, double value)
+{
+    double scaled = value * 1e6;
+    if (!(fabs(scaled) < 9e15))
+        return NULL;
+    int64_t n = (int64_t)(scaled + (scaled < 0 ? -0.5 : 0.5));
+    if ((double)n / 1e6 != value)
+        return NULL;
+    uint64_t u = n < 0 ? (uint64_t)-n : (uint64_t)n, rest = u % 1000000;
+    if (n < 0)
+        *p++ = '-';
+    p = mtp__put_u64(p, u / 1000000);
+    if (rest == 0)
+        return p;
+    *p++ = '.';
+    for (uint64_t place = 100000; rest != 0; rest %= place, place /= 10)
+        *p++ = (char)('0' + rest / place);
+    return p;
+}
+
+/* printf writes the locale's decimal point, which may be any bytes: whatever it cannot else be is the point. */
+static char *put_printed(char *p, double value)
+{
+    char text[64];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    for (const char *from = text; *from != 0; from++) {
+        bool of_number = (*from >= '0' && *from <= '9') || *from == '-' || *from == '+' || *from == 'e';
+        if (of_number)
+            *p++ = *from;
+        else if (p[-1] != '.')
+            *p++ = '.';
+    }
+    return p;
+}
+
+void mtp__out_double(mtp__out *o, double value)
+{
+    char *p = mtp__out_room(o), *end;
+    if (!isfinite(value))
+        end = MTP__PUT(p, "null");
+    else if ((end = put_decimal(p, value)) == NULL)
+        end = put_printed(p, value);
+    o->at = end;
+}
