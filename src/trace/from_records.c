@@ -254,7 +254,14 @@ static void on_memory(reader *r, const uint64_t *w, uint32_t words, uint64_t tic
         mtp__tag item = {ts, w[2], type, index, (uint32_t)w[1] & 0xff};
         mtp__trace_add_tag(r->t, &item);
     } else if (!tag && words >= 6) {
-        mtp__memory item = {ts, w[2], (int64_t)w[3], (int64_t)w[4], (int64_t)w[5], r->track, type, index, 0};
+        mtp__memory item = {.ts = ts,
+                            .address = w[2],
+                            .bytes = (int64_t)w[3],
+                            .total_allocated = (int64_t)w[4],
+                            .total_reserved = (int64_t)w[5],
+                            .track = r->track,
+                            .device_type = type,
+                            .device_index = index};
         mtp__trace_add_memory(r->t, &item);
     }
 }

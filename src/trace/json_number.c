@@ -30,36 +30,35 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Digits into d, as long as they fit; those that do not are told by `more`. Returns the place behind them. */
-static const char *take_digits(const char *p, mtp__decimal *d, bool fraction)
+/* Digits into d, as long as they fit: then the exponent counts them (*full). Returns the place behind them. */
+static const char *take_digits(const char *p, mtp__decimal *d, bool fraction, bool *full)
 {
     for (; is_digit(*p); p++) {
         unsigned digit = (unsigned)(*p - '0');
-        bool fits = !d->more && d->digits <= (UINT64_MAX - digit) / 10;
-        if (fits) {
+        *full = *full || d->digits > (UINT64_MAX - digit) / 10;
+        if (!*full)
             d->digits = d->digits * 10 + digit;
-        } else if (digit != 0 || !fraction) {
-            d->more = true;
-        }
-        int change = fits ? (fraction ? -1 : 0) : (fraction ? 0 : 1);
-        if (d->exponent > -EXPONENT_LIMIT && d->exponent < EXPONENT_LIMIT)
-            d->exponent += change;
+        else
+            d->more |= digit != 0;
+        if (*full != fraction && d->exponent > -EXPONENT_LIMIT && d->exponent < EXPONENT_LIMIT)
+            d->exponent += fraction ? -1 : 1;
     }
     return p;
 }
 
 const char *mtp__json_decimal(const char *p, mtp__decimal *out)
 {
+    bool full = false;
     *out = (mtp__decimal){0};
     out->negative = *p == '-';
     p += out->negative;
     if (!is_digit(*p) || (*p == '0' && is_digit(p[1])))
         return NULL;
-    p = take_digits(p, out, false);
+    p = take_digits(p, out, false, &full);
     if (*p == '.') {
         if (!is_digit(p[1]))
             return NULL;
-        p = take_digits(p + 1, out, true);
+        p = take_digits(p + 1, out, true, &full);
     }
     if ((*p | 0x20) != 'e')
         return p;
@@ -112,7 +111,7 @@ bool mtp__decimal_round(const mtp__decimal *d, int shift, int64_t *out)
     return fits;
 }
 
-bool mtp__decimal_signed(const mtp__decimal *d, int64_t *out)
+bool mtp__decimal_signed_slow(const mtp__decimal *d, int64_t *out)
 {
     uint64_t n;
     bool exact, fits = magnitude(d, 0, (uint64_t)INT64_MAX + d->negative, &n, &exact);
@@ -120,7 +119,7 @@ bool mtp__decimal_signed(const mtp__decimal *d, int64_t *out)
     return fits && exact;
 }
 
-bool mtp__decimal_unsigned(const mtp__decimal *d, uint64_t *out)
+bool mtp__decimal_unsigned_slow(const mtp__decimal *d, uint64_t *out)
 {
     bool exact, fits = magnitude(d, 0, UINT64_MAX, out, &exact);
     return fits && exact && (!d->negative || *out == 0);

@@ -19,8 +19,22 @@ const char *mtp__json_decimal(const char *p, mtp__decimal *out);
  * that does. */
 bool mtp__decimal_round(const mtp__decimal *d, int shift, int64_t *out);
 /* Exactly, else false. */
-bool mtp__decimal_signed(const mtp__decimal *d, int64_t *out);
-bool mtp__decimal_unsigned(const mtp__decimal *d, uint64_t *out);
+bool mtp__decimal_signed_slow(const mtp__decimal *d, int64_t *out);
+bool mtp__decimal_unsigned_slow(const mtp__decimal *d, uint64_t *out);
+static inline bool mtp__decimal_signed(const mtp__decimal *d, int64_t *out)
+{
+    if (d->exponent != 0 || d->more || d->digits > INT64_MAX)
+        return mtp__decimal_signed_slow(d, out);
+    *out = d->negative ? -(int64_t)d->digits : (int64_t)d->digits;
+    return true;
+}
+static inline bool mtp__decimal_unsigned(const mtp__decimal *d, uint64_t *out)
+{
+    if (d->exponent != 0 || d->more || d->negative)
+        return mtp__decimal_unsigned_slow(d, out);
+    *out = d->digits;
+    return true;
+}
 double mtp__decimal_double(const mtp__decimal *d);
 
 /* Numbers in text of any origin: decimal, or 0x and hexadecimal digits; all of it. */
@@ -65,7 +79,8 @@ static inline const char *mtp__json_micros(const char *p, int64_t *ns)
         *ns = (int64_t)(n * 1000);
         return digit <= 9 || (*p | 0x20) == 'e' || *p == 0 ? NULL : p;
     }
-    if ((tenth = (unsigned char)p[1] - (unsigned)'0') > 9 || (hundredth = (unsigned char)p[2] - (unsigned)'0') > 9 ||
+    if ((tenth = (unsigned char)p[1] - (unsigned)'0') > 9 ||
+        (hundredth = (unsigned char)p[2] - (unsigned)'0') > 9 ||
         (thousandth = (unsigned char)p[3] - (unsigned)'0') > 9 || (unsigned char)p[4] - (unsigned)'0' <= 9 ||
         (p[4] | 0x20) == 'e' || p[4] == 0)
         return NULL;

@@ -32,8 +32,8 @@ typedef struct mtp__json {
     const char *end; /* of the bytes; zeros follow */
     bool complete;   /* and nothing more will come */
     mtp__json_stop stop;
-    const char *stop_at;  /* borrowed */
-    const char *expected; /* borrowed: static text */
+    const char *stop_at;                           /* borrowed */
+    const char *expected;                          /* borrowed: static text */
     uint64_t objects[(MTP__JSON_DEPTH + 63) / 64]; /* a bit per level: an object, else an array */
 } mtp__json;
 
@@ -59,19 +59,42 @@ typedef struct mtp__json_value {
     mtp__decimal number;
 } mtp__json_value;
 
-/* NULL; tells whether the text is wrong at `at`, or only ends there. */
-const char *mtp__json_wrong(mtp__json *j, const char *at, const char *expected) __attribute__((cold));
+/* Tells that the text is wrong at `at`, or only ends there. */
+void mtp__json_stop_at(mtp__json *j, const char *at, const char *expected) __attribute__((cold));
+static inline const char *mtp__json_wrong(mtp__json *j, const char *at, const char *expected)
+{
+    mtp__json_stop_at(j, at, expected);
+    return NULL;
+}
 
 /* One value of any kind and depth, checked. *flags collects. */
 const char *mtp__json_skip(mtp__json *j, const char *p, unsigned *flags);
 const char *mtp__json_word(mtp__json *j, const char *p, unsigned *flags); /* true, null, nan, ... */
 const char *mtp__json_read_slow(mtp__json *j, const char *p, mtp__json_value *out);
 
+/* Behind spaces: mostly there is none, or one, or a line's end and its indentation. */
 static inline const char *mtp__json_space(const char *p)
 {
+    if ((unsigned char)*p > ' ')
+        return p;
+    if (*p == ' ' && (unsigned char)p[1] > ' ')
+        return p + 1;
+#if defined(__SSE2__)
+    for (;; p += 16) { /* the pad is zero, so this ends in it */
+        __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+        __m128i blank =
+            _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8(' ')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\n')));
+        __m128i other =
+            _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('\r')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\t')));
+        unsigned rest = ~(unsigned)_mm_movemask_epi8(_mm_or_si128(blank, other)) & 0xffff;
+        if (rest != 0)
+            return p + __builtin_ctz(rest);
+    }
+#else
     while (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')
         p++;
     return p;
+#endif
 }
 
 /* p: behind the opening quote. */

@@ -2,27 +2,26 @@
 #include <string.h>
 #include "trace/json_scan.h"
 
-const char *mtp__json_wrong(mtp__json *j, const char *at, const char *expected)
+void mtp__json_stop_at(mtp__json *j, const char *at, const char *expected)
 {
     j->stop = at >= j->end ? MTP__JSON_MORE : MTP__JSON_WRONG;
     j->stop_at = at < j->end ? at : j->end;
     j->expected = expected;
-    return NULL;
 }
 
 /* The words that may stand for a value; from the fourth on as programs write them that ought not to. */
 const char *mtp__json_word(mtp__json *j, const char *p, unsigned *flags)
 {
-    static const char *const words[] = {"true", "false",     "null", "NaN",  "nan",
+    static const char *const words[] = {"true", "false",    "null",      "NaN",      "nan",
                                         "-nan", "Infinity", "-Infinity", "infinity", "-infinity",
-                                        "inf",  "-inf",      "Inf",  "-Inf"};
+                                        "inf",  "-inf",     "Inf",       "-Inf"};
     for (size_t k = 0; k < sizeof words / sizeof words[0]; k++) {
         size_t length = strlen(words[k]), have = (size_t)(j->end - p);
         if (strncmp(p, words[k], have < length ? have : length) != 0)
             continue;
-        if (have <= length && !j->complete)
+        if (have < length || (have == length && !j->complete))
             return mtp__json_wrong(j, j->end, "a value");
-        char next = have >= length ? p[length] : 'x'; /* infinity is not inf and something */
+        char next = p[length]; /* infinity is not inf and something */
         if ((next >= 'a' && next <= 'z') || (next >= 'A' && next <= 'Z'))
             continue;
         *flags |= k >= 3 ? MTP__JSON_ODD : 0;

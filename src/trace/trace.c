@@ -284,7 +284,7 @@ uint32_t mtp__trace_add_span(mtp_trace *t, uint32_t track, int64_t start, int64_
 {
     mtp__columns *c = &t->builder->spans;
     uint32_t i = c->count;
-    if (__builtin_expect(i == c->room, 0) && !mtp__trace_reserve_spans(t, (uint64_t)c->room * 2))
+    if (__builtin_expect(i == c->room, 0) && !mtp__trace_reserve_ahead(t, 1))
         return MTP__NONE;
     COLUMN(c, START, int64_t)[i] = start;
     COLUMN(c, END, int64_t)[i] = end;

@@ -67,6 +67,7 @@ typedef struct mtp__detail {
     uint32_t number;            /* [0] of a step */
     uint32_t grid[3], block[3]; /* [0] */
     uint16_t device;            /* [0xffff] mtp_device low 16 bits: where the op computes */
+    uint32_t event_index;       /* [0] Kineto's "Ev Idx" + 1, if the file had it */
 } mtp__detail;
 #define MTP__DETAIL_INIT                                                                                     \
     {                                                                                                        \
@@ -109,6 +110,7 @@ typedef struct mtp__memory {
     uint16_t device_type; /* Kineto's c10::DeviceType: 0 CPU, 1 CUDA, 20 PrivateUse1 (ours: NPU), ... */
     int16_t device_index; /* -1: none */
     uint32_t args;        /* text: further members of args */
+    uint32_t event_index; /* Kineto's "Ev Idx" + 1, 0: none */
 } mtp__memory;
 
 typedef struct mtp__tag {
@@ -197,6 +199,7 @@ struct mtp_trace {
     bool has_ledger;
     mtp_ledger ledger;
     uint64_t unmatched_ends, unfinished, clock_faults, damaged_chunks; /* what was wrong and was mended */
+    uint64_t skipped_events; /* of a JSON file: no time, or of no known phase */
     uint32_t flags_recorded; /* MTP_WITH_* and activities, where known */
     char source[256];        /* where it came from, for messages */
 

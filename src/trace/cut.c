@@ -1,0 +1,634 @@
+/* trace/cut.c - a part of a trace as a trace of its own.
+ *
+ * First it is decided which spans stay (in `keep`), then they are added to a fresh trace with what they refer to. What is
+ * asked for in time is a list of windows; steps become windows too. Reads the trace, writes nothing of it.
+ */
+#define _GNU_SOURCE /* memmem */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+#include "base/os.h"
+#include "trace/build.h"
+#include "trace/trace.h"
+
+typedef struct window {
+    int64_t from, to; /* to: outside */
+} window;
+
+enum { /* of a span */
+    DROPPED = 0,
+    WHOLE = 1,
+    CLIPPED = 2 /* to the windows it meets */
+};
+
+typedef struct cutter {
+    const mtp_trace *t;
+    const mtp_cut_options *options;
+    mtp_trace *out;  /* owned, until it is handed out */
+    window *windows; /* owned: disjoint, in order; all of time if nothing was asked for */
+    uint32_t window_count;
+    uint8_t *keep;     /* owned: per span */
+    uint8_t *named;    /* owned: per span, it or one around it has the name; NULL: not by name */
+    uint8_t *on_track; /* owned: per track, the thread is one that was asked for */
+    uint32_t *text_of, *shape_of, *stack_of,
+        *track_of;      /* owned: to ids of `out`; 0 (tracks: MTP__NONE): not yet */
+    uint8_t *flow_kept; /* owned: per flow */
+} cutter;
+
+/* ----------------------------------------------------------------------------------------- patterns */
+
+/* '*' is any bytes, '?' is one; all of the text must match. Goes back to the last star only, so it takes no more than
+ * the product of the lengths. */
+static bool glob(const char *pattern, const char *text, size_t length)
+{
+    const char *star = NULL;
+    size_t at = 0, again = 0;
+    while (at < length) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            again = at;
+        } else if (*pattern != 0 && (*pattern == '?' || *pattern == text[at])) {
+            pattern++;
+            at++;
+        } else if (star != NULL) {
+            pattern = star;
+            at = ++again;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == 0;
+}
+
+static bool matches(const char *pattern, mtp__text text)
+{
+    if (strpbrk(pattern, "*?") != NULL)
+        return glob(pattern, text.bytes, text.length);
+    return memmem(text.bytes, text.length, pattern, strlen(pattern)) != NULL;
+}
+
+/* ------------------------------------------------------------------------------------------ windows */
+
+static mtp_status windows_of_steps(cutter *c)
+{
+    const mtp_trace *t = c->t;
+    const mtp_cut_options *o = c->options;
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    bool joined = false; /* the step before is in too: what is between them belongs to both */
+    for (uint32_t i = 0; i < t->step_count; i++) {
+        const mtp__step *s = &t->steps[i];
+        least = s->number < least ? s->number : least;
+        most = s->number > most ? s->number : most;
+        bool in = s->number >= o->first_step && s->number <= o->last_step;
+        if (in && joined && c->windows[c->window_count - 1].to < s->end)
+            c->windows[c->window_count - 1].to = s->end;
+        else if (in && !joined)
+            c->windows[c->window_count++] = (window){s->start, s->end};
+        joined = in;
+    }
+    if (t->step_count == 0)
+        return MTP_FAIL(MTP_E_ARG, "the trace has no steps");
+    if (c->window_count == 0)
+        return MTP_FAIL(MTP_E_ARG, "no step from %lld to %lld: the trace has steps %lld to %lld",
+                        (long long)o->first_step, (long long)o->last_step, (long long)least, (long long)most);
+    return MTP_OK;
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+    int64_t sum;
+    if (__builtin_add_overflow(a, b, &sum))
+        return b > 0 ? INT64_MAX : INT64_MIN;
+    return sum;
+}
+
+static mtp_status windows_make(cutter *c)
+{
+    const mtp_cut_options *o = c->options;
+    c->windows = mtp__calloc((size_t)c->t->step_count + 1, sizeof *c->windows);
+    if (c->windows == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "windows for %u steps", c->t->step_count);
+    if (o->by_step) {
+        mtp_status status = windows_of_steps(c);
+        if (status != MTP_OK)
+            return status;
+    } else {
+        c->windows[c->window_count++] = (window){INT64_MIN, INT64_MAX};
+    }
+    if (!o->by_time)
+        return MTP_OK;
+    int64_t from = plus(c->t->first_ns, o->from_ns), to = plus(c->t->first_ns, o->to_ns);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < c->window_count; i++) {
+        window w = c->windows[i];
+        w.from = w.from > from ? w.from : from;
+        w.to = w.to < to ? w.to : to;
+        if (w.from < w.to)
+            c->windows[kept++] = w;
+    }
+    c->window_count = kept;
+    return MTP_OK;
+}
+
+/* The first window that ends after `at`; window_count: none. */
+static uint32_t window_at(const cutter *c, int64_t at)
+{
+    uint32_t low = 0, high = c->window_count;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (c->windows[mid].to > at)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return low;
+}
+
+static bool in_windows(const cutter *c, int64_t at)
+{
+    uint32_t w = window_at(c, at);
+    return w < c->window_count && c->windows[w].from <= at;
+}
+
+/* DROPPED, WHOLE or CLIPPED, by time alone. */
+static uint8_t in_time(const cutter *c, int64_t start, int64_t end)
+{
+    uint32_t w = window_at(c, start);
+    if (w == c->window_count || c->windows[w].from > (end > start ? end - 1 : start))
+        return DROPPED;
+    if (start < c->windows[w].from)
+        return CLIPPED;
+    while (w + 1 < c->window_count && c->windows[w + 1].from < end)
+        w++;
+    return end > c->windows[w].to ? CLIPPED : WHOLE;
+}
+
+static void clip(const cutter *c, int64_t *start, int64_t *end)
+{
+    uint32_t w = window_at(c, *start);
+    if (w == c->window_count)
+        return;
+    *start = *start > c->windows[w].from ? *start : c->windows[w].from;
+    while (w + 1 < c->window_count && c->windows[w + 1].from < *end)
+        w++;
+    *end = *end < c->windows[w].to ? *end : c->windows[w].to;
+}
+
+/* -------------------------------------------------------------------------------------- which spans */
+
+static bool is_wanted_thread(const cutter *c, const mtp__track *track)
+{
+    const char *thread = c->options->thread;
+    if (thread == NULL)
+        return true;
+    char number[24];
+    snprintf(number, sizeof number, "%lld", (long long)track->tid);
+    mtp__text text = mtp__trace_get_text(c->t, track->tid_text);
+    if (track->tid_text != 0 ? strcmp(text.bytes, thread) == 0 : strcmp(number, thread) == 0)
+        return true;
+    char *end;
+    strtoll(thread, &end, 10); /* a number is a tid and no part of a name */
+    return *end != 0 && track->name != 0 && matches(thread, mtp__trace_get_text(c->t, track->name));
+}
+
+static mtp_status find_threads(cutter *c)
+{
+    bool any = false;
+    for (uint32_t k = 0; k < c->t->track_count; k++) {
+        const mtp__track *track = &c->t->tracks[k];
+        c->on_track[k] = is_wanted_thread(c, track);
+        any |= c->on_track[k];
+    }
+    if (!any && c->options->thread != NULL)
+        return MTP_FAIL(MTP_E_ARG, "no thread has the number or the name '%s'", c->options->thread);
+    return MTP_OK;
+}
+
+/* The spans that have the name, and those inside of them: a parent comes before its children. */
+static mtp_status find_named(cutter *c)
+{
+    const mtp_trace *t = c->t;
+    if (c->options->name == NULL)
+        return MTP_OK;
+    uint32_t texts = mtp__intern_count(&t->text);
+    uint8_t *is_match = mtp__calloc((size_t)texts + 1, 1);
+    c->named = mtp__calloc((size_t)t->span_count + 1, 1);
+    if (is_match == NULL || c->named == NULL) {
+        mtp__free(is_match);
+        return MTP_FAIL(MTP_E_NOMEM, "the names of %u spans", t->span_count);
+    }
+    for (uint32_t id = 1; id <= texts; id++)
+        is_match[id] = matches(c->options->name, mtp__trace_get_text(t, id));
+    bool any = false;
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        c->named[i] = is_match[t->name[i]] || (t->parent[i] != MTP__NONE && c->named[t->parent[i]]);
+        any |= c->named[i];
+    }
+    mtp__free(is_match);
+    return any ? MTP_OK : MTP_FAIL(MTP_E_ARG, "no span has a name like '%s'", c->options->name);
+}
+
+static uint8_t keep_cpu(const cutter *c, uint32_t span, bool on_track)
+{
+    if (!on_track || (c->named != NULL && !c->named[span]))
+        return DROPPED;
+    uint8_t keep = in_time(c, c->t->start[span], c->t->end[span]);
+    bool part_of_step = keep == CLIPPED && (c->t->flags[span] & MTP__SPAN_STEP) != 0;
+    return part_of_step ? DROPPED : keep; /* a part of a step is no step */
+}
+
+/* Device work goes with what launched it. Work whose launcher is unknown, or that time was asked for and which runs in
+ * that time, is there in its own right. */
+static uint8_t keep_device(const cutter *c, uint32_t span, bool on_track)
+{
+    const mtp_trace *t = c->t;
+    uint32_t launcher = t->launcher != NULL ? t->launcher[span] : MTP__NONE;
+    uint8_t own = in_time(c, t->start[span], t->end[span]);
+    if (launcher != MTP__NONE && (c->keep[launcher] == WHOLE || (c->keep[launcher] == CLIPPED && own)))
+        return WHOLE;
+    if (c->named != NULL)
+        return c->named[span] && on_track ? own : DROPPED;
+    if (c->options->thread != NULL)
+        return on_track ? own : DROPPED;
+    return launcher == MTP__NONE || c->options->by_time ? own : DROPPED;
+}
+
+static void find_spans(cutter *c)
+{
+    for (int device = 0; device < 2; device++)
+        for (uint32_t k = 0; k < c->t->track_count; k++) {
+            const mtp__track *track = &c->t->tracks[k];
+            for (uint32_t i = track->first; track->on_device == device && i < track->first + track->count;
+                 i++)
+                c->keep[i] = device ? keep_device(c, i, c->on_track[k]) : keep_cpu(c, i, c->on_track[k]);
+        }
+}
+
+/* The innermost span of the track that is there at `at`. */
+static uint32_t span_at(const mtp_trace *t, uint32_t track, int64_t at)
+{
+    uint32_t first = t->tracks[track].first, low = first, high = first + t->tracks[track].count;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (t->start[mid] <= at)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    uint32_t i = low > first ? low - 1 : MTP__NONE;
+    while (i != MTP__NONE && t->end[i] < at)
+        i = t->parent[i];
+    return i;
+}
+
+/* Things that have a track and a moment: memory events, instants, counters. */
+static bool keep_moment(const cutter *c, uint32_t track, int64_t ts)
+{
+    if (!in_windows(c, ts) || track >= c->t->track_count || !c->on_track[track])
+        return false;
+    if (c->named == NULL)
+        return true;
+    uint32_t i = span_at(c->t, track, ts);
+    return i != MTP__NONE && c->keep[i] != DROPPED;
+}
+
+/* --------------------------------------------------------------------------------------------- copy */
+
+static uint32_t copy_text(cutter *c, uint32_t id)
+{
+    if (id != 0 && c->text_of[id] == 0) {
+        mtp__text text = mtp__trace_get_text(c->t, id);
+        c->text_of[id] = mtp__trace_text(c->out, text.bytes, text.length);
+    }
+    return c->text_of[id];
+}
+
+static uint32_t copy_shape(cutter *c, uint32_t id)
+{
+    if (id != 0 && c->shape_of[id] == 0) {
+        const mtp__shape *s = &c->t->shapes[id];
+        mtp__shape copy = {copy_text(c, s->dims), copy_text(c, s->strides), copy_text(c, s->types),
+                           copy_text(c, s->concrete)};
+        c->shape_of[id] = mtp__trace_add_shape(c->out, &copy);
+    }
+    return c->shape_of[id];
+}
+
+/* Frames are added from the root on: down to the first that is there, then up again by looking once more. */
+static uint32_t copy_stack(cutter *c, uint32_t id)
+{
+    while (id != 0 && c->stack_of[id] == 0) {
+        uint32_t next = id;
+        for (uint32_t up = c->t->stacks[next].parent; up != 0 && up < next && c->stack_of[up] == 0;
+             up = c->t->stacks[next].parent)
+            next = up;
+        const mtp__stack_node *node = &c->t->stacks[next];
+        uint32_t parent = node->parent < next ? c->stack_of[node->parent] : 0;
+        c->stack_of[next] = mtp__trace_add_stack(c->out, parent, copy_text(c, node->frame));
+        if (c->stack_of[next] == 0)
+            return 0; /* out of memory: latched */
+    }
+    return c->stack_of[id];
+}
+
+static uint32_t copy_track(cutter *c, uint32_t id)
+{
+    if (id < c->t->track_count && c->track_of[id] == MTP__NONE) {
+        mtp__track copy = c->t->tracks[id];
+        copy.pid_text = copy_text(c, copy.pid_text);
+        copy.tid_text = copy_text(c, copy.tid_text);
+        copy.name = copy_text(c, copy.name);
+        copy.first = copy.count = 0;
+        c->track_of[id] = mtp__trace_add_track(c->out, &copy);
+    }
+    return id < c->t->track_count ? c->track_of[id] : MTP__NONE;
+}
+
+/* The args of a span that was cut: how long it was. */
+static uint32_t clipped_args(cutter *c, uint32_t args, int64_t whole)
+{
+    mtp__text had = mtp__trace_get_text(c->t, args);
+    size_t room = had.length + 64;
+    char *text = mtp__calloc(1, room);
+    if (text == NULL) {
+        c->out->builder->out_of_memory = true;
+        return 0;
+    }
+    memcpy(text, had.bytes, had.length);
+    int n = snprintf(text + had.length, 64, "%s\"whole dur\": %lld.%03d", had.length > 0 ? ", " : "",
+                     (long long)(whole / 1000), (int)(whole % 1000));
+    uint32_t id = mtp__trace_text(c->out, text, had.length + (size_t)n);
+    mtp__free(text);
+    return id;
+}
+
+static uint32_t copy_detail(cutter *c, uint32_t span)
+{
+    const mtp__detail *d = mtp__trace_detail(c->t, span);
+    bool clipped = c->keep[span] == CLIPPED;
+    if (d == c->t->details && !clipped)
+        return 0;
+    mtp__detail copy = *d;
+    copy.shape = copy_shape(c, d->shape);
+    copy.outputs = copy_shape(c, d->outputs);
+    copy.stack = copy_stack(c, d->stack);
+    copy.category = copy_text(c, d->category);
+    copy.args =
+        clipped ? clipped_args(c, d->args, c->t->end[span] - c->t->start[span]) : copy_text(c, d->args);
+    return mtp__trace_add_detail(c->out, &copy);
+}
+
+static void copy_spans(cutter *c)
+{
+    const mtp_trace *t = c->t;
+    for (uint32_t k = 0; k < t->track_count; k++)
+        for (uint32_t i = t->tracks[k].first; i < t->tracks[k].first + t->tracks[k].count; i++) {
+            if (c->keep[i] == DROPPED)
+                continue;
+            int64_t start = t->start[i], end = t->end[i];
+            if (c->keep[i] == CLIPPED)
+                clip(c, &start, &end);
+            uint8_t flags = t->flags[i] & (uint8_t)~MTP__SPAN_OVERLAP;
+            uint32_t track = copy_track(c, k);
+            if (track == MTP__NONE)
+                return;
+            mtp__trace_add_span(c->out, track, start, end, copy_text(c, t->name[i]),
+                                (mtp__category)t->category[i], flags, copy_detail(c, i));
+            c->out->unfinished += (flags & MTP__SPAN_UNFINISHED) != 0;
+        }
+}
+
+static void copy_moments(cutter *c)
+{
+    const mtp_trace *t = c->t;
+    for (uint32_t i = 0; i < t->memory_count; i++) {
+        mtp__memory copy = t->memory[i];
+        if (!keep_moment(c, copy.track, copy.ts))
+            continue;
+        copy.track = copy_track(c, copy.track);
+        copy.args = copy_text(c, copy.args);
+        mtp__trace_add_memory(c->out, &copy);
+    }
+    for (uint32_t i = 0; i < t->instant_count; i++) {
+        mtp__instant copy = t->instants[i];
+        if (!keep_moment(c, copy.track, copy.ts))
+            continue;
+        copy.track = copy_track(c, copy.track);
+        copy.name = copy_text(c, copy.name);
+        copy.category = copy_text(c, copy.category);
+        copy.args = copy_text(c, copy.args);
+        mtp__trace_add_instant(c->out, &copy);
+    }
+    for (uint32_t i = 0; i < t->tag_count; i++)
+        if (in_windows(c, t->tags[i].ts))
+            mtp__trace_add_tag(c->out, &t->tags[i]);
+}
+
+/* -------------------------------------------------------------------------------------------- flows */
+
+typedef struct flow_key {
+    uint64_t id;
+    uint32_t name, index;
+} flow_key;
+
+static int by_key(const void *a, const void *b)
+{
+    const flow_key *x = a, *y = b;
+    if (x->id != y->id)
+        return x->id < y->id ? -1 : 1;
+    return (x->name > y->name) - (x->name < y->name);
+}
+
+/* A flow stays if the spans at both of its ends do. */
+static mtp_status copy_flows(cutter *c)
+{
+    const mtp_trace *t = c->t;
+    uint32_t count = 0;
+    flow_key *keys = mtp__calloc((size_t)t->flow_count + 1, sizeof *keys);
+    if (keys == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "%u flows", t->flow_count);
+    for (uint32_t i = 0; i < t->flow_count; i++) {
+        const mtp__flow *f = &t->flows[i];
+        uint32_t span = f->track < t->track_count ? span_at(t, f->track, f->ts) : MTP__NONE;
+        if (span != MTP__NONE &&
+            (c->keep[span] == WHOLE || (c->keep[span] == CLIPPED && in_windows(c, f->ts))))
+            keys[count++] = (flow_key){f->id, f->name, i};
+    }
+    qsort(keys, count, sizeof *keys, by_key);
+    for (uint32_t from = 0, to; from < count; from = to) {
+        bool starts = false, ends = false;
+        for (to = from; to < count && by_key(&keys[from], &keys[to]) == 0; to++) {
+            starts |= t->flows[keys[to].index].phase == 's';
+            ends |= t->flows[keys[to].index].phase == 'f';
+        }
+        for (uint32_t i = from; i < to; i++)
+            c->flow_kept[keys[i].index] = starts && ends;
+    }
+    mtp__free(keys);
+    for (uint32_t i = 0; i < t->flow_count; i++) {
+        mtp__flow copy = t->flows[i];
+        if (!c->flow_kept[i])
+            continue;
+        copy.track = copy_track(c, copy.track);
+        copy.name = copy_text(c, copy.name);
+        mtp__trace_add_flow(c->out, &copy);
+    }
+    return MTP_OK;
+}
+
+/* --------------------------------------------------------------------------------------------- rest */
+
+/* Steps that are there as a whole. By name: those whose spans are there. */
+static void copy_steps(cutter *c)
+{
+    const mtp_trace *t = c->t;
+    for (uint32_t i = 0; i < t->step_count; i++) {
+        const mtp__step *s = &t->steps[i];
+        bool kept = in_time(c, s->start, s->end) == WHOLE;
+        if (c->named != NULL && kept) {
+            kept = false;
+            for (uint32_t k = 0; k < t->track_count && !kept; k++) {
+                uint32_t span = span_at(t, k, s->start);
+                while (span != MTP__NONE && (t->flags[span] & MTP__SPAN_STEP) == 0)
+                    span = t->parent[span];
+                kept = span != MTP__NONE && t->start[span] == s->start && c->keep[span] == WHOLE;
+            }
+        }
+        if (kept)
+            mtp__trace_add_step(c->out, s);
+    }
+}
+
+static void copy_processes(cutter *c)
+{
+    const mtp_trace *t = c->t;
+    for (uint32_t i = 0; i < t->process_count; i++) {
+        mtp__process copy = t->processes[i];
+        bool used = false;
+        for (uint32_t k = 0; k < t->track_count && !used; k++)
+            used = c->track_of[k] != MTP__NONE && t->tracks[k].pid == copy.pid &&
+                   t->tracks[k].pid_text == copy.pid_text;
+        if (!used)
+            continue;
+        copy.pid_text = copy_text(c, copy.pid_text);
+        copy.name = copy_text(c, copy.name);
+        copy.labels = copy_text(c, copy.labels);
+        mtp__trace_add_process(c->out, &copy);
+    }
+}
+
+static void copy_head(cutter *c)
+{
+    const mtp_trace *t = c->t;
+    mtp_trace *out = c->out;
+    for (uint32_t i = 0; i < t->metadata_count; i++) {
+        mtp__text key = mtp__trace_get_text(t, t->metadata[i].key);
+        mtp__text json = mtp__trace_get_text(t, t->metadata[i].json);
+        mtp__trace_add_meta(out, key.bytes, key.length, json.bytes, json.length);
+    }
+    out->base_ns = t->base_ns;
+    out->pid = t->pid;
+    out->from_kineto = t->from_kineto;
+    out->has_ledger = t->has_ledger;
+    out->ledger = t->ledger;
+    out->unmatched_ends = t->unmatched_ends;
+    out->clock_faults = t->clock_faults;
+    out->damaged_chunks = t->damaged_chunks;
+    out->flags_recorded = t->flags_recorded;
+    memcpy(out->source, t->source, sizeof out->source);
+}
+
+/* --------------------------------------------------------------------------------------------- calls */
+
+static mtp_status prepare(cutter *c)
+{
+    const mtp_trace *t = c->t;
+    c->keep = mtp__calloc((size_t)t->span_count + 1, 1);
+    c->on_track = mtp__calloc((size_t)t->track_count + 1, 1);
+    c->text_of = mtp__calloc((size_t)mtp__intern_count(&t->text) + 1, sizeof *c->text_of);
+    c->shape_of = mtp__calloc((size_t)t->shape_count + 1, sizeof *c->shape_of);
+    c->stack_of = mtp__calloc((size_t)t->stack_count + 1, sizeof *c->stack_of);
+    c->track_of = mtp__calloc((size_t)t->track_count + 1, sizeof *c->track_of);
+    c->flow_kept = mtp__calloc((size_t)t->flow_count + 1, 1);
+    if (c->keep == NULL || c->on_track == NULL || c->text_of == NULL || c->shape_of == NULL ||
+        c->stack_of == NULL || c->track_of == NULL || c->flow_kept == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "a cut of %u spans", t->span_count);
+    memset(c->track_of, 0xff, ((size_t)t->track_count + 1) * sizeof *c->track_of);
+    mtp_status status = windows_make(c);
+    if (status == MTP_OK)
+        status = find_threads(c);
+    if (status == MTP_OK)
+        status = find_named(c);
+    return status;
+}
+
+static mtp_status cut(cutter *c)
+{
+    mtp_status status = prepare(c);
+    if (status != MTP_OK)
+        return status;
+    find_spans(c);
+    status = mtp__trace_create(&c->out);
+    if (status != MTP_OK)
+        return status;
+    copy_head(c);
+    copy_spans(c);
+    copy_moments(c);
+    status = copy_flows(c);
+    if (status != MTP_OK)
+        return status;
+    copy_steps(c);
+    copy_processes(c);
+    mtp_trace *out = c->out;
+    if (!out->builder->out_of_memory && out->builder->spans.count == 0 && out->memory_count == 0 &&
+        out->instant_count == 0)
+        return MTP_FAIL(MTP_E_ARG, "nothing is left: no event is in the part asked for");
+    c->out = NULL; /* finish() destroys it when it fails */
+    status = mtp__trace_finish(out);
+    if (status == MTP_OK)
+        c->out = out;
+    return status;
+}
+
+static void cutter_fini(cutter *c)
+{
+    mtp__free(c->windows);
+    mtp__free(c->keep);
+    mtp__free(c->named);
+    mtp__free(c->on_track);
+    mtp__free(c->text_of);
+    mtp__free(c->shape_of);
+    mtp__free(c->stack_of);
+    mtp__free(c->track_of);
+    mtp__free(c->flow_kept);
+}
+
+mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *options, mtp_trace **out)
+{
+    static const mtp_cut_options defaults = MTP_CUT_OPTIONS_INIT;
+    if (out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "out is NULL");
+    *out = NULL;
+    if (trace == NULL)
+        return MTP_FAIL(MTP_E_ARG, "trace is NULL");
+    options = options != NULL ? options : &defaults;
+    if (options->size < sizeof *options)
+        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, sizeof *options);
+    if (options->by_step && options->first_step > options->last_step)
+        return MTP_FAIL(MTP_E_ARG, "steps %lld to %lld are none", (long long)options->first_step,
+                        (long long)options->last_step);
+    if (options->by_time && options->from_ns >= options->to_ns)
+        return MTP_FAIL(MTP_E_ARG, "the time from %lld ns to %lld ns is none", (long long)options->from_ns,
+                        (long long)options->to_ns);
+    cutter c = {.t = trace, .options = options};
+    mtp_status status = cut(&c);
+    if (status == MTP_OK)
+        *out = c.out;
+    else
+        mtp_trace_destroy(c.out);
+    cutter_fini(&c);
+    return status;
+}

@@ -1,0 +1,14 @@
+/* trace/kineto.h - Kineto and Chrome JSON into a trace. docs/trace-format.md says what is taken for what. */
+#ifndef MTP_TRACE_KINETO_H
+#define MTP_TRACE_KINETO_H
+#include "trace/json_source.h"
+#include "trace/trace.h"
+
+#define MTP__KINETO_WINDOW ((size_t)256 << 10)
+#define MTP__KINETO_LARGEST ((size_t)64 << 20) /* of one event, or of one value beside them */
+
+/* All that the source holds. `options` may be NULL; `window` is the first size of the buffer (0: the usual one), of
+ * interest to tests alone. Fails with MTP_E_FORMAT and the byte, MTP_E_NOMEM, or as the source fails. */
+mtp_status mtp__kineto_read(mtp__source *source, const mtp_open_options *options, size_t window,
+                            mtp_trace **out);
+#endif

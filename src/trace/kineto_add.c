@@ -1,0 +1,268 @@
+/* trace/kineto_add.c - an event into the model, by its phase. */
+#include <string.h>
+#include "base/hash.h"
+#include "trace/kineto_reader.h"
+
+#define STEP_NAME "ProfilerStep#"
+#define MODULE_NAME "nn.Module: "
+#define BACKWARD_NAME "autograd::engine::evaluate_function: "
+
+static bool starts_with(const mtp__json_string *s, const char *text, size_t length)
+{
+    return s->length >= length && memcmp(s->bytes, text, length) == 0;
+}
+#define STARTS_WITH(s, text) starts_with((s), (text), sizeof(text) - 1)
+
+static void reach(mtp__kineto *k, uint32_t row, int64_t ns)
+{
+    mtp__kineto_row *r = &k->rows[row];
+    r->last_ns = ns > r->last_ns ? ns : r->last_ns;
+}
+
+/* ---------------------------------------------------------------------------------------------- spans */
+
+/* ts + dur; a time that runs backwards or out of range is mended and counted. */
+static int64_t end_of(mtp__kineto *k)
+{
+    const mtp__kineto_event *e = &k->event;
+    int64_t end = e->ts;
+    if (!(e->seen & MTP__SEEN_DUR))
+        return end;
+    if (e->dur < 0 || __builtin_add_overflow(e->ts, e->dur, &end)) {
+        k->trace->clock_faults++;
+        return e->ts;
+    }
+    return end;
+}
+
+static bool step_number(const mtp__kineto_event *e, mtp__category category, int64_t *number)
+{
+    uint64_t n;
+    if ((category != MTP__CATEGORY_USER_ANNOTATION && category != MTP__CATEGORY_CPU_OP) ||
+        !STARTS_WITH(&e->name, STEP_NAME) ||
+        !mtp__text_unsigned(e->name.bytes + sizeof STEP_NAME - 1, e->name.length - (sizeof STEP_NAME - 1),
+                            &n) ||
+        n > INT64_MAX)
+        return false;
+    *number = (int64_t)n;
+    return true;
+}
+
+static void add_complete(mtp__kineto *k)
+{
+    const mtp__kineto_event *e = &k->event;
+    mtp__category category = mtp__kineto_category(k);
+    uint64_t taken = 0;
+    uint32_t row = mtp__kineto_row_for(k, category, &taken);
+    if (row == MTP__NONE)
+        return;
+    int64_t end = end_of(k), step = 0;
+    uint8_t flags = 0;
+    if (e->name.length > sizeof MODULE_NAME &&
+        (e->name.bytes[0] == 'P' || category == MTP__CATEGORY_PYTHON_FUNCTION || e->name.bytes[1] == 'u')) {
+        if (step_number(e, category, &step)) {
+            mtp__step item = {e->ts, end, step};
+            mtp__trace_add_step(k->trace, &item);
+            flags |= MTP__SPAN_STEP;
+        } else if (category == MTP__CATEGORY_PYTHON_FUNCTION && STARTS_WITH(&e->name, MODULE_NAME)) {
+            flags |= MTP__SPAN_MODULE;
+        } else if (STARTS_WITH(&e->name, BACKWARD_NAME)) {
+            flags |= MTP__SPAN_BACKWARD;
+        }
+    }
+    uint32_t number = step > 0 && step <= UINT32_MAX ? (uint32_t)step : 0;
+    uint32_t detail = mtp__kineto_detail(k, category, number, taken, &flags);
+    uint32_t name = mtp__kineto_string(k, &e->name);
+    k->trace->unfinished += (flags & MTP__SPAN_UNFINISHED) != 0;
+    uint32_t span =
+        mtp__trace_add_span(k->trace, k->rows[row].track, e->ts, end, name, category, flags, detail);
+    reach(k, row, end);
+    if (!(e->seen & MTP__SEEN_DUR) &&
+        MTP__KINETO_ROOM(k, k->unfinished, k->unfinished_room, k->unfinished_count))
+        k->unfinished[k->unfinished_count++] = (mtp__kineto_unfinished){span, row};
+}
+
+static void add_pair(mtp__kineto *k, bool async, bool is_end)
+{
+    uint64_t taken = 0;
+    uint32_t row = async    ? mtp__kineto_row_async(k)
+                   : is_end ? mtp__kineto_row_any(k)
+                            : mtp__kineto_row_for(k, mtp__kineto_category(k), &taken);
+    if (row != MTP__NONE)
+        mtp__kineto_pair_add(k, row, is_end);
+}
+
+/* ------------------------------------------------------------------------------------------- instants */
+
+static bool add_memory(mtp__kineto *k)
+{
+    const mtp__kineto_event *e = &k->event;
+    const uint64_t needed = MTP__ARG_BIT(ADDRESS) | MTP__ARG_BIT(MEMORY_BYTES);
+    mtp__memory m = {.ts = e->ts, .total_allocated = -1, .total_reserved = -1, .device_index = -1};
+    int64_t type = 0, index = -1;
+    uint64_t taken = needed, number;
+    if (e->name.length != 8 || memcmp(e->name.bytes, "[memory]", 8) != 0 || (e->args & needed) != needed ||
+        !mtp__kineto_unsigned(k, MTP__ARG_ADDRESS, &m.address) ||
+        !mtp__kineto_signed(k, MTP__ARG_MEMORY_BYTES, &m.bytes))
+        return false;
+    uint32_t row = mtp__kineto_row_any(k);
+    if (row == MTP__NONE)
+        return true;
+    if (mtp__kineto_signed(k, MTP__ARG_TOTAL_ALLOCATED, &m.total_allocated))
+        taken |= MTP__ARG_BIT(TOTAL_ALLOCATED);
+    if (mtp__kineto_signed(k, MTP__ARG_TOTAL_RESERVED, &m.total_reserved))
+        taken |= MTP__ARG_BIT(TOTAL_RESERVED);
+    if (mtp__kineto_signed(k, MTP__ARG_MEMORY_DEVICE_TYPE, &type) && type >= 0 && type <= UINT16_MAX)
+        taken |= MTP__ARG_BIT(MEMORY_DEVICE_TYPE);
+    if (mtp__kineto_signed(k, MTP__ARG_MEMORY_DEVICE_ID, &index) && index >= -1 && index <= INT16_MAX)
+        taken |= MTP__ARG_BIT(MEMORY_DEVICE_ID);
+    if (mtp__kineto_unsigned(k, MTP__ARG_EVENT_INDEX, &number) && number < UINT32_MAX) {
+        m.event_index = (uint32_t)number + 1;
+        taken |= MTP__ARG_BIT(EVENT_INDEX);
+    }
+    m.track = k->rows[row].track;
+    m.device_type = taken & MTP__ARG_BIT(MEMORY_DEVICE_TYPE) ? (uint16_t)type : 0;
+    m.device_index = taken & MTP__ARG_BIT(MEMORY_DEVICE_ID) ? (int16_t)index : -1;
+    m.args = mtp__kineto_rest(k, taken);
+    mtp__trace_add_memory(k->trace, &m);
+    reach(k, row, e->ts);
+    return true;
+}
+
+static void add_instant(mtp__kineto *k, uint32_t row)
+{
+    const mtp__kineto_event *e = &k->event;
+    if (row == MTP__NONE)
+        return;
+    mtp__instant i = {.ts = e->ts,
+                      .name = mtp__kineto_string(k, &e->name),
+                      .category = mtp__kineto_string(k, &e->category),
+                      .args = mtp__kineto_rest(k, 0),
+                      .track = k->rows[row].track,
+                      .scope = e->scope == 'p' || e->scope == 'g' ? e->scope : 't'};
+    mtp__trace_add_instant(k->trace, &i);
+    reach(k, row, e->ts);
+}
+
+/* One value; further ones, and names of values other than "value", stay in args. */
+static void add_counter(mtp__kineto *k)
+{
+    const mtp__kineto_event *e = &k->event;
+    uint32_t row = mtp__kineto_row_any(k);
+    if (row == MTP__NONE)
+        return;
+    mtp__instant i = {.ts = e->ts,
+                      .name = mtp__kineto_string(k, &e->name),
+                      .category = mtp__kineto_string(k, &e->category),
+                      .track = k->rows[row].track,
+                      .scope = 't',
+                      .is_counter = true};
+    const mtp__kineto_member *first = NULL;
+    for (size_t m = 0; m < e->member_count && first == NULL; m++)
+        if (e->members[m].value.kind == 0)
+            first = &e->members[m];
+    if (first != NULL)
+        i.value = mtp__decimal_double(&first->value.number);
+    if (first == NULL || e->member_count > 1 || first->key.length != 5 ||
+        memcmp(first->key.bytes, "value", 5) != 0)
+        i.args = mtp__kineto_rest(k, 0);
+    mtp__trace_add_instant(k->trace, &i);
+    reach(k, row, e->ts);
+}
+
+/* Text that is no number: its hash stands for it. */
+static uint64_t flow_id(const mtp__kineto_id *id)
+{
+    uint64_t n;
+    if (!id->is_text)
+        return (uint64_t)id->number;
+    return mtp__text_unsigned(id->text.bytes, id->text.length, &n)
+               ? n
+               : mtp__hash_bytes(id->text.bytes, id->text.length);
+}
+
+static void add_flow(mtp__kineto *k)
+{
+    const mtp__kineto_event *e = &k->event;
+    uint32_t row = mtp__kineto_row_any(k);
+    if (row == MTP__NONE)
+        return;
+    mtp__flow flow = {.ts = e->ts,
+                      .id = flow_id(&e->id),
+                      .track = k->rows[row].track,
+                      .name = mtp__kineto_string(k, e->name.length != 0 ? &e->name : &e->category),
+                      .phase = e->phase};
+    mtp__trace_add_flow(k->trace, &flow);
+}
+
+/* ------------------------------------------------------------------------------------------- metadata */
+
+/* A metadata event of another kind: its args as metadata of that name; of a second process with the pid behind. */
+static void add_metadata(mtp__kineto *k)
+{
+    const mtp__kineto_event *e = &k->event;
+    mtp__buffer *b = &k->rest;
+    uint32_t args = mtp__kineto_rest(k, 0), name = mtp__kineto_string(k, &e->name);
+    mtp__text text = mtp__trace_get_text(k->trace, args), key = mtp__trace_get_text(k->trace, name);
+    b->length = 0;
+    mtp__buffer_add(b, "{", 1);
+    mtp__buffer_add(b, text.bytes, text.length);
+    mtp__buffer_add(b, "}", 1);
+    if (b->failed || key.length == 0)
+        return;
+    mtp__json_value value = {.bytes = b->bytes, .length = b->length, .kind = '{'};
+    mtp__kineto_meta(k, key.bytes, key.length, &value);
+}
+
+void mtp__kineto_add(mtp__kineto *k)
+{
+    const mtp__kineto_event *e = &k->event;
+    k->trace->clock_faults += e->clock_faults;
+    if (e->phase == 'M') {
+        if (!mtp__kineto_describe(k))
+            add_metadata(k);
+        return;
+    }
+    bool needs_id = e->phase != 0 && strchr("beSFnTpstf", e->phase) != NULL;
+    if (!(e->seen & MTP__SEEN_TS) || (needs_id && !(e->seen & MTP__SEEN_ID))) {
+        k->trace->skipped_events++;
+        return;
+    }
+    switch (e->phase) {
+    case 'X':
+        add_complete(k);
+        break;
+    case 'B':
+    case 'E':
+        add_pair(k, false, e->phase == 'E');
+        break;
+    case 'b':
+    case 'S': /* S, T, p and F: as they were written before b, n and e */
+    case 'e':
+    case 'F':
+        add_pair(k, true, e->phase == 'e' || e->phase == 'F');
+        break;
+    case 'i':
+    case 'I':
+    case 'R':
+    case 'P':
+        if (!add_memory(k))
+            add_instant(k, mtp__kineto_row_any(k));
+        break;
+    case 'n':
+    case 'T':
+    case 'p':
+        add_instant(k, mtp__kineto_row_async(k));
+        break;
+    case 'C':
+        add_counter(k);
+        break;
+    case 's':
+    case 't':
+    case 'f':
+        add_flow(k);
+        break;
+    default:
+        k->trace->skipped_events++;
+    }
+}

@@ -1,0 +1,56 @@
+/* trace/open.c - a trace out of a file, whatever form it has. */
+#include <stdio.h>
+#include <string.h>
+#include "base/error.h"
+#include "record/spool.h"
+#include "trace/from_records.h"
+#include "trace/kineto.h"
+
+/* A spool is read in two passes and mapped, so it needs a name; standard input has one if it is a file. */
+static mtp_status open_spool(const char *path, bool seekable, mtp_trace **out)
+{
+    if (!seekable)
+        return MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can be read from a file only, not from a pipe");
+    return mtp__trace_from_spool(strcmp(path, "-") == 0 ? "/dev/stdin" : path, out);
+}
+
+static mtp_status open_any(const char *path, const mtp_open_options *options, mtp_trace **out)
+{
+    mtp__source *source;
+    mtp_status status = mtp__source_open(path, &source);
+    if (status != MTP_OK)
+        return status;
+    size_t bytes;
+    const void *head = mtp__source_head(source, &bytes);
+    if (mtp__spool_recognise(head, bytes)) {
+        bool seekable = mtp__source_seekable(source);
+        mtp__source_close(source);
+        return open_spool(path, seekable, out);
+    }
+    status = mtp__kineto_read(source, options, 0, out);
+    if (status != MTP_OK && *mtp__source_form(source) != 0)
+        MTP_NOTE("bytes are counted in the decompressed %s content", mtp__source_form(source));
+    if (status == MTP_OK && options != NULL && options->progress != NULL)
+        options->progress(options->user, mtp__source_done(source), mtp__source_done(source));
+    mtp__source_close(source);
+    return status;
+}
+
+mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out)
+{
+    if (out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "out is NULL");
+    *out = NULL;
+    if (path == NULL)
+        return MTP_FAIL(MTP_E_ARG, "path is NULL");
+    if (options != NULL && options->size < sizeof *options)
+        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, sizeof *options);
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+    mtp_status status = open_any(path, options, out);
+    if (status != MTP_OK) {
+        MTP_NOTE("%s", name);
+        return status;
+    }
+    snprintf((*out)->source, sizeof(*out)->source, "%s", name);
+    return MTP_OK;
+}
