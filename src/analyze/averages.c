@@ -1,0 +1,324 @@
+/* analyze/averages.c - key averages: all parts in order, then rows as callers see them. */
+#include "analyze/averages.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "analyze/averages_pass.h"
+#include "analyze/flops.h"
+#include "base/error.h"
+#include "base/os.h"
+
+/* ------------------------------------------------------------------------------------- about the trace */
+
+/* Metadata as torch writes it, "with_flops": 1; our own traces have flags. */
+static bool was_recorded(const mtp_trace *t, uint32_t flag, const char *key)
+{
+    uint32_t id = mtp__trace_find_text(t, key);
+    if (t->flags_recorded & flag)
+        return true;
+    for (uint32_t i = 0; id != 0 && i < t->metadata_count; i++)
+        if (t->metadata[i].key == id) {
+            const char *json = mtp__trace_get_text(t, t->metadata[i].json).bytes;
+            return strcmp(json, "1") == 0 || strcmp(json, "true") == 0 || strcmp(json, "\"1\"") == 0;
+        }
+    return false;
+}
+
+/* torch counts from the moment the profiler started: the span "PyTorch Profiler (0)". */
+static int64_t zero_of(const mtp_trace *t)
+{
+    uint32_t category = mtp__trace_find_text(t, "Trace");
+    for (uint32_t i = 0; i < t->span_count && category != 0; i++)
+        if (t->category[i] == MTP__CATEGORY_OTHER && mtp__trace_detail(t, i)->category == category)
+            return t->start[i];
+    uint32_t name = mtp__trace_find_text(t, "Iteration Start: PyTorch Profiler");
+    for (uint32_t i = 0; i < t->instant_count && name != 0; i++)
+        if (t->instants[i].name == name)
+            return t->instants[i].ts;
+    return t->first_ns;
+}
+
+static void describe(mtp_averages *a, const mtp_trace *t)
+{
+    const char *device = t->from_kineto ? "CUDA" : "NPU";
+    for (uint32_t i = 0; i < t->memory_count; i++)
+        if (t->memory[i].device_type == 12)
+            device = "XPU";
+    snprintf(a->device_name, sizeof a->device_name, "%s", device);
+    for (uint32_t k = 0; k < t->track_count; k++)
+        a->has_device |= t->tracks[k].on_device && t->tracks[k].count > 0;
+    a->pid = t->pid;
+    a->has_memory = was_recorded(t, MTP_WITH_MEMORY, "profile_memory");
+    a->has_flops = was_recorded(t, MTP_WITH_FLOPS, "with_flops");
+    a->has_stack = was_recorded(t, MTP_WITH_STACK, "with_stack");
+}
+
+/* ------------------------------------------------------------------------------------------------ rows */
+
+static const char *text_of(const mtp_averages *a, uint32_t id)
+{
+    return id != 0 ? (const char *)mtp__intern_get(&a->text, id)->bytes : "";
+}
+
+/* In the order of torch's list: by the first event of each. */
+static int by_first(const void *x, const void *y)
+{
+    const mtp__sum *a = *(mtp__sum *const *)x, *b = *(mtp__sum *const *)y;
+    if (a->first_start != b->first_start)
+        return a->first_start < b->first_start ? -1 : 1;
+    if (a->first_end != b->first_end)
+        return a->first_end > b->first_end ? -1 : 1;
+    if ((a->class == MTP__CLASS_DEVICE_ANNOTATION) != (b->class == MTP__CLASS_DEVICE_ANNOTATION))
+        return a->class == MTP__CLASS_DEVICE_ANNOTATION ? 1 : -1;
+    return a->first_span < b->first_span ? -1 : a->first_span > b->first_span;
+}
+
+static void fill_times(mtp_row *row, const mtp__sum *s, bool exact)
+{
+    row->min = (double)(s->count > 0 ? s->min_ns : 0) / 1000;
+    row->max = (double)(s->count > 0 ? s->max_ns : 0) / 1000;
+    row->p50 = (double)s->p50_ns / 1000;
+    row->p99 = (double)s->p99_ns / 1000;
+    row->cpu_time_total = s->total_us;
+    row->self_cpu_time_total = s->self_us;
+    row->device_time_total = s->device_us;
+    row->self_device_time_total = s->self_device_us;
+    if (exact)
+        return;
+    if (row->is_device) {
+        row->device_time_total = row->self_device_time_total = (double)s->total_ns / 1000;
+    } else {
+        row->cpu_time_total = (double)s->total_ns / 1000;
+        row->self_cpu_time_total = (double)s->self_ns / 1000;
+    }
+}
+
+static void fill_row(mtp_averages *a, mtp__row *out, const mtp__sum *s, bool exact, const char ***frame)
+{
+    mtp_row *row = &out->seen;
+    const mtp__intern_entry *key = mtp__intern_get(&a->text, s->key);
+    out->nested = s->nested;
+    row->key = (const char *)key->bytes;
+    row->key_length = key->length;
+    row->overload_name = text_of(a, s->overload);
+    row->input_shapes = text_of(a, s->shape);
+    if (s->stack != 0) {
+        const mtp__intern_entry *stack = mtp__intern_get(&a->text, s->stack);
+        row->stack = *frame;
+        row->stack_depth = (uint32_t)(stack->length / sizeof(uint32_t));
+        for (uint32_t i = 0; i < row->stack_depth; i++) {
+            uint32_t id;
+            memcpy(&id, stack->bytes + i * sizeof id, sizeof id);
+            *(*frame)++ = text_of(a, id);
+        }
+    }
+    row->is_device = s->class >= MTP__CLASS_DEVICE;
+    row->is_user_annotation =
+        s->class == MTP__CLASS_CPU_ANNOTATION || s->class == MTP__CLASS_DEVICE_ANNOTATION;
+    row->count = (uint64_t)s->count;
+    fill_times(row, s, exact);
+    row->cpu_memory_usage = s->memory[0];
+    row->self_cpu_memory_usage = s->self_memory[0];
+    row->device_memory_usage = s->memory[1];
+    row->self_device_memory_usage = s->self_memory[1];
+    row->flops = s->flops;
+}
+
+/* As torch's total_average(): everything added up, over all kinds of rows. The quantiles stay 0. */
+static void fill_total(mtp_averages *a)
+{
+    mtp_row *sum = &a->total;
+    sum->key = "Total";
+    sum->key_length = 5;
+    sum->overload_name = sum->input_shapes = "";
+    for (size_t i = 0; i < a->count; i++) {
+        const mtp_row *row = &a->row[i].seen;
+        sum->count += row->count;
+        sum->cpu_time_total += row->cpu_time_total;
+        sum->self_cpu_time_total += row->self_cpu_time_total;
+        sum->device_time_total += row->device_time_total;
+        sum->self_device_time_total += row->self_device_time_total;
+        sum->cpu_memory_usage += row->cpu_memory_usage;
+        sum->self_cpu_memory_usage += row->self_cpu_memory_usage;
+        sum->device_memory_usage += row->device_memory_usage;
+        sum->self_device_memory_usage += row->self_device_memory_usage;
+        sum->flops += row->flops;
+        sum->min = i == 0 || row->min < sum->min ? row->min : sum->min;
+        sum->max = i == 0 || row->max > sum->max ? row->max : sum->max;
+    }
+}
+
+/* Without shapes an op is known if it never computes anything. */
+static void fill_coverage(mtp_averages *a, const mtp__group *g)
+{
+    double all = 0, known = 0;
+    for (uint32_t i = 0; i < g->sums; i++) {
+        const mtp__sum *s = &g->sum[i];
+        bool op = s->op_ns == 0 && s->first_span != MTP__NONE &&
+                  g->t->category[s->first_span] == MTP__CATEGORY_CPU_OP;
+        uint64_t flops;
+        all += (double)(op ? s->self_ns : s->op_ns);
+        known +=
+            (double)(op && mtp__flops_known(g->t, text_of(a, s->key), 0, &flops) ? s->self_ns : s->known_ns);
+    }
+    a->flops_coverage = all > 0 ? known / all : 0;
+}
+
+static mtp_status fill(mtp_averages *a, mtp__group *g, bool exact)
+{
+    size_t frames = 0;
+    mtp__sum **order = mtp__calloc((size_t)g->sums + 1, sizeof *order);
+    for (uint32_t i = 0; i < g->sums && order != NULL; i++) {
+        order[i] = &g->sum[i];
+        frames +=
+            g->sum[i].stack != 0 ? mtp__intern_get(&a->text, g->sum[i].stack)->length / sizeof(uint32_t) : 0;
+    }
+    a->row = mtp__calloc((size_t)g->sums + 1, sizeof *a->row);
+    a->frames = mtp__calloc(frames + 1, sizeof *a->frames);
+    if (order == NULL || a->row == NULL || a->frames == NULL) {
+        mtp__free(order);
+        return MTP_FAIL(MTP_E_NOMEM, "%u rows", g->sums);
+    }
+    qsort(order, g->sums, sizeof *order, by_first);
+    const char **frame = a->frames;
+    for (uint32_t i = 0; i < g->sums; i++)
+        if (order[i]->count > 0)
+            fill_row(a, &a->row[a->count++], order[i], exact, &frame);
+    mtp__free(order);
+    fill_total(a);
+    fill_coverage(a, g);
+    return MTP_OK;
+}
+
+/* --------------------------------------------------------------------------------------------- creation */
+
+/* An allocation that failed is an event of its own, with no time and no bytes. */
+static void out_of_memory_events(mtp__group *g)
+{
+    static const char name[] = "[OutOfMemory]";
+    uint32_t id = mtp__trace_find_text(g->t, name);
+    for (uint32_t i = 0; i < g->t->instant_count && id != 0 && !g->failed; i++) {
+        if (g->t->instants[i].name != id)
+            continue;
+        uint32_t row =
+            mtp__group_row(g, mtp__group_text(g, name, sizeof name - 1), MTP__CLASS_CPU, MTP__NONE);
+        if (row == MTP__NONE)
+            return;
+        mtp__sum *s = &g->sum[row];
+        s->count++;
+        s->min_ns = s->max_ns = 0;
+        if (g->t->instants[i].ts < s->first_start) {
+            s->first_start = s->first_end = g->t->instants[i].ts;
+            s->first_span = MTP__NONE;
+        }
+    }
+}
+
+static mtp_status walk(mtp_averages *a, mtp__group *g, mtp__launched *launched, mtp__bytes *bytes)
+{
+    mtp__walk w = {.g = g,
+                   .launched = launched,
+                   .bytes = bytes,
+                   .zero_ns = g->t->from_kineto ? zero_of(g->t) : 0,
+                   .exact = g->t->from_kineto,
+                   .flops = a->has_flops};
+    bool done;
+    mtp_status status = mtp__fast_sums(&w, &done);
+    if (status == MTP_OK && !done)
+        status = mtp__walk_run(&w);
+    if (status == MTP_OK && w.exact)
+        status = mtp__exact_sums(&w);
+    if (status == MTP_OK && !done)
+        status = mtp__spread(&w);
+    if (status == MTP_OK)
+        out_of_memory_events(g);
+    if (status == MTP_OK && g->failed)
+        status = MTP_FAIL(MTP_E_NOMEM, "averages");
+    if (status == MTP_OK)
+        status = fill(a, g, w.exact);
+    mtp__walk_fini(&w);
+    return status;
+}
+
+static mtp_status make(mtp_averages *a, const mtp_trace *t, const mtp_averages_options *options)
+{
+    mtp__group group;
+    mtp__launched launched = {0};
+    mtp__bytes bytes = {0};
+    mtp__scratch stacks = {0};
+    mtp_status status = mtp__group_init(&group, t, options, &a->text);
+    if (status != MTP_OK)
+        return status;
+    if (options->by_stack != 0 && t->stack_count > 1) {
+        status = mtp__stacks_of(t, &stacks);
+        group.stack = stacks.p;
+    }
+    if (status == MTP_OK)
+        status = mtp__launched_init(&launched, t, t->from_kineto ? zero_of(t) : 0);
+    if (status == MTP_OK && t->memory_count > 0)
+        status = mtp__bytes_init(&bytes, t);
+    if (status == MTP_OK)
+        status = walk(a, &group, &launched, t->memory_count > 0 ? &bytes : NULL);
+    mtp__bytes_fini(&bytes);
+    mtp__launched_fini(&launched);
+    mtp__scratch_free(&stacks);
+    mtp__group_fini(&group);
+    return status;
+}
+
+mtp_status mtp_averages_create(const mtp_trace *trace, const mtp_averages_options *options,
+                               mtp_averages **out)
+{
+    static const mtp_averages_options defaults = MTP_AVERAGES_OPTIONS_INIT;
+    options = options != NULL ? options : &defaults;
+    if (out == NULL || trace == NULL)
+        return MTP_FAIL(MTP_E_ARG, "%s is NULL", out == NULL ? "out" : "trace");
+    *out = NULL;
+    if (options->size != sizeof *options)
+        return MTP_FAIL(MTP_E_ABI, "mtp_averages_options: size=%zu, this library has %zu", options->size,
+                        sizeof *options);
+    mtp_averages *a = mtp__calloc(1, sizeof *a);
+    if (a == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "averages");
+    mtp__intern_init(&a->text, 1, SIZE_MAX, NULL, NULL);
+    describe(a, trace);
+    mtp_status status = make(a, trace, options);
+    if (status != MTP_OK) {
+        mtp_averages_destroy(a);
+        return status;
+    }
+    *out = a;
+    return MTP_OK;
+}
+
+void mtp_averages_destroy(mtp_averages *a)
+{
+    if (a == NULL)
+        return;
+    mtp__free(a->row);
+    mtp__free(a->frames);
+    mtp__intern_fini(&a->text);
+    mtp__free(a);
+}
+
+/* ------------------------------------------------------------------------------------------------ asking */
+
+size_t mtp_averages_count(const mtp_averages *a)
+{
+    return a != NULL ? a->count : 0;
+}
+
+const mtp_row *mtp_averages_row(const mtp_averages *a, size_t index)
+{
+    return a != NULL && index < a->count ? &a->row[index].seen : NULL;
+}
+
+void mtp_averages_total(const mtp_averages *a, mtp_row *out)
+{
+    *out = a->total;
+}
+
+double mtp_averages_flops_coverage(const mtp_averages *a)
+{
+    return a != NULL ? a->flops_coverage : 0;
+}

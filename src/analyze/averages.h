@@ -1,0 +1,32 @@
+/* analyze/averages.h - what mtp_averages_create() makes, for the presentations. See include/mtprof_trace.h. */
+#ifndef MTP_ANALYZE_AVERAGES_H
+#define MTP_ANALYZE_AVERAGES_H
+#include <mtprof.h>
+#include "base/intern.h"
+
+typedef struct mtp__row {
+    mtp_row seen; /* what callers see; its texts are in mtp_averages.text */
+    bool nested;  /* the first of its events has a parent: left out of top_level_events_only */
+} mtp__row;
+
+struct mtp_averages {
+    mtp__row *row; /* owned: in the order in which their first events began */
+    size_t count;
+    mtp_row total;
+    mtp__intern text;    /* owned: keys, overloads, shapes, frames */
+    const char **frames; /* owned: the stacks of the rows */
+    double flops_coverage;
+    bool has_memory, has_flops, has_stack; /* was recorded: a table shows the columns */
+    bool has_device;                       /* device work was recorded */
+    char device_name[16];                  /* "CUDA", "NPU", ... */
+    uint64_t pid;                          /* of the recorded process, 0: unknown */
+};
+
+/* The number by which rows are sorted, by torch's name of it, with cuda, xpu, npu and privateuse1 read as device.
+ * MTP_E_ARG: no such attribute; the story names those that are. */
+typedef double mtp__row_number(const mtp_row *row);
+mtp_status mtp__row_attribute(const char *name, mtp__row_number **out);
+
+/* Row numbers 0 to count - 1, largest number first, ties in their order. `order` has room for count. */
+mtp_status mtp__averages_order(const mtp_averages *averages, const char *attribute, size_t *order);
+#endif

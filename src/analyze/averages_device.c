@@ -1,0 +1,311 @@
+/* analyze/averages_device.c - device work and the CPU events that torch adds it to.
+ *
+ * In a live trace that is the launcher column. In a trace that torch wrote it is torch's own join, with all that
+ * follows from it: an event's id is its "External id" (an op, an annotation), its CUDA correlation (a runtime call
+ * outside of any op) or, lacking both (overhead), the id of the op around it on the thread that stopped the profiler;
+ * and every event that has the id of some device work gets that work's time. Ids of the kinds are counted apart, so
+ * now and then a call outside of any op gets the time of an op's kernels. Such calls, and overhead, are also nested
+ * on the thread that stopped the profiler, whichever made them.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "analyze/averages_pass.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/os.h"
+
+/* --------------------------------------------------------------------------------- device work by op id */
+
+typedef struct work {
+    uint64_t id;      /* 0: free */
+    double high, low; /* of its time in us, compensated as Python's sum() */
+} work;
+
+typedef struct work_map {
+    work *slot; /* owned */
+    size_t mask;
+} work_map;
+
+static work *map_at(const work_map *m, uint64_t id)
+{
+    size_t at = mtp__hash_mix(id, MTP__HASH_K1) & m->mask;
+    while (m->slot[at].id != 0 && m->slot[at].id != id)
+        at = (at + 1) & m->mask;
+    return &m->slot[at];
+}
+
+typedef struct begun {
+    int64_t start, end;
+    uint32_t span;
+} begun;
+
+static int by_start(const void *a, const void *b)
+{
+    const begun *x = a, *y = b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    return x->span < y->span ? -1 : x->span > y->span;
+}
+
+static bool is_work(const mtp_trace *t, uint32_t span)
+{
+    return mtp__category_on_device((mtp__category)t->category[span]) &&
+           t->category[span] != MTP__CATEGORY_GPU_USER_ANNOTATION;
+}
+
+/* All linked device work in order of its start; *out is owned. */
+static mtp_status gather_work(const mtp_trace *t, begun **out, size_t *count)
+{
+    size_t n = 0;
+    *out = NULL;
+    for (uint32_t i = 0; i < t->span_count; i++)
+        n += is_work(t, i) && mtp__trace_detail(t, i)->external_id != 0;
+    begun *list = mtp__calloc(n + 1, sizeof *list);
+    if (list == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "%zu pieces of device work", n);
+    n = 0;
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if (is_work(t, i) && mtp__trace_detail(t, i)->external_id != 0)
+            list[n++] = (begun){t->start[i], t->end[i], i};
+    qsort(list, n, sizeof *list, by_start);
+    *out = list;
+    *count = n;
+    return MTP_OK;
+}
+
+static mtp_status map_work(work_map *m, const mtp_trace *t, int64_t zero_ns)
+{
+    begun *list;
+    size_t count = 0, slots = 16;
+    mtp_status status = gather_work(t, &list, &count);
+    if (status != MTP_OK)
+        return status;
+    while (slots < count * 2)
+        slots *= 2;
+    m->mask = slots - 1;
+    m->slot = mtp__calloc(slots, sizeof *m->slot);
+    if (m->slot == NULL)
+        status = MTP_FAIL(MTP_E_NOMEM, "a map of %zu ids", count);
+    for (size_t i = 0; i < count && m->slot != NULL; i++) {
+        uint64_t id = mtp__trace_detail(t, list[i].span)->external_id;
+        work *w = map_at(m, id);
+        w->id = id;
+        mtp__add(&w->high, &w->low,
+                 mtp__microseconds(list[i].end - zero_ns) - mtp__microseconds(list[i].start - zero_ns));
+    }
+    mtp__free(list);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------- ids of events */
+
+static bool is_op(const mtp_trace *t, uint32_t span)
+{
+    return t->category[span] == MTP__CATEGORY_CPU_OP || t->category[span] == MTP__CATEGORY_USER_ANNOTATION;
+}
+
+/* Collected by Kineto, not by torch: runtime and driver calls, overhead. */
+static bool is_collected(const mtp_trace *t, uint32_t span)
+{
+    return t->category[span] == MTP__CATEGORY_CUDA_RUNTIME ||
+           t->category[span] == MTP__CATEGORY_CUDA_DRIVER || t->category[span] == MTP__CATEGORY_OVERHEAD;
+}
+
+/* Not inside an op, so torch does not know its thread. */
+static bool is_stray(const mtp_trace *t, uint32_t span)
+{
+    return is_collected(t, span) && mtp__trace_detail(t, span)->external_id == 0;
+}
+
+/* The thread that stopped the profiler: not in the file, so the main thread, else the busiest. */
+static uint32_t main_track(const mtp_trace *t)
+{
+    uint32_t best = MTP__NONE;
+    for (uint32_t k = 0; k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        if (track->on_device || track->count == 0 || track->pid_text != 0)
+            continue;
+        if (track->pid == track->tid)
+            return k;
+        if (track->pid >= 0 && (best == MTP__NONE || track->count > t->tracks[best].count))
+            best = k;
+    }
+    return best;
+}
+
+/* The id of the event of torch's own that was innermost on the main thread when `span` began. */
+static uint64_t id_around(const mtp_trace *t, uint32_t main, uint32_t span)
+{
+    if (main == MTP__NONE)
+        return 0;
+    uint32_t low = t->tracks[main].first, high = low + t->tracks[main].count;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (t->start[mid] <= t->start[span])
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low == t->tracks[main].first)
+        return 0;
+    for (uint32_t i = low - 1; i != MTP__NONE; i = t->parent[i]) {
+        const mtp__detail *d = mtp__trace_detail(t, i);
+        if (i == span || t->end[i] < t->start[span] || t->end[i] == t->start[i] ||
+            (is_collected(t, i) && d->external_id != 0))
+            continue;
+        return is_op(t, i) ? d->external_id : is_collected(t, i) ? d->correlation : 0;
+    }
+    return 0;
+}
+
+static uint64_t id_of(const mtp_trace *t, uint32_t main, uint32_t span)
+{
+    const mtp__detail *d = mtp__trace_detail(t, span);
+    if (is_op(t, span))
+        return d->external_id;
+    if (!is_stray(t, span))
+        return 0;
+    return d->correlation != 0 ? d->correlation : id_around(t, main, span);
+}
+
+/* Not so in a foreign file: its links are then as good as correlations make them. */
+static bool ops_have_ids(const mtp_trace *t)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        if (is_op(t, i) && mtp__trace_detail(t, i)->external_id != 0)
+            return true;
+        any |= is_op(t, i);
+    }
+    return !any;
+}
+
+/* ---------------------------------------------------------------------------------------------- launched */
+
+static mtp_status launched_by_id(mtp__launched *l, const mtp_trace *t, uint32_t main, int64_t zero_ns)
+{
+    work_map map = {0};
+    mtp_status status = map_work(&map, t, zero_ns);
+    if (status != MTP_OK)
+        return status;
+    double *us = l->us.p;
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        uint64_t id = is_op(t, i) || is_collected(t, i) ? id_of(t, main, i) : 0;
+        const work *w = id != 0 ? map_at(&map, id) : NULL;
+        if (w != NULL && w->id == id)
+            us[i] = mtp__added(w->high, w->low);
+    }
+    mtp__free(map.slot);
+    return MTP_OK;
+}
+
+static void launched_by_link(mtp__launched *l, const mtp_trace *t)
+{
+    double *us = l->us.p;
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if (is_work(t, i) && t->launcher[i] != MTP__NONE)
+            us[t->launcher[i]] += (double)(t->end[i] - t->start[i]) / 1000;
+}
+
+/* ------------------------------------------------------------------------------------------------ threads */
+
+static bool before(const mtp_trace *t, uint32_t a, uint32_t b)
+{
+    return t->start[a] != t->start[b] ? t->start[a] < t->start[b] : t->end[a] > t->end[b];
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const begun *x = a, *y = b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    if (x->end != y->end)
+        return x->end > y->end ? -1 : 1;
+    return x->span < y->span ? -1 : x->span > y->span;
+}
+
+/* The main thread's spans and those that were moved there, as one. */
+static uint32_t merge(const mtp_trace *t, const mtp__track *track, const begun *moved, size_t count,
+                      uint32_t *to)
+{
+    uint32_t n = 0;
+    size_t m = 0;
+    for (uint32_t i = track->first; i < track->first + track->count; i++) {
+        while (m < count && before(t, moved[m].span, i))
+            to[n++] = moved[m++].span;
+        to[n++] = i;
+    }
+    while (m < count)
+        to[n++] = moved[m++].span;
+    return n;
+}
+
+/* As torch sees them: strays of other threads go to the main one. */
+static mtp_status move_strays(mtp__launched *l, const mtp_trace *t, uint32_t main)
+{
+    size_t count = 0;
+    for (uint32_t k = 0; k < t->track_count; k++)
+        for (uint32_t i = t->tracks[k].first; k != main && i < t->tracks[k].first + t->tracks[k].count; i++)
+            count += is_stray(t, i);
+    if (count == 0 || main == MTP__NONE)
+        return MTP_OK;
+    begun *moved = mtp__calloc(count, sizeof *moved);
+    if (moved == NULL || !mtp__scratch_make(&l->order, t->span_count, sizeof(uint32_t))) {
+        mtp__free(moved);
+        return MTP_FAIL(MTP_E_NOMEM, "the order of %u spans", t->span_count);
+    }
+    count = 0;
+    for (uint32_t k = 0; k < t->track_count; k++)
+        for (uint32_t i = t->tracks[k].first; k != main && i < t->tracks[k].first + t->tracks[k].count; i++)
+            if (is_stray(t, i))
+                moved[count++] = (begun){t->start[i], t->end[i], i};
+    qsort(moved, count, sizeof *moved, by_time);
+    uint32_t *order = l->order.p, at = 0;
+    for (uint32_t k = 0, n = 0; k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        if (track->on_device || track->count == 0)
+            continue;
+        uint32_t first = at;
+        if (k == main)
+            at += merge(t, track, moved, count, order + at);
+        else
+            for (uint32_t i = track->first; i < track->first + track->count; i++)
+                if (!is_stray(t, i))
+                    order[at++] = i;
+        l->thread[n++] = (struct mtp__thread){first, at - first};
+    }
+    mtp__free(moved);
+    return MTP_OK;
+}
+
+mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, int64_t zero_ns)
+{
+    memset(l, 0, sizeof *l);
+    l->thread = mtp__calloc((size_t)t->track_count + 1, sizeof *l->thread);
+    if (l->thread == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "%u threads", t->track_count);
+    for (uint32_t k = 0; k < t->track_count; k++)
+        if (!t->tracks[k].on_device && t->tracks[k].count > 0)
+            l->thread[l->threads++] = (struct mtp__thread){t->tracks[k].first, t->tracks[k].count};
+    uint32_t main = t->from_kineto ? main_track(t) : MTP__NONE;
+    mtp_status status = t->from_kineto ? move_strays(l, t, main) : MTP_OK;
+    if (status == MTP_OK && t->launcher != NULL) {
+        if (!mtp__scratch_make(&l->us, t->span_count, sizeof(double)))
+            status = MTP_FAIL(MTP_E_NOMEM, "device times of %u spans", t->span_count);
+        else if (t->from_kineto && ops_have_ids(t))
+            status = launched_by_id(l, t, main, zero_ns);
+        else
+            launched_by_link(l, t);
+    }
+    if (status != MTP_OK)
+        mtp__launched_fini(l);
+    return status;
+}
+
+void mtp__launched_fini(mtp__launched *l)
+{
+    mtp__scratch_free(&l->us);
+    mtp__scratch_free(&l->order);
+    mtp__free(l->thread);
+    l->thread = NULL;
+}

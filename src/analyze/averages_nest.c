@@ -1,0 +1,315 @@
+/* analyze/averages_nest.c - the walk over all events: one pass, one stack.
+ *
+ * torch's rules. A span is the child of the innermost earlier one on its thread that it lies in; one that it begins in
+ * but outlasts is no parent of anything from then on. A parent and its only child of the same name are one event: the
+ * parent's, with the child's children and with the child's device work, in place of its own. Self is what the direct
+ * children leave. An event goes into its row when it has ended; one that may yet be absorbed is held back until its
+ * parent has a second child, or ends.
+ */
+#include <string.h>
+#include "analyze/averages_pass.h"
+#include "analyze/flops.h"
+#include "base/error.h"
+#include "base/os.h"
+
+typedef struct frame {
+    int64_t start, end, child_ns;
+    uint32_t span, key, children;
+    uint8_t class;
+    bool holds; /* the only child so far has its name, and waits in held[] */
+    /* not in the plain walk */
+    double total_us, child_us[2], own_device, child_device[2]; /* of two: high and low */
+    int64_t memory[2], child_memory[2];                        /* CPU, device */
+} frame;
+
+typedef struct stack {
+    frame *at, *held; /* owned: both `room` long */
+    size_t depth, room;
+} stack;
+
+/* -------------------------------------------------------------------------------------------------- sums */
+
+typedef struct cost {
+    uint64_t flops;
+    uint32_t key; /* + 1; 0: not yet computed */
+    bool known;
+} cost;
+
+/* A call's FLOPs; the same shape is nearly always the same op's. */
+static cost cost_of(const mtp__walk *w, uint32_t key, uint32_t span)
+{
+    const mtp__detail *d = mtp__trace_detail(w->g->t, span);
+    cost *c = (cost *)w->cost.p + d->shape;
+    if (c->key != key + 1) {
+        const char *op = (const char *)mtp__intern_get(w->g->text, key)->bytes;
+        uint64_t other;
+        c->key = key + 1;
+        c->flops = w->flops ? mtp__flops_torch(w->g->t, op, d->shape) : 0;
+        c->known = mtp__flops_known(w->g->t, op, d->shape, &other);
+    }
+    cost out = *c;
+    if (d->flops != 0)
+        out = (cost){d->flops, c->key, true};
+    return out;
+}
+
+static inline void note_first(mtp__sum *s, int64_t start, int64_t end, uint32_t span, bool nested)
+{
+    if (__builtin_expect(start > s->first_start, 1))
+        return;
+    if (start == s->first_start && (end < s->first_end || (end == s->first_end && span > s->first_span)))
+        return;
+    s->first_start = start;
+    s->first_end = end;
+    s->first_span = span;
+    s->nested = nested;
+}
+
+/* What only some traces have. */
+static void sum_more(mtp__walk *w, mtp__sum *s, const frame *f)
+{
+    double children = mtp__added(f->child_device[0], f->child_device[1]);
+    double device = f->own_device + children;
+    if (w->exact) {
+        ((double *)w->self_us.p)[f->span] = f->total_us - mtp__added(f->child_us[0], f->child_us[1]);
+        if (w->device_us.p != NULL) {
+            ((double *)w->device_us.p)[2 * (size_t)f->span] = device;
+            ((double *)w->device_us.p)[2 * (size_t)f->span + 1] = device - children;
+        }
+    } else {
+        s->device_us += device;
+        s->self_device_us += device - children;
+    }
+    for (unsigned k = 0; k < 2; k++) {
+        s->memory[k] += f->memory[k];
+        s->self_memory[k] += f->memory[k] - f->child_memory[k];
+    }
+    if (w->g->t->category[f->span] == MTP__CATEGORY_CPU_OP) {
+        cost c = cost_of(w, f->key, f->span);
+        int64_t self = f->end - f->start - f->child_ns;
+        s->flops += c.flops;
+        s->op_ns += self;
+        s->known_ns += c.known ? self : 0;
+    }
+}
+
+static inline __attribute__((always_inline)) void sum_up(mtp__walk *w, const frame *f, bool nested,
+                                                         const bool full)
+{
+    if (nested && w->g->options->top_level_only)
+        return;
+    uint32_t row = mtp__group_row(w->g, f->key, f->class, f->span);
+    if (__builtin_expect(row == MTP__NONE, 0))
+        return; /* latched */
+    mtp__sum *s = &w->g->sum[row];
+    int64_t ns = f->end - f->start;
+    s->count++;
+    s->total_ns += ns;
+    s->self_ns += ns - f->child_ns;
+    s->min_ns = ns < s->min_ns ? ns : s->min_ns;
+    s->max_ns = ns > s->max_ns ? ns : s->max_ns;
+    note_first(s, f->start, f->end, f->span, nested);
+    ((uint32_t *)w->row.p)[f->span] = row + 1;
+    if (full)
+        sum_more(w, s, f);
+}
+
+/* ------------------------------------------------------------------------------------------------ nesting */
+
+static bool stack_grow(stack *k)
+{
+    size_t room = k->room != 0 ? k->room * 2 : 64;
+    frame *at = mtp__calloc(room, sizeof *at), *held = mtp__calloc(room, sizeof *held);
+    if (at == NULL || held == NULL) {
+        mtp__free(at);
+        mtp__free(held);
+        return false;
+    }
+    if (k->room > 0) {
+        memcpy(at, k->at, k->room * sizeof *at);
+        memcpy(held, k->held, k->room * sizeof *held);
+    }
+    mtp__free(k->at);
+    mtp__free(k->held);
+    k->at = at;
+    k->held = held;
+    k->room = room;
+    return true;
+}
+
+/* The parent takes its only child's place: its children, and its device work. */
+static void absorb(frame *f, const frame *child)
+{
+    f->child_ns = child->child_ns;
+    memcpy(f->child_us, child->child_us, sizeof f->child_us);
+    f->own_device = child->own_device;
+    memcpy(f->child_device, child->child_device, sizeof f->child_device);
+    memcpy(f->child_memory, child->child_memory, sizeof f->child_memory);
+}
+
+static inline __attribute__((always_inline)) void end_top(mtp__walk *w, stack *k, const bool full)
+{
+    frame *f = &k->at[--k->depth];
+    if (f->holds)
+        absorb(f, &k->held[k->depth]);
+    if (k->depth == 0) {
+        sum_up(w, f, false, full);
+        return;
+    }
+    frame *parent = f - 1;
+    parent->child_ns += f->end - f->start;
+    if (full) {
+        mtp__add(&parent->child_us[0], &parent->child_us[1], f->total_us);
+        mtp__add(&parent->child_device[0], &parent->child_device[1],
+                 f->own_device + mtp__added(f->child_device[0], f->child_device[1]));
+        parent->child_memory[0] += f->memory[0];
+        parent->child_memory[1] += f->memory[1];
+    }
+    if (__builtin_expect(parent->children == 1 && parent->key == f->key, 0)) {
+        k->held[k->depth - 1] = *f;
+        parent->holds = true;
+        return;
+    }
+    sum_up(w, f, true, full);
+}
+
+static inline __attribute__((always_inline)) bool begin(mtp__walk *w, stack *k, uint32_t span, uint32_t key,
+                                                        const bool full)
+{
+    const mtp_trace *t = w->g->t;
+    int64_t start = t->start[span], end = t->end[span];
+    while (k->depth > 0 && (start >= k->at[k->depth - 1].end || end > k->at[k->depth - 1].end))
+        end_top(w, k, full);
+    if (k->depth > 0) {
+        frame *parent = &k->at[k->depth - 1];
+        parent->children++;
+        if (__builtin_expect(parent->holds, 0)) {
+            sum_up(w, &k->held[k->depth - 1], true, full);
+            parent->holds = false;
+        }
+    }
+    if (__builtin_expect(k->depth == k->room, 0) && !stack_grow(k))
+        return false;
+    frame *f = &k->at[k->depth];
+    f->start = start;
+    f->end = end;
+    f->child_ns = 0;
+    f->span = span;
+    f->key = key;
+    f->children = 0;
+    f->class = (uint8_t)mtp__group_class(w->g, span);
+    f->holds = false;
+    if (full) {
+        memset(&f->total_us, 0, sizeof *f - offsetof(frame, total_us));
+        f->total_us = mtp__microseconds(end - w->zero_ns) - mtp__microseconds(start - w->zero_ns);
+        if (w->launched->us.p != NULL)
+            f->own_device = ((const double *)w->launched->us.p)[span];
+        if (w->bytes != NULL)
+            mtp__bytes_within(w->bytes, start, end, k->depth == 0, f->memory);
+    }
+    k->depth++;
+    return true;
+}
+
+static inline __attribute__((always_inline)) bool walk_thread(mtp__walk *w, stack *k, const uint32_t *order,
+                                                              struct mtp__thread thread, const bool full)
+{
+    mtp__group *g = w->g;
+    const mtp_trace *t = g->t;
+    for (uint32_t n = 0; n < thread.count; n++) {
+        uint32_t i = order != NULL ? order[thread.first + n] : thread.first + n;
+        if (__builtin_expect(mtp__group_class(g, i) >= MTP__CLASS_DEVICE, 0))
+            continue;
+        if (__builtin_expect(t->category[i] == MTP__CATEGORY_OTHER, 0) && g->trace_category != 0 &&
+            mtp__trace_detail(t, i)->category == g->trace_category)
+            continue;
+        uint32_t key = mtp__group_key(g, t->name[i]);
+        if (__builtin_expect(key == MTP__KEY_NONE, 0))
+            continue;
+        if (!begin(w, k, i, key, full))
+            return false;
+    }
+    while (k->depth > 0)
+        end_top(w, k, full);
+    return true;
+}
+
+static bool walk_plain(mtp__walk *w, stack *k)
+{
+    bool ok = true;
+    for (uint32_t n = 0; n < w->launched->threads && ok; n++)
+        ok = walk_thread(w, k, NULL, w->launched->thread[n], false);
+    return ok;
+}
+
+static bool walk_full(mtp__walk *w, stack *k)
+{
+    bool ok = true;
+    for (uint32_t n = 0; n < w->launched->threads && ok; n++)
+        ok = walk_thread(w, k, w->launched->order.p, w->launched->thread[n], true);
+    return ok;
+}
+
+/* --------------------------------------------------------------------------------------------- device work */
+
+static void walk_device(mtp__walk *w, const mtp__track *track)
+{
+    mtp__group *g = w->g;
+    const mtp_trace *t = g->t;
+    for (uint32_t i = track->first; i < track->first + track->count; i++) {
+        unsigned class = mtp__group_class(g, i);
+        if (class < MTP__CLASS_DEVICE && track->on_device)
+            class += MTP__CLASS_DEVICE; /* a category that we do not know */
+        uint32_t key = class == MTP__CLASS_DEVICE || class == MTP__CLASS_DEVICE_ANNOTATION
+                           ? mtp__group_key(g, t->name[i])
+                           : MTP__KEY_NONE;
+        uint32_t row = key != MTP__KEY_NONE ? mtp__group_row(g, key, class, i) : MTP__NONE;
+        if (row == MTP__NONE)
+            continue;
+        mtp__sum *s = &g->sum[row];
+        int64_t trim = mtp__trim(t, i), ns = t->end[i] - t->start[i] - 2 * trim;
+        s->count++;
+        s->total_ns += ns;
+        s->min_ns = ns < s->min_ns ? ns : s->min_ns;
+        s->max_ns = ns > s->max_ns ? ns : s->max_ns;
+        note_first(s, t->start[i] + trim, t->end[i] - trim, i, false);
+        ((uint32_t *)w->row.p)[i] = row + 1;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------------- all */
+
+static bool make_scratch(mtp__walk *w)
+{
+    const mtp_trace *t = w->g->t;
+    return mtp__scratch_make(&w->row, t->span_count, sizeof(uint32_t)) &&
+           mtp__scratch_make(&w->cost, t->shape_count, sizeof(cost)) &&
+           (!w->exact || mtp__scratch_make(&w->self_us, t->span_count, sizeof(double))) &&
+           (!w->exact || w->launched->us.p == NULL ||
+            mtp__scratch_make(&w->device_us, t->span_count, 2 * sizeof(double)));
+}
+
+mtp_status mtp__walk_run(mtp__walk *w)
+{
+    const mtp_trace *t = w->g->t;
+    stack k = {0};
+    bool full = w->exact || w->bytes != NULL || w->launched->us.p != NULL || t->shape_count > 1;
+    bool ok = make_scratch(w) && (full ? walk_full(w, &k) : walk_plain(w, &k));
+    mtp__free(k.at);
+    mtp__free(k.held);
+    for (uint32_t n = 0; n < t->track_count && ok; n++)
+        walk_device(w, &t->tracks[n]);
+    if (ok && w->bytes != NULL)
+        mtp__bytes_uncovered(w->bytes, w->g);
+    if (!ok || w->g->failed)
+        return MTP_FAIL(MTP_E_NOMEM, "averages of %u spans", t->span_count);
+    return MTP_OK;
+}
+
+void mtp__walk_fini(mtp__walk *w)
+{
+    mtp__scratch_free(&w->row);
+    mtp__scratch_free(&w->self_us);
+    mtp__scratch_free(&w->device_us);
+    mtp__scratch_free(&w->cost);
+}

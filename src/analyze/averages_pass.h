@@ -1,0 +1,196 @@
+/* analyze/averages_pass.h - the parts of making averages. For averages*.c alone.
+ *
+ *   averages_group.c    which row an event belongs to: names, classes, shapes, overloads, stacks
+ *   averages_device.c   what device work each CPU span launched; which spans torch sees on another thread
+ *   averages_stack.c    the stack an event is shown with
+ *   averages_memory.c   bytes allocated while a span ran, and what no span covers
+ *   averages_nest.c     the walk: nesting, absorbed children, self times, sums
+ *   averages_fast.c     the walk of plain traces of our own, without a stack
+ *   averages_exact.c    torch's own floating-point sums, for traces that torch wrote
+ *   averages_spread.c   min, p50, p99, max
+ *   averages.c          all of them in order, and the public calls
+ */
+#ifndef MTP_ANALYZE_AVERAGES_PASS_H
+#define MTP_ANALYZE_AVERAGES_PASS_H
+#include "analyze/averages.h"
+#include "trace/trace.h"
+
+/* A row's events share their class: torch's (device_type, is_user_annotation). */
+enum {
+    MTP__CLASS_CPU = 0,
+    MTP__CLASS_CPU_ANNOTATION = 1,
+    MTP__CLASS_DEVICE = 2,
+    MTP__CLASS_DEVICE_ANNOTATION = 3,
+    MTP__CLASSES = 4,
+    MTP__CLASS_NONE = 4 /* not an event of torch's */
+};
+
+/* What is summed up for a row. The plain walk stays in the first cache line. */
+typedef struct mtp__sum {
+    int64_t count;
+    int64_t total_ns, self_ns;
+    int64_t min_ns, max_ns;
+    int64_t first_start, first_end; /* of its first event, by (start, -end, span) */
+    uint32_t first_span;
+    uint32_t key; /* text */
+    double total_us, self_us, device_us, self_device_us;
+    int64_t memory[2], self_memory[2]; /* CPU, device */
+    uint64_t flops;
+    int64_t op_ns, known_ns; /* self time of ops, and of those whose FLOPs are known */
+    int64_t p50_ns, p99_ns;
+    uint32_t overload, shape, stack; /* text; stack: numbers of frames */
+    uint8_t class;
+    bool nested;
+} mtp__sum;
+
+/* ------------------------------------------------------------------------------------------ scratch */
+
+/* Zeroed memory for one item per span: huge pages when large. */
+typedef struct mtp__scratch {
+    void *p; /* owned mapping */
+    size_t bytes;
+} mtp__scratch;
+bool mtp__scratch_make(mtp__scratch *s, size_t count, size_t size);
+void mtp__scratch_free(mtp__scratch *s);
+
+/* ------------------------------------------------------------------------------------------ grouping */
+
+#define MTP__KEY_NONE (UINT32_MAX - 1) /* torch leaves events of this name out */
+
+typedef struct mtp__group {
+    const mtp_trace *t;
+    const mtp_averages_options *options;
+    mtp__intern *text; /* borrowed: the averages' */
+    bool plain;        /* rows by key and class alone */
+    bool split;        /* names hold overloads: aten::add.Tensor */
+    bool failed;       /* out of memory, latched */
+    uint8_t class_of[MTP__CATEGORIES];
+    uint32_t trace_category;  /* text "Trace": spans of that category are not events; 0: none */
+    mtp__scratch key_of;      /* uint32_t by the trace's text: key + 1, 0: not yet looked at */
+    mtp__scratch overload_of; /* the same, of the overload's text; by_overload_name */
+    mtp__scratch shape_of;    /* uint32_t by shape: text; by_input_shape */
+    mtp__scratch stack_of;    /* uint32_t by stack: text; by_stack */
+    const uint32_t *stack;    /* borrowed: by span, the stack it is shown with; NULL: its own */
+    uint32_t *row_of;         /* owned: by key * MTP__CLASSES + class: row + 1 */
+    uint32_t row_of_room;
+    mtp__intern rows; /* else: by mtp__group_key, id: row + 1 */
+    mtp__sum *sum;    /* owned */
+    uint32_t sums, room;
+} mtp__group;
+
+mtp_status mtp__group_init(mtp__group *g, const mtp_trace *t, const mtp_averages_options *options,
+                           mtp__intern *text);
+void mtp__group_fini(mtp__group *g);
+void mtp__group_reset(mtp__group *g); /* no rows; names stay known */
+uint32_t mtp__group_new_key(mtp__group *g, uint32_t name);
+uint32_t mtp__group_new_row(mtp__group *g, uint32_t key, unsigned class);
+uint32_t mtp__group_find_row(mtp__group *g, uint32_t key, unsigned class, uint32_t span);
+
+static inline unsigned mtp__group_class(const mtp__group *g, uint32_t span)
+{
+    return g->class_of[g->t->category[span]];
+}
+
+/* A name as torch compares and groups it; MTP__KEY_NONE: filtered out. */
+static inline uint32_t mtp__group_key(mtp__group *g, uint32_t name)
+{
+    uint32_t key = ((const uint32_t *)g->key_of.p)[name];
+    return __builtin_expect(key != 0, 1) ? key - 1 : mtp__group_new_key(g, name);
+}
+
+static inline uint32_t mtp__group_row(mtp__group *g, uint32_t key, unsigned class, uint32_t span)
+{
+    if (!g->plain)
+        return mtp__group_find_row(g, key, class, span);
+    uint32_t at = key * MTP__CLASSES + class;
+    uint32_t row = __builtin_expect(at < g->row_of_room, 1) ? g->row_of[at] : 0;
+    return __builtin_expect(row != 0, 1) ? row - 1 : mtp__group_new_row(g, key, class);
+}
+uint32_t mtp__group_text(mtp__group *g, const void *bytes,
+                         size_t length); /* id; 0 and latched: out of memory */
+
+/* ------------------------------------------------------------------------------------- what spans carry */
+
+/* Device time that a span launched itself, and the threads as torch sees them. */
+typedef struct mtp__launched {
+    mtp__scratch us;    /* double by span; p NULL: no device work is linked to any */
+    mtp__scratch order; /* uint32_t: CPU spans, thread by thread; p NULL: as they lie in the trace */
+    struct mtp__thread {
+        uint32_t first, count; /* in order, or spans */
+    } * thread;                /* owned */
+    uint32_t threads;
+} mtp__launched;
+mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, int64_t zero_ns);
+void mtp__launched_fini(mtp__launched *l);
+
+/* uint32_t by span: index into t->stacks. *out is the caller's to free. */
+mtp_status mtp__stacks_of(const mtp_trace *t, mtp__scratch *out);
+
+/* Running sums over t->memory, and which of it lies inside some CPU span. */
+typedef struct mtp__bytes {
+    uint32_t count;
+    mtp__scratch ts;     /* int64_t[count] */
+    mtp__scratch sum[2]; /* int64_t[count + 1]: CPU, device */
+    mtp__scratch cover;  /* int32_t[count + 1]: spans that begin less those that end here */
+    uint32_t at;         /* where the last look-up was */
+} mtp__bytes;
+mtp_status mtp__bytes_init(mtp__bytes *b, const mtp_trace *t);
+void mtp__bytes_fini(mtp__bytes *b);
+/* Of all allocations and frees in [start, end], on any thread. */
+void mtp__bytes_within(mtp__bytes *b, int64_t start, int64_t end, bool cover, int64_t out[2]);
+void mtp__bytes_uncovered(mtp__bytes *b, mtp__group *g); /* the "[memory]" row */
+
+/* ------------------------------------------------------------------------------- arithmetic like Python's */
+
+/* torch keeps microseconds since the trace began, made of whole nanoseconds, as doubles. */
+static inline double mtp__microseconds(int64_t ns)
+{
+    return (double)ns / 1000;
+}
+
+/* sum() of Python 3.12 and later: compensated. Two doubles, both 0 at first. */
+static inline void mtp__add(double *high, double *low, double x)
+{
+    double sum = *high + x;
+    *low += (*high < 0 ? -*high : *high) >= (x < 0 ? -x : x) ? (*high - sum) + x : (x - sum) + *high;
+    *high = sum;
+}
+
+static inline double mtp__added(double high, double low)
+{
+    return high + low;
+}
+
+/* --------------------------------------------------------------------------------------------- the walk */
+
+typedef struct mtp__walk {
+    mtp__group *g;
+    const mtp__launched *launched;
+    mtp__bytes *bytes;      /* NULL: no memory events */
+    int64_t zero_ns;        /* torch's time 0, for exact */
+    bool exact;             /* mtp__exact_sums will make the sums in us: leave it what it needs */
+    bool flops;             /* were asked for when recording */
+    mtp__scratch row;       /* out: uint32_t by span: row + 1, 0: not an event, or absorbed */
+    mtp__scratch self_us;   /* out, if exact: double by span */
+    mtp__scratch device_us; /* out, if exact and device work is linked: double[2] by span: total, self */
+    mtp__scratch cost;      /* its own: FLOPs by shape */
+} mtp__walk;
+mtp_status mtp__walk_run(mtp__walk *w);
+void mtp__walk_fini(mtp__walk *w);
+
+mtp_status mtp__exact_sums(mtp__walk *w);
+
+/* All of it, quantiles too, if the trace is plain enough; else *done is false, and nothing is changed. */
+mtp_status mtp__fast_sums(mtp__walk *w, bool *done);
+
+/* min, p50, p99, max of the rows' events. */
+mtp_status mtp__spread(const mtp__walk *w);
+
+/* Time of a device span as it was measured: Kineto writes annotations one ns early and late, so that viewers nest
+ * their work in them. */
+static inline int64_t mtp__trim(const mtp_trace *t, uint32_t span)
+{
+    return t->from_kineto && t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION &&
+           t->end[span] - t->start[span] >= 2;
+}
+#endif

@@ -1,0 +1,156 @@
+/* analyze/averages_stack.c - the stack that an event is shown with.
+ *
+ * torch: an event inside a backward function has the stack of the forward op with the same sequence number, on the
+ * thread that the backward function names; the first one, if there are more. Device work, and runtime calls, have no
+ * stack in a file: theirs is their op's.
+ */
+#include <string.h>
+#include "analyze/averages_pass.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/os.h"
+
+#define THREADS 64 /* forward threads told apart; a trace has one or two */
+
+typedef struct forward {
+    int64_t sequence;
+    int64_t start;
+    uint32_t track, stack;
+    bool used;
+} forward;
+
+typedef struct forwards {
+    forward *slot; /* owned */
+    size_t mask;
+    struct {
+        uint64_t thread;
+        uint32_t track, votes; /* MTP__NONE: not known */
+    } thread[THREADS];
+    unsigned threads;
+} forwards;
+
+static forward *slot_of(const forwards *f, int64_t sequence, uint32_t track)
+{
+    size_t at = mtp__hash_mix((uint64_t)sequence, track + MTP__HASH_K1) & f->mask;
+    while (f->slot[at].used && (f->slot[at].sequence != sequence || f->slot[at].track != track))
+        at = (at + 1) & f->mask;
+    return &f->slot[at];
+}
+
+/* A backward function. It names its forward thread, as the engine's scope around it does, which is none itself; those
+ * that have no forward op (AccumulateGrad) name nothing, and are told by that scope. */
+static bool is_backward(const mtp_trace *t, uint32_t span)
+{
+    static const char engine[] = "autograd::engine::evaluate_function: ";
+    const size_t prefix = sizeof engine - 1;
+    if (t->category[span] != MTP__CATEGORY_CPU_OP)
+        return false;
+    const mtp__detail *d = mtp__trace_detail(t, span);
+    mtp__text name = mtp__trace_get_text(t, t->name[span]);
+    if (d->forward_thread != 0 && d->sequence >= 0)
+        return strncmp(name.bytes, engine, prefix) != 0;
+    if (t->parent[span] == MTP__NONE)
+        return false;
+    mtp__text around = mtp__trace_get_text(t, t->name[t->parent[span]]);
+    return around.length == prefix + name.length && memcmp(around.bytes, engine, prefix) == 0 &&
+           memcmp(around.bytes + prefix, name.bytes, name.length) == 0;
+}
+
+/* out[i]: the backward function that span i is in, or MTP__NONE. */
+static void find_backward(const mtp_trace *t, uint32_t *out)
+{
+    for (uint32_t i = 0; i < t->span_count; i++)
+        out[i] = is_backward(t, i) ? i : t->parent[i] != MTP__NONE ? out[t->parent[i]] : MTP__NONE;
+}
+
+static void find_forwards(forwards *f, const mtp_trace *t, const uint32_t *backward)
+{
+    for (uint32_t k = 0; k < t->track_count; k++)
+        for (uint32_t i = t->tracks[k].first;
+             !t->tracks[k].on_device && i < t->tracks[k].first + t->tracks[k].count; i++) {
+            const mtp__detail *d = mtp__trace_detail(t, i);
+            if (backward[i] != MTP__NONE || d->sequence < 0)
+                continue;
+            forward *slot = slot_of(f, d->sequence, k);
+            if (!slot->used)
+                *slot = (forward){d->sequence, t->start[i], k, d->stack, true};
+        }
+}
+
+/* A file names forward threads by numbers of torch's own, 1, 2, ...: the track that has most of a number's ops. */
+static void find_threads(forwards *f, const mtp_trace *t, const uint32_t *backward)
+{
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        if (backward[i] != i)
+            continue;
+        uint64_t thread = mtp__trace_detail(t, i)->forward_thread;
+        unsigned n = 0;
+        while (n < f->threads && f->thread[n].thread != thread)
+            n++;
+        if (n < f->threads || n == THREADS)
+            continue;
+        f->threads++;
+        f->thread[n].thread = thread;
+        f->thread[n].track = MTP__NONE;
+        for (uint32_t k = 0; k < t->track_count; k++) {
+            uint32_t votes = 0;
+            if (!t->from_kineto && (uint64_t)t->tracks[k].tid == thread)
+                votes = UINT32_MAX;
+            for (uint32_t j = 0; j < t->span_count && !t->tracks[k].on_device && votes != UINT32_MAX; j++)
+                if (backward[j] == j && mtp__trace_detail(t, j)->forward_thread == thread)
+                    votes += slot_of(f, mtp__trace_detail(t, j)->sequence, k)->used;
+            if (votes > f->thread[n].votes) {
+                f->thread[n].votes = votes;
+                f->thread[n].track = k;
+            }
+        }
+    }
+}
+
+static uint32_t forward_stack(const forwards *f, const mtp__detail *d)
+{
+    for (unsigned n = 0; n < f->threads; n++)
+        if (f->thread[n].thread == d->forward_thread && f->thread[n].track != MTP__NONE) {
+            const forward *slot = slot_of(f, d->sequence, f->thread[n].track);
+            return slot->used ? slot->stack : 0;
+        }
+    return 0;
+}
+
+static bool is_call(const mtp_trace *t, uint32_t span)
+{
+    return t->category[span] == MTP__CATEGORY_CUDA_RUNTIME || t->category[span] == MTP__CATEGORY_CUDA_DRIVER;
+}
+
+mtp_status mtp__stacks_of(const mtp_trace *t, mtp__scratch *out)
+{
+    forwards f = {0};
+    mtp__scratch backward = {0};
+    size_t slots = 64;
+    while (slots < (size_t)t->detail_count * 2)
+        slots *= 2;
+    f.mask = slots - 1;
+    f.slot = mtp__calloc(slots, sizeof *f.slot);
+    if (f.slot == NULL || !mtp__scratch_make(&backward, t->span_count, sizeof(uint32_t)) ||
+        !mtp__scratch_make(out, t->span_count, sizeof(uint32_t))) {
+        mtp__free(f.slot);
+        mtp__scratch_free(&backward);
+        return MTP_FAIL(MTP_E_NOMEM, "the stacks of %u spans", t->span_count);
+    }
+    uint32_t *in = backward.p, *stack = out->p;
+    find_backward(t, in);
+    find_forwards(&f, t, in);
+    find_threads(&f, t, in);
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        stack[i] = in[i] != MTP__NONE ? forward_stack(&f, mtp__trace_detail(t, in[i]))
+                                      : mtp__trace_detail(t, i)->stack;
+        if (stack[i] == 0 && is_call(t, i) && t->parent[i] != MTP__NONE)
+            stack[i] = stack[t->parent[i]];
+    }
+    for (uint32_t i = 0; i < t->span_count && t->launcher != NULL; i++)
+        if (stack[i] == 0 && t->launcher[i] != MTP__NONE)
+            stack[i] = stack[t->launcher[i]];
+    mtp__free(f.slot);
+    mtp__scratch_free(&backward);
+    return MTP_OK;
+}

@@ -1,0 +1,84 @@
+/* analyze/diff.h - the parts of comparing two traces.
+ *
+ *   diff_gather.c   a trace's calls by row, each with its own time and what it is to be compared with
+ *   diff_stats.c    two samples of times
+ *   diff_judge.c    from numbers to verdicts: drift, noise between runs, many rows at once
+ *   diff.c          all of them in order, and the public calls
+ */
+#ifndef MTP_ANALYZE_DIFF_H
+#define MTP_ANALYZE_DIFF_H
+#include <mtprof.h>
+#include "analyze/averages_pass.h"
+#include "analyze/diff_stats.h"
+
+/* ------------------------------------------------------------------------------------------ gathering */
+
+/* Calls are compared with their like: by what they work on, then by who called them, then by which call it was there. */
+typedef enum mtp__likeness {
+    MTP__LIKE_ANY,  /* all calls of a row */
+    MTP__LIKE_WORK, /* shapes, bytes, grid */
+    MTP__LIKE_PATH, /* and the same callers */
+    MTP__LIKE_SPOT, /* and the same turn among its caller's calls of that name */
+    MTP__LIKENESSES
+} mtp__likeness;
+
+typedef struct mtp__calls { /* of one trace */
+    const mtp_trace *t;
+    mtp__group group;
+    mtp__launched launched;
+    mtp__walk walk;
+    uint32_t *above;       /* owned: per span, the event around it, or MTP__NONE */
+    int64_t *self;         /* owned: per span, ns */
+    uint64_t *path, *spot; /* owned: per span */
+    uint32_t *span;        /* owned: those that have a row, row by row */
+    uint32_t *first;       /* owned: per row, and one behind: where its spans are */
+    int64_t grain;         /* ns: all times are multiples of it */
+} mtp__calls;
+
+mtp_status mtp__calls_init(mtp__calls *c, const mtp_trace *t, const mtp_averages_options *options,
+                           mtp__intern *text);
+void mtp__calls_fini(mtp__calls *c);
+int64_t mtp__calls_ns(const mtp__calls *c, uint32_t span, bool own);
+/* Fills in a row's times, thinned out evenly if there are too many; how many. */
+size_t mtp__calls_times(const mtp__calls *c, uint32_t row, bool own, mtp__likeness like, mtp__time *out);
+
+/* -------------------------------------------------------------------------------------------- judging */
+
+typedef struct mtp__judged { /* of a row, its whole time or its own */
+    mtp__compared seen;
+    mtp__likeness like;
+    bool known;    /* there are calls on both sides */
+    bool tested;   /* enough of them */
+    bool sure;     /* the change is not by chance */
+    double excess; /* change less drift */
+    double spread; /* one standard deviation of it, everything in */
+    double low_excess, low_spread;
+    double chance;
+} mtp__judged;
+
+typedef struct mtp__diff_row {
+    mtp_diff_row seen;
+    uint32_t before, after; /* rows of the averages; MTP__NONE: not there */
+    mtp__judged time, own;
+    double cost; /* microseconds, for the order */
+} mtp__diff_row;
+
+struct mtp_diff {
+    mtp_diff_options options;
+    mtp_diff_summary summary;
+    mtp__diff_row *row; /* owned */
+    size_t count;
+    mtp__intern text; /* owned: keys and shapes of both */
+    mtp__calls calls[2];
+    mtp__comparer *comparer; /* owned */
+    double drift, low_drift; /* in logarithms, as they are taken off: of the bulk, of the fastest calls */
+    double noise, low_noise; /* between runs */
+    double noise_freedom;
+    double usual_scatter; /* of the logarithm of a call's time */
+    mtp__judged steps;
+};
+
+mtp_status mtp__diff_judge(mtp_diff *d);
+/* The change that is surely there, at most this: is it `share` or more? */
+bool mtp__judged_exceeds(const mtp__judged *j, double share);
+#endif

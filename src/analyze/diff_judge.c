@@ -1,0 +1,407 @@
+/* analyze/diff_judge.c - from numbers to verdicts.
+ *
+ * The scatter of the calls within a run says how well the run's own typical time is known. It does not say how much the
+ * typical time moves from run to run of the same program: memory lies elsewhere, the clock is another, a neighbour is
+ * busy. That is learnt from the rows themselves: what most of them share is drift; how far they stray from it, beyond
+ * their own scatter, is noise between runs, and every row is granted as much. What remains must be unlikely by chance
+ * when it is asked of so many rows (Holm), be seen in the ranks too, and be large enough to matter.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "analyze/diff.h"
+#include "base/error.h"
+#include "base/os.h"
+
+#define CALLS_FEW 7.5        /* fewer are not tested: eight, but for rounding */
+#define CALLS_LEAST 3.0      /* fewer say nothing */
+#define ALPHA 0.02           /* of a verdict on any row when nothing has changed */
+#define RANKS_SURE 2.576     /* standard deviations: one percent by chance */
+#define ERROR_REACH 2.5      /* standard errors: where a change is, for all we know */
+#define HUGE_CHANGE 0.693147 /* twice */
+#define HUGE_SURE 5.0
+#define SCATTER_FREEDOM 4.0 /* that the other rows' scatter counts as, when a row's own is judged */
+#define LOW_PART 0.5        /* of the change, that the fastest calls must show */
+#define LOW_SURE 1.645
+#define NOISE_PRIOR 0.008    /* between runs, of rows about which nothing is known */
+#define NOISE_PRIOR_ROWS 4.0 /* that it counts as */
+#define NOISE_PRIOR_FREEDOM 10.0
+#define NOISE_FREEDOM 0.4 /* that a row adds to what we know of the noise */
+#define NOISE_NS 12.0     /* of the clock and the recording of a call, from run to run */
+#define DRIFT_ROWS 5      /* fewer can not agree */
+#define DRIFT_SHARE_LEAST 0.001
+#define DRIFT_ERROR_MOST 0.2
+#define DRIFT_AGREE 0.6
+#define OWN_NS_LEAST 20.0 /* own times below this are the recording's */
+
+/* -------------------------------------------------------------------------------------- one row's numbers */
+
+static size_t fill(mtp_diff *d, const mtp__diff_row *r, bool own, mtp__likeness like, size_t *after)
+{
+    *after = mtp__calls_times(&d->calls[1], r->after, own, like, mtp__comparer_times(d->comparer, true));
+    return mtp__calls_times(&d->calls[0], r->before, own, like, mtp__comparer_times(d->comparer, false));
+}
+
+/* Calls that are more alike scatter less, if both sides have them: the likeness with the least error is taken, a finer
+ * one only if it is clearly better. */
+static void measure(mtp_diff *d, const mtp__diff_row *r, bool own, mtp__judged *j)
+{
+    j->known = false;
+    for (int like = MTP__LIKE_WORK; like < MTP__LIKENESSES; like++) {
+        size_t after, before = fill(d, r, own, (mtp__likeness)like, &after);
+        mtp__compared seen;
+        if (!mtp__compare(d->comparer, before, after, &seen) || seen.coverage < 0.8)
+            continue;
+        if (j->known && (seen.error > 0.8 * j->seen.error || seen.freedom < CALLS_LEAST))
+            continue;
+        j->seen = seen;
+        j->like = (mtp__likeness)like;
+        j->known = true;
+    }
+    if (!j->known) {
+        size_t after, before = fill(d, r, own, MTP__LIKE_ANY, &after);
+        j->like = MTP__LIKE_ANY;
+        j->known = mtp__compare(d->comparer, before, after, &j->seen);
+    }
+}
+
+static double ranks(mtp_diff *d, const mtp__diff_row *r, bool own, const mtp__judged *j)
+{
+    size_t after, before = fill(d, r, own, j->like, &after);
+    mtp__compared seen;
+    return mtp__compare(d->comparer, before, after, &seen) ? mtp__compare_ranks(d->comparer, d->drift) : 0;
+}
+
+/* ------------------------------------------------------------------------------------ what the rows share */
+
+typedef struct vote {
+    double change, weight, error, shared;
+} vote;
+
+static int by_change(const void *a, const void *b)
+{
+    const vote *x = a, *y = b;
+    return (x->change > y->change) - (x->change < y->change);
+}
+
+/* Rows that do work of their own, often enough; large ones count more, but no one alone. In order. */
+static size_t gather_votes(const mtp_diff *d, vote *votes, bool low)
+{
+    double all = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < d->count; i++)
+        all += d->row[i].seen.self_before + d->row[i].seen.self_after;
+    for (size_t i = 0; i < d->count; i++) {
+        const mtp__diff_row *r = &d->row[i];
+        const mtp__compared *seen = &r->time.seen;
+        double own = r->seen.self_before + r->seen.self_after;
+        if (!r->time.known || seen->calls < CALLS_FEW || seen->error > DRIFT_ERROR_MOST ||
+            own < DRIFT_SHARE_LEAST * all || own < 0.5 * (r->seen.total_before + r->seen.total_after))
+            continue;
+        votes[count++] = (vote){low ? seen->low_change : seen->change, sqrt(own),
+                                low ? seen->low_error : seen->error, seen->shared};
+    }
+    qsort(votes, count, sizeof *votes, by_change);
+    return count;
+}
+
+/* Where half of the rows are closest together; of two such places the one nearer to no change at all. Rows that changed
+ * are in the other half. Half the width of it is how far rows stray, but that of a normal sample is this much less. */
+static double closest(const vote *votes, size_t count, double *sigma)
+{
+    size_t half = (count + 1) / 2, best = 0;
+    double least = INFINITY;
+    for (size_t i = 0; i + half <= count; i++) {
+        double width = votes[i + half - 1].change - votes[i].change;
+        double penalty = 0.1 * fabs(votes[i + half - 1].change + votes[i].change) / 2;
+        if (width + penalty < least) {
+            least = width + penalty;
+            best = i;
+        }
+    }
+    double low = votes[best].change, high = votes[best + half - 1].change;
+    *sigma = (high - low) / 2 / 0.6745 / (1 - 2.2 * pow((double)count, -2.0 / 3));
+    return (low + high) / 2;
+}
+
+/* The middle, by weight, of the rows that moved together: most of them must. */
+static bool middle(const vote *votes, size_t count, double near, double sigma, double *out)
+{
+    double all = 0, sum = 0, rows = 0, reach = 2.5 * (sigma > NOISE_PRIOR / 2 ? sigma : NOISE_PRIOR / 2);
+    for (size_t i = 0; i < count; i++)
+        if (fabs(votes[i].change - near) <= reach) {
+            all += votes[i].weight;
+            rows++;
+        }
+    for (size_t i = 0; i < count; i++)
+        if (fabs(votes[i].change - near) <= reach && (sum += votes[i].weight) >= 0.5 * all) {
+            *out = votes[i].change;
+            break;
+        }
+    return rows >= DRIFT_AGREE * (double)count;
+}
+
+typedef struct shared { /* what the rows have in common */
+    bool known;
+    double drift, noise, error, rows;
+} shared;
+
+static shared find_shared(const mtp_diff *d, vote *votes, bool low)
+{
+    shared s = {0};
+    size_t count = gather_votes(d, votes, low);
+    double sigma = 0, scatter = 0, weight = 0, squares = 0, alike = 0;
+    if (count >= DRIFT_ROWS) {
+        s.rows = (double)count;
+        double near = closest(votes, count, &sigma);
+        s.known = middle(votes, count, near, sigma, &s.drift);
+        s.drift = s.known ? s.drift : 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        scatter += votes[i].error * votes[i].error / s.rows;
+        alike += votes[i].shared / s.rows;
+        weight += votes[i].weight;
+        squares += votes[i].weight * votes[i].weight;
+    }
+    double beyond = s.rows > 0 && sigma * sigma > scatter ? sigma * sigma - scatter : 0;
+    s.noise =
+        sqrt((s.rows * beyond + NOISE_PRIOR_ROWS * NOISE_PRIOR * NOISE_PRIOR) / (s.rows + NOISE_PRIOR_ROWS));
+    s.error = s.known ? hypot(1.25 * s.noise * sqrt(squares) / weight, alike) : 0;
+    return s;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static mtp_status find_usual_scatter(mtp_diff *d)
+{
+    double *scatter = mtp__calloc(d->count + 1, sizeof *scatter);
+    if (scatter == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "%zu rows", d->count);
+    size_t count = 0;
+    for (size_t i = 0; i < d->count; i++)
+        if (d->row[i].time.known && d->row[i].time.seen.calls >= CALLS_FEW)
+            scatter[count++] = d->row[i].time.seen.scatter;
+    qsort(scatter, count, sizeof *scatter, by_number);
+    d->usual_scatter = count > 0 ? scatter[count / 2] : 0;
+    mtp__free(scatter);
+    return MTP_OK;
+}
+
+/* Drift is the machine's up to a limit, and only as far as the fastest calls share it is it more than a busy machine. */
+static mtp_status find_drift(mtp_diff *d)
+{
+    vote *votes = mtp__calloc(d->count + 1, sizeof *votes);
+    if (votes == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "%zu rows", d->count);
+    shared bulk = find_shared(d, votes, false), low = find_shared(d, votes, true);
+    double limit = log1p(d->options.max_drift);
+    bool same_way = bulk.known && low.known && (bulk.drift > 0) == (low.drift > 0);
+    bool ours = same_way && !d->options.normalize && fabs(bulk.drift) > limit + ERROR_REACH * bulk.error &&
+                fabs(low.drift) > limit / 2;
+    d->noise = bulk.noise;
+    d->low_noise = low.noise;
+    d->noise_freedom = NOISE_FREEDOM * bulk.rows + NOISE_PRIOR_FREEDOM;
+    d->summary.has_drift = bulk.known;
+    d->summary.drift = expm1(bulk.drift);
+    d->summary.spread = bulk.noise;
+    if (ours)
+        d->summary.drift_verdict = bulk.drift > 0 ? MTP_VERDICT_SLOWER : MTP_VERDICT_FASTER;
+    d->drift = ours ? 0 : bulk.drift;
+    d->low_drift = ours ? 0 : low.drift;
+    mtp__free(votes);
+    return MTP_OK;
+}
+
+/* -------------------------------------------------------------------------------------------- verdicts */
+
+/* The scatter of few calls is itself not well known: the usual one of all rows is mixed in. */
+static double steadied(const mtp_diff *d, const mtp__compared *seen, double *freedom)
+{
+    double own = seen->freedom > 1 ? seen->freedom : 1;
+    *freedom = own + SCATTER_FREEDOM;
+    return (own * seen->scatter + SCATTER_FREEDOM * d->usual_scatter) / *freedom * seen->factor;
+}
+
+static void weigh(const mtp_diff *d, mtp__judged *j)
+{
+    double grain = (double)(d->calls[0].grain > d->calls[1].grain ? d->calls[0].grain : d->calls[1].grain);
+    double ns = j->seen.before_ns > 1 ? j->seen.before_ns : 1;
+    double clock = (NOISE_NS + (grain > 1 ? grain / sqrt(12) : 0)) / ns;
+    j->excess = j->seen.change - d->drift;
+    double own_freedom, within = steadied(d, &j->seen, &own_freedom);
+    double between = d->noise * d->noise + clock * clock;
+    j->spread = sqrt(within + between);
+    j->tested = j->known && j->seen.calls >= CALLS_FEW;
+    double freedom = (within + between) * (within + between) /
+                     (within * within / own_freedom + between * between / d->noise_freedom);
+    j->low_excess = j->seen.low_change - d->low_drift;
+    j->low_spread = sqrt(j->seen.low_error * j->seen.low_error + d->low_noise * d->low_noise + clock * clock);
+    j->chance = j->tested ? mtp__chance(j->excess / j->spread, freedom) : 1;
+}
+
+static mtp__judged *judged(mtp__diff_row *r, bool own)
+{
+    return own ? &r->own : &r->time;
+}
+
+static int by_chance(const void *a, const void *b)
+{
+    double x = **(double *const *)a, y = **(double *const *)b;
+    return (x > y) - (x < y);
+}
+
+/* A change of the program shows in the ranks, in the fastest calls as much as in the others, and in the plain numbers
+ * too: a row that stands still while the others move is not what changed. */
+static bool confirmed(const mtp__judged *j, double rank)
+{
+    double sign = j->excess > 0 ? 1 : -1;
+    return sign * rank >= RANKS_SURE && sign * j->seen.change > 0 &&
+           sign * j->low_excess >= LOW_PART * fabs(j->excess) &&
+           sign * j->low_excess >= LOW_SURE * j->low_spread;
+}
+
+/* Holm: the least likely first, each against those that are left. Marks the ones that pass with a chance below 0. */
+static mtp_status correct(mtp_diff *d, bool own)
+{
+    size_t count = 0;
+    double **chances = mtp__calloc(d->count + 1, sizeof *chances);
+    if (chances == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "%zu rows", d->count);
+    for (size_t i = 0; i < d->count; i++)
+        if (judged(&d->row[i], own)->tested)
+            chances[count++] = &judged(&d->row[i], own)->chance;
+    qsort(chances, count, sizeof *chances, by_chance);
+    for (size_t i = 0; i < count && *chances[i] <= ALPHA / (double)(count - i); i++)
+        *chances[i] = -1;
+    mtp__free(chances);
+    for (size_t i = 0; i < d->count; i++) {
+        mtp__judged *j = judged(&d->row[i], own);
+        if (j->chance >= 0)
+            continue;
+        j->sure = confirmed(j, ranks(d, &d->row[i], own, j));
+    }
+    return MTP_OK;
+}
+
+/* How far below the limit a change may be measured and still be taken for as large. */
+static double margin(const mtp__judged *j, double limit)
+{
+    double m = ERROR_REACH * j->seen.error;
+    m = m < 0.4 * limit ? m : 0.4 * limit;
+    return m < 0.02 ? m : 0.02;
+}
+
+bool mtp__judged_exceeds(const mtp__judged *j, double share)
+{
+    double limit = log1p(share);
+    return fabs(j->excess) >= limit - margin(j, limit);
+}
+
+static mtp_verdict verdict_of(const mtp_diff *d, const mtp__judged *j)
+{
+    if (!j->known || !mtp__judged_exceeds(j, d->options.threshold))
+        return MTP_VERDICT_SAME;
+    bool huge = j->seen.calls >= CALLS_LEAST && j->seen.apart && fabs(j->excess) >= HUGE_CHANGE &&
+                fabs(j->excess) >= HUGE_SURE * j->spread;
+    if (j->tested ? j->sure : huge)
+        return j->excess > 0 ? MTP_VERDICT_SLOWER : MTP_VERDICT_FASTER;
+    return fabs(j->excess) >= log1p(d->options.threshold) ? MTP_VERDICT_UNCERTAIN : MTP_VERDICT_SAME;
+}
+
+/* A row's own part: too short to be anything but the recording's, or a sliver of the whole, is not judged. */
+static bool own_matters(const mtp__diff_row *r)
+{
+    return r->own.known && r->own.seen.before_ns >= OWN_NS_LEAST &&
+           r->own.seen.before_ns >= 0.01 * r->time.seen.before_ns;
+}
+
+/* --------------------------------------------------------------------------------------------------- steps */
+
+static size_t step_times(const mtp_trace *t, mtp__time *out)
+{
+    size_t most = t->step_count < MTP__COMPARE_MOST ? t->step_count : MTP__COMPARE_MOST;
+    for (size_t i = 0; i < most; i++) {
+        const mtp__step *s = &t->steps[i * t->step_count / most];
+        out[i] = (mtp__time){log(s->end - s->start > 1 ? (double)(s->end - s->start) : 1), 0};
+    }
+    return most;
+}
+
+static void judge_steps(mtp_diff *d)
+{
+    mtp_diff_summary *s = &d->summary;
+    mtp__judged *j = &d->steps;
+    s->steps_before = d->calls[0].t->step_count;
+    s->steps_after = d->calls[1].t->step_count;
+    size_t before = step_times(d->calls[0].t, mtp__comparer_times(d->comparer, false));
+    size_t after = step_times(d->calls[1].t, mtp__comparer_times(d->comparer, true));
+    if (before == 0 || after == 0 || !mtp__compare(d->comparer, before, after, &j->seen))
+        return;
+    j->known = true;
+    weigh(d, j);
+    j->sure = j->chance <= ALPHA && confirmed(j, mtp__compare_ranks(d->comparer, d->drift));
+    double change = d->options.normalize ? j->excess : j->seen.change;
+    s->step_before = j->seen.before_ns / 1000;
+    s->step_after = s->step_before * exp(change);
+    s->step_change = expm1(change);
+    s->step_verdict = verdict_of(d, j);
+}
+
+/* ----------------------------------------------------------------------------------------------------- all */
+
+static void fill_row(const mtp_diff *d, mtp__diff_row *r)
+{
+    mtp_diff_row *s = &r->seen;
+    if (!r->time.known)
+        return;
+    double taken = d->options.normalize ? d->drift : 0;
+    double change = r->time.seen.change - taken, own = r->own.known ? r->own.seen.change - taken : 0;
+    s->time_before = r->time.seen.before_ns / 1000;
+    s->time_after = s->time_before * exp(change);
+    s->own_before = r->own.seen.before_ns / 1000;
+    s->own_after = s->own_before * exp(own);
+    s->change = expm1(change);
+    s->own_change = expm1(own);
+    s->excess = expm1(r->time.excess);
+    s->low = expm1(r->time.excess - ERROR_REACH * r->time.spread);
+    s->high = expm1(r->time.excess + ERROR_REACH * r->time.spread);
+    s->verdict = verdict_of(d, &r->time);
+    s->own_verdict = own_matters(r) ? verdict_of(d, &r->own) : MTP_VERDICT_SAME;
+}
+
+mtp_status mtp__diff_judge(mtp_diff *d)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        mtp__diff_row *r = &d->row[i];
+        if (r->before == MTP__NONE || r->after == MTP__NONE)
+            continue;
+        measure(d, r, false, &r->time);
+        if (!r->seen.is_device)
+            measure(d, r, true, &r->own);
+        else
+            r->own = r->time;
+    }
+    mtp_status status = find_usual_scatter(d);
+    if (status == MTP_OK)
+        status = find_drift(d);
+    if (status != MTP_OK)
+        return status;
+    for (size_t i = 0; i < d->count; i++) {
+        weigh(d, &d->row[i].time);
+        weigh(d, &d->row[i].own);
+        d->row[i].own.tested &= own_matters(&d->row[i]);
+    }
+    status = correct(d, false);
+    if (status == MTP_OK)
+        status = correct(d, true);
+    if (status != MTP_OK)
+        return status;
+    for (size_t i = 0; i < d->count; i++)
+        fill_row(d, &d->row[i]);
+    judge_steps(d);
+    return MTP_OK;
+}

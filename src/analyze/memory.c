@@ -1,0 +1,601 @@
+/* analyze/memory.c - see memory.h. Allocations meet their frees by address, in order of time. */
+#include "analyze/memory.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/os.h"
+
+#define NO_CATEGORY 0xffu
+
+const char *mtp_memory_category_text(mtp_memory_category category)
+{
+    static const char *const text[] = {
+#define X(sym, value, word) [value] = word,
+        MTP_MEMORY_CATEGORY_LIST(X)
+#undef X
+    };
+    return (unsigned)category < MTP_MEMORY_CATEGORIES ? text[category] : text[MTP_MEMORY_UNKNOWN];
+}
+
+/* ------------------------------------------------------------------------------------------- devices */
+
+/* c10::DeviceType. The first word of a type is its name; PrivateUse1 is ours. */
+static const struct {
+    const char *word;
+    uint32_t type;
+} device_words[] = {
+    {"cpu", 0},
+    {"cuda", 1},
+    {"gpu", 1},
+    {"mkldnn", 2},
+    {"opengl", 3},
+    {"opencl", 4},
+    {"ideep", 5},
+    {"hip", 6},
+    {"fpga", 7},
+    {"maia", 8},
+    {"xla", 9},
+    {"vulkan", 10},
+    {"metal", 11},
+    {"xpu", 12},
+    {"mps", 13},
+    {"meta", 14},
+    {"hpu", 15},
+    {"ve", 16},
+    {"lazy", 17},
+    {"ipu", 18},
+    {"mtia", 19},
+    {"npu", 20},
+    {"privateuseone", 20},
+    {"privateuse1", 20},
+};
+#define WORDS (sizeof device_words / sizeof *device_words)
+
+static void name_device(mtp__memory_device *d)
+{
+    const char *word = NULL;
+    for (size_t i = 0; word == NULL && i < WORDS; i++)
+        word = device_words[i].type == d->type ? device_words[i].word : NULL;
+    if (d->type == 0)
+        snprintf(d->name, sizeof d->name, "cpu");
+    else if (word != NULL)
+        snprintf(d->name, sizeof d->name, "%s:%u", word, d->index);
+    else
+        snprintf(d->name, sizeof d->name, "device%u:%u", d->type, d->index);
+}
+
+static mtp_status parse_device(const char *text, mtp__memory_device *out)
+{
+    size_t length = strcspn(text, ":");
+    const char *rest = text + length;
+    for (size_t i = 0; i < WORDS; i++) {
+        if (strlen(device_words[i].word) != length || strncasecmp(text, device_words[i].word, length) != 0)
+            continue;
+        char *end = NULL;
+        unsigned long index =
+            *rest == ':' && rest[1] >= '0' && rest[1] <= '9' ? strtoul(rest + 1, &end, 10) : 0;
+        if (*rest == ':' && (end == NULL || *end != 0 || index > INT16_MAX))
+            break;
+        *out = (mtp__memory_device){.type = device_words[i].type};
+        out->index = out->type == 0 ? 0 : (uint32_t)index;
+        name_device(out);
+        return MTP_OK;
+    }
+    return MTP_FAIL(MTP_E_ARG, "device '%.40s' is not one: say cpu, npu:0, cuda:0 or the like", text);
+}
+
+static uint32_t index_of(uint16_t type, int16_t index)
+{
+    return type != 0 && index > 0 ? (uint32_t)index : 0;
+}
+
+static uint64_t size_of(int64_t bytes)
+{
+    return bytes < 0 ? 0 - (uint64_t)bytes : (uint64_t)bytes;
+}
+
+static mtp__memory_device *find_device(mtp_memory_timeline *m, uint32_t type, uint32_t index)
+{
+    for (uint32_t i = 0; i < m->device_count; i++)
+        if (m->devices[i].type == type && m->devices[i].index == index)
+            return &m->devices[i];
+    return NULL;
+}
+
+static void gather_devices(mtp_memory_timeline *m)
+{
+    const mtp_trace *t = m->trace;
+    mtp__memory_device *d = NULL;
+    for (uint32_t i = 0; i < t->memory_count; i++) {
+        uint32_t type = t->memory[i].device_type,
+                 index = index_of(t->memory[i].device_type, t->memory[i].device_index);
+        if (d == NULL || d->type != type || d->index != index)
+            d = find_device(m, type, index);
+        if (d == NULL && m->device_count < MTP__DEVICES_MAX) {
+            d = &m->devices[m->device_count++];
+            *d = (mtp__memory_device){.type = type, .index = index};
+            name_device(d);
+        }
+        if (d != NULL)
+            d->traffic += size_of(t->memory[i].bytes);
+    }
+}
+
+static mtp_status choose_device(mtp_memory_timeline *m, const char *text)
+{
+    gather_devices(m);
+    m->device = (mtp__memory_device){.name = "cpu"};
+    if (text == NULL) {
+        for (uint32_t i = 0; i < m->device_count; i++)
+            if (i == 0 || m->devices[i].traffic > m->device.traffic)
+                m->device = m->devices[i];
+        return MTP_OK;
+    }
+    mtp_status status = parse_device(text, &m->device);
+    static const uint32_t alike[] = {1, 6, 20}; /* CUDA, HIP, ours: people say one and have another */
+    uint32_t type = m->device.type;
+    if (status != MTP_OK || (type != 1 && type != 6 && type != 20) ||
+        find_device(m, type, m->device.index) != NULL)
+        return status;
+    for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
+        const mtp__memory_device *other = find_device(m, alike[i], m->device.index);
+        if (other != NULL)
+            m->device = *other;
+    }
+    return MTP_OK;
+}
+
+static bool is_ours(const mtp_memory_timeline *m, uint16_t type, int16_t index)
+{
+    return type == m->device.type && index_of(type, index) == m->device.index;
+}
+
+/* ------------------------------------------------------------------------------------------- pairing */
+
+typedef struct place { /* an address that was seen */
+    uint64_t address;
+    uint32_t block;  /* that is there; MTP__NONE: none */
+    uint8_t told;    /* a tag of a block that we did not see made; NO_CATEGORY: none */
+    bool used, seen; /* seen: there was a block */
+} place;
+
+typedef struct pairing {
+    mtp_memory_timeline *m;
+    uint32_t *events;       /* owned: of the device, indexes into trace->memory */
+    mtp__tag *tags;         /* owned: of the device, by time */
+    mtp__context *contexts; /* owned: of the events */
+    place *places;          /* owned: open addressing */
+    size_t mask;
+    uint32_t event_count, tag_count;
+} pairing;
+
+static void pairing_fini(pairing *p)
+{
+    mtp__free(p->events);
+    mtp__free(p->tags);
+    mtp__free(p->contexts);
+    mtp__free(p->places);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const mtp__tag *x = a, *y = b;
+    return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+/* Tags come thread by thread. */
+static void sort_tags(mtp__tag *tags, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++)
+        if (tags[i].ts < tags[i - 1].ts) {
+            qsort(tags, count, sizeof *tags, by_time);
+            return;
+        }
+}
+
+static bool pairing_init(pairing *p, mtp_memory_timeline *m)
+{
+    const mtp_trace *t = m->trace;
+    size_t events = 0, tags = 0, room = 2;
+    *p = (pairing){.m = m};
+    for (uint32_t i = 0; i < t->memory_count; i++)
+        events += t->memory[i].bytes != 0 && is_ours(m, t->memory[i].device_type, t->memory[i].device_index);
+    for (uint32_t i = 0; i < t->tag_count; i++)
+        tags += is_ours(m, t->tags[i].device_type, t->tags[i].device_index);
+    while (room < (events + tags) * 2)
+        room *= 2;
+    p->mask = room - 1;
+    p->events = mtp__calloc(events + 1, sizeof *p->events);
+    p->tags = mtp__calloc(tags + 1, sizeof *p->tags);
+    p->contexts = mtp__calloc(events + 1, sizeof *p->contexts);
+    p->places = mtp__calloc(room, sizeof *p->places);
+    m->blocks = mtp__calloc(events + 1, sizeof *m->blocks); /* and one for what was there all the time */
+    m->changes = mtp__calloc(events * 2 + tags + 1, sizeof *m->changes);
+    if (p->events == NULL || p->tags == NULL || p->contexts == NULL || p->places == NULL ||
+        m->blocks == NULL || m->changes == NULL)
+        return false;
+    for (uint32_t i = 0; i < t->memory_count; i++)
+        if (t->memory[i].bytes != 0 && is_ours(m, t->memory[i].device_type, t->memory[i].device_index))
+            p->events[p->event_count++] = i;
+    for (uint32_t i = 0; i < t->tag_count; i++)
+        if (is_ours(m, t->tags[i].device_type, t->tags[i].device_index))
+            p->tags[p->tag_count++] = t->tags[i];
+    sort_tags(p->tags, p->tag_count);
+    return true;
+}
+
+static place *place_at(pairing *p, uint64_t address)
+{
+    size_t at = mtp__hash_mix(address, MTP__HASH_K1) & p->mask;
+    while (p->places[at].used && p->places[at].address != address)
+        at = (at + 1) & p->mask;
+    if (!p->places[at].used)
+        p->places[at] = (place){address, MTP__NONE, NO_CATEGORY, true, false};
+    return &p->places[at];
+}
+
+static void add_change(mtp_memory_timeline *m, int64_t ts, uint32_t block, mtp__memory_action action)
+{
+    m->changes[m->change_count++] = (mtp__change){ts, block, (uint8_t)action, 0, 0};
+}
+
+static void on_free(pairing *p, place *at, int64_t ts, uint32_t context)
+{
+    mtp__block *b = &p->m->blocks[at->block];
+    b->freed = ts;
+    b->ended = context;
+    add_change(p->m, ts, at->block, MTP__DESTROY);
+    at->block = MTP__NONE;
+}
+
+static void on_event(pairing *p, uint32_t i)
+{
+    mtp_memory_timeline *m = p->m;
+    const mtp__memory *e = &m->trace->memory[p->events[i]];
+    place *at = place_at(p, e->address);
+    uint64_t size = size_of(e->bytes);
+    if (e->bytes > 0 && at->block != MTP__NONE) { /* its free is missing */
+        m->info.lost_events++;
+        on_free(p, at, e->ts, MTP__NONE);
+    }
+    if (e->bytes < 0 && at->block == MTP__NONE &&
+        at->seen) { /* its allocation is missing: it was never counted */
+        m->info.lost_events++;
+        return;
+    }
+    at->seen = true;
+    if (e->bytes > 0 || at->block == MTP__NONE) {
+        at->block = m->block_count++;
+        m->blocks[at->block] = (mtp__block){.address = e->address,
+                                            .bytes = size > INT64_MAX ? INT64_MAX : (int64_t)size,
+                                            .created = e->bytes > 0 ? e->ts : INT64_MIN,
+                                            .freed = INT64_MAX,
+                                            .made = e->bytes > 0 ? i : MTP__NONE,
+                                            .ended = MTP__NONE,
+                                            .first = MTP_MEMORY_UNKNOWN,
+                                            .last = MTP_MEMORY_UNKNOWN};
+        if (e->bytes < 0 && at->told != NO_CATEGORY) {
+            m->blocks[at->block].first = m->blocks[at->block].last = at->told;
+            m->blocks[at->block].tagged = true;
+        }
+        at->told = NO_CATEGORY;
+    }
+    if (e->bytes > 0) {
+        m->info.allocations++;
+        m->info.allocated_bytes = (int64_t)((uint64_t)m->info.allocated_bytes + (uint64_t)e->bytes);
+        add_change(m, e->ts, at->block, MTP__CREATE);
+    } else {
+        m->info.frees++;
+        on_free(p, at, e->ts, i);
+    }
+}
+
+static void on_tag(pairing *p, const mtp__tag *tag)
+{
+    mtp_memory_timeline *m = p->m;
+    uint8_t category = tag->category < MTP_MEMORY_CATEGORIES ? (uint8_t)tag->category : MTP_MEMORY_UNKNOWN;
+    place *at = place_at(p, tag->address);
+    if (at->block == MTP__NONE) {
+        at->told = category;
+        return;
+    }
+    mtp__block *b = &m->blocks[at->block];
+    if (!b->tagged) {
+        b->first = category;
+    } else if (b->last != category) {
+        add_change(m, tag->ts, at->block, MTP__NEW_TAG);
+        m->changes[m->change_count - 1].was = b->last;
+        m->changes[m->change_count - 1].now = category;
+    }
+    b->last = category;
+    b->tagged = true;
+}
+
+/* At the same time the memory comes first: a tag is of what is there. */
+static void pair(pairing *p)
+{
+    const mtp_trace *t = p->m->trace;
+    uint32_t tag = 0;
+    for (uint32_t i = 0; i < p->event_count; i++) {
+        for (; tag < p->tag_count && p->tags[tag].ts < t->memory[p->events[i]].ts; tag++)
+            on_tag(p, &p->tags[tag]);
+        on_event(p, i);
+    }
+    for (; tag < p->tag_count; tag++)
+        on_tag(p, &p->tags[tag]);
+}
+
+/* The first total says what was in use before; what of that is not freed in the trace is one block. */
+static void add_base(pairing *p)
+{
+    mtp_memory_timeline *m = p->m;
+    uint64_t known = 0;
+    for (uint32_t i = 0; i < m->block_count; i++)
+        known += m->blocks[i].created == INT64_MIN ? (uint64_t)m->blocks[i].bytes : 0;
+    const mtp__memory *e = p->event_count > 0 ? &m->trace->memory[p->events[0]] : NULL;
+    uint64_t before =
+        e != NULL && e->total_allocated >= 0 ? (uint64_t)e->total_allocated - (uint64_t)e->bytes : 0;
+    if (before > known && before <= INT64_MAX) {
+        m->blocks[m->block_count++] = (mtp__block){.bytes = (int64_t)(before - known),
+                                                   .created = INT64_MIN,
+                                                   .freed = INT64_MAX,
+                                                   .made = MTP__NONE,
+                                                   .ended = MTP__NONE,
+                                                   .first = MTP_MEMORY_UNKNOWN,
+                                                   .last = MTP_MEMORY_UNKNOWN};
+        known = before;
+    }
+    m->info.preexisting_bytes = (int64_t)known;
+}
+
+/* ---------------------------------------------------------------------------------------- categories */
+
+/* The rules of mtprof_trace.h, in their order. */
+static mtp_memory_category derive(const pairing *p, const mtp__block *b)
+{
+    static const mtp__context nowhere = {MTP__NONE, MTP__NONE, MTP__NONE, 0};
+    if (b->made == MTP__NONE)
+        return MTP_MEMORY_UNKNOWN;
+    const mtp__context *made = &p->contexts[b->made],
+                       *ended = b->ended != MTP__NONE ? &p->contexts[b->ended] : &nowhere;
+    if (made->top != MTP__NONE && made->top == ended->top)
+        return MTP_MEMORY_TEMPORARY;
+    if ((made->flags & MTP__IN_BACKWARD) != 0)
+        return (ended->flags & MTP__IN_BACKWARD) != 0 ? MTP_MEMORY_AUTOGRAD_DETAIL : MTP_MEMORY_GRADIENT;
+    if ((made->flags & (MTP__IN_OPTIMIZER | MTP__IN_LOADER)) != 0) {
+        if (made->scope == ended->scope)
+            return MTP_MEMORY_UNKNOWN;
+        return (made->flags & MTP__IN_OPTIMIZER) != 0 ? MTP_MEMORY_OPTIMIZER_STATE : MTP_MEMORY_INPUT;
+    }
+    if ((made->flags & MTP__IN_FORWARD) != 0 || (ended->flags & MTP__IN_BACKWARD) != 0)
+        return MTP_MEMORY_ACTIVATION;
+    return MTP_MEMORY_UNKNOWN;
+}
+
+static void categorise(pairing *p)
+{
+    mtp_memory_timeline *m = p->m;
+    for (uint32_t i = 0; i < m->block_count; i++) {
+        mtp__block *b = &m->blocks[i];
+        m->info.tagged += b->tagged;
+        if (!b->tagged)
+            b->first = b->last = (uint8_t)derive(p, b);
+        b->made =
+            b->made != MTP__NONE ? p->contexts[b->made].op : MTP__NONE; /* the contexts go, the span stays */
+    }
+}
+
+/* -------------------------------------------------------------------------------------------- replay */
+
+static void add_size(mtp__replay *r, unsigned category,
+                     uint64_t bytes) /* the way a sum of absurd sizes wraps is defined */
+{
+    r->sizes[category] = (int64_t)((uint64_t)r->sizes[category] + bytes);
+    r->total = (int64_t)((uint64_t)r->total + bytes);
+}
+
+void mtp__replay_init(mtp__replay *r, const mtp_memory_timeline *m)
+{
+    *r = (mtp__replay){.timeline = m};
+    for (uint32_t i = 0; i < m->block_count; i++)
+        if (m->blocks[i].created == INT64_MIN)
+            add_size(r, m->blocks[i].first, (uint64_t)m->blocks[i].bytes);
+}
+
+uint8_t mtp__change_was(const mtp_memory_timeline *m, const mtp__change *c)
+{
+    return c->action == MTP__NEW_TAG ? c->was : m->blocks[c->block].last;
+}
+
+uint8_t mtp__change_now(const mtp_memory_timeline *m, const mtp__change *c)
+{
+    return c->action == MTP__NEW_TAG ? c->now : m->blocks[c->block].first;
+}
+
+bool mtp__replay_next(mtp__replay *r)
+{
+    const mtp_memory_timeline *m = r->timeline;
+    if (r->next == m->change_count)
+        return false;
+    const mtp__change *c = &m->changes[r->next++];
+    uint64_t bytes = (uint64_t)m->blocks[c->block].bytes;
+    if (c->action != MTP__CREATE)
+        add_size(r, mtp__change_was(m, c), 0 - bytes);
+    if (c->action != MTP__DESTROY)
+        add_size(r, mtp__change_now(m, c), bytes);
+    return true;
+}
+
+void mtp_memory_timeline_points(const mtp_memory_timeline *m, mtp_memory_visit *visit, void *user)
+{
+    if (m == NULL || visit == NULL || m->change_count == 0)
+        return;
+    mtp__replay r;
+    mtp__replay_init(&r, m);
+    mtp_memory_point point = {.ns = m->changes[0].ts};
+    if (m->info.preexisting_bytes != 0) {
+        memcpy(point.bytes, r.sizes, sizeof point.bytes);
+        if (!visit(user, &point))
+            return;
+    }
+    while (mtp__replay_next(&r)) {
+        point.ns = m->changes[r.next - 1].ts;
+        if (r.next < m->change_count && m->changes[r.next].ts == point.ns)
+            continue;
+        memcpy(point.bytes, r.sizes, sizeof point.bytes);
+        if (!visit(user, &point))
+            return;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- peak */
+
+static int largest_first(const void *a, const void *b)
+{
+    const mtp_memory_block *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    if (x->created_ns != y->created_ns)
+        return x->created_ns > y->created_ns ? 1 : -1;
+    return (x->address > y->address) - (x->address < y->address);
+}
+
+static mtp_memory_block describe(const mtp_memory_timeline *m, const mtp__block *b, uint8_t category)
+{
+    mtp__text op = {"", 0};
+    int64_t thread = -1;
+    if (b->made != MTP__NONE) {
+        op = mtp__trace_get_text(m->trace, m->trace->name[b->made]);
+        thread = m->trace->tracks[mtp__trace_track_of(m->trace, b->made)].tid;
+    }
+    return (mtp_memory_block){.address = b->address,
+                              .bytes = b->bytes,
+                              .category = (mtp_memory_category)category,
+                              .created_ns = b->created,
+                              .freed_ns = b->freed,
+                              .op = op.bytes,
+                              .op_length = op.length,
+                              .thread = thread};
+}
+
+/* alive: 0, or the category + 1, when `changes` of them have happened. */
+static uint64_t mark_alive(const mtp_memory_timeline *m, uint32_t changes, uint8_t *alive)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < m->block_count; i++)
+        alive[i] = m->blocks[i].created == INT64_MIN ? (uint8_t)(m->blocks[i].first + 1) : 0;
+    for (uint32_t i = 0; i < changes; i++) {
+        const mtp__change *c = &m->changes[i];
+        alive[c->block] = c->action == MTP__DESTROY ? 0 : (uint8_t)(mtp__change_now(m, c) + 1);
+    }
+    for (uint32_t i = 0; i < m->block_count; i++)
+        count += alive[i] != 0;
+    return count;
+}
+
+static mtp_status find_peak(mtp_memory_timeline *m)
+{
+    mtp__replay r;
+    mtp__replay_init(&r, m);
+    uint32_t changes = 0;
+    do {
+        if (r.next > 0 && r.total <= m->info.peak_bytes)
+            continue;
+        changes = r.next;
+        m->info.peak_bytes = r.total;
+        m->info.peak_ns = m->change_count > 0 ? m->changes[changes > 0 ? changes - 1 : 0].ts : 0;
+        memcpy(m->info.peak_by_category, r.sizes, sizeof r.sizes);
+    } while (mtp__replay_next(&r));
+    m->info.end_bytes = r.total;
+    uint8_t *alive = mtp__calloc((size_t)m->block_count + 1, 1);
+    m->info.peak_blocks = alive != NULL ? mark_alive(m, changes, alive) : 0;
+    m->peak = alive != NULL ? mtp__calloc(m->info.peak_blocks + 1, sizeof *m->peak) : NULL;
+    size_t at = 0;
+    for (uint32_t i = 0; m->peak != NULL && i < m->block_count; i++)
+        if (alive[i] != 0)
+            m->peak[at++] = describe(m, &m->blocks[i], (uint8_t)(alive[i] - 1));
+    if (at > 1)
+        qsort(m->peak, at, sizeof *m->peak, largest_first);
+    mtp__free(alive);
+    return m->peak != NULL ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "blocks at the peak");
+}
+
+/* -------------------------------------------------------------------------------------------- public */
+
+static mtp_status build(mtp_memory_timeline *m)
+{
+    pairing p;
+    mtp_status status = MTP_OK;
+    if (!pairing_init(&p, m))
+        status = MTP_FAIL(MTP_E_NOMEM, "blocks of %u memory events", m->trace->memory_count);
+    if (status == MTP_OK && p.event_count > 0)
+        status = mtp__memory_contexts(m->trace, p.events, p.event_count, p.contexts);
+    if (status == MTP_OK) {
+        pair(&p);
+        add_base(&p);
+        categorise(&p);
+        status = find_peak(m);
+    }
+    int64_t last = status == MTP_OK && p.event_count > 0
+                       ? m->trace->memory[p.events[p.event_count - 1]].total_allocated
+                       : -1;
+    m->info.unaccounted_bytes = last >= 0 ? (int64_t)((uint64_t)last - (uint64_t)m->info.end_bytes) : 0;
+    pairing_fini(&p);
+    return status;
+}
+
+mtp_status mtp_memory_timeline_create(const mtp_trace *trace, const char *device, mtp_memory_timeline **out)
+{
+    if (trace == NULL || out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "trace or out is NULL");
+    *out = NULL;
+    mtp_memory_timeline *m = mtp__calloc(1, sizeof *m);
+    if (m == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "a memory timeline");
+    m->trace = trace;
+    m->info = (mtp_memory_info)MTP_MEMORY_INFO_INIT;
+    mtp_status status = choose_device(m, device);
+    if (status == MTP_OK)
+        status = build(m);
+    m->info.device = m->device.name;
+    if (status == MTP_OK)
+        *out = m;
+    else
+        mtp_memory_timeline_destroy(m);
+    return status;
+}
+
+void mtp_memory_timeline_destroy(mtp_memory_timeline *m)
+{
+    if (m == NULL)
+        return;
+    mtp__free(m->blocks);
+    mtp__free(m->changes);
+    mtp__free(m->peak);
+    mtp__free(m);
+}
+
+const char *mtp_memory_timeline_device(const mtp_memory_timeline *m, size_t index)
+{
+    return m != NULL && index < m->device_count ? m->devices[index].name : NULL;
+}
+
+mtp_status mtp_memory_timeline_info(const mtp_memory_timeline *m, mtp_memory_info *out)
+{
+    if (m == NULL || out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "timeline or out is NULL");
+    if (out->size < sizeof *out)
+        return MTP_FAIL(MTP_E_ABI, "info size %zu, oldest known is %zu", out->size, sizeof *out);
+    size_t size = out->size;
+    *out = m->info;
+    out->size = size;
+    return MTP_OK;
+}
+
+const mtp_memory_block *mtp_memory_timeline_block(const mtp_memory_timeline *m, size_t index)
+{
+    return m != NULL && index < m->info.peak_blocks ? &m->peak[index] : NULL;
+}

@@ -1,0 +1,243 @@
+/* analyze/memory_context.c - where in the program a memory event happened.
+ *
+ * Each track's spans and its memory events are walked together, in order of time, with the open spans on a stack: the
+ * context of an event is that of the innermost span, and a span's context follows from its parent's. So the cost is
+ * linear, whatever the depth.
+ */
+#include "analyze/memory.h"
+#include <string.h>
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/os.h"
+
+#define ENGINE "autograd::engine::evaluate_function: " /* runs the backward ops; not an op itself */
+
+enum { /* what a name says */
+    NAME_UNSEEN,
+    NAME_PLAIN,
+    NAME_ENGINE,
+    NAME_OPTIMIZER,
+    NAME_LOADER
+};
+
+typedef struct frame {
+    uint32_t span;
+    mtp__context context;
+} frame;
+
+typedef struct
+    sequence { /* autograd's number of an op, and who made the node: the last op that has the number */
+    int64_t number;
+    uint32_t track, top;
+    bool used;
+} sequence;
+
+typedef struct walk {
+    const mtp_trace *t;
+    uint8_t *names; /* owned: by text */
+    frame *stack;   /* owned */
+    uint32_t depth, room;
+    sequence *sequences; /* owned: open addressing; those of backward ops */
+    size_t mask;
+    uint8_t *forward; /* owned: a bit per span: a backward op belongs to it */
+} walk;
+
+static bool starts_with(mtp__text text, const char *prefix)
+{
+    size_t length = strlen(prefix);
+    return text.length >= length && memcmp(text.bytes, prefix, length) == 0;
+}
+
+static uint8_t name_of(walk *w, uint32_t span)
+{
+    uint32_t id = w->t->name[span];
+    if (w->names[id] == NAME_UNSEEN) {
+        mtp__text text = mtp__trace_get_text(w->t, id);
+        w->names[id] = starts_with(text, ENGINE)                     ? NAME_ENGINE
+                       : starts_with(text, "Optimizer.step#")        ? NAME_OPTIMIZER
+                       : starts_with(text, "enumerate(DataLoader)#") ? NAME_LOADER
+                                                                     : NAME_PLAIN;
+    }
+    return w->names[id];
+}
+
+/* ------------------------------------------------------------------------------------------ sequences */
+
+static bool is_backward(const mtp_trace *t, uint32_t span)
+{
+    return (t->flags[span] & MTP__SPAN_BACKWARD) != 0 || mtp__trace_detail(t, span)->forward_thread != 0;
+}
+
+/* Its slot, or the free one where it would be. */
+static sequence *sequence_at(const walk *w, int64_t number)
+{
+    size_t at = mtp__hash_mix((uint64_t)number, MTP__HASH_K1) & w->mask;
+    while (w->sequences[at].used && w->sequences[at].number != number)
+        at = (at + 1) & w->mask;
+    return &w->sequences[at];
+}
+
+static mtp_status gather_sequences(walk *w)
+{
+    const mtp_trace *t = w->t;
+    size_t count = 0, room = 2;
+    for (uint32_t i = 0; t->detail != NULL && i < t->span_count; i++)
+        count += is_backward(t, i) && mtp__trace_detail(t, i)->sequence >= 0;
+    while (room < count * 2)
+        room *= 2;
+    w->sequences = mtp__calloc(room, sizeof *w->sequences);
+    w->forward = mtp__calloc(t->span_count / 8 + 1, 1);
+    if (w->sequences == NULL || w->forward == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "the forward ops of %zu backward ops", count);
+    w->mask = room - 1;
+    for (uint32_t i = 0; count > 0 && i < t->span_count; i++) {
+        int64_t number = mtp__trace_detail(t, i)->sequence;
+        if (number >= 0 && is_backward(t, i))
+            *sequence_at(w, number) = (sequence){number, MTP__NONE, MTP__NONE, true};
+    }
+    return MTP_OK;
+}
+
+static void mark_forward(walk *w, const sequence *s)
+{
+    if (s->used && s->top != MTP__NONE)
+        w->forward[s->top / 8] |= (uint8_t)(1u << s->top % 8);
+}
+
+/* An op outside of the backward pass has the number that the next node will get: of several the last made it. */
+static void note_sequence(walk *w, uint32_t track, uint32_t span, uint32_t top)
+{
+    sequence *s = sequence_at(w, mtp__trace_detail(w->t, span)->sequence);
+    if (!s->used)
+        return;
+    if (s->track != track) /* numbers are per thread */
+        mark_forward(w, s);
+    s->track = track;
+    s->top = top;
+}
+
+/* ----------------------------------------------------------------------------------------------- walk */
+
+static bool push(walk *w, uint32_t span, const mtp__context *context)
+{
+    if (w->depth == w->room) {
+        uint32_t room = w->room != 0 ? w->room * 2 : 64;
+        frame *grown = mtp__calloc(room, sizeof *grown);
+        if (grown == NULL)
+            return false;
+        if (w->depth > 0)
+            memcpy(grown, w->stack, w->depth * sizeof *grown);
+        mtp__free(w->stack);
+        w->stack = grown;
+        w->room = room;
+    }
+    w->stack[w->depth++] = (frame){span, *context};
+    return true;
+}
+
+static const mtp__context nowhere = {MTP__NONE, MTP__NONE, MTP__NONE, 0};
+
+static bool enter(walk *w, uint32_t track, uint32_t span)
+{
+    const mtp_trace *t = w->t;
+    uint32_t parent = t->parent[span];
+    while (w->depth > 0 && (parent == MTP__NONE || w->stack[w->depth - 1].span > parent))
+        w->depth--;
+    mtp__context c = w->depth > 0 ? w->stack[w->depth - 1].context : nowhere;
+    bool is_op = t->category[span] == MTP__CATEGORY_CPU_OP;
+    bool was_op = c.op != MTP__NONE && t->category[c.op] == MTP__CATEGORY_CPU_OP;
+    uint8_t name = name_of(w, span);
+    if (is_op || !was_op)
+        c.op = span;
+    if (is_op && c.top == MTP__NONE && name != NAME_ENGINE)
+        c.top = span;
+    if ((is_op && name == NAME_ENGINE) || is_backward(t, span))
+        c.flags |= MTP__IN_BACKWARD;
+    if (name == NAME_OPTIMIZER || name == NAME_LOADER) {
+        c.flags |= name == NAME_OPTIMIZER ? MTP__IN_OPTIMIZER : MTP__IN_LOADER;
+        c.scope = span;
+    }
+    if (c.top != MTP__NONE && (c.flags & MTP__IN_BACKWARD) == 0 && mtp__trace_detail(t, span)->sequence >= 0)
+        note_sequence(w, track, span, c.top);
+    return push(w, span, &c);
+}
+
+/* What is open at the time: a span's end is still in it. */
+static const mtp__context *at_time(walk *w, int64_t ts)
+{
+    while (w->depth > 0 && w->t->end[w->stack[w->depth - 1].span] < ts)
+        w->depth--;
+    return w->depth > 0 ? &w->stack[w->depth - 1].context : &nowhere;
+}
+
+/* order: of this track's events. */
+static bool walk_track(walk *w, uint32_t k, const uint32_t *events, const uint32_t *order, uint32_t count,
+                       mtp__context *out)
+{
+    const mtp_trace *t = w->t;
+    const mtp__track *track = &t->tracks[k];
+    uint32_t at = 0;
+    w->depth = 0;
+    for (uint32_t i = track->first; i < track->first + track->count; i++) {
+        for (; at < count && t->memory[events[order[at]]].ts < t->start[i]; at++)
+            out[order[at]] = *at_time(w, t->memory[events[order[at]]].ts);
+        if (!enter(w, k, i))
+            return false;
+    }
+    for (; at < count; at++)
+        out[order[at]] = *at_time(w, t->memory[events[order[at]]].ts);
+    return true;
+}
+
+static uint32_t track_of(const mtp_trace *t, uint32_t event)
+{
+    uint32_t k = t->memory[event].track;
+    return k < t->track_count && !t->tracks[k].on_device ? k : t->track_count; /* the last: nowhere */
+}
+
+/* Events by track: those of track k are order[first[k]] and on, to first[k + 1]. */
+static void by_track(const mtp_trace *t, const uint32_t *events, uint32_t count, uint32_t *first,
+                     uint32_t *order)
+{
+    for (uint32_t i = 0; i < count; i++)
+        first[track_of(t, events[i]) + 1]++;
+    for (uint32_t k = 0; k <= t->track_count; k++)
+        first[k + 1] += first[k];
+    for (uint32_t i = 0; i < count; i++)
+        order[first[track_of(t, events[i])]++] = i;
+    for (uint32_t k = t->track_count + 1; k > 0; k--)
+        first[k] = first[k - 1];
+    first[0] = 0;
+}
+
+mtp_status mtp__memory_contexts(const mtp_trace *t, const uint32_t *events, uint32_t count, mtp__context *out)
+{
+    walk w = {.t = t};
+    uint32_t *first = mtp__calloc((size_t)t->track_count + 2, sizeof *first);
+    uint32_t *order = mtp__calloc((size_t)count + 1, sizeof *order);
+    w.names = mtp__calloc((size_t)mtp__intern_count(&t->text) + 2, 1);
+    bool ok = first != NULL && order != NULL && w.names != NULL;
+    mtp_status status = ok ? gather_sequences(&w) : MTP_FAIL(MTP_E_NOMEM, "contexts of %u events", count);
+    ok = status == MTP_OK;
+    for (uint32_t i = 0; ok && i < count; i++)
+        out[i] = nowhere;
+    if (ok)
+        by_track(t, events, count, first, order);
+    for (uint32_t k = 0; ok && k < t->track_count; k++)
+        if (!t->tracks[k].on_device)
+            ok = walk_track(&w, k, events, order + first[k], first[k + 1] - first[k], out);
+    if (status == MTP_OK && !ok)
+        status = MTP_FAIL(MTP_E_NOMEM, "the open spans of a track");
+    for (size_t i = 0; ok && i <= w.mask; i++)
+        mark_forward(&w, &w.sequences[i]);
+    for (uint32_t i = 0; ok && i < count; i++)
+        if (out[i].top != MTP__NONE && (w.forward[out[i].top / 8] >> out[i].top % 8 & 1) != 0)
+            out[i].flags |= MTP__IN_FORWARD;
+    mtp__free(w.forward);
+    mtp__free(w.sequences);
+    mtp__free(w.stack);
+    mtp__free(w.names);
+    mtp__free(order);
+    mtp__free(first);
+    return status;
+}

@@ -1,0 +1,397 @@
+/* analyze/steps.c - see mtprof_trace.h, "steps".
+ *
+ * The busy stretches of all tracks are merged by start into three unions (CPU, device, either), each a list of disjoint
+ * stretches with a running sum; the busy time of any step is then two look-ups. Steps may overlap.
+ */
+#include "analyze/steps.h"
+#include <stdlib.h>
+#include <string.h>
+#include "analyze/by_time.h"
+#include "base/error.h"
+#include "base/os.h"
+
+enum { /* which union */
+    CPU,
+    DEVICE,
+    EITHER,
+    UNIONS
+};
+
+typedef struct view {
+    const mtp_trace *t;
+    uint8_t *step_names; /* owned: by text id, 1: it is ProfilerStep# and a number */
+} view;
+
+typedef struct stretch {
+    int64_t start, end;
+    int64_t before; /* length of all stretches before it */
+} stretch;
+
+typedef struct covered {
+    stretch *list; /* owned */
+    size_t count, room;
+} covered;
+
+/* ----------------------------------------------------------------------------------- what counts as busy */
+
+/* The first of these that the trace's threads have is what they count by. */
+enum {
+    BY_WORK,
+    BY_SCOPES,
+    BY_PYTHON,
+    BY_NOTHING
+};
+
+static bool view_init(view *v, const mtp_trace *t)
+{
+    static const char prefix[] = "ProfilerStep#";
+    uint32_t count = mtp__intern_count(&t->text);
+    *v = (view){t, mtp__calloc((size_t)count + 1, 1)};
+    for (uint32_t id = 1; v->step_names != NULL && id <= count; id++) {
+        mtp__text name = mtp__trace_get_text(t, id);
+        const char *digit = name.bytes + sizeof prefix - 1;
+        v->step_names[id] = name.length >= sizeof prefix &&
+                            memcmp(name.bytes, prefix, sizeof prefix - 1) == 0 && *digit >= '0' &&
+                            *digit <= '9';
+    }
+    return v->step_names != NULL;
+}
+
+static bool is_step(const view *v, uint32_t span)
+{
+    return v->t->category[span] == MTP__CATEGORY_USER_ANNOTATION &&
+           ((v->t->flags[span] & MTP__SPAN_STEP) != 0 || v->step_names[v->t->name[span]] != 0);
+}
+
+/* Times of a file may be anything: a difference wraps rather than traps. */
+static int64_t minus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+/* "PyTorch Profiler (0)" of Kineto's files: the recording itself, no scope of the program. */
+static bool is_recording(const mtp_trace *t, uint32_t span)
+{
+    mtp__text category = mtp__trace_get_text(t, mtp__trace_detail(t, span)->category);
+    return category.length == 5 && memcmp(category.bytes, "Trace", 5) == 0;
+}
+
+/* The level that the span would count at. */
+static int level_of(const view *v, uint32_t span, bool on_device)
+{
+    switch (v->t->category[span]) {
+    case MTP__CATEGORY_KERNEL:
+    case MTP__CATEGORY_GPU_MEMCPY:
+    case MTP__CATEGORY_GPU_MEMSET:
+        return on_device ? BY_WORK : BY_NOTHING;
+    case MTP__CATEGORY_CPU_OP:
+    case MTP__CATEGORY_CUDA_RUNTIME:
+    case MTP__CATEGORY_CUDA_DRIVER:
+        return on_device ? BY_NOTHING : BY_WORK;
+    case MTP__CATEGORY_USER_ANNOTATION:
+        return on_device || is_step(v, span) ? BY_NOTHING : BY_SCOPES;
+    case MTP__CATEGORY_OTHER:
+        return on_device || is_recording(v->t, span) ? BY_NOTHING : BY_SCOPES;
+    case MTP__CATEGORY_PYTHON_FUNCTION:
+        return on_device ? BY_NOTHING : BY_PYTHON;
+    default:
+        return BY_NOTHING;
+    }
+}
+
+static int level_of_threads(const view *v)
+{
+    const mtp_trace *t = v->t;
+    int level = BY_NOTHING;
+    for (uint32_t k = 0; k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
+            int of_span = level_of(v, i, false);
+            if (of_span == BY_WORK)
+                return BY_WORK;
+            level = of_span < level ? of_span : level;
+        }
+    }
+    return level;
+}
+
+/* ---------------------------------------------------------------------------------------------- unions */
+
+static bool cover(covered *u, int64_t start, int64_t end)
+{
+    stretch *last = u->count > 0 ? &u->list[u->count - 1] : NULL;
+    if (last != NULL && start <= last->end) {
+        last->end = end > last->end ? end : last->end;
+        return true;
+    }
+    if (u->count == u->room) {
+        size_t room = u->room != 0 ? u->room * 2 : 256;
+        stretch *grown = mtp__calloc(room, sizeof *grown);
+        if (grown == NULL)
+            return false;
+        if (u->count > 0)
+            memcpy(grown, u->list, u->count * sizeof *grown);
+        mtp__free(u->list);
+        u->list = grown;
+        u->room = room;
+        last = u->count > 0 ? &u->list[u->count - 1] : NULL;
+    }
+    int64_t before = last != NULL ? plus(last->before, minus(last->end, last->start)) : 0;
+    u->list[u->count++] = (stretch){start, end, before};
+    return true;
+}
+
+/* Busy time before an instant. */
+static int64_t busy_until(const covered *u, int64_t when)
+{
+    size_t low = 0, high = u->count; /* the first stretch that starts at or after it */
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (u->list[mid].start < when)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low == 0)
+        return 0;
+    const stretch *s = &u->list[low - 1];
+    return plus(s->before, minus(when < s->end ? when : s->end, s->start));
+}
+
+static mtp_status make_unions(const view *v, covered unions[UNIONS])
+{
+    const mtp_trace *t = v->t;
+    mtp__by_time order;
+    int level = level_of_threads(v);
+    mtp_status status = mtp__by_time_init(&order, t, NULL);
+    for (uint32_t span, k; status == MTP_OK && (span = mtp__by_time_next(&order, &k)) != MTP__NONE;) {
+        bool on_device = t->tracks[k].on_device;
+        int64_t start = t->start[span], end = t->end[span];
+        int of_span = level_of(v, span, on_device);
+        if (end > start && of_span != BY_NOTHING && of_span == (on_device ? BY_WORK : level) &&
+            !(cover(&unions[on_device ? DEVICE : CPU], start, end) && cover(&unions[EITHER], start, end)))
+            status = MTP_FAIL(MTP_E_NOMEM, "busy times of %u spans", t->span_count);
+    }
+    mtp__by_time_fini(&order);
+    return status;
+}
+
+/* ----------------------------------------------------------------------------------------------- rows */
+
+static int by_start(const void *a, const void *b)
+{
+    const mtp_step_row *x = a, *y = b;
+    if (x->start_ns != y->start_ns)
+        return x->start_ns < y->start_ns ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+static int64_t number_of(const mtp_trace *t, uint32_t span)
+{
+    mtp__text name = mtp__trace_get_text(t, t->name[span]);
+    const char *hash = memchr(name.bytes, '#', name.length);
+    if (hash == NULL || hash[1] < '0' || hash[1] > '9')
+        return (int64_t)mtp__trace_detail(t, span)->number;
+    return strtoll(hash + 1, NULL, 10);
+}
+
+/* Steps that are scopes: out NULL counts them. */
+static uint32_t scope_steps(const view *v, mtp_step_row *out)
+{
+    const mtp_trace *t = v->t;
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
+            if (!is_step(v, i))
+                continue;
+            if (out != NULL)
+                out[count] =
+                    (mtp_step_row){.number = number_of(t, i), .start_ns = t->start[i], .end_ns = t->end[i]};
+            count++;
+        }
+    }
+    return count;
+}
+
+static mtp_status make_rows(mtp_steps *s, const view *v)
+{
+    const mtp_trace *t = v->t;
+    uint32_t scopes = scope_steps(v, NULL);
+    s->count = scopes > 0 ? scopes : t->step_count > 0 ? t->step_count : 1;
+    s->rows = mtp__calloc(s->count, sizeof *s->rows);
+    if (s->rows == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "%u steps", s->count);
+    if (scopes > 0) {
+        scope_steps(v, s->rows);
+    } else if (t->step_count > 0) {
+        for (uint32_t i = 0; i < s->count; i++)
+            s->rows[i] = (mtp_step_row){
+                .number = t->steps[i].number, .start_ns = t->steps[i].start, .end_ns = t->steps[i].end};
+    } else {
+        s->rows[0] = (mtp_step_row){.number = -1, .start_ns = t->first_ns, .end_ns = t->last_ns};
+        s->whole_trace = true;
+    }
+    qsort(s->rows, s->count, sizeof *s->rows, by_start);
+    return MTP_OK;
+}
+
+static void fill_times(mtp_step_row *row, const covered unions[UNIONS])
+{
+    int64_t busy[UNIONS];
+    if (row->end_ns < row->start_ns)
+        row->end_ns = row->start_ns;
+    for (int k = 0; k < UNIONS; k++)
+        busy[k] = minus(busy_until(&unions[k], row->end_ns), busy_until(&unions[k], row->start_ns));
+    row->times.wall_ns = minus(row->end_ns, row->start_ns);
+    row->times.cpu_ns = busy[CPU];
+    row->times.device_ns = busy[DEVICE];
+    row->times.both_ns = minus(plus(busy[CPU], busy[DEVICE]), busy[EITHER]);
+    row->times.idle_ns = minus(row->times.wall_ns, busy[EITHER]);
+}
+
+/* -------------------------------------------------------------------------------------------- counting */
+
+typedef struct counting { /* disjoint steps by start; where they overlap, the last that started */
+    mtp_step_row *rows;
+    uint32_t count, at;
+    bool whole; /* one row: the last instant is in it */
+} counting;
+
+/* The row of an instant, or NULL; instants come in order, track by track. */
+static mtp_step_row *row_at(counting *c, int64_t ts)
+{
+    if (c->at < c->count && ts < c->rows[c->at].start_ns)
+        c->at = 0;                          /* the next track */
+    uint32_t low = c->at, high = c->at + 1; /* most are in this or the next one */
+    if (high < c->count && c->rows[high].start_ns <= ts) {
+        low = high;
+        for (high = c->count; high - low > 1;) {
+            uint32_t mid = low + (high - low) / 2;
+            if (c->rows[mid].start_ns <= ts)
+                low = mid;
+            else
+                high = mid;
+        }
+    }
+    c->at = low;
+    mtp_step_row *row = &c->rows[low];
+    return ts >= row->start_ns && (ts < row->end_ns || (c->whole && ts == row->end_ns)) ? row : NULL;
+}
+
+static void count_work(mtp_steps *s, const mtp_trace *t)
+{
+    counting c = {s->rows, s->count, 0, s->whole_trace};
+    for (uint32_t k = 0; k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        int wanted = track->on_device ? MTP__CATEGORY_KERNEL : MTP__CATEGORY_CPU_OP;
+        for (uint32_t i = track->first; i < track->first + track->count; i++) {
+            mtp_step_row *row = t->category[i] == wanted ? row_at(&c, t->start[i]) : NULL;
+            if (row != NULL)
+                ++*(track->on_device ? &row->kernels : &row->ops);
+        }
+    }
+}
+
+/* --------------------------------------------------------------------------------------------- summary */
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static mtp_status summarise(mtp_steps *s)
+{
+    enum {
+        FIGURES = sizeof(mtp_step_times) / sizeof(int64_t)
+    };
+    int64_t *values = mtp__calloc(s->count, sizeof *values);
+    if (values == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "figures of %u steps", s->count);
+    for (size_t f = 0; f < FIGURES; f++) {
+        double sum = 0;
+        for (uint32_t i = 0; i < s->count; i++) {
+            values[i] = ((const int64_t *)&s->rows[i].times)[f];
+            sum += (double)values[i];
+        }
+        qsort(values, s->count, sizeof *values, by_value);
+        double mean = sum / s->count + 0.5;
+        ((int64_t *)&s->mean)[f] = mean > -9e18 && mean < 9e18 ? (int64_t)mean : 0;
+        ((int64_t *)&s->p50)[f] = values[(s->count - 1) / 2];
+        ((int64_t *)&s->max)[f] = values[s->count - 1];
+    }
+    mtp__free(values);
+    return MTP_OK;
+}
+
+/* --------------------------------------------------------------------------------------------- public */
+
+mtp_status mtp_steps_create(const mtp_trace *t, mtp_steps **out)
+{
+    if (t == NULL || out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "trace or out is NULL");
+    *out = NULL;
+    mtp_steps *s = mtp__calloc(1, sizeof *s);
+    if (s == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "steps");
+    s->first_ns = t->first_ns;
+    covered unions[UNIONS] = {{0}};
+    view v;
+    mtp_status status = view_init(&v, t) ? make_rows(s, &v) : MTP_FAIL(MTP_E_NOMEM, "steps");
+    if (status == MTP_OK)
+        status = make_unions(&v, unions);
+    for (uint32_t i = 0; status == MTP_OK && i < s->count; i++)
+        fill_times(&s->rows[i], unions);
+    for (int k = 0; k < UNIONS; k++)
+        mtp__free(unions[k].list);
+    mtp__free(v.step_names);
+    if (status == MTP_OK) {
+        count_work(s, t);
+        status = summarise(s);
+    }
+    if (status == MTP_OK)
+        *out = s;
+    else
+        mtp_steps_destroy(s);
+    return status;
+}
+
+void mtp_steps_destroy(mtp_steps *s)
+{
+    if (s != NULL)
+        mtp__free(s->rows);
+    mtp__free(s);
+}
+
+size_t mtp_steps_count(const mtp_steps *s)
+{
+    return s != NULL ? s->count : 0;
+}
+
+bool mtp_steps_is_whole_trace(const mtp_steps *s)
+{
+    return s != NULL && s->whole_trace;
+}
+
+const mtp_step_row *mtp_steps_row(const mtp_steps *s, size_t index)
+{
+    return s != NULL && index < s->count ? &s->rows[index] : NULL;
+}
+
+void mtp_steps_summary(const mtp_steps *s, mtp_step_times *mean, mtp_step_times *p50, mtp_step_times *max)
+{
+    static const mtp_steps none;
+    s = s != NULL ? s : &none;
+    if (mean != NULL)
+        *mean = s->mean;
+    if (p50 != NULL)
+        *p50 = s->p50;
+    if (max != NULL)
+        *max = s->max;
+}

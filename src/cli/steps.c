@@ -1,0 +1,129 @@
+/* cli/steps.c - mtprof steps: how the time of each step was spent. */
+#include "cli/cli.h"
+
+static const char help[] =
+    "usage: mtprof steps [options] TRACE\n\n"
+    "For each step (ProfilerStep#N, or prof.step()): its time, and how much of it the CPU was in ops or\n"
+    "runtime calls, a device ran kernels or copies, and neither did anything (idle). CPU and device work\n"
+    "at the same time, so these may add up to more than the step. A trace without steps is taken as one.\n\n"
+    "  -l, --limit N          steps shown; -1: all (default)\n"
+    "      --json, --csv      times in microseconds\n"
+    "  -o, --output FILE      of --json or --csv, instead of standard output; .gz is compressed\n"
+    "  -h, --help\n\n"
+    "  mtprof steps trace.json.gz\n"
+    "  mtprof steps --csv trace.json.gz | sort -t, -k7 -n\n";
+
+static const char *time_text(int64_t ns, char text[24])
+{
+    double us = (double)ns / 1e3;
+    if (us >= 1e6)
+        snprintf(text, 24, "%.3fs", us / 1e6);
+    else if (us >= 1e3)
+        snprintf(text, 24, "%.3fms", us / 1e3);
+    else
+        snprintf(text, 24, "%.3fus", us);
+    return text;
+}
+
+static void print_times(const char *label, const mtp_step_times *t)
+{
+    char text[4][24];
+    printf("%-8s %12s %12s %12s %12s", label, time_text(t->wall_ns, text[0]), time_text(t->cpu_ns, text[1]),
+           time_text(t->device_ns, text[2]), time_text(t->idle_ns, text[3]));
+}
+
+static double percent(int64_t part, int64_t whole)
+{
+    return whole > 0 ? 100.0 * (double)part / (double)whole : 0.0;
+}
+
+static int print_steps(const mtp_steps *steps, int64_t limit)
+{
+    size_t count = mtp_steps_count(steps);
+    if (mtp_steps_is_whole_trace(steps))
+        printf("The trace has no steps: use a schedule, or call step(). As a whole:\n\n");
+    printf("%s%-8s %12s %12s %12s %12s %7s %9s %9s%s\n", cli_bold(stdout), "step", "time", "cpu", "device",
+           "idle", "idle %", "ops", "kernels", cli_plain(stdout));
+    for (size_t i = 0; i < count && (limit < 0 || (int64_t)i < limit); i++) {
+        const mtp_step_row *r = mtp_steps_row(steps, i);
+        char label[24] = "all";
+        if (r->number >= 0)
+            snprintf(label, sizeof label, "%lld", (long long)r->number);
+        print_times(label, &r->times);
+        printf(" %6.1f%% %9llu %9llu\n", percent(r->times.idle_ns, r->times.wall_ns),
+               (unsigned long long)r->ops, (unsigned long long)r->kernels);
+    }
+    if (limit >= 0 && (uint64_t)limit < count)
+        printf("%s... and %zu more%s\n", cli_dim(stdout), count - (size_t)limit, cli_plain(stdout));
+    if (count > 1) {
+        mtp_step_times mean, p50, max;
+        mtp_steps_summary(steps, &mean, &p50, &max);
+        print_times("mean", &mean);
+        printf(" %6.1f%%\n", percent(mean.idle_ns, mean.wall_ns));
+        print_times("p50", &p50);
+        printf("\n");
+        print_times("max", &max);
+        printf("\n");
+    }
+    return fflush(stdout) == 0 ? CLI_OK : cli_fail(CLI_OUTPUT, "standard output cannot be written");
+}
+
+static int run(const char *path, const char *output, bool json, bool csv, int64_t limit)
+{
+    int code = CLI_OK;
+    mtp_trace *trace = cli_open(path, &code);
+    mtp_steps *steps = NULL;
+    if (trace == NULL)
+        return code;
+    mtp_status status = mtp_steps_create(trace, &steps);
+    cli_out out;
+    if (status != MTP_OK) {
+        code = cli_fail_status(status);
+    } else if (!json && !csv) {
+        code = print_steps(steps, limit);
+    } else {
+        code = cli_create(&out, output);
+        if (code == CLI_OK)
+            code = cli_close(&out, csv ? mtp_steps_csv(steps, out.sink, out.user)
+                                       : mtp_steps_json(steps, out.sink, out.user));
+    }
+    mtp_steps_destroy(steps);
+    mtp_trace_destroy(trace);
+    return code;
+}
+
+int cli_steps(int argc, char **argv)
+{
+    enum {
+        JSON = 256,
+        CSV
+    };
+    static const struct option options[] = {
+        {"limit", required_argument, NULL, 'l'}, {"output", required_argument, NULL, 'o'},
+        {"json", no_argument, NULL, JSON},       {"csv", no_argument, NULL, CSV},
+        {"help", no_argument, NULL, 'h'},        {0, 0, NULL, 0}};
+    const char *output = NULL;
+    bool json = false, csv = false;
+    int64_t limit = -1;
+    for (int c; (c = getopt_long(argc, argv, "l:o:h", options, NULL)) != -1;) {
+        if (c == 'h')
+            return cli_help(help);
+        if (c == 'o')
+            output = optarg;
+        else if (c == JSON)
+            json = true;
+        else if (c == CSV)
+            csv = true;
+        else if (c != 'l')
+            return cli_usage_error();
+        else if (!cli_parse_count(optarg, &limit))
+            return cli_fail(CLI_USAGE, "'%s' is not a number of steps", optarg);
+    }
+    if (argc - optind != 1)
+        return cli_fail(CLI_USAGE, "which trace? 'mtprof steps TRACE'");
+    if (json && csv)
+        return cli_fail(CLI_USAGE, "--json or --csv, not both");
+    if (output != NULL && !json && !csv)
+        return cli_fail(CLI_USAGE, "--output is for --json or --csv");
+    return run(argv[optind], output, json, csv, limit);
+}

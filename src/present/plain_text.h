@@ -1,0 +1,21 @@
+/* present/plain_text.h - names as a terminal may be given them: valid UTF-8, and nothing that it would obey.
+ *
+ * Control characters (C0, DEL, C1 and the two line separators) become '?', bytes that are not UTF-8 become U+FFFD; each
+ * one character for one, so that what lines up still does.
+ */
+#ifndef MTP_PRESENT_PLAIN_TEXT_H
+#define MTP_PRESENT_PLAIN_TEXT_H
+#include <stddef.h>
+
+typedef struct mtp__plain {
+    const char *bytes; /* borrowed */
+    size_t length;     /* in bytes */
+    size_t characters;
+} mtp__plain;
+
+#define MTP__PLAIN_ROOM(length) ((size_t)(length)*3 + 1)
+mtp__plain mtp__plain_text(char *to, const char *bytes,
+                           size_t length); /* to: MTP__PLAIN_ROOM bytes; NUL-terminated */
+mtp__plain mtp__plain_first(mtp__plain text, size_t characters); /* at most so many */
+mtp__plain mtp__plain_last(mtp__plain text, size_t characters);
+#endif

@@ -1,0 +1,261 @@
+/* present/stacks.c - folded stacks, as torch's export_stacks: a line per event that has a stack and time of its own,
+ * its frames from the root on, then whole microseconds; what is less than one counts as one.
+ *
+ * An event's stack is the one it was recorded with, else the Python functions around it. A backward op is shown where
+ * its forward op was called. As in torch a child that is its parent's only one and has its name is part of the parent.
+ */
+#include <string.h>
+#include "base/error.h"
+#include "base/json_out.h"
+#include "present/pair_map.h"
+#include "trace/trace.h"
+
+#define CHILDREN_MANY 2u
+
+typedef struct stacks {
+    const mtp_trace *t;
+    mtp__out out;
+    int64_t *ns;        /* owned: by span, the metric */
+    uint32_t *owner;    /* owned: by span, the event that it is in */
+    uint32_t *python;   /* owned: by span, the Python function that it is in */
+    uint32_t *backward; /* owned: by span, itself or what it is in that runs a node of the backward pass */
+    uint8_t *children;  /* owned: by span: 0, 1, CHILDREN_MANY events */
+    bool device;        /* metric */
+    mtp__pair_map forward; /* (thread, sequence) -> the span whose stack a backward op is shown with */
+    uint32_t *frames;   /* owned: texts, innermost first */
+    uint32_t frame_count, frame_room;
+    bool no_memory;
+} stacks;
+
+/* ------------------------------------------------------------------------------------------------ time */
+
+/* What torch has as an event of the CPU. */
+static bool is_event(const mtp_trace *t, uint32_t span)
+{
+    mtp__category c = (mtp__category)t->category[span];
+    return c <= MTP__CATEGORY_OVERHEAD && c != MTP__CATEGORY_PYTHON_FUNCTION;
+}
+
+static void find_owners(stacks *s)
+{
+    const mtp_trace *t = s->t;
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        uint32_t up = t->parent[i];
+        s->owner[i] = up == MTP__NONE || is_event(t, up) ? up : s->owner[up];
+        s->python[i] = up == MTP__NONE || t->category[up] == MTP__CATEGORY_PYTHON_FUNCTION ? up : s->python[up];
+        s->backward[i] = (t->flags[i] & MTP__SPAN_BACKWARD) != 0 ? i : up != MTP__NONE ? s->backward[up] : up;
+        if (is_event(t, i) && s->owner[i] != MTP__NONE && s->children[s->owner[i]] < CHILDREN_MANY)
+            s->children[s->owner[i]]++;
+    }
+}
+
+static void measure(stacks *s)
+{
+    const mtp_trace *t = s->t;
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        if (s->device && mtp__category_on_device((mtp__category)t->category[i])) {
+            uint32_t launcher = t->launcher != NULL ? t->launcher[i] : MTP__NONE;
+            if (launcher != MTP__NONE && t->category[i] != MTP__CATEGORY_GPU_USER_ANNOTATION)
+                s->ns[launcher] += t->end[i] - t->start[i];
+        } else if (!s->device && is_event(t, i)) {
+            s->ns[i] += t->end[i] - t->start[i];
+            if (s->owner[i] != MTP__NONE)
+                s->ns[s->owner[i]] -= t->end[i] - t->start[i];
+        }
+    }
+    for (uint32_t i = t->span_count; i-- > 0;) { /* children before their parents */
+        uint32_t up = s->owner[i];
+        if (!is_event(t, i) || up == MTP__NONE || s->children[up] != 1 || t->name[i] != t->name[up])
+            continue;
+        s->ns[up] += s->ns[i];
+        s->ns[i] = 0;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- stacks */
+
+static void add_frame(stacks *s, uint32_t text)
+{
+    if (s->frame_count == s->frame_room) {
+        uint32_t room = s->frame_room != 0 ? s->frame_room * 2 : 256;
+        uint32_t *grown = mtp__calloc(room, sizeof *grown);
+        if (grown == NULL) {
+            s->no_memory = true;
+            return;
+        }
+        if (s->frame_count > 0)
+            memcpy(grown, s->frames, s->frame_count * sizeof *grown);
+        mtp__free(s->frames);
+        s->frames = grown;
+        s->frame_room = room;
+    }
+    s->frames[s->frame_count++] = text;
+}
+
+static void gather(stacks *s, uint32_t span)
+{
+    const mtp_trace *t = s->t;
+    s->frame_count = 0;
+    for (uint32_t node = mtp__trace_detail(t, span)->stack; node != 0; node = t->stacks[node].parent)
+        add_frame(s, t->stacks[node].frame);
+    if (s->frame_count > 0)
+        return;
+    for (uint32_t i = s->python[span]; i != MTP__NONE; i = s->python[i])
+        add_frame(s, t->name[i]);
+}
+
+/* A recording's threads are known by their ids; torch's files number forward threads otherwise: there the sequence number
+ * must do. */
+static uint64_t thread_key(const mtp_trace *t, const mtp__track *track, uint64_t forward_thread)
+{
+    return t->from_kineto ? 0 : forward_thread != 0 ? forward_thread : (uint64_t)track->tid;
+}
+
+static void note_forward(stacks *s, const mtp__track *track)
+{
+    const mtp_trace *t = s->t;
+    for (uint32_t i = track->first; i < track->first + track->count; i++) {
+        const mtp__detail *d = mtp__trace_detail(t, i);
+        bool is_new;
+        if (d->sequence < 0 || s->backward[i] != MTP__NONE || (d->stack == 0 && s->python[i] == MTP__NONE))
+            continue;
+        if (mtp__pair_put(&s->forward, thread_key(t, track, 0), (uint64_t)d->sequence, i, &is_new) == NULL)
+            s->no_memory = true;
+    }
+}
+
+/* Whose stack the span is shown with. */
+static uint32_t shown_as(const stacks *s, const mtp__track *track, uint32_t span)
+{
+    uint32_t backward = s->forward.count > 0 ? s->backward[span] : MTP__NONE;
+    if (backward == MTP__NONE)
+        return span;
+    const mtp__detail *d = mtp__trace_detail(s->t, backward);
+    uint64_t *at = d->sequence >= 0 ? mtp__pair_find(&s->forward, thread_key(s->t, track, d->forward_thread),
+                                                     (uint64_t)d->sequence)
+                                    : NULL;
+    return at != NULL ? (uint32_t)*at : span;
+}
+
+/* ----------------------------------------------------------------------------------------------- lines */
+
+/* What would end the frame or the line, or move a terminal's cursor, is '_'. */
+static void put_frame(mtp__out *o, mtp__text frame)
+{
+    const unsigned char *at = (const unsigned char *)frame.bytes, *end = at + frame.length;
+    while (at < end) {
+        unsigned skip, n = mtp__utf8_character(at, end, &skip);
+        bool control = *at <= ' ' || *at == ';' || *at == 0x7f || (n == 2 && *at == 0xc2 && at[1] < 0xa0);
+        char *p = mtp__out_room(o);
+        if (n == 0) {
+            p = MTP__PUT(p, "\xef\xbf\xbd");
+        } else if (control) {
+            *p++ = '_';
+        } else {
+            memcpy(p, at, n);
+            p += n;
+        }
+        o->at = p;
+        at += n != 0 ? n : skip;
+    }
+}
+
+static void put_line(stacks *s, uint32_t span)
+{
+    const mtp_trace *t = s->t;
+    if (s->frame_count == 0)
+        return;
+    bool alone = s->frame_count == 1; /* one frame tells little: the op is the one below */
+    for (uint32_t i = s->frame_count; i-- > 0;) {
+        put_frame(&s->out, mtp__trace_get_text(t, s->frames[i]));
+        if (i > 0 || alone)
+            MTP__OUT(&s->out, ";");
+    }
+    if (alone)
+        put_frame(&s->out, mtp__trace_get_text(t, t->name[span]));
+    MTP__OUT(&s->out, " ");
+    mtp__out_u64(&s->out, s->ns[span] >= 1000 ? (uint64_t)s->ns[span] / 1000 : 1);
+    MTP__OUT(&s->out, "\n");
+}
+
+static void put_all(stacks *s)
+{
+    const mtp_trace *t = s->t;
+    for (uint32_t k = 0; k < t->track_count && t->detail != NULL; k++)
+        if (!t->tracks[k].on_device)
+            note_forward(s, &t->tracks[k]);
+    for (uint32_t k = 0; k < t->track_count && !s->no_memory && !s->out.failed; k++) {
+        const mtp__track *track = &t->tracks[k];
+        for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
+            if (s->ns[i] <= 0 || !is_event(t, i))
+                continue;
+            gather(s, shown_as(s, track, i));
+            put_line(s, i);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- public */
+
+#define METRICS(X)                                                                                           \
+    X("self_cpu_time_total", false)                                                                          \
+    X("self_device_time_total", true)                                                                        \
+    X("self_cuda_time_total", true)                                                                          \
+    X("self_npu_time_total", true)                                                                           \
+    X("self_xpu_time_total", true)                                                                           \
+    X("self_privateuse1_time_total", true)
+
+static mtp_status read_metric(const char *metric, bool *device)
+{
+    static const struct {
+        const char *name;
+        bool device;
+    } known[] = {
+#define X(name, device) {name, device},
+        METRICS(X)
+#undef X
+    };
+    for (size_t i = 0; metric != NULL && i < sizeof known / sizeof *known; i++)
+        if (strcmp(metric, known[i].name) == 0) {
+            *device = known[i].device;
+            return MTP_OK;
+        }
+#define X(name, device) ", '" name "'"
+    static const char list[] = METRICS(X);
+#undef X
+    return MTP_FAIL(MTP_E_ARG, "metric should be one of: [%s]", list + 2);
+}
+
+mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user)
+{
+    stacks s = {.t = trace};
+    if (trace == NULL)
+        return MTP_FAIL(MTP_E_ARG, "trace is NULL");
+    mtp_status status = read_metric(metric, &s.device);
+    if (status == MTP_OK)
+        status = mtp__out_init(&s.out, sink, user);
+    if (status != MTP_OK)
+        return status;
+    size_t spans = (size_t)trace->span_count + 1;
+    s.ns = mtp__calloc(spans, sizeof *s.ns);
+    s.owner = mtp__calloc(spans, sizeof *s.owner);
+    s.python = mtp__calloc(spans, sizeof *s.python);
+    s.backward = mtp__calloc(spans, sizeof *s.backward);
+    s.children = mtp__calloc(spans, sizeof *s.children);
+    s.no_memory =
+        s.ns == NULL || s.owner == NULL || s.python == NULL || s.backward == NULL || s.children == NULL;
+    if (!s.no_memory) {
+        find_owners(&s);
+        measure(&s);
+        put_all(&s);
+    }
+    mtp__free(s.ns);
+    mtp__free(s.owner);
+    mtp__free(s.python);
+    mtp__free(s.backward);
+    mtp__free(s.children);
+    mtp__free(s.frames);
+    mtp__pair_map_fini(&s.forward);
+    status = mtp__out_finish(&s.out);
+    return s.no_memory ? MTP_FAIL(MTP_E_NOMEM, "stacks of %u spans", trace->span_count) : status;
+}
