@@ -148,14 +148,14 @@ MTP_API uint32_t mtp_name_n(const char *text, size_t length);
 
 MTP_API extern uint32_t mtp__recording; /* read through mtp_recording() */
 
+#ifndef MTP_DISABLE
 static inline uint32_t mtp_recording(void)
 {
-#ifdef MTP_DISABLE
-    return 0;
-#else
     return __atomic_load_n(&mtp__recording, __ATOMIC_RELAXED);
-#endif
 }
+#else
+#define mtp_recording() 0u
+#endif
 
 /* ---------------------------------------------------------------------------------------- hot: scopes */
 

@@ -289,12 +289,14 @@ MTP_API mtp_status mtp_check_json(const mtp_check *check, mtp_sink *sink, void *
  * The trace must outlive its timelines. */
 typedef struct mtp_memory_timeline mtp_memory_timeline;
 #define MTP_MEMORY_CATEGORIES 8
-MTP_API const char *mtp_memory_category_text(mtp_memory_category category); /* torch's word; "Unknown" for others */
+MTP_API const char *
+mtp_memory_category_text(mtp_memory_category category); /* torch's word; "Unknown" for others */
 
 /* device: "cpu", "npu:0", "cuda:0" ...; NULL: the one with most traffic. A device without events has an empty timeline;
  * what is no device at all is MTP_E_ARG. An accelerator's words (npu, cuda, gpu, hip) stand for each other where the
  * trace has only one of them. */
-MTP_API mtp_status mtp_memory_timeline_create(const mtp_trace *trace, const char *device, mtp_memory_timeline **out);
+MTP_API mtp_status mtp_memory_timeline_create(const mtp_trace *trace, const char *device,
+                                              mtp_memory_timeline **out);
 MTP_API void mtp_memory_timeline_destroy(mtp_memory_timeline *timeline); /* NULL is fine */
 /* The devices that the trace has memory events of; NULL: no more. */
 MTP_API const char *mtp_memory_timeline_device(const mtp_memory_timeline *timeline, size_t index);
@@ -303,13 +305,13 @@ typedef struct mtp_memory_info {
     size_t size;        /* sizeof(mtp_memory_info) */
     const char *device; /* borrowed from the timeline */
     uint64_t allocations, frees;
-    uint64_t lost_events;     /* frees and allocations that must have been, but are not there */
-    uint64_t tagged;          /* blocks whose category was told */
-    int64_t allocated_bytes;  /* sum of all allocations */
+    uint64_t lost_events;      /* frees and allocations that must have been, but are not there */
+    uint64_t tagged;           /* blocks whose category was told */
+    int64_t allocated_bytes;   /* sum of all allocations */
     int64_t preexisting_bytes; /* in use before the first event, as far as frees or totals tell */
-    int64_t end_bytes;        /* in use after the last */
+    int64_t end_bytes;         /* in use after the last */
     int64_t unaccounted_bytes; /* what the last total says beyond that; 0: nothing is missing, or no totals */
-    int64_t peak_ns;          /* relative to the trace's base_ns, like all times here */
+    int64_t peak_ns;           /* relative to the trace's base_ns, like all times here */
     int64_t peak_bytes;
     int64_t peak_by_category[MTP_MEMORY_CATEGORIES]; /* by mtp_memory_category */
     uint64_t peak_blocks;
@@ -327,7 +329,8 @@ typedef struct mtp_memory_point {
     int64_t bytes[MTP_MEMORY_CATEGORIES];
 } mtp_memory_point;
 typedef bool mtp_memory_visit(void *user, const mtp_memory_point *point);
-MTP_API void mtp_memory_timeline_points(const mtp_memory_timeline *timeline, mtp_memory_visit *visit, void *user);
+MTP_API void mtp_memory_timeline_points(const mtp_memory_timeline *timeline, mtp_memory_visit *visit,
+                                        void *user);
 
 /* Blocks alive at the peak, largest first; NULL: no more. */
 typedef struct mtp_memory_block {
@@ -336,7 +339,7 @@ typedef struct mtp_memory_block {
     mtp_memory_category category; /* at the peak */
     int64_t created_ns;           /* INT64_MIN: before the trace */
     int64_t freed_ns;             /* INT64_MAX: not in the trace */
-    const char *op;               /* borrowed from the trace: the innermost op that made it, else the innermost span; "" */
+    const char *op; /* borrowed from the trace: the innermost op that made it, else the innermost span; "" */
     size_t op_length;
     int64_t thread; /* that made it; -1: unknown */
 } mtp_memory_block;
@@ -347,8 +350,8 @@ MTP_API const mtp_memory_block *mtp_memory_timeline_block(const mtp_memory_timel
  * destroy. Times are Unix times. summary: an object for people and scripts, with `limit` blocks (-1: all). */
 MTP_API mtp_status mtp_memory_timeline_json(const mtp_memory_timeline *timeline, mtp_sink *sink, void *user);
 MTP_API mtp_status mtp_memory_timeline_raw(const mtp_memory_timeline *timeline, mtp_sink *sink, void *user);
-MTP_API mtp_status mtp_memory_timeline_summary(const mtp_memory_timeline *timeline, int64_t limit, mtp_sink *sink,
-                                               void *user);
+MTP_API mtp_status mtp_memory_timeline_summary(const mtp_memory_timeline *timeline, int64_t limit,
+                                               mtp_sink *sink, void *user);
 /* By the path's end, as torch does: raw.json.gz, else .json or .json.gz. Others: MTP_E_ARG. */
 MTP_API mtp_status mtp_memory_timeline_export(const mtp_memory_timeline *timeline, const char *path);
 

@@ -2,7 +2,7 @@
  *
  * In a live trace that is the launcher column. In a trace that torch wrote it is torch's own join, with all that
  * follows from it: an event's id is its "External id" (an op, an annotation), its CUDA correlation (a runtime call
- * outside of any op) or, lacking both (overhead), the id of the op around it on the thread that stopped the profiler;
+ * outside of any op) or, lacking both (overhead), the id of what is around it on the thread that stopped the profiler;
  * and every event that has the id of some device work gets that work's time. Ids of the kinds are counted apart, so
  * now and then a call outside of any op gets the time of an op's kernels. Such calls, and overhead, are also nested
  * on the thread that stopped the profiler, whichever made them.
@@ -104,68 +104,19 @@ static bool is_op(const mtp_trace *t, uint32_t span)
     return t->category[span] == MTP__CATEGORY_CPU_OP || t->category[span] == MTP__CATEGORY_USER_ANNOTATION;
 }
 
-/* Collected by Kineto, not by torch: runtime and driver calls, overhead. */
-static bool is_collected(const mtp_trace *t, uint32_t span)
+/* The id by which torch joins an event with device work. */
+static uint64_t id_of(const mtp_trace *t, const uint32_t *around, uint32_t span)
 {
-    return t->category[span] == MTP__CATEGORY_CUDA_RUNTIME ||
-           t->category[span] == MTP__CATEGORY_CUDA_DRIVER || t->category[span] == MTP__CATEGORY_OVERHEAD;
-}
-
-/* Not inside an op, so torch does not know its thread. */
-static bool is_stray(const mtp_trace *t, uint32_t span)
-{
-    return is_collected(t, span) && mtp__trace_detail(t, span)->external_id == 0;
-}
-
-/* The thread that stopped the profiler: not in the file, so the main thread, else the busiest. */
-static uint32_t main_track(const mtp_trace *t)
-{
-    uint32_t best = MTP__NONE;
-    for (uint32_t k = 0; k < t->track_count; k++) {
-        const mtp__track *track = &t->tracks[k];
-        if (track->on_device || track->count == 0 || track->pid_text != 0)
-            continue;
-        if (track->pid == track->tid)
-            return k;
-        if (track->pid >= 0 && (best == MTP__NONE || track->count > t->tracks[best].count))
-            best = k;
+    for (;;) {
+        const mtp__detail *d = mtp__trace_detail(t, span);
+        if (is_op(t, span) || t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION)
+            return d->external_id;
+        if (!mtp__is_collected(t, span) && !mtp__category_on_device((mtp__category)t->category[span]))
+            return 0; /* Python's */
+        if (d->correlation != 0 || around == NULL || around[span] == 0)
+            return d->correlation;
+        span = around[span] - 1; /* began before it */
     }
-    return best;
-}
-
-/* The id of the event of torch's own that was innermost on the main thread when `span` began. */
-static uint64_t id_around(const mtp_trace *t, uint32_t main, uint32_t span)
-{
-    if (main == MTP__NONE)
-        return 0;
-    uint32_t low = t->tracks[main].first, high = low + t->tracks[main].count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (t->start[mid] <= t->start[span])
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    if (low == t->tracks[main].first)
-        return 0;
-    for (uint32_t i = low - 1; i != MTP__NONE; i = t->parent[i]) {
-        const mtp__detail *d = mtp__trace_detail(t, i);
-        if (i == span || t->end[i] < t->start[span] || t->end[i] == t->start[i] ||
-            (is_collected(t, i) && d->external_id != 0))
-            continue;
-        return is_op(t, i) ? d->external_id : is_collected(t, i) ? d->correlation : 0;
-    }
-    return 0;
-}
-
-static uint64_t id_of(const mtp_trace *t, uint32_t main, uint32_t span)
-{
-    const mtp__detail *d = mtp__trace_detail(t, span);
-    if (is_op(t, span))
-        return d->external_id;
-    if (!is_stray(t, span))
-        return 0;
-    return d->correlation != 0 ? d->correlation : id_around(t, main, span);
 }
 
 /* Not so in a foreign file: its links are then as good as correlations make them. */
@@ -182,21 +133,32 @@ static bool ops_have_ids(const mtp_trace *t)
 
 /* ---------------------------------------------------------------------------------------------- launched */
 
-static mtp_status launched_by_id(mtp__launched *l, const mtp_trace *t, uint32_t main, int64_t zero_ns)
+/* Overhead has no number of its own. */
+static bool some_lack_ids(const mtp_trace *t)
+{
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if (mtp__is_stray(t, i) && mtp__trace_detail(t, i)->correlation == 0)
+            return true;
+    return false;
+}
+
+static mtp_status launched_by_id(mtp__launched *l, const mtp_trace *t, int64_t zero_ns)
 {
     work_map map = {0};
+    mtp__scratch around = {0};
     mtp_status status = map_work(&map, t, zero_ns);
-    if (status != MTP_OK)
-        return status;
+    if (status == MTP_OK && some_lack_ids(t))
+        status = mtp__around(t, &around);
     double *us = l->us.p;
-    for (uint32_t i = 0; i < t->span_count; i++) {
-        uint64_t id = is_op(t, i) || is_collected(t, i) ? id_of(t, main, i) : 0;
+    for (uint32_t i = 0; i < t->span_count && status == MTP_OK; i++) {
+        uint64_t id = is_op(t, i) || mtp__is_stray(t, i) ? id_of(t, around.p, i) : 0;
         const work *w = id != 0 ? map_at(&map, id) : NULL;
         if (w != NULL && w->id == id)
             us[i] = mtp__added(w->high, w->low);
     }
+    mtp__scratch_free(&around);
     mtp__free(map.slot);
-    return MTP_OK;
+    return status;
 }
 
 static void launched_by_link(mtp__launched *l, const mtp_trace *t)
@@ -246,7 +208,7 @@ static mtp_status move_strays(mtp__launched *l, const mtp_trace *t, uint32_t mai
     size_t count = 0;
     for (uint32_t k = 0; k < t->track_count; k++)
         for (uint32_t i = t->tracks[k].first; k != main && i < t->tracks[k].first + t->tracks[k].count; i++)
-            count += is_stray(t, i);
+            count += mtp__is_stray(t, i);
     if (count == 0 || main == MTP__NONE)
         return MTP_OK;
     begun *moved = mtp__calloc(count, sizeof *moved);
@@ -257,7 +219,7 @@ static mtp_status move_strays(mtp__launched *l, const mtp_trace *t, uint32_t mai
     count = 0;
     for (uint32_t k = 0; k < t->track_count; k++)
         for (uint32_t i = t->tracks[k].first; k != main && i < t->tracks[k].first + t->tracks[k].count; i++)
-            if (is_stray(t, i))
+            if (mtp__is_stray(t, i))
                 moved[count++] = (begun){t->start[i], t->end[i], i};
     qsort(moved, count, sizeof *moved, by_time);
     uint32_t *order = l->order.p, at = 0;
@@ -270,7 +232,7 @@ static mtp_status move_strays(mtp__launched *l, const mtp_trace *t, uint32_t mai
             at += merge(t, track, moved, count, order + at);
         else
             for (uint32_t i = track->first; i < track->first + track->count; i++)
-                if (!is_stray(t, i))
+                if (!mtp__is_stray(t, i))
                     order[at++] = i;
         l->thread[n++] = (struct mtp__thread){first, at - first};
     }
@@ -287,13 +249,12 @@ mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, int64_t zero
     for (uint32_t k = 0; k < t->track_count; k++)
         if (!t->tracks[k].on_device && t->tracks[k].count > 0)
             l->thread[l->threads++] = (struct mtp__thread){t->tracks[k].first, t->tracks[k].count};
-    uint32_t main = t->from_kineto ? main_track(t) : MTP__NONE;
-    mtp_status status = t->from_kineto ? move_strays(l, t, main) : MTP_OK;
+    mtp_status status = t->from_kineto ? move_strays(l, t, mtp__main_track(t)) : MTP_OK;
     if (status == MTP_OK && t->launcher != NULL) {
         if (!mtp__scratch_make(&l->us, t->span_count, sizeof(double)))
             status = MTP_FAIL(MTP_E_NOMEM, "device times of %u spans", t->span_count);
         else if (t->from_kineto && ops_have_ids(t))
-            status = launched_by_id(l, t, main, zero_ns);
+            status = launched_by_id(l, t, zero_ns);
         else
             launched_by_link(l, t);
     }

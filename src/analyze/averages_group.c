@@ -284,13 +284,21 @@ static bool frame_is_filtered(const char *frame)
 /* The innermost frames of a stack, as a text of their text ids. */
 static uint32_t stack_text(mtp__group *g, uint32_t stack)
 {
-    uint32_t *known = (uint32_t *)g->stack_of.p + stack;
+    const mtp_trace *t = g->t;
+    bool call = (stack & MTP__STACK_CALL) != 0; /* a Python call's name, then its own stack: these are few */
+    uint32_t span = stack & ~MTP__STACK_CALL, no;
+    uint32_t *known = call ? (no = 0, &no) : (uint32_t *)g->stack_of.p + stack;
     if (*known != 0)
         return *known;
     uint32_t frames[DEEPEST], count = 0, most = g->options->by_stack;
     most = most < DEEPEST ? most : DEEPEST;
-    for (uint32_t at = stack; at != 0 && count < most; at = g->t->stacks[at].parent) {
-        mtp__text frame = mtp__trace_get_text(g->t, g->t->stacks[at].frame);
+    if (call) {
+        mtp__text name = mtp__trace_get_text(t, t->name[span]);
+        frames[count++] = mtp__group_text(g, name.bytes, name.length);
+    }
+    for (uint32_t at = call ? mtp__trace_detail(t, span)->stack : stack; at != 0 && count < most;
+         at = t->stacks[at].parent) {
+        mtp__text frame = mtp__trace_get_text(t, t->stacks[at].frame);
         if (!frame_is_filtered(frame.bytes))
             frames[count++] = mtp__group_text(g, frame.bytes, frame.length);
     }

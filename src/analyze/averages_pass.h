@@ -2,6 +2,7 @@
  *
  *   averages_group.c    which row an event belongs to: names, classes, shapes, overloads, stacks
  *   averages_device.c   what device work each CPU span launched; which spans torch sees on another thread
+ *   averages_around.c   torch's other tree: what was open when a call outside of any op was made
  *   averages_stack.c    the stack an event is shown with
  *   averages_memory.c   bytes allocated while a span ran, and what no span covers
  *   averages_nest.c     the walk: nesting, absorbed children, self times, sums
@@ -123,7 +124,19 @@ typedef struct mtp__launched {
 mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, int64_t zero_ns);
 void mtp__launched_fini(mtp__launched *l);
 
-/* uint32_t by span: index into t->stacks. *out is the caller's to free. */
+/* Collected by Kineto, not by torch: runtime and driver calls, overhead. */
+bool mtp__is_collected(const mtp_trace *t, uint32_t span);
+/* Such a one outside of any op, so that torch does not know its thread. */
+bool mtp__is_stray(const mtp_trace *t, uint32_t span);
+/* The thread that stopped the profiler: not in the file, so the main thread, else the busiest. MTP__NONE: none. */
+uint32_t mtp__main_track(const mtp_trace *t);
+/* uint32_t by span: 1 + the span that was innermost on that thread when it began, 0: none, or it is not in torch's
+ * tree. *out is the caller's to free. */
+mtp_status mtp__around(const mtp_trace *t, mtp__scratch *out);
+
+/* uint32_t by span: index into t->stacks; or MTP__STACK_CALL and a span of Python's: its name, then its stack. *out is
+ * the caller's to free. */
+#define MTP__STACK_CALL 0x80000000u
 mtp_status mtp__stacks_of(const mtp_trace *t, mtp__scratch *out);
 
 /* Running sums over t->memory, and which of it lies inside some CPU span. */

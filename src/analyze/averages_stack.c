@@ -1,8 +1,8 @@
 /* analyze/averages_stack.c - the stack that an event is shown with.
  *
  * torch: an event inside a backward function has the stack of the forward op with the same sequence number, on the
- * thread that the backward function names; the first one, if there are more. Device work, and runtime calls, have no
- * stack in a file: theirs is their op's.
+ * thread that the backward function names; the first one, if there are more. Device work and runtime calls have no
+ * stack in a file: theirs is their op's, or that of what was open when they were made.
  */
 #include <string.h>
 #include "analyze/averages_pass.h"
@@ -117,40 +117,61 @@ static uint32_t forward_stack(const forwards *f, const mtp__detail *d)
     return 0;
 }
 
-static bool is_call(const mtp_trace *t, uint32_t span)
+/* Of what the file gives no stack: of a call in an op the op's, of one outside, and of an annotation of the device, that
+ * of what is around it. As recorded, not as shown: the forward op's stack is for what is in a backward function. */
+static uint32_t borrowed_stack(const mtp_trace *t, const uint32_t *around, uint32_t span)
 {
-    return t->category[span] == MTP__CATEGORY_CUDA_RUNTIME || t->category[span] == MTP__CATEGORY_CUDA_DRIVER;
+    for (unsigned step = 0; step < t->span_count; step++) {
+        const mtp__detail *d = mtp__trace_detail(t, span);
+        mtp__category category = (mtp__category)t->category[span];
+        uint32_t next = MTP__NONE;
+        if (d->stack != 0 || category == MTP__CATEGORY_CPU_OP || category == MTP__CATEGORY_USER_ANNOTATION)
+            return d->stack;
+        if (around != NULL && around[span] != 0) {
+            next = around[span] - 1;
+            if (t->category[next] == MTP__CATEGORY_PYTHON_FUNCTION)
+                return MTP__STACK_CALL | next;
+        } else if (mtp__category_on_device(category) && t->launcher != NULL) {
+            next = t->launcher[span];
+        } else if (mtp__is_collected(t, span)) {
+            next = t->parent[span];
+        }
+        if (next == MTP__NONE)
+            return 0;
+        span = next;
+    }
+    return 0;
+}
+
+static bool borrows(const mtp_trace *t, uint32_t span)
+{
+    return mtp__is_collected(t, span) || mtp__category_on_device((mtp__category)t->category[span]);
 }
 
 mtp_status mtp__stacks_of(const mtp_trace *t, mtp__scratch *out)
 {
     forwards f = {0};
-    mtp__scratch backward = {0};
+    mtp__scratch backward = {0}, around = {0};
     size_t slots = 64;
     while (slots < (size_t)t->detail_count * 2)
         slots *= 2;
     f.mask = slots - 1;
     f.slot = mtp__calloc(slots, sizeof *f.slot);
-    if (f.slot == NULL || !mtp__scratch_make(&backward, t->span_count, sizeof(uint32_t)) ||
-        !mtp__scratch_make(out, t->span_count, sizeof(uint32_t))) {
-        mtp__free(f.slot);
-        mtp__scratch_free(&backward);
-        return MTP_FAIL(MTP_E_NOMEM, "the stacks of %u spans", t->span_count);
+    bool ok = f.slot != NULL && mtp__scratch_make(&backward, t->span_count, sizeof(uint32_t)) &&
+              mtp__scratch_make(out, t->span_count, sizeof(uint32_t)) &&
+              (!t->from_kineto || mtp__around(t, &around) == MTP_OK);
+    if (ok) {
+        uint32_t *in = backward.p, *stack = out->p;
+        find_backward(t, in);
+        find_forwards(&f, t, in);
+        find_threads(&f, t, in);
+        for (uint32_t i = 0; i < t->span_count; i++)
+            stack[i] = in[i] != MTP__NONE ? forward_stack(&f, mtp__trace_detail(t, in[i]))
+                       : borrows(t, i)    ? borrowed_stack(t, around.p, i)
+                                          : mtp__trace_detail(t, i)->stack;
     }
-    uint32_t *in = backward.p, *stack = out->p;
-    find_backward(t, in);
-    find_forwards(&f, t, in);
-    find_threads(&f, t, in);
-    for (uint32_t i = 0; i < t->span_count; i++) {
-        stack[i] = in[i] != MTP__NONE ? forward_stack(&f, mtp__trace_detail(t, in[i]))
-                                      : mtp__trace_detail(t, i)->stack;
-        if (stack[i] == 0 && is_call(t, i) && t->parent[i] != MTP__NONE)
-            stack[i] = stack[t->parent[i]];
-    }
-    for (uint32_t i = 0; i < t->span_count && t->launcher != NULL; i++)
-        if (stack[i] == 0 && t->launcher[i] != MTP__NONE)
-            stack[i] = stack[t->launcher[i]];
     mtp__free(f.slot);
     mtp__scratch_free(&backward);
-    return MTP_OK;
+    mtp__scratch_free(&around);
+    return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the stacks of %u spans", t->span_count);
 }

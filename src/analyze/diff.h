@@ -19,6 +19,7 @@ typedef enum mtp__likeness {
     MTP__LIKE_WORK, /* shapes, bytes, grid */
     MTP__LIKE_PATH, /* and the same callers */
     MTP__LIKE_SPOT, /* and the same turn among its caller's calls of that name */
+    MTP__LIKE_TURN, /* the nth call of one run with the nth of the other, if both have as many */
     MTP__LIKENESSES
 } mtp__likeness;
 
@@ -74,6 +75,7 @@ struct mtp_diff {
     double drift, low_drift; /* in logarithms, as they are taken off: of the bulk, of the fastest calls */
     double noise, low_noise; /* between runs */
     double noise_freedom;
+    double clock_ns;      /* of the clock and of recording a call, from run to run */
     double usual_scatter; /* of the logarithm of a call's time */
     mtp__judged steps;
 };

@@ -111,7 +111,7 @@ size_t mtp__calls_times(const mtp__calls *c, uint32_t row, bool own, mtp__likene
     for (size_t i = 0; i < most; i++) {
         uint32_t span = c->span[first + i * count / most];
         int64_t ns = mtp__calls_ns(c, span, own);
-        uint64_t stratum = like == MTP__LIKE_ANY ? 0 : work_of(c, span);
+        uint64_t stratum = like == MTP__LIKE_ANY ? 0 : like == MTP__LIKE_TURN ? i : work_of(c, span);
         if (like == MTP__LIKE_PATH)
             stratum = mtp__hash_mix(stratum, c->path[span]);
         else if (like == MTP__LIKE_SPOT)

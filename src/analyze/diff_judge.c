@@ -15,7 +15,7 @@
 
 #define CALLS_FEW 7.5        /* fewer are not tested: eight, but for rounding */
 #define CALLS_LEAST 3.0      /* fewer say nothing */
-#define ALPHA 0.02           /* of a verdict on any row when nothing has changed */
+#define ALPHA 0.01           /* of a verdict on any row when nothing has changed */
 #define RANKS_SURE 2.576     /* standard deviations: one percent by chance */
 #define ERROR_REACH 2.5      /* standard errors: where a change is, for all we know */
 #define HUGE_CHANGE 0.693147 /* twice */
@@ -23,12 +23,15 @@
 #define SCATTER_FREEDOM 4.0 /* that the other rows' scatter counts as, when a row's own is judged */
 #define LOW_PART 0.5        /* of the change, that the fastest calls must show */
 #define LOW_SURE 1.645
+#define LOW_BLUNT 4.0
 #define NOISE_PRIOR 0.008    /* between runs, of rows about which nothing is known */
 #define NOISE_PRIOR_ROWS 4.0 /* that it counts as */
 #define NOISE_PRIOR_FREEDOM 10.0
 #define NOISE_FREEDOM 0.4 /* that a row adds to what we know of the noise */
-#define NOISE_NS 12.0     /* of the clock and the recording of a call, from run to run */
-#define DRIFT_ROWS 5      /* fewer can not agree */
+#define NOISE_NS 12.0     /* of the clock and the recording of a call, from run to run: at most */
+#define NOISE_NS_LEAST 1.0
+#define NOISE_NS_OF 5000.0 /* calls shorter than this tell */
+#define DRIFT_ROWS 5       /* fewer can not agree */
 #define DRIFT_SHARE_LEAST 0.001
 #define DRIFT_ERROR_MOST 0.2
 #define DRIFT_AGREE 0.6
@@ -43,26 +46,31 @@ static size_t fill(mtp_diff *d, const mtp__diff_row *r, bool own, mtp__likeness 
 }
 
 /* Calls that are more alike scatter less, if both sides have them: the likeness with the least error is taken, a finer
- * one only if it is clearly better. */
+ * one only if it is clearly better. Which calls are the fastest, though, is a question to all that do the same work: of
+ * two calls in a pair the faster one says nothing. */
 static void measure(mtp_diff *d, const mtp__diff_row *r, bool own, mtp__judged *j)
 {
-    j->known = false;
-    for (int like = MTP__LIKE_WORK; like < MTP__LIKENESSES; like++) {
-        size_t after, before = fill(d, r, own, (mtp__likeness)like, &after);
-        mtp__compared seen;
-        if (!mtp__compare(d->comparer, before, after, &seen) || seen.coverage < 0.8)
-            continue;
-        if (j->known && (seen.error > 0.8 * j->seen.error || seen.freedom < CALLS_LEAST))
-            continue;
-        j->seen = seen;
-        j->like = (mtp__likeness)like;
-        j->known = true;
-    }
+    bool as_many = r->seen.count_before == r->seen.count_after;
+    size_t after, before = fill(d, r, own, MTP__LIKE_WORK, &after);
+    j->like = MTP__LIKE_WORK;
+    j->known = mtp__compare(d->comparer, before, after, &j->seen) && j->seen.coverage >= 0.8;
     if (!j->known) {
-        size_t after, before = fill(d, r, own, MTP__LIKE_ANY, &after);
+        before = fill(d, r, own, MTP__LIKE_ANY, &after);
         j->like = MTP__LIKE_ANY;
         j->known = mtp__compare(d->comparer, before, after, &j->seen);
     }
+    const mtp__compared coarse = j->seen;
+    for (int like = MTP__LIKE_PATH; j->known && like < (as_many ? MTP__LIKENESSES : MTP__LIKE_TURN); like++) {
+        mtp__compared seen;
+        before = fill(d, r, own, (mtp__likeness)like, &after);
+        if (!mtp__compare(d->comparer, before, after, &seen) || seen.coverage < 0.8 ||
+            seen.error > 0.8 * j->seen.error || seen.freedom < CALLS_LEAST)
+            continue;
+        j->seen = seen;
+        j->like = (mtp__likeness)like;
+    }
+    j->seen.low_change = coarse.low_change;
+    j->seen.low_error = coarse.low_error;
 }
 
 static double ranks(mtp_diff *d, const mtp__diff_row *r, bool own, const mtp__judged *j)
@@ -176,18 +184,29 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static mtp_status find_usual_scatter(mtp_diff *d)
+/* The scatter of a call in the middle row; and by how many nanoseconds short calls moved, of which what most did not
+ * exceed is taken for the clock's. */
+static mtp_status find_usual(mtp_diff *d)
 {
-    double *scatter = mtp__calloc(d->count + 1, sizeof *scatter);
-    if (scatter == NULL)
+    double *numbers = mtp__calloc(d->count + 1, sizeof *numbers);
+    if (numbers == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "%zu rows", d->count);
     size_t count = 0;
     for (size_t i = 0; i < d->count; i++)
         if (d->row[i].time.known && d->row[i].time.seen.calls >= CALLS_FEW)
-            scatter[count++] = d->row[i].time.seen.scatter;
-    qsort(scatter, count, sizeof *scatter, by_number);
-    d->usual_scatter = count > 0 ? scatter[count / 2] : 0;
-    mtp__free(scatter);
+            numbers[count++] = d->row[i].time.seen.scatter;
+    qsort(numbers, count, sizeof *numbers, by_number);
+    d->usual_scatter = count > 0 ? numbers[count / 2] : 0;
+    count = 0;
+    for (size_t i = 0; i < d->count; i++) {
+        const mtp__compared *seen = &d->row[i].time.seen;
+        if (d->row[i].time.known && seen->calls >= CALLS_FEW && seen->before_ns < NOISE_NS_OF)
+            numbers[count++] = fabs(seen->low_change - d->low_drift) * seen->before_ns;
+    }
+    qsort(numbers, count, sizeof *numbers, by_number);
+    double ns = count >= DRIFT_ROWS ? 2 * numbers[count * 3 / 4] : NOISE_NS;
+    d->clock_ns = ns < NOISE_NS_LEAST ? NOISE_NS_LEAST : ns < NOISE_NS ? ns : NOISE_NS;
+    mtp__free(numbers);
     return MTP_OK;
 }
 
@@ -230,7 +249,7 @@ static void weigh(const mtp_diff *d, mtp__judged *j)
 {
     double grain = (double)(d->calls[0].grain > d->calls[1].grain ? d->calls[0].grain : d->calls[1].grain);
     double ns = j->seen.before_ns > 1 ? j->seen.before_ns : 1;
-    double clock = (NOISE_NS + (grain > 1 ? grain / sqrt(12) : 0)) / ns;
+    double clock = (d->clock_ns + (grain > 1 ? grain / sqrt(12) : 0)) / ns;
     j->excess = j->seen.change - d->drift;
     double own_freedom, within = steadied(d, &j->seen, &own_freedom);
     double between = d->noise * d->noise + clock * clock;
@@ -259,9 +278,10 @@ static int by_chance(const void *a, const void *b)
 static bool confirmed(const mtp__judged *j, double rank)
 {
     double sign = j->excess > 0 ? 1 : -1;
+    bool low_tells = j->seen.low_error <= LOW_BLUNT * j->seen.error; /* else the calls are of many kinds */
     return sign * rank >= RANKS_SURE && sign * j->seen.change > 0 &&
            sign * j->low_excess >= LOW_PART * fabs(j->excess) &&
-           sign * j->low_excess >= LOW_SURE * j->low_spread;
+           (!low_tells || sign * j->low_excess >= LOW_SURE * j->low_spread);
 }
 
 /* Holm: the least likely first, each against those that are left. Marks the ones that pass with a chance below 0. */
@@ -385,9 +405,9 @@ mtp_status mtp__diff_judge(mtp_diff *d)
         else
             r->own = r->time;
     }
-    mtp_status status = find_usual_scatter(d);
+    mtp_status status = find_drift(d);
     if (status == MTP_OK)
-        status = find_drift(d);
+        status = find_usual(d);
     if (status != MTP_OK)
         return status;
     for (size_t i = 0; i < d->count; i++) {

@@ -9,6 +9,7 @@
 #include "base/os.h"
 
 #define NO_CATEGORY 0xffu
+#define FIRST_PLACES ((size_t)1024)
 
 const char *mtp_memory_category_text(mtp_memory_category category)
 {
@@ -168,7 +169,7 @@ typedef struct pairing {
     mtp__tag *tags;         /* owned: of the device, by time */
     mtp__context *contexts; /* owned: of the events */
     place *places;          /* owned: open addressing */
-    size_t mask;
+    size_t mask, place_count;
     uint32_t event_count, tag_count;
 } pairing;
 
@@ -199,19 +200,16 @@ static void sort_tags(mtp__tag *tags, uint32_t count)
 static bool pairing_init(pairing *p, mtp_memory_timeline *m)
 {
     const mtp_trace *t = m->trace;
-    size_t events = 0, tags = 0, room = 2;
-    *p = (pairing){.m = m};
+    size_t events = 0, tags = 0;
+    *p = (pairing){.m = m, .mask = FIRST_PLACES - 1};
     for (uint32_t i = 0; i < t->memory_count; i++)
         events += t->memory[i].bytes != 0 && is_ours(m, t->memory[i].device_type, t->memory[i].device_index);
     for (uint32_t i = 0; i < t->tag_count; i++)
         tags += is_ours(m, t->tags[i].device_type, t->tags[i].device_index);
-    while (room < (events + tags) * 2)
-        room *= 2;
-    p->mask = room - 1;
     p->events = mtp__calloc(events + 1, sizeof *p->events);
     p->tags = mtp__calloc(tags + 1, sizeof *p->tags);
     p->contexts = mtp__calloc(events + 1, sizeof *p->contexts);
-    p->places = mtp__calloc(room, sizeof *p->places);
+    p->places = mtp__calloc(FIRST_PLACES, sizeof *p->places);
     m->blocks = mtp__calloc(events + 1, sizeof *m->blocks); /* and one for what was there all the time */
     m->changes = mtp__calloc(events * 2 + tags + 1, sizeof *m->changes);
     if (p->events == NULL || p->tags == NULL || p->contexts == NULL || p->places == NULL ||
@@ -227,14 +225,43 @@ static bool pairing_init(pairing *p, mtp_memory_timeline *m)
     return true;
 }
 
-static place *place_at(pairing *p, uint64_t address)
+static place *find_place(const pairing *p, uint64_t address) /* or the free one where it would be */
 {
     size_t at = mtp__hash_mix(address, MTP__HASH_K1) & p->mask;
     while (p->places[at].used && p->places[at].address != address)
         at = (at + 1) & p->mask;
-    if (!p->places[at].used)
-        p->places[at] = (place){address, MTP__NONE, NO_CATEGORY, true, false};
     return &p->places[at];
+}
+
+/* Programs use the same addresses again and again, so the table grows with those, not with the events. */
+static bool grow_places(pairing *p)
+{
+    pairing bigger = {.mask = p->mask * 2 + 1};
+    bigger.places = mtp__calloc(bigger.mask + 1, sizeof *bigger.places);
+    if (bigger.places == NULL)
+        return false;
+    for (size_t i = 0; i <= p->mask; i++)
+        if (p->places[i].used)
+            *find_place(&bigger, p->places[i].address) = p->places[i];
+    mtp__free(p->places);
+    p->places = bigger.places;
+    p->mask = bigger.mask;
+    return true;
+}
+
+static place *place_at(pairing *p, uint64_t address) /* NULL: out of memory */
+{
+    place *at = find_place(p, address);
+    if (at->used)
+        return at;
+    if (p->place_count * 2 > p->mask) {
+        if (!grow_places(p))
+            return NULL;
+        at = find_place(p, address);
+    }
+    p->place_count++;
+    *at = (place){address, MTP__NONE, NO_CATEGORY, true, false};
+    return at;
 }
 
 static void add_change(mtp_memory_timeline *m, int64_t ts, uint32_t block, mtp__memory_action action)
@@ -251,12 +278,14 @@ static void on_free(pairing *p, place *at, int64_t ts, uint32_t context)
     at->block = MTP__NONE;
 }
 
-static void on_event(pairing *p, uint32_t i)
+static bool on_event(pairing *p, uint32_t i)
 {
     mtp_memory_timeline *m = p->m;
     const mtp__memory *e = &m->trace->memory[p->events[i]];
     place *at = place_at(p, e->address);
     uint64_t size = size_of(e->bytes);
+    if (at == NULL)
+        return false;
     if (e->bytes > 0 && at->block != MTP__NONE) { /* its free is missing */
         m->info.lost_events++;
         on_free(p, at, e->ts, MTP__NONE);
@@ -264,7 +293,7 @@ static void on_event(pairing *p, uint32_t i)
     if (e->bytes < 0 && at->block == MTP__NONE &&
         at->seen) { /* its allocation is missing: it was never counted */
         m->info.lost_events++;
-        return;
+        return true;
     }
     at->seen = true;
     if (e->bytes > 0 || at->block == MTP__NONE) {
@@ -291,16 +320,19 @@ static void on_event(pairing *p, uint32_t i)
         m->info.frees++;
         on_free(p, at, e->ts, i);
     }
+    return true;
 }
 
-static void on_tag(pairing *p, const mtp__tag *tag)
+static bool on_tag(pairing *p, const mtp__tag *tag)
 {
     mtp_memory_timeline *m = p->m;
     uint8_t category = tag->category < MTP_MEMORY_CATEGORIES ? (uint8_t)tag->category : MTP_MEMORY_UNKNOWN;
     place *at = place_at(p, tag->address);
+    if (at == NULL)
+        return false;
     if (at->block == MTP__NONE) {
         at->told = category;
-        return;
+        return true;
     }
     mtp__block *b = &m->blocks[at->block];
     if (!b->tagged) {
@@ -312,20 +344,23 @@ static void on_tag(pairing *p, const mtp__tag *tag)
     }
     b->last = category;
     b->tagged = true;
+    return true;
 }
 
 /* At the same time the memory comes first: a tag is of what is there. */
-static void pair(pairing *p)
+static mtp_status pair(pairing *p)
 {
     const mtp_trace *t = p->m->trace;
     uint32_t tag = 0;
-    for (uint32_t i = 0; i < p->event_count; i++) {
-        for (; tag < p->tag_count && p->tags[tag].ts < t->memory[p->events[i]].ts; tag++)
-            on_tag(p, &p->tags[tag]);
-        on_event(p, i);
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < p->event_count; i++) {
+        for (; ok && tag < p->tag_count && p->tags[tag].ts < t->memory[p->events[i]].ts; tag++)
+            ok = on_tag(p, &p->tags[tag]);
+        ok = ok && on_event(p, i);
     }
-    for (; tag < p->tag_count; tag++)
-        on_tag(p, &p->tags[tag]);
+    for (; ok && tag < p->tag_count; tag++)
+        ok = on_tag(p, &p->tags[tag]);
+    return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%zu addresses", p->place_count);
 }
 
 /* The first total says what was in use before; what of that is not freed in the trace is one block. */
@@ -533,8 +568,9 @@ static mtp_status build(mtp_memory_timeline *m)
         status = MTP_FAIL(MTP_E_NOMEM, "blocks of %u memory events", m->trace->memory_count);
     if (status == MTP_OK && p.event_count > 0)
         status = mtp__memory_contexts(m->trace, p.events, p.event_count, p.contexts);
+    if (status == MTP_OK)
+        status = pair(&p);
     if (status == MTP_OK) {
-        pair(&p);
         add_base(&p);
         categorise(&p);
         status = find_peak(m);

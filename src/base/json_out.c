@@ -105,7 +105,7 @@ char *mtp__json_put(char *to, const char *text, size_t length)
     return put(to, &from, end, end);
 }
 
-void mtp__json_string_inside(mtp__out *o, const char *text, size_t length)
+void mtp__out_string_inside(mtp__out *o, const char *text, size_t length)
 {
     const unsigned char *from = (const unsigned char *)text, *end = from + length;
     while (from < end) {
@@ -115,9 +115,9 @@ void mtp__json_string_inside(mtp__out *o, const char *text, size_t length)
     }
 }
 
-void mtp__json_string(mtp__out *o, const char *text, size_t length)
+void mtp__out_string(mtp__out *o, const char *text, size_t length)
 {
     MTP__OUT(o, "\"");
-    mtp__json_string_inside(o, text, length);
+    mtp__out_string_inside(o, text, length);
     MTP__OUT(o, "\"");
 }

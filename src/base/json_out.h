@@ -10,9 +10,9 @@
 /* Room that mtp__json_put needs for so many bytes. */
 #define MTP__JSON_PUT_ROOM(length) ((size_t)(length)*6 + 16)
 
-char *mtp__json_put(char *to, const char *text, size_t length);             /* without the quotes; the end */
-void mtp__json_string(mtp__out *o, const char *text, size_t length);        /* with the quotes; any length */
-void mtp__json_string_inside(mtp__out *o, const char *text, size_t length); /* without them; any length */
+char *mtp__json_put(char *to, const char *text, size_t length);            /* without the quotes; the end */
+void mtp__out_string(mtp__out *o, const char *text, size_t length);        /* with the quotes; any length */
+void mtp__out_string_inside(mtp__out *o, const char *text, size_t length); /* without them; any length */
 
 /* The bytes (1 to 4) of the UTF-8 character at `at`; 0: it is none, and U+FFFD stands for *skip bytes. */
 unsigned mtp__utf8_character(const unsigned char *at, const unsigned char *end, unsigned *skip);

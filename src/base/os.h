@@ -47,7 +47,8 @@ int mtp__rename_at(int dir, const char *from, const char *to);
 void mtp__unlink_at(int dir, const char *name);
 
 /* Tests: what to break. X(symbol) */
-#define MTP__FAULT_LIST(X) X(ALLOC) X(MAP) X(OPEN) X(GROW) X(TRUNCATE) X(READ) X(WRITE) X(SHORT) X(INTERRUPT) X(SYNC) X(RENAME)
+#define MTP__FAULT_LIST(X)                                                                                   \
+    X(ALLOC) X(MAP) X(OPEN) X(GROW) X(TRUNCATE) X(READ) X(WRITE) X(SHORT) X(INTERRUPT) X(SYNC) X(RENAME)
 #define X(sym) MTP__FAULT_##sym,
 typedef enum mtp__fault {
     MTP__FAULT_LIST(X) MTP__FAULT_KINDS

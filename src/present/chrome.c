@@ -28,10 +28,10 @@ typedef struct source {
 
 typedef struct merge {
     mtp__chrome *w;
-    source *sources; /* owned */
-    source **heap;   /* owned */
-    uint32_t count;  /* of the heap */
-    uint32_t *order; /* owned, or NULL: spans as they lie */
+    source *sources;    /* owned */
+    source **heap;      /* owned */
+    uint32_t count;     /* of the heap */
+    uint32_t *order;    /* owned, or NULL: spans as they lie */
     uint32_t *instants; /* owned, or NULL: instants as they lie */
     uint64_t told;      /* events, at the last progress */
 } merge;
@@ -280,7 +280,8 @@ static void merge_run(merge *m)
             next = m->heap[2];
         do {
             write_one(m, top);
-        } while (top->at < top->end && (next == NULL || before(top, next)) && w->events - m->told < PROGRESS_EVERY);
+        } while (top->at < top->end && (next == NULL || before(top, next)) &&
+                 w->events - m->told < PROGRESS_EVERY);
         if (top->at >= top->end)
             m->heap[0] = m->heap[--m->count];
         if (m->count > 0)
@@ -313,7 +314,8 @@ static mtp_status prepare(mtp__chrome *w)
 {
     const mtp_trace *t = w->t;
     for (uint32_t i = 0; i < t->instant_count; i++)
-        w->bad_counters += t->instants[i].is_counter && t->instants[i].args == 0 && !isfinite(t->instants[i].value);
+        w->bad_counters +=
+            t->instants[i].is_counter && t->instants[i].args == 0 && !isfinite(t->instants[i].value);
     w->quoted = mtp__calloc((size_t)mtp__intern_count(&t->text) + 1, sizeof *w->quoted);
     if (w->quoted == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "%u texts", mtp__intern_count(&t->text));
@@ -373,7 +375,8 @@ static mtp_status read_options(mtp_export_options *to, const mtp_export_options 
     return MTP_OK;
 }
 
-mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink, void *user)
+mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
+                            void *user)
 {
     if (trace == NULL || sink == NULL)
         return MTP_FAIL(MTP_E_ARG, "trace or sink is NULL");

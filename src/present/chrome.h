@@ -65,10 +65,10 @@ typedef struct mtp__chrome {
     int64_t shift; /* written ts = ts - shift */
     int64_t base_ns;
 
-    mtp__lane *lanes;      /* owned: of track 0, 1, ... one after the other */
+    mtp__lane *lanes; /* owned: of track 0, 1, ... one after the other */
     uint32_t lane_count;
-    uint32_t *first_lane;  /* owned: per track, and one behind */
-    uint32_t *lane_of;     /* owned: per span, from its track's first; NULL: always 0 */
+    uint32_t *first_lane;   /* owned: per track, and one behind */
+    uint32_t *lane_of;      /* owned: per span, from its track's first; NULL: always 0 */
     mtp__process_row *rows; /* owned */
     uint32_t row_count;
 
@@ -106,8 +106,10 @@ uint32_t mtp__chrome_first_link(const mtp__chrome *w, uint32_t span); /* of the 
 mtp_status mtp__chrome_head_prepare(mtp__chrome *w);
 void mtp__chrome_head(mtp__chrome *w);
 void mtp__chrome_tail(mtp__chrome *w);
-void mtp__chrome_json(mtp__out *o, const char *json, size_t length); /* the same value, with a space after : and , */
-void mtp__chrome_metadata(mtp__chrome *w, const char *separator);   /* "key": value, ... of all but the reserved keys */
+void mtp__chrome_json(mtp__out *o, const char *json,
+                      size_t length); /* the same value, with a space after : and , */
+void mtp__chrome_metadata(mtp__chrome *w,
+                          const char *separator); /* "key": value, ... of all but the reserved keys */
 
 /* chrome_events.c. ts and dur as they are written: nanoseconds, or whole microseconds. */
 void mtp__chrome_span(mtp__chrome *w, const mtp__lane *lane, uint32_t span, uint64_t ts, uint64_t dur);

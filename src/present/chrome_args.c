@@ -209,7 +209,8 @@ static void device_work(args *a, const mtp__track *track)
 /* ----------------------------------------------------------------------------------------------- MindTorch */
 
 #define ALLOCATED(a, npu, what, value)                                                                       \
-    ((npu) ? KEY(a, "npu_memory_allocated_" what) : KEY(a, "cpu_memory_allocated_" what), signed_number((a), (value)))
+    ((npu) ? KEY(a, "npu_memory_allocated_" what) : KEY(a, "cpu_memory_allocated_" what),                    \
+     signed_number((a), (value)))
 
 static void allocated(args *a, bool npu)
 {

@@ -5,7 +5,7 @@
 #include "present/chrome.h"
 #include "present/chrome_args.h"
 
-#define QUOTED_MAX 1024u           /* bytes of a quoted text that is kept */
+#define QUOTED_MAX 1024u /* bytes of a quoted text that is kept */
 #define ARENA_FIRST ((size_t)64 << 10)
 #define ARENA_MAX ((size_t)64 << 20)
 #define SLACK 64u /* mtp__put_short reads 32 bytes at once */
@@ -17,7 +17,8 @@ typedef struct head {
 
 static const head heads[] = {
 #define X(sym, text)                                                                                         \
-    {"{\"ph\": \"X\", \"cat\": \"" text "\", \"name\": ", sizeof("{\"ph\": \"X\", \"cat\": \"" text "\", \"name\": ") - 1},
+    {"{\"ph\": \"X\", \"cat\": \"" text "\", \"name\": ",                                                    \
+     sizeof("{\"ph\": \"X\", \"cat\": \"" text "\", \"name\": ") - 1},
     MTP__CATEGORY_LIST(X)
 #undef X
 };
@@ -49,7 +50,8 @@ static mtp__text shown(mtp__text name)
     if (name.length == 0)
         return (mtp__text){"?", 1};
     for (int i = 0; i < 3; i++)
-        if (name.length == instead[i].length - 2 && memcmp(name.bytes, instead[i].bytes + 1, name.length) == 0)
+        if (name.length == instead[i].length - 2 &&
+            memcmp(name.bytes, instead[i].bytes + 1, name.length) == 0)
             return instead[i];
     return name;
 }
@@ -90,7 +92,7 @@ static inline char *put_name(mtp__chrome *w, char *p, uint32_t text)
         return mtp__put_short(p, w->arena + q->offset, q->length);
     w->out.at = p;
     mtp__text name = mtp__trace_get_text(w->t, text);
-    mtp__json_string(&w->out, name.bytes, name.length);
+    mtp__out_string(&w->out, name.bytes, name.length);
     return mtp__out_room(&w->out);
 }
 
@@ -146,8 +148,8 @@ void mtp__chrome_span(mtp__chrome *w, const mtp__lane *lane, uint32_t span, uint
     p = mtp__chrome_put_time(w, p, ts);
     p = MTP__PUT(p, ", \"dur\": ");
     p = mtp__chrome_put_time(w, p, dur);
-    if (w->plain && (t->detail == NULL || t->detail[span] == 0) && (t->flags[span] & MTP__SPAN_UNFINISHED) == 0 &&
-        category <= MTP__CATEGORY_USER_ANNOTATION) {
+    if (w->plain && (t->detail == NULL || t->detail[span] == 0) &&
+        (t->flags[span] & MTP__SPAN_UNFINISHED) == 0 && category <= MTP__CATEGORY_USER_ANNOTATION) {
         w->out.at = put_plain_args(w, p, span);
         return;
     }

@@ -69,7 +69,7 @@ void mtp__chrome_json(mtp__out *o, const char *json, size_t length)
 {
     size_t wrong;
     if (!mtp__json_check(json, length, &wrong)) { /* of a damaged recording, or deeper than readers go */
-        mtp__json_string(o, json, length);
+        mtp__out_string(o, json, length);
         return;
     }
     const char *at = json, *end = json + length;
@@ -109,7 +109,8 @@ static void value_of(mtp__chrome *w, uint32_t json)
     mtp__text text = mtp__trace_get_text(w->t, json);
     if (text.length == 0)
         MTP__OUT(&w->out, "null");
-    mtp__chrome_json(&w->out, text.bytes, text.length);
+    else
+        mtp__chrome_json(&w->out, text.bytes, text.length);
 }
 
 /* The trace's own value of a key; NULL: it has none. */
@@ -123,7 +124,8 @@ static const mtp__meta *find_meta(const mtp__chrome *w, const char *key)
 static const reserved *find_reserved(mtp__text key)
 {
     for (size_t i = 0; i < RESERVED_KEYS; i++)
-        if (key.length == strlen(reserved_keys[i].key) && memcmp(key.bytes, reserved_keys[i].key, key.length) == 0)
+        if (key.length == strlen(reserved_keys[i].key) &&
+            memcmp(key.bytes, reserved_keys[i].key, key.length) == 0)
             return &reserved_keys[i];
     return NULL;
 }
@@ -144,7 +146,7 @@ void mtp__chrome_metadata(mtp__chrome *w, const char *separator)
         any = separator[0] == 0;
         mtp__out_text(&w->out, separator);
         mtp__out_text(&w->out, taken != NULL ? "\"user." : "\"");
-        mtp__json_string_inside(&w->out, key.bytes, key.length);
+        mtp__out_string_inside(&w->out, key.bytes, key.length);
         MTP__OUT(&w->out, "\": ");
         value_of(w, t->metadata[i].json);
     }
@@ -198,7 +200,7 @@ static void about(mtp__chrome *w)
         return;
     }
     MTP__OUT(o, "{\"version\": ");
-    mtp__json_string(o, mtp_version(), strlen(mtp_version()));
+    mtp__out_string(o, mtp_version(), strlen(mtp_version()));
     if (t->has_ledger)
         ledger(o, &t->ledger);
     count(o, "unmatched_ends", t->unmatched_ends);
@@ -220,7 +222,7 @@ static void host_name(mtp__chrome *w)
         return;
     name[sizeof name - 1] = 0;
     MTP__OUT(&w->out, ",\n  \"host_name\": ");
-    mtp__json_string(&w->out, name, strlen(name));
+    mtp__out_string(&w->out, name, strlen(name));
 }
 
 void mtp__chrome_head(mtp__chrome *w)
@@ -252,7 +254,7 @@ void mtp__chrome_tail(mtp__chrome *w)
     MTP__OUT(o, "\n  ]");
     if (w->options.trace_name != NULL) {
         MTP__OUT(o, ",\n  \"traceName\": ");
-        mtp__json_string(o, w->options.trace_name, strlen(w->options.trace_name));
+        mtp__out_string(o, w->options.trace_name, strlen(w->options.trace_name));
     } else if (had != NULL) {
         MTP__OUT(o, ",\n  \"traceName\": ");
         value_of(w, had->json);

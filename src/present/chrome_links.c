@@ -96,7 +96,8 @@ static mtp_status tie_flows(mtp__chrome *w)
 
 /* --------------------------------------------------------------------------------------- of a recording */
 
-typedef bool span_visit(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span, const mtp__detail *d);
+typedef bool span_visit(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
+                        const mtp__detail *d);
 
 /* Spans that have a detail, on devices or on hosts. */
 static bool visit(mtp__chrome *w, bool on_device, span_visit *fn, void *user)
@@ -121,7 +122,8 @@ static bool is_runtime(const mtp_trace *t, uint32_t span)
 }
 
 /* Ends are noted first, and starts only looked up: most ops launch nothing and have no backward. */
-static bool note_work(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span, const mtp__detail *d)
+static bool note_work(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
+                      const mtp__detail *d)
 {
     (void)w, (void)track, (void)span;
     bool is_new;
@@ -129,7 +131,8 @@ static bool note_work(mtp__chrome *w, void *user, const mtp__track *track, uint3
 }
 
 /* Who launched it: a runtime call rather than the op around it, else the first. */
-static bool note_launch(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span, const mtp__detail *d)
+static bool note_launch(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
+                        const mtp__detail *d)
 {
     (void)track;
     uint64_t *launch = d->correlation != 0 ? mtp__pair_find(user, d->correlation, 0) : NULL;
@@ -139,7 +142,8 @@ static bool note_launch(mtp__chrome *w, void *user, const mtp__track *track, uin
     return true;
 }
 
-static bool link_work(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span, const mtp__detail *d)
+static bool link_work(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
+                      const mtp__detail *d)
 {
     (void)track;
     uint64_t *launch = d->correlation != 0 ? mtp__pair_find(user, d->correlation, 0) : NULL;
@@ -159,22 +163,28 @@ static bool is_backward(const mtp_trace *t, uint32_t span, const mtp__detail *d)
     return (t->flags[span] & MTP__SPAN_BACKWARD) != 0 || d->forward_thread != 0;
 }
 
-/* As torch has it: of the ops with one sequence number the one that starts last made the node, and of the spans that run
- * the node the first is the outermost. Value: forward | backward << 32. */
-static bool note_backward(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span, const mtp__detail *d)
+/* As torch has it: of the ops with one sequence number the one that starts last made the node; the node's own span is
+ * within the one that the engine opens for it, and the first time it runs counts. Value: forward | backward << 32. */
+static bool note_backward(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
+                          const mtp__detail *d)
 {
     const mtp_trace *t = w->t;
     bool is_new;
     if (d->sequence < 0 || !is_backward(t, span, d))
         return true;
     uint64_t thread = d->forward_thread != 0 ? d->forward_thread : (uint64_t)track->tid;
-    uint64_t *pair = mtp__pair_put(user, thread, (uint64_t)d->sequence, (uint64_t)span << 32 | MTP__NONE, &is_new);
-    if (pair != NULL && t->start[span] < t->start[*pair >> 32])
+    uint64_t *pair =
+        mtp__pair_put(user, thread, (uint64_t)d->sequence, (uint64_t)span << 32 | MTP__NONE, &is_new);
+    if (pair == NULL)
+        return false;
+    uint32_t had = (uint32_t)(*pair >> 32);
+    if (t->start[span] < t->start[had] || (t->start[span] < t->end[had] && t->end[span] <= t->end[had]))
         *pair = (uint64_t)span << 32 | MTP__NONE;
-    return pair != NULL;
+    return true;
 }
 
-static bool note_forward(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span, const mtp__detail *d)
+static bool note_forward(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
+                         const mtp__detail *d)
 {
     const mtp_trace *t = w->t;
     if (d->sequence < 0 || is_backward(t, span, d))
@@ -188,7 +198,8 @@ static bool note_forward(mtp__chrome *w, void *user, const mtp__track *track, ui
     return true;
 }
 
-static bool link_backward(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span, const mtp__detail *d)
+static bool link_backward(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
+                          const mtp__detail *d)
 {
     if (d->sequence < 0 || !is_backward(w->t, span, d))
         return true;

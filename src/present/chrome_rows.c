@@ -3,7 +3,7 @@
  * A row keeps its number where that is one; else it gets one that Linux gives to nobody. What a device's number was is in
  * its events' args, and the name of a row says the rest.
  */
-#include <stdio.h>
+#include <stdlib.h>
 #include "base/error.h"
 #include "present/chrome.h"
 
@@ -70,7 +70,8 @@ static mtp_status number_processes(mtp__chrome *w, numbering *n)
             const mtp__track *track = &t->tracks[k];
             bool is_new = false;
             if (track->on_device == (on_device == 1) &&
-                mtp__pair_put(&n->process, (uint64_t)track->pid, process_kind(track), w->row_count, &is_new) == NULL)
+                mtp__pair_put(&n->process, (uint64_t)track->pid, process_kind(track), w->row_count,
+                              &is_new) == NULL)
                 n->no_memory = true;
             if (!is_new)
                 continue;
@@ -150,7 +151,8 @@ mtp_status mtp__chrome_rows(mtp__chrome *w)
         status = number_lanes(w, &n, lanes);
     bool is_new;
     for (uint32_t i = 0; status == MTP_OK && i < t->process_count; i++)
-        if (mtp__pair_put(&w->processes, (uint64_t)t->processes[i].pid, t->processes[i].pid_text, i, &is_new) == NULL)
+        if (mtp__pair_put(&w->processes, (uint64_t)t->processes[i].pid, t->processes[i].pid_text, i,
+                          &is_new) == NULL)
             status = MTP_FAIL(MTP_E_NOMEM, "%u processes", t->process_count);
     mtp__pair_map_fini(&n.process);
     mtp__pair_map_fini(&n.pids);
@@ -179,7 +181,8 @@ static void meta_open(mtp__chrome *w, const char *name, uint64_t ts, uint32_t pi
     MTP__OUT(o, ", \"args\": {");
 }
 
-static void sort_event(mtp__chrome *w, const char *name, uint64_t ts, uint32_t pid, uint32_t tid, int64_t index)
+static void sort_event(mtp__chrome *w, const char *name, uint64_t ts, uint32_t pid, uint32_t tid,
+                       int64_t index)
 {
     meta_open(w, name, ts, pid, tid);
     MTP__OUT(&w->out, "\"sort_index\": ");
@@ -252,13 +255,13 @@ static void thread_name(mtp__chrome *w, const mtp__lane *lane, const mtp__track 
     mtp__text name = mtp__trace_get_text(w->t, track->name != 0 ? track->name : track->tid_text);
     MTP__OUT(o, "\"");
     if (name.length > 0 && (w->t->from_kineto || track->on_device)) {
-        mtp__json_string_inside(o, name.bytes, name.length);
+        mtp__out_string_inside(o, name.bytes, name.length);
     } else {
         mtp__out_text(o, track->on_device ? "stream " : "thread ");
         mtp__out_i64(o, track->tid);
         if (name.length > 0) {
             MTP__OUT(o, " (");
-            mtp__json_string_inside(o, name.bytes, name.length);
+            mtp__out_string_inside(o, name.bytes, name.length);
             MTP__OUT(o, ")");
         } else if (track->on_device && lane->number == 1) {
             MTP__OUT(o, " ");
@@ -277,9 +280,9 @@ static void thread_name(mtp__chrome *w, const mtp__lane *lane, const mtp__track 
 static void thread_events(mtp__chrome *w, const mtp__lane *lane, uint64_t ts)
 {
     const mtp__track *track = &w->t->tracks[lane->track];
-    int64_t index = track->sort_index != INT64_MIN ? track->sort_index
-                    : track->tid_text == 0         ? track->tid
-                                                   : (int64_t)lane->tid;
+    int64_t index = track->sort_index != INT64_MIN                                     ? track->sort_index
+                    : track->tid_text == 0 && llabs((long long)track->tid) < INT32_MAX ? track->tid
+                                                                                       : (int64_t)lane->tid;
     meta_open(w, "thread_name", ts, lane->pid, lane->tid);
     MTP__OUT(&w->out, "\"name\": ");
     thread_name(w, lane, track);

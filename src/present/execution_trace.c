@@ -159,7 +159,7 @@ static void put_node(writer *w, const node *n, const char *name, size_t length)
     w->more = true;
     mtp__out_u64(o, n->id);
     MTP__OUT(o, ", \"name\": ");
-    mtp__json_string(o, name, length);
+    mtp__out_string(o, name, length);
     put_attribute(o, ", \"ctrl_deps\": ", n->parent);
     MTP__OUT(o, ",\n        \"inputs\": ");
     mtp__execution_values_put(&w->values, o, d->shape, d);

@@ -385,6 +385,10 @@ void mtp__execution_values_put(mtp__execution_values *v, mtp__out *o, uint32_t s
                  {"], \"shapes\": [", put_shape},
                  {"], \"types\": [", put_argument_type},
                  {"], \"strides\": [", put_strides}};
+    if (shape == 0) {
+        MTP__OUT(o, "{\"values\": [], \"shapes\": [], \"types\": [], \"strides\": []}");
+        return;
+    }
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
         arguments rest = arguments_of(v, shape);
         argument a;

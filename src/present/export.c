@@ -4,9 +4,11 @@
 #include "base/file_out.h"
 #include "trace/trace.h"
 
-typedef mtp_status writing(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink, void *user);
+typedef mtp_status writing(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
+                           void *user);
 
-static mtp_status write_stacks(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink, void *user)
+static mtp_status write_stacks(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
+                               void *user)
 {
     (void)options;
     return mtp_trace_stacks(trace, "self_cpu_time_total", sink, user);
@@ -40,10 +42,11 @@ mtp_status mtp_trace_export(const mtp_trace *trace, const char *path, const mtp_
         return MTP_FAIL(MTP_E_ARG, "trace or path is NULL");
     writing *write = form_of(path);
     if (write == NULL)
-        return MTP_FAIL(MTP_E_ARG,
-                        "'%s': the name must end in .json or .json.gz (a trace), or in .stacks, .folded or .txt "
-                        "(folded stacks)",
-                        path);
+        return MTP_FAIL(
+            MTP_E_ARG,
+            "'%s': the name must end in .json or .json.gz (a trace), or in .stacks, .folded or .txt "
+            "(folded stacks)",
+            path);
     mtp_export_options own = MTP_EXPORT_OPTIONS_INIT;
     if (options != NULL && options->size == sizeof own)
         own = *options;
@@ -53,7 +56,8 @@ mtp_status mtp_trace_export(const mtp_trace *trace, const char *path, const mtp_
     mtp_status status = mtp_file_create(path, own.compression, &file);
     if (status != MTP_OK)
         return status;
-    status = write(trace, options == NULL || options->size == sizeof own ? &own : options, mtp_file_sink, file);
+    status =
+        write(trace, options == NULL || options->size == sizeof own ? &own : options, mtp_file_sink, file);
     if (status == MTP_OK || mtp__file_failed(file))
         return mtp_file_commit(file);
     mtp_file_abandon(file);

@@ -44,9 +44,9 @@ static mtp_status check(const mtp_averages *averages, mtp_sink *sink)
 static void put_json(mtp__out *o, const mtp_averages *a, const mtp_row *row)
 {
     MTP__OUT(o, "{\"key\": ");
-    mtp__json_string(o, row->key, row->key_length);
+    mtp__out_string(o, row->key, row->key_length);
     MTP__OUT(o, ", \"overload_name\": ");
-    mtp__json_string(o, row->overload_name, strlen(row->overload_name));
+    mtp__out_string(o, row->overload_name, strlen(row->overload_name));
     MTP__OUT(o, ", \"device_type\": \"");
     put_device_type(o, a, row);
     MTP__OUT(o, "\"");
@@ -56,11 +56,11 @@ static void put_json(mtp__out *o, const mtp_averages *a, const mtp_row *row)
     NUMBER_LIST(X)
 #undef X
     MTP__OUT(o, ", \"input_shapes\": ");
-    mtp__json_string(o, row->input_shapes, strlen(row->input_shapes));
+    mtp__out_string(o, row->input_shapes, strlen(row->input_shapes));
     MTP__OUT(o, ", \"stack\": [");
     for (uint32_t i = 0; i < row->stack_depth; i++) {
         mtp__out_text(o, i > 0 ? ", " : "");
-        mtp__json_string(o, row->stack[i], strlen(row->stack[i]));
+        mtp__out_string(o, row->stack[i], strlen(row->stack[i]));
     }
     MTP__OUT(o, "], \"is_user_annotation\": ");
     mtp__out_text(o, row->is_user_annotation ? "true" : "false");
@@ -188,7 +188,7 @@ static void put_chrome(mtp__out *o, const mtp_averages *a, const mtp_row *row, d
     mtp__out_text(o, row->is_device ? (row->is_user_annotation ? "gpu_user_annotation" : "kernel")
                                     : (row->is_user_annotation ? "user_annotation" : "cpu_op"));
     MTP__OUT(o, "\", \"name\": ");
-    mtp__json_string(o, row->key, row->key_length);
+    mtp__out_string(o, row->key, row->key_length);
     MTP__OUT(o, ", \"pid\": ");
     mtp__out_u64(o, a->pid);
     mtp__out_text(o, row->is_device ? ", \"tid\": 1" : ", \"tid\": 0");

@@ -15,14 +15,14 @@
 typedef struct stacks {
     const mtp_trace *t;
     mtp__out out;
-    int64_t *ns;        /* owned: by span, the metric */
-    uint32_t *owner;    /* owned: by span, the event that it is in */
-    uint32_t *python;   /* owned: by span, the Python function that it is in */
-    uint32_t *backward; /* owned: by span, itself or what it is in that runs a node of the backward pass */
-    uint8_t *children;  /* owned: by span: 0, 1, CHILDREN_MANY events */
-    bool device;        /* metric */
+    int64_t *ns;           /* owned: by span, the metric */
+    uint32_t *owner;       /* owned: by span, the event that it is in */
+    uint32_t *python;      /* owned: by span, the Python function that it is in */
+    uint32_t *backward;    /* owned: by span, the backward node that it is or is in */
+    uint8_t *children;     /* owned: by span: 0, 1, CHILDREN_MANY events */
+    bool device;           /* metric */
     mtp__pair_map forward; /* (thread, sequence) -> the span whose stack a backward op is shown with */
-    uint32_t *frames;   /* owned: texts, innermost first */
+    uint32_t *frames;      /* owned: texts, innermost first */
     uint32_t frame_count, frame_room;
     bool no_memory;
 } stacks;
@@ -36,14 +36,23 @@ static bool is_event(const mtp_trace *t, uint32_t span)
     return c <= MTP__CATEGORY_OVERHEAD && c != MTP__CATEGORY_PYTHON_FUNCTION;
 }
 
+/* Runs a node of the backward pass; the scope that torch's engine opens around one is not it. */
+static bool is_backward(const mtp_trace *t, uint32_t span)
+{
+    static const char engine[] = "autograd::engine::evaluate_function: ";
+    return (t->flags[span] & MTP__SPAN_BACKWARD) != 0 &&
+           strncmp(mtp__trace_get_text(t, t->name[span]).bytes, engine, sizeof engine - 1) != 0;
+}
+
 static void find_owners(stacks *s)
 {
     const mtp_trace *t = s->t;
     for (uint32_t i = 0; i < t->span_count; i++) {
         uint32_t up = t->parent[i];
         s->owner[i] = up == MTP__NONE || is_event(t, up) ? up : s->owner[up];
-        s->python[i] = up == MTP__NONE || t->category[up] == MTP__CATEGORY_PYTHON_FUNCTION ? up : s->python[up];
-        s->backward[i] = (t->flags[i] & MTP__SPAN_BACKWARD) != 0 ? i : up != MTP__NONE ? s->backward[up] : up;
+        s->python[i] =
+            up == MTP__NONE || t->category[up] == MTP__CATEGORY_PYTHON_FUNCTION ? up : s->python[up];
+        s->backward[i] = is_backward(t, i) ? i : up != MTP__NONE ? s->backward[up] : up;
         if (is_event(t, i) && s->owner[i] != MTP__NONE && s->children[s->owner[i]] < CHILDREN_MANY)
             s->children[s->owner[i]]++;
     }

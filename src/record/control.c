@@ -14,6 +14,8 @@
 static uint64_t *reserve(mtp__recorder *r, uint32_t words)
 {
     mtp__control *c = &r->control;
+    if (atomic_load_explicit(&mtp__gate.ours, memory_order_relaxed) == 0)
+        return NULL;
     if (c->chunk != NULL && mtp__chunk_capacity(r->pool.chunk_bytes) - c->used < words) {
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
         c->chunk = NULL;
@@ -37,7 +39,7 @@ static void commit(mtp__recorder *r, uint64_t *at, mtp__control_kind kind, uint3
 
 bool mtp__recorder_words(mtp__recorder *r, mtp__control_kind kind, const uint64_t *words, uint32_t count)
 {
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
     uint64_t *at = reserve(r, count + 2);
     if (at != NULL) {
@@ -45,7 +47,7 @@ bool mtp__recorder_words(mtp__recorder *r, mtp__control_kind kind, const uint64_
         commit(r, at, kind, count + 2);
     }
     pthread_mutex_unlock(&r->control.lock);
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
     if (at == NULL)
         atomic_fetch_add(&r->lost_definitions, 1);
     return at != NULL;
@@ -56,7 +58,7 @@ static bool blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, uint32_t
 {
     size_t done = 0;
     bool fits = length <= UINT32_MAX;
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
     do {
         size_t part = length - done < PART_BYTES ? length - done : PART_BYTES;
@@ -72,7 +74,7 @@ static bool blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, uint32_t
         done += part;
     } while (done < length);
     pthread_mutex_unlock(&r->control.lock);
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
     return fits;
 }
 
@@ -107,7 +109,7 @@ void mtp__recorder_anchor(mtp__recorder *r)
 static void tell_names(mtp__recorder *r)
 {
     mtp__intern *names = mtp__names();
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&names->lock);
     uint32_t count = mtp__intern_count(names);
     for (; r->names_told < count; r->names_told++) {
@@ -115,7 +117,7 @@ static void tell_names(mtp__recorder *r)
         mtp__recorder_blob(r, MTP__CONTROL_NAME, names->first_id + r->names_told, e->bytes, e->length);
     }
     pthread_mutex_unlock(&names->lock);
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
 }
 
 void mtp__control_session(mtp__recorder *r)

@@ -34,7 +34,7 @@ static uint32_t busy_before; /* registry lock */
 
 static void before_fork(void)
 {
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     mtp__registry_lock();
     busy_before = before;
     mtp__recorder_fork_locks(true);
@@ -48,7 +48,7 @@ static void after_fork_parent(void)
     if (prof != NULL && mtp__recorder_current() != NULL && !prof->config.follow_fork)
         atomic_fetch_add(&prof->forks, 1);
     mtp__registry_unlock();
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
 }
 
 /* The child's own file. Nothing is said if it fails: the child is then simply off. */

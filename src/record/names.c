@@ -41,10 +41,10 @@ uint32_t mtp_name_n(const char *text, size_t length)
     uint32_t id = mtp__intern_find(t, hash, text, length);
     if (id != 0)
         return id;
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     if (before == 0)
         id = mtp__intern_add(t, hash, text, length);
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
     return id;
 }
 

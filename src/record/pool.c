@@ -259,10 +259,11 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
         __atomic_store_n(&chunk->checksum, mtp__chunk_checksum(chunk, mtp__chunk_words(chunk)),
                          __ATOMIC_RELEASE);
     MTP__TESTPOINT(CHUNK_SEALED);
-    if (chunk->stream == 0)
+    bool control = chunk->stream == 0;
+    if (control && pool->when_full != MTP_STREAM)
         return;
     pthread_mutex_lock(&pool->lock);
-    pool->kept += records;
+    pool->kept += control ? 0 : records;
     pool->sealed[(pool->sealed_at + pool->sealed_count++) % pool->slots] = slot_of(pool, chunk);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -322,12 +323,12 @@ static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__ch
 {
     uint32_t slot = (uint32_t)p->at;
     mtp__chunk *chunk = chunk_at(pool, slot);
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
     bool there = __atomic_load_n(&chunk->order, __ATOMIC_ACQUIRE) == p->order;
     pool->pinned = there ? slot : NO_SLOT;
     pthread_mutex_unlock(&pool->lock);
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
     if (!there)
         return MTP_OK;
     const uint64_t *words = mtp__chunk_words(chunk);
@@ -335,11 +336,11 @@ static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__ch
     if (count == 0)
         count = mtp__chunk_written(words, mtp__chunk_capacity(pool->chunk_bytes));
     mtp_status status = visitor(user, chunk, words, count);
-    before = mtp__writer_hold(&mtp__self);
+    before = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
     pool->pinned = NO_SLOT;
     pthread_mutex_unlock(&pool->lock);
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
     return status;
 }
 
@@ -362,11 +363,11 @@ static mtp_status visit_piece(mtp__pool *pool, const mtp__chunk_place *p, void *
 
 static mtp_status visit(mtp__pool *pool, bool control_only, mtp__chunk_visitor *visitor, void *user)
 {
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
     uint64_t count = pool->fd >= 0 ? pool->file_chunks : pool->fresh;
     pthread_mutex_unlock(&pool->lock);
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
     if (count == 0)
         return MTP_OK;
     mtp__chunk_place *places = mtp__calloc(count, sizeof *places);

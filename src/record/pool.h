@@ -52,7 +52,8 @@ void mtp__pool_finish(mtp__pool *pool); /* file: cut to size and marked complete
 /* A zeroed chunk with its header filled, or NULL and why. */
 mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uint64_t first, uint64_t ticks,
                            mtp_drop *why);
-/* The chunk's owner writes no more into it. Control chunks stay: they are never made room of. */
+/* The chunk's owner writes no more into it. Control chunks stay: they are never made room of, except in a stream,
+ * where nothing is lost by it. */
 void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records);
 
 /* Each chunk in use: stream by stream, each in the order of writing, the control stream last (so that it defines all

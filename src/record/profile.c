@@ -135,11 +135,11 @@ void mtp_profile_destroy(mtp_profile *prof)
         return;
     if (prof->recording)
         mtp__recorder_stop(prof->recorder, NULL);
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     mtp__registry_lock(); /* another thread may be in the middle of a fork, and look at it */
     mtp__profile_release(prof);
     mtp__registry_unlock();
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
     mtp__recorder_destroy(prof->recorder);
     mtp__profile_free_presets(prof);
     mtp__free((char *)prof->config.spool);

@@ -26,6 +26,8 @@ static atomic_uint_fast64_t refused[MTP_DROP_CAUSES];
 
 mtp__recorder *mtp__recorder_current(void)
 {
+    if (__builtin_expect(atomic_load_explicit(&mtp__gate.ours, memory_order_relaxed) == 0, 0))
+        return NULL;
     return atomic_load_explicit(&current, memory_order_acquire);
 }
 
@@ -50,13 +52,13 @@ mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorde
     pthread_mutex_init(&r->control.lock, NULL);
     mtp__details_init(r);
     r->id = atomic_fetch_add(&last_id, 1) + 1;
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     mtp__registry_lock();
     if ((r->next = all) != NULL)
         all->prev = r;
     all = r;
     mtp__registry_unlock();
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
     *out = r;
     return MTP_OK;
 
@@ -71,7 +73,7 @@ void mtp__recorder_destroy(mtp__recorder *r)
 {
     if (r == NULL)
         return;
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     mtp__registry_lock();
     *(r->prev != NULL ? &r->prev->next : &all) = r->next;
     if (r->next != NULL)
@@ -81,7 +83,7 @@ void mtp__recorder_destroy(mtp__recorder *r)
         left_behind = r;
     }
     mtp__registry_unlock();
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
     if (r->leaked)
         return;
     mtp__details_fini(r);
@@ -235,7 +237,7 @@ mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
     if (atomic_load_explicit(&mtp__self.busy, memory_order_relaxed) != 0)
         return MTP_FAIL(MTP_E_STATE,
                         "called from inside a recording call (a stack provider or signal handler)");
-    if ((mtp__gate_read() & MTP__GATE_OPEN) == 0) /* wiped: the parent's chunks and file are not ours */
+    if (atomic_load(&mtp__gate.ours) == 0)
         return MTP_FAIL(MTP_E_STATE, "this process is a copy of the one that records");
     __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
     atomic_store(&mtp__gate.flags, 0);
@@ -250,10 +252,10 @@ mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
     mtp__registry_unlock();
     r->leaked |= s.stuck != 0;
     atomic_store(&current, NULL);
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&mtp__names()->lock); /* whoever was telling us a new name has done so */
     pthread_mutex_unlock(&mtp__names()->lock);
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
     mtp__recorder_anchor(r);
     mtp__control_finish(r);
     mtp__pool_finish(&r->pool);
@@ -389,7 +391,7 @@ static void tally_one(void *user, mtp__thread *t)
 
 void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out)
 {
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     mtp__registry_lock();
     out->emitted = r->written;
     out->kept = 0;
@@ -404,7 +406,7 @@ void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out)
     out->chunks = r->pool.fd >= 0 ? r->pool.file_chunks : r->pool.fresh;
     pthread_mutex_unlock(&r->pool.lock);
     mtp__registry_unlock();
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
     out->dropped = overwritten;
     for (int k = 0; k < MTP_DROP_CAUSES; k++) {
         out->emitted += out->dropped_by[k]; /* what never got as far as being written */
@@ -445,6 +447,7 @@ mtp__recorder *mtp__recorder_forked(void)
     mtp__recorder *was = atomic_exchange(&current, NULL);
     __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
     atomic_store(&mtp__gate.flags, 0);
+    atomic_store(&mtp__gate.ours, 1);
     pthread_mutex_init(&mtp__names()->lock, NULL);
     for (mtp__recorder *r = all; r != NULL; r = r->next) {
         mtp__details_locks(r, mtp__mutex_renew);

@@ -41,6 +41,7 @@ static void init(void)
         barrier_page = page != MAP_FAILED ? page : NULL;
     }
     madvise(&mtp__gate, sizeof mtp__gate, MADV_WIPEONFORK);
+    atomic_store(&mtp__gate.ours, 1);
     mtp__recorder_fork_init();
 }
 
@@ -64,11 +65,11 @@ void mtp__registry_unlock(void)
 
 uint32_t mtp__registry_count(void)
 {
-    uint32_t before = mtp__writer_hold(&mtp__self);
+    uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&lock);
     uint32_t count = thread_count;
     pthread_mutex_unlock(&lock);
-    mtp__writer_release(&mtp__self, before);
+    mtp__writer_release(before);
     return count;
 }
 

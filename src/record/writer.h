@@ -36,7 +36,8 @@ extern _Thread_local mtp__writer mtp__self __attribute__((tls_model("initial-exe
 #define MTP__GATE_SLOW 0x00010000u /* ticks must come from the slow read */
 typedef struct mtp__gate_page {
     _Alignas(4096) atomic_uint flags;
-    char rest[4096 - sizeof(atomic_uint)];
+    atomic_uint ours; /* 0: wiped. This is a child that we have not heard of; chunks and file are the parent's */
+    char rest[4096 - 2 * sizeof(atomic_uint)];
 } mtp__gate_page;
 extern mtp__gate_page mtp__gate;
 
@@ -78,17 +79,17 @@ static inline void mtp__writer_leave(mtp__writer *w)
 
 /* A cold call that takes a lock says so as a record does: a handler that strikes meanwhile is refused, and does not
  * come for the same lock. Returns what to give back at the end. */
-static inline uint32_t mtp__writer_hold(mtp__writer *w)
+static inline uint32_t mtp__writer_hold(void)
 {
-    uint32_t before = atomic_load_explicit(&w->busy, memory_order_relaxed);
-    atomic_store_explicit(&w->busy, 1, MTP__BUSY_ORDER);
+    uint32_t before = atomic_load_explicit(&mtp__self.busy, memory_order_relaxed);
+    atomic_store_explicit(&mtp__self.busy, 1, MTP__BUSY_ORDER);
     atomic_signal_fence(memory_order_seq_cst);
     return before;
 }
 
-static inline void mtp__writer_release(mtp__writer *w, uint32_t before)
+static inline void mtp__writer_release(uint32_t before)
 {
-    atomic_store_explicit(&w->busy, before, memory_order_release); /* pairs: rest, busy */
+    atomic_store_explicit(&mtp__self.busy, before, memory_order_release); /* pairs: rest, busy */
 }
 
 static inline uint32_t mtp__gate_read(void)

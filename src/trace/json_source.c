@@ -32,7 +32,7 @@ struct mtp__source {
     z_stream gzip;
     bool gzip_open, inside; /* inside of a member or frame */
     ZSTD_DCtx *zstd;        /* owned */
-    uint64_t decoded;
+    uint64_t decoded, members;
     mtp_status status;
 };
 
@@ -140,6 +140,7 @@ static ssize_t read_gzip(mtp__source *s, void *to, size_t room)
             if (!next_member(s, &failed))
                 return failed ? -1 : 0;
             inflateReset(&s->gzip);
+            s->members++;
             s->inside = true;
         }
         if (s->at == s->held && !s->ended && !refill(s))
@@ -307,6 +308,11 @@ uint64_t mtp__source_done(const mtp__source *s)
 uint64_t mtp__source_total(const mtp__source *s)
 {
     return s->total;
+}
+
+uint64_t mtp__source_members(const mtp__source *s)
+{
+    return s->members;
 }
 
 const char *mtp__source_form(const mtp__source *s)

@@ -45,16 +45,20 @@ static mtp_status wrong(const mtp__kineto *k, const char *at, const char *expect
     return MTP_FAIL(MTP_E_FORMAT, "byte %llu: expected %s, not the byte 0x%02x", offset(k, at), expected, c);
 }
 
-/* The character that comes next, spaces left out; k->at is then there. Spaces are not held. */
+/* The character that comes next, spaces left out; k->at is then there. Spaces are not held, but nor are they waited for
+ * without end: gzip makes a gigabyte of them out of a megabyte. */
 static int peek(mtp__kineto *k, mtp_status *status)
 {
-    for (;;) {
+    for (unsigned long long from = offset(k, k->at);;) {
         k->at = mtp__json_space(k->at);
         if (k->at < k->json.end)
             return (unsigned char)*k->at;
         if (k->json.complete)
             return AT_END;
         *status = more(k);
+        if (*status == MTP_OK && offset(k, k->at) - from > MTP__KINETO_LARGEST)
+            *status =
+                MTP_FAIL(MTP_E_FORMAT, "byte %llu: more than %zu spaces in a row", from, MTP__KINETO_LARGEST);
         if (*status != MTP_OK)
             return FAILED;
     }
@@ -273,8 +277,6 @@ static mtp_status complete(mtp__kineto *k)
     if (k->no_memory)
         return MTP_FAIL(MTP_E_NOMEM, "a trace of %llu events", (unsigned long long)k->events);
     t->from_kineto = true;
-    for (uint32_t i = 0; i < t->track_count; i++)
-        t->flags_recorded |= t->tracks[i].on_device ? MTP_NPU : MTP_CPU;
     t->flags_recorded |= (t->memory_count > 0 ? MTP_WITH_MEMORY : 0) |
                          (t->shape_count > 1 ? MTP_WITH_SHAPES : 0) |
                          (t->stack_count > 1 ? MTP_WITH_STACK : 0);
@@ -287,6 +289,7 @@ static void reader_fini(mtp__kineto *k)
     mtp__buffer_fini(&k->scratch);
     mtp__buffer_fini(&k->rest);
     mtp__free(k->event.members);
+    mtp__buffer_fini(&k->event.overflow);
     mtp__free(k->shapes.slot);
     mtp__free(k->stacks.slot);
     mtp__free(k->rows_by_key.slot);
@@ -330,6 +333,11 @@ mtp_status mtp__kineto_read(mtp__source *source, const mtp_open_options *options
         return status;
     }
     status = mtp__trace_finish(trace);
-    *out = status == MTP_OK ? trace : NULL;
-    return status;
+    if (status != MTP_OK)
+        return status;
+    for (uint32_t i = 0; i < trace->track_count; i++)
+        if (trace->tracks[i].count != 0)
+            trace->flags_recorded |= trace->tracks[i].on_device ? MTP_NPU : MTP_CPU;
+    *out = trace;
+    return MTP_OK;
 }

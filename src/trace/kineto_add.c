@@ -48,6 +48,20 @@ static bool step_number(const mtp__kineto_event *e, mtp__category category, int6
     return true;
 }
 
+/* Nearly all names are told apart from these by their first character. */
+uint8_t mtp__kineto_flags(const mtp__kineto *k, mtp__category category, int64_t *step)
+{
+    const mtp__kineto_event *e = &k->event;
+    char first = e->name.length != 0 ? e->name.bytes[0] : 0;
+    if (first == 'P' && step_number(e, category, step))
+        return MTP__SPAN_STEP;
+    if (first == 'n' && category == MTP__CATEGORY_PYTHON_FUNCTION && STARTS_WITH(&e->name, MODULE_NAME))
+        return MTP__SPAN_MODULE;
+    if (first == 'a' && STARTS_WITH(&e->name, BACKWARD_NAME))
+        return MTP__SPAN_BACKWARD;
+    return 0;
+}
+
 static void add_complete(mtp__kineto *k)
 {
     const mtp__kineto_event *e = &k->event;
@@ -57,21 +71,12 @@ static void add_complete(mtp__kineto *k)
     if (row == MTP__NONE)
         return;
     int64_t end = end_of(k), step = 0;
-    uint8_t flags = 0;
-    if (e->name.length > sizeof MODULE_NAME &&
-        (e->name.bytes[0] == 'P' || category == MTP__CATEGORY_PYTHON_FUNCTION || e->name.bytes[1] == 'u')) {
-        if (step_number(e, category, &step)) {
-            mtp__step item = {e->ts, end, step};
-            mtp__trace_add_step(k->trace, &item);
-            flags |= MTP__SPAN_STEP;
-        } else if (category == MTP__CATEGORY_PYTHON_FUNCTION && STARTS_WITH(&e->name, MODULE_NAME)) {
-            flags |= MTP__SPAN_MODULE;
-        } else if (STARTS_WITH(&e->name, BACKWARD_NAME)) {
-            flags |= MTP__SPAN_BACKWARD;
-        }
+    uint8_t flags = mtp__kineto_flags(k, category, &step);
+    if (flags & MTP__SPAN_STEP) {
+        mtp__step item = {e->ts, end, step};
+        mtp__trace_add_step(k->trace, &item);
     }
-    uint32_t number = step > 0 && step <= UINT32_MAX ? (uint32_t)step : 0;
-    uint32_t detail = mtp__kineto_detail(k, category, number, taken, &flags);
+    uint32_t detail = mtp__kineto_detail(k, category, step <= UINT32_MAX ? (uint32_t)step : 0, taken, &flags);
     uint32_t name = mtp__kineto_string(k, &e->name);
     k->trace->unfinished += (flags & MTP__SPAN_UNFINISHED) != 0;
     uint32_t span =
@@ -89,7 +94,7 @@ static void add_pair(mtp__kineto *k, bool async, bool is_end)
                    : is_end ? mtp__kineto_row_any(k)
                             : mtp__kineto_row_for(k, mtp__kineto_category(k), &taken);
     if (row != MTP__NONE)
-        mtp__kineto_pair_add(k, row, is_end);
+        mtp__kineto_pair_add(k, row, is_end, taken);
 }
 
 /* ------------------------------------------------------------------------------------------- instants */

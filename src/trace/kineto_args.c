@@ -47,28 +47,51 @@ bool mtp__kineto_arg_text(mtp__kineto *k, mtp__kineto_arg arg, uint32_t *out)
     return true;
 }
 
+/* "key": value in the file is already as it is to be kept. */
+static bool is_tidy(const mtp__kineto_member *m)
+{
+    const char *colon = m->key.bytes + m->key.length + 1;
+    return (m->key.flags | m->value.flags) == 0 && m->value.bytes == colon + 2 && colon[1] == ' ';
+}
+
+void mtp__kineto_member_text(mtp__buffer *b, const mtp__kineto_member *m)
+{
+    if (b->length != 0)
+        mtp__buffer_add(b, ", ", 2);
+    mtp__buffer_add(b, "\"", 1);
+    if (m->key.flags == 0)
+        mtp__buffer_add(b, m->key.bytes, m->key.length);
+    else
+        mtp__json_tidy_string(b, m->key.bytes, m->key.length);
+    mtp__buffer_add(b, "\": ", 3);
+    if (m->value.flags == 0)
+        mtp__buffer_add(b, m->value.bytes, m->value.length);
+    else
+        mtp__json_tidy(b, m->value.bytes, m->value.length);
+}
+
+/* Mostly these members stand together and tidily in the file: then they are not copied first. */
 uint32_t mtp__kineto_rest(mtp__kineto *k, uint64_t taken)
 {
-    const mtp__kineto_event *e = &k->event;
-    mtp__buffer *b = &k->rest;
-    b->length = 0;
-    for (size_t i = 0; i < e->member_count; i++) {
+    mtp__kineto_event *e = &k->event;
+    const char *from = NULL, *to = NULL;
+    bool together = e->overflow.length == 0;
+    taken &= ~MTP__ARG_BIT(NONE);
+    for (size_t i = 0; i < e->member_count && together; i++) {
         const mtp__kineto_member *m = &e->members[i];
-        if (m->arg != MTP__ARG_NONE && (taken >> m->arg & 1) != 0)
+        if ((taken >> m->arg & 1) != 0)
             continue;
-        if (b->length != 0)
-            mtp__buffer_add(b, ", ", 2);
-        mtp__buffer_add(b, "\"", 1);
-        if (m->key.flags == 0)
-            mtp__buffer_add(b, m->key.bytes, m->key.length);
-        else
-            mtp__json_tidy_string(b, m->key.bytes, m->key.length);
-        mtp__buffer_add(b, "\": ", 3);
-        if (m->value.flags == 0)
-            mtp__buffer_add(b, m->value.bytes, m->value.length);
-        else
-            mtp__json_tidy(b, m->value.bytes, m->value.length);
+        together = is_tidy(m) && (to == NULL || (m->key.bytes == to + 3 && to[0] == ',' && to[1] == ' '));
+        from = from != NULL ? from : m->key.bytes - 1;
+        to = m->value.bytes + m->value.length;
     }
+    if (together)
+        return from != NULL ? mtp__kineto_text(k, from, (size_t)(to - from)) : 0;
+    mtp__buffer *b = e->overflow.length != 0 ? &e->overflow : &k->rest;
+    k->rest.length = 0;
+    for (size_t i = 0; i < e->member_count; i++)
+        if ((taken >> e->members[i].arg & 1) == 0)
+            mtp__kineto_member_text(b, &e->members[i]);
     if (b->failed)
         k->no_memory = true;
     return b->failed ? 0 : mtp__kineto_text(k, b->bytes, b->length);
@@ -307,17 +330,34 @@ static uint64_t take_mindtorch(mtp__kineto *k, mtp__detail *d)
     return taken;
 }
 
+typedef struct detail_words {
+    uint64_t word[sizeof(mtp__detail) / 8];
+} detail_words;
+
+/* All details begin as a copy of the empty one, so what lies between members is the same too. */
+static detail_words words_of(const mtp__detail *d)
+{
+    detail_words w;
+    memcpy(w.word, d, sizeof w.word);
+    return w;
+}
+
+static bool same_detail(const mtp__detail *a, const mtp__detail *b)
+{
+    detail_words x = words_of(a), y = words_of(b);
+    return memcmp(x.word, y.word, sizeof x.word) == 0;
+}
+
 /* Details without numbers of their own are often the same again. */
 static uint32_t keep_detail(mtp__kineto *k, const mtp__detail *d, const mtp__detail *empty)
 {
-    uint64_t words[sizeof *d / 8];
     if (d->event_index != 0 || d->external_id != 0 || d->correlation != 0)
         return mtp__trace_add_detail(k->trace, d);
-    if (memcmp(d, empty, sizeof *d) == 0)
+    if (same_detail(d, empty))
         return 0;
-    memcpy(words, d, sizeof words);
-    uint32_t *cached = &k->detail_cache[mtp__hash_words(words, sizeof words / 8) >> 32 & 255];
-    if (*cached == 0 || memcmp(&k->trace->details[*cached], d, sizeof *d) != 0)
+    detail_words w = words_of(d);
+    uint32_t *cached = &k->detail_cache[mtp__hash_words(w.word, sizeof w.word / 8) >> 32 & 255];
+    if (*cached == 0 || !same_detail(&k->trace->details[*cached], d))
         *cached = mtp__trace_add_detail(k->trace, d);
     return *cached;
 }

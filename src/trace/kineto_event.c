@@ -8,6 +8,9 @@
 #include "base/hash.h"
 #include "trace/kineto_reader.h"
 
+#define MEMBERS_MOST                                                                                         \
+    65536u /* kept one by one: a member takes more room than its text, and any number of them may come */
+
 typedef enum field {
     FIELD_OTHER,
     FIELD_SCOPE,
@@ -148,21 +151,29 @@ static mtp__kineto_member *next_member(mtp__kineto *k)
 static const char *read_member(mtp__kineto *k, const char *p, const mtp__json_string *key, bool in_args)
 {
     mtp__kineto_event *e = &k->event;
-    mtp__kineto_member *m = next_member(k);
+    mtp__kineto_arg arg = in_args ? same_arg(arg_of(k, key->bytes, key->length)) : MTP__ARG_NONE;
+    bool again = (e->args >> arg & 1) != 0; /* the later one counts */
+    mtp__kineto_member *m = again ? &e->members[e->arg[arg]] : next_member(k);
     if (m == NULL)
         return mtp__json_wrong(&k->json, p, "memory");
     m->key = *key;
     m->text = 0;
-    m->arg = in_args ? (uint8_t)same_arg(arg_of(k, key->bytes, key->length)) : MTP__ARG_NONE;
+    m->arg = (uint8_t)arg;
     if (*p == '[' && is_shape((mtp__kineto_arg)m->arg))
         p = read_shape(k, p, m);
     else
         p = mtp__json_read(&k->json, p, &m->value);
     if (p == NULL)
         return NULL;
-    if (m->arg != MTP__ARG_NONE) {
-        e->args |= (uint64_t)1 << m->arg;
-        e->arg[m->arg] = (uint32_t)e->member_count;
+    if (again)
+        return p;
+    if (arg != MTP__ARG_NONE) {
+        e->args |= (uint64_t)1 << arg;
+        e->arg[arg] = (uint32_t)e->member_count;
+    } else if (e->member_count >= MEMBERS_MOST) {
+        mtp__kineto_member_text(&e->overflow, m);
+        k->no_memory |= e->overflow.failed;
+        return e->overflow.failed ? mtp__json_wrong(&k->json, p, "memory") : p;
     }
     e->member_count++;
     return p;
@@ -321,6 +332,7 @@ const char *mtp__kineto_event_parse(mtp__kineto *k, const char *p)
     e->clock_faults = 0;
     e->args = 0;
     e->member_count = 0;
+    e->overflow.length = 0;
     e->name = e->category = empty;
     e->pid = e->tid = e->id = none;
     return each_member(k, p, read_field);

@@ -11,7 +11,7 @@
 
 #define LOOK_DOWN 64 /* levels that an end with another name looks below the innermost */
 
-void mtp__kineto_pair_add(mtp__kineto *k, uint32_t row, bool is_end)
+void mtp__kineto_pair_add(mtp__kineto *k, uint32_t row, bool is_end, uint64_t taken)
 {
     const mtp__kineto_event *e = &k->event;
     mtp__kineto_pair pair = {.ts = e->ts,
@@ -28,8 +28,11 @@ void mtp__kineto_pair_add(mtp__kineto *k, uint32_t row, bool is_end)
         pair.args = mtp__kineto_rest(k, 0);
     } else {
         mtp__category category = mtp__kineto_category(k);
+        int64_t step = 0;
         pair.category = (uint8_t)category;
-        pair.detail = mtp__kineto_detail(k, category, 0, 0, &pair.flags);
+        pair.flags = mtp__kineto_flags(k, category, &step);
+        pair.detail =
+            mtp__kineto_detail(k, category, step <= UINT32_MAX ? (uint32_t)step : 0, taken, &pair.flags);
     }
     if (MTP__KINETO_ROOM(k, k->pairs, k->pair_room, k->pair_count))
         k->pairs[k->pair_count++] = pair;
@@ -115,6 +118,10 @@ void mtp__kineto_pairs_finish(mtp__kineto *k)
             p->end = k->rows[p->row].last_ns;
             p->flags |= MTP__SPAN_UNFINISHED;
             k->trace->unfinished++;
+        }
+        if (p->flags & MTP__SPAN_STEP) {
+            mtp__step step = {p->ts, p->end, k->trace->details[p->detail].number};
+            mtp__trace_add_step(k->trace, &step);
         }
         mtp__trace_add_span(k->trace, k->rows[p->row].track, p->ts, p->end, p->name,
                             (mtp__category)p->category, p->flags, with_args(k, p->detail, p->args));

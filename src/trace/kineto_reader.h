@@ -101,6 +101,7 @@ typedef struct mtp__kineto_event {
     uint32_t arg[MTP__ARGS];     /* its member */
     mtp__kineto_member *members; /* owned: args, and unknown members of the event itself */
     size_t member_count, member_room;
+    mtp__buffer overflow; /* text of members that are too many */
 } mtp__kineto_event;
 
 /* A set of items that lie elsewhere, by hash. */
@@ -135,7 +136,7 @@ typedef struct mtp__kineto_row {
     int64_t sort_index;   /* INT64_MIN: none */
     int64_t last_ns;      /* the end of what is on it */
     int64_t last_pair_ns; /* of begin and end events */
-    uint64_t cpu_spans;
+    uint64_t cpu_spans, other_spans; /* by what the category says */
 } mtp__kineto_row;
 
 typedef struct mtp__kineto_process {
@@ -143,7 +144,7 @@ typedef struct mtp__kineto_process {
     int64_t device; /* index that its device work gives, -1: none */
     bool described; /* has a name, labels or an index */
     bool is_device; /* its labels say so */
-    uint64_t cpu_spans;
+    uint64_t cpu_spans, other_spans;
 } mtp__kineto_process;
 
 /* A begin or end event. */
@@ -212,7 +213,9 @@ const char *mtp__kineto_event_parse(mtp__kineto *k, const char *p); /* p: at the
 bool mtp__kineto_signed(const mtp__kineto *k, mtp__kineto_arg arg, int64_t *out);
 bool mtp__kineto_unsigned(const mtp__kineto *k, mtp__kineto_arg arg, uint64_t *out);
 bool mtp__kineto_arg_text(mtp__kineto *k, mtp__kineto_arg arg, uint32_t *out);
-/* The members that are not in `taken`, as JSON text; its id. */
+/* "key": value, behind what is there. */
+void mtp__kineto_member_text(mtp__buffer *b, const mtp__kineto_member *m);
+/* The members that are not in `taken`, as JSON text; its id. Once for an event. */
 uint32_t mtp__kineto_rest(mtp__kineto *k, uint64_t taken);
 /* The detail of a span, 0: none is needed. */
 uint32_t mtp__kineto_detail(mtp__kineto *k, mtp__category category, uint32_t number, uint64_t taken,
@@ -221,6 +224,8 @@ mtp__category mtp__kineto_category(mtp__kineto *k);
 
 /* kineto_add.c */
 void mtp__kineto_add(mtp__kineto *k);
+/* The flags that an event's name asks for; *step: the number of a step. */
+uint8_t mtp__kineto_flags(const mtp__kineto *k, mtp__category category, int64_t *step);
 
 /* kineto_rows.c: rows by number; MTP__NONE: out of memory, latched. */
 uint32_t mtp__kineto_row_of(mtp__kineto *k); /* of the file's pid and tid */
@@ -232,7 +237,7 @@ bool mtp__kineto_describe(mtp__kineto *k);      /* a metadata event; false: of a
 void mtp__kineto_rows_finish(mtp__kineto *k);
 
 /* kineto_pairs.c */
-void mtp__kineto_pair_add(mtp__kineto *k, uint32_t row, bool is_end);
+void mtp__kineto_pair_add(mtp__kineto *k, uint32_t row, bool is_end, uint64_t taken);
 void mtp__kineto_pairs_finish(mtp__kineto *k);
 
 /* kineto_text.c */

@@ -158,12 +158,14 @@ static uint32_t row_on_device(mtp__kineto *k, uint32_t row, uint64_t *taken)
 
 uint32_t mtp__kineto_row_for(mtp__kineto *k, mtp__category category, uint64_t *taken)
 {
-    if (category == MTP__CATEGORY_OTHER)
-        return mtp__kineto_row_any(k);
-    uint32_t row = mtp__kineto_row_of(k);
+    uint32_t row = category == MTP__CATEGORY_OTHER ? mtp__kineto_row_any(k) : mtp__kineto_row_of(k);
     if (row == MTP__NONE)
         return MTP__NONE;
     bool on_device = mtp__category_on_device(category);
+    if (category == MTP__CATEGORY_OTHER) {
+        k->rows[row].other_spans++;
+        return row;
+    }
     if (on_device) {
         row = row_on_device(k, row, taken);
         if (row == MTP__NONE)
@@ -283,12 +285,28 @@ static void name_track(mtp__kineto *k, uint32_t track, const mtp__kineto_row *fr
     t->sort_index = t->sort_index != INT64_MIN ? t->sort_index : from->sort_index;
 }
 
+/* The process that most CPU spans are of; where no category says that they are, of those that might. */
+static void find_pid(mtp__kineto *k)
+{
+    uint64_t most = 0;
+    for (int sure = 1; sure >= 0 && most == 0; sure--)
+        for (size_t i = 0; i < k->process_count; i++) {
+            const mtp__kineto_process *p = &k->processes[i];
+            uint64_t spans = sure ? p->cpu_spans : p->is_device ? 0 : p->other_spans;
+            if (spans > most && p->model.pid > 0) {
+                most = spans;
+                k->trace->pid = (uint64_t)p->model.pid;
+            }
+        }
+}
+
 void mtp__kineto_rows_finish(mtp__kineto *k)
 {
     for (size_t i = 0; i < k->row_count && !k->no_memory; i++) {
         mtp__kineto_row *r = &k->rows[i];
         mtp__kineto_process *p = &k->processes[r->process];
         p->cpu_spans += r->cpu_spans;
+        p->other_spans += r->other_spans;
         if (r->key.space != MTP__SPACE_FILE)
             continue;
         if (r->track == MTP__NONE && r->device_row == MTP__NONE &&
@@ -302,13 +320,9 @@ void mtp__kineto_rows_finish(mtp__kineto *k)
         if (p->is_device && !r->has_cpu)
             k->trace->tracks[r->track].on_device = true;
     }
-    uint64_t most = 0;
+    find_pid(k);
     for (size_t i = 0; i < k->process_count && !k->no_memory; i++) {
         mtp__kineto_process *p = &k->processes[i];
-        if (p->cpu_spans > most && p->model.pid > 0) {
-            most = p->cpu_spans;
-            k->trace->pid = (uint64_t)p->model.pid;
-        }
         if (!p->described)
             continue;
         if (p->device >= 0 && p->cpu_spans == 0) {

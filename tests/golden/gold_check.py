@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Compare what we make of torch traces with what torch made of the events themselves.
 
-usage: tests/golden/gold_check.py ROWS TRACE.json.gz...     ROWS: the built tests/tools/rows
+usage: tests/golden/gold_check.py ROWS TRACE.json.gz|FOLDER...     ROWS: the built tests/tools/rows
 
 Beside each TRACE lies its gold, X.gold.json.gz for X.json.gz: rows, rows_by_shape, rows_by_stack, and tables. Times
 and memory must be equal to the last bit, tables to the character.
 """
 import gzip
 import json
+import pathlib
 import subprocess
 import sys
 
@@ -90,9 +91,16 @@ def check(rows, trace, gold, say=print):
     return good, asked
 
 
-def main(rows, traces):
+def traces_of(paths):
+    for path in map(pathlib.Path, paths):
+        yield from sorted(map(str, path.glob("*.json.gz"))) if path.is_dir() else [str(path)]
+
+
+def main(rows, paths):
     bad = 0
-    for trace in traces:
+    for trace in traces_of(paths):
+        if trace.endswith(".gold.json.gz"):
+            continue
         with gzip.open(trace.replace(".json.gz", ".gold.json.gz"), "rt") as file:
             gold = json.load(file)
         good, asked = check(rows, trace, gold)

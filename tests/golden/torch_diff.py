@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """Differential test of averages and tables against PyTorch itself, where it is installed.
 
-usage: tests/golden/torch_diff.py ROWS [--keep FOLDER] [--seed N] [WORKLOAD...]     ROWS: the built tests/tools/rows
+usage: tests/golden/torch_diff.py [--keep FOLDER] [--seed N] [--device cuda] ROWS [WORKLOAD...]
+       ROWS: the built tests/tools/rows
 
 Runs small workloads under torch.profiler with many combinations of options, exports each trace, and compares what we
 make of the file with what torch makes of the events: every number to the last bit, every table to the character.
-Without torch it says so and is content.
+Without torch it says so and is content. --keep leaves the traces and torch's answers in a folder, for gold_check.py.
 """
 import argparse
+import gzip
 import importlib.util
-import itertools
+import json
 import os
 import random
 import sys
 import tempfile
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gold_check
@@ -112,7 +114,6 @@ def threads(step):
                 torch.randn(10, 10) @ torch.randn(10, 10)
 
     with record_function("main"):
-        from concurrent.futures import ThreadPoolExecutor
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(work, range(4)))
         work(1)
@@ -145,7 +146,8 @@ def autograd(step):
 def loader(step):
     data = torch.utils.data.TensorDataset(torch.randn(12, 3), torch.randint(0, 2, (12,)))
     model = nn.Linear(3, 2)
-    for x, y in torch.utils.data.DataLoader(data, batch_size=4, shuffle=True):
+    generator = torch.Generator(torch.get_default_device())
+    for x, y in torch.utils.data.DataLoader(data, batch_size=4, shuffle=True, generator=generator):
         F.cross_entropy(model(x), y).backward()
         step()
 
@@ -170,9 +172,39 @@ def operators(step):
     torch.bmm(c, d), torch.mm(a, b), torch.matmul(c, b), torch.einsum("bij,bjk->bik", c, d)
     torch.mul(a, 2), 2 * a, a + 1, torch.tensor(2.0) * torch.tensor(3.0), a.mul_(1.5), torch.mm(torch.randn(0, 5), b)
     F.conv2d(torch.randn(3, 8, 8), torch.randn(4, 3, 3, 3)), F.conv1d(torch.randn(2, 3, 8), torch.randn(4, 3, 3))
-    torch.cat([a, a]), torch.stack([a, a, a]), torch.cat([torch.randn(1)] * 40), a.numpy(), a.is_leaf, a.output_nr
+    torch.cat([a, a]), torch.stack([a, a, a]), torch.cat([torch.randn(1)] * 40), a.cpu(), a.is_leaf, a.output_nr
     F.scaled_dot_product_attention(*(torch.randn(1, 2, 4, 8) for _ in range(3)))
     torch._foreach_add([a, a, b], 1.0), a.to(torch.float64).t().contiguous(), a[1:, ::2].clone(), torch.randint(0, 9, (3,))
+    step()
+
+
+def device(step):
+    """Streams, copies, waits, launches outside of ops, annotations around nothing but device work."""
+    if not torch.cuda.is_available():
+        return step()
+    one, two = torch.cuda.Stream(), torch.cuda.Stream()
+    a, host = torch.randn(256, 256), torch.randn(256, 256, device="cpu").pin_memory()
+    for _ in range(3):
+        with record_function("streams"):
+            with torch.cuda.stream(one), record_function("inner"):
+                b = a @ a
+            with torch.cuda.stream(two):
+                c = host.to("cuda", non_blocking=True).add_(1)
+        one.wait_stream(two)
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        event.synchronize()
+        with record_function("copy"), record_function("copy"):
+            c.cpu()
+        (b + c).sum().item()
+    graph = torch.cuda.CUDAGraph()
+    still = torch.zeros(64)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        still.add_(1)
+    for _ in range(2):
+        graph.replay()
+    torch.cuda.synchronize()
     step()
 
 
@@ -191,7 +223,7 @@ def nothing(step):
     step()
 
 
-WORKLOADS = [mlp, conv, transformer, nesting, threads, autograd, loader, memory, operators, recursion, nothing]
+WORKLOADS = [mlp, conv, transformer, nesting, threads, autograd, loader, memory, operators, device, recursion, nothing]
 OPTIONS = ["record_shapes", "profile_memory", "with_flops", "with_stack", "with_modules"]
 
 
@@ -239,7 +271,10 @@ def run_one(workload, options, verbose, overloads, steps):
     threads_too = {"profile_all_threads": True} if workload is threads and not verbose else {}
     config = _ExperimentalConfig(verbose=verbose, capture_overload_names=overloads, **threads_too)
     plan = schedule(wait=0, warmup=1, active=2, repeat=1) if steps else None
-    with profile(activities=[ProfilerActivity.CPU], schedule=plan, experimental_config=config, **settings) as prof:
+    activities = [ProfilerActivity.CPU]
+    if torch.get_default_device().type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities, schedule=plan, experimental_config=config, **settings) as prof:
         workload(prof.step)
         if steps:
             prof.step(), prof.step()
@@ -251,8 +286,10 @@ def main():
     parser.add_argument("rows")
     parser.add_argument("--keep")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("workload", nargs="*")
     args = parser.parse_args()
+    torch.set_default_device(args.device)
     RANDOM.seed(args.seed)
     torch.manual_seed(args.seed)
     folder = args.keep or tempfile.mkdtemp()
@@ -275,7 +312,10 @@ def main():
                 print(f"{workload.__name__} {number}: {' '.join(options) or 'plain'}{' verbose' * verbose}"
                       f"{' overloads' * overloads}{' steps' * steps}: {good} of {asked}")
                 print(*said, sep="\n")
-            if not args.keep:
+            if args.keep:
+                with gzip.open(trace.replace(".json.gz", ".gold.json.gz"), "wt") as file:
+                    json.dump({"torch": torch.__version__, **gold}, file)
+            else:
                 os.remove(trace)
     print(f"torch_diff: torch {torch.__version__}: {agree} of {runs} combinations agree, {right} of {answers} answers")
     return int(agree != runs)

@@ -1,0 +1,138 @@
+/* bench/bench_averages.c - from stop() to rows: the trace out of the records, then the averages. Prints a table and
+ * writes JSON, name -> number.
+ *
+ *   bench_averages [JSON [EVENTS]]     EVENTS: of the large run, default 10 million
+ *
+ * An event is one scope. The program is a loop of nested scopes of 100 names, with times that vary, so that quantiles
+ * have something to search. Each figure is the least of several runs; "linear" compares it with a tenth of the events.
+ */
+#define _GNU_SOURCE
+#include <mtprof.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NAMES 100
+
+static FILE *json;
+static int json_count;
+
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static void report(const char *name, double value, const char *unit, double bar, const char *meaning)
+{
+    char mark[48] = "";
+    if (bar > 0)
+        snprintf(mark, sizeof mark, "%s %.4g", value <= bar ? "<=" : "OVER", bar);
+    printf("  %-34s %12.2f %-6s %-12s %s\n", name, value, unit, mark, meaning);
+    if (json != NULL)
+        fprintf(json, "%s\n  \"%s\": %.4f", json_count++ ? "," : "", name, value);
+}
+
+static void must(mtp_status status)
+{
+    if (status != MTP_OK) {
+        fprintf(stderr, "bench_averages: %s (%s)\n", mtp_last_error(), mtp_status_text(status));
+        exit(1);
+    }
+}
+
+static uint32_t name[NAMES];
+static volatile unsigned sink;
+
+/* One scope around three: the last of them around another, as ops call ops. */
+static void record(uint64_t events)
+{
+    uint32_t random = 12345;
+    for (uint64_t i = 0; i < events; i += 5) {
+        random = random * 1664525u + 1013904223u;
+        mtp_token outer = mtp_scope_begin(name[random >> 8 & 15]);
+        for (unsigned k = 0; k < 2; k++) {
+            mtp_token inner = mtp_scope_begin(name[16 + (random >> (12 + 4 * k) & 31)]);
+            for (unsigned spin = random >> 20 & 31; spin > 0; spin--)
+                sink = spin;
+            mtp_scope_end(inner);
+        }
+        mtp_token around = mtp_scope_begin(name[48 + (random >> 16 & 31)]);
+        mtp_token op = mtp_scope_begin(name[80 + random % 20]);
+        mtp_scope_end(op);
+        mtp_scope_end(around);
+        mtp_scope_end(outer);
+    }
+}
+
+typedef struct times {
+    double trace, averages; /* ns per event */
+} times;
+
+static times measure(uint64_t events, int repeats, const mtp_averages_options *options)
+{
+    times least = {1e9, 1e9};
+    mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
+    config.activities = MTP_CPU;
+    config.buffer_bytes = events * 64 + ((uint64_t)64 << 20);
+    mtp_profile *prof;
+    must(mtp_profile_create(&config, &prof));
+    for (int i = 0; i < repeats; i++) {
+        must(mtp_profile_start(prof));
+        record(events);
+        must(mtp_profile_stop(prof));
+        mtp_trace *trace;
+        mtp_averages *rows;
+        double begin = now_ns();
+        must(mtp_profile_trace(prof, &trace));
+        double traced = now_ns();
+        must(mtp_averages_create(trace, options, &rows));
+        double done = now_ns();
+        mtp_row total;
+        mtp_averages_total(rows, &total);
+        if (total.count != (events + 4) / 5 * 5) {
+            fprintf(stderr, "bench_averages: %llu events, not %llu\n", (unsigned long long)total.count,
+                    (unsigned long long)events);
+            exit(1);
+        }
+        if (done - begin < (least.trace + least.averages) * (double)events) {
+            least.trace = (traced - begin) / (double)events;
+            least.averages = (done - traced) / (double)events;
+        }
+        mtp_averages_destroy(rows);
+        mtp_trace_destroy(trace);
+    }
+    mtp_profile_destroy(prof);
+    return least;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t events = argc > 2 ? strtoull(argv[2], NULL, 10) : 10000000;
+    json = argc > 1 ? fopen(argv[1], "w") : NULL;
+    if (json != NULL)
+        fprintf(json, "{");
+    for (int i = 0; i < NAMES; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "aten::op_%d", i);
+        name[i] = mtp_name(text);
+    }
+    printf("from stop() to rows, %.0f million events\n", (double)events / 1e6);
+    times small = measure(events / 10, 5, NULL), large = measure(events, 3, NULL);
+    double all = large.trace + large.averages, tenth = small.trace + small.averages;
+    report("averages_ns_per_event", all, "ns", 40, "trace and averages together");
+    report("averages_trace_ns_per_event", large.trace, "ns", 0, "mtp_profile_trace alone");
+    report("averages_rows_ns_per_event", large.averages, "ns", 0, "mtp_averages_create alone");
+    report("averages_linear", all / tenth * 10, "x", 11, "time of 10 x the events");
+    mtp_averages_options by_stack = MTP_AVERAGES_OPTIONS_INIT;
+    by_stack.by_stack = 5;
+    report("averages_grouped_ns_per_event", measure(events / 10, 3, &by_stack).averages, "ns", 0,
+           "the same, by a composite key");
+    if (json != NULL) {
+        fprintf(json, "\n}\n");
+        fclose(json);
+    }
+    return 0;
+}

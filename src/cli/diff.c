@@ -1,0 +1,275 @@
+/* cli/diff.c - mtprof diff: two traces compared, and an exit code for gates. */
+#include "cli/cli.h"
+#include <math.h>
+#include <string.h>
+
+#define NAME_WIDTH 46
+#define ALLOWED 0.05
+
+static const char help[] =
+    "usage: mtprof diff [options] BEFORE AFTER\n\n"
+    "Compares two runs, row by row: the time of one call, typical (what is far out is left out), and\n"
+    "a verdict that knows noise. What all rows share is the machine's drift, and is told apart from\n"
+    "the rows; a change counts if it is unlikely by chance among so many rows, shows in the fastest\n"
+    "calls too, and is large enough. Few calls, or much noise: 'uncertain'.\n\n"
+    "  -f, --fail-over SHARE  slower than this is a failure (exit code 1); 5% if not said\n"
+    "      --by-shape         a row for each shape of the inputs\n"
+    "      --normalize        take drift out, whatever its size\n"
+    "      --max-drift SHARE  more than this is the program's and not the machine's; 10% if not said\n"
+    "  -l, --limit N          rows shown; 20 if not said, -1: all\n"
+    "      --json             all numbers, as JSON\n"
+    "  -o, --output FILE      of --json\n"
+    "  -h, --help\n\n"
+    "Exit code: 0 nothing is slower than allowed, 1 something is, 2 wrong usage, 3 bad input.\n\n"
+    "  mtprof diff main.json.gz branch.json.gz\n"
+    "  mtprof diff main.mtp branch.mtp --fail-over 10% || exit 1\n"
+    "  mtprof diff a.mtp b.mtp --json | jq '.rows[] | select(.verdict == \"slower\") | .key'\n";
+
+typedef struct arguments {
+    mtp_diff_options diff;
+    double allowed;
+    int64_t limit;
+    bool json;
+    const char *output, *before, *after;
+} arguments;
+
+/* ------------------------------------------------------------------------------------------- printing */
+
+static const char *time_text(double us, char text[24])
+{
+    if (us >= 1e6)
+        snprintf(text, 24, "%.3fs", us / 1e6);
+    else if (us >= 1e3)
+        snprintf(text, 24, "%.3fms", us / 1e3);
+    else
+        snprintf(text, 24, "%.3fus", us);
+    return text;
+}
+
+static const char *change_text(double change, char text[24])
+{
+    if (change >= 9.995)
+        snprintf(text, 24, "x%.0f", change + 1);
+    else
+        snprintf(text, 24, "%+.1f%%", 100 * change);
+    return text;
+}
+
+/* Length of the UTF-8 sequence at p, 0: none, or one that a terminal obeys. */
+static size_t printable(const unsigned char *p, size_t left)
+{
+    size_t n = p[0] < 0x80                    ? 1
+               : p[0] >= 0xc2 && p[0] <= 0xdf ? 2
+               : (p[0] & 0xf0) == 0xe0        ? 3
+               : p[0] <= 0xf4                 ? 4
+                                              : 0;
+    if (n == 0 || n > left || p[0] < 0x20 || p[0] == 0x7f || (p[0] >= 0x80 && p[0] < 0xc2))
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    return n == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : n;
+}
+
+/* Names are bytes of the program's choosing: what a terminal would obey is not sent to it. */
+static void print_name(const char *name, size_t length, int width)
+{
+    const unsigned char *p = (const unsigned char *)name, *end = p + length;
+    int shown = 0;
+    while (p < end && (shown < width - 3 || (shown < width && (size_t)(end - p) <= 3))) {
+        size_t n = printable(p, (size_t)(end - p));
+        if (n != 0)
+            printf("%.*s", (int)n, (const char *)p);
+        else
+            putchar('?');
+        p += n != 0 ? n : 1;
+        shown++;
+    }
+    if (p < end) {
+        fputs("...", stdout);
+        shown += 3;
+    }
+    printf("%*s", width > shown ? width - shown : 0, "");
+}
+
+static const char *verdict_colour(mtp_verdict verdict)
+{
+    return verdict == MTP_VERDICT_SLOWER   ? cli_red(stdout)
+           : verdict == MTP_VERDICT_FASTER ? cli_green(stdout)
+           : verdict == MTP_VERDICT_SAME   ? cli_dim(stdout)
+                                           : "";
+}
+
+static void print_row(const mtp_diff_row *r, bool by_shape)
+{
+    char before[24], after[24], change[24], own[24], calls[48];
+    bool both = r->verdict != MTP_VERDICT_NEW && r->verdict != MTP_VERDICT_GONE;
+    bool changed = r->verdict == MTP_VERDICT_SLOWER || r->verdict == MTP_VERDICT_FASTER;
+    if (r->count_before == r->count_after)
+        snprintf(calls, sizeof calls, "%llu", (unsigned long long)r->count_after);
+    else
+        snprintf(calls, sizeof calls, "%llu > %llu", (unsigned long long)r->count_before,
+                 (unsigned long long)r->count_after);
+    fputs(verdict_colour(r->verdict), stdout);
+    print_name(r->key, r->key_length, NAME_WIDTH);
+    printf(" %-6s %17s %11s %11s %8s %8s  %s%s%s\n", r->is_device ? "device" : "cpu", calls,
+           r->verdict == MTP_VERDICT_NEW ? "-" : time_text(r->time_before, before),
+           r->verdict == MTP_VERDICT_GONE ? "-" : time_text(r->time_after, after),
+           both ? change_text(r->change, change) : "-", both ? change_text(r->own_change, own) : "-",
+           mtp_verdict_text(r->verdict),
+           changed && r->own_verdict == MTP_VERDICT_SAME ? ", by what it calls" : "", cli_plain(stdout));
+    if (by_shape && r->input_shapes_length > 2) {
+        fputs("    ", stdout);
+        print_name(r->input_shapes, r->input_shapes_length, (int)r->input_shapes_length + 3);
+        putchar('\n');
+    }
+}
+
+static void print_summary(const mtp_diff_summary *s, const arguments *a)
+{
+    char before[24], after[24], change[24];
+    if (s->has_drift && s->drift_verdict != MTP_VERDICT_SAME)
+        printf(
+            "drift: all rows changed by %s, more than a machine's own %g%%; rows stray from it by %.1f%%\n",
+            change_text(s->drift, change), 100 * a->diff.max_drift, 100 * s->spread);
+    else if (s->has_drift)
+        printf("drift: rows share a change of %s, %s; they stray from it by %.1f%%\n",
+               change_text(s->drift, change),
+               a->diff.normalize ? "taken out here" : "taken for the machine's: no row is judged by it",
+               100 * s->spread);
+    else
+        printf("drift: too few rows to tell, or they do not move together\n");
+    if (s->steps_before > 0 && s->steps_after > 0)
+        printf("steps: %llu > %llu, typically %s > %s (%s): %s\n", (unsigned long long)s->steps_before,
+               (unsigned long long)s->steps_after, time_text(s->step_before, before),
+               time_text(s->step_after, after), change_text(s->step_change, change),
+               mtp_verdict_text(s->step_verdict));
+}
+
+static int print_verdict(const mtp_diff *diff, const mtp_diff_summary *s, double allowed)
+{
+    bool slower = mtp_diff_slower(diff, allowed);
+    printf("%s%s%s: of %llu rows %llu slower, %llu faster, %llu same, %llu uncertain, %llu new, %llu gone\n",
+           slower ? cli_red(stdout) : cli_green(stdout),
+           slower ? "slower than allowed"
+           : s->slower + s->faster > 0 || s->step_verdict != MTP_VERDICT_SAME
+               ? "nothing is slower than allowed"
+               : "no change beyond noise",
+           cli_plain(stdout), (unsigned long long)s->rows, (unsigned long long)s->slower,
+           (unsigned long long)s->faster, (unsigned long long)s->same, (unsigned long long)s->uncertain,
+           (unsigned long long)s->appeared, (unsigned long long)s->gone);
+    return slower ? CLI_FOUND : CLI_OK;
+}
+
+static int print_diff(const mtp_diff *diff, const arguments *a)
+{
+    mtp_diff_summary summary = MTP_DIFF_SUMMARY_INIT;
+    mtp_diff_get_summary(diff, &summary);
+    size_t count = mtp_diff_count(diff);
+    printf("%s%-*s %-6s %17s %11s %11s %8s %8s  %s%s\n", cli_bold(stdout), NAME_WIDTH, "name", "where",
+           "calls", "before", "after", "change", "own", "verdict", cli_plain(stdout));
+    for (size_t i = 0; i < count && (a->limit < 0 || (int64_t)i < a->limit); i++)
+        print_row(mtp_diff_row_at(diff, i), a->diff.by_input_shape);
+    if (a->limit >= 0 && count > (size_t)a->limit)
+        printf("%s... and %zu more%s\n", cli_dim(stdout), count - (size_t)a->limit, cli_plain(stdout));
+    print_summary(&summary, a);
+    return print_verdict(diff, &summary, a->allowed);
+}
+
+/* ------------------------------------------------------------------------------------------ arguments */
+
+enum {
+    BY_SHAPE = 256,
+    NORMALIZE,
+    MAX_DRIFT,
+    JSON
+};
+
+static bool set(arguments *a, int option, const char *value)
+{
+    switch (option) {
+    case 'f':
+        return cli_parse_share(value, &a->allowed) && a->allowed > 0 && isfinite(a->allowed);
+    case 'l':
+        return cli_parse_count(value, &a->limit);
+    case 'o':
+        a->output = value;
+        return true;
+    case BY_SHAPE:
+        return a->diff.by_input_shape = true;
+    case NORMALIZE:
+        return a->diff.normalize = true;
+    case MAX_DRIFT:
+        return cli_parse_share(value, &a->diff.max_drift) && isfinite(a->diff.max_drift);
+    default:
+        return a->json = true;
+    }
+}
+
+static int parse(arguments *a, int argc, char **argv, bool *done)
+{
+    static const struct option options[] = {{"fail-over", required_argument, NULL, 'f'},
+                                            {"by-shape", no_argument, NULL, BY_SHAPE},
+                                            {"normalize", no_argument, NULL, NORMALIZE},
+                                            {"max-drift", required_argument, NULL, MAX_DRIFT},
+                                            {"limit", required_argument, NULL, 'l'},
+                                            {"json", no_argument, NULL, JSON},
+                                            {"output", required_argument, NULL, 'o'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0, 0, NULL, 0}};
+    *a = (arguments){.diff = MTP_DIFF_OPTIONS_INIT, .allowed = ALLOWED, .limit = 20};
+    *done = true;
+    for (int c; (c = getopt_long(argc, argv, "f:l:o:h", options, NULL)) != -1;) {
+        if (c == 'h')
+            return cli_help(help);
+        if (c == '?')
+            return cli_usage_error();
+        if (!set(a, c, optarg))
+            return cli_fail(CLI_USAGE, "'%s' is not %s", optarg,
+                            c == 'l' ? "a number of rows" : "a share, like 5% or 0.05, above 0");
+    }
+    if (argc - optind != 2)
+        return cli_fail(CLI_USAGE, "two traces: 'mtprof diff BEFORE AFTER'");
+    a->before = argv[optind];
+    a->after = argv[optind + 1];
+    if (strcmp(a->before, "-") == 0 && strcmp(a->after, "-") == 0)
+        return cli_fail(CLI_USAGE, "only one of the two can be standard input");
+    if (a->output != NULL && !a->json)
+        return cli_fail(CLI_USAGE, "-o is where --json goes");
+    if (a->allowed < a->diff.threshold)
+        a->diff.threshold = a->allowed; /* what fails must be shown */
+    *done = false;
+    return CLI_OK;
+}
+
+static int show(const mtp_diff *diff, const arguments *a)
+{
+    cli_out out;
+    if (!a->json)
+        return print_diff(diff, a);
+    int code = cli_create(&out, a->output);
+    if (code == CLI_OK)
+        code = cli_close(&out, mtp_diff_json(diff, out.sink, out.user));
+    return code != CLI_OK ? code : mtp_diff_slower(diff, a->allowed) ? CLI_FOUND : CLI_OK;
+}
+
+int cli_diff(int argc, char **argv)
+{
+    arguments a;
+    bool done;
+    int code = parse(&a, argc, argv, &done);
+    if (done)
+        return code;
+    mtp_trace *after = NULL, *before = cli_open(a.before, &code);
+    if (before != NULL)
+        after = cli_open(a.after, &code);
+    mtp_diff *diff = NULL;
+    if (after != NULL) {
+        mtp_status status = mtp_diff_create(before, after, &a.diff, &diff);
+        code = status == MTP_OK ? show(diff, &a) : cli_fail_status(status);
+    }
+    mtp_diff_destroy(diff);
+    mtp_trace_destroy(before);
+    mtp_trace_destroy(after);
+    return code;
+}

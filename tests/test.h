@@ -1,0 +1,161 @@
+/* tests/test.h - what the unit tests share: reading back what was recorded, files that go away, children, chance.
+ *
+ * A test file is one program, so it owns the process. Asserts are for the main thread of the main process: other
+ * threads count what is wrong, children leave with CHILD_CHECK. Only TAP goes to stdout.
+ */
+#ifndef TESTS_TEST_H
+#define TESTS_TEST_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <mtprof.h>
+#include "base/os.h"
+#include "base/testpoint.h"
+#include "record/details.h"
+#include "record/format.h"
+#include "record/profile.h"
+#include "record/recorder.h"
+#include "record/spool.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define TEST(fn) cmocka_unit_test(fn)
+
+#if defined(__SANITIZE_THREAD__)
+#define TEST_TSAN 1
+#else
+#define TEST_TSAN 0
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define TEST_ASAN 1
+#else
+#define TEST_ASAN 0
+#endif
+
+/* ---------------------------------------------------------------------------------------- reading back */
+
+typedef struct seen_record {
+    mtp__kind kind;
+    uint32_t stream, cycle;
+    uint64_t ticks; /* 56 bits */
+    uint32_t words;
+    uint64_t word[14]; /* from word 1 on */
+} seen_record;
+
+typedef struct seen_blob {
+    mtp__control_kind kind;
+    uint32_t id, tid;
+    size_t length, have; /* have < length: parts are missing */
+    unsigned char *bytes;
+} seen_blob;
+
+typedef struct seen_words {
+    mtp__control_kind kind;
+    uint32_t count;
+    uint64_t word[24];
+} seen_words;
+
+/* All that a profile or a spool holds. */
+typedef struct seen {
+    seen_record *record; /* owned */
+    size_t records;
+    seen_blob *blob; /* owned, in order of appearance; a redefinition replaces */
+    size_t blobs;
+    seen_words *control; /* owned */
+    size_t controls;
+    uint64_t chunks, control_chunks;
+    mtp__spool_report report; /* of a file */
+    char problem[256];        /* the first thing that is not as it must be, or empty */
+    size_t record_room, blob_room, control_room;
+    struct seen_stream *stream; /* owned */
+    size_t streams;
+    size_t *index; /* owned: 1 + place of a blob, by kind and id */
+    size_t index_room;
+    bool live; /* writers are at work: sealed counts are not looked at */
+} seen;
+
+void seen_profile(seen *s, mtp_profile *prof);
+mtp_status seen_spool(seen *s, const char *path);
+void seen_free(seen *s);
+
+size_t seen_count(const seen *s, int kind, int64_t stream); /* -1: any */
+const seen_record *seen_nth(const seen *s, int kind, size_t nth);
+const seen_blob *seen_defined(const seen *s, mtp__control_kind kind, uint32_t id);
+const char *seen_name(const seen *s, uint32_t id); /* "?": not defined */
+const seen_words *seen_control(const seen *s, mtp__control_kind kind, size_t nth);
+size_t seen_streams(const seen *s); /* streams that have records */
+
+/* The value of metadata, the nth time it is told; NULL: it is not. kind: 's' or 'j'. */
+const char *seen_metadata(const seen *s, char kind, const char *key, size_t nth);
+
+/* emitted == kept + dropped, kept == what is there, and nothing is odd. */
+void assert_balanced(mtp_profile *prof);
+mtp_ledger ledger_of(mtp_profile *prof);
+
+/* ------------------------------------------------------------------------------------------- profiles */
+
+typedef struct warnings {
+    int count[16]; /* by mtp_warning */
+    int total;
+    char text[512]; /* of the last */
+    int ready;      /* calls of on_trace_ready */
+} warnings;
+
+mtp_profile_config test_config(warnings *w); /* small, with its callbacks */
+mtp_profile *test_create(const mtp_profile_config *config);
+mtp_profile *test_start(const mtp_profile_config *config);
+void test_warned(void *user, mtp_warning code, const char *text);
+void test_ready(mtp_profile *prof, void *user);
+
+/* ---------------------------------------------------------------------------------------- surroundings */
+
+const char *test_path(const char *name); /* in a folder that is removed at the end; good until the 8th next call */
+char *test_slurp(const char *path, size_t *bytes);
+void test_spew(const char *path, const void *bytes, size_t count);
+size_t test_rss(void); /* bytes */
+double test_now(void); /* seconds */
+/* n, more if MTP_TEST_SCALE says so, fewer under a sanitizer */
+int test_scaled(int n);
+uint64_t test_random(void); /* seeded by MTP_TEST_SEED; the seed is said on stderr */
+uint64_t test_below(uint64_t limit);
+
+/* Runs fn in a forked child that leaves with _exit(0); kills it after `seconds`. Returns wait()'s status. */
+typedef void child_fn(void *arg);
+int test_child(child_fn *fn, void *arg, unsigned seconds);
+pid_t test_fork_child(child_fn *fn, void *arg, unsigned seconds);
+int test_wait(pid_t pid);
+bool test_left_well(int status); /* exited with 0; says on stderr what else */
+void *test_shared(size_t bytes); /* zeroed, shared with children */
+
+#define CHILD_CHECK(cond)                                                                                    \
+    do {                                                                                                     \
+        if (!(cond)) {                                                                                       \
+            fprintf(stderr, "%s:%d: %s: in a child: %s\n", __FILE__, __LINE__, __func__, #cond);             \
+            _exit(97);                                                                                       \
+        }                                                                                                    \
+    } while (0)
+
+#define assert_says(needle)                                                                                  \
+    do {                                                                                                     \
+        if (strstr(mtp_last_error(), (needle)) == NULL)                                                      \
+            fail_msg("the story is '%s', without '%s'", mtp_last_error(), (needle));                         \
+    } while (0)
+
+#define assert_contains(text, needle)                                                                        \
+    do {                                                                                                     \
+        if (strstr((text), (needle)) == NULL)                                                                \
+            fail_msg("'%s' does not contain '%s'", (text), (needle));                                        \
+    } while (0)
+
+#define assert_ok(call)                                                                                      \
+    do {                                                                                                     \
+        mtp_status assert_ok_status = (call);                                                                \
+        if (assert_ok_status != MTP_OK)                                                                      \
+            fail_msg("%s: %s: %s", #call, mtp_status_text(assert_ok_status), mtp_last_error());              \
+    } while (0)
+#endif

@@ -1,0 +1,414 @@
+/* Unit: present/chrome and present/export. What is in the files is judged by tests/golden/check_exports.py, which runs
+ * this program to have them written:
+ *
+ *     test_chrome --write FOLDER            one file per kind of trace
+ *     test_chrome --round-trip TRACE OUT    read, written to OUT, read again: 0 if the averages are the same
+ *     test_chrome --flows TRACE OUT         flows of a torch trace thrown away and made anew
+ */
+#define _GNU_SOURCE
+#include "tests/test.h"
+#include "tests/unit/chrome_traces.h"
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct text {
+    char *bytes;
+    size_t length, room;
+    uint64_t refuse_after; /* bytes, 0: never */
+} text;
+
+static bool text_sink(void *user, const void *bytes, size_t length)
+{
+    text *t = user;
+    if (t->refuse_after != 0 && t->length + length > t->refuse_after)
+        return false;
+    if (t->length + length + 1 > t->room) {
+        t->room = (t->length + length + 1) * 2;
+        t->bytes = realloc(t->bytes, t->room);
+    }
+    memcpy(t->bytes + t->length, bytes, length);
+    t->length += length;
+    t->bytes[t->length] = 0;
+    return true;
+}
+
+static char *written(const mtp_trace *trace, const mtp_export_options *options)
+{
+    text t = {0};
+    assert_ok(mtp_trace_chrome(trace, options, text_sink, &t));
+    return t.bytes;
+}
+
+/* Not by strstr: a sanitizer's looks through all that follows each time. */
+static size_t times(const char *in, const char *needle)
+{
+    size_t n = 0, length = strlen(needle);
+    const char *end = in + strlen(in);
+    for (const char *at = in; (at = memmem(at, (size_t)(end - at), needle, length)) != NULL; at += length)
+        n++;
+    return n;
+}
+
+/* --------------------------------------------------------------------------------------------- the calls */
+
+static void wrong_calls_are_refused(void **state)
+{
+    (void)state;
+    mtp_trace *t = make_small(false);
+    mtp_export_options old = {.size = 4};
+    struct {
+        mtp_export_options options;
+        char more[8];
+    } newer = {.options = MTP_EXPORT_OPTIONS_INIT};
+    text out = {0};
+    assert_int_equal(mtp_trace_chrome(NULL, NULL, text_sink, &out), MTP_E_ARG);
+    assert_int_equal(mtp_trace_chrome(t, NULL, NULL, &out), MTP_E_ARG);
+    assert_int_equal(mtp_trace_chrome(t, &old, text_sink, &out), MTP_E_ABI);
+    newer.options.size = sizeof newer;
+    assert_ok(mtp_trace_chrome(t, &newer.options, text_sink, &out));
+    newer.more[3] = 1;
+    assert_int_equal(mtp_trace_chrome(t, &newer.options, text_sink, &out), MTP_E_ABI);
+    assert_int_equal(mtp_trace_export(t, NULL, NULL), MTP_E_ARG);
+    assert_int_equal(mtp_trace_export(NULL, test_path("a.json"), NULL), MTP_E_ARG);
+    assert_int_equal(mtp_trace_export(t, test_path("a.xyz"), NULL), MTP_E_ARG);
+    assert_says(".json.gz");
+    assert_int_equal(access(test_path("a.xyz"), F_OK), -1);
+    free(out.bytes);
+    mtp_trace_destroy(t);
+}
+
+static void a_sink_that_stops_is_an_io_error(void **state)
+{
+    (void)state;
+    mtp_trace *t = make_many(20000);
+    text out = {.refuse_after = 500000};
+    assert_int_equal(mtp_trace_chrome(t, NULL, text_sink, &out), MTP_E_IO);
+    free(out.bytes);
+    mtp_trace_destroy(t);
+}
+
+static void told(void *user, uint64_t done, uint64_t total)
+{
+    uint64_t *last = user;
+    assert_true(done >= last[0] && done <= total);
+    last[0] = done;
+    last[1] = total;
+    last[2]++;
+}
+
+static void progress_goes_from_little_to_all(void **state)
+{
+    (void)state;
+    mtp_trace *t = make_many(300000);
+    uint64_t last[3] = {0};
+    mtp_export_options options = MTP_EXPORT_OPTIONS_INIT;
+    options.progress = told;
+    options.user = last;
+    char *got = written(t, &options);
+    assert_int_equal(last[0], 300000);
+    assert_int_equal(last[1], 300000);
+    assert_true(last[2] >= 4);
+    free(got);
+    mtp_trace_destroy(t);
+}
+
+static bool nowhere(void *user, const void *bytes, size_t length)
+{
+    (void)user, (void)bytes, (void)length;
+    return true;
+}
+
+/* Every allocation fails once: told, and nothing leaked. */
+static void no_allocation_failure_costs_anything(void **state)
+{
+    (void)state;
+    mtp_trace *traces[] = {make_small(false),  make_small(true), make_overlaps(300, 7),
+                           make_hostile(NULL), make_times(true), make_ids()};
+    for (size_t i = 0; i < COUNT(traces); i++)
+        for (int whole = 0; whole < 2; whole++)
+            for (int nth = 1, fired = 1; fired > 0; nth++) {
+                long live = mtp__alloc_live();
+                mtp_export_options options = MTP_EXPORT_OPTIONS_INIT;
+                options.whole_microseconds = whole;
+                mtp__fault_plan(1u << MTP__FAULT_ALLOC, nth, false);
+                mtp_status status = mtp_trace_chrome(traces[i], &options, nowhere, NULL);
+                fired = mtp__fault_stop();
+                assert_true(status == MTP_OK ||
+                            (status == MTP_E_NOMEM && fired > 0)); /* some can be done without */
+                assert_int_equal(mtp__alloc_live(), live);
+            }
+    for (size_t i = 0; i < COUNT(traces); i++)
+        mtp_trace_destroy(traces[i]);
+}
+
+static void every_call_that_fails_keeps_the_old_trace(void **state)
+{
+    (void)state;
+    static const mtp__fault kinds[] = {MTP__FAULT_ALLOC, MTP__FAULT_OPEN, MTP__FAULT_WRITE, MTP__FAULT_SYNC,
+                                       MTP__FAULT_RENAME};
+    mtp_trace *t = make_many(2000);
+    for (size_t k = 0; k < COUNT(kinds); k++)
+        for (int forever = 0; forever < 2; forever++)
+            for (int nth = 1, fired = 1; fired > 0; nth++) {
+                const char *path = test_path("kept.json");
+                test_spew(path, "old", 3);
+                mtp__fault_plan(1u << kinds[k], nth, forever);
+                mtp_status status = mtp_trace_export(t, path, NULL);
+                fired = mtp__fault_stop();
+                size_t n;
+                char *now = test_slurp(path, &n);
+                assert_int_equal(n == 3, status != MTP_OK);
+                assert_true(status == MTP_OK ||
+                            status == (kinds[k] == MTP__FAULT_ALLOC ? MTP_E_NOMEM : MTP_E_IO));
+                if (status == MTP_E_IO)
+                    assert_says("kept.json");
+                free(now);
+            }
+    mtp_trace_destroy(t);
+}
+
+static void the_name_says_the_form(void **state)
+{
+    (void)state;
+    mtp_trace *t = make_small(false);
+    static const char *const json[] = {"a.json", "a.pt.trace.json"}, *const folded[] = {"a.txt", "a.stacks",
+                                                                                        "a.folded"};
+    size_t n;
+    for (size_t i = 0; i < COUNT(json); i++) {
+        assert_ok(mtp_trace_export(t, test_path(json[i]), NULL));
+        char *got = test_slurp(test_path(json[i]), &n);
+        assert_int_equal(got[0], '{');
+        assert_int_equal(got[n - 1], '\n');
+        free(got);
+    }
+    for (size_t i = 0; i < COUNT(folded); i++) {
+        assert_ok(mtp_trace_export(t, test_path(folded[i]), NULL));
+        char *got = test_slurp(test_path(folded[i]), &n);
+        assert_true(n > 0 && got[0] != '{');
+        free(got);
+    }
+    assert_ok(mtp_trace_export(t, test_path("a.json.gz"), NULL));
+    char *got = test_slurp(test_path("a.json.gz"), &n);
+    assert_memory_equal(got, "\x1f\x8b", 2);
+    free(got);
+    assert_ok(mtp_trace_export(t, "/dev/null", NULL));
+    assert_int_equal(mtp_trace_export(t, "/dev/full", NULL), MTP_E_IO);
+    assert_says("/dev/full");
+    mtp_trace_destroy(t);
+}
+
+/* ---------------------------------------------------------------------------------------------- the text */
+
+static void names_that_viewers_take_for_profiles_are_marked(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"Profile", "CpuProfile", "ProfileChunk", "ProfileX", ""};
+    mtp_trace *t = make_named(names, COUNT(names));
+    char *got = written(t, NULL);
+    assert_int_equal(times(got, "\"name\": \"[Profile]\""), 1);
+    assert_int_equal(times(got, "\"name\": \"[CpuProfile]\""), 1);
+    assert_int_equal(times(got, "\"name\": \"[ProfileChunk]\""), 1);
+    assert_int_equal(times(got, "\"name\": \"ProfileX\""), 1);
+    assert_int_equal(times(got, "\"name\": \"?\""), 1);
+    free(got);
+    mtp_trace_destroy(t);
+}
+
+static void ts_is_relative_to_the_day_that_it_begins_in(void **state)
+{
+    (void)state;
+    mtp_trace *t = make_times(false);
+    char *got = written(t, NULL);
+    assert_contains(got, "\"baseTimeNanoseconds\": 1794700800000000000");
+    assert_contains(got, "\"ts\": 28288006489.769, \"dur\": 0.001");
+    free(got);
+    mtp_trace_destroy(t);
+}
+
+static void flags_that_were_off_leave_no_keys(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"one", "two"};
+    static const char *const keys[] = {"input_shapes", "stack", "memory_allocated", "Input Dims",
+                                       "correlation"};
+    mtp_trace *t = make_named(names, COUNT(names));
+    char *got = written(t, NULL);
+    for (size_t i = 0; i < COUNT(keys); i++)
+        assert_int_equal(times(got, keys[i]), 0);
+    free(got);
+    mtp_trace_destroy(t);
+}
+
+/* ------------------------------------------------------------------------------------------------- large */
+
+/* 1e5 spans in each other: rows of 512 levels, nothing lost, and no time wasted. */
+static void nesting_of_any_depth_is_written(void **state)
+{
+    (void)state;
+    const uint32_t depth = 100000;
+    mtp_trace *t = make_deep(depth);
+    double from = test_now();
+    char *got = written(t, NULL);
+    assert_true(test_now() - from < 20);
+    assert_int_equal(times(got, "\"ph\": \"X\""), depth);
+    assert_int_equal(times(got, "\"name\": \"thread_name\""), (depth + 511) / 512);
+    free(got);
+    mtp_trace_destroy(t);
+}
+
+static void spans_that_all_overlap_cost_no_square(void **state)
+{
+    (void)state;
+    const uint32_t count = 100000;
+    mtp_trace *t = make_staircase(count);
+    double from = test_now();
+    char *got = written(t, NULL);
+    assert_true(test_now() - from < 20);
+    assert_int_equal(times(got, "\"ph\": \"X\""), count);
+    free(got);
+    mtp_trace_destroy(t);
+}
+
+static void a_million_args_and_names_are_written(void **state)
+{
+    (void)state;
+    uint32_t count = (uint32_t)test_scaled(200000);
+    mtp_trace *t = make_distinct(count);
+    char *got = written(t, NULL);
+    assert_int_equal(times(got, "\"ph\": \"X\""), count);
+    free(got);
+    mtp_trace_destroy(t);
+}
+
+/* --------------------------------------------------------------------------------- modes for the checker */
+
+static int fail_io(const char *what)
+{
+    fprintf(stderr, "test_chrome: %s: %s\n", what, mtp_last_error());
+    return 1;
+}
+
+static int write_one(const char *folder, const char *name, mtp_trace *t, const mtp_export_options *options)
+{
+    char path[4096];
+    mtp_export_options own = MTP_EXPORT_OPTIONS_INIT;
+    if (options != NULL)
+        own = *options;
+    own.trace_name = name;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    int rc = mtp_trace_export(t, path, &own) == MTP_OK ? 0 : fail_io(path);
+    mtp_trace_destroy(t);
+    return rc;
+}
+
+static int write_all(const char *folder)
+{
+    mtp_export_options whole = MTP_EXPORT_OPTIONS_INIT, bare = MTP_EXPORT_OPTIONS_INIT;
+    whole.whole_microseconds = true;
+    bare.without_args = true;
+    int rc = write_one(folder, "small.json", make_small(false), NULL);
+    rc |= write_one(folder, "small_kineto.json", make_small(true), NULL);
+    rc |= write_one(folder, "small_bare.json", make_small(false), &bare);
+    rc |= write_one(folder, "small_whole.json", make_small(false), &whole);
+    rc |= write_one(folder, "small.json.gz", make_small(false), NULL);
+    rc |= write_one(folder, "empty.json", make_named(NULL, 0), NULL);
+    rc |= write_one(folder, "instants.json", make_instants(), NULL);
+    rc |= write_one(folder, "ids.json", make_ids(), NULL);
+    rc |= write_one(folder, "overlaps.json", make_overlaps(4000, 1), NULL);
+    rc |= write_one(folder, "overlaps_whole.json", make_overlaps(4000, 2), &whole);
+    rc |= write_one(folder, "deep.json", make_deep(2000), NULL);
+    rc |= write_one(folder, "times.json", make_times(true), NULL);
+    rc |= write_one(folder, "times_whole.json", make_times(true), &whole);
+    rc |= write_one(folder, "hostile.json", make_hostile(folder), NULL);
+    rc |= write_one(folder, "damaged_texts.json", make_damaged_texts(), NULL);
+    rc |= write_one(folder, "flows.json", make_flows(), NULL);
+    rc |= write_one(folder, "recorded.json", make_recorded(), NULL);
+    rc |= write_one(folder, "recorded_whole.json", make_recorded(), &whole);
+    rc |= write_one(folder, "recorded.json.gz", make_recorded(), NULL);
+    return rc;
+}
+
+static bool same_row(const mtp_row *a, const mtp_row *b)
+{
+    return strcmp(a->key, b->key) == 0 && a->count == b->count && a->is_device == b->is_device &&
+           a->cpu_time_total == b->cpu_time_total && a->self_cpu_time_total == b->self_cpu_time_total &&
+           a->device_time_total == b->device_time_total &&
+           a->self_device_time_total == b->self_device_time_total &&
+           a->cpu_memory_usage == b->cpu_memory_usage &&
+           a->self_cpu_memory_usage == b->self_cpu_memory_usage &&
+           a->device_memory_usage == b->device_memory_usage && a->flops == b->flops &&
+           strcmp(a->input_shapes, b->input_shapes) == 0;
+}
+
+static int compare(const mtp_trace *x, const mtp_trace *y)
+{
+    mtp_averages *a, *b;
+    mtp_averages_options options = MTP_AVERAGES_OPTIONS_INIT;
+    options.by_input_shape = true;
+    if (mtp_averages_create(x, &options, &a) != MTP_OK || mtp_averages_create(y, &options, &b) != MTP_OK)
+        return fail_io("averages");
+    int rc = mtp_averages_count(a) != mtp_averages_count(b);
+    for (size_t i = 0; rc == 0 && i < mtp_averages_count(a); i++)
+        if (!same_row(mtp_averages_row(a, i), mtp_averages_row(b, i))) {
+            fprintf(stderr, "row %zu differs: %s\n", i, mtp_averages_row(a, i)->key);
+            rc = 1;
+        }
+    mtp_averages_destroy(a);
+    mtp_averages_destroy(b);
+    return rc;
+}
+
+static int round_trip(const char *from, const char *to)
+{
+    mtp_trace *a, *b;
+    if (mtp_trace_open(from, NULL, &a) != MTP_OK || mtp_trace_export(a, to, NULL) != MTP_OK ||
+        mtp_trace_open(to, NULL, &b) != MTP_OK)
+        return fail_io(from);
+    int rc = compare(a, b);
+    mtp_trace_destroy(a);
+    mtp_trace_destroy(b);
+    return rc;
+}
+
+/* torch numbers forward threads 1, 2, ...; here there is one, the main thread. */
+static int make_flows_anew(const char *from, const char *to)
+{
+    mtp_trace *t;
+    if (mtp_trace_open(from, NULL, &t) != MTP_OK)
+        return fail_io(from);
+    t->flow_count = 0;
+    t->from_kineto = false;
+    for (uint32_t k = 0; k < t->track_count; k++)
+        if (!t->tracks[k].on_device)
+            t->tracks[k].tid = 1;
+    int rc = mtp_trace_export(t, to, NULL) == MTP_OK ? 0 : fail_io(to);
+    mtp_trace_destroy(t);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "--write") == 0)
+        return write_all(argv[2]);
+    if (argc == 4 && strcmp(argv[1], "--round-trip") == 0)
+        return round_trip(argv[2], argv[3]);
+    if (argc == 4 && strcmp(argv[1], "--flows") == 0)
+        return make_flows_anew(argv[2], argv[3]);
+    const struct CMUnitTest tests[] = {
+        TEST(wrong_calls_are_refused),
+        TEST(a_sink_that_stops_is_an_io_error),
+        TEST(progress_goes_from_little_to_all),
+        TEST(no_allocation_failure_costs_anything),
+        TEST(every_call_that_fails_keeps_the_old_trace),
+        TEST(the_name_says_the_form),
+        TEST(names_that_viewers_take_for_profiles_are_marked),
+        TEST(ts_is_relative_to_the_day_that_it_begins_in),
+        TEST(flags_that_were_off_leave_no_keys),
+        TEST(nesting_of_any_depth_is_written),
+        TEST(spans_that_all_overlap_cost_no_square),
+        TEST(a_million_args_and_names_are_written),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

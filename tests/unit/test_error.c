@@ -1,0 +1,120 @@
+/* Unit: base/error, and the texts that go with status codes. */
+#include "tests/test.h"
+#include <pthread.h>
+#include "base/error.h"
+
+static void a_story_begins_at_the_failure_and_goes_on_with_its_callers(void **state)
+{
+    (void)state;
+    assert_int_equal(mtp__fail(MTP_E_IO, "inner", "file %d", 7), MTP_E_IO);
+    assert_string_equal(mtp_last_error(), "inner: file 7");
+    mtp__note("outer", "while doing %s", "that");
+    assert_string_equal(mtp_last_error(), "inner: file 7; outer: while doing that");
+}
+
+static void a_new_failure_forgets_the_old_story(void **state)
+{
+    (void)state;
+    mtp__fail(MTP_E_IO, "a", "one");
+    mtp__note("b", "two");
+    assert_int_equal(MTP_FAIL(MTP_E_ARG, "three"), MTP_E_ARG);
+    assert_null(strstr(mtp_last_error(), "one"));
+    assert_says("three");
+    assert_says(__func__);
+}
+
+static void a_story_that_is_too_long_is_cut_and_terminated(void **state)
+{
+    (void)state;
+    char long_text[4000];
+    memset(long_text, 'x', sizeof long_text - 1);
+    long_text[sizeof long_text - 1] = 0;
+    for (int i = 900; i < 1100; i++) { /* across the edge of the storage, byte by byte */
+        mtp__fail(MTP_E_IO, "w", "%.*s", i, long_text);
+        size_t before = strlen(mtp_last_error());
+        assert_true(before <= 1023);
+        mtp__note("note", "%s", long_text);
+        mtp__note("note", "again");
+        assert_true(strlen(mtp_last_error()) <= 1023);
+        assert_true(strlen(mtp_last_error()) >= before);
+    }
+    mtp__fail(MTP_E_IO, long_text, "the place alone is too long");
+    assert_int_equal(strlen(mtp_last_error()), 1023);
+    mtp__fail(MTP_E_IO, "short", "again");
+    assert_string_equal(mtp_last_error(), "short: again");
+}
+
+static void *tell_my_own(void *arg)
+{
+    *(bool *)arg = mtp_last_error()[0] == 0;
+    mtp__fail(MTP_E_NOMEM, "other", "thread");
+    *(bool *)arg &= strcmp(mtp_last_error(), "other: thread") == 0;
+    return NULL;
+}
+
+static void each_thread_has_its_own_story(void **state)
+{
+    (void)state;
+    pthread_t t;
+    bool right = false;
+    mtp__fail(MTP_E_IO, "main", "story");
+    pthread_create(&t, NULL, tell_my_own, &right);
+    pthread_join(t, NULL);
+    assert_true(right);
+    assert_string_equal(mtp_last_error(), "main: story");
+}
+
+static void every_status_has_a_text_of_its_own(void **state)
+{
+    (void)state;
+    static const mtp_status all[] = {
+#define X(sym, value, text) MTP_##sym,
+        MTP_STATUS_LIST(X)
+#undef X
+    };
+    for (size_t i = 0; i < COUNT(all); i++)
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(mtp_status_text(all[i]), mtp_status_text(all[k]));
+    assert_string_equal(mtp_status_text(MTP_OK), "success");
+    assert_string_equal(mtp_status_text((mtp_status)-1000), "unknown status");
+    assert_string_equal(mtp_status_text((mtp_status)1), "unknown status");
+}
+
+/* Values are ABI: this table may only grow. */
+static void values_that_are_abi_stay_as_they_are(void **state)
+{
+    (void)state;
+    assert_int_equal(MTP_E_ARG, -1);
+    assert_int_equal(MTP_E_NOMEM, -2);
+    assert_int_equal(MTP_E_ABI, -3);
+    assert_int_equal(MTP_E_STATE, -4);
+    assert_int_equal(MTP_E_BUSY, -5);
+    assert_int_equal(MTP_E_IO, -6);
+    assert_int_equal(MTP_E_FORMAT, -7);
+    assert_int_equal(MTP_E_UNSUPPORTED, -8);
+    assert_int_equal(MTP_ACTION_RECORD_AND_SAVE, 3);
+    assert_int_equal(MTP_DROP_STUCK, 6);
+    assert_int_equal(MTP_WARNING_LEDGER_MISMATCH, 11);
+    assert_int_equal(MTP_COMPLEX128, 12);
+    assert_int_equal(MTP_SCOPE_OVERHEAD, 7);
+    assert_int_equal(MTP_INPUT_TEXT, 7);
+    assert_int_equal(MTP_MEMORY_UNKNOWN, 7);
+    assert_int_equal(MTP__KIND_STEP, 9);
+    assert_int_equal(MTP__KIND_CONTROL, 15);
+    assert_int_equal(MTP__CONTROL_TRACE_ID, 12);
+    assert_int_equal(sizeof(mtp__chunk), 64);
+    assert_int_equal(sizeof(mtp__spool_header), 40);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_story_begins_at_the_failure_and_goes_on_with_its_callers),
+        TEST(a_new_failure_forgets_the_old_story),
+        TEST(a_story_that_is_too_long_is_cut_and_terminated),
+        TEST(each_thread_has_its_own_story),
+        TEST(every_status_has_a_text_of_its_own),
+        TEST(values_that_are_abi_stay_as_they_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

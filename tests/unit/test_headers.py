@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Unit: the public headers alone, and what -DMTP_DISABLE leaves at a call site: nothing.
+
+usage: tests/unit/test_headers.py INCLUDE_DIR SHARED_LIB     speaks TAP
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+INCLUDE, LIB = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+LANGUAGES = {"c11": ("c", ".c"), "c++17": ("c++", ".cpp")}
+COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
+results = []
+
+# Every macro and inline call of mtprof.h. A line that ends in //- is what a program without the profiler would not
+# have; {{...}} is the same inside a line. HAND makes the program that never heard of it.
+CALLS = r"""
+#include <mtprof.h> //-
+void work(int);
+int loop(int n);
+int loop(int n)
+{
+    int sum = 0;
+    {{MTP_SCOPE("outer")}} {
+        for (int i = 0; i < n; i++) {
+            {{MTP_SCOPE("inner")}} { work(i); }
+            mtp_mark(MTP_NAME("mark")); //-
+            mtp_counter(MTP_NAME("counter"), (double)i); //-
+            mtp_memory_event(MTP_DEVICE_CPU, NULL, i, 4, 4); //-
+            mtp_memory_tag(MTP_DEVICE_CPU, NULL, MTP_MEMORY_INPUT); //-
+            mtp_device_clock(MTP_DEVICE_NPU(0), 1, 2, 3); //-
+            mtp_scope_end(mtp_scope_begin(MTP_NAME("by id"))); //-
+            mtp_scope_end(mtp_scope_begin_text("by text", 7)); //-
+            if (mtp_recording() & MTP_WITH_SHAPES) work(-1); //-
+            sum += i;
+        }
+    }
+    return sum;
+}
+"""
+# Variables of the program's own, which an optimizer takes away when nothing uses them.
+MORE = r"""
+#include <mtprof.h> //-
+void work(int);
+void ops(int n);
+void ops(int n)
+{
+    mtp_token open = mtp_scope_begin(MTP_NAME("open")); //-
+    mtp_op op = MTP_OP_INIT(MTP_NAME("op")); //-
+    op.sequence = n; //-
+    mtp_op_begin(&op); //-
+    work(n);
+    mtp_op_end(&op); //-
+    mtp_device_work k = MTP_DEVICE_WORK_INIT(MTP_NAME("kernel"), MTP_DEVICE_NPU(0)); //-
+    k.start = 1; //-
+    mtp_device_event(&k); //-
+    mtp_scope_end(open); //-
+}
+"""
+
+
+def profiled(source):
+    return re.sub(r"\{\{(.*?)\}\}", r"\1", source).replace("//-", "")
+
+
+def by_hand(source):
+    lines = [line for line in source.splitlines() if not line.rstrip().endswith("//-")]
+    return re.sub(r"\{\{.*?\}\}", "", "\n".join(lines)) + "\n"
+
+
+def run(*command, stdin=None):
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def report(name, problem):
+    number = len(results) + 1
+    results.append(not problem)
+    print(f"{'not ok' if problem else 'ok'} {number} - {name}")
+    for line in (problem or "").strip().splitlines()[:20]:
+        print(f"# {line}")
+
+
+def compile_object(compiler, language, source, out, *flags):
+    kind, suffix = LANGUAGES[language]
+    path = out.with_suffix(suffix)
+    path.write_text(source)
+    return run(compiler, "-x", kind, f"-std={language}", f"-I{INCLUDE}", *WARNINGS, *flags, "-c", str(path),
+               "-o", str(out))
+
+
+def headers_compile_alone():
+    for header in sorted(INCLUDE.glob("*.h")):
+        for compiler in COMPILERS:
+            for language, (kind, _) in LANGUAGES.items():
+                for define in ("", "-DMTP_DISABLE"):
+                    flags = ["-fsyntax-only", f"-I{INCLUDE}", *WARNINGS] + ([define] if define else [])
+                    code, said = run(compiler, "-x", kind, f"-std={language}", *flags, "-",
+                                     stdin=f"#include <{header.name}>\n#include <{header.name}>\n")
+                    report(f"{header.name}_compiles_alone_as_{language}_with_{compiler}{define}", code and said)
+
+
+def every_call_compiles(folder):
+    for compiler in COMPILERS:
+        for language in LANGUAGES:
+            for define in ("-UMTP_DISABLE", "-DMTP_DISABLE"):
+                problem = ""
+                for level in ("-O0", "-O2"):
+                    for source in (CALLS, MORE):
+                        code, said = compile_object(compiler, language, profiled(source), folder / "all.o", level,
+                                                    define, "-Wshadow", "-Wconversion")
+                        problem += said if code else ""
+                report(f"every_call_compiles_without_a_warning_as_{language}_with_{compiler}{define}", problem)
+
+
+def code_of(path):
+    """Instructions of the object, without the file's name and addresses of symbols."""
+    _, text = run("objdump", "-dr", "--no-show-raw-insn", str(path))
+    return "\n".join(line for line in text.splitlines() if "file format" not in line)
+
+
+def disabled_leaves_nothing(folder):
+    for compiler in COMPILERS:
+        for language in LANGUAGES:
+            for level in ("-O0", "-O1", "-O2", "-Os"):
+                problem = ""
+                for source in (CALLS,) if level == "-O0" else (CALLS, MORE):
+                    ours, hand = folder / "ours.o", folder / "hand.o"
+                    for path, text in ((ours, profiled(source)), (hand, by_hand(source))):
+                        code, said = compile_object(compiler, language, text, path, level, "-DMTP_DISABLE")
+                        problem += said if code else ""
+                    if problem:
+                        break
+                    _, undefined = run("nm", "-u", str(ours))
+                    if "mtp" in undefined:
+                        problem += f"undefined symbols: {undefined}"
+                    _, defined = run("nm", "--defined-only", str(ours))
+                    if "mtp" in defined:
+                        problem += f"symbols of the profiler: {defined}"
+                    if code_of(ours) != code_of(hand):
+                        problem += f"code differs:\n{code_of(ours)}\n--- by hand:\n{code_of(hand)}"
+                report(f"disabled_leaves_no_code_at_{level[1:]}_as_{language}_with_{compiler}", problem)
+
+
+def enabled_leaves_some(folder):
+    """The comparison itself can tell: with the profiler there is a difference."""
+    ours, hand = folder / "ours.o", folder / "hand.o"
+    compile_object("gcc", "c11", profiled(CALLS), ours, "-O2")
+    compile_object("gcc", "c11", by_hand(CALLS), hand, "-O2")
+    same = code_of(ours) == code_of(hand)
+    _, undefined = run("nm", "-u", str(ours))
+    report("enabled_code_is_seen_to_differ", "no difference was seen" if same or "mtp_" not in undefined else "")
+
+
+def library_exports_only_its_names():
+    _, said = run("nm", "-D", "--defined-only", str(LIB))
+    # The linker's own, a sanitizer's, and where gcc puts versions
+    foreign = [line for line in said.splitlines() if line.split()[-1].split("@")[0][:4] != "mtp_"
+               and not re.search(r" (_init|_fini|_edata|_end|__bss_start|.*[tau]san.*|__odr_asan.*|.*ubsan.*)$", line)]
+    report("the_library_exports_only_its_own_names", "\n".join(foreign))
+    header = "\n".join(p.read_text() for p in INCLUDE.glob("*.h"))
+    declared = set(re.findall(r"\b(mtp_\w+)\s*\(", header)) | set(re.findall(r"\b(mtp__recording)\b", header))
+    exported = {line.split()[-1].split("@")[0] for line in said.splitlines()}
+    unknown = sorted(name for name in exported if name.startswith("mtp_") and name not in declared)
+    report("the_library_exports_only_what_a_header_declares", "\n".join(unknown))
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="mtprof-headers-") as folder:
+        folder = pathlib.Path(folder)
+        headers_compile_alone()
+        every_call_compiles(folder)
+        disabled_leaves_nothing(folder)
+        enabled_leaves_some(folder)
+        library_exports_only_its_names()
+    print(f"1..{len(results)}")
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,407 @@
+/* Unit: emitted == kept + dropped == what was asked for; kept == what is there. For each policy, with threads that
+ * race, while the profile is started, stopped, read and asked from elsewhere. */
+#define _GNU_SOURCE
+#include "tests/test.h"
+#include <pthread.h>
+#include <sched.h>
+
+enum { THREADS = 4, POLICIES = 5 };
+
+/* 0, 1: stop, keep newest in memory; 2, 3, 4: stop, keep newest, stream in a file */
+static mtp_profile_config policy_config(int k, uint64_t bytes)
+{
+    mtp_profile_config c = test_config(NULL);
+    c.when_full = (mtp_when_full)(k < 2 ? k : k - 2);
+    c.buffer_bytes = bytes;
+    if (k >= 2)
+        c.spool = test_path("ledger.mtp");
+    return c;
+}
+
+typedef struct recorder_thread {
+    int kind;
+    uint64_t count;    /* how often */
+    uint64_t attempts; /* records asked for */
+    uint64_t tokens;   /* begins that were recorded */
+    atomic_bool *stop; /* instead of count */
+} recorder_thread;
+
+static void *record(void *arg)
+{
+    recorder_thread *me = arg;
+    for (uint64_t i = 0; me->stop != NULL ? !atomic_load_explicit(me->stop, memory_order_relaxed) : i < me->count;
+         i++) {
+        mtp_token token = 0;
+        char name[24];
+        if (me->stop != NULL && i % 64 == 0) /* the one that starts and stops wants to run too */
+            sched_yield();
+        switch ((me->kind + (int)(i & 1)) % 4) {
+        case 0:
+            token = mtp_scope_begin(MTP_NAME("scope"));
+            break;
+        case 1:
+            mtp_counter(MTP_NAME("counter"), (double)i);
+            me->attempts++;
+            continue;
+        case 2:
+            token = mtp_scope_begin_text(name, (size_t)snprintf(name, sizeof name, "t%d", (int)(i % 40)));
+            break;
+        case 3: {
+            int64_t dims[2] = {(int64_t)(i % 20), 3};
+            mtp_input in = {.kind = MTP_INPUT_TENSOR, .dtype = MTP_FLOAT32, .count = 2, .dims = dims};
+            mtp_op op = MTP_OP_INIT(MTP_NAME("op"));
+            op.inputs = &in;
+            op.input_count = 1;
+            mtp_op_begin(&op);
+            me->attempts += 1 + (op.token != 0);
+            me->tokens += op.token != 0;
+            mtp_op_end(&op);
+            continue;
+        }
+        }
+        me->attempts += 1 + (token != 0);
+        me->tokens += token != 0;
+        mtp_scope_end(token);
+    }
+    return NULL;
+}
+
+static void run_threads(recorder_thread *me, uint64_t count)
+{
+    pthread_t t[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        me[i] = (recorder_thread){.kind = i, .count = count};
+        pthread_create(&t[i], NULL, record, &me[i]);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(t[i], NULL);
+}
+
+/* The ledger that is written into a file is the one that the API tells. */
+static void assert_same_in_file(mtp_profile *prof, const mtp_ledger *l)
+{
+    seen s = {0};
+    assert_ok(seen_spool(&s, prof->config.spool));
+    assert_string_equal(s.problem, "");
+    assert_true(s.report.complete);
+    assert_int_equal(s.report.damaged + s.report.unsealed, 0);
+    assert_int_equal(s.records, l->kept);
+    const seen_words *told = NULL, *w;
+    for (size_t i = 0; (w = seen_control(&s, MTP__CONTROL_LEDGER, i)) != NULL; i++)
+        told = w;
+    assert_non_null(told);
+    assert_int_equal(told->word[0], l->emitted);
+    assert_int_equal(told->word[1], l->kept);
+    assert_int_equal(told->word[2], l->dropped);
+    for (int k = 0; k < MTP_DROP_CAUSES; k++)
+        assert_int_equal(told->word[4 + k], l->dropped_by[k]);
+    seen_free(&s);
+}
+
+static void ample_room_keeps_all_under_every_policy(void **state)
+{
+    (void)state;
+    for (int k = 0; k < POLICIES; k++) {
+        recorder_thread me[THREADS];
+        mtp_profile_config c = policy_config(k, 16u << 20);
+        c.record_shapes = true;
+        mtp_profile *prof = test_start(&c);
+        run_threads(me, (uint64_t)test_scaled(20000));
+        assert_ok(mtp_profile_stop(prof));
+        mtp_ledger l = ledger_of(prof);
+        uint64_t asked = 1;
+        for (int i = 0; i < THREADS; i++)
+            asked += me[i].attempts;
+        assert_int_equal(l.emitted, asked);
+        assert_int_equal(l.kept, asked);
+        assert_int_equal(l.dropped, 0);
+        assert_int_equal(l.threads, THREADS + 1);
+        assert_balanced(prof);
+        if (k >= 2)
+            assert_same_in_file(prof, &l);
+        mtp_profile_destroy(prof);
+    }
+}
+
+static void too_little_room_counts_every_record_under_every_policy(void **state)
+{
+    (void)state;
+    for (int k = 0; k < POLICIES; k++) {
+        recorder_thread me[THREADS];
+        mtp_profile_config c = policy_config(k, 24 * 4096);
+        if (k == 4)
+            c.spool_bytes = 60 * 4096;
+        mtp_profile *prof = test_start(&c);
+        run_threads(me, (uint64_t)test_scaled(60000));
+        assert_ok(mtp_profile_stop(prof));
+        mtp_ledger l = ledger_of(prof);
+        uint64_t asked = 1;
+        for (int i = 0; i < THREADS; i++)
+            asked += me[i].attempts;
+        assert_int_equal(l.emitted, asked);
+        assert_true(l.dropped > 0 && l.kept > 0);
+        static const mtp_drop cause[] = {MTP_DROP_BUDGET, MTP_DROP_OVERWRITTEN, MTP_DROP_BUDGET,
+                                         MTP_DROP_OVERWRITTEN, MTP_DROP_DISK};
+        assert_true(l.dropped_by[cause[k]] > 0);
+        assert_balanced(prof);
+        if (k >= 2)
+            assert_same_in_file(prof, &l);
+        mtp_profile_destroy(prof);
+    }
+}
+
+/* What keep-newest keeps of each thread is its newest, without a hole. */
+static void *count_up(void *arg)
+{
+    for (uint64_t i = 0; i < *(uint64_t *)arg; i++)
+        mtp_counter(MTP_NAME("n"), (double)i);
+    return NULL;
+}
+
+static void keep_newest_keeps_the_last_records_of_each_thread(void **state)
+{
+    (void)state;
+    for (int k = 1; k <= 3; k += 2) {
+        uint64_t count = (uint64_t)test_scaled(50000);
+        mtp_profile_config c = policy_config(k, 64 * 4096);
+        mtp_profile *prof = test_start(&c);
+        pthread_t t[THREADS];
+        for (int i = 0; i < THREADS; i++)
+            pthread_create(&t[i], NULL, count_up, &count);
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(t[i], NULL);
+        assert_ok(mtp_profile_stop(prof));
+        seen s = {0};
+        seen_profile(&s, prof);
+        assert_string_equal(s.problem, "");
+        double next = -1;
+        uint32_t stream = 0;
+        for (size_t i = 0; i < s.records; i++) {
+            double value;
+            if (s.record[i].kind != MTP__KIND_COUNTER)
+                continue;
+            memcpy(&value, &s.record[i].word[1], 8);
+            if (s.record[i].stream == stream)
+                assert_true(value == next);
+            else
+                assert_true(stream == 0 || next == (double)count); /* the one before went to its end */
+            stream = s.record[i].stream;
+            next = value + 1;
+        }
+        assert_true(next == (double)count);
+        seen_free(&s);
+        assert_balanced(prof);
+        mtp_profile_destroy(prof);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- churn */
+
+typedef struct watcher {
+    mtp_profile *prof;
+    atomic_bool stop;
+    uint64_t looks;
+    int wrong;
+} watcher;
+
+static mtp_status count_words(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
+{
+    watcher *w = user;
+    uint32_t at = 0;
+    while (at < count) { /* whole records, as many words as were promised */
+        uint32_t length = MTP__WORD0_LENGTH(words[at]);
+        length = length != 0 ? length : (uint32_t)(words[at + 1] >> 32);
+        unsigned kind = MTP__WORD0_KIND(words[at]);
+        w->wrong += length == 0 || (kind == MTP__KIND_CONTROL) != (chunk->stream == 0);
+        at += length != 0 ? length : count;
+    }
+    w->wrong += at != count;
+    return MTP_OK;
+}
+
+/* Asks and reads all the time: from another thread than the one that drives, and than those that record. */
+static void *watch(void *arg)
+{
+    watcher *w = arg;
+    while (!atomic_load(&w->stop)) {
+        mtp_ledger l = MTP_LEDGER_INIT;
+        w->wrong += mtp_profile_ledger(w->prof, &l) != MTP_OK;
+        w->wrong += l.bytes > 64u << 20 || l.threads > 1000;
+        w->looks++;
+        if (w->looks % 8 == 0)
+            w->wrong += mtp__recorder_visit(w->prof->recorder, count_words, w) != MTP_OK;
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* Threads record without a pause through many starts and stops. Each cycle's ledger balances and is what is there;
+ * and over all cycles there are as many begins as were given a token. */
+static void starts_and_stops_beside_racing_threads_lose_nothing(void **state)
+{
+    (void)state;
+    for (int k = 0; k < POLICIES; k++) {
+        warnings warned;
+        mtp_profile_config c = policy_config(k, 4u << 20);
+        recorder_thread me[THREADS];
+        pthread_t t[THREADS];
+        atomic_bool stop;
+        uint64_t begins = 0, tokens = 0, lost = 0;
+        memset(&warned, 0, sizeof warned);
+        c.on_warning = test_warned;
+        c.user = &warned;
+        c.record_shapes = true;
+        atomic_init(&stop, false);
+        mtp_profile *prof = test_create(&c);
+        for (int i = 0; i < THREADS; i++) {
+            me[i] = (recorder_thread){.kind = i, .stop = &stop};
+            pthread_create(&t[i], NULL, record, &me[i]);
+        }
+        for (int cycle = 0; cycle < test_scaled(k < 2 ? 200 : 60); cycle++) {
+            assert_ok(mtp_profile_start(prof));
+            for (uint64_t pause = test_below(3); pause > 0; pause--)
+                sched_yield();
+            assert_ok(mtp_profile_stop(prof));
+            mtp_ledger l = ledger_of(prof);
+            assert_int_equal(l.emitted, l.kept + l.dropped);
+            if (k >= 2 && cycle % 20 != 0)
+                continue; /* the file grows: it is read now and then */
+            seen s = {0};
+            seen_profile(&s, prof);
+            assert_string_equal(s.problem, "");
+            assert_int_equal(s.records, l.kept);
+            if (k < 2)
+                begins += seen_count(&s, MTP__KIND_BEGIN, -1);
+            lost += l.dropped;
+            seen_free(&s);
+        }
+        atomic_store(&stop, true);
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(t[i], NULL);
+            tokens += me[i].tokens;
+        }
+        if (k < 2 && lost == 0)
+            assert_int_equal(begins, tokens);
+        assert_int_equal(warned.count[MTP_WARNING_THREAD_STUCK], 0);
+        assert_int_equal(warned.count[MTP_WARNING_LEDGER_MISMATCH], 0);
+        mtp_profile_destroy(prof);
+    }
+}
+
+static void asking_and_reading_while_threads_record_is_safe(void **state)
+{
+    (void)state;
+    for (int k = 0; k < POLICIES; k++) {
+        mtp_profile_config c = policy_config(k, 32 * 4096);
+        recorder_thread me[THREADS];
+        pthread_t watching;
+        c.record_shapes = true;
+        mtp_profile *prof = test_start(&c);
+        watcher w = {.prof = prof};
+        pthread_create(&watching, NULL, watch, &w);
+        run_threads(me, (uint64_t)test_scaled(40000));
+        atomic_store(&w.stop, true);
+        pthread_join(watching, NULL);
+        assert_int_equal(w.wrong, 0);
+        assert_true(w.looks > 0);
+        assert_ok(mtp_profile_stop(prof));
+        uint64_t asked = 1;
+        for (int i = 0; i < THREADS; i++)
+            asked += me[i].attempts;
+        assert_int_equal(ledger_of(prof).emitted, asked);
+        assert_balanced(prof);
+        mtp_profile_destroy(prof);
+    }
+}
+
+static void *make_names(void *arg)
+{
+    atomic_bool *stop = arg;
+    static atomic_uint number;
+    while (!atomic_load(stop)) {
+        char name[32];
+        snprintf(name, sizeof name, "churned name %u", atomic_fetch_add(&number, 1) % 20000);
+        uint32_t id = mtp_name(name);
+        mtp_mark(id);
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* A name that is made beside a start or a stop is in every recording that uses it. */
+static void names_made_beside_starts_and_stops_are_defined(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    c.buffer_bytes = 16u << 20;
+    pthread_t t[2];
+    atomic_bool stop;
+    atomic_init(&stop, false);
+    mtp_profile *prof = test_create(&c);
+    for (int i = 0; i < 2; i++)
+        pthread_create(&t[i], NULL, make_names, &stop);
+    for (int cycle = 0; cycle < test_scaled(400); cycle++) {
+        assert_ok(mtp_profile_start(prof));
+        sched_yield();
+        assert_ok(mtp_profile_stop(prof));
+        assert_balanced(prof);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(t[i], NULL);
+    mtp_profile_destroy(prof);
+}
+
+static void *short_life(void *arg)
+{
+    uint64_t *attempts = arg;
+    for (int i = 0; i < 20; i++) {
+        mtp_mark(MTP_NAME("short life"));
+        ++*attempts;
+    }
+    return NULL;
+}
+
+/* Threads that come and go all the time, in a budget that is too small for them. */
+static void short_threads_under_every_policy_are_counted(void **state)
+{
+    (void)state;
+    for (int k = 0; k < POLICIES; k++) {
+        mtp_profile_config c = policy_config(k, 16 * 4096);
+        mtp_profile *prof = test_start(&c);
+        uint64_t asked = 1;
+        for (int round = 0; round < test_scaled(200); round++) {
+            pthread_t t[THREADS];
+            uint64_t attempts[THREADS] = {0};
+            for (int i = 0; i < THREADS; i++)
+                pthread_create(&t[i], NULL, short_life, &attempts[i]);
+            for (int i = 0; i < THREADS; i++) {
+                pthread_join(t[i], NULL);
+                asked += attempts[i];
+            }
+        }
+        assert_ok(mtp_profile_stop(prof));
+        mtp_ledger l = ledger_of(prof);
+        assert_int_equal(l.emitted, asked);
+        assert_int_equal(l.emitted, l.kept + l.dropped);
+        seen s = {0};
+        seen_profile(&s, prof);
+        assert_int_equal(s.records, l.kept);
+        seen_free(&s);
+        mtp_profile_destroy(prof);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(ample_room_keeps_all_under_every_policy),
+        TEST(too_little_room_counts_every_record_under_every_policy),
+        TEST(keep_newest_keeps_the_last_records_of_each_thread),
+        TEST(starts_and_stops_beside_racing_threads_lose_nothing),
+        TEST(asking_and_reading_while_threads_record_is_safe),
+        TEST(names_made_beside_starts_and_stops_are_defined),
+        TEST(short_threads_under_every_policy_are_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,342 @@
+/* Unit: record/spool: files that are whole, cut, flipped, or not spools at all. */
+#define _GNU_SOURCE
+#include "tests/test.h"
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A finished session's file, with all kinds of records in it. */
+static char *whole;
+static size_t whole_bytes;
+
+static int make_whole(void **state)
+{
+    (void)state;
+    const char *path = test_path("whole.mtp");
+    mtp_profile_config c = test_config(NULL);
+    c.spool = path;
+    c.when_full = MTP_STREAM;
+    c.record_shapes = c.profile_memory = true;
+    mtp_profile *prof = test_start(&c);
+    int64_t dims[2] = {3, 4};
+    mtp_input input = {.kind = MTP_INPUT_TENSOR, .dtype = MTP_FLOAT32, .count = 2, .dims = dims};
+    for (int i = 0; i < 400; i++) {
+        char name[32];
+        mtp_op op = MTP_OP_INIT(MTP_NAME("aten::mm"));
+        dims[0] = i % 7;
+        op.inputs = &input;
+        op.input_count = 1;
+        op.sequence = i;
+        mtp_op_begin(&op);
+        mtp_scope_end(mtp_scope_begin_text(name, (size_t)snprintf(name, sizeof name, "run-time %d", i % 50)));
+        mtp_memory_event(MTP_DEVICE_CPU, name, 100, 100, 200);
+        mtp_counter(MTP_NAME("counter"), i);
+        mtp_op_end(&op);
+    }
+    assert_ok(mtp_profile_stop(prof));
+    assert_balanced(prof);
+    mtp_profile_destroy(prof);
+    whole = test_slurp(path, &whole_bytes);
+    assert_true(whole_bytes > 10 * 4096);
+    return 0;
+}
+
+static int free_whole(void **state)
+{
+    (void)state;
+    free(whole);
+    return 0;
+}
+
+static void a_finished_file_is_complete_and_balanced(void **state)
+{
+    (void)state;
+    const char *path = test_path("a.mtp");
+    test_spew(path, whole, whole_bytes);
+    seen s = {0};
+    assert_ok(seen_spool(&s, path));
+    assert_string_equal(s.problem, "");
+    assert_true(s.report.complete);
+    assert_int_equal(s.report.unsealed, 0);
+    assert_int_equal(s.report.damaged, 0);
+    const seen_words *ledger = seen_control(&s, MTP__CONTROL_LEDGER, 0);
+    assert_int_equal(ledger->word[0], ledger->word[1] + ledger->word[2]);
+    assert_int_equal(ledger->word[1], s.records);
+    assert_int_equal(s.records, 400 * 6 + 1);
+    seen_free(&s);
+}
+
+static mtp_status count_control(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
+{
+    (void)words, (void)count;
+    ((int *)user)[chunk->stream != 0]++;
+    return MTP_OK;
+}
+
+static void the_control_stream_can_be_read_alone(void **state)
+{
+    (void)state;
+    const char *path = test_path("a.mtp");
+    int chunks[2] = {0, 0};
+    test_spew(path, whole, whole_bytes);
+    assert_ok(mtp__spool_visit_control(path, count_control, chunks));
+    assert_true(chunks[0] > 0);
+    assert_int_equal(chunks[1], 0);
+}
+
+static mtp_status refuse(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
+{
+    (void)chunk, (void)words, (void)count;
+    return --*(int *)user == 0 ? MTP_E_UNSUPPORTED : MTP_OK;
+}
+
+static void a_visitors_status_ends_the_visit(void **state)
+{
+    (void)state;
+    const char *path = test_path("a.mtp");
+    int after = 3;
+    test_spew(path, whole, whole_bytes);
+    assert_int_equal(mtp__spool_visit(path, refuse, &after, NULL), MTP_E_UNSUPPORTED);
+    assert_int_equal(after, 0);
+}
+
+/* ------------------------------------------------------------------------------------------ not spools */
+
+static void files_that_are_no_spools_are_refused_in_words(void **state)
+{
+    (void)state;
+    const char *path = test_path("not.mtp");
+    seen s = {0};
+    assert_int_equal(seen_spool(&s, test_path("missing.mtp")), MTP_E_IO);
+    assert_says("missing.mtp");
+    assert_says("No such file");
+    assert_int_equal(seen_spool(&s, "/tmp"), MTP_E_FORMAT);
+    assert_says("not a regular file");
+    assert_int_equal(seen_spool(&s, "/dev/zero"), MTP_E_FORMAT);
+    for (size_t bytes = 0; bytes < sizeof(mtp__spool_header); bytes++) {
+        test_spew(path, whole, bytes);
+        assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
+        assert_says("is not an mtprof spool");
+    }
+    test_spew(path, "{\"traceEvents\": []}                                            ", 64);
+    assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
+}
+
+static void a_fifo_is_refused_and_not_waited_for(void **state)
+{
+    (void)state;
+    const char *path = test_path("fifo");
+    seen s = {0};
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
+    assert_says("not a regular file");
+}
+
+static void a_newer_version_and_impossible_sizes_are_told(void **state)
+{
+    (void)state;
+    const char *path = test_path("header.mtp");
+    seen s = {0};
+    mtp__spool_header h;
+    memcpy(&h, whole, sizeof h);
+    h.version = 2;
+    test_spew(path, &h, sizeof h);
+    assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
+    assert_says("version 2; this library reads version 1");
+    static const uint32_t size[] = {0, 1, 2048, 4095, 4097, 12288, 2u << 20, UINT32_MAX, 1u << 31};
+    for (size_t i = 0; i < COUNT(size); i++) {
+        h.version = MTP__FORMAT_VERSION;
+        h.chunk_bytes = size[i];
+        test_spew(path, &h, sizeof h);
+        assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
+        assert_says("cannot be");
+    }
+    h.chunk_bytes = 4096;
+    test_spew(path, &h, sizeof h); /* a header and nothing else: an empty recording */
+    assert_ok(seen_spool(&s, path));
+    assert_int_equal(s.records, 0);
+    seen_free(&s);
+}
+
+static void spools_are_known_by_their_first_bytes(void **state)
+{
+    (void)state;
+    assert_true(mtp__spool_recognise(whole, 8));
+    assert_true(mtp__spool_recognise(whole, whole_bytes));
+    assert_false(mtp__spool_recognise(whole, 7));
+    assert_false(mtp__spool_recognise("mtprof2\n", 8));
+    assert_false(mtp__spool_recognise("", 0));
+}
+
+/* A header may say anything: no number in it costs memory or time before it was checked. */
+static void a_huge_hole_is_no_chunk(void **state)
+{
+    (void)state;
+    const char *path = test_path("hole.mtp");
+    seen s = {0};
+    test_spew(path, whole, whole_bytes);
+    assert_int_equal(truncate(path, (off_t)256 << 20), 0);
+    size_t rss = test_rss();
+    assert_ok(seen_spool(&s, path));
+    assert_string_equal(s.problem, "");
+    assert_int_equal(s.records, 400 * 6 + 1);
+    assert_int_equal(s.report.damaged, 0);
+    if (!TEST_TSAN && !TEST_ASAN)
+        assert_true(test_rss() < rss + (16 << 20));
+    seen_free(&s);
+}
+
+/* ------------------------------------------------------------------------------------- cut and flipped */
+
+/* Every record of `part` stands at the same place of its stream in the whole file. */
+static void assert_prefix(const seen *all, const seen *part, const char *what, size_t where)
+{
+    static size_t next[64];
+    assert_true(all->streams < COUNT(next));
+    memset(next, 0, sizeof next);
+    for (size_t i = 0; i < part->records; i++) {
+        const seen_record *r = &part->record[i];
+        size_t *at = &next[r->stream % COUNT(next)];
+        while (*at < all->records && all->record[*at].stream != r->stream)
+            ++*at;
+        if (*at == all->records || memcmp(&all->record[*at], r, sizeof *r) != 0)
+            fail_msg("%s at %zu: record %zu is not one that was written", what, where, i);
+        ++*at;
+    }
+}
+
+static void a_file_cut_anywhere_gives_a_prefix(void **state)
+{
+    (void)state;
+    const char *path = test_path("cut.mtp");
+    seen all = {0}, s = {0};
+    test_spew(path, whole, whole_bytes);
+    assert_ok(seen_spool(&all, path));
+    size_t step = (size_t)(test_scaled(100) >= 1000 ? 1 : TEST_TSAN ? 97 : 13), last_records = SIZE_MAX;
+    size_t from = whole_bytes > 65536 ? whole_bytes - 65536 : 0;
+    for (size_t bytes = whole_bytes; bytes > from + step; bytes -= step) {
+        assert_int_equal(truncate(path, (off_t)bytes), 0);
+        mtp_status status = seen_spool(&s, path);
+        if (bytes < sizeof(mtp__spool_header)) {
+            assert_int_equal(status, MTP_E_FORMAT);
+        } else {
+            assert_int_equal(status, MTP_OK);
+            assert_true(s.report.damaged <= 1);
+            assert_prefix(&all, &s, "cut", bytes);
+            assert_true(s.records <= last_records);
+            last_records = s.records;
+        }
+        seen_free(&s);
+    }
+    assert_int_equal(truncate(path, 100), 0);
+    assert_ok(seen_spool(&s, path));
+    assert_int_equal(s.records, 0);
+    seen_free(&s);
+    seen_free(&all);
+}
+
+static mtp_status compare_chunk(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
+{
+    const char *original = NULL;
+    for (size_t at = 4096; at < whole_bytes; at += 4096)
+        if (memcmp(whole + at, &chunk->order, 8) == 0)
+            original = whole + at;
+    if (original == NULL || memcmp(original, chunk, sizeof *chunk) != 0 ||
+        memcmp(original + sizeof *chunk, words, count * sizeof *words) != 0)
+        ++*(int *)user;
+    return MTP_OK;
+}
+
+/* All chunks of a finished file are sealed: a flipped bit costs its chunk, and nothing wrong is ever read. */
+static void a_flipped_bit_never_makes_a_wrong_record(void **state)
+{
+    (void)state;
+    const char *path = test_path("flip.mtp");
+    int passed_over = 0;
+    for (int round = 0; round < test_scaled(4000); round++) {
+        size_t bit = test_below(whole_bytes * 8);
+        int wrong = 0;
+        mtp__spool_report report = {0};
+        whole[bit / 8] ^= (char)(1 << bit % 8);
+        test_spew(path, whole, whole_bytes);
+        whole[bit / 8] ^= (char)(1 << bit % 8);
+        mtp_status status = mtp__spool_visit(path, compare_chunk, &wrong, &report);
+        if (wrong != 0)
+            fail_msg("bit %zu flipped: a wrong chunk was given out", bit);
+        if (bit / 8 >= 4096) {
+            assert_int_equal(status, MTP_OK);
+            assert_in_range(report.chunks, whole_bytes / 4096 - 2, whole_bytes / 4096 - 1);
+            passed_over += report.damaged == 1;
+        } else {
+            assert_true(status == MTP_OK || status == MTP_E_FORMAT);
+        }
+    }
+    assert_true(passed_over > test_scaled(4000) / 2);
+}
+
+static void many_flips_and_a_cut_end_in_a_status(void **state)
+{
+    (void)state;
+    const char *path = test_path("noise.mtp");
+    char *noise = malloc(whole_bytes);
+    for (int round = 0; round < test_scaled(1500); round++) {
+        memcpy(noise, whole, whole_bytes);
+        for (uint64_t flips = 1 + test_below(200); flips > 0; flips--) {
+            size_t at = test_below(4) == 0 ? test_below(whole_bytes / 4096) * 4096 + test_below(64)
+                                           : test_below(whole_bytes);
+            noise[at] = (char)test_random();
+        }
+        test_spew(path, noise, 1 + test_below(whole_bytes));
+        int wrong = 0;
+        mtp_status status = mtp__spool_visit(path, compare_chunk, &wrong, NULL);
+        assert_true(status == MTP_OK || status == MTP_E_FORMAT);
+    }
+    free(noise);
+}
+
+/* --------------------------------------------------------------------------------------- failing calls */
+
+static void reading_survives_every_failing_call(void **state)
+{
+    (void)state;
+    const char *path = test_path("faults.mtp");
+    test_spew(path, whole, whole_bytes);
+    for (int forever = 0; forever < 2; forever++)
+        for (int nth = 1;; nth++) {
+            int wrong = 0;
+            mtp__spool_report report;
+            long live = mtp__alloc_live();
+            mtp__fault_plan(MTP__FAULTS_ALL, nth, forever);
+            mtp_status status = mtp__spool_visit(path, compare_chunk, &wrong, &report);
+            int fired = mtp__fault_stop();
+            assert_int_equal(wrong, 0);
+            assert_int_equal(mtp__alloc_live(), live);
+            if (fired == 0) {
+                assert_int_equal(status, MTP_OK);
+                assert_true(nth > (int)(whole_bytes / 4096));
+                break;
+            }
+            /* either it failed, or it says how much is missing */
+            assert_true(status == MTP_E_NOMEM || status == MTP_E_IO ||
+                        (status == MTP_OK && report.damaged > 0));
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_finished_file_is_complete_and_balanced),
+        TEST(the_control_stream_can_be_read_alone),
+        TEST(a_visitors_status_ends_the_visit),
+        TEST(files_that_are_no_spools_are_refused_in_words),
+        TEST(a_fifo_is_refused_and_not_waited_for),
+        TEST(a_newer_version_and_impossible_sizes_are_told),
+        TEST(spools_are_known_by_their_first_bytes),
+        TEST(a_huge_hole_is_no_chunk),
+        TEST(a_file_cut_anywhere_gives_a_prefix),
+        TEST(a_flipped_bit_never_makes_a_wrong_record),
+        TEST(many_flips_and_a_cut_end_in_a_status),
+        TEST(reading_survives_every_failing_call),
+    };
+    return cmocka_run_group_tests(tests, make_whole, free_whole);
+}
