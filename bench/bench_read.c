@@ -137,9 +137,12 @@ int main(int argc, char **argv)
         fprintf(json, "{");
     printf("reading JSON\n");
     for (int i = 2; i < argc; i++) {
+        char kind[16] = "";
+        if (i > 2)
+            snprintf(kind, sizeof kind, "_%d", i - 1);
         printf(" %s\n", argv[i]);
         if (measure(argv[i], f, REPEATS))
-            tell("", f, 300, 2);
+            tell(kind, f, 300, 2);
     }
     if (argc <= 2) {
         char path[] = "/tmp/bench_read.XXXXXX";

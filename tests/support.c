@@ -88,7 +88,8 @@ static bool is_blob(unsigned kind)
 static size_t *index_at(const seen *s, unsigned kind, uint32_t id)
 {
     size_t at = (id * 0x9e3779b1u + kind * 0x85ebca6bu) & (s->index_room - 1);
-    while (s->index[at] != 0 && (s->blob[s->index[at] - 1].kind != kind || s->blob[s->index[at] - 1].id != id))
+    while (s->index[at] != 0 &&
+           (s->blob[s->index[at] - 1].kind != kind || s->blob[s->index[at] - 1].id != id))
         at = (at + 1) & (s->index_room - 1);
     return &s->index[at];
 }
@@ -178,7 +179,7 @@ static mtp_status see_chunk(void *user, const mtp__chunk *chunk, const uint64_t 
     seen *s = user;
     struct seen_stream *st = stream_of(s, chunk->stream);
     uint32_t records = 0, at = 0;
-    bool sealed = chunk->words != 0 || chunk->records != 0;
+    bool sealed = s->file ? chunk->checksum != 0 : chunk->words != 0;
     s->chunks++;
     s->control_chunks += chunk->stream == 0;
     if (chunk->magic != MTP__CHUNK_MAGIC || chunk->order == 0)
@@ -258,7 +259,7 @@ void seen_profile(seen *s, mtp_profile *prof)
 mtp_status seen_spool(seen *s, const char *path)
 {
     bool live = s->live;
-    *s = (seen){.live = live};
+    *s = (seen){.live = live, .file = true};
     mtp_status status = mtp__spool_visit(path, see_chunk, s, &s->report);
     check_ids(s);
     return status;
@@ -493,7 +494,8 @@ uint64_t test_random(void)
     static uint64_t state;
     if (state == 0) {
         const char *text = getenv("MTP_TEST_SEED");
-        state = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + (uint64_t)getpid();
+        state =
+            text != NULL ? strtoull(text, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + (uint64_t)getpid();
         fprintf(stderr, "MTP_TEST_SEED=%llu\n", (unsigned long long)state);
     }
     uint64_t z = state += 0x9e3779b97f4a7c15u;

@@ -77,6 +77,7 @@ typedef struct seen {
     size_t *index; /* owned: 1 + place of a blob, by kind and id */
     size_t index_room;
     bool live; /* writers are at work: sealed counts are not looked at */
+    bool file; /* chunks come from a file */
 } seen;
 
 void seen_profile(seen *s, mtp_profile *prof);
@@ -114,7 +115,8 @@ void test_ready(mtp_profile *prof, void *user);
 
 /* ---------------------------------------------------------------------------------------- surroundings */
 
-const char *test_path(const char *name); /* in a folder that is removed at the end; good until the 8th next call */
+const char *
+test_path(const char *name); /* in a folder that is removed at the end; good until the 8th next call */
 char *test_slurp(const char *path, size_t *bytes);
 void test_spew(const char *path, const void *bytes, size_t count);
 size_t test_rss(void); /* bytes */

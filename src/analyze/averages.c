@@ -60,10 +60,14 @@ static const char *text_of(const mtp_averages *a, uint32_t id)
     return id != 0 ? (const char *)mtp__intern_get(&a->text, id)->bytes : "";
 }
 
+typedef struct ordered {
+    const mtp__sum *sum;
+} ordered;
+
 /* In the order of torch's list: by the first event of each. */
 static int by_first(const void *x, const void *y)
 {
-    const mtp__sum *a = *(mtp__sum *const *)x, *b = *(mtp__sum *const *)y;
+    const mtp__sum *a = ((const ordered *)x)->sum, *b = ((const ordered *)y)->sum;
     if (a->first_start != b->first_start)
         return a->first_start < b->first_start ? -1 : 1;
     if (a->first_end != b->first_end)
@@ -167,9 +171,9 @@ static void fill_coverage(mtp_averages *a, const mtp__group *g)
 static mtp_status fill(mtp_averages *a, mtp__group *g, bool exact)
 {
     size_t frames = 0;
-    mtp__sum **order = mtp__calloc((size_t)g->sums + 1, sizeof *order);
+    ordered *order = mtp__calloc((size_t)g->sums + 1, sizeof *order);
     for (uint32_t i = 0; i < g->sums && order != NULL; i++) {
-        order[i] = &g->sum[i];
+        order[i].sum = &g->sum[i];
         frames +=
             g->sum[i].stack != 0 ? mtp__intern_get(&a->text, g->sum[i].stack)->length / sizeof(uint32_t) : 0;
     }
@@ -182,8 +186,8 @@ static mtp_status fill(mtp_averages *a, mtp__group *g, bool exact)
     qsort(order, g->sums, sizeof *order, by_first);
     const char **frame = a->frames;
     for (uint32_t i = 0; i < g->sums; i++)
-        if (order[i]->count > 0)
-            fill_row(a, &a->row[a->count++], order[i], exact, &frame);
+        if (order[i].sum->count > 0)
+            fill_row(a, &a->row[a->count++], order[i].sum, exact, &frame);
     mtp__free(order);
     fill_total(a);
     fill_coverage(a, g);

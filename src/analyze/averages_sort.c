@@ -116,11 +116,12 @@ mtp_status mtp_averages_sort(mtp_averages *a, const char *attribute)
         return MTP_FAIL(MTP_E_ARG, "%s is NULL", a == NULL ? "averages" : "attribute");
     size_t *order = mtp__calloc(a->count + 1, sizeof *order);
     mtp__row *row = mtp__calloc(a->count + 1, sizeof *row);
-    mtp_status status = order != NULL && row != NULL ? mtp__averages_order(a, attribute, order)
-                                                     : MTP_FAIL(MTP_E_NOMEM, "rows");
-    for (size_t i = 0; i < a->count && status == MTP_OK; i++)
-        row[i] = a->row[order[i]];
-    if (status == MTP_OK) {
+    mtp_status status = MTP_E_NOMEM;
+    if (order == NULL || row == NULL)
+        MTP_FAIL(status, "the order of %zu rows", a->count);
+    else if ((status = mtp__averages_order(a, attribute, order)) == MTP_OK) {
+        for (size_t i = 0; i < a->count; i++)
+            row[i] = a->row[order[i]];
         mtp__row *old = a->row;
         a->row = row;
         row = old;

@@ -14,9 +14,9 @@
 
 typedef struct forward {
     int64_t sequence;
-    int64_t start;
     uint32_t track, stack;
     bool used;
+    bool op; /* a forward op, not the engine's scope of a backward one */
 } forward;
 
 typedef struct forwards {
@@ -24,7 +24,7 @@ typedef struct forwards {
     size_t mask;
     struct {
         uint64_t thread;
-        uint32_t track, votes; /* MTP__NONE: not known */
+        uint32_t track; /* MTP__NONE: not known */
     } thread[THREADS];
     unsigned threads;
 } forwards;
@@ -73,34 +73,46 @@ static void find_forwards(forwards *f, const mtp_trace *t, const uint32_t *backw
                 continue;
             forward *slot = slot_of(f, d->sequence, k);
             if (!slot->used)
-                *slot = (forward){d->sequence, t->start[i], k, d->stack, true};
+                *slot = (forward){d->sequence, k, d->stack, true, d->forward_thread == 0};
         }
 }
 
-/* A file names forward threads by numbers of torch's own, 1, 2, ...: the track that has most of a number's ops. */
+/* How well a track fits a forward thread: an op for each of its numbers. Of a second derivative only the engine's scopes
+ * are there. */
+static uint32_t votes_for(const forwards *f, const mtp_trace *t, const uint32_t *backward, uint64_t thread,
+                          uint32_t track)
+{
+    uint32_t votes = 0;
+    if (t->tracks[track].on_device)
+        return 0;
+    if (!t->from_kineto && (uint64_t)t->tracks[track].tid == thread)
+        return UINT32_MAX;
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if (backward[i] == i && mtp__trace_detail(t, i)->forward_thread == thread) {
+            const forward *slot = slot_of(f, mtp__trace_detail(t, i)->sequence, track);
+            votes += slot->op ? 3 : slot->used;
+        }
+    return votes;
+}
+
+/* A file names forward threads by numbers of torch's own, 1, 2, ... */
 static void find_threads(forwards *f, const mtp_trace *t, const uint32_t *backward)
 {
     for (uint32_t i = 0; i < t->span_count; i++) {
-        if (backward[i] != i)
-            continue;
-        uint64_t thread = mtp__trace_detail(t, i)->forward_thread;
+        uint64_t thread = backward[i] == i ? mtp__trace_detail(t, i)->forward_thread : 0;
         unsigned n = 0;
         while (n < f->threads && f->thread[n].thread != thread)
             n++;
-        if (n < f->threads || n == THREADS)
+        if (thread == 0 || n < f->threads || n == THREADS)
             continue;
+        uint32_t most = 0;
         f->threads++;
         f->thread[n].thread = thread;
         f->thread[n].track = MTP__NONE;
         for (uint32_t k = 0; k < t->track_count; k++) {
-            uint32_t votes = 0;
-            if (!t->from_kineto && (uint64_t)t->tracks[k].tid == thread)
-                votes = UINT32_MAX;
-            for (uint32_t j = 0; j < t->span_count && !t->tracks[k].on_device && votes != UINT32_MAX; j++)
-                if (backward[j] == j && mtp__trace_detail(t, j)->forward_thread == thread)
-                    votes += slot_of(f, mtp__trace_detail(t, j)->sequence, k)->used;
-            if (votes > f->thread[n].votes) {
-                f->thread[n].votes = votes;
+            uint32_t votes = votes_for(f, t, backward, thread, k);
+            if (votes > most) {
+                most = votes;
                 f->thread[n].track = k;
             }
         }

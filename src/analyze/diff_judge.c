@@ -146,7 +146,7 @@ static bool middle(const vote *votes, size_t count, double near, double sigma, d
             *out = votes[i].change;
             break;
         }
-    return rows >= DRIFT_AGREE * (double)count;
+    return rows >= DRIFT_AGREE * (double)count || fabs(near) <= reach;
 }
 
 typedef struct shared { /* what the rows have in common */

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MTP__COMPARE_MOST ((size_t)16384) /* calls of one side that are looked at */
+#define MTP__COMPARE_MOST ((size_t)4096) /* calls of one side that are looked at */
 
 typedef struct mtp__time {
     double log_ns;

@@ -246,6 +246,8 @@ static bool is_members(const mtp__chrome *w, mtp__text json)
     size_t at;
     if (json.length == 0 || w->t->from_kineto)
         return json.length != 0;
+    if (json.bytes[0] != '"') /* blanks alone would do between braces */
+        return false;
     char small[512], *text = json.length + 2 <= sizeof small ? small : mtp__calloc(1, json.length + 2);
     if (text == NULL)
         return false;

@@ -308,7 +308,7 @@ static void put_frame(table *t, const column *c, const char *frame)
         if (text.characters > 3) {
             text = mtp__plain_last(text, t->source_width - 3);
             char *at = t->scratch + (text.bytes - t->scratch) - 3; /* at least three bytes were before it */
-            memcpy(at, "...", 3);
+            memset(at, '.', 3);
             text = (mtp__plain){at, text.length + 3, text.characters + 3};
         }
     }

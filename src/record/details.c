@@ -95,11 +95,6 @@ void mtp__details_locks(mtp__recorder *r, int (*call)(pthread_mutex_t *))
         call(&t->lock);
 }
 
-int mtp__mutex_renew(pthread_mutex_t *lock)
-{
-    return pthread_mutex_init(lock, NULL);
-}
-
 void mtp__details_cache_free(struct mtp__thread_cache *cache)
 {
     mtp__page_free(cache);

@@ -21,7 +21,6 @@ void mtp__details_init(mtp__recorder *r);
 void mtp__details_fini(mtp__recorder *r);
 void mtp__details_reset(mtp__recorder *r);
 void mtp__details_locks(mtp__recorder *r, int (*call)(pthread_mutex_t *));
-int mtp__mutex_renew(pthread_mutex_t *lock); /* a call for the above: in a forked child */
 void mtp__details_cache_free(struct mtp__thread_cache *cache);
 
 /* Inside a record, on its thread. 0: none, or it could not be kept (counted). */

@@ -106,7 +106,6 @@ void mtp__pool_fini(mtp__pool *pool)
 
 void mtp__pool_forked(mtp__pool *pool)
 {
-    pthread_mutex_init(&pool->lock, NULL);
     mtp__unmapped(pool->base);
     mtp__close(pool->fd);
     pool->base = NULL;

@@ -448,10 +448,8 @@ mtp__recorder *mtp__recorder_forked(void)
     __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
     atomic_store(&mtp__gate.flags, 0);
     atomic_store(&mtp__gate.ours, 1);
-    pthread_mutex_init(&mtp__names()->lock, NULL);
+    mtp__recorder_fork_locks(false); /* they are this thread's: it took them before the fork */
     for (mtp__recorder *r = all; r != NULL; r = r->next) {
-        mtp__details_locks(r, mtp__mutex_renew);
-        pthread_mutex_init(&r->control.lock, NULL);
         mtp__pool_forked(&r->pool);
         mtp__recorder_clear(r);
         r->open = r->leaked = false;

@@ -181,7 +181,6 @@ uint32_t mtp__registry_rest_and_lock(void)
 
 void mtp__registry_forked(void)
 {
-    pthread_mutex_init(&lock, NULL);
     mtp__thread *self = mtp__self.thread, *t = threads;
     while (t != NULL) {
         mtp__thread *next = t->next;
@@ -202,5 +201,6 @@ void mtp__registry_forked(void)
     mtp__self.cur = mtp__self.end = NULL;
     mtp__self.chunk = NULL;
     mtp__self.token = 0;
+    pthread_mutex_unlock(&lock); /* taken before the fork */
     atomic_store(&mtp__self.busy, 0);
 }

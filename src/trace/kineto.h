@@ -1,4 +1,4 @@
-/* trace/kineto.h - Kineto and Chrome JSON into a trace. docs/trace-format.md says what is taken for what. */
+/* trace/kineto.h - Kineto and Chrome JSON into a trace. docs/reading-json.md says what is taken for what. */
 #ifndef MTP_TRACE_KINETO_H
 #define MTP_TRACE_KINETO_H
 #include "trace/json_source.h"

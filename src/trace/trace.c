@@ -449,14 +449,35 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* qsort is not stable; equal instants keep the order of adding only if they are in order as a whole already. */
-static void sort_if_needed(void *list, uint32_t count, size_t size, int (*order)(const void *, const void *))
+/* Equal ones keep the order in which they were added: what is freed and taken again in one microsecond of an old file
+ * must not change places. A merge from the bottom up, and nothing at all for what is in order. */
+static bool sort_list(void *list, uint32_t count, size_t size, int (*order)(const void *, const void *))
 {
-    for (uint32_t i = 1; i < count; i++)
-        if (order((char *)list + (i - 1) * size, (char *)list + i * size) > 0) {
-            qsort(list, count, size, order);
-            return;
+    bool sorted = true;
+    char *from = list;
+    for (uint32_t i = 1; i < count && sorted; i++)
+        sorted = order(from + (i - 1) * size, from + i * size) <= 0;
+    if (sorted)
+        return true;
+    char *spare = mtp__calloc(count, size), *to = spare;
+    if (spare == NULL)
+        return false;
+    for (size_t run = 1; run < count; run *= 2) {
+        for (size_t at = 0; at < count; at += 2 * run) {
+            size_t mid = at + run < count ? at + run : count, end = mid + run < count ? mid + run : count;
+            for (size_t a = at, b = mid, k = at; k < end; k++) {
+                bool second = a == mid || (b < end && order(from + a * size, from + b * size) > 0);
+                memcpy(to + k * size, from + (second ? b++ : a++) * size, size);
+            }
         }
+        char *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from == spare)
+        memcpy(list, spare, count * size);
+    mtp__free(spare);
+    return true;
 }
 
 static void find_extent(mtp_trace *t)
@@ -513,8 +534,9 @@ static mtp_status finish(mtp_trace *t)
     for (uint32_t k = 0; k < t->track_count; k++)
         if (!vouched || t->tracks[k].on_device)
             nest_track(t, &t->tracks[k]);
-    sort_if_needed(t->memory, t->memory_count, sizeof *t->memory, by_ts);
-    sort_if_needed(t->steps, t->step_count, sizeof *t->steps, by_start);
+    if (!sort_list(t->memory, t->memory_count, sizeof *t->memory, by_ts) ||
+        !sort_list(t->steps, t->step_count, sizeof *t->steps, by_start))
+        return MTP_FAIL(MTP_E_NOMEM, "the order of %u memory events", t->memory_count);
     if (!vouched)
         find_extent(t);
     status = mtp__trace_link(t);

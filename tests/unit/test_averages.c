@@ -510,6 +510,25 @@ static void torchs_ids_meet_by_number_alone(void **state)
     finish(a, t);
 }
 
+static void overhead_takes_the_id_of_what_is_open_on_the_main_thread_even_if_it_is_the_devices(void **state)
+{
+    (void)state;
+    for (int covered = 0; covered < 2; covered++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 100), other = made_thread(t, 101), stream = made_stream(t, 0, 7);
+        mtp__detail scope = MTP__DETAIL_INIT, none = MTP__DETAIL_INIT;
+        scope.external_id = 5;
+        launch(t, thread, stream, 1000, 3000, 11);
+        if (covered) /* of the device, and yet torch has it open on the thread */
+            span_with(t, stream, 1199, 7001, "forward", MTP__CATEGORY_GPU_USER_ANNOTATION, scope);
+        span_with(t, other, 1300, 1400, "Lazy Function Loading", MTP__CATEGORY_OVERHEAD, none);
+        as_kineto(t, true);
+        mtp_averages *a = rows_of(made_end(t));
+        assert_us(op_row(a, "Lazy Function Loading")->device_time_total, covered ? 0 : 3);
+        finish(a, t);
+    }
+}
+
 static void annotations_on_the_device_are_rows_that_launch_nothing(void **state)
 {
     (void)state;
@@ -940,6 +959,7 @@ int main(void)
         TEST(device_time_is_of_the_op_and_of_all_around_it),
         TEST(an_absorbed_childs_device_work_replaces_its_parents),
         TEST(torchs_ids_meet_by_number_alone),
+        TEST(overhead_takes_the_id_of_what_is_open_on_the_main_thread_even_if_it_is_the_devices),
         TEST(annotations_on_the_device_are_rows_that_launch_nothing),
         TEST(python_calls_count_from_the_release_that_writes_host_name),
         TEST(by_shape_a_list_of_tensors_is_empty),

@@ -116,7 +116,8 @@ static void records_of_a_hooked_session_carry_the_hooks_ticks(void **state)
     mtp_profile *prof = test_start(&c);
     uint64_t from = fake;
     for (int i = 0; i < 50; i++)
-        MTP_SCOPE("hooked") { }
+        MTP_SCOPE ("hooked") {
+        }
     uint64_t to = fake;
     assert_ok(mtp_profile_stop(prof));
     mtp__clock_hook_set(NULL);
@@ -153,7 +154,8 @@ static void a_clock_that_runs_backwards_or_stands_still_is_recorded_as_it_is(voi
         mtp__clock_hook_set(odd[k]);
         mtp_profile *prof = test_start(&c);
         for (int i = 0; i < 1000; i++)
-            MTP_SCOPE("odd") { }
+            MTP_SCOPE ("odd") {
+            }
         assert_ok(mtp_profile_stop(prof));
         mtp__clock_hook_set(NULL);
         mtp_ledger l = ledger_of(prof);

@@ -141,7 +141,8 @@ static void smallest_and_largest_budgets_work(void **state)
             c.buffer_bytes = 4 * (uint64_t)chunk[i] + (odd ? chunk[i] - 1 : 0);
             mtp_profile *prof = test_start(&c);
             for (int k = 0; k < 1000000 / (TEST_TSAN || TEST_ASAN ? 10 : 1); k++)
-                MTP_SCOPE("fill") { }
+                MTP_SCOPE ("fill") {
+                }
             assert_ok(mtp_profile_stop(prof));
             mtp_ledger l = ledger_of(prof);
             assert_true(l.bytes <= c.buffer_bytes);

@@ -11,7 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS = 3, POLICIES = 3 };
+enum {
+    THREADS = 3,
+    POLICIES = 3
+};
 
 /* What the child says of itself, in memory that outlives it. */
 typedef struct diary {
@@ -43,7 +46,8 @@ static void write_for_ever(int k, uint64_t limit)
         char text[48];
         mtp_counter(name, (double)i);
         atomic_store_explicit(&shared->committed[k], i + 1, memory_order_release);
-        MTP_SCOPE("plain") { }
+        MTP_SCOPE ("plain") {
+        }
         if (i % 4 == 0) {
             int n = snprintf(text, sizeof text, "run-time %d %llu", k, (unsigned long long)(i % 64));
             mtp_scope_end(mtp_scope_begin_text(text, (size_t)n));
@@ -311,8 +315,8 @@ static void a_dead_programs_file_may_be_cut_and_flipped(void **state)
 {
     (void)state;
     const char *path = test_path("dead.mtp");
-    the_plan = (kill_plan){.policy = MTP_KEEP_NEWEST, .bytes = 20 * 4096, .point = MTP__POINT_RECORD_RESERVED,
-                           .nth = 5000};
+    the_plan = (kill_plan){
+        .policy = MTP_KEEP_NEWEST, .bytes = 20 * 4096, .point = MTP__POINT_RECORD_RESERVED, .nth = 5000};
     memset(shared, 0, sizeof *shared);
     int status = test_child(record_with_hook, &the_plan, 30);
     assert_true(WIFSIGNALED(status));

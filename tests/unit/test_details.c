@@ -35,7 +35,8 @@ static void op_with(const mtp_input *inputs, uint32_t count)
 static const uint64_t *shape_of(size_t nth, size_t *words)
 {
     static uint64_t copy[MTP__SHAPE_WORDS_MAX];
-    const seen_blob *b = seen_defined(&s, MTP__CONTROL_SHAPE, (uint32_t)seen_nth(&s, MTP__KIND_BEGIN, nth)->word[1]);
+    const seen_blob *b =
+        seen_defined(&s, MTP__CONTROL_SHAPE, (uint32_t)seen_nth(&s, MTP__KIND_BEGIN, nth)->word[1]);
     assert_non_null(b);
     assert_int_equal(b->length % 8, 0);
     assert_true(b->length <= sizeof copy);
@@ -86,16 +87,36 @@ static void every_kind_of_input_has_its_words(void **state)
     memcpy(text, "mean_text", 9);
     const uint64_t expected[] = {
         head(MTP_INPUT_NONE, 0, 0, 0),
-        head(MTP_INPUT_TENSOR, MTP_BFLOAT16, MTP__SHAPE_STRIDES, 3), 2, (uint64_t)-1, 4, 12, 4, 1,
+        head(MTP_INPUT_TENSOR, MTP_BFLOAT16, MTP__SHAPE_STRIDES, 3),
+        2,
+        (uint64_t)-1,
+        4,
+        12,
+        4,
+        1,
         head(MTP_INPUT_TENSOR, MTP_FLOAT32, 0, 0),
         head(MTP_INPUT_TENSOR_LIST, 0, 0, 2),
-        head(MTP_INPUT_TENSOR, MTP_INT64, 0, 1), 2,
-        head(MTP_INPUT_TENSOR, MTP_BOOL, MTP__SHAPE_STRIDES, 3), 2, (uint64_t)-1, 4, 12, 4, 1,
-        head(MTP_INPUT_INT, 0, 0, 0), (uint64_t)-5,
-        head(MTP_INPUT_FLOAT, 0, 0, 0), f_word,
-        head(MTP_INPUT_BOOL, 0, 0, 0), 1,
-        head(MTP_INPUT_INT_LIST, 0, 0, 2), (uint64_t)-7, INT64_MAX,
-        head(MTP_INPUT_TEXT, 0, 0, 9), text[0], text[1],
+        head(MTP_INPUT_TENSOR, MTP_INT64, 0, 1),
+        2,
+        head(MTP_INPUT_TENSOR, MTP_BOOL, MTP__SHAPE_STRIDES, 3),
+        2,
+        (uint64_t)-1,
+        4,
+        12,
+        4,
+        1,
+        head(MTP_INPUT_INT, 0, 0, 0),
+        (uint64_t)-5,
+        head(MTP_INPUT_FLOAT, 0, 0, 0),
+        f_word,
+        head(MTP_INPUT_BOOL, 0, 0, 0),
+        1,
+        head(MTP_INPUT_INT_LIST, 0, 0, 2),
+        (uint64_t)-7,
+        INT64_MAX,
+        head(MTP_INPUT_TEXT, 0, 0, 9),
+        text[0],
+        text[1],
         head(MTP_INPUT_TEXT, 0, 0, 0),
         head(MTP_INPUT_TENSOR_LIST, 0, 0, 0),
     };
@@ -112,7 +133,10 @@ static void every_kind_of_input_has_its_words(void **state)
 static void equal_signatures_have_one_id_and_different_ones_have_their_own(void **state)
 {
     (void)state;
-    enum { DIFFERENT = 3000, ROUNDS = 3 };
+    enum {
+        DIFFERENT = 3000,
+        ROUNDS = 3
+    };
     start_shapes();
     for (int round = 0; round < ROUNDS; round++)
         for (int64_t i = 0; i < DIFFERENT; i++) { /* far more than the thread's cache holds */
@@ -219,7 +243,9 @@ static void a_long_list_of_tensors_is_cut_inside(void **state)
 static void a_million_arguments_are_survived(void **state)
 {
     (void)state;
-    enum { MANY = 1000000 };
+    enum {
+        MANY = 1000000
+    };
     mtp_input *in = calloc(MANY, sizeof *in);
     start_shapes();
     op_with(in, MANY);
@@ -340,7 +366,8 @@ static const char *stack_text(size_t nth)
     while (stack != 0 && depth < COUNT(frames)) {
         uint32_t pair[2];
         memcpy(pair, seen_defined(&s, MTP__CONTROL_STACK, stack)->bytes, sizeof pair);
-        snprintf(frames[depth++], 64, "%s", (const char *)seen_defined(&s, MTP__CONTROL_FRAME, pair[1])->bytes);
+        snprintf(frames[depth++], 64, "%s",
+                 (const char *)seen_defined(&s, MTP__CONTROL_FRAME, pair[1])->bytes);
         stack = pair[0];
     }
     text[0] = 0;
@@ -358,16 +385,19 @@ static void a_provider_s_stacks_become_a_tree_of_frames(void **state)
     fake_is(3, inner_first);
     start_stacks();
     for (int i = 0; i < 3; i++)
-        MTP_SCOPE("a") { }
+        MTP_SCOPE ("a") {
+        }
     fake_is(3, other);
-    MTP_SCOPE("b") { }
+    MTP_SCOPE ("b") {
+    }
     fake_is(2, shorter);
     mtp_op op = MTP_OP_INIT(MTP_NAME("c"));
     mtp_op_begin(&op);
     mtp_op_end(&op);
     mtp_scope_end(mtp_scope_begin_text("d", 1));
     fake_is(0, NULL);
-    MTP_SCOPE("none") { }
+    MTP_SCOPE ("none") {
+    }
     read_back();
     for (size_t i = 0; i < 3; i++)
         assert_string_equal(stack_text(i), "file.py:10:fn1;file.py:20:fn2;file.py:30:fn3");
@@ -394,11 +424,13 @@ static void frames_are_described_once_per_recording(void **state)
     fake_is(3, frame);
     start_stacks();
     for (int i = 0; i < 1000; i++)
-        MTP_SCOPE("a") { }
+        MTP_SCOPE ("a") {
+        }
     assert_int_equal(fake.described, 3);
     assert_ok(mtp_profile_stop(prof));
     assert_ok(mtp_profile_start(prof));
-    MTP_SCOPE("a") { }
+    MTP_SCOPE ("a") {
+    }
     assert_int_equal(fake.described, 6);
     read_back();
     assert_string_equal(stack_text(0), "file.py:90:fn9;file.py:80:fn8;file.py:70:fn7");
@@ -413,9 +445,11 @@ static void deep_stacks_and_lying_providers_are_bounded(void **state)
     for (uint64_t i = 0; i < 300; i++)
         fake.frame[i] = 1000 + i;
     start_stacks();
-    MTP_SCOPE("deep") { }
+    MTP_SCOPE ("deep") {
+    }
     fake.claims = 100000; /* more than there was room for */
-    MTP_SCOPE("lie") { }
+    MTP_SCOPE ("lie") {
+    }
     read_back();
     size_t semicolons = 0;
     for (const char *p = stack_text(0); *p != 0; p++)
@@ -431,7 +465,8 @@ static uint32_t meddling_capture(void *user, uint64_t *frames, uint32_t room)
 {
     (void)user, (void)frames, (void)room;
     meddled++;
-    MTP_SCOPE("from inside") { }
+    MTP_SCOPE ("from inside") {
+    }
     mtp_mark(MTP_NAME("from inside"));
     mtp_op op = MTP_OP_INIT(MTP_NAME("from inside"));
     mtp_op_begin(&op);
@@ -454,7 +489,8 @@ static void a_provider_that_records_is_refused_and_counted(void **state)
     prof = test_start(&c);
     assert_true(mtp_profile_is_recording(prof));
     for (int i = 0; i < 10; i++)
-        MTP_SCOPE("outer") { }
+        MTP_SCOPE ("outer") {
+        }
     assert_int_equal(meddled, 10);
     read_back();
     mtp_ledger l = ledger_of(prof);
@@ -467,7 +503,7 @@ static void a_provider_that_records_is_refused_and_counted(void **state)
 
 __attribute__((noinline)) static void leaf(void)
 {
-    MTP_SCOPE("native") {
+    MTP_SCOPE ("native") {
         __asm__ volatile("" ::: "memory");
     }
 }
@@ -513,7 +549,8 @@ static void describing_survives_addresses_that_are_nothing(void **state)
     static const uint64_t nowhere[] = {0, 1, 0x10, UINT64_MAX, 0x7fffffffffff};
     fake_is(COUNT(nowhere), nowhere);
     start_stacks();
-    MTP_SCOPE("x") { }
+    MTP_SCOPE ("x") {
+    }
     read_back();
     assert_contains(stack_text(0), "fn18446744073709551615");
     close_it();

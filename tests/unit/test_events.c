@@ -64,7 +64,8 @@ static void a_scope_is_a_begin_and_an_end(void **state)
     (void)state;
     open_plain();
     uint64_t before = mtp_ticks();
-    MTP_SCOPE("forward") { }
+    MTP_SCOPE ("forward") {
+    }
     uint64_t after = mtp_ticks();
     read_back();
     assert_int_equal(s.records, 3);
@@ -78,7 +79,7 @@ static void a_scope_is_a_begin_and_an_end(void **state)
 static int leave_in_the_middle(int how)
 {
     for (int i = 0; i < 2; i++)
-        MTP_SCOPE("left") {
+        MTP_SCOPE ("left") {
             if (how == 0)
                 return i;
             if (how == 1)
@@ -110,11 +111,13 @@ static void nested_scopes_are_nested_records(void **state)
 {
     (void)state;
     open_plain();
-    MTP_SCOPE("a") {
-        MTP_SCOPE("b") {
-            MTP_SCOPE("c") { }
+    MTP_SCOPE ("a") {
+        MTP_SCOPE ("b") {
+            MTP_SCOPE ("c") {
+            }
         }
-        MTP_SCOPE("b") { }
+        MTP_SCOPE ("b") {
+        }
     }
     read_back();
     static const char *const name[] = {"a", "b", "c", NULL, NULL, "b", NULL, NULL};
@@ -134,7 +137,9 @@ static void a_hundred_thousand_levels_are_only_records(void **state)
     mtp_profile_config c = test_config(NULL);
     c.buffer_bytes = 8u << 20;
     open_with(c);
-    enum { DEEP = 100000 };
+    enum {
+        DEEP = 100000
+    };
     mtp_token *token = malloc(DEEP * sizeof *token);
     for (int i = 0; i < DEEP; i++)
         token[i] = mtp_scope_begin(MTP_NAME("deep"));
@@ -149,15 +154,17 @@ static void a_hundred_thousand_levels_are_only_records(void **state)
 static void names_made_at_run_time_are_kept_as_bytes(void **state)
 {
     (void)state;
-    enum { HUGE_NAME = 1 << 20 };
+    enum {
+        HUGE_NAME = 1 << 20
+    };
     char *huge = malloc(HUGE_NAME);
     for (int i = 0; i < HUGE_NAME; i++)
         huge[i] = (char)(i * 31 + (i >> 8));
     static const struct {
         const char *text;
         size_t length;
-    } name[] = {{"", 0},          {"plain", 5},          {"nul\0inside", 10}, {"\0", 1},
-                {"\xff\xfe", 2},  {"</script>", 9},      {"%s%n\x1b[31m", 9}, {"\xe2\x80\xa8", 3},
+    } name[] = {{"", 0},          {"plain", 5},           {"nul\0inside", 10}, {"\0", 1},
+                {"\xff\xfe", 2},  {"</script>", 9},       {"%s%n\x1b[31m", 9}, {"\xe2\x80\xa8", 3},
                 {"../../etc", 9}, {"quote\"back\\sl", 13}};
     mtp_profile_config c = test_config(NULL);
     c.buffer_bytes = 64u << 20; /* names may take a sixteenth of it */
@@ -231,7 +238,7 @@ static void an_end_after_the_stop_writes_nothing(void **state)
     assert_int_equal(ledger_of(prof).emitted, 2);
     assert_ok(mtp_profile_start(prof)); /* and in a later cycle neither */
     mtp_scope_end(open);
-    MTP_SCOPE("of this cycle") {
+    MTP_SCOPE ("of this cycle") {
         mtp_scope_end(open);
     }
     mtp_scope_end(open);
@@ -251,7 +258,7 @@ static void an_end_in_another_profile_writes_nothing(void **state)
     assert_ok(mtp_profile_stop(prof));
     mtp_profile_destroy(prof);
     open_plain();
-    MTP_SCOPE("mine") {
+    MTP_SCOPE ("mine") {
         mtp_scope_end(open);
         mtp_op_end(&op);
     }
@@ -275,7 +282,8 @@ static void recording_leaves_errno_alone(void **state)
         mtp__fault_plan(1u << MTP__FAULT_GROW, 2, true);
         for (int k = 0; k < 20000; k++) {
             errno = 12345;
-            MTP_SCOPE("calm") { }
+            MTP_SCOPE ("calm") {
+            }
             mtp_op op = MTP_OP_INIT(MTP_NAME("calm op"));
             mtp_op_begin(&op);
             mtp_op_end(&op);
@@ -290,7 +298,7 @@ static void recording_leaves_errno_alone(void **state)
 static void *end_it(void *arg)
 {
     mtp_scope_end(*(mtp_token *)arg); /* the thread's first call */
-    MTP_SCOPE("mine") {
+    MTP_SCOPE ("mine") {
         mtp_scope_end(*(mtp_token *)arg);
     }
     return NULL;
@@ -420,8 +428,8 @@ static void a_full_op_carries_every_payload_in_order(void **state)
     assert_int_equal(shape[0], MTP_INPUT_TENSOR | MTP_FLOAT32 << 8 | (uint64_t)2 << 32);
     assert_int_equal(shape[1], 2);
     assert_int_equal(shape[2], 3);
-    assert_int_equal(shape[3], MTP_INPUT_TENSOR | MTP_FLOAT16 << 8 | MTP__SHAPE_STRIDES << 16 |
-                                   (uint64_t)2 << 32);
+    assert_int_equal(shape[3],
+                     MTP_INPUT_TENSOR | MTP_FLOAT16 << 8 | MTP__SHAPE_STRIDES << 16 | (uint64_t)2 << 32);
     assert_int_equal(shape[4], 3);
     assert_int_equal(shape[5], 4);
     assert_int_equal(shape[6], 1);
@@ -690,7 +698,8 @@ static void the_control_stream_says_who_recorded_what_and_when(void **state)
     mtp_profile_config c = test_config(NULL);
     c.record_shapes = true;
     open_with(c);
-    MTP_SCOPE("x") { }
+    MTP_SCOPE ("x") {
+    }
     read_back();
     const seen_words *session = seen_control(&s, MTP__CONTROL_SESSION, 0);
     assert_true(session->count >= 4);

@@ -144,7 +144,8 @@ static whole_run run_all(bool spool, bool scheduled, mtp_when_full when_full, pl
 static void sweep(bool spool, bool scheduled, mtp_when_full when_full, unsigned mask, bool forever)
 {
     const plan none = {0, 0, false};
-    whole_run w = run_all(spool, scheduled, when_full, none); /* what the process keeps for good, it has now */
+    whole_run w =
+        run_all(spool, scheduled, when_full, none); /* what the process keeps for good, it has now */
     assert_string_equal(w.odd, "");
     assert_int_equal(w.failures, 0);
     assert_int_equal(w.ready, scheduled ? 2 : 1);

@@ -11,7 +11,9 @@
 
 extern char **environ;
 
-enum { THREADS = 4 };
+enum {
+    THREADS = 4
+};
 
 typedef struct busy_thread {
     atomic_bool *stop;
@@ -24,9 +26,10 @@ static void *busy(void *arg)
     busy_thread *me = arg;
     for (uint64_t i = 0; !atomic_load_explicit(me->stop, memory_order_relaxed); i++) {
         char name[24];
-        mtp_token token = me->kind % 2 ? mtp_scope_begin_text(name, (size_t)snprintf(name, sizeof name, "n%d",
-                                                                                    (int)(i % 500)))
-                                       : mtp_scope_begin(MTP_NAME("busy"));
+        mtp_token token =
+            me->kind % 2
+                ? mtp_scope_begin_text(name, (size_t)snprintf(name, sizeof name, "n%d", (int)(i % 500)))
+                : mtp_scope_begin(MTP_NAME("busy"));
         me->attempts += 1 + (token != 0);
         mtp_scope_end(token);
         if (i % 256 == 0)
@@ -73,7 +76,8 @@ static void child_is_off(void *arg)
     CHILD_CHECK(!mtp_profile_is_recording(prof));
     CHILD_CHECK(mtp_profile_action(prof) == MTP_ACTION_NONE);
     for (int i = 0; i < 100; i++) {
-        MTP_SCOPE("in the child") { }
+        MTP_SCOPE ("in the child") {
+        }
         mtp__mark(1);
         mtp_scope_end(mtp__scope_begin_text("in the child", 12));
         mtp_op op = MTP_OP_INIT(MTP_NAME("in the child, new"));
@@ -136,7 +140,8 @@ static void forks_while_four_threads_record_leave_both_sides_well(void **state)
         busy_crowd crowd;
         crowd_start(&crowd);
         uint64_t forks = 0;
-        double until = test_now() + 4 * (getenv("MTP_TEST_SCALE") != NULL ? atof(getenv("MTP_TEST_SCALE")) : 1);
+        double until =
+            test_now() + 4 * (getenv("MTP_TEST_SCALE") != NULL ? atof(getenv("MTP_TEST_SCALE")) : 1);
         for (int i = 0; i < test_scaled(300) && test_now() < until; i++, forks++)
             assert_true(test_left_well(test_child(i % 10 == 0 ? child_on_its_own : child_is_off, NULL, 20)));
         uint64_t attempts = crowd_stop(&crowd);
@@ -166,7 +171,7 @@ static void *fork_too(void *arg)
 {
     int *bad = arg;
     for (int i = 0; i < test_scaled(60); i++) {
-        MTP_SCOPE("forker") {
+        MTP_SCOPE ("forker") {
             pid_t pid = fork();
             if (pid == 0)
                 _exit(mtp_recording() == 0 && !mtp_profile_is_recording(prof) ? 0 : 1);
@@ -266,7 +271,8 @@ static void a_child_gives_back_all_it_has(void **state)
     mtp_profile_destroy(test_start(&c));
     long before = mtp__alloc_live();
     prof = test_start(&c);
-    MTP_SCOPE("something") { }
+    MTP_SCOPE ("something") {
+    }
     assert_true(test_left_well(test_child(count_live, live, 20)));
     assert_int_equal(live[1], before);
     mtp_profile_destroy(prof);
@@ -289,7 +295,8 @@ static void child_goes_on(void *arg)
     CHILD_CHECK((mtp_recording() & MTP_CPU) != 0);
     for (int i = 0; i < 500; i++) {
         char name[24];
-        MTP_SCOPE("of the child") { }
+        MTP_SCOPE ("of the child") {
+        }
         mtp_scope_end(mtp_scope_begin_text(name, (size_t)snprintf(name, sizeof name, "child %d", i % 7)));
     }
     mtp_mark(mtp_name("a name that only the child knows"));
@@ -332,7 +339,8 @@ static void a_followed_child_records_into_a_file_of_its_own(void **state)
             assert_ok(mtp_profile_preset_metadata_json(prof, "rank", "5"));
             assert_ok(mtp_profile_start(prof));
             crowd_start(&crowd);
-            MTP_SCOPE("of the parent") { }
+            MTP_SCOPE ("of the parent") {
+            }
             pid_t pid = test_fork_child(child_goes_on, &how, 20);
             int status = test_wait(pid);
             uint64_t attempts = crowd_stop(&crowd);
@@ -397,7 +405,8 @@ static void a_child_that_cannot_have_its_file_is_off(void **state)
 static void copy_behaves(int how)
 {
     for (int i = 0; i < 100; i++) { /* no handler of ours has run: only the gate's page is wiped */
-        MTP_SCOPE("copy") { }
+        MTP_SCOPE ("copy") {
+        }
         mtp_mark(MTP_NAME("copy"));
         mtp_scope_end(mtp_scope_begin_text("copy text", 9));
     }
@@ -427,7 +436,8 @@ static void a_child_of_a_bare_system_call_does_not_touch_the_parents_file(void *
             c.when_full = (mtp_when_full)policy;
             prof = test_start(&c);
             for (int i = 0; i < 1000; i++)
-                MTP_SCOPE("parent") { }
+                MTP_SCOPE ("parent") {
+                }
             size_t before_bytes, after_bytes;
             char *before = test_slurp(path, &before_bytes);
             fflush(NULL);
@@ -443,7 +453,8 @@ static void a_child_of_a_bare_system_call_does_not_touch_the_parents_file(void *
             free(before);
             free(after);
             for (int i = 0; i < 1000; i++)
-                MTP_SCOPE("parent") { }
+                MTP_SCOPE ("parent") {
+                }
             assert_ok(mtp_profile_stop(prof));
             assert_int_equal(ledger_of(prof).emitted, 4001);
             assert_balanced(prof);

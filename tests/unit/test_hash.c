@@ -69,7 +69,10 @@ static void exchanged_words_change_the_hash(void **state)
 static void counted_names_spread_over_a_table(void **state)
 {
     (void)state;
-    enum { SLOTS = 4096, NAMES = 2048 };
+    enum {
+        SLOTS = 4096,
+        NAMES = 2048
+    };
     static unsigned char used[SLOTS];
     int taken = 0;
     for (int i = 0; i < NAMES; i++) {
@@ -85,10 +88,8 @@ static void counted_names_spread_over_a_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_flipped_bit_of_words_changes_the_hash),
-        TEST(every_flipped_bit_of_bytes_changes_the_hash),
-        TEST(zeros_of_different_lengths_differ),
-        TEST(exchanged_words_change_the_hash),
+        TEST(every_flipped_bit_of_words_changes_the_hash), TEST(every_flipped_bit_of_bytes_changes_the_hash),
+        TEST(zeros_of_different_lengths_differ),           TEST(exchanged_words_change_the_hash),
         TEST(counted_names_spread_over_a_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,7 +77,9 @@ static void equal_hashes_do_not_mean_equal_bytes(void **state)
 static void growth_across_segments_and_tables_keeps_every_id(void **state)
 {
     (void)state;
-    enum { MANY = 40000 };
+    enum {
+        MANY = 40000
+    };
     mtp__intern t;
     char text[32];
     long live = mtp__alloc_live();
@@ -120,7 +122,9 @@ static void words_are_aligned_in_the_arena(void **state)
 static void one_large_entry_is_kept_whole(void **state)
 {
     (void)state;
-    enum { BYTES = 3 << 20 };
+    enum {
+        BYTES = 3 << 20
+    };
     mtp__intern t;
     char *text = malloc(BYTES);
     memset(text, 'q', BYTES);
@@ -237,7 +241,9 @@ static void refused_entries_take_no_room(void **state)
 
 /* --------------------------------------------------------------------------------------- failing calls */
 
-enum { SWEEP = 700 }; /* three segments, four tables, several arena blocks */
+enum {
+    SWEEP = 700
+}; /* three segments, four tables, several arena blocks */
 
 /* How many were kept; asserts that those can be found again. */
 static uint32_t fill(mtp__intern *t)
@@ -282,7 +288,10 @@ static void every_allocation_may_fail(void **state)
 
 /* ------------------------------------------------------------------------------------------ contention */
 
-enum { THREADS = 4, SHARED = 3000 };
+enum {
+    THREADS = 4,
+    SHARED = 3000
+};
 
 typedef struct racer {
     mtp__intern *table;

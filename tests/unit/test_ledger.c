@@ -5,7 +5,10 @@
 #include <pthread.h>
 #include <sched.h>
 
-enum { THREADS = 4, POLICIES = 5 };
+enum {
+    THREADS = 4,
+    POLICIES = 5
+};
 
 /* 0, 1: stop, keep newest in memory; 2, 3, 4: stop, keep newest, stream in a file */
 static mtp_profile_config policy_config(int k, uint64_t bytes)
@@ -29,8 +32,8 @@ typedef struct recorder_thread {
 static void *record(void *arg)
 {
     recorder_thread *me = arg;
-    for (uint64_t i = 0; me->stop != NULL ? !atomic_load_explicit(me->stop, memory_order_relaxed) : i < me->count;
-         i++) {
+    for (uint64_t i = 0;
+         me->stop != NULL ? !atomic_load_explicit(me->stop, memory_order_relaxed) : i < me->count; i++) {
         mtp_token token = 0;
         char name[24];
         if (me->stop != NULL && i % 64 == 0) /* the one that starts and stops wants to run too */

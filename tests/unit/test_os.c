@@ -175,7 +175,8 @@ static void a_busy_profile_passes_every_testpoint(void **state)
     c.buffer_bytes = 8 * 4096;
     mtp_profile *prof = test_start(&c);
     for (int i = 0; i < 10000; i++)
-        MTP_SCOPE("busy") { }
+        MTP_SCOPE ("busy") {
+        }
     assert_true(test_left_well(test_child(do_nothing, NULL, 20)));
     mtp_scope_end(mtp_scope_begin_text("named at run time", 17));
     assert_ok(mtp_profile_stop(prof));

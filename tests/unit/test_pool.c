@@ -366,7 +366,8 @@ static void each_policy_keeps_in_a_file_what_it_keeps_in_memory(void **state)
     for (int policy = MTP_STOP_WHEN_FULL; policy <= MTP_KEEP_NEWEST; policy++) {
         const char *path = test_path("policy.mtp");
         mtp__pool memory, file;
-        mtp__pool_config c = config(6, (mtp_when_full)policy, NULL), f = config(6, (mtp_when_full)policy, path);
+        mtp__pool_config c = config(6, (mtp_when_full)policy, NULL),
+                         f = config(6, (mtp_when_full)policy, path);
         mtp__spool_report report;
         assert_ok(mtp__pool_init(&memory, &c));
         assert_ok(mtp__pool_init(&file, &f));
@@ -812,8 +813,8 @@ static void threads_that_race_lose_no_record_under_any_policy(void **state)
     for (int k = 0; k < 5; k++) { /* 0, 1: memory; 2 to 4: file */
         mtp_when_full policy = (mtp_when_full)(k < 2 ? k : k - 2);
         mtp__pool pool;
-        mtp__pool_config c = config(policy == MTP_STOP_WHEN_FULL ? 600 : 16, policy,
-                                    k < 2 ? NULL : test_path("race.mtp"));
+        mtp__pool_config c =
+            config(policy == MTP_STOP_WHEN_FULL ? 600 : 16, policy, k < 2 ? NULL : test_path("race.mtp"));
         assert_ok(mtp__pool_init(&pool, &c));
         hands h[4];
         pthread_t t[4];

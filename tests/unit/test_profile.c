@@ -55,7 +55,8 @@ static void one_profile_at_a_time_is_active(void **state)
     assert_says("another profiler session is already active");
     assert_int_equal(mtp_profile_prepare_trace(b), MTP_E_BUSY);
     assert_true(mtp_profile_is_recording(a));
-    MTP_SCOPE("still a's") { }
+    MTP_SCOPE ("still a's") {
+    }
     assert_ok(mtp_profile_stop(a));
     assert_ok(mtp_profile_start(b));
     assert_int_equal(mtp_profile_start(a), MTP_E_BUSY);
@@ -90,12 +91,12 @@ static int calls_in_callback;
 static void meddle(mtp_profile *prof, void *user)
 {
     (void)user;
-    mtp_status (*const call[])(mtp_profile *) = {mtp_profile_start,         mtp_profile_step,
-                                                 mtp_profile_stop,          mtp_profile_prepare_trace,
-                                                 mtp_profile_start_trace,   mtp_profile_stop_trace};
+    mtp_status (*const call[])(mtp_profile *) = {mtp_profile_start,       mtp_profile_step,
+                                                 mtp_profile_stop,        mtp_profile_prepare_trace,
+                                                 mtp_profile_start_trace, mtp_profile_stop_trace};
     for (size_t i = 0; i < COUNT(call); i++)
-        calls_in_callback +=
-            call[i](prof) == MTP_E_STATE && strstr(mtp_last_error(), "called from inside on_trace_ready") != NULL;
+        calls_in_callback += call[i](prof) == MTP_E_STATE &&
+                             strstr(mtp_last_error(), "called from inside on_trace_ready") != NULL;
     mtp_ledger l = MTP_LEDGER_INIT;
     calls_in_callback += mtp_profile_ledger(prof, &l) == MTP_OK && l.emitted == l.kept && l.kept > 0;
     calls_in_callback += mtp_profile_trace_id(prof) != NULL;
@@ -110,7 +111,8 @@ static void a_callback_may_look_but_not_drive(void **state)
     mtp_profile_config c = test_config(NULL);
     c.on_trace_ready = meddle;
     mtp_profile *prof = test_start(&c);
-    MTP_SCOPE("one") { }
+    MTP_SCOPE ("one") {
+    }
     assert_ok(mtp_profile_stop(prof));
     assert_int_equal(calls_in_callback, 9);
     assert_ok(mtp_profile_start(prof)); /* and it is not stuck in the callback */
@@ -127,7 +129,8 @@ static void a_stopped_profile_may_be_started_again(void **state)
         assert_ok(mtp_profile_start(prof));
         assert_int_equal(mtp_profile_step_number(prof), 0);
         for (uint64_t i = 0; i <= round; i++)
-            MTP_SCOPE("again") { }
+            MTP_SCOPE ("again") {
+            }
         assert_ok(mtp_profile_step(prof));
         assert_ok(mtp_profile_stop(prof));
         mtp_ledger l = ledger_of(prof);
@@ -155,7 +158,8 @@ static void a_trace_may_be_driven_by_hand(void **state)
     assert_ok(mtp_profile_start_trace(prof));
     assert_int_equal(mtp_profile_prepare_trace(prof), MTP_E_STATE);
     assert_int_equal(mtp_profile_start_trace(prof), MTP_E_STATE);
-    MTP_SCOPE("by hand") { }
+    MTP_SCOPE ("by hand") {
+    }
     assert_ok(mtp_profile_stop_trace(prof));
     assert_int_equal(w.ready, 0); /* no callback */
     assert_false(mtp_profile_is_recording(prof));
@@ -168,7 +172,8 @@ static void a_trace_may_be_driven_by_hand(void **state)
     assert_string_equal(seen_metadata(&s, 's', "early", 0), "bird");
     seen_free(&s);
     assert_ok(mtp_profile_start_trace(prof)); /* without a prepare: goes on */
-    MTP_SCOPE("by hand") { }
+    MTP_SCOPE ("by hand") {
+    }
     assert_ok(mtp_profile_stop_trace(prof));
     seen_profile(&s, prof);
     assert_int_equal(seen_count(&s, MTP__KIND_BEGIN, -1), 2);
@@ -190,7 +195,8 @@ static void a_profile_may_be_destroyed_at_any_time(void **state)
     for (int steps = 0; steps < 8; steps++) {
         mtp_profile *prof = test_start(&c);
         for (int i = 0; i < steps; i++) {
-            MTP_SCOPE("x") { }
+            MTP_SCOPE ("x") {
+            }
             assert_ok(mtp_profile_step(prof));
         }
         mtp_profile_destroy(prof);
@@ -213,7 +219,8 @@ static void starting_and_stopping_for_long_does_not_grow(void **state)
     for (int i = 0; i < test_scaled(2000); i++) {
         mtp_profile *prof = test_start(&c);
         for (int k = 0; k < 20; k++)
-            MTP_SCOPE("churn") { }
+            MTP_SCOPE ("churn") {
+            }
         assert_ok(mtp_profile_stop(prof));
         assert_int_equal(ledger_of(prof).kept, 41);
         mtp_profile_destroy(prof);
@@ -426,7 +433,8 @@ static void toggling_leaves_out_and_takes_in_again(void **state)
         mtp_token open = mtp_scope_begin(MTP_NAME("open"));
         assert_ok(mtp_profile_toggle(prof, false, MTP_CPU));
         assert_int_equal(mtp_recording(), MTP_NPU);
-        MTP_SCOPE("left out") { }
+        MTP_SCOPE ("left out") {
+        }
         mtp_mark(MTP_NAME("left out"));
         mtp_device_event(&work);
         mtp_scope_end(open); /* what was open is closed all the same */

@@ -26,7 +26,7 @@ static void tick(int sig)
     handler_asked += 2 + (token != 0);
     handler_tokens += token != 0;
     mtp_scope_end(token);
-    MTP_SCOPE("tick macro") {
+    MTP_SCOPE ("tick macro") {
         handler_asked++; /* its begin; the end only counts if that was taken, which the ledger knows */
     }
 }
@@ -73,7 +73,8 @@ static void record_texts(mtp_profile *prof, uint64_t *asked)
     (void)prof;
     for (int i = 0; i < 200; i++) {
         char name[32];
-        mtp_token token = mtp_scope_begin_text(name, (size_t)snprintf(name, sizeof name, "text %d", n++ % 3000));
+        mtp_token token =
+            mtp_scope_begin_text(name, (size_t)snprintf(name, sizeof name, "text %d", n++ % 3000));
         *asked += 1 + (token != 0);
         mtp_scope_end(token);
     }
@@ -149,7 +150,8 @@ static void other_profiles(mtp_profile *prof, uint64_t *asked)
 
 static void *short_thread(void *arg)
 {
-    MTP_SCOPE("short") { }
+    MTP_SCOPE ("short") {
+    }
     *(uint64_t *)arg += 2;
     return NULL;
 }
@@ -283,7 +285,8 @@ static volatile sig_atomic_t *struck;
 static void first_record(int sig)
 {
     (void)sig;
-    MTP_SCOPE("first") { }
+    MTP_SCOPE ("first") {
+    }
     mtp_scope_end(mtp_scope_begin_text("first text", 10));
     *struck = 1;
 }
@@ -338,7 +341,8 @@ static void leave_a_record_by_a_jump(void *arg)
     mtp_profile_config c = test_config(&w);
     mtp_profile *prof = NULL;
     CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
-    MTP_SCOPE("whole") { }
+    MTP_SCOPE ("whole") {
+    }
     mtp__testpoint_set(jump_out, NULL);
     if (sigsetjmp(out, 1) == 0)
         mtp_mark(MTP_NAME("jumped out of"));

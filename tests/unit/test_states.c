@@ -56,7 +56,8 @@ static int kept_steps(mtp_profile *prof, bool *kept)
             count++;
         } else if (r->kind == MTP__KIND_BEGIN) { /* the step's own scope, with its number */
             odd += strcmp(seen_name(&s, (uint32_t)r->word[0]), "ProfilerStep#") != 0;
-            odd += (r->word[0] >> 32 & 0xff) != MTP_SCOPE_STEP || (r->word[0] >> 40 & 0xff) != MTP__HAS_NUMBER;
+            odd +=
+                (r->word[0] >> 32 & 0xff) != MTP_SCOPE_STEP || (r->word[0] >> 40 & 0xff) != MTP__HAS_NUMBER;
             begins[r->word[1]]++;
             open++;
         } else if (r->kind == MTP__KIND_END) {
@@ -124,7 +125,9 @@ static void model_letters(run *r, const char *letters)
 
 static const char *model_table(mtp_action from, int to)
 {
-    enum { EXIT = 4 };
+    enum {
+        EXIT = 4
+    };
     if (from == MTP_ACTION_NONE)
         return to == MTP_ACTION_WARMUP ? "P" : to == MTP_ACTION_NONE || to == EXIT ? "" : "PS";
     if (from == MTP_ACTION_WARMUP)
@@ -283,7 +286,8 @@ static void the_usual_schedule_saves_each_cycle_once(void **state)
     c.acc_events = true;
     mtp_profile *prof = test_start(&c);
     for (int step = 0; step < 20; step++) {
-        MTP_SCOPE("work") { }
+        MTP_SCOPE ("work") {
+        }
         assert_int_equal(w.ready, step >= 10 ? 2 : step >= 5 ? 1 : 0);
         assert_ok(mtp_profile_step(prof));
     }

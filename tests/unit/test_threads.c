@@ -31,7 +31,8 @@ static void *named_thread(void *arg)
         pthread_setname_np(pthread_self(), n->name);
     wait_for(&n->go);
     for (int i = 0; i < 3; i++)
-        MTP_SCOPE("named") { }
+        MTP_SCOPE ("named") {
+        }
     if (n->later != NULL)
         pthread_setname_np(pthread_self(), n->later);
     return NULL;
@@ -40,7 +41,11 @@ static void *named_thread(void *arg)
 static void names_and_tids_of_all_threads_are_kept(void **state)
 {
     (void)state;
-    named n[5] = {{.name = "loader 0"}, {.name = "fifteen chars!!"}, {.name = "a", .later = "renamed"}, {0}, {.name = ""}};
+    named n[5] = {{.name = "loader 0"},
+                  {.name = "fifteen chars!!"},
+                  {.name = "a", .later = "renamed"},
+                  {0},
+                  {.name = ""}};
     pthread_t t[5];
     mtp_profile_config c = test_config(NULL);
     for (int i = 0; i < 3; i++) { /* some are there before the profile, some come while it runs */
@@ -80,7 +85,8 @@ static void names_and_tids_of_all_threads_are_kept(void **state)
 static void *silent_later(void *arg)
 {
     sem_t *sem = arg;
-    MTP_SCOPE("first profile") { }
+    MTP_SCOPE ("first profile") {
+    }
     sem_post(&sem[0]);
     wait_for(&sem[1]);
     return NULL;
@@ -117,7 +123,8 @@ static void threads_that_record_nothing_are_not_told_of(void **state)
 static void *short_thread(void *arg)
 {
     for (uintptr_t i = 0; i < (uintptr_t)arg; i++)
-        MTP_SCOPE("short") { }
+        MTP_SCOPE ("short") {
+        }
     return NULL;
 }
 
@@ -125,7 +132,10 @@ static void *short_thread(void *arg)
 static void thousands_of_short_threads_are_counted_exactly(void **state)
 {
     (void)state;
-    enum { AT_ONCE = 8, SCOPES = 5 };
+    enum {
+        AT_ONCE = 8,
+        SCOPES = 5
+    };
     int rounds = test_scaled(500);
     mtp_profile_config c = test_config(NULL);
     c.buffer_bytes = 32u << 20;
@@ -167,7 +177,8 @@ static void *long_thread(void *arg)
     for (int round = 0; round < 20; round++) {
         wait_for(&sem[0]);
         for (int i = 0; i <= round; i++)
-            MTP_SCOPE("long") { }
+            MTP_SCOPE ("long") {
+            }
         sem_post(&sem[1]);
     }
     return NULL;
@@ -204,7 +215,8 @@ static void late(void *arg)
 {
     for (uintptr_t i = 0; i < (uintptr_t)arg; i++) {
         mtp_mark(MTP_NAME("late"));
-        MTP_SCOPE("late") { }
+        MTP_SCOPE ("late") {
+        }
         mtp_scope_end(mtp_scope_begin_text("late text", 9));
         mtp_op op = MTP_OP_INIT(MTP_NAME("late op"));
         mtp_op_begin(&op);
@@ -216,14 +228,17 @@ static void late(void *arg)
 static void *ends_late(void *arg)
 {
     pthread_setspecific(late_key, arg);
-    MTP_SCOPE("in time") { }
+    MTP_SCOPE ("in time") {
+    }
     return NULL;
 }
 
 static void records_of_a_thread_past_its_end_are_counted(void **state)
 {
     (void)state;
-    enum { THREADS = 20 };
+    enum {
+        THREADS = 20
+    };
     mtp_profile_config c = test_config(NULL);
     mtp_profile *prof = test_start(&c); /* makes the library's key first: ours is destroyed after it */
     assert_int_equal(pthread_key_create(&late_key, late), 0);
@@ -267,9 +282,9 @@ static void raise_there(mtp__testpoint point, void *user)
 static void a_handler_at_any_point_of_a_record_is_counted(void **state)
 {
     (void)state;
-    static const mtp__testpoint point[] = {MTP__POINT_THREAD_JOIN, MTP__POINT_CHUNK_TAKEN,
+    static const mtp__testpoint point[] = {MTP__POINT_THREAD_JOIN,     MTP__POINT_CHUNK_TAKEN,
                                            MTP__POINT_RECORD_RESERVED, MTP__POINT_RECORD_COMMITTED,
-                                           MTP__POINT_CHUNK_EVICTED, MTP__POINT_CHUNK_SEALED,
+                                           MTP__POINT_CHUNK_EVICTED,   MTP__POINT_CHUNK_SEALED,
                                            MTP__POINT_DEFINITION};
     struct sigaction action = {.sa_handler = record_in_handler}, old;
     sigaction(SIGUSR1, &action, &old);
@@ -315,7 +330,8 @@ static atomic_uint_fast64_t ends_made;
 static void *stale_ends(void *arg)
 {
     mtp_token stale = *(mtp_token *)arg;
-    MTP_SCOPE("once") { } /* so that it is in the registry */
+    MTP_SCOPE ("once") {
+    } /* so that it is in the registry */
     while (atomic_load(&churning)) {
         mtp_scope_end(stale);
         atomic_fetch_add_explicit(&ends_made, 1, memory_order_relaxed);
@@ -369,7 +385,8 @@ static void *sticky(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 100; i++)
-        MTP_SCOPE("before") { }
+        MTP_SCOPE ("before") {
+        }
     i_get_stuck = true;
     for (int i = 0; i < 1000; i++)
         mtp_mark(MTP_NAME("stuck")); /* one of these for more than a second */
@@ -412,11 +429,13 @@ static void a_thread_stuck_in_a_record_is_left_behind_and_harms_nobody(void **st
         }
         assert_ok(mtp_profile_start(next));
         for (int i = 0; i < 3000; i++)
-            MTP_SCOPE("meanwhile") { }
+            MTP_SCOPE ("meanwhile") {
+            }
         sem_post(&stuck_go);
         wait_for(&stuck_done);
         for (int i = 0; i < 3000; i++)
-            MTP_SCOPE("meanwhile") { }
+            MTP_SCOPE ("meanwhile") {
+            }
         assert_ok(mtp_profile_stop(next));
         l = ledger_of(next);
         assert_int_equal(l.emitted, l.kept + l.dropped);

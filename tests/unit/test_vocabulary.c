@@ -7,9 +7,8 @@ static void activities_are_parsed_in_any_case(void **state)
     static const struct {
         const char *text;
         uint32_t activity;
-    } good[] = {{"CPU", MTP_CPU},  {"cpu", MTP_CPU},  {"Cpu", MTP_CPU},  {"NPU", MTP_NPU},
-                {"npu", MTP_NPU},  {"CUDA", MTP_NPU}, {"cuda", MTP_NPU}, {"GPU", MTP_NPU},
-                {"gPu", MTP_NPU}};
+    } good[] = {{"CPU", MTP_CPU},  {"cpu", MTP_CPU},  {"Cpu", MTP_CPU}, {"NPU", MTP_NPU}, {"npu", MTP_NPU},
+                {"CUDA", MTP_NPU}, {"cuda", MTP_NPU}, {"GPU", MTP_NPU}, {"gPu", MTP_NPU}};
     for (size_t i = 0; i < COUNT(good); i++) {
         uint32_t out = 99;
         assert_ok(mtp_activity_parse(good[i].text, &out));
@@ -119,14 +118,10 @@ static void names_survive_every_allocation_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(activities_are_parsed_in_any_case),
-        TEST(other_activities_are_refused_by_name),
-        TEST(words_of_every_list_are_told),
-        TEST(the_version_is_that_of_the_header),
-        TEST(devices_are_packed_and_unpacked),
-        TEST(the_same_text_has_the_same_id_for_good),
-        TEST(correlations_are_never_given_twice),
-        TEST(names_survive_every_allocation_failure),
+        TEST(activities_are_parsed_in_any_case),  TEST(other_activities_are_refused_by_name),
+        TEST(words_of_every_list_are_told),       TEST(the_version_is_that_of_the_header),
+        TEST(devices_are_packed_and_unpacked),    TEST(the_same_text_has_the_same_id_for_good),
+        TEST(correlations_are_never_given_twice), TEST(names_survive_every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,219 @@
+/* Fuzz: present/chrome and present/stacks, from any trace at all: names, times, rows, flows and texts out of the input.
+ *
+ * With clang it is a libFuzzer target (see fuzz_kineto.c); else it makes inputs by itself, or takes files, and speaks TAP.
+ * Beside not crashing: what is written is strict JSON, holds every span, rows nest, nothing leaks.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/json_check.h"
+#include "base/os.h"
+#include "trace/trace.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define MUST(cond)                                                                                           \
+    do {                                                                                                     \
+        if (!(cond)) {                                                                                       \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);                                       \
+            abort();                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+/* ---------------------------------------------------------------------------------------- input to trace */
+
+typedef struct input {
+    const uint8_t *at, *end;
+} input;
+
+static uint64_t take(input *in, size_t bytes)
+{
+    uint64_t v = 0;
+    for (size_t i = 0; i < bytes && in->at < in->end; i++)
+        v = v << 8 | *in->at++;
+    return v;
+}
+
+/* Mostly small, now and then anything. */
+static int64_t take_number(input *in)
+{
+    uint64_t how = take(in, 1);
+    return how < 200 ? (int64_t)take(in, 1) : how < 240 ? (int64_t)take(in, 3) : (int64_t)take(in, 8);
+}
+
+static uint32_t take_text(input *in, mtp_trace *t)
+{
+    size_t length = take(in, 1) % 24;
+    length = length < (size_t)(in->end - in->at) ? length : (size_t)(in->end - in->at);
+    uint32_t id = mtp__trace_text(t, (const char *)in->at, length);
+    in->at += length;
+    return id;
+}
+
+static uint32_t take_detail(input *in, mtp_trace *t)
+{
+    mtp__detail d = MTP__DETAIL_INIT;
+    uint64_t has = take(in, 2);
+    d.sequence = has & 1 ? take_number(in) : -1;
+    d.forward_thread = has & 2 ? (uint64_t)take_number(in) : 0;
+    d.correlation = has & 4 ? (uint64_t)take_number(in) : 0;
+    d.external_id = has & 8 ? (uint64_t)take_number(in) : 0;
+    d.allocated_before = has & 16 ? take_number(in) : -1;
+    d.allocated_after = has & 32 ? take_number(in) : -1;
+    d.bytes = has & 64 ? take_number(in) : 0;
+    d.queued_ns = has & 128 ? take_number(in) : INT64_MIN;
+    d.stack = has & 256
+                  ? mtp__trace_add_stack(t, t->stack_count > 1 ? t->stack_count - 1 : 0, take_text(in, t))
+                  : 0;
+    d.args = has & 512 && !t->from_kineto ? take_text(in, t) : 0; /* of a file they are JSON already */
+    d.category = has & 1024 ? take_text(in, t) : 0;
+    d.grid[0] = has & 2048 ? (uint32_t)take(in, 4) : 0;
+    d.device = has & 4096 ? (uint16_t)take(in, 2) : 0xffff;
+    d.flops = has & 8192 ? (uint64_t)take_number(in) : 0;
+    return mtp__trace_add_detail(t, &d);
+}
+
+static void take_track(input *in, mtp_trace *t)
+{
+    mtp__track track = {.pid = take_number(in), .tid = take_number(in), .sort_index = INT64_MIN};
+    uint64_t has = take(in, 1);
+    track.on_device = has & 1;
+    track.pid_text = has & 2 ? take_text(in, t) : 0;
+    track.tid_text = has & 4 ? take_text(in, t) : 0;
+    track.name = has & 8 ? take_text(in, t) : 0;
+    mtp__trace_add_track(t, &track);
+}
+
+static void take_event(input *in, mtp_trace *t)
+{
+    uint64_t kind = take(in, 1);
+    uint32_t track = (uint32_t)take(in, 1) % t->track_count;
+    int64_t ts = take_number(in);
+    if (kind < 180) {
+        int64_t dur = take_number(in) & INT64_MAX, end;
+        if (__builtin_add_overflow(ts, dur, &end))
+            end = INT64_MAX;
+        mtp__trace_add_span(t, track, ts, end, take_text(in, t), (mtp__category)(kind % MTP__CATEGORIES),
+                            (uint8_t)(take(in, 1) & 13), kind & 1 ? take_detail(in, t) : 0);
+    } else if (kind < 200) {
+        mtp__memory m = {.ts = ts,
+                         .address = take(in, 8),
+                         .bytes = take_number(in),
+                         .total_allocated = take_number(in),
+                         .track = track,
+                         .device_index = (int16_t)take(in, 2)};
+        mtp__trace_add_memory(t, &m);
+    } else if (kind < 220) {
+        uint64_t bits = take(in, 8);
+        mtp__instant e = {.ts = ts,
+                          .name = take_text(in, t),
+                          .track = track,
+                          .scope = (char)take(in, 1),
+                          .is_counter = kind & 1};
+        memcpy(&e.value, &bits, sizeof bits);
+        mtp__trace_add_instant(t, &e);
+    } else if (kind < 240) {
+        mtp__flow f = {.ts = ts,
+                       .id = (uint64_t)take_number(in),
+                       .track = track,
+                       .name = take_text(in, t),
+                       .phase = "stf"[take(in, 1) % 3]};
+        mtp__trace_add_flow(t, &f);
+    } else {
+        mtp__text key = mtp__trace_get_text(t, take_text(in, t)),
+                  json = mtp__trace_get_text(t, take_text(in, t));
+        mtp__trace_add_meta(t, key.bytes, key.length, json.bytes, json.length);
+    }
+}
+
+/* --------------------------------------------------------------------------------------- trace to text */
+
+typedef struct text {
+    char *bytes;
+    size_t length, room;
+} text;
+
+static bool text_sink(void *user, const void *bytes, size_t length)
+{
+    text *t = user;
+    if (t->length + length > t->room) {
+        t->room = (t->length + length) * 2;
+        t->bytes = realloc(t->bytes, t->room);
+        MUST(t->bytes != NULL);
+    }
+    memcpy(t->bytes + t->length, bytes, length);
+    t->length += length;
+    return true;
+}
+
+static size_t times(const text *in, const char *needle)
+{
+    size_t n = 0, length = strlen(needle);
+    const char *end = in->bytes + in->length;
+    for (const char *at = in->bytes; (at = memmem(at, (size_t)(end - at), needle, length)) != NULL;
+         at += length)
+        n++;
+    return n;
+}
+
+static void check(const mtp_trace *t, bool whole, bool bare)
+{
+    text out = {0};
+    size_t wrong;
+    mtp_export_options options = MTP_EXPORT_OPTIONS_INIT;
+    options.whole_microseconds = whole;
+    options.without_args = bare;
+    MUST(mtp_trace_chrome(t, &options, text_sink, &out) == MTP_OK);
+    if (!mtp__json_check(out.bytes, out.length, &wrong)) {
+        fprintf(stderr, "not JSON at %zu: ...%.80s\n", wrong, out.bytes + (wrong > 40 ? wrong - 40 : 0));
+        abort();
+    }
+    MUST(times(&out, "\n{\"ph\": \"X\", \"cat\": ") == t->span_count);
+    MUST(t->span_count == 0 || times(&out, "\"traceEvents\": [\n{\"ph\": \"X\", ") == 1);
+    free(out.bytes);
+    out = (text){0};
+    MUST(mtp_trace_stacks(t, whole ? "self_cpu_time_total" : "self_device_time_total", text_sink, &out) ==
+         MTP_OK);
+    free(out.bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    input in = {data, data + size};
+    long live = mtp__alloc_live();
+    mtp_trace *t;
+    MUST(mtp__trace_create(&t) == MTP_OK);
+    uint64_t how = take(&in, 1);
+    t->from_kineto = how & 1;
+    t->base_ns = how & 2 ? (int64_t)take(&in, 8) : 1794729088000000000;
+    for (uint64_t i = 0; i <= how >> 5; i++)
+        take_track(&in, t);
+    while (in.at < in.end)
+        take_event(&in, t);
+    MUST(mtp__trace_finish(t) == MTP_OK);
+    check(t, how & 4, how & 8);
+    mtp_trace_destroy(t);
+    MUST(mtp__alloc_live() == live);
+    return 0;
+}
+
+#ifndef MTP_FUZZER
+int main(int argc, char **argv)
+{
+    uint64_t seed = 1;
+    static uint8_t data[4096];
+    int runs = argc > 1 ? atoi(argv[1]) : 20000;
+    for (int i = 0; i < runs; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        size_t size = (seed >> 40) % (i % 50 == 0 ? sizeof data : 300);
+        for (size_t k = 0; k < size; k++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            data[k] = (uint8_t)(seed >> 56);
+        }
+        LLVMFuzzerTestOneInput(data, size);
+    }
+    printf("1..1\nok 1 - %d_traces_out_of_chance_are_written\n", runs);
+    return 0;
+}
+#endif

@@ -1,0 +1,5 @@
+#include "tests/test.h"
+int main(void)
+{
+    return 0;
+}

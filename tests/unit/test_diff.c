@@ -1,0 +1,812 @@
+/* Unit: analyze/diff: rows in pairs, verdicts, and how often they are wrong, on runs of seeded noise. */
+#include "tests/test.h"
+#include <math.h>
+#include "analyze/diff_stats.h"
+#include "base/json_check.h"
+#include "trace/trace.h"
+
+/* --------------------------------------------------------------------------------------------- made runs */
+
+/* A program: `ops` ops, `calls` calls of each in each of `steps` steps, and the machine that it runs on. */
+typedef struct model {
+    int ops, calls, steps;
+    double sigma; /* of the logarithm of a call's time */
+    double spike,
+        spike_size;          /* share of the calls that something comes between; by how much more they take */
+    double drift;            /* of all times: at most this, either way */
+    double busy;             /* share of the time that a neighbour makes everything slower by a third */
+    int slow_op, slow_count; /* in the second run, from this op on */
+    double slow;             /* they take this much more */
+    bool flat;               /* no steps */
+} model;
+
+static const model usual = {
+    .ops = 24, .calls = 10, .steps = 20, .sigma = 0.05, .spike = 0.03, .spike_size = 5};
+
+typedef struct chance {
+    uint64_t state;
+} chance;
+
+static double uniform(chance *c)
+{
+    c->state ^= c->state << 13;
+    c->state ^= c->state >> 7;
+    c->state ^= c->state << 17;
+    return ((double)(c->state * UINT64_C(0x2545F4914F6CDD1D) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static double normal(chance *c)
+{
+    double r = sqrt(-2 * log(uniform(c)));
+    return r * cos(6.283185307179586 * uniform(c));
+}
+
+typedef struct run {
+    mtp_trace *t;
+    uint32_t track;
+    int64_t now;
+} run;
+
+static run run_begin(void)
+{
+    run r = {0};
+    mtp__track track = {.pid = 1, .tid = 1, .sort_index = INT64_MIN};
+    assert_ok(mtp__trace_create(&r.t));
+    r.track = mtp__trace_add_track(r.t, &track);
+    return r;
+}
+
+static uint32_t text(mtp_trace *t, const char *name)
+{
+    return mtp__trace_text(t, name, strlen(name));
+}
+
+static uint32_t add_detailed(run *r, const char *name, int64_t ns, mtp__category category, uint32_t detail)
+{
+    uint32_t span =
+        mtp__trace_add_span(r->t, r->track, r->now, r->now + ns, text(r->t, name), category, 0, detail);
+    r->now += ns + 100;
+    return span;
+}
+
+static uint32_t add(run *r, const char *name, int64_t ns)
+{
+    return add_detailed(r, name, ns, MTP__CATEGORY_CPU_OP, 0);
+}
+
+static mtp_trace *run_end(run *r)
+{
+    assert_ok(mtp__trace_finish(r->t));
+    return r->t;
+}
+
+static mtp_trace *simulate(const model *m, unsigned seed, bool after)
+{
+    chance c = {(seed * 2u + after) * UINT64_C(0x9e3779b97f4a7c15) + 1};
+    for (int i = 0; i < 16; i++)
+        uniform(&c);
+    run r = run_begin();
+    double speed = exp(m->drift * (2 * uniform(&c) - 1));
+    bool busy = false;
+    for (int s = 0; s < m->steps; s++) {
+        char name[32];
+        int64_t began = r.now;
+        uint32_t step = MTP__NONE;
+        snprintf(name, sizeof name, "ProfilerStep#%d", s);
+        if (!m->flat)
+            step = mtp__trace_add_span(r.t, r.track, r.now, r.now, text(r.t, name),
+                                       MTP__CATEGORY_USER_ANNOTATION, MTP__SPAN_STEP, 0);
+        r.now += 500;
+        for (int k = 0; k < m->calls * m->ops; k++) {
+            int op = k % m->ops;
+            if (uniform(&c) < 0.003)
+                busy = uniform(&c) < m->busy;
+            double ns = 4000 * pow(1.3, op % 13) * exp(m->sigma * normal(&c)) * speed * (busy ? 1.33 : 1);
+            if (after && op >= m->slow_op && op < m->slow_op + m->slow_count)
+                ns *= 1 + m->slow;
+            if (uniform(&c) < m->spike)
+                ns *= 1 - m->spike_size * log(uniform(&c));
+            snprintf(name, sizeof name, "op%d", op);
+            add(&r, name, (int64_t)ns);
+        }
+        if (!m->flat) {
+            mtp__trace_end_span(r.t, step, r.now, 0);
+            mtp__trace_add_step(r.t, &(mtp__step){began, r.now, s});
+        }
+        r.now += 1000;
+    }
+    return run_end(&r);
+}
+
+static mtp_diff *diff_of(mtp_trace *before, mtp_trace *after, const mtp_diff_options *options)
+{
+    mtp_diff *d;
+    assert_ok(mtp_diff_create(before, after, options, &d));
+    return d;
+}
+
+static const mtp_diff_row *row_of(const mtp_diff *d, const char *key)
+{
+    for (size_t i = 0; i < mtp_diff_count(d); i++)
+        if (strcmp(mtp_diff_row_at(d, i)->key, key) == 0)
+            return mtp_diff_row_at(d, i);
+    fail_msg("no row '%s'", key);
+    return NULL;
+}
+
+static mtp_diff_summary summary_of(const mtp_diff *d)
+{
+    mtp_diff_summary s = MTP_DIFF_SUMMARY_INIT;
+    assert_ok(mtp_diff_get_summary(d, &s));
+    return s;
+}
+
+typedef struct rates {
+    double failed; /* runs that are slower than 5 % allows */
+    double found;  /* runs in which each op that was slowed is called slower */
+    double wrong;  /* runs in which another op is called slower or faster */
+} rates;
+
+static rates rates_of(const model *m, int runs)
+{
+    rates rate = {0};
+    for (int seed = 1; seed <= runs; seed++) {
+        mtp_trace *before = simulate(m, (unsigned)seed, false), *after = simulate(m, (unsigned)seed, true);
+        mtp_diff *d = diff_of(before, after, NULL);
+        int found = 0, wrong = 0;
+        for (size_t i = 0; i < mtp_diff_count(d); i++) {
+            const mtp_diff_row *r = mtp_diff_row_at(d, i);
+            int op = strncmp(r->key, "op", 2) == 0 ? atoi(r->key + 2) : -1;
+            bool slowed = op >= m->slow_op && op < m->slow_op + m->slow_count;
+            found += slowed && r->verdict == MTP_VERDICT_SLOWER;
+            wrong +=
+                op >= 0 && !slowed && (r->verdict == MTP_VERDICT_SLOWER || r->verdict == MTP_VERDICT_FASTER);
+        }
+        rate.failed += mtp_diff_slower(d, 0.05);
+        rate.found += found == m->slow_count;
+        rate.wrong += wrong > 0;
+        mtp_diff_destroy(d);
+        mtp_trace_destroy(before);
+        mtp_trace_destroy(after);
+    }
+    return (rates){rate.failed / runs, rate.found / runs, rate.wrong / runs};
+}
+
+#define RUNS test_scaled(200)
+
+static void assert_quiet(const char *what, model m)
+{
+    rates r = rates_of(&m, RUNS);
+    print_message("# %s: %.1f %% of runs fail, %.1f %% have a wrong row\n", what, 100 * r.failed,
+                  100 * r.wrong);
+    if (r.failed > 0.01)
+        fail_msg("%s: %.1f %% false alarms", what, 100 * r.failed);
+}
+
+static void assert_found(const char *what, model m, double least)
+{
+    rates r = rates_of(&m, RUNS);
+    print_message("# %s: %.1f %% found, %.1f %% fail the gate, %.1f %% have a wrong row\n", what,
+                  100 * r.found, 100 * r.failed, 100 * r.wrong);
+    if (r.found < least || r.failed < least)
+        fail_msg("%s: found in %.1f %% of runs", what, 100 * r.found);
+    assert_true(r.wrong <= 0.02);
+}
+
+/* ------------------------------------------------------------------------------------- how often it is wrong */
+
+static void the_same_program_with_spikes_is_quiet(void **state)
+{
+    (void)state;
+    assert_quiet("the same, 5 % scatter, 3 % spikes", usual);
+}
+
+static void the_same_program_on_a_drifting_machine_is_quiet(void **state)
+{
+    (void)state;
+    model m = usual;
+    m.drift = 0.03;
+    m.spike = 0.1;
+    m.sigma = 0.08;
+    assert_quiet("the same, drift 3 %, 8 % scatter, 10 % spikes", m);
+}
+
+static void the_same_program_beside_a_busy_neighbour_is_quiet(void **state)
+{
+    (void)state;
+    model m = usual;
+    m.busy = 0.4;
+    m.drift = 0.02;
+    assert_quiet("the same, busy 40 % of the time", m);
+}
+
+static void the_same_program_with_few_calls_is_quiet(void **state)
+{
+    (void)state;
+    model m = usual;
+    m.calls = 1;
+    m.steps = 9;
+    m.sigma = 0.12;
+    assert_quiet("the same, 9 calls", m);
+    m.steps = 4;
+    assert_quiet("the same, 4 calls", m);
+}
+
+static void five_percent_of_one_op_are_found(void **state)
+{
+    (void)state;
+    model m = usual;
+    m.slow_op = 7;
+    m.slow_count = 1;
+    m.slow = 0.05;
+    m.drift = 0.02;
+    assert_found("+5 % of one op, 200 calls", m, 0.95);
+    m.flat = true;
+    assert_found("+5 % of one op, 200 calls, no steps", m, 0.95);
+}
+
+static void five_percent_are_found_where_there_is_little_else(void **state)
+{
+    (void)state;
+    model m = usual;
+    m.ops = 1;
+    m.slow_count = 1;
+    m.slow = 0.05;
+    m.flat = true;
+    assert_found("+5 % of the only op", m, 0.95);
+}
+
+static void twenty_percent_are_found_in_few_calls(void **state)
+{
+    (void)state;
+    model m = usual;
+    m.calls = 1;
+    m.steps = 12;
+    m.slow_op = 3;
+    m.slow_count = 1;
+    m.slow = 0.2;
+    assert_found("+20 % of one op, 12 calls", m, 0.9);
+}
+
+static void a_tenth_that_became_faster_is_told(void **state)
+{
+    (void)state;
+    model m = usual;
+    m.slow_op = 5;
+    m.slow_count = 1;
+    m.slow = -0.1;
+    mtp_trace *before = simulate(&m, 1, false), *after = simulate(&m, 1, true);
+    mtp_diff *d = diff_of(before, after, NULL);
+    assert_int_equal(row_of(d, "op5")->verdict, MTP_VERDICT_FASTER);
+    assert_false(mtp_diff_slower(d, 0.05));
+    assert_true(fabs(row_of(d, "op5")->change + 0.1) < 0.02);
+    assert_ptr_equal(mtp_diff_row_at(d, 0), row_of(d, "op5"));
+    mtp_diff_destroy(d);
+    mtp_trace_destroy(before);
+    mtp_trace_destroy(after);
+}
+
+/* ---------------------------------------------------------------------------------------------- one by one */
+
+/* `calls` calls of each name, each with its time, and a little scatter. */
+typedef struct timed {
+    const char *name;
+    int64_t ns;
+} timed;
+
+static mtp_trace *run_of(const timed *ops, size_t count, int calls, unsigned seed)
+{
+    chance c = {seed * UINT64_C(0x9e3779b97f4a7c15) + 7};
+    run r = run_begin();
+    for (int k = 0; k < calls; k++)
+        for (size_t i = 0; i < count; i++)
+            add(&r, ops[i].name, (int64_t)((double)ops[i].ns * exp(0.02 * normal(&c))));
+    return run_end(&r);
+}
+
+static void few_calls_are_uncertain_unless_the_change_is_huge(void **state)
+{
+    (void)state;
+    const timed before[] = {{"a", 10000}, {"b", 10000}, {"c", 10000}},
+                after[] = {{"a", 10000}, {"b", 13000}, {"c", 40000}};
+    mtp_trace *x = run_of(before, 3, 5, 1), *y = run_of(after, 3, 5, 2);
+    mtp_diff *d = diff_of(x, y, NULL);
+    assert_int_equal(row_of(d, "a")->verdict, MTP_VERDICT_SAME);
+    assert_int_equal(row_of(d, "b")->verdict, MTP_VERDICT_UNCERTAIN);
+    assert_int_equal(row_of(d, "c")->verdict, MTP_VERDICT_SLOWER);
+    assert_int_equal(row_of(d, "c")->own_verdict, MTP_VERDICT_SLOWER);
+    assert_true(mtp_diff_slower(d, 0.05));
+    assert_true(mtp_diff_slower(d, 2.5));
+    assert_false(mtp_diff_slower(d, 5.0));
+    mtp_diff_destroy(d);
+    mtp_trace_destroy(x);
+    mtp_trace_destroy(y);
+}
+
+static void one_call_says_nothing(void **state)
+{
+    (void)state;
+    const timed before[] = {{"a", 10000}}, after[] = {{"a", 90000}};
+    mtp_trace *x = run_of(before, 1, 1, 1), *y = run_of(after, 1, 1, 2);
+    mtp_diff *d = diff_of(x, y, NULL);
+    assert_int_equal(row_of(d, "a")->verdict, MTP_VERDICT_UNCERTAIN);
+    assert_false(mtp_diff_slower(d, 0.05));
+    mtp_diff_destroy(d);
+    mtp_trace_destroy(x);
+    mtp_trace_destroy(y);
+}
+
+static void rows_that_came_or_went_are_told(void **state)
+{
+    (void)state;
+    const timed before[] = {{"a", 10000}, {"old", 20000}}, after[] = {{"a", 10000}, {"young", 30000}};
+    mtp_trace *x = run_of(before, 2, 20, 1), *y = run_of(after, 2, 20, 2);
+    mtp_diff *d = diff_of(x, y, NULL);
+    mtp_diff_summary s = summary_of(d);
+    assert_int_equal(s.rows, 3);
+    assert_int_equal(s.appeared, 1);
+    assert_int_equal(s.gone, 1);
+    assert_int_equal(s.same, 1);
+    assert_int_equal(row_of(d, "old")->verdict, MTP_VERDICT_GONE);
+    assert_int_equal(row_of(d, "old")->count_after, 0);
+    assert_int_equal(row_of(d, "young")->verdict, MTP_VERDICT_NEW);
+    assert_true(row_of(d, "young")->change == 0);
+    assert_false(mtp_diff_slower(d, 0.05));
+    mtp_diff_destroy(d);
+    mtp_trace_destroy(x);
+    mtp_trace_destroy(y);
+}
+
+static mtp_trace *run_at_speed(double factor, unsigned seed)
+{
+    timed ops[12];
+    static char names[12][8];
+    for (int i = 0; i < 12; i++) {
+        snprintf(names[i], sizeof names[i], "op%d", i);
+        ops[i] = (timed){names[i], (int64_t)((5000 + 3000 * i) * factor)};
+    }
+    return run_of(ops, 12, 60, seed);
+}
+
+static void drift_is_the_machines_up_to_a_limit(void **state)
+{
+    (void)state;
+    mtp_trace *x = run_at_speed(1, 1), *y = run_at_speed(1.06, 2), *z = run_at_speed(1.3, 3);
+    mtp_diff_options o = MTP_DIFF_OPTIONS_INIT;
+    mtp_diff *d = diff_of(x, y, &o);
+    mtp_diff_summary s = summary_of(d);
+    assert_true(s.has_drift && fabs(s.drift - 0.06) < 0.01);
+    assert_int_equal(s.drift_verdict, MTP_VERDICT_SAME);
+    assert_int_equal(s.same, 12);
+    assert_false(mtp_diff_slower(d, 0.05));
+    assert_true(fabs(row_of(d, "op5")->change - 0.06) < 0.015);
+    assert_true(fabs(row_of(d, "op5")->excess) < 0.015);
+    mtp_diff_destroy(d);
+
+    d = diff_of(x, z, &o);
+    s = summary_of(d);
+    assert_true(fabs(s.drift - 0.3) < 0.02);
+    assert_int_equal(s.drift_verdict, MTP_VERDICT_SLOWER);
+    assert_int_equal(s.slower, 12);
+    assert_true(mtp_diff_slower(d, 0.05));
+    mtp_diff_destroy(d);
+
+    o.normalize = true;
+    d = diff_of(x, z, &o);
+    s = summary_of(d);
+    assert_true(fabs(s.drift - 0.3) < 0.02);
+    assert_int_equal(s.same, 12);
+    assert_false(mtp_diff_slower(d, 0.05));
+    assert_true(fabs(row_of(d, "op5")->change) < 0.015); /* told without it */
+    mtp_diff_destroy(d);
+
+    o.normalize = false;
+    o.max_drift = 0.01;
+    d = diff_of(x, y, &o);
+    assert_true(mtp_diff_slower(d, 0.05));
+    mtp_diff_destroy(d);
+    mtp_trace_destroy(x);
+    mtp_trace_destroy(y);
+    mtp_trace_destroy(z);
+}
+
+/* The child is slower; its parent's own part is not. */
+static mtp_trace *run_nested(int64_t child, unsigned seed)
+{
+    chance c = {seed * UINT64_C(0x9e3779b97f4a7c15) + 3};
+    run r = run_begin();
+    for (int k = 0; k < 60; k++) {
+        uint32_t parent =
+            mtp__trace_add_span(r.t, r.track, r.now, r.now, text(r.t, "outer"), MTP__CATEGORY_CPU_OP, 0, 0);
+        r.now += (int64_t)(20000 * exp(0.02 * normal(&c)));
+        add(&r, "inner", (int64_t)((double)child * exp(0.02 * normal(&c))));
+        mtp__trace_end_span(r.t, parent, r.now, 0);
+        r.now += 1000;
+    }
+    return run_end(&r);
+}
+
+static void a_parent_is_slower_by_what_it_calls(void **state)
+{
+    (void)state;
+    mtp_trace *x = run_nested(30000, 1), *y = run_nested(39000, 2);
+    mtp_diff *d = diff_of(x, y, NULL);
+    assert_int_equal(row_of(d, "inner")->verdict, MTP_VERDICT_SLOWER);
+    assert_int_equal(row_of(d, "inner")->own_verdict, MTP_VERDICT_SLOWER);
+    assert_int_equal(row_of(d, "outer")->verdict, MTP_VERDICT_SLOWER);
+    assert_int_equal(row_of(d, "outer")->own_verdict, MTP_VERDICT_SAME);
+    assert_true(fabs(row_of(d, "outer")->own_before - 20) < 1);
+    assert_true(fabs(row_of(d, "outer")->change - 9.0 / 50) < 0.02);
+    mtp_diff_destroy(d);
+    mtp_trace_destroy(x);
+    mtp_trace_destroy(y);
+}
+
+/* Two shapes, the large one slower, and not the same number of each on both sides. */
+static mtp_trace *run_shapes(int64_t large, int large_calls, unsigned seed)
+{
+    chance c = {seed * UINT64_C(0x9e3779b97f4a7c15) + 5};
+    run r = run_begin();
+    mtp__shape shapes[2] = {{.dims = text(r.t, "[[4, 4]]")}, {.dims = text(r.t, "[[64, 64]]")}};
+    mtp__detail detail[2] = {MTP__DETAIL_INIT, MTP__DETAIL_INIT};
+    for (int i = 0; i < 2; i++)
+        detail[i].shape = mtp__trace_add_shape(r.t, &shapes[i]);
+    for (int k = 0; k < 100; k++) {
+        bool is_large = k % 10 < large_calls;
+        double ns = (is_large ? (double)large : 2000) * exp(0.02 * normal(&c));
+        add_detailed(&r, "aten::mm", (int64_t)ns, MTP__CATEGORY_CPU_OP,
+                     mtp__trace_add_detail(r.t, &detail[is_large]));
+    }
+    return run_end(&r);
+}
+
+static void calls_are_compared_with_their_like(void **state)
+{
+    (void)state;
+    mtp_trace *x = run_shapes(200000, 5, 1), *y = run_shapes(200000, 3, 2), *z = run_shapes(240000, 3, 3);
+    mtp_diff *d = diff_of(x, y, NULL); /* fewer large ones: the mean falls, no call changed */
+    assert_int_equal(row_of(d, "aten::mm")->verdict, MTP_VERDICT_SAME);
+    assert_true(fabs(row_of(d, "aten::mm")->change) < 0.02);
+    mtp_diff_destroy(d);
+    d = diff_of(x, z, NULL); /* and the large ones slower: they are most of the time */
+    assert_int_equal(row_of(d, "aten::mm")->verdict, MTP_VERDICT_SLOWER);
+    assert_true(fabs(row_of(d, "aten::mm")->change - 0.2) < 0.03);
+    mtp_diff_destroy(d);
+    mtp_diff_options o = MTP_DIFF_OPTIONS_INIT;
+    o.by_input_shape = true;
+    d = diff_of(x, z, &o);
+    assert_int_equal(mtp_diff_count(d), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const mtp_diff_row *r = mtp_diff_row_at(d, i);
+        bool large = strcmp(r->input_shapes, "[[64, 64]]") == 0;
+        assert_int_equal(r->verdict, large ? MTP_VERDICT_SLOWER : MTP_VERDICT_SAME);
+    }
+    mtp_diff_destroy(d);
+    mtp_trace_destroy(x);
+    mtp_trace_destroy(y);
+    mtp_trace_destroy(z);
+}
+
+static void slower_steps_are_told(void **state)
+{
+    (void)state;
+    mtp_trace *t[2];
+    for (int k = 0; k < 2; k++) {
+        chance c = {(unsigned)k * 77 + 11};
+        run r = run_begin();
+        for (int s = 0; s < 30; s++) {
+            int64_t began = r.now;
+            add(&r, "work", (int64_t)(100000 * exp(0.01 * normal(&c))));
+            r.now += k == 0 ? 100000 : 140000; /* waiting, which no row sees */
+            mtp__trace_add_step(r.t, &(mtp__step){began, r.now, s});
+        }
+        t[k] = run_end(&r);
+    }
+    mtp_diff *d = diff_of(t[0], t[1], NULL);
+    mtp_diff_summary s = summary_of(d);
+    assert_int_equal(s.steps_before, 30);
+    assert_int_equal(s.slower, 0);
+    assert_int_equal(s.step_verdict, MTP_VERDICT_SLOWER);
+    assert_true(fabs(s.step_change - 0.2) < 0.02);
+    assert_true(mtp_diff_slower(d, 0.05));
+    assert_false(mtp_diff_slower(d, 0.4));
+    mtp_diff_destroy(d);
+    mtp_trace_destroy(t[0]);
+    mtp_trace_destroy(t[1]);
+}
+
+static void rows_are_those_of_the_averages(void **state)
+{
+    (void)state;
+    mtp_trace *x = run_nested(30000, 1), *y = simulate(&usual, 3, true);
+    mtp_averages *rows[2];
+    assert_ok(mtp_averages_create(x, NULL, &rows[0]));
+    assert_ok(mtp_averages_create(y, NULL, &rows[1]));
+    mtp_diff *d = diff_of(x, y, NULL);
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < mtp_averages_count(rows[k]); i++) {
+            const mtp_row *a = mtp_averages_row(rows[k], i);
+            const mtp_diff_row *b = row_of(d, a->key);
+            assert_int_equal(a->count, k == 0 ? b->count_before : b->count_after);
+            assert_true(fabs(a->cpu_time_total - (k == 0 ? b->total_before : b->total_after)) < 1e-6);
+            assert_true(fabs(a->self_cpu_time_total - (k == 0 ? b->self_before : b->self_after)) < 1e-6);
+        }
+    assert_int_equal(mtp_diff_count(d), mtp_averages_count(rows[0]) + mtp_averages_count(rows[1]));
+    mtp_diff_destroy(d);
+    mtp_averages_destroy(rows[0]);
+    mtp_averages_destroy(rows[1]);
+    mtp_trace_destroy(x);
+    mtp_trace_destroy(y);
+}
+
+/* ------------------------------------------------------------------------------------------------ numbers */
+
+static void chance_is_students(void **state)
+{
+    (void)state;
+    const struct {
+        double t, freedom, chance;
+    } known[] = {{1.96, 1e6, 0.05}, {2.228, 10, 0.05}, {4.587, 10, 0.001}, {2.776, 4, 0.05}, {0, 5, 1}};
+    for (size_t i = 0; i < COUNT(known); i++)
+        assert_true(fabs(mtp__chance(known[i].t, known[i].freedom) - known[i].chance) < 0.003);
+}
+
+static void a_comparison_measures_a_shift_and_its_error(void **state)
+{
+    (void)state;
+    mtp__comparer *c = mtp__comparer_create();
+    assert_non_null(c);
+    double off = 0, claimed = 0, squares = 0;
+    const int rounds = 200;
+    for (int k = 0; k < rounds; k++) {
+        chance r = {(unsigned)k * 1000003u + 17};
+        for (int i = 0; i < 200; i++) {
+            mtp__comparer_times(c, false)[i] = (mtp__time){10 + 0.1 * normal(&r), 0};
+            mtp__comparer_times(c, true)[i] = (mtp__time){10.05 + 0.1 * normal(&r), 0};
+        }
+        mtp__compared got;
+        assert_true(mtp__compare(c, 200, 200, &got));
+        off += got.change - 0.05;
+        squares += (got.change - 0.05) * (got.change - 0.05);
+        claimed += got.error * got.error;
+        assert_true(mtp__compare_ranks(c, 0) > 1);
+        assert_true(fabs(mtp__compare_ranks(c, 0.05)) < 4.5);
+    }
+    assert_true(fabs(off / rounds) < 0.003);
+    assert_true(claimed > 0.8 * squares && claimed < 1.6 * squares);
+    mtp__comparer_destroy(c);
+}
+
+static void a_comparison_without_common_strata_knows_nothing(void **state)
+{
+    (void)state;
+    mtp__comparer *c = mtp__comparer_create();
+    mtp__compared got;
+    mtp__comparer_times(c, false)[0] = (mtp__time){5, 1};
+    mtp__comparer_times(c, true)[0] = (mtp__time){5, 2};
+    assert_false(mtp__compare(c, 1, 1, &got));
+    assert_false(mtp__compare(c, 0, 1, &got));
+    assert_false(mtp__compare(c, 0, 0, &got));
+    mtp__comparer_destroy(c);
+}
+
+/* ----------------------------------------------------------------------------------------- surroundings */
+
+typedef struct kept {
+    char *bytes;
+    size_t length;
+} kept;
+
+static bool keep(void *user, const void *bytes, size_t length)
+{
+    kept *k = user;
+    k->bytes = realloc(k->bytes, k->length + length + 1);
+    memcpy(k->bytes + k->length, bytes, length);
+    k->length += length;
+    k->bytes[k->length] = 0;
+    return true;
+}
+
+static bool refuse(void *user, const void *bytes, size_t length)
+{
+    (void)user;
+    (void)bytes;
+    (void)length;
+    return false;
+}
+
+static void the_same_traces_give_the_same_answer(void **state)
+{
+    (void)state;
+    model m = usual;
+    m.slow_count = 3;
+    m.slow = 0.1;
+    kept json[2] = {{0}};
+    for (int k = 0; k < 2; k++) {
+        mtp_trace *x = simulate(&m, 9, false), *y = simulate(&m, 9, true);
+        mtp_diff *d = diff_of(x, y, NULL);
+        assert_ok(mtp_diff_json(d, keep, &json[k]));
+        mtp_diff_destroy(d);
+        mtp_trace_destroy(x);
+        mtp_trace_destroy(y);
+    }
+    size_t wrong;
+    assert_true(mtp__json_check(json[0].bytes, json[0].length, &wrong));
+    assert_string_equal(json[0].bytes, json[1].bytes);
+    assert_contains(json[0].bytes, "\"verdict\": \"slower\"");
+    free(json[0].bytes);
+    free(json[1].bytes);
+}
+
+static void a_trace_does_not_differ_from_itself(void **state)
+{
+    (void)state;
+    mtp_trace *x = simulate(&usual, 4, false);
+    mtp_diff *d = diff_of(x, x, NULL);
+    mtp_diff_summary s = summary_of(d);
+    assert_int_equal(s.same, s.rows);
+    assert_true(s.drift == 0);
+    assert_int_equal(s.step_verdict, MTP_VERDICT_SAME);
+    mtp_diff_destroy(d);
+    mtp_trace_destroy(x);
+}
+
+static void hostile_names_come_out_as_strict_json(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"\"quo\\te\"",
+                                        "\n\t\x01\x7f",
+                                        "\xff\xfe not utf-8",
+                                        "\xe2\x80\xa8line",
+                                        "[[1, 2]]\"}",
+                                        "\xf0\x9f\x94\xa5",
+                                        " ",
+                                        "a\x1b[31mred"};
+    mtp_trace *t[2];
+    for (int k = 0; k < 2; k++) {
+        run r = run_begin();
+        for (size_t i = 0; i < COUNT(names); i++)
+            for (int n = 0; n < 10; n++)
+                add(&r, names[i], 5000 + 10 * n);
+        uint32_t nul = mtp__trace_text(r.t, "a\0b", 3);
+        mtp__trace_add_span(r.t, r.track, r.now, r.now + 10, nul, MTP__CATEGORY_CPU_OP, 0, 0);
+        t[k] = run_end(&r);
+    }
+    mtp_diff *d = diff_of(t[0], t[1], NULL);
+    assert_int_equal(mtp_diff_count(d), COUNT(names) + 1);
+    kept json = {0};
+    size_t wrong = 0;
+    assert_ok(mtp_diff_json(d, keep, &json));
+    if (!mtp__json_check(json.bytes, json.length, &wrong))
+        fail_msg("not JSON at %zu: %.60s", wrong, json.bytes + (wrong > 20 ? wrong - 20 : 0));
+    assert_contains(json.bytes, "a\\u0000b");
+    assert_int_equal(mtp_diff_json(d, refuse, NULL), MTP_E_IO);
+    free(json.bytes);
+    mtp_diff_destroy(d);
+    mtp_trace_destroy(t[0]);
+    mtp_trace_destroy(t[1]);
+}
+
+static void empty_traces_and_odd_times_are_fine(void **state)
+{
+    (void)state;
+    run e = run_begin();
+    mtp_trace *empty = run_end(&e), *some = simulate(&usual, 2, false);
+    mtp_diff *d = diff_of(empty, empty, NULL);
+    assert_int_equal(mtp_diff_count(d), 0);
+    assert_false(mtp_diff_slower(d, 0.05));
+    assert_null(mtp_diff_row_at(d, 0));
+    mtp_diff_destroy(d);
+    d = diff_of(empty, some, NULL);
+    assert_int_equal(summary_of(d).appeared, mtp_diff_count(d));
+    mtp_diff_destroy(d);
+    mtp_trace *t[2];
+    for (int k = 0; k < 2; k++) { /* no time at all, and all there is */
+        run r = run_begin();
+        for (int i = 0; i < 20; i++) {
+            mtp__trace_add_span(r.t, r.track, 0, 0, text(r.t, "nothing"), MTP__CATEGORY_CPU_OP, 0, 0);
+            mtp__trace_add_span(r.t, r.track, INT64_MIN / 4, INT64_MAX / 4, text(r.t, "all"),
+                                MTP__CATEGORY_CPU_OP, 0, 0);
+        }
+        t[k] = run_end(&r);
+    }
+    d = diff_of(t[0], t[1], NULL);
+    assert_int_equal(row_of(d, "nothing")->verdict, MTP_VERDICT_SAME);
+    mtp_diff_destroy(d);
+    mtp_trace_destroy(t[0]);
+    mtp_trace_destroy(t[1]);
+    mtp_trace_destroy(empty);
+    mtp_trace_destroy(some);
+}
+
+static void arguments_are_checked(void **state)
+{
+    (void)state;
+    run e = run_begin();
+    mtp_trace *t = run_end(&e);
+    mtp_diff *d = (mtp_diff *)t;
+    mtp_diff_options o = MTP_DIFF_OPTIONS_INIT;
+    mtp_diff_summary s = MTP_DIFF_SUMMARY_INIT;
+    assert_int_equal(mtp_diff_create(NULL, t, NULL, &d), MTP_E_ARG);
+    assert_null(d);
+    assert_int_equal(mtp_diff_create(t, NULL, NULL, &d), MTP_E_ARG);
+    assert_int_equal(mtp_diff_create(t, t, NULL, NULL), MTP_E_ARG);
+    o.threshold = 0;
+    assert_int_equal(mtp_diff_create(t, t, &o, &d), MTP_E_ARG);
+    o = (mtp_diff_options)MTP_DIFF_OPTIONS_INIT;
+    o.max_drift = -1;
+    assert_int_equal(mtp_diff_create(t, t, &o, &d), MTP_E_ARG);
+    o.size = 8;
+    assert_int_equal(mtp_diff_create(t, t, &o, &d), MTP_E_ABI);
+    assert_int_equal(mtp_diff_get_summary(NULL, &s), MTP_E_ARG);
+    assert_int_equal(mtp_diff_json(NULL, keep, NULL), MTP_E_ARG);
+    assert_int_equal(mtp_diff_count(NULL), 0);
+    assert_null(mtp_diff_row_at(NULL, 0));
+    assert_false(mtp_diff_slower(NULL, 0.05));
+    mtp_diff_destroy(NULL);
+    assert_ok(mtp_diff_create(t, t, NULL, &d));
+    s.size = 8;
+    assert_int_equal(mtp_diff_get_summary(d, &s), MTP_E_ABI);
+    mtp_diff_destroy(d);
+    assert_string_equal(mtp_verdict_text(MTP_VERDICT_UNCERTAIN), "uncertain");
+    assert_string_equal(mtp_verdict_text((mtp_verdict)99), "?");
+    mtp_trace_destroy(t);
+}
+
+static void running_out_of_memory_anywhere_is_told_and_leaks_nothing(void **state)
+{
+    (void)state;
+    mtp_trace *x = run_shapes(200000, 5, 1), *y = run_shapes(240000, 3, 2);
+    mtp_diff_options o = MTP_DIFF_OPTIONS_INIT;
+    o.by_input_shape = true;
+    long live = mtp__alloc_live();
+    for (int nth = 1;; nth++) {
+        mtp_diff *d = NULL;
+        mtp__fault_plan(1u << MTP__FAULT_ALLOC | 1u << MTP__FAULT_MAP, nth, false);
+        mtp_status status = mtp_diff_create(x, y, &o, &d);
+        int failed = mtp__fault_stop();
+        mtp_diff_destroy(d);
+        assert_int_equal(mtp__alloc_live(), live);
+        if (failed == 0) {
+            assert_int_equal(status, MTP_OK);
+            assert_true(nth > 20);
+            break;
+        }
+        assert_int_equal(status, MTP_E_NOMEM);
+        assert_null(d);
+    }
+    mtp_trace_destroy(x);
+    mtp_trace_destroy(y);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_same_program_with_spikes_is_quiet),
+        TEST(the_same_program_on_a_drifting_machine_is_quiet),
+        TEST(the_same_program_beside_a_busy_neighbour_is_quiet),
+        TEST(the_same_program_with_few_calls_is_quiet),
+        TEST(five_percent_of_one_op_are_found),
+        TEST(five_percent_are_found_where_there_is_little_else),
+        TEST(twenty_percent_are_found_in_few_calls),
+        TEST(a_tenth_that_became_faster_is_told),
+        TEST(few_calls_are_uncertain_unless_the_change_is_huge),
+        TEST(one_call_says_nothing),
+        TEST(rows_that_came_or_went_are_told),
+        TEST(drift_is_the_machines_up_to_a_limit),
+        TEST(a_parent_is_slower_by_what_it_calls),
+        TEST(calls_are_compared_with_their_like),
+        TEST(slower_steps_are_told),
+        TEST(rows_are_those_of_the_averages),
+        TEST(chance_is_students),
+        TEST(a_comparison_measures_a_shift_and_its_error),
+        TEST(a_comparison_without_common_strata_knows_nothing),
+        TEST(the_same_traces_give_the_same_answer),
+        TEST(a_trace_does_not_differ_from_itself),
+        TEST(hostile_names_come_out_as_strict_json),
+        TEST(empty_traces_and_odd_times_are_fine),
+        TEST(arguments_are_checked),
+        TEST(running_out_of_memory_anywhere_is_told_and_leaks_nothing),
+    };
+    return cmocka_run_group_tests_name("diff", tests, NULL, NULL);
+}
