@@ -34,7 +34,10 @@ typedef struct mtp_open_options {
     void (*progress)(void *user, uint64_t bytes_done, uint64_t bytes_total);
     void *user;
 } mtp_open_options;
-#define MTP_OPEN_OPTIONS_INIT {sizeof(mtp_open_options), NULL, NULL}
+#define MTP_OPEN_OPTIONS_INIT                                                                                \
+    {                                                                                                        \
+        sizeof(mtp_open_options), NULL, NULL                                                                 \
+    }
 
 /* A spool, or Kineto/Chrome JSON, plain or gzip, told apart by their first bytes; "-" is standard input. A bad file:
  * MTP_E_FORMAT, and mtp_last_error() says at which byte. */
@@ -68,10 +71,13 @@ typedef struct mtp_averages_options {
     size_t size; /* sizeof(mtp_averages_options) */
     bool by_input_shape;
     bool by_overload_name;
-    uint32_t by_stack; /* this many frames, innermost first; 0: not by stack */
+    uint32_t by_stack;   /* this many frames, innermost first; 0: not by stack */
     bool top_level_only; /* spans that have no parent */
 } mtp_averages_options;
-#define MTP_AVERAGES_OPTIONS_INIT {sizeof(mtp_averages_options), false, false, 0, false}
+#define MTP_AVERAGES_OPTIONS_INIT                                                                            \
+    {                                                                                                        \
+        sizeof(mtp_averages_options), false, false, 0, false                                                 \
+    }
 
 MTP_API mtp_status mtp_averages_create(const mtp_trace *trace, const mtp_averages_options *options,
                                        mtp_averages **out);
@@ -83,7 +89,7 @@ typedef struct mtp_row {
     size_t key_length;
     const char *const *stack; /* by_stack: innermost first */
     uint32_t stack_depth;
-    bool is_device;          /* device work, else CPU */
+    bool is_device; /* device work, else CPU */
     bool is_user_annotation;
     bool is_async;
     uint64_t count;
@@ -104,19 +110,21 @@ MTP_API double mtp_averages_flops_coverage(const mtp_averages *averages);
 
 /* As torch's EventList.table(): to the character. */
 typedef struct mtp_table_options {
-    size_t size;              /* sizeof(mtp_table_options) */
-    const char *sort_by;      /* NULL: as they are */
-    int64_t row_limit;        /* -1: all */
+    size_t size;         /* sizeof(mtp_table_options) */
+    const char *sort_by; /* NULL: as they are */
+    int64_t row_limit;   /* -1: all */
     int64_t max_src_column_width, max_name_column_width, max_shapes_column_width; /* -1: no limit */
-    const char *header;       /* NULL: none */
+    const char *header;                                                           /* NULL: none */
     bool top_level_events_only;
-    const char *time_unit;    /* "us", "ms", "s"; NULL: by size */
+    const char *time_unit;                       /* "us", "ms", "s"; NULL: by size */
     bool profile_memory, with_flops, with_stack; /* columns shown; _INIT: as the trace has them (see auto) */
-    bool automatic;           /* true: the three above are taken from the trace */
-    const char *device_name;  /* "CUDA", "NPU"; NULL: from the trace */
+    bool automatic;                              /* true: the three above are taken from the trace */
+    const char *device_name;                     /* "CUDA", "NPU"; NULL: from the trace */
 } mtp_table_options;
 #define MTP_TABLE_OPTIONS_INIT                                                                               \
-    {sizeof(mtp_table_options), NULL, 100, 75, 55, 80, NULL, false, NULL, false, false, false, true, NULL}
+    {                                                                                                        \
+        sizeof(mtp_table_options), NULL, 100, 75, 55, 80, NULL, false, NULL, false, false, false, true, NULL \
+    }
 MTP_API mtp_status mtp_averages_table(const mtp_averages *averages, const mtp_table_options *options,
                                       mtp_sink *sink, void *user);
 /* Rows with torch's attribute names: a JSON list, or CSV with a head line. */
@@ -128,22 +136,26 @@ MTP_API mtp_status mtp_averages_chrome(const mtp_averages *averages, mtp_sink *s
 /* ------------------------------------------------------------------------------------------- exports */
 
 typedef struct mtp_export_options {
-    size_t size;            /* sizeof(mtp_export_options) */
+    size_t size;             /* sizeof(mtp_export_options) */
     bool whole_microseconds; /* for readers that round badly (HTA); nesting is kept */
-    bool without_args;      /* smaller, for speedscope */
-    int compression;        /* of .gz: 1 to 9, 0: the default */
-    const char *trace_name; /* "traceName"; NULL: the path */
+    bool without_args;       /* smaller, for speedscope */
+    int compression;         /* of .gz: 1 to 9, 0: the default */
+    const char *trace_name;  /* "traceName"; NULL: the path */
     void (*progress)(void *user, uint64_t events_done, uint64_t events_total);
     void *user;
 } mtp_export_options;
-#define MTP_EXPORT_OPTIONS_INIT {sizeof(mtp_export_options), false, false, 0, NULL, NULL, NULL}
+#define MTP_EXPORT_OPTIONS_INIT                                                                              \
+    {                                                                                                        \
+        sizeof(mtp_export_options), false, false, 0, NULL, NULL, NULL                                        \
+    }
 
 /* Kineto/Chrome JSON, at the contract of docs/trace-format.md. */
 MTP_API mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
                                     void *user);
 /* To a file, by its suffix: .json, .json.gz (Chrome), .stacks or .folded or .txt (stacks), "-": JSON on standard
  * output. The file appears whole or not at all; one that was there is kept on failure. */
-MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path, const mtp_export_options *options);
+MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
+                                    const mtp_export_options *options);
 
 /* Folded stacks, root first: metric is one of self_cpu_time_total, self_device_time_total (also spelled self_cuda_,
  * self_npu_, self_xpu_, self_privateuse1_). Others: MTP_E_ARG "metric should be one of: [...]". */
@@ -153,8 +165,8 @@ MTP_API mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, 
 typedef struct mtp_file mtp_file;
 MTP_API mtp_status mtp_file_create(const char *path, int compression, mtp_file **out);
 MTP_API bool mtp_file_sink(void *file, const void *bytes, size_t length);
-MTP_API mtp_status mtp_file_commit(mtp_file *file);  /* renames it into place, or says why not; frees it */
-MTP_API void mtp_file_abandon(mtp_file *file);       /* nothing is left of it; NULL is fine */
+MTP_API mtp_status mtp_file_commit(mtp_file *file); /* renames it into place, or says why not; frees it */
+MTP_API void mtp_file_abandon(mtp_file *file);      /* nothing is left of it; NULL is fine */
 
 /* ----------------------------------------------------------------------------------------------- cut */
 
@@ -164,11 +176,15 @@ typedef struct mtp_cut_options {
     bool by_step, by_time;         /* which of these count */
     int64_t first_step, last_step; /* numbers, both included */
     int64_t from_ns, to_ns;        /* since the trace's first event; to_ns itself is outside */
-    const char *name;   /* spans of such names, and what is nested in them; NULL: all. With a * or ? it is the whole
+    const char
+        *name; /* spans of such names, and what is nested in them; NULL: all. With a * or ? it is the whole
                          * name, else a part of it */
     const char *thread; /* a thread's number, or its name as above; NULL: all */
 } mtp_cut_options;
-#define MTP_CUT_OPTIONS_INIT {sizeof(mtp_cut_options), false, false, 0, 0, 0, 0, NULL, NULL}
+#define MTP_CUT_OPTIONS_INIT                                                                                 \
+    {                                                                                                        \
+        sizeof(mtp_cut_options), false, false, 0, 0, 0, 0, NULL, NULL                                        \
+    }
 
 /* A part of a trace as a trace of its own; times stay as they are. Spans that reach out of the steps or the time asked
  * for are cut there, and say in their args how long they were ("whole dur"). Device work stays with the span that
@@ -199,7 +215,10 @@ typedef struct mtp_diff_options {
     double threshold; /* the change of a row that matters; 0.05: five percent */
     double max_drift; /* a change that all rows share, up to this, is the machine's and not the program's */
 } mtp_diff_options;
-#define MTP_DIFF_OPTIONS_INIT {sizeof(mtp_diff_options), false, false, 0.05, 0.10}
+#define MTP_DIFF_OPTIONS_INIT                                                                                \
+    {                                                                                                        \
+        sizeof(mtp_diff_options), false, false, 0.05, 0.10                                                   \
+    }
 
 /* One row: of the averages of either trace. Times in microseconds; of one call, typical (what is far out is left out)
  * and for the same mix of calls on both sides. */
@@ -218,10 +237,10 @@ typedef struct mtp_diff_row {
 } mtp_diff_row;
 
 typedef struct mtp_diff_summary {
-    size_t size;       /* sizeof(mtp_diff_summary) */
-    bool has_drift;    /* enough rows to tell */
-    double drift;      /* the change that rows share */
-    double spread;     /* and how far rows stray from it without a cause: one standard deviation */
+    size_t size;               /* sizeof(mtp_diff_summary) */
+    bool has_drift;            /* enough rows to tell */
+    double drift;              /* the change that rows share */
+    double spread;             /* and how far rows stray from it without a cause: one standard deviation */
     mtp_verdict drift_verdict; /* SLOWER, FASTER: beyond max_drift, so not taken for the machine's */
     uint64_t steps_before, steps_after;
     double step_before, step_after, step_change; /* microseconds, medians */
@@ -236,8 +255,8 @@ typedef struct mtp_diff_summary {
 
 /* Two runs compared, row by row. The same traces give the same answer. */
 typedef struct mtp_diff mtp_diff;
-MTP_API mtp_status mtp_diff_create(const mtp_trace *before, const mtp_trace *after, const mtp_diff_options *options,
-                                   mtp_diff **out);
+MTP_API mtp_status mtp_diff_create(const mtp_trace *before, const mtp_trace *after,
+                                   const mtp_diff_options *options, mtp_diff **out);
 MTP_API void mtp_diff_destroy(mtp_diff *diff); /* NULL is fine */
 MTP_API size_t mtp_diff_count(const mtp_diff *diff);
 /* Those that changed come first, by what the change costs; NULL: no such row. */
@@ -271,8 +290,10 @@ typedef struct mtp_check mtp_check;
 MTP_API mtp_status mtp_trace_check_file(const char *path, const mtp_open_options *options, mtp_check **out);
 MTP_API void mtp_check_destroy(mtp_check *check); /* NULL is fine */
 MTP_API size_t mtp_check_count(const mtp_check *check);
-MTP_API const mtp_finding *mtp_check_finding(const mtp_check *check, size_t index); /* by rule; NULL: no such */
-MTP_API uint64_t mtp_check_events(const mtp_check *check); /* events, or records of a spool, that were looked at */
+MTP_API const mtp_finding *mtp_check_finding(const mtp_check *check,
+                                             size_t index); /* by rule; NULL: no such */
+MTP_API uint64_t
+mtp_check_events(const mtp_check *check); /* events, or records of a spool, that were looked at */
 MTP_API mtp_status mtp_check_json(const mtp_check *check, mtp_sink *sink, void *user);
 
 /* -------------------------------------------------------------------------------------------- memory */

@@ -142,10 +142,10 @@ static void fill_total(mtp_averages *a)
         sum->self_cpu_time_total += row->self_cpu_time_total;
         sum->device_time_total += row->device_time_total;
         sum->self_device_time_total += row->self_device_time_total;
-        sum->cpu_memory_usage += row->cpu_memory_usage;
-        sum->self_cpu_memory_usage += row->self_cpu_memory_usage;
-        sum->device_memory_usage += row->device_memory_usage;
-        sum->self_device_memory_usage += row->self_device_memory_usage;
+        mtp__count(&sum->cpu_memory_usage, row->cpu_memory_usage);
+        mtp__count(&sum->self_cpu_memory_usage, row->self_cpu_memory_usage);
+        mtp__count(&sum->device_memory_usage, row->device_memory_usage);
+        mtp__count(&sum->self_device_memory_usage, row->self_device_memory_usage);
         sum->flops += row->flops;
         sum->min = i == 0 || row->min < sum->min ? row->min : sum->min;
         sum->max = i == 0 || row->max > sum->max ? row->max : sum->max;

@@ -75,7 +75,8 @@ typedef struct opened {
 /* What is open when `span` begins becomes its parent; then it is open itself. */
 static bool open_span(opened *o, const mtp_trace *t, uint32_t *around, uint32_t span)
 {
-    int64_t trim = mtp__trim(t, span), start = t->start[span] + trim, end = t->end[span] - trim;
+    int64_t trim = mtp__trim(t, span), start = mtp__plus(t->start[span], trim),
+            end = mtp__minus(t->end[span], trim);
     while (o->depth > 0 && o->at[o->depth - 1].over < start)
         o->depth--;
     around[span] = o->depth > 0 ? o->at[o->depth - 1].span + 1 : 0;
@@ -130,7 +131,7 @@ mtp_status mtp__around(const mtp_trace *t, mtp__scratch *out)
     bool ok = guests != NULL;
     for (uint32_t i = 0, n = 0; i < t->span_count && ok; i++)
         if (is_guest(t, main, i))
-            guests[n++] = (guest){t->start[i] + mtp__trim(t, i), i};
+            guests[n++] = (guest){mtp__plus(t->start[i], mtp__trim(t, i)), i};
     if (ok) {
         qsort(guests, count, sizeof *guests, by_start);
         ok = walk(t, main, guests, count, out->p);

@@ -91,7 +91,7 @@ static mtp_status map_work(work_map *m, const mtp_trace *t, int64_t zero_ns)
         work *w = map_at(m, id);
         w->id = id;
         mtp__add(&w->high, &w->low,
-                 mtp__microseconds(list[i].end - zero_ns) - mtp__microseconds(list[i].start - zero_ns));
+                 mtp__microseconds(list[i].end, zero_ns) - mtp__microseconds(list[i].start, zero_ns));
     }
     mtp__free(list);
     return status;
@@ -166,7 +166,7 @@ static void launched_by_link(mtp__launched *l, const mtp_trace *t)
     double *us = l->us.p;
     for (uint32_t i = 0; i < t->span_count; i++)
         if (is_work(t, i) && t->launcher[i] != MTP__NONE)
-            us[t->launcher[i]] += (double)(t->end[i] - t->start[i]) / 1000;
+            us[t->launcher[i]] += (double)mtp__lasted(t, i) / 1000;
 }
 
 /* ------------------------------------------------------------------------------------------------ threads */

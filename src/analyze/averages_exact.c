@@ -49,8 +49,8 @@ static bool look(head *h, const mtp__walk *w)
     if (h->at == h->end)
         return false;
     int64_t trim = mtp__trim(t, h->at);
-    h->start = t->start[h->at] + trim;
-    h->stop = t->end[h->at] - trim;
+    h->start = mtp__plus(t->start[h->at], trim);
+    h->stop = mtp__minus(t->end[h->at], trim);
     h->last = t->category[h->at] == MTP__CATEGORY_GPU_USER_ANNOTATION;
     return true;
 }
@@ -58,7 +58,7 @@ static bool look(head *h, const mtp__walk *w)
 static void add(mtp__walk *w, const head *h)
 {
     mtp__sum *s = &w->g->sum[((const uint32_t *)w->row.p)[h->at] - 1];
-    double us = mtp__microseconds(h->stop - w->zero_ns) - mtp__microseconds(h->start - w->zero_ns);
+    double us = mtp__microseconds(h->stop, w->zero_ns) - mtp__microseconds(h->start, w->zero_ns);
     if (s->class >= MTP__CLASS_DEVICE) {
         s->device_us += us;
         s->self_device_us += us;

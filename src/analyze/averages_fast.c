@@ -123,10 +123,10 @@ static outcome add_thread(fast *f, struct mtp__thread thread)
             buckets = f->buckets.p;
         }
         mtp__sum *s = &sum[row - 1];
-        int64_t ns = end[i] - start[i];
+        int64_t ns = mtp__minus(end[i], start[i]);
         s->count++;
-        s->total_ns += ns;
-        s->self_ns += ns;
+        mtp__count(&s->total_ns, ns);
+        mtp__count(&s->self_ns, ns);
         s->min_ns = ns < s->min_ns ? ns : s->min_ns;
         s->max_ns = ns > s->max_ns ? ns : s->max_ns;
         if (__builtin_expect(start[i] <= s->first_start, 0))
@@ -137,7 +137,9 @@ static outcome add_thread(fast *f, struct mtp__thread thread)
             continue;
         if (__builtin_expect(name[p] == name[i], 0))
             return UNFIT;
-        sum[row_of[2 * (size_t)name[p] + (category[p] == MTP__CATEGORY_USER_ANNOTATION)] - 1].self_ns -= ns;
+        mtp__sum *around =
+            &sum[row_of[2 * (size_t)name[p] + (category[p] == MTP__CATEGORY_USER_ANNOTATION)] - 1];
+        around->self_ns = mtp__minus(around->self_ns, ns);
     }
     return DONE;
 }
@@ -196,7 +198,7 @@ static void gather(fast *f, struct mtp__thread thread)
     const uint32_t *row_of = f->row_of.p;
     uint64_t *end = (uint64_t *)f->times.p + f->times.bytes / sizeof(uint64_t) - 1;
     for (uint32_t i = thread.first; i < thread.first + thread.count; i++) {
-        uint64_t ns = (uint64_t)(t->end[i] - t->start[i]);
+        uint64_t ns = (uint64_t)mtp__lasted(t, i);
         target *to =
             f->target[row_of[2 * (size_t)t->name[i] + (t->category[i] == MTP__CATEGORY_USER_ANNOTATION)] - 1];
         for (unsigned q = 0; q < QUANTILES; q++) {

@@ -42,7 +42,7 @@ mtp_status mtp__bytes_init(mtp__bytes *b, const mtp_trace *t)
         unsigned column = column_of(m->device_type);
         ts[i] = m->ts;
         for (unsigned k = 0; k < 2; k++)
-            sum[k][i + 1] = sum[k][i] + (column == k ? m->bytes : 0);
+            sum[k][i + 1] = mtp__plus(sum[k][i], column == k ? m->bytes : 0);
     }
     return MTP_OK;
 }
@@ -96,7 +96,7 @@ void mtp__bytes_within(mtp__bytes *b, int64_t start, int64_t end, bool cover, in
     uint32_t high = seek(b, low, end < INT64_MAX ? end + 1 : end);
     b->at = low;
     for (unsigned k = 0; k < 2; k++)
-        out[k] = ((const int64_t *)b->sum[k].p)[high] - ((const int64_t *)b->sum[k].p)[low];
+        out[k] = mtp__minus(((const int64_t *)b->sum[k].p)[high], ((const int64_t *)b->sum[k].p)[low]);
     if (cover && low < high) {
         ((int32_t *)b->cover.p)[low]++;
         ((int32_t *)b->cover.p)[high]--;
@@ -124,8 +124,8 @@ void mtp__bytes_uncovered(mtp__bytes *b, mtp__group *g)
         }
         s->min_ns = s->max_ns = 0;
         for (unsigned k = 0; k < 2; k++) {
-            s->memory[k] += sum[k][i + 1] - sum[k][i];
-            s->self_memory[k] += sum[k][i + 1] - sum[k][i];
+            mtp__count(&s->memory[k], mtp__minus(sum[k][i + 1], sum[k][i]));
+            mtp__count(&s->self_memory[k], mtp__minus(sum[k][i + 1], sum[k][i]));
         }
     }
 }

@@ -81,15 +81,15 @@ static void sum_more(mtp__walk *w, mtp__sum *s, const frame *f)
         s->self_device_us += device - children;
     }
     for (unsigned k = 0; k < 2; k++) {
-        s->memory[k] += f->memory[k];
-        s->self_memory[k] += f->memory[k] - f->child_memory[k];
+        mtp__count(&s->memory[k], f->memory[k]);
+        mtp__count(&s->self_memory[k], mtp__minus(f->memory[k], f->child_memory[k]));
     }
     if (w->g->t->category[f->span] == MTP__CATEGORY_CPU_OP) {
         cost c = cost_of(w, f->key, f->span);
-        int64_t self = f->end - f->start - f->child_ns;
+        int64_t self = mtp__minus(mtp__minus(f->end, f->start), f->child_ns);
         s->flops += c.flops;
-        s->op_ns += self;
-        s->known_ns += c.known ? self : 0;
+        mtp__count(&s->op_ns, self);
+        mtp__count(&s->known_ns, c.known ? self : 0);
     }
 }
 
@@ -102,10 +102,10 @@ static inline __attribute__((always_inline)) void sum_up(mtp__walk *w, const fra
     if (__builtin_expect(row == MTP__NONE, 0))
         return; /* latched */
     mtp__sum *s = &w->g->sum[row];
-    int64_t ns = f->end - f->start;
+    int64_t ns = mtp__minus(f->end, f->start);
     s->count++;
-    s->total_ns += ns;
-    s->self_ns += ns - f->child_ns;
+    mtp__count(&s->total_ns, ns);
+    mtp__count(&s->self_ns, mtp__minus(ns, f->child_ns));
     s->min_ns = ns < s->min_ns ? ns : s->min_ns;
     s->max_ns = ns > s->max_ns ? ns : s->max_ns;
     note_first(s, f->start, f->end, f->span, nested);
@@ -157,13 +157,13 @@ static inline __attribute__((always_inline)) void end_top(mtp__walk *w, stack *k
         return;
     }
     frame *parent = f - 1;
-    parent->child_ns += f->end - f->start;
+    mtp__count(&parent->child_ns, mtp__minus(f->end, f->start));
     if (full) {
         mtp__add(&parent->child_us[0], &parent->child_us[1], f->total_us);
         mtp__add(&parent->child_device[0], &parent->child_device[1],
                  f->own_device + mtp__added(f->child_device[0], f->child_device[1]));
-        parent->child_memory[0] += f->memory[0];
-        parent->child_memory[1] += f->memory[1];
+        mtp__count(&parent->child_memory[0], f->memory[0]);
+        mtp__count(&parent->child_memory[1], f->memory[1]);
     }
     if (__builtin_expect(parent->children == 1 && parent->key == f->key, 0)) {
         k->held[k->depth - 1] = *f;
@@ -201,7 +201,7 @@ static inline __attribute__((always_inline)) bool begin(mtp__walk *w, stack *k, 
     f->holds = false;
     if (full) {
         memset(&f->total_us, 0, sizeof *f - offsetof(frame, total_us));
-        f->total_us = mtp__microseconds(end - w->zero_ns) - mtp__microseconds(start - w->zero_ns);
+        f->total_us = mtp__microseconds(end, w->zero_ns) - mtp__microseconds(start, w->zero_ns);
         if (w->launched->us.p != NULL)
             f->own_device = ((const double *)w->launched->us.p)[span];
         if (w->bytes != NULL)
@@ -267,12 +267,12 @@ static void walk_device(mtp__walk *w, const mtp__track *track)
         if (row == MTP__NONE)
             continue;
         mtp__sum *s = &g->sum[row];
-        int64_t trim = mtp__trim(t, i), ns = t->end[i] - t->start[i] - 2 * trim;
+        int64_t trim = mtp__trim(t, i), ns = mtp__minus(mtp__lasted(t, i), 2 * trim);
         s->count++;
-        s->total_ns += ns;
+        mtp__count(&s->total_ns, ns);
         s->min_ns = ns < s->min_ns ? ns : s->min_ns;
         s->max_ns = ns > s->max_ns ? ns : s->max_ns;
-        note_first(s, t->start[i] + trim, t->end[i] - trim, i, false);
+        note_first(s, mtp__plus(t->start[i], trim), mtp__minus(t->end[i], trim), i, false);
         ((uint32_t *)w->row.p)[i] = row + 1;
     }
 }

@@ -44,6 +44,29 @@ typedef struct mtp__sum {
     bool nested;
 } mtp__sum;
 
+/* ---------------------------------------------------------------------------------------- whole numbers */
+
+/* A file may hold any times and sizes: what does not fit wraps, and is no worse than that. */
+static inline int64_t mtp__plus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+static inline int64_t mtp__minus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
+static inline void mtp__count(int64_t *sum, int64_t more)
+{
+    *sum = mtp__plus(*sum, more);
+}
+
+static inline int64_t mtp__lasted(const mtp_trace *t, uint32_t span)
+{
+    return mtp__minus(t->end[span], t->start[span]);
+}
+
 /* ------------------------------------------------------------------------------------------ scratch */
 
 /* Zeroed memory for one item per span: huge pages when large. */
@@ -156,9 +179,9 @@ void mtp__bytes_uncovered(mtp__bytes *b, mtp__group *g); /* the "[memory]" row *
 /* ------------------------------------------------------------------------------- arithmetic like Python's */
 
 /* torch keeps microseconds since the trace began, made of whole nanoseconds, as doubles. */
-static inline double mtp__microseconds(int64_t ns)
+static inline double mtp__microseconds(int64_t ns, int64_t zero_ns)
 {
-    return (double)ns / 1000;
+    return (double)mtp__minus(ns, zero_ns) / 1000;
 }
 
 /* sum() of Python 3.12 and later: compensated. Two doubles, both 0 at first. */
@@ -204,6 +227,6 @@ mtp_status mtp__spread(const mtp__walk *w);
 static inline int64_t mtp__trim(const mtp_trace *t, uint32_t span)
 {
     return t->from_kineto && t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION &&
-           t->end[span] - t->start[span] >= 2;
+           mtp__lasted(t, span) >= 2;
 }
 #endif

@@ -16,6 +16,7 @@
 #define CALLS_FEW 7.5        /* fewer are not tested: eight, but for rounding */
 #define CALLS_LEAST 3.0      /* fewer say nothing */
 #define ALPHA 0.01           /* of a verdict on any row when nothing has changed */
+#define STEPS_ALPHA 0.002    /* of one on the steps: all that disturbs a run disturbs them */
 #define RANKS_SURE 2.576     /* standard deviations: one percent by chance */
 #define ERROR_REACH 2.5      /* standard errors: where a change is, for all we know */
 #define HUGE_CHANGE 0.693147 /* twice */
@@ -24,6 +25,8 @@
 #define LOW_PART 0.5        /* of the change, that the fastest calls must show */
 #define LOW_SURE 1.645
 #define LOW_BLUNT 4.0
+#define LOW_CALLS 40.0       /* fewer have too few fastest to rest a verdict on them */
+#define LOW_FREEDOM 0.2      /* of the bulk's degrees of freedom */
 #define NOISE_PRIOR 0.008    /* between runs, of rows about which nothing is known */
 #define NOISE_PRIOR_ROWS 4.0 /* that it counts as */
 #define NOISE_PRIOR_FREEDOM 10.0
@@ -35,6 +38,8 @@
 #define DRIFT_SHARE_LEAST 0.001
 #define DRIFT_ERROR_MOST 0.2
 #define DRIFT_AGREE 0.6
+#define DRIFT_LOW_PART                                                                                       \
+    0.75 /* of the drift, that the fastest calls must show if it is not to be the machine's */
 #define OWN_NS_LEAST 20.0 /* own times below this are the recording's */
 
 /* -------------------------------------------------------------------------------------- one row's numbers */
@@ -204,7 +209,7 @@ static mtp_status find_usual(mtp_diff *d)
             numbers[count++] = fabs(seen->low_change - d->low_drift) * seen->before_ns;
     }
     qsort(numbers, count, sizeof *numbers, by_number);
-    double ns = count >= DRIFT_ROWS ? 2 * numbers[count * 3 / 4] : NOISE_NS;
+    double ns = count >= DRIFT_ROWS ? 2 * numbers[count * 9 / 10] : NOISE_NS;
     d->clock_ns = ns < NOISE_NS_LEAST ? NOISE_NS_LEAST : ns < NOISE_NS ? ns : NOISE_NS;
     mtp__free(numbers);
     return MTP_OK;
@@ -220,7 +225,7 @@ static mtp_status find_drift(mtp_diff *d)
     double limit = log1p(d->options.max_drift);
     bool same_way = bulk.known && low.known && (bulk.drift > 0) == (low.drift > 0);
     bool ours = same_way && !d->options.normalize && fabs(bulk.drift) > limit + ERROR_REACH * bulk.error &&
-                fabs(low.drift) > limit / 2;
+                fabs(low.drift) > limit && fabs(low.drift) > DRIFT_LOW_PART * fabs(bulk.drift);
     d->noise = bulk.noise;
     d->low_noise = low.noise;
     d->noise_freedom = NOISE_FREEDOM * bulk.rows + NOISE_PRIOR_FREEDOM;
@@ -245,21 +250,33 @@ static double steadied(const mtp_diff *d, const mtp__compared *seen, double *fre
     return (own * seen->scatter + SCATTER_FREEDOM * d->usual_scatter) / *freedom * seen->factor;
 }
 
+static double chance_of(const mtp_diff *d, double excess, double within, double freedom, double between)
+{
+    double all = within + between;
+    double mixed = all * all / (within * within / freedom + between * between / d->noise_freedom);
+    return mtp__chance(excess / sqrt(all), mixed);
+}
+
+/* The chance is that of the measure that is known better: on a busy machine the fastest calls, else the bulk. */
 static void weigh(const mtp_diff *d, mtp__judged *j)
 {
     double grain = (double)(d->calls[0].grain > d->calls[1].grain ? d->calls[0].grain : d->calls[1].grain);
     double ns = j->seen.before_ns > 1 ? j->seen.before_ns : 1;
     double clock = (d->clock_ns + (grain > 1 ? grain / sqrt(12) : 0)) / ns;
+    double freedom, within = steadied(d, &j->seen, &freedom),
+                    low_within = j->seen.low_error * j->seen.low_error;
+    double between = d->noise * d->noise + clock * clock,
+           low_between = d->low_noise * d->low_noise + clock * clock;
     j->excess = j->seen.change - d->drift;
-    double own_freedom, within = steadied(d, &j->seen, &own_freedom);
-    double between = d->noise * d->noise + clock * clock;
-    j->spread = sqrt(within + between);
-    j->tested = j->known && j->seen.calls >= CALLS_FEW;
-    double freedom = (within + between) * (within + between) /
-                     (within * within / own_freedom + between * between / d->noise_freedom);
     j->low_excess = j->seen.low_change - d->low_drift;
-    j->low_spread = sqrt(j->seen.low_error * j->seen.low_error + d->low_noise * d->low_noise + clock * clock);
-    j->chance = j->tested ? mtp__chance(j->excess / j->spread, freedom) : 1;
+    j->spread = sqrt(within + between);
+    j->low_spread = sqrt(low_within + low_between);
+    j->tested = j->known && j->seen.calls >= CALLS_FEW;
+    j->chance = 1;
+    if (j->tested && j->low_spread < j->spread && j->seen.calls >= LOW_CALLS)
+        j->chance = chance_of(d, j->low_excess, low_within, LOW_FREEDOM * freedom, low_between);
+    else if (j->tested)
+        j->chance = chance_of(d, j->excess, within, freedom, between);
 }
 
 static mtp__judged *judged(mtp__diff_row *r, bool own)
@@ -277,11 +294,10 @@ static int by_chance(const void *a, const void *b)
  * too: a row that stands still while the others move is not what changed. */
 static bool confirmed(const mtp__judged *j, double rank)
 {
-    double sign = j->excess > 0 ? 1 : -1;
+    double sign = j->excess > 0 ? 1 : -1, low = sign * j->low_excess;
     bool low_tells = j->seen.low_error <= LOW_BLUNT * j->seen.error; /* else the calls are of many kinds */
-    return sign * rank >= RANKS_SURE && sign * j->seen.change > 0 &&
-           sign * j->low_excess >= LOW_PART * fabs(j->excess) &&
-           (!low_tells || sign * j->low_excess >= LOW_SURE * j->low_spread);
+    return sign * rank >= RANKS_SURE && sign * j->seen.change > 0 && low >= LOW_PART * fabs(j->excess) &&
+           fabs(j->excess) >= LOW_PART * low && (!low_tells || low >= LOW_SURE * j->low_spread);
 }
 
 /* Holm: the least likely first, each against those that are left. Marks the ones that pass with a chance below 0. */
@@ -363,7 +379,7 @@ static void judge_steps(mtp_diff *d)
         return;
     j->known = true;
     weigh(d, j);
-    j->sure = j->chance <= ALPHA && confirmed(j, mtp__compare_ranks(d->comparer, d->drift));
+    j->sure = j->chance <= STEPS_ALPHA && confirmed(j, mtp__compare_ranks(d->comparer, d->drift));
     double change = d->options.normalize ? j->excess : j->seen.change;
     s->step_before = j->seen.before_ns / 1000;
     s->step_after = s->step_before * exp(change);

@@ -216,7 +216,11 @@ mtp_status mtp_file_create(const char *path, int compression, mtp_file **out)
         return MTP_FAIL(MTP_E_NOMEM, "a file to be written");
     f->fd = f->dir = -1;
     f->path = mtp__strdup(path);
-    mtp_status status = f->path == NULL ? MTP_FAIL(MTP_E_NOMEM, "a path") : pack_init(f, compression);
+    if (f->path == NULL) {
+        drop(f);
+        return MTP_FAIL(MTP_E_NOMEM, "a path of %zu bytes", strlen(path));
+    }
+    mtp_status status = pack_init(f, compression);
     if (status == MTP_OK)
         status = open_target(f);
     if (status != MTP_OK) {

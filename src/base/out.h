@@ -33,7 +33,7 @@ static inline uint64_t mtp__out_count(const mtp__out *o) /* bytes so far */
     return o->flushed + (uint64_t)(o->at - o->buffer);
 }
 
-static inline char *mtp__out_room(mtp__out *o)
+__attribute__((returns_nonnull)) static inline char *mtp__out_room(mtp__out *o)
 {
     if (__builtin_expect(o->at > o->limit, 0))
         mtp__out_flush(o);

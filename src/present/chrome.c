@@ -196,11 +196,9 @@ static mtp_status merge_init(merge *m)
     const mtp_trace *t = m->w->t;
     m->sources = mtp__calloc((size_t)t->track_count + 2, sizeof *m->sources);
     m->heap = mtp__calloc((size_t)t->track_count + 2, sizeof *m->heap);
-    mtp_status status = m->sources == NULL || m->heap == NULL
-                            ? MTP_FAIL(MTP_E_NOMEM, "a merge of %u tracks", t->track_count)
-                            : MTP_OK;
-    if (status == MTP_OK && m->w->whole)
-        status = order_spans(m);
+    if (m->sources == NULL || m->heap == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "a merge of %u tracks", t->track_count);
+    mtp_status status = m->w->whole ? order_spans(m) : MTP_OK;
     if (status == MTP_OK)
         status = order_instants(m);
     if (status != MTP_OK)

@@ -176,7 +176,7 @@ static void device_work(args *a, const mtp__track *track)
 {
     const mtp_trace *t = a->w->t;
     const mtp__detail *d = a->d;
-    int64_t dur = t->end[a->span] - t->start[a->span];
+    double dur = (double)t->end[a->span] - (double)t->start[a->span];
     if (d->queued_ns != INT64_MIN)
         queued(a);
     if (track->pid_text == 0) {
@@ -199,10 +199,10 @@ static void device_work(args *a, const mtp__track *track)
         KEY(a, "bytes");
         signed_number(a, d->bytes);
     }
-    if (d->bytes > 0 && dur > 0 && !t->from_kineto) { /* bytes per nanosecond are gigabytes per second */
+    double bandwidth = d->bytes > 0 && dur > 0 ? (double)d->bytes / dur : 0; /* bytes/ns are GB/s */
+    if (bandwidth > 0 && bandwidth < 1e12 && !t->from_kineto) {
         KEY(a, "memory bandwidth (GB/s)");
-        char *p = mtp__out_room(a->o);
-        a->o->at = mtp__put_milli(p, (uint64_t)((double)d->bytes * 1000.0 / (double)dur + 0.5));
+        a->o->at = mtp__put_milli(a->o->at, (uint64_t)(bandwidth * 1000 + 0.5));
     }
 }
 
@@ -280,7 +280,7 @@ void mtp__chrome_span_args(mtp__chrome *w, const mtp__lane *lane, uint32_t span,
     shapes(&a, is_mindtorch);
     if (on_device)
         device_work(&a, &t->tracks[lane->track]);
-    if (a.d->correlation != 0)
+    if (a.d->correlation != 0 || (on_device && !t->from_kineto)) /* 0: of no launch; HTA wants to be told */
         NUMBER(&a, "correlation", a.d->correlation);
     if (a.d->flops != 0)
         NUMBER(&a, "flops", a.d->flops);

@@ -3,7 +3,6 @@
  * A row keeps its number where that is one; else it gets one that Linux gives to nobody. What a device's number was is in
  * its events' args, and the name of a row says the rest.
  */
-#include <stdlib.h>
 #include "base/error.h"
 #include "present/chrome.h"
 
@@ -132,32 +131,43 @@ static mtp_status number_lanes(mtp__chrome *w, numbering *n, const uint32_t *lan
     return n->no_memory ? MTP_FAIL(MTP_E_NOMEM, "the rows of %u tracks", t->track_count) : MTP_OK;
 }
 
-mtp_status mtp__chrome_rows(mtp__chrome *w)
+/* lanes: how many each track has. */
+static mtp_status number_all(mtp__chrome *w, const uint32_t *lanes)
 {
     const mtp_trace *t = w->t;
     numbering n = {.next_pid = OTHER_PIDS, .next_tid = OTHER_TIDS};
-    uint32_t *lanes = mtp__calloc((size_t)t->track_count + 1, sizeof *lanes);
-    w->first_lane = mtp__calloc((size_t)t->track_count + 1, sizeof *w->first_lane);
-    mtp_status status = lanes == NULL || w->first_lane == NULL
-                            ? MTP_FAIL(MTP_E_NOMEM, "the rows of %u tracks", t->track_count)
-                            : mtp__chrome_lanes(t, lanes, &w->lane_of);
-    for (uint32_t k = 0; status == MTP_OK && k < t->track_count; k++)
+    for (uint32_t k = 0; k < t->track_count; k++)
         w->lane_count += lanes[k];
-    if (status == MTP_OK && (w->lanes = mtp__calloc((size_t)w->lane_count + 1, sizeof *w->lanes)) == NULL)
-        status = MTP_FAIL(MTP_E_NOMEM, "%u rows", w->lane_count);
-    if (status == MTP_OK)
-        status = number_processes(w, &n);
+    w->lanes = mtp__calloc((size_t)w->lane_count + 1, sizeof *w->lanes);
+    if (w->lanes == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "%u rows", w->lane_count);
+    mtp_status status = number_processes(w, &n);
     if (status == MTP_OK)
         status = number_lanes(w, &n, lanes);
+    mtp__pair_map_fini(&n.process);
+    mtp__pair_map_fini(&n.pids);
+    mtp__pair_map_fini(&n.tids);
+    return status;
+}
+
+mtp_status mtp__chrome_rows(mtp__chrome *w)
+{
+    const mtp_trace *t = w->t;
+    uint32_t *lanes = mtp__calloc((size_t)t->track_count + 1, sizeof *lanes);
+    w->first_lane = mtp__calloc((size_t)t->track_count + 1, sizeof *w->first_lane);
+    if (lanes == NULL || w->first_lane == NULL) {
+        mtp__free(lanes);
+        return MTP_FAIL(MTP_E_NOMEM, "the rows of %u tracks", t->track_count);
+    }
+    mtp_status status = mtp__chrome_lanes(t, lanes, &w->lane_of);
+    if (status == MTP_OK)
+        status = number_all(w, lanes);
+    mtp__free(lanes);
     bool is_new;
     for (uint32_t i = 0; status == MTP_OK && i < t->process_count; i++)
         if (mtp__pair_put(&w->processes, (uint64_t)t->processes[i].pid, t->processes[i].pid_text, i,
                           &is_new) == NULL)
             status = MTP_FAIL(MTP_E_NOMEM, "%u processes", t->process_count);
-    mtp__pair_map_fini(&n.process);
-    mtp__pair_map_fini(&n.pids);
-    mtp__pair_map_fini(&n.tids);
-    mtp__free(lanes);
     return status;
 }
 
@@ -235,9 +245,11 @@ static void process_labels(mtp__chrome *w, const mtp__process_row *row, const mt
 static void process_events(mtp__chrome *w, const mtp__process_row *row, uint64_t ts, bool first)
 {
     const mtp__process *known = process_of(w, row);
-    int64_t index = known != NULL && known->sort_index != INT64_MIN ? known->sort_index
-                    : row->on_device                                ? DEVICE_PIDS + row->pid
-                                                                    : (int64_t)row->out_pid;
+    int64_t index = row->out_pid;
+    if (known != NULL && known->sort_index != INT64_MIN)
+        index = known->sort_index;
+    else if (row->on_device && row->pid >= 0 && row->pid < OTHER_PIDS)
+        index = DEVICE_PIDS + row->pid;
     meta_open(w, "process_name", ts, row->out_pid, row->first_tid);
     MTP__OUT(&w->out, "\"name\": ");
     process_name(w, row, known);
@@ -280,9 +292,11 @@ static void thread_name(mtp__chrome *w, const mtp__lane *lane, const mtp__track 
 static void thread_events(mtp__chrome *w, const mtp__lane *lane, uint64_t ts)
 {
     const mtp__track *track = &w->t->tracks[lane->track];
-    int64_t index = track->sort_index != INT64_MIN                                     ? track->sort_index
-                    : track->tid_text == 0 && llabs((long long)track->tid) < INT32_MAX ? track->tid
-                                                                                       : (int64_t)lane->tid;
+    int64_t index = lane->tid;
+    if (track->sort_index != INT64_MIN)
+        index = track->sort_index;
+    else if (track->tid_text == 0 && track->tid > INT32_MIN && track->tid < INT32_MAX)
+        index = track->tid;
     meta_open(w, "thread_name", ts, lane->pid, lane->tid);
     MTP__OUT(&w->out, "\"name\": ");
     thread_name(w, lane, track);

@@ -58,6 +58,13 @@ static void find_owners(stacks *s)
     }
 }
 
+/* Times of a foreign file may be anything: sums wrap around rather than being undefined. */
+static void add_time(int64_t *to, const mtp_trace *t, uint32_t span, bool less)
+{
+    uint64_t ns = (uint64_t)t->end[span] - (uint64_t)t->start[span];
+    *to = (int64_t)((uint64_t)*to + (less ? 0 - ns : ns));
+}
+
 static void measure(stacks *s)
 {
     const mtp_trace *t = s->t;
@@ -65,18 +72,18 @@ static void measure(stacks *s)
         if (s->device && mtp__category_on_device((mtp__category)t->category[i])) {
             uint32_t launcher = t->launcher != NULL ? t->launcher[i] : MTP__NONE;
             if (launcher != MTP__NONE && t->category[i] != MTP__CATEGORY_GPU_USER_ANNOTATION)
-                s->ns[launcher] += t->end[i] - t->start[i];
+                add_time(&s->ns[launcher], t, i, false);
         } else if (!s->device && is_event(t, i)) {
-            s->ns[i] += t->end[i] - t->start[i];
+            add_time(&s->ns[i], t, i, false);
             if (s->owner[i] != MTP__NONE)
-                s->ns[s->owner[i]] -= t->end[i] - t->start[i];
+                add_time(&s->ns[s->owner[i]], t, i, true);
         }
     }
     for (uint32_t i = t->span_count; i-- > 0;) { /* children before their parents */
         uint32_t up = s->owner[i];
         if (!is_event(t, i) || up == MTP__NONE || s->children[up] != 1 || t->name[i] != t->name[up])
             continue;
-        s->ns[up] += s->ns[i];
+        s->ns[up] = (int64_t)((uint64_t)s->ns[up] + (uint64_t)s->ns[i]);
         s->ns[i] = 0;
     }
 }

@@ -47,12 +47,9 @@ uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words)
 
 static bool header_write(mtp__pool *pool, bool complete)
 {
-    mtp__spool_header header = {MTP__SPOOL_MAGIC,
-                                MTP__FORMAT_VERSION,
-                                pool->chunk_bytes,
-                                (uint64_t)getpid(),
-                                complete,
-                                complete ? pool->file_chunks : 0};
+    mtp__spool_header header = {MTP__SPOOL_MAGIC,  MTP__FORMAT_VERSION,
+                                pool->chunk_bytes, (uint64_t)getpid(),
+                                complete,          complete ? pool->file_chunks : 0};
     pool->finished = complete;
     return pwrite(pool->fd, &header, sizeof header, 0) == (ssize_t)sizeof header;
 }

@@ -407,8 +407,8 @@ static void warn_nothing(mtp_profile *prof)
                           (unsigned long long)prof->step + 1);
         return;
     }
-    uint64_t first = (uint64_t)s->skip_first + (uint64_t)(s->skip_first_wait != 0 ? 0 : s->wait) +
-                     (uint64_t)s->warmup;
+    uint64_t first =
+        (uint64_t)s->skip_first + (uint64_t)(s->skip_first_wait != 0 ? 0 : s->wait) + (uint64_t)s->warmup;
     mtp__profile_warn(
         prof, MTP_WARNING_NOTHING_RECORDED,
         "nothing was recorded: step() was called %llu times, and this schedule records from step %llu "

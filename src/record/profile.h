@@ -18,9 +18,9 @@ struct mtp_profile {
     bool recording;   /* the recorder is open */
     bool in_callback; /* on_trace_ready is running */
     bool has_trace_id;
-    bool unsaved; /* a cycle was recorded that on_trace_ready has not been told of */
-    uint64_t step, cycles; /* cycles: started so far */
-    uint64_t cycles_before; /* those of earlier runs */
+    bool unsaved;               /* a cycle was recorded that on_trace_ready has not been told of */
+    uint64_t step, cycles;      /* cycles: started so far */
+    uint64_t cycles_before;     /* those of earlier runs */
     atomic_uint_fast64_t forks; /* children made while recording that were not followed */
     mtp_action action;
     uint32_t step_name;

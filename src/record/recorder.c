@@ -345,7 +345,7 @@ bool mtp__writer_join(mtp__writer *w)
 
 uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
 {
-    (void)words;             /* an empty chunk holds any record */
+    (void)words;           /* an empty chunk holds any record */
     int its_errno = errno; /* a program does not expect a scope to change it */
     if (!mtp__writer_join(w))
         return NULL;

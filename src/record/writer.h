@@ -36,7 +36,8 @@ extern _Thread_local mtp__writer mtp__self __attribute__((tls_model("initial-exe
 #define MTP__GATE_SLOW 0x00010000u /* ticks must come from the slow read */
 typedef struct mtp__gate_page {
     _Alignas(4096) atomic_uint flags;
-    atomic_uint ours; /* 0: wiped. This is a child that we have not heard of; chunks and file are the parent's */
+    atomic_uint
+        ours; /* 0: wiped. This is a child that we have not heard of; chunks and file are the parent's */
     char rest[4096 - 2 * sizeof(atomic_uint)];
 } mtp__gate_page;
 extern mtp__gate_page mtp__gate;

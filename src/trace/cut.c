@@ -537,6 +537,7 @@ static void copy_head(cutter *c)
     out->unmatched_ends = t->unmatched_ends;
     out->clock_faults = t->clock_faults;
     out->damaged_chunks = t->damaged_chunks;
+    out->skipped_events = t->skipped_events;
     out->flags_recorded = t->flags_recorded;
     memcpy(out->source, t->source, sizeof out->source);
 }

@@ -26,6 +26,6 @@ mtp_status mtp__source_status(const mtp__source *s);
 
 uint64_t mtp__source_done(const mtp__source *s);    /* bytes of the file taken in */
 uint64_t mtp__source_total(const mtp__source *s);   /* its size, 0: unknown */
-uint64_t mtp__source_members(const mtp__source *s);  /* of gzip, begun so far */
+uint64_t mtp__source_members(const mtp__source *s); /* of gzip, begun so far */
 const char *mtp__source_form(const mtp__source *s); /* "", "gzip" or "zstd" */
 #endif

@@ -6,7 +6,7 @@ usage: tests/golden/torch_diff.py [--keep FOLDER] [--seed N] [--device cuda] ROW
 
 Runs small workloads under torch.profiler with many combinations of options, exports each trace, and compares what we
 make of the file with what torch makes of the events: every number to the last bit, every table to the character.
-Without torch it says so and is content. --keep leaves the traces and torch's answers in a folder, for gold_check.py.
+Without torch it says so and exits with 77: skipped. --keep leaves the traces and torch's answers in a folder, for gold_check.py.
 """
 import argparse
 import gzip
@@ -21,9 +21,10 @@ from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gold_check
 
-if importlib.util.find_spec("torch") is None:
+spec = importlib.util.find_spec("torch")
+if spec is None or spec.origin is None:  # the folder torch/ beside this file is none
     print("torch_diff: skipped, torch is not installed")
-    sys.exit(0)
+    sys.exit(77)
 
 import torch
 import torch.nn.functional as F

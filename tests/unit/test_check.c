@@ -1,5 +1,739 @@
+/* Unit: present/check: a clean trace, then one fault at a time, each found by its rule and nothing else. */
+#define _GNU_SOURCE
 #include "tests/test.h"
+#include <fcntl.h>
+#include <unistd.h>
+#include "base/json_check.h"
+#include "record/pool.h"
+
+#define HEAD                                                                                                 \
+    "{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [{\"id\": 0}],\n"                                   \
+    "  \"distributedInfo\": {\"backend\": \"\", \"rank\": 0, \"world_size\": 1},\n"                          \
+    "  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": 1700000000000000000,\n  \"traceEvents\": "   \
+    "[\n"
+#define TAIL "\n], \"traceName\": \"x.json\"}\n"
+
+static const char clean[] = HEAD "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 42, \"tid\": 0, "
+                                 "\"ts\": 0.000, \"args\": {\"name\": "
+                                 "\"python\"}},\n"
+                                 "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": "
+                                 "\"ProfilerStep#1\", \"pid\": 42, \"tid\": 42, \"ts\": "
+                                 "0.000, \"dur\": 1000.000, \"args\": {\"External id\": 1}},\n"
+                                 "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::mm\", \"pid\": 42, "
+                                 "\"tid\": 42, \"ts\": 10.000, \"dur\": "
+                                 "100.000, \"args\": {\"External id\": 2, \"Input Dims\": [[2, 3]]}},\n"
+                                 "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"launch\", \"pid\": "
+                                 "42, \"tid\": 42, \"ts\": 20.000, "
+                                 "\"dur\": 10.000, \"args\": {\"correlation\": 7}},\n"
+                                 "{\"ph\": \"s\", \"id\": 7, \"pid\": 42, \"tid\": 42, \"ts\": 20.000, "
+                                 "\"cat\": \"ac2g\", \"name\": \"ac2g\"},\n"
+                                 "{\"ph\": \"i\", \"cat\": \"cpu_instant_event\", \"name\": \"[memory]\", "
+                                 "\"s\": \"t\", \"pid\": 42, \"tid\": 42, "
+                                 "\"ts\": 25.000, \"args\": {\"Bytes\": 64}},\n"
+                                 "{\"ph\": \"C\", \"name\": \"loss\", \"pid\": 42, \"tid\": 42, \"ts\": "
+                                 "30.000, \"args\": {\"value\": 1.5}},\n"
+                                 "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"gemm\", \"pid\": 100, "
+                                 "\"tid\": 7, \"ts\": 50.000, \"dur\": "
+                                 "30.000, \"args\": {\"device\": 0, \"stream\": 7, \"correlation\": 7}},\n"
+                                 "{\"ph\": \"f\", \"id\": 7, \"pid\": 100, \"tid\": 7, \"ts\": 50.000, "
+                                 "\"cat\": \"ac2g\", \"name\": \"ac2g\", "
+                                 "\"bp\": \"e\"}" TAIL;
+
+/* ------------------------------------------------------------------------------------------------ helpers */
+
+static mtp_check *check_file(const char *path)
+{
+    mtp_check *c;
+    assert_ok(mtp_trace_check_file(path, NULL, &c));
+    return c;
+}
+
+static mtp_check *check_text(const char *text, size_t length)
+{
+    const char *path = test_path("check.json");
+    test_spew(path, text, length);
+    return check_file(path);
+}
+
+static void tell(const mtp_check *c)
+{
+    for (size_t i = 0; i < mtp_check_count(c); i++) {
+        const mtp_finding *f = mtp_check_finding(c, i);
+        print_error("rule %u: %s, %llu times at byte %llu\n", f->rule, f->what, (unsigned long long)f->count,
+                    (unsigned long long)f->first_byte);
+    }
+}
+
+static void assert_clean(mtp_check *c)
+{
+    tell(c);
+    assert_int_equal(mtp_check_count(c), 0);
+    mtp_check_destroy(c);
+}
+
+/* This one, and no other. Destroys it. */
+static mtp_finding assert_only(mtp_check *c, uint32_t rule, const char *what)
+{
+    if (mtp_check_count(c) != 1 || mtp_check_finding(c, 0)->rule != rule ||
+        strstr(mtp_check_finding(c, 0)->what, what) == NULL) {
+        tell(c);
+        fail_msg("not rule %u, '%s', alone", rule, what);
+    }
+    mtp_finding f = *mtp_check_finding(c, 0);
+    assert_true(strlen(f.effect) > 10);
+    mtp_check_destroy(c);
+    f.what = f.effect = NULL;
+    return f;
+}
+
+/* The clean trace with the first `from` replaced. */
+static char *changed(const char *from, const char *to, size_t *length)
+{
+    const char *at = strstr(clean, from);
+    if (at == NULL)
+        fail_msg("the clean trace has no '%s'", from);
+    char *text = malloc(sizeof clean + strlen(to) + 1);
+    size_t before = (size_t)(at - clean);
+    memcpy(text, clean, before);
+    strcpy(text + before, to);
+    strcat(text + before, at + strlen(from));
+    *length = before + strlen(text + before);
+    return text;
+}
+
+#define AND(event) ",\n" event TAIL
+#define LATE_X                                                                                               \
+    "\"cat\": \"cpu_op\", \"name\": \"late\", \"pid\": 42, \"tid\": 42, \"ts\": 60.000, \"dur\": 5.000, "    \
+    "\"args\": {\"External id\": 9}"
+
+/* --------------------------------------------------------------------------------------------- the rules */
+
+static const struct fault {
+    uint32_t rule;
+    mtp_severity severity;
+    const char *what, *from, *to;
+} faults[] = {
+#define NOTE MTP_SEVERITY_NOTE
+#define ERROR MTP_SEVERITY_ERROR
+    {1, ERROR, "not JSON", "\"ph\": \"C\"", "\"ph\" \"C\""},
+    {1, ERROR, "not JSON", "\"ts\": 30.000", "\"ts\": 030.000"},
+    {1, ERROR, "not JSON", TAIL, TAIL "more"},
+    {1, ERROR, "not JSON: 'h' where '{' is expected", HEAD, "hello"},
+    {1, ERROR, "no list traceEvents", "\"traceEvents\"", "\"traceEvent\""},
+    {1, ERROR, "a comma with nothing behind it", "\n]", ",\n]"},
+    {1, ERROR, "a comma with nothing behind it", "\"x.json\"}", "\"x.json\",}"},
+    {1, ERROR, "a raw control character in a string (0x0a)", "aten::mm", "aten\n::mm"},
+    {1, ERROR, "a raw control character in a string (0x09)", "x.json", "x\t.json"},
+    {1, ERROR, "an escape that JSON does not have (\\x)", "aten::mm", "aten\\x::mm"},
+    {1, ERROR, "an escape that JSON does not have (\\u)", "aten::mm", "aten\\u12g4::mm"},
+    {1, ERROR, "NaN, which is no JSON number", "{\"External id\": 2", "{\"loss\": NaN, \"External id\": 2"},
+    {1, ERROR, "Infinity, which is no JSON number", "\"id\": 0}", "\"id\": -Infinity}"},
+    {1, ERROR, "bytes that are not UTF-8 (0xff)", "aten::mm", "aten::\xffmm"},
+    {1, ERROR, "bytes that are not UTF-8 (0xc0)", "\"Bytes\": 64", "\"Bytes\": 64, \"x\": \"\xc0\""},
+    {2, NOTE, "no schemaVersion", "\"schemaVersion\": 1,", ""},
+    {2, NOTE, "no list deviceProperties", "\"deviceProperties\": [{\"id\": 0}]", "\"deviceProperties\": 1"},
+    {2, ERROR, "no object distributedInfo",
+     "\"distributedInfo\": {\"backend\": \"\", \"rank\": 0, \"world_size\": 1},", ""},
+    {2, ERROR, "no number rank", "\"rank\": 0", "\"rank\": \"0\""},
+    {2, NOTE, "no world_size", "\"world_size\"", "\"worldsize\""},
+    {2, NOTE, "no backend", "\"backend\": \"\", ", ""},
+    {2, ERROR, "no space between", "\"rank\": 0", "\"rank\":0"},
+    {2, NOTE, "no displayTimeUnit", "\"displayTimeUnit\": \"ms\",", ""},
+    {2, NOTE, "no number baseTimeNanoseconds", "1700000000000000000", "\"1700000000000000000\""},
+    {3, ERROR, "is not an object (17)", "\n{\"ph\": \"C\"", "\n17, {\"ph\": \"C\""},
+    {3, ERROR, "no phase", "\"ph\": \"C\"", "\"phase\": \"C\""},
+    {3, ERROR, "no name", "\"name\": \"aten::mm\"", "\"name\": \"\""},
+    {3, ERROR, "no name", "\"name\": \"aten::mm\"", "\"name\": 5"},
+    {3, ERROR, "no number ts (\"loss\")", "\"ts\": 30.000, ", ""},
+    {3, ERROR, "no number ts (\"30\")", "\"ts\": 30.000", "\"ts\": \"30\""},
+    {3, ERROR, "no pid", "\"loss\", \"pid\": 42, ", "\"loss\", "},
+    {3, ERROR, "no tid", "\"pid\": 42, \"tid\": 42, \"ts\": 30", "\"pid\": 42, \"ts\": 30"},
+    {3, ERROR, "no category", "\"cat\": \"cpu_op\", ", ""},
+    {3, ERROR, "no number dur", "\"dur\": 100.000, ", ""},
+    {3, ERROR, "dur below 0 (-1.5)", "\"dur\": 100.000", "\"dur\": -1.5"},
+    {3, NOTE, "no object args", "\"args\": {\"External id\": 1}", "\"arg\": {}"},
+    {4, ERROR, "complete event is not a number (\"Spans\")", TAIL,
+     AND("{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"s\", \"pid\": \"Spans\", \"tid\": \"x\", \"ts\": "
+         "60.000, "
+         "\"dur\": 1, \"args\": {}}")},
+    {4, NOTE, "no span is not a number (\"Traces\")", "\"loss\", \"pid\": 42",
+     "\"loss\", \"pid\": \"Traces\""},
+    {4, ERROR, "from 0 to 4294967295 (-1)", "\"loss\", \"pid\": 42", "\"loss\", \"pid\": -1"},
+    {4, ERROR, "from 0 to 4294967295 (4294967296)", "\"loss\", \"pid\": 42", "\"loss\", \"pid\": 4294967296"},
+    {4, ERROR, "from 0 to 4294967295 (4.5)", "\"loss\", \"pid\": 42", "\"loss\", \"pid\": 4.5"},
+    {4, NOTE, "pid is 0", "\"loss\", \"pid\": 42", "\"loss\", \"pid\": 0"},
+    {4, ERROR, "tid is 0", "\"pid\": 42, \"tid\": 42, \"ts\": 30", "\"pid\": 42, \"tid\": 0, \"ts\": 30"},
+    {5, NOTE, "more than three decimals (30.0001)", "\"ts\": 30.000", "\"ts\": 30.0001"},
+    {5, NOTE, "more than three decimals (1e-7)", "\"dur\": 100.000", "\"dur\": 1e-7"},
+    {5, NOTE, "4.5e12 or more (4500000000000.000)", TAIL,
+     AND("{\"ph\": \"C\", \"name\": \"n\", \"pid\": 42, \"tid\": 42, \"ts\": 4500000000000.000, \"args\": "
+         "{\"v\": 1}}")},
+    {7, ERROR, "begins inside of another on its row and ends outside (ts 20.000 us)", "\"dur\": 10.000",
+     "\"dur\": 90.001"},
+    {8, NOTE, "earlier than the one before it", "\"ts\": 30.000", "\"ts\": 24.000"},
+    {8, ERROR, "the shorter comes first (ts 60.000 us)", TAIL,
+     AND("{\"ph\": \"X\", " LATE_X
+         "},\n{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"p\", \"pid\": 42, \"tid\": 42, "
+         "\"ts\": 60.000, \"dur\": 9.000, \"args\": {}}")},
+    {8, ERROR, "a flow comes before its span in the file (id 8)", TAIL,
+     AND("{\"ph\": \"s\", \"id\": 8, \"pid\": 42, \"tid\": 42, \"ts\": 60.000, \"cat\": \"ac2g\", \"name\": "
+         "\"ac2g\"},\n{\"ph\": \"X\", " LATE_X "}")},
+    {9, ERROR, "begin and end events", "\"ph\": \"C\"", "\"ph\": \"B\""},
+    {9, NOTE, "scope (s) is not t, p or g", "\"s\": \"t\", ", ""},
+    {9, NOTE, "scope (s) is not t, p or g", "\"s\": \"t\"", "\"s\": \"x\""},
+    {9, ERROR, "a counter has no number in its args (\"loss\")", "{\"value\": 1.5}", "{\"value\": \"1.5\"}"},
+    {9, ERROR, "a counter has no number in its args (\"loss\")", "{\"value\": 1.5}", "{}"},
+    {10, NOTE, "not one of Kineto's (\"Operator\")", "\"cat\": \"cpu_op\"", "\"cat\": \"Operator\""},
+    {11, NOTE, "name is not its category (\"flow\")", TAIL,
+     AND("{\"ph\": \"X\", " LATE_X
+         "},\n{\"ph\": \"s\", \"id\": 8, \"pid\": 42, \"tid\": 42, \"ts\": 60.000, \"cat\": "
+         "\"ac2g\", \"name\": \"flow\"}")},
+    {11, ERROR, "no whole number as its id (\"7\")", TAIL,
+     AND("{\"ph\": \"s\", \"id\": \"7\", \"pid\": 100, \"tid\": 7, \"ts\": 50.000, \"cat\": \"ac2g\", "
+         "\"name\": "
+         "\"ac2g\"}")},
+    {11, ERROR, "start with the same id (id 7)", "\"ts\": 20.000, \"cat\": \"ac2g\", \"name\": \"ac2g\"}",
+     "\"ts\": 20.000, \"cat\": \"ac2g\", \"name\": \"ac2g\"},\n{\"ph\": \"s\", \"id\": 7, \"pid\": 42, "
+     "\"tid\": 42, "
+     "\"ts\": 20.000, \"cat\": \"ac2g\", \"name\": \"ac2g\"}"},
+    {11, ERROR, "a flow ends that has not started (id 8)", "\"ph\": \"f\", \"id\": 7",
+     "\"ph\": \"f\", \"id\": 8"},
+    {11, ERROR, "without \"bp\": \"e\"", ", \"bp\": \"e\"", ""},
+    {11, ERROR, "a flow is where there is no span (id 7)",
+     "\"pid\": 100, \"tid\": 7, \"ts\": 50.000, \"cat\": \"ac2g\"",
+     "\"pid\": 100, \"tid\": 8, \"ts\": 50.000, \"cat\": \"ac2g\""},
+    {11, NOTE, "not at its start (id 7)", "\"pid\": 100, \"tid\": 7, \"ts\": 50.000, \"cat\": \"ac2g\"",
+     "\"pid\": 100, \"tid\": 7, \"ts\": 51.000, \"cat\": \"ac2g\""},
+    {12, ERROR, "the same correlation (7)", TAIL,
+     AND("{\"ph\": \"X\", \"cat\": \"cuda_driver\", \"name\": \"l2\", \"pid\": 42, \"tid\": 42, \"ts\": "
+         "60.000, \"dur\": "
+         "5, \"args\": {\"correlation\": 7}}")},
+    {13, NOTE, "not spelled as Kineto does (Input dims)", "\"Input Dims\"", "\"Input dims\""},
+    {13, NOTE, "not spelled as Kineto does (external id)", "{\"External id\": 2", "{\"external id\": 2"},
+    {13, ERROR, "no number stream", "\"stream\": 7, ", ""},
+    {13, ERROR, "no number correlation", "\"stream\": 7, \"correlation\": 7",
+     "\"stream\": 7, \"correlation\": \"7\""},
+    {14, ERROR, "an unknown name (\"my_metadata\")", "process_name", "my_metadata"},
+    {15, NOTE, "not named ProfilerStep# and a number (\"ProfilerStep 1\")", "ProfilerStep#1",
+     "ProfilerStep 1"},
+    {15, NOTE, "not named ProfilerStep# and a number (\"ProfilerStep#\")", "ProfilerStep#1", "ProfilerStep#"},
+    {16, ERROR, "named \"Profile\"", "\"name\": \"aten::mm\"", "\"name\": \"Profile\""},
+    {16, ERROR, "named \"ProfileChunk\"", "\"name\": \"loss\"", "\"name\": \"ProfileChunk\""},
+};
+
+static void a_trace_that_keeps_the_rules_is_clean(void **state)
+{
+    (void)state;
+    mtp_check *c = check_text(clean, sizeof clean - 1);
+    assert_int_equal(mtp_check_events(c), 9);
+    assert_null(mtp_check_finding(c, 0));
+    assert_clean(c);
+}
+
+static void each_fault_is_found_by_its_rule_and_nothing_else(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(faults); i++) {
+        size_t length;
+        char *text = changed(faults[i].from, faults[i].to, &length);
+        if (strcmp(faults[i].from, HEAD) == 0)
+            length = 5; /* nothing but that */
+        mtp_check *c = check_text(text, length);
+        mtp_finding f = assert_only(c, faults[i].rule, faults[i].what);
+        assert_int_equal(f.severity, faults[i].severity);
+        assert_int_equal(f.count, 1);
+        assert_true(f.first_byte <= length);
+        if (f.first_event != UINT64_MAX && f.rule != 1) /* it is told where: an event begins there */
+            assert_true(text[f.first_byte] == '{' || text[f.first_byte] == '1');
+        free(text);
+    }
+}
+
+static void every_rule_that_a_file_shows_is_tried(void **state)
+{
+    (void)state;
+    bool tried[18] = {false};
+    for (size_t i = 0; i < COUNT(faults); i++)
+        tried[faults[i].rule] = true;
+    for (uint32_t rule = 1; rule <= 16; rule++)
+        if (rule != 6) /* an option of the writer */
+            assert_true(tried[rule]);
+}
+
+static void a_list_of_events_is_no_object(void **state)
+{
+    (void)state;
+    char *text = strdup(strstr(clean, "[\n{"));
+    *(strrchr(text, ']') + 1) = 0;
+    assert_only(check_text(text, strlen(text)), 1, "not an object with traceEvents");
+    free(text);
+}
+
+static void keys_behind_the_events_are_told(void **state)
+{
+    (void)state;
+    size_t length;
+    char *text = changed("\"displayTimeUnit\": \"ms\",", "", &length);
+    char *end = strstr(text, "\"traceName\"");
+    strcpy(end, "\"displayTimeUnit\": \"ms\"}\n");
+    assert_only(check_text(text, strlen(text)), 2, "displayTimeUnit comes after traceEvents");
+    free(text);
+}
+
+static void a_file_cut_off_anywhere_is_told_once(void **state)
+{
+    (void)state;
+    for (size_t length = 1; length < sizeof clean - 3; length += 7) {
+        mtp_check *c = check_text(clean, length);
+        size_t cut = 0;
+        for (size_t i = 0; i < mtp_check_count(c); i++) { /* what was read may lack the other end of a flow */
+            const mtp_finding *f = mtp_check_finding(c, i);
+            cut += f->rule == 1;
+            assert_true(f->rule == 1 || f->rule == 11);
+            assert_true(f->first_byte <= length);
+        }
+        assert_int_equal(cut, 1);
+        mtp_check_destroy(c);
+    }
+}
+
+static void spans_deeper_than_512_are_told(void **state)
+{
+    (void)state;
+    char *text = malloc(200000), *at = text + sprintf(text, "%s", HEAD);
+    for (int i = 0; i < 514; i++)
+        at += sprintf(
+            at,
+            "%s{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"d\", \"pid\": 1, \"tid\": 1, \"ts\": %d, "
+            "\"dur\": %d, \"args\": {}}",
+            i > 0 ? ",\n" : "", i, 2000 - 2 * i);
+    at += sprintf(at, TAIL);
+    mtp_finding f =
+        assert_only(check_text(text, (size_t)(at - text)), 8, "more than 512 deep (ts 512.000 us)");
+    assert_int_equal(f.count, 2);
+    assert_int_equal(f.first_event, 512);
+    free(text);
+}
+
+static void the_first_place_and_the_number_are_right(void **state)
+{
+    (void)state;
+    char *text = malloc(100000), *at = text + sprintf(text, "%s", HEAD);
+    size_t first = 0;
+    for (int i = 0; i < 100; i++) {
+        at += sprintf(at, "%s", i > 0 ? ",\n" : "");
+        if (i == 3)
+            first = (size_t)(at - text);
+        at += sprintf(
+            at,
+            "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"n\", \"pid\": %d, \"tid\": 1, \"ts\": %d, "
+            "\"dur\": 1, \"args\": {}}",
+            i % 10 == 3 ? -5 : 1, i * 10);
+    }
+    at += sprintf(at, TAIL);
+    mtp_finding f = assert_only(check_text(text, (size_t)(at - text)), 4, "(-5)");
+    assert_int_equal(f.count, 10);
+    assert_int_equal(f.first_event, 3);
+    assert_int_equal(f.first_byte, first);
+    free(text);
+}
+
+/* -------------------------------------------------------------------------------------------- compressed */
+
+static void gzip_of(const char *path, const char *text, size_t length)
+{
+    mtp_file *file;
+    assert_ok(mtp_file_create(path, 1, &file));
+    assert_true(mtp_file_sink(file, text, length));
+    assert_ok(mtp_file_commit(file));
+}
+
+static void compressed_files_are_one_whole_member(void **state)
+{
+    (void)state;
+    const char *path = test_path("a.json.gz"), *other = test_path("b.json.gz");
+    gzip_of(path, clean, sizeof clean - 1);
+    assert_clean(check_file(path));
+    size_t bytes, more;
+    char *whole = test_slurp(path, &bytes);
+    test_spew(path, whole, bytes - 30); /* cut off */
+    assert_only(check_file(path), 1, "the compressed content is damaged: ");
+    free(whole);
+    gzip_of(path, clean, 500);
+    gzip_of(other, clean + 500, sizeof clean - 1 - 500);
+    char *one = test_slurp(path, &bytes), *two = test_slurp(other, &more);
+    char *both = malloc(bytes + more);
+    memcpy(both, one, bytes);
+    memcpy(both + bytes, two, more);
+    test_spew(path, both, bytes + more);
+    assert_only(check_file(path), 1, "the gzip file has 2 members");
+    free(one);
+    free(two);
+    free(both);
+}
+
+static void files_that_web_pages_can_not_hold_are_told(void **state)
+{
+    (void)state;
+    if (TEST_ASAN || TEST_TSAN) {
+        print_message("# skipped: half a gigabyte is slow under a sanitizer\n");
+        return;
+    }
+    const struct {
+        size_t bytes;
+        const char *what;
+        mtp_severity severity;
+    } sizes[] = {{(size_t)505000000, "the content is 505 MB", MTP_SEVERITY_NOTE},
+                 {(size_t)513 << 20, "the content is 538 MB", MTP_SEVERITY_ERROR}};
+    char *blank = malloc(1 << 20);
+    memset(blank, ' ', 1 << 20);
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        const char *path = test_path("large.json.gz");
+        mtp_file *file;
+        assert_ok(mtp_file_create(path, 1, &file));
+        assert_true(mtp_file_sink(file, clean, sizeof clean - 1));
+        for (size_t left = sizes[i].bytes; left > 0;) {
+            size_t n = left < 1 << 20 ? left : 1 << 20;
+            assert_true(mtp_file_sink(file, blank, n));
+            left -= n;
+        }
+        assert_ok(mtp_file_commit(file));
+        assert_int_equal(assert_only(check_file(path), 17, sizes[i].what).severity, sizes[i].severity);
+    }
+    free(blank);
+}
+
+/* ------------------------------------------------------------------------------------------ PyTorch's own */
+
+/* What PyTorch 2.11 breaks in its own files; counted by a reader in Python that shares nothing with ours. */
+static void torchs_own_files_break_just_these(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file;
+        uint64_t no_args, wild, zero_pid, zero_tid, overlap, unsorted, lost_flows;
+    } files[] = {
+        {"cpu_of_cuda", 0, 0, 0, 0, 0, 5, 14},    {"cuda_gpt", 0, 0, 960, 0, 0, 490, 42},
+        {"cuda_graph", 1, 1, 18, 1, 0, 4, 3},     {"cuda_only", 1, 1, 316, 1, 0, 159, 14},
+        {"cuda_plain", 1, 1, 638, 1, 0, 325, 28}, {"cuda_stack", 1, 1, 417, 1, 4, 216, 60},
+        {"cuda_streams", 4, 4, 91, 4, 0, 53, 35},
+    };
+    for (size_t k = 0; k < COUNT(files); k++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/tests/golden/torch/%s.json.gz", TEST_ROOT, files[k].file);
+        if (access(path, R_OK) != 0) {
+            print_message("# skipped: %s is not there\n", path);
+            continue;
+        }
+        const struct {
+            uint32_t rule;
+            const char *what;
+            uint64_t count;
+        } expected[] = {{2, "distributedInfo", 1},
+                        {3, "no object args", files[k].no_args},
+                        {4, "complete event is not a number (\"Spans\")", 1},
+                        {4, "no span is not a number", 3},
+                        {4, "4294967295", files[k].wild},
+                        {4, "pid is 0", files[k].zero_pid},
+                        {4, "tid is 0", files[k].zero_tid},
+                        {7, "", files[k].overlap},
+                        {8, "earlier", files[k].unsorted},
+                        {11, "not started", files[k].lost_flows}};
+        mtp_check *c = check_file(path);
+        size_t at = 0;
+        for (size_t i = 0; i < COUNT(expected); i++) {
+            if (expected[i].count == 0)
+                continue;
+            const mtp_finding *f = mtp_check_finding(c, at++);
+            if (f == NULL || f->rule != expected[i].rule || strstr(f->what, expected[i].what) == NULL ||
+                f->count != expected[i].count) {
+                tell(c);
+                fail_msg("%s: not %llu of rule %u, '%s'", files[k].file,
+                         (unsigned long long)expected[i].count, expected[i].rule, expected[i].what);
+            }
+        }
+        if (mtp_check_count(c) != at)
+            tell(c);
+        assert_int_equal(mtp_check_count(c), at);
+        mtp_check_destroy(c);
+        mtp_trace *t; /* and written by us, none of it */
+        assert_ok(mtp_trace_open(path, NULL, &t));
+        assert_ok(mtp_trace_export(t, test_path("torch.json"), NULL));
+        assert_clean(check_file(test_path("torch.json")));
+        mtp_trace_destroy(t);
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------- spools */
+
+#define RECORDS 1201 /* 300 times two begins and two ends, and the step's */
+
+static const char *record(const char *name)
+{
+    const char *path = test_path(name);
+    warnings w = {0};
+    mtp_profile_config config = test_config(&w);
+    config.spool = path;
+    config.with_stack = false;
+    config.record_shapes = true;
+    mtp_profile *prof = test_start(&config);
+    for (int i = 0; i < 300; i++) {
+        MTP_SCOPE ("outer") {
+            int64_t dims[2] = {i % 3, 4};
+            mtp_input input = {.kind = MTP_INPUT_TENSOR, .dtype = MTP_FLOAT32, .count = 2, .dims = dims};
+            mtp_op op = MTP_OP_INIT(MTP_NAME("aten::mm"));
+            op.inputs = &input;
+            op.input_count = 1;
+            mtp_op_begin(&op);
+            mtp_op_end(&op);
+        }
+    }
+    assert_ok(mtp_profile_stop(prof));
+    mtp_profile_destroy(prof);
+    return path;
+}
+
+/* The file in memory, to be spoilt. */
+typedef struct spoilt {
+    char *bytes;
+    size_t length;
+    mtp__spool_header *header;
+} spoilt;
+
+static spoilt spoil(const char *path)
+{
+    spoilt s = {0};
+    s.bytes = test_slurp(path, &s.length);
+    s.header = (mtp__spool_header *)(void *)s.bytes;
+    return s;
+}
+
+static mtp__chunk *chunk_of(const spoilt *s, bool control)
+{
+    for (size_t at = s->header->chunk_bytes; at + sizeof(mtp__chunk) <= s->length;
+         at += s->header->chunk_bytes) {
+        mtp__chunk *c = (mtp__chunk *)(void *)(s->bytes + at);
+        if (c->order != 0 && (c->stream == 0) == control)
+            return c;
+    }
+    fail();
+    return NULL;
+}
+
+/* The first control record of a kind; of a definition, that of this text. */
+static uint64_t *control_of(const spoilt *s, mtp__control_kind kind, const char *text)
+{
+    mtp__chunk *c = chunk_of(s, true);
+    uint64_t *w = mtp__chunk_words(c);
+    for (uint32_t at = 0; at < c->words;) {
+        if ((uint32_t)w[at + 1] == (uint32_t)kind &&
+            (text == NULL || memcmp(w + at + 4, text, strlen(text)) == 0))
+            return w + at;
+        at += MTP__WORD0_LENGTH(w[at]) != 0 ? MTP__WORD0_LENGTH(w[at]) : (uint32_t)(w[at + 1] >> 32);
+    }
+    fail();
+    return NULL;
+}
+
+static mtp_check *check_spoilt(spoilt *s, mtp__chunk *reseal)
+{
+    if (reseal != NULL)
+        reseal->checksum = mtp__chunk_checksum(reseal, mtp__chunk_words(reseal));
+    const char *path = test_path("spoilt.mtp");
+    test_spew(path, s->bytes, s->length);
+    free(s->bytes);
+    return check_file(path);
+}
+
+static void a_sound_spool_is_clean(void **state)
+{
+    (void)state;
+    mtp_check *c = check_file(record("sound.mtp"));
+    assert_int_equal(mtp_check_events(c), RECORDS);
+    assert_clean(c);
+}
+
+static void faults_of_a_spool_are_told(void **state)
+{
+    (void)state;
+    char path[512]; /* those of test_path() are lent for a while only */
+    snprintf(path, sizeof path, "%s", record("spool.mtp"));
+    spoilt s = spoil(path);
+    mtp__chunk *c = chunk_of(&s, false);
+    mtp__chunk_words(c)[5] ^= 1u << 20;
+    size_t at = (size_t)((char *)c - s.bytes);
+    assert_int_equal(assert_only(check_spoilt(&s, NULL), 0, "its checksum is wrong").first_byte, at);
+
+    s = spoil(path);
+    chunk_of(&s, false)->magic ^= 1;
+    assert_only(check_spoilt(&s, NULL), 0, "its magic number is wrong");
+
+    s = spoil(path);
+    s.header->complete = 0;
+    assert_only(check_spoilt(&s, NULL), 0, "the recording was not stopped");
+
+    s = spoil(path);
+    s.header->version = 99;
+    assert_only(check_spoilt(&s, NULL), 0, "version 99");
+
+    s = spoil(path);
+    s.header->chunk_bytes = 5000;
+    assert_only(check_spoilt(&s, NULL), 0, "a chunk size of 5000 cannot be");
+
+    s = spoil(path);
+    control_of(&s, MTP__CONTROL_LEDGER, NULL)[2]++; /* emitted */
+    assert_only(check_spoilt(&s, chunk_of(&s, true)), 0, "the ledger does not balance: 1202 emitted");
+
+    s = spoil(path);
+    uint64_t *ledger = control_of(&s, MTP__CONTROL_LEDGER, NULL);
+    ledger[2]++;
+    ledger[3]++;
+    assert_only(check_spoilt(&s, chunk_of(&s, true)), 0, "1202 records kept, 1201 are there");
+
+    s = spoil(path);
+    uint64_t *name = control_of(&s, MTP__CONTROL_NAME, "outer"); /* a definition of something else */
+    name[1] = (name[1] & ~(uint64_t)0xffffffff) | MTP__CONTROL_FRAME;
+    mtp_finding f = assert_only(check_spoilt(&s, chunk_of(&s, true)), 0, "an id that is not defined (name ");
+    assert_int_equal(f.count, 300);
+
+    s = spoil(path);
+    c = chunk_of(&s, false);
+    mtp__chunk_words(c)[0] = (mtp__chunk_words(c)[0] & ~(uint64_t)15) | 12; /* no such kind */
+    assert_only(check_spoilt(&s, c), 0, "a record is of no known form (kind 12)");
+}
+
+static void a_spool_cut_short_is_told(void **state)
+{
+    (void)state;
+    spoilt s = spoil(record("short.mtp"));
+    s.length = 20;
+    assert_only(check_spoilt(&s, NULL), 0, "the header is cut off");
+}
+
+/* -------------------------------------------------------------------------------------------- surroundings */
+
+static bool keep(void *user, const void *bytes, size_t length)
+{
+    strncat(user, bytes, length);
+    return true;
+}
+
+static void findings_come_out_as_strict_json(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "my\\\"\\\\meta",
+        "\x01\x1b[31m",
+        "\xff\xfe",
+        "\xe2\x80\xa8",
+        "",
+        "a name that is far too long to be shown in full in a line of text \xf0\x9f\x94\xa5"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        size_t length, wrong = 0;
+        char *text = changed("process_name", names[i], &length);
+        mtp_check *c = check_text(text, length);
+        assert_true(mtp_check_count(c) >= 1);
+        char json[8192] = "";
+        assert_ok(mtp_check_json(c, keep, json));
+        if (!mtp__json_check(json, strlen(json), &wrong))
+            fail_msg("not JSON at %zu: %s", wrong, json);
+        assert_contains(json, "\"rule\": 14, \"severity\": \"error\"");
+        for (size_t k = 0; k < mtp_check_count(c); k++) /* a terminal may be given it */
+            for (const char *p = mtp_check_finding(c, k)->what; *p != 0; p++)
+                assert_true((unsigned char)*p >= 0x20 && *p != 0x7f);
+        mtp_check_destroy(c);
+        free(text);
+    }
+}
+
+static void told_progress(void *user, uint64_t done, uint64_t total)
+{
+    (void)total;
+    *(uint64_t *)user = done;
+}
+
+static void arguments_are_checked(void **state)
+{
+    (void)state;
+    mtp_check *c = (mtp_check *)&state;
+    mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
+    assert_int_equal(mtp_trace_check_file(NULL, NULL, &c), MTP_E_ARG);
+    assert_null(c);
+    assert_int_equal(mtp_trace_check_file("x", NULL, NULL), MTP_E_ARG);
+    assert_int_equal(mtp_trace_check_file(test_path("none.json"), NULL, &c), MTP_E_IO);
+    assert_says("none.json");
+    options.size = 3;
+    assert_int_equal(mtp_trace_check_file("x", &options, &c), MTP_E_ABI);
+    const char *path = test_path("empty.json");
+    test_spew(path, "", 0);
+    assert_int_equal(mtp_trace_check_file(path, NULL, &c), MTP_E_FORMAT);
+    assert_int_equal(mtp_check_count(NULL), 0);
+    assert_int_equal(mtp_check_events(NULL), 0);
+    assert_null(mtp_check_finding(NULL, 0));
+    assert_int_equal(mtp_check_json(NULL, keep, NULL), MTP_E_ARG);
+    mtp_check_destroy(NULL);
+    uint64_t done = 0;
+    options = (mtp_open_options)MTP_OPEN_OPTIONS_INIT;
+    options.progress = told_progress;
+    options.user = &done;
+    test_spew(path, clean, sizeof clean - 1);
+    assert_ok(mtp_trace_check_file(path, &options, &c));
+    mtp_check_destroy(c);
+}
+
+static void running_out_of_memory_anywhere_is_told_and_leaks_nothing(void **state)
+{
+    (void)state;
+    const char *json = test_path("sweep.json");
+    test_spew(json, clean, sizeof clean - 1);
+    const char *paths[] = {json, record("sweep.mtp")};
+    long live = mtp__alloc_live();
+    for (size_t k = 0; k < COUNT(paths); k++)
+        for (int nth = 1;; nth++) {
+            mtp_check *c = NULL;
+            mtp__fault_plan(1u << MTP__FAULT_ALLOC | 1u << MTP__FAULT_MAP, nth, false);
+            mtp_status status = mtp_trace_check_file(paths[k], NULL, &c);
+            int failed = mtp__fault_stop();
+            mtp_check_destroy(c);
+            assert_int_equal(mtp__alloc_live(), live);
+            if (failed == 0) {
+                assert_int_equal(status, MTP_OK);
+                assert_true(nth > 5);
+                break;
+            }
+            assert_int_equal(status, MTP_E_NOMEM);
+            assert_null(c);
+        }
+    for (int nth = 1; nth < 6; nth++) { /* and a disk that fails is no finding */
+        mtp_check *c = NULL;
+        mtp__fault_plan(1u << MTP__FAULT_READ, nth, true);
+        mtp_status status = mtp_trace_check_file(json, NULL, &c);
+        bool failed = mtp__fault_stop() > 0;
+        assert_int_equal(status, failed ? MTP_E_IO : MTP_OK);
+        mtp_check_destroy(c);
+    }
+}
+
 int main(void)
 {
-    return 0;
+    const struct CMUnitTest tests[] = {
+        TEST(a_trace_that_keeps_the_rules_is_clean),
+        TEST(each_fault_is_found_by_its_rule_and_nothing_else),
+        TEST(every_rule_that_a_file_shows_is_tried),
+        TEST(a_list_of_events_is_no_object),
+        TEST(keys_behind_the_events_are_told),
+        TEST(a_file_cut_off_anywhere_is_told_once),
+        TEST(spans_deeper_than_512_are_told),
+        TEST(the_first_place_and_the_number_are_right),
+        TEST(compressed_files_are_one_whole_member),
+        TEST(files_that_web_pages_can_not_hold_are_told),
+        TEST(torchs_own_files_break_just_these),
+        TEST(a_sound_spool_is_clean),
+        TEST(faults_of_a_spool_are_told),
+        TEST(a_spool_cut_short_is_told),
+        TEST(findings_come_out_as_strict_json),
+        TEST(arguments_are_checked),
+        TEST(running_out_of_memory_anywhere_is_told_and_leaks_nothing),
+    };
+    return cmocka_run_group_tests_name("check", tests, NULL, NULL);
 }

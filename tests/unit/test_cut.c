@@ -48,7 +48,13 @@ static void add_step(built *b, int64_t at, unsigned number)
     mtp__trace_add_flow(t, &flow);
     flow = (mtp__flow){at + 1050, number * 10, b->stream, text(t, "ac2g"), 'f'};
     mtp__trace_add_flow(t, &flow);
-    mtp__memory memory = {at + 120, 0xabc0 + number, 64, 64, 128, b->main, 0, -1, 0};
+    mtp__memory memory = {.ts = at + 120,
+                          .address = 0xabc0 + number,
+                          .bytes = 64,
+                          .total_allocated = 64,
+                          .total_reserved = 128,
+                          .track = b->main,
+                          .device_index = -1};
     mtp__trace_add_memory(t, &memory);
     mtp__tag tag = {at + 130, 0xabc0 + number, 0, -1, MTP_MEMORY_ACTIVATION};
     mtp__trace_add_tag(t, &tag);
