@@ -78,6 +78,8 @@ typedef struct seen {
     size_t index_room;
     bool live; /* writers are at work: sealed counts are not looked at */
     bool file; /* chunks come from a file */
+    bool
+        holes; /* a stream may lack chunks in the middle: one that was read could not make room, its next did */
 } seen;
 
 void seen_profile(seen *s, mtp_profile *prof);
@@ -96,6 +98,7 @@ const char *seen_metadata(const seen *s, char kind, const char *key, size_t nth)
 
 /* emitted == kept + dropped, kept == what is there, and nothing is odd. */
 void assert_balanced(mtp_profile *prof);
+void assert_balanced_as(mtp_profile *prof, seen how); /* how: live and holes */
 mtp_ledger ledger_of(mtp_profile *prof);
 
 /* ------------------------------------------------------------------------------------------- profiles */

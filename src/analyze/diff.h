@@ -48,12 +48,15 @@ size_t mtp__calls_times(const mtp__calls *c, uint32_t row, bool own, mtp__likene
 typedef struct mtp__judged { /* of a row, its whole time or its own */
     mtp__compared seen;
     mtp__likeness like;
-    bool known;    /* there are calls on both sides */
-    bool tested;   /* enough of them */
-    bool sure;     /* the change is not by chance */
-    double excess; /* change less drift */
-    double spread; /* one standard deviation of it, everything in */
-    double low_excess, low_spread;
+    bool known;                     /* there are calls on both sides */
+    bool tested;                    /* enough of them */
+    bool sure;                      /* the change is not by chance */
+    bool by_low;                    /* the fastest calls are known better than the bulk, and tell */
+    double bulk, low;               /* change less drift, of either measure */
+    double bulk_spread, low_spread; /* one standard deviation of it, everything in */
+    /* by the measure that tells */
+    double change, excess; /* as it is; less drift */
+    double spread;         /* one standard deviation, everything in */
     double chance;
 } mtp__judged;
 

@@ -31,7 +31,7 @@
 #define NOISE_PRIOR_ROWS 4.0 /* that it counts as */
 #define NOISE_PRIOR_FREEDOM 10.0
 #define NOISE_FREEDOM 0.4 /* that a row adds to what we know of the noise */
-#define NOISE_NS 12.0     /* of the clock and the recording of a call, from run to run: at most */
+#define NOISE_NS 25.0     /* of the clock and the recording of a call, from run to run: at most */
 #define NOISE_NS_LEAST 1.0
 #define NOISE_NS_OF 5000.0 /* calls shorter than this tell */
 #define DRIFT_ROWS 5       /* fewer can not agree */
@@ -97,7 +97,7 @@ static int by_change(const void *a, const void *b)
     return (x->change > y->change) - (x->change < y->change);
 }
 
-/* Rows that do work of their own, often enough; large ones count more, but no one alone. In order. */
+/* Rows that do work of their own, often enough; large ones and well known ones count more, but no one alone. In order. */
 static size_t gather_votes(const mtp_diff *d, vote *votes, bool low)
 {
     double all = 0;
@@ -111,8 +111,9 @@ static size_t gather_votes(const mtp_diff *d, vote *votes, bool low)
         if (!r->time.known || seen->calls < CALLS_FEW || seen->error > DRIFT_ERROR_MOST ||
             own < DRIFT_SHARE_LEAST * all || own < 0.5 * (r->seen.total_before + r->seen.total_after))
             continue;
-        votes[count++] = (vote){low ? seen->low_change : seen->change, sqrt(own),
-                                low ? seen->low_error : seen->error, seen->shared};
+        double error = low ? seen->low_error : seen->error;
+        double weight = sqrt(own) / (error * error + NOISE_PRIOR * NOISE_PRIOR);
+        votes[count++] = (vote){low ? seen->low_change : seen->change, weight, error, seen->shared};
     }
     qsort(votes, count, sizeof *votes, by_change);
     return count;
@@ -257,7 +258,16 @@ static double chance_of(const mtp_diff *d, double excess, double within, double 
     return mtp__chance(excess / sqrt(all), mixed);
 }
 
-/* The chance is that of the measure that is known better: on a busy machine the fastest calls, else the bulk. */
+/* Which measure tells: the one that is known better. On a busy machine that is the fastest calls, else the bulk. */
+static void choose(mtp__judged *j)
+{
+    const mtp__compared *seen = &j->seen;
+    j->by_low = seen->calls >= LOW_CALLS && j->low_spread < j->bulk_spread;
+    j->change = j->by_low ? seen->low_change : seen->change;
+    j->excess = j->by_low ? j->low : j->bulk;
+    j->spread = j->by_low ? j->low_spread : j->bulk_spread;
+}
+
 static void weigh(const mtp_diff *d, mtp__judged *j)
 {
     double grain = (double)(d->calls[0].grain > d->calls[1].grain ? d->calls[0].grain : d->calls[1].grain);
@@ -267,16 +277,17 @@ static void weigh(const mtp_diff *d, mtp__judged *j)
                     low_within = j->seen.low_error * j->seen.low_error;
     double between = d->noise * d->noise + clock * clock,
            low_between = d->low_noise * d->low_noise + clock * clock;
-    j->excess = j->seen.change - d->drift;
-    j->low_excess = j->seen.low_change - d->low_drift;
-    j->spread = sqrt(within + between);
+    j->bulk = j->seen.change - d->drift;
+    j->low = j->seen.low_change - d->low_drift;
+    j->bulk_spread = sqrt(within + between);
     j->low_spread = sqrt(low_within + low_between);
     j->tested = j->known && j->seen.calls >= CALLS_FEW;
+    choose(j);
     j->chance = 1;
-    if (j->tested && j->low_spread < j->spread && j->seen.calls >= LOW_CALLS)
-        j->chance = chance_of(d, j->low_excess, low_within, LOW_FREEDOM * freedom, low_between);
+    if (j->tested && j->by_low)
+        j->chance = chance_of(d, j->low, low_within, LOW_FREEDOM * freedom, low_between);
     else if (j->tested)
-        j->chance = chance_of(d, j->excess, within, freedom, between);
+        j->chance = chance_of(d, j->bulk, within, freedom, between);
 }
 
 static mtp__judged *judged(mtp__diff_row *r, bool own)
@@ -290,14 +301,19 @@ static int by_chance(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A change of the program shows in the ranks, in the fastest calls as much as in the others, and in the plain numbers
- * too: a row that stands still while the others move is not what changed. */
+/* A change of the program shows in the plain numbers: a row that stands still while the others move is not what changed.
+ * And it shows in all calls: if the bulk moved by more than the fastest, that was the machine. If the fastest tell, the
+ * bulk must not say otherwise; if the bulk tells, the fastest and the ranks must say the same. */
 static bool confirmed(const mtp__judged *j, double rank)
 {
-    double sign = j->excess > 0 ? 1 : -1, low = sign * j->low_excess;
+    double sign = j->excess > 0 ? 1 : -1, low = sign * j->low, bulk = sign * j->bulk;
+    if (sign * j->change <= 0 || low < LOW_PART * bulk)
+        return false;
+    if (j->by_low)
+        return bulk >= LOW_PART * low - ERROR_REACH * j->bulk_spread;
     bool low_tells = j->seen.low_error <= LOW_BLUNT * j->seen.error; /* else the calls are of many kinds */
-    return sign * rank >= RANKS_SURE && sign * j->seen.change > 0 && low >= LOW_PART * fabs(j->excess) &&
-           fabs(j->excess) >= LOW_PART * low && (!low_tells || low >= LOW_SURE * j->low_spread);
+    return sign * rank >= RANKS_SURE && bulk >= LOW_PART * low &&
+           (!low_tells || low >= LOW_SURE * j->low_spread);
 }
 
 /* Holm: the least likely first, each against those that are left. Marks the ones that pass with a chance below 0. */
@@ -326,7 +342,7 @@ static mtp_status correct(mtp_diff *d, bool own)
 /* How far below the limit a change may be measured and still be taken for as large. */
 static double margin(const mtp__judged *j, double limit)
 {
-    double m = ERROR_REACH * j->seen.error;
+    double m = ERROR_REACH * j->spread;
     m = m < 0.4 * limit ? m : 0.4 * limit;
     return m < 0.02 ? m : 0.02;
 }
@@ -380,7 +396,7 @@ static void judge_steps(mtp_diff *d)
     j->known = true;
     weigh(d, j);
     j->sure = j->chance <= STEPS_ALPHA && confirmed(j, mtp__compare_ranks(d->comparer, d->drift));
-    double change = d->options.normalize ? j->excess : j->seen.change;
+    double change = d->options.normalize ? j->excess : j->change;
     s->step_before = j->seen.before_ns / 1000;
     s->step_after = s->step_before * exp(change);
     s->step_change = expm1(change);
@@ -394,8 +410,9 @@ static void fill_row(const mtp_diff *d, mtp__diff_row *r)
     mtp_diff_row *s = &r->seen;
     if (!r->time.known)
         return;
-    double taken = d->options.normalize ? d->drift : 0;
-    double change = r->time.seen.change - taken, own = r->own.known ? r->own.seen.change - taken : 0;
+    bool normal = d->options.normalize;
+    double change = normal ? r->time.excess : r->time.change;
+    double own = !r->own.known ? 0 : normal ? r->own.excess : r->own.change;
     s->time_before = r->time.seen.before_ns / 1000;
     s->time_after = s->time_before * exp(change);
     s->own_before = r->own.seen.before_ns / 1000;

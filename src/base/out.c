@@ -78,24 +78,25 @@ void mtp__out_i64(mtp__out *o, int64_t value)
 
 /* A decimal with at most six places, which is what counters mostly are. n / 1e6 is rounded as a reader rounds the
  * decimal, so equality here means that it reads back the same. */
-static char *put_decimal(char *p, double value)
+static bool put_decimal(char **to, double value)
 {
+    char *p = *to;
     double scaled = value * 1e6;
     if (!(fabs(scaled) < 9e15))
-        return NULL;
+        return false;
     int64_t n = (int64_t)(scaled + (scaled < 0 ? -0.5 : 0.5));
     if ((double)n / 1e6 != value)
-        return NULL;
+        return false;
     uint64_t u = n < 0 ? (uint64_t)-n : (uint64_t)n, rest = u % 1000000;
     if (n < 0)
         *p++ = '-';
     p = mtp__put_u64(p, u / 1000000);
-    if (rest == 0)
-        return p;
-    *p++ = '.';
+    if (rest != 0)
+        *p++ = '.';
     for (uint64_t place = 100000; rest != 0; rest %= place, place /= 10)
         *p++ = (char)('0' + rest / place);
-    return p;
+    *to = p;
+    return true;
 }
 
 /* printf writes the locale's decimal point, which may be any bytes: whatever it cannot else be is the point. */
@@ -119,10 +120,10 @@ static char *put_printed(char *p, double value)
 
 void mtp__out_double(mtp__out *o, double value)
 {
-    char *p = mtp__out_room(o), *end;
+    char *p = mtp__out_room(o);
     if (!isfinite(value))
-        end = MTP__PUT(p, "null");
-    else if ((end = put_decimal(p, value)) == NULL)
-        end = put_printed(p, value);
-    o->at = end;
+        p = MTP__PUT(p, "null");
+    else if (!put_decimal(&p, value))
+        p = put_printed(p, value);
+    o->at = p;
 }

@@ -84,8 +84,9 @@ typedef struct mtp__chrome {
 
     uint32_t step; /* the step that the events are in now */
     uint64_t events, events_total;
-    bool whole; /* microseconds */
-    bool plain; /* spans without detail have the args of a recording */
+    bool whole;   /* microseconds */
+    bool plain;   /* spans without detail have the args of a recording */
+    bool renamed; /* some text is shown as another */
 
     mtp__pair_map metas;     /* key -> its last value */
     mtp__pair_map processes; /* (pid, text) -> process of the trace */

@@ -270,7 +270,7 @@ void mtp__chrome_more_args(mtp__chrome *w, uint32_t text, bool any)
     mtp__out_bytes(&w->out, json.bytes, json.length);
 }
 
-void mtp__chrome_span_args(mtp__chrome *w, const mtp__lane *lane, uint32_t span, int64_t step)
+void mtp__chrome_span_args(mtp__chrome *w, const mtp__lane *lane, uint32_t span, int64_t step, bool renamed)
 {
     const mtp_trace *t = w->t;
     args a = {w, &w->out, mtp__trace_detail(t, span), span, false};
@@ -290,6 +290,11 @@ void mtp__chrome_span_args(mtp__chrome *w, const mtp__lane *lane, uint32_t span,
     if ((t->flags[span] & MTP__SPAN_UNFINISHED) != 0 && !t->from_kineto) {
         KEY(&a, "unfinished");
         MTP__OUT(&w->out, "true");
+    }
+    if (renamed) {
+        mtp__text name = mtp__trace_get_text(t, t->name[span]);
+        KEY(&a, "original name");
+        mtp__out_string(&w->out, name.bytes, name.length);
     }
     mtp__chrome_more_args(w, a.d->args, a.any);
 }

@@ -56,12 +56,20 @@ static mtp__text shown(mtp__text name)
     return name;
 }
 
+/* Another stands in its place: its args say what it was. */
+static bool is_renamed(const mtp__chrome *w, uint32_t text)
+{
+    mtp__text name = mtp__trace_get_text(w->t, text);
+    return shown(name).bytes != name.bytes;
+}
+
 /* The text's place in the arena; length UINT32_MAX: it is not there, write it out. */
 static const mtp__quoted *quote(mtp__chrome *w, uint32_t text)
 {
     mtp__quoted *q = &w->quoted[text];
     mtp__text name = shown(mtp__trace_get_text(w->t, text));
     char *to = w->scratch;
+    w->renamed = w->renamed || is_renamed(w, text);
     q->length = UINT32_MAX;
     if (name.length > sizeof w->scratch / 6 - SLACK)
         return q;
@@ -148,7 +156,8 @@ void mtp__chrome_span(mtp__chrome *w, const mtp__lane *lane, uint32_t span, uint
     p = mtp__chrome_put_time(w, p, ts);
     p = MTP__PUT(p, ", \"dur\": ");
     p = mtp__chrome_put_time(w, p, dur);
-    if (w->plain && (t->detail == NULL || t->detail[span] == 0) &&
+    bool renamed = __builtin_expect(w->renamed, 0) && is_renamed(w, t->name[span]);
+    if (w->plain && !renamed && (t->detail == NULL || t->detail[span] == 0) &&
         (t->flags[span] & MTP__SPAN_UNFINISHED) == 0 && category <= MTP__CATEGORY_USER_ANNOTATION) {
         w->out.at = put_plain_args(w, p, span);
         return;
@@ -156,7 +165,7 @@ void mtp__chrome_span(mtp__chrome *w, const mtp__lane *lane, uint32_t span, uint
     p = MTP__PUT(p, ", \"args\": {");
     w->out.at = p;
     if (!w->options.without_args)
-        mtp__chrome_span_args(w, lane, span, step_number(w, t->start[span]));
+        mtp__chrome_span_args(w, lane, span, step_number(w, t->start[span]), renamed);
     p = mtp__out_room(&w->out);
     w->out.at = MTP__PUT(p, "}}");
 }

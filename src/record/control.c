@@ -20,6 +20,12 @@ static uint64_t *reserve(mtp__recorder *r, uint32_t words)
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
         c->chunk = NULL;
     }
+    if (c->chunk == NULL && c->sealed != NULL &&
+        mtp__chunk_capacity(r->pool.chunk_bytes) - c->used >= words) {
+        mtp__pool_unseal(&r->pool, c->sealed);
+        c->chunk = c->sealed;
+    }
+    c->sealed = NULL;
     if (c->chunk == NULL) {
         mtp_drop why;
         c->chunk = mtp__pool_take(&r->pool, 0, r->cycle, c->written, mtp__clock_ticks_slow(), &why);
@@ -171,13 +177,15 @@ void mtp__control_finish(mtp__recorder *r)
     pthread_mutex_lock(&c->lock);
     if (c->chunk != NULL)
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
+    /* The next cycle goes on in it: a chunk for each would use up the budget, for these are never made room of. */
+    c->sealed = r->pool.when_full != MTP_STREAM ? c->chunk : NULL;
     c->chunk = NULL;
     pthread_mutex_unlock(&c->lock);
 }
 
 void mtp__control_reset(mtp__recorder *r)
 {
-    r->control.chunk = NULL;
+    r->control.chunk = r->control.sealed = NULL;
     r->control.used = r->control.records = 0;
     r->control.written = 0;
     r->names_told = 0;

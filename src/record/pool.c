@@ -264,6 +264,17 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
     pthread_mutex_unlock(&pool->lock);
 }
 
+void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk)
+{
+    if (pool->fd < 0)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    if (pool->finished)
+        header_write(pool, false);
+    pthread_mutex_unlock(&pool->lock);
+    __atomic_store_n(&chunk->checksum, 0, __ATOMIC_RELEASE);
+}
+
 /* ------------------------------------------------------------------------------------------- reading */
 
 static mtp_status piece_unread(uint64_t at, ssize_t got)

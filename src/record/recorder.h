@@ -20,6 +20,7 @@ typedef struct mtp__recorder_config {
 typedef struct mtp__control {
     pthread_mutex_t lock; /* rank 4 */
     mtp__chunk *chunk;    /* borrowed from the pool, or NULL */
+    mtp__chunk *sealed;   /* borrowed: the last one of an earlier cycle, if there is room in it, or NULL */
     uint32_t used, records;
     uint64_t written;
 } mtp__control;

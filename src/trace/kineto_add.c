@@ -76,8 +76,12 @@ static void add_complete(mtp__kineto *k)
         mtp__step item = {e->ts, end, step};
         mtp__trace_add_step(k->trace, &item);
     }
-    uint32_t detail = mtp__kineto_detail(k, category, step <= UINT32_MAX ? (uint32_t)step : 0, taken, &flags);
     uint32_t name = mtp__kineto_string(k, &e->name);
+    if ((e->args & MTP__ARG_BIT(ORIGINAL_NAME)) != 0 &&
+        mtp__kineto_arg_text(k, MTP__ARG_ORIGINAL_NAME, &name))
+        taken |= MTP__ARG_BIT(
+            ORIGINAL_NAME); /* one that viewers do not take: our writer put another in its place */
+    uint32_t detail = mtp__kineto_detail(k, category, step <= UINT32_MAX ? (uint32_t)step : 0, taken, &flags);
     k->trace->unfinished += (flags & MTP__SPAN_UNFINISHED) != 0;
     uint32_t span =
         mtp__trace_add_span(k->trace, k->rows[row].track, e->ts, end, name, category, flags, detail);

@@ -47,6 +47,7 @@
     X(LABELS, "labels")                                                                                      \
     X(SORT_INDEX, "sort_index")                                                                              \
     X(LANE_OF, "lane_of")                                                                                    \
+    X(ORIGINAL_NAME, "original name")                                                                        \
     X(DEVICE_TYPE, "device_type")                                                                            \
     X(STEP, "step")                                                                                          \
     X(INPUT_SHAPES, "input_shapes")                                                                          \

@@ -254,6 +254,8 @@ def main(args):
                      t.without_args_there_are_none, t.packed_files_hold_the_same, t.a_recording_is_complete,
                      t.a_recording_has_kinetos_args_and_mindtorchs, t.a_recordings_work_leads_back_to_its_op):
             t.run(test.__name__, test)
+        for name in ("recorded", "overlaps", "deep", "ids", "hostile", "small", "names"):
+            t.run(f"{name}_comes_back_as_it_was", lambda: t.comes_back(t.path(name + ".json")))
         for path in TORCH:
             name = os.path.basename(path).split(".")[0]
             t.run(f"{name}_comes_back_as_it_was", lambda: t.comes_back(path))

@@ -201,17 +201,20 @@ static void the_name_says_the_form(void **state)
 
 /* ---------------------------------------------------------------------------------------------- the text */
 
+static const char *const bad_names[] = {"Profile", "CpuProfile", "ProfileChunk", "ProfileX", ""};
+
 static void names_that_viewers_take_for_profiles_are_marked(void **state)
 {
     (void)state;
-    static const char *const names[] = {"Profile", "CpuProfile", "ProfileChunk", "ProfileX", ""};
-    mtp_trace *t = make_named(names, COUNT(names));
+    mtp_trace *t = make_named(bad_names, COUNT(bad_names));
     char *got = written(t, NULL);
     assert_int_equal(times(got, "\"name\": \"[Profile]\""), 1);
     assert_int_equal(times(got, "\"name\": \"[CpuProfile]\""), 1);
     assert_int_equal(times(got, "\"name\": \"[ProfileChunk]\""), 1);
     assert_int_equal(times(got, "\"name\": \"ProfileX\""), 1);
     assert_int_equal(times(got, "\"name\": \"?\""), 1);
+    assert_int_equal(times(got, "\"original name\": "), 4);
+    assert_contains(got, "\"original name\": \"ProfileChunk\"");
     free(got);
     mtp_trace_destroy(t);
 }
@@ -323,6 +326,7 @@ static int write_all(const char *folder)
     rc |= write_one(folder, "times_whole.json", make_times(true), &whole);
     rc |= write_one(folder, "hostile.json", make_hostile(folder), NULL);
     rc |= write_one(folder, "damaged_texts.json", make_damaged_texts(), NULL);
+    rc |= write_one(folder, "names.json", make_named(bad_names, COUNT(bad_names)), NULL);
     rc |= write_one(folder, "flows.json", make_flows(), NULL);
     rc |= write_one(folder, "recorded.json", make_recorded(), NULL);
     rc |= write_one(folder, "recorded_whole.json", make_recorded(), &whole);
@@ -372,7 +376,15 @@ static int round_trip(const char *from, const char *to)
     return rc;
 }
 
-/* torch numbers forward threads 1, 2, ...; here there is one, the main thread. */
+static bool has_ops(const mtp_trace *t, const mtp__track *track)
+{
+    for (uint32_t i = track->first; i < track->first + track->count; i++)
+        if (t->category[i] == MTP__CATEGORY_CPU_OP)
+            return true;
+    return false;
+}
+
+/* torch numbers the threads that run ops 1, 2, ... as they come; forward threads go by that number. */
 static int make_flows_anew(const char *from, const char *to)
 {
     mtp_trace *t;
@@ -380,9 +392,17 @@ static int make_flows_anew(const char *from, const char *to)
         return fail_io(from);
     t->flow_count = 0;
     t->from_kineto = false;
-    for (uint32_t k = 0; k < t->track_count; k++)
-        if (!t->tracks[k].on_device)
-            t->tracks[k].tid = 1;
+    for (uint32_t k = 0; k < t->track_count; k++) {
+        mtp__track *track = &t->tracks[k];
+        if (track->on_device || !has_ops(t, track))
+            continue;
+        track->tid = 1;
+        for (uint32_t n = 0; n < t->track_count; n++) {
+            const mtp__track *other = &t->tracks[n];
+            track->tid += n != k && !other->on_device && has_ops(t, other) &&
+                          t->start[other->first] < t->start[track->first];
+        }
+    }
     int rc = mtp_trace_export(t, to, NULL) == MTP_OK ? 0 : fail_io(to);
     mtp_trace_destroy(t);
     return rc;

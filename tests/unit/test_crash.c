@@ -109,6 +109,12 @@ static void check_file(const kill_plan *p, bool exact, const char *what)
         fail_msg("%s: %s", what, mtp_last_error());
     if (s.problem[0] != 0 || s.report.damaged != 0)
         fail_msg("%s: %llu damaged; %s", what, (unsigned long long)s.report.damaged, s.problem);
+    for (size_t i = 0; i < s.records;
+         i++) /* every record is there with all its words: here each has a name */
+        if ((s.record[i].kind == MTP__KIND_BEGIN || s.record[i].kind == MTP__KIND_COUNTER ||
+             s.record[i].kind == MTP__KIND_MARK) &&
+            (uint32_t)s.record[i].word[0] == 0)
+            fail_msg("%s: a record without its words", what);
     for (int k = 0; k < THREADS; k++) {
         uint64_t committed = atomic_load(&shared->committed[k]), next = UINT64_MAX, count = 0;
         for (size_t i = 0; i < s.records; i++) {

@@ -1,10 +1,12 @@
 /* Unit: record/fork: what becomes of a recording in a child, made in whatever way, and of the parent beside it. */
 #define _GNU_SOURCE
 #include "tests/test.h"
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,9 +70,12 @@ static mtp_profile *prof;
 
 /* ------------------------------------------------------------------------------------------ child off */
 
+static void *chunks; /* where the parent's are */
+
 static void child_is_off(void *arg)
 {
     (void)arg;
+    CHILD_CHECK(chunks == NULL || (msync(chunks, 4096, MS_ASYNC) != 0 && errno == ENOMEM)); /* not mapped */
     CHILD_CHECK(mtp_recording() == 0);
     CHILD_CHECK(mtp__registry_count() <= 1);
     CHILD_CHECK(!mtp_profile_is_recording(prof));
@@ -137,6 +142,7 @@ static void forks_while_four_threads_record_leave_both_sides_well(void **state)
         c.record_shapes = true;
         c.spool = filed ? test_path("fork.mtp") : NULL;
         prof = test_start(&c);
+        chunks = prof->recorder->pool.base;
         busy_crowd crowd;
         crowd_start(&crowd);
         uint64_t forks = 0;
@@ -145,6 +151,7 @@ static void forks_while_four_threads_record_leave_both_sides_well(void **state)
         for (int i = 0; i < test_scaled(300) && test_now() < until; i++, forks++)
             assert_true(test_left_well(test_child(i % 10 == 0 ? child_on_its_own : child_is_off, NULL, 20)));
         uint64_t attempts = crowd_stop(&crowd);
+        chunks = NULL;
         assert_ok(mtp_profile_stop(prof));
         mtp_ledger l = ledger_of(prof);
         assert_int_equal(l.emitted, attempts + 1);

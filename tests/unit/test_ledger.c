@@ -216,6 +216,8 @@ static mtp_status count_words(void *user, const mtp__chunk *chunk, const uint64_
         length = length != 0 ? length : (uint32_t)(words[at + 1] >> 32);
         unsigned kind = MTP__WORD0_KIND(words[at]);
         w->wrong += length == 0 || (kind == MTP__KIND_CONTROL) != (chunk->stream == 0);
+        if (kind == MTP__KIND_BEGIN || kind == MTP__KIND_COUNTER) /* there with its words, or not there */
+            w->wrong += (uint32_t)words[at + 1] == 0;
         at += length != 0 ? length : count;
     }
     w->wrong += at != count;
@@ -312,7 +314,100 @@ static void asking_and_reading_while_threads_record_is_safe(void **state)
         for (int i = 0; i < THREADS; i++)
             asked += me[i].attempts;
         assert_int_equal(ledger_of(prof).emitted, asked);
+        assert_balanced_as(prof, (seen){.holes = k == 1});
+        mtp_profile_destroy(prof);
+    }
+}
+
+/* Stores that miss the cache fill the store buffer, and what is stored after them is seen late by others: then a
+ * record's mark of being busy is most likely to be missed. */
+static void *hammer(void *arg)
+{
+    enum {
+        FAR = 32 << 20
+    };
+    recorder_thread *me = arg;
+    volatile char *far = malloc(FAR);
+    for (uint32_t at = 1; !atomic_load_explicit(me->stop, memory_order_relaxed);) {
+        for (int i = 0; i < 24; i++) {
+            at = at * 1664525u + 1013904223u;
+            far[at % FAR] = (char)i;
+        }
+        mtp_token token = mtp_scope_begin(MTP_NAME("hammer"));
+        me->tokens += token != 0;
+        mtp_scope_end(token);
+    }
+    free((void *)(uintptr_t)far);
+    return NULL;
+}
+
+/* As fast as it goes: the one record that a stop does not see is what its barrier is for. */
+static void no_record_slips_through_a_stop(void **state)
+{
+    (void)state;
+    mtp_profile_config c = policy_config(MTP_KEEP_NEWEST, 8 * 4096);
+    recorder_thread me[2];
+    pthread_t t[2];
+    atomic_bool stop;
+    atomic_init(&stop, false);
+    mtp_profile *prof = test_create(&c);
+    for (int i = 0; i < 2; i++) {
+        me[i] = (recorder_thread){.stop = &stop};
+        pthread_create(&t[i], NULL, hammer, &me[i]);
+    }
+    double until = test_now() + 2;
+    for (int cycle = 0; cycle < test_scaled(20000) && test_now() < until; cycle++) {
+        assert_ok(mtp_profile_start(prof));
+        assert_ok(mtp_profile_stop(prof));
+        mtp_ledger l = ledger_of(prof);
+        assert_int_equal(l.emitted, l.kept + l.dropped);
+        seen s = {0};
+        seen_profile(&s, prof);
+        assert_string_equal(s.problem, "");
+        assert_int_equal(s.records, l.kept);
+        seen_free(&s);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(t[i], NULL);
+    mtp_profile_destroy(prof);
+}
+
+/* A flight recorder runs for days, through any number of cycles: what each leaves behind must be little. */
+static void many_cycles_do_not_use_up_a_flight_recorder(void **state)
+{
+    (void)state;
+    for (int k = 1; k <= 3; k += 2) { /* in memory, in a file */
+        enum {
+            CYCLES = 300
+        };
+        mtp_profile_config c = policy_config(k, 128 * 4096);
+        c.acc_events = true;
+        mtp_profile *prof = test_create(&c);
+        for (int cycle = 0; cycle < CYCLES; cycle++) {
+            assert_ok(mtp_profile_start(prof));
+            for (int i = 0; i < 600; i++)
+                mtp_mark(MTP_NAME("flight"));
+            assert_ok(mtp_profile_stop(prof));
+        }
+        mtp_ledger l = ledger_of(prof);
+        assert_int_equal(l.emitted, CYCLES * 601);
+        assert_int_equal(l.dropped, l.dropped_by[MTP_DROP_OVERWRITTEN]); /* and nothing for want of room */
+        assert_int_equal(l.lost_definitions, 0);
         assert_balanced(prof);
+        seen s = {0};
+        seen_profile(&s, prof);
+        assert_true(s.control_chunks < 64);
+        size_t stops = 0;
+        while (seen_control(&s, MTP__CONTROL_LEDGER, stops) != NULL)
+            stops++;
+        assert_int_equal(stops, CYCLES); /* each cycle has told what it had to */
+        seen_free(&s);
+        if (k >= 2)
+            assert_ok(seen_spool(&s, prof->config.spool));
+        assert_string_equal(s.problem, "");
+        assert_int_equal(s.report.damaged + s.report.unsealed, 0);
+        seen_free(&s);
         mtp_profile_destroy(prof);
     }
 }
@@ -402,6 +497,8 @@ int main(void)
         TEST(too_little_room_counts_every_record_under_every_policy),
         TEST(keep_newest_keeps_the_last_records_of_each_thread),
         TEST(starts_and_stops_beside_racing_threads_lose_nothing),
+        TEST(no_record_slips_through_a_stop),
+        TEST(many_cycles_do_not_use_up_a_flight_recorder),
         TEST(asking_and_reading_while_threads_record_is_safe),
         TEST(names_made_beside_starts_and_stops_are_defined),
         TEST(short_threads_under_every_policy_are_counted),

@@ -365,6 +365,61 @@ static void a_thread_that_only_looks_in_is_not_taken_for_stuck(void **state)
     mtp_profile_destroy(prof);
 }
 
+static sem_t joining, join_go;
+
+static void wait_in_join(mtp__testpoint point, void *user)
+{
+    (void)user;
+    if (point == MTP__POINT_THREAD_JOIN) {
+        sem_post(&joining);
+        wait_for(&join_go);
+    }
+}
+
+static void *joins_late(void *arg)
+{
+    mtp_mark(MTP_NAME("late joiner"));
+    mtp_scope_end(mtp_scope_begin_text("late joiner", 11));
+    mtp_op op = MTP_OP_INIT(MTP_NAME("late joiner"));
+    mtp_op_begin(&op);
+    mtp_op_end(&op);
+    (void)arg;
+    return NULL;
+}
+
+/* A thread has seen the gate open and is not in the registry yet: stop() can not wait for it. */
+static void a_thread_that_joins_while_the_profile_stops_finds_it_stopped(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        mtp_profile_config c = test_config(NULL);
+        pthread_t t;
+        sem_init(&joining, 0, 0);
+        sem_init(&join_go, 0, 0);
+        mtp_profile *prof = test_start(&c);
+        mtp__testpoint_set(wait_in_join, NULL);
+        pthread_create(&t, NULL, joins_late, NULL);
+        wait_for(&joining);
+        assert_ok(mtp_profile_stop(prof));
+        assert_int_equal(ledger_of(prof).emitted, 1);
+        if (way ==
+            1) /* it finds another recording instead: then it is in that one, from its first record on */
+            assert_ok(mtp_profile_start(prof));
+        if (way == 2)
+            mtp_profile_destroy(prof);
+        sem_post(&join_go);
+        pthread_join(t, NULL);
+        mtp__testpoint_set(NULL, NULL);
+        if (way == 2)
+            continue;
+        if (way == 1)
+            assert_ok(mtp_profile_stop(prof));
+        assert_int_equal(ledger_of(prof).emitted, way == 1 ? 6 : 1);
+        assert_balanced(prof);
+        mtp_profile_destroy(prof);
+    }
+}
+
 static _Thread_local bool i_get_stuck;
 static sem_t stuck_now, stuck_go;
 static mtp__testpoint stuck_at;
@@ -464,6 +519,7 @@ int main(void)
         TEST(records_of_a_thread_past_its_end_are_counted),
         TEST(a_handler_at_any_point_of_a_record_is_counted),
         TEST(a_thread_that_only_looks_in_is_not_taken_for_stuck),
+        TEST(a_thread_that_joins_while_the_profile_stops_finds_it_stopped),
         TEST(a_thread_stuck_in_a_record_is_left_behind_and_harms_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
