@@ -14,17 +14,20 @@
 #define WORDS_MAX 12
 #define PUT_WORD(mask, bit, value) (*(mask) |= (bit), words[count++] = (uint64_t)(value))
 
-/* A record with all its words: word 0 is made here. Takes the caller out of the record. */
-static bool emit(mtp__writer *w, uint32_t gate, mtp__kind kind, uint64_t *words, size_t count)
+/* A record with all its words: word 0 is made here. Takes the caller out of the record; the thread's token is read
+ * before that, as stop() may take it away as soon as the writer is at rest. 0: not recorded. */
+static mtp_token emit(mtp__writer *w, uint32_t gate, mtp__kind kind, uint64_t *words, size_t count)
 {
+    mtp_token token = 0;
     uint64_t *at = mtp__writer_reserve(w, count);
     if (at != NULL) {
         for (size_t i = 1; i < count; i++)
             at[i] = words[i];
         mtp__writer_commit(w, at, count, MTP__WORD0(mtp__writer_ticks(gate), count, kind));
+        token = w->token;
     }
     mtp__writer_leave(w);
-    return at != NULL;
+    return token;
 }
 
 /* Enters if one of `wanted` is recorded; then *gate is what is. */
@@ -69,7 +72,7 @@ static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t g
         mask = MTP__HAS_DETAIL;
     }
     words[1] = MTP__BEGIN_WORD1(name, MTP_SCOPE_USER, mask, MTP_DEVICE_CPU);
-    return emit(w, gate, MTP__KIND_BEGIN, words, count) ? w->token : 0;
+    return emit(w, gate, MTP__KIND_BEGIN, words, count);
 }
 
 mtp_token mtp__scope_begin(uint32_t name)
@@ -171,8 +174,7 @@ void mtp__op_begin(mtp_op *op)
     }
     size_t count = op_payload(op, w, gate, words, &mask, __builtin_return_address(0));
     words[1] = MTP__BEGIN_WORD1(op->name, op->kind & 0xffu, mask, op->device & 0xffffu);
-    if (emit(w, gate, MTP__KIND_BEGIN, words, count))
-        op->token = w->token;
+    op->token = emit(w, gate, MTP__KIND_BEGIN, words, count);
 }
 
 void mtp__op_end(mtp_op *op)
@@ -307,5 +309,5 @@ mtp_token mtp__step_begin(uint32_t name, uint64_t number)
     uint32_t gate;
     mtp__writer *w = enter(MTP_CPU, &gate);
     uint64_t words[] = {0, MTP__BEGIN_WORD1(name, MTP_SCOPE_STEP, MTP__HAS_NUMBER, MTP_DEVICE_CPU), number};
-    return w != NULL && emit(w, gate, MTP__KIND_BEGIN, words, 3) ? w->token : 0;
+    return w != NULL ? emit(w, gate, MTP__KIND_BEGIN, words, 3) : 0;
 }
