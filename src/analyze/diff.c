@@ -47,6 +47,8 @@ static void fill_sums(mtp_diff *d, mtp__diff_row *r)
     const mtp__sum *sum[2] = {r->before != MTP__NONE ? &d->calls[0].group.sum[r->before] : NULL,
                               r->after != MTP__NONE ? &d->calls[1].group.sum[r->after] : NULL};
     const mtp__sum *any = sum[0] != NULL ? sum[0] : sum[1];
+    if (any == NULL)
+        return; /* a row is of one side at least */
     const mtp__intern_entry *key = mtp__intern_get(&d->text, any->key);
     const mtp__intern_entry *shape = any->shape != 0 ? mtp__intern_get(&d->text, any->shape) : NULL;
     s->key = (const char *)key->bytes;

@@ -157,7 +157,7 @@ static bool in_windows(const cutter *c, int64_t at)
 static uint8_t in_time(const cutter *c, int64_t start, int64_t end)
 {
     uint32_t w = window_at(c, start);
-    if (w == c->window_count || c->windows[w].from > (end > start ? end - 1 : start))
+    if (c->windows == NULL || w == c->window_count || c->windows[w].from > (end > start ? end - 1 : start))
         return DROPPED;
     if (start < c->windows[w].from)
         return CLIPPED;

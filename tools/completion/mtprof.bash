@@ -24,8 +24,8 @@ _mtprof()
     memory) options="--device --output --json --limit --help" ;;
     steps) options="--json --csv --help" ;;
     cut) options="--output --step --time --name --thread --help" ;;
-    diff) options="--fail-over --by-shape --limit --json --normalize --help" ;;
-    check) options="--json --help" ;;
+    diff) options="--fail-over --by-shape --limit --json --normalize --max-drift --output --help" ;;
+    check) options="--json --output --help" ;;
     info) options="--help" ;;
     esac
     case $cur in
