@@ -141,11 +141,12 @@ int main(int argc, char **argv)
     costs small = measure(OPS), large = measure(OPS * 10u);
     double events = OPS * 10.0 * 4, spans = OPS * 10.0 * 2;
     report("memory_timeline_ns_per_event", large.timeline * 1e9 / events, "ns", 0, "4 million events");
-    report("memory_timeline_growth", large.timeline / small.timeline, "x", 0, "time for 10 times the events");
+    report("memory_timeline_growth", large.timeline / small.timeline, "x", 11,
+           "time for 10 times the events");
     report("memory_json_ns_per_event", large.json * 1e9 / events, "ns", 0,
            "torch's form, a row per microsecond");
     report("steps_ns_per_span", large.steps * 1e9 / spans, "ns", 0, "2 million spans, 1000 steps");
-    report("steps_growth", large.steps / small.steps, "x", 0, "time for 10 times the spans");
+    report("steps_growth", large.steps / small.steps, "x", 11, "time for 10 times the spans");
     report("execution_trace_ns_per_node", large.execution * 1e9 / spans, "ns", 0, "2 million nodes");
     report("execution_trace_mb_per_s", (double)large.execution_bytes / large.execution / 1e6, "MB/s", 0,
            "the same");

@@ -54,12 +54,13 @@ typedef struct mtp_trace_info {
     /* what was found wrong and mended: 0 for a sound trace */
     uint64_t unmatched_ends, unfinished, clock_faults, damaged_chunks;
     bool from_kineto, has_ledger;
-    mtp_ledger ledger;
+    mtp_ledger ledger;       /* of the recording; a JSON file that we wrote has it too */
+    uint64_t skipped_events; /* of a JSON file: without a time, or of no known kind; they are left out */
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \
         sizeof(mtp_trace_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false,             \
-            MTP_LEDGER_INIT                                                                                  \
+            MTP_LEDGER_INIT, 0                                                                               \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
 
@@ -127,6 +128,8 @@ typedef struct mtp_table_options {
     }
 MTP_API mtp_status mtp_averages_table(const mtp_averages *averages, const mtp_table_options *options,
                                       mtp_sink *sink, void *user);
+/* How many rows the three below write, the first ones; -1, which it is at first: all. (Tables have row_limit.) */
+MTP_API void mtp_averages_limit(mtp_averages *averages, int64_t rows);
 /* Rows with torch's attribute names: a JSON list, or CSV with a head line. */
 MTP_API mtp_status mtp_averages_json(const mtp_averages *averages, mtp_sink *sink, void *user);
 MTP_API mtp_status mtp_averages_csv(const mtp_averages *averages, mtp_sink *sink, void *user);
@@ -152,8 +155,13 @@ typedef struct mtp_export_options {
 /* Kineto/Chrome JSON, at the contract of docs/trace-format.md. */
 MTP_API mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
                                     void *user);
-/* To a file, by its suffix: .json, .json.gz (Chrome), .stacks or .folded or .txt (stacks), "-": JSON on standard
- * output. The file appears whole or not at all; one that was there is kept on failure. */
+/* To a file, by the end of its name; each may have .gz behind it:
+ *     .json                        Chrome, as above; also "-" (standard output) and devices
+ *     .et.json                     the execution trace (mtp_trace_execution_trace)
+ *     .memory.json .memory.raw.json   torch's memory timeline (mtp_memory_timeline_json, _raw)
+ *     .averages.json .csv          averages: one Chrome event each (mtp_averages_chrome), or rows (mtp_averages_csv)
+ *     .stacks .folded .txt         folded stacks by self CPU time (mtp_trace_stacks)
+ * The file appears whole or not at all; one that was there is kept on failure. */
 MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
                                     const mtp_export_options *options);
 
@@ -264,13 +272,16 @@ MTP_API const mtp_diff_row *mtp_diff_row_at(const mtp_diff *diff, size_t index);
 MTP_API mtp_status mtp_diff_get_summary(const mtp_diff *diff, mtp_diff_summary *out);
 /* Is anything slower by more than `share` (0.05: 5 %)? A row, the steps, or everything beyond max_drift. */
 MTP_API bool mtp_diff_slower(const mtp_diff *diff, double share);
+/* How many rows mtp_diff_json writes; -1, which it is at first: all. */
+MTP_API void mtp_diff_limit(mtp_diff *diff, int64_t rows);
 MTP_API mtp_status mtp_diff_json(const mtp_diff *diff, mtp_sink *sink, void *user);
 
 /* --------------------------------------------------------------------------------------------- check */
 
 typedef enum mtp_severity {
-    MTP_SEVERITY_NOTE = 0, /* untidy: a reader may be less exact */
-    MTP_SEVERITY_ERROR = 1 /* a reader fails, or drops or misreads events */
+    MTP_SEVERITY_NOTE = 0,  /* untidy: a reader may be less exact */
+    MTP_SEVERITY_ERROR = 1, /* a reader fails, or drops or misreads events */
+    MTP_SEVERITY_REMARK = 2 /* good to know; breaks no rule */
 } mtp_severity;
 
 typedef struct mtp_finding {
@@ -290,6 +301,8 @@ typedef struct mtp_check mtp_check;
 MTP_API mtp_status mtp_trace_check_file(const char *path, const mtp_open_options *options, mtp_check **out);
 MTP_API void mtp_check_destroy(mtp_check *check); /* NULL is fine */
 MTP_API size_t mtp_check_count(const mtp_check *check);
+MTP_API size_t
+mtp_check_breaches(const mtp_check *check); /* of these, all but remarks; 0: the file is clean */
 MTP_API const mtp_finding *mtp_check_finding(const mtp_check *check,
                                              size_t index); /* by rule; NULL: no such */
 MTP_API uint64_t
@@ -403,6 +416,8 @@ MTP_API const mtp_step_row *mtp_steps_row(const mtp_steps *steps, size_t index);
 /* Each figure over the steps; p50 is the nearest rank. NULL: not wanted. */
 MTP_API void mtp_steps_summary(const mtp_steps *steps, mtp_step_times *mean, mtp_step_times *p50,
                                mtp_step_times *max);
+/* How many steps the two below write; -1, which it is at first: all. The summary is of all, whatever it is. */
+MTP_API void mtp_steps_limit(mtp_steps *steps, int64_t rows);
 MTP_API mtp_status mtp_steps_json(const mtp_steps *steps, mtp_sink *sink, void *user);
 MTP_API mtp_status mtp_steps_csv(const mtp_steps *steps, mtp_sink *sink, void *user);
 

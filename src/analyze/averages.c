@@ -291,6 +291,7 @@ mtp_status mtp_averages_create(const mtp_trace *trace, const mtp_averages_option
         mtp_averages_destroy(a);
         return status;
     }
+    a->written = a->count;
     *out = a;
     return MTP_OK;
 }

@@ -196,6 +196,7 @@ mtp_status mtp_diff_create(const mtp_trace *before, const mtp_trace *after, cons
     d->summary = (mtp_diff_summary)MTP_DIFF_SUMMARY_INIT;
     mtp__intern_init(&d->text, 1, SIZE_MAX, NULL, NULL);
     mtp_status status = make(d, before, after);
+    d->written = d->count;
     if (status == MTP_OK)
         *out = d;
     else

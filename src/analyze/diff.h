@@ -70,9 +70,9 @@ typedef struct mtp__diff_row {
 struct mtp_diff {
     mtp_diff_options options;
     mtp_diff_summary summary;
-    mtp__diff_row *row; /* owned */
-    size_t count;
-    mtp__intern text; /* owned: keys and shapes of both */
+    mtp__diff_row *row;    /* owned */
+    size_t count, written; /* written: in JSON */
+    mtp__intern text;      /* owned: keys and shapes of both */
     mtp__calls calls[2];
     mtp__comparer *comparer; /* owned */
     double drift, low_drift; /* in logarithms, as they are taken off: of the bulk, of the fastest calls */

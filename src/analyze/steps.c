@@ -1,7 +1,8 @@
 /* analyze/steps.c - see mtprof_trace.h, "steps".
  *
- * The busy stretches of all tracks are merged by start into three unions (CPU, device, either), each a list of disjoint
- * stretches with a running sum; the busy time of any step is then two look-ups. Steps may overlap.
+ * The spans of all tracks are taken by start into three unions (CPU, device, either), of which only the last stretch and
+ * the length of those before it are kept. On the way past each begin and end of a step, in order, the busy time so far is
+ * noted; a step's own is the difference. Steps may overlap. Memory is that of the steps, whatever the spans.
  */
 #include "analyze/steps.h"
 #include <stdlib.h>
@@ -22,15 +23,18 @@ typedef struct view {
     uint8_t *step_names; /* owned: by text id, 1: it is ProfilerStep# and a number */
 } view;
 
+/* The last stretch of a union. None yet: it begins and ends at the beginning of time. */
 typedef struct stretch {
     int64_t start, end;
     int64_t before; /* length of all stretches before it */
 } stretch;
 
-typedef struct covered {
-    stretch *list; /* owned */
-    size_t count, room;
-} covered;
+/* A step's begin or end. */
+typedef struct bound {
+    int64_t when;
+    uint32_t row;
+    bool is_end;
+} bound;
 
 /* ----------------------------------------------------------------------------------- what counts as busy */
 
@@ -122,62 +126,83 @@ static int level_of_threads(const view *v)
 
 /* ---------------------------------------------------------------------------------------------- unions */
 
-static bool cover(covered *u, int64_t start, int64_t end)
+/* Stretches come by start. */
+static void cover(stretch *u, int64_t start, int64_t end)
 {
-    stretch *last = u->count > 0 ? &u->list[u->count - 1] : NULL;
-    if (last != NULL && start <= last->end) {
-        last->end = end > last->end ? end : last->end;
-        return true;
-    }
-    if (u->count == u->room) {
-        size_t room = u->room != 0 ? u->room * 2 : 256;
-        stretch *grown = mtp__calloc(room, sizeof *grown);
-        if (grown == NULL)
-            return false;
-        if (u->count > 0)
-            memcpy(grown, u->list, u->count * sizeof *grown);
-        mtp__free(u->list);
-        u->list = grown;
-        u->room = room;
-        last = u->count > 0 ? &u->list[u->count - 1] : NULL;
-    }
-    int64_t before = last != NULL ? plus(last->before, minus(last->end, last->start)) : 0;
-    u->list[u->count++] = (stretch){start, end, before};
-    return true;
+    if (start <= u->end)
+        u->end = end > u->end ? end : u->end;
+    else
+        *u = (stretch){start, end, plus(u->before, minus(u->end, u->start))};
 }
 
-/* Busy time before an instant. */
-static int64_t busy_until(const covered *u, int64_t when)
+/* Busy time before an instant: all that starts before it has been covered. */
+static int64_t busy_until(const stretch *u, int64_t when)
 {
-    size_t low = 0, high = u->count; /* the first stretch that starts at or after it */
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (u->list[mid].start < when)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    if (low == 0)
-        return 0;
-    const stretch *s = &u->list[low - 1];
-    return plus(s->before, minus(when < s->end ? when : s->end, s->start));
+    return plus(u->before, minus(when < u->end ? when : u->end, u->start));
 }
 
-static mtp_status make_unions(const view *v, covered unions[UNIONS])
+static int bound_by_time(const void *a, const void *b)
+{
+    const bound *x = a, *y = b;
+    return (x->when > y->when) - (x->when < y->when);
+}
+
+/* At its begin what is before a step is taken away, at its end what is before that is added. */
+static void note(mtp_step_row *row, const bound *b, const stretch unions[UNIONS])
+{
+    int64_t busy[UNIONS];
+    for (int k = 0; k < UNIONS; k++)
+        busy[k] = b->is_end ? busy_until(&unions[k], b->when) : minus(0, busy_until(&unions[k], b->when));
+    mtp_step_times *t = &row->times;
+    t->cpu_ns = plus(t->cpu_ns, busy[CPU]);
+    t->device_ns = plus(t->device_ns, busy[DEVICE]);
+    t->both_ns = plus(t->both_ns, minus(plus(busy[CPU], busy[DEVICE]), busy[EITHER]));
+    t->idle_ns = minus(t->idle_ns, busy[EITHER]);
+}
+
+static mtp_status walk(const view *v, mtp_steps *s, const bound *bounds, size_t count)
 {
     const mtp_trace *t = v->t;
+    stretch unions[UNIONS];
+    size_t at = 0;
     mtp__by_time order;
     int level = level_of_threads(v);
+    for (int k = 0; k < UNIONS; k++)
+        unions[k] = (stretch){INT64_MIN, INT64_MIN, 0};
     mtp_status status = mtp__by_time_init(&order, t, NULL);
     for (uint32_t span, k; status == MTP_OK && (span = mtp__by_time_next(&order, &k)) != MTP__NONE;) {
         bool on_device = t->tracks[k].on_device;
         int64_t start = t->start[span], end = t->end[span];
         int of_span = level_of(v, span, on_device);
-        if (end > start && of_span != BY_NOTHING && of_span == (on_device ? BY_WORK : level) &&
-            !(cover(&unions[on_device ? DEVICE : CPU], start, end) && cover(&unions[EITHER], start, end)))
-            status = MTP_FAIL(MTP_E_NOMEM, "busy times of %u spans", t->span_count);
+        for (; at < count && bounds[at].when <= start; at++)
+            note(&s->rows[bounds[at].row], &bounds[at], unions);
+        if (end > start && of_span != BY_NOTHING && of_span == (on_device ? BY_WORK : level)) {
+            cover(&unions[on_device ? DEVICE : CPU], start, end);
+            cover(&unions[EITHER], start, end);
+        }
     }
+    for (; at < count; at++)
+        note(&s->rows[bounds[at].row], &bounds[at], unions);
     mtp__by_time_fini(&order);
+    return status;
+}
+
+static mtp_status fill_times(const view *v, mtp_steps *s)
+{
+    size_t count = 0;
+    bound *bounds = mtp__calloc((size_t)s->count * 2, sizeof *bounds);
+    if (bounds == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "the bounds of %u steps", s->count);
+    for (uint32_t i = 0; i < s->count; i++) {
+        mtp_step_row *row = &s->rows[i];
+        row->end_ns = row->end_ns < row->start_ns ? row->start_ns : row->end_ns;
+        row->times.wall_ns = row->times.idle_ns = minus(row->end_ns, row->start_ns);
+        bounds[count++] = (bound){row->start_ns, i, false};
+        bounds[count++] = (bound){row->end_ns, i, true};
+    }
+    qsort(bounds, count, sizeof *bounds, bound_by_time);
+    mtp_status status = walk(v, s, bounds, count);
+    mtp__free(bounds);
     return status;
 }
 
@@ -239,20 +264,6 @@ static mtp_status make_rows(mtp_steps *s, const view *v)
     }
     qsort(s->rows, s->count, sizeof *s->rows, by_start);
     return MTP_OK;
-}
-
-static void fill_times(mtp_step_row *row, const covered unions[UNIONS])
-{
-    int64_t busy[UNIONS];
-    if (row->end_ns < row->start_ns)
-        row->end_ns = row->start_ns;
-    for (int k = 0; k < UNIONS; k++)
-        busy[k] = minus(busy_until(&unions[k], row->end_ns), busy_until(&unions[k], row->start_ns));
-    row->times.wall_ns = minus(row->end_ns, row->start_ns);
-    row->times.cpu_ns = busy[CPU];
-    row->times.device_ns = busy[DEVICE];
-    row->times.both_ns = minus(plus(busy[CPU], busy[DEVICE]), busy[EITHER]);
-    row->times.idle_ns = minus(row->times.wall_ns, busy[EITHER]);
 }
 
 /* -------------------------------------------------------------------------------------------- counting */
@@ -341,20 +352,16 @@ mtp_status mtp_steps_create(const mtp_trace *t, mtp_steps **out)
     if (s == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "steps");
     s->first_ns = t->first_ns;
-    covered unions[UNIONS] = {{0}};
     view v;
     mtp_status status = view_init(&v, t) ? make_rows(s, &v) : MTP_FAIL(MTP_E_NOMEM, "steps");
     if (status == MTP_OK)
-        status = make_unions(&v, unions);
-    for (uint32_t i = 0; status == MTP_OK && i < s->count; i++)
-        fill_times(&s->rows[i], unions);
-    for (int k = 0; k < UNIONS; k++)
-        mtp__free(unions[k].list);
+        status = fill_times(&v, s);
     mtp__free(v.step_names);
     if (status == MTP_OK) {
         count_work(s, t);
         status = summarise(s);
     }
+    s->written = s->count;
     if (status == MTP_OK)
         *out = s;
     else

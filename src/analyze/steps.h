@@ -4,8 +4,8 @@
 #include "trace/trace.h"
 
 struct mtp_steps {
-    mtp_step_row *rows; /* owned: by start */
-    uint32_t count;
+    mtp_step_row *rows;      /* owned: by start */
+    uint32_t count, written; /* written: in JSON and CSV */
     bool whole_trace;
     int64_t first_ns; /* of the trace */
     mtp_step_times mean, p50, max;

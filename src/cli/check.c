@@ -1,14 +1,12 @@
 /* cli/check.c - mtprof check: does a trace keep the rules that its readers need? */
 #include "cli/cli.h"
-#include <string.h>
-#include <unistd.h>
 
 static const char help[] =
     "usage: mtprof check [--json] TRACE\n\n"
     "Looks at the file itself and names each rule that it breaks: how often, where first, and what\n"
     "that does to which viewer. The rules are those of docs/trace-format.md. Files that PyTorch wrote\n"
     "break some; 'mtprof export' writes the same trace without that. Of a spool (.mtp) it checks\n"
-    "checksums, definitions and the ledger.\n\n"
+    "checksums, definitions and the ledger. Remarks are good to know, and break nothing.\n\n"
     "      --json             the findings, as JSON\n"
     "  -o, --output FILE      of --json\n"
     "  -h, --help\n\n"
@@ -18,15 +16,18 @@ static const char help[] =
 static void show_progress(void *user, uint64_t done, uint64_t total)
 {
     (void)user;
-    if (total > 0)
+    if (total > 0 && cli_tells_progress(total))
         fprintf(stderr, "\rchecking %3.0f%%", 100.0 * (double)done / (double)total);
 }
 
 static void print_finding(const mtp_finding *f)
 {
-    bool error = f->severity == MTP_SEVERITY_ERROR;
-    printf("%s%s%s: ", error ? cli_red(stdout) : cli_bold(stdout), error ? "error" : "note",
-           cli_plain(stdout));
+    static const char *const called[] = {
+        [MTP_SEVERITY_NOTE] = "note", [MTP_SEVERITY_ERROR] = "error", [MTP_SEVERITY_REMARK] = "remark"};
+    const char *colour = f->severity == MTP_SEVERITY_ERROR  ? cli_red(stdout)
+                         : f->severity == MTP_SEVERITY_NOTE ? cli_bold(stdout)
+                                                            : cli_dim(stdout);
+    printf("%s%s%s: ", colour, called[f->severity], cli_plain(stdout));
     if (f->rule != 0)
         printf("rule %u: ", f->rule);
     fputs(f->what, stdout);
@@ -42,19 +43,20 @@ static void print_finding(const mtp_finding *f)
 
 static int print_check(const mtp_check *check, const char *path)
 {
-    size_t count = mtp_check_count(check), errors = 0;
+    size_t count = mtp_check_count(check), breaches = mtp_check_breaches(check), errors = 0;
     for (size_t i = 0; i < count; i++) {
         const mtp_finding *f = mtp_check_finding(check, i);
         errors += f->severity == MTP_SEVERITY_ERROR;
         print_finding(f);
     }
-    if (count == 0)
+    if (breaches == 0)
         printf("%sclean%s: %llu events\n", cli_green(stdout), cli_plain(stdout),
                (unsigned long long)mtp_check_events(check));
     else
         printf("%s: %zu error%s, %zu note%s in %llu events\n", path, errors, errors == 1 ? "" : "s",
-               count - errors, count - errors == 1 ? "" : "s", (unsigned long long)mtp_check_events(check));
-    return count == 0 ? CLI_OK : CLI_FOUND;
+               breaches - errors, breaches - errors == 1 ? "" : "s",
+               (unsigned long long)mtp_check_events(check));
+    return breaches == 0 ? CLI_OK : CLI_FOUND;
 }
 
 int cli_check(int argc, char **argv)
@@ -63,7 +65,7 @@ int cli_check(int argc, char **argv)
                                             {"output", required_argument, NULL, 'o'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0, 0, NULL, 0}};
-    bool json = false, terminal = isatty(STDERR_FILENO);
+    bool json = false;
     const char *output = NULL;
     for (int c; (c = getopt_long(argc, argv, "o:h", options, NULL)) != -1;) {
         if (c == 'h')
@@ -78,11 +80,10 @@ int cli_check(int argc, char **argv)
     if (output != NULL && !json)
         return cli_fail(CLI_USAGE, "-o is where --json goes");
     mtp_open_options open = MTP_OPEN_OPTIONS_INIT;
-    open.progress = terminal ? show_progress : NULL;
+    open.progress = show_progress;
     mtp_check *check;
     mtp_status status = mtp_trace_check_file(argv[optind], &open, &check);
-    if (terminal)
-        fprintf(stderr, "\r\033[K");
+    cli_progress_done();
     if (status != MTP_OK)
         return cli_fail_status(status);
     int code = CLI_OK;
@@ -91,7 +92,7 @@ int cli_check(int argc, char **argv)
         code = cli_create(&out, output);
         if (code == CLI_OK)
             code = cli_close(&out, mtp_check_json(check, out.sink, out.user));
-        if (code == CLI_OK && mtp_check_count(check) > 0)
+        if (code == CLI_OK && mtp_check_breaches(check) > 0)
             code = CLI_FOUND;
     } else {
         code = print_check(check, argv[optind]);

@@ -23,7 +23,7 @@ typedef int cli_verb(int argc, char **argv); /* argv[0] is the verb's name */
 #define CLI_VERB_LIST(X)                                                                                     \
     X(table, "averages as torch prints them")                                                                \
     X(stats, "averages as JSON or CSV, with min, p50, p99, max")                                             \
-    X(export, "write a trace in another form: .json, .json.gz, .folded")                                     \
+    X(export, "write a trace in another form: .json, .et.json, .folded, .csv, ...")                          \
     X(stacks, "folded stacks, for flame graphs")                                                             \
     X(memory, "memory over time, by category, and what was alive at the peak")                               \
     X(steps, "time per step: CPU, device, idle")                                                             \
@@ -39,10 +39,15 @@ CLI_VERB_LIST(X)
 int cli_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The story of the library's last error, with the code that belongs to the status. */
 int cli_fail_status(mtp_status status);
+int cli_fail_output(void); /* the same of a file that was to be written */
 /* After getopt's '?' or ':' : says where help is. */
 int cli_usage_error(void);
 /* Prints a verb's help text (first line "usage: mtprof ...") to stdout; returns CLI_OK. */
 int cli_help(const char *text);
+
+/* The story of the library's last error as people read it: the file first, no function's name. */
+#define CLI_STORY 1100
+const char *cli_story(char text[CLI_STORY]);
 
 /* Opens the trace named on the command line, with progress on a terminal. NULL: it has been said why; *code is set. */
 mtp_trace *cli_open(const char *path, int *code);
@@ -62,6 +67,18 @@ bool cli_parse_time(const char *text, int64_t *ns);
 /* "5%" or "0.05": a share. false: not one. */
 bool cli_parse_share(const char *text, double *share);
 bool cli_parse_count(const char *text, int64_t *count);
+
+/* Columns of the terminal, or as COLUMNS says; 0: there is none. */
+int cli_columns(void);
+/* Columns for a name with so many beside it; `usual` without a terminal. */
+int cli_name_width(int beside, int usual);
+/* Prints a name, cut to the width, nothing in it that a terminal obeys; how many columns are left. */
+int cli_print_name(const char *name, size_t length, int width);
+bool cli_ends(const char *text, const char *with);
+const char *cli_time(double us, char text[24]); /* "1.500ms" */
+/* Is so much work worth telling how far it is? On a terminal, and if it takes a while. */
+bool cli_tells_progress(uint64_t bytes);
+void cli_progress_done(void); /* wipes it away */
 
 /* Colours, only on a terminal and without NO_COLOR: the escape sequence, or "". */
 const char *cli_bold(FILE *to);

@@ -122,7 +122,7 @@ int cli_cut(int argc, char **argv)
     if (status != MTP_OK) {
         code = cli_fail_status(status);
     } else if ((status = mtp_trace_export(part, output, NULL)) != MTP_OK) {
-        code = status == MTP_E_ARG ? cli_fail_status(status) : cli_fail(CLI_OUTPUT, "%s", mtp_last_error());
+        code = status == MTP_E_ARG ? cli_fail_status(status) : cli_fail_output();
     } else {
         say(part, trace, output);
     }

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#define NAME_WIDTH 46
+#define BESIDE 72 /* columns of all but the name, without what follows a verdict */
 #define ALLOWED 0.05
 
 static const char help[] =
@@ -16,7 +16,7 @@ static const char help[] =
     "      --by-shape         a row for each shape of the inputs\n"
     "      --normalize        take drift out, whatever its size\n"
     "      --max-drift SHARE  more than this is the program's and not the machine's; 10% if not said\n"
-    "  -l, --limit N          rows shown; 20 if not said, -1: all\n"
+    "  -l, --limit N          rows; -1: all. If not said, 20, and all of them for --json\n"
     "      --json             all numbers, as JSON\n"
     "  -o, --output FILE      of --json\n"
     "  -h, --help\n\n"
@@ -29,22 +29,11 @@ typedef struct arguments {
     mtp_diff_options diff;
     double allowed;
     int64_t limit;
-    bool json;
+    bool json, limited;
     const char *output, *before, *after;
 } arguments;
 
 /* ------------------------------------------------------------------------------------------- printing */
-
-static const char *time_text(double us, char text[24])
-{
-    if (us >= 1e6)
-        snprintf(text, 24, "%.3fs", us / 1e6);
-    else if (us >= 1e3)
-        snprintf(text, 24, "%.3fms", us / 1e3);
-    else
-        snprintf(text, 24, "%.3fus", us);
-    return text;
-}
 
 static const char *change_text(double change, char text[24])
 {
@@ -55,43 +44,6 @@ static const char *change_text(double change, char text[24])
     return text;
 }
 
-/* Length of the UTF-8 sequence at p, 0: none, or one that a terminal obeys. */
-static size_t printable(const unsigned char *p, size_t left)
-{
-    size_t n = p[0] < 0x80                    ? 1
-               : p[0] >= 0xc2 && p[0] <= 0xdf ? 2
-               : (p[0] & 0xf0) == 0xe0        ? 3
-               : p[0] <= 0xf4                 ? 4
-                                              : 0;
-    if (n == 0 || n > left || p[0] < 0x20 || p[0] == 0x7f || (p[0] >= 0x80 && p[0] < 0xc2))
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    return n == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : n;
-}
-
-/* Names are bytes of the program's choosing: what a terminal would obey is not sent to it. */
-static void print_name(const char *name, size_t length, int width)
-{
-    const unsigned char *p = (const unsigned char *)name, *end = p + length;
-    int shown = 0;
-    while (p < end && (shown < width - 3 || (shown < width && (size_t)(end - p) <= 3))) {
-        size_t n = printable(p, (size_t)(end - p));
-        if (n != 0)
-            printf("%.*s", (int)n, (const char *)p);
-        else
-            putchar('?');
-        p += n != 0 ? n : 1;
-        shown++;
-    }
-    if (p < end) {
-        fputs("...", stdout);
-        shown += 3;
-    }
-    printf("%*s", width > shown ? width - shown : 0, "");
-}
-
 static const char *verdict_colour(mtp_verdict verdict)
 {
     return verdict == MTP_VERDICT_SLOWER   ? cli_red(stdout)
@@ -100,7 +52,7 @@ static const char *verdict_colour(mtp_verdict verdict)
                                            : "";
 }
 
-static void print_row(const mtp_diff_row *r, bool by_shape)
+static void print_row(const mtp_diff_row *r, bool by_shape, int width)
 {
     char before[24], after[24], change[24], own[24], calls[48];
     bool both = r->verdict != MTP_VERDICT_NEW && r->verdict != MTP_VERDICT_GONE;
@@ -111,16 +63,16 @@ static void print_row(const mtp_diff_row *r, bool by_shape)
         snprintf(calls, sizeof calls, "%llu > %llu", (unsigned long long)r->count_before,
                  (unsigned long long)r->count_after);
     fputs(verdict_colour(r->verdict), stdout);
-    print_name(r->key, r->key_length, NAME_WIDTH);
-    printf(" %-6s %17s %11s %11s %8s %8s  %s%s%s\n", r->is_device ? "device" : "cpu", calls,
-           r->verdict == MTP_VERDICT_NEW ? "-" : time_text(r->time_before, before),
-           r->verdict == MTP_VERDICT_GONE ? "-" : time_text(r->time_after, after),
+    printf("%*s %-6s %13s %10s %10s %8s %8s  %s%s%s\n", cli_print_name(r->key, r->key_length, width), "",
+           r->is_device ? "device" : "cpu", calls,
+           r->verdict == MTP_VERDICT_NEW ? "-" : cli_time(r->time_before, before),
+           r->verdict == MTP_VERDICT_GONE ? "-" : cli_time(r->time_after, after),
            both ? change_text(r->change, change) : "-", both ? change_text(r->own_change, own) : "-",
            mtp_verdict_text(r->verdict),
            changed && r->own_verdict == MTP_VERDICT_SAME ? ", by what it calls" : "", cli_plain(stdout));
     if (by_shape && r->input_shapes_length > 2) {
         fputs("    ", stdout);
-        print_name(r->input_shapes, r->input_shapes_length, (int)r->input_shapes_length + 3);
+        cli_print_name(r->input_shapes, r->input_shapes_length, (int)r->input_shapes_length + 3);
         putchar('\n');
     }
 }
@@ -135,15 +87,20 @@ static void print_summary(const mtp_diff_summary *s, const arguments *a)
     else if (s->has_drift)
         printf("drift: rows share a change of %s, %s; they stray from it by %.1f%%\n",
                change_text(s->drift, change),
-               a->diff.normalize ? "taken out here" : "taken for the machine's: no row is judged by it",
+               a->diff.normalize                    ? "taken out here"
+               : fabs(s->drift) > a->diff.max_drift ? "not surely the program's: no row is judged by it"
+                                                    : "taken for the machine's: no row is judged by it",
                100 * s->spread);
     else
         printf("drift: too few rows to tell, or they do not move together\n");
     if (s->steps_before > 0 && s->steps_after > 0)
-        printf("steps: %llu > %llu, typically %s > %s (%s): %s\n", (unsigned long long)s->steps_before,
-               (unsigned long long)s->steps_after, time_text(s->step_before, before),
-               time_text(s->step_after, after), change_text(s->step_change, change),
-               mtp_verdict_text(s->step_verdict));
+        printf("steps: %llu > %llu, typically %s > %s (%s): %s%s\n", (unsigned long long)s->steps_before,
+               (unsigned long long)s->steps_after, cli_time(s->step_before, before),
+               cli_time(s->step_after, after), change_text(s->step_change, change),
+               mtp_verdict_text(s->step_verdict),
+               s->step_verdict == MTP_VERDICT_SAME && fabs(s->step_change) > a->diff.threshold
+                   ? ", beside what all rows share"
+                   : "");
 }
 
 static int print_verdict(const mtp_diff *diff, const mtp_diff_summary *s, double allowed)
@@ -166,10 +123,11 @@ static int print_diff(const mtp_diff *diff, const arguments *a)
     mtp_diff_summary summary = MTP_DIFF_SUMMARY_INIT;
     mtp_diff_get_summary(diff, &summary);
     size_t count = mtp_diff_count(diff);
-    printf("%s%-*s %-6s %17s %11s %11s %8s %8s  %s%s\n", cli_bold(stdout), NAME_WIDTH, "name", "where",
-           "calls", "before", "after", "change", "own", "verdict", cli_plain(stdout));
+    int width = cli_name_width(BESIDE, 46);
+    printf("%s%-*s %-6s %13s %10s %10s %8s %8s  %s%s\n", cli_bold(stdout), width, "name", "where", "calls",
+           "before", "after", "change", "own", "verdict", cli_plain(stdout));
     for (size_t i = 0; i < count && (a->limit < 0 || (int64_t)i < a->limit); i++)
-        print_row(mtp_diff_row_at(diff, i), a->diff.by_input_shape);
+        print_row(mtp_diff_row_at(diff, i), a->diff.by_input_shape, width);
     if (a->limit >= 0 && count > (size_t)a->limit)
         printf("%s... and %zu more%s\n", cli_dim(stdout), count - (size_t)a->limit, cli_plain(stdout));
     print_summary(&summary, a);
@@ -191,6 +149,7 @@ static bool set(arguments *a, int option, const char *value)
     case 'f':
         return cli_parse_share(value, &a->allowed) && a->allowed > 0 && isfinite(a->allowed);
     case 'l':
+        a->limited = true;
         return cli_parse_count(value, &a->limit);
     case 'o':
         a->output = value;
@@ -242,11 +201,12 @@ static int parse(arguments *a, int argc, char **argv, bool *done)
     return CLI_OK;
 }
 
-static int show(const mtp_diff *diff, const arguments *a)
+static int show(mtp_diff *diff, const arguments *a)
 {
     cli_out out;
     if (!a->json)
         return print_diff(diff, a);
+    mtp_diff_limit(diff, a->limited ? a->limit : -1);
     int code = cli_create(&out, a->output);
     if (code == CLI_OK)
         code = cli_close(&out, mtp_diff_json(diff, out.sink, out.user));

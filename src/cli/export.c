@@ -1,34 +1,38 @@
 /* cli/export.c - mtprof export: a trace in another form. */
 #include "cli/cli.h"
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define VIEWER_LIMIT (500ll << 20)
+#define EVENT_BYTES 250u /* of JSON, about */
 
 static const char help[] =
     "usage: mtprof export TRACE -o OUT\n\n"
-    "The form is OUT's suffix: .json and .json.gz for Perfetto, chrome://tracing, HTA and TensorBoard;\n"
-    ".folded for flame graphs. '-' is JSON on standard output.\n\n"
+    "The form is the end of OUT's name, and .gz behind it compresses:\n\n"
+    "  .json                  for Perfetto, chrome://tracing, HTA, TensorBoard; also '-', standard output\n"
+    "  .et.json               PyTorch's execution trace, for Chakra's tools\n"
+    "  .folded .stacks .txt   folded stacks by self CPU time, for flame graphs (see 'mtprof stacks')\n"
+    "  .memory.json           torch's memory timeline (see 'mtprof memory'); .memory.raw.json: its events\n"
+    "  .csv                   averages, a line each (see 'mtprof stats'); .averages.json: as Chrome "
+    "events\n\n"
     "  -o, --output FILE\n"
     "      --whole-us         whole microseconds, for readers that round badly (HTA)\n"
     "      --no-args          times and names only: smaller, for speedscope\n"
     "  -z, --level N          of .gz: 1 (fast) to 9 (small)\n"
     "  -h, --help\n\n"
-    "  mtprof export run.mtp -o run.pt.trace.json.gz\n";
+    "  mtprof export run.mtp -o run.pt.trace.json.gz\n"
+    "  mtprof export trace.json.gz -o trace.et.json\n";
 
 static void show_progress(void *user, uint64_t done, uint64_t total)
 {
     (void)user;
-    fprintf(stderr, "\rwriting %3.0f%%", total > 0 ? 100.0 * (double)done / (double)total : 100.0);
+    if (total > 0 && cli_tells_progress(total * EVENT_BYTES))
+        fprintf(stderr, "\rwriting %3.0f%%", 100.0 * (double)done / (double)total);
 }
 
 static void warn_large(const char *path)
 {
     struct stat st;
-    size_t n = strlen(path);
-    bool plain = n > 5 && strcmp(path + n - 5, ".json") == 0;
-    if (plain && stat(path, &st) == 0 && st.st_size > VIEWER_LIMIT)
+    if (cli_ends(path, ".json") && stat(path, &st) == 0 && st.st_size > VIEWER_LIMIT)
         fprintf(stderr,
                 "mtprof export: %s has %.0f MB; viewers that are web pages stop at 512. 'mtprof cut' makes a "
                 "smaller one.\n",
@@ -66,13 +70,11 @@ int cli_export(int argc, char **argv)
     mtp_trace *trace = cli_open(argv[optind], &code);
     if (trace == NULL)
         return code;
-    if (isatty(STDERR_FILENO))
-        export.progress = show_progress;
+    export.progress = show_progress;
     mtp_status status = mtp_trace_export(trace, output, &export);
-    if (export.progress != NULL)
-        fprintf(stderr, "\r\033[K");
+    cli_progress_done();
     if (status != MTP_OK)
-        code = status == MTP_E_ARG ? cli_fail_status(status) : cli_fail(CLI_OUTPUT, "%s", mtp_last_error());
+        code = status == MTP_E_ARG ? cli_fail_status(status) : cli_fail_output();
     else
         warn_large(output);
     mtp_trace_destroy(trace);

@@ -13,7 +13,9 @@ static int about_machine(void)
     printf("  native stacks     %s%s\n", mtp_stack_provider_name(),
            mtp_stack_provider_name()[0] == 'g' ? " (libunwind8 would be faster)" : "");
     printf("  traces read       mtprof spool (.mtp), Kineto/Chrome JSON, gzip, zstd\n");
-    printf("  traces written    Kineto/Chrome JSON, gzip; folded stacks; tables, JSON, CSV\n");
+    printf(
+        "  traces written    Kineto/Chrome JSON, execution traces, memory timelines, folded stacks, gzip;\n"
+        "                    tables, JSON, CSV\n");
     return CLI_OK;
 }
 
@@ -51,6 +53,9 @@ static void about_losses(const mtp_trace_info *i)
         printf("  unmatched         %llu ends had no begin\n", (unsigned long long)i->unmatched_ends);
     if (i->clock_faults > 0)
         printf("  clock             %llu times it went backwards\n", (unsigned long long)i->clock_faults);
+    if (i->skipped_events > 0)
+        printf("  skipped           %llu event%s without a time, or of no known kind\n",
+               (unsigned long long)i->skipped_events, i->skipped_events == 1 ? "" : "s");
     if (i->damaged_chunks > 0)
         printf("  damaged           %llu chunks were passed over\n", (unsigned long long)i->damaged_chunks);
 }

@@ -1,11 +1,14 @@
 /* cli/main.c - the command: finds the verb, and the helpers that verbs share. */
 #include "cli/cli.h"
+#include <errno.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define WORTH_TELLING ((uint64_t)16 << 20) /* bytes: some tens of milliseconds */
 
 static const char *verb_name = "";
 
@@ -35,11 +38,11 @@ int cli_fail(int code, const char *fmt, ...)
 
 int cli_fail_status(mtp_status status)
 {
-    const char *story = mtp_last_error(), *told = strstr(story, ": ");
+    char text[CLI_STORY];
     int code = status == MTP_E_ARG                            ? CLI_USAGE
                : status == MTP_E_IO || status == MTP_E_FORMAT ? CLI_INPUT
                                                               : CLI_OUTPUT;
-    return cli_fail(code, "%s", *story == 0 ? mtp_status_text(status) : told != NULL ? told + 2 : story);
+    return cli_fail(code, "%s", *mtp_last_error() != 0 ? cli_story(text) : mtp_status_text(status));
 }
 
 int cli_usage_error(void)
@@ -88,9 +91,26 @@ const char *cli_plain(FILE *to)
 
 /* ------------------------------------------------------------------------------------------- opening */
 
+static bool progress_told;
+
+bool cli_tells_progress(uint64_t bytes)
+{
+    progress_told = progress_told || (bytes >= WORTH_TELLING && isatty(STDERR_FILENO));
+    return progress_told;
+}
+
+void cli_progress_done(void)
+{
+    if (progress_told)
+        fprintf(stderr, "\r\033[K");
+    progress_told = false;
+}
+
 static void show_progress(void *user, uint64_t done, uint64_t total)
 {
     (void)user;
+    if (!cli_tells_progress(total > done ? total : done))
+        return;
     if (total > 0)
         fprintf(stderr, "\rreading %3.0f%% of %.0f MB", 100.0 * (double)done / (double)total,
                 (double)total / 1e6);
@@ -102,14 +122,11 @@ mtp_trace *cli_open(const char *path, int *code)
 {
     mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
     mtp_trace *trace = NULL;
-    bool terminal = isatty(STDERR_FILENO);
-    if (terminal)
-        options.progress = show_progress;
+    options.progress = show_progress;
     if (path != NULL && strcmp(path, "-") == 0 && isatty(STDIN_FILENO))
         fprintf(stderr, "reading a trace from the terminal; end it with Ctrl-D\n");
     mtp_status status = mtp_trace_open(path, &options, &trace);
-    if (terminal)
-        fprintf(stderr, "\r\033[K");
+    cli_progress_done();
     if (status != MTP_OK)
         *code = cli_fail_status(status);
     return status == MTP_OK ? trace : NULL;
@@ -121,26 +138,30 @@ int cli_create(cli_out *out, const char *path)
     if (path == NULL || strcmp(path, "-") == 0)
         return CLI_OK;
     if (mtp_file_create(path, 0, &out->file) != MTP_OK)
-        return cli_fail(CLI_OUTPUT, "%s", mtp_last_error());
+        return cli_fail_output();
     out->sink = mtp_file_sink;
     out->user = out->file;
     return CLI_OK;
 }
 
+int cli_fail_output(void)
+{
+    char text[CLI_STORY];
+    return cli_fail(CLI_OUTPUT, "%s", cli_story(text));
+}
+
 int cli_close(cli_out *out, mtp_status status)
 {
     int code = CLI_OK;
-    if (status != MTP_OK) {
-        code = cli_fail_status(status);
-        mtp_file_abandon(out->file);
-    } else if (out->file != NULL) {
-        if (mtp_file_commit(out->file) != MTP_OK)
-            code = cli_fail(CLI_OUTPUT, "%s", mtp_last_error());
-    } else if (fflush(stdout) != 0) {
-        code = cli_fail(CLI_OUTPUT, "standard output cannot be written");
-    }
+    mtp_file *file = out->file;
     out->file = NULL;
-    return code;
+    if (status != MTP_OK && (status != MTP_E_IO || (file == NULL && !ferror(stdout)))) {
+        code = cli_fail_status(status);
+        mtp_file_abandon(file);
+    } else if (file != NULL && mtp_file_commit(file) != MTP_OK) { /* says why it took no more */
+        code = cli_fail_output();
+    }
+    return code; /* main() looks at standard output */
 }
 
 /* ------------------------------------------------------------------------------------------- parsing */
@@ -215,6 +236,17 @@ static const char *guess(const char *typed)
     return found;
 }
 
+/* What was printed has arrived, or it went wrong. */
+static int ended(int code)
+{
+    errno = 0;
+    bool lost = fflush(stdout) != 0 || ferror(stdout);
+    if (lost && (code == CLI_OK || code == CLI_FOUND))
+        return cli_fail(CLI_OUTPUT, "standard output cannot be written%s%s", errno != 0 ? ": " : "",
+                        errno != 0 ? strerror(errno) : "");
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     setlocale(LC_CTYPE, "");
@@ -225,16 +257,19 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_help(stdout);
-        return CLI_OK;
+        return ended(CLI_OK);
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("mtprof %s\n", mtp_version());
-        return CLI_OK;
+        return ended(CLI_OK);
     }
     for (size_t i = 0; i < VERBS; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) {
+            static char called[32]; /* getopt begins what it says with it */
+            snprintf(called, sizeof called, "mtprof %s", verbs[i].name);
             verb_name = verbs[i].name;
-            return verbs[i].run(argc - 1, argv + 1);
+            argv[1] = called;
+            return ended(verbs[i].run(argc - 1, argv + 1));
         }
     const char *meant = guess(argv[1]);
     if (meant != NULL)

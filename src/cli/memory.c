@@ -1,12 +1,8 @@
 /* cli/memory.c - mtprof memory: memory over time, and what was alive at the peak. */
 #include "cli/cli.h"
 #include <langinfo.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
-#include <wchar.h>
-#include <wctype.h>
 
 static const char help[] =
     "usage: mtprof memory [options] TRACE\n\n"
@@ -66,39 +62,12 @@ static const char *time_text(int64_t ns, char text[24])
     return text;
 }
 
-/* Names are bytes of the program's choosing: only what can be printed here goes to the terminal. */
-static void print_name(const char *name, size_t length, int width)
-{
-    mbstate_t state = {0};
-    for (size_t at = 0; at < length && width > 0; width--) {
-        wchar_t c;
-        size_t n = mbrtowc(&c, name + at, length - at, &state);
-        if (n == 0 || n > length - at) { /* a NUL, or not a character */
-            memset(&state, 0, sizeof state);
-            n = 1;
-            c = 0;
-        }
-        if (width == 1 && at + n < length)
-            fputs("~", stdout);
-        else if (c != 0 && iswprint((wint_t)c))
-            fwrite(name + at, 1, n, stdout);
-        else
-            fputs("?", stdout);
-        at += n;
-    }
-}
-
 /* ------------------------------------------------------------------------------------------------ chart */
 
-static int columns(void)
+static int chart_width(void)
 {
-    struct winsize size;
-    const char *told = getenv("COLUMNS");
-    int n = told != NULL ? atoi(told) : 0;
-    if (n <= 0 && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
-        n = size.ws_col;
-    n = n > 0 ? n : 100;
-    n -= 34; /* the label and the largest value */
+    int n = cli_columns();
+    n = (n > 0 ? n : 100) - 34; /* the label and the largest value */
     return n < 20 ? 20 : n > WIDTH_MAX ? WIDTH_MAX : n;
 }
 
@@ -144,7 +113,8 @@ static void print_row(const chart *c, int row, int64_t peak, bool unicode)
     if (most == 0 && row != TOTAL)
         return;
     printf("  %s%-16s%s|", row == TOTAL ? cli_bold(stdout) : "",
-           row == TOTAL ? "total" : mtp_memory_category_text((mtp_memory_category)row), cli_plain(stdout));
+           row == TOTAL ? "total" : mtp_memory_category_text((mtp_memory_category)row),
+           row == TOTAL ? cli_plain(stdout) : "");
     for (int x = 0; x < c->width; x++) {
         double share = peak > 0 ? (double)c->top[row][x] / (double)peak : 0;
         int level = c->top[row][x] <= 0 ? 0 : 1 + (int)(share * 7.999);
@@ -162,7 +132,7 @@ static void print_chart(const mtp_trace *trace, const mtp_memory_timeline *timel
     mtp_trace_get_info(trace, &about);
     c = (chart){.from = about.first_ns,
                 .to = about.last_ns,
-                .width = columns(),
+                .width = chart_width(),
                 .before = info->preexisting_bytes != 0};
     mtp_memory_timeline_points(timeline, on_point, &c);
     fill(&c, c.width - 1);
@@ -209,6 +179,7 @@ static void print_blocks(const mtp_trace *trace, const mtp_memory_timeline *time
     printf("\n%s%12s  %-16s %12s %12s  %-18s %s%s\n", cli_bold(stdout), "bytes", "category", "made", "freed",
            "address", "by", cli_plain(stdout));
     const mtp_memory_block *b;
+    int width = cli_name_width(78, 60);
     size_t shown = 0;
     for (; (limit < 0 || (int64_t)shown < limit) && (b = mtp_memory_timeline_block(timeline, shown)) != NULL;
          shown++) {
@@ -222,8 +193,8 @@ static void print_blocks(const mtp_trace *trace, const mtp_memory_timeline *time
         printf("%12lld  %-16s %12s %12s  %-18s ", (long long)b->bytes, mtp_memory_category_text(b->category),
                made, freed, address);
         if (b->address == 0 && b->created_ns == INT64_MIN)
-            printf("(there before, and never freed)");
-        print_name(b->op, b->op_length, 60);
+            printf("(before the trace)");
+        cli_print_name(b->op, b->op_length, width);
         printf("\n");
     }
     if (shown < info->peak_blocks)
@@ -246,16 +217,10 @@ static int show(const mtp_trace *trace, const mtp_memory_timeline *timeline, con
     print_chart(trace, timeline, info);
     print_peak(trace, info);
     print_blocks(trace, timeline, info, limit);
-    return fflush(stdout) == 0 ? CLI_OK : cli_fail(CLI_OUTPUT, "standard output cannot be written");
+    return CLI_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------- verb */
-
-static bool ends(const char *text, const char *with)
-{
-    size_t length = strlen(text), end = strlen(with);
-    return length >= end && strcmp(text + length - end, with) == 0;
-}
 
 typedef struct wishes {
     const char *device, *output;
@@ -283,7 +248,7 @@ static int run(const char *path, const wishes *w)
         code = cli_create(&out, w->output);
         if (code == CLI_OK && w->json)
             code = cli_close(&out, mtp_memory_timeline_summary(timeline, w->limit, out.sink, out.user));
-        else if (code == CLI_OK && ends(w->output, "raw.json.gz"))
+        else if (code == CLI_OK && cli_ends(w->output, "raw.json.gz"))
             code = cli_close(&out, mtp_memory_timeline_raw(timeline, out.sink, out.user));
         else if (code == CLI_OK)
             code = cli_close(&out, mtp_memory_timeline_json(timeline, out.sink, out.user));
@@ -322,8 +287,8 @@ int cli_memory(int argc, char **argv)
     }
     if (argc - optind != 1)
         return cli_fail(CLI_USAGE, "which trace? 'mtprof memory TRACE'");
-    if (w.output != NULL && !w.json && strcmp(w.output, "-") != 0 && !ends(w.output, ".json") &&
-        !ends(w.output, ".json.gz"))
+    if (w.output != NULL && !w.json && strcmp(w.output, "-") != 0 && !cli_ends(w.output, ".json") &&
+        !cli_ends(w.output, ".json.gz"))
         return cli_fail(CLI_USAGE, "'%s' must end in .json, .json.gz or raw.json.gz", w.output);
     if (w.json && !limited)
         w.limit = -1;

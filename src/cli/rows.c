@@ -44,6 +44,7 @@ static bool set(cli_rows *r, int option, const char *value)
         r->table.sort_by = value;
         return true;
     case 'l':
+        r->limited = true;
         return cli_parse_count(value, &r->table.row_limit);
     case BY_SHAPE:
         return r->group.by_input_shape = true;
@@ -79,9 +80,24 @@ static bool set(cli_rows *r, int option, const char *value)
     }
 }
 
+static const char *name_of(int option)
+{
+    for (size_t i = 0; options[i].name != NULL; i++)
+        if (options[i].val == option)
+            return options[i].name;
+    return "?";
+}
+
+static const char *wanted(int option)
+{
+    return option == UNIT       ? "it is us, ms or s"
+           : option == BY_STACK ? "it is a number of frames, from 1 on"
+                                : "it is a number; -1: no limit";
+}
+
 int cli_rows_options(cli_rows *r, int argc, char **argv, const char *help, bool *done)
 {
-    *r = (cli_rows){MTP_AVERAGES_OPTIONS_INIT, MTP_TABLE_OPTIONS_INIT, NULL, false, false, NULL};
+    *r = (cli_rows){MTP_AVERAGES_OPTIONS_INIT, MTP_TABLE_OPTIONS_INIT, NULL, false, false, false, NULL};
     *done = true;
     for (int c; (c = getopt_long(argc, argv, "s:l:o:h", options, NULL)) != -1;) {
         if (c == 'h')
@@ -89,12 +105,11 @@ int cli_rows_options(cli_rows *r, int argc, char **argv, const char *help, bool 
         if (c == '?')
             return cli_usage_error();
         if (!set(r, c, optarg))
-            return cli_fail(CLI_USAGE, "'%s' is not a value that %s takes", optarg, argv[optind - 2]);
+            return cli_fail(CLI_USAGE, "--%s does not take '%s'; %s", name_of(c), optarg, wanted(c));
     }
     if (argc - optind != 1)
         return cli_fail(CLI_USAGE,
-                        argc == optind ? "which trace? 'mtprof %s TRACE'"
-                                       : "one trace at a time: 'mtprof %s TRACE'",
+                        argc == optind ? "which trace? '%s TRACE'" : "one trace at a time: '%s TRACE'",
                         argv[0]);
     if (r->json && r->csv)
         return cli_fail(CLI_USAGE, "--json or --csv, not both");
@@ -113,5 +128,7 @@ int cli_rows_load(const cli_rows *r, mtp_trace **trace, mtp_averages **averages)
     mtp_status status = mtp_averages_create(*trace, &r->group, averages);
     if (status == MTP_OK && r->table.sort_by != NULL)
         status = mtp_averages_sort(*averages, r->table.sort_by);
+    if (status == MTP_OK && r->limited)
+        mtp_averages_limit(*averages, r->table.row_limit);
     return status == MTP_OK ? CLI_OK : cli_fail_status(status);
 }

@@ -8,6 +8,7 @@ typedef struct cli_rows {
     mtp_table_options table;
     const char *output; /* -o, or NULL */
     bool json, csv;
+    bool limited; /* --limit was given */
     const char *path;
 } cli_rows;
 
@@ -18,7 +19,7 @@ int cli_rows_load(const cli_rows *rows, mtp_trace **trace, mtp_averages **averag
 #define CLI_ROWS_HELP                                                                                        \
     "  -s, --sort ATTRIBUTE   largest first: self_cpu_time_total, cpu_time_total, cpu_time, count,\n"        \
     "                         device_time_total, self_device_time_total, cpu_memory_usage, flops, ...\n"     \
-    "  -l, --limit N          rows shown; -1: all\n"                                                         \
+    "  -l, --limit N          rows; -1: all. If not said, 100, and all of them for --json and --csv\n"       \
     "      --by-shape         a row for each shape of the inputs\n"                                          \
     "      --by-stack N       a row for each N innermost frames of the stack\n"                              \
     "      --by-overload      a row for each overload of an op\n"                                            \

@@ -9,6 +9,18 @@ static const char help[] =
     "  -o, --output FILE\n"
     "  -h, --help\n";
 
+typedef struct counted {
+    cli_out *to;
+    size_t bytes;
+} counted;
+
+static bool count(void *user, const void *bytes, size_t length)
+{
+    counted *c = user;
+    c->bytes += length;
+    return c->to->sink(c->to->user, bytes, length);
+}
+
 int cli_stacks(int argc, char **argv)
 {
     static const struct option options[] = {{"metric", required_argument, NULL, 'm'},
@@ -34,8 +46,16 @@ int cli_stacks(int argc, char **argv)
         return code;
     cli_out out;
     code = cli_create(&out, output);
-    if (code == CLI_OK)
-        code = cli_close(&out, mtp_trace_stacks(trace, metric, out.sink, out.user));
+    if (code == CLI_OK) {
+        counted lines = {&out, 0};
+        mtp_status status = mtp_trace_stacks(trace, metric, count, &lines);
+        if (status == MTP_OK && lines.bytes == 0) {
+            mtp_file_abandon(out.file);
+            code = cli_fail(CLI_INPUT, "the trace has no stacks with %s; record it with with_stack", metric);
+        } else {
+            code = cli_close(&out, status);
+        }
+    }
     mtp_trace_destroy(trace);
     return code;
 }

@@ -6,7 +6,7 @@ static const char help[] =
     "For each step (ProfilerStep#N, or prof.step()): its time, and how much of it the CPU was in ops or\n"
     "runtime calls, a device ran kernels or copies, and neither did anything (idle). CPU and device work\n"
     "at the same time, so these may add up to more than the step. A trace without steps is taken as one.\n\n"
-    "  -l, --limit N          steps shown; -1: all (default)\n"
+    "  -l, --limit N          steps, the first ones; -1: all (default). The summary is of all\n"
     "      --json, --csv      times in microseconds\n"
     "  -o, --output FILE      of --json or --csv, instead of standard output; .gz is compressed\n"
     "  -h, --help\n\n"
@@ -15,14 +15,7 @@ static const char help[] =
 
 static const char *time_text(int64_t ns, char text[24])
 {
-    double us = (double)ns / 1e3;
-    if (us >= 1e6)
-        snprintf(text, 24, "%.3fs", us / 1e6);
-    else if (us >= 1e3)
-        snprintf(text, 24, "%.3fms", us / 1e3);
-    else
-        snprintf(text, 24, "%.3fus", us);
-    return text;
+    return cli_time((double)ns / 1e3, text);
 }
 
 static void print_times(const char *label, const mtp_step_times *t)
@@ -65,7 +58,7 @@ static int print_steps(const mtp_steps *steps, int64_t limit)
         print_times("max", &max);
         printf("\n");
     }
-    return fflush(stdout) == 0 ? CLI_OK : cli_fail(CLI_OUTPUT, "standard output cannot be written");
+    return CLI_OK;
 }
 
 static int run(const char *path, const char *output, bool json, bool csv, int64_t limit)
@@ -82,6 +75,7 @@ static int run(const char *path, const char *output, bool json, bool csv, int64_
     } else if (!json && !csv) {
         code = print_steps(steps, limit);
     } else {
+        mtp_steps_limit(steps, limit);
         code = cli_create(&out, output);
         if (code == CLI_OK)
             code = cli_close(&out, csv ? mtp_steps_csv(steps, out.sink, out.user)

@@ -7,6 +7,7 @@ static const char help[] =
     "      --top-level        only events that are in no other\n"
     "      --time-unit U      us, ms or s\n"
     "      --header TEXT      a line above the table\n"
+    "      --device NAME      what the device's columns are called: CUDA, NPU; default: as in the trace\n"
     "      --name-width N, --shapes-width N, --src-width N\n"
     "                         the widest these columns may be; -1: as wide as they are\n\n"
     "  mtprof table --sort self_cpu_time_total --limit 20 run.json.gz\n"
@@ -29,6 +30,8 @@ int cli_table(int argc, char **argv)
         code = cli_close(&out, rows.json  ? mtp_averages_json(averages, out.sink, out.user)
                                : rows.csv ? mtp_averages_csv(averages, out.sink, out.user)
                                           : mtp_averages_table(averages, &rows.table, out.sink, out.user));
+    if (code == CLI_OK && mtp_averages_count(averages) == 0)
+        fprintf(stderr, "mtprof table: the trace has nothing to average\n");
     mtp_averages_destroy(averages);
     mtp_trace_destroy(trace);
     return code;

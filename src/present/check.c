@@ -24,6 +24,9 @@ static const kind kinds[] = {
 #undef X
 };
 
+static const char *const severities[] = {
+    [MTP_SEVERITY_NOTE] = "note", [MTP_SEVERITY_ERROR] = "error", [MTP_SEVERITY_REMARK] = "remark"};
+
 /* ----------------------------------------------------------------------------------------- sightings */
 
 static mtp__sighting *sight(mtp_check *c, mtp__found what, uint64_t byte, uint64_t event)
@@ -167,6 +170,14 @@ const mtp_finding *mtp_check_finding(const mtp_check *c, size_t index)
     return c != NULL && index < c->count ? &c->finding[index] : NULL;
 }
 
+size_t mtp_check_breaches(const mtp_check *c)
+{
+    size_t breaches = 0;
+    for (size_t i = 0; i < mtp_check_count(c); i++)
+        breaches += c->finding[i].severity != MTP_SEVERITY_REMARK;
+    return breaches;
+}
+
 uint64_t mtp_check_events(const mtp_check *c)
 {
     return c != NULL ? c->events : 0;
@@ -182,13 +193,15 @@ mtp_status mtp_check_json(const mtp_check *c, mtp_sink *sink, void *user)
         return status;
     MTP__OUT(&o, "{\"events\": ");
     mtp__out_u64(&o, c->events);
+    mtp__out_text(&o, mtp_check_breaches(c) == 0 ? ", \"clean\": true" : ", \"clean\": false");
     MTP__OUT(&o, ", \"findings\": [");
     for (size_t i = 0; i < c->count; i++) {
         const mtp_finding *f = &c->finding[i];
         mtp__out_text(&o, i > 0 ? ",\n{\"rule\": " : "\n{\"rule\": ");
         mtp__out_u64(&o, f->rule);
-        mtp__out_text(&o, f->severity == MTP_SEVERITY_ERROR ? ", \"severity\": \"error\", \"count\": "
-                                                            : ", \"severity\": \"note\", \"count\": ");
+        MTP__OUT(&o, ", \"severity\": \"");
+        mtp__out_text(&o, severities[f->severity]);
+        MTP__OUT(&o, "\", \"count\": ");
         mtp__out_u64(&o, f->count);
         MTP__OUT(&o, ", \"first_byte\": ");
         mtp__out_u64(&o, f->first_byte);

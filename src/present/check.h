@@ -75,7 +75,7 @@
     X(FLOW_NAME, 11, NOTE, "a flow's name is not its category (%s)", "TraceLens looks for both")                               \
     X(FLOW_ID, 11, ERROR, "a flow has no whole number as its id (%s)", "Perfetto drops it; TraceLens finds no device work")    \
     X(FLOW_STARTS, 11, ERROR, "two flows of one name start with the same id (%s)", "Perfetto drops the second")                \
-    X(FLOW_LOST, 11, ERROR, "a flow ends that has not started (%s)", "Perfetto drops it: there is no arrow")                   \
+    X(FLOW_LOST, 11, REMARK, "a flow ends that starts outside of the trace (%s)", "harmless: viewers draw no arrow for it")    \
     X(FLOW_BIND, 11, ERROR, "a flow ends without \"bp\": \"e\" (%s)", "viewers tie it to the next span instead of this one")   \
     X(FLOW_NOWHERE, 11, ERROR, "a flow is where there is no span (%s)", "Perfetto drops it")                                   \
     X(FLOW_OFF, 11, NOTE, "a flow is inside of a span, not at its start (%s)", "readers that look for a span of the same ts miss it") \

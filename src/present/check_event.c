@@ -113,18 +113,6 @@ void mtp__check_strict(mtp__checker *c, const char *text, size_t length, uint64_
 
 /* -------------------------------------------------------------------------------------------- members */
 
-bool mtp__check_member(mtp__json *j, const char **p, mtp__json_string *key, mtp__json_value *value)
-{
-    const char *at = mtp__json_space(*p);
-    at = mtp__json_space(at + (*at == ','));
-    if (*at != '"' || (at = mtp__json_string_end(j, at + 1, key)) == NULL)
-        return false;
-    at = mtp__json_space(at);
-    if (*at != ':')
-        return false;
-    return (*p = mtp__json_read(j, mtp__json_space(at + 1), value)) != NULL;
-}
-
 static void take_members(mtp__checker *c, event *e, const char *text)
 {
     static const char *const keys[] = {
@@ -135,7 +123,7 @@ static void take_members(mtp__checker *c, event *e, const char *text)
     const char *p = text + 1;
     mtp__json_string key;
     mtp__json_value value;
-    while (mtp__check_member(&c->json, &p, &key, &value))
+    while (mtp__json_member(&c->json, &p, &key, &value))
         for (int i = 0; i < MTP__MEMBERS; i++)
             if (same(key.bytes, key.length, keys[i]))
                 e->member[i] = value;
@@ -355,7 +343,7 @@ static void check_args(mtp__checker *c, const event *e)
     static const char *const needed[] = {"device", "stream", "correlation"};
     bool has[3] = {false, false, false};
     const char *p = args->bytes != NULL && args->kind == '{' ? args->bytes + 1 : NULL;
-    while (p != NULL && mtp__check_member(&c->json, &p, &key, &value)) {
+    while (p != NULL && mtp__json_member(&c->json, &p, &key, &value)) {
         for (int i = 0; i < 3; i++)
             has[i] |= value.kind == 0 && same(key.bytes, key.length, needed[i]);
         if (same(key.bytes, key.length, "correlation"))
@@ -453,7 +441,7 @@ static void check_counter(mtp__checker *c, const event *e)
     mtp__json_value value;
     size_t numbers = 0, others = 0;
     const char *p = args->bytes != NULL && args->kind == '{' ? args->bytes + 1 : NULL;
-    while (p != NULL && mtp__check_member(&c->json, &p, &key, &value)) {
+    while (p != NULL && mtp__json_member(&c->json, &p, &key, &value)) {
         numbers += value.kind == 0;
         others += value.kind != 0;
     }

@@ -193,7 +193,7 @@ static void check_distributed(reader *r, const char *text)
     mtp__json_string key;
     mtp__json_value value;
     bool rank = false, world = false, backend = false;
-    while (mtp__check_member(&r->c.json, &p, &key, &value)) {
+    while (mtp__json_member(&r->c.json, &p, &key, &value)) {
         world |= key.length == 10 && memcmp(key.bytes, "world_size", 10) == 0;
         backend |= key.length == 7 && memcmp(key.bytes, "backend", 7) == 0;
         if (key.length != 4 || memcmp(key.bytes, "rank", 4) != 0 || value.kind != 0)

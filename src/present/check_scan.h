@@ -58,8 +58,6 @@ typedef struct mtp__checker {
 void mtp__check_event(mtp__checker *c, const char *text, size_t length);
 /* One value's text: is it strict? Called if the scanner saw anything odd in it. */
 void mtp__check_strict(mtp__checker *c, const char *text, size_t length, uint64_t byte, uint64_t event);
-/* Walks an object's members: at the first pass *p is behind the brace. false: there are no more. */
-bool mtp__check_member(mtp__json *j, const char **p, mtp__json_string *key, mtp__json_value *value);
 
 /* check_order.c: sets memory free on the way. */
 mtp_status mtp__check_order(mtp__checker *c);

@@ -67,7 +67,8 @@ static uint32_t span_at(const mtp_trace *t, const mtp__track *track, int64_t ts)
     return span;
 }
 
-/* Starts first: a flow has one start, and no end without it. */
+/* Starts first: a flow has one. Ends whose start is not in the file, as PyTorch writes them, are kept: viewers draw no arrow
+ * for them, and that is all. */
 static mtp_status tie_flows(mtp__chrome *w)
 {
     const mtp_trace *t = w->t;
@@ -80,8 +81,8 @@ static mtp_status tie_flows(mtp__chrome *w)
             if ((f->phase == 's') != (pass == 0))
                 continue;
             uint32_t span = f->track < t->track_count ? span_at(t, &t->tracks[f->track], f->ts) : MTP__NONE;
-            bool known = mtp__pair_find(&started, f->name, f->id) != NULL;
-            if (span == MTP__NONE || known == (pass == 0)) {
+            bool again = pass == 0 && mtp__pair_find(&started, f->name, f->id) != NULL;
+            if (span == MTP__NONE || again) {
                 w->flows_dropped++;
                 continue;
             }

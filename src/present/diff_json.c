@@ -1,4 +1,5 @@
 /* present/diff_json.c - a diff as JSON: what all rows share, then the rows. Times in microseconds, changes as shares. */
+#include "analyze/diff.h"
 #include "base/error.h"
 #include "base/json_out.h"
 
@@ -78,6 +79,13 @@ static void put_row(mtp__out *o, const mtp_diff_row *r)
     MTP__OUT(o, "}");
 }
 
+void mtp_diff_limit(mtp_diff *diff, int64_t rows)
+{
+    size_t count = mtp_diff_count(diff);
+    if (diff != NULL)
+        diff->written = rows >= 0 && (uint64_t)rows < count ? (size_t)rows : count;
+}
+
 mtp_status mtp_diff_json(const mtp_diff *diff, mtp_sink *sink, void *user)
 {
     mtp_diff_summary summary = MTP_DIFF_SUMMARY_INIT;
@@ -90,7 +98,7 @@ mtp_status mtp_diff_json(const mtp_diff *diff, mtp_sink *sink, void *user)
         return status;
     put_summary(&o, &summary);
     MTP__OUT(&o, ",\n\"rows\": [");
-    for (size_t i = 0; i < mtp_diff_count(diff); i++) {
+    for (size_t i = 0; i < diff->written; i++) {
         mtp__out_text(&o, i > 0 ? ",\n" : "\n");
         put_row(&o, mtp_diff_row_at(diff, i));
     }

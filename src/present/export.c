@@ -14,11 +14,74 @@ static mtp_status write_stacks(const mtp_trace *trace, const mtp_export_options 
     return mtp_trace_stacks(trace, "self_cpu_time_total", sink, user);
 }
 
-/* Each may have .gz behind it. */
+static mtp_status write_execution(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
+                                  void *user)
+{
+    (void)options;
+    return mtp_trace_execution_trace(trace, sink, user);
+}
+
+static mtp_status write_timeline(const mtp_trace *trace, bool raw, mtp_sink *sink, void *user)
+{
+    mtp_memory_timeline *timeline;
+    mtp_status status = mtp_memory_timeline_create(trace, NULL, &timeline);
+    if (status != MTP_OK)
+        return status;
+    status =
+        raw ? mtp_memory_timeline_raw(timeline, sink, user) : mtp_memory_timeline_json(timeline, sink, user);
+    mtp_memory_timeline_destroy(timeline);
+    return status;
+}
+
+static mtp_status write_memory(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
+                               void *user)
+{
+    (void)options;
+    return write_timeline(trace, false, sink, user);
+}
+
+static mtp_status write_memory_raw(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
+                                   void *user)
+{
+    (void)options;
+    return write_timeline(trace, true, sink, user);
+}
+
+static mtp_status write_rows(const mtp_trace *trace, bool csv, mtp_sink *sink, void *user)
+{
+    mtp_averages *averages;
+    mtp_status status = mtp_averages_create(trace, NULL, &averages);
+    if (status != MTP_OK)
+        return status;
+    status = csv ? mtp_averages_csv(averages, sink, user) : mtp_averages_chrome(averages, sink, user);
+    mtp_averages_destroy(averages);
+    return status;
+}
+
+static mtp_status write_averages(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
+                                 void *user)
+{
+    (void)options;
+    return write_rows(trace, false, sink, user);
+}
+
+static mtp_status write_csv(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
+                            void *user)
+{
+    (void)options;
+    return write_rows(trace, true, sink, user);
+}
+
+/* Each may have .gz behind it. The first that fits: .json is the last of its kind. */
 static const struct {
     const char *suffix, *packed;
     writing *write;
-} forms[] = {{".json", ".json.gz", mtp_trace_chrome},
+} forms[] = {{".et.json", ".et.json.gz", write_execution},
+             {".memory.raw.json", ".memory.raw.json.gz", write_memory_raw},
+             {".memory.json", ".memory.json.gz", write_memory},
+             {".averages.json", ".averages.json.gz", write_averages},
+             {".json", ".json.gz", mtp_trace_chrome},
+             {".csv", ".csv.gz", write_csv},
              {".stacks", ".stacks.gz", write_stacks},
              {".folded", ".folded.gz", write_stacks},
              {".txt", ".txt.gz", write_stacks}};
@@ -44,8 +107,8 @@ mtp_status mtp_trace_export(const mtp_trace *trace, const char *path, const mtp_
     if (write == NULL)
         return MTP_FAIL(
             MTP_E_ARG,
-            "'%s': the name must end in .json or .json.gz (a trace), or in .stacks, .folded or .txt "
-            "(folded stacks)",
+            "'%s': the name must end in .json or .json.gz (a trace), or in one of .et.json, .csv, "
+            ".folded, .stacks, .txt, .memory.json, .memory.raw.json, .averages.json",
             path);
     mtp_export_options own = MTP_EXPORT_OPTIONS_INIT;
     if (options != NULL && options->size == sizeof own)

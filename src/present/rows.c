@@ -39,6 +39,12 @@ static mtp_status check(const mtp_averages *averages, mtp_sink *sink)
     return MTP_OK;
 }
 
+void mtp_averages_limit(mtp_averages *averages, int64_t rows)
+{
+    if (averages != NULL)
+        averages->written = rows >= 0 && (uint64_t)rows < averages->count ? (size_t)rows : averages->count;
+}
+
 /* --------------------------------------------------------------------------------------------------- JSON */
 
 static void put_json(mtp__out *o, const mtp_averages *a, const mtp_row *row)
@@ -77,7 +83,7 @@ mtp_status mtp_averages_json(const mtp_averages *averages, mtp_sink *sink, void 
     if (status != MTP_OK)
         return status;
     MTP__OUT(&o, "[");
-    for (size_t i = 0; i < averages->count; i++) {
+    for (size_t i = 0; i < averages->written; i++) {
         mtp__out_text(&o, i > 0 ? ",\n " : "\n ");
         put_json(&o, averages, &averages->row[i].seen);
     }
@@ -171,7 +177,7 @@ mtp_status mtp_averages_csv(const mtp_averages *averages, mtp_sink *sink, void *
         NUMBER_LIST(X)
 #undef X
         MTP__OUT(&o, ",input_shapes,stack,is_user_annotation,is_async\r\n");
-        for (size_t i = 0; i < averages->count; i++)
+        for (size_t i = 0; i < averages->written; i++)
             put_csv(&o, scratch, averages, &averages->row[i].seen);
         status = mtp__out_finish(&o);
     }
@@ -211,7 +217,7 @@ mtp_status mtp_averages_chrome(const mtp_averages *averages, mtp_sink *sink, voi
         return status;
     double ts[2] = {0, 0};
     MTP__OUT(&o, "{\"schemaVersion\": 1, \"displayTimeUnit\": \"ms\", \"traceEvents\": [");
-    for (size_t i = 0; i < averages->count; i++) {
+    for (size_t i = 0; i < averages->written; i++) {
         const mtp_row *row = &averages->row[i].seen;
         double dur = row->is_device ? row->device_time_total : row->cpu_time_total;
         mtp__out_text(&o, i > 0 ? ",\n" : "\n");

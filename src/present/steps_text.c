@@ -38,6 +38,12 @@ static void put_figure(mtp__out *o, const char *name, const mtp_step_times *time
     MTP__OUT(o, "}");
 }
 
+void mtp_steps_limit(mtp_steps *s, int64_t rows)
+{
+    if (s != NULL)
+        s->written = rows >= 0 && rows < s->count ? (uint32_t)rows : s->count;
+}
+
 mtp_status mtp_steps_json(const mtp_steps *s, mtp_sink *sink, void *user)
 {
     mtp__out o;
@@ -49,7 +55,7 @@ mtp_status mtp_steps_json(const mtp_steps *s, mtp_sink *sink, void *user)
     MTP__OUT(&o, "{\"whole_trace\": ");
     mtp__out_text(&o, s->whole_trace ? "true" : "false");
     MTP__OUT(&o, ", \"steps\": [");
-    for (uint32_t i = 0; i < s->count; i++) {
+    for (uint32_t i = 0; i < s->written; i++) {
         const mtp_step_row *r = &s->rows[i];
         char *p = mtp__out_room(&o);
         p = i > 0 ? MTP__PUT(p, ",\n  {\"step\": ") : MTP__PUT(p, "\n  {\"step\": ");
@@ -85,7 +91,7 @@ mtp_status mtp_steps_csv(const mtp_steps *s, mtp_sink *sink, void *user)
     TIMES(X)
 #undef X
     MTP__OUT(&o, ",ops,kernels\n");
-    for (uint32_t i = 0; i < s->count; i++) {
+    for (uint32_t i = 0; i < s->written; i++) {
         const mtp_step_row *r = &s->rows[i];
         char *p = mtp__out_room(&o);
         if (!s->whole_trace)

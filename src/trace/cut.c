@@ -442,30 +442,32 @@ static int by_key(const void *a, const void *b)
     return (x->name > y->name) - (x->name < y->name);
 }
 
-/* A flow stays if the spans at both of its ends do. */
+/* A flow stays if the spans at both of its ends do, or at the one that it had. */
 static mtp_status copy_flows(cutter *c)
 {
     const mtp_trace *t = c->t;
-    uint32_t count = 0;
+    uint32_t count = t->flow_count;
     flow_key *keys = mtp__calloc((size_t)t->flow_count + 1, sizeof *keys);
     if (keys == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "%u flows", t->flow_count);
     for (uint32_t i = 0; i < t->flow_count; i++) {
         const mtp__flow *f = &t->flows[i];
         uint32_t span = f->track < t->track_count ? span_at(t, f->track, f->ts) : MTP__NONE;
-        if (span != MTP__NONE &&
-            (c->keep[span] == WHOLE || (c->keep[span] == CLIPPED && in_windows(c, f->ts))))
-            keys[count++] = (flow_key){f->id, f->name, i};
+        c->flow_kept[i] = span != MTP__NONE &&
+                          (c->keep[span] == WHOLE || (c->keep[span] == CLIPPED && in_windows(c, f->ts)));
+        keys[i] = (flow_key){f->id, f->name, i};
     }
     qsort(keys, count, sizeof *keys, by_key);
     for (uint32_t from = 0, to; from < count; from = to) {
-        bool starts = false, ends = false;
+        unsigned had = 0, has = 0;
         for (to = from; to < count && by_key(&keys[from], &keys[to]) == 0; to++) {
-            starts |= t->flows[keys[to].index].phase == 's';
-            ends |= t->flows[keys[to].index].phase == 'f';
+            char phase = t->flows[keys[to].index].phase;
+            unsigned end = phase == 's' ? 1 : phase == 'f' ? 2 : 0;
+            had |= end;
+            has |= c->flow_kept[keys[to].index] ? end : 0;
         }
-        for (uint32_t i = from; i < to; i++)
-            c->flow_kept[keys[i].index] = starts && ends;
+        for (uint32_t i = from; i < to && has != had; i++)
+            c->flow_kept[keys[i].index] = false;
     }
     mtp__free(keys);
     for (uint32_t i = 0; i < t->flow_count; i++) {

@@ -71,6 +71,8 @@ static inline const char *mtp__json_wrong(mtp__json *j, const char *at, const ch
 const char *mtp__json_skip(mtp__json *j, const char *p, unsigned *flags);
 const char *mtp__json_word(mtp__json *j, const char *p, unsigned *flags); /* true, null, nan, ... */
 const char *mtp__json_read_slow(mtp__json *j, const char *p, mtp__json_value *out);
+/* The members of an object that was read before: at first *p is behind its brace. false: there are no more. */
+bool mtp__json_member(mtp__json *j, const char **p, mtp__json_string *key, mtp__json_value *value);
 
 /* Behind spaces: mostly there is none, or one, or a line's end and its indentation. */
 static inline const char *mtp__json_space(const char *p)

@@ -149,3 +149,15 @@ const char *mtp__json_read_slow(mtp__json *j, const char *p, mtp__json_value *ou
     out->flags = flags;
     return q;
 }
+
+bool mtp__json_member(mtp__json *j, const char **p, mtp__json_string *key, mtp__json_value *value)
+{
+    const char *at = mtp__json_space(*p);
+    at = mtp__json_space(at + (*at == ','));
+    if (*at != '"' || (at = mtp__json_string_end(j, at + 1, key)) == NULL)
+        return false;
+    at = mtp__json_space(at);
+    if (*at != ':')
+        return false;
+    return (*p = mtp__json_read(j, mtp__json_space(at + 1), value)) != NULL;
+}

@@ -172,6 +172,8 @@ static void add_value(mtp__kineto *k, const char *key, size_t length, mtp__json_
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         if (key_is(key, length, flags[i].key) && ((v->kind == 0 && v->number.digits != 0) || v->kind == 't'))
             k->trace->flags_recorded |= flags[i].flag;
+    if (key_is(key, length, "mtprof"))
+        mtp__kineto_about(k, v);
     mtp__kineto_meta(k, key, length, v);
 }
 

@@ -223,6 +223,9 @@ uint32_t mtp__kineto_detail(mtp__kineto *k, mtp__category category, uint32_t num
                             uint8_t *flags);
 mtp__category mtp__kineto_category(mtp__kineto *k);
 
+/* kineto_about.c: the value of "mtprof" */
+void mtp__kineto_about(mtp__kineto *k, const mtp__json_value *object);
+
 /* kineto_add.c */
 void mtp__kineto_add(mtp__kineto *k);
 /* The flags that an event's name asks for; *step: the number of a step. */

@@ -310,8 +310,13 @@ void mtp__kineto_rows_finish(mtp__kineto *k)
         if (r->key.space != MTP__SPACE_FILE)
             continue;
         if (r->track == MTP__NONE && r->device_row == MTP__NONE &&
-            (r->name != 0 || r->sort_index != INT64_MIN))
-            row_track(k, (uint32_t)i, false); /* a thread that did nothing has a name all the same */
+            (r->name != 0 || r->sort_index != INT64_MIN) && row_track(k, (uint32_t)i, false)) {
+            mtp__track *track = &k->trace->tracks[r->track]; /* it did nothing, and has a name all the same */
+            if (p->is_device && p->device >= 0) {
+                track->pid = p->device;
+                track->pid_text = 0;
+            }
+        }
         if (r->device_row != MTP__NONE)
             name_track(k, k->rows[r->device_row].track, r);
         if (r->track == MTP__NONE)

@@ -616,5 +616,6 @@ mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *out)
     out->from_kineto = t->from_kineto;
     out->has_ledger = t->has_ledger;
     out->ledger = t->ledger;
+    out->skipped_events = t->skipped_events;
     return MTP_OK;
 }

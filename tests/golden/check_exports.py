@@ -208,7 +208,7 @@ class Tests:
         before, after = load(path), load(out)
 
         def kinds(trace):
-            return collections.Counter((e["ph"], e.get("cat")) for e in trace["traceEvents"] if e["ph"] not in "Mstf")
+            return collections.Counter((e["ph"], e.get("cat")) for e in trace["traceEvents"] if e["ph"] != "M")
         assert kinds(before) == kinds(after), (kinds(before), kinds(after))
         moved = (min(e["ts"] for e in of_phase(before, "X")) - min(e["ts"] for e in of_phase(after, "X"))) * 1000
         assert before["baseTimeNanoseconds"] + moved == after["baseTimeNanoseconds"]

@@ -207,7 +207,7 @@ class Checker:
             if count > 1:
                 self.wrong(11, f"{count} starts of flow {key}")
         for e in ends:
-            if (e["name"], e["id"]) not in starts:
+            if (e["name"], e["id"]) not in starts and not self.foreign:  # PyTorch's: the start is outside
                 self.wrong(11, f"an end without a start: {e}")
         for correlation, count in launches.items():
             if count > 1 and not self.foreign:

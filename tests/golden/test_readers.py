@@ -1,7 +1,8 @@
 """Programs that others wrote read what we write: HTA and torch-tb-profiler, where they are installed.
 
-    python3 -m venv /tmp/readers && /tmp/readers/bin/pip install HolisticTraceAnalysis torch-tb-profiler pytest
-    TEST_CHROME=build/tests/test_chrome /tmp/readers/bin/pytest tests/golden/test_readers.py
+readers.py beside this installs them where it can, and runs this:
+
+    TEST_CHROME=build/tests/test_chrome build/readers/bin/python -m pytest tests/golden/test_readers.py
 
 Traces are those of tests/unit/test_chrome.c; what a reader finds is compared with Python's json.
 """

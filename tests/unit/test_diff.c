@@ -682,6 +682,11 @@ static void hostile_names_come_out_as_strict_json(void **state)
     assert_contains(json.bytes, "a\\u0000b");
     assert_int_equal(mtp_diff_json(d, refuse, NULL), MTP_E_IO);
     free(json.bytes);
+    json = (kept){0};
+    mtp_diff_limit(d, 0);
+    assert_ok(mtp_diff_json(d, keep, &json));
+    assert_contains(json.bytes, "\"rows\": []");
+    free(json.bytes);
     mtp_diff_destroy(d);
     mtp_trace_destroy(t[0]);
     mtp_trace_destroy(t[1]);

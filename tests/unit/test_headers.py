@@ -156,6 +156,58 @@ def enabled_leaves_some(folder):
     report("enabled_code_is_seen_to_differ", "no difference was seen" if same or "mtp_" not in undefined else "")
 
 
+# A scope is left by an exception too; the ledger knows both ends of each.
+THROWS = r"""
+#include <mtprof.h>
+#include <stdexcept>
+static void thrower(int depth)
+{
+    MTP_SCOPE("thrower") {
+        if (depth == 0)
+            throw std::runtime_error("out");
+        thrower(depth - 1);
+    }
+}
+int main()
+{
+    mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
+    mtp_profile *prof;
+    if (mtp_profile_create(&config, &prof) != MTP_OK || mtp_profile_start(prof) != MTP_OK)
+        return 1;
+    for (int i = 0; i < 100; i++) {
+        try {
+            thrower(9);
+        } catch (const std::exception &) {
+            continue;
+        }
+        return 2;
+    }
+    mtp_ledger ledger = MTP_LEDGER_INIT;
+    if (mtp_profile_stop(prof) != MTP_OK || mtp_profile_ledger(prof, &ledger) != MTP_OK)
+        return 3;
+    mtp_profile_destroy(prof);
+    return ledger.emitted == 2001 && ledger.kept == 2001 ? 0 : 4;
+}
+"""
+
+
+def exceptions_end_scopes(folder):
+    _, symbols = run("nm", "-D", str(LIB))
+    for compiler in ("g++", "clang++"):
+        name = f"exceptions_end_scopes_with_{compiler}"
+        if not shutil.which(compiler) or re.search("__[atu]b?san_", symbols):
+            results.append(True)
+            print(f"ok {len(results)} - {name} # SKIP no {compiler}, or a library with a sanitizer in it")
+            continue
+        (folder / "throws.cpp").write_text(THROWS)
+        code, said = run(compiler, "-std=c++17", *WARNINGS, "-O1", f"-I{INCLUDE}", str(folder / "throws.cpp"),
+                         "-o", str(folder / "throws"), str(LIB), f"-Wl,-rpath,{LIB.parent}")
+        if code == 0:
+            code, said = run(str(folder / "throws"))
+            said = f"exit status {code}\n{said}"
+        report(name, said if code else "")
+
+
 def library_exports_only_its_names():
     _, said = run("nm", "-D", "--defined-only", str(LIB))
     # The linker's own, a sanitizer's, and where gcc puts versions
@@ -176,6 +228,7 @@ def main():
         every_call_compiles(folder)
         disabled_leaves_nothing(folder)
         enabled_leaves_some(folder)
+        exceptions_end_scopes(folder)
         library_exports_only_its_names()
     print(f"1..{len(results)}")
     return 0 if all(results) else 1

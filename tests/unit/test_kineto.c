@@ -530,6 +530,36 @@ static void what_is_no_event_is_counted_and_skipped(void **state)
     mtp_trace_destroy(t);
 }
 
+static void a_ledger_that_is_none_is_no_ledger(void **state)
+{
+    (void)state;
+    static const char *const not_one[] = {
+        "7",
+        "null",
+        "{}",
+        "[{\"ledger\": {\"emitted\": 1, \"kept\": 1}}]",
+        "{\"ledger\": 1, \"damaged_chunks\": -1, \"unmatched_ends\": 1.5, \"clock_faults\": \"3\"}",
+        "{\"ledger\": {}}",
+        "{\"ledger\": {\"emitted\": 1, \"kept\": \"1\"}}",
+        "{\"ledger\": {\"emitted\": 99999999999999999999, \"kept\": 1, \"dropped_by\": {\"BUDGET\": 1}}}"};
+    char json[256];
+    for (size_t i = 0; i < COUNT(not_one); i++) {
+        snprintf(json, sizeof json, "{\"mtprof\": %s, \"traceEvents\": [" X1("a", 1, 1) "]}", not_one[i]);
+        mtp_trace *t = read_text(json);
+        assert_false(t->has_ledger);
+        assert_int_equal(t->damaged_chunks + t->unmatched_ends + t->clock_faults, 0);
+        mtp_trace_destroy(t);
+    }
+    mtp_trace *t =
+        read_text("{\"traceEvents\":[],\"mtprof\" :{ \"new\": [1], \"ledger\":{\"dropped_by\":{\"DISK\":2,"
+                  "\"NEW\":4},\"kept\":5,\"emitted\":7,\"dropped\":2}}}");
+    assert_true(t->has_ledger);
+    assert_int_equal(t->ledger.emitted, 7);
+    assert_int_equal(t->ledger.kept, 5);
+    assert_int_equal(t->ledger.dropped_by[MTP_DROP_DISK], 2);
+    mtp_trace_destroy(t);
+}
+
 static void metadata_events_name_tracks_and_processes(void **state)
 {
     (void)state;
@@ -1459,6 +1489,7 @@ int main(void)
         TEST(asynchronous_events_are_spans_on_a_track_of_their_id),
         TEST(instants_counters_and_flows_are_kept),
         TEST(what_is_no_event_is_counted_and_skipped),
+        TEST(a_ledger_that_is_none_is_no_ledger),
         TEST(metadata_events_name_tracks_and_processes),
         TEST(ids_may_be_numbers_or_strings),
         TEST(old_categories_have_their_new_names),

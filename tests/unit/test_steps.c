@@ -324,6 +324,13 @@ static void steps_are_written_as_json_and_csv(void **state)
         "  {\"of\": \"max\", \"wall_us\": 1.000, \"cpu_us\": 0.400, \"device_us\": 0.300, \"both_us\": "
         "0.050, "
         "\"idle_us\": 0.350}]}\n");
+    mtp_steps_limit(s, 1);
+    assert_writes(s, mtp_steps_csv,
+                  "step,start_us,wall_us,cpu_us,device_us,both_us,idle_us,ops,kernels\n"
+                  "4,0.000,1.000,0.400,0.300,0.050,0.350,3,2\n");
+    mtp_steps_limit(s, -1);
+    mtp_steps_limit(NULL, 1);
+    assert_int_equal(mtp_steps_count(s), 2);
     mtp_steps_destroy(s);
     mtp_trace_destroy(t);
     t = made_begin();

@@ -428,6 +428,33 @@ static void rows_have_torchs_attributes(void **state)
     mtp_averages_destroy(a);
 }
 
+static void as_many_rows_are_written_as_are_wanted(void **state)
+{
+    (void)state;
+    static const int64_t wanted[] = {-1, 0, 1, 2, 1000, INT64_MAX, INT64_MIN};
+    static const size_t lines[] = {3, 1, 2, 3, 3, 3, 3}; /* with the head */
+    mtp_averages *a = rows_of(detailed(), PLAIN);
+    assert_int_equal(mtp_averages_count(a), 2);
+    for (size_t i = 0; i < COUNT(wanted); i++) {
+        mtp_averages_limit(a, wanted[i]);
+        collected csv = {0}, json = {0};
+        assert_ok(mtp_averages_csv(a, collect, &csv));
+        assert_ok(mtp_averages_json(a, collect, &json));
+        size_t csv_lines = 0, json_rows = 0;
+        for (const char *p = csv.bytes; *p != 0; p++)
+            csv_lines += *p == '\n';
+        for (const char *p = json.bytes; (p = strstr(p, "{\"key\"")) != NULL; p++)
+            json_rows++;
+        assert_int_equal(csv_lines, lines[i]);
+        assert_int_equal(json_rows + 1, lines[i]);
+        assert_int_equal(mtp_averages_count(a), 2);
+        collected_free(&csv);
+        collected_free(&json);
+    }
+    mtp_averages_limit(NULL, 1);
+    mtp_averages_destroy(a);
+}
+
 static void no_rows_are_no_table_and_an_empty_list(void **state)
 {
     (void)state;
@@ -498,6 +525,7 @@ int main(void)
         TEST(names_in_a_table_do_nothing_to_a_terminal),
         TEST(rows_are_strict_json_whatever_they_are_called),
         TEST(rows_have_torchs_attributes),
+        TEST(as_many_rows_are_written_as_are_wanted),
         TEST(no_rows_are_no_table_and_an_empty_list),
         TEST(a_sink_that_refuses_and_memory_that_is_short_are_told),
     };

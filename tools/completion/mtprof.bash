@@ -17,12 +17,12 @@ _mtprof()
     --time-unit) COMPREPLY=($(compgen -W "us ms s" -- "$cur")); return ;;
     esac
     case $verb in
-    table) options="$rows --top-level --time-unit --header --name-width --shapes-width --src-width" ;;
+    table) options="$rows --top-level --time-unit --header --device --name-width --shapes-width --src-width" ;;
     stats) options="$rows" ;;
     export) options="--output --whole-us --no-args --level --help" ;;
     stacks) options="--metric --output --help" ;;
     memory) options="--device --output --json --limit --help" ;;
-    steps) options="--json --csv --help" ;;
+    steps) options="--json --csv --limit --output --help" ;;
     cut) options="--output --step --time --name --thread --help" ;;
     diff) options="--fail-over --by-shape --limit --json --normalize --max-drift --output --help" ;;
     check) options="--json --output --help" ;;

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""The command as people use it: every verb, its exit codes, and what it says of files and options that are wrong.
+
+usage: command.py MTPROF TRACE      TRACE: one of PyTorch's, with steps, memory events and device work
+"""
+import collections
+import csv
+import gzip
+import io
+import json
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+
+MTPROF, TRACE = (str(pathlib.Path(a).resolve()) for a in sys.argv[1:3])
+VERBS = ("table", "stats", "export", "stacks", "memory", "steps", "cut", "diff", "check", "info")
+Ran = collections.namedtuple("Ran", "code out err")
+results = []
+
+
+def run(*args, stdin=None, stdout=subprocess.PIPE, **env):
+    done = subprocess.run([MTPROF, *map(str, args)], input=stdin, stdout=stdout, stderr=subprocess.PIPE,
+                          env={**os.environ, "LC_ALL": "C.UTF-8", **env})
+    return Ran(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
+
+
+def test(function):
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            function(pathlib.Path(folder))
+            why = ""
+        except Exception as error:  # a test that fails says why, whatever it was
+            why = f"{type(error).__name__}: {error}"
+    results.append(not why)
+    print(f"{'not ' if why else ''}ok {len(results)} - {function.__name__}")
+    if why:
+        print("#", why.replace("\n", "\n# "))
+    return function
+
+
+def equal(got, expected):
+    assert got == expected, f"{got!r}, not {expected!r}"
+
+
+def refused(ran, code, *words):
+    """One line, with the verb before it and these words in it; nothing on standard output."""
+    assert ran.code == code and ran.out == "", ran
+    assert ran.err.startswith("mtprof") and ran.err.count("\n") <= 2, ran
+    for word in words:
+        assert word in ran.err, (word, ran.err)
+    assert not re.search(r"\b(mtp_|open_|read_)\w+:", ran.err), f"a function's name: {ran.err}"
+
+
+@test
+def help_and_version_are_told(folder):
+    assert run("--help").out.startswith("usage: mtprof VERB") and run("--version").out.startswith("mtprof ")
+    equal(run().code, 2)
+    for verb in VERBS:
+        ran = run(verb, "--help")
+        assert ran.code == 0 and ran.out.startswith(f"usage: mtprof {verb}"), ran
+        assert all(len(line) <= 104 for line in ran.out.splitlines()), max(ran.out.splitlines(), key=len)
+
+
+@test
+def the_man_page_and_the_completion_know_every_option(folder):
+    root = pathlib.Path(__file__).resolve().parents[2]
+    page = (root / "docs/man/mtprof.1").read_text().replace("\\", "")
+    completion = (root / "tools/completion/mtprof.bash").read_text()
+    for verb in VERBS:
+        for option in set(re.findall(r"--[a-z][a-z-]+", run(verb, "--help").out)):
+            assert option == "--help" or option in page, f"{verb} {option} is not in the man page"
+            assert option in completion, f"{verb} {option} is not completed"
+
+
+@test
+def wrong_usage_is_2_and_says_what_is_right(folder):
+    refused(run("tabel", TRACE), 2, "did you mean 'table'")
+    refused(run("table", "--sort", "nonsense", TRACE), 2, "nonsense", "self_cpu_time_total")
+    refused(run("table", "--limit", "x", TRACE), 2, "--limit", "'x'")
+    refused(run("stats", "--limit=x", TRACE), 2, "--limit", "'x'")
+    refused(run("table", "--wrong", TRACE), 2, "--wrong", "mtprof table --help")
+    refused(run("table", "--time-unit", "h", TRACE), 2, "us, ms or s")
+    refused(run("stats", "--json", "--csv", TRACE), 2, "not both")
+    refused(run("export", TRACE), 2, "-o OUT")
+    refused(run("export", TRACE, "-o", folder / "x.xyz"), 2, ".et.json")
+    refused(run("cut", TRACE, "-o", folder / "x.json", "--step", "77"), 2, "77")
+    refused(run("cut", TRACE, "-o", folder / "x.json", "--time", "5"), 2, "10ms-20ms")
+    refused(run("memory", "--device", "nonsense", TRACE), 2, "cuda:0")
+    refused(run("stacks", "--metric", "nonsense", TRACE), 2, "self_cpu_time_total")
+    refused(run("diff", TRACE), 2, "BEFORE AFTER")
+    for verb in VERBS[:-1]:
+        refused(run(verb), 2, "mtprof " + verb)
+    equal(list(folder.iterdir()), [])
+
+
+@test
+def bad_input_is_3_and_says_which_file_and_where(folder):
+    raw = gzip.open(TRACE).read()
+    bad = {"missing.json": (None, "No such file"), "empty.json": (b"", "empty"), "text.json": (b"hello", "byte 0"),
+           "cut.json": (raw[:10000], "byte 10000"), "no.json": (b"{}", "traceEvents"),
+           "cut.json.gz": (pathlib.Path(TRACE).read_bytes()[:5000], "byte 5000")}
+    for name, (content, words) in bad.items():
+        if content is not None:
+            (folder / name).write_bytes(content)
+        for verb in ("table", "stats", "memory", "steps", "info", "stacks"):
+            refused(run(verb, folder / name), 3, f"{name}: ", words)
+        refused(run("export", folder / name, "-o", folder / "out.json"), 3, name, words)
+        refused(run("diff", TRACE, folder / name), 3, name, words)
+    refused(run("table", folder), 3, "is a directory")
+    assert not (folder / "out.json").exists()
+    (folder / "none.json").write_text('{"traceEvents": []}')
+    refused(run("memory", folder / "none.json"), 3, "profile_memory")
+    refused(run("stacks", folder / "none.json", "-o", folder / "x.folded"), 3, "with_stack")
+    assert not (folder / "x.folded").exists()
+    ran = run("table", folder / "none.json")
+    assert ran.code == 0 and ran.out == "" and "nothing" in ran.err, ran
+
+
+@test
+def output_that_fails_is_4(folder):
+    refused(run("export", TRACE, "-o", folder / "no" / "x.json"), 4, "No such file")
+    with open("/dev/full", "w") as full:
+        for args in (["table", TRACE], ["stats", TRACE], ["stats", "--json", TRACE], ["steps", TRACE], ["memory", TRACE],
+                     ["info", TRACE], ["check", TRACE], ["diff", TRACE, TRACE], ["export", TRACE, "-o", "-"], ["--help"]):
+            ran = run(*args, stdout=full)
+            assert ran.code == 4 and "writ" in ran.err, (args, ran)
+
+
+@test
+def rows_are_as_many_as_asked(folder):
+    everything = json.loads(run("stats", "--json", TRACE).out)
+    assert len(everything) > 120, len(everything)     # more than a table shows: no limit unless there is one
+    for verb in ("table", "stats"):
+        equal(json.loads(run(verb, "--json", TRACE).out), everything)
+        equal(json.loads(run(verb, "--json", "--limit", "7", TRACE).out), everything[:7])
+        equal(json.loads(run(verb, "--json", "--limit", "-1", TRACE).out), everything)
+        lines = list(csv.reader(io.StringIO(run(verb, "--csv", "--limit", "7", TRACE).out)))
+        equal([line[0] for line in lines], ["key"] + [row["key"] for row in everything[:7]])
+        equal(len(list(csv.reader(io.StringIO(run(verb, "--csv", TRACE).out)))), len(everything) + 1)
+    by_count = json.loads(run("stats", "--json", "--sort", "count", "--limit", "3", TRACE).out)
+    equal([row["count"] for row in by_count], sorted((row["count"] for row in everything), reverse=True)[:3])
+    equal(run("stats", "--limit", "5", TRACE).out.count("\n"), 7)
+    equal(len(json.loads(run("steps", "--json", "--limit", "2", TRACE).out)["steps"]), 2)
+    equal(len(json.loads(run("steps", "--json", TRACE).out)["steps"]), 3)
+    equal(run("steps", "--csv", "--limit", "1", TRACE).out.count("\n"), 2)
+    rows = json.loads(run("diff", "--json", TRACE, TRACE).out)["rows"]
+    assert len(rows) > 20
+    equal(json.loads(run("diff", "--json", "--limit", "4", TRACE, TRACE).out)["rows"], rows[:4])
+
+
+@test
+def the_suffix_says_the_form(folder):
+    def exported(name):
+        ran = run("export", TRACE, "-o", folder / name)
+        equal((ran.code, ran.err), (0, ""))
+        raw = (folder / name).read_bytes()
+        return gzip.decompress(raw).decode() if name.endswith(".gz") else raw.decode()
+    for gz in ("", ".gz"):
+        assert len(json.loads(exported("a.json" + gz))["traceEvents"]) > 7000
+        nodes = json.loads(exported("a.et.json" + gz))["nodes"]
+        ops = [e for e in json.load(gzip.open(TRACE))["traceEvents"] if e.get("cat") == "cpu_op"]
+        equal(sum(node["name"].startswith("aten::") for node in nodes), sum(e["name"].startswith("aten::") for e in ops))
+        times, sizes = json.loads(exported("a.memory.json" + gz))
+        equal(len(times), len(sizes))
+        equal({len(row) for row in json.loads(exported("a.memory.raw.json" + gz))}, {4})
+        equal(exported("a.csv" + gz), run("stats", "--csv", TRACE).out)
+        rows = json.loads(run("stats", "--json", TRACE).out)
+        equal([e["name"] for e in json.loads(exported("a.averages.json" + gz))["traceEvents"]], [r["key"] for r in rows])
+    equal(json.loads(run("export", TRACE, "-o", "-").out)["traceEvents"],
+          json.loads(exported("b.json"))["traceEvents"])
+    part = folder / "part.et.json"
+    equal(run("cut", TRACE, "-o", part, "--step", "2").code, 0)
+    assert 100 < len(json.loads(part.read_text())["nodes"]) < len(nodes) / 2
+
+
+@test
+def a_file_of_stats_is_json_or_csv(folder):
+    for name, option in (("a.json", "--json"), ("a.csv", "--csv"), ("a.txt", "--json")):
+        equal(run("stats", TRACE, "-o", folder / name).code, 0)
+        equal((folder / name).read_bytes().decode(), run("stats", option, TRACE).out)
+
+
+@test
+def standard_input_is_a_dash(folder):
+    raw = pathlib.Path(TRACE).read_bytes()
+    for stdin in (raw, gzip.decompress(raw)):
+        equal(run("table", "-", stdin=stdin), run("table", TRACE))
+
+
+@test
+def remarks_leave_a_file_clean(folder):
+    equal(run("check", TRACE).code, 1)                                        # PyTorch's own breaks rules
+    again = folder / "again.json"
+    run("export", TRACE, "-o", again)
+    ran = run("check", again)
+    assert ran.code == 0 and "remark: rule 11" in ran.out and "\nclean: " in ran.out, ran
+    told = json.loads(run("check", "--json", again).out)
+    assert told["clean"] and [f["severity"] for f in told["findings"]] == ["remark"], told
+    text = re.sub(r'("ph": "s", "id": \d+, "pid": \d+, "tid": \d+, "ts": )', r"\g<1>9", again.read_text(), count=1)
+    again.write_text(text)                                                    # a start where no span is
+    ran = run("check", again)
+    assert ran.code == 1 and "a flow is where there is no span" in ran.out, ran
+
+
+@test
+def what_was_skipped_is_told(folder):
+    (folder / "a.json").write_text('[{"ph": "X", "name": "a", "ts": 1, "dur": 2, "pid": 1, "tid": 1}, {"name": "no time"}]')
+    assert "1 event without a time" in run("info", folder / "a.json").out
+
+
+@test
+def a_terminal_of_100_columns_is_wide_enough(folder):
+    for args in (["stats"], ["steps"], ["memory"], ["info"], ["diff", TRACE]):
+        ran = run(*args, TRACE, COLUMNS="100")
+        rows = [line for line in ran.out.splitlines() if not re.match("(peak|drift|slower|no change)", line)]
+        assert rows and all(len(line) <= 100 for line in rows if "/" not in line), max(rows, key=len)
+
+
+@test
+def colours_are_for_terminals(folder):
+    assert "\033" not in run("stats", TRACE).out + run("check", TRACE).out
+    for env, wanted in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
+        reader, writer = pty.openpty()
+        child = subprocess.Popen([MTPROF, "check", TRACE], stdout=writer, stderr=writer, stdin=subprocess.DEVNULL,
+                                 env={**os.environ, "NO_COLOR": "", "TERM": "xterm", **env})
+        os.close(writer)
+        said = b""
+        try:
+            while piece := os.read(reader, 65536):
+                said += piece
+        except OSError:  # how a terminal ends
+            pass
+        os.close(reader)
+        equal(child.wait(), 1)
+        equal(b"\033[" in said, wanted)
+
+
+print(f"1..{len(results)}")
+sys.exit(0 if all(results) else 1)
