@@ -1,5 +1,5 @@
-/* bench/bench_averages.c - from stop() to rows: the trace out of the records, then the averages. Prints a table and
- * writes JSON, name -> number.
+/* bench/bench_averages.c - from stop() to rows: the trace out of the records, then the averages; and the same events one
+ * by one. Prints a table and writes JSON, name -> number.
  *
  *   bench_averages [JSON [EVENTS]]     EVENTS: of the large run, default 10 million
  *
@@ -119,6 +119,64 @@ static times measure(uint64_t events, int repeats, const mtp_averages_options *o
     return least;
 }
 
+typedef struct event_times {
+    double create_ms, first, get, at_random, children; /* ns per event, but for create */
+} event_times;
+
+/* Create, the first access (which makes the list), all events in order, some at random, and the tree. */
+static event_times measure_events(uint64_t events, int repeats)
+{
+    event_times least = {1e9, 1e9, 1e9, 1e9, 1e9};
+    mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
+    config.activities = MTP_CPU;
+    config.buffer_bytes = events * 80 + ((uint64_t)64 << 20);
+    mtp_profile *prof;
+    mtp_trace *trace;
+    must(mtp_profile_create(&config, &prof));
+    must(mtp_profile_start(prof));
+    record(events, false);
+    must(mtp_profile_stop(prof));
+    must(mtp_profile_trace(prof, &trace));
+    mtp_profile_destroy(prof);
+    for (int i = 0; i < repeats; i++) {
+        mtp_events *list;
+        mtp_event event;
+        size_t count, child;
+        double total = 0, began = now_ns(), at[6];
+        event.size = sizeof event;
+        must(mtp_events_create(trace, &list));
+        at[0] = now_ns();
+        must(mtp_events_get(list, 0, &event));
+        at[1] = now_ns();
+        must(mtp_events_count(list, &count));
+        for (size_t n = 0; n < count; n++) {
+            must(mtp_events_get(list, n, &event));
+            total += event.self_cpu_time_total;
+        }
+        at[2] = now_ns();
+        uint32_t random = 12345;
+        size_t some = count < 1000000 ? count : 1000000;
+        for (size_t n = 0; n < some; n++) {
+            random = random * 1664525u + 1013904223u;
+            must(mtp_events_get(list, (size_t)((uint64_t)random * count >> 32), &event));
+            total += event.self_cpu_time_total;
+        }
+        at[3] = now_ns();
+        must(mtp_events_child(list, 0, &child));
+        at[4] = now_ns();
+        sink = (unsigned)total;
+        mtp_events_destroy(list);
+        double now[] = {(at[0] - began) / 1e6, (at[1] - at[0]) / (double)count,
+                        (at[2] - at[1]) / (double)count, (at[3] - at[2]) / (double)some,
+                        (at[4] - at[3]) / (double)count};
+        double *to[] = {&least.create_ms, &least.first, &least.get, &least.at_random, &least.children};
+        for (int k = 0; k < 5; k++)
+            *to[k] = now[k] < *to[k] ? now[k] : *to[k];
+    }
+    mtp_trace_destroy(trace);
+    return least;
+}
+
 int main(int argc, char **argv)
 {
     uint64_t events = argc > 2 ? strtoull(argv[2], NULL, 10) : 10000000;
@@ -142,6 +200,14 @@ int main(int argc, char **argv)
            "the same, by a composite key");
     report("averages_memory_ns_per_event", measure(events / 10, 3, NULL, true).averages, "ns", 0,
            "with a memory event in every fifth");
+    event_times list = measure_events(events, 3);
+    report("events_create_ms", list.create_ms, "ms", 1, "mtp_events_create, all events");
+    report("events_first_ns_per_event", list.first, "ns", 0,
+           "the first mtp_events_get, which makes the list");
+    report("events_get_ns", list.get, "ns", 0, "mtp_events_get in order, then");
+    report("events_get_random_ns", list.at_random, "ns", 0, "mtp_events_get at random, then");
+    report("events_child_ns_per_event", list.children, "ns", 0,
+           "the first mtp_events_child, which makes the tree");
     if (json != NULL) {
         fprintf(json, "\n}\n");
         fclose(json);

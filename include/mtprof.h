@@ -529,6 +529,8 @@ MTP_API mtp_status mtp_profile_stop(mtp_profile *prof);
 MTP_API mtp_status mtp_profile_prepare_trace(mtp_profile *prof);
 MTP_API mtp_status mtp_profile_start_trace(mtp_profile *prof);
 MTP_API mtp_status mtp_profile_stop_trace(mtp_profile *prof);
+/* From here on events are of this step: what mtp_profile_step does for programs that do not drive by hand. */
+MTP_API mtp_status mtp_profile_mark_step(mtp_profile *prof, uint64_t number);
 
 /* Leaves out, or takes in again, the activities named, while a profile runs. No-op before it was prepared. */
 MTP_API mtp_status mtp_profile_toggle(mtp_profile *prof, bool enable, uint32_t activities);

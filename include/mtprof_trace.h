@@ -136,6 +136,172 @@ MTP_API mtp_status mtp_averages_csv(const mtp_averages *averages, mtp_sink *sink
 /* One Chrome event per row. */
 MTP_API mtp_status mtp_averages_chrome(const mtp_averages *averages, mtp_sink *sink, void *user);
 
+/* -------------------------------------------------------------------------------------------- events */
+
+/* The events of a trace one by one, as torch's prof.events() has them: the same ones, in its order (by start, outer
+ * before inner), after its rules (a parent absorbs an only child of its name; self is what the children leave).
+ *
+ *     mtp_events *events;  size_t count;  mtp_event e;  e.size = sizeof e;
+ *     mtp_events_create(trace, &events);               costs nothing, whatever the trace holds
+ *     mtp_events_count(events, &count);                the first call that needs it looks at all spans, once
+ *     for (size_t i = 0; i < count; i++)
+ *         mtp_events_get(events, i, &e);               then some tens of nanoseconds each, in any order
+ *     mtp_events_destroy(events);                      before the trace
+ *
+ * Times and sizes are the very numbers that averages are the sums of. Texts are borrowed from the events. May be used
+ * from any number of threads at once. What is computed on demand may run out of memory: MTP_E_NOMEM, and the next call
+ * tries again. */
+typedef struct mtp_events mtp_events;
+#define MTP_NO_EVENT SIZE_MAX
+
+typedef struct mtp_text {
+    const char *bytes; /* never NULL; a NUL follows them */
+    size_t length;
+} mtp_text;
+
+/* X(symbol, value, text). Values are ABI: append. */
+#define MTP_EVENT_KIND_LIST(X)                                                                               \
+    X(OP, 0, "op")                                                                                           \
+    X(SCOPE, 1, "scope")                                                                                     \
+    X(BACKWARD, 2, "backward")                                                                               \
+    X(STEP, 3, "step")                                                                                       \
+    X(RUNTIME, 4, "runtime")                                                                                 \
+    X(PYTHON, 5, "python")                                                                                   \
+    X(MODULE, 6, "module")                                                                                   \
+    X(OVERHEAD, 7, "overhead")                                                                               \
+    X(KERNEL, 8, "kernel")                                                                                   \
+    X(MEMCPY, 9, "memcpy")                                                                                   \
+    X(MEMSET, 10, "memset")                                                                                  \
+    X(SYNC, 11, "sync")                                                                                      \
+    X(DEVICE_SCOPE, 12, "device_scope") /* an annotation as the device saw it */                             \
+    X(MEMORY, 13, "memory")             /* "[memory]": what no other event covers */                         \
+    X(OUT_OF_MEMORY, 14, "out_of_memory")                                                                    \
+    X(OTHER, 15, "other")
+#define X(sym, value, text) MTP_EVENT_##sym = (value),
+typedef enum mtp_event_kind {
+    MTP_EVENT_KIND_LIST(X)
+} mtp_event_kind;
+#undef X
+MTP_API const char *mtp_event_kind_text(mtp_event_kind kind);
+
+typedef struct mtp_event {
+    size_t size;   /* sizeof(mtp_event): set by the caller */
+    mtp_text name; /* "ProfilerStep#3": torch's trace_name */
+    mtp_text key;  /* "ProfilerStep*": torch's name and key. Else both are the same */
+    mtp_text overload_name;
+    uint32_t kind;  /* mtp_event_kind */
+    uint32_t scope; /* torch's RecordScope: 0 FUNCTION, 1 BACKWARD_FUNCTION, 7 USER_SCOPE */
+    bool is_device; /* device work, else CPU */
+    bool is_async;  /* false */
+    bool is_user_annotation;
+    bool is_unfinished;                      /* its end was not seen */
+    int32_t device_type, device_index;       /* c10's: 0 CPU, 1 CUDA, 12 XPU, 20 PrivateUse1 (NPU) */
+    int32_t op_device_type, op_device_index; /* where an op computes, in the same numbers; -1: not recorded */
+
+    int64_t start_ns, end_ns; /* since mtp_events_zero_ns() */
+    int64_t step;             /* calls of step() before it; -1: in no step. 0 without any step */
+    int64_t pid, tid;         /* the system's; of device work the device and the stream */
+    int64_t resource;         /* torch's device_resource_id: a device's stream, else the system's thread id */
+    uint64_t thread; /* numbered as torch does, from 1, the main thread first; of device work its op's */
+    uint64_t forward_thread; /* of a backward op, by the same numbers; 0: none */
+
+    int64_t sequence;     /* autograd's, -1: none */
+    uint64_t correlation; /* of a launch and its device work, 0: none */
+    uint64_t external_id; /* as in the exported trace, 0: none; of runtime calls and device work their op's */
+    uint64_t record_function_id; /* of ops and scopes */
+
+    size_t parent; /* torch's cpu_parent: an index, or MTP_NO_EVENT */
+    double cpu_time_total, self_cpu_time_total, device_time_total, self_device_time_total; /* microseconds */
+    int64_t cpu_memory_usage, self_cpu_memory_usage, device_memory_usage, self_device_memory_usage;
+    uint64_t flops;
+    int64_t allocated_before, allocated_after; /* bytes on the op's device, -1: not recorded */
+    int64_t bytes;                             /* moved by a copy or a set; of a MEMORY event its own */
+    uint32_t kernel_count;                     /* torch's kernels: see mtp_events_kernel() */
+
+    uint32_t shape; /* equal for equal inputs: whoever makes lists of them may keep these. 0: none recorded */
+    uint32_t span;  /* its place in the columns' "spans", UINT32_MAX: none */
+    uint32_t memory; /* of a MEMORY event its place in the columns' "memory", UINT32_MAX: none */
+    mtp_text input_dims, input_strides, input_types, concrete_inputs, output_dims; /* JSON lists, or "" */
+    mtp_text args; /* further members of the args object: JSON without its braces, or "" */
+} mtp_event;
+
+MTP_API mtp_status mtp_events_create(const mtp_trace *trace, mtp_events **out);
+MTP_API void mtp_events_destroy(mtp_events *events); /* NULL is fine */
+MTP_API mtp_status mtp_events_count(mtp_events *events, size_t *out);
+/* out->size is set by the caller; the rest is filled. No such event: MTP_E_ARG. */
+MTP_API mtp_status mtp_events_get(mtp_events *events, size_t index, mtp_event *out);
+/* The instant from which events count, since the trace's base_ns: when recording started. */
+MTP_API int64_t mtp_events_zero_ns(const mtp_events *events);
+
+/* torch's cpu_children, in their order: the first, and the next of the same parent; MTP_NO_EVENT: no more. */
+MTP_API mtp_status mtp_events_child(mtp_events *events, size_t index, size_t *out);
+MTP_API mtp_status mtp_events_sibling(mtp_events *events, size_t index, size_t *out);
+
+/* Device work that an event launched itself: 0 to kernel_count - 1, by start. */
+typedef struct mtp_event_kernel {
+    mtp_text name;
+    int64_t device, stream;
+    double duration; /* microseconds */
+    size_t event;    /* the same as an event, or MTP_NO_EVENT */
+} mtp_event_kernel;
+MTP_API mtp_status mtp_events_kernel(mtp_events *events, size_t index, size_t kernel, mtp_event_kernel *out);
+
+/* torch's stack, innermost frame first, "file:line:function" (or as the file has it). Writes the first `room` of them;
+ * *depth is how many there are. A backward op has its forward op's. */
+MTP_API mtp_status mtp_events_stack(mtp_events *events, size_t index, mtp_text *frames, size_t room,
+                                    size_t *depth);
+
+/* An event's inputs without parsing: [[4, 6], [], [[2], [3]]] is TENSOR 2, TENSOR 0, LIST 2, TENSOR 1, TENSOR 1 and
+ * 4, 6, 2, 3. What is no tensor has rank 0. A list is followed by its tensors. */
+typedef struct mtp_event_input {
+    bool is_list;
+    uint32_t count; /* rank of a tensor, tensors of a list */
+} mtp_event_input;
+typedef enum mtp_input_lists {
+    MTP_INPUT_DIMS = 0,
+    MTP_INPUT_STRIDES = 1,
+    MTP_OUTPUT_DIMS = 2
+} mtp_input_lists;
+/* Writes the first `input_room` items and the first `number_room` numbers; *inputs and *numbers are how many there are. A
+ * dim that is no whole number is -1. */
+MTP_API mtp_status mtp_events_inputs(mtp_events *events, size_t index, mtp_input_lists which,
+                                     mtp_event_input *items, size_t input_room, size_t *inputs, int64_t *dims,
+                                     size_t number_room, size_t *numbers);
+
+/* ------------------------------------------------------------------------------------------- columns */
+
+/* The trace's own arrays, for NumPy and the like: nothing is copied, nothing may be written; they live as long as the
+ * trace. A column is `count` numbers, one every `stride` bytes; some lie in arrays of structs.
+ *     spans    start end (int64, ns since base_ns) name (a text id) parent (a span, UINT32_MAX: none) category flags
+ *              detail (a row of details; absent if no span has any)
+ *     details  sequence forward_thread correlation external_id flops allocated_before allocated_after bytes queued
+ *              shape outputs stack args number device; row 0 is that of spans without
+ *     tracks   pid tid name on_device first count: spans lie track by track, this many from `first` on
+ *     memory   time address bytes total_allocated total_reserved track device_type device_index
+ *     steps    start end number
+ *     instants time value name track is_counter
+ *     shapes   dims strides types concrete (text ids: JSON); row 0 is that of spans without
+ *     stacks   parent (a row, 0: none) frame (a text id)
+ * launcher of spans, if there is device work: the CPU span that launched it. category: mtp_category_text(). */
+typedef struct mtp_column {
+    const char *table, *name; /* static */
+    char type;                /* i, u or f: with bytes NumPy's "i8", "u4", ... */
+    uint8_t bytes;
+    const void *data; /* borrowed from the trace; NULL if count is 0 */
+    size_t count, stride;
+} mtp_column;
+#define MTP_COLUMNS_MOST 96
+typedef struct mtp_columns {
+    size_t size; /* sizeof(mtp_columns): set by the caller */
+    size_t count;
+    mtp_column column[MTP_COLUMNS_MOST];
+} mtp_columns;
+MTP_API mtp_status mtp_trace_columns(const mtp_trace *trace, mtp_columns *out);
+/* A text id's bytes, borrowed from the trace; "" for 0 and for what is none. length may be NULL. */
+MTP_API const char *mtp_trace_name(const mtp_trace *trace, uint32_t id, size_t *length);
+MTP_API size_t mtp_trace_name_count(const mtp_trace *trace); /* ids are 0 to this less 1 */
+MTP_API const char *mtp_category_text(uint32_t category);    /* Kineto's; "" for others */
+
 /* ------------------------------------------------------------------------------------------- exports */
 
 typedef struct mtp_export_options {

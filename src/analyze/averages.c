@@ -10,8 +10,7 @@
 
 /* ------------------------------------------------------------------------------------- about the trace */
 
-/* Metadata as torch writes it, "with_flops": 1; our own traces have flags. */
-static bool was_recorded(const mtp_trace *t, uint32_t flag, const char *key)
+bool mtp__was_recorded(const mtp_trace *t, uint32_t flag, const char *key)
 {
     uint32_t id = mtp__trace_find_text(t, key);
     if (t->flags_recorded & flag)
@@ -24,8 +23,7 @@ static bool was_recorded(const mtp_trace *t, uint32_t flag, const char *key)
     return false;
 }
 
-/* torch counts from the moment the profiler started: the span "PyTorch Profiler (0)". */
-static int64_t zero_of(const mtp_trace *t)
+int64_t mtp__zero_of(const mtp_trace *t)
 {
     uint32_t category = mtp__trace_find_text(t, "Trace");
     for (uint32_t i = 0; i < t->span_count && category != 0; i++)
@@ -38,19 +36,24 @@ static int64_t zero_of(const mtp_trace *t)
     return t->first_ns;
 }
 
-static void describe(mtp_averages *a, const mtp_trace *t)
+bool mtp__is_xpu(const mtp_trace *t)
 {
-    const char *device = t->from_kineto ? "CUDA" : "NPU";
     for (uint32_t i = 0; i < t->memory_count; i++)
         if (t->memory[i].device_type == 12)
-            device = "XPU";
+            return true;
+    return false;
+}
+
+static void describe(mtp_averages *a, const mtp_trace *t)
+{
+    const char *device = mtp__is_xpu(t) ? "XPU" : t->from_kineto ? "CUDA" : "NPU";
     snprintf(a->device_name, sizeof a->device_name, "%s", device);
     for (uint32_t k = 0; k < t->track_count; k++)
         a->has_device |= t->tracks[k].on_device && t->tracks[k].count > 0;
     a->pid = t->pid;
-    a->has_memory = was_recorded(t, MTP_WITH_MEMORY, "profile_memory");
-    a->has_flops = was_recorded(t, MTP_WITH_FLOPS, "with_flops");
-    a->has_stack = was_recorded(t, MTP_WITH_STACK, "with_stack");
+    a->has_memory = mtp__was_recorded(t, MTP_WITH_MEMORY, "profile_memory");
+    a->has_flops = mtp__was_recorded(t, MTP_WITH_FLOPS, "with_flops");
+    a->has_stack = mtp__was_recorded(t, MTP_WITH_STACK, "with_stack");
 }
 
 /* ------------------------------------------------------------------------------------------------ rows */
@@ -223,7 +226,7 @@ static mtp_status walk(mtp_averages *a, mtp__group *g, mtp__launched *launched, 
     mtp__walk w = {.g = g,
                    .launched = launched,
                    .bytes = bytes,
-                   .zero_ns = g->t->from_kineto ? zero_of(g->t) : 0,
+                   .zero_ns = g->t->from_kineto ? mtp__zero_of(g->t) : 0,
                    .exact = g->t->from_kineto,
                    .flops = a->has_flops};
     bool done;
@@ -258,7 +261,7 @@ static mtp_status make(mtp_averages *a, const mtp_trace *t, const mtp_averages_o
         group.stack = stacks.p;
     }
     if (status == MTP_OK)
-        status = mtp__launched_init(&launched, t, t->from_kineto ? zero_of(t) : 0);
+        status = mtp__launched_init(&launched, t, t->from_kineto ? mtp__zero_of(t) : 0);
     if (status == MTP_OK && t->memory_count > 0)
         status = mtp__bytes_init(&bytes, t);
     if (status == MTP_OK)

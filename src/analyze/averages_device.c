@@ -169,6 +169,106 @@ static void launched_by_link(mtp__launched *l, const mtp_trace *t)
             us[t->launcher[i]] += (double)mtp__lasted(t, i) / 1000;
 }
 
+/* ------------------------------------------------------------------------------------------------ kernels */
+
+struct mtp__kernel_slot {
+    uint64_t id; /* 0: free */
+    uint32_t first, count;
+};
+
+static struct mtp__kernel_slot *kernel_slot(const mtp__kernels *k, uint64_t id)
+{
+    size_t at = mtp__hash_mix(id, MTP__HASH_K1) & k->mask;
+    while (k->slot[at].id != 0 && k->slot[at].id != id)
+        at = (at + 1) & k->mask;
+    return &k->slot[at];
+}
+
+/* By link, a span's id is its place. 0: not linked. */
+static uint64_t work_id(const mtp_trace *t, bool by_link, uint32_t span)
+{
+    if (!is_work(t, span))
+        return 0;
+    if (!by_link)
+        return mtp__trace_detail(t, span)->external_id;
+    return t->launcher[span] != MTP__NONE ? (uint64_t)t->launcher[span] + 1 : 0;
+}
+
+static void list_work(mtp__kernels *k, const mtp_trace *t, begun *list, size_t count)
+{
+    uint32_t first = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t id = work_id(t, k->by_link, list[i].span);
+        struct mtp__kernel_slot *s = kernel_slot(k, id);
+        s->id = id;
+        s->count++;
+    }
+    for (size_t i = 0; i <= k->mask; i++) {
+        k->slot[i].first = first;
+        first += k->slot[i].count;
+        k->slot[i].count = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct mtp__kernel_slot *s = kernel_slot(k, work_id(t, k->by_link, list[i].span));
+        k->list[s->first + s->count++] = list[i].span;
+    }
+}
+
+mtp_status mtp__kernels_init(mtp__kernels *k, const mtp_trace *t)
+{
+    size_t count = 0, slots = 16;
+    memset(k, 0, sizeof *k);
+    if (t->launcher == NULL)
+        return MTP_OK;
+    k->by_link = !(t->from_kineto && ops_have_ids(t));
+    for (uint32_t i = 0; i < t->span_count; i++)
+        count += work_id(t, k->by_link, i) != 0;
+    while (slots < count * 2)
+        slots *= 2;
+    k->mask = slots - 1;
+    k->slot = mtp__calloc(slots, sizeof *k->slot);
+    k->list = mtp__calloc(count + 1, sizeof *k->list);
+    begun *list = mtp__calloc(count + 1, sizeof *list);
+    bool ok = k->slot != NULL && k->list != NULL && list != NULL &&
+              (k->by_link || !some_lack_ids(t) || mtp__around(t, &k->around) == MTP_OK);
+    size_t n = 0;
+    for (uint32_t i = 0; i < t->span_count && ok; i++)
+        if (work_id(t, k->by_link, i) != 0)
+            list[n++] = (begun){t->start[i], t->end[i], i};
+    if (ok) {
+        qsort(list, count, sizeof *list, by_start);
+        list_work(k, t, list, count);
+    }
+    mtp__free(list);
+    if (ok)
+        return MTP_OK;
+    mtp__kernels_fini(k);
+    return MTP_FAIL(MTP_E_NOMEM, "%zu pieces of device work", count);
+}
+
+void mtp__kernels_fini(mtp__kernels *k)
+{
+    mtp__free(k->slot);
+    mtp__free(k->list);
+    mtp__scratch_free(&k->around);
+    memset(k, 0, sizeof *k);
+}
+
+uint32_t mtp__kernels_of(const mtp__kernels *k, const mtp_trace *t, uint32_t span, const uint32_t **first)
+{
+    *first = NULL;
+    if (k->slot == NULL)
+        return 0;
+    uint64_t id = k->by_link                                 ? (uint64_t)span + 1
+                  : is_op(t, span) || mtp__is_stray(t, span) ? id_of(t, k->around.p, span)
+                                                             : 0;
+    const struct mtp__kernel_slot *s = id != 0 ? kernel_slot(k, id) : NULL;
+    if (s == NULL || s->id != id)
+        return 0;
+    *first = k->list + s->first;
+    return s->count;
+}
+
 /* ------------------------------------------------------------------------------------------------ threads */
 
 static bool before(const mtp_trace *t, uint32_t a, uint32_t b)

@@ -10,14 +10,7 @@
 #include "base/error.h"
 #include "base/os.h"
 
-/* One track's next span. */
-typedef struct head {
-    uint32_t at, end;
-    int64_t start, stop; /* of the span at `at`, as measured */
-    bool last;           /* annotations come after the work they begin and end with */
-} head;
-
-static bool comes_first(const head *a, const head *b)
+static bool comes_first(const mtp__head *a, const mtp__head *b)
 {
     if (a->start != b->start)
         return a->start < b->start;
@@ -26,9 +19,9 @@ static bool comes_first(const head *a, const head *b)
     return a->last != b->last ? b->last : a->at < b->at;
 }
 
-static void sink(head *heap, size_t count, size_t at)
+static void sink(mtp__head *heap, size_t count, size_t at)
 {
-    head moving = heap[at];
+    mtp__head moving = heap[at];
     for (size_t child; (child = 2 * at + 1) < count; at = child) {
         if (child + 1 < count && comes_first(&heap[child + 1], &heap[child]))
             child++;
@@ -39,12 +32,27 @@ static void sink(head *heap, size_t count, size_t at)
     heap[at] = moving;
 }
 
+/* What a head takes of its track: everything, or what is trimmed alike, and so in order. */
+enum {
+    ALL,
+    WORK,
+    TRIMMED,
+    SHORT, /* annotations too short to be trimmed */
+};
+
+static uint8_t kind_of(const mtp_trace *t, uint32_t span)
+{
+    return t->category[span] != MTP__CATEGORY_GPU_USER_ANNOTATION ? WORK
+           : mtp__trim(t, span)                                   ? TRIMMED
+                                                                  : SHORT;
+}
+
 /* Set up for the span at `at`, or the next that is an event; false: the track is done. */
-static bool look(head *h, const mtp__walk *w)
+static bool look(mtp__head *h, const mtp__walk *w)
 {
     const mtp_trace *t = w->g->t;
     const uint32_t *row = w->row.p;
-    while (h->at < h->end && row[h->at] == 0)
+    while (h->at < h->end && (row[h->at] == 0 || (h->only != ALL && kind_of(t, h->at) != h->only)))
         h->at++;
     if (h->at == h->end)
         return false;
@@ -55,7 +63,48 @@ static bool look(head *h, const mtp__walk *w)
     return true;
 }
 
-static void add(mtp__walk *w, const head *h)
+static bool has_annotations(const mtp_trace *t, const mtp__track *track)
+{
+    return track->count > 0 &&
+           memchr(t->category + track->first, MTP__CATEGORY_GPU_USER_ANNOTATION, track->count) != NULL;
+}
+
+mtp_status mtp__in_order_init(mtp__in_order *o, const mtp__walk *w)
+{
+    const mtp_trace *t = w->g->t;
+    *o = (mtp__in_order){.w = w, .heap = mtp__calloc((size_t)t->track_count * SHORT + 1, sizeof *o->heap)};
+    if (o->heap == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "%u tracks", t->track_count);
+    for (uint32_t k = 0; k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        bool apart = t->from_kineto && has_annotations(t, track);
+        for (int only = apart ? WORK : ALL; only <= (apart ? SHORT : ALL); only++) {
+            o->heap[o->count] =
+                (mtp__head){.at = track->first, .end = track->first + track->count, .only = (uint8_t)only};
+            o->count += look(&o->heap[o->count], w);
+        }
+    }
+    for (size_t i = o->count / 2; i-- > 0;)
+        sink(o->heap, o->count, i);
+    return MTP_OK;
+}
+
+void mtp__in_order_next(mtp__in_order *o)
+{
+    o->heap[0].at++;
+    if (!look(&o->heap[0], o->w))
+        o->heap[0] = o->heap[--o->count];
+    if (o->count > 1)
+        sink(o->heap, o->count, 0);
+}
+
+void mtp__in_order_fini(mtp__in_order *o)
+{
+    mtp__free(o->heap);
+    o->heap = NULL;
+}
+
+static void add(mtp__walk *w, const mtp__head *h)
 {
     mtp__sum *s = &w->g->sum[((const uint32_t *)w->row.p)[h->at] - 1];
     double us = mtp__microseconds(h->stop, w->zero_ns) - mtp__microseconds(h->start, w->zero_ns);
@@ -74,25 +123,10 @@ static void add(mtp__walk *w, const head *h)
 
 mtp_status mtp__exact_sums(mtp__walk *w)
 {
-    const mtp_trace *t = w->g->t;
-    head *heap = mtp__calloc((size_t)t->track_count + 1, sizeof *heap);
-    if (heap == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "%u tracks", t->track_count);
-    size_t count = 0;
-    for (uint32_t k = 0; k < t->track_count; k++) {
-        heap[count] = (head){.at = t->tracks[k].first, .end = t->tracks[k].first + t->tracks[k].count};
-        count += look(&heap[count], w);
-    }
-    for (size_t i = count / 2; i-- > 0;)
-        sink(heap, count, i);
-    while (count > 0) {
-        add(w, &heap[0]);
-        heap[0].at++;
-        if (!look(&heap[0], w))
-            heap[0] = heap[--count];
-        if (count > 0)
-            sink(heap, count, 0);
-    }
-    mtp__free(heap);
-    return MTP_OK;
+    mtp__in_order o;
+    mtp_status status = mtp__in_order_init(&o, w);
+    for (; status == MTP_OK && o.count > 0; mtp__in_order_next(&o))
+        add(w, &o.heap[0]);
+    mtp__in_order_fini(&o);
+    return status;
 }

@@ -145,7 +145,7 @@ static size_t word(const char *p, const char *end)
 
 /* With capture_overload_names Kineto writes aten::add.Tensor: namespace::name.overload and nothing else. Returns
  * where the point is, 0: it is no such name. */
-static size_t overload_at(mtp__text name)
+size_t mtp__overload_at(mtp__text name)
 {
     const char *p = name.bytes, *end = p + name.length;
     size_t n = word(p, end);
@@ -170,7 +170,7 @@ uint32_t mtp__group_new_key(mtp__group *g, uint32_t name)
         *key = MTP__KEY_NONE + 1;
         return MTP__KEY_NONE;
     }
-    size_t point = g->split ? overload_at(text) : 0;
+    size_t point = g->split ? mtp__overload_at(text) : 0;
     if (g->overload_of.p != NULL)
         ((uint32_t *)g->overload_of.p)[name] =
             point != 0 ? mtp__group_text(g, text.bytes + point + 1, text.length - point - 1)
@@ -267,7 +267,7 @@ static uint32_t shape_text(mtp__group *g, uint32_t shape)
 }
 
 /* Frames of the machinery, left out by torch: both parts occur in them. */
-static bool frame_is_filtered(const char *frame)
+bool mtp__frame_is_filtered(const char *frame)
 {
     static const char *const both[][2] = {{"autograd/__init__", "_make_grads"},
                                           {"autograd/__init__", "backward"},
@@ -299,7 +299,7 @@ static uint32_t stack_text(mtp__group *g, uint32_t stack)
     for (uint32_t at = call ? mtp__trace_detail(t, span)->stack : stack; at != 0 && count < most;
          at = t->stacks[at].parent) {
         mtp__text frame = mtp__trace_get_text(t, t->stacks[at].frame);
-        if (!frame_is_filtered(frame.bytes))
+        if (!mtp__frame_is_filtered(frame.bytes))
             frames[count++] = mtp__group_text(g, frame.bytes, frame.length);
     }
     return *known = mtp__group_text(g, frames, count * sizeof *frames);

@@ -20,6 +20,7 @@ typedef struct frame {
     /* not in the plain walk */
     double total_us, child_us[2], own_device, child_device[2]; /* of two: high and low */
     int64_t memory[2], child_memory[2];                        /* CPU, device */
+    uint32_t work; /* the span whose device work it has: its own, or an absorbed child's */
 } frame;
 
 typedef struct stack {
@@ -70,20 +71,25 @@ static void sum_more(mtp__walk *w, mtp__sum *s, const frame *f)
 {
     double children = mtp__added(f->child_device[0], f->child_device[1]);
     double device = f->own_device + children;
-    if (w->exact) {
+    if (w->exact)
         ((double *)w->self_us.p)[f->span] = f->total_us - mtp__added(f->child_us[0], f->child_us[1]);
-        if (w->device_us.p != NULL) {
-            ((double *)w->device_us.p)[2 * (size_t)f->span] = device;
-            ((double *)w->device_us.p)[2 * (size_t)f->span + 1] = device - children;
-        }
-    } else {
+    if (w->device_us.p != NULL) {
+        ((double *)w->device_us.p)[2 * (size_t)f->span] = device;
+        ((double *)w->device_us.p)[2 * (size_t)f->span + 1] = device - children;
+    }
+    if (!w->exact) {
         s->device_us += device;
         s->self_device_us += device - children;
     }
     for (unsigned k = 0; k < 2; k++) {
+        int64_t self = mtp__minus(f->memory[k], f->child_memory[k]);
         mtp__count(&s->memory[k], f->memory[k]);
-        mtp__count(&s->self_memory[k], mtp__minus(f->memory[k], f->child_memory[k]));
+        mtp__count(&s->self_memory[k], self);
+        if (w->self_memory.p != NULL)
+            ((int64_t *)w->self_memory.p)[2 * (size_t)f->span + k] = self;
     }
+    if (w->work.p != NULL)
+        ((uint32_t *)w->work.p)[f->span] = f->work;
     if (w->g->t->category[f->span] == MTP__CATEGORY_CPU_OP) {
         cost c = cost_of(w, f->key, f->span);
         int64_t self = mtp__minus(mtp__minus(f->end, f->start), f->child_ns);
@@ -110,6 +116,8 @@ static inline __attribute__((always_inline)) void sum_up(mtp__walk *w, const fra
     s->max_ns = ns > s->max_ns ? ns : s->max_ns;
     note_first(s, f->start, f->end, f->span, nested);
     ((uint32_t *)w->row.p)[f->span] = row + 1;
+    if (__builtin_expect(w->each, 0) && !w->exact)
+        ((double *)w->self_us.p)[f->span] = (double)mtp__minus(ns, f->child_ns) / 1000;
     if (full)
         sum_more(w, s, f);
 }
@@ -145,6 +153,7 @@ static void absorb(frame *f, const frame *child)
     f->own_device = child->own_device;
     memcpy(f->child_device, child->child_device, sizeof f->child_device);
     memcpy(f->child_memory, child->child_memory, sizeof f->child_memory);
+    f->work = child->work;
 }
 
 static inline __attribute__((always_inline)) void end_top(mtp__walk *w, stack *k, const bool full)
@@ -190,6 +199,8 @@ static inline __attribute__((always_inline)) bool begin(mtp__walk *w, stack *k, 
     }
     if (__builtin_expect(k->depth == k->room, 0) && !stack_grow(k))
         return false;
+    if (__builtin_expect(w->each, 0))
+        ((uint32_t *)w->parent.p)[span] = k->depth > 0 ? k->at[k->depth - 1].span + 1 : 0;
     frame *f = &k->at[k->depth];
     f->start = start;
     f->end = end;
@@ -202,6 +213,7 @@ static inline __attribute__((always_inline)) bool begin(mtp__walk *w, stack *k, 
     if (full) {
         memset(&f->total_us, 0, sizeof *f - offsetof(frame, total_us));
         f->total_us = mtp__microseconds(end, w->zero_ns) - mtp__microseconds(start, w->zero_ns);
+        f->work = span;
         if (w->launched->us.p != NULL)
             f->own_device = ((const double *)w->launched->us.p)[span];
         if (w->bytes != NULL)
@@ -284,9 +296,14 @@ static bool make_scratch(mtp__walk *w)
     const mtp_trace *t = w->g->t;
     return mtp__scratch_make(&w->row, t->span_count, sizeof(uint32_t)) &&
            mtp__scratch_make(&w->cost, t->shape_count, sizeof(cost)) &&
-           (!w->exact || mtp__scratch_make(&w->self_us, t->span_count, sizeof(double))) &&
-           (!w->exact || w->launched->us.p == NULL ||
-            mtp__scratch_make(&w->device_us, t->span_count, 2 * sizeof(double)));
+           (!(w->exact || w->each) || mtp__scratch_make(&w->self_us, t->span_count, sizeof(double))) &&
+           (!(w->exact || w->each) || w->launched->us.p == NULL ||
+            mtp__scratch_make(&w->device_us, t->span_count, 2 * sizeof(double))) &&
+           (!w->each || mtp__scratch_make(&w->parent, t->span_count, sizeof(uint32_t))) &&
+           (!w->each || w->bytes == NULL ||
+            mtp__scratch_make(&w->self_memory, t->span_count, 2 * sizeof(int64_t))) &&
+           (!w->each || w->launched->us.p == NULL ||
+            mtp__scratch_make(&w->work, t->span_count, sizeof(uint32_t)));
 }
 
 mtp_status mtp__walk_run(mtp__walk *w)
@@ -311,5 +328,8 @@ void mtp__walk_fini(mtp__walk *w)
     mtp__scratch_free(&w->row);
     mtp__scratch_free(&w->self_us);
     mtp__scratch_free(&w->device_us);
+    mtp__scratch_free(&w->parent);
+    mtp__scratch_free(&w->self_memory);
+    mtp__scratch_free(&w->work);
     mtp__scratch_free(&w->cost);
 }

@@ -7,9 +7,11 @@
  *   averages_memory.c   bytes allocated while a span ran, and what no span covers
  *   averages_nest.c     the walk: nesting, absorbed children, self times, sums
  *   averages_fast.c     the walk of plain traces of our own, without a stack
- *   averages_exact.c    torch's own floating-point sums, for traces that torch wrote
+ *   averages_exact.c    torch's own floating-point sums, for traces that torch wrote; the order of its list
  *   averages_spread.c   min, p50, p99, max
  *   averages.c          all of them in order, and the public calls
+ *
+ * events*.c shows what the walk finds event by event.
  */
 #ifndef MTP_ANALYZE_AVERAGES_PASS_H
 #define MTP_ANALYZE_AVERAGES_PASS_H
@@ -132,6 +134,16 @@ static inline uint32_t mtp__group_row(mtp__group *g, uint32_t key, unsigned clas
 }
 uint32_t mtp__group_text(mtp__group *g, const void *bytes,
                          size_t length); /* id; 0 and latched: out of memory */
+size_t mtp__overload_at(mtp__text name); /* where the point of aten::add.Tensor is; 0: there is none */
+bool mtp__frame_is_filtered(const char *frame);
+
+/* ------------------------------------------------------------------------------------- about the trace */
+
+/* Metadata as torch writes it, "with_flops": 1; our own traces have flags. */
+bool mtp__was_recorded(const mtp_trace *t, uint32_t flag, const char *key);
+/* torch counts from the moment the profiler started: the span "PyTorch Profiler (0)". */
+int64_t mtp__zero_of(const mtp_trace *t);
+bool mtp__is_xpu(const mtp_trace *t);
 
 /* ------------------------------------------------------------------------------------- what spans carry */
 
@@ -146,6 +158,19 @@ typedef struct mtp__launched {
 } mtp__launched;
 mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, int64_t zero_ns);
 void mtp__launched_fini(mtp__launched *l);
+
+/* The device work that each event shows as its kernels: that of mtp__launched. */
+typedef struct mtp__kernels {
+    struct mtp__kernel_slot *slot; /* owned: by id */
+    size_t mask;
+    uint32_t *list;      /* owned: spans, id by id, in order of start */
+    mtp__scratch around; /* where some lack ids */
+    bool by_link;
+} mtp__kernels;
+mtp_status mtp__kernels_init(mtp__kernels *k, const mtp_trace *t);
+void mtp__kernels_fini(mtp__kernels *k);
+/* Of a CPU span; returns how many, *first is borrowed. */
+uint32_t mtp__kernels_of(const mtp__kernels *k, const mtp_trace *t, uint32_t span, const uint32_t **first);
 
 /* Collected by Kineto, not by torch: runtime and driver calls, overhead. */
 bool mtp__is_collected(const mtp_trace *t, uint32_t span);
@@ -202,19 +227,40 @@ static inline double mtp__added(double high, double low)
 typedef struct mtp__walk {
     mtp__group *g;
     const mtp__launched *launched;
-    mtp__bytes *bytes;      /* NULL: no memory events */
-    int64_t zero_ns;        /* torch's time 0, for exact */
-    bool exact;             /* mtp__exact_sums will make the sums in us: leave it what it needs */
-    bool flops;             /* were asked for when recording */
-    mtp__scratch row;       /* out: uint32_t by span: row + 1, 0: not an event, or absorbed */
-    mtp__scratch self_us;   /* out, if exact: double by span */
-    mtp__scratch device_us; /* out, if exact and device work is linked: double[2] by span: total, self */
-    mtp__scratch cost;      /* its own: FLOPs by shape */
+    mtp__bytes *bytes;        /* NULL: no memory events */
+    int64_t zero_ns;          /* torch's time 0, for exact */
+    bool exact;               /* mtp__exact_sums will make the sums in us: leave it what it needs */
+    bool flops;               /* were asked for when recording */
+    bool each;                /* what is known of each event is kept, below */
+    mtp__scratch row;         /* out: uint32_t by span: row + 1, 0: not an event, or absorbed */
+    mtp__scratch self_us;     /* out, if exact or each: double by span */
+    mtp__scratch device_us;   /* out, the same, and device work is linked: double[2] by span: total, self */
+    mtp__scratch parent;      /* out, if each: uint32_t by span: 1 + what it is nested in, absorbed or not */
+    mtp__scratch self_memory; /* out, if each and there are memory events: int64_t[2] by span */
+    mtp__scratch work;        /* out, if each and device work is linked: uint32_t by span: whose it has */
+    mtp__scratch cost;        /* its own: FLOPs by shape */
 } mtp__walk;
 mtp_status mtp__walk_run(mtp__walk *w);
 void mtp__walk_fini(mtp__walk *w);
 
 mtp_status mtp__exact_sums(mtp__walk *w);
+
+/* The spans that are events in the order of torch's list, (start, -end), over all tracks. The next is heap[0], if count
+ * is not 0. */
+typedef struct mtp__head {
+    uint32_t at, end;    /* the track's next span, and where the track ends */
+    int64_t start, stop; /* of the span at `at`, as measured */
+    bool last;           /* annotations come after the work they begin and end with */
+    uint8_t only; /* a track's annotations go apart: measured times are in another order than written ones */
+} mtp__head;
+typedef struct mtp__in_order {
+    const mtp__walk *w;
+    mtp__head *heap; /* owned: one for each track that is not done, or some */
+    size_t count;
+} mtp__in_order;
+mtp_status mtp__in_order_init(mtp__in_order *o, const mtp__walk *w);
+void mtp__in_order_next(mtp__in_order *o);
+void mtp__in_order_fini(mtp__in_order *o);
 
 /* All of it, quantiles too, if the trace is plain enough; else *done is false, and nothing is changed. */
 mtp_status mtp__fast_sums(mtp__walk *w, bool *done);

@@ -52,24 +52,6 @@ static bool is_op(const mtp_trace *t, uint32_t span)
     return t->category[span] == MTP__CATEGORY_CPU_OP || t->category[span] == MTP__CATEGORY_USER_ANNOTATION;
 }
 
-/* Ops and annotations have ids of their own; a runtime call and device work have their op's. Of a recording the id is
- * the span's place, so that nothing need be kept. 0: none. */
-static uint64_t external_id(const mtp_trace *t, uint32_t span)
-{
-    const mtp__detail *d = mtp__trace_detail(t, span);
-    if (d->external_id != 0 || t->from_kineto)
-        return d->external_id;
-    if (mtp__category_on_device(t->category[span])) {
-        uint32_t launcher = t->launcher != NULL ? t->launcher[span] : MTP__NONE;
-        return launcher != MTP__NONE ? (uint64_t)launcher + 1 : 0;
-    }
-    uint32_t op = span;
-    if (t->category[span] == MTP__CATEGORY_CUDA_RUNTIME || t->category[span] == MTP__CATEGORY_CUDA_DRIVER)
-        for (int up = 0; up < PYTHON_UP && op != MTP__NONE && !is_op(t, op); up++)
-            op = t->parent[op];
-    return op != MTP__NONE ? (uint64_t)op + 1 : (uint64_t)span + 1;
-}
-
 static void python_args(args *a)
 {
     const mtp_trace *t = a->w->t;
@@ -103,7 +85,7 @@ static void python_args(args *a)
 static void own_ids(args *a)
 {
     const mtp_trace *t = a->w->t;
-    uint64_t id = external_id(t, a->span);
+    uint64_t id = mtp__trace_external_id(t, a->span);
     if (t->category[a->span] == MTP__CATEGORY_PYTHON_FUNCTION && !t->from_kineto)
         python_args(a);
     else if (id != 0)

@@ -483,6 +483,19 @@ mtp_status mtp_profile_stop_trace(mtp_profile *prof)
     return status;
 }
 
+mtp_status mtp_profile_mark_step(mtp_profile *prof, uint64_t number)
+{
+    mtp_status status = check_callable(prof, false, "mark_step");
+    if (status != MTP_OK)
+        return status;
+    if (prof->active && !prof->by_hand)
+        return MTP_FAIL(MTP_E_STATE, "mark_step: this profile counts its own steps; call mtp_profile_step()");
+    prof->step = number;
+    if (prof->recording)
+        mtp__step_mark(number);
+    return MTP_OK;
+}
+
 mtp_status mtp_profile_toggle(mtp_profile *prof, bool enable, uint32_t activities)
 {
     if (prof == NULL || (activities & ~(MTP_CPU | MTP_NPU)) != 0)

@@ -9,6 +9,8 @@
 #include "base/os.h"
 #include "trace/build.h"
 
+#define OP_UP 4096 /* levels that a call's op is looked for */
+
 /* Ids to spans: open addressing, 0 is no id. The first span with an id keeps it. */
 typedef struct id_map {
     struct {
@@ -113,4 +115,20 @@ mtp_status mtp__trace_link(mtp_trace *t)
     mtp__free(by_external.slot);
     mtp__free(by_correlation.slot);
     return MTP_OK;
+}
+
+uint64_t mtp__trace_external_id(const mtp_trace *t, uint32_t span)
+{
+    const mtp__detail *d = mtp__trace_detail(t, span);
+    if (d->external_id != 0 || t->from_kineto)
+        return d->external_id;
+    if (mtp__category_on_device((mtp__category)t->category[span])) {
+        uint32_t launcher = t->launcher != NULL ? t->launcher[span] : MTP__NONE;
+        return launcher != MTP__NONE ? (uint64_t)launcher + 1 : 0;
+    }
+    uint32_t op = span;
+    if (t->category[span] == MTP__CATEGORY_CUDA_RUNTIME || t->category[span] == MTP__CATEGORY_CUDA_DRIVER)
+        for (int up = 0; up < OP_UP && op != MTP__NONE && !is_op(t, op); up++)
+            op = t->parent[op];
+    return op != MTP__NONE ? (uint64_t)op + 1 : (uint64_t)span + 1;
 }

@@ -249,4 +249,7 @@ static inline const mtp__detail *mtp__trace_detail(const mtp_trace *t, uint32_t 
     return t->details + (t->detail != NULL ? t->detail[span] : 0);
 }
 uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span);
+/* Kineto's "External id". Ops and annotations have ids of their own; a runtime call and device work have their op's. Of
+ * a recording the id is the span's place, so that nothing need be kept. 0: none. */
+uint64_t mtp__trace_external_id(const mtp_trace *t, uint32_t span);
 #endif

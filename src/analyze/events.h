@@ -1,0 +1,76 @@
+/* analyze/events.h - mtp_events (mtprof_trace.h) inside. For events*.c alone.
+ *
+ *   events.c         life, what is made on demand, one event
+ *   events_list.c    which there are, in which order, nested in which
+ *   events_parts.c   what an event has any number of: kernels, frames, inputs
+ *
+ * Nothing is made by create(). Each part below is made by the first call that needs it, under the lock, and then never
+ * changed; `ready` tells which are there.
+ */
+#ifndef MTP_ANALYZE_EVENTS_H
+#define MTP_ANALYZE_EVENTS_H
+#include <pthread.h>
+#include <stdatomic.h>
+#include "analyze/averages_pass.h"
+
+enum {
+    MTP__EVENTS_LISTED = 1,
+    MTP__EVENTS_NESTED = 2, /* children */
+    MTP__EVENTS_STACKED = 4
+};
+
+struct mtp_events {
+    const mtp_trace *t;   /* borrowed */
+    int64_t zero_ns;      /* times are shown from here on */
+    pthread_mutex_t lock; /* around making a part; nothing is taken inside but the intern table's */
+    atomic_uint ready;    /* pairs: mtp__events_need, release with acquire */
+    mtp__intern text;     /* keys */
+
+    /* LISTED. An item is a span, or span_count + a memory event, or that + memory_count + an instant. */
+    uint32_t count;
+    mtp__scratch order; /* uint32_t by event: item */
+    mtp__group group;   /* keys and classes; no rows */
+    mtp__walk walk;     /* row: 1 + the event of a span, 0: none; parent: 1 + the span of its parent event */
+    mtp__bytes bytes;
+    mtp__kernels kernels;
+    uint32_t *thread_of; /* owned: by track: its number */
+    struct mtp__numbered {
+        int64_t tid;
+        uint32_t number;
+    } * numbered; /* owned: threads by tid */
+    uint32_t threads;
+    uint32_t main_track;
+    mtp__step *steps; /* owned: by start */
+    uint32_t step_count;
+    int32_t device_type; /* of device work */
+    bool has_flops;
+
+    /* NESTED: uint32_t by event: 1 + an event */
+    mtp__scratch child, sibling;
+
+    /* STACKED: as mtp__stacks_of; p NULL: there are none */
+    mtp__scratch stacks;
+};
+
+mtp_status mtp__events_need(mtp_events *e, unsigned part);
+/* The event's item, with LISTED made. MTP_E_ARG: no such event. */
+mtp_status mtp__events_item(mtp_events *e, size_t index, uint32_t *item);
+
+mtp_status mtp__events_list(mtp_events *e);
+void mtp__events_unlist(mtp_events *e); /* also of a list half made */
+mtp_status mtp__events_nest(mtp_events *e);
+
+static inline mtp_text mtp__events_text(const mtp_events *e, uint32_t id)
+{
+    mtp__text text = mtp__trace_get_text(e->t, id);
+    return (mtp_text){text.bytes, text.length};
+}
+
+/* A name as torch has it. */
+static inline mtp_text mtp__events_key(const mtp_events *e, uint32_t name)
+{
+    uint32_t key = ((const uint32_t *)e->group.key_of.p)[name];
+    const mtp__intern_entry *entry = key != 0 ? mtp__intern_get(&e->text, key - 1) : NULL;
+    return entry != NULL ? (mtp_text){(const char *)entry->bytes, entry->length} : mtp__events_text(e, name);
+}
+#endif

@@ -1,0 +1,46 @@
+"""mindtorch_v2: a compact eager tensor runtime with PyTorch's API. `import mindtorch_v2 as torch`.
+
+The work is done in C (mindtorch_v2._C, over include/mindtorch.h); this package shapes the API.
+"""
+import importlib as _importlib
+import math as _math
+
+from mindtorch_v2 import _C
+from mindtorch_v2._C import (  # noqa: F401
+    Size, Tensor, bool, device, double, dtype, float, float32, float64, from_numpy, get_default_dtype, get_num_threads,
+    initial_seed, int, int32, int64, is_grad_enabled, long, set_default_dtype, set_num_threads, tensor,
+)
+from mindtorch_v2 import autograd
+from mindtorch_v2._functions import (  # noqa: F401
+    allclose, as_tensor, asarray, broadcast_tensors, broadcast_to, einsum, equal, finfo, iinfo,
+    is_floating_point, is_tensor, isclose, movedim, numel, result_type, std, std_mean, var, var_mean,
+    where,
+)
+from mindtorch_v2._tensor_str import get_printoptions, set_printoptions  # noqa: F401
+from mindtorch_v2.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+from mindtorch_v2.random import (  # noqa: F401
+    Generator, default_generator, get_rng_state, manual_seed, seed, set_rng_state,
+)
+from mindtorch_v2.serialization import load, save  # noqa: F401
+
+__version__ = "0.1.0"
+inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
+FloatTensor = Tensor
+strided = "torch.strided"
+contiguous_format = "torch.contiguous_format"
+
+globals().update(random.FUNCTIONS)
+# Every op of the table that the imports above do not shape further.
+globals().update({_name: _op for _name, _op in vars(_C.ops).items() if not _name.startswith("_") and _name not in globals()})
+
+from mindtorch_v2 import _tensor  # noqa: E402,F401  (gives Tensor the rest of its methods)
+
+_LAZY = ("nn", "npu", "optim", "profiler", "utils")
+
+
+def __getattr__(name):
+    if name in _LAZY:
+        return _importlib.import_module(f"mindtorch_v2.{name}")
+    if name == "cuda":
+        return _importlib.import_module("mindtorch_v2.npu")
+    raise AttributeError(f"module 'mindtorch_v2' has no attribute {name!r}")

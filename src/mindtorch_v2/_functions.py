@@ -1,0 +1,229 @@
+"""Functions of the package that are more than one op of the table."""
+import builtins
+import collections
+
+from mindtorch_v2 import _C
+
+Tensor = _C.Tensor
+ops = _C.ops
+
+
+# ------------------------------------------------------------------------------------------------ questions
+
+
+def is_tensor(value):
+    return isinstance(value, Tensor)
+
+
+def is_floating_point(input):
+    return input.is_floating_point()
+
+
+def numel(input):
+    return input.numel()
+
+
+def equal(input, other):
+    """Same shape and the same elements?"""
+    return input.shape == other.shape and builtins.bool((input == other).all())
+
+
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    return input.isclose(other, rtol, atol, equal_nan)
+
+
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    return input.allclose(other, rtol, atol, equal_nan)
+
+
+def result_type(a, b):
+    """The dtype that an op of both would have."""
+    empty = [x.new_empty(x.shape) if isinstance(x, Tensor) and x.numel() == 0 else x for x in (a, b)]
+    left, right = empty if isinstance(empty[0], Tensor) else reversed(empty)
+    return ops.mul(left if isinstance(left, Tensor) else _C.tensor(left), right).dtype
+
+
+_Limits = collections.namedtuple("_Limits", "bits eps max min smallest_normal tiny resolution dtype")
+_FLOATS = {
+    _C.float32: _Limits(32, 2.0**-23, 3.4028234663852886e38, -3.4028234663852886e38, 2.0**-126, 2.0**-126, 1e-6, "float32"),
+    _C.float64: _Limits(64, 2.0**-52, 1.7976931348623157e308, -1.7976931348623157e308, 2.0**-1022, 2.0**-1022, 1e-15,
+                        "float64"),
+}
+
+
+def finfo(type=None):
+    """The limits of a floating dtype."""
+    dtype = _C.get_default_dtype() if type is None else type
+    if dtype not in _FLOATS:
+        raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype}'")
+    return _FLOATS[dtype]
+
+
+_Whole = collections.namedtuple("_Whole", "bits max min dtype")
+
+
+def iinfo(type):
+    """The limits of an integer dtype."""
+    bits = {_C.int32: 32, _C.int64: 64}.get(type)
+    if bits is None:
+        raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
+    return _Whole(bits, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), f"int{bits}")
+
+
+# ------------------------------------------------------------------------------------------------- creation
+
+
+def as_tensor(data, dtype=None, device=None):
+    """data as a tensor, on the same memory where that is possible."""
+    if not isinstance(data, Tensor):
+        try:
+            data = _C.from_numpy(data)
+        except (TypeError, ValueError):
+            return _C.tensor(data, dtype=dtype, device=device)
+    return data if dtype is None and device is None else data.to(device=device or data.device, dtype=dtype)
+
+
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
+    made = _C.tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
+    return made.requires_grad_() if requires_grad else made
+
+
+# --------------------------------------------------------------------------------------------------- shapes
+
+
+def where(condition, input=None, other=None):
+    """Elements of input where the condition holds, of other elsewhere; alone: the places where it holds."""
+    if input is None and other is None:
+        return tuple(ops.nonzero(condition).unbind(1))
+    return ops.where(condition, input, other)
+
+
+def broadcast_to(input, size):
+    return input.expand(size)
+
+
+def broadcast_tensors(*tensors):
+    shape = []
+    for t in tensors:
+        for i in range(1, t.dim() + 1):
+            if i > len(shape):
+                shape.insert(0, 1)
+            if t.shape[-i] != 1:
+                if shape[-i] not in (1, t.shape[-i]):
+                    raise RuntimeError(f"The size of tensor a ({shape[-i]}) must match the size of tensor b ({t.shape[-i]}) "
+                                       f"at non-singleton dimension {len(shape) - i}")
+                shape[-i] = t.shape[-i]
+    return tuple(t.expand(shape) for t in tensors)
+
+
+def movedim(input, source, destination):
+    return input.movedim(source, destination)
+
+
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    return input.var(dim, unbiased, keepdim, correction=correction)
+
+
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    return input.std(dim, unbiased, keepdim, correction=correction)
+
+
+def _mean(input, dim, keepdim):
+    return ops.mean(input) if dim is None else ops.mean(input, dim, keepdim)
+
+
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    return input.var(dim, unbiased, keepdim, correction=correction), _mean(input, dim, keepdim)
+
+
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    return input.std(dim, unbiased, keepdim, correction=correction), _mean(input, dim, keepdim)
+
+
+# --------------------------------------------------------------------------------------------------- einsum
+
+
+def _labels(equation, operands):
+    """The letters of each operand and of the result, ellipses given letters of their own."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(operands):
+        raise RuntimeError(f"einsum(): {'fewer' if len(operands) < len(terms) else 'more'} operands were provided than "
+                           "specified in the equation")
+    spare = [chr(c) for c in range(0x100, 0x100 + 64)]
+    most = 0
+    for i, (term, t) in enumerate(zip(terms, operands)):
+        if "..." in term:
+            n = t.dim() - (len(term) - 3)
+            most = max(most, n)
+            terms[i] = term.replace("...", "".join(spare[64 - n :]) if n > 0 else "")
+        if len(terms[i]) != t.dim():
+            raise RuntimeError(f"einsum(): the number of subscripts in the equation ({len(terms[i])}) does not match the number "
+                               f"of dimensions ({t.dim()}) for operand {i}")
+    dots = "".join(spare[64 - most :]) if most else ""
+    if arrow:
+        return terms, right.replace("...", dots)
+    seen = "".join(terms)
+    return terms, dots + "".join(sorted(c for c in set(seen) if seen.count(c) == 1 and c not in dots))
+
+
+def _without_repeats(t, term):
+    """The diagonal, where a letter stands twice in one term."""
+    for c in dict.fromkeys(term):
+        while term.count(c) > 1:
+            i = term.index(c)
+            j = term.index(c, i + 1)
+            t = t.diagonal(0, i, j)
+            term = term[:i] + term[i + 1 : j] + term[j + 1 :] + c
+    return t, term
+
+
+def _pair(a, first, b, second, kept):
+    """Contracts two operands by one bmm; `kept` are the letters that are needed afterwards."""
+    both = [c for c in first if c in second]
+    batch, summed = [c for c in both if c in kept], [c for c in both if c not in kept]
+    for c in [c for c in first if c not in second and c not in kept]:
+        a, first = a.sum(first.index(c)), first.replace(c, "")
+    for c in [c for c in second if c not in first and c not in kept]:
+        b, second = b.sum(second.index(c)), second.replace(c, "")
+    rows, columns = [c for c in first if c not in both], [c for c in second if c not in both]
+    size = dict(zip(first, a.shape))
+    for c, n in zip(second, b.shape):
+        if c in size and n != size[c] and 1 not in (n, size[c]):
+            raise RuntimeError(f"einsum(): operands do not broadcast with remapped shapes: {c} is {size[c]} and {n}")
+        size[c] = max(n, size.get(c, 1)) if n else n
+    a = a.expand([size[c] for c in first]).permute([first.index(c) for c in batch + rows + summed])
+    b = b.expand([size[c] for c in second]).permute([second.index(c) for c in batch + summed + columns])
+
+    def product(letters):
+        n = 1
+        for c in letters:
+            n *= size[c]
+        return n
+
+    a = a.reshape(product(batch), product(rows), product(summed))
+    b = b.reshape(product(batch), product(summed), product(columns))
+    made = ops.bmm(a, b)
+    letters = batch + rows + columns
+    return made.reshape([size[c] for c in letters]), "".join(letters)
+
+
+def einsum(equation, *operands):
+    """Sums of products, by letters for dims: einsum("bij,bjk->bik", x, y)."""
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    if not operands:
+        raise ValueError("einsum(): must provide at least one operand")
+    terms, result = _labels(equation, operands)
+    work = [_without_repeats(t, term) for t, term in zip(operands, terms)]
+    made, letters = work[0]
+    for i, (t, term) in enumerate(work[1:], 1):
+        kept = set(result).union(*(w[1] for w in work[i + 1 :]))
+        made, letters = _pair(made, letters, t, term, kept)
+    for c in [c for c in letters if c not in result]:
+        made, letters = made.sum(letters.index(c)), letters.replace(c, "")
+    missing = [c for c in result if c not in letters]
+    if missing:
+        raise RuntimeError(f"einsum(): output subscript {missing[0]} does not appear in the equation for any input operand")
+    order = [letters.index(c) for c in result]
+    return made if order == list(range(len(order))) else made.permute(order)

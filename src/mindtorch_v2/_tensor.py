@@ -1,0 +1,260 @@
+"""Methods of Tensor that shape the API and do no work of their own."""
+from mindtorch_v2 import _C, autograd
+from mindtorch_v2._tensor_str import tensor_str
+
+Tensor = _C.Tensor
+ops = _C.ops
+_TYPES = {
+    "torch.FloatTensor": _C.float32, "torch.DoubleTensor": _C.float64, "torch.LongTensor": _C.int64,
+    "torch.IntTensor": _C.int32, "torch.BoolTensor": _C.bool,
+}
+
+
+class _Handle:
+    """Takes a hook away again."""
+
+    def __init__(self, tensor, number):
+        self._tensor, self.id = tensor, number
+
+    def remove(self):
+        if self._tensor is not None:
+            _C._hook_remove(self._tensor, self.id)
+            self._tensor = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.remove()
+
+
+def _method(function, name=None):
+    """Makes it a method of Tensor, unless the C type has it."""
+    setattr(Tensor, name or function.__name__, function)
+    return function
+
+
+@_method
+def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    """Adds to the gradients of the leaves that this tensor was computed from."""
+    autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+@_method
+def register_hook(self, hook):
+    """hook(grad) sees the gradient when it is known, and may return another. The result's remove() ends it."""
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    return _Handle(self, _C._hook_add(self, hook))
+
+
+@_method
+def register_post_accumulate_grad_hook(self, hook):
+    """hook(tensor) is called after .grad was added to."""
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if self.grad_fn is not None:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    return _Handle(self, _C._post_hook_add(self, hook))
+
+
+@_method
+def __repr__(self):
+    return tensor_str(self)
+
+
+@_method
+def __format__(self, spec):
+    if self.dim() == 0 and spec:
+        return format(self.item(), spec)
+    return object.__format__(self, spec)
+
+
+@_method
+def type(self, dtype=None, non_blocking=False):
+    """The name of its type, or a copy of another type."""
+    if dtype is None:
+        name = next(n for n, d in _TYPES.items() if d == self.dtype)
+        return name if self.device.type == "cpu" else name.replace("torch.", "torch.npu.")
+    return self.to(_TYPES[dtype] if isinstance(dtype, str) else dtype, non_blocking)
+
+
+@_method
+def __array__(self, dtype=None, copy=None):
+    array = self.numpy()
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+@_method
+def __copy__(self):
+    made = self.detach()
+    return made.requires_grad_(self.requires_grad) if self.is_leaf and self.requires_grad else made
+
+
+@_method
+def __deepcopy__(self, memo):
+    if not self.is_leaf:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at "
+                           "the moment.")
+    if id(self) not in memo:
+        kind = self.__class__
+        made = self.detach().clone()
+        if kind is not Tensor:
+            made = Tensor._make_subclass(kind, made, self.requires_grad)
+        elif self.requires_grad:
+            made.requires_grad_()
+        memo[id(self)] = made
+        if self.grad is not None:
+            made.grad = self.grad.__deepcopy__(memo)
+        made.__dict__.update(self.__dict__)
+    return memo[id(self)]
+
+
+def _rebuild(kind, data, shape, dtype, device, requires_grad):
+    made = _C._from_bytes(data, shape, dtype).to(device)
+    if kind is not Tensor:
+        return Tensor._make_subclass(kind, made, requires_grad)
+    return made.requires_grad_() if requires_grad else made
+
+
+@_method
+def __reduce_ex__(self, protocol):
+    if not self.is_leaf:
+        raise RuntimeError("only leaf tensors can be pickled: use detach()")
+    data = bytes(memoryview(self.detach().cpu().contiguous()).cast("B")) if self.numel() else b""
+    state = (self.__class__, data, tuple(self.shape), self.dtype, self.device, self.requires_grad)
+    return (_rebuild, state, self.__dict__) if self.__dict__ else (_rebuild, state)
+
+
+@_method
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    return _C.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+
+def _size(size):
+    return list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
+
+
+@_method
+def new_empty(self, *size, dtype=None, device=None, requires_grad=False):
+    return ops.empty(_size(size), dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+
+@_method
+def new_ones(self, *size, dtype=None, device=None, requires_grad=False):
+    return ops.ones(_size(size), dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+
+@_method
+def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
+    return ops.full(list(size), fill_value, dtype=dtype or self.dtype, device=device or self.device,
+                    requires_grad=requires_grad)
+
+
+def _spread(op):
+    """var and std: also with PyTorch's older argument, unbiased."""
+
+    def spread(self, dim=None, unbiased=None, keepdim=False, *, correction=None):
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        if correction is None and unbiased is not None:
+            correction = 1 if unbiased else 0
+        return op(self, dim, correction=correction, keepdim=keepdim)
+
+    return spread
+
+
+var = _method(_spread(ops.var), "var")
+std = _method(_spread(ops.std), "std")
+
+
+@_method
+def reshape_as(self, other):
+    return self.reshape(other.shape)
+
+
+@_method
+def type_as(self, other):
+    return self.to(other)
+
+
+@_method
+def unflatten(self, dim, sizes):
+    at = dim + self.dim() if dim < 0 else dim
+    return self.reshape(*self.shape[:at], *sizes, *self.shape[at + 1 :])
+
+
+@_method
+def movedim(self, source, destination):
+    n = self.dim()
+    source, destination = [s % n for s in _list(source)], [d % n for d in _list(destination)]
+    rest = iter(i for i in range(n) if i not in source)
+    placed = dict(zip(destination, source))
+    return self.permute([placed[i] if i in placed else next(rest) for i in range(n)])
+
+
+def _list(value):
+    return [value] if isinstance(value, int) else list(value)
+
+
+@_method
+def split(self, split_size, dim=0):
+    """Pieces of a size, or of a list of sizes."""
+    return ops.split(self, split_size, dim)
+
+
+@_method
+def is_complex(self):
+    return False
+
+
+@_method
+def is_signed(self):
+    return self.dtype != _C.bool
+
+
+@_method
+def is_pinned(self):
+    return False
+
+
+@_method
+def get_device(self):
+    return -1 if self.device.type == "cpu" else self.device.index
+
+
+@_method
+def equal(self, other):
+    """Same shape and the same elements?"""
+    return self.shape == other.shape and bool((self == other).all())
+
+
+@_method
+def isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    near = (self == other) | ((self - other).abs() <= atol + rtol * other.abs()) & other.isfinite() & self.isfinite()
+    return near | (self.isnan() & other.isnan()) if equal_nan else near
+
+
+@_method
+def allclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    return bool(isclose(self, other, rtol, atol, equal_nan).all())
+
+
+@_method
+def ravel(self):
+    return self.reshape(-1)
+
+
+@_method
+def bitwise_not_(self):
+    return self.copy_(~self)
+
+
+Tensor.__str__ = __repr__
+Tensor.is_sparse = False
+Tensor.is_meta = False
+Tensor.is_quantized = False
+Tensor.layout = "torch.strided"
+Tensor.__module__ = "mindtorch_v2"

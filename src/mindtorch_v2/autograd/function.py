@@ -1,0 +1,133 @@
+"""Functions with a derivative of one's own."""
+from mindtorch_v2 import _C
+from mindtorch_v2.autograd.grad_mode import no_grad
+
+_FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+    "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+    "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors "
+    "after calling backward."
+)
+
+
+class FunctionCtx:
+    """What forward leaves for backward."""
+
+    _to_save = ()
+    _saved = ()
+    _dirty = ()
+    _not_differentiable = ()
+    _materialize = True
+    needs_input_grad = ()
+
+    def save_for_backward(self, *tensors):
+        for t in tensors:
+            if t is not None and not isinstance(t, _C.Tensor):
+                raise TypeError(f"save_for_backward can only save variables, but argument 0 is of type {type(t).__name__}")
+        self._to_save = tensors
+
+    def mark_dirty(self, *tensors):
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors):
+        self._not_differentiable = tensors
+
+    def set_materialize_grads(self, value):
+        self._materialize = bool(value)
+
+    @property
+    def saved_tensors(self):
+        for t, version in self._saved:
+            if t is not None and t._version != version:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                    f"[torch.Tensor {list(t.shape)}] is at version {t._version}; expected version {version} instead."
+                )
+        return tuple(t for t, _ in self._saved)
+
+    def _seal(self, outputs):
+        """Keeps what was saved. An output is kept without its history, which would keep this context alive."""
+        saved = []
+        for t in self._to_save:
+            if t is not None and any(t is o for o in outputs):
+                t = t.detach()
+            saved.append((t, None if t is None else t._version))
+        self._saved = tuple(saved)
+        self._to_save = ()
+
+
+class Function:
+    """Subclass it with static methods forward(ctx, ...) and backward(ctx, *grads); call it by apply()."""
+
+    @staticmethod
+    def forward(ctx, *args, **kwargs):
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
+        )
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        ctx = FunctionCtx()
+        tensors = [a for a in args if isinstance(a, _C.Tensor)]
+        ctx.needs_input_grad = tuple(isinstance(a, _C.Tensor) and a.requires_grad for a in args)
+        split = getattr(cls, "setup_context", None)
+        with no_grad():
+            result = cls.forward(*args, **kwargs) if split else cls.forward(ctx, *args, **kwargs)
+            if split:
+                split(ctx, args, result)
+        if not (_C.is_grad_enabled() and any(ctx.needs_input_grad)):
+            return result
+        single = not isinstance(result, (tuple, list))
+        outputs = [result] if single else list(result)
+        for i, out in enumerate(outputs):
+            # An input that is handed through gets a node of its own, unless it was changed in place.
+            if isinstance(out, _C.Tensor) and any(out is t for t in tensors) and not any(out is d for d in ctx._dirty):
+                outputs[i] = out.detach()
+        ctx._seal([o for o in outputs if isinstance(o, _C.Tensor)])
+        _attach(cls, ctx, args, tensors, outputs)
+        return outputs[0] if single else type(result)(outputs)
+
+
+def _attach(cls, ctx, args, tensors, outputs):
+    differentiable = [
+        isinstance(o, _C.Tensor) and o.is_floating_point() and not any(o is n for n in ctx._not_differentiable)
+        for o in outputs
+    ]
+    noted = [(o.shape, o.dtype, o.device) if isinstance(o, _C.Tensor) else None for o in outputs]
+    places = [i for i, a in enumerate(args) if isinstance(a, _C.Tensor)]
+
+    def backward(*grads):
+        given = iter(grads)
+        full = [next(given) if d else None for d in differentiable]
+        if ctx._materialize:
+            full = [
+                _C.ops.zeros(list(n[0]), dtype=n[1], device=n[2]) if g is None and n is not None else g
+                for g, n in zip(full, noted)
+            ]
+        result = cls.backward(ctx, *full)
+        result = result if isinstance(result, tuple) else (result,)
+        if len(result) < len(args) or any(r is not None for r in result[len(args):]):
+            raise RuntimeError(
+                f"function {cls.__name__}Backward returned an incorrect number of gradients (expected {len(args)}, got "
+                f"{len(result)})"
+            )
+        return tuple(result[i] if ctx.needs_input_grad[i] else None for i in places)
+
+    followed = [o for o, d in zip(outputs, differentiable) if d]
+    if followed:
+        _C._custom_attach(f"{cls.__name__}Backward", tensors, followed, backward)
+
+
+def once_differentiable(function):
+    """For backward(): its result is not part of a graph."""
+
+    def wrapper(ctx, *grads):
+        with no_grad():
+            return function(ctx, *grads)
+
+    return wrapper

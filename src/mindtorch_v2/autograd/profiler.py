@@ -1,0 +1,525 @@
+"""torch.autograd.profiler: the recording session below mindtorch_v2.profiler, also of use by itself.
+
+    with torch.autograd.profiler.profile(record_shapes=True) as prof:
+        ...
+    print(prof.key_averages().table(sort_by="self_cpu_time_total"))
+
+One session records at a time in a process, all threads of it. A child that is forked meanwhile records into a file of its
+own (see _forks below).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import tempfile
+import uuid
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any
+
+import mtprof
+from mtprof import record_function
+
+from mindtorch_v2.profiler.event import FunctionEvent, FunctionEventAvg, MemRecordsAcc
+from mindtorch_v2.profiler.events import EventList, _EventSource, _RowSource
+from mindtorch_v2.profiler.common import (
+    DeviceType,
+    KinetoStepTracker,
+    ProfilerActivity,
+    _ExperimentalConfig,
+    activity_bits,
+    kineto_available,
+    supported_activities,
+)
+
+__all__ = [
+    "profile",
+    "record_function",
+    "emit_itt",
+    "emit_nvtx",
+    "load_nvprof",
+    "EnforceUnique",
+    "parse_nvprof_trace",
+    "KinetoStepTracker",
+    "EventList",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "MemRecordsAcc",
+]
+
+_supported_activities = supported_activities
+_is_profiler_enabled = False
+
+
+def _set_is_profiler_enabled(enable: bool) -> None:
+    global _is_profiler_enabled
+    _is_profiler_enabled = enable
+
+
+# --------------------------------------------------------------------------------------------------- forks
+
+
+class _Forks:
+    """What a forked child needs to know to record beside its parent: each writes a file <folder>/<pid>.mtp, which is whole
+    at any moment, also when the child is killed."""
+
+    def __init__(self) -> None:
+        self.folder: str | None = None  # while a session records
+        self.options: dict[str, Any] = {}
+        self.mine: mtprof.Session | None = None  # of this process, if it is a child
+
+    def follow(self, folder: str, options: dict[str, Any]) -> None:
+        self.folder, self.options = folder, options
+
+    def unfollow(self) -> None:
+        self.folder = None
+
+    def in_child(self) -> None:
+        """Runs in each child of os.fork(): it must not fail."""
+        _set_is_profiler_enabled(False)
+        profile._current = None
+        self.mine = None
+        if self.folder is None:
+            return
+        try:
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            session = mtprof.Session(spool=os.path.join(self.folder, f"{os.getpid()}.mtp"), buffer_bytes=_CHILD_BYTES, **self.options)
+            session.prepare()
+            session.start()
+            self.mine = session
+        except Exception as error:
+            warnings.warn(f"this forked process is not recorded: {error}")
+
+    def give_way(self) -> None:
+        """A profile of the child's own takes over."""
+        if self.mine is not None:
+            self.mine.stop()
+            self.mine = None
+
+
+_CHILD_BYTES = 64 << 20
+_forks = _Forks()
+os.register_at_fork(after_in_child=_forks.in_child)
+
+
+# ------------------------------------------------------------------------------------------------- profile
+
+
+@dataclass
+class _ProfilerStats:
+    "Profiler timing and stats used by developers to catch issues/regressions"
+
+    profiling_window_duration_sec: float = 0
+    number_of_events: int = 0
+    profiler_prepare_call_duration_us: int = 0
+    profiler_enable_call_duration_us: int = 0
+    profiler_disable_call_duration_us: int = 0
+    parse_kineto_call_duration_us: int = 0
+    function_events_build_tree_call_duration_us: int = 0
+
+
+_HEARD = {7: "records were dropped", 8: "the spool failed", 9: "a thread is stuck", 11: "the ledger does not add up"}
+
+
+def _on_warning(code: int, text: str) -> None:
+    """libmtprof never prints: what a user should hear becomes a Python warning. (Schedules warn by themselves.)"""
+    if code in _HEARD:
+        warnings.warn(f"profiler: {text}", stacklevel=3)
+
+
+def _first_of(texts: list[str]) -> Callable[[], str]:
+    """It refers to the list alone: a session does not keep its profile alive."""
+    return lambda: texts[0]
+
+
+@functools.cache
+def _name_modules() -> None:
+    """Calls of modules are shown as such."""
+    from mindtorch_v2.nn import Module
+
+    mtprof.set_module_call(Module.__call__.__code__)
+
+
+class profile:
+    """A recording session, as a context manager; most people use mindtorch_v2.profiler.profile.
+
+    enabled: False makes it do nothing. use_device: "npu" (also "cuda"), or None. The others are those of
+    mindtorch_v2.profiler.profile. Not to be nested, not to be entered twice.
+    """
+
+    _current: weakref.ref | None = None  # the one that is prepared or records
+
+    def __init__(self, enabled: bool = True, *, use_cuda: bool = False, use_device: str | None = None, record_shapes: bool = False,
+                 with_flops: bool = False, profile_memory: bool = False, with_stack: bool = False, with_modules: bool = False,
+                 use_kineto: bool = False, use_cpu: bool = True, experimental_config: _ExperimentalConfig | None = None,
+                 acc_events: bool = False, custom_trace_id_callback: Callable[[], str] | None = None,
+                 post_processing_timeout_s: float | None = None,
+                 activity_filters: dict[ProfilerActivity, set[str]] | None = None) -> None:
+        self.enabled = enabled
+        if not enabled:
+            return
+        self.use_cuda = use_cuda
+        if use_cuda:
+            warnings.warn("The attribute `use_cuda` will be deprecated soon, please use ``use_device = 'cuda'`` instead.",
+                          FutureWarning, stacklevel=2)
+            use_device = "cuda"
+        self.entered = False
+        self.record_shapes = record_shapes or with_flops
+        self.with_flops = with_flops
+        self.profile_memory = profile_memory
+        self.with_stack = with_stack
+        self.with_modules = with_modules
+        self.use_cpu = use_cpu
+        self.acc_events = acc_events
+        self.experimental_config = _with_events(experimental_config or _ExperimentalConfig(), with_stack)
+        self.custom_trace_id_callback = custom_trace_id_callback
+        self.post_processing_timeout_s = post_processing_timeout_s
+        self.activity_filters = activity_filters or {}
+        self.trace_id = ""
+        self.profiling_start_time_ns = self.profiling_end_time_ns = 0
+        self._stats = _ProfilerStats()
+        self._session: mtprof.Session | None = None
+        self._trace_id_now = [""]
+        self._stopped_trace: mtprof.Trace | None = None
+        self._function_events: EventList | None = None
+        self._recorded = False  # was it ever started?
+        self._children_folder: str | None = None
+        if not use_cpu and not use_kineto:
+            raise AssertionError("Device-only events supported only with Kineto (use_kineto=True)")
+        self.kineto_activities = {ProfilerActivity.CPU} if use_cpu else set()
+        self.use_device = self._checked_device(use_device)
+        if use_device is not None and (self.use_device is not None or use_kineto):
+            self.kineto_activities.add(ProfilerActivity.NPU)
+        if not self.kineto_activities:
+            raise AssertionError("No activities specified for the profiler")
+        if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
+            raise ValueError("post_processing_timeout_s must be non-negative")
+
+    @staticmethod
+    def _checked_device(use_device: str | None) -> str | None:
+        """The device's word, or None with a warning if there is no such device."""
+        if use_device is None:
+            return None
+        from mindtorch_v2 import npu
+
+        if use_device.lower() not in ("npu", "cuda", "gpu"):
+            warnings.warn(f"The {use_device} is not a valid device option.", stacklevel=3)
+            return None
+        if not npu.is_available():
+            word = use_device.upper()
+            warnings.warn(f"{word} is not available, disabling {word} profiling", stacklevel=3)
+            return None
+        return "npu"
+
+    # ------------------------------------------------------------------------------------------- recording
+
+    def default_trace_id(self) -> str:
+        return f"{uuid.uuid4().int:032X}"
+
+    def create_trace_id(self) -> str:
+        made = self.custom_trace_id_callback() if self.custom_trace_id_callback else self.default_trace_id()
+        if not isinstance(made, str):
+            raise TypeError(f"custom_trace_id_callback must return str, not {type(made).__name__}")
+        return made
+
+    def _session_options(self) -> dict[str, Any]:
+        wanted = {a for a in self.kineto_activities if self.activity_filters.get(a) != set()}
+        return {"activities": activity_bits(wanted or self.kineto_activities), "record_shapes": self.record_shapes,
+                "with_stack": self.with_stack, "profile_memory": self.profile_memory, "with_flops": self.with_flops,
+                "with_modules": self.with_modules}
+
+    def _prepare_trace(self) -> None:
+        begun = perf_counter_ns()
+        self.entered = True
+        self.trace_id = self._trace_id_now[0] = self.create_trace_id()
+        _forks.give_way()
+        if self.with_stack or self.with_modules:
+            _name_modules()
+        if self._session is None:
+            self._session = mtprof.Session(acc_events=self.acc_events, trace_id=_first_of(self._trace_id_now),
+                                           on_warning=_on_warning, **self._session_options())
+        try:
+            self._session.prepare()
+        except RuntimeError as error:
+            if "already active" in str(error):
+                raise RuntimeError("another profiler session is already active") from None
+            raise
+        self._pid = os.getpid()
+        profile._current = weakref.ref(self)
+        self._stats.profiler_prepare_call_duration_us = (perf_counter_ns() - begun) // 1000
+
+    def _start_trace(self) -> None:
+        begun = perf_counter_ns()
+        self.entered = True
+        self._function_events = self._stopped_trace = None
+        if self._children_folder is None:
+            self._children_folder = os.path.join(tempfile.gettempdir(), f"mtprof-{os.getpid()}-{uuid.uuid4().hex}")
+            weakref.finalize(self, _remove_folder, self._children_folder, os.getpid())
+        self._session.start()
+        self._recorded = True
+        if all(self.activity_filters.get(a) == set() for a in self.kineto_activities):
+            self._session.toggle(False, activity_bits(self.kineto_activities))
+        _forks.follow(self._children_folder, self._session_options())
+        _set_is_profiler_enabled(True)
+        self.profiling_start_time_ns = perf_counter_ns()
+        self._stats.profiler_enable_call_duration_us = (self.profiling_start_time_ns - begun) // 1000
+
+    def _stop_trace(self) -> None:
+        if self._pid != os.getpid():
+            return  # a forked child leaves the parent's block
+        if self.use_device is not None:
+            from mindtorch_v2 import npu
+
+            npu.synchronize()
+        begun = self.profiling_end_time_ns = perf_counter_ns()
+        _forks.unfollow()
+        _set_is_profiler_enabled(False)
+        self._function_events = self._stopped_trace = None
+        if self._session.recording and self._worker_files():
+            names = ", ".join(f'"{name}"' for name in self._worker_files().values())
+            self._session.add_metadata_json("worker_traces", f"[{names}]")
+        self._session.stop()
+        profile._current = None
+        self._stats.profiler_disable_call_duration_us = (perf_counter_ns() - begun) // 1000
+        self._stats.profiling_window_duration_sec = (begun - self.profiling_start_time_ns) / 1e9
+
+    def _worker_files(self) -> dict[str, str]:
+        """Files of forked children, and how they are called beside an exported trace."""
+        try:
+            found = sorted(os.listdir(self._children_folder or ""))
+        except OSError:
+            return {}
+        return {os.path.join(self._children_folder, name): f"worker_{name[:-4]}.{self.trace_id}.pt.trace.json.gz"
+                for name in found if name.endswith(".mtp")}
+
+    def _mark_step(self, number: int) -> None:
+        if self._session is not None and self._session.recording:
+            self._session.mark_step(number)
+
+    def __enter__(self) -> profile | None:
+        if not self.enabled:
+            return None
+        if self.entered:
+            raise RuntimeError("Profiler context manager is not reentrant")
+        self._prepare_trace()
+        self._start_trace()
+        return self
+
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> bool | None:
+        if not self.enabled:
+            return None
+        self._stop_trace()
+        return False
+
+    def toggle_collection_dynamic(self, enabled: bool, activities: Iterable[ProfilerActivity]) -> None:
+        """Toggles the collection of activities for the current profiler instance."""
+        if self._session is not None:
+            self._session.toggle(bool(enabled), activity_bits(activities))
+
+    # --------------------------------------------------------------------------------------- what came of it
+
+    @property
+    def trace(self) -> mtprof.Trace:
+        """What is recorded: of a stopped session always the same; of a running one what there is now."""
+        if not self._recorded:
+            raise RuntimeError("nothing was recorded yet: start the profiler first")
+        if self._stopped_trace is not None:
+            return self._stopped_trace
+        begun = perf_counter_ns()
+        trace = self._session.trace()
+        if not self._session.recording:
+            self._stopped_trace = trace
+        self._stats.parse_kineto_call_duration_us = (perf_counter_ns() - begun) // 1000
+        return trace
+
+    @property
+    def kineto_results(self) -> mtprof.Trace | None:
+        return self.trace if self._recorded and not self._session.recording else None
+
+    @property
+    def function_events(self) -> EventList:
+        if self.experimental_config.trace_only:
+            raise RuntimeError("events() is not available when trace_only=True in ExperimentalConfig. Use export_chrome_trace() instead.")
+        if self._function_events is not None:
+            return self._function_events
+        if not self._recorded:
+            empty = EventList(use_device=self.use_device, profile_memory=self.profile_memory, with_flops=self.with_flops)
+            empty._tree_built = True
+            return empty
+        events = EventList._lazy(_EventSource(self.trace, self), self)
+        if not self._session.recording:
+            self._function_events = events
+        return events
+
+    def table(self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int | None = 75,
+              max_name_column_width: int | None = 55, max_shapes_column_width: int | None = 80, header: str | None = None,
+              top_level_events_only: bool = False) -> str:
+        return self.function_events.table(sort_by, row_limit, max_src_column_width, max_name_column_width,
+                                          max_shapes_column_width, header, top_level_events_only)
+
+    table.__doc__ = EventList.table.__doc__
+
+    def export_chrome_trace(self, path: Any, metadata: Any = None, use_python_export: bool = False) -> None:
+        """Writes the trace as Kineto's JSON; .gz by the path's end. Forked workers have files of their own beside it, named
+        by "worker_traces"."""
+        path = os.fspath(path)
+        self.trace.chrome(path, path if isinstance(path, str) else os.fsdecode(path))
+        for spool, name in self._worker_files().items():
+            beside = os.path.join(os.path.dirname(os.fsdecode(path)), name)
+            mtprof.Trace.open(spool).chrome(beside, name)
+
+    def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
+        events = self.function_events
+        if not self.with_stack:
+            raise AssertionError("export_stacks() requires with_stack=True")
+        events.export_stacks(path, metric)
+
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
+                     group_by_overload_name: bool = False) -> EventList:
+        if self.experimental_config.trace_only:
+            return self.function_events
+        if not self._recorded or self._changed():
+            return self.function_events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+        source = _RowSource(self.trace, self, bool(group_by_input_shape), int(group_by_stack_n), bool(group_by_overload_name))
+        return EventList._lazy(source, self)
+
+    key_averages.__doc__ = EventList.key_averages.__doc__
+
+    def _changed(self) -> bool:
+        """Did somebody change the list that function_events gave?"""
+        events = self._function_events
+        return events is not None and (events._source is None or events._source.touched)
+
+    def total_average(self) -> FunctionEventAvg:
+        return self.function_events.total_average()
+
+    total_average.__doc__ = EventList.total_average.__doc__
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Returns total time spent on CPU: the sum of all self times."""
+        return self.function_events.self_cpu_time_total
+
+    def __repr__(self) -> str:
+        return self._text(repr)
+
+    def __str__(self) -> str:
+        return self._text(str)
+
+    def _text(self, how: Callable[[Any], str]) -> str:
+        if not self.enabled or not self._recorded or self._session.recording:
+            return "<unfinished torch.autograd.profile>"
+        return how(self.function_events)
+
+
+def _with_events(config: _ExperimentalConfig, with_stack: bool) -> _ExperimentalConfig:
+    """trace_only does not go with stacks."""
+    if not (config.trace_only and with_stack):
+        return config
+    warnings.warn("trace_only=True is incompatible with with_stack=True (stack traces require event post-processing). "
+                  "Disabling trace_only.", stacklevel=3)
+    values = {name: getattr(config, name) for name in config._defaults}
+    return _ExperimentalConfig(**{**values, "trace_only": False})
+
+
+def _remove_folder(folder: str, pid: int) -> None:
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ------------------------------------------------------------------------------------------- other tools
+
+
+class _Emit:
+    """Ops as ranges of another tool. That tool is not in this build: entering says so, and the block runs as it is."""
+
+    _tool = ""
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        self.enabled, self.record_shapes, self.entered = enabled, record_shapes, False
+
+    def __enter__(self) -> _Emit | None:
+        if not self.enabled:
+            return None
+        if self.entered:
+            raise RuntimeError(f"{self._tool} annotation context manager is not reentrant")
+        self.entered = True
+        warnings.warn(f"{self._tool} is not in this build: no ranges are emitted", stacklevel=2)
+        return self
+
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> bool:
+        return False
+
+
+class emit_itt(_Emit):
+    """Ops as ITT ranges, for Intel VTune."""
+
+    _tool = "ITT"
+
+
+class emit_nvtx(_Emit):
+    """Ops as NVTX ranges, for NVIDIA's tools."""
+
+    _tool = "NVTX"
+
+
+class EnforceUnique:
+    """Raises an error if a key is seen more than once."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple] = set()
+
+    def see(self, *key: Any) -> None:
+        """Observe a key and raise an error if it is seen multiple times."""
+        if key in self.seen:
+            raise RuntimeError("duplicate key: " + str(key))
+        self.seen.add(key)
+
+
+def load_nvprof(path: Any) -> EventList:
+    """Open an nvprof trace file and parses autograd annotations."""
+    return EventList(parse_nvprof_trace(path))
+
+
+_MARKERS = """
+SELECT start.id AS id, start.name AS name, start.timestamp AS start, end.timestamp AS end
+FROM CUPTI_ACTIVITY_KIND_MARKER AS start INNER JOIN CUPTI_ACTIVITY_KIND_MARKER AS end ON start.id = end.id
+WHERE start.name != 0 AND end.name = 0
+"""
+_KERNELS = """
+SELECT start.id AS id, runtime._id_ AS runtime_id, runtime.cbid AS cbid,
+       kernel.start AS start, kernel.end AS end, kernel.name AS name
+FROM CUPTI_ACTIVITY_KIND_MARKER AS start
+INNER JOIN CUPTI_ACTIVITY_KIND_MARKER AS end ON start.id = end.id
+INNER JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS runtime ON (start.timestamp < runtime.start AND runtime.end < end.timestamp)
+INNER JOIN CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL AS kernel ON kernel.correlationId = runtime.correlationId
+"""
+
+
+def parse_nvprof_trace(path: Any) -> list[FunctionEvent]:
+    """The annotated functions of an nvprof database, with their kernels."""
+    import sqlite3
+
+    with sqlite3.connect(path) as database:
+        database.row_factory = sqlite3.Row
+        names = {row["id"]: row["value"] for row in database.execute("SELECT _id_ AS id, value FROM StringTable")}
+        markers, kernels = EnforceUnique(), EnforceUnique()
+        functions: dict[int, FunctionEvent] = {}
+        for row in database.execute(_MARKERS):
+            markers.see(row["id"])
+            functions[row["id"]] = FunctionEvent(id=row["id"], node_id=0, name=names[row["name"]], start_us=row["start"],
+                                                 end_us=row["end"], thread=0)
+        for row in database.execute(_KERNELS):
+            kernels.see(row["id"], row["runtime_id"])
+            if row["cbid"] != 211:  # cudaLaunchKernel
+                raise AssertionError(f"Expected cbid to be 211, but got {row['cbid']}")
+            functions[row["id"]].append_kernel(row["name"], 0, row["end"] - row["start"])
+    return sorted(functions.values(), key=lambda event: event.time_range.start)
+
+
+mtprof.hide_file(_on_warning.__code__.co_filename)

@@ -1,0 +1,36 @@
+"""torch.autograd.profiler_util: the names; what is behind them is in mindtorch_v2.profiler.event and .events."""
+
+from mindtorch_v2.profiler.common import (
+    format_memory as _format_memory,
+    format_time as _format_time,
+    format_time_share as _format_time_share,
+)
+from mindtorch_v2.profiler.event import (
+    MEMORY_EVENT_NAME,
+    OUT_OF_MEMORY_EVENT_NAME,
+    EventMetadata,
+    FormattedTimesMixin,
+    FunctionEvent,
+    FunctionEventAvg,
+    Interval,
+    Kernel,
+    MemRecordsAcc,
+    StringTable,
+    _filter_name,
+    _filter_stack_entry,
+    _rewrite_name,
+)
+from mindtorch_v2.profiler.events import EventList
+from mindtorch_v2.profiler.table import build_table as _build_table
+
+__all__ = [
+    "EventList",
+    "EventMetadata",
+    "FormattedTimesMixin",
+    "Interval",
+    "Kernel",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "StringTable",
+    "MemRecordsAcc",
+]

@@ -1,0 +1,14 @@
+"""Optimizers and learning-rate schedules, with PyTorch's signatures, state and results."""
+
+from . import lr_scheduler
+from .adam import Adam, AdamW
+from .adaptive import Adadelta, Adagrad, Adamax, NAdam, RAdam, RMSprop
+from .averaged import ASGD, Rprop, SparseAdam
+from .lbfgs import LBFGS
+from .optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from .sgd import SGD
+
+__all__ = [
+    "ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop",
+    "SGD", "SparseAdam", "lr_scheduler",
+]  # fmt: skip

@@ -1,0 +1,53 @@
+"""torch.profiler for mindtorch_v2: what a program does, op by op, at a small cost.
+
+    import mindtorch_v2 as torch
+    from mindtorch_v2.profiler import profile, record_function, ProfilerActivity
+
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
+        with record_function("model_inference"):
+            model(inputs)
+    print(prof.key_averages().table(sort_by="cpu_time_total", row_limit=10))
+    prof.export_chrome_trace("trace.json.gz")
+"""
+
+from typing import Any
+
+from mtprof import dispatch_op_enter, dispatch_op_exit, is_profiler_enabled, record_function
+
+from mindtorch_v2.profiler.common import (
+    DeviceType,
+    KinetoStepTracker,
+    ProfilerActivity,
+    RecordScope,
+    _ExperimentalConfig,
+    kineto_available,
+    supported_activities,
+)
+from mindtorch_v2.profiler import itt
+from mindtorch_v2.profiler.profiler import (
+    ExecutionTraceObserver,
+    ProfilerAction,
+    _KinetoProfile,
+    profile,
+    schedule,
+    tensorboard_trace_handler,
+)
+
+_supported_activities = supported_activities
+
+__all__ = [
+    "profile",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "kineto_available",
+    "DeviceType",
+    "record_function",
+    "ExecutionTraceObserver",
+]
+
+
+def _optimizer_post_hook(optimizer: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+    KinetoStepTracker.increment_step("Optimizer")

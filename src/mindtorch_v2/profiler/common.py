@@ -1,0 +1,244 @@
+"""What all parts of the profiler share: enums, activities, schedules' errors, options."""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from enum import Enum, IntEnum
+from typing import Any
+
+import mtprof
+
+
+class DeviceType(str, Enum):
+    """Where an event ran. A member equals its name: DeviceType.CPU == "CPU"."""
+
+    CPU = "CPU"
+    NPU = "NPU"
+    CUDA = "NPU"
+    GPU = "NPU"
+    PrivateUse1 = "NPU"
+
+    def __int__(self) -> int:
+        return _DEVICE_NUMBERS[self.value]
+
+    def __str__(self) -> str:
+        return f"DeviceType.{self.name}"
+
+    __format__ = Enum.__format__
+    __hash__ = str.__hash__
+
+
+_DEVICE_NUMBERS = {"CPU": 0, "NPU": 20}  # c10's
+
+
+class ProfilerActivity(Enum):
+    """What is collected. CUDA and GPU mean NPU: the accelerator, whichever it is."""
+
+    CPU = 0
+    NPU = 5
+    CUDA = 5
+    GPU = 5
+
+
+class ProfilerAction(Enum):
+    """What a step is for: a schedule returns one of the first four."""
+
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+    DEVICE_STOPPED = 4  # set by the profiler when device collection ended early
+
+
+class RecordScope(IntEnum):
+    """What kind of code a scope holds: FunctionEvent.scope."""
+
+    FUNCTION = 0
+    BACKWARD_FUNCTION = 1
+    TORCHSCRIPT_FUNCTION = 2
+    KERNEL_FUNCTION_DTYPE = 3
+    CUSTOM_CLASS = 4
+    BUILD_FEATURE = 5
+    LITE_INTERPRETER = 6
+    USER_SCOPE = 7
+    STATIC_RUNTIME_OP = 8
+    STATIC_RUNTIME_MODEL = 9
+
+
+# ------------------------------------------------------------------------------------------------ errors
+
+
+class ScheduleError(ValueError, AssertionError):
+    """schedule() was given impossible numbers. torch raises AssertionError, the MindTorch contract asks ValueError."""
+
+
+class NoActivityError(ValueError, AssertionError):
+    """No activity is left to collect."""
+
+
+class ActivityTypeError(TypeError, ValueError):
+    """An activity that is neither an enum, a string nor a dict."""
+
+
+_WARNINGS_SHOWN: set[str] = set()
+
+
+def warn_once(message: str, category: type[Warning] = UserWarning, stacklevel: int = 2) -> None:
+    if message not in _WARNINGS_SHOWN:
+        _WARNINGS_SHOWN.add(message)
+        warnings.warn(message, category=category, stacklevel=stacklevel + 1)
+
+
+# -------------------------------------------------------------------------------------------- activities
+
+_ACTIVITY_NAMES = {"CPU": ProfilerActivity.CPU, "NPU": ProfilerActivity.NPU, "CUDA": ProfilerActivity.NPU, "GPU": ProfilerActivity.NPU}
+_ACTIVITY_BITS = {ProfilerActivity.CPU: mtprof.CPU, ProfilerActivity.NPU: mtprof.NPU}
+
+
+def kineto_available() -> bool:
+    """Whether traces of this profiler are Kineto's: they are."""
+    return True
+
+
+def supported_activities() -> set[ProfilerActivity]:
+    """What can be collected on this machine: CPU, and NPU where there is an accelerator."""
+    from mindtorch_v2 import npu
+
+    return {ProfilerActivity.CPU, ProfilerActivity.NPU} if npu.is_available() else {ProfilerActivity.CPU}
+
+
+def parse_activity(item: Any) -> ProfilerActivity:
+    """An enum or its name in any case; ValueError for what is none."""
+    if isinstance(item, ProfilerActivity):
+        return item
+    if isinstance(item, str):
+        found = _ACTIVITY_NAMES.get(item.strip().upper())
+        if found is None:
+            raise ValueError(f"unsupported profiler activity {item!r}: it is one of CPU, NPU, CUDA, GPU")
+        return found
+    raise ActivityTypeError(f"Expected ProfilerActivity or dict, got {type(item)}")
+
+
+def parse_activities(activities: Iterable[Any]) -> tuple[set[ProfilerActivity], dict[ProfilerActivity, set[str]]]:
+    """Activities, and for those given as {activity: [names]} the names."""
+    parsed: set[ProfilerActivity] = set()
+    filters: dict[ProfilerActivity, set[str]] = {}
+    spelled: set[Any] = set()
+    for item in [activities] if isinstance(activities, (str, Mapping, ProfilerActivity)) else activities:
+        for key, names in item.items() if isinstance(item, Mapping) else [(item, None)]:
+            activity = parse_activity(key)
+            spelling = key.strip().upper() if isinstance(key, str) else key
+            if spelling in spelled:
+                raise ValueError(f"Activity {activity} specified more than once")
+            spelled.add(spelling)
+            parsed.add(activity)
+            if names is not None:
+                filters[activity] = set(names)
+    return parsed, filters
+
+
+def activity_bits(activities: Iterable[Any]) -> int:
+    """What libmtprof calls them."""
+    bits = 0
+    for item in activities:
+        bits |= _ACTIVITY_BITS[parse_activity(item)]
+    return bits
+
+
+# ----------------------------------------------------------------------------------------------- options
+
+
+class _ExperimentalConfig:
+    """Kineto's experimental options, by their names. Those that concern CUDA's own tools are kept and have no effect."""
+
+    _defaults: dict[str, Any] = {
+        "profiler_metrics": (), "profiler_measure_per_kernel": False, "verbose": False, "performance_events": (),
+        "enable_cuda_sync_events": False, "adjust_profiler_step": False, "disable_external_correlation": False,
+        "profile_all_threads": False, "capture_overload_names": False, "record_python_gc_info": False,
+        "expose_kineto_event_metadata": False, "custom_profiler_config": "", "adjust_timestamps": False, "trace_only": False,
+    }
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        if len(values) > len(self._defaults):
+            raise TypeError(f"_ExperimentalConfig takes at most {len(self._defaults)} arguments")
+        given = dict(zip(self._defaults, values))
+        for name, value in named.items():
+            if name not in self._defaults:
+                raise TypeError(f"_ExperimentalConfig got an unexpected keyword argument {name!r}")
+            if name in given:
+                raise TypeError(f"_ExperimentalConfig got two values for {name!r}")
+            given[name] = value
+        for name, default in self._defaults.items():
+            value = given.get(name, default)
+            setattr(self, name, list(value) if isinstance(default, tuple) else value)
+
+    def __repr__(self) -> str:
+        changed = {name: getattr(self, name) for name, default in self._defaults.items()
+                   if getattr(self, name) not in (default, list(default) if isinstance(default, tuple) else default)}
+        return f"_ExperimentalConfig({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
+
+
+# ------------------------------------------------------------------------------------------------- texts
+
+
+def format_time(time_us: float) -> str:
+    if time_us >= 1e6:
+        return f"{time_us / 1e6:.3f}s"
+    if time_us >= 1e3:
+        return f"{time_us / 1e3:.3f}ms"
+    return f"{time_us:.3f}us"
+
+
+def format_time_share(time_us: float, total_time_us: float) -> str:
+    if total_time_us == 0:
+        if time_us != 0:
+            raise AssertionError(f"Expected time_us == 0 but got {time_us}")
+        return "NaN"
+    return f"{time_us * 100.0 / total_time_us:.2f}%"
+
+
+def format_memory(nbytes: int) -> str:
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if abs(nbytes) >= size:
+            return f"{nbytes * 1.0 / size:.2f} {unit}"
+    return f"{nbytes} B"
+
+
+# ------------------------------------------------------------------------------------------------- steps
+
+
+class KinetoStepTracker:
+    """Steps of the process, counted by whoever makes them: the highest count of any requester is the process's."""
+
+    _current_step = 0
+    _step_dict: dict[str, int] = defaultdict(int)
+
+    @classmethod
+    def init_step_count(cls, requester: str) -> None:
+        """Initialize for a given requester."""
+        cls._step_dict[requester] = cls._current_step
+
+    @classmethod
+    def erase_step_count(cls, requester: str) -> bool:
+        """Remove a given requester."""
+        return cls._step_dict.pop(requester, None) is not None
+
+    @classmethod
+    def increment_step(cls, requester: str) -> int:
+        """Increments the step count for the requester; returns the process's."""
+        if requester not in cls._step_dict:
+            cls.init_step_count(requester)
+        cls._step_dict[requester] += 1
+        new_step = max(cls._step_dict.values())
+        if new_step > cls._current_step + 1:
+            warnings.warn("Profiler step count has increased more than 1 - "
+                          f"current_step = {cls._current_step} step dict =  {cls._step_dict}", stacklevel=2)
+        cls._current_step = max(cls._current_step, new_step)
+        return cls._current_step
+
+    @classmethod
+    def current_step(cls) -> int:
+        """Get the latest step for any requester"""
+        return cls._current_step

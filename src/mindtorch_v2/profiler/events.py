@@ -1,0 +1,357 @@
+"""EventList: what was recorded as a list, of events or of averages, with torch.autograd.profiler_util's names.
+
+A list of a million events holds none until one is looked at: it asks a source, which asks C. Whoever changes a list has a
+plain one from then on, and the same answers, worked out in Python.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import mtprof
+
+from mindtorch_v2.profiler.common import DeviceType
+from mindtorch_v2.profiler.event import FunctionEvent, FunctionEventAvg
+from mindtorch_v2.profiler.table import attribute, build_table, chrome_events, chrome_rows, html_table
+
+# ------------------------------------------------------------------------------------------------- sources
+
+
+class _EventSource:
+    """The events of a trace, made into objects as they are asked for; each only once."""
+
+    def __init__(self, trace: mtprof.Trace, options: Any) -> None:
+        self.trace = trace
+        self.events = trace.events()
+        self.use_device = options.use_device
+        self.record_shapes, self.with_stack = options.record_shapes, options.with_stack
+        self.profile_memory, self.with_flops = options.profile_memory, options.with_flops
+        self.overload_names = getattr(options.experimental_config, "capture_overload_names", False)
+        self._made: dict[int, FunctionEvent] = {}
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def get(self, index: int) -> FunctionEvent:
+        made = self._made.get(index)
+        if made is None:
+            made = self._made[index] = FunctionEvent._recorded(self, index)
+        return made
+
+    def children(self, index: int) -> Iterator[Any]:
+        return (self.events[i] for i in self.events[index].children)
+
+    @property
+    def touched(self) -> bool:
+        return any(made._event is None for made in self._made.values())
+
+
+class _RowSource:
+    """Averages over a trace."""
+
+    def __init__(self, trace: mtprof.Trace, options: Any, by_input_shape: bool, by_stack: int, by_overload: bool) -> None:
+        self.trace, self.options, self.by_input_shape = trace, options, by_input_shape
+        self.averages = trace.averages(by_input_shape=by_input_shape, by_stack=by_stack, by_overload_name=by_overload)
+        self._made: dict[int, FunctionEventAvg] = {}
+
+    def __len__(self) -> int:
+        return len(self.averages)
+
+    def get(self, index: int) -> FunctionEventAvg:
+        made = self._made.get(index)
+        if made is None:
+            row = self.averages[index]
+            if self.by_input_shape:
+                row["input_shapes"] = json.loads(row["input_shapes"] or "[]")
+            made = self._made[index] = FunctionEventAvg(row)
+            made.use_device = self.options.use_device
+        return made
+
+    @property
+    def touched(self) -> bool:
+        """A row that was handed out may have been changed."""
+        return bool(self._made)
+
+
+# --------------------------------------------------------------------------------------------------- lists
+
+
+def _first_made(name: str) -> Callable[..., Any]:
+    """A method of list that needs, or changes, what the list holds: it is made first."""
+    method = getattr(list, name)
+
+    def call(self, *args, **kwargs):
+        self._make()
+        return method(self, *args, **kwargs)
+
+    call.__name__ = name
+    call.__doc__ = method.__doc__
+    return call
+
+
+class EventList(list):
+    """A list of FunctionEvent or FunctionEventAvg that makes them when they are looked at.
+
+    table() prints them, key_averages() sums them up, export_chrome_trace() and export_stacks() write them. As the last
+    line of a notebook's cell it shows itself as an HTML table.
+    """
+
+    def __init__(self, *args: Any, use_device: str | None = None, profile_memory: bool = False, with_flops: bool = False) -> None:
+        super().__init__(*args)
+        self._source: _EventSource | _RowSource | None = None
+        self._use_device = use_device
+        self._profile_memory = profile_memory
+        self._with_flops = with_flops
+        self._tree_built = False
+
+    @classmethod
+    def _lazy(cls, source: _EventSource | _RowSource, options: Any) -> EventList:
+        made = cls(use_device=options.use_device, profile_memory=options.profile_memory, with_flops=options.with_flops)
+        made._source = source
+        made._tree_built = isinstance(source, _EventSource)
+        return made
+
+    def _make(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            list.extend(self, [source.get(i) for i in range(len(source))])
+
+    # -------------------------------------------------------------------------------------------- as a list
+
+    for _name in ("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "index", "count", "__setitem__",
+                  "__delitem__", "__iadd__", "__imul__", "__mul__", "__rmul__", "__add__", "__eq__", "__ne__", "__lt__", "__le__",
+                  "__gt__", "__ge__", "__reversed__", "__contains__"):
+        locals()[_name] = _first_made(_name)
+    del _name
+    __hash__ = None
+
+    def __radd__(self, other: list) -> list:
+        return list(other) + list(self)
+
+    def __len__(self) -> int:
+        return list.__len__(self) if self._source is None else len(self._source)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._source is None:
+            return list.__iter__(self)
+        return map(self._source.get, range(len(self._source)))
+
+    def __getitem__(self, index: Any) -> Any:
+        source = self._source
+        if source is None:
+            return list.__getitem__(self, index)
+        if isinstance(index, slice):
+            return [source.get(i) for i in range(*index.indices(len(source)))]
+        index = index.__index__()
+        if index < 0:
+            index += len(source)
+        if not 0 <= index < len(source):
+            raise IndexError("list index out of range")
+        return source.get(index)
+
+    def copy(self) -> list:
+        """Its items as a plain list."""
+        return list(self)
+
+    def __reduce__(self):
+        raise TypeError("an EventList holds a recording and can not be pickled; export_chrome_trace() keeps it in a file")
+
+    def __repr__(self) -> str:
+        if len(self) <= 1000:
+            return "[" + ", ".join(map(repr, self)) + "]"
+        return "[" + ", ".join(map(repr, self[:20])) + f", ... {len(self) - 20} more]"
+
+    def __str__(self) -> str:
+        return self.table()
+
+    # --------------------------------------------------------------------------------------------- sums
+
+    def _unchanged(self, kind: type) -> Any:
+        """The source, if it is of this kind and what it gave out is as C has it."""
+        return self._source if isinstance(self._source, kind) and not self._source.touched else None
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        source = self._source
+        if isinstance(source, _EventSource) and not source.touched:
+            return source.trace.averages().total()["self_cpu_time_total"]
+        return sum(event.self_cpu_time_total for event in self)
+
+    def total_average(self) -> FunctionEventAvg:
+        """The sum of all, with the key "Total"; zeros if there are none."""
+        total = FunctionEventAvg()
+        source = self._unchanged((_EventSource, _RowSource))
+        if source is not None and len(self):
+            averages = source.averages if isinstance(source, _RowSource) else source.trace.averages()
+            total._fill(averages.total())
+            total.use_device = self._use_device
+            return total
+        for event in self:
+            total += event
+            total.key = None
+        total.key = "Total"
+        return total
+
+    def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0,
+                     group_by_overload_name: bool = False) -> EventList:
+        """Averages all function events over their keys.
+
+        group_by_input_shapes: rows by name and input shapes; group_by_stack_n: and by that many innermost frames;
+        group_by_overload_name: aten::add.Tensor and aten::add.out apart.
+        """
+        if self._source is not None and not (isinstance(self._source, _EventSource) and self._source.touched):
+            options = _Options(self)
+            return EventList._lazy(_RowSource(self._source.trace, options, bool(group_by_input_shapes), int(group_by_stack_n),
+                                              bool(group_by_overload_name)), options)
+        rows: dict[tuple, FunctionEventAvg] = defaultdict(FunctionEventAvg)
+        for event in self:
+            key = [event.key, event.node_id, str(event.device_type), event.is_legacy, getattr(event, "is_user_annotation", False)]
+            key += [event.overload_name] if group_by_overload_name else []
+            key += [str(event.input_shapes)] if group_by_input_shapes else []
+            key += (event.stack or [])[:group_by_stack_n]
+            rows[tuple(key)].add(event)
+        made = EventList(rows.values(), use_device=self._use_device, profile_memory=self._profile_memory, with_flops=self._with_flops)
+        for row in made:
+            row.stack = (row.stack or [])[:group_by_stack_n]
+            row.input_shapes = row.input_shapes if group_by_input_shapes else ""
+            row.overload_name = row.overload_name if group_by_overload_name else ""
+        return made
+
+    def _build_rows(self) -> list[dict[str, Any]]:
+        """Each row as a dict: name, count, self_time_ns, total_time_ns, ..."""
+        if len(self) and isinstance(self[0], FunctionEvent):
+            return self.key_averages()._build_rows()
+        return [row._row for row in self]
+
+    # ---------------------------------------------------------------------------------------------- trees
+
+    def _build_tree(self) -> None:
+        """Parents and children of events that were put together by hand."""
+        self._populate_cpu_children()
+        self._remove_dup_nodes()
+        self._set_backward_stacktraces()
+        self._tree_built = True
+
+    def _populate_cpu_children(self) -> None:
+        events = [e for e in self if not e.is_async and e.device_type == DeviceType.CPU]
+        events.sort(key=lambda e: (e.thread, e.node_id))
+        for _, group in itertools.groupby(events, key=lambda e: (e.thread, e.node_id)):
+            open_events: list[FunctionEvent] = []
+            for event in sorted(group, key=lambda e: (e.time_range.start, -e.time_range.end)):
+                while open_events:
+                    parent = open_events[-1].time_range
+                    if event.time_range.start >= parent.end or event.time_range.end > parent.end:
+                        open_events.pop()
+                        continue
+                    open_events[-1].append_cpu_child(event)
+                    if event.cpu_parent is not None:
+                        raise AssertionError(f"There is already a CPU parent event for {event.key}")
+                    event.set_cpu_parent(open_events[-1])
+                    break
+                open_events.append(event)
+
+    def _remove_dup_nodes(self) -> None:
+        while True:
+            gone = set()
+            for i, event in enumerate(self):
+                parent = event.cpu_parent
+                if parent is not None and parent.name == event.name and len(parent.cpu_children) == 1:
+                    parent.cpu_children = event.cpu_children
+                    parent.kernels = event.kernels
+                    for child in event.cpu_children:
+                        child.cpu_parent = parent
+                    gone.add(i)
+            if not gone:
+                return
+            self[:] = [event for i, event in enumerate(self) if i not in gone]
+
+    def _set_backward_stacktraces(self) -> None:
+        def backward_parent(event):
+            while event is not None and event.scope != 1:
+                event = event.cpu_parent
+            return event
+
+        forward: dict[tuple, Any] = {}
+        for event in self:
+            if event.stack is not None and backward_parent(event) is None:
+                forward.setdefault((event.sequence_nr, event.thread), event.stack)
+        for event in self:
+            parent = backward_parent(event)
+            if parent is not None:
+                if parent.fwd_thread is None:
+                    raise AssertionError("Expected fwd_thread to be set for backward parent")
+                event.stack = forward.get((parent.sequence_nr, parent.fwd_thread), [])
+
+    # ---------------------------------------------------------------------------------------------- output
+
+    def table(self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int | None = 75,
+              max_name_column_width: int | None = 55, max_shapes_column_width: int | None = 80, header: str | None = None,
+              top_level_events_only: bool = False, time_unit: str | None = None) -> str:
+        """A table as text.
+
+        sort_by: an attribute (cpu_time_total, self_cpu_time_total, cpu_time, cuda_time_total, self_cpu_memory_usage,
+        count ...), largest first; as they are without. row_limit: -1 for all. top_level_events_only: leave out what is
+        nested. time_unit: "s", "ms" or "us" for all times.
+        """
+        if len(self) == 0:
+            return ""
+        source = self._unchanged(_RowSource)
+        if source is None or top_level_events_only:
+            return build_table(self, sort_by, header, row_limit, max_src_column_width, max_name_column_width,
+                                max_shapes_column_width, self._with_flops, self._profile_memory, top_level_events_only, time_unit)
+        width = {None: -1}
+        return source.averages.table(
+            sort_by=sort_by, row_limit=row_limit, max_src_column_width=width.get(max_src_column_width, max_src_column_width),
+            max_name_column_width=width.get(max_name_column_width, max_name_column_width),
+            max_shapes_column_width=width.get(max_shapes_column_width, max_shapes_column_width), header=header,
+            time_unit=time_unit, profile_memory=int(self._profile_memory), with_flops=int(self._with_flops), with_stack=1,
+            device_name=self._use_device.upper() if self._use_device else None)
+
+    def _repr_html_(self) -> str:
+        """The table for notebooks."""
+        return html_table(self)
+
+    def export_chrome_trace(self, path: Any) -> None:
+        """Writes the list for chrome://tracing: events at their times; rows of averages one after the other."""
+        source = self._unchanged(_RowSource)
+        if source is not None:
+            source.averages.chrome(path)
+            return
+        if any(isinstance(event, FunctionEventAvg) for event in self[:1]):
+            text = chrome_rows(self)
+        else:
+            text = chrome_events(self, self._use_device or "cuda")
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(text)
+
+    def supported_export_stacks_metrics(self) -> list[str]:
+        return ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total", "self_privateuse1_time_total"]
+
+    def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
+        """Folded stacks for flame graphs: a line for each event, root first, and its microseconds."""
+        if metric not in self.supported_export_stacks_metrics() + ["self_npu_time_total", "self_device_time_total"]:
+            raise ValueError("metric should be one of: " + str(self.supported_export_stacks_metrics()))
+        if self._source is not None and not (isinstance(self._source, _EventSource) and self._source.touched):
+            self._source.trace.stacks(path, metric)
+            return
+        translate = str.maketrans(" ;\t\n", "____")
+        with open(path, "w", encoding="utf-8") as file:
+            for event in self:
+                value = getattr(event, attribute(metric))
+                if event.stack and value > 0:
+                    frames = ";".join(frame.translate(translate) for frame in reversed(event.stack))
+                    file.write(f"{frames} {max(1, int(value))}\n")
+
+
+class _Options:
+    """A list's options, for the lists made from it."""
+
+    def __init__(self, events: EventList) -> None:
+        self.use_device, self.profile_memory, self.with_flops = events._use_device, events._profile_memory, events._with_flops

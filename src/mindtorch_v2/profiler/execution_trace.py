@@ -1,0 +1,183 @@
+"""ExecutionTraceObserver: PyTorch's execution trace (Chakra) of what runs between start() and stop()."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tempfile
+import time
+import warnings
+from abc import ABC, abstractmethod
+from typing import Any
+
+import mtprof
+
+import mindtorch_v2.autograd.profiler as prof
+
+
+class _ITraceObserver(ABC):
+    """What a profile tells when it starts, stops and ends."""
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @abstractmethod
+    def stop(self) -> None: ...
+
+    @abstractmethod
+    def cleanup(self) -> None: ...
+
+
+class ExecutionTraceObserver(_ITraceObserver):
+    """Writes an execution trace to a file: register_callback(path), start(), stop(), unregister_callback().
+
+    Given to a profile it shares the profile's recording; by itself it records on its own.
+    """
+
+    def __init__(self) -> None:
+        self._registered = False
+        self._execution_trace_running = False
+        self.extra_resources_collection = False
+        self.resources_dir = ""
+        self.output_file_path = ""
+        self.output_file_path_observer = ""
+        self._parts: list[Any] = []  # sessions and profiles that hold what was seen
+        self._own: mtprof.Session | None = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_registered", False):
+            self.unregister_callback()
+
+    @staticmethod
+    def build_execution_trace_obs_from_env() -> ExecutionTraceObserver | None:
+        """An observer that writes to a temporary file if ENABLE_PYTORCH_EXECUTION_TRACE is 1, else None."""
+        if os.environ.get("ENABLE_PYTORCH_EXECUTION_TRACE", "0") != "1":
+            return None
+        try:
+            with tempfile.NamedTemporaryFile("w+t", suffix=".et.json", delete=False) as file:
+                name = file.name
+        except Exception as e:
+            warnings.warn(f"Execution trace will not be recorded. Exception on creating default temporary file: {e}", stacklevel=2)
+            return None
+        made = ExecutionTraceObserver().register_callback(name)
+        made.set_extra_resource_collection(os.environ.get("ENABLE_PYTORCH_EXECUTION_TRACE_EXTRAS", "0") == "1")
+        return made
+
+    def register_callback(self, output_file_path: str) -> ExecutionTraceObserver:
+        """Where the trace goes; .gz by its end. Without effect if registered already."""
+        if not self._registered:
+            self.output_file_path = self.output_file_path_observer = os.fspath(output_file_path)
+            self._registered = True
+        return self
+
+    def unregister_callback(self) -> None:
+        """Writes the file and forgets it."""
+        if not self._registered:
+            return
+        self.stop()
+        self._registered = False
+        parts, self._parts = self._parts, []
+        _write([part.trace() if isinstance(part, mtprof.Session) else part.trace for part in parts], self.output_file_path)
+
+    @property
+    def is_registered(self) -> bool:
+        """Returns True if the execution trace observer is registered, otherwise False."""
+        return self._registered
+
+    def is_running(self) -> bool:
+        """Returns True if the observer is running, otherwise False."""
+        return self._execution_trace_running
+
+    def start(self) -> None:
+        """Starts to capture."""
+        if not self._registered or self._execution_trace_running:
+            return
+        current = prof.profile._current() if prof.profile._current is not None else None
+        if current is None:
+            self._own = mtprof.Session(activities=mtprof.CPU | mtprof.NPU, record_shapes=True)
+            self._own.prepare()
+            self._own.start()
+        part = self._own if current is None else current
+        if part not in self._parts:
+            self._parts.append(part)
+        self._execution_trace_running = True
+
+    def stop(self) -> None:
+        """Stops to capture."""
+        if self._own is not None:
+            self._own.stop()
+            self._own = None
+        self._execution_trace_running = False
+
+    def cleanup(self) -> None:
+        """Calls unregister_callback() to make sure to finalize outputs."""
+        self.unregister_callback()
+
+    def get_output_file_path(self) -> str | None:
+        """Returns the output file name or None."""
+        return self.output_file_path or None
+
+    # ------------------------------------------------------------------------------------------- resources
+
+    def set_extra_resource_collection(self, val: bool) -> None:
+        """Whether a folder for what a replay needs is made beside the file. Nothing is generated here that would go in."""
+        self.extra_resources_collection = val
+        if val:
+            self.get_resources_dir(can_create=True)
+
+    def get_resources_dir(self, can_create: bool = False) -> str | None:
+        if not self.extra_resources_collection:
+            return None
+        if not self.resources_dir:
+            self.resources_dir = self.get_resources_dir_for_et_path(self.output_file_path, create_dir=can_create) or ""
+        return self.resources_dir or None
+
+    @staticmethod
+    def get_resources_dir_for_et_path(trace_path: str, create_dir: bool = False) -> str | None:
+        folder, name = os.path.split(trace_path)
+        resources = os.path.join(folder, os.path.splitext(name)[0] + "_resources")
+        if not os.path.exists(resources):
+            if not create_dir:
+                return None
+            try:
+                os.mkdir(resources)
+            except OSError:
+                warnings.warn(f"Execution trace exception when creating {resources}", stacklevel=2)
+                return None
+        return resources
+
+
+def _write(traces: list[mtprof.Trace], path: str) -> None:
+    """One trace as C writes it; none or several as one file: the nodes of the later ones numbered on."""
+    if len(traces) == 1:
+        traces[0].execution_trace(path)
+        return
+    whole: dict[str, Any] = {
+        "schema": "1.1.1-chakra.0.0.4", "pid": os.getpid(), "time": time.strftime("%Y-%m-%d %H:%M:%S"), "start_ts": 0,
+        "nodes": [], "finish_ts": 0,
+    }
+    offset = 0
+    for trace in traces:
+        with tempfile.TemporaryDirectory() as folder:
+            part = os.path.join(folder, "part.json")
+            trace.execution_trace(part)
+            with open(part, encoding="utf-8") as file:
+                read = json.load(file)
+        first, nodes = not whole["nodes"], read.pop("nodes")
+        whole.update({key: value for key, value in read.items() if first or key == "finish_ts"})
+        for node in nodes:
+            if node["id"] == 1:  # the root: one for all
+                if first:
+                    whole["nodes"].append(node)
+                continue
+            node["id"] += offset
+            node["ctrl_deps"] = node["ctrl_deps"] + offset if node["ctrl_deps"] > 1 else node["ctrl_deps"]
+            whole["nodes"].append(node)
+        offset = max((node["id"] for node in whole["nodes"]), default=1)
+    opener = gzip.open if path.endswith(".gz") else open
+    with opener(path, "wt", encoding="utf-8") as file:
+        json.dump(whole, file)
+
+
+mtprof.hide_file(_write.__code__.co_filename)

@@ -1,0 +1,157 @@
+"""Memory over time by category: torch.profiler._memory_profiler's timeline, drawn without other packages."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import tempfile
+from enum import Enum
+from typing import Any
+
+import mtprof
+
+from mindtorch_v2.profiler.common import format_memory
+
+
+class Category(Enum):
+    INPUT = 2
+    TEMPORARY = 3
+    ACTIVATION = 4
+    GRADIENT = 5
+    AUTOGRAD_DETAIL = 6
+    PARAMETER = 0
+    OPTIMIZER_STATE = 1
+
+
+class Action(Enum):
+    PREEXISTING = 1
+    CREATE = 2
+    INCREMENT_VERSION = 3
+    DESTROY = 4
+
+
+# What a row of sizes holds after its leading 0, with a colour each.
+_CATEGORIES = (("PARAMETER", "#2f6f4f"), ("OPTIMIZER_STATE", "#d9a520"), ("INPUT", "#20262e"), ("TEMPORARY", "#8064a2"),
+               ("ACTIVATION", "#c0392b"), ("GRADIENT", "#5b9bd5"), ("AUTOGRAD_DETAIL", "#4b6ea9"), ("Unknown", "#9a9a9a"))
+_COLUMNS = 1200  # of the plot: more points than this are drawn by the largest of each column
+
+
+class MemoryProfileTimeline:
+    """What a trace tells about memory."""
+
+    def __init__(self, memory_profile: mtprof.Trace) -> None:
+        self.trace = memory_profile
+
+    def export(self, path: str, device: str) -> None:
+        """By the path's end: .html, raw.json.gz, .json or .json.gz; what ends otherwise is JSON."""
+        if path.endswith(".html"):
+            self.export_memory_timeline_html(path, device)
+        elif path.endswith((".json", ".json.gz")):
+            self.trace.memory_timeline(path, device)
+        else:
+            self._copy(path, device, ".json.gz" if path.endswith(".gz") else ".json")
+
+    def export_memory_timeline(self, path: str, device: str) -> None:
+        """[times, sizes] as JSON."""
+        self._copy(path, device, ".json")
+
+    def export_memory_timeline_raw(self, path: str, device: str) -> None:
+        """Each event as [time, action, bytes, category], as JSON."""
+        import gzip
+
+        with tempfile.TemporaryDirectory() as folder:
+            made = os.path.join(folder, "t.raw.json.gz")
+            self.trace.memory_timeline(made, device)
+            with gzip.open(made, "rb") as read, open(path, "wb") as file:
+                file.write(read.read())
+
+    def _copy(self, path: str, device: str, suffix: str) -> None:
+        import shutil
+
+        with tempfile.TemporaryDirectory() as folder:
+            made = os.path.join(folder, "t" + suffix)
+            self.trace.memory_timeline(made, device)
+            shutil.copyfile(made, path)
+
+    def _coalesce_timeline(self, device: str) -> tuple[list[int], list[list[int]]]:
+        with tempfile.TemporaryDirectory() as folder:
+            made = os.path.join(folder, "t.json")
+            self.trace.memory_timeline(made, device)
+            with open(made, encoding="utf-8") as file:
+                times, sizes = json.load(file)
+        return times, sizes
+
+    def export_memory_timeline_html(self, path: str, device: str, figsize: Any = (20, 12), title: str | None = None) -> None:
+        """A page with the stacked plot; it needs nothing but itself."""
+        times, sizes = self._coalesce_timeline(device)
+        page = _page(times, sizes, device, title, int(figsize[0] * 60), int(figsize[1] * 40))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
+
+
+def _thinned(times: list[int], sizes: list[list[int]]) -> list[tuple[int, list[int]]]:
+    """At most a few points per column, the peaks among them."""
+    points = [(time, row[1:]) for time, row in zip(times, sizes)]
+    if len(points) <= 2 * _COLUMNS:
+        return points
+    first, span = times[0], max(times[-1] - times[0], 1)
+    columns: dict[int, list[tuple[int, list[int]]]] = {}
+    for point in points:
+        columns.setdefault((point[0] - first) * _COLUMNS // span, []).append(point)
+    kept = []
+    for column in columns.values():
+        peak = max(range(len(column)), key=lambda i: sum(column[i][1]))
+        kept += [column[i] for i in sorted({peak, len(column) - 1})]
+    return kept
+
+
+def _page(times: list[int], sizes: list[list[int]], device: str, title: str | None, width: int, height: int) -> str:
+    points = _thinned(times, sizes)
+    peak_at, peak = max(((t, sum(row)) for t, row in points), key=lambda p: p[1], default=(0, 0))
+    first = points[0][0] if points else 0
+    span = max(points[-1][0] - first, 1) if points else 1
+    left, bottom, top = 90, 40, 20
+    plot_width, plot_height = width - left - 20, height - bottom - top
+
+    def x(time: float) -> float:
+        return left + (time - first) * plot_width / span
+
+    def y(value: float) -> float:
+        return top + plot_height - value * plot_height / max(peak, 1)
+
+    areas, base = [], [0] * len(points)
+    for i, (name, colour) in enumerate(_CATEGORIES):
+        upper = [b + row[i] for b, (_, row) in zip(base, points)]
+        if upper != base:
+            outline = _steps(points, upper, x, y) + _steps(points, base, x, y)[::-1]
+            areas.append(f'<polygon fill="{colour}" points="{" ".join(outline)}"><title>{name}</title></polygon>')
+        base = upper
+    lines = []
+    for i in range(6):
+        value, time = peak * i / 5, first + span * i / 5
+        lines.append(f'<line x1="{left}" x2="{left + plot_width}" y1="{y(value):.1f}" y2="{y(value):.1f}" class="g"/>'
+                     f'<text x="{left - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{format_memory(round(value))}</text>'
+                     f'<text x="{x(time):.1f}" y="{height - 14}" text-anchor="middle">{(time - first) / 1000:.3f} ms</text>')
+    legend = " ".join(f'<span><i style="background:{colour}"></i>{name}</span>' for name, colour in _CATEGORIES)
+    heading = html.escape(title or f"Memory timeline of {device}")
+    data = json.dumps({"categories": [name for name, _ in _CATEGORIES], "times_us": [t for t, _ in points],
+                       "bytes": [row for _, row in points]})
+    return (
+        f'<!DOCTYPE html>\n<html><head><meta charset="utf-8"><title>{heading}</title><style>'
+        "body{font:14px sans-serif;margin:24px}text{font-size:12px;fill:#444}.g{stroke:#ddd}span{margin-right:14px}"
+        "i{display:inline-block;width:12px;height:12px;margin-right:5px}</style></head><body>"
+        f"<h2>{heading}</h2><p>Peak {format_memory(peak)} at {(peak_at - first) / 1000:.3f} ms; {len(times)} points.</p>"
+        f'<p>{legend}</p><svg width="{width}" height="{height}" role="img">{"".join(lines)}{"".join(areas)}</svg>'
+        f'<script type="application/json" id="data">{data}</script></body></html>\n'
+    )
+
+
+def _steps(points: list, values: list[int], x: Any, y: Any) -> list[str]:
+    """A line that holds each value until the next."""
+    made = []
+    for i, ((time, _), value) in enumerate(zip(points, values)):
+        if i:
+            made.append(f"{x(time):.1f},{y(values[i - 1]):.1f}")
+        made.append(f"{x(time):.1f},{y(value):.1f}")
+    return made

@@ -1,0 +1,492 @@
+"""torch.profiler.profile: schedules, cycles, callbacks and exports around a recording session.
+
+The session itself, and what is computed from it, is mindtorch_v2.autograd.profiler over libmtprof. Here is torch's state
+machine: (action before, action now) -> what to call. Subclasses may override prepare_trace, start_trace and stop_trace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import mtprof
+
+import mindtorch_v2.autograd.profiler as prof
+from mindtorch_v2.profiler.common import (
+    KinetoStepTracker,
+    NoActivityError,
+    ProfilerAction,
+    ProfilerActivity,
+    ScheduleError,
+    _ExperimentalConfig,
+    kineto_available,
+    parse_activities,
+    supported_activities,
+    warn_once,
+)
+from mindtorch_v2.profiler.execution_trace import ExecutionTraceObserver, _ITraceObserver
+from mindtorch_v2.profiler.memory import MemoryProfileTimeline
+
+__all__ = [
+    "supported_activities",
+    "ProfilerAction",
+    "schedule",
+    "tensorboard_trace_handler",
+    "profile",
+    "ExecutionTraceObserver",
+]
+
+PROFILER_STEP_NAME = "ProfilerStep"
+
+# --------------------------------------------------------------------------------------------- schedules
+
+
+def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0,
+             skip_first_wait: int = 0) -> Callable[[int], ProfilerAction]:
+    """A schedule for profile(): skip `skip_first` steps, then cycles of `wait` steps without recording, `warmup` steps of
+    getting ready, `active` recorded ones; `repeat` cycles, 0: until the end. skip_first_wait != 0: the first cycle does
+    not wait.
+    """
+    numbers = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat, "skip_first": skip_first}
+    if not all(isinstance(n, int) for n in (*numbers.values(), skip_first_wait)) or any(
+            n < (1 if name == "active" else 0) for name, n in numbers.items()) or skip_first_wait < 0:
+        raise ScheduleError(
+            f"Invalid profiler schedule arguments. Got wait={wait} (need >= 0), warmup={warmup} (need >= 0), "
+            f"active={active} (need > 0), repeat={repeat} (need >= 0), skip_first={skip_first} (need >= 0)."
+        )
+    if warmup == 0:
+        warnings.warn("Profiler won't be using warmup, this can skew profiler results", stacklevel=2)
+    cycle = wait + warmup + active
+
+    def schedule_fn(step: int) -> ProfilerAction:
+        if step < 0:
+            raise ScheduleError(f"Step must be non-negative. Got {step}.")
+        if step < skip_first:
+            return ProfilerAction.NONE
+        step -= skip_first
+        if skip_first_wait != 0:
+            step += wait
+        if repeat > 0 and step // cycle >= repeat:
+            return ProfilerAction.NONE
+        at = step % cycle
+        if at < wait:
+            return ProfilerAction.NONE
+        if at < wait + warmup:
+            return ProfilerAction.WARMUP
+        return ProfilerAction.RECORD if at < cycle - 1 else ProfilerAction.RECORD_AND_SAVE
+
+    schedule_fn.first_recorded = skip_first + (0 if skip_first_wait else wait) + warmup
+    return schedule_fn
+
+
+def _default_schedule_fn(_: int) -> ProfilerAction:
+    """Everything is recorded, from start to stop."""
+    return ProfilerAction.RECORD
+
+
+def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False,
+                              use_python_export: bool = False) -> Callable[[Any], None]:
+    """An on_trace_ready that writes each trace to dir_name, as TensorBoard wants it: WORKER.TIME.pt.trace.json[.gz]. The
+    worker is HOST_PID unless it is named."""
+    import socket
+    import time
+
+    def handler_fn(prof: Any) -> None:
+        nonlocal worker_name
+        if not os.path.isdir(dir_name):
+            try:
+                os.makedirs(dir_name, exist_ok=True)
+            except Exception as e:
+                raise RuntimeError("Can't create directory: " + dir_name) from e
+        if not worker_name:
+            worker_name = f"{socket.gethostname()}_{os.getpid()}"
+        file_name = f"{worker_name}.{time.time_ns()}.pt.trace.json" + (".gz" if use_gzip else "")
+        prof.export_chrome_trace(os.path.join(dir_name, file_name))
+
+    return handler_fn
+
+
+# ------------------------------------------------------------------------------------------- without steps
+
+
+class _KinetoProfile:
+    """The profiler without steps: start(), stop(), and what was recorded. Arguments are those of profile."""
+
+    def __init__(self, *, activities: Iterable[Any] | None = None, record_shapes: bool = False, profile_memory: bool = False,
+                 with_stack: bool = False, with_flops: bool = False, with_modules: bool = False,
+                 experimental_config: _ExperimentalConfig | None = None, execution_trace_observer: _ITraceObserver | None = None,
+                 acc_events: bool = False, custom_trace_id_callback: Callable[[], str] | None = None,
+                 post_processing_timeout_s: float | None = None) -> None:
+        self.activities: set[ProfilerActivity] = supported_activities()
+        self.activity_filters: dict[ProfilerActivity, set[str]] = {}
+        if activities is not None:
+            self.activities, self.activity_filters = parse_activities(activities)
+        if experimental_config is not None:
+            experimental_config = prof._with_events(experimental_config, with_stack)
+        self.record_shapes = record_shapes
+        self.with_flops = with_flops
+        self.profile_memory = profile_memory
+        self.with_stack = with_stack
+        self.with_modules = with_modules
+        self.experimental_config = experimental_config
+        self.execution_trace_observer = execution_trace_observer
+        self.acc_events = acc_events
+        self.custom_trace_id_callback = custom_trace_id_callback
+        self.post_processing_timeout_s = post_processing_timeout_s
+        self.profiler: prof.profile | None = None
+        self.has_cudagraphs = False
+        self.mem_tl: MemoryProfileTimeline | None = None
+        self.use_device = "npu" if ProfilerActivity.NPU in self.activities else None
+        self.preset_metadata: dict[str, str] = {}
+        self._trace_metadata: dict[str, str] = {}
+
+    def start(self) -> None:
+        self.prepare_trace()
+        self.start_trace()
+
+    def stop(self) -> None:
+        self.stop_trace()
+
+    def prepare_trace(self) -> None:
+        """Makes ready to record: a new cycle has a new trace id."""
+        if self.profiler is not None and not self.acc_events:
+            warn_once("Warning: Profiler clears events at the end of each cycle. "
+                      "Only events from the current cycle will be reported. "
+                      "To keep events across cycles, set acc_events=True.")
+        if self.profiler is None or not self.acc_events:
+            self.profiler = prof.profile(
+                use_cpu=ProfilerActivity.CPU in self.activities, use_device=self.use_device, record_shapes=self.record_shapes,
+                with_flops=self.with_flops, profile_memory=self.profile_memory, with_stack=self.with_stack,
+                with_modules=self.with_modules, use_kineto=True, experimental_config=self.experimental_config,
+                acc_events=self.acc_events, custom_trace_id_callback=self.custom_trace_id_callback,
+                post_processing_timeout_s=self.post_processing_timeout_s, activity_filters=self.activity_filters or None)
+        self.profiler.custom_trace_id_callback = self.custom_trace_id_callback
+        self.profiler._prepare_trace()
+
+    def start_trace(self) -> None:
+        """Records from now on."""
+        if self.execution_trace_observer:
+            self.execution_trace_observer.start()
+        if self.profiler is None:
+            raise AssertionError("Profiler must be initialized before starting trace")
+        self.profiler._start_trace()
+        for flag in ("profile_memory", "with_stack", "record_shapes", "with_modules", "with_flops"):
+            if getattr(self, flag):
+                self.add_metadata_json(flag, "1")
+        for key, value in self.preset_metadata.items():
+            self.add_metadata_json(key, value)
+
+    def stop_trace(self) -> None:
+        """Stops recording; what was recorded stays."""
+        if self.execution_trace_observer:
+            self.execution_trace_observer.stop()
+        if self.profiler is None:
+            raise AssertionError("Profiler must be initialized before stopping trace")
+        self.profiler.__exit__(None, None, None)
+
+    # ---------------------------------------------------------------------------------------- what came of it
+
+    def _ready(self, doing: str) -> prof.profile:
+        if self.profiler is None:
+            raise AssertionError(f"Profiler must be initialized before {doing}")
+        return self.profiler
+
+    @property
+    def trace(self) -> mtprof.Trace:
+        """What was recorded, for tools: trace.columns() has it as NumPy arrays, without a copy."""
+        return self._ready("accessing the trace").trace
+
+    def export_chrome_trace(self, path: Any, use_python_export: bool = False) -> None:
+        """Writes the trace as JSON for Perfetto, chrome://tracing and TensorBoard; compressed if the path ends in .gz. With a
+        schedule it holds the last cycle, with acc_events all."""
+        self._ready("exporting chrome trace").export_chrome_trace(path)
+
+    def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
+        """Writes folded stacks for flame graphs; metric: self_cpu_time_total or self_cuda_time_total."""
+        self._ready("exporting stacks").export_stacks(path, metric)
+
+    def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any]) -> None:
+        """Leaves activities out, or takes them in again, at any point of a recording."""
+        if self.profiler is not None:
+            self.profiler.toggle_collection_dynamic(enable, activities)
+
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
+                     group_by_overload_name: bool = False) -> prof.EventList:
+        """Averages by name and, if asked for, by input shapes, innermost frames and overload: a list of
+        FunctionEventAvg with table()."""
+        return self._ready("getting key averages").key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+
+    def events(self) -> prof.EventList:
+        """Each event as a FunctionEvent, by start; also while recording."""
+        return self._ready("accessing events").function_events
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """A text that the exported trace shows."""
+        if not isinstance(value, str):
+            raise AttributeError(f"{type(value).__name__!r} object has no attribute 'replace'")
+        self.add_metadata_json(key, json.dumps(value, ensure_ascii=False))
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """A JSON value that the exported trace shows. Text that is not JSON is shown as text."""
+        for text in (key, value):
+            if not isinstance(text, str):
+                raise TypeError(f"metadata must be str, not {type(text).__name__}")
+        self._trace_metadata[key] = value
+        session = self.profiler._session if self.profiler is not None else None
+        if session is None or prof.profile._current is None or prof.profile._current() is not self.profiler:
+            return
+        try:
+            session.add_metadata_json(key, value)
+        except ValueError:
+            session.add_metadata(key, value)
+
+    def preset_metadata_json(self, key: str, value: str) -> None:
+        """As add_metadata_json, but kept, and added whenever recording starts."""
+        self.preset_metadata[key] = value
+
+    def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
+        """Who makes the trace ids of the cycles to come."""
+        self.custom_trace_id_callback = callback
+
+    def get_trace_id(self) -> str | None:
+        """The present cycle's id; None before the first."""
+        return None if self.profiler is None else self.profiler.trace_id
+
+    def _memory_profile(self) -> mtprof.Trace:
+        missing = [f"{flag}=True" for flag in ("record_shapes", "profile_memory", "with_stack") if not getattr(self, flag)]
+        if missing:
+            raise ValueError(f"{', '.join(missing)} required for memory profiling.")
+        if self.profiler is None or not self.profiler._recorded:
+            raise AssertionError("Profiler and kineto_results must be initialized for memory profiling")
+        return self.profiler.trace
+
+    def export_memory_timeline(self, path: str, device: str | None = None) -> None:
+        """Memory over time, by category (PARAMETER, GRADIENT, ACTIVATION ...), of "cpu" or "npu:0".
+
+        By the path's end: .html, a page with the stacked plot; .raw.json.gz, each event; .json or .json.gz,
+        [times, sizes by category].
+        """
+        if device is None:
+            device = f"{self.profiler.use_device}:0" if self.profiler is not None and self.profiler.use_device else "cpu"
+        self.mem_tl = MemoryProfileTimeline(self._memory_profile())
+        self.mem_tl.export(os.fspath(path), device)
+
+    def _stats(self) -> Any:
+        return None if self.profiler is None else self.profiler._stats
+
+
+# --------------------------------------------------------------------------------------------- with steps
+
+_active: weakref.ref | None = None  # the profile between start() and stop()
+
+
+def _claim(profiler: profile) -> None:
+    global _active
+    other = _active() if _active is not None else None
+    if other is not None and other is not profiler and other._pid == os.getpid():
+        raise RuntimeError("another profiler session is already active")
+    _active = weakref.ref(profiler)
+
+
+def _release(profiler: profile) -> None:
+    global _active
+    if _active is not None and _active() in (profiler, None):
+        _active = None
+
+
+def _unreachable_transition(prev: str, current: str) -> None:
+    raise RuntimeError(f"Profiler internal error: {prev} -> {current} should be unreachable")
+
+
+def _checked_action(action: Any) -> ProfilerAction:
+    if action == ProfilerAction.DEVICE_STOPPED:
+        raise ValueError("ProfilerAction.DEVICE_STOPPED is set internally by the profiler and must not be returned by a "
+                         "user-provided schedule")
+    return action
+
+
+class profile(_KinetoProfile):
+    """The profiler, as a context manager.
+
+        with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.NPU]) as p:
+            code_to_profile()
+        print(p.key_averages().table(sort_by="self_cpu_time_total", row_limit=10))
+
+    and of chosen steps of a long run:
+
+        with torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1),
+                                    on_trace_ready=torch.profiler.tensorboard_trace_handler("./log")) as p:
+            for batch in batches:
+                train(batch)
+                p.step()
+
+    activities: ProfilerActivity or names in any case, CPU and NPU; CUDA and GPU mean NPU. schedule: step -> ProfilerAction,
+    see schedule(). on_trace_ready: called as on_trace_ready(prof), once per recorded cycle. record_shapes: shapes of inputs,
+    copied: no tensor is kept alive. profile_memory: what ops allocate and free. with_stack: where ops were called.
+    with_flops: FLOPs from shapes. with_modules: nn.Module calls as events. execution_trace_observer: see
+    ExecutionTraceObserver. acc_events: keep the events of earlier cycles. custom_trace_id_callback: makes each cycle's id.
+    """
+
+    def __init__(self, *, activities: Iterable[Any] | None = None, schedule: Callable[[int], ProfilerAction] | None = None,
+                 on_trace_ready: Callable[..., Any] | None = None, record_shapes: bool = False, profile_memory: bool = False,
+                 with_stack: bool = False, with_flops: bool = False, with_modules: bool = False,
+                 experimental_config: _ExperimentalConfig | None = None, execution_trace_observer: _ITraceObserver | None = None,
+                 acc_events: bool = False, use_cuda: bool | None = None,
+                 custom_trace_id_callback: Callable[[], str] | None = None,
+                 post_processing_timeout_s: float | None = None) -> None:
+        wanted = supported_activities() if activities is None else activities
+        if not isinstance(wanted, (str, dict)):
+            wanted = list(wanted)
+        if use_cuda is not None:
+            warnings.warn("`use_cuda` is deprecated, use `activities` argument instead", FutureWarning, stacklevel=2)
+            parsed, _ = parse_activities(wanted)
+            wanted = (parsed | {ProfilerActivity.NPU}) if use_cuda else (parsed - {ProfilerActivity.NPU})
+        if len(wanted) == 0:
+            raise NoActivityError("No valid profiler activities found")
+        if schedule is not None and not callable(schedule):
+            raise TypeError(f"schedule must be callable, not {type(schedule).__name__}")
+        super().__init__(
+            activities=wanted, record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack,
+            with_flops=with_flops, with_modules=with_modules, experimental_config=experimental_config,
+            execution_trace_observer=execution_trace_observer or ExecutionTraceObserver.build_execution_trace_obs_from_env(),
+            acc_events=acc_events, custom_trace_id_callback=custom_trace_id_callback,
+            post_processing_timeout_s=post_processing_timeout_s)
+        self.schedule = schedule if schedule is not None else _default_schedule_fn
+        self.record_steps = schedule is not None
+        self.on_trace_ready = on_trace_ready
+        self.step_num = 0
+        self.step_rec_fn: mtprof.record_function | None = None
+        self._started = False
+        self._pid = os.getpid()
+        self.current_action = _checked_action(self.schedule(self.step_num))
+        self._prev_schedule_action = self.current_action
+        self.action_map = self._actions()
+        KinetoStepTracker.init_step_count(PROFILER_STEP_NAME)
+
+    def _actions(self) -> dict[tuple[ProfilerAction, ProfilerAction | None], list[Callable[[], Any]]]:
+        """(action before, action now) -> what to call; None: at the end."""
+        none, warmup, record, save, stopped = ProfilerAction
+        prepare, start, stop, ready = self.prepare_trace, self.start_trace, self.stop_trace, self._trace_ready
+
+        def wrong(before: str, now: str) -> Callable[[], Any]:
+            return partial(warnings.warn, f"Incorrect schedule: {before} followed by {now}")
+
+        return {
+            (none, none): [],
+            (none, warmup): [prepare],
+            (none, record): [prepare, start],
+            (none, save): [prepare, start],
+            (warmup, none): [wrong("WARMUP", "NONE"), start, stop],
+            (warmup, warmup): [],
+            (warmup, record): [start],
+            (warmup, save): [start],
+            (record, none): [wrong("RECORD", "NONE"), stop],
+            (record, warmup): [wrong("RECORD", "WARMUP"), stop],
+            (record, record): [],
+            (record, save): [],
+            (save, none): [stop, ready],
+            (save, warmup): [stop, ready, prepare],
+            (save, record): [stop, ready, prepare, start],
+            (save, save): [stop, ready, prepare, start],
+            (warmup, stopped): [start, stop, ready],
+            (record, stopped): [stop, ready],
+            (stopped, stopped): [],
+            (stopped, warmup): [prepare],
+            (stopped, none): [],
+            (stopped, record): [prepare, start],
+            (stopped, save): [prepare, start],
+            (none, stopped): [partial(_unreachable_transition, "NONE", "DEVICE_STOPPED")],
+            (save, stopped): [partial(_unreachable_transition, "RECORD_AND_SAVE", "DEVICE_STOPPED")],
+            (warmup, None): [start, stop],
+            (record, None): [stop, ready],
+            (save, None): [stop, ready],
+            (stopped, None): [],
+        }
+
+    def __enter__(self) -> profile:
+        self.start()
+        return self
+
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
+        self.stop()
+        KinetoStepTracker.erase_step_count(PROFILER_STEP_NAME)
+        if self.execution_trace_observer:
+            self.execution_trace_observer.cleanup()
+
+    def start(self) -> None:
+        """Step 0 begins: its action is taken."""
+        _claim(self)
+        try:
+            self._transit_action(ProfilerAction.NONE, self.current_action)
+        except BaseException:
+            _release(self)
+            raise
+        self._started = True
+        self._begin_step()
+
+    def stop(self) -> None:
+        """Ends the profile; a cycle that is being recorded is complete. A second time it does nothing."""
+        if not self._started and self.profiler is not None or self._pid != os.getpid():
+            return
+        self._end_step()
+        self._started = False
+        try:
+            self._transit_action(self.current_action, None)
+        finally:
+            _release(self)
+            self.current_action = self._prev_schedule_action
+        self._say_if_nothing_was_recorded()
+
+    def step(self) -> None:
+        """Signals the profiler that the next profiling step has started."""
+        if not self._started:
+            raise RuntimeError("step() needs an active profiler session: call start() first, or use the profiler in a with block")
+        self._end_step()
+        before = self.current_action
+        now = _checked_action(self.schedule(self.step_num + 1))
+        self.step_num += 1
+        self.current_action = self._prev_schedule_action = now
+        self._transit_action(before, now)
+        if os.environ.get("KINETO_USE_DAEMON", ""):
+            KinetoStepTracker.increment_step(PROFILER_STEP_NAME)
+        if self.profiler is not None:
+            self.profiler._mark_step(self.step_num)
+        self._begin_step()
+
+    def start_trace(self) -> None:
+        super().start_trace()
+        self.profiler._mark_step(self.step_num)
+
+    start_trace.__doc__ = _KinetoProfile.start_trace.__doc__
+
+    def _begin_step(self) -> None:
+        if self.record_steps:
+            self.step_rec_fn = mtprof.record_function(f"ProfilerStep#{self.step_num}")
+            self.step_rec_fn.__enter__()
+
+    def _end_step(self) -> None:
+        scope, self.step_rec_fn = self.step_rec_fn, None
+        if scope is not None:
+            scope.__exit__(None, None, None)
+
+    def _trace_ready(self) -> None:
+        if self.on_trace_ready:
+            self.on_trace_ready(self)
+
+    def _transit_action(self, prev_action: ProfilerAction, current_action: ProfilerAction | None) -> None:
+        for action in self.action_map.get((prev_action, current_action)) or ():
+            action()
+
+    def _say_if_nothing_was_recorded(self) -> None:
+        first = getattr(self.schedule, "first_recorded", None)
+        if first is not None and self.step_num < first:
+            warnings.warn(f"the profiler recorded nothing: its schedule records from step {first} on, and step() was called "
+                          f"{self.step_num} times", stacklevel=3)
+
+
+mtprof.hide_file(schedule.__code__.co_filename)

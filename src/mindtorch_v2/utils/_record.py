@@ -1,0 +1,56 @@
+"""Scopes of the framework itself in profiles ("Optimizer.step#Adam.step"), memory categories, names of types.
+
+What the extension does not offer costs nothing: scope() is then one shared null context.
+"""
+
+import contextlib
+
+from mindtorch_v2 import _C
+
+_begin = getattr(_C, "scope_begin", None)
+_end = getattr(_C, "scope_end", None)
+_nothing = contextlib.nullcontext()
+
+
+class _Scope:
+    __slots__ = ("name", "token")
+
+    def __init__(self, name):
+        self.name = name
+
+    def __enter__(self):
+        self.token = _begin(self.name)
+
+    def __exit__(self, type, value, traceback):
+        _end(self.token)
+
+
+def scope(name):
+    return _Scope(name) if _begin is not None else _nothing
+
+
+_PARAMETER, _OPTIMIZER_STATE = 0, 1  # of mtp_memory_category
+_tag = getattr(_C, "_memory_tag", lambda tensor, category: None)
+
+
+def tag_parameter(tensor):
+    """What the memory timeline calls its memory."""
+    _tag(tensor, _PARAMETER)
+
+
+def tag_state(tensor):
+    _tag(tensor, _OPTIMIZER_STATE)
+    return tensor
+
+
+def typename(value):
+    """How PyTorch's messages call the type of a value."""
+    import mindtorch_v2 as torch
+
+    if isinstance(value, torch.Tensor):
+        kinds = {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "bool": "Bool"}
+        return f"torch.{kinds[str(value.dtype).rpartition('.')[2]]}Tensor"
+    named = value if hasattr(value, "__qualname__") or hasattr(value, "__name__") else type(value)
+    module = getattr(named, "__module__", None) or ""
+    name = getattr(named, "__qualname__", None) or named.__name__
+    return name if module in ("", "builtins") else f"{module}.{name}"

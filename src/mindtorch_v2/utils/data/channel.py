@@ -1,0 +1,86 @@
+"""Messages between the loader and its workers: pickled objects over a pipe, arrays and tensors beside them.
+
+A message is a header (length of the pickle, count of buffers), the lengths of the buffers, the pickle, the buffers;
+memory of arrays goes from the worker's straight into new memory of the parent's. The other end's death is EOFError when
+reading and BrokenPipeError when writing.
+"""
+
+import fcntl
+import io
+import os
+import pickle
+import select
+import struct
+
+import numpy
+
+import mindtorch_v2 as torch
+
+_HEADER = struct.Struct("<QQ")
+_F_SETPIPE_SZ = 1031
+_PIPE_BYTES = 1 << 20
+
+
+def _to_tensor(array, requires_grad):
+    return torch.from_numpy(array).requires_grad_(requires_grad)
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value):
+        if type(value) is torch.Tensor:
+            array = numpy.ascontiguousarray(value.detach().cpu().numpy()).reshape(tuple(value.shape))
+            return _to_tensor, (array, value.requires_grad and value.is_leaf)
+        return NotImplemented
+
+
+def make_pipe():
+    """(read end, write end) as file descriptors that children of exec do not get."""
+    ends = os.pipe()
+    try:
+        fcntl.fcntl(ends[1], _F_SETPIPE_SZ, _PIPE_BYTES)
+    except OSError:
+        pass  # the limit of the system is smaller: only slower
+    return ends
+
+
+def send(fd, value):
+    buffers = []
+    out = io.BytesIO()
+    _Pickler(out, protocol=5, buffer_callback=buffers.append).dump(value)
+    views = [buffer.raw() for buffer in buffers]
+    sizes = struct.pack(f"<{len(views)}Q", *(view.nbytes for view in views))
+    _write(fd, memoryview(_HEADER.pack(out.tell(), len(views)) + sizes + out.getvalue()))
+    for view in views:
+        _write(fd, view)
+
+
+def receive(fd):
+    length, count = _HEADER.unpack(_read(fd, _HEADER.size))
+    sizes = struct.unpack(f"<{count}Q", _read(fd, 8 * count))
+    body = _read(fd, length)
+    buffers = [_read(fd, size) for size in sizes]
+    return pickle.loads(body, buffers=buffers)
+
+
+def readable(fds, seconds):
+    """Those of the descriptors that have something to read, or an end; none after that many seconds."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(None if seconds is None else max(0, int(seconds * 1000)))]
+
+
+def _write(fd, view):
+    while view.nbytes:
+        view = view[os.write(fd, view) :]
+
+
+def _read(fd, size):
+    memory = numpy.empty(size, numpy.uint8)  # not a bytearray: it would be cleared first
+    view = memoryview(memory)
+    while view.nbytes:
+        got = os.readv(fd, [view])
+        if got == 0:
+            raise EOFError("the other end was closed")
+        view = view[got:]
+    return memory

@@ -1,0 +1,167 @@
+"""The worker process of a DataLoader: takes tasks, gives batches, ends when the loader's end of its pipe is gone.
+
+A thread of its own reads the tasks, so that the loader never waits for a worker that is itself waiting to be read.
+"""
+
+import os
+import queue
+import random
+import signal
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+
+import numpy
+
+import mindtorch_v2 as torch
+from . import channel
+
+_GRACE_S = 5.0  # for user code to come to its end once the loader is gone
+_PARENT_CHECK_S = 5.0
+
+_info = None
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    id: int
+    num_workers: int
+    seed: int
+    dataset: object
+
+
+def get_worker_info():
+    """Which worker this process is; None in the main process."""
+    return _info
+
+
+class Ended:
+    """In place of a batch: the worker's iterable dataset has no more."""
+
+
+class WorkerError:
+    """An exception of a worker, as text: most exceptions do not survive pickling."""
+
+    def __init__(self, error, where):
+        self.kind = type(error)
+        self.text = "".join(traceback.format_exception(error))
+        self.where = where
+
+    def __reduce__(self):
+        try:
+            import pickle
+
+            pickle.dumps(self.kind)
+            kind = self.kind
+        except Exception:
+            kind = RuntimeError
+        return _rebuilt_error, (kind, self.text, self.where)
+
+    def reraise(self):
+        message = f"Caught {self.kind.__name__} {self.where}.\nOriginal {self.text}"
+        if self.kind is KeyError:
+            message = _Verbatim(message)  # whose repr, which KeyError prints, is the text itself
+        try:
+            error = self.kind(message)
+        except Exception:
+            error = RuntimeError(message)
+        raise error
+
+
+class _Verbatim(str):
+    def __repr__(self):
+        return str(self)
+
+
+def _rebuilt_error(kind, text, where):
+    made = WorkerError.__new__(WorkerError)
+    made.kind, made.text, made.where = kind, text, where
+    return made
+
+
+def make_fetcher(dataset, iterable, auto_collation, collate_fn, drop_last):
+    """index (or list of them) -> batch. Raises StopIteration at the end of an iterable dataset."""
+    if not iterable:
+        many = getattr(dataset, "__getitems__", None)
+
+        def fetch(index):
+            if not auto_collation:
+                return collate_fn(dataset[index])
+            return collate_fn(many(index) if callable(many) else [dataset[i] for i in index])
+
+        return fetch
+    source = iter(dataset)
+
+    def fetch_next(index):
+        if not auto_collation:
+            return collate_fn(next(source))
+        batch = [sample for _, sample in zip(index, source)]
+        if not batch or (drop_last and len(batch) < len(index)):
+            raise StopIteration
+        return collate_fn(batch)
+
+    return fetch_next
+
+
+def run(id, count, tasks_fd, results_fd, foreign_fds, seed, init_fn, dataset, make, parent):
+    """The whole life of a worker. Tasks are (epoch, number, index); number None starts an epoch."""
+    global _info
+    for fd in foreign_fds:  # the loader's ends: while we hold them nobody would see the loader's death
+        os.close(fd)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the loader's: it ends us
+    torch.set_num_threads(1)
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy.random.seed([id, seed & 0xFFFFFFFF, seed >> 32])
+    _info = WorkerInfo(id, count, seed, dataset)
+    tasks = queue.SimpleQueue()
+    threading.Thread(target=_read_tasks, args=(tasks_fd, tasks, parent), daemon=True).start()
+    failure = None
+    try:
+        if init_fn is not None:
+            init_fn(id)
+    except Exception as error:
+        failure = WorkerError(error, f"in DataLoader worker process {id}")
+    fetch = None
+    while (task := tasks.get()) is not None:
+        epoch, number, index = task
+        if number is None:
+            fetch = None
+            continue
+        try:
+            if failure is None:
+                fetch = fetch or make(dataset)
+                result = fetch(index)
+            else:
+                result, failure = failure, None
+        except StopIteration:
+            result = Ended()
+        except Exception as error:
+            result = WorkerError(error, f"in DataLoader worker process {id}")
+        try:
+            _answer(results_fd, epoch, number, result, id)
+        except BrokenPipeError:
+            break
+
+
+def _answer(fd, epoch, number, result, id):
+    try:
+        channel.send(fd, (epoch, number, result))
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # a batch that cannot be pickled; nothing was written yet
+        channel.send(fd, (epoch, number, WorkerError(error, f"in DataLoader worker process {id}")))
+
+
+def _read_tasks(fd, tasks, parent):
+    try:
+        while True:
+            while not channel.readable([fd], _PARENT_CHECK_S):
+                if os.getppid() != parent:
+                    raise EOFError
+            tasks.put(channel.receive(fd))
+    except EOFError:
+        tasks.put(None)
+    time.sleep(_GRACE_S)
+    os._exit(0)

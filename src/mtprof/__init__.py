@@ -1,0 +1,40 @@
+"""mtprof: the profiler for tensor programs, for Python and for the dispatchers of other frameworks.
+
+    import mtprof
+
+    session = mtprof.Session(activities=mtprof.CPU, record_shapes=True)
+    session.prepare()
+    session.start()
+    with mtprof.record_function("forward"):
+        token = mtprof.dispatch_op_enter("aten::add", x.device, (x, y), {})
+        try:
+            ...
+        finally:
+            mtprof.dispatch_op_exit(token)
+    session.stop()
+    print(session.trace().averages().table(sort_by="self_cpu_time_total"))
+    session.trace().chrome("run.json.gz", "run")
+
+mindtorch_v2.profiler has torch.profiler's API on top of this.
+"""
+from ._native import (
+    CPU,
+    NPU,
+    Averages,
+    Event,
+    Events,
+    Session,
+    Trace,
+    activity_parse,
+    dispatch_op_enter,
+    dispatch_op_exit,
+    hide_file,
+    is_profiler_enabled,
+    now_ns,
+    record_function,
+    set_module_call,
+    version,
+)
+
+__all__ = [name for name in dir() if not name.startswith("_")]
+__version__ = version()

@@ -1,0 +1,349 @@
+/* python/index.c - x[...] and x[...] = v.
+ *
+ * Ints, slices, None, Ellipsis make a view, step by step (select, slice, unsqueeze); tensors, lists and masks are then
+ * gathered for one index() or index_put_().
+ */
+#include "python/binding.h"
+#include <string.h>
+
+typedef struct walk {
+    mt_tensor *t; /* owned: the view so far */
+    int dim;      /* the next dim of it */
+    int shift;    /* dims that masks cover beyond their first: they are one entry of indices */
+    mt_tensor *indices[MT_MAX_RANK + 1]; /* owned, by dim; NULL: whole */
+    int count;                           /* of indices that matter: 0, or 1 + the last */
+} walk;
+
+static void end(walk *w)
+{
+    mt_release(w->t);
+    for (int i = 0; i < w->count; i++)
+        mt_release(w->indices[i]);
+}
+
+/* Replaces the view by an op of it. */
+static int step(walk *w, mt_op_id op, const mt_value *rest, unsigned count)
+{
+    mt_value args[5] = {mt_value_tensor(w->t)};
+    mt_tensor *made = NULL;
+    for (unsigned i = 0; i < count; i++)
+        args[i + 1] = rest[i];
+    mt_status status = mt_call(op, args, count + 1, &made);
+    if (status != MT_OK) {
+        mtpy_raise(status);
+        return -1;
+    }
+    mt_release(w->t);
+    w->t = made;
+    return 0;
+}
+
+static int too_many(int rank)
+{
+    PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", rank);
+    return -1;
+}
+
+static int by_int(walk *w, int64_t i, int rank)
+{
+    if (w->dim >= mt_rank(w->t)) {
+        if (rank > 0)
+            return too_many(rank);
+        PyErr_SetString(PyExc_IndexError, "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or "
+                                          "`tensor.item<T>()` in C++ to convert a 0-dim tensor to a number");
+        return -1;
+    }
+    int64_t n = mt_dims(w->t)[w->dim];
+    if (i < -n || i >= n) {
+        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld",
+                     (long long)i, w->dim, (long long)n);
+        return -1;
+    }
+    mt_value args[] = {mt_value_int(w->dim), mt_value_int(i)};
+    return step(w, MT_OP_select, args, 2);
+}
+
+static int by_slice(walk *w, PyObject *slice, int rank)
+{
+    if (w->dim >= mt_rank(w->t))
+        return too_many(rank);
+    Py_ssize_t from, to, by;
+    const PySliceObject *s = (PySliceObject *)slice;
+    if (s->start == Py_None && s->stop == Py_None && s->step == Py_None) {
+        w->dim++;
+        return 0;
+    }
+    if (PySlice_Unpack(slice, &from, &to, &by) < 0)
+        return -1;
+    if (by <= 0) {
+        PyErr_SetString(PyExc_ValueError, "step must be greater than zero");
+        return -1;
+    }
+    PySlice_AdjustIndices((Py_ssize_t)mt_dims(w->t)[w->dim], &from, &to, by);
+    mt_value args[] = {mt_value_int(w->dim), mt_value_int(from), mt_value_int(to < from ? from : to),
+                       mt_value_int(by)};
+    if (step(w, MT_OP_slice, args, 4) < 0)
+        return -1;
+    w->dim++;
+    return 0;
+}
+
+static int by_none(walk *w)
+{
+    mt_value dim = mt_value_int(w->dim);
+    if (step(w, MT_OP_unsqueeze, &dim, 1) < 0)
+        return -1;
+    w->dim++;
+    return 0;
+}
+
+/* Takes index. */
+static int by_tensor(walk *w, mt_tensor *index, int rank)
+{
+    int covers = mt_dtype_of(index) == MT_BOOL ? mt_rank(index) : 1;
+    if (mt_dtype_of(index) >= MT_FLOAT32) {
+        mt_release(index);
+        PyErr_SetString(PyExc_IndexError, "tensors used as indices must be long, int, byte or bool tensors");
+        return -1;
+    }
+    if (w->dim + covers > mt_rank(w->t)) {
+        mt_release(index);
+        return too_many(rank);
+    }
+    while (w->count < w->dim - w->shift)
+        w->indices[w->count++] = NULL;
+    w->indices[w->count++] = index;
+    w->dim += covers;
+    w->shift += covers - 1;
+    return 0;
+}
+
+/* x[True]: a new dim, of size 1 or 0. */
+static int by_bool(walk *w, bool truth, int rank)
+{
+    mt_tensor *mask;
+    int64_t one = 1;
+    bool byte = truth;
+    mt_value dim = mt_value_int(w->dim);
+    if (step(w, MT_OP_unsqueeze, &dim, 1) < 0)
+        return -1;
+    mt_status status = mt_tensor_from(&byte, MT_BOOL, 1, &one, &mask);
+    if (status != MT_OK) {
+        mtpy_raise(status);
+        return -1;
+    }
+    return by_tensor(w, mask, rank + 1);
+}
+
+static int bad_index(PyObject *o)
+{
+    PyErr_Format(PyExc_IndexError,
+                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid "
+                 "indices (got %s)",
+                 Py_TYPE(o)->tp_name);
+    return -1;
+}
+
+static int by_list(walk *w, PyObject *o, int rank)
+{
+    mt_tensor *index = mtpy_tensor_from(o, -1, MT_CPU);
+    if (index == NULL)
+        return -1;
+    if (mt_numel(index) == 0 && mt_dtype_of(index) >= MT_FLOAT32) { /* x[[]] */
+        mt_release(index);
+        index = mtpy_tensor_from(o, MT_INT64, MT_CPU);
+        if (index == NULL)
+            return -1;
+    }
+    return by_tensor(w, index, rank);
+}
+
+/* How many dims of the tensor an item uses. */
+static int uses(PyObject *o)
+{
+    if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o))
+        return 0;
+    if (mtpy_is_tensor(o) && mt_dtype_of(mtpy_tensor_of(o)) == MT_BOOL)
+        return mt_rank(mtpy_tensor_of(o));
+    return 1;
+}
+
+static int by_item(walk *w, PyObject *o, int used, int rank)
+{
+    int64_t i;
+    if (o == Py_None)
+        return by_none(w);
+    if (PyBool_Check(o))
+        return by_bool(w, o == Py_True, rank);
+    if (PySlice_Check(o))
+        return by_slice(w, o, rank);
+    if (o == Py_Ellipsis) {
+        int skip = rank - used;
+        w->dim += skip > 0 ? skip : 0;
+        return 0;
+    }
+    if (mtpy_is_tensor(o)) {
+        mt_tensor *t = mtpy_tensor_of(o);
+        if (mt_rank(t) == 0 && mt_dtype_of(t) == MT_BOOL) {
+            int64_t truth;
+            mt_status status = mt_item_int(t, &truth);
+            if (status != MT_OK) {
+                mtpy_raise(status);
+                return -1;
+            }
+            return by_bool(w, truth != 0, rank);
+        }
+        if (mt_rank(t) > 0 || mt_dtype_of(t) >= MT_FLOAT32)
+            return by_tensor(w, mt_retain(t), rank);
+    }
+    if (PyList_Check(o) || PyTuple_Check(o) ||
+        (PyObject_CheckBuffer(o) && PySequence_Check(o) && !PyBytes_Check(o) && !mtpy_is_tensor(o) &&
+         !mtpy_is_number(o)))
+        return by_list(w, o, rank);
+    int fits = mtpy_index(o, &i);
+    return fits < 0 ? -1 : fits > 0 ? by_int(w, i, rank) : bad_index(o);
+}
+
+/* Walks through the index; the caller ends w in any case. */
+static int go(walk *w, PyObject *self, PyObject *index)
+{
+    w->t = mt_retain(mtpy_tensor_of(self));
+    w->dim = w->count = w->shift = 0;
+    int rank = mt_rank(w->t), used = 0;
+    if (!PyTuple_Check(index))
+        return by_item(w, index, uses(index), rank);
+    Py_ssize_t n = PyTuple_GET_SIZE(index);
+    for (Py_ssize_t i = 0; i < n; i++)
+        used += uses(PyTuple_GET_ITEM(index, i));
+    if (used > rank)
+        return too_many(rank);
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (by_item(w, PyTuple_GET_ITEM(index, i), used, rank) < 0)
+            return -1;
+    return 0;
+}
+
+PyObject *mtpy_select(PyObject *self, Py_ssize_t i)
+{
+    walk w = {.t = mt_retain(mtpy_tensor_of(self))};
+    int status = by_int(&w, i, mt_rank(w.t));
+    PyObject *made = status == 0 ? mtpy_wrap(mt_retain(w.t)) : NULL;
+    end(&w);
+    return made;
+}
+
+PyObject *mtpy_getitem(PyObject *self, PyObject *index)
+{
+    walk w;
+    PyObject *made = NULL;
+    if (go(&w, self, index) == 0) {
+        if (w.count > 0) {
+            mt_value args[] = {mt_value_tensor(w.t), mt_value_tensors(w.indices, (uint32_t)w.count)};
+            made = mtpy_call1(MT_OP_index, args, 2);
+        } else if (w.t == mtpy_tensor_of(self)) { /* x[...]: another tensor, as PyTorch's alias */
+            mt_value args[] = {mt_value_tensor(w.t), mt_value_ints(mt_dims(w.t), (uint32_t)mt_rank(w.t))};
+            made = mtpy_call1(MT_OP_expand, args, 2);
+        } else {
+            made = mtpy_wrap(mt_retain(w.t));
+        }
+    }
+    end(&w);
+    return made;
+}
+
+/* ------------------------------------------------------------------------------------------------ setting */
+
+/* The value as a tensor of the dtype and on the device of t; owned, NULL with an exception. */
+static mt_tensor *value_tensor(PyObject *value, const mt_tensor *t)
+{
+    if (!mtpy_is_tensor(value))
+        return mtpy_tensor_from(value, (int)mt_dtype_of(t), mt_device_of(t));
+    return mt_retain(mtpy_tensor_of(value));
+}
+
+/* PyTorch lets a value have more dims than the place, when they are of size 1. */
+static mt_status strip_ones(mt_tensor **v, int rank)
+{
+    mt_status status = MT_OK;
+    while (status == MT_OK && mt_rank(*v) > rank && mt_dims(*v)[0] == 1) {
+        mt_value args[] = {mt_value_tensor(*v), mt_value_int(0)};
+        mt_tensor *made = NULL;
+        status = mt_call(MT_OP_squeeze_dim, args, 2, &made);
+        if (status == MT_OK) {
+            mt_release(*v);
+            *v = made;
+        }
+    }
+    return status;
+}
+
+static mt_status put_indexed(const walk *w, mt_tensor **v)
+{
+    mt_tensor *out = NULL;
+    mt_status status = MT_OK;
+    if (mt_dtype_of(*v) != mt_dtype_of(w->t)) {
+        mt_value args[] = {mt_value_tensor(*v), mt_value_int(mt_dtype_of(w->t))};
+        mt_tensor *made = NULL;
+        status = mt_call(MT_OP_to_dtype, args, 2, &made);
+        if (status != MT_OK)
+            return status;
+        mt_release(*v);
+        *v = made;
+    }
+    mt_value args[] = {mt_value_tensor(w->t), mt_value_tensors(w->indices, (uint32_t)w->count),
+                       mt_value_tensor(*v)};
+    status = mt_call(MT_OP_index_put_, args, 3, &out);
+    mt_release(out);
+    return status;
+}
+
+static mt_status put(walk *w, PyObject *value, bool *raised)
+{
+    mt_tensor *out = NULL;
+    mt_value number;
+    int fits = w->count == 0 ? mtpy_number(value, &number) : 0;
+    *raised = fits < 0;
+    if (fits < 0)
+        return MT_OK;
+    if (fits > 0) {
+        mt_value args[] = {mt_value_tensor(w->t), number};
+        mt_status status = mt_call(MT_OP_fill_, args, 2, &out);
+        mt_release(out);
+        return status;
+    }
+    mt_tensor *v = value_tensor(value, w->t);
+    *raised = v == NULL;
+    if (v == NULL)
+        return MT_OK;
+    mt_status status;
+    if (w->count > 0) {
+        status = put_indexed(w, &v);
+    } else {
+        status = strip_ones(&v, mt_rank(w->t));
+        mt_value args[] = {mt_value_tensor(w->t), mt_value_tensor(v), mt_value_truth(false)};
+        if (status == MT_OK)
+            status = mt_call(MT_OP_copy_, args, 3, &out);
+        mt_release(out);
+    }
+    mt_release(v);
+    return status;
+}
+
+int mtpy_setitem(PyObject *self, PyObject *index, PyObject *value)
+{
+    if (value == NULL) {
+        PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
+        return -1;
+    }
+    walk w;
+    bool raised = false;
+    int result = go(&w, self, index);
+    if (result == 0) {
+        mt_status status = put(&w, value, &raised);
+        if (status != MT_OK)
+            mtpy_raise(status);
+        result = status == MT_OK && !raised ? 0 : -1;
+    }
+    end(&w);
+    return result;
+}

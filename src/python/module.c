@@ -1,0 +1,241 @@
+/* python/module.c - mindtorch_v2._C: its types, its functions, and what the process as a whole may be asked. */
+#include "python/binding.h"
+#include <mtprof.h>
+
+struct mtpy_state mtpy;
+
+static PyObject *manual_seed(PyObject *module, PyObject *seed)
+{
+    (void)module;
+    PyObject *whole = PyNumber_Index(seed);
+    if (whole == NULL)
+        return NULL;
+    unsigned long long value = PyLong_AsUnsignedLongLongMask(whole); /* negative seeds wrap, as PyTorch's */
+    Py_DECREF(whole);
+    if (PyErr_Occurred())
+        return NULL;
+    mt_manual_seed(value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *initial_seed(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyLong_FromUnsignedLongLong(mt_initial_seed());
+}
+
+static PyObject *random_swap(PyObject *module, PyObject *state)
+{
+    (void)module;
+    if (!PyByteArray_Check(state) || (size_t)PyByteArray_GET_SIZE(state) != mt_random_bytes()) {
+        PyErr_Format(PyExc_TypeError, "the state of a generator is a bytearray of %zu bytes",
+                     mt_random_bytes());
+        return NULL;
+    }
+    mt_random_swap(PyByteArray_AS_STRING(state));
+    Py_RETURN_NONE;
+}
+
+static PyObject *random_bytes(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyLong_FromSize_t(mt_random_bytes());
+}
+
+static PyObject *get_num_threads(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyLong_FromLong(mt_num_threads());
+}
+
+static PyObject *set_num_threads(PyObject *module, PyObject *count)
+{
+    (void)module;
+    long n = PyLong_AsLong(count);
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    if (n < 1 || n > 4096) {
+        PyErr_SetString(PyExc_RuntimeError, "set_num_threads expects a positive integer");
+        return NULL;
+    }
+    mt_set_num_threads((int)n);
+    Py_RETURN_NONE;
+}
+
+static PyObject *blas_name(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyUnicode_FromString(mt_blas_name());
+}
+
+static PyObject *get_default_dtype(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return mtpy_dtype_object(mt_default_dtype());
+}
+
+static PyObject *set_default_dtype(PyObject *module, PyObject *given)
+{
+    mt_dtype dtype;
+    (void)module;
+    if (!mtpy_dtype(given, &dtype)) {
+        PyErr_Format(PyExc_TypeError, "set_default_dtype() expects a torch.dtype, not %s",
+                     Py_TYPE(given)->tp_name);
+        return NULL;
+    }
+    mt_status status = mt_set_default_dtype(dtype);
+    if (status != MT_OK)
+        return mtpy_raise(status);
+    Py_RETURN_NONE;
+}
+
+static int parse_device(PyObject *given, mt_device *device)
+{
+    int fits = mtpy_device(given, device);
+    if (fits == 0)
+        PyErr_Format(PyExc_TypeError, "expected a torch.device, not %s", Py_TYPE(given)->tp_name);
+    return fits > 0 ? 0 : -1;
+}
+
+static PyObject *memory_stats(PyObject *module, PyObject *given)
+{
+    mt_device device;
+    mt_memory_stats s = {.size = sizeof s};
+    (void)module;
+    if (parse_device(given, &device) < 0)
+        return NULL;
+    mt_status status = mt_memory(device, &s);
+    if (status != MT_OK)
+        return mtpy_raise(status);
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K}", "allocated", s.allocated, "reserved", s.reserved,
+                         "peak_allocated", s.peak_allocated, "peak_reserved", s.peak_reserved, "allocations",
+                         s.allocations, "frees", s.frees);
+}
+
+static PyObject *memory_reset_peak(PyObject *module, PyObject *given)
+{
+    mt_device device;
+    (void)module;
+    if (parse_device(given, &device) < 0)
+        return NULL;
+    mt_memory_reset_peak(device);
+    Py_RETURN_NONE;
+}
+
+static PyObject *memory_empty_cache(PyObject *module, PyObject *given)
+{
+    mt_device device;
+    (void)module;
+    if (parse_device(given, &device) < 0)
+        return NULL;
+    mt_memory_empty_cache(device);
+    Py_RETURN_NONE;
+}
+
+static PyObject *memory_tag(PyObject *module, PyObject *args)
+{
+    PyObject *tensor;
+    int category;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!i:_memory_tag", mtpy.tensor, &tensor, &category))
+        return NULL;
+    if (category < 0 || category > 255) {
+        PyErr_SetString(PyExc_ValueError, "_memory_tag: no such category");
+        return NULL;
+    }
+    mt_tensor_tag(mtpy_tensor_of(tensor), category);
+    Py_RETURN_NONE;
+}
+
+static PyObject *tag_parameter(PyObject *module, PyObject *tensor)
+{
+    (void)module;
+    if (!mtpy_is_tensor(tensor)) {
+        PyErr_Format(PyExc_TypeError, "tag_parameter() expects a Tensor, not %s", Py_TYPE(tensor)->tp_name);
+        return NULL;
+    }
+    mt_tensor_tag(mtpy_tensor_of(tensor), MTP_MEMORY_PARAMETER);
+    Py_RETURN_NONE;
+}
+
+static PyObject *scope_begin(PyObject *module, PyObject *name)
+{
+    (void)module;
+    Py_ssize_t n;
+    const char *text = PyUnicode_AsUTF8AndSize(name, &n);
+    return text == NULL ? NULL : PyLong_FromUnsignedLong(mtp_scope_begin_text(text, (size_t)n));
+}
+
+static PyObject *scope_end(PyObject *module, PyObject *token)
+{
+    (void)module;
+    unsigned long number = PyLong_AsUnsignedLong(token);
+    if (number == (unsigned long)-1 && PyErr_Occurred())
+        return NULL;
+    mtp_scope_end((mtp_token)number);
+    Py_RETURN_NONE;
+}
+
+/* The table: (id, name, schema, name of its backward or None, has a kernel for the CPU, for the NPU) of each row. */
+static PyObject *op_table(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    PyObject *rows = PyList_New(0);
+    for (unsigned i = 0; rows != NULL && i < mt_op_count(); i++) {
+        mt_op_id op = (mt_op_id)i;
+        PyObject *row = Py_BuildValue("(ssszNN)", mt_op_id_text(op), mt_op_name(op) + 6, mt_op_schema(op),
+                                      mt_op_backward(op), PyBool_FromLong(mt_op_has_kernel(op, 0)),
+                                      PyBool_FromLong(mt_op_has_kernel(op, 1)));
+        if (row == NULL || PyList_Append(rows, row) < 0)
+            Py_CLEAR(rows);
+        Py_XDECREF(row);
+    }
+    return rows;
+}
+
+static PyMethodDef functions[] = {
+    {"manual_seed", manual_seed, METH_O, NULL},
+    {"initial_seed", initial_seed, METH_NOARGS, NULL},
+    {"_random_swap", random_swap, METH_O,
+     "_random_swap(bytearray): exchanges the generator's state with another one"},
+    {"_random_bytes", random_bytes, METH_NOARGS, NULL},
+    {"get_num_threads", get_num_threads, METH_NOARGS, NULL},
+    {"set_num_threads", set_num_threads, METH_O, NULL},
+    {"blas_name", blas_name, METH_NOARGS, NULL},
+    {"get_default_dtype", get_default_dtype, METH_NOARGS, NULL},
+    {"set_default_dtype", set_default_dtype, METH_O, NULL},
+    {"_memory_stats", memory_stats, METH_O, NULL},
+    {"_memory_reset_peak", memory_reset_peak, METH_O, NULL},
+    {"_memory_empty_cache", memory_empty_cache, METH_O, NULL},
+    {"_memory_tag", memory_tag, METH_VARARGS, "_memory_tag(tensor, category): see mtp_memory_category"},
+    {"tag_parameter", tag_parameter, METH_O, NULL},
+    {"scope_begin", scope_begin, METH_O,
+     "scope_begin(name): a scope in profiles; the result goes to scope_end"},
+    {"scope_end", scope_end, METH_O, NULL},
+    {"_op_table", op_table, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "mindtorch_v2._C",
+    .m_doc = "The tensor runtime; see include/mindtorch.h.",
+    .m_size = -1, /* one per process, as the tensors are */
+    .m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit__C(void);
+PyMODINIT_FUNC PyInit__C(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL)
+        return NULL;
+    if (PyModule_AddFunctions(module, mtpy_convert_functions) < 0 ||
+        PyModule_AddFunctions(module, mtpy_autograd_functions) < 0 || mtpy_dtype_init(module) < 0 ||
+        mtpy_device_init(module) < 0 || mtpy_size_init(module) < 0 || mtpy_tensor_type_init(module) < 0 ||
+        mtpy_autograd_init(module) < 0 || mtpy_call_init(module) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,202 @@
+/* python/mtprof/hooks.c - for the dispatchers of other frameworks: is_profiler_enabled, dispatch_op_enter, dispatch_op_exit.
+ *
+ *     token = mtprof.dispatch_op_enter("aten::add", x.device, (x, y), {})
+ *     try: ...
+ *     finally: mtprof.dispatch_op_exit(token)
+ *
+ * Neither raises: what can not be read of an argument is left out. Tensors are whatever has .shape and .device; nothing
+ * is kept alive.
+ */
+#include "python/mtprof/native.h"
+
+#define MOST_INPUTS 16
+#define MOST_DIMS 128
+
+static PyObject *is_profiler_enabled(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyBool_FromLong(mtp_recording() & (MTP_CPU | MTP_NPU));
+}
+
+typedef struct reader {
+    mtp_input inputs[MOST_INPUTS], items[MOST_INPUTS * 2];
+    int64_t dims[MOST_DIMS];
+    unsigned input_count, item_count, dim_count;
+} reader;
+
+/* "npu", "npu:1", an object with .type and .index, or None. */
+static mtp_device device_of(PyObject *device)
+{
+    PyObject *type = NULL, *index = NULL;
+    mtp_device found = MTP_DEVICE_CPU;
+    const char *text = NULL;
+    long number = 0;
+    if (device == Py_None)
+        return found;
+    if (PyUnicode_Check(device)) {
+        text = PyUnicode_AsUTF8(device);
+    } else {
+        type = PyObject_GetAttrString(device, "type");
+        text = type != NULL && PyUnicode_Check(type) ? PyUnicode_AsUTF8(type) : NULL;
+        PyErr_Clear();
+        index = PyObject_GetAttrString(device, "index");
+        number = index != NULL && PyLong_Check(index) ? PyLong_AsLong(index) : 0;
+    }
+    PyErr_Clear();
+    if (text != NULL && strncasecmp(text, "cpu", 3) != 0) {
+        const char *colon = strchr(text, ':');
+        found = MTP_DEVICE_NPU((uint32_t)(colon != NULL ? strtol(colon + 1, NULL, 10) : number));
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(index);
+    return found;
+}
+
+static uint8_t dtype_of(PyObject *tensor)
+{
+    static const struct {
+        const char *name;
+        uint8_t dtype;
+    } names[] = {{"float32", MTP_FLOAT32},   {"float64", MTP_FLOAT64}, {"float16", MTP_FLOAT16},
+                 {"bfloat16", MTP_BFLOAT16}, {"int64", MTP_INT64},     {"int32", MTP_INT32},
+                 {"int16", MTP_INT16},       {"int8", MTP_INT8},       {"uint8", MTP_UINT8},
+                 {"bool", MTP_BOOL}};
+    uint8_t found = MTP_UNKNOWN;
+    PyObject *dtype = PyObject_GetAttrString(tensor, "dtype"),
+             *text = dtype != NULL ? PyObject_Str(dtype) : NULL;
+    const char *utf8 = text != NULL ? PyUnicode_AsUTF8(text) : NULL;
+    if (utf8 != NULL) {
+        const char *dot = strrchr(utf8, '.');
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (strcmp(dot != NULL ? dot + 1 : utf8, names[i].name) == 0)
+                found = names[i].dtype;
+    }
+    Py_XDECREF(text);
+    Py_XDECREF(dtype);
+    PyErr_Clear();
+    return found;
+}
+
+/* Reads an object that looks like a tensor; false: it does not. */
+static bool read_tensor(reader *r, PyObject *o, mtp_input *in)
+{
+    PyObject *shape = PyObject_GetAttrString(o, "shape"),
+             *device = shape != NULL ? PyObject_GetAttrString(o, "device") : NULL;
+    PyObject *dims = device != NULL ? PySequence_Fast(shape, "") : NULL;
+    bool is = dims != NULL && r->dim_count + (size_t)PySequence_Fast_GET_SIZE(dims) <= MOST_DIMS;
+    if (is) {
+        Py_ssize_t n = PySequence_Fast_GET_SIZE(dims);
+        in->kind = MTP_INPUT_TENSOR;
+        in->dtype = dtype_of(o);
+        in->count = (uint32_t)n;
+        in->dims = r->dims + r->dim_count;
+        for (Py_ssize_t i = 0; i < n; i++)
+            r->dims[r->dim_count++] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(dims, i));
+    }
+    Py_XDECREF(dims);
+    Py_XDECREF(device);
+    Py_XDECREF(shape);
+    PyErr_Clear();
+    return is;
+}
+
+static bool read_tensor_list(reader *r, PyObject *o, mtp_input *in)
+{
+    Py_ssize_t n = PyList_Check(o) || PyTuple_Check(o) ? PySequence_Fast_GET_SIZE(o) : 0;
+    if (n == 0 || r->item_count + (size_t)n > MOST_INPUTS * 2)
+        return false;
+    mtp_input *items = r->items + r->item_count;
+    memset(items, 0, (size_t)n * sizeof *items);
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (!read_tensor(r, PySequence_Fast_GET_ITEM(o, i), &items[i]))
+            return false;
+    r->item_count += (unsigned)n;
+    in->kind = MTP_INPUT_TENSOR_LIST;
+    in->count = (uint32_t)n;
+    in->value.items = items;
+    return true;
+}
+
+static void read_one(reader *r, PyObject *o)
+{
+    if (r->input_count == MOST_INPUTS)
+        return;
+    mtp_input *in = &r->inputs[r->input_count++];
+    memset(in, 0, sizeof *in);
+    if (PyBool_Check(o)) {
+        in->kind = MTP_INPUT_BOOL;
+        in->value.i = o == Py_True;
+    } else if (PyLong_Check(o)) {
+        in->kind = MTP_INPUT_INT;
+        in->value.i = PyLong_AsLongLong(o);
+    } else if (PyFloat_Check(o)) {
+        in->kind = MTP_INPUT_FLOAT;
+        in->value.f = PyFloat_AS_DOUBLE(o);
+    } else if (o != Py_None && !PyUnicode_Check(o) && !read_tensor(r, o, in)) {
+        memset(in, 0, sizeof *in);
+        if (!read_tensor_list(r, o, in))
+            memset(in, 0, sizeof *in);
+    }
+    PyErr_Clear();
+}
+
+static void read_inputs(reader *r, PyObject *args, PyObject *kwargs)
+{
+    r->input_count = r->item_count = r->dim_count = 0;
+    PyObject *list = args != Py_None ? PySequence_Fast(args, "") : NULL;
+    for (Py_ssize_t i = 0; list != NULL && i < PySequence_Fast_GET_SIZE(list); i++)
+        read_one(r, PySequence_Fast_GET_ITEM(list, i));
+    Py_XDECREF(list);
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (PyDict_Check(kwargs) && PyDict_Next(kwargs, &at, &key, &value))
+        read_one(r, value);
+    PyErr_Clear();
+}
+
+static PyObject *dispatch_op_enter(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    (void)self;
+    uint32_t recording = mtp_recording();
+    if (LIKELY(!(recording & MTP_CPU)) || count < 1 || !PyUnicode_Check(args[0]))
+        Py_RETURN_NONE;
+    Py_ssize_t length;
+    const char *name = PyUnicode_AsUTF8AndSize(args[0], &length);
+    if (name == NULL) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    mtp_op op = MTP_OP_INIT(mtp_name_n(name, (size_t)length));
+    op.device = count > 1 ? device_of(args[1]) : MTP_DEVICE_CPU;
+    reader r;
+    if (recording & MTP_WITH_SHAPES) {
+        read_inputs(&r, count > 2 ? args[2] : Py_None, count > 3 ? args[3] : Py_None);
+        op.inputs = r.inputs;
+        op.input_count = r.input_count;
+    }
+    mtp_op_begin(&op);
+    if (op.token == 0)
+        Py_RETURN_NONE;
+    return PyLong_FromUnsignedLong(op.token);
+}
+
+static PyObject *dispatch_op_exit(PyObject *self, PyObject *token)
+{
+    (void)self;
+    unsigned long t = PyLong_Check(token) ? PyLong_AsUnsignedLong(token) : 0;
+    if (PyErr_Occurred())
+        PyErr_Clear();
+    else if (t <= UINT32_MAX)
+        mtp_scope_end((mtp_token)t);
+    Py_RETURN_NONE;
+}
+
+PyMethodDef mtpn_hooks[] = {
+    {"is_profiler_enabled", is_profiler_enabled, METH_NOARGS, PyDoc_STR("Is anything being recorded?")},
+    {"dispatch_op_enter", (PyCFunction)(void (*)(void))dispatch_op_enter, METH_FASTCALL,
+     PyDoc_STR(
+         "dispatch_op_enter(name, device, args, kwargs) -> token or None\n\nAn op begins. Never raises.")},
+    {"dispatch_op_exit", dispatch_op_exit, METH_O,
+     PyDoc_STR("dispatch_op_exit(token)\n\nThe op ends; also after the profiler stopped. Never raises.")},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,97 @@
+/* python/mtprof/module.c - the extension module mtprof._native: its start, its errors, its texts. */
+#include "python/mtprof/trace.h"
+
+PyObject *mtpn_raise(mtp_status status)
+{
+    PyObject *type = PyExc_RuntimeError;
+    switch (status) {
+    case MTP_E_ARG:
+    case MTP_E_FORMAT:
+        type = PyExc_ValueError;
+        break;
+    case MTP_E_NOMEM:
+        type = PyExc_MemoryError;
+        break;
+    case MTP_E_IO:
+        type = PyExc_OSError;
+        break;
+    default:
+        break;
+    }
+    if (!PyErr_Occurred())
+        PyErr_SetString(type, mtp_last_error());
+    return NULL;
+}
+
+bool mtpn_text_sink(void *user, const void *bytes, size_t length)
+{
+    mtpn_text *t = user;
+    if (t->length + length > t->room) {
+        size_t room = (t->length + length) * 2 + 256;
+        char *grown = PyMem_RawRealloc(t->bytes, room);
+        if (grown == NULL) {
+            t->failed = true;
+            return false;
+        }
+        t->bytes = grown;
+        t->room = room;
+    }
+    memcpy(t->bytes + t->length, bytes, length);
+    t->length += length;
+    return true;
+}
+
+PyObject *mtpn_text_object(mtpn_text *t)
+{
+    PyObject *text = PyUnicode_DecodeUTF8(t->bytes != NULL ? t->bytes : "", (Py_ssize_t)t->length, "replace");
+    PyMem_RawFree(t->bytes);
+    *t = (mtpn_text){0};
+    return text;
+}
+
+static PyObject *version(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyUnicode_FromString(mtp_version());
+}
+
+static PyObject *now_ns(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyLong_FromUnsignedLongLong(mtp_now_ns());
+}
+
+static PyObject *activity_parse(PyObject *self, PyObject *text)
+{
+    (void)self;
+    uint32_t bits;
+    const char *utf8 = PyUnicode_AsUTF8(text);
+    if (utf8 == NULL)
+        return NULL;
+    mtp_status status = mtp_activity_parse(utf8, &bits);
+    return status == MTP_OK ? PyLong_FromUnsignedLong(bits) : mtpn_raise(status);
+}
+
+static PyMethodDef functions[] = {
+    {"version", version, METH_NOARGS, PyDoc_STR("libmtprof's version.")},
+    {"now_ns", now_ns, METH_NOARGS, PyDoc_STR("The clock of the records, in nanoseconds.")},
+    {"activity_parse", activity_parse, METH_O, PyDoc_STR("The bits of an activity's name.")},
+    {NULL, NULL, 0, NULL},
+};
+
+PyMODINIT_FUNC PyInit__native(void);
+PyMODINIT_FUNC PyInit__native(void)
+{
+    static struct PyModuleDef definition = {
+        .m_base = PyModuleDef_HEAD_INIT, .m_name = "mtprof._native", .m_size = -1, .m_methods = functions};
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL)
+        return NULL;
+    if (mtpn_record_init(module) < 0 || mtpn_session_init(module) < 0 || mtpn_trace_init(module) < 0 ||
+        mtpn_events_init(module) < 0 || mtpn_frames_init(module) < 0 ||
+        PyModule_AddFunctions(module, mtpn_hooks) < 0 ||
+        PyModule_AddIntConstant(module, "CPU", MTP_CPU) < 0 ||
+        PyModule_AddIntConstant(module, "NPU", MTP_NPU) < 0)
+        Py_CLEAR(module);
+    return module;
+}

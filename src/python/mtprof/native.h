@@ -1,0 +1,46 @@
+/* python/mtprof/native.h - what the files of the extension module mtprof._native share: the profiler for Python, whatever
+ * framework runs below it. It sees libmtprof through mtprof.h alone.
+ *
+ * Invariants: as in python/binding.h. What is O(events) happens in C with the GIL released; no Python object is made for
+ * an event until one is looked at.
+ */
+#ifndef PYTHON_MTPROF_NATIVE_H
+#define PYTHON_MTPROF_NATIVE_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <mtprof.h>
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* errors: the one place where a status becomes an exception. Always NULL. */
+PyObject *mtpn_raise(mtp_status status);
+
+/* record.c */
+int mtpn_record_init(PyObject *module);
+
+/* session.c, trace.c */
+int mtpn_session_init(PyObject *module);
+int mtpn_trace_init(PyObject *module);
+PyObject *mtpn_trace_object(mtp_trace *trace); /* takes it */
+
+/* frames.c: Python's stacks for with_stack, Python's calls as events */
+int mtpn_frames_init(PyObject *module);
+mtp_status mtpn_frames_begin(bool with_stack); /* before a session that wants them starts; GIL held */
+void mtpn_frames_follow(void);                 /* after it started */
+void mtpn_frames_unfollow(void);               /* before it stops */
+void mtpn_frames_end(void);
+
+/* hooks.c: for the dispatchers of other frameworks */
+extern PyMethodDef mtpn_hooks[];
+
+/* A sink that gathers bytes. */
+typedef struct mtpn_text {
+    char *bytes;
+    size_t length, room;
+    bool failed; /* out of memory */
+} mtpn_text;
+bool mtpn_text_sink(void *text, const void *bytes, size_t length);
+PyObject *mtpn_text_object(mtpn_text *text); /* a str; frees it */
+
+#endif

@@ -1,0 +1,105 @@
+/* python/mtprof/python_frames.h - the frames of this thread, innermost first. CPython 3.11 to 3.13 are walked through their
+ * internal frames, which costs a few nanoseconds each; others through the public API, which makes an object for each.
+ */
+#ifndef PYTHON_MTPROF_PYTHON_FRAMES_H
+#define PYTHON_MTPROF_PYTHON_FRAMES_H
+#include "python/mtprof/native.h"
+
+#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030e0000 && !defined(MTPN_PUBLIC_FRAMES)
+#define MTPN_INTERNAL_FRAMES 1
+#define Py_BUILD_CORE 1
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#include <internal/pycore_frame.h>
+#pragma GCC diagnostic pop
+#undef Py_BUILD_CORE
+
+typedef struct mtpn_walk {
+    struct _PyInterpreterFrame *frame;
+} mtpn_walk;
+
+static inline mtpn_walk mtpn_walk_begin(PyThreadState *thread)
+{
+#if PY_VERSION_HEX >= 0x030d0000
+    mtpn_walk w = {thread->current_frame};
+#else
+    mtpn_walk w = {thread->cframe->current_frame};
+#endif
+    return w;
+}
+
+/* The next frame's code (borrowed) and instruction; NULL: no more. */
+static inline PyCodeObject *mtpn_walk_next(mtpn_walk *w, int *instruction)
+{
+    for (struct _PyInterpreterFrame *f = w->frame; f != NULL; f = f->previous) {
+#if PY_VERSION_HEX >= 0x030c0000
+        if (f->owner == FRAME_OWNED_BY_CSTACK)
+            continue;
+#endif
+#if PY_VERSION_HEX >= 0x030d0000
+        PyCodeObject *code = (PyCodeObject *)f->f_executable;
+#else
+        PyCodeObject *code = f->f_code;
+#endif
+        *instruction = _PyInterpreterFrame_LASTI(f);
+        w->frame = f->previous;
+        return code;
+    }
+    w->frame = NULL;
+    return NULL;
+}
+
+static inline void mtpn_walk_end(mtpn_walk *w)
+{
+    (void)w;
+}
+
+/* The first argument of a frame that has just begun (borrowed), or NULL. */
+static inline PyObject *mtpn_first_argument(PyFrameObject *frame)
+{
+    PyObject *first = frame->f_frame->localsplus[0];
+    return first;
+}
+
+#else
+
+typedef struct mtpn_walk {
+    PyFrameObject *frame; /* owned */
+} mtpn_walk;
+
+static inline mtpn_walk mtpn_walk_begin(PyThreadState *thread)
+{
+    mtpn_walk w = {PyThreadState_GetFrame(thread)};
+    return w;
+}
+
+static inline PyCodeObject *mtpn_walk_next(mtpn_walk *w, int *instruction)
+{
+    if (w->frame == NULL)
+        return NULL;
+    PyCodeObject *code = PyFrame_GetCode(w->frame);
+    PyFrameObject *back = PyFrame_GetBack(w->frame);
+    *instruction = PyFrame_GetLasti(w->frame) / (int)sizeof(_Py_CODEUNIT);
+    Py_DECREF(w->frame);
+    w->frame = back;
+    Py_DECREF(code); /* the frame, which is still running, holds it */
+    return code;
+}
+
+static inline void mtpn_walk_end(mtpn_walk *w)
+{
+    Py_CLEAR(w->frame);
+}
+
+static inline PyObject *mtpn_first_argument(PyFrameObject *frame)
+{
+    PyObject *locals = PyFrame_GetLocals(frame), *first = NULL;
+    if (locals != NULL)
+        first = PyMapping_GetItemString(locals, "self");
+    Py_XDECREF(locals);
+    PyErr_Clear();
+    Py_XDECREF(first); /* the frame holds it */
+    return first;
+}
+#endif
+#endif

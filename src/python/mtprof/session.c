@@ -1,0 +1,318 @@
+/* python/mtprof/session.c - one recording session, driven by hand: the Python layer has torch's state machine above it.
+ *
+ * GIL: given up where a call may wait for other threads (stop) or takes long (trace).
+ */
+#include "python/mtprof/native.h"
+
+typedef struct session {
+    PyObject_HEAD
+    mtp_profile *prof;
+    bool with_stack, wants_frames, frames_on;
+    PyObject *trace_id;   /* callable or NULL */
+    PyObject *on_warning; /* callable or NULL */
+} session;
+
+/* ------------------------------------------------------------------------------------------------ callbacks */
+
+static void on_warning(void *user, mtp_warning code, const char *text)
+{
+    session *s = user;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    if (s->on_warning != NULL) {
+        PyObject *type, *value, *trace; /* an exception on its way stays on its way */
+        PyErr_Fetch(&type, &value, &trace);
+        PyObject *result = PyObject_CallFunction(s->on_warning, "is", (int)code, text);
+        if (result == NULL)
+            PyErr_WriteUnraisable(s->on_warning);
+        Py_XDECREF(result);
+        PyErr_Restore(type, value, trace);
+    }
+    PyGILState_Release(gil);
+}
+
+static void make_trace_id(void *user, char *out, size_t room)
+{
+    session *s = user;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *made = PyObject_CallNoArgs(s->trace_id);
+    const char *text = made != NULL ? PyUnicode_AsUTF8(made) : NULL;
+    if (text == NULL)
+        PyErr_WriteUnraisable(s->trace_id);
+    snprintf(out, room, "%s", text != NULL ? text : "");
+    Py_XDECREF(made);
+    PyGILState_Release(gil);
+}
+
+/* --------------------------------------------------------------------------------------------- life */
+
+static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *keywords[] = {"activities",  "record_shapes",
+                               "with_stack",  "profile_memory",
+                               "with_flops",  "with_modules",
+                               "acc_events",  "buffer_bytes",
+                               "when_full",   "spool",
+                               "follow_fork", "trace_id",
+                               "on_warning",  NULL};
+    mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
+    int shapes = 0, stack = 0, memory = 0, flops = 0, modules = 0, keep = 0, fork = 0, when_full = 0;
+    unsigned long long bytes = 0;
+    unsigned int activities = 0;
+    PyObject *trace_id = NULL, *warn = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$IppppppKizpOO:Session", keywords, &activities, &shapes,
+                                     &stack, &memory, &flops, &modules, &keep, &bytes, &when_full,
+                                     &config.spool, &fork, &trace_id, &warn))
+        return NULL;
+    session *s = (session *)type->tp_alloc(type, 0);
+    if (s == NULL)
+        return NULL;
+    s->trace_id = trace_id == Py_None ? NULL : Py_XNewRef(trace_id);
+    s->on_warning = warn == Py_None ? NULL : Py_XNewRef(warn);
+    s->with_stack = stack;
+    s->wants_frames = stack || modules;
+    config.activities = activities;
+    config.record_shapes = shapes;
+    config.with_stack = stack;
+    config.profile_memory = memory;
+    config.with_flops = flops;
+    config.with_modules = modules;
+    config.acc_events = keep;
+    config.follow_fork = fork;
+    config.buffer_bytes = bytes;
+    config.when_full = (mtp_when_full)when_full;
+    config.user = s;
+    config.on_warning = on_warning;
+    if (s->trace_id != NULL)
+        config.custom_trace_id = make_trace_id;
+    mtp_status status = mtp_profile_create(&config, &s->prof);
+    if (status == MTP_OK)
+        return (PyObject *)s;
+    Py_DECREF(s);
+    return mtpn_raise(status);
+}
+
+static int session_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    session *s = (session *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(s->trace_id);
+    Py_VISIT(s->on_warning);
+    return 0;
+}
+
+static int session_clear(PyObject *self)
+{
+    session *s = (session *)self;
+    Py_CLEAR(s->trace_id);
+    Py_CLEAR(s->on_warning);
+    return 0;
+}
+
+static void end_frames(session *s)
+{
+    if (s->frames_on)
+        mtpn_frames_end();
+    s->frames_on = false;
+}
+
+static void session_dealloc(PyObject *self)
+{
+    session *s = (session *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    mtp_profile *prof = s->prof;
+    s->prof = NULL;
+    Py_BEGIN_ALLOW_THREADS /* it stops first, which may wait */
+    mtp_profile_destroy(prof);
+    Py_END_ALLOW_THREADS
+    end_frames(s);
+    session_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* ----------------------------------------------------------------------------------------------- driving */
+
+static PyObject *done(mtp_status status)
+{
+    if (status != MTP_OK)
+        return mtpn_raise(status);
+    Py_RETURN_NONE;
+}
+
+static PyObject *session_prepare(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return done(mtp_profile_prepare_trace(((session *)self)->prof));
+}
+
+static PyObject *session_start(PyObject *self, PyObject *unused)
+{
+    session *s = (session *)self;
+    (void)unused;
+    mtp_status status = MTP_OK;
+    if (s->wants_frames && !s->frames_on) {
+        status = mtpn_frames_begin(s->with_stack);
+        s->frames_on = status == MTP_OK;
+    }
+    if (status == MTP_OK)
+        status = mtp_profile_start_trace(s->prof);
+    if (status == MTP_OK && s->frames_on)
+        mtpn_frames_follow();
+    if (status != MTP_OK)
+        end_frames(s);
+    return done(status);
+}
+
+static PyObject *session_stop(PyObject *self, PyObject *unused)
+{
+    session *s = (session *)self;
+    (void)unused;
+    mtp_status status;
+    if (s->frames_on)
+        mtpn_frames_unfollow();
+    Py_BEGIN_ALLOW_THREADS /* a thread that is inside a recording call may want the GIL to walk its stack */
+    status = mtp_profile_stop_trace(s->prof);
+    Py_END_ALLOW_THREADS
+    if (status == MTP_OK)
+        end_frames(s);
+    return done(status);
+}
+
+static PyObject *session_mark_step(PyObject *self, PyObject *number)
+{
+    unsigned long long n = PyLong_AsUnsignedLongLong(number);
+    if (n == (unsigned long long)-1 && PyErr_Occurred())
+        return NULL;
+    return done(mtp_profile_mark_step(((session *)self)->prof, n));
+}
+
+static PyObject *session_toggle(PyObject *self, PyObject *args)
+{
+    int enable;
+    unsigned activities;
+    if (!PyArg_ParseTuple(args, "pI:toggle", &enable, &activities))
+        return NULL;
+    return done(mtp_profile_toggle(((session *)self)->prof, enable, activities));
+}
+
+typedef mtp_status metadata_fn(mtp_profile *prof, const char *key, const char *value);
+
+static PyObject *metadata(PyObject *self, PyObject *args, metadata_fn *fn)
+{
+    const char *key, *value;
+    if (!PyArg_ParseTuple(args, "ss", &key, &value))
+        return NULL;
+    return done(fn(((session *)self)->prof, key, value));
+}
+
+static PyObject *session_metadata(PyObject *self, PyObject *args)
+{
+    return metadata(self, args, mtp_profile_add_metadata);
+}
+
+static PyObject *session_metadata_json(PyObject *self, PyObject *args)
+{
+    return metadata(self, args, mtp_profile_add_metadata_json);
+}
+
+static PyObject *session_preset_json(PyObject *self, PyObject *args)
+{
+    return metadata(self, args, mtp_profile_preset_metadata_json);
+}
+
+static PyObject *session_trace(PyObject *self, PyObject *unused)
+{
+    session *s = (session *)self;
+    (void)unused;
+    mtp_trace *trace;
+    mtp_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = mtp_profile_trace(s->prof, &trace);
+    Py_END_ALLOW_THREADS
+    return status == MTP_OK ? mtpn_trace_object(trace) : mtpn_raise(status);
+}
+
+/* ------------------------------------------------------------------------------------------------- state */
+
+static PyObject *session_trace_id(PyObject *self, void *unused)
+{
+    (void)unused;
+    const char *id = mtp_profile_trace_id(((session *)self)->prof);
+    if (id == NULL)
+        Py_RETURN_NONE;
+    return PyUnicode_DecodeUTF8(id, (Py_ssize_t)strlen(id), "replace");
+}
+
+static PyObject *session_recording(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(mtp_profile_is_recording(((session *)self)->prof));
+}
+
+static PyObject *session_ledger(PyObject *self, void *unused)
+{
+    (void)unused;
+    mtp_ledger ledger = MTP_LEDGER_INIT;
+    mtp_status status = mtp_profile_ledger(((session *)self)->prof, &ledger);
+    if (status != MTP_OK)
+        return mtpn_raise(status);
+    PyObject *causes = PyDict_New();
+    for (int i = 0; causes != NULL && i < MTP_DROP_CAUSES; i++) {
+        PyObject *n = PyLong_FromUnsignedLongLong(ledger.dropped_by[i]);
+        if (n == NULL || PyDict_SetItemString(causes, mtp_drop_text((mtp_drop)i), n) < 0)
+            Py_CLEAR(causes);
+        Py_XDECREF(n);
+    }
+    return causes == NULL
+               ? NULL
+               : Py_BuildValue("{sK sK sK sN sK sK sK}", "emitted", (unsigned long long)ledger.emitted,
+                               "kept", (unsigned long long)ledger.kept, "dropped",
+                               (unsigned long long)ledger.dropped, "dropped_by", causes, "bytes",
+                               (unsigned long long)ledger.bytes, "chunks", (unsigned long long)ledger.chunks,
+                               "threads", (unsigned long long)ledger.threads);
+}
+
+int mtpn_session_init(PyObject *module)
+{
+    static PyMethodDef methods[] = {
+        {"prepare", session_prepare, METH_NOARGS,
+         PyDoc_STR("Make ready to record: the session is claimed, memory is there.")},
+        {"start", session_start, METH_NOARGS, PyDoc_STR("Record from now on.")},
+        {"stop", session_stop, METH_NOARGS, PyDoc_STR("Stop recording; what was recorded stays.")},
+        {"mark_step", session_mark_step, METH_O, PyDoc_STR("From here on events are of this step.")},
+        {"toggle", session_toggle, METH_VARARGS,
+         PyDoc_STR("toggle(enable, activities): leave out, or take in again.")},
+        {"add_metadata", session_metadata, METH_VARARGS, PyDoc_STR("add_metadata(key, text)")},
+        {"add_metadata_json", session_metadata_json, METH_VARARGS,
+         PyDoc_STR("add_metadata_json(key, json_text)")},
+        {"preset_metadata_json", session_preset_json, METH_VARARGS,
+         PyDoc_STR("preset_metadata_json(key, json_text)")},
+        {"trace", session_trace, METH_NOARGS, PyDoc_STR("What is recorded so far, as a Trace.")},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyGetSetDef properties[] = {
+        {"trace_id", session_trace_id, NULL, "None before prepare()", NULL},
+        {"recording", session_recording, NULL, "is it recording now?", NULL},
+        {"ledger", session_ledger, NULL, "records emitted, kept and dropped, by cause", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_doc, "One recording session, driven by hand: prepare, start, stop, trace."},
+        {Py_tp_new, session_new},
+        {Py_tp_dealloc, session_dealloc},
+        {Py_tp_traverse, session_traverse},
+        {Py_tp_clear, session_clear},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, properties},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {"mtprof.Session", sizeof(session), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+                               slots};
+    PyObject *type = PyType_FromSpec(&spec);
+    if (type == NULL)
+        return -1;
+    int bad = PyModule_AddObjectRef(module, "Session", type);
+    Py_DECREF(type);
+    return bad;
+}

@@ -1,0 +1,396 @@
+/* python/mtprof/trace.c - Trace and Averages: what was recorded, and rows over it. Both are immutable, so all work on them
+ * runs without the GIL.
+ */
+#include "python/mtprof/trace.h"
+
+static PyTypeObject *trace_type, *averages_type;
+
+typedef struct averages {
+    PyObject_HEAD
+    mtp_averages *rows; /* owned */
+    PyObject *trace;    /* keeps what rows borrow from */
+} averages;
+
+/* -------------------------------------------------------------------------------------------------- Trace */
+
+PyObject *mtpn_trace_object(mtp_trace *trace)
+{
+    mtpn_trace *t = PyObject_New(mtpn_trace, trace_type);
+    if (t == NULL) {
+        mtp_trace_destroy(trace);
+        return NULL;
+    }
+    t->trace = trace;
+    return (PyObject *)t;
+}
+
+static void trace_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    mtp_trace *trace = ((mtpn_trace *)self)->trace;
+    Py_BEGIN_ALLOW_THREADS
+    mtp_trace_destroy(trace);
+    Py_END_ALLOW_THREADS
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *trace_open(PyObject *type, PyObject *args)
+{
+    PyObject *path;
+    (void)type;
+    if (!PyArg_ParseTuple(args, "O&:open", PyUnicode_FSConverter, &path))
+        return NULL;
+    mtp_trace *trace;
+    mtp_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = mtp_trace_open(PyBytes_AS_STRING(path), NULL, &trace);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(path);
+    return status == MTP_OK ? mtpn_trace_object(trace) : mtpn_raise(status);
+}
+
+static PyObject *trace_info(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    mtp_trace_info i = MTP_TRACE_INFO_INIT;
+    mtp_status status = mtp_trace_get_info(((mtpn_trace *)self)->trace, &i);
+    if (status != MTP_OK)
+        return mtpn_raise(status);
+    typedef unsigned long long u;
+    typedef long long s;
+    return Py_BuildValue("{sK sK sK sK sK sK sK sL sL sL sK sK sK sK sK}", "spans", (u)i.spans, "cpu_spans",
+                         (u)i.cpu_spans, "device_spans", (u)i.device_spans, "memory_events",
+                         (u)i.memory_events, "flows", (u)i.flows, "tracks", (u)i.tracks, "steps", (u)i.steps,
+                         "base_ns", (s)i.base_ns, "first_ns", (s)i.first_ns, "last_ns", (s)i.last_ns, "pid",
+                         (u)i.pid, "model_bytes", (u)i.model_bytes, "unfinished", (u)i.unfinished, "emitted",
+                         (u)i.ledger.emitted, "dropped", (u)i.ledger.dropped);
+}
+
+/* Writes to a file that appears whole or not at all. */
+typedef mtp_status write_fn(const mtp_trace *trace, const char *word, mtp_sink *sink, void *user);
+
+static PyObject *write_file(PyObject *self, PyObject *args, const char *format, write_fn *write)
+{
+    PyObject *path;
+    const char *word = NULL;
+    const mtp_trace *trace = ((mtpn_trace *)self)->trace;
+    if (!PyArg_ParseTuple(args, format, PyUnicode_FSConverter, &path, &word))
+        return NULL;
+    mtp_status status;
+    mtp_file *file;
+    Py_BEGIN_ALLOW_THREADS
+    status = mtp_file_create(PyBytes_AS_STRING(path), 0, &file);
+    if (status == MTP_OK) {
+        status = write(trace, word, mtp_file_sink, file);
+        if (status == MTP_OK)
+            status = mtp_file_commit(file);
+        else
+            mtp_file_abandon(file);
+    }
+    Py_END_ALLOW_THREADS
+    Py_DECREF(path);
+    if (status != MTP_OK)
+        return mtpn_raise(status);
+    Py_RETURN_NONE;
+}
+
+static mtp_status write_chrome(const mtp_trace *trace, const char *name, mtp_sink *sink, void *user)
+{
+    mtp_export_options options = MTP_EXPORT_OPTIONS_INIT;
+    options.trace_name = name;
+    return mtp_trace_chrome(trace, &options, sink, user);
+}
+
+static PyObject *trace_chrome(PyObject *self, PyObject *args)
+{
+    return write_file(self, args, "O&s:chrome", write_chrome);
+}
+
+static mtp_status write_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user)
+{
+    return mtp_trace_stacks(trace, metric, sink, user);
+}
+
+static PyObject *trace_stacks(PyObject *self, PyObject *args)
+{
+    return write_file(self, args, "O&s:stacks", write_stacks);
+}
+
+static mtp_status write_execution(const mtp_trace *trace, const char *unused, mtp_sink *sink, void *user)
+{
+    (void)unused;
+    return mtp_trace_execution_trace(trace, sink, user);
+}
+
+static PyObject *trace_execution(PyObject *self, PyObject *args)
+{
+    return write_file(self, args, "O&|s:execution_trace", write_execution);
+}
+
+static PyObject *trace_memory(PyObject *self, PyObject *args)
+{
+    PyObject *path;
+    const char *device = NULL;
+    if (!PyArg_ParseTuple(args, "O&z:memory_timeline", PyUnicode_FSConverter, &path, &device))
+        return NULL;
+    mtp_memory_timeline *timeline;
+    mtp_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = mtp_memory_timeline_create(((mtpn_trace *)self)->trace, device, &timeline);
+    if (status == MTP_OK) {
+        status = mtp_memory_timeline_export(timeline, PyBytes_AS_STRING(path));
+        mtp_memory_timeline_destroy(timeline);
+    }
+    Py_END_ALLOW_THREADS
+    Py_DECREF(path);
+    if (status != MTP_OK)
+        return mtpn_raise(status);
+    Py_RETURN_NONE;
+}
+
+/* ----------------------------------------------------------------------------------------------- Averages */
+
+static PyObject *trace_averages(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *keywords[] = {"by_input_shape", "by_stack", "by_overload_name", NULL};
+    int shapes = 0, overloads = 0;
+    unsigned stack = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pIp:averages", keywords, &shapes, &stack, &overloads))
+        return NULL;
+    mtp_averages_options options = MTP_AVERAGES_OPTIONS_INIT;
+    options.by_input_shape = shapes;
+    options.by_stack = stack;
+    options.by_overload_name = overloads;
+    averages *a = PyObject_New(averages, averages_type);
+    if (a == NULL)
+        return NULL;
+    a->rows = NULL;
+    a->trace = Py_NewRef(self);
+    mtp_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = mtp_averages_create(((mtpn_trace *)self)->trace, &options, &a->rows);
+    Py_END_ALLOW_THREADS
+    if (status == MTP_OK)
+        return (PyObject *)a;
+    Py_DECREF(a);
+    return mtpn_raise(status);
+}
+
+static void averages_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    mtp_averages_destroy(((averages *)self)->rows);
+    Py_XDECREF(((averages *)self)->trace);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *row_stack(const mtp_row *r)
+{
+    PyObject *list = PyList_New((Py_ssize_t)r->stack_depth);
+    for (uint32_t i = 0; list != NULL && i < r->stack_depth; i++) {
+        PyObject *frame = PyUnicode_DecodeUTF8(r->stack[i], (Py_ssize_t)strlen(r->stack[i]), "replace");
+        if (frame == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, frame);
+    }
+    return list;
+}
+
+/* A row as a dict with torch's names. */
+static PyObject *row_dict(const mtp_row *r)
+{
+    PyObject *key = PyUnicode_DecodeUTF8(r->key, (Py_ssize_t)r->key_length, "replace"), *stack = row_stack(r);
+    PyObject *shapes = PyUnicode_DecodeUTF8(r->input_shapes, (Py_ssize_t)strlen(r->input_shapes), "replace");
+    if (key == NULL || stack == NULL || shapes == NULL) {
+        Py_XDECREF(key);
+        Py_XDECREF(stack);
+        Py_XDECREF(shapes);
+        return NULL;
+    }
+    typedef unsigned long long u;
+    typedef long long s;
+    return Py_BuildValue(
+        "{sN ss sN sN sO sO sO sK sd sd sd sd sL sL sL sL sK sd sd sd sd}", "key", key, "overload_name",
+        r->overload_name, "input_shapes", shapes, "stack", stack, "is_device",
+        r->is_device ? Py_True : Py_False, "is_user_annotation", r->is_user_annotation ? Py_True : Py_False,
+        "is_async", r->is_async ? Py_True : Py_False, "count", (u)r->count, "cpu_time_total",
+        r->cpu_time_total, "self_cpu_time_total", r->self_cpu_time_total, "device_time_total",
+        r->device_time_total, "self_device_time_total", r->self_device_time_total, "cpu_memory_usage",
+        (s)r->cpu_memory_usage, "self_cpu_memory_usage", (s)r->self_cpu_memory_usage, "device_memory_usage",
+        (s)r->device_memory_usage, "self_device_memory_usage", (s)r->self_device_memory_usage, "flops",
+        (u)r->flops, "min", r->min, "p50", r->p50, "p99", r->p99, "max", r->max);
+}
+
+static Py_ssize_t averages_length(PyObject *self)
+{
+    return (Py_ssize_t)mtp_averages_count(((averages *)self)->rows);
+}
+
+static PyObject *averages_item(PyObject *self, Py_ssize_t i)
+{
+    const mtp_row *row = i < 0 ? NULL : mtp_averages_row(((averages *)self)->rows, (size_t)i);
+    if (row == NULL)
+        return PyErr_Format(PyExc_IndexError, "averages: there is no row %zd", i);
+    return row_dict(row);
+}
+
+static PyObject *averages_total(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    mtp_row total;
+    mtp_averages_total(((averages *)self)->rows, &total);
+    return row_dict(&total);
+}
+
+static PyObject *averages_table(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *keywords[] = {"sort_by",
+                               "row_limit",
+                               "max_src_column_width",
+                               "max_name_column_width",
+                               "max_shapes_column_width",
+                               "header",
+                               "top_level_events_only",
+                               "time_unit",
+                               "profile_memory",
+                               "with_flops",
+                               "with_stack",
+                               "device_name",
+                               NULL};
+    mtp_table_options o = MTP_TABLE_OPTIONS_INIT;
+    int top = 0, memory = -1, flops = -1, stack = -1;
+    long long limit = 100, src = 75, name = 55, shapes = 80;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zLLLLzpziiiz:table", keywords, &o.sort_by, &limit, &src,
+                                     &name, &shapes, &o.header, &top, &o.time_unit, &memory, &flops, &stack,
+                                     &o.device_name))
+        return NULL;
+    o.row_limit = limit;
+    o.max_src_column_width = src;
+    o.max_name_column_width = name;
+    o.max_shapes_column_width = shapes;
+    o.top_level_events_only = top;
+    o.automatic = memory < 0;
+    o.profile_memory = memory > 0;
+    o.with_flops = flops > 0;
+    o.with_stack = stack > 0;
+    mtpn_text text = {0};
+    mtp_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = mtp_averages_table(((averages *)self)->rows, &o, mtpn_text_sink, &text);
+    Py_END_ALLOW_THREADS
+    if (status == MTP_OK)
+        return mtpn_text_object(&text);
+    PyMem_RawFree(text.bytes);
+    if (status == MTP_E_ARG) {
+        PyErr_SetString(PyExc_AttributeError, mtp_last_error());
+        return NULL;
+    }
+    return mtpn_raise(status);
+}
+
+static PyObject *averages_chrome(PyObject *self, PyObject *args)
+{
+    PyObject *path;
+    if (!PyArg_ParseTuple(args, "O&:chrome", PyUnicode_FSConverter, &path))
+        return NULL;
+    mtp_status status;
+    mtp_file *file;
+    Py_BEGIN_ALLOW_THREADS
+    status = mtp_file_create(PyBytes_AS_STRING(path), 0, &file);
+    if (status == MTP_OK) {
+        status = mtp_averages_chrome(((averages *)self)->rows, mtp_file_sink, file);
+        if (status == MTP_OK)
+            status = mtp_file_commit(file);
+        else
+            mtp_file_abandon(file);
+    }
+    Py_END_ALLOW_THREADS
+    Py_DECREF(path);
+    if (status != MTP_OK)
+        return mtpn_raise(status);
+    Py_RETURN_NONE;
+}
+
+static PyObject *averages_coverage(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyFloat_FromDouble(mtp_averages_flops_coverage(((averages *)self)->rows));
+}
+
+/* -------------------------------------------------------------------------------------------------- types */
+
+static PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec)
+{
+    PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
+    return type != NULL && PyModule_AddObjectRef(module, name, (PyObject *)type) == 0 ? type : NULL;
+}
+
+static PyObject *trace_events(PyObject *self, PyObject *args)
+{
+    PyObject *item = NULL;
+    return PyArg_ParseTuple(args, "|O:events", &item) ? mtpn_events_object(self, item) : NULL;
+}
+
+static PyObject *trace_columns(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return mtpn_columns_object(self);
+}
+
+int mtpn_trace_init(PyObject *module)
+{
+    static PyMethodDef trace_methods[] = {
+        {"open", trace_open, METH_VARARGS | METH_STATIC,
+         PyDoc_STR("open(path): a spool, or Kineto/Chrome JSON, plain or compressed.")},
+        {"events", trace_events, METH_VARARGS,
+         PyDoc_STR("events(item=Event): a lazy sequence; items are of that class.")},
+        {"columns", trace_columns, METH_NOARGS,
+         PyDoc_STR("{table: {column: buffer}}: numpy.asarray() of a buffer copies nothing.")},
+        {"text", mtpn_trace_text, METH_O, PyDoc_STR("text(id): what a text id in the columns stands for.")},
+        {"info", trace_info, METH_NOARGS, PyDoc_STR("Counts, times and losses, as a dict.")},
+        {"chrome", trace_chrome, METH_VARARGS,
+         PyDoc_STR("chrome(path, name): write Kineto/Chrome JSON; .gz by suffix.")},
+        {"stacks", trace_stacks, METH_VARARGS, PyDoc_STR("stacks(path, metric): write folded stacks.")},
+        {"execution_trace", trace_execution, METH_VARARGS,
+         PyDoc_STR("execution_trace(path): write Chakra JSON.")},
+        {"memory_timeline", trace_memory, METH_VARARGS,
+         PyDoc_STR("memory_timeline(path, device): as torch's export_memory_timeline.")},
+        {"averages", (PyCFunction)(void (*)(void))trace_averages, METH_VARARGS | METH_KEYWORDS,
+         PyDoc_STR("averages(by_input_shape=False, by_stack=0, by_overload_name=False)")},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyType_Slot trace_slots[] = {
+        {Py_tp_doc, "What was recorded, or read from a file. It never changes."},
+        {Py_tp_dealloc, trace_dealloc},
+        {Py_tp_methods, trace_methods},
+        {0, NULL},
+    };
+    static PyMethodDef averages_methods[] = {
+        {"total", averages_total, METH_NOARGS, PyDoc_STR("The sum of all rows.")},
+        {"table", (PyCFunction)(void (*)(void))averages_table, METH_VARARGS | METH_KEYWORDS,
+         PyDoc_STR("torch's table, as text.")},
+        {"chrome", averages_chrome, METH_VARARGS, PyDoc_STR("chrome(path): one Chrome event per row.")},
+        {"flops_coverage", averages_coverage, METH_NOARGS,
+         PyDoc_STR("Share of self CPU time whose FLOPs are known.")},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyType_Slot averages_slots[] = {
+        {Py_tp_doc, "Rows over a trace: len(), [i] as a dict, table()."},
+        {Py_tp_dealloc, averages_dealloc},
+        {Py_tp_methods, averages_methods},
+        {Py_sq_length, averages_length},
+        {Py_sq_item, averages_item},
+        {0, NULL},
+    };
+    static PyType_Spec trace_spec = {"mtprof.Trace", sizeof(mtpn_trace), 0,
+                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, trace_slots};
+    static PyType_Spec averages_spec = {"mtprof.Averages", sizeof(averages), 0,
+                                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                        averages_slots};
+    trace_type = add_type(module, "Trace", &trace_spec);
+    averages_type = add_type(module, "Averages", &averages_spec);
+    return trace_type != NULL && averages_type != NULL ? 0 : -1;
+}

@@ -1,0 +1,17 @@
+/* python/mtprof/trace.h - the Trace object, for the files that look into it. */
+#ifndef PYTHON_MTPROF_TRACE_H
+#define PYTHON_MTPROF_TRACE_H
+#include "python/mtprof/native.h"
+
+typedef struct mtpn_trace {
+    PyObject_HEAD
+    mtp_trace *trace; /* owned */
+} mtpn_trace;
+
+/* events.c */
+int mtpn_events_init(PyObject *module);
+PyObject *mtpn_events_object(PyObject *trace, PyObject *item); /* item: the class of events, or NULL */
+PyObject *mtpn_columns_object(PyObject *trace);                /* {table: {column: buffer}} */
+PyObject *mtpn_trace_text(PyObject *trace, PyObject *id);
+
+#endif

@@ -1,0 +1,466 @@
+/* python/tensor_methods.c - what Tensor has beside operators and the ops of the table: questions about shape and memory,
+ * its place in the graph, conversions.
+ */
+#include "python/binding.h"
+
+#define SELF mtpy_tensor_of(self)
+#define AS_METHOD(f) ((PyCFunction)(void (*)(void))(f))
+
+/* ------------------------------------------------------------------------------------------ shape and memory */
+
+static PyObject *get_shape(PyObject *self, void *unused)
+{
+    (void)unused;
+    return mtpy_size_object(mt_dims(SELF), mt_rank(SELF));
+}
+
+/* One of n numbers, by an int or the keyword dim. */
+static PyObject *one_of(const char *name, PyObject *self, const int64_t *numbers, PyObject *const *args,
+                        Py_ssize_t n, PyObject *names, bool *asked)
+{
+    Py_ssize_t total = n + (names != NULL ? PyTuple_GET_SIZE(names) : 0);
+    int rank = mt_rank(SELF);
+    int64_t dim;
+    *asked = total > 0 && !(total == 1 && args[0] == Py_None);
+    if (!*asked)
+        return NULL;
+    if (total > 1 || (names != NULL && PyTuple_GET_SIZE(names) == 1 &&
+                      PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "dim") != 0)) {
+        PyErr_Format(PyExc_TypeError, "%s() takes one argument, dim", name);
+        return NULL;
+    }
+    int fits = mtpy_index(args[0], &dim);
+    if (fits == 0)
+        PyErr_Format(PyExc_TypeError, "%s(): argument 'dim' (position 1) must be int, not %s", name,
+                     Py_TYPE(args[0])->tp_name);
+    if (fits <= 0)
+        return NULL;
+    if (dim < -rank || dim >= rank) {
+        PyErr_Format(PyExc_IndexError,
+                     "Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
+                     rank > 0 ? -rank : -1, rank > 0 ? rank - 1 : 0, (long long)dim);
+        return NULL;
+    }
+    return PyLong_FromLongLong(numbers[dim < 0 ? dim + rank : dim]);
+}
+
+static PyObject *size(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+    bool asked;
+    PyObject *one = one_of("size", self, mt_dims(SELF), args, n, names, &asked);
+    return asked ? one : get_shape(self, NULL);
+}
+
+static PyObject *stride(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+    bool asked;
+    PyObject *one = one_of("stride", self, mt_strides(SELF), args, n, names, &asked);
+    if (asked)
+        return one;
+    PyObject *tuple = PyTuple_New(mt_rank(SELF));
+    for (int i = 0; tuple != NULL && i < mt_rank(SELF); i++) {
+        PyObject *item = PyLong_FromLongLong(mt_strides(SELF)[i]);
+        if (item == NULL)
+            Py_CLEAR(tuple);
+        else
+            PyTuple_SET_ITEM(tuple, i, item);
+    }
+    return tuple;
+}
+
+static PyObject *dim(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromLong(mt_rank(SELF));
+}
+static PyObject *numel(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(mt_numel(SELF));
+}
+static PyObject *is_contiguous(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(mt_is_contiguous(SELF));
+}
+static PyObject *is_floating_point(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(mt_dtype_of(SELF) >= MT_FLOAT32);
+}
+static PyObject *element_size(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromSize_t(mt_dtype_bytes(mt_dtype_of(SELF)));
+}
+static PyObject *data_ptr(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromVoidPtr(mt_numel(SELF) > 0 ? mt_data(SELF) : NULL);
+}
+static PyObject *storage_offset(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(mt_offset(SELF));
+}
+static PyObject *item(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return mtpy_item(SELF);
+}
+static PyObject *tolist(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return mtpy_tolist(SELF);
+}
+
+static PyObject *get_dtype(PyObject *self, void *unused)
+{
+    (void)unused;
+    return mtpy_dtype_object(mt_dtype_of(SELF));
+}
+static PyObject *get_device(PyObject *self, void *unused)
+{
+    (void)unused;
+    return mtpy_device_object(mt_device_of(SELF));
+}
+static PyObject *get_ndim(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLong(mt_rank(SELF));
+}
+static PyObject *get_itemsize(PyObject *self, void *unused)
+{
+    (void)unused;
+    return element_size(self, NULL);
+}
+static PyObject *get_nbytes(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(mt_numel(SELF) * (int64_t)mt_dtype_bytes(mt_dtype_of(SELF)));
+}
+static PyObject *get_version(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLong(mt_version(SELF));
+}
+static PyObject *get_on_npu(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(MT_DEVICE_TYPE(mt_device_of(SELF)) == 1);
+}
+static PyObject *get_on_cpu(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(MT_DEVICE_TYPE(mt_device_of(SELF)) == 0);
+}
+
+/* x.T: all dims turned; x.mT: the last two. */
+static PyObject *get_turned(PyObject *self, void *unused)
+{
+    (void)unused;
+    int64_t dims[MT_MAX_RANK];
+    int rank = mt_rank(SELF);
+    for (int i = 0; i < rank; i++)
+        dims[i] = rank - 1 - i;
+    mt_value args[] = {mt_value_tensor(SELF), mt_value_ints(dims, (uint32_t)rank)};
+    return mtpy_call1(rank == 2 ? MT_OP_t : MT_OP_permute, args, rank == 2 ? 1 : 2);
+}
+
+static PyObject *get_matrix_turned(PyObject *self, void *unused)
+{
+    (void)unused;
+    if (mt_rank(SELF) < 2) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "tensor.mT is only supported on matrices or batches of matrices. Got %d-D tensor.",
+                     mt_rank(SELF));
+        return NULL;
+    }
+    mt_value args[] = {mt_value_tensor(SELF), mt_value_int(-2), mt_value_int(-1)};
+    return mtpy_call1(MT_OP_transpose, args, 3);
+}
+
+/* ------------------------------------------------------------------------------------------------ autograd */
+
+static PyObject *get_grad(PyObject *self, void *unused)
+{
+    (void)unused;
+    return mtpy_wrap(mt_retain(mt_grad(SELF)));
+}
+
+static int set_grad(PyObject *self, PyObject *value, void *unused)
+{
+    (void)unused;
+    if (value != NULL && value != Py_None && !mtpy_is_tensor(value)) {
+        PyErr_Format(PyExc_TypeError, "assigned grad expected to be a Tensor or None but got grad of type %s",
+                     Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    mt_status status = mt_set_grad(SELF, value == NULL || value == Py_None ? NULL : mtpy_tensor_of(value));
+    if (status != MT_OK)
+        mtpy_raise(status);
+    return status == MT_OK ? 0 : -1;
+}
+
+static PyObject *get_grad_fn(PyObject *self, void *unused)
+{
+    (void)unused;
+    return mtpy_node_object(mt_grad_fn(SELF));
+}
+static PyObject *get_is_leaf(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(mt_is_leaf(SELF));
+}
+static PyObject *get_retains_grad(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(mt_retains_grad(SELF));
+}
+static PyObject *get_requires_grad(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(mt_requires_grad(SELF));
+}
+
+static int change_requires_grad(PyObject *self, bool on)
+{
+    mt_status status = mt_set_requires_grad(SELF, on);
+    if (status != MT_OK)
+        mtpy_raise(status);
+    return status == MT_OK ? 0 : -1;
+}
+
+static int set_requires_grad(PyObject *self, PyObject *value, void *unused)
+{
+    (void)unused;
+    if (value == NULL || !PyBool_Check(value)) {
+        PyErr_SetString(PyExc_RuntimeError, "requires_grad must be a bool");
+        return -1;
+    }
+    return change_requires_grad(self, value == Py_True);
+}
+
+static PyObject *requires_grad_(PyObject *self, PyObject *args, PyObject *names)
+{
+    static char *keywords[] = {"requires_grad", NULL};
+    int on = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, names, "|p:requires_grad_", keywords, &on))
+        return NULL;
+    return change_requires_grad(self, on != 0) < 0 ? NULL : Py_NewRef(self);
+}
+
+static PyObject *detach_(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    mt_status status = mt_forget_history(SELF);
+    return status != MT_OK ? mtpy_raise(status) : Py_NewRef(self);
+}
+
+static PyObject *retain_grad(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    if (!mt_requires_grad(SELF)) {
+        PyErr_SetString(PyExc_RuntimeError, "can't retain_grad on Tensor that has requires_grad=False");
+        return NULL;
+    }
+    mt_retain_grad(SELF);
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_data(PyObject *self, void *unused)
+{
+    (void)unused;
+    mt_value args[] = {mt_value_tensor(SELF)};
+    return mtpy_call1(MT_OP_detach, args, 1);
+}
+
+static int set_data(PyObject *self, PyObject *value, void *unused)
+{
+    (void)unused;
+    if (value == NULL || !mtpy_is_tensor(value)) {
+        PyErr_Format(PyExc_TypeError, "Variable data has to be a tensor, but got %s",
+                     value != NULL ? Py_TYPE(value)->tp_name : "nothing");
+        return -1;
+    }
+    mt_status status = mt_set_data(SELF, mtpy_tensor_of(value));
+    if (status != MT_OK)
+        mtpy_raise(status);
+    return status == MT_OK ? 0 : -1;
+}
+
+/* --------------------------------------------------------------------------------------------- conversion */
+
+static PyObject *to_dtype(PyObject *self, mt_dtype dtype)
+{
+    if (mt_dtype_of(SELF) == dtype)
+        return Py_NewRef(self);
+    mt_value args[] = {mt_value_tensor(SELF), mt_value_int(dtype)};
+    return mtpy_call1(MT_OP_to_dtype, args, 2);
+}
+
+#define TO_DTYPE(name, dtype)                                                                                \
+    static PyObject *name(PyObject *self, PyObject *unused)                                                  \
+    {                                                                                                        \
+        (void)unused;                                                                                        \
+        return to_dtype(self, dtype);                                                                        \
+    }
+TO_DTYPE(to_float, MT_FLOAT32)
+TO_DTYPE(to_double, MT_FLOAT64)
+TO_DTYPE(to_int, MT_INT32)
+TO_DTYPE(to_long, MT_INT64)
+TO_DTYPE(to_bool, MT_BOOL)
+#undef TO_DTYPE
+
+static PyObject *to_device(PyObject *self, mt_device device)
+{
+    if (mt_device_of(SELF) == device)
+        return Py_NewRef(self);
+    mt_value args[] = {mt_value_tensor(SELF), mt_value_int(device)};
+    return mtpy_call1(MT_OP_to_device, args, 2);
+}
+
+static PyObject *cpu(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return to_device(self, MT_CPU);
+}
+
+static PyObject *npu(PyObject *self, PyObject *args)
+{
+    PyObject *given = Py_None;
+    mt_device device = MT_NPU(0);
+    if (!PyArg_ParseTuple(args, "|O:npu", &given))
+        return NULL;
+    int fits = given != Py_None ? mtpy_device(given, &device) : 1;
+    if (fits == 0)
+        PyErr_Format(PyExc_TypeError, "npu(): argument 'device' (position 1) must be torch.device, not %s",
+                     Py_TYPE(given)->tp_name);
+    return fits > 0 ? to_device(self, device) : NULL;
+}
+
+/* to(dtype), to(device, dtype), to(other): the last is the only form that no row has. */
+static PyObject *to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+    if (n == 0 && names == NULL)
+        return Py_NewRef(self);
+    if (n == 0 || !mtpy_is_tensor(args[0])) {
+        if (n == 1 && names == NULL && Py_IS_TYPE(args[0], mtpy.dtype)) {
+            mt_dtype dtype;
+            mtpy_dtype(args[0], &dtype);
+            return to_dtype(self, dtype);
+        }
+        return mtpy_call_set(MT_OP_to_dtype, self, args, n, names);
+    }
+    mt_tensor *other = mtpy_tensor_of(args[0]);
+    Py_ssize_t named = names != NULL ? PyTuple_GET_SIZE(names) : 0;
+    if (n + named > 3) {
+        PyErr_SetString(PyExc_TypeError,
+                        "to() takes (Tensor other, bool non_blocking=False, bool copy=False)");
+        return NULL;
+    }
+    PyObject *given[5] = {mtpy_device_object(mt_device_of(other)), mtpy_dtype_object(mt_dtype_of(other))};
+    PyObject *made = NULL;
+    for (Py_ssize_t i = 1; i < n + named; i++)
+        given[i + 1] = args[i]; /* borrowed */
+    if (given[0] != NULL)
+        made = mtpy_call_set(MT_OP_to_dtype, self, given, n + 1, names);
+    Py_XDECREF(given[0]);
+    Py_DECREF(given[1]);
+    return made;
+}
+
+static PyObject *numpy(PyObject *self, PyObject *args, PyObject *names)
+{
+    static char *keywords[] = {"force", NULL};
+    int force = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, names, "|$p:numpy", keywords, &force))
+        return NULL;
+    if (!force)
+        return mtpy_numpy(self);
+    PyObject *free = get_data(self, NULL), *here = free != NULL ? cpu(free, NULL) : NULL;
+    PyObject *array = here != NULL ? mtpy_numpy(here) : NULL;
+    Py_XDECREF(free);
+    Py_XDECREF(here);
+    return array;
+}
+
+/* A new object of a subclass on the data of another tensor: for nn.Parameter. */
+static PyObject *make_subclass(PyObject *cls, PyObject *args)
+{
+    PyObject *type, *data;
+    int requires_grad = 0;
+    (void)cls;
+    if (!PyArg_ParseTuple(args, "O!O!|p:_make_subclass", &PyType_Type, &type, mtpy.tensor, &data,
+                          &requires_grad))
+        return NULL;
+    if (!PyType_IsSubtype((PyTypeObject *)type, mtpy.tensor)) {
+        PyErr_SetString(PyExc_TypeError, "_make_subclass: the class is no subclass of Tensor");
+        return NULL;
+    }
+    mt_value from = mt_value_tensor(mtpy_tensor_of(data));
+    mt_tensor *t;
+    mt_status status = mt_call(MT_OP_detach, &from, 1, &t);
+    if (status == MT_OK && requires_grad) {
+        status = mt_set_requires_grad(t, true);
+        if (status != MT_OK)
+            mt_release(t);
+    }
+    return status != MT_OK ? mtpy_raise(status) : mtpy_wrap_as((PyTypeObject *)type, t);
+}
+
+PyMethodDef mtpy_tensor_methods[] = {
+    {"size", AS_METHOD(size), METH_FASTCALL | METH_KEYWORDS,
+     "size(dim=None): its shape, or one of its sizes"},
+    {"stride", AS_METHOD(stride), METH_FASTCALL | METH_KEYWORDS, "stride(dim=None): in elements"},
+    {"dim", dim, METH_NOARGS, "The number of dims."},
+    {"ndimension", dim, METH_NOARGS, "The number of dims."},
+    {"numel", numel, METH_NOARGS, "The number of elements."},
+    {"nelement", numel, METH_NOARGS, "The number of elements."},
+    {"is_contiguous", is_contiguous, METH_NOARGS, NULL},
+    {"is_floating_point", is_floating_point, METH_NOARGS, NULL},
+    {"element_size", element_size, METH_NOARGS, "Bytes of an element."},
+    {"data_ptr", data_ptr, METH_NOARGS, "The address of the first element."},
+    {"storage_offset", storage_offset, METH_NOARGS, NULL},
+    {"item", item, METH_NOARGS, "The only element, as a Python number."},
+    {"tolist", tolist, METH_NOARGS, "Nested lists of Python numbers."},
+    {"requires_grad_", AS_METHOD(requires_grad_), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"detach_", detach_, METH_NOARGS, "Leaves the graph, in place."},
+    {"retain_grad", retain_grad, METH_NOARGS, "Keeps the gradient of a tensor that is no leaf."},
+    {"float", to_float, METH_NOARGS, NULL},
+    {"double", to_double, METH_NOARGS, NULL},
+    {"int", to_int, METH_NOARGS, NULL},
+    {"long", to_long, METH_NOARGS, NULL},
+    {"bool", to_bool, METH_NOARGS, NULL},
+    {"cpu", cpu, METH_NOARGS, NULL},
+    {"npu", npu, METH_VARARGS, "npu(device=None): on the accelerator"},
+    {"cuda", npu, METH_VARARGS, "Another word for npu()."},
+    {"to", AS_METHOD(to), METH_FASTCALL | METH_KEYWORDS, "to(dtype), to(device, dtype=None) or to(other)"},
+    {"numpy", AS_METHOD(numpy), METH_VARARGS | METH_KEYWORDS,
+     "numpy(*, force=False): an array on the same memory"},
+    {"_make_subclass", make_subclass, METH_VARARGS | METH_STATIC, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+PyGetSetDef mtpy_tensor_properties[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {"shape", get_shape, NULL, NULL, NULL},
+    {"dtype", get_dtype, NULL, NULL, NULL},
+    {"device", get_device, NULL, NULL, NULL},
+    {"ndim", get_ndim, NULL, NULL, NULL},
+    {"itemsize", get_itemsize, NULL, NULL, NULL},
+    {"nbytes", get_nbytes, NULL, NULL, NULL},
+    {"T", get_turned, NULL, NULL, NULL},
+    {"mT", get_matrix_turned, NULL, NULL, NULL},
+    {"grad", get_grad, set_grad, NULL, NULL},
+    {"grad_fn", get_grad_fn, NULL, NULL, NULL},
+    {"is_leaf", get_is_leaf, NULL, NULL, NULL},
+    {"requires_grad", get_requires_grad, set_requires_grad, NULL, NULL},
+    {"retains_grad", get_retains_grad, NULL, NULL, NULL},
+    {"data", get_data, set_data, NULL, NULL},
+    {"_version", get_version, NULL, NULL, NULL},
+    {"is_npu", get_on_npu, NULL, NULL, NULL},
+    {"is_cuda", get_on_npu, NULL, NULL, NULL},
+    {"is_cpu", get_on_cpu, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};

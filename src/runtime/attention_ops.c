@@ -1,0 +1,73 @@
+/* runtime/attention_ops.c - scaled_dot_product_attention, made of products and a softmax. */
+#include "runtime/runtime.h"
+#include <math.h>
+
+static const char *const c_names[] = {"bool", "int", "long int", "float", "double"};
+
+static mt_status check(const mt__call *call)
+{
+    const mt_tensor *q = mt__arg_tensor(call, 0), *k = mt__arg_tensor(call, 1), *v = mt__arg_tensor(call, 2),
+                    *mask = mt__arg_tensor(call, 3);
+    if (q->dtype != k->dtype || q->dtype != v->dtype)
+        return mt__fail(MT_E_RUNTIME,
+                        "Expected query, key, and value to have the same dtype, but got query.dtype: %s "
+                        "key.dtype: %s and "
+                        "value.dtype: %s instead.",
+                        c_names[q->dtype], c_names[k->dtype], c_names[v->dtype]);
+    if (q->rank < 2 || k->rank < 2 || v->rank < 2)
+        return mt__fail(MT_E_RUNTIME,
+                        "Expected query, key, and value to all be  at least 2 dimensional, but got "
+                        "query.dim: %d key.dim: %d and "
+                        "value.dim: %d instead.",
+                        q->rank, k->rank, v->rank);
+    if (mask != NULL && mask->dtype != MT_BOOL && mask->dtype != q->dtype && mask->dtype != MT_FLOAT32)
+        return mt__fail(MT_E_RUNTIME,
+                        "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
+                        "attn_mask.dtype: %s and  "
+                        "query.dtype: %s instead.",
+                        c_names[mask->dtype], c_names[q->dtype]);
+    if (mask != NULL && mt__arg_int(call, 5))
+        return mt__fail(
+            MT_E_RUNTIME,
+            "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
+    return MT_OK;
+}
+
+/* What is added to the scores: 0 where a query may look, -inf where not; NULL: nothing. */
+static mt_tensor *bias_of(const mt__call *call, const mt_tensor *q, const mt_tensor *k)
+{
+    mt_tensor *mask = mt__arg_tensor(call, 3);
+    mt_value dtype = mt_value_int(q->dtype), device = mt_value_int(q->device);
+    if (mt__arg_int(call, 5))
+        return MT(triu,
+                  MT(full, MT_SHAPE(q->dims[q->rank - 2], k->dims[k->rank - 2]), -INFINITY, dtype, device),
+                  1);
+    if (mask == NULL || mask->dtype != MT_BOOL)
+        return mask;
+    return MT(masked_fill, MT(zeros_like, mask, dtype), MT(logical_not, mask), -INFINITY);
+}
+
+mt_status mt__composite_scaled_dot_product_attention(mt__call *call)
+{
+    mt_tensor *q = mt__arg_tensor(call, 0), *k = mt__arg_tensor(call, 1), *v = mt__arg_tensor(call, 2);
+    mt_status status = check(call);
+    if (status != MT_OK)
+        return status;
+    double p = mt__arg_number(call, 4);
+    double scale = mt__arg_given(call, 6) ? mt__arg_number(call, 6) : 1 / sqrt((double)q->dims[q->rank - 1]);
+    mt_tensor *bias = bias_of(call, q, k);
+    mt_tensor *scores = MT(matmul, MT(mul, q, scale), MT(transpose, k, -2, -1));
+    if (bias != NULL)
+        scores = bias->rank <= 2 ? MT(add_, scores, bias) : MT(add, scores, bias);
+    mt_tensor *lost = NULL; /* queries that may look nowhere get zeros, and pass no NaN back */
+    if (mt__arg_given(call, 3)) {
+        lost = MT(all_dim, MT(eq, scores, -INFINITY), -1, true);
+        scores = MT(masked_fill, scores, lost, 0.0);
+    }
+    mt_tensor *weights = MT(softmax, scores, -1);
+    if (lost != NULL)
+        weights = MT(masked_fill, weights, lost, 0.0);
+    if (p > 0)
+        weights = MT(dropout, weights, p, true);
+    return mt__return(call, MT(matmul, weights, v));
+}

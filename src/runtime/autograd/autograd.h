@@ -1,0 +1,197 @@
+/* runtime/autograd/autograd.h - the graph: nodes, what they save, and how derivatives are written.
+ *
+ * A derivative is a constant mt__grad beside its function. The function reads the gradients of the op's outputs and its
+ * saved arguments, and gives each wanted argument its gradient; all by MT(), in the scope that the engine has opened:
+ *
+ *     static mt_status mul_backward(mt__backward *b)
+ *     {
+ *         if (mt__wants(b, 0))
+ *             mt__give(b, 0, MT(mul, b->grads[0], b->args[1]));
+ *         if (mt__wants(b, 1))
+ *             mt__give(b, 1, MT(mul, b->grads[0], b->args[0]));
+ *         return mt_scope_status();
+ *     }
+ *     const mt__grad mt__grad_mul = {"MulBackward0", "self other", mul_backward};
+ *
+ * The engine sums a gradient over the dims that broadcasting made and casts it to the argument's dtype, so a derivative
+ * need not. b->args are the op's arguments as they were given; a tensor that `saves` does not name is MT_NONE there (its
+ * shape is in mt__meta_of). Numbers, lists of ints and texts are always there. Results are saved as result, result1 ...
+ */
+#ifndef RUNTIME_AUTOGRAD_AUTOGRAD_H
+#define RUNTIME_AUTOGRAD_AUTOGRAD_H
+#include "runtime/runtime.h"
+
+typedef struct mt__meta { /* what is known of a tensor that was not saved */
+    uint8_t dtype, rank;
+    mt_device device;
+    int64_t dims[MT_MAX_RANK];
+} mt__meta;
+
+/* Where elements lie in a storage. Nodes of as_strided keep that of self in `user`. */
+typedef struct mt__geometry {
+    int rank;
+    int64_t offset;
+    int64_t dims[MT_MAX_RANK], strides[MT_MAX_RANK];
+} mt__geometry;
+
+typedef struct mt__backward {
+    mt_node *node;
+    mt_tensor *const *grads;   /* of the op's outputs, borrowed; NULL: zero */
+    const mt_value *args;      /* borrowed */
+    mt_tensor *const *results; /* borrowed: the saved outputs, NULL where not saved */
+    mt_tensor **out;           /* per edge: what mt__give sets */
+} mt__backward;
+
+struct mt__grad {
+    const char *name;  /* "AddBackward0" */
+    const char *saves; /* names of parameters, result, result1 ...; separated by spaces */
+    mt_status (*run)(mt__backward *b);
+};
+
+typedef struct mt__edge {
+    mt_node *node; /* owned; NULL: nobody wants it */
+    uint32_t output;
+} mt__edge;
+
+typedef struct mt__saved {
+    mt_tensor *tensor; /* owned; for an output: detached from this node, which it would keep alive */
+    uint32_t version;
+    bool is_output;
+} mt__saved;
+
+typedef enum mt__node_kind {
+    MT__NODE_OP,
+    MT__NODE_ACCUMULATE,
+    MT__NODE_CUSTOM,
+    MT__NODE_COPY_SLICES
+} mt__node_kind;
+
+typedef struct mt__hook {
+    uint64_t id;
+    uint32_t output; /* of the node; of a leaf 0 */
+    bool retains;    /* keeps the gradient for `tensor`: runs after all others */
+    mt_hook_fn *fn;
+    void (*drop)(void *user);
+    void *user;
+    mt_tensor *tensor; /* borrowed, of retains */
+} mt__hook;
+
+typedef struct mt__hooks {
+    mt__hook *items; /* owned */
+    uint32_t count, room;
+} mt__hooks;
+
+struct mt_node {
+    _Atomic uint32_t refs;
+    uint8_t kind;  /* mt__node_kind */
+    bool released; /* saved tensors were given back after a backward */
+    bool has_saved;
+    uint8_t arg_count;
+    const mt__grad *grad;
+    const mt__op *op;
+    const char *name;
+    uint64_t sequence, thread;
+    uint32_t edge_count, out_count;
+    mt__edge *edges; /* these lie in the node's own block */
+    mt__meta *metas; /* of the tensors that the edges lead to */
+    mt__meta *outs;  /* of the outputs */
+    mt_value *args;
+    mt__saved *saved;           /* per edge, of the arguments; tensor NULL: not saved */
+    mt__saved *saved_out;       /* per output */
+    int16_t slot[MT__MAX_ARGS]; /* the first edge of an argument, -1: none */
+    mt_tensor *leaf;            /* of ACCUMULATE: owned */
+    mt_custom_fn *custom;
+    void (*drop)(void *user);
+    void *user;
+    mt__hooks hooks; /* on its outputs */
+    /* the engine's, while it runs */
+    uint64_t run;
+    uint32_t waiting; /* for so many gradients */
+    bool needed, walked;
+    mt_tensor **incoming; /* per output: owned */
+};
+
+/* What few tensors have. */
+typedef struct mt__extra {
+    mt_node *accumulator;  /* of a leaf: weak, under the accumulators' lock */
+    mt__hooks hooks;       /* of a leaf: before accumulation */
+    mt__hooks post;        /* of a leaf: after it */
+    mt_tensor *base;       /* of a view that was made under autograd: owned */
+    uint32_t base_version; /* of the storage when grad_fn was made, for views */
+} mt__extra;
+
+extern MT__FAST_TLS bool mt__grad_mode;
+extern MT__FAST_TLS uint64_t mt__sequence; /* of the next node on this thread */
+uint64_t mt__thread_number(void);          /* the system's id of this thread */
+
+mt__extra *mt__extra_of(mt_tensor *t);  /* made when missing; NULL: out of memory */
+void mt__autograd_forget(mt_tensor *t); /* the tensor dies */
+
+/* Before an op changes an argument: may it? */
+mt_status mt__in_place_check(const mt__call *call);
+/* After an op ran: gives its outputs a node. original: of an in-place op that saves self, as it was; or NULL. */
+mt_status mt__record_node(mt__call *call, mt_tensor *original);
+mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_tensor **out); /* owned */
+
+void mt__geometry_set(mt__geometry *geometry, const mt_tensor *t);
+mt_status mt__node_keep_geometry(mt_node *node, const mt_tensor *self); /* for as_strided's derivative */
+
+/* After a view op, followed or not: a view knows its base, so that changing one changes the history of the other. */
+mt_status mt__note_view(const mt__call *call);
+mt_status mt__refresh_view(mt_tensor *t);
+/* Makes the grad_fn of a view anew where its memory has changed since. */
+static inline mt_status mt__fresh(mt_tensor *t)
+{
+    bool stale = (t->flags & MT__IS_VIEW) && t->extra != NULL && t->extra->base != NULL &&
+                 t->extra->base_version != t->storage->version;
+    return stale ? mt__refresh_view(t) : MT_OK;
+}
+
+/* After an in-place op: t, and what it is a view of, have the history that ends in node. */
+mt_status mt__rebase(mt_tensor *t, mt_node *node);
+
+/* After a backward that does not keep the graph: gives back what the node saved. */
+void mt__node_let_go(mt_node *node);
+/* The node's function, recorded as such; outs, one per edge and NULL before, get owned references. */
+mt_status mt__node_run(mt_node *node, mt_tensor **grads, mt_tensor **outs);
+void mt__copy_slices_let_go(mt_node *node);
+mt_status mt__copy_slices_run(mt_node *node, mt_tensor *const *grads, mt_tensor **outs);
+const char *
+mt__keep_name(const char *name); /* a copy for the life of the process; the same text gives the same */
+void mt__describe_tensor(mtp_input *in, const mt_tensor *t);
+
+/* The edge that gradients of t go to; *out owns its node. */
+mt_status mt__edge_of(mt_tensor *t, mt__edge *out);
+mt_node *mt__node_alloc(mt__node_kind kind, const char *name, uint32_t edges, uint32_t outs, uint32_t args);
+void mt__meta_set(mt__meta *meta, const mt_tensor *t);
+
+mt_status mt__hooks_add(mt__hooks *hooks, const mt__hook *hook);
+void mt__hooks_free(mt__hooks *hooks);
+/* Runs those for `output` on *grad (owned), which they may replace. */
+mt_status mt__hooks_run(const mt__hooks *hooks, uint32_t output, mt_tensor **grad);
+
+/* For derivatives. */
+static inline bool mt__wants(const mt__backward *b, unsigned arg)
+{
+    int slot = b->node->slot[arg];
+    return slot >= 0 && b->node->edges[slot].node != NULL;
+}
+static inline bool mt__wants_edge(const mt__backward *b, unsigned edge)
+{
+    return b->node->edges[edge].node != NULL;
+}
+static inline void mt__give(mt__backward *b, unsigned arg, mt_tensor *grad) /* borrowed from the scope */
+{
+    if (b->node->slot[arg] >= 0)
+        b->out[b->node->slot[arg]] = grad;
+}
+static inline const mt__meta *mt__meta_of(const mt__backward *b, unsigned arg)
+{
+    return &b->node->metas[b->node->slot[arg]];
+}
+static inline mt_value mt__meta_shape(const mt__meta *meta)
+{
+    return mt_value_ints(meta->dims, meta->rank);
+}
+
+#endif

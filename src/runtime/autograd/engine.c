@@ -1,0 +1,628 @@
+/* runtime/autograd/engine.c - backward: from the roots, each node once all its gradients are there, youngest first.
+ *
+ * Two walks. The first counts for each node how many edges lead to it (and, when gradients of given inputs are asked for,
+ * whether it lies on a way to one). The second takes ready nodes from a heap, by sequence number as PyTorch does, turns
+ * the gradients of their outputs into those of their inputs, and hands them on.
+ *
+ * Threads: backward runs on the calling thread. A graph is walked by one thread at a time; a second one, or a hook
+ * that goes backward through the same nodes, is refused.
+ * Invariant: node->run is the number of the run that the node is in, 0 outside; incoming[] is empty outside.
+ */
+#include "runtime/autograd/autograd.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct capture {
+    mt_node *node; /* borrowed: the graph holds it */
+    uint32_t output;
+    mt_tensor **to; /* where the gradient goes, owned there */
+} capture;
+
+typedef struct engine {
+    uint64_t run;
+    const mt_backward_options *options;
+    mt_node **heap, **all; /* borrowed; all: every node of this run, to be cleaned */
+    uint32_t heap_count, heap_room, all_count, all_room;
+    capture *captures;
+    uint32_t capture_count;
+} engine;
+
+static _Atomic uint64_t runs;
+
+/* -------------------------------------------------------------------------------------------------- lists */
+
+static mt_status push(mt_node ***items, uint32_t *count, uint32_t *room, mt_node *node)
+{
+    if (*count == *room) {
+        uint32_t more = *room > 0 ? *room * 2 : 64;
+        mt_node **grown = realloc(*items, more * sizeof *grown);
+        if (grown == NULL)
+            return mt__fail(MT_E_NOMEM, "out of memory: the backward engine's lists");
+        *items = grown;
+        *room = more;
+    }
+    (*items)[(*count)++] = node;
+    return MT_OK;
+}
+
+static mt_status heap_push(engine *e, mt_node *node)
+{
+    mt_status status = push(&e->heap, &e->heap_count, &e->heap_room, node);
+    if (status != MT_OK)
+        return status;
+    uint32_t i = e->heap_count - 1;
+    while (i > 0 && e->heap[(i - 1) / 2]->sequence < node->sequence) {
+        e->heap[i] = e->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    e->heap[i] = node;
+    return MT_OK;
+}
+
+static mt_node *heap_pop(engine *e)
+{
+    mt_node *top = e->heap[0], *last = e->heap[--e->heap_count];
+    uint32_t i = 0;
+    for (uint32_t child; (child = 2 * i + 1) < e->heap_count; i = child) {
+        if (child + 1 < e->heap_count && e->heap[child + 1]->sequence > e->heap[child]->sequence)
+            child++;
+        if (e->heap[child]->sequence <= last->sequence)
+            break;
+        e->heap[i] = e->heap[child];
+    }
+    e->heap[i] = last;
+    return top;
+}
+
+/* --------------------------------------------------------------------------------------------- first walk */
+
+static mt_status meet(engine *e, mt_node *node)
+{
+    if (node->run == e->run)
+        return MT_OK;
+    if (node->run != 0)
+        return mt__fail(
+            MT_E_RUNTIME,
+            "backward: this part of the graph is already being walked, by another thread or an outer "
+            "backward; wait for it to end");
+    node->run = e->run;
+    node->waiting = 0;
+    node->needed = e->capture_count == 0;
+    node->walked = false;
+    return push(&e->all, &e->all_count, &e->all_room, mt_node_retain(node));
+}
+
+/* Counts edges, breadth first: e->all grows while it is read. */
+static mt_status count_dependencies(engine *e)
+{
+    for (uint32_t i = 0; i < e->all_count; i++) {
+        mt_node *node = e->all[i];
+        for (uint32_t k = 0; k < node->edge_count; k++) {
+            mt_node *next = node->edges[k].node;
+            if (next == NULL)
+                continue;
+            mt_status status = meet(e, next);
+            if (status != MT_OK)
+                return status;
+            next->waiting++;
+        }
+    }
+    return MT_OK;
+}
+
+/* A node is needed when a capture is at it or behind it. Depth first, without recursion: `waiting` must not change. */
+static mt_status mark_needed(engine *e)
+{
+    for (uint32_t i = 0; i < e->capture_count; i++)
+        if (e->captures[i].node->run == e->run)
+            e->captures[i].node->needed = true;
+    mt_node **stack = NULL;
+    uint32_t count = 0, room = 0;
+    mt_status status = MT_OK;
+    for (uint32_t i = 0; i < e->all_count && status == MT_OK; i++)
+        status = e->all[i]->walked ? MT_OK : push(&stack, &count, &room, e->all[i]);
+    while (count > 0 && status == MT_OK) {
+        mt_node *node = stack[count - 1];
+        bool done = true;
+        if (!node->walked) {
+            for (uint32_t k = 0; k < node->edge_count && status == MT_OK; k++) {
+                mt_node *next = node->edges[k].node;
+                if (next != NULL && !next->walked) {
+                    done = false;
+                    status = push(&stack, &count, &room, next);
+                }
+            }
+            if (!done)
+                continue;
+            for (uint32_t k = 0; k < node->edge_count; k++)
+                node->needed |= node->edges[k].node != NULL && node->edges[k].node->needed;
+            node->walked = true;
+        }
+        count--;
+    }
+    free(stack);
+    return status;
+}
+
+/* -------------------------------------------------------------------------------------------- second walk */
+
+/* Adds grad (taken) to what waits at (node, output). */
+static mt_status deliver(mt_node *node, uint32_t output, mt_tensor *grad)
+{
+    mt_tensor **slot = &node->incoming[output];
+    if (*slot == NULL) {
+        *slot = grad;
+        return MT_OK;
+    }
+    mt_value args[] = {mt_value_tensor(*slot), mt_value_tensor(grad)};
+    mt_tensor *sum = NULL;
+    /* In place where nobody else can see it. */
+    bool alone = !mt__grad_mode && atomic_load(&(*slot)->refs) == 1 &&
+                 atomic_load(&(*slot)->storage->refs) == 1 && (*slot)->storage->drop == NULL &&
+                 ((*slot)->flags & MT__CONTIGUOUS) != 0 && (*slot)->dtype == grad->dtype &&
+                 (*slot)->rank == grad->rank &&
+                 memcmp((*slot)->dims, grad->dims, grad->rank * sizeof *grad->dims) == 0;
+    mt_status status = mt_call(alone ? MT_OP_add_ : MT_OP_add, args, 2, &sum);
+    mt_release(grad);
+    if (status == MT_OK) {
+        mt_release(*slot);
+        *slot = sum;
+    }
+    return status;
+}
+
+static bool same_shape(const mt_tensor *t, const mt__meta *meta)
+{
+    return t->rank == meta->rank && memcmp(t->dims, meta->dims, t->rank * sizeof *t->dims) == 0;
+}
+
+/* Sums *grad (owned) over the dims that broadcasting made, and casts it. */
+static mt_status fit(const mt_node *node, uint32_t edge, mt_tensor **grad)
+{
+    const mt__meta *meta = &node->metas[edge];
+    if (MT__LIKELY(same_shape(*grad, meta) && (*grad)->dtype == meta->dtype))
+        return MT_OK;
+    mt_status status = MT_OK;
+    MT_SCOPE
+    {
+        mt_tensor *g = *grad;
+        int lead = g->rank - meta->rank, n = 0;
+        int64_t over[MT_MAX_RANK];
+        for (int i = 0; i < g->rank; i++)
+            if (i < lead || (meta->dims[i - lead] == 1 && g->dims[i] != 1))
+                over[n++] = i;
+        if (n > 0)
+            g = MT(sum_dim, g, mt_value_ints(over, (uint32_t)n), true);
+        if (g != NULL && g->rank != meta->rank)
+            g = MT(view, g, mt__meta_shape(meta));
+        if (g != NULL && g->dtype != meta->dtype)
+            g = MT(to_dtype, g, (int64_t)meta->dtype);
+        status = mt_scope_status();
+        if (status == MT_OK && !same_shape(g, meta))
+            status =
+                mt__fail(MT_E_RUNTIME,
+                         "Function %s returned an invalid gradient at index %u - got %s but expected shape "
+                         "compatible with %s",
+                         node->name, edge, mt__shape_text((*grad)->dims, (*grad)->rank),
+                         mt__shape_text(meta->dims, meta->rank));
+        if (status == MT_OK) {
+            mt_retain(g);
+            mt_release(*grad);
+            *grad = g;
+        }
+    }
+    return status;
+}
+
+/* Runs the derivative of an op's node; outs gets owned references. */
+static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor **outs)
+{
+    if (node->released && node->has_saved)
+        return mt__fail(MT_E_RUNTIME, "Trying to backward through the graph a second time (or directly "
+                                      "access saved tensors after they have "
+                                      "already been freed). Saved intermediate values of the graph are freed "
+                                      "when you call .backward() or "
+                                      "autograd.grad(). Specify retain_graph=True if you need to backward "
+                                      "through the graph a second time or "
+                                      "if you need to access saved tensors after calling backward.");
+    mt_value args[MT__MAX_ARGS];
+    mt_tensor *results[MT__MAX_OUTS] = {NULL};
+    mt_tensor **lists[MT__MAX_ARGS] = {NULL};
+    mt_status status = MT_OK;
+    MT_SCOPE
+    {
+        for (unsigned i = 0; i < node->arg_count && status == MT_OK; i++) {
+            args[i] = node->args[i];
+            if (node->slot[i] < 0 || !(node->op->save_args >> i & 1u))
+                continue;
+            uint32_t n = args[i].count;
+            mt_tensor *one, **list = n == 0 ? &one : calloc(n, sizeof *list);
+            if (list == NULL) {
+                status = mt__fail(MT_E_NOMEM, "out of memory: backward of %s", node->name);
+                break;
+            }
+            if (n > 0)
+                lists[i] = list;
+            for (uint32_t k = 0; k < (n == 0 ? 1 : n) && status == MT_OK; k++) {
+                status = mt__unpack(node, &node->saved[(uint32_t)node->slot[i] + k], 0, &list[k]);
+                mt_scope_keep(list[k]);
+            }
+            args[i] = n == 0 ? mt_value_tensor(one) : mt_value_tensors(list, n);
+        }
+        for (uint32_t i = 0; i < node->out_count && i < MT__MAX_OUTS && status == MT_OK; i++) {
+            status = mt__unpack(node, &node->saved_out[i], i, &results[i]);
+            mt_scope_keep(results[i]);
+        }
+        mt__backward b = {node, grads, args, results, outs};
+        if (status == MT_OK)
+            status = node->grad->run(&b);
+        for (uint32_t i = 0; i < node->edge_count; i++)
+            outs[i] = status == MT_OK && node->edges[i].node != NULL ? mt_retain(outs[i]) : NULL;
+    }
+    for (unsigned i = 0; i < node->arg_count; i++)
+        free(lists[i]);
+    return status;
+}
+
+/* Adds *grad (owned, may be taken) into the leaf. */
+static mt_status accumulate(mt_node *node, mt_tensor **grad)
+{
+    mt_tensor *leaf = node->leaf, *made = NULL;
+    mt_status status = MT_OK;
+    if (leaf->extra != NULL)
+        status = mt__hooks_run(&leaf->extra->hooks, 0, grad);
+    if (status != MT_OK)
+        return status;
+    mt_value args[] = {mt_value_tensor(leaf->grad), mt_value_tensor(*grad)};
+    if (leaf->grad == NULL) {
+        /* A gradient that nobody else has is taken as it is. */
+        bool alone = atomic_load(&(*grad)->refs) == 1 && atomic_load(&(*grad)->storage->refs) == 1 &&
+                     ((*grad)->flags & MT__CONTIGUOUS) != 0 && (*grad)->storage->drop == NULL;
+        if (mt__grad_mode)
+            status = mt_call(MT_OP_clone, &args[1], 1, &made);
+        else
+            status = mt_call(alone ? MT_OP_detach : MT_OP_clone, &args[1], 1, &made);
+    } else if (mt__grad_mode) {
+        status = mt_call(MT_OP_add, args, 2, &made);
+    } else {
+        status = mt_call(MT_OP_add_, args, 2, &made);
+    }
+    if (status != MT_OK)
+        return status;
+    mt_tensor *old = leaf->grad;
+    leaf->grad = made;
+    mt_release(old);
+    mt_tensor_tag(made, MTP_MEMORY_GRADIENT);
+    if (leaf->extra != NULL && leaf->extra->post.count > 0) {
+        mt_tensor *self = mt_retain(leaf);
+        status = mt__hooks_run(&leaf->extra->post, 0, &self);
+        mt_release(self);
+    }
+    return status;
+}
+
+static mt_status run_node(mt_node *node, mt_tensor **grads, mt_tensor **outs)
+{
+    switch ((mt__node_kind)node->kind) {
+    case MT__NODE_ACCUMULATE:
+        return grads[0] != NULL ? accumulate(node, &grads[0]) : MT_OK;
+    case MT__NODE_CUSTOM:
+        return node->custom(node->user, grads, outs);
+    case MT__NODE_COPY_SLICES:
+        return mt__copy_slices_run(node, grads, outs);
+    case MT__NODE_OP:
+        break;
+    }
+    return run_op_node(node, grads, outs);
+}
+
+/* As PyTorch shows it: the function within its evaluation. */
+static mt_status run_recorded(mt_node *node, mt_tensor **grads, mt_tensor **outs)
+{
+    mtp_op record = MTP_OP_INIT(mtp_name(node->name));
+    mtp_input inputs[MT__MAX_OUTS];
+    bool is_leaf = node->kind == MT__NODE_ACCUMULATE;
+    record.kind = is_leaf ? MTP_SCOPE_OP : MTP_SCOPE_BACKWARD;
+    record.sequence = is_leaf ? -1 : (int64_t)node->sequence;
+    record.forward_thread = is_leaf ? 0 : node->thread;
+    memset(inputs, 0, sizeof inputs);
+    for (uint32_t i = 0; i < node->out_count && i < MT__MAX_OUTS; i++)
+        if (grads[i] != NULL)
+            mt__describe_tensor(&inputs[i], grads[i]);
+    record.inputs = inputs;
+    record.input_count = node->out_count < MT__MAX_OUTS ? node->out_count : MT__MAX_OUTS;
+    mtp_op_begin(&record);
+    mt_status status = run_node(node, grads, outs);
+    mtp_op_end(&record);
+    return status;
+}
+
+mt_status mt__node_run(mt_node *node, mt_tensor **grads, mt_tensor **outs)
+{
+    return mtp_recording() & MTP_CPU ? run_recorded(node, grads, outs) : run_node(node, grads, outs);
+}
+
+static mt_status before_run(engine *e, mt_node *node, mt_tensor **grads)
+{
+    mt_status status = MT_OK;
+    for (uint32_t i = 0; i < node->out_count && status == MT_OK && node->hooks.count > 0; i++)
+        if (grads[i] != NULL)
+            status = mt__hooks_run(&node->hooks, i, &grads[i]);
+    for (uint32_t i = 0; i < e->capture_count && status == MT_OK; i++) {
+        capture *c = &e->captures[i];
+        if (c->node != node || grads[c->output] == NULL)
+            continue;
+        if (node->kind == MT__NODE_ACCUMULATE && node->leaf->extra != NULL && !e->options->accumulate)
+            status = mt__hooks_run(&node->leaf->extra->hooks, 0, &grads[c->output]);
+        if (c->to != NULL) {
+            mt_release(*c->to);
+            *c->to = mt_retain(grads[c->output]);
+        }
+    }
+    return status;
+}
+
+/* Does anything that is asked for lie behind the node? */
+static bool goes_on(const engine *e, const mt_node *node)
+{
+    if (e->capture_count == 0)
+        return true;
+    if (node->kind == MT__NODE_ACCUMULATE)
+        return e->options->accumulate && node->needed;
+    for (uint32_t i = 0; i < node->edge_count; i++)
+        if (node->edges[i].node != NULL && node->edges[i].node->needed)
+            return true;
+    return false;
+}
+
+static mt_status hand_on(engine *e, mt_node *node, mt_tensor **outs)
+{
+    mt_status status = MT_OK;
+    for (uint32_t i = 0; i < node->edge_count; i++) {
+        mt_node *next = node->edges[i].node;
+        if (next == NULL) {
+            mt_release(outs[i]);
+            continue;
+        }
+        if (status == MT_OK && outs[i] != NULL && next->needed) {
+            status = fit(node, i, &outs[i]);
+            if (status == MT_OK)
+                status = deliver(next, node->edges[i].output, outs[i]);
+            else
+                mt_release(outs[i]);
+        } else {
+            mt_release(outs[i]);
+        }
+        if (--next->waiting == 0 && status == MT_OK)
+            status = heap_push(e, next);
+    }
+    return status;
+}
+
+static mt_status evaluate(engine *e, mt_node *node)
+{
+    mt_tensor **grads = node->incoming;
+    mt_tensor *few[8] = {NULL};
+    mt_tensor **outs = node->edge_count <= 8 ? few : calloc(node->edge_count, sizeof *outs);
+    if (outs == NULL)
+        return mt__fail(MT_E_NOMEM, "out of memory: backward of %s", node->name);
+    bool any = false;
+    for (uint32_t i = 0; i < node->out_count; i++)
+        any |= grads[i] != NULL;
+    mt_status status = any ? before_run(e, node, grads) : MT_OK;
+    if (status == MT_OK && any && goes_on(e, node)) {
+        status = mt__node_run(node, grads, outs);
+        if (status == MT_OK && !e->options->retain_graph)
+            mt__node_let_go(node);
+    }
+    if (status == MT_OK)
+        status = hand_on(e, node, outs);
+    for (uint32_t i = 0; i < node->out_count; i++) {
+        mt_release(grads[i]);
+        grads[i] = NULL;
+    }
+    if (outs != few)
+        free(outs);
+    return status;
+}
+
+static mt_status evaluate_recorded(engine *e, mt_node *node)
+{
+    char name[160];
+    int length = snprintf(name, sizeof name, "autograd::engine::evaluate_function: %s", node->name);
+    mtp_op record =
+        MTP_OP_INIT(mtp_name_n(name, length < (int)sizeof name ? (size_t)length : sizeof name - 1));
+    if (node->kind != MT__NODE_ACCUMULATE) {
+        record.sequence = (int64_t)node->sequence;
+        record.forward_thread = node->thread;
+    }
+    mtp_op_begin(&record);
+    mt_status status = evaluate(e, node);
+    mtp_op_end(&record);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ the way in */
+
+static mt_status default_grad(const mt_tensor *root, mt_tensor **out)
+{
+    if (root->numel != 1)
+        return mt__fail(MT_E_RUNTIME, "grad can be implicitly created only for scalar outputs");
+    mt_value self = mt_value_tensor(root);
+    return mt_call(MT_OP_ones_like, &self, 1, out);
+}
+
+static mt_status check_grad(const mt_tensor *root, const mt_tensor *grad, uint32_t i)
+{
+    if (grad->rank != root->rank || memcmp(grad->dims, root->dims, root->rank * sizeof *root->dims) != 0)
+        return mt__fail(
+            MT_E_RUNTIME,
+            "Mismatch in shape: grad_output[%u] has a shape of torch.Size(%s) and output[%u] has a shape of "
+            "torch.Size(%s).",
+            i, mt__shape_text(grad->dims, grad->rank), i, mt__shape_text(root->dims, root->rank));
+    return MT_OK;
+}
+
+static mt_status add_root(engine *e, mt_tensor *root, mt_tensor *grad, uint32_t i)
+{
+    if (!mt__tracks(root))
+        return mt__fail(MT_E_RUNTIME,
+                        "element %u of tensors does not require grad and does not have a grad_fn", i);
+    mt__edge edge;
+    mt_status status = mt__edge_of(root, &edge);
+    if (status != MT_OK)
+        return status;
+    mt_tensor *g = NULL;
+    status = grad == NULL ? default_grad(root, &g) : check_grad(root, grad, i);
+    if (status == MT_OK && grad != NULL)
+        g = mt_retain(grad);
+    if (status == MT_OK)
+        status = meet(e, edge.node);
+    if (status == MT_OK)
+        status = deliver(edge.node, edge.output, g);
+    mt_node_release(edge.node);
+    return status;
+}
+
+static mt_status add_captures(engine *e, mt_tensor **out)
+{
+    const mt_backward_options *o = e->options;
+    e->captures = calloc(o->input_count, sizeof *e->captures);
+    if (e->captures == NULL)
+        return mt__fail(MT_E_NOMEM, "out of memory: the inputs of backward");
+    for (uint32_t i = 0; i < o->input_count; i++) {
+        mt__edge edge;
+        if (!mt__tracks(o->inputs[i]))
+            return mt__fail(MT_E_RUNTIME, "One of the differentiated Tensors does not require grad");
+        mt_status status = mt__edge_of(o->inputs[i], &edge);
+        if (status != MT_OK)
+            return status;
+        e->captures[i] = (capture){edge.node, edge.output, out != NULL ? &out[i] : NULL};
+        e->capture_count = i + 1;
+    }
+    return MT_OK;
+}
+
+static mt_status check_captured(const engine *e, mt_tensor **out)
+{
+    for (uint32_t i = 0; i < e->options->input_count && out != NULL; i++)
+        if (out[i] == NULL && !e->options->allow_unused && !e->options->accumulate)
+            return mt__fail(
+                MT_E_RUNTIME,
+                "The differentiated Tensor at index %u appears to not have been used in the graph. Set "
+                "allow_unused=True if this is the desired behavior.",
+                i);
+    return MT_OK;
+}
+
+static void clean(engine *e)
+{
+    for (uint32_t i = 0; i < e->all_count; i++) {
+        mt_node *node = e->all[i];
+        for (uint32_t k = 0; k < node->out_count; k++) {
+            mt_release(node->incoming[k]);
+            node->incoming[k] = NULL;
+        }
+        node->run = 0;
+    }
+    for (uint32_t i = 0; i < e->capture_count; i++)
+        mt_node_release(e->captures[i].node);
+    for (uint32_t i = 0; i < e->all_count; i++)
+        mt_node_release(e->all[i]);
+    free(e->captures);
+    free(e->all);
+    free(e->heap);
+}
+
+static mt_status walk(engine *e, mt_tensor *const *roots, mt_tensor *const *grads, uint32_t count,
+                      mt_tensor **out)
+{
+    mt_status status = e->options->input_count > 0 ? add_captures(e, out) : MT_OK;
+    for (uint32_t i = 0; i < count && status == MT_OK; i++)
+        status = add_root(e, roots[i], grads != NULL ? grads[i] : NULL, i);
+    uint32_t root_count = e->all_count;
+    if (status == MT_OK)
+        status = count_dependencies(e);
+    if (status == MT_OK && e->capture_count > 0)
+        status = mark_needed(e);
+    for (uint32_t i = 0; i < root_count && status == MT_OK; i++)
+        if (e->all[i]->waiting == 0)
+            status = heap_push(e, e->all[i]);
+    while (e->heap_count > 0 && status == MT_OK) {
+        mt_node *node = heap_pop(e);
+        status = mtp_recording() & MTP_CPU ? evaluate_recorded(e, node) : evaluate(e, node);
+    }
+    return status == MT_OK ? check_captured(e, out) : status;
+}
+
+mt_status mt_backward_from(mt_tensor *const *roots, mt_tensor *const *grads, uint32_t count,
+                           const mt_backward_options *options, mt_tensor **out)
+{
+    static const mt_backward_options standard = {.size = sizeof standard};
+    engine e = {.run = atomic_fetch_add(&runs, 1) + 1, .options = options != NULL ? options : &standard};
+    if (e.options->size != sizeof *e.options)
+        return mt__fail(MT_E_VALUE, "mt_backward_from: set options->size to sizeof(mt_backward_options)");
+    for (uint32_t i = 0; out != NULL && i < e.options->input_count; i++)
+        out[i] = NULL;
+    bool was = mt_grad_enable(e.options->create_graph);
+    mt_status status = walk(&e, roots, grads, count, out);
+    mt_grad_enable(was);
+    clean(&e);
+    for (uint32_t i = 0; status != MT_OK && out != NULL && i < e.options->input_count; i++) {
+        mt_release(out[i]);
+        out[i] = NULL;
+    }
+    return status;
+}
+
+mt_status mt_backward(mt_tensor *loss)
+{
+    if (loss == NULL) /* an op before it failed: its message stands */
+        return mt_scope_status() != MT_OK ? mt_scope_status()
+                                          : mt__fail(MT_E_VALUE, "mt_backward: the tensor is NULL");
+    return mt_backward_from(&loss, NULL, 1, NULL, NULL);
+}
+
+/* ----------------------------------------------------------------------------------------- custom nodes, questions */
+
+mt_status mt_custom_attach(const char *name, mt_tensor *const *inputs, uint32_t input_count,
+                           mt_tensor *const *outputs, uint32_t output_count, mt_custom_fn *run,
+                           void (*drop)(void *user), void *user)
+{
+    mt_node *node = mt__node_alloc(MT__NODE_CUSTOM, mt__keep_name(name), input_count, output_count, 0);
+    if (node == NULL)
+        return MT_E_NOMEM;
+    mt_status status = MT_OK;
+    for (uint32_t i = 0; i < input_count && status == MT_OK; i++) {
+        mt__meta_set(&node->metas[i], inputs[i]);
+        status = mt__edge_of(inputs[i], &node->edges[i]);
+    }
+    node->custom = run;
+    for (uint32_t i = 0; i < output_count && status == MT_OK; i++) {
+        mt__meta_set(&node->outs[i], outputs[i]);
+        outputs[i]->grad_fn = mt_node_retain(node);
+        outputs[i]->output = i;
+    }
+    if (status == MT_OK) {
+        node->drop = drop;
+        node->user = user;
+    }
+    mt_node_release(node);
+    return status;
+}
+
+const char *mt_node_name(const mt_node *node)
+{
+    return node->name;
+}
+
+unsigned mt_node_edges(const mt_node *node)
+{
+    return node->edge_count;
+}
+
+mt_node *mt_node_next(const mt_node *node, unsigned edge, unsigned *output)
+{
+    *output = edge < node->edge_count ? node->edges[edge].output : 0;
+    return edge < node->edge_count ? node->edges[edge].node : NULL;
+}

@@ -1,0 +1,90 @@
+/* runtime/autograd/grad_matrix.c - derivatives of products of matrices. The order in which the gradients of the arguments
+ * are computed is PyTorch's: it is seen in profiles. */
+#include "runtime/autograd/autograd.h"
+
+static mt_tensor *maybe_times(mt_tensor *t, const mt_value *factor)
+{
+    return mt__value_number(factor) == 1 ? t : MT(mul, t, *factor);
+}
+
+/* Does the matrix lie in columns? Then its gradient is made so too, and no one has to copy it. */
+static bool in_columns(const mt_tensor *t)
+{
+    return t->strides[0] == 1 && t->strides[1] == t->dims[0];
+}
+
+static mt_tensor *grad_of_left(mt_tensor *grad, mt_tensor *left, mt_tensor *right)
+{
+    return in_columns(left) ? MT(t, MT(mm, right, MT(t, grad))) : MT(mm, grad, MT(t, right));
+}
+
+static mt_tensor *grad_of_right(mt_tensor *grad, mt_tensor *left, mt_tensor *right)
+{
+    return in_columns(right) ? MT(t, MT(mm, MT(t, grad), left)) : MT(mm, MT(t, left), grad);
+}
+
+static mt_status mm_backward(mt__backward *b)
+{
+    mt_tensor *left = b->args[0].as.tensor, *right = b->args[1].as.tensor;
+    if (mt__wants(b, 1))
+        mt__give(b, 1, grad_of_right(b->grads[0], left, right));
+    if (mt__wants(b, 0))
+        mt__give(b, 0, grad_of_left(b->grads[0], left, right));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_mm = {"MmBackward0", "self mat2", mm_backward};
+
+static mt_status addmm_backward(mt__backward *b)
+{
+    mt_tensor *left = b->args[1].as.tensor, *right = b->args[2].as.tensor;
+    if (mt__wants(b, 1))
+        mt__give(b, 1, maybe_times(grad_of_left(b->grads[0], left, right), &b->args[4]));
+    if (mt__wants(b, 2))
+        mt__give(b, 2, maybe_times(grad_of_right(b->grads[0], left, right), &b->args[4]));
+    if (mt__wants(b, 0))
+        mt__give(b, 0, maybe_times(b->grads[0], &b->args[3]));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_addmm = {"AddmmBackward0", "mat1 mat2", addmm_backward};
+
+static mt_status bmm_backward(mt__backward *b)
+{
+    if (mt__wants(b, 1))
+        mt__give(b, 1, MT(bmm, MT(transpose, b->args[0], 1, 2), b->grads[0]));
+    if (mt__wants(b, 0))
+        mt__give(b, 0, MT(bmm, b->grads[0], MT(transpose, b->args[1], 1, 2)));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_bmm = {"BmmBackward0", "self mat2", bmm_backward};
+
+static mt_status baddbmm_backward(mt__backward *b)
+{
+    if (mt__wants(b, 1))
+        mt__give(b, 1, maybe_times(MT(bmm, b->grads[0], MT(transpose, b->args[2], 1, 2)), &b->args[4]));
+    if (mt__wants(b, 2))
+        mt__give(b, 2, maybe_times(MT(bmm, MT(transpose, b->args[1], 1, 2), b->grads[0]), &b->args[4]));
+    if (mt__wants(b, 0))
+        mt__give(b, 0, maybe_times(b->grads[0], &b->args[3]));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_baddbmm = {"BaddbmmBackward0", "batch1 batch2", baddbmm_backward};
+
+static mt_status mv_backward(mt__backward *b)
+{
+    if (mt__wants(b, 0))
+        mt__give(b, 0, MT(ger, b->grads[0], b->args[1]));
+    if (mt__wants(b, 1))
+        mt__give(b, 1, MT(mv, MT(t, b->args[0]), b->grads[0]));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_mv = {"MvBackward0", "self vec", mv_backward};
+
+static mt_status dot_backward(mt__backward *b)
+{
+    if (mt__wants(b, 0))
+        mt__give(b, 0, MT(mul, b->grads[0], b->args[1]));
+    if (mt__wants(b, 1))
+        mt__give(b, 1, MT(mul, b->grads[0], b->args[0]));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_dot = {"DotBackward0", "self tensor", dot_backward};

@@ -1,0 +1,91 @@
+/* runtime/autograd/grad_unary.c - derivatives of ops with one operand: most are one expression. */
+#include "runtime/autograd/autograd.h"
+
+#define GRAD (b->grads[0])
+#define ARG(k) (b->args[k])
+#define SELF (b->args[0])
+#define RESULT (b->results[0])
+
+/* id, node, saved, the gradient of self. */
+#define SIMPLE(X)                                                                                            \
+    X(neg, "NegBackward0", "", MT(neg, GRAD))                                                                \
+    X(abs, "AbsBackward0", "self", MT(mul, GRAD, MT(sgn, SELF)))                                             \
+    X(sign, "SignBackward0", "", MT(zeros_like, GRAD))                                                       \
+    X(sgn, "SgnBackward0", "", MT(zeros_like, GRAD))                                                         \
+    X(floor, "FloorBackward0", "", MT(zeros_like, GRAD))                                                     \
+    X(ceil, "CeilBackward0", "", MT(zeros_like, GRAD))                                                       \
+    X(round, "RoundBackward0", "", MT(zeros_like, GRAD))                                                     \
+    X(trunc, "TruncBackward0", "", MT(zeros_like, GRAD))                                                     \
+    X(exp, "ExpBackward0", "result", MT(mul, GRAD, RESULT))                                                  \
+    X(expm1, "Expm1Backward0", "result", MT(mul, GRAD, MT(add, RESULT, 1)))                                  \
+    X(log, "LogBackward0", "self", MT(div, GRAD, SELF))                                                      \
+    X(log1p, "Log1PBackward0", "self", MT(div, GRAD, MT(add, SELF, 1)))                                      \
+    X(log2, "Log2Backward0", "self", MT(div, GRAD, MT(mul, SELF, 0.6931471805599453)))                       \
+    X(sqrt, "SqrtBackward0", "result", MT(div, GRAD, MT(mul, RESULT, 2)))                                    \
+    X(rsqrt, "RsqrtBackward0", "result", MT(mul, MT(mul, GRAD, -0.5), MT(pow, RESULT, 3)))                   \
+    X(reciprocal, "ReciprocalBackward0", "result", MT(mul, MT(neg, GRAD), MT(mul, RESULT, RESULT)))          \
+    X(sin, "SinBackward0", "self", MT(mul, GRAD, MT(cos, SELF)))                                             \
+    X(cos, "CosBackward0", "self", MT(mul, GRAD, MT(neg, MT(sin, SELF))))                                    \
+    X(tan, "TanBackward0", "result", MT(mul, GRAD, MT(add, MT(pow, RESULT, 2), 1)))                          \
+    X(tanh, "TanhBackward0", "result", MT(tanh_backward, GRAD, RESULT))                                      \
+    X(sigmoid, "SigmoidBackward0", "result", MT(sigmoid_backward, GRAD, RESULT))                             \
+    X(erf, "ErfBackward0", "self",                                                                           \
+      MT(mul, MT(mul, MT(exp, MT(neg, MT(pow, SELF, 2))), 1.1283791670955126), GRAD))                        \
+    X(relu, "ReluBackward0", "result", MT(threshold_backward, GRAD, RESULT, 0))                              \
+    X(gelu, "GeluBackward0", "self", MT(gelu_backward, GRAD, SELF, ARG(1)))                                  \
+    X(silu, "SiluBackward0", "self", MT(silu_backward, GRAD, SELF))                                          \
+    X(softplus, "SoftplusBackward0", "self", MT(softplus_backward, GRAD, SELF, ARG(1), ARG(2)))              \
+    X(leaky_relu, "LeakyReluBackward0", "self", MT(leaky_relu_backward, GRAD, SELF, ARG(1), false))          \
+    X(elu, "EluBackward0", "self", MT(elu_backward, GRAD, ARG(1), ARG(2), ARG(3), false, SELF))
+
+#define X(id, node_name, saved, gradient)                                                                    \
+    static mt_status id##_backward(mt__backward *b)                                                          \
+    {                                                                                                        \
+        mt__give(b, 0, gradient);                                                                            \
+        return mt_scope_status();                                                                            \
+    }                                                                                                        \
+    const mt__grad mt__grad_##id = {node_name, saved, id##_backward};
+SIMPLE(X)
+#undef X
+
+mt_status mt__composite_square(mt__call *call)
+{
+    return mt__return(call, MT(pow, call->args[0], 2));
+}
+
+/* ------------------------------------------------------------------------------------- derivatives of derivatives */
+
+static mt_status threshold_backward_backward(mt__backward *b)
+{
+    if (mt__wants(b, 0))
+        mt__give(b, 0, MT(threshold_backward, GRAD, ARG(1), ARG(2)));
+    if (mt__wants(b, 1))
+        mt__give(b, 1, MT(zeros_like, GRAD));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_threshold_backward = {"ThresholdBackwardBackward0", "self",
+                                              threshold_backward_backward};
+
+static mt_status tanh_backward_backward(mt__backward *b)
+{
+    if (mt__wants(b, 0))
+        mt__give(b, 0, MT(tanh_backward, GRAD, ARG(1)));
+    if (mt__wants(b, 1))
+        mt__give(b, 1, MT(mul, GRAD, MT(mul, MT(mul, ARG(1), -2), ARG(0))));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_tanh_backward = {"TanhBackwardBackward0", "grad_output output",
+                                         tanh_backward_backward};
+
+static mt_status sigmoid_backward_backward(mt__backward *b)
+{
+    if (mt__wants(b, 0))
+        mt__give(b, 0, MT(sigmoid_backward, GRAD, ARG(1)));
+    if (mt__wants(b, 1)) {
+        mt_tensor *bend = MT(add, MT(mul, ARG(1), -2), 1);
+        mt__give(b, 1, MT(mul, MT(mul, GRAD, ARG(0)), bend));
+    }
+    return mt_scope_status();
+}
+const mt__grad mt__grad_sigmoid_backward = {"SigmoidBackwardBackward0", "grad_output output",
+                                            sigmoid_backward_backward};

@@ -1,0 +1,143 @@
+/* runtime/autograd/hooks.c - functions that see a gradient on its way, and tensors that keep theirs. */
+#include "runtime/autograd/autograd.h"
+#include <stdlib.h>
+
+static _Atomic uint64_t last_id;
+
+mt_status mt__hooks_add(mt__hooks *hooks, const mt__hook *hook)
+{
+    if (hooks->count == hooks->room) {
+        uint32_t room = hooks->room > 0 ? hooks->room * 2 : 2;
+        mt__hook *items = realloc(hooks->items, room * sizeof *items);
+        if (items == NULL)
+            return mt__fail(MT_E_NOMEM, "out of memory: a hook");
+        hooks->items = items;
+        hooks->room = room;
+    }
+    hooks->items[hooks->count++] = *hook;
+    return MT_OK;
+}
+
+void mt__hooks_free(mt__hooks *hooks)
+{
+    for (uint32_t i = 0; i < hooks->count; i++)
+        if (hooks->items[i].drop != NULL)
+            hooks->items[i].drop(hooks->items[i].user);
+    free(hooks->items);
+    *hooks = (mt__hooks){0};
+}
+
+static mt_status keep(const mt__hook *hook, mt_tensor *grad)
+{
+    if (hook->tensor == NULL)
+        return MT_OK; /* it died meanwhile */
+    mt_tensor *old = hook->tensor->grad;
+    if (old == NULL) {
+        hook->tensor->grad = mt_retain(grad);
+        return MT_OK;
+    }
+    mt_value args[] = {mt_value_tensor(old), mt_value_tensor(grad)};
+    mt_tensor *sum;
+    mt_status status = mt_call(MT_OP_add, args, 2, &sum);
+    if (status == MT_OK) {
+        hook->tensor->grad = sum;
+        mt_release(old);
+    }
+    return status;
+}
+
+static mt_status run_one(const mt__hook *hook, mt_tensor **grad)
+{
+    bool failed = false;
+    mt_tensor *other = hook->fn(*grad, hook->user, &failed);
+    if (failed) {
+        mt_release(other);
+        return MT_E_CALLBACK; /* its message is the callback's affair */
+    }
+    if (other != NULL) {
+        mt_release(*grad);
+        *grad = other;
+    }
+    return MT_OK;
+}
+
+mt_status mt__hooks_run(const mt__hooks *hooks, uint32_t output, mt_tensor **grad)
+{
+    mt_status status = MT_OK;
+    for (unsigned retains = 0; retains < 2; retains++)
+        for (uint32_t i = 0; i < hooks->count && status == MT_OK; i++) {
+            mt__hook hook = hooks->items[i]; /* by value: a hook may add others */
+            if (hook.output == output && hook.retains == (retains != 0))
+                status = retains ? keep(&hook, *grad) : run_one(&hook, grad);
+        }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ for users */
+
+static mt_status add_to(mt__hooks *hooks, uint32_t output, mt_hook_fn *fn, void (*drop)(void *), void *user,
+                        uint64_t *id)
+{
+    mt__hook hook = {
+        .id = atomic_fetch_add(&last_id, 1) + 1, .output = output, .fn = fn, .drop = drop, .user = user};
+    mt_status status = mt__hooks_add(hooks, &hook);
+    if (status == MT_OK)
+        *id = hook.id;
+    return status;
+}
+
+mt_status mt_hook_add(mt_tensor *t, mt_hook_fn *hook, void (*drop)(void *user), void *user, uint64_t *id)
+{
+    *id = 0;
+    if (!mt__tracks(t))
+        return mt__fail(MT_E_RUNTIME, "cannot register a hook on a tensor that doesn't require gradient");
+    mt_node *fn = mt_grad_fn(t);
+    if (fn != NULL)
+        return add_to(&fn->hooks, t->output, hook, drop, user, id);
+    mt__extra *extra = mt__extra_of(t);
+    return extra == NULL ? MT_E_NOMEM : add_to(&extra->hooks, 0, hook, drop, user, id);
+}
+
+mt_status mt_post_hook_add(mt_tensor *t, mt_hook_fn *hook, void (*drop)(void *user), void *user, uint64_t *id)
+{
+    *id = 0;
+    if (!mt__tracks(t))
+        return mt__fail(MT_E_RUNTIME, "cannot register a hook on a tensor that doesn't require gradient");
+    if (t->grad_fn != NULL)
+        return mt__fail(MT_E_RUNTIME, "post accumulate grad hooks cannot be registered on non-leaf tensors");
+    mt__extra *extra = mt__extra_of(t);
+    return extra == NULL ? MT_E_NOMEM : add_to(&extra->post, 0, hook, drop, user, id);
+}
+
+static void remove_from(mt__hooks *hooks, uint64_t id)
+{
+    for (uint32_t i = 0; i < hooks->count; i++)
+        if (hooks->items[i].id == id) {
+            mt__hook gone = hooks->items[i];
+            memmove(&hooks->items[i], &hooks->items[i + 1], (hooks->count - i - 1) * sizeof gone);
+            hooks->count--;
+            if (gone.drop != NULL)
+                gone.drop(gone.user);
+            return;
+        }
+}
+
+void mt_hook_remove(mt_tensor *t, uint64_t id)
+{
+    if (t->grad_fn != NULL)
+        remove_from(&t->grad_fn->hooks, id);
+    if (t->extra != NULL) {
+        remove_from(&t->extra->hooks, id);
+        remove_from(&t->extra->post, id);
+    }
+}
+
+void mt_retain_grad(mt_tensor *t)
+{
+    mt_node *fn = mt_grad_fn(t);
+    if (fn == NULL || (t->flags & MT__RETAINS_GRAD))
+        return; /* a leaf keeps its gradient anyway */
+    mt__hook hook = {.output = t->output, .retains = true, .tensor = t};
+    if (mt__hooks_add(&fn->hooks, &hook) == MT_OK)
+        t->flags |= MT__RETAINS_GRAD;
+}

@@ -1,0 +1,529 @@
+/* runtime/autograd/node.c - nodes of the graph: made after an op ran, freed with the last tensor or node that leads to
+ * them.
+ *
+ * Ownership: a tensor owns its grad_fn, a node owns the nodes of its edges and what it saves; an accumulator owns its
+ * leaf, the leaf knows its accumulator weakly (under `lock`, rank: leaf). Long chains are freed without recursion.
+ */
+#define _GNU_SOURCE
+#include "runtime/autograd/autograd.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+MT__FAST_TLS bool mt__grad_mode = true;
+MT__FAST_TLS uint64_t mt__sequence;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static MT__FAST_TLS uint64_t thread_id;
+
+static void forget_thread_id(void)
+{
+    thread_id = 0; /* the child's thread is another one */
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget_thread_id);
+}
+
+uint64_t mt__thread_number(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (MT__UNLIKELY(thread_id == 0)) {
+        pthread_once(&once, watch_forks);
+        thread_id = (uint64_t)syscall(SYS_gettid);
+    }
+    return thread_id;
+}
+
+bool mt_grad_enabled(void)
+{
+    return mt__grad_mode;
+}
+
+bool mt_grad_enable(bool enable)
+{
+    bool was = mt__grad_mode;
+    mt__grad_mode = enable;
+    return was;
+}
+
+/* ---------------------------------------------------------------------------------------- making and freeing */
+
+mt_node *mt__node_alloc(mt__node_kind kind, const char *name, uint32_t edges, uint32_t outs, uint32_t args)
+{
+    size_t bytes = sizeof(mt_node) + edges * (sizeof(mt__edge) + sizeof(mt__meta) + sizeof(mt__saved)) +
+                   outs * (sizeof(mt__meta) + sizeof(mt__saved) + sizeof(mt_tensor *)) +
+                   args * sizeof(mt_value);
+    mt_node *node = calloc(1, bytes);
+    if (node == NULL) {
+        mt__fail(MT_E_NOMEM, "out of memory: a node of the autograd graph");
+        return NULL;
+    }
+    atomic_init(&node->refs, 1);
+    node->kind = (uint8_t)kind;
+    node->name = name;
+    node->edge_count = edges;
+    node->out_count = outs;
+    node->arg_count = (uint8_t)args;
+    node->edges = (mt__edge *)(node + 1);
+    node->metas = (mt__meta *)(node->edges + edges);
+    node->outs = node->metas + edges;
+    node->saved = (mt__saved *)(node->outs + outs);
+    node->saved_out = node->saved + edges;
+    node->args = (mt_value *)(node->saved_out + outs);
+    node->incoming = (mt_tensor **)(node->args + args);
+    node->sequence = mt__sequence++;
+    node->thread = mt__thread_number();
+    memset(node->slot, -1, sizeof node->slot);
+    return node;
+}
+
+static void free_copied_args(mt_node *node)
+{
+    for (unsigned i = 0; i < node->arg_count; i++)
+        if (node->args[i].kind == MT_INTS || node->args[i].kind == MT_TEXT)
+            free((void *)(uintptr_t)node->args[i].as.ints);
+}
+
+static void release_saved(mt_node *node)
+{
+    for (uint32_t i = 0; i < node->edge_count; i++) {
+        mt_release(node->saved[i].tensor);
+        node->saved[i].tensor = NULL;
+    }
+    for (uint32_t i = 0; i < node->out_count; i++) {
+        mt_release(node->saved_out[i].tensor);
+        node->saved_out[i].tensor = NULL;
+    }
+}
+
+void mt__node_let_go(mt_node *node)
+{
+    node->released = true;
+    release_saved(node);
+    if (node->kind == MT__NODE_COPY_SLICES)
+        mt__copy_slices_let_go(node);
+}
+
+mt_node *mt_node_retain(mt_node *node)
+{
+    if (node != NULL)
+        atomic_fetch_add_explicit(&node->refs, 1, memory_order_relaxed);
+    return node;
+}
+
+/* Nodes whose last reference went while others are being freed wait here, linked by their user pointer's place. */
+static _Thread_local mt_node *dying;
+static _Thread_local bool freeing;
+
+static void free_node(mt_node *node)
+{
+    release_saved(node);
+    free_copied_args(node);
+    mt__hooks_free(&node->hooks);
+    for (uint32_t i = 0; i < node->edge_count; i++)
+        mt_node_release(node->edges[i].node);
+    if (node->drop != NULL)
+        node->drop(node->user);
+    mt_release(node->leaf);
+    free(node);
+}
+
+void mt_node_release(mt_node *node)
+{
+    if (node == NULL)
+        return;
+    if (node->kind == MT__NODE_ACCUMULATE) {
+        /* The leaf may be handing out the last reference just now. */
+        pthread_mutex_lock(&lock);
+        bool last = atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) == 1;
+        if (last && node->leaf->extra != NULL)
+            node->leaf->extra->accumulator = NULL;
+        pthread_mutex_unlock(&lock);
+        if (!last)
+            return;
+    } else if (atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    node->incoming = (mt_tensor **)dying;
+    dying = node;
+    if (freeing)
+        return;
+    freeing = true;
+    while (dying != NULL) {
+        mt_node *next = dying;
+        dying = (mt_node *)next->incoming;
+        free_node(next);
+    }
+    freeing = false;
+}
+
+/* ------------------------------------------------------------------------------------------------- leaves */
+
+mt__extra *mt__extra_of(mt_tensor *t)
+{
+    if (t->extra == NULL) {
+        t->extra = calloc(1, sizeof *t->extra);
+        if (t->extra == NULL)
+            mt__fail(MT_E_NOMEM, "out of memory: autograd's part of a tensor");
+    }
+    return t->extra;
+}
+
+static void forget_retained(mt_node *node, const mt_tensor *t)
+{
+    for (uint32_t i = 0; i < node->hooks.count; i++)
+        if (node->hooks.items[i].tensor == t)
+            node->hooks.items[i].tensor = NULL;
+}
+
+void mt__autograd_forget(mt_tensor *t)
+{
+    if (t->grad_fn != NULL && (t->flags & MT__RETAINS_GRAD))
+        forget_retained(t->grad_fn, t);
+    mt_release(t->grad);
+    mt__extra *extra = t->extra;
+    mt_node *node = t->grad_fn;
+    t->grad = NULL;
+    t->grad_fn = NULL;
+    t->extra = NULL;
+    if (extra != NULL) {
+        mt__hooks_free(&extra->hooks);
+        mt__hooks_free(&extra->post);
+        mt_release(extra->base);
+        free(extra);
+    }
+    mt_node_release(node);
+}
+
+static mt_status accumulator_of(mt_tensor *leaf, mt_node **out)
+{
+    mt__extra *extra = mt__extra_of(leaf);
+    *out = NULL;
+    if (extra == NULL)
+        return MT_E_NOMEM;
+    pthread_mutex_lock(&lock);
+    *out = mt_node_retain(extra->accumulator);
+    pthread_mutex_unlock(&lock);
+    if (*out != NULL)
+        return MT_OK;
+    mt_node *node = mt__node_alloc(MT__NODE_ACCUMULATE, "torch::autograd::AccumulateGrad", 0, 1, 0);
+    if (node == NULL)
+        return MT_E_NOMEM;
+    mt__sequence--; /* it takes no number: it runs before all others */
+    node->sequence = UINT64_MAX;
+    node->leaf = mt_retain(leaf);
+    mt__meta_set(&node->outs[0], leaf);
+    pthread_mutex_lock(&lock);
+    extra->accumulator = node;
+    pthread_mutex_unlock(&lock);
+    *out = node;
+    return MT_OK;
+}
+
+mt_status mt__edge_of(mt_tensor *t, mt__edge *out)
+{
+    out->output = 0;
+    out->node = NULL;
+    mt_status status = mt__fresh(t);
+    if (status != MT_OK)
+        return status;
+    if (t->grad_fn != NULL) {
+        out->node = mt_node_retain(t->grad_fn);
+        out->output = t->output;
+        return MT_OK;
+    }
+    return t->flags & MT__REQUIRES_GRAD ? accumulator_of(t, &out->node) : MT_OK;
+}
+
+void mt__meta_set(mt__meta *meta, const mt_tensor *t)
+{
+    meta->dtype = t->dtype;
+    meta->rank = t->rank;
+    meta->device = t->device;
+    memcpy(meta->dims, t->dims, t->rank * sizeof *t->dims);
+}
+
+bool mt_requires_grad(const mt_tensor *t)
+{
+    return mt__tracks(t);
+}
+
+bool mt_is_leaf(const mt_tensor *t)
+{
+    return mt_grad_fn((mt_tensor *)(uintptr_t)t) == NULL;
+}
+
+mt_status mt_set_requires_grad(mt_tensor *t, bool on)
+{
+    if (mt_grad_fn(t) != NULL)
+        return on ? MT_OK
+                  : mt__fail(
+                        MT_E_RUNTIME,
+                        "you can only change requires_grad flags of leaf variables. If you want to use a "
+                        "computed variable in a subgraph that doesn't require differentiation use "
+                        "var_no_grad = "
+                        "var.detach().");
+    if (on && !mt__is_floating((mt_dtype)t->dtype))
+        return mt__fail(MT_E_RUNTIME, "only Tensors of floating point dtype can require gradients");
+    if (on)
+        t->flags |= MT__REQUIRES_GRAD;
+    else
+        t->flags &= (uint16_t)~MT__REQUIRES_GRAD;
+    return MT_OK;
+}
+
+mt_tensor *mt_grad(const mt_tensor *t)
+{
+    return t->grad;
+}
+
+mt_status mt_set_grad(mt_tensor *t, mt_tensor *grad)
+{
+    if (grad != NULL) {
+        if (grad == t)
+            return mt__fail(MT_E_RUNTIME, "can't assign Variable as its own grad");
+        if (grad->rank != t->rank || memcmp(grad->dims, t->dims, t->rank * sizeof *t->dims) != 0)
+            return mt__fail(MT_E_RUNTIME,
+                            "attempting to assign a gradient of size '%s' to a tensor of size '%s'. Please "
+                            "ensure that the "
+                            "gradient and the tensor are the same size",
+                            mt__shape_text(grad->dims, grad->rank), mt__shape_text(t->dims, t->rank));
+        if (grad->dtype != t->dtype)
+            return mt__fail(MT_E_RUNTIME,
+                            "attempting to assign a gradient with dtype '%s' to a tensor with dtype '%s'",
+                            mt_dtype_name((mt_dtype)grad->dtype), mt_dtype_name((mt_dtype)t->dtype));
+        if (grad->device != t->device)
+            return mt__fail(MT_E_RUNTIME, "assigned grad has data located on a different device");
+    }
+    mt_tensor *old = t->grad;
+    t->grad = mt_retain(grad);
+    mt_release(old);
+    return MT_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------- saving */
+
+/* A tensor on the same memory that autograd does not know. */
+static mt_tensor *detached(const mt_tensor *t)
+{
+    mt_tensor *d;
+    return mt__alias(t, t->rank, t->dims, t->strides, t->offset, &d) == MT_OK ? d : NULL;
+}
+
+static mt_status save(mt__saved *slot, mt_tensor *t, bool is_output)
+{
+    slot->tensor = is_output ? detached(t) : mt_retain(t);
+    if (slot->tensor == NULL)
+        return MT_E_NOMEM;
+    slot->version = t->storage->version;
+    slot->is_output = is_output;
+    if (t->storage->category == MTP_MEMORY_TEMPORARY)
+        mt_tensor_tag(t, MTP_MEMORY_ACTIVATION);
+    return MT_OK;
+}
+
+static mt_status changed_since(const mt_node *node, const mt__saved *saved)
+{
+    static const char *const types[] = {"BoolTensor", "IntTensor", "LongTensor", "FloatTensor",
+                                        "DoubleTensor"};
+    const mt_tensor *t = saved->tensor;
+    char origin[96] = "";
+    const char *maker = saved->is_output     ? node->name
+                        : t->grad_fn != NULL ? t->grad_fn->name
+                                             : ""; /* told without "Backward0" */
+    if (saved->is_output || t->grad_fn != NULL)
+        snprintf(origin, sizeof origin, ", which is output %u of %.*s,", t->output, (int)strcspn(maker, "B"),
+                 maker);
+    return mt__fail(MT_E_RUNTIME,
+                    "one of the variables needed for gradient computation has been modified by an inplace "
+                    "operation: [torch.%s "
+                    "%s]%s is at version %u; expected version %u instead. Hint: enable anomaly detection to "
+                    "find the operation "
+                    "that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).",
+                    types[t->dtype], mt__shape_text(t->dims, t->rank), origin, t->storage->version,
+                    saved->version);
+}
+
+mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_tensor **out)
+{
+    *out = NULL;
+    if (saved->tensor == NULL)
+        return MT_OK;
+    if (saved->tensor->storage->version != saved->version)
+        return changed_since(node, saved);
+    if (!saved->is_output || !mt__grad_mode) {
+        *out = mt_retain(saved->tensor);
+        return MT_OK;
+    }
+    /* For a graph of the derivative: an output is a function of what the node was made from. */
+    mt_tensor *t = detached(saved->tensor);
+    if (t == NULL)
+        return MT_E_NOMEM;
+    t->grad_fn = mt_node_retain(node);
+    t->output = output;
+    *out = t;
+    return MT_OK;
+}
+
+/* -------------------------------------------------------------------------------------- a node for a call */
+
+static uint32_t count_edges(const mt__call *call)
+{
+    uint32_t n = 0;
+    for (unsigned i = 0; i < call->op->param_count; i++)
+        n += call->args[i].kind == MT_TENSOR ? 1 : call->args[i].kind == MT_TENSORS ? call->args[i].count : 0;
+    return n;
+}
+
+static void *copy_bytes(const void *from, size_t bytes)
+{
+    void *to = malloc(bytes > 0 ? bytes : 1);
+    if (to != NULL && bytes > 0)
+        memcpy(to, from, bytes);
+    return to;
+}
+
+static mt_status copy_arg(mt_value *to, const mt_value *from)
+{
+    *to = *from;
+    if (from->kind == MT_TENSOR || from->kind == MT_TENSORS) {
+        to->kind = MT_NONE;
+        to->as.tensor = NULL;
+    } else if (from->kind == MT_INTS || from->kind == MT_TEXT) {
+        size_t bytes = from->kind == MT_INTS ? from->count * sizeof(int64_t) : (size_t)from->count + 1;
+        to->as.ints = copy_bytes(from->as.ints, bytes);
+        if (to->as.ints == NULL) {
+            to->kind = MT_NONE;
+            return mt__fail(MT_E_NOMEM, "out of memory: a node of the autograd graph");
+        }
+    }
+    return MT_OK;
+}
+
+static mt_status connect(mt_node *node, uint32_t edge, mt_tensor *t, bool keep)
+{
+    if (t == NULL)
+        return MT_OK;
+    mt__meta_set(&node->metas[edge], t);
+    mt_status status = mt__is_floating((mt_dtype)t->dtype) ? mt__edge_of(t, &node->edges[edge]) : MT_OK;
+    if (status == MT_OK && keep) {
+        node->has_saved = true;
+        status = save(&node->saved[edge], t, false);
+    }
+    return status;
+}
+
+static mt_status connect_args(mt_node *node, const mt__call *call, mt_tensor *original)
+{
+    uint32_t edge = 0;
+    mt_status status = MT_OK;
+    for (unsigned i = 0; i < call->op->param_count && status == MT_OK; i++) {
+        const mt_value *v = &call->args[i];
+        bool keep = (call->op->save_args >> i & 1u) != 0;
+        status = copy_arg(&node->args[i], v);
+        if (v->kind != MT_TENSOR && v->kind != MT_TENSORS)
+            continue;
+        node->slot[i] = (int16_t)edge;
+        mt_tensor *const *list = v->kind == MT_TENSOR ? &v->as.tensor : v->as.tensors;
+        uint32_t n = v->kind == MT_TENSOR ? 1 : v->count;
+        for (uint32_t k = 0; k < n && status == MT_OK; k++, edge++) {
+            bool was_self = i == 0 && original != NULL;
+            status = connect(node, edge, list[k], keep && !was_self);
+            if (status == MT_OK && keep && !was_self && call->op->in_place && list[k] != NULL &&
+                list[k]->storage == call->outs[0]->storage)
+                node->saved[edge].version--; /* it was read before the change */
+            if (status == MT_OK && was_self && keep) {
+                node->has_saved = true;
+                status = save(&node->saved[edge], original, false);
+            }
+        }
+    }
+    return status;
+}
+
+static mt_status own_outputs(mt_node *node, mt__call *call)
+{
+    mt_status status = MT_OK;
+    for (uint32_t i = 0; i < call->out_count && status == MT_OK; i++) {
+        mt_tensor *t = call->outs[i];
+        if (t == NULL)
+            continue;
+        mt__meta_set(&node->outs[i], t);
+        if (call->op->save_outs >> i & 1u) {
+            node->has_saved = true;
+            status = save(&node->saved_out[i], t, true);
+            if (status == MT_OK)
+                node->saved_out[i].tensor->output = i;
+        }
+        if (status == MT_OK && mt__is_floating((mt_dtype)t->dtype) && !call->op->in_place) {
+            t->grad_fn = mt_node_retain(node);
+            t->output = i;
+        }
+    }
+    return status;
+}
+
+static const char *name_for(const mt__call *call)
+{
+    const mt__op *op = call->op;
+    if (MT__LIKELY(op->number_node == NULL))
+        return op->grad->name;
+    for (unsigned i = 0; i < op->param_count; i++)
+        if (op->params[i].type == MT_TYPE_OPERAND && call->args[i].kind == MT_TENSOR)
+            return op->grad->name;
+    return op->number_node;
+}
+
+mt_status mt__record_node(mt__call *call, mt_tensor *original)
+{
+    const mt__op *op = call->op;
+    if (op->grad == NULL)
+        return op->in_place ? mt__fail(MT_E_RUNTIME, "derivative for %s is not implemented", op->name)
+                            : MT_OK;
+    mt_node *node =
+        mt__node_alloc(MT__NODE_OP, name_for(call), count_edges(call), call->out_count, op->param_count);
+    if (node == NULL)
+        return MT_E_NOMEM;
+    node->grad = op->grad;
+    node->op = op;
+    /* A view that is changed leads to what it was before: connecting must not take the change for another's. */
+    mt__extra *extra = op->in_place ? call->outs[0]->extra : NULL;
+    if (extra != NULL)
+        extra->base_version = call->outs[0]->storage->version;
+    mt_status status = connect_args(node, call, original);
+    if (status == MT_OK)
+        status = own_outputs(node, call);
+    if (status == MT_OK && op->id == MT_OP_as_strided)
+        status = mt__node_keep_geometry(node, call->args[0].as.tensor);
+    if (status == MT_OK && op->view)
+        status = mt__note_view(call);
+    if (status == MT_OK && op->in_place)
+        status = mt__rebase(call->outs[0], node);
+    mt_node_release(node);
+    return status;
+}
+
+const char *mt__keep_name(const char *name)
+{
+    typedef struct kept {
+        struct kept *next;
+        char text[];
+    } kept;
+    static kept *names; /* under lock; a program has few */
+    pthread_mutex_lock(&lock);
+    kept *k = names;
+    while (k != NULL && strcmp(k->text, name) != 0)
+        k = k->next;
+    if (k == NULL && (k = malloc(sizeof *k + strlen(name) + 1)) != NULL) {
+        strcpy(k->text, name);
+        k->next = names;
+        names = k;
+    }
+    pthread_mutex_unlock(&lock);
+    return k != NULL ? k->text : "?";
+}

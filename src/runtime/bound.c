@@ -1,0 +1,115 @@
+/* runtime/bound.c - what bindings to other languages need and C programs do not: the object that stands for a tensor,
+ * its hooks as a cycle collector sees them, and changes of a tensor under its object.
+ */
+#include "runtime/runtime.h"
+#include "runtime/autograd/autograd.h"
+
+void *mt_python(const mt_tensor *t)
+{
+    return t->python;
+}
+
+void mt_python_set(mt_tensor *t, void *object)
+{
+    t->python = object;
+}
+
+int64_t mt_offset(const mt_tensor *t)
+{
+    return t->offset;
+}
+
+bool mt_retains_grad(const mt_tensor *t)
+{
+    return (t->flags & MT__RETAINS_GRAD) != 0;
+}
+
+mt_dtype mt_default_dtype(void)
+{
+    return mt__default_dtype;
+}
+
+mt_status mt_set_default_dtype(mt_dtype dtype)
+{
+    if (dtype != MT_FLOAT32 && dtype != MT_FLOAT64)
+        return mt__fail(MT_E_TYPE, "only floating-point types are supported as the default type");
+    mt__default_dtype = dtype;
+    return MT_OK;
+}
+
+mt_status mt_set_data(mt_tensor *t, const mt_tensor *from)
+{
+    if (from->dtype != t->dtype && t->grad_fn != NULL)
+        return mt__fail(MT_E_RUNTIME,
+                        "data set to a tensor that requires gradients must be of the same dtype");
+    if ((t->flags & MT__REQUIRES_GRAD) && !mt__is_floating((mt_dtype)from->dtype))
+        return mt__fail(
+            MT_E_RUNTIME,
+            "data set to a tensor that requires gradients must be floating point or complex dtype");
+    mt_storage *old = t->storage;
+    t->storage = mt__storage_retain(from->storage);
+    t->dtype = from->dtype;
+    t->rank = from->rank;
+    t->device = from->device;
+    t->numel = from->numel;
+    t->data = from->data;
+    t->offset = from->offset;
+    memcpy(t->dims, from->dims, sizeof t->dims);
+    memcpy(t->strides, from->strides, sizeof t->strides);
+    mt__set_contiguous_flag(t);
+    mt__storage_release(old);
+    return MT_OK;
+}
+
+mt_status mt_forget_history(mt_tensor *t)
+{
+    if (t->extra != NULL && t->extra->base != NULL && mt__tracks(t->extra->base))
+        return mt__fail(MT_E_RUNTIME, "Can't detach views in-place. Use detach() instead.");
+    mt_node *fn = t->grad_fn;
+    t->grad_fn = NULL;
+    t->output = 0;
+    t->flags &= (uint16_t) ~(MT__REQUIRES_GRAD | MT__RETAINS_GRAD);
+    mt_node_release(fn);
+    return MT_OK;
+}
+
+/* --------------------------------------------------------------------------------------- cycle collection */
+
+static int visit_hooks(const mt__hooks *hooks, mt_visit_fn *visit, void *arg)
+{
+    for (uint32_t i = 0; i < hooks->count; i++) {
+        int end = hooks->items[i].fn != NULL ? visit(hooks->items[i].fn, hooks->items[i].user, arg) : 0;
+        if (end != 0)
+            return end;
+    }
+    return 0;
+}
+
+int mt_hooks_visit(const mt_tensor *t, mt_visit_fn *visit, void *arg)
+{
+    /* With another owner the object does not decide the tensor's life. relaxed: the collector holds the GIL, and a
+     * count that another thread is just changing is above 1. */
+    if (atomic_load_explicit(&t->refs, memory_order_relaxed) != 1)
+        return 0;
+    int end = 0;
+    if (t->extra != NULL) {
+        end = visit_hooks(&t->extra->hooks, visit, arg);
+        if (end == 0)
+            end = visit_hooks(&t->extra->post, visit, arg);
+    }
+    if (end == 0 && t->grad_fn != NULL && atomic_load_explicit(&t->grad_fn->refs, memory_order_relaxed) == 1)
+        end = visit_hooks(&t->grad_fn->hooks, visit, arg);
+    return end;
+}
+
+void mt_hooks_clear(mt_tensor *t)
+{
+    if (atomic_load_explicit(&t->refs, memory_order_relaxed) != 1)
+        return;
+    if (t->extra != NULL) {
+        mt__hooks_free(&t->extra->hooks);
+        mt__hooks_free(&t->extra->post);
+    }
+    if (t->grad_fn != NULL && atomic_load_explicit(&t->grad_fn->refs, memory_order_relaxed) == 1)
+        mt__hooks_free(&t->grad_fn->hooks);
+}

@@ -1,0 +1,19 @@
+/* runtime/conv.h - the geometry of a convolution, as its checks (conv_ops.c) and its kernels see it. */
+#ifndef RUNTIME_CONV_H
+#define RUNTIME_CONV_H
+#include "runtime/runtime.h"
+
+/* One spatial dim is two with a first of size 1. */
+typedef struct mt__conv {
+    int64_t images, groups;
+    int64_t in_channels, out_channels; /* of all groups */
+    int64_t in[2], kernel[2], out[2];
+    int64_t stride[2], padding[2], dilation[2];
+} mt__conv;
+
+/* Checks the arguments of a convolution with PyTorch's messages. The lists begin at argument `lists` of the call: stride,
+ * padding, dilation, transposed, output_padding, groups. bias may be NULL. */
+mt_status mt__conv_read(const mt__call *call, const mt_tensor *input, const mt_tensor *weight,
+                        const mt_tensor *bias, unsigned lists, mt__conv *out);
+
+#endif

@@ -1,0 +1,95 @@
+/* runtime/copy.c - the same elements elsewhere or as another dtype, and constant tensors: ops that are made of copy_,
+ * _to_copy, clone and fill_.
+ */
+#include "runtime/runtime.h"
+
+mt_status mt__contiguous(const mt_tensor *t, mt_tensor **out)
+{
+    if (MT__LIKELY(t->flags & MT__CONTIGUOUS)) {
+        *out = mt_retain((mt_tensor *)(uintptr_t)t);
+        return MT_OK;
+    }
+    mt_value self = mt_value_tensor(t);
+    return mt__run_quietly(MT_OP_clone, &self, 1, out);
+}
+
+mt_status mt__composite_contiguous(mt__call *call)
+{
+    mt_tensor *x = call->args[0].as.tensor;
+    return mt__return(call, x->flags & MT__CONTIGUOUS ? x : MT(clone, x));
+}
+
+static mt_status to(mt__call *call, mt_dtype dtype, mt_device device, const mt_value *non_blocking, bool copy)
+{
+    mt_tensor *x = call->args[0].as.tensor;
+    if (x->dtype == dtype && x->device == device && !copy)
+        return mt__return(call, x);
+    return mt__return(call, MT(_to_copy, x, (int)dtype, device, *non_blocking));
+}
+
+mt_status mt__composite_to_dtype(mt__call *call)
+{
+    return to(call, (mt_dtype)call->args[1].as.i, call->args[0].as.tensor->device, &call->args[2],
+              call->args[3].as.i != 0);
+}
+
+mt_status mt__composite_to_device(mt__call *call)
+{
+    const mt_tensor *x = call->args[0].as.tensor;
+    mt_dtype dtype = mt__arg_given(call, 2) ? (mt_dtype)call->args[2].as.i : (mt_dtype)x->dtype;
+    return to(call, dtype, (mt_device)call->args[1].as.i, &call->args[3], call->args[4].as.i != 0);
+}
+
+/* ------------------------------------------------------------------------------------------------ constants */
+
+mt_status mt__composite_zeros(mt__call *call)
+{
+    for (uint32_t i = 0; i < call->args[0].count; i++)
+        if (call->args[0].as.ints[i] < 0)
+            return mt__fail(MT_E_RUNTIME, "zeros: Dimension size must be non-negative.");
+    mt_tensor *t = MT(empty, call->args[0], call->args[1], call->args[2]);
+    return mt__return(call, MT(zero_, t));
+}
+
+mt_status mt__composite_ones(mt__call *call)
+{
+    mt_tensor *t = MT(empty, call->args[0], call->args[1], call->args[2]);
+    return mt__return(call, MT(fill_, t, 1));
+}
+
+/* Without a dtype the fill value says: bool, int64 or the default. */
+mt_status mt__composite_full(mt__call *call)
+{
+    mt_value dtype = call->args[2];
+    if (dtype.kind == MT_NONE)
+        dtype = mt_value_int(mt__value_dtype(&call->args[1]));
+    mt_tensor *t = MT(empty, call->args[0], dtype, call->args[3]);
+    return mt__return(call, MT(fill_, t, call->args[1]));
+}
+
+mt_status mt__composite_zeros_like(mt__call *call)
+{
+    mt_tensor *t = MT(empty_like, call->args[0], call->args[1], call->args[2]);
+    return mt__return(call, MT(zero_, t));
+}
+
+mt_status mt__composite_ones_like(mt__call *call)
+{
+    mt_tensor *t = MT(empty_like, call->args[0], call->args[1], call->args[2]);
+    return mt__return(call, MT(fill_, t, 1));
+}
+
+mt_status mt__composite_full_like(mt__call *call)
+{
+    mt_tensor *t = MT(empty_like, call->args[0], call->args[2], call->args[3]);
+    return mt__return(call, MT(fill_, t, call->args[1]));
+}
+
+mt_status mt__composite_new_zeros(mt__call *call)
+{
+    const mt_tensor *self = call->args[0].as.tensor;
+    mt_value dtype = mt__arg_given(call, 2) ? call->args[2] : mt_value_int(self->dtype);
+    mt_value device = mt__arg_given(call, 3) ? call->args[3] : mt_value_int(self->device);
+    mt_tensor *t = MT(empty, call->args[1], dtype, device);
+    return mt__return(call, MT(zero_, t));
+}

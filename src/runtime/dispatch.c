@@ -1,0 +1,412 @@
+/* runtime/dispatch.c - one call of an op: check, record for the profiler, run, record for autograd.
+ *
+ *     mt_call ──► checked ──► (profiler: begin) ──► composite, or infer + kernel (+ node) ──► (profiler: end)
+ *
+ * With no profile running the profiler costs one predicted branch. An op is recorded once, whether or not autograd
+ * follows it; ops that it is made of are recorded inside it.
+ */
+#include "runtime/runtime.h"
+#include "runtime/autograd/autograd.h"
+#include "runtime/device.h"
+#include <stdlib.h>
+
+/* ------------------------------------------------------------------------------------------- arguments */
+
+#define BIT(kind) (1u << (kind))
+#define NUMBERS (BIT(MT_INT) | BIT(MT_FLOAT) | BIT(MT_TRUTH))
+static const uint16_t allowed[] = {
+    [MT_TYPE_TENSOR] = BIT(MT_TENSOR),
+    [MT_TYPE_TENSORS] = BIT(MT_TENSORS),
+    [MT_TYPE_OPERAND] = BIT(MT_TENSOR) | NUMBERS,
+    [MT_TYPE_SCALAR] = NUMBERS,
+    [MT_TYPE_INT] = BIT(MT_INT) | BIT(MT_TRUTH),
+    [MT_TYPE_FLOAT] = NUMBERS,
+    [MT_TYPE_BOOL] = BIT(MT_TRUTH) | BIT(MT_INT),
+    [MT_TYPE_INTS] = BIT(MT_INTS),
+    [MT_TYPE_TEXT] = BIT(MT_TEXT),
+    [MT_TYPE_DTYPE] = BIT(MT_INT),
+    [MT_TYPE_DEVICE] = BIT(MT_INT),
+};
+
+static const char *kind_text(unsigned kind)
+{
+    static const char *const texts[] = {"None",  "Tensor", "list of Tensors", "int",
+                                        "float", "bool",   "list of ints",    "str"};
+    return kind < MT__COUNT_OF(texts) ? texts[kind] : "?";
+}
+
+static mt_status bad_argument(const mt__op *op, unsigned i, const mt_value *v)
+{
+    const mt_param *p = &op->params[i];
+    return mt__fail(MT_E_TYPE, "%s(): argument '%.*s' (position %u) can not be %s; the op is %s",
+                    op->name + 6, (int)p->name_length, p->name, i + 1, kind_text(v->kind), op->schema);
+}
+
+/* What the arguments say about the call. */
+typedef struct facts {
+    mt_device device;
+    bool has_device, tracked;
+} facts;
+
+static mt_status mixed_devices(const mt__op *op, mt_device a, mt_device b)
+{
+    return mt__fail(MT_E_RUNTIME,
+                    "Expected all tensors to be on the same device, but found at least two devices, %s and "
+                    "%s! (when calling %s)",
+                    mt__device_text(a), mt__device_text(b), op->name);
+}
+
+/* A tensor without dims may stay on the CPU while the others are elsewhere. */
+static inline mt_status look_at(const mt__op *op, const mt_tensor *t, facts *f)
+{
+    f->tracked |= mt__tracks(t);
+    if (MT__LIKELY(f->has_device && f->device == t->device))
+        return MT_OK;
+    if (!f->has_device) {
+        f->device = t->device;
+        f->has_device = t->rank > 0 || MT_DEVICE_TYPE(t->device) != 0;
+        return MT_OK;
+    }
+    if ((t->rank == 0 && MT_DEVICE_TYPE(t->device) == 0) || op->id == MT_OP_copy_)
+        return MT_OK;
+    return mixed_devices(op, f->device, t->device);
+}
+
+static mt_status examine(const mt__op *op, const mt_value *args, facts *f)
+{
+    mt_status status = MT_OK;
+    for (unsigned i = 0; i < op->param_count && status == MT_OK; i++) {
+        const mt_param *p = &op->params[i];
+        const mt_value *v = &args[i];
+        if (MT__UNLIKELY(!(allowed[p->type] & BIT(v->kind)))) {
+            if (v->kind != MT_NONE || !p->optional)
+                return bad_argument(op, i, v);
+        } else if (v->kind == MT_TENSOR) {
+            status = look_at(op, v->as.tensor, f);
+        } else if (v->kind == MT_TENSORS) {
+            for (uint32_t k = 0; k < v->count && status == MT_OK; k++)
+                if (v->as.tensors[k] != NULL)
+                    status = look_at(op, v->as.tensors[k], f);
+        } else if (MT__UNLIKELY(p->type == MT_TYPE_DEVICE)) {
+            f->device = (mt_device)v->as.i;
+            f->has_device = true;
+        } else if (MT__UNLIKELY(p->type == MT_TYPE_DTYPE && (uint64_t)v->as.i >= MT_DTYPES)) {
+            return mt__fail(MT_E_TYPE, "%s(): %lld is not a dtype", op->name + 6, (long long)v->as.i);
+        }
+    }
+    return status;
+}
+
+/* Fills in defaults, and makes lists of single ints where the schema says int[1]. */
+static mt_status complete(const mt__op *op, const mt_value *args, unsigned count, mt_value *full,
+                          int64_t (*lists)[4])
+{
+    if (count > op->param_count)
+        return mt__fail(MT_E_TYPE, "%s() takes %u arguments, %u were given: %s", op->name + 6,
+                        op->param_count, count, op->schema);
+    for (unsigned i = 0; i < op->param_count; i++) {
+        const mt_param *p = &op->params[i];
+        if (i < count) {
+            full[i] = args[i];
+        } else if (p->has_default) {
+            full[i] = p->standard;
+        } else {
+            return mt__fail(MT_E_TYPE, "%s() misses its argument '%.*s': %s", op->name + 6,
+                            (int)p->name_length, p->name, op->schema);
+        }
+        if (p->type == MT_TYPE_INTS && full[i].kind == MT_INT && p->ints > 0) {
+            unsigned n = p->ints == MT_INTS_SPREAD ? 1 : p->ints > 4 ? 4 : p->ints;
+            for (unsigned k = 0; k < n; k++)
+                lists[i][k] = full[i].as.i;
+            full[i] = mt_value_ints(lists[i], n);
+        }
+    }
+    return MT_OK;
+}
+
+/* Is `args` usable as it is? */
+static inline bool is_complete(const mt__op *op, const mt_value *args, unsigned count)
+{
+    if (count != op->param_count)
+        return false;
+    for (unsigned i = 0; i < count; i++)
+        if (MT__UNLIKELY(op->params[i].type == MT_TYPE_INTS && args[i].kind == MT_INT))
+            return false;
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------ running */
+
+mt_status mt__call_outs(mt__call *call, uint32_t count)
+{
+    call->outs = calloc(count > 0 ? count : 1, sizeof *call->outs);
+    if (call->outs == NULL)
+        return mt__fail(MT_E_NOMEM, "out of memory: %u outputs of %s", count, call->op->name);
+    call->out_count = count;
+    return MT_OK;
+}
+
+static void drop_outs(mt__call *call)
+{
+    for (uint32_t i = 0; i < call->out_count; i++) {
+        mt_release(call->outs[i]);
+        call->outs[i] = NULL;
+    }
+}
+
+static mt_status infer_and_compute(mt__call *call)
+{
+    const mt__op *op = call->op;
+    mt_status status = op->infer(call);
+    if (status != MT_OK || op->view)
+        return status;
+    mt__fn *kernel = op->kernels[MT_DEVICE_TYPE(call->device)];
+    if (MT__UNLIKELY(kernel == NULL))
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "%s has no kernel for device %s", op->name,
+                        mt__device_text(call->device));
+    return kernel(call);
+}
+
+static mt_status run_kernel(mt__call *call)
+{
+    mt_status status = infer_and_compute(call);
+    if (MT__UNLIKELY(call->drop_scratch != NULL))
+        call->drop_scratch(call->scratch);
+    return status;
+}
+
+/* The tensor that an in-place op changes: its first argument. */
+static inline mt_tensor *written(const mt__call *call)
+{
+    return call->args[0].as.tensor;
+}
+
+static mt_status run_tracked(mt__call *call)
+{
+    const mt__op *op = call->op;
+    mt_tensor *original = NULL;
+    mt_status status = MT_OK;
+    if (op->in_place) {
+        status = mt__in_place_check(call);
+        if (status == MT_OK && (op->save_args & 1u)) {
+            mt_value self = mt_value_tensor(written(call));
+            status = mt__run_quietly(MT_OP_clone, &self, 1, &original);
+            if (status == MT_OK && written(call)->grad_fn != NULL) { /* for second derivatives */
+                original->grad_fn = mt_node_retain(written(call)->grad_fn);
+                original->output = written(call)->output;
+            }
+        }
+    }
+    if (status == MT_OK)
+        status = run_kernel(call);
+    if (status == MT_OK && op->in_place)
+        written(call)->storage->version++;
+    if (status == MT_OK)
+        status = mt__record_node(call, original);
+    mt_release(original);
+    return status;
+}
+
+static inline mt_status run(mt__call *call, bool tracked)
+{
+    const mt__op *op = call->op;
+    if (op->composite != NULL) {
+        mt_scope scope;
+        mt_scope_enter(&scope);
+        mt_status status = op->composite(call);
+        if (status == MT_OK)
+            status = scope.status;
+        scope.status = MT_OK; /* it is told by what we return */
+        mt_scope_leave(&scope);
+        return status;
+    }
+    if (MT__UNLIKELY(tracked && mt__grad_mode && (op->grad != NULL || op->in_place)))
+        return run_tracked(call);
+    mt_status status = run_kernel(call);
+    if (status == MT_OK && op->in_place)
+        written(call)->storage->version++;
+    if (status == MT_OK && op->view)
+        status = mt__note_view(call);
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------------------- recording */
+
+#define LIST_ITEMS 64
+
+void mt__describe_tensor(mtp_input *in, const mt_tensor *t)
+{
+    static const uint8_t dtypes[] = {MTP_BOOL, MTP_INT32, MTP_INT64, MTP_FLOAT32, MTP_FLOAT64};
+    in->kind = MTP_INPUT_TENSOR;
+    in->dtype = dtypes[t->dtype];
+    in->count = t->rank;
+    in->dims = t->dims;
+    in->strides = t->strides;
+}
+
+static void describe(const mt_value *v, mtp_input *in, mtp_input *items, unsigned *used)
+{
+    memset(in, 0, sizeof *in);
+    switch ((mt_kind)v->kind) {
+    case MT_NONE:
+        break;
+    case MT_TENSOR:
+        mt__describe_tensor(in, v->as.tensor);
+        break;
+    case MT_TENSORS:
+        in->kind = MTP_INPUT_TENSOR_LIST;
+        in->value.items = items + *used;
+        for (uint32_t k = 0; k < v->count && *used < LIST_ITEMS; k++, in->count++, (*used)++) {
+            memset(&items[*used], 0, sizeof *items);
+            if (v->as.tensors[k] != NULL)
+                mt__describe_tensor(&items[*used], v->as.tensors[k]);
+        }
+        break;
+    case MT_INT:
+        in->kind = MTP_INPUT_INT;
+        in->value.i = v->as.i;
+        break;
+    case MT_FLOAT:
+        in->kind = MTP_INPUT_FLOAT;
+        in->value.f = v->as.f;
+        break;
+    case MT_TRUTH:
+        in->kind = MTP_INPUT_BOOL;
+        in->value.i = v->as.i;
+        break;
+    case MT_INTS:
+        in->kind = MTP_INPUT_INT_LIST;
+        in->count = v->count;
+        in->dims = v->as.ints;
+        break;
+    case MT_TEXT:
+        in->kind = MTP_INPUT_TEXT;
+        in->count = v->count;
+        in->value.text = v->as.text;
+        break;
+    }
+}
+
+static int64_t allocated_now(mt_device device, uint32_t recording)
+{
+    mt_memory_stats stats = {.size = sizeof stats};
+    return (recording & MTP_WITH_MEMORY) && mt_memory(device, &stats) == MT_OK ? (int64_t)stats.allocated
+                                                                               : -1;
+}
+
+__attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tracked)
+{
+    mt__op *op = &mt__ops[call->op->id];
+    uint32_t name = __atomic_load_n(&op->name_id, __ATOMIC_RELAXED);
+    if (MT__UNLIKELY(name == 0))
+        __atomic_store_n(&op->name_id, name = mtp_name(op->name), __ATOMIC_RELAXED);
+    mtp_op record = MTP_OP_INIT(name);
+    mtp_input inputs[MT__MAX_ARGS], items[LIST_ITEMS];
+    uint32_t recording = mtp_recording();
+    record.device = call->device;
+    if (mt__grad_mode)
+        record.sequence = (int64_t)mt__sequence;
+    if (recording & MTP_WITH_SHAPES) {
+        unsigned used = 0;
+        for (unsigned i = 0; i < op->param_count; i++)
+            describe(&call->args[i], &inputs[i], items, &used);
+        record.inputs = inputs;
+        record.input_count = op->param_count;
+    }
+    record.allocated = allocated_now(call->device, recording);
+    mtp_op_begin(&record);
+    mt_status status = run(call, tracked);
+    record.allocated = allocated_now(call->device, recording);
+    mtp_op_end(&record);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ the way in */
+
+static mt_status call_op(mt__call *call)
+{
+    facts f = {MT_CPU, false, false};
+    mt_status status = examine(call->op, call->args, &f);
+    if (MT__UNLIKELY(status != MT_OK))
+        return status;
+    call->device = f.device;
+    status = MT__UNLIKELY(mtp_recording() & MTP_CPU) ? run_recorded(call, f.tracked) : run(call, f.tracked);
+    if (MT__UNLIKELY(status != MT_OK))
+        drop_outs(call);
+    return status;
+}
+
+/* Completes the arguments when they need it, then calls. */
+static mt_status complete_and_call(mt__call *call, const mt_value *args, unsigned count)
+{
+    if (MT__LIKELY(is_complete(call->op, args, count))) {
+        call->args = args;
+        return call_op(call);
+    }
+    mt_value full[MT__MAX_ARGS];
+    int64_t lists[MT__MAX_ARGS][4];
+    mt_status status = complete(call->op, args, count, full, lists);
+    call->args = full;
+    if (status == MT_OK)
+        status = call_op(call);
+    call->args = NULL; /* gone with this function */
+    return status;
+}
+
+mt_status mt_call(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)
+{
+    if (MT__UNLIKELY(op >= MT_OP_COUNT || mt__ops[op].out_count == 0))
+        return mt__fail(MT_E_VALUE, "mt_call: %s",
+                        op >= MT_OP_COUNT ? "no such op" : "the op returns a list: use mt_call_list");
+    mt__call call = {.op = &mt__ops[op], .outs = outs, .out_count = mt__ops[op].out_count};
+    for (uint32_t i = 0; i < call.out_count; i++)
+        outs[i] = NULL;
+    return complete_and_call(&call, args, count);
+}
+
+mt_status mt_call_list(mt_op_id op, const mt_value *args, unsigned count, mt_tensor ***list, unsigned *length)
+{
+    *list = NULL;
+    *length = 0;
+    if (op >= MT_OP_COUNT || mt__ops[op].out_count != 0)
+        return mt__fail(MT_E_VALUE, "mt_call_list: %s",
+                        op >= MT_OP_COUNT ? "no such op" : "the op does not return a list");
+    mt__call call = {.op = &mt__ops[op]};
+    mt_status status = complete_and_call(&call, args, count);
+    if (status != MT_OK) {
+        free(call.outs);
+        return status;
+    }
+    *list = call.outs;
+    *length = call.out_count;
+    return MT_OK;
+}
+
+void mt_list_free(mt_tensor **list, unsigned length)
+{
+    for (unsigned i = 0; i < length; i++)
+        mt_release(list[i]);
+    free(list);
+}
+
+mt_status mt__run_quietly(mt_op_id id, const mt_value *args, unsigned count, mt_tensor **outs)
+{
+    const mt__op *op = &mt__ops[id];
+    mt_value full[MT__MAX_ARGS];
+    int64_t lists[MT__MAX_ARGS][4];
+    mt__call call = {.op = op, .args = full, .outs = outs, .out_count = op->out_count};
+    for (uint32_t i = 0; i < call.out_count; i++)
+        outs[i] = NULL;
+    facts f = {MT_CPU, false, false};
+    mt_status status = complete(op, args, count, full, lists);
+    if (status == MT_OK)
+        status = examine(op, full, &f);
+    call.device = f.device;
+    if (status == MT_OK)
+        status = run_kernel(&call);
+    if (status == MT_OK && op->in_place)
+        written(&call)->storage->version++;
+    if (status != MT_OK)
+        drop_outs(&call);
+    return status;
+}

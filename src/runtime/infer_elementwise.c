@@ -1,0 +1,513 @@
+/* runtime/infer_elementwise.c - what elementwise ops, fills and copies give: shape by broadcasting, dtype by promotion,
+ * and the refusals, in PyTorch's words. Touches no data: all devices use it.
+ *
+ * Every function here sets call->compute, the dtype that kernels compute in; outs[0] may have another one (bool of
+ * comparisons, self's of in-place ops).
+ */
+#include "runtime/runtime.h"
+
+#define NO_SUB_TWO                                                                                           \
+    "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` " \
+    "operator instead."
+#define NO_SUB_ONE                                                                                           \
+    "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "     \
+    "mask, use the `~` or "                                                                                  \
+    "`logical_not()` operator instead."
+#define NO_NEG                                                                                               \
+    "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, "    \
+    "use the `~` or "                                                                                        \
+    "`logical_not()` operator instead."
+
+static const char *type_text(unsigned dtype)
+{
+    static const char *const texts[] = {"Bool", "Int", "Long", "Float", "Double"};
+    return texts[dtype];
+}
+
+static bool has_shape(const mt_tensor *t, int rank, const int64_t *dims)
+{
+    if (t->rank != rank)
+        return false;
+    for (int i = 0; i < rank; i++)
+        if (t->dims[i] != dims[i])
+            return false;
+    return true;
+}
+
+static bool same_shape(const mt_tensor *a, const mt_tensor *b)
+{
+    return has_shape(a, b->rank, b->dims);
+}
+
+/* ------------------------------------------------------------------------------------------ in-place outputs */
+
+static int category(unsigned dtype)
+{
+    return dtype >= MT_FLOAT32 ? 2 : dtype >= MT_INT32 ? 1 : 0;
+}
+
+/* First and last byte that t may touch. */
+static void extent(const mt_tensor *t, int64_t *first, int64_t *last)
+{
+    int64_t lo = t->offset, hi = t->offset, size = (int64_t)mt__size_of(t);
+    for (int i = 0; i < t->rank; i++) {
+        int64_t reach = (t->dims[i] - 1) * t->strides[i];
+        lo += reach < 0 ? reach : 0;
+        hi += reach > 0 ? reach : 0;
+    }
+    *first = lo * size;
+    *last = (hi + 1) * size - 1;
+}
+
+/* No two elements share memory and none lies between them. */
+static bool is_dense(const mt_tensor *t)
+{
+    int64_t first, last;
+    extent(t, &first, &last);
+    for (int i = 0; i < t->rank; i++)
+        if (t->dims[i] > 1 && t->strides[i] == 0)
+            return false;
+    return last - first + 1 == t->numel * (int64_t)mt__size_of(t);
+}
+
+mt_status mt__check_written(const mt_tensor *self)
+{
+    for (int i = 0; i < self->rank && self->numel > 0; i++)
+        if (self->dims[i] > 1 && self->strides[i] == 0)
+            return mt__fail(
+                MT_E_RUNTIME,
+                "unsupported operation: more than one element of the written-to tensor refers to a "
+                "single memory location. Please clone() the tensor before performing the operation.");
+    return MT_OK;
+}
+
+static mt_status check_overlap(const mt_tensor *self, const mt_value *args, unsigned count)
+{
+    mt_status status = mt__check_written(self);
+    if (status != MT_OK || self->numel == 0)
+        return status;
+    for (unsigned i = 1; i < count; i++) {
+        const mt_tensor *t = args[i].kind == MT_TENSOR ? args[i].as.tensor : NULL;
+        if (t == NULL || t == self || t->storage != self->storage || t->numel == 0)
+            continue;
+        if (t->offset == self->offset && same_shape(t, self) &&
+            memcmp(t->strides, self->strides, t->rank * sizeof *t->strides) == 0)
+            continue;
+        int64_t a, b, c, d;
+        extent(self, &a, &b);
+        extent(t, &c, &d);
+        if (is_dense(self) && is_dense(t) && a <= d && c <= b)
+            return mt__fail(
+                MT_E_RUNTIME,
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to "
+                "a "
+                "single memory location. Please clone() the tensor before performing the operation.");
+    }
+    return MT_OK;
+}
+
+static mt_status use_self(mt__call *call, mt_dtype dtype, int rank, const int64_t *dims)
+{
+    mt_tensor *self = call->args[0].as.tensor;
+    if (category(dtype) > category(self->dtype))
+        return mt__fail(MT_E_RUNTIME, "result type %s can't be cast to the desired output type %s",
+                        type_text(dtype), type_text(self->dtype));
+    if (!has_shape(self, rank, dims))
+        return mt__fail(MT_E_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
+                        mt__shape_text(self->dims, self->rank), mt__shape_text(dims, rank));
+    mt_status status = check_overlap(self, call->args, call->op->param_count);
+    if (status == MT_OK)
+        call->outs[0] = mt_retain(self);
+    return status;
+}
+
+/* -------------------------------------------------------------------------------------------------- shapes */
+
+/* The output of an op whose tensors broadcast: self of an in-place op, else a new one. */
+static mt_status make_out(mt__call *call, unsigned count, mt_dtype dtype)
+{
+    int64_t dims[MT_MAX_RANK];
+    int rank = 0;
+    mt_status status = MT_OK;
+    for (unsigned i = 0; i < count && status == MT_OK; i++) {
+        const mt_tensor *t = mt__arg_tensor(call, i);
+        if (t != NULL)
+            status = mt__broadcast(rank, dims, t->rank, t->dims, &rank, dims);
+    }
+    if (status != MT_OK)
+        return status;
+    if (call->op->in_place)
+        return use_self(call, dtype, rank, dims);
+    return mt__empty(dtype, call->device, rank, dims, &call->outs[0]);
+}
+
+static mt_dtype promoted(const mt__call *call, unsigned count)
+{
+    mt__promotion p = {0};
+    for (unsigned i = 0; i < count; i++)
+        mt__promote(&p, &call->args[i]);
+    return mt__promoted(&p);
+}
+
+static inline mt_dtype floating(mt_dtype dtype)
+{
+    return mt__is_floating(dtype) ? dtype : mt__default_dtype;
+}
+
+/* The common case, first: two tensors alike, a new output. */
+static inline const mt_tensor *plain_pair(const mt__call *call)
+{
+    const mt_tensor *a = mt__arg_tensor(call, 0), *b = mt__arg_tensor(call, 1);
+    return a != NULL && b != NULL && a->dtype == b->dtype && a->device == b->device && !call->op->in_place &&
+                   same_shape(a, b)
+               ? a
+               : NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------- two operands */
+
+static mt_status check_subtraction(const mt__call *call)
+{
+    bool a = mt__value_dtype(&call->args[0]) == MT_BOOL, b = mt__value_dtype(&call->args[1]) == MT_BOOL;
+    if (!a && !b)
+        return MT_OK;
+    return mt__fail(MT_E_RUNTIME, "%s", a && b ? NO_SUB_TWO : NO_SUB_ONE);
+}
+
+static mt_status check_alpha(mt_dtype dtype, const mt_value *alpha)
+{
+    if (alpha->kind == MT_TRUTH && dtype != MT_BOOL)
+        return mt__fail(MT_E_RUNTIME, "Boolean alpha only supported for Boolean results.");
+    if (alpha->kind == MT_FLOAT && !mt__is_floating(dtype))
+        return mt__fail(MT_E_RUNTIME,
+                        "For integral input tensors, argument alpha must not be a floating point number.");
+    return MT_OK;
+}
+
+/* What some of the binary ops refuse. */
+static mt_status check_binary(const mt__call *call, mt_dtype dtype)
+{
+    switch (call->op->id) {
+    case MT_OP_sub:
+    case MT_OP_sub_:
+    case MT_OP_rsub: {
+        mt_status status = check_subtraction(call);
+        return status == MT_OK ? check_alpha(dtype, &call->args[2]) : status;
+    }
+    case MT_OP_add:
+    case MT_OP_add_:
+        return check_alpha(dtype, &call->args[2]);
+    case MT_OP_pow:
+    case MT_OP_pow_:
+        if (!mt__is_floating(dtype) && call->args[1].as.i < 0)
+            return mt__fail(MT_E_RUNTIME, "Integers to negative integer powers are not allowed.");
+        return MT_OK;
+    default:
+        return MT_OK;
+    }
+}
+
+mt_status mt__infer_binary(mt__call *call)
+{
+    const mt_tensor *like = plain_pair(call);
+    if (MT__LIKELY(like != NULL && mt__is_floating((mt_dtype)like->dtype))) {
+        call->compute = (mt_dtype)like->dtype;
+        return mt__empty((mt_dtype)like->dtype, like->device, like->rank, like->dims, &call->outs[0]);
+    }
+    call->compute = promoted(call, 2);
+    mt_status status = check_binary(call, call->compute);
+    return status == MT_OK ? make_out(call, 2, call->compute) : status;
+}
+
+mt_status mt__infer_binary_float(mt__call *call)
+{
+    const mt_tensor *like = plain_pair(call);
+    if (MT__LIKELY(like != NULL && mt__is_floating((mt_dtype)like->dtype))) {
+        call->compute = (mt_dtype)like->dtype;
+        return mt__empty((mt_dtype)like->dtype, like->device, like->rank, like->dims, &call->outs[0]);
+    }
+    call->compute = floating(promoted(call, 2));
+    return make_out(call, 2, call->compute);
+}
+
+mt_status mt__infer_compare(mt__call *call)
+{
+    call->compute = promoted(call, 2);
+    return make_out(call, 2, MT_BOOL);
+}
+
+mt_status mt__infer_bitwise(mt__call *call)
+{
+    call->compute = promoted(call, 2);
+    mt_status status = make_out(call, 2, call->compute);
+    if (status == MT_OK && mt__is_floating(call->compute))
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", call->op->name + 6,
+                        type_text(call->compute));
+    return status;
+}
+
+/* A gradient and what it is multiplied with: floats of one dtype, usually. */
+mt_status mt__infer_pair(mt__call *call)
+{
+    return mt__infer_binary_float(call);
+}
+
+mt_status mt__infer_elu_backward(mt__call *call)
+{
+    const mt_tensor *grad = call->args[0].as.tensor, *x = call->args[5].as.tensor;
+    call->compute = mt__promote_types((mt_dtype)grad->dtype, (mt_dtype)x->dtype);
+    int64_t dims[MT_MAX_RANK];
+    int rank;
+    mt_status status = mt__broadcast(grad->rank, grad->dims, x->rank, x->dims, &rank, dims);
+    return status == MT_OK ? mt__empty(call->compute, call->device, rank, dims, &call->outs[0]) : status;
+}
+
+/* -------------------------------------------------------------------------------------------------- one operand */
+
+static mt_status unary(mt__call *call, mt_dtype compute, mt_dtype gives)
+{
+    const mt_tensor *x = call->args[0].as.tensor;
+    call->compute = compute;
+    if (MT__UNLIKELY(call->op->in_place))
+        return use_self(call, gives, x->rank, x->dims);
+    return mt__empty(gives, call->device, x->rank, x->dims, &call->outs[0]);
+}
+
+mt_status mt__infer_unary(mt__call *call)
+{
+    mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
+    if (MT__UNLIKELY(dtype == MT_BOOL)) {
+        switch (call->op->id) {
+        case MT_OP_neg:
+        case MT_OP_neg_:
+            return mt__fail(MT_E_RUNTIME, NO_NEG);
+        case MT_OP_relu:
+        case MT_OP_relu_:
+            return mt__fail(MT_E_RUNTIME, "Boolean inputs not supported for relu");
+        default:
+            break;
+        }
+    }
+    return unary(call, dtype, dtype);
+}
+
+mt_status mt__infer_unary_float(mt__call *call)
+{
+    mt_dtype dtype = floating((mt_dtype)call->args[0].as.tensor->dtype);
+    return unary(call, dtype, dtype);
+}
+
+/* Activations take floats only. */
+mt_status mt__infer_unary_real(mt__call *call)
+{
+    mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
+    if (!mt__is_floating(dtype))
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", call->op->name + 6,
+                        type_text(dtype));
+    if (call->args[1].kind == MT_TEXT && call->op->param_count > 1 &&
+        strcmp(call->args[1].as.text, "none") != 0 && strcmp(call->args[1].as.text, "tanh") != 0)
+        return mt__fail(MT_E_RUNTIME, "approximate argument must be either none or tanh.");
+    return unary(call, dtype, dtype);
+}
+
+mt_status mt__infer_unary_truth(mt__call *call)
+{
+    return unary(call, (mt_dtype)call->args[0].as.tensor->dtype, MT_BOOL);
+}
+
+mt_status mt__infer_unary_bits(mt__call *call)
+{
+    mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
+    if (mt__is_floating(dtype))
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"bitwise_not_cpu\" not implemented for '%s'",
+                        type_text(dtype));
+    return unary(call, dtype, dtype);
+}
+
+/* ------------------------------------------------------------------------------------------ bounds and conditions */
+
+static mt_status infer_bounded(mt__call *call, unsigned count)
+{
+    mt_dtype dtype = promoted(call, count);
+    return unary(call, dtype, dtype);
+}
+
+mt_status mt__infer_clamp(mt__call *call)
+{
+    if (!mt__arg_given(call, 1) && !mt__arg_given(call, 2))
+        return mt__fail(MT_E_RUNTIME, "torch.clamp: At least one of 'min' or 'max' must not be None");
+    return infer_bounded(call, 3);
+}
+
+mt_status mt__infer_clamp_min(mt__call *call)
+{
+    return infer_bounded(call, 2);
+}
+
+mt_status mt__infer_where(mt__call *call)
+{
+    const mt_tensor *condition = call->args[0].as.tensor;
+    if (condition->dtype != MT_BOOL)
+        return mt__fail(MT_E_RUNTIME,
+                        "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
+                        type_text(condition->dtype));
+    mt__promotion p = {0};
+    mt__promote(&p, &call->args[1]);
+    mt__promote(&p, &call->args[2]);
+    call->compute = mt__promoted(&p);
+    return make_out(call, 3, call->compute);
+}
+
+/* A number that is stored as an integer must be one that dtype can hold. */
+static mt_status check_fits(const mt_value *v, unsigned dtype)
+{
+    double f = mt__value_number(v);
+    bool fits = dtype == MT_INT32   ? f >= (double)INT32_MIN && f <= (double)INT32_MAX
+                : dtype == MT_INT64 ? v->kind != MT_FLOAT || (f >= -0x1p63 && f < 0x1p63)
+                                    : true;
+    if (fits)
+        return MT_OK;
+    return mt__fail(MT_E_RUNTIME, "value cannot be converted to type %s without overflow",
+                    dtype == MT_INT32 ? "int" : "int64_t");
+}
+
+mt_status mt__infer_masked_fill(mt__call *call)
+{
+    const mt_tensor *self = call->args[0].as.tensor, *mask = call->args[1].as.tensor,
+                    *value = mt__arg_tensor(call, 2);
+    if (mask->dtype != MT_BOOL)
+        return mt__fail(MT_E_RUNTIME, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
+                        type_text(mask->dtype));
+    if (value != NULL && value->rank > 0)
+        return mt__fail(
+            MT_E_RUNTIME,
+            "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
+            value->rank);
+    mt_status status = value == NULL ? check_fits(&call->args[2], self->dtype) : MT_OK;
+    call->compute = (mt_dtype)self->dtype;
+    return status == MT_OK ? make_out(call, 2, call->compute) : status;
+}
+
+mt_status mt__infer_addc(mt__call *call)
+{
+    call->compute = promoted(call, 3);
+    bool divides = call->op->id == MT_OP_addcdiv || call->op->id == MT_OP_addcdiv_;
+    if (divides && !mt__is_floating((mt_dtype)call->args[1].as.tensor->dtype) &&
+        !mt__is_floating((mt_dtype)call->args[2].as.tensor->dtype))
+        return mt__fail(
+            MT_E_RUNTIME,
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv "
+            "will perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be "
+            "implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for "
+            "integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future "
+            "addcdiv behavior is just the latter implementation: (input + value * tensor1 / "
+            "tensor2), for all dtypes.");
+    if (call->args[3].kind == MT_FLOAT && !mt__is_floating(call->compute))
+        return mt__fail(MT_E_RUNTIME,
+                        "For integral input tensors, argument value must not be a floating point number.");
+    return make_out(call, 3, call->compute);
+}
+
+mt_status mt__infer_lerp(mt__call *call)
+{
+    static const char *const names[] = {"self", "end", "weight"};
+    static const char *const types[] = {"bool", "int", "long int", "float", "double"};
+    const mt_tensor *self = call->args[0].as.tensor;
+    for (unsigned i = 1; i < 3; i++) {
+        const mt_tensor *t = mt__arg_tensor(call, i);
+        if (t != NULL && t->dtype != self->dtype)
+            return mt__fail(MT_E_RUNTIME, "expected dtype %s for `%s` but got dtype %s", types[self->dtype],
+                            names[i], types[t->dtype]);
+    }
+    call->compute = (mt_dtype)self->dtype;
+    if (!mt__is_floating(call->compute))
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"lerp_kernel\" not implemented for '%s'",
+                        type_text(call->compute));
+    return make_out(call, 3, call->compute);
+}
+
+/* ----------------------------------------------------------------------------------------- copies and fills */
+
+mt_status mt__infer_clone(mt__call *call)
+{
+    const mt_tensor *x = call->args[0].as.tensor;
+    return unary(call, (mt_dtype)x->dtype, (mt_dtype)x->dtype);
+}
+
+/* self is changed, whatever is in it. */
+mt_status mt__infer_self(mt__call *call)
+{
+    mt_tensor *self = call->args[0].as.tensor;
+    mt_status status = call->op->id != MT_OP_zero_ ? mt__check_written(self) : MT_OK;
+    if (status != MT_OK)
+        return status;
+    call->compute = (mt_dtype)self->dtype;
+    call->outs[0] = mt_retain(self);
+    return MT_OK;
+}
+
+mt_status mt__infer_copy(mt__call *call)
+{
+    mt_tensor *self = call->args[0].as.tensor;
+    const mt_tensor *src = call->args[1].as.tensor;
+    int64_t dims[MT_MAX_RANK];
+    int rank;
+    call->compute = (mt_dtype)self->dtype;
+    mt_status status = mt__broadcast(self->rank, self->dims, src->rank, src->dims, &rank, dims);
+    if (status == MT_OK && !has_shape(self, rank, dims))
+        status = mt__fail(MT_E_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
+                          mt__shape_text(self->dims, self->rank), mt__shape_text(dims, rank));
+    if (status == MT_OK)
+        status = check_overlap(self, call->args, 2);
+    if (status == MT_OK)
+        call->outs[0] = mt_retain(self);
+    return status;
+}
+
+mt_status mt__infer_fill(mt__call *call)
+{
+    const mt_tensor *value = mt__arg_tensor(call, 1);
+    if (value != NULL && value->rank != 0)
+        return mt__fail(MT_E_RUNTIME,
+                        "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.",
+                        value->rank);
+    mt_status status = value == NULL ? check_fits(&call->args[1], call->args[0].as.tensor->dtype) : MT_OK;
+    return status == MT_OK ? mt__infer_self(call) : status;
+}
+
+static mt_dtype dtype_or(const mt_value *v, mt_dtype otherwise)
+{
+    return v->kind == MT_NONE ? otherwise : (mt_dtype)v->as.i;
+}
+
+mt_status mt__infer_to_copy(mt__call *call)
+{
+    const mt_tensor *x = call->args[0].as.tensor;
+    mt_device device = mt__arg_given(call, 2) ? (mt_device)call->args[2].as.i : x->device;
+    call->compute = dtype_or(&call->args[1], (mt_dtype)x->dtype);
+    return mt__empty(call->compute, device, x->rank, x->dims, &call->outs[0]);
+}
+
+static mt_status check_rank(const mt_value *size)
+{
+    if (size->count > MT_MAX_RANK)
+        return mt__fail(MT_E_RUNTIME, "tensors of more than %d dimensions are not supported (got %u)",
+                        MT_MAX_RANK, size->count);
+    return MT_OK;
+}
+
+mt_status mt__infer_empty(mt__call *call)
+{
+    mt_status status = check_rank(&call->args[0]);
+    mt_device device = mt__arg_given(call, 2) ? (mt_device)call->args[2].as.i : MT_CPU;
+    call->compute = dtype_or(&call->args[1], mt__default_dtype);
+    if (status == MT_OK)
+        status =
+            mt__empty(call->compute, device, (int)call->args[0].count, call->args[0].as.ints, &call->outs[0]);
+    return status;
+}
+
+mt_status mt__infer_empty_like(mt__call *call)
+{
+    return mt__infer_to_copy(call);
+}

@@ -1,0 +1,344 @@
+/* runtime/kernels/cpu/conv.c - convolutions as products of matrices: the patches of an image are laid out as columns
+ * (im2col), one product per image and group makes its output.
+ *
+ * Images go side by side when there are enough of them for all threads, else each product is split. A kernel of 1 x 1 with
+ * stride 1 needs no columns: the image is them.
+ */
+#include "runtime/blas.h"
+#include "runtime/conv.h"
+#include <stdlib.h>
+
+typedef struct job {
+    mt__conv c;
+    mt_dtype dtype;
+    size_t size;
+    const char *input, *weight, *bias, *grad; /* contiguous */
+    char *output, *grad_input, *grad_weight;  /* grad_weight: one for each of `parts` */
+    int64_t parts;
+    bool direct;         /* without columns */
+    int64_t patch, area; /* rows and columns of the columns' matrix, of one group */
+    _Atomic bool failed;
+} job;
+
+/* ----------------------------------------------------------------------------------------- im2col, col2im */
+
+/* The range of outputs x whose input x * stride + shift lies in [0, in). */
+static void inside(int64_t out, int64_t stride, int64_t shift, int64_t in, int64_t *begin, int64_t *end)
+{
+    *begin = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
+    *end = in - shift <= 0 ? 0 : (in - shift + stride - 1) / stride;
+    if (*end > out)
+        *end = out;
+    if (*begin > *end)
+        *begin = *end;
+}
+
+#define COLUMNS(type, suffix)                                                                                \
+    static void im2col_##suffix(const mt__conv *c, const type *image, type *restrict to)                     \
+    {                                                                                                        \
+        const int64_t channels = c->in_channels / c->groups, area = c->in[0] * c->in[1];                     \
+        for (int64_t ch = 0; ch < channels; ch++)                                                            \
+            for (int64_t ky = 0; ky < c->kernel[0]; ky++)                                                    \
+                for (int64_t kx = 0; kx < c->kernel[1]; kx++) {                                              \
+                    int64_t dx = kx * c->dilation[1] - c->padding[1], begin, end;                            \
+                    inside(c->out[1], c->stride[1], dx, c->in[1], &begin, &end);                             \
+                    for (int64_t y = 0; y < c->out[0]; y++, to += c->out[1]) {                               \
+                        int64_t iy = y * c->stride[0] + ky * c->dilation[0] - c->padding[0];                 \
+                        if (iy < 0 || iy >= c->in[0]) {                                                      \
+                            memset(to, 0, (size_t)c->out[1] * sizeof(type));                                 \
+                            continue;                                                                        \
+                        }                                                                                    \
+                        const type *row = image + ch * area + iy * c->in[1];                                 \
+                        for (int64_t x = 0; x < begin; x++)                                                  \
+                            to[x] = 0;                                                                       \
+                        if (c->stride[1] == 1)                                                               \
+                            memcpy(to + begin, row + begin + dx, (size_t)(end - begin) * sizeof(type));      \
+                        else                                                                                 \
+                            for (int64_t x = begin; x < end; x++)                                            \
+                                to[x] = row[x * c->stride[1] + dx];                                          \
+                        for (int64_t x = end; x < c->out[1]; x++)                                            \
+                            to[x] = 0;                                                                       \
+                    }                                                                                        \
+                }                                                                                            \
+    }
+COLUMNS(uint32_t, 4)
+COLUMNS(uint64_t, 8)
+
+#define IMAGES(type, suffix)                                                                                 \
+    static void col2im_##suffix(const mt__conv *c, const type *from, type *image)                            \
+    {                                                                                                        \
+        const int64_t channels = c->in_channels / c->groups, area = c->in[0] * c->in[1];                     \
+        memset(image, 0, (size_t)(channels * area) * sizeof(type));                                          \
+        for (int64_t ch = 0; ch < channels; ch++)                                                            \
+            for (int64_t ky = 0; ky < c->kernel[0]; ky++)                                                    \
+                for (int64_t kx = 0; kx < c->kernel[1]; kx++) {                                              \
+                    int64_t dx = kx * c->dilation[1] - c->padding[1], begin, end;                            \
+                    inside(c->out[1], c->stride[1], dx, c->in[1], &begin, &end);                             \
+                    for (int64_t y = 0; y < c->out[0]; y++, from += c->out[1]) {                             \
+                        int64_t iy = y * c->stride[0] + ky * c->dilation[0] - c->padding[0];                 \
+                        if (iy < 0 || iy >= c->in[0])                                                        \
+                            continue;                                                                        \
+                        type *restrict row = image + ch * area + iy * c->in[1] + dx;                         \
+                        if (c->stride[1] == 1)                                                               \
+                            for (int64_t x = begin; x < end; x++)                                            \
+                                row[x] += from[x];                                                           \
+                        else                                                                                 \
+                            for (int64_t x = begin; x < end; x++)                                            \
+                                row[x * c->stride[1]] += from[x];                                            \
+                    }                                                                                        \
+                }                                                                                            \
+    }
+IMAGES(float, f32)
+IMAGES(double, f64)
+
+/* ------------------------------------------------------------------------------------------- one image */
+
+/* Group g of image i, in the tensor that has `channels` planes of `area` per image. */
+static char *at(const job *j, const char *data, int64_t i, int64_t g, int64_t channels, int64_t area)
+{
+    return (char *)(uintptr_t)data + (size_t)((i * channels + g * (channels / j->c.groups)) * area) * j->size;
+}
+
+static mt__matrix rows_of(const char *data, int64_t rows, int64_t columns)
+{
+    return (mt__matrix){(void *)(uintptr_t)data, rows, columns, columns, 1};
+}
+
+static mt__matrix weights(const job *j, const char *data, int64_t g)
+{
+    int64_t out = j->c.out_channels / j->c.groups;
+    return rows_of(data + (size_t)(g * out * j->patch) * j->size, out, j->patch);
+}
+
+static mt__matrix columns_of(const job *j, int64_t i, int64_t g, char *room)
+{
+    const char *image = at(j, j->input, i, g, j->c.in_channels, j->c.in[0] * j->c.in[1]);
+    if (j->direct)
+        return rows_of(image, j->patch, j->area);
+    if (j->size == 4)
+        im2col_4(&j->c, (const uint32_t *)(const void *)image, (uint32_t *)(void *)room);
+    else
+        im2col_8(&j->c, (const uint64_t *)(const void *)image, (uint64_t *)(void *)room);
+    return rows_of(room, j->patch, j->area);
+}
+
+static mt__matrix outputs(const job *j, const char *data, int64_t i, int64_t g)
+{
+    return rows_of(at(j, data, i, g, j->c.out_channels, j->area), j->c.out_channels / j->c.groups, j->area);
+}
+
+/* Each row of the output begins as its bias. */
+static void fill_bias(const job *j, const mt__matrix *out, int64_t first)
+{
+    for (int64_t o = 0; o < out->rows; o++) {
+        char *row = (char *)out->data + (size_t)(o * out->columns) * j->size;
+        const char *bias = j->bias + (size_t)(first + o) * j->size;
+        if (j->size == 4)
+            for (int64_t x = 0; x < out->columns; x++)
+                ((uint32_t *)(void *)row)[x] = *(const uint32_t *)(const void *)bias;
+        else
+            for (int64_t x = 0; x < out->columns; x++)
+                ((uint64_t *)(void *)row)[x] = *(const uint64_t *)(const void *)bias;
+    }
+}
+
+static char *column_room(job *j)
+{
+    char *room = malloc(j->direct ? 1 : (size_t)(j->patch * j->area) * j->size);
+    if (room == NULL)
+        atomic_store(&j->failed, true);
+    return room;
+}
+
+static void note(job *j, mt_status status)
+{
+    if (status != MT_OK)
+        atomic_store(&j->failed, true);
+}
+
+static void forward_images(int64_t begin, int64_t end, void *user)
+{
+    job *j = user;
+    char *room = column_room(j);
+    for (int64_t i = begin; i < end && room != NULL; i++)
+        for (int64_t g = 0; g < j->c.groups; g++) {
+            mt__matrix w = weights(j, j->weight, g), x = columns_of(j, i, g, room),
+                       out = outputs(j, j->output, i, g);
+            if (j->bias != NULL)
+                fill_bias(j, &out, g * out.rows);
+            note(j, mt__gemm(j->dtype, 1, &w, &x, j->bias != NULL ? 1 : 0, &out));
+        }
+    free(room);
+}
+
+static void backward_input(int64_t begin, int64_t end, void *user)
+{
+    job *j = user;
+    char *room = column_room(j);
+    for (int64_t i = begin; i < end && room != NULL; i++)
+        for (int64_t g = 0; g < j->c.groups; g++) {
+            char *image = at(j, j->grad_input, i, g, j->c.in_channels, j->c.in[0] * j->c.in[1]);
+            mt__matrix w = mt__transposed(weights(j, j->weight, g)), y = outputs(j, j->grad, i, g);
+            mt__matrix x = rows_of(j->direct ? image : room, j->patch, j->area);
+            note(j, mt__gemm(j->dtype, 1, &w, &y, 0, &x));
+            if (j->direct)
+                continue;
+            if (j->dtype == MT_FLOAT32)
+                col2im_f32(&j->c, (const float *)(const void *)room, (float *)(void *)image);
+            else
+                col2im_f64(&j->c, (const double *)(const void *)room, (double *)(void *)image);
+        }
+    free(room);
+}
+
+/* Part p of the images adds up its own gradient of the weights. */
+static void backward_weight(int64_t begin, int64_t end, void *user)
+{
+    job *j = user;
+    char *room = column_room(j);
+    for (int64_t p = begin; p < end && room != NULL; p++) {
+        char *sum = j->grad_weight + (size_t)(p * j->c.out_channels * j->patch) * j->size;
+        int64_t first = j->c.images * p / j->parts, last = j->c.images * (p + 1) / j->parts;
+        for (int64_t i = first; i < last; i++)
+            for (int64_t g = 0; g < j->c.groups; g++) {
+                mt__matrix x = mt__transposed(columns_of(j, i, g, room)), y = outputs(j, j->grad, i, g),
+                           w = weights(j, sum, g);
+                note(j, mt__gemm(j->dtype, 1, &y, &x, i == first ? 0 : 1, &w));
+            }
+    }
+    free(room);
+}
+
+/* ------------------------------------------------------------------------------------------------ kernels */
+
+static mt_status begin(job *j, const mt__call *call, const mt_tensor *input, const mt_tensor *weight,
+                       unsigned lists)
+{
+    mt_status status = mt__conv_read(call, input, weight, NULL, lists, &j->c);
+    const mt__conv *c = &j->c;
+    j->dtype = (mt_dtype)input->dtype;
+    j->size = mt__size_of(input);
+    j->area = c->out[0] * c->out[1];
+    j->patch = c->in_channels / c->groups * c->kernel[0] * c->kernel[1];
+    j->direct = c->kernel[0] == 1 && c->kernel[1] == 1 && c->stride[0] == 1 && c->stride[1] == 1 &&
+                c->padding[0] == 0 && c->padding[1] == 0;
+    return status;
+}
+
+static void over_images(job *j, void (*fn)(int64_t, int64_t, void *))
+{
+    if (j->c.images >= mt_num_threads())
+        mt__parallel(j->c.images, 1, fn, j);
+    else
+        fn(0, j->c.images, j);
+}
+
+static mt_status end_of(job *j)
+{
+    return atomic_load(&j->failed) ? mt__fail(MT_E_NOMEM, "out of memory: columns of a convolution") : MT_OK;
+}
+
+mt_status mt__cpu_convolution(mt__call *call)
+{
+    mt_tensor *held[3] = {NULL};
+    job j = {.output = call->outs[0]->data};
+    mt_status status = begin(&j, call, mt__arg_tensor(call, 0), mt__arg_tensor(call, 1), 3);
+    for (unsigned i = 0; i < 3 && status == MT_OK; i++)
+        if (mt__arg_given(call, i))
+            status = mt__contiguous(mt__arg_tensor(call, i), &held[i]);
+    if (status == MT_OK && call->outs[0]->numel > 0) {
+        j.input = held[0]->data;
+        j.weight = held[1]->data;
+        j.bias = held[2] != NULL ? held[2]->data : NULL;
+        over_images(&j, forward_images);
+        status = end_of(&j);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        mt_release(held[i]);
+    return status;
+}
+
+/* grad_weight = the sum of the parts. */
+#define SUM_PARTS(type, suffix)                                                                              \
+    static void sum_parts_##suffix(const type *from, int64_t parts, int64_t n, type *restrict to)            \
+    {                                                                                                        \
+        memcpy(to, from, (size_t)n * sizeof(type));                                                          \
+        for (int64_t p = 1; p < parts; p++)                                                                  \
+            for (int64_t i = 0; i < n; i++)                                                                  \
+                to[i] += from[p * n + i];                                                                    \
+    }                                                                                                        \
+    static void sum_bias_##suffix(const type *grad, int64_t images, int64_t channels, int64_t area,          \
+                                  type *to)                                                                  \
+    {                                                                                                        \
+        for (int64_t o = 0; o < channels; o++) {                                                             \
+            double total = 0;                                                                                \
+            for (int64_t i = 0; i < images; i++) {                                                           \
+                const type *row = grad + (i * channels + o) * area;                                          \
+                type sums[8] = {0};                                                                          \
+                int64_t x = 0;                                                                               \
+                for (; x + 8 <= area; x += 8)                                                                \
+                    for (int k = 0; k < 8; k++)                                                              \
+                        sums[k] += row[x + k];                                                               \
+                for (; x < area; x++)                                                                        \
+                    sums[0] += row[x];                                                                       \
+                for (int k = 0; k < 8; k++)                                                                  \
+                    total += (double)sums[k];                                                                \
+            }                                                                                                \
+            to[o] = (type)total;                                                                             \
+        }                                                                                                    \
+    }
+SUM_PARTS(float, f32)
+SUM_PARTS(double, f64)
+
+static mt_status weight_gradient(job *j, mt_tensor *out)
+{
+    int threads = mt_num_threads();
+    if (j->c.images == 0 || j->area == 0 || out->numel == 0) {
+        memset(out->data, 0, (size_t)out->numel * j->size);
+        return MT_OK;
+    }
+    j->parts = j->c.images >= threads ? threads : 1;
+    j->grad_weight = malloc((size_t)(j->parts * out->numel) * j->size);
+    if (j->grad_weight == NULL)
+        return mt__fail(MT_E_NOMEM, "out of memory: gradients of a convolution's weights");
+    if (j->parts > 1)
+        mt__parallel(j->parts, 1, backward_weight, j);
+    else
+        backward_weight(0, 1, j);
+    if (j->dtype == MT_FLOAT32)
+        sum_parts_f32((const float *)(const void *)j->grad_weight, j->parts, out->numel, out->data);
+    else
+        sum_parts_f64((const double *)(const void *)j->grad_weight, j->parts, out->numel, out->data);
+    free(j->grad_weight);
+    return end_of(j);
+}
+
+mt_status mt__cpu_convolution_backward(mt__call *call)
+{
+    mt_tensor *held[3] = {NULL}; /* grad_output, input, weight */
+    job j = {0};
+    mt_status status = begin(&j, call, mt__arg_tensor(call, 1), mt__arg_tensor(call, 2), 4);
+    for (unsigned i = 0; i < 3 && status == MT_OK; i++)
+        status = mt__contiguous(mt__arg_tensor(call, i), &held[i]);
+    if (status == MT_OK) {
+        j.grad = held[0]->data;
+        j.input = held[1]->data;
+        j.weight = held[2]->data;
+        if (call->outs[0] != NULL && call->outs[0]->numel > 0) {
+            j.grad_input = call->outs[0]->data;
+            over_images(&j, backward_input);
+            status = end_of(&j);
+        }
+        if (call->outs[1] != NULL && status == MT_OK)
+            status = weight_gradient(&j, call->outs[1]);
+        if (call->outs[2] != NULL && status == MT_OK) {
+            if (j.dtype == MT_FLOAT32)
+                sum_bias_f32(held[0]->data, j.c.images, j.c.out_channels, j.area, call->outs[2]->data);
+            else
+                sum_bias_f64(held[0]->data, j.c.images, j.c.out_channels, j.area, call->outs[2]->data);
+        }
+    }
+    for (unsigned i = 0; i < 3; i++)
+        mt_release(held[i]);
+    return status;
+}

@@ -1,0 +1,238 @@
+/* kernels/cpu/iterate.c - the walk that iterate.h promises.
+ *
+ * Invariant of a plan that runs: rank >= 1, no dim has size 1 unless it is the only one, and element k of operand j lies
+ * at data[j] plus the sum of index * steps[j].
+ */
+#include "runtime/kernels/cpu/iterate.h"
+
+#define BLOCK 512 /* elements cast at a time */
+
+void mt__scalar_set(mt__scalar *s, mt_dtype dtype, const mt_value *v)
+{
+    bool real = v->kind == MT_FLOAT;
+    s->i64 = 0;
+    switch (dtype) {
+    case MT_BOOL:
+        s->b = real ? v->as.f != 0 : v->as.i != 0;
+        break;
+    case MT_INT32:
+        s->i32 = real ? (int32_t)v->as.f : (int32_t)v->as.i;
+        break;
+    case MT_INT64:
+        s->i64 = real ? (int64_t)v->as.f : v->as.i;
+        break;
+    case MT_FLOAT32:
+        s->f32 = real ? (float)v->as.f : (float)v->as.i;
+        break;
+    default:
+        s->f64 = real ? v->as.f : (double)v->as.i;
+        break;
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------- planning */
+
+void mt__plan_begin(mt__plan *p, const mt_tensor *out, mt_dtype gives)
+{
+    p->count = 1;
+    p->rank = out->rank;
+    p->numel = out->numel;
+    p->out = out;
+    p->has[0] = out->dtype;
+    p->wants[0] = (uint8_t)gives;
+    p->casts = out->dtype != gives;
+    p->data[0] = out->data;
+    int64_t size = (int64_t)mt__size_of(out);
+    for (int i = 0; i < out->rank; i++) {
+        p->dims[i] = out->dims[i];
+        p->steps[0][i] = out->strides[i] * size;
+    }
+}
+
+static void add_scalar(mt__plan *p, mt_dtype wants)
+{
+    int k = p->count++;
+    p->has[k] = p->wants[k] = (uint8_t)wants;
+    p->data[k] = (char *)&p->scalars[k];
+    memset(p->steps[k], 0, sizeof p->steps[k]);
+}
+
+void mt__plan_add_tensor(mt__plan *p, const mt_tensor *t, mt_dtype wants)
+{
+    int k = p->count;
+    if (t->numel == 1 && p->numel > 0 && (t->dtype != wants || p->numel > 1)) {
+        static const int64_t still[2] = {0, 0};
+        char *const pair[2] = {(char *)&p->scalars[k], t->data};
+        mt__cast_loop(wants, (mt_dtype)t->dtype)(pair, still, 1, NULL);
+        add_scalar(p, wants);
+        return;
+    }
+    p->count++;
+    p->has[k] = t->dtype;
+    p->wants[k] = (uint8_t)wants;
+    p->casts |= t->dtype != wants;
+    p->data[k] = t->data;
+    int64_t size = (int64_t)mt__size_of(t);
+    int lead = p->rank - t->rank;
+    for (int i = 0; i < p->rank; i++)
+        p->steps[k][i] = i < lead || t->dims[i - lead] == 1 ? 0 : t->strides[i - lead] * size;
+}
+
+void mt__plan_add(mt__plan *p, const mt_value *v, mt_dtype wants)
+{
+    if (v->kind == MT_TENSOR) {
+        mt__plan_add_tensor(p, v->as.tensor, wants);
+    } else {
+        mt__scalar_set(&p->scalars[p->count], wants, v);
+        add_scalar(p, wants);
+    }
+}
+
+static void swap_dims(mt__plan *p, int a, int b)
+{
+    int64_t d = p->dims[a];
+    p->dims[a] = p->dims[b];
+    p->dims[b] = d;
+    for (int k = 0; k < p->count; k++) {
+        int64_t s = p->steps[k][a];
+        p->steps[k][a] = p->steps[k][b];
+        p->steps[k][b] = s;
+    }
+}
+
+static int64_t magnitude(int64_t x)
+{
+    return x < 0 ? -x : x;
+}
+
+/* Is dim a to be walked inside dim b > a? By the output's strides, then the inputs'. */
+static bool belongs_inside(const mt__plan *p, int a, int b)
+{
+    for (int k = 0; k < p->count; k++) {
+        int64_t sa = magnitude(p->steps[k][a]), sb = magnitude(p->steps[k][b]);
+        if (sa != 0 && sb != 0 && sa != sb)
+            return sa < sb;
+    }
+    return false;
+}
+
+static bool merges(const mt__plan *p, int outer, int inner)
+{
+    for (int k = 0; k < p->count; k++)
+        if (p->steps[k][outer] != p->steps[k][inner] * p->dims[inner])
+            return false;
+    return true;
+}
+
+/* Drops dims of one, walks small strides innermost, merges what is one run. */
+static void simplify(mt__plan *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->rank; i++)
+        if (p->dims[i] != 1) {
+            if (n != i)
+                swap_dims(p, n, i);
+            n++;
+        }
+    for (int i = 1; i < n; i++)
+        for (int j = i; j > 0 && belongs_inside(p, j - 1, j); j--)
+            swap_dims(p, j - 1, j);
+    int last = 0;
+    for (int i = 1; i < n; i++) {
+        if (merges(p, last, i)) {
+            p->dims[last] *= p->dims[i];
+            for (int k = 0; k < p->count; k++)
+                p->steps[k][last] = p->steps[k][i];
+        } else if (++last != i) {
+            swap_dims(p, last, i);
+        }
+    }
+    if (n == 0) {
+        p->dims[0] = 1;
+        for (int k = 0; k < p->count; k++)
+            p->steps[k][0] = 0;
+    }
+    p->rank = n == 0 ? 1 : last + 1;
+}
+
+/* ------------------------------------------------------------------------------------------------ walking */
+
+static void cast_row(const mt__plan *p, char *const *at, const int64_t *step, int64_t n)
+{
+    _Alignas(64) int64_t room[MT__OPERANDS][BLOCK];
+    char *now[MT__OPERANDS];
+    int64_t steps[MT__OPERANDS];
+    for (int64_t done = 0; done < n; done += BLOCK) {
+        int64_t part = n - done < BLOCK ? n - done : BLOCK;
+        for (int k = 0; k < p->count; k++) {
+            char *from = at[k] + done * step[k];
+            bool cast = p->has[k] != p->wants[k];
+            now[k] = cast ? (char *)room[k] : from;
+            steps[k] = cast ? (int64_t)mt_dtype_bytes((mt_dtype)p->wants[k]) : step[k];
+            if (cast && k > 0)
+                mt__cast_loop((mt_dtype)p->wants[k], (mt_dtype)p->has[k])(
+                    (char *const[]){now[k], from}, (const int64_t[]){steps[k], step[k]}, part, NULL);
+        }
+        p->loop(now, steps, part, p->user);
+        if (p->has[0] != p->wants[0])
+            mt__cast_loop((mt_dtype)p->has[0],
+                          (mt_dtype)p->wants[0])((char *const[]){at[0] + done * step[0], now[0]},
+                                                 (const int64_t[]){step[0], steps[0]}, part, NULL);
+    }
+}
+
+static void walk(int64_t begin, int64_t end, void *user)
+{
+    const mt__plan *p = user;
+    int last = p->rank - 1;
+    int64_t index[MT_MAX_RANK], step[MT__OPERANDS], rest = begin;
+    char *at[MT__OPERANDS];
+    for (int k = 0; k < p->count; k++) {
+        at[k] = p->data[k];
+        step[k] = p->steps[k][last];
+    }
+    for (int d = last; d >= 0; d--) {
+        index[d] = rest % p->dims[d];
+        rest /= p->dims[d];
+        for (int k = 0; k < p->count; k++)
+            at[k] += index[d] * p->steps[k][d];
+    }
+    while (begin < end) {
+        int64_t n = p->dims[last] - index[last];
+        n = n < end - begin ? n : end - begin;
+        if (p->casts)
+            cast_row(p, at, step, n);
+        else
+            p->loop(at, step, n, p->user);
+        begin += n;
+        index[last] += n;
+        for (int k = 0; k < p->count; k++)
+            at[k] += n * step[k];
+        for (int d = last; d > 0 && index[d] == p->dims[d]; d--) {
+            index[d] = 0;
+            index[d - 1]++;
+            for (int k = 0; k < p->count; k++)
+                at[k] += p->steps[k][d - 1] - p->dims[d] * p->steps[k][d];
+        }
+    }
+}
+
+void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user)
+{
+    if (p->numel == 0)
+        return;
+    simplify(p);
+    p->loop = loop;
+    p->user = user;
+    if (p->numel > MT__GRAIN)
+        mt__parallel(p->numel, MT__GRAIN, walk, p);
+    else
+        walk(0, p->numel, p);
+}
+
+mt_status mt__refuse_dtype(const mt__call *call)
+{
+    static const char *const texts[] = {"Bool", "Int", "Long", "Float", "Double"};
+    return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", call->op->name + 6,
+                    texts[call->compute]);
+}

@@ -1,0 +1,173 @@
+/* kernels/cpu/iterate.h - one walk over up to four operands for every elementwise kernel.
+ *
+ *     mt__plan p;
+ *     mt__plan_begin(&p, out, result_dtype);    // what the loop gives; cast when out has another dtype
+ *     mt__plan_add(&p, &call->args[0], compute); // a tensor, broadcast to out, or a number
+ *     mt__plan_run(&p, loop, user);
+ *
+ * A loop sees operands of the dtypes that were asked for: [0] is the output, then the inputs in the order of adding; a
+ * tensor of another dtype is cast block by block on the stack, one of a single element once. Dims of all operands are
+ * merged where their strides allow, so contiguous work of any rank is one row. Large work goes through mt__parallel:
+ * a loop must not change what `user` points to, except by atomics.
+ */
+#ifndef KERNELS_CPU_ITERATE_H
+#define KERNELS_CPU_ITERATE_H
+#include "runtime/runtime.h"
+
+#define MT__OPERANDS 4
+#define MT__GRAIN 32768 /* elements: less is not worth a thread */
+
+/* n elements; p and step (in bytes, 0: the same element) per operand. Operands may be the same memory, element by
+ * element, never shifted. */
+typedef void mt__loop(char *const *p, const int64_t *step, int64_t n, const void *user);
+
+typedef union mt__scalar {
+    bool b;
+    int32_t i32;
+    int64_t i64;
+    float f32;
+    double f64;
+} mt__scalar;
+
+typedef struct mt__plan {
+    int count, rank;
+    int64_t numel;
+    int64_t dims[MT_MAX_RANK];
+    int64_t steps[MT__OPERANDS][MT_MAX_RANK]; /* bytes */
+    char *data[MT__OPERANDS];
+    uint8_t has[MT__OPERANDS], wants[MT__OPERANDS]; /* dtypes */
+    bool casts;
+    const mt_tensor *out;
+    mt__loop *loop;
+    const void *user;
+    mt__scalar scalars[MT__OPERANDS];
+} mt__plan;
+
+void mt__plan_begin(mt__plan *p, const mt_tensor *out, mt_dtype gives);
+void mt__plan_add(mt__plan *p, const mt_value *v, mt_dtype wants);
+void mt__plan_add_tensor(mt__plan *p, const mt_tensor *t, mt_dtype wants);
+void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user);
+
+/* The number v as one element of dtype. */
+void mt__scalar_set(mt__scalar *s, mt_dtype dtype, const mt_value *v);
+/* The loop that copies [1] to [0]. */
+mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from);
+
+/* Float loops are compiled for several instruction sets; the loader picks. */
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(__SANITIZE_ADDRESS__)
+#define MT__CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define MT__CLONES
+#endif
+
+/* The C types of dtypes: X(symbol, C type). */
+#define MT__INT_TYPES(X) X(INT32, int32_t) X(INT64, int64_t)
+#define MT__FLOAT_TYPES(X) X(FLOAT32, float) X(FLOAT64, double)
+#define MT__NUMBER_TYPES(X) MT__INT_TYPES(X) MT__FLOAT_TYPES(X)
+#define MT__ALL_TYPES(X) X(BOOL, bool) MT__NUMBER_TYPES(X)
+
+/* Bodies of loops. `setup` declares what `expr` needs besides its operands: x, or a and b, or a, b and c. The iterations
+ * do not depend on each other, which ivdep says (the output may be an input). The paths are those that vectorise, then
+ * any stride. In expr `type` is the type of the operands. */
+#define MT__EACH _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)
+#define MT__LOOP1(attributes, name, T, R, setup, expr)                                                       \
+    attributes static void name(char *const *p, const int64_t *step, int64_t n, const void *user)            \
+    {                                                                                                        \
+        typedef T type __attribute__((unused));                                                              \
+        (void)user;                                                                                          \
+        setup;                                                                                               \
+        if (step[0] == sizeof(R) && step[1] == sizeof(T)) {                                                  \
+            R *o = (R *)(void *)p[0];                                                                        \
+            const T *in = (const T *)(const void *)p[1];                                                     \
+            MT__EACH                                                                                         \
+            {                                                                                                \
+                const T x = in[i];                                                                           \
+                o[i] = (R)(expr);                                                                            \
+            }                                                                                                \
+        } else {                                                                                             \
+            for (int64_t i = 0; i < n; i++) {                                                                \
+                const T x = *(const T *)(const void *)(p[1] + i * step[1]);                                  \
+                *(R *)(void *)(p[0] + i * step[0]) = (R)(expr);                                              \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+#define MT__LOOP2(attributes, name, T, R, setup, expr)                                                       \
+    attributes static void name(char *const *p, const int64_t *step, int64_t n, const void *user)            \
+    {                                                                                                        \
+        typedef T type __attribute__((unused));                                                              \
+        (void)user;                                                                                          \
+        setup;                                                                                               \
+        R *o = (R *)(void *)p[0];                                                                            \
+        const T *pa = (const T *)(const void *)p[1], *pb = (const T *)(const void *)p[2];                    \
+        if (step[0] == sizeof(R) && step[1] == sizeof(T) && step[2] == sizeof(T)) {                          \
+            MT__EACH                                                                                         \
+            {                                                                                                \
+                const T a = pa[i], b = pb[i];                                                                \
+                o[i] = (R)(expr);                                                                            \
+            }                                                                                                \
+        } else if (step[0] == sizeof(R) && step[1] == sizeof(T) && step[2] == 0) {                           \
+            const T b = *pb;                                                                                 \
+            MT__EACH                                                                                         \
+            {                                                                                                \
+                const T a = pa[i];                                                                           \
+                o[i] = (R)(expr);                                                                            \
+            }                                                                                                \
+        } else {                                                                                             \
+            for (int64_t i = 0; i < n; i++) {                                                                \
+                const T a = *(const T *)(const void *)(p[1] + i * step[1]),                                  \
+                        b = *(const T *)(const void *)(p[2] + i * step[2]);                                  \
+                *(R *)(void *)(p[0] + i * step[0]) = (R)(expr);                                              \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+/* The first input may have its own type, for conditions. */
+#define MT__LOOP3(attributes, name, A, T, R, setup, expr)                                                    \
+    attributes static void name(char *const *p, const int64_t *step, int64_t n, const void *user)            \
+    {                                                                                                        \
+        typedef T type __attribute__((unused));                                                              \
+        (void)user;                                                                                          \
+        setup;                                                                                               \
+        R *o = (R *)(void *)p[0];                                                                            \
+        const A *pa = (const A *)(const void *)p[1];                                                         \
+        const T *pb = (const T *)(const void *)p[2], *pc = (const T *)(const void *)p[3];                    \
+        bool rows = step[0] == sizeof(R) && step[1] == sizeof(A);                                            \
+        if (rows && step[2] == sizeof(T) && step[3] == sizeof(T)) {                                          \
+            MT__EACH                                                                                         \
+            {                                                                                                \
+                const A a = pa[i];                                                                           \
+                const T b = pb[i], c = pc[i];                                                                \
+                o[i] = (R)(expr);                                                                            \
+            }                                                                                                \
+        } else if (rows && step[2] == sizeof(T) && step[3] == 0) {                                           \
+            const T c = *pc;                                                                                 \
+            MT__EACH                                                                                         \
+            {                                                                                                \
+                const A a = pa[i];                                                                           \
+                const T b = pb[i];                                                                           \
+                o[i] = (R)(expr);                                                                            \
+            }                                                                                                \
+        } else if (rows && step[2] == 0 && step[3] == sizeof(T)) {                                           \
+            const T b = *pb;                                                                                 \
+            MT__EACH                                                                                         \
+            {                                                                                                \
+                const A a = pa[i];                                                                           \
+                const T c = pc[i];                                                                           \
+                o[i] = (R)(expr);                                                                            \
+            }                                                                                                \
+        } else {                                                                                             \
+            for (int64_t i = 0; i < n; i++) {                                                                \
+                const A a = *(const A *)(const void *)(p[1] + i * step[1]);                                  \
+                const T b = *(const T *)(const void *)(p[2] + i * step[2]),                                  \
+                        c = *(const T *)(const void *)(p[3] + i * step[3]);                                  \
+                *(R *)(void *)(p[0] + i * step[0]) = (R)(expr);                                              \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+
+#define MT__NO_SETUP (void)0
+
+/* "\"erf\" not implemented for 'Long'" */
+mt_status mt__refuse_dtype(const mt__call *call);
+
+#endif

@@ -1,0 +1,235 @@
+/* runtime/kernels/cpu/pick.c - what picks elements along a dim: max and min with indices, argmax, argmin, topk, sort.
+ *
+ * Rows are dense (mt__rows_of). A NaN counts as the largest of all for sort and topk, and as the extreme for max and min;
+ * among equals the first is picked. Sorting is stable: a merge sort of pairs (value, index).
+ */
+#include "runtime/kernels/cpu/clones.h"
+#include "runtime/reduce.h"
+#include <stdlib.h>
+
+#define LANES 16
+#define GRAIN (1 << 14)
+#define SMALL_K 32 /* topk keeps so few in order while it reads; more are taken from a sorted row */
+
+typedef struct job {
+    const void *from;
+    void *values; /* NULL: not asked for */
+    int64_t *indices;
+    int64_t n, k, inner; /* an output row has k elements, `inner` apart */
+    bool down;           /* the largest first */
+    void *room;          /* of sort: two times n pairs */
+} job;
+
+/* ----------------------------------------------------------------------------------------------- extremes */
+
+#define EXTREME(T, S, NAME, BETTER)                                                                          \
+    MT__CLONES static void NAME##_##S(int64_t begin, int64_t end, const job *j)                              \
+    {                                                                                                        \
+        int64_t n = j->n;                                                                                    \
+        for (int64_t r = begin; r < end; r++) {                                                              \
+            const T *restrict x = (const T *)j->from + r * n;                                                \
+            T lane[LANES], best = x[0];                                                                      \
+            int64_t i = 0;                                                                                   \
+            for (int l = 0; l < LANES; l++)                                                                  \
+                lane[l] = best;                                                                              \
+            for (; i + LANES <= n; i += LANES)                                                               \
+                for (int l = 0; l < LANES; l++)                                                              \
+                    lane[l] = x[i + l] BETTER lane[l] || x[i + l] != x[i + l] ? x[i + l] : lane[l];          \
+            for (int l = 0; l < LANES; l++)                                                                  \
+                best = lane[l] BETTER best || lane[l] != lane[l] ? lane[l] : best;                           \
+            for (; i < n; i++)                                                                               \
+                best = x[i] BETTER best || x[i] != x[i] ? x[i] : best;                                       \
+            int64_t at = 0;                                                                                  \
+            if (best == best)                                                                                \
+                while (x[at] != best)                                                                        \
+                    at++;                                                                                    \
+            else                                                                                             \
+                while (x[at] == x[at])                                                                       \
+                    at++;                                                                                    \
+            j->indices[r] = at;                                                                              \
+            if (j->values != NULL)                                                                           \
+                ((T *)j->values)[r] = best;                                                                  \
+        }                                                                                                    \
+    }
+#define TYPES(X, ...)                                                                                        \
+    X(uint8_t, b, __VA_ARGS__)                                                                               \
+    X(int32_t, i, __VA_ARGS__)                                                                               \
+    X(int64_t, l, __VA_ARGS__)                                                                               \
+    X(float, f, __VA_ARGS__)                                                                                 \
+    X(double, d, __VA_ARGS__)
+TYPES(EXTREME, largest, >)
+TYPES(EXTREME, smallest, <)
+
+typedef void rows_fn(int64_t begin, int64_t end, const job *j);
+typedef struct work {
+    const job *j;
+    rows_fn *run;
+} work;
+
+static void run_part(int64_t begin, int64_t end, void *user)
+{
+    const work *w = user;
+    w->run(begin, end, w->j);
+}
+
+static mt_status extreme(mt__call *call, rows_fn *const of_dtype[MT_DTYPES], mt_tensor *values,
+                         mt_tensor *indices)
+{
+    const mt_tensor *self = mt__arg_tensor(call, 0);
+    mt__reduction r;
+    mt_tensor *rows;
+    mt_status status = mt__reduction_of(call, &r);
+    if (status == MT_OK)
+        status = mt__rows_of(self, r.mask, &rows);
+    if (status != MT_OK)
+        return status;
+    job j = {.from = rows->data,
+             .values = values != NULL ? values->data : NULL,
+             .indices = indices->data,
+             .n = r.count};
+    work w = {&j, of_dtype[self->dtype]};
+    if (self->numel <= GRAIN)
+        run_part(0, indices->numel, &w);
+    else
+        mt__parallel(indices->numel, r.count < GRAIN ? GRAIN / r.count : 1, run_part, &w);
+    mt_release(rows);
+    return MT_OK;
+}
+
+static rows_fn *const largest[] = {largest_b, largest_i, largest_l, largest_f, largest_d};
+static rows_fn *const smallest[] = {smallest_b, smallest_i, smallest_l, smallest_f, smallest_d};
+
+mt_status mt__cpu_max_dim(mt__call *call)
+{
+    return extreme(call, largest, call->outs[0], call->outs[1]);
+}
+mt_status mt__cpu_min_dim(mt__call *call)
+{
+    return extreme(call, smallest, call->outs[0], call->outs[1]);
+}
+mt_status mt__cpu_argmax(mt__call *call)
+{
+    return extreme(call, largest, NULL, call->outs[0]);
+}
+mt_status mt__cpu_argmin(mt__call *call)
+{
+    return extreme(call, smallest, NULL, call->outs[0]);
+}
+
+/* -------------------------------------------------------------------------------------------- sort and topk */
+
+/* before: does a come before b, strictly? */
+#define SORT(T, S, UNUSED)                                                                                   \
+    typedef struct pair_##S {                                                                                \
+        T value;                                                                                             \
+        int64_t index;                                                                                       \
+    } pair_##S;                                                                                              \
+    static inline bool before_##S(T a, T b, bool down)                                                       \
+    {                                                                                                        \
+        return down ? a > b || (a != a && b == b) : a < b || (b != b && a == a);                             \
+    }                                                                                                        \
+    /* The first k of n, by insertion: for small k, and for short runs. */                                   \
+    static int64_t insert_##S(pair_##S *kept, int64_t k, const T *x, int64_t first, int64_t n, bool down)    \
+    {                                                                                                        \
+        int64_t count = 0;                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            if (count == k && (k == 0 || !before_##S(x[i], kept[k - 1].value, down)))                        \
+                continue;                                                                                    \
+            int64_t at = count < k ? count++ : k - 1;                                                        \
+            for (; at > 0 && before_##S(x[i], kept[at - 1].value, down); at--)                               \
+                kept[at] = kept[at - 1];                                                                     \
+            kept[at] = (pair_##S){x[i], first + i};                                                          \
+        }                                                                                                    \
+        return count;                                                                                        \
+    }                                                                                                        \
+    static void merge_##S(const pair_##S *a, int64_t na, const pair_##S *b, int64_t nb, pair_##S *to,        \
+                          bool down)                                                                         \
+    {                                                                                                        \
+        while (na > 0 && nb > 0) {                                                                           \
+            bool second = before_##S(b->value, a->value, down);                                              \
+            *to++ = second ? *b++ : *a++;                                                                    \
+            nb -= second;                                                                                    \
+            na -= !second;                                                                                   \
+        }                                                                                                    \
+        memcpy(to, na > 0 ? a : b, (size_t)(na > 0 ? na : nb) * sizeof *to);                                 \
+    }                                                                                                        \
+    static pair_##S *sort_##S(const T *x, int64_t n, pair_##S *a, pair_##S *b, bool down)                    \
+    {                                                                                                        \
+        for (int64_t i = 0; i < n; i += 16)                                                                  \
+            insert_##S(a + i, n - i < 16 ? n - i : 16, x + i, i, n - i < 16 ? n - i : 16, down);             \
+        for (int64_t width = 16; width < n; width *= 2) {                                                    \
+            for (int64_t i = 0; i < n; i += 2 * width) {                                                     \
+                int64_t na = n - i < width ? n - i : width, nb = n - i - na < width ? n - i - na : width;    \
+                merge_##S(a + i, na, a + i + na, nb, b + i, down);                                           \
+            }                                                                                                \
+            pair_##S *swap = a;                                                                              \
+            a = b;                                                                                           \
+            b = swap;                                                                                        \
+        }                                                                                                    \
+        return a;                                                                                            \
+    }                                                                                                        \
+    static void order_##S(int64_t begin, int64_t end, const job *j)                                          \
+    {                                                                                                        \
+        pair_##S few[SMALL_K];                                                                               \
+        for (int64_t r = begin; r < end; r++) {                                                              \
+            const T *x = (const T *)j->from + r * j->n;                                                      \
+            pair_##S *sorted = few, *room = j->room;                                                         \
+            if (room == NULL)                                                                                \
+                insert_##S(few, j->k, x, 0, j->n, j->down);                                                  \
+            else                                                                                             \
+                sorted = sort_##S(x, j->n, room, room + j->n, j->down);                                      \
+            int64_t to = r / j->inner * j->k * j->inner + r % j->inner;                                      \
+            for (int64_t i = 0; i < j->k; i++, to += j->inner) {                                             \
+                ((T *)j->values)[to] = sorted[i].value;                                                      \
+                j->indices[to] = sorted[i].index;                                                            \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+TYPES(SORT, )
+
+typedef struct biggest_pair {
+    double value;
+    int64_t index;
+} biggest_pair;
+
+static mt_status order(mt__call *call, int64_t dim_argument, bool down)
+{
+    static rows_fn *const runs[] = {order_b, order_i, order_l, order_f, order_d};
+    const mt_tensor *self = mt__arg_tensor(call, 0);
+    mt_tensor *rows;
+    int dim;
+    mt_status status = mt__wrap_dim(dim_argument, self->rank, &dim);
+    if (status == MT_OK)
+        status = mt__rows_of(self, self->rank > 0 ? 1u << dim : 0, &rows);
+    if (status != MT_OK)
+        return status;
+    job j = {.from = rows->data,
+             .values = call->outs[0]->data,
+             .indices = call->outs[1]->data,
+             .inner = 1,
+             .down = down};
+    j.n = self->rank > 0 ? self->dims[dim] : 1;
+    j.k = self->rank > 0 ? call->outs[0]->dims[dim] : call->outs[0]->numel;
+    for (int i = dim + 1; i < self->rank; i++)
+        j.inner *= self->dims[i];
+    int64_t count = j.n > 0 ? self->numel / j.n : 0;
+    if (j.k > SMALL_K && (j.room = malloc((size_t)j.n * 2 * sizeof(biggest_pair))) == NULL)
+        status = mt__fail(MT_E_NOMEM, "out of memory: sorting rows of %lld elements", (long long)j.n);
+    work w = {&j, runs[self->dtype]};
+    if (status == MT_OK && j.k > 0 && (j.room != NULL || self->numel <= GRAIN))
+        run_part(0, count, &w); /* the room is for one thread */
+    else if (status == MT_OK && j.k > 0)
+        mt__parallel(count, j.n < GRAIN ? GRAIN / j.n : 1, run_part, &w);
+    free(j.room);
+    mt_release(rows);
+    return status;
+}
+
+mt_status mt__cpu_topk(mt__call *call)
+{
+    return order(call, mt__arg_int(call, 2), mt__arg_int(call, 3) != 0);
+}
+mt_status mt__cpu_sort(mt__call *call)
+{
+    return order(call, mt__arg_int(call, 1), mt__arg_int(call, 2) != 0);
+}

@@ -1,0 +1,281 @@
+/* runtime/kernels/cpu/pools.c - pools, plane by plane; planes are shared out over the pool of threads. Tensors are made
+ * contiguous first. In a backward each plane is written by one thread only, so nothing is added twice or raced for.
+ */
+#include "runtime/pool.h"
+#include <math.h>
+
+typedef struct job {
+    mt__pool p;
+    const void *input; /* or the gradient of the output */
+    void *output;
+    int64_t *indices;
+    int64_t divisor; /* 0: none */
+    bool count_pad;
+} job;
+
+#define GRAIN(p) (1 + 32768 / (1 + (p)->out[0] * (p)->out[1] * (p)->kernel[0] * (p)->kernel[1]))
+
+/* The part [*begin, *end) of a window that lies in the input; returns its size with padding. */
+static inline int64_t window(const mt__pool *p, int d, int64_t o, int64_t *begin, int64_t *end)
+{
+    int64_t from = o * p->stride[d] - p->padding[d], to = from + p->kernel[d];
+    int64_t most = p->in[d] + p->padding[d];
+    to = to < most ? to : most;
+    *begin = from > 0 ? from : 0;
+    *end = to < p->in[d] ? to : p->in[d];
+    return to - from;
+}
+
+/* What one element of an average's output is divided by; the window's rows and columns are set. */
+static inline int64_t averaged(const job *j, int64_t y, int64_t x, int64_t *y0, int64_t *y1, int64_t *x0,
+                               int64_t *x1)
+{
+    int64_t whole = window(&j->p, 0, y, y0, y1) * window(&j->p, 1, x, x0, x1);
+    if (j->divisor != 0)
+        return j->divisor;
+    return j->count_pad ? whole : (*y1 - *y0) * (*x1 - *x0);
+}
+
+static inline int64_t adaptive_begin(int64_t o, int64_t out, int64_t in)
+{
+    return o / out * in + o % out * in / out;
+}
+static inline int64_t adaptive_end(int64_t o, int64_t out, int64_t in)
+{
+    return 1 + ((o + 1) * in - 1) / out;
+}
+
+#define IS_NAN_FLOAT(x) ((x) != (x))
+#define NEVER(x) false
+
+/* NaN wins, as in PyTorch. */
+#define MAX_POOL(type, suffix, LOWEST, IS_NAN)                                                               \
+    static void max_##suffix(int64_t begin, int64_t end, void *user)                                         \
+    {                                                                                                        \
+        const job *j = user;                                                                                 \
+        const mt__pool *p = &j->p;                                                                           \
+        type *out = (type *)j->output + begin * p->out[0] * p->out[1];                                       \
+        int64_t *index = j->indices + begin * p->out[0] * p->out[1];                                         \
+        for (int64_t plane = begin; plane < end; plane++) {                                                  \
+            const type *in = (const type *)j->input + plane * p->in[0] * p->in[1];                           \
+            for (int64_t y = 0; y < p->out[0]; y++)                                                          \
+                for (int64_t x = 0; x < p->out[1]; x++) {                                                    \
+                    int64_t y0 = y * p->stride[0] - p->padding[0], x0 = x * p->stride[1] - p->padding[1];    \
+                    int64_t y1 = y0 + (p->kernel[0] - 1) * p->dilation[0] + 1;                               \
+                    int64_t x1 = x0 + (p->kernel[1] - 1) * p->dilation[1] + 1;                               \
+                    while (y0 < 0)                                                                           \
+                        y0 += p->dilation[0];                                                                \
+                    while (x0 < 0)                                                                           \
+                        x0 += p->dilation[1];                                                                \
+                    y1 = y1 < p->in[0] ? y1 : p->in[0];                                                      \
+                    x1 = x1 < p->in[1] ? x1 : p->in[1];                                                      \
+                    type best = (LOWEST);                                                                    \
+                    int64_t where = y0 * p->in[1] + x0;                                                      \
+                    for (int64_t yy = y0; yy < y1; yy += p->dilation[0])                                     \
+                        for (int64_t xx = x0; xx < x1; xx += p->dilation[1]) {                               \
+                            type v = in[yy * p->in[1] + xx];                                                 \
+                            if (v > best || IS_NAN(v)) {                                                     \
+                                best = v;                                                                    \
+                                where = yy * p->in[1] + xx;                                                  \
+                            }                                                                                \
+                        }                                                                                    \
+                    *out++ = best;                                                                           \
+                    *index++ = where;                                                                        \
+                }                                                                                            \
+        }                                                                                                    \
+    }
+MAX_POOL(float, f32, -INFINITY, IS_NAN_FLOAT)
+MAX_POOL(double, f64, (double)-INFINITY, IS_NAN_FLOAT)
+MAX_POOL(int32_t, i32, INT32_MIN, NEVER)
+MAX_POOL(int64_t, i64, INT64_MIN, NEVER)
+
+#define AVG_POOL(type, suffix)                                                                               \
+    static void avg_##suffix(int64_t begin, int64_t end, void *user)                                         \
+    {                                                                                                        \
+        const job *j = user;                                                                                 \
+        const mt__pool *p = &j->p;                                                                           \
+        type *out = (type *)j->output + begin * p->out[0] * p->out[1];                                       \
+        for (int64_t plane = begin; plane < end; plane++) {                                                  \
+            const type *in = (const type *)j->input + plane * p->in[0] * p->in[1];                           \
+            for (int64_t y = 0; y < p->out[0]; y++)                                                          \
+                for (int64_t x = 0; x < p->out[1]; x++) {                                                    \
+                    int64_t y0, y1, x0, x1, divisor = averaged(j, y, x, &y0, &y1, &x0, &x1);                 \
+                    type sum = 0;                                                                            \
+                    for (int64_t yy = y0; yy < y1; yy++)                                                     \
+                        for (int64_t xx = x0; xx < x1; xx++)                                                 \
+                            sum += in[yy * p->in[1] + xx];                                                   \
+                    *out++ = y0 >= y1 || x0 >= x1 ? 0 : sum / (type)divisor;                                 \
+                }                                                                                            \
+        }                                                                                                    \
+    }
+AVG_POOL(float, f32)
+AVG_POOL(double, f64)
+AVG_POOL(int32_t, i32)
+AVG_POOL(int64_t, i64)
+
+#define POOL_GRADIENTS(type, suffix)                                                                         \
+    static void max_back_##suffix(int64_t begin, int64_t end, void *user)                                    \
+    {                                                                                                        \
+        const job *j = user;                                                                                 \
+        const mt__pool *p = &j->p;                                                                           \
+        int64_t area = p->out[0] * p->out[1], in_area = p->in[0] * p->in[1];                                 \
+        memset((type *)j->output + begin * in_area, 0, (size_t)((end - begin) * in_area) * sizeof(type));    \
+        for (int64_t i = begin * area; i < end * area; i++)                                                  \
+            if ((uint64_t)j->indices[i] < (uint64_t)in_area)                                                 \
+                ((type *)j->output)[i / area * in_area + j->indices[i]] += ((const type *)j->input)[i];      \
+    }                                                                                                        \
+    static void avg_back_##suffix(int64_t begin, int64_t end, void *user)                                    \
+    {                                                                                                        \
+        const job *j = user;                                                                                 \
+        const mt__pool *p = &j->p;                                                                           \
+        const type *grad = (const type *)j->input + begin * p->out[0] * p->out[1];                           \
+        for (int64_t plane = begin; plane < end; plane++) {                                                  \
+            type *to = (type *)j->output + plane * p->in[0] * p->in[1];                                      \
+            memset(to, 0, (size_t)(p->in[0] * p->in[1]) * sizeof(type));                                     \
+            for (int64_t y = 0; y < p->out[0]; y++)                                                          \
+                for (int64_t x = 0; x < p->out[1]; x++) {                                                    \
+                    int64_t y0, y1, x0, x1, divisor = averaged(j, y, x, &y0, &y1, &x0, &x1);                 \
+                    type share = *grad++ / (type)divisor;                                                    \
+                    for (int64_t yy = y0; yy < y1; yy++)                                                     \
+                        for (int64_t xx = x0; xx < x1; xx++)                                                 \
+                            to[yy * p->in[1] + xx] += share;                                                 \
+                }                                                                                            \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void adaptive_##suffix(int64_t begin, int64_t end, void *user)                                    \
+    {                                                                                                        \
+        const job *j = user;                                                                                 \
+        const mt__pool *p = &j->p;                                                                           \
+        type *out = (type *)j->output + begin * p->out[0] * p->out[1];                                       \
+        for (int64_t plane = begin; plane < end; plane++) {                                                  \
+            const type *in = (const type *)j->input + plane * p->in[0] * p->in[1];                           \
+            for (int64_t y = 0; y < p->out[0]; y++)                                                          \
+                for (int64_t x = 0; x < p->out[1]; x++) {                                                    \
+                    int64_t y0 = adaptive_begin(y, p->out[0], p->in[0]),                                     \
+                            y1 = adaptive_end(y, p->out[0], p->in[0]);                                       \
+                    int64_t x0 = adaptive_begin(x, p->out[1], p->in[1]),                                     \
+                            x1 = adaptive_end(x, p->out[1], p->in[1]);                                       \
+                    type sum = 0;                                                                            \
+                    for (int64_t yy = y0; yy < y1; yy++)                                                     \
+                        for (int64_t xx = x0; xx < x1; xx++)                                                 \
+                            sum += in[yy * p->in[1] + xx];                                                   \
+                    *out++ = sum / (type)(y1 - y0) / (type)(x1 - x0);                                        \
+                }                                                                                            \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void adaptive_back_##suffix(int64_t begin, int64_t end, void *user)                               \
+    {                                                                                                        \
+        const job *j = user;                                                                                 \
+        const mt__pool *p = &j->p;                                                                           \
+        const type *grad = (const type *)j->input + begin * p->out[0] * p->out[1];                           \
+        for (int64_t plane = begin; plane < end; plane++) {                                                  \
+            type *to = (type *)j->output + plane * p->in[0] * p->in[1];                                      \
+            memset(to, 0, (size_t)(p->in[0] * p->in[1]) * sizeof(type));                                     \
+            for (int64_t y = 0; y < p->out[0]; y++)                                                          \
+                for (int64_t x = 0; x < p->out[1]; x++) {                                                    \
+                    int64_t y0 = adaptive_begin(y, p->out[0], p->in[0]),                                     \
+                            y1 = adaptive_end(y, p->out[0], p->in[0]);                                       \
+                    int64_t x0 = adaptive_begin(x, p->out[1], p->in[1]),                                     \
+                            x1 = adaptive_end(x, p->out[1], p->in[1]);                                       \
+                    type share = *grad++ / (type)(y1 - y0) / (type)(x1 - x0);                                \
+                    for (int64_t yy = y0; yy < y1; yy++)                                                     \
+                        for (int64_t xx = x0; xx < x1; xx++)                                                 \
+                            to[yy * p->in[1] + xx] += share;                                                 \
+                }                                                                                            \
+        }                                                                                                    \
+    }
+POOL_GRADIENTS(float, f32)
+POOL_GRADIENTS(double, f64)
+
+/* ------------------------------------------------------------------------------------------------- kernels */
+
+typedef void part_fn(int64_t begin, int64_t end, void *user);
+typedef struct family { /* by dtype; NULL: infer refuses it */
+    part_fn *parts[MT_DTYPES];
+} family;
+
+static const family max_pool = {{NULL, max_i32, max_i64, max_f32, max_f64}};
+static const family avg_pool = {{NULL, avg_i32, avg_i64, avg_f32, avg_f64}};
+static const family max_back = {{NULL, NULL, NULL, max_back_f32, max_back_f64}};
+static const family avg_back = {{NULL, NULL, NULL, avg_back_f32, avg_back_f64}};
+static const family adaptive = {{NULL, NULL, NULL, adaptive_f32, adaptive_f64}};
+static const family adaptive_back = {{NULL, NULL, NULL, adaptive_back_f32, adaptive_back_f64}};
+
+static mt_status over_planes(job *j, const family *f, const mt_tensor *from, mt_tensor *to)
+{
+    mt_tensor *straight = NULL;
+    mt_status status = mt__contiguous(from, &straight);
+    if (status != MT_OK)
+        return status;
+    j->input = straight->data;
+    j->output = to->data;
+    if (to->numel > 0)
+        mt__parallel(j->p.planes, GRAIN(&j->p), f->parts[from->dtype], j);
+    mt_release(straight);
+    return MT_OK;
+}
+
+mt_status mt__cpu_max_pool2d(mt__call *call)
+{
+    const mt_tensor *input = mt__arg_tensor(call, 0);
+    job j = {.indices = call->outs[1]->data};
+    mt_status status = mt__pool_read(call, "max_pool2d", input, 1, true, &j.p);
+    return status == MT_OK ? over_planes(&j, &max_pool, input, call->outs[0]) : status;
+}
+
+mt_status mt__cpu_max_pool2d_backward(mt__call *call)
+{
+    job j = {0};
+    mt_tensor *indices = NULL;
+    mt_status status = mt__pool_read(call, "max_pool2d", mt__arg_tensor(call, 1), 2, true, &j.p);
+    if (status == MT_OK)
+        status = mt__contiguous(mt__arg_tensor(call, 7), &indices);
+    if (status != MT_OK)
+        return status;
+    j.indices = indices->data;
+    status = over_planes(&j, &max_back, mt__arg_tensor(call, 0), call->outs[0]);
+    mt_release(indices);
+    return status;
+}
+
+static mt_status average(mt__call *call, const mt_tensor *input, unsigned first, const family *f)
+{
+    job j = {.count_pad = mt__arg_int(call, first + 4) != 0};
+    if (mt__arg_given(call, first + 5))
+        j.divisor = mt__arg_int(call, first + 5);
+    mt_status status = mt__pool_read(call, "avg_pool2d", input, first, false, &j.p);
+    return status == MT_OK ? over_planes(&j, f, mt__arg_tensor(call, 0), call->outs[0]) : status;
+}
+
+mt_status mt__cpu_avg_pool2d(mt__call *call)
+{
+    return average(call, mt__arg_tensor(call, 0), 1, &avg_pool);
+}
+
+mt_status mt__cpu_avg_pool2d_backward(mt__call *call)
+{
+    return average(call, mt__arg_tensor(call, 1), 2, &avg_back);
+}
+
+static mt_status adapt(mt__call *call, const mt_tensor *input, const mt_tensor *output, const family *f)
+{
+    int r = input->rank;
+    job j = {0};
+    j.p.planes = input->dims[r - 3] * (r == 4 ? input->dims[0] : 1);
+    for (int d = 0; d < 2; d++) {
+        j.p.in[d] = input->dims[r - 2 + d];
+        j.p.out[d] = output->dims[r - 2 + d];
+        j.p.kernel[d] = j.p.out[d] > 0 ? j.p.in[d] / j.p.out[d] + 1 : 1;
+    }
+    return over_planes(&j, f, mt__arg_tensor(call, 0), call->outs[0]);
+}
+
+mt_status mt__cpu_adaptive_avg_pool2d(mt__call *call)
+{
+    return adapt(call, mt__arg_tensor(call, 0), call->outs[0], &adaptive);
+}
+
+mt_status mt__cpu_adaptive_avg_pool2d_backward(mt__call *call)
+{
+    return adapt(call, mt__arg_tensor(call, 1), mt__arg_tensor(call, 0), &adaptive_back);
+}

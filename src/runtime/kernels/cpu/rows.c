@@ -1,0 +1,200 @@
+/* runtime/kernels/cpu/rows.c - reductions that see a row as a whole: var, std, norms, logsumexp; and cumsum.
+ *
+ * The reduced dims are brought last and made contiguous (mt__rows_of), so that every output is made of one dense row.
+ */
+#include "runtime/kernels/cpu/clones.h"
+#include "runtime/kernels/cpu/vexp.h"
+#include "runtime/reduce.h"
+#include <math.h>
+
+#define LANES 16
+#define GRAIN (1 << 14)
+
+typedef struct job {
+    const void *from;
+    void *to;
+    int64_t n;
+    double parameter; /* the correction, the order of a norm */
+    bool root;        /* std */
+    void (*run)(int64_t begin, int64_t end, const struct job *j);
+} job;
+
+/* The sum over i of EXPRESSION, in double lanes. */
+#define SUM_OF(T, NAME, EXPRESSION)                                                                          \
+    static inline __attribute__((always_inline)) double NAME(const T *restrict x, double m, int64_t n)       \
+    {                                                                                                        \
+        double lane[LANES] = {0}, total = 0;                                                                 \
+        int64_t k = 0;                                                                                       \
+        (void)m;                                                                                             \
+        for (; k + LANES <= n; k += LANES)                                                                   \
+            for (int l = 0; l < LANES; l++) {                                                                \
+                double v = (double)x[k + l];                                                                 \
+                lane[l] += (EXPRESSION);                                                                     \
+            }                                                                                                \
+        for (; k < n; k++) {                                                                                 \
+            double v = (double)x[k];                                                                         \
+            total += (EXPRESSION);                                                                           \
+        }                                                                                                    \
+        for (int l = 0; l < LANES; l++)                                                                      \
+            total += lane[l];                                                                                \
+        return total;                                                                                        \
+    }
+
+static double extreme_f64(double best, double v, bool largest)
+{
+    return best != best ? best : v != v ? v : (largest ? v > best : v < best) ? v : best;
+}
+
+#define ROWS(T, S, EXP)                                                                                      \
+    SUM_OF(T, sum_##S, v)                                                                                    \
+    SUM_OF(T, spread_##S, (v - m) * (v - m))                                                                 \
+    SUM_OF(T, squares_##S, v *v)                                                                             \
+    SUM_OF(T, absolutes_##S, v < 0 ? -v : v)                                                                 \
+    SUM_OF(T, nonzeros_##S, v != 0 ? 1.0 : 0.0)                                                              \
+    SUM_OF(T, powers_##S, pow(v < 0 ? -v : v, m))                                                            \
+    SUM_OF(T, exps_##S, (double)EXP((T)(v - m)))                                                             \
+    MT__CLONES static void var_##S(int64_t begin, int64_t end, const job *j)                                 \
+    {                                                                                                        \
+        for (int64_t r = begin; r < end; r++) {                                                              \
+            const T *x = (const T *)j->from + r * j->n;                                                      \
+            double n = (double)j->n, free = n - j->parameter;                                                \
+            double var = spread_##S(x, sum_##S(x, 0, j->n) / n, j->n) / (free > 0 ? free : 0);               \
+            ((T *)j->to)[r] = (T)(j->root ? sqrt(var) : var);                                                \
+        }                                                                                                    \
+    }                                                                                                        \
+    MT__CLONES static void norm_##S(int64_t begin, int64_t end, const job *j)                                \
+    {                                                                                                        \
+        double p = j->parameter;                                                                             \
+        for (int64_t r = begin; r < end; r++) {                                                              \
+            const T *x = (const T *)j->from + r * j->n;                                                      \
+            double v = isinf(p) && p < 0 ? INFINITY : 0;                                                     \
+            if (isinf(p))                                                                                    \
+                for (int64_t i = 0; i < j->n; i++)                                                           \
+                    v = extreme_f64(v, fabs((double)x[i]), p > 0);                                           \
+            else                                                                                             \
+                v = p == 2   ? sqrt(squares_##S(x, 0, j->n))                                                 \
+                    : p == 1 ? absolutes_##S(x, 0, j->n)                                                     \
+                    : p == 0 ? nonzeros_##S(x, 0, j->n)                                                      \
+                             : pow(powers_##S(x, p, j->n), 1 / p);                                           \
+            ((T *)j->to)[r] = (T)v;                                                                          \
+        }                                                                                                    \
+    }                                                                                                        \
+    MT__CLONES static void logsumexp_##S(int64_t begin, int64_t end, const job *j)                           \
+    {                                                                                                        \
+        for (int64_t r = begin; r < end; r++) {                                                              \
+            const T *x = (const T *)j->from + r * j->n;                                                      \
+            double m = -INFINITY;                                                                            \
+            for (int64_t i = 0; i < j->n; i++)                                                               \
+                m = extreme_f64(m, (double)x[i], true);                                                      \
+            m = isinf(m) ? 0 : m;                                                                            \
+            ((T *)j->to)[r] = (T)(log(exps_##S(x, m, j->n)) + m);                                            \
+        }                                                                                                    \
+    }
+ROWS(float, f, mt__exp_f32)
+ROWS(double, d, exp)
+
+static void run_part(int64_t begin, int64_t end, void *user)
+{
+    const job *j = user;
+    j->run(begin, end, j);
+}
+
+static mt_status run(mt__call *call, job *j, void (*single)(int64_t, int64_t, const job *),
+                     void (*twice)(int64_t, int64_t, const job *))
+{
+    mt__reduction r;
+    mt_tensor *cast, *rows = NULL, *out = call->outs[0];
+    mt_status status = mt__reduction_of(call, &r);
+    if (status != MT_OK)
+        return status;
+    status = mt__cast(mt__arg_tensor(call, 0), (mt_dtype)out->dtype, &cast);
+    if (status != MT_OK)
+        return status;
+    status = mt__rows_of(cast, r.mask, &rows);
+    if (status == MT_OK) {
+        j->from = rows->data;
+        j->to = out->data;
+        j->n = r.count;
+        j->run = out->dtype == MT_FLOAT32 ? single : twice;
+        int64_t weight = r.count > 0 ? r.count : 1;
+        if (out->numel * weight <= GRAIN)
+            j->run(0, out->numel, j);
+        else
+            mt__parallel(out->numel, weight < GRAIN ? GRAIN / weight : 1, run_part, j);
+    }
+    mt_release(rows);
+    mt_release(cast);
+    return status;
+}
+
+static mt_status variance(mt__call *call, bool root)
+{
+    job j = {.parameter = mt__arg_given(call, 2) ? mt__arg_number(call, 2) : 1, .root = root};
+    return run(call, &j, var_f, var_d);
+}
+mt_status mt__cpu_var(mt__call *call)
+{
+    return variance(call, false);
+}
+mt_status mt__cpu_std(mt__call *call)
+{
+    return variance(call, true);
+}
+mt_status mt__cpu_vector_norm(mt__call *call)
+{
+    job j = {.parameter = mt__arg_number(call, 1)};
+    return run(call, &j, norm_f, norm_d);
+}
+mt_status mt__cpu_logsumexp(mt__call *call)
+{
+    job j = {0};
+    return run(call, &j, logsumexp_f, logsumexp_d);
+}
+
+/* ------------------------------------------------------------------------------------------------- cumsum */
+
+#define CUMSUM(T, A)                                                                                         \
+    for (int64_t o = 0; o < outer; o++)                                                                      \
+        for (int64_t i = 0; i < inner; i++) {                                                                \
+            A total = 0;                                                                                     \
+            for (int64_t k = 0; k < n; k++) {                                                                \
+                int64_t at = (o * n + k) * inner + i;                                                        \
+                total = (A)(total + (A)((const T *)x->data)[at]);                                            \
+                ((T *)out->data)[at] = (T)total;                                                             \
+            }                                                                                                \
+        }                                                                                                    \
+    break
+
+mt_status mt__cpu_cumsum(mt__call *call)
+{
+    mt_tensor *cast, *x, *out = call->outs[0];
+    int dim;
+    mt_status status = mt__wrap_dim(mt__arg_int(call, 1), out->rank, &dim);
+    if (status == MT_OK)
+        status = mt__cast(mt__arg_tensor(call, 0), (mt_dtype)out->dtype, &cast);
+    if (status != MT_OK)
+        return status;
+    status = mt__contiguous(cast, &x);
+    mt_release(cast);
+    if (status != MT_OK)
+        return status;
+    int64_t n = out->rank > 0 ? out->dims[dim] : 1, outer = mt__numel(dim, out->dims), inner = 1;
+    for (int i = dim + 1; i < out->rank; i++)
+        inner *= out->dims[i];
+    switch ((mt_dtype)out->dtype) {
+    case MT_BOOL:
+        CUMSUM(bool, uint64_t);
+    case MT_INT32:
+        CUMSUM(int32_t, uint64_t);
+    case MT_INT64:
+        CUMSUM(int64_t, uint64_t);
+    case MT_FLOAT32:
+        CUMSUM(float, double);
+    case MT_FLOAT64:
+        CUMSUM(double, double);
+    case MT_DTYPES:
+        break;
+    }
+    mt_release(x);
+    return MT_OK;
+}

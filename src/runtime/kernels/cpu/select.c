@@ -1,0 +1,127 @@
+/* kernels/cpu/select.c - where, clamp, masked_fill, and the ops of three tensors: addcmul, addcdiv, lerp. */
+#include "runtime/kernels/cpu/iterate.h"
+
+static mt_status run3(mt__call *call, mt__loop *const *loops, const mt_value *const operands[3],
+                      mt_dtype first, const void *user)
+{
+    mt__loop *loop = loops[call->compute];
+    if (loop == NULL)
+        return mt__refuse_dtype(call);
+    mt__plan p;
+    mt__plan_begin(&p, call->outs[0], call->compute);
+    for (int i = 0; i < 3; i++)
+        mt__plan_add(&p, operands[i], i == 0 ? first : call->compute);
+    mt__plan_run(&p, loop, user);
+    return MT_OK;
+}
+
+/* --------------------------------------------------------------------------------------------- by a condition */
+
+#define WHERE(sym, T) MT__LOOP3(, where_##sym, bool, T, T, MT__NO_SETUP, a ? b : c)
+MT__ALL_TYPES(WHERE)
+#define WHERE_ENTRY(sym, T) [MT_##sym] = where_##sym,
+static mt__loop *const where_loops[MT_DTYPES] = {MT__ALL_TYPES(WHERE_ENTRY)};
+
+mt_status mt__cpu_where(mt__call *call)
+{
+    return run3(call, where_loops, (const mt_value *const[]){&call->args[0], &call->args[1], &call->args[2]},
+                MT_BOOL, NULL);
+}
+
+mt_status mt__cpu_masked_fill(mt__call *call)
+{
+    return run3(call, where_loops, (const mt_value *const[]){&call->args[1], &call->args[2], &call->args[0]},
+                MT_BOOL, NULL);
+}
+
+/* ------------------------------------------------------------------------------------------------------ clamp */
+
+typedef struct bounds {
+    mt__scalar low, high;
+    bool has_low, has_high;
+} bounds;
+
+/* NaN passes, and a NaN bound makes all NaN; where the bounds cross, the high one wins. */
+#define CLAMP(sym, T, field)                                                                                 \
+    MT__LOOP1(, clamp_##sym, T, T, const T low = ((const bounds *)user)->low.field;                          \
+              const T high = ((const bounds *)user)->high.field;                                             \
+              const bool raise = ((const bounds *)user)->has_low;                                            \
+              const bool cut = ((const bounds *)user)->has_high, clamp_one_##sym(x, low, high, raise, cut))
+#define CLAMP_ONE(sym, T)                                                                                    \
+    static inline T clamp_one_##sym(T x, T low, T high, bool raise, bool cut)                                \
+    {                                                                                                        \
+        T y = raise & ((x < low) | (low != low)) ? low : x;                                                  \
+        return cut & ((y > high) | (high != high)) ? high : y;                                               \
+    }
+MT__NUMBER_TYPES(CLAMP_ONE)
+CLAMP(INT32, int32_t, i32)
+CLAMP(INT64, int64_t, i64)
+CLAMP(FLOAT32, float, f32)
+CLAMP(FLOAT64, double, f64)
+
+static mt_status clamp(mt__call *call, const mt_value *low, const mt_value *high)
+{
+#define CLAMP_ENTRY(sym, T) [MT_##sym] = clamp_##sym,
+    static mt__loop *const loops[MT_DTYPES] = {MT__NUMBER_TYPES(CLAMP_ENTRY)};
+    bounds b = {.has_low = low->kind != MT_NONE, .has_high = high->kind != MT_NONE};
+    if (loops[call->compute] == NULL)
+        return mt__refuse_dtype(call);
+    mt__scalar_set(&b.low, call->compute, low);
+    mt__scalar_set(&b.high, call->compute, high);
+    mt__plan p;
+    mt__plan_begin(&p, call->outs[0], call->compute);
+    mt__plan_add(&p, &call->args[0], call->compute);
+    mt__plan_run(&p, loops[call->compute], &b);
+    return MT_OK;
+}
+
+mt_status mt__cpu_clamp(mt__call *call)
+{
+    return clamp(call, &call->args[1], &call->args[2]);
+}
+
+mt_status mt__cpu_clamp_min(mt__call *call)
+{
+    const mt_value none = mt_value_none(NULL);
+    return clamp(call, &call->args[1], &none);
+}
+
+/* -------------------------------------------------------------------------------------------- three tensors */
+
+/* user: value, as an mt_value */
+#define INT_VALUE(U) const U value = (U)((const mt_value *)user)->as.i
+#define REAL_VALUE const type value = (type)mt__value_number(user)
+MT__LOOP3(, addcmul_INT32, int32_t, int32_t, int32_t, INT_VALUE(uint32_t),
+          (uint32_t)a + value * (uint32_t)b * (uint32_t)c)
+MT__LOOP3(, addcmul_INT64, int64_t, int64_t, int64_t, INT_VALUE(uint64_t),
+          (uint64_t)a + value * (uint64_t)b * (uint64_t)c)
+MT__LOOP3(MT__CLONES, addcmul_FLOAT32, float, float, float, REAL_VALUE, a + value * b * c)
+MT__LOOP3(MT__CLONES, addcmul_FLOAT64, double, double, double, REAL_VALUE, a + value * b * c)
+MT__LOOP3(MT__CLONES, addcdiv_FLOAT32, float, float, float, REAL_VALUE, a + value * (b / c))
+MT__LOOP3(MT__CLONES, addcdiv_FLOAT64, double, double, double, REAL_VALUE, a + value * (b / c))
+/* From the nearer end, so that a weight of 1 gives the end itself. */
+MT__LOOP3(MT__CLONES, lerp_FLOAT32, float, float, float, MT__NO_SETUP,
+          c < 0.5f ? a + c * (b - a) : b - (b - a) * (1.0f - c))
+MT__LOOP3(MT__CLONES, lerp_FLOAT64, double, double, double, MT__NO_SETUP,
+          c < 0.5 ? a + c * (b - a) : b - (b - a) * (1.0 - c))
+
+#define FIRST_THREE ((const mt_value *const[]){&call->args[0], &call->args[1], &call->args[2]})
+
+mt_status mt__cpu_addcmul(mt__call *call)
+{
+    static mt__loop *const loops[MT_DTYPES] = {NULL, addcmul_INT32, addcmul_INT64, addcmul_FLOAT32,
+                                               addcmul_FLOAT64};
+    return run3(call, loops, FIRST_THREE, call->compute, &call->args[3]);
+}
+
+mt_status mt__cpu_addcdiv(mt__call *call)
+{
+    static mt__loop *const loops[MT_DTYPES] = {NULL, NULL, NULL, addcdiv_FLOAT32, addcdiv_FLOAT64};
+    return run3(call, loops, FIRST_THREE, call->compute, &call->args[3]);
+}
+
+mt_status mt__cpu_lerp(mt__call *call)
+{
+    static mt__loop *const loops[MT_DTYPES] = {NULL, NULL, NULL, lerp_FLOAT32, lerp_FLOAT64};
+    return run3(call, loops, FIRST_THREE, call->compute, NULL);
+}

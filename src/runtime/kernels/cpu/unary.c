@@ -1,0 +1,146 @@
+/* kernels/cpu/unary.c - elementwise ops of one operand: one expression per op, made into a loop per dtype. Activations are
+ * in activation.c.
+ */
+#pragma GCC optimize("fp-contract=fast") /* polynomials: half the latency where there is FMA */
+#include "runtime/kernels/cpu/iterate.h"
+#include "runtime/kernels/cpu/vector_math.h"
+#include <tgmath.h>
+
+static mt_status run(mt__call *call, mt__loop *const *loops, mt_dtype gives)
+{
+    const mt_tensor *x = call->args[0].as.tensor, *out = call->outs[0];
+    mt__loop *loop = loops[call->compute];
+    if (MT__UNLIKELY(loop == NULL))
+        return mt__refuse_dtype(call);
+    if (MT__LIKELY(out->numel <= MT__GRAIN && out->dtype == gives && x->dtype == call->compute &&
+                   (x->flags & out->flags & MT__CONTIGUOUS))) {
+        loop((char *const[]){out->data, x->data},
+             (const int64_t[]){(int64_t)mt__size_of(out), (int64_t)mt__size_of(x)}, out->numel, NULL);
+        return MT_OK;
+    }
+    mt__plan p;
+    mt__plan_begin(&p, out, gives);
+    mt__plan_add_tensor(&p, x, call->compute);
+    mt__plan_run(&p, loop, NULL);
+    return MT_OK;
+}
+
+#define BOOL_LOOP(op, expr) MT__LOOP1(, op##_bool, bool, bool, MT__NO_SETUP, expr)
+#define INT_LOOPS(op, expr)                                                                                  \
+    MT__LOOP1(, op##_i32, int32_t, int32_t, MT__NO_SETUP, expr)                                              \
+    MT__LOOP1(, op##_i64, int64_t, int64_t, MT__NO_SETUP, expr)
+#define FLOAT_LOOPS(op, expr)                                                                                \
+    MT__LOOP1(MT__CLONES, op##_f32, float, float, MT__NO_SETUP, expr)                                        \
+    MT__LOOP1(MT__CLONES, op##_f64, double, double, MT__NO_SETUP, expr)
+#define KERNEL(op, gives, of_bool, of_i32, of_i64, of_f32, of_f64)                                           \
+    mt_status mt__cpu_##op(mt__call *call)                                                                   \
+    {                                                                                                        \
+        static mt__loop *const loops[MT_DTYPES] = {of_bool, of_i32, of_i64, of_f32, of_f64};                 \
+        return run(call, loops, gives);                                                                      \
+    }
+
+/* -------------------------------------------------------------------------------------------- any number */
+
+INT_LOOPS(neg, 0u - (uint64_t)x)
+FLOAT_LOOPS(neg, -x)
+KERNEL(neg, call->compute, NULL, neg_i32, neg_i64, neg_f32, neg_f64)
+
+BOOL_LOOP(same, x)
+INT_LOOPS(same, x)
+
+INT_LOOPS(abs, x < 0 ? 0u - (uint64_t)x : (uint64_t)x)
+FLOAT_LOOPS(abs, fabs(x))
+KERNEL(abs, call->compute, NULL, abs_i32, abs_i64, abs_f32, abs_f64)
+
+INT_LOOPS(sign, (x > 0) - (x < 0))
+FLOAT_LOOPS(sign, x != x ? (type)0 : (type)((x > 0) - (x < 0)))
+KERNEL(sign, call->compute, same_bool, sign_i32, sign_i64, sign_f32, sign_f64)
+
+BOOL_LOOP(relu, x)
+INT_LOOPS(relu, x > 0 ? x : 0)
+FLOAT_LOOPS(relu, x < 0 ? (type)0 : x) /* NaN stays */
+KERNEL(relu, call->compute, relu_bool, relu_i32, relu_i64, relu_f32, relu_f64)
+
+/* Integers are whole already. */
+#define ROUNDED(op, expr)                                                                                    \
+    FLOAT_LOOPS(op, expr)                                                                                    \
+    KERNEL(op, call->compute, NULL, same_i32, same_i64, op##_f32, op##_f64)
+ROUNDED(floor, floor(x))
+ROUNDED(ceil, ceil(x))
+ROUNDED(round, rint(x))
+ROUNDED(trunc, trunc(x))
+
+/* ------------------------------------------------------------------------------------------------- floats */
+
+#define REAL(op, expr)                                                                                       \
+    FLOAT_LOOPS(op, expr)                                                                                    \
+    KERNEL(op, call->compute, NULL, NULL, NULL, op##_f32, op##_f64)
+REAL(exp, MT__EXP(x))
+REAL(expm1, MT__EXPM1(x))
+REAL(log, MT__LOG(x))
+REAL(log1p, MT__LOG1P(x))
+REAL(log2, log2(x))
+REAL(sqrt, MT__SQRT(x))
+REAL(rsqrt, (type)1 / MT__SQRT(x))
+REAL(reciprocal, (type)1 / x)
+REAL(tan, tan(x))
+REAL(tanh, MT__TANH(x))
+REAL(sigmoid, (type)1 / ((type)1 + MT__EXP(-x)))
+REAL(erf, MT__ERF(x))
+
+/* Angles too large for the fast reduction, and what is no angle, are done again by libm. */
+static void redo_large(char *const *p, const int64_t *step, int64_t n, float (*fn)(float))
+{
+    for (int64_t i = 0; i < n; i++) {
+        float x = *(const float *)(const void *)(p[1] + i * step[1]);
+        if (!(fabsf(x) < MT__ANGLE_MOST))
+            *(float *)(void *)(p[0] + i * step[0]) = fn(x);
+    }
+}
+
+MT__CLONES static int count_large(const float *x, int64_t n)
+{
+    int large = 0;
+    for (int64_t i = 0; i < n; i++)
+        large |= !(fabsf(x[i]) < MT__ANGLE_MOST);
+    return large;
+}
+
+#define ANGLE(op, quadrants, whole)                                                                          \
+    MT__LOOP1(MT__CLONES, op##_near_f32, float, float, MT__NO_SETUP, mt__sine_shifted(x, quadrants))         \
+    static void op##_f32(char *const *p, const int64_t *step, int64_t n, const void *user)                   \
+    {                                                                                                        \
+        float kept[256]; /* the output may be the input */                                                   \
+        for (int64_t i = 0; i < n; i += 256) {                                                               \
+            int64_t part = n - i < 256 ? n - i : 256;                                                        \
+            char *const in[2] = {(char *)kept, p[1] + i * step[1]}, *const out[2] = {p[0] + i * step[0],     \
+                                                                                     (char *)kept};          \
+            mt__cast_loop(MT_FLOAT32, MT_FLOAT32)(in, (const int64_t[]){4, step[1]}, part, NULL);            \
+            const int64_t steps[2] = {step[0], 4};                                                           \
+            op##_near_f32(out, steps, part, user);                                                           \
+            if (MT__UNLIKELY(count_large(kept, part)))                                                       \
+                redo_large(out, steps, part, op##f);                                                         \
+        }                                                                                                    \
+    }                                                                                                        \
+    MT__LOOP1(, op##_f64, double, double, MT__NO_SETUP, whole)                                               \
+    KERNEL(op, call->compute, NULL, NULL, NULL, op##_f32, op##_f64)
+ANGLE(sin, 0u, sin(x))
+ANGLE(cos, 1u, cos(x))
+
+/* --------------------------------------------------------------------------------------------- truths and bits */
+
+#define TRUTH(op, of_int, of_real)                                                                           \
+    MT__LOOP1(, op##_bool, bool, bool, MT__NO_SETUP, of_int)                                                 \
+    MT__LOOP1(, op##_i32, int32_t, bool, MT__NO_SETUP, of_int)                                               \
+    MT__LOOP1(, op##_i64, int64_t, bool, MT__NO_SETUP, of_int)                                               \
+    MT__LOOP1(, op##_f32, float, bool, MT__NO_SETUP, of_real)                                                \
+    MT__LOOP1(, op##_f64, double, bool, MT__NO_SETUP, of_real)                                               \
+    KERNEL(op, MT_BOOL, op##_bool, op##_i32, op##_i64, op##_f32, op##_f64)
+TRUTH(isnan, ((void)x, false), x != x)
+TRUTH(isinf, ((void)x, false), fabs(x) == (type)INFINITY)
+TRUTH(isfinite, ((void)x, true), fabs(x) < (type)INFINITY)
+TRUTH(logical_not, x == 0, x == 0)
+
+BOOL_LOOP(bitwise_not, !x)
+INT_LOOPS(bitwise_not, ~x)
+KERNEL(bitwise_not, call->compute, bitwise_not_bool, bitwise_not_i32, bitwise_not_i64, NULL, NULL)

@@ -1,0 +1,242 @@
+/* runtime/nn_ops.c - softmax and the normalisations: arguments checked as PyTorch does, outputs made, composites. */
+#include "runtime/reduce.h"
+
+/* ------------------------------------------------------------------------------------------------- softmax */
+
+mt_status mt__infer_softmax(mt__call *call)
+{
+    const mt_tensor *self = mt__arg_tensor(call, 0);
+    int dim;
+    mt_status status = mt__wrap_dim(mt__arg_int(call, 1), self->rank, &dim);
+    if (status != MT_OK)
+        return status;
+    if (!mt__is_floating((mt_dtype)self->dtype))
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s%s_kernel_impl\" not implemented for '%s'",
+                        call->op->name + 7, dim >= self->rank - 1 ? "_lastdim" : "",
+                        mt__scalar_type((mt_dtype)self->dtype));
+    return mt__empty_like(self, (mt_dtype)self->dtype, &call->outs[0]);
+}
+
+mt_status mt__infer_softmax_backward(mt__call *call)
+{
+    const mt_tensor *grad = mt__arg_tensor(call, 0), *output = mt__arg_tensor(call, 1);
+    int dim;
+    mt_status status = mt__wrap_dim(mt__arg_int(call, 2), grad->rank, &dim);
+    if (status != MT_OK)
+        return status;
+    if (grad->rank != output->rank ||
+        memcmp(grad->dims, output->dims, grad->rank * sizeof *grad->dims) != 0 ||
+        grad->dtype != output->dtype || !mt__is_floating((mt_dtype)grad->dtype))
+        return mt__fail(MT_E_RUNTIME, "%s: grad_output (%s %s) and output (%s %s) do not go together",
+                        call->op->name + 6, mt__scalar_type((mt_dtype)grad->dtype),
+                        mt__shape_text(grad->dims, grad->rank), mt__scalar_type((mt_dtype)output->dtype),
+                        mt__shape_text(output->dims, output->rank));
+    return mt__empty_like(grad, (mt_dtype)grad->dtype, &call->outs[0]);
+}
+
+static mt_tensor *in_dtype(const mt__call *call, unsigned at)
+{
+    mt_tensor *self = mt__arg_tensor(call, 0);
+    return mt__arg_given(call, at) && self->dtype != mt__arg_int(call, at)
+               ? MT(to_dtype, self, mt__arg_int(call, at))
+               : self;
+}
+
+mt_status mt__composite_softmax(mt__call *call)
+{
+    return mt__return(call, MT(_softmax, in_dtype(call, 2), mt__arg_int(call, 1), false));
+}
+mt_status mt__composite_log_softmax(mt__call *call)
+{
+    return mt__return(call, MT(_log_softmax, in_dtype(call, 2), mt__arg_int(call, 1), false));
+}
+
+/* ---------------------------------------------------------------------------------------------- layer_norm */
+
+static mt_status mixed_dtype(const mt_tensor *x)
+{
+    return mt__fail(MT_E_RUNTIME, "mixed dtype (CPU): %s",
+                    x->dtype == MT_FLOAT32 ? "expect parameter to have scalar type of Float"
+                                           : "all inputs must share same datatype.");
+}
+
+static mt_status check_layer_norm(const mt_tensor *x, const mt_value *shape, const mt_tensor *weight,
+                                  const mt_tensor *bias)
+{
+    int k = (int)shape->count;
+    const int64_t *dims = shape->as.ints;
+    if (k < 1)
+        return mt__fail(
+            MT_E_RUNTIME,
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+            "element, but got normalized_shape = []");
+    const mt_tensor *given[] = {weight, bias};
+    static const char *const names[] = {"weight", "bias"};
+    for (int i = 0; i < 2; i++)
+        if (given[i] != NULL &&
+            (given[i]->rank != k || memcmp(given[i]->dims, dims, (size_t)k * sizeof *dims) != 0))
+            return mt__fail(MT_E_RUNTIME,
+                            "Expected %s to be of same shape as normalized_shape, but got %s of shape %s and "
+                            "normalized_shape = %s",
+                            names[i], names[i], mt__shape_text(given[i]->dims, given[i]->rank),
+                            mt__shape_text(dims, k));
+    if (x->rank < k || memcmp(x->dims + x->rank - k, dims, (size_t)k * sizeof *dims) != 0) {
+        const char *text = mt__shape_text(dims, k);
+        return mt__fail(
+            MT_E_RUNTIME,
+            "Given normalized_shape=%s, expected input with shape [*, %s, but got input of size%s", text,
+            text + 1, mt__shape_text(x->dims, x->rank));
+    }
+    if (!mt__is_floating((mt_dtype)x->dtype))
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"LayerNormKernelImpl\" not implemented for '%s'",
+                        mt__scalar_type((mt_dtype)x->dtype));
+    for (int i = 0; i < 2; i++)
+        if (given[i] != NULL && given[i]->dtype != x->dtype)
+            return mixed_dtype(x);
+    return MT_OK;
+}
+
+mt_status mt__infer_layer_norm(mt__call *call)
+{
+    const mt_tensor *x = mt__arg_tensor(call, 0);
+    mt_status status = check_layer_norm(x, &call->args[1], mt__arg_tensor(call, 2), mt__arg_tensor(call, 3));
+    if (status != MT_OK)
+        return status;
+    int64_t dims[MT_MAX_RANK];
+    int outer = x->rank - (int)call->args[1].count;
+    for (int i = 0; i < x->rank; i++)
+        dims[i] = i < outer ? x->dims[i] : 1;
+    status = mt__empty_like(x, (mt_dtype)x->dtype, &call->outs[0]);
+    for (unsigned i = 1; i < 3 && status == MT_OK; i++)
+        status = mt__empty((mt_dtype)x->dtype, x->device, x->rank, dims, &call->outs[i]);
+    return status;
+}
+
+/* Outputs that the mask asks for: like x, weight, weight. */
+static mt_status masked_outs(mt__call *call, unsigned mask_at, const mt_tensor *x, int rank,
+                             const int64_t *dims)
+{
+    const mt_value *mask = &call->args[mask_at];
+    if (mask->count != 3)
+        return mt__fail(MT_E_RUNTIME, "%s: output_mask must have 3 elements, not %u", call->op->name + 6,
+                        mask->count);
+    mt_status status = mask->as.ints[0] ? mt__empty_like(x, (mt_dtype)x->dtype, &call->outs[0]) : MT_OK;
+    for (unsigned i = 1; i < 3 && status == MT_OK; i++)
+        if (mask->as.ints[i])
+            status = mt__empty((mt_dtype)x->dtype, x->device, rank, dims, &call->outs[i]);
+    return status;
+}
+
+/* Is t, which may be missing where `optional`, of x's dtype and of n elements? */
+static mt_status check_part(const mt__call *call, const char *name, const mt_tensor *t, const mt_tensor *x,
+                            int64_t n, bool optional)
+{
+    if (t == NULL ? optional : t->dtype == x->dtype && t->numel == n)
+        return MT_OK;
+    return mt__fail(MT_E_RUNTIME, "%s: %s must be a %s tensor of %lld elements", call->op->name + 6, name,
+                    mt__scalar_type((mt_dtype)x->dtype), (long long)n);
+}
+
+mt_status mt__infer_layer_norm_backward(mt__call *call)
+{
+    const mt_tensor *x = mt__arg_tensor(call, 1), *weight = mt__arg_tensor(call, 5);
+    const mt_value *shape = &call->args[2];
+    mt_status status = check_layer_norm(x, shape, weight, mt__arg_tensor(call, 6));
+    int64_t n = mt__numel((int)shape->count, shape->as.ints);
+    int64_t rows = n > 0 ? x->numel / n : mt__numel(x->rank - (int)shape->count, x->dims);
+    if (status == MT_OK)
+        status = check_part(call, "grad_out", mt__arg_tensor(call, 0), x, x->numel, false);
+    if (status == MT_OK)
+        status = check_part(call, "mean", mt__arg_tensor(call, 3), x, rows, false);
+    if (status == MT_OK)
+        status = check_part(call, "rstd", mt__arg_tensor(call, 4), x, rows, false);
+    return status == MT_OK ? masked_outs(call, 7, x, (int)shape->count, shape->as.ints) : status;
+}
+
+mt_status mt__composite_layer_norm(mt__call *call)
+{
+    return mt__return(call, MT(native_layer_norm, mt__arg_tensor(call, 0), call->args[1], call->args[2],
+                               call->args[3], mt__arg_number(call, 4)));
+}
+
+/* ---------------------------------------------------------------------------------------------- batch_norm */
+
+static mt_status check_channels(const char *name, const mt_tensor *t, int64_t channels)
+{
+    if (t == NULL || t->numel == channels)
+        return MT_OK;
+    return mt__fail(MT_E_RUNTIME, "%s should contain %lld elements not %lld", name, (long long)channels,
+                    (long long)t->numel);
+}
+
+static mt_status check_batch_norm(const mt_tensor *x, mt_tensor *const parts[4], bool training)
+{
+    static const char *const names[] = {"running_mean", "running_var", "weight", "bias"};
+    int dim;
+    if (x->rank < 2)
+        return mt__wrap_dim(1, x->rank, &dim);
+    for (int i = 0; i < 4; i++) {
+        if (i < 2 && !training && parts[i] == NULL)
+            return mt__fail(MT_E_RUNTIME, "%s must be defined in evaluation mode", names[i]);
+        mt_status status = check_channels(names[i], parts[i], x->dims[1]);
+        if (status != MT_OK)
+            return status;
+    }
+    if ((parts[0] == NULL) != (parts[1] == NULL))
+        return mt__fail(MT_E_VALUE,
+                        "running_mean and running_var must either both be None or neither be None");
+    if (!mt__is_floating((mt_dtype)x->dtype))
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"batch_norm\" not implemented for '%s'",
+                        mt__scalar_type((mt_dtype)x->dtype));
+    for (int i = 0; i < 4; i++)
+        if (parts[i] != NULL && parts[i]->dtype != x->dtype)
+            return mixed_dtype(x);
+    return MT_OK;
+}
+
+mt_status mt__infer_batch_norm(mt__call *call)
+{
+    const mt_tensor *x = mt__arg_tensor(call, 0);
+    mt_tensor *parts[] = {mt__arg_tensor(call, 3), mt__arg_tensor(call, 4), mt__arg_tensor(call, 1),
+                          mt__arg_tensor(call, 2)};
+    bool training = mt__arg_int(call, 5) != 0;
+    mt_status status = check_batch_norm(x, parts, training);
+    if (status != MT_OK)
+        return status;
+    int64_t saved = training ? x->dims[1] : 0;
+    status = mt__empty_like(x, (mt_dtype)x->dtype, &call->outs[0]);
+    for (unsigned i = 1; i < 3 && status == MT_OK; i++)
+        status = mt__empty((mt_dtype)x->dtype, x->device, 1, &saved, &call->outs[i]);
+    return status;
+}
+
+mt_status mt__infer_batch_norm_backward(mt__call *call)
+{
+    const mt_tensor *x = mt__arg_tensor(call, 1);
+    bool training = mt__arg_int(call, 7) != 0;
+    mt_tensor *parts[] = {mt__arg_tensor(call, 3), mt__arg_tensor(call, 4), mt__arg_tensor(call, 2), NULL};
+    mt_status status = check_batch_norm(x, parts, training);
+    if (status == MT_OK)
+        status = check_part(call, "grad_out", mt__arg_tensor(call, 0), x, x->numel, false);
+    if (status == MT_OK && training)
+        status = check_part(call, "save_mean", mt__arg_tensor(call, 5), x, x->dims[1], false);
+    if (status == MT_OK && training)
+        status = check_part(call, "save_invstd", mt__arg_tensor(call, 6), x, x->dims[1], false);
+    return status == MT_OK ? masked_outs(call, 9, x, 1, &x->dims[1]) : status;
+}
+
+mt_status mt__composite_batch_norm_impl_index(mt__call *call)
+{
+    const mt_value *a = call->args;
+    mt_tensor *outs[3];
+    mt_status status = MT_N(native_batch_norm, outs, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
+    for (int i = 0; i < 3; i++)
+        call->outs[i] = mt_retain(outs[i]);
+    return status;
+}
+
+mt_status mt__composite_batch_norm(mt__call *call)
+{
+    const mt_value *a = call->args;
+    return mt__return(call, MT(_batch_norm_impl_index, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]));
+}

@@ -1,0 +1,286 @@
+/* runtime/ops.c - the registry: the op table of mindtorch_ops.h made into mt__op structs, their schemas read before main.
+ *
+ * A schema that can not be read is a fault of the table: the process ends at its start, saying which row.
+ */
+#define _GNU_SOURCE
+#include "runtime/runtime.h"
+#include "runtime/autograd/autograd.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+const mt__grad mt__grad_none;
+
+#define K(infer_fn, kernel) .infer = mt__infer_##infer_fn, .kernels = {mt__cpu_##kernel}
+#define V(infer_fn) .infer = mt__infer_##infer_fn, .view = true
+#define C(function) .composite = mt__composite_##function
+#define X(op_id, text, form, derivative)                                                                     \
+    [MT_OP_##op_id] = {.schema = (text), form, .grad = &mt__grad_##derivative, .id = MT_OP_##op_id},
+mt__op mt__ops[MT_OP_COUNT] = {MT_OPS(X)};
+#undef X
+#undef K
+#undef V
+#undef C
+
+/* ------------------------------------------------------------------------------------------ reading schemas */
+
+static _Noreturn void broken(const mt__op *op, const char *at, const char *what)
+{
+    fprintf(stderr, "mindtorch: op table, row %u: %s at \"%.20s\" in \"%s\"\n", (unsigned)op->id, what, at,
+            op->schema);
+    abort();
+}
+
+static bool starts(const char **at, const char *word)
+{
+    size_t n = strlen(word);
+    if (strncmp(*at, word, n) != 0)
+        return false;
+    *at += n;
+    return true;
+}
+
+/* "int[2]": the number between the brackets, already past '['. */
+static uint8_t list_size(const char **at)
+{
+    uint8_t n = 0;
+    if (starts(at, "..."))
+        n = 255;
+    while (isdigit((unsigned char)**at))
+        n = (uint8_t)(n * 10 + *(*at)++ - '0');
+    (*at)++; /* ] */
+    return n;
+}
+
+static void read_type(mt__op *op, mt_param *p, const char **at)
+{
+    static const struct {
+        const char *word;
+        mt_type type;
+    } words[] = {{"Tensor", MT_TYPE_TENSOR}, {"Operand", MT_TYPE_OPERAND},
+                 {"Scalar", MT_TYPE_SCALAR}, /* ScalarType: below */
+                 {"int", MT_TYPE_INT},       {"float", MT_TYPE_FLOAT},
+                 {"bool", MT_TYPE_BOOL},     {"str", MT_TYPE_TEXT},
+                 {"Device", MT_TYPE_DEVICE}};
+    unsigned i = 0;
+    if (starts(at, "ScalarType")) {
+        p->type = MT_TYPE_DTYPE;
+    } else {
+        while (i < MT__COUNT_OF(words) && !starts(at, words[i].word))
+            i++;
+        if (i == MT__COUNT_OF(words))
+            broken(op, *at, "unknown type");
+        p->type = (uint8_t)words[i].type;
+    }
+    if (**at == '(') { /* (a), or (a!) when it is written */
+        p->written = (*at)[2] == '!';
+        *at = strchr(*at, ')') + 1;
+    }
+    bool question = starts(at, "?"); /* of the items when a list follows: Tensor?[] */
+    if (**at == '[') {
+        (*at)++;
+        p->ints = list_size(at);
+        p->type = p->type == MT_TYPE_TENSOR ? MT_TYPE_TENSORS : MT_TYPE_INTS;
+    } else {
+        p->optional = question;
+    }
+    if (starts(at, "?"))
+        p->optional = true;
+}
+
+static void read_list(mt__op *op, mt_param *p, const char **at)
+{
+    int64_t *ints = calloc(8, sizeof *ints);
+    uint32_t n = 0;
+    if (ints == NULL)
+        broken(op, *at, "no memory");
+    for ((*at)++; **at != ']'; starts(at, ","), starts(at, " "))
+        ints[n++] = strtoll(*at, (char **)at, 10);
+    (*at)++;
+    p->standard = mt_value_ints(ints, n); /* for the life of the process */
+}
+
+static void read_default(mt__op *op, mt_param *p, const char **at)
+{
+    p->has_default = true;
+    if (starts(at, "None")) {
+        p->optional = true;
+        p->standard = mt_value_none(NULL);
+    } else if (starts(at, "True")) {
+        p->standard = mt_value_truth(true);
+    } else if (starts(at, "False")) {
+        p->standard = mt_value_truth(false);
+    } else if (**at == '[') {
+        read_list(op, p, at);
+    } else if (**at == '\'') {
+        const char *end = strchr(*at + 1, '\'');
+        p->standard = mt_value_text(strndup(*at + 1, (size_t)(end - *at - 1)));
+        *at = end + 1;
+    } else {
+        char *end, *float_end;
+        long long i = strtoll(*at, &end, 10);
+        double f = strtod(*at, &float_end);
+        if (float_end == *at)
+            broken(op, *at, "unknown default");
+        p->standard = float_end > end || p->type == MT_TYPE_FLOAT ? mt_value_float(f) : mt_value_int(i);
+        *at = float_end;
+    }
+}
+
+static void read_params(mt__op *op, const char **at)
+{
+    bool keyword_only = false;
+    while (!starts(at, ")")) {
+        if (starts(at, "*, ")) {
+            keyword_only = true;
+            continue;
+        }
+        if (op->param_count == MT__MAX_ARGS)
+            broken(op, *at, "too many parameters");
+        mt_param *p = &op->params[op->param_count++];
+        p->keyword_only = keyword_only;
+        read_type(op, p, at);
+        starts(at, " ");
+        p->name = *at;
+        while (isalnum((unsigned char)**at) || **at == '_')
+            (*at)++;
+        p->name_length = (uint8_t)(*at - p->name);
+        if (starts(at, "="))
+            read_default(op, p, at);
+        if (!p->has_default)
+            op->required = op->param_count;
+        starts(at, ", ");
+    }
+}
+
+static void read_outs(mt__op *op, const char *at)
+{
+    if (!starts(&at, " -> "))
+        broken(op, at, "no outputs");
+    if (starts(&at, "Tensor[]") || starts(&at, "()")) /* nothing: a list that is empty */
+        return;
+    for (const char *word = at; (word = strstr(word, "Tensor")) != NULL; word++)
+        op->out_count++;
+    if (op->out_count == 0 || op->out_count > MT__MAX_OUTS)
+        broken(op, at, "outputs");
+}
+
+/* The bits of the arguments and outputs that grad->saves names: "self other result1". */
+static void read_saves(mt__op *op)
+{
+    const char *at = op->grad->saves;
+    while (at != NULL && *at != 0) {
+        size_t n = strcspn(at, " ");
+        bool found = false;
+        for (unsigned i = 0; i < op->param_count; i++)
+            if (op->params[i].name_length == n && strncmp(op->params[i].name, at, n) == 0) {
+                op->save_args |= 1u << i;
+                found = true;
+            }
+        if (strncmp(at, "result", 6) == 0 && n <= 7) {
+            op->save_outs |= 1u << (n == 7 ? at[6] - '0' : 0);
+            found = true;
+        }
+        if (!found)
+            broken(op, at, "the derivative saves what the op does not have");
+        at += n + strspn(at + n, " ");
+    }
+}
+
+/* Where PyTorch has a node of its own for a number as the operand. */
+static void find_number_node(mt__op *op)
+{
+    static const struct {
+        const mt__grad *grad;
+        const char *name;
+    } nodes[] = {{&mt__grad_rsub, "RsubBackward1"}, {&mt__grad_remainder, "RemainderBackward0"},
+                 {&mt__grad_fill, "FillBackward2"}, {&mt__grad_masked_fill, "MaskedFillBackward0"},
+                 {&mt__grad_lerp, "LerpBackward0"}, {&mt__grad_scatter, "ScatterBackward1"}};
+    for (unsigned i = 0; i < MT__COUNT_OF(nodes); i++)
+        if (op->grad == nodes[i].grad)
+            op->number_node = nodes[i].name;
+}
+
+static void read_schema(mt__op *op)
+{
+    const char *at = op->schema;
+    size_t base = strcspn(at, ".(");
+    char *name = NULL;
+    if (asprintf(&name, "aten::%.*s", (int)base, at) < 0)
+        broken(op, at, "no memory");
+    op->name = name; /* for the life of the process */
+    at = strchr(at, '(') + 1;
+    read_params(op, &at);
+    read_outs(op, at);
+    op->in_place = op->params[0].written && op->params[0].type == MT_TYPE_TENSOR;
+    if (op->grad != NULL && op->grad->run == NULL)
+        op->grad = NULL;
+    if (op->grad != NULL) {
+        read_saves(op);
+        find_number_node(op);
+    }
+}
+
+__attribute__((constructor)) static void read_table(void)
+{
+    for (unsigned i = 0; i < MT_OP_COUNT; i++)
+        read_schema(&mt__ops[i]);
+}
+
+/* --------------------------------------------------------------------------------------------- questions */
+
+unsigned mt_op_count(void)
+{
+    return MT_OP_COUNT;
+}
+
+/* By id, which tells overloads apart; else by name: the first overload. */
+#define X(id, text, form, derivative) #id,
+static const char *const ids[] = {MT_OPS(X)};
+#undef X
+
+bool mt_op_find(const char *name, mt_op_id *out)
+{
+    if (strncmp(name, "aten::", 6) == 0)
+        name += 6;
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (unsigned i = 0; i < MT_OP_COUNT; i++)
+            if (strcmp(pass == 0 ? ids[i] : mt__ops[i].name + 6, name) == 0) {
+                *out = (mt_op_id)i;
+                return true;
+            }
+    return false;
+}
+
+const char *mt_op_name(mt_op_id op)
+{
+    return op < MT_OP_COUNT ? mt__ops[op].name : "?";
+}
+const char *mt_op_id_text(mt_op_id op)
+{
+    return op < MT_OP_COUNT ? ids[op] : "?";
+}
+const char *mt_op_schema(mt_op_id op)
+{
+    return op < MT_OP_COUNT ? mt__ops[op].schema : "";
+}
+const mt_param *mt_op_params(mt_op_id op, unsigned *count)
+{
+    *count = op < MT_OP_COUNT ? mt__ops[op].param_count : 0;
+    return op < MT_OP_COUNT ? mt__ops[op].params : NULL;
+}
+unsigned mt_op_outputs(mt_op_id op)
+{
+    return op < MT_OP_COUNT ? mt__ops[op].out_count : 0;
+}
+bool mt_op_has_kernel(mt_op_id op, unsigned device_type)
+{
+    if (op >= MT_OP_COUNT || device_type >= MT_DEVICE_TYPES)
+        return false;
+    const mt__op *o = &mt__ops[op];
+    return o->composite != NULL || o->view || o->kernels[device_type] != NULL;
+}
+const char *mt_op_backward(mt_op_id op)
+{
+    return op < MT_OP_COUNT && mt__ops[op].grad != NULL ? mt__ops[op].grad->name : NULL;
+}

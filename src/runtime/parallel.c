@@ -1,0 +1,232 @@
+/* runtime/parallel.c - the pool that large work is split over: the calling thread and sleeping workers claim parts.
+ *
+ *     caller: job, word = odd (open) ──► claims parts ──► word = even (closed) ──► waits until nobody is inside
+ *     worker: waits for a new odd word ──► inside++ ──► open? claims parts ──► inside--
+ *
+ * Threads: any may call; one section runs at a time, whoever comes meanwhile runs its work itself, and so do calls from
+ * inside a section. Workers start with the first work that needs them, block all signals and spin shortly before they sleep.
+ * After a fork the child has no workers and starts its own. Workers are never joined: the library is linked nodelete.
+ * Invariant: job changes only while word is even and inside is 0.
+ */
+#define _GNU_SOURCE
+#include "runtime/runtime.h"
+#include <linux/futex.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MOST_THREADS 256
+#define PARTS_EACH 4 /* per thread: who is held up leaves parts to others */
+#define SPINS 4000   /* some ten microseconds: a series of ops does not pay for waking up at each */
+
+static struct {
+    void (*fn)(int64_t begin, int64_t end, void *user);
+    void *user;
+    int64_t n, part;
+    int helpers; /* workers with a lower index may help */
+} job;
+
+static _Alignas(
+    64) _Atomic uint32_t word; /* odd: the job is open. seq_cst: with inside and sleepers, see wait_closed */
+static _Alignas(64) _Atomic uint32_t inside;   /* workers that look at the job */
+static _Alignas(64) _Atomic int64_t next_part; /* begin of the next part */
+static _Atomic uint32_t sleepers;
+static atomic_flag section = ATOMIC_FLAG_INIT; /* held by the caller whose job it is */
+static int started;                            /* workers; under section */
+static _Atomic int wanted;                     /* threads, 0: not looked up yet */
+static _Thread_local bool in_section;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+/* ----------------------------------------------------------------------------------------------- sleeping */
+
+static void sleep_while(_Atomic uint32_t *at, uint32_t value)
+{
+    syscall(SYS_futex, (uint32_t *)at, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void wake(_Atomic uint32_t *at, int most)
+{
+    syscall(SYS_futex, (uint32_t *)at, FUTEX_WAKE_PRIVATE, most, NULL, NULL, 0);
+}
+
+static inline void pause_shortly(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- the workers */
+
+static void claim_parts(void)
+{
+    for (;;) {
+        int64_t begin = atomic_fetch_add_explicit(&next_part, job.part, memory_order_relaxed);
+        if (begin >= job.n)
+            return;
+        job.fn(begin, job.n - begin < job.part ? job.n : begin + job.part, job.user);
+    }
+}
+
+/* Until the word is odd and not `served`. */
+static uint32_t wait_open(uint32_t served)
+{
+    for (;;) {
+        for (int i = 0; i < SPINS; i++) {
+            uint32_t now = atomic_load(&word);
+            if ((now & 1u) && now != served)
+                return now;
+            pause_shortly();
+        }
+        atomic_fetch_add(&sleepers,
+                         1); /* before the word is compared: pairs with the caller's look at sleepers */
+        uint32_t now = atomic_load(&word);
+        if (!(now & 1u) || now == served)
+            sleep_while(&word, now);
+        atomic_fetch_sub(&sleepers, 1);
+    }
+}
+
+static void *work(void *index)
+{
+    uint32_t served = 0;
+    in_section = true; /* what a part calls runs inline */
+    for (;;) {
+        served = wait_open(served);
+        atomic_fetch_add(&inside, 1);
+        if ((atomic_load(&word) & 1u) && (int)(intptr_t)index < job.helpers)
+            claim_parts();
+        /* closed and the last: the caller may sleep */
+        if (atomic_fetch_sub(&inside, 1) == 1 && !(atomic_load(&word) & 1u))
+            wake(&inside, 1);
+    }
+    return NULL;
+}
+
+/* In the child of a fork: its only thread goes on as if nothing had been started. */
+static void forget_workers(void)
+{
+    started = 0;
+    atomic_store(&word, atomic_load(&word) & ~1u);
+    atomic_store(&inside, 0);
+    atomic_store(&sleepers, 0);
+    atomic_flag_clear(&section);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget_workers);
+}
+
+static void start_workers(int count)
+{
+    sigset_t all, before;
+    pthread_attr_t attr;
+    pthread_once(&fork_once, watch_forks);
+    if (pthread_attr_init(&attr) != 0)
+        return;
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (pthread_t thread; started < count; started++) {
+        if (pthread_create(&thread, &attr, work, (void *)(intptr_t)started) != 0)
+            break; /* those that are there do */
+        pthread_setname_np(thread, "mt-worker");
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+}
+
+/* --------------------------------------------------------------------------------------------- the caller */
+
+static int default_threads(void)
+{
+    static const char *const names[] = {"MT_NUM_THREADS", "OMP_NUM_THREADS"};
+    cpu_set_t set;
+    for (unsigned i = 0; i < MT__COUNT_OF(names); i++) {
+        const char *text = getenv(names[i]);
+        int n = text != NULL ? atoi(text) : 0;
+        if (n > 0)
+            return n < MOST_THREADS ? n : MOST_THREADS;
+    }
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n < 1 ? 1 : n < MOST_THREADS ? n : MOST_THREADS;
+}
+
+int mt_num_threads(void)
+{
+    int n = atomic_load_explicit(&wanted, memory_order_relaxed);
+    if (MT__UNLIKELY(n == 0)) {
+        int none = 0;
+        n = default_threads();
+        if (!atomic_compare_exchange_strong(&wanted, &none, n))
+            n = none;
+    }
+    return n;
+}
+
+void mt_set_num_threads(int threads)
+{
+    atomic_store(&wanted, threads < 1 ? 1 : threads < MOST_THREADS ? threads : MOST_THREADS);
+}
+
+/* Closes the job and waits for those inside. A worker that left before the word was even is seen by our look at inside;
+ * one that leaves after it sees the even word, and wakes us. */
+static void wait_closed(uint32_t open)
+{
+    atomic_store(&word, open + 1);
+    for (int i = 0;; i++) {
+        uint32_t there = atomic_load(&inside);
+        if (there == 0)
+            return;
+        if (i < SPINS)
+            pause_shortly();
+        else
+            sleep_while(&inside, there);
+    }
+}
+
+static void run_section(int threads)
+{
+    if (started < threads - 1)
+        start_workers(threads - 1);
+    job.helpers = threads - 1;
+    atomic_store_explicit(&next_part, 0, memory_order_relaxed);
+    uint32_t open = atomic_load(&word) + 1;
+    atomic_store(&word, open); /* publishes the job */
+    if (atomic_load(&sleepers) > 0)
+        wake(&word, threads - 1);
+    in_section = true;
+    claim_parts();
+    in_section = false;
+    wait_closed(open);
+}
+
+void mt__parallel(int64_t n, int64_t grain, void (*fn)(int64_t begin, int64_t end, void *user), void *user)
+{
+    if (n <= 0)
+        return;
+    if (grain < 1)
+        grain = 1;
+    int threads = n <= grain || in_section ? 1 : mt_num_threads();
+    int64_t most = n / grain; /* parts */
+    if (threads > most)
+        threads = (int)most;
+    if (threads <= 1 || atomic_flag_test_and_set_explicit(&section, memory_order_acquire)) {
+        fn(0, n, user);
+        return;
+    }
+    int64_t parts = most < (int64_t)threads * PARTS_EACH ? most : (int64_t)threads * PARTS_EACH;
+    job.fn = fn;
+    job.user = user;
+    job.n = n;
+    job.part = (n + parts - 1) / parts;
+    run_section(threads);
+    atomic_flag_clear_explicit(&section, memory_order_release);
+}

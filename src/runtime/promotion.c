@@ -1,0 +1,47 @@
+/* runtime/promotion.c - which dtype an op computes in, by PyTorch's rules: tensors with dims decide within their
+ * category; a tensor without dims, then a number, counts only when its category (bool < integer < floating) is higher.
+ */
+#include "runtime/runtime.h"
+
+mt_dtype mt__default_dtype = MT_FLOAT32;
+
+static int category(unsigned dtype)
+{
+    return dtype >= MT_FLOAT32 ? 2 : dtype >= MT_INT32 ? 1 : 0;
+}
+
+mt_dtype mt__promote_types(mt_dtype a, mt_dtype b)
+{
+    return a > b ? a : b;
+}
+
+mt_dtype mt__value_dtype(const mt_value *v)
+{
+    if (v->kind == MT_TENSOR)
+        return (mt_dtype)v->as.tensor->dtype;
+    return v->kind == MT_FLOAT ? mt__default_dtype : v->kind == MT_TRUTH ? MT_BOOL : MT_INT64;
+}
+
+void mt__promote(mt__promotion *p, const mt_value *v)
+{
+    if (v->kind == MT_NONE)
+        return;
+    uint8_t with = (uint8_t)(mt__value_dtype(v) + 1);
+    uint8_t *slot = v->kind != MT_TENSOR ? &p->wrapped : v->as.tensor->rank == 0 ? &p->zero : &p->dim;
+    if (with > *slot)
+        *slot = with;
+}
+
+/* The lower kind counts only with a higher category. */
+static unsigned combine(unsigned higher, unsigned lower)
+{
+    if (higher == 0 || lower == 0)
+        return higher != 0 ? higher : lower;
+    return category(lower - 1) > category(higher - 1) ? lower : higher;
+}
+
+mt_dtype mt__promoted(const mt__promotion *p)
+{
+    unsigned all = combine(combine(p->dim, p->zero), p->wrapped);
+    return all == 0 ? mt__default_dtype : (mt_dtype)(all - 1);
+}

@@ -1,0 +1,248 @@
+/* runtime/runtime.h - what the files of the runtime share: the tensor, the op, one call of it.
+ *
+ * Inside the runtime: references are owned unless a comment says borrowed; a function that returns mt_status has left
+ * its message with mt__fail(). Private names are mt__.
+ */
+#ifndef RUNTIME_RUNTIME_H
+#define RUNTIME_RUNTIME_H
+#include <mindtorch.h>
+#include <mtprof.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define MT__LIKELY(x) __builtin_expect(!!(x), 1)
+#define MT__UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* For small variables alone: a library that Python loads has little room for these. */
+#define MT__FAST_TLS _Thread_local __attribute__((tls_model("initial-exec")))
+#define MT__COUNT_OF(a) (sizeof(a) / sizeof(*(a)))
+
+/* ---------------------------------------------------------------------------------------------- errors */
+
+/* Leaves the message for mt_last_error() and returns status. */
+__attribute__((format(printf, 2, 3))) mt_status mt__fail(mt_status status, const char *format, ...);
+
+/* Makes status, of mt__fail(), that of the innermost scope; returns NULL. */
+mt_tensor *mt__fail_scope(mt_status status);
+
+/* "[2, 3]" of dims, for messages; one of eight buffers of the thread, used in turn. */
+const char *mt__shape_text(const int64_t *dims, int rank);
+const char *mt__device_text(mt_device device); /* "cpu", "npu:0" */
+
+/* ---------------------------------------------------------------------------------------------- storage */
+
+/* Memory that tensors share. The header of CPU memory that is ours lies before its bytes. */
+struct mt_storage {
+    _Atomic uint32_t refs;
+    uint32_t version; /* times that the bytes were changed in place */
+    mt_device device;
+    uint8_t category;   /* mtp_memory_category */
+    uint8_t size_class; /* the allocator's */
+    uint16_t reserved;
+    void *data; /* of a CPU storage; another device's handle otherwise */
+    size_t bytes;
+    void (*drop)(void *user); /* of borrowed memory, else NULL */
+    void *user;
+    void *device_block; /* the device allocator's */
+};
+
+mt_status mt__storage_create(mt_device device, size_t bytes, mt_storage **out);
+void mt__storage_free(mt_storage *s); /* at its last reference */
+
+static inline mt_storage *mt__storage_retain(mt_storage *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+
+static inline void mt__storage_release(mt_storage *s)
+{
+    /* acq_rel: pairs with the release of every other owner */
+    if (s != NULL && atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1)
+        mt__storage_free(s);
+}
+
+/* ---------------------------------------------------------------------------------------------- tensors */
+
+enum mt__tensor_flags {
+    MT__REQUIRES_GRAD = 1, /* a leaf that was asked to; non-leaves have grad_fn instead */
+    MT__CONTIGUOUS = 2,
+    MT__RETAINS_GRAD = 4,
+    MT__IS_PARAMETER = 8,
+    MT__IS_VIEW = 16,          /* extra->base is what it views */
+    MT__VIEW_OF_NO_GRAD = 64,  /* a view made under no_grad, or of such: not to be changed under autograd */
+    MT__VIEW_OF_SEVERAL = 128, /* one of the views that an op like split() made, or of such: likewise */
+    MT__IS_INPUT = 32          /* made from the user's data, not by an op */
+};
+
+struct mt__extra; /* autograd/autograd.h: what few tensors have */
+
+struct mt_tensor {
+    _Atomic uint32_t refs;
+    uint8_t dtype, rank;
+    uint16_t flags;
+    mt_device device;
+    uint32_t output; /* which output of grad_fn this is */
+    int64_t numel;
+    mt_storage *storage;
+    void *data;     /* storage->data + offset, of a CPU tensor */
+    int64_t offset; /* in elements */
+    int64_t dims[MT_MAX_RANK];
+    int64_t strides[MT_MAX_RANK]; /* in elements; of a dim of size 1 or 0 any */
+    mt_tensor *grad;
+    mt_node *grad_fn;
+    struct mt__extra *extra;
+    void *python; /* borrowed: the object that stands for it, or NULL */
+};
+
+/* A tensor without storage: refs 1, the fields below set, all else zero. NULL: out of memory. */
+mt_tensor *mt__tensor_new(mt_dtype dtype, mt_device device, int rank, const int64_t *dims);
+/* Uninitialised, contiguous. */
+mt_status mt__empty(mt_dtype dtype, mt_device device, int rank, const int64_t *dims, mt_tensor **out);
+static inline mt_status mt__empty_like(const mt_tensor *t, mt_dtype dtype, mt_tensor **out)
+{
+    return mt__empty(dtype, t->device, t->rank, t->dims, out);
+}
+/* Another tensor on the same storage; offset in elements from the storage's begin. */
+mt_status mt__alias(const mt_tensor *t, int rank, const int64_t *dims, const int64_t *strides, int64_t offset,
+                    mt_tensor **out);
+/* Itself, retained, when contiguous; else a contiguous copy that is not recorded and has no graph. */
+mt_status mt__contiguous(const mt_tensor *t, mt_tensor **out);
+void mt__set_contiguous_flag(mt_tensor *t);
+void mt__contiguous_strides(int rank, const int64_t *dims, int64_t *strides);
+int64_t mt__numel(int rank, const int64_t *dims);
+/* dims with one -1 filled in; fails as reshape does. */
+mt_status mt__infer_dims(int64_t numel, int rank, const int64_t *dims, int64_t *out);
+/* The dims that a and b broadcast to. */
+mt_status mt__broadcast(int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank, int64_t *dims);
+/* Strides of t as if it had the dims (rank, dims), which it broadcasts to. */
+void mt__broadcast_strides(const mt_tensor *t, int rank, const int64_t *dims, int64_t *strides);
+/* Fails as PyTorch does when a place of a tensor that is to be written belongs to several elements (a stride of 0). */
+mt_status mt__check_written(const mt_tensor *self);
+/* dim in [-rank, rank) to [0, rank); a scalar counts as rank 1. Fails as PyTorch's IndexError does. */
+mt_status mt__wrap_dim(int64_t dim, int rank, int *out);
+
+bool mt__base_tracks(const mt_tensor *view);
+static inline bool mt__tracks(const mt_tensor *t) /* does autograd follow it? */
+{
+    return (t->flags & MT__REQUIRES_GRAD) != 0 || t->grad_fn != NULL ||
+           ((t->flags & MT__IS_VIEW) != 0 && mt__base_tracks(t));
+}
+static inline bool mt__is_floating(mt_dtype d)
+{
+    return d >= MT_FLOAT32;
+}
+static inline size_t mt__size_of(const mt_tensor *t)
+{
+    static const uint8_t bytes[] = {1, 4, 8, 4, 8};
+    return bytes[t->dtype];
+}
+
+/* ------------------------------------------------------------------------------------------------- ops */
+
+#define MT__MAX_ARGS 16
+#define MT__MAX_OUTS 4
+
+struct mt__call;
+typedef mt_status mt__fn(struct mt__call *call);
+
+/* How an op is derived; see autograd/autograd.h. */
+typedef struct mt__grad mt__grad;
+
+typedef struct mt__op {
+    const char *schema;
+    mt__fn *infer, *composite;
+    mt__fn *kernels[MT_DEVICE_TYPES];
+    const mt__grad *grad;    /* NULL: none */
+    const char *number_node; /* the node's name where the Operand is a number; NULL: grad's own */
+    const char *name;        /* "aten::add" */
+    uint32_t name_id;        /* the profiler's */
+    mt_op_id id;
+    uint8_t param_count, required;
+    uint8_t out_count; /* 0: a list */
+    bool in_place;
+    bool view;           /* outputs share the first tensor's storage */
+    bool all_positional; /* no tensor can hide in an optional argument: for the dispatcher's fast way */
+    uint32_t save_args, save_outs; /* bits, of grad->saves */
+    mt_param params[MT__MAX_ARGS];
+} mt__op;
+
+extern mt__op mt__ops[]; /* MT_OP_COUNT of them; filled before main */
+
+/* One call of an op, on the stack of the dispatcher. */
+typedef struct mt__call {
+    const mt__op *op;
+    const mt_value *args; /* op->param_count of them, borrowed */
+    mt_tensor **outs;     /* room for op->out_count, or what mt__call_outs() made */
+    uint32_t out_count;
+    mt_device device;                    /* where it computes */
+    mt_dtype compute;                    /* for kernels: the dtype that infer chose to compute in */
+    void *scratch;                       /* from infer to kernel */
+    void (*drop_scratch)(void *scratch); /* after the kernel, or NULL */
+} mt__call;
+
+/* Room for a list of outputs. */
+mt_status mt__call_outs(mt__call *call, uint32_t count);
+
+static inline mt_tensor *mt__arg_tensor(const mt__call *call,
+                                        unsigned i) /* borrowed; NULL: none, or a number */
+{
+    return call->args[i].kind == MT_TENSOR ? call->args[i].as.tensor : NULL;
+}
+static inline double mt__value_number(const mt_value *v)
+{
+    return v->kind == MT_FLOAT ? v->as.f : (double)v->as.i;
+}
+static inline double mt__arg_number(const mt__call *call, unsigned i)
+{
+    return mt__value_number(&call->args[i]);
+}
+static inline int64_t mt__arg_int(const mt__call *call, unsigned i)
+{
+    return call->args[i].kind == MT_FLOAT ? (int64_t)call->args[i].as.f : call->args[i].as.i;
+}
+static inline bool mt__arg_given(const mt__call *call, unsigned i)
+{
+    return call->args[i].kind != MT_NONE;
+}
+
+/* For composites: t, borrowed from the scope, is the op's output. */
+static inline mt_status mt__return(mt__call *call, mt_tensor *t)
+{
+    call->outs[0] = mt_retain(t);
+    return mt_scope_status();
+}
+
+/* Below autograd and the profiler: runs infer and kernel of an op on arguments that are known to be right. For kernels
+ * that are made of others, and for what must not be seen. */
+mt_status mt__run_quietly(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs);
+
+/* -------------------------------------------------------------------------------------------- promotion */
+
+typedef struct mt__promotion { /* fill with {0} */
+    uint8_t dim, zero,
+        wrapped; /* 1 + the largest dtype of tensors with dims, of those without, of numbers; 0: none */
+} mt__promotion;
+void mt__promote(mt__promotion *p, const mt_value *v);
+mt_dtype mt__promoted(const mt__promotion *p);
+mt_dtype mt__promote_types(mt_dtype a, mt_dtype b);
+extern mt_dtype mt__default_dtype;           /* of floats: float32 unless set */
+mt_dtype mt__value_dtype(const mt_value *v); /* of a number: bool, int64, or the default */
+
+/* ---------------------------------------------------------------------------------------------- parallel */
+
+/* Calls fn(begin, end, user) over [0, n), in parts of at least `grain`, on the pool's threads and this one. */
+void mt__parallel(int64_t n, int64_t grain, void (*fn)(int64_t begin, int64_t end, void *user), void *user);
+
+/* -------------------------------------------------------------------------------- what the op table names */
+
+#define K(infer_fn, kernel) mt__fn mt__infer_##infer_fn, mt__cpu_##kernel;
+#define V(infer_fn) mt__fn mt__infer_##infer_fn;
+#define C(function) mt__fn mt__composite_##function;
+#define X(id, text, form, derivative) form extern const mt__grad mt__grad_##derivative;
+MT_OPS(X)
+#undef X
+#undef K
+#undef V
+#undef C
+
+#endif

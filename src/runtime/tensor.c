@@ -1,0 +1,464 @@
+/* runtime/tensor.c - tensors: their life, their shape, and what may be asked of them.
+ *
+ * Invariants: a tensor holds one reference to its storage; data is storage->data plus offset elements; the flag
+ * MT__CONTIGUOUS tells the truth about dims and strides. Freed tensors are kept in a list of the thread, since an eager
+ * program makes one per op.
+ */
+#include "runtime/runtime.h"
+#include "runtime/autograd/autograd.h"
+#include <pthread.h>
+#include <stdlib.h>
+
+/* ----------------------------------------------------------------------------------- shapes and strides */
+
+int64_t mt__numel(int rank, const int64_t *dims)
+{
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++)
+        n *= dims[i];
+    return n;
+}
+
+void mt__contiguous_strides(int rank, const int64_t *dims, int64_t *strides)
+{
+    int64_t step = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        strides[i] = step;
+        step *= dims[i] > 1 ? dims[i] : 1;
+    }
+}
+
+void mt__set_contiguous_flag(mt_tensor *t)
+{
+    bool yes = true;
+    int64_t step = 1;
+    for (int i = t->rank - 1; i >= 0 && yes; i--) {
+        if (t->dims[i] == 1)
+            continue;
+        yes = t->strides[i] == step;
+        step *= t->dims[i];
+    }
+    if (yes || t->numel == 0)
+        t->flags |= MT__CONTIGUOUS;
+    else
+        t->flags &= (uint16_t)~MT__CONTIGUOUS;
+}
+
+mt_status mt__infer_dims(int64_t numel, int rank, const int64_t *dims, int64_t *out)
+{
+    int64_t known = 1;
+    int free_dim = -1;
+    for (int i = 0; i < rank; i++) {
+        out[i] = dims[i];
+        if (dims[i] == -1) {
+            if (free_dim >= 0)
+                return mt__fail(MT_E_RUNTIME, "only one dimension can be inferred");
+            free_dim = i;
+        } else if (dims[i] < 0) {
+            return mt__fail(MT_E_RUNTIME, "invalid shape dimension %lld", (long long)dims[i]);
+        } else if (__builtin_mul_overflow(known, dims[i], &known)) {
+            return mt__fail(MT_E_RUNTIME, "numel: integer multiplication overflow");
+        }
+    }
+    if (free_dim >= 0 && known > 0 && numel % known == 0) {
+        out[free_dim] = numel / known;
+        return MT_OK;
+    }
+    if (free_dim >= 0 && known == 0 && numel == 0)
+        return mt__fail(MT_E_RUNTIME,
+                        "cannot reshape tensor of 0 elements into shape %s because the unspecified dimension "
+                        "size -1 can be "
+                        "any value and is ambiguous",
+                        mt__shape_text(dims, rank));
+    if (free_dim < 0 && known == numel)
+        return MT_OK;
+    return mt__fail(MT_E_RUNTIME, "shape '%s' is invalid for input of size %lld", mt__shape_text(dims, rank),
+                    (long long)numel);
+}
+
+mt_status mt__broadcast(int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank, int64_t *dims)
+{
+    int n = rank_a > rank_b ? rank_a : rank_b;
+    int64_t made[MT_MAX_RANK];
+    for (int i = n - 1; i >= 0; i--) {
+        int ia = i - (n - rank_a), ib = i - (n - rank_b);
+        int64_t da = ia >= 0 ? a[ia] : 1, db = ib >= 0 ? b[ib] : 1;
+        if (da != db && da != 1 && db != 1)
+            return mt__fail(MT_E_RUNTIME,
+                            "The size of tensor a (%lld) must match the size of tensor b (%lld) at "
+                            "non-singleton dimension %d",
+                            (long long)da, (long long)db, i);
+        made[i] = da == 1 ? db : da;
+    }
+    memcpy(dims, made, (size_t)n * sizeof *dims);
+    *rank = n;
+    return MT_OK;
+}
+
+void mt__broadcast_strides(const mt_tensor *t, int rank, const int64_t *dims, int64_t *strides)
+{
+    int lead = rank - t->rank;
+    for (int i = 0; i < rank; i++)
+        strides[i] = i < lead || (t->dims[i - lead] == 1 && dims[i] != 1) ? 0 : t->strides[i - lead];
+}
+
+mt_status mt__wrap_dim(int64_t dim, int rank, int *out)
+{
+    int n = rank > 0 ? rank : 1;
+    if (dim < -n || dim >= n)
+        return mt__fail(MT_E_INDEX,
+                        "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", -n,
+                        n - 1, (long long)dim);
+    *out = (int)(dim < 0 ? dim + n : dim);
+    return MT_OK;
+}
+
+/* --------------------------------------------------------------------------------------- life of a tensor */
+
+#define KEPT 256
+typedef struct thread_tensors {
+    unsigned count;
+    mt_tensor *free[KEPT];
+} thread_tensors;
+static MT__FAST_TLS thread_tensors *kept; /* NULL until the thread frees one, and again when it ends */
+static pthread_key_t kept_key;
+static pthread_once_t kept_once = PTHREAD_ONCE_INIT;
+
+static void end_thread(void *mine)
+{
+    thread_tensors *t = mine;
+    kept = NULL;
+    while (t->count > 0)
+        free(t->free[--t->count]);
+    free(t);
+}
+
+static void make_kept_key(void)
+{
+    pthread_key_create(&kept_key, end_thread);
+}
+
+static void begin_thread(void)
+{
+    pthread_once(&kept_once, make_kept_key);
+    kept = malloc(sizeof *kept);
+    if (kept == NULL)
+        return;
+    kept->count = 0;
+    if (pthread_setspecific(kept_key, kept) != 0) {
+        free(kept);
+        kept = NULL;
+    }
+}
+
+static void put_back(mt_tensor *t)
+{
+    if (MT__UNLIKELY(kept == NULL))
+        begin_thread();
+    if (kept != NULL && kept->count < KEPT)
+        kept->free[kept->count++] = t;
+    else
+        free(t);
+}
+
+mt_tensor *mt__tensor_new(mt_dtype dtype, mt_device device, int rank, const int64_t *dims)
+{
+    thread_tensors *mine = kept;
+    mt_tensor *t = mine != NULL && mine->count > 0 ? mine->free[--mine->count] : malloc(sizeof *t);
+    if (t == NULL) {
+        mt__fail(MT_E_NOMEM, "out of memory: a tensor's header");
+        return NULL;
+    }
+    atomic_init(&t->refs, 1);
+    t->dtype = (uint8_t)dtype;
+    t->rank = (uint8_t)rank;
+    t->flags = MT__CONTIGUOUS;
+    t->device = device;
+    t->output = 0;
+    t->storage = NULL;
+    t->data = NULL;
+    t->offset = 0;
+    t->grad = NULL;
+    t->grad_fn = NULL;
+    t->extra = NULL;
+    t->python = NULL;
+    int64_t step = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        t->dims[i] = dims[i];
+        t->strides[i] = step;
+        step *= dims[i] > 1 ? dims[i] : 1;
+    }
+    t->numel = mt__numel(rank, dims);
+    return t;
+}
+
+static mt_status check_dims(int rank, const int64_t *dims, size_t item, size_t *bytes)
+{
+    if (rank < 0 || rank > MT_MAX_RANK)
+        return mt__fail(MT_E_RUNTIME, "tensors of more than %d dimensions are not supported (got %d)",
+                        MT_MAX_RANK, rank);
+    size_t n = item;
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] < 0)
+            return mt__fail(MT_E_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
+                            (long long)dims[i], mt__shape_text(dims, rank));
+        if (__builtin_mul_overflow(n, (size_t)dims[i], &n) || n > INT64_MAX)
+            return mt__fail(MT_E_RUNTIME, "Storage size calculation overflowed with sizes=%s",
+                            mt__shape_text(dims, rank));
+    }
+    *bytes = n;
+    return MT_OK;
+}
+
+mt_status mt__empty(mt_dtype dtype, mt_device device, int rank, const int64_t *dims, mt_tensor **out)
+{
+    size_t bytes;
+    *out = NULL;
+    mt_status status = check_dims(rank, dims, mt_dtype_bytes(dtype), &bytes);
+    if (status != MT_OK)
+        return status;
+    mt_tensor *t = mt__tensor_new(dtype, device, rank, dims);
+    if (t == NULL)
+        return MT_E_NOMEM;
+    status = mt__storage_create(device, bytes, &t->storage);
+    if (status != MT_OK) {
+        put_back(t);
+        return status;
+    }
+    t->data = t->storage->data;
+    *out = t;
+    return MT_OK;
+}
+
+mt_status mt__alias(const mt_tensor *t, int rank, const int64_t *dims, const int64_t *strides, int64_t offset,
+                    mt_tensor **out)
+{
+    *out = NULL;
+    if (rank > MT_MAX_RANK)
+        return mt__fail(MT_E_RUNTIME, "tensors of more than %d dimensions are not supported (got %d)",
+                        MT_MAX_RANK, rank);
+    mt_tensor *v = mt__tensor_new((mt_dtype)t->dtype, t->device, rank, dims);
+    if (v == NULL)
+        return MT_E_NOMEM;
+    if (strides != NULL)
+        memcpy(v->strides, strides, (size_t)rank * sizeof *strides);
+    v->storage = mt__storage_retain(t->storage);
+    v->offset = offset;
+    v->data = MT_DEVICE_TYPE(t->device) == 0 ? (char *)t->storage->data + offset * (int64_t)mt__size_of(t)
+                                             : t->storage->data;
+    mt__set_contiguous_flag(v);
+    *out = v;
+    return MT_OK;
+}
+
+mt_tensor *mt_retain(mt_tensor *t)
+{
+    if (t != NULL)
+        atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+    return t;
+}
+
+void mt_release(mt_tensor *t)
+{
+    /* acq_rel: pairs with the release of every other owner */
+    if (t == NULL || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    mt__storage_release(t->storage);
+    if (t->grad_fn != NULL || t->grad != NULL || t->extra != NULL)
+        mt__autograd_forget(t);
+    put_back(t);
+}
+
+/* --------------------------------------------------------------------------------------- what users ask */
+
+#define X(sym, value, text, bytes) text,
+static const char *const dtype_names[] = {MT_DTYPE_LIST(X)};
+#undef X
+
+const char *mt_dtype_name(mt_dtype dtype)
+{
+    return (unsigned)dtype < MT_DTYPES ? dtype_names[dtype] : "?";
+}
+
+size_t mt_dtype_bytes(mt_dtype dtype)
+{
+#define X(sym, value, text, bytes) bytes,
+    static const uint8_t sizes[] = {MT_DTYPE_LIST(X)};
+#undef X
+    return (unsigned)dtype < MT_DTYPES ? sizes[dtype] : 0;
+}
+
+bool mt_dtype_parse(const char *text, mt_dtype *out)
+{
+    static const struct {
+        const char *name;
+        mt_dtype dtype;
+    } others[] = {{"float", MT_FLOAT32}, {"double", MT_FLOAT64}, {"long", MT_INT64}, {"int", MT_INT32}};
+    for (unsigned i = 0; i < MT_DTYPES; i++)
+        if (strcmp(text, dtype_names[i]) == 0) {
+            *out = (mt_dtype)i;
+            return true;
+        }
+    for (unsigned i = 0; i < MT__COUNT_OF(others); i++)
+        if (strcmp(text, others[i].name) == 0) {
+            *out = others[i].dtype;
+            return true;
+        }
+    return false;
+}
+
+mt_dtype mt_dtype_of(const mt_tensor *t)
+{
+    return (mt_dtype)t->dtype;
+}
+mt_device mt_device_of(const mt_tensor *t)
+{
+    return t->device;
+}
+int mt_rank(const mt_tensor *t)
+{
+    return t->rank;
+}
+const int64_t *mt_dims(const mt_tensor *t)
+{
+    return t->dims;
+}
+const int64_t *mt_strides(const mt_tensor *t)
+{
+    return t->strides;
+}
+int64_t mt_numel(const mt_tensor *t)
+{
+    return t->numel;
+}
+bool mt_is_contiguous(const mt_tensor *t)
+{
+    return (t->flags & MT__CONTIGUOUS) != 0;
+}
+void *mt_data(const mt_tensor *t)
+{
+    return MT_DEVICE_TYPE(t->device) == 0 ? t->data : NULL;
+}
+uint32_t mt_version(const mt_tensor *t)
+{
+    return t->storage->version;
+}
+
+mt_status mt_tensor_create(mt_dtype dtype, mt_device device, int rank, const int64_t *dims, mt_tensor **out)
+{
+    *out = NULL;
+    if ((unsigned)dtype >= MT_DTYPES)
+        return mt__fail(MT_E_VALUE, "mt_tensor_create: %d is not a dtype", (int)dtype);
+    return mt__empty(dtype, device, rank, dims, out);
+}
+
+mt_status mt_tensor_from(const void *data, mt_dtype dtype, int rank, const int64_t *dims, mt_tensor **out)
+{
+    mt_status status = mt_tensor_create(dtype, MT_CPU, rank, dims, out);
+    if (status != MT_OK)
+        return status;
+    memcpy((*out)->data, data, (*out)->storage->bytes);
+    (*out)->flags |= MT__IS_INPUT;
+    mt_tensor_tag(*out, MTP_MEMORY_INPUT);
+    return MT_OK;
+}
+
+mt_status mt_tensor_borrow(void *data, mt_dtype dtype, int rank, const int64_t *dims, const int64_t *strides,
+                           void (*drop)(void *user), void *user, mt_tensor **out)
+{
+    size_t bytes;
+    *out = NULL;
+    if ((unsigned)dtype >= MT_DTYPES)
+        return mt__fail(MT_E_VALUE, "mt_tensor_borrow: %d is not a dtype", (int)dtype);
+    mt_status status = check_dims(rank, dims, mt_dtype_bytes(dtype), &bytes);
+    if (status != MT_OK)
+        return status;
+    mt_storage *s = calloc(1, sizeof *s);
+    mt_tensor *t = mt__tensor_new(dtype, MT_CPU, rank, dims);
+    if (s == NULL || t == NULL) {
+        free(s);
+        if (t != NULL)
+            put_back(t);
+        return mt__fail(MT_E_NOMEM, "out of memory: a borrowed tensor");
+    }
+    atomic_init(&s->refs, 1);
+    s->category = MTP_MEMORY_INPUT;
+    s->data = data;
+    s->bytes = bytes;
+    s->drop = drop;
+    s->user = user;
+    t->storage = s;
+    t->data = data;
+    t->flags |= MT__IS_INPUT;
+    if (strides != NULL) {
+        memcpy(t->strides, strides, (size_t)rank * sizeof *strides);
+        mt__set_contiguous_flag(t);
+    }
+    *out = t;
+    return MT_OK;
+}
+
+static mt_status one_element(const mt_tensor *t)
+{
+    if (t->numel != 1)
+        return mt__fail(MT_E_RUNTIME, "a Tensor with %lld elements cannot be converted to Scalar",
+                        (long long)t->numel);
+    return MT_OK;
+}
+
+/* An element on the CPU, copied from where it is. */
+static mt_status read_element(const mt_tensor *t, void *out)
+{
+    mt_status status = one_element(t);
+    if (status != MT_OK)
+        return status;
+    if (MT_DEVICE_TYPE(t->device) == 0) {
+        memcpy(out, t->data, mt__size_of(t));
+        return MT_OK;
+    }
+    return mt__fail(MT_E_NOT_IMPLEMENTED, "item() of a tensor on %s", mt__device_text(t->device));
+}
+
+mt_status mt_item(const mt_tensor *t, double *out)
+{
+    union {
+        bool b;
+        int32_t i32;
+        int64_t i64;
+        float f32;
+        double f64;
+    } e;
+    mt_status status = read_element(t, &e);
+    if (status == MT_OK)
+        *out = t->dtype == MT_FLOAT32   ? (double)e.f32
+               : t->dtype == MT_FLOAT64 ? e.f64
+               : t->dtype == MT_INT64   ? (double)e.i64
+               : t->dtype == MT_INT32   ? (double)e.i32
+                                        : (double)e.b;
+    return status;
+}
+
+mt_status mt_item_int(const mt_tensor *t, int64_t *out)
+{
+    union {
+        bool b;
+        int32_t i32;
+        int64_t i64;
+        float f32;
+        double f64;
+    } e;
+    mt_status status = read_element(t, &e);
+    if (status == MT_OK)
+        *out = t->dtype == MT_FLOAT32   ? (int64_t)e.f32
+               : t->dtype == MT_FLOAT64 ? (int64_t)e.f64
+               : t->dtype == MT_INT64   ? e.i64
+               : t->dtype == MT_INT32   ? (int64_t)e.i32
+                                        : (int64_t)e.b;
+    return status;
+}
+
+void mt_tensor_tag(mt_tensor *t, int category)
+{
+    t->storage->category = (uint8_t)category;
+    mtp_memory_tag(t->device, t->storage->data, (mtp_memory_category)category);
+}

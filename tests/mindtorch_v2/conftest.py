@@ -1,0 +1,20 @@
+"""Tests of the Python package: run with PYTHONPATH=src after a build."""
+import importlib.util
+
+import pytest
+
+
+def pytest_configure(config):
+    if importlib.util.find_spec("mindtorch_v2") is None:
+        raise pytest.UsageError("mindtorch_v2 is not importable: run `make build`, then with PYTHONPATH=src")
+
+
+@pytest.fixture(autouse=True)
+def _leave_modes_as_they_were():
+    """A failing test must not change the grad mode or the default dtype of the next one."""
+    import mindtorch_v2 as torch
+
+    before, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    yield
+    torch._C._set_grad_enabled(before)
+    torch.set_default_dtype(dtype)
