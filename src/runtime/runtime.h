@@ -35,18 +35,26 @@ struct mt_storage {
     _Atomic uint32_t refs;
     uint32_t version; /* times that the bytes were changed in place */
     mt_device device;
-    uint8_t category;   /* mtp_memory_category */
-    uint8_t size_class; /* the allocator's */
-    uint16_t reserved;
-    void *data; /* of a CPU storage; another device's handle otherwise */
+    _Atomic uint8_t category; /* mtp_memory_category; no order: a word of its own */
+    uint8_t size_class;       /* the allocator's */
+    _Atomic uint16_t session; /* MTP_SESSION of the last recording that was told of it */
+    void *data;               /* of a CPU storage; another device's handle otherwise */
     size_t bytes;
     void (*drop)(void *user); /* of borrowed memory, else NULL */
     void *user;
     void *device_block; /* the device allocator's */
+    bool of_graph;      /* an op that autograd follows made it */
 };
 
 mt_status mt__storage_create(mt_device device, size_t bytes, mt_storage **out);
 void mt__storage_free(mt_storage *s); /* at its last reference */
+
+/* Tells the recording of a block that was there before it, once. recording: mtp_recording(). Borrowed memory is not the
+ * allocator's: its totals do not have it, and nothing tells its end. */
+void mt__storage_tell_existing(mt_storage *s, uint32_t recording);
+
+/* How many recorded ops and nodes the thread is inside of: what an op gets at 0 is the user's. */
+extern MT__FAST_TLS uint32_t mt__recorded_depth;
 
 static inline mt_storage *mt__storage_retain(mt_storage *s)
 {
