@@ -340,6 +340,8 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
         record.inputs = inputs;
         record.input_count = op->param_count;
     }
+    if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL)
+        record.flops = op->flops(call);
     record.allocated = allocated_now(call->device, recording);
     if (recording & MTP_WITH_MEMORY)
         meet_arguments(call, recording, tracked && mt__grad_mode);

@@ -152,6 +152,7 @@ static inline size_t mt__size_of(const mt_tensor *t)
 
 struct mt__call;
 typedef mt_status mt__fn(struct mt__call *call);
+typedef uint64_t mt__flops_fn(const struct mt__call *call); /* of arguments that may be wrong: 0 then */
 
 /* How an op is derived; see autograd/autograd.h. */
 typedef struct mt__grad mt__grad;
@@ -160,6 +161,7 @@ typedef struct mt__op {
     const char *schema;
     mt__fn *infer, *composite;
     mt__fn *kernels[MT_DEVICE_TYPES];
+    mt__flops_fn *flops;     /* NULL: not counted here */
     const mt__grad *grad;    /* NULL: none */
     const char *number_node; /* the node's name where the Operand is a number; NULL: grad's own */
     const char *name;        /* "aten::add" */
@@ -246,9 +248,11 @@ void mt__parallel(int64_t n, int64_t grain, void (*fn)(int64_t begin, int64_t en
 #define K(infer_fn, kernel) mt__fn mt__infer_##infer_fn, mt__cpu_##kernel;
 #define V(infer_fn) mt__fn mt__infer_##infer_fn;
 #define C(function) mt__fn mt__composite_##function;
+#define F(formula) mt__flops_fn mt__flops_##formula;
 #define X(id, text, form, derivative) form extern const mt__grad mt__grad_##derivative;
 MT_OPS(X)
 #undef X
+#undef F
 #undef K
 #undef V
 #undef C

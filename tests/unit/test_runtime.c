@@ -634,6 +634,53 @@ static void noise_that_an_op_makes_is_no_input(void **state)
     mt_release(w);
 }
 
+/* The table's formulas are those that the profiler derives from shapes. */
+static uint64_t flops_of(const char *key, bool record_shapes)
+{
+    mtp_profile *prof;
+    mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
+    config.record_shapes = record_shapes;
+    config.with_flops = true;
+    assert_ok(mtp_profile_create(&config, &prof));
+    assert_ok(mtp_profile_start(prof));
+    MT_SCOPE
+    {
+        mt_tensor *a = MT(ones, MT_SHAPE(3, 4)), *b = MT(ones, MT_SHAPE(4, 5)),
+                  *c = MT(ones, MT_SHAPE(2, 3, 4));
+        MT(mm, a, b);
+        MT(addmm, MT(ones, MT_SHAPE(5)), a, b);
+        MT(bmm, c, MT(ones, MT_SHAPE(2, 4, 6)));
+        MT(mul, a, a);
+        MT(conv2d, MT(ones, MT_SHAPE(2, 3, 8, 9)), MT(ones, MT_SHAPE(4, 3, 3, 2)), NULL, MT_SHAPE(2, 1),
+           MT_SHAPE(1, 0));
+        assert_int_equal(mt_scope_status(), MT_OK);
+    }
+    assert_ok(mtp_profile_stop(prof));
+    mtp_trace *trace;
+    mtp_averages *rows;
+    uint64_t flops = 0;
+    assert_ok(mtp_profile_trace(prof, &trace));
+    assert_ok(mtp_averages_create(trace, NULL, &rows));
+    for (size_t i = 0; i < mtp_averages_count(rows); i++)
+        if (strcmp(mtp_averages_row(rows, i)->key, key) == 0)
+            flops += mtp_averages_row(rows, i)->flops;
+    mtp_averages_destroy(rows);
+    mtp_trace_destroy(trace);
+    mtp_profile_destroy(prof);
+    return flops;
+}
+
+static void flops_are_counted_without_shapes(void **state)
+{
+    (void)state;
+    assert_int_equal(flops_of("aten::mm", false), 2 * 3 * 4 * 5);
+    assert_int_equal(flops_of("aten::addmm", false), 2 * 3 * 4 * 5);
+    assert_int_equal(flops_of("aten::bmm", false), 2 * 2 * 3 * 4 * 6);
+    assert_int_equal(flops_of("aten::mul", false), 12);
+    assert_int_equal(flops_of("aten::conv2d", false), 2 * 2 * 4 * 8 * 6 * 3 * 4);
+    assert_int_equal(flops_of("aten::conv2d", true), 2 * 2 * 4 * 8 * 6 * 3 * 4);
+}
+
 static void *train_alone(void *user)
 {
     mt_tensor *w = vector(16, 1);
@@ -714,6 +761,7 @@ int main(void)
         TEST(each_profile_hears_of_all_that_is_there),
         TEST(a_leaf_that_is_trained_is_a_parameter_and_borrowed_memory_is_not_counted),
         TEST(noise_that_an_op_makes_is_no_input),
+        TEST(flops_are_counted_without_shapes),
         TEST(threads_train_beside_each_other),
         TEST(a_forked_child_can_compute),
     };
