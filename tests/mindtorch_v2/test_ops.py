@@ -46,7 +46,7 @@ def pt():
 
 
 def over(cases):
-    return pytest.mark.parametrize("case", cases, ids=lambda case: case.id)
+    return pytest.mark.parametrize("case", cases, ids=[case.id for case in cases])
 
 
 def with_torch(items):
@@ -549,7 +549,7 @@ def stepped(step):
 
 @pytest.mark.parametrize("letter", "df")
 @pytest.mark.parametrize("layout", ["plain", "transposed"])
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.id)
+@pytest.mark.parametrize("step", STEPS, ids=[step.id for step in STEPS])
 def test_optimizer_step(mt, step, layout, letter):
     def tensor(a):
         return mt.tensor(np.asarray(a, dtype=DTYPES[letter]), layout)
@@ -571,7 +571,7 @@ def test_optimizer_step(mt, step, layout, letter):
             np.testing.assert_allclose(mt.array(got), want[name], err_msg=name, **tolerance)
 
 
-@pytest.mark.parametrize("step", with_torch(STEPS), ids=lambda step: step.id)
+@pytest.mark.parametrize("step", with_torch(STEPS), ids=[step.id for step in with_torch(STEPS)])
 def test_optimizer_reference_is_torch(pt, step):
     """What test_optimizer_step compares with is what torch.optim does."""
     name, options = step.torch
@@ -662,7 +662,7 @@ def test_joins_promote(mt, op):
 
 # ------------------------------------------------------------------------------------------------------ errors
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda e: f"{e.op}-{e.label}")
+@pytest.mark.parametrize("error", ERRORS, ids=[f"{e.op}-{e.label}" for e in ERRORS])
 def test_error(mt, error):
     """The exception and the words that PyTorch has; and the runtime goes on afterwards."""
     with pytest.raises(error.kind, match=error.match):
@@ -670,7 +670,8 @@ def test_error(mt, error):
     assert mt.array(mt.call(mt_rows()["add"], [mt.argument(np.ones(2)), 1])[0]).tolist() == [2, 2]
 
 
-@pytest.mark.parametrize("error", with_torch([e for e in ERRORS if e.torch]), ids=lambda e: f"{e.op}-{e.label}")
+@pytest.mark.parametrize("error", with_torch([e for e in ERRORS if e.torch]),
+                         ids=[f"{e.op}-{e.label}" for e in with_torch([e for e in ERRORS if e.torch])])
 def test_torch_fails_the_same_way(pt, error):
     with pytest.raises(error.kind, match=error.match):
         pt.call(mt_rows()[error.op], [pt.argument(a) for a in error.args], error.kwargs)
