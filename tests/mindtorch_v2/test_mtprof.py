@@ -403,8 +403,10 @@ def test_threads_that_record_while_it_starts_and_stops():
 
     def body():
         while not stop.is_set():
-            with mtprof.record_function("busy"):
-                op("aten::add", None, (Tensor(2),))
+            for _ in range(20):
+                with mtprof.record_function("busy"):
+                    op("aten::add", None, (Tensor(2),))
+            time.sleep(0.0002)  # lets the one who looks at it have the interpreter, too
 
     threads = [threading.Thread(target=body) for _ in range(2)]
     for thread in threads:
