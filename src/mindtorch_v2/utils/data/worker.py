@@ -3,6 +3,7 @@
 A thread of its own reads the tasks, so that the loader never waits for a worker that is itself waiting to be read.
 """
 
+import contextlib
 import os
 import queue
 import random
@@ -108,7 +109,8 @@ def run(id, count, tasks_fd, results_fd, foreign_fds, seed, init_fn, dataset, ma
     """The whole life of a worker. Tasks are (epoch, number, index); number None starts an epoch."""
     global _info
     for fd in foreign_fds:  # the loader's ends: while we hold them nobody would see the loader's death
-        os.close(fd)
+        with contextlib.suppress(OSError):  # an iterator that was collected meanwhile has closed its own
+            os.close(fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the loader's: it ends us
     torch.set_num_threads(1)
     random.seed(seed)
