@@ -170,8 +170,7 @@ typedef struct mt__op {
     uint8_t param_count, required;
     uint8_t out_count; /* 0: a list */
     bool in_place;
-    bool view;           /* outputs share the first tensor's storage */
-    bool all_positional; /* no tensor can hide in an optional argument: for the dispatcher's fast way */
+    bool view;                     /* outputs share the first tensor's storage */
     uint32_t save_args, save_outs; /* bits, of grad->saves */
     mt_param params[MT__MAX_ARGS];
 } mt__op;

@@ -493,12 +493,6 @@ static PyGetSetDef event_properties[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec)
-{
-    PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
-    return type != NULL && PyModule_AddObjectRef(module, name, (PyObject *)type) == 0 ? type : NULL;
-}
-
 int mtpn_events_init(PyObject *module)
 {
     static PyGetSetDef events_properties[] = {
@@ -537,8 +531,8 @@ int mtpn_events_init(PyObject *module)
                                      event_slots};
     static PyType_Spec column_spec = {"mtprof.Column", sizeof(column), 0,
                                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, column_slots};
-    events_type = add_type(module, "Events", &events_spec);
-    event_type = add_type(module, "Event", &event_spec);
-    column_type = add_type(module, "Column", &column_spec);
+    events_type = mtpn_add_type(module, "Events", &events_spec);
+    event_type = mtpn_add_type(module, "Event", &event_spec);
+    column_type = mtpn_add_type(module, "Column", &column_spec);
     return events_type != NULL && event_type != NULL && column_type != NULL ? 0 : -1;
 }

@@ -23,6 +23,12 @@ PyObject *mtpn_raise(mtp_status status)
     return NULL;
 }
 
+PyTypeObject *mtpn_add_type(PyObject *module, const char *name, PyType_Spec *spec)
+{
+    PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
+    return type != NULL && PyModule_AddObjectRef(module, name, (PyObject *)type) == 0 ? type : NULL;
+}
+
 bool mtpn_text_sink(void *user, const void *bytes, size_t length)
 {
     mtpn_text *t = user;

@@ -16,6 +16,9 @@
 /* errors: the one place where a status becomes an exception. Always NULL. */
 PyObject *mtpn_raise(mtp_status status);
 
+/* A type made from its spec and added to the module; it lives as long as the process. NULL: an exception is set. */
+PyTypeObject *mtpn_add_type(PyObject *module, const char *name, PyType_Spec *spec);
+
 /* record.c */
 int mtpn_record_init(PyObject *module);
 

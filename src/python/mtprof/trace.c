@@ -339,12 +339,6 @@ static PyObject *averages_coverage(PyObject *self, PyObject *unused)
 
 /* -------------------------------------------------------------------------------------------------- types */
 
-static PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec)
-{
-    PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
-    return type != NULL && PyModule_AddObjectRef(module, name, (PyObject *)type) == 0 ? type : NULL;
-}
-
 static PyObject *trace_events(PyObject *self, PyObject *args)
 {
     PyObject *item = NULL;
@@ -408,7 +402,7 @@ int mtpn_trace_init(PyObject *module)
     static PyType_Spec averages_spec = {"mtprof.Averages", sizeof(averages), 0,
                                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                                         averages_slots};
-    trace_type = add_type(module, "Trace", &trace_spec);
-    averages_type = add_type(module, "Averages", &averages_spec);
+    trace_type = mtpn_add_type(module, "Trace", &trace_spec);
+    averages_type = mtpn_add_type(module, "Averages", &averages_spec);
     return trace_type != NULL && averages_type != NULL ? 0 : -1;
 }
