@@ -4,6 +4,7 @@
  * MT__CONTIGUOUS tells the truth about dims and strides. Freed tensors are kept in a list of the thread, since an eager
  * program makes one per op.
  */
+#include "runtime/device.h"
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
 #include <pthread.h>
@@ -416,7 +417,7 @@ static mt_status read_element(const mt_tensor *t, void *out)
         memcpy(out, t->data, mt__size_of(t));
         return MT_OK;
     }
-    return mt__fail(MT_E_NOT_IMPLEMENTED, "item() of a tensor on %s", mt__device_text(t->device));
+    return mt__device_read(t, out);
 }
 
 mt_status mt_item(const mt_tensor *t, double *out)
