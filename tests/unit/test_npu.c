@@ -146,10 +146,13 @@ static const char *error_of(mt_status status)
     return status == MT_OK ? "" : mt_last_error();
 }
 
+static int differences;
+
 /* 1: compared; 0: the CPU refuses it; -1: no kernel. */
 static int compare_once(mt_op_id op)
 {
     made m;
+    uint64_t started = seed;
     twins w = {.count = 0};
     memset(&m, 0, sizeof m);
     unsigned count, outputs = mt_op_outputs(op);
@@ -184,7 +187,7 @@ static int compare_once(mt_op_id op)
             for (unsigned i = 0; i < w.count && how[0] == 0; i++)
                 how = difference(w.here[i], w.there[i]); /* what it wrote */
             if (how[0] != 0 && !any_order(mt_op_id_text(op)))
-                fail_msg("%s, seed %llu: %s", mt_op_id_text(op), (unsigned long long)seed, how);
+                fprintf(stderr, "# %s, seed %llu: %.600s\n", mt_op_id_text(op), (unsigned long long)started, how), differences++;
             result = 1;
         }
     }
@@ -227,6 +230,276 @@ static void every_op_gives_what_the_cpu_gives(void **state)
             fprintf(stderr, "# %s: %d of %d compared\n", name, good, times);
     }
     fprintf(stderr, "# %d ops compared, %d have no kernel:%s\n", with, without, missing);
+    assert_int_equal(differences, 0);
+}
+
+/* ------------------------------------------------------------------------------------------------ a GPT */
+
+typedef struct gpt {
+    mt_module *tokens, *body, *head;
+    mt_tensor *places; /* owned */
+    mt_tensor *params[64];
+    uint32_t count;
+    mt_optimizer *optimizer;
+} gpt;
+
+#define VOCABULARY 65
+#define TIME 16
+#define WIDTH 32
+
+static void add_params(gpt *g, mt_module *m)
+{
+    g->count += mt_module_parameters(m, g->params + g->count, 64 - g->count);
+}
+
+static void gpt_create(gpt *g, mt_device device)
+{
+    memset(g, 0, sizeof *g);
+    mt_manual_seed(7);
+    g->tokens = mt_embedding_create(VOCABULARY, WIDTH);
+    g->body = mt_sequential_create(3, mt_block_create(WIDTH, 4, true), mt_block_create(WIDTH, 4, true),
+                                   mt_layer_norm_create(WIDTH, 1e-5));
+    g->head = mt_linear_create(WIDTH, VOCABULARY, false);
+    assert_non_null(g->tokens);
+    assert_non_null(g->body);
+    assert_non_null(g->head);
+    mt_value args[] = {MT_SHAPE(TIME, WIDTH)};
+    assert_int_equal(mt_call(MT_OP_randn, args, 1, &g->places), MT_OK);
+    assert_int_equal(mt_set_requires_grad(g->places, true), MT_OK);
+    g->params[g->count++] = g->places;
+    add_params(g, g->tokens);
+    add_params(g, g->body);
+    add_params(g, g->head);
+    for (uint32_t i = 0; i < g->count; i++) {
+        mt_tensor *there = moved(g->params[i], device);
+        assert_int_equal(mt_set_data(g->params[i], there), MT_OK);
+        mt_release(there);
+    }
+    mt_adamw_options options = MT_ADAMW_OPTIONS;
+    options.lr = 1e-2;
+    g->optimizer = mt_adamw_create(g->params, g->count, &options);
+    if (g->optimizer == NULL)
+        fail_msg("%s", mt_last_error());
+}
+
+static void gpt_destroy(gpt *g)
+{
+    mt_optimizer_destroy(g->optimizer);
+    mt_module_destroy(g->tokens);
+    mt_module_destroy(g->body);
+    mt_module_destroy(g->head);
+    mt_release(g->places);
+}
+
+static double gpt_step(gpt *g, int number, mt_device device)
+{
+    int64_t data[4 * (TIME + 1)], dims[] = {4, TIME + 1};
+    double loss = 0;
+    seed = 100 + (uint64_t)(number % 3);
+    for (int i = 0; i < 4 * (TIME + 1); i++)
+        data[i] = chance(VOCABULARY);
+    mt_tensor *here, *x;
+    assert_int_equal(mt_tensor_from(data, MT_INT64, 2, dims, &here), MT_OK);
+    x = moved(here, device);
+    mt_release(here);
+    MT_SCOPE
+    {
+        mt_tensor *in = MT(narrow, x, 1, 0, TIME), *next = MT(narrow, x, 1, 1, TIME);
+        mt_tensor *h = MT(add, mt_module_forward(g->tokens, in), g->places);
+        mt_tensor *logits = mt_module_forward(g->head, mt_module_forward(g->body, h));
+        mt_tensor *l = MT(cross_entropy_loss, MT(reshape, logits, MT_SHAPE(-1, VOCABULARY)),
+                          MT(reshape, next, MT_SHAPE(-1)));
+        if (l == NULL || mt_backward(l) != MT_OK || mt_optimizer_step(g->optimizer) != MT_OK ||
+            mt_item(l, &loss) != MT_OK)
+            fail_msg("step %d: %s", number, mt_last_error());
+        mt_optimizer_zero_grad(g->optimizer);
+    }
+    mt_release(x);
+    return loss;
+}
+
+static void a_gpt_trains_with_the_losses_of_the_cpu(void **state)
+{
+    (void)state;
+    gpt here, there;
+    gpt_create(&here, MT_CPU);
+    gpt_create(&there, NPU);
+    double first = 0, last = 0;
+    for (int i = 0; i < 12; i++) {
+        double a = gpt_step(&here, i, MT_CPU), b = gpt_step(&there, i, NPU);
+        if (fabs(a - b) > 1e-3)
+            fail_msg("step %d: %.6f on the npu, %.6f on the CPU", i, b, a);
+        first = i == 0 ? a : first;
+        last = b;
+    }
+    assert_true(last < first - 1);
+    gpt_destroy(&here);
+    gpt_destroy(&there);
+}
+
+/* ------------------------------------------------------------------------------------------- memory and order */
+
+static mt_memory_stats memory(void)
+{
+    mt_memory_stats stats = {.size = sizeof stats};
+    assert_int_equal(mt_memory(NPU, &stats), MT_OK);
+    return stats;
+}
+
+static mt_tensor *made_there(int64_t n)
+{
+    mt_tensor *t;
+    if (mt_tensor_create(MT_FLOAT32, NPU, 1, &n, &t) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    return t;
+}
+
+static void memory_is_counted_kept_and_given_back(void **state)
+{
+    (void)state;
+    mt_memory_empty_cache(NPU);
+    mt_memory_reset_peak(NPU);
+    mt_memory_stats before = memory();
+    mt_tensor *t = made_there(1 << 20);
+    mt_memory_stats with = memory();
+    assert_int_equal(with.allocated - before.allocated, 4 << 20);
+    assert_true(with.reserved >= with.allocated);
+    mt_release(t);
+    mt_memory_stats after = memory();
+    assert_int_equal(after.allocated, before.allocated);
+    assert_int_equal(after.reserved, with.reserved);
+    assert_int_equal(after.peak_allocated, with.allocated);
+    t = made_there(1 << 20);
+    assert_int_equal(memory().reserved, with.reserved); /* the same block */
+    mt_release(t);
+    mt_memory_empty_cache(NPU);
+    assert_int_equal(memory().reserved, before.reserved);
+}
+
+static void too_much_memory_is_refused_and_the_process_goes_on(void **state)
+{
+    (void)state;
+    int64_t n = (int64_t)1 << 42;
+    mt_tensor *t = NULL;
+    assert_int_equal(mt_tensor_create(MT_FLOAT32, NPU, 1, &n, &t), MT_E_NOMEM);
+    assert_non_null(strstr(mt_last_error(), "NPU out of memory. Tried to allocate"));
+    t = made_there(16);
+    mt_release(t);
+}
+
+static void an_index_out_of_range_fails_at_the_next_wait(void **state)
+{
+    (void)state;
+    MT_SCOPE
+    {
+        mt_tensor *w = MT(zeros, MT_SHAPE(3, 2), (int64_t)MT_FLOAT32, (int64_t)NPU);
+        mt_tensor *i = MT(full, MT_SHAPE(1), 9, (int64_t)MT_INT64, (int64_t)NPU);
+        assert_non_null(MT(embedding, w, i));
+        assert_int_equal(mt_synchronize(NPU), MT_E_INDEX);
+        assert_non_null(strstr(mt_last_error(), "index out of range"));
+        assert_int_equal(mt_synchronize(NPU), MT_OK);
+    }
+}
+
+static void a_device_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    int64_t n = 1;
+    mt_tensor *t;
+    assert_int_equal(mt_tensor_create(MT_FLOAT32, MT_NPU(15), 1, &n, &t), MT_E_RUNTIME);
+    assert_non_null(strstr(mt_last_error(), "npu:15 is not available"));
+}
+
+static void streams_order_their_work_and_events_measure_it(void **state)
+{
+    (void)state;
+    mt_stream *side;
+    mt_event *begin, *end;
+    double ms = -1, value = 0;
+    assert_int_equal(mt_stream_create(NPU, &side), MT_OK);
+    assert_true(mt_stream_id(side) != mt_stream_id(mt_stream_default(NPU)));
+    mt_stream_use(side);
+    assert_ptr_equal(mt_stream_current(NPU), side);
+    MT_SCOPE
+    {
+        assert_int_equal(mt_event_record(side, &begin), MT_OK);
+        mt_tensor *x = MT(ones, MT_SHAPE(1000), (int64_t)MT_FLOAT32, (int64_t)NPU);
+        for (int i = 0; i < 10; i++)
+            x = MT(mul, x, 2);
+        assert_int_equal(mt_event_record(side, &end), MT_OK);
+        mt_stream_use(mt_stream_default(NPU));
+        assert_int_equal(mt_stream_wait(mt_stream_default(NPU), end), MT_OK);
+        assert_int_equal(mt_item(MT(max, x), &value), MT_OK);
+        assert_true(value == 1024);
+        assert_int_equal(mt_event_elapsed(begin, end, &ms), MT_OK);
+        assert_true(ms >= 0 && ms < 60000);
+    }
+    bool done = false;
+    assert_int_equal(mt_event_done(end, &done), MT_OK);
+    assert_true(done);
+    mt_event_destroy(begin);
+    mt_event_destroy(end);
+    mt_stream_destroy(side);
+}
+
+static void copies_cross_devices_in_any_layout_and_dtype(void **state)
+{
+    (void)state;
+    float data[12];
+    for (int i = 0; i < 12; i++)
+        data[i] = (float)i;
+    mt_tensor *here;
+    assert_int_equal(mt_tensor_from(data, MT_FLOAT32, 2, (int64_t[]){3, 4}, &here), MT_OK);
+    MT_SCOPE
+    {
+        mt_tensor *there = MT(to_device, MT(t, here), (int64_t)NPU, (int64_t)MT_FLOAT64, true);
+        mt_tensor *wide = MT(zeros, MT_SHAPE(4, 3), (int64_t)MT_INT32, (int64_t)NPU);
+        MT(copy_, wide, MT(t, here));
+        mt_tensor *back = MT(zeros, MT_SHAPE(3, 4), (int64_t)MT_FLOAT32);
+        MT(copy_, MT(t, back), there);
+        assert_int_equal(mt_scope_status(), MT_OK);
+        assert_memory_equal(mt_data(back), data, sizeof data);
+        double d = 0;
+        assert_int_equal(mt_item(MT(select, MT(select, wide, 0, 3), 0, 2), &d), MT_OK);
+        assert_true(d == 11);
+        assert_null(mt_data(there));
+    }
+    mt_release(here);
+}
+
+/* ------------------------------------------------------------------------------------------------- the profiler */
+
+static void a_profile_shows_launches_kernels_and_copies(void **state)
+{
+    (void)state;
+    gpt g;
+    gpt_create(&g, NPU);
+    gpt_step(&g, 0, NPU); /* kernels are built */
+    mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
+    config.profile_memory = true;
+    mtp_profile *prof;
+    assert_int_equal(mtp_profile_create(&config, &prof), MTP_OK);
+    assert_int_equal(mtp_profile_start(prof), MTP_OK);
+    gpt_step(&g, 1, NPU);
+    assert_int_equal(mtp_profile_stop(prof), MTP_OK);
+    const char *path = getenv("MT_TEST_TRACE") != NULL ? getenv("MT_TEST_TRACE") : "/tmp/test_npu.trace.json";
+    mtp_trace *trace = NULL;
+    assert_int_equal(mtp_profile_trace(prof, &trace), MTP_OK);
+    assert_int_equal(mtp_trace_export(trace, path, NULL), MTP_OK);
+    mtp_trace_destroy(trace);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    static char text[32 << 20];
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    text[n] = 0;
+    fclose(f);
+    static const char *const shown[] = {"clEnqueueNDRangeKernel", "\"kernel\"",  "Memcpy HtoD", "Memcpy DtoH",
+                                        "ac2g",                   "gpu_memcpy", "Memset",      "gemm_f32"};
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+        if (strstr(text, shown[i]) == NULL)
+            fail_msg("%s is not in %s", shown[i], path);
+    mtp_profile_destroy(prof);
+    gpt_destroy(&g);
 }
 
 int main(void)
@@ -236,6 +509,14 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_cross_devices_in_any_layout_and_dtype),
+        cmocka_unit_test(memory_is_counted_kept_and_given_back),
+        cmocka_unit_test(too_much_memory_is_refused_and_the_process_goes_on),
+        cmocka_unit_test(an_index_out_of_range_fails_at_the_next_wait),
+        cmocka_unit_test(a_device_that_is_not_there_is_named),
+        cmocka_unit_test(streams_order_their_work_and_events_measure_it),
+        cmocka_unit_test(a_gpt_trains_with_the_losses_of_the_cpu),
+        cmocka_unit_test(a_profile_shows_launches_kernels_and_copies),
         cmocka_unit_test(every_op_gives_what_the_cpu_gives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,7 +122,7 @@ mtp_status clp_kernel_build(mtp_plugin_device *device, const char *source, const
     char path[640], all[256];
     cl_int code;
     *out = NULL;
-    snprintf(all, sizeof all, "%s%s", device->rounds ? "-cl-fp32-correctly-rounded-divide-sqrt " : "",
+    snprintf(all, sizeof all, "-w %s%s", device->rounds ? "-cl-fp32-correctly-rounded-divide-sqrt " : "",
              options != NULL ? options : "");
     bool cached = cache_path(device, source, all, path, sizeof path);
     cl_program program = cached ? load(device, path, all) : NULL;

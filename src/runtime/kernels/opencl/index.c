@@ -223,6 +223,8 @@ enum { OFFSETS_FIRST = 1000, OFFSETS_MORE = 1001 }; /* ids of maps; see elementw
 static mt_status offsets_of(const mt_tensor *self, const mt__picks *p, mt_tensor **out)
 {
     mt_status status = mt__empty(MT_INT64, self->device, p->index_rank, p->index_dims, out);
+    if (status == MT_OK && p->count == 0)
+        status = mt__npu_zero_tensor(*out);
     for (int i = 0; i < p->count && status == MT_OK; i++) {
         mt_value size = mt_value_int(self->dims[p->dim[i]]), step = mt_value_int(self->strides[p->dim[i]]);
         mt__map m = {.name = "index_offsets",

@@ -25,10 +25,10 @@ static mt_status one_pass(const mt__fold *f, mt_dtype compute, const mt_tensor *
     mt__launch l;
     mt__kernel k;
     snprintf(defines, sizeof defines,
-             "#define NEED_%s\n#define IN %s\n#define R %s\n#define FIRST (T)(%s)\n#define MAP(v) map_of(v, k0)\n#define END(v) "
+             "#define NEED_%s\n#define IN %s\n#define R %s\n#define FIRST (T)(%s)\n#define MAP(v) map_of(%s, k0)\n#define END(v) "
              "end_of(v, k0)\n#define FOLD (%s)\nT map_of(T x, T k0) { return %s; }\nT end_of(T x, T k0) { return %s; }\n",
              columns ? "columns" : "rows", mt__cl_type((mt_dtype)x->dtype), mt__cl_type((mt_dtype)y->dtype), f->first,
-             f->fold, map, end);
+             compute == MT_BOOL && x->dtype != MT_BOOL ? "(v) != 0" : "v", f->fold, map, end);
     mt__template t = {f->name, mt__cl_reduce, compute, defines};
     mt_status status = mt__launch_begin(&l, x->device);
     uint64_t variant = (((uint64_t)f->id << 3 | x->dtype) << 3 | y->dtype) << 4 | pass << 1 | columns;
