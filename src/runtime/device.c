@@ -286,13 +286,14 @@ static mt_status take_new(mt__npu *npu, unsigned c, size_t rounded, mt_stream *s
     block *b = calloc(1, sizeof *b);
     if (b == NULL)
         return mt__fail(MT_E_NOMEM, "out of memory: a block of device memory");
-    mtp_status status = MTP_E_NOMEM;
-    if (npu->properties.largest_alloc == 0 || rounded <= npu->properties.largest_alloc ) {
+    uint64_t all = npu->properties.memory_bytes; /* a driver may say yes to more, and fail at first use */
+    if (npu->reserved + rounded > all)
+        drop_idle(npu);
+    mtp_status status =
+        npu->reserved + rounded > all ? MTP_E_NOMEM : npu->api->alloc(npu->handle, rounded, &b->memory);
+    if (status == MTP_E_NOMEM && npu->reserved + rounded <= all) {
+        drop_idle(npu);
         status = npu->api->alloc(npu->handle, rounded, &b->memory);
-        if (status == MTP_E_NOMEM) {
-            drop_idle(npu);
-            status = npu->api->alloc(npu->handle, rounded, &b->memory);
-        }
     }
     if (status != MTP_OK) {
         free(b);

@@ -241,6 +241,12 @@ static mtp_status properties(mtp_plugin_device *device, mtp_plugin_properties *o
 static mtp_status alloc(mtp_plugin_device *device, uint64_t bytes, mtp_plugin_memory **out)
 {
     cl_int code;
+    cl_ulong all = 0;
+    *out = NULL;
+    clGetDeviceInfo(device->id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof all, &all, NULL);
+    if (bytes > all) /* a driver that allocates at first use would say yes */
+        return clp_fail(MTP_E_NOMEM, "clCreateBuffer: %llu bytes, but the device has %llu", (unsigned long long)bytes,
+                        (unsigned long long)all);
     *out = (mtp_plugin_memory *)clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes > 0 ? bytes : 1, NULL,
                                                &code);
     return clp_check(code, "clCreateBuffer");
