@@ -10,7 +10,8 @@
 #define MT__GROUP 64 /* work-items of a group that makes a row */
 #define MT__FLAT 128 /* work-items of a group of elementwise kernels */
 
-extern const char mt__cl_prelude[], mt__cl_rows[], mt__cl_reduce[], mt__cl_matrix[], mt__cl_index[], mt__cl_create[];
+extern const char mt__cl_prelude[], mt__cl_rows[], mt__cl_reduce[], mt__cl_matrix[], mt__cl_index[], mt__cl_create[],
+    mt__cl_windows[];
 
 /* Part of a key: which template. */
 enum mt__family {
@@ -24,7 +25,8 @@ enum mt__family {
     MT__INDEX,
     MT__CREATE,
     MT__OPTIM,
-    MT__CUMSUM
+    MT__CUMSUM,
+    MT__WINDOWS
 };
 #define MT__KEY(family, dtype, variant)                                                                      \
     ((uint64_t)(family) << 56 | (uint64_t)(dtype) << 52 | (uint64_t)(variant))
@@ -132,7 +134,8 @@ mt_status mt__let_go(mt__held *h);
     X(vector_norm) X(logsumexp) X(cumsum) X(mm) X(addmm) X(bmm) X(baddbmm) X(mv) X(dot) X(softmax)           \
     X(softmax_backward) X(layer_norm) X(layer_norm_backward) X(embedding) X(embedding_dense_backward)        \
     X(index_select) X(index_add) X(gather) X(scatter) X(index) X(index_put) X(nonzero) X(loss) X(loss_backward) X(nll_loss)     \
-    X(nll_loss_backward) X(batch_norm) X(batch_norm_backward)
+    X(nll_loss_backward) X(batch_norm) X(batch_norm_backward) X(max_pool2d) X(avg_pool2d) X(adaptive_avg_pool2d)        \
+    X(convolution) X(convolution_backward) X(sort) X(randperm)
 #define X(kernel) mt__fn mt__npu_##kernel;
 MT__NPU_KERNELS(X)
 #undef X
