@@ -120,7 +120,8 @@ static double launches(int n)
 
 int main(int argc, char **argv)
 {
-    int64_t width = argc > 1 ? atoll(argv[1]) : 128, time = argc > 2 ? atoll(argv[2]) : 64, batch = argc > 3 ? atoll(argv[3]) : 8;
+    int64_t width = argc > 1 ? atoll(argv[1]) : 128, time = argc > 2 ? atoll(argv[2]) : 64,
+            batch = argc > 3 ? atoll(argv[3]) : 8;
     int steps = argc > 4 ? atoi(argv[4]) : 10;
     mt_npu_properties p = {.size = sizeof p};
     if (mt_npu_count() == 0) {
@@ -133,7 +134,8 @@ int main(int argc, char **argv)
     double there = 0, here = 0, a, b;
     a = train(width, time, batch, steps, MT_NPU(0), &there);
     b = train(width, time, batch, steps, MT_CPU, &here);
-    printf("GPT step, width %lld, time %lld, batch %lld: npu %.2f ms, cpu %.2f ms (%d threads); losses %.5f, %.5f\n",
+    printf("GPT step, width %lld, time %lld, batch %lld: npu %.2f ms, cpu %.2f ms (%d threads); losses %.5f, "
+           "%.5f\n",
            (long long)width, (long long)time, (long long)batch, a, b, mt_num_threads(), there, here);
     double off = launches(2000);
     mtp_profile *prof;
@@ -142,6 +144,7 @@ int main(int argc, char **argv)
     double on = launches(2000);
     mtp_profile_stop(prof);
     mtp_profile_destroy(prof);
-    printf("a small launch (aten::add_): %.0f ns of the host, %.0f ns with a profile: +%.0f ns\n", off, on, on - off);
+    printf("a small launch (aten::add_): %.0f ns of the host, %.0f ns with a profile: +%.0f ns\n", off, on,
+           on - off);
     return 0;
 }

@@ -426,13 +426,14 @@ typedef struct mt_npu_properties {
     bool is_cpu, has_float64;
 } mt_npu_properties;
 MT_API mt_status mt_npu_describe(mt_device device, mt_npu_properties *out);
-MT_API mt_status mt_synchronize(mt_device device); /* waits for all of its streams, and says what failed there */
+MT_API mt_status
+mt_synchronize(mt_device device); /* waits for all of its streams, and says what failed there */
 
 /* Streams: work on one runs in order. A thread's work goes to the stream it has chosen, at first the device's own. Memory is
  * taken for, and given back to, the stream it was made on: before another stream's tensor is used, wait for its event. */
 typedef struct mt_stream mt_stream;
 MT_API mt_status mt_stream_create(mt_device device, mt_stream **out);
-MT_API void mt_stream_destroy(mt_stream *stream); /* waits for its work */
+MT_API void mt_stream_destroy(mt_stream *stream);      /* waits for its work */
 MT_API mt_stream *mt_stream_default(mt_device device); /* borrowed; NULL: no such device */
 MT_API mt_stream *mt_stream_current(mt_device device); /* borrowed; of this thread */
 MT_API void mt_stream_use(mt_stream *stream);          /* by this thread, for the stream's device */
@@ -441,11 +442,13 @@ MT_API uint64_t mt_stream_id(const mt_stream *stream); /* as profiles show it */
 MT_API mt_device mt_stream_device(const mt_stream *stream);
 
 typedef struct mt_event mt_event;
-MT_API mt_status mt_event_record(mt_stream *stream, mt_event **out); /* done when all before it on the stream is */
+MT_API mt_status mt_event_record(mt_stream *stream,
+                                 mt_event **out); /* done when all before it on the stream is */
 MT_API void mt_event_destroy(mt_event *event);
 MT_API mt_status mt_event_done(mt_event *event, bool *out);
 MT_API mt_status mt_event_synchronize(mt_event *event);
-MT_API mt_status mt_event_elapsed(mt_event *from, mt_event *to, double *milliseconds); /* on the device's clock */
+MT_API mt_status mt_event_elapsed(mt_event *from, mt_event *to,
+                                  double *milliseconds); /* on the device's clock */
 MT_API mt_status mt_stream_wait(mt_stream *stream, mt_event *event);
 
 MT_API int mt_num_threads(void);

@@ -39,11 +39,11 @@ typedef struct mtp_plugin_event mtp_plugin_event;
 typedef struct mtp_plugin_properties {
     size_t size; /* sizeof(mtp_plugin_properties), set by the caller */
     char name[128], vendor[128], driver[128];
-    uint64_t memory_bytes, largest_alloc; /* of the device; of one block */
-    uint64_t local_bytes;                 /* shared by a work-group */
+    uint64_t memory_bytes, largest_alloc;                              /* of the device; of one block */
+    uint64_t local_bytes;                                              /* shared by a work-group */
     uint32_t compute_units, clock_mhz, work_group_most, address_align; /* bytes */
     uint32_t clock_resolution_ns;
-    bool is_cpu;                      /* the "device" is the host's own processor */
+    bool is_cpu; /* the "device" is the host's own processor */
     bool has_float64, has_int64_atomics;
 } mtp_plugin_properties;
 
@@ -78,7 +78,8 @@ typedef struct mtp_plugin {
     uint32_t reserved;
     const char *name;     /* "opencl" */
     const char *language; /* of kernel sources: "opencl-c" */
-    const char *const *calls; /* how profiles name launch, copy_in, copy_out, copy, fill, stream_synchronize, gemm */
+    const char *const
+        *calls; /* how profiles name launch, copy_in, copy_out, copy, fill, stream_synchronize, gemm */
 
     const char *(*last_error)(void); /* of this thread; borrowed, never NULL */
 
@@ -94,18 +95,19 @@ typedef struct mtp_plugin {
 
     /* streams */
     mtp_status (*stream_create)(mtp_plugin_device *device, mtp_plugin_stream **out);
-    void (*stream_destroy)(mtp_plugin_stream *stream); /* when its work is done */
+    void (*stream_destroy)(mtp_plugin_stream *stream);     /* when its work is done */
     mtp_status (*stream_flush)(mtp_plugin_stream *stream); /* what was asked for will begin */
     mtp_status (*stream_synchronize)(mtp_plugin_stream *stream);
-    mtp_status (*stream_wait)(mtp_plugin_stream *stream, mtp_plugin_event *event); /* later work waits for it */
+    mtp_status (*stream_wait)(mtp_plugin_stream *stream,
+                              mtp_plugin_event *event); /* later work waits for it */
 
     /* copies and fills; `blocking` false: the host's memory must stay until the event is done */
     mtp_status (*copy_in)(mtp_plugin_stream *stream, mtp_plugin_memory *to, uint64_t at, const void *from,
                           uint64_t bytes, bool blocking, mtp_plugin_event **event);
     mtp_status (*copy_out)(mtp_plugin_stream *stream, void *to, mtp_plugin_memory *from, uint64_t at,
                            uint64_t bytes, bool blocking, mtp_plugin_event **event);
-    mtp_status (*copy)(mtp_plugin_stream *stream, mtp_plugin_memory *to, uint64_t to_at, mtp_plugin_memory *from,
-                       uint64_t from_at, uint64_t bytes, mtp_plugin_event **event);
+    mtp_status (*copy)(mtp_plugin_stream *stream, mtp_plugin_memory *to, uint64_t to_at,
+                       mtp_plugin_memory *from, uint64_t from_at, uint64_t bytes, mtp_plugin_event **event);
     /* pattern_bytes is 1, 2, 4 or 8; at and bytes are multiples of it */
     mtp_status (*fill)(mtp_plugin_stream *stream, mtp_plugin_memory *to, uint64_t at, uint64_t bytes,
                        const void *pattern, uint32_t pattern_bytes, mtp_plugin_event **event);
@@ -120,15 +122,16 @@ typedef struct mtp_plugin {
                          uint32_t arg_count, mtp_plugin_event **event);
 
     /* events */
-    mtp_status (*event_record)(mtp_plugin_stream *stream, mtp_plugin_event **out); /* done when all before it is */
-    mtp_status (*event_done)(mtp_plugin_event *event, bool *out);                  /* does not wait */
+    mtp_status (*event_record)(mtp_plugin_stream *stream,
+                               mtp_plugin_event **out);           /* done when all before it is */
+    mtp_status (*event_done)(mtp_plugin_event *event, bool *out); /* does not wait */
     mtp_status (*event_wait)(mtp_plugin_event *event);
     mtp_status (*event_times)(mtp_plugin_event *event, mtp_plugin_times *out); /* of one that is done */
     void (*event_release)(mtp_plugin_event *event);
 
     /* The device's clock read *device_ns at some moment between two readings of the host's, *before and *after. */
-    mtp_status (*clock)(mtp_plugin_stream *stream, uint64_t (*host)(void), uint64_t *device_ns, uint64_t *before,
-                        uint64_t *after);
+    mtp_status (*clock)(mtp_plugin_stream *stream, uint64_t (*host)(void), uint64_t *device_ns,
+                        uint64_t *before, uint64_t *after);
 
     /* optional: products of matrices by a library; MTP_E_UNSUPPORTED: use kernels */
     mtp_status (*gemm)(mtp_plugin_stream *stream, const mtp_plugin_gemm *gemm, mtp_plugin_event **event);

@@ -24,8 +24,8 @@ static PyObject *describe(PyObject *module, PyObject *index)
     if (status != MT_OK)
         return mtpy_raise(status);
     return Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:K,s:I,s:I,s:I,s:O,s:O}", "name", p.name, "vendor", p.vendor,
-                         "driver", p.driver, "plugin", p.plugin, "blas", p.blas, "total_memory", p.total_memory,
-                         "multi_processor_count", p.compute_units, "clock_mhz", p.clock_mhz,
+                         "driver", p.driver, "plugin", p.plugin, "blas", p.blas, "total_memory",
+                         p.total_memory, "multi_processor_count", p.compute_units, "clock_mhz", p.clock_mhz,
                          "max_threads_per_block", p.work_group_most, "is_cpu", p.is_cpu ? Py_True : Py_False,
                          "has_float64", p.has_float64 ? Py_True : Py_False);
 }
@@ -169,7 +169,8 @@ static PyObject *event_elapsed(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "OO:_npu_event_elapsed", &a, &b))
         return NULL;
-    mt_event *from = PyCapsule_GetPointer(a, EVENT), *to = from != NULL ? PyCapsule_GetPointer(b, EVENT) : NULL;
+    mt_event *from = PyCapsule_GetPointer(a, EVENT),
+             *to = from != NULL ? PyCapsule_GetPointer(b, EVENT) : NULL;
     if (to == NULL)
         return NULL;
     mt_status status = mt_event_elapsed(from, to, &ms);

@@ -69,8 +69,8 @@ static void load(void)
         h = open_standard(why, sizeof why);
     }
     if (h == NULL) {
-        snprintf(plugin.absence, sizeof plugin.absence, "the device plug-in is not there (%s); " HOW_TO_GET_ONE,
-                 why);
+        snprintf(plugin.absence, sizeof plugin.absence,
+                 "the device plug-in is not there (%s); " HOW_TO_GET_ONE, why);
         return;
     }
     mtp_plugin_get_fn *get;
@@ -78,8 +78,8 @@ static void load(void)
     const mtp_plugin *api = get != NULL ? get(MTP_PLUGIN_VERSION) : NULL;
     if (api == NULL || api->version != MTP_PLUGIN_VERSION || api->size < offsetof(mtp_plugin, gemm)) {
         snprintf(plugin.absence, sizeof plugin.absence,
-                 "the device plug-in %s is not of version %u of mtprof_device.h", path != NULL ? path : PLUGIN_FILE,
-                 MTP_PLUGIN_VERSION);
+                 "the device plug-in %s is not of version %u of mtprof_device.h",
+                 path != NULL ? path : PLUGIN_FILE, MTP_PLUGIN_VERSION);
         return;
     }
     if (api->count(&plugin.count) != MTP_OK)
@@ -87,7 +87,8 @@ static void load(void)
     if (plugin.count > DEVICES_MOST)
         plugin.count = DEVICES_MOST;
     if (plugin.count == 0)
-        snprintf(plugin.absence, sizeof plugin.absence, "%s finds no device%s; " HOW_TO_GET_ONE, api->name, why);
+        snprintf(plugin.absence, sizeof plugin.absence, "%s finds no device%s; " HOW_TO_GET_ONE, api->name,
+                 why);
     plugin.api = api;
 }
 
@@ -177,7 +178,8 @@ mt_status mt__npu_of(mt_device device, mt__npu **out)
     if (MT__LIKELY(*out != NULL))
         return MT_OK;
     if (mt_npu_count() == 0)
-        return mt__fail(MT_E_RUNTIME, "device %s is not available: %s", mt__device_text(device), plugin.absence);
+        return mt__fail(MT_E_RUNTIME, "device %s is not available: %s", mt__device_text(device),
+                        plugin.absence);
     if (index >= plugin.count)
         return mt__fail(MT_E_RUNTIME, "device %s is not available: there are %u", mt__device_text(device),
                         plugin.count);
@@ -272,12 +274,12 @@ static void drop_idle(mt__npu *npu)
 
 static mt_status no_memory(const mt__npu *npu, size_t bytes)
 {
-    return mt__fail(MT_E_NOMEM,
-                    "NPU out of memory. Tried to allocate %.2f MiB. %s has a total capacity of %.2f GiB of which "
-                    "%.2f MiB is allocated by tensors and %.2f MiB is reserved (%s)",
-                    (double)bytes / 0x1p20, mt__device_text(npu->device),
-                    (double)npu->properties.memory_bytes / 0x1p30, (double)npu->allocated / 0x1p20,
-                    (double)npu->reserved / 0x1p20, npu->api->last_error());
+    return mt__fail(
+        MT_E_NOMEM,
+        "NPU out of memory. Tried to allocate %.2f MiB. %s has a total capacity of %.2f GiB of which "
+        "%.2f MiB is allocated by tensors and %.2f MiB is reserved (%s)",
+        (double)bytes / 0x1p20, mt__device_text(npu->device), (double)npu->properties.memory_bytes / 0x1p30,
+        (double)npu->allocated / 0x1p20, (double)npu->reserved / 0x1p20, npu->api->last_error());
 }
 
 /* The lock is held. */

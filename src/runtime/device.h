@@ -56,11 +56,11 @@ typedef struct mt__npu {
     uint32_t kernel_count, kernel_room;
     mt__flight *flights; /* a ring of MT__FLIGHTS */
     uint32_t flight_first, flight_count;
-    uint32_t launches;          /* since the last flush of the stream */
-    bool clocked;               /* the clock was told in this cycle */
-    uint64_t clocked_ns;        /* and when, last */
-    mtp_plugin_memory *fault;   /* an int that kernels set when an element breaks the rules */
-    bool may_fault;             /* such a kernel was launched since it was read */
+    uint32_t launches;        /* since the last flush of the stream */
+    bool clocked;             /* the clock was told in this cycle */
+    uint64_t clocked_ns;      /* and when, last */
+    mtp_plugin_memory *fault; /* an int that kernels set when an element breaks the rules */
+    bool may_fault;           /* such a kernel was launched since it was read */
     struct mt__block *idle[48 * 4];
     uint64_t allocated, reserved, peak_allocated, peak_reserved, allocations, frees;
 } mt__npu;

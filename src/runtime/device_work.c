@@ -10,7 +10,16 @@
 #include "runtime/device.h"
 #include <stdlib.h>
 
-enum call { LAUNCH, COPY_IN, COPY_OUT, COPY, FILL, SYNCHRONIZE, GEMM, CALLS };
+enum call {
+    LAUNCH,
+    COPY_IN,
+    COPY_OUT,
+    COPY,
+    FILL,
+    SYNCHRONIZE,
+    GEMM,
+    CALLS
+};
 
 static uint32_t call_name(const mt__npu *npu, enum call which)
 {
@@ -290,8 +299,7 @@ mt_status mt__npu_copy_out(mt__npu *npu, void *to, mtp_plugin_memory *from, uint
     told t;
     pthread_mutex_lock(&npu->lock);
     before(npu, &t, COPY_OUT, NAMED("Memcpy DtoH (Device -> Pageable)"), MTP_DEVICE_MEMCPY, bytes, stream);
-    mtp_status status =
-        npu->api->copy_out(stream->handle, to, from, at, bytes, true, t.on ? &t.event : NULL);
+    mtp_status status = npu->api->copy_out(stream->handle, to, from, at, bytes, true, t.on ? &t.event : NULL);
     mt_status copied = after(npu, &t, stream, status, "copy from the device", NULL);
     return copied == MT_OK ? mt__npu_check_fault(npu) : copied;
 }
@@ -350,7 +358,8 @@ mt_status mt__npu_check_fault(mt__npu *npu)
         {MT_E_INDEX, "index out of range in self (found by an earlier op on the device)"},
         {MT_E_RUNTIME, "ZeroDivisionError (found by an earlier op on the device)"},
         {MT_E_INDEX, "Target is out of bounds. (found by an earlier op on the device)"},
-        {MT_E_RUNTIME, "all elements of input and target should be between 0 and 1 (found by an earlier op on the device)"},
+        {MT_E_RUNTIME,
+         "all elements of input and target should be between 0 and 1 (found by an earlier op on the device)"},
     };
     int32_t code = 0, zero = 0;
     mtp_status status = MTP_OK;

@@ -78,7 +78,9 @@ static void properties_tell_what_it_is(void **state)
 static void bytes_come_back_as_they_went(void **state)
 {
     (void)state;
-    enum { N = 100000 };
+    enum {
+        N = 100000
+    };
     static unsigned char in[N], out[N];
     for (int i = 0; i < N; i++)
         in[i] = (unsigned char)(i * 7 + i / 256);
@@ -112,9 +114,10 @@ static void fills_take_patterns_of_1_2_4_and_8_bytes(void **state)
     api->free(m);
 }
 
-static const char source[] = "__kernel void twice(__global int *x, long at, int by) { x[at + get_global_id(0)] *= by; }\n"
-                             "__kernel void slow(__global int *x, int n) { int s = x[0]; for (int i = 0; i < n; i++) s = s * "
-                             "1664525 + 1013904223; x[0] = s; }\n";
+static const char source[] =
+    "__kernel void twice(__global int *x, long at, int by) { x[at + get_global_id(0)] *= by; }\n"
+    "__kernel void slow(__global int *x, int n) { int s = x[0]; for (int i = 0; i < n; i++) s = s * "
+    "1664525 + 1013904223; x[0] = s; }\n";
 
 static void kernels_get_their_arguments_and_run_in_order(void **state)
 {
@@ -183,7 +186,8 @@ static void times_are_in_order_and_on_the_clock(void **state)
     assert_true(last > first && x >= after);
     /* both clocks count nanoseconds: they went on alike, give or take their resolution and a busy machine */
     double device_ns = (double)(last - first), host_ns = (double)(x - before);
-    assert_true(device_ns < host_ns * 1.2 + 1e6 && device_ns > host_ns * 0.8 - 1e6 - (double)(y - x) - (double)(after - before));
+    assert_true(device_ns < host_ns * 1.2 + 1e6 &&
+                device_ns > host_ns * 0.8 - 1e6 - (double)(y - x) - (double)(after - before));
     for (int i = 0; i < 3; i++) {
         OK(api->event_times(events[i], &t[i]));
         assert_true(t[i].queued <= t[i].submitted && t[i].submitted <= t[i].start && t[i].start <= t[i].end);
@@ -232,8 +236,19 @@ static void products_are_right_where_there_is_a_library(void **state)
     mtp_plugin_memory *ma = memory_of(sizeof a), *mb = memory_of(sizeof b), *mc = memory_of(sizeof c);
     OK(api->copy_in(stream, ma, 0, a, sizeof a, true, NULL));
     OK(api->copy_in(stream, mb, 0, b, sizeof b, true, NULL));
-    mtp_plugin_gemm g = {.size = sizeof g, .dtype = MTP_FLOAT32, .m = 2, .n = 2, .k = 3, .batch = 1, .alpha = 1,
-                         .a = ma, .b = mb, .c = mc, .lda = 3, .ldb = 2, .ldc = 2};
+    mtp_plugin_gemm g = {.size = sizeof g,
+                         .dtype = MTP_FLOAT32,
+                         .m = 2,
+                         .n = 2,
+                         .k = 3,
+                         .batch = 1,
+                         .alpha = 1,
+                         .a = ma,
+                         .b = mb,
+                         .c = mc,
+                         .lda = 3,
+                         .ldb = 2,
+                         .ldc = 2};
     OK(api->gemm(stream, &g, NULL));
     OK(api->copy_out(stream, c, mc, 0, sizeof c, true, NULL));
     assert_true(c[0] == 4 && c[1] == 5 && c[2] == 10 && c[3] == 11);
@@ -249,7 +264,8 @@ int main(int argc, char **argv)
         path = argv[1];
     void *h = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     if (h == NULL) {
-        printf("1..0 # SKIP no device plug-in: %s\n", path != NULL ? dlerror() : "name one in MINDTORCH_DEVICE_PLUGIN");
+        printf("1..0 # SKIP no device plug-in: %s\n",
+               path != NULL ? dlerror() : "name one in MINDTORCH_DEVICE_PLUGIN");
         return 77;
     }
     mtp_plugin_get_fn *get;

@@ -69,7 +69,8 @@ static const char *difference(const mt_tensor *want, const mt_tensor *got)
     assert_int_equal(mt_call(MT_OP_clone, &self, 1, &dense), MT_OK);
     double most = mt_dtype_of(want) == MT_FLOAT64 ? 1e-9 : mt_dtype_of(want) == MT_FLOAT32 ? 2e-5 : 0;
     for (int64_t i = 0; i < mt_numel(want) && text[0] == 0; i++) {
-        double a = element(mt_data(here), mt_dtype_of(want), i), b = element(mt_data(dense), mt_dtype_of(want), i);
+        double a = element(mt_data(here), mt_dtype_of(want), i),
+               b = element(mt_data(dense), mt_dtype_of(want), i);
         if (!alike(a, b, most))
             snprintf(text, sizeof text, "element %lld is %.9g, not %.9g", (long long)i, a, b);
     }
@@ -83,9 +84,23 @@ static const char *difference(const mt_tensor *want, const mt_tensor *got)
 /* Their results are the generator's, or what lay in memory. */
 static bool by_chance(const char *name)
 {
-    static const char *const names[] = {"empty",   "empty_like", "rand",       "rand_like", "randn",     "randn_like", "randint",
-                                        "randint_low", "randperm",   "uniform_",   "normal_",   "random_",   "bernoulli_",
-                                        "bernoulli",   "multinomial", "dropout", "scaled_dot_product_attention"};
+    static const char *const names[] = {"empty",
+                                        "empty_like",
+                                        "rand",
+                                        "rand_like",
+                                        "randn",
+                                        "randn_like",
+                                        "randint",
+                                        "randint_low",
+                                        "randperm",
+                                        "uniform_",
+                                        "normal_",
+                                        "random_",
+                                        "bernoulli_",
+                                        "bernoulli",
+                                        "multinomial",
+                                        "dropout",
+                                        "scaled_dot_product_attention"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
@@ -187,7 +202,9 @@ static int compare_once(mt_op_id op)
             for (unsigned i = 0; i < w.count && how[0] == 0; i++)
                 how = difference(w.here[i], w.there[i]); /* what it wrote */
             if (how[0] != 0 && !any_order(mt_op_id_text(op)))
-                fprintf(stderr, "# %s, seed %llu: %.600s\n", mt_op_id_text(op), (unsigned long long)started, how), differences++;
+                fprintf(stderr, "# %s, seed %llu: %.600s\n", mt_op_id_text(op), (unsigned long long)started,
+                        how),
+                    differences++;
             result = 1;
         }
     }
@@ -493,8 +510,14 @@ static void a_profile_shows_launches_kernels_and_copies(void **state)
     size_t n = fread(text, 1, sizeof text - 1, f);
     text[n] = 0;
     fclose(f);
-    static const char *const shown[] = {"clEnqueueNDRangeKernel", "\"kernel\"",  "Memcpy HtoD", "Memcpy DtoH",
-                                        "ac2g",                   "gpu_memcpy", "Memset",      "gemm"};
+    static const char *const shown[] = {"clEnqueueNDRangeKernel",
+                                        "\"kernel\"",
+                                        "Memcpy HtoD",
+                                        "Memcpy DtoH",
+                                        "ac2g",
+                                        "gpu_memcpy",
+                                        "Memset",
+                                        "gemm"};
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
         if (strstr(text, shown[i]) == NULL)
             fail_msg("%s is not in %s", shown[i], path);

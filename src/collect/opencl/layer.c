@@ -24,7 +24,7 @@
 #define DEVICES_MOST 64
 #define GIVE_UP_NS 2000000000u /* for what is still in flight when a cycle ends */
 
-static const cl_icd_dispatch *next; /* borrowed: the loader's */
+static const cl_icd_dispatch *next;    /* borrowed: the loader's */
 static handles kernels = HANDLES_INIT; /* a: name id */
 static handles queues = HANDLES_INIT;  /* a: device, b: stream */
 static handles buffers = HANDLES_INIT; /* a: bytes, b: device */
@@ -54,7 +54,7 @@ static uint32_t index_of(cl_device_id id)
 /* ------------------------------------------------------------------------------------------------- flights */
 
 typedef struct flight {
-    cl_event event;       /* owned */
+    cl_event event;         /* owned */
     uint64_t before, after; /* ticks around its enqueueing */
     mtp_device_work work;
 } flight;
@@ -75,7 +75,8 @@ static void tell_clock(uint32_t device, uint64_t now)
     if (air.clock[device].width == 0 || ticks == 0)
         return;
     double error = (double)air.clock[device].width / 2 * (double)ns / (double)ticks;
-    mtp_device_clock(MTP_DEVICE_NPU(device), air.clock[device].device_ns, air.clock[device].middle, (uint64_t)error + 1);
+    mtp_device_clock(MTP_DEVICE_NPU(device), air.clock[device].device_ns, air.clock[device].middle,
+                     (uint64_t)error + 1);
     air.clock[device].width = 0;
     air.clock[device].told_ns = now;
 }
@@ -181,8 +182,8 @@ static uint64_t stream_of(cl_command_queue queue, mtp_device *device)
     return h.b;
 }
 
-static void begin(command *c, cl_command_queue queue, uint32_t call, uint32_t name, uint32_t kind, uint64_t bytes,
-                  cl_event *event)
+static void begin(command *c, cl_command_queue queue, uint32_t call, uint32_t name, uint32_t kind,
+                  uint64_t bytes, cl_event *event)
 {
     c->on = (mtp_recording() & MTP_NPU) != 0;
     c->event = event;
@@ -248,13 +249,15 @@ static cl_int CL_API_CALL release_kernel(cl_kernel kernel)
 {
     cl_uint refs = 0;
     handle h;
-    if (next->clGetKernelInfo(kernel, CL_KERNEL_REFERENCE_COUNT, sizeof refs, &refs, NULL) == CL_SUCCESS && refs <= 1)
+    if (next->clGetKernelInfo(kernel, CL_KERNEL_REFERENCE_COUNT, sizeof refs, &refs, NULL) == CL_SUCCESS &&
+        refs <= 1)
         handles_take(&kernels, kernel, &h);
     return next->clReleaseKernel(kernel);
 }
 
 static cl_int CL_API_CALL nd_range(cl_command_queue q, cl_kernel k, cl_uint dims, const size_t *offset,
-                                   const size_t *global, const size_t *local, cl_uint n, const cl_event *list, cl_event *e)
+                                   const size_t *global, const size_t *local, cl_uint n, const cl_event *list,
+                                   cl_event *e)
 {
     command c;
     begin(&c, q, MTP_NAME("clEnqueueNDRangeKernel"), 0, MTP_DEVICE_KERNEL, 0, e);
@@ -284,16 +287,17 @@ static cl_int CL_API_CALL task(cl_command_queue q, cl_kernel k, cl_uint n, const
 #define DTOH MTP_NAME("Memcpy DtoH (Device -> Pageable)")
 #define DTOD MTP_NAME("Memcpy DtoD (Device -> Device)")
 
-static cl_int CL_API_CALL read_buffer(cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes, void *p,
-                                      cl_uint n, const cl_event *list, cl_event *e)
+static cl_int CL_API_CALL read_buffer(cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes,
+                                      void *p, cl_uint n, const cl_event *list, cl_event *e)
 {
     command c;
     begin(&c, q, MTP_NAME("clEnqueueReadBuffer"), DTOH, MTP_DEVICE_MEMCPY, bytes, e);
     return end(&c, next->clEnqueueReadBuffer(q, m, blocking, at, bytes, p, n, list, c.event));
 }
 
-static cl_int CL_API_CALL write_buffer(cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes,
-                                       const void *p, cl_uint n, const cl_event *list, cl_event *e)
+static cl_int CL_API_CALL write_buffer(cl_command_queue q, cl_mem m, cl_bool blocking, size_t at,
+                                       size_t bytes, const void *p, cl_uint n, const cl_event *list,
+                                       cl_event *e)
 {
     command c;
     begin(&c, q, MTP_NAME("clEnqueueWriteBuffer"), HTOD, MTP_DEVICE_MEMCPY, bytes, e);
@@ -305,34 +309,36 @@ static uint64_t volume(const size_t *region)
     return region != NULL ? (uint64_t)region[0] * region[1] * region[2] : 0;
 }
 
-static cl_int CL_API_CALL read_rect(cl_command_queue q, cl_mem m, cl_bool blocking, const size_t *a, const size_t *b,
-                                    const size_t *region, size_t r1, size_t s1, size_t r2, size_t s2, void *p, cl_uint n,
-                                    const cl_event *list, cl_event *e)
+static cl_int CL_API_CALL read_rect(cl_command_queue q, cl_mem m, cl_bool blocking, const size_t *a,
+                                    const size_t *b, const size_t *region, size_t r1, size_t s1, size_t r2,
+                                    size_t s2, void *p, cl_uint n, const cl_event *list, cl_event *e)
 {
     command c;
     begin(&c, q, MTP_NAME("clEnqueueReadBufferRect"), DTOH, MTP_DEVICE_MEMCPY, volume(region), e);
-    return end(&c, next->clEnqueueReadBufferRect(q, m, blocking, a, b, region, r1, s1, r2, s2, p, n, list, c.event));
+    return end(
+        &c, next->clEnqueueReadBufferRect(q, m, blocking, a, b, region, r1, s1, r2, s2, p, n, list, c.event));
 }
 
-static cl_int CL_API_CALL write_rect(cl_command_queue q, cl_mem m, cl_bool blocking, const size_t *a, const size_t *b,
-                                     const size_t *region, size_t r1, size_t s1, size_t r2, size_t s2, const void *p,
-                                     cl_uint n, const cl_event *list, cl_event *e)
+static cl_int CL_API_CALL write_rect(cl_command_queue q, cl_mem m, cl_bool blocking, const size_t *a,
+                                     const size_t *b, const size_t *region, size_t r1, size_t s1, size_t r2,
+                                     size_t s2, const void *p, cl_uint n, const cl_event *list, cl_event *e)
 {
     command c;
     begin(&c, q, MTP_NAME("clEnqueueWriteBufferRect"), HTOD, MTP_DEVICE_MEMCPY, volume(region), e);
-    return end(&c, next->clEnqueueWriteBufferRect(q, m, blocking, a, b, region, r1, s1, r2, s2, p, n, list, c.event));
+    return end(&c, next->clEnqueueWriteBufferRect(q, m, blocking, a, b, region, r1, s1, r2, s2, p, n, list,
+                                                  c.event));
 }
 
-static cl_int CL_API_CALL copy_buffer(cl_command_queue q, cl_mem from, cl_mem to, size_t a, size_t b, size_t bytes,
-                                      cl_uint n, const cl_event *list, cl_event *e)
+static cl_int CL_API_CALL copy_buffer(cl_command_queue q, cl_mem from, cl_mem to, size_t a, size_t b,
+                                      size_t bytes, cl_uint n, const cl_event *list, cl_event *e)
 {
     command c;
     begin(&c, q, MTP_NAME("clEnqueueCopyBuffer"), DTOD, MTP_DEVICE_MEMCPY, bytes, e);
     return end(&c, next->clEnqueueCopyBuffer(q, from, to, a, b, bytes, n, list, c.event));
 }
 
-static cl_int CL_API_CALL fill_buffer(cl_command_queue q, cl_mem m, const void *pattern, size_t size, size_t at,
-                                      size_t bytes, cl_uint n, const cl_event *list, cl_event *e)
+static cl_int CL_API_CALL fill_buffer(cl_command_queue q, cl_mem m, const void *pattern, size_t size,
+                                      size_t at, size_t bytes, cl_uint n, const cl_event *list, cl_event *e)
 {
     command c;
     begin(&c, q, MTP_NAME("clEnqueueFillBuffer"), MTP_NAME("Memset (Device)"), MTP_DEVICE_MEMSET, bytes, e);
@@ -349,11 +355,13 @@ static void count_buffer(cl_mem m, int64_t bytes, uint64_t device)
     pthread_mutex_unlock(&seen.lock);
 }
 
-static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t bytes, void *p, cl_int *code)
+static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t bytes, void *p,
+                                        cl_int *code)
 {
     cl_mem m = next->clCreateBuffer(context, flags, bytes, p, code);
     cl_device_id ids[16] = {NULL}; /* a buffer belongs to a context: its first device stands for it */
-    if (m != NULL && next->clGetContextInfo(context, CL_CONTEXT_DEVICES, sizeof ids, ids, NULL) == CL_SUCCESS) {
+    if (m != NULL &&
+        next->clGetContextInfo(context, CL_CONTEXT_DEVICES, sizeof ids, ids, NULL) == CL_SUCCESS) {
         uint64_t device = index_of(ids[0]);
         handles_put(&buffers, m, bytes, device);
         count_buffer(m, (int64_t)bytes, device);
@@ -365,8 +373,8 @@ static cl_int CL_API_CALL release_memory(cl_mem m)
 {
     cl_uint refs = 0;
     handle h;
-    if (next->clGetMemObjectInfo(m, CL_MEM_REFERENCE_COUNT, sizeof refs, &refs, NULL) == CL_SUCCESS && refs <= 1 &&
-        handles_take(&buffers, m, &h))
+    if (next->clGetMemObjectInfo(m, CL_MEM_REFERENCE_COUNT, sizeof refs, &refs, NULL) == CL_SUCCESS &&
+        refs <= 1 && handles_take(&buffers, m, &h))
         count_buffer(m, -(int64_t)h.a, h.b);
     return next->clReleaseMemObject(m);
 }
@@ -406,7 +414,8 @@ static cl_int CL_API_CALL release_queue(cl_command_queue q)
     cl_uint refs = 0;
     handle h;
     harvest_now();
-    if (next->clGetCommandQueueInfo(q, CL_QUEUE_REFERENCE_COUNT, sizeof refs, &refs, NULL) == CL_SUCCESS && refs <= 1)
+    if (next->clGetCommandQueueInfo(q, CL_QUEUE_REFERENCE_COUNT, sizeof refs, &refs, NULL) == CL_SUCCESS &&
+        refs <= 1)
         handles_take(&queues, q, &h);
     return next->clReleaseCommandQueue(q);
 }
@@ -433,7 +442,8 @@ static void write_own(void)
 {
     mtp_trace *trace = NULL;
     mtp_profile_stop(own);
-    if (mtp_profile_trace(own, &trace) != MTP_OK || mtp_trace_export(trace, getenv("MTPROF_OUT"), NULL) != MTP_OK)
+    if (mtp_profile_trace(own, &trace) != MTP_OK ||
+        mtp_trace_export(trace, getenv("MTPROF_OUT"), NULL) != MTP_OK)
         fprintf(stderr, "mtprof: %s: %s\n", getenv("MTPROF_OUT"), mtp_last_error());
     mtp_trace_destroy(trace);
     mtp_profile_destroy(own);

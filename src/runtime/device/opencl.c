@@ -245,10 +245,10 @@ static mtp_status alloc(mtp_plugin_device *device, uint64_t bytes, mtp_plugin_me
     *out = NULL;
     clGetDeviceInfo(device->id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof all, &all, NULL);
     if (bytes > all) /* a driver that allocates at first use would say yes */
-        return clp_fail(MTP_E_NOMEM, "clCreateBuffer: %llu bytes, but the device has %llu", (unsigned long long)bytes,
-                        (unsigned long long)all);
-    *out = (mtp_plugin_memory *)clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes > 0 ? bytes : 1, NULL,
-                                               &code);
+        return clp_fail(MTP_E_NOMEM, "clCreateBuffer: %llu bytes, but the device has %llu",
+                        (unsigned long long)bytes, (unsigned long long)all);
+    *out = (mtp_plugin_memory *)clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes > 0 ? bytes : 1,
+                                               NULL, &code);
     return clp_check(code, "clCreateBuffer");
 }
 
@@ -274,8 +274,9 @@ static mtp_status stream_synchronize(mtp_plugin_stream *stream)
 
 static mtp_status stream_wait(mtp_plugin_stream *stream, mtp_plugin_event *event)
 {
-    return clp_check(clEnqueueBarrierWithWaitList((cl_command_queue)stream, 1, (const cl_event *)&event, NULL),
-                     "clEnqueueBarrierWithWaitList");
+    return clp_check(
+        clEnqueueBarrierWithWaitList((cl_command_queue)stream, 1, (const cl_event *)&event, NULL),
+        "clEnqueueBarrierWithWaitList");
 }
 
 static mtp_status copy_in(mtp_plugin_stream *stream, mtp_plugin_memory *to, uint64_t at, const void *from,
@@ -283,8 +284,8 @@ static mtp_status copy_in(mtp_plugin_stream *stream, mtp_plugin_memory *to, uint
 {
     if (event != NULL)
         *event = NULL;
-    return clp_check(clEnqueueWriteBuffer((cl_command_queue)stream, (cl_mem)to, blocking, at, bytes, from, 0, NULL,
-                                          (cl_event *)event),
+    return clp_check(clEnqueueWriteBuffer((cl_command_queue)stream, (cl_mem)to, blocking, at, bytes, from, 0,
+                                          NULL, (cl_event *)event),
                      "clEnqueueWriteBuffer");
 }
 
@@ -293,18 +294,18 @@ static mtp_status copy_out(mtp_plugin_stream *stream, void *to, mtp_plugin_memor
 {
     if (event != NULL)
         *event = NULL;
-    return clp_check(clEnqueueReadBuffer((cl_command_queue)stream, (cl_mem)from, blocking, at, bytes, to, 0, NULL,
-                                         (cl_event *)event),
+    return clp_check(clEnqueueReadBuffer((cl_command_queue)stream, (cl_mem)from, blocking, at, bytes, to, 0,
+                                         NULL, (cl_event *)event),
                      "clEnqueueReadBuffer");
 }
 
-static mtp_status copy(mtp_plugin_stream *stream, mtp_plugin_memory *to, uint64_t to_at, mtp_plugin_memory *from,
-                       uint64_t from_at, uint64_t bytes, mtp_plugin_event **event)
+static mtp_status copy(mtp_plugin_stream *stream, mtp_plugin_memory *to, uint64_t to_at,
+                       mtp_plugin_memory *from, uint64_t from_at, uint64_t bytes, mtp_plugin_event **event)
 {
     if (event != NULL)
         *event = NULL;
-    return clp_check(clEnqueueCopyBuffer((cl_command_queue)stream, (cl_mem)from, (cl_mem)to, from_at, to_at, bytes,
-                                         0, NULL, (cl_event *)event),
+    return clp_check(clEnqueueCopyBuffer((cl_command_queue)stream, (cl_mem)from, (cl_mem)to, from_at, to_at,
+                                         bytes, 0, NULL, (cl_event *)event),
                      "clEnqueueCopyBuffer");
 }
 
@@ -313,8 +314,8 @@ static mtp_status fill(mtp_plugin_stream *stream, mtp_plugin_memory *to, uint64_
 {
     if (event != NULL)
         *event = NULL;
-    return clp_check(clEnqueueFillBuffer((cl_command_queue)stream, (cl_mem)to, pattern, pattern_bytes, at, bytes,
-                                         0, NULL, (cl_event *)event),
+    return clp_check(clEnqueueFillBuffer((cl_command_queue)stream, (cl_mem)to, pattern, pattern_bytes, at,
+                                         bytes, 0, NULL, (cl_event *)event),
                      "clEnqueueFillBuffer");
 }
 
@@ -412,8 +413,12 @@ static mtp_status device_clock(mtp_plugin_stream *stream, uint64_t (*host)(void)
     return clp_check(code, "the device's clock");
 }
 
-static const char *const calls[] = {"clEnqueueNDRangeKernel", "clEnqueueWriteBuffer", "clEnqueueReadBuffer",
-                                    "clEnqueueCopyBuffer",    "clEnqueueFillBuffer",  "clFinish",
+static const char *const calls[] = {"clEnqueueNDRangeKernel",
+                                    "clEnqueueWriteBuffer",
+                                    "clEnqueueReadBuffer",
+                                    "clEnqueueCopyBuffer",
+                                    "clEnqueueFillBuffer",
+                                    "clFinish",
                                     "CLBlastGemm"};
 
 static const mtp_plugin plugin = {

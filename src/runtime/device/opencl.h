@@ -18,8 +18,8 @@ __attribute__((format(printf, 2, 3))) mtp_status clp_fail(mtp_status status, con
 /* The same for a code of OpenCL; CL_SUCCESS: MTP_OK. */
 mtp_status clp_check(cl_int code, const char *what);
 
-mtp_status clp_kernel_build(mtp_plugin_device *device, const char *source, const char *options, const char *name,
-                            mtp_plugin_kernel **out);
+mtp_status clp_kernel_build(mtp_plugin_device *device, const char *source, const char *options,
+                            const char *name, mtp_plugin_kernel **out);
 mtp_status clp_gemm(mtp_plugin_stream *stream, const mtp_plugin_gemm *g, mtp_plugin_event **event);
 const char *clp_gemm_name(mtp_plugin_device *device);
 

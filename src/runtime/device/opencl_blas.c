@@ -10,22 +10,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
+enum {
+    ROW_MAJOR = 101,
+    PLAIN = 111,
+    TRANSPOSED = 112
+};
 
-typedef int sgemm_fn(int layout, int ta, int tb, size_t m, size_t n, size_t k, float alpha, cl_mem a, size_t a_at,
-                     size_t lda, cl_mem b, size_t b_at, size_t ldb, float beta, cl_mem c, size_t c_at, size_t ldc,
-                     cl_command_queue *queue, cl_event *event);
-typedef int dgemm_fn(int layout, int ta, int tb, size_t m, size_t n, size_t k, double alpha, cl_mem a, size_t a_at,
-                     size_t lda, cl_mem b, size_t b_at, size_t ldb, double beta, cl_mem c, size_t c_at,
-                     size_t ldc, cl_command_queue *queue, cl_event *event);
-typedef int sbatch_fn(int layout, int ta, int tb, size_t m, size_t n, size_t k, float alpha, cl_mem a, size_t a_at,
-                      size_t lda, size_t a_step, cl_mem b, size_t b_at, size_t ldb, size_t b_step, float beta,
-                      cl_mem c, size_t c_at, size_t ldc, size_t c_step, size_t count, cl_command_queue *queue,
-                      cl_event *event);
+typedef int sgemm_fn(int layout, int ta, int tb, size_t m, size_t n, size_t k, float alpha, cl_mem a,
+                     size_t a_at, size_t lda, cl_mem b, size_t b_at, size_t ldb, float beta, cl_mem c,
+                     size_t c_at, size_t ldc, cl_command_queue *queue, cl_event *event);
+typedef int dgemm_fn(int layout, int ta, int tb, size_t m, size_t n, size_t k, double alpha, cl_mem a,
+                     size_t a_at, size_t lda, cl_mem b, size_t b_at, size_t ldb, double beta, cl_mem c,
+                     size_t c_at, size_t ldc, cl_command_queue *queue, cl_event *event);
+typedef int sbatch_fn(int layout, int ta, int tb, size_t m, size_t n, size_t k, float alpha, cl_mem a,
+                      size_t a_at, size_t lda, size_t a_step, cl_mem b, size_t b_at, size_t ldb,
+                      size_t b_step, float beta, cl_mem c, size_t c_at, size_t ldc, size_t c_step,
+                      size_t count, cl_command_queue *queue, cl_event *event);
 typedef int dbatch_fn(int layout, int ta, int tb, size_t m, size_t n, size_t k, double alpha, cl_mem a,
-                      size_t a_at, size_t lda, size_t a_step, cl_mem b, size_t b_at, size_t ldb, size_t b_step,
-                      double beta, cl_mem c, size_t c_at, size_t ldc, size_t c_step, size_t count,
-                      cl_command_queue *queue, cl_event *event);
+                      size_t a_at, size_t lda, size_t a_step, cl_mem b, size_t b_at, size_t ldb,
+                      size_t b_step, double beta, cl_mem c, size_t c_at, size_t ldc, size_t c_step,
+                      size_t count, cl_command_queue *queue, cl_event *event);
 
 static struct {
     sgemm_fn *sgemm;
@@ -76,15 +80,16 @@ mtp_status clp_gemm(mtp_plugin_stream *stream, const mtp_plugin_gemm *g, mtp_plu
         code = lib.sgemm(ROW_MAJOR, ta, tb, g->m, g->n, g->k, (float)g->alpha, a, g->a_at, g->lda, b, g->b_at,
                          g->ldb, (float)g->beta, c, g->c_at, g->ldc, &queue, e);
     else if (g->dtype == MTP_FLOAT64 && g->batch == 1)
-        code = lib.dgemm(ROW_MAJOR, ta, tb, g->m, g->n, g->k, g->alpha, a, g->a_at, g->lda, b, g->b_at, g->ldb,
-                         g->beta, c, g->c_at, g->ldc, &queue, e);
+        code = lib.dgemm(ROW_MAJOR, ta, tb, g->m, g->n, g->k, g->alpha, a, g->a_at, g->lda, b, g->b_at,
+                         g->ldb, g->beta, c, g->c_at, g->ldc, &queue, e);
     else if (g->dtype == MTP_FLOAT32)
-        code = lib.sbatch(ROW_MAJOR, ta, tb, g->m, g->n, g->k, (float)g->alpha, a, g->a_at, g->lda, g->a_step, b,
-                          g->b_at, g->ldb, g->b_step, (float)g->beta, c, g->c_at, g->ldc, g->c_step, g->batch,
-                          &queue, e);
+        code = lib.sbatch(ROW_MAJOR, ta, tb, g->m, g->n, g->k, (float)g->alpha, a, g->a_at, g->lda, g->a_step,
+                          b, g->b_at, g->ldb, g->b_step, (float)g->beta, c, g->c_at, g->ldc, g->c_step,
+                          g->batch, &queue, e);
     else if (g->dtype == MTP_FLOAT64)
-        code = lib.dbatch(ROW_MAJOR, ta, tb, g->m, g->n, g->k, g->alpha, a, g->a_at, g->lda, g->a_step, b, g->b_at,
-                          g->ldb, g->b_step, g->beta, c, g->c_at, g->ldc, g->c_step, g->batch, &queue, e);
+        code = lib.dbatch(ROW_MAJOR, ta, tb, g->m, g->n, g->k, g->alpha, a, g->a_at, g->lda, g->a_step, b,
+                          g->b_at, g->ldb, g->b_step, g->beta, c, g->c_at, g->ldc, g->c_step, g->batch,
+                          &queue, e);
     else
         return clp_fail(MTP_E_UNSUPPORTED, "CLBlast multiplies float32 and float64 only");
     return code == 0 ? MTP_OK : clp_fail(MTP_E_STATE, "CLBlast error %d", code);

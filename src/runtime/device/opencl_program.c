@@ -66,8 +66,8 @@ static cl_program load(mtp_plugin_device *device, const char *path, const char *
         cl_int code, state;
         program = clCreateProgramWithBinary(device->context, 1, &device->id, &size,
                                             (const unsigned char **)&bytes, &state, &code);
-        if (program != NULL && (state != CL_SUCCESS || clBuildProgram(program, 1, &device->id, options, NULL,
-                                                                      NULL) != CL_SUCCESS)) {
+        if (program != NULL && (state != CL_SUCCESS ||
+                                clBuildProgram(program, 1, &device->id, options, NULL, NULL) != CL_SUCCESS)) {
             clReleaseProgram(program);
             program = NULL;
         }
@@ -81,7 +81,8 @@ static void keep(cl_program program, const char *path)
 {
     size_t size = 0;
     char temporary[700];
-    if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS || size == 0)
+    if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS ||
+        size == 0)
         return;
     unsigned char *bytes = malloc(size);
     if (bytes == NULL)
@@ -98,8 +99,8 @@ static void keep(cl_program program, const char *path)
     free(bytes);
 }
 
-static mtp_status compile(mtp_plugin_device *device, const char *source, const char *options, const char *name,
-                          cl_program *out)
+static mtp_status compile(mtp_plugin_device *device, const char *source, const char *options,
+                          const char *name, cl_program *out)
 {
     cl_int code;
     cl_program program = clCreateProgramWithSource(device->context, 1, &source, NULL, &code);
@@ -116,8 +117,8 @@ static mtp_status compile(mtp_plugin_device *device, const char *source, const c
     return MTP_OK;
 }
 
-mtp_status clp_kernel_build(mtp_plugin_device *device, const char *source, const char *options, const char *name,
-                            mtp_plugin_kernel **out)
+mtp_status clp_kernel_build(mtp_plugin_device *device, const char *source, const char *options,
+                            const char *name, mtp_plugin_kernel **out)
 {
     char path[640], all[256];
     cl_int code;

@@ -9,7 +9,7 @@ typedef struct mt__formula_text {
 
 typedef struct mt__device_step {
     mt__formula_text source;
-    const char *macros; /* that the text uses, besides ROOT, LERP and LARGER */
+    const char *macros;                 /* that the text uses, besides ROOT, LERP and LARGER */
     mt_tensor *param, *grad, *state[3]; /* borrowed; state may be NULL */
     double sign, decay, k[10];
     bool flag;

@@ -79,12 +79,11 @@ static inline double root_d(double x)
 #define FORMULA(name, ...)                                                                                   \
     static void name##_f32(const item *it, int64_t begin, int64_t end)                                       \
         BODY(float, __VA_ARGS__) static void name##_f64(const item *it, int64_t begin, int64_t end)          \
-            BODY(double, __VA_ARGS__)                                                                        \
-                AVX2 static void name##_f32_avx2(const item *it, int64_t begin, int64_t end)                 \
-                    BODY(float, __VA_ARGS__)                                                                 \
-                        AVX2 static void name##_f64_avx2(const item *it, int64_t begin, int64_t end)         \
-                            BODY(double, __VA_ARGS__) static const formula name = {                          \
-                                {name##_f32, name##_f64}, {name##_f32_avx2, name##_f64_avx2}, {#name, #__VA_ARGS__}};
+            BODY(double, __VA_ARGS__) AVX2 static void name##_f32_avx2(const item *it, int64_t begin,        \
+                                                                       int64_t end) BODY(float, __VA_ARGS__) \
+                AVX2 static void name##_f64_avx2(const item *it, int64_t begin, int64_t end) BODY(           \
+                    double, __VA_ARGS__) static const formula name = {                                       \
+                    {name##_f32, name##_f64}, {name##_f32_avx2, name##_f64_avx2}, {#name, #__VA_ARGS__}};
 #else
 #define FORMULA(name, ...)                                                                                   \
     static void name##_f32(const item *it, int64_t begin, int64_t end)                                       \
@@ -290,15 +289,21 @@ static void bump_versions(const mt__call *call)
 /* On an accelerator: the same formulas, as text; one kernel per parameter. */
 static mt_status step_elsewhere(mt__call *call, const rule *r)
 {
-    static const char macros[] = "#define ADAM_AVERAGES " TEXT(ADAM_AVERAGES) "\n"
-                                 "#define RMSPROP_MOVE " TEXT(RMSPROP_MOVE) "\n";
+    static const char macros[] =
+        "#define ADAM_AVERAGES " TEXT(ADAM_AVERAGES) "\n"
+                                                     "#define RMSPROP_MOVE " TEXT(RMSPROP_MOVE) "\n";
     mt_status status = MT_OK;
     for (uint32_t i = 0; i < call->args[0].count && status == MT_OK; i++) {
         item it = {.sign = r->maximize != 0 && mt__arg_int(call, (unsigned)r->maximize) ? -1 : 1,
                    .decay = r->decay != 0 ? mt__arg_number(call, (unsigned)r->decay) : 0};
         const formula *f = r->prepare(call, i, &it);
-        mt__device_step s = {.source = f->source, .macros = macros, .param = item_of(call, 0, i), .grad = item_of(call, 1, i),
-                             .sign = it.sign, .decay = it.decay, .flag = it.flag};
+        mt__device_step s = {.source = f->source,
+                             .macros = macros,
+                             .param = item_of(call, 0, i),
+                             .grad = item_of(call, 1, i),
+                             .sign = it.sign,
+                             .decay = it.decay,
+                             .flag = it.flag};
         memcpy(s.k, it.k, sizeof s.k);
         for (unsigned k = 0; k < MOST_STATES; k++)
             if (r->states[k] != 0 && call->args[r->states[k]].count > 0)

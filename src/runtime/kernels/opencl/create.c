@@ -7,7 +7,14 @@
 #include "runtime/kernels/opencl/npu.h"
 #include <stdio.h>
 
-enum { ARANGE, LINSPACE, EYE, TRIL, TRIU, CHANCE };
+enum {
+    ARANGE,
+    LINSPACE,
+    EYE,
+    TRIL,
+    TRIU,
+    CHANCE
+};
 
 static mt_status kernel_of(mt__npu *npu, const char *name, mt_dtype dtype, mt_dtype as, unsigned which,
                            const char *need, mt__kernel *k)
@@ -99,10 +106,12 @@ mt_status mt__npu_triangle(mt__call *call)
     if (h.status == MT_OK)
         h.status = mt__launch_begin(&l, out->device);
     if (h.status == MT_OK)
-        h.status = kernel_of(l.npu, upper ? "triu" : "tril", (mt_dtype)out->dtype, MT_INT64, upper ? TRIU : TRIL,
-                             upper ? "#define NEED_triangle\n#define UPPER 1" : "#define NEED_triangle\n#define UPPER 0", &k);
+        h.status = kernel_of(
+            l.npu, upper ? "triu" : "tril", (mt_dtype)out->dtype, MT_INT64, upper ? TRIU : TRIL,
+            upper ? "#define NEED_triangle\n#define UPPER 1" : "#define NEED_triangle\n#define UPPER 0", &k);
     if (h.status == MT_OK && out->numel > 0) {
-        int64_t columns = out->dims[out->rank - 1], rows = out->dims[out->rank - 2], diagonal = mt__arg_int(call, 1);
+        int64_t columns = out->dims[out->rank - 1], rows = out->dims[out->rank - 2],
+                diagonal = mt__arg_int(call, 1);
         diagonal = diagonal < -rows - 1 ? -rows - 1 : diagonal > columns + 1 ? columns + 1 : diagonal;
         mt__launch_long(&l, out->numel);
         mt__launch_long(&l, rows);
@@ -172,7 +181,8 @@ mt_status mt__npu_chance(mt__call *call)
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_npu\" not implemented for '%s'", call->op->name + 6,
                         mt_dtype_name((mt_dtype)out->dtype));
     if (call->op->id == MT_OP_random_ && mt__arg_int(call, 1) >= mt__arg_int(call, 2))
-        return mt__fail(MT_E_RUNTIME, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+        return mt__fail(MT_E_RUNTIME,
+                        "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
                         (long long)mt__arg_int(call, 1), (long long)mt__arg_int(call, 2));
     if (out->flags & MT__CONTIGUOUS)
         return draw_into(call, d, which, out);
@@ -193,7 +203,8 @@ static int wrapped(int64_t dim, int rank)
 }
 
 /* `from` into the part of `to` that begins at `begin` along dim and is as long. */
-static mt_status put_part(const mt_tensor *to, int dim, int64_t begin, int64_t n, bool drop, const mt_tensor *from)
+static mt_status put_part(const mt_tensor *to, int dim, int64_t begin, int64_t n, bool drop,
+                          const mt_tensor *from)
 {
     int64_t dims[MT_MAX_RANK], strides[MT_MAX_RANK];
     int rank = 0;

@@ -115,8 +115,19 @@ static const row rows[MT_OP_COUNT] = {ROWS(X)};
 #undef X
 
 /* Expressions that are not an op's own: ids after those of ops. */
-enum { TANH_GELU = MT_OP_COUNT, TANH_GELU_BACKWARD, ELU_OF_RESULT, POW, SQUARE, CUBE, CLAMP_BOTH, CLAMP_LOW, CLAMP_HIGH,
-       COPY, LOSSES };
+enum {
+    TANH_GELU = MT_OP_COUNT,
+    TANH_GELU_BACKWARD,
+    ELU_OF_RESULT,
+    POW,
+    SQUARE,
+    CUBE,
+    CLAMP_BOTH,
+    CLAMP_LOW,
+    CLAMP_HIGH,
+    COPY,
+    LOSSES
+};
 _Static_assert(LOSSES + 32 < 1024, "ids of expressions have ten bits");
 
 bool mt__npu_is_elementwise(mt_op_id op)
@@ -168,9 +179,10 @@ mt_status mt__npu_gelu(mt__call *call)
     if (form->kind != MT_TEXT || strcmp(form->as.text, "tanh") != 0)
         return mt__npu_elementwise(call);
     return run_row(call, &rows[call->op->id], backward ? TANH_GELU_BACKWARD : TANH_GELU,
-                   backward ? "a * gelu_tanh_slope(b)"
-                            : "(T)0.5 * a * ((T)1 + tanh((T)0.79788456080286535588 * (a + (T)0.044715 * a * a * "
-                              "a)))");
+                   backward
+                       ? "a * gelu_tanh_slope(b)"
+                       : "(T)0.5 * a * ((T)1 + tanh((T)0.79788456080286535588 * (a + (T)0.044715 * a * a * "
+                         "a)))");
 }
 
 mt_status mt__npu_elu(mt__call *call)
@@ -184,7 +196,8 @@ mt_status mt__npu_pow(mt__call *call)
 {
     bool real = mt__is_floating(call->compute);
     double e = call->args[1].kind != MT_TENSOR ? mt__arg_number(call, 1) : 0;
-    mt__map m = {.name = "pow", .id = POW, .compute = call->compute, .gives = call->compute, .out = call->outs[0]};
+    mt__map m = {
+        .name = "pow", .id = POW, .compute = call->compute, .gives = call->compute, .out = call->outs[0]};
     if (call->compute == MT_BOOL)
         return refuse(call);
     m.expression = real ? "pow(a, b)" : "int_power(a, b)";
@@ -256,7 +269,8 @@ mt_status mt__npu_zero_tensor(mt_tensor *t)
     uint64_t size = mt__size_of(t);
     if (status != MT_OK || t->numel == 0)
         return status;
-    return mt__npu_fill(npu, t->storage->data, (uint64_t)t->offset * size, (uint64_t)t->numel * size, "\0", 1);
+    return mt__npu_fill(npu, t->storage->data, (uint64_t)t->offset * size, (uint64_t)t->numel * size, "\0",
+                        1);
 }
 
 /* From or to the CPU. The host's side is made dense and of the right dtype there; the device's side here. */
@@ -360,7 +374,8 @@ mt_status mt__npu_fill_kernel(mt__call *call)
     if ((t->flags & MT__CONTIGUOUS) && v->kind != MT_TENSOR) {
         mt__element e = mt__element_of(dtype, v);
         uint32_t size = (uint32_t)mt__size_of(t);
-        return mt__npu_fill(npu, t->storage->data, (uint64_t)t->offset * size, (uint64_t)t->numel * size, &e, size);
+        return mt__npu_fill(npu, t->storage->data, (uint64_t)t->offset * size, (uint64_t)t->numel * size, &e,
+                            size);
     }
     mt__map m = {.name = "fill", .id = COPY, .expression = "a", .compute = dtype, .gives = dtype, .out = t};
     mt__map_add(&m, v, dtype);
@@ -392,14 +407,15 @@ static const struct loss {
     {MT_OP_mse_loss, "mse_loss", "(a - b) * (a - b)", 2, 2, 0},
     {MT_OP_smooth_l1_loss, "smooth_l1_loss",
      "fabs(a - b) < k0 ? (a - b) * (a - b) / (2 * k0) : fabs(a - b) - k0 / 2", 2, 2, 3},
-    {MT_OP_binary_cross_entropy, "bce",
-     "c * ((b - 1) * LOG1P100(-INSIDE(a)) - INSIDE(b) * LOG100(a))", 3, 3, 0},
+    {MT_OP_binary_cross_entropy, "bce", "c * ((b - 1) * LOG1P100(-INSIDE(a)) - INSIDE(b) * LOG100(a))", 3, 3,
+     0},
     {MT_OP_binary_cross_entropy_with_logits, "bce_with_logits",
      "c * ((1 - b) * a + ((d - 1) * b + 1) * (log1p(exp(-fabs(a))) + (a < 0 ? -a : (T)0)))", 4, 4, 0},
     {MT_OP_mse_loss_backward, "mse_loss_backward", "k0 * 2 * (a - b) * d", 3, 2, 0},
     {MT_OP_smooth_l1_loss_backward, "smooth_l1_loss_backward",
-     "k0 * d * (a - b <= -k1 ? (T)(a - b < 0 ? -1 : 0) : a - b >= k1 ? (T)(a - b > 0 ? 1 : 0) : (a - b) / k1)", 3, 2,
-     4},
+     "k0 * d * (a - b <= -k1 ? (T)(a - b < 0 ? -1 : 0) : a - b >= k1 ? (T)(a - b > 0 ? 1 : 0) : (a - b) / "
+     "k1)",
+     3, 2, 4},
     {MT_OP_binary_cross_entropy_backward, "bce_backward",
      "k0 * d * c * (a - b) / fmax((1 - a) * a, (T)1e-12)", 4, 3, 0},
 };
@@ -440,7 +456,8 @@ mt_status mt__npu_loss(mt__call *call)
     }
     if (status != MT_OK)
         return status;
-    mt__map m = {.name = r->name, .id = id, .expression = r->expression, .compute = c, .gives = c, .out = each};
+    mt__map m = {
+        .name = r->name, .id = id, .expression = r->expression, .compute = c, .gives = c, .out = each};
     for (unsigned i = 0; i < r->inputs; i++)
         add_or_one(&m, &call->args[i], c);
     if (r->number != 0)
@@ -464,7 +481,8 @@ mt_status mt__npu_loss_backward(mt__call *call)
     mt_dtype c = (mt_dtype)out->dtype;
     mt_value scale = mt_value_float(mt__arg_int(call, r->reduction) == 1 ? 1 / (double)out->numel : 1),
              one = mt_value_int(1);
-    mt__map m = {.name = r->name, .id = id, .expression = r->expression, .compute = c, .gives = c, .out = out};
+    mt__map m = {
+        .name = r->name, .id = id, .expression = r->expression, .compute = c, .gives = c, .out = out};
     mt__map_add(&m, &call->args[1], c);
     mt__map_add(&m, &call->args[2], c);
     add_or_one(&m, r->inputs == 3 ? &call->args[3] : &one, c);

@@ -29,7 +29,18 @@ static void split_at(const mt_tensor *t, int dim, int64_t *outer, int64_t *inner
         *(i < dim ? outer : i > dim ? inner : &(int64_t){0}) *= t->dims[i];
 }
 
-enum { SELECT, ADD, GATHER, SCATTER, SCATTER_NUMBER, SCATTER_ADD, NLL, NLL_WEIGHT, NLL_BACK, NLL_BACK_WEIGHT };
+enum {
+    SELECT,
+    ADD,
+    GATHER,
+    SCATTER,
+    SCATTER_NUMBER,
+    SCATTER_ADD,
+    NLL,
+    NLL_WEIGHT,
+    NLL_BACK,
+    NLL_BACK_WEIGHT
+};
 
 /* out [outer, count, inner] from x [outer, size, inner] */
 static mt_status select_rows(const char *name, const mt_tensor *x, const mt_tensor *index, mt_tensor *out,
@@ -39,7 +50,8 @@ static mt_status select_rows(const char *name, const mt_tensor *x, const mt_tens
     mt__kernel k;
     mt_status status = mt__launch_begin(&l, out->device);
     if (status == MT_OK)
-        status = kernel_of(l.npu, name, "select", (mt_dtype)x->dtype, (mt_dtype)index->dtype, SELECT, "#define WRAPS 0\n", &k);
+        status = kernel_of(l.npu, name, "select", (mt_dtype)x->dtype, (mt_dtype)index->dtype, SELECT,
+                           "#define WRAPS 0\n", &k);
     if (status != MT_OK || out->numel == 0)
         return status;
     mt__launch_long(&l, out->numel);
@@ -79,7 +91,8 @@ static mt_status add_rows(const char *name, const mt_tensor *x, const mt_tensor 
 mt_status mt__npu_embedding(mt__call *call)
 {
     mt__held h = {.status = MT_OK};
-    const mt_tensor *w = mt__hold(&h, mt__arg_tensor(call, 0)), *index = mt__hold(&h, mt__arg_tensor(call, 1));
+    const mt_tensor *w = mt__hold(&h, mt__arg_tensor(call, 0)),
+                    *index = mt__hold(&h, mt__arg_tensor(call, 1));
     if (h.status == MT_OK)
         h.status = select_rows("embedding", w, index, call->outs[0], w->dims[0], w->dims[1]);
     return mt__let_go(&h);
@@ -90,12 +103,15 @@ mt_status mt__npu_embedding_dense_backward(mt__call *call)
     mt_tensor *out = call->outs[0];
     int64_t skip = mt__arg_int(call, 3);
     if (mt__arg_int(call, 4) != 0)
-        return mt__fail(MT_E_NOT_IMPLEMENTED, "embedding_dense_backward: scale_grad_by_freq has no kernel for device %s",
+        return mt__fail(MT_E_NOT_IMPLEMENTED,
+                        "embedding_dense_backward: scale_grad_by_freq has no kernel for device %s",
                         mt__device_text(out->device));
     mt__held h = {.status = mt__npu_zero_tensor(out)};
-    const mt_tensor *g = mt__hold(&h, mt__arg_tensor(call, 0)), *index = mt__hold(&h, mt__arg_tensor(call, 1));
+    const mt_tensor *g = mt__hold(&h, mt__arg_tensor(call, 0)),
+                    *index = mt__hold(&h, mt__arg_tensor(call, 1));
     if (h.status == MT_OK)
-        h.status = add_rows("embedding_backward", g, index, out, out->dims[0], out->dims[1], skip < 0 ? INT64_MIN : skip);
+        h.status = add_rows("embedding_backward", g, index, out, out->dims[0], out->dims[1],
+                            skip < 0 ? INT64_MIN : skip);
     return mt__let_go(&h);
 }
 
@@ -103,7 +119,8 @@ mt_status mt__npu_index_select(mt__call *call)
 {
     mt_tensor *out = call->outs[0];
     mt__held h = {.status = MT_OK};
-    const mt_tensor *x = mt__hold(&h, mt__arg_tensor(call, 0)), *index = mt__hold(&h, mt__arg_tensor(call, 2));
+    const mt_tensor *x = mt__hold(&h, mt__arg_tensor(call, 0)),
+                    *index = mt__hold(&h, mt__arg_tensor(call, 2));
     int dim = 0;
     int64_t outer, inner;
     if (h.status == MT_OK)
@@ -120,15 +137,16 @@ mt_status mt__npu_index_add(mt__call *call)
 {
     mt_tensor *self = call->outs[0];
     mt__held h = {.status = MT_OK};
-    const mt_tensor *index = mt__hold(&h, mt__arg_tensor(call, 2)), *source = mt__hold(&h, mt__arg_tensor(call, 3)),
-                    *to = mt__hold(&h, self);
+    const mt_tensor *index = mt__hold(&h, mt__arg_tensor(call, 2)),
+                    *source = mt__hold(&h, mt__arg_tensor(call, 3)), *to = mt__hold(&h, self);
     int dim = 0;
     int64_t outer, inner;
     if (h.status == MT_OK)
         h.status = mt__wrap_dim(mt__arg_int(call, 1), self->rank, &dim);
     if (h.status == MT_OK) {
         split_at(self, dim, &outer, &inner);
-        h.status = add_rows("index_add", source, index, to, self->rank > 0 ? self->dims[dim] : 1, inner, INT64_MIN);
+        h.status =
+            add_rows("index_add", source, index, to, self->rank > 0 ? self->dims[dim] : 1, inner, INT64_MIN);
     }
     if (h.status == MT_OK && to != self)
         h.status = mt__npu_assign(self, to);
@@ -139,8 +157,8 @@ mt_status mt__npu_index_add(mt__call *call)
 
 /* dim == rank: the index is an offset in elements. */
 static mt_status walk(const char *name, unsigned which, const mt_tensor *self, int dim, int64_t size,
-                      const mt_tensor *index, const mt_tensor *other, const mt_value *number, const places *p, int rank,
-                      int64_t total)
+                      const mt_tensor *index, const mt_tensor *other, const mt_value *number, const places *p,
+                      int rank, int64_t total)
 {
     static const char *const more[] = {[GATHER] = "",
                                        [SCATTER] = "#define ADDS 0\n#define NUMBER 0\n",
@@ -153,8 +171,8 @@ static mt_status walk(const char *name, unsigned which, const mt_tensor *self, i
     mt__element e = mt__element_of(dtype, number != NULL ? number : &zero);
     mt_status status = mt__launch_begin(&l, self->device);
     if (status == MT_OK)
-        status = kernel_of(l.npu, name, which == GATHER ? "gather" : "scatter", dtype, (mt_dtype)index->dtype, which,
-                           more[which], &k);
+        status = kernel_of(l.npu, name, which == GATHER ? "gather" : "scatter", dtype, (mt_dtype)index->dtype,
+                           which, more[which], &k);
     if (status != MT_OK || total == 0)
         return status;
     mt__launch_long(&l, total);
@@ -192,14 +210,14 @@ static mt_status along(const char *name, unsigned which, const mt_tensor *self, 
     copy_strides(p.other, other);
     if (self->rank == 0)
         p.self[0] = 1;
-    return walk(name, which, self, dim, self->rank > 0 ? self->dims[dim] : 1, index, other, number, &p, index->rank,
-                index->numel);
+    return walk(name, which, self, dim, self->rank > 0 ? self->dims[dim] : 1, index, other, number, &p,
+                index->rank, index->numel);
 }
 
 mt_status mt__npu_gather(mt__call *call)
 {
-    return along("gather", GATHER, mt__arg_tensor(call, 0), mt__arg_int(call, 1), mt__arg_tensor(call, 2), call->outs[0],
-                 NULL);
+    return along("gather", GATHER, mt__arg_tensor(call, 0), mt__arg_int(call, 1), mt__arg_tensor(call, 2),
+                 call->outs[0], NULL);
 }
 
 mt_status mt__npu_scatter(mt__call *call)
@@ -211,13 +229,20 @@ mt_status mt__npu_scatter(mt__call *call)
     mt_status status = out != self ? mt__npu_assign(out, self) : MT_OK;
     if (status != MT_OK)
         return status;
-    return along(adds ? "scatter_add" : "scatter", adds ? SCATTER_ADD : src != NULL ? SCATTER : SCATTER_NUMBER, out,
-                 mt__arg_int(call, 1), mt__arg_tensor(call, 2), src, src == NULL ? &call->args[3] : NULL);
+    return along(adds ? "scatter_add" : "scatter",
+                 adds          ? SCATTER_ADD
+                 : src != NULL ? SCATTER
+                               : SCATTER_NUMBER,
+                 out, mt__arg_int(call, 1), mt__arg_tensor(call, 2), src,
+                 src == NULL ? &call->args[3] : NULL);
 }
 
 /* -------------------------------------------------------------------------------------------- index, index_put */
 
-enum { OFFSETS_FIRST = 1000, OFFSETS_MORE = 1001 }; /* ids of maps; see elementwise.c */
+enum {
+    OFFSETS_FIRST = 1000,
+    OFFSETS_MORE = 1001
+}; /* ids of maps; see elementwise.c */
 
 /* The offset of every pick from self's first element, as int64 of the index's shape. */
 static mt_status offsets_of(const mt_tensor *self, const mt__picks *p, mt_tensor **out)
@@ -232,8 +257,9 @@ static mt_status offsets_of(const mt_tensor *self, const mt__picks *p, mt_tensor
                      .compute = MT_INT64,
                      .gives = MT_INT64,
                      .out = *out};
-        m.expression = i == 0 ? "((a < -k0 || a >= k0) ? (FAULT(FAULT_INDEX), 0L) : a < 0 ? a + k0 : a) * k1"
-                              : "b + ((a < -k0 || a >= k0) ? (FAULT(FAULT_INDEX), 0L) : a < 0 ? a + k0 : a) * k1";
+        m.expression =
+            i == 0 ? "((a < -k0 || a >= k0) ? (FAULT(FAULT_INDEX), 0L) : a < 0 ? a + k0 : a) * k1"
+                   : "b + ((a < -k0 || a >= k0) ? (FAULT(FAULT_INDEX), 0L) : a < 0 ? a + k0 : a) * k1";
         mt__map_add_tensor(&m, p->index[i], MT_INT64);
         if (i > 0)
             mt__map_add_tensor(&m, *out, MT_INT64);
@@ -339,7 +365,8 @@ mt_status mt__npu_nll_loss(mt__call *call)
 {
     int64_t reduction = mt__arg_int(call, 3), classes, inner, targets;
     mt__held h = {.status = MT_OK};
-    const mt_tensor *x = mt__hold(&h, mt__arg_tensor(call, 0)), *target = mt__hold(&h, mt__arg_tensor(call, 1)),
+    const mt_tensor *x = mt__hold(&h, mt__arg_tensor(call, 0)),
+                    *target = mt__hold(&h, mt__arg_tensor(call, 1)),
                     *w = mt__hold(&h, mt__arg_tensor(call, 2));
     if (h.status != MT_OK)
         return mt__let_go(&h);
@@ -355,8 +382,9 @@ mt_status mt__npu_nll_loss(mt__call *call)
     if (h.status == MT_OK)
         h.status = mt__empty(dtype, x->device, 1, &targets, &weights);
     if (h.status == MT_OK)
-        h.status = kernel_of(l.npu, "nll_loss", "nll", dtype, (mt_dtype)target->dtype, w != NULL ? NLL_WEIGHT : NLL,
-                             w != NULL ? "#define HAS_WEIGHT 1\n" : "#define HAS_WEIGHT 0\n", &k);
+        h.status =
+            kernel_of(l.npu, "nll_loss", "nll", dtype, (mt_dtype)target->dtype, w != NULL ? NLL_WEIGHT : NLL,
+                      w != NULL ? "#define HAS_WEIGHT 1\n" : "#define HAS_WEIGHT 0\n", &k);
     if (h.status == MT_OK) {
         mt__launch_long(&l, targets);
         mt__launch_long(&l, classes);
@@ -393,7 +421,8 @@ mt_status mt__npu_nll_loss_backward(mt__call *call)
     int64_t reduction = mt__arg_int(call, 4), classes, inner, targets;
     mt__held h = {.status = mt__npu_zero_tensor(out)};
     const mt_tensor *g = mt__hold(&h, mt__arg_tensor(call, 0)), *x = mt__arg_tensor(call, 1),
-                    *target = mt__hold(&h, mt__arg_tensor(call, 2)), *w = mt__hold(&h, mt__arg_tensor(call, 3)),
+                    *target = mt__hold(&h, mt__arg_tensor(call, 2)),
+                    *w = mt__hold(&h, mt__arg_tensor(call, 3)),
                     *weights = mt__hold(&h, mt__arg_tensor(call, 6));
     mt__launch l;
     mt__kernel k;
@@ -401,8 +430,8 @@ mt_status mt__npu_nll_loss_backward(mt__call *call)
     if (h.status == MT_OK)
         h.status = mt__launch_begin(&l, out->device);
     if (h.status == MT_OK)
-        h.status = kernel_of(l.npu, "nll_loss_backward", "nll_backward", (mt_dtype)out->dtype, (mt_dtype)target->dtype,
-                             w != NULL ? NLL_BACK_WEIGHT : NLL_BACK,
+        h.status = kernel_of(l.npu, "nll_loss_backward", "nll_backward", (mt_dtype)out->dtype,
+                             (mt_dtype)target->dtype, w != NULL ? NLL_BACK_WEIGHT : NLL_BACK,
                              w != NULL ? "#define HAS_WEIGHT 1\n" : "#define HAS_WEIGHT 0\n", &k);
     if (h.status == MT_OK) {
         mt__launch_long(&l, targets);

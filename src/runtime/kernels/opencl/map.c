@@ -9,7 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DENSE, SINGLE, NUMBER, STRIDED };
+enum {
+    DENSE,
+    SINGLE,
+    NUMBER,
+    STRIDED
+};
 
 typedef struct layout {
     int64_t dims[MT_MAX_RANK], steps[MT__MAP_OPERANDS + 1][MT_MAX_RANK]; /* [0]: the output */
@@ -150,7 +155,8 @@ static void put_arguments(FILE *f, const plan *p)
     const mt__map *m = p->map;
     if (p->strided)
         fprintf(f,
-                "typedef struct layout { long dims[8], steps[%d][8]; } layout;\n__kernel void NAME(const size n, const "
+                "typedef struct layout { long dims[8], steps[%d][8]; } layout;\n__kernel void NAME(const "
+                "size n, const "
                 "layout w",
                 MT__MAP_OPERANDS + 1);
     else
@@ -181,8 +187,10 @@ static void put_walk(FILE *f, const plan *p)
     fprintf(f, ";\n");
     for (int d = p->rank - 1; d >= 0; d--) {
         if (d > 0)
-            fprintf(f, "    { const size q = rest / (size)w.dims[%d]; const long r = rest - q * (size)w.dims[%d]; rest = q;", d,
-                    d);
+            fprintf(f,
+                    "    { const size q = rest / (size)w.dims[%d]; const long r = rest - q * "
+                    "(size)w.dims[%d]; rest = q;",
+                    d, d);
         else
             fprintf(f, "    { const long r = rest;");
         fprintf(f, " io += r * w.steps[0][%d];", d);

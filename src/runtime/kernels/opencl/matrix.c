@@ -11,8 +11,8 @@ typedef struct matrix {
 static matrix matrix_of(const mt_tensor *t)
 {
     int r = t->rank;
-    return (matrix){t, t->dims[r - 2], t->dims[r - 1], t->strides[r - 2], t->strides[r - 1],
-                    r > 2 ? t->strides[0] : 0};
+    return (matrix){
+        t, t->dims[r - 2], t->dims[r - 1], t->strides[r - 2], t->strides[r - 1], r > 2 ? t->strides[0] : 0};
 }
 
 /* Rows, or columns, without gaps within: what a BLAS calls a leading dimension. */
@@ -31,8 +31,13 @@ static bool leads(const matrix *m, bool *transposed, uint64_t *lead)
 static mt_status by_library(mt__npu *npu, const matrix *a, const matrix *b, mt_tensor *out, int64_t batch,
                             double alpha, double beta)
 {
-    mtp_plugin_gemm g = {.size = sizeof g, .m = (uint64_t)a->rows, .n = (uint64_t)b->columns,
-                         .k = (uint64_t)a->columns, .batch = (uint64_t)batch, .alpha = alpha, .beta = beta};
+    mtp_plugin_gemm g = {.size = sizeof g,
+                         .m = (uint64_t)a->rows,
+                         .n = (uint64_t)b->columns,
+                         .k = (uint64_t)a->columns,
+                         .batch = (uint64_t)batch,
+                         .alpha = alpha,
+                         .beta = beta};
     if (!mt__is_floating((mt_dtype)out->dtype) || !leads(a, &g.transpose_a, &g.lda) ||
         !leads(b, &g.transpose_b, &g.ldb))
         return MT_E_NOT_IMPLEMENTED;
@@ -83,8 +88,8 @@ static mt_status product(matrix a, matrix b, mt_tensor *out, int64_t batch, doub
     }
     mt__launch_tensor(&l, out);
     mt__launch_long(&l, a.rows * b.columns);
-    uint64_t local[] = {16, 16, 1}, global[] = {mt__round_up(b.columns, 64) / 4, mt__round_up(a.rows, 64) / 4,
-                                                (uint64_t)batch};
+    uint64_t local[] = {16, 16, 1},
+             global[] = {mt__round_up(b.columns, 64) / 4, mt__round_up(a.rows, 64) / 4, (uint64_t)batch};
     return mt__launch_run(&l, &k, 3, global, local);
 }
 
@@ -101,13 +106,14 @@ static mt_status added(mt__call *call, int64_t batch)
     mt_status status = beta != 0 ? mt__npu_assign(call->outs[0], mt__arg_tensor(call, 0)) : MT_OK;
     if (status != MT_OK)
         return status;
-    return product(matrix_of(mt__arg_tensor(call, 1)), matrix_of(mt__arg_tensor(call, 2)), call->outs[0], batch,
-                   factor(call, 4), beta);
+    return product(matrix_of(mt__arg_tensor(call, 1)), matrix_of(mt__arg_tensor(call, 2)), call->outs[0],
+                   batch, factor(call, 4), beta);
 }
 
 mt_status mt__npu_mm(mt__call *call)
 {
-    return product(matrix_of(mt__arg_tensor(call, 0)), matrix_of(mt__arg_tensor(call, 1)), call->outs[0], 1, 1, 0);
+    return product(matrix_of(mt__arg_tensor(call, 0)), matrix_of(mt__arg_tensor(call, 1)), call->outs[0], 1,
+                   1, 0);
 }
 
 mt_status mt__npu_addmm(mt__call *call)
@@ -138,7 +144,8 @@ mt_status mt__npu_dot(mt__call *call)
     mt_tensor *each;
     mt_status status = mt__run_quietly(MT_OP_mul, call->args, 2, &each);
     if (status == MT_OK)
-        status = mt__npu_reduce(&mt__fold_sum, (mt_dtype)each->dtype, each, 1, each->numel, 1, call->outs[0], 0);
+        status =
+            mt__npu_reduce(&mt__fold_sum, (mt_dtype)each->dtype, each, 1, each->numel, 1, call->outs[0], 0);
     mt_release(each);
     return status;
 }

@@ -10,8 +10,8 @@
 #define MT__GROUP 64 /* work-items of a group that makes a row */
 #define MT__FLAT 128 /* work-items of a group of elementwise kernels */
 
-extern const char mt__cl_prelude[], mt__cl_rows[], mt__cl_reduce[], mt__cl_matrix[], mt__cl_index[], mt__cl_create[],
-    mt__cl_windows[];
+extern const char mt__cl_prelude[], mt__cl_rows[], mt__cl_reduce[], mt__cl_matrix[], mt__cl_index[],
+    mt__cl_create[], mt__cl_windows[];
 
 /* Part of a key: which template. */
 enum mt__family {
@@ -40,7 +40,8 @@ typedef struct mt__template {
 
 const char *mt__cl_type(mt_dtype dtype);   /* "float" */
 const char *mt__cl_suffix(mt_dtype dtype); /* "f32" */
-char *mt__cl_source(const mt__npu *npu, const char *name, mt_dtype dtype, const char *defines, const char *body);
+char *mt__cl_source(const mt__npu *npu, const char *name, mt_dtype dtype, const char *defines,
+                    const char *body);
 mt_status mt__npu_template(mt__npu *npu, uint64_t key, const mt__template *t, mt__kernel *out);
 
 static inline uint64_t mt__round_up(int64_t n, uint64_t to)
@@ -129,13 +130,16 @@ mt_status mt__let_go(mt__held *h);
 
 /* X(kernel): mt__npu_KERNEL serves the ops that table.c names */
 #define MT__NPU_KERNELS(X)                                                                                   \
-    X(elementwise) X(gelu) X(pow) X(elu) X(clamp) X(copy_kernel) X(clone) X(to_copy) X(fill_kernel) X(zero) X(nothing) X(cat)          \
-    X(stack) X(repeat) X(flip) X(roll) X(triangle) X(arange) X(linspace) X(eye) X(chance) X(sum) X(fold) X(pick) X(var)  \
-    X(vector_norm) X(logsumexp) X(cumsum) X(mm) X(addmm) X(bmm) X(baddbmm) X(mv) X(dot) X(softmax)           \
-    X(softmax_backward) X(layer_norm) X(layer_norm_backward) X(embedding) X(embedding_dense_backward)        \
-    X(index_select) X(index_add) X(gather) X(scatter) X(index) X(index_put) X(nonzero) X(loss) X(loss_backward) X(nll_loss)     \
-    X(nll_loss_backward) X(batch_norm) X(batch_norm_backward) X(max_pool2d) X(avg_pool2d) X(adaptive_avg_pool2d)        \
-    X(convolution) X(convolution_backward) X(sort) X(randperm)
+    X(elementwise)                                                                                           \
+    X(gelu) X(pow) X(elu) X(clamp) X(copy_kernel) X(clone) X(to_copy) X(fill_kernel) X(zero) X(nothing)      \
+        X(cat) X(stack) X(repeat) X(flip) X(roll) X(triangle) X(arange) X(linspace) X(eye) X(chance) X(sum)  \
+            X(fold) X(pick) X(var) X(vector_norm) X(logsumexp) X(cumsum) X(mm) X(addmm) X(bmm) X(baddbmm)    \
+                X(mv) X(dot) X(softmax) X(softmax_backward) X(layer_norm) X(layer_norm_backward)             \
+                    X(embedding) X(embedding_dense_backward) X(index_select) X(index_add) X(gather)          \
+                        X(scatter) X(index) X(index_put) X(nonzero) X(loss) X(loss_backward) X(nll_loss)     \
+                            X(nll_loss_backward) X(batch_norm) X(batch_norm_backward) X(max_pool2d)          \
+                                X(avg_pool2d) X(adaptive_avg_pool2d) X(convolution) X(convolution_backward)  \
+                                    X(sort) X(randperm)
 #define X(kernel) mt__fn mt__npu_##kernel;
 MT__NPU_KERNELS(X)
 #undef X

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#define ENOUGH 2048    /* results: work for a device */
+#define ENOUGH 2048     /* results: work for a device */
 #define CHUNK_LEAST 512 /* elements */
 
 const mt__fold mt__fold_sum = {1, "sum", "0", "x", "a + b", "x"};
@@ -25,10 +25,12 @@ static mt_status one_pass(const mt__fold *f, mt_dtype compute, const mt_tensor *
     mt__launch l;
     mt__kernel k;
     snprintf(defines, sizeof defines,
-             "#define NEED_%s\n#define IN %s\n#define R %s\n#define FIRST (T)(%s)\n#define MAP(v) map_of(%s, k0)\n#define END(v) "
-             "end_of(v, k0)\n#define FOLD (%s)\nT map_of(T x, T k0) { return %s; }\nT end_of(T x, T k0) { return %s; }\n",
-             columns ? "columns" : "rows", mt__cl_type((mt_dtype)x->dtype), mt__cl_type((mt_dtype)y->dtype), f->first,
-             compute == MT_BOOL && x->dtype != MT_BOOL ? "(v) != 0" : "v", f->fold, map, end);
+             "#define NEED_%s\n#define IN %s\n#define R %s\n#define FIRST (T)(%s)\n#define MAP(v) map_of(%s, "
+             "k0)\n#define END(v) "
+             "end_of(v, k0)\n#define FOLD (%s)\nT map_of(T x, T k0) { return %s; }\nT end_of(T x, T k0) { "
+             "return %s; }\n",
+             columns ? "columns" : "rows", mt__cl_type((mt_dtype)x->dtype), mt__cl_type((mt_dtype)y->dtype),
+             f->first, compute == MT_BOOL && x->dtype != MT_BOOL ? "(v) != 0" : "v", f->fold, map, end);
     mt__template t = {f->name, mt__cl_reduce, compute, defines};
     mt_status status = mt__launch_begin(&l, x->device);
     uint64_t variant = (((uint64_t)f->id << 3 | x->dtype) << 3 | y->dtype) << 4 | pass << 1 | columns;
@@ -158,7 +160,7 @@ mt_status mt__npu_fold(mt__call *call)
     bool high = op == MT_OP_max || op == MT_OP_amax;
     if (dtype == MT_BOOL)
         return reduce_call(call, high ? &any : &all, dtype, 0);
-    const mt__fold *f = real                  ? (high ? &most : &least)
+    const mt__fold *f = real                ? (high ? &most : &least)
                         : dtype == MT_INT32 ? (high ? &most32 : &least32)
                                             : (high ? &most64 : &least64);
     return reduce_call(call, f, dtype, 0);
@@ -168,7 +170,8 @@ mt_status mt__npu_fold(mt__call *call)
 mt_status mt__npu_pick(mt__call *call)
 {
     mt_op_id op = call->op->id;
-    bool values = op == MT_OP_max_dim || op == MT_OP_min_dim, high = op == MT_OP_max_dim || op == MT_OP_argmax;
+    bool values = op == MT_OP_max_dim || op == MT_OP_min_dim,
+         high = op == MT_OP_max_dim || op == MT_OP_argmax;
     const mt_tensor *self = mt__arg_tensor(call, 0);
     mt__reduction r;
     mt_tensor *x;
@@ -182,10 +185,11 @@ mt_status mt__npu_pick(mt__call *call)
     if (status != MT_OK)
         return status;
     char defines[200];
-    snprintf(defines, sizeof defines, "#define NEED_pick\n#define VALUES %d\n#define BETTER (a == a && (b %c a || b != b))\n",
-             values, high ? '>' : '<');
-    mt__template t = {values ? (high ? "max_dim" : "min_dim") : (high ? "argmax" : "argmin"), mt__cl_reduce, dtype,
-                      defines};
+    snprintf(defines, sizeof defines,
+             "#define NEED_pick\n#define VALUES %d\n#define BETTER (a == a && (b %c a || b != b))\n", values,
+             high ? '>' : '<');
+    mt__template t = {values ? (high ? "max_dim" : "min_dim") : (high ? "argmax" : "argmin"), mt__cl_reduce,
+                      dtype, defines};
     status = mt__launch_begin(&l, self->device);
     if (status == MT_OK)
         status = mt__npu_template(l.npu, MT__KEY(MT__PICK, dtype, values * 2 + high), &t, &k);
@@ -240,16 +244,17 @@ mt_status mt__npu_vector_norm(mt__call *call)
     static const mt__fold two = {20, "norm", "0", "x * x", "a + b", "sqrt(x)"},
                           one = {21, "norm_1", "0", "fabs(x)", "a + b", "x"},
                           most = {22, "norm_inf", "0", "fabs(x)", "(b > a || b != b) ? b : a", "x"},
-                          least = {23, "norm_minus_inf", "INFINITY", "fabs(x)", "(b < a || b != b) ? b : a", "x"},
+                          least = {23, "norm_minus_inf", "INFINITY", "fabs(x)", "(b < a || b != b) ? b : a",
+                                   "x"},
                           none = {24, "norm_0", "0", "(T)(x != 0)", "a + b", "x"},
                           any = {25, "norm_p", "0", "pow(fabs(x), k0)", "a + b", "pow(x, 1 / k0)"};
     double p = mt__arg_number(call, 1);
-    const mt__fold *f = p == 2               ? &two
-                        : p == 1             ? &one
+    const mt__fold *f = p == 2                   ? &two
+                        : p == 1                 ? &one
                         : p == (double)INFINITY  ? &most
                         : p == -(double)INFINITY ? &least
-                        : p == 0             ? &none
-                                             : &any;
+                        : p == 0                 ? &none
+                                                 : &any;
     return reduce_call(call, f, (mt_dtype)call->outs[0]->dtype, p);
 }
 

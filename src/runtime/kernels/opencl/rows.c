@@ -25,8 +25,8 @@ static mt_status soft(mt__call *call, unsigned inputs, const char *name, bool lo
     h.status = mt__wrap_dim(mt__arg_int(call, inputs), out->rank, &dim);
     for (unsigned i = 0; i < inputs; i++)
         x[i] = mt__hold(&h, mt__arg_tensor(call, i));
-    snprintf(defines, sizeof defines, "#define NEED_%s\n#define LOGS %d\n", inputs == 1 ? "softmax" : "softmax_backward",
-             logs);
+    snprintf(defines, sizeof defines, "#define NEED_%s\n#define LOGS %d\n",
+             inputs == 1 ? "softmax" : "softmax_backward", logs);
     mt__template t = {name, mt__cl_rows, dtype, defines};
     if (h.status == MT_OK)
         h.status = mt__launch_begin(&l, out->device);
@@ -59,12 +59,12 @@ mt_status mt__npu_softmax_backward(mt__call *call)
 
 /* ------------------------------------------------------------------------------------------------ layer_norm */
 
-static mt_status layer_kernel(mt__npu *npu, const char *name, mt_dtype dtype, unsigned which, bool weight, bool bias,
-                              mt__kernel *k)
+static mt_status layer_kernel(mt__npu *npu, const char *name, mt_dtype dtype, unsigned which, bool weight,
+                              bool bias, mt__kernel *k)
 {
     char defines[160];
-    snprintf(defines, sizeof defines, "#define NEED_%s\n#define HAS_WEIGHT %d\n#define HAS_BIAS %d\n", name, weight,
-             bias);
+    snprintf(defines, sizeof defines, "#define NEED_%s\n#define HAS_WEIGHT %d\n#define HAS_BIAS %d\n", name,
+             weight, bias);
     mt__template t = {name, mt__cl_rows, dtype, defines};
     return mt__npu_template(npu, MT__KEY(MT__LAYER_NORM, dtype, which * 4 + weight * 2 + bias), &t, k);
 }
@@ -136,15 +136,16 @@ mt_status mt__npu_layer_norm_backward(mt__call *call)
 {
     mt__held h = {.status = MT_OK};
     const mt_tensor *g = mt__hold(&h, mt__arg_tensor(call, 0)), *x = mt__hold(&h, mt__arg_tensor(call, 1)),
-                    *mean = mt__hold(&h, mt__arg_tensor(call, 3)), *rstd = mt__hold(&h, mt__arg_tensor(call, 4)),
-                    *w = mt__hold(&h, mt__arg_tensor(call, 5));
+                    *mean = mt__hold(&h, mt__arg_tensor(call, 3)),
+                    *rstd = mt__hold(&h, mt__arg_tensor(call, 4)), *w = mt__hold(&h, mt__arg_tensor(call, 5));
     int64_t n = mt__numel((int)call->args[2].count, call->args[2].as.ints);
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK && call->outs[0] != NULL && x->numel > 0) {
         h.status = mt__launch_begin(&l, x->device);
         if (h.status == MT_OK)
-            h.status = layer_kernel(l.npu, "layer_norm_backward", (mt_dtype)x->dtype, 1, w != NULL, false, &k);
+            h.status =
+                layer_kernel(l.npu, "layer_norm_backward", (mt_dtype)x->dtype, 1, w != NULL, false, &k);
         if (h.status == MT_OK) {
             mt__launch_long(&l, n);
             mt__launch_tensor(&l, g);
@@ -248,7 +249,8 @@ mt_status mt__npu_batch_norm_backward(mt__call *call)
         rstd = MT(rsqrt, MT(add, rv, mt__arg_number(call, 8)));
     }
     mt_tensor *sum = over_all_but_channels(g, false);
-    mt_tensor *d = rstd != NULL ? MT(mul, MT(sub, x, channels(mean, x->rank)), channels(rstd, x->rank)) : NULL;
+    mt_tensor *d =
+        rstd != NULL ? MT(mul, MT(sub, x, channels(mean, x->rank)), channels(rstd, x->rank)) : NULL;
     mt_tensor *dot = d != NULL ? over_all_but_channels(MT(mul, g, d), false) : NULL;
     status = give(call, 1, dot);
     if (status == MT_OK)

@@ -18,15 +18,17 @@ const char *mt__cl_suffix(mt_dtype dtype)
     return suffixes[dtype];
 }
 
-char *mt__cl_source(const mt__npu *npu, const char *name, mt_dtype dtype, const char *defines, const char *body)
+char *mt__cl_source(const mt__npu *npu, const char *name, mt_dtype dtype, const char *defines,
+                    const char *body)
 {
     char *text = NULL;
-    int n = asprintf(&text,
-                     "#define NAME %s\n#define T %s\n#define UT %s\n#define TRUTH %d\n#define WHOLE %d\n"
-                     "#define REAL %d\n#define HAS_F64 %d\n#define HAS_I64_ATOMICS %d\n#define GROUP %d\n%s%s%s",
-                     name, types[dtype], unsigned_types[dtype], dtype == MT_BOOL,
-                     dtype == MT_INT32 || dtype == MT_INT64, dtype >= MT_FLOAT32, npu->properties.has_float64,
-                     npu->properties.has_int64_atomics, MT__GROUP, mt__cl_prelude, defines, body);
+    int n =
+        asprintf(&text,
+                 "#define NAME %s\n#define T %s\n#define UT %s\n#define TRUTH %d\n#define WHOLE %d\n"
+                 "#define REAL %d\n#define HAS_F64 %d\n#define HAS_I64_ATOMICS %d\n#define GROUP %d\n%s%s%s",
+                 name, types[dtype], unsigned_types[dtype], dtype == MT_BOOL,
+                 dtype == MT_INT32 || dtype == MT_INT64, dtype >= MT_FLOAT32, npu->properties.has_float64,
+                 npu->properties.has_int64_atomics, MT__GROUP, mt__cl_prelude, defines, body);
     return n < 0 ? NULL : text;
 }
 

@@ -4,7 +4,8 @@
 #include "runtime/kernels/opencl/npu.h"
 
 #define OPTIMIZERS(X)                                                                                        \
-    X(_fused_sgd_) X(_fused_adam_) X(_fused_adamw_) X(_fused_adagrad_) X(_fused_rmsprop_) X(_fused_adadelta_)  \
+    X(_fused_sgd_)                                                                                           \
+    X(_fused_adam_) X(_fused_adamw_) X(_fused_adagrad_) X(_fused_rmsprop_) X(_fused_adadelta_)               \
         X(_fused_adamax_) X(_fused_nadam_) X(_fused_radam_) X(_fused_asgd_) X(_fused_rprop_)
 
 static const struct {
@@ -128,7 +129,7 @@ void mt__npu_register(void)
             mt__ops[i].kernels[1] = mt__npu_elementwise;
     for (unsigned i = 0; i < MT__COUNT_OF(table); i++)
         mt__ops[table[i].op].kernels[1] = table[i].kernel;
-    /* the steps of optimizers are one function for all devices: kernels/cpu/optim.c */
+        /* the steps of optimizers are one function for all devices: kernels/cpu/optim.c */
 #define X(op) mt__ops[MT_OP_##op].kernels[1] = mt__ops[MT_OP_##op].kernels[0];
     OPTIMIZERS(X)
 #undef X

@@ -8,14 +8,27 @@
 
 _Static_assert(sizeof(mt__pool) == 13 * 8 && sizeof(mt__conv) == 16 * 8, "as in windows.cl");
 
-enum { MAX, MAX_BACK, AVG, AVG_BACK, ADAPT, ADAPT_BACK, CONV, CONV_INPUT, CONV_WEIGHT, SORT, SORT_DOWN };
+enum {
+    MAX,
+    MAX_BACK,
+    AVG,
+    AVG_BACK,
+    ADAPT,
+    ADAPT_BACK,
+    CONV,
+    CONV_INPUT,
+    CONV_WEIGHT,
+    SORT,
+    SORT_DOWN
+};
 
 static mt_status kernel_of(mt__npu *npu, const char *name, const char *need, mt_dtype dtype, unsigned which,
                            mt__kernel *k)
 {
     static const char *const lowest[] = {"0", "INT_MIN", "LONG_MIN", "-INFINITY", "-INFINITY"};
     char defines[200];
-    snprintf(defines, sizeof defines, "#define NEED_%s\n#define POOLS %d\n#define LOWEST %s\n#define DESCENDING %d\n", need,
+    snprintf(defines, sizeof defines,
+             "#define NEED_%s\n#define POOLS %d\n#define LOWEST %s\n#define DESCENDING %d\n", need,
              which < CONV, lowest[dtype], which == SORT_DOWN);
     mt__template t = {name, mt__cl_windows, dtype, defines};
     return mt__npu_template(npu, MT__KEY(MT__WINDOWS, dtype, which), &t, k);
@@ -29,8 +42,8 @@ typedef struct average {
 } average;
 
 /* in -> out, with the indices of max pools, or the numbers of averages */
-static mt_status pool(const char *name, const char *need, unsigned which, const mt__pool *p, const mt_tensor *in,
-                      mt_tensor *out, const mt_tensor *indices, const average *a)
+static mt_status pool(const char *name, const char *need, unsigned which, const mt__pool *p,
+                      const mt_tensor *in, mt_tensor *out, const mt_tensor *indices, const average *a)
 {
     mt__held h = {.status = MT_OK};
     mt__launch l;
@@ -64,9 +77,10 @@ mt_status mt__npu_max_pool2d(mt__call *call)
     mt_status status = mt__pool_read(call, "max_pool2d", mt__arg_tensor(call, back), back ? 2 : 1, true, &p);
     if (status != MT_OK)
         return status;
-    return back ? pool("max_pool2d_backward", "max_pool_backward", MAX_BACK, &p, mt__arg_tensor(call, 0), call->outs[0],
-                       mt__arg_tensor(call, 7), NULL)
-                : pool("max_pool2d", "max_pool", MAX, &p, mt__arg_tensor(call, 0), call->outs[0], call->outs[1], NULL);
+    return back ? pool("max_pool2d_backward", "max_pool_backward", MAX_BACK, &p, mt__arg_tensor(call, 0),
+                       call->outs[0], mt__arg_tensor(call, 7), NULL)
+                : pool("max_pool2d", "max_pool", MAX, &p, mt__arg_tensor(call, 0), call->outs[0],
+                       call->outs[1], NULL);
 }
 
 mt_status mt__npu_avg_pool2d(mt__call *call)
@@ -74,7 +88,8 @@ mt_status mt__npu_avg_pool2d(mt__call *call)
     mt__pool p;
     bool back = call->op->id == MT_OP_avg_pool2d_backward;
     unsigned first = back ? 2 : 1;
-    average a = {mt__arg_given(call, first + 5) ? mt__arg_int(call, first + 5) : 0, mt__arg_int(call, first + 4) != 0};
+    average a = {mt__arg_given(call, first + 5) ? mt__arg_int(call, first + 5) : 0,
+                 mt__arg_int(call, first + 4) != 0};
     mt_status status = mt__pool_read(call, "avg_pool2d", mt__arg_tensor(call, back), first, false, &p);
     for (int d = 0; d < 2; d++)
         p.dilation[d] = 1;
@@ -95,8 +110,9 @@ mt_status mt__npu_adaptive_avg_pool2d(mt__call *call)
         p.in[d] = large->dims[r - 2 + d];
         p.out[d] = small->dims[r - 2 + d];
     }
-    return pool(back ? "adaptive_avg_pool2d_backward" : "adaptive_avg_pool2d", back ? "adaptive_backward" : "adaptive",
-                back ? ADAPT_BACK : ADAPT, &p, mt__arg_tensor(call, 0), call->outs[0], NULL, NULL);
+    return pool(back ? "adaptive_avg_pool2d_backward" : "adaptive_avg_pool2d",
+                back ? "adaptive_backward" : "adaptive", back ? ADAPT_BACK : ADAPT, &p,
+                mt__arg_tensor(call, 0), call->outs[0], NULL, NULL);
 }
 
 /* ---------------------------------------------------------------------------------------------- convolutions */
@@ -108,7 +124,8 @@ mt_status mt__npu_convolution(mt__call *call)
     mt__held h = {.status = MT_OK};
     mt__launch l;
     mt__kernel k;
-    h.status = mt__conv_read(call, mt__arg_tensor(call, 0), mt__arg_tensor(call, 1), mt__arg_tensor(call, 2), 3, &c);
+    h.status =
+        mt__conv_read(call, mt__arg_tensor(call, 0), mt__arg_tensor(call, 1), mt__arg_tensor(call, 2), 3, &c);
     const mt_tensor *in = mt__hold(&h, mt__arg_tensor(call, 0)), *w = mt__hold(&h, mt__arg_tensor(call, 1)),
                     *b = mt__hold(&h, mt__arg_tensor(call, 2));
     if (h.status == MT_OK)
@@ -127,8 +144,8 @@ mt_status mt__npu_convolution(mt__call *call)
     return mt__let_go(&h);
 }
 
-static mt_status conv_part(const mt__conv *c, const char *name, const char *need, unsigned which, const mt_tensor *g,
-                           const mt_tensor *other, mt_tensor *out)
+static mt_status conv_part(const mt__conv *c, const char *name, const char *need, unsigned which,
+                           const mt_tensor *g, const mt_tensor *other, mt_tensor *out)
 {
     mt__launch l;
     mt__kernel k;
@@ -160,9 +177,11 @@ mt_status mt__npu_convolution_backward(mt__call *call)
         mt_tensor *parts;
         h.status = mt__empty((mt_dtype)g->dtype, g->device, 2, (int64_t[]){c.images, c.out_channels}, &parts);
         if (h.status == MT_OK)
-            h.status = mt__npu_reduce(&mt__fold_sum, (mt_dtype)g->dtype, g, c.images * c.out_channels, area, 1, parts, 0);
+            h.status = mt__npu_reduce(&mt__fold_sum, (mt_dtype)g->dtype, g, c.images * c.out_channels, area,
+                                      1, parts, 0);
         if (h.status == MT_OK)
-            h.status = mt__npu_reduce(&mt__fold_sum, (mt_dtype)g->dtype, parts, 1, c.images, c.out_channels, call->outs[2], 0);
+            h.status = mt__npu_reduce(&mt__fold_sum, (mt_dtype)g->dtype, parts, 1, c.images, c.out_channels,
+                                      call->outs[2], 0);
         mt_release(parts);
     }
     return mt__let_go(&h);
@@ -184,7 +203,8 @@ mt_status mt__npu_sort(mt__call *call)
     if (h.status == MT_OK)
         h.status = mt__launch_begin(&l, x->device);
     if (h.status == MT_OK)
-        h.status = kernel_of(l.npu, top ? "topk" : "sort", "sort", (mt_dtype)x->dtype, down ? SORT_DOWN : SORT, &k);
+        h.status =
+            kernel_of(l.npu, top ? "topk" : "sort", "sort", (mt_dtype)x->dtype, down ? SORT_DOWN : SORT, &k);
     if (h.status == MT_OK && call->outs[0]->numel > 0) {
         int64_t n = x->rank > 0 ? x->dims[dim] : 1, inner = 1;
         for (int i = dim + 1; i < x->rank; i++)
