@@ -340,6 +340,13 @@ void *mt_data(const mt_tensor *t)
 {
     return MT_DEVICE_TYPE(t->device) == 0 ? t->data : NULL;
 }
+/* On a device: the handle of its memory stands for where that begins. */
+uint64_t mt_address(const mt_tensor *t)
+{
+    return MT_DEVICE_TYPE(t->device) == 0
+               ? (uint64_t)(uintptr_t)t->data
+               : (uint64_t)(uintptr_t)t->storage->data + (uint64_t)t->offset * mt__size_of(t);
+}
 uint32_t mt_version(const mt_tensor *t)
 {
     return t->storage->version;

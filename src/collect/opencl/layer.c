@@ -93,36 +93,40 @@ static void read_clock(const flight *f, uint64_t queued)
     air.clock[d].middle = f->before + width / 2;
 }
 
-static void land(flight *f)
+static bool read_time(const flight *f, cl_profiling_info which, uint64_t *out)
 {
-    cl_ulong t[3] = {0};
-    static const cl_profiling_info which[] = {CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_START,
-                                              CL_PROFILING_COMMAND_END};
-    bool good = true;
-    for (int i = 0; i < 3 && good; i++)
-        good = next->clGetEventProfilingInfo(f->event, which[i], sizeof t[i], &t[i], NULL) == CL_SUCCESS;
-    if (good) {
-        read_clock(f, t[0]);
-        f->work.queued = t[0];
-        f->work.start = t[1];
-        f->work.end = t[2] > t[1] ? t[2] : t[1];
-        f->work.clock = MTP_CLOCK_DEVICE;
-        mtp_device_event(&f->work);
-    }
+    cl_ulong t = 0;
+    bool good = next->clGetEventProfilingInfo(f->event, which, sizeof t, &t, NULL) == CL_SUCCESS;
+    *out = t;
+    return good;
+}
+
+/* Its end is known only when it is done: one question tells both. False: it is not done. */
+static bool land(flight *f)
+{
+    static uint32_t turn;
+    cl_int state = CL_COMPLETE;
+    if (read_time(f, CL_PROFILING_COMMAND_END, &f->work.end) && f->work.end != 0) {
+        if (turn++ % 16 == 0 && read_time(f, CL_PROFILING_COMMAND_QUEUED, &f->work.queued))
+            read_clock(f, f->work.queued);
+        if (read_time(f, CL_PROFILING_COMMAND_START, &f->work.start)) {
+            f->work.end = f->work.end > f->work.start ? f->work.end : f->work.start;
+            f->work.clock = MTP_CLOCK_DEVICE;
+            mtp_device_event(&f->work);
+        }
+    } else if (next->clGetEventInfo(f->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
+                                    NULL) == CL_SUCCESS &&
+               state > CL_COMPLETE) {
+        return false;
+    } /* else: it failed, and has no times */
     next->clReleaseEvent(f->event);
+    return true;
 }
 
 /* The lock is held. Oldest first, without waiting: one that is not done keeps those behind it. */
 static void harvest(void)
 {
-    while (air.count > 0) {
-        flight *f = &air.ring[air.first];
-        cl_int state = CL_QUEUED;
-        if (next->clGetEventInfo(f->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) ==
-                CL_SUCCESS &&
-            state > CL_COMPLETE)
-            break;
-        land(f);
+    while (air.count > 0 && land(&air.ring[air.first])) {
         air.first = (air.first + 1) % FLIGHTS;
         air.count--;
     }

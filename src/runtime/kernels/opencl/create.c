@@ -5,6 +5,7 @@
  */
 #include "runtime/chance.h"
 #include "runtime/kernels/opencl/npu.h"
+#include "runtime/reduce.h"
 #include <stdio.h>
 
 enum {
@@ -170,6 +171,31 @@ static mt_status draw_into(mt__call *call, const draw *d, unsigned which, const 
     return mt__let_go(&h);
 }
 
+/* As the CPU's kernels do, in PyTorch's words. */
+static mt_status check_draw(const mt__call *call, const draw *d, mt_dtype dtype)
+{
+    double a = d->op != MT_OP_bernoulli ? mt__arg_number(call, 1) : 0,
+           b = call->op->param_count > 2 ? mt__arg_number(call, 2) : 0;
+    if (d->real && !mt__is_floating(dtype))
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'",
+                        d->op == MT_OP_uniform_  ? "check_uniform_bounds"
+                        : d->op == MT_OP_normal_ ? "normal_kernel_npu"
+                                                 : "bernoulli_tensor_npu_p_",
+                        mt__scalar_type(dtype));
+    if (d->op == MT_OP_uniform_ && !(a <= b))
+        return mt__fail(MT_E_RUNTIME,
+                        "uniform_ expects to return a [from, to) range, but found from=%g > to=%g", a, b);
+    if (d->op == MT_OP_normal_ && !(b >= 0))
+        return mt__fail(MT_E_RUNTIME, "normal expects std >= 0.0, but found std %g", b);
+    if (d->op == MT_OP_bernoulli_ && !(a >= 0 && a <= 1))
+        return mt__fail(MT_E_RUNTIME, "bernoulli_ expects p to be in [0, 1], but got p=%g", a);
+    if (d->op == MT_OP_random_ && mt__arg_int(call, 1) >= mt__arg_int(call, 2))
+        return mt__fail(MT_E_RUNTIME,
+                        "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+                        (long long)mt__arg_int(call, 1), (long long)mt__arg_int(call, 2));
+    return MT_OK;
+}
+
 mt_status mt__npu_chance(mt__call *call)
 {
     mt_tensor *out = call->outs[0], *dense = NULL;
@@ -177,16 +203,12 @@ mt_status mt__npu_chance(mt__call *call)
     while (which < MT__COUNT_OF(draws) && draws[which].op != call->op->id)
         which++;
     const draw *d = &draws[which];
-    if (d->real && !mt__is_floating((mt_dtype)out->dtype))
-        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_npu\" not implemented for '%s'", call->op->name + 6,
-                        mt_dtype_name((mt_dtype)out->dtype));
-    if (call->op->id == MT_OP_random_ && mt__arg_int(call, 1) >= mt__arg_int(call, 2))
-        return mt__fail(MT_E_RUNTIME,
-                        "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
-                        (long long)mt__arg_int(call, 1), (long long)mt__arg_int(call, 2));
+    mt_status status = check_draw(call, d, (mt_dtype)out->dtype);
+    if (status != MT_OK)
+        return status;
     if (out->flags & MT__CONTIGUOUS)
         return draw_into(call, d, which, out);
-    mt_status status = mt__empty_like(out, (mt_dtype)out->dtype, &dense);
+    status = mt__empty_like(out, (mt_dtype)out->dtype, &dense);
     if (status == MT_OK)
         status = draw_into(call, d, which, dense);
     if (status == MT_OK)

@@ -192,7 +192,8 @@ static mt_status give(mt__call *call, unsigned i, mt_tensor *t)
 
 static mt_tensor *follow(mt_tensor *running, mt_tensor *now, double momentum)
 {
-    return MT(add_, MT(mul_, running, 1 - momentum), now, momentum);
+    mt_tensor *to = MT(add, MT(mul, running, 1 - momentum), now, momentum);
+    return to != NULL && mt__npu_assign(running, to) == MT_OK ? running : NULL;
 }
 
 mt_status mt__npu_batch_norm(mt__call *call)

@@ -181,7 +181,11 @@ __kernel void NAME(long rows, long n, long inner, __global const T *x, long x_at
     if (row >= rows)
         return;
     const long base = row / inner * n * inner + row % inner;
+#if REAL && HAS_F64
+    double s = 0;
+#else
     T s = 0;
+#endif
     for (long k = 0; k < n; k++) {
         s += x[x_at + base + k * inner];
         y[y_at + base + k * inner] = s;
