@@ -225,7 +225,7 @@ static void every_op_gives_what_the_cpu_gives(void **state)
 {
     (void)state;
     const char *asked = getenv("MT_TEST_OP");
-    int times = getenv("MT_TEST_CALLS") != NULL ? atoi(getenv("MT_TEST_CALLS")) : 25, without = 0, with = 0;
+    int times = getenv("MT_TEST_CALLS") != NULL ? atoi(getenv("MT_TEST_CALLS")) : 6, without = 0, with = 0;
     char missing[4096] = "";
     for (unsigned op = 0; op < mt_op_count(); op++) {
         const char *name = mt_op_id_text((mt_op_id)op);

@@ -6,8 +6,9 @@
 #define OPTIMIZERS(X)                                                                                        \
     X(_fused_sgd_)                                                                                           \
     X(_fused_adam_)                                                                                          \
-    X(_fused_adamw_) X(_fused_adagrad_) X(_fused_rmsprop_) X(_fused_adadelta_) X(_fused_adamax_)             \
-        X(_fused_nadam_) X(_fused_radam_) X(_fused_asgd_) X(_fused_rprop_)
+    X(_fused_adamw_)                                                                                         \
+    X(_fused_adagrad_) X(_fused_rmsprop_) X(_fused_adadelta_) X(_fused_adamax_) X(_fused_nadam_)             \
+        X(_fused_radam_) X(_fused_asgd_) X(_fused_rprop_)
 
 static const struct {
     mt_op_id op;
@@ -97,6 +98,7 @@ static const struct {
     {MT_OP_topk, mt__npu_sort},
     {MT_OP_sort, mt__npu_sort},
     {MT_OP_randperm, mt__npu_randperm},
+    {MT_OP_multinomial, mt__npu_multinomial},
     {MT_OP_embedding, mt__npu_embedding},
     {MT_OP_embedding_dense_backward, mt__npu_embedding_dense_backward},
     {MT_OP_index_select, mt__npu_index_select},

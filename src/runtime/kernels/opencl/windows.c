@@ -221,6 +221,49 @@ mt_status mt__npu_sort(mt__call *call)
     return mt__let_go(&h);
 }
 
+/* Without replacement: the largest of p / exponential. With: how many cumulated weights lie below a uniform number. Weights
+ * that are none are refused, which waits for the device. */
+static mt_status draw_classes(const mt__call *call, mt_tensor *out)
+{
+    mt_tensor *p = mt__arg_tensor(call, 0);
+    int64_t draws = mt__arg_int(call, 1), n = p->dims[p->rank - 1], rows = p->numel / n;
+    double least = 0, most = 0, sum = 0;
+    p = MT(reshape, p, MT_SHAPE(rows, n));
+    mt_tensor *totals = p != NULL ? MT(sum_dim, p, (int64_t)1, true) : NULL;
+    if (totals == NULL || mt_item(MT(min, p), &least) != MT_OK || mt_item(MT(max, p), &most) != MT_OK ||
+        mt_item(MT(min, totals), &sum) != MT_OK)
+        return mt_scope_status() != MT_OK ? mt_scope_status() : MT_E_RUNTIME;
+    if (!(least >= 0 && most < __builtin_inf()))
+        return mt__fail(MT_E_RUNTIME, "probability tensor contains either `inf`, `nan` or element < 0");
+    if (!(sum > 0))
+        return mt__fail(MT_E_RUNTIME, "invalid multinomial distribution (sum of probabilities <= 0)");
+    mt_tensor *picked[2] = {NULL, NULL};
+    if (mt__arg_int(call, 2) == 0) {
+        mt_tensor *q = MT(neg, MT(log1p, MT(neg, MT(uniform_, MT(empty_like, p)))));
+        MT_N(topk, picked, MT(div, p, MT(clamp_min, q, 1e-38)), draws);
+    } else {
+        mt_tensor *u =
+            MT(uniform_, MT(empty, MT_SHAPE(rows, draws, 1), (int64_t)p->dtype, (int64_t)p->device));
+        mt_tensor *edges = MT(unsqueeze, MT(div, MT(cumsum, p, (int64_t)1), totals), (int64_t)1);
+        picked[1] = MT(clamp, MT(sum_dim, MT(le, edges, u), (int64_t)2), (int64_t)0, n - 1);
+    }
+    mt_tensor *shaped =
+        picked[1] != NULL ? MT(reshape, picked[1], mt_value_ints(out->dims, out->rank)) : NULL;
+    return shaped != NULL ? mt__npu_assign(out, shaped) : mt_scope_status();
+}
+
+mt_status mt__npu_multinomial(mt__call *call)
+{
+    bool was = mt_grad_enable(false);
+    mt_scope scope;
+    mt_scope_enter(&scope);
+    mt_status status = draw_classes(call, call->outs[0]);
+    scope.status = MT_OK;
+    mt_scope_leave(&scope);
+    mt_grad_enable(was);
+    return status;
+}
+
 /* The order of random keys. */
 mt_status mt__npu_randperm(mt__call *call)
 {
