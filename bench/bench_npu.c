@@ -145,7 +145,8 @@ int main(int argc, char **argv)
     b = train(width, time, batch, steps, MT_CPU, &here);
     printf("GPT step, width %lld, time %lld, batch %lld: npu %.2f ms, cpu %.2f ms (%d threads); losses %.5f, "
            "%.5f\n",
-           (long long)width, (long long)time, (long long)batch, a, b, mt_num_threads(), there, here);
+           (long long)width, (long long)time, (long long)batch, a, b, mt_num_threads(), mt_blas_name(), there,
+           here);
     double off = launches(2000);
     mtp_profile *prof;
     if (mtp_profile_create(NULL, &prof) != MTP_OK || mtp_profile_start(prof) != MTP_OK)
