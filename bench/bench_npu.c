@@ -143,8 +143,8 @@ int main(int argc, char **argv)
     double there = 0, here = 0, a, b;
     a = train(width, time, batch, steps, MT_NPU(0), &there);
     b = train(width, time, batch, steps, MT_CPU, &here);
-    printf("GPT step, width %lld, time %lld, batch %lld: npu %.2f ms, cpu %.2f ms (%d threads); losses %.5f, "
-           "%.5f\n",
+    printf("GPT step, width %lld, time %lld, batch %lld: npu %.2f ms, cpu %.2f ms (%d threads, %s); losses "
+           "%.5f, %.5f\n",
            (long long)width, (long long)time, (long long)batch, a, b, mt_num_threads(), mt_blas_name(), there,
            here);
     double off = launches(2000);
