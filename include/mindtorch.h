@@ -386,8 +386,9 @@ MT_API void mt_node_release(mt_node *node);
 
 MT_API void *mt_python(const mt_tensor *t); /* the object that stands for it, borrowed; NULL: none */
 MT_API void mt_python_set(mt_tensor *t, void *object);
-MT_API uint64_t mt_address(const mt_tensor *t); /* of its first element, to tell memory apart: on any device */
-MT_API int64_t mt_offset(const mt_tensor *t);          /* of its first element in the storage, in elements */
+MT_API uint64_t
+mt_address(const mt_tensor *t);               /* of its first element, to tell memory apart: on any device */
+MT_API int64_t mt_offset(const mt_tensor *t); /* of its first element in the storage, in elements */
 MT_API bool mt_retains_grad(const mt_tensor *t);       /* mt_retain_grad() was called on a non-leaf */
 MT_API mt_dtype mt_default_dtype(void);                /* of floats: float32 at first */
 MT_API mt_status mt_set_default_dtype(mt_dtype dtype); /* a floating one */

@@ -132,10 +132,12 @@ mt_status mt__let_go(mt__held *h);
 #define MT__NPU_KERNELS(X)                                                                                   \
     X(elementwise)                                                                                           \
     X(gelu)                                                                                                  \
-    X(pow) X(elu) X(clamp) X(copy_kernel) X(clone) X(to_copy) X(fill_kernel) X(zero) X(nothing) X(cat)       \
-        X(stack) X(repeat) X(flip) X(roll) X(triangle) X(arange) X(linspace) X(eye) X(chance) X(sum) X(fold) \
-            X(pick) X(var) X(vector_norm) X(logsumexp) X(cumsum) X(mm) X(addmm) X(bmm) X(baddbmm) X(mv)      \
-                X(dot) X(softmax) X(softmax_backward) X(layer_norm) X(layer_norm_backward) X(embedding)      \
+    X(pow)                                                                                                   \
+    X(elu)                                                                                                   \
+    X(clamp) X(copy_kernel) X(clone) X(to_copy) X(fill_kernel) X(zero) X(nothing) X(cat) X(stack) X(repeat)  \
+        X(flip) X(roll) X(triangle) X(arange) X(linspace) X(eye) X(chance) X(sum) X(fold) X(pick) X(var)     \
+            X(vector_norm) X(logsumexp) X(cumsum) X(mm) X(addmm) X(bmm) X(baddbmm) X(mv) X(dot) X(softmax)   \
+                X(softmax_backward) X(layer_norm) X(layer_norm_backward) X(embedding)                        \
                     X(embedding_dense_backward) X(index_select) X(index_add) X(gather) X(scatter) X(index)   \
                         X(index_put) X(nonzero) X(loss) X(loss_backward) X(nll_loss) X(nll_loss_backward)    \
                             X(batch_norm) X(batch_norm_backward) X(max_pool2d) X(avg_pool2d)                 \

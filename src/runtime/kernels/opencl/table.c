@@ -7,8 +7,9 @@
     X(_fused_sgd_)                                                                                           \
     X(_fused_adam_)                                                                                          \
     X(_fused_adamw_)                                                                                         \
-    X(_fused_adagrad_) X(_fused_rmsprop_) X(_fused_adadelta_) X(_fused_adamax_) X(_fused_nadam_)             \
-        X(_fused_radam_) X(_fused_asgd_) X(_fused_rprop_)
+    X(_fused_adagrad_)                                                                                       \
+    X(_fused_rmsprop_)                                                                                       \
+    X(_fused_adadelta_) X(_fused_adamax_) X(_fused_nadam_) X(_fused_radam_) X(_fused_asgd_) X(_fused_rprop_)
 
 static const struct {
     mt_op_id op;
