@@ -104,7 +104,7 @@ MT_API mt_status mt_tensor_create(mt_dtype dtype, mt_device device, int rank, co
 /* A copy of `data`, contiguous; owned by the caller. */
 MT_API mt_status mt_tensor_from(const void *data, mt_dtype dtype, int rank, const int64_t *dims,
                                 mt_tensor **out);
-/* Shares memory that is not ours: `drop(user)` is called when the last tensor on it is gone. strides in elements,
+/* Shares memory that is not ours: `drop(user)`, if not NULL, is called when the last tensor on it is gone. strides in elements,
  * or NULL for contiguous; owned by the caller. */
 MT_API mt_status mt_tensor_borrow(void *data, mt_dtype dtype, int rank, const int64_t *dims,
                                   const int64_t *strides, void (*drop)(void *user), void *user,

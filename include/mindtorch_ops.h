@@ -7,6 +7,7 @@
  *   form        K(infer, kernel)  infer checks the arguments and makes the outputs, the kernel of each device fills them
  *               V(infer)          a view: infer makes it, nothing is computed
  *               C(function)       made of other ops
+ *               F(formula)        after any of these: how many floating-point operations a call is (PyTorch's count)
  *   derivative  mt__grad_NAME in src/runtime/autograd/, or none
  * Columns 3 and 4 are names for src/runtime/ops.c alone. Rows may be added anywhere: ids are not kept in files.
  */
@@ -17,13 +18,13 @@
 
 /* elementwise with two operands; the result has the promoted dtype */
 #define MT_OPS_BINARY(X) \
-    X(add, "add.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, add), add) \
-    X(add_, "add_.Tensor(Tensor(a!) self, Operand other, *, Scalar alpha=1) -> Tensor(a!)", K(binary, add), add) \
+    X(add, "add.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, add) F(elements), add) \
+    X(add_, "add_.Tensor(Tensor(a!) self, Operand other, *, Scalar alpha=1) -> Tensor(a!)", K(binary, add) F(elements), add) \
     X(sub, "sub.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, sub), sub) \
     X(sub_, "sub_.Tensor(Tensor(a!) self, Operand other, *, Scalar alpha=1) -> Tensor(a!)", K(binary, sub), sub) \
     X(rsub, "rsub.Scalar(Tensor self, Operand other, Scalar alpha=1) -> Tensor", K(binary, rsub), rsub) \
-    X(mul, "mul.Tensor(Tensor self, Operand other) -> Tensor", K(binary, mul), mul) \
-    X(mul_, "mul_.Tensor(Tensor(a!) self, Operand other) -> Tensor(a!)", K(binary, mul), mul) \
+    X(mul, "mul.Tensor(Tensor self, Operand other) -> Tensor", K(binary, mul) F(elements), mul) \
+    X(mul_, "mul_.Tensor(Tensor(a!) self, Operand other) -> Tensor(a!)", K(binary, mul) F(elements), mul) \
     X(div, "div.Tensor(Tensor self, Operand other) -> Tensor", K(binary_float, div), div) \
     X(div_, "div_.Tensor(Tensor(a!) self, Operand other) -> Tensor(a!)", K(binary_float, div), div) \
     X(floor_divide, "floor_divide(Tensor self, Operand other) -> Tensor", K(binary, floor_divide), none) \
@@ -240,10 +241,10 @@
 
 /* products */
 #define MT_OPS_MATRIX(X) \
-    X(mm, "mm(Tensor self, Tensor mat2) -> Tensor", K(mm, mm), mm) \
-    X(bmm, "bmm(Tensor self, Tensor mat2) -> Tensor", K(bmm, bmm), bmm) \
-    X(addmm, "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(addmm, addmm), addmm) \
-    X(baddbmm, "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(baddbmm, baddbmm), baddbmm) \
+    X(mm, "mm(Tensor self, Tensor mat2) -> Tensor", K(mm, mm) F(product), mm) \
+    X(bmm, "bmm(Tensor self, Tensor mat2) -> Tensor", K(bmm, bmm) F(product), bmm) \
+    X(addmm, "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(addmm, addmm) F(added_product), addmm) \
+    X(baddbmm, "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(baddbmm, baddbmm) F(added_product), baddbmm) \
     X(mv, "mv(Tensor self, Tensor vec) -> Tensor", K(mv, mv), mv) \
     X(dot, "dot(Tensor self, Tensor tensor) -> Tensor", K(dot, dot), dot) \
     X(outer, "outer(Tensor self, Tensor vec2) -> Tensor", C(outer), none) \
@@ -251,7 +252,7 @@
     X(matmul, "matmul(Tensor self, Tensor other) -> Tensor", C(matmul), none) \
     X(linear, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", C(linear), none) \
     X(scaled_dot_product_attention, "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None) -> Tensor", C(scaled_dot_product_attention), none) \
-    X(conv2d, "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=[1, 1], int[2] padding=[0, 0], int[2] dilation=[1, 1], int groups=1) -> Tensor", C(conv2d), none) \
+    X(conv2d, "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=[1, 1], int[2] padding=[0, 0], int[2] dilation=[1, 1], int groups=1) -> Tensor", C(conv2d) F(convolution), none) \
     X(conv1d, "conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=[1], int[1] padding=[0], int[1] dilation=[1], int groups=1) -> Tensor", C(conv1d), none) \
     X(convolution, "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups) -> Tensor", K(convolution, convolution), convolution) \
     X(convolution_backward, "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(convolution_backward, convolution_backward), none) \

@@ -138,13 +138,17 @@ MTP_API uint32_t mtp_name_n(const char *text, size_t length);
 
 /* ------------------------------------------------------------------------------------- hot: is it on? */
 
-/* What is being recorded at this moment: MTP_CPU, MTP_NPU and MTP_WITH_* bits; 0 without a running profile.
- * A framework asks before it gathers shapes or walks a stack. */
+/* What is being recorded at this moment: MTP_CPU, MTP_NPU and MTP_WITH_* bits, and MTP_SESSION above them; 0 without
+ * a running profile. Test bits, never compare the whole word. A framework asks before it gathers shapes or walks a stack. */
 #define MTP_WITH_SHAPES 0x100u
 #define MTP_WITH_STACK 0x200u
 #define MTP_WITH_MEMORY 0x400u
 #define MTP_WITH_FLOPS 0x800u
 #define MTP_WITH_MODULES 0x1000u
+
+/* Of what mtp_recording() says: which recording this is. Another number at each start, never 0 while one runs; so a
+ * framework tells the first use of something in a recording by one compare with what it kept. */
+#define MTP_SESSION(recording) ((uint16_t)((recording) >> 16))
 
 MTP_API extern uint32_t mtp__recording; /* read through mtp_recording() */
 
@@ -368,6 +372,8 @@ typedef struct mtp_device_work {
 MTP_API void mtp__memory_event(mtp_device device, const void *ptr, int64_t bytes, uint64_t total_allocated,
                                uint64_t total_reserved);
 MTP_API void mtp__memory_tag(mtp_device device, const void *ptr, mtp_memory_category category);
+MTP_API void mtp__memory_existing(mtp_device device, const void *ptr, uint64_t bytes,
+                                  mtp_memory_category category);
 MTP_API void mtp__device_event(const mtp_device_work *work);
 MTP_API void mtp__device_clock(mtp_device device, uint64_t device_ns, uint64_t host_ticks, uint64_t error_ns);
 MTP_API void mtp__mark(uint32_t name);
@@ -394,6 +400,15 @@ static inline void mtp_memory_tag(mtp_device device, const void *ptr, mtp_memory
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_WITH_MEMORY))
         mtp__memory_tag(device, ptr, category);
+}
+
+/* A block that was there before the recording began, told when it is first met (MTP_SESSION): not an allocation, but
+ * part of the timeline from its start. */
+static inline void mtp_memory_existing(mtp_device device, const void *ptr, uint64_t bytes,
+                                       mtp_memory_category category)
+{
+    if (MTP__UNLIKELY(mtp_recording() & MTP_WITH_MEMORY))
+        mtp__memory_existing(device, ptr, bytes, category);
 }
 
 static inline void mtp_device_event(const mtp_device_work *work)
@@ -429,6 +444,8 @@ static inline void mtp_counter(uint32_t name, double value)
      (void)sizeof(reserved))
 #define mtp_memory_tag(device, ptr, category)                                                                \
     ((void)sizeof(device), (void)sizeof(ptr), (void)sizeof(category))
+#define mtp_memory_existing(device, ptr, bytes, category)                                                    \
+    ((void)sizeof(device), (void)sizeof(ptr), (void)sizeof(bytes), (void)sizeof(category))
 #define mtp_device_event(work) ((void)sizeof(work))
 #define mtp_device_clock(device, device_ns, host_ticks, error_ns)                                            \
     ((void)sizeof(device), (void)sizeof(device_ns), (void)sizeof(host_ticks), (void)sizeof(error_ns))

@@ -477,8 +477,8 @@ MTP_API mtp_status mtp_check_json(const mtp_check *check, mtp_sink *sink, void *
 
 /* -------------------------------------------------------------------------------------------- memory */
 
-/* What was allocated on one device over time, by category. Categories are those that mtp_memory_tag() told: a block's
- * first tag holds from its creation, later ones from their time on. A block without a tag is
+/* What was allocated on one device over time, by category. Categories are those that mtp_memory_tag() and
+ * mtp_memory_existing() told: a block's first tag holds from its creation, later ones from their time on. A block without a tag is
  *     TEMPORARY        made and freed within one top-level op
  *     AUTOGRAD_DETAIL  made in the backward pass and freed in it
  *     GRADIENT         made in the backward pass and not freed in it
@@ -508,7 +508,7 @@ typedef struct mtp_memory_info {
     uint64_t lost_events;      /* frees and allocations that must have been, but are not there */
     uint64_t tagged;           /* blocks whose category was told */
     int64_t allocated_bytes;   /* sum of all allocations */
-    int64_t preexisting_bytes; /* in use before the first event, as far as frees or totals tell */
+    int64_t preexisting_bytes; /* before the first event, as far as it was told or frees or totals tell */
     int64_t end_bytes;         /* in use after the last */
     int64_t unaccounted_bytes; /* what the last total says beyond that; 0: nothing is missing, or no totals */
     int64_t peak_ns;           /* relative to the trace's base_ns, like all times here */

@@ -61,7 +61,8 @@ static bool is_fit(const mtp__walk *w)
         if (t->tracks[k].on_device && t->tracks[k].count > 0)
             return false;
     return !w->exact && w->bytes == NULL && w->launched->us.p == NULL && w->launched->order.p == NULL &&
-           t->shape_count <= 1 && w->g->plain && !w->g->options->top_level_only && !has_filtered(t);
+           t->shape_count <= 1 && !w->flops && w->g->plain && !w->g->options->top_level_only &&
+           !has_filtered(t);
 }
 
 /* ------------------------------------------------------------------------------------------------- rows */

@@ -310,7 +310,7 @@ mtp_status mtp__walk_run(mtp__walk *w)
 {
     const mtp_trace *t = w->g->t;
     stack k = {0};
-    bool full = w->exact || w->bytes != NULL || w->launched->us.p != NULL || t->shape_count > 1;
+    bool full = w->exact || w->bytes != NULL || w->launched->us.p != NULL || t->shape_count > 1 || w->flops;
     bool ok = make_scratch(w) && (full ? walk_full(w, &k) : walk_plain(w, &k));
     mtp__free(k.at);
     mtp__free(k.held);

@@ -106,22 +106,32 @@ static mtp__memory_device *find_device(mtp_memory_timeline *m, uint32_t type, ui
     return NULL;
 }
 
+static void note_traffic(mtp_memory_timeline *m, uint32_t type, uint32_t index, uint64_t bytes)
+{
+    mtp__memory_device *d = m->device_count > 0 ? &m->devices[m->device_count - 1] : NULL;
+    if (d == NULL || d->type != type || d->index != index)
+        d = find_device(m, type, index);
+    if (d == NULL && m->device_count < MTP__DEVICES_MAX) {
+        d = &m->devices[m->device_count++];
+        *d = (mtp__memory_device){.type = type, .index = index};
+        name_device(d);
+    }
+    if (d != NULL)
+        d->traffic += bytes;
+}
+
 static void gather_devices(mtp_memory_timeline *m)
 {
     const mtp_trace *t = m->trace;
-    mtp__memory_device *d = NULL;
     for (uint32_t i = 0; i < t->memory_count; i++) {
-        uint32_t type = t->memory[i].device_type,
-                 index = index_of(t->memory[i].device_type, t->memory[i].device_index);
-        if (d == NULL || d->type != type || d->index != index)
-            d = find_device(m, type, index);
-        if (d == NULL && m->device_count < MTP__DEVICES_MAX) {
-            d = &m->devices[m->device_count++];
-            *d = (mtp__memory_device){.type = type, .index = index};
-            name_device(d);
-        }
-        if (d != NULL)
-            d->traffic += size_of(t->memory[i].bytes);
+        const mtp__memory *e = &t->memory[i];
+        note_traffic(m, e->device_type, index_of(e->device_type, e->device_index), size_of(e->bytes));
+    }
+    for (uint32_t i = 0; i < t->tag_count; i++) {
+        const mtp__tag *tag = &t->tags[i];
+        if (tag->bytes > 0)
+            note_traffic(m, tag->device_type, index_of(tag->device_type, tag->device_index),
+                         (uint64_t)tag->bytes);
     }
 }
 
@@ -181,17 +191,19 @@ static void pairing_fini(pairing *p)
     mtp__free(p->places);
 }
 
-static int by_time(const void *a, const void *b)
+static int by_time(const void *a, const void *b) /* and first those that were there before */
 {
     const mtp__tag *x = a, *y = b;
-    return (x->ts > y->ts) - (x->ts < y->ts);
+    if (x->ts != y->ts)
+        return x->ts < y->ts ? -1 : 1;
+    return (x->bytes == 0) - (y->bytes == 0);
 }
 
 /* Tags come thread by thread. */
 static void sort_tags(mtp__tag *tags, uint32_t count)
 {
     for (uint32_t i = 1; i < count; i++)
-        if (tags[i].ts < tags[i - 1].ts) {
+        if (by_time(&tags[i - 1], &tags[i]) > 0) {
             qsort(tags, count, sizeof *tags, by_time);
             return;
         }
@@ -200,18 +212,22 @@ static void sort_tags(mtp__tag *tags, uint32_t count)
 static bool pairing_init(pairing *p, mtp_memory_timeline *m)
 {
     const mtp_trace *t = m->trace;
-    size_t events = 0, tags = 0;
+    size_t events = 0, tags = 0, existing = 0;
     *p = (pairing){.m = m, .mask = FIRST_PLACES - 1};
     for (uint32_t i = 0; i < t->memory_count; i++)
         events += t->memory[i].bytes != 0 && is_ours(m, t->memory[i].device_type, t->memory[i].device_index);
     for (uint32_t i = 0; i < t->tag_count; i++)
-        tags += is_ours(m, t->tags[i].device_type, t->tags[i].device_index);
+        if (is_ours(m, t->tags[i].device_type, t->tags[i].device_index)) {
+            tags++;
+            existing += t->tags[i].bytes > 0;
+        }
     p->events = mtp__calloc(events + 1, sizeof *p->events);
     p->tags = mtp__calloc(tags + 1, sizeof *p->tags);
     p->contexts = mtp__calloc(events + 1, sizeof *p->contexts);
     p->places = mtp__calloc(FIRST_PLACES, sizeof *p->places);
-    m->blocks = mtp__calloc(events + 1, sizeof *m->blocks); /* and one for what was there all the time */
-    m->changes = mtp__calloc(events * 2 + tags + 1, sizeof *m->changes);
+    m->blocks =
+        mtp__calloc(events + existing + 1, sizeof *m->blocks); /* and one for what was there all the time */
+    m->changes = mtp__calloc(events * 2 + tags + existing + 1, sizeof *m->changes);
     if (p->events == NULL || p->tags == NULL || p->contexts == NULL || p->places == NULL ||
         m->blocks == NULL || m->changes == NULL)
         return false;
@@ -323,6 +339,31 @@ static bool on_event(pairing *p, uint32_t i)
     return true;
 }
 
+/* A block that was there before. If the address had another one in this trace, what happened in between was not
+ * recorded, and the block is known from here on only. */
+static void on_existing(pairing *p, place *at, const mtp__tag *tag, uint8_t category)
+{
+    mtp_memory_timeline *m = p->m;
+    bool late = at->seen;
+    if (at->block != MTP__NONE)
+        on_free(p, at, tag->ts, MTP__NONE);
+    m->info.lost_events += late;
+    at->seen = true;
+    at->told = NO_CATEGORY;
+    at->block = m->block_count++;
+    m->blocks[at->block] = (mtp__block){.address = tag->address,
+                                        .bytes = tag->bytes,
+                                        .created = late ? tag->ts : INT64_MIN,
+                                        .freed = INT64_MAX,
+                                        .made = MTP__NONE,
+                                        .ended = MTP__NONE,
+                                        .first = category,
+                                        .last = category,
+                                        .tagged = true};
+    if (late)
+        add_change(m, tag->ts, at->block, MTP__CREATE);
+}
+
 static bool on_tag(pairing *p, const mtp__tag *tag)
 {
     mtp_memory_timeline *m = p->m;
@@ -330,6 +371,10 @@ static bool on_tag(pairing *p, const mtp__tag *tag)
     place *at = place_at(p, tag->address);
     if (at == NULL)
         return false;
+    if (tag->bytes > 0 && (at->block == MTP__NONE || m->blocks[at->block].bytes != tag->bytes)) {
+        on_existing(p, at, tag, category);
+        return true;
+    }
     if (at->block == MTP__NONE) {
         at->told = category;
         return true;
@@ -347,14 +392,19 @@ static bool on_tag(pairing *p, const mtp__tag *tag)
     return true;
 }
 
-/* At the same time the memory comes first: a tag is of what is there. */
+/* At the same time the memory comes first: a tag is of what is there. But what was there before all comes before it. */
+static bool is_before(const mtp__tag *tag, int64_t ts)
+{
+    return tag->ts < ts || (tag->ts == ts && tag->bytes > 0);
+}
+
 static mtp_status pair(pairing *p)
 {
     const mtp_trace *t = p->m->trace;
     uint32_t tag = 0;
     bool ok = true;
     for (uint32_t i = 0; ok && i < p->event_count; i++) {
-        for (; ok && tag < p->tag_count && p->tags[tag].ts < t->memory[p->events[i]].ts; tag++)
+        for (; ok && tag < p->tag_count && is_before(&p->tags[tag], t->memory[p->events[i]].ts); tag++)
             ok = on_tag(p, &p->tags[tag]);
         ok = ok && on_event(p, i);
     }
@@ -440,6 +490,11 @@ void mtp__replay_init(mtp__replay *r, const mtp_memory_timeline *m)
             add_size(r, m->blocks[i].first, (uint64_t)m->blocks[i].bytes);
 }
 
+int64_t mtp__timeline_start(const mtp_memory_timeline *m)
+{
+    return m->change_count > 0 ? m->changes[0].ts : m->trace->first_ns;
+}
+
 uint8_t mtp__change_was(const mtp_memory_timeline *m, const mtp__change *c)
 {
     return c->action == MTP__NEW_TAG ? c->was : m->blocks[c->block].last;
@@ -466,11 +521,11 @@ bool mtp__replay_next(mtp__replay *r)
 
 void mtp_memory_timeline_points(const mtp_memory_timeline *m, mtp_memory_visit *visit, void *user)
 {
-    if (m == NULL || visit == NULL || m->change_count == 0)
+    if (m == NULL || visit == NULL)
         return;
     mtp__replay r;
     mtp__replay_init(&r, m);
-    mtp_memory_point point = {.ns = m->changes[0].ts};
+    mtp_memory_point point = {.ns = mtp__timeline_start(m)};
     if (m->info.preexisting_bytes != 0) {
         memcpy(point.bytes, r.sizes, sizeof point.bytes);
         if (!visit(user, &point))
@@ -541,7 +596,9 @@ static mtp_status find_peak(mtp_memory_timeline *m)
             continue;
         changes = r.next;
         m->info.peak_bytes = r.total;
-        m->info.peak_ns = m->change_count > 0 ? m->changes[changes > 0 ? changes - 1 : 0].ts : 0;
+        m->info.peak_ns = changes > 0                           ? m->changes[changes - 1].ts
+                          : m->change_count > 0 || r.total != 0 ? mtp__timeline_start(m)
+                                                                : 0;
         memcpy(m->info.peak_by_category, r.sizes, sizeof r.sizes);
     } while (mtp__replay_next(&r));
     m->info.end_bytes = r.total;

@@ -63,6 +63,9 @@ typedef struct mtp__replay {
 void mtp__replay_init(mtp__replay *r, const mtp_memory_timeline *timeline); /* with the preexisting */
 bool mtp__replay_next(mtp__replay *r); /* one change; false: there is none */
 
+/* When what happened began: the preexisting are shown at that time. */
+int64_t mtp__timeline_start(const mtp_memory_timeline *timeline);
+
 /* The category of the block before (DESTROY, NEW_TAG) and after (CREATE, NEW_TAG) the change. */
 uint8_t mtp__change_was(const mtp_memory_timeline *timeline, const mtp__change *change);
 uint8_t mtp__change_now(const mtp_memory_timeline *timeline, const mtp__change *change);

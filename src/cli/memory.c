@@ -207,7 +207,7 @@ static int show(const mtp_trace *trace, const mtp_memory_timeline *timeline, con
 {
     if (mtp_memory_timeline_device(timeline, 0) == NULL)
         return cli_fail(CLI_INPUT, "the trace has no memory events; record it with profile_memory");
-    if (info->allocations + info->frees == 0) {
+    if (info->allocations + info->frees == 0 && info->preexisting_bytes == 0) {
         char names[256] = "";
         const char *name;
         for (size_t i = 0; (name = mtp_memory_timeline_device(timeline, i)) != NULL; i++)

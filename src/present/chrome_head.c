@@ -17,7 +17,8 @@
     X(baseTimeNanoseconds, "")                                                                               \
     X(traceEvents, "")                                                                                       \
     X(traceName, "")                                                                                         \
-    X(mtprof, "")
+    X(mtprof, "")                                                                                            \
+    X(mtprofMemory, "")
 
 typedef struct reserved {
     const char *key, *otherwise;
@@ -247,11 +248,40 @@ void mtp__chrome_head(mtp__chrome *w)
     MTP__OUT(o, ",\n  \"traceEvents\": [");
 }
 
+/* What blocks are, and which were there before: rows [ts, address, device type, device index, category, bytes or 0]. Not
+ * events, so that other readers' totals and pictures stay what they are. */
+static void memory_tags(mtp__chrome *w)
+{
+    const mtp_trace *t = w->t;
+    if (t->tag_count == 0 || w->options.without_args)
+        return;
+    MTP__OUT(&w->out, ",\n  \"mtprofMemory\": [");
+    for (uint32_t i = 0; i < t->tag_count; i++) {
+        const mtp__tag *tag = &t->tags[i];
+        char *p = mtp__out_room(&w->out);
+        p = i == 0 ? MTP__PUT(p, "\n[") : MTP__PUT(p, ",\n[");
+        p = mtp__chrome_put_time(w, p, mtp__chrome_ts(w, tag->ts > w->shift ? tag->ts : w->shift));
+        p = MTP__PUT(p, ", ");
+        p = mtp__put_u64(p, tag->address);
+        p = MTP__PUT(p, ", ");
+        p = mtp__put_u64(p, tag->device_type);
+        p = MTP__PUT(p, ", ");
+        p = mtp__put_i64(p, tag->device_index);
+        p = MTP__PUT(p, ", ");
+        p = mtp__put_u64(p, tag->category);
+        p = MTP__PUT(p, ", ");
+        p = mtp__put_i64(p, tag->bytes);
+        w->out.at = MTP__PUT(p, "]");
+    }
+    MTP__OUT(&w->out, "\n  ]");
+}
+
 void mtp__chrome_tail(mtp__chrome *w)
 {
     mtp__out *o = &w->out;
     const mtp__meta *had = w->t->from_kineto ? find_meta(w, "traceName") : NULL;
     MTP__OUT(o, "\n  ]");
+    memory_tags(w);
     if (w->options.trace_name != NULL) {
         MTP__OUT(o, ",\n  \"traceName\": ");
         mtp__out_string(o, w->options.trace_name, strlen(w->options.trace_name));

@@ -44,7 +44,7 @@ static bool rows_next(rows *r)
     bool first = r->first;
     r->first = false;
     if (first && m->info.preexisting_bytes != 0) {
-        r->us = torch_us(unix_ns(m, m->changes[0].ts));
+        r->us = torch_us(unix_ns(m, mtp__timeline_start(m)));
         return true;
     }
     if (!mtp__replay_next(&r->replay))

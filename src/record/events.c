@@ -231,6 +231,19 @@ void mtp__memory_tag(mtp_device device, const void *ptr, mtp_memory_category cat
         emit(w, gate, MTP__KIND_TAG, words, 3);
 }
 
+void mtp__memory_existing(mtp_device device, const void *ptr, uint64_t bytes, mtp_memory_category category)
+{
+    uint32_t gate;
+    mtp__writer *w = enter(MTP_DEVICE_TYPE(device) == 0 ? MTP_CPU : MTP_NPU, &gate);
+    if (w == NULL)
+        return;
+    uint64_t words[] = {0, (uint64_t)category | (uint64_t)device << 48, (uint64_t)(uintptr_t)ptr, bytes};
+    if ((gate & MTP_WITH_MEMORY) != 0)
+        emit(w, gate, MTP__KIND_EXISTING, words, 4);
+    else
+        mtp__writer_leave(w);
+}
+
 void mtp__device_event(const mtp_device_work *k)
 {
     uint32_t gate;

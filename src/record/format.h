@@ -28,6 +28,7 @@
     X(MARK, 7)         /* name */                                                                            \
     X(COUNTER, 8)      /* name; double */                                                                    \
     X(STEP, 9)         /* number: this step of the profile begins */                                         \
+    X(EXISTING, 10)    /* category | device << 48; address; bytes: it was there before */                    \
     X(CONTROL, 15)     /* mtp__control | length << 32; by mtp__control */
 #define X(sym, value) MTP__KIND_##sym = (value),
 typedef enum mtp__kind {

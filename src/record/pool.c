@@ -233,7 +233,10 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
     mtp__chunk *chunk = chunk_at(pool, slot);
     if (dirty) {
         MTP__TESTPOINT(CHUNK_EVICTED);
-        memset((char *)chunk + 8, 0, pool->chunk_bytes - 8); /* all but order, which a reader may look at */
+        chunk->records = 0; /* order and stream a reader may look at: not by memset */
+        chunk->words = 0;
+        chunk->checksum = 0;
+        memset(mtp__chunk_words(chunk), 0, pool->chunk_bytes - sizeof *chunk);
     } else if (pool->fd >= 0) {
         madvise(chunk, pool->chunk_bytes, MADV_POPULATE_WRITE); /* one call instead of sixteen faults */
     }

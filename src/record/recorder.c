@@ -17,6 +17,7 @@
 
 static _Atomic(mtp__recorder *) current; /* pairs: gate open */
 static atomic_uint_fast64_t last_id;
+static atomic_uint_fast32_t last_session;
 static mtp__recorder *all, *left_behind; /* registry lock */
 static uint32_t last_serial;             /* registry lock */
 
@@ -146,6 +147,21 @@ static mtp_status become_current(mtp__recorder *r)
     return none ? MTP_OK : MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
 }
 
+static uint32_t next_session(void) /* 16 bits, not 0 */
+{
+    uint32_t session;
+    do
+        session = (uint32_t)(atomic_fetch_add(&last_session, 1) + 1) & 0xffffu;
+    while (session == 0);
+    return session;
+}
+
+/* What programs see of the gate. */
+static void publish(const mtp__recorder *r, uint32_t flags)
+{
+    __atomic_store_n(&mtp__recording, (flags & PUBLIC_FLAGS) | r->session << 16, __ATOMIC_RELEASE);
+}
+
 mtp_status mtp__recorder_start(mtp__recorder *r)
 {
     if (r->pool.base == NULL)
@@ -161,8 +177,9 @@ mtp_status mtp__recorder_start(mtp__recorder *r)
     r->open = true;
     mtp__registry_unlock();
     uint32_t gate = flags | MTP__GATE_OPEN | (slow ? MTP__GATE_SLOW : 0);
+    r->session = next_session();
     atomic_store(&mtp__gate.flags, gate); /* pairs: gate_read */
-    __atomic_store_n(&mtp__recording, flags & PUBLIC_FLAGS, __ATOMIC_RELEASE);
+    publish(r, flags);
     return MTP_OK;
 }
 
@@ -272,7 +289,7 @@ void mtp__recorder_toggle(mtp__recorder *r, bool enable, uint32_t activities)
         return;
     uint32_t flags = enable ? atomic_fetch_or(&mtp__gate.flags, activities) | activities
                             : atomic_fetch_and(&mtp__gate.flags, ~activities) & ~activities;
-    __atomic_store_n(&mtp__recording, flags & PUBLIC_FLAGS, __ATOMIC_RELEASE);
+    publish(r, flags);
 }
 
 /* ------------------------------------------------------------------------------------------ writers */

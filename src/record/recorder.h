@@ -32,6 +32,7 @@ typedef struct mtp__recorder {
     mtp__intern names, shapes, frames, stacks, texts; /* the session's own */
     uint64_t id;         /* unique in the process, anew after each clear: what caches are valid for */
     uint32_t cycle;      /* from 1 */
+    uint32_t session;    /* MTP_SESSION of the recording; last one if it is not open */
     uint32_t serial;     /* of the cycle in the process: what tokens are made of */
     uint32_t names_told; /* names lock: how many of the process's names the control stream has */
     bool open;           /* the gate is open for this one */

@@ -147,12 +147,17 @@ static void heavy_barrier(void)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
+static uint64_t rest; /* under lock: counts the times that all were asked to come to rest */
+
 /* A thread that was once seen out of a record is at rest: it may look in again, and finds the gate shut. */
 static uint32_t busy_count(void)
 {
     uint32_t busy = 0;
     for (mtp__thread *t = threads; t != NULL; t = t->next) {
-        t->stuck = atomic_load_explicit(&t->writer->busy, memory_order_acquire) != 0; /* pairs: leave, busy */
+        if (t->rested != rest &&
+            atomic_load_explicit(&t->writer->busy, memory_order_acquire) == 0) /* pairs: leave, busy */
+            t->rested = rest;
+        t->stuck = t->rested != rest;
         busy += t->stuck;
     }
     return busy;
@@ -169,6 +174,9 @@ uint32_t mtp__registry_rest_and_lock(void)
 {
     heavy_barrier();
     uint64_t until = now_ns() + REST_LIMIT_NS;
+    pthread_mutex_lock(&lock);
+    rest++;
+    pthread_mutex_unlock(&lock);
     for (;;) {
         pthread_mutex_lock(&lock);
         uint32_t busy = busy_count();

@@ -14,6 +14,7 @@ typedef struct mtp__thread {
     int32_t tid;
     char name[16];       /* as last told to the control stream */
     uint64_t joined;     /* id of the recording that it is in, 0: none */
+    uint64_t rested; /* the registry\'s: when it was last seen at rest */
     bool stuck;          /* did not come to rest when asked to; what it has in hand stays in its hand */
     uint64_t seen, told; /* id of the recording that counted it last; that has its name */
     uint64_t written_before, dropped_before[MTP_DROP_CAUSES]; /* the writer's counts when it joined */

@@ -294,6 +294,33 @@ static int64_t allocated_now(mt_device device, uint32_t recording)
                                                                                : -1;
 }
 
+MT__FAST_TLS uint32_t mt__recorded_depth;
+
+/* What the user gives to an op is an input if autograd follows the op, or if it is older than the recording; and if it
+ * is nothing else, and depends on no gradient. */
+static void meet(mt_tensor *t, uint32_t recording, bool tracked)
+{
+    mt_storage *s = t->storage;
+    bool older = atomic_load_explicit(&s->session, memory_order_relaxed) != MTP_SESSION(recording);
+    if (s->category == MTP_MEMORY_TEMPORARY && mt__recorded_depth == 0 && (tracked || older) &&
+        mt__is_input(t))
+        mt_tensor_tag(t, MTP_MEMORY_INPUT);
+    else if (older)
+        mt__storage_tell_existing(s, recording);
+}
+
+static void meet_arguments(const mt__call *call, uint32_t recording, bool tracked)
+{
+    for (unsigned i = 0; i < call->op->param_count; i++) {
+        const mt_value *v = &call->args[i];
+        if (v->kind == MT_TENSOR)
+            meet(v->as.tensor, recording, tracked);
+        for (uint32_t k = 0; v->kind == MT_TENSORS && k < v->count; k++)
+            if (v->as.tensors[k] != NULL)
+                meet(v->as.tensors[k], recording, tracked);
+    }
+}
+
 __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tracked)
 {
     mt__op *op = &mt__ops[call->op->id];
@@ -313,9 +340,15 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
         record.inputs = inputs;
         record.input_count = op->param_count;
     }
+    if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL)
+        record.flops = op->flops(call);
     record.allocated = allocated_now(call->device, recording);
+    if (recording & MTP_WITH_MEMORY)
+        meet_arguments(call, recording, tracked && mt__grad_mode);
     mtp_op_begin(&record);
+    mt__recorded_depth++;
     mt_status status = run(call, tracked);
+    mt__recorded_depth--;
     record.allocated = allocated_now(call->device, recording);
     mtp_op_end(&record);
     return status;

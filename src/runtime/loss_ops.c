@@ -71,6 +71,10 @@ mt_status mt__infer_loss_backward(mt__call *call)
         status = pair(call, 1, smooth ? "smooth_l1_backward" : "mse_backward", &rank, dims);
     if (status == MT_OK)
         status = mt__broadcast(rank, dims, grad->rank, grad->dims, &all_rank, all);
+    const mt_tensor *weight =
+        call->op->id == MT_OP_binary_cross_entropy_backward ? mt__arg_tensor(call, 3) : NULL;
+    if (status == MT_OK && weight != NULL)
+        status = mt__broadcast(all_rank, all, weight->rank, weight->dims, &all_rank, all);
     return status == MT_OK ? mt__empty(call->compute, grad->device, all_rank, all, &call->outs[0]) : status;
 }
 

@@ -14,9 +14,11 @@ const mt__grad mt__grad_none;
 #define K(infer_fn, kernel) .infer = mt__infer_##infer_fn, .kernels = {mt__cpu_##kernel}
 #define V(infer_fn) .infer = mt__infer_##infer_fn, .view = true
 #define C(function) .composite = mt__composite_##function
+#define F(formula) , .flops = mt__flops_##formula
 #define X(op_id, text, form, derivative)                                                                     \
     [MT_OP_##op_id] = {.schema = (text), form, .grad = &mt__grad_##derivative, .id = MT_OP_##op_id},
 mt__op mt__ops[MT_OP_COUNT] = {MT_OPS(X)};
+#undef F
 #undef X
 #undef K
 #undef V

@@ -35,18 +35,26 @@ struct mt_storage {
     _Atomic uint32_t refs;
     uint32_t version; /* times that the bytes were changed in place */
     mt_device device;
-    uint8_t category;   /* mtp_memory_category */
-    uint8_t size_class; /* the allocator's */
-    uint16_t reserved;
-    void *data; /* of a CPU storage; another device's handle otherwise */
+    _Atomic uint8_t category; /* mtp_memory_category; no order: a word of its own */
+    uint8_t size_class;       /* the allocator's */
+    _Atomic uint16_t session; /* MTP_SESSION of the last recording that was told of it */
+    void *data;               /* of a CPU storage; another device's handle otherwise */
     size_t bytes;
     void (*drop)(void *user); /* of borrowed memory, else NULL */
     void *user;
     void *device_block; /* the device allocator's */
+    bool of_graph;      /* an op that autograd follows made it */
 };
 
 mt_status mt__storage_create(mt_device device, size_t bytes, mt_storage **out);
 void mt__storage_free(mt_storage *s); /* at its last reference */
+
+/* Tells the recording of a block that was there before it, once. recording: mtp_recording(). Borrowed memory is not the
+ * allocator's: its totals do not have it, and nothing tells its end. */
+void mt__storage_tell_existing(mt_storage *s, uint32_t recording);
+
+/* How many recorded ops and nodes the thread is inside of: what an op gets at 0 is the user's. */
+extern MT__FAST_TLS uint32_t mt__recorded_depth;
 
 static inline mt_storage *mt__storage_retain(mt_storage *s)
 {
@@ -144,6 +152,7 @@ static inline size_t mt__size_of(const mt_tensor *t)
 
 struct mt__call;
 typedef mt_status mt__fn(struct mt__call *call);
+typedef uint64_t mt__flops_fn(const struct mt__call *call); /* of arguments that may be wrong: 0 then */
 
 /* How an op is derived; see autograd/autograd.h. */
 typedef struct mt__grad mt__grad;
@@ -152,6 +161,7 @@ typedef struct mt__op {
     const char *schema;
     mt__fn *infer, *composite;
     mt__fn *kernels[MT_DEVICE_TYPES];
+    mt__flops_fn *flops;     /* NULL: not counted here */
     const mt__grad *grad;    /* NULL: none */
     const char *number_node; /* the node's name where the Operand is a number; NULL: grad's own */
     const char *name;        /* "aten::add" */
@@ -238,9 +248,11 @@ void mt__parallel(int64_t n, int64_t grain, void (*fn)(int64_t begin, int64_t en
 #define K(infer_fn, kernel) mt__fn mt__infer_##infer_fn, mt__cpu_##kernel;
 #define V(infer_fn) mt__fn mt__infer_##infer_fn;
 #define C(function) mt__fn mt__composite_##function;
+#define F(formula) mt__flops_fn mt__flops_##formula;
 #define X(id, text, form, derivative) form extern const mt__grad mt__grad_##derivative;
 MT_OPS(X)
 #undef X
+#undef F
 #undef K
 #undef V
 #undef C

@@ -188,8 +188,31 @@ static void give(void *p, unsigned c)
 
 /* ----------------------------------------------------------------------------------------------- storages */
 
-static void tell(const mt_storage *s, int64_t change, uint64_t allocated)
+/* Is memory of the device a part of what is recorded now? */
+static bool is_told(mt_device device, uint32_t recording)
 {
+    return (recording & MTP_WITH_MEMORY) != 0 &&
+           (recording & (MT_DEVICE_TYPE(device) == 0 ? MTP_CPU : MTP_NPU)) != 0;
+}
+
+void mt__storage_tell_existing(mt_storage *s, uint32_t recording)
+{
+    if (s->drop != NULL || s->bytes == 0 || !is_told(s->device, recording))
+        return;
+    atomic_store_explicit(&s->session, MTP_SESSION(recording), memory_order_relaxed);
+    mtp_memory_existing(s->device, s->data, s->bytes, (mtp_memory_category)s->category);
+}
+
+static void tell(mt_storage *s, int64_t change, uint64_t allocated)
+{
+    uint32_t recording = mtp_recording();
+    if (MT__LIKELY(!is_told(s->device, recording)))
+        return;
+    if (change > 0)
+        atomic_store_explicit(&s->session, MTP_SESSION(recording), memory_order_relaxed);
+    else if (atomic_load_explicit(&s->session, memory_order_relaxed) != MTP_SESSION(recording))
+        mt__storage_tell_existing(
+            s, recording); /* nothing used it meanwhile: what it was is known all the same */
     mtp_memory_event(s->device, s->data, change, allocated,
                      atomic_load_explicit(&counted.reserved, memory_order_relaxed));
 }
@@ -207,7 +230,7 @@ mt_status mt__storage_create(mt_device device, size_t bytes, mt_storage **out)
         return mt__fail(MT_E_NOMEM, "not enough memory: you tried to allocate %zu bytes", bytes);
     memset(s, 0, sizeof *s);
     atomic_init(&s->refs, 1);
-    s->category = MTP_MEMORY_TEMPORARY;
+    atomic_init(&s->category, MTP_MEMORY_TEMPORARY);
     s->size_class = (uint8_t)c;
     s->data = (char *)s + HEADER;
     s->bytes = bytes;

@@ -371,6 +371,11 @@ mt_status mt_tensor_from(const void *data, mt_dtype dtype, int rank, const int64
     return MT_OK;
 }
 
+static void drop_nothing(void *user)
+{
+    (void)user;
+}
+
 mt_status mt_tensor_borrow(void *data, mt_dtype dtype, int rank, const int64_t *dims, const int64_t *strides,
                            void (*drop)(void *user), void *user, mt_tensor **out)
 {
@@ -393,7 +398,7 @@ mt_status mt_tensor_borrow(void *data, mt_dtype dtype, int rank, const int64_t *
     s->category = MTP_MEMORY_INPUT;
     s->data = data;
     s->bytes = bytes;
-    s->drop = drop;
+    s->drop = drop != NULL ? drop : drop_nothing; /* what tells borrowed memory from ours */
     s->user = user;
     t->storage = s;
     t->data = data;
@@ -467,6 +472,14 @@ mt_status mt_item_int(const mt_tensor *t, int64_t *out)
 
 void mt_tensor_tag(mt_tensor *t, int category)
 {
-    t->storage->category = (uint8_t)category;
-    mtp_memory_tag(t->device, t->storage->data, (mtp_memory_category)category);
+    mt_storage *s = t->storage;
+    uint32_t recording = mtp_recording();
+    bool same = s->category == (uint8_t)category;
+    s->category = (uint8_t)category;
+    if (MT__LIKELY(!(recording & MTP_WITH_MEMORY)))
+        return;
+    if (atomic_load_explicit(&s->session, memory_order_relaxed) != MTP_SESSION(recording))
+        mt__storage_tell_existing(s, recording);
+    else if (!same)
+        mtp_memory_tag(s->device, s->data, (mtp_memory_category)category);
 }

@@ -423,8 +423,55 @@ static void copy_moments(cutter *c)
         mtp__trace_add_instant(c->out, &copy);
     }
     for (uint32_t i = 0; i < t->tag_count; i++)
-        if (in_windows(c, t->tags[i].ts))
+        if (t->tags[i].bytes == 0 && in_windows(c, t->tags[i].ts))
             mtp__trace_add_tag(c->out, &t->tags[i]);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const mtp__tag *x = a, *y = b;
+    if (x->address != y->address)
+        return x->address < y->address ? -1 : 1;
+    return (x->device_type > y->device_type) - (x->device_type < y->device_type);
+}
+
+/* Those of the blocks, which are by address, that the event frees. */
+static void drop_freed(mtp__tag *blocks, size_t count, const mtp__memory *e)
+{
+    mtp__tag wanted = {.address = e->address, .device_type = e->device_type};
+    mtp__tag *at = bsearch(&wanted, blocks, count, sizeof wanted, by_address);
+    while (at != NULL && at > blocks && by_address(at - 1, &wanted) == 0)
+        at--;
+    for (; at != NULL && at < blocks + count && by_address(at, &wanted) == 0; at++)
+        if (at->device_index == e->device_index && at->ts <= e->ts)
+            at->bytes = 0;
+}
+
+/* Blocks that were there before all are there in the part too, whenever they were told; unless they were freed before
+ * it begins. */
+static void copy_existing(cutter *c)
+{
+    const mtp_trace *t = c->t;
+    size_t count = 0;
+    if (t->tag_count == 0 || c->window_count == 0)
+        return;
+    mtp__tag *blocks = mtp__calloc(t->tag_count, sizeof *blocks);
+    if (blocks == NULL) {
+        c->out->builder->out_of_memory = true;
+        return;
+    }
+    for (uint32_t i = 0; i < t->tag_count; i++)
+        if (t->tags[i].bytes > 0)
+            blocks[count++] = t->tags[i];
+    if (count > 1)
+        qsort(blocks, count, sizeof *blocks, by_address);
+    for (uint32_t i = 0; count > 0 && i < t->memory_count; i++)
+        if (t->memory[i].bytes < 0 && t->memory[i].ts < c->windows[0].from)
+            drop_freed(blocks, count, &t->memory[i]);
+    for (size_t i = 0; i < count; i++)
+        if (blocks[i].bytes > 0)
+            mtp__trace_add_tag(c->out, &blocks[i]);
+    mtp__free(blocks);
 }
 
 /* -------------------------------------------------------------------------------------------- flows */
@@ -580,6 +627,7 @@ static mtp_status cut(cutter *c)
     copy_head(c);
     copy_spans(c);
     copy_moments(c);
+    copy_existing(c);
     status = copy_flows(c);
     if (status != MTP_OK)
         return status;

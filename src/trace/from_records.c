@@ -15,6 +15,7 @@
 #include "trace/dictionary.h"
 
 #define TICK_BITS 56
+#define SHARED_WORDS 6
 #define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
 
 typedef struct pending_device { /* device work waits for the device's clock */
@@ -37,6 +38,11 @@ typedef struct
     uint32_t span, id;
 } late_name;
 
+typedef struct shared_detail {
+    uint64_t word[SHARED_WORDS]; /* of the begin that it was made for; [1] without name and kind */
+    uint32_t detail;             /* 0: none yet */
+} shared_detail;
+
 typedef struct reader {
     mtp__dictionary dict;
     mtp_trace *t;
@@ -44,7 +50,8 @@ typedef struct reader {
     /* the stream being read */
     uint32_t stream, track, cycle;
     uint64_t next_record, last_ticks;
-    uint32_t *open; /* owned: spans without an end yet */
+    shared_detail shared[SHARED_WORDS]; /* the last, by the number of words */
+    uint32_t *open;                     /* owned: spans without an end yet */
     uint32_t open_count, open_room;
     /* kept for the end */
     uint32_t *unfinished; /* owned */
@@ -136,11 +143,22 @@ static const mtp__category category_of[] = {
 #undef X
 };
 
+/* Most ops of a program without shapes say the same about themselves: they share a detail. What ends may add to is not
+ * shared. */
+static bool is_shared(uint32_t mask, uint32_t words)
+{
+    return words < SHARED_WORDS && (mask & (MTP__HAS_DETAIL | MTP__HAS_ALLOCATED | MTP__HAS_NUMBER)) == 0;
+}
+
 /* The payload of a begin, as a detail; number: of a step. */
 static uint32_t begin_detail(reader *r, const uint64_t *w, uint32_t words, uint64_t *number)
 {
     mtp__detail d = MTP__DETAIL_INIT;
     uint32_t mask = (uint32_t)(w[1] >> 40) & 0xff, at = 2;
+    shared_detail *last = is_shared(mask, words) ? &r->shared[words] : NULL;
+    if (last != NULL && last->detail != 0 && last->word[1] == w[1] >> 40 &&
+        memcmp(last->word + 2, w + 2, (words - 2) * sizeof *w) == 0)
+        return last->detail;
     d.device = (uint16_t)(w[1] >> 48);
     for (uint32_t bit = 1; bit <= MTP__HAS_NUMBER && at < words; bit <<= 1) {
         if ((mask & bit) == 0)
@@ -174,7 +192,13 @@ static uint32_t begin_detail(reader *r, const uint64_t *w, uint32_t words, uint6
             d.number = (uint32_t)value;
         }
     }
-    return mtp__trace_add_detail(r->t, &d);
+    uint32_t made = mtp__trace_add_detail(r->t, &d);
+    if (last != NULL) {
+        memcpy(last->word, w, words * sizeof *w);
+        last->word[1] = w[1] >> 40;
+        last->detail = made;
+    }
+    return made;
 }
 
 /* "ProfilerStep#" and its number: made here, so that a million steps need one name in the recording. */
@@ -229,9 +253,18 @@ static void on_end(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks)
     if (words < 3)
         return;
     uint32_t mask = (uint32_t)(w[1] >> 40) & 0xff, at = 2;
-    mtp__detail *d = r->t->details + COLUMN(c, DETAIL, uint32_t)[span];
-    if (d == r->t->details)
+    uint32_t *detail = &COLUMN(c, DETAIL, uint32_t)[span];
+    if (*detail == 0)
         return;
+    mtp__detail *d = r->t->details + *detail;
+    if (d->shape == 0 && d->allocated_before < 0) { /* others may have it, too */
+        mtp__detail own = *d;
+        uint32_t made = mtp__trace_add_detail(r->t, &own);
+        if (made == 0)
+            return;
+        *detail = made;
+        d = r->t->details + made;
+    }
     if ((mask & MTP__HAS_DETAIL) != 0 && at < words)
         d->outputs = mtp__id_get(&r->dict.shapes, (uint32_t)w[at++]);
     if ((mask & MTP__HAS_ALLOCATED) != 0 && at < words)
@@ -244,16 +277,17 @@ static void device_of(uint32_t device, uint16_t *type, int16_t *index)
     *index = MTP_DEVICE_TYPE(device) == 0 ? -1 : (int16_t)MTP_DEVICE_INDEX(device);
 }
 
-static void on_memory(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks, bool tag)
+static void on_memory(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks, unsigned kind)
 {
     uint16_t type;
     int16_t index;
     device_of((uint32_t)(w[1] >> 48), &type, &index);
     int64_t ts = mtp__ticks_to_ns(&r->dict.line, ticks);
-    if (tag && words >= 3) {
-        mtp__tag item = {ts, w[2], type, index, (uint32_t)w[1] & 0xff};
+    if (kind == MTP__KIND_TAG || (kind == MTP__KIND_EXISTING && words >= 4 && (int64_t)w[3] > 0)) {
+        mtp__tag item = {
+            ts, w[2], type, index, (uint32_t)w[1] & 0xff, kind == MTP__KIND_EXISTING ? (int64_t)w[3] : 0};
         mtp__trace_add_tag(r->t, &item);
-    } else if (!tag && words >= 6) {
+    } else if (kind == MTP__KIND_MEMORY && words >= 6) {
         mtp__memory item = {.ts = ts,
                             .address = w[2],
                             .bytes = (int64_t)w[3],
@@ -295,8 +329,8 @@ static void on_record(reader *r, const uint64_t *w, uint32_t length, uint64_t ti
         on_begin(r, w, length, ticks);
     else if (kind == MTP__KIND_END)
         on_end(r, w, length, ticks);
-    else if ((kind == MTP__KIND_MEMORY || kind == MTP__KIND_TAG) && length >= 3)
-        on_memory(r, w, length, ticks, kind == MTP__KIND_TAG);
+    else if ((kind == MTP__KIND_MEMORY || kind == MTP__KIND_TAG || kind == MTP__KIND_EXISTING) && length >= 3)
+        on_memory(r, w, length, ticks, kind);
     else
         on_other(r, kind, w, length, ticks);
 }

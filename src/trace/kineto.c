@@ -117,8 +117,22 @@ static mtp_status read_event(mtp__kineto *k)
     }
 }
 
+/* A row of "mtprofMemory". */
+static mtp_status read_memory_row(mtp__kineto *k)
+{
+    mtp__json_value row;
+    const char *p;
+    mtp_status status;
+    while ((p = mtp__json_read(&k->json, k->at, &row)) == NULL)
+        if ((status = stopped(k)) != MTP_OK)
+            return status;
+    mtp__kineto_memory_row(k, &row);
+    k->at = p;
+    return k->trace->builder->out_of_memory ? MTP_FAIL(MTP_E_NOMEM, "memory tags") : MTP_OK;
+}
+
 /* Behind the bracket, up to the closing one. A bare array may lack that: its writer was to go on. */
-static mtp_status read_events(mtp__kineto *k, bool bare)
+static mtp_status read_events(mtp__kineto *k, bool bare, mtp_status (*read_one)(mtp__kineto *k))
 {
     mtp_status status = MTP_OK;
     bool between = true; /* an event may come */
@@ -138,7 +152,7 @@ static mtp_status read_events(mtp__kineto *k, bool bare)
             k->at++;
         } else if (c == AT_END) {
             return wrong(k, k->at, "an event or ']'");
-        } else if ((status = read_event(k)) != MTP_OK) {
+        } else if ((status = read_one(k)) != MTP_OK) {
             return status;
         }
         between = !between;
@@ -228,8 +242,11 @@ static mtp_status read_object(mtp__kineto *k, mtp__buffer *key)
         if (key_is(key->bytes, key->length, "traceEvents")) {
             has_events = true;
             status = expect(k, '[', "'[' after \"traceEvents\":");
-            status = status == MTP_OK ? read_events(k, false) : status;
-        } else {
+            status = status == MTP_OK ? read_events(k, false, read_event) : status;
+        } else if (key_is(key->bytes, key->length, "mtprofMemory") && peek(k, &status) == '[') {
+            k->at++;
+            status = read_events(k, false, read_memory_row);
+        } else if (status == MTP_OK) {
             status = read_value(k, key);
         }
         c = status == MTP_OK ? peek(k, &status) : FAILED;
@@ -261,7 +278,7 @@ static mtp_status read_file(mtp__kineto *k)
         return wrong(k, k->at, "'{' or '[' at the start of a JSON trace");
     k->at++;
     mtp__buffer key = {0};
-    status = c == '{' ? read_object(k, &key) : read_events(k, true);
+    status = c == '{' ? read_object(k, &key) : read_events(k, true, read_event);
     mtp__buffer_fini(&key);
     if (status != MTP_OK)
         return status;

@@ -1,4 +1,5 @@
-/* trace/kineto_about.c - what a file that we wrote says of its recording, under "mtprof": the ledger, and what was mended. */
+/* trace/kineto_about.c - what a file that we wrote says of its recording, under "mtprof": the ledger, and what was mended; and
+ * under "mtprofMemory": what blocks of memory are. */
 #include <string.h>
 #include "trace/kineto_reader.h"
 
@@ -74,4 +75,40 @@ void mtp__kineto_about(mtp__kineto *k, const mtp__json_value *object)
             if (is(&key, counts[i].key) && whole(&v, &told))
                 *counts[i].count += told;
     }
+}
+
+/* The numbers of an array, at most `room`: how many. */
+static size_t read_numbers(mtp__kineto *k, const mtp__json_value *array, mtp__decimal *out, size_t room)
+{
+    const char *p = array->bytes + 1;
+    size_t count = 0;
+    for (p = mtp__json_space(p); *p != ']' && count < room; p = mtp__json_space(p + 1)) {
+        mtp__json_value v;
+        p = mtp__json_read(&k->json, p, &v);
+        if (p == NULL || v.kind != 0)
+            return 0;
+        out[count++] = v.number;
+        p = mtp__json_space(p);
+        if (*p == ']')
+            break;
+    }
+    return count;
+}
+
+void mtp__kineto_memory_row(mtp__kineto *k, const mtp__json_value *row)
+{
+    mtp__decimal n[6];
+    mtp__tag tag = {0};
+    uint64_t type, category;
+    int64_t index;
+    if (row->kind != '[' || read_numbers(k, row, n, 6) != 6 || !mtp__decimal_round(&n[0], 3, &tag.ts) ||
+        !mtp__decimal_unsigned(&n[1], &tag.address) || !mtp__decimal_unsigned(&n[2], &type) ||
+        type > UINT16_MAX || !mtp__decimal_signed(&n[3], &index) || index < -1 || index > INT16_MAX ||
+        !mtp__decimal_unsigned(&n[4], &category) || category >= MTP_MEMORY_CATEGORIES ||
+        !mtp__decimal_signed(&n[5], &tag.bytes) || tag.bytes < 0)
+        return;
+    tag.device_type = (uint16_t)type;
+    tag.device_index = (int16_t)index;
+    tag.category = (uint32_t)category;
+    mtp__trace_add_tag(k->trace, &tag);
 }

@@ -224,6 +224,8 @@ uint32_t mtp__kineto_detail(mtp__kineto *k, mtp__category category, uint32_t num
 mtp__category mtp__kineto_category(mtp__kineto *k);
 
 /* kineto_about.c: the value of "mtprof" */
+/* A row of "mtprofMemory", which is a tag; anything else is left out. */
+void mtp__kineto_memory_row(mtp__kineto *k, const mtp__json_value *row);
 void mtp__kineto_about(mtp__kineto *k, const mtp__json_value *object);
 
 /* kineto_add.c */

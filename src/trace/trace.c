@@ -9,6 +9,7 @@
 #include "trace/build.h"
 
 #define SPANS_FIRST 4096u
+#define DETAILS_FIRST ((size_t)64 << 10)
 #define HUGE_FROM ((size_t)4 << 20)
 
 /* ------------------------------------------------------------------------------------------ creation */
@@ -25,7 +26,7 @@ mtp_status mtp__trace_create(mtp_trace **out)
     static const mtp__shape no_shape;
     static const mtp__stack_node no_stack;
     if (t->builder != NULL) {
-        mtp__list_add(t, LIST(t, details), &empty);
+        mtp__trace_add_detail(t, &empty);
         mtp__list_add(t, LIST(t, shapes), &no_shape);
         mtp__list_add(t, LIST(t, stacks), &no_stack);
     }
@@ -53,7 +54,7 @@ void mtp_trace_destroy(mtp_trace *t)
         mtp__free(t->builder);
     }
     columns_free(&t->columns);
-    mtp__free(t->details);
+    mtp__unmap(t->details, t->detail_bytes);
     mtp__free(t->shapes);
     mtp__free(t->stacks);
     mtp__free(t->tracks);
@@ -102,10 +103,36 @@ uint32_t mtp__trace_add_process(mtp_trace *t, const mtp__process *process)
     return mtp__list_add(t, LIST(t, processes), process);
 }
 
+/* Every op of a recording may have one. Small, they double; from HUGE_FROM on they get eight times the room at once, in huge
+ * pages: what is not touched costs nothing, and moving a mapping would split its pages. */
+static bool details_grow(mtp_trace *t)
+{
+    size_t bytes = t->detail_bytes, more = bytes == 0          ? DETAILS_FIRST
+                                           : bytes < HUGE_FROM ? bytes * 2
+                                                               : bytes * 8;
+    void *grown = bytes > 0 && more < HUGE_FROM ? mtp__map_grow(t->details, bytes, more)
+                                                : mtp__map_memory(more, more >= HUGE_FROM);
+    if (grown == NULL)
+        return false;
+    if (bytes > 0 && more >= HUGE_FROM) {
+        memcpy(grown, t->details, bytes);
+        mtp__unmap(t->details, bytes);
+    }
+    t->details = grown;
+    t->detail_bytes = more;
+    return true;
+}
+
 uint32_t mtp__trace_add_detail(mtp_trace *t, const mtp__detail *detail)
 {
-    uint32_t at = mtp__list_add(t, LIST(t, details), detail);
-    return at != MTP__NONE ? at : 0;
+    uint32_t at = t->detail_count;
+    if ((at + 1) * sizeof *t->details > t->detail_bytes && (at == MTP__NONE - 1 || !details_grow(t))) {
+        t->builder->out_of_memory = true;
+        return 0;
+    }
+    t->details[at] = *detail;
+    t->detail_count = at + 1;
+    return at;
 }
 
 uint32_t mtp__trace_add_shape(mtp_trace *t, const mtp__shape *shape)

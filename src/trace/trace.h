@@ -119,6 +119,7 @@ typedef struct mtp__tag {
     uint16_t device_type;
     int16_t device_index;
     uint32_t category; /* mtp_memory_category */
+    int64_t bytes;     /* > 0: of a block that was there before the recording; 0: of whatever is there */
 } mtp__tag;
 
 /* Marks and other instants; counters have `is_counter` and a value. */
@@ -174,6 +175,7 @@ struct mtp_trace {
     uint8_t *category, *flags;
 
     mtp__detail *details; /* [0] is the empty one */
+    size_t detail_bytes;  /* mapped for them */
     mtp__shape *shapes;
     mtp__stack_node *stacks;
     mtp__track *tracks;

@@ -42,8 +42,7 @@ def test_c_has_the_losses_of_pytorch(model):
     assert_same([float(line) for line in said.split()], model)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_training_does_not_grow(model):
+def stepper(model):
     _, optimizer, loss_of = train.MODELS[model](mindtorch_v2)
 
     def step(i):
@@ -52,6 +51,28 @@ def test_training_does_not_grow(model):
         loss.backward()
         optimizer.step()
 
+    return step
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def test_ten_thousand_steps_leave_nothing_behind():
+    step = stepper("mlp")
+    for i in range(500):
+        step(i)
+    before, allocated = resident(), mindtorch_v2._C._memory_stats("cpu")["allocated"]
+    for i in range(10000):
+        step(i)
+    assert mindtorch_v2._C._memory_stats("cpu")["allocated"] == allocated
+    assert resident() - before < 1 << 20
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_training_does_not_grow(model):
+    step = stepper(model)
     for i in range(5):
         step(i)
     before = mindtorch_v2._C._memory_stats("cpu")["allocated"]

@@ -1,6 +1,7 @@
 /* Unit: trace/cut: parts of traces, by step, time, name and thread. */
 #include "tests/test.h"
 #include <unistd.h>
+#include "tests/made_trace.h"
 #include "trace/trace.h"
 
 /* Three steps of 1000 ns from 0, 1000, 2000; in each on the main thread: step > forward > aten::mm > launch, and aten::add
@@ -56,7 +57,7 @@ static void add_step(built *b, int64_t at, unsigned number)
                           .track = b->main,
                           .device_index = -1};
     mtp__trace_add_memory(t, &memory);
-    mtp__tag tag = {at + 130, 0xabc0 + number, 0, -1, MTP_MEMORY_ACTIVATION};
+    mtp__tag tag = {at + 130, 0xabc0 + number, 0, -1, MTP_MEMORY_ACTIVATION, 0};
     mtp__trace_add_tag(t, &tag);
     mtp__instant mark = {.ts = at + 950, .name = text(t, "mark"), .track = b->main, .scope = 't'};
     mtp__trace_add_instant(t, &mark);
@@ -240,6 +241,36 @@ static void a_stretch_of_time_cuts_what_reaches_out(void **state)
     assert_true(part->first_ns >= 300 && part->last_ns <= 1100);
     assert_sound(part);
     mtp_trace_destroy(part);
+    mtp_trace_destroy(t);
+}
+
+static void what_was_there_before_is_in_each_part_unless_it_was_freed(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t main = made_thread(t, 7);
+    made_op(t, main, 0, 1000, "first");
+    made_op(t, main, 1000, 2000, "second");
+    made_existing(t, 10, 0x10, 100, MTP_MEMORY_PARAMETER);
+    made_existing(t, 20, 0x20, 200, MTP_MEMORY_INPUT);
+    made_existing(t, 1500, 0x30, 300, MTP_MEMORY_PARAMETER); /* met late, but there from the start */
+    made_memory(t, main, 600, 0x20, -200);
+    made_end(t);
+    const struct {
+        int64_t from, to;
+        uint32_t blocks;
+    } parts[] = {{0, 1000, 3}, {500, 1000, 3}, {601, 2000, 2}, {1000, 1200, 2}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        mtp_cut_options o = MTP_CUT_OPTIONS_INIT;
+        o.by_time = true;
+        o.from_ns = parts[i].from;
+        o.to_ns = parts[i].to;
+        mtp_trace *part = cut_of(t, o), *again = round_trip(part);
+        assert_int_equal(part->tag_count, parts[i].blocks);
+        assert_int_equal(again->tag_count, parts[i].blocks);
+        mtp_trace_destroy(again);
+        mtp_trace_destroy(part);
+    }
     mtp_trace_destroy(t);
 }
 
@@ -568,6 +599,7 @@ int main(void)
         TEST(a_range_of_steps_is_one_piece),
         TEST(what_spans_carry_is_kept),
         TEST(a_stretch_of_time_cuts_what_reaches_out),
+        TEST(what_was_there_before_is_in_each_part_unless_it_was_freed),
         TEST(time_is_counted_from_the_first_event),
         TEST(a_name_takes_what_is_nested_and_launched),
         TEST(names_are_matched_as_bytes),

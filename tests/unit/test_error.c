@@ -100,6 +100,7 @@ static void values_that_are_abi_stay_as_they_are(void **state)
     assert_int_equal(MTP_INPUT_TEXT, 7);
     assert_int_equal(MTP_MEMORY_UNKNOWN, 7);
     assert_int_equal(MTP__KIND_STEP, 9);
+    assert_int_equal(MTP__KIND_EXISTING, 10);
     assert_int_equal(MTP__KIND_CONTROL, 15);
     assert_int_equal(MTP__CONTROL_TRACE_ID, 12);
     assert_int_equal(sizeof(mtp__chunk), 64);

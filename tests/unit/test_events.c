@@ -543,6 +543,7 @@ static void memory_events_are_recorded_word_for_word(void **state)
     mtp_memory_event(MTP_DEVICE_NPU(2), p, 4096, 10000, 20000);
     mtp_memory_event(MTP_DEVICE_CPU, p, -4096, UINT64_MAX, 1);
     mtp_memory_tag(MTP_DEVICE_NPU(2), p, MTP_MEMORY_GRADIENT);
+    mtp_memory_existing(MTP_DEVICE_NPU(2), p, 512, MTP_MEMORY_PARAMETER);
     read_back();
     assert_record(0, MTP__KIND_MEMORY, 6);
     const uint64_t *w = at(0)->word;
@@ -556,6 +557,10 @@ static void memory_events_are_recorded_word_for_word(void **state)
     assert_record(2, MTP__KIND_TAG, 3);
     assert_int_equal(at(2)->word[0], MTP_MEMORY_GRADIENT | (uint64_t)MTP_DEVICE_NPU(2) << 48);
     assert_int_equal(at(2)->word[1], 0x7fffdeadbeef);
+    assert_record(3, MTP__KIND_EXISTING, 4);
+    assert_int_equal(at(3)->word[0], MTP_MEMORY_PARAMETER | (uint64_t)MTP_DEVICE_NPU(2) << 48);
+    assert_int_equal(at(3)->word[1], 0x7fffdeadbeef);
+    assert_int_equal(at(3)->word[2], 512);
     close_it();
 }
 
@@ -570,9 +575,12 @@ static void memory_of_a_device_belongs_to_its_activity(void **state)
         open_with(c);
         mtp_memory_event(MTP_DEVICE_CPU, NULL, 1, 1, 1);
         mtp_memory_event(MTP_DEVICE_NPU(0), NULL, 2, 2, 2);
+        mtp_memory_existing(MTP_DEVICE_CPU, NULL, 1, MTP_MEMORY_INPUT);
+        mtp_memory_existing(MTP_DEVICE_NPU(0), NULL, 2, MTP_MEMORY_INPUT);
         read_back();
-        assert_int_equal(s.records, 2);
+        assert_int_equal(s.records, 3);
         assert_int_equal(at(0)->word[2], 1 + i);
+        assert_int_equal(at(1)->word[2], 1 + i);
         close_it();
     }
     open_plain(); /* without profile_memory: nothing, even past the inline test */
@@ -581,6 +589,8 @@ static void memory_of_a_device_belongs_to_its_activity(void **state)
     mtp__memory_event(MTP_DEVICE_NPU(0), NULL, 1, 1, 1);
     mtp_memory_tag(MTP_DEVICE_CPU, NULL, MTP_MEMORY_INPUT);
     mtp__memory_tag(MTP_DEVICE_CPU, NULL, MTP_MEMORY_INPUT);
+    mtp_memory_existing(MTP_DEVICE_CPU, NULL, 1, MTP_MEMORY_INPUT);
+    mtp__memory_existing(MTP_DEVICE_CPU, NULL, 1, MTP_MEMORY_INPUT);
     read_back();
     assert_int_equal(s.records, 1);
     close_it();
@@ -734,6 +744,7 @@ static void hot_calls_without_a_profile_do_nothing(void **state)
         mtp__counter(1, 1);
         mtp__memory_event(0, NULL, 1, 1, 1);
         mtp__memory_tag(0, NULL, MTP_MEMORY_INPUT);
+        mtp__memory_existing(0, NULL, 1, MTP_MEMORY_INPUT);
         mtp__device_event(&k);
         mtp__device_clock(0, 1, 2, 3);
         mtp__op_begin(&op);

@@ -32,6 +32,7 @@ int loop(int n)
             mtp_counter(MTP_NAME("counter"), (double)i); //-
             mtp_memory_event(MTP_DEVICE_CPU, NULL, i, 4, 4); //-
             mtp_memory_tag(MTP_DEVICE_CPU, NULL, MTP_MEMORY_INPUT); //-
+            mtp_memory_existing(MTP_DEVICE_CPU, NULL, 4, MTP_MEMORY_INPUT); //-
             mtp_device_clock(MTP_DEVICE_NPU(0), 1, 2, 3); //-
             mtp_scope_end(mtp_scope_begin(MTP_NAME("by id"))); //-
             mtp_scope_end(mtp_scope_begin_text("by text", 7)); //-

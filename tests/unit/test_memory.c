@@ -389,6 +389,137 @@ static void what_was_there_before_is_known_from_frees_and_totals(void **state)
     mtp_trace_destroy(t);
 }
 
+static mtp_trace *with_existing(void)
+{
+    mtp_trace *t = made_begin();
+    uint32_t main = made_thread(t, 7);
+    t->base_ns = 1700000000000000000;
+    made_op(t, main, 0, 9000, "aten::mm");
+    made_memory_of(t, main, 1000, 0x10, 100, 1100, 0, -1); /* 1000 before */
+    made_existing(t, 1500, 0x90, 300, MTP_MEMORY_PARAMETER);
+    made_existing(t, 1600, 0x90, 300, MTP_MEMORY_PARAMETER); /* another thread met it too */
+    made_existing(t, 2000, 0x80, 50, MTP_MEMORY_INPUT);
+    made_memory_of(t, main, 2000, 0x80, -50, 1050, 0, -1); /* at the same time */
+    made_existing(t, 2500, 0x70, 600, MTP_MEMORY_TEMPORARY);
+    made_tag(t, 3000, 0x70, MTP_MEMORY_GRADIENT);
+    made_memory_of(t, main, 4000, 0x10, -100, 950, 0, -1);
+    return made_end(t);
+}
+
+static void what_was_there_before_has_the_category_that_was_told(void **state)
+{
+    (void)state;
+    mtp_trace *t = with_existing();
+    mtp_memory_timeline *m = timeline_of(t, NULL);
+    mtp_memory_info info = info_of(m);
+    assert_int_equal(info.preexisting_bytes, 1000); /* 50 of them nobody told of */
+    assert_int_equal(info.allocations, 1);
+    assert_int_equal(info.allocated_bytes, 100);
+    assert_int_equal(info.frees, 2);
+    assert_int_equal(info.lost_events, 0);
+    assert_int_equal(info.peak_bytes, 1100);
+    assert_int_equal(info.end_bytes, 950);
+    assert_int_equal(info.unaccounted_bytes, 0);
+    assert_writes(m, mtp_memory_timeline_raw,
+                  "[[-1, 1, 300, 0], [-1, 1, 50, 2], [-1, 1, 600, 3], [-1, 1, 50, 7], "
+                  "[1700000000000001000, 2, 100, 3], [1700000000000002000, 4, -50, 2], "
+                  "[1700000000000003000, 3, -600, 3], [1700000000000003000, 3, 600, 5], "
+                  "[1700000000000004000, 4, -100, 3]]");
+    collected c = {0};
+    mtp_memory_timeline_points(m, add_point, &c);
+    assert_contains(c.bytes, "1000: 300 0 50 600 0 0 0 50\n1000: 300 0 50 700 0 0 0 50\n");
+    collected_free(&c);
+    mtp_memory_timeline_destroy(m);
+    mtp_trace_destroy(t);
+}
+
+static void what_is_told_of_blocks_is_kept_in_a_file(void **state)
+{
+    (void)state;
+    mtp_trace *t = with_existing(), *again;
+    assert_ok(mtp_trace_export(t, test_path("existing.json"), NULL));
+    assert_ok(mtp_trace_open(test_path("existing.json"), NULL, &again));
+    assert_int_equal(again->tag_count, t->tag_count);
+    assert_int_equal(again->memory_count, t->memory_count);
+    mtp_memory_timeline *a = timeline_of(t, NULL), *b = timeline_of(again, NULL);
+    collected c = {0};
+    assert_ok(mtp_memory_timeline_raw(a, collect, &c));
+    assert_writes(b, mtp_memory_timeline_raw, c.bytes);
+    collected_free(&c);
+    mtp_memory_timeline_destroy(a);
+    mtp_memory_timeline_destroy(b);
+    mtp_trace_destroy(again);
+    mtp_trace_destroy(t);
+}
+
+static void rows_of_a_file_that_are_none_are_left_out(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {"[]",
+                                       "7",
+                                       "[1]",
+                                       "[1, 2, 0, -1, 99, 4]",
+                                       "[1, 2, 0, -1, 0, -4]",
+                                       "[1, -2, 0, -1, 0, 4]",
+                                       "[1, 2, 70000, -1, 0, 4]",
+                                       "[1, 2, 0, -2, 0, 4]",
+                                       "[\"1\", 2, 0, -1, 0, 4]",
+                                       "{\"a\": [1]}",
+                                       "[1, 2, 0, -1, 0]"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        FILE *f = fopen(test_path("rows.json"), "w");
+        fprintf(f, "{\"traceEvents\": [], \"mtprofMemory\": [%s, [ 1.5 ,2,0, -1, 0, 4]]}", rows[i]);
+        fclose(f);
+        mtp_trace *t;
+        assert_ok(mtp_trace_open(test_path("rows.json"), NULL, &t));
+        assert_int_equal(t->tag_count, 1);
+        assert_int_equal(t->tags[0].ts, 1500);
+        assert_int_equal(t->tags[0].bytes, 4);
+        mtp_trace_destroy(t);
+    }
+}
+
+static void a_trace_may_have_nothing_but_what_was_there_before(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    made_op(t, made_thread(t, 7), 5000, 9000, "aten::add_");
+    made_existing(t, 6000, 0x10, 40, MTP_MEMORY_PARAMETER);
+    made_end(t);
+    mtp_memory_timeline *m = timeline_of(t, NULL);
+    assert_string_equal(mtp_memory_timeline_device(m, 0), "cpu");
+    assert_int_equal(info_of(m).peak_bytes, 40);
+    assert_int_equal(info_of(m).peak_ns, 5000);
+    assert_writes(m, mtp_memory_timeline_raw, "[[-1, 1, 40, 0]]");
+    assert_writes(m, mtp_memory_timeline_json, "[[5], [[0, 40, 0, 0, 0, 0, 0, 0, 0]]]");
+    mtp_memory_timeline_destroy(m);
+    mtp_trace_destroy(t);
+}
+
+static void a_block_in_the_place_of_another_is_known_from_when_it_was_told(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t main = made_thread(t, 7);
+    made_memory(t, main, 1000, 0x10, 100);
+    made_existing(t, 2000, 0x10, 100, MTP_MEMORY_INPUT); /* the same block, met in another cycle */
+    made_existing(t, 3000, 0x10, 8,
+                  MTP_MEMORY_PARAMETER); /* its free and this one's making were not recorded */
+    made_memory(t, main, 4000, 0x10, -8);
+    made_existing(t, 5000, 0x10, 9, MTP_MEMORY_PARAMETER);
+    made_end(t);
+    mtp_memory_timeline *m = timeline_of(t, NULL);
+    mtp_memory_info info = info_of(m);
+    assert_int_equal(info.preexisting_bytes, 0);
+    assert_int_equal(info.lost_events, 2);
+    assert_int_equal(info.end_bytes, 9);
+    assert_writes(
+        m, mtp_memory_timeline_raw,
+        "[[1000, 2, 100, 2], [3000, 4, -100, 2], [3000, 2, 8, 0], [4000, 4, -8, 0], [5000, 2, 9, 0]]");
+    mtp_memory_timeline_destroy(m);
+    mtp_trace_destroy(t);
+}
+
 static void the_peak_may_be_before_the_first_event(void **state)
 {
     (void)state;
@@ -729,13 +860,14 @@ static void a_recorded_program_has_its_timeline(void **state)
     mtp_profile_config config = test_config(&w);
     config.profile_memory = true;
     mtp_profile *prof = test_start(&config);
-    char weight[8], temporary[8];
-    mtp_memory_event(MTP_DEVICE_NPU(1), weight, 4096, 4096, 8192);
+    char weight[8], temporary[8], old[8];
+    mtp_memory_existing(MTP_DEVICE_NPU(1), old, 64, MTP_MEMORY_INPUT);
+    mtp_memory_event(MTP_DEVICE_NPU(1), weight, 4096, 4160, 8192);
     mtp_memory_tag(MTP_DEVICE_NPU(1), weight, MTP_MEMORY_PARAMETER);
     mtp_op op = MTP_OP_INIT(MTP_NAME("aten::mm"));
     mtp_op_begin(&op);
-    mtp_memory_event(MTP_DEVICE_NPU(1), temporary, 100, 4196, 8192);
-    mtp_memory_event(MTP_DEVICE_NPU(1), temporary, -100, 4096, 8192);
+    mtp_memory_event(MTP_DEVICE_NPU(1), temporary, 100, 4260, 8192);
+    mtp_memory_event(MTP_DEVICE_NPU(1), temporary, -100, 4160, 8192);
     mtp_op_end(&op);
     assert_ok(mtp_profile_stop(prof));
     mtp_trace *t;
@@ -743,7 +875,9 @@ static void a_recorded_program_has_its_timeline(void **state)
     mtp_memory_timeline *m = timeline_of(t, NULL);
     mtp_memory_info info = info_of(m);
     assert_string_equal(info.device, "npu:1");
-    assert_int_equal(info.peak_bytes, 4196);
+    assert_int_equal(info.peak_bytes, 4260);
+    assert_int_equal(info.preexisting_bytes, 64);
+    assert_int_equal(info.peak_by_category[MTP_MEMORY_INPUT], 64);
     assert_int_equal(info.peak_by_category[MTP_MEMORY_PARAMETER], 4096);
     assert_int_equal(info.peak_by_category[MTP_MEMORY_TEMPORARY], 100);
     assert_int_equal(info.unaccounted_bytes, 0);
@@ -766,6 +900,11 @@ int main(void)
         TEST(a_tag_beats_the_rules),
         TEST(the_category_at_the_peak_is_the_one_of_that_time),
         TEST(what_was_there_before_is_known_from_frees_and_totals),
+        TEST(what_was_there_before_has_the_category_that_was_told),
+        TEST(what_is_told_of_blocks_is_kept_in_a_file),
+        TEST(rows_of_a_file_that_are_none_are_left_out),
+        TEST(a_trace_may_have_nothing_but_what_was_there_before),
+        TEST(a_block_in_the_place_of_another_is_known_from_when_it_was_told),
         TEST(the_peak_may_be_before_the_first_event),
         TEST(events_that_were_lost_are_counted_and_bytes_stay_right),
         TEST(odd_sizes_do_no_harm),

@@ -427,12 +427,12 @@ static void toggling_leaves_out_and_takes_in_again(void **state)
     mtp_profile *prof = test_create(&c);
     assert_ok(mtp_profile_toggle(prof, false, MTP_CPU)); /* before it is prepared: nothing happens */
     assert_ok(mtp_profile_start(prof));
-    assert_int_equal(mtp_recording(), MTP_CPU | MTP_NPU);
+    assert_int_equal((uint16_t)mtp_recording(), MTP_CPU | MTP_NPU);
     mtp_device_work work = MTP_DEVICE_WORK_INIT(MTP_NAME("kernel"), MTP_DEVICE_NPU(0));
     for (int i = 0; i < 3; i++) {
         mtp_token open = mtp_scope_begin(MTP_NAME("open"));
         assert_ok(mtp_profile_toggle(prof, false, MTP_CPU));
-        assert_int_equal(mtp_recording(), MTP_NPU);
+        assert_int_equal((uint16_t)mtp_recording(), MTP_NPU);
         MTP_SCOPE ("left out") {
         }
         mtp_mark(MTP_NAME("left out"));
@@ -440,14 +440,14 @@ static void toggling_leaves_out_and_takes_in_again(void **state)
         mtp_scope_end(open); /* what was open is closed all the same */
         assert_ok(mtp_profile_toggle(prof, true, MTP_CPU));
         assert_ok(mtp_profile_toggle(prof, false, MTP_NPU));
-        assert_int_equal(mtp_recording(), MTP_CPU);
+        assert_int_equal((uint16_t)mtp_recording(), MTP_CPU);
         mtp_device_event(&work);
         assert_ok(mtp_profile_toggle(prof, true, MTP_NPU));
         assert_ok(mtp_profile_toggle(prof, true, MTP_NPU));
-        assert_int_equal(mtp_recording(), MTP_CPU | MTP_NPU);
+        assert_int_equal((uint16_t)mtp_recording(), MTP_CPU | MTP_NPU);
     }
     assert_ok(mtp_profile_toggle(prof, false, MTP_CPU | MTP_NPU));
-    assert_int_equal(mtp_recording(), 0);
+    assert_int_equal((uint16_t)mtp_recording(), 0);
     assert_true(mtp_profile_is_recording(prof));
     assert_ok(mtp_profile_step(prof)); /* steps are the profile's own */
     assert_ok(mtp_profile_stop(prof));
@@ -465,6 +465,29 @@ static void toggling_leaves_out_and_takes_in_again(void **state)
     mtp_profile_destroy(prof);
 }
 
+static void each_recording_has_a_number_of_its_own(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    mtp_profile *prof = test_create(&c);
+    assert_int_equal(MTP_SESSION(mtp_recording()), 0);
+    uint32_t last = 0;
+    for (int i = 0; i < 3; i++) {
+        assert_ok(mtp_profile_start(prof));
+        uint32_t session = MTP_SESSION(mtp_recording());
+        assert_int_not_equal(session, 0);
+        assert_int_not_equal(session, last);
+        assert_ok(mtp_profile_toggle(prof, false, MTP_CPU | MTP_NPU)); /* the same recording all the time */
+        assert_int_equal(MTP_SESSION(mtp_recording()), session);
+        assert_ok(mtp_profile_toggle(prof, true, MTP_CPU));
+        assert_int_equal(MTP_SESSION(mtp_recording()), session);
+        last = session;
+        assert_ok(mtp_profile_stop(prof));
+        assert_int_equal(MTP_SESSION(mtp_recording()), 0);
+    }
+    mtp_profile_destroy(prof);
+}
+
 static void only_what_was_asked_for_at_first_can_be_taken_in(void **state)
 {
     (void)state;
@@ -472,7 +495,7 @@ static void only_what_was_asked_for_at_first_can_be_taken_in(void **state)
     c.activities = MTP_CPU;
     mtp_profile *prof = test_start(&c);
     assert_ok(mtp_profile_toggle(prof, true, MTP_NPU));
-    assert_int_equal(mtp_recording(), MTP_CPU);
+    assert_int_equal((uint16_t)mtp_recording(), MTP_CPU);
     assert_int_equal(mtp_profile_toggle(prof, true, 4), MTP_E_ARG);
     assert_says("activities=0x4");
     assert_int_equal(mtp_profile_toggle(prof, true, MTP_WITH_STACK), MTP_E_ARG);
@@ -487,12 +510,13 @@ static void what_is_asked_for_is_what_mtp_recording_says(void **state)
     c.activities = MTP_NPU;
     c.with_stack = c.with_modules = true;
     mtp_profile *prof = test_start(&c);
-    assert_int_equal(mtp_recording(), MTP_NPU | MTP_WITH_STACK | MTP_WITH_MODULES);
+    assert_int_equal((uint16_t)mtp_recording(), MTP_NPU | MTP_WITH_STACK | MTP_WITH_MODULES);
     mtp_profile_destroy(prof);
     c = test_config(NULL);
     c.record_shapes = c.with_flops = c.profile_memory = true;
     prof = test_start(&c);
-    assert_int_equal(mtp_recording(), MTP_CPU | MTP_NPU | MTP_WITH_SHAPES | MTP_WITH_FLOPS | MTP_WITH_MEMORY);
+    assert_int_equal((uint16_t)mtp_recording(),
+                     MTP_CPU | MTP_NPU | MTP_WITH_SHAPES | MTP_WITH_FLOPS | MTP_WITH_MEMORY);
     mtp_profile_destroy(prof);
 }
 
@@ -598,6 +622,7 @@ int main(void)
         TEST(the_default_trace_id_is_a_random_uuid),
         TEST(a_custom_trace_id_is_made_anew_for_each_cycle),
         TEST(toggling_leaves_out_and_takes_in_again),
+        TEST(each_recording_has_a_number_of_its_own),
         TEST(only_what_was_asked_for_at_first_can_be_taken_in),
         TEST(what_is_asked_for_is_what_mtp_recording_says),
         TEST(dropped_records_are_told_with_their_cause),

@@ -11,7 +11,9 @@ own (see _forks below).
 from __future__ import annotations
 
 import functools
+import json
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -188,6 +190,8 @@ class profile:
         self._stopped_trace: mtprof.Trace | None = None
         self._function_events: EventList | None = None
         self._recorded = False  # was it ever started?
+        self._prepared = False  # is the session claimed?
+        self._step = 0
         self._children_folder: str | None = None
         if not use_cpu and not use_kineto:
             raise AssertionError("Device-only events supported only with Kineto (use_kineto=True)")
@@ -238,6 +242,8 @@ class profile:
         self.entered = True
         self.trace_id = self._trace_id_now[0] = self.create_trace_id()
         _forks.give_way()
+        if self._function_events is not None:
+            self._function_events._settle()
         if self.with_stack or self.with_modules:
             _name_modules()
         if self._session is None:
@@ -249,11 +255,14 @@ class profile:
             if "already active" in str(error):
                 raise RuntimeError("another profiler session is already active") from None
             raise
+        self._prepared = True
         self._pid = os.getpid()
         profile._current = weakref.ref(self)
         self._stats.profiler_prepare_call_duration_us = (perf_counter_ns() - begun) // 1000
 
     def _start_trace(self) -> None:
+        if not self._prepared:
+            self._prepare_trace()
         begun = perf_counter_ns()
         self.entered = True
         self._function_events = self._stopped_trace = None
@@ -270,12 +279,17 @@ class profile:
         self._stats.profiler_enable_call_duration_us = (self.profiling_start_time_ns - begun) // 1000
 
     def _stop_trace(self) -> None:
-        if self._pid != os.getpid():
-            return  # a forked child leaves the parent's block
-        if self.use_device is not None:
-            from mindtorch_v2 import npu
+        if not self._prepared or self._pid != os.getpid():
+            return  # stopped already; or a forked child leaves the parent's block
+        try:
+            if self.use_device is not None:
+                from mindtorch_v2 import npu
 
-            npu.synchronize()
+                npu.synchronize()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
         begun = self.profiling_end_time_ns = perf_counter_ns()
         _forks.unfollow()
         _set_is_profiler_enabled(False)
@@ -284,6 +298,7 @@ class profile:
             names = ", ".join(f'"{name}"' for name in self._worker_files().values())
             self._session.add_metadata_json("worker_traces", f"[{names}]")
         self._session.stop()
+        self._prepared = False
         profile._current = None
         self._stats.profiler_disable_call_duration_us = (perf_counter_ns() - begun) // 1000
         self._stats.profiling_window_duration_sec = (begun - self.profiling_start_time_ns) / 1e9
@@ -294,12 +309,15 @@ class profile:
             found = sorted(os.listdir(self._children_folder or ""))
         except OSError:
             return {}
-        return {os.path.join(self._children_folder, name): f"worker_{name[:-4]}.{self.trace_id}.pt.trace.json.gz"
+        trace = re.sub(r"[^\w.-]", "_", self.trace_id)  # it may be anything
+        return {os.path.join(self._children_folder, name): f"worker_{name[:-4]}.{trace}.pt.trace.json.gz"
                 for name in found if name.endswith(".mtp")}
 
     def _mark_step(self, number: int) -> None:
-        if self._session is not None and self._session.recording:
+        """From here on, or from the start on, events are of this step."""
+        if self._session is not None and number != self._step:
             self._session.mark_step(number)
+            self._step = number
 
     def __enter__(self) -> profile | None:
         if not self.enabled:
@@ -351,10 +369,10 @@ class profile:
             empty = EventList(use_device=self.use_device, profile_memory=self.profile_memory, with_flops=self.with_flops)
             empty._tree_built = True
             return empty
-        events = EventList._lazy(_EventSource(self.trace, self), self)
-        if not self._session.recording:
-            self._function_events = events
-        return events
+        if self._session.recording:
+            return EventList._lazy(_EventSource(self.trace, self), self)
+        self._function_events = EventList._lazy(_EventSource(lambda: self.trace, self), self)
+        return self._function_events
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int | None = 75,
               max_name_column_width: int | None = 55, max_shapes_column_width: int | None = 80, header: str | None = None,
@@ -364,14 +382,15 @@ class profile:
 
     table.__doc__ = EventList.table.__doc__
 
-    def export_chrome_trace(self, path: Any, metadata: Any = None, use_python_export: bool = False) -> None:
+    def export_chrome_trace(self, path: Any, metadata: dict[str, str] | None = None, use_python_export: bool = False) -> None:
         """Writes the trace as Kineto's JSON; .gz by the path's end. Forked workers have files of their own beside it, named
-        by "worker_traces"."""
+        by "worker_traces". metadata: JSON texts that came after the recording."""
         path = os.fspath(path)
-        self.trace.chrome(path, path if isinstance(path, str) else os.fsdecode(path))
-        for spool, name in self._worker_files().items():
-            beside = os.path.join(os.path.dirname(os.fsdecode(path)), name)
-            mtprof.Trace.open(spool).chrome(beside, name)
+        name = os.fsdecode(path)
+        more = ", ".join(f"{json.dumps(key)}: {_json_text(text)}" for key, text in (metadata or {}).items())
+        self.trace.chrome(path, name, more or None)
+        for spool, worker in self._worker_files().items():
+            mtprof.Trace.open(spool).chrome(os.path.join(os.path.dirname(name), worker), worker)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
         events = self.function_events
@@ -385,7 +404,8 @@ class profile:
             return self.function_events
         if not self._recorded or self._changed():
             return self.function_events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
-        source = _RowSource(self.trace, self, bool(group_by_input_shape), int(group_by_stack_n), bool(group_by_overload_name))
+        source = _RowSource(self.trace, self, bool(group_by_input_shape), int(group_by_stack_n), bool(group_by_overload_name),
+                            lambda: self.function_events)
         return EventList._lazy(source, self)
 
     key_averages.__doc__ = EventList.key_averages.__doc__
@@ -425,6 +445,19 @@ def _with_events(config: _ExperimentalConfig, with_stack: bool) -> _Experimental
                   "Disabling trace_only.", stacklevel=3)
     values = {name: getattr(config, name) for name in config._defaults}
     return _ExperimentalConfig(**{**values, "trace_only": False})
+
+
+def _json_text(text: str) -> str:
+    """The text if it is JSON, else a JSON string of it."""
+    try:
+        json.loads(text, parse_constant=_refuse)
+    except ValueError:
+        return json.dumps(text, ensure_ascii=False)
+    return text
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _remove_folder(folder: str, pid: int) -> None:

@@ -266,10 +266,10 @@ def _fitted(param, value, key=None):
     """Loaded state: a copy that suits the parameter."""
     if isinstance(value, torch.Tensor):
         if key == "step":
-            return value.clone()
+            return tag_state(value.clone())
         if param.is_floating_point():
-            return value.to(dtype=param.dtype, device=param.device, copy=True)
-        return value.to(param.device)
+            return tag_state(value.to(dtype=param.dtype, device=param.device, copy=True))
+        return tag_state(value.to(param.device))
     if isinstance(value, dict):
         return {k: _fitted(param, v, k) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

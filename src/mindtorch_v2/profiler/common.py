@@ -12,13 +12,31 @@ import mtprof
 
 
 class DeviceType(str, Enum):
-    """Where an event ran. A member equals its name: DeviceType.CPU == "CPU"."""
+    """Where an event ran: CPU or NPU; the others are there to be compared with. A member equals its name: "CPU"."""
 
     CPU = "CPU"
     NPU = "NPU"
     CUDA = "NPU"
     GPU = "NPU"
     PrivateUse1 = "NPU"
+    MKLDNN = "MKLDNN"
+    OPENGL = "OPENGL"
+    OPENCL = "OPENCL"
+    IDEEP = "IDEEP"
+    HIP = "HIP"
+    FPGA = "FPGA"
+    MAIA = "MAIA"
+    XLA = "XLA"
+    Vulkan = "Vulkan"
+    Metal = "Metal"
+    XPU = "XPU"
+    MPS = "MPS"
+    Meta = "Meta"
+    HPU = "HPU"
+    VE = "VE"
+    Lazy = "Lazy"
+    IPU = "IPU"
+    MTIA = "MTIA"
 
     def __int__(self) -> int:
         return _DEVICE_NUMBERS[self.value]
@@ -30,16 +48,25 @@ class DeviceType(str, Enum):
     __hash__ = str.__hash__
 
 
-_DEVICE_NUMBERS = {"CPU": 0, "NPU": 20}  # c10's
+# c10's numbers: the NPU is PrivateUse1.
+_DEVICE_NUMBERS = {"CPU": 0, "NPU": 20} | {
+    name: number for number, name in enumerate(
+        ("MKLDNN", "OPENGL", "OPENCL", "IDEEP", "HIP", "FPGA", "MAIA", "XLA", "Vulkan", "Metal", "XPU", "MPS", "Meta", "HPU", "VE", "Lazy",
+         "IPU", "MTIA"), start=2)
+}
 
 
 class ProfilerActivity(Enum):
-    """What is collected. CUDA and GPU mean NPU: the accelerator, whichever it is."""
+    """What is collected: CPU or NPU. CUDA and GPU mean NPU, the accelerator, whichever it is; the others are refused."""
 
     CPU = 0
-    NPU = 5
-    CUDA = 5
-    GPU = 5
+    NPU = 2
+    CUDA = 2
+    GPU = 2
+    XPU = 1
+    HPU = 3
+    MTIA = 4
+    PrivateUse1 = 5
 
 
 class ProfilerAction(Enum):
@@ -111,10 +138,8 @@ def supported_activities() -> set[ProfilerActivity]:
 
 def parse_activity(item: Any) -> ProfilerActivity:
     """An enum or its name in any case; ValueError for what is none."""
-    if isinstance(item, ProfilerActivity):
-        return item
-    if isinstance(item, str):
-        found = _ACTIVITY_NAMES.get(item.strip().upper())
+    if isinstance(item, (str, ProfilerActivity)):
+        found = _ACTIVITY_NAMES.get(item.strip().upper() if isinstance(item, str) else item.name)
         if found is None:
             raise ValueError(f"unsupported profiler activity {item!r}: it is one of CPU, NPU, CUDA, GPU")
         return found

@@ -6,6 +6,7 @@ plain Python object from then on, whose numbers are worked out from what it hold
 
 from __future__ import annotations
 
+import ast
 import bisect
 import json
 import warnings
@@ -212,7 +213,8 @@ class FunctionEvent(FormattedTimesMixin):
     @classmethod
     def _recorded(cls, source: _EventSource, index: int) -> FunctionEvent:
         made = cls.__new__(cls)
-        made.__dict__.update(_source=source, _index=index, _event=source.events[index])
+        state = made.__dict__
+        state["_source"], state["_index"], state["_event"] = source, index, source.events[index]
         return made
 
     def __getattr__(self, name: str) -> Any:
@@ -230,6 +232,11 @@ class FunctionEvent(FormattedTimesMixin):
         for name in _READERS:
             getattr(self, name)
         self.__dict__["_event"] = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, or what is pickled, is plain: it does not need the recording."""
+        read = {name: getattr(self, name) for name in _READERS} if self._event is not None else {}
+        return {**self.__dict__, **read, "_event": None, "_source": None, "_index": -1}
 
     # ------------------------------------------------------------------------------------------ torch's parts
 
@@ -424,14 +431,24 @@ def _json_list(text: str) -> list[Any]:
     return json.loads(text) if text else []
 
 
+def _value(text: str) -> Any:
+    """An argument that is no tensor, from the text that a trace has of it."""
+    try:
+        return ast.literal_eval(text) if text else None
+    except (SyntaxError, ValueError):
+        return text
+
+
 def _flat(shapes: list[Any] | None) -> list[Any]:
     """torch's input_shapes: of a list of tensors it has an empty list."""
     return [[] if any(isinstance(dim, list) for dim in shape) else shape for shape in shapes or ()]
 
 
+_LAUNCHED = ("runtime", "kernel", "memcpy", "memset", "sync")
+
 # How each attribute of a recorded event is read.
 _READERS: dict[str, Callable[[FunctionEvent], Any]] = {
-    "id": lambda e: e._event.id,
+    "id": lambda e: e._event.correlation_id if e._event.kind in _LAUNCHED else e._event.id,
     "node_id": lambda e: -1,
     "name": lambda e: e._event.key,
     "trace_name": lambda e: None if e._event.kind in ("memory", "out_of_memory") else e._event.name,
@@ -447,7 +464,7 @@ _READERS: dict[str, Callable[[FunctionEvent], Any]] = {
     "structured_input_shapes": lambda e: e._event.input_shapes or [],
     "structured_input_strides": lambda e: e._event.input_strides or [],
     "input_dtypes": lambda e: _json_list(e._event.input_types),
-    "concrete_inputs": lambda e: _json_list(e._event.concrete_inputs),
+    "concrete_inputs": lambda e: [_value(text) for text in _json_list(e._event.concrete_inputs)],
     "kwinputs": lambda e: {},
     "stack": lambda e: [f for f in e._event.stack or () if _filter_stack_entry(f)],
     "scope": lambda e: e._event.scope,
@@ -473,7 +490,7 @@ _READERS: dict[str, Callable[[FunctionEvent], Any]] = {
     "flow_type": lambda e: 0,
     "flow_start": lambda e: False,
     "external_id": lambda e: e._event.id,
-    "linked_correlation_id": lambda e: e._event.correlation_id,
+    "linked_correlation_id": lambda e: e._event.id if e._event.kind in _LAUNCHED else 0,
     "event_metadata": lambda e: EventMetadata(stream=e._event.stream) if e._event.is_device else None,
     "python_id": lambda e: -1,
     "python_parent_id": lambda e: -1,
@@ -534,6 +551,17 @@ class FunctionEventAvg(FormattedTimesMixin):
         state["device_type"] = DeviceType(state["device_type"])
         state["stack"] = list(state["stack"])
 
+    def __getattr__(self, name: str) -> Any:
+        """Relatives are those of the row's first event, as torch has it; it is looked for when they are asked for."""
+        if name not in ("cpu_parent", "cpu_children") or "_first" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        event = self._first()
+        self.cpu_parent, self.cpu_children = (event.cpu_parent, event.cpu_children) if event is not None else (None, [])
+        return self.__dict__[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_first"}
+
     @property
     def _row(self) -> dict[str, Any]:
         """The row as a dict, from which the class makes another."""
@@ -543,7 +571,8 @@ class FunctionEventAvg(FormattedTimesMixin):
             "avg_time_ns": round(self.cpu_time * 1000), "self_device_time_ns": round(self.self_device_time_total * 1000),
             "device_time_ns": round(self.device_time_total * 1000),
         }
-        made.update((key, value) for key, value in self.__dict__.items() if key not in ("key", "count", "device_type"))
+        made.update((key, value) for key, value in self.__dict__.items()
+                    if key not in ("key", "count", "device_type", "cpu_parent", "cpu_children", "_first"))
         made["stack"] = list(self.stack or ())
         return made
 

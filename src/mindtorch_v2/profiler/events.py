@@ -6,8 +6,10 @@ plain one from then on, and the same answers, worked out in Python.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,16 +24,26 @@ from mindtorch_v2.profiler.table import attribute, build_table, chrome_events, c
 
 
 class _EventSource:
-    """The events of a trace, made into objects as they are asked for; each only once."""
+    """The events of a trace, made into objects as they are asked for; each only once. The trace itself may be given as
+    what makes it: then that happens at the first question, too."""
 
-    def __init__(self, trace: mtprof.Trace, options: Any) -> None:
-        self.trace = trace
-        self.events = trace.events()
+    def __init__(self, trace: mtprof.Trace | Callable[[], mtprof.Trace], options: Any) -> None:
+        self._trace = trace
         self.use_device = options.use_device
         self.record_shapes, self.with_stack = options.record_shapes, options.with_stack
         self.profile_memory, self.with_flops = options.profile_memory, options.with_flops
         self.overload_names = getattr(options.experimental_config, "capture_overload_names", False)
         self._made: dict[int, FunctionEvent] = {}
+
+    @property
+    def trace(self) -> mtprof.Trace:
+        if not isinstance(self._trace, mtprof.Trace):
+            self._trace = self._trace()
+        return self._trace
+
+    @functools.cached_property
+    def events(self) -> mtprof.Events:
+        return self.trace.events()
 
     def __len__(self) -> int:
         return len(self.events)
@@ -50,11 +62,16 @@ class _EventSource:
         return any(made._event is None for made in self._made.values())
 
 
+_BACKWARD = re.compile(r"^[^: ]*Backward\d*$|^torch::autograd::AccumulateGrad$")  # nodes: RecordScope.BACKWARD_FUNCTION
+
+
 class _RowSource:
     """Averages over a trace."""
 
-    def __init__(self, trace: mtprof.Trace, options: Any, by_input_shape: bool, by_stack: int, by_overload: bool) -> None:
-        self.trace, self.options, self.by_input_shape = trace, options, by_input_shape
+    def __init__(self, trace: mtprof.Trace, options: Any, by_input_shape: bool, by_stack: int, by_overload: bool,
+                 events: Callable[[], EventList]) -> None:
+        self.trace, self.options, self.events = trace, options, events
+        self.by_input_shape, self.by_stack, self.by_overload = by_input_shape, by_stack, by_overload
         self.averages = trace.averages(by_input_shape=by_input_shape, by_stack=by_stack, by_overload_name=by_overload)
         self._made: dict[int, FunctionEventAvg] = {}
 
@@ -69,7 +86,22 @@ class _RowSource:
                 row["input_shapes"] = json.loads(row["input_shapes"] or "[]")
             made = self._made[index] = FunctionEventAvg(row)
             made.use_device = self.options.use_device
+            made.scope = 7 if made.is_user_annotation else int(bool(_BACKWARD.search(made.key)))
+            made._first = functools.partial(self._first_event, made)
+            del made.cpu_parent, made.cpu_children  # known once somebody asks: see FunctionEventAvg.__getattr__
         return made
+
+    def _first_event(self, row: FunctionEventAvg) -> FunctionEvent | None:
+        """The event that torch's row takes its relatives from."""
+        key, device, note = row.key, row.device_type, row.is_user_annotation
+        for event in self.events():
+            raw = event._event
+            if (raw is not None and raw.key == key and raw.is_device == (device != DeviceType.CPU) and raw.is_user_annotation == note
+                    and (not self.by_input_shape or event.input_shapes == row.input_shapes)
+                    and (not self.by_overload or raw.overload_name == row.overload_name)
+                    and (not self.by_stack or event.stack[: self.by_stack] == row.stack)):
+                return event
+        return None
 
     @property
     def touched(self) -> bool:
@@ -78,6 +110,8 @@ class _RowSource:
 
 
 # --------------------------------------------------------------------------------------------------- lists
+
+_MOST_FRAMES = 256
 
 
 def _first_made(name: str) -> Callable[..., Any]:
@@ -100,9 +134,11 @@ class EventList(list):
     line of a notebook's cell it shows itself as an HTML table.
     """
 
+    _source: _EventSource | _RowSource | None = None
+
     def __init__(self, *args: Any, use_device: str | None = None, profile_memory: bool = False, with_flops: bool = False) -> None:
         super().__init__(*args)
-        self._source: _EventSource | _RowSource | None = None
+        self._source = None
         self._use_device = use_device
         self._profile_memory = profile_memory
         self._with_flops = with_flops
@@ -114,6 +150,11 @@ class EventList(list):
         made._source = source
         made._tree_built = isinstance(source, _EventSource)
         return made
+
+    def _settle(self) -> None:
+        """The recording is about to change: take what is needed of it now."""
+        if isinstance(self._source, _EventSource):
+            self._source.trace  # noqa: B018
 
     def _make(self) -> None:
         source, self._source = self._source, None
@@ -160,8 +201,8 @@ class EventList(list):
         """Its items as a plain list."""
         return list(self)
 
-    def __reduce__(self):
-        raise TypeError("an EventList holds a recording and can not be pickled; export_chrome_trace() keeps it in a file")
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_source": None}
 
     def __repr__(self) -> str:
         if len(self) <= 1000:
@@ -207,9 +248,10 @@ class EventList(list):
         group_by_overload_name: aten::add.Tensor and aten::add.out apart.
         """
         if self._source is not None and not (isinstance(self._source, _EventSource) and self._source.touched):
-            options = _Options(self)
-            return EventList._lazy(_RowSource(self._source.trace, options, bool(group_by_input_shapes), int(group_by_stack_n),
-                                              bool(group_by_overload_name)), options)
+            options, source = _Options(self), self._source
+            events = (lambda: self) if isinstance(source, _EventSource) else source.events
+            return EventList._lazy(_RowSource(source.trace, options, bool(group_by_input_shapes), int(group_by_stack_n),
+                                              bool(group_by_overload_name), events), options)
         rows: dict[tuple, FunctionEventAvg] = defaultdict(FunctionEventAvg)
         for event in self:
             key = [event.key, event.node_id, str(event.device_type), event.is_legacy, getattr(event, "is_user_annotation", False)]
@@ -234,6 +276,8 @@ class EventList(list):
 
     def _build_tree(self) -> None:
         """Parents and children of events that were put together by hand."""
+        if self._tree_built:
+            return
         self._populate_cpu_children()
         self._remove_dup_nodes()
         self._set_backward_stacktraces()
@@ -303,16 +347,27 @@ class EventList(list):
         if len(self) == 0:
             return ""
         source = self._unchanged(_RowSource)
-        if source is None or top_level_events_only:
+        if source is None:
             return build_table(self, sort_by, header, row_limit, max_src_column_width, max_name_column_width,
-                                max_shapes_column_width, self._with_flops, self._profile_memory, top_level_events_only, time_unit)
+                               max_shapes_column_width, self._with_flops, self._profile_memory, top_level_events_only, time_unit,
+                               self._facts())
         width = {None: -1}
         return source.averages.table(
             sort_by=sort_by, row_limit=row_limit, max_src_column_width=width.get(max_src_column_width, max_src_column_width),
             max_name_column_width=width.get(max_name_column_width, max_name_column_width),
             max_shapes_column_width=width.get(max_shapes_column_width, max_shapes_column_width), header=header,
-            time_unit=time_unit, profile_memory=int(self._profile_memory), with_flops=int(self._with_flops), with_stack=1,
+            top_level_events_only=top_level_events_only, time_unit=time_unit, profile_memory=int(self._profile_memory), with_flops=int(self._with_flops), with_stack=1,
             device_name=self._use_device.upper() if self._use_device else None)
+
+    def _facts(self) -> list[FunctionEventAvg] | None:
+        """Rows that tell a table of unchanged events how wide it is and what it sums up to; None: ask the list itself."""
+        source = self._unchanged(_EventSource)
+        if source is None:
+            return None
+        rows = list(self.key_averages(True, _MOST_FRAMES if source.with_stack else 0, source.overload_names))
+        for row in rows:
+            row.flops //= row.count  # of one event
+        return rows
 
     def _repr_html_(self) -> str:
         """The table for notebooks."""

@@ -31,6 +31,7 @@ from mindtorch_v2.profiler.common import (
 )
 from mindtorch_v2.profiler.execution_trace import ExecutionTraceObserver, _ITraceObserver
 from mindtorch_v2.profiler.memory import MemoryProfileTimeline
+from mindtorch_v2.profiler.trace import RecordedTrace
 
 __all__ = [
     "supported_activities",
@@ -144,6 +145,7 @@ class _KinetoProfile:
         self.use_device = "npu" if ProfilerActivity.NPU in self.activities else None
         self.preset_metadata: dict[str, str] = {}
         self._trace_metadata: dict[str, str] = {}
+        self._late_metadata: dict[str, str] = {}  # told when nothing was recording
 
     def start(self) -> None:
         self.prepare_trace()
@@ -158,15 +160,19 @@ class _KinetoProfile:
             warn_once("Warning: Profiler clears events at the end of each cycle. "
                       "Only events from the current cycle will be reported. "
                       "To keep events across cycles, set acc_events=True.")
-        if self.profiler is None or not self.acc_events:
-            self.profiler = prof.profile(
+        profiler = self.profiler
+        if profiler is None or not self.acc_events:
+            profiler = prof.profile(
                 use_cpu=ProfilerActivity.CPU in self.activities, use_device=self.use_device, record_shapes=self.record_shapes,
                 with_flops=self.with_flops, profile_memory=self.profile_memory, with_stack=self.with_stack,
                 with_modules=self.with_modules, use_kineto=True, experimental_config=self.experimental_config,
                 acc_events=self.acc_events, custom_trace_id_callback=self.custom_trace_id_callback,
                 post_processing_timeout_s=self.post_processing_timeout_s, activity_filters=self.activity_filters or None)
-        self.profiler.custom_trace_id_callback = self.custom_trace_id_callback
-        self.profiler._prepare_trace()
+        profiler.custom_trace_id_callback = self.custom_trace_id_callback
+        profiler._prepare_trace()
+        if self.profiler is not None:
+            self._late_metadata.clear()  # that was about the cycle before
+        self.profiler = profiler
 
     def start_trace(self) -> None:
         """Records from now on."""
@@ -178,8 +184,9 @@ class _KinetoProfile:
         for flag in ("profile_memory", "with_stack", "record_shapes", "with_modules", "with_flops"):
             if getattr(self, flag):
                 self.add_metadata_json(flag, "1")
-        for key, value in self.preset_metadata.items():
+        for key, value in {**self._late_metadata, **self.preset_metadata}.items():
             self.add_metadata_json(key, value)
+        self._late_metadata.clear()
 
     def stop_trace(self) -> None:
         """Stops recording; what was recorded stays."""
@@ -197,14 +204,14 @@ class _KinetoProfile:
         return self.profiler
 
     @property
-    def trace(self) -> mtprof.Trace:
+    def trace(self) -> RecordedTrace:
         """What was recorded, for tools: trace.columns() has it as NumPy arrays, without a copy."""
-        return self._ready("accessing the trace").trace
+        return RecordedTrace(self._ready("accessing the trace").trace)
 
     def export_chrome_trace(self, path: Any, use_python_export: bool = False) -> None:
         """Writes the trace as JSON for Perfetto, chrome://tracing and TensorBoard; compressed if the path ends in .gz. With a
         schedule it holds the last cycle, with acc_events all."""
-        self._ready("exporting chrome trace").export_chrome_trace(path)
+        self._ready("exporting chrome trace").export_chrome_trace(path, self._late_metadata)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
         """Writes folded stacks for flame graphs; metric: self_cpu_time_total or self_cuda_time_total."""
@@ -238,7 +245,8 @@ class _KinetoProfile:
                 raise TypeError(f"metadata must be str, not {type(text).__name__}")
         self._trace_metadata[key] = value
         session = self.profiler._session if self.profiler is not None else None
-        if session is None or prof.profile._current is None or prof.profile._current() is not self.profiler:
+        if session is None or not self.profiler._prepared:
+            self._late_metadata[key] = value
             return
         try:
             session.add_metadata_json(key, value)
@@ -288,7 +296,7 @@ _active: weakref.ref | None = None  # the profile between start() and stop()
 def _claim(profiler: profile) -> None:
     global _active
     other = _active() if _active is not None else None
-    if other is not None and other is not profiler and other._pid == os.getpid():
+    if profiler._started or (other is not None and other is not profiler and other._pid == os.getpid()):
         raise RuntimeError("another profiler session is already active")
     _active = weakref.ref(profiler)
 
@@ -424,6 +432,7 @@ class profile(_KinetoProfile):
         try:
             self._transit_action(ProfilerAction.NONE, self.current_action)
         except BaseException:
+            self._abandon()
             _release(self)
             raise
         self._started = True
@@ -431,7 +440,7 @@ class profile(_KinetoProfile):
 
     def stop(self) -> None:
         """Ends the profile; a cycle that is being recorded is complete. A second time it does nothing."""
-        if not self._started and self.profiler is not None or self._pid != os.getpid():
+        if self._pid != os.getpid() or not (self._started or self.profiler is None or self.profiler._prepared):
             return
         self._end_step()
         self._started = False
@@ -451,7 +460,12 @@ class profile(_KinetoProfile):
         now = _checked_action(self.schedule(self.step_num + 1))
         self.step_num += 1
         self.current_action = self._prev_schedule_action = now
-        self._transit_action(before, now)
+        try:
+            self._transit_action(before, now)
+        except BaseException:
+            self._abandon()
+            self.current_action = ProfilerAction.NONE
+            raise
         if os.environ.get("KINETO_USE_DAEMON", ""):
             KinetoStepTracker.increment_step(PROFILER_STEP_NAME)
         if self.profiler is not None:
@@ -459,8 +473,9 @@ class profile(_KinetoProfile):
         self._begin_step()
 
     def start_trace(self) -> None:
+        if self.profiler is not None:
+            self.profiler._mark_step(self.step_num)
         super().start_trace()
-        self.profiler._mark_step(self.step_num)
 
     start_trace.__doc__ = _KinetoProfile.start_trace.__doc__
 
@@ -481,6 +496,11 @@ class profile(_KinetoProfile):
     def _transit_action(self, prev_action: ProfilerAction, current_action: ProfilerAction | None) -> None:
         for action in self.action_map.get((prev_action, current_action)) or ():
             action()
+
+    def _abandon(self) -> None:
+        """After an error on the way, the callback's for one: nothing goes on recording, and nobody is told twice."""
+        if self.profiler is not None and self.profiler._prepared:
+            self.profiler._end()
 
     def _say_if_nothing_was_recorded(self) -> None:
         first = getattr(self.schedule, "first_recorded", None)

@@ -142,18 +142,20 @@ def _flops_unit(smallest: float) -> tuple[float, str]:
 
 
 def build_table(events: Iterable[Any], sort_by: str | None = None, header: str | None = None, row_limit: int = 100,
-                 max_src_column_width: int | None = 75, max_name_column_width: int | None = 55,
-                 max_shapes_column_width: int | None = 80, with_flops: bool = False, profile_memory: bool = False,
-                 top_level_events_only: bool = False, time_unit: str | None = None) -> str:
-    """The table of a list that C does not know: events, or rows that somebody changed."""
-    events = list(events)
-    if not events:
+                max_src_column_width: int | None = 75, max_name_column_width: int | None = 55,
+                max_shapes_column_width: int | None = 80, with_flops: bool = False, profile_memory: bool = False,
+                top_level_events_only: bool = False, time_unit: str | None = None, facts: list[Any] | None = None) -> str:
+    """The table of a list that C does not know: events, or rows that somebody changed.
+
+    facts: what tells which columns there are and what the sums are, if that is not the events themselves."""
+    facts = list(events) if facts is None else facts
+    if not facts:
         return ""
-    layout = _TableLayout(events, max_name_column_width, max_shapes_column_width, max_src_column_width, with_flops,
+    layout = _TableLayout(facts, max_name_column_width, max_shapes_column_width, max_src_column_width, with_flops,
                           profile_memory, time_unit)
     if sort_by is not None:
         name = attribute(sort_by)
-        events.sort(key=lambda e: getattr(e, name), reverse=True)
+        events = sorted(events, key=lambda e: getattr(e, name), reverse=True)
     lines = []
     bar = "=" * (len(layout.separator) - 2)
     lines += [bar, header] if header is not None else []

@@ -199,6 +199,8 @@ static uint32_t builtin_name(PyObject *callable)
     if (!PyCFunction_Check(callable))
         return 0;
     PyCFunctionObject *f = (PyCFunctionObject *)callable;
+    if (f->m_self != NULL && strncmp(Py_TYPE(f->m_self)->tp_name, "mtprof.", 7) == 0)
+        return 0; /* the profiler's own calls are not the program's */
     PyObject *key = PyLong_FromVoidPtr(f->m_ml);
     uint32_t id = key != NULL ? known(function_names, key) : 0;
     if (id == 0 && key != NULL) {
@@ -321,11 +323,11 @@ void mtpn_frames_follow(void)
 {
     PyThreadState *thread = PyThreadState_Get();
     if (thread->c_profilefunc != NULL)
-        return; /* another profiler of Python code is at work: it goes first */
+        return;                /* another profiler of Python code is at work: it goes first */
+    set_for_new_threads(true); /* before events are taken: it is ours, not the program's */
     following = true;
     open_running();
     PyEval_SetProfile(on_event, NULL);
-    set_for_new_threads(true);
 }
 
 void mtpn_frames_unfollow(void)

@@ -70,23 +70,40 @@ static PyObject *trace_info(PyObject *self, PyObject *unused)
 /* Writes to a file that appears whole or not at all. */
 typedef mtp_status write_fn(const mtp_trace *trace, const char *word, mtp_sink *sink, void *user);
 
+/* A JSON object gets further members at its start: metadata that came after the recording. */
+typedef struct head {
+    const char *more; /* members without braces, or NULL: nothing, or written already */
+    mtp_file *file;
+} head;
+
+static bool head_sink(void *user, const void *bytes, size_t length)
+{
+    head *h = user;
+    const char *more = h->more;
+    if (more == NULL || length == 0)
+        return mtp_file_sink(h->file, bytes, length);
+    h->more = NULL;
+    return mtp_file_sink(h->file, bytes, 1) && mtp_file_sink(h->file, more, strlen(more)) &&
+           mtp_file_sink(h->file, ", ", 2) && mtp_file_sink(h->file, (const char *)bytes + 1, length - 1);
+}
+
 static PyObject *write_file(PyObject *self, PyObject *args, const char *format, write_fn *write)
 {
     PyObject *path;
     const char *word = NULL;
+    head h = {NULL, NULL};
     const mtp_trace *trace = ((mtpn_trace *)self)->trace;
-    if (!PyArg_ParseTuple(args, format, PyUnicode_FSConverter, &path, &word))
+    if (!PyArg_ParseTuple(args, format, PyUnicode_FSConverter, &path, &word, &h.more))
         return NULL;
     mtp_status status;
-    mtp_file *file;
     Py_BEGIN_ALLOW_THREADS
-    status = mtp_file_create(PyBytes_AS_STRING(path), 0, &file);
+    status = mtp_file_create(PyBytes_AS_STRING(path), 0, &h.file);
     if (status == MTP_OK) {
-        status = write(trace, word, mtp_file_sink, file);
+        status = write(trace, word, head_sink, &h);
         if (status == MTP_OK)
-            status = mtp_file_commit(file);
+            status = mtp_file_commit(h.file);
         else
-            mtp_file_abandon(file);
+            mtp_file_abandon(h.file);
     }
     Py_END_ALLOW_THREADS
     Py_DECREF(path);
@@ -104,7 +121,7 @@ static mtp_status write_chrome(const mtp_trace *trace, const char *name, mtp_sin
 
 static PyObject *trace_chrome(PyObject *self, PyObject *args)
 {
-    return write_file(self, args, "O&s:chrome", write_chrome);
+    return write_file(self, args, "O&s|z:chrome", write_chrome);
 }
 
 static mtp_status write_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user)
@@ -352,7 +369,8 @@ int mtpn_trace_init(PyObject *module)
         {"text", mtpn_trace_text, METH_O, PyDoc_STR("text(id): what a text id in the columns stands for.")},
         {"info", trace_info, METH_NOARGS, PyDoc_STR("Counts, times and losses, as a dict.")},
         {"chrome", trace_chrome, METH_VARARGS,
-         PyDoc_STR("chrome(path, name): write Kineto/Chrome JSON; .gz by suffix.")},
+         PyDoc_STR("chrome(path, name, more=None): write Kineto/Chrome JSON; .gz by suffix. more: further "
+                   "members at the top, as JSON without braces.")},
         {"stacks", trace_stacks, METH_VARARGS, PyDoc_STR("stacks(path, metric): write folded stacks.")},
         {"execution_trace", trace_execution, METH_VARARGS,
          PyDoc_STR("execution_trace(path): write Chakra JSON.")},

@@ -129,6 +129,8 @@ void mt__autograd_forget(mt_tensor *t); /* the tensor dies */
 
 /* Before an op changes an argument: may it? */
 mt_status mt__in_place_check(const mt__call *call);
+/* Of an argument of an op that autograd follows: is it what the memory timeline calls an input? */
+bool mt__is_input(const mt_tensor *t);
 /* After an op ran: gives its outputs a node. original: of an in-place op that saves self, as it was; or NULL. */
 mt_status mt__record_node(mt__call *call, mt_tensor *original);
 mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_tensor **out); /* owned */

@@ -437,7 +437,9 @@ static mt_status evaluate_recorded(engine *e, mt_node *node)
         record.forward_thread = node->thread;
     }
     mtp_op_begin(&record);
+    mt__recorded_depth++;
     mt_status status = evaluate(e, node);
+    mt__recorded_depth--;
     mtp_op_end(&record);
     return status;
 }
@@ -449,7 +451,10 @@ static mt_status default_grad(const mt_tensor *root, mt_tensor **out)
     if (root->numel != 1)
         return mt__fail(MT_E_RUNTIME, "grad can be implicitly created only for scalar outputs");
     mt_value self = mt_value_tensor(root);
-    return mt_call(MT_OP_ones_like, &self, 1, out);
+    mt_status status = mt_call(MT_OP_ones_like, &self, 1, out);
+    if (status == MT_OK)
+        mt_tensor_tag(*out, MTP_MEMORY_AUTOGRAD_DETAIL);
+    return status;
 }
 
 static mt_status check_grad(const mt_tensor *root, const mt_tensor *grad, uint32_t i)

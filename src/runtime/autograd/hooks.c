@@ -34,6 +34,7 @@ static mt_status keep(const mt__hook *hook, mt_tensor *grad)
     mt_tensor *old = hook->tensor->grad;
     if (old == NULL) {
         hook->tensor->grad = mt_retain(grad);
+        mt_tensor_tag(grad, MTP_MEMORY_GRADIENT);
         return MT_OK;
     }
     mt_value args[] = {mt_value_tensor(old), mt_value_tensor(grad)};
@@ -41,6 +42,7 @@ static mt_status keep(const mt__hook *hook, mt_tensor *grad)
     mt_status status = mt_call(MT_OP_add, args, 2, &sum);
     if (status == MT_OK) {
         hook->tensor->grad = sum;
+        mt_tensor_tag(sum, MTP_MEMORY_GRADIENT);
         mt_release(old);
     }
     return status;

@@ -270,6 +270,8 @@ mt_status mt_set_requires_grad(mt_tensor *t, bool on)
                         "var.detach().");
     if (on && !mt__is_floating((mt_dtype)t->dtype))
         return mt__fail(MT_E_RUNTIME, "only Tensors of floating point dtype can require gradients");
+    if (on && (t->storage->category == MTP_MEMORY_TEMPORARY || t->storage->category == MTP_MEMORY_INPUT))
+        mt_tensor_tag(t, MTP_MEMORY_PARAMETER); /* it is what is trained */
     if (on)
         t->flags |= MT__REQUIRES_GRAD;
     else
@@ -300,6 +302,8 @@ mt_status mt_set_grad(mt_tensor *t, mt_tensor *grad)
         if (grad->device != t->device)
             return mt__fail(MT_E_RUNTIME, "assigned grad has data located on a different device");
     }
+    if (grad != NULL && grad->storage->category == MTP_MEMORY_TEMPORARY)
+        mt_tensor_tag(grad, MTP_MEMORY_GRADIENT);
     mt_tensor *old = t->grad;
     t->grad = mt_retain(grad);
     mt_release(old);
@@ -315,6 +319,13 @@ static mt_tensor *detached(const mt_tensor *t)
     return mt__alias(t, t->rank, t->dims, t->strides, t->offset, &d) == MT_OK ? d : NULL;
 }
 
+/* PyTorch's rule for inputs, as far as one look tells: it takes part in a gradient, and depends on none. What an op made
+ * for its own use (the noise of a dropout) is none; that is known while recording. */
+bool mt__is_input(const mt_tensor *t)
+{
+    return !t->storage->of_graph && mt__recorded_depth <= 1 && !mt__tracks(t);
+}
+
 static mt_status save(mt__saved *slot, mt_tensor *t, bool is_output)
 {
     slot->tensor = is_output ? detached(t) : mt_retain(t);
@@ -323,7 +334,7 @@ static mt_status save(mt__saved *slot, mt_tensor *t, bool is_output)
     slot->version = t->storage->version;
     slot->is_output = is_output;
     if (t->storage->category == MTP_MEMORY_TEMPORARY)
-        mt_tensor_tag(t, MTP_MEMORY_ACTIVATION);
+        mt_tensor_tag(t, !is_output && mt__is_input(t) ? MTP_MEMORY_INPUT : MTP_MEMORY_ACTIVATION);
     return MT_OK;
 }
 
@@ -454,6 +465,8 @@ static mt_status own_outputs(mt_node *node, mt__call *call)
         if (t == NULL)
             continue;
         mt__meta_set(&node->outs[i], t);
+        if (!call->op->view)
+            t->storage->of_graph = true;
         if (call->op->save_outs >> i & 1u) {
             node->has_saved = true;
             status = save(&node->saved_out[i], t, true);

@@ -173,8 +173,9 @@ static mt_status make_state(const mt_optimizer *o, start how, mt_tensor *param, 
                                                  : 0;
     mt_status status = MT_OK;
     if (how == STEP || how == ONE || how == LR) {
-        float x = (float)value;
-        status = mt_tensor_from(&x, MT_FLOAT32, 0, NULL, out);
+        status = mt_tensor_create(MT_FLOAT32, MT_CPU, 0, NULL, out);
+        if (status == MT_OK)
+            *(float *)mt_data(*out) = (float)value;
     } else {
         mt_value args[] = {mt_value_tensor(param), mt_value_float(value)};
         status =

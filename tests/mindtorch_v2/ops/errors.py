@@ -213,7 +213,7 @@ bad("conv2d", "bias", (IMAGE, KERNEL, real(2)), RuntimeError,
     "Given weight of size [3, 2, 3, 3], expected bias to be 1-dimensional with 3 elements, but got bias of size [2] instead")
 bad("conv2d", "rank", (M, KERNEL), RuntimeError,
     "Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: [3, 4]")
-bad("max_pool2d", "rank", (M, (2, 2)), RuntimeError, "")
+bad("max_pool2d", "rank", (M, (2, 2)), RuntimeError, "non-empty 3D or 4D (batch mode) tensor expected for input")
 bad("max_pool2d", "padding", (IMAGE, (2, 2), (2, 2), (2, 2)), RuntimeError,
     "pad should be at most half of effective kernel size")
 bad("max_pool2d", "too_small", (real(1, 1, 1, 1), (2, 2)), RuntimeError, "Output size is too small")
@@ -228,15 +228,15 @@ bad("batch_norm", "weight", (IMAGE, V, None, None, None, True, 0.1, 1e-5, True),
     "weight should contain 2 elements not 5")
 bad("binary_cross_entropy", "range", (np.array([1.5]), np.array([1.0])), RuntimeError,
     "all elements of input should be between 0 and 1")
-bad("binary_cross_entropy_with_logits", "shapes", (M, V), (ValueError, RuntimeError), "")
+bad("binary_cross_entropy_with_logits", "shapes", (M, V), (ValueError, RuntimeError), "must match the size of tensor")
 
 # ---------------------------------------------------------------------------------------------------- wrong kinds of arguments
-bad("add", "none", (M, None), TypeError, "", torch=False)
-bad("add", "text", (M, "1"), TypeError, "", torch=False)
-bad("add", "nothing", (), TypeError, "", torch=False)
-bad("add", "too_many", (M, M, M, M), TypeError, "", torch=False)
-bad("mm", "number", (M, 2), TypeError, "", torch=False)
-bad("sum", "dtype", (M,), TypeError, "", kwargs={"dtype": "float32"}, torch=False)
-bad("sum", "unknown_keyword", (M,), TypeError, "", kwargs={"colour": 1}, torch=False)
-bad("view", "float", (M, (1.5,)), TypeError, "", torch=False)
-bad("cat", "not_a_list", (M,), TypeError, "", torch=False)
+bad("add", "none", (M, None), TypeError, "add(): argument 'other' (position 2) must be Tensor, not NoneType", torch=False)
+bad("add", "text", (M, "1"), TypeError, "add(): argument 'other' (position 2) must be Tensor, not str", torch=False)
+bad("add", "nothing", (), TypeError, "add()", torch=False)
+bad("add", "too_many", (M, M, M, M), TypeError, "add() takes 2 positional arguments but 4 were given", torch=False)
+bad("mm", "number", (M, 2), TypeError, "mm(): argument 'mat2' (position 2) must be Tensor, not int", torch=False)
+bad("sum", "dtype", (M,), TypeError, "sum() received an invalid combination of arguments", kwargs={"dtype": "float32"}, torch=False)
+bad("sum", "unknown_keyword", (M,), TypeError, "sum() received an invalid combination of arguments", kwargs={"colour": 1}, torch=False)
+bad("view", "float", (M, (1.5,)), TypeError, "view()", torch=False)
+bad("cat", "not_a_list", (M,), TypeError, "cat(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor", torch=False)

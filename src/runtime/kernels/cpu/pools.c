@@ -104,7 +104,8 @@ MAX_POOL(int64_t, i64, INT64_MIN, NEVER)
                     for (int64_t yy = y0; yy < y1; yy++)                                                     \
                         for (int64_t xx = x0; xx < x1; xx++)                                                 \
                             sum += in[yy * p->in[1] + xx];                                                   \
-                    *out++ = y0 >= y1 || x0 >= x1 ? 0 : sum / (type)divisor;                                 \
+                    type by = (type)divisor; /* 0 where a divisor of the user's does not fit */              \
+                    *out++ = y0 >= y1 || x0 >= x1 || by == 0 ? 0 : sum / by;                                 \
                 }                                                                                            \
         }                                                                                                    \
     }

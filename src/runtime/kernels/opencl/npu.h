@@ -128,6 +128,7 @@ mt_status mt__let_go(mt__held *h);
 
 /* ------------------------------------------------------------------------------------------------- the ops */
 
+/* clang-format off */
 /* X(kernel): mt__npu_KERNEL serves the ops that table.c names */
 #define MT__NPU_KERNELS(X)                                                                                   \
     X(elementwise)                                                                                           \
@@ -143,6 +144,7 @@ mt_status mt__let_go(mt__held *h);
                             X(batch_norm) X(batch_norm_backward) X(max_pool2d) X(avg_pool2d)                 \
                                 X(adaptive_avg_pool2d) X(convolution) X(convolution_backward) X(sort)        \
                                     X(randperm) X(multinomial)
+/* clang-format on */
 #define X(kernel) mt__fn mt__npu_##kernel;
 MT__NPU_KERNELS(X)
 #undef X

@@ -3,6 +3,7 @@
  */
 #include "runtime/kernels/opencl/npu.h"
 
+/* clang-format off */
 #define OPTIMIZERS(X)                                                                                        \
     X(_fused_sgd_)                                                                                           \
     X(_fused_adam_)                                                                                          \
@@ -10,6 +11,7 @@
     X(_fused_adagrad_)                                                                                       \
     X(_fused_rmsprop_)                                                                                       \
     X(_fused_adadelta_) X(_fused_adamax_) X(_fused_nadam_) X(_fused_radam_) X(_fused_asgd_) X(_fused_rprop_)
+/* clang-format on */
 
 static const struct {
     mt_op_id op;

@@ -1,0 +1,693 @@
+"""The extension mtprof by itself: record_function, the hooks for other frameworks' dispatchers, sessions, traces."""
+import asyncio
+import gc
+import gzip
+import inspect
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import types
+
+import pytest
+
+import mtprof
+
+
+class Tensor:
+    """What another framework's tensor looks like to the hooks."""
+
+    def __init__(self, *shape, dtype="float32", device="cpu"):
+        self.shape, self.dtype, self.device = shape, f"other.{dtype}", types.SimpleNamespace(type=device, index=0)
+
+
+class Recording:
+    """with Recording() as r: ...; then r.events, r.names."""
+
+    def __init__(self, **options):
+        self.session = mtprof.Session(activities=options.pop("activities", mtprof.CPU), **options)
+
+    def __enter__(self):
+        self.session.prepare()
+        self.session.start()
+        return self
+
+    def __exit__(self, *error):
+        self.session.stop()
+        self.trace = self.session.trace()
+        events = self.trace.events()
+        self.events = [events[i] for i in range(len(events))]
+        self.names = [e.name for e in self.events]
+
+
+def op(name="other::op", device=None, args=(), kwargs=None):
+    mtprof.dispatch_op_exit(mtprof.dispatch_op_enter(name, device, args, kwargs or {}))
+
+
+# ------------------------------------------------------------------------------------------------- hooks
+
+
+def test_it_is_imported_without_the_runtime():
+    code = "import sys, mtprof; assert not any(m.startswith(('mindtorch', 'torch', 'numpy')) for m in sys.modules), sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_is_profiler_enabled():
+    assert mtprof.is_profiler_enabled() is False
+    with Recording():
+        assert mtprof.is_profiler_enabled() is True
+    assert mtprof.is_profiler_enabled() is False
+
+
+def test_hooks_without_a_session_give_no_token():
+    assert mtprof.dispatch_op_enter("aten::add", None, (), {}) is None
+    assert mtprof.dispatch_op_exit(None) is None
+
+
+def test_an_op_is_recorded_with_its_shapes():
+    with Recording(record_shapes=True) as r:
+        op("aten::add", Tensor(1).device, (Tensor(2, 3), Tensor(3)), {"alpha": 2})
+        op("aten::cat", "cpu", ([Tensor(2), Tensor(4)],), {"dim": 0})
+        op("aten::out", "cpu", (), {"out": Tensor(7, 8, 9)})
+    assert r.names == ["aten::add", "aten::cat", "aten::out"]
+    assert [e.input_shapes for e in r.events] == [[[2, 3], [3], []], [[[2], [4]], []], [[7, 8, 9]]]
+    assert json.loads(r.events[0].input_types)[:2] == ["float", "float"]
+
+
+def test_shapes_are_left_out_without_their_flag():
+    with Recording() as r:
+        op("aten::add", None, (Tensor(2, 3),))
+    assert r.events[0].input_shapes is None
+
+
+@pytest.mark.parametrize("device, meant", [
+    (None, 0), ("cpu", 0), ("npu", 20), ("npu:1", 20), ("NPU", 20), (types.SimpleNamespace(type="cpu", index=None), 0),
+    (types.SimpleNamespace(type="npu", index=3), 20), (object(), 0), (3, 0),
+])
+def test_devices_are_objects_strings_or_none(device, meant):
+    with Recording() as r:
+        op("aten::add", device)
+    assert r.events[0].op_device_type == meant
+    if getattr(device, "index", None) == 3:
+        assert r.events[0].op_device_index == 3
+
+
+class Raises:
+    """Every look at it fails."""
+
+    def __getattr__(self, name):
+        raise RuntimeError("do not look")
+
+
+class Weird:
+    shape, device, dtype = "not a shape", None, 3
+
+
+class WrongDims:
+    shape, device, dtype = (2, "x", None), None, None
+
+
+@pytest.mark.parametrize("arguments", [
+    (), ("a",), ("a", Raises()), ("a", None, (Raises(),), {}), ("a", None, [Weird(), WrongDims()], {}), ("a", None, 3, 4), ("a", None, None, None),
+    ("a", None, (1, 2.5, True, None, "text", b"bytes", 1 << 200, [], [1], [Raises()]), {}), (3, None, (), {}), (None, None, (), {}),
+    ("\ud800", None, (), {}), ("a", None, (Tensor(*range(1, 200)),), {}), ("a", None, tuple(Tensor(1) for _ in range(100)), {}),
+    ("a", None, ([Tensor(1)] * 500,), {}), ("a", None, (), {"k": Raises()}), ("a", 7, iter([1]), {}),
+], ids=range(16))
+def test_hooks_never_raise(arguments):
+    with Recording(record_shapes=True, with_stack=True, profile_memory=True):
+        token = mtprof.dispatch_op_enter(*arguments)
+        mtprof.dispatch_op_exit(token)
+        for wrong in (None, "x", -1, 1 << 70, 1.5, object()):
+            mtprof.dispatch_op_exit(wrong)
+        assert sys.exc_info() == (None, None, None)
+
+
+def test_exit_may_come_after_stop_and_after_another_start():
+    with Recording() as first:
+        token = mtprof.dispatch_op_enter("aten::late", None, (), {})
+    mtprof.dispatch_op_exit(token)
+    with Recording() as second:
+        op("aten::other")
+        mtprof.dispatch_op_exit(token)
+    assert first.names == ["aten::late"] and second.names == ["aten::other"]
+
+
+def test_hooks_keep_nothing_alive():
+    tensor = Tensor(2, 3)
+    before = sys.getrefcount(tensor)
+    with Recording(record_shapes=True) as r:
+        for _ in range(100):
+            op("aten::add", tensor.device, (tensor, [tensor]), {"other": tensor})
+        assert sys.getrefcount(tensor) == before
+    assert len(r.events) == 100 and sys.getrefcount(tensor) == before
+
+
+def test_ops_nest():
+    with Recording() as r:
+        outer = mtprof.dispatch_op_enter("aten::linear", None, (), {})
+        op("aten::mm")
+        op("aten::add")
+        mtprof.dispatch_op_exit(outer)
+    assert [(e.name, e.parent) for e in r.events] == [("aten::linear", -1), ("aten::mm", 0), ("aten::add", 0)]
+    assert r.events[0].children == (1, 2)
+
+
+# ---------------------------------------------------------------------------------------- record_function
+
+
+def test_a_scope_is_recorded():
+    with Recording() as r:
+        with mtprof.record_function("scope", "its args") as entered:
+            pass
+    assert r.names == ["scope"] and r.events[0].kind == "scope" and r.events[0].is_user_annotation
+    assert (entered.name, entered.args) == ("scope", "its args") and repr(entered) == "record_function('scope')"
+
+
+@pytest.mark.parametrize("call", [
+    lambda: mtprof.record_function(), lambda: mtprof.record_function(3), lambda: mtprof.record_function("a", 3),
+    lambda: mtprof.record_function("a", "b", "c"), lambda: mtprof.record_function("a", nonsense=1), lambda: mtprof.record_function("a", name="b"),
+    lambda: mtprof.record_function("a")(3), lambda: mtprof.record_function("a")(), lambda: mtprof.record_function("a")(len, x=1),
+])
+def test_wrong_arguments_are_type_errors(call):
+    with pytest.raises(TypeError):
+        call()
+
+
+def test_keywords():
+    made = mtprof.record_function(name="a", args="b")
+    assert (made.name, made.args) == ("a", "b") and mtprof.record_function("a", None).args is None
+
+
+def test_a_scope_may_be_used_again_and_within_itself():
+    scope = mtprof.record_function("again")
+    with Recording() as r:
+        with scope:
+            with scope:
+                with scope, mtprof.record_function("inner"):
+                    pass
+        with scope:
+            pass
+    assert r.trace.info()["spans"] == 5 and r.names.count("inner") == 1
+
+
+@pytest.mark.parametrize("depth", [1, 5, 100])
+def test_scopes_end_whatever_is_raised(depth):
+    def fall(n):
+        with mtprof.record_function(f"level {n}"):
+            if n == 0:
+                raise KeyError("mine")
+            fall(n - 1)
+
+    with Recording() as r:
+        with pytest.raises(KeyError, match="mine"):
+            fall(depth)
+        with mtprof.record_function("after"):
+            pass
+    assert r.trace.info()["unfinished"] == 0
+    assert r.events[-1].name == "after" and r.events[-1].parent == -1
+
+
+def test_a_scope_open_over_stop_and_start_closes_no_other():
+    scope = mtprof.record_function("open")
+    with Recording() as first:
+        scope.__enter__()
+    with Recording() as second:
+        with mtprof.record_function("inside"):
+            scope.__exit__(None, None, None)
+    assert first.names == ["open"] and second.names == ["inside"]
+    scope.__exit__(None, None, None)  # once more than it was entered
+
+
+def test_scopes_entered_without_a_session_do_nothing():
+    scope = mtprof.record_function("early")
+    scope.__enter__()
+    with Recording() as r:
+        scope.__exit__(None, None, None)
+    assert r.names == []
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, 'q"u\\o\nte', "\u00e9\u4e2d\U0001f600", "nul\0inside", "\ud800 lone"])
+def test_names_are_kept_as_they_are(name, tmp_path):
+    with Recording() as r:
+        with mtprof.record_function(name):
+            pass
+    shown = name.encode("utf-8", "backslashreplace").decode()
+    assert r.names == [shown]
+    r.trace.chrome(str(tmp_path / "t.json"), "t")
+    assert shown in [e["name"] for e in json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))["traceEvents"]]
+
+
+def test_subclasses():
+    class Mine(mtprof.record_function):
+        pass
+
+    with Recording() as r:
+        with Mine("mine") as entered:
+            assert isinstance(entered, Mine)
+    assert r.names == ["mine"]
+
+
+# ---------------------------------------------------------------------------------------------- decorators
+
+
+def test_functions():
+    @mtprof.record_function("f")
+    def f(a, /, b, *rest, c=3, **more):
+        """Doc of f."""
+        return a, b, rest, c, more
+
+    with Recording() as r:
+        assert f(1, 2, 4, c=5, d=6) == (1, 2, (4,), 5, {"d": 6})
+        with pytest.raises(TypeError):
+            f()
+    assert r.names == ["f", "f"] and (f.__name__, f.__doc__) == ("f", "Doc of f.") and f.__wrapped__ is not f
+    assert str(inspect.signature(f)) == "(a, /, b, *rest, c=3, **more)"
+    assert f(1, b=2)[1] == 2  # and without a session
+
+
+def test_methods_of_all_kinds():
+    class Thing:
+        @mtprof.record_function("method")
+        def method(self, x):
+            return self, x
+
+        @classmethod
+        @mtprof.record_function("class")
+        def of_class(cls):
+            return cls
+
+        @staticmethod
+        @mtprof.record_function("static")
+        def static(x):
+            return x
+
+        @property
+        @mtprof.record_function("property")
+        def attribute(self):
+            return 7
+
+    thing = Thing()
+    with Recording() as r:
+        assert thing.method(1) == (thing, 1) and Thing.method(thing, 2) == (thing, 2)
+        assert Thing.of_class() is Thing and thing.static(3) == 3 and thing.attribute == 7
+    assert r.names == ["method", "method", "class", "static", "property"]
+
+
+def test_generators():
+    @mtprof.record_function("gen")
+    def generator():
+        """Doc."""
+        try:
+            got = yield 1
+        except KeyError:
+            got = "caught"
+        with mtprof.record_function("inner"):
+            yield got
+        return "end"
+
+    def around():
+        return (yield from generator())
+
+    with Recording() as r:
+        running = generator()
+        assert next(running) == 1 and running.throw(KeyError()) == "caught"
+        with pytest.raises(StopIteration) as end:
+            next(running)
+        assert end.value.value == "end"
+        assert list(around()) == [1, None]
+        left = generator()
+        next(left)
+        left.close()
+    assert r.names.count("gen") >= 5 and r.trace.info()["unfinished"] == 0
+    assert generator.__doc__ == "Doc." and inspect.isgeneratorfunction(generator)
+
+
+def test_coroutines_and_async_generators():
+    @mtprof.record_function("co")
+    async def coroutine(n):
+        await asyncio.sleep(0.001)
+        if n < 0:
+            raise ValueError("mine")
+        return n
+
+    @mtprof.record_function("agen")
+    async def generator():
+        for i in range(3):
+            await asyncio.sleep(0)
+            yield i
+
+    async def main():
+        assert await asyncio.gather(*(coroutine(i) for i in range(4))) == [0, 1, 2, 3]
+        with pytest.raises(ValueError, match="mine"):
+            await coroutine(-1)
+        assert [i async for i in generator()] == [0, 1, 2]
+        task = asyncio.create_task(coroutine(5))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with Recording() as r:
+        asyncio.run(main())
+    assert r.names.count("co") >= 10 and r.names.count("agen") >= 3
+    assert r.trace.info()["unfinished"] == 0 and all(e.parent == -1 for e in r.events if e.name == "co")
+    assert inspect.iscoroutinefunction(coroutine) and inspect.isasyncgenfunction(generator)
+
+
+def test_decorated_functions_are_freed():
+    class Marker:
+        pass
+
+    marker = Marker()
+
+    @mtprof.record_function("f")
+    def f(held=marker):
+        return held
+
+    count = sys.getrefcount(marker)
+    f.itself = f  # a cycle
+    del f
+    gc.collect()
+    assert sys.getrefcount(marker) == count - 1
+
+
+# -------------------------------------------------------------------------------------------------- threads
+
+
+def test_all_threads_are_recorded():
+    go = threading.Barrier(5)
+
+    def body(i):
+        go.wait()
+        for _ in range(200):
+            with mtprof.record_function(f"thread {i}"):
+                op("aten::add")
+
+    with Recording() as r:
+        threads = [threading.Thread(target=body, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        go.wait()
+        for thread in threads:
+            thread.join()
+    assert len(r.events) == 4 * 200 * 2 and len({e.thread for e in r.events}) == 4
+    for event in r.events:
+        if event.name == "aten::add":
+            assert r.events[event.parent].thread == event.thread
+
+
+def test_threads_that_record_while_it_starts_and_stops():
+    stop = threading.Event()
+
+    def body():
+        while not stop.is_set():
+            with mtprof.record_function("busy"):
+                op("aten::add", None, (Tensor(2),))
+
+    threads = [threading.Thread(target=body) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(20):
+            with Recording(record_shapes=True) as r:
+                time.sleep(0.001)
+            assert set(r.names) <= {"busy", "aten::add"}
+            assert r.trace.info()["dropped"] == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_stacks_of_other_threads():
+    def in_the_thread():
+        with mtprof.record_function("scope"):
+            pass
+
+    with Recording(with_stack=True) as r:
+        thread = threading.Thread(target=in_the_thread)
+        thread.start()
+        thread.join()
+    stack = next(e for e in r.events if e.name == "scope").stack
+    assert stack[0].endswith(":in_the_thread") and any("threading.py" in frame for frame in stack)
+
+
+# ------------------------------------------------------------------------------------------ stacks, frames
+
+
+def test_stack_frames_are_file_line_function():
+    with Recording(with_stack=True) as r:
+        line = inspect.currentframe().f_lineno + 1
+        with mtprof.record_function("scope"):
+            pass
+    stack = next(e for e in r.events if e.name == "scope").stack
+    assert stack[0] == f"{__file__}:{line}:test_stack_frames_are_file_line_function"
+
+
+def test_python_functions_are_events():
+    def called():
+        return len([1])
+
+    with Recording(with_stack=True) as r:
+        called()
+    python = [e.name for e in r.events if e.kind == "python"]
+    assert any(name.endswith(": called") for name in python) and "<built-in function len>" in python
+    assert not any(" of mtprof." in name for name in python)
+
+
+def test_a_profiler_of_python_code_that_was_there_first_stays():
+    calls = []
+    sys.setprofile(lambda *a: calls.append(a[1]))
+    try:
+        with Recording(with_stack=True):
+            len([])
+        assert sys.getprofile() is not None and calls
+    finally:
+        sys.setprofile(None)
+
+
+def test_nothing_is_left_after_a_session_with_stacks():
+    with Recording(with_stack=True, with_modules=True):
+        pass
+    assert sys.getprofile() is None and threading._profile_hook is None
+
+
+# ------------------------------------------------------------------------------------------------ sessions
+
+
+def test_a_session_goes_through_its_states():
+    session = mtprof.Session(activities=mtprof.CPU)
+    assert session.trace_id is None and not session.recording
+    for early in (session.start, session.stop, session.trace):
+        with pytest.raises(RuntimeError):
+            early()
+    session.prepare()
+    assert len(session.trace_id) == 32
+    session.start()
+    assert session.recording
+    op()
+    assert session.trace().info()["spans"] == 1  # while it records
+    session.stop()
+    assert not session.recording and session.ledger["emitted"] == session.ledger["kept"] > 0
+
+
+def test_one_session_at_a_time():
+    with Recording():
+        with pytest.raises(RuntimeError, match="another profiler session is already active"):
+            mtprof.Session().prepare()
+
+
+def test_a_session_that_is_dropped_gives_way():
+    session = mtprof.Session()
+    session.prepare()
+    session.start()
+    del session
+    assert not mtprof.is_profiler_enabled()
+    with Recording():
+        pass
+
+
+def test_activities():
+    assert mtprof.activity_parse("cuda") == mtprof.activity_parse("GPU") == mtprof.activity_parse("npu") == mtprof.NPU
+    with pytest.raises(ValueError):
+        mtprof.activity_parse("tpu")
+    with Recording() as r:
+        op("one")
+        r.session.toggle(False, mtprof.CPU)
+        op("two")
+        r.session.toggle(True, mtprof.CPU)
+        op("three")
+    assert r.names == ["one", "three"]
+
+
+def test_a_full_buffer_counts_what_it_drops():
+    heard = []
+    with Recording(buffer_bytes=1 << 20, on_warning=lambda code, text: heard.append(text)) as r:
+        for _ in range(200000):
+            with mtprof.record_function("a"):
+                pass
+    ledger = r.session.ledger
+    assert ledger["dropped"] > 0 and ledger["emitted"] == ledger["kept"] + ledger["dropped"]
+    assert any("were not kept" in text for text in heard), heard
+
+
+def test_a_spool_outlives_its_process(tmp_path):
+    spool = tmp_path / "run.mtp"
+    code = f"""
+import mtprof, os, signal
+s = mtprof.Session(activities=mtprof.CPU, spool={str(spool)!r})
+s.prepare(); s.start()
+for _ in range(100):
+    with mtprof.record_function("survives"): pass
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == -9
+    trace = mtprof.Trace.open(str(spool))
+    assert trace.averages()[0]["key"] == "survives" and trace.averages()[0]["count"] == 100
+
+
+def test_metadata(tmp_path):
+    with Recording() as r:
+        r.session.add_metadata("text", 'a "b"')
+        r.session.add_metadata_json("json", "[1]")
+        with pytest.raises(ValueError, match="not JSON"):
+            r.session.add_metadata_json("json", "{")
+        op()
+    r.trace.chrome(str(tmp_path / "t.json.gz"), "name")
+    read = json.loads(gzip.open(tmp_path / "t.json.gz", "rt").read())
+    assert read["text"] == 'a "b"' and read["json"] == [1] and read["traceName"] == "name"
+
+
+def test_traces_are_read_back(tmp_path):
+    with Recording(record_shapes=True) as r:
+        op("aten::add", None, (Tensor(2, 3),))
+    r.trace.chrome(str(tmp_path / "t.json"), "t")
+    again = mtprof.Trace.open(str(tmp_path / "t.json"))
+    assert again.events()[0].name == "aten::add" and again.events()[0].input_shapes == [[2, 3]]
+    with pytest.raises((OSError, ValueError)):
+        mtprof.Trace.open(str(tmp_path / "none"))
+    (tmp_path / "bad.json").write_text("{nonsense")
+    with pytest.raises(ValueError):
+        mtprof.Trace.open(str(tmp_path / "bad.json"))
+
+
+def test_averages():
+    with Recording() as r:
+        for _ in range(3):
+            op("aten::add")
+    averages = r.trace.averages()
+    assert len(averages) == 1 and averages[0]["count"] == 3 and averages.total()["count"] == 3
+    assert averages[0]["min"] <= averages[0]["p50"] <= averages[0]["p99"] <= averages[0]["max"]
+    with pytest.raises(IndexError):
+        averages[1]
+    with pytest.raises(AttributeError):
+        averages.table(sort_by="nonsense")
+
+
+def test_columns_outlive_everything_else():
+    with Recording() as r:
+        op("aten::add")
+    start = memoryview(r.trace.columns()["spans"]["start"])
+    trace = r.trace
+    events = trace.events()
+    event = events[0]
+    del r, trace, events
+    gc.collect()
+    assert start.shape == (1,) and start.readonly and start.format == "q" and event.name == "aten::add"
+
+
+# ------------------------------------------------------------------------------------------------- memory
+
+
+def resident():
+    gc.collect()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("options", [{}, {"record_shapes": True, "profile_memory": True}, {"with_stack": True}], ids=str)
+def test_many_cycles_keep_memory(options):
+    def cycles(count):
+        for _ in range(count):
+            session = mtprof.Session(activities=mtprof.CPU, **options)
+            session.prepare()
+            session.start()
+            with mtprof.record_function("a", "args"):
+                op("aten::add", None, (Tensor(2),))
+            session.stop()
+
+    cycles(300)
+    before = resident()
+    cycles(1000)
+    assert resident() - before <= 1 << 20
+
+
+@pytest.mark.parametrize("body", [
+    lambda: mtprof.record_function("a"), lambda: mtprof.record_function("a", "b").__enter__().__exit__(None, None, None),
+    lambda: mtprof.record_function("a")(lambda: 1)(), lambda: op("aten::add", "npu:0", (Tensor(1), [Tensor(2)]), {"a": 1}),
+    lambda: list(mtprof.record_function("g")(lambda: (yield 1))()),
+], ids=["make", "enter", "decorate", "op", "generator"])
+def test_no_reference_is_leaked(body):
+    def blocks():
+        for _ in range(200):
+            body()
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for _ in range(2000):
+            body()
+        gc.collect()
+        return sys.getallocatedblocks() - before
+
+    assert blocks() < 200
+    with Recording():
+        assert blocks() < 200
+
+
+def test_looking_at_events_leaks_nothing():
+    with Recording(record_shapes=True, with_stack=True) as r:
+        outer = mtprof.dispatch_op_enter("outer", None, (Tensor(2),), {})
+        op("inner")
+        mtprof.dispatch_op_exit(outer)
+
+    def look():
+        for event in (e for t in (r.trace,) for e in t.events()):
+            for name in dir(event):
+                if not name.startswith("__"):
+                    getattr(event, name)
+        r.trace.columns()
+        len(r.trace.averages()), r.trace.averages()[0], r.trace.info()
+
+    for _ in range(50):
+        look()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(300):
+        look()
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 100
+
+
+def test_version_and_clock():
+    assert mtprof.__version__ == mtprof.version() and mtprof.now_ns() <= mtprof.now_ns()
+    assert mtprof.record_function.__doc__ and mtprof.dispatch_op_enter.__doc__
+
+
+def test_the_stub_names_what_is_there():
+    import ast
+
+    with open(os.path.join(os.path.dirname(mtprof.__file__), "_native.pyi"), encoding="utf-8") as file:
+        body = ast.parse(file.read()).body
+
+    def named(nodes):
+        return {n.name if isinstance(n, (ast.ClassDef, ast.FunctionDef)) else n.target.id for n in nodes
+                if isinstance(n, (ast.ClassDef, ast.FunctionDef, ast.AnnAssign))}
+
+    def public(names):
+        return {name for name in names if not name.startswith("_")}
+
+    assert public(named(body)) == public(dir(mtprof._native))
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            assert public(named(node.body)) == public(dir(getattr(mtprof, node.name, getattr(mtprof._native, node.name))))

@@ -1,0 +1,43 @@
+"""The type stubs say what is there: they are made from the op table by the build."""
+import ast
+import pathlib
+
+import mtprof
+
+import mindtorch_v2 as torch
+
+SRC = pathlib.Path(__file__).resolve().parents[2] / "src"
+
+
+def names_in(path, of_class=None):
+    body = ast.parse(path.read_text()).body
+    if of_class:
+        body = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == of_class).body
+    named = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    return named | {node.target.id for node in body if isinstance(node, ast.AnnAssign)}
+
+
+def test_every_stubbed_function_exists():
+    for name in names_in(SRC / "mindtorch_v2/__init__.pyi"):
+        assert hasattr(torch, name) or name.startswith("_"), name
+
+
+def test_every_stubbed_method_exists():
+    for name in names_in(SRC / "mindtorch_v2/__init__.pyi", "Tensor"):
+        assert hasattr(torch.Tensor, name), name
+
+
+def test_every_op_is_stubbed():
+    functions, methods = (names_in(SRC / "mindtorch_v2/__init__.pyi", c) for c in (None, "Tensor"))
+    for row in torch._C._op_table():
+        name = row[1]
+        if not name.startswith("_") and not name.endswith("_backward"):
+            assert name in functions | methods, name
+
+
+def test_mtprof_stubs_name_what_is_there():
+    stubbed = names_in(SRC / "mtprof/_native.pyi") - {"_F", "_Path"}
+    assert stubbed == {name for name in dir(mtprof._native) if not name.startswith("_")}
+    for of_class in ("Session", "Trace", "Averages"):
+        for name in names_in(SRC / "mtprof/_native.pyi", of_class):
+            assert hasattr(getattr(mtprof, of_class), name), f"{of_class}.{name}"
