@@ -386,7 +386,9 @@ MT_API void mt_node_release(mt_node *node);
 
 MT_API void *mt_python(const mt_tensor *t); /* the object that stands for it, borrowed; NULL: none */
 MT_API void mt_python_set(mt_tensor *t, void *object);
-MT_API int64_t mt_offset(const mt_tensor *t);          /* of its first element in the storage, in elements */
+MT_API uint64_t
+mt_address(const mt_tensor *t);               /* of its first element, to tell memory apart: on any device */
+MT_API int64_t mt_offset(const mt_tensor *t); /* of its first element in the storage, in elements */
 MT_API bool mt_retains_grad(const mt_tensor *t);       /* mt_retain_grad() was called on a non-leaf */
 MT_API mt_dtype mt_default_dtype(void);                /* of floats: float32 at first */
 MT_API mt_status mt_set_default_dtype(mt_dtype dtype); /* a floating one */
@@ -410,6 +412,46 @@ typedef struct mt_memory_stats {
 MT_API mt_status mt_memory(mt_device device, mt_memory_stats *out);
 MT_API void mt_memory_reset_peak(mt_device device);
 MT_API void mt_memory_empty_cache(mt_device device);
+
+/* ------------------------------------------------------------------------------------------- accelerators: "npu" */
+
+/* Device "npu" is what a plug-in (mtprof_device.h) drives: OpenCL's, or $MINDTORCH_DEVICE_PLUGIN. MINDTORCH_OPENCL_PLATFORM
+ * and MINDTORCH_OPENCL_DEVICE choose among OpenCL's; MINDTORCH_DEVICE=none hides all. */
+MT_API unsigned mt_npu_count(void);
+MT_API const char *mt_npu_absence(void); /* why there is none, and how to get one; borrowed */
+
+typedef struct mt_npu_properties {
+    size_t size; /* sizeof(mt_npu_properties) */
+    char name[128], vendor[128], driver[128], plugin[32], blas[32];
+    uint64_t total_memory;
+    uint32_t compute_units, clock_mhz, work_group_most;
+    bool is_cpu, has_float64;
+} mt_npu_properties;
+MT_API mt_status mt_npu_describe(mt_device device, mt_npu_properties *out);
+MT_API mt_status
+mt_synchronize(mt_device device); /* waits for all of its streams, and says what failed there */
+
+/* Streams: work on one runs in order. A thread's work goes to the stream it has chosen, at first the device's own. Memory is
+ * taken for, and given back to, the stream it was made on: before another stream's tensor is used, wait for its event. */
+typedef struct mt_stream mt_stream;
+MT_API mt_status mt_stream_create(mt_device device, mt_stream **out);
+MT_API void mt_stream_destroy(mt_stream *stream);      /* waits for its work */
+MT_API mt_stream *mt_stream_default(mt_device device); /* borrowed; NULL: no such device */
+MT_API mt_stream *mt_stream_current(mt_device device); /* borrowed; of this thread */
+MT_API void mt_stream_use(mt_stream *stream);          /* by this thread, for the stream's device */
+MT_API mt_status mt_stream_synchronize(mt_stream *stream);
+MT_API uint64_t mt_stream_id(const mt_stream *stream); /* as profiles show it */
+MT_API mt_device mt_stream_device(const mt_stream *stream);
+
+typedef struct mt_event mt_event;
+MT_API mt_status mt_event_record(mt_stream *stream,
+                                 mt_event **out); /* done when all before it on the stream is */
+MT_API void mt_event_destroy(mt_event *event);
+MT_API mt_status mt_event_done(mt_event *event, bool *out);
+MT_API mt_status mt_event_synchronize(mt_event *event);
+MT_API mt_status mt_event_elapsed(mt_event *from, mt_event *to,
+                                  double *milliseconds); /* on the device's clock */
+MT_API mt_status mt_stream_wait(mt_stream *stream, mt_event *event);
 
 MT_API int mt_num_threads(void);
 MT_API void mt_set_num_threads(int threads); /* for large work; at least 1 */

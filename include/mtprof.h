@@ -379,6 +379,10 @@ MTP_API void mtp__device_clock(mtp_device device, uint64_t device_ns, uint64_t h
 MTP_API void mtp__mark(uint32_t name);
 MTP_API void mtp__counter(uint32_t name, double value);
 
+/* Device work may be reported late: `flush` is called by the thread that ends a cycle, just before recording ends, to
+ * report what is still in flight (waiting for it, once). For the life of the process; at most 8, then MTP_E_STATE. */
+MTP_API mtp_status mtp_flush_add(void (*flush)(void *user), void *user);
+
 /* An id for a launch, unique in the process. */
 MTP_API uint64_t mtp_correlation_next(void);
 

@@ -1,23 +1,226 @@
-"""The accelerator. There is none in this build: is_available() says so, what needs one raises."""
+"""The accelerator: torch.cuda's functions for device "npu", which a device plug-in drives (OpenCL; see mtprof_device.h).
 
-__all__ = ["current_device", "device_count", "is_available", "is_initialized", "max_memory_allocated", "memory_allocated",
-           "memory_reserved", "synchronize"]
+MINDTORCH_OPENCL_PLATFORM and MINDTORCH_OPENCL_DEVICE choose the device, by number or by a part of its name; without them
+a GPU is preferred. Where there is none, is_available() is False, and what needs one says how to get it.
+"""
+from types import SimpleNamespace
+
+from mindtorch_v2 import _C
+
+__all__ = ["Event", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache",
+           "get_device_name", "get_device_properties", "is_available", "is_initialized", "max_memory_allocated",
+           "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "set_device",
+           "set_stream", "stream", "synchronize"]
+
+_current = 0
 
 
 def is_available() -> bool:
-    return False
+    return _C._npu_count() > 0
 
 
 def is_initialized() -> bool:
-    return False
+    return is_available()
 
 
 def device_count() -> int:
-    return 0
+    return _C._npu_count()
 
 
-def _missing(*args, **kwargs):
-    raise RuntimeError("no NPU backend is installed: mindtorch_v2.npu.is_available() is False")
+def _index(which=None) -> int:
+    """The index of a device, an index or None: the current one."""
+    if not is_available():
+        raise RuntimeError(f"no NPU is available: {_C._npu_absence()}")
+    if which is None:
+        return _current
+    if not isinstance(which, int):
+        made = _C.device(which) if isinstance(which, str) else which
+        if made.type != "npu":
+            raise ValueError(f"Expected an npu device, but got: {which}")
+        which = _current if made.index is None else made.index
+    if not 0 <= which < device_count():
+        raise RuntimeError(f"invalid device ordinal: npu:{which}; there are {device_count()}")
+    return which
 
 
-current_device = memory_allocated = memory_reserved = max_memory_allocated = synchronize = _missing
+def current_device() -> int:
+    return _index()
+
+
+def set_device(device) -> None:
+    global _current
+    _current = _index(device)
+
+
+def get_device_properties(device=None):
+    return SimpleNamespace(**_C._npu_describe(_index(device)))
+
+
+def get_device_name(device=None) -> str:
+    return get_device_properties(device).name
+
+
+def synchronize(device=None) -> None:
+    _C._npu_synchronize(_index(device))
+
+
+# ------------------------------------------------------------------------------------------------------- memory
+
+def _stats(device):
+    return _C._memory_stats(f"npu:{_index(device)}")
+
+
+def memory_allocated(device=None) -> int:
+    return _stats(device)["allocated"]
+
+
+def memory_reserved(device=None) -> int:
+    return _stats(device)["reserved"]
+
+
+def max_memory_allocated(device=None) -> int:
+    return _stats(device)["peak_allocated"]
+
+
+def max_memory_reserved(device=None) -> int:
+    return _stats(device)["peak_reserved"]
+
+
+def memory_stats(device=None) -> dict:
+    """torch's names for what is counted here."""
+    s = _stats(device)
+    return {"allocated_bytes.all.current": s["allocated"], "allocated_bytes.all.peak": s["peak_allocated"],
+            "reserved_bytes.all.current": s["reserved"], "reserved_bytes.all.peak": s["peak_reserved"],
+            "allocation.all.allocated": s["allocations"], "allocation.all.freed": s["frees"],
+            "allocation.all.current": s["allocations"] - s["frees"]}
+
+
+def reset_peak_memory_stats(device=None) -> None:
+    _C._memory_reset_peak(f"npu:{_index(device)}")
+
+
+def empty_cache() -> None:
+    if is_available():
+        _C._memory_empty_cache(f"npu:{_current}")
+
+
+# ------------------------------------------------------------------------------------------- streams and events
+
+class Stream:
+    """Work on one stream runs in order; on several, at once."""
+
+    def __init__(self, device=None, priority=0, *, _handle=None):
+        self.device_index = _index(device)
+        self._handle = _C._npu_stream(self.device_index, True) if _handle is None else _handle
+
+    @property
+    def device(self):
+        return _C.device(f"npu:{self.device_index}")
+
+    @property
+    def stream_id(self) -> int:
+        return _C._npu_stream_id(self._handle)
+
+    def synchronize(self) -> None:
+        _C._npu_stream_synchronize(self._handle)
+
+    def query(self) -> bool:
+        return self.record_event().query()
+
+    def record_event(self, event=None):
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event) -> None:
+        _C._npu_stream_wait(self._handle, event._handle)
+
+    def wait_stream(self, other) -> None:
+        self.wait_event(other.record_event())
+
+    def __eq__(self, other):
+        return isinstance(other, Stream) and (self.device_index, self.stream_id) == (other.device_index, other.stream_id)
+
+    def __hash__(self):
+        return hash((self.device_index, self.stream_id))
+
+    def __repr__(self):
+        return f"<mindtorch_v2.npu.Stream device=npu:{self.device_index} id={self.stream_id}>"
+
+
+class Event:
+    """A point on a stream; elapsed_time() is on the device's clock."""
+
+    def __init__(self, enable_timing=False, blocking=False, interprocess=False):
+        self._handle = None
+
+    def record(self, stream=None) -> None:
+        self._handle = _C._npu_event_record((current_stream() if stream is None else stream)._handle)
+
+    def query(self) -> bool:
+        return self._handle is None or _C._npu_event_done(self._handle)
+
+    def synchronize(self) -> None:
+        if self._handle is not None:
+            _C._npu_event_synchronize(self._handle)
+
+    def wait(self, stream=None) -> None:
+        if self._handle is not None:
+            (current_stream() if stream is None else stream).wait_event(self)
+
+    def elapsed_time(self, end_event) -> float:
+        if self._handle is None or end_event._handle is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        return _C._npu_event_elapsed(self._handle, end_event._handle)
+
+
+def current_stream(device=None) -> Stream:
+    index = _index(device)
+    return Stream(index, _handle=_C._npu_stream(index, False))
+
+
+_default = {}
+
+
+def default_stream(device=None) -> Stream:
+    index = _index(device)
+    if index not in _default:
+        _default[index] = current_stream(index)
+    return _default[index]
+
+
+def set_stream(stream) -> None:
+    if stream is not None:
+        default_stream(stream.device_index)  # known before another is chosen
+        _C._npu_stream_use(stream._handle)
+
+
+class stream:
+    """with npu.stream(s): work goes to s; None: nothing changes."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __enter__(self):
+        if self.stream is not None:
+            self._before = current_stream(self.stream.device_index)
+            set_stream(self.stream)
+        return self.stream
+
+    def __exit__(self, *unused):
+        if self.stream is not None:
+            set_stream(self._before)
+
+
+class device:
+    """with npu.device(i): i is the current device."""
+
+    def __init__(self, device):
+        self.index = _index(device)
+
+    def __enter__(self):
+        self._before = _current
+        set_device(self.index)
+
+    def __exit__(self, *unused):
+        set_device(self._before)

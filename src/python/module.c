@@ -231,6 +231,7 @@ PyMODINIT_FUNC PyInit__C(void)
     if (module == NULL)
         return NULL;
     if (PyModule_AddFunctions(module, mtpy_convert_functions) < 0 ||
+        PyModule_AddFunctions(module, mtpy_npu_functions) < 0 ||
         PyModule_AddFunctions(module, mtpy_autograd_functions) < 0 || mtpy_dtype_init(module) < 0 ||
         mtpy_device_init(module) < 0 || mtpy_size_init(module) < 0 || mtpy_tensor_type_init(module) < 0 ||
         mtpy_autograd_init(module) < 0 || mtpy_call_init(module) < 0) {

@@ -96,7 +96,7 @@ static PyObject *element_size(PyObject *self, PyObject *unused)
 static PyObject *data_ptr(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return PyLong_FromVoidPtr(mt_numel(SELF) > 0 ? mt_data(SELF) : NULL);
+    return PyLong_FromUnsignedLongLong(mt_numel(SELF) > 0 ? mt_address(SELF) : 0);
 }
 static PyObject *storage_offset(PyObject *self, PyObject *unused)
 {

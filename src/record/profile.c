@@ -4,6 +4,7 @@
  */
 #include "record/profile.h"
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/error.h"
@@ -239,11 +240,37 @@ static void warn_after(mtp_profile *prof, uint32_t stuck)
                           (unsigned long long)l.dropped);
 }
 
+#define FLUSHES_MOST 8
+static struct {
+    void (*flush)(void *user);
+    void *user; /* borrowed */
+} flushes[FLUSHES_MOST];
+static _Atomic uint32_t flush_taken, flush_count; /* count: release, pairs with stop_trace's acquire */
+
+mtp_status mtp_flush_add(void (*flush)(void *user), void *user)
+{
+    if (flush == NULL)
+        return MTP_FAIL(MTP_E_ARG, "flush_add: flush=NULL");
+    uint32_t at = atomic_fetch_add_explicit(&flush_taken, 1, memory_order_relaxed);
+    if (at >= FLUSHES_MOST) {
+        atomic_fetch_sub_explicit(&flush_taken, 1, memory_order_relaxed);
+        return MTP_FAIL(MTP_E_STATE, "flush_add: there are %d already", FLUSHES_MOST);
+    }
+    flushes[at].flush = flush;
+    flushes[at].user = user;
+    for (uint32_t before = at; !atomic_compare_exchange_weak_explicit(
+             &flush_count, &before, at + 1, memory_order_release, memory_order_relaxed);)
+        before = at; /* those before us are about to be there */
+    return MTP_OK;
+}
+
 static mtp_status stop_trace(mtp_profile *prof)
 {
     uint32_t stuck = 0;
     if (!prof->recording)
         return MTP_OK; /* its start failed, and said so */
+    for (uint32_t i = 0, n = atomic_load_explicit(&flush_count, memory_order_acquire); i < n; i++)
+        flushes[i].flush(flushes[i].user);
     mtp_status status = mtp__recorder_stop(prof->recorder, &stuck);
     if (status != MTP_OK)
         return status;

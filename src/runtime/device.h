@@ -1,12 +1,124 @@
-/* runtime/device.h - what the runtime asks of an accelerator. The CPU is not one: storage.c and kernels/cpu serve it. */
+/* runtime/device.h - what the runtime asks of an accelerator. The CPU is not one: storage.c and kernels/cpu serve it.
+ *
+ * device.c opens devices and owns their memory and streams; device_work.c puts work on streams and tells the profiler;
+ * kernels/opencl are the ops.
+ */
 #ifndef RUNTIME_DEVICE_H
 #define RUNTIME_DEVICE_H
 #include "runtime/runtime.h"
+#include <mtprof_device.h>
+#include <pthread.h>
 
 mt_status mt__device_storage(mt_device device, size_t bytes, mt_storage **out);
 void mt__device_storage_free(mt_storage *s);
 mt_status mt__device_memory(mt_device device, mt_memory_stats *out);
 void mt__device_reset_peak(mt_device device);
 void mt__device_empty_cache(mt_device device);
+/* The first element of t, which has one, to host memory; waits. */
+mt_status mt__device_read(const mt_tensor *t, void *out);
+
+/* to = from, cast and broadcast, where at least one is not on the CPU. lazily: host memory may be read later. */
+mt_status mt__device_copy(mt_tensor *to, const mt_tensor *from, bool lazily);
+
+/* ------------------------------------------------------------------------------------------------ devices */
+
+typedef struct mt__kernel {
+    uint64_t key; /* 0: free */
+    mtp_plugin_kernel *handle;
+    uint32_t name; /* the profiler's */
+} mt__kernel;
+
+/* Work whose event is not read yet. */
+typedef struct mt__flight {
+    mtp_plugin_event *event; /* owned */
+    mt_storage *held;        /* owned: host memory that a copy reads; NULL: none */
+    mtp_device_work work;    /* all but the times; name 0: not to be told */
+} mt__flight;
+
+#define MT__FLIGHTS 4096
+
+struct mt_stream {
+    struct mt__npu *npu;
+    mtp_plugin_stream *handle;
+    uint64_t id; /* of the profiler: 0 is the default stream */
+    struct mt_stream *next;
+};
+
+typedef struct mt__npu {
+    const mtp_plugin *api;
+    mtp_plugin_device *handle;
+    mt_device device;
+    mtp_plugin_properties properties;
+    pthread_mutex_t lock; /* of all below; rank: leaf, but for the plug-in and recording calls */
+    mt_stream own;        /* the default stream; others hang on it */
+    uint64_t next_stream;
+    mt__kernel *kernels; /* by key, kernel_room of them */
+    uint32_t kernel_count, kernel_room;
+    mt__flight *flights; /* a ring of MT__FLIGHTS */
+    uint32_t flight_first, flight_count;
+    uint32_t launches;        /* since the last flush of the stream */
+    bool clocked;             /* the clock was told in this cycle */
+    uint64_t clocked_ns;      /* and when, last */
+    mtp_plugin_memory *fault; /* an int that kernels set when an element breaks the rules */
+    bool may_fault;           /* such a kernel was launched since it was read */
+    struct mt__block *idle[48 * 4];
+    uint64_t allocated, reserved, peak_allocated, peak_reserved, allocations, frees;
+} mt__npu;
+
+/* Borrowed, opened at first use. */
+mt_status mt__npu_of(mt_device device, mt__npu **out);
+/* The one that is open, or NULL. */
+mt__npu *mt__npu_opened(unsigned index);
+mt_stream *mt__stream_now(mt__npu *npu); /* of this thread */
+/* What the plug-in said, as an error of ours. */
+mt_status mt__npu_fail(const mt__npu *npu, mtp_status status, const char *what);
+
+/* --------------------------------------------------------------------------------------------------- work */
+
+typedef struct mt__launch {
+    mt__npu *npu;
+    uint32_t count;
+    uint32_t used; /* of bytes */
+    bool may_fault;
+    mtp_plugin_arg args[40];
+    uint64_t bytes[160]; /* of values */
+} mt__launch;
+
+mt_status mt__launch_begin(mt__launch *l, mt_device device);
+void mt__launch_memory(mt__launch *l, mtp_plugin_memory *memory);
+void mt__launch_value(mt__launch *l, const void *value, uint32_t bytes);
+void mt__launch_fault(mt__launch *l); /* the device's fault word */
+static inline void mt__launch_long(mt__launch *l, int64_t x)
+{
+    mt__launch_value(l, &x, sizeof x);
+}
+/* Memory of t and the offset of its first element. */
+static inline void mt__launch_tensor(mt__launch *l, const mt_tensor *t)
+{
+    mt__launch_memory(l, t->storage->data);
+    mt__launch_long(l, t->offset);
+}
+mt_status mt__launch_run(mt__launch *l, const mt__kernel *k, uint32_t dims, const uint64_t *global,
+                         const uint64_t *local);
+
+/* The kernel of `key`, not 0; when it is new, `write` gives its source (malloc'ed; NULL: out of memory) and its name. */
+typedef char *mt__source_fn(const void *user, const mt__npu *npu, char *name, size_t room);
+mt_status mt__npu_kernel(mt__npu *npu, uint64_t key, mt__source_fn *write, const void *user, mt__kernel *out);
+
+/* Bytes; offsets too. */
+mt_status mt__npu_copy_in(mt__npu *npu, mtp_plugin_memory *to, uint64_t at, const void *from, uint64_t bytes,
+                          mt_storage *hold);
+mt_status mt__npu_copy_out(mt__npu *npu, void *to, mtp_plugin_memory *from, uint64_t at, uint64_t bytes);
+mt_status mt__npu_copy(mt__npu *npu, mtp_plugin_memory *to, uint64_t to_at, mtp_plugin_memory *from,
+                       uint64_t from_at, uint64_t bytes);
+mt_status mt__npu_fill(mt__npu *npu, mtp_plugin_memory *to, uint64_t at, uint64_t bytes, const void *pattern,
+                       uint32_t pattern_bytes);
+mt_status mt__npu_gemm(mt__npu *npu, const mtp_plugin_gemm *gemm); /* MT_E_NOT_IMPLEMENTED: use a kernel */
+mt_status mt__npu_synchronize(mt__npu *npu, mt_stream *stream);    /* NULL: all of them */
+/* Tells the profiler what is done; with wait, of everything. The lock is held. */
+void mt__npu_harvest(mt__npu *npu, bool wait);
+mt_status mt__npu_check_fault(mt__npu *npu); /* after a synchronisation */
+
+void mt__npu_register(void); /* kernels/opencl/table.c: fills mt__ops[].kernels[1] */
 
 #endif

@@ -4,6 +4,7 @@
  * MT__CONTIGUOUS tells the truth about dims and strides. Freed tensors are kept in a list of the thread, since an eager
  * program makes one per op.
  */
+#include "runtime/device.h"
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
 #include <pthread.h>
@@ -339,6 +340,13 @@ void *mt_data(const mt_tensor *t)
 {
     return MT_DEVICE_TYPE(t->device) == 0 ? t->data : NULL;
 }
+/* On a device: the handle of its memory stands for where that begins. */
+uint64_t mt_address(const mt_tensor *t)
+{
+    return MT_DEVICE_TYPE(t->device) == 0
+               ? (uint64_t)(uintptr_t)t->data
+               : (uint64_t)(uintptr_t)t->storage->data + (uint64_t)t->offset * mt__size_of(t);
+}
 uint32_t mt_version(const mt_tensor *t)
 {
     return t->storage->version;
@@ -421,7 +429,7 @@ static mt_status read_element(const mt_tensor *t, void *out)
         memcpy(out, t->data, mt__size_of(t));
         return MT_OK;
     }
-    return mt__fail(MT_E_NOT_IMPLEMENTED, "item() of a tensor on %s", mt__device_text(t->device));
+    return mt__device_read(t, out);
 }
 
 mt_status mt_item(const mt_tensor *t, double *out)

@@ -1,4 +1,5 @@
 /* kernels/cpu/copy.c - copies and casts. A float becomes a bool by being unequal to zero, an integer by truncation. */
+#include "runtime/device.h"
 #include "runtime/kernels/cpu/iterate.h"
 
 #define CASTS_TO(TO, to_type)                                                                                \
@@ -95,19 +96,27 @@ static void copy(mt_tensor *to, const mt_tensor *from)
     mt__plan_run(&p, mt__cast_loop((mt_dtype)to->dtype, (mt_dtype)p.wants[1]), NULL);
 }
 
+/* One of the two may be on another device. */
+static mt_status copy_from(mt__call *call, const mt_tensor *from, bool lazily)
+{
+    mt_tensor *to = call->outs[0];
+    if (MT__UNLIKELY(MT_DEVICE_TYPE(to->device | from->device) != 0))
+        return mt__device_copy(to, from, lazily);
+    copy(to, from);
+    return MT_OK;
+}
+
 mt_status mt__cpu_clone(mt__call *call)
 {
-    copy(call->outs[0], call->args[0].as.tensor);
-    return MT_OK;
+    return copy_from(call, call->args[0].as.tensor, false);
 }
 
 mt_status mt__cpu_to_copy(mt__call *call)
 {
-    return mt__cpu_clone(call);
+    return copy_from(call, call->args[0].as.tensor, call->args[3].as.i != 0);
 }
 
 mt_status mt__cpu_copy(mt__call *call)
 {
-    copy(call->outs[0], call->args[1].as.tensor);
-    return MT_OK;
+    return copy_from(call, call->args[1].as.tensor, call->args[2].as.i != 0);
 }

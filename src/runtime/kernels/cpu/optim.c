@@ -6,7 +6,7 @@
  *
  * state_steps are counted here, not by the caller; other tensors of one element (mus, etas, mu_products) likewise.
  */
-#include "runtime/runtime.h"
+#include "runtime/kernels/optim.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -28,6 +28,7 @@ typedef struct item {
 typedef void formula_fn(const item *it, int64_t begin, int64_t end);
 typedef struct formula {
     formula_fn *plain[2], *avx2[2]; /* float, double */
+    mt__formula_text source;        /* for other devices */
 } formula;
 
 /* ---------------------------------------------------------------------------------------------- formulas */
@@ -78,17 +79,17 @@ static inline double root_d(double x)
 #define FORMULA(name, ...)                                                                                   \
     static void name##_f32(const item *it, int64_t begin, int64_t end)                                       \
         BODY(float, __VA_ARGS__) static void name##_f64(const item *it, int64_t begin, int64_t end)          \
-            BODY(double, __VA_ARGS__)                                                                        \
-                AVX2 static void name##_f32_avx2(const item *it, int64_t begin, int64_t end)                 \
-                    BODY(float, __VA_ARGS__)                                                                 \
-                        AVX2 static void name##_f64_avx2(const item *it, int64_t begin, int64_t end)         \
-                            BODY(double, __VA_ARGS__) static const formula name = {                          \
-                                {name##_f32, name##_f64}, {name##_f32_avx2, name##_f64_avx2}};
+            BODY(double, __VA_ARGS__) AVX2 static void name##_f32_avx2(const item *it, int64_t begin,        \
+                                                                       int64_t end) BODY(float, __VA_ARGS__) \
+                AVX2 static void name##_f64_avx2(const item *it, int64_t begin, int64_t end) BODY(           \
+                    double, __VA_ARGS__) static const formula name = {                                       \
+                    {name##_f32, name##_f64}, {name##_f32_avx2, name##_f64_avx2}, {#name, #__VA_ARGS__}};
 #else
 #define FORMULA(name, ...)                                                                                   \
     static void name##_f32(const item *it, int64_t begin, int64_t end)                                       \
         BODY(float, __VA_ARGS__) static void name##_f64(const item *it, int64_t begin, int64_t end)          \
-            BODY(double, __VA_ARGS__) static const formula name = {{name##_f32, name##_f64}, {NULL, NULL}};
+            BODY(double, __VA_ARGS__) static const formula name = {                                          \
+                {name##_f32, name##_f64}, {NULL, NULL}, {#name, #__VA_ARGS__}};
 #endif
 
 /* sgd: k0 -lr, k1 momentum, k2 1 - dampening; flag: nesterov; S0 buffer */
@@ -173,12 +174,22 @@ static formula_fn *pick(const formula *f, mt_dtype dtype)
     return f->plain[dtype == MT_FLOAT64];
 }
 
-static double number_of(const mt_tensor *t) /* of one element */
+static double number_of(const mt_tensor *t) /* of one element, on any device */
 {
+    double x = 0;
+    if (MT__UNLIKELY(MT_DEVICE_TYPE(t->device) != 0))
+        return mt_item(t, &x) == MT_OK ? x : 0;
     return t->dtype == MT_FLOAT32 ? (double)*(const float *)t->data : *(const double *)t->data;
 }
 static void set_number(mt_tensor *t, double x)
 {
+    if (MT__UNLIKELY(MT_DEVICE_TYPE(t->device) != 0)) {
+        mt_value args[] = {mt_value_tensor(t), mt_value_float(x)};
+        mt_tensor *same = NULL;
+        (void)mt__run_quietly(MT_OP_fill_, args, 2, &same);
+        mt_release(same);
+        return;
+    }
     if (t->dtype == MT_FLOAT32)
         *(float *)t->data = (float)x;
     else
@@ -272,8 +283,42 @@ static void bump_versions(const mt__call *call)
                 call->args[a].as.tensors[i]->storage->version++;
 }
 
+#define TEXT2(...) #__VA_ARGS__
+#define TEXT(...) TEXT2(__VA_ARGS__)
+
+/* On an accelerator: the same formulas, as text; one kernel per parameter. */
+static mt_status step_elsewhere(mt__call *call, const rule *r)
+{
+    static const char macros[] =
+        "#define ADAM_AVERAGES " TEXT(ADAM_AVERAGES) "\n"
+                                                     "#define RMSPROP_MOVE " TEXT(RMSPROP_MOVE) "\n";
+    mt_status status = MT_OK;
+    for (uint32_t i = 0; i < call->args[0].count && status == MT_OK; i++) {
+        item it = {.sign = r->maximize != 0 && mt__arg_int(call, (unsigned)r->maximize) ? -1 : 1,
+                   .decay = r->decay != 0 ? mt__arg_number(call, (unsigned)r->decay) : 0};
+        const formula *f = r->prepare(call, i, &it);
+        mt__device_step s = {.source = f->source,
+                             .macros = macros,
+                             .param = item_of(call, 0, i),
+                             .grad = item_of(call, 1, i),
+                             .sign = it.sign,
+                             .decay = it.decay,
+                             .flag = it.flag};
+        memcpy(s.k, it.k, sizeof s.k);
+        for (unsigned k = 0; k < MOST_STATES; k++)
+            if (r->states[k] != 0 && call->args[r->states[k]].count > 0)
+                s.state[k] = item_of(call, (unsigned)r->states[k], i);
+        status = mt__npu_optimizer_step(&s);
+    }
+    if (status == MT_OK)
+        bump_versions(call);
+    return status;
+}
+
 static mt_status step(mt__call *call, const rule *r)
 {
+    if (MT__UNLIKELY(MT_DEVICE_TYPE(call->device) != 0))
+        return step_elsewhere(call, r);
     uint32_t n = call->args[0].count;
     int64_t units = 0, u = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -537,7 +582,8 @@ mt_status mt__cpu_fused_rprop(mt__call *call)
     }
 SPARSE_ADAM(float, f32)
 SPARSE_ADAM(double, f64)
-static const formula sparse_adam = {{sparse_adam_f32, sparse_adam_f64}, {sparse_adam_f32, sparse_adam_f64}};
+static const formula sparse_adam = {
+    {sparse_adam_f32, sparse_adam_f64}, {sparse_adam_f32, sparse_adam_f64}, {NULL, NULL}};
 
 static const formula *prepare_sparse_adam(const mt__call *call, uint32_t i, item *it)
 {

@@ -1,0 +1,494 @@
+/* kernels/opencl/elementwise.c - every elementwise op as expressions: of floats, of integers, of bools.
+ *
+ * The semantics are those of kernels/cpu (binary.c, unary.c, activation.c, select.c), line by line.
+ */
+#include "runtime/kernels/opencl/npu.h"
+
+/* X(op, kernel's name, operands, numbers, of floats, of integers, of bools, gives a bool)
+ *   operands: positions of arguments, a ? before one that is wanted as bool. numbers: likewise. An expression that is NULL:
+ *   the dtype is refused. */
+#define BINARY(X, op, real, whole, truth) X(op, op, "01", "", real, whole, truth, false)
+#define COMPARE(X, op, all) X(op, op, "01", "", all, all, all, true)
+#define UNARY(X, op, real, whole, truth) X(op, op, "0", "", real, whole, truth, false)
+#define FLOATS(X, op, real) X(op, op, "0", "", real, NULL, NULL, false)
+#define TRUTHS(X, op, real, other) X(op, op, "0", "", real, other, other, true)
+#define ADD "a + k0 * b"
+#define SUB "a - k0 * b"
+#define RSUB "b - k0 * a"
+#define ROWS(X)                                                                                              \
+    X(add, add, "01", "2", ADD, ADD, "a | (k0 && b)", false)                                                 \
+    X(add_, add, "01", "2", ADD, ADD, "a | (k0 && b)", false)                                                \
+    X(sub, sub, "01", "2", SUB, SUB, NULL, false)                                                            \
+    X(sub_, sub, "01", "2", SUB, SUB, NULL, false)                                                           \
+    X(rsub, rsub, "01", "2", RSUB, RSUB, NULL, false)                                                        \
+    BINARY(X, mul, "a * b", "a * b", "a & b")                                                                \
+    X(mul_, mul, "01", "", "a * b", "a * b", "a & b", false)                                                 \
+    BINARY(X, div, "a / b", NULL, NULL)                                                                      \
+    X(div_, div, "01", "", "a / b", NULL, NULL, false)                                                       \
+    BINARY(X, floor_divide, "real_quotient(a, b)", "floor_quotient(a, DIVISOR(b))", NULL)                    \
+    BINARY(X, remainder, "real_rest(a, b)", "floor_rest(a, DIVISOR(b))", NULL)                               \
+    BINARY(X, maximum, "(a > b || a != a) ? a : b", "a > b ? a : b", "a | b")                                \
+    BINARY(X, minimum, "(a < b || a != a) ? a : b", "a < b ? a : b", "a & b")                                \
+    BINARY(X, atan2, "atan2(a, b)", NULL, NULL)                                                              \
+    COMPARE(X, eq, "a == b")                                                                                 \
+    COMPARE(X, ne, "a != b")                                                                                 \
+    COMPARE(X, lt, "a < b")                                                                                  \
+    COMPARE(X, le, "a <= b")                                                                                 \
+    COMPARE(X, gt, "a > b")                                                                                  \
+    COMPARE(X, ge, "a >= b")                                                                                 \
+    COMPARE(X, logical_and, "(a != 0) & (b != 0)")                                                           \
+    X(logical_and_, logical_and, "01", "", "(a != 0) & (b != 0)", "(a != 0) & (b != 0)",                     \
+      "(a != 0) & (b != 0)", true)                                                                           \
+    COMPARE(X, logical_or, "(a != 0) | (b != 0)")                                                            \
+    COMPARE(X, logical_xor, "(a != 0) ^ (b != 0)")                                                           \
+    BINARY(X, bitwise_and, NULL, "a & b", "a & b")                                                           \
+    BINARY(X, bitwise_or, NULL, "a | b", "a | b")                                                            \
+    BINARY(X, bitwise_xor, NULL, "a ^ b", "a ^ b")                                                           \
+    UNARY(X, neg, "-a", "-a", NULL)                                                                          \
+    X(neg_, neg, "0", "", "-a", "-a", NULL, false)                                                           \
+    UNARY(X, abs, "fabs(a)", "a < 0 ? -a : a", NULL)                                                         \
+    UNARY(X, sign, "(T)((a > 0) - (a < 0))", "(a > 0) - (a < 0)", "a")                                       \
+    X(sgn, sign, "0", "", "(T)((a > 0) - (a < 0))", "(a > 0) - (a < 0)", "a", false)                         \
+    UNARY(X, relu, "a < 0 ? (T)0 : a", "a > 0 ? a : 0", NULL)                                                \
+    X(relu_, relu, "0", "", "a < 0 ? (T)0 : a", "a > 0 ? a : 0", NULL, false)                                \
+    UNARY(X, floor, "floor(a)", "a", NULL)                                                                   \
+    UNARY(X, ceil, "ceil(a)", "a", NULL)                                                                     \
+    UNARY(X, round, "rint(a)", "a", NULL)                                                                    \
+    UNARY(X, trunc, "trunc(a)", "a", NULL)                                                                   \
+    FLOATS(X, exp, "exp(a)")                                                                                 \
+    X(exp_, exp, "0", "", "exp(a)", NULL, NULL, false)                                                       \
+    FLOATS(X, expm1, "expm1(a)")                                                                             \
+    FLOATS(X, log, "log(a)")                                                                                 \
+    FLOATS(X, log1p, "log1p(a)")                                                                             \
+    FLOATS(X, log2, "log2(a)")                                                                               \
+    FLOATS(X, sqrt, "sqrt(a)")                                                                               \
+    X(sqrt_, sqrt, "0", "", "sqrt(a)", NULL, NULL, false)                                                    \
+    FLOATS(X, rsqrt, "(T)1 / sqrt(a)")                                                                       \
+    FLOATS(X, reciprocal, "(T)1 / a")                                                                        \
+    FLOATS(X, sin, "sin(a)")                                                                                 \
+    FLOATS(X, cos, "cos(a)")                                                                                 \
+    FLOATS(X, tan, "tan(a)")                                                                                 \
+    FLOATS(X, tanh, "tanh(a)")                                                                               \
+    FLOATS(X, sigmoid, "SIGMOID(a)")                                                                         \
+    FLOATS(X, erf, "erf(a)")                                                                                 \
+    TRUTHS(X, isnan, "a != a", "0")                                                                          \
+    TRUTHS(X, isinf, "isinf(a)", "0")                                                                        \
+    TRUTHS(X, isfinite, "isfinite(a)", "1")                                                                  \
+    TRUTHS(X, logical_not, "a == 0", "a == 0")                                                               \
+    UNARY(X, bitwise_not, NULL, "~a", "!a")                                                                  \
+    FLOATS(X, gelu, "(T)0.5 * a * ((T)1 + erf(a * (T)0.70710678118654752440))")                              \
+    FLOATS(X, silu, "a / ((T)1 + exp(-a))")                                                                  \
+    X(softplus, softplus, "0", "12", "a * k0 > k1 ? a : log1p(exp(a * k0)) / k0", NULL, NULL, false)         \
+    X(leaky_relu, leaky_relu, "0", "1", "a > 0 ? a : a * k0", NULL, NULL, false)                             \
+    X(elu, elu, "0", "123", "a <= 0 ? expm1(a * k2) * k0 * k1 : a * k1", NULL, NULL, false)                  \
+    X(where, where, "?012", "", "a ? b : c", "a ? b : c", "a ? b : c", false)                                \
+    X(masked_fill, masked_fill, "?120", "", "a ? b : c", "a ? b : c", "a ? b : c", false)                    \
+    X(masked_fill_, masked_fill, "?120", "", "a ? b : c", "a ? b : c", "a ? b : c", false)                   \
+    X(addcmul, addcmul, "012", "3", "a + k0 * b * c", "a + k0 * b * c", NULL, false)                         \
+    X(addcmul_, addcmul, "012", "3", "a + k0 * b * c", "a + k0 * b * c", NULL, false)                        \
+    X(addcdiv, addcdiv, "012", "3", "a + k0 * (b / c)", NULL, NULL, false)                                   \
+    X(addcdiv_, addcdiv, "012", "3", "a + k0 * (b / c)", NULL, NULL, false)                                  \
+    X(lerp, lerp, "012", "", "c < (T)0.5 ? a + c * (b - a) : b - (b - a) * ((T)1 - c)", NULL, NULL, false)   \
+    X(lerp_, lerp, "012", "", "c < (T)0.5 ? a + c * (b - a) : b - (b - a) * ((T)1 - c)", NULL, NULL, false)  \
+    X(xlogy, xlogy, "01", "", "b != b ? b : a == 0 ? (T)0 : a * log(b)", NULL, NULL, false)                  \
+    X(threshold_backward, threshold_backward, "01", "2", "b <= k0 ? (T)0 : a", NULL, NULL, false)            \
+    X(tanh_backward, tanh_backward, "01", "", "a * ((T)1 - b * b)", NULL, NULL, false)                       \
+    X(sigmoid_backward, sigmoid_backward, "01", "", "a * ((T)1 - b) * b", NULL, NULL, false)                 \
+    X(gelu_backward, gelu_backward, "01", "", "a * gelu_slope(b)", NULL, NULL, false)                        \
+    X(silu_backward, silu_backward, "01", "", "a * SIGMOID(b) * ((T)1 + b * ((T)1 - SIGMOID(b)))", NULL,     \
+      NULL, false)                                                                                           \
+    X(softplus_backward, softplus_backward, "01", "23", "b * k0 > k1 ? a : a * SIGMOID(b * k0)", NULL, NULL, \
+      false)                                                                                                 \
+    X(leaky_relu_backward, leaky_relu_backward, "01", "2", "b > 0 ? a : a * k0", NULL, NULL, false)          \
+    X(elu_backward, elu_backward, "05", "123", "b <= 0 ? a * k2 * k0 * k1 * exp(b * k2) : a * k1", NULL,     \
+      NULL, false)
+
+typedef struct row {
+    mt_op_id op;
+    const char *name, *operands, *numbers, *real, *whole, *truth;
+    bool gives_truth;
+} row;
+
+#define X(op, kernel, operands, numbers, real, whole, truth, gives)                                          \
+    [MT_OP_##op] = {MT_OP_##op, #kernel, operands, numbers, real, whole, truth, gives},
+static const row rows[MT_OP_COUNT] = {ROWS(X)};
+#undef X
+
+/* Expressions that are not an op's own: ids after those of ops. */
+enum {
+    TANH_GELU = MT_OP_COUNT,
+    TANH_GELU_BACKWARD,
+    ELU_OF_RESULT,
+    POW,
+    SQUARE,
+    CUBE,
+    CLAMP_BOTH,
+    CLAMP_LOW,
+    CLAMP_HIGH,
+    COPY,
+    LOSSES
+};
+_Static_assert(LOSSES + 32 < 1024, "ids of expressions have ten bits");
+
+bool mt__npu_is_elementwise(mt_op_id op)
+{
+    return rows[op].name != NULL;
+}
+
+static mt_status refuse(const mt__call *call)
+{
+    return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_npu\" not implemented for '%s'", call->op->name + 6,
+                    mt_dtype_name(call->compute));
+}
+
+/* The row's map, with `expression` of `id` in place of its own when it is given. */
+static mt_status run_row(mt__call *call, const row *r, uint32_t id, const char *expression)
+{
+    mt_dtype c = call->compute;
+    if (expression == NULL)
+        expression = mt__is_floating(c) ? r->real : c == MT_BOOL ? r->truth : r->whole;
+    if (expression == NULL)
+        return refuse(call);
+    mt__map m = {.name = r->name,
+                 .id = id,
+                 .expression = expression,
+                 .compute = c,
+                 .gives = r->gives_truth ? MT_BOOL : c,
+                 .out = call->outs[0]};
+    for (const char *o = r->operands; *o != 0; o++) {
+        bool truth = *o == '?';
+        o += truth;
+        mt__map_add(&m, &call->args[*o - '0'], truth ? MT_BOOL : c);
+    }
+    for (const char *n = r->numbers; *n != 0; n++)
+        mt__map_number(&m, &call->args[*n - '0']);
+    return mt__map_run(&m);
+}
+
+mt_status mt__npu_elementwise(mt__call *call)
+{
+    return run_row(call, &rows[call->op->id], call->op->id, NULL);
+}
+
+/* ---------------------------------------------------------------------------------- those with several forms */
+
+mt_status mt__npu_gelu(mt__call *call)
+{
+    bool backward = call->op->id == MT_OP_gelu_backward;
+    const mt_value *form = &call->args[backward ? 2 : 1];
+    if (form->kind != MT_TEXT || strcmp(form->as.text, "tanh") != 0)
+        return mt__npu_elementwise(call);
+    return run_row(call, &rows[call->op->id], backward ? TANH_GELU_BACKWARD : TANH_GELU,
+                   backward
+                       ? "a * gelu_tanh_slope(b)"
+                       : "(T)0.5 * a * ((T)1 + tanh((T)0.79788456080286535588 * (a + (T)0.044715 * a * a * "
+                         "a)))");
+}
+
+mt_status mt__npu_elu(mt__call *call)
+{
+    if (call->op->id == MT_OP_elu_backward && call->args[4].as.i != 0)
+        return run_row(call, &rows[call->op->id], ELU_OF_RESULT, "b <= 0 ? a * k2 * (b + k0 * k1) : a * k1");
+    return mt__npu_elementwise(call);
+}
+
+mt_status mt__npu_pow(mt__call *call)
+{
+    bool real = mt__is_floating(call->compute);
+    double e = call->args[1].kind != MT_TENSOR ? mt__arg_number(call, 1) : 0;
+    mt__map m = {
+        .name = "pow", .id = POW, .compute = call->compute, .gives = call->compute, .out = call->outs[0]};
+    if (call->compute == MT_BOOL)
+        return refuse(call);
+    m.expression = real ? "pow(a, b)" : "int_power(a, b)";
+    mt__map_add(&m, &call->args[0], call->compute);
+    if (real && (e == 2 || e == 3)) {
+        m.id = e == 2 ? SQUARE : CUBE;
+        m.expression = e == 2 ? "a * a" : "a * a * a";
+    } else {
+        mt__map_add(&m, &call->args[1], call->compute);
+    }
+    return mt__map_run(&m);
+}
+
+/* NaN passes, and a NaN bound makes all NaN; where the bounds cross, the high one wins. */
+mt_status mt__npu_clamp(mt__call *call)
+{
+    const mt_value none = mt_value_none(NULL);
+    const mt_value *low = &call->args[1], *high = call->op->id == MT_OP_clamp_min ? &none : &call->args[2];
+    mt__map m = {.name = "clamp", .compute = call->compute, .gives = call->compute, .out = call->outs[0]};
+    if (call->compute == MT_BOOL)
+        return refuse(call);
+    mt__map_add(&m, &call->args[0], call->compute);
+    if (low->kind != MT_NONE)
+        mt__map_number(&m, low);
+    if (high->kind != MT_NONE)
+        mt__map_number(&m, high);
+    if (m.number_count == 2) {
+        m.id = CLAMP_BOTH;
+        m.expression = "(a < k0 || k0 != k0 ? k0 : a) > k1 || k1 != k1 ? k1 : (a < k0 || k0 != k0 ? k0 : a)";
+    } else if (low->kind != MT_NONE) {
+        m.id = CLAMP_LOW;
+        m.expression = "a < k0 || k0 != k0 ? k0 : a";
+    } else {
+        m.id = CLAMP_HIGH;
+        m.expression = "a > k0 || k0 != k0 ? k0 : a";
+    }
+    return mt__map_run(&m);
+}
+
+/* --------------------------------------------------------------------------------------------------- copies */
+
+mt_status mt__npu_assign(mt_tensor *to, const mt_tensor *from)
+{
+    if (to->numel == 0)
+        return MT_OK;
+    uint64_t size = mt__size_of(to);
+    if (to->dtype == from->dtype && to->numel == from->numel && (to->flags & from->flags & MT__CONTIGUOUS)) {
+        mt__npu *npu;
+        mt_status status = mt__npu_of(to->device, &npu);
+        if (status != MT_OK || (to->storage == from->storage && to->offset == from->offset))
+            return status;
+        return mt__npu_copy(npu, to->storage->data, (uint64_t)to->offset * size, from->storage->data,
+                            (uint64_t)from->offset * size, (uint64_t)to->numel * size);
+    }
+    mt__map m = {.name = to->dtype == from->dtype ? "copy" : "cast",
+                 .id = COPY,
+                 .expression = "a",
+                 .compute = (mt_dtype)to->dtype,
+                 .gives = (mt_dtype)to->dtype,
+                 .out = to};
+    mt__map_add_tensor(&m, from, (mt_dtype)to->dtype);
+    return mt__map_run(&m);
+}
+
+mt_status mt__npu_zero_tensor(mt_tensor *t)
+{
+    mt__npu *npu;
+    mt_status status = mt__npu_of(t->device, &npu);
+    uint64_t size = mt__size_of(t);
+    if (status != MT_OK || t->numel == 0)
+        return status;
+    return mt__npu_fill(npu, t->storage->data, (uint64_t)t->offset * size, (uint64_t)t->numel * size, "\0",
+                        1);
+}
+
+/* From or to the CPU. The host's side is made dense and of the right dtype there; the device's side here. */
+static mt_status from_host(mt_tensor *to, const mt_tensor *from, bool lazily)
+{
+    mt__npu *npu;
+    mt_tensor *dense = NULL, *staged = NULL;
+    mt_status status = mt__npu_of(to->device, &npu);
+    if (status == MT_OK)
+        status = mt__contiguous(from, &dense);
+    if (status != MT_OK)
+        return status;
+    bool straight = dense->dtype == to->dtype && dense->numel == to->numel && (to->flags & MT__CONTIGUOUS);
+    if (!straight)
+        status = mt__empty((mt_dtype)dense->dtype, to->device, dense->rank, dense->dims, &staged);
+    const mt_tensor *into = straight ? to : staged;
+    uint64_t size = mt__size_of(dense);
+    if (status == MT_OK)
+        status = mt__npu_copy_in(npu, into->storage->data, (uint64_t)into->offset * size, dense->data,
+                                 (uint64_t)dense->numel * size, lazily ? dense->storage : NULL);
+    if (status == MT_OK && !straight)
+        status = mt__npu_assign(to, staged);
+    mt_release(staged);
+    mt_release(dense);
+    return status;
+}
+
+static mt_status to_host(mt_tensor *to, const mt_tensor *from)
+{
+    mt__npu *npu;
+    mt_tensor *dense = NULL, *landed = NULL, *same = NULL;
+    mt_status status = mt__npu_of(from->device, &npu);
+    if (status == MT_OK)
+        status = mt__contiguous(from, &dense);
+    if (status != MT_OK)
+        return status;
+    bool straight = dense->dtype == to->dtype && dense->numel == to->numel && (to->flags & MT__CONTIGUOUS);
+    if (!straight)
+        status = mt__empty((mt_dtype)dense->dtype, MT_CPU, dense->rank, dense->dims, &landed);
+    const mt_tensor *into = straight ? to : landed;
+    uint64_t size = mt__size_of(dense);
+    if (status == MT_OK)
+        status = mt__npu_copy_out(npu, into->data, dense->storage->data, (uint64_t)dense->offset * size,
+                                  (uint64_t)dense->numel * size);
+    if (status == MT_OK && !straight) {
+        mt_value args[] = {mt_value_tensor(to), mt_value_tensor(landed)};
+        status = mt__run_quietly(MT_OP_copy_, args, 2, &same);
+    }
+    mt_release(same);
+    mt_release(landed);
+    mt_release(dense);
+    return status;
+}
+
+/* By way of the host when both are devices, but not the same. */
+mt_status mt__device_copy(mt_tensor *to, const mt_tensor *from, bool lazily)
+{
+    bool to_npu = MT_DEVICE_TYPE(to->device) != 0, from_npu = MT_DEVICE_TYPE(from->device) != 0;
+    if (to->numel == 0 || from->numel == 0)
+        return MT_OK;
+    if (to_npu && !from_npu)
+        return from_host(to, from, lazily);
+    if (!to_npu && from_npu)
+        return to_host(to, from);
+    if (to->device == from->device)
+        return mt__npu_assign(to, from);
+    mt_tensor *host;
+    mt_status status = mt__empty((mt_dtype)from->dtype, MT_CPU, from->rank, from->dims, &host);
+    if (status == MT_OK)
+        status = to_host(host, from);
+    if (status == MT_OK)
+        status = from_host(to, host, false);
+    mt_release(host);
+    return status;
+}
+
+mt_status mt__npu_clone(mt__call *call)
+{
+    return mt__device_copy(call->outs[0], call->args[0].as.tensor, false);
+}
+
+mt_status mt__npu_to_copy(mt__call *call)
+{
+    return mt__device_copy(call->outs[0], call->args[0].as.tensor, call->args[3].as.i != 0);
+}
+
+mt_status mt__npu_copy_kernel(mt__call *call)
+{
+    return mt__device_copy(call->outs[0], call->args[1].as.tensor, call->args[2].as.i != 0);
+}
+
+mt_status mt__npu_fill_kernel(mt__call *call)
+{
+    mt_tensor *t = call->outs[0];
+    const mt_value *v = &call->args[1];
+    mt__npu *npu;
+    mt_dtype dtype = (mt_dtype)t->dtype;
+    mt_status status = mt__npu_of(t->device, &npu);
+    if (status != MT_OK || t->numel == 0)
+        return status;
+    if ((t->flags & MT__CONTIGUOUS) && v->kind != MT_TENSOR) {
+        mt__element e = mt__element_of(dtype, v);
+        uint32_t size = (uint32_t)mt__size_of(t);
+        return mt__npu_fill(npu, t->storage->data, (uint64_t)t->offset * size, (uint64_t)t->numel * size, &e,
+                            size);
+    }
+    mt__map m = {.name = "fill", .id = COPY, .expression = "a", .compute = dtype, .gives = dtype, .out = t};
+    mt__map_add(&m, v, dtype);
+    return mt__map_run(&m);
+}
+
+mt_status mt__npu_zero(mt__call *call)
+{
+    mt_value args[] = {call->args[0], mt_value_int(0)};
+    mt__call fill = *call;
+    fill.args = args;
+    return mt__npu_fill_kernel(&fill);
+}
+
+mt_status mt__npu_nothing(mt__call *call)
+{
+    (void)call;
+    return MT_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------------- losses */
+
+/* a is self, b the target, c the weight (or 1), d the weight of positives (or 1) */
+static const struct loss {
+    mt_op_id op;
+    const char *name, *expression;
+    uint8_t reduction, inputs, number;
+} losses[] = {
+    {MT_OP_mse_loss, "mse_loss", "(a - b) * (a - b)", 2, 2, 0},
+    {MT_OP_smooth_l1_loss, "smooth_l1_loss",
+     "fabs(a - b) < k0 ? (a - b) * (a - b) / (2 * k0) : fabs(a - b) - k0 / 2", 2, 2, 3},
+    {MT_OP_binary_cross_entropy, "bce", "c * ((b - 1) * LOG1P100(-INSIDE(a)) - INSIDE(b) * LOG100(a))", 3, 3,
+     0},
+    {MT_OP_binary_cross_entropy_with_logits, "bce_with_logits",
+     "c * ((1 - b) * a + ((d - 1) * b + 1) * (log1p(exp(-fabs(a))) + (a < 0 ? -a : (T)0)))", 4, 4, 0},
+    {MT_OP_mse_loss_backward, "mse_loss_backward", "k0 * 2 * (a - b) * d", 3, 2, 0},
+    {MT_OP_smooth_l1_loss_backward, "smooth_l1_loss_backward",
+     "k0 * d * (a - b <= -k1 ? (T)(a - b < 0 ? -1 : 0) : a - b >= k1 ? (T)(a - b > 0 ? 1 : 0) : (a - b) / "
+     "k1)",
+     3, 2, 4},
+    {MT_OP_binary_cross_entropy_backward, "bce_backward",
+     "k0 * d * c * (a - b) / fmax((1 - a) * a, (T)1e-12)", 4, 3, 0},
+};
+
+static const struct loss *loss_of(const mt__call *call, uint32_t *id)
+{
+    for (uint32_t i = 0; i < MT__COUNT_OF(losses); i++)
+        if (losses[i].op == call->op->id) {
+            *id = LOSSES + i;
+            return &losses[i];
+        }
+    return NULL;
+}
+
+static void add_or_one(mt__map *m, const mt_value *v, mt_dtype dtype)
+{
+    mt_value one = mt_value_int(1);
+    mt__map_add(m, v->kind == MT_TENSOR ? v : &one, dtype);
+}
+
+mt_status mt__npu_loss(mt__call *call)
+{
+    uint32_t id = 0;
+    const struct loss *r = loss_of(call, &id);
+    mt_tensor *out = call->outs[0], *each = out;
+    mt_dtype c = (mt_dtype)out->dtype;
+    int64_t reduction = mt__arg_int(call, r->reduction), dims[MT_MAX_RANK] = {0};
+    int rank = 0;
+    mt_status status = MT_OK;
+    if (reduction != 0) {
+        for (unsigned i = 0; i < r->inputs && status == MT_OK; i++) {
+            const mt_tensor *t = mt__arg_tensor(call, i);
+            if (t != NULL)
+                status = mt__broadcast(rank, dims, t->rank, t->dims, &rank, dims);
+        }
+        if (status == MT_OK)
+            status = mt__empty(c, out->device, rank, dims, &each);
+    }
+    if (status != MT_OK)
+        return status;
+    mt__map m = {
+        .name = r->name, .id = id, .expression = r->expression, .compute = c, .gives = c, .out = each};
+    for (unsigned i = 0; i < r->inputs; i++)
+        add_or_one(&m, &call->args[i], c);
+    if (r->number != 0)
+        mt__map_number(&m, &call->args[r->number]);
+    status = mt__map_run(&m);
+    if (each != out) {
+        static const mt__fold mean = {40, "mean", "0", "x", "a + b", "x / k0"};
+        if (status == MT_OK)
+            status = mt__npu_reduce(reduction == 1 ? &mean : &mt__fold_sum, c, each, 1, each->numel, 1, out,
+                                    (double)each->numel);
+        mt_release(each);
+    }
+    return status;
+}
+
+mt_status mt__npu_loss_backward(mt__call *call)
+{
+    uint32_t id = 0;
+    const struct loss *r = loss_of(call, &id);
+    mt_tensor *out = call->outs[0];
+    mt_dtype c = (mt_dtype)out->dtype;
+    mt_value scale = mt_value_float(mt__arg_int(call, r->reduction) == 1 ? 1 / (double)out->numel : 1),
+             one = mt_value_int(1);
+    mt__map m = {
+        .name = r->name, .id = id, .expression = r->expression, .compute = c, .gives = c, .out = out};
+    mt__map_add(&m, &call->args[1], c);
+    mt__map_add(&m, &call->args[2], c);
+    add_or_one(&m, r->inputs == 3 ? &call->args[3] : &one, c);
+    mt__map_add(&m, &call->args[0], c);
+    mt__map_number(&m, &scale);
+    if (r->number != 0)
+        mt__map_number(&m, &call->args[r->number]);
+    return mt__map_run(&m);
+}

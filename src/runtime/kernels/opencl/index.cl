@@ -1,0 +1,167 @@
+/* Kernels that pick elements by index. INDEX is int or long. */
+
+#if ATOMIC_BYTES == 4
+#if REAL
+void add_to(volatile __global T *at, T x)
+{
+    volatile __global uint *word = (volatile __global uint *)at;
+    uint old = *word, seen;
+    while ((seen = atomic_cmpxchg(word, old, as_uint(as_float(old) + x))) != old)
+        old = seen;
+}
+#else
+void add_to(volatile __global T *at, T x)
+{
+    atomic_add(at, x);
+}
+#endif
+#elif ATOMIC_BYTES == 8
+#if REAL
+void add_to(volatile __global T *at, T x)
+{
+    volatile __global ulong *word = (volatile __global ulong *)at;
+    ulong old = *word, seen;
+    while ((seen = atom_cmpxchg(word, old, as_ulong(as_double(old) + x))) != old)
+        old = seen;
+}
+#else
+void add_to(volatile __global T *at, T x)
+{
+    atom_add(at, x);
+}
+#endif
+#else
+void add_to(volatile __global T *at, T x)
+{
+    if (x)
+        *at = 1;
+}
+#endif
+
+#if defined(NEED_select)
+/* out [outer, count, inner] from self [outer, size, inner], by index [count]. */
+__kernel void NAME(long total, long count, long size, long inner, __global const T *x, long x_at,
+                   __global const INDEX *index, long index_at, __global T *y, long y_at, __global int *fault)
+{
+    const long at = get_global_id(0);
+    if (at >= total)
+        return;
+    const long i = at % inner, c = at / inner % count, o = at / inner / count;
+    long pick = index[index_at + c];
+#if WRAPS
+    pick = pick < 0 ? pick + size : pick;
+#endif
+    if (pick < 0 || pick >= size) {
+        FAULT(FAULT_INDEX);
+        return;
+    }
+    y[y_at + at] = x[x_at + (o * size + pick) * inner + i];
+}
+#endif
+
+#if defined(NEED_add)
+/* self [outer, size, inner] += source [outer, count, inner], by index [count]; `skip` is an index that is left out. */
+__kernel void NAME(long total, long count, long size, long inner, long skip, __global const T *x, long x_at,
+                   __global const INDEX *index, long index_at, __global T *y, long y_at, __global int *fault)
+{
+    const long at = get_global_id(0);
+    if (at >= total)
+        return;
+    const long i = at % inner, c = at / inner % count, o = at / inner / count;
+    const long pick = index[index_at + c];
+    if (pick == skip)
+        return;
+    if (pick < 0 || pick >= size) {
+        FAULT(FAULT_INDEX);
+        return;
+    }
+    add_to(&y[y_at + (o * size + pick) * inner + i], x[x_at + at]);
+}
+#endif
+
+#if defined(NEED_gather) || defined(NEED_scatter)
+/* Over the index's elements, of any strides; self, or what is scattered to, along `dim`. */
+typedef struct places {
+    long dims[9], index[9], self[9], other[9];
+} places;
+
+__kernel void NAME(long total, int rank, int dim, long size, places p, __global T *self, long self_at,
+                   __global const INDEX *index, long index_at, __global T *other, long other_at, T number,
+                   __global int *fault)
+{
+    const long at = get_global_id(0);
+    if (at >= total)
+        return;
+    long rest = at, i = index_at, s = self_at, o = other_at;
+    for (int d = rank - 1; d >= 0; d--) {
+        const long q = rest / p.dims[d], r = rest - q * p.dims[d];
+        rest = q;
+        i += r * p.index[d];
+        s += d == dim ? 0 : r * p.self[d];
+        o += r * p.other[d];
+    }
+    const long pick = index[i];
+    if (pick < 0 || pick >= size) {
+        FAULT(FAULT_INDEX);
+        return;
+    }
+    s += pick * p.self[dim];
+#if defined(NEED_gather)
+    other[o] = self[s];
+#elif ADDS
+    add_to(&self[s], other[o]);
+#elif NUMBER
+    self[s] = number;
+#else
+    self[s] = other[o];
+#endif
+}
+#endif
+
+#if defined(NEED_nll)
+/* Loss and weight of each target; x is [batch, classes, inner]. */
+__kernel void NAME(long total, long classes, long inner, long ignored, __global const T *x, long x_at,
+                   __global const INDEX *target, long target_at, __global const T *w, long w_at, __global T *loss,
+                   long loss_at, __global T *weights, long weights_at, __global int *fault)
+{
+    const long at = get_global_id(0);
+    if (at >= total)
+        return;
+    const long c = target[target_at + at];
+    T l = 0, weight = 0;
+    if (c != ignored && (c < 0 || c >= classes)) {
+        FAULT(FAULT_TARGET);
+    } else if (c != ignored) {
+#if HAS_WEIGHT
+        weight = w[w_at + c];
+#else
+        weight = 1;
+#endif
+        l = -x[x_at + (at / inner * classes + c) * inner + at % inner] * weight;
+    }
+    loss[loss_at + at] = l;
+    weights[weights_at + at] = weight;
+}
+#endif
+
+#if defined(NEED_nll_backward)
+/* The output is zero already. */
+__kernel void NAME(long total, long classes, long inner, long ignored, int each, int mean, __global const T *g,
+                   long g_at, __global const INDEX *target, long target_at, __global const T *w, long w_at,
+                   __global const T *weights, long weights_at, __global T *o, long o_at)
+{
+    const long at = get_global_id(0);
+    if (at >= total)
+        return;
+    const long c = target[target_at + at];
+    if (c == ignored || c < 0 || c >= classes)
+        return;
+    T v = -g[g_at + (each ? at : 0)];
+#if HAS_WEIGHT
+    v *= w[w_at + c];
+#endif
+    if (mean)
+        v /= weights[weights_at];
+    o[o_at + (at / inner * classes + c) * inner + at % inner] = v;
+}
+#endif

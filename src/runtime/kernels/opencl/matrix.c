@@ -1,0 +1,151 @@
+/* kernels/opencl/matrix.c - products of matrices: by the plug-in's library where it has one and the matrices suit it, else by
+ * the tiled kernel of matrix.cl, which takes any strides.
+ */
+#include "runtime/kernels/opencl/npu.h"
+
+typedef struct matrix {
+    const mt_tensor *t;
+    int64_t rows, columns, row, column, step; /* step: to the next of the batch */
+} matrix;
+
+static matrix matrix_of(const mt_tensor *t)
+{
+    int r = t->rank;
+    return (matrix){
+        t, t->dims[r - 2], t->dims[r - 1], t->strides[r - 2], t->strides[r - 1], r > 2 ? t->strides[0] : 0};
+}
+
+/* Rows, or columns, without gaps within: what a BLAS calls a leading dimension. */
+static bool leads(const matrix *m, bool *transposed, uint64_t *lead)
+{
+    if (m->column == 1 || m->columns == 1) {
+        *transposed = false;
+        *lead = (uint64_t)(m->rows == 1 ? m->columns : m->row);
+        return m->column == 1 && *lead >= (uint64_t)m->columns;
+    }
+    *transposed = true;
+    *lead = (uint64_t)(m->columns == 1 ? m->rows : m->column);
+    return (m->row == 1 || m->rows == 1) && *lead >= (uint64_t)m->rows;
+}
+
+static mt_status by_library(mt__npu *npu, const matrix *a, const matrix *b, mt_tensor *out, int64_t batch,
+                            double alpha, double beta)
+{
+    mtp_plugin_gemm g = {.size = sizeof g,
+                         .m = (uint64_t)a->rows,
+                         .n = (uint64_t)b->columns,
+                         .k = (uint64_t)a->columns,
+                         .batch = (uint64_t)batch,
+                         .alpha = alpha,
+                         .beta = beta};
+    if (!mt__is_floating((mt_dtype)out->dtype) || !leads(a, &g.transpose_a, &g.lda) ||
+        !leads(b, &g.transpose_b, &g.ldb))
+        return MT_E_NOT_IMPLEMENTED;
+    g.dtype = out->dtype == MT_FLOAT32 ? MTP_FLOAT32 : MTP_FLOAT64;
+    g.a = a->t->storage->data;
+    g.b = b->t->storage->data;
+    g.c = out->storage->data;
+    g.a_at = (uint64_t)a->t->offset;
+    g.b_at = (uint64_t)b->t->offset;
+    g.c_at = (uint64_t)out->offset;
+    g.ldc = g.n;
+    g.a_step = (uint64_t)a->step;
+    g.b_step = (uint64_t)b->step;
+    g.c_step = g.m * g.n;
+    return mt__npu_gemm(npu, &g);
+}
+
+static mt_status product(matrix a, matrix b, mt_tensor *out, int64_t batch, double alpha, double beta)
+{
+    mt__launch l;
+    mt__kernel k;
+    mt_dtype dtype = (mt_dtype)out->dtype;
+    if (out->numel == 0)
+        return MT_OK;
+    mt_status status = mt__launch_begin(&l, out->device);
+    if (status != MT_OK)
+        return status;
+    if (a.columns > 0) {
+        status = by_library(l.npu, &a, &b, out, batch, alpha, beta);
+        if (status != MT_E_NOT_IMPLEMENTED)
+            return status;
+    }
+    mt__template t = {"gemm", mt__cl_matrix, dtype, ""};
+    status = mt__npu_template(l.npu, MT__KEY(MT__MATRIX, dtype, 0), &t, &k);
+    if (status != MT_OK)
+        return status;
+    mt__launch_long(&l, a.rows);
+    mt__launch_long(&l, b.columns);
+    mt__launch_long(&l, a.columns);
+    mt__launch_number(&l, dtype, alpha);
+    mt__launch_number(&l, dtype, beta);
+    const matrix *both[] = {&a, &b};
+    for (int i = 0; i < 2; i++) {
+        mt__launch_tensor(&l, both[i]->t);
+        mt__launch_long(&l, both[i]->row);
+        mt__launch_long(&l, both[i]->column);
+        mt__launch_long(&l, both[i]->step);
+    }
+    mt__launch_tensor(&l, out);
+    mt__launch_long(&l, a.rows * b.columns);
+    uint64_t local[] = {16, 16, 1},
+             global[] = {mt__round_up(b.columns, 64) / 4, mt__round_up(a.rows, 64) / 4, (uint64_t)batch};
+    return mt__launch_run(&l, &k, 3, global, local);
+}
+
+/* A factor as the dtype sees it: integers lose the fraction. */
+static double factor(const mt__call *call, unsigned arg)
+{
+    return mt__is_floating((mt_dtype)call->outs[0]->dtype) ? mt__arg_number(call, arg)
+                                                           : (double)mt__arg_int(call, arg);
+}
+
+static mt_status added(mt__call *call, int64_t batch)
+{
+    double beta = factor(call, 3);
+    mt_status status = beta != 0 ? mt__npu_assign(call->outs[0], mt__arg_tensor(call, 0)) : MT_OK;
+    if (status != MT_OK)
+        return status;
+    return product(matrix_of(mt__arg_tensor(call, 1)), matrix_of(mt__arg_tensor(call, 2)), call->outs[0],
+                   batch, factor(call, 4), beta);
+}
+
+mt_status mt__npu_mm(mt__call *call)
+{
+    return product(matrix_of(mt__arg_tensor(call, 0)), matrix_of(mt__arg_tensor(call, 1)), call->outs[0], 1,
+                   1, 0);
+}
+
+mt_status mt__npu_addmm(mt__call *call)
+{
+    return added(call, 1);
+}
+
+mt_status mt__npu_bmm(mt__call *call)
+{
+    return product(matrix_of(mt__arg_tensor(call, 0)), matrix_of(mt__arg_tensor(call, 1)), call->outs[0],
+                   call->outs[0]->dims[0], 1, 0);
+}
+
+mt_status mt__npu_baddbmm(mt__call *call)
+{
+    return added(call, call->outs[0]->dims[0]);
+}
+
+mt_status mt__npu_mv(mt__call *call)
+{
+    const mt_tensor *x = mt__arg_tensor(call, 1);
+    matrix column = {x, x->dims[0], 1, x->strides[0], 1, 0};
+    return product(matrix_of(mt__arg_tensor(call, 0)), column, call->outs[0], 1, 1, 0);
+}
+
+mt_status mt__npu_dot(mt__call *call)
+{
+    mt_tensor *each;
+    mt_status status = mt__run_quietly(MT_OP_mul, call->args, 2, &each);
+    if (status == MT_OK)
+        status =
+            mt__npu_reduce(&mt__fold_sum, (mt_dtype)each->dtype, each, 1, each->numel, 1, call->outs[0], 0);
+    mt_release(each);
+    return status;
+}

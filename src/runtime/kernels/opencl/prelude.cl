@@ -1,0 +1,75 @@
+/* What every kernel starts with. T is the type to compute in; WHOLE, REAL or TRUTH says of which kind it is. */
+#if HAS_F64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+#if HAS_I64_ATOMICS
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#endif
+
+/* An element breaks the rules; the host reads the word when it waits. */
+#define FAULT_INDEX 1
+#define FAULT_ZERO_DIVISION 2
+#define FAULT_TARGET 3
+#define FAULT_PROBABILITY 4
+#define FAULT(code) atomic_cmpxchg(fault, 0, code)
+
+#if WHOLE
+T floor_quotient(T a, T b)
+{
+    if (b == -1)
+        return (T)(0 - (UT)a);
+    T q = a / b;
+    return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
+}
+T floor_rest(T a, T b)
+{
+    T r = b == -1 ? 0 : a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+T int_power(T base, T exponent)
+{
+    if (exponent < 0)
+        return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
+    UT result = 1, b = (UT)base;
+    for (; exponent > 0; exponent >>= 1, b *= b)
+        if (exponent & 1)
+            result *= b;
+    return (T)result;
+}
+#define DIVISOR(b) ((b) != 0 ? (b) : (FAULT(FAULT_ZERO_DIVISION), (T)1))
+#endif
+
+#if REAL
+T real_rest(T a, T b)
+{
+    T r = fmod(a, b);
+    return r != 0 && (b < 0) != (r < 0) ? r + b : r;
+}
+T real_quotient(T a, T b)
+{
+    if (b == 0)
+        return a / b;
+    T rest = fmod(a, b), q = (a - rest) / b;
+    if (rest != 0 && (b < 0) != (rest < 0))
+        q -= 1;
+    if (q == 0)
+        return copysign((T)0, a / b);
+    T whole = floor(q);
+    return q - whole > (T)0.5 ? whole + 1 : whole;
+}
+#define SIGMOID(x) ((T)1 / ((T)1 + exp(-(x))))
+T gelu_tanh_slope(T x)
+{
+    T t = tanh((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x));
+    T inner = (T)0.79788456080286535588 * ((T)1 + (T)3 * (T)0.044715 * x * x);
+    return (T)0.5 * ((T)1 + t) + (T)0.5 * x * ((T)1 - t * t) * inner;
+}
+T gelu_slope(T x)
+{
+    T below = (T)0.5 * ((T)1 + erf(x * (T)0.70710678118654752440));
+    return below + x * (T)0.39894228040143267794 * exp((T)-0.5 * x * x);
+}
+#define LOG100(v) fmax(log(v), (T)-100)
+#define LOG1P100(v) fmax(log1p(v), (T)-100)
+#define INSIDE(x) (((x) >= 0 && (x) <= 1) ? (x) : (FAULT(FAULT_PROBABILITY), (x)))
+#endif

@@ -1,0 +1,20 @@
+/* kernels/optim.h - steps of optimizers between cpu/optim.c, which knows the formulas, and other devices. */
+#ifndef KERNELS_OPTIM_H
+#define KERNELS_OPTIM_H
+#include "runtime/runtime.h"
+
+typedef struct mt__formula_text {
+    const char *name, *text; /* of the C statements; NULL: there is no text */
+} mt__formula_text;
+
+typedef struct mt__device_step {
+    mt__formula_text source;
+    const char *macros;                 /* that the text uses, besides ROOT, LERP and LARGER */
+    mt_tensor *param, *grad, *state[3]; /* borrowed; state may be NULL */
+    double sign, decay, k[10];
+    bool flag;
+} mt__device_step;
+
+mt_status mt__npu_optimizer_step(const mt__device_step *s);
+
+#endif
