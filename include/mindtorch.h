@@ -428,6 +428,10 @@ typedef struct mt_npu_properties {
     bool is_cpu, has_float64;
 } mt_npu_properties;
 MT_API mt_status mt_npu_describe(mt_device device, mt_npu_properties *out);
+MT_API bool mt_npu_is_open(void); /* one was used */
+/* What "npu" without a number means to this thread; at first 0. MT_E_RUNTIME: there is no such device. */
+MT_API unsigned mt_npu_current(void);
+MT_API mt_status mt_npu_set_current(unsigned index);
 MT_API mt_status
 mt_synchronize(mt_device device); /* waits for all of its streams, and says what failed there */
 

@@ -369,6 +369,20 @@ typedef struct mtp_device_work {
             {0, 0, 0}, {0, 0, 0}, 0                                                                          \
     }
 
+/* What a device is: a trace's deviceProperties. 0 and NULL: unknown, left out. */
+typedef struct mtp_device_info {
+    size_t size;      /* sizeof(mtp_device_info) */
+    const char *name; /* "NVIDIA H200" */
+    uint64_t memory_bytes;
+    uint64_t shared_bytes; /* of a work-group */
+    uint32_t compute_units, clock_mhz, group_most, reserved;
+    const char *vendor, *driver;
+} mtp_device_info;
+#define MTP_DEVICE_INFO_INIT                                                                                 \
+    {                                                                                                        \
+        sizeof(mtp_device_info), NULL, 0, 0, 0, 0, 0, 0, NULL, NULL                                          \
+    }
+
 MTP_API void mtp__memory_event(mtp_device device, const void *ptr, int64_t bytes, uint64_t total_allocated,
                                uint64_t total_reserved);
 MTP_API void mtp__memory_tag(mtp_device device, const void *ptr, mtp_memory_category category);
@@ -376,6 +390,7 @@ MTP_API void mtp__memory_existing(mtp_device device, const void *ptr, uint64_t b
                                   mtp_memory_category category);
 MTP_API void mtp__device_event(const mtp_device_work *work);
 MTP_API void mtp__device_clock(mtp_device device, uint64_t device_ns, uint64_t host_ticks, uint64_t error_ns);
+MTP_API void mtp__device_describe(mtp_device device, const mtp_device_info *info);
 MTP_API void mtp__mark(uint32_t name);
 MTP_API void mtp__counter(uint32_t name, double value);
 
@@ -426,6 +441,13 @@ static inline void mtp_device_clock(mtp_device device, uint64_t device_ns, uint6
         mtp__device_clock(device, device_ns, host_ticks, error_ns);
 }
 
+/* What the device is; told once in each recording that its work is part of. */
+static inline void mtp_device_describe(mtp_device device, const mtp_device_info *info)
+{
+    if (MTP__UNLIKELY(mtp_recording() & MTP_NPU))
+        mtp__device_describe(device, info);
+}
+
 /* A point in time, and a value over time. */
 static inline void mtp_mark(uint32_t name)
 {
@@ -449,6 +471,7 @@ static inline void mtp_counter(uint32_t name, double value)
 #define mtp_device_event(work) ((void)sizeof(work))
 #define mtp_device_clock(device, device_ns, host_ticks, error_ns)                                            \
     ((void)sizeof(device), (void)sizeof(device_ns), (void)sizeof(host_ticks), (void)sizeof(error_ns))
+#define mtp_device_describe(device, info) ((void)sizeof(device), (void)sizeof(info))
 #define mtp_mark(name) ((void)sizeof(name))
 #define mtp_counter(name, value) ((void)sizeof(name), (void)sizeof(value))
 #endif

@@ -8,11 +8,9 @@ from types import SimpleNamespace
 from mindtorch_v2 import _C
 
 __all__ = ["Event", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache",
-           "get_device_name", "get_device_properties", "is_available", "is_initialized", "max_memory_allocated",
-           "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "set_device",
-           "set_stream", "stream", "synchronize"]
-
-_current = 0
+           "get_device_name", "get_device_properties", "init", "is_available", "is_initialized", "manual_seed",
+           "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
+           "memory_reserved", "memory_stats", "reset_peak_memory_stats", "set_device", "set_stream", "stream", "synchronize"]
 
 
 def is_available() -> bool:
@@ -20,7 +18,13 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    return is_available()
+    """Was one used? Devices are opened at their first use."""
+    return _C._npu_is_open()
+
+
+def init() -> None:
+    """Opens the current device now, so that its first op does not pay for it."""
+    get_device_properties()
 
 
 def device_count() -> int:
@@ -32,12 +36,12 @@ def _index(which=None) -> int:
     if not is_available():
         raise RuntimeError(f"no NPU is available: {_C._npu_absence()}")
     if which is None:
-        return _current
+        return _C._npu_current()
     if not isinstance(which, int):
         made = _C.device(which) if isinstance(which, str) else which
         if made.type != "npu":
             raise ValueError(f"Expected an npu device, but got: {which}")
-        which = _current if made.index is None else made.index
+        which = _C._npu_current() if made.index is None else made.index
     if not 0 <= which < device_count():
         raise RuntimeError(f"invalid device ordinal: npu:{which}; there are {device_count()}")
     return which
@@ -48,8 +52,8 @@ def current_device() -> int:
 
 
 def set_device(device) -> None:
-    global _current
-    _current = _index(device)
+    """What "npu" without a number means from now on, to this thread."""
+    _C._npu_set_current(_index(device))
 
 
 def get_device_properties(device=None):
@@ -99,9 +103,25 @@ def reset_peak_memory_stats(device=None) -> None:
     _C._memory_reset_peak(f"npu:{_index(device)}")
 
 
+def mem_get_info(device=None) -> tuple:
+    """(free, total) bytes: what this process holds is not free."""
+    total = get_device_properties(device).total_memory
+    return max(total - memory_reserved(device), 0), total
+
+
 def empty_cache() -> None:
-    if is_available():
-        _C._memory_empty_cache(f"npu:{_current}")
+    """Gives back what no tensor uses."""
+    if is_initialized():
+        for index in range(device_count()):
+            _C._memory_empty_cache(f"npu:{index}")
+
+
+def manual_seed(seed: int) -> None:
+    """Random numbers have one seed here, whatever the device."""
+    _C.manual_seed(seed)
+
+
+manual_seed_all = manual_seed
 
 
 # ------------------------------------------------------------------------------------------- streams and events
@@ -111,7 +131,7 @@ class Stream:
 
     def __init__(self, device=None, priority=0, *, _handle=None):
         self.device_index = _index(device)
-        self._handle = _C._npu_stream(self.device_index, True) if _handle is None else _handle
+        self._handle = _C._npu_stream(self.device_index, "new") if _handle is None else _handle
 
     @property
     def device(self):
@@ -176,22 +196,16 @@ class Event:
 
 def current_stream(device=None) -> Stream:
     index = _index(device)
-    return Stream(index, _handle=_C._npu_stream(index, False))
-
-
-_default = {}
+    return Stream(index, _handle=_C._npu_stream(index, "current"))
 
 
 def default_stream(device=None) -> Stream:
     index = _index(device)
-    if index not in _default:
-        _default[index] = current_stream(index)
-    return _default[index]
+    return Stream(index, _handle=_C._npu_stream(index, "default"))
 
 
 def set_stream(stream) -> None:
     if stream is not None:
-        default_stream(stream.device_index)  # known before another is chosen
         _C._npu_stream_use(stream._handle)
 
 
@@ -219,7 +233,7 @@ class device:
         self.index = _index(device)
 
     def __enter__(self):
-        self._before = _current
+        self._before = current_device()
         set_device(self.index)
 
     def __exit__(self, *unused):

@@ -4,7 +4,7 @@
 #ifndef MTP_PRESENT_CHECK_SCAN_H
 #define MTP_PRESENT_CHECK_SCAN_H
 #include "present/check.h"
-#include "present/pair_map.h"
+#include "base/pair_map.h"
 #include "trace/json_scan.h"
 
 /* Members of an event that rules are about. X(symbol, key) */

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "present/check.h"
-#include "present/pair_map.h"
+#include "base/pair_map.h"
 #include "record/pool.h"
 
 #define CHUNK_MIN 4096u

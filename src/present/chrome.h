@@ -12,7 +12,7 @@
 #ifndef MTP_PRESENT_CHROME_H
 #define MTP_PRESENT_CHROME_H
 #include "base/json_out.h"
-#include "present/pair_map.h"
+#include "base/pair_map.h"
 #include "trace/trace.h"
 
 #define MTP__LEVELS_MAX 512u

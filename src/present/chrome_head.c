@@ -189,6 +189,19 @@ static void ledger(mtp__out *o, const mtp_ledger *l)
     MTP__OUT(o, "}}");
 }
 
+/* Times of a device may be off by this much. */
+static void device_clocks(mtp__out *o, const mtp_trace *t)
+{
+    for (uint32_t i = 0; i < t->clock_count; i++) {
+        const mtp__clock_info *c = &t->clocks[i];
+        mtp__out_text(o, i == 0 ? ", \"device_clocks\": [{\"device\": " : ", {\"device\": ");
+        mtp__out_u64(o, MTP_DEVICE_INDEX(c->device));
+        count(o, "readings", c->points);
+        count(o, "error_ns", c->error_ns);
+        mtp__out_text(o, i + 1 == t->clock_count ? "}]" : "}");
+    }
+}
+
 /* What is missing or was mended. A file that says it of its recording already keeps that. */
 static void about(mtp__chrome *w)
 {
@@ -212,6 +225,7 @@ static void about(mtp__chrome *w)
     count(o, "flows_dropped", w->flows_dropped);
     count(o, "counters_dropped", w->bad_counters);
     count(o, "lanes_beside", w->lane_count - t->track_count);
+    device_clocks(o, t);
     MTP__OUT(o, "}");
 }
 

@@ -165,7 +165,8 @@ mtp_status mtp__chrome_rows(mtp__chrome *w)
     mtp__free(lanes);
     bool is_new;
     for (uint32_t i = 0; status == MTP_OK && i < t->process_count; i++)
-        if (mtp__pair_put(&w->processes, (uint64_t)t->processes[i].pid, t->processes[i].pid_text, i,
+        if (mtp__pair_put(&w->processes, (uint64_t)t->processes[i].pid,
+                          (uint64_t)t->processes[i].pid_text << 1 | t->processes[i].on_device, i,
                           &is_new) == NULL)
             status = MTP_FAIL(MTP_E_NOMEM, "%u processes", t->process_count);
     return status;
@@ -202,7 +203,9 @@ static void sort_event(mtp__chrome *w, const char *name, uint64_t ts, uint32_t p
 
 static const mtp__process *process_of(const mtp__chrome *w, const mtp__process_row *row)
 {
-    uint64_t *at = mtp__pair_find(&w->processes, (uint64_t)row->pid, row->pid_text);
+    bool on_device = row->on_device && !w->t->from_kineto; /* a file has its own pids for devices */
+    uint64_t *at =
+        mtp__pair_find(&w->processes, (uint64_t)row->pid, (uint64_t)row->pid_text << 1 | on_device);
     return at != NULL ? &w->t->processes[*at] : NULL;
 }
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/json_out.h"
-#include "present/pair_map.h"
+#include "base/pair_map.h"
 #include "trace/trace.h"
 
 #define CHILDREN_MANY 2u

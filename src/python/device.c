@@ -79,7 +79,7 @@ int mtpy_device(PyObject *o, mt_device *out)
     } else {
         return 0;
     }
-    *out = MT_DEVICE(type, type == 0 || index < 0 ? 0 : index);
+    *out = type == 0 ? MT_CPU : MT_NPU(index < 0 ? mt_npu_current() : (unsigned)index);
     return 1;
 }
 

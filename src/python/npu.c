@@ -1,5 +1,6 @@
 /* python/npu.c - the accelerator: what mindtorch_v2/npu.py is made of. Streams and events are capsules; npu.py wraps them. */
 #include "python/binding.h"
+#include <limits.h>
 
 static PyObject *count(PyObject *module, PyObject *unused)
 {
@@ -11,6 +12,30 @@ static PyObject *absence(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
     return PyUnicode_FromString(mt_npu_count() > 0 ? "" : mt_npu_absence());
+}
+
+static PyObject *is_open(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyBool_FromLong(mt_npu_is_open());
+}
+
+static PyObject *current(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyLong_FromUnsignedLong(mt_npu_current());
+}
+
+static PyObject *set_current(PyObject *module, PyObject *index)
+{
+    (void)module;
+    unsigned long i = PyLong_AsUnsignedLong(index);
+    if (i == (unsigned long)-1 && PyErr_Occurred())
+        return NULL;
+    mt_status status = mt_npu_set_current(i > UINT_MAX ? UINT_MAX : (unsigned)i);
+    if (status != MT_OK)
+        return mtpy_raise(status);
+    Py_RETURN_NONE;
 }
 
 static PyObject *describe(PyObject *module, PyObject *index)
@@ -60,20 +85,20 @@ static void drop_event(PyObject *capsule)
     mt_event_destroy(PyCapsule_GetPointer(capsule, EVENT));
 }
 
-/* stream(index, new): a new stream, or the one that this thread uses */
+/* stream(index, which): a new stream, the one that this thread uses, or the default */
 static PyObject *stream(PyObject *module, PyObject *args)
 {
     unsigned index;
-    int fresh;
+    const char *which;
     mt_stream *s;
     (void)module;
-    if (!PyArg_ParseTuple(args, "Ip:_npu_stream", &index, &fresh))
+    if (!PyArg_ParseTuple(args, "Is:_npu_stream", &index, &which))
         return NULL;
-    if (fresh) {
+    if (which[0] == 'n') {
         mt_status status = mt_stream_create(MT_NPU(index), &s);
         return status == MT_OK ? PyCapsule_New(s, STREAM, drop_stream) : mtpy_raise(status);
     }
-    s = mt_stream_current(MT_NPU(index));
+    s = which[0] == 'd' ? mt_stream_default(MT_NPU(index)) : mt_stream_current(MT_NPU(index));
     return s != NULL ? PyCapsule_New(s, STREAM, NULL) : mtpy_raise(MT_E_RUNTIME);
 }
 
@@ -180,6 +205,9 @@ static PyObject *event_elapsed(PyObject *module, PyObject *args)
 PyMethodDef mtpy_npu_functions[] = {
     {"_npu_count", count, METH_NOARGS, NULL},
     {"_npu_absence", absence, METH_NOARGS, NULL},
+    {"_npu_is_open", is_open, METH_NOARGS, NULL},
+    {"_npu_current", current, METH_NOARGS, NULL},
+    {"_npu_set_current", set_current, METH_O, NULL},
     {"_npu_describe", describe, METH_O, NULL},
     {"_npu_synchronize", synchronize, METH_O, NULL},
     {"_npu_stream", stream, METH_VARARGS, NULL},

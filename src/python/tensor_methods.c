@@ -329,7 +329,7 @@ static PyObject *cpu(PyObject *self, PyObject *unused)
 static PyObject *npu(PyObject *self, PyObject *args)
 {
     PyObject *given = Py_None;
-    mt_device device = MT_NPU(0);
+    mt_device device = MT_NPU(mt_npu_current());
     if (!PyArg_ParseTuple(args, "|O:npu", &given))
         return NULL;
     int fits = given != Py_None ? mtpy_device(given, &device) : 1;

@@ -196,8 +196,9 @@ void mtp__op_end(mtp_op *op)
                  mtp__shape_id(mtp__recorder_current(), w->thread, op->outputs, op->output_count));
     if ((gate & MTP_WITH_MEMORY) != 0 && op->allocated >= 0)
         PUT_WORD(&mask, MTP__HAS_ALLOCATED, op->allocated);
-    words[1] = MTP__BEGIN_WORD1(0, 0, mask, 0);
-    emit(w, gate, MTP__KIND_END, words, mask != 0 ? count : 1);
+    bool call = op->kind == MTP_SCOPE_PYTHON || op->kind == MTP_SCOPE_MODULE;
+    words[1] = MTP__BEGIN_WORD1(0, call ? op->kind : 0, mask, 0);
+    emit(w, gate, MTP__KIND_END, words, mask != 0 || call ? count : 1);
 }
 
 /* --------------------------------------------------------------------------- memory, device, marks */

@@ -18,8 +18,9 @@
 
 /* X(symbol, value, words after word 0) */
 #define MTP__KIND_LIST(X)                                                                                    \
-    X(BEGIN, 1)  /* name | scope kind << 32 | mask << 40 | device << 48, then a word per mask bit */         \
-    X(END, 2)    /* nothing; or mask << 40, then a word per mask bit */                                      \
+    X(BEGIN, 1) /* name | scope kind << 32 | mask << 40 | device << 48, then a word per mask bit */          \
+    X(END, 2) /* nothing; or scope kind << 32 | mask << 40, then a word per mask bit. The kind is there   \
+                    for PYTHON and MODULE: functions end whatever scopes were left open inside them */  \
     X(MEMORY, 3) /* device << 48; address; bytes; total allocated; total reserved */                         \
     X(TAG, 4)    /* category | device << 48; address */                                                      \
     X(DEVICE, 5) /* name | kind << 32 | clock << 40 | device << 48; start; end; stream; correlation;   \
@@ -61,7 +62,8 @@ enum {
     X(SESSION, 9)   /* pid; recording flags; cycle; is_tsc; ticks per ns, a double */                        \
     X(CYCLE, 10)    /* cycle | started (1) or stopped (0) << 32 */                                           \
     X(LEDGER, 11)   /* emitted; kept; dropped; lost definitions; dropped by cause ... */                     \
-    X(TRACE_ID, 12) /* blob: text */
+    X(TRACE_ID, 12) /* blob: text */                                                                         \
+    X(DEVICE, 13)   /* blob: the device's name, NUL, what it is as a JSON object; id is the mtp_device */
 #define X(sym, value) MTP__CONTROL_##sym = (value),
 typedef enum mtp__control_kind {
     MTP__CONTROL_LIST(X)

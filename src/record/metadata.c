@@ -1,4 +1,4 @@
-/* record/metadata.c - what a trace says about itself, and the words of the vocabulary. */
+/* record/metadata.c - what a trace says about itself and of its devices, and the words of the vocabulary. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 #include <sys/random.h>
 #include "base/error.h"
 #include "base/json_check.h"
+#include "base/json_out.h"
 #include "base/os.h"
 #include "record/profile.h"
 
@@ -130,6 +131,55 @@ void mtp__profile_new_trace_id(mtp_profile *prof)
         prof->trace_id[2 * i + 1] = "0123456789ABCDEF"[random[i] & 15];
     }
     prof->trace_id[32] = 0;
+}
+
+/* ------------------------------------------------------------------------------------------ devices */
+
+#define TEXT_MOST 128 /* bytes of a name that are kept */
+
+static char *put_text(char *p, const char *before, const char *text)
+{
+    if (text == NULL)
+        return p;
+    p = stpcpy(p, before);
+    p = mtp__json_put(p, text, strnlen(text, TEXT_MOST));
+    return stpcpy(p, "\"");
+}
+
+static char *put_number(char *p, const char *before, uint64_t value)
+{
+    return value != 0 ? mtp__put_u64(stpcpy(p, before), value) : p;
+}
+
+/* The names' lock keeps the recorder: see stop. */
+void mtp__device_describe(mtp_device device, const mtp_device_info *info)
+{
+    char blob[TEXT_MOST + 1 + 3 * MTP__JSON_PUT_ROOM(TEXT_MOST) + 512], *p = blob;
+    if (info == NULL || info->size < sizeof *info || info->name == NULL)
+        return;
+    size_t name = strnlen(info->name, TEXT_MOST);
+    p = mempcpy(p, info->name, name);
+    *p++ = 0;
+    p = mtp__put_u64(stpcpy(p, "{\"id\": "),
+                     MTP_DEVICE_INDEX(device)); /* keys are Kineto's where it has one */
+    p = put_text(p, ", \"name\": \"", info->name);
+    p = put_number(p, ", \"totalGlobalMem\": ", info->memory_bytes);
+    p = put_number(p, ", \"maxThreadsPerBlock\": ", info->group_most);
+    p = put_number(p, ", \"sharedMemPerBlock\": ", info->shared_bytes);
+    p = put_number(p, ", \"numSms\": ", info->compute_units);
+    p = put_number(p, ", \"clockMHz\": ", info->clock_mhz);
+    p = put_text(p, ", \"vendor\": \"", info->vendor);
+    p = put_text(p, ", \"driver\": \"", info->driver);
+    *p++ = '}';
+    uint32_t before = mtp__writer_hold();
+    if (before == 0) {
+        pthread_mutex_lock(&mtp__names()->lock);
+        mtp__recorder *r = mtp__recorder_current();
+        if (r != NULL)
+            mtp__recorder_blob(r, MTP__CONTROL_DEVICE, device & 0xffffu, blob, (size_t)(p - blob));
+        pthread_mutex_unlock(&mtp__names()->lock);
+    }
+    mtp__writer_release(before);
 }
 
 /* --------------------------------------------------------------------------------------- vocabulary */

@@ -29,6 +29,7 @@ static struct {
 static pthread_once_t plugin_once = PTHREAD_ONCE_INIT;
 static mt__npu *_Atomic opened[DEVICES_MOST];
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* rank: before a device's lock */
+static bool forked;                                         /* this is the child of a process that used one */
 
 /* ------------------------------------------------------------------------------------------------- the plug-in */
 
@@ -165,6 +166,13 @@ static mt_status open_npu(unsigned index, mt__npu **out)
     return MT_OK;
 }
 
+/* A driver does not come along through a fork: the child forgets its devices, without a lock (one may be held). */
+static void forget_in_child(void)
+{
+    for (unsigned i = 0; i < DEVICES_MOST; i++)
+        forked |= atomic_exchange(&opened[i], NULL) != NULL;
+}
+
 mt__npu *mt__npu_opened(unsigned index)
 {
     return index < DEVICES_MOST ? atomic_load_explicit(&opened[index], memory_order_acquire) : NULL;
@@ -183,6 +191,11 @@ mt_status mt__npu_of(mt_device device, mt__npu **out)
     if (index >= plugin.count)
         return mt__fail(MT_E_RUNTIME, "device %s is not available: there are %u", mt__device_text(device),
                         plugin.count);
+    if (forked)
+        return mt__fail(MT_E_RUNTIME,
+                        "Cannot use %s in a forked subprocess of a process that used an npu: start it with "
+                        "the 'spawn' method, or use the npu in the children only",
+                        mt__device_text(device));
     mt_status status = MT_OK;
     pthread_mutex_lock(&opening);
     *out = mt__npu_opened(index);
@@ -191,10 +204,36 @@ mt_status mt__npu_of(mt_device device, mt__npu **out)
         if (status == MT_OK)
             atomic_store_explicit(&opened[index], *out, memory_order_release); /* pairs with mt__npu_opened */
         if (status == MT_OK && !told)
-            told = mtp_flush_add(flush_all, NULL) == MTP_OK;
+            told =
+                mtp_flush_add(flush_all, NULL) == MTP_OK && pthread_atfork(NULL, NULL, forget_in_child) == 0;
     }
     pthread_mutex_unlock(&opening);
     return status;
+}
+
+bool mt_npu_is_open(void)
+{
+    for (unsigned i = 0; i < DEVICES_MOST; i++)
+        if (mt__npu_opened(i) != NULL)
+            return true;
+    return false;
+}
+
+static MT__FAST_TLS unsigned current;
+
+unsigned mt_npu_current(void)
+{
+    return current;
+}
+
+mt_status mt_npu_set_current(unsigned index)
+{
+    if (mt_npu_count() == 0)
+        return mt__fail(MT_E_RUNTIME, "no NPU is available: %s", plugin.absence);
+    if (index >= plugin.count)
+        return mt__fail(MT_E_RUNTIME, "invalid device ordinal: npu:%u; there are %u", index, plugin.count);
+    current = index;
+    return MT_OK;
 }
 
 mt_status mt_npu_describe(mt_device device, mt_npu_properties *out)
@@ -335,33 +374,35 @@ mt_status mt__device_storage(mt_device device, size_t bytes, mt_storage **out)
         npu->allocations++;
         if (npu->allocated > npu->peak_allocated)
             npu->peak_allocated = npu->allocated;
+        atomic_init(&s->refs, 1);
+        s->device = device;
+        s->category = MTP_MEMORY_TEMPORARY;
+        s->data = b->memory;
+        s->bytes = bytes;
+        s->device_block = b;
         if (bytes > 0)
-            mtp_memory_event(device, b->memory, (int64_t)bytes, npu->allocated, npu->reserved);
+            mt__storage_tell(s, (int64_t)bytes, npu->allocated, npu->reserved);
+        *out = s;
+    } else {
+        free(s);
     }
     pthread_mutex_unlock(&npu->lock);
-    if (status != MT_OK) {
-        free(s);
-        return status;
-    }
-    atomic_init(&s->refs, 1);
-    s->device = device;
-    s->category = MTP_MEMORY_TEMPORARY;
-    s->data = b->memory;
-    s->bytes = bytes;
-    s->device_block = b;
-    *out = s;
-    return MT_OK;
+    return status;
 }
 
 void mt__device_storage_free(mt_storage *s)
 {
     mt__npu *npu = mt__npu_opened(MT_DEVICE_INDEX(s->device));
     block *b = s->device_block;
+    if (npu == NULL) { /* in a forked child: the memory is its parent's */
+        free(s);
+        return;
+    }
     pthread_mutex_lock(&npu->lock);
     npu->allocated -= s->bytes;
     npu->frees++;
     if (s->bytes > 0)
-        mtp_memory_event(s->device, b->memory, -(int64_t)s->bytes, npu->allocated, npu->reserved);
+        mt__storage_tell(s, -(int64_t)s->bytes, npu->allocated, npu->reserved);
     b->next = npu->idle[b->size_class];
     npu->idle[b->size_class] = b;
     pthread_mutex_unlock(&npu->lock);
@@ -408,11 +449,13 @@ void mt__device_empty_cache(mt_device device)
 
 /* -------------------------------------------------------------------------------------------------- streams */
 
-static MT__FAST_TLS mt_stream *chosen; /* of the device that it belongs to; others: their own */
+static MT__FAST_TLS mt_stream
+    *chosen; /* of the device that it belongs to; others: their own. One that was destroyed
+                                          meanwhile has no handle */
 
 mt_stream *mt__stream_now(mt__npu *npu)
 {
-    return chosen != NULL && chosen->npu == npu ? chosen : &npu->own;
+    return chosen != NULL && chosen->npu == npu && chosen->handle != NULL ? chosen : &npu->own;
 }
 
 mt_status mt_stream_create(mt_device device, mt_stream **out)

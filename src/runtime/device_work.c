@@ -32,6 +32,21 @@ static uint32_t call_name(const mt__npu *npu, enum call which)
 
 /* ------------------------------------------------------------------------------------------------ the clock */
 
+static void describe(const mt__npu *npu)
+{
+    const mtp_plugin_properties *p = &npu->properties;
+    mtp_device_info info = MTP_DEVICE_INFO_INIT;
+    info.name = p->name;
+    info.vendor = p->vendor;
+    info.driver = p->driver;
+    info.memory_bytes = p->memory_bytes;
+    info.shared_bytes = p->local_bytes;
+    info.compute_units = p->compute_units;
+    info.clock_mhz = p->clock_mhz;
+    info.group_most = p->work_group_most;
+    mtp_device_describe(npu->device, &info);
+}
+
 /* The narrowest of a few readings. Half its width is the error. */
 static void tell_clock(mt__npu *npu)
 {
@@ -50,6 +65,8 @@ static void tell_clock(mt__npu *npu)
     double half = ticks > 0 ? (double)best / 2 * (double)ns / (double)ticks : 0;
     mtp_device_clock(npu->device, device_best, middle,
                      (uint64_t)half + npu->properties.clock_resolution_ns + 1);
+    if (!npu->clocked)
+        describe(npu);
     npu->clocked = true;
     npu->clocked_ns = mtp_now_ns();
 }
@@ -69,6 +86,14 @@ static void tell(const mt__npu *npu, mt__flight *f)
     npu->api->event_release(f->event);
     mt__storage_release(f->held);
     f->held = NULL;
+}
+
+/* The oldest leaves the ring. */
+static void land(mt__npu *npu)
+{
+    tell(npu, &npu->flights[npu->flight_first]);
+    npu->flight_first = (npu->flight_first + 1) % MT__FLIGHTS;
+    npu->flight_count--;
 }
 
 /* On a single stream one question about a late flight answers for all before it. */
@@ -96,9 +121,7 @@ void mt__npu_harvest(mt__npu *npu, bool wait)
         if (!done)
             break;
         sure -= sure > 0;
-        tell(npu, f);
-        npu->flight_first = (npu->flight_first + 1) % MT__FLIGHTS;
-        npu->flight_count--;
+        land(npu);
     }
     if (wait && npu->clocked && (mtp_recording() & MTP_NPU))
         tell_clock(npu);
@@ -109,6 +132,8 @@ static void fly(mt__npu *npu, mtp_plugin_event *event, const mtp_device_work *wo
     if (npu->flight_count == MT__FLIGHTS) {
         npu->api->event_wait(npu->flights[npu->flight_first].event);
         mt__npu_harvest(npu, false);
+        if (npu->flight_count == MT__FLIGHTS) /* the device does not answer: the oldest is given up */
+            land(npu);
     } else if (npu->flight_count > 0 && npu->flight_count % (MT__FLIGHTS / 4) == 0) {
         mt__npu_harvest(npu, false);
     }
@@ -156,8 +181,10 @@ static mt_status after(mt__npu *npu, told *t, mt_stream *stream, mtp_status stat
 {
     if (MT__UNLIKELY(t->on))
         mtp_op_end(&t->op);
-    if (t->event != NULL)
+    if (t->event != NULL && (t->on || held != NULL))
         fly(npu, t->event, t->on ? &t->work : NULL, held);
+    else if (t->event != NULL)
+        npu->api->event_release(t->event);
     if (++npu->launches % 16 == 0)
         npu->api->stream_flush(stream->handle);
     pthread_mutex_unlock(&npu->lock);
@@ -311,7 +338,15 @@ mt_status mt__npu_copy_out(mt__npu *npu, void *to, mtp_plugin_memory *from, uint
     told t;
     pthread_mutex_lock(&npu->lock);
     before(npu, &t, COPY_OUT, NAMED("Memcpy DtoH (Device -> Pageable)"), MTP_DEVICE_MEMCPY, bytes, stream);
-    mtp_status status = npu->api->copy_out(stream->handle, to, from, at, bytes, true, t.on ? &t.event : NULL);
+    mtp_status status = npu->api->copy_out(stream->handle, to, from, at, bytes, false, &t.event);
+    if (status == MTP_OK)
+        status = npu->api->stream_flush(stream->handle);
+    if (t.event == NULL)
+        return after(npu, &t, stream, status, "copy from the device", NULL);
+    pthread_mutex_unlock(&npu->lock); /* others go on launching while this one waits */
+    mtp_status waited = npu->api->event_wait(t.event);
+    status = status == MTP_OK ? waited : status;
+    pthread_mutex_lock(&npu->lock);
     mt_status copied = after(npu, &t, stream, status, "copy from the device", NULL);
     return copied == MT_OK ? mt__npu_check_fault(npu) : copied;
 }
@@ -391,15 +426,40 @@ mt_status mt__npu_check_fault(mt__npu *npu)
     return mt__fail(faults[code].status, "%s", faults[code].text);
 }
 
+/* Other threads may make and destroy streams meanwhile: what is waited for is an event at the end of each. */
+static mtp_status wait_for_others(mt__npu *npu)
+{
+    mtp_plugin_event *events[64];
+    uint32_t count = 0;
+    mtp_status status = MTP_OK;
+    pthread_mutex_lock(&npu->lock);
+    for (mt_stream *s = npu->own.next; s != NULL && status == MTP_OK; s = s->next) {
+        if (count == MT__COUNT_OF(events)) {
+            status = npu->api->stream_synchronize(s->handle);
+            continue;
+        }
+        status = npu->api->event_record(s->handle, &events[count]);
+        count += status == MTP_OK;
+        if (status == MTP_OK)
+            status = npu->api->stream_flush(s->handle);
+    }
+    pthread_mutex_unlock(&npu->lock);
+    for (uint32_t i = 0; i < count; i++) {
+        mtp_status waited = npu->api->event_wait(events[i]);
+        status = status == MTP_OK ? waited : status;
+        npu->api->event_release(events[i]);
+    }
+    return status;
+}
+
 mt_status mt__npu_synchronize(mt__npu *npu, mt_stream *stream)
 {
-    mtp_status status = MTP_OK;
     mtp_op op = MTP_OP_INIT(call_name(npu, SYNCHRONIZE));
     op.kind = MTP_SCOPE_RUNTIME;
     mtp_op_begin(&op);
-    for (mt_stream *s = stream != NULL ? stream : &npu->own; s != NULL && status == MTP_OK;
-         s = stream != NULL ? NULL : s->next)
-        status = npu->api->stream_synchronize(s->handle);
+    mtp_status status = npu->api->stream_synchronize((stream != NULL ? stream : &npu->own)->handle);
+    if (status == MTP_OK && stream == NULL && npu->own.next != NULL)
+        status = wait_for_others(npu);
     mtp_op_end(&op);
     if (status != MTP_OK)
         return mt__npu_fail(npu, status, "synchronize");

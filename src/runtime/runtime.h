@@ -52,6 +52,8 @@ void mt__storage_free(mt_storage *s); /* at its last reference */
 /* Tells the recording of a block that was there before it, once. recording: mtp_recording(). Borrowed memory is not the
  * allocator's: its totals do not have it, and nothing tells its end. */
 void mt__storage_tell_existing(mt_storage *s, uint32_t recording);
+/* It was taken (change > 0) or is about to be given back; the totals after that. */
+void mt__storage_tell(mt_storage *s, int64_t change, uint64_t allocated, uint64_t reserved);
 
 /* How many recorded ops and nodes the thread is inside of: what an op gets at 0 is the user's. */
 extern MT__FAST_TLS uint32_t mt__recorded_depth;

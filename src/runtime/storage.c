@@ -203,7 +203,7 @@ void mt__storage_tell_existing(mt_storage *s, uint32_t recording)
     mtp_memory_existing(s->device, s->data, s->bytes, (mtp_memory_category)s->category);
 }
 
-static void tell(mt_storage *s, int64_t change, uint64_t allocated)
+void mt__storage_tell(mt_storage *s, int64_t change, uint64_t allocated, uint64_t reserved)
 {
     uint32_t recording = mtp_recording();
     if (MT__LIKELY(!is_told(s->device, recording)))
@@ -213,8 +213,7 @@ static void tell(mt_storage *s, int64_t change, uint64_t allocated)
     else if (atomic_load_explicit(&s->session, memory_order_relaxed) != MTP_SESSION(recording))
         mt__storage_tell_existing(
             s, recording); /* nothing used it meanwhile: what it was is known all the same */
-    mtp_memory_event(s->device, s->data, change, allocated,
-                     atomic_load_explicit(&counted.reserved, memory_order_relaxed));
+    mtp_memory_event(s->device, s->data, change, allocated, reserved);
 }
 
 mt_status mt__storage_create(mt_device device, size_t bytes, mt_storage **out)
@@ -239,7 +238,8 @@ mt_status mt__storage_create(mt_device device, size_t bytes, mt_storage **out)
     if (MT__UNLIKELY(now > atomic_load_explicit(&counted.peak_allocated, memory_order_relaxed)))
         raise_peak(&counted.peak_allocated, now);
     if (bytes > 0)
-        tell(s, (int64_t)bytes, now);
+        mt__storage_tell(s, (int64_t)bytes, now,
+                         atomic_load_explicit(&counted.reserved, memory_order_relaxed));
     *out = s;
     return MT_OK;
 }
@@ -258,7 +258,8 @@ void mt__storage_free(mt_storage *s)
     uint64_t now = atomic_fetch_sub_explicit(&counted.allocated, s->bytes, memory_order_relaxed) - s->bytes;
     atomic_fetch_add_explicit(&counted.frees, 1, memory_order_relaxed);
     if (s->bytes > 0)
-        tell(s, -(int64_t)s->bytes, now);
+        mt__storage_tell(s, -(int64_t)s->bytes, now,
+                         atomic_load_explicit(&counted.reserved, memory_order_relaxed));
     give(s, s->size_class);
 }
 

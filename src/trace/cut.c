@@ -378,6 +378,8 @@ static uint32_t copy_detail(cutter *c, uint32_t span)
     copy.category = copy_text(c, d->category);
     copy.args =
         clipped ? clipped_args(c, d->args, c->t->end[span] - c->t->start[span]) : copy_text(c, d->args);
+    if (!c->t->from_kineto && c->t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION)
+        copy.external_id = 0; /* of a recording it is a place, and places change */
     return mtp__trace_add_detail(c->out, &copy);
 }
 
@@ -559,7 +561,8 @@ static void copy_processes(cutter *c)
         bool used = false;
         for (uint32_t k = 0; k < t->track_count && !used; k++)
             used = c->track_of[k] != MTP__NONE && t->tracks[k].pid == copy.pid &&
-                   t->tracks[k].pid_text == copy.pid_text;
+                   t->tracks[k].pid_text == copy.pid_text &&
+                   (t->from_kineto || t->tracks[k].on_device == copy.on_device);
         if (!used)
             continue;
         copy.pid_text = copy_text(c, copy.pid_text);
@@ -573,6 +576,8 @@ static void copy_head(cutter *c)
 {
     const mtp_trace *t = c->t;
     mtp_trace *out = c->out;
+    for (uint32_t i = 0; i < t->clock_count; i++)
+        mtp__list_add(out, LIST(out, clocks), &t->clocks[i]);
     for (uint32_t i = 0; i < t->metadata_count; i++) {
         mtp__text key = mtp__trace_get_text(t, t->metadata[i].key);
         mtp__text json = mtp__trace_get_text(t, t->metadata[i].json);

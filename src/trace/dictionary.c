@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/error.h"
+#include "base/json_check.h"
 #include "base/os.h"
 #include "trace/build.h"
 #include "trace/shape_text.h"
@@ -41,6 +42,7 @@ void mtp__dictionary_fini(mtp__dictionary *d)
         mtp__free(lists[i]->id);
     mtp__ticks_fini(&d->line);
     mtp__free(d->streams);
+    mtp__free(d->devices);
     mtp__free(d->part);
 }
 
@@ -81,6 +83,28 @@ static void define_metadata(mtp__dictionary *d, uint32_t id, const char *blob, s
         mtp__trace_add_meta_text(d->trace, blob + 1, key, nul + 1, value);
 }
 
+/* Told again in each cycle: the last word holds. */
+static void define_device(mtp__dictionary *d, uint32_t device, const char *blob, size_t length)
+{
+    const char *nul = memchr(blob, 0, length);
+    size_t wrong, name = nul != NULL ? (size_t)(nul - blob) : 0;
+    if (nul == NULL || !mtp__json_check(nul + 1, length - name - 1, &wrong))
+        return;
+    mtp__device_text info = {device, mtp__trace_text(d->trace, blob, name),
+                             mtp__trace_text(d->trace, nul + 1, length - name - 1)};
+    uint32_t at = 0;
+    while (at < d->device_count && d->devices[at].device < device)
+        at++;
+    if (at == d->device_count || d->devices[at].device != device) {
+        void *list = d->devices;
+        if (mtp__list_add(d->trace, &list, &d->device_count, sizeof info, &info) == MTP__NONE)
+            return;
+        d->devices = list;
+        memmove(d->devices + at + 1, d->devices + at, (d->device_count - 1 - at) * sizeof info);
+    }
+    d->devices[at] = info;
+}
+
 static void define(mtp__dictionary *d, unsigned kind, uint32_t id, uint32_t tid, const char *blob,
                    size_t length)
 {
@@ -116,6 +140,9 @@ static void define(mtp__dictionary *d, unsigned kind, uint32_t id, uint32_t tid,
         break;
     case MTP__CONTROL_THREAD:
         define_thread(d, id, tid, mtp__trace_text(t, blob, length));
+        break;
+    case MTP__CONTROL_DEVICE:
+        define_device(d, id, blob, length);
         break;
     case MTP__CONTROL_TRACE_ID:
         if (d->second_pass)

@@ -14,6 +14,10 @@ typedef struct mtp__stream_info {
     uint32_t stream, tid, name; /* name: text */
 } mtp__stream_info;
 
+typedef struct mtp__device_text {
+    uint32_t device, name, json; /* name, json: text */
+} mtp__device_text;
+
 typedef struct mtp__dictionary {
     mtp_trace *trace;
     mtp__id_list names, session_names, shapes, frames, stacks, texts;
@@ -21,6 +25,8 @@ typedef struct mtp__dictionary {
     double ticks_per_ns;
     mtp__stream_info *streams; /* owned */
     uint32_t stream_count;
+    mtp__device_text *devices; /* owned; by device */
+    uint32_t device_count;
     uint32_t metadata_seen; /* ids up to this one are in the trace */
     bool second_pass;       /* anchors were taken in the first, the rest is completed now */
     bool stopped;           /* the recording was ended, not cut off */

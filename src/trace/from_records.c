@@ -12,22 +12,11 @@
 #include "record/profile.h"
 #include "record/spool.h"
 #include "trace/build.h"
-#include "trace/dictionary.h"
+#include "trace/from_device.h"
 
 #define TICK_BITS 56
 #define SHARED_WORDS 6
 #define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
-
-typedef struct pending_device { /* device work waits for the device's clock */
-    uint64_t word[11];
-    uint32_t words;
-    int64_t start, end; /* once the clock is known */
-} pending_device;
-
-typedef struct device_point {
-    uint64_t device_ns, ticks, error_ns;
-    uint32_t device;
-} device_point;
 
 typedef struct step_mark {
     uint64_t ticks, number;
@@ -49,17 +38,17 @@ typedef struct reader {
     uint32_t only_cycle; /* 0: all */
     /* the stream being read */
     uint32_t stream, track, cycle;
+    bool more_spans; /* than there are begins */
     uint64_t next_record, last_ticks;
     shared_detail shared[SHARED_WORDS]; /* the last, by the number of words */
     uint32_t *open;                     /* owned: spans without an end yet */
     uint32_t open_count, open_room;
     /* kept for the end */
     uint32_t *unfinished; /* owned */
-    pending_device *devices;
-    device_point *points;
+    mtp__device_works devices;
     step_mark *marks;
     late_name *late;
-    uint32_t unfinished_count, device_count, point_count, mark_count, late_count;
+    uint32_t unfinished_count, mark_count, late_count;
     uint64_t end_ticks; /* the latest of all */
 } reader;
 
@@ -241,15 +230,73 @@ static void on_begin(reader *r, const uint64_t *w, uint32_t words, uint64_t tick
     }
 }
 
+static bool is_call(const reader *r, uint32_t span)
+{
+    return COLUMN(&r->t->builder->spans, CATEGORY, uint8_t)[span] == MTP__CATEGORY_PYTHON_FUNCTION;
+}
+
+/* A function returns with scopes open that were begun inside it (the __enter__ of a class, a generator that yields):
+ * it lasts to the first of them, and they are its siblings. */
+static void end_call_below(reader *r, uint32_t at)
+{
+    const mtp__columns *c = &r->t->builder->spans;
+    uint32_t call = r->open[at], above = r->open[at + 1];
+    COLUMN(c, END, int64_t)[call] = COLUMN(c, START, int64_t)[above];
+    COLUMN(c, TRACK, uint32_t)[above] = COLUMN(c, TRACK, uint32_t)[call];
+    memmove(r->open + at, r->open + at + 1, (r->open_count - at - 1) * sizeof *r->open);
+    r->open_count--;
+}
+
+/* A scope ends in a function that was called inside it and goes on (the same, at the other end): the functions are
+ * shown in two parts, before and after. */
+static void end_scope_below(reader *r, uint32_t at, int64_t ns)
+{
+    mtp__columns *c = &r->t->builder->spans;
+    for (uint32_t k = at + 1; k < r->open_count; k++) {
+        uint32_t call = r->open[k],
+                 parent = k > at + 1 ? r->open[k - 2] : COLUMN(c, TRACK, uint32_t)[r->open[at]];
+        COLUMN(c, END, int64_t)[call] = ns;
+        uint32_t rest = mtp__trace_add_span(r->t, parent, ns, ns, COLUMN(c, NAME, uint32_t)[call],
+                                            MTP__CATEGORY_PYTHON_FUNCTION, COLUMN(c, FLAGS, uint8_t)[call],
+                                            COLUMN(c, DETAIL, uint32_t)[call]);
+        if (rest == MTP__NONE)
+            return;
+        r->open[k - 1] = rest;
+    }
+    r->open_count--;
+    r->more_spans = true;
+}
+
+/* The innermost open span of the kind that ends, as the top of the stack; MTP__NONE: there is none, or it was ended. */
+static uint32_t take_open(reader *r, bool call, int64_t ns)
+{
+    uint32_t at = r->open_count;
+    while (at > 0 && is_call(r, r->open[at - 1]) != call)
+        at--;
+    if (r->open_count == 0 || (at == 0 && call)) {
+        r->t->unmatched_ends++;
+        return MTP__NONE;
+    }
+    if (at == 0 || at == r->open_count)
+        return r->open[--r->open_count];
+    uint32_t span = r->open[at - 1];
+    if (call) {
+        end_call_below(r, at - 1);
+        return MTP__NONE;
+    }
+    end_scope_below(r, at - 1, ns);
+    return span;
+}
+
 static void on_end(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks)
 {
-    if (r->open_count == 0) {
-        r->t->unmatched_ends++;
+    int64_t ns = mtp__ticks_to_ns(&r->dict.line, ticks);
+    uint32_t kind = words >= 2 ? (uint32_t)(w[1] >> 32) & 0xff : 0;
+    uint32_t span = take_open(r, kind == MTP_SCOPE_PYTHON || kind == MTP_SCOPE_MODULE, ns);
+    if (span == MTP__NONE)
         return;
-    }
     mtp__columns *c = &r->t->builder->spans;
-    uint32_t span = r->open[--r->open_count];
-    COLUMN(c, END, int64_t)[span] = mtp__ticks_to_ns(&r->dict.line, ticks);
+    COLUMN(c, END, int64_t)[span] = ns;
     if (words < 3)
         return;
     uint32_t mask = (uint32_t)(w[1] >> 40) & 0xff, at = 2;
@@ -303,12 +350,9 @@ static void on_memory(reader *r, const uint64_t *w, uint32_t words, uint64_t tic
 static void on_other(reader *r, unsigned kind, const uint64_t *w, uint32_t words, uint64_t ticks)
 {
     if (kind == MTP__KIND_DEVICE && words >= 8) {
-        pending_device item = {.words = words < 11 ? 8 : 11};
-        memcpy(item.word, w, item.words * sizeof *w);
-        KEEP(r, devices, device_count, &item);
+        mtp__device_keep_work(&r->devices, r->t, w, words);
     } else if (kind == MTP__KIND_DEVICE_CLOCK && words >= 5) {
-        device_point item = {w[2], w[3], w[4], (uint32_t)(w[1] >> 48)};
-        KEEP(r, points, point_count, &item);
+        mtp__device_keep_clock(&r->devices, r->t, w);
     } else if (kind == MTP__KIND_STEP && words >= 2) {
         step_mark item = {ticks, w[1]};
         KEEP(r, marks, mark_count, &item);
@@ -351,7 +395,8 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
         uint64_t word = words[at], ticks = full_ticks(chunk, word);
         if (ticks < last)
             break;
-        if ((word & 0xff) == plain_end && r->open_count > 0) {
+        if ((word & 0xff) == plain_end && r->open_count > 0 &&
+            category[r->open[r->open_count - 1]] != MTP__CATEGORY_PYTHON_FUNCTION) {
             end[r->open[--r->open_count]] = mtp__ticks_to_ns(&r->dict.line, ticks);
             at++;
         } else if ((word & 0xff) == plain_begin && words[at + 1] >> 32 == MTP_SCOPE_USER) {
@@ -401,119 +446,15 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
         r->last_ticks = ticks;
         on_record(r, words + at, length, ticks);
         at += length;
+        if (r->more_spans && !mtp__trace_reserve_ahead(r->t, (count - at) / 2 + 1))
+            return MTP_FAIL(MTP_E_NOMEM, "spans of stream %u", chunk->stream);
+        r->more_spans = false;
     }
     r->next_record = chunk->first + records;
     return MTP_OK;
 }
 
 /* ------------------------------------------------------------------------------------ at the end */
-
-/* A device's time, through the two points around it (or the nearest two). */
-static int64_t device_ns(reader *r, uint32_t device, uint64_t at)
-{
-    const device_point *low = NULL, *high = NULL;
-    for (uint32_t i = 0; i < r->point_count; i++) {
-        const device_point *p = &r->points[i];
-        if (p->device != device)
-            continue;
-        if (p->device_ns <= at && (low == NULL || p->device_ns > low->device_ns))
-            low = p;
-        if (p->device_ns > at && (high == NULL || p->device_ns < high->device_ns))
-            high = p;
-    }
-    const device_point *one = low != NULL ? low : high;
-    if (one == NULL)
-        return (int64_t)at - r->dict.line.zero_ns; /* nothing is known of it: as if it were ours */
-    int64_t base = mtp__ticks_to_ns(&r->dict.line, one->ticks);
-    double rate = 1.0;
-    if (low != NULL && high != NULL && high->device_ns > low->device_ns)
-        rate = (double)(mtp__ticks_to_ns(&r->dict.line, high->ticks) - base) /
-               (double)(high->device_ns - low->device_ns);
-    return base + (int64_t)((double)(int64_t)(at - one->device_ns) * rate);
-}
-
-static int64_t work_ns(reader *r, const pending_device *p, uint64_t at)
-{
-    switch (p->word[1] >> 40 & 0xff) {
-    case MTP_CLOCK_TICKS:
-        return mtp__ticks_to_ns(&r->dict.line, at);
-    case MTP_CLOCK_MONOTONIC:
-        return (int64_t)at - r->dict.line.zero_ns;
-    default:
-        return device_ns(r, (uint32_t)(p->word[1] >> 48), at);
-    }
-}
-
-/* Device work is put in order of (device, stream, start), so that it too comes track by track. */
-static int by_place(const void *a, const void *b)
-{
-    const pending_device *x = a, *y = b;
-    uint64_t dx = x->word[1] >> 48, dy = y->word[1] >> 48;
-    if (dx != dy)
-        return dx < dy ? -1 : 1;
-    if (x->word[4] != y->word[4])
-        return x->word[4] < y->word[4] ? -1 : 1;
-    if (x->start != y->start)
-        return x->start < y->start ? -1 : 1;
-    return (x->end < y->end) - (x->end > y->end);
-}
-
-static void device_track(reader *r, const pending_device *p)
-{
-    mtp__track track = {.pid = (int64_t)MTP_DEVICE_INDEX(p->word[1] >> 48),
-                        .tid = (int64_t)p->word[4],
-                        .sort_index = INT64_MIN,
-                        .on_device = true,
-                        .first = r->t->builder->spans.count};
-    mtp__trace_add_track(r->t, &track);
-}
-
-static void add_device_span(reader *r, const pending_device *p)
-{
-    static const mtp__category category[] = {MTP__CATEGORY_KERNEL, MTP__CATEGORY_GPU_MEMCPY,
-                                             MTP__CATEGORY_GPU_MEMSET, MTP__CATEGORY_CUDA_SYNC,
-                                             MTP__CATEGORY_GPU_USER_ANNOTATION};
-    const uint64_t *w = p->word;
-    uint32_t kind = (uint32_t)(w[1] >> 32) & 0xff;
-    mtp__detail d = MTP__DETAIL_INIT;
-    d.device = (uint16_t)(w[1] >> 48);
-    d.correlation = w[5];
-    d.bytes = (int64_t)w[6];
-    d.queued_ns = w[7] != 0 ? work_ns(r, p, w[7]) : INT64_MIN;
-    if (p->words == 11) {
-        d.grid[0] = (uint32_t)w[8], d.grid[1] = (uint32_t)(w[8] >> 32), d.grid[2] = (uint32_t)w[9];
-        d.block[0] = (uint32_t)(w[9] >> 32), d.block[1] = (uint32_t)w[10],
-        d.block[2] = (uint32_t)(w[10] >> 32);
-    }
-    mtp__trace_add_span(r->t, MTP__NONE, p->start, p->end, mtp__dictionary_name(&r->dict, (uint32_t)w[1]),
-                        category[kind < 5 ? kind : 0], 0, mtp__trace_add_detail(r->t, &d));
-}
-
-static void add_devices(reader *r)
-{
-    for (uint32_t i = 0; i < r->device_count; i++) {
-        pending_device *p = &r->devices[i];
-        p->start = work_ns(r, p, p->word[2]);
-        p->end = work_ns(r, p, p->word[3]);
-        if (p->end < p->start) {
-            p->end = p->start;
-            r->t->clock_faults++;
-        }
-    }
-    if (r->device_count > 0)
-        qsort(r->devices, r->device_count, sizeof *r->devices, by_place);
-    for (uint32_t i = 0; i < r->device_count && !r->t->builder->out_of_memory; i++) {
-        const pending_device *p = &r->devices[i];
-        if (i == 0 || p[-1].word[1] >> 48 != p->word[1] >> 48 || p[-1].word[4] != p->word[4])
-            device_track(r, p);
-        if (r->t->builder->out_of_memory)
-            break;
-        add_device_span(r, p);
-        r->t->tracks[r->t->track_count - 1].count++;
-        r->t->first_ns = p->start < r->t->first_ns ? p->start : r->t->first_ns;
-        r->t->last_ns = p->end > r->t->last_ns ? p->end : r->t->last_ns;
-    }
-}
 
 static void add_steps(reader *r, int64_t end)
 {
@@ -571,10 +512,11 @@ static mtp_status complete(reader *r, mtp_trace **out)
         COLUMN(&t->builder->spans, NAME, uint32_t)
     [r->late[i].span] = mtp__dictionary_name(&r->dict, r->late[i].id);
     find_extent(r, end);
-    add_devices(r);
+    mtp__device_add(&r->devices, t, &r->dict);
     t->builder->vouched = true;
     add_steps(r, end);
     add_process(r);
+    mtp__device_describe_all(t, &r->dict);
     t->base_ns = r->dict.line.count > 0 ? r->dict.line.point[0].realtime : 0;
     mtp_status status = mtp__trace_finish(t);
     if (status == MTP_OK)
@@ -587,8 +529,7 @@ static void reader_fini(reader *r)
     mtp__dictionary_fini(&r->dict);
     mtp__free(r->open);
     mtp__free(r->unfinished);
-    mtp__free(r->devices);
-    mtp__free(r->points);
+    mtp__device_works_fini(&r->devices);
     mtp__free(r->marks);
     mtp__free(r->late);
 }

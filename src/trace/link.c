@@ -105,7 +105,9 @@ mtp_status mtp__trace_link(mtp_trace *t)
         for (uint32_t i = track->first; track->on_device && i < track->first + track->count; i++) {
             const mtp__detail *d = mtp__trace_detail(t, i);
             uint32_t span = map_get(&by_external, d->external_id);
-            if (span == MTP__NONE) {
+            if (!t->from_kineto && t->category[i] == MTP__CATEGORY_GPU_USER_ANNOTATION) {
+                span = d->external_id != 0 ? (uint32_t)d->external_id - 1 : MTP__NONE;
+            } else if (span == MTP__NONE) {
                 span = map_get(&by_correlation, d->correlation);
                 span = span != MTP__NONE ? op_of(t, span) : MTP__NONE;
             }

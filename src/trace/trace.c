@@ -65,6 +65,7 @@ void mtp_trace_destroy(mtp_trace *t)
     mtp__free(t->flows);
     mtp__free(t->metadata);
     mtp__free(t->steps);
+    mtp__free(t->clocks);
     mtp__free(t->launcher);
     mtp__intern_fini(&t->text);
     mtp__free(t);

@@ -99,7 +99,15 @@ typedef struct mtp__process {
     int64_t pid;
     uint32_t pid_text, name, labels; /* text */
     int64_t sort_index;              /* INT64_MIN: none */
+    bool on_device;                  /* of a recording: pid is the device's index */
 } mtp__process;
+
+/* How well a device's clock is tied to ours. */
+typedef struct mtp__clock_info {
+    uint64_t error_ns; /* of the worst reading */
+    uint32_t points;   /* readings */
+    uint16_t device;
+} mtp__clock_info;
 
 typedef struct mtp__memory {
     int64_t ts;
@@ -186,8 +194,9 @@ struct mtp_trace {
     mtp__flow *flows;
     mtp__meta *metadata;
     mtp__step *steps; /* by start */
+    mtp__clock_info *clocks;
     uint32_t detail_count, shape_count, stack_count, track_count, process_count, memory_count, tag_count,
-        instant_count, flow_count, metadata_count, step_count;
+        instant_count, flow_count, metadata_count, step_count, clock_count;
 
     /* finish(): of a device span the CPU span that launched it (its op; not the runtime call if that is inside one),
      * MTP__NONE: unknown. NULL: there are none */

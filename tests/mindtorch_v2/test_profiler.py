@@ -1,5 +1,6 @@
 """mindtorch_v2.profiler against its contract, line by line; the U parts by the names of tests that the contract gives."""
 import asyncio
+import contextlib
 import copy
 import functools
 import gc
@@ -7,6 +8,7 @@ import gzip
 import inspect
 import json
 import os
+import pathlib
 import pickle
 import re
 import subprocess
@@ -380,6 +382,63 @@ def test_npu_memory_is_read_only_while_recording(monkeypatch):
     with prof:
         torch.ones(2, device="npu")
     assert not reads
+
+
+def test_where_a_driver_is_installed_there_is_an_npu():
+    """So that the tests that need one are not skipped unnoticed."""
+    if os.environ.get("MINDTORCH_DEVICE") != "none" and list(pathlib.Path("/etc/OpenCL/vendors").glob("*.icd")):
+        assert torch.npu.is_available(), _why_there_is_no_npu()
+
+
+def _why_there_is_no_npu():
+    with pytest.raises(RuntimeError) as absence:
+        torch.ones(1, device="npu")
+    return str(absence.value)
+
+
+@needs_npu
+def test_npu_work_is_shown_as_kineto_shows_a_gpus(tmp_path):
+    x = torch.ones(64, 64).npu()
+    with profile(activities=["CPU", "NPU"]) as prof:
+        with record_function("region"):
+            y = (x @ x).cpu()
+            z = torch.zeros(8, device="npu")
+    trace = exported(prof, tmp_path)
+    events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    calls = {e["args"]["correlation"]: e for e in events if e["cat"] == "cuda_runtime" and "correlation" in e["args"]}
+    on_device = sorted((e for e in events if e["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")), key=lambda e: e["ts"])
+    assert {e["cat"] for e in on_device} == {"kernel", "gpu_memcpy", "gpu_memset"}
+    (region,) = [e for e in events if e["cat"] == "gpu_user_annotation"]
+    (clock,) = trace["mtprof"]["device_clocks"]
+    assert region["name"] == "region" and 0 < clock["error_ns"] < 1e8 and clock["readings"] >= 2
+    for event, later in zip(on_device, on_device[1:] + [None]):
+        launch = calls[event["args"]["correlation"]]
+        assert event["ts"] + clock["error_ns"] / 1e3 >= launch["ts"]
+        assert event["pid"] == region["pid"] != launch["pid"] and event["tid"] == region["tid"]
+        assert region["ts"] <= event["ts"] and event["ts"] + event["dur"] <= region["ts"] + region["dur"] + 0.002
+        assert later is None or event["ts"] + event["dur"] <= later["ts"] + 0.002
+    (copy,) = [e for e in on_device if e["cat"] == "gpu_memcpy"]
+    assert copy["name"] == "Memcpy DtoH (Device -> Pageable)" and copy["args"]["bytes"] == 64 * 64 * 4
+    assert copy["args"]["memory bandwidth (GB/s)"] > 0
+    flows = [e for e in trace["traceEvents"] if e.get("cat") == "ac2g"]
+    assert len([e for e in flows if e["ph"] == "f"]) == len(on_device) == len({e["id"] for e in flows})
+    (device,) = trace["deviceProperties"]
+    assert device["id"] == 0 and device["name"] == torch.npu.get_device_name() and device["totalGlobalMem"] > 0
+    row = {row.key: row for row in prof.key_averages()}["aten::mm"]
+    assert row.self_device_time_total > 0 and row.device_time_total >= row.self_device_time_total
+    table = prof.key_averages().table(sort_by="self_npu_time_total")
+    assert "Self NPU" in table and "NPU total" in table and "Self NPU time total" in table
+    assert y is not None and z is not None
+
+
+@needs_npu
+def test_a_profile_of_the_cpu_alone_does_not_open_the_npu():
+    code = ("import mindtorch_v2 as torch\n"
+            "with torch.profiler.profile() as prof: torch.ones(2) + 1\n"
+            "assert not torch.npu.is_initialized()\n"
+            "torch.ones(1, device='npu')\n"
+            "assert torch.npu.is_initialized()")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_hooks_give_npu_ops_their_device(tmp_path):
@@ -1370,6 +1429,48 @@ def test_scopes_of_the_framework(x):
     names = {e.name for e in prof.events()}
     assert {"Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad",
             "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"} <= names
+
+
+class _Region:
+    def __init__(self, name):
+        self.scope = record_function(name)
+
+    def __enter__(self):
+        self.scope.__enter__()
+
+    def __exit__(self, *error):
+        self.scope.__exit__(*error)
+
+
+@contextlib.contextmanager
+def _region(name):
+    with record_function(name):
+        yield
+
+
+@pytest.mark.parametrize("region", [_Region, _region])
+def test_a_scope_that_a_function_began_outlives_it(x, region):
+    """With with_stack functions are events, too: one that returns ends itself, not the scope that it began."""
+    with profile(activities=CPU, with_stack=True) as prof:
+        with region("held"):
+            work(x)
+    (held,) = [e for e in prof.events() if e.name == "held"]
+    assert held.cpu_children and all(
+        held.time_range.start <= e.time_range.start and e.time_range.end <= held.time_range.end
+        for e in prof.events() if e.name.startswith("aten::"))
+    optimizer = torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1)
+    optimizer.param_groups[0]["params"][0].sum().backward()
+    with profile(activities=CPU, with_stack=True) as prof:
+        optimizer.step()
+    (step,) = [e for e in prof.events() if e.name.startswith("Optimizer.step#")]
+    assert any(e.name == "aten::_fused_sgd_" and e.time_range.end <= step.time_range.end for e in prof.events())
+
+
+def test_the_profilers_own_calls_are_not_events(x):
+    with profile(activities=CPU, with_stack=True) as prof:
+        work(x)
+    functions = [e.name for e in prof.events() if "(" in e.name]
+    assert functions and not [name for name in functions if "/profiler/" in name or "/autograd/" in name or "enum.py" in name]
 
 
 # ------------------------------------------------------------------------------------------- processes

@@ -77,7 +77,8 @@ static mtp_trace *build(void)
     b.stream = mtp__trace_add_track(b.t, &track);
     mtp__trace_add_process(b.t,
                            &(mtp__process){.pid = 42, .name = text(b.t, "python"), .sort_index = INT64_MIN});
-    mtp__trace_add_process(b.t, &(mtp__process){.pid = 0, .name = text(b.t, "gpu"), .sort_index = INT64_MIN});
+    mtp__trace_add_process(
+        b.t, &(mtp__process){.pid = 0, .on_device = true, .name = text(b.t, "gpu"), .sort_index = INT64_MIN});
     mtp__trace_add_meta(b.t, "who", 3, "\"me\"", 4);
     for (unsigned number = 3; number <= 5; number++)
         add_step(&b, (int64_t)(number - 3) * 1000, number);

@@ -281,15 +281,6 @@ class profile:
     def _stop_trace(self) -> None:
         if not self._prepared or self._pid != os.getpid():
             return  # stopped already; or a forked child leaves the parent's block
-        try:
-            if self.use_device is not None:
-                from mindtorch_v2 import npu
-
-                npu.synchronize()
-        finally:
-            self._end()
-
-    def _end(self) -> None:
         begun = self.profiling_end_time_ns = perf_counter_ns()
         _forks.unfollow()
         _set_is_profiler_enabled(False)

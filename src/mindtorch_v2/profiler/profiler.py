@@ -500,7 +500,7 @@ class profile(_KinetoProfile):
     def _abandon(self) -> None:
         """After an error on the way, the callback's for one: nothing goes on recording, and nobody is told twice."""
         if self.profiler is not None and self.profiler._prepared:
-            self.profiler._end()
+            self.profiler._stop_trace()
 
     def _say_if_nothing_was_recorded(self) -> None:
         first = getattr(self.schedule, "first_recorded", None)

@@ -104,34 +104,50 @@ static void describe(void *user, uint64_t frame, char *out, size_t room)
 /* ------------------------------------------------------------------------------------- functions as events */
 
 typedef struct open_calls { /* of this thread */
-    mtp_token *tokens;
+    struct open_call {
+        mtp_token token;
+        bool hidden; /* the profiler's own, and all that it calls */
+    } * call;
     uint32_t count, room;
 } open_calls;
 static _Thread_local open_calls calls;
 
-static void open_call(uint32_t name, mtp_scope_kind kind)
+static bool in_hidden(void)
+{
+    return calls.count > 0 && calls.call[calls.count - 1].hidden;
+}
+
+static void end_call(mtp_token token)
+{
+    mtp_op op = MTP_OP_INIT(0);
+    op.kind = MTP_SCOPE_PYTHON;
+    op.token = token;
+    mtp_op_end(&op);
+}
+
+static void open_call(uint32_t name, mtp_scope_kind kind, bool hide)
 {
     mtp_op op = MTP_OP_INIT(name);
     op.kind = kind;
-    if (name != 0)
+    if (name != 0 && !hide)
         mtp_op_begin(&op);
     if (calls.count == calls.room) {
         uint32_t room = calls.room > 0 ? calls.room * 2 : 64;
-        mtp_token *grown = PyMem_RawRealloc(calls.tokens, room * sizeof *grown);
+        struct open_call *grown = PyMem_RawRealloc(calls.call, room * sizeof *grown);
         if (grown == NULL) {
-            mtp_scope_end(op.token);
+            end_call(op.token);
             return;
         }
-        calls.tokens = grown;
+        calls.call = grown;
         calls.room = room;
     }
-    calls.tokens[calls.count++] = op.token;
+    calls.call[calls.count++] = (struct open_call){op.token, hide};
 }
 
 static void close_call(void)
 {
     if (calls.count > 0) /* else it was running when we began */
-        mtp_scope_end(calls.tokens[--calls.count]);
+        end_call(calls.call[--calls.count].token);
 }
 
 /* The id kept for key, 0 if there is none. */
@@ -168,6 +184,12 @@ static uint32_t function_name(PyCodeObject *code)
     put_bytes(&t, "): ", 3);
     put_str(&t, code->co_name);
     return keep_id(function_names, (PyObject *)code, name);
+}
+
+static void open_function(PyCodeObject *code)
+{
+    bool hide = in_hidden() || is_hidden(code);
+    open_call(functions_too && !hide ? function_name(code) : 0, MTP_SCOPE_PYTHON, hide);
 }
 
 /* "nn.Module: Linear_0": modules of a class are numbered as they are met. */
@@ -222,9 +244,9 @@ static void enter_python(PyFrameObject *frame)
     PyCodeObject *code = PyFrame_GetCode(frame);
     PyObject *first = code == module_call ? mtpn_first_argument(frame) : NULL;
     if (first != NULL)
-        open_call(module_name(first), MTP_SCOPE_MODULE);
+        open_call(module_name(first), MTP_SCOPE_MODULE, false);
     else
-        open_call(functions_too && !is_hidden(code) ? function_name(code) : 0, MTP_SCOPE_PYTHON);
+        open_function(code);
     Py_DECREF(code);
 }
 
@@ -243,7 +265,7 @@ static int on_event(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
         enter_python(frame);
         break;
     case PyTrace_C_CALL:
-        open_call(functions_too ? builtin_name(arg) : 0, MTP_SCOPE_PYTHON);
+        open_call(functions_too && !in_hidden() ? builtin_name(arg) : 0, MTP_SCOPE_PYTHON, in_hidden());
         break;
     case PyTrace_RETURN:
     case PyTrace_C_RETURN:
@@ -296,10 +318,8 @@ static void open_running(void)
         running[n++] = code;
     mtpn_walk_end(&walk);
     calls.count = 0;
-    while (n > 0) {
-        PyCodeObject *code = running[--n];
-        open_call(functions_too && !is_hidden(code) ? function_name(code) : 0, MTP_SCOPE_PYTHON);
-    }
+    while (n > 0)
+        open_function(running[--n]);
 }
 
 /* ---------------------------------------------------------------------------------------- begin and end */

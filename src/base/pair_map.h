@@ -1,6 +1,6 @@
-/* present/pair_map.h - two words to one: open addressing, grows. The exporters' small look-ups. */
-#ifndef MTP_PRESENT_PAIR_MAP_H
-#define MTP_PRESENT_PAIR_MAP_H
+/* base/pair_map.h - two words to one: open addressing, grows. Small look-ups. */
+#ifndef MTP_BASE_PAIR_MAP_H
+#define MTP_BASE_PAIR_MAP_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,0 +1,328 @@
+/* Unit: trace/from_records, trace/from_device: what a recording becomes: functions and scopes that do not nest, device
+ * clocks, annotations on streams, what devices are.
+ */
+#define _GNU_SOURCE
+#include "tests/test.h"
+#include "trace/trace.h"
+
+static mtp_trace *trace_of(mtp_profile *prof)
+{
+    mtp_trace *t;
+    assert_ok(mtp_profile_stop(prof));
+    assert_ok(mtp_profile_trace(prof, &t));
+    mtp_profile_destroy(prof);
+    return t;
+}
+
+static mtp_profile *start(void)
+{
+    mtp_profile_config c = test_config(NULL);
+    return test_start(&c);
+}
+
+/* The nth span of this name; MTP__NONE: there are not so many. */
+static uint32_t span_of(const mtp_trace *t, const char *name, uint32_t nth)
+{
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if (strcmp(mtp__trace_get_text(t, t->name[i]).bytes, name) == 0 && nth-- == 0)
+            return i;
+    return MTP__NONE;
+}
+
+/* "outer[inner[] x[]] y[]": the spans of a track as a tree. */
+static const char *tree_of(const mtp_trace *t, uint32_t track)
+{
+    static char text[1024];
+    uint32_t open[32], depth = 0;
+    size_t n = 0;
+    text[0] = 0;
+    for (uint32_t i = t->tracks[track].first; i < t->tracks[track].first + t->tracks[track].count; i++) {
+        while (depth > 0 && open[depth - 1] != t->parent[i]) {
+            n += (size_t)snprintf(text + n, sizeof text - n, "]");
+            depth--;
+        }
+        assert_true(depth > 0 || t->parent[i] == MTP__NONE);
+        if (depth > 0)
+            assert_true(t->start[i] >= t->start[open[depth - 1]] && t->end[i] <= t->end[open[depth - 1]]);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s[", n > 0 && text[n - 1] == ']' ? " " : "",
+                              mtp__trace_get_text(t, t->name[i]).bytes);
+        open[depth++] = i;
+    }
+    while (depth-- > 0)
+        n += (size_t)snprintf(text + n, sizeof text - n, "]");
+    return text;
+}
+
+/* ----------------------------------------------------------------------------- functions and scopes */
+
+static mtp_op call(const char *name)
+{
+    mtp_op op = MTP_OP_INIT(mtp_name(name));
+    op.kind = MTP_SCOPE_PYTHON;
+    mtp_op_begin(&op);
+    return op;
+}
+
+static void nested_calls_and_scopes_stay_as_they_are(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start();
+    mtp_op f = call("f");
+    MTP_SCOPE ("scope") {
+        mtp_op g = call("g");
+        mtp_op_end(&g);
+    }
+    mtp_op_end(&f);
+    mtp_trace *t = trace_of(prof);
+    assert_string_equal(tree_of(t, 0), "f[scope[g[]]]");
+    assert_int_equal(t->unmatched_ends + t->unfinished, 0);
+    mtp_trace_destroy(t);
+}
+
+/* class Region: __enter__ begins a scope, __exit__ ends it. */
+static void a_scope_outlives_the_functions_that_began_it(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start();
+    mtp_op enter = call("__enter__"), inner = call("begin");
+    mtp_token scope = mtp_scope_begin(MTP_NAME("scope"));
+    mtp_op_end(&inner);
+    mtp_op_end(&enter);
+    MTP_SCOPE ("work") {
+    }
+    mtp_op leave = call("__exit__");
+    mtp_scope_end(scope);
+    mtp_op_end(&leave);
+    MTP_SCOPE ("after") {
+    }
+    mtp_trace *t = trace_of(prof);
+    assert_string_equal(tree_of(t, 0), "__enter__[begin[]] scope[work[] __exit__[]] __exit__[] after[]");
+    assert_int_equal(t->end[span_of(t, "begin", 0)], t->start[span_of(t, "scope", 0)]);
+    assert_int_equal(t->end[span_of(t, "scope", 0)], t->start[span_of(t, "__exit__", 1)]);
+    assert_int_equal(t->unmatched_ends + t->unfinished, 0);
+    mtp_trace_destroy(t);
+}
+
+/* More of them than a chunk has begins: room is made. */
+static void many_split_calls_find_room(void **state)
+{
+    (void)state;
+    enum {
+        ROUNDS = 5000,
+        DEEP = 6
+    };
+    mtp_profile *prof = start();
+    for (int i = 0; i < ROUNDS; i++) {
+        mtp_token scope = mtp_scope_begin(MTP_NAME("scope"));
+        mtp_op calls[DEEP];
+        for (int k = 0; k < DEEP; k++)
+            calls[k] = call("f");
+        mtp_scope_end(scope);
+        for (int k = DEEP; k-- > 0;)
+            mtp_op_end(&calls[k]);
+        MTP_SCOPE ("plain") {
+        }
+    }
+    mtp_trace *t = trace_of(prof);
+    assert_int_equal(t->span_count, ROUNDS * (2 + 2 * DEEP));
+    assert_int_equal(t->unmatched_ends + t->unfinished, 0);
+    for (uint32_t i = 1; i < t->span_count; i++)
+        assert_true(t->start[i] >= t->start[i - 1] && t->end[i] >= t->start[i]);
+    mtp_trace_destroy(t);
+}
+
+static void a_call_that_nobody_began_is_counted(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start();
+    mtp_op f = call("f"), again = f;
+    mtp_op_end(&f);
+    mtp_token scope = mtp_scope_begin(MTP_NAME("scope"));
+    mtp_op_end(&again);
+    mtp_scope_end(scope);
+    mtp_trace *t = trace_of(prof);
+    assert_string_equal(tree_of(t, 0), "f[] scope[]");
+    assert_int_equal(t->unmatched_ends, 1);
+    mtp_trace_destroy(t);
+}
+
+/* ---------------------------------------------------------------------------------------- device work */
+
+static uint64_t launch(void)
+{
+    mtp_op op = MTP_OP_INIT(MTP_NAME("launch"));
+    op.kind = MTP_SCOPE_RUNTIME;
+    op.correlation = mtp_correlation_next();
+    mtp_op_begin(&op);
+    mtp_op_end(&op);
+    return op.correlation;
+}
+
+static void ran(uint64_t stream, uint64_t correlation, uint64_t start_ns, uint64_t end_ns)
+{
+    mtp_device_work k = MTP_DEVICE_WORK_INIT(MTP_NAME("kernel"), MTP_DEVICE_NPU(0));
+    k.stream = stream;
+    k.correlation = correlation;
+    k.start = start_ns;
+    k.end = end_ns;
+    k.clock = MTP_CLOCK_MONOTONIC;
+    mtp_device_event(&k);
+}
+
+static void annotations_last_from_the_first_to_the_last_of_their_work(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start();
+    uint64_t now = mtp_now_ns() + 1000000, id[5];
+    MTP_SCOPE ("outer") {
+        id[0] = launch();
+        MTP_SCOPE ("inner") {
+            mtp_op op = MTP_OP_INIT(MTP_NAME("aten::add"));
+            mtp_op_begin(&op);
+            id[1] = launch();
+            mtp_op_end(&op);
+            id[2] = launch();
+        }
+    }
+    MTP_SCOPE ("idle") {
+    }
+    id[3] = launch();
+    ran(0, id[2], now + 30, now + 40); /* told in any order */
+    ran(0, id[0], now, now + 10);
+    ran(0, id[1], now + 10, now + 20);
+    ran(7, id[2], now + 5, now + 6);
+    ran(0, id[3], now + 50, now + 60);
+    mtp_trace *t = trace_of(prof);
+    assert_int_equal(t->track_count, 3);
+    assert_string_equal(tree_of(t, 1), "outer[kernel[] inner[kernel[] kernel[]]] kernel[]");
+    assert_string_equal(tree_of(t, 2), "outer[inner[kernel[]]]");
+    uint32_t shadow = span_of(t, "outer", 1);
+    assert_int_equal(t->category[shadow], MTP__CATEGORY_GPU_USER_ANNOTATION);
+    assert_int_equal(t->end[shadow] - t->start[shadow], 40);
+    assert_int_equal(t->launcher[shadow], span_of(t, "outer", 0));
+    assert_int_equal(mtp__trace_external_id(t, shadow), span_of(t, "outer", 0) + 1);
+    assert_int_equal(span_of(t, "idle", 1), MTP__NONE);
+    mtp_trace_destroy(t);
+}
+
+static void annotations_that_the_program_reports_are_the_only_ones(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start();
+    MTP_SCOPE ("scope") {
+        ran(0, launch(), mtp_now_ns(), mtp_now_ns() + 10);
+    }
+    mtp_device_work own = MTP_DEVICE_WORK_INIT(MTP_NAME("own"), MTP_DEVICE_NPU(0));
+    own.kind = MTP_DEVICE_ANNOTATION;
+    mtp_device_event(&own);
+    mtp_trace *t = trace_of(prof);
+    assert_int_equal(span_of(t, "scope", 1), MTP__NONE);
+    assert_int_not_equal(span_of(t, "own", 0), MTP__NONE);
+    mtp_trace_destroy(t);
+}
+
+/* Two devices whose clocks run at rates of their own, with many readings: each time is found between its two. */
+static void a_devices_times_go_through_the_readings_around_them(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start();
+    uint64_t zero = mtp_ticks(), step = 1u << 20;
+    for (unsigned i = 0; i < 1000; i++)
+        for (unsigned d = 0; d < 2; d++)
+            mtp_device_clock(MTP_DEVICE_NPU(d), (d + 1) * 1000000u * i, zero + step * i,
+                             100 * (d + 1) + i % 3);
+    mtp_device_work k = MTP_DEVICE_WORK_INIT(MTP_NAME("kernel"), MTP_DEVICE_NPU(0));
+    k.clock = MTP_CLOCK_DEVICE;
+    for (unsigned d = 0; d < 2; d++) {
+        k.device = MTP_DEVICE_NPU(d);
+        k.start = (d + 1) * 500500000u; /* half between two readings */
+        k.end = (d + 1) * 501000000u;   /* on one */
+        mtp_device_event(&k);
+    }
+    mtp_device_work twin = MTP_DEVICE_WORK_INIT(MTP_NAME("twin"), MTP_DEVICE_NPU(0));
+    twin.start = zero + 500 * (uint64_t)step + step / 2;
+    twin.end = zero + 501 * (uint64_t)step;
+    mtp_device_event(&twin);
+    mtp_trace *t = trace_of(prof);
+    uint32_t same = span_of(t, "twin", 0);
+    for (unsigned d = 0; d < 2; d++) {
+        uint32_t span = span_of(t, "kernel", d);
+        assert_true(llabs(t->start[span] - t->start[same]) <= 2 && llabs(t->end[span] - t->end[same]) <= 2);
+    }
+    assert_int_equal(t->clock_count, 2);
+    for (unsigned d = 0; d < 2; d++) {
+        assert_int_equal(t->clocks[d].device, MTP_DEVICE_NPU(d) & 0xffff);
+        assert_int_equal(t->clocks[d].points, 1000);
+        assert_int_equal(t->clocks[d].error_ns, 100 * (d + 1) + 2);
+    }
+    mtp_trace_destroy(t);
+}
+
+static void devices_say_what_they_are(void **state)
+{
+    (void)state;
+    mtp_device_info info = MTP_DEVICE_INFO_INIT;
+    info.name = "A \"fast\" one";
+    info.memory_bytes = 1u << 30;
+    info.compute_units = 132;
+    mtp_device_describe(MTP_DEVICE_NPU(1), &info); /* nothing is recorded yet: nothing happens */
+    mtp_profile *prof = start();
+    mtp_device_describe(MTP_DEVICE_NPU(1), &info);
+    mtp_device_describe(MTP_DEVICE_NPU(0), &info);
+    info.name = "slow";
+    info.memory_bytes = 0;
+    mtp_device_describe(MTP_DEVICE_NPU(0), &info); /* the last word holds */
+    mtp__device_describe(MTP_DEVICE_NPU(2), NULL);
+    info.size = 1;
+    mtp_device_describe(MTP_DEVICE_NPU(2), &info);
+    ran(0, 0, mtp_now_ns(), mtp_now_ns());
+    mtp_trace *t = trace_of(prof);
+    const char *found = NULL;
+    for (uint32_t i = 0; i < t->metadata_count; i++)
+        if (strcmp(mtp__trace_get_text(t, t->metadata[i].key).bytes, "deviceProperties") == 0)
+            found = mtp__trace_get_text(t, t->metadata[i].json).bytes;
+    assert_string_equal(found, "[{\"id\": 0, \"name\": \"slow\", \"numSms\": 132}, {\"id\": 1, \"name\": \"A "
+                               "\\\"fast\\\" one\", \"totalGlobalMem\": 1073741824, \"numSms\": 132}]");
+    mtp_trace_destroy(t);
+}
+
+static void no_failure_leaks(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start();
+    mtp_device_info info = MTP_DEVICE_INFO_INIT;
+    info.name = "device";
+    MTP_SCOPE ("scope") {
+        ran(0, launch(), mtp_now_ns(), mtp_now_ns() + 10);
+        mtp_device_describe(MTP_DEVICE_NPU(0), &info);
+        mtp_device_clock(MTP_DEVICE_NPU(0), 1, mtp_ticks(), 1);
+    }
+    assert_ok(mtp_profile_stop(prof));
+    for (int nth = 1, fired = 1; fired > 0; nth++) {
+        mtp_trace *t = NULL;
+        long live = mtp__alloc_live();
+        mtp__fault_plan(1u << MTP__FAULT_ALLOC, nth, false);
+        mtp_status status = mtp_profile_trace(prof, &t);
+        fired = mtp__fault_stop();
+        assert_int_equal(status, fired > 0 ? MTP_E_NOMEM : MTP_OK);
+        mtp_trace_destroy(t);
+        assert_int_equal(mtp__alloc_live(), live);
+    }
+    mtp_profile_destroy(prof);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(nested_calls_and_scopes_stay_as_they_are),
+        TEST(a_scope_outlives_the_functions_that_began_it),
+        TEST(many_split_calls_find_room),
+        TEST(a_call_that_nobody_began_is_counted),
+        TEST(annotations_last_from_the_first_to_the_last_of_their_work),
+        TEST(annotations_that_the_program_reports_are_the_only_ones),
+        TEST(a_devices_times_go_through_the_readings_around_them),
+        TEST(devices_say_what_they_are),
+        TEST(no_failure_leaks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
