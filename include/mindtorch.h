@@ -392,6 +392,8 @@ MT_API int64_t mt_offset(const mt_tensor *t); /* of its first element in the sto
 MT_API bool mt_retains_grad(const mt_tensor *t);       /* mt_retain_grad() was called on a non-leaf */
 MT_API mt_dtype mt_default_dtype(void);                /* of floats: float32 at first */
 MT_API mt_status mt_set_default_dtype(mt_dtype dtype); /* a floating one */
+MT_API mt_device mt_default_device(void); /* of tensors that are made of nothing: the CPU at first */
+MT_API mt_status mt_set_default_device(mt_device device); /* MT_E_RUNTIME: there is no such device */
 /* t becomes another name for the data of `from`, keeping its place in the graph; same dtype where a graph needs it. */
 MT_API mt_status mt_set_data(mt_tensor *t, const mt_tensor *from);
 /* t becomes a leaf that requires no gradient. Refused for views that autograd follows. */

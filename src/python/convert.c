@@ -462,7 +462,7 @@ static PyObject *make_tensor(PyObject *module, PyObject *args, PyObject *names)
     static char *keywords[] = {"data", "dtype", "device", "requires_grad", "pin_memory", NULL};
     PyObject *data, *dtype_given = Py_None, *device_given = Py_None;
     int requires_grad = 0, pin_memory = 0, dtype = -1;
-    mt_device device = MT_CPU;
+    mt_device device = mt_default_device();
     (void)module;
     if (!PyArg_ParseTupleAndKeywords(args, names, "O|$OOpp:tensor", keywords, &data, &dtype_given,
                                      &device_given, &requires_grad, &pin_memory))

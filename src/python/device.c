@@ -183,7 +183,40 @@ static PyGetSetDef properties[] = {
     {"index", get_index, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
-static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+/* with device("npu"): tensors that are made of nothing are there. */
+static mt_device before[64]; /* the GIL's */
+static unsigned entered;
+
+static PyObject *enter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    mt_device device = MT_CPU;
+    if (mtpy_device(self, &device) < 0)
+        return NULL;
+    if (entered == COUNT_OF(before)) {
+        PyErr_SetString(PyExc_RuntimeError, "more than 64 devices are entered at a time");
+        return NULL;
+    }
+    before[entered] = mt_default_device();
+    mt_status status = mt_set_default_device(device);
+    if (status != MT_OK)
+        return mtpy_raise(status);
+    entered++;
+    return Py_NewRef(self);
+}
+
+static PyObject *leave(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (entered > 0)
+        mt_set_default_device(before[--entered]);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, NULL},
+                                {"__enter__", enter, METH_NOARGS, NULL},
+                                {"__exit__", leave, METH_VARARGS, NULL},
+                                {NULL, NULL, 0, NULL}};
 static PyType_Slot slots[] = {
     {Py_tp_new, device_new},      {Py_tp_repr, device_repr},
     {Py_tp_str, device_str},      {Py_tp_hash, device_hash},

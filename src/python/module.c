@@ -74,6 +74,28 @@ static PyObject *get_default_dtype(PyObject *module, PyObject *unused)
     return mtpy_dtype_object(mt_default_dtype());
 }
 
+static PyObject *get_default_device(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return mtpy_device_object(mt_default_device());
+}
+
+static PyObject *set_default_device(PyObject *module, PyObject *given)
+{
+    mt_device device = MT_CPU;
+    (void)module;
+    int fits = given == Py_None ? 1 : mtpy_device(given, &device);
+    if (fits == 0)
+        PyErr_Format(PyExc_TypeError, "set_default_device() expects a torch.device, not %s",
+                     Py_TYPE(given)->tp_name);
+    if (fits <= 0)
+        return NULL;
+    mt_status status = mt_set_default_device(device);
+    if (status != MT_OK)
+        return mtpy_raise(status);
+    Py_RETURN_NONE;
+}
+
 static PyObject *set_default_dtype(PyObject *module, PyObject *given)
 {
     mt_dtype dtype;
@@ -203,6 +225,8 @@ static PyMethodDef functions[] = {
     {"set_num_threads", set_num_threads, METH_O, NULL},
     {"blas_name", blas_name, METH_NOARGS, NULL},
     {"get_default_dtype", get_default_dtype, METH_NOARGS, NULL},
+    {"get_default_device", get_default_device, METH_NOARGS, NULL},
+    {"set_default_device", set_default_device, METH_O, NULL},
     {"set_default_dtype", set_default_dtype, METH_O, NULL},
     {"_memory_stats", memory_stats, METH_O, NULL},
     {"_memory_reset_peak", memory_reset_peak, METH_O, NULL},

@@ -37,6 +37,20 @@ mt_status mt_set_default_dtype(mt_dtype dtype)
     return MT_OK;
 }
 
+mt_device mt_default_device(void)
+{
+    return mt__default_device;
+}
+
+mt_status mt_set_default_device(mt_device device)
+{
+    if (MT_DEVICE_TYPE(device) != 0 && MT_DEVICE_INDEX(device) >= mt_npu_count())
+        return mt__fail(MT_E_RUNTIME, "device %s is not available: %s", mt__device_text(device),
+                        mt_npu_count() > 0 ? "there are fewer" : mt_npu_absence());
+    mt__default_device = device;
+    return MT_OK;
+}
+
 mt_status mt_set_data(mt_tensor *t, const mt_tensor *from)
 {
     if (from->dtype != t->dtype && t->grad_fn != NULL)

@@ -358,7 +358,7 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
 
 static mt_status call_op(mt__call *call)
 {
-    facts f = {MT_CPU, false, false};
+    facts f = {mt__default_device, false, false};
     mt_status status = examine(call->op, call->args, &f);
     if (MT__UNLIKELY(status != MT_OK))
         return status;
@@ -430,7 +430,7 @@ mt_status mt__run_quietly(mt_op_id id, const mt_value *args, unsigned count, mt_
     mt__call call = {.op = op, .args = full, .outs = outs, .out_count = op->out_count};
     for (uint32_t i = 0; i < call.out_count; i++)
         outs[i] = NULL;
-    facts f = {MT_CPU, false, false};
+    facts f = {mt__default_device, false, false};
     mt_status status = complete(op, args, count, full, lists);
     if (status == MT_OK)
         status = examine(op, full, &f);

@@ -499,11 +499,10 @@ static mt_status check_rank(const mt_value *size)
 mt_status mt__infer_empty(mt__call *call)
 {
     mt_status status = check_rank(&call->args[0]);
-    mt_device device = mt__arg_given(call, 2) ? (mt_device)call->args[2].as.i : MT_CPU;
     call->compute = dtype_or(&call->args[1], mt__default_dtype);
     if (status == MT_OK)
-        status =
-            mt__empty(call->compute, device, (int)call->args[0].count, call->args[0].as.ints, &call->outs[0]);
+        status = mt__empty(call->compute, call->device, (int)call->args[0].count, call->args[0].as.ints,
+                           &call->outs[0]);
     return status;
 }
 

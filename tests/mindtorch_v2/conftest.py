@@ -14,7 +14,8 @@ def _leave_modes_as_they_were():
     """A failing test must not change the grad mode or the default dtype of the next one."""
     import mindtorch_v2 as torch
 
-    before, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    before, dtype, device = torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_default_device()
     yield
     torch._C._set_grad_enabled(before)
     torch.set_default_dtype(dtype)
+    torch.set_default_device(device)

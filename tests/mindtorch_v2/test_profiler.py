@@ -43,6 +43,17 @@ needs_npu = pytest.mark.skipif(not torch.npu.is_available(), reason="mindtorch_v
 CPU = [ProfilerActivity.CPU]
 
 
+def here():
+    """"cpu" or "npu": where this test's tensors are."""
+    return torch.get_default_device().type
+
+
+@pytest.fixture(autouse=True, params=["cpu", "npu"] if torch.npu.is_available() else ["cpu"])
+def _device(request):
+    """Every test runs on each device that there is."""
+    torch.set_default_device(request.param)
+
+
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch):
     """Once-per-process warnings are new to each test."""
@@ -552,10 +563,10 @@ def test_profile_export_memory_timeline_requires_memory_related_flags(flags, tmp
 @pytest.mark.parametrize("name", ["m.json", "m.json.gz", "m.raw.json.gz", "m.html"])
 def test_memory_timeline_has_its_forms(name, tmp_path):
     model = torch.nn.Linear(64, 64)
-    with profile(activities=CPU, record_shapes=True, profile_memory=True, with_stack=True) as prof:
+    with profile(activities=sorted({"cpu", here()}), record_shapes=True, profile_memory=True, with_stack=True) as prof:
         model(torch.ones(8, 64)).sum().backward()
     path = str(tmp_path / name)
-    prof.export_memory_timeline(path, device="cpu")
+    prof.export_memory_timeline(path)  # of the accelerator, if that was recorded
     opener = gzip.open if name.endswith(".gz") else open
     text = opener(path, "rt", encoding="utf-8").read()
     if name.endswith("html"):
@@ -880,7 +891,8 @@ def test_events_answer_both_ways(x):
     scope, op = prof.events()
     for event, kind in ((scope, "scope"), (op, "op")):
         assert {"name", "kind", "device_type", "start_ns", "end_ns", "duration_ns", "step", "thread_id"} <= set(event.keys())
-        assert event["kind"] == kind and event["device_type"] == "CPU" == event.device_type
+        assert event["kind"] == kind and event.device_type == "CPU"
+        assert event["device_type"] == ("CPU" if kind == "scope" else here().upper())
         assert event["duration_ns"] == event["end_ns"] - event["start_ns"]
         assert event["name"] == event.name and event.get("name") == event.name
         assert event.get("nope") is None and event.get("nope", 3) == 3 and "nope" not in event
@@ -982,26 +994,28 @@ def test_a_scope_reused_keeps_each_of_its_events(x):
     assert again[0].time_range.end <= again[1].time_range.start
 
 
-def test_memory_of_cpu_ops(x, tmp_path):
-    with profile(activities=CPU, profile_memory=True) as prof:
+def test_memory_of_ops(x, tmp_path):
+    with profile(activities=sorted({"cpu", here()}), profile_memory=True) as prof:
         y = torch.ones(256)
-    event = prof.events()[0]
-    assert event["cpu_memory_allocated_delta"] == event["cpu_memory_allocated_after"] - event["cpu_memory_allocated_before"] == 1024
-    assert event.cpu_memory_usage == 1024 and prof.key_averages()[0].cpu_memory_usage == 1024
-    assert named(exported(prof, tmp_path), event.name)[0]["args"]["cpu_memory_allocated_delta"] == 1024
+    event, key = prof.events()[0], f"{here()}_memory_allocated_"
+    usage = "cpu_memory_usage" if here() == "cpu" else "device_memory_usage"
+    assert event[key + "delta"] == event[key + "after"] - event[key + "before"] == 1024
+    assert getattr(event, usage) == 1024 and getattr(prof.key_averages()[0], usage) == 1024
+    assert named(exported(prof, tmp_path), event.name)[0]["args"][key + "delta"] == 1024
     assert y.shape == (256,)
 
 
 def test_memory_that_no_op_covers_is_an_event(x):
-    with profile(activities=CPU, profile_memory=True) as prof:
+    with profile(activities=sorted({"cpu", here()}), profile_memory=True) as prof:
         y = torch.ones(256)
         del y
-    assert [(e.name, e.cpu_memory_usage) for e in prof.events()][-1] == ("[memory]", -1024)
+    usage = "cpu_memory_usage" if here() == "cpu" else "device_memory_usage"
+    assert [(e.name, getattr(e, usage)) for e in prof.events() if e.device_type == "CPU"][-1] == ("[memory]", -1024)
 
 
 def test_memory_is_read_only_while_recording():
     prof, _ = steps(4, lambda x: torch.ones(256), profile_memory=True, schedule=schedule(wait=1, warmup=1, active=1, repeat=1))
-    assert {e["step"] for e in prof.events() if "cpu_memory_allocated_delta" in e} == {2}
+    assert {e["step"] for e in prof.events() if f"{here()}_memory_allocated_delta" in e} == {2}
 
 
 def test_flops_of_a_matrix_product():
@@ -1482,7 +1496,7 @@ class Squares:
 
     def __getitem__(self, i):
         with record_function("in the worker"):
-            return torch.ones(4) * i
+            return torch.ones(4, device="cpu") * i  # a forked child has no npu
 
 
 def test_workers_of_a_data_loader_have_files_beside_the_trace(tmp_path):
