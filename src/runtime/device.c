@@ -22,9 +22,9 @@
     "an OpenCL driver makes one (a GPU's own; on Debian pocl-opencl-icd makes one of the CPU)"
 
 static struct {
-    const mtp_plugin *api; /* NULL: none */
+    mtp_plugin api; /* the plug-in's table; what an older one does not have is NULL */
     uint32_t count;
-    char absence[640];
+    char absence[1024];
 } plugin;
 static pthread_once_t plugin_once = PTHREAD_ONCE_INIT;
 static mt__npu *_Atomic opened[DEVICES_MOST];
@@ -53,10 +53,30 @@ static void *open_standard(char *tried, size_t room)
     return h;
 }
 
+/* NULL: it may be used. Else what is wrong with it. */
+static const char *fault_of(void *library)
+{
+    mtp_plugin_get_fn *get;
+    *(void **)&get = dlsym(library, MTP_PLUGIN_ENTRY);
+    if (get == NULL)
+        return "does not export " MTP_PLUGIN_ENTRY;
+    const mtp_plugin *api = get(MTP_PLUGIN_VERSION);
+    if (api == NULL || api->version != MTP_PLUGIN_VERSION)
+        return "is made for another version of mtprof_device.h";
+    if (api->size < offsetof(mtp_plugin, gemm))
+        return "has too short a table";
+    memcpy(&plugin.api, api, api->size < sizeof plugin.api ? api->size : sizeof plugin.api);
+    void *const *slot = (void *const *)(const void *)&plugin.api.name,
+                *const *end = (void *const *)(const void *)&plugin.api.gemm;
+    while (slot < end && *slot != NULL)
+        slot++;
+    return slot < end ? "lacks a function that is not optional" : NULL;
+}
+
 static void load(void)
 {
     const char *path = getenv("MINDTORCH_DEVICE_PLUGIN"), *choice = getenv("MINDTORCH_DEVICE");
-    char why[384] = "";
+    char why[512] = "";
     if (choice != NULL && strcmp(choice, "none") == 0) {
         snprintf(plugin.absence, sizeof plugin.absence, "MINDTORCH_DEVICE=none hides them");
         return;
@@ -70,27 +90,30 @@ static void load(void)
         h = open_standard(why, sizeof why);
     }
     if (h == NULL) {
-        snprintf(plugin.absence, sizeof plugin.absence,
-                 "the device plug-in is not there (%s); " HOW_TO_GET_ONE, why);
+        snprintf(
+            plugin.absence, sizeof plugin.absence,
+            "the device plug-in is not there (%s): the build makes it where OpenCL's headers are (Debian: "
+            "ocl-icd-opencl-dev)",
+            why);
         return;
     }
-    mtp_plugin_get_fn *get;
-    *(void **)&get = dlsym(h, MTP_PLUGIN_ENTRY);
-    const mtp_plugin *api = get != NULL ? get(MTP_PLUGIN_VERSION) : NULL;
-    if (api == NULL || api->version != MTP_PLUGIN_VERSION || api->size < offsetof(mtp_plugin, gemm)) {
-        snprintf(plugin.absence, sizeof plugin.absence,
-                 "the device plug-in %s is not of version %u of mtprof_device.h",
-                 path != NULL ? path : PLUGIN_FILE, MTP_PLUGIN_VERSION);
+    const char *fault = fault_of(h);
+    if (fault != NULL) {
+        snprintf(
+            plugin.absence, sizeof plugin.absence,
+            "the device plug-in %s %s; this is version %u: build it again, or unset MINDTORCH_DEVICE_PLUGIN",
+            path != NULL && *path != 0 ? path : PLUGIN_FILE, fault, MTP_PLUGIN_VERSION);
         return;
     }
-    if (api->count(&plugin.count) != MTP_OK)
-        snprintf(why, sizeof why, ": %s", api->last_error());
-    if (plugin.count > DEVICES_MOST)
-        plugin.count = DEVICES_MOST;
-    if (plugin.count == 0)
-        snprintf(plugin.absence, sizeof plugin.absence, "%s finds no device%s; " HOW_TO_GET_ONE, api->name,
-                 why);
-    plugin.api = api;
+    uint32_t count = 0;
+    mtp_status status = plugin.api.count(&count);
+    if (status != MTP_OK)
+        snprintf(plugin.absence, sizeof plugin.absence, "%s", plugin.api.last_error());
+    else if (count == 0)
+        snprintf(plugin.absence, sizeof plugin.absence, "%s finds no device; " HOW_TO_GET_ONE,
+                 plugin.api.name);
+    else
+        plugin.count = count < DEVICES_MOST ? count : DEVICES_MOST;
 }
 
 unsigned mt_npu_count(void)
@@ -129,7 +152,7 @@ static void flush_all(void *unused)
 
 static mt_status open_npu(unsigned index, mt__npu **out)
 {
-    const mtp_plugin *api = plugin.api;
+    const mtp_plugin *api = &plugin.api;
     mt__npu *npu = calloc(1, sizeof *npu);
     mt__flight *flights = calloc(MT__FLIGHTS, sizeof *flights);
     if (npu == NULL || flights == NULL) {

@@ -422,6 +422,10 @@ static mt_status one_element(const mt_tensor *t)
 /* An element on the CPU, copied from where it is. */
 static mt_status read_element(const mt_tensor *t, void *out)
 {
+    if (t == NULL) { /* of an op that failed: its error stands */
+        mt_status failed = mt_scope_status();
+        return failed != MT_OK ? failed : mt__fail(MT_E_VALUE, "item() of no tensor");
+    }
     mt_status status = one_element(t);
     if (status != MT_OK)
         return status;

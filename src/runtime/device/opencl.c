@@ -77,6 +77,7 @@ static struct {
     int rank;
 } found[DEVICES_MOST];
 static uint32_t found_count;
+static char seen[512]; /* "name, name": of all that could be used */
 static pthread_once_t looked = PTHREAD_ONCE_INIT;
 
 /* Is this the one that the variable asks for, by number or by name? Unset: any is. */
@@ -92,7 +93,8 @@ static bool wanted(const char *variable, cl_uint number, const char *name)
     return strcasestr(name, value) != NULL;
 }
 
-static void look_at(cl_platform_id platform)
+/* asked_for: the platform is. */
+static void look_at(cl_platform_id platform, bool asked_for)
 {
     cl_device_id ids[DEVICES_MOST];
     cl_uint n = 0;
@@ -106,7 +108,11 @@ static void look_at(cl_platform_id platform)
         clGetDeviceInfo(ids[i], CL_DEVICE_AVAILABLE, sizeof usable, &usable, NULL);
         clGetDeviceInfo(ids[i], CL_DEVICE_COMPILER_AVAILABLE, sizeof compiles, &compiles, NULL);
         clGetDeviceInfo(ids[i], CL_DEVICE_NAME, sizeof name - 1, name, NULL);
-        if (!usable || !compiles || !wanted("MINDTORCH_OPENCL_DEVICE", i, name))
+        if (!usable || !compiles)
+            continue;
+        size_t n_seen = strlen(seen);
+        snprintf(seen + n_seen, sizeof seen - n_seen, "%s%s", n_seen > 0 ? ", " : "", name);
+        if (!asked_for || !wanted("MINDTORCH_OPENCL_DEVICE", i, name))
             continue;
         int rank = type & CL_DEVICE_TYPE_GPU ? 0 : type & CL_DEVICE_TYPE_ACCELERATOR ? 1 : 2;
         uint32_t at = found_count++;
@@ -127,16 +133,26 @@ static void look(void)
     for (cl_uint i = 0; i < n && i < DEVICES_MOST; i++) {
         char name[256] = "";
         clGetPlatformInfo(platforms[i], CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
-        if (wanted("MINDTORCH_OPENCL_PLATFORM", i, name))
-            look_at(platforms[i]);
+        look_at(platforms[i], wanted("MINDTORCH_OPENCL_PLATFORM", i, name));
     }
+}
+
+/* None, though there are some: the variables exclude them. */
+static mtp_status excluded(void)
+{
+    const char *platform = getenv("MINDTORCH_OPENCL_PLATFORM"), *device = getenv("MINDTORCH_OPENCL_DEVICE");
+    return clp_fail(
+        MTP_E_ARG,
+        "no OpenCL device is left by MINDTORCH_OPENCL_PLATFORM=%s and MINDTORCH_OPENCL_DEVICE=%s; there are: "
+        "%s",
+        platform != NULL ? platform : "", device != NULL ? device : "", seen);
 }
 
 static mtp_status count(uint32_t *out)
 {
     pthread_once(&looked, look);
     *out = found_count;
-    return MTP_OK;
+    return found_count == 0 && seen[0] != 0 ? excluded() : MTP_OK;
 }
 
 static mtp_status stream_create(mtp_plugin_device *device, mtp_plugin_stream **out)
