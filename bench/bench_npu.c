@@ -44,13 +44,9 @@ static void make(model *m, int64_t width, mt_device device)
     mt_module *const parts[] = {m->tokens, m->body, m->head};
     for (int i = 0; i < 3; i++)
         m->count += mt_module_parameters(parts[i], m->params + m->count, 64 - m->count);
-    for (uint32_t i = 0; i < m->count; i++) {
-        mt_value args[] = {mt_value_tensor(m->params[i]), mt_value_none(NULL), mt_value_int(device)};
-        mt_tensor *there = NULL;
-        if (mt_call(MT_OP__to_copy, args, 3, &there) != MT_OK || mt_set_data(m->params[i], there) != MT_OK)
+    for (int i = 0; i < 3; i++)
+        if (mt_module_to(parts[i], device) != MT_OK)
             die("to device");
-        mt_release(there);
-    }
     mt_adamw_options options = MT_ADAMW_OPTIONS;
     m->optimizer = mt_adamw_create(m->params, m->count, &options);
     if (m->optimizer == NULL)

@@ -47,6 +47,8 @@ typedef void mt_module_visit_fn(void *user, const char *name, mt_tensor *t, bool
 MT_API void mt_module_visit(mt_module *module, mt_module_visit_fn *visit, void *user);
 /* Borrowed parameters; returns how many there are, writes at most `room`. */
 MT_API uint32_t mt_module_parameters(mt_module *module, mt_tensor **out, uint32_t room);
+/* Moves parameters and buffers; call it before an optimizer is made of them. On failure what was moved stays moved. */
+MT_API mt_status mt_module_to(mt_module *module, mt_device device);
 
 #ifdef __cplusplus
 }

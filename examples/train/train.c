@@ -1,8 +1,8 @@
 /* examples/train/train.c - train a small network in C with mindtorch: the same nets, weights, data and losses as train.py.
  *
- *     train mlp|cnn|gpt [STEPS] [TRACE.json.gz]
+ *     train mlp|cnn|gpt [STEPS] [TRACE.json.gz] [cpu|npu]
  *
- * Prints one loss per step; with a third argument the run is profiled, its averages go to stderr and its trace there.
+ * Prints one loss per step; with a trace's name the run is profiled, its averages go to stderr and its trace there.
  */
 #include <mindtorch.h>
 #include <mindtorch_nn.h>
@@ -194,17 +194,22 @@ static void make(net *n, const char *name)
     }
 }
 
-static void make_optimizer(net *n, const char *name)
+static void fill(net *n, const char *name)
 {
-    mt_tensor *params[64];
-    uint32_t count = 0;
     filler f = {0};
     for (unsigned i = 0; i < n->part_count; i++) {
         if (n->parts[i] == NULL)
             die(name, mt_last_error());
         mt_module_visit(n->parts[i], fill_one, &f);
-        count += mt_module_parameters(n->parts[i], params + count, 64 - count);
     }
+}
+
+static void make_optimizer(net *n, const char *name)
+{
+    mt_tensor *params[64];
+    uint32_t count = 0;
+    for (unsigned i = 0; i < n->part_count; i++)
+        count += mt_module_parameters(n->parts[i], params + count, 64 - count);
     mt_sgd_options sgd = MT_SGD_OPTIONS;
     mt_adam_options adam = MT_ADAM_OPTIONS;
     mt_adamw_options adamw = MT_ADAMW_OPTIONS;
@@ -216,6 +221,25 @@ static void make_optimizer(net *n, const char *name)
                                     : mt_adamw_create(params, count, &adamw);
     if (n->optimizer == NULL)
         die("the optimizer", mt_last_error());
+}
+
+static void move(net *n, mt_device device)
+{
+    for (unsigned i = 0; i < n->part_count; i++)
+        if (mt_module_to(n->parts[i], device) != MT_OK)
+            die("the device", mt_last_error());
+    mt_tensor **const data[] = {&n->x, &n->y};
+    for (int i = 0; i < 2; i++)
+        MT_SCOPE
+        {
+            mt_tensor *there = *data[i] != NULL ? MT(to_device, *data[i], (int64_t)device) : NULL;
+            if (there == NULL && *data[i] != NULL)
+                die("the device", mt_last_error());
+            mt_release(*data[i]);
+            *data[i] = there != NULL ? mt_retain(there) : NULL;
+        }
+    if (mt_set_default_device(device) != MT_OK)
+        die("the device", mt_last_error());
 }
 
 static double train_step(net *n, int64_t step)
@@ -249,7 +273,7 @@ static void profile_end(mtp_profile *prof, const char *path)
     mtp_trace *trace;
     mtp_averages *rows;
     mtp_table_options options = MTP_TABLE_OPTIONS_INIT;
-    options.sort_by = "self_cpu_time_total";
+    options.sort_by = mt_npu_is_open() ? "self_device_time_total" : "self_cpu_time_total";
     options.row_limit = 20;
     if (mtp_profile_stop(prof) != MTP_OK || mtp_profile_trace(prof, &trace) != MTP_OK ||
         mtp_averages_create(trace, NULL, &rows) != MTP_OK ||
@@ -263,15 +287,19 @@ static void profile_end(mtp_profile *prof, const char *path)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || argc > 4) {
-        fprintf(stderr, "usage: train mlp|cnn|gpt [STEPS] [TRACE.json.gz]\n");
+    if (argc < 2 || argc > 5) {
+        fprintf(stderr, "usage: train mlp|cnn|gpt [STEPS] [TRACE.json.gz] [cpu|npu]\n");
         return 2;
     }
     net n;
+    bool npu = argc > 4 && strcmp(argv[4], "npu") == 0;
     int64_t steps = argc > 2 ? strtoll(argv[2], NULL, 10) : 50;
     make(&n, argv[1]);
+    fill(&n, argv[1]);
+    if (npu)
+        move(&n, MT_NPU(0));
     make_optimizer(&n, argv[1]);
-    mtp_profile *prof = argc > 3 ? profile_begin() : NULL;
+    mtp_profile *prof = argc > 3 && argv[3][0] != 0 ? profile_begin() : NULL;
     for (int64_t step = 0; step < steps; step++) {
         printf("%.9g\n", train_step(&n, step));
         if (prof != NULL)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Train a small network, the same in mindtorch_v2, in PyTorch and in C (train.c): same weights, same data, same losses.
 
-    python train.py mlp|cnn|gpt [--steps 50] [--framework mindtorch_v2|torch] [--profile TRACE.json.gz]
+    python train.py mlp|cnn|gpt [--steps 50] [--device cpu|npu|cuda] [--framework mindtorch_v2|torch]
+                    [--profile TRACE.json.gz]
 
 Prints one loss per step. Weights and data come from a hash (numbers() below), not from a random generator, so every
 implementation starts from the same bits.
@@ -25,6 +26,11 @@ def numbers(shape, seed, scale=1.0):
     return ((h >> 8).astype(np.float64) / (1 << 24) - 0.5).reshape(shape).astype(np.float32) * np.float32(scale)
 
 
+def given(torch, array):
+    """As a tensor, where the model is."""
+    return torch.from_numpy(array).to(torch.get_default_device())
+
+
 def fill(model, torch):
     """Every parameter of rank 2 or more gets numbers of the size that its fan-in asks for; the rest stays as it is."""
     with torch.no_grad():
@@ -42,7 +48,7 @@ def make_mlp(torch):
     fill(model, torch)
     x = numbers((256, 20), 101, 4.0)
     y = (x @ numbers((20, 10), 102)).argmax(1)
-    x, y = torch.from_numpy(x), torch.from_numpy(y.astype(np.int64))
+    x, y = given(torch, x), given(torch, y.astype(np.int64))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
     def loss_of(step):
@@ -63,7 +69,7 @@ def make_cnn(torch):
     y = np.arange(128) * 7 % 10
     for i, k in enumerate(y):  # a bright bar tells the class
         x[i, 0, k + 1] += 1.5
-    x, y = torch.from_numpy(x), torch.from_numpy(y.astype(np.int64))
+    x, y = given(torch, x), given(torch, y.astype(np.int64))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
     def loss_of(step):
@@ -116,7 +122,7 @@ def make_gpt(torch):
     fill(model, torch)
     text = np.arange(4096)
     text = (text * 7 + text // 5 * 3) % VOCABULARY  # a pattern that can be learned
-    text = torch.from_numpy(text.astype(np.int64))
+    text = given(torch, text.astype(np.int64))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
 
     def loss_of(step):
@@ -148,16 +154,19 @@ def main():
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--framework", default="mindtorch_v2", choices=["mindtorch_v2", "torch"])
+    parser.add_argument("--device", default="cpu", help="where: cpu, npu (mindtorch_v2), cuda")
     parser.add_argument("--profile", metavar="TRACE", help="profile the run, print the averages, write the trace there")
     options = parser.parse_args()
     torch = importlib.import_module(options.framework)
+    torch.set_default_device(options.device)
     if not options.profile:
         for loss in train(torch, options.model, options.steps):
             print(f"{loss:.9g}")
         return 0
     with torch.profiler.profile(record_shapes=True, profile_memory=True) as prof:
         losses = list(train(torch, options.model, options.steps, prof.step))
-    print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=20))
+    sort_by = "self_cpu_time_total" if options.device == "cpu" else "self_device_time_total"
+    print(prof.key_averages().table(sort_by=sort_by, row_limit=20))
     print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f} in {options.steps} steps")
     prof.export_chrome_trace(options.profile)
     return 0

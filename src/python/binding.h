@@ -26,6 +26,7 @@ extern struct mtpy_state {
     PyTypeObject *tensor, *dtype, *device, *size, *node;
     PyObject *dtypes[MT_DTYPES]; /* torch.float32 ... */
     PyObject *ops;               /* the module of op functions */
+    PyObject *out_of_memory;     /* torch.OutOfMemoryError */
 } mtpy;
 
 /* ---------------------------------------------------------------------------------------------- errors.c */
@@ -34,6 +35,7 @@ extern struct mtpy_state {
 PyObject *mtpy_raise(mt_status status);
 /* From within a callback, whose exception is set: keeps it until mtpy_raise(MT_E_CALLBACK) on this thread. */
 void mtpy_keep_exception(void);
+int mtpy_errors_init(PyObject *module);
 
 /* ----------------------------------------------------------------------------------------- tensor_type.c */
 

@@ -1,5 +1,6 @@
 /* python/errors.c - a status becomes a Python exception, here and nowhere else. */
 #include "python/binding.h"
+#include <string.h>
 
 /* What a callback raised, between its return and the end of the call that it ended. */
 static _Thread_local struct {
@@ -15,6 +16,15 @@ void mtpy_keep_exception(void)
     Py_XSETREF(kept.trace, trace);
 }
 
+int mtpy_errors_init(PyObject *module)
+{
+    mtpy.out_of_memory =
+        PyErr_NewExceptionWithDoc("mindtorch_v2.OutOfMemoryError", "The memory of an accelerator is used up.",
+                                  PyExc_RuntimeError, NULL);
+    return mtpy.out_of_memory == NULL ? -1
+                                      : PyModule_AddObjectRef(module, "OutOfMemoryError", mtpy.out_of_memory);
+}
+
 PyObject *mtpy_raise(mt_status status)
 {
     if (status == MT_E_CALLBACK && kept.type != NULL) {
@@ -22,7 +32,7 @@ PyObject *mtpy_raise(mt_status status)
         kept.type = kept.value = kept.trace = NULL;
         return NULL;
     }
-    PyObject *kind = PyExc_RuntimeError; /* PyTorch's for want of memory, too */
+    PyObject *kind = PyExc_RuntimeError; /* PyTorch's for want of the CPU's memory, too */
     switch (status) {
     case MT_E_VALUE:
         kind = PyExc_ValueError;
@@ -39,7 +49,9 @@ PyObject *mtpy_raise(mt_status status)
     default:
         break;
     }
-    if (status == MT_E_NOMEM)
+    if (status == MT_E_NOMEM && strncmp(mt_last_error(), "NPU", 3) == 0)
+        PyErr_SetString(mtpy.out_of_memory, mt_last_error());
+    else if (status == MT_E_NOMEM)
         PyErr_Format(kind, "[enforce fail] DefaultCPUAllocator: %s", mt_last_error());
     else
         PyErr_SetString(kind, mt_last_error());

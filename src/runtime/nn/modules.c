@@ -454,3 +454,31 @@ uint32_t mt_module_parameters(mt_module *module, mt_tensor **out, uint32_t room)
     mt_module_visit(module, gather, &g);
     return g.count;
 }
+
+typedef struct move {
+    mt_device device;
+    mt_status status;
+} move;
+
+static void move_one(void *user, const char *name, mt_tensor *t, bool is_parameter)
+{
+    move *m = user;
+    (void)name, (void)is_parameter;
+    if (m->status != MT_OK || mt_device_of(t) == m->device)
+        return;
+    mt_value args[] = {mt_value_tensor(t), mt_value_none(NULL), mt_value_int(m->device)};
+    mt_tensor *there = NULL;
+    bool was = mt_grad_enable(false);
+    m->status = mt_call(MT_OP__to_copy, args, 3, &there);
+    mt_grad_enable(was);
+    if (m->status == MT_OK)
+        m->status = mt_set_data(t, there);
+    mt_release(there);
+}
+
+mt_status mt_module_to(mt_module *module, mt_device device)
+{
+    move m = {device, MT_OK};
+    mt_module_visit(module, move_one, &m);
+    return m.status;
+}

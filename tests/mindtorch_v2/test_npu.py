@@ -1,0 +1,306 @@
+"""Device "npu" from Python: mindtorch_v2.npu, copies, streams and events, several devices, forks.
+
+What ops compute there is test_ops's, what profiles show test_profiler's; faults of a driver are tests/unit/test_npu_faults.c's.
+"""
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+
+pytestmark = pytest.mark.skipif(not torch.npu.is_available(), reason="no OpenCL device")
+
+
+def run(code, **environment):
+    """In a process of its own; returns what it printed."""
+    done = subprocess.run([sys.executable, "-c", "import mindtorch_v2 as torch\n" + code], capture_output=True, text=True,
+                          timeout=120, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# ------------------------------------------------------------------------------------------------------- devices
+
+
+@pytest.mark.parametrize("name", ["npu", "npu:0", "cuda", "cuda:0", "gpu", "gpu:0"])
+def test_names_of_the_device(name):
+    x = torch.ones(2, device=name)
+    assert x.device == torch.device("npu", 0) and str(x.device) == "npu:0"
+    assert torch.device(name).type == "npu"
+
+
+def test_ways_there_and_back():
+    x = torch.arange(6).reshape(2, 3)
+    for there in (x.npu(), x.cuda(), x.to("npu"), x.to(torch.device("npu:0")), x.to(0), x.to(device="npu", dtype=torch.int64)):
+        assert there.device.type == "npu" and there.tolist() == x.tolist()
+        assert there.cpu().device.type == "cpu" and there.to("cpu").tolist() == x.tolist()
+        assert there.npu() is there
+    assert torch.nn.Linear(2, 2).npu().weight.device.type == "npu"
+    with pytest.raises(TypeError, match="can't convert npu device type tensor to numpy"):
+        x.npu().numpy()
+    with pytest.raises(RuntimeError, match="same device"):
+        x.npu() + x
+    assert (x.npu() + torch.tensor(1)).device.type == "npu"  # a number may stay where it is
+
+
+def test_a_copy_that_does_not_block_has_the_values_of_its_time():
+    for n in (1, 1000, 1 << 20):
+        x = torch.ones(n)
+        there = x.to("npu", non_blocking=True)
+        back = there.to("cpu", non_blocking=True)
+        torch.npu.synchronize()
+        assert back.sum().item() == n and there.sum().item() == n
+        del x  # the copy may still be on its way: its memory stays
+    there = [torch.full((1 << 16,), float(i)).to("npu", non_blocking=True) for i in range(64)]
+    assert [t[-1].item() for t in there] == list(range(64))
+
+
+def test_where_tensors_are_made():
+    assert torch.get_default_device() == torch.device("cpu")
+    with torch.device("npu"):
+        assert torch.ones(2).device.type == "npu" and torch.tensor([1.0]).device.type == "npu"
+        assert torch.arange(3).device.type == "npu" and torch.nn.Linear(2, 2).weight.device.type == "npu"
+        with torch.device("cpu"):
+            assert torch.zeros(1).device.type == "cpu"
+        assert torch.ones(1, device="cpu").device.type == "cpu"
+        assert torch.ones_like(torch.ones(1, device="cpu")).device.type == "cpu"
+    assert torch.ones(1).device.type == "cpu"
+    torch.set_default_device("npu")
+    assert torch.rand(1).device.type == "npu" and torch.get_default_device() == torch.device("npu:0")
+    torch.set_default_device(None)
+    assert torch.get_default_device() == torch.device("cpu")
+    with pytest.raises(RuntimeError, match="npu:9 is not available"):
+        torch.set_default_device("npu:9")
+
+
+def test_what_it_is():
+    assert torch.npu.device_count() >= 1 and torch.npu.current_device() == 0
+    properties = torch.npu.get_device_properties()
+    assert properties.name == torch.npu.get_device_name() == torch.npu.get_device_name("npu:0") != ""
+    assert properties.total_memory > 0 and properties.multi_processor_count > 0
+    free, total = torch.npu.mem_get_info()
+    assert 0 < free <= total == properties.total_memory
+    assert torch.cuda is torch.npu
+    for wrong in (lambda: torch.npu.set_device(99), lambda: torch.npu.synchronize(99), lambda: torch.ones(1, device="npu:99")):
+        with pytest.raises(RuntimeError, match="npu:99"):
+            wrong()
+    with pytest.raises(ValueError, match="Expected an npu device"):
+        torch.npu.synchronize("cpu")
+
+
+TWO = {"POCL_DEVICES": "pthread pthread", "MINDTORCH_OPENCL_PLATFORM": "Portable"}
+has_pocl = "pthread" in torch.npu.get_device_name() if torch.npu.is_available() else False
+
+
+@pytest.mark.skipif(not has_pocl, reason="two devices are had from PoCL")
+def test_two_devices():
+    assert run("""
+assert torch.npu.device_count() == 2
+a = torch.ones(3, device="npu:1")
+assert str(a.device) == "npu:1" and (a + a).tolist() == [2, 2, 2]
+with torch.npu.device(1):
+    assert str(torch.ones(1, device="npu").device) == "npu:1" and str(torch.ones(1).npu().device) == "npu:1"
+assert str(torch.ones(1, device="npu").device) == "npu:0" and torch.npu.current_device() == 0
+b = a.to("npu:0")
+assert str(b.device) == "npu:0" and b.tolist() == [1, 1, 1]
+assert a.t().to("npu:0", dtype=torch.float64).sum().item() == 3
+try:
+    a + b
+except RuntimeError as error:
+    assert "npu:1 and npu:0" in str(error), error
+else:
+    raise AssertionError("mixed")
+torch.npu.set_device(1)
+before = torch.npu.memory_allocated(0)
+big = torch.empty(1 << 20, device="npu")
+assert torch.npu.memory_allocated() - torch.npu.memory_allocated(0) + before >= 4 << 20
+assert torch.npu.memory_allocated(0) == before
+with torch.profiler.profile(activities=["CPU", "NPU"]) as prof:
+    torch.ones(8, device="npu:0") + 1, torch.ones(8, device="npu:1") + 1
+import json, tempfile, os
+with tempfile.TemporaryDirectory() as folder:
+    prof.export_chrome_trace(os.path.join(folder, "t.json"))
+    trace = json.load(open(os.path.join(folder, "t.json")))
+assert [d["id"] for d in trace["deviceProperties"]] == [0, 1]
+kernels = [e for e in trace["traceEvents"] if e.get("cat") == "kernel"]
+assert {e["args"]["device"] for e in kernels} == {0, 1} and len({e["pid"] for e in kernels}) == 2
+print("fine")
+""", **TWO) == "fine"
+
+
+@pytest.mark.skipif(not has_pocl, reason="the choice is shown with PoCL's names")
+def test_the_environment_chooses_the_device():
+    count = "print(torch.npu.device_count())"
+    assert run(count, **TWO) == "2"
+    assert run(count, **TWO, MINDTORCH_OPENCL_DEVICE="1") == "1"
+    assert run(count, MINDTORCH_OPENCL_DEVICE="PTHREAD") == "1"
+    assert run(count, MINDTORCH_OPENCL_PLATFORM="no such") == "0"
+    assert run(count, MINDTORCH_DEVICE="none") == "0"
+    for variable, why in (("MINDTORCH_DEVICE", "none"), ("MINDTORCH_OPENCL_DEVICE", "h200")):
+        said = run("""
+assert not torch.npu.is_available() and torch.npu.device_count() == 0
+torch.npu.empty_cache()
+for use in (lambda: torch.ones(1, device="npu"), torch.npu.synchronize, torch.npu.Stream, torch.npu.memory_allocated,
+            lambda: torch.nn.Linear(1, 1).to("npu"), lambda: torch.set_default_device("npu")):
+    try:
+        use()
+    except RuntimeError as error:
+        print(error)
+    else:
+        raise AssertionError("no error")
+assert (torch.ones(1) + 1).item() == 2
+with torch.profiler.profile() as prof:
+    torch.ones(1)
+assert torch.profiler.supported_activities() == {torch.profiler.ProfilerActivity.CPU}
+""", **{variable: why})
+        assert said.count(f"{variable}={why}") == 6, said
+
+
+# -------------------------------------------------------------------------------------------------------- memory
+
+
+def test_memory_is_counted():
+    torch.npu.synchronize()
+    torch.npu.reset_peak_memory_stats()
+    before, peak = torch.npu.memory_allocated(), torch.npu.max_memory_allocated()
+    assert before == peak
+    x = torch.empty(1 << 18, device="npu")
+    assert torch.npu.memory_allocated() == before + (1 << 20) and torch.npu.memory_reserved() >= torch.npu.memory_allocated()
+    y = x + x
+    del x, y
+    assert torch.npu.memory_allocated() == before and torch.npu.max_memory_allocated() == before + (2 << 20)
+    stats = torch.npu.memory_stats()
+    assert stats["allocated_bytes.all.current"] == before and stats["allocated_bytes.all.peak"] == before + (2 << 20)
+    assert stats["allocation.all.current"] >= 0 and stats["reserved_bytes.all.current"] == torch.npu.memory_reserved()
+    held = torch.npu.memory_reserved()
+    torch.npu.empty_cache()
+    assert torch.npu.memory_reserved() <= held - (2 << 20)
+    with pytest.raises(torch.OutOfMemoryError, match="NPU out of memory"):
+        torch.empty(1 << 42, device="npu")
+    assert torch.ones(2, device="npu").sum().item() == 2
+
+
+def test_memory_is_used_again():
+    torch.npu.empty_cache()
+    for _ in range(3):
+        torch.empty(1 << 16, device="npu")
+    held = torch.npu.memory_reserved()
+    for _ in range(100):
+        torch.empty(1 << 16, device="npu")
+    assert torch.npu.memory_reserved() == held
+
+
+# -------------------------------------------------------------------------------------------- streams and events
+
+
+def test_streams_and_events():
+    default, other = torch.npu.default_stream(), torch.npu.Stream()
+    assert torch.npu.current_stream() == default != other and other.device == torch.device("npu:0")
+    x = torch.ones(1 << 16, device="npu")
+    begin, end = torch.npu.Event(enable_timing=True), torch.npu.Event(enable_timing=True)
+    other.wait_stream(default)
+    with torch.npu.stream(other):
+        assert torch.npu.current_stream() == other
+        with torch.npu.stream(None):
+            assert torch.npu.current_stream() == other
+        begin.record()
+        for _ in range(20):
+            x = x + 1
+        end.record()
+    assert torch.npu.current_stream() == default
+    default.wait_event(end)
+    assert x[0].item() == 21
+    end.synchronize()
+    assert end.query() and begin.elapsed_time(end) > 0 and other.query()
+    other.synchronize()
+    with pytest.raises(ValueError, match="recorded"):
+        torch.npu.Event().elapsed_time(end)
+    assert torch.npu.Event().query()
+
+
+def test_streams_have_rows_of_their_own(tmp_path):
+    other = torch.npu.Stream()
+    with torch.profiler.profile(activities=["CPU", "NPU"]) as prof:
+        x = torch.ones(64, device="npu")
+        other.wait_stream(torch.npu.current_stream())
+        with torch.npu.stream(other):
+            y = x + 1
+        other.synchronize()
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    events = [e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e.get("cat") in ("kernel", "gpu_memset")]
+    assert {e["args"]["stream"] for e in events} == {0, other.stream_id} and len({e["tid"] for e in events}) == 2
+    assert y.sum().item() == 128
+
+
+def test_threads_have_streams_of_their_own():
+    wrong = []
+
+    def work(k):
+        stream = torch.npu.Stream()
+        with torch.npu.stream(stream):
+            x = torch.full((1000,), float(k), device="npu")
+            for _ in range(50):
+                x = x + 1
+            stream.synchronize()
+            if x[-1].item() != k + 50 or torch.npu.current_stream() != stream:
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    with torch.profiler.profile(activities=["CPU", "NPU"], profile_memory=True) as prof:
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert not wrong
+    assert len([e for e in prof.events() if e.device_type == "NPU" and e.name.startswith("add")]) == 6 * 50
+
+
+# ----------------------------------------------------------------------------------------------------- the rest
+
+
+def test_a_forked_child_is_told():
+    x = torch.ones(3, device="npu")
+    ends = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = "nothing"
+        try:
+            assert (torch.ones(2) + 1).sum().item() == 4
+            x.sum()
+        except RuntimeError as error:
+            said = str(error)
+        del x
+        os.write(ends[1], said.encode())
+        os._exit(0)
+    os.close(ends[1])
+    said = os.read(ends[0], 1000).decode()
+    os.close(ends[0])
+    assert os.waitpid(child, 0)[1] == 0
+    assert "forked subprocess" in said and "spawn" in said
+    assert x.sum().item() == 3
+
+
+def test_errors_of_the_data_come_with_the_next_wait_and_once():
+    table = torch.ones(4, 2, device="npu")
+    index = torch.tensor([1, 9], device="npu")
+    torch.nn.functional.embedding(index, table)
+    with pytest.raises(IndexError, match="out of range"):
+        torch.npu.synchronize()
+    torch.npu.synchronize()
+    assert table.sum().item() == 8
+
+
+def test_numbers_agree_with_numpy():
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((70, 33)).astype(np.float32), rng.standard_normal((33, 41)).astype(np.float32)
+    product = (torch.from_numpy(a).npu() @ torch.from_numpy(b).npu()).cpu().numpy()
+    np.testing.assert_allclose(product, a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_it_prints_where_it_is():
+    assert repr(torch.ones(2, device="npu")) == "tensor([1., 1.], device='npu:0')"
