@@ -1,8 +1,12 @@
 /* bench_npu.c - device "npu": a GPT's training step there and on the CPU, and what a launch costs with a profile and without.
  *
- * usage: bench_npu [width] [time] [batch] [steps]
+ *   bench_npu [JSON [WIDTH TIME BATCH STEPS]]
+ *
+ * Launches are measured in CPU time of the host's thread, the least of many short rounds, with and without a profile in
+ * turn: other load on the machine does not count.
  */
 #define _GNU_SOURCE
+#include <math.h>
 #include <mindtorch_nn.h>
 #include <mtprof.h>
 #include <stdio.h>
@@ -11,6 +15,9 @@
 #include <time.h>
 
 #define VOCABULARY 512
+
+static FILE *json;
+static int json_count;
 
 static void die(const char *what)
 {
@@ -95,7 +102,6 @@ static double train(int64_t width, int64_t time, int64_t batch, int steps, mt_de
     return median;
 }
 
-/* Of this thread alone: other load on the machine does not count. */
 static double thread_ns(void)
 {
     struct timespec t;
@@ -103,54 +109,97 @@ static double thread_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* ns of the host's thread per small launch, without the wait for the device. */
+/* ns of the host's thread per small launch: to the end of the last, so that reading events is in it. */
 static double launches(int n)
 {
-    double best = 1e18;
-    for (int round = 0; round < 5; round++) {
-        MT_SCOPE
-        {
-            mt_tensor *x = MT(zeros, MT_SHAPE(16), (int64_t)MT_FLOAT32, (int64_t)MT_NPU(0));
-            mt_synchronize(MT_NPU(0));
-            double start = thread_ns();
-            for (int i = 0; i < n; i++)
-                MT(add_, x, 1);
-            double each = (thread_ns() - start) / n;
-            best = each < best ? each : best;
-            mt_synchronize(MT_NPU(0));
-        }
+    double each = 0;
+    MT_SCOPE
+    {
+        mt_tensor *x = MT(zeros, MT_SHAPE(16), (int64_t)MT_FLOAT32, (int64_t)MT_NPU(0));
+        mt_synchronize(MT_NPU(0));
+        double start = thread_ns();
+        for (int i = 0; i < n; i++)
+            MT(add_, x, 1);
+        if (mt_synchronize(MT_NPU(0)) != MT_OK)
+            die("launches");
+        each = (thread_ns() - start) / n;
     }
-    return best;
+    return each;
+}
+
+static void least(double *best, double value)
+{
+    *best = value < *best ? value : *best;
+}
+
+static double profiled_launches(int n)
+{
+    mtp_profile *prof;
+    if (mtp_profile_create(NULL, &prof) != MTP_OK || mtp_profile_start(prof) != MTP_OK)
+        die("profile");
+    launches(16); /* the clock is told */
+    double each = launches(n);
+    mtp_profile_stop(prof);
+    mtp_profile_destroy(prof);
+    return each;
+}
+
+static void report(const char *name, double value, const char *unit, double bar, const char *meaning)
+{
+    char mark[48] = "";
+    if (bar > 0)
+        snprintf(mark, sizeof mark, "%s %.4g", value <= bar ? "<=" : "OVER", bar);
+    printf("  %-34s %12.2f %-6s %-12s %s\n", name, value, unit, mark, meaning);
+    if (json != NULL)
+        fprintf(json, "%s\n  \"%s\": %.4f", json_count++ ? "," : "", name, value);
+}
+
+static void measure(int64_t width, int64_t time, int64_t batch, int steps, bool is_cpu)
+{
+    double there = 0, here = 0, off = 1e18, on = 1e18;
+    double npu_ms = train(width, time, batch, steps, MT_NPU(0), &there);
+    double cpu_ms = train(width, time, batch, steps, MT_CPU, &here);
+    launches(100);
+    for (int round = 0; round < 20; round++) {
+        least(&off, launches(2000));
+        least(&on, profiled_launches(2000));
+    }
+    printf("GPT of 2 layers, width %lld, time %lld, batch %lld; the CPU's has %d threads and %s\n",
+           (long long)width, (long long)time, (long long)batch, mt_num_threads(), mt_blas_name());
+    report("npu_gpt_step_ms", npu_ms, "ms", 0, "one training step");
+    report("npu_gpt_step_cpu_ms", cpu_ms, "ms", 0, "the same on the CPU");
+    report("npu_gpt_loss_difference", fabs(there - here) / here, "", 1e-3,
+           "of the last step's loss, relative");
+    report("npu_launch_ns", off, "ns", 0, "of the host's thread: x.add_(1) of 16 elements");
+    report("npu_launch_profiled_ns", on, "ns", 0, "the same under a profile");
+    report("npu_launch_overhead_ns", on - off, "ns", is_cpu ? 400 : 0, "what a profile adds to a launch");
 }
 
 int main(int argc, char **argv)
 {
-    int64_t width = argc > 1 ? atoll(argv[1]) : 128, time = argc > 2 ? atoll(argv[2]) : 64,
-            batch = argc > 3 ? atoll(argv[3]) : 8;
-    int steps = argc > 4 ? atoi(argv[4]) : 10;
+    int64_t width = argc > 2 ? atoll(argv[2]) : 128, time = argc > 3 ? atoll(argv[3]) : 64,
+            batch = argc > 4 ? atoll(argv[4]) : 8;
+    int steps = argc > 5 ? atoi(argv[5]) : 10;
     mt_npu_properties p = {.size = sizeof p};
+    json = argc > 1 ? fopen(argv[1], "we") : NULL;
+    if (argc > 1 && json == NULL) {
+        fprintf(stderr, "bench_npu: %s: cannot be written\n", argv[1]);
+        return 1;
+    }
+    if (json != NULL)
+        fprintf(json, "{");
     if (mt_npu_count() == 0) {
         printf("no npu: %s\n", mt_npu_absence());
-        return 0;
+    } else {
+        if (mt_npu_describe(MT_NPU(0), &p) != MT_OK)
+            die("device");
+        printf("npu:0 is %s (%s %s), %u compute units, products by %s\n", p.name, p.vendor, p.driver,
+               p.compute_units, p.blas);
+        measure(width, time, batch, steps, p.is_cpu);
     }
-    if (mt_npu_describe(MT_NPU(0), &p) != MT_OK)
-        die("device");
-    printf("npu:0 is %s (%s), %u compute units, products by %s\n", p.name, p.driver, p.compute_units, p.blas);
-    double there = 0, here = 0, a, b;
-    a = train(width, time, batch, steps, MT_NPU(0), &there);
-    b = train(width, time, batch, steps, MT_CPU, &here);
-    printf("GPT step, width %lld, time %lld, batch %lld: npu %.2f ms, cpu %.2f ms (%d threads, %s); losses "
-           "%.5f, %.5f\n",
-           (long long)width, (long long)time, (long long)batch, a, b, mt_num_threads(), mt_blas_name(), there,
-           here);
-    double off = launches(2000);
-    mtp_profile *prof;
-    if (mtp_profile_create(NULL, &prof) != MTP_OK || mtp_profile_start(prof) != MTP_OK)
-        die("profile");
-    double on = launches(2000);
-    mtp_profile_stop(prof);
-    mtp_profile_destroy(prof);
-    printf("a small launch (aten::add_): %.0f ns of the host, %.0f ns with a profile: +%.0f ns\n", off, on,
-           on - off);
+    if (json != NULL) {
+        fprintf(json, "\n}\n");
+        fclose(json);
+    }
     return 0;
 }

@@ -7,8 +7,8 @@ import math as _math
 
 from mindtorch_v2 import _C
 from mindtorch_v2._C import (  # noqa: F401
-    OutOfMemoryError, Size, Tensor, bool, device, double, dtype, float, float32, float64, from_numpy, get_default_device,
-    get_default_dtype, get_num_threads, initial_seed, int, int32, int64, is_grad_enabled, long, set_default_device, set_default_dtype,
+    OutOfMemoryError, Size, Tensor, bool, device, double, dtype, float, float32, float64, from_numpy,
+    get_default_device, get_default_dtype, get_num_threads, initial_seed, int, int32, int64, is_grad_enabled, long, set_default_device, set_default_dtype,
     set_num_threads, tensor,
 )
 from mindtorch_v2 import autograd

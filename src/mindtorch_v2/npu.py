@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from mindtorch_v2 import _C
 from mindtorch_v2._C import OutOfMemoryError
 
-__all__ = ["Event", "OutOfMemoryError", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache",
-           "get_device_name", "get_device_properties", "init", "is_available", "is_initialized", "manual_seed",
-           "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
-           "memory_reserved", "memory_stats", "reset_peak_memory_stats", "set_device", "set_stream", "stream", "synchronize"]
+__all__ = ["Event", "OutOfMemoryError", "Stream", "current_device", "current_stream", "default_stream", "device",
+           "device_count", "empty_cache", "get_device_name", "get_device_properties", "init", "is_available",
+           "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
+           "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats",
+           "set_device", "set_stream", "stream", "synchronize"]
 
 
 def is_available() -> bool:
