@@ -42,6 +42,8 @@ int cli_fail_status(mtp_status status);
 int cli_fail_output(void); /* the same of a file that was to be written */
 /* After getopt's '?' or ':' : says where help is. */
 int cli_usage_error(void);
+/* Lines of `mtprof info`: accelerators, and how to profile what uses them. */
+void cli_about_devices(void);
 /* Prints a verb's help text (first line "usage: mtprof ...") to stdout; returns CLI_OK. */
 int cli_help(const char *text);
 

@@ -16,6 +16,7 @@ static int about_machine(void)
     printf(
         "  traces written    Kineto/Chrome JSON, execution traces, memory timelines, folded stacks, gzip;\n"
         "                    tables, JSON, CSV\n");
+    cli_about_devices();
     return CLI_OK;
 }
 

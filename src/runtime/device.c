@@ -426,6 +426,8 @@ void mt__device_storage_free(mt_storage *s)
     npu->frees++;
     if (s->bytes > 0)
         mt__storage_tell(s, -(int64_t)s->bytes, npu->allocated, npu->reserved);
+    if (b->stream->handle == NULL)
+        b->stream = &npu->own;
     b->next = npu->idle[b->size_class];
     npu->idle[b->size_class] = b;
     pthread_mutex_unlock(&npu->lock);
@@ -488,22 +490,22 @@ mt_status mt_stream_create(mt_device device, mt_stream **out)
     mt_status status = mt__npu_of(device, &npu);
     if (status != MT_OK)
         return status;
-    mt_stream *s = calloc(1, sizeof *s);
-    if (s == NULL)
-        return mt__fail(MT_E_NOMEM, "out of memory: a stream");
-    mtp_status made = npu->api->stream_create(npu->handle, &s->handle);
-    if (made != MTP_OK) {
-        free(s);
+    mtp_plugin_stream *handle = NULL;
+    mtp_status made = npu->api->stream_create(npu->handle, &handle);
+    if (made != MTP_OK)
         return mt__npu_fail(npu, made, "a stream");
-    }
-    s->npu = npu;
     pthread_mutex_lock(&npu->lock);
-    s->id = npu->next_stream++;
-    s->next = npu->own.next;
-    npu->own.next = s;
+    mt_stream *s = npu->spent != NULL ? npu->spent : calloc(1, sizeof *s);
+    if (s != NULL) {
+        npu->spent = s->next;
+        *s = (mt_stream){npu, handle, npu->next_stream++, npu->own.next};
+        npu->own.next = s;
+    } else {
+        npu->api->stream_destroy(handle);
+    }
     pthread_mutex_unlock(&npu->lock);
     *out = s;
-    return MT_OK;
+    return s != NULL ? MT_OK : mt__fail(MT_E_NOMEM, "out of memory: a stream");
 }
 
 /* Its memory goes to the default stream: all of its work is done. */
@@ -528,8 +530,9 @@ void mt_stream_destroy(mt_stream *s)
                 b->stream = &npu->own;
     npu->api->stream_destroy(s->handle);
     s->handle = NULL;
+    s->next = npu->spent;
+    npu->spent = s;
     pthread_mutex_unlock(&npu->lock);
-    /* live blocks may name it still: the header stays */
 }
 
 mt_stream *mt_stream_default(mt_device device)

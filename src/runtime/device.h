@@ -51,6 +51,8 @@ typedef struct mt__npu {
     mtp_plugin_properties properties;
     pthread_mutex_t lock; /* of all below; rank: leaf, but for the plug-in and recording calls */
     mt_stream own;        /* the default stream; others hang on it */
+    mt_stream
+        *spent; /* destroyed: blocks and threads may name them still, so they are used again, not freed */
     uint64_t next_stream;
     mt__kernel *kernels; /* by key, kernel_room of them */
     uint32_t kernel_count, kernel_room;

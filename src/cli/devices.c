@@ -1,0 +1,85 @@
+/* cli/devices.c - the accelerators of this machine, as the device plug-in finds them, and where the OpenCL layer is. */
+#include "cli/cli.h"
+#include <dlfcn.h>
+#include <limits.h>
+#include <mtprof_device.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A library of ours: beside this program in a build tree, or where it is installed. False: in neither place. */
+static bool find_library(const char *in_build, const char *name, char path[PATH_MAX])
+{
+    char own[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
+    if (n <= 0)
+        return false;
+    own[n] = 0;
+    char *slash = strrchr(own, '/');
+    if (slash == NULL)
+        return false;
+    *slash = 0;
+    const char *const folders[] = {in_build, "../" CLI_LIBDIR, "../lib"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char tried[PATH_MAX];
+        if (snprintf(tried, sizeof tried, "%s/%s/%s", own, folders[i], name) < (int)sizeof tried &&
+            realpath(tried, path) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static void about_device(const mtp_plugin *api, uint32_t index)
+{
+    mtp_plugin_device *device = NULL;
+    mtp_plugin_properties p = {.size = sizeof p};
+    mtp_status status = api->open(index, &device);
+    if (status == MTP_OK)
+        status = api->properties(device, &p);
+    if (status == MTP_OK)
+        printf("  npu:%-14u%s (%s %s), %u units, %.1f GiB\n", index, p.name, api->name, p.driver,
+               p.compute_units, (double)p.memory_bytes / 0x1p30);
+    else
+        printf("  npu:%-14ucannot be opened: %s\n", index, api->last_error());
+    if (device != NULL)
+        api->close(device);
+}
+
+static void about_plugin(const char *path)
+{
+    void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    mtp_plugin_get_fn *get = NULL;
+    if (h != NULL)
+        *(void **)&get = dlsym(h, MTP_PLUGIN_ENTRY);
+    const mtp_plugin *api = get != NULL ? get(MTP_PLUGIN_VERSION) : NULL;
+    uint32_t count = 0;
+    if (api == NULL) {
+        printf("  npu               %s: %s\n", path,
+               h == NULL ? dlerror() : "is no device plug-in of this version");
+        return;
+    }
+    if (api->count(&count) != MTP_OK)
+        printf("  npu               %s\n", api->last_error());
+    else if (count == 0)
+        printf(
+            "  npu               none: %s finds no device (Debian: pocl-opencl-icd makes one of the CPU)\n",
+            api->name);
+    for (uint32_t i = 0; i < count; i++)
+        about_device(api, i);
+}
+
+void cli_about_devices(void)
+{
+    char path[PATH_MAX];
+    const char *given = getenv("MINDTORCH_DEVICE_PLUGIN");
+    if (given != NULL && *given != 0)
+        about_plugin(given);
+    else if (find_library("src/runtime", "libmindtorch_opencl.so", path))
+        about_plugin(path);
+    else
+        printf(
+            "  npu               not built: OpenCL's headers were not there (Debian: ocl-icd-opencl-dev)\n");
+    if (find_library("src/collect/opencl", "libmtprof_opencl.so", path))
+        printf("  OpenCL programs   OPENCL_LAYERS=%s MTPROF_OUT=trace.json PROGRAM\n", path);
+}
