@@ -71,6 +71,8 @@ mt_status mt_set_data(mt_tensor *t, const mt_tensor *from)
     memcpy(t->dims, from->dims, sizeof t->dims);
     memcpy(t->strides, from->strides, sizeof t->strides);
     mt__set_contiguous_flag(t);
+    if (old->category == MTP_MEMORY_PARAMETER || old->category == MTP_MEMORY_OPTIMIZER_STATE)
+        mt_tensor_tag(t, old->category); /* a model that moves to another device stays a model */
     mt__storage_release(old);
     return MT_OK;
 }

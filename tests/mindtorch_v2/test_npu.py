@@ -304,3 +304,12 @@ def test_numbers_agree_with_numpy():
 
 def test_it_prints_where_it_is():
     assert repr(torch.ones(2, device="npu")) == "tensor([1., 1.], device='npu:0')"
+
+
+def test_a_model_that_moved_is_still_one_in_the_memory_timeline(tmp_path):
+    model = torch.nn.Linear(64, 64).npu()
+    with torch.profiler.profile(activities=["CPU", "NPU"], record_shapes=True, profile_memory=True, with_stack=True) as prof:
+        model(torch.ones(8, 64, device="npu")).sum().backward()
+    prof.export_memory_timeline(str(tmp_path / "m.json"), device="npu:0")
+    _, sizes = json.loads((tmp_path / "m.json").read_text())
+    assert max(row[1] for row in sizes) == (64 * 64 + 64) * 4  # of parameters

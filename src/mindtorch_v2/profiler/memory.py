@@ -112,7 +112,7 @@ def _page(times: list[int], sizes: list[list[int]], device: str, title: str | No
     first = points[0][0] if points else 0
     span = max(points[-1][0] - first, 1) if points else 1
     left, bottom, top = 90, 40, 20
-    plot_width, plot_height = width - left - 20, height - bottom - top
+    plot_width, plot_height = width - left - 48, height - bottom - top
 
     def x(time: float) -> float:
         return left + (time - first) * plot_width / span
