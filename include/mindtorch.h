@@ -446,7 +446,8 @@ MT_API mt_stream *mt_stream_default(mt_device device); /* borrowed; NULL: no suc
 MT_API mt_stream *mt_stream_current(mt_device device); /* borrowed; of this thread */
 MT_API void mt_stream_use(mt_stream *stream);          /* by this thread, for the stream's device */
 MT_API mt_status mt_stream_synchronize(mt_stream *stream);
-MT_API uint64_t mt_stream_id(const mt_stream *stream); /* as profiles show it */
+MT_API mt_status mt_stream_done(mt_stream *stream, bool *out); /* is all of its work? Does not wait */
+MT_API uint64_t mt_stream_id(const mt_stream *stream);         /* as profiles show it */
 MT_API mt_device mt_stream_device(const mt_stream *stream);
 
 typedef struct mt_event mt_event;

@@ -147,7 +147,7 @@ class Stream:
         _C._npu_stream_synchronize(self._handle)
 
     def query(self) -> bool:
-        return self.record_event().query()
+        return _C._npu_stream_done(self._handle)
 
     def record_event(self, event=None):
         event = Event() if event is None else event

@@ -127,6 +127,17 @@ static PyObject *stream_synchronize(PyObject *module, PyObject *capsule)
     Py_RETURN_NONE;
 }
 
+static PyObject *stream_done(PyObject *module, PyObject *capsule)
+{
+    mt_stream *s = PyCapsule_GetPointer(capsule, STREAM);
+    bool done;
+    (void)module;
+    if (s == NULL)
+        return NULL;
+    mt_status status = mt_stream_done(s, &done);
+    return status == MT_OK ? PyBool_FromLong(done) : mtpy_raise(status);
+}
+
 static PyObject *stream_id(PyObject *module, PyObject *capsule)
 {
     mt_stream *s = PyCapsule_GetPointer(capsule, STREAM);
@@ -213,6 +224,7 @@ PyMethodDef mtpy_npu_functions[] = {
     {"_npu_stream", stream, METH_VARARGS, NULL},
     {"_npu_stream_use", stream_use, METH_O, NULL},
     {"_npu_stream_synchronize", stream_synchronize, METH_O, NULL},
+    {"_npu_stream_done", stream_done, METH_O, NULL},
     {"_npu_stream_id", stream_id, METH_O, NULL},
     {"_npu_stream_wait", stream_wait, METH_VARARGS, NULL},
     {"_npu_event_record", event_record, METH_O, NULL},

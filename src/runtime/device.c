@@ -498,7 +498,7 @@ mt_status mt_stream_create(mt_device device, mt_stream **out)
     mt_stream *s = npu->spent != NULL ? npu->spent : calloc(1, sizeof *s);
     if (s != NULL) {
         npu->spent = s->next;
-        *s = (mt_stream){npu, handle, npu->next_stream++, npu->own.next};
+        *s = (mt_stream){.npu = npu, .handle = handle, .id = npu->next_stream++, .next = npu->own.next};
         npu->own.next = s;
     } else {
         npu->api->stream_destroy(handle);
@@ -528,6 +528,8 @@ void mt_stream_destroy(mt_stream *s)
         for (block *b = npu->idle[c]; b != NULL; b = b->next)
             if (b->stream == s)
                 b->stream = &npu->own;
+    if (s->probe != NULL)
+        npu->api->event_release(s->probe);
     npu->api->stream_destroy(s->handle);
     s->handle = NULL;
     s->next = npu->spent;
@@ -565,6 +567,32 @@ mt_device mt_stream_device(const mt_stream *stream)
 mt_status mt_stream_synchronize(mt_stream *stream)
 {
     return mt__npu_synchronize(stream->npu, stream);
+}
+
+/* A question puts an event at the end of the work, and the next one looks whether that is done: nobody waits, and what
+ * is done is known to be done by the second question at the latest. */
+mt_status mt_stream_done(mt_stream *stream, bool *out)
+{
+    mt__npu *npu = stream->npu;
+    const mtp_plugin *api = npu->api;
+    mtp_status status = MTP_OK;
+    bool done = false;
+    pthread_mutex_lock(&npu->lock);
+    if (stream->done < stream->work && (stream->probe == NULL || stream->probed < stream->work)) {
+        if (stream->probe != NULL)
+            api->event_release(stream->probe);
+        stream->probed = stream->work;
+        status = api->event_record(stream->handle, &stream->probe);
+        if (status == MTP_OK)
+            status = api->stream_flush(stream->handle);
+    }
+    if (status == MTP_OK && stream->done < stream->work)
+        status = api->event_done(stream->probe, &done);
+    if (done)
+        stream->done = stream->probed;
+    *out = stream->done == stream->work;
+    pthread_mutex_unlock(&npu->lock);
+    return status == MTP_OK ? MT_OK : mt__npu_fail(npu, status, "a stream");
 }
 
 mt_status mt_synchronize(mt_device device)

@@ -42,6 +42,9 @@ struct mt_stream {
     mtp_plugin_stream *handle;
     uint64_t id; /* of the profiler: 0 is the default stream */
     struct mt_stream *next;
+    uint64_t work, done;     /* commands so far; those that are known to be done */
+    mtp_plugin_event *probe; /* owned: at the end of the first `probed` commands; NULL: none */
+    uint64_t probed;
 };
 
 typedef struct mt__npu {

@@ -185,6 +185,7 @@ static mt_status after(mt__npu *npu, told *t, mt_stream *stream, mtp_status stat
         fly(npu, t->event, t->on ? &t->work : NULL, held);
     else if (t->event != NULL)
         npu->api->event_release(t->event);
+    stream->work++;
     if (++npu->launches % 16 == 0)
         npu->api->stream_flush(stream->handle);
     pthread_mutex_unlock(&npu->lock);
@@ -457,13 +458,18 @@ mt_status mt__npu_synchronize(mt__npu *npu, mt_stream *stream)
     mtp_op op = MTP_OP_INIT(call_name(npu, SYNCHRONIZE));
     op.kind = MTP_SCOPE_RUNTIME;
     mtp_op_begin(&op);
-    mtp_status status = npu->api->stream_synchronize((stream != NULL ? stream : &npu->own)->handle);
+    mt_stream *first = stream != NULL ? stream : &npu->own;
+    pthread_mutex_lock(&npu->lock);
+    uint64_t work = first->work;
+    pthread_mutex_unlock(&npu->lock);
+    mtp_status status = npu->api->stream_synchronize(first->handle);
     if (status == MTP_OK && stream == NULL && npu->own.next != NULL)
         status = wait_for_others(npu);
     mtp_op_end(&op);
     if (status != MTP_OK)
         return mt__npu_fail(npu, status, "synchronize");
     pthread_mutex_lock(&npu->lock);
+    first->done = work > first->done ? work : first->done;
     mt__npu_harvest(npu, false);
     pthread_mutex_unlock(&npu->lock);
     return mt__npu_check_fault(npu);

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -216,8 +217,16 @@ def test_streams_and_events():
     default.wait_event(end)
     assert x[0].item() == 21
     end.synchronize()
-    assert end.query() and begin.elapsed_time(end) > 0 and other.query()
+    assert end.query() and begin.elapsed_time(end) > 0
     other.synchronize()
+    assert other.query()
+    with torch.npu.stream(other):
+        x = x + 1
+    for _ in range(10000):
+        if other.query():
+            break
+        time.sleep(0.001)
+    assert other.query() and x[0].item() == 22
     with pytest.raises(ValueError, match="recorded"):
         torch.npu.Event().elapsed_time(end)
     assert torch.npu.Event().query()
