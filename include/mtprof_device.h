@@ -45,6 +45,7 @@ typedef struct mtp_plugin_properties {
     uint32_t clock_resolution_ns;
     bool is_cpu; /* the "device" is the host's own processor */
     bool has_float64, has_int64_atomics;
+    bool lazy_kernels; /* a kernel is compiled when it is first launched: many in one source cost little */
 } mtp_plugin_properties;
 
 /* One argument of a kernel: memory, a value, or room in the work-group's local memory. */

@@ -202,12 +202,16 @@ static mtp_status open_device(uint32_t index, mtp_plugin_device **out)
     text_of(device->id, CL_DEVICE_VERSION, version, sizeof version);
     text_of(device->id, CL_DRIVER_VERSION, driver, sizeof driver);
     snprintf(device->identity, sizeof device->identity, "%s|%s|%s", name, version, driver);
+    clGetPlatformInfo(device->platform, CL_PLATFORM_NAME, sizeof name, name, NULL);
+    device->lazy = strcmp(name, "Portable Computing Language") == 0;
+    pthread_mutex_init(&device->lock, NULL);
     *out = device;
     return MTP_OK;
 }
 
 static void close_device(mtp_plugin_device *device)
 {
+    clp_programs_release(device);
     clReleaseCommandQueue(device->any);
     clReleaseContext(device->context);
     free(device);
@@ -249,6 +253,7 @@ static mtp_status properties(mtp_plugin_device *device, mtp_plugin_properties *o
     out->is_cpu = (type & CL_DEVICE_TYPE_CPU) != 0;
     out->has_float64 = doubles != 0;
     out->has_int64_atomics = strstr(extensions, "cl_khr_int64_base_atomics") != NULL;
+    out->lazy_kernels = device->lazy;
     return MTP_OK;
 }
 

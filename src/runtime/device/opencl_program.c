@@ -1,8 +1,11 @@
 /* runtime/device/opencl_program.c - kernels from source, compiled once per device and driver and kept on disk.
  *
+ * A source may hold many kernels: its program is built at the first of them and kept for the others.
+ *
  * The file's name is a hash of device, driver, options and source; it lies in $MINDTORCH_CACHE, else in
  * $XDG_CACHE_HOME/mindtorch, else in ~/.cache/mindtorch. It is written beside its place and renamed, so that processes do
- * not see halves of it. A file that the driver refuses is compiled anew. MINDTORCH_CACHE=0: no files.
+ * not see halves of it. A file that the driver refuses is compiled anew. MINDTORCH_CACHE=0: no files. PoCL keeps such files
+ * itself, and would compile every kernel once more to give us one: it is not asked.
  */
 #define _GNU_SOURCE
 #include "runtime/device/opencl.h"
@@ -20,9 +23,25 @@ static uint64_t hash_text(uint64_t h, const char *text)
     return (h ^ 0xffu) * 0x100000001b3u;
 }
 
+typedef struct clp_program {
+    uint64_t key[2];
+    cl_program program; /* owned */
+} clp_program;
+
+static void hash_program(const mtp_plugin_device *device, const char *source, const char *options,
+                         uint64_t key[2])
+{
+    const char *const parts[] = {device->identity, options, source};
+    key[0] = 0xcbf29ce484222325u;
+    key[1] = 0x9ae16a3b2f90404fu;
+    for (int i = 0; i < 3; i++) {
+        key[0] = hash_text(key[0], parts[i]);
+        key[1] = hash_text(key[1] ^ key[0], parts[i]);
+    }
+}
+
 /* False: no cache. */
-static bool cache_path(const mtp_plugin_device *device, const char *source, const char *options, char *out,
-                       size_t room)
+static bool cache_path(const uint64_t key[2], char *out, size_t room)
 {
     char folder[512];
     const char *set = getenv("MINDTORCH_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -41,14 +60,8 @@ static bool cache_path(const mtp_plugin_device *device, const char *source, cons
         return false;
     }
     mkdir(folder, 0700);
-    uint64_t a = 0xcbf29ce484222325u, b = 0x9ae16a3b2f90404fu;
-    const char *const parts[] = {device->identity, options, source};
-    for (int i = 0; i < 3; i++) {
-        a = hash_text(a, parts[i]);
-        b = hash_text(b ^ a, parts[i]);
-    }
-    return snprintf(out, room, "%s/%016llx%016llx.cl.bin", folder, (unsigned long long)a,
-                    (unsigned long long)b) < (int)room;
+    return snprintf(out, room, "%s/%016llx%016llx.cl.bin", folder, (unsigned long long)key[0],
+                    (unsigned long long)key[1]) < (int)room;
 }
 
 static cl_program load(mtp_plugin_device *device, const char *path, const char *options)
@@ -117,24 +130,57 @@ static mtp_status compile(mtp_plugin_device *device, const char *source, const c
     return MTP_OK;
 }
 
-mtp_status clp_kernel_build(mtp_plugin_device *device, const char *source, const char *options,
-                            const char *name, mtp_plugin_kernel **out)
+/* From memory, from disk, or compiled. The lock is held; the program is borrowed. */
+static mtp_status program_of(mtp_plugin_device *device, const char *source, const char *options,
+                             const char *name, cl_program *out)
 {
-    char path[640], all[256];
-    cl_int code;
-    *out = NULL;
-    snprintf(all, sizeof all, "-w %s%s", device->rounds ? "-cl-fp32-correctly-rounded-divide-sqrt " : "",
-             options != NULL ? options : "");
-    bool cached = cache_path(device, source, all, path, sizeof path);
-    cl_program program = cached ? load(device, path, all) : NULL;
-    if (program == NULL) {
-        mtp_status status = compile(device, source, all, name, &program);
+    char path[640];
+    clp_program made = {.program = NULL};
+    hash_program(device, source, options, made.key);
+    for (uint32_t i = 0; i < device->program_count; i++)
+        if (memcmp(device->programs[i].key, made.key, sizeof made.key) == 0) {
+            *out = device->programs[i].program;
+            return MTP_OK;
+        }
+    clp_program *more = realloc(device->programs, (device->program_count + 1) * sizeof *more);
+    if (more == NULL)
+        return clp_fail(MTP_E_NOMEM, "out of memory: the program of kernel %s", name);
+    device->programs = more;
+    bool cached = !device->lazy && cache_path(made.key, path, sizeof path);
+    made.program = cached ? load(device, path, options) : NULL;
+    if (made.program == NULL) {
+        mtp_status status = compile(device, source, options, name, &made.program);
         if (status != MTP_OK)
             return status;
         if (cached)
-            keep(program, path);
+            keep(made.program, path);
     }
-    *out = (mtp_plugin_kernel *)clCreateKernel(program, name, &code);
-    clReleaseProgram(program); /* the kernel holds it */
-    return clp_check(code, name);
+    more[device->program_count++] = made;
+    *out = made.program;
+    return MTP_OK;
+}
+
+mtp_status clp_kernel_build(mtp_plugin_device *device, const char *source, const char *options,
+                            const char *name, mtp_plugin_kernel **out)
+{
+    char all[256];
+    cl_int code = CL_SUCCESS;
+    cl_program program = NULL;
+    *out = NULL;
+    snprintf(all, sizeof all, "-w %s%s", device->rounds ? "-cl-fp32-correctly-rounded-divide-sqrt " : "",
+             options != NULL ? options : "");
+    pthread_mutex_lock(&device->lock);
+    mtp_status status = program_of(device, source, all, name, &program);
+    if (status == MTP_OK)
+        *out = (mtp_plugin_kernel *)clCreateKernel(program, name, &code);
+    pthread_mutex_unlock(&device->lock);
+    return status == MTP_OK ? clp_check(code, name) : status;
+}
+
+void clp_programs_release(mtp_plugin_device *device)
+{
+    for (uint32_t i = 0; i < device->program_count; i++)
+        clReleaseProgram(device->programs[i].program);
+    free(device->programs);
+    pthread_mutex_destroy(&device->lock);
 }

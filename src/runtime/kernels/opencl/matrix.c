@@ -1,22 +1,32 @@
 /* kernels/opencl/matrix.c - products of matrices: by the plug-in's library where it has one and the matrices suit it, else by
- * the tiled kernel of matrix.cl, which takes any strides.
+ * a kernel of matrix.cl, which takes any strides: one for GPUs, one for processors.
  */
 #include "runtime/kernels/opencl/npu.h"
 
-typedef struct matrix {
-    const mt_tensor *t;
-    int64_t rows, columns, row, column, step; /* step: to the next of the batch */
-} matrix;
+enum {
+    TILE,
+    PANEL
+};
+static const mt__variant variants[] = {
+    [TILE] = {"gemm", "NEED_tile", MT__OF_NUMBER},
+    [PANEL] = {"gemm_panel", "NEED_panel", MT__OF_NUMBER},
+};
+static const mt__family family = {MT__MATRIX, mt__cl_matrix, variants, MT__COUNT_OF(variants)};
 
-static matrix matrix_of(const mt_tensor *t)
+static mt__matrix matrix_of(const mt_tensor *t)
 {
     int r = t->rank;
-    return (matrix){
-        t, t->dims[r - 2], t->dims[r - 1], t->strides[r - 2], t->strides[r - 1], r > 2 ? t->strides[0] : 0};
+    return (mt__matrix){t,
+                        0,
+                        t->dims[r - 2],
+                        t->dims[r - 1],
+                        t->strides[r - 2],
+                        t->strides[r - 1],
+                        r > 2 ? t->strides[0] : 0};
 }
 
 /* Rows, or columns, without gaps within: what a BLAS calls a leading dimension. */
-static bool leads(const matrix *m, bool *transposed, uint64_t *lead)
+static bool leads(const mt__matrix *m, bool *transposed, uint64_t *lead)
 {
     if (m->column == 1 || m->columns == 1) {
         *transposed = false;
@@ -28,8 +38,8 @@ static bool leads(const matrix *m, bool *transposed, uint64_t *lead)
     return (m->row == 1 || m->rows == 1) && *lead >= (uint64_t)m->rows;
 }
 
-static mt_status by_library(mt__npu *npu, const matrix *a, const matrix *b, mt_tensor *out, int64_t batch,
-                            double alpha, double beta)
+static mt_status by_library(mt__npu *npu, const mt__matrix *a, const mt__matrix *b, const mt_tensor *out,
+                            int64_t out_at, int64_t batch, double alpha, double beta)
 {
     mtp_plugin_gemm g = {.size = sizeof g,
                          .m = (uint64_t)a->rows,
@@ -45,9 +55,9 @@ static mt_status by_library(mt__npu *npu, const matrix *a, const matrix *b, mt_t
     g.a = a->t->storage->data;
     g.b = b->t->storage->data;
     g.c = out->storage->data;
-    g.a_at = (uint64_t)a->t->offset;
-    g.b_at = (uint64_t)b->t->offset;
-    g.c_at = (uint64_t)out->offset;
+    g.a_at = (uint64_t)(a->t->offset + a->at);
+    g.b_at = (uint64_t)(b->t->offset + b->at);
+    g.c_at = (uint64_t)(out->offset + out_at);
     g.ldc = g.n;
     g.a_step = (uint64_t)a->step;
     g.b_step = (uint64_t)b->step;
@@ -55,42 +65,58 @@ static mt_status by_library(mt__npu *npu, const matrix *a, const matrix *b, mt_t
     return mt__npu_gemm(npu, &g);
 }
 
-static mt_status product(matrix a, matrix b, mt_tensor *out, int64_t batch, double alpha, double beta)
+static void put_place(mt__launch *l, const mt_tensor *t, int64_t at)
+{
+    mt__launch_memory(l, t->storage->data);
+    mt__launch_long(l, t->offset + at);
+}
+
+mt_status mt__npu_product(const mt__matrix *a, const mt__matrix *b, const mt_tensor *c, int64_t c_at,
+                          int64_t batch, double alpha, double beta)
 {
     mt__launch l;
     mt__kernel k;
-    mt_dtype dtype = (mt_dtype)out->dtype;
-    if (out->numel == 0)
+    mt_dtype dtype = (mt_dtype)c->dtype;
+    if (a->rows == 0 || b->columns == 0 || batch == 0)
         return MT_OK;
-    mt_status status = mt__launch_begin(&l, out->device);
+    mt_status status = mt__launch_begin(&l, c->device);
     if (status != MT_OK)
         return status;
-    if (a.columns > 0) {
-        status = by_library(l.npu, &a, &b, out, batch, alpha, beta);
+    if (a->columns > 0) {
+        status = by_library(l.npu, a, b, c, c_at, batch, alpha, beta);
         if (status != MT_E_NOT_IMPLEMENTED)
             return status;
     }
-    mt__template t = {"gemm", mt__cl_matrix, dtype, ""};
-    status = mt__npu_template(l.npu, MT__KEY(MT__MATRIX, dtype, 0), &t, &k);
+    bool panels = l.npu->properties.is_cpu;
+    status = mt__npu_template(l.npu, &family, panels ? PANEL : TILE, dtype, &k);
     if (status != MT_OK)
         return status;
-    mt__launch_long(&l, a.rows);
-    mt__launch_long(&l, b.columns);
-    mt__launch_long(&l, a.columns);
+    mt__launch_long(&l, a->rows);
+    mt__launch_long(&l, b->columns);
+    mt__launch_long(&l, a->columns);
     mt__launch_number(&l, dtype, alpha);
     mt__launch_number(&l, dtype, beta);
-    const matrix *both[] = {&a, &b};
+    const mt__matrix *both[] = {a, b};
     for (int i = 0; i < 2; i++) {
-        mt__launch_tensor(&l, both[i]->t);
+        put_place(&l, both[i]->t, both[i]->at);
         mt__launch_long(&l, both[i]->row);
         mt__launch_long(&l, both[i]->column);
         mt__launch_long(&l, both[i]->step);
     }
-    mt__launch_tensor(&l, out);
-    mt__launch_long(&l, a.rows * b.columns);
-    uint64_t local[] = {16, 16, 1},
-             global[] = {mt__round_up(b.columns, 64) / 4, mt__round_up(a.rows, 64) / 4, (uint64_t)batch};
+    put_place(&l, c, c_at);
+    mt__launch_long(&l, a->rows * b->columns);
+    /* work-items of a group, and results of one, along each dim */
+    uint64_t side = panels ? 1 : 16, each = panels ? 16 : 4;
+    uint64_t local[] = {side, side, 1};
+    uint64_t global[] = {mt__round_up(b->columns, side * each) / each,
+                         mt__round_up(a->rows, side * each) / each, (uint64_t)batch};
     return mt__launch_run(&l, &k, 3, global, local);
+}
+
+static mt_status product(mt__matrix a, mt__matrix b, const mt_tensor *out, int64_t batch, double alpha,
+                         double beta)
+{
+    return mt__npu_product(&a, &b, out, 0, batch, alpha, beta);
 }
 
 /* A factor as the dtype sees it: integers lose the fraction. */
@@ -135,7 +161,7 @@ mt_status mt__npu_baddbmm(mt__call *call)
 mt_status mt__npu_mv(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 1);
-    matrix column = {x, x->dims[0], 1, x->strides[0], 1, 0};
+    mt__matrix column = {x, 0, x->dims[0], 1, x->strides[0], 1, 0};
     return product(matrix_of(mt__arg_tensor(call, 0)), column, call->outs[0], 1, 1, 0);
 }
 
@@ -144,8 +170,7 @@ mt_status mt__npu_dot(mt__call *call)
     mt_tensor *each;
     mt_status status = mt__run_quietly(MT_OP_mul, call->args, 2, &each);
     if (status == MT_OK)
-        status =
-            mt__npu_reduce(&mt__fold_sum, (mt_dtype)each->dtype, each, 1, each->numel, 1, call->outs[0], 0);
+        status = mt__npu_reduce(MT__SUM, each, 1, each->numel, 1, call->outs[0], 0);
     mt_release(each);
     return status;
 }
