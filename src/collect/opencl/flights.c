@@ -199,21 +199,29 @@ static void report(const mtp__flight *f, uint64_t start, uint64_t end)
     mtp_device_event(&work);
 }
 
-/* Its end is known only when it is done: one question tells both. False: it is not done. */
+static bool has_ended(const mtp__flight *f, uint64_t *end)
+{
+    return read_time(f, CL_PROFILING_COMMAND_END, end) && *end != 0;
+}
+
+/* Its end is known only when it is done: one question tells both, as a rule. If it was done between that question and the
+ * next, it is asked again. False: it is not done. */
 static bool land(mtp__flight *f)
 {
     uint64_t start, end;
     cl_int state = CL_COMPLETE;
-    if (read_time(f, CL_PROFILING_COMMAND_END, &end) && end != 0) {
-        if (read_time(f, CL_PROFILING_COMMAND_START, &start))
-            report(f, start, end);
-        if (f->width != 0)
-            read_clock(f);
-    } else if (mtp__next->clGetEventInfo(f->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
-                                         NULL) == CL_SUCCESS &&
-               state > CL_COMPLETE) {
-        return false;
-    } /* else: it failed, and has no times */
+    bool ended = has_ended(f, &end);
+    if (!ended) {
+        if (mtp__next->clGetEventInfo(f->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
+                                      NULL) == CL_SUCCESS &&
+            state > CL_COMPLETE)
+            return false;
+        ended = state == CL_COMPLETE && has_ended(f, &end); /* else it failed, and has no times */
+    }
+    if (ended && read_time(f, CL_PROFILING_COMMAND_START, &start))
+        report(f, start, end);
+    if (ended && f->width != 0)
+        read_clock(f);
     cl_event event = f->event;
     f->event = NULL;
     mtp__next->clReleaseEvent(event);

@@ -27,8 +27,9 @@ static struct {
 
 static void warn(void *unused, mtp_warning code, const char *text)
 {
-    (void)unused, (void)code;
-    fprintf(stderr, "mtprof: %s\n", text);
+    (void)unused;
+    if (code != MTP_WARNING_FORK_NOT_FOLLOWED) /* what a child then runs has a layer and a trace of its own */
+        fprintf(stderr, "mtprof: %s\n", text);
 }
 
 /* %p in the name is the process: programs that start others leave a file for each. */
@@ -48,6 +49,18 @@ static bool name_file(const char *pattern)
     return true;
 }
 
+/* A name that says no form: the run may not come again. */
+static mtp_status write_json(const mtp_trace *trace)
+{
+    char path[sizeof own.out + 8];
+    fprintf(stderr, "mtprof: %s\n", mtp_last_error());
+    snprintf(path, sizeof path, "%s.json", own.out);
+    mtp_status status = mtp_trace_export(trace, path, NULL);
+    if (status == MTP_OK)
+        fprintf(stderr, "mtprof: the trace is in %s\n", path);
+    return status;
+}
+
 static void write_own(void)
 {
     mtp_trace *trace = NULL;
@@ -58,6 +71,8 @@ static void write_own(void)
         status = mtp_profile_trace(own.profile, &trace);
         if (status == MTP_OK)
             status = mtp_trace_export(trace, own.out, NULL);
+        if (status == MTP_E_ARG)
+            status = write_json(trace);
     }
     if (status != MTP_OK)
         fprintf(stderr, "mtprof: there is no trace of this run in %s: %s\n", own.out, mtp_last_error());
