@@ -185,7 +185,7 @@ def test_files(p, calls):
 
 
 def main(layer, mtprof, program, calls, closed):
-    os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0")  # PoCL's
+    os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"  # PoCL's
     with tempfile.TemporaryDirectory() as folder:
         p = Programs(layer, mtprof, folder)
         if p.plain(program, "1").returncode == 77:
