@@ -280,6 +280,26 @@ static int threads(void)
     return 0;
 }
 
+static void *one_kernel(void *kernel)
+{
+    cl_command_queue q = queue_of(ids[0], 0);
+    launch(q, kernel, NULL);
+    CHECK(clReleaseCommandQueue(q));
+    return NULL;
+}
+
+static int short_threads(void)
+{
+    cl_mem x = buffer_of(256);
+    cl_kernel k = kernel_of("grow", x);
+    for (int i = 0; i < 200; i++) {
+        pthread_t t;
+        if (pthread_create(&t, NULL, one_kernel, k) != 0 || pthread_join(t, NULL) != 0)
+            return 1;
+    }
+    return 0;
+}
+
 /* More in flight than any ring holds, and all of them held back until the end. */
 static int burst(void)
 {
@@ -375,6 +395,28 @@ static int in_flight(void)
     exit(3);
 }
 
+static void *launch_on(void *kernel)
+{
+    cl_command_queue q = queue_of(ids[0], 0);
+    for (;;) {
+        for (int i = 0; i < 50; i++)
+            launch(q, kernel, NULL);
+        CHECK(clFinish(q));
+    }
+    return NULL;
+}
+
+static int exit_elsewhere(void)
+{
+    cl_mem x = buffer_of(256);
+    cl_kernel k = kernel_of("grow", x);
+    pthread_t t;
+    if (pthread_create(&t, NULL, launch_on, k) != 0)
+        return 1;
+    usleep(100000);
+    exit(4);
+}
+
 static int killed(void)
 {
     cl_mem x = buffer_of(256);
@@ -420,7 +462,9 @@ int main(int argc, char **argv)
                  {"stuck", stuck},
                  {"in_flight", in_flight},
                  {"killed", killed},
-                 {"forks", forks}};
+                 {"forks", forks},
+                 {"short_threads", short_threads},
+                 {"exit_elsewhere", exit_elsewhere}};
     for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(argv[1], cases[i].name) == 0) {
             set_up();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Unit: programs that know nothing of us, under the OpenCL layer: what they did is in the trace, and they did it all the same.
 
-usage: tests/unit/test_opencl_layer.py LAYER MTPROF PROGRAM CALLS CLOSED   speaks TAP; skipped where there is no OpenCL device
+usage: tests/unit/test_opencl_layer.py LAYER MTPROF PROGRAM CALLS CLOSED PROFILED   speaks TAP; skipped where there is no OpenCL device
 """
 import collections
 import json
@@ -141,6 +141,8 @@ def test_many(p, calls):
           len({s for _, s in t.streams()}) == 4, t.streams())
     check("each_thread_has_its_calls", len({e["tid"] for e in t.calls if e["name"] == "clEnqueueNDRangeKernel"}) == 4)
     check("buffers_that_kernels_hold_are_counted_until_their_end", len(t.memory) == 8 and sum(m["Bytes"] for m in t.memory) == 0, t.memory)
+    done, t = p.under(calls, "short_threads")
+    check("threads_that_end_leave_their_work_behind", done.returncode == 0 and t.names() == {"grow": 200}, said(done) + str(t.names()))
     done, t = p.under(calls, "burst")
     check("any_number_may_be_in_flight", done.returncode == 0 and t.names() == {"grow": 12121}, said(done) + str(t.names()))
     done, t = p.under(calls, "recycled")
@@ -155,10 +157,12 @@ def test_ends(p, calls, closed):
     began = time.monotonic()
     done, t = p.under(calls, "stuck")
     check("a_command_that_never_starts_does_not_hold_the_end", done.returncode == 0 and time.monotonic() - began < 10 and
-          "1 command" in done.stderr, said(done))
+          "commands 1 had not ended" in done.stderr, said(done))
     check("nor_hide_those_that_ended", t.names() == {"grow": 1}, t.names())
     done, t = p.under(calls, "in_flight")
     check("exit_with_work_in_flight_keeps_it", done.returncode == 3 and t.names() == {"spin": 20}, said(done) + str(t.names()))
+    done, t = p.under(calls, "exit_elsewhere")
+    check("exit_while_others_enqueue_ends_the_trace", done.returncode == 4 and t.names()["grow"] > 0, said(done) + str(t.names()))
     done, t = p.under(calls, "forks")
     check("forked_children_leave_the_trace_alone", (done.returncode, done.stderr) == (0, "") and t.names() == {"grow": 2},
           said(done) + str(t.names()))
@@ -184,8 +188,20 @@ def test_files(p, calls):
     check("each_process_may_have_a_file", done.returncode == 0 and len(named) == 1, named)
 
 
-def main(layer, mtprof, program, calls, closed):
+def test_own_profile(p, profiled):
+    """The program's profile, not the layer's: two recordings in one process, the second is what it exports."""
+    path = p.folder / "own.json"
+    done = p.plain(profiled, str(path), OPENCL_LAYERS=p.layer)
+    t = Trace(path)
+    check("a_recording_of_the_programs_waits_for_its_own_work", (done.returncode, done.stdout) == (0, "20 then 5\n"), said(done))
+    check("and_holds_none_of_another", t.names() == {"grow": 5} and len(t.calls) == 6, [e["name"] for e in t.calls])
+    done = p.plain(profiled, str(path))
+    check("without_the_layer_there_is_none", (done.returncode, done.stdout) == (0, "0 then 0\n"), said(done))
+
+
+def main(layer, mtprof, program, calls, closed, profiled):
     os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"  # PoCL's
+    os.environ["TSAN_OPTIONS"] = os.environ.get("TSAN_OPTIONS", "") + ":atexit_sleep_ms=50"
     with tempfile.TemporaryDirectory() as folder:
         p = Programs(layer, mtprof, folder)
         if p.plain(program, "1").returncode == 77:
@@ -197,9 +213,10 @@ def main(layer, mtprof, program, calls, closed):
         test_many(p, calls)
         test_ends(p, calls, closed)
         test_files(p, calls)
+        test_own_profile(p, profiled)
     print(f"1..{len(results)}")
     return not all(results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:6]))
+    sys.exit(main(*sys.argv[1:7]))

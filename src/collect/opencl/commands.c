@@ -11,7 +11,8 @@ void mtp__command_begin(mtp__command *c, cl_command_queue queue, uint32_t call, 
                         uint64_t bytes, cl_event *event)
 {
     c->event = event;
-    c->ring = (mtp_recording() & MTP_NPU) != 0 ? mtp__ring_mine() : NULL;
+    uint32_t recording = mtp_recording();
+    c->ring = (recording & MTP_NPU) != 0 ? mtp__ring_mine() : NULL;
     if (c->ring == NULL)
         return;
     c->own = NULL;
@@ -24,8 +25,9 @@ void mtp__command_begin(mtp__command *c, cl_command_queue queue, uint32_t call, 
     c->flight.correlation = c->op.correlation;
     c->flight.name = name;
     c->flight.stream = at.stream;
-    c->flight.device = (uint16_t)at.device;
-    c->flight.kind = (uint16_t)kind;
+    c->flight.session = MTP_SESSION(recording);
+    c->flight.device = (uint8_t)at.device;
+    c->flight.kind = (uint8_t)kind;
     c->flight.of.bytes = bytes;
     c->flight.width = mtp__ring_reads_clock(c->ring);
     mtp_op_begin(&c->op);

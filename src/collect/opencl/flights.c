@@ -40,7 +40,7 @@ static struct {
     pthread_mutex_t lock; /* rank: first */
     mtp__ring *rings;     /* owned, for the life of the process; a thread's goes to another when it ends */
     pthread_key_t key;
-    uint64_t lost, start_ns, start_ticks;
+    uint64_t lost, timeless, start_ns, start_ticks;
     struct { /* the narrowest reading of a device's clock since the last that was told */
         uint64_t device_ns, middle, width, told_ns;
     } clock[MTP__DEVICES_MOST];
@@ -182,6 +182,8 @@ static void read_clock(const mtp__flight *f)
 
 static void report(const mtp__flight *f, uint64_t start, uint64_t end)
 {
+    if (f->session != MTP_SESSION(mtp_recording()))
+        return; /* enqueued as its recording ended */
     mtp_device_work work = MTP_DEVICE_WORK_INIT(f->name, MTP_DEVICE_NPU(f->device));
     work.kind = f->kind;
     work.stream = f->stream;
@@ -220,6 +222,8 @@ static bool land(mtp__flight *f)
     }
     if (ended && read_time(f, CL_PROFILING_COMMAND_START, &start))
         report(f, start, end);
+    else if (state == CL_COMPLETE)
+        air.timeless++;
     if (ended && f->width != 0)
         read_clock(f);
     cl_event event = f->event;
@@ -264,7 +268,7 @@ static bool look_at(look *l, mtp__flight *f)
 static void fetch(const piece *p, uint32_t i)
 {
     for (uintptr_t line = 0; line < 4; line++)
-        __builtin_prefetch((const void *)((uintptr_t)p->at[i].event + line * 64));
+        __builtin_prefetch((const void *)((uintptr_t)p->at[i].event + line * 64), 1);
 }
 
 /* Of one piece. *end: all of it has landed, and there will be no more. */
@@ -429,6 +433,11 @@ static void flush(void *unused)
 uint64_t mtp__flights_lost(void)
 {
     return __atomic_load_n(&air.lost, __ATOMIC_RELAXED);
+}
+
+uint64_t mtp__flights_timeless(void)
+{
+    return air.timeless;
 }
 
 /* ---------------------------------------------------------------------------------------------- fork, start */

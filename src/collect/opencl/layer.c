@@ -61,6 +61,13 @@ static mtp_status write_json(const mtp_trace *trace)
     return status;
 }
 
+static void tell_missing(uint64_t commands, const char *why)
+{
+    if (commands > 0)
+        fprintf(stderr, "mtprof: of the commands %llu %s not in the trace as device work\n",
+                (unsigned long long)commands, why);
+}
+
 static void write_own(void)
 {
     mtp_trace *trace = NULL;
@@ -76,9 +83,8 @@ static void write_own(void)
     }
     if (status != MTP_OK)
         fprintf(stderr, "mtprof: there is no trace of this run in %s: %s\n", own.out, mtp_last_error());
-    if (mtp__flights_lost() > 0)
-        fprintf(stderr, "mtprof: %llu commands had not ended and are not in the trace\n",
-                (unsigned long long)mtp__flights_lost());
+    tell_missing(mtp__flights_lost(), "had not ended and are");
+    tell_missing(mtp__flights_timeless(), "ran on queues that give no times and are");
     mtp_trace_destroy(trace);
     mtp_profile_destroy(own.profile);
 }

@@ -51,7 +51,8 @@ typedef struct mtp__flight {
     uint64_t before; /* ticks before its enqueueing, with `width` */
     uint32_t width;  /* ticks that its enqueueing took; 0: not read */
     uint32_t name, stream;
-    uint16_t device, kind; /* mtp_device_event_kind */
+    uint16_t session;     /* MTP_SESSION: it is no other recording's */
+    uint8_t device, kind; /* mtp_device_event_kind */
     union {
         uint64_t bytes;
         struct {
@@ -74,8 +75,10 @@ void mtp__flight_add(mtp__ring *ring, const mtp__flight *flight);
 void mtp__flights_harvest(void);
 
 mtp_status mtp__flights_init(void);
-uint64_t
-mtp__flights_lost(void); /* commands that are not in the profile: not done at its end, or no memory */
+
+/* Commands that are not in the profile: not done at its end (or no memory); on a queue not made for profiling. */
+uint64_t mtp__flights_lost(void);
+uint64_t mtp__flights_timeless(void);
 
 /* ------------------------------------------------------- the layer's functions, each file's own, into its table */
 
@@ -83,6 +86,7 @@ void mtp__queues_hook(cl_icd_dispatch *ours);
 void mtp__commands_hook(cl_icd_dispatch *ours);
 void mtp__images_hook(cl_icd_dispatch *ours);
 void mtp__memory_hook(cl_icd_dispatch *ours);
+
 /* Their locks, around a fork. */
 void mtp__queues_fork_hold(bool hold);
 void mtp__commands_fork_hold(bool hold);
