@@ -321,6 +321,50 @@ static int burst(void)
     return 0;
 }
 
+/* The driver's own thread enqueues, from inside the driver. */
+typedef struct chain {
+    cl_command_queue queue;
+    cl_kernel kernel;
+    int left;
+    cl_event done; /* the user's: all were enqueued */
+} chain;
+
+static void CL_CALLBACK next_link(cl_event e, cl_int status, void *user)
+{
+    chain *c = user;
+    size_t global = 64;
+    cl_event more;
+    clReleaseEvent(e);
+    if (status != CL_COMPLETE || c->left-- == 0) {
+        clSetUserEventStatus(c->done, CL_COMPLETE);
+        return;
+    }
+    CHECK(clEnqueueNDRangeKernel(c->queue, c->kernel, 1, NULL, &global, NULL, 0, NULL, &more));
+    CHECK(clSetEventCallback(more, CL_COMPLETE, next_link, c));
+    CHECK(clFlush(c->queue));
+}
+
+static int callbacks(void)
+{
+    cl_int code;
+    cl_mem x = buffer_of(256);
+    chain c = {queue_of(ids[0], 0), kernel_of("grow", x), 300, clCreateUserEvent(context, &code)};
+    cl_command_queue q = queue_of(ids[0], 0);
+    cl_kernel k = kernel_of("spin", x);
+    cl_event first;
+    cl_int state = CL_SUBMITTED;
+    CHECK(code);
+    CHECK(clEnqueueMarkerWithWaitList(c.queue, 0, NULL, &first));
+    CHECK(clSetEventCallback(first, CL_COMPLETE, next_link, &c));
+    CHECK(clFlush(c.queue));
+    for (int i = 0; i < 30 || state != CL_COMPLETE; i++) {
+        launch(q, k, NULL);
+        CHECK(clFinish(q));
+        CHECK(clGetEventInfo(c.done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL));
+    }
+    return clFinish(c.queue);
+}
+
 /* Twenty kernels by name, each made anew: handles come again with other names. */
 static int recycled(void)
 {
@@ -463,6 +507,7 @@ int main(int argc, char **argv)
                  {"in_flight", in_flight},
                  {"killed", killed},
                  {"forks", forks},
+                 {"callbacks", callbacks},
                  {"short_threads", short_threads},
                  {"exit_elsewhere", exit_elsewhere}};
     for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)

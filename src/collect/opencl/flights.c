@@ -27,25 +27,31 @@ typedef struct piece {
 struct mtp__ring {
     mtp__last last;
     uint32_t turn;
-    bool taken;             /* by a thread that lives; air.lock */
+    bool taken;             /* by a thread that lives; threads.lock */
     piece *tail;            /* the thread's */
     piece *head;            /* owned, with those after it; the harvest's */
     uint64_t added;         /* the thread's */
     uint64_t sweep_at;      /* the thread's: when so many are added, all queues are looked at */
     uint64_t landed;        /* the harvest's */
-    struct mtp__ring *next; /* air.lock */
+    struct mtp__ring *next; /* set once */
 };
 
 static struct {
-    pthread_mutex_t lock; /* rank: first */
-    mtp__ring *rings;     /* owned, for the life of the process; a thread's goes to another when it ends */
-    pthread_key_t key;
+    pthread_mutex_t lock; /* rank: first; only the end of a cycle and a fork wait for it */
     uint64_t lost, timeless, start_ns, start_ticks;
     struct { /* the narrowest reading of a device's clock since the last that was told */
         uint64_t device_ns, middle, width, told_ns;
     } clock[MTP__DEVICES_MOST];
     bool clock_read;
 } air = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* A driver may call the program while it holds locks of its own, and the program us: whoever waits here waits for no driver. */
+static struct {
+    pthread_mutex_t lock; /* rank: leaf */
+    mtp__ring *
+        rings; /* owned, for the life of the process; release, acquire. A thread's goes to another when it ends */
+    pthread_key_t key;
+} threads = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct {
     pthread_mutex_t lock; /* rank: leaf */
@@ -85,43 +91,55 @@ static void piece_destroy(piece *p)
 static void leave(void *ring)
 {
     mine = NULL;
-    pthread_mutex_lock(&air.lock);
+    pthread_mutex_lock(&threads.lock);
     ((mtp__ring *)ring)->taken = false;
-    pthread_mutex_unlock(&air.lock);
+    pthread_mutex_unlock(&threads.lock);
+}
+
+static mtp__ring *ring_create(void)
+{
+    mtp__ring *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return NULL;
+    r->head = r->tail = piece_create();
+    if (r->head == NULL) {
+        free(r);
+        return NULL;
+    }
+    r->next = threads.rings;
+    __atomic_store_n(&threads.rings, r, __ATOMIC_RELEASE);
+    return r;
 }
 
 static mtp__ring *ring_take(void)
 {
-    mtp__ring *r;
-    pthread_mutex_lock(&air.lock);
-    for (r = air.rings; r != NULL && r->taken; r = r->next)
-        continue;
-    if (r == NULL && (r = calloc(1, sizeof *r)) != NULL) {
-        r->head = r->tail = piece_create();
-        if (r->head == NULL) {
-            free(r);
-            r = NULL;
-        } else {
-            r->next = air.rings;
-            air.rings = r;
-        }
-    }
+    pthread_mutex_lock(&threads.lock);
+    mtp__ring *r = threads.rings;
+    while (r != NULL && r->taken)
+        r = r->next;
+    if (r == NULL)
+        r = ring_create();
     if (r != NULL) {
         r->taken = true;
         r->last = (mtp__last){0};
     }
-    pthread_mutex_unlock(&air.lock);
+    pthread_mutex_unlock(&threads.lock);
     return r;
 }
 
 mtp__ring *mtp__ring_mine(void)
 {
-    if (mine == NULL && !harvesting) { /* a callback of the driver's may come to us while we hold the lock */
+    if (mine == NULL) {
         mine = ring_take();
         if (mine != NULL)
-            pthread_setspecific(air.key, mine);
+            pthread_setspecific(threads.key, mine);
     }
     return mine;
+}
+
+static mtp__ring *first_ring(void)
+{
+    return __atomic_load_n(&threads.rings, __ATOMIC_ACQUIRE);
 }
 
 mtp__last *mtp__ring_last(mtp__ring *ring)
@@ -311,7 +329,7 @@ void mtp__flights_harvest(void)
     if (harvesting || pthread_mutex_trylock(&air.lock) != 0)
         return;
     harvesting = true;
-    for (mtp__ring *r = air.rings; r != NULL; r = r->next)
+    for (mtp__ring *r = first_ring(); r != NULL; r = r->next)
         harvest_ring(r, FIRST);
     if (air.clock_read)
         tell_clocks(false);
@@ -360,7 +378,7 @@ void mtp__flight_add(mtp__ring *r, const mtp__flight *flight)
 static uint64_t each_flying(void visit(mtp__flight *f))
 {
     uint64_t count = 0;
-    for (mtp__ring *r = air.rings; r != NULL; r = r->next)
+    for (mtp__ring *r = first_ring(); r != NULL; r = r->next)
         for (piece *p = r->head; p != NULL; p = __atomic_load_n(&p->after, __ATOMIC_ACQUIRE))
             for (uint32_t i = p->first, n = __atomic_load_n(&p->added, __ATOMIC_ACQUIRE); i < n; i++)
                 if (p->at[i].event != NULL) {
@@ -393,7 +411,7 @@ static void leave_out(mtp__flight *f)
 
 static uint64_t harvest_all(void)
 {
-    for (mtp__ring *r = air.rings; r != NULL; r = r->next)
+    for (mtp__ring *r = first_ring(); r != NULL; r = r->next)
         harvest_ring(r, ALL);
     return each_flying(NULL);
 }
@@ -445,6 +463,7 @@ uint64_t mtp__flights_timeless(void)
 static void before_fork(void)
 {
     pthread_mutex_lock(&air.lock);
+    pthread_mutex_lock(&threads.lock);
     pthread_mutex_lock(&spares.lock);
     mtp__queues_fork_hold(true);
     mtp__commands_fork_hold(true);
@@ -457,13 +476,14 @@ static void after_fork(void)
     mtp__commands_fork_hold(false);
     mtp__queues_fork_hold(false);
     pthread_mutex_unlock(&spares.lock);
+    pthread_mutex_unlock(&threads.lock);
     pthread_mutex_unlock(&air.lock);
 }
 
 /* The driver's threads are not in the child: what flies there never lands, and is not touched. */
 static void after_fork_child(void)
 {
-    air.rings = NULL;
+    threads.rings = NULL;
     mine = NULL;
     after_fork();
 }
@@ -472,7 +492,7 @@ mtp_status mtp__flights_init(void)
 {
     air.start_ns = mtp_now_ns();
     air.start_ticks = mtp_ticks();
-    if (pthread_key_create(&air.key, leave) != 0)
+    if (pthread_key_create(&threads.key, leave) != 0)
         return MTP_E_NOMEM;
     pthread_atfork(before_fork, after_fork,
                    after_fork_child); /* after libmtprof's: our locks are taken first */
