@@ -250,11 +250,21 @@ static int answers(void)
 #define THREADS 4
 #define EACH 700
 
+static int alive; /* buffers of threads */
+
+static void CL_CALLBACK is_gone(cl_mem m, void *user)
+{
+    (void)m, (void)user;
+    __atomic_sub_fetch(&alive, 1, __ATOMIC_RELAXED);
+}
+
 static void *work(void *device)
 {
     cl_command_queue q = queue_of(ids[*(cl_uint *)device], 0);
     cl_mem x = buffer_of(256);
     cl_kernel k = kernel_of("grow", x);
+    CHECK(clSetMemObjectDestructorCallback(x, is_gone, NULL));
+    __atomic_add_fetch(&alive, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < EACH; i++) {
         launch(q, k, NULL);
         if (i % 100 == 0)
@@ -277,6 +287,9 @@ static int threads(void)
     }
     for (int i = 0; i < THREADS; i++)
         pthread_join(t[i], NULL);
+    while (__atomic_load_n(&alive, __ATOMIC_RELAXED) > 0)
+        usleep(1000);
+    usleep(20000); /* callbacks that were set before ours come after it */
     return 0;
 }
 
