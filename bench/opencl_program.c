@@ -1,61 +1,114 @@
 /* opencl_program.c - a program that knows nothing of us: n small OpenCL kernels, some copies; prints what a kernel cost it.
  *
- * For the layer of src/collect/opencl: tests run it under OPENCL_LAYERS, and its time with and without is the layer's cost.
+ * usage: opencl_program [kernels] [rounds] [items] [profiling]
+ *
+ * For the layer of src/collect/opencl: tests run it under OPENCL_LAYERS, and its time with and without is the layer's cost
+ * (bench_opencl_layer.py). With "profiling" its queue is made for profiling, as the layer makes it.
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-static double now(void)
+#define GROUP 64
+
+/* The clock, the processors' time of the process, and that of this thread. */
+static const clockid_t clocks[3] = {CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID};
+
+static double now(int which)
 {
     struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); /* other load on the machine does not count */
+    clock_gettime(clocks[which], &t);
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-int main(int argc, char **argv)
+static void run(cl_command_queue queue, cl_kernel kernel, int n, size_t items, double each[3])
 {
-    int n = argc > 1 ? atoi(argv[1]) : 10000;
-    const char *source = "__kernel void grow(__global int *x) { x[get_global_id(0)] += 1; }";
-    cl_platform_id platform;
-    cl_device_id id;
-    int out[64] = {0};
-    size_t global = 64;
-    if (clGetPlatformIDs(1, &platform, NULL) != CL_SUCCESS ||
-        clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &id, NULL) != CL_SUCCESS) {
-        printf("no OpenCL device\n");
-        return 77;
+    double start[3];
+    size_t group = GROUP;
+    for (int i = 0; i < 3; i++)
+        start[i] = now(i);
+    for (int i = 0; i < n; i++)
+        clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL);
+    clFinish(queue);
+    for (int i = 0; i < 3; i++)
+        each[i] = (now(i) - start[i]) / n;
+}
+
+static int rising(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void tell(int n, int rounds, double (*each)[3])
+{
+    double *one = malloc((size_t)rounds * sizeof *one);
+    static const char *const of[3] = {"by the clock", "of the process", "of the thread"};
+    printf("%d kernels, ns each, least and median of %d rounds:", n, rounds);
+    for (int i = 0; i < 3 && one != NULL; i++) {
+        for (int r = 0; r < rounds; r++)
+            one[r] = each[r][i];
+        qsort(one, (size_t)rounds, sizeof *one, rising);
+        printf("%s %.0f %.0f %s", i > 0 ? "," : "", one[0], one[rounds / 2], of[i]);
     }
-    cl_context context = clCreateContext(NULL, 1, &id, NULL, NULL, NULL);
-    cl_command_queue queue = clCreateCommandQueue(context, id, 0, NULL);
+    free(one);
+}
+
+/* 0: each item was grown as often as it should. */
+static int work(cl_context context, cl_device_id id, int n, int rounds, size_t items, bool profiling)
+{
+    const char *source = "__kernel void grow(__global int *x) { x[get_global_id(0)] += 1; }";
+    int *host = calloc(items, sizeof *host);
+    double(*each)[3] = calloc((size_t)rounds, sizeof *each);
+    cl_command_queue queue =
+        clCreateCommandQueue(context, id, profiling ? CL_QUEUE_PROFILING_ENABLE : 0, NULL);
     cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, NULL);
     clBuildProgram(program, 1, &id, "", NULL, NULL);
     cl_kernel kernel = clCreateKernel(program, "grow", NULL);
-    cl_mem memory = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof out, NULL, NULL);
-    clEnqueueWriteBuffer(queue, memory, CL_TRUE, 0, sizeof out, out, 0, NULL, NULL);
+    cl_mem memory = clCreateBuffer(context, CL_MEM_READ_WRITE, items * sizeof *host, NULL, NULL);
+    clEnqueueWriteBuffer(queue, memory, CL_TRUE, 0, items * sizeof *host, host, 0, NULL, NULL);
     clSetKernelArg(kernel, 0, sizeof memory, &memory);
-    double best = 1e18;
-    for (int round = 0; round < 5; round++) {
-        double start = now();
-        for (int i = 0; i < n; i++)
-            clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, &global, 0, NULL, NULL);
-        clFinish(queue);
-        double each = (now() - start) / n;
-        best = each < best ? each : best;
-    }
+    for (int round = 0; round < rounds; round++)
+        run(queue, kernel, n, items, each[round]);
     cl_event event;
-    clEnqueueReadBuffer(queue, memory, CL_FALSE, 0, sizeof out, out, 0, NULL, &event);
+    clEnqueueReadBuffer(queue, memory, CL_FALSE, 0, items * sizeof *host, host, 0, NULL, &event);
     clWaitForEvents(1, &event);
     clReleaseEvent(event);
     clReleaseMemObject(memory);
     clReleaseKernel(kernel);
     clReleaseProgram(program);
     clReleaseCommandQueue(queue);
+    bool right = host[items - 1] == rounds * n;
+    tell(n, rounds, each);
+    printf("; the sum is %s\n", right ? "right" : "wrong");
+    free(host);
+    free(each);
+    return right ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    int n = argc > 1 ? atoi(argv[1]) : 10000, rounds = argc > 2 ? atoi(argv[2]) : 5;
+    size_t items = argc > 3 ? (size_t)atoll(argv[3]) : GROUP;
+    cl_platform_id platform;
+    cl_device_id id;
+    if (n < 1 || rounds < 1 || items < GROUP || items % GROUP != 0) {
+        fprintf(stderr, "usage: opencl_program [kernels] [rounds] [items, a multiple of %d] [profiling]\n",
+                GROUP);
+        return 2;
+    }
+    if (clGetPlatformIDs(1, &platform, NULL) != CL_SUCCESS ||
+        clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &id, NULL) != CL_SUCCESS) {
+        printf("no OpenCL device\n");
+        return 77;
+    }
+    cl_context context = clCreateContext(NULL, 1, &id, NULL, NULL, NULL);
+    int code = work(context, id, n, rounds, items, argc > 4 && strcmp(argv[4], "profiling") == 0);
     clReleaseContext(context);
-    printf("%d kernels, %.0f ns of the thread each; the sum is %s\n", n, best,
-           out[63] == 5 * n ? "right" : "wrong");
-    return out[63] == 5 * n ? 0 : 1;
+    return code;
 }
