@@ -395,6 +395,11 @@ static int recycled(void)
     return 0;
 }
 
+static int moves(void)
+{
+    return chdir("/") == 0 ? recycled() : 1;
+}
+
 static int out_of_order(void)
 {
     cl_command_queue q = queue_of(ids[0], CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
@@ -521,6 +526,7 @@ int main(int argc, char **argv)
                  {"in_flight", in_flight},
                  {"killed", killed},
                  {"forks", forks},
+                 {"moves", moves},
                  {"callbacks", callbacks},
                  {"short_threads", short_threads},
                  {"exit_elsewhere", exit_elsewhere}};

@@ -186,6 +186,9 @@ def test_files(p, calls):
     done, _ = p.under(calls, "recycled", out="trace.unknown")
     check("a_name_without_a_form_gets_one", done.returncode == 0 and (p.folder / "trace.unknown.json").exists() and
           "trace.unknown.json" in done.stderr, said(done))
+    done = subprocess.run([os.path.abspath(calls), "moves"], cwd=p.folder, env={**os.environ, "OPENCL_LAYERS": p.layer,
+                          "MTPROF_OUT": "moved.json"}, capture_output=True, text=True, timeout=60)
+    check("a_name_is_of_the_folder_that_the_program_began_in", done.returncode == 0 and (p.folder / "moved.json").exists(), said(done))
     done, _ = p.under(calls, "recycled", out="trace.%p.json")
     named = [f.name for f in p.folder.glob("trace.*.json") if f.name.split(".")[1].isdigit()]
     check("each_process_may_have_a_file", done.returncode == 0 and len(named) == 1, named)

@@ -32,15 +32,20 @@ static void warn(void *unused, mtp_warning code, const char *text)
         fprintf(stderr, "mtprof: %s\n", text);
 }
 
-/* %p in the name is the process: programs that start others leave a file for each. */
+/* %p in the name is the process: programs that start others leave a file for each. A name without a folder is one of where
+ * we are now: the program may go elsewhere. */
 static bool name_file(const char *pattern)
 {
     size_t at = 0;
+    if (pattern[0] != '/' && strcmp(pattern, "-") != 0 && getcwd(own.out, sizeof own.out - 1) != NULL) {
+        at = strlen(own.out);
+        own.out[at++] = '/';
+    }
     for (const char *p = pattern; *p != 0; p++) {
-        int n = p[0] == '%' && p[1] == 'p'
-                    ? snprintf(own.out + at, sizeof own.out - at, "%ld", (long)getpid())
-                    : snprintf(own.out + at, sizeof own.out - at, "%c", *p);
-        p += p[0] == '%' && p[1] == 'p';
+        bool is_process = p[0] == '%' && p[1] == 'p';
+        int n = is_process ? snprintf(own.out + at, sizeof own.out - at, "%ld", (long)getpid())
+                           : snprintf(own.out + at, sizeof own.out - at, "%c", *p);
+        p += is_process;
         at += (size_t)n;
         if (at >= sizeof own.out)
             return false;
