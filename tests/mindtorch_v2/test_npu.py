@@ -322,3 +322,17 @@ def test_a_model_that_moved_is_still_one_in_the_memory_timeline(tmp_path):
     prof.export_memory_timeline(str(tmp_path / "m.json"), device="npu:0")
     _, sizes = json.loads((tmp_path / "m.json").read_text())
     assert max(row[1] for row in sizes) == (64 * 64 + 64) * 4  # of parameters
+
+
+def test_a_training_step_reads_nothing_back():
+    """What an optimizer counts stays on the host: a step does not wait for the device."""
+    with torch.device("npu"):
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        optimizer = torch.optim.AdamW(model.parameters())
+        x = torch.ones(4, 8)
+        with torch.profiler.profile(activities=["CPU", "NPU"]) as prof:
+            for _ in range(3):
+                model(x).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    assert not [e.name for e in prof.events() if "DtoH" in e.name]

@@ -287,7 +287,7 @@ def number(value):
 
 def counter(value=0.0):
     """A step count in the state, as PyTorch keeps it: a tensor on the CPU."""
-    return torch.tensor(value, dtype=torch.get_default_dtype())
+    return torch.tensor(value, dtype=torch.get_default_dtype(), device="cpu")
 
 
 @functools.cache
