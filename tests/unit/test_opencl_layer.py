@@ -81,6 +81,8 @@ def test_kernels(p, program):
     kernels = sorted(t.kernels, key=lambda e: e["ts"])
     calls = {e["args"].get("correlation"): e for e in t.calls}
     check("every_kernel_is_there_by_name", t.names() == {"grow": 5 * KERNELS}, t.names())
+    check("the_device_is_described", [(d["id"], d["name"] != "", d["totalGlobalMem"] > 0) for d in
+                                      t.about["deviceProperties"]] == [(0, True, True)], t.about["deviceProperties"])
     check("kernels_have_their_sizes", all(e["args"]["grid"] == [1, 1, 1] and e["args"]["block"] == [64, 1, 1] for e in kernels))
     check("each_has_the_call_that_made_it", all(e["args"]["correlation"] in calls for e in t.work))
     check("none_begins_before_its_call", all(e["ts"] >= calls[e["args"]["correlation"]]["ts"] - 50 for e in kernels

@@ -31,6 +31,8 @@ typedef struct mtp__queue {
 /* Of a device, in the order in which they are met. */
 uint32_t mtp__device_number(cl_device_id id);
 uint32_t mtp__device_count(void);
+/* What it is, for deviceProperties. */
+void mtp__device_describe_to_trace(uint32_t number);
 
 /* What a thread met last: most calls name the same queue and kernel again. `age` tells whether handles were given back. */
 typedef struct mtp__last {

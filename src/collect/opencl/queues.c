@@ -50,6 +50,38 @@ uint32_t mtp__device_number(cl_device_id id)
     return i < MTP__DEVICES_MOST ? i : MTP__DEVICES_MOST - 1;
 }
 
+static const char *text_of(cl_device_id id, cl_device_info what, char text[128])
+{
+    text[0] = 0;
+    mtp__next->clGetDeviceInfo(id, what, 127, text, NULL);
+    text[127] = 0;
+    return text[0] != 0 ? text : NULL;
+}
+
+void mtp__device_describe_to_trace(uint32_t number)
+{
+    char name[128], vendor[128], driver[128];
+    cl_device_id id = seen.ids[number];
+    cl_ulong memory = 0, local = 0;
+    cl_uint units = 0, clock = 0;
+    size_t group = 0;
+    mtp_device_info info = MTP_DEVICE_INFO_INIT;
+    mtp__next->clGetDeviceInfo(id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, NULL);
+    mtp__next->clGetDeviceInfo(id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
+    mtp__next->clGetDeviceInfo(id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
+    mtp__next->clGetDeviceInfo(id, CL_DEVICE_MAX_CLOCK_FREQUENCY, sizeof clock, &clock, NULL);
+    mtp__next->clGetDeviceInfo(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL);
+    info.name = text_of(id, CL_DEVICE_NAME, name);
+    info.vendor = text_of(id, CL_DEVICE_VENDOR, vendor);
+    info.driver = text_of(id, CL_DRIVER_VERSION, driver);
+    info.memory_bytes = memory;
+    info.shared_bytes = local;
+    info.compute_units = units;
+    info.clock_mhz = clock;
+    info.group_most = (uint32_t)group;
+    mtp_device_describe(MTP_DEVICE_NPU(number), &info);
+}
+
 uint32_t mtp__device_count(void)
 {
     return __atomic_load_n(&seen.count, __ATOMIC_ACQUIRE);
