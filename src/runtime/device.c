@@ -146,7 +146,7 @@ static void flush_all(void *unused)
         pthread_mutex_lock(&npu->lock);
         mt__npu_harvest(npu, true);
         npu->clocked = false;
-        pthread_mutex_unlock(&npu->lock);
+        mt__npu_unlock(npu);
     }
 }
 
@@ -155,14 +155,17 @@ static mt_status open_npu(unsigned index, mt__npu **out)
     const mtp_plugin *api = &plugin.api;
     mt__npu *npu = calloc(1, sizeof *npu);
     mt__flight *flights = calloc(MT__FLIGHTS, sizeof *flights);
-    if (npu == NULL || flights == NULL) {
+    mt_storage **drops = calloc(MT__FLIGHTS, sizeof *drops);
+    if (npu == NULL || flights == NULL || drops == NULL) {
         free(npu);
         free(flights);
+        free(drops);
         return mt__fail(MT_E_NOMEM, "out of memory: device npu:%u", index);
     }
     npu->api = api;
     npu->device = MT_NPU(index);
     npu->flights = flights;
+    npu->drops = drops;
     npu->next_stream = 1;
     npu->own.npu = npu;
     npu->properties.size = sizeof npu->properties;
@@ -183,6 +186,7 @@ static mt_status open_npu(unsigned index, mt__npu **out)
         mt_status failed = mt__npu_fail(npu, status, what);
         free(npu);
         free(flights);
+        free(drops);
         return failed;
     }
     *out = npu;
@@ -534,7 +538,7 @@ void mt_stream_destroy(mt_stream *s)
     s->handle = NULL;
     s->next = npu->spent;
     npu->spent = s;
-    pthread_mutex_unlock(&npu->lock);
+    mt__npu_unlock(npu);
 }
 
 mt_stream *mt_stream_default(mt_device device)

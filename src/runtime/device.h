@@ -61,6 +61,9 @@ typedef struct mt__npu {
     uint32_t kernel_count, kernel_room;
     mt__flight *flights; /* a ring of MT__FLIGHTS */
     uint32_t flight_first, flight_count;
+    uint64_t held_bytes; /* of flights: host memory */
+    mt_storage **drops;  /* owned: what flights held, to be released without the lock; room for MT__FLIGHTS */
+    uint32_t drop_count;
     uint32_t launches;        /* since the last flush of the stream */
     bool clocked;             /* the clock was told in this cycle */
     uint64_t clocked_ns;      /* and when, last */
@@ -120,8 +123,10 @@ mt_status mt__npu_fill(mt__npu *npu, mtp_plugin_memory *to, uint64_t at, uint64_
                        uint32_t pattern_bytes);
 mt_status mt__npu_gemm(mt__npu *npu, const mtp_plugin_gemm *gemm); /* MT_E_NOT_IMPLEMENTED: use a kernel */
 mt_status mt__npu_synchronize(mt__npu *npu, mt_stream *stream);    /* NULL: all of them */
-/* Tells the profiler what is done; with wait, of everything. The lock is held. */
+/* Tells the profiler what is done; with wait, of everything. The lock is held, and given back by mt__npu_unlock: the end of
+ * host memory may be Python's business, which has a lock of its own. */
 void mt__npu_harvest(mt__npu *npu, bool wait);
+void mt__npu_unlock(mt__npu *npu);
 mt_status mt__npu_check_fault(mt__npu *npu); /* after a synchronisation */
 
 void mt__npu_register(void); /* kernels/opencl/table.c: fills mt__ops[].kernels[1] */

@@ -73,7 +73,7 @@ static void tell_clock(mt__npu *npu)
 
 /* ------------------------------------------------------------------------------------------------- harvesting */
 
-static void tell(const mt__npu *npu, mt__flight *f)
+static void tell(mt__npu *npu, mt__flight *f)
 {
     mtp_plugin_times t;
     if (f->work.name != 0 && npu->api->event_times(f->event, &t) == MTP_OK) {
@@ -84,8 +84,28 @@ static void tell(const mt__npu *npu, mt__flight *f)
         mtp_device_event(&f->work);
     }
     npu->api->event_release(f->event);
-    mt__storage_release(f->held);
-    f->held = NULL;
+    if (f->held != NULL) {
+        npu->held_bytes -= f->held->bytes;
+        npu->drops[npu->drop_count++] = f->held;
+        f->held = NULL;
+    }
+}
+
+void mt__npu_unlock(mt__npu *npu)
+{
+    mt_storage *drops[64];
+    uint32_t n = MT__COUNT_OF(drops);
+    for (; n == MT__COUNT_OF(drops); pthread_mutex_lock(&npu->lock)) {
+        n = npu->drop_count < MT__COUNT_OF(drops) ? npu->drop_count : (uint32_t)MT__COUNT_OF(drops);
+        npu->drop_count -= n;
+        if (n > 0)
+            memcpy(drops, npu->drops + npu->drop_count, n * sizeof *drops);
+        pthread_mutex_unlock(&npu->lock);
+        for (uint32_t i = 0; i < n; i++)
+            mt__storage_release(drops[i]);
+        if (n < MT__COUNT_OF(drops))
+            return;
+    }
 }
 
 /* The oldest leaves the ring. */
@@ -127,6 +147,9 @@ void mt__npu_harvest(mt__npu *npu, bool wait)
         tell_clock(npu);
 }
 
+#define HELD_MOST                                                                                            \
+    ((uint64_t)32 << 20) /* bytes of the host before it is looked whether their copies are done */
+
 static void fly(mt__npu *npu, mtp_plugin_event *event, const mtp_device_work *work, mt_storage *held)
 {
     if (npu->flight_count == MT__FLIGHTS) {
@@ -134,12 +157,14 @@ static void fly(mt__npu *npu, mtp_plugin_event *event, const mtp_device_work *wo
         mt__npu_harvest(npu, false);
         if (npu->flight_count == MT__FLIGHTS) /* the device does not answer: the oldest is given up */
             land(npu);
-    } else if (npu->flight_count > 0 && npu->flight_count % (MT__FLIGHTS / 4) == 0) {
+    } else if (npu->flight_count > 0 &&
+               (npu->flight_count % (MT__FLIGHTS / 4) == 0 || npu->held_bytes > HELD_MOST)) {
         mt__npu_harvest(npu, false);
     }
     mt__flight *f = &npu->flights[(npu->flight_first + npu->flight_count++) % MT__FLIGHTS];
     f->event = event;
     f->held = held != NULL ? mt__storage_retain(held) : NULL;
+    npu->held_bytes += held != NULL ? held->bytes : 0;
     if (work != NULL)
         f->work = *work;
     else
@@ -188,7 +213,7 @@ static mt_status after(mt__npu *npu, told *t, mt_stream *stream, mtp_status stat
     stream->work++;
     if (++npu->launches % 16 == 0)
         npu->api->stream_flush(stream->handle);
-    pthread_mutex_unlock(&npu->lock);
+    mt__npu_unlock(npu);
     return status == MTP_OK ? MT_OK : mt__npu_fail(npu, status, what);
 }
 
@@ -306,7 +331,7 @@ mt_status mt__npu_kernel(mt__npu *npu, uint64_t key, mt__source_fn *write, const
         *out = *k;
     else
         status = build(npu, key, write, user, out);
-    pthread_mutex_unlock(&npu->lock);
+    mt__npu_unlock(npu);
     return status;
 }
 
@@ -321,16 +346,57 @@ mt_status mt__npu_kernel(mt__npu *npu, uint64_t key, mt__source_fn *write, const
         seen;                                                                                                \
     }))
 
+#define STAGED_MOST ((uint64_t)64 << 10) /* bytes that are copied twice rather than waited for */
+
+static void drop_nothing(void *user)
+{
+    (void)user;
+}
+
+/* A copy of the host's memory, to be held until the device has read it; NULL: out of memory. */
+static mt_storage *staged(const void *from, uint64_t bytes)
+{
+    mt_storage *s = calloc(1, sizeof *s + bytes);
+    if (s == NULL)
+        return NULL;
+    atomic_init(&s->refs, 1);
+    s->data = s + 1;
+    s->bytes = bytes;
+    s->drop = drop_nothing; /* not the allocator's: no profile is told of it */
+    memcpy(s->data, from, bytes);
+    return s;
+}
+
+/* For the work that was just put on the stream. The lock is given up meanwhile: others go on launching. */
+static mtp_status wait_here(mt__npu *npu, mt_stream *stream, told *t, mtp_status status)
+{
+    if (t->event == NULL)
+        return status;
+    if (status == MTP_OK)
+        status = npu->api->stream_flush(stream->handle);
+    mt__npu_unlock(npu);
+    mtp_status waited = npu->api->event_wait(t->event);
+    pthread_mutex_lock(&npu->lock);
+    return status == MTP_OK ? waited : status;
+}
+
 mt_status mt__npu_copy_in(mt__npu *npu, mtp_plugin_memory *to, uint64_t at, const void *from, uint64_t bytes,
                           mt_storage *hold)
 {
     mt_stream *stream = mt__stream_now(npu);
     told t;
+    mt_storage *copy = hold == NULL && bytes <= STAGED_MOST ? staged(from, bytes) : NULL;
+    if (copy != NULL)
+        hold = copy;
     pthread_mutex_lock(&npu->lock);
     before(npu, &t, COPY_IN, NAMED("Memcpy HtoD (Pageable -> Device)"), MTP_DEVICE_MEMCPY, bytes, stream);
-    mtp_status status = npu->api->copy_in(stream->handle, to, at, from, bytes, hold == NULL,
-                                          t.on || hold != NULL ? &t.event : NULL);
-    return after(npu, &t, stream, status, "copy to the device", hold);
+    mtp_status status =
+        npu->api->copy_in(stream->handle, to, at, copy != NULL ? copy->data : from, bytes, false, &t.event);
+    if (hold == NULL)
+        status = wait_here(npu, stream, &t, status);
+    mt_status copied = after(npu, &t, stream, status, "copy to the device", hold);
+    mt__storage_release(copy);
+    return copied;
 }
 
 mt_status mt__npu_copy_out(mt__npu *npu, void *to, mtp_plugin_memory *from, uint64_t at, uint64_t bytes)
@@ -340,14 +406,7 @@ mt_status mt__npu_copy_out(mt__npu *npu, void *to, mtp_plugin_memory *from, uint
     pthread_mutex_lock(&npu->lock);
     before(npu, &t, COPY_OUT, NAMED("Memcpy DtoH (Device -> Pageable)"), MTP_DEVICE_MEMCPY, bytes, stream);
     mtp_status status = npu->api->copy_out(stream->handle, to, from, at, bytes, false, &t.event);
-    if (status == MTP_OK)
-        status = npu->api->stream_flush(stream->handle);
-    if (t.event == NULL)
-        return after(npu, &t, stream, status, "copy from the device", NULL);
-    pthread_mutex_unlock(&npu->lock); /* others go on launching while this one waits */
-    mtp_status waited = npu->api->event_wait(t.event);
-    status = status == MTP_OK ? waited : status;
-    pthread_mutex_lock(&npu->lock);
+    status = wait_here(npu, stream, &t, status);
     mt_status copied = after(npu, &t, stream, status, "copy from the device", NULL);
     return copied == MT_OK ? mt__npu_check_fault(npu) : copied;
 }
@@ -439,7 +498,7 @@ mt_status mt__npu_check_fault(mt__npu *npu)
             status = npu->api->copy_in(stream, npu->fault, 0, none, sizeof none, true, NULL);
         npu->may_fault = false;
     }
-    pthread_mutex_unlock(&npu->lock);
+    mt__npu_unlock(npu);
     if (status != MTP_OK)
         return mt__npu_fail(npu, status, "reading faults");
     return fail_as(fault);
@@ -462,7 +521,7 @@ static mtp_status wait_for_others(mt__npu *npu)
         if (status == MTP_OK)
             status = npu->api->stream_flush(s->handle);
     }
-    pthread_mutex_unlock(&npu->lock);
+    mt__npu_unlock(npu);
     for (uint32_t i = 0; i < count; i++) {
         mtp_status waited = npu->api->event_wait(events[i]);
         status = status == MTP_OK ? waited : status;
@@ -479,7 +538,7 @@ mt_status mt__npu_synchronize(mt__npu *npu, mt_stream *stream)
     mt_stream *first = stream != NULL ? stream : &npu->own;
     pthread_mutex_lock(&npu->lock);
     uint64_t work = first->work;
-    pthread_mutex_unlock(&npu->lock);
+    mt__npu_unlock(npu);
     mtp_status status = npu->api->stream_synchronize(first->handle);
     if (status == MTP_OK && stream == NULL && npu->own.next != NULL)
         status = wait_for_others(npu);
@@ -489,7 +548,7 @@ mt_status mt__npu_synchronize(mt__npu *npu, mt_stream *stream)
     pthread_mutex_lock(&npu->lock);
     first->done = work > first->done ? work : first->done;
     mt__npu_harvest(npu, false);
-    pthread_mutex_unlock(&npu->lock);
+    mt__npu_unlock(npu);
     return mt__npu_check_fault(npu);
 }
 

@@ -336,3 +336,18 @@ def test_a_training_step_reads_nothing_back():
                 optimizer.step()
                 optimizer.zero_grad()
     assert not [e.name for e in prof.events() if "DtoH" in e.name]
+
+
+def test_memory_of_numpy_that_copies_hold_is_let_go_by_any_thread():
+    """The end of a copy may be seen by a thread that does not have the interpreter's lock."""
+    def work():
+        for i in range(60):
+            torch.from_numpy(np.full(20000, float(i), np.float32)).to("npu", non_blocking=True).add_(1)
+            torch.npu.synchronize()
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert not any(t.is_alive() for t in threads)
