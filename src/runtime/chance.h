@@ -14,6 +14,8 @@ typedef struct mt__chance {
 mt__chance *mt__chance_begin(void); /* locks */
 void mt__chance_end(void);
 void mt__chance_refill(mt__chance *g);
+/* Can elements of dtype be `from` ... `last`? As random_ says it. */
+mt_status mt__random_range(mt_dtype dtype, int64_t from, int64_t last);
 
 static inline uint32_t mt__random(mt__chance *g)
 {

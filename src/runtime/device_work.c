@@ -359,36 +359,54 @@ mt_status mt__npu_gemm(mt__npu *npu, const mtp_plugin_gemm *gemm)
 
 /* ---------------------------------------------------------------------------------------------------- waiting */
 
-/* What kernels/opencl/prelude.cl calls FAULT_*: the message, once. */
+/* What kernels/opencl/prelude.cl calls FAULT_*, in the words of the CPU's kernels. */
+static mt_status fail_as(const int64_t fault[4])
+{
+#define EARLIER " (found by an earlier op on the device)"
+    long long value = fault[1], dim = fault[2], size = fault[3];
+    switch ((int32_t)fault[0]) {
+    case 0:
+        return MT_OK;
+    case 1:
+        return mt__fail(MT_E_INDEX, "index out of range in self" EARLIER);
+    case 2:
+        return mt__fail(MT_E_RUNTIME, "ZeroDivisionError" EARLIER);
+    case 3:
+        return mt__fail(MT_E_INDEX, "Target %lld is out of bounds." EARLIER, value);
+    case 4:
+        return mt__fail(MT_E_RUNTIME, "all elements of input should be between 0 and 1" EARLIER);
+    case 5:
+        return mt__fail(MT_E_RUNTIME, "all elements of target should be between 0 and 1" EARLIER);
+    case 6:
+    case 7:
+        return mt__fail((int32_t)fault[0] == 6 ? MT_E_INDEX : MT_E_RUNTIME,
+                        "index %lld is out of bounds for dimension %lld with size %lld" EARLIER, value, dim,
+                        size);
+    case 8:
+        return mt__fail(MT_E_RUNTIME, "Expected p_in >= 0 && p_in <= 1 to be true, but got false." EARLIER);
+    default:
+        return mt__fail(MT_E_RUNTIME, "the device's fault word is %d, which means nothing",
+                        (int32_t)fault[0]);
+    }
+#undef EARLIER
+}
+
 mt_status mt__npu_check_fault(mt__npu *npu)
 {
-    static const struct {
-        mt_status status;
-        const char *text;
-    } faults[] = {
-        {MT_OK, ""},
-        {MT_E_INDEX, "index out of range in self (found by an earlier op on the device)"},
-        {MT_E_RUNTIME, "ZeroDivisionError (found by an earlier op on the device)"},
-        {MT_E_INDEX, "Target is out of bounds. (found by an earlier op on the device)"},
-        {MT_E_RUNTIME,
-         "all elements of input and target should be between 0 and 1 (found by an earlier op on the device)"},
-    };
-    int32_t code = 0, zero = 0;
+    int64_t fault[4] = {0}, none[4] = {0};
     mtp_status status = MTP_OK;
     pthread_mutex_lock(&npu->lock);
     if (npu->may_fault) {
         mtp_plugin_stream *stream = mt__stream_now(npu)->handle;
-        status = npu->api->copy_out(stream, &code, npu->fault, 0, 4, true, NULL);
-        if (status == MTP_OK && code != 0)
-            status = npu->api->copy_in(stream, npu->fault, 0, &zero, 4, true, NULL);
+        status = npu->api->copy_out(stream, fault, npu->fault, 0, sizeof fault, true, NULL);
+        if (status == MTP_OK && fault[0] != 0)
+            status = npu->api->copy_in(stream, npu->fault, 0, none, sizeof none, true, NULL);
         npu->may_fault = false;
     }
     pthread_mutex_unlock(&npu->lock);
     if (status != MTP_OK)
         return mt__npu_fail(npu, status, "reading faults");
-    if (code <= 0 || code >= (int32_t)MT__COUNT_OF(faults))
-        return MT_OK;
-    return mt__fail(faults[code].status, "%s", faults[code].text);
+    return fail_as(fault);
 }
 
 mt_status mt__npu_synchronize(mt__npu *npu, mt_stream *stream)

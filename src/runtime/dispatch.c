@@ -46,6 +46,7 @@ static mt_status bad_argument(const mt__op *op, unsigned i, const mt_value *v)
 typedef struct facts {
     mt_device device;
     bool has_device, tracked;
+    bool host_number; /* there is a tensor without dims on the CPU */
 } facts;
 
 static mt_status mixed_devices(const mt__op *op, mt_device a, mt_device b)
@@ -56,7 +57,7 @@ static mt_status mixed_devices(const mt__op *op, mt_device a, mt_device b)
                     mt__device_text(a), mt__device_text(b), op->name);
 }
 
-/* A tensor without dims may stay on the CPU while the others are elsewhere. */
+/* A tensor without dims may stay on the CPU while the others are elsewhere, if the op takes it as a number. */
 static inline mt_status look_at(const mt__op *op, const mt_tensor *t, facts *f)
 {
     f->tracked |= mt__tracks(t);
@@ -65,11 +66,27 @@ static inline mt_status look_at(const mt__op *op, const mt_tensor *t, facts *f)
     if (!f->has_device) {
         f->device = t->device;
         f->has_device = t->rank > 0 || MT_DEVICE_TYPE(t->device) != 0;
+        f->host_number |= !f->has_device;
         return MT_OK;
     }
-    if ((t->rank == 0 && MT_DEVICE_TYPE(t->device) == 0) || op->id == MT_OP_copy_)
+    if ((t->rank == 0 && MT_DEVICE_TYPE(t->device) == 0) || op->id == MT_OP_copy_) {
+        f->host_number = true;
         return MT_OK;
+    }
     return mixed_devices(op, f->device, t->device);
+}
+
+/* Kernels of accelerators read such a number if they say so, and never write one. */
+static mt_status check_host_number(const mt__op *op, const mt_value *args, const facts *f)
+{
+    bool writes = op->in_place && op->id != MT_OP_copy_ && args[0].kind == MT_TENSOR &&
+                  args[0].as.tensor->device != f->device;
+    bool takes = op->host_numbers || op->composite != NULL || op->view;
+    for (unsigned i = 0; i < op->param_count; i++)
+        takes |= op->params[i].type == MT_TYPE_DEVICE;
+    if (writes || !takes)
+        return mixed_devices(op, f->device, MT_CPU);
+    return MT_OK;
 }
 
 static mt_status examine(const mt__op *op, const mt_value *args, facts *f)
@@ -94,6 +111,8 @@ static mt_status examine(const mt__op *op, const mt_value *args, facts *f)
             return mt__fail(MT_E_TYPE, "%s(): %lld is not a dtype", op->name + 6, (long long)v->as.i);
         }
     }
+    if (MT__UNLIKELY(f->host_number && MT_DEVICE_TYPE(f->device) != 0) && status == MT_OK)
+        status = check_host_number(op, args, f);
     return status;
 }
 

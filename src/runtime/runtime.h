@@ -171,6 +171,7 @@ typedef struct mt__op {
     uint8_t out_count; /* 0: a list */
     bool in_place;
     bool view;                     /* outputs share the first tensor's storage */
+    bool host_numbers;             /* kernels of accelerators take tensors without dims from the CPU */
     uint32_t save_args, save_outs; /* bits, of grad->saves */
     mt_param params[MT__MAX_ARGS];
 } mt__op;

@@ -177,8 +177,8 @@ static mt_tensor *nll_in_ops(mt__backward *b)
     const mt__meta *meta = mt__meta_of(b, 0);
     int64_t reduction = a[3].as.i;
     bool each = reduction == NONE && meta->rank > 1;
-    mt_tensor *constant = NULL,
-              *one = MT(ones, each ? mt__meta_shape(mt__meta_of(b, 1)) : MT_SHAPE0, (int64_t)meta->dtype);
+    mt_tensor *constant = NULL, *one = MT(ones, each ? mt__meta_shape(mt__meta_of(b, 1)) : MT_SHAPE0,
+                                          (int64_t)meta->dtype, (int64_t)meta->device);
     bool was = mt_grad_enable(false);
     if (meta->rank <= 2)
         constant = MT(nll_loss_backward, one, a[0], a[1], a[2], a[3], a[4], b->results[1]);

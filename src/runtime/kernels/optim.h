@@ -12,9 +12,11 @@ typedef struct mt__device_step {
     const char *macros;                 /* that the text uses, besides ROOT, LERP and LARGER */
     mt_tensor *param, *grad, *state[3]; /* borrowed; state may be NULL */
     double sign, decay, k[10];
+    int64_t row; /* elements of one along the first dim */
     bool flag;
 } mt__device_step;
 
+extern const mt__formula_text *const mt__formulas[]; /* all that have a text; NULL at the end */
 mt_status mt__npu_optimizer_step(const mt__device_step *s);
 
 #endif

@@ -264,7 +264,7 @@ static void fill_random(mt__chance *g, const mt__call *call, mt_tensor *t)
     }
 }
 
-static mt_status check_range(mt_dtype dtype, int64_t from, int64_t last)
+mt_status mt__random_range(mt_dtype dtype, int64_t from, int64_t last)
 {
     static const char *const names[] = {"bool", "int", "int64_t", "float", "double"};
     static const int64_t bounds[][2] = {{0, 1},
@@ -286,7 +286,7 @@ mt_status mt__cpu_random(mt__call *call)
         return mt__fail(MT_E_RUNTIME,
                         "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
                         (long long)from, (long long)to);
-    mt_status status = check_range((mt_dtype)call->outs[0]->dtype, from, to - 1);
+    mt_status status = mt__random_range((mt_dtype)call->outs[0]->dtype, from, to - 1);
     return status == MT_OK ? fill(call, fill_random) : status;
 }
 

@@ -294,6 +294,7 @@ static mt_status step_elsewhere(mt__call *call, const rule *r)
                                                      "#define RMSPROP_MOVE " TEXT(RMSPROP_MOVE) "\n";
     mt_status status = MT_OK;
     for (uint32_t i = 0; i < call->args[0].count && status == MT_OK; i++) {
+        const mt_tensor *p = item_of(call, 0, i);
         item it = {.sign = r->maximize != 0 && mt__arg_int(call, (unsigned)r->maximize) ? -1 : 1,
                    .decay = r->decay != 0 ? mt__arg_number(call, (unsigned)r->decay) : 0};
         const formula *f = r->prepare(call, i, &it);
@@ -303,6 +304,7 @@ static mt_status step_elsewhere(mt__call *call, const rule *r)
                              .grad = item_of(call, 1, i),
                              .sign = it.sign,
                              .decay = it.decay,
+                             .row = p->rank > 0 && p->dims[0] > 0 ? p->numel / p->dims[0] : 1,
                              .flag = it.flag};
         memcpy(s.k, it.k, sizeof s.k);
         for (unsigned k = 0; k < MOST_STATES; k++)
@@ -583,7 +585,12 @@ mt_status mt__cpu_fused_rprop(mt__call *call)
 SPARSE_ADAM(float, f32)
 SPARSE_ADAM(double, f64)
 static const formula sparse_adam = {
-    {sparse_adam_f32, sparse_adam_f64}, {sparse_adam_f32, sparse_adam_f64}, {NULL, NULL}};
+    {sparse_adam_f32, sparse_adam_f64},
+    {sparse_adam_f32, sparse_adam_f64},
+    {"sparse_adam", "int any = g != 0;"
+                    " for (long x = i / row * row; x < i / row * row + row && !any; x++) any = G[x] != 0;"
+                    " if (any) { S0[i] += (g - S0[i]) * k1; S1[i] += (g * g - S1[i]) * k3;"
+                    " p += k0 * (S0[i] / (ROOT(S1[i]) + k5)); }"}};
 
 static const formula *prepare_sparse_adam(const mt__call *call, uint32_t i, item *it)
 {
@@ -599,3 +606,9 @@ mt_status mt__cpu_fused_sparse_adam(mt__call *call)
     static const rule r = {{2, 3}, 9, 0, prepare_sparse_adam};
     return step(call, &r);
 }
+
+const mt__formula_text *const mt__formulas[] = {
+    &sgd.source,      &sgd_first.source, &sgd_momentum.source, &adam.source,
+    &adam_max.source, &adagrad.source,   &rmsprop.source,      &rmsprop_centered.source,
+    &adadelta.source, &adamax.source,    &nadam.source,        &radam.source,
+    &asgd.source,     &rprop.source,     &sparse_adam.source,  NULL};

@@ -6,24 +6,35 @@
 #include "runtime/chance.h"
 #include "runtime/kernels/opencl/npu.h"
 #include "runtime/reduce.h"
-#include <stdio.h>
 
 enum {
     ARANGE,
     LINSPACE,
     EYE,
-    TRIL,
-    TRIU,
-    CHANCE
+    TRIANGLE,
+    UNIFORM,
+    NORMAL,
+    BERNOULLI,
+    BERNOULLI_OF,
+    RANDOM
 };
+static const mt__variant variants[] = {
+    [ARANGE] = {"arange", "NEED_arange", MT__OF_NUMBER},
+    [LINSPACE] = {"linspace", "NEED_linspace", MT__OF_NUMBER},
+    [EYE] = {"eye", "NEED_eye", MT__OF_ANY},
+    [TRIANGLE] = {"triangle", "NEED_triangle", MT__OF_ANY},
+    [UNIFORM] = {"uniform", "NEED_chance;CHANCE_UNIFORM 1;A T", MT__OF_REAL},
+    [NORMAL] = {"normal", "NEED_chance;CHANCE_NORMAL 1;A T", MT__OF_REAL},
+    [BERNOULLI] = {"bernoulli", "NEED_chance;CHANCE_BERNOULLI 1;A float", MT__OF_ANY},
+    [BERNOULLI_OF] = {"bernoulli_of", "NEED_chance;CHANCE_BERNOULLI_OF 1;A T", MT__OF_REAL},
+    [RANDOM] = {"random", "NEED_chance;A long", MT__OF_ANY},
+};
+static const mt__family family = {MT__CREATE, mt__cl_create, variants, MT__COUNT_OF(variants)};
 
-static mt_status kernel_of(mt__npu *npu, const char *name, mt_dtype dtype, mt_dtype as, unsigned which,
-                           const char *need, mt__kernel *k)
+static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_tensor *t)
 {
-    char defines[200];
-    snprintf(defines, sizeof defines, "%s\n#define A %s\n", need, mt__cl_type(as));
-    mt__template t = {name, mt__cl_create, dtype, defines};
-    return mt__npu_template(npu, MT__KEY(MT__CREATE, dtype, which << 3 | as), &t, k);
+    mt_status status = mt__launch_begin(l, t->device);
+    return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)t->dtype, k) : status;
 }
 
 /* Real numbers are counted in double where the device has it. */
@@ -42,13 +53,10 @@ mt_status mt__npu_arange(mt__call *call)
     mt__kernel k;
     if (out->dtype == MT_BOOL)
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"arange_npu\" not implemented for 'Bool'");
-    mt_status status = mt__launch_begin(&l, out->device);
+    mt_status status = begin(&l, &k, ARANGE, out);
     if (status != MT_OK)
         return status;
     mt_dtype as = counting(l.npu, (mt_dtype)out->dtype);
-    status = kernel_of(l.npu, "arange", (mt_dtype)out->dtype, as, ARANGE, "#define NEED_arange", &k);
-    if (status != MT_OK)
-        return status;
     mt__element start = mt__element_of(as, from), step = mt__element_of(as, by);
     mt__launch_long(&l, out->numel);
     mt__launch_value(&l, &start, (uint32_t)mt_dtype_bytes(as));
@@ -64,15 +72,12 @@ mt_status mt__npu_linspace(mt__call *call)
     mt__kernel k;
     if (out->dtype == MT_BOOL)
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"linspace_npu\" not implemented for 'Bool'");
-    mt_status status = mt__launch_begin(&l, out->device);
+    mt_status status = begin(&l, &k, LINSPACE, out);
     if (status != MT_OK)
         return status;
     bool whole = !mt__is_floating((mt_dtype)out->dtype);
     mt_dtype as = whole ? counting(l.npu, MT_FLOAT32) : (mt_dtype)out->dtype;
     double start = mt__arg_number(call, 0), end = mt__arg_number(call, 1);
-    status = kernel_of(l.npu, "linspace", (mt_dtype)out->dtype, as, LINSPACE, "#define NEED_linspace", &k);
-    if (status != MT_OK)
-        return status;
     mt__launch_long(&l, out->numel);
     mt__launch_number(&l, as, whole ? (double)(int64_t)start : start);
     mt__launch_number(&l, as, whole ? (double)(int64_t)end : end);
@@ -85,9 +90,7 @@ mt_status mt__npu_eye(mt__call *call)
     mt_tensor *out = call->outs[0];
     mt__launch l;
     mt__kernel k;
-    mt_status status = mt__launch_begin(&l, out->device);
-    if (status == MT_OK)
-        status = kernel_of(l.npu, "eye", (mt_dtype)out->dtype, MT_INT64, EYE, "#define NEED_eye", &k);
+    mt_status status = begin(&l, &k, EYE, out);
     if (status != MT_OK)
         return status;
     mt__launch_long(&l, out->numel);
@@ -105,11 +108,7 @@ mt_status mt__npu_triangle(mt__call *call)
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK)
-        h.status = mt__launch_begin(&l, out->device);
-    if (h.status == MT_OK)
-        h.status = kernel_of(
-            l.npu, upper ? "triu" : "tril", (mt_dtype)out->dtype, MT_INT64, upper ? TRIU : TRIL,
-            upper ? "#define NEED_triangle\n#define UPPER 1" : "#define NEED_triangle\n#define UPPER 0", &k);
+        h.status = begin(&l, &k, TRIANGLE, out);
     if (h.status == MT_OK && out->numel > 0) {
         int64_t columns = out->dims[out->rank - 1], rows = out->dims[out->rank - 2],
                 diagonal = mt__arg_int(call, 1);
@@ -118,6 +117,7 @@ mt_status mt__npu_triangle(mt__call *call)
         mt__launch_long(&l, rows);
         mt__launch_long(&l, columns);
         mt__launch_long(&l, diagonal);
+        mt__launch_value(&l, &(int32_t){upper}, 4);
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, out);
         h.status = mt__launch_flat(&l, &k, out->numel);
@@ -129,18 +129,16 @@ mt_status mt__npu_triangle(mt__call *call)
 
 typedef struct draw {
     mt_op_id op;
-    const char *name, *need;
+    unsigned variant;
     bool real; /* floats only */
 } draw;
 static const draw draws[] = {
-    {MT_OP_uniform_, "uniform", "#define NEED_chance\n#define CHANCE_UNIFORM 1", true},
-    {MT_OP_normal_, "normal", "#define NEED_chance\n#define CHANCE_NORMAL 1", true},
-    {MT_OP_bernoulli_, "bernoulli", "#define NEED_chance\n#define CHANCE_BERNOULLI 1", false},
-    {MT_OP_bernoulli, "bernoulli_of", "#define NEED_chance\n#define CHANCE_BERNOULLI_OF 1", true},
-    {MT_OP_random_, "random", "#define NEED_chance\n#define CHANCE_INTEGER 1", false},
+    {MT_OP_uniform_, UNIFORM, true},      {MT_OP_normal_, NORMAL, true},
+    {MT_OP_bernoulli_, BERNOULLI, false}, {MT_OP_bernoulli, BERNOULLI_OF, true},
+    {MT_OP_random_, RANDOM, false},
 };
 
-static mt_status draw_into(mt__call *call, const draw *d, unsigned which, const mt_tensor *out)
+static mt_status draw_into(mt__call *call, const draw *d, const mt_tensor *out)
 {
     mt_dtype dtype = (mt_dtype)out->dtype;
     mt_dtype as = call->op->id == MT_OP_random_ ? MT_INT64 : d->real ? dtype : MT_FLOAT32;
@@ -149,9 +147,7 @@ static mt_status draw_into(mt__call *call, const draw *d, unsigned which, const 
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK)
-        h.status = mt__launch_begin(&l, out->device);
-    if (h.status == MT_OK)
-        h.status = kernel_of(l.npu, d->name, dtype, as, CHANCE + which, d->need, &k);
+        h.status = begin(&l, &k, d->variant, out);
     if (h.status == MT_OK && out->numel > 0) {
         mt__chance *g = mt__chance_begin();
         uint64_t seed = mt__random64(g);
@@ -166,6 +162,10 @@ static mt_status draw_into(mt__call *call, const draw *d, unsigned which, const 
         }
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, out);
+        if (d->variant == BERNOULLI_OF)
+            mt__launch_fault(&l);
+        else
+            mt__launch_memory(&l, l.npu->fault);
         h.status = mt__launch_flat(&l, &k, out->numel);
     }
     return mt__let_go(&h);
@@ -193,7 +193,8 @@ static mt_status check_draw(const mt__call *call, const draw *d, mt_dtype dtype)
         return mt__fail(MT_E_RUNTIME,
                         "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
                         (long long)mt__arg_int(call, 1), (long long)mt__arg_int(call, 2));
-    return MT_OK;
+    return d->op == MT_OP_random_ ? mt__random_range(dtype, mt__arg_int(call, 1), mt__arg_int(call, 2) - 1)
+                                  : MT_OK;
 }
 
 mt_status mt__npu_chance(mt__call *call)
@@ -207,10 +208,10 @@ mt_status mt__npu_chance(mt__call *call)
     if (status != MT_OK)
         return status;
     if (out->flags & MT__CONTIGUOUS)
-        return draw_into(call, d, which, out);
+        return draw_into(call, d, out);
     status = mt__empty_like(out, (mt_dtype)out->dtype, &dense);
     if (status == MT_OK)
-        status = draw_into(call, d, which, dense);
+        status = draw_into(call, d, dense);
     if (status == MT_OK)
         status = mt__npu_assign(out, dense);
     mt_release(dense);

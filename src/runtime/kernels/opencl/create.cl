@@ -1,21 +1,49 @@
 /* New elements: counted, or by chance (Philox 4x32-10: a key per call, a counter per element). */
+#if !defined(CREATE_ONCE)
+#define CREATE_ONCE
+/* Real numbers are counted in double where the device has it; integers are divided in it too. */
+#if HAS_F64
+typedef double wide;
+#else
+typedef float wide;
+#endif
+#if REAL
+typedef wide counted;
+typedef T divided;
+#else
+typedef long counted;
+typedef wide divided;
+#endif
+uint4 philox(ulong counter, uint2 key)
+{
+    uint4 c = (uint4)((uint)counter, (uint)(counter >> 32), 0, 0);
+    for (int round = 0; round < 10; round++) {
+        const uint h0 = mul_hi(0xD2511F53u, c.x), l0 = 0xD2511F53u * c.x;
+        const uint h1 = mul_hi(0xCD9E8D57u, c.z), l1 = 0xCD9E8D57u * c.z;
+        c = (uint4)(h1 ^ c.y ^ key.x, l1, h0 ^ c.w ^ key.y, l0);
+        key += (uint2)(0x9E3779B9u, 0xBB67AE85u);
+    }
+    return c;
+}
+#define UNIT24(w) ((T)((w)&0xffffffu) * (T)5.9604644775390625e-08)
+#endif
 
 #if defined(NEED_arange)
-__kernel void NAME(long n, A start, A step, __global T *y, long y_at)
+__kernel void NAME(long n, counted start, counted step, __global T *y, long y_at)
 {
     const long i = get_global_id(0);
     if (i < n)
-        y[y_at + i] = (T)(start + step * (A)i);
+        y[y_at + i] = (T)(start + step * (counted)i);
 }
 #endif
 
 #if defined(NEED_linspace)
-__kernel void NAME(long n, A start, A end, __global T *y, long y_at)
+__kernel void NAME(long n, divided start, divided end, __global T *y, long y_at)
 {
     const long i = get_global_id(0);
-    const A step = n > 1 ? (end - start) / (A)(n - 1) : (A)0;
+    const divided step = n > 1 ? (end - start) / (divided)(n - 1) : (divided)0;
     if (i < n)
-        y[y_at + i] = (T)(i < n / 2 || n == 1 ? start + step * (A)i : end - step * (A)(n - i - 1));
+        y[y_at + i] = (T)(i < n / 2 || n == 1 ? start + step * (divided)i : end - step * (divided)(n - i - 1));
 }
 #endif
 
@@ -29,31 +57,20 @@ __kernel void NAME(long n, long columns, __global T *y, long y_at)
 #endif
 
 #if defined(NEED_triangle)
-__kernel void NAME(long n, long rows, long columns, long diagonal, __global const T *x, long x_at, __global T *y,
+__kernel void NAME(long n, long rows, long columns, long diagonal, int upper, __global const T *x, long x_at, __global T *y,
                    long y_at)
 {
     const long i = get_global_id(0);
     if (i >= n)
         return;
     const long r = i / columns % rows, c = i % columns;
-    y[y_at + i] = (UPPER ? c - r >= diagonal : c - r <= diagonal) ? x[x_at + i] : (T)0;
+    y[y_at + i] = (upper ? c - r >= diagonal : c - r <= diagonal) ? x[x_at + i] : (T)0;
 }
 #endif
 
 #if defined(NEED_chance)
-uint4 philox(ulong counter, uint2 key)
-{
-    uint4 c = (uint4)((uint)counter, (uint)(counter >> 32), 0, 0);
-    for (int round = 0; round < 10; round++) {
-        const uint h0 = mul_hi(0xD2511F53u, c.x), l0 = 0xD2511F53u * c.x;
-        const uint h1 = mul_hi(0xCD9E8D57u, c.z), l1 = 0xCD9E8D57u * c.z;
-        c = (uint4)(h1 ^ c.y ^ key.x, l1, h0 ^ c.w ^ key.y, l0);
-        key += (uint2)(0x9E3779B9u, 0xBB67AE85u);
-    }
-    return c;
-}
-#define UNIT24(w) ((T)((w)&0xffffffu) * (T)5.9604644775390625e-08)
-__kernel void NAME(long n, ulong seed, A k0, A k1, __global const T *x, long x_at, __global T *y, long y_at)
+__kernel void NAME(long n, ulong seed, A k0, A k1, __global const T *x, long x_at, __global T *y, long y_at,
+                   __global int *fault)
 {
     const long i = get_global_id(0);
     if (i >= n)
@@ -69,7 +86,10 @@ __kernel void NAME(long n, ulong seed, A k0, A k1, __global const T *x, long x_a
 #elif CHANCE_BERNOULLI
     y[y_at + i] = (T)((A)((w.x) >> 8) * (A)5.9604644775390625e-08 < k0);
 #elif CHANCE_BERNOULLI_OF
-    y[y_at + i] = (T)((A)((w.x) >> 8) * (A)5.9604644775390625e-08 < (A)x[x_at + i]);
+    const T p = x[x_at + i];
+    if (!(p >= 0 && p <= 1))
+        FAULT(FAULT_CHANCE);
+    y[y_at + i] = (T)((A)((w.x) >> 8) * (A)5.9604644775390625e-08 < p);
 #else
     y[y_at + i] = (T)(k0 + (A)(((ulong)w.x << 32 | w.y) % (ulong)(k1 - k0)));
 #endif

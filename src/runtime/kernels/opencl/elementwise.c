@@ -3,6 +3,7 @@
  * The semantics are those of kernels/cpu (binary.c, unary.c, activation.c, select.c), line by line.
  */
 #include "runtime/kernels/opencl/npu.h"
+#include "runtime/reduce.h"
 
 /* X(op, kernel's name, operands, numbers, of floats, of integers, of bools, gives a bool)
  *   operands: positions of arguments, a ? before one that is wanted as bool. numbers: likewise. An expression that is NULL:
@@ -103,71 +104,78 @@
     X(elu_backward, elu_backward, "05", "123", "b <= 0 ? a * k2 * k0 * k1 * exp(b * k2) : a * k1", NULL,     \
       NULL, false)
 
-typedef struct row {
-    mt_op_id op;
-    const char *name, *operands, *numbers, *real, *whole, *truth;
-    bool gives_truth;
-} row;
-
 #define X(op, kernel, operands, numbers, real, whole, truth, gives)                                          \
-    [MT_OP_##op] = {MT_OP_##op, #kernel, operands, numbers, real, whole, truth, gives},
-static const row rows[MT_OP_COUNT] = {ROWS(X)};
-#undef X
-
-/* Expressions that are not an op's own: ids after those of ops. */
-enum {
-    TANH_GELU = MT_OP_COUNT,
-    TANH_GELU_BACKWARD,
-    ELU_OF_RESULT,
-    POW,
-    SQUARE,
-    CUBE,
-    CLAMP_BOTH,
-    CLAMP_LOW,
-    CLAMP_HIGH,
-    COPY,
-    LOSSES
+    [MT_OP_##op] = {#kernel, operands, numbers, real, whole, truth, gives},
+#define CLAMPED "(a < k0 || k0 != k0 ? k0 : a)"
+/* of an index a: k0 the size of the dim, k1 its stride, k2 its number */
+#define PLACE                                                                                                \
+    "((a < -k0 || a >= k0) ? (fault_at(fault, FAULT_PICK, a, k2, k0), (T)0) : a < 0 ? a + k0 : a) * k1"
+const mt__expression mt__expressions[MT__EXPRESSIONS] = {
+    ROWS(X)[MT__TANH_GELU] =
+        {"gelu_tanh", "0", "",
+         "(T)0.5 * a * ((T)1 + tanh((T)0.79788456080286535588 * (a + (T)0.044715 * a * a * a)))", NULL, NULL,
+         false},
+    [MT__TANH_GELU_BACKWARD] = {"gelu_tanh_backward", "01", "", "a * gelu_tanh_slope(b)", NULL, NULL, false},
+    [MT__ELU_OF_RESULT] = {"elu_backward_of_result", "01", "012", "b <= 0 ? a * k2 * (b + k0 * k1) : a * k1",
+                           NULL, NULL, false},
+    [MT__POW] = {"pow", "01", "", "pow(a, b)", "int_power(a, b)", NULL, false},
+    [MT__SQUARE] = {"square", "0", "", "a * a", NULL, NULL, false},
+    [MT__CUBE] = {"cube", "0", "", "a * a * a", NULL, NULL, false},
+    /* NaN passes, and a NaN bound makes all NaN; where the bounds cross, the high one wins. */
+    [MT__CLAMP_BOTH] = {"clamp", "0", "01", CLAMPED " > k1 || k1 != k1 ? k1 : " CLAMPED,
+                        CLAMPED " > k1 ? k1 : " CLAMPED, NULL, false},
+    [MT__CLAMP_LOW] = {"clamp_min", "0", "0", CLAMPED, CLAMPED, NULL, false},
+    [MT__CLAMP_HIGH] = {"clamp_max", "0", "0", "a > k0 || k0 != k0 ? k0 : a", "a > k0 ? k0 : a", NULL, false},
+    [MT__COPY] = {"copy", "0", "", "a", "a", "a", false},
+    [MT__OFFSETS_FIRST] = {"index_offsets", "0", "012", NULL, PLACE, NULL, false},
+    [MT__OFFSETS_MORE] = {"index_offsets_more", "01", "012", NULL, "b + " PLACE, NULL, false},
+    /* a is self, b the target, c the weight (or 1), d the weight of positives (or 1), or the gradient */
+    [MT__LOSSES] = {"mse_loss", "01", "", "(a - b) * (a - b)", NULL, NULL, false},
+    {"smooth_l1_loss", "01", "0", "fabs(a - b) < k0 ? (a - b) * (a - b) / (2 * k0) : fabs(a - b) - k0 / 2",
+     NULL, NULL, false},
+    {"bce", "012", "",
+     "c * ((b - 1) * LOG1P100(-INSIDE(a, FAULT_INPUT_PROBABILITY)) - INSIDE(b, FAULT_TARGET_PROBABILITY) * "
+     "LOG100(a))",
+     NULL, NULL, false},
+    {"bce_with_logits", "0123", "",
+     "c * ((1 - b) * a + ((d - 1) * b + 1) * (log1p(exp(-fabs(a))) + (a < 0 ? -a : (T)0)))", NULL, NULL,
+     false},
+    {"mse_loss_backward", "0123", "0", "k0 * 2 * (a - b) * d", NULL, NULL, false},
+    {"smooth_l1_loss_backward", "0123", "01",
+     "k0 * d * (a - b <= -k1 ? (T)(a - b < 0 ? -1 : 0) : a - b >= k1 ? (T)(a - b > 0 ? 1 : 0) : (a - b) / "
+     "k1)",
+     NULL, NULL, false},
+    {"bce_backward", "0123", "0", "k0 * d * c * (a - b) / fmax((1 - a) * a, (T)1e-12)", NULL, NULL, false},
 };
-_Static_assert(LOSSES + 32 < 1024, "ids of expressions have ten bits");
-
-bool mt__npu_is_elementwise(mt_op_id op)
-{
-    return rows[op].name != NULL;
-}
+#undef X
 
 static mt_status refuse(const mt__call *call)
 {
     return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_npu\" not implemented for '%s'", call->op->name + 6,
-                    mt_dtype_name(call->compute));
+                    mt__scalar_type(call->compute));
 }
 
-/* The row's map, with `expression` of `id` in place of its own when it is given. */
-static mt_status run_row(mt__call *call, const row *r, uint32_t id, const char *expression)
+/* The op's arguments through the expression `id`, which may be another than its own. */
+static mt_status run_row(mt__call *call, uint32_t id)
 {
+    const mt__expression *own = &mt__expressions[call->op->id], *e = &mt__expressions[id];
     mt_dtype c = call->compute;
-    if (expression == NULL)
-        expression = mt__is_floating(c) ? r->real : c == MT_BOOL ? r->truth : r->whole;
-    if (expression == NULL)
+    if ((mt__is_floating(c) ? e->real : c == MT_BOOL ? e->truth : e->whole) == NULL)
         return refuse(call);
-    mt__map m = {.name = r->name,
-                 .id = id,
-                 .expression = expression,
-                 .compute = c,
-                 .gives = r->gives_truth ? MT_BOOL : c,
-                 .out = call->outs[0]};
-    for (const char *o = r->operands; *o != 0; o++) {
+    mt__map m = {.id = id, .compute = c, .out = call->outs[0]};
+    for (const char *o = own->operands; *o != 0; o++) {
         bool truth = *o == '?';
         o += truth;
         mt__map_add(&m, &call->args[*o - '0'], truth ? MT_BOOL : c);
     }
-    for (const char *n = r->numbers; *n != 0; n++)
+    for (const char *n = own->numbers; *n != 0; n++)
         mt__map_number(&m, &call->args[*n - '0']);
     return mt__map_run(&m);
 }
 
 mt_status mt__npu_elementwise(mt__call *call)
 {
-    return run_row(call, &rows[call->op->id], call->op->id, NULL);
+    return run_row(call, call->op->id);
 }
 
 /* ---------------------------------------------------------------------------------- those with several forms */
@@ -178,17 +186,13 @@ mt_status mt__npu_gelu(mt__call *call)
     const mt_value *form = &call->args[backward ? 2 : 1];
     if (form->kind != MT_TEXT || strcmp(form->as.text, "tanh") != 0)
         return mt__npu_elementwise(call);
-    return run_row(call, &rows[call->op->id], backward ? TANH_GELU_BACKWARD : TANH_GELU,
-                   backward
-                       ? "a * gelu_tanh_slope(b)"
-                       : "(T)0.5 * a * ((T)1 + tanh((T)0.79788456080286535588 * (a + (T)0.044715 * a * a * "
-                         "a)))");
+    return run_row(call, backward ? MT__TANH_GELU_BACKWARD : MT__TANH_GELU);
 }
 
 mt_status mt__npu_elu(mt__call *call)
 {
     if (call->op->id == MT_OP_elu_backward && call->args[4].as.i != 0)
-        return run_row(call, &rows[call->op->id], ELU_OF_RESULT, "b <= 0 ? a * k2 * (b + k0 * k1) : a * k1");
+        return run_row(call, MT__ELU_OF_RESULT);
     return mt__npu_elementwise(call);
 }
 
@@ -196,27 +200,22 @@ mt_status mt__npu_pow(mt__call *call)
 {
     bool real = mt__is_floating(call->compute);
     double e = call->args[1].kind != MT_TENSOR ? mt__arg_number(call, 1) : 0;
-    mt__map m = {
-        .name = "pow", .id = POW, .compute = call->compute, .gives = call->compute, .out = call->outs[0]};
+    mt__map m = {.id = MT__POW, .compute = call->compute, .out = call->outs[0]};
     if (call->compute == MT_BOOL)
         return refuse(call);
-    m.expression = real ? "pow(a, b)" : "int_power(a, b)";
     mt__map_add(&m, &call->args[0], call->compute);
-    if (real && (e == 2 || e == 3)) {
-        m.id = e == 2 ? SQUARE : CUBE;
-        m.expression = e == 2 ? "a * a" : "a * a * a";
-    } else {
+    if (real && (e == 2 || e == 3))
+        m.id = e == 2 ? MT__SQUARE : MT__CUBE;
+    else
         mt__map_add(&m, &call->args[1], call->compute);
-    }
     return mt__map_run(&m);
 }
 
-/* NaN passes, and a NaN bound makes all NaN; where the bounds cross, the high one wins. */
 mt_status mt__npu_clamp(mt__call *call)
 {
     const mt_value none = mt_value_none(NULL);
     const mt_value *low = &call->args[1], *high = call->op->id == MT_OP_clamp_min ? &none : &call->args[2];
-    mt__map m = {.name = "clamp", .compute = call->compute, .gives = call->compute, .out = call->outs[0]};
+    mt__map m = {.compute = call->compute, .out = call->outs[0]};
     if (call->compute == MT_BOOL)
         return refuse(call);
     mt__map_add(&m, &call->args[0], call->compute);
@@ -224,16 +223,7 @@ mt_status mt__npu_clamp(mt__call *call)
         mt__map_number(&m, low);
     if (high->kind != MT_NONE)
         mt__map_number(&m, high);
-    if (m.number_count == 2) {
-        m.id = CLAMP_BOTH;
-        m.expression = "(a < k0 || k0 != k0 ? k0 : a) > k1 || k1 != k1 ? k1 : (a < k0 || k0 != k0 ? k0 : a)";
-    } else if (low->kind != MT_NONE) {
-        m.id = CLAMP_LOW;
-        m.expression = "a < k0 || k0 != k0 ? k0 : a";
-    } else {
-        m.id = CLAMP_HIGH;
-        m.expression = "a > k0 || k0 != k0 ? k0 : a";
-    }
+    m.id = m.number_count == 2 ? MT__CLAMP_BOTH : low->kind != MT_NONE ? MT__CLAMP_LOW : MT__CLAMP_HIGH;
     return mt__map_run(&m);
 }
 
@@ -252,12 +242,7 @@ mt_status mt__npu_assign(mt_tensor *to, const mt_tensor *from)
         return mt__npu_copy(npu, to->storage->data, (uint64_t)to->offset * size, from->storage->data,
                             (uint64_t)from->offset * size, (uint64_t)to->numel * size);
     }
-    mt__map m = {.name = to->dtype == from->dtype ? "copy" : "cast",
-                 .id = COPY,
-                 .expression = "a",
-                 .compute = (mt_dtype)to->dtype,
-                 .gives = (mt_dtype)to->dtype,
-                 .out = to};
+    mt__map m = {.id = MT__COPY, .compute = (mt_dtype)to->dtype, .out = to};
     mt__map_add_tensor(&m, from, (mt_dtype)to->dtype);
     return mt__map_run(&m);
 }
@@ -377,7 +362,7 @@ mt_status mt__npu_fill_kernel(mt__call *call)
         return mt__npu_fill(npu, t->storage->data, (uint64_t)t->offset * size, (uint64_t)t->numel * size, &e,
                             size);
     }
-    mt__map m = {.name = "fill", .id = COPY, .expression = "a", .compute = dtype, .gives = dtype, .out = t};
+    mt__map m = {.id = MT__COPY, .compute = dtype, .out = t};
     mt__map_add(&m, v, dtype);
     return mt__map_run(&m);
 }
@@ -398,33 +383,26 @@ mt_status mt__npu_nothing(mt__call *call)
 
 /* ---------------------------------------------------------------------------------------------------- losses */
 
-/* a is self, b the target, c the weight (or 1), d the weight of positives (or 1) */
+/* As their expressions lie, from MT__LOSSES. */
 static const struct loss {
     mt_op_id op;
-    const char *name, *expression;
-    uint8_t reduction, inputs, number;
+    uint8_t reduction, inputs, number; /* positions of arguments; number 0: none */
 } losses[] = {
-    {MT_OP_mse_loss, "mse_loss", "(a - b) * (a - b)", 2, 2, 0},
-    {MT_OP_smooth_l1_loss, "smooth_l1_loss",
-     "fabs(a - b) < k0 ? (a - b) * (a - b) / (2 * k0) : fabs(a - b) - k0 / 2", 2, 2, 3},
-    {MT_OP_binary_cross_entropy, "bce", "c * ((b - 1) * LOG1P100(-INSIDE(a)) - INSIDE(b) * LOG100(a))", 3, 3,
-     0},
-    {MT_OP_binary_cross_entropy_with_logits, "bce_with_logits",
-     "c * ((1 - b) * a + ((d - 1) * b + 1) * (log1p(exp(-fabs(a))) + (a < 0 ? -a : (T)0)))", 4, 4, 0},
-    {MT_OP_mse_loss_backward, "mse_loss_backward", "k0 * 2 * (a - b) * d", 3, 2, 0},
-    {MT_OP_smooth_l1_loss_backward, "smooth_l1_loss_backward",
-     "k0 * d * (a - b <= -k1 ? (T)(a - b < 0 ? -1 : 0) : a - b >= k1 ? (T)(a - b > 0 ? 1 : 0) : (a - b) / "
-     "k1)",
-     3, 2, 4},
-    {MT_OP_binary_cross_entropy_backward, "bce_backward",
-     "k0 * d * c * (a - b) / fmax((1 - a) * a, (T)1e-12)", 4, 3, 0},
+    {MT_OP_mse_loss, 2, 2, 0},
+    {MT_OP_smooth_l1_loss, 2, 2, 3},
+    {MT_OP_binary_cross_entropy, 3, 3, 0},
+    {MT_OP_binary_cross_entropy_with_logits, 4, 4, 0},
+    {MT_OP_mse_loss_backward, 3, 2, 0},
+    {MT_OP_smooth_l1_loss_backward, 3, 2, 4},
+    {MT_OP_binary_cross_entropy_backward, 4, 3, 0},
 };
+_Static_assert(MT__COUNT_OF(losses) == MT__EXPRESSIONS - MT__LOSSES, "an expression for each");
 
 static const struct loss *loss_of(const mt__call *call, uint32_t *id)
 {
     for (uint32_t i = 0; i < MT__COUNT_OF(losses); i++)
         if (losses[i].op == call->op->id) {
-            *id = LOSSES + i;
+            *id = MT__LOSSES + i;
             return &losses[i];
         }
     return NULL;
@@ -456,17 +434,15 @@ mt_status mt__npu_loss(mt__call *call)
     }
     if (status != MT_OK)
         return status;
-    mt__map m = {
-        .name = r->name, .id = id, .expression = r->expression, .compute = c, .gives = c, .out = each};
+    mt__map m = {.id = id, .compute = c, .out = each};
     for (unsigned i = 0; i < r->inputs; i++)
         add_or_one(&m, &call->args[i], c);
     if (r->number != 0)
         mt__map_number(&m, &call->args[r->number]);
     status = mt__map_run(&m);
     if (each != out) {
-        static const mt__fold mean = {40, "mean", "0", "x", "a + b", "x / k0"};
         if (status == MT_OK)
-            status = mt__npu_reduce(reduction == 1 ? &mean : &mt__fold_sum, c, each, 1, each->numel, 1, out,
+            status = mt__npu_reduce(reduction == 1 ? MT__MEAN : MT__SUM, each, 1, each->numel, 1, out,
                                     (double)each->numel);
         mt_release(each);
     }
@@ -481,8 +457,7 @@ mt_status mt__npu_loss_backward(mt__call *call)
     mt_dtype c = (mt_dtype)out->dtype;
     mt_value scale = mt_value_float(mt__arg_int(call, r->reduction) == 1 ? 1 / (double)out->numel : 1),
              one = mt_value_int(1);
-    mt__map m = {
-        .name = r->name, .id = id, .expression = r->expression, .compute = c, .gives = c, .out = out};
+    mt__map m = {.id = id, .compute = c, .out = out};
     mt__map_add(&m, &call->args[1], c);
     mt__map_add(&m, &call->args[2], c);
     add_or_one(&m, r->inputs == 3 ? &call->args[3] : &one, c);

@@ -3,22 +3,41 @@
  */
 #include "runtime/kernels/opencl/npu.h"
 #include "runtime/picks.h"
-#include <stdio.h>
+#include "runtime/reduce.h"
 
 typedef struct places { /* as in index.cl */
     int64_t dims[9], index[9], self[9], other[9];
 } places;
 
-static mt_status kernel_of(mt__npu *npu, const char *name, const char *need, mt_dtype dtype, mt_dtype index,
-                           unsigned which, const char *more, mt__kernel *k)
+enum {
+    SELECT,
+    ADD,
+    GATHER,
+    SCATTER,
+    SCATTER_ADD,
+    NLL,
+    NLL_BACK
+};
+static const mt__variant variants[] = {
+    [SELECT] = {"index_select", "NEED_select", MT__OF_ANY},
+    [ADD] = {"index_add", "NEED_add", MT__OF_ANY},
+    [GATHER] = {"gather", "NEED_gather", MT__OF_ANY},
+    [SCATTER] = {"scatter", "NEED_scatter;ADDS 0", MT__OF_ANY},
+    [SCATTER_ADD] = {"scatter_add", "NEED_scatter;ADDS 1", MT__OF_ANY},
+    [NLL] = {"nll_loss", "NEED_nll", MT__OF_REAL},
+    [NLL_BACK] = {"nll_loss_backward", "NEED_nll_backward", MT__OF_REAL},
+};
+static const mt__family family = {MT__INDEX, mt__cl_index, variants, MT__COUNT_OF(variants)};
+
+static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_tensor *t)
 {
-    static const uint8_t bytes[] = {1, 4, 8, 4, 8};
-    char defines[300];
-    bool adds = strstr(more, "ADDS 1") != NULL || strcmp(need, "add") == 0;
-    snprintf(defines, sizeof defines, "#define NEED_%s\n#define INDEX %s\n#define ATOMIC_BYTES %d\n%s", need,
-             mt__cl_type(index), adds ? bytes[dtype] : 0, more);
-    mt__template t = {name, mt__cl_index, dtype, defines};
-    return mt__npu_template(npu, MT__KEY(MT__INDEX, dtype, which << 3 | index), &t, k);
+    mt_status status = mt__launch_begin(l, t->device);
+    if (status == MT_OK && (variant == ADD || variant == SCATTER_ADD) && mt__size_of(t) == 8 &&
+        !l->npu->properties.has_int64_atomics)
+        return mt__fail(MT_E_NOT_IMPLEMENTED,
+                        "sums by index of '%s' need 64-bit atomics, which device %s does not have",
+                        mt__scalar_type((mt_dtype)t->dtype), mt__device_text(t->device));
+    return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)t->dtype, k) : status;
 }
 
 /* t seen as [outer, t->dims[dim], inner] */
@@ -29,30 +48,16 @@ static void split_at(const mt_tensor *t, int dim, int64_t *outer, int64_t *inner
         *(i < dim ? outer : i > dim ? inner : &(int64_t){0}) *= t->dims[i];
 }
 
-enum {
-    SELECT,
-    ADD,
-    GATHER,
-    SCATTER,
-    SCATTER_NUMBER,
-    SCATTER_ADD,
-    NLL,
-    NLL_WEIGHT,
-    NLL_BACK,
-    NLL_BACK_WEIGHT
-};
-
 /* out [outer, count, inner] from x [outer, size, inner] */
-static mt_status select_rows(const char *name, const mt_tensor *x, const mt_tensor *index, mt_tensor *out,
-                             int64_t size, int64_t inner)
+static mt_status select_rows(const mt_tensor *x, const mt_tensor *index, mt_tensor *out, int64_t size,
+                             int64_t inner)
 {
     mt__launch l;
     mt__kernel k;
-    mt_status status = mt__launch_begin(&l, out->device);
-    if (status == MT_OK)
-        status = kernel_of(l.npu, name, "select", (mt_dtype)x->dtype, (mt_dtype)index->dtype, SELECT,
-                           "#define WRAPS 0\n", &k);
-    if (status != MT_OK || out->numel == 0)
+    if (out->numel == 0)
+        return MT_OK;
+    mt_status status = begin(&l, &k, SELECT, x);
+    if (status != MT_OK)
         return status;
     mt__launch_long(&l, out->numel);
     mt__launch_long(&l, index->numel);
@@ -65,53 +70,80 @@ static mt_status select_rows(const char *name, const mt_tensor *x, const mt_tens
     return mt__launch_flat(&l, &k, out->numel);
 }
 
-/* out [outer, size, inner] += x [outer, count, inner] */
-static mt_status add_rows(const char *name, const mt_tensor *x, const mt_tensor *index, const mt_tensor *out,
-                          int64_t size, int64_t inner, int64_t skip)
+typedef struct addition {
+    const mt_tensor *x, *index, *to; /* to [outer, size, inner] += x [outer, count, inner] */
+    int64_t size, inner, skip;
+    int dim;                 /* -1: wrong indices are left out */
+    const mt_tensor *counts; /* NULL: all of x is added */
+} addition;
+
+static mt_status add_rows(const addition *a)
 {
     mt__launch l;
     mt__kernel k;
-    mt_status status = mt__launch_begin(&l, out->device);
-    if (status == MT_OK)
-        status = kernel_of(l.npu, name, "add", (mt_dtype)x->dtype, (mt_dtype)index->dtype, ADD, "", &k);
-    if (status != MT_OK || x->numel == 0)
+    if (a->x->numel == 0)
+        return MT_OK;
+    mt_status status = begin(&l, &k, ADD, a->x);
+    if (status != MT_OK)
         return status;
-    mt__launch_long(&l, x->numel);
-    mt__launch_long(&l, index->numel);
-    mt__launch_long(&l, size);
-    mt__launch_long(&l, inner);
-    mt__launch_long(&l, skip);
-    mt__launch_tensor(&l, x);
-    mt__launch_tensor(&l, index);
-    mt__launch_tensor(&l, out);
+    mt__launch_long(&l, a->x->numel);
+    mt__launch_long(&l, a->index->numel);
+    mt__launch_long(&l, a->size);
+    mt__launch_long(&l, a->inner);
+    mt__launch_long(&l, a->skip);
+    mt__launch_long(&l, a->dim);
+    mt__launch_value(&l, &(int32_t){a->counts != NULL}, 4);
+    mt__launch_tensor(&l, a->x);
+    mt__launch_tensor(&l, a->index);
+    mt__launch_tensor(&l, a->counts != NULL ? a->counts : a->x);
+    mt__launch_tensor(&l, a->to);
     mt__launch_fault(&l);
-    return mt__launch_flat(&l, &k, x->numel);
+    return mt__launch_flat(&l, &k, a->x->numel);
 }
 
 mt_status mt__npu_embedding(mt__call *call)
 {
     mt__held h = {.status = MT_OK};
     const mt_tensor *w = mt__hold(&h, mt__arg_tensor(call, 0)),
-                    *index = mt__hold(&h, mt__arg_tensor(call, 1));
+                    *index = mt__hold_as(&h, mt__arg_tensor(call, 1), MT_INT64);
     if (h.status == MT_OK)
-        h.status = select_rows("embedding", w, index, call->outs[0], w->dims[0], w->dims[1]);
+        h.status = select_rows(w, index, call->outs[0], w->dims[0], w->dims[1]);
     return mt__let_go(&h);
+}
+
+/* How often each row is used, in the gradient's dtype. */
+static mt_status count_uses(const mt_tensor *like, const mt_tensor *index, int64_t rows, mt_tensor **out)
+{
+    mt_tensor *ones = NULL, *same = NULL;
+    mt_status status = mt__empty((mt_dtype)like->dtype, like->device, 1, &rows, out);
+    if (status == MT_OK)
+        status = mt__npu_zero_tensor(*out);
+    if (status == MT_OK)
+        status = mt__empty((mt_dtype)like->dtype, like->device, 1, &index->numel, &ones);
+    if (status == MT_OK) {
+        mt_value args[] = {mt_value_tensor(ones), mt_value_int(1)};
+        status = mt__run_quietly(MT_OP_fill_, args, 2, &same);
+    }
+    if (status == MT_OK)
+        status = add_rows(&(addition){ones, index, *out, rows, 1, INT64_MIN, -1, NULL});
+    mt_release(same);
+    mt_release(ones);
+    return status;
 }
 
 mt_status mt__npu_embedding_dense_backward(mt__call *call)
 {
-    mt_tensor *out = call->outs[0];
+    mt_tensor *out = call->outs[0], *counts = NULL;
     int64_t skip = mt__arg_int(call, 3);
-    if (mt__arg_int(call, 4) != 0)
-        return mt__fail(MT_E_NOT_IMPLEMENTED,
-                        "embedding_dense_backward: scale_grad_by_freq has no kernel for device %s",
-                        mt__device_text(out->device));
     mt__held h = {.status = mt__npu_zero_tensor(out)};
     const mt_tensor *g = mt__hold(&h, mt__arg_tensor(call, 0)),
-                    *index = mt__hold(&h, mt__arg_tensor(call, 1));
+                    *index = mt__hold_as(&h, mt__arg_tensor(call, 1), MT_INT64);
+    if (h.status == MT_OK && mt__arg_int(call, 4) != 0)
+        h.status = count_uses(g, index, out->dims[0], &counts);
     if (h.status == MT_OK)
-        h.status = add_rows("embedding_backward", g, index, out, out->dims[0], out->dims[1],
-                            skip < 0 ? INT64_MIN : skip);
+        h.status = add_rows(
+            &(addition){g, index, out, out->dims[0], out->dims[1], skip < 0 ? INT64_MIN : skip, -1, counts});
+    mt_release(counts);
     return mt__let_go(&h);
 }
 
@@ -120,14 +152,14 @@ mt_status mt__npu_index_select(mt__call *call)
     mt_tensor *out = call->outs[0];
     mt__held h = {.status = MT_OK};
     const mt_tensor *x = mt__hold(&h, mt__arg_tensor(call, 0)),
-                    *index = mt__hold(&h, mt__arg_tensor(call, 2));
+                    *index = mt__hold_as(&h, mt__arg_tensor(call, 2), MT_INT64);
     int dim = 0;
     int64_t outer, inner;
     if (h.status == MT_OK)
         h.status = mt__wrap_dim(mt__arg_int(call, 1), out->rank, &dim);
     if (h.status == MT_OK) {
         split_at(x, dim, &outer, &inner);
-        h.status = select_rows("index_select", x, index, out, x->rank > 0 ? x->dims[dim] : 1, inner);
+        h.status = select_rows(x, index, out, x->rank > 0 ? x->dims[dim] : 1, inner);
     }
     return mt__let_go(&h);
 }
@@ -137,7 +169,7 @@ mt_status mt__npu_index_add(mt__call *call)
 {
     mt_tensor *self = call->outs[0];
     mt__held h = {.status = MT_OK};
-    const mt_tensor *index = mt__hold(&h, mt__arg_tensor(call, 2)),
+    const mt_tensor *index = mt__hold_as(&h, mt__arg_tensor(call, 2), MT_INT64),
                     *source = mt__hold(&h, mt__arg_tensor(call, 3)), *to = mt__hold(&h, self);
     int dim = 0;
     int64_t outer, inner;
@@ -145,8 +177,8 @@ mt_status mt__npu_index_add(mt__call *call)
         h.status = mt__wrap_dim(mt__arg_int(call, 1), self->rank, &dim);
     if (h.status == MT_OK) {
         split_at(self, dim, &outer, &inner);
-        h.status =
-            add_rows("index_add", source, index, to, self->rank > 0 ? self->dims[dim] : 1, inner, INT64_MIN);
+        h.status = add_rows(&(addition){source, index, to, self->rank > 0 ? self->dims[dim] : 1, inner,
+                                        INT64_MIN, dim, NULL});
     }
     if (h.status == MT_OK && to != self)
         h.status = mt__npu_assign(self, to);
@@ -156,24 +188,19 @@ mt_status mt__npu_index_add(mt__call *call)
 /* ---------------------------------------------------------------------------------------- gather and scatter */
 
 /* dim == rank: the index is an offset in elements. */
-static mt_status walk(const char *name, unsigned which, const mt_tensor *self, int dim, int64_t size,
-                      const mt_tensor *index, const mt_tensor *other, const mt_value *number, const places *p,
-                      int rank, int64_t total)
+static mt_status walk(unsigned variant, const mt_tensor *self, int dim, int64_t size, const mt_tensor *index,
+                      const mt_tensor *other, const mt_value *number, const places *p, int rank,
+                      int64_t total)
 {
-    static const char *const more[] = {[GATHER] = "",
-                                       [SCATTER] = "#define ADDS 0\n#define NUMBER 0\n",
-                                       [SCATTER_NUMBER] = "#define ADDS 0\n#define NUMBER 1\n",
-                                       [SCATTER_ADD] = "#define ADDS 1\n"};
     mt__launch l;
     mt__kernel k;
     mt_dtype dtype = (mt_dtype)self->dtype;
     mt_value zero = mt_value_int(0);
     mt__element e = mt__element_of(dtype, number != NULL ? number : &zero);
-    mt_status status = mt__launch_begin(&l, self->device);
-    if (status == MT_OK)
-        status = kernel_of(l.npu, name, which == GATHER ? "gather" : "scatter", dtype, (mt_dtype)index->dtype,
-                           which, more[which], &k);
-    if (status != MT_OK || total == 0)
+    if (total == 0)
+        return MT_OK;
+    mt_status status = begin(&l, &k, variant, self);
+    if (status != MT_OK)
         return status;
     mt__launch_long(&l, total);
     mt__launch_value(&l, &(int32_t){rank}, 4);
@@ -184,6 +211,7 @@ static mt_status walk(const char *name, unsigned which, const mt_tensor *self, i
     mt__launch_tensor(&l, index);
     mt__launch_tensor(&l, other != NULL ? other : self);
     mt__launch_value(&l, &e, (uint32_t)mt_dtype_bytes(dtype));
+    mt__launch_value(&l, &(int32_t){number != NULL}, 4);
     mt__launch_fault(&l);
     return mt__launch_flat(&l, &k, total);
 }
@@ -194,29 +222,33 @@ static void copy_strides(int64_t *to, const mt_tensor *t)
         memcpy(to, t->strides, t->rank * sizeof *to);
 }
 
-static mt_status along(const char *name, unsigned which, const mt_tensor *self, int64_t dim_asked,
-                       const mt_tensor *index, const mt_tensor *other, const mt_value *number)
+static mt_status along(unsigned variant, const mt_tensor *self, int64_t dim_asked, const mt_tensor *picks,
+                       const mt_tensor *other, const mt_value *number)
 {
     places p;
-    int dim;
-    memset(&p, 0, sizeof p);
-    mt_status status = mt__wrap_dim(dim_asked, self->rank, &dim);
-    if (status != MT_OK)
-        return status;
-    for (int i = 0; i < index->rank; i++)
-        p.dims[i] = index->dims[i];
-    copy_strides(p.index, index);
-    copy_strides(p.self, self);
-    copy_strides(p.other, other);
-    if (self->rank == 0)
-        p.self[0] = 1;
-    return walk(name, which, self, dim, self->rank > 0 ? self->dims[dim] : 1, index, other, number, &p,
-                index->rank, index->numel);
+    int dim = 0;
+    mt__held h = {.status = MT_OK};
+    const mt_tensor *index = picks->dtype == MT_INT64 ? picks : mt__hold_as(&h, picks, MT_INT64);
+    if (h.status == MT_OK)
+        h.status = mt__wrap_dim(dim_asked, self->rank, &dim);
+    if (h.status == MT_OK) {
+        memset(&p, 0, sizeof p);
+        for (int i = 0; i < index->rank; i++)
+            p.dims[i] = index->dims[i];
+        copy_strides(p.index, index);
+        copy_strides(p.self, self);
+        copy_strides(p.other, other);
+        if (self->rank == 0)
+            p.self[0] = 1;
+        h.status = walk(variant, self, dim, self->rank > 0 ? self->dims[dim] : 1, index, other, number, &p,
+                        index->rank, index->numel);
+    }
+    return mt__let_go(&h);
 }
 
 mt_status mt__npu_gather(mt__call *call)
 {
-    return along("gather", GATHER, mt__arg_tensor(call, 0), mt__arg_int(call, 1), mt__arg_tensor(call, 2),
+    return along(GATHER, mt__arg_tensor(call, 0), mt__arg_int(call, 1), mt__arg_tensor(call, 2),
                  call->outs[0], NULL);
 }
 
@@ -229,20 +261,11 @@ mt_status mt__npu_scatter(mt__call *call)
     mt_status status = out != self ? mt__npu_assign(out, self) : MT_OK;
     if (status != MT_OK)
         return status;
-    return along(adds ? "scatter_add" : "scatter",
-                 adds          ? SCATTER_ADD
-                 : src != NULL ? SCATTER
-                               : SCATTER_NUMBER,
-                 out, mt__arg_int(call, 1), mt__arg_tensor(call, 2), src,
+    return along(adds ? SCATTER_ADD : SCATTER, out, mt__arg_int(call, 1), mt__arg_tensor(call, 2), src,
                  src == NULL ? &call->args[3] : NULL);
 }
 
 /* -------------------------------------------------------------------------------------------- index, index_put */
-
-enum {
-    OFFSETS_FIRST = 1000,
-    OFFSETS_MORE = 1001
-}; /* ids of maps; see elementwise.c */
 
 /* The offset of every pick from self's first element, as int64 of the index's shape. */
 static mt_status offsets_of(const mt_tensor *self, const mt__picks *p, mt_tensor **out)
@@ -251,26 +274,21 @@ static mt_status offsets_of(const mt_tensor *self, const mt__picks *p, mt_tensor
     if (status == MT_OK && p->count == 0)
         status = mt__npu_zero_tensor(*out);
     for (int i = 0; i < p->count && status == MT_OK; i++) {
-        mt_value size = mt_value_int(self->dims[p->dim[i]]), step = mt_value_int(self->strides[p->dim[i]]);
-        mt__map m = {.name = "index_offsets",
-                     .id = i == 0 ? OFFSETS_FIRST : OFFSETS_MORE,
-                     .compute = MT_INT64,
-                     .gives = MT_INT64,
-                     .out = *out};
-        m.expression =
-            i == 0 ? "((a < -k0 || a >= k0) ? (FAULT(FAULT_INDEX), 0L) : a < 0 ? a + k0 : a) * k1"
-                   : "b + ((a < -k0 || a >= k0) ? (FAULT(FAULT_INDEX), 0L) : a < 0 ? a + k0 : a) * k1";
+        mt_value size = mt_value_int(self->dims[p->dim[i]]), step = mt_value_int(self->strides[p->dim[i]]),
+                 dim = mt_value_int(p->dim[i]);
+        mt__map m = {.id = i == 0 ? MT__OFFSETS_FIRST : MT__OFFSETS_MORE, .compute = MT_INT64, .out = *out};
         mt__map_add_tensor(&m, p->index[i], MT_INT64);
         if (i > 0)
             mt__map_add_tensor(&m, *out, MT_INT64);
         mt__map_number(&m, &size);
         mt__map_number(&m, &step);
+        mt__map_number(&m, &dim);
         status = mt__map_run(&m);
     }
     return status;
 }
 
-static mt_status pick_many(const char *name, unsigned which, const mt_tensor *self, const mt__picks *p,
+static mt_status pick_many(unsigned variant, const mt_tensor *self, const mt__picks *p,
                            const mt_tensor *other)
 {
     places at;
@@ -292,7 +310,7 @@ static mt_status pick_many(const char *name, unsigned which, const mt_tensor *se
                 at.self[i] = p->rest_strides[k < 0 ? i : i - p->index_rank];
         }
         at.self[p->rank] = 1;
-        status = walk(name, which, self, p->rank, INT64_MAX, offsets, other, NULL, &at, p->rank, total);
+        status = walk(variant, self, p->rank, INT64_MAX, offsets, other, NULL, &at, p->rank, total);
     }
     mt_release(offsets);
     return status;
@@ -300,13 +318,22 @@ static mt_status pick_many(const char *name, unsigned which, const mt_tensor *se
 
 mt_status mt__npu_index(mt__call *call)
 {
-    return pick_many("index", GATHER, mt__arg_tensor(call, 0), call->scratch, call->outs[0]);
+    return pick_many(GATHER, mt__arg_tensor(call, 0), call->scratch, call->outs[0]);
 }
 
 mt_status mt__npu_index_put(mt__call *call)
 {
-    return pick_many("index_put", mt__arg_int(call, 3) ? SCATTER_ADD : SCATTER, call->outs[0], call->scratch,
-                     mt__arg_tensor(call, 2));
+    mt_tensor *value = mt__arg_tensor(call, 2), *moved = NULL;
+    mt_status status = MT_OK;
+    if (value->device != call->device) {
+        mt_value args[] = {mt_value_tensor(value), mt_value_none(NULL), mt_value_int(call->device)};
+        status = mt__run_quietly(MT_OP__to_copy, args, 3, &moved);
+    }
+    if (status == MT_OK)
+        status = pick_many(mt__arg_int(call, 3) ? SCATTER_ADD : SCATTER, call->outs[0], call->scratch,
+                           moved != NULL ? moved : value);
+    mt_release(moved);
+    return status;
 }
 
 /* How many there are is in the data: it is counted on the device, read, and the places are written by rank. */
@@ -366,7 +393,7 @@ mt_status mt__npu_nll_loss(mt__call *call)
     int64_t reduction = mt__arg_int(call, 3), classes, inner, targets;
     mt__held h = {.status = MT_OK};
     const mt_tensor *x = mt__hold(&h, mt__arg_tensor(call, 0)),
-                    *target = mt__hold(&h, mt__arg_tensor(call, 1)),
+                    *target = mt__hold_as(&h, mt__arg_tensor(call, 1), MT_INT64),
                     *w = mt__hold(&h, mt__arg_tensor(call, 2));
     if (h.status != MT_OK)
         return mt__let_go(&h);
@@ -376,20 +403,17 @@ mt_status mt__npu_nll_loss(mt__call *call)
     mt_tensor *loss = each ? mt_retain(call->outs[0]) : NULL, *weights = NULL;
     mt__launch l;
     mt__kernel k;
-    h.status = mt__launch_begin(&l, x->device);
+    h.status = begin(&l, &k, NLL, x);
     if (h.status == MT_OK && !each)
         h.status = mt__empty(dtype, x->device, 1, &targets, &loss);
     if (h.status == MT_OK)
         h.status = mt__empty(dtype, x->device, 1, &targets, &weights);
-    if (h.status == MT_OK)
-        h.status =
-            kernel_of(l.npu, "nll_loss", "nll", dtype, (mt_dtype)target->dtype, w != NULL ? NLL_WEIGHT : NLL,
-                      w != NULL ? "#define HAS_WEIGHT 1\n" : "#define HAS_WEIGHT 0\n", &k);
     if (h.status == MT_OK) {
         mt__launch_long(&l, targets);
         mt__launch_long(&l, classes);
         mt__launch_long(&l, inner);
         mt__launch_long(&l, mt__arg_int(call, 4));
+        mt__launch_value(&l, &(int32_t){w != NULL}, 4);
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, target);
         mt__launch_tensor(&l, w != NULL ? w : x);
@@ -399,11 +423,11 @@ mt_status mt__npu_nll_loss(mt__call *call)
         h.status = mt__launch_flat(&l, &k, targets);
     }
     if (h.status == MT_OK && reduction != 0)
-        h.status = mt__npu_reduce(&mt__fold_sum, dtype, weights, 1, targets, 1, call->outs[1], 0);
+        h.status = mt__npu_reduce(MT__SUM, weights, 1, targets, 1, call->outs[1], 0);
     if (h.status == MT_OK && reduction == 0)
         h.status = mt__npu_zero_tensor(call->outs[1]);
     if (h.status == MT_OK && !each)
-        h.status = mt__npu_reduce(&mt__fold_sum, dtype, loss, 1, targets, 1, call->outs[0], 0);
+        h.status = mt__npu_reduce(MT__SUM, loss, 1, targets, 1, call->outs[0], 0);
     if (h.status == MT_OK && reduction == 1) {
         mt_value args[] = {mt_value_tensor(call->outs[0]), mt_value_tensor(call->outs[1])};
         mt_tensor *same = NULL;
@@ -421,18 +445,14 @@ mt_status mt__npu_nll_loss_backward(mt__call *call)
     int64_t reduction = mt__arg_int(call, 4), classes, inner, targets;
     mt__held h = {.status = mt__npu_zero_tensor(out)};
     const mt_tensor *g = mt__hold(&h, mt__arg_tensor(call, 0)), *x = mt__arg_tensor(call, 1),
-                    *target = mt__hold(&h, mt__arg_tensor(call, 2)),
+                    *target = mt__hold_as(&h, mt__arg_tensor(call, 2), MT_INT64),
                     *w = mt__hold(&h, mt__arg_tensor(call, 3)),
                     *weights = mt__hold(&h, mt__arg_tensor(call, 6));
     mt__launch l;
     mt__kernel k;
     nll_shape(x, &classes, &inner, &targets);
     if (h.status == MT_OK)
-        h.status = mt__launch_begin(&l, out->device);
-    if (h.status == MT_OK)
-        h.status = kernel_of(l.npu, "nll_loss_backward", "nll_backward", (mt_dtype)out->dtype,
-                             (mt_dtype)target->dtype, w != NULL ? NLL_BACK_WEIGHT : NLL_BACK,
-                             w != NULL ? "#define HAS_WEIGHT 1\n" : "#define HAS_WEIGHT 0\n", &k);
+        h.status = begin(&l, &k, NLL_BACK, out);
     if (h.status == MT_OK) {
         mt__launch_long(&l, targets);
         mt__launch_long(&l, classes);
@@ -440,6 +460,7 @@ mt_status mt__npu_nll_loss_backward(mt__call *call)
         mt__launch_long(&l, mt__arg_int(call, 5));
         mt__launch_value(&l, &(int32_t){reduction == 0 && x->rank > 1}, 4);
         mt__launch_value(&l, &(int32_t){reduction == 1}, 4);
+        mt__launch_value(&l, &(int32_t){w != NULL}, 4);
         mt__launch_tensor(&l, g);
         mt__launch_tensor(&l, target);
         mt__launch_tensor(&l, w != NULL ? w : g);

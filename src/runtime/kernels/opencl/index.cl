@@ -1,7 +1,7 @@
-/* Kernels that pick elements by index. INDEX is int or long. */
-
-#if ATOMIC_BYTES == 4
-#if REAL
+/* Kernels that pick elements by index. */
+#if !defined(INDEX_ONCE)
+#define INDEX_ONCE
+#if BYTES == 4 && REAL
 void add_to(volatile __global T *at, T x)
 {
     volatile __global uint *word = (volatile __global uint *)at;
@@ -9,14 +9,14 @@ void add_to(volatile __global T *at, T x)
     while ((seen = atomic_cmpxchg(word, old, as_uint(as_float(old) + x))) != old)
         old = seen;
 }
-#else
+#elif BYTES == 4
 void add_to(volatile __global T *at, T x)
 {
     atomic_add(at, x);
 }
-#endif
-#elif ATOMIC_BYTES == 8
-#if REAL
+#elif BYTES == 8 && !HAS_I64_ATOMICS
+#define add_to(at, x) /* the host has refused it */
+#elif BYTES == 8 && REAL
 void add_to(volatile __global T *at, T x)
 {
     volatile __global ulong *word = (volatile __global ulong *)at;
@@ -24,12 +24,11 @@ void add_to(volatile __global T *at, T x)
     while ((seen = atom_cmpxchg(word, old, as_ulong(as_double(old) + x))) != old)
         old = seen;
 }
-#else
+#elif BYTES == 8
 void add_to(volatile __global T *at, T x)
 {
     atom_add(at, x);
 }
-#endif
 #else
 void add_to(volatile __global T *at, T x)
 {
@@ -37,20 +36,22 @@ void add_to(volatile __global T *at, T x)
         *at = 1;
 }
 #endif
+/* Over the index's elements, of any strides; self, or what is scattered to, along `dim`. */
+typedef struct places {
+    long dims[9], index[9], self[9], other[9];
+} places;
+#endif
 
 #if defined(NEED_select)
 /* out [outer, count, inner] from self [outer, size, inner], by index [count]. */
 __kernel void NAME(long total, long count, long size, long inner, __global const T *x, long x_at,
-                   __global const INDEX *index, long index_at, __global T *y, long y_at, __global int *fault)
+                   __global const long *index, long index_at, __global T *y, long y_at, __global int *fault)
 {
     const long at = get_global_id(0);
     if (at >= total)
         return;
     const long i = at % inner, c = at / inner % count, o = at / inner / count;
-    long pick = index[index_at + c];
-#if WRAPS
-    pick = pick < 0 ? pick + size : pick;
-#endif
+    const long pick = index[index_at + c];
     if (pick < 0 || pick >= size) {
         FAULT(FAULT_INDEX);
         return;
@@ -60,9 +61,11 @@ __kernel void NAME(long total, long count, long size, long inner, __global const
 #endif
 
 #if defined(NEED_add)
-/* self [outer, size, inner] += source [outer, count, inner], by index [count]; `skip` is an index that is left out. */
-__kernel void NAME(long total, long count, long size, long inner, long skip, __global const T *x, long x_at,
-                   __global const INDEX *index, long index_at, __global T *y, long y_at, __global int *fault)
+/* self [outer, size, inner] += source [outer, count, inner], by index [count]; `skip` is an index that is left out. With
+ * counts, of how often each index is there, it adds the share. A negative dim: wrong indices are left out. */
+__kernel void NAME(long total, long count, long size, long inner, long skip, long dim, int shares, __global const T *x, long x_at,
+                   __global const long *index, long index_at, __global const T *counts, long counts_at, __global T *y,
+                   long y_at, __global int *fault)
 {
     const long at = get_global_id(0);
     if (at >= total)
@@ -72,22 +75,19 @@ __kernel void NAME(long total, long count, long size, long inner, long skip, __g
     if (pick == skip)
         return;
     if (pick < 0 || pick >= size) {
-        FAULT(FAULT_INDEX);
+        if (dim >= 0)
+            fault_at(fault, FAULT_GATHER, pick, dim, size);
         return;
     }
-    add_to(&y[y_at + (o * size + pick) * inner + i], x[x_at + at]);
+    const T v = x[x_at + at];
+    add_to(&y[y_at + (o * size + pick) * inner + i], shares ? v / counts[counts_at + pick] : v);
 }
 #endif
 
 #if defined(NEED_gather) || defined(NEED_scatter)
-/* Over the index's elements, of any strides; self, or what is scattered to, along `dim`. */
-typedef struct places {
-    long dims[9], index[9], self[9], other[9];
-} places;
-
 __kernel void NAME(long total, int rank, int dim, long size, places p, __global T *self, long self_at,
-                   __global const INDEX *index, long index_at, __global T *other, long other_at, T number,
-                   __global int *fault)
+                   __global const long *index, long index_at, __global T *other, long other_at, T number,
+                   int by_number, __global int *fault)
 {
     const long at = get_global_id(0);
     if (at >= total)
@@ -102,7 +102,7 @@ __kernel void NAME(long total, int rank, int dim, long size, places p, __global 
     }
     const long pick = index[i];
     if (pick < 0 || pick >= size) {
-        FAULT(FAULT_INDEX);
+        fault_at(fault, FAULT_GATHER, pick, dim, size);
         return;
     }
     s += pick * p.self[dim];
@@ -110,18 +110,16 @@ __kernel void NAME(long total, int rank, int dim, long size, places p, __global 
     other[o] = self[s];
 #elif ADDS
     add_to(&self[s], other[o]);
-#elif NUMBER
-    self[s] = number;
 #else
-    self[s] = other[o];
+    self[s] = by_number ? number : other[o];
 #endif
 }
 #endif
 
 #if defined(NEED_nll)
 /* Loss and weight of each target; x is [batch, classes, inner]. */
-__kernel void NAME(long total, long classes, long inner, long ignored, __global const T *x, long x_at,
-                   __global const INDEX *target, long target_at, __global const T *w, long w_at, __global T *loss,
+__kernel void NAME(long total, long classes, long inner, long ignored, int has_weight, __global const T *x, long x_at,
+                   __global const long *target, long target_at, __global const T *w, long w_at, __global T *loss,
                    long loss_at, __global T *weights, long weights_at, __global int *fault)
 {
     const long at = get_global_id(0);
@@ -130,13 +128,9 @@ __kernel void NAME(long total, long classes, long inner, long ignored, __global 
     const long c = target[target_at + at];
     T l = 0, weight = 0;
     if (c != ignored && (c < 0 || c >= classes)) {
-        FAULT(FAULT_TARGET);
+        fault_at(fault, FAULT_TARGET, c, 0, 0);
     } else if (c != ignored) {
-#if HAS_WEIGHT
-        weight = w[w_at + c];
-#else
-        weight = 1;
-#endif
+        weight = has_weight ? w[w_at + c] : (T)1;
         l = -x[x_at + (at / inner * classes + c) * inner + at % inner] * weight;
     }
     loss[loss_at + at] = l;
@@ -146,8 +140,9 @@ __kernel void NAME(long total, long classes, long inner, long ignored, __global 
 
 #if defined(NEED_nll_backward)
 /* The output is zero already. */
-__kernel void NAME(long total, long classes, long inner, long ignored, int each, int mean, __global const T *g,
-                   long g_at, __global const INDEX *target, long target_at, __global const T *w, long w_at,
+__kernel void NAME(long total, long classes, long inner, long ignored, int each, int mean, int has_weight,
+                   __global const T *g,
+                   long g_at, __global const long *target, long target_at, __global const T *w, long w_at,
                    __global const T *weights, long weights_at, __global T *o, long o_at)
 {
     const long at = get_global_id(0);
@@ -157,9 +152,7 @@ __kernel void NAME(long total, long classes, long inner, long ignored, int each,
     if (c == ignored || c < 0 || c >= classes)
         return;
     T v = -g[g_at + (each ? at : 0)];
-#if HAS_WEIGHT
-    v *= w[w_at + c];
-#endif
+    v = has_weight ? v * w[w_at + c] : v;
     if (mean)
         v /= weights[weights_at];
     o[o_at + (at / inner * classes + c) * inner + at % inner] = v;

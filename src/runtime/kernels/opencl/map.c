@@ -1,32 +1,73 @@
 /* kernels/opencl/map.c - one elementwise kernel for every expression: operands a, b, c, d of any dtype and strides, numbers
  * k0 ... of the compute dtype.
  *
- * The layout is part of the kernel: an operand that lies like the output is read at i, one of a single element at its
- * place, a number comes by value; when any has other strides, dims are merged as far as they allow and walked.
+ * The layout is part of the kernel. Dense: every tensor lies like the output and is read at i. Strided: dims are merged as
+ * far as all tensors allow, and walked. A number comes by value. An operand of another dtype than the expression wants is
+ * cast first by a kernel of its own, which all expressions share, unless it is large: then the cast is part of the kernel.
  */
 #define _GNU_SOURCE
 #include "runtime/kernels/opencl/npu.h"
-#include <stdio.h>
 #include <stdlib.h>
 
-enum {
-    DENSE,
-    SINGLE,
-    NUMBER,
-    STRIDED
-};
+#define FUSED_LEAST 65536 /* elements, from which a cast in the kernel pays for a kernel more */
+#define OUTERMOST 7       /* where its steps are */
 
-typedef struct layout {
-    int64_t dims[MT_MAX_RANK], steps[MT__MAP_OPERANDS + 1][MT_MAX_RANK]; /* [0]: the output */
+typedef struct layout {                              /* as put_layout() has it */
+    int64_t inner;                                   /* dims but the outermost; innermost first */
+    int64_t dims[8], steps[MT__MAP_OPERANDS + 1][8]; /* [0]: the output */
 } layout;
 
+/* Which kernel. */
 typedef struct plan {
-    const mt__map *map;
-    uint8_t kind[MT__MAP_OPERANDS];
+    uint32_t id;
+    mt_dtype compute, out;
+    mt_dtype from[MT__MAP_OPERANDS], wants[MT__MAP_OPERANDS];
+    int count, number_count;
+    uint8_t numbers;    /* bits of the operands that are */
     bool strided, wide; /* wide: 64-bit indices */
-    int rank;
-    layout where;
 } plan;
+
+/* Of each expression: the first one of its name, whose kernels it uses; and whether an element may break the rules. */
+static uint16_t first_of[MT__EXPRESSIONS];
+static bool may_fault[MT__EXPRESSIONS][3];
+
+static unsigned kind_of(mt_dtype dtype)
+{
+    return mt__is_floating(dtype) ? 0 : dtype == MT_BOOL ? 2 : 1;
+}
+
+static const char *text_of(uint32_t id, mt_dtype compute)
+{
+    const mt__expression *e = &mt__expressions[id];
+    const char *const texts[] = {e->real, e->whole, e->truth};
+    return texts[kind_of(compute)];
+}
+
+void mt__map_prepare(void)
+{
+    static const mt_dtype one_of[] = {MT_FLOAT32, MT_INT64, MT_BOOL};
+    for (uint32_t i = 0; i < MT__EXPRESSIONS; i++) {
+        uint16_t first = 0;
+        if (mt__expressions[i].name == NULL)
+            continue;
+        while (mt__expressions[first].name == NULL ||
+               strcmp(mt__expressions[first].name, mt__expressions[i].name) != 0)
+            first++;
+        first_of[i] = first;
+        for (int k = 0; k < 3; k++) {
+            const char *text = text_of(i, one_of[k]);
+            may_fault[i][k] =
+                text != NULL && (strstr(text, "FAULT") != NULL || strstr(text, "DIVISOR") != NULL);
+        }
+    }
+}
+
+static mt_dtype gives(uint32_t id, mt_dtype compute)
+{
+    return mt__expressions[id].gives_truth ? MT_BOOL : compute;
+}
+
+/* -------------------------------------------------------------------------------------------------- operands */
 
 void mt__map_add(mt__map *m, const mt_value *v, mt_dtype wants)
 {
@@ -69,75 +110,108 @@ void mt__map_number(mt__map *m, const mt_value *v)
 
 static bool lies_like(const mt_tensor *t, const mt_tensor *out)
 {
-    if (t->rank != out->rank || memcmp(t->dims, out->dims, t->rank * sizeof *t->dims) != 0)
+    if (!(t->flags & out->flags & MT__CONTIGUOUS))
         return false;
-    return (t->flags & out->flags & MT__CONTIGUOUS) != 0;
+    if (t->numel == 1 && out->numel == 1)
+        return true;
+    return t->rank == out->rank && memcmp(t->dims, out->dims, t->rank * sizeof *t->dims) == 0;
 }
 
-/* Dims that lie one within the other for all operands become one; those of size 1 go. */
-static void merge(plan *p, const mt_tensor *out)
+/* Dims that lie one within the other for all tensors become one; those of size 1 go. */
+static void lay_out(layout *w, const mt__map *m)
 {
-    int count = p->map->count + 1, rank = 0;
-    layout w;
+    const mt_tensor *out = m->out;
+    int64_t strides[MT__MAP_OPERANDS + 1][MT_MAX_RANK] = {{0}}, dims[MT_MAX_RANK];
+    int at[MT_MAX_RANK], rank = 0;
+    memcpy(strides[0], out->strides, sizeof strides[0]);
+    for (int i = 0; i < m->count; i++)
+        if (m->in[i].tensor != NULL)
+            mt__broadcast_strides(m->in[i].tensor, out->rank, out->dims, strides[i + 1]);
     for (int d = 0; d < out->rank; d++) {
         if (out->dims[d] == 1)
             continue;
         bool joins = rank > 0;
-        for (int k = 0; k < count && joins; k++)
-            joins = w.steps[k][rank - 1] == p->where.steps[k][d] * out->dims[d];
+        for (int k = 0; k <= m->count && joins; k++)
+            joins = strides[k][at[rank - 1]] == strides[k][d] * out->dims[d];
         if (!joins)
-            w.dims[rank++] = 1;
-        w.dims[rank - 1] *= out->dims[d];
-        for (int k = 0; k < count; k++)
-            w.steps[k][rank - 1] = p->where.steps[k][d];
+            dims[rank++] = 1;
+        dims[rank - 1] *= out->dims[d];
+        at[rank - 1] = d;
     }
-    p->rank = rank;
-    p->where = w;
+    memset(w, 0, sizeof *w);
+    w->inner = rank > 0 ? rank - 1 : 0;
+    for (int r = 0; r < rank; r++) {
+        int slot = r == 0 ? OUTERMOST : rank - 1 - r;
+        w->dims[slot] = dims[r];
+        for (int k = 0; k <= m->count; k++)
+            w->steps[k][slot] = strides[k][at[r]];
+    }
 }
 
 static void make_plan(plan *p, const mt__map *m)
 {
-    const mt_tensor *out = m->out;
-    p->map = m;
-    p->strided = !(out->flags & MT__CONTIGUOUS);
-    p->wide = out->numel > INT32_MAX - MT__FLAT;
-    p->rank = 0;
+    *p = (plan){.id = first_of[m->id],
+                .compute = m->compute,
+                .out = (mt_dtype)m->out->dtype,
+                .count = m->count,
+                .number_count = m->number_count,
+                .strided = !(m->out->flags & MT__CONTIGUOUS),
+                .wide = m->out->numel > INT32_MAX - MT__FLAT};
     for (int i = 0; i < m->count; i++) {
         const mt_tensor *t = m->in[i].tensor;
-        p->kind[i] = t == NULL ? NUMBER : t->numel == 1 ? SINGLE : lies_like(t, out) ? DENSE : STRIDED;
-        p->strided |= p->kind[i] == STRIDED;
+        p->wants[i] = m->in[i].wants;
+        p->from[i] = t != NULL ? (mt_dtype)t->dtype : m->in[i].wants;
+        p->numbers |= (uint8_t)((t == NULL) << i);
+        p->strided |= t != NULL && !lies_like(t, m->out);
     }
-    if (!p->strided)
-        return;
-    memset(&p->where, 0, sizeof p->where);
-    memcpy(p->where.steps[0], out->strides, sizeof p->where.steps[0]);
-    for (int i = 0; i < m->count; i++) {
-        if (p->kind[i] == DENSE)
-            p->kind[i] = STRIDED;
-        if (p->kind[i] == STRIDED)
-            mt__broadcast_strides(m->in[i].tensor, out->rank, out->dims, p->where.steps[i + 1]);
-    }
-    merge(p, out);
-}
-
-static mt_dtype dtype_of(const mt__map *m, int i)
-{
-    return m->in[i].tensor != NULL ? (mt_dtype)m->in[i].tensor->dtype : m->in[i].wants;
 }
 
 static uint64_t key_of(const plan *p)
 {
-    const mt__map *m = p->map;
-    uint64_t v = m->id;
-    v = v << 3 | m->out->dtype;
-    v = v << 3 | m->gives;
+    uint64_t v = (uint64_t)p->id << 3 | p->out;
     for (int i = 0; i < MT__MAP_OPERANDS; i++)
-        v = v << 5 | (i < m->count ? (uint64_t)p->kind[i] << 3 | dtype_of(m, i) : 0);
-    v = v << 4 | (uint64_t)(p->strided ? p->rank + 1 : 0);
-    return MT__KEY(MT__MAP, m->compute, v << 1 | p->wide);
+        v = v << 3 | (i < p->count ? p->from[i] : 0);
+    v = v << MT__MAP_OPERANDS | p->numbers;
+    return MT__KEY(MT__MAP, p->compute, v << 2 | (uint64_t)p->strided << 1 | p->wide);
+}
+
+static bool has_casts(const plan *p)
+{
+    bool casts = p->out != gives(p->id, p->compute);
+    for (int i = 0; i < p->count; i++)
+        casts |= p->from[i] != p->wants[i];
+    return casts && p->id != MT__COPY;
+}
+
+/* The choices of operands that are numbers, as programs see them: of two the one or the other; of more those that ops have
+ * (where(x, 1, 0), masked_fill, losses without weights). */
+static bool is_usual(uint32_t id, int count, uint8_t numbers)
+{
+    static const uint16_t usual[] = {0, 1u << 0, 1u << 0 | 1u << 1 | 1u << 2,
+                                     1u << 0 | 1u << 2 | 1u << 4 | 1u << 6, 1u << 0 | 1u << 4 | 1u << 12};
+    return (usual[count] >> numbers & 1) != 0 || id == MT__COPY;
+}
+
+/* Is it one of put_program()'s? */
+static bool in_program(const plan *p)
+{
+    return !p->wide && !has_casts(p) && is_usual(p->id, p->count, p->numbers);
 }
 
 /* ---------------------------------------------------------------------------------------------------- the source */
+
+/* add_f32, add_f32_strided; with numbers, a letter for each operand: add_f32_tn */
+static void name_of(const plan *p, char *name, size_t room)
+{
+    char kinds[MT__MAP_OPERANDS + 2] = "_";
+    for (int i = 0; i < p->count; i++)
+        kinds[i + 1] = p->numbers >> i & 1 ? 'n' : 't';
+    kinds[p->count + 1] = 0;
+    bool cast = p->id == MT__COPY && p->from[0] != p->out;
+    snprintf(name, room, "%s_%s%s%s%s%s", cast ? "cast" : mt__expressions[p->id].name,
+             mt__cl_suffix(p->compute), cast ? "_from_" : "", cast ? mt__cl_suffix(p->from[0]) : "",
+             p->strided ? "_strided" : "", p->numbers != 0 ? kinds : "");
+}
 
 /* The value `text`, of `from`, as `to`. */
 static void put_cast(FILE *f, mt_dtype to, mt_dtype from, const char *text)
@@ -152,134 +226,209 @@ static void put_cast(FILE *f, mt_dtype to, mt_dtype from, const char *text)
 
 static void put_arguments(FILE *f, const plan *p)
 {
-    const mt__map *m = p->map;
-    if (p->strided)
-        fprintf(f,
-                "typedef struct layout { long dims[8], steps[%d][8]; } layout;\n__kernel void NAME(const "
-                "size n, const "
-                "layout w",
-                MT__MAP_OPERANDS + 1);
-    else
-        fprintf(f, "__kernel void NAME(const size n");
-    fprintf(f, ", __global %s *o, const long o_at", mt__cl_type((mt_dtype)m->out->dtype));
-    for (int i = 0; i < m->count; i++) {
-        const char *type = mt__cl_type(dtype_of(m, i));
-        if (p->kind[i] == NUMBER)
+    char name[96];
+    const char *size = p->wide ? "ulong" : "uint";
+    name_of(p, name, sizeof name);
+    fprintf(f, "__kernel void %s(const %s n%s, __global %s *o, const long o_at", name, size,
+            p->strided ? ", const layout w" : "", mt__cl_type(p->out));
+    for (int i = 0; i < p->count; i++) {
+        const char *type = mt__cl_type(p->from[i]);
+        if (p->numbers >> i & 1)
             fprintf(f, ", const %s %c", type, 'a' + i);
         else
             fprintf(f, ", __global const %s *p%c, const long %c_at", type, 'a' + i, 'a' + i);
     }
-    for (int i = 0; i < m->number_count; i++)
+    for (int i = 0; i < p->number_count; i++)
         fprintf(f, ", const T k%d", i);
-    if (strstr(m->expression, "FAULT") != NULL || strstr(m->expression, "DIVISOR") != NULL ||
-        strstr(m->expression, "INSIDE") != NULL)
+    if (may_fault[p->id][kind_of(p->compute)])
         fprintf(f, ", __global int *fault");
-    fprintf(f, ")\n{\n    const size i = get_global_id(0);\n    if (i >= n)\n        return;\n");
+    fprintf(f, ")\n{\n    const %s i = get_global_id(0);\n    if (i >= n)\n        return;\n", size);
 }
 
-static void put_walk(FILE *f, const plan *p)
+static void put_steps(FILE *f, const plan *p, const char *by, const char *slot)
 {
-    const mt__map *m = p->map;
-    fprintf(f, "    size rest = i;\n    long io = o_at");
-    for (int i = 0; i < m->count; i++)
-        if (p->kind[i] == STRIDED)
+    fprintf(f, "io += %s * w.steps[0][%s];", by, slot);
+    for (int i = 0; i < p->count; i++)
+        if (!(p->numbers >> i & 1))
+            fprintf(f, " i%c += %s * w.steps[%d][%s];", 'a' + i, by, i + 1, slot);
+    fprintf(f, "\n");
+}
+
+/* A GPU wants the loop unrolled: its arguments are no array to it. */
+static void put_walk(FILE *f, const plan *p, bool unroll)
+{
+    const char *size = p->wide ? "ulong" : "uint";
+    fprintf(f, "    %s rest = i;\n    long io = o_at", size);
+    for (int i = 0; i < p->count; i++)
+        if (!(p->numbers >> i & 1))
             fprintf(f, ", i%c = %c_at", 'a' + i, 'a' + i);
-    fprintf(f, ";\n");
-    for (int d = p->rank - 1; d >= 0; d--) {
-        if (d > 0)
-            fprintf(f,
-                    "    { const size q = rest / (size)w.dims[%d]; const long r = rest - q * "
-                    "(size)w.dims[%d]; rest = q;",
-                    d, d);
-        else
-            fprintf(f, "    { const long r = rest;");
-        fprintf(f, " io += r * w.steps[0][%d];", d);
-        for (int i = 0; i < m->count; i++)
-            if (p->kind[i] == STRIDED)
-                fprintf(f, " i%c += r * w.steps[%d][%d];", 'a' + i, i + 1, d);
-        fprintf(f, " }\n");
-    }
+    fprintf(f, ";\n%s    for (int d = 0; d < %d; d++) {\n        if (d == w.inner)\n            break;\n",
+            unroll ? "#pragma unroll\n" : "", OUTERMOST);
+    fprintf(f,
+            "        const %s q = rest / (%s)w.dims[d];\n        const long r = rest - q * (%s)w.dims[d];\n",
+            size, size, size);
+    fprintf(f, "        rest = q;\n        ");
+    put_steps(f, p, "r", "d");
+    fprintf(f, "    }\n    const long last = rest;\n    ");
+    put_steps(f, p, "last", "7");
 }
 
 static void put_body(FILE *f, const plan *p)
 {
-    const mt__map *m = p->map;
-    for (int i = 0; i < m->count; i++) {
+    mt_dtype result = gives(p->id, p->compute);
+    for (int i = 0; i < p->count; i++) {
         char from[48];
         int c = 'a' + i;
-        if (p->kind[i] == NUMBER)
+        if (p->numbers >> i & 1)
             continue;
-        snprintf(from, sizeof from,
-                 p->kind[i] == SINGLE    ? "p%c[%c_at]"
-                 : p->kind[i] == STRIDED ? "p%c[i%c]"
-                                         : "p%c[%c_at + i]",
-                 c, c);
-        fprintf(f, "    const %s %c = ", mt__cl_type(m->in[i].wants), c);
-        put_cast(f, m->in[i].wants, dtype_of(m, i), from);
+        snprintf(from, sizeof from, p->strided ? "p%c[i%c]" : "p%c[%c_at + i]", c, c);
+        fprintf(f, "    const %s %c = ", mt__cl_type(p->wants[i]), c);
+        put_cast(f, p->wants[i], p->from[i], from);
         fprintf(f, ";\n");
     }
-    fprintf(f, "    const %s y = ", mt__cl_type(m->gives));
-    if (m->gives == MT_BOOL)
-        fprintf(f, "(%s) != 0", m->expression);
-    else
-        fprintf(f, "(%s)", m->expression);
-    fprintf(f, ";\n    o[%s] = ", p->strided ? "io" : "o_at + i");
-    put_cast(f, (mt_dtype)m->out->dtype, m->gives, "y");
+    fprintf(f, "    const %s y = (%s)%s;\n    o[%s] = ", mt__cl_type(result), text_of(p->id, p->compute),
+            result == MT_BOOL ? " != 0" : "", p->strided ? "io" : "o_at + i");
+    put_cast(f, p->out, result, "y");
     fprintf(f, ";\n}\n");
+}
+
+static void put_kernel(FILE *f, const plan *p, bool unroll)
+{
+    put_arguments(f, p);
+    if (p->strided)
+        put_walk(f, p, unroll);
+    put_body(f, p);
+}
+
+/* The kernels of one expression, dense and strided. */
+static void put_all(FILE *f, plan *p)
+{
+    for (unsigned numbers = 0; numbers < 1u << p->count; numbers++)
+        for (int form = 0; form < 2 && is_usual(p->id, p->count, (uint8_t)numbers); form++) {
+            p->numbers = (uint8_t)numbers;
+            p->strided = form == 1;
+            put_kernel(f, p, false);
+        }
+}
+
+static void put_program(FILE *f, mt_dtype compute, bool doubles)
+{
+    for (uint32_t id = 0; id < MT__EXPRESSIONS; id++) {
+        const mt__expression *e = &mt__expressions[id];
+        if (e->name == NULL || first_of[id] != id || text_of(id, compute) == NULL)
+            continue;
+        plan p = {.id = id, .compute = compute, .out = gives(id, compute)};
+        p.number_count = (int)strlen(e->numbers);
+        for (const char *o = e->operands; *o != 0; o++) {
+            bool truth = *o == '?';
+            o += truth;
+            p.from[p.count] = p.wants[p.count] = truth ? MT_BOOL : compute;
+            p.count++;
+        }
+        put_all(f, &p);
+        for (unsigned from = 0; id == MT__COPY && from <= (doubles ? MT_FLOAT64 : MT_FLOAT32); from++) {
+            p.from[0] = (mt_dtype)from;
+            p.numbers = 0;
+            for (int form = 0; form < 2 && from != compute; form++) {
+                p.strided = form == 1;
+                put_kernel(f, &p, false);
+            }
+        }
+    }
 }
 
 static char *write_map(const void *user, const mt__npu *npu, char *name, size_t room)
 {
     const plan *p = user;
-    char *body = NULL;
+    char *text = NULL;
     size_t size;
-    FILE *f = open_memstream(&body, &size);
+    FILE *f = open_memstream(&text, &size);
     if (f == NULL)
         return NULL;
-    snprintf(name, room, "%s_%s", p->map->name, mt__cl_suffix(p->map->compute));
-    fprintf(f, "typedef %s size;\n", p->wide ? "ulong" : "uint");
-    put_arguments(f, p);
-    if (p->strided)
-        put_walk(f, p);
-    put_body(f, p);
-    char *source = fclose(f) == 0 ? mt__cl_source(npu, name, p->map->compute, "", body) : NULL;
-    free(body);
-    return source;
+    name_of(p, name, room);
+    mt__cl_begin(f, npu, p->compute);
+    fprintf(f, "typedef struct layout { long inner, dims[8], steps[%d][8]; } layout;\n",
+            MT__MAP_OPERANDS + 1);
+    if (npu->properties.lazy_kernels && in_program(p))
+        put_program(f, p->compute, npu->properties.has_float64);
+    else
+        put_kernel(f, p, !npu->properties.is_cpu);
+    if (fclose(f) == 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
 /* --------------------------------------------------------------------------------------------------- running */
 
-mt_status mt__map_run(const mt__map *m)
+static mt_status launch(const mt__map *m, const plan *p)
 {
-    plan p;
     mt__launch l;
     mt__kernel k;
-    if (m->out->numel == 0)
-        return MT_OK;
+    layout where;
     mt_status status = mt__launch_begin(&l, m->out->device);
+    if (status == MT_OK)
+        status = mt__npu_kernel(l.npu, key_of(p), write_map, p, &k);
     if (status != MT_OK)
         return status;
-    make_plan(&p, m);
-    status = mt__npu_kernel(l.npu, key_of(&p), write_map, &p, &k);
-    if (status != MT_OK)
-        return status;
-    if (p.wide)
+    if (p->wide)
         mt__launch_long(&l, m->out->numel);
     else
         mt__launch_value(&l, &(uint32_t){(uint32_t)m->out->numel}, 4);
-    if (p.strided)
-        mt__launch_value(&l, &p.where, sizeof p.where);
+    if (p->strided) {
+        lay_out(&where, m);
+        mt__launch_value(&l, &where, sizeof where);
+    }
     mt__launch_tensor(&l, m->out);
     for (int i = 0; i < m->count; i++) {
-        if (p.kind[i] == NUMBER)
+        if (m->in[i].tensor == NULL)
             mt__launch_value(&l, &m->in[i].number, (uint32_t)mt_dtype_bytes(m->in[i].wants));
         else
             mt__launch_tensor(&l, m->in[i].tensor);
     }
     for (int i = 0; i < m->number_count; i++)
         mt__launch_value(&l, &m->numbers[i], (uint32_t)mt_dtype_bytes(m->compute));
-    if (strstr(m->expression, "FAULT") != NULL || strstr(m->expression, "DIVISOR") != NULL ||
-        strstr(m->expression, "INSIDE") != NULL)
+    if (may_fault[p->id][kind_of(p->compute)])
         mt__launch_fault(&l);
     return mt__launch_flat(&l, &k, m->out->numel);
+}
+
+/* The casts apart: operands before, the result after. */
+static mt_status run_apart(const mt__map *m)
+{
+    mt__map same = *m;
+    mt_dtype result = gives(m->id, m->compute);
+    mt_tensor *made[MT__MAP_OPERANDS + 1] = {NULL};
+    mt_status status = MT_OK;
+    for (int i = 0; i < m->count && status == MT_OK; i++) {
+        const mt_tensor *t = m->in[i].tensor;
+        if (t == NULL || t->dtype == m->in[i].wants)
+            continue;
+        status = mt__empty(m->in[i].wants, t->device, t->rank, t->dims, &made[i]);
+        if (status == MT_OK)
+            status = mt__npu_assign(made[i], t);
+        same.in[i].tensor = made[i];
+    }
+    if (status == MT_OK && m->out->dtype != result) {
+        status = mt__empty(result, m->out->device, m->out->rank, m->out->dims, &made[MT__MAP_OPERANDS]);
+        same.out = made[MT__MAP_OPERANDS];
+    }
+    if (status == MT_OK)
+        status = mt__map_run(&same);
+    if (status == MT_OK && same.out != m->out)
+        status = mt__npu_assign(m->out, same.out);
+    for (unsigned i = 0; i < MT__COUNT_OF(made); i++)
+        mt_release(made[i]);
+    return status;
+}
+
+mt_status mt__map_run(const mt__map *m)
+{
+    plan p;
+    if (m->out->numel == 0)
+        return MT_OK;
+    make_plan(&p, m);
+    if (has_casts(&p) && m->out->numel < FUSED_LEAST)
+        return run_apart(m);
+    return launch(m, &p);
 }

@@ -70,8 +70,9 @@ static mt_status product(matrix a, matrix b, mt_tensor *out, int64_t batch, doub
         if (status != MT_E_NOT_IMPLEMENTED)
             return status;
     }
-    mt__template t = {"gemm", mt__cl_matrix, dtype, ""};
-    status = mt__npu_template(l.npu, MT__KEY(MT__MATRIX, dtype, 0), &t, &k);
+    static const mt__variant gemm = {"gemm", "", MT__OF_NUMBER};
+    static const mt__family family = {MT__MATRIX, mt__cl_matrix, &gemm, 1};
+    status = mt__npu_template(l.npu, &family, 0, dtype, &k);
     if (status != MT_OK)
         return status;
     mt__launch_long(&l, a.rows);
@@ -144,8 +145,7 @@ mt_status mt__npu_dot(mt__call *call)
     mt_tensor *each;
     mt_status status = mt__run_quietly(MT_OP_mul, call->args, 2, &each);
     if (status == MT_OK)
-        status =
-            mt__npu_reduce(&mt__fold_sum, (mt_dtype)each->dtype, each, 1, each->numel, 1, call->outs[0], 0);
+        status = mt__npu_reduce(MT__SUM, each, 1, each->numel, 1, call->outs[0], 0);
     mt_release(each);
     return status;
 }

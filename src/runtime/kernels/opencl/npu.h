@@ -1,48 +1,62 @@
 /* kernels/opencl/npu.h - what the ops of accelerators share: sources of kernels, elementwise maps, reductions.
  *
- * A kernel is made for each combination of dtypes and layouts that a program uses, from a template (*.cl) or an expression,
- * at its first use. Every function here leaves its message with mt__fail().
+ * A kernel is made for each combination of dtypes and layouts that a program uses, at its first use: from a template (*.cl)
+ * or from an expression. Where the driver compiles a kernel only when it is first launched (lazy_kernels), all kernels of a
+ * family and dtype go into one program, since there the program is what costs. Every function here leaves its message with
+ * mt__fail().
  */
 #ifndef KERNELS_OPENCL_NPU_H
 #define KERNELS_OPENCL_NPU_H
 #include "runtime/device.h"
+#include <stdio.h>
 
 #define MT__GROUP 64 /* work-items of a group that makes a row */
 #define MT__FLAT 128 /* work-items of a group of elementwise kernels */
 
 extern const char mt__cl_prelude[], mt__cl_rows[], mt__cl_reduce[], mt__cl_matrix[], mt__cl_index[],
-    mt__cl_create[], mt__cl_windows[];
+    mt__cl_create[], mt__cl_windows[], mt__cl_sort[];
 
-/* Part of a key: which template. */
-enum mt__family {
+/* Part of a key: whose kernel it is. */
+enum mt__family_id {
     MT__MAP = 1,
-    MT__SOFTMAX,
-    MT__LAYER_NORM,
+    MT__ROWS,
     MT__REDUCE,
-    MT__PICK,
-    MT__VAR,
     MT__MATRIX,
     MT__INDEX,
     MT__CREATE,
     MT__OPTIM,
-    MT__CUMSUM,
-    MT__WINDOWS
+    MT__WINDOWS,
+    MT__SORT
 };
 #define MT__KEY(family, dtype, variant)                                                                      \
     ((uint64_t)(family) << 56 | (uint64_t)(dtype) << 52 | (uint64_t)(variant))
 
-typedef struct mt__template {
-    const char *name; /* the kernel's, without the dtype */
-    const char *body;
-    mt_dtype dtype; /* T */
-    const char *defines;
-} mt__template;
+/* Bits of dtypes. */
+#define MT__OF_REAL (1u << MT_FLOAT32 | 1u << MT_FLOAT64)
+#define MT__OF_WHOLE (1u << MT_INT32 | 1u << MT_INT64)
+#define MT__OF_TRUTH (1u << MT_BOOL)
+#define MT__OF_NUMBER (MT__OF_REAL | MT__OF_WHOLE)
+#define MT__OF_ANY (MT__OF_NUMBER | MT__OF_TRUTH)
+
+typedef struct mt__variant {
+    const char *name;    /* the kernel's, without the dtype */
+    const char *defines; /* for the template: "KEY value;KEY(x) value" */
+    uint8_t of;          /* the dtypes that T may be */
+} mt__variant;
+
+typedef struct mt__family {
+    enum mt__family_id id;
+    const char *body; /* the template */
+    const mt__variant *variants;
+    unsigned count;
+} mt__family;
 
 const char *mt__cl_type(mt_dtype dtype);   /* "float" */
 const char *mt__cl_suffix(mt_dtype dtype); /* "f32" */
-char *mt__cl_source(const mt__npu *npu, const char *name, mt_dtype dtype, const char *defines,
-                    const char *body);
-mt_status mt__npu_template(mt__npu *npu, uint64_t key, const mt__template *t, mt__kernel *out);
+/* What every program starts with. */
+void mt__cl_begin(FILE *f, const mt__npu *npu, mt_dtype dtype);
+mt_status mt__npu_template(mt__npu *npu, const mt__family *family, unsigned variant, mt_dtype dtype,
+                           mt__kernel *out);
 
 static inline uint64_t mt__round_up(int64_t n, uint64_t to)
 {
@@ -80,11 +94,40 @@ static inline void mt__launch_number(mt__launch *l, mt_dtype dtype, double x)
 /* --------------------------------------------------------------------------------------------- elementwise */
 
 #define MT__MAP_OPERANDS 4
+#define MT__MAP_NUMBERS 4
+
+/* One function of elements, as OpenCL C: of operands a, b, c, d and numbers k0 ... */
+typedef struct mt__expression {
+    const char *name;                 /* the kernel's; expressions of one name are one */
+    const char *operands;             /* the positions of arguments, a ? before one that is wanted as bool */
+    const char *numbers;              /* likewise */
+    const char *real, *whole, *truth; /* of floats, integers, bools; NULL: the dtype is refused */
+    bool gives_truth;
+} mt__expression;
+
+/* Expressions that are not an op's own: ids after those of ops. */
+enum {
+    MT__TANH_GELU = MT_OP_COUNT,
+    MT__TANH_GELU_BACKWARD,
+    MT__ELU_OF_RESULT,
+    MT__POW,
+    MT__SQUARE,
+    MT__CUBE,
+    MT__CLAMP_BOTH,
+    MT__CLAMP_LOW,
+    MT__CLAMP_HIGH,
+    MT__COPY,
+    MT__OFFSETS_FIRST,
+    MT__OFFSETS_MORE,
+    MT__LOSSES,
+    MT__EXPRESSIONS = MT__LOSSES + 7
+};
+_Static_assert(MT__EXPRESSIONS < 1024, "ids of expressions have ten bits");
+extern const mt__expression mt__expressions[MT__EXPRESSIONS]; /* those without a name are not there */
+
 typedef struct mt__map {
-    const char *name;
-    uint32_t id; /* of the expression: unique among all maps, below 1024 */
-    const char *expression;
-    mt_dtype compute, gives;
+    uint32_t id; /* of the expression */
+    mt_dtype compute;
     mt_tensor *out; /* borrowed; may be an alias that lives as long as the call */
     int count;
     struct {
@@ -93,9 +136,10 @@ typedef struct mt__map {
         mt_dtype wants;
     } in[MT__MAP_OPERANDS];
     int number_count;
-    mt__element numbers[4]; /* k0 ... of the compute dtype */
+    mt__element numbers[MT__MAP_NUMBERS]; /* k0 ... of the compute dtype */
 } mt__map;
 
+void mt__map_prepare(void); /* once, before all else */
 void mt__map_add(mt__map *m, const mt_value *v, mt_dtype wants);
 void mt__map_add_tensor(mt__map *m, const mt_tensor *t, mt_dtype wants);
 void mt__map_number(mt__map *m, const mt_value *v);
@@ -107,14 +151,25 @@ mt_status mt__npu_zero_tensor(mt_tensor *t); /* contiguous */
 
 /* ---------------------------------------------------------------------------------------------- reductions */
 
-typedef struct mt__fold {
-    uint32_t id; /* below 64 */
-    const char *name, *first, *map, *fold, *end;
-} mt__fold;
-/* y [outer, inner] = fold of x [outer, n, inner], both contiguous; k0 is a number for map and end. */
-mt_status mt__npu_reduce(const mt__fold *f, mt_dtype compute, const mt_tensor *x, int64_t outer, int64_t n,
-                         int64_t inner, const mt_tensor *y, double k0);
-extern const mt__fold mt__fold_sum;
+enum mt__fold {
+    MT__SUM,
+    MT__MEAN,
+    MT__PROD,
+    MT__MOST,
+    MT__LEAST,
+    MT__ANY,
+    MT__ALL,
+    MT__NORM_2,
+    MT__NORM_1,
+    MT__NORM_INF,
+    MT__NORM_MINUS_INF,
+    MT__NORM_0,
+    MT__NORM_P,
+    MT__FOLDS
+};
+/* y [outer, inner] = fold of x [outer, n, inner], both contiguous and of one dtype; k0 is a number for the fold. */
+mt_status mt__npu_reduce(enum mt__fold fold, const mt_tensor *x, int64_t outer, int64_t n, int64_t inner,
+                         const mt_tensor *y, double k0);
 
 /* Contiguous tensors for the time of a call. */
 typedef struct mt__held {
@@ -148,7 +203,5 @@ mt_status mt__let_go(mt__held *h);
 #define X(kernel) mt__fn mt__npu_##kernel;
 MT__NPU_KERNELS(X)
 #undef X
-
-bool mt__npu_is_elementwise(mt_op_id op);
 
 #endif

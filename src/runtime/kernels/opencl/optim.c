@@ -2,18 +2,18 @@
 #define _GNU_SOURCE
 #include "runtime/kernels/optim.h"
 #include "runtime/kernels/opencl/npu.h"
-#include <stdio.h>
 #include <stdlib.h>
 
 #define NUMBERS 8
 
-static const char frame[] =
+static const char head[] =
     "#define R T\n#define bool int\n"
     "#define ROOT(x) sqrt(x)\n"
     "#define LERP(a, b, w) ((w) < (R)0.5 ? (a) + (w) * ((b) - (a)) : (b) - ((b) - (a)) * (1 - (w)))\n"
-    "#define LARGER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))\n"
-    "%s"
-    "__kernel void NAME(long n, __global T *P, long p_at, __global const T *G, long g_at, __global T *S0, "
+    "#define LARGER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))\n";
+static const char frame[] =
+    "__kernel void %s_step_%s(long n, long row, __global T *P, long p_at, __global const T *G, long g_at, "
+    "__global T *S0, "
     "long s0_at,\n"
     "    __global T *S1, long s1_at, __global T *S2, long s2_at, T sign, T decay, T k0, T k1, T k2, T k3, T "
     "k4, T k5, T k6,\n"
@@ -25,14 +25,22 @@ static const char frame[] =
 static char *write_step(const void *user, const mt__npu *npu, char *name, size_t room)
 {
     const mt__device_step *s = user;
-    char *body = NULL;
-    mt_dtype dtype = (mt_dtype)s->param->dtype;
-    snprintf(name, room, "%s_step_%s", s->source.name, mt__cl_suffix(dtype));
-    if (asprintf(&body, frame, s->macros, s->source.text) < 0)
+    const char *suffix = mt__cl_suffix((mt_dtype)s->param->dtype);
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    if (f == NULL)
         return NULL;
-    char *source = mt__cl_source(npu, name, dtype, "", body);
-    free(body);
-    return source;
+    snprintf(name, room, "%s_step_%s", s->source.name, suffix);
+    mt__cl_begin(f, npu, (mt_dtype)s->param->dtype);
+    fprintf(f, "%s%s", head, s->macros);
+    for (int i = 0; mt__formulas[i] != NULL; i++)
+        if (npu->properties.lazy_kernels || mt__formulas[i]->text == s->source.text)
+            fprintf(f, frame, mt__formulas[i]->name, suffix, mt__formulas[i]->text);
+    if (fclose(f) == 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
 /* The name stands for the formula: there are few. */
@@ -52,9 +60,6 @@ mt_status mt__npu_optimizer_step(const mt__device_step *s)
     mt_dtype dtype = (mt_dtype)s->param->dtype;
     mt_tensor *const written[] = {s->param, s->state[0], s->state[1], s->state[2]};
     const mt_tensor *dense[4] = {NULL};
-    if (s->source.text == NULL)
-        return mt__fail(MT_E_NOT_IMPLEMENTED, "this optimizer has no kernel for device %s",
-                        mt__device_text(s->param->device));
     if (s->param->numel == 0)
         return MT_OK;
     for (int i = 0; i < 4; i++)
@@ -66,6 +71,7 @@ mt_status mt__npu_optimizer_step(const mt__device_step *s)
         h.status = mt__npu_kernel(l.npu, MT__KEY(MT__OPTIM, dtype, hash(s->source.name)), write_step, s, &k);
     if (h.status == MT_OK) {
         mt__launch_long(&l, s->param->numel);
+        mt__launch_long(&l, s->row);
         mt__launch_tensor(&l, dense[0]);
         mt__launch_tensor(&l, grad);
         for (int i = 1; i < 4; i++)

@@ -6,12 +6,25 @@
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 #endif
 
-/* An element breaks the rules; the host reads the word when it waits. */
+/* An element breaks the rules; the host reads who was first when it waits (device_work.c has the words). */
 #define FAULT_INDEX 1
 #define FAULT_ZERO_DIVISION 2
 #define FAULT_TARGET 3
-#define FAULT_PROBABILITY 4
-#define FAULT(code) atomic_cmpxchg(fault, 0, code)
+#define FAULT_INPUT_PROBABILITY 4
+#define FAULT_TARGET_PROBABILITY 5
+#define FAULT_PICK 6
+#define FAULT_GATHER 7
+#define FAULT_CHANCE 8
+void fault_at(__global int *fault, int code, long value, long dim, long size)
+{
+    if (atomic_cmpxchg(fault, 0, code) != 0)
+        return;
+    __global long *more = (__global long *)fault;
+    more[1] = value;
+    more[2] = dim;
+    more[3] = size;
+}
+#define FAULT(code) fault_at(fault, code, 0, 0, 0)
 
 #if WHOLE
 T floor_quotient(T a, T b)
@@ -71,5 +84,5 @@ T gelu_slope(T x)
 }
 #define LOG100(v) fmax(log(v), (T)-100)
 #define LOG1P100(v) fmax(log1p(v), (T)-100)
-#define INSIDE(x) (((x) >= 0 && (x) <= 1) ? (x) : (FAULT(FAULT_PROBABILITY), (x)))
+#define INSIDE(x, code) (((x) >= 0 && (x) <= 1) ? (x) : (FAULT(code), (x)))
 #endif

@@ -1,10 +1,21 @@
-/* Reductions of [outer, n, inner] over n, cut into chunks: out is [outer, chunks, inner]. T is the type of the fold, IN of
- * the input, R of the output. MAP(x) is done to each element first, END(x) to the result, FOLD to a and b; FIRST is where
- * it begins. */
+/* Reductions of [outer, n, inner] over n, cut into chunks: out is [outer, chunks, inner]. FIRST is where a fold begins, FOLD
+ * what it does to a and b, MAP(x) what is done to each element before, END(x) to the result. Of two passes the first (1)
+ * leaves out END, the second (2) MAP; 0 is the only one. */
+#if !defined(REDUCE_ONCE)
+#define REDUCE_ONCE
+#define MAPPED(x) (pass == 2 ? (x) : (T)(MAP(x)))
+#define ENDED(x) (pass == 1 ? (x) : (T)(END(x)))
+#if TRUTH
+#define ADDED(a, b) ((a) | (b))
+#else
+#define ADDED(a, b) ((a) + (b))
+#endif
+#endif
 
 #if defined(NEED_rows)
 /* inner is 1: a work-group for each (outer, chunk). */
-__kernel void NAME(long n, long chunks, long chunk, __global const IN *x, long x_at, __global R *y, long y_at, T k0)
+__kernel void NAME(long n, long chunks, long chunk, int pass, __global const T *x, long x_at, __global T *y, long y_at,
+                   T k0)
 {
     __local T room[GROUP];
     const long at = get_group_id(0), c = at % chunks;
@@ -13,26 +24,26 @@ __kernel void NAME(long n, long chunks, long chunk, __global const IN *x, long x
     const long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
     x += x_at + at / chunks * n;
     for (long k = c * chunk + me; k < end; k += GROUP) {
-        T a = total, b = MAP(x[k]);
+        const T v = x[k], a = total, b = MAPPED(v);
         total = FOLD;
     }
     room[me] = total;
     for (uint half_ = GROUP / 2; half_ > 0; half_ /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
         if (me < half_) {
-            T a = room[me], b = room[me + half_];
+            const T a = room[me], b = room[me + half_];
             room[me] = FOLD;
         }
     }
     if (me == 0)
-        y[y_at + at] = END(room[0]);
+        y[y_at + at] = ENDED(room[0]);
 }
 #endif
 
 #if defined(NEED_columns)
 /* A work-item for each (outer, chunk, inner). */
-__kernel void NAME(long total_items, long n, long chunks, long chunk, long inner, __global const IN *x, long x_at,
-                   __global R *y, long y_at, T k0)
+__kernel void NAME(long total_items, long n, long chunks, long chunk, long inner, int pass, __global const T *x, long x_at,
+                   __global T *y, long y_at, T k0)
 {
     const long at = get_global_id(0);
     if (at >= total_items)
@@ -42,17 +53,17 @@ __kernel void NAME(long total_items, long n, long chunks, long chunk, long inner
     T total = FIRST;
     x += x_at + o * n * inner + i;
     for (long k = c * chunk; k < end; k++) {
-        T a = total, b = MAP(x[k * inner]);
+        const T v = x[k * inner], a = total, b = MAPPED(v);
         total = FOLD;
     }
-    y[y_at + at] = END(total);
+    y[y_at + at] = ENDED(total);
 }
 #endif
 
 #if defined(NEED_pick)
-/* The extreme along n of [outer, n, inner] and where it is first; NaN wins. */
-__kernel void NAME(long total_items, long n, long inner, __global const T *x, long x_at, __global T *y, long y_at,
-                   __global long *z, long z_at)
+/* The extreme along n of [outer, n, inner], where it is wanted, and where it is first; NaN wins. */
+__kernel void NAME(long total_items, long n, long inner, int values, __global const T *x, long x_at, __global T *y,
+                   long y_at, __global long *z, long z_at)
 {
     const long at = get_global_id(0);
     if (at >= total_items)
@@ -62,21 +73,20 @@ __kernel void NAME(long total_items, long n, long inner, __global const T *x, lo
     long where = 0;
     for (long k = 1; k < n; k++) {
         const T b = x[k * inner], a = best;
-        if (BETTER) {
+        if (a == a && (b BETTER a || b != b)) {
             best = b;
             where = k;
         }
     }
-#if VALUES
-    y[y_at + at] = best;
-#endif
+    if (values)
+        y[y_at + at] = best;
     z[z_at + at] = where;
 }
 #endif
 
 #if defined(NEED_var)
 /* Rows of n: the mean, then the squares around it. */
-__kernel void NAME(long n, T correction, __global const T *x, long x_at, __global T *y, long y_at)
+__kernel void NAME(long n, T correction, int root, __global const T *x, long x_at, __global T *y, long y_at)
 {
     __local T room[GROUP];
     const uint me = get_local_id(0);
@@ -98,9 +108,9 @@ __kernel void NAME(long n, T correction, __global const T *x, long x_at, __globa
             mean = room[0] / n;
     }
     if (me == 0) {
-        T left = (T)n - correction;
-        T v = (T)(room[0] / (left > 0 ? left : 0));
-        y[y_at + get_group_id(0)] = ROOT ? sqrt(v) : v;
+        const T left = (T)n - correction;
+        const T v = (T)(room[0] / (left > 0 ? left : 0));
+        y[y_at + get_group_id(0)] = root ? sqrt(v) : v;
     }
 }
 #endif

@@ -1,6 +1,50 @@
-/* kernels/opencl/rows.c - softmax, layer_norm, batch_norm and their derivatives. */
+/* kernels/opencl/rows.c - softmax, logsumexp, cumsum, layer_norm, batch_norm and their derivatives. */
 #include "runtime/kernels/opencl/npu.h"
-#include <stdio.h>
+#include "runtime/reduce.h"
+
+enum {
+    SOFTMAX,
+    LOG_SOFTMAX,
+    SOFTMAX_BACKWARD,
+    LOG_SOFTMAX_BACKWARD,
+    LOGSUMEXP,
+    CUMSUM,
+    LAYER_NORM,
+    LAYER_NORM_BACKWARD,
+    LAYER_NORM_PARAMS,
+    BATCH_STATISTICS,
+    BATCH_NORM,
+    BATCH_SUMS,
+    BATCH_NORM_BACKWARD
+};
+static const mt__variant variants[] = {
+    [SOFTMAX] = {"softmax", "NEED_softmax;LOGS 0", MT__OF_REAL},
+    [LOG_SOFTMAX] = {"log_softmax", "NEED_softmax;LOGS 1", MT__OF_REAL},
+    [SOFTMAX_BACKWARD] = {"softmax_backward", "NEED_softmax_backward;LOGS 0", MT__OF_REAL},
+    [LOG_SOFTMAX_BACKWARD] = {"log_softmax_backward", "NEED_softmax_backward;LOGS 1", MT__OF_REAL},
+    [LOGSUMEXP] = {"logsumexp", "NEED_logsumexp", MT__OF_REAL},
+    [CUMSUM] = {"cumsum", "NEED_cumsum", MT__OF_NUMBER},
+    [LAYER_NORM] = {"layer_norm", "NEED_layer_norm", MT__OF_REAL},
+    [LAYER_NORM_BACKWARD] = {"layer_norm_backward", "NEED_layer_norm_backward", MT__OF_REAL},
+    [LAYER_NORM_PARAMS] = {"layer_norm_params", "NEED_layer_norm_params", MT__OF_REAL},
+    [BATCH_STATISTICS] = {"batch_norm_statistics", "NEED_batch_statistics", MT__OF_REAL},
+    [BATCH_NORM] = {"batch_norm", "NEED_batch_norm", MT__OF_REAL},
+    [BATCH_SUMS] = {"batch_norm_sums", "NEED_batch_sums", MT__OF_REAL},
+    [BATCH_NORM_BACKWARD] = {"batch_norm_backward", "NEED_batch_norm_backward", MT__OF_REAL},
+};
+static const mt__family family = {MT__ROWS, mt__cl_rows, variants, MT__COUNT_OF(variants)};
+
+/* Begins a launch of a variant. */
+static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_tensor *t)
+{
+    mt_status status = mt__launch_begin(l, t->device);
+    return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)t->dtype, k) : status;
+}
+
+static void put_flag(mt__launch *l, bool flag)
+{
+    mt__launch_value(l, &(int32_t){flag}, 4);
+}
 
 /* --------------------------------------------------------------------------------------------------- softmax */
 
@@ -12,26 +56,19 @@ static void split_at(const mt_tensor *t, int dim, int64_t *n, int64_t *inner)
         *inner *= t->dims[i];
 }
 
-static mt_status soft(mt__call *call, unsigned inputs, const char *name, bool logs)
+static mt_status soft(mt__call *call, unsigned inputs, unsigned variant)
 {
     mt_tensor *out = call->outs[0];
-    mt_dtype dtype = (mt_dtype)out->dtype;
     mt__held h = {.status = MT_OK};
     const mt_tensor *x[2] = {NULL, NULL};
     mt__launch l;
     mt__kernel k;
-    char defines[100];
     int dim;
     h.status = mt__wrap_dim(mt__arg_int(call, inputs), out->rank, &dim);
     for (unsigned i = 0; i < inputs; i++)
         x[i] = mt__hold(&h, mt__arg_tensor(call, i));
-    snprintf(defines, sizeof defines, "#define NEED_%s\n#define LOGS %d\n",
-             inputs == 1 ? "softmax" : "softmax_backward", logs);
-    mt__template t = {name, mt__cl_rows, dtype, defines};
-    if (h.status == MT_OK)
-        h.status = mt__launch_begin(&l, out->device);
-    if (h.status == MT_OK)
-        h.status = mt__npu_template(l.npu, MT__KEY(MT__SOFTMAX, dtype, inputs * 2 + logs), &t, &k);
+    if (h.status == MT_OK && out->numel > 0)
+        h.status = begin(&l, &k, variant, out);
     if (h.status == MT_OK && out->numel > 0) {
         int64_t n, inner;
         split_at(out, dim, &n, &inner);
@@ -47,27 +84,68 @@ static mt_status soft(mt__call *call, unsigned inputs, const char *name, bool lo
 
 mt_status mt__npu_softmax(mt__call *call)
 {
-    bool logs = call->op->id == MT_OP__log_softmax;
-    return soft(call, 1, logs ? "log_softmax" : "softmax", logs);
+    return soft(call, 1, call->op->id == MT_OP__log_softmax ? LOG_SOFTMAX : SOFTMAX);
 }
 
 mt_status mt__npu_softmax_backward(mt__call *call)
 {
-    bool logs = call->op->id == MT_OP__log_softmax_backward_data;
-    return soft(call, 2, logs ? "log_softmax_backward" : "softmax_backward", logs);
+    return soft(call, 2,
+                call->op->id == MT_OP__log_softmax_backward_data ? LOG_SOFTMAX_BACKWARD : SOFTMAX_BACKWARD);
+}
+
+mt_status mt__npu_cumsum(mt__call *call)
+{
+    mt_tensor *out = call->outs[0];
+    mt__held h = {.status = MT_OK};
+    const mt_tensor *x = mt__hold_as(&h, mt__arg_tensor(call, 0), (mt_dtype)out->dtype);
+    int dim = 0;
+    int64_t n, inner;
+    mt__launch l;
+    mt__kernel k;
+    if (h.status == MT_OK)
+        h.status = mt__wrap_dim(mt__arg_int(call, 1), out->rank, &dim);
+    if (h.status == MT_OK)
+        h.status = begin(&l, &k, CUMSUM, out);
+    if (h.status == MT_OK && out->numel > 0) {
+        split_at(out, dim, &n, &inner);
+        mt__launch_long(&l, out->numel / n);
+        mt__launch_long(&l, n);
+        mt__launch_long(&l, inner);
+        mt__launch_tensor(&l, x);
+        mt__launch_tensor(&l, out);
+        h.status = mt__launch_flat(&l, &k, out->numel / n);
+    }
+    return mt__let_go(&h);
+}
+
+mt_status mt__npu_logsumexp(mt__call *call)
+{
+    mt_tensor *out = call->outs[0], *x, *rows;
+    mt__reduction r;
+    mt__launch l;
+    mt__kernel k;
+    mt_status status = mt__reduction_of(call, &r);
+    if (status == MT_OK)
+        status = mt__cast(mt__arg_tensor(call, 0), (mt_dtype)out->dtype, &x);
+    if (status != MT_OK)
+        return status;
+    status = mt__rows_of(x, r.mask, &rows);
+    mt_release(x);
+    if (status != MT_OK)
+        return status;
+    status = begin(&l, &k, LOGSUMEXP, out);
+    if (status == MT_OK) {
+        mt__launch_long(&l, r.count);
+        mt__launch_long(&l, 1);
+        mt__launch_tensor(&l, rows);
+        mt__launch_tensor(&l, out);
+        status = mt__launch_rows(&l, &k, out->numel);
+    }
+    mt_release(rows);
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ layer_norm */
-
-static mt_status layer_kernel(mt__npu *npu, const char *name, mt_dtype dtype, unsigned which, bool weight,
-                              bool bias, mt__kernel *k)
-{
-    char defines[160];
-    snprintf(defines, sizeof defines, "#define NEED_%s\n#define HAS_WEIGHT %d\n#define HAS_BIAS %d\n", name,
-             weight, bias);
-    mt__template t = {name, mt__cl_rows, dtype, defines};
-    return mt__npu_template(npu, MT__KEY(MT__LAYER_NORM, dtype, which * 4 + weight * 2 + bias), &t, k);
-}
 
 mt_status mt__npu_layer_norm(mt__call *call)
 {
@@ -79,12 +157,12 @@ mt_status mt__npu_layer_norm(mt__call *call)
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK)
-        h.status = mt__launch_begin(&l, out->device);
-    if (h.status == MT_OK)
-        h.status = layer_kernel(l.npu, "layer_norm", dtype, 0, w != NULL, b != NULL, &k);
+        h.status = begin(&l, &k, LAYER_NORM, out);
     if (h.status == MT_OK) {
         mt__launch_long(&l, mt__numel((int)call->args[1].count, call->args[1].as.ints));
         mt__launch_number(&l, dtype, mt__arg_number(call, 4));
+        put_flag(&l, w != NULL);
+        put_flag(&l, b != NULL);
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, w != NULL ? w : x);
         mt__launch_tensor(&l, b != NULL ? b : x);
@@ -106,11 +184,9 @@ static mt_status layer_params(mt__call *call, const mt_tensor *g, const mt_tenso
     mt_tensor *parts[2] = {NULL, NULL};
     mt__launch l;
     mt__kernel k;
-    mt_status status = mt__launch_begin(&l, x->device);
+    mt_status status = begin(&l, &k, LAYER_NORM_PARAMS, x);
     for (int i = 0; i < 2 && status == MT_OK; i++)
         status = mt__empty(dtype, x->device, 2, (int64_t[]){chunks, n}, &parts[i]);
-    if (status == MT_OK)
-        status = layer_kernel(l.npu, "layer_norm_params", dtype, 2, false, false, &k);
     if (status == MT_OK && n > 0) {
         mt__launch_long(&l, n);
         mt__launch_long(&l, rows);
@@ -125,7 +201,7 @@ static mt_status layer_params(mt__call *call, const mt_tensor *g, const mt_tenso
         status = mt__launch_run(&l, &k, 2, global, local);
         for (int i = 0; i < 2 && status == MT_OK; i++)
             if (call->outs[i + 1] != NULL)
-                status = mt__npu_reduce(&mt__fold_sum, dtype, parts[i], 1, chunks, n, call->outs[i + 1], 0);
+                status = mt__npu_reduce(MT__SUM, parts[i], 1, chunks, n, call->outs[i + 1], 0);
     }
     mt_release(parts[0]);
     mt_release(parts[1]);
@@ -142,12 +218,10 @@ mt_status mt__npu_layer_norm_backward(mt__call *call)
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK && call->outs[0] != NULL && x->numel > 0) {
-        h.status = mt__launch_begin(&l, x->device);
-        if (h.status == MT_OK)
-            h.status =
-                layer_kernel(l.npu, "layer_norm_backward", (mt_dtype)x->dtype, 1, w != NULL, false, &k);
+        h.status = begin(&l, &k, LAYER_NORM_BACKWARD, x);
         if (h.status == MT_OK) {
             mt__launch_long(&l, n);
+            put_flag(&l, w != NULL);
             mt__launch_tensor(&l, g);
             mt__launch_tensor(&l, x);
             mt__launch_tensor(&l, mean);
@@ -164,109 +238,161 @@ mt_status mt__npu_layer_norm_backward(mt__call *call)
 
 /* ------------------------------------------------------------------------------------------------ batch_norm */
 
-/* Of [N, C, ...]: made of elementwise kernels and sums; x moves C to the front of nothing: columns of [N, C, inner]. */
-static mt_tensor *channels(mt_tensor *t, int rank)
+typedef struct channels {
+    int64_t batch, count, inner;
+} channels;
+
+static channels channels_of(const mt_tensor *x)
 {
-    int64_t dims[MT_MAX_RANK];
-    for (int i = 0; i < rank; i++)
-        dims[i] = i == 1 ? t->numel : 1;
-    return MT(reshape, t, mt_value_ints(dims, (uint32_t)rank));
+    channels c = {x->dims[0], x->dims[1], 1};
+    for (int i = 2; i < x->rank; i++)
+        c.inner *= x->dims[i];
+    return c;
 }
 
-static mt_tensor *over_all_but_channels(mt_tensor *t, bool mean)
+static void put_channels(mt__launch *l, const channels *c)
 {
-    int64_t dims[MT_MAX_RANK];
-    uint32_t n = 0;
-    for (int i = 0; i < t->rank; i++)
-        if (i != 1)
-            dims[n++] = i;
-    return mean ? MT(mean_dim, t, mt_value_ints(dims, n)) : MT(sum_dim, t, mt_value_ints(dims, n));
+    mt__launch_long(l, c->batch);
+    mt__launch_long(l, c->count);
+    mt__launch_long(l, c->inner);
 }
 
-static mt_status give(mt__call *call, unsigned i, mt_tensor *t)
+/* Running statistics are written: into dense stand-ins where they are not dense. */
+static mt_status batch_statistics(mt__call *call, const mt_tensor *x, const channels *c)
 {
-    return t != NULL && call->outs[i] != NULL && call->outs[i]->numel > 0
-               ? mt__device_copy(call->outs[i], t, false)
-               : mt_scope_status();
-}
-
-static mt_tensor *follow(mt_tensor *running, mt_tensor *now, double momentum)
-{
-    mt_tensor *to = MT(add, MT(mul, running, 1 - momentum), now, momentum);
-    return to != NULL && mt__npu_assign(running, to) == MT_OK ? running : NULL;
+    mt_tensor *const running[] = {mt__arg_tensor(call, 3), mt__arg_tensor(call, 4)};
+    mt__held h = {.status = MT_OK};
+    const mt_tensor *dense[] = {mt__hold(&h, running[0]), mt__hold(&h, running[1])};
+    mt__launch l;
+    mt__kernel k;
+    if (h.status == MT_OK)
+        h.status = begin(&l, &k, BATCH_STATISTICS, x);
+    if (h.status == MT_OK) {
+        put_channels(&l, c);
+        mt__launch_number(&l, (mt_dtype)x->dtype, mt__arg_number(call, 7));
+        mt__launch_number(&l, (mt_dtype)x->dtype, mt__arg_number(call, 6));
+        put_flag(&l, dense[0] != NULL);
+        mt__launch_tensor(&l, x);
+        mt__launch_tensor(&l, call->outs[1]);
+        mt__launch_tensor(&l, call->outs[2]);
+        for (int i = 0; i < 2; i++)
+            mt__launch_tensor(&l, dense[i] != NULL ? dense[i] : call->outs[1]);
+        h.status = mt__launch_rows(&l, &k, c->count);
+    }
+    for (int i = 0; i < 2 && h.status == MT_OK; i++)
+        if (running[i] != NULL && dense[i] != running[i])
+            h.status = mt__npu_assign(running[i], dense[i]);
+    return mt__let_go(&h);
 }
 
 mt_status mt__npu_batch_norm(mt__call *call)
 {
-    mt_tensor *x = mt__arg_tensor(call, 0), *w = mt__arg_tensor(call, 1), *b = mt__arg_tensor(call, 2),
-              *rm = mt__arg_tensor(call, 3), *rv = mt__arg_tensor(call, 4);
-    bool training = mt__arg_int(call, 5) != 0, was = mt_grad_enable(false);
-    double momentum = mt__arg_number(call, 6), eps = mt__arg_number(call, 7);
-    int64_t n = x->dims[1] > 0 ? x->numel / x->dims[1] : 0;
-    mt_status status = MT_OK;
-    mt_scope scope;
-    mt_scope_enter(&scope);
-    mt_tensor *mean = rm, *rstd = NULL;
-    if (training) {
-        mean = over_all_but_channels(x, true);
-        mt_tensor *d = mean != NULL ? MT(sub, x, channels(mean, x->rank)) : NULL;
-        mt_tensor *v = d != NULL ? over_all_but_channels(MT(mul, d, d), true) : NULL;
-        rstd = MT(rsqrt, MT(add, v, eps));
-        if (rm != NULL && v != NULL) {
-            follow(rm, mean, momentum);
-            follow(rv, MT(mul, v, (double)n / (double)(n - 1)), momentum);
-        }
-        status = give(call, 1, mean);
-        if (status == MT_OK)
-            status = give(call, 2, rstd);
-    } else {
-        rstd = MT(rsqrt, MT(add, rv, eps));
+    mt_tensor *out = call->outs[0];
+    bool training = mt__arg_int(call, 5) != 0;
+    mt__held h = {.status = MT_OK};
+    const mt_tensor *x = mt__hold(&h, mt__arg_tensor(call, 0)), *w = mt__hold(&h, mt__arg_tensor(call, 1)),
+                    *b = mt__hold(&h, mt__arg_tensor(call, 2));
+    const mt_tensor *mean = training ? call->outs[1] : mt__hold(&h, mt__arg_tensor(call, 3)),
+                    *spread = training ? call->outs[2] : mt__hold(&h, mt__arg_tensor(call, 4));
+    mt__launch l;
+    mt__kernel k;
+    if (h.status != MT_OK || x->dims[1] == 0)
+        return mt__let_go(&h);
+    channels c = channels_of(x);
+    if (training)
+        h.status = batch_statistics(call, x, &c);
+    if (h.status == MT_OK && out->numel > 0)
+        h.status = begin(&l, &k, BATCH_NORM, x);
+    if (h.status == MT_OK && out->numel > 0) {
+        mt__launch_long(&l, out->numel);
+        mt__launch_long(&l, c.count);
+        mt__launch_long(&l, c.inner);
+        mt__launch_number(&l, (mt_dtype)x->dtype, mt__arg_number(call, 7));
+        put_flag(&l, !training);
+        put_flag(&l, w != NULL);
+        put_flag(&l, b != NULL);
+        mt__launch_tensor(&l, x);
+        mt__launch_tensor(&l, mean);
+        mt__launch_tensor(&l, spread);
+        mt__launch_tensor(&l, w != NULL ? w : x);
+        mt__launch_tensor(&l, b != NULL ? b : x);
+        mt__launch_tensor(&l, out);
+        h.status = mt__launch_flat(&l, &k, out->numel);
     }
-    mt_tensor *scale = w != NULL ? MT(mul, rstd, w) : rstd;
-    if (scale != NULL && mean != NULL && status == MT_OK) {
-        mt_tensor *y = MT(mul, MT(sub, x, channels(mean, x->rank)), channels(scale, x->rank));
-        status = give(call, 0, b != NULL && y != NULL ? MT(add, y, channels(b, x->rank)) : y);
-    }
-    if (status == MT_OK)
-        status = scope.status;
-    scope.status = MT_OK;
-    mt_scope_leave(&scope);
-    mt_grad_enable(was);
-    return status;
+    return mt__let_go(&h);
+}
+
+/* What both kernels of the derivative read. */
+typedef struct batch_back {
+    const mt_tensor *g, *x, *w, *mean, *spread, *dots, *sums;
+    channels c;
+    double eps;
+    bool training;
+} batch_back;
+
+static mt_status batch_sums(const batch_back *b)
+{
+    mt__launch l;
+    mt__kernel k;
+    mt_status status = begin(&l, &k, BATCH_SUMS, b->x);
+    if (status != MT_OK)
+        return status;
+    const mt_tensor *const tensors[] = {b->g, b->x, b->mean, b->spread, b->dots, b->sums};
+    put_channels(&l, &b->c);
+    mt__launch_number(&l, (mt_dtype)b->x->dtype, b->eps);
+    put_flag(&l, !b->training);
+    for (unsigned i = 0; i < MT__COUNT_OF(tensors); i++)
+        mt__launch_tensor(&l, tensors[i]);
+    return mt__launch_rows(&l, &k, b->c.count);
+}
+
+static mt_status batch_input(const batch_back *b, const mt_tensor *out)
+{
+    mt__launch l;
+    mt__kernel k;
+    mt_dtype dtype = (mt_dtype)b->x->dtype;
+    mt_status status = begin(&l, &k, BATCH_NORM_BACKWARD, b->x);
+    if (status != MT_OK)
+        return status;
+    const mt_tensor *const tensors[] = {b->g,    b->x,    b->mean, b->spread, b->w != NULL ? b->w : b->x,
+                                        b->dots, b->sums, out};
+    mt__launch_long(&l, out->numel);
+    mt__launch_long(&l, b->c.count);
+    mt__launch_long(&l, b->c.inner);
+    mt__launch_number(&l, dtype, (double)(b->c.batch * b->c.inner));
+    mt__launch_number(&l, dtype, b->eps);
+    put_flag(&l, !b->training);
+    put_flag(&l, b->w != NULL);
+    for (unsigned i = 0; i < MT__COUNT_OF(tensors); i++)
+        mt__launch_tensor(&l, tensors[i]);
+    return mt__launch_flat(&l, &k, out->numel);
 }
 
 mt_status mt__npu_batch_norm_backward(mt__call *call)
 {
-    mt_tensor *g = mt__arg_tensor(call, 0), *x = mt__arg_tensor(call, 1), *w = mt__arg_tensor(call, 2),
-              *rm = mt__arg_tensor(call, 3), *rv = mt__arg_tensor(call, 4), *mean = mt__arg_tensor(call, 5),
-              *rstd = mt__arg_tensor(call, 6);
-    bool training = mt__arg_int(call, 7) != 0, was = mt_grad_enable(false);
-    double n = x->dims[1] > 0 ? (double)(x->numel / x->dims[1]) : 1;
-    mt_status status = MT_OK;
-    mt_scope scope;
-    mt_scope_enter(&scope);
-    if (!training) {
-        mean = rm;
-        rstd = MT(rsqrt, MT(add, rv, mt__arg_number(call, 8)));
-    }
-    mt_tensor *sum = over_all_but_channels(g, false);
-    mt_tensor *d =
-        rstd != NULL ? MT(mul, MT(sub, x, channels(mean, x->rank)), channels(rstd, x->rank)) : NULL;
-    mt_tensor *dot = d != NULL ? over_all_but_channels(MT(mul, g, d), false) : NULL;
-    status = give(call, 1, dot);
-    if (status == MT_OK)
-        status = give(call, 2, sum);
-    if (status == MT_OK && call->outs[0] != NULL && dot != NULL) {
-        mt_tensor *inner = g, *scale = w != NULL ? MT(mul, rstd, w) : rstd;
-        if (training)
-            inner = MT(sub, MT(sub, g, channels(MT(div, sum, n), x->rank)),
-                       MT(mul, d, channels(MT(div, dot, n), x->rank)));
-        status = give(call, 0, MT(mul, inner, channels(scale, x->rank)));
-    }
-    if (status == MT_OK)
-        status = scope.status;
-    scope.status = MT_OK;
-    mt_scope_leave(&scope);
-    mt_grad_enable(was);
-    return status;
+    bool training = mt__arg_int(call, 7) != 0;
+    mt__held h = {.status = MT_OK};
+    batch_back b = {.g = mt__hold(&h, mt__arg_tensor(call, 0)),
+                    .x = mt__hold(&h, mt__arg_tensor(call, 1)),
+                    .w = mt__hold(&h, mt__arg_tensor(call, 2)),
+                    .mean = mt__hold(&h, mt__arg_tensor(call, training ? 5 : 3)),
+                    .spread = mt__hold(&h, mt__arg_tensor(call, training ? 6 : 4)),
+                    .eps = mt__arg_number(call, 8),
+                    .training = training};
+    mt_tensor *sums[2] = {NULL, NULL}; /* where the caller wants none */
+    if (h.status != MT_OK || b.x->dims[1] == 0)
+        return mt__let_go(&h);
+    b.c = channels_of(b.x);
+    for (unsigned i = 0; i < 2 && h.status == MT_OK; i++)
+        if (call->outs[i + 1] == NULL)
+            h.status = mt__empty((mt_dtype)b.x->dtype, b.x->device, 1, &b.c.count, &sums[i]);
+    b.dots = call->outs[1] != NULL ? call->outs[1] : sums[0];
+    b.sums = call->outs[2] != NULL ? call->outs[2] : sums[1];
+    if (h.status == MT_OK)
+        h.status = batch_sums(&b);
+    if (h.status == MT_OK && call->outs[0] != NULL)
+        h.status = batch_input(&b, call->outs[0]);
+    mt_release(sums[0]);
+    mt_release(sums[1]);
+    return mt__let_go(&h);
 }

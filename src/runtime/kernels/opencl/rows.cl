@@ -1,5 +1,7 @@
 /* Kernels of rows: one work-group for each, of GROUP work-items. Element k of row r is at (r / inner) * n * inner + r % inner +
  * k * inner. */
+#if !defined(ROWS_ONCE)
+#define ROWS_ONCE
 
 /* total of a value per work-item, for all of them */
 #define GROUP_FOLD(x, room, FOLD)                                                                            \
@@ -21,6 +23,7 @@
     __local T room[GROUP];                                                                                   \
     const long row = get_group_id(0);                                                                        \
     const long base = row / inner * n * inner + row % inner;
+#endif
 
 #if defined(NEED_softmax)
 __kernel void NAME(long n, long inner, __global const T *x, long x_at, __global T *y, long y_at)
@@ -91,7 +94,7 @@ __kernel void NAME(long n, long inner, __global const T *x, long x_at, __global 
 #endif
 
 #if defined(NEED_layer_norm)
-__kernel void NAME(long n, T eps, __global const T *x, long x_at, __global const T *w, long w_at, __global const T *b_,
+__kernel void NAME(long n, T eps, int has_weight, int has_bias, __global const T *x, long x_at, __global const T *w, long w_at, __global const T *b_,
                    long b_at, __global T *y, long y_at, __global T *mean, long mean_at, __global T *rstd, long rstd_at)
 {
     const long inner = 1;
@@ -110,13 +113,8 @@ __kernel void NAME(long n, T eps, __global const T *x, long x_at, __global const
     T r = 1 / sqrt(s / n + eps);
     for (long k = get_local_id(0); k < n; k += GROUP) {
         T v = (x[k] - m) * r;
-#if HAS_WEIGHT
-        v *= w[w_at + k];
-#endif
-#if HAS_BIAS
-        v += b_[b_at + k];
-#endif
-        y[k] = v;
+        v = has_weight ? v * w[w_at + k] : v;
+        y[k] = has_bias ? v + b_[b_at + k] : v;
     }
     if (get_local_id(0) == 0) {
         mean[mean_at + row] = m;
@@ -126,8 +124,8 @@ __kernel void NAME(long n, T eps, __global const T *x, long x_at, __global const
 #endif
 
 #if defined(NEED_layer_norm_backward)
-__kernel void NAME(long n, __global const T *g, long g_at, __global const T *x, long x_at, __global const T *mean,
-                   long mean_at, __global const T *rstd, long rstd_at, __global const T *w, long w_at, __global T *o,
+__kernel void NAME(long n, int has_weight, __global const T *g, long g_at, __global const T *x, long x_at,
+                   __global const T *mean, long mean_at, __global const T *rstd, long rstd_at, __global const T *w, long w_at, __global T *o,
                    long o_at)
 {
     const long inner = 1;
@@ -135,11 +133,7 @@ __kernel void NAME(long n, __global const T *g, long g_at, __global const T *x, 
     g += g_at + base;
     x += x_at + base;
     o += o_at + base;
-#if HAS_WEIGHT
-#define SEEN(k) (g[k] * w[w_at + (k)])
-#else
-#define SEEN(k) g[k]
-#endif
+#define SEEN(k) (has_weight ? g[k] * w[w_at + (k)] : g[k])
     const T m = mean[mean_at + row], r = rstd[rstd_at + row];
     T s = 0, d = 0;
     for (long k = get_local_id(0); k < n; k += GROUP) {
@@ -190,5 +184,98 @@ __kernel void NAME(long rows, long n, long inner, __global const T *x, long x_at
         s += x[x_at + base + k * inner];
         y[y_at + base + k * inner] = s;
     }
+}
+#endif
+
+#if defined(NEED_batch_statistics)
+/* A channel of x [batch, channels, inner]: its mean and the reciprocal of its deviation; the running ones follow. */
+__kernel void NAME(long batch, long channels, long inner, T eps, T momentum, int follow, __global const T *x, long x_at,
+                   __global T *mean, long mean_at, __global T *rstd, long rstd_at, __global T *running_mean, long rm_at,
+                   __global T *running_var, long rv_at)
+{
+    __local T room[GROUP];
+    const long c = get_group_id(0), n = batch * inner;
+    x += x_at + c * inner;
+    T s = 0, d = 0;
+    for (long k = get_local_id(0); k < n; k += GROUP)
+        s += x[k / inner * channels * inner + k % inner];
+    GROUP_FOLD(s, room, a + b)
+    const T m = s / n;
+    for (long k = get_local_id(0); k < n; k += GROUP) {
+        const T v = x[k / inner * channels * inner + k % inner] - m;
+        d += v * v;
+    }
+    GROUP_FOLD(d, room, a + b)
+    if (get_local_id(0) != 0)
+        return;
+    mean[mean_at + c] = m;
+    rstd[rstd_at + c] = 1 / sqrt(d / n + eps);
+    if (follow) {
+        running_mean[rm_at + c] = running_mean[rm_at + c] * (1 - momentum) + momentum * m;
+        running_var[rv_at + c] = running_var[rv_at + c] * (1 - momentum) + momentum * (d / (n - 1));
+    }
+}
+#endif
+
+#if defined(NEED_batch_norm)
+/* `spread` is the reciprocal of the deviation, or, with variance set, the running variance. */
+__kernel void NAME(long total, long channels, long inner, T eps, int variance, int has_weight, int has_bias,
+                   __global const T *x, long x_at, __global const T *mean, long mean_at, __global const T *spread,
+                   long spread_at, __global const T *w, long w_at, __global const T *b, long b_at, __global T *y, long y_at)
+{
+    const long i = get_global_id(0);
+    if (i >= total)
+        return;
+    const long c = i / inner % channels;
+    const T r = variance ? 1 / sqrt(spread[spread_at + c] + eps) : spread[spread_at + c];
+    T v = (x[x_at + i] - mean[mean_at + c]) * r;
+    v = has_weight ? v * w[w_at + c] : v;
+    y[y_at + i] = has_bias ? v + b[b_at + c] : v;
+}
+#endif
+
+#if defined(NEED_batch_sums)
+/* Of a channel: the sum of the gradient, and of its product with the normalised input. */
+__kernel void NAME(long batch, long channels, long inner, T eps, int variance, __global const T *g, long g_at,
+                   __global const T *x, long x_at, __global const T *mean, long mean_at, __global const T *spread,
+                   long spread_at, __global T *dots, long dots_at, __global T *sums, long sums_at)
+{
+    __local T room[GROUP];
+    const long c = get_group_id(0), n = batch * inner;
+    const T m = mean[mean_at + c];
+    const T r = variance ? 1 / sqrt(spread[spread_at + c] + eps) : spread[spread_at + c];
+    x += x_at + c * inner;
+    g += g_at + c * inner;
+    T s = 0, d = 0;
+    for (long k = get_local_id(0); k < n; k += GROUP) {
+        const long at = k / inner * channels * inner + k % inner;
+        s += g[at];
+        d += g[at] * (x[at] - m);
+    }
+    GROUP_FOLD(s, room, a + b)
+    GROUP_FOLD(d, room, a + b)
+    if (get_local_id(0) == 0) {
+        dots[dots_at + c] = d * r;
+        sums[sums_at + c] = s;
+    }
+}
+#endif
+
+#if defined(NEED_batch_norm_backward)
+/* In evaluation (variance set) the statistics do not depend on the input. */
+__kernel void NAME(long total, long channels, long inner, T n, T eps, int variance, int has_weight, __global const T *g,
+                   long g_at, __global const T *x, long x_at, __global const T *mean, long mean_at,
+                   __global const T *spread, long spread_at, __global const T *w, long w_at, __global const T *dots,
+                   long dots_at, __global const T *sums, long sums_at, __global T *o, long o_at)
+{
+    const long i = get_global_id(0);
+    if (i >= total)
+        return;
+    const long c = i / inner % channels;
+    const T r = variance ? 1 / sqrt(spread[spread_at + c] + eps) : spread[spread_at + c];
+    T v = g[g_at + i];
+    if (!variance)
+        v -= (sums[sums_at + c] + (x[x_at + i] - mean[mean_at + c]) * r * dots[dots_at + c]) / n;
+    o[o_at + i] = v * (has_weight ? r * w[w_at + c] : r);
 }
 #endif

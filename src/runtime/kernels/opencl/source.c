@@ -1,49 +1,95 @@
-/* kernels/opencl/source.c - the text of kernels: dtypes, the prelude, then a template or a made body. */
+/* kernels/opencl/source.c - the text of programs: dtypes, the prelude, then instances of a template. An instance is the template
+ * with its variant's defines, which are undefined after it.
+ */
 #define _GNU_SOURCE
 #include "runtime/kernels/opencl/npu.h"
-#include <stdio.h>
 #include <stdlib.h>
 
-static const char *const types[] = {"uchar", "int", "long", "float", "double"};
-static const char *const unsigned_types[] = {"uchar", "uint", "ulong", "float", "double"};
-static const char *const suffixes[] = {"bool", "i32", "i64", "f32", "f64"};
+static const struct {
+    const char *name, *type, *without_sign, *lowest, *highest;
+} dtypes[] = {
+    [MT_BOOL] = {"bool", "uchar", "uchar", "0", "1"},
+    [MT_INT32] = {"i32", "int", "uint", "INT_MIN", "INT_MAX"},
+    [MT_INT64] = {"i64", "long", "ulong", "LONG_MIN", "LONG_MAX"},
+    [MT_FLOAT32] = {"f32", "float", "float", "-INFINITY", "INFINITY"},
+    [MT_FLOAT64] = {"f64", "double", "double", "-INFINITY", "INFINITY"},
+};
 
 const char *mt__cl_type(mt_dtype dtype)
 {
-    return types[dtype];
+    return dtypes[dtype].type;
 }
 
 const char *mt__cl_suffix(mt_dtype dtype)
 {
-    return suffixes[dtype];
+    return dtypes[dtype].name;
 }
 
-char *mt__cl_source(const mt__npu *npu, const char *name, mt_dtype dtype, const char *defines,
-                    const char *body)
+void mt__cl_begin(FILE *f, const mt__npu *npu, mt_dtype dtype)
 {
-    char *text = NULL;
-    int n =
-        asprintf(&text,
-                 "#define NAME %s\n#define T %s\n#define UT %s\n#define TRUTH %d\n#define WHOLE %d\n"
-                 "#define REAL %d\n#define HAS_F64 %d\n#define HAS_I64_ATOMICS %d\n#define GROUP %d\n%s%s%s",
-                 name, types[dtype], unsigned_types[dtype], dtype == MT_BOOL,
-                 dtype == MT_INT32 || dtype == MT_INT64, dtype >= MT_FLOAT32, npu->properties.has_float64,
-                 npu->properties.has_int64_atomics, MT__GROUP, mt__cl_prelude, defines, body);
-    return n < 0 ? NULL : text;
+    fprintf(f, "#define T %s\n#define UT %s\n#define LOWEST %s\n#define HIGHEST %s\n", dtypes[dtype].type,
+            dtypes[dtype].without_sign, dtypes[dtype].lowest, dtypes[dtype].highest);
+    fprintf(f, "#define TRUTH %d\n#define WHOLE %d\n#define REAL %d\n#define BYTES %d\n", dtype == MT_BOOL,
+            dtype == MT_INT32 || dtype == MT_INT64, dtype >= MT_FLOAT32, (int)mt_dtype_bytes(dtype));
+    fprintf(f, "#define HAS_F64 %d\n#define HAS_I64_ATOMICS %d\n#define GROUP %d\n#define FLAT %d\n%s",
+            npu->properties.has_float64, npu->properties.has_int64_atomics, MT__GROUP, MT__FLAT,
+            mt__cl_prelude);
 }
+
+/* "KEY value;KEY(x) value": each on a line of its own; or, to end it, each key without what follows. */
+static void put_defines(FILE *f, const char *list, bool end)
+{
+    while (*list != 0) {
+        int whole = (int)strcspn(list, ";"), key = (int)strcspn(list, " (;");
+        if (end)
+            fprintf(f, "#undef %.*s\n", key, list);
+        else
+            fprintf(f, "#define %.*s\n", whole, list);
+        list += whole;
+        list += *list == ';';
+    }
+}
+
+static void put_instance(FILE *f, const mt__family *family, const mt__variant *v, mt_dtype dtype)
+{
+    fprintf(f, "#define NAME %s_%s\n", v->name, dtypes[dtype].name);
+    put_defines(f, v->defines, false);
+    fprintf(f, "%s\n#undef NAME\n", family->body);
+    put_defines(f, v->defines, true);
+}
+
+typedef struct instance {
+    const mt__family *family;
+    unsigned variant;
+    mt_dtype dtype;
+} instance;
 
 static char *write_template(const void *user, const mt__npu *npu, char *name, size_t room)
 {
-    const mt__template *t = user;
-    snprintf(name, room, "%s_%s", t->name, suffixes[t->dtype]);
-    return mt__cl_source(npu, name, t->dtype, t->defines, t->body);
+    const instance *i = user;
+    const mt__family *family = i->family;
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    if (f == NULL)
+        return NULL;
+    snprintf(name, room, "%s_%s", family->variants[i->variant].name, dtypes[i->dtype].name);
+    mt__cl_begin(f, npu, i->dtype);
+    for (unsigned v = 0; v < family->count; v++)
+        if (v == i->variant || (npu->properties.lazy_kernels && family->variants[v].of >> i->dtype & 1u))
+            put_instance(f, family, &family->variants[v], i->dtype);
+    if (fclose(f) == 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
-mt_status mt__npu_template(mt__npu *npu, uint64_t key, const mt__template *t, mt__kernel *out)
+mt_status mt__npu_template(mt__npu *npu, const mt__family *family, unsigned variant, mt_dtype dtype,
+                           mt__kernel *out)
 {
-    return mt__npu_kernel(npu, key, write_template, t, out);
+    const instance i = {family, variant, dtype};
+    return mt__npu_kernel(npu, MT__KEY(family->id, dtype, variant), write_template, &i, out);
 }
-
 mt__element mt__element_of(mt_dtype dtype, const mt_value *v)
 {
     mt__element e = {.i64 = 0};

@@ -10,7 +10,8 @@
     X(_fused_adamw_)                                                                                         \
     X(_fused_adagrad_)                                                                                       \
     X(_fused_rmsprop_)                                                                                       \
-    X(_fused_adadelta_) X(_fused_adamax_) X(_fused_nadam_) X(_fused_radam_) X(_fused_asgd_) X(_fused_rprop_)
+    X(_fused_adadelta_) X(_fused_adamax_) X(_fused_nadam_) X(_fused_radam_) X(_fused_asgd_) X(_fused_rprop_)  \
+        X(_fused_sparse_adam_)
 /* clang-format on */
 
 static const struct {
@@ -128,15 +129,27 @@ static const struct {
     {MT_OP_nll_loss2d_backward, mt__npu_nll_loss_backward},
 };
 
+/* Ops that read numbers from tensors without dims on the CPU, besides the elementwise ones and those that go to a device. */
+static const mt_op_id takes_numbers[] = {MT_OP_copy_,      MT_OP_fill_,      MT_OP_pow,
+                                         MT_OP_pow_tensor, MT_OP_pow_from,   MT_OP_pow_,
+                                         MT_OP_index,      MT_OP_index_put_, MT_OP__index_put_impl_};
+
 void mt__npu_register(void)
 {
+    mt__map_prepare();
     for (unsigned i = 0; i < MT_OP_COUNT; i++)
-        if (mt__npu_is_elementwise((mt_op_id)i))
+        if (mt__expressions[i].name != NULL) {
             mt__ops[i].kernels[1] = mt__npu_elementwise;
+            mt__ops[i].host_numbers = true;
+        }
+    for (unsigned i = 0; i < MT__COUNT_OF(takes_numbers); i++)
+        mt__ops[takes_numbers[i]].host_numbers = true;
     for (unsigned i = 0; i < MT__COUNT_OF(table); i++)
         mt__ops[table[i].op].kernels[1] = table[i].kernel;
         /* the steps of optimizers are one function for all devices: kernels/cpu/optim.c */
-#define X(op) mt__ops[MT_OP_##op].kernels[1] = mt__ops[MT_OP_##op].kernels[0];
+#define X(op)                                                                                                \
+    mt__ops[MT_OP_##op].kernels[1] = mt__ops[MT_OP_##op].kernels[0];                                         \
+    mt__ops[MT_OP_##op].host_numbers = true; /* counts of steps */
     OPTIMIZERS(X)
 #undef X
 }

@@ -1,5 +1,6 @@
-/* Windows that move over planes: pools and convolutions, one work-item for each element that is written; and sorting. */
-
+/* Windows that move over planes: pools and convolutions, one work-item for each element that is written. */
+#if !defined(WINDOWS_ONCE)
+#define WINDOWS_ONCE
 typedef struct pool { /* mt__pool */
     long planes, in[2], out[2], kernel_[2], stride[2], padding[2], dilation[2];
 } pool;
@@ -7,7 +8,6 @@ typedef struct conv { /* mt__conv */
     long images, groups, in_channels, out_channels, in[2], kernel_[2], out[2], stride[2], padding[2], dilation[2];
 } conv;
 
-#if POOLS
 #define PLANE_OF(a, b)                                                                                       \
     const long i = get_global_id(0);                                                                         \
     if (i >= p.planes * p.a[0] * p.a[1])                                                                     \
@@ -221,30 +221,5 @@ __kernel void NAME(conv c, __global const T *g, long g_at, __global const T *in,
     }
     if (me == 0)
         o[o_at + i] = room[0];
-}
-#endif
-
-#if defined(NEED_sort)
-/* Each element counts those before it: right for any length, quick for short ones. NaN is the largest. */
-#define LESS(a, b) ((a) < (b) || ((b) != (b) && (a) == (a)))
-__kernel void NAME(long total, long n, long inner, long most, __global const T *x, long x_at, __global T *y, long y_at,
-                   __global long *z, long z_at)
-{
-    const long i = get_global_id(0);
-    if (i >= total)
-        return;
-    const long in = i % inner, me = i / inner % n, outer = i / inner / n;
-    x += x_at + outer * n * inner + in;
-    const T v = x[me * inner];
-    long rank = 0;
-    for (long k = 0; k < n; k++) {
-        const T w = x[k * inner];
-        const int first = DESCENDING ? LESS(v, w) : LESS(w, v), last = DESCENDING ? LESS(w, v) : LESS(v, w);
-        rank += first || (!last && k < me);
-    }
-    if (rank < most) {
-        y[y_at + (outer * most + rank) * inner + in] = v;
-        z[z_at + (outer * most + rank) * inner + in] = me;
-    }
 }
 #endif
