@@ -3,7 +3,7 @@ import numpy as np
 
 from .case import SHAPES, add, real
 from .cases_binary import is_small
-from .peer import Dtype
+from .peer import SAME_DEVICE, Dtype
 
 ALL = "filb"
 
@@ -157,8 +157,8 @@ copying("to_dtype", "same_is_itself", (real(3, 4), Dtype("d")), lambda x, dtype:
 copying("to_dtype", "copy", (real(3, 4), Dtype("d"), False, True), lambda x, dtype, b, c: x, dtypes="",
         node="ToCopyBackward0")
 copying("_to_copy", "same", (real(3, 4),), lambda x: x)
-copying("to_device", "same_is_itself", (real(3, 4), "cpu"), lambda x, device: x, view=True, dtypes="", torch=False)
-copying("to_device", "dtype", (real(3, 4), "cpu", Dtype("f")), lambda x, device, dtype: x.astype(np.float32), out="f",
+copying("to_device", "same_is_itself", (real(3, 4), SAME_DEVICE), lambda x, device: x, view=True, dtypes="", torch=False)
+copying("to_device", "dtype", (real(3, 4), SAME_DEVICE, Dtype("f")), lambda x, device, dtype: x.astype(np.float32), out="f",
         dtypes="", grad=False, typed=True)
 add("to_dtype", "cast_gradient", (real(3, 4) * 1024, Dtype("f")), lambda x, dtype: x.astype(np.float32), out="f", dtypes="",
     grad=False, typed=True)

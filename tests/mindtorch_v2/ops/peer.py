@@ -60,7 +60,7 @@ class Peer:
             return [x if x is None else self.argument(x, layout, grad) for x in a]
         if isinstance(a, Dtype):
             return self.dtype(a.letter)
-        return a
+        return self.device if a is SAME_DEVICE else a
 
     # ------------------------------------------------------------------------------------------------ calls
 
@@ -118,6 +118,9 @@ class Dtype:
     @property
     def numpy(self):
         return DTYPES[self.letter]
+
+
+SAME_DEVICE = type("SameDevice", (), {})()  # as an argument of a case: the device of its tensors
 
 
 # ------------------------------------------------------------------------------------------------------ layouts
