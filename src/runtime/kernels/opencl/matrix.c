@@ -1,7 +1,17 @@
 /* kernels/opencl/matrix.c - products of matrices: by the plug-in's library where it has one and the matrices suit it, else by
- * the tiled kernel of matrix.cl, which takes any strides.
+ * a kernel of matrix.cl, which takes any strides: one for GPUs, one for processors.
  */
 #include "runtime/kernels/opencl/npu.h"
+
+enum {
+    TILE,
+    PANEL
+};
+static const mt__variant variants[] = {
+    [TILE] = {"gemm", "NEED_tile", MT__OF_NUMBER},
+    [PANEL] = {"gemm_panel", "NEED_panel", MT__OF_NUMBER},
+};
+static const mt__family family = {MT__MATRIX, mt__cl_matrix, variants, MT__COUNT_OF(variants)};
 
 typedef struct matrix {
     const mt_tensor *t;
@@ -70,9 +80,8 @@ static mt_status product(matrix a, matrix b, mt_tensor *out, int64_t batch, doub
         if (status != MT_E_NOT_IMPLEMENTED)
             return status;
     }
-    static const mt__variant gemm = {"gemm", "", MT__OF_NUMBER};
-    static const mt__family family = {MT__MATRIX, mt__cl_matrix, &gemm, 1};
-    status = mt__npu_template(l.npu, &family, 0, dtype, &k);
+    bool panels = l.npu->properties.is_cpu;
+    status = mt__npu_template(l.npu, &family, panels ? PANEL : TILE, dtype, &k);
     if (status != MT_OK)
         return status;
     mt__launch_long(&l, a.rows);
@@ -89,8 +98,11 @@ static mt_status product(matrix a, matrix b, mt_tensor *out, int64_t batch, doub
     }
     mt__launch_tensor(&l, out);
     mt__launch_long(&l, a.rows * b.columns);
-    uint64_t local[] = {16, 16, 1},
-             global[] = {mt__round_up(b.columns, 64) / 4, mt__round_up(a.rows, 64) / 4, (uint64_t)batch};
+    uint64_t side = panels ? 1 : 16,
+             each = panels ? 16 : 4; /* work-items of a group, and results of one, along each dim */
+    uint64_t local[] = {side, side, 1},
+             global[] = {mt__round_up(b.columns, side * each) / each,
+                         mt__round_up(a.rows, side * each) / each, (uint64_t)batch};
     return mt__launch_run(&l, &k, 3, global, local);
 }
 
