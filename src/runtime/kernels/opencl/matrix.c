@@ -13,20 +13,20 @@ static const mt__variant variants[] = {
 };
 static const mt__family family = {MT__MATRIX, mt__cl_matrix, variants, MT__COUNT_OF(variants)};
 
-typedef struct matrix {
-    const mt_tensor *t;
-    int64_t rows, columns, row, column, step; /* step: to the next of the batch */
-} matrix;
-
-static matrix matrix_of(const mt_tensor *t)
+static mt__matrix matrix_of(const mt_tensor *t)
 {
     int r = t->rank;
-    return (matrix){
-        t, t->dims[r - 2], t->dims[r - 1], t->strides[r - 2], t->strides[r - 1], r > 2 ? t->strides[0] : 0};
+    return (mt__matrix){t,
+                        0,
+                        t->dims[r - 2],
+                        t->dims[r - 1],
+                        t->strides[r - 2],
+                        t->strides[r - 1],
+                        r > 2 ? t->strides[0] : 0};
 }
 
 /* Rows, or columns, without gaps within: what a BLAS calls a leading dimension. */
-static bool leads(const matrix *m, bool *transposed, uint64_t *lead)
+static bool leads(const mt__matrix *m, bool *transposed, uint64_t *lead)
 {
     if (m->column == 1 || m->columns == 1) {
         *transposed = false;
@@ -38,8 +38,8 @@ static bool leads(const matrix *m, bool *transposed, uint64_t *lead)
     return (m->row == 1 || m->rows == 1) && *lead >= (uint64_t)m->rows;
 }
 
-static mt_status by_library(mt__npu *npu, const matrix *a, const matrix *b, mt_tensor *out, int64_t batch,
-                            double alpha, double beta)
+static mt_status by_library(mt__npu *npu, const mt__matrix *a, const mt__matrix *b, const mt_tensor *out,
+                            int64_t out_at, int64_t batch, double alpha, double beta)
 {
     mtp_plugin_gemm g = {.size = sizeof g,
                          .m = (uint64_t)a->rows,
@@ -55,9 +55,9 @@ static mt_status by_library(mt__npu *npu, const matrix *a, const matrix *b, mt_t
     g.a = a->t->storage->data;
     g.b = b->t->storage->data;
     g.c = out->storage->data;
-    g.a_at = (uint64_t)a->t->offset;
-    g.b_at = (uint64_t)b->t->offset;
-    g.c_at = (uint64_t)out->offset;
+    g.a_at = (uint64_t)(a->t->offset + a->at);
+    g.b_at = (uint64_t)(b->t->offset + b->at);
+    g.c_at = (uint64_t)(out->offset + out_at);
     g.ldc = g.n;
     g.a_step = (uint64_t)a->step;
     g.b_step = (uint64_t)b->step;
@@ -65,18 +65,25 @@ static mt_status by_library(mt__npu *npu, const matrix *a, const matrix *b, mt_t
     return mt__npu_gemm(npu, &g);
 }
 
-static mt_status product(matrix a, matrix b, mt_tensor *out, int64_t batch, double alpha, double beta)
+static void put_place(mt__launch *l, const mt_tensor *t, int64_t at)
+{
+    mt__launch_memory(l, t->storage->data);
+    mt__launch_long(l, t->offset + at);
+}
+
+mt_status mt__npu_product(const mt__matrix *a, const mt__matrix *b, const mt_tensor *c, int64_t c_at,
+                          int64_t batch, double alpha, double beta)
 {
     mt__launch l;
     mt__kernel k;
-    mt_dtype dtype = (mt_dtype)out->dtype;
-    if (out->numel == 0)
+    mt_dtype dtype = (mt_dtype)c->dtype;
+    if (a->rows == 0 || b->columns == 0 || batch == 0)
         return MT_OK;
-    mt_status status = mt__launch_begin(&l, out->device);
+    mt_status status = mt__launch_begin(&l, c->device);
     if (status != MT_OK)
         return status;
-    if (a.columns > 0) {
-        status = by_library(l.npu, &a, &b, out, batch, alpha, beta);
+    if (a->columns > 0) {
+        status = by_library(l.npu, a, b, c, c_at, batch, alpha, beta);
         if (status != MT_E_NOT_IMPLEMENTED)
             return status;
     }
@@ -84,26 +91,32 @@ static mt_status product(matrix a, matrix b, mt_tensor *out, int64_t batch, doub
     status = mt__npu_template(l.npu, &family, panels ? PANEL : TILE, dtype, &k);
     if (status != MT_OK)
         return status;
-    mt__launch_long(&l, a.rows);
-    mt__launch_long(&l, b.columns);
-    mt__launch_long(&l, a.columns);
+    mt__launch_long(&l, a->rows);
+    mt__launch_long(&l, b->columns);
+    mt__launch_long(&l, a->columns);
     mt__launch_number(&l, dtype, alpha);
     mt__launch_number(&l, dtype, beta);
-    const matrix *both[] = {&a, &b};
+    const mt__matrix *both[] = {a, b};
     for (int i = 0; i < 2; i++) {
-        mt__launch_tensor(&l, both[i]->t);
+        put_place(&l, both[i]->t, both[i]->at);
         mt__launch_long(&l, both[i]->row);
         mt__launch_long(&l, both[i]->column);
         mt__launch_long(&l, both[i]->step);
     }
-    mt__launch_tensor(&l, out);
-    mt__launch_long(&l, a.rows * b.columns);
-    uint64_t side = panels ? 1 : 16,
-             each = panels ? 16 : 4; /* work-items of a group, and results of one, along each dim */
-    uint64_t local[] = {side, side, 1},
-             global[] = {mt__round_up(b.columns, side * each) / each,
-                         mt__round_up(a.rows, side * each) / each, (uint64_t)batch};
+    put_place(&l, c, c_at);
+    mt__launch_long(&l, a->rows * b->columns);
+    /* work-items of a group, and results of one, along each dim */
+    uint64_t side = panels ? 1 : 16, each = panels ? 16 : 4;
+    uint64_t local[] = {side, side, 1};
+    uint64_t global[] = {mt__round_up(b->columns, side * each) / each,
+                         mt__round_up(a->rows, side * each) / each, (uint64_t)batch};
     return mt__launch_run(&l, &k, 3, global, local);
+}
+
+static mt_status product(mt__matrix a, mt__matrix b, const mt_tensor *out, int64_t batch, double alpha,
+                         double beta)
+{
+    return mt__npu_product(&a, &b, out, 0, batch, alpha, beta);
 }
 
 /* A factor as the dtype sees it: integers lose the fraction. */
@@ -148,7 +161,7 @@ mt_status mt__npu_baddbmm(mt__call *call)
 mt_status mt__npu_mv(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 1);
-    matrix column = {x, x->dims[0], 1, x->strides[0], 1, 0};
+    mt__matrix column = {x, 0, x->dims[0], 1, x->strides[0], 1, 0};
     return product(matrix_of(mt__arg_tensor(call, 0)), column, call->outs[0], 1, 1, 0);
 }
 

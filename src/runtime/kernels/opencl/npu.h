@@ -171,6 +171,17 @@ enum mt__fold {
 mt_status mt__npu_reduce(enum mt__fold fold, const mt_tensor *x, int64_t outer, int64_t n, int64_t inner,
                          const mt_tensor *y, double k0);
 
+/* ------------------------------------------------------------------------------------------------- products */
+
+typedef struct mt__matrix {
+    const mt_tensor *t;                       /* borrowed */
+    int64_t at;                               /* the first element, after the tensor's own */
+    int64_t rows, columns, row, column, step; /* step: to the next of the batch */
+} mt__matrix;
+/* c = alpha * a @ b + beta * c, `batch` times; c's matrices are dense, one after the other, from c_at elements on. */
+mt_status mt__npu_product(const mt__matrix *a, const mt__matrix *b, const mt_tensor *c, int64_t c_at,
+                          int64_t batch, double alpha, double beta);
+
 /* Contiguous tensors for the time of a call. */
 typedef struct mt__held {
     mt_tensor *items[10];

@@ -1,5 +1,5 @@
 /* kernels/opencl/windows.c - pools and convolutions: one work-item for each element that is written, so sums do not
- * depend on chance. Convolutions are direct; those that must be fast want a library's.
+ * depend on chance. A convolution of one group is a product with the unfolded input; those of several are direct.
  */
 #include "runtime/conv.h"
 #include "runtime/kernels/opencl/npu.h"
@@ -16,7 +16,9 @@ enum {
     ADAPT_BACK,
     CONV,
     CONV_INPUT,
-    CONV_WEIGHT
+    CONV_WEIGHT,
+    UNFOLD,
+    FOLD
 };
 static const mt__variant variants[] = {
     [MAX] = {"max_pool2d", "NEED_max_pool", MT__OF_NUMBER},
@@ -28,6 +30,8 @@ static const mt__variant variants[] = {
     [CONV] = {"convolution", "NEED_conv", MT__OF_NUMBER},
     [CONV_INPUT] = {"convolution_input", "NEED_conv_input", MT__OF_NUMBER},
     [CONV_WEIGHT] = {"convolution_weight", "NEED_conv_weight", MT__OF_NUMBER},
+    [UNFOLD] = {"unfold", "NEED_unfold", MT__OF_NUMBER},
+    [FOLD] = {"fold", "NEED_fold", MT__OF_NUMBER},
 };
 static const mt__family family = {MT__WINDOWS, mt__cl_windows, variants, MT__COUNT_OF(variants)};
 
@@ -113,6 +117,139 @@ mt_status mt__npu_adaptive_avg_pool2d(mt__call *call)
 
 /* ---------------------------------------------------------------------------------------------- convolutions */
 
+#define COLUMNS_MOST ((int64_t)1 << 25) /* elements: images are unfolded as many at a time as fit */
+
+/* A convolution of one group as products, a chunk of images at a time. */
+typedef struct folding {
+    mt__conv c;
+    int64_t depth, area, chunk; /* rows and columns of an image's columns; images at a time */
+    bool straight;              /* the input is its own columns: 1 x 1 windows, side by side */
+} folding;
+
+static folding folding_of(const mt__conv *c)
+{
+    folding f = {.c = *c,
+                 .depth = c->in_channels * c->kernel[0] * c->kernel[1],
+                 .area = c->out[0] * c->out[1],
+                 .straight = true};
+    for (int d = 0; d < 2; d++)
+        f.straight &= c->kernel[d] == 1 && c->stride[d] == 1 && c->padding[d] == 0;
+    int64_t each = f.depth * f.area > 0 ? f.depth * f.area : 1;
+    f.chunk = COLUMNS_MOST / each > 1 ? COLUMNS_MOST / each : 1;
+    f.chunk = f.chunk > c->images ? c->images : f.chunk;
+    return f;
+}
+
+/* UNFOLD: columns from the input; FOLD: the input from columns. */
+static mt_status fold(const folding *f, unsigned which, int64_t first, int64_t images, const mt_tensor *from,
+                      const mt_tensor *to)
+{
+    mt__launch l;
+    mt__kernel k;
+    mt_status status = begin(&l, &k, which, to);
+    if (status != MT_OK)
+        return status;
+    mt__launch_value(&l, &f->c, sizeof f->c);
+    mt__launch_long(&l, first);
+    mt__launch_tensor(&l, from);
+    mt__launch_tensor(&l, to);
+    int64_t items = which == UNFOLD ? f->area : f->c.in[0] * f->c.in[1];
+    uint64_t local[] = {MT__FLAT, 1, 1};
+    uint64_t global[] = {mt__round_up(items, MT__FLAT),
+                         (uint64_t)(which == UNFOLD ? f->depth : f->c.in_channels), (uint64_t)images};
+    return mt__launch_run(&l, &k, 3, global, local);
+}
+
+/* The columns of a chunk: of the input itself, or in `room`. */
+static mt_status columns_of(const folding *f, int64_t first, int64_t images, const mt_tensor *in,
+                            const mt_tensor *room, mt__matrix *out)
+{
+    *out = (mt__matrix){
+        f->straight ? in : room, f->straight ? first * f->depth * f->area : 0, f->depth, f->area, f->area, 1,
+        f->depth * f->area};
+    return f->straight ? MT_OK : fold(f, UNFOLD, first, images, in, room);
+}
+
+static mt_status room_for(const folding *f, const mt_tensor *like, mt_tensor **out)
+{
+    int64_t n = f->straight ? 1 : f->chunk * f->depth * f->area;
+    return mt__empty((mt_dtype)like->dtype, like->device, 1, &n, out);
+}
+
+/* Of every image: out = w @ columns, on top of the bias. */
+static mt_status by_product(const mt__conv *c, const mt_tensor *in, const mt_tensor *w, const mt_tensor *b,
+                            mt_tensor *out)
+{
+    folding f = folding_of(c);
+    mt_tensor *room = NULL, *wide = NULL;
+    int64_t strides[MT_MAX_RANK] = {0};
+    mt_status status = room_for(&f, out, &room);
+    if (status == MT_OK && b != NULL) {
+        strides[1] = b->strides[0];
+        status = mt__alias(b, out->rank, out->dims, strides, b->offset, &wide);
+        if (status == MT_OK)
+            status = mt__npu_assign(out, wide);
+    }
+    const mt__matrix weight = {w, 0, c->out_channels, f.depth, f.depth, 1, 0};
+    for (int64_t i = 0; i < c->images && status == MT_OK; i += f.chunk) {
+        int64_t images = c->images - i < f.chunk ? c->images - i : f.chunk;
+        mt__matrix columns;
+        status = columns_of(&f, i, images, in, room, &columns);
+        if (status == MT_OK)
+            status =
+                mt__npu_product(&weight, &columns, out, i * c->out_channels * f.area, images, 1, b != NULL);
+    }
+    mt_release(wide);
+    mt_release(room);
+    return status;
+}
+
+/* Of every image: the columns' gradient is w' @ g; folded, it is the input's. */
+static mt_status input_by_product(const mt__conv *c, const mt_tensor *g, const mt_tensor *w, mt_tensor *out)
+{
+    folding f = folding_of(c);
+    mt_tensor *room = NULL;
+    mt_status status = room_for(&f, out, &room);
+    const mt__matrix turned = {w, 0, f.depth, c->out_channels, 1, f.depth, 0};
+    for (int64_t i = 0; i < c->images && status == MT_OK; i += f.chunk) {
+        int64_t images = c->images - i < f.chunk ? c->images - i : f.chunk, one = c->out_channels * f.area;
+        const mt__matrix slope = {g, i * one, c->out_channels, f.area, f.area, 1, one};
+        if (f.straight) {
+            status = mt__npu_product(&turned, &slope, out, i * f.depth * f.area, images, 1, 0);
+            continue;
+        }
+        status = mt__npu_product(&turned, &slope, room, 0, images, 1, 0);
+        if (status == MT_OK)
+            status = fold(&f, FOLD, i, images, room, out);
+    }
+    mt_release(room);
+    return status;
+}
+
+/* g @ columns', image by image onto the same. */
+static mt_status weight_by_product(const mt__conv *c, const mt_tensor *g, const mt_tensor *in, mt_tensor *out)
+{
+    folding f = folding_of(c);
+    mt_tensor *room = NULL;
+    int64_t one = c->out_channels * f.area;
+    mt_status status = room_for(&f, out, &room);
+    if (c->images == 0 && status == MT_OK)
+        status = mt__npu_zero_tensor(out);
+    for (int64_t i = 0; i < c->images && status == MT_OK; i += f.chunk) {
+        int64_t images = c->images - i < f.chunk ? c->images - i : f.chunk;
+        mt__matrix columns;
+        status = columns_of(&f, i, images, in, room, &columns);
+        for (int64_t n = 0; n < images && status == MT_OK; n++) {
+            const mt__matrix slope = {g, (i + n) * one, c->out_channels, f.area, f.area, 1, 0};
+            const mt__matrix turned = {columns.t, columns.at + n * columns.step, f.area, f.depth, 1, f.area,
+                                       0};
+            status = mt__npu_product(&slope, &turned, out, 0, 1, 1, i + n > 0);
+        }
+    }
+    mt_release(room);
+    return status;
+}
+
 mt_status mt__npu_convolution(mt__call *call)
 {
     mt_tensor *out = call->outs[0];
@@ -124,9 +261,14 @@ mt_status mt__npu_convolution(mt__call *call)
         mt__conv_read(call, mt__arg_tensor(call, 0), mt__arg_tensor(call, 1), mt__arg_tensor(call, 2), 3, &c);
     const mt_tensor *in = mt__hold(&h, mt__arg_tensor(call, 0)), *w = mt__hold(&h, mt__arg_tensor(call, 1)),
                     *b = mt__hold(&h, mt__arg_tensor(call, 2));
-    if (h.status == MT_OK)
-        h.status = begin(&l, &k, CONV, out);
-    if (h.status == MT_OK && out->numel > 0) {
+    if (h.status != MT_OK || out->numel == 0)
+        return mt__let_go(&h);
+    if (c.groups == 1) {
+        h.status = by_product(&c, in, w, b, out);
+        return mt__let_go(&h);
+    }
+    h.status = begin(&l, &k, CONV, out);
+    if (h.status == MT_OK) {
         mt__launch_value(&l, &c, sizeof c);
         mt__launch_value(&l, &(int32_t){b != NULL}, 4);
         mt__launch_tensor(&l, in);
@@ -143,8 +285,12 @@ static mt_status conv_part(const mt__conv *c, unsigned which, const mt_tensor *g
 {
     mt__launch l;
     mt__kernel k;
-    mt_status status = out->numel > 0 ? begin(&l, &k, which, out) : MT_OK;
-    if (status != MT_OK || out->numel == 0)
+    if (out->numel == 0)
+        return MT_OK;
+    if (c->groups == 1)
+        return which == CONV_INPUT ? input_by_product(c, g, other, out) : weight_by_product(c, g, other, out);
+    mt_status status = begin(&l, &k, which, out);
+    if (status != MT_OK)
         return status;
     mt__launch_value(&l, c, sizeof *c);
     mt__launch_tensor(&l, g);

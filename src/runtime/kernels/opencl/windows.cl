@@ -143,6 +143,49 @@ __kernel void NAME(pool p, __global const T *g, long g_at, __global T *o, long o
 }
 #endif
 
+#if defined(NEED_unfold)
+/* Columns [images, in_channels * kernel, area] of the windows that lie over each output, from image `first` on. */
+__kernel void NAME(conv c, long first, __global const T *in, long in_at, __global T *o, long o_at)
+{
+    const uint p = get_global_id(0), k = get_global_id(1), area = (uint)(c.out[0] * c.out[1]);
+    const long n = get_global_id(2);
+    if (p >= area)
+        return;
+    const uint wide = (uint)c.kernel_[1], high = (uint)c.kernel_[0], kx = k % wide, ky = k / wide % high, y = p / (uint)c.out[1];
+    const long yy = y * c.stride[0] - c.padding[0] + ky * c.dilation[0];
+    const long xx = (p - y * (uint)c.out[1]) * c.stride[1] - c.padding[1] + kx * c.dilation[1];
+    const long plane = (first + n) * c.in_channels + k / wide / high;
+    const int inside = yy >= 0 && yy < c.in[0] && xx >= 0 && xx < c.in[1];
+    o[o_at + (n * get_global_size(1) + k) * area + p] =
+        inside ? in[in_at + (plane * c.in[0] + yy) * c.in[1] + xx] : (T)0;
+}
+#endif
+
+#if defined(NEED_fold)
+/* The reverse: each element of the input sums the places of the columns that it went to. */
+__kernel void NAME(conv c, long first, __global const T *columns, long columns_at, __global T *o, long o_at)
+{
+    const uint p = get_global_id(0), ch = get_global_id(1), area = (uint)(c.in[0] * c.in[1]);
+    const long n = get_global_id(2), results = c.out[0] * c.out[1];
+    if (p >= area)
+        return;
+    const uint y = p / (uint)c.in[1], x = p - y * (uint)c.in[1];
+    columns += columns_at + (n * c.in_channels + ch) * c.kernel_[0] * c.kernel_[1] * results;
+    T s = 0;
+    for (int ky = 0; ky < c.kernel_[0]; ky++) {
+        const int top = (int)(y + c.padding[0] - ky * c.dilation[0]), oy = top / (int)c.stride[0];
+        if (top < 0 || oy * (int)c.stride[0] != top || oy >= c.out[0])
+            continue;
+        for (int kx = 0; kx < c.kernel_[1]; kx++) {
+            const int left = (int)(x + c.padding[1] - kx * c.dilation[1]), ox = left / (int)c.stride[1];
+            if (left >= 0 && ox * (int)c.stride[1] == left && ox < c.out[1])
+                s += columns[(ky * c.kernel_[1] + kx) * results + oy * c.out[1] + ox];
+        }
+    }
+    o[o_at + ((first + n) * c.in_channels + ch) * area + p] = s;
+}
+#endif
+
 #if defined(NEED_conv)
 __kernel void NAME(conv c, int has_bias, __global const T *in, long in_at, __global const T *w, long w_at,
                    __global const T *b, long b_at, __global T *o, long o_at)
