@@ -45,7 +45,7 @@ def test_every_row_has_an_npu_kernel_or_is_made_of_others():
     assert [row.id for row in mt_rows().values() if not row.kernels["npu"]] == []
 
 
-FORWARD = spread(CASES, 4)
+FORWARD = spread(CASES, 8)
 
 
 def test_every_row_is_tried():
@@ -60,14 +60,28 @@ def test_forward(mt, case):
     harness.test_forward(mt, case)
 
 
-@over(spread(harness.LAID_OUT, 2))
+@over(spread(harness.LAID_OUT, 4))
 def test_layouts(mt, case):
     harness.test_layouts(mt, case)
 
 
-@over(spread(harness.DIFFERENTIABLE, 2))
+@over(spread(harness.DIFFERENTIABLE, 3))
 def test_gradient(mt, case):
     harness.test_gradient(mt, case)
+
+
+TWICE = [c for c in harness.DIFFERENTIABLE
+         if harness.small_enough(c, harness.SMALL) and harness.size_of(c.args[c.differentiable()[0]]) > 0]
+
+
+@over(spread(TWICE, 1))
+def test_second_derivative(mt, case):
+    harness.test_second_derivative(mt, case)
+
+
+@over(spread(harness.VIEWS, 1))
+def test_view_shares_memory(mt, case):
+    harness.test_view_shares_memory(mt, case)
 
 
 @over(spread(harness.IN_PLACE, 2))

@@ -393,6 +393,8 @@ mt_status mt__cpu_embedding_dense_backward(mt__call *call)
 {
     mt_tensor *grad, *index, *out = call->outs[0];
     int64_t *counts = NULL, rows = out->dims[0], width = out->dims[1];
+    if (out->dtype == MT_BOOL)
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"embedding_backward\" not implemented for 'Bool'");
     mt_status status = mt__contiguous(mt__arg_tensor(call, 0), &grad);
     if (status != MT_OK)
         return status;

@@ -135,6 +135,8 @@ mt_status mt__npu_embedding_dense_backward(mt__call *call)
 {
     mt_tensor *out = call->outs[0], *counts = NULL;
     int64_t skip = mt__arg_int(call, 3);
+    if (out->dtype == MT_BOOL)
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"embedding_backward\" not implemented for 'Bool'");
     mt__held h = {.status = mt__npu_zero_tensor(out)};
     const mt_tensor *g = mt__hold(&h, mt__arg_tensor(call, 0)),
                     *index = mt__hold_as(&h, mt__arg_tensor(call, 1), MT_INT64);

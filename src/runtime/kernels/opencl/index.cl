@@ -80,7 +80,7 @@ __kernel void NAME(long total, long count, long size, long inner, long skip, lon
         return;
     }
     const T v = x[x_at + at];
-    add_to(&y[y_at + (o * size + pick) * inner + i], shares ? v / counts[counts_at + pick] : v);
+    add_to(&y[y_at + (o * size + pick) * inner + i], shares ? v * ((T)1 / counts[counts_at + pick]) : v);
 }
 #endif
 

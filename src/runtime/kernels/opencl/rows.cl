@@ -181,7 +181,11 @@ __kernel void NAME(long rows, long n, long inner, __global const T *x, long x_at
     T s = 0;
 #endif
     for (long k = 0; k < n; k++) {
+#if TRUTH
+        s |= x[x_at + base + k * inner];
+#else
         s += x[x_at + base + k * inner];
+#endif
         y[y_at + base + k * inner] = s;
     }
 }

@@ -19,6 +19,12 @@ typedef struct conv { /* mt__conv */
 #define FIRST_OUT(d, y) max(0L, (y + p.padding[d] - (p.kernel_[d] - 1) * p.dilation[d] + p.stride[d] - 1) / p.stride[d])
 #define LAST_OUT(d, y) min(p.out[d] - 1, (y + p.padding[d]) / p.stride[d])
 
+#if REAL
+#define SHARE(s, count) ((s) / (T)(count))
+#else
+#define SHARE(s, count) ((count) == -1 ? (T)(0 - (UT)(s)) : (T)((long)(s) / (count)))
+#endif
+
 long window(const pool *p, int d, long o, long *begin, long *end)
 {
     long from = o * p->stride[d] - p->padding[d], to = from + p->kernel_[d];
@@ -91,7 +97,7 @@ __kernel void NAME(pool p, long given, int count_pad, __global const T *in, long
     for (long yy = y0; yy < y1; yy++)
         for (long xx = x0; xx < x1; xx++)
             s += in[in_at + there + yy * p.in[1] + xx];
-    o[o_at + i] = y0 >= y1 || x0 >= x1 ? (T)0 : s / (T)divisor;
+    o[o_at + i] = y0 >= y1 || x0 >= x1 ? (T)0 : SHARE(s, divisor);
 }
 #endif
 
@@ -104,7 +110,7 @@ __kernel void NAME(pool p, long given, int count_pad, __global const T *g, long 
         for (long ox = FIRST_OUT(1, x); ox <= LAST_OUT(1, x); ox++) {
             long y0, y1, x0, x1, divisor = divisor_of(&p, oy, ox, given, count_pad, &y0, &y1, &x0, &x1);
             if (y >= y0 && y < y1 && x >= x0 && x < x1)
-                s += g[g_at + there + oy * p.out[1] + ox] / (T)divisor;
+                s += SHARE(g[g_at + there + oy * p.out[1] + ox], divisor);
         }
     o[o_at + i] = s;
 }
@@ -120,7 +126,7 @@ __kernel void NAME(pool p, __global const T *in, long in_at, __global T *o, long
     for (long yy = y0; yy < y1; yy++)
         for (long xx = x0; xx < x1; xx++)
             s += in[in_at + there + yy * p.in[1] + xx];
-    o[o_at + i] = s / (T)((y1 - y0) * (x1 - x0));
+    o[o_at + i] = SHARE(s, (y1 - y0) * (x1 - x0));
 }
 #endif
 
@@ -136,7 +142,7 @@ __kernel void NAME(pool p, __global const T *g, long g_at, __global T *o, long o
         for (long ox = 0; ox < p.out[1]; ox++) {
             long x0 = adaptive_begin(ox, p.out[1], p.in[1]), x1 = adaptive_end(ox, p.out[1], p.in[1]);
             if (x >= x0 && x < x1)
-                s += g[g_at + there + oy * p.out[1] + ox] / (T)((y1 - y0) * (x1 - x0));
+                s += SHARE(g[g_at + there + oy * p.out[1] + ox], (y1 - y0) * (x1 - x0));
         }
     }
     o[o_at + i] = s;
