@@ -396,8 +396,9 @@ def test_npu_memory_is_read_only_while_recording(monkeypatch):
 
 
 def test_where_a_driver_is_installed_there_is_an_npu():
-    """So that the tests that need one are not skipped unnoticed."""
-    if os.environ.get("MINDTORCH_DEVICE") != "none" and list(pathlib.Path("/etc/OpenCL/vendors").glob("*.icd")):
+    """So that the tests that need one are not skipped unnoticed; in CI there must be one."""
+    hidden = os.environ.get("MINDTORCH_DEVICE") == "none"
+    if not hidden and (os.environ.get("CI") or list(pathlib.Path("/etc/OpenCL/vendors").glob("*.icd"))):
         assert torch.npu.is_available(), _why_there_is_no_npu()
 
 
