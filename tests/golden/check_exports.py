@@ -160,7 +160,8 @@ class Tests:
         labels = [e["args"] for e in of_phase(trace, "M") if e["name"] == "process_labels"]
         assert any(a.get("metadata", {}).get("note") == trace["note"] for a in labels)
         steps = [e for e in of_phase(trace, "X") if e["name"].startswith("ProfilerStep#")]
-        assert [e["name"] for e in steps] == ["ProfilerStep#1", "ProfilerStep#2"]
+        assert [e["name"] for e in steps if e["cat"] == "user_annotation"] == ["ProfilerStep#1", "ProfilerStep#2"]
+        assert {e["name"] for e in steps if e["cat"] == "gpu_user_annotation"} == {"ProfilerStep#1", "ProfilerStep#2"}
 
     @staticmethod
     def pid_of(trace):

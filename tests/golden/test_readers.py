@@ -117,4 +117,5 @@ def test_tensorboard_shows_every_view(traces, tmp_path, name):
     if name == "recorded.json":
         operators = {op.name: op.calls for op in data.op_list_groupby_name}
         assert operators == {"aten::mul": 100, "MulBackward0": 100}
-        assert data.steps_names == ["1", "2"]
+        # it takes a step's span on a device for a step, too: of PyTorch's own traces as of ours
+        assert list(dict.fromkeys(data.steps_names)) == ["1", "2"]
