@@ -19,6 +19,7 @@ void mtp__command_begin(mtp__command *c, cl_command_queue queue, uint32_t call, 
     if (event == NULL)
         c->event = &c->own;
     mtp__queue at = mtp__queue_find(mtp__ring_last(c->ring), queue);
+    mtp__device_met(at.device, MTP_SESSION(recording));
     c->op = (mtp_op)MTP_OP_INIT(call);
     c->op.kind = MTP_SCOPE_RUNTIME;
     c->op.correlation = mtp_correlation_next();

@@ -159,8 +159,6 @@ static void tell_clock(uint32_t device, uint64_t now)
     uint64_t ns = now - air.start_ns, ticks = mtp_ticks() - air.start_ticks;
     if (air.clock[device].width == 0 || ticks == 0)
         return;
-    if (air.clock[device].told_ns == 0)
-        mtp__device_describe_to_trace(device);
     double error = (double)air.clock[device].width / 2 * (double)ns / (double)ticks;
     mtp_device_clock(MTP_DEVICE_NPU(device), air.clock[device].device_ns, air.clock[device].middle,
                      (uint64_t)error + 1);

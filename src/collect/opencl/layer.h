@@ -31,8 +31,14 @@ typedef struct mtp__queue {
 /* Of a device, in the order in which they are met. */
 uint32_t mtp__device_number(cl_device_id id);
 uint32_t mtp__device_count(void);
-/* What it is, for deviceProperties. */
-void mtp__device_describe_to_trace(uint32_t number);
+/* Tells each recording what the device is, for deviceProperties, at its first command. No lock is held. */
+void mtp__device_describe_to(uint32_t number, uint16_t session);
+extern uint16_t mtp__device_told[MTP__DEVICES_MOST]; /* relaxed: told twice is told */
+static inline void mtp__device_met(uint32_t number, uint16_t session)
+{
+    if (__builtin_expect(__atomic_load_n(&mtp__device_told[number], __ATOMIC_RELAXED) != session, 0))
+        mtp__device_describe_to(number, session);
+}
 
 /* What a thread met last: most calls name the same queue and kernel again. `age` tells whether handles were given back. */
 typedef struct mtp__last {

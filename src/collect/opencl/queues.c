@@ -58,7 +58,9 @@ static const char *text_of(cl_device_id id, cl_device_info what, char text[128])
     return text[0] != 0 ? text : NULL;
 }
 
-void mtp__device_describe_to_trace(uint32_t number)
+uint16_t mtp__device_told[MTP__DEVICES_MOST];
+
+void mtp__device_describe_to(uint32_t number, uint16_t session)
 {
     char name[128], vendor[128], driver[128];
     cl_device_id id = seen.ids[number];
@@ -80,6 +82,7 @@ void mtp__device_describe_to_trace(uint32_t number)
     info.clock_mhz = clock;
     info.group_most = (uint32_t)group;
     mtp_device_describe(MTP_DEVICE_NPU(number), &info);
+    __atomic_store_n(&mtp__device_told[number], session, __ATOMIC_RELAXED);
 }
 
 uint32_t mtp__device_count(void)
