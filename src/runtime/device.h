@@ -1,7 +1,7 @@
 /* runtime/device.h - what the runtime asks of an accelerator. The CPU is not one: storage.c and kernels/cpu serve it.
  *
- * device.c opens devices and owns their memory and streams; device_work.c puts work on streams and tells the profiler;
- * kernels/opencl are the ops.
+ * device.c opens devices, device_memory.c and device_streams.c are what they are named, device_work.c puts work on streams
+ * and tells the profiler; kernels/opencl are the ops.
  */
 #ifndef RUNTIME_DEVICE_H
 #define RUNTIME_DEVICE_H
@@ -78,6 +78,8 @@ mt_status mt__npu_of(mt_device device, mt__npu **out);
 /* The one that is open, or NULL. */
 mt__npu *mt__npu_opened(unsigned index);
 mt_stream *mt__stream_now(mt__npu *npu); /* of this thread */
+/* The stream is about to be destroyed, and its work is done: its memory goes to the default stream. The lock is held. */
+void mt__device_memory_leaves(mt__npu *npu, const mt_stream *stream);
 /* What the plug-in said, as an error of ours. */
 mt_status mt__npu_fail(const mt__npu *npu, mtp_status status, const char *what);
 
