@@ -392,7 +392,7 @@ MT_API int64_t mt_offset(const mt_tensor *t); /* of its first element in the sto
 MT_API bool mt_retains_grad(const mt_tensor *t);       /* mt_retain_grad() was called on a non-leaf */
 MT_API mt_dtype mt_default_dtype(void);                /* of floats: float32 at first */
 MT_API mt_status mt_set_default_dtype(mt_dtype dtype); /* a floating one */
-MT_API mt_device mt_default_device(void); /* of tensors that are made of nothing: the CPU at first */
+MT_API mt_device mt_default_device(void); /* of tensors that this thread makes of nothing: the CPU at first */
 MT_API mt_status mt_set_default_device(mt_device device); /* MT_E_RUNTIME: there is no such device */
 /* t becomes another name for the data of `from`, keeping its place in the graph; same dtype where a graph needs it. */
 MT_API mt_status mt_set_data(mt_tensor *t, const mt_tensor *from);
@@ -459,6 +459,8 @@ MT_API mt_status mt_event_synchronize(mt_event *event);
 MT_API mt_status mt_event_elapsed(mt_event *from, mt_event *to,
                                   double *milliseconds); /* on the device's clock */
 MT_API mt_status mt_stream_wait(mt_stream *stream, mt_event *event);
+/* The tensor's memory is used on that stream, too: it is not used again before what is there when it is freed is done. */
+MT_API mt_status mt_tensor_record_stream(const mt_tensor *t, mt_stream *stream);
 
 MT_API int mt_num_threads(void);
 MT_API void mt_set_num_threads(int threads); /* for large work; at least 1 */

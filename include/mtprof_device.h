@@ -130,8 +130,9 @@ typedef struct mtp_plugin {
     mtp_status (*event_times)(mtp_plugin_event *event, mtp_plugin_times *out); /* of one that is done */
     void (*event_release)(mtp_plugin_event *event);
 
-    /* The device's clock read *device_ns at some moment between two readings of the host's, *before and *after. */
-    mtp_status (*clock)(mtp_plugin_stream *stream, uint64_t (*host)(void), uint64_t *device_ns,
+    /* The device's clock read *device_ns at some moment between two readings of the host's, *before and *after. Does not wait
+     * for work on streams. */
+    mtp_status (*clock)(mtp_plugin_device *device, uint64_t (*host)(void), uint64_t *device_ns,
                         uint64_t *before, uint64_t *after);
 
     /* optional: products of matrices by a library; MTP_E_UNSUPPORTED: use kernels */

@@ -129,6 +129,13 @@ def __reduce_ex__(self, protocol):
 
 
 @_method
+def record_stream(self, stream):
+    """Its memory is in use on that npu.Stream, too: freed, it is not used again before what is there is done."""
+    if self.device.type != "cpu":
+        _C._npu_record_stream(self, stream._handle)
+
+
+@_method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     return _C.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 

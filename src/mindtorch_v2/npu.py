@@ -3,6 +3,7 @@
 MINDTORCH_OPENCL_PLATFORM and MINDTORCH_OPENCL_DEVICE choose the device, by number or by a part of its name; without them
 a GPU is preferred. Where there is none, is_available() is False, and what needs one says how to get it.
 """
+import threading
 from types import SimpleNamespace
 
 from mindtorch_v2 import _C
@@ -155,7 +156,8 @@ class Stream:
         return event
 
     def wait_event(self, event) -> None:
-        _C._npu_stream_wait(self._handle, event._handle)
+        if event._handle is not None:  # else nothing was recorded: there is nothing to wait for
+            _C._npu_stream_wait(self._handle, event._handle)
 
     def wait_stream(self, other) -> None:
         self.wait_event(other.record_event())
@@ -196,8 +198,13 @@ class Event:
         return _C._npu_event_elapsed(self._handle, end_event._handle)
 
 
+_chosen = threading.local()  # the Streams that this thread uses, by device: in use, they stay
+
+
 def current_stream(device=None) -> Stream:
     index = _index(device)
+    if index in vars(_chosen):
+        return vars(_chosen)[index]
     return Stream(index, _handle=_C._npu_stream(index, "current"))
 
 
@@ -209,6 +216,7 @@ def default_stream(device=None) -> Stream:
 def set_stream(stream) -> None:
     if stream is not None:
         _C._npu_stream_use(stream._handle)
+        vars(_chosen)[stream.device_index] = stream
 
 
 class stream:

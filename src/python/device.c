@@ -183,33 +183,47 @@ static PyGetSetDef properties[] = {
     {"index", get_index, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
-/* with device("npu"): tensors that are made of nothing are there. */
-static mt_device before[64]; /* the GIL's */
-static unsigned entered;
+/* with device("npu"): tensors that this thread makes of nothing are there. What was before is kept in a list of the thread. */
+static PyObject *entered(void)
+{
+    PyObject *state = PyThreadState_GetDict(), *list = NULL;
+    if (state != NULL)
+        list = PyDict_GetItemString(state, "mindtorch_v2.devices");
+    if (state == NULL || list != NULL)
+        return list;
+    list = PyList_New(0);
+    if (list != NULL && PyDict_SetItemString(state, "mindtorch_v2.devices", list) < 0)
+        Py_CLEAR(list);
+    Py_XDECREF(list); /* the dict has it */
+    return list;
+}
 
 static PyObject *enter(PyObject *self, PyObject *unused)
 {
     (void)unused;
     mt_device device = MT_CPU;
-    if (mtpy_device(self, &device) < 0)
-        return NULL;
-    if (entered == COUNT_OF(before)) {
-        PyErr_SetString(PyExc_RuntimeError, "more than 64 devices are entered at a time");
+    PyObject *list = entered(), *before = PyLong_FromUnsignedLong(mt_default_device());
+    if (list == NULL || before == NULL || mtpy_device(self, &device) < 0) {
+        Py_XDECREF(before);
         return NULL;
     }
-    before[entered] = mt_default_device();
     mt_status status = mt_set_default_device(device);
+    int kept = status == MT_OK ? PyList_Append(list, before) : 0;
+    Py_DECREF(before);
     if (status != MT_OK)
         return mtpy_raise(status);
-    entered++;
-    return Py_NewRef(self);
+    return kept == 0 ? Py_NewRef(self) : NULL;
 }
 
 static PyObject *leave(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    if (entered > 0)
-        mt_set_default_device(before[--entered]);
+    PyObject *list = entered();
+    Py_ssize_t n = list != NULL ? PyList_GET_SIZE(list) : 0;
+    if (n > 0) {
+        mt_set_default_device((mt_device)PyLong_AsUnsignedLong(PyList_GET_ITEM(list, n - 1)));
+        PyList_SetSlice(list, n - 1, n, NULL);
+    }
     Py_RETURN_NONE;
 }
 

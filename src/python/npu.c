@@ -138,6 +138,24 @@ static PyObject *stream_done(PyObject *module, PyObject *capsule)
     return status == MT_OK ? PyBool_FromLong(done) : mtpy_raise(status);
 }
 
+static PyObject *record_stream(PyObject *module, PyObject *args)
+{
+    PyObject *tensor, *capsule;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO:_npu_record_stream", &tensor, &capsule))
+        return NULL;
+    mt_stream *s = PyCapsule_GetPointer(capsule, STREAM);
+    if (s == NULL || !mtpy_is_tensor(tensor)) {
+        if (s != NULL)
+            PyErr_SetString(PyExc_TypeError, "record_stream(): a tensor was expected");
+        return NULL;
+    }
+    mt_status status = mt_tensor_record_stream(mtpy_tensor_of(tensor), s);
+    if (status != MT_OK)
+        return mtpy_raise(status);
+    Py_RETURN_NONE;
+}
+
 static PyObject *stream_id(PyObject *module, PyObject *capsule)
 {
     mt_stream *s = PyCapsule_GetPointer(capsule, STREAM);
@@ -226,6 +244,7 @@ PyMethodDef mtpy_npu_functions[] = {
     {"_npu_stream_synchronize", stream_synchronize, METH_O, NULL},
     {"_npu_stream_done", stream_done, METH_O, NULL},
     {"_npu_stream_id", stream_id, METH_O, NULL},
+    {"_npu_record_stream", record_stream, METH_VARARGS, NULL},
     {"_npu_stream_wait", stream_wait, METH_VARARGS, NULL},
     {"_npu_event_record", event_record, METH_O, NULL},
     {"_npu_event_done", event_done, METH_O, NULL},

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DEVICES_MOST 16
 #define PLUGIN_FILE "libmindtorch_opencl.so"
 #define HOW_TO_GET_ONE                                                                                       \
     "an OpenCL driver makes one (a GPU's own; on Debian pocl-opencl-icd makes one of the CPU)"
@@ -23,7 +22,7 @@ static struct {
     char absence[1024];
 } plugin;
 static pthread_once_t plugin_once = PTHREAD_ONCE_INIT;
-static mt__npu *_Atomic opened[DEVICES_MOST];
+static mt__npu *_Atomic opened[MT__NPUS_MOST];
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* rank: before a device's lock */
 static bool forked;                                         /* this is the child of a process that used one */
 
@@ -109,7 +108,7 @@ static void load(void)
         snprintf(plugin.absence, sizeof plugin.absence, "%s finds no device; " HOW_TO_GET_ONE,
                  plugin.api.name);
     else
-        plugin.count = count < DEVICES_MOST ? count : DEVICES_MOST;
+        plugin.count = count < MT__NPUS_MOST ? count : MT__NPUS_MOST;
 }
 
 unsigned mt_npu_count(void)
@@ -135,13 +134,13 @@ mt_status mt__npu_fail(const mt__npu *npu, mtp_status status, const char *what)
 static void flush_all(void *unused)
 {
     (void)unused;
-    for (unsigned i = 0; i < DEVICES_MOST; i++) {
+    for (unsigned i = 0; i < MT__NPUS_MOST; i++) {
         mt__npu *npu = mt__npu_opened(i);
         if (npu == NULL)
             continue;
         pthread_mutex_lock(&npu->lock);
         mt__npu_harvest(npu, true);
-        npu->clocked = false;
+        npu->clocked = 0;
         mt__npu_unlock(npu);
     }
 }
@@ -178,6 +177,8 @@ static mt_status open_npu(unsigned index, mt__npu **out)
         status = api->alloc(npu->handle, 64, &npu->fault);
     if (status == MTP_OK)
         status = api->fill(npu->own.handle, npu->fault, 0, 64, &(int32_t){0}, 4, NULL);
+    if (status == MTP_OK) /* other streams read it, too */
+        status = api->stream_synchronize(npu->own.handle);
     if (status != MTP_OK) { /* what the driver gave stays with it: it may be in any state */
         mt_status failed = mt__npu_fail(npu, status, what);
         free(npu);
@@ -192,13 +193,13 @@ static mt_status open_npu(unsigned index, mt__npu **out)
 /* A driver does not come along through a fork: the child forgets its devices, without a lock (one may be held). */
 static void forget_in_child(void)
 {
-    for (unsigned i = 0; i < DEVICES_MOST; i++)
+    for (unsigned i = 0; i < MT__NPUS_MOST; i++)
         forked |= atomic_exchange(&opened[i], NULL) != NULL;
 }
 
 mt__npu *mt__npu_opened(unsigned index)
 {
-    return index < DEVICES_MOST ? atomic_load_explicit(&opened[index], memory_order_acquire) : NULL;
+    return index < MT__NPUS_MOST ? atomic_load_explicit(&opened[index], memory_order_acquire) : NULL;
 }
 
 mt_status mt__npu_of(mt_device device, mt__npu **out)
@@ -236,7 +237,7 @@ mt_status mt__npu_of(mt_device device, mt__npu **out)
 
 bool mt_npu_is_open(void)
 {
-    for (unsigned i = 0; i < DEVICES_MOST; i++)
+    for (unsigned i = 0; i < MT__NPUS_MOST; i++)
         if (mt__npu_opened(i) != NULL)
             return true;
     return false;

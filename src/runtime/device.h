@@ -33,9 +33,11 @@ typedef struct mt__flight {
     mtp_plugin_event *event; /* owned */
     mt_storage *held;        /* owned: host memory that a copy reads; NULL: none */
     mtp_device_work work;    /* all but the times; name 0: not to be told */
+    uint32_t session;        /* MTP_SESSION of the recording that it belongs to */
 } mt__flight;
 
 #define MT__FLIGHTS 4096
+#define MT__NPUS_MOST 8 /* devices that are used */
 
 struct mt_stream {
     struct mt__npu *npu;
@@ -65,7 +67,7 @@ typedef struct mt__npu {
     mt_storage **drops;  /* owned: what flights held, to be released without the lock; room for MT__FLIGHTS */
     uint32_t drop_count;
     uint32_t launches;        /* since the last flush of the stream */
-    bool clocked;             /* the clock was told in this cycle */
+    uint32_t clocked;         /* MTP_SESSION of the recording that was told the clock; 0: none */
     uint64_t clocked_ns;      /* and when, last */
     mtp_plugin_memory *fault; /* an int that kernels set when an element breaks the rules */
     bool may_fault;           /* such a kernel was launched since it was read */
@@ -129,7 +131,7 @@ mt_status mt__npu_synchronize(mt__npu *npu, mt_stream *stream);    /* NULL: all 
  * host memory may be Python's business, which has a lock of its own. */
 void mt__npu_harvest(mt__npu *npu, bool wait);
 void mt__npu_unlock(mt__npu *npu);
-mt_status mt__npu_check_fault(mt__npu *npu); /* after a synchronisation */
+mt_status mt__npu_check_fault(mt__npu *npu, bool all_done); /* after a synchronisation */
 
 void mt__npu_register(void); /* kernels/opencl/table.c: fills mt__ops[].kernels[1] */
 

@@ -6,17 +6,21 @@
  */
 #define _GNU_SOURCE
 #include "runtime/device.h"
+#include <limits.h>
 #include <stdlib.h>
 
 typedef struct mt__block {
     struct mt__block *next;
     mtp_plugin_memory *memory; /* owned */
-    mt_stream *stream;         /* borrowed: where it was used last */
+    mt_stream *stream;         /* borrowed: whose memory it is */
+    uint64_t stream_id;        /* of it, when it was taken: streams are used again */
+    mt_stream *other;          /* borrowed: also used there (mt_tensor_record_stream), or NULL */
     size_t bytes;
     unsigned size_class;
 } block;
 
 #define SMALLEST 512
+#define NO_CLASS UINT_MAX /* of a block that goes back to the device when it is free */
 
 static unsigned class_of(size_t bytes, size_t *rounded)
 {
@@ -67,29 +71,42 @@ static mt_status no_memory(const mt__npu *npu, size_t bytes)
         (double)npu->allocated / 0x1p20, (double)npu->reserved / 0x1p20, npu->api->last_error());
 }
 
+/* So many bytes of the device, if need be after giving back what is idle. The lock is held. */
+static mtp_status alloc(mt__npu *npu, size_t bytes, block *b)
+{
+    uint64_t all = npu->properties.memory_bytes; /* a driver may say yes to more, and fail at first use */
+    if (npu->reserved + bytes > all)
+        drop_idle(npu);
+    if (npu->reserved + bytes > all)
+        return MTP_E_NOMEM;
+    b->bytes = bytes;
+    mtp_status status = npu->api->alloc(npu->handle, bytes, &b->memory);
+    if (status != MTP_E_NOMEM)
+        return status;
+    drop_idle(npu);
+    return npu->api->alloc(npu->handle, bytes, &b->memory);
+}
+
 /* The lock is held. */
-static mt_status take_new(mt__npu *npu, unsigned c, size_t rounded, mt_stream *stream, block **out)
+static mt_status take_new(mt__npu *npu, unsigned c, size_t bytes, size_t rounded, mt_stream *stream,
+                          block **out)
 {
     block *b = calloc(1, sizeof *b);
     if (b == NULL)
         return mt__fail(MT_E_NOMEM, "out of memory: a block of device memory");
-    uint64_t all = npu->properties.memory_bytes; /* a driver may say yes to more, and fail at first use */
-    if (npu->reserved + rounded > all)
-        drop_idle(npu);
-    mtp_status status =
-        npu->reserved + rounded > all ? MTP_E_NOMEM : npu->api->alloc(npu->handle, rounded, &b->memory);
-    if (status == MTP_E_NOMEM && npu->reserved + rounded <= all) {
-        drop_idle(npu);
-        status = npu->api->alloc(npu->handle, rounded, &b->memory);
+    size_t exact = (bytes + SMALLEST - 1) / SMALLEST * SMALLEST;
+    mtp_status status = alloc(npu, rounded, b);
+    b->size_class = c;
+    if (status == MTP_E_NOMEM && exact < rounded) { /* the class is larger than what there is */
+        status = alloc(npu, exact, b);
+        b->size_class = NO_CLASS;
     }
     if (status != MTP_OK) {
         free(b);
-        return status == MTP_E_NOMEM ? no_memory(npu, rounded) : mt__npu_fail(npu, status, "memory");
+        return status == MTP_E_NOMEM ? no_memory(npu, bytes) : mt__npu_fail(npu, status, "memory");
     }
-    b->bytes = rounded;
-    b->size_class = c;
     b->stream = stream;
-    npu->reserved += rounded;
+    npu->reserved += b->bytes;
     if (npu->reserved > npu->peak_reserved)
         npu->peak_reserved = npu->reserved;
     *out = b;
@@ -114,7 +131,7 @@ mt_status mt__device_storage(mt_device device, size_t bytes, mt_storage **out)
     if (bytes >> 46 != 0)
         status = no_memory(npu, bytes);
     else if ((b = take_idle(npu, c, stream)) == NULL)
-        status = take_new(npu, c, rounded, stream, &b);
+        status = take_new(npu, c, bytes, rounded, stream, &b);
     if (status == MT_OK) {
         npu->allocated += bytes;
         npu->allocations++;
@@ -126,6 +143,7 @@ mt_status mt__device_storage(mt_device device, size_t bytes, mt_storage **out)
         s->data = b->memory;
         s->bytes = bytes;
         s->device_block = b;
+        b->stream_id = stream->id;
         if (bytes > 0)
             mt__storage_tell(s, (int64_t)bytes, npu->allocated, npu->reserved);
         *out = s;
@@ -134,6 +152,50 @@ mt_status mt__device_storage(mt_device device, size_t bytes, mt_storage **out)
     }
     pthread_mutex_unlock(&npu->lock);
     return status;
+}
+
+/* Before its memory may be used again, its stream waits for what another one still does with it. */
+static void wait_for_other(mt__npu *npu, block *b)
+{
+    mtp_plugin_event *event = NULL;
+    if (b->other == NULL || b->other->handle == NULL || b->other == b->stream)
+        return;
+    if (npu->api->event_record(b->other->handle, &event) == MTP_OK) {
+        npu->api->stream_flush(b->other->handle);
+        npu->api->stream_wait(b->stream->handle, event);
+        npu->api->event_release(event);
+    }
+    b->other = NULL;
+}
+
+/* A block that no storage has any more. The lock is held. */
+static void settle(mt__npu *npu, block *b)
+{
+    wait_for_other(npu, b);
+    if (b->size_class != NO_CLASS) {
+        b->next = npu->idle[b->size_class];
+        npu->idle[b->size_class] = b;
+        return;
+    }
+    npu->api->stream_synchronize(b->stream->handle);
+    npu->reserved -= b->bytes;
+    npu->api->free(b->memory);
+    free(b);
+}
+
+mt_status mt_tensor_record_stream(const mt_tensor *t, mt_stream *stream)
+{
+    mt__npu *npu = stream->npu;
+    if (t->device != npu->device)
+        return mt__fail(MT_E_RUNTIME, "record_stream: the tensor is on %s, the stream on %s",
+                        mt__device_text(t->device), mt__device_text(npu->device));
+    block *b = t->storage->device_block;
+    pthread_mutex_lock(&npu->lock);
+    if (b->other != NULL && b->other != stream)
+        wait_for_other(npu, b); /* of two others, the first is waited for now */
+    b->other = stream;
+    pthread_mutex_unlock(&npu->lock);
+    return MT_OK;
 }
 
 void mt__device_storage_free(mt_storage *s)
@@ -149,10 +211,9 @@ void mt__device_storage_free(mt_storage *s)
     npu->frees++;
     if (s->bytes > 0)
         mt__storage_tell(s, -(int64_t)s->bytes, npu->allocated, npu->reserved);
-    if (b->stream->handle == NULL)
+    if (b->stream->handle == NULL || b->stream->id != b->stream_id) /* it was destroyed meanwhile */
         b->stream = &npu->own;
-    b->next = npu->idle[b->size_class];
-    npu->idle[b->size_class] = b;
+    settle(npu, b);
     pthread_mutex_unlock(&npu->lock);
     free(s);
 }

@@ -3,12 +3,20 @@
 #include "runtime/device.h"
 #include <stdlib.h>
 
-/* Of the device that it belongs to; others: their own. One that was destroyed meanwhile has no handle. */
-static MT__FAST_TLS mt_stream *chosen;
+/* By device; NULL: the device's own. One that was destroyed meanwhile has no handle. */
+static MT__FAST_TLS mt_stream *chosen[MT__NPUS_MOST];
 
 mt_stream *mt__stream_now(mt__npu *npu)
 {
-    return chosen != NULL && chosen->npu == npu && chosen->handle != NULL ? chosen : &npu->own;
+    mt_stream *s = chosen[MT_DEVICE_INDEX(npu->device)];
+    return s != NULL && s->handle != NULL ? s : &npu->own;
+}
+
+/* Streams and events are handles that may come along through a fork, into a process that has no device. */
+static mt_status check_here(const mt__npu *npu)
+{
+    mt__npu *known;
+    return mt__npu_opened(MT_DEVICE_INDEX(npu->device)) == npu ? MT_OK : mt__npu_of(npu->device, &known);
 }
 
 mt_status mt_stream_create(mt_device device, mt_stream **out)
@@ -42,9 +50,11 @@ void mt_stream_destroy(mt_stream *s)
     if (s == NULL || s == &s->npu->own)
         return;
     mt__npu *npu = s->npu;
+    if (mt__npu_opened(MT_DEVICE_INDEX(npu->device)) != npu)
+        return; /* of a forked child's parent */
     npu->api->stream_synchronize(s->handle);
-    if (chosen == s)
-        chosen = NULL;
+    if (chosen[MT_DEVICE_INDEX(npu->device)] == s)
+        chosen[MT_DEVICE_INDEX(npu->device)] = NULL;
     pthread_mutex_lock(&npu->lock);
     mt__npu_harvest(npu, true);
     for (mt_stream **at = &npu->own.next; *at != NULL; at = &(*at)->next)
@@ -76,7 +86,7 @@ mt_stream *mt_stream_current(mt_device device)
 
 void mt_stream_use(mt_stream *stream)
 {
-    chosen = stream;
+    chosen[MT_DEVICE_INDEX(stream->npu->device)] = stream;
 }
 
 uint64_t mt_stream_id(const mt_stream *stream)
@@ -91,7 +101,8 @@ mt_device mt_stream_device(const mt_stream *stream)
 
 mt_status mt_stream_synchronize(mt_stream *stream)
 {
-    return mt__npu_synchronize(stream->npu, stream);
+    mt_status status = check_here(stream->npu);
+    return status == MT_OK ? mt__npu_synchronize(stream->npu, stream) : status;
 }
 
 /* A question puts an event at the end of the work, and the next one looks whether that is done: nobody waits, and what
@@ -100,6 +111,9 @@ mt_status mt_stream_done(mt_stream *stream, bool *out)
 {
     mt__npu *npu = stream->npu;
     const mtp_plugin *api = npu->api;
+    mt_status here = check_here(npu);
+    if (here != MT_OK)
+        return here;
     mtp_status status = MTP_OK;
     bool done = false;
     pthread_mutex_lock(&npu->lock);
@@ -136,8 +150,11 @@ struct mt_event {
 
 mt_status mt_event_record(mt_stream *stream, mt_event **out)
 {
-    mt_event *e = calloc(1, sizeof *e);
     *out = NULL;
+    mt_status here = check_here(stream->npu);
+    if (here != MT_OK)
+        return here;
+    mt_event *e = calloc(1, sizeof *e);
     if (e == NULL)
         return mt__fail(MT_E_NOMEM, "out of memory: an event");
     e->npu = stream->npu;
@@ -159,7 +176,8 @@ void mt_event_destroy(mt_event *e)
 {
     if (e == NULL)
         return;
-    e->npu->api->event_release(e->handle);
+    if (check_here(e->npu) == MT_OK)
+        e->npu->api->event_release(e->handle);
     free(e);
 }
 
@@ -170,18 +188,23 @@ static mt_status of_event(const mt_event *e, mtp_status status)
 
 mt_status mt_event_done(mt_event *e, bool *out)
 {
-    return of_event(e, e->npu->api->event_done(e->handle, out));
+    mt_status here = check_here(e->npu);
+    return here == MT_OK ? of_event(e, e->npu->api->event_done(e->handle, out)) : here;
 }
 
 mt_status mt_event_synchronize(mt_event *e)
 {
-    return of_event(e, e->npu->api->event_wait(e->handle));
+    mt_status here = check_here(e->npu);
+    return here == MT_OK ? of_event(e, e->npu->api->event_wait(e->handle)) : here;
 }
 
 mt_status mt_event_elapsed(mt_event *from, mt_event *to, double *milliseconds)
 {
     mtp_plugin_times a, b;
     const mtp_plugin *api = from->npu->api;
+    mt_status here = check_here(from->npu);
+    if (here != MT_OK)
+        return here;
     mtp_status status = api->event_wait(to->handle);
     if (status == MTP_OK)
         status = api->event_wait(from->handle);
@@ -197,6 +220,9 @@ mt_status mt_event_elapsed(mt_event *from, mt_event *to, double *milliseconds)
 mt_status mt_stream_wait(mt_stream *stream, mt_event *event)
 {
     mt__npu *npu = stream->npu;
+    mt_status here = check_here(npu);
+    if (here != MT_OK)
+        return here;
     pthread_mutex_lock(&npu->lock);
     mtp_status status = npu->api->stream_wait(stream->handle, event->handle);
     pthread_mutex_unlock(&npu->lock);

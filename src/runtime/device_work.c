@@ -53,7 +53,7 @@ static void tell_clock(mt__npu *npu)
     uint64_t best = UINT64_MAX, device_best = 0, middle = 0, first_ns = mtp_now_ns(), first = mtp_ticks();
     for (int i = 0; i < 4; i++) {
         uint64_t device, before, after;
-        if (npu->api->clock(npu->own.handle, mtp_ticks, &device, &before, &after) != MTP_OK)
+        if (npu->api->clock(npu->handle, mtp_ticks, &device, &before, &after) != MTP_OK)
             return;
         if (after - before < best) {
             best = after - before;
@@ -65,9 +65,9 @@ static void tell_clock(mt__npu *npu)
     double half = ticks > 0 ? (double)best / 2 * (double)ns / (double)ticks : 0;
     mtp_device_clock(npu->device, device_best, middle,
                      (uint64_t)half + npu->properties.clock_resolution_ns + 1);
-    if (!npu->clocked)
+    if (npu->clocked != MTP_SESSION(mtp_recording()))
         describe(npu);
-    npu->clocked = true;
+    npu->clocked = MTP_SESSION(mtp_recording());
     npu->clocked_ns = mtp_now_ns();
 }
 
@@ -76,7 +76,9 @@ static void tell_clock(mt__npu *npu)
 static void tell(mt__npu *npu, mt__flight *f)
 {
     mtp_plugin_times t;
-    if (f->work.name != 0 && npu->api->event_times(f->event, &t) == MTP_OK) {
+    bool ours =
+        f->work.name != 0 && f->session == MTP_SESSION(mtp_recording()); /* not of a recording that ended */
+    if (ours && npu->api->event_times(f->event, &t) == MTP_OK) {
         f->work.start = t.start;
         f->work.end = t.end > t.start ? t.end : t.start;
         f->work.queued = t.queued;
@@ -143,7 +145,7 @@ void mt__npu_harvest(mt__npu *npu, bool wait)
         sure -= sure > 0;
         land(npu);
     }
-    if (wait && npu->clocked && (mtp_recording() & MTP_NPU))
+    if (wait && npu->clocked != 0 && (mtp_recording() & MTP_NPU))
         tell_clock(npu);
 }
 
@@ -165,6 +167,7 @@ static void fly(mt__npu *npu, mtp_plugin_event *event, const mtp_device_work *wo
     f->event = event;
     f->held = held != NULL ? mt__storage_retain(held) : NULL;
     npu->held_bytes += held != NULL ? held->bytes : 0;
+    f->session = MTP_SESSION(mtp_recording());
     if (work != NULL)
         f->work = *work;
     else
@@ -188,7 +191,8 @@ static void before(mt__npu *npu, told *t, enum call which, uint32_t name, uint32
     t->on = (mtp_recording() & MTP_NPU) != 0;
     if (MT__LIKELY(!t->on))
         return;
-    if (MT__UNLIKELY(!npu->clocked || mtp_now_ns() - npu->clocked_ns > 1000000000u))
+    if (MT__UNLIKELY(npu->clocked != MTP_SESSION(mtp_recording()) ||
+                     mtp_now_ns() - npu->clocked_ns > 1000000000u))
         tell_clock(npu);
     t->op = (mtp_op)MTP_OP_INIT(call_name(npu, which));
     t->op.kind = MTP_SCOPE_RUNTIME;
@@ -408,7 +412,7 @@ mt_status mt__npu_copy_out(mt__npu *npu, void *to, mtp_plugin_memory *from, uint
     mtp_status status = npu->api->copy_out(stream->handle, to, from, at, bytes, false, &t.event);
     status = wait_here(npu, stream, &t, status);
     mt_status copied = after(npu, &t, stream, status, "copy from the device", NULL);
-    return copied == MT_OK ? mt__npu_check_fault(npu) : copied;
+    return copied == MT_OK ? mt__npu_check_fault(npu, false) : copied;
 }
 
 mt_status mt__npu_copy(mt__npu *npu, mtp_plugin_memory *to, uint64_t to_at, mtp_plugin_memory *from,
@@ -486,7 +490,8 @@ static mt_status fail_as(const int64_t fault[4])
 #undef EARLIER
 }
 
-mt_status mt__npu_check_fault(mt__npu *npu)
+/* Other streams may not have come to their faults yet: only a wait for all of them settles it. */
+mt_status mt__npu_check_fault(mt__npu *npu, bool all_done)
 {
     int64_t fault[4] = {0}, none[4] = {0};
     mtp_status status = MTP_OK;
@@ -496,7 +501,7 @@ mt_status mt__npu_check_fault(mt__npu *npu)
         status = npu->api->copy_out(stream, fault, npu->fault, 0, sizeof fault, true, NULL);
         if (status == MTP_OK && fault[0] != 0)
             status = npu->api->copy_in(stream, npu->fault, 0, none, sizeof none, true, NULL);
-        npu->may_fault = false;
+        npu->may_fault = !all_done && npu->own.next != NULL;
     }
     mt__npu_unlock(npu);
     if (status != MTP_OK)
@@ -549,7 +554,7 @@ mt_status mt__npu_synchronize(mt__npu *npu, mt_stream *stream)
     first->done = work > first->done ? work : first->done;
     mt__npu_harvest(npu, false);
     mt__npu_unlock(npu);
-    return mt__npu_check_fault(npu);
+    return mt__npu_check_fault(npu, stream == NULL);
 }
 
 mt_status mt__device_read(const mt_tensor *t, void *out)

@@ -4,7 +4,7 @@
 #include "runtime/runtime.h"
 
 mt_dtype mt__default_dtype = MT_FLOAT32;
-mt_device mt__default_device = MT_CPU;
+MT__FAST_TLS mt_device mt__default_device = MT_CPU;
 
 static int category(unsigned dtype)
 {

@@ -237,9 +237,9 @@ typedef struct mt__promotion { /* fill with {0} */
 void mt__promote(mt__promotion *p, const mt_value *v);
 mt_dtype mt__promoted(const mt__promotion *p);
 mt_dtype mt__promote_types(mt_dtype a, mt_dtype b);
-extern mt_dtype mt__default_dtype;           /* of floats: float32 unless set */
-extern mt_device mt__default_device;         /* where ops without tensors put theirs */
-mt_dtype mt__value_dtype(const mt_value *v); /* of a number: bool, int64, or the default */
+extern mt_dtype mt__default_dtype;                /* of floats: float32 unless set */
+extern MT__FAST_TLS mt_device mt__default_device; /* where ops without tensors put theirs */
+mt_dtype mt__value_dtype(const mt_value *v);      /* of a number: bool, int64, or the default */
 
 /* ---------------------------------------------------------------------------------------------- parallel */
 

@@ -77,6 +77,12 @@ def test_where_tensors_are_made():
     assert torch.get_default_device() == torch.device("cpu")
     with pytest.raises(RuntimeError, match="npu:9 is not available"):
         torch.set_default_device("npu:9")
+    with torch.device("npu"):
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(torch.ones(1).device.type))
+        thread.start()
+        thread.join()
+    assert seen == ["cpu"]  # each thread has its own
 
 
 def test_what_it_is():
@@ -110,6 +116,10 @@ assert str(torch.ones(1, device="npu").device) == "npu:0" and torch.npu.current_
 b = a.to("npu:0")
 assert str(b.device) == "npu:0" and b.tolist() == [1, 1, 1]
 assert a.t().to("npu:0", dtype=torch.float64).sum().item() == 3
+zero, one = torch.npu.Stream(0), torch.npu.Stream(1)
+with torch.npu.stream(zero), torch.npu.stream(one):
+    assert torch.npu.current_stream(0) == zero and torch.npu.current_stream(1) == one
+assert torch.npu.current_stream(0) == torch.npu.default_stream(0)
 try:
     a + b
 except RuntimeError as error:
@@ -232,6 +242,48 @@ def test_streams_and_events():
     assert torch.npu.Event().query()
 
 
+def test_a_stream_that_is_set_stays():
+    stream = torch.npu.Stream()
+    number = stream.stream_id
+    torch.npu.set_stream(stream)
+    try:
+        del stream
+        assert torch.npu.current_stream().stream_id == number
+        assert torch.ones(4, device="npu").sum().item() == 4
+        torch.npu.current_stream().wait_event(torch.npu.Event())  # nothing to wait for
+    finally:
+        torch.npu.set_stream(torch.npu.default_stream())
+    assert torch.npu.current_stream() == torch.npu.default_stream()
+
+
+def test_memory_that_another_stream_uses_is_not_used_again_too_soon():
+    other = torch.npu.Stream()
+    for i in range(20):
+        x = torch.full((1 << 16,), float(i), device="npu")
+        other.wait_stream(torch.npu.current_stream())
+        with torch.npu.stream(other):
+            for _ in range(10):
+                y = x * 2
+        x.record_stream(other)
+        del x
+        z = torch.full((1 << 16,), -1.0, device="npu")  # in x's memory, after the other stream is done with it
+        other.synchronize()
+        assert y[0].item() == y[-1].item() == 2.0 * i and z[0].item() == -1
+    torch.ones(1).record_stream(other)
+
+
+def test_an_error_on_another_stream_is_not_lost():
+    table, other = torch.ones(4, 2, device="npu"), torch.npu.Stream()
+    index = torch.tensor([9], device="npu")
+    other.wait_stream(torch.npu.current_stream())
+    with torch.npu.stream(other):
+        torch.nn.functional.embedding(index, table)
+    with pytest.raises(IndexError, match="out of range"):
+        table.sum().item()  # may see it, or may be too early
+        torch.npu.synchronize()
+    torch.npu.synchronize()
+
+
 def test_streams_have_rows_of_their_own(tmp_path):
     other = torch.npu.Stream()
     with torch.profiler.profile(activities=["CPU", "NPU"]) as prof:
@@ -274,6 +326,8 @@ def test_threads_have_streams_of_their_own():
 
 def test_a_forked_child_is_told():
     x = torch.ones(3, device="npu")
+    stream = torch.npu.Stream()
+    event = stream.record_event()
     ends = os.pipe()
     child = os.fork()
     if child == 0:
@@ -283,14 +337,18 @@ def test_a_forked_child_is_told():
             x.sum()
         except RuntimeError as error:
             said = str(error)
-        del x
+        try:
+            stream.synchronize()
+        except RuntimeError as error:
+            said += str(error)
+        del x, stream, event
         os.write(ends[1], said.encode())
         os._exit(0)
     os.close(ends[1])
     said = os.read(ends[0], 1000).decode()
     os.close(ends[0])
     assert os.waitpid(child, 0)[1] == 0
-    assert "forked subprocess" in said and "spawn" in said
+    assert said.count("forked subprocess") == 2 and "spawn" in said
     assert x.sum().item() == 3
 
 
@@ -351,3 +409,26 @@ def test_memory_of_numpy_that_copies_hold_is_let_go_by_any_thread():
     for t in threads:
         t.join(60)
     assert not any(t.is_alive() for t in threads)
+
+
+@pytest.mark.parametrize("size", [64, 1024])  # libraries have another way for large ones
+def test_batches_that_lie_anywhere(size):
+    rng = np.random.default_rng(5)
+    whole, one = (rng.standard_normal((n, 2, size, size)).astype(np.float32) for n in (3, 1))
+    there, w = torch.from_numpy(whole).npu(), torch.from_numpy(one[0, 0]).npu()
+    a = there[0]
+
+    def close(got, want):
+        np.testing.assert_allclose(got.cpu().numpy(), want, rtol=1e-4, atol=size * 1e-5)
+
+    close(torch.bmm(a, there[2]), whole[0] @ whole[2])
+    close(torch.bmm(there[1], there[2]), whole[1] @ whole[2])
+    close(torch.bmm(a, w.expand(2, size, size)), whole[0] @ one[0, 0])
+    close(torch.bmm(w.expand(2, size, size), a), one[0, 0] @ whole[0])
+    close(torch.bmm(there[1].transpose(1, 2), there[2].transpose(1, 2)), whole[1].swapaxes(1, 2) @ whole[2].swapaxes(1, 2))
+    close(torch.baddbmm(there[1], a, there[2], beta=2), 2 * whole[1] + whole[0] @ whole[2])
+
+
+def test_more_groups_than_some_devices_have_in_a_row():
+    a = torch.ones(70000, 2, 2, device="npu")
+    assert torch.bmm(a, a).sum().item() == 70000 * 8

@@ -415,10 +415,10 @@ static void event_release(mtp_plugin_event *event)
 }
 
 /* A marker is queued between the two readings: every driver stamps that on the device's clock. */
-static mtp_status device_clock(mtp_plugin_stream *stream, uint64_t (*host)(void), uint64_t *device_ns,
+static mtp_status device_clock(mtp_plugin_device *device, uint64_t (*host)(void), uint64_t *device_ns,
                                uint64_t *before, uint64_t *after)
 {
-    cl_command_queue queue = (cl_command_queue)stream;
+    cl_command_queue queue = device->any; /* nothing is on it: the marker is done at once */
     cl_event e = NULL;
     cl_ulong queued = 0;
     *before = host();

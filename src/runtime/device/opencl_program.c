@@ -121,10 +121,16 @@ static mtp_status compile(mtp_plugin_device *device, const char *source, const c
         return clp_check(code, "clCreateProgramWithSource");
     code = clBuildProgram(program, 1, &device->id, options, NULL, NULL);
     if (code != CL_SUCCESS) {
-        char log[3000] = "";
-        clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
+        size_t size = 0;
+        clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
+        char *log = calloc(1, size + 1);
+        if (log != NULL)
+            clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, size, log, NULL);
+        mtp_status failed = clp_fail(MTP_E_FORMAT, "kernel %s does not build (%d): %.3000s", name, (int)code,
+                                     log != NULL ? log : "");
+        free(log);
         clReleaseProgram(program);
-        return clp_fail(MTP_E_FORMAT, "kernel %s does not build (%d): %s", name, (int)code, log);
+        return failed;
     }
     *out = program;
     return MTP_OK;

@@ -38,6 +38,19 @@ static bool leads(const mt__matrix *m, bool *transposed, uint64_t *lead)
     return (m->row == 1 || m->rows == 1) && *lead >= (uint64_t)m->rows;
 }
 
+/* CLBlast counts in int; and in a batch its fast path takes matrices to lie densely from the start of their buffer. */
+static bool suits_library(const mtp_plugin_gemm *g)
+{
+    const uint64_t most = INT32_MAX - (1u << 20); /* it pads to tiles */
+    uint64_t a = g->a_at + g->a_step * (g->batch - 1) + g->lda * (g->transpose_a ? g->k : g->m),
+             b = g->b_at + g->b_step * (g->batch - 1) + g->ldb * (g->transpose_b ? g->n : g->k),
+             c = g->c_at + g->c_step * g->batch;
+    if (a > most || b > most || c > most || g->batch * g->m * g->k > most || g->batch * g->k * g->n > most)
+        return false;
+    return g->batch == 1 || (g->a_at == 0 && g->b_at == 0 && g->c_at == 0 && g->a_step == g->m * g->k &&
+                             g->b_step == g->k * g->n);
+}
+
 static mt_status by_library(mt__npu *npu, const mt__matrix *a, const mt__matrix *b, const mt_tensor *out,
                             int64_t out_at, int64_t batch, double alpha, double beta)
 {
@@ -62,7 +75,7 @@ static mt_status by_library(mt__npu *npu, const mt__matrix *a, const mt__matrix 
     g.a_step = (uint64_t)a->step;
     g.b_step = (uint64_t)b->step;
     g.c_step = g.m * g.n;
-    return mt__npu_gemm(npu, &g);
+    return suits_library(&g) ? mt__npu_gemm(npu, &g) : MT_E_NOT_IMPLEMENTED;
 }
 
 static void put_place(mt__launch *l, const mt_tensor *t, int64_t at)
