@@ -79,8 +79,8 @@ typedef struct mtp_plugin {
     uint32_t reserved;
     const char *name;     /* "opencl" */
     const char *language; /* of kernel sources: "opencl-c" */
-    const char *const
-        *calls; /* how profiles name launch, copy_in, copy_out, copy, fill, stream_synchronize, gemm */
+    const char *const *
+        calls; /* how profiles name launch, copy_in, copy_out, copy, fill, stream_synchronize, gemm, kernel_build */
 
     const char *(*last_error)(void); /* of this thread; borrowed, never NULL */
 

@@ -18,6 +18,7 @@ enum call {
     FILL,
     SYNCHRONIZE,
     GEMM,
+    BUILD,
     CALLS
 };
 
@@ -28,6 +29,13 @@ static uint32_t call_name(const mt__npu *npu, enum call which)
     if (MT__UNLIKELY(id == 0))
         __atomic_store_n(&names[which], id = mtp_name(npu->api->calls[which]), __ATOMIC_RELAXED);
     return id;
+}
+
+/* Calls of the driver are part of the device's activity. */
+static void begin_call(mtp_op *op)
+{
+    if (mtp_recording() & MTP_NPU)
+        mtp_op_begin(op);
 }
 
 /* ------------------------------------------------------------------------------------------------ the clock */
@@ -315,7 +323,13 @@ static mt_status build(mt__npu *npu, uint64_t key, mt__source_fn *write, const v
     char *source = write(user, npu, name, sizeof name);
     if (source == NULL)
         return mt__fail(MT_E_NOMEM, "out of memory: the source of a kernel");
+    mtp_op op =
+        MTP_OP_INIT(call_name(npu, BUILD)); /* it may take a second: a profile must not hide it in the op */
+    op.kind = MTP_SCOPE_RUNTIME;
+    op.args = name;
+    begin_call(&op);
     mtp_status built = npu->api->kernel_build(npu->handle, source, "", name, &out->handle);
+    mtp_op_end(&op);
     free(source);
     if (built != MTP_OK)
         return mt__npu_fail(npu, built, name);
@@ -539,7 +553,7 @@ mt_status mt__npu_synchronize(mt__npu *npu, mt_stream *stream)
 {
     mtp_op op = MTP_OP_INIT(call_name(npu, SYNCHRONIZE));
     op.kind = MTP_SCOPE_RUNTIME;
-    mtp_op_begin(&op);
+    begin_call(&op);
     mt_stream *first = stream != NULL ? stream : &npu->own;
     pthread_mutex_lock(&npu->lock);
     uint64_t work = first->work;

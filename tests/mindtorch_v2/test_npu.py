@@ -369,6 +369,18 @@ def test_numbers_agree_with_numpy():
     np.testing.assert_allclose(product, a @ b, rtol=1e-5, atol=1e-5)
 
 
+def test_a_profile_shows_when_kernels_are_built():
+    assert run("""
+x = torch.ones(8, device="npu")
+profiles = []
+for _ in range(2):
+    with torch.profiler.profile(activities=["CPU", "NPU"]) as prof:
+        x.tanh()
+    profiles.append([e.name for e in prof.events() if e.name == "clBuildProgram" and e.cpu_parent.name == "aten::tanh"])
+print([len(p) for p in profiles])
+""") == "[1, 0]"
+
+
 def test_it_prints_where_it_is():
     assert repr(torch.ones(2, device="npu")) == "tensor([1., 1.], device='npu:0')"
 

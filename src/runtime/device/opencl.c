@@ -440,7 +440,8 @@ static const char *const calls[] = {"clEnqueueNDRangeKernel",
                                     "clEnqueueCopyBuffer",
                                     "clEnqueueFillBuffer",
                                     "clFinish",
-                                    "CLBlastGemm"};
+                                    "CLBlastGemm",
+                                    "clBuildProgram"};
 
 static const mtp_plugin plugin = {
     .size = sizeof(mtp_plugin),
