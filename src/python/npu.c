@@ -2,6 +2,11 @@
 #include "python/binding.h"
 #include <limits.h>
 
+static PyObject *none_or_raise(mt_status status)
+{
+    return status == MT_OK ? Py_NewRef(Py_None) : mtpy_raise(status);
+}
+
 static PyObject *count(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
@@ -33,9 +38,7 @@ static PyObject *set_current(PyObject *module, PyObject *index)
     if (i == (unsigned long)-1 && PyErr_Occurred())
         return NULL;
     mt_status status = mt_npu_set_current(i > UINT_MAX ? UINT_MAX : (unsigned)i);
-    if (status != MT_OK)
-        return mtpy_raise(status);
-    Py_RETURN_NONE;
+    return none_or_raise(status);
 }
 
 static PyObject *describe(PyObject *module, PyObject *index)
@@ -65,9 +68,7 @@ static PyObject *synchronize(PyObject *module, PyObject *index)
     Py_BEGIN_ALLOW_THREADS
     status = mt_synchronize(MT_NPU(i));
     Py_END_ALLOW_THREADS
-    if (status != MT_OK)
-        return mtpy_raise(status);
-    Py_RETURN_NONE;
+    return none_or_raise(status);
 }
 
 /* -------------------------------------------------------------------------------------- streams and events */
@@ -122,9 +123,7 @@ static PyObject *stream_synchronize(PyObject *module, PyObject *capsule)
     Py_BEGIN_ALLOW_THREADS
     status = mt_stream_synchronize(s);
     Py_END_ALLOW_THREADS
-    if (status != MT_OK)
-        return mtpy_raise(status);
-    Py_RETURN_NONE;
+    return none_or_raise(status);
 }
 
 static PyObject *stream_done(PyObject *module, PyObject *capsule)
@@ -151,9 +150,7 @@ static PyObject *record_stream(PyObject *module, PyObject *args)
         return NULL;
     }
     mt_status status = mt_tensor_record_stream(mtpy_tensor_of(tensor), s);
-    if (status != MT_OK)
-        return mtpy_raise(status);
-    Py_RETURN_NONE;
+    return none_or_raise(status);
 }
 
 static PyObject *stream_id(PyObject *module, PyObject *capsule)
@@ -174,9 +171,7 @@ static PyObject *stream_wait(PyObject *module, PyObject *args)
     if (e == NULL)
         return NULL;
     mt_status status = mt_stream_wait(s, e);
-    if (status != MT_OK)
-        return mtpy_raise(status);
-    Py_RETURN_NONE;
+    return none_or_raise(status);
 }
 
 static PyObject *event_record(PyObject *module, PyObject *capsule)
@@ -211,9 +206,7 @@ static PyObject *event_synchronize(PyObject *module, PyObject *capsule)
     Py_BEGIN_ALLOW_THREADS
     status = mt_event_synchronize(e);
     Py_END_ALLOW_THREADS
-    if (status != MT_OK)
-        return mtpy_raise(status);
-    Py_RETURN_NONE;
+    return none_or_raise(status);
 }
 
 static PyObject *event_elapsed(PyObject *module, PyObject *args)

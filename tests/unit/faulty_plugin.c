@@ -48,6 +48,8 @@ static mtp_status alloc(mtp_plugin_device *device, uint64_t bytes, mtp_plugin_me
 {
     *out = NULL;
     said = "clCreateBuffer: CL_MEM_OBJECT_ALLOCATION_FAILURE";
+    if (left[FAULTY_LARGE] >= 0 && bytes > (uint64_t)left[FAULTY_LARGE] << 20)
+        return MTP_E_NOMEM;
     if (fails(FAULTY_MEMORY))
         return left[FAULTY_LOST] == 0 ? MTP_E_STATE : MTP_E_NOMEM;
     said = NULL;

@@ -9,6 +9,7 @@ typedef enum faulty_kind {
     FAULTY_LAUNCH, /* launch: MTP_E_STATE */
     FAULTY_EVENTS, /* events are never done, waiting fails, there are no times */
     FAULTY_LOST,   /* whatever is asked: MTP_E_STATE */
+    FAULTY_LARGE,  /* alloc of more than so many MiB: MTP_E_NOMEM */
     FAULTY_NOTHING,
     FAULTY_KINDS
 } faulty_kind;

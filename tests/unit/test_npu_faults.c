@@ -238,6 +238,48 @@ static void a_lost_device_ends_no_process_and_no_profile(void **state)
     assert_well();
 }
 
+/* Its class has 40 MiB, and the device gives no more than 34 at a time. */
+static void a_block_that_fits_but_for_its_class_is_had(void **state)
+{
+    (void)state;
+    mt_memory_stats stats = {.size = sizeof stats};
+    assert_well();
+    mt_memory_empty_cache(MT_NPU(0));
+    assert_int_equal(mt_memory(MT_NPU(0), &stats), MT_OK);
+    uint64_t before = stats.reserved;
+    fault(FAULTY_LARGE, 34);
+    MT_SCOPE
+    {
+        int64_t n = (int64_t)33 << 18;
+        mt_tensor *x = ones(n);
+        assert_non_null(x);
+        assert_int_equal(mt_memory(MT_NPU(0), &stats), MT_OK);
+        assert_int_equal(stats.reserved - before, (uint64_t)n * 4);
+        assert_null(ones((int64_t)35 << 18));
+        assert_says("Tried to allocate 35.00 MiB");
+    }
+    assert_int_equal(mt_memory(MT_NPU(0), &stats), MT_OK);
+    assert_int_equal(stats.reserved, before); /* it went back at once */
+    assert_well();
+}
+
+/* What was in flight when a recording ended belongs to no other. */
+static void work_of_an_abandoned_profile_is_not_in_the_next(void **state)
+{
+    (void)state;
+    assert_well();
+    mtp_profile *prof = profile();
+    assert_well();
+    uint64_t each = kernels_of(prof);
+    prof = profile();
+    for (int i = 0; i < 5; i++)
+        assert_well();
+    mtp_profile_destroy(prof); /* without an end */
+    prof = profile();
+    assert_well();
+    assert_int_equal(kernels_of(prof), each);
+}
+
 /* More launches than the ring holds, of a device that never says that they are done. */
 static void events_that_never_end_do_not_stop_the_program(void **state)
 {
@@ -266,6 +308,8 @@ int main(void)
         cmocka_unit_test(a_kernel_that_does_not_build_has_the_compilers_words),
         cmocka_unit_test(a_launch_that_fails_is_an_error_of_its_op),
         cmocka_unit_test(a_lost_device_ends_no_process_and_no_profile),
+        cmocka_unit_test(a_block_that_fits_but_for_its_class_is_had),
+        cmocka_unit_test(work_of_an_abandoned_profile_is_not_in_the_next),
         cmocka_unit_test(events_that_never_end_do_not_stop_the_program),
     };
     int failed = 0;

@@ -187,9 +187,10 @@ static void annotations_last_from_the_first_to_the_last_of_their_work(void **sta
     MTP_SCOPE ("idle") {
     }
     id[3] = launch();
-    ran(0, id[2], now + 30, now + 40); /* told in any order */
+    ran(0, id[1], now + 10,
+        now + 20); /* told in any order: the middle first, then what is after and before it */
+    ran(0, id[2], now + 30, now + 40);
     ran(0, id[0], now, now + 10);
-    ran(0, id[1], now + 10, now + 20);
     ran(7, id[2], now + 5, now + 6);
     ran(0, id[3], now + 50, now + 60);
     mtp_trace *t = trace_of(prof);
