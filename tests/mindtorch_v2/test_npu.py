@@ -446,3 +446,16 @@ def test_batches_that_lie_anywhere(size):
 def test_more_groups_than_some_devices_have_in_a_row():
     a = torch.ones(70000, 2, 2, device="npu")
     assert torch.bmm(a, a).sum().item() == 70000 * 8
+
+
+def test_batches_that_lie_anywhere_are_not_clblasts():
+    """In a batch it takes matrices to lie densely from the start of their buffer: others are ours to multiply."""
+    said = run("""
+print(torch.npu.get_device_properties().blas)
+whole = torch.arange(3).reshape(3, 1, 1, 1).expand(3, 2, 1024, 1024).float().contiguous().npu()  # of 0, of 1, of 2
+a = torch.eye(1024).expand(2, 1024, 1024).contiguous().npu()
+assert torch.bmm(a, whole[2]).sum().item() == 2 * 2 * 1024 * 1024
+assert torch.bmm(a, whole[1][:1].expand(2, 1024, 1024)).sum().item() == 2 * 1024 * 1024
+""", MINDTORCH_CLBLAST="1")
+    if said != "CLBlast":
+        pytest.skip("CLBlast is not installed")
