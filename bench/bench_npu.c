@@ -9,10 +9,13 @@
 #include <math.h>
 #include <mindtorch_nn.h>
 #include <mtprof.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define VOCABULARY 512
 
@@ -144,6 +147,36 @@ static double profiled_launches(int n)
     return each;
 }
 
+/* In a process of its own, on one processor: what a driver's threads do beside us hides the cost or multiplies it, from one
+ * run to the next. ns[0] without a profile, ns[1] with one. Before this process opens the device. */
+static void measure_launches(double ns[2])
+{
+    int ends[2];
+    if (pipe(ends) != 0)
+        die("pipe");
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        sched_setaffinity(0, sizeof one, &one);
+        double best[2] = {1e18, 1e18};
+        if (mt_npu_count() > 0)
+            launches(100);
+        for (int round = 0; round < 20 && mt_npu_count() > 0; round++) {
+            least(&best[0], launches(2000));
+            least(&best[1], profiled_launches(2000));
+        }
+        _exit(write(ends[1], best, sizeof best) == sizeof best ? 0 : 1);
+    }
+    close(ends[1]);
+    if (read(ends[0], ns, 2 * sizeof *ns) != (ssize_t)(2 * sizeof *ns))
+        die("launches");
+    close(ends[0]);
+    waitpid(child, NULL, 0);
+}
+
 static void report(const char *name, double value, const char *unit, double bar, const char *meaning)
 {
     char mark[48] = "";
@@ -154,16 +187,11 @@ static void report(const char *name, double value, const char *unit, double bar,
         fprintf(json, "%s\n  \"%s\": %.4f", json_count++ ? "," : "", name, value);
 }
 
-static void measure(int64_t width, int64_t time, int64_t batch, int steps, bool is_cpu)
+static void measure(int64_t width, int64_t time, int64_t batch, int steps, bool is_cpu, const double ns[2])
 {
-    double there = 0, here = 0, off = 1e18, on = 1e18;
+    double there = 0, here = 0, off = ns[0], on = ns[1];
     double npu_ms = train(width, time, batch, steps, MT_NPU(0), &there);
     double cpu_ms = train(width, time, batch, steps, MT_CPU, &here);
-    launches(100);
-    for (int round = 0; round < 20; round++) {
-        least(&off, launches(2000));
-        least(&on, profiled_launches(2000));
-    }
     printf("GPT of 2 layers, width %lld, time %lld, batch %lld; the CPU's has %d threads and %s\n",
            (long long)width, (long long)time, (long long)batch, mt_num_threads(), mt_blas_name());
     report("npu_gpt_step_ms", npu_ms, "ms", 0, "one training step");
@@ -188,6 +216,8 @@ int main(int argc, char **argv)
     }
     if (json != NULL)
         fprintf(json, "{");
+    double ns[2];
+    measure_launches(ns);
     if (mt_npu_count() == 0) {
         printf("no npu: %s\n", mt_npu_absence());
     } else {
@@ -195,7 +225,7 @@ int main(int argc, char **argv)
             die("device");
         printf("npu:0 is %s (%s %s), %u compute units, products by %s\n", p.name, p.vendor, p.driver,
                p.compute_units, p.blas);
-        measure(width, time, batch, steps, p.is_cpu);
+        measure(width, time, batch, steps, p.is_cpu, ns);
     }
     if (json != NULL) {
         fprintf(json, "\n}\n");
