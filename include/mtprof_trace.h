@@ -74,10 +74,17 @@ typedef struct mtp_averages_options {
     bool by_overload_name;
     uint32_t by_stack;   /* this many frames, innermost first; 0: not by stack */
     bool top_level_only; /* spans that have no parent */
+    /* Rows of Python functions too (with_stack). PyTorch leaves them out from 2.15 on, and so do we; either way what
+     * they call is nested in them. */
+    bool include_python_functions;
+    /* Of a trace that PyTorch wrote: device time by PyTorch's own join, which counts work twice where its profiler's
+     * overhead lies in an op, and loses what was launched outside of ops (CUDA graphs, for one). Otherwise work belongs
+     * to the op around its launch or, outside of any op, to the launching call. */
+    bool as_torch;
 } mtp_averages_options;
 #define MTP_AVERAGES_OPTIONS_INIT                                                                            \
     {                                                                                                        \
-        sizeof(mtp_averages_options), false, false, 0, false                                                 \
+        sizeof(mtp_averages_options), false, false, 0, false, false, false                                   \
     }
 
 MTP_API mtp_status mtp_averages_create(const mtp_trace *trace, const mtp_averages_options *options,
@@ -103,6 +110,8 @@ typedef struct mtp_row {
 MTP_API size_t mtp_averages_count(const mtp_averages *averages);
 MTP_API const mtp_row *mtp_averages_row(const mtp_averages *averages, size_t index); /* NULL: no such row */
 MTP_API void mtp_averages_total(const mtp_averages *averages, mtp_row *out);         /* key "Total" */
+/* Python functions that have no row as options.include_python_functions was not set. */
+MTP_API size_t mtp_averages_left_out(const mtp_averages *averages);
 /* Sorts rows, largest first, by an attribute of torch's: cpu_time_total, self_cpu_time_total, cpu_time, count,
  * device_time_total, cuda_time_total, self_npu_memory_usage, flops ... Unknown: MTP_E_ARG, naming those known. */
 MTP_API mtp_status mtp_averages_sort(mtp_averages *averages, const char *attribute);

@@ -42,11 +42,13 @@ static bool has_metadata(const mtp_trace *t, const char *key)
     return false;
 }
 
-/* Python calls are events for torch from 2.12 on, and were not before. Which one wrote a file is told by "host_name",
- * which came with the same release. Traces of our own go by the newer rule. */
-static bool python_counts(const mtp_trace *t)
+/* Python calls are events for torch from 2.12 on, and were not before; from 2.15 on they have no rows unless asked for.
+ * Which one wrote a file is told by "host_name", which came with 2.12. Traces of our own go by the newest rule. */
+static unsigned python_class(const mtp_trace *t, const mtp_averages_options *options)
 {
-    return !t->from_kineto || has_metadata(t, "host_name");
+    if (options->include_python_functions)
+        return MTP__CLASS_CPU;
+    return !t->from_kineto || has_metadata(t, "host_name") ? MTP__CLASS_PYTHON : MTP__CLASS_NONE;
 }
 
 static void set_classes(mtp__group *g)
@@ -55,8 +57,7 @@ static void set_classes(mtp__group *g)
         g->class_of[c] = mtp__category_on_device((mtp__category)c) ? MTP__CLASS_DEVICE : MTP__CLASS_CPU;
     g->class_of[MTP__CATEGORY_USER_ANNOTATION] = MTP__CLASS_CPU_ANNOTATION;
     g->class_of[MTP__CATEGORY_GPU_USER_ANNOTATION] = MTP__CLASS_DEVICE_ANNOTATION;
-    if (!python_counts(g->t))
-        g->class_of[MTP__CATEGORY_PYTHON_FUNCTION] = MTP__CLASS_NONE;
+    g->class_of[MTP__CATEGORY_PYTHON_FUNCTION] = (uint8_t)python_class(g->t, g->options);
     g->trace_category = g->t->from_kineto ? mtp__trace_find_text(g->t, "Trace") : 0;
 }
 

@@ -22,10 +22,11 @@
 enum {
     MTP__CLASS_CPU = 0,
     MTP__CLASS_CPU_ANNOTATION = 1,
-    MTP__CLASS_DEVICE = 2,
-    MTP__CLASS_DEVICE_ANNOTATION = 3,
-    MTP__CLASSES = 4,
-    MTP__CLASS_NONE = 4 /* not an event of torch's */
+    MTP__CLASS_PYTHON = 2, /* Python functions that get no row; else they are of class CPU */
+    MTP__CLASS_DEVICE = 3,
+    MTP__CLASS_DEVICE_ANNOTATION = 4,
+    MTP__CLASSES = 5,
+    MTP__CLASS_NONE = 5 /* not an event of torch's */
 };
 
 /* What is summed up for a row. The plain walk stays in the first cache line. */
@@ -156,7 +157,7 @@ typedef struct mtp__launched {
     } * thread;                /* owned */
     uint32_t threads;
 } mtp__launched;
-mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, int64_t zero_ns);
+mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, bool as_torch, int64_t zero_ns);
 void mtp__launched_fini(mtp__launched *l);
 
 /* The device work that each event shows as its kernels: that of mtp__launched. */
@@ -167,7 +168,7 @@ typedef struct mtp__kernels {
     mtp__scratch around; /* where some lack ids */
     bool by_link;
 } mtp__kernels;
-mtp_status mtp__kernels_init(mtp__kernels *k, const mtp_trace *t);
+mtp_status mtp__kernels_init(mtp__kernels *k, const mtp_trace *t, bool as_torch);
 void mtp__kernels_fini(mtp__kernels *k);
 /* Of a CPU span; returns how many, *first is borrowed. */
 uint32_t mtp__kernels_of(const mtp__kernels *k, const mtp_trace *t, uint32_t span, const uint32_t **first);

@@ -313,7 +313,7 @@ static void fill_span(const mtp_events *e, uint32_t span, mtp_event *out)
     mtp__text name = mtp__trace_get_text(t, t->name[span]);
     unsigned class = mtp__group_class(&e->group, span);
     if (class < MTP__CLASS_DEVICE && t->tracks[track].on_device)
-        class += MTP__CLASS_DEVICE;
+        class = class == MTP__CLASS_CPU_ANNOTATION ? MTP__CLASS_DEVICE_ANNOTATION : MTP__CLASS_DEVICE;
     fill_names(e, name, t->name[span], out);
     out->span = span;
     out->kind = kind_of(t, span, d, name);

@@ -13,7 +13,9 @@ enum {
     NAME_WIDTH,
     SHAPES_WIDTH,
     SRC_WIDTH,
-    DEVICE
+    DEVICE,
+    PYTHON,
+    AS_TORCH
 };
 
 static const struct option options[] = {
@@ -22,6 +24,8 @@ static const struct option options[] = {
     {"by-shape", no_argument, NULL, BY_SHAPE},
     {"by-stack", required_argument, NULL, BY_STACK},
     {"by-overload", no_argument, NULL, BY_OVERLOAD},
+    {"python-functions", no_argument, NULL, PYTHON},
+    {"as-torch", no_argument, NULL, AS_TORCH},
     {"json", no_argument, NULL, JSON},
     {"csv", no_argument, NULL, CSV},
     {"output", required_argument, NULL, 'o'},
@@ -53,6 +57,10 @@ static bool set(cli_rows *r, int option, const char *value)
         return r->group.by_stack != 0;
     case BY_OVERLOAD:
         return r->group.by_overload_name = true;
+    case PYTHON:
+        return r->group.include_python_functions = true;
+    case AS_TORCH:
+        return r->group.as_torch = true;
     case JSON:
         return r->json = true;
     case CSV:

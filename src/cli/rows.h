@@ -23,6 +23,8 @@ int cli_rows_load(const cli_rows *rows, mtp_trace **trace, mtp_averages **averag
     "      --by-shape         a row for each shape of the inputs\n"                                          \
     "      --by-stack N       a row for each N innermost frames of the stack\n"                              \
     "      --by-overload      a row for each overload of an op\n"                                            \
+    "      --python-functions   rows of Python functions too, which PyTorch leaves out from 2.15 on\n"       \
+    "      --as-torch         device time as PyTorch adds it up, work that it counts twice included\n"       \
     "      --json, --csv      rows with torch's attribute names\n"                                           \
     "  -o, --output FILE      instead of standard output; .gz is compressed\n"                               \
     "  -h, --help\n"

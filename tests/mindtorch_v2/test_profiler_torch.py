@@ -379,7 +379,8 @@ def signature(torch, path):
         target = getattr(target, part)
     if path.endswith("record_function"):
         return ["name", "args"]
-    return [(p.name, p.default if not callable(p.default) else None, str(p.kind)) for p in inspect.signature(target).parameters.values()]
+    return [(p.name, p.default if not callable(p.default) else None, str(p.kind)) for p in inspect.signature(target).parameters.values()
+            if p.name != "include_python_functions"]  # torch has it from 2.15 on
 
 
 @variants({"profiler": "profiler", "autograd.profiler": "autograd.profiler", "util": "autograd.profiler_util"})

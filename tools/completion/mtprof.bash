@@ -2,7 +2,7 @@
 _mtprof()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
-    local rows="--sort --limit --by-shape --by-stack --by-overload --json --csv --output --help"
+    local rows="--sort --limit --by-shape --by-stack --by-overload --python-functions --as-torch --json --csv --output --help"
     local options
     if [ "$COMP_CWORD" -eq 1 ]; then
         COMPREPLY=($(compgen -W "table stats export stacks memory steps cut diff check info --help --version" -- "$cur"))

@@ -390,13 +390,14 @@ class profile:
         events.export_stacks(path, metric)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
-                     group_by_overload_name: bool = False) -> EventList:
+                     group_by_overload_name: bool = False, include_python_functions: bool = False) -> EventList:
         if self.experimental_config.trace_only:
             return self.function_events
         if not self._recorded or self._changed():
-            return self.function_events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+            return self.function_events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name,
+                                                     include_python_functions)
         source = _RowSource(self.trace, self, bool(group_by_input_shape), int(group_by_stack_n), bool(group_by_overload_name),
-                            lambda: self.function_events)
+                            lambda: self.function_events, bool(include_python_functions))
         return EventList._lazy(source, self)
 
     key_averages.__doc__ = EventList.key_averages.__doc__

@@ -223,10 +223,11 @@ class _KinetoProfile:
             self.profiler.toggle_collection_dynamic(enable, activities)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
-                     group_by_overload_name: bool = False) -> prof.EventList:
-        """Averages by name and, if asked for, by input shapes, innermost frames and overload: a list of
-        FunctionEventAvg with table()."""
-        return self._ready("getting key averages").key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+                     group_by_overload_name: bool = False, include_python_functions: bool = False) -> prof.EventList:
+        """Averages by name and, if asked for, by input shapes, innermost frames and overload, with or without Python
+        functions: a list of FunctionEventAvg with table()."""
+        return self._ready("getting key averages").key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name,
+                                                                include_python_functions)
 
     def events(self) -> prof.EventList:
         """Each event as a FunctionEvent, by start; also while recording."""

@@ -170,15 +170,19 @@ static PyObject *trace_memory(PyObject *self, PyObject *args)
 
 static PyObject *trace_averages(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = {"by_input_shape", "by_stack", "by_overload_name", NULL};
-    int shapes = 0, overloads = 0;
+    static char *keywords[] = {"by_input_shape",           "by_stack", "by_overload_name",
+                               "include_python_functions", "as_torch", NULL};
+    int shapes = 0, overloads = 0, python = 0, torch = 0;
     unsigned stack = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pIp:averages", keywords, &shapes, &stack, &overloads))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pIppp:averages", keywords, &shapes, &stack, &overloads,
+                                     &python, &torch))
         return NULL;
     mtp_averages_options options = MTP_AVERAGES_OPTIONS_INIT;
     options.by_input_shape = shapes;
     options.by_stack = stack;
     options.by_overload_name = overloads;
+    options.include_python_functions = python;
+    options.as_torch = torch;
     averages *a = PyObject_New(averages, averages_type);
     if (a == NULL)
         return NULL;
