@@ -44,6 +44,19 @@ typedef struct mtp_open_options {
 MTP_API mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out);
 MTP_API void mtp_trace_destroy(mtp_trace *trace); /* NULL is fine */
 
+/* What became of the recording that a spool holds. X(symbol, value, text). Values are ABI: append. */
+#define MTP_OUTCOME_LIST(X)                                                                                  \
+    X(STOPPED, 0, "stopped") /* or not from a spool */                                                       \
+    X(RECOVERED, 1, "recovered: its process ended without stopping it")                                      \
+    X(LIVE, 2, "still being recorded")                                                                       \
+    X(NOT_STOPPED, 3, "not stopped: whether its process is still at it cannot be told here")
+#define X(sym, value, text) MTP_OUTCOME_##sym = (value),
+typedef enum mtp_outcome {
+    MTP_OUTCOME_LIST(X)
+} mtp_outcome;
+#undef X
+MTP_API const char *mtp_outcome_text(mtp_outcome outcome);
+
 typedef struct mtp_trace_info {
     size_t size; /* sizeof(mtp_trace_info) */
     uint64_t spans, cpu_spans, device_spans, memory_events, instants, flows, tracks, steps;
@@ -56,11 +69,14 @@ typedef struct mtp_trace_info {
     bool from_kineto, has_ledger;
     mtp_ledger ledger;       /* of the recording; a JSON file that we wrote has it too */
     uint64_t skipped_events; /* of a JSON file: without a time, or of no known kind; they are left out */
+    uint64_t bad_durations;  /* of a JSON file: no number, or below 0; such spans last 0 */
+    uint64_t missing_chunks; /* of a spool: cut off its end; it says that there were more */
+    mtp_outcome outcome;
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \
         sizeof(mtp_trace_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false,             \
-            MTP_LEDGER_INIT, 0                                                                               \
+            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED                                                    \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
 
@@ -471,6 +487,8 @@ MTP_API size_t
 mtp_check_breaches(const mtp_check *check); /* of these, all but remarks; 0: the file is clean */
 MTP_API const mtp_finding *mtp_check_finding(const mtp_check *check,
                                              size_t index); /* by rule; NULL: no such */
+/* A spool whose process ended without stopping the recording. That alone is no breach. */
+MTP_API bool mtp_check_recovered(const mtp_check *check);
 MTP_API uint64_t
 mtp_check_events(const mtp_check *check); /* events, or records of a spool, that were looked at */
 MTP_API mtp_status mtp_check_json(const mtp_check *check, mtp_sink *sink, void *user);

@@ -11,20 +11,21 @@
 #include <zlib.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "base/target.h"
 
 #define BUFFER_BYTES ((size_t)128 << 10)
 #define TEMP_TRIES 64
 #define GZIP_WINDOW (15 + 16) /* zlib's way to say: with gzip's head and tail */
 
 struct mtp_file {
-    int fd, dir;       /* dir: -1 if written in place */
-    bool owned;        /* fd is ours to close */
-    bool packed;       /* gz */
-    int error;         /* errno of the first failure, 0: none */
-    const char *doing; /* what failed */
-    char *path;        /* owned */
-    const char *name;  /* in path: its last part */
-    char temp[40];     /* in dir; "": there is none */
+    int fd, dir;             /* dir: -1 if written in place */
+    bool owned;              /* fd is ours to close */
+    bool packed;             /* gz */
+    int error;               /* errno of the first failure, 0: none */
+    const char *doing;       /* what failed */
+    char *path;              /* owned */
+    char name[NAME_MAX + 1]; /* in dir: the path's last part, or that of what its link leads to */
+    char temp[40];           /* in dir; "": there is none */
     z_stream z;
     size_t used;
     unsigned char buffer[BUFFER_BYTES];
@@ -34,12 +35,6 @@ bool mtp__path_ends(const char *path, const char *suffix)
 {
     size_t n = strlen(path), m = strlen(suffix);
     return n >= m && strcmp(path + n - m, suffix) == 0;
-}
-
-bool mtp__path_in_place(const char *path)
-{
-    return strcmp(path, "-") == 0 || strncmp(path, "/proc/", 6) == 0 ||
-           (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0);
 }
 
 bool mtp__file_failed(const mtp_file *f)
@@ -90,43 +85,42 @@ static mtp_status open_temp(mtp_file *f)
     return MTP_FAIL(MTP_E_IO, "cannot create a file in the folder of '%s': %s", f->path, strerror(error));
 }
 
-static mtp_status open_beside(mtp_file *f)
+static mtp_status open_in_place(mtp_file *f, const char *place)
 {
-    char *slash = strrchr(f->path, '/');
-    const char *folder = slash == NULL ? "." : slash == f->path ? "/" : f->path;
-    f->name = slash != NULL ? slash + 1 : f->path;
-    if (slash != NULL && slash != f->path)
-        *slash = 0;
-    f->dir = mtp__open(folder, O_PATH | O_DIRECTORY, 0);
-    int error = errno;
-    if (slash != NULL && slash != f->path)
-        *slash = '/';
-    if (f->dir < 0)
-        return MTP_FAIL(MTP_E_IO, "cannot open the folder of '%s': %s", f->path, strerror(error));
-    return open_temp(f);
-}
-
-static mtp_status open_in_place(mtp_file *f)
-{
-    if (strcmp(f->path, "-") == 0 || strcmp(f->path, "/dev/stdout") == 0) {
+    if (strcmp(place, "-") == 0 || strcmp(place, "/dev/stdout") == 0) {
         fflush(stdout); /* what the program printed before comes before */
         f->fd = STDOUT_FILENO;
         return MTP_OK;
     }
-    f->fd = mtp__open(f->path, O_WRONLY | O_APPEND | O_NOCTTY, 0);
+    f->fd = mtp__open(place, O_WRONLY | O_APPEND | O_NOCTTY, 0);
     f->owned = f->fd >= 0;
     return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "cannot open '%s': %s", f->path, strerror(errno));
 }
 
+/* A pipe or a device outside of /dev: opened by name in its folder, so that no link is followed that came meanwhile. */
+static mtp_status open_special(mtp_file *f)
+{
+    f->fd = mtp__open_at(f->dir, f->name, O_WRONLY | O_APPEND | O_NOCTTY, 0);
+    int error = errno;
+    f->owned = f->fd >= 0;
+    mtp__close(f->dir);
+    f->dir = -1;
+    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "cannot open '%s': %s", f->path, strerror(error));
+}
+
 static mtp_status open_target(mtp_file *f)
 {
-    struct stat st;
-    bool there = stat(f->path, &st) == 0;
-    if (there && S_ISDIR(st.st_mode))
-        return MTP_FAIL(MTP_E_IO, "'%s' is a directory", f->path);
-    if (mtp__path_in_place(f->path) || (there && !S_ISREG(st.st_mode)))
-        return open_in_place(f);
-    return open_beside(f);
+    if (mtp__path_in_place(f->path))
+        return open_in_place(f, f->path);
+    mtp__target target;
+    mtp_status status = mtp__target_find(f->path, &target);
+    if (status != MTP_OK)
+        return status;
+    if (target.place[0] != 0)
+        return open_in_place(f, target.place);
+    f->dir = target.dir;
+    memcpy(f->name, target.name, sizeof f->name);
+    return target.there && !target.regular ? open_special(f) : open_temp(f);
 }
 
 /* ------------------------------------------------------------------------------------------ packing */

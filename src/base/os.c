@@ -229,6 +229,33 @@ void mtp__close(int fd)
         close(fd);
 }
 
+static mtp__lock lock_call(int fd, int command, short type)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
+    int rc;
+    do {
+        rc = fcntl(fd, command, &lock);
+    } while (rc < 0 && errno == EINTR);
+    if (rc < 0)
+        return errno == EAGAIN || errno == EACCES ? MTP__LOCK_HELD : MTP__LOCK_UNKNOWN;
+    return command == F_OFD_GETLK && lock.l_type != F_UNLCK ? MTP__LOCK_HELD : MTP__LOCK_NONE;
+}
+
+mtp__lock mtp__lock_file(int fd)
+{
+    return lock_call(fd, F_OFD_SETLK, F_WRLCK);
+}
+
+mtp__lock mtp__lock_test(int fd)
+{
+    return lock_call(fd, F_OFD_GETLK, F_RDLCK);
+}
+
+void mtp__unlock_file(int fd)
+{
+    lock_call(fd, F_OFD_SETLK, F_UNLCK);
+}
+
 /* ------------------------------------------------------------------------------------------- output */
 
 #define WRITE_MAX ((size_t)1 << 30) /* Linux takes a little less than 2 GiB at a time */
@@ -311,6 +338,19 @@ int mtp__open_at(int dir, const char *name, int flags, mode_t mode)
     int fd;
     do {
         fd = openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC, mode);
+    } while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+int mtp__open_folder(int dir, const char *path)
+{
+    if (fault(MTP__FAULT_OPEN)) {
+        errno = EACCES;
+        return -1;
+    }
+    int fd;
+    do {
+        fd = openat(dir, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     } while (fd < 0 && errno == EINTR);
     return fd;
 }

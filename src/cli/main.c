@@ -38,11 +38,8 @@ int cli_fail(int code, const char *fmt, ...)
 
 int cli_fail_status(mtp_status status)
 {
-    char text[CLI_STORY];
-    int code = status == MTP_E_ARG                            ? CLI_USAGE
-               : status == MTP_E_IO || status == MTP_E_FORMAT ? CLI_INPUT
-                                                              : CLI_OUTPUT;
-    return cli_fail(code, "%s", *mtp_last_error() != 0 ? cli_story(text) : mtp_status_text(status));
+    int code = status == MTP_E_ARG ? CLI_USAGE : status == MTP_E_NOMEM ? CLI_MEMORY : CLI_INPUT;
+    return cli_fail(code, "%s", *mtp_last_error() != 0 ? mtp_last_error() : mtp_status_text(status));
 }
 
 int cli_usage_error(void)
@@ -118,6 +115,24 @@ static void show_progress(void *user, uint64_t done, uint64_t total)
         fprintf(stderr, "\rreading %.0f MB", (double)done / 1e6);
 }
 
+/* What is not there, or not yet, is said whatever the verb is. */
+static void tell_state(const char *path, const mtp_trace *trace)
+{
+    mtp_trace_info i = MTP_TRACE_INFO_INIT;
+    if (mtp_trace_get_info(trace, &i) != MTP_OK)
+        return;
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+    if (i.missing_chunks > 0)
+        cli_fail(0, "warning: %s is cut off: %llu chunk%s missing at its end, and the records in them", name,
+                 (unsigned long long)i.missing_chunks, i.missing_chunks == 1 ? " is" : "s are");
+    if (i.damaged_chunks > 0)
+        cli_fail(0, "warning: %s is damaged: the records of %llu chunk%s are lost; 'mtprof check' says where",
+                 name, (unsigned long long)i.damaged_chunks, i.damaged_chunks == 1 ? "" : "s");
+    if (i.outcome == MTP_OUTCOME_LIVE)
+        cli_fail(0, "note: %s is still being recorded by process %llu: this is what was written so far", name,
+                 (unsigned long long)i.pid);
+}
+
 mtp_trace *cli_open(const char *path, int *code)
 {
     mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
@@ -129,6 +144,8 @@ mtp_trace *cli_open(const char *path, int *code)
     cli_progress_done();
     if (status != MTP_OK)
         *code = cli_fail_status(status);
+    else
+        tell_state(path, trace);
     return status == MTP_OK ? trace : NULL;
 }
 
@@ -146,8 +163,7 @@ int cli_create(cli_out *out, const char *path)
 
 int cli_fail_output(void)
 {
-    char text[CLI_STORY];
-    return cli_fail(CLI_OUTPUT, "%s", cli_story(text));
+    return cli_fail(CLI_OUTPUT, "%s", mtp_last_error());
 }
 
 int cli_close(cli_out *out, mtp_status status)

@@ -178,6 +178,11 @@ size_t mtp_check_breaches(const mtp_check *c)
     return breaches;
 }
 
+bool mtp_check_recovered(const mtp_check *c)
+{
+    return c != NULL && c->recovered;
+}
+
 uint64_t mtp_check_events(const mtp_check *c)
 {
     return c != NULL ? c->events : 0;
@@ -194,6 +199,8 @@ mtp_status mtp_check_json(const mtp_check *c, mtp_sink *sink, void *user)
     MTP__OUT(&o, "{\"events\": ");
     mtp__out_u64(&o, c->events);
     mtp__out_text(&o, mtp_check_breaches(c) == 0 ? ", \"clean\": true" : ", \"clean\": false");
+    if (c->recovered)
+        MTP__OUT(&o, ", \"recovered\": true");
     MTP__OUT(&o, ", \"findings\": [");
     for (size_t i = 0; i < c->count; i++) {
         const mtp_finding *f = &c->finding[i];

@@ -166,6 +166,9 @@ mtp_status mtp__check_order(mtp__checker *c)
         qsort(c->spans, c->span_count, sizeof *c->spans, by_place);
     if (c->flow_count > 0)
         qsort(c->flows, c->flow_count, sizeof *c->flows, flow_by_place);
+    if (c->kernels > 0 && c->launch_flows == 0)
+        mtp__check_say(c->check, MTP__FOUND_NO_FLOWS, c->kernel_byte, c->kernel_event, "%llu events",
+                       (unsigned long long)c->kernels);
     mtp_status status = sweep_rows(c);
     if (status == MTP_OK && c->flow_count > 0)
         check_flow_ids(c);

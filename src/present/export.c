@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include "base/error.h"
 #include "base/file_out.h"
+#include "base/target.h"
 #include "trace/trace.h"
 
 typedef mtp_status writing(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,

@@ -199,6 +199,19 @@ mtp_status mtp_activity_parse(const char *text, uint32_t *out)
                     text != NULL ? text : "(null)");
 }
 
+const char *mtp_outcome_text(mtp_outcome outcome)
+{
+    switch (outcome) {
+#define X(sym, value, text)                                                                                  \
+    case MTP_OUTCOME_##sym:                                                                                  \
+        return text;
+        MTP_OUTCOME_LIST(X)
+#undef X
+    default:
+        return "unknown outcome";
+    }
+}
+
 const char *mtp_drop_text(mtp_drop cause)
 {
     switch (cause) {

@@ -333,7 +333,8 @@ static mtp_status transit_to(mtp_profile *prof, mtp_action from, int to)
     for (const char *p = transit[from][to]; *p != 0; p++) {
         mtp_status status = take(prof, *p);
         if (first == MTP_OK && status != MTP_OK) {
-            MTP_NOTE("step %llu", (unsigned long long)prof->step);
+            if (prof->has_schedule)
+                MTP_NOTE("step %llu", (unsigned long long)prof->step);
             first = status;
         }
         if (status != MTP_OK && *p == 'P')

@@ -29,7 +29,7 @@ static mtp_status open_any(const char *path, const mtp_open_options *options, mt
     }
     status = mtp__kineto_read(source, options, 0, out);
     if (status == MTP_E_FORMAT && *mtp__source_form(source) != 0 && mtp__source_status(source) == MTP_OK)
-        MTP_NOTE("bytes are counted in the decompressed %s content", mtp__source_form(source));
+        mtp__advise("bytes are counted in the decompressed %s content", mtp__source_form(source));
     if (status == MTP_OK && options != NULL && options->progress != NULL)
         options->progress(options->user, mtp__source_done(source), mtp__source_done(source));
     mtp__source_close(source);

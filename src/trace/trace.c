@@ -609,13 +609,16 @@ uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span)
     return low;
 }
 
-mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *out)
+/* As it was before anything was added to its end. */
+#define INFO_V1 offsetof(mtp_trace_info, bad_durations)
+
+mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *to)
 {
-    if (t == NULL || out == NULL)
+    if (t == NULL || to == NULL)
         return MTP_FAIL(MTP_E_ARG, "trace or out is NULL");
-    if (out->size < sizeof *out)
-        return MTP_FAIL(MTP_E_ABI, "info size %zu, oldest known is %zu", out->size, sizeof *out);
-    *out = (mtp_trace_info)MTP_TRACE_INFO_INIT;
+    if (to->size < INFO_V1)
+        return MTP_FAIL(MTP_E_ABI, "info size %zu, oldest known is %zu", to->size, INFO_V1);
+    mtp_trace_info all = MTP_TRACE_INFO_INIT, *out = &all;
     out->spans = t->span_count;
     for (uint32_t k = 0; k < t->track_count; k++)
         if (t->tracks[k].on_device)
@@ -645,5 +648,10 @@ mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *out)
     out->has_ledger = t->has_ledger;
     out->ledger = t->ledger;
     out->skipped_events = t->skipped_events;
+    out->bad_durations = t->bad_durations;
+    out->missing_chunks = t->missing_chunks;
+    out->outcome = t->outcome;
+    out->size = to->size;
+    memcpy(to, out, to->size < sizeof *out ? to->size : sizeof *out);
     return MTP_OK;
 }

@@ -200,7 +200,8 @@ static void times_that_no_clock_has_are_counted_and_left_out(void **state)
                              "{\"ph\":\"X\",\"name\":\"e\",\"ts\":1e-999999999999,\"dur\":0}");
     assert_int_equal(t->span_count, 3);
     assert_int_equal(t->skipped_events, 2);
-    assert_int_equal(t->clock_faults, 4);
+    assert_int_equal(t->clock_faults, 2);
+    assert_int_equal(t->bad_durations, 2);
     uint32_t c = span_named(t, "c"), d = span_named(t, "d");
     assert_true(t->start[c] == 5000 && t->end[c] == 5000);
     assert_true(t->end[d] == t->start[d]);
@@ -1267,7 +1268,7 @@ static void members_of_a_gzip_file_are_read_as_one(void **state)
     mtp_trace_destroy(t);
     memcpy(gz + at, "rubbish", 7);
     assert_int_equal(read_bytes(gz, at + 7, 0, 0, &t), MTP_E_FORMAT);
-    assert_says("the gzip stream is followed by something else");
+    assert_says("the gzip data is followed by something that is no gzip");
     assert_int_equal(read_bytes(gz, at + 1, 0, 0, &t), MTP_E_FORMAT);
     mtp_trace_destroy(first);
     free(gz);
@@ -1284,7 +1285,7 @@ static void a_gzip_file_cut_off_or_damaged_anywhere_is_an_error(void **state)
     assert_ok(read_bytes(json, bytes, 0, 0, &first));
     for (size_t cut = 2; cut < packed; cut++) {
         assert_int_equal(read_bytes(gz, cut, 0, 0, &t), MTP_E_FORMAT);
-        assert_says("the gzip stream ends too early, at byte");
+        assert_says("the gzip data is cut off, at byte");
     }
     for (size_t at = 2; at < packed; at++) {
         gz[at] ^= (unsigned char)(1u << at % 8);
