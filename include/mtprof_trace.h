@@ -33,11 +33,19 @@ typedef struct mtp_open_options {
     /* Told now and then how far reading is; NULL: nobody. */
     void (*progress)(void *user, uint64_t bytes_done, uint64_t bytes_total);
     void *user;
+    /* The most memory that the call may take, in bytes; what needs more fails with MTP_E_NOMEM. 0: mtp_memory_limit() of
+     * this thread, if it was called; else MTPROF_MAX_MEMORY ("2G", "500M", "none"); else three quarters of what the
+     * machine, or the container, has left. UINT64_MAX: no bound. */
+    uint64_t max_memory;
 } mtp_open_options;
 #define MTP_OPEN_OPTIONS_INIT                                                                                \
     {                                                                                                        \
-        sizeof(mtp_open_options), NULL, NULL                                                                 \
+        sizeof(mtp_open_options), NULL, NULL, 0                                                              \
     }
+
+/* From now on, the most memory that all calls of this thread together may hold: "2G", "500M", "none"; NULL: the default of
+ * max_memory. For a program that reads and analyses traces and does nothing else. Not a size: MTP_E_ARG. */
+MTP_API mtp_status mtp_memory_limit(const char *size);
 
 /* A spool, or Kineto/Chrome JSON, plain or gzip, told apart by their first bytes; "-" is standard input. A bad file:
  * MTP_E_FORMAT, and mtp_last_error() says at which byte. */

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/budget.h"
 
 #define TEXT_BYTES ((size_t)1024)
 #define TRAIL_BYTES ((size_t)256)
@@ -26,6 +27,19 @@ static void put_first(const char *what)
     text[front + length] = 0;
 }
 
+static const char *limit_text(char *to, size_t room)
+{
+    double bytes = (double)mtp__budget_limit();
+    snprintf(to, room, "more than the %.1f %s of memory that it may take: no room for ",
+             bytes < 1e6   ? bytes / 1e3
+             : bytes < 1e9 ? bytes / 1e6
+                           : bytes / 1e9,
+             bytes < 1e6   ? "kB"
+             : bytes < 1e9 ? "MB"
+                           : "GB");
+    return to;
+}
+
 mtp_status mtp__fail(mtp_status status, const char *where, const char *fmt, ...)
 {
     char what[TEXT_BYTES]; /* the old text may be among the arguments */
@@ -36,7 +50,9 @@ mtp_status mtp__fail(mtp_status status, const char *where, const char *fmt, ...)
     text[0] = 0;
     put_first(what);
     if (status == MTP_E_NOMEM)
-        put_first("out of memory: no room for ");
+        put_first(mtp__budget_exceeded() ? limit_text(what, sizeof what) : "out of memory: no room for ");
+    if (status == MTP_E_NOMEM && mtp__budget_exceeded())
+        mtp__advise("allow more with --max-memory, MTPROF_MAX_MEMORY or max_memory, or record less");
     snprintf(trail, sizeof trail, "%s", where);
     return status;
 }

@@ -48,9 +48,14 @@ int cli_usage_error(void)
     return CLI_USAGE;
 }
 
+#define MAX_MEMORY_HELP                                                                                      \
+    "      --max-memory SIZE  of all verbs: the most memory to take (2G, 500M, none). At first three "       \
+    "quarters\n"                                                                                             \
+    "                         of what the machine has left, or what MTPROF_MAX_MEMORY says\n"
+
 int cli_help(const char *text)
 {
-    fputs(text, stdout);
+    printf("%s\n%s", text, MAX_MEMORY_HELP);
     return CLI_OK;
 }
 
@@ -232,7 +237,8 @@ static void print_help(FILE *to)
         fprintf(to, "  %s%-8s%s %s\n", cli_bold(to), verbs[i].name, cli_plain(to), verbs[i].summary);
     fprintf(to, "\nmtprof VERB --help tells more; mtprof --version its version. Exit codes: 0 done, 1 found "
                 "something\n"
-                "(diff, check), 2 wrong usage, 3 bad input, 4 output failed.\n");
+                "(diff, check), 2 wrong usage, 3 bad input, 4 output failed, 5 not enough "
+                "memory.\n\n" MAX_MEMORY_HELP);
 }
 
 /* The verb that the user may have meant: the same first letters, or none. */
@@ -263,9 +269,39 @@ static int ended(int code)
     return code;
 }
 
+/* Takes --max-memory out of the command line, wherever it is; false: said what is wrong with it. */
+static bool take_memory(int *argc, char **argv)
+{
+    static const char option[] = "--max-memory";
+    const char *size = NULL;
+    int kept = 1;
+    bool options = true;
+    for (int i = 1; i < *argc; i++) {
+        size_t n = sizeof option - 1;
+        options = options && strcmp(argv[i], "--") != 0;
+        if (!options || strncmp(argv[i], option, n) != 0 || (argv[i][n] != 0 && argv[i][n] != '=')) {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        size = argv[i][n] == '=' ? argv[i] + n + 1 : i + 1 < *argc ? argv[++i] : "";
+        if (*size == 0) {
+            cli_fail(CLI_USAGE, "--max-memory needs a size: 2G, 500M or none");
+            return false;
+        }
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    if (mtp_memory_limit(size) == MTP_OK)
+        return true;
+    cli_fail(CLI_USAGE, "%s", mtp_last_error());
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     setlocale(LC_CTYPE, "");
+    if (!take_memory(&argc, argv))
+        return CLI_USAGE;
     signal(SIGPIPE, SIG_DFL); /* `mtprof table x | head` ends quietly */
     if (argc < 2) {
         print_help(stderr);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/budget.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/os.h"
@@ -105,12 +106,12 @@ uint32_t mtp__trace_add_process(mtp_trace *t, const mtp__process *process)
 }
 
 /* Every op of a recording may have one. Small, they double; from HUGE_FROM on they get eight times the room at once, in huge
- * pages: what is not touched costs nothing, and moving a mapping would split its pages. */
+ * pages: what is not touched costs nothing, and moving a mapping would split its pages. Unless there is a bound on memory,
+ * which counts it, and it would be more than a small part of that. */
 static bool details_grow(mtp_trace *t)
 {
-    size_t bytes = t->detail_bytes, more = bytes == 0          ? DETAILS_FIRST
-                                           : bytes < HUGE_FROM ? bytes * 2
-                                                               : bytes * 8;
+    size_t bytes = t->detail_bytes, times = bytes < HUGE_FROM || bytes * 64 > mtp__budget_limit() ? 2 : 8,
+           more = bytes == 0 ? DETAILS_FIRST : bytes * times;
     void *grown = bytes > 0 && more < HUGE_FROM ? mtp__map_grow(t->details, bytes, more)
                                                 : mtp__map_memory(more, more >= HUGE_FROM);
     if (grown == NULL)
