@@ -256,9 +256,9 @@ static bool put_in_place(mtp_file *f)
 {
     set_mode(f);
     if (mtp__sync(f->fd) != 0)
-        return failed(f, "sync");
+        return failed(f, "write to the disk all of");
     if (mtp__rename_at(f->dir, f->temp, f->name) != 0)
-        return failed(f, "rename");
+        return failed(f, "replace");
     f->temp[0] = 0;
     int folder = openat(f->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
@@ -277,7 +277,7 @@ mtp_status mtp_file_commit(mtp_file *f)
         well = put_in_place(f);
     mtp_status status = MTP_OK;
     if (!well)
-        status = MTP_FAIL(MTP_E_IO, "cannot write '%s': %s: %s%s", f->path, f->doing, strerror(f->error),
+        status = MTP_FAIL(MTP_E_IO, "cannot %s '%s': %s%s", f->doing, f->path, strerror(f->error),
                           f->dir >= 0 ? "; what was there is as it was" : "");
     drop(f);
     return status;

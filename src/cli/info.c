@@ -81,8 +81,13 @@ static void about_trace(const char *path, const mtp_trace_info *i)
            duration((double)i->last_ns - (double)i->first_ns, text));
     if (i->pid != 0)
         printf("  process           %llu\n", (unsigned long long)i->pid);
+    static const char *const states[] = {
+        [MTP_OUTCOME_STOPPED] = "stopped",
+        [MTP_OUTCOME_RECOVERED] = "recovered: the process ended without stopping the recording",
+        [MTP_OUTCOME_LIVE] = "still being recorded by that process: this is what was written so far",
+        [MTP_OUTCOME_NOT_STOPPED] = "not stopped; whether that process goes on cannot be told here"};
     if (!i->from_kineto)
-        printf("  state             %s\n", mtp_outcome_text(i->outcome));
+        printf("  state             %s\n", states[i->outcome]);
     printf("  spans             %llu on %llu tracks (%llu on devices)\n", (unsigned long long)i->spans,
            (unsigned long long)i->tracks, (unsigned long long)i->device_spans);
     printf("  memory events     %llu\n", (unsigned long long)i->memory_events);
