@@ -31,7 +31,7 @@ static mtp_status tell(mtp_profile *prof, char kind, const char *key, const char
     bool told = mtp__recorder_blob(prof->recorder, MTP__CONTROL_METADATA, ++prof->metadata_count, blob,
                                    1 + key_bytes + value_bytes);
     mtp__free(blob);
-    return told ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "metadata '%s': buffer_bytes is spent", key);
+    return told ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "metadata '%s': buffer_bytes is spent; make it larger", key);
 }
 
 static mtp_status check(const mtp_profile *prof, const char *key, const char *value)
