@@ -159,6 +159,8 @@ int cli_create(cli_out *out, const char *path)
     *out = (cli_out){mtp_sink_file, stdout, NULL};
     if (path == NULL || strcmp(path, "-") == 0)
         return CLI_OK;
+    if (*path == 0)
+        return cli_fail(CLI_USAGE, "-o needs the name of a file; '-' is standard output");
     if (mtp_file_create(path, 0, &out->file) != MTP_OK)
         return cli_fail_output();
     out->sink = mtp_file_sink;

@@ -19,7 +19,7 @@
 #define MTP__FINDING_LIST(X)                                                                                                   \
     X(NOT_JSON, 1, ERROR, "the text is not JSON: %s", "what follows was not looked at; " MTP__NEITHER_FAILS)                   \
     X(CUT_OFF, 1, ERROR, "the file ends inside of %s: it is cut off", MTP__NEITHER_FAILS)                                      \
-    X(DAMAGED, 1, ERROR, "the compressed content is damaged: %s", "what follows was not looked at; no reader gets further")    \
+    X(DAMAGED, 1, ERROR, "the compressed content is damaged: %s", "what follows was not looked at; no reader gets further: get the file again") \
     X(MEMBERS, 1, ERROR, "the gzip file has %s", "some viewers take the first member for all of it")                           \
     X(NOT_OBJECT, 1, ERROR, "the file is a list of events, not an object with traceEvents",                                    \
       "HTA, TraceLens and TensorBoard look for traceEvents and find none")                                                     \
@@ -114,7 +114,7 @@ typedef enum mtp__found {
 } mtp__found;
 #undef X
 
-#define MTP__EXAMPLE_BYTES 128
+#define MTP__EXAMPLE_BYTES 192
 
 typedef struct mtp__sighting {
     uint64_t count, byte, event;

@@ -63,8 +63,9 @@ static mtp_status more(reader *r)
     r->c.json.end = r->window.bytes + r->window.held;
     r->c.json.complete = r->window.complete;
     if (status == MTP_E_FORMAT && mtp__source_status(r->window.source) == MTP_E_FORMAT) {
-        mtp__check_say(r->c.check, MTP__FOUND_DAMAGED, r->window.offset + r->window.held, MTP__NO_EVENT, "%s",
-                       mtp_last_error());
+        const char *said = mtp_last_error(); /* what to do about it is the finding's effect */
+        mtp__check_say(r->c.check, MTP__FOUND_DAMAGED, r->window.offset + r->window.held, MTP__NO_EVENT,
+                       "%.*s", (int)strcspn(said, ";"), said);
         r->ended = true;
         return MTP_OK;
     }

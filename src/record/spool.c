@@ -34,25 +34,28 @@ uint64_t mtp__spool_missing(const mtp__spool_header *h, uint64_t file_bytes)
     return h->complete == 1 && h->chunks > whole ? h->chunks - whole : 0;
 }
 
-static mtp_status header_read(int fd, const char *path, mtp__spool_header *h, uint64_t *file_bytes)
+static mtp_status header_read(int fd, mtp__spool_header *h, uint64_t *file_bytes)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return MTP_FAIL(MTP_E_FORMAT, "'%s' is not a regular file", path);
+        return MTP_FAIL(MTP_E_FORMAT, "a spool must be a regular file, and this is not a regular file");
     *file_bytes = (uint64_t)st.st_size;
     ssize_t got = mtp__pread(fd, h, sizeof *h, 0);
     if (got < 0)
-        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, strerror(errno));
-    if (got != (ssize_t)sizeof *h || !mtp__spool_recognise(h->magic, sizeof h->magic))
-        return MTP_FAIL(MTP_E_FORMAT, "'%s' is not an mtprof spool", path);
+        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
+    if (!mtp__spool_recognise(h->magic, (size_t)got))
+        return MTP_FAIL(MTP_E_FORMAT, "this is not an mtprof spool");
+    if (got != (ssize_t)sizeof *h)
+        return MTP_FAIL(MTP_E_FORMAT, "the spool's header is cut off, at byte %zu", (size_t)got);
     if (h->version != MTP__FORMAT_VERSION)
-        return MTP_FAIL(MTP_E_FORMAT, "'%s' is a spool of version %u; this library reads version %u", path,
+        return MTP_FAIL(MTP_E_FORMAT,
+                        "a spool of version %u; this library reads version %u: use the mtprof that wrote it",
                         h->version, MTP__FORMAT_VERSION);
     if (h->chunk_bytes < CHUNK_MIN || h->chunk_bytes > CHUNK_MAX ||
         (h->chunk_bytes & (h->chunk_bytes - 1)) != 0)
-        return MTP_FAIL(MTP_E_FORMAT, "'%s': byte 12: a chunk size of %u cannot be", path, h->chunk_bytes);
+        return MTP_FAIL(MTP_E_FORMAT, "byte 12: a chunk size of %u cannot be; the header is damaged", h->chunk_bytes);
     return MTP_OK;
 }
 
@@ -119,8 +122,8 @@ static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor 
     mtp__chunk *copy = NULL;
     int fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0); /* a FIFO must not hold us */
     if (fd < 0)
-        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, strerror(errno));
-    mtp_status status = header_read(fd, path, &h, &file_bytes);
+        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
+    mtp_status status = header_read(fd, &h, &file_bytes);
     if (status == MTP_OK)
         status = list_places(fd, &h, file_bytes, &places, &count, &rep->damaged);
     if (status == MTP_OK && (copy = mtp__calloc(1, h.chunk_bytes)) == NULL)

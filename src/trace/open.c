@@ -66,6 +66,8 @@ mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp
         return status;
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     status = open_any(path, &known, out);
+    if (status == MTP_E_NOMEM && !mtp__budget_exceeded())
+        mtp__advise("read it where there is more memory, or record less");
     mtp__budget_end(&outer);
     if (status != MTP_OK) {
         MTP_NOTE("%s", name);
