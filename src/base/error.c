@@ -5,8 +5,8 @@
 #include <string.h>
 #include "base/budget.h"
 
-#define TEXT_BYTES ((size_t)1024)
-#define TRAIL_BYTES ((size_t)256)
+#define TEXT_BYTES ((size_t)832) /* with the trail: Python loads us late, when there is little room for TLS */
+#define TRAIL_BYTES ((size_t)128)
 
 static _Thread_local char text[TEXT_BYTES], trail[TRAIL_BYTES];
 
