@@ -54,9 +54,9 @@ MTP_API void mtp_trace_destroy(mtp_trace *trace); /* NULL is fine */
 
 /* What became of the recording that a spool holds. X(symbol, value, text). Values are ABI: append. */
 #define MTP_OUTCOME_LIST(X)                                                                                  \
-    X(STOPPED, 0, "stopped")     /* or not from a spool */                                                   \
-    X(RECOVERED, 1, "recovered") /* its process ended without stopping it */                                 \
-    X(LIVE, 2, "live")           /* its process is still recording */                                        \
+    X(STOPPED, 0, "stopped")         /* or not from a spool */                                               \
+    X(RECOVERED, 1, "recovered")     /* its process ended without stopping it */                             \
+    X(LIVE, 2, "live")               /* its process is still recording */                                    \
     X(NOT_STOPPED, 3, "not stopped") /* and the file system has no locks that would tell which of these */
 #define X(sym, value, text) MTP_OUTCOME_##sym = (value),
 typedef enum mtp_outcome {

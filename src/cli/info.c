@@ -40,8 +40,8 @@ static void about_losses(const mtp_trace_info *i)
                l->emitted == l->kept + l->dropped ? "" : "  (does not balance: the recording was cut off)");
     else if (!i->from_kineto)
         printf("  ledger            none: %s\n", i->missing_chunks > 0
-                                                       ? "it was in what is missing"
-                                                       : "it is written when the profile is stopped");
+                                                     ? "it was in what is missing"
+                                                     : "it is written when the profile is stopped");
     for (int k = 0; k < MTP_DROP_CAUSES && i->has_ledger; k++)
         if (l->dropped_by[k] > 0)
             printf("    dropped         %llu: %s\n", (unsigned long long)l->dropped_by[k],

@@ -119,7 +119,8 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
     pool->base =
         pool->sealed != NULL ? mtp__map_memory(bytes, config->path == NULL && bytes >= HUGE_FROM) : NULL;
     if (pool->base == NULL)
-        status = MTP_FAIL(MTP_E_NOMEM, "%zu bytes of address space for records: ask for a smaller buffer_bytes", bytes);
+        status = MTP_FAIL(MTP_E_NOMEM,
+                          "%zu bytes of address space for records: ask for a smaller buffer_bytes", bytes);
     else if (config->path != NULL)
         status = file_open(pool, config);
     if (status != MTP_OK)

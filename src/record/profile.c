@@ -234,10 +234,9 @@ static void warn_after(mtp_profile *prof, uint32_t stuck)
         if (l.dropped_by[k] > l.dropped_by[worst])
             worst = k;
     if (l.dropped > 0 && !(worst == MTP_DROP_OVERWRITTEN && prof->config.when_full == MTP_KEEP_NEWEST))
-        mtp__profile_warn(
-            prof, MTP_WARNING_RECORDS_DROPPED,
-            "%llu of %llu records were not kept (%s)%s", (unsigned long long)l.dropped,
-            (unsigned long long)l.emitted, mtp_drop_text((mtp_drop)worst), advice(prof, (mtp_drop)worst));
+        mtp__profile_warn(prof, MTP_WARNING_RECORDS_DROPPED, "%llu of %llu records were not kept (%s)%s",
+                          (unsigned long long)l.dropped, (unsigned long long)l.emitted,
+                          mtp_drop_text((mtp_drop)worst), advice(prof, (mtp_drop)worst));
     if (prof->recorder->pool.error != 0)
         mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
                           "spool '%s' could not grow: %s; what it holds is whole", prof->config.spool,

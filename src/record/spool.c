@@ -55,7 +55,8 @@ static mtp_status header_read(int fd, mtp__spool_header *h, uint64_t *file_bytes
                         h->version, MTP__FORMAT_VERSION);
     if (h->chunk_bytes < CHUNK_MIN || h->chunk_bytes > CHUNK_MAX ||
         (h->chunk_bytes & (h->chunk_bytes - 1)) != 0)
-        return MTP_FAIL(MTP_E_FORMAT, "byte 12: a chunk size of %u cannot be; the header is damaged", h->chunk_bytes);
+        return MTP_FAIL(MTP_E_FORMAT, "byte 12: a chunk size of %u cannot be; the header is damaged",
+                        h->chunk_bytes);
     return MTP_OK;
 }
 

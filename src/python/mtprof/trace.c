@@ -64,8 +64,8 @@ static bool warn_of_losses(const mtp_trace *trace, const char *path)
                          (unsigned long long)i.missing_chunks) < 0)
         return false;
     return i.damaged_chunks == 0 ||
-           PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%s is damaged: the records of %llu chunks are lost", path,
-                            (unsigned long long)i.damaged_chunks) == 0;
+           PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%s is damaged: the records of %llu chunks are lost",
+                            path, (unsigned long long)i.damaged_chunks) == 0;
 }
 
 static PyObject *trace_open(PyObject *type, PyObject *args, PyObject *kwargs)
@@ -110,8 +110,8 @@ static PyObject *trace_info(PyObject *self, PyObject *unused)
         return mtpn_raise(status);
     typedef unsigned long long u;
     typedef long long s;
-    return Py_BuildValue("{sK sK sK sK sK sK sK sL sL sL sK sK sK sK sK sK sK sK ss}", "spans", (u)i.spans, "cpu_spans",
-                         (u)i.cpu_spans, "device_spans", (u)i.device_spans, "memory_events",
+    return Py_BuildValue("{sK sK sK sK sK sK sK sL sL sL sK sK sK sK sK sK sK sK ss}", "spans", (u)i.spans,
+                         "cpu_spans", (u)i.cpu_spans, "device_spans", (u)i.device_spans, "memory_events",
                          (u)i.memory_events, "flows", (u)i.flows, "tracks", (u)i.tracks, "steps", (u)i.steps,
                          "base_ns", (s)i.base_ns, "first_ns", (s)i.first_ns, "last_ns", (s)i.last_ns, "pid",
                          (u)i.pid, "model_bytes", (u)i.model_bytes, "unfinished", (u)i.unfinished, "emitted",
@@ -408,8 +408,10 @@ int mtpn_trace_init(PyObject *module)
 {
     static PyMethodDef trace_methods[] = {
         {"open", (PyCFunction)(void (*)(void))trace_open, METH_VARARGS | METH_KEYWORDS | METH_STATIC,
-         PyDoc_STR("open(path, *, max_memory=None): a spool, or Kineto/Chrome JSON, plain or compressed. max_memory: the\n"
-                   "most bytes that it may take, else MemoryError; None: as MTPROF_MAX_MEMORY says, or three quarters of\n"
+         PyDoc_STR("open(path, *, max_memory=None): a spool, or Kineto/Chrome JSON, plain or compressed. "
+                   "max_memory: the\n"
+                   "most bytes that it may take, else MemoryError; None: as MTPROF_MAX_MEMORY says, or three "
+                   "quarters of\n"
                    "what the machine has left.")},
         {"events", trace_events, METH_VARARGS,
          PyDoc_STR("events(item=Event): a lazy sequence; items are of that class.")},
