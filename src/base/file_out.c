@@ -82,7 +82,7 @@ static mtp_status open_temp(mtp_file *f)
         return MTP_OK;
     int error = errno;
     f->temp[0] = 0;
-    return MTP_FAIL(MTP_E_IO, "cannot create a file in the folder of '%s': %s", f->path, strerror(error));
+    return MTP_FAIL(MTP_E_IO, "%s: no file can be created in its folder: %s", f->path, strerror(error));
 }
 
 static mtp_status open_in_place(mtp_file *f, const char *place)
@@ -94,7 +94,7 @@ static mtp_status open_in_place(mtp_file *f, const char *place)
     }
     f->fd = mtp__open(place, O_WRONLY | O_APPEND | O_NOCTTY, 0);
     f->owned = f->fd >= 0;
-    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "cannot open '%s': %s", f->path, strerror(errno));
+    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, strerror(errno));
 }
 
 /* A pipe or a device outside of /dev: opened by name in its folder, so that no link is followed that came meanwhile. */
@@ -105,7 +105,7 @@ static mtp_status open_special(mtp_file *f)
     f->owned = f->fd >= 0;
     mtp__close(f->dir);
     f->dir = -1;
-    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "cannot open '%s': %s", f->path, strerror(error));
+    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, strerror(error));
 }
 
 static mtp_status open_target(mtp_file *f)
@@ -147,7 +147,7 @@ static mtp_status pack_init(mtp_file *f, int compression)
     int level = compression != 0 ? compression : Z_DEFAULT_COMPRESSION;
     if (deflateInit2(&f->z, level, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
         f->packed = false;
-        return MTP_FAIL(MTP_E_NOMEM, "a compressor for '%s'", f->path);
+        return MTP_FAIL(MTP_E_NOMEM, "a compressor");
     }
     return MTP_OK;
 }
@@ -156,7 +156,8 @@ static bool flush(mtp_file *f)
 {
     size_t length = f->used;
     f->used = 0;
-    return f->error == 0 && (length == 0 || mtp__write(f->fd, f->buffer, length) == 0 || failed(f, "write"));
+    return f->error == 0 &&
+           (length == 0 || mtp__write(f->fd, f->buffer, length) == 0 || failed(f, "cannot be written"));
 }
 
 static bool pack(mtp_file *f, const unsigned char *bytes, size_t length, int how)
@@ -235,7 +236,7 @@ bool mtp_file_sink(void *file, const void *bytes, size_t length)
     if (length > BUFFER_BYTES - f->used && !flush(f))
         return false;
     if (length >= BUFFER_BYTES)
-        return mtp__write(f->fd, bytes, length) == 0 || failed(f, "write");
+        return mtp__write(f->fd, bytes, length) == 0 || failed(f, "cannot be written");
     if (length > 0)
         memcpy(f->buffer + f->used, bytes, length);
     f->used += length;
@@ -256,9 +257,9 @@ static bool put_in_place(mtp_file *f)
 {
     set_mode(f);
     if (mtp__sync(f->fd) != 0)
-        return failed(f, "write to the disk all of");
+        return failed(f, "cannot be brought to the disk");
     if (mtp__rename_at(f->dir, f->temp, f->name) != 0)
-        return failed(f, "replace");
+        return failed(f, "cannot be replaced");
     f->temp[0] = 0;
     int folder = openat(f->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
@@ -277,7 +278,7 @@ mtp_status mtp_file_commit(mtp_file *f)
         well = put_in_place(f);
     mtp_status status = MTP_OK;
     if (!well)
-        status = MTP_FAIL(MTP_E_IO, "cannot %s '%s': %s%s", f->doing, f->path, strerror(f->error),
+        status = MTP_FAIL(MTP_E_IO, "%s: %s: %s%s", f->path, f->doing, strerror(f->error),
                           f->dir >= 0 ? "; what was there is as it was" : "");
     drop(f);
     return status;

@@ -23,9 +23,9 @@ static mtp_status enter(const char *path, char *at, mtp__target *t)
     char *slash = strrchr(at, '/');
     const char *name = slash != NULL ? slash + 1 : at;
     if (*name == 0)
-        return MTP_FAIL(MTP_E_IO, "'%s' is a directory", path);
+        return MTP_FAIL(MTP_E_IO, "%s: it is a directory", path);
     if (strlen(name) >= sizeof t->name)
-        return MTP_FAIL(MTP_E_IO, "cannot create '%s': %s", path, strerror(ENAMETOOLONG));
+        return MTP_FAIL(MTP_E_IO, "%s: cannot be created: %s", path, strerror(ENAMETOOLONG));
     snprintf(t->name, sizeof t->name, "%s", name);
     const char *folder = slash == NULL ? "." : slash == at ? "/" : at;
     if (slash != NULL && slash != at)
@@ -35,7 +35,7 @@ static mtp_status enter(const char *path, char *at, mtp__target *t)
         mtp__close(t->dir);
     t->dir = dir;
     return dir >= 0 ? MTP_OK
-                    : MTP_FAIL(MTP_E_IO, "cannot open the folder of '%s': %s", path, strerror(error));
+                    : MTP_FAIL(MTP_E_IO, "%s: its folder cannot be opened: %s", path, strerror(error));
 }
 
 /* A link at t->name: may it be followed? */
@@ -43,7 +43,7 @@ static mtp_status judge(const char *path, const mtp__target *t, const struct sta
 {
     struct stat folder;
     if (fstatat(t->dir, "", &folder, AT_EMPTY_PATH) != 0)
-        return MTP_FAIL(MTP_E_IO, "cannot look at the folder of '%s': %s", path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s: its folder cannot be looked at: %s", path, strerror(errno));
     const char *why = NULL;
     if (link->st_uid != geteuid() && link->st_uid != 0)
         why = "a link that another user made";
@@ -51,8 +51,8 @@ static mtp_status judge(const char *path, const mtp__target *t, const struct sta
         why = "a link in a folder that others may write";
     if (why == NULL)
         return MTP_OK;
-    return MTP_FAIL(MTP_E_IO, "'%s' is %s, and is not written through; remove it, or name another file", path,
-                    why);
+    return MTP_FAIL(MTP_E_IO, "%s: it is %s, and is not written through; remove it, or name another file",
+                    path, why);
 }
 
 static mtp_status look(const char *path, char at[PATH_MAX], mtp__target *t, bool *again)
@@ -64,9 +64,9 @@ static mtp_status look(const char *path, char at[PATH_MAX], mtp__target *t, bool
         return status;
     if (fstatat(t->dir, t->name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? MTP_OK
-                               : MTP_FAIL(MTP_E_IO, "cannot look at '%s': %s", path, strerror(errno));
+                               : MTP_FAIL(MTP_E_IO, "%s: cannot be looked at: %s", path, strerror(errno));
     if (S_ISDIR(st.st_mode))
-        return MTP_FAIL(MTP_E_IO, "'%s' is a directory", path);
+        return MTP_FAIL(MTP_E_IO, "%s: it is a directory", path);
     *again = S_ISLNK(st.st_mode);
     t->there = !*again;
     t->regular = S_ISREG(st.st_mode);
@@ -75,7 +75,7 @@ static mtp_status look(const char *path, char at[PATH_MAX], mtp__target *t, bool
     status = judge(path, t, &st);
     ssize_t n = status == MTP_OK ? readlinkat(t->dir, t->name, at, PATH_MAX - 1) : 0;
     if (n < 0)
-        return MTP_FAIL(MTP_E_IO, "cannot follow the link '%s': %s", path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s: the link cannot be followed: %s", path, strerror(errno));
     at[n] = 0;
     return status;
 }
@@ -85,7 +85,8 @@ mtp_status mtp__target_find(const char *path, mtp__target *t)
     char at[PATH_MAX];
     *t = (mtp__target){.dir = AT_FDCWD};
     if (strlen(path) >= sizeof at)
-        return t->dir = -1, MTP_FAIL(MTP_E_IO, "cannot create '%.64s...': %s", path, strerror(ENAMETOOLONG));
+        return t->dir = -1,
+               MTP_FAIL(MTP_E_IO, "%.64s...: cannot be created: %s", path, strerror(ENAMETOOLONG));
     snprintf(at, sizeof at, "%s", path);
     mtp_status status = MTP_OK;
     bool again = true;
@@ -98,7 +99,7 @@ mtp_status mtp__target_find(const char *path, mtp__target *t)
         status = look(path, at, t, &again);
     }
     if (status == MTP_OK && again)
-        status = MTP_FAIL(MTP_E_IO, "cannot follow the link '%s': %s", path, strerror(ELOOP));
+        status = MTP_FAIL(MTP_E_IO, "%s: the link cannot be followed: %s", path, strerror(ELOOP));
     if (status != MTP_OK || t->place[0] != 0) {
         mtp__close(t->dir); /* AT_FDCWD is none either */
         t->dir = -1;

@@ -76,17 +76,17 @@ static mtp_status file_create(mtp__pool *pool, const char *path)
     int error = errno;
     mtp__close(target.dir);
     if (!possible)
-        return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be created: it is no regular file", path);
+        return MTP_FAIL(MTP_E_IO, "spool: %s: it is no regular file", path);
     if (pool->fd < 0)
-        return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be created: %s", path, strerror(error));
+        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be created: %s", path, strerror(error));
     if (mtp__lock_file(pool->fd) == MTP__LOCK_HELD) {
         mtp__spool_header other = {0};
         ssize_t got = mtp__pread(pool->fd, &other, sizeof other, 0);
-        return MTP_FAIL(MTP_E_IO, "spool '%s' is being recorded into by process %llu; name another file",
-                        path, got == (ssize_t)sizeof other ? (unsigned long long)other.pid : 0);
+        return MTP_FAIL(MTP_E_IO, "spool: %s: process %llu is recording into it; name another file", path,
+                        got == (ssize_t)sizeof other ? (unsigned long long)other.pid : 0);
     }
     if (mtp__truncate(pool->fd, 0) != 0)
-        return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be emptied: %s", path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be emptied: %s", path, strerror(errno));
     return MTP_OK;
 }
 
@@ -96,7 +96,7 @@ static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
     if (status != MTP_OK)
         return status;
     if (mtp__grow_file(pool->fd, 0, pool->chunk_bytes) != 0 || !header_write(pool, false))
-        return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be written: %s", config->path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be written: %s", config->path, strerror(errno));
     if (config->when_full == MTP_STREAM)
         pool->file_limit = config->file_limit != 0 ? config->file_limit / pool->chunk_bytes - 1 : UINT64_MAX;
     else
@@ -319,7 +319,7 @@ void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk)
 
 static mtp_status piece_unread(uint64_t at, ssize_t got)
 {
-    return MTP_FAIL(MTP_E_IO, "piece %llu of the spool: %s", (unsigned long long)at,
+    return MTP_FAIL(MTP_E_IO, "spool: chunk %llu cannot be read: %s", (unsigned long long)at,
                     got < 0 ? strerror(errno) : "the file is shorter than it was");
 }
 

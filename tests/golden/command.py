@@ -201,7 +201,7 @@ def links_of_ones_own_are_written_through_and_others_refused(folder):
     assert link.is_symlink() and json.loads((folder / "target.json").read_text())["traceEvents"]
     (folder / "target.json").write_text("precious")
     folder.chmod(0o1777)
-    refused(run("export", TRACE, "-o", link), 4, "link.json' is a link in a folder that others may write")
+    refused(run("export", TRACE, "-o", link), 4, "link.json: it is a link in a folder that others may write")
     equal((folder / "target.json").read_text(), "precious")
 
 

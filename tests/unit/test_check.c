@@ -685,6 +685,8 @@ static void a_spool_cut_short_is_told(void **state)
         }
 }
 
+static int hold_pipe[2];
+
 static void describe_and_record(const char *path, int ready)
 {
     warnings w = {0};
@@ -699,6 +701,11 @@ static void describe_and_record(const char *path, int ready)
         MTP_SCOPE ("scope") {
         }
     if (ready >= 0) {
+        if (fork() == 0) { /* a child that lives on does not keep the lock */
+            char end;
+            close(hold_pipe[1]);
+            _exit(read(hold_pipe[0], &end, 1) == 0 ? 0 : 1);
+        }
         CHILD_CHECK(write(ready, "r", 1) == 1);
         for (;;)
             pause();
@@ -746,6 +753,7 @@ static void a_spool_says_whether_its_process_lives(void **state)
     uint64_t pid = 0;
     snprintf(live_path, sizeof live_path, "%s", test_path("live.mtp"));
     assert_int_equal(pipe(ready_pipe), 0);
+    assert_int_equal(pipe(hold_pipe), 0);
     pid_t child = test_fork_child(record_until_killed, NULL, 60);
     assert_int_equal(read(ready_pipe[0], &go, 1), 1);
     assert_int_equal(outcome_of(live_path, &pid), MTP_OUTCOME_LIVE);
@@ -760,7 +768,7 @@ static void a_spool_says_whether_its_process_lives(void **state)
     mtp_profile *prof;
     assert_ok(mtp_profile_create(&config, &prof));
     assert_int_equal(mtp_profile_start(prof), MTP_E_IO);
-    snprintf(process, sizeof process, "is being recorded into by process %d", (int)child);
+    snprintf(process, sizeof process, "process %d is recording into it", (int)child);
     assert_says(process);
     mtp_profile_destroy(prof);
     kill(child, SIGKILL);
@@ -776,6 +784,8 @@ static void a_spool_says_whether_its_process_lives(void **state)
     assert_int_equal(pid, getpid());
     close(ready_pipe[0]);
     close(ready_pipe[1]);
+    close(hold_pipe[0]);
+    close(hold_pipe[1]);
 }
 
 /* -------------------------------------------------------------------------------------------- surroundings */
