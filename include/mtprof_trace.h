@@ -33,16 +33,37 @@ typedef struct mtp_open_options {
     /* Told now and then how far reading is; NULL: nobody. */
     void (*progress)(void *user, uint64_t bytes_done, uint64_t bytes_total);
     void *user;
+    /* The most memory that the call may take, in bytes; what needs more fails with MTP_E_NOMEM. 0: mtp_memory_limit() of
+     * this thread, if it was called; else MTPROF_MAX_MEMORY ("2G", "500M", "none"); else three quarters of what the
+     * machine, or the container, has left. UINT64_MAX: no bound. */
+    uint64_t max_memory;
 } mtp_open_options;
 #define MTP_OPEN_OPTIONS_INIT                                                                                \
     {                                                                                                        \
-        sizeof(mtp_open_options), NULL, NULL                                                                 \
+        sizeof(mtp_open_options), NULL, NULL, 0                                                              \
     }
+
+/* From now on, the most memory that all calls of this thread together may hold: "2G", "500M", "none"; NULL: the default of
+ * max_memory. For a program that reads and analyses traces and does nothing else. Not a size: MTP_E_ARG. */
+MTP_API mtp_status mtp_memory_limit(const char *size);
 
 /* A spool, or Kineto/Chrome JSON, plain or gzip, told apart by their first bytes; "-" is standard input. A bad file:
  * MTP_E_FORMAT, and mtp_last_error() says at which byte. */
 MTP_API mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out);
 MTP_API void mtp_trace_destroy(mtp_trace *trace); /* NULL is fine */
+
+/* What became of the recording that a spool holds. X(symbol, value, text). Values are ABI: append. */
+#define MTP_OUTCOME_LIST(X)                                                                                  \
+    X(STOPPED, 0, "stopped")         /* or not from a spool */                                               \
+    X(RECOVERED, 1, "recovered")     /* its process ended without stopping it */                             \
+    X(LIVE, 2, "live")               /* its process is still recording */                                    \
+    X(NOT_STOPPED, 3, "not stopped") /* and the file system has no locks that would tell which of these */
+#define X(sym, value, text) MTP_OUTCOME_##sym = (value),
+typedef enum mtp_outcome {
+    MTP_OUTCOME_LIST(X)
+} mtp_outcome;
+#undef X
+MTP_API const char *mtp_outcome_text(mtp_outcome outcome);
 
 typedef struct mtp_trace_info {
     size_t size; /* sizeof(mtp_trace_info) */
@@ -56,11 +77,14 @@ typedef struct mtp_trace_info {
     bool from_kineto, has_ledger;
     mtp_ledger ledger;       /* of the recording; a JSON file that we wrote has it too */
     uint64_t skipped_events; /* of a JSON file: without a time, or of no known kind; they are left out */
+    uint64_t bad_durations;  /* of a JSON file: no number, or below 0; such spans last 0 */
+    uint64_t missing_chunks; /* of a spool: cut off its end; it says that there were more */
+    mtp_outcome outcome;
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \
         sizeof(mtp_trace_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false,             \
-            MTP_LEDGER_INIT, 0                                                                               \
+            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED                                                    \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
 
@@ -480,6 +504,8 @@ MTP_API size_t
 mtp_check_breaches(const mtp_check *check); /* of these, all but remarks; 0: the file is clean */
 MTP_API const mtp_finding *mtp_check_finding(const mtp_check *check,
                                              size_t index); /* by rule; NULL: no such */
+/* A spool whose process ended without stopping the recording. That alone is no breach. */
+MTP_API bool mtp_check_recovered(const mtp_check *check);
 MTP_API uint64_t
 mtp_check_events(const mtp_check *check); /* events, or records of a spool, that were looked at */
 MTP_API mtp_status mtp_check_json(const mtp_check *check, mtp_sink *sink, void *user);

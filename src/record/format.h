@@ -70,6 +70,20 @@ typedef enum mtp__control_kind {
 } mtp__control_kind;
 #undef X
 
+/* By the list's comments; a kind that is not in the list is of a newer writer. */
+static inline int mtp__control_is_blob(uint32_t kind)
+{
+    return (kind >= MTP__CONTROL_NAME && kind <= MTP__CONTROL_THREAD) || kind == MTP__CONTROL_TRACE_ID ||
+           kind == MTP__CONTROL_DEVICE;
+}
+
+static inline int mtp__control_is_known(uint32_t kind)
+{
+#define X(sym, value) kind == (value) ||
+    return MTP__CONTROL_LIST(X) 0;
+#undef X
+}
+
 /* Of a blob: word 2 = id | (offset of this part, or tid) << 32; word 3 = total bytes | bytes here << 32; bytes. */
 
 #define MTP__WORD0(ticks, length, kind) ((uint64_t)(ticks) << 8 | (uint64_t)(length) << 4 | (uint64_t)(kind))
@@ -103,6 +117,7 @@ typedef struct mtp__spool_header {
     uint64_t pid;
     uint64_t complete; /* 1: the session was stopped and the file is as it was meant to be */
     uint64_t chunks;   /* then: how many follow; else: never trust it */
+    uint64_t locked;   /* 1: while it is not complete its writer holds a lock on the file (base/os.h) */
 } mtp__spool_header;
 #define MTP__SPOOL_MAGIC "mtprof1\n"
 #endif

@@ -87,14 +87,15 @@ enum { /* what an event has */
     MTP__SEEN_DUR = 2,
     MTP__SEEN_ID = 4,
     MTP__SEEN_NAME = 8,
-    MTP__SEEN_CATEGORY = 16
+    MTP__SEEN_CATEGORY = 16,
+    MTP__SEEN_BAD_DUR = 32 /* there is one, which is no time */
 };
 
 /* One event as it is in the file; pointers are into the window. */
 typedef struct mtp__kineto_event {
     unsigned seen;
     char phase, scope;     /* 0: none */
-    unsigned clock_faults; /* times that no int64_t holds */
+    unsigned clock_faults; /* a ts that no int64_t holds */
     int64_t ts, dur;       /* ns */
     mtp__json_string name, category;
     mtp__kineto_id pid, tid, id;
