@@ -225,3 +225,173 @@ def test_the_args_of_a_scope_are_no_input_without_shapes():
             pass
 
     assert named(recorded(body), "scope")[0].input_shapes == []
+
+
+# ------------------------------------------------------------------------------------------------- activities
+
+
+@pytest.mark.parametrize("alone", ["CPU", "cpu", "C", ProfilerActivity.CPU, b"CPU", 3])
+def test_an_activity_by_itself_is_refused_with_what_is_expected(alone):
+    for make in (lambda: profile(activities=alone), lambda: torch.profiler._KinetoProfile(activities=alone)):
+        with pytest.raises(ValueError, match="activities must be a list of activities, such as") as caught:
+            make()
+        assert isinstance(caught.value, TypeError)
+
+
+def test_toggling_an_activity_by_itself_is_refused():
+    with profile(activities=CPU) as prof:
+        with pytest.raises(ValueError, match=r'such as \["CPU"\]: got "CPU" by itself'):
+            prof.toggle_collection_dynamic(False, "CPU")
+
+
+def test_activities_may_be_any_iterable():
+    for activities in (["cpu"], ("CPU",), {"CPU"}, iter(["CPU"]), {"CPU": ["CPU_OP"]}, [{ProfilerActivity.CPU: ["CPU_OP"]}]):
+        assert profile(activities=activities).activities == {ProfilerActivity.CPU}
+
+
+@pytest.mark.parametrize("names", [["nonsense"], ["CPU_OP", "nonsense"], ["cpu_op"], ["GPU_MEMCPY"], [3], [None], "CPU_OP"])
+def test_a_filter_with_an_unknown_name_is_refused(names):
+    for kind in (ValueError, RuntimeError):
+        with pytest.raises(kind, match="must be a list of names" if names == "CPU_OP" else "Unknown or non-member activity type name: .* CPU_OP"):
+            profile(activities=[{"CPU": names}])
+
+
+def test_filters_take_the_names_of_their_activity():
+    names = {"CPU_OP", "USER_ANNOTATION", "PYTHON_FUNCTION"}
+    prof = profile(activities=[{"CPU": names}, {"NPU": ["GPU_MEMCPY", "CONCURRENT_KERNEL"]}])
+    assert prof.activity_filters[ProfilerActivity.CPU] == names
+
+
+# ---------------------------------------------------------------------------------------------------- options
+
+
+def collected(prof):
+    return [event for event in prof.events() if event.name == "Python GC"]
+
+
+@pytest.mark.parametrize("with_stack", [False, True])
+def test_collections_are_events_if_asked_for(with_stack, tmp_path):
+    def body():
+        with record_function("scope"):
+            gc.collect()
+            gc.collect(0)
+
+    before = list(gc.callbacks)
+    gc.disable()
+    try:
+        prof = recorded(body, with_stack=with_stack, experimental_config=_ExperimentalConfig(record_python_gc_info=True))
+        none = recorded(body, with_stack=with_stack)
+    finally:
+        gc.enable()
+    assert gc.callbacks == before
+    assert len(collected(prof)) == 2 and collected(none) == []
+    for event in collected(prof):
+        assert event.is_python_function and event.activity_type == "python_function"
+    assert collected(prof)[0].cpu_time_total >= collected(prof)[1].cpu_time_total >= 0
+    shown = [event for event in exported(prof, tmp_path) if event["name"] == "Python GC"]
+    assert [(event["cat"], event["args"]["args"]) for event in shown] == [("python_function", "generation 2"), ("python_function", "generation 0")]
+    outer = next(event for event in exported(prof, tmp_path) if event["name"] == "scope")
+    assert all(outer["ts"] <= event["ts"] and event["ts"] + event["dur"] <= outer["ts"] + outer["dur"] for event in shown)
+
+
+def test_a_profile_that_ends_within_a_collection_leaves_nothing_behind():
+    config = _ExperimentalConfig(record_python_gc_info=True)
+    prof = profile(activities=CPU, experimental_config=config)
+
+    def stop(phase, info):
+        if phase == "start":
+            prof.stop()
+
+    prof.start()
+    gc.callbacks.append(stop)
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.remove(stop)
+    assert len(collected(prof)) == 1
+    again = recorded(lambda: (torch.ones(2), gc.collect()), experimental_config=config)
+    assert [event.name for event in again.events() if event.cpu_parent is None] == ["aten::ones", "Python GC"]
+
+
+def test_metadata_is_exposed_if_asked_for(tmp_path):
+    def body():
+        with record_function("scope", "text"):
+            torch.ones(2) + 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        prof = recorded(body, experimental_config=_ExperimentalConfig(expose_kineto_event_metadata=True))
+        shown = {event["name"]: event["args"] for event in exported(prof, tmp_path) if event.get("cat") in ("cpu_op", "user_annotation")}
+        for event in prof.events():
+            told = json.loads("{" + event.metadata_json + "}")
+            assert told["Ev Idx"] == shown[event.name]["Ev Idx"] or event.name == "aten::fill_"
+            assert told.get("args") == ("text" if event.name == "scope" else None)
+        assert {event.metadata_json for event in recorded(body).events()} == {""}
+
+
+def test_an_execution_trace_without_a_capture_has_its_root(tmp_path):
+    path = tmp_path / "et.json"
+    ExecutionTraceObserver().register_callback(str(path)).unregister_callback()
+    trace = json.loads(path.read_text())
+    (root,) = trace["nodes"]
+    assert (root["id"], root["ctrl_deps"], root["name"]) == (1, 1, "[pytorch|profiler|execution_trace|process]")
+    assert trace["start_ts"] <= trace["finish_ts"] and trace["start_ts"] > 0
+
+
+def test_the_root_without_a_capture_is_the_root_with_one(tmp_path):
+    roots = []
+    for capture in (False, True):
+        path = tmp_path / f"{capture}.json"
+        observer = ExecutionTraceObserver().register_callback(str(path))
+        if capture:
+            observer.start()
+            observer.stop()
+        observer.unregister_callback()
+        roots.append(json.loads(path.read_text())["nodes"][0])
+    assert roots[0] == roots[1]
+
+
+DAEMON = """
+import mindtorch_v2 as torch
+w = torch.ones(2, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.1)
+for _ in range(3):
+    w.sum().backward()
+    optimizer.step()
+from mindtorch_v2.profiler import KinetoStepTracker
+print(KinetoStepTracker.current_step())
+"""
+
+
+@pytest.mark.parametrize("daemon, steps", [("", "0"), ("1", "3")])
+def test_steps_of_optimizers_are_counted_for_a_daemon(daemon, steps):
+    env = {**os.environ, "KINETO_USE_DAEMON": daemon}
+    done = subprocess.run([sys.executable, "-c", DAEMON], env=env, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == steps, done.stderr
+
+
+# ----------------------------------------------------------------------------------------------------- memory
+
+ALL = dict(record_shapes=True, profile_memory=True, with_stack=True)
+
+
+def timeline(prof, tmp_path, **options):
+    path = tmp_path / "m.json"
+    prof.export_memory_timeline(str(path), **options)
+    return json.loads(path.read_text())
+
+
+def test_a_timeline_without_a_device_shows_one_with_traffic(tmp_path):
+    with torch.device("cpu"), profile(**ALL) as prof:  # with an accelerator, where there is one
+        kept = torch.ones(1000)
+    assert timeline(prof, tmp_path) == timeline(prof, tmp_path, device="cpu")
+    assert max(sum(row) for row in timeline(prof, tmp_path)[1]) >= 4000
+    del kept
+
+
+@pytest.mark.skipif(not torch.npu.is_available(), reason="mindtorch_v2.npu.is_available() is False")
+def test_a_timeline_without_a_device_shows_the_accelerator_that_was_used(tmp_path):
+    with profile(**ALL) as prof:
+        kept = torch.ones(1000, device="npu")
+    assert timeline(prof, tmp_path) == timeline(prof, tmp_path, device="npu:0") != timeline(prof, tmp_path, device="cpu")
+    del kept
