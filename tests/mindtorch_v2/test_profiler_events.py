@@ -395,3 +395,39 @@ def test_a_timeline_without_a_device_shows_the_accelerator_that_was_used(tmp_pat
         kept = torch.ones(1000, device="npu")
     assert timeline(prof, tmp_path) == timeline(prof, tmp_path, device="npu:0") != timeline(prof, tmp_path, device="cpu")
     del kept
+
+
+# --------------------------------------------------------------------------------------------------- averages
+
+
+def with_functions():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    return recorded(lambda: model(torch.ones(1, 2)), with_stack=True, with_modules=True)
+
+
+def test_python_functions_have_rows_only_if_asked_for():
+    prof = with_functions()
+    functions = {event.key for event in prof.events() if event.is_python_function}
+    assert any(key.startswith("nn.Module: ") for key in functions)
+    for source in (prof, prof.profiler, prof.events()):
+        assert {row.key for row in source.key_averages()} & functions == set()
+        assert functions < {row.key for row in source.key_averages(include_python_functions=True)}
+    assert "nn.Module" not in prof.key_averages().table() and "nn.Module" in prof.key_averages(include_python_functions=True).table()
+
+
+@pytest.mark.parametrize("include", [False, True])
+def test_averages_of_changed_events_are_those_of_recorded_ones(include):
+    prof = with_functions()
+    lazy = {row.key: (row.count, row.cpu_time_total) for row in prof.key_averages(include_python_functions=include)}
+    events = prof.events()
+    events.append(events.pop())
+    plain = {row.key: (row.count, pytest.approx(row.cpu_time_total)) for row in prof.key_averages(include_python_functions=include)}
+    assert lazy == plain
+
+
+@pytest.mark.parametrize("touch", [False, True])
+def test_rows_that_are_grouped_again_are_the_same_rows(touch):
+    rows = with_functions().key_averages(include_python_functions=True)
+    keys = {row.key for row in rows} if touch else None
+    again = {row.key for row in rows.key_averages()}
+    assert again == (keys or {row.key for row in rows})

@@ -73,6 +73,7 @@ class _RowSource:
                  events: Callable[[], EventList], python_functions: bool = False) -> None:
         self.trace, self.options, self.events = trace, options, events
         self.by_input_shape, self.by_stack, self.by_overload = by_input_shape, by_stack, by_overload
+        self.python_functions = python_functions
         self.averages = trace.averages(by_input_shape=by_input_shape, by_stack=by_stack, by_overload_name=by_overload,
                                        include_python_functions=python_functions)
         self._made: dict[int, FunctionEventAvg] = {}
@@ -253,6 +254,8 @@ class EventList(list):
         if self._source is not None and not (isinstance(self._source, _EventSource) and self._source.touched):
             options, source = _Options(self), self._source
             events = (lambda: self) if isinstance(source, _EventSource) else source.events
+            if isinstance(source, _RowSource):
+                include_python_functions |= source.python_functions  # rows that are there stay
             return EventList._lazy(_RowSource(source.trace, options, bool(group_by_input_shapes), int(group_by_stack_n),
                                               bool(group_by_overload_name), events, bool(include_python_functions)), options)
         rows: dict[tuple, FunctionEventAvg] = defaultdict(FunctionEventAvg)
