@@ -252,6 +252,7 @@ static inline mt_status run(mt__call *call, bool tracked)
 /* ---------------------------------------------------------------------------------------------- recording */
 
 #define LIST_ITEMS 64
+#define MORE_INPUTS 4 /* layout, pin_memory, two missing ones */
 
 void mt__describe_tensor(mtp_input *in, const mt_tensor *t)
 {
@@ -306,6 +307,46 @@ static void describe(const mt_value *v, mtp_input *in, mtp_input *items, unsigne
     }
 }
 
+/* PyTorch's numbers of the dtypes: what its traces hold. */
+static mt_value dtype_for_trace(const mt_value *v)
+{
+    static const uint8_t numbers[] = {11, 3, 4, 6, 7};
+    return v->kind == MT_INT ? mt_value_int(numbers[v->as.i]) : *v;
+}
+
+/* The arguments as PyTorch's op has them. Where a dtype and a device stand side by side it has a layout between them
+ * and pin_memory behind; devices are shown as nothing. */
+static unsigned describe_all(const mt__call *call, mtp_input *inputs, mtp_input *items)
+{
+    static const mt_value none = {.kind = MT_NONE}, no = {.kind = MT_TRUTH};
+    const mt__op *op = call->op;
+    unsigned used = 0, n = 0;
+    for (unsigned i = 0; i < op->param_count; i++) {
+        mt_value v = call->args[i];
+        if (op->params[i].type == MT_TYPE_DTYPE)
+            v = dtype_for_trace(&v);
+        describe(op->params[i].type == MT_TYPE_DEVICE ? &none : &v, &inputs[n++], items, &used);
+        if ((int)i == op->options)
+            describe(&none, &inputs[n++], items, &used);
+        if ((int)i == op->options + 1 && op->options >= 0)
+            describe(op->id == MT_OP__to_copy ? &none : &no, &inputs[n++], items, &used);
+    }
+    for (unsigned i = 0; op->missing != NULL && i < op->missing->count; i++)
+        describe(&op->missing->value, &inputs[n++], items, &used);
+    return n;
+}
+
+/* Would PyTorch's dispatcher send this call through autograd? */
+static bool has_tensor(const mt__call *call)
+{
+    for (unsigned i = 0; i < call->op->param_count; i++)
+        if (call->args[i].kind == MT_TENSOR || call->args[i].kind == MT_TENSORS)
+            return true;
+    return false;
+}
+
+static MT__FAST_TLS bool below_autograd; /* within a factory */
+
 static int64_t allocated_now(mt_device device, uint32_t recording)
 {
     mt_memory_stats stats = {.size = sizeof stats};
@@ -347,17 +388,16 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     if (MT__UNLIKELY(name == 0))
         __atomic_store_n(&op->name_id, name = mtp_name(op->name), __ATOMIC_RELAXED);
     mtp_op record = MTP_OP_INIT(name);
-    mtp_input inputs[MT__MAX_ARGS], items[LIST_ITEMS];
+    mtp_input inputs[MT__MAX_ARGS + MORE_INPUTS], items[LIST_ITEMS];
     uint32_t recording = mtp_recording();
     record.device = call->device;
-    if (mt__grad_mode)
+    bool was_below = below_autograd;
+    below_autograd |= op->factory;
+    if (mt__grad_mode && !below_autograd && has_tensor(call))
         record.sequence = (int64_t)mt__sequence;
     if (recording & MTP_WITH_SHAPES) {
-        unsigned used = 0;
-        for (unsigned i = 0; i < op->param_count; i++)
-            describe(&call->args[i], &inputs[i], items, &used);
         record.inputs = inputs;
-        record.input_count = op->param_count;
+        record.input_count = describe_all(call, inputs, items);
     }
     if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL)
         record.flops = op->flops(call);
@@ -368,6 +408,7 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     mt__recorded_depth++;
     mt_status status = run(call, tracked);
     mt__recorded_depth--;
+    below_autograd = was_below;
     record.allocated = allocated_now(call->device, recording);
     mtp_op_end(&record);
     return status;

@@ -11,6 +11,7 @@ own (see _forks below).
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import re
@@ -137,6 +138,14 @@ def _on_warning(code: int, text: str) -> None:
 def _first_of(texts: list[str]) -> Callable[[], str]:
     """It refers to the list alone: a session does not keep its profile alive."""
     return lambda: texts[0]
+
+
+def _watch_collections(on: bool) -> None:
+    """Runs of the garbage collector become events, or no longer."""
+    if on and mtprof.gc_event not in gc.callbacks:
+        gc.callbacks.append(mtprof.gc_event)
+    elif not on and mtprof.gc_event in gc.callbacks:
+        gc.callbacks.remove(mtprof.gc_event)
 
 
 @functools.cache
@@ -274,6 +283,7 @@ class profile:
         if all(self.activity_filters.get(a) == set() for a in self.kineto_activities):
             self._session.toggle(False, activity_bits(self.kineto_activities))
         _forks.follow(self._children_folder, self._session_options())
+        _watch_collections(self.experimental_config.record_python_gc_info)
         _set_is_profiler_enabled(True)
         self.profiling_start_time_ns = perf_counter_ns()
         self._stats.profiler_enable_call_duration_us = (self.profiling_start_time_ns - begun) // 1000
@@ -283,6 +293,7 @@ class profile:
             return  # stopped already; or a forked child leaves the parent's block
         begun = self.profiling_end_time_ns = perf_counter_ns()
         _forks.unfollow()
+        _watch_collections(False)
         _set_is_profiler_enabled(False)
         self._function_events = self._stopped_trace = None
         if self._session.recording and self._worker_files():

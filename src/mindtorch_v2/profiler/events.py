@@ -33,6 +33,7 @@ class _EventSource:
         self.record_shapes, self.with_stack = options.record_shapes, options.with_stack
         self.profile_memory, self.with_flops = options.profile_memory, options.with_flops
         self.overload_names = getattr(options.experimental_config, "capture_overload_names", False)
+        self.expose_metadata = getattr(options.experimental_config, "expose_kineto_event_metadata", False)
         self._made: dict[int, FunctionEvent] = {}
 
     @property
@@ -72,6 +73,7 @@ class _RowSource:
                  events: Callable[[], EventList], python_functions: bool = False) -> None:
         self.trace, self.options, self.events = trace, options, events
         self.by_input_shape, self.by_stack, self.by_overload = by_input_shape, by_stack, by_overload
+        self.python_functions = python_functions
         self.averages = trace.averages(by_input_shape=by_input_shape, by_stack=by_stack, by_overload_name=by_overload,
                                        include_python_functions=python_functions)
         self._made: dict[int, FunctionEventAvg] = {}
@@ -252,6 +254,8 @@ class EventList(list):
         if self._source is not None and not (isinstance(self._source, _EventSource) and self._source.touched):
             options, source = _Options(self), self._source
             events = (lambda: self) if isinstance(source, _EventSource) else source.events
+            if isinstance(source, _RowSource):
+                include_python_functions |= source.python_functions  # rows that are there stay
             return EventList._lazy(_RowSource(source.trace, options, bool(group_by_input_shapes), int(group_by_stack_n),
                                               bool(group_by_overload_name), events, bool(include_python_functions)), options)
         rows: dict[tuple, FunctionEventAvg] = defaultdict(FunctionEventAvg)

@@ -25,6 +25,7 @@ from mindtorch_v2.profiler.common import (
     ScheduleError,
     _ExperimentalConfig,
     kineto_available,
+    listed,
     parse_activities,
     supported_activities,
     warn_once,
@@ -275,15 +276,14 @@ class _KinetoProfile:
         return self.profiler.trace
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
-        """Memory over time, by category (PARAMETER, GRADIENT, ACTIVATION ...), of "cpu" or "npu:0".
+        """Memory over time, by category (PARAMETER, GRADIENT, ACTIVATION ...), of "cpu" or "npu:0". Without a device: of the
+        accelerator if it was recorded and memory came and went there, else of the CPU.
 
         By the path's end: .html, a page with the stacked plot; .raw.json.gz, each event; .json or .json.gz,
         [times, sizes by category].
         """
-        if device is None:
-            device = f"{self.profiler.use_device}:0" if self.profiler is not None and self.profiler.use_device else "cpu"
         self.mem_tl = MemoryProfileTimeline(self._memory_profile())
-        self.mem_tl.export(os.fspath(path), device)
+        self.mem_tl.export(os.fspath(path), device or self.mem_tl.busiest_device(self.profiler.use_device))
 
     def _stats(self) -> Any:
         return None if self.profiler is None else self.profiler._stats
@@ -334,7 +334,7 @@ class profile(_KinetoProfile):
                 train(batch)
                 p.step()
 
-    activities: ProfilerActivity or names in any case, CPU and NPU; CUDA and GPU mean NPU. schedule: step -> ProfilerAction,
+    activities: a list of ProfilerActivity or names in any case, CPU and NPU; CUDA and GPU mean NPU. schedule: step -> ProfilerAction,
     see schedule(). on_trace_ready: called as on_trace_ready(prof), once per recorded cycle. record_shapes: shapes of inputs,
     copied: no tensor is kept alive. profile_memory: what ops allocate and free. with_stack: where ops were called.
     with_flops: FLOPs from shapes. with_modules: nn.Module calls as events. execution_trace_observer: see
@@ -349,8 +349,7 @@ class profile(_KinetoProfile):
                  custom_trace_id_callback: Callable[[], str] | None = None,
                  post_processing_timeout_s: float | None = None) -> None:
         wanted = supported_activities() if activities is None else activities
-        if not isinstance(wanted, (str, dict)):
-            wanted = list(wanted)
+        wanted = listed(wanted)
         if use_cuda is not None:
             warnings.warn("`use_cuda` is deprecated, use `activities` argument instead", FutureWarning, stacklevel=2)
             parsed, _ = parse_activities(wanted)

@@ -34,6 +34,9 @@ void mtpn_frames_follow(void);                 /* after it started */
 void mtpn_frames_unfollow(void);               /* before it stops */
 void mtpn_frames_end(void);
 
+/* collections.c: runs of the garbage collector */
+extern PyMethodDef mtpn_collections[];
+
 /* hooks.c: for the dispatchers of other frameworks */
 extern PyMethodDef mtpn_hooks[];
 
