@@ -105,10 +105,13 @@ typedef struct mtp_averages_options {
      * overhead lies in an op, and loses what was launched outside of ops (CUDA graphs, for one). Otherwise work belongs
      * to the op around its launch or, outside of any op, to the launching call. */
     bool as_torch;
+    /* by_stack: what has no stack of its own is shown with the Python functions around it. PyTorch writes stacks only if
+     * its profile is verbose, else the functions alone; its own averages then have no stacks. */
+    bool python_stacks;
 } mtp_averages_options;
 #define MTP_AVERAGES_OPTIONS_INIT                                                                            \
     {                                                                                                        \
-        sizeof(mtp_averages_options), false, false, 0, false, false, false                                   \
+        sizeof(mtp_averages_options), false, false, 0, false, false, false, false                            \
     }
 
 MTP_API mtp_status mtp_averages_create(const mtp_trace *trace, const mtp_averages_options *options,
@@ -359,14 +362,17 @@ MTP_API mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_opt
  *     .et.json                     the execution trace (mtp_trace_execution_trace)
  *     .memory.json .memory.raw.json   torch's memory timeline (mtp_memory_timeline_json, _raw)
  *     .averages.json .csv          averages: one Chrome event each (mtp_averages_chrome), or rows (mtp_averages_csv)
- *     .stacks .folded .txt         folded stacks by self CPU time (mtp_trace_stacks)
+ *     .stacks .folded .txt         folded stacks by self CPU time (mtp_trace_folded)
  * The file appears whole or not at all; one that was there is kept on failure. */
 MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
                                     const mtp_export_options *options);
 
-/* Folded stacks, root first: metric is one of self_cpu_time_total, self_device_time_total (also spelled self_cuda_,
+/* Folded stacks as torch's export_stacks writes them, a line per event, root first: metric is one of self_cpu_time_total, self_device_time_total (also spelled self_cuda_,
  * self_npu_, self_xpu_, self_privateuse1_). Others: MTP_E_ARG "metric should be one of: [...]". */
 MTP_API mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
+/* The same for flame graphs: one line per stack, the longest first, with the ops and annotations (not steps) that are open
+ * in it; of device time with the kernel last. Nothing if the trace has no stacks. */
+MTP_API mtp_status mtp_trace_folded(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
 
 /* A file that appears whole or not at all, for the calls that write to a sink. gz: by the path's suffix. */
 typedef struct mtp_file mtp_file;
@@ -407,7 +413,9 @@ MTP_API mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *
     X(SLOWER, 2, "slower")                                                                                   \
     X(NEW, 3, "new")                                                                                         \
     X(GONE, 4, "gone")                                                                                       \
-    X(UNCERTAIN, 5, "uncertain") /* looks different, but noise or too few calls could do that */
+    X(UNCERTAIN, 5, "uncertain")   /* looks different, but noise or too few calls could do that */           \
+    X(MORE_CALLS, 6, "more calls") /* a call takes as long, but each step has more of them */                \
+    X(FEWER_CALLS, 7, "fewer calls")
 #define X(sym, value, text) MTP_VERDICT_##sym = (value),
 typedef enum mtp_verdict {
     MTP_VERDICT_LIST(X)
@@ -439,8 +447,12 @@ typedef struct mtp_diff_row {
     double change, own_change; /* time_after / time_before - 1; 0 for new and gone */
     double excess;             /* the change against what all rows share: what the verdict is about */
     double low, high;          /* between these it is, for all we know */
-    mtp_verdict verdict;       /* of the time of a call */
-    mtp_verdict own_verdict;   /* of its own part: where the cause is */
+    mtp_verdict verdict; /* of the time of a call; if that is not faster or slower, of the number of calls */
+    mtp_verdict own_verdict; /* of its own part: where the cause is */
+    /* In a step, on average; of traces without steps in the whole run, as if both were equally long. */
+    double calls_before, calls_after;
+    double step_time_before, step_time_after; /* microseconds: calls by typical own time */
+    double calls_change; /* calls_after / calls_before - 1, if every step shows it; else 0 */
 } mtp_diff_row;
 
 typedef struct mtp_diff_summary {
@@ -453,11 +465,13 @@ typedef struct mtp_diff_summary {
     double step_before, step_after, step_change; /* microseconds, medians */
     mtp_verdict step_verdict;                    /* SAME without steps */
     uint64_t rows, same, faster, slower, appeared, gone, uncertain;
+    double step_before_min, step_before_max, step_after_min, step_after_max; /* microseconds */
+    uint64_t more_calls, fewer_calls;                                        /* rows */
 } mtp_diff_summary;
 #define MTP_DIFF_SUMMARY_INIT                                                                                \
     {                                                                                                        \
         sizeof(mtp_diff_summary), false, 0, 0, MTP_VERDICT_SAME, 0, 0, 0, 0, 0, MTP_VERDICT_SAME, 0, 0, 0,   \
-            0, 0, 0, 0                                                                                       \
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                                     \
     }
 
 /* Two runs compared, row by row. The same traces give the same answer. */
@@ -469,7 +483,8 @@ MTP_API size_t mtp_diff_count(const mtp_diff *diff);
 /* Those that changed come first, by what the change costs; NULL: no such row. */
 MTP_API const mtp_diff_row *mtp_diff_row_at(const mtp_diff *diff, size_t index);
 MTP_API mtp_status mtp_diff_get_summary(const mtp_diff *diff, mtp_diff_summary *out);
-/* Is anything slower by more than `share` (0.05: 5 %)? A row, the steps, or everything beyond max_drift. */
+/* Is anything slower by more than `share` (0.05: 5 %)? A call of a row, all its calls in a step, the steps, or everything
+ * beyond max_drift. */
 MTP_API bool mtp_diff_slower(const mtp_diff *diff, double share);
 /* How many rows mtp_diff_json writes; -1, which it is at first: all. */
 MTP_API void mtp_diff_limit(mtp_diff *diff, int64_t rows);
@@ -603,17 +618,40 @@ typedef struct mtp_step_times {
     int64_t wall_ns, cpu_ns, device_ns, idle_ns;
     int64_t both_ns; /* CPU and device at the same time */
 } mtp_step_times;
+/* What a step has more of, or less, than usual: its own time. Texts here are borrowed from the trace. */
+#define MTP_STEP_REASONS 3
+typedef struct mtp_step_reason {
+    mtp_text what; /* an op, a kernel, or "(idle)" */
+    int64_t ns, calls;
+    bool is_device;
+} mtp_step_reason;
 typedef struct mtp_step_row {
     int64_t number; /* -1: the whole trace */
     int64_t start_ns, end_ns;
     mtp_step_times times;
     uint64_t ops, kernels; /* that start in it: ops at any depth; kernels without copies */
+    /* Of four steps or more: it took far longer, or less, than most. more_ns: than the median; else 0. */
+    bool is_outlier;
+    int64_t more_ns;
+    uint32_t reason_count; /* what differs most, the largest first */
+    mtp_step_reason reasons[MTP_STEP_REASONS];
 } mtp_step_row;
+/* A stretch of a step in which neither CPU nor device did anything; of_device: in which no device did. */
+typedef struct mtp_step_gap {
+    int64_t step;                        /* its number; -1: the whole trace */
+    int64_t start_ns, end_ns, offset_ns; /* offset: since the step's start */
+    bool of_device;
+    mtp_text after, before; /* what ended last, what began next; "": the step itself did */
+    mtp_text inside;        /* the innermost function or annotation that was open all the time, or "" */
+} mtp_step_gap;
 MTP_API mtp_status mtp_steps_create(const mtp_trace *trace, mtp_steps **out);
 MTP_API void mtp_steps_destroy(mtp_steps *steps); /* NULL is fine */
 MTP_API size_t mtp_steps_count(const mtp_steps *steps);
 MTP_API bool mtp_steps_is_whole_trace(const mtp_steps *steps);
 MTP_API const mtp_step_row *mtp_steps_row(const mtp_steps *steps, size_t index); /* NULL: no such row */
+/* The longest gaps of all steps (at most 64), longest first; of_device: of the device. NULL: no more. */
+MTP_API size_t mtp_steps_gap_count(const mtp_steps *steps, bool of_device);
+MTP_API const mtp_step_gap *mtp_steps_gap(const mtp_steps *steps, bool of_device, size_t index);
 /* Each figure over the steps; p50 is the nearest rank. NULL: not wanted. */
 MTP_API void mtp_steps_summary(const mtp_steps *steps, mtp_step_times *mean, mtp_step_times *p50,
                                mtp_step_times *max);

@@ -203,6 +203,18 @@ def links_of_ones_own_are_written_through_and_others_refused(folder):
     folder.chmod(0o1777)
     refused(run("export", TRACE, "-o", link), 4, "link.json: it is a link in a folder that others may write")
     equal((folder / "target.json").read_text(), "precious")
+def stacks_are_those_of_python_where_the_trace_has_no_others(folder):
+    stacks = pathlib.Path(TRACE).with_name("cuda_stack.json.gz")
+    rows = json.loads(run("stats", "--json", "--by-stack", "3", stacks).out)
+    assert any(r["stack"] and r["key"] == "aten::addmm" for r in rows), [r["stack"] for r in rows][:9]
+    ran = run("table", "--by-stack", "3", pathlib.Path(TRACE).with_name("cpu_nesting.json.gz"))
+    assert ran.code == 0 and "with_stack" in ran.err and "aten::" in ran.out, ran
+    lines = run("stacks", stacks).out.splitlines()
+    places = [line.rsplit(" ", 1)[0] for line in lines]
+    assert len(lines) == len(set(places)) > 100, (len(lines), len(set(places)))
+    assert any(place.endswith(";aten::linear;aten::addmm") for place in places)
+    times = [int(line.rsplit(" ", 1)[1]) for line in lines]
+    equal(times, sorted(times, reverse=True))
 
 
 @test
