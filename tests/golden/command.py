@@ -203,6 +203,9 @@ def links_of_ones_own_are_written_through_and_others_refused(folder):
     folder.chmod(0o1777)
     refused(run("export", TRACE, "-o", link), 4, "link.json: it is a link in a folder that others may write")
     equal((folder / "target.json").read_text(), "precious")
+
+
+@test
 def stacks_are_those_of_python_where_the_trace_has_no_others(folder):
     stacks = pathlib.Path(TRACE).with_name("cuda_stack.json.gz")
     rows = json.loads(run("stats", "--json", "--by-stack", "3", stacks).out)
