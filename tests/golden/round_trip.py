@@ -15,7 +15,7 @@ failed = []
 
 def run(*args):
     done = subprocess.run([MTPROF, *map(str, args)], capture_output=True, text=True)
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, done.stdout if done.returncode == 0 else done.stdout + done.stderr
 
 
 def events_of(path):
