@@ -52,6 +52,7 @@ def test_the_forward_of_a_function_is_an_event():
     assert forward.input_shapes == [[2], [1, 2]]
     assert [child.name for child in forward.cpu_children] == ["aten::mul", "aten::add"]
     assert forward.sequence_nr == backward.sequence_nr >= 0 and backward.fwd_thread == forward.thread
+    assert named(prof, "aten::sum")[0].sequence_nr == forward.sequence_nr + 1  # it took one number
 
 
 def test_a_function_that_raises_ends_its_event():

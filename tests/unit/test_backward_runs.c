@@ -14,6 +14,7 @@
 #define TEST(fn) cmocka_unit_test(fn)
 #define THREADS 4
 #define ROUNDS 60
+#define ITEMS 4096 /* so that adding takes a while */
 
 #define assert_mt_ok(call)                                                                                   \
     do {                                                                                                     \
@@ -23,11 +24,11 @@
 
 static mt_tensor *leaf(float value)
 {
-    float data[32];
+    static float data[ITEMS];
     mt_tensor *t;
-    for (unsigned i = 0; i < 32; i++)
+    for (unsigned i = 0; i < ITEMS; i++)
         data[i] = value;
-    assert_mt_ok(mt_tensor_from(data, MT_FLOAT32, 1, (int64_t[]){32}, &t));
+    assert_mt_ok(mt_tensor_from(data, MT_FLOAT32, 1, (int64_t[]){ITEMS}, &t));
     assert_mt_ok(mt_set_requires_grad(t, true));
     return t;
 }
@@ -40,7 +41,7 @@ static double gradient(mt_tensor *t)
         assert_non_null(mt_grad(t));
         assert_mt_ok(mt_item(MT(sum, mt_grad(t)), &value));
     }
-    return value / 32;
+    return value / ITEMS;
 }
 
 typedef struct work {
