@@ -5,6 +5,7 @@ of exported traces the keys of args. Runs where PyTorch is installed:
 PYTHONPATH=src python tests/mindtorch_v2/test_profiler_programs.py  prints both sides of what differs.
 """
 import json
+import random
 import sys
 import tempfile
 import threading
@@ -59,7 +60,8 @@ def described(prof, name):
         below = [n for child in event.cpu_children for n in node(child)]
         if event.name in INNER:
             return below
-        home = event.fwd_thread if event.scope == 1 and event.fwd_thread in order else event.thread
+        backward = event.scope == 1 or event.name.startswith(ENGINE)
+        home = event.fwd_thread if backward and event.fwd_thread in order else event.thread
         number = event.sequence_nr - first.get(home, 0) if event.sequence_nr >= 0 else -1
         if name in HOOKS_FIRST and event.name.startswith(ENGINE):
             number = None
@@ -574,6 +576,78 @@ def lists(torch):
     def run():
         torch.cat([w, w]).sum().backward()
     return run
+
+
+class Random:
+    """A program made from a seed: ops, scopes, modes, functions, hooks, factories and backwards, in any order and depth."""
+
+    def __init__(self, torch, seed):
+        self.torch, self.choose = torch, random.Random(seed)
+        self.Mine = function(torch)
+        self.leaves = [leaf(torch, 2, 2) for _ in range(2)]
+        self.values = list(self.leaves)
+
+    def value(self):
+        return self.choose.choice(self.values)
+
+    def keep(self, value):
+        self.values = (self.values + [value])[-6:]
+
+    def op(self, depth):
+        x, y, kind = self.value(), self.value(), self.choose.randrange(9)
+        self.keep([lambda: x + y, lambda: x * y, lambda: x.mm(y), lambda: x.sigmoid(), lambda: x.exp() * 0.1, lambda: x * 0.5, lambda: x.tanh(),
+                   lambda: x.view(4).view(2, 2), lambda: self.Mine.apply(x)][kind]())
+
+    def factory(self, depth):
+        kind = self.choose.randrange(4)
+        self.keep([lambda: self.torch.ones(2, 2), lambda: self.torch.zeros_like(self.value()), lambda: self.torch.full((2, 2), 0.5),
+                   lambda: self.value().detach()][kind]())
+
+    def scope(self, depth):
+        with self.torch.profiler.record_function(f"scope {self.choose.randrange(3)}", *(["args"] if self.choose.random() < 0.3 else [])):
+            self.block(depth + 1)
+
+    def mode(self, depth):
+        with self.choose.choice([self.torch.no_grad, self.torch.enable_grad])():
+            self.block(depth + 1)
+
+    def thread(self, depth):
+        t = threading.Thread(target=self.block, args=(depth + 1,))
+        t.start()
+        t.join()
+
+    def failure(self, depth):
+        try:
+            with self.torch.profiler.record_function("fails"):
+                self.block(depth + 1)
+                raise ValueError
+        except ValueError:
+            pass
+
+    def backward(self, depth):
+        x = self.value()
+        if not x.requires_grad:
+            return
+        with self.torch.enable_grad():
+            total = (x * self.leaves[0]).sum()  # an input that is not used takes a number in torch
+        kind = self.choose.randrange(3)
+        if kind == 0:
+            total.backward(retain_graph=True)
+        elif kind == 1:
+            self.torch.autograd.grad(total, [self.leaves[0]], retain_graph=True)
+        else:
+            self.torch.autograd.backward([total, (self.leaves[1] * 2).sum()], retain_graph=True) if self.torch.is_grad_enabled() else None
+
+    def block(self, depth=0):
+        for _ in range(self.choose.randrange(1, 6 - depth)):
+            kinds = [self.op, self.op, self.op, self.factory, self.backward]
+            if depth < 3:
+                kinds += [self.scope, self.mode, self.thread, self.failure]
+            self.choose.choice(kinds)(depth)
+
+
+for _seed in range(12):
+    PROGRAMS[f"random {_seed}"] = lambda torch, seed=_seed: Random(torch, seed).block
 
 
 # ------------------------------------------------------------------------------------------------ whole profiles
