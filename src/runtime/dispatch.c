@@ -264,7 +264,9 @@ void mt__describe_tensor(mtp_input *in, const mt_tensor *t)
     in->strides = t->strides;
 }
 
-static void describe(const mt_value *v, mtp_input *in, mtp_input *items, unsigned *used)
+/* Inlined into its callers: it runs for each argument of each op with shapes. */
+__attribute__((always_inline)) static inline void describe(const mt_value *v, mtp_input *in, mtp_input *items,
+                                                           unsigned *used)
 {
     memset(in, 0, sizeof *in);
     switch ((mt_kind)v->kind) {
@@ -314,9 +316,19 @@ static mt_value dtype_for_trace(const mt_value *v)
     return v->kind == MT_INT ? mt_value_int(numbers[v->as.i]) : *v;
 }
 
+__attribute__((noinline)) static unsigned describe_as_is(const mt__call *call, mtp_input *inputs,
+                                                         mtp_input *items)
+{
+    unsigned used = 0, n = call->op->param_count;
+    for (unsigned i = 0; i < n; i++)
+        describe(&call->args[i], &inputs[i], items, &used);
+    return n;
+}
+
 /* The arguments as PyTorch's op has them. Where a dtype and a device stand side by side it has a layout between them
  * and pin_memory behind; devices are shown as nothing. */
-static unsigned describe_all(const mt__call *call, mtp_input *inputs, mtp_input *items)
+__attribute__((noinline)) static unsigned describe_all(const mt__call *call, mtp_input *inputs,
+                                                       mtp_input *items)
 {
     static const mt_value none = {.kind = MT_NONE}, no = {.kind = MT_TRUTH};
     const mt__op *op = call->op;
@@ -397,7 +409,8 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
         record.sequence = (int64_t)mt__sequence;
     if (recording & MTP_WITH_SHAPES) {
         record.inputs = inputs;
-        record.input_count = describe_all(call, inputs, items);
+        record.input_count =
+            op->as_is ? describe_as_is(call, inputs, items) : describe_all(call, inputs, items);
     }
     if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL)
         record.flops = op->flops(call);

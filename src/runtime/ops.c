@@ -242,6 +242,9 @@ static void find_recorded(mt__op *op)
     for (unsigned i = 0; i + 1 < op->param_count; i++)
         if (op->params[i].type == MT_TYPE_DTYPE && op->params[i + 1].type == MT_TYPE_DEVICE)
             op->options = (int8_t)i;
+    op->as_is = op->missing == NULL;
+    for (unsigned i = 0; i < op->param_count; i++)
+        op->as_is &= op->params[i].type != MT_TYPE_DTYPE && op->params[i].type != MT_TYPE_DEVICE;
     op->factory = op->options >= 0 && op->grad == NULL && op->id != MT_OP_new_zeros;
 }
 

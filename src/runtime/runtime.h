@@ -183,6 +183,7 @@ typedef struct mt__op {
     bool factory;                  /* autograd never sees it, nor what it calls */
     int8_t options;                /* where dtype and device are, side by side; -1: nowhere */
     const mt__missing *missing;    /* NULL: none */
+    bool as_is;                    /* recorded with just its own arguments */
     bool host_numbers;             /* kernels of accelerators take tensors without dims from the CPU */
     uint32_t save_args, save_outs; /* bits, of grad->saves */
     mt_param params[MT__MAX_ARGS];

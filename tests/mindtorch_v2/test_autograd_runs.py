@@ -244,3 +244,35 @@ def test_hooks_of_leaves_see_each_gradient_once():
     (w * 4).sum().backward(inputs=[w])
     torch.autograd.grad((w * 5).sum(), [w, w])
     assert seen == [2.0, 3.0, 4.0, 5.0]
+
+
+# What nobody asks for is spared: each derivative must do without.
+PAIRS = {
+    "mul": lambda a, b: a * b, "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "div": lambda a, b: a / b, "pow": lambda a, b: a ** b,
+    "mm": lambda a, b: a.mm(b), "matmul": lambda a, b: a.matmul(b[0]), "cat": lambda a, b: torch.cat([a, b]), "stack": lambda a, b: torch.stack([a, b]),
+    "linear": lambda a, b: torch.nn.functional.linear(a, b, b[0]), "maximum": lambda a, b: torch.maximum(a, b), "where": lambda a, b: torch.where(a > b, a, b),
+    "addmm": lambda a, b: torch.addmm(a, b, a), "bmm": lambda a, b: a[None].bmm(b[None]), "mse": lambda a, b: torch.nn.functional.mse_loss(a, b),
+    "layer_norm": lambda a, b: torch.nn.functional.layer_norm(a, (3,), b[0], b[1]), "copy in place": lambda a, b: (a * 1).copy_(b) + a,
+    "slice in place": lambda a, b: copied(a, b), "lerp": lambda a, b: torch.lerp(a, b, 0.3), "conv": lambda a, b: torch.nn.functional.conv2d(a[None, None], b[None, None]),
+}
+
+
+def copied(a, b):
+    y = a * 2
+    y[0].copy_(b[1])
+    return y
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_gradients_of_some_inputs_are_those_of_all(name):
+    torch.manual_seed(1)
+    a, b = (torch.rand(3, 3) + 0.5).requires_grad_(), (torch.rand(3, 3) + 0.5).requires_grad_()
+    y = PAIRS[name](a, b).sum()
+    both = torch.autograd.grad(y, [a, b], retain_graph=True, allow_unused=True)
+    for i, one in enumerate((a, b)):
+        (alone,) = torch.autograd.grad(y, [one], retain_graph=True, allow_unused=True)
+        assert (alone is None) == (both[i] is None)
+        assert alone is None or alone.tolist() == both[i].tolist()
+    if both[0] is not None:
+        y.backward(inputs=[a])
+        assert a.grad.tolist() == both[0].tolist() and b.grad is None

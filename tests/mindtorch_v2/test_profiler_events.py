@@ -52,6 +52,7 @@ def test_the_forward_of_a_function_is_an_event():
     assert forward.input_shapes == [[2], [1, 2]]
     assert [child.name for child in forward.cpu_children] == ["aten::mul", "aten::add"]
     assert forward.sequence_nr == backward.sequence_nr >= 0 and backward.fwd_thread == forward.thread
+    assert named(prof, "aten::sum")[0].sequence_nr == forward.sequence_nr + 1  # it took one number
 
 
 def test_a_function_that_raises_ends_its_event():
@@ -154,6 +155,27 @@ def test_accumulation_is_of_the_backward_scope():
     w = torch.ones(2, requires_grad=True)
     (event,) = named(recorded(lambda: (w * 2).sum().backward()), "torch::autograd::AccumulateGrad")
     assert (event.scope, event.sequence_nr, event.is_user_annotation) == (1, -1, False)
+
+
+def test_gradients_that_nobody_asks_for_are_not_computed():
+    a, b = torch.ones(2, requires_grad=True), torch.full((2,), 3.0, requires_grad=True)
+    y = (a * b).sum()
+    got = []
+    prof = recorded(lambda: got.extend(torch.autograd.grad(y, [a])))
+    (function,) = named(prof, "MulBackward0")
+    assert [child.name for child in function.cpu_children] == ["aten::mul"]
+    assert got[0].tolist() == [3.0, 3.0] and a.grad is None and b.grad is None
+    assert len(named(prof, "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad")) == 1
+
+
+def test_several_roots_have_a_node_of_their_own():
+    a = torch.ones(2, requires_grad=True)
+    x, y = (a * 2).sum(), (a * 3).sum()
+    prof = recorded(lambda: torch.autograd.backward([x, y]))
+    (root,) = named(prof, "torch::autograd::GraphRoot")
+    assert root.scope == 1 and root.cpu_parent.name == "autograd::engine::evaluate_function: torch::autograd::GraphRoot"
+    assert {row.key: row.scope for row in prof.key_averages()}["torch::autograd::GraphRoot"] == 1
+    assert a.grad.tolist() == [5.0, 5.0]
 
 
 def test_hooks_of_a_leaf_run_before_its_accumulation():

@@ -5,7 +5,7 @@ of exported traces the keys of args. Runs where PyTorch is installed:
 PYTHONPATH=src python tests/mindtorch_v2/test_profiler_programs.py  prints both sides of what differs.
 """
 import json
-import os
+import random
 import sys
 import tempfile
 import threading
@@ -24,7 +24,7 @@ import mindtorch_v2 as ours
 PROGRAMS = {}
 
 # torch gives the engine's event the number of what comes first in it: none if a hook does. Ours has the node's.
-HOOKS_FIRST = {"hooks", "backward_in_a_hook", "retained"}
+HOOKS_FIRST = {"hooks", "backward_in_a_hook", "retained", "scopes_within_backward"}
 ENGINE = "autograd::engine::evaluate_function: "
 
 # What PyTorch does within its ops and the runtime has no counterpart of (as in test_profiler_torch.py).
@@ -60,7 +60,8 @@ def described(prof, name):
         below = [n for child in event.cpu_children for n in node(child)]
         if event.name in INNER:
             return below
-        home = event.fwd_thread if event.scope == 1 and event.fwd_thread in order else event.thread
+        backward = event.scope == 1 or event.name.startswith(ENGINE)
+        home = event.fwd_thread if backward and event.fwd_thread in order else event.thread
         number = event.sequence_nr - first.get(home, 0) if event.sequence_nr >= 0 else -1
         if name in HOOKS_FIRST and event.name.startswith(ENGINE):
             number = None
@@ -443,6 +444,94 @@ def retained(torch):
 
 
 @program
+def backward_on_another_thread(torch):
+    w = leaf(torch, 2)
+
+    def run():
+        loss = (w * w).sum()
+        t = threading.Thread(target=loss.backward)
+        t.start()
+        t.join()
+    return run
+
+
+@program
+def views_in_place(torch):
+    w = leaf(torch, 2, 2)
+
+    def run():
+        y = w * 2
+        v = y.view(4)
+        v.mul_(3)
+        y.sum().backward()
+    return run
+
+
+@program
+def gradients_of_chosen_inputs(torch):
+    a, b = leaf(torch, 2), leaf(torch, 2)
+
+    def run():
+        y = a * b
+        torch.autograd.grad(y.sum(), [a], retain_graph=True)
+        torch.autograd.grad([y, a * 3], [a, b], [torch.ones(2), torch.ones(2)])
+    return run
+
+
+@program
+def several_roots(torch):
+    a = leaf(torch, 2)
+
+    def run():
+        torch.autograd.backward([(a * 2).sum(), (a * 3).sum()])
+    return run
+
+
+@program
+def no_grad_functions(torch):
+    w = leaf(torch, 2)
+
+    @torch.no_grad()
+    def f():
+        return w * w
+
+    def run():
+        f()
+        w.detach() * 2
+    return run
+
+
+@program
+def post_accumulate_hooks(torch):
+    w = leaf(torch, 2)
+
+    def hook(t):
+        t.grad.mul_(2)
+
+    w.register_post_accumulate_grad_hook(hook)
+
+    def run():
+        (w * 2).sum().backward()
+    return run
+
+
+@program
+def scopes_within_backward(torch):
+    w = leaf(torch, 2)
+
+    def hook(g):
+        with torch.profiler.record_function("in the hook"):
+            return g * 2
+
+    def run():
+        y = w * 2
+        y.register_hook(hook)
+        with torch.profiler.record_function("backward"):
+            y.sum().backward()
+    return run
+
+
+@program
 def modules(torch):
     model, x = torch.nn.Sequential(torch.nn.Sigmoid(), torch.nn.Tanh()), torch.ones(2, 2)
 
@@ -489,6 +578,288 @@ def lists(torch):
     return run
 
 
+class Random:
+    """A program made from a seed: ops, scopes, modes, functions, hooks, factories and backwards, in any order and depth."""
+
+    def __init__(self, torch, seed):
+        self.torch, self.choose = torch, random.Random(seed)
+        self.Mine = function(torch)
+        self.leaves = [leaf(torch, 2, 2) for _ in range(2)]
+        self.values = list(self.leaves)
+
+    def value(self):
+        return self.choose.choice(self.values)
+
+    def keep(self, value):
+        self.values = (self.values + [value])[-6:]
+
+    def op(self, depth):
+        x, y, kind = self.value(), self.value(), self.choose.randrange(9)
+        self.keep([lambda: x + y, lambda: x * y, lambda: x.mm(y), lambda: x.sigmoid(), lambda: x.exp() * 0.1, lambda: x * 0.5, lambda: x.tanh(),
+                   lambda: x.view(4).view(2, 2), lambda: self.Mine.apply(x)][kind]())
+
+    def factory(self, depth):
+        kind = self.choose.randrange(4)
+        self.keep([lambda: self.torch.ones(2, 2), lambda: self.torch.zeros_like(self.value()), lambda: self.torch.full((2, 2), 0.5),
+                   lambda: self.value().detach()][kind]())
+
+    def scope(self, depth):
+        with self.torch.profiler.record_function(f"scope {self.choose.randrange(3)}", *(["args"] if self.choose.random() < 0.3 else [])):
+            self.block(depth + 1)
+
+    def mode(self, depth):
+        with self.choose.choice([self.torch.no_grad, self.torch.enable_grad])():
+            self.block(depth + 1)
+
+    def thread(self, depth):
+        t = threading.Thread(target=self.block, args=(depth + 1,))
+        t.start()
+        t.join()
+
+    def failure(self, depth):
+        try:
+            with self.torch.profiler.record_function("fails"):
+                self.block(depth + 1)
+                raise ValueError
+        except ValueError:
+            pass
+
+    def backward(self, depth):
+        x = self.value()
+        if not x.requires_grad:
+            return
+        with self.torch.enable_grad():
+            total = (x * self.leaves[0]).sum()  # an input that is not used takes a number in torch
+        kind = self.choose.randrange(3)
+        if kind == 0:
+            total.backward(retain_graph=True)
+        elif kind == 1:
+            self.torch.autograd.grad(total, [self.leaves[0]], retain_graph=True)
+        else:
+            self.torch.autograd.backward([total, (self.leaves[1] * 2).sum()], retain_graph=True) if self.torch.is_grad_enabled() else None
+
+    def block(self, depth=0):
+        for _ in range(self.choose.randrange(1, 6 - depth)):
+            kinds = [self.op, self.op, self.op, self.factory, self.backward]
+            if depth < 3:
+                kinds += [self.scope, self.mode, self.thread, self.failure]
+            self.choose.choice(kinds)(depth)
+
+
+for _seed in range(12):
+    PROGRAMS[f"random {_seed}"] = lambda torch, seed=_seed: Random(torch, seed).block
+
+
+# ------------------------------------------------------------------------------------------------ whole profiles
+# Each profiles by itself and returns what is compared.
+
+PROFILES = {}
+
+
+def whole(function=None, *, variants=None):
+    def add(function):
+        for name, value in (variants or {"": None}).items():
+            PROFILES[f"{function.__name__} {name}".strip()] = lambda torch, value=value: function(torch, *([] if variants is None else [value]))
+        return function
+
+    return add(function) if function is not None else add
+
+
+def names(events):
+    return [event.name for event in events if event.name not in INNER]
+
+
+def cpu(torch):
+    return [torch.profiler.ProfilerActivity.CPU]
+
+
+SCHEDULES = {
+    "plain": dict(wait=1, warmup=1, active=2), "repeat": dict(wait=0, warmup=1, active=1, repeat=2), "endless": dict(wait=0, warmup=1, active=1),
+    "skip": dict(wait=1, warmup=1, active=1, skip_first=2), "skip wait": dict(wait=2, warmup=1, active=1, skip_first=1, skip_first_wait=1),
+    "no warmup": dict(wait=1, warmup=0, active=1), "all": dict(wait=0, warmup=0, active=3),
+}
+
+
+@whole(variants={f"{s} {a}": (SCHEDULES[s], a) for s in SCHEDULES for a in (False, True)})
+def scheduled(torch, case):
+    """What each cycle holds, and what is left at the end."""
+    options, acc = case
+    x, cycles = torch.ones(2), []
+    ordered = sorted if acc else list  # with acc_events torch has the last cycle first; ours are by start (contract)
+    with torch.profiler.profile(activities=cpu(torch), schedule=torch.profiler.schedule(**options), acc_events=acc,
+                                on_trace_ready=lambda p: cycles.append((p.step_num, ordered(names(p.events()))))) as prof:
+        for i in range(7):
+            with torch.profiler.record_function(f"work {i}"):
+                x + x
+            prof.step()
+    return cycles, prof.step_num, prof.current_action.name
+
+
+@whole(variants={"record": "RRS", "save": "SSS", "gaps": "SNSN", "warm": "WSWS", "interrupted": "WNWS"})
+def acted(torch, actions):
+    kinds = {"N": "NONE", "W": "WARMUP", "R": "RECORD", "S": "RECORD_AND_SAVE"}
+    x, cycles = torch.ones(2), []
+    with torch.profiler.profile(activities=cpu(torch), schedule=lambda step: torch.profiler.ProfilerAction[kinds[actions[step % len(actions)]]],
+                                on_trace_ready=lambda p: cycles.append(names(p.events()))) as prof:
+        for i in range(6):
+            x * x
+            prof.step()
+    return cycles
+
+
+@whole(variants={"outer": 0, "inner": 1, "twice": 2})
+def toggled(torch, how):
+    x = torch.ones(2)
+    with torch.profiler.profile(activities=cpu(torch)) as prof:
+        with torch.profiler.record_function("a"):
+            x + x
+            if how:
+                prof.toggle_collection_dynamic(False, cpu(torch))
+            x * x
+            if how == 2:
+                prof.toggle_collection_dynamic(False, cpu(torch))
+                prof.toggle_collection_dynamic(True, cpu(torch))
+            prof.toggle_collection_dynamic(True, cpu(torch))
+            x - x
+        x / x
+    return sorted(set(names(prof.events())) - {"a"})  # a scope around a toggle: see docs/parity.md
+
+
+@whole
+def profiles_in_turn(torch):
+    x, found = torch.ones(2), []
+    for _ in range(3):
+        with torch.profiler.profile(activities=cpu(torch)) as prof:
+            x + x
+        found.append(names(prof.events()))
+    return found
+
+
+@whole
+def a_profile_within_a_profile(torch):
+    x = torch.ones(2)
+    with torch.profiler.profile(activities=cpu(torch)):
+        x + x
+        try:
+            with torch.autograd.profiler.profile():
+                x * x
+        except RuntimeError:
+            return "refused"
+    return "taken"
+
+
+@whole
+def exceptions_leave_the_profile_whole(torch):
+    x = torch.ones(2)
+    prof = torch.profiler.profile(activities=cpu(torch))
+    try:
+        with prof:
+            with torch.profiler.record_function("scope"):
+                x + x
+                raise ValueError
+    except ValueError:
+        pass
+    return names(prof.events()), [row.key for row in prof.key_averages() if row.key not in INNER]
+
+
+@whole(variants={"plain": {}, "shapes": dict(record_shapes=True), "memory": dict(profile_memory=True), "flops": dict(with_flops=True),
+                 "shapes and memory": dict(record_shapes=True, profile_memory=True), "stack": dict(with_stack=True)})
+def columns(torch, flags):
+    """The header of each table. Stacks: torch asks for verbose, too."""
+    w, x, config = leaf(torch, 4, 4), torch.ones(2, 4), torch.profiler._ExperimentalConfig(verbose=True)
+    with torch.profiler.profile(activities=cpu(torch), experimental_config=config, **flags) as prof:
+        x.mm(w).sum().backward()
+    found = []
+    for options in ({}, dict(group_by_input_shape=True), dict(group_by_stack_n=2)):
+        head = prof.key_averages(**options).table().splitlines()[1]
+        found.append([word for word in head.split("  ") if word.strip()])
+    return found
+
+
+@whole(variants={"plain": {}, "shapes": dict(group_by_input_shape=True)})
+def rows(torch, options):
+    w = leaf(torch, 2)
+    with torch.profiler.profile(activities=cpu(torch), record_shapes=True) as prof:
+        for _ in range(3):
+            with torch.profiler.record_function("step"):
+                (w * w).sum().backward()
+    return sorted((row.key, row.count, str(row.input_shapes), row.is_user_annotation, int(row.scope)) for row in prof.key_averages(**options)
+                  if row.key not in INNER)
+
+
+@whole
+def stacks(torch):
+    """The innermost frames of ops and scopes; torch asks for verbose, too."""
+    x = torch.ones(2)
+
+    def inner():
+        x + x
+        with torch.profiler.record_function("scope"):
+            x * x
+
+    def outer():
+        inner()
+
+    with torch.profiler.profile(activities=cpu(torch), with_stack=True, experimental_config=torch.profiler._ExperimentalConfig(verbose=True)) as prof:
+        outer()
+    found = {}
+    for event in prof.events():
+        if event.name in ("aten::add", "aten::mul"):
+            found[event.name] = [frame.rsplit(" ", 1)[-1].rsplit(":", 1)[-1] for frame in event.stack if "test_profiler_programs" in frame][:3]
+    return found
+
+
+@whole
+def python_functions(torch):
+    """Functions of this file, and what lies within them."""
+    x = torch.ones(2)
+
+    def inner():
+        x + x
+
+    def outer():
+        inner()
+        inner()
+
+    with torch.profiler.profile(activities=cpu(torch), with_stack=True) as prof:
+        outer()
+    def short(name):
+        return name.rsplit(": ", 1)[-1] if name.endswith((": inner", ": outer")) else name
+
+    return [(short(e.name), [short(c.name) for c in e.cpu_children if c.name.startswith("aten") or c.name.endswith(": inner")])
+            for e in prof.events() if e.name.endswith((": inner", ": outer"))]
+
+
+@whole
+def optimizers(torch):
+    w = leaf(torch, 2)
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    with torch.profiler.profile(activities=cpu(torch)) as prof:
+        for _ in range(2):
+            optimizer.zero_grad()
+            (w * w).sum().backward()
+            optimizer.step()
+    return [(e.name, int(e.scope), e.is_user_annotation, e.cpu_parent is None) for e in prof.events() if e.name.startswith("Optimizer")]
+
+
+@whole
+def flows(torch):
+    """Each backward function has a flow from its forward op."""
+    w = leaf(torch, 2)
+    with tempfile.TemporaryDirectory() as folder:
+        with torch.profiler.profile(activities=cpu(torch)) as prof:
+            (w * w).exp().sum().backward()
+        prof.export_chrome_trace(folder + "/t.json")
+        with open(folder + "/t.json", encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+    spans = {(e["tid"], e["ts"]): e["name"] for e in reversed(events) if e["ph"] == "X" and e.get("cat") == "cpu_op" and "evaluate" not in e["name"]}
+    ends = {"s": {}, "f": {}}
+    for e in events:
+        if e.get("cat") == "fwdbwd":
+            ends[e["ph"]][e["id"]] = spans.get((e["tid"], e["ts"]))
+    return sorted((ends["s"][i], ends["f"].get(i)) for i in ends["s"])
+
+
 # ---------------------------------------------------------------------------------------------- of the trace
 
 
@@ -524,7 +895,14 @@ def args_of(torch, name, **options):
 
 FLAGS = {"plain": {}, "shapes": dict(record_shapes=True), "memory": dict(profile_memory=True), "stack": dict(with_stack=True)}
 
-DIFFERENT = {}
+DIFFERENT = {"a_profile_within_a_profile": "contract: one session at a time; torch ends the first one without a word"}
+
+
+def answer(torch, name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return PROFILES[name](torch)
+
 
 if pytest is not None:
 
@@ -542,9 +920,23 @@ if pytest is not None:
             assert args_of(theirs, name, **FLAGS[flags]) == args_of(ours, name, **FLAGS[flags])
 
 
+    @pytest.mark.parametrize("name", PROFILES)
+    def test_the_same_answer(name):
+        if name in DIFFERENT:
+            assert answer(theirs, name) != answer(ours, name), f"no longer different: {DIFFERENT[name]}"
+        else:
+            assert answer(theirs, name) == answer(ours, name)
+
+
 def main():
     wrong = 0
-    for name in sys.argv[1:] or PROGRAMS:
+    for name in sys.argv[1:] or PROFILES:
+        if name in PROFILES:
+            a, b = answer(theirs, name), answer(ours, name)
+            if a != b and name not in DIFFERENT:
+                wrong += 1
+                print(f"== {name}\n  torch: {a}\n  ours:  {b}")
+    for name in [name for name in sys.argv[1:] if name in PROGRAMS] or PROGRAMS:
         a, b = lines(theirs, name), lines(ours, name)
         if a != b:
             wrong += 1
@@ -557,7 +949,7 @@ def main():
                 for key in sorted(set(a) | set(b)):
                     if a.get(key) != b.get(key):
                         print(f"== {name} {flags} {key}\n  torch: {a.get(key)}\n  ours:  {b.get(key)}")
-    print(f"{wrong} of {len(PROGRAMS)} differ")
+    print(f"{wrong} of {len(PROGRAMS) + len(PROFILES)} differ")
 
 
 if __name__ == "__main__":

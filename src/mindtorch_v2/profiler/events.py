@@ -63,7 +63,7 @@ class _EventSource:
         return any(made._event is None for made in self._made.values())
 
 
-_BACKWARD = re.compile(r"^[^: ]*Backward\d*$|^torch::autograd::AccumulateGrad$")  # nodes: RecordScope.BACKWARD_FUNCTION
+_BACKWARD = re.compile(r"^[^: ]*Backward\d*$|^torch::autograd::(AccumulateGrad|GraphRoot)$")  # nodes: RecordScope.BACKWARD_FUNCTION
 
 
 class _RowSource:

@@ -40,6 +40,7 @@ typedef struct mt__backward {
     const mt_value *args;      /* borrowed */
     mt_tensor *const *results; /* borrowed: the saved outputs, NULL where not saved */
     mt_tensor **out;           /* per edge: what mt__give sets */
+    uint64_t spared;           /* bits of the first 64 edges: nobody asked for what lies behind */
 } mt__backward;
 
 struct mt__grad {
@@ -156,10 +157,12 @@ static inline mt_status mt__fresh(mt_tensor *t)
 /* After an in-place op: t, and what it is a view of, have the history that ends in node. */
 mt_status mt__rebase(mt_tensor *t, mt_node *node);
 
-/* What runs of the engine share: what a node saved, a leaf's gradient. One of a few locks, by address; none of them is
+/* What runs of the engine share: a leaf's gradient, what a node saved. Each is one of a few locks, by address; none is
  * taken while another is held, and no callback runs under one. Rank: before the accumulators' lock. */
-void mt__graph_lock(const void *thing);
-void mt__graph_unlock(const void *thing);
+void mt__leaf_lock(const mt_tensor *leaf);
+void mt__leaf_unlock(const mt_tensor *leaf);
+void mt__saved_lock(const mt_node *node);
+void mt__saved_unlock(const mt_node *node);
 
 /* After a backward that does not keep the graph: gives back what the node saved. */
 void mt__node_let_go(mt_node *node);
@@ -182,14 +185,14 @@ void mt__hooks_free(mt__hooks *hooks);
 mt_status mt__hooks_run(const mt__hooks *hooks, uint32_t output, mt_tensor **grad);
 
 /* For derivatives. */
+static inline bool mt__wants_edge(const mt__backward *b, unsigned edge)
+{
+    return b->node->edges[edge].node != NULL && (edge >= 64 || !(b->spared >> edge & 1u));
+}
 static inline bool mt__wants(const mt__backward *b, unsigned arg)
 {
     int slot = b->node->slot[arg];
-    return slot >= 0 && b->node->edges[slot].node != NULL;
-}
-static inline bool mt__wants_edge(const mt__backward *b, unsigned edge)
-{
-    return b->node->edges[edge].node != NULL;
+    return slot >= 0 && mt__wants_edge(b, (unsigned)slot);
 }
 static inline void mt__give(mt__backward *b, unsigned arg, mt_tensor *grad) /* borrowed from the scope */
 {

@@ -39,6 +39,7 @@ typedef struct engine {
 } engine;
 
 static _Atomic uint64_t runs;
+static MT__FAST_TLS const engine *current; /* the innermost run of this thread */
 
 /* -------------------------------------------------------------------------------------------------- lists */
 
@@ -312,6 +313,17 @@ static mt_status unpack_saved(mt_node *node, mt_value *args, mt_tensor ***lists,
     return status;
 }
 
+/* The edges that lead to nothing that is asked for. */
+static uint64_t spared_by(const mt_node *node)
+{
+    uint64_t bits = 0;
+    for (uint32_t i = 0; current->capture_count > 0 && i < node->edge_count && i < 64; i++) {
+        mt__visit *visit = node->edges[i].node != NULL ? visit_of(current, node->edges[i].node) : NULL;
+        bits |= visit != NULL && !visit->needed ? (uint64_t)1 << i : 0;
+    }
+    return bits;
+}
+
 /* Runs the derivative of an op's node; outs gets owned references. */
 static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor **outs)
 {
@@ -321,10 +333,10 @@ static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor *
     mt_status status = MT_OK;
     MT_SCOPE
     {
-        mt__graph_lock(node);
+        mt__saved_lock(node);
         status = unpack_saved(node, args, lists, results);
-        mt__graph_unlock(node);
-        mt__backward b = {node, grads, args, results, outs};
+        mt__saved_unlock(node);
+        mt__backward b = {node, grads, args, results, outs, spared_by(node)};
         if (status == MT_OK)
             status = node->grad->run(&b);
         for (uint32_t i = 0; i < node->edge_count; i++)
@@ -366,9 +378,9 @@ static mt_status add_into(mt_tensor *leaf, mt_tensor **grad, mt_tensor **old)
 static mt_status accumulate(mt_node *node, mt_tensor **grad)
 {
     mt_tensor *leaf = node->leaf, *old = NULL;
-    mt__graph_lock(leaf);
+    mt__leaf_lock(leaf);
     mt_status status = add_into(leaf, grad, &old);
-    mt__graph_unlock(leaf);
+    mt__leaf_unlock(leaf);
     mt_release(old);
     if (status == MT_OK && leaf->extra != NULL && leaf->extra->post.count > 0) {
         mt_tensor *self = mt_retain(leaf);
@@ -624,6 +636,23 @@ static void clean(engine *e)
     free(e->heap);
 }
 
+/* PyTorch's engine gathers several roots by a node of its own, which takes a number and does nothing. */
+static void note_graph_root(void)
+{
+    int64_t sequence = (int64_t)mt__sequence++;
+    if (!(mtp_recording() & MTP_CPU))
+        return;
+    mtp_op outer = MTP_OP_INIT(MTP_NAME("autograd::engine::evaluate_function: torch::autograd::GraphRoot"));
+    mtp_op inner = MTP_OP_INIT(MTP_NAME("torch::autograd::GraphRoot"));
+    inner.kind = MTP_SCOPE_BACKWARD;
+    outer.sequence = inner.sequence = sequence;
+    outer.forward_thread = inner.forward_thread = mt__thread_number();
+    mtp_op_begin(&outer);
+    mtp_op_begin(&inner);
+    mtp_op_end(&inner);
+    mtp_op_end(&outer);
+}
+
 static mt_status walk(engine *e, mt_tensor *const *roots, mt_tensor *const *grads, uint32_t count,
                       mt_tensor **out)
 {
@@ -631,6 +660,8 @@ static mt_status walk(engine *e, mt_tensor *const *roots, mt_tensor *const *grad
     for (uint32_t i = 0; i < count && status == MT_OK; i++)
         status = add_root(e, roots[i], grads != NULL ? grads[i] : NULL, i);
     uint32_t root_count = e->all_count;
+    if (count > 1 && status == MT_OK)
+        note_graph_root();
     if (status == MT_OK)
         status = count_dependencies(e);
     if (status == MT_OK && e->capture_count > 0)
@@ -640,6 +671,8 @@ static mt_status walk(engine *e, mt_tensor *const *roots, mt_tensor *const *grad
             status = heap_push(e, e->all[i]);
     while (e->heap_count > 0 && status == MT_OK) {
         mt_node *node = heap_pop(e);
+        if (!visit_of(e, node)->needed)
+            continue; /* then nothing behind it is, either */
         status = mtp_recording() & MTP_CPU ? evaluate_recorded(e, node) : evaluate(e, node);
     }
     return status == MT_OK ? check_captured(e, out) : status;
@@ -655,7 +688,10 @@ mt_status mt_backward_from(mt_tensor *const *roots, mt_tensor *const *grads, uin
     for (uint32_t i = 0; out != NULL && i < e.options->input_count; i++)
         out[i] = NULL;
     bool was = mt_grad_enable(e.options->create_graph);
+    const engine *outer = current;
+    current = &e;
     mt_status status = walk(&e, roots, grads, count, out);
+    current = outer;
     mt_grad_enable(was);
     clean(&e);
     for (uint32_t i = 0; status != MT_OK && out != NULL && i < e.options->input_count; i++) {

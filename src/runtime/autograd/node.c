@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "runtime/autograd/autograd.h"
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -23,19 +24,33 @@ static MT__FAST_TLS uint64_t thread_id;
 #define GRAPH_LOCKS 64
 static pthread_mutex_t graph_locks[GRAPH_LOCKS] = {FOUR(FOUR(FOUR(PTHREAD_MUTEX_INITIALIZER)))};
 
-static pthread_mutex_t *graph_lock_of(const void *thing)
+static _Atomic bool saved_locks[GRAPH_LOCKS];
+
+static unsigned lock_of(const void *thing)
 {
-    return &graph_locks[((uintptr_t)thing >> 6) * 0x9E3779B97F4A7C15u >> 58];
+    return (unsigned)(((uintptr_t)thing >> 6) * 0x9E3779B97F4A7C15u >> 58);
 }
 
-void mt__graph_lock(const void *thing)
+void mt__leaf_lock(const mt_tensor *leaf)
 {
-    pthread_mutex_lock(graph_lock_of(thing));
+    pthread_mutex_lock(&graph_locks[lock_of(leaf)]);
 }
 
-void mt__graph_unlock(const void *thing)
+void mt__leaf_unlock(const mt_tensor *leaf)
 {
-    pthread_mutex_unlock(graph_lock_of(thing));
+    pthread_mutex_unlock(&graph_locks[lock_of(leaf)]);
+}
+
+/* Held for a few loads and stores only, and taken twice for each node: it spins. */
+void mt__saved_lock(const mt_node *node)
+{
+    while (MT__UNLIKELY(atomic_exchange_explicit(&saved_locks[lock_of(node)], true, memory_order_acquire)))
+        sched_yield();
+}
+
+void mt__saved_unlock(const mt_node *node)
+{
+    atomic_store_explicit(&saved_locks[lock_of(node)], false, memory_order_release);
 }
 
 /* The child's thread is another one, and the threads that held locks are not there to give them back. */
@@ -44,7 +59,7 @@ static void after_fork(void)
     thread_id = 0;
     pthread_mutex_init(&lock, NULL);
     for (unsigned i = 0; i < GRAPH_LOCKS; i++)
-        pthread_mutex_init(&graph_locks[i], NULL);
+        pthread_mutex_init(&graph_locks[i], NULL), atomic_init(&saved_locks[i], false);
 }
 
 static void watch_forks(void)
@@ -116,24 +131,26 @@ static void free_copied_args(mt_node *node)
 static uint32_t take_saved(mt_node *node, mt_tensor **taken, uint32_t room)
 {
     uint32_t n = 0;
-    mt__graph_lock(node);
-    node->released = true;
     for (uint32_t i = 0; i < node->edge_count + node->out_count && n < room; i++)
         if (node->saved[i].tensor != NULL) {
             taken[n++] = node->saved[i].tensor;
             node->saved[i].tensor = NULL;
         }
-    mt__graph_unlock(node);
     return n;
 }
 
 /* Tensors are released outside of the lock: what goes with them may be anything. */
-static void release_saved(mt_node *node)
+static void release_saved(mt_node *node, bool shared)
 {
     mt_tensor *taken[8];
     uint32_t n;
     do {
+        if (shared)
+            mt__saved_lock(node);
+        node->released = true;
         n = take_saved(node, taken, MT__COUNT_OF(taken));
+        if (shared)
+            mt__saved_unlock(node);
         for (uint32_t i = 0; i < n; i++)
             mt_release(taken[i]);
     } while (n == MT__COUNT_OF(taken));
@@ -141,7 +158,8 @@ static void release_saved(mt_node *node)
 
 void mt__node_let_go(mt_node *node)
 {
-    release_saved(node);
+    if (node->has_saved) /* set when the node is made */
+        release_saved(node, true);
     if (node->kind == MT__NODE_COPY_SLICES)
         mt__copy_slices_let_go(node);
 }
@@ -159,7 +177,7 @@ static _Thread_local bool freeing;
 
 static void free_node(mt_node *node)
 {
-    release_saved(node);
+    release_saved(node, false);
     free_copied_args(node);
     mt__hooks_free(&node->hooks);
     for (uint32_t i = 0; i < node->edge_count; i++)
