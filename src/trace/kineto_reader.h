@@ -60,7 +60,10 @@
     X(NPU_DELTA, "npu_memory_allocated_delta")                                                               \
     X(UNFINISHED, "unfinished")                                                                              \
     X(OLD_DIMS, "Input dims")                                                                                \
-    X(OLD_EXTERNAL_ID, "external id")
+    X(OLD_EXTERNAL_ID, "external id")                                                                        \
+    X(ON_DEVICE, "on_device")                                                                                \
+    X(ON_STREAM, "on_stream")                                                                                \
+    X(MADE_BY, "made by")
 #define X(sym, text) MTP__ARG_##sym,
 typedef enum mtp__kineto_arg {
     MTP__KINETO_ARG_LIST(X) MTP__ARGS
@@ -134,6 +137,7 @@ typedef struct mtp__kineto_row {
     uint32_t lane_of;     /* the row that this one was put beside, so that it nests (ours); MTP__NONE: none */
     uint32_t open;        /* kineto_pairs.c: the innermost begin without an end, or MTP__NONE */
     bool has_cpu;         /* a span of a CPU category is on its track */
+    bool made;            /* what stands on it our writer made, and will make again */
     int64_t sort_index;   /* INT64_MIN: none */
     int64_t last_ns;      /* the end of what is on it */
     int64_t last_pair_ns; /* of begin and end events */
