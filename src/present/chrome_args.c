@@ -152,12 +152,33 @@ static void call_frame(args *a, mtp__text frame)
     put_inside(a, frame.bytes + before + 1, frame.length - before - 1);
 }
 
-/* Ours, and for ops TensorBoard's beside it. */
-static void stack(args *a)
+/* Kineto's, and TensorBoard's. Frames of a file are in its form already. */
+static void call_stack(args *a, bool mindtorch)
+{
+    const mtp_trace *t = a->w->t;
+    const char *before = "\"";
+    KEY(a, "Call stack");
+    for (uint32_t node = a->d->stack; node != 0; node = t->stacks[node].parent, before = ";") {
+        mtp__text frame = mtp__trace_get_text(t, t->stacks[node].frame);
+        mtp__out_text(a->o, before);
+        if (mindtorch)
+            call_frame(a, frame);
+        else
+            put_inside(a, frame.bytes, frame.length);
+    }
+    MTP__OUT(a->o, "\"");
+}
+
+/* Ours have MindTorch's, and ops TensorBoard's beside it. */
+static void stack(args *a, bool mindtorch)
 {
     const mtp_trace *t = a->w->t;
     const char *before = "[";
     if (a->d->stack == 0)
+        return;
+    if (!mindtorch || t->category[a->span] == MTP__CATEGORY_CPU_OP)
+        call_stack(a, mindtorch);
+    if (!mindtorch)
         return;
     KEY(a, "stack");
     for (uint32_t node = a->d->stack; node != 0; node = t->stacks[node].parent, before = ", ") {
@@ -165,15 +186,6 @@ static void stack(args *a)
         mtp__chrome_text(a->w, t->stacks[node].frame);
     }
     MTP__OUT(a->o, "]");
-    if (t->category[a->span] != MTP__CATEGORY_CPU_OP)
-        return;
-    KEY(a, "Call stack");
-    before = "\"";
-    for (uint32_t node = a->d->stack; node != 0; node = t->stacks[node].parent, before = ";") {
-        mtp__out_text(a->o, before);
-        call_frame(a, mtp__trace_get_text(t, t->stacks[node].frame));
-    }
-    MTP__OUT(a->o, "\"");
 }
 
 static void triple(args *a, const uint32_t *xyz)
@@ -328,7 +340,7 @@ void mtp__chrome_span_args(mtp__chrome *w, const mtp__lane *lane, uint32_t span,
         NUMBER(&a, "correlation", correlation);
     if (a.d->flops != 0)
         NUMBER(&a, "flops", a.d->flops);
-    stack(&a);
+    stack(&a, is_mindtorch);
     if (is_mindtorch)
         mindtorch(&a, on_device, step);
     if ((t->flags[span] & MTP__SPAN_UNFINISHED) != 0 && !t->from_kineto) {
