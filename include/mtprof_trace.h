@@ -56,11 +56,12 @@ typedef struct mtp_trace_info {
     bool from_kineto, has_ledger;
     mtp_ledger ledger;       /* of the recording; a JSON file that we wrote has it too */
     uint64_t skipped_events; /* of a JSON file: without a time, or of no known kind; they are left out */
+    bool without_times;      /* an execution trace: spans are in order and nested, and their times mean nothing else */
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \
         sizeof(mtp_trace_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false,             \
-            MTP_LEDGER_INIT, 0                                                                               \
+            MTP_LEDGER_INIT, 0, false                                                                        \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
 

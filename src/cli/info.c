@@ -69,8 +69,13 @@ static void about_trace(const char *path, const mtp_trace_info *i)
     if (i->base_ns > 0 && localtime_r(&start, &tm) != NULL)
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S %z", &tm);
     printf("%s%s%s\n", cli_bold(stdout), path, cli_plain(stdout));
-    printf("  form              %s\n", i->from_kineto ? "Kineto/Chrome JSON" : "mtprof spool");
-    printf("  recorded          %s, over %s\n", when, duration(i->last_ns - i->first_ns, text));
+    printf("  form              %s\n", i->without_times ? "execution trace"
+                                       : i->from_kineto ? "Kineto/Chrome JSON"
+                                                        : "mtprof spool");
+    if (i->without_times)
+        printf("  recorded          %s; no times are in it, only the order of ops\n", when);
+    else
+        printf("  recorded          %s, over %s\n", when, duration(i->last_ns - i->first_ns, text));
     if (i->pid != 0)
         printf("  process           %llu\n", (unsigned long long)i->pid);
     printf("  spans             %llu on %llu tracks (%llu on devices)\n", (unsigned long long)i->spans,

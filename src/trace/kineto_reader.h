@@ -163,6 +163,14 @@ typedef struct mtp__kineto_pair {
     bool is_end, ended;
 } mtp__kineto_pair;
 
+/* A node of an execution trace. */
+typedef struct mtp__kineto_node {
+    uint64_t id, parent;
+    int64_t step, end;
+    uint32_t track, name, detail;
+    uint8_t category, flags;
+} mtp__kineto_node;
+
 typedef struct mtp__kineto_unfinished {
     uint32_t span, row;
 } mtp__kineto_unfinished;
@@ -195,6 +203,9 @@ typedef struct mtp__kineto {
     mtp__kineto_pair *pairs;            /* owned */
     mtp__kineto_unfinished *unfinished; /* owned: complete events without a duration */
     uint32_t *frames;                   /* owned: of one stack */
+    mtp__kineto_node *nodes;            /* owned */
+    size_t node_count, node_room;
+    uint64_t document_pid, document_start_ms; /* of an execution trace */
     size_t row_count, row_room, process_count, process_room, pair_count, pair_room, unfinished_count,
         unfinished_room, frame_count, frame_room;
     bool pairs_disordered;
@@ -245,6 +256,10 @@ uint32_t mtp__kineto_row_any(mtp__kineto *k);   /* for what is no span; has a tr
 uint32_t mtp__kineto_row_async(mtp__kineto *k); /* has a track */
 bool mtp__kineto_describe(mtp__kineto *k);      /* a metadata event; false: of another kind */
 void mtp__kineto_rows_finish(mtp__kineto *k);
+
+/* kineto_nodes.c: of an execution trace, what is in k->event; and all of them, once they are there. */
+void mtp__kineto_node_add(mtp__kineto *k);
+void mtp__kineto_nodes_finish(mtp__kineto *k);
 
 /* kineto_pairs.c */
 void mtp__kineto_pair_add(mtp__kineto *k, uint32_t row, bool is_end, uint64_t taken);

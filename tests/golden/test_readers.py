@@ -443,6 +443,23 @@ def test_the_execution_trace_has_the_ids_of_the_trace(traces, live, name, tmp_pa
     assert found == ops
 
 
+@pytest.mark.parametrize("name", ["npu", "cpu"])
+def test_hta_joins_the_execution_trace(live, name, tmp_path, monkeypatch):
+    """By et_replay, which reads execution traces for Chakra, too, and comes with HTA."""
+    param_bench = pytest.importorskip("param_bench", reason="HolisticTraceAnalysis is not installed")
+    monkeypatch.syspath_prepend(list(param_bench.__path__)[0])
+    joining = pytest.importorskip("hta.common.execution_trace")
+    path, nodes = live(name), tmp_path / "nodes.et.json"
+    subprocess.run([program("mtprof"), "export", path, "-o", nodes], check=True)
+    hta, trace = hta_trace(path, tmp_path / "hta"), joining.load_execution_trace(str(nodes))
+    joining.correlate_execution_trace(hta.t, 0, trace)
+    frame, symbols = hta.t.get_trace(0), hta.t.symbol_table.get_sym_table()
+    joined = frame[frame["et_node"].notna()]
+    ops = [e["name"] for e in events(path) if e["cat"] in ("cpu_op", "user_annotation")]
+    assert [symbols[i] for i in joined["name"]] == [trace.nodes[int(i)].name for i in joined["et_node"]]
+    assert collections.Counter(symbols[i] for i in joined["name"]) == collections.Counter(ops)
+
+
 @pytest.mark.parametrize("name", ["npu"])
 def test_chakra_links_and_converts(live, name, tmp_path):
     linker = pytest.importorskip("chakra.src.trace_link.trace_linker", reason="chakra is not installed")
