@@ -39,8 +39,8 @@ typedef struct mtp_open_options {
         sizeof(mtp_open_options), NULL, NULL                                                                 \
     }
 
-/* A spool, or Kineto/Chrome JSON, plain or gzip, told apart by their first bytes; "-" is standard input. A bad file:
- * MTP_E_FORMAT, and mtp_last_error() says at which byte. */
+/* A spool, Kineto/Chrome JSON, or an execution trace (.et.json), plain or gzip, told apart by content; "-" is standard
+ * input. A bad file: MTP_E_FORMAT, and mtp_last_error() says at which byte. */
 MTP_API mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out);
 MTP_API void mtp_trace_destroy(mtp_trace *trace); /* NULL is fine */
 

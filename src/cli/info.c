@@ -12,7 +12,7 @@ static int about_machine(void)
     printf("mtprof %s\n", mtp_version());
     printf("  native stacks     %s%s\n", mtp_stack_provider_name(),
            mtp_stack_provider_name()[0] == 'g' ? " (libunwind8 would be faster)" : "");
-    printf("  traces read       mtprof spool (.mtp), Kineto/Chrome JSON, gzip, zstd\n");
+    printf("  traces read       mtprof spool (.mtp), Kineto/Chrome JSON, execution traces, gzip, zstd\n");
     printf(
         "  traces written    Kineto/Chrome JSON, execution traces, memory timelines, folded stacks, gzip;\n"
         "                    tables, JSON, CSV\n");

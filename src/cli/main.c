@@ -118,6 +118,16 @@ static void show_progress(void *user, uint64_t done, uint64_t total)
         fprintf(stderr, "\rreading %.0f MB", (double)done / 1e6);
 }
 
+static void warn_of_times(const char *path, const mtp_trace *trace)
+{
+    mtp_trace_info info = MTP_TRACE_INFO_INIT;
+    if (mtp_trace_get_info(trace, &info) == MTP_OK && info.without_times)
+        fprintf(stderr,
+                "%s is an execution trace, which has no times: the order and number of ops are true, times "
+                "are not\n",
+                path);
+}
+
 mtp_trace *cli_open(const char *path, int *code)
 {
     mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
@@ -129,6 +139,8 @@ mtp_trace *cli_open(const char *path, int *code)
     cli_progress_done();
     if (status != MTP_OK)
         *code = cli_fail_status(status);
+    else
+        warn_of_times(path, trace);
     return status == MTP_OK ? trace : NULL;
 }
 
@@ -209,9 +221,11 @@ bool cli_parse_count(const char *text, int64_t *count)
 
 static void print_help(FILE *to)
 {
-    fprintf(to, "usage: mtprof VERB [options] TRACE\n\n"
-                "Reads what mtprof recorded (.mtp) and what PyTorch's profiler wrote (.json, .json.gz).\n"
-                "'-' is standard input or output.\n\n");
+    fprintf(
+        to,
+        "usage: mtprof VERB [options] TRACE\n\n"
+        "Reads what mtprof recorded (.mtp) and what PyTorch's profiler wrote (.json, .json.gz, .et.json).\n"
+        "'-' is standard input or output.\n\n");
     for (size_t i = 0; i < VERBS; i++)
         fprintf(to, "  %s%-8s%s %s\n", cli_bold(to), verbs[i].name, cli_plain(to), verbs[i].summary);
     fprintf(to, "\nmtprof VERB --help tells more; mtprof --version its version. Exit codes: 0 done, 1 found "
