@@ -56,7 +56,8 @@ typedef struct mtp_trace_info {
     bool from_kineto, has_ledger;
     mtp_ledger ledger;       /* of the recording; a JSON file that we wrote has it too */
     uint64_t skipped_events; /* of a JSON file: without a time, or of no known kind; they are left out */
-    bool without_times;      /* an execution trace: spans are in order and nested, and their times mean nothing else */
+    bool
+        without_times; /* an execution trace: spans are in order and nested, and their times mean nothing else */
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \

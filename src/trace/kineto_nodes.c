@@ -115,7 +115,8 @@ static void note_device(mtp__kineto *k, const mtp__json_value *tensor, mtp__deta
 static void add_argument(mtp__kineto *k, texts *t, const mtp__json_value *type, const mtp__json_value *value,
                          const mtp__json_value *shape, const mtp__json_value *stride, mtp__detail *d)
 {
-    bool tensors = starts(type, "GenericList[Tensor("), tensor = starts(type, "Tensor(") && type->bytes[type->length - 2] == ')';
+    bool tensors = starts(type, "GenericList[Tensor("),
+         tensor = starts(type, "Tensor(") && type->bytes[type->length - 2] == ')';
     bool scalars = !tensors && starts(type, "GenericList[");
     bool scalar = starts(type, "Int") || starts(type, "Double") || starts(type, "Bool");
     static const mtp__json_value none = {.kind = 'n'};

@@ -684,7 +684,7 @@ static void a_flow_before_its_kernel_is_on_the_kernels_track(void **state)
 
 #define FLOW(ph, cat, name, more)                                                                            \
     "{\"ph\":\"" ph "\",\"cat\":\"" cat "\",\"name\":\"" name "\",\"id\":1,\"pid\":1,\"tid\":1,\"ts\":"      \
-                                                              "1}" more
+    "1}" more
 
 static void the_names_that_kineto_had_for_launches_are_read_as_its_own(void **state)
 {
