@@ -356,7 +356,8 @@ typedef struct mtp_device_work {
     uint32_t name; /* MTP_NAME("gemm_kernel") */
     mtp_device device;
     uint32_t kind; /* mtp_device_event_kind */
-    uint64_t stream;
+    uint64_t
+        stream; /* 0: the default one, which traces show as 7, as Kineto does (or as the next that is free) */
     uint64_t correlation; /* of the launch that caused it (mtp_op.correlation), 0: none */
     uint64_t start, end;  /* in `clock` */
     uint64_t bytes;       /* moved by a copy or a set */

@@ -47,8 +47,8 @@ typedef struct mtp_open_options {
  * max_memory. For a program that reads and analyses traces and does nothing else. Not a size: MTP_E_ARG. */
 MTP_API mtp_status mtp_memory_limit(const char *size);
 
-/* A spool, or Kineto/Chrome JSON, plain or gzip, told apart by their first bytes; "-" is standard input. A bad file:
- * MTP_E_FORMAT, and mtp_last_error() says at which byte. */
+/* A spool, Kineto/Chrome JSON, or an execution trace (.et.json), plain or gzip, told apart by content; "-" is standard
+ * input. A bad file: MTP_E_FORMAT, and mtp_last_error() says at which byte. */
 MTP_API mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out);
 MTP_API void mtp_trace_destroy(mtp_trace *trace); /* NULL is fine */
 
@@ -80,11 +80,12 @@ typedef struct mtp_trace_info {
     uint64_t bad_durations;  /* of a JSON file: no number, or below 0; such spans last 0 */
     uint64_t missing_chunks; /* of a spool: cut off its end; it says that there were more */
     mtp_outcome outcome;
+    bool without_times; /* an execution trace: order and nesting are true, times mean nothing else */
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \
         sizeof(mtp_trace_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false,             \
-            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED                                                    \
+            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false                                             \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
 

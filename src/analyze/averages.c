@@ -36,17 +36,27 @@ int64_t mtp__zero_of(const mtp_trace *t)
     return t->first_ns;
 }
 
-bool mtp__is_xpu(const mtp_trace *t)
+/* A device's process says so in a file that we wrote. */
+static bool has_npu(const mtp_trace *t)
 {
-    for (uint32_t i = 0; i < t->memory_count; i++)
-        if (t->memory[i].device_type == 12)
+    for (uint32_t i = 0; i < t->process_count; i++)
+        if (strncmp(mtp__trace_get_text(t, t->processes[i].labels).bytes, "NPU ", 4) == 0)
             return true;
     return false;
 }
 
+uint16_t mtp__device_type(const mtp_trace *t)
+{
+    for (uint32_t i = 0; i < t->memory_count; i++)
+        if (t->memory[i].device_type == MTP__DEVICE_XPU)
+            return MTP__DEVICE_XPU;
+    return !t->from_kineto || has_npu(t) ? MTP__DEVICE_NPU : MTP__DEVICE_CUDA;
+}
+
 static void describe(mtp_averages *a, const mtp_trace *t)
 {
-    const char *device = mtp__is_xpu(t) ? "XPU" : t->from_kineto ? "CUDA" : "NPU";
+    uint16_t type = mtp__device_type(t);
+    const char *device = type == MTP__DEVICE_XPU ? "XPU" : type == MTP__DEVICE_NPU ? "NPU" : "CUDA";
     snprintf(a->device_name, sizeof a->device_name, "%s", device);
     for (uint32_t k = 0; k < t->track_count; k++)
         a->has_device |= t->tracks[k].on_device && t->tracks[k].count > 0;

@@ -144,7 +144,13 @@ bool mtp__frame_is_filtered(const char *frame);
 bool mtp__was_recorded(const mtp_trace *t, uint32_t flag, const char *key);
 /* torch counts from the moment the profiler started: the span "PyTorch Profiler (0)". */
 int64_t mtp__zero_of(const mtp_trace *t);
-bool mtp__is_xpu(const mtp_trace *t);
+/* c10::DeviceType of the trace's device work. */
+enum {
+    MTP__DEVICE_CUDA = 1,
+    MTP__DEVICE_XPU = 12,
+    MTP__DEVICE_NPU = 20
+};
+uint16_t mtp__device_type(const mtp_trace *t);
 
 /* ------------------------------------------------------------------------------------- what spans carry */
 

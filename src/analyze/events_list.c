@@ -314,7 +314,7 @@ mtp_status mtp__events_list(mtp_events *e)
     if ((uint64_t)t->span_count + t->memory_count + t->instant_count >= MTP__NONE)
         return MTP_FAIL(MTP_E_NOMEM, "%u spans and %u memory events: too many for one list", t->span_count,
                         t->memory_count);
-    e->device_type = mtp__is_xpu(t) ? 12 : t->from_kineto ? 1 : 20;
+    e->device_type = mtp__device_type(t);
     e->has_flops = mtp__was_recorded(t, MTP_WITH_FLOPS, "with_flops");
     mtp_status status = mtp__group_init(&e->group, t, &plain, &e->text);
     if (status == MTP_OK)

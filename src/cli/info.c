@@ -12,7 +12,7 @@ static int about_machine(void)
     printf("mtprof %s\n", mtp_version());
     printf("  native stacks     %s%s\n", mtp_stack_provider_name(),
            mtp_stack_provider_name()[0] == 'g' ? " (libunwind8 would be faster)" : "");
-    printf("  traces read       mtprof spool (.mtp), Kineto/Chrome JSON, gzip, zstd\n");
+    printf("  traces read       mtprof spool (.mtp), Kineto/Chrome JSON, execution traces, gzip, zstd\n");
     printf(
         "  traces written    Kineto/Chrome JSON, execution traces, memory timelines, folded stacks, gzip;\n"
         "                    tables, JSON, CSV\n");
@@ -78,9 +78,14 @@ static void about_trace(const char *path, const mtp_trace_info *i)
     if (known && localtime_r(&start, &tm) != NULL)
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S %z", &tm);
     printf("%s%s%s\n", cli_bold(stdout), path, cli_plain(stdout));
-    printf("  form              %s\n", i->from_kineto ? "Kineto/Chrome JSON" : "mtprof spool");
-    printf("  recorded          %s, over %s\n", when,
-           duration((double)i->last_ns - (double)i->first_ns, text));
+    printf("  form              %s\n", i->without_times ? "execution trace"
+                                       : i->from_kineto ? "Kineto/Chrome JSON"
+                                                        : "mtprof spool");
+    if (i->without_times)
+        printf("  recorded          %s; no times are in it, only the order of ops\n", when);
+    else
+        printf("  recorded          %s, over %s\n", when,
+               duration((double)i->last_ns - (double)i->first_ns, text));
     if (i->pid != 0)
         printf("  process           %llu\n", (unsigned long long)i->pid);
     static const char *const states[] = {

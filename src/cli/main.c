@@ -136,6 +136,10 @@ static void tell_state(const char *path, const mtp_trace *trace)
     if (i.outcome == MTP_OUTCOME_LIVE)
         cli_fail(0, "note: %s is still being recorded by process %llu: this is what was written so far", name,
                  (unsigned long long)i.pid);
+    if (i.without_times)
+        cli_fail(0,
+                 "note: %s is an execution trace: the order and number of its ops are true, it has no times",
+                 name);
 }
 
 mtp_trace *cli_open(const char *path, int *code)
@@ -232,9 +236,11 @@ bool cli_parse_count(const char *text, int64_t *count)
 
 static void print_help(FILE *to)
 {
-    fprintf(to, "usage: mtprof VERB [options] TRACE\n\n"
-                "Reads what mtprof recorded (.mtp) and what PyTorch's profiler wrote (.json, .json.gz).\n"
-                "'-' is standard input or output.\n\n");
+    fprintf(
+        to,
+        "usage: mtprof VERB [options] TRACE\n\n"
+        "Reads what mtprof recorded (.mtp) and what PyTorch's profiler wrote (.json, .json.gz, .et.json).\n"
+        "'-' is standard input or output.\n\n");
     for (size_t i = 0; i < VERBS; i++)
         fprintf(to, "  %s%-8s%s %s\n", cli_bold(to), verbs[i].name, cli_plain(to), verbs[i].summary);
     fprintf(to, "\nmtprof VERB --help tells more; mtprof --version its version. Exit codes: 0 done, 1 found "

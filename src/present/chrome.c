@@ -14,7 +14,8 @@
 typedef enum source_kind {
     SPANS,
     MEMORY,
-    INSTANTS
+    INSTANTS,
+    WINDOW
 } source_kind;
 
 /* Events in order of time: a track's spans, or all allocations, or all instants. */
@@ -60,6 +61,10 @@ static inline void look(const merge *m, source *s)
     if (s->kind == SPANS) {
         s->ts = mtp__chrome_ts(w, w->t->start[i]);
         s->dur = written_dur(w, i, s->ts);
+    } else if (s->kind == WINDOW) { /* the span, where it begins, where it ends */
+        uint64_t first = mtp__chrome_ts(w, w->t->first_ns), last = mtp__chrome_ts(w, w->t->last_ns);
+        s->ts = i < 2 ? first : last;
+        s->dur = i == 0 ? last - first : 0;
     } else {
         s->ts = mtp__chrome_ts(w, s->kind == MEMORY ? w->t->memory[i].ts : w->t->instants[i].ts);
     }
@@ -194,8 +199,8 @@ static void add_source(merge *m, source s)
 static mtp_status merge_init(merge *m)
 {
     const mtp_trace *t = m->w->t;
-    m->sources = mtp__calloc((size_t)t->track_count + 2, sizeof *m->sources);
-    m->heap = mtp__calloc((size_t)t->track_count + 2, sizeof *m->heap);
+    m->sources = mtp__calloc((size_t)t->track_count + 3, sizeof *m->sources);
+    m->heap = mtp__calloc((size_t)t->track_count + 3, sizeof *m->heap);
     if (m->sources == NULL || m->heap == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a merge of %u tracks", t->track_count);
     mtp_status status = m->w->whole ? order_spans(m) : MTP_OK;
@@ -203,6 +208,8 @@ static mtp_status merge_init(merge *m)
         status = order_instants(m);
     if (status != MTP_OK)
         return status;
+    add_source(
+        m, (source){.end = m->w->window.tid != 0 ? 3 : 0, .kind = WINDOW}); /* around all: it comes first */
     for (uint32_t k = 0; k < t->track_count; k++)
         add_source(m, (source){.at = t->tracks[k].first,
                                .end = t->tracks[k].first + t->tracks[k].count,
@@ -231,6 +238,8 @@ static inline void write_one(merge *m, source *s)
         write_span(m, s);
     else if (s->kind == MEMORY)
         mtp__chrome_memory(m->w, item(m, s), s->ts);
+    else if (s->kind == WINDOW)
+        mtp__chrome_window(m->w, item(m, s), s->ts, s->dur);
     else
         mtp__chrome_instant(m->w, item(m, s), s->ts);
     s->at++;
@@ -243,7 +252,8 @@ static void write_first(merge *m)
     source *first = NULL;
     uint32_t at = 0;
     for (uint32_t i = 0; i < m->count; i++)
-        if (m->heap[i]->kind == SPANS && (first == NULL || before(m->heap[i], first))) {
+        if ((m->heap[i]->kind == SPANS || m->heap[i]->kind == WINDOW) &&
+            (first == NULL || before(m->heap[i], first))) {
             first = m->heap[i];
             at = i;
         }
@@ -322,6 +332,8 @@ static mtp_status prepare(mtp__chrome *w)
     if (status == MTP_OK)
         status = mtp__chrome_links(w);
     if (status == MTP_OK)
+        status = mtp__chrome_launches(w);
+    if (status == MTP_OK)
         status = mtp__chrome_head_prepare(w);
     w->events_total = (uint64_t)t->span_count + t->memory_count + t->instant_count + w->link_count;
     return status;
@@ -349,6 +361,7 @@ static void writer_fini(mtp__chrome *w)
 {
     mtp__pair_map_fini(&w->metas);
     mtp__pair_map_fini(&w->processes);
+    mtp__pair_map_fini(&w->works);
     mtp__free(w->lanes);
     mtp__free(w->first_lane);
     mtp__free(w->lane_of);

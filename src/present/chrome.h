@@ -3,6 +3,7 @@
  *     chrome_lanes.c   which row each span is on, so that rows are nested and at most 512 deep
  *     chrome_rows.c    the pid and tid of each row, and the events that name them
  *     chrome_links.c   flows, each tied to its span
+ *     chrome_launches.c  runtime calls under the names that readers know
  *     chrome_events.c  the events themselves: the hot part
  *     chrome_head.c    what comes before the events
  *     chrome.c         all of it in order: merges the tracks by time
@@ -71,11 +72,16 @@ typedef struct mtp__chrome {
     uint32_t *lane_of;      /* owned: per span, from its track's first; NULL: always 0 */
     mtp__process_row *rows; /* owned */
     uint32_t row_count;
+    mtp__lane window; /* of Kineto's events about the recording; tid 0: there are none */
 
     mtp__link *links; /* owned: by span */
     uint32_t link_count, link_room;
     uint64_t fwdbwd; /* flows of this kind so far: their ids */
     uint64_t flows_dropped, bad_counters;
+
+    mtp__pair_map works;       /* correlation -> category of the work; of a trace that has runtime calls */
+    uint64_t next_correlation; /* for runtime calls that have none */
+    bool has_calls;
 
     mtp__quoted *quoted; /* owned: by text id */
     char *arena;         /* owned */
@@ -103,6 +109,12 @@ void mtp__chrome_row_events(mtp__chrome *w, uint64_t ts);
 mtp_status mtp__chrome_links(mtp__chrome *w);
 uint32_t mtp__chrome_first_link(const mtp__chrome *w, uint32_t span); /* of the first span from this on */
 
+/* chrome_launches.c */
+mtp_status mtp__chrome_launches(mtp__chrome *w);
+const char *mtp__chrome_call_name(const mtp__chrome *w,
+                                  uint32_t span); /* CUDA's, in quotes; NULL: the span's own name is known */
+uint64_t mtp__chrome_call_correlation(mtp__chrome *w, uint32_t span); /* the span's, or a new one; 0: none */
+
 /* chrome_head.c */
 mtp_status mtp__chrome_head_prepare(mtp__chrome *w);
 void mtp__chrome_head(mtp__chrome *w);
@@ -117,6 +129,8 @@ void mtp__chrome_span(mtp__chrome *w, const mtp__lane *lane, uint32_t span, uint
 void mtp__chrome_link(mtp__chrome *w, const mtp__lane *lane, const mtp__link *link, uint64_t ts);
 void mtp__chrome_memory(mtp__chrome *w, uint32_t index, uint64_t ts);
 void mtp__chrome_instant(mtp__chrome *w, uint32_t index, uint64_t ts);
+void mtp__chrome_window(mtp__chrome *w, uint32_t index, uint64_t ts,
+                        uint64_t dur);                /* 0: the span; 1, 2: marks */
 void mtp__chrome_text(mtp__chrome *w, uint32_t text); /* as a JSON string */
 
 static inline uint64_t mtp__chrome_ts(const mtp__chrome *w, int64_t at)

@@ -118,11 +118,67 @@ static void shapes(args *a, bool mindtorch)
     RAW(a, "Output type", out->types);
 }
 
-static void stack(args *a)
+static void put_inside(args *a, const char *bytes, size_t length)
+{
+    while (length > 0) { /* a semicolon would end the frame */
+        const char *end = memchr(bytes, ';', length);
+        size_t part = end != NULL ? (size_t)(end - bytes) : length;
+        mtp__out_string_inside(a->o, bytes, part);
+        if (end != NULL)
+            MTP__OUT(a->o, ",");
+        part += end != NULL;
+        bytes += part;
+        length -= part;
+    }
+}
+
+/* "file:line:function" (ours) as TensorBoard's plug-in finds file and line in it: "file(line): function". */
+static void call_frame(args *a, mtp__text frame)
+{
+    size_t before = frame.length, digits = 0;
+    while (before > 0 && frame.bytes[before] != ':')
+        before--;
+    while (digits < before && frame.bytes[before - 1 - digits] >= '0' &&
+           frame.bytes[before - 1 - digits] <= '9')
+        digits++;
+    if (digits == 0 || digits + 1 >= before || frame.bytes[before - digits - 1] != ':') {
+        put_inside(a, frame.bytes, frame.length);
+        return;
+    }
+    put_inside(a, frame.bytes, before - digits - 1);
+    MTP__OUT(a->o, "(");
+    mtp__out_bytes(a->o, frame.bytes + before - digits, digits);
+    MTP__OUT(a->o, "): ");
+    put_inside(a, frame.bytes + before + 1, frame.length - before - 1);
+}
+
+/* Kineto's, and TensorBoard's. Frames of a file are in its form already. */
+static void call_stack(args *a, bool mindtorch)
+{
+    const mtp_trace *t = a->w->t;
+    const char *before = "\"";
+    KEY(a, "Call stack");
+    for (uint32_t node = a->d->stack; node != 0; node = t->stacks[node].parent, before = ";") {
+        mtp__text frame = mtp__trace_get_text(t, t->stacks[node].frame);
+        mtp__out_text(a->o, before);
+        if (mindtorch)
+            call_frame(a, frame);
+        else
+            put_inside(a, frame.bytes, frame.length);
+    }
+    MTP__OUT(a->o, "\"");
+}
+
+/* Ours have MindTorch's, and ops TensorBoard's beside it. */
+static void stack(args *a, bool mindtorch)
 {
     const mtp_trace *t = a->w->t;
     const char *before = "[";
     if (a->d->stack == 0)
+        return;
+    if (!mindtorch || t->category[a->span] == MTP__CATEGORY_CPU_OP)
+        call_stack(a, mindtorch);
+    if (!mindtorch)
         return;
     KEY(a, "stack");
     for (uint32_t node = a->d->stack; node != 0; node = t->stacks[node].parent, before = ", ") {
@@ -154,18 +210,18 @@ static void queued(args *a)
 }
 
 /* A stream has its number whatever row it is shown on, and its device too. */
-static void device_work(args *a, const mtp__track *track)
+static void device_work(args *a, const mtp__track *track, bool is_annotation)
 {
     const mtp_trace *t = a->w->t;
     const mtp__detail *d = a->d;
     double dur = (double)t->end[a->span] - (double)t->start[a->span];
     if (d->queued_ns != INT64_MIN)
         queued(a);
-    if (track->pid_text == 0) {
+    if (track->pid_text == 0 && !is_annotation) {
         KEY(a, "device");
         signed_number(a, track->pid);
     }
-    if (track->tid_text == 0) {
+    if (track->tid_text == 0 && !is_annotation) {
         KEY(a, "stream");
         signed_number(a, track->tid);
     }
@@ -185,6 +241,20 @@ static void device_work(args *a, const mtp__track *track)
     if (bandwidth > 0 && bandwidth < 1e12 && !t->from_kineto) {
         KEY(a, "memory bandwidth (GB/s)");
         a->o->at = mtp__put_milli(a->o->at, (uint64_t)(bandwidth * 1000 + 0.5));
+    }
+}
+
+/* An annotation is no work, and HTA counts as work whatever names its stream: like Kineto's it has neither device, nor
+ * stream, nor correlation. Where its row does not say which they are, names of our own do. */
+static void annotation_place(args *a, const mtp__lane *lane, const mtp__track *track)
+{
+    if (track->pid_text == 0 && track->pid != lane->pid) {
+        KEY(a, "on_device");
+        signed_number(a, track->pid);
+    }
+    if (track->tid_text == 0 && track->tid != lane->tid) {
+        KEY(a, "on_stream");
+        signed_number(a, track->tid);
     }
 }
 
@@ -260,13 +330,17 @@ void mtp__chrome_span_args(mtp__chrome *w, const mtp__lane *lane, uint32_t span,
     bool is_mindtorch = !t->from_kineto || a.d->device != 0xffff;
     own_ids(&a);
     shapes(&a, is_mindtorch);
+    bool is_annotation = t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION;
+    uint64_t correlation = mtp__chrome_call_correlation(w, span);
     if (on_device)
-        device_work(&a, &t->tracks[lane->track]);
-    if (a.d->correlation != 0 || (on_device && !t->from_kineto)) /* 0: of no launch; HTA wants to be told */
-        NUMBER(&a, "correlation", a.d->correlation);
+        device_work(&a, &t->tracks[lane->track], is_annotation);
+    if (is_annotation)
+        annotation_place(&a, lane, &t->tracks[lane->track]);
+    else if (correlation != 0 || (on_device && is_mindtorch)) /* 0: of no launch; HTA wants to be told */
+        NUMBER(&a, "correlation", correlation);
     if (a.d->flops != 0)
         NUMBER(&a, "flops", a.d->flops);
-    stack(&a);
+    stack(&a, is_mindtorch);
     if (is_mindtorch)
         mindtorch(&a, on_device, step);
     if ((t->flags[span] & MTP__SPAN_UNFINISHED) != 0 && !t->from_kineto) {

@@ -104,6 +104,13 @@ static inline char *put_name(mtp__chrome *w, char *p, uint32_t text)
     return mtp__out_room(&w->out);
 }
 
+static char *put_literal(char *p, const char *text)
+{
+    size_t length = strlen(text);
+    memcpy(p, text, length);
+    return p + length;
+}
+
 void mtp__chrome_text(mtp__chrome *w, uint32_t text)
 {
     char *p = mtp__out_room(&w->out);
@@ -151,12 +158,13 @@ void mtp__chrome_span(mtp__chrome *w, const mtp__lane *lane, uint32_t span, uint
     } else {
         p = mtp__put_short(p, heads[category].text, heads[category].length);
     }
-    p = put_name(w, p, t->name[span]);
+    const char *call = __builtin_expect(w->has_calls, 0) ? mtp__chrome_call_name(w, span) : NULL;
+    p = call != NULL ? put_literal(p, call) : put_name(w, p, t->name[span]);
     p = mtp__put_short(p, lane->text, lane->length);
     p = mtp__chrome_put_time(w, p, ts);
     p = MTP__PUT(p, ", \"dur\": ");
     p = mtp__chrome_put_time(w, p, dur);
-    bool renamed = __builtin_expect(w->renamed, 0) && is_renamed(w, t->name[span]);
+    bool renamed = call != NULL || (__builtin_expect(w->renamed, 0) && is_renamed(w, t->name[span]));
     if (w->plain && !renamed && (t->detail == NULL || t->detail[span] == 0) &&
         (t->flags[span] & MTP__SPAN_UNFINISHED) == 0 && category <= MTP__CATEGORY_USER_ANNOTATION) {
         w->out.at = put_plain_args(w, p, span);
@@ -191,6 +199,52 @@ void mtp__chrome_link(mtp__chrome *w, const mtp__lane *lane, const mtp__link *li
                                          : MTP__PUT(p, "\"fwdbwd\", \"name\": \"fwdbwd\"");
     }
     w->out.at = link->phase == 'f' ? MTP__PUT(p, ", \"bp\": \"e\"}") : MTP__PUT(p, "}");
+}
+
+/* The same as a counter, which viewers draw. Our reader leaves it out: it says nothing that the event before it does not. */
+static void memory_counter(mtp__chrome *w, const mtp__memory *m, const mtp__lane *lane, uint64_t ts)
+{
+    char *p = mtp__chrome_put_comma(w, mtp__out_room(&w->out));
+    p = MTP__PUT(p, "{\"ph\": \"C\", \"cat\": \"" MTP__MEMORY_COUNTER "\", \"name\": \"Memory ");
+    p = m->device_type == 0    ? MTP__PUT(p, "CPU")
+        : m->device_type == 1  ? MTP__PUT(p, "CUDA")
+        : m->device_type == 12 ? MTP__PUT(p, "XPU")
+        : m->device_type == 20 ? MTP__PUT(p, "NPU")
+                               : mtp__put_u64(MTP__PUT(p, "device type "), m->device_type);
+    if (m->device_index >= 0)
+        p = mtp__put_i64(MTP__PUT(p, ":"), m->device_index);
+    *p++ = '"';
+    p = mtp__put_short(p, lane->text, lane->length);
+    p = mtp__chrome_put_time(w, p, ts);
+    p = MTP__PUT(p, ", \"args\": {\"Allocated\": ");
+    p = mtp__put_i64(p, m->total_allocated);
+    if (m->total_reserved >= 0) {
+        p = MTP__PUT(p, ", \"Reserved\": ");
+        p = mtp__put_i64(p, m->total_reserved);
+    }
+    w->out.at = MTP__PUT(p, "}}");
+}
+
+/* What Kineto says of the recording as a whole: the span around all of it, and where it begins and ends. Our reader knows
+ * them by "made by", and leaves them out. */
+void mtp__chrome_window(mtp__chrome *w, uint32_t index, uint64_t ts, uint64_t dur)
+{
+    char *p = mtp__chrome_put_comma(w, mtp__out_room(&w->out));
+    if (index == 0)
+        p = MTP__PUT(p, "{\"ph\": \"X\", \"cat\": \"Trace\", \"name\": \"PyTorch Profiler (0)\"");
+    else if (index == 1)
+        p = MTP__PUT(p, "{\"ph\": \"i\", \"s\": \"g\", \"name\": \"Iteration Start: PyTorch Profiler\"");
+    else
+        p = MTP__PUT(p, "{\"ph\": \"i\", \"s\": \"g\", \"name\": \"Record Window End\"");
+    p = mtp__put_short(p, w->window.text, w->window.length);
+    p = mtp__chrome_put_time(w, p, ts);
+    if (index == 0) {
+        p = MTP__PUT(p, ", \"dur\": ");
+        p = mtp__chrome_put_time(w, p, dur);
+    }
+    w->out.at = w->options.without_args ? MTP__PUT(p, ", \"args\": {}}")
+                : index == 0 ? MTP__PUT(p, ", \"args\": {\"Op count\": 0, \"made by\": \"mtprof\"}}")
+                             : MTP__PUT(p, ", \"args\": {\"made by\": \"mtprof\"}}");
 }
 
 void mtp__chrome_memory(mtp__chrome *w, uint32_t index, uint64_t ts)
@@ -231,6 +285,8 @@ void mtp__chrome_memory(mtp__chrome *w, uint32_t index, uint64_t ts)
     w->out.at = p;
     mtp__chrome_more_args(w, m->args, true);
     MTP__OUT(&w->out, "}}");
+    if (m->total_allocated >= 0)
+        memory_counter(w, m, lane, ts);
 }
 
 static void counter(mtp__chrome *w, const mtp__instant *e, const mtp__lane *lane, uint64_t ts)

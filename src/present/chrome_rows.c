@@ -10,6 +10,7 @@
 #define DEVICE_PIDS 5000000u /* + index: above Linux's largest pid, and where Kineto sorts devices */
 #define OTHER_PIDS 6000000u
 #define OTHER_TIDS 10000000u
+#define WINDOW_SORT 536870912 /* where Kineto sorts it: below all threads */
 
 typedef struct numbering {
     mtp__pair_map process; /* (pid, text << 1 | on_device) -> row */
@@ -131,6 +132,23 @@ static mtp_status number_lanes(mtp__chrome *w, numbering *n, const uint32_t *lan
     return n->no_memory ? MTP_FAIL(MTP_E_NOMEM, "the rows of %u tracks", t->track_count) : MTP_OK;
 }
 
+/* Kineto's events about the recording as a whole have a row of their own, in the recorded process: its pids are text, which
+ * some viewers refuse. What others wrote has its own, or none. */
+static void number_window(mtp__chrome *w, numbering *n)
+{
+    const mtp_trace *t = w->t;
+    if ((t->from_kineto && !t->made_window) || t->span_count + t->memory_count + t->instant_count == 0)
+        return;
+    uint32_t pid = w->lanes[0].pid;
+    for (uint32_t i = 0; i < w->row_count; i++)
+        if (!w->rows[i].on_device && (uint64_t)w->rows[i].pid == t->pid)
+            pid = w->rows[i].out_pid;
+    while (!take(n, &n->tids, pid, n->next_tid))
+        n->next_tid++;
+    w->window = (mtp__lane){.number = 1, .pid = pid, .tid = n->next_tid};
+    lane_text(&w->window);
+}
+
 /* lanes: how many each track has. */
 static mtp_status number_all(mtp__chrome *w, const uint32_t *lanes)
 {
@@ -144,6 +162,10 @@ static mtp_status number_all(mtp__chrome *w, const uint32_t *lanes)
     mtp_status status = number_processes(w, &n);
     if (status == MTP_OK)
         status = number_lanes(w, &n, lanes);
+    if (status == MTP_OK)
+        number_window(w, &n);
+    if (n.no_memory)
+        status = MTP_FAIL(MTP_E_NOMEM, "the rows of %u tracks", t->track_count);
     mtp__pair_map_fini(&n.process);
     mtp__pair_map_fini(&n.pids);
     mtp__pair_map_fini(&n.tids);
@@ -313,4 +335,9 @@ void mtp__chrome_row_events(mtp__chrome *w, uint64_t ts)
         process_events(w, &w->rows[i], ts, i == 0);
     for (uint32_t i = 0; i < w->lane_count; i++)
         thread_events(w, &w->lanes[i], ts);
+    if (w->window.tid == 0)
+        return;
+    meta_open(w, "thread_name", ts, w->window.pid, w->window.tid);
+    MTP__OUT(&w->out, "\"name\": \"PyTorch Profiler\"}}");
+    sort_event(w, "thread_sort_index", ts, w->window.pid, w->window.tid, WINDOW_SORT);
 }

@@ -586,6 +586,8 @@ static void copy_head(cutter *c)
     out->base_ns = t->base_ns;
     out->pid = t->pid;
     out->from_kineto = t->from_kineto;
+    out->made_window = t->made_window;
+    out->without_times = t->without_times;
     out->has_ledger = t->has_ledger;
     out->ledger = t->ledger;
     out->unmatched_ends = t->unmatched_ends;

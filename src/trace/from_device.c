@@ -5,6 +5,8 @@
 #include "base/pair_map.h"
 #include "trace/build.h"
 
+#define DEFAULT_STREAM 7
+
 typedef struct mtp__pending_work {
     uint64_t word[11];
     uint32_t words;
@@ -226,10 +228,20 @@ static int by_place(const void *a, const void *b)
     return (x->annotation > y->annotation) - (x->annotation < y->annotation);
 }
 
-static void add_track(mtp_trace *t, const pending_work *p)
+/* A device's default stream is 0 for those who report work, and 7 in Kineto's traces: readers want streams above 0. If
+ * the program has a stream 7, the next number that it has not. */
+static int64_t default_stream(const mtp__device_works *d, uint32_t device)
+{
+    uint64_t number = DEFAULT_STREAM;
+    for (uint32_t i = 0; i < d->work_count; i++) /* by stream, upwards */
+        number += device_of(&d->work[i]) == device && stream_of(&d->work[i]) == number;
+    return (int64_t)number;
+}
+
+static void add_track(const mtp__device_works *d, mtp_trace *t, const pending_work *p)
 {
     mtp__track track = {.pid = (int64_t)MTP_DEVICE_INDEX(device_of(p)),
-                        .tid = (int64_t)stream_of(p),
+                        .tid = stream_of(p) != 0 ? (int64_t)stream_of(p) : default_stream(d, device_of(p)),
                         .sort_index = INT64_MIN,
                         .on_device = true,
                         .first = t->builder->spans.count};
@@ -283,7 +295,7 @@ void mtp__device_add(mtp__device_works *d, mtp_trace *t, mtp__dictionary *dict)
     for (uint32_t i = 0; i < d->work_count && !t->builder->out_of_memory; i++) {
         const pending_work *p = &d->work[i];
         if (i == 0 || device_of(p - 1) != device_of(p) || stream_of(p - 1) != stream_of(p))
-            add_track(t, p);
+            add_track(d, t, p);
         if (t->builder->out_of_memory)
             break;
         add_span(d, t, dict, p);

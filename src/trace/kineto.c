@@ -1,4 +1,5 @@
-/* trace/kineto.c - the file as a whole: an object with traceEvents somewhere in it, or an array of events. */
+/* trace/kineto.c - the file as a whole: an object with traceEvents somewhere in it, or an array of events; or an execution
+ * trace, an object with a schema and nodes. */
 #include "trace/kineto.h"
 #include <string.h>
 #include "base/error.h"
@@ -92,21 +93,21 @@ static mtp_status stopped(mtp__kineto *k)
 
 /* ------------------------------------------------------------------------------------------- events */
 
-static mtp_status read_event(mtp__kineto *k)
+static mtp_status read_one(mtp__kineto *k, void (*add)(mtp__kineto *k))
 {
     for (;;) {
         mtp__json_value other;
-        bool is_event = *k->at == '{';
+        bool is_object = *k->at == '{';
         const char *p =
-            is_event ? mtp__kineto_event_parse(k, k->at) : mtp__json_read(&k->json, k->at, &other);
+            is_object ? mtp__kineto_event_parse(k, k->at) : mtp__json_read(&k->json, k->at, &other);
         if (p == NULL) {
             mtp_status status = stopped(k);
             if (status != MTP_OK)
                 return status;
             continue;
         }
-        if (is_event)
-            mtp__kineto_add(k);
+        if (is_object)
+            add(k);
         else
             k->trace->skipped_events++;
         k->events++;
@@ -115,6 +116,17 @@ static mtp_status read_event(mtp__kineto *k)
             return MTP_FAIL(MTP_E_NOMEM, "more than %llu events", (unsigned long long)k->events);
         return MTP_OK;
     }
+}
+
+static mtp_status read_event(mtp__kineto *k)
+{
+    return read_one(k, mtp__kineto_add);
+}
+
+/* Of an execution trace. */
+static mtp_status read_node(mtp__kineto *k)
+{
+    return read_one(k, mtp__kineto_node_add);
 }
 
 /* A row of "mtprofMemory". */
@@ -132,7 +144,7 @@ static mtp_status read_memory_row(mtp__kineto *k)
 }
 
 /* Behind the bracket, up to the closing one. A bare array may lack that: its writer was to go on. */
-static mtp_status read_events(mtp__kineto *k, bool bare, mtp_status (*read_one)(mtp__kineto *k))
+static mtp_status read_events(mtp__kineto *k, bool bare, mtp_status (*read_next)(mtp__kineto *k))
 {
     mtp_status status = MTP_OK;
     bool between = true; /* an event may come */
@@ -152,7 +164,7 @@ static mtp_status read_events(mtp__kineto *k, bool bare, mtp_status (*read_one)(
             k->at++;
         } else if (c == AT_END) {
             return wrong(k, k->at, "an event or ']'");
-        } else if ((status = read_one(k)) != MTP_OK) {
+        } else if ((status = read_next(k)) != MTP_OK) {
             return status;
         }
         between = !between;
@@ -186,6 +198,10 @@ static void add_value(mtp__kineto *k, const char *key, size_t length, mtp__json_
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         if (key_is(key, length, flags[i].key) && ((v->kind == 0 && v->number.digits != 0) || v->kind == 't'))
             k->trace->flags_recorded |= flags[i].flag;
+    if (key_is(key, length, "pid") && v->kind == 0)
+        mtp__decimal_unsigned(&v->number, &k->document_pid);
+    if (key_is(key, length, "start_ts") && v->kind == 0)
+        mtp__decimal_unsigned(&v->number, &k->document_start_ms);
     if (key_is(key, length, "mtprof"))
         mtp__kineto_about(k, v);
     mtp__kineto_meta(k, key, length, v);
@@ -232,7 +248,7 @@ static mtp_status read_value(mtp__kineto *k, const mtp__buffer *key)
 /* Behind the brace. */
 static mtp_status read_object(mtp__kineto *k, mtp__buffer *key)
 {
-    bool has_events = false;
+    bool has_events = false, is_execution = false;
     mtp_status status = MTP_OK;
     int c = peek(k, &status);
     while (status == MTP_OK && c != '}') {
@@ -243,10 +259,15 @@ static mtp_status read_object(mtp__kineto *k, mtp__buffer *key)
             has_events = true;
             status = expect(k, '[', "'[' after \"traceEvents\":");
             status = status == MTP_OK ? read_events(k, false, read_event) : status;
+        } else if (is_execution && key_is(key->bytes, key->length, "nodes") && peek(k, &status) == '[') {
+            has_events = true;
+            k->at++;
+            status = read_events(k, false, read_node);
         } else if (key_is(key->bytes, key->length, "mtprofMemory") && peek(k, &status) == '[') {
             k->at++;
             status = read_events(k, false, read_memory_row);
         } else if (status == MTP_OK) {
+            is_execution |= key_is(key->bytes, key->length, "schema"); /* it comes first there */
             status = read_value(k, key);
         }
         c = status == MTP_OK ? peek(k, &status) : FAILED;
@@ -299,6 +320,7 @@ static mtp_status complete(mtp__kineto *k)
 {
     mtp_trace *t = k->trace;
     mtp__kineto_pairs_finish(k);
+    mtp__kineto_nodes_finish(k);
     mtp__kineto_rows_finish(k);
     if (k->no_memory)
         return MTP_FAIL(MTP_E_NOMEM, "a trace of %llu events", (unsigned long long)k->events);
@@ -326,6 +348,7 @@ static void reader_fini(mtp__kineto *k)
     mtp__free(k->pairs);
     mtp__free(k->unfinished);
     mtp__free(k->frames);
+    mtp__free(k->nodes);
     mtp__free(k);
 }
 

@@ -60,9 +60,28 @@ uint8_t mtp__kineto_flags(const mtp__kineto *k, mtp__category category, int64_t 
     return 0;
 }
 
+/* Kineto's events about the recording as a whole, if our writer made them: they are no part of what was recorded. */
+static bool is_window(mtp__kineto *k)
+{
+    const mtp__kineto_event *e = &k->event;
+    uint32_t by = 0;
+    if ((e->args & MTP__ARG_BIT(MADE_BY)) == 0 || !mtp__kineto_arg_text(k, MTP__ARG_MADE_BY, &by) ||
+        strcmp(mtp__trace_get_text(k->trace, by).bytes, "mtprof") != 0 ||
+        !(e->phase == 'X'
+              ? STARTS_WITH(&e->name, "PyTorch Profiler (") && STARTS_WITH(&e->category, "Trace")
+              : STARTS_WITH(&e->name, "Iteration Start: ") || STARTS_WITH(&e->name, "Record Window End")))
+        return false;
+    uint32_t row = mtp__kineto_row_of(k);
+    if (row != MTP__NONE)
+        k->rows[row].made = k->trace->made_window = true;
+    return true;
+}
+
 static void add_complete(mtp__kineto *k)
 {
     const mtp__kineto_event *e = &k->event;
+    if (is_window(k))
+        return;
     mtp__category category = mtp__kineto_category(k);
     uint64_t taken = 0;
     uint32_t row = mtp__kineto_row_for(k, category, &taken);
@@ -151,11 +170,18 @@ static void add_instant(mtp__kineto *k, uint32_t row)
     reach(k, row, e->ts);
 }
 
+/* What our writer made of a [memory] event, which is there too. */
+static bool is_made(const mtp__kineto_event *e)
+{
+    return e->category.length == sizeof MTP__MEMORY_COUNTER - 1 &&
+           STARTS_WITH(&e->category, MTP__MEMORY_COUNTER);
+}
+
 /* One value; further ones, and names of values other than "value", stay in args. */
 static void add_counter(mtp__kineto *k)
 {
     const mtp__kineto_event *e = &k->event;
-    uint32_t row = mtp__kineto_row_any(k);
+    uint32_t row = is_made(e) ? MTP__NONE : mtp__kineto_row_any(k);
     if (row == MTP__NONE)
         return;
     mtp__instant i = {.ts = e->ts,
@@ -188,16 +214,26 @@ static uint64_t flow_id(const mtp__kineto_id *id)
                : mtp__hash_bytes(id->text.bytes, id->text.length);
 }
 
+/* From a launch to its work, as Kineto spelled it before it was ac2g: "async_gpu", or "launch" among the "async". */
+static bool is_old_launch(const mtp__kineto_event *e)
+{
+    const mtp__json_string *name = e->name.length != 0 ? &e->name : &e->category;
+    return (name->length == 9 && STARTS_WITH(name, "async_gpu")) ||
+           (name->length == 6 && STARTS_WITH(name, "launch") && STARTS_WITH(&e->category, "async"));
+}
+
 static void add_flow(mtp__kineto *k)
 {
+    static const mtp__json_string ac2g = {"ac2g", 4, 0};
     const mtp__kineto_event *e = &k->event;
     uint32_t row = mtp__kineto_row_any(k);
     if (row == MTP__NONE)
         return;
+    const mtp__json_string *name = is_old_launch(e) ? &ac2g : e->name.length != 0 ? &e->name : &e->category;
     mtp__flow flow = {.ts = e->ts,
                       .id = flow_id(&e->id),
                       .track = k->rows[row].track,
-                      .name = mtp__kineto_string(k, e->name.length != 0 ? &e->name : &e->category),
+                      .name = mtp__kineto_string(k, name),
                       .phase = e->phase};
     mtp__trace_add_flow(k->trace, &flow);
 }
@@ -253,7 +289,7 @@ void mtp__kineto_add(mtp__kineto *k)
     case 'I':
     case 'R':
     case 'P':
-        if (!add_memory(k))
+        if (!is_window(k) && !add_memory(k))
             add_instant(k, mtp__kineto_row_any(k));
         break;
     case 'n':

@@ -413,7 +413,7 @@ uint32_t mtp__kineto_detail(mtp__kineto *k, mtp__category category, uint32_t num
     if ((e->args & IS_SHAPES) != 0)
         taken |= take_shapes(k, &d);
     if ((e->args & (MTP__ARG_BIT(STACK) | MTP__ARG_BIT(CALL_STACK))) != 0)
-        taken |= take_stack(k, MTP__ARG_STACK, &d.stack)        ? MTP__ARG_BIT(STACK)
+        taken |= take_stack(k, MTP__ARG_STACK, &d.stack) ? MTP__ARG_BIT(STACK) | MTP__ARG_BIT(CALL_STACK)
                  : take_stack(k, MTP__ARG_CALL_STACK, &d.stack) ? MTP__ARG_BIT(CALL_STACK)
                                                                 : 0;
     if ((e->args & IS_MINDTORCH) != 0)

@@ -60,7 +60,10 @@
     X(NPU_DELTA, "npu_memory_allocated_delta")                                                               \
     X(UNFINISHED, "unfinished")                                                                              \
     X(OLD_DIMS, "Input dims")                                                                                \
-    X(OLD_EXTERNAL_ID, "external id")
+    X(OLD_EXTERNAL_ID, "external id")                                                                        \
+    X(ON_DEVICE, "on_device")                                                                                \
+    X(ON_STREAM, "on_stream")                                                                                \
+    X(MADE_BY, "made by")
 #define X(sym, text) MTP__ARG_##sym,
 typedef enum mtp__kineto_arg {
     MTP__KINETO_ARG_LIST(X) MTP__ARGS
@@ -136,6 +139,7 @@ typedef struct mtp__kineto_row {
     uint32_t lane_of;     /* the row that this one was put beside, so that it nests (ours); MTP__NONE: none */
     uint32_t open;        /* kineto_pairs.c: the innermost begin without an end, or MTP__NONE */
     bool has_cpu;         /* a span of a CPU category is on its track */
+    bool made;            /* what stands on it our writer made, and will make again */
     int64_t sort_index;   /* INT64_MIN: none */
     int64_t last_ns;      /* the end of what is on it */
     int64_t last_pair_ns; /* of begin and end events */
@@ -160,6 +164,14 @@ typedef struct mtp__kineto_pair {
     uint8_t category, flags;
     bool is_end, ended;
 } mtp__kineto_pair;
+
+/* A node of an execution trace. */
+typedef struct mtp__kineto_node {
+    uint64_t id, parent;
+    int64_t step, end;
+    uint32_t track, name, detail;
+    uint8_t category, flags;
+} mtp__kineto_node;
 
 typedef struct mtp__kineto_unfinished {
     uint32_t span, row;
@@ -193,6 +205,9 @@ typedef struct mtp__kineto {
     mtp__kineto_pair *pairs;            /* owned */
     mtp__kineto_unfinished *unfinished; /* owned: complete events without a duration */
     uint32_t *frames;                   /* owned: of one stack */
+    mtp__kineto_node *nodes;            /* owned */
+    size_t node_count, node_room;
+    uint64_t document_pid, document_start_ms; /* of an execution trace */
     size_t row_count, row_room, process_count, process_room, pair_count, pair_room, unfinished_count,
         unfinished_room, frame_count, frame_room;
     bool pairs_disordered;
@@ -244,6 +259,10 @@ uint32_t mtp__kineto_row_any(mtp__kineto *k);   /* for what is no span; has a tr
 uint32_t mtp__kineto_row_async(mtp__kineto *k); /* has a track */
 bool mtp__kineto_describe(mtp__kineto *k);      /* a metadata event; false: of another kind */
 void mtp__kineto_rows_finish(mtp__kineto *k);
+
+/* kineto_nodes.c: of an execution trace, what is in k->event; and all of them, once they are there. */
+void mtp__kineto_node_add(mtp__kineto *k);
+void mtp__kineto_nodes_finish(mtp__kineto *k);
 
 /* kineto_pairs.c */
 void mtp__kineto_pair_add(mtp__kineto *k, uint32_t row, bool is_end, uint64_t taken);

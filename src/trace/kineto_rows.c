@@ -118,8 +118,9 @@ static uint32_t row_on_device(mtp__kineto *k, uint32_t row, uint64_t *taken)
     mtp__kineto_row_key key = k->rows[row].key;
     int64_t device = key.pid, stream = key.tid;
     key.space = MTP__SPACE_DEVICE;
-    if (mtp__kineto_signed(k, MTP__ARG_DEVICE, &device)) {
-        *taken |= MTP__ARG_BIT(DEVICE);
+    if (mtp__kineto_signed(k, MTP__ARG_DEVICE, &device) ||
+        mtp__kineto_signed(k, MTP__ARG_ON_DEVICE, &device)) {
+        *taken |= MTP__ARG_BIT(DEVICE) | MTP__ARG_BIT(ON_DEVICE);
         key.pid = device;
         key.pid_text = 0;
         k->processes[k->rows[row].process].device = device;
@@ -127,8 +128,9 @@ static uint32_t row_on_device(mtp__kineto *k, uint32_t row, uint64_t *taken)
         key.pid = k->processes[k->rows[row].process].device;
         key.pid_text = 0;
     }
-    if (mtp__kineto_signed(k, MTP__ARG_STREAM, &stream)) {
-        *taken |= MTP__ARG_BIT(STREAM);
+    if (mtp__kineto_signed(k, MTP__ARG_STREAM, &stream) ||
+        mtp__kineto_signed(k, MTP__ARG_ON_STREAM, &stream)) {
+        *taken |= MTP__ARG_BIT(STREAM) | MTP__ARG_BIT(ON_STREAM);
         key.tid = stream;
         key.tid_text = 0;
     }
@@ -317,7 +319,7 @@ void mtp__kineto_rows_finish(mtp__kineto *k)
         p->other_spans += r->other_spans;
         if (r->key.space != MTP__SPACE_FILE)
             continue;
-        if (r->track == MTP__NONE && r->device_row == MTP__NONE &&
+        if (r->track == MTP__NONE && r->device_row == MTP__NONE && !r->made &&
             (r->name != 0 || r->sort_index != INT64_MIN) && row_track(k, (uint32_t)i, false)) {
             mtp__track *track = &k->trace->tracks[r->track]; /* it did nothing, and has a name all the same */
             if (p->is_device && p->device >= 0) {

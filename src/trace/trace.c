@@ -646,6 +646,7 @@ mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *to)
     out->clock_faults = t->clock_faults;
     out->damaged_chunks = t->damaged_chunks;
     out->from_kineto = t->from_kineto;
+    out->without_times = t->without_times;
     out->has_ledger = t->has_ledger;
     out->ledger = t->ledger;
     out->skipped_events = t->skipped_events;

@@ -34,6 +34,8 @@ typedef enum mtp__category {
     MTP__CATEGORY_LIST(X) MTP__CATEGORIES
 } mtp__category;
 #undef X
+#define MTP__MEMORY_COUNTER                                                                                  \
+    "mtprof_memory" /* category of counters that the writer makes of [memory] events */
 const char *mtp__category_text(mtp__category category);
 static inline bool mtp__category_on_device(mtp__category c)
 {
@@ -207,6 +209,8 @@ struct mtp_trace {
     int64_t first_ns, last_ns; /* finish(): of all spans and instants */
     uint64_t pid;              /* of the recorded process, 0: unknown */
     bool from_kineto;          /* read from JSON */
+    bool without_times;        /* of an execution trace: times say the order only */
+    bool made_window; /* the file had Kineto's events about the recording, and our writer had made them */
     bool has_ledger;
     mtp_ledger ledger;
     uint64_t unmatched_ends, unfinished, clock_faults, damaged_chunks; /* what was wrong and was mended */

@@ -33,7 +33,9 @@ def load(path):
 
 
 def of_phase(trace, phase):
-    return [e for e in trace["traceEvents"] if e["ph"] == phase]
+    """What was recorded: not the window that the writer puts around it, nor what it draws of [memory] events."""
+    return [e for e in trace["traceEvents"] if e["ph"] == phase and e.get("cat") != "mtprof_memory"
+            and "made by" not in e.get("args", {})]
 
 
 def micro(event):
@@ -209,7 +211,8 @@ class Tests:
         before, after = load(path), load(out)
 
         def kinds(trace):
-            return collections.Counter((e["ph"], e.get("cat")) for e in trace["traceEvents"] if e["ph"] != "M")
+            return collections.Counter((e["ph"], e.get("cat")) for e in trace["traceEvents"]
+                                       if e["ph"] != "M" and e.get("cat") != "mtprof_memory")
         assert kinds(before) == kinds(after), (kinds(before), kinds(after))
         moved = (min(e["ts"] for e in of_phase(before, "X")) - min(e["ts"] for e in of_phase(after, "X"))) * 1000
         assert before["baseTimeNanoseconds"] + moved == after["baseTimeNanoseconds"]

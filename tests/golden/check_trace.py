@@ -13,8 +13,8 @@ from collections import defaultdict
 from decimal import Decimal
 
 CATEGORIES = {"cpu_op", "user_annotation", "gpu_user_annotation", "python_function", "cuda_runtime", "cuda_driver", "kernel",
-              "gpu_memcpy", "gpu_memset", "cuda_sync", "overhead", "cpu_instant_event"}
-ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "cuda_sync", "gpu_user_annotation"}
+              "gpu_memcpy", "gpu_memset", "cuda_sync", "overhead", "cpu_instant_event", "Trace"}
+ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "cuda_sync"}
 HEAD = ["schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds"]
 ROW_NAMES = {"process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index"}
 ID_MAX, LEVELS_MAX, TS_MAX = 2 ** 32 - 1, 512, 4_500_000_000_000
@@ -159,6 +159,8 @@ class Checker:
             wrong(3, "no dur")
         if args and cat in ON_DEVICE and not (type(args.get("device")) is int and type(args.get("stream")) is int):
             wrong(4, "device work that does not say its device and stream")
+        if args and cat == "gpu_user_annotation" and {"device", "stream", "correlation"} & args.keys():
+            wrong(10, "an annotation that HTA takes for work")
 
     def rows(self):
         """Nested or disjoint, at most 512 deep."""

@@ -15,9 +15,10 @@ import sys
 import tempfile
 import xml.etree.ElementTree as xml
 
-READERS = ("HolisticTraceAnalysis", "torch-tb-profiler")
+READERS = ("HolisticTraceAnalysis==0.5.0", "torch-tb-profiler==0.4.3")
 # What they import; what they merely ask for (Jupyter, TensorBoard itself) is ten times as much.
-BESIDE = ("pytest", "pandas", "networkx", "plotly", "pydot", "pyyaml", "psutil")
+# Both were written for pandas before 3, and TraceLens and Chakra are not on PyPI: what is called tracelens there is not it.
+BESIDE = ("pytest", "pandas<3", "networkx", "plotly", "pydot", "pyyaml", "psutil")
 MODULES = ("hta", "torch_tb_profiler", "pytest")
 PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--retries", "1", "--timeout", "10")
 ROOM = 1 << 30      # bytes that must be free
@@ -25,6 +26,7 @@ ROOM = 1 << 30      # bytes that must be free
 
 def has_readers(python):
     test = f"import importlib.util as u, sys; sys.exit(any(u.find_spec(m) is None for m in {MODULES}))"
+    test = test.replace("sys.exit(", "sys.exit(__import__('pandas').__version__ >= '3' or ", 1)
     return subprocess.run([python, "-c", test], capture_output=True).returncode == 0
 
 

@@ -29,7 +29,8 @@ def lines_of(path):
 
 
 def counts(events):
-    return collections.Counter((e.get("cat", ""), e["ph"]) for e in events if e["ph"] != "M")
+    """Of what the trace has, and not of what the writer makes of it."""
+    return collections.Counter((e.get("cat", ""), e["ph"]) for e in events if e["ph"] != "M" and e.get("cat") != "mtprof_memory")
 
 
 def rows_of(path, *options):
@@ -48,6 +49,10 @@ def differences(trace, folder):
     for key in sorted(before.keys() | after.keys()):
         if before[key] != after[key]:
             found.append(f"{key}: {before[key]} events, then {after[key]}")
+    told = [e["args"]["Total Allocated"] for e in events_of(again) if e["name"] == "[memory]"]
+    drawn = [e["args"]["Allocated"] for e in events_of(again) if e.get("cat") == "mtprof_memory"]
+    if told != drawn:
+        found.append(f"{len(told)} [memory] events, and {len(drawn)} counters to draw them")
     for options in ((), ("--by-shape",), ("--by-stack", "5")):
         if rows_of(trace, *options) != rows_of(again, *options):
             found.append(f"averages differ {' '.join(options)}")

@@ -296,7 +296,9 @@ def test_streams_have_rows_of_their_own(tmp_path):
         other.synchronize()
     prof.export_chrome_trace(str(tmp_path / "trace.json"))
     events = [e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e.get("cat") in ("kernel", "gpu_memset")]
-    assert {e["args"]["stream"] for e in events} == {0, other.stream_id} and len({e["tid"] for e in events}) == 2
+    streams = {e["args"]["stream"] for e in events}
+    assert other.stream_id in streams and len(streams) == len({e["tid"] for e in events}) == 2
+    assert min(streams) > 0  # HTA takes a stream 0 for none
     assert y.sum().item() == 128
 
 

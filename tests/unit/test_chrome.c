@@ -285,6 +285,172 @@ static void flags_that_were_off_leave_no_keys(void **state)
     mtp_trace_destroy(t);
 }
 
+/* ------------------------------------------------------------------------------------- as readers know it */
+
+static mtp_trace *read_back(const mtp_trace *t)
+{
+    mtp_trace *again;
+    assert_ok(mtp_trace_export(t, test_path("back.json"), NULL));
+    assert_ok(mtp_trace_open(test_path("back.json"), NULL, &again));
+    return again;
+}
+
+/* A device's work and the calls of a runtime that is not CUDA's: each caused what `work` says, or nothing. */
+static const struct {
+    const char *call, *known;
+    mtp__category work;
+} calls[] = {{"clEnqueueNDRangeKernel", "cudaLaunchKernel", MTP__CATEGORY_KERNEL},
+             {"aclrtMemcpy", "cudaMemcpyAsync", MTP__CATEGORY_GPU_MEMCPY},
+             {"fill", "cudaMemsetAsync", MTP__CATEGORY_GPU_MEMSET},
+             {"clFinish", "cudaStreamSynchronize", MTP__CATEGORIES},
+             {"clWaitForEvents", "cudaEventSynchronize", MTP__CATEGORIES},
+             {"clBuildProgram", "clBuildProgram", MTP__CATEGORIES},
+             {"cuLaunchKernel", "cuLaunchKernel", MTP__CATEGORY_KERNEL},
+             {"hipMemcpyAsync", "hipMemcpyAsync", MTP__CATEGORY_GPU_MEMCPY},
+             {"cudaGraphLaunch", "cudaGraphLaunch", MTP__CATEGORY_KERNEL},
+             {"cl", "cudaLaunchKernel", MTP__CATEGORY_KERNEL}};
+#define CALLS (sizeof calls / sizeof *calls)
+
+static mtp_trace *make_calls(void)
+{
+    mtp_trace *t = maker_start(false);
+    uint32_t host = add_thread(t, 517, 517, ""), stream = add_stream(t, 0, 7);
+    for (uint32_t i = 0; i < CALLS; i++) {
+        mtp__detail d = MTP__DETAIL_INIT;
+        d.correlation = calls[i].work != MTP__CATEGORIES ? 41 + i : 0;
+        add_span(t, host, 1000 + 100 * i, 1050 + 100 * i, calls[i].call, MTP__CATEGORY_CUDA_RUNTIME, &d);
+        if (d.correlation != 0)
+            add_span(t, stream, 5000 + 100 * i, 5050 + 100 * i, "work", calls[i].work, &d);
+    }
+    mtp__detail shadow = MTP__DETAIL_INIT;
+    shadow.external_id = 1;
+    add_span(t, stream, 4000, 9000, "forward", MTP__CATEGORY_GPU_USER_ANNOTATION, &shadow);
+    return maker_finish(t);
+}
+
+static void runtime_calls_have_cudas_names_and_keep_their_own(void **state)
+{
+    (void)state;
+    mtp_trace *t = make_calls(), *again = read_back(t);
+    char *got = written(t, NULL), *twice = written(again, NULL);
+    for (size_t i = 0; i < CALLS; i++) {
+        char known[128], own[128];
+        bool renamed = strcmp(calls[i].call, calls[i].known) != 0;
+        snprintf(known, sizeof known, "\"name\": \"%s\"", calls[i].known);
+        snprintf(own, sizeof own, "\"original name\": \"%s\"", calls[i].call);
+        assert_true(times(got, known) >= 1);
+        assert_int_equal(times(got, own), renamed);
+        assert_int_equal(times(twice, own), renamed);
+        assert_int_equal(times(twice, known), times(got, known));
+    }
+    assert_int_equal(times(got, "\"correlation\": 51"), 1); /* calls that launch nothing are numbered, too */
+    assert_int_equal(times(got, "\"correlation\": 53"), 1);
+    for (uint32_t i = 0; i < CALLS; i++)
+        assert_string_equal(mtp__trace_get_text(again, again->name[i]).bytes, calls[i].call);
+    free(got);
+    free(twice);
+    mtp_trace_destroy(t);
+    mtp_trace_destroy(again);
+}
+
+static void an_annotation_on_a_device_is_no_work(void **state)
+{
+    (void)state;
+    mtp_trace *t = make_calls(), *again = read_back(t);
+    for (int pass = 0; pass < 2; pass++) {
+        char *got = written(pass == 0 ? t : again, NULL), *line = strstr(got, "\"gpu_user_annotation\"");
+        *strchr(line, '\n') = 0;
+        assert_null(strstr(line, "\"stream\""));
+        assert_null(strstr(line, "\"device\""));
+        assert_null(strstr(line, "\"correlation\""));
+        assert_non_null(strstr(line, "\"External id\": 1"));
+        free(got);
+    }
+    assert_int_equal(again->track_count, t->track_count); /* it is on the stream of its work */
+    assert_int_equal(again->span_count, t->span_count);
+    mtp_trace_destroy(t);
+    mtp_trace_destroy(again);
+}
+
+static void the_window_and_counters_are_written_and_not_read(void **state)
+{
+    (void)state;
+    mtp_trace *t = make_small(false), *again = read_back(t);
+    for (int pass = 0; pass < 2; pass++) {
+        char *got = written(pass == 0 ? t : again, NULL);
+        assert_int_equal(times(got, "\"name\": \"PyTorch Profiler (0)\""), 1);
+        assert_int_equal(times(got, "\"name\": \"Iteration Start: PyTorch Profiler\""), 1);
+        assert_int_equal(times(got, "\"name\": \"Record Window End\""), 1);
+        assert_int_equal(times(got, "\"ts\": 28288000000.500, \"dur\": 19.500"),
+                         1); /* from the mark to the last end */
+        assert_int_equal(times(got, "\"name\": \"Memory NPU:0\""), 1);
+        assert_int_equal(times(got, "\"args\": {\"Allocated\": 600, \"Reserved\": 2048}"), 1);
+        free(got);
+    }
+    assert_int_equal(again->span_count, t->span_count);
+    assert_int_equal(again->instant_count, t->instant_count);
+    assert_int_equal(again->track_count, t->track_count);
+    mtp_trace_destroy(t);
+    mtp_trace_destroy(again);
+    t = make_small(true); /* of another's file: what it has */
+    char *got = written(t, NULL);
+    assert_int_equal(times(got, "PyTorch Profiler"), 0);
+    free(got);
+    mtp_trace_destroy(t);
+}
+
+static void ops_have_the_call_stack_that_tensorboard_shows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *frame, *shown;
+    } frames[] = {{"net.py:20:forward step", "net.py(20): forward step"},
+                  {"C:/a;b.py:7:f;g", "C:/a,b.py(7): f,g"},
+                  {"net.py(20): forward", "net.py(20): forward"},
+                  {"a:b:c", "a:b:c"},
+                  {":5:f", ":5:f"},
+                  {"f", "f"},
+                  {"x.py:1:", "x.py(1): "},
+                  {"\"q\".py:3:<lambda>", "\\\"q\\\".py(3): <lambda>"}};
+    for (size_t i = 0; i < sizeof frames / sizeof *frames; i++) {
+        mtp_trace *t = maker_start(false);
+        mtp__detail d = MTP__DETAIL_INIT;
+        d.stack = mtp__trace_add_stack(t, mtp__trace_add_stack(t, 0, text_of(t, "m.py:1:main")),
+                                       text_of(t, frames[i].frame));
+        uint32_t host = add_thread(t, 517, 517, "");
+        add_span(t, host, 1000, 2000, "aten::add", MTP__CATEGORY_CPU_OP, &d);
+        t = maker_finish(t);
+        mtp_trace *again = read_back(t);
+        char *got = written(t, NULL), *twice = written(again, NULL), want[128];
+        snprintf(want, sizeof want, "\"Call stack\": \"%s;m.py(1): main\"", frames[i].shown);
+        assert_int_equal(times(got, want), 1);
+        assert_int_equal(times(twice, want), 1);
+        assert_string_equal(
+            mtp__trace_get_text(again, again->stacks[again->details[again->detail[0]].stack].frame).bytes,
+            frames[i].frame);
+        free(got);
+        free(twice);
+        mtp_trace_destroy(t);
+        mtp_trace_destroy(again);
+    }
+}
+
+static void the_device_of_our_own_traces_keeps_its_name(void **state)
+{
+    (void)state;
+    mtp_trace *t = make_calls(), *again = read_back(t);
+    text table = {0};
+    mtp_averages *rows;
+    assert_ok(mtp_averages_create(again, NULL, &rows));
+    assert_ok(mtp_averages_table(rows, NULL, text_sink, &table));
+    assert_non_null(strstr(table.bytes, "Self NPU"));
+    assert_null(strstr(table.bytes, "CUDA"));
+    free(table.bytes);
+    mtp_averages_destroy(rows);
+    mtp_trace_destroy(t);
+    mtp_trace_destroy(again);
+}
+
 /* ------------------------------------------------------------------------------------------------- large */
 
 /* 1e5 spans in each other: rows of 512 levels, nothing lost, and no time wasted. */
@@ -294,8 +460,8 @@ static void nesting_of_any_depth_is_written(void **state)
     const uint32_t depth = 100000;
     mtp_trace *t = make_deep(depth);
     char *got = written(t, NULL);
-    assert_int_equal(times(got, "\"ph\": \"X\""), depth);
-    assert_int_equal(times(got, "\"name\": \"thread_name\""), (depth + 511) / 512);
+    assert_int_equal(times(got, "\"ph\": \"X\""), depth + 1); /* and the window around them */
+    assert_int_equal(times(got, "\"name\": \"thread_name\""), (depth + 511) / 512 + 1);
     free(got);
     mtp_trace_destroy(t);
 }
@@ -306,7 +472,7 @@ static void spans_that_all_overlap_cost_no_square(void **state)
     const uint32_t count = 100000;
     mtp_trace *t = make_staircase(count);
     char *got = written(t, NULL);
-    assert_int_equal(times(got, "\"ph\": \"X\""), count);
+    assert_int_equal(times(got, "\"ph\": \"X\""), count + 1);
     free(got);
     mtp_trace_destroy(t);
 }
@@ -317,7 +483,7 @@ static void a_million_args_and_names_are_written(void **state)
     uint32_t count = (uint32_t)test_scaled(200000);
     mtp_trace *t = make_distinct(count);
     char *got = written(t, NULL);
-    assert_int_equal(times(got, "\"ph\": \"X\""), count);
+    assert_int_equal(times(got, "\"ph\": \"X\""), count + 1);
     free(got);
     mtp_trace_destroy(t);
 }
@@ -464,6 +630,11 @@ int main(int argc, char **argv)
         TEST(names_that_viewers_take_for_profiles_are_marked),
         TEST(ts_is_relative_to_the_day_that_it_begins_in),
         TEST(flags_that_were_off_leave_no_keys),
+        TEST(runtime_calls_have_cudas_names_and_keep_their_own),
+        TEST(an_annotation_on_a_device_is_no_work),
+        TEST(the_window_and_counters_are_written_and_not_read),
+        TEST(ops_have_the_call_stack_that_tensorboard_shows),
+        TEST(the_device_of_our_own_traces_keeps_its_name),
         TEST(nesting_of_any_depth_is_written),
         TEST(spans_that_all_overlap_cost_no_square),
         TEST(a_million_args_and_names_are_written),

@@ -371,6 +371,141 @@ static void a_real_trace_becomes_what_torchs_observer_wrote(void **state)
         skip();
 }
 
+/* ------------------------------------------------------------------------------------------- read back */
+
+static mtp_trace *read_nodes(const char *json, size_t length)
+{
+    mtp_trace *t;
+    const char *path = test_path("nodes.et.json");
+    test_spew(path, json, length);
+    assert_ok(mtp_trace_open(path, NULL, &t));
+    return t;
+}
+
+/* It has no times: what is written last is when the last of them was. */
+static void cut_finish(collected *c)
+{
+    c->bytes[strstr(c->bytes, "\"finish_ts\"") - c->bytes] = 0;
+}
+
+static void an_execution_trace_is_read_back(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t main = made_thread(t, 1), other = made_thread(t, 2);
+    uint32_t in = shape_of(
+        t, "[[2, 3], [], [[4], []], [], [], [], [], []]", "[[3, 1], [], [[1], []], [], [], [], [], []]",
+        "[\"c10::Half\", \"Scalar\", \"TensorList\", \"ScalarList\", \"\", \"\", \"Scalar\", \"Scalar\"]",
+        "[\"\", \"-7\", \"\", \"[1, 2]\", \"\", \"a \\\"b\\\"\", \"True\", \"0.5\"]");
+    uint32_t out = shape_of(t, "[[2]]", "[[1]]", "[\"float\"]", "[\"\"]");
+    made_span(t, main, 0, 1000, "ProfilerStep#3", MTP__CATEGORY_USER_ANNOTATION);
+    op_with(t, main, 10, 500, "aten::outer", in, out);
+    op_with(t, main, 20, 30, "aten::first", 0, 0);
+    op_with(t, other, 25, 60, "aten::elsewhere", out, 0);
+    op_with(t, main, 40, 50, "aten::second", out, out);
+    op_with(t, main, 600, 700, "aten::last", 0, 0);
+    t->pid = 77;
+    t = made_end(t);
+    collected c = written(t);
+    mtp_trace *again = read_nodes(c.bytes, c.length);
+    collected twice = written(again);
+    mtp_trace_info info = MTP_TRACE_INFO_INIT;
+    assert_ok(mtp_trace_get_info(again, &info));
+    assert_true(info.without_times && info.pid == 77 && info.steps == 1 && info.spans == 6 &&
+                info.tracks == 2);
+    assert_int_equal(info.base_ns, t->base_ns / 1000000 * 1000000);
+    cut_finish(&c);
+    cut_finish(&twice);
+    assert_string_equal(twice.bytes, c.bytes);
+    collected_free(&c);
+    collected_free(&twice);
+    mtp_trace_destroy(t);
+    mtp_trace_destroy(again);
+}
+
+static void torchs_own_execution_trace_is_read_back(void **state)
+{
+    (void)state;
+    mtp_trace *t;
+    assert_ok(mtp_trace_open(GOLDEN "execution.gold.json.gz", NULL, &t));
+    assert_int_equal(t->skipped_events, 0);
+    collected c = written(t);
+    char path[256], command[1024];
+    snprintf(path, sizeof path, "%s", test_path("again.et.json"));
+    test_spew(path, c.bytes, c.length);
+    collected_free(&c);
+    mtp_trace_destroy(t);
+    snprintf(command, sizeof command, "check_memory.py execution %s " GOLDEN "execution.gold.json.gz", path);
+    if (!made_judge(command))
+        skip();
+}
+
+#define NODE(id, up, more) "{\"id\": " id ", \"name\": \"n" id "\", \"ctrl_deps\": " up more "}"
+#define NODES(nodes) "{\"schema\": \"1.1.1\", \"pid\": 5, \"nodes\": [" nodes "]}"
+
+static void odd_nodes_are_read_as_far_as_they_go(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json;
+        uint32_t spans, skipped;
+    } cases[] = {
+        {NODES(""), 0, 0},
+        {NODES(NODE("3", "2", "")), 1, 0},
+        {NODES(NODE("3", "3", "") "," NODE("4", "5", "") "," NODE("5", "4", "")), 3,
+         0}, /* in themselves, in a ring */
+        {NODES(NODE("9", "2", "") "," NODE("3", "9", "") "," NODE("9", "3", "")), 3, 0}, /* an id twice */
+        {NODES("7, [], null, {}, {\"id\": 1}, {\"ctrl_deps\": 1}, {\"id\": \"x\", \"ctrl_deps\": 1}"), 0, 7},
+        {NODES(NODE("3", "-1", "")), 0, 1},
+        {NODES(
+             NODE("3", "2",
+                  ", \"attrs\": [1, {}, {\"name\": 5, \"value\": 1}, {\"name\": \"rf_id\", \"value\": \"x\"},"
+                  " {\"name\": \"tid\", \"value\": -4}, {\"name\": \"scope\", \"value\": 1e99}]")),
+         1, 0},
+        {NODES(NODE("3", "2",
+                    ", \"inputs\": {\"types\": [\"Tensor(\", \"Tensor()\", \"\", 5, \"GenericList[Tensor(\", "
+                    "\"Int\"]}")),
+         1, 0},
+        {NODES(NODE("3", "2",
+                    ", \"inputs\": {\"values\": {}, \"types\": [\"GenericList[Int]\", \"Tensor(float)\"], "
+                    "\"shapes\": 4}")),
+         1, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mtp_trace *t = read_nodes(cases[i].json, strlen(cases[i].json));
+        assert_int_equal(t->span_count, cases[i].spans);
+        assert_int_equal(t->skipped_events, cases[i].skipped);
+        collected c = written(t);
+        collected_free(&c);
+        mtp_trace_destroy(t);
+    }
+    mtp_trace *t;
+    const char *other = "{\"nodes\": [1, 2]}"; /* somebody's, and no schema */
+    test_spew(test_path("other.json"), other, strlen(other));
+    assert_int_equal(mtp_trace_open(test_path("other.json"), NULL, &t), MTP_E_FORMAT);
+}
+
+static void nodes_nest_to_any_depth(void **state)
+{
+    (void)state;
+    collected text = {0};
+    char line[128];
+    const char *head = "{\"schema\": \"x\", \"nodes\": [";
+    collect(&text, head, strlen(head));
+    for (int i = 0; i < 100000; i++) {
+        int n = snprintf(line, sizeof line, "%s{\"id\": %d, \"name\": \"n\", \"ctrl_deps\": %d}",
+                         i > 0 ? "," : "", i + 2, i + 1);
+        collect(&text, line, (size_t)n);
+    }
+    collect(&text, "]}", 2);
+    mtp_trace *t = read_nodes(text.bytes, text.length);
+    assert_int_equal(t->span_count, 100000);
+    for (uint32_t i = 1; i < t->span_count; i++)
+        assert_int_equal(t->parent[i], i - 1);
+    collected_free(&text);
+    mtp_trace_destroy(t);
+}
+
 /* ----------------------------------------------------------------------------------------------- limits */
 
 static mtp_trace *some_ops(void)
@@ -412,6 +547,26 @@ static void every_allocation_may_fail(void **state)
         collected_free(&c);
     }
     mtp_trace_destroy(t);
+}
+
+static void reading_nodes_fails_whole(void **state)
+{
+    (void)state;
+    mtp_trace *t = some_ops();
+    collected c = written(t);
+    const char *path = test_path("nodes.et.json");
+    test_spew(path, c.bytes, c.length);
+    collected_free(&c);
+    mtp_trace_destroy(t);
+    for (int nth = 1, fired = 1; fired > 0; nth++) {
+        long live = mtp__alloc_live();
+        mtp__fault_plan(1u << MTP__FAULT_ALLOC, nth, false);
+        mtp_status status = mtp_trace_open(path, NULL, &t);
+        fired = mtp__fault_stop();
+        assert_int_equal(status, fired > 0 ? MTP_E_NOMEM : MTP_OK);
+        mtp_trace_destroy(t);
+        assert_int_equal(mtp__alloc_live(), live);
+    }
 }
 
 static void a_recorded_program_has_its_execution_trace(void **state)
@@ -459,6 +614,11 @@ int main(void)
         TEST(shapes_of_any_form_stay_json),
         TEST(hostile_names_stay_json),
         TEST(a_real_trace_becomes_what_torchs_observer_wrote),
+        TEST(an_execution_trace_is_read_back),
+        TEST(torchs_own_execution_trace_is_read_back),
+        TEST(odd_nodes_are_read_as_far_as_they_go),
+        TEST(nodes_nest_to_any_depth),
+        TEST(reading_nodes_fails_whole),
         TEST(wrong_calls_and_full_sinks_are_told),
         TEST(every_allocation_may_fail),
         TEST(a_recorded_program_has_its_execution_trace),

@@ -689,6 +689,64 @@ static void a_flow_before_its_kernel_is_on_the_kernels_track(void **state)
     mtp_trace_destroy(t);
 }
 
+#define FLOW(ph, cat, name, more)                                                                            \
+    "{\"ph\":\"" ph "\",\"cat\":\"" cat "\",\"name\":\"" name "\",\"id\":1,\"pid\":1,\"tid\":1,\"ts\":"      \
+    "1}" more
+
+static void the_names_that_kineto_had_for_launches_are_read_as_its_own(void **state)
+{
+    (void)state;
+    mtp_trace *t =
+        read_list(FLOW("s", "async", "launch", ",") FLOW("f", "async_gpu", "async_gpu", ",")
+                      FLOW("s", "async_cpu_to_gpu", "launch", ",") FLOW("s", "flows", "launch", ",")
+                          FLOW("s", "async", "launches", ",") FLOW("f", "ac2g", "ac2g", ""));
+    static const char *const names[] = {"ac2g", "ac2g", "ac2g", "launch", "launches", "ac2g"};
+    assert_int_equal(t->flow_count, 6);
+    for (uint32_t i = 0; i < 6; i++)
+        assert_string_equal(text(t, t->flows[i].name), names[i]);
+    mtp_trace_destroy(t);
+}
+
+#define MADE(ph, cat, name, by, more)                                                                        \
+    "{\"ph\":\"" ph "\",\"cat\":\"" cat "\",\"name\":\"" name                                                \
+    "\",\"s\":\"g\",\"pid\":1,\"tid\":9,\"ts\":1,\"dur\":5,"                                                 \
+    "\"args\":{\"made by\":\"" by "\"}}" more
+
+static void what_our_writer_made_is_no_part_of_the_trace(void **state)
+{
+    (void)state;
+    mtp_trace *t = read_list(
+        MADE("X", "Trace", "PyTorch Profiler (0)", "mtprof",
+             ",") MADE("i", "", "Iteration Start: PyTorch Profiler", "mtprof", ",")
+            MADE("i", "", "Record Window End", "mtprof",
+                 ",") "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":9,\"args\":{\"name\":\"w\"}},"
+                      "{\"ph\":\"C\",\"cat\":\"mtprof_memory\",\"name\":\"Memory CPU\",\"pid\":1,\"tid\":1,"
+                      "\"ts\":1,\"args\":{\"Allocated\":1}}");
+    assert_int_equal(t->span_count + t->instant_count + t->track_count, 0);
+    assert_true(t->made_window);
+    mtp_trace_destroy(t);
+    t = read_list(MADE("X", "Trace", "PyTorch Profiler (0)", "Kineto", ",")
+                      MADE("X", "cpu_op", "mine", "mtprof", ",") MADE("i", "", "mine", "mtprof", ""));
+    assert_int_equal(t->span_count, 2);
+    assert_int_equal(t->instant_count, 1);
+    assert_false(t->made_window);
+    mtp_trace_destroy(t);
+}
+
+static void an_annotation_is_on_the_stream_that_its_row_or_its_args_say(void **state)
+{
+    (void)state;
+    mtp_trace *t = read_list("{\"ph\":\"X\",\"cat\":\"gpu_user_annotation\",\"name\":\"a\",\"pid\":5000000,"
+                             "\"tid\":10000000,\"ts\":1,"
+                             "\"dur\":9,\"args\":{\"on_device\":0,\"on_stream\":3}},"
+                             "{\"ph\":\"X\",\"cat\":\"gpu_user_annotation\",\"name\":\"b\",\"pid\":2,\"tid\":"
+                             "7,\"ts\":1,\"dur\":9}");
+    assert_true(track_of(t, span_named(t, "a"))->pid == 0 && track_of(t, span_named(t, "a"))->tid == 3);
+    assert_true(track_of(t, span_named(t, "b"))->pid == 2 && track_of(t, span_named(t, "b"))->tid == 7);
+    assert_string_equal(args_of(t, "a"), "");
+    mtp_trace_destroy(t);
+}
+
 static void spans_of_no_known_category_are_on_the_device_if_its_labels_say_so(void **state)
 {
     (void)state;
@@ -1574,6 +1632,9 @@ int main(void)
         TEST(a_process_and_a_device_of_the_same_number_stay_apart),
         TEST(lanes_that_a_writer_made_beside_a_stream_are_one_track_again),
         TEST(a_flow_before_its_kernel_is_on_the_kernels_track),
+        TEST(the_names_that_kineto_had_for_launches_are_read_as_its_own),
+        TEST(what_our_writer_made_is_no_part_of_the_trace),
+        TEST(an_annotation_is_on_the_stream_that_its_row_or_its_args_say),
         TEST(spans_of_no_known_category_are_on_the_device_if_its_labels_say_so),
         TEST(args_without_a_place_in_the_model_are_kept_as_text),
         TEST(args_may_come_before_everything_else),

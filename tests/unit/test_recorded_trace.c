@@ -206,6 +206,32 @@ static void annotations_last_from_the_first_to_the_last_of_their_work(void **sta
     mtp_trace_destroy(t);
 }
 
+/* HTA takes a stream 0 for none. */
+static void the_default_stream_has_a_number_of_its_own(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t others[3];
+        int64_t number;
+    } cases[] = {{{1, 2, 3}, 7}, {{0, 0, 0}, 7}, {{6, 7, 9}, 8}, {{7, 8, 9}, 10}, {{UINT64_MAX, 8, 7}, 9}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        mtp_profile *prof = start();
+        uint64_t now = mtp_now_ns();
+        ran(0, 0, now, now + 10);
+        for (int i = 0; i < 3; i++)
+            for (uint64_t k = 0; k < 3; k++)
+                ran(cases[c].others[i], 0, now + 100 * k, now + 100 * k + 10);
+        mtp_trace *t = trace_of(prof);
+        int found = 0;
+        for (uint32_t k = 0; k < t->track_count; k++) {
+            assert_true(!t->tracks[k].on_device || t->tracks[k].tid != 0);
+            found += t->tracks[k].on_device && t->tracks[k].tid == cases[c].number;
+        }
+        assert_int_equal(found, 1);
+        mtp_trace_destroy(t);
+    }
+}
+
 static void annotations_that_the_program_reports_are_the_only_ones(void **state)
 {
     (void)state;
@@ -320,6 +346,7 @@ int main(void)
         TEST(many_split_calls_find_room),
         TEST(a_call_that_nobody_began_is_counted),
         TEST(annotations_last_from_the_first_to_the_last_of_their_work),
+        TEST(the_default_stream_has_a_number_of_its_own),
         TEST(annotations_that_the_program_reports_are_the_only_ones),
         TEST(a_devices_times_go_through_the_readings_around_them),
         TEST(devices_say_what_they_are),
