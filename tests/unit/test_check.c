@@ -123,6 +123,7 @@ static const struct fault {
     {1, ERROR, "not JSON", TAIL, TAIL "more"},
     {1, ERROR, "not JSON: 'h' where '{' is expected", HEAD, "hello"},
     {1, ERROR, "no list traceEvents", "\"traceEvents\"", "\"traceEvent\""},
+    {1, ERROR, "a second traceEvents", TAIL, "\n], \"traceEvents\": null}"},
     {1, ERROR, "a second traceEvents", TAIL, "\n], \"traceEvents\": [], \"traceName\": \"x.json\"}"},
     {1, ERROR, "a comma with nothing behind it", "\n]", ",\n]"},
     {1, ERROR, "a comma with nothing behind it", "\"x.json\"}", "\"x.json\",}"},
