@@ -296,8 +296,8 @@ static mtp_status read_object(reader *r)
         status = read_key(r, name, &length, &byte);
         if (status != MTP_OK || r->ended)
             return status;
-        bool events = strcmp(name, "traceEvents") == 0 && peek(r, &status) == '[';
-        if (events && r->has_events)
+        bool named = strcmp(name, "traceEvents") == 0, events = named && peek(r, &status) == '[';
+        if (named && r->has_events)
             mtp__check_found(r->c.check, MTP__FOUND_TWO_EVENTS, byte, MTP__NO_EVENT, NULL, 0);
         r->has_events |= events;
         r->at += events;

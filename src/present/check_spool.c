@@ -279,9 +279,13 @@ static void check_ledger(spool *s)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_LEDGER, 0, MTP__NO_EVENT,
                        "%llu records kept, %llu are there", (unsigned long long)l[1],
                        (unsigned long long)s->records);
-    if (l[2] > 0)
+    uint64_t overwritten = l[4 + MTP_DROP_OVERWRITTEN] < l[2] ? l[4 + MTP_DROP_OVERWRITTEN] : l[2];
+    if (overwritten > 0)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_OVERWRITTEN, 0, MTP__NO_EVENT, "%llu of %llu",
+                       (unsigned long long)overwritten, (unsigned long long)l[0]);
+    if (l[2] > overwritten)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_DROPPED, 0, MTP__NO_EVENT, "%llu of %llu",
-                       (unsigned long long)l[2], (unsigned long long)l[0]);
+                       (unsigned long long)(l[2] - overwritten), (unsigned long long)l[0]);
 }
 
 static void check_outcome(spool *s)

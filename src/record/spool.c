@@ -25,6 +25,9 @@ mtp_outcome mtp__spool_outcome(int fd, const mtp__spool_header *h)
     mtp__lock lock = mtp__lock_test(fd);
     if (lock == MTP__LOCK_HELD)
         return MTP_OUTCOME_LIVE;
+    mtp__spool_header now; /* it may have been stopped since: the lock goes after that was written */
+    if (mtp__pread(fd, &now, sizeof now, 0) == (ssize_t)sizeof now && now.complete == 1)
+        return MTP_OUTCOME_STOPPED;
     return lock == MTP__LOCK_NONE && h->locked == 1 ? MTP_OUTCOME_RECOVERED : MTP_OUTCOME_NOT_STOPPED;
 }
 

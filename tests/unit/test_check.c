@@ -123,6 +123,7 @@ static const struct fault {
     {1, ERROR, "not JSON", TAIL, TAIL "more"},
     {1, ERROR, "not JSON: 'h' where '{' is expected", HEAD, "hello"},
     {1, ERROR, "no list traceEvents", "\"traceEvents\"", "\"traceEvent\""},
+    {1, ERROR, "a second traceEvents", TAIL, "\n], \"traceEvents\": null}"},
     {1, ERROR, "a second traceEvents", TAIL, "\n], \"traceEvents\": [], \"traceName\": \"x.json\"}"},
     {1, ERROR, "a comma with nothing behind it", "\n]", ",\n]"},
     {1, ERROR, "a comma with nothing behind it", "\"x.json\"}", "\"x.json\",}"},
@@ -607,6 +608,27 @@ static void a_sound_spool_is_clean(void **state)
     assert_clean(c);
 }
 
+/* To keep the newest is to lose the oldest, as asked; to lose what did not fit is not. */
+static void records_that_made_way_are_a_remark_and_lost_ones_a_note(void **state)
+{
+    (void)state;
+    for (int newest = 0; newest < 2; newest++) {
+        const char *path = test_path("full.mtp");
+        mtp_profile_config config = test_config(NULL);
+        config.spool = path;
+        config.when_full = newest ? MTP_KEEP_NEWEST : MTP_STOP_WHEN_FULL;
+        mtp_profile *prof = test_start(&config);
+        for (int i = 0; i < 200000; i++)
+            MTP_SCOPE ("scope") {
+            }
+        assert_ok(mtp_profile_stop(prof));
+        mtp_profile_destroy(prof);
+        mtp_check *c = check_file(path);
+        assert_int_equal(mtp_check_breaches(c), newest ? 0 : 1);
+        assert_only(c, 0, newest ? "older records made way for newer ones" : "records were dropped");
+    }
+}
+
 static void faults_of_a_spool_are_told(void **state)
 {
     (void)state;
@@ -911,6 +933,7 @@ int main(void)
         TEST(files_that_web_pages_can_not_hold_are_told),
         TEST(torchs_own_files_break_just_these),
         TEST(a_sound_spool_is_clean),
+        TEST(records_that_made_way_are_a_remark_and_lost_ones_a_note),
         TEST(faults_of_a_spool_are_told),
         TEST(a_spool_cut_short_is_told),
         TEST(a_spool_that_describes_a_device_is_clean),

@@ -249,6 +249,13 @@ static void a_cut_spool_says_what_is_missing(void **state)
             assert_ok(mtp_trace_get_info(t, &info));
             assert_int_equal(info.missing_chunks, chunks - left);
             assert_int_equal(info.outcome, MTP_OUTCOME_STOPPED);
+            mtp_trace_info old; /* a caller of before these fields were */
+            memset(&old, 0xee, sizeof old);
+            old.size = offsetof(mtp_trace_info, bad_durations);
+            assert_ok(mtp_trace_get_info(t, &old));
+            assert_int_equal(old.spans, info.spans);
+            assert_int_equal(old.missing_chunks, 0xeeeeeeeeeeeeeeee);
+            assert_int_equal(old.size, offsetof(mtp_trace_info, bad_durations));
             mtp_trace_destroy(t);
         }
 }

@@ -616,10 +616,11 @@ static void a_start_that_fails_says_what_was_asked_for(void **state)
         assert_ok(mtp_profile_create(&c, &prof));
         assert_int_equal(mtp_profile_start(prof), MTP_E_IO);
         assert_string_equal(mtp_last_error(),
-                            scheduled ? "step 0: spool: /nowhere/at/all.mtp: its folder cannot be opened: No "
-                                        "such file or directory"
-                                      : "spool: /nowhere/at/all.mtp: its folder cannot be opened: No such file "
-                                        "or directory");
+                            scheduled
+                                ? "step 0: spool: /nowhere/at/all.mtp: its folder cannot be opened: No "
+                                  "such file or directory"
+                                : "spool: /nowhere/at/all.mtp: its folder cannot be opened: No such file "
+                                  "or directory");
         assert_true(mtp_last_error_trail()[0] != 0);
         mtp_profile_destroy(prof);
     }
