@@ -63,8 +63,8 @@ static bool view_init(view *v, const mtp_trace *t)
 
 static bool is_step(const view *v, uint32_t span)
 {
-    return v->t->category[span] == MTP__CATEGORY_USER_ANNOTATION &&
-           ((v->t->flags[span] & MTP__SPAN_STEP) != 0 || v->step_names[v->t->name[span]] != 0);
+    return (v->t->flags[span] & MTP__SPAN_STEP) != 0 || /* in files of 2021 of the same category as ops */
+           (v->t->category[span] == MTP__CATEGORY_USER_ANNOTATION && v->step_names[v->t->name[span]] != 0);
 }
 
 /* Times of a file may be anything: a difference wraps rather than traps. */
@@ -94,13 +94,14 @@ static int level_of(const view *v, uint32_t span, bool on_device)
     case MTP__CATEGORY_GPU_MEMSET:
         return on_device ? BY_WORK : BY_NOTHING;
     case MTP__CATEGORY_CPU_OP:
+        return on_device || is_step(v, span) ? BY_NOTHING : BY_WORK;
     case MTP__CATEGORY_CUDA_RUNTIME:
     case MTP__CATEGORY_CUDA_DRIVER:
         return on_device ? BY_NOTHING : BY_WORK;
     case MTP__CATEGORY_USER_ANNOTATION:
         return on_device || is_step(v, span) ? BY_NOTHING : BY_SCOPES;
     case MTP__CATEGORY_OTHER:
-        return on_device || is_recording(v->t, span) ? BY_NOTHING : BY_SCOPES;
+        return is_recording(v->t, span) ? BY_NOTHING : on_device ? BY_WORK : BY_SCOPES;
     case MTP__CATEGORY_PYTHON_FUNCTION:
         return on_device ? BY_NOTHING : BY_PYTHON;
     default:
@@ -295,14 +296,23 @@ static mtp_step_row *row_at(counting *c, int64_t ts)
     return ts >= row->start_ns && (ts < row->end_ns || (c->whole && ts == row->end_ns)) ? row : NULL;
 }
 
-static void count_work(mtp_steps *s, const mtp_trace *t)
+/* An op, or a kernel; a device's work of an unknown category is taken for one. */
+static bool is_counted(const view *v, uint32_t span, bool on_device)
 {
+    mtp__category c = (mtp__category)v->t->category[span];
+    if (on_device)
+        return c == MTP__CATEGORY_KERNEL || (c == MTP__CATEGORY_OTHER && !is_recording(v->t, span));
+    return c == MTP__CATEGORY_CPU_OP && !is_step(v, span);
+}
+
+static void count_work(mtp_steps *s, const view *v)
+{
+    const mtp_trace *t = v->t;
     counting c = {s->rows, s->count, 0, s->whole_trace};
     for (uint32_t k = 0; k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];
-        int wanted = track->on_device ? MTP__CATEGORY_KERNEL : MTP__CATEGORY_CPU_OP;
         for (uint32_t i = track->first; i < track->first + track->count; i++) {
-            mtp_step_row *row = t->category[i] == wanted ? row_at(&c, t->start[i]) : NULL;
+            mtp_step_row *row = is_counted(v, i, track->on_device) ? row_at(&c, t->start[i]) : NULL;
             if (row != NULL)
                 ++*(track->on_device ? &row->kernels : &row->ops);
         }
@@ -356,11 +366,11 @@ mtp_status mtp_steps_create(const mtp_trace *t, mtp_steps **out)
     mtp_status status = view_init(&v, t) ? make_rows(s, &v) : MTP_FAIL(MTP_E_NOMEM, "steps");
     if (status == MTP_OK)
         status = fill_times(&v, s);
-    mtp__free(v.step_names);
     if (status == MTP_OK) {
-        count_work(s, t);
+        count_work(s, &v);
         status = summarise(s);
     }
+    mtp__free(v.step_names);
     s->written = s->count;
     if (status == MTP_OK)
         *out = s;

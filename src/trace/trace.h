@@ -63,7 +63,7 @@ typedef struct mtp__detail {
     uint32_t shape, outputs;                   /* [0] mtp__trace.shapes */
     uint32_t stack;                            /* [0] mtp__trace.stacks */
     uint32_t args;              /* [0] text: further members of the args object, JSON without the braces */
-    uint32_t category;          /* [0] text, if the category is OTHER */
+    uint32_t category;          /* [0] text: the file's spelling, if it is not that of MTP__CATEGORY_LIST */
     uint32_t number;            /* [0] of a step */
     uint32_t grid[3], block[3]; /* [0] */
     uint16_t device;            /* [0xffff] mtp_device low 16 bits: where the op computes */

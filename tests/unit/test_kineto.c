@@ -607,7 +607,7 @@ static void ids_may_be_numbers_or_strings(void **state)
     mtp_trace_destroy(t);
 }
 
-static void old_categories_have_their_new_names(void **state)
+static void old_and_foreign_categories_are_known(void **state)
 {
     (void)state;
     static const struct {
@@ -620,7 +620,13 @@ static void old_categories_have_their_new_names(void **state)
                  {"Memset", MTP__CATEGORY_GPU_MEMSET, ""},
                  {"Runtime", MTP__CATEGORY_CUDA_RUNTIME, ""},
                  {"cuda_driver", MTP__CATEGORY_CUDA_DRIVER, ""},
-                 {"xpu_runtime", MTP__CATEGORY_OTHER, "xpu_runtime"},
+                 {"xpu_runtime", MTP__CATEGORY_CUDA_RUNTIME, "xpu_runtime"},
+                 {"privateuse1_runtime", MTP__CATEGORY_CUDA_RUNTIME, "privateuse1_runtime"},
+                 {"privateuse1_driver", MTP__CATEGORY_CUDA_DRIVER, "privateuse1_driver"},
+                 {"mtia_runtime", MTP__CATEGORY_CUDA_RUNTIME, "mtia_runtime"},
+                 {"mtia_ccp_events", MTP__CATEGORY_KERNEL, "mtia_ccp_events"},
+                 {"_runtime", MTP__CATEGORY_OTHER, "_runtime"},
+                 {"collective_comm", MTP__CATEGORY_OTHER, "collective_comm"},
                  {"", MTP__CATEGORY_OTHER, ""}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         char json[256];
@@ -1492,7 +1498,7 @@ int main(void)
         TEST(a_ledger_that_is_none_is_no_ledger),
         TEST(metadata_events_name_tracks_and_processes),
         TEST(ids_may_be_numbers_or_strings),
-        TEST(old_categories_have_their_new_names),
+        TEST(old_and_foreign_categories_are_known),
         TEST(a_process_and_a_device_of_the_same_number_stay_apart),
         TEST(lanes_that_a_writer_made_beside_a_stream_are_one_track_again),
         TEST(a_flow_before_its_kernel_is_on_the_kernels_track),

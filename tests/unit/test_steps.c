@@ -204,6 +204,86 @@ static void steps_alone_are_not_work(void **state)
     mtp_trace_destroy(t);
 }
 
+#define EVENT(cat, name, pid, tid, ts, dur, args)                                                            \
+    "{\"ph\":\"X\",\"cat\":\"" cat "\",\"name\":\"" name "\",\"pid\":" #pid ",\"tid\":" #tid ",\"ts\":" #ts  \
+    ",\"dur\":" #dur ",\"args\":{" args "}}"
+
+/* PyTorch 1.8 and 1.9 wrote steps, and all annotations, as operators. */
+static void the_steps_of_old_traces_are_no_work_of_the_cpu(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_from_json(EVENT("Operator", "ProfilerStep#0", 1, 1, 0, 900, "") "," EVENT(
+        "Operator", "aten::mm", 1, 1, 100, 200,
+        "\"External id\":2") "," EVENT("Runtime", "cudaLaunchKernel", 1, 1, 150, 20,
+                                       "\"correlation\":5") "," EVENT("Kernel", "sgemm", 0, 7, 250, 300,
+                                                                      "\"device\":0,\"stream\":7,"
+                                                                      "\"correlation\":5") "," EVENT("Operato"
+                                                                                                     "r",
+                                                                                                     "Profile"
+                                                                                                     "rStep#"
+                                                                                                     "1",
+                                                                                                     1, 1,
+                                                                                                     1000,
+                                                                                                     500,
+                                                                                                     ""));
+    mtp_steps *s = steps_of(t);
+    assert_int_equal(mtp_steps_count(s), 2);
+    assert_times(s, 0, 900000, 200000, 300000, 50000, 450000);
+    assert_counts(s, 0, 1, 1);
+    assert_times(s, 1, 500000, 0, 0, 0, 500000);
+    assert_counts(s, 1, 0, 0);
+    mtp_steps_destroy(s);
+    mtp_trace_destroy(t);
+}
+
+#define ON_DEVICE(cat, label)                                                                                \
+    EVENT("user_annotation", "ProfilerStep#0", 1, 1, 0, 900, "")                                             \
+    "," EVENT("cpu_op", "aten::mm", 1, 1, 100, 200, "\"External id\":2") "," EVENT(                          \
+        cat, "fc", 0, 7, 250, 300,                                                                           \
+        "\"External id\":2") ",{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":0,\"tid\":0,\"args\":{"     \
+                             "\"labels\":\"" label "\"}}"
+
+static void work_of_every_accelerator_is_device_time(void **state)
+{
+    (void)state;
+    static const char *const of[] = {ON_DEVICE("mtia_ccp_events", "anything"), ON_DEVICE("hpu_op", "HPU 0"),
+                                     ON_DEVICE("kernel", "XPU 0"), ON_DEVICE("gpu_op", "")};
+    for (size_t i = 0; i < COUNT(of); i++) {
+        mtp_trace *t = made_from_json(of[i]);
+        mtp_steps *s = steps_of(t);
+        assert_int_equal(mtp_steps_count(s), 1);
+        assert_times(s, 0, 900000, 200000, 300000, 50000, 450000);
+        assert_counts(s, 0, 1, 1);
+        mtp_steps_destroy(s);
+        mtp_trace_destroy(t);
+    }
+}
+
+/* Calls of any accelerator's runtime are work of the CPU, and keep their category when written again. */
+static void calls_of_every_accelerators_runtime_are_cpu_time(void **state)
+{
+    (void)state;
+    static const char *const cats[] = {"mtia_runtime", "xpu_runtime", "xpu_driver", "privateuse1_runtime",
+                                       "glow_runtime"};
+    for (size_t i = 0; i < COUNT(cats); i++) {
+        char events[512], quoted[64];
+        snprintf(events, sizeof events,
+                 EVENT("user_annotation", "ProfilerStep#0", 1, 1, 0, 900,
+                       "") "," EVENT("%s", "launch", 1, 1, 100, 200, "\"correlation\":5"),
+                 cats[i]);
+        mtp_trace *t = made_from_json(events);
+        mtp_steps *s = steps_of(t);
+        assert_times(s, 0, 900000, 200000, 0, 0, 700000);
+        mtp_steps_destroy(s);
+        collected c = {0};
+        assert_ok(mtp_trace_chrome(t, NULL, collect, &c));
+        snprintf(quoted, sizeof quoted, "\"cat\": \"%s\"", cats[i]);
+        assert_non_null(strstr(c.bytes, quoted));
+        collected_free(&c);
+        mtp_trace_destroy(t);
+    }
+}
+
 static void steps_may_overlap(void **state)
 {
     (void)state;
@@ -461,6 +541,9 @@ int main(void)
         TEST(marks_are_steps_where_there_are_no_scopes),
         TEST(scopes_count_where_there_are_no_ops_and_python_where_there_are_no_scopes),
         TEST(steps_alone_are_not_work),
+        TEST(the_steps_of_old_traces_are_no_work_of_the_cpu),
+        TEST(work_of_every_accelerator_is_device_time),
+        TEST(calls_of_every_accelerators_runtime_are_cpu_time),
         TEST(steps_may_overlap),
         TEST(busy_times_are_those_of_a_plain_count),
         TEST(spans_of_many_tracks_come_in_one_order),
