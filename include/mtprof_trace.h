@@ -420,11 +420,12 @@ typedef struct mtp_diff_summary {
     double step_before, step_after, step_change; /* microseconds, medians */
     mtp_verdict step_verdict;                    /* SAME without steps */
     uint64_t rows, same, faster, slower, appeared, gone, uncertain;
+    double step_before_min, step_before_max, step_after_min, step_after_max; /* microseconds */
 } mtp_diff_summary;
 #define MTP_DIFF_SUMMARY_INIT                                                                                \
     {                                                                                                        \
         sizeof(mtp_diff_summary), false, 0, 0, MTP_VERDICT_SAME, 0, 0, 0, 0, 0, MTP_VERDICT_SAME, 0, 0, 0,   \
-            0, 0, 0, 0                                                                                       \
+            0, 0, 0, 0, 0, 0, 0, 0                                                                           \
     }
 
 /* Two runs compared, row by row. The same traces give the same answer. */
