@@ -374,7 +374,9 @@ MTP_API mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *
     X(SLOWER, 2, "slower")                                                                                   \
     X(NEW, 3, "new")                                                                                         \
     X(GONE, 4, "gone")                                                                                       \
-    X(UNCERTAIN, 5, "uncertain") /* looks different, but noise or too few calls could do that */
+    X(UNCERTAIN, 5, "uncertain")   /* looks different, but noise or too few calls could do that */           \
+    X(MORE_CALLS, 6, "more calls") /* a call takes as long, but each step has more of them */                \
+    X(FEWER_CALLS, 7, "fewer calls")
 #define X(sym, value, text) MTP_VERDICT_##sym = (value),
 typedef enum mtp_verdict {
     MTP_VERDICT_LIST(X)
@@ -406,8 +408,12 @@ typedef struct mtp_diff_row {
     double change, own_change; /* time_after / time_before - 1; 0 for new and gone */
     double excess;             /* the change against what all rows share: what the verdict is about */
     double low, high;          /* between these it is, for all we know */
-    mtp_verdict verdict;       /* of the time of a call */
-    mtp_verdict own_verdict;   /* of its own part: where the cause is */
+    mtp_verdict verdict; /* of the time of a call; if that is not faster or slower, of the number of calls */
+    mtp_verdict own_verdict; /* of its own part: where the cause is */
+    /* In a step, on average; of traces without steps in the whole run, as if both were equally long. */
+    double calls_before, calls_after;
+    double step_time_before, step_time_after; /* microseconds: calls by typical own time */
+    double calls_change; /* calls_after / calls_before - 1, if every step shows it; else 0 */
 } mtp_diff_row;
 
 typedef struct mtp_diff_summary {
@@ -421,11 +427,12 @@ typedef struct mtp_diff_summary {
     mtp_verdict step_verdict;                    /* SAME without steps */
     uint64_t rows, same, faster, slower, appeared, gone, uncertain;
     double step_before_min, step_before_max, step_after_min, step_after_max; /* microseconds */
+    uint64_t more_calls, fewer_calls;                                        /* rows */
 } mtp_diff_summary;
 #define MTP_DIFF_SUMMARY_INIT                                                                                \
     {                                                                                                        \
         sizeof(mtp_diff_summary), false, 0, 0, MTP_VERDICT_SAME, 0, 0, 0, 0, 0, MTP_VERDICT_SAME, 0, 0, 0,   \
-            0, 0, 0, 0, 0, 0, 0, 0                                                                           \
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                                     \
     }
 
 /* Two runs compared, row by row. The same traces give the same answer. */
@@ -437,7 +444,8 @@ MTP_API size_t mtp_diff_count(const mtp_diff *diff);
 /* Those that changed come first, by what the change costs; NULL: no such row. */
 MTP_API const mtp_diff_row *mtp_diff_row_at(const mtp_diff *diff, size_t index);
 MTP_API mtp_status mtp_diff_get_summary(const mtp_diff *diff, mtp_diff_summary *out);
-/* Is anything slower by more than `share` (0.05: 5 %)? A row, the steps, or everything beyond max_drift. */
+/* Is anything slower by more than `share` (0.05: 5 %)? A call of a row, all its calls in a step, the steps, or everything
+ * beyond max_drift. */
 MTP_API bool mtp_diff_slower(const mtp_diff *diff, double share);
 /* How many rows mtp_diff_json writes; -1, which it is at first: all. */
 MTP_API void mtp_diff_limit(mtp_diff *diff, int64_t rows);

@@ -371,6 +371,66 @@ static mtp_trace *run_at_speed(double factor, unsigned seed)
     return run_of(ops, 12, 60, seed);
 }
 
+/* Steps in which "mul" is called `calls` times, and now and then, by chance, "extra". */
+static mtp_trace *run_with_calls(int calls, int steps, bool marked, unsigned seed)
+{
+    chance c = {seed * UINT64_C(0x9e3779b97f4a7c15) + 5};
+    run r = run_begin();
+    for (int s = 0; s < steps; s++) {
+        int64_t began = r.now;
+        for (int k = 0; k < 4; k++)
+            add(&r, "mm", (int64_t)(50000 * exp(0.02 * normal(&c))));
+        add(&r, "add", (int64_t)(9000 * exp(0.02 * normal(&c))));
+        add(&r, "sum", (int64_t)(9000 * exp(0.02 * normal(&c))));
+        for (int k = 0; k < calls; k++)
+            add(&r, "mul", (int64_t)(9000 * exp(0.02 * normal(&c))));
+        for (int k = 0; k < 1 + (uniform(&c) < 0.5); k++)
+            add(&r, "extra", (int64_t)(9000 * exp(0.02 * normal(&c))));
+        if (marked)
+            mtp__trace_add_step(r.t, &(mtp__step){began, r.now, s});
+    }
+    return run_end(&r);
+}
+
+static void an_op_that_is_called_twice_as_often_is_found(void **state)
+{
+    (void)state;
+    for (int marked = 0; marked <= 1; marked++) {
+        mtp_trace *a = run_with_calls(2, 6, marked, 1), *b = run_with_calls(4, 6, marked, 2),
+                  *longer = run_with_calls(2, 12, marked, 3), *both = run_with_calls(4, 12, marked, 4);
+        mtp_diff *d = diff_of(a, b, NULL);
+        const mtp_diff_row *r = row_of(d, "mul");
+        assert_int_equal(r->verdict, MTP_VERDICT_MORE_CALLS);
+        assert_true(fabs(r->calls_change - 1) < 1e-9);
+        assert_true(fabs(r->calls_before - (marked ? 2 : 12)) < 1e-9);
+        assert_true(fabs(r->step_time_after / r->step_time_before - 2) < 0.1);
+        assert_ptr_equal(r, mtp_diff_row_at(d, 0));
+        assert_int_equal(row_of(d, "mm")->verdict, MTP_VERDICT_SAME);
+        assert_int_equal(row_of(d, "extra")->verdict, MTP_VERDICT_SAME);
+        assert_int_equal(summary_of(d).more_calls, 1);
+        assert_true(mtp_diff_slower(d, 0.05));
+        assert_true(mtp_diff_slower(d, 0.99));
+        assert_false(mtp_diff_slower(d, 1.5));
+        mtp_diff_destroy(d);
+        d = diff_of(b, a, NULL);
+        assert_int_equal(row_of(d, "mul")->verdict, MTP_VERDICT_FEWER_CALLS);
+        assert_true(fabs(row_of(d, "mul")->calls_change + 0.5) < 1e-9);
+        mtp_diff_destroy(d);
+        d = diff_of(a, longer, NULL); /* a longer run is no more calls */
+        assert_int_equal(row_of(d, "mul")->verdict, MTP_VERDICT_SAME);
+        assert_int_equal(row_of(d, "mm")->verdict, MTP_VERDICT_SAME);
+        mtp_diff_destroy(d);
+        d = diff_of(a, both, NULL);
+        assert_int_equal(row_of(d, "mul")->verdict, MTP_VERDICT_MORE_CALLS);
+        assert_int_equal(row_of(d, "mm")->verdict, MTP_VERDICT_SAME);
+        mtp_diff_destroy(d);
+        mtp_trace_destroy(a);
+        mtp_trace_destroy(b);
+        mtp_trace_destroy(longer);
+        mtp_trace_destroy(both);
+    }
+}
+
 static void drift_is_the_machines_up_to_a_limit(void **state)
 {
     (void)state;
@@ -903,6 +963,7 @@ int main(void)
         TEST(few_calls_are_uncertain_unless_the_change_is_huge),
         TEST(one_call_says_nothing),
         TEST(rows_that_came_or_went_are_told),
+        TEST(an_op_that_is_called_twice_as_often_is_found),
         TEST(drift_is_the_machines_up_to_a_limit),
         TEST(a_parent_is_slower_by_what_it_calls),
         TEST(calls_are_compared_with_their_like),
