@@ -74,10 +74,13 @@ typedef struct mtp_averages_options {
     bool by_overload_name;
     uint32_t by_stack;   /* this many frames, innermost first; 0: not by stack */
     bool top_level_only; /* spans that have no parent */
+    /* by_stack: what has no stack of its own is shown with the Python functions around it. PyTorch writes stacks only if
+     * its profile is verbose, else the functions alone; its own averages then have no stacks. */
+    bool python_stacks;
 } mtp_averages_options;
 #define MTP_AVERAGES_OPTIONS_INIT                                                                            \
     {                                                                                                        \
-        sizeof(mtp_averages_options), false, false, 0, false                                                 \
+        sizeof(mtp_averages_options), false, false, 0, false, false                                          \
     }
 
 MTP_API mtp_status mtp_averages_create(const mtp_trace *trace, const mtp_averages_options *options,
@@ -326,14 +329,17 @@ MTP_API mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_opt
  *     .et.json                     the execution trace (mtp_trace_execution_trace)
  *     .memory.json .memory.raw.json   torch's memory timeline (mtp_memory_timeline_json, _raw)
  *     .averages.json .csv          averages: one Chrome event each (mtp_averages_chrome), or rows (mtp_averages_csv)
- *     .stacks .folded .txt         folded stacks by self CPU time (mtp_trace_stacks)
+ *     .stacks .folded .txt         folded stacks by self CPU time (mtp_trace_folded)
  * The file appears whole or not at all; one that was there is kept on failure. */
 MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
                                     const mtp_export_options *options);
 
-/* Folded stacks, root first: metric is one of self_cpu_time_total, self_device_time_total (also spelled self_cuda_,
+/* Folded stacks as torch's export_stacks writes them, a line per event, root first: metric is one of self_cpu_time_total, self_device_time_total (also spelled self_cuda_,
  * self_npu_, self_xpu_, self_privateuse1_). Others: MTP_E_ARG "metric should be one of: [...]". */
 MTP_API mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
+/* The same for flame graphs: one line per stack, the longest first, with the ops and annotations (not steps) that are open
+ * in it; of device time with the kernel last. Nothing if the trace has no stacks. */
+MTP_API mtp_status mtp_trace_folded(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
 
 /* A file that appears whole or not at all, for the calls that write to a sink. gz: by the path's suffix. */
 typedef struct mtp_file mtp_file;

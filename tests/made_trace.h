@@ -1,7 +1,6 @@
 /* tests/made_trace.h - traces made by hand, and what analyses write, kept as text. Times are in nanoseconds. */
 #ifndef TESTS_MADE_TRACE_H
 #define TESTS_MADE_TRACE_H
-#include <unistd.h>
 #include "tests/test.h"
 #include "trace/trace.h"
 
@@ -91,23 +90,6 @@ static inline mtp_trace *made_begin(void)
 static inline mtp_trace *made_end(mtp_trace *t)
 {
     assert_ok(mtp__trace_finish(t));
-    return t;
-}
-
-/* A trace read from Kineto's JSON; events: without the brackets around them. */
-static inline mtp_trace *made_from_json(const char *events)
-{
-    char path[] = "/tmp/mtp-made-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    FILE *file = fdopen(fd, "w");
-    assert_non_null(file);
-    fprintf(file, "{\"schemaVersion\": 1, \"traceEvents\": [%s]}", events);
-    assert_int_equal(fclose(file), 0);
-    mtp_trace *t;
-    mtp_status status = mtp_trace_open(path, NULL, &t);
-    unlink(path);
-    assert_ok(status);
     return t;
 }
 

@@ -256,8 +256,8 @@ static mtp_status make(mtp_averages *a, const mtp_trace *t, const mtp_averages_o
     mtp_status status = mtp__group_init(&group, t, options, &a->text);
     if (status != MTP_OK)
         return status;
-    if (options->by_stack != 0 && t->stack_count > 1) {
-        status = mtp__stacks_of(t, &stacks);
+    if (options->by_stack != 0 && (t->stack_count > 1 || options->python_stacks)) {
+        status = mtp__stacks_of(t, options->python_stacks, &stacks);
         group.stack = stacks.p;
     }
     if (status == MTP_OK)

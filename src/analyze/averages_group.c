@@ -292,12 +292,14 @@ static uint32_t stack_text(mtp__group *g, uint32_t stack)
         return *known;
     uint32_t frames[DEEPEST], count = 0, most = g->options->by_stack;
     most = most < DEEPEST ? most : DEEPEST;
-    if (call) {
+    for (stack = call ? 0 : stack; call && stack == 0 && span != MTP__NONE && count < most;
+         span = g->options->python_stacks ? mtp__python_around(t, span) : MTP__NONE) {
         mtp__text name = mtp__trace_get_text(t, t->name[span]);
-        frames[count++] = mtp__group_text(g, name.bytes, name.length);
+        if (!g->options->python_stacks || !mtp__frame_is_filtered(name.bytes))
+            frames[count++] = mtp__group_text(g, name.bytes, name.length);
+        stack = mtp__trace_detail(t, span)->stack;
     }
-    for (uint32_t at = call ? mtp__trace_detail(t, span)->stack : stack; at != 0 && count < most;
-         at = t->stacks[at].parent) {
+    for (uint32_t at = stack; at != 0 && count < most; at = t->stacks[at].parent) {
         mtp__text frame = mtp__trace_get_text(t, t->stacks[at].frame);
         if (!mtp__frame_is_filtered(frame.bytes))
             frames[count++] = mtp__group_text(g, frame.bytes, frame.length);

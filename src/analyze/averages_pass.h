@@ -182,10 +182,12 @@ uint32_t mtp__main_track(const mtp_trace *t);
  * tree. *out is the caller's to free. */
 mtp_status mtp__around(const mtp_trace *t, mtp__scratch *out);
 
-/* uint32_t by span: index into t->stacks; or MTP__STACK_CALL and a span of Python's: its name, then its stack. *out is
- * the caller's to free. */
+/* uint32_t by span: index into t->stacks; or MTP__STACK_CALL and a span of Python's: its name, then its stack. python: of
+ * what has no stack the Python functions around it are, each as such a call. *out is the caller's to free. */
 #define MTP__STACK_CALL 0x80000000u
-mtp_status mtp__stacks_of(const mtp_trace *t, mtp__scratch *out);
+mtp_status mtp__stacks_of(const mtp_trace *t, bool python, mtp__scratch *out);
+/* The innermost Python function around a span, MTP__NONE: none. */
+uint32_t mtp__python_around(const mtp_trace *t, uint32_t span);
 
 /* Running sums over t->memory, and which of it lies inside some CPU span. */
 typedef struct mtp__bytes {

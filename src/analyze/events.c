@@ -55,7 +55,7 @@ static mtp_status make(mtp_events *e, unsigned part)
         return mtp__events_nest(e);
     if (e->t->stack_count <= 1)
         return MTP_OK;
-    mtp_status status = mtp__stacks_of(e->t, &e->stacks);
+    mtp_status status = mtp__stacks_of(e->t, false, &e->stacks);
     if (status != MTP_OK)
         mtp__scratch_free(&e->stacks);
     return status;

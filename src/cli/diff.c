@@ -8,15 +8,14 @@
 
 static const char help[] =
     "usage: mtprof diff [options] BEFORE AFTER\n\n"
-    "Compares two runs, row by row. Columns: calls in a step (of traces without steps, in all); the typical\n"
-    "time of one call before and after (outliers are left out) and its change; own: the change without what\n"
-    "it calls; per step: the change of its own time over all calls of a step.\n\n"
-    "Verdicts account for noise. What all rows share is the machine's drift and is told apart from the "
-    "rows.\n"
-    "A row is slower or faster if that is unlikely by chance among so many rows, shows in the fastest calls\n"
-    "too, and is large enough. It has more or fewer calls if every step shows it. Few calls, or much noise:\n"
-    "'uncertain'. Steps are judged by means or, if these are few, by ranks: were all later ones slower? Of\n"
-    "two runs of the same program fewer than 1 in 100 should fail.\n\n"
+    "Compares two runs, row by row. Columns: calls in a step (without steps: in all); the typical time of\n"
+    "one call before and after (outliers are left out) and its change; own: the change without what it\n"
+    "calls; per step: the change of its own time over all calls of a step.\n\n"
+    "Verdicts account for noise. What all rows share is the machine's drift and is not held against them.\n"
+    "A row is slower or faster if that is unlikely by chance among so many rows, shows in the fastest\n"
+    "calls too, and is large enough. It has more or fewer calls if every step shows it. Few calls, or\n"
+    "much noise: 'uncertain'. Steps are judged by their means or, if they are few, by their ranks: were\n"
+    "all later ones slower? Of two runs of the same program fewer than 1 in 100 should fail.\n\n"
     "  -f, --fail-over SHARE  slower than this is a failure (exit code 1); 5% if not said\n"
     "      --by-shape         a row for each shape of the inputs\n"
     "      --normalize        take drift out, whatever its size\n"
@@ -92,13 +91,13 @@ static void print_steps(const mtp_diff_summary *s, const arguments *a)
 {
     char before[24], after[24], change[24], low[2][24], high[2][24];
     bool aside = s->step_verdict == MTP_VERDICT_SAME && fabs(s->step_change) > a->diff.threshold;
-    printf("steps: %llu of %s to %s > %llu of %s to %s, typically %s > %s (%s): %s%s\n",
-           (unsigned long long)s->steps_before, cli_time(s->step_before_min, low[0]),
-           cli_time(s->step_before_max, high[0]), (unsigned long long)s->steps_after,
-           cli_time(s->step_after_min, low[1]), cli_time(s->step_after_max, high[1]),
-           cli_time(s->step_before, before), cli_time(s->step_after, after),
-           change_text(s->step_change, change), mtp_verdict_text(s->step_verdict),
-           aside ? ", but for what all rows share" : "");
+    printf("steps: %llu > %llu, typically %s > %s (%s): %s%s\n", (unsigned long long)s->steps_before,
+           (unsigned long long)s->steps_after, cli_time(s->step_before, before),
+           cli_time(s->step_after, after), change_text(s->step_change, change),
+           mtp_verdict_text(s->step_verdict), aside ? ", but for what all rows share" : "");
+    printf("       before %s to %s, after %s to %s\n", cli_time(s->step_before_min, low[0]),
+           cli_time(s->step_before_max, high[0]), cli_time(s->step_after_min, low[1]),
+           cli_time(s->step_after_max, high[1]));
 }
 
 static void print_summary(const mtp_diff_summary *s, const arguments *a)
@@ -124,17 +123,31 @@ static void print_summary(const mtp_diff_summary *s, const arguments *a)
 static int print_verdict(const mtp_diff *diff, const mtp_diff_summary *s, double allowed)
 {
     bool slower = mtp_diff_slower(diff, allowed);
-    printf("%s%s%s: of %llu rows %llu slower, %llu faster, %llu with more calls, %llu with fewer, %llu same, "
-           "%llu uncertain, %llu new, %llu gone\n",
-           slower ? cli_red(stdout) : cli_green(stdout),
-           slower ? "slower than allowed"
-           : s->slower + s->faster + s->more_calls + s->fewer_calls > 0 || s->step_verdict != MTP_VERDICT_SAME
-               ? "nothing is slower than allowed"
-               : "no change beyond noise",
-           cli_plain(stdout), (unsigned long long)s->rows, (unsigned long long)s->slower,
-           (unsigned long long)s->faster, (unsigned long long)s->more_calls,
-           (unsigned long long)s->fewer_calls, (unsigned long long)s->same, (unsigned long long)s->uncertain,
-           (unsigned long long)s->appeared, (unsigned long long)s->gone);
+    const struct {
+        uint64_t count;
+        const char *what;
+    } parts[] = {{s->slower, "slower"},
+                 {s->faster, "faster"},
+                 {s->more_calls, "more calls"},
+                 {s->fewer_calls, "fewer calls"},
+                 {s->same, "same"},
+                 {s->uncertain, "uncertain"},
+                 {s->appeared, "new"},
+                 {s->gone, "gone"}};
+    bool changed =
+        s->slower + s->faster + s->more_calls + s->fewer_calls > 0 || s->step_verdict != MTP_VERDICT_SAME;
+    printf("%s%s%s; of %llu rows", slower ? cli_red(stdout) : cli_green(stdout),
+           slower    ? "slower than allowed"
+           : changed ? "nothing is slower than allowed"
+                     : "no change beyond noise",
+           cli_plain(stdout), (unsigned long long)s->rows);
+    const char *separator = ": ";
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].count > 0) {
+            printf("%s%llu %s", separator, (unsigned long long)parts[i].count, parts[i].what);
+            separator = ", ";
+        }
+    putchar('\n');
     return slower ? CLI_FOUND : CLI_OK;
 }
 

@@ -11,7 +11,7 @@ static mtp_status write_stacks(const mtp_trace *trace, const mtp_export_options 
                                void *user)
 {
     (void)options;
-    return mtp_trace_stacks(trace, "self_cpu_time_total", sink, user);
+    return mtp_trace_folded(trace, "self_cpu_time_total", sink, user);
 }
 
 static mtp_status write_execution(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,

@@ -121,6 +121,21 @@ def bad_input_is_3_and_says_which_file_and_where(folder):
 
 
 @test
+def stacks_are_those_of_python_where_the_trace_has_no_others(folder):
+    stacks = pathlib.Path(TRACE).with_name("cuda_stack.json.gz")
+    rows = json.loads(run("stats", "--json", "--by-stack", "3", stacks).out)
+    assert any(r["stack"] and r["key"] == "aten::addmm" for r in rows), [r["stack"] for r in rows][:9]
+    ran = run("table", "--by-stack", "3", pathlib.Path(TRACE).with_name("cpu_nesting.json.gz"))
+    assert ran.code == 0 and "with_stack" in ran.err and "aten::" in ran.out, ran
+    lines = run("stacks", stacks).out.splitlines()
+    places = [line.rsplit(" ", 1)[0] for line in lines]
+    assert len(lines) == len(set(places)) > 100, (len(lines), len(set(places)))
+    assert any(place.endswith(";aten::linear;aten::addmm") for place in places)
+    times = [int(line.rsplit(" ", 1)[1]) for line in lines]
+    equal(times, sorted(times, reverse=True))
+
+
+@test
 def output_that_fails_is_4(folder):
     refused(run("export", TRACE, "-o", folder / "no" / "x.json"), 4, "No such file")
     with open("/dev/full", "w") as full:

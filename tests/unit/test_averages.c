@@ -700,6 +700,48 @@ static void backward_ops_have_the_stack_of_their_forward_op(void **state)
     finish(a, t);
 }
 
+/* PyTorch's traces have stacks only if verbose, but Python's functions in any case. */
+static void without_stacks_the_python_functions_around_may_be_them(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t k = made_thread(t, 1), other = made_thread(t, 2);
+    made_span(t, k, 0, 9000, "main.py(1): <module>", MTP__CATEGORY_PYTHON_FUNCTION);
+    made_span(t, k, 100, 4000, "torch/autograd/__init__.py(5): backward", MTP__CATEGORY_PYTHON_FUNCTION);
+    made_span(t, k, 200, 3000, "m.py(2): f", MTP__CATEGORY_PYTHON_FUNCTION);
+    made_autograd(t, k, 300, 2000, "aten::mm", 5, 0);
+    made_op(t, k, 400, 500, "aten::t");
+    made_op(t, k, 5000, 6000, "aten::t");
+    made_autograd(t, other, 10000, 20000, "MmBackward0", 5, 1);
+    made_op(t, other, 11000, 12000, "aten::mul");
+    as_kineto(t, true);
+    made_end(t);
+    mtp_averages_options options = MTP_AVERAGES_OPTIONS_INIT;
+    options.by_stack = 5;
+    mtp_averages *a = rows_by(t, options);
+    assert_int_equal(op_row(a, "aten::mm")->stack_depth, 0); /* as torch does */
+    mtp_averages_destroy(a);
+    options.python_stacks = true;
+    a = rows_by(t, options);
+    static const char *const ops[] = {"aten::mm", "MmBackward0", "aten::mul", "aten::t"};
+    for (size_t i = 0; i < COUNT(ops); i++) {
+        assert_int_equal(op_row(a, ops[i])->stack_depth, 2); /* the machinery's is left out */
+        assert_string_equal(op_row(a, ops[i])->stack[0], "m.py(2): f");
+        assert_string_equal(op_row(a, ops[i])->stack[1], "main.py(1): <module>");
+    }
+    size_t rows = mtp_averages_count(a);
+    assert_int_equal(mtp_averages_row(a, rows - 1)->stack_depth, 2);
+    int told_apart = 0;
+    for (size_t i = 0; i < rows; i++)
+        told_apart += strcmp(mtp_averages_row(a, i)->key, "aten::t") == 0;
+    assert_int_equal(told_apart, 2);
+    mtp_averages_destroy(a);
+    options.by_stack = 1;
+    a = rows_by(t, options);
+    assert_int_equal(op_row(a, "aten::mm")->stack_depth, 1);
+    finish(a, t);
+}
+
 static void top_level_only_leaves_out_what_has_a_parent(void **state)
 {
     (void)state;
@@ -966,6 +1008,7 @@ int main(void)
         TEST(overloads_are_part_of_names_in_torchs_files),
         TEST(by_stack_the_innermost_frames_tell_rows_apart),
         TEST(backward_ops_have_the_stack_of_their_forward_op),
+        TEST(without_stacks_the_python_functions_around_may_be_them),
         TEST(top_level_only_leaves_out_what_has_a_parent),
         TEST(coverage_is_the_share_of_op_time_with_known_flops),
         TEST(flops_that_were_given_count_as_they_are),

@@ -1,6 +1,7 @@
 /* Unit: analyze/steps, analyze/by_time and present/steps_text. */
 #define _GNU_SOURCE
 #include "tests/made_trace.h"
+#include <unistd.h>
 #include "analyze/by_time.h"
 #include "analyze/steps.h"
 
@@ -29,6 +30,23 @@ static void assert_counts(const mtp_steps *s, size_t index, uint64_t ops, uint64
 {
     assert_int_equal(mtp_steps_row(s, index)->ops, ops);
     assert_int_equal(mtp_steps_row(s, index)->kernels, kernels);
+}
+
+/* A trace read from Kineto's JSON; events: without the brackets around them. */
+static mtp_trace *made_from_json(const char *events)
+{
+    char path[] = "/tmp/mtp-made-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    FILE *file = fdopen(fd, "w");
+    assert_non_null(file);
+    fprintf(file, "{\"schemaVersion\": 1, \"traceEvents\": [%s]}", events);
+    assert_int_equal(fclose(file), 0);
+    mtp_trace *t;
+    mtp_status status = mtp_trace_open(path, NULL, &t);
+    unlink(path);
+    assert_ok(status);
+    return t;
 }
 
 /* Two steps; ops on two threads, kernels on two streams, and what must not count. */
