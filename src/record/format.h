@@ -53,7 +53,7 @@ enum {
 #define MTP__CONTROL_LIST(X)                                                                                 \
     X(NAME, 1)      /* blob: text. Ids with bit 31 are the session's own */                                  \
     X(SHAPE, 2)     /* blob: words, record/shapes.h */                                                       \
-    X(FRAME, 3)     /* blob: "file:line:function" */                                                         \
+    X(FRAME, 3)     /* blob: "file:line:function"; native: see record/stack.c */                             \
     X(STACK, 4)     /* blob: two 32-bit ids, parent stack (0: none) and frame */                             \
     X(TEXT, 5)      /* blob: args of an op */                                                                \
     X(METADATA, 6)  /* blob: 's' (text) or 'j' (JSON), key, NUL, value */                                    \
