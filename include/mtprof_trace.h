@@ -583,17 +583,40 @@ typedef struct mtp_step_times {
     int64_t wall_ns, cpu_ns, device_ns, idle_ns;
     int64_t both_ns; /* CPU and device at the same time */
 } mtp_step_times;
+/* What a step has more of, or less, than usual: its own time. Texts here are borrowed from the trace. */
+#define MTP_STEP_REASONS 3
+typedef struct mtp_step_reason {
+    mtp_text what; /* an op, a kernel, or "(idle)" */
+    int64_t ns, calls;
+    bool is_device;
+} mtp_step_reason;
 typedef struct mtp_step_row {
     int64_t number; /* -1: the whole trace */
     int64_t start_ns, end_ns;
     mtp_step_times times;
     uint64_t ops, kernels; /* that start in it: ops at any depth; kernels without copies */
+    /* Of four steps or more: it took far longer, or less, than most. more_ns: than the median; else 0. */
+    bool is_outlier;
+    int64_t more_ns;
+    uint32_t reason_count; /* what differs most, the largest first */
+    mtp_step_reason reasons[MTP_STEP_REASONS];
 } mtp_step_row;
+/* A stretch of a step in which neither CPU nor device did anything; of_device: in which no device did. */
+typedef struct mtp_step_gap {
+    int64_t step;                        /* its number; -1: the whole trace */
+    int64_t start_ns, end_ns, offset_ns; /* offset: since the step's start */
+    bool of_device;
+    mtp_text after, before; /* what ended last, what began next; "": the step itself did */
+    mtp_text inside;        /* the innermost function or annotation that was open all the time, or "" */
+} mtp_step_gap;
 MTP_API mtp_status mtp_steps_create(const mtp_trace *trace, mtp_steps **out);
 MTP_API void mtp_steps_destroy(mtp_steps *steps); /* NULL is fine */
 MTP_API size_t mtp_steps_count(const mtp_steps *steps);
 MTP_API bool mtp_steps_is_whole_trace(const mtp_steps *steps);
 MTP_API const mtp_step_row *mtp_steps_row(const mtp_steps *steps, size_t index); /* NULL: no such row */
+/* The longest gaps of all steps (at most 64), longest first; of_device: of the device. NULL: no more. */
+MTP_API size_t mtp_steps_gap_count(const mtp_steps *steps, bool of_device);
+MTP_API const mtp_step_gap *mtp_steps_gap(const mtp_steps *steps, bool of_device, size_t index);
 /* Each figure over the steps; p50 is the nearest rank. NULL: not wanted. */
 MTP_API void mtp_steps_summary(const mtp_steps *steps, mtp_step_times *mean, mtp_step_times *p50,
                                mtp_step_times *max);

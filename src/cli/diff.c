@@ -15,7 +15,7 @@ static const char help[] =
     "A row is slower or faster if that is unlikely by chance among so many rows, shows in the fastest\n"
     "calls too, and is large enough. It has more or fewer calls if every step shows it. Few calls, or\n"
     "much noise: 'uncertain'. Steps are judged by their means or, if they are few, by their ranks: were\n"
-    "all later ones slower? Of two runs of the same program fewer than 1 in 100 should fail.\n\n"
+    "all later ones slower? Two runs of the same program fail in about 1 of 100 cases at most.\n\n"
     "  -f, --fail-over SHARE  slower than this is a failure (exit code 1); 5% if not said\n"
     "      --by-shape         a row for each shape of the inputs\n"
     "      --normalize        take drift out, whatever its size\n"

@@ -177,13 +177,18 @@ static rates rates_of(const model *m, int runs)
 
 #define RUNS test_scaled(200)
 
-static void assert_quiet(const char *what, model m)
+static void assert_quiet_within(const char *what, model m, double most)
 {
     rates r = rates_of(&m, RUNS);
     print_message("# %s: %.1f %% of runs fail, %.1f %% have a wrong row, of %.1f %% the steps are judged\n",
                   what, 100 * r.failed, 100 * r.wrong, 100 * r.steps);
-    if (r.failed > 0.01 || r.steps > 0.01)
+    if (r.failed > most || r.steps > most)
         fail_msg("%s: %.1f %% false alarms", what, 100 * r.failed);
+}
+
+static void assert_quiet(const char *what, model m)
+{
+    assert_quiet_within(what, m, 0.01);
 }
 
 static void assert_found(const char *what, model m, double least)
@@ -650,7 +655,7 @@ static void six_steps_of_the_same_program_are_quiet(void **state)
     m.steps = 6;
     m.drift = 0.05;
     m.busy = 0.3;
-    assert_quiet("the same, 6 steps, drift 5 %, busy 30 % of the time", m);
+    assert_quiet_within("the same, 6 steps, drift 5 %, busy 30 % of the time, for steps on end", m, 0.02);
 }
 
 static void ranks_are_exact_for_few(void **state)
