@@ -594,6 +594,11 @@ typedef struct mtp_memory_block {
     const char *op; /* borrowed from the trace: the innermost op that made it, else the innermost span; "" */
     size_t op_length;
     int64_t thread; /* that made it; -1: unknown */
+    mtp_text
+        maker; /* the op that it was made for: the nearest that does more than allocate (aten::empty ...) */
+    mtp_text
+        source; /* the innermost line of the program, not of the framework, that called it; of a backward op its
+                        forward op's; "": no stacks were recorded */
 } mtp_memory_block;
 MTP_API const mtp_memory_block *mtp_memory_timeline_block(const mtp_memory_timeline *timeline, size_t index);
 

@@ -553,12 +553,16 @@ static int largest_first(const void *a, const void *b)
     return (x->address > y->address) - (x->address < y->address);
 }
 
-static mtp_memory_block describe(const mtp_memory_timeline *m, const mtp__block *b, uint8_t category)
+static mtp_memory_block describe(const mtp_memory_timeline *m, const mtp__sources *sources,
+                                 const mtp__block *b, uint8_t category)
 {
-    mtp__text op = {"", 0};
+    mtp__text op = {"", 0}, maker = op, source = op;
     int64_t thread = -1;
     if (b->made != MTP__NONE) {
+        uint32_t span = mtp__memory_maker(m->trace, b->made);
         op = mtp__trace_get_text(m->trace, m->trace->name[b->made]);
+        maker = mtp__trace_get_text(m->trace, m->trace->name[span]);
+        source = mtp__source_of(sources, span);
         thread = m->trace->tracks[mtp__trace_track_of(m->trace, b->made)].tid;
     }
     return (mtp_memory_block){.address = b->address,
@@ -568,7 +572,9 @@ static mtp_memory_block describe(const mtp_memory_timeline *m, const mtp__block 
                               .freed_ns = b->freed,
                               .op = op.bytes,
                               .op_length = op.length,
-                              .thread = thread};
+                              .thread = thread,
+                              .maker = {maker.bytes, maker.length},
+                              .source = {source.bytes, source.length}};
 }
 
 /* alive: 0, or the category + 1, when `changes` of them have happened. */
@@ -606,13 +612,16 @@ static mtp_status find_peak(mtp_memory_timeline *m)
     m->info.peak_blocks = alive != NULL ? mark_alive(m, changes, alive) : 0;
     m->peak = alive != NULL ? mtp__calloc(m->info.peak_blocks + 1, sizeof *m->peak) : NULL;
     size_t at = 0;
-    for (uint32_t i = 0; m->peak != NULL && i < m->block_count; i++)
+    mtp__sources sources;
+    mtp_status status = mtp__sources_init(&sources, m->trace);
+    for (uint32_t i = 0; status == MTP_OK && m->peak != NULL && i < m->block_count; i++)
         if (alive[i] != 0)
-            m->peak[at++] = describe(m, &m->blocks[i], (uint8_t)(alive[i] - 1));
+            m->peak[at++] = describe(m, &sources, &m->blocks[i], (uint8_t)(alive[i] - 1));
+    mtp__sources_fini(&sources);
     if (at > 1)
         qsort(m->peak, at, sizeof *m->peak, largest_first);
     mtp__free(alive);
-    return m->peak != NULL ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "blocks at the peak");
+    return status != MTP_OK ? status : m->peak != NULL ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "blocks at the peak");
 }
 
 /* -------------------------------------------------------------------------------------------- public */

@@ -1,6 +1,7 @@
 /* analyze/memory.h - mtp_memory_timeline (mtprof_trace.h) inside: blocks, and what happened to them in order.
  *
  *     memory_context.c   where in the program each memory event happened: one walk over the tracks
+ *     memory_source.c    the op and the line of the program that a block was made for
  *     memory.c           allocations meet their frees and tags, categories, the peak
  *
  * Linear in spans and memory events. A timeline never changes after create().
@@ -85,6 +86,18 @@ typedef struct mtp__context {
     uint32_t scope; /* MTP__NONE */
     uint32_t flags;
 } mtp__context;
+
+/* The op that a block was made for: above those that only allocate. */
+uint32_t mtp__memory_maker(const mtp_trace *t, uint32_t span);
+
+typedef struct mtp__sources { /* lines of the program */
+    const mtp_trace *t;       /* borrowed */
+    uint32_t *stacks;         /* owned: by span, as mtp__stacks_of; NULL: there are none */
+    size_t bytes;
+} mtp__sources;
+mtp_status mtp__sources_init(mtp__sources *s, const mtp_trace *t);
+void mtp__sources_fini(mtp__sources *s);
+mtp__text mtp__source_of(const mtp__sources *s, uint32_t span); /* "": not recorded */
 
 /* Of the memory events trace->memory[events[i]], which are in order of time: out[i]. */
 mtp_status mtp__memory_contexts(const mtp_trace *t, const uint32_t *events, uint32_t count,

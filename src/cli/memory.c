@@ -7,7 +7,8 @@
 static const char help[] =
     "usage: mtprof memory [options] TRACE\n\n"
     "Bytes in use over time, by category, and the largest blocks that were alive at the peak. The trace\n"
-    "must have been recorded with profile_memory.\n\n"
+    "must have been recorded with profile_memory. A block is shown with the op that it was made for and, if\n"
+    "stacks were recorded, the line of the program that called it.\n\n"
     "  -d, --device D         cpu, npu:0, cuda:0 ...; default: the one with most traffic\n"
     "  -l, --limit N          blocks shown (default 15); -1: all\n"
     "      --json             everything as one JSON object\n"
@@ -169,6 +170,17 @@ static void print_peak(const mtp_trace *trace, const mtp_memory_info *info)
                (unsigned long long)info->lost_events, bytes_text(info->unaccounted_bytes, bytes));
 }
 
+/* Of a line's place the end tells most. */
+static void print_end(mtp_text text, int width)
+{
+    size_t room = width > 3 ? (size_t)width - 3 : 0;
+    if (text.length > (size_t)width && room > 0) {
+        fputs("...", stdout);
+        text = (mtp_text){text.bytes + text.length - room, room};
+    }
+    cli_print_name(text.bytes, text.length, (int)text.length + 3);
+}
+
 static void print_blocks(const mtp_trace *trace, const mtp_memory_timeline *timeline,
                          const mtp_memory_info *info, int64_t limit)
 {
@@ -176,25 +188,32 @@ static void print_blocks(const mtp_trace *trace, const mtp_memory_timeline *time
     mtp_trace_get_info(trace, &about);
     if (info->peak_blocks == 0 || limit == 0)
         return;
-    printf("\n%s%12s  %-16s %12s %12s  %-18s %s%s\n", cli_bold(stdout), "bytes", "category", "made", "freed",
-           "address", "by", cli_plain(stdout));
     const mtp_memory_block *b;
-    int width = cli_name_width(78, 60);
+    int width = cli_name_width(58, 92), by = width * 2 / 5;
     size_t shown = 0;
+    bool sources = false;
+    for (size_t i = 0; !sources && (b = mtp_memory_timeline_block(timeline, i)) != NULL; i++)
+        sources = b->source.length > 0;
+    by = sources ? by : width;
+    printf("\n%s%12s  %-16s %12s %12s  %-*s%s%s\n", cli_bold(stdout), "bytes", "category", "made", "freed",
+           sources ? by + 2 : 0, "by", sources ? "at" : "", cli_plain(stdout));
     for (; (limit < 0 || (int64_t)shown < limit) && (b = mtp_memory_timeline_block(timeline, shown)) != NULL;
          shown++) {
-        char made[24] = "before", freed[24] = "-", address[24] = "-";
+        char made[24] = "before", freed[24] = "-";
+        mtp_text what = b->maker;
         if (b->created_ns != INT64_MIN)
             time_text(b->created_ns - about.first_ns, made);
         if (b->freed_ns != INT64_MAX)
             time_text(b->freed_ns - about.first_ns, freed);
-        if (b->address != 0)
-            snprintf(address, sizeof address, "0x%llx", (unsigned long long)b->address);
-        printf("%12lld  %-16s %12s %12s  %-18s ", (long long)b->bytes, mtp_memory_category_text(b->category),
-               made, freed, address);
         if (b->address == 0 && b->created_ns == INT64_MIN)
-            printf("(before the trace)");
-        cli_print_name(b->op, b->op_length, width);
+            what = (mtp_text){"(before the trace)", 18};
+        printf("%12lld  %-16s %12s %12s  ", (long long)b->bytes, mtp_memory_category_text(b->category), made,
+               freed);
+        int left = cli_print_name(what.bytes, what.length, by);
+        if (b->source.length > 0) {
+            printf("%*s  ", left, "");
+            print_end(b->source, width - by - 2);
+        }
         printf("\n");
     }
     if (shown < info->peak_blocks)

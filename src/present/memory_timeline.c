@@ -191,6 +191,10 @@ static void put_block(mtp__out *o, const mtp_memory_timeline *m, const mtp_memor
     put_us(o, ", \"freed_us\": ", m, b->freed_ns);
     MTP__OUT(o, ", \"op\": ");
     mtp__out_string(o, b->op, b->op_length);
+    MTP__OUT(o, ", \"maker\": ");
+    mtp__out_string(o, b->maker.bytes, b->maker.length);
+    MTP__OUT(o, ", \"source\": ");
+    mtp__out_string(o, b->source.bytes, b->source.length);
     MTP__OUT(o, ", \"thread\": ");
     if (b->thread >= 0)
         mtp__out_i64(o, b->thread);

@@ -37,6 +37,7 @@ typedef struct stacks {
     uint32_t *at;              /* owned: by span, its node */
     uint32_t *recorded;        /* owned: by span, the recorded stack that its node has the frames of */
     mtp__pair_map children_of; /* (node, text) -> node */
+    mtp__pair_map functions;   /* (hash of a module, of a symbol) -> text */
     uint32_t node_count, node_room;
     bool framed; /* some stack has more than ops */
 } stacks;
@@ -260,12 +261,38 @@ static uint32_t child(stacks *s, uint32_t parent, uint32_t text)
     return id;
 }
 
+/* "module:+0x12f:symbol": where the offset begins and the symbol, if it is known; 0: no such frame. */
+static size_t offset_in(mtp__text frame, size_t *symbol)
+{
+    const char *last = strrchr(frame.bytes, ':'), *offset = strstr(frame.bytes, ":+0x");
+    if (last == NULL || offset == NULL || offset >= last || strcmp(last, ":?") == 0 ||
+        strspn(offset + 4, "0123456789abcdef") != (size_t)(last - offset) - 4)
+        return 0;
+    *symbol = (size_t)(last - frame.bytes);
+    return (size_t)(offset - frame.bytes);
+}
+
+/* A native function is one frame, wherever in it the call was: the first of these stands for them. */
+static uint32_t function_of(stacks *s, uint32_t text)
+{
+    mtp__text frame = mtp__trace_get_text(s->t, text);
+    size_t symbol, offset = offset_in(frame, &symbol);
+    bool is_new;
+    if (offset == 0)
+        return text;
+    uint64_t *first =
+        mtp__pair_put(&s->functions, mtp__hash_bytes(frame.bytes, offset),
+                      mtp__hash_bytes(frame.bytes + symbol, frame.length - symbol), text, &is_new);
+    s->no_memory |= first == NULL;
+    return first != NULL ? (uint32_t)*first : text;
+}
+
 /* The frames that gather() found, below a node. */
 static uint32_t below(stacks *s, uint32_t at)
 {
     s->framed |= s->frame_count > 0;
     for (uint32_t i = s->frame_count; i-- > 0;)
-        at = child(s, at, s->frames[i]);
+        at = child(s, at, function_of(s, s->frames[i]));
     return at;
 }
 
@@ -385,7 +412,11 @@ static void put_folded(stacks *s, line *lines)
         for (uint32_t n = lines[i].node; n != 0; n = s->nodes[n].parent)
             add_frame(s, s->nodes[n].text);
         for (uint32_t k = s->frame_count; k-- > 0;) {
-            put_frame(&s->out, mtp__trace_get_text(s->t, s->frames[k]));
+            mtp__text frame = mtp__trace_get_text(s->t, s->frames[k]);
+            size_t symbol, offset = offset_in(frame, &symbol);
+            put_frame(&s->out, (mtp__text){frame.bytes, offset != 0 ? offset : frame.length});
+            if (offset != 0)
+                put_frame(&s->out, (mtp__text){frame.bytes + symbol, frame.length - symbol});
             mtp__out_text(&s->out, k > 0 ? ";" : " ");
         }
         mtp__out_u64(&s->out, lines[i].ns >= 1000 ? (uint64_t)lines[i].ns / 1000 : 1);
@@ -481,6 +512,7 @@ static mtp_status write_stacks(const mtp_trace *trace, const char *metric, mtp_s
     mtp__free(s.recorded);
     mtp__pair_map_fini(&s.forward);
     mtp__pair_map_fini(&s.children_of);
+    mtp__pair_map_fini(&s.functions);
     status = mtp__out_finish(&s.out);
     return s.no_memory ? MTP_FAIL(MTP_E_NOMEM, "stacks of %u spans", trace->span_count) : status;
 }

@@ -4,6 +4,7 @@
 #include "record/stack.h"
 #include <dlfcn.h>
 #include <elf.h>
+#include <errno.h>
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
@@ -119,12 +120,14 @@ static void native_describe(uint64_t frame, char *out, size_t room)
     const char *slash = strrchr(info.dli_fname, '/');
     unsigned long long offset = (unsigned long long)((char *)at - (char *)info.dli_fbase);
     module m = {.address = frame - 1};
+    int error = errno; /* the program's: recording leaves it alone */
     if (info.dli_sname == NULL && dl_iterate_phdr(find_module, &m) != 0 && m.path[0] == '/' &&
         strlen(m.path) + sizeof m.id + 32 < room)
         snprintf(out, room, "%s%s%s:+0x%llx:?", m.path, m.id[0] != 0 ? "@" : "", m.id, offset);
     else
         snprintf(out, room, "%s:+0x%llx:%s", slash != NULL ? slash + 1 : info.dli_fname, offset,
                  info.dli_sname != NULL ? info.dli_sname : "?");
+    errno = error;
 }
 
 uint32_t mtp__stack_capture(const void *caller, uint64_t *frames, uint32_t room, uint32_t *from)

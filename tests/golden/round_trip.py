@@ -34,9 +34,9 @@ def counts(events):
 
 
 def rows_of(path, *options):
-    code, said = run("stats", "--json", *options, path)
-    assert code == 0, said
-    return json.loads(said)
+    done = subprocess.run([MTPROF, "stats", "--json", *options, str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def differences(trace, folder):

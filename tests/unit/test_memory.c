@@ -159,9 +159,11 @@ static void the_peak_has_its_blocks_with_what_made_them(void **state)
         "\"AUTOGRAD_DETAIL\": 0, \"Unknown\": 100},\n"
         "  \"block_count\": 2, \"blocks\": [\n"
         "   {\"address\": 16, \"bytes\": 100, \"category\": \"Unknown\", \"created_us\": 2.000, "
-        "\"freed_us\": null, \"op\": \"aten::addmm\", \"thread\": 7},\n"
+        "\"freed_us\": null, \"op\": \"aten::addmm\", \"maker\": \"aten::addmm\", \"source\": \"\", "
+        "\"thread\": 7},\n"
         "   {\"address\": 32, \"bytes\": 50, \"category\": \"TEMPORARY\", \"created_us\": 3.000, "
-        "\"freed_us\": 6.000, \"op\": \"aten::addmm\", \"thread\": 7}]}}\n");
+        "\"freed_us\": 6.000, \"op\": \"aten::addmm\", \"maker\": \"aten::addmm\", \"source\": \"\", "
+        "\"thread\": 7}]}}\n");
     mtp_memory_timeline_destroy(m);
     mtp_trace_destroy(t);
 }
@@ -324,6 +326,76 @@ static void a_tag_beats_the_rules(void **state)
     mtp_memory_timeline *m = timeline_of(t, NULL);
     assert_string_equal(category_at(m, 0x10), "PARAMETER");
     assert_string_equal(category_at(m, 0x20), "TEMPORARY");
+    mtp_memory_timeline_destroy(m);
+    mtp_trace_destroy(t);
+}
+
+static const mtp_memory_block *block_at(const mtp_memory_timeline *m, uint64_t address)
+{
+    const mtp_memory_block *b;
+    for (size_t i = 0; (b = mtp_memory_timeline_block(m, i)) != NULL; i++)
+        if (b->address == address)
+            return b;
+    fail_msg("no block %llx", (unsigned long long)address);
+    return NULL;
+}
+
+static void a_block_is_told_with_the_op_above_aten_empty_and_its_line(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t main = made_thread(t, 7), engine = made_thread(t, 8);
+    made_span(t, main, 0, 99000, "train.py(30): <module>", MTP__CATEGORY_PYTHON_FUNCTION);
+    made_span(t, main, 10, 90000, "model.py(12): forward", MTP__CATEGORY_PYTHON_FUNCTION);
+    made_span(t, main, 20, 5000, "nn.Module: LayerNorm_0", MTP__CATEGORY_PYTHON_FUNCTION);
+    made_span(t, main, 30, 4900, "torch/nn/modules/normalization.py(217): forward",
+              MTP__CATEGORY_PYTHON_FUNCTION);
+    made_op(t, main, 100, 4000, "aten::layer_norm");
+    made_autograd(t, main, 200, 3000, "aten::native_layer_norm", 5, 0);
+    made_op(t, main, 300, 500, "aten::empty_like");
+    made_op(t, main, 350, 450, "aten::empty");
+    made_memory(t, main, 400, 0x1000, 64);
+    made_op(t, main, 6000, 7000, "aten::empty"); /* called by the program itself */
+    made_memory(t, main, 6500, 0x2000, 64);
+    made_scope(t, main, 8000, 9000, "scope");
+    made_memory(t, main, 8500, 0x3000, 64);
+    made_autograd(t, engine, 20000, 30000, "NativeLayerNormBackward0", 5, 7);
+    made_op(t, engine, 21000, 22000, "aten::native_layer_norm_backward");
+    made_op(t, engine, 21100, 21900, "aten::empty");
+    made_memory(t, engine, 21500, 0x4000, 64);
+    mtp_memory_timeline *m;
+    assert_ok(mtp_memory_timeline_create(made_end(t), "cpu", &m));
+    const mtp_memory_block *b = block_at(m, 0x1000);
+    assert_string_equal(b->op, "aten::empty");
+    assert_string_equal(b->maker.bytes, "aten::native_layer_norm");
+    assert_string_equal(b->source.bytes, "model.py(12): forward"); /* not torch's own */
+    b = block_at(m, 0x2000);
+    assert_string_equal(b->maker.bytes, "aten::empty");
+    assert_string_equal(b->source.bytes, "model.py(12): forward");
+    assert_string_equal(block_at(m, 0x3000)->maker.bytes, "scope");
+    b = block_at(m, 0x4000);
+    assert_string_equal(b->maker.bytes, "aten::native_layer_norm_backward");
+    assert_string_equal(b->source.bytes, "model.py(12): forward"); /* the forward op's */
+    mtp_memory_timeline_destroy(m);
+    mtp_trace_destroy(t);
+}
+
+static void recorded_stacks_tell_the_line_of_a_block(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t main = made_thread(t, 7);
+    static const char *const frames[] = {"train.py:30:<module>", "model.py:12:forward",
+                                         "/usr/lib/mindtorch_v2/nn/functional.py:3:linear"};
+    mtp__detail d = MTP__DETAIL_INIT;
+    for (size_t i = 0; i < COUNT(frames); i++)
+        d.stack = mtp__trace_add_stack(t, d.stack, made_text(t, frames[i]));
+    mtp__trace_add_span(t, main, 100, 200, made_text(t, "aten::linear"), MTP__CATEGORY_CPU_OP, 0,
+                        mtp__trace_add_detail(t, &d));
+    made_memory(t, main, 150, 0x1000, 64);
+    mtp_memory_timeline *m;
+    assert_ok(mtp_memory_timeline_create(made_end(t), "cpu", &m));
+    assert_string_equal(block_at(m, 0x1000)->source.bytes, "model.py:12:forward");
     mtp_memory_timeline_destroy(m);
     mtp_trace_destroy(t);
 }
@@ -898,6 +970,8 @@ int main(void)
         TEST(each_threads_last_op_of_a_number_made_the_node),
         TEST(a_first_tag_holds_from_creation_and_a_later_one_from_its_time),
         TEST(a_tag_beats_the_rules),
+        TEST(a_block_is_told_with_the_op_above_aten_empty_and_its_line),
+        TEST(recorded_stacks_tell_the_line_of_a_block),
         TEST(the_category_at_the_peak_is_the_one_of_that_time),
         TEST(what_was_there_before_is_known_from_frees_and_totals),
         TEST(what_was_there_before_has_the_category_that_was_told),

@@ -274,6 +274,25 @@ static void kernels_are_folded_below_the_op_that_launched_them(void **state)
     mtp_trace_destroy(t);
 }
 
+static void a_native_function_is_one_frame_wherever_it_calls(void **state)
+{
+    (void)state;
+    mtp_trace *t = maker_start(false);
+    uint32_t main = add_thread(t, 517, 517, "main");
+    mtp__detail a = STACK(t, "prog:+0x1f:main", "prog:+0x2a:run"),
+                b = STACK(t, "prog:+0x3f:main", "prog:+0x2b:run"),
+                c = STACK(t, "prog:+0x1f:main", "prog:+0x2a:?"),
+                d = STACK(t, "prog:+0x3f:main", "lib:+0x2b:run");
+    add_span(t, main, 0, 3000, "op", MTP__CATEGORY_CPU_OP, &a);
+    add_span(t, main, 4000, 9000, "op", MTP__CATEGORY_CPU_OP, &b);
+    add_span(t, main, 10000, 12000, "op", MTP__CATEGORY_CPU_OP, &c);
+    add_span(t, main, 20000, 21000, "op", MTP__CATEGORY_CPU_OP, &d);
+    t = maker_finish(t);
+    check_folded(t, "self_cpu_time_total",
+                 "prog:main;prog:run;op 8\nprog:main;prog:+0x2a:?;op 2\nprog:main;lib:run;op 1\n");
+    mtp_trace_destroy(t);
+}
+
 static void ops_alone_are_no_stacks(void **state)
 {
     (void)state;
@@ -360,6 +379,7 @@ int main(void)
         TEST(a_stack_is_one_line_however_often_it_was_there),
         TEST(functions_ops_and_scopes_are_folded_as_they_nest),
         TEST(kernels_are_folded_below_the_op_that_launched_them),
+        TEST(a_native_function_is_one_frame_wherever_it_calls),
         TEST(ops_alone_are_no_stacks),
         TEST(an_unknown_metric_names_those_that_are),
         TEST(no_failure_leaks),

@@ -1,0 +1,95 @@
+/* analyze/memory_source.c - which op a block was made for, and which line of the program called it. */
+#include <string.h>
+#include "analyze/averages_pass.h"
+#include "analyze/memory.h"
+#include "base/error.h"
+
+/* Ops that do nothing but allocate: whoever called one is who wanted the block. */
+static bool only_allocates(mtp__text name)
+{
+    static const char *const starts[] = {"aten::empty", "aten::new_empty", "aten::_empty", "aten::resize_"};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (strncmp(name.bytes, starts[i], strlen(starts[i])) == 0)
+            return true;
+    return false;
+}
+
+uint32_t mtp__memory_maker(const mtp_trace *t, uint32_t span)
+{
+    while (span != MTP__NONE && t->category[span] == MTP__CATEGORY_CPU_OP &&
+           only_allocates(mtp__trace_get_text(t, t->name[span]))) {
+        uint32_t up = t->parent[span];
+        while (up != MTP__NONE && t->category[up] == MTP__CATEGORY_PYTHON_FUNCTION &&
+               strncmp(mtp__trace_get_text(t, t->name[up]).bytes, "<built-in", 9) == 0)
+            up = t->parent[up];
+        if (up == MTP__NONE || t->category[up] != MTP__CATEGORY_CPU_OP)
+            break; /* the program asked for it itself */
+        span = up;
+    }
+    return span;
+}
+
+/* ------------------------------------------------------------------------------------------------- source */
+
+static bool has_functions(const mtp_trace *t)
+{
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if (t->category[i] == MTP__CATEGORY_PYTHON_FUNCTION)
+            return true;
+    return false;
+}
+
+mtp_status mtp__sources_init(mtp__sources *s, const mtp_trace *t)
+{
+    mtp__scratch stacks = {0};
+    *s = (mtp__sources){.t = t};
+    mtp_status status = t->stack_count > 1 || has_functions(t) ? mtp__stacks_of(t, true, &stacks) : MTP_OK;
+    s->stacks = stacks.p;
+    s->bytes = stacks.bytes;
+    return status;
+}
+
+void mtp__sources_fini(mtp__sources *s)
+{
+    mtp__scratch stacks = {.p = s->stacks, .bytes = s->bytes};
+    mtp__scratch_free(&stacks);
+}
+
+/* Of the framework, not of the program: "torch/nn/modules/linear.py(130): forward", "<built-in ...", "nn.Module: ..." */
+static bool of_framework(mtp__text frame)
+{
+    static const char *const parts[] = {"<built-in",      "nn.Module: ", "torch/",       "/torch/",
+                                        "/mindtorch_v2/", "libmtprof",   "libmindtorch", "_C.cpython"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *at = strstr(frame.bytes, parts[i]);
+        if (at != NULL && (i > 2 || at == frame.bytes))
+            return true;
+    }
+    return false;
+}
+
+/* The innermost line of the program; if there is none, the innermost of all. */
+mtp__text mtp__source_of(const mtp__sources *s, uint32_t span)
+{
+    const mtp_trace *t = s->t;
+    mtp__text first = {"", 0};
+    uint32_t stack = s->stacks != NULL && span != MTP__NONE ? s->stacks[span] : 0;
+    uint32_t call = (stack & MTP__STACK_CALL) != 0 ? stack & ~MTP__STACK_CALL : MTP__NONE;
+    for (; call != MTP__NONE; call = mtp__python_around(t, call)) {
+        mtp__text name = mtp__trace_get_text(t, t->name[call]);
+        first = first.length == 0 ? name : first;
+        if (!of_framework(name))
+            return name;
+        stack = mtp__trace_detail(t, call)->stack;
+        if (stack != 0)
+            break;
+    }
+    stack = (stack & MTP__STACK_CALL) != 0 ? 0 : stack;
+    for (; stack != 0; stack = t->stacks[stack].parent) {
+        mtp__text frame = mtp__trace_get_text(t, t->stacks[stack].frame);
+        first = first.length == 0 ? frame : first;
+        if (!of_framework(frame))
+            return frame;
+    }
+    return first;
+}
