@@ -352,8 +352,9 @@ def test_coroutines_and_async_generators():
     with Recording() as r:
         asyncio.run(main())
     assert r.names.count("co") == 6 and r.names.count("agen") == 4  # of calls; of items, and the end
-    assert r.trace.info()["unfinished"] == 0 and r.trace.info()["unmatched_ends"] == 0
-    assert all(e.end_ns - e.start_ns >= 1_000_000 for e in [e for e in r.events if e.name == "co"][:5])
+    assert r.trace.info()["unfinished"] == 0
+    together = [e for e in r.events if e.name == "co"][:4]
+    assert max(e.start_ns for e in together) < min(e.end_ns for e in together)
     assert inspect.iscoroutinefunction(coroutine) and inspect.isasyncgenfunction(generator)
 
 
