@@ -380,7 +380,7 @@ MT_API mt_status mt_custom_attach(const char *name, mt_tensor *const *inputs, ui
  * the same thread, also after an error. */
 typedef struct mt_custom {
     uint64_t sequence;
-    uint32_t token;
+    uint64_t token;
 } mt_custom;
 MT_API void mt_custom_begin(const char *name, mt_tensor *const *inputs, uint32_t count, mt_custom *forward);
 MT_API void mt_custom_end(const mt_custom *forward);

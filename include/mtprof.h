@@ -165,10 +165,11 @@ static inline uint32_t mtp_recording(void)
 
 /* ---------------------------------------------------------------------------------------- hot: scopes */
 
-/* A scope is begun and ended on the same thread, properly nested. The token that begin returns (0 when nothing
- * was recorded) goes to end, which writes only into the session that holds the begin: a scope that was open
- * when a profile started or stopped never closes another one by mistake. */
-typedef uint32_t mtp_token;
+/* A scope is begun and ended on the same thread. The token that begin returns (0 when nothing was recorded) goes to
+ * end, once, and names the begin that it belongs to: scopes may end in any order (coroutines, fibers, tasks that take
+ * turns on one thread), and one that was open when a profile started or stopped never closes another. Scopes that are
+ * properly nested are the cheapest. */
+typedef uint64_t mtp_token;
 
 MTP_API mtp_token mtp__scope_begin(uint32_t name);
 MTP_API mtp_token mtp__scope_begin_text(const char *text, size_t length);
@@ -287,14 +288,12 @@ typedef struct mtp_op {
     const mtp_input *inputs; /* borrowed; read by begin with MTP_WITH_SHAPES */
     const mtp_input *outputs; /* borrowed; read by end with MTP_WITH_SHAPES */
     uint32_t input_count, output_count;
-    const char *args;  /* borrowed: free text shown with the event, or NULL */
-    mtp_token token;   /* the library's: set by begin, used by end */
-    uint32_t reserved; /* 0 */
+    const char *args; /* borrowed: free text shown with the event, or NULL */
+    mtp_token token;  /* the library's: set by begin, used by end */
 } mtp_op;
 #define MTP_OP_INIT(name_id)                                                                                 \
     {                                                                                                        \
-        sizeof(mtp_op), (name_id), MTP_DEVICE_CPU, MTP_SCOPE_OP, -1, 0, 0, 0, -1, NULL, NULL, 0, 0, NULL, 0, \
-            0                                                                                                \
+        sizeof(mtp_op), (name_id), MTP_DEVICE_CPU, MTP_SCOPE_OP, -1, 0, 0, 0, -1, NULL, NULL, 0, 0, NULL, 0  \
     }
 
 MTP_API void mtp__op_begin(mtp_op *op);

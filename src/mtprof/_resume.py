@@ -1,36 +1,7 @@
-"""Scopes around functions that run piece by piece: each piece is a scope of its own, so that scopes of a thread stay nested."""
+"""Scopes around functions that run piece by piece. A call of a coroutine function is one scope, from its first step to its end, as
+`with record_function` in its body would be. A generator is in its scope while it makes an item: between items its consumer runs."""
 import functools
 import inspect
-
-
-def _steps(send, throw, name, args):
-    """Drives a generator or coroutine, each resumption within the scope."""
-    from ._native import record_function
-
-    scope, resume, value = record_function(name, args), send, None
-    while True:
-        try:
-            with scope:
-                item = resume(value)
-        except StopIteration as end:
-            return end.value
-        try:
-            resume, value = send, (yield item)
-        except GeneratorExit:
-            raise
-        except BaseException as error:  # what the caller throws in goes on in
-            resume, value = throw, error
-
-
-class _Awaited:
-    def __init__(self, coroutine, name, args):
-        self.coroutine, self.name, self.args = coroutine, name, args
-
-    def __await__(self):
-        try:
-            return (yield from _steps(self.coroutine.send, self.coroutine.throw, self.name, self.args))
-        finally:
-            self.coroutine.close()
 
 
 def wrap(function, name, args):
@@ -41,15 +12,28 @@ def wrap(function, name, args):
 
         @functools.wraps(function)
         async def wrapper(*positional, **named):
-            return await _Awaited(function(*positional, **named), name, args)
+            with record_function(name, args):
+                return await function(*positional, **named)
 
     elif inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)
         def wrapper(*positional, **named):
             generator = function(*positional, **named)
+            scope, resume, value = record_function(name, args), generator.send, None
             try:
-                return (yield from _steps(generator.send, generator.throw, name, args))
+                while True:
+                    try:
+                        with scope:
+                            item = resume(value)
+                    except StopIteration as end:
+                        return end.value
+                    try:
+                        resume, value = generator.send, (yield item)
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:  # what the caller throws in goes on in
+                        resume, value = generator.throw, error
             finally:
                 generator.close()
 
@@ -58,14 +42,20 @@ def wrap(function, name, args):
         @functools.wraps(function)
         async def wrapper(*positional, **named):
             generator = function(*positional, **named)
-            value = None
+            resume, value = generator.asend, None
             try:
                 while True:
                     try:
-                        item = await _Awaited(generator.asend(value), name, args)
+                        with record_function(name, args):
+                            item = await resume(value)
                     except StopAsyncIteration:
                         return
-                    value = yield item
+                    try:
+                        resume, value = generator.asend, (yield item)
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        resume, value = generator.athrow, error
             finally:
                 await generator.aclose()
 

@@ -3,6 +3,9 @@
  * Most tracks are so already and cost one look at each span. On the others a span goes to the row of its parent if it
  * nests there, else to the first row where it does, else to a new one. A tree over the rows finds that row, so n spans that
  * all overlap cost n log n.
+ *
+ * Where an annotation crosses a call (a step that ends inside a function, a scope that a coroutine keeps open while it
+ * waits), the annotation alone goes beside: what a thread runs stays on the thread's row, in one piece.
  */
 #include "present/chrome.h"
 #include "base/error.h"
@@ -18,6 +21,8 @@ typedef struct lane_tree {
     uint32_t *depth; /* owned */
     uint32_t leaves, count;
     uint32_t *below; /* owned: per span of the track: what is under it in its lane */
+    uint8_t *alone;  /* owned: per span of the track: an annotation that crosses a call */
+    uint32_t *home;  /* owned: per span of the track: the lane of its children */
     const mtp_trace *t;
     uint32_t first; /* span of the track */
 } lane_tree;
@@ -40,17 +45,96 @@ static bool does_nest(const mtp_trace *t, const mtp__track *track)
     return true;
 }
 
-static void set_leaf(lane_tree *l, uint32_t lane)
+/* -------------------------------------------------------------------------------- annotations and calls */
+
+typedef struct crossing { /* spans that are open where we are */
+    const mtp_trace *t;
+    uint32_t *call, *annotation; /* owned: a stack; a heap, the one that ends first on top */
+    uint32_t calls, annotations;
+} crossing;
+
+static bool ends_before(const crossing *c, uint32_t a, uint32_t b)
 {
-    uint32_t top = l->top[lane], at = l->leaves + lane;
-    node *n = &l->node[at];
-    n->over = top != MTP__NONE ? l->t->end[top] : INT64_MAX;
-    n->fits = top == MTP__NONE ? INT64_MAX : l->depth[lane] < MTP__LEVELS_MAX ? n->over : INT64_MIN;
+    return c->t->end[c->annotation[a]] < c->t->end[c->annotation[b]];
+}
+
+static void swap(crossing *c, uint32_t a, uint32_t b)
+{
+    uint32_t was = c->annotation[a];
+    c->annotation[a] = c->annotation[b];
+    c->annotation[b] = was;
+}
+
+static void heap_add(crossing *c, uint32_t span)
+{
+    uint32_t at = c->annotations++;
+    c->annotation[at] = span;
+    for (; at > 0 && ends_before(c, at, (at - 1) / 2); at = (at - 1) / 2)
+        swap(c, at, (at - 1) / 2);
+}
+
+static void heap_drop(crossing *c)
+{
+    c->annotation[0] = c->annotation[--c->annotations];
+    for (uint32_t at = 0, next; (next = 2 * at + 1) < c->annotations; at = next) {
+        next += next + 1 < c->annotations && ends_before(c, next + 1, next);
+        if (!ends_before(c, next, at))
+            return;
+        swap(c, at, next);
+    }
+}
+
+static void look_at(crossing *c, uint32_t first, uint32_t span, uint8_t *alone)
+{
+    const mtp_trace *t = c->t;
+    int64_t start = t->start[span], end = t->end[span];
+    bool call = t->category[span] != MTP__CATEGORY_USER_ANNOTATION;
+    while (c->calls > 0 &&
+           (t->end[c->call[c->calls - 1]] <= start || (call && t->end[c->call[c->calls - 1]] < end)))
+        c->calls--;
+    if (!call) {
+        alone[span - first] = c->calls > 0 && t->end[c->call[c->calls - 1]] < end;
+        if (!alone[span - first])
+            heap_add(c, span);
+        return;
+    }
+    for (; c->annotations > 0 && t->end[c->annotation[0]] < end; heap_drop(c))
+        alone[c->annotation[0] - first] = t->end[c->annotation[0]] > start;
+    c->call[c->calls++] = span;
+}
+
+static bool find_alone(const mtp_trace *t, const mtp__track *track, uint8_t *alone)
+{
+    crossing c = {.t = t};
+    c.call = mtp__calloc(track->count, sizeof *c.call);
+    c.annotation = mtp__calloc(track->count, sizeof *c.annotation);
+    bool good = c.call != NULL && c.annotation != NULL;
+    for (uint32_t i = 0; i < track->count && good && !track->on_device; i++)
+        look_at(&c, track->first, track->first + i, alone);
+    mtp__free(c.call);
+    mtp__free(c.annotation);
+    return good;
+}
+
+/* ------------------------------------------------------------------------------------------------ rows */
+
+static void set_fits(lane_tree *l, uint32_t lane, int64_t fits)
+{
+    uint32_t at = l->leaves + lane;
+    l->node[at].fits = fits;
     while ((at /= 2) > 0) {
         const node *left = &l->node[2 * at], *right = left + 1;
         l->node[at].fits = left->fits > right->fits ? left->fits : right->fits;
         l->node[at].over = left->over < right->over ? left->over : right->over;
     }
+}
+
+static void set_leaf(lane_tree *l, uint32_t lane)
+{
+    uint32_t top = l->top[lane];
+    node *n = &l->node[l->leaves + lane];
+    n->over = top != MTP__NONE ? l->t->end[top] : INT64_MAX;
+    set_fits(l, lane, top == MTP__NONE ? INT64_MAX : l->depth[lane] < MTP__LEVELS_MAX ? n->over : INT64_MIN);
 }
 
 static bool tree_grow(lane_tree *l)
@@ -116,17 +200,33 @@ static uint32_t first_fit(lane_tree *l, int64_t end)
     return l->count++;
 }
 
+/* The same, but not the thread's own row. */
+static uint32_t first_beside(lane_tree *l, int64_t end)
+{
+    if (l->count == 0) {
+        l->top[0] = MTP__NONE;
+        l->count = 1;
+    }
+    set_fits(l, 0, INT64_MIN);
+    uint32_t lane = first_fit(l, end);
+    set_leaf(l, 0);
+    return lane;
+}
+
 static mtp_status place_all(lane_tree *l, const mtp__track *track, uint32_t *lane_of)
 {
     const mtp_trace *t = l->t;
     for (uint32_t i = track->first; i < track->first + track->count; i++) {
-        uint32_t lane = t->parent[i] != MTP__NONE ? lane_of[t->parent[i]] : 0;
+        uint32_t home = t->parent[i] != MTP__NONE ? l->home[t->parent[i] - track->first] : 0, lane = home;
         close_until(l, t->start[i]);
         const node *n = &l->node[l->leaves + lane];
-        if (l->count <= lane || n->fits == INT64_MIN || n->fits < t->end[i])
+        if (l->alone[i - track->first])
+            lane = first_beside(l, t->end[i]);
+        else if (l->count <= lane || n->fits == INT64_MIN || n->fits < t->end[i])
             lane = first_fit(l, t->end[i]);
         if (lane == MTP__NONE)
             return MTP_FAIL(MTP_E_NOMEM, "rows for spans that overlap");
+        l->home[i - track->first] = l->alone[i - track->first] ? home : lane;
         l->below[i - track->first] = l->top[lane];
         l->top[lane] = i;
         l->depth[lane]++;
@@ -140,8 +240,11 @@ static mtp_status place(const mtp_trace *t, const mtp__track *track, uint32_t *l
 {
     lane_tree l = {.t = t, .first = track->first};
     l.below = mtp__calloc(track->count, sizeof *l.below);
+    l.home = mtp__calloc(track->count, sizeof *l.home);
+    l.alone = mtp__calloc(track->count, 1);
     mtp_status status = MTP_E_NOMEM;
-    if (l.below != NULL && tree_grow(&l))
+    if (l.below != NULL && l.home != NULL && l.alone != NULL && find_alone(t, track, l.alone) &&
+        tree_grow(&l))
         status = place_all(&l, track, lane_of);
     else
         MTP_FAIL(status, "rows for %u spans", track->count);
@@ -150,6 +253,8 @@ static mtp_status place(const mtp_trace *t, const mtp__track *track, uint32_t *l
     mtp__free(l.top);
     mtp__free(l.depth);
     mtp__free(l.below);
+    mtp__free(l.home);
+    mtp__free(l.alone);
     return status;
 }
 

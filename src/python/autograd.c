@@ -385,7 +385,8 @@ static PyObject *custom_begin(PyObject *module, PyObject *args)
         return NULL;
     mt_custom_begin(name, inputs.items, inputs.count, &forward);
     drop_tensors(&inputs);
-    PyObject *made = Py_BuildValue("KI", (unsigned long long)forward.sequence, (unsigned)forward.token);
+    PyObject *made =
+        Py_BuildValue("KK", (unsigned long long)forward.sequence, (unsigned long long)forward.token);
     if (made == NULL)
         mt_custom_end(&forward);
     return made;
@@ -393,13 +394,12 @@ static PyObject *custom_begin(PyObject *module, PyObject *args)
 
 static int forward_of(PyObject *o, mt_custom *out)
 {
-    unsigned long long sequence;
-    unsigned token;
+    unsigned long long sequence, token;
     if (!PyTuple_Check(o)) {
         PyErr_SetString(PyExc_TypeError, "expected what _custom_begin returned");
         return -1;
     }
-    if (!PyArg_ParseTuple(o, "KI", &sequence, &token))
+    if (!PyArg_ParseTuple(o, "KK", &sequence, &token))
         return -1;
     *out = (mt_custom){sequence, token};
     return 0;

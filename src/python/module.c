@@ -185,16 +185,16 @@ static PyObject *scope_begin(PyObject *module, PyObject *name)
     (void)module;
     Py_ssize_t n;
     const char *text = PyUnicode_AsUTF8AndSize(name, &n);
-    return text == NULL ? NULL : PyLong_FromUnsignedLong(mtp_scope_begin_text(text, (size_t)n));
+    return text == NULL ? NULL : PyLong_FromUnsignedLongLong(mtp_scope_begin_text(text, (size_t)n));
 }
 
 static PyObject *scope_end(PyObject *module, PyObject *token)
 {
     (void)module;
-    unsigned long number = PyLong_AsUnsignedLong(token);
-    if (number == (unsigned long)-1 && PyErr_Occurred())
+    mtp_token number = PyLong_AsUnsignedLongLong(token);
+    if (number == (mtp_token)-1 && PyErr_Occurred())
         return NULL;
-    mtp_scope_end((mtp_token)number);
+    mtp_scope_end(number);
     Py_RETURN_NONE;
 }
 

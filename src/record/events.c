@@ -14,17 +14,33 @@
 #define WORDS_MAX 12
 #define PUT_WORD(mask, bit, value) (*(mask) |= (bit), words[count++] = (uint64_t)(value))
 
-/* A record with all its words: word 0 is made here. Takes the caller out of the record; the thread's token is read
- * before that, as stop() may take it away as soon as the writer is at rest. 0: not recorded. */
-static mtp_token emit(mtp__writer *w, uint32_t gate, mtp__kind kind, uint64_t *words, size_t count)
+static inline void put(mtp__writer *w, uint64_t *at, uint32_t gate, mtp__kind kind, const uint64_t *words,
+                       size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        at[i] = words[i];
+    mtp__writer_commit(w, at, count, MTP__WORD0(mtp__writer_ticks(gate), count, kind));
+}
+
+/* A record with all its words: word 0 is made here. Takes the caller out of the record. */
+static void emit(mtp__writer *w, uint32_t gate, mtp__kind kind, const uint64_t *words, size_t count)
+{
+    uint64_t *at = mtp__writer_reserve(w, count);
+    if (at != NULL)
+        put(w, at, gate, kind, words, count);
+    mtp__writer_leave(w);
+}
+
+/* A begin, and its token; 0: not recorded. The token is read before the writer is left, as stop() may clear it as soon
+ * as the writer is at rest. */
+static mtp_token emit_begin(mtp__writer *w, uint32_t gate, const uint64_t *words, size_t count)
 {
     mtp_token token = 0;
     uint64_t *at = mtp__writer_reserve(w, count);
     if (at != NULL) {
-        for (size_t i = 1; i < count; i++)
-            at[i] = words[i];
-        mtp__writer_commit(w, at, count, MTP__WORD0(mtp__writer_ticks(gate), count, kind));
+        put(w, at, gate, MTP__KIND_BEGIN, words, count);
         token = w->token;
+        w->token = token + MTP__TOKEN_SLOT;
     }
     mtp__writer_leave(w);
     return token;
@@ -72,7 +88,7 @@ static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t g
         mask = MTP__HAS_DETAIL;
     }
     words[1] = MTP__BEGIN_WORD1(name, MTP_SCOPE_USER, mask, MTP_DEVICE_CPU);
-    return emit(w, gate, MTP__KIND_BEGIN, words, count);
+    return emit_begin(w, gate, words, count);
 }
 
 mtp_token mtp__scope_begin(uint32_t name)
@@ -88,15 +104,33 @@ mtp_token mtp__scope_begin(uint32_t name)
     at[1] = MTP__BEGIN_WORD1(name, MTP_SCOPE_USER, 0, MTP_DEVICE_CPU);
     mtp__writer_commit(w, at, 2, MTP__WORD0(mtp__clock_ticks_fast(), 2, MTP__KIND_BEGIN));
     mtp_token token = w->token;
+    w->token = token + MTP__TOKEN_SLOT;
     mtp__writer_leave(w);
     return token;
 }
 
+/* An end of the cycle and thread that hold its begin; words from 2 on are filled, as mask says. The scope begun last ends
+ * without a name and frees its slot; any other is named. If there is no room for the record, the scope stays open. */
+static inline void emit_end(mtp__writer *w, uint32_t gate, mtp_token token, uint64_t *words, size_t count,
+                            uint32_t mask)
+{
+    bool last = token + MTP__TOKEN_SLOT == w->token;
+    words[1] = last ? MTP__BEGIN_WORD1(0, 0, mask, 0) : MTP__END_WORD1(token >> 32, mask);
+    count = last && mask == 0 ? 1 : count;
+    uint64_t *at = mtp__writer_reserve(w, count); /* which may find that this is another cycle by now */
+    if (at != NULL && mtp__token_tie(token) == mtp__token_tie(w->token)) {
+        put(w, at, gate, MTP__KIND_END, words, count);
+        if (last)
+            w->token = token;
+    }
+    mtp__writer_leave(w);
+}
+
 static __attribute__((noinline)) void end_rare(mtp__writer *w, uint32_t gate, mtp_token token)
 {
-    uint64_t words[1];
-    if ((gate & MTP__GATE_OPEN) != 0 && token == w->token)
-        emit(w, gate, MTP__KIND_END, words, 1);
+    uint64_t words[2];
+    if ((gate & MTP__GATE_OPEN) != 0 && mtp__token_tie(token) == mtp__token_tie(w->token))
+        emit_end(w, gate, token, words, 2, 0);
     else
         mtp__writer_leave(w);
 }
@@ -108,12 +142,13 @@ void mtp__scope_end(mtp_token token)
         return;
     uint32_t gate = mtp__gate_read();
     uint64_t *at;
-    if (UNLIKELY((gate & (MTP__GATE_OPEN | MTP__GATE_SLOW)) != MTP__GATE_OPEN || token != w->token ||
-                 w->end == (at = w->cur))) {
+    if (UNLIKELY((gate & (MTP__GATE_OPEN | MTP__GATE_SLOW)) != MTP__GATE_OPEN ||
+                 token + MTP__TOKEN_SLOT != w->token || w->end == (at = w->cur))) {
         end_rare(w, gate, token);
         return;
     }
     mtp__writer_commit(w, at, 1, MTP__WORD0(mtp__clock_ticks_fast(), 1, MTP__KIND_END));
+    w->token = token;
     mtp__writer_leave(w);
 }
 
@@ -174,7 +209,7 @@ void mtp__op_begin(mtp_op *op)
     }
     size_t count = op_payload(op, w, gate, words, &mask, __builtin_return_address(0));
     words[1] = MTP__BEGIN_WORD1(op->name, op->kind & 0xffu, mask, op->device & 0xffffu);
-    op->token = emit(w, gate, MTP__KIND_BEGIN, words, count);
+    op->token = emit_begin(w, gate, words, count);
 }
 
 void mtp__op_end(mtp_op *op)
@@ -185,7 +220,7 @@ void mtp__op_end(mtp_op *op)
     if (!mtp__writer_enter(w))
         return;
     uint32_t gate = mtp__gate_read(), mask = 0;
-    if ((gate & MTP__GATE_OPEN) == 0 || token != w->token) {
+    if ((gate & MTP__GATE_OPEN) == 0 || mtp__token_tie(token) != mtp__token_tie(w->token)) {
         mtp__writer_leave(w);
         return;
     }
@@ -196,9 +231,7 @@ void mtp__op_end(mtp_op *op)
                  mtp__shape_id(mtp__recorder_current(), w->thread, op->outputs, op->output_count));
     if ((gate & MTP_WITH_MEMORY) != 0 && op->allocated >= 0)
         PUT_WORD(&mask, MTP__HAS_ALLOCATED, op->allocated);
-    bool call = op->kind == MTP_SCOPE_PYTHON || op->kind == MTP_SCOPE_MODULE;
-    words[1] = MTP__BEGIN_WORD1(0, call ? op->kind : 0, mask, 0);
-    emit(w, gate, MTP__KIND_END, words, mask != 0 || call ? count : 1);
+    emit_end(w, gate, token, words, count, mask);
 }
 
 /* --------------------------------------------------------------------------- memory, device, marks */
@@ -323,5 +356,5 @@ mtp_token mtp__step_begin(uint32_t name, uint64_t number)
     uint32_t gate;
     mtp__writer *w = enter(MTP_CPU, &gate);
     uint64_t words[] = {0, MTP__BEGIN_WORD1(name, MTP_SCOPE_STEP, MTP__HAS_NUMBER, MTP_DEVICE_CPU), number};
-    return w != NULL ? emit(w, gate, MTP__KIND_BEGIN, words, 3) : 0;
+    return w != NULL ? emit_begin(w, gate, words, 3) : 0;
 }

@@ -14,13 +14,15 @@
 #define MTP_RECORD_FORMAT_H
 #include <stdint.h>
 
-#define MTP__FORMAT_VERSION 1u
+/* 1: an END is the innermost open scope's, or, with scope kind PYTHON or MODULE << 32, the innermost open function's;
+ *    chunks have no depth. Read, not written. */
+#define MTP__FORMAT_VERSION 2u
+#define MTP__FORMAT_OLDEST 1u
 
 /* X(symbol, value, words after word 0) */
 #define MTP__KIND_LIST(X)                                                                                    \
     X(BEGIN, 1) /* name | scope kind << 32 | mask << 40 | device << 48, then a word per mask bit */          \
-    X(END, 2) /* nothing; or scope kind << 32 | mask << 40, then a word per mask bit. The kind is there   \
-                    for PYTHON and MODULE: functions end whatever scopes were left open inside them */  \
+    X(END, 2)   /* nothing; or slot | is named << 32 | mask << 40, then a word per mask bit; slots: below */ \
     X(MEMORY, 3) /* device << 48; address; bytes; total allocated; total reserved */                         \
     X(TAG, 4)    /* category | device << 48; address */                                                      \
     X(DEVICE, 5) /* name | kind << 32 | clock << 40 | device << 48; start; end; stream; correlation;   \
@@ -36,6 +38,13 @@ typedef enum mtp__kind {
     MTP__KIND_LIST(X)
 } mtp__kind;
 #undef X
+
+/* A begin takes the slot at the stream's depth, and the depth grows by one. An END that is not named ends the scope of
+ * the highest slot, and the depth is that slot again. A named END ends the scope of its slot, and the depth stays: slots
+ * above it are in use. So scopes that are nested need no names, and a reader that knows the depth where it begins (the
+ * chunk has it) finds every begin that it has seen, in whatever order scopes end. Depths wrap at 32 bits. */
+#define MTP__END_WORD1(slot, mask) ((uint64_t)(slot) | (uint64_t)1 << 32 | (uint64_t)(mask) << 40)
+#define MTP__END_IS_NAMED(word) (((word) >> 32 & 1) != 0)
 
 /* Payload words of BEGIN and END, in this order. */
 enum {
@@ -105,7 +114,8 @@ typedef struct mtp__chunk {
     uint32_t records;    /* when sealed: how many are here */
     uint32_t words;      /* when sealed: how many are used */
     uint64_t checksum;   /* when sealed, in a file: of header and words; 0: not sealed */
-    uint64_t reserved;
+    uint32_t depth;      /* of the stream before the first record */
+    uint32_t reserved;   /* 0 */
 } mtp__chunk;
 #define MTP__CHUNK_MAGIC 0x4b4e5548435054d4u
 #define MTP__CHUNK_HEADER_WORDS (sizeof(mtp__chunk) / 8)

@@ -282,6 +282,7 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
     chunk->cycle = cycle;
     chunk->base_ticks = ticks;
     chunk->first = first;
+    chunk->depth = 0;
     __atomic_store_n(&chunk->order, order, __ATOMIC_RELEASE); /* pairs: visit, order */
     MTP__TESTPOINT(CHUNK_TAKEN);
     return chunk;

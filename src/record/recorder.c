@@ -300,7 +300,7 @@ void mtp__writer_refused(mtp__writer *w)
         atomic_fetch_add(&refused[w->gone ? MTP_DROP_EXITING : MTP_DROP_REENTRANT], 1);
 }
 
-static mtp_token token_of(const mtp__recorder *r, const mtp__thread *t)
+static uint32_t tie_of(const mtp__recorder *r, const mtp__thread *t)
 {
     return (r->serial * 0x9e3779b1u ^ t->stream * 0x85ebca6bu) | 1u;
 }
@@ -320,7 +320,7 @@ static void thread_starts(mtp__recorder *r, mtp__thread *t)
     t->seen = r->id;
     mtp__registry_unlock();
     mtp__control_thread(r, t);
-    w->token = token_of(r, t);
+    w->token = tie_of(r, t);
 }
 
 /* A record of a thread that has no place in the registry: it was not there yet, or is there no more. stop() does
@@ -355,7 +355,7 @@ bool mtp__writer_join(mtp__writer *w)
     if ((mtp__gate_read() & MTP__GATE_OPEN) == 0)
         return false; /* stop() may have looked for busy threads before this one was in the registry */
     mtp__recorder *r = mtp__recorder_current();
-    if (w->token != token_of(r, w->thread))
+    if (mtp__token_tie(w->token) != tie_of(r, w->thread))
         thread_starts(r, w->thread);
     return true;
 }
@@ -378,6 +378,7 @@ uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
         mtp__writer_drop(w, why);
         return NULL;
     }
+    chunk->depth = (uint32_t)(w->token >> 32); /* looked at only with a record, and none is here yet */
     w->chunk = chunk;
     w->cur = mtp__chunk_words(chunk);
     w->end = w->cur + mtp__chunk_capacity(r->pool.chunk_bytes);

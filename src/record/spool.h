@@ -10,6 +10,7 @@ typedef struct mtp__spool_report {
     uint64_t damaged;  /* passed over: checksum, magic or size wrong */
     uint64_t missing;  /* mtp__spool_missing() */
     uint64_t pid;
+    uint32_t version; /* of the format; known before the first chunk is visited */
     bool complete; /* the session was stopped */
     mtp_outcome outcome;
 } mtp__spool_report;

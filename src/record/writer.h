@@ -21,13 +21,21 @@ typedef struct mtp__writer {
     uint64_t *cur, *end;        /* free words of the current chunk; NULL: none */
     _Atomic uint64_t written;   /* records, in this thread's life in the recorder */
     atomic_uint busy;           /* pairs: rest, busy */
-    mtp_token token;            /* of this thread in this cycle; 0: has not recorded in it yet */
+    mtp_token token;            /* of the next scope; 0: has not recorded in this cycle yet */
     _Atomic uint64_t sealed;    /* of `written`: those before the current chunk */
     mtp__chunk *chunk;          /* borrowed from the pool */
     struct mtp__thread *thread; /* owned; NULL: not in the registry */
     uint32_t gone;              /* its thread is past the point where it could be drained */
     _Atomic uint64_t dropped[MTP_DROP_CAUSES];
 } mtp__writer;
+
+/* A token: what ties it to this thread in this cycle in the low half, never 0; the scope's slot in the high one. So one
+ * compare tells whether an end is that of the scope begun last, here and now. */
+#define MTP__TOKEN_SLOT ((mtp_token)1 << 32)
+static inline uint32_t mtp__token_tie(mtp_token token)
+{
+    return (uint32_t)token;
+}
 
 extern _Thread_local mtp__writer mtp__self __attribute__((tls_model("initial-exec")));
 

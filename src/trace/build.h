@@ -11,6 +11,10 @@ typedef struct mtp__trace_builder {
     bool vouched;
 } mtp__trace_builder;
 
+/* Of a reader that vouches: puts a track's spans, whose ends are known, into the order of the model, and nests them as
+ * finish() does. false: out of memory, which is latched. */
+bool mtp__trace_nest_track(mtp_trace *t, const mtp__track *track);
+
 #define COLUMN(c, which, type) ((type *)(c)->column[MTP__COLUMN_##which])
 
 /* Room for so many spans; a hint that saves growing. */

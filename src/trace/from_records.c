@@ -1,5 +1,6 @@
 /* trace/from_records.c - see from_records.h. Streams come one after the other, each in the order of writing, so spans
- * are made in their final order and nothing is sorted. Begin and end meet on a stack per stream. */
+ * are made in their final order and nothing is sorted. Begins wait for their ends in a list per stream, by slot (format.h);
+ * where scopes do not end in the order of a stack, the track is nested once all ends are known. */
 #include "trace/from_records.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,17 +33,23 @@ typedef struct shared_detail {
     uint32_t detail;             /* 0: none yet */
 } shared_detail;
 
+typedef struct open_span {
+    uint32_t span, slot; /* span MTP__NONE: it has ended */
+} open_span;
+
 typedef struct reader {
     mtp__dictionary dict;
     mtp_trace *t;
-    uint32_t only_cycle; /* 0: all */
+    uint32_t only_cycle;             /* 0: all */
+    const mtp__spool_report *report; /* borrowed: of the file; NULL: this process */
     /* the stream being read */
     uint32_t stream, track, cycle;
-    bool more_spans; /* than there are begins */
     uint64_t next_record, last_ticks;
     shared_detail shared[SHARED_WORDS]; /* the last, by the number of words */
-    uint32_t *open;                     /* owned: spans without an end yet */
+    open_span *open;                    /* owned: spans without an end yet, by slot; the last one is open */
     uint32_t open_count, open_room;
+    uint32_t gaps;  /* of `open`: those that have ended */
+    uint32_t depth; /* of the stream, where we are */
     /* kept for the end */
     uint32_t *unfinished; /* owned */
     mtp__device_works devices;
@@ -59,6 +66,11 @@ typedef struct reader {
         (r)->list = kept;                                                                                    \
     } while (0)
 
+static bool is_old(const reader *r)
+{
+    return r->report != NULL && r->report->version == 1;
+}
+
 static uint64_t full_ticks(const mtp__chunk *chunk, uint64_t word)
 {
     int64_t ahead =
@@ -72,8 +84,9 @@ static uint64_t full_ticks(const mtp__chunk *chunk, uint64_t word)
 static void stream_close(reader *r)
 {
     for (uint32_t i = 0; i < r->open_count; i++)
-        KEEP(r, unfinished, unfinished_count, &r->open[i]);
-    r->open_count = 0;
+        if (r->open[i].span != MTP__NONE)
+            KEEP(r, unfinished, unfinished_count, &r->open[i].span);
+    r->open_count = r->gaps = 0;
     if (r->track != MTP__NONE)
         r->t->tracks[r->track].count = r->t->builder->spans.count - r->t->tracks[r->track].first;
     if (r->last_ticks > r->end_ticks)
@@ -95,13 +108,14 @@ static void stream_open(reader *r, const mtp__chunk *chunk)
     }
     r->stream = chunk->stream;
     r->cycle = chunk->cycle;
+    r->depth = chunk->depth;
 }
 
 static bool push_open(reader *r, uint32_t span)
 {
     if (r->open_count == r->open_room) {
         uint32_t room = r->open_room != 0 ? r->open_room * 2 : 64;
-        uint32_t *grown = mtp__calloc(room, sizeof *grown);
+        open_span *grown = mtp__calloc(room, sizeof *grown);
         if (grown == NULL) {
             r->t->builder->out_of_memory = true;
             return false;
@@ -112,7 +126,7 @@ static bool push_open(reader *r, uint32_t span)
         r->open = grown;
         r->open_room = room;
     }
-    r->open[r->open_count++] = span;
+    r->open[r->open_count++] = (open_span){span, r->depth};
     return true;
 }
 
@@ -219,80 +233,91 @@ static void on_begin(reader *r, const uint64_t *w, uint32_t words, uint64_t tick
     }
     int64_t ns = mtp__ticks_to_ns(&r->dict.line, ticks);
     uint32_t parent =
-        r->open_count > 0 ? r->open[r->open_count - 1] : MTP__NONE; /* in the TRACK column: vouched */
+        r->open_count > 0 ? r->open[r->open_count - 1].span : MTP__NONE; /* in the TRACK column: vouched */
     uint32_t span = mtp__trace_add_span(r->t, parent, ns, ns, name, category_of[kind], flags, detail);
-    if (span == MTP__NONE)
+    if (span == MTP__NONE || !push_open(r, span))
         return;
-    push_open(r, span);
+    r->depth++;
     if (name == 0 && id != 0) {
         late_name late = {span, id};
         KEEP(r, late, late_count, &late);
     }
 }
 
-static bool is_call(const reader *r, uint32_t span)
+/* Of version 1, where ends say no more: the innermost open function, or the innermost open scope (if there is none but
+ * functions, of them). */
+static uint32_t find_open_by_kind(const reader *r, bool call)
 {
-    return COLUMN(&r->t->builder->spans, CATEGORY, uint8_t)[span] == MTP__CATEGORY_PYTHON_FUNCTION;
+    const uint8_t *category = COLUMN(&r->t->builder->spans, CATEGORY, uint8_t);
+    for (uint32_t at = r->open_count; at > 0; at--)
+        if (r->open[at - 1].span != MTP__NONE &&
+            (category[r->open[at - 1].span] == MTP__CATEGORY_PYTHON_FUNCTION) == call)
+            return at - 1;
+    return call || r->open_count == 0 ? MTP__NONE : r->open_count - 1;
 }
 
-/* A function returns with scopes open that were begun inside it (the __enter__ of a class, a generator that yields):
- * it lasts to the first of them, and they are its siblings. */
-static void end_call_below(reader *r, uint32_t at)
+/* Slots grow along the list: what lies how far below the depth tells left from right, also when depths have wrapped. */
+static uint32_t find_open(const reader *r, uint32_t slot)
 {
-    const mtp__columns *c = &r->t->builder->spans;
-    uint32_t call = r->open[at], above = r->open[at + 1];
-    COLUMN(c, END, int64_t)[call] = COLUMN(c, START, int64_t)[above];
-    COLUMN(c, TRACK, uint32_t)[above] = COLUMN(c, TRACK, uint32_t)[call];
-    memmove(r->open + at, r->open + at + 1, (r->open_count - at - 1) * sizeof *r->open);
-    r->open_count--;
+    uint32_t low = 0, high = r->open_count, below = r->depth - slot;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2, there = r->depth - r->open[mid].slot;
+        if (there == below)
+            return r->open[mid].span != MTP__NONE ? mid : MTP__NONE;
+        if (there > below)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return MTP__NONE;
 }
 
-/* A scope ends in a function that was called inside it and goes on (the same, at the other end): the functions are
- * shown in two parts, before and after. */
-static void end_scope_below(reader *r, uint32_t at, int64_t ns)
+/* One that is not the last leaves a gap, which goes when it comes to the end, or when gaps are the most. */
+static uint32_t take_open(reader *r, uint32_t at)
 {
-    mtp__columns *c = &r->t->builder->spans;
-    for (uint32_t k = at + 1; k < r->open_count; k++) {
-        uint32_t call = r->open[k],
-                 parent = k > at + 1 ? r->open[k - 2] : COLUMN(c, TRACK, uint32_t)[r->open[at]];
-        COLUMN(c, END, int64_t)[call] = ns;
-        uint32_t rest = mtp__trace_add_span(r->t, parent, ns, ns, COLUMN(c, NAME, uint32_t)[call],
-                                            MTP__CATEGORY_PYTHON_FUNCTION, COLUMN(c, FLAGS, uint8_t)[call],
-                                            COLUMN(c, DETAIL, uint32_t)[call]);
-        if (rest == MTP__NONE)
-            return;
-        r->open[k - 1] = rest;
+    uint32_t span = r->open[at].span, kept = 0;
+    r->open[at].span = MTP__NONE;
+    if (at + 1 < r->open_count) {
+        r->t->tracks[r->track].crossing = true;
+        r->gaps++;
+    } else {
+        r->open_count--;
+        for (; r->open_count > 0 && r->open[r->open_count - 1].span == MTP__NONE; r->gaps--)
+            r->open_count--;
     }
-    r->open_count--;
-    r->more_spans = true;
-}
-
-/* The innermost open span of the kind that ends, as the top of the stack; MTP__NONE: there is none, or it was ended. */
-static uint32_t take_open(reader *r, bool call, int64_t ns)
-{
-    uint32_t at = r->open_count;
-    while (at > 0 && is_call(r, r->open[at - 1]) != call)
-        at--;
-    if (r->open_count == 0 || (at == 0 && call)) {
-        r->t->unmatched_ends++;
-        return MTP__NONE;
-    }
-    if (at == 0 || at == r->open_count)
-        return r->open[--r->open_count];
-    uint32_t span = r->open[at - 1];
-    if (call) {
-        end_call_below(r, at - 1);
-        return MTP__NONE;
-    }
-    end_scope_below(r, at - 1, ns);
+    if (r->gaps <= r->open_count / 2)
+        return span;
+    for (uint32_t i = 0; i < r->open_count; i++)
+        if (r->open[i].span != MTP__NONE)
+            r->open[kept++] = r->open[i];
+    r->open_count = kept;
+    r->gaps = 0;
     return span;
+}
+
+/* The span that an END ends; MTP__NONE: its begin is not here. */
+static uint32_t span_ended(reader *r, const uint64_t *w, uint32_t words)
+{
+    uint32_t at;
+    if (is_old(r)) {
+        uint32_t kind = words >= 2 ? (uint32_t)(w[1] >> 32) & 0xff : 0;
+        at = find_open_by_kind(r, kind == MTP_SCOPE_PYTHON || kind == MTP_SCOPE_MODULE);
+    } else if (words >= 2 && MTP__END_IS_NAMED(w[1])) {
+        at = find_open(r, (uint32_t)w[1]);
+    } else {
+        r->depth--;
+        at = r->open_count > 0 && r->open[r->open_count - 1].slot == r->depth ? r->open_count - 1 : MTP__NONE;
+    }
+    if (at != MTP__NONE)
+        return take_open(r, at);
+    r->t->unmatched_ends++;
+    return MTP__NONE;
 }
 
 static void on_end(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks)
 {
     int64_t ns = mtp__ticks_to_ns(&r->dict.line, ticks);
-    uint32_t kind = words >= 2 ? (uint32_t)(w[1] >> 32) & 0xff : 0;
-    uint32_t span = take_open(r, kind == MTP_SCOPE_PYTHON || kind == MTP_SCOPE_MODULE, ns);
+    uint32_t span = span_ended(r, w, words);
     if (span == MTP__NONE)
         return;
     mtp__columns *c = &r->t->builder->spans;
@@ -391,23 +416,29 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     uint32_t *name = COLUMN(c, NAME, uint32_t), *parent = COLUMN(c, TRACK, uint32_t), span = c->count;
     uint8_t *category = COLUMN(c, CATEGORY, uint8_t);
     uint64_t last = r->last_ticks;
+    open_span *open = r->open;
+    uint32_t opened = r->open_count, depth = r->depth;
+    const bool gaps = r->gaps > 0;
+    if (is_old(r))
+        return at;
     while (at < count) {
         uint64_t word = words[at], ticks = full_ticks(chunk, word);
         if (ticks < last)
             break;
-        if ((word & 0xff) == plain_end && r->open_count > 0 &&
-            category[r->open[r->open_count - 1]] != MTP__CATEGORY_PYTHON_FUNCTION) {
-            end[r->open[--r->open_count]] = mtp__ticks_to_ns(&r->dict.line, ticks);
+        if ((word & 0xff) == plain_end && opened > 0 && open[opened - 1].slot == depth - 1 &&
+            (!gaps || opened == 1 || open[opened - 2].span != MTP__NONE)) {
+            end[open[--opened].span] = mtp__ticks_to_ns(&r->dict.line, ticks);
+            depth--;
             at++;
         } else if ((word & 0xff) == plain_begin && words[at + 1] >> 32 == MTP_SCOPE_USER) {
             uint32_t text = mtp__dictionary_name(&r->dict, (uint32_t)words[at + 1]);
-            if (text == 0 || r->open_count == r->open_room)
+            if (text == 0 || opened == r->open_room)
                 break;
             start[span] = mtp__ticks_to_ns(&r->dict.line, ticks);
             name[span] = text;
-            parent[span] = r->open_count > 0 ? r->open[r->open_count - 1] : MTP__NONE;
+            parent[span] = opened > 0 ? open[opened - 1].span : MTP__NONE;
             category[span] = MTP__CATEGORY_USER_ANNOTATION;
-            r->open[r->open_count++] = span++;
+            open[opened++] = (open_span){span++, depth++};
             at += 2;
         } else {
             break;
@@ -417,6 +448,8 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     }
     c->count = span;
     r->last_ticks = last;
+    r->open_count = opened;
+    r->depth = depth;
     return at;
 }
 
@@ -428,7 +461,8 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
         return mtp__dictionary_read(&r->dict, chunk, words, count);
     if (!r->dict.second_pass || (r->only_cycle != 0 && chunk->cycle != r->only_cycle))
         return MTP_OK;
-    if (r->stream != chunk->stream || r->cycle != chunk->cycle || chunk->first != r->next_record)
+    if (r->stream != chunk->stream || r->cycle != chunk->cycle || chunk->first != r->next_record ||
+        (chunk->depth != r->depth && !is_old(r)))
         stream_open(r, chunk);
     if (r->track == MTP__NONE || !mtp__trace_reserve_ahead(r->t, count / 2 + 1))
         return MTP_FAIL(MTP_E_NOMEM, "spans of stream %u", chunk->stream);
@@ -446,9 +480,6 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
         r->last_ticks = ticks;
         on_record(r, words + at, length, ticks);
         at += length;
-        if (r->more_spans && !mtp__trace_reserve_ahead(r->t, (count - at) / 2 + 1))
-            return MTP_FAIL(MTP_E_NOMEM, "spans of stream %u", chunk->stream);
-        r->more_spans = false;
     }
     r->next_record = chunk->first + records;
     return MTP_OK;
@@ -511,6 +542,9 @@ static mtp_status complete(reader *r, mtp_trace **out)
     for (uint32_t i = 0; i < r->late_count; i++)
         COLUMN(&t->builder->spans, NAME, uint32_t)
     [r->late[i].span] = mtp__dictionary_name(&r->dict, r->late[i].id);
+    for (uint32_t k = 0; k < t->track_count && !t->builder->out_of_memory; k++)
+        if (t->tracks[k].crossing)
+            mtp__trace_nest_track(t, &t->tracks[k]);
     find_extent(r, end);
     mtp__device_add(&r->devices, t, &r->dict);
     t->builder->vouched = true;
@@ -600,6 +634,7 @@ mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
     if (status != MTP_OK)
         return status;
     mtp__spool_report report = {0};
+    r.report = &report;
     status = mtp__spool_visit_control(path, on_chunk, &r);
     if (status == MTP_OK && !r.t->builder->out_of_memory) {
         passes(&r);

@@ -451,19 +451,60 @@ static bool permute(mtp__columns *from, mtp__columns *to, const uint32_t *index)
 
 /* torch's rule: a span that begins after its candidate's end, or outlasts it, is not its child, and the candidate is
  * done with. The parents chain up through the parent column, so no stack is needed at any depth. */
-static void nest_track(mtp_trace *t, const mtp__track *track)
+static void nest_track(const mtp__columns *c, const mtp__track *track)
 {
-    uint32_t top = MTP__NONE;
+    const int64_t *starts = COLUMN(c, START, int64_t), *ends = COLUMN(c, END, int64_t);
+    uint32_t *parent = COLUMN(c, TRACK, uint32_t), top = MTP__NONE;
     for (uint32_t i = track->first; i < track->first + track->count; i++) {
-        int64_t start = t->start[i], end = t->end[i];
-        while (top != MTP__NONE && (start >= t->end[top] || end > t->end[top])) {
-            if (start < t->end[top] && start >= t->start[top])
-                t->flags[i] |= MTP__SPAN_OVERLAP;
-            top = t->parent[top];
+        int64_t start = starts[i], end = ends[i];
+        while (top != MTP__NONE && (start >= ends[top] || end > ends[top])) {
+            if (start < ends[top] && start >= starts[top])
+                COLUMN(c, FLAGS, uint8_t)[i] |= MTP__SPAN_OVERLAP;
+            top = parent[top];
         }
-        t->parent[i] = top;
+        parent[i] = top;
         top = i;
     }
+}
+
+/* The values of one column, from index[i] to place i, by way of spare. */
+static void permute_range(void *column, size_t size, const uint32_t *index, uint32_t first, uint32_t count,
+                          char *spare)
+{
+    const char *from = column;
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(spare + i * size, from + index[i] * size, size);
+    memcpy((char *)column + first * size, spare, count * size);
+}
+
+bool mtp__trace_nest_track(mtp_trace *t, const mtp__track *track)
+{
+    mtp__columns *c = &t->builder->spans;
+    uint32_t n = track->count;
+    sorting s = {COLUMN(c, START, int64_t), COLUMN(c, END, int64_t), NULL, NULL};
+    bool ordered = true;
+    for (uint32_t i = track->first + 1; i < track->first + n && ordered; i++)
+        ordered = !before(&s, i, i - 1);
+    if (!ordered) {
+        char *spare = mtp__calloc(n, sizeof(uint64_t));
+        s.index = mtp__calloc(n, sizeof *s.index);
+        s.scratch = (uint32_t *)(void *)spare;
+        if (s.index == NULL || spare == NULL) {
+            mtp__free(s.index);
+            mtp__free(spare);
+            t->builder->out_of_memory = true;
+            return false;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            s.index[i] = track->first + i;
+        sort_range(&s, 0, n);
+        for (int k = 0; k < MTP__COLUMNS; k++)
+            permute_range(c->column[k], column_size[k], s.index, track->first, n, spare);
+        mtp__free(s.index);
+        mtp__free(spare);
+    }
+    nest_track(c, track);
+    return true;
 }
 
 static int by_ts(const void *a, const void *b)
@@ -562,7 +603,7 @@ static mtp_status finish(mtp_trace *t)
     t->parent = COLUMN(c, TRACK, uint32_t); /* the tracks have their ranges: the column is free for this */
     for (uint32_t k = 0; k < t->track_count; k++)
         if (!vouched || t->tracks[k].on_device)
-            nest_track(t, &t->tracks[k]);
+            nest_track(c, &t->tracks[k]);
     if (!sort_list(t->memory, t->memory_count, sizeof *t->memory, by_ts) ||
         !sort_list(t->steps, t->step_count, sizeof *t->steps, by_start))
         return MTP_FAIL(MTP_E_NOMEM, "the order of %u memory events", t->memory_count);

@@ -94,6 +94,7 @@ typedef struct mtp__track {
     uint32_t name;               /* text: the thread's name, or 0 */
     int64_t sort_index;          /* INT64_MIN: none */
     bool on_device;
+    bool crossing;         /* while reading records: spans ended in another order than that of a stack */
     uint32_t first, count; /* finish(): its spans */
 } mtp__track;
 

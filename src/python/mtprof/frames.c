@@ -3,10 +3,13 @@
  *
  * A frame's key is its code object and instruction in one word. The first time that a session meets a key it asks for
  * its text; from then on the code object is held until the session ends, so no other can take its address.
- * Threads: capture runs on any thread, inside a recording call; it needs the GIL, and gives no frames without it.
+ * Threads: capture runs on any thread, inside a recording call; it needs the GIL, and gives no frames without it. Calls
+ * are followed on all threads that Python knows: on those that are there when a recording starts, and on new ones by
+ * threading.setprofile. Each records its own calls, from its first event on.
  */
 #include "python/mtprof/python_frames.h"
 #include <frameobject.h>
+#include <pthread.h>
 
 #define INSTRUCTION_BITS 20
 #define HIDDEN_FILES 8
@@ -18,7 +21,9 @@ static PyCodeObject *module_call; /* of nn.Module.__call__, owned, or NULL */
 static PyObject *module_names,
     *module_counts;              /* dicts of this session: module -> name id; class name -> how many */
 static PyObject *function_names; /* dict of this session: code or method -> name id */
+static PyObject *prefixes;       /* list of str: what file names are shortened by, the first that fits */
 static bool following, functions_too;
+static uint64_t follow_serial; /* of the recording that is, or was last, followed */
 
 /* --------------------------------------------------------------------------------------------------- texts */
 
@@ -48,6 +53,22 @@ static void put_str(text *t, PyObject *str)
         n = 1;
     }
     put_bytes(t, utf8, (size_t)n);
+}
+
+/* A code object's file, without the directory that modules come from. */
+static void put_file(text *t, PyObject *file)
+{
+    Py_ssize_t n = 0, length, count = prefixes != NULL ? PyList_GET_SIZE(prefixes) : 0;
+    const char *name = PyUnicode_Check(file) ? PyUnicode_AsUTF8AndSize(file, &n) : NULL;
+    for (Py_ssize_t i = 0; name != NULL && i < count; i++) {
+        const char *prefix = PyUnicode_AsUTF8AndSize(PyList_GET_ITEM(prefixes, i), &length);
+        if (prefix != NULL && n > length && memcmp(name, prefix, (size_t)length) == 0) {
+            put_bytes(t, name + length, (size_t)(n - length));
+            return;
+        }
+    }
+    PyErr_Clear();
+    put_str(t, file);
 }
 
 static void put_number(text *t, long number)
@@ -93,7 +114,7 @@ static void describe(void *user, uint64_t frame, char *out, size_t room)
     if (kept != NULL)
         PyList_Append(kept, (PyObject *)code);
     text t = {out, room};
-    put_str(&t, code->co_filename);
+    put_file(&t, code->co_filename);
     put_bytes(&t, ":", 1);
     put_number(&t, PyCode_Addr2Line(code, at * (int)sizeof(_Py_CODEUNIT)));
     put_bytes(&t, ":", 1);
@@ -106,26 +127,22 @@ static void describe(void *user, uint64_t frame, char *out, size_t room)
 typedef struct open_calls { /* of this thread */
     struct open_call {
         mtp_token token;
-        bool hidden; /* the profiler's own, and all that it calls */
+        uintptr_t of; /* its frame; for a C function its caller's, with bit 0 set; 0: it ran when we began */
+        bool hidden;  /* the profiler's own, and all that it calls */
     } * call;
     uint32_t count, room;
+    uint64_t serial; /* of the recording that they are open in */
 } open_calls;
 static _Thread_local open_calls calls;
+static pthread_key_t calls_key; /* frees calls.call when its thread ends */
+static bool has_calls_key;
 
 static bool in_hidden(void)
 {
     return calls.count > 0 && calls.call[calls.count - 1].hidden;
 }
 
-static void end_call(mtp_token token)
-{
-    mtp_op op = MTP_OP_INIT(0);
-    op.kind = MTP_SCOPE_PYTHON;
-    op.token = token;
-    mtp_op_end(&op);
-}
-
-static void open_call(uint32_t name, mtp_scope_kind kind, bool hide)
+static void open_call(uint32_t name, mtp_scope_kind kind, bool hide, uintptr_t of)
 {
     mtp_op op = MTP_OP_INIT(name);
     op.kind = kind;
@@ -135,19 +152,33 @@ static void open_call(uint32_t name, mtp_scope_kind kind, bool hide)
         uint32_t room = calls.room > 0 ? calls.room * 2 : 64;
         struct open_call *grown = PyMem_RawRealloc(calls.call, room * sizeof *grown);
         if (grown == NULL) {
-            end_call(op.token);
+            mtp_scope_end(op.token);
             return;
         }
         calls.call = grown;
         calls.room = room;
+        if (has_calls_key)
+            pthread_setspecific(calls_key, grown);
     }
-    calls.call[calls.count++] = (struct open_call){op.token, hide};
+    calls.call[calls.count++] = (struct open_call){op.token, of, hide};
 }
 
-static void close_call(void)
+/* The innermost, but where frames change places (greenlets). */
+static void close_call(uintptr_t of)
 {
-    if (calls.count > 0) /* else it was running when we began */
-        end_call(calls.call[--calls.count].token);
+    uint32_t at = calls.count;
+    while (at > 0 && calls.call[at - 1].of != of && calls.call[at - 1].of != 0)
+        at--;
+    if (at == 0)
+        return; /* it was running when we began */
+    mtp_scope_end(calls.call[at - 1].token);
+    memmove(&calls.call[at - 1], &calls.call[at], (calls.count - at) * sizeof *calls.call);
+    calls.count--;
+}
+
+static uintptr_t call_of(const PyFrameObject *frame, bool is_c)
+{
+    return (uintptr_t)frame | is_c;
 }
 
 /* The id kept for key, 0 if there is none. */
@@ -178,7 +209,7 @@ static uint32_t function_name(PyCodeObject *code)
         return id;
     char name[512];
     text t = {name, sizeof name};
-    put_str(&t, code->co_filename);
+    put_file(&t, code->co_filename);
     put_bytes(&t, "(", 1);
     put_number(&t, code->co_firstlineno);
     put_bytes(&t, "): ", 3);
@@ -186,10 +217,10 @@ static uint32_t function_name(PyCodeObject *code)
     return keep_id(function_names, (PyObject *)code, name);
 }
 
-static void open_function(PyCodeObject *code)
+static void open_function(PyCodeObject *code, uintptr_t of)
 {
     bool hide = in_hidden() || is_hidden(code);
-    open_call(functions_too && !hide ? function_name(code) : 0, MTP_SCOPE_PYTHON, hide);
+    open_call(functions_too && !hide ? function_name(code) : 0, MTP_SCOPE_PYTHON, hide, of);
 }
 
 /* "nn.Module: Linear_0": modules of a class are numbered as they are met. */
@@ -244,10 +275,26 @@ static void enter_python(PyFrameObject *frame)
     PyCodeObject *code = PyFrame_GetCode(frame);
     PyObject *first = code == module_call ? mtpn_first_argument(frame) : NULL;
     if (first != NULL)
-        open_call(module_name(first), MTP_SCOPE_MODULE, false);
+        open_call(module_name(first), MTP_SCOPE_MODULE, false, call_of(frame, false));
     else
-        open_function(code);
+        open_function(code, call_of(frame, false));
     Py_DECREF(code);
+}
+
+/* Functions that run already are shown from the thread's first event on, outermost first; not the innermost `skip`. */
+static void open_running(unsigned skip)
+{
+    PyCodeObject *running[512];
+    unsigned n = 0;
+    int at;
+    mtpn_walk walk = mtpn_walk_begin(PyThreadState_Get());
+    for (PyCodeObject *code; n < 512 && (code = mtpn_walk_next(&walk, &at)) != NULL;)
+        running[n++] = code;
+    mtpn_walk_end(&walk);
+    calls.count = 0;
+    calls.serial = follow_serial;
+    while (n > skip)
+        open_function(running[--n], 0);
 }
 
 static int on_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
@@ -255,22 +302,26 @@ static int on_event(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
     (void)self;
     if (UNLIKELY(!following)) { /* the session ended: this thread has not been told */
         PyEval_SetProfile(NULL, NULL);
-        calls.count = 0;
         return 0;
     }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
+    if (UNLIKELY(calls.serial != follow_serial))
+        open_running(what == PyTrace_CALL);
     switch (what) {
     case PyTrace_CALL:
         enter_python(frame);
         break;
     case PyTrace_C_CALL:
-        open_call(functions_too && !in_hidden() ? builtin_name(arg) : 0, MTP_SCOPE_PYTHON, in_hidden());
+        open_call(functions_too && !in_hidden() ? builtin_name(arg) : 0, MTP_SCOPE_PYTHON, in_hidden(),
+                  call_of(frame, true));
         break;
     case PyTrace_RETURN:
+        close_call(call_of(frame, false));
+        break;
     case PyTrace_C_RETURN:
     case PyTrace_C_EXCEPTION:
-        close_call();
+        close_call(call_of(frame, true));
         break;
     default:
         break;
@@ -287,8 +338,11 @@ static PyObject *follow_thread(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOO", &frame, &event, &arg))
         return NULL;
     PyEval_SetProfile(following ? on_event : NULL, NULL);
-    if (following && PyFrame_Check(frame) && PyUnicode_CompareWithASCIIString(event, "call") == 0)
+    if (following && PyFrame_Check(frame) && PyUnicode_CompareWithASCIIString(event, "call") == 0) {
+        calls.count = 0;
+        calls.serial = follow_serial;
         enter_python((PyFrameObject *)frame);
+    }
     Py_RETURN_NONE;
 }
 
@@ -307,22 +361,43 @@ static void set_for_new_threads(bool on)
     PyErr_Clear();
 }
 
-/* Functions that run already are shown from the session's start on, outermost first. */
-static void open_running(void)
+static bool is_followed_by_others(const PyThreadState *thread)
 {
-    PyCodeObject *running[512];
-    unsigned n = 0;
-    int at;
-    mtpn_walk walk = mtpn_walk_begin(PyThreadState_Get());
-    for (PyCodeObject *code; n < 512 && (code = mtpn_walk_next(&walk, &at)) != NULL;)
-        running[n++] = code;
-    mtpn_walk_end(&walk);
-    calls.count = 0;
-    while (n > 0)
-        open_function(running[--n]);
+    return thread->c_profilefunc != NULL && thread->c_profilefunc != on_event;
+}
+
+/* Of all threads that are there; one that has another profiler of Python code keeps it. */
+static void set_for_all_threads(bool on)
+{
+    PyThreadState *first = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+#if PY_VERSION_HEX >= 0x030c0000
+    bool ours = true;
+    for (PyThreadState *t = first; t != NULL; t = PyThreadState_Next(t))
+        ours &= !is_followed_by_others(t);
+    if (ours)
+        PyEval_SetProfileAllThreads(on ? on_event : NULL, NULL);
+    else
+        PyEval_SetProfile(on ? on_event : NULL, NULL);
+#else
+    for (PyThreadState *t = first; t != NULL; t = PyThreadState_Next(t))
+        if (t->c_profilefunc != (on ? on_event : NULL) && !is_followed_by_others(t) &&
+            _PyEval_SetProfile(t, on ? on_event : NULL, NULL) != 0)
+            PyErr_Clear();
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------- begin and end */
+
+/* Without them names are whole. */
+static void set_prefixes(void)
+{
+    PyObject *paths = PyImport_ImportModule("mtprof._paths");
+    Py_XSETREF(prefixes, paths != NULL ? PyObject_CallMethod(paths, "prefixes", NULL) : NULL);
+    Py_XDECREF(paths);
+    if (prefixes != NULL && !PyList_Check(prefixes))
+        Py_CLEAR(prefixes);
+    PyErr_Clear();
+}
 
 mtp_status mtpn_frames_begin(bool with_stack)
 {
@@ -332,6 +407,7 @@ mtp_status mtpn_frames_begin(bool with_stack)
     module_counts = PyDict_New();
     function_names = PyDict_New();
     functions_too = with_stack;
+    set_prefixes();
     if (kept == NULL || module_names == NULL || module_counts == NULL || function_names == NULL) {
         mtpn_frames_end();
         return MTP_E_NOMEM;
@@ -341,13 +417,13 @@ mtp_status mtpn_frames_begin(bool with_stack)
 
 void mtpn_frames_follow(void)
 {
-    PyThreadState *thread = PyThreadState_Get();
-    if (thread->c_profilefunc != NULL)
+    if (is_followed_by_others(PyThreadState_Get()))
         return;                /* another profiler of Python code is at work: it goes first */
     set_for_new_threads(true); /* before events are taken: it is ours, not the program's */
     following = true;
-    open_running();
-    PyEval_SetProfile(on_event, NULL);
+    follow_serial++;
+    open_running(0);
+    set_for_all_threads(true);
 }
 
 void mtpn_frames_unfollow(void)
@@ -355,11 +431,10 @@ void mtpn_frames_unfollow(void)
     if (!following)
         return;
     following = false;
-    if (PyThreadState_Get()->c_profilefunc == on_event)
-        PyEval_SetProfile(NULL, NULL);
+    set_for_all_threads(false);
     set_for_new_threads(false);
-    while (calls.count > 0)
-        close_call();
+    while (calls.serial == follow_serial && calls.count > 0)
+        mtp_scope_end(calls.call[--calls.count].token);
 }
 
 void mtpn_frames_end(void)
@@ -369,6 +444,7 @@ void mtpn_frames_end(void)
     Py_CLEAR(module_names);
     Py_CLEAR(module_counts);
     Py_CLEAR(function_names);
+    Py_CLEAR(prefixes);
 }
 
 /* --------------------------------------------------------------------------------------------- module's part */
@@ -401,5 +477,7 @@ static PyMethodDef functions[] = {
 
 int mtpn_frames_init(PyObject *module)
 {
+    if (!has_calls_key)
+        has_calls_key = pthread_key_create(&calls_key, PyMem_RawFree) == 0;
     return PyModule_AddFunctions(module, functions);
 }

@@ -177,17 +177,17 @@ static PyObject *dispatch_op_enter(PyObject *self, PyObject *const *args, Py_ssi
     mtp_op_begin(&op);
     if (op.token == 0)
         Py_RETURN_NONE;
-    return PyLong_FromUnsignedLong(op.token);
+    return PyLong_FromUnsignedLongLong(op.token);
 }
 
 static PyObject *dispatch_op_exit(PyObject *self, PyObject *token)
 {
     (void)self;
-    unsigned long t = PyLong_Check(token) ? PyLong_AsUnsignedLong(token) : 0;
+    mtp_token t = PyLong_Check(token) ? PyLong_AsUnsignedLongLong(token) : 0;
     if (PyErr_Occurred())
         PyErr_Clear();
-    else if (t <= UINT32_MAX)
-        mtp_scope_end((mtp_token)t);
+    else
+        mtp_scope_end(t);
     Py_RETURN_NONE;
 }
 

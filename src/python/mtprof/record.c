@@ -1,18 +1,24 @@
 /* python/mtprof/record.c - record_function: a scope as a context manager and as a decorator.
  *
  * Off, entering and leaving are one load and one branch each. On, the name goes to the recorder as UTF-8, which Python
- * keeps with the string. An object may be used again, also while it is entered: tokens are kept as a stack.
+ * keeps with the string. An object may be used again, also while it is entered: by the same function, then the last
+ * entry is left first, or by tasks and threads that take turns, then each leaves its own.
  */
 #include "python/mtprof/native.h"
 #include <stddef.h>
 #include <structmember.h>
 
+typedef struct entry {
+    mtp_token token;
+    const void *thread, *context; /* whose it is: compared, not looked into */
+} entry;
+
 typedef struct record {
     PyObject_HEAD
     PyObject *name, *args; /* str; str or NULL */
-    mtp_token token;       /* of the innermost entry */
+    entry last;            /* the last entry */
     uint32_t depth, room;
-    mtp_token *outer; /* owned: those around it */
+    entry *earlier; /* owned: those before it */
 } record;
 
 static PyTypeObject *record_type, *scoped_type;
@@ -56,16 +62,23 @@ static int push(record *r)
 {
     if (r->depth > r->room) {
         uint32_t room = r->room > 0 ? r->room * 2 : 4;
-        mtp_token *grown = PyMem_Realloc(r->outer, room * sizeof *grown);
+        entry *grown = PyMem_Realloc(r->earlier, room * sizeof *grown);
         if (grown == NULL) {
             PyErr_NoMemory();
             return -1;
         }
-        r->outer = grown;
+        r->earlier = grown;
         r->room = room;
     }
-    r->outer[r->depth - 1] = r->token;
+    r->earlier[r->depth - 1] = r->last;
     return 0;
+}
+
+/* A task of asyncio runs in a context of its own. */
+static entry entry_of(mtp_token token)
+{
+    const PyThreadState *thread = PyThreadState_Get();
+    return (entry){token, thread, thread->context};
 }
 
 static PyObject *record_enter(PyObject *self, PyObject *unused)
@@ -75,17 +88,41 @@ static PyObject *record_enter(PyObject *self, PyObject *unused)
     if (UNLIKELY(r->depth > 0) && push(r) < 0)
         return NULL;
     r->depth++;
-    r->token = UNLIKELY(mtp_recording() & MTP_CPU) ? begin(r->name, r->args) : 0;
+    r->last = entry_of(UNLIKELY(mtp_recording() & MTP_CPU) ? begin(r->name, r->args) : 0);
     return Py_NewRef(self);
+}
+
+/* Entered more than once: the caller's own entry is made the last. One of this context; else one of this thread that was
+ * made before it had any; else the last there is. */
+static void find_own(record *r)
+{
+    entry me = entry_of(0);
+    uint32_t best = r->depth - 1, score = 0;
+    for (uint32_t i = r->depth; i-- > 0 && score < 2;) {
+        const entry *e = i == r->depth - 1 ? &r->last : &r->earlier[i];
+        uint32_t fits = e->thread != me.thread ? 0 : e->context == me.context ? 2 : e->context == NULL;
+        if (fits > score) {
+            best = i;
+            score = fits;
+        }
+    }
+    if (best == r->depth - 1)
+        return;
+    entry own = r->earlier[best];
+    memmove(&r->earlier[best], &r->earlier[best + 1], (r->depth - 2 - best) * sizeof *r->earlier);
+    r->earlier[r->depth - 2] = r->last;
+    r->last = own;
 }
 
 static void leave(record *r)
 {
     if (UNLIKELY(r->depth == 0))
         return;
-    mtp_scope_end(r->token);
+    if (UNLIKELY(r->depth > 1))
+        find_own(r);
+    mtp_scope_end(r->last.token);
     r->depth--;
-    r->token = UNLIKELY(r->depth > 0) ? r->outer[r->depth - 1] : 0;
+    r->last = UNLIKELY(r->depth > 0) ? r->earlier[r->depth - 1] : (entry){0, NULL, NULL};
 }
 
 static PyObject *record_exit(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -155,7 +192,7 @@ static void record_dealloc(PyObject *self)
         leave(r);
     Py_XDECREF(r->name);
     Py_XDECREF(r->args);
-    PyMem_Free(r->outer);
+    PyMem_Free(r->earlier);
     type->tp_free(self);
     Py_DECREF(type);
 }
