@@ -35,7 +35,7 @@ globals().update(random.FUNCTIONS)
 _names = {_row[1] for _row in _C._op_table()}  # not the ids of single overloads
 globals().update({_name: _op for _name, _op in vars(_C.ops).items() if _name in _names and _name[0] != "_" and _name not in globals()})
 
-from mindtorch_v2 import _tensor  # noqa: E402,F401  (gives Tensor the rest of its methods)
+from mindtorch_v2 import _schema, _tensor  # noqa: E402,F401  (gives _C its schemas, Tensor the rest of its methods)
 
 _LAZY = ("nn", "npu", "optim", "profiler", "utils")
 
