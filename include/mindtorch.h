@@ -116,6 +116,12 @@ MT_API mt_status mt_item_int(const mt_tensor *t, int64_t *out);
 /* What the memory timeline calls it; see mtp_memory_category. Operators and autograd do this by themselves. */
 MT_API void mt_tensor_tag(mt_tensor *t, int category);
 
+/* The tensor as the profiler is told of it (mtprof.h): shape, dtype, and which tensor and memory it is. What is filled in
+ * borrows from t and from identity. */
+struct mtp_input;
+struct mtp_identity;
+MT_API mt_status mt_tensor_describe(mt_tensor *t, struct mtp_input *in, struct mtp_identity *identity);
+
 /* ---------------------------------------------------------------------------------------------- operators */
 
 typedef enum mt_kind {

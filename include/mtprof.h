@@ -255,6 +255,14 @@ typedef enum mtp_input_kind { /* ids reach files: append only */
     MTP_INPUT_TEXT = 7      /* text, count bytes */
 } mtp_input_kind;
 
+/* Which tensor an argument is: for those who follow tensors and memory through a program (mtp_tree). */
+typedef struct mtp_identity {
+    uint64_t tensor;   /* a number that no other tensor of the process has or had, below 2^48; 0: not known */
+    uint64_t storage;  /* address of its memory, below 2^56; as mtp_memory_event() tells it */
+    mtp_device device; /* where that memory is */
+    uint32_t reserved; /* 0 */
+} mtp_identity;
+
 /* One argument of an op. Everything is copied; nothing is kept alive. */
 typedef struct mtp_input {
     uint8_t kind;           /* mtp_input_kind */
@@ -268,6 +276,7 @@ typedef struct mtp_input {
         double f;
         const char *text;              /* borrowed */
         const struct mtp_input *items; /* borrowed: tensors */
+        const mtp_identity *identity;  /* of a tensor: borrowed, or NULL */
     } value;
 } mtp_input;
 
@@ -297,6 +306,7 @@ typedef struct mtp_op {
 
 MTP_API void mtp__op_begin(mtp_op *op);
 MTP_API void mtp__op_end(mtp_op *op);
+MTP_API void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count);
 
 #ifndef MTP_DISABLE
 static inline void mtp_op_begin(mtp_op *op)
@@ -311,7 +321,16 @@ static inline void mtp_op_end(mtp_op *op)
     if (MTP__UNLIKELY(op->token))
         mtp__op_end(op);
 }
+
+/* What the object of a call holds (a module its parameters, an optimizer its state): after the begin of a
+ * MTP_SCOPE_PYTHON or MTP_SCOPE_MODULE, before anything else that the thread records; a record for each call. */
+static inline void mtp_op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
+{
+    if (MTP__UNLIKELY(op->token))
+        mtp__op_hold(op, inputs, count);
+}
 #else
+#define mtp_op_hold(op, inputs, count) ((void)sizeof(op), (void)sizeof(inputs), (void)sizeof(count))
 #define mtp_op_begin(op) ((void)sizeof(op))
 #define mtp_op_end(op) ((void)sizeof(op))
 #endif

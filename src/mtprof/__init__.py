@@ -25,6 +25,7 @@ from ._native import (
     Events,
     Session,
     Trace,
+    Tree,
     activity_parse,
     dispatch_op_enter,
     dispatch_op_exit,
@@ -33,6 +34,8 @@ from ._native import (
     now_ns,
     record_function,
     set_module_call,
+    set_optimizer_call,
+    set_tensor_reader,
     version,
 )
 

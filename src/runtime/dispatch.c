@@ -253,7 +253,21 @@ static inline mt_status run(mt__call *call, bool tracked)
 
 #define LIST_ITEMS 64
 
-void mt__describe_tensor(mtp_input *in, const mt_tensor *t)
+/* Numbers are given when they are first asked for; two threads that ask at once agree on one. */
+static uint64_t number_of(mt_tensor *t)
+{
+    static _Atomic uint64_t last;
+    uint64_t number = atomic_load_explicit(&t->number, memory_order_relaxed);
+    if (MT__LIKELY(number != 0))
+        return number;
+    uint64_t mine = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    return atomic_compare_exchange_strong_explicit(&t->number, &number, mine, memory_order_relaxed,
+                                                   memory_order_relaxed)
+               ? mine
+               : number;
+}
+
+void mt__describe_tensor(mtp_input *in, mtp_identity *identity, mt_tensor *t)
 {
     static const uint8_t dtypes[] = {MTP_BOOL, MTP_INT32, MTP_INT64, MTP_FLOAT32, MTP_FLOAT64};
     in->kind = MTP_INPUT_TENSOR;
@@ -261,16 +275,38 @@ void mt__describe_tensor(mtp_input *in, const mt_tensor *t)
     in->count = t->rank;
     in->dims = t->dims;
     in->strides = t->strides;
+    *identity = (mtp_identity){.tensor = number_of(t), .device = t->device};
+    if (t->storage != NULL && t->storage->bytes > 0)
+        identity->storage = (uint64_t)(uintptr_t)t->storage->data;
+    in->value.identity = identity;
 }
 
-static void describe(const mt_value *v, mtp_input *in, mtp_input *items, unsigned *used)
+mt_status mt_tensor_describe(mt_tensor *t, mtp_input *in, mtp_identity *identity)
 {
+    if (t == NULL || in == NULL || identity == NULL)
+        return mt__fail(MT_E_VALUE, "mt_tensor_describe: an argument is NULL");
+    memset(in, 0, sizeof *in);
+    mt__describe_tensor(in, identity, t);
+    return MT_OK;
+}
+
+/* What describes the arguments of one call. */
+typedef struct description {
+    mtp_input inputs[MT__MAX_ARGS], items[LIST_ITEMS];
+    mtp_identity identity[MT__MAX_ARGS + LIST_ITEMS]; /* of inputs, then of items */
+    unsigned used;                                    /* items */
+} description;
+
+static void describe(description *d, unsigned i, const mt_value *v)
+{
+    mtp_input *in = &d->inputs[i], *items = d->items;
+    unsigned *used = &d->used;
     memset(in, 0, sizeof *in);
     switch ((mt_kind)v->kind) {
     case MT_NONE:
         break;
     case MT_TENSOR:
-        mt__describe_tensor(in, v->as.tensor);
+        mt__describe_tensor(in, &d->identity[i], v->as.tensor);
         break;
     case MT_TENSORS:
         in->kind = MTP_INPUT_TENSOR_LIST;
@@ -278,7 +314,7 @@ static void describe(const mt_value *v, mtp_input *in, mtp_input *items, unsigne
         for (uint32_t k = 0; k < v->count && *used < LIST_ITEMS; k++, in->count++, (*used)++) {
             memset(&items[*used], 0, sizeof *items);
             if (v->as.tensors[k] != NULL)
-                mt__describe_tensor(&items[*used], v->as.tensors[k]);
+                mt__describe_tensor(&items[*used], &d->identity[MT__MAX_ARGS + *used], v->as.tensors[k]);
         }
         break;
     case MT_INT:
@@ -347,16 +383,16 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     if (MT__UNLIKELY(name == 0))
         __atomic_store_n(&op->name_id, name = mtp_name(op->name), __ATOMIC_RELAXED);
     mtp_op record = MTP_OP_INIT(name);
-    mtp_input inputs[MT__MAX_ARGS], items[LIST_ITEMS];
+    description given;
     uint32_t recording = mtp_recording();
     record.device = call->device;
     if (mt__grad_mode)
         record.sequence = (int64_t)mt__sequence;
     if (recording & MTP_WITH_SHAPES) {
-        unsigned used = 0;
+        given.used = 0;
         for (unsigned i = 0; i < op->param_count; i++)
-            describe(&call->args[i], &inputs[i], items, &used);
-        record.inputs = inputs;
+            describe(&given, i, &call->args[i]);
+        record.inputs = given.inputs;
         record.input_count = op->param_count;
     }
     if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL)

@@ -66,6 +66,8 @@ void mtp_trace_destroy(mtp_trace *t)
     mtp__free(t->metadata);
     mtp__free(t->steps);
     mtp__free(t->clocks);
+    mtp__free(t->tensors);
+    mtp__free(t->held);
     mtp__free(t->launcher);
     mtp__intern_fini(&t->text);
     mtp__free(t);
@@ -147,6 +149,26 @@ uint32_t mtp__trace_add_stack(mtp_trace *t, uint32_t parent, uint32_t frame)
     mtp__stack_node node = {parent, frame};
     uint32_t at = mtp__list_add(t, LIST(t, stacks), &node);
     return at != MTP__NONE ? at : 0;
+}
+
+/* Ids from 1 on, so that 0 can mean none: the first place is taken when the list is begun. */
+static uint32_t add_from_one(mtp_trace *t, void **list, uint32_t *count, size_t size, const void *item)
+{
+    static const char none[32];
+    if (*count == 0 && mtp__list_add(t, list, count, size, none) == MTP__NONE)
+        return 0;
+    uint32_t at = mtp__list_add(t, list, count, size, item);
+    return at != MTP__NONE ? at : 0;
+}
+
+uint32_t mtp__trace_add_tensor(mtp_trace *t, const mtp__tensor *tensor)
+{
+    return add_from_one(t, LIST(t, tensors), tensor);
+}
+
+uint32_t mtp__trace_add_held(mtp_trace *t, const mtp__held *held)
+{
+    return add_from_one(t, LIST(t, held), held);
 }
 
 void mtp__trace_add_memory(mtp_trace *t, const mtp__memory *memory)
@@ -635,6 +657,7 @@ mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *out)
     out->model_bytes += t->text.bytes + t->detail_count * sizeof *t->details +
                         t->shape_count * sizeof *t->shapes + t->stack_count * sizeof *t->stacks +
                         t->memory_count * sizeof *t->memory + t->tag_count * sizeof *t->tags +
+                        t->tensor_count * sizeof *t->tensors + t->held_count * sizeof *t->held +
                         t->instant_count * sizeof *t->instants + t->flow_count * sizeof *t->flows +
                         t->metadata_count * sizeof *t->metadata;
     out->unmatched_ends = t->unmatched_ends;

@@ -29,6 +29,7 @@ from mtprof import record_function
 
 from mindtorch_v2.profiler.event import FunctionEvent, FunctionEventAvg, MemRecordsAcc
 from mindtorch_v2.profiler.events import EventList, _EventSource, _RowSource
+from mindtorch_v2.profiler.results import _KinetoEvent, _ProfilerResult  # noqa: F401
 from mindtorch_v2.profiler.common import (
     DeviceType,
     KinetoStepTracker,
@@ -141,10 +142,14 @@ def _first_of(texts: list[str]) -> Callable[[], str]:
 
 @functools.cache
 def _name_modules() -> None:
-    """Calls of modules are shown as such."""
+    """Calls of modules are shown as such, and the event tree has what modules and optimizers hold."""
+    from mindtorch_v2 import _C
     from mindtorch_v2.nn import Module
+    from mindtorch_v2.optim.optimizer import Optimizer
 
     mtprof.set_module_call(Module.__call__.__code__)
+    mtprof.set_optimizer_call(Optimizer._optimizer_step_code.__code__)
+    mtprof.set_tensor_reader(_C._tensor_reader)
 
 
 class profile:
@@ -188,6 +193,7 @@ class profile:
         self._session: mtprof.Session | None = None
         self._trace_id_now = [""]
         self._stopped_trace: mtprof.Trace | None = None
+        self._results: _ProfilerResult | None = None
         self._function_events: EventList | None = None
         self._recorded = False  # was it ever started?
         self._prepared = False  # is the session claimed?
@@ -265,7 +271,7 @@ class profile:
             self._prepare_trace()
         begun = perf_counter_ns()
         self.entered = True
-        self._function_events = self._stopped_trace = None
+        self._function_events = self._stopped_trace = self._results = None
         if self._children_folder is None:
             self._children_folder = os.path.join(tempfile.gettempdir(), f"mtprof-{os.getpid()}-{uuid.uuid4().hex}")
             weakref.finalize(self, _remove_folder, self._children_folder, os.getpid())
@@ -284,7 +290,7 @@ class profile:
         begun = self.profiling_end_time_ns = perf_counter_ns()
         _forks.unfollow()
         _set_is_profiler_enabled(False)
-        self._function_events = self._stopped_trace = None
+        self._function_events = self._stopped_trace = self._results = None
         if self._session.recording and self._worker_files():
             names = ", ".join(f'"{name}"' for name in self._worker_files().values())
             self._session.add_metadata_json("worker_traces", f"[{names}]")
@@ -347,8 +353,12 @@ class profile:
         return trace
 
     @property
-    def kineto_results(self) -> mtprof.Trace | None:
-        return self.trace if self._recorded and not self._session.recording else None
+    def kineto_results(self) -> _ProfilerResult | None:
+        if not self._recorded or self._session.recording:
+            return None
+        if self._results is None or self._results.trace is not self.trace:
+            self._results = _ProfilerResult(self.trace)
+        return self._results
 
     @property
     def function_events(self) -> EventList:

@@ -360,6 +360,7 @@ int mtpn_trace_init(PyObject *module)
          PyDoc_STR("events(item=Event): a lazy sequence; items are of that class.")},
         {"columns", trace_columns, METH_NOARGS,
          PyDoc_STR("{table: {column: buffer}}: numpy.asarray() of a buffer copies nothing.")},
+        {"tree", mtpn_tree_object, METH_NOARGS, PyDoc_STR("All events as one tree, with ids of tensors.")},
         {"text", mtpn_trace_text, METH_O, PyDoc_STR("text(id): what a text id in the columns stands for.")},
         {"info", trace_info, METH_NOARGS, PyDoc_STR("Counts, times and losses, as a dict.")},
         {"chrome", trace_chrome, METH_VARARGS,

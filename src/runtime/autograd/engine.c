@@ -321,6 +321,7 @@ static mt_status run_recorded(mt_node *node, mt_tensor **grads, mt_tensor **outs
 {
     mtp_op record = MTP_OP_INIT(mtp_name(node->name));
     mtp_input inputs[MT__MAX_OUTS];
+    mtp_identity identity[MT__MAX_OUTS];
     bool is_leaf = node->kind == MT__NODE_ACCUMULATE;
     record.kind = is_leaf ? MTP_SCOPE_OP : MTP_SCOPE_BACKWARD;
     record.sequence = is_leaf ? -1 : (int64_t)node->sequence;
@@ -328,7 +329,7 @@ static mt_status run_recorded(mt_node *node, mt_tensor **grads, mt_tensor **outs
     memset(inputs, 0, sizeof inputs);
     for (uint32_t i = 0; i < node->out_count && i < MT__MAX_OUTS; i++)
         if (grads[i] != NULL)
-            mt__describe_tensor(&inputs[i], grads[i]);
+            mt__describe_tensor(&inputs[i], &identity[i], grads[i]);
     record.inputs = inputs;
     record.input_count = node->out_count < MT__MAX_OUTS ? node->out_count : MT__MAX_OUTS;
     mtp_op_begin(&record);
