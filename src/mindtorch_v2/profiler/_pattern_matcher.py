@@ -25,7 +25,8 @@ from mindtorch_v2._C._profiler import (
 from mindtorch_v2.profiler._utils import index_of_first_match, traverse_bfs, traverse_dfs
 
 _TUNING = "https://pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
-_LIBRARY = torch.__name__ + os.sep  # how the files of the library begin, in names of Python functions
+# How the names of the library's own files begin: shortened by the directory that it is imported from, or whole.
+_LIBRARY = (torch.__name__ + os.sep, os.path.join(os.path.dirname(torch.__file__), ""))
 
 
 class Pattern:
@@ -289,7 +290,7 @@ class OptimizerSingleTensorPattern(Pattern):
 class SynchronizedDataLoaderPattern(Pattern):
     """A DataLoader without workers: batches are made while nothing else is done.
 
-    The event is a DataLoader's __iter__ whose _get_iterator does not begin with the check of the number of workers.
+    The event is a DataLoader's __iter__ whose _get_iterator does not check the number of workers.
     """
 
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
@@ -299,12 +300,20 @@ class SynchronizedDataLoaderPattern(Pattern):
         self.url = _TUNING + "#enable-async-data-loading-and-augmentation"
 
     def match(self, event: _ProfilerEvent) -> bool:
-        file = os.path.join(_LIBRARY, "utils", "data", "dataloader.py")
-        for function in ("__iter__", "_get_iterator"):
-            if not (event.name.startswith(file) and event.name.endswith(function)) or not event.children:
-                return False
-            event = event.children[0]
-        return not (event.name.startswith(file) and event.name.endswith("check_worker_number_rationality"))
+        made = _called(event, "_get_iterator") if _is_of_loader(event, "__iter__") else None
+        return made is not None and bool(made.children) and _called(made, "check_worker_number_rationality") is None
+
+
+_LOADER = tuple(os.path.join(prefix, "utils", "data", "dataloader.py") for prefix in _LIBRARY)
+
+
+def _is_of_loader(event: _ProfilerEvent, function: str) -> bool:
+    return event.name.startswith(_LOADER) and event.name.endswith(function)
+
+
+def _called(event: _ProfilerEvent, function: str) -> _ProfilerEvent | None:
+    """The first of the loader's functions of that name that an event called."""
+    return next((child for child in event.children if _is_of_loader(child, function)), None)
 
 
 class GradNotSetToNonePattern(Pattern):
