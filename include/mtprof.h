@@ -294,7 +294,7 @@ typedef struct mtp_op {
     const mtp_input *inputs; /* borrowed; read by begin with MTP_WITH_SHAPES */
     const mtp_input *outputs; /* borrowed; read by end with MTP_WITH_SHAPES */
     uint32_t input_count, output_count;
-    const char *args;  /* borrowed: free text shown with the event, or NULL */
+    const char *args;  /* borrowed: free text shown with the event, or NULL; see MTP_ARGS_MEMBERS */
     mtp_token token;   /* the library's: set by begin, used by end */
     uint32_t reserved; /* 0 */
 } mtp_op;
@@ -303,6 +303,10 @@ typedef struct mtp_op {
         sizeof(mtp_op), (name_id), MTP_DEVICE_CPU, MTP_SCOPE_OP, -1, 0, 0, 0, -1, NULL, NULL, 0, 0, NULL, 0, \
             0                                                                                                \
     }
+
+/* args that begin with this are members of the event's JSON object: MTP_ARGS_MEMBERS "\"stream\": 0". They must be valid
+ * JSON, without the braces. */
+#define MTP_ARGS_MEMBERS "\1"
 
 MTP_API void mtp__op_begin(mtp_op *op);
 MTP_API void mtp__op_end(mtp_op *op);

@@ -312,10 +312,12 @@ typedef struct mtp_export_options {
     const char *trace_name;  /* "traceName"; NULL: the path */
     void (*progress)(void *user, uint64_t events_done, uint64_t events_total);
     void *user;
+    bool without_concrete_inputs;  /* the values of arguments that are no tensors */
+    bool without_forward_backward; /* arrows from ops to their backward, of a recording */
 } mtp_export_options;
 #define MTP_EXPORT_OPTIONS_INIT                                                                              \
     {                                                                                                        \
-        sizeof(mtp_export_options), false, false, 0, NULL, NULL, NULL                                        \
+        sizeof(mtp_export_options), false, false, 0, NULL, NULL, NULL, false, false                          \
     }
 
 /* Kineto/Chrome JSON, at the contract of docs/trace-format.md. */

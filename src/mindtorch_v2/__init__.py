@@ -46,3 +46,8 @@ def __getattr__(name):
     if name == "cuda":
         return _importlib.import_module("mindtorch_v2.npu")
     raise AttributeError(f"module 'mindtorch_v2' has no attribute {name!r}")
+
+
+from mindtorch_v2 import _lazy  # noqa: E402
+
+_lazy.install(_importlib.import_module("mindtorch_v2"))

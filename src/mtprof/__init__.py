@@ -26,6 +26,7 @@ from ._native import (
     Session,
     Trace,
     Tree,
+    _RecordFunctionFast,  # noqa: F401
     activity_parse,
     dispatch_op_enter,
     dispatch_op_exit,
@@ -33,6 +34,7 @@ from ._native import (
     is_profiler_enabled,
     now_ns,
     record_function,
+    scope_with_args_enter,
     set_module_call,
     set_optimizer_call,
     set_tensor_reader,

@@ -254,6 +254,8 @@ uint32_t mtp__trace_args_text(mtp_trace *t, uint32_t text)
 {
     size_t n;
     mtp__text args = mtp__trace_get_text(t, text);
+    if (args.length > 1 && args.bytes[0] == MTP_ARGS_MEMBERS[0])
+        return mtp__trace_text(t, args.bytes + 1, args.length - 1);
     char *json = args.length > 0 ? json_string("\"args\": ", args.bytes, args.length, &n) : NULL;
     uint32_t id = json != NULL ? mtp__trace_text(t, json, n) : 0;
     mtp__free(json);

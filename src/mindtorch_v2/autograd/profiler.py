@@ -38,6 +38,7 @@ from mindtorch_v2.profiler.common import (
     activity_bits,
     kineto_available,
     supported_activities,
+    toggles,
 )
 
 __all__ = [
@@ -196,6 +197,7 @@ class profile:
         self._results: _ProfilerResult | None = None
         self._function_events: EventList | None = None
         self._recorded = False  # was it ever started?
+        self._left_out = 0  # of exported traces: see common.toggles
         self._prepared = False  # is the session claimed?
         self._step = 0
         self._children_folder: str | None = None
@@ -295,6 +297,7 @@ class profile:
             names = ", ".join(f'"{name}"' for name in self._worker_files().values())
             self._session.add_metadata_json("worker_traces", f"[{names}]")
         self._session.stop()
+        self._left_out = toggles.left_out
         self._prepared = False
         profile._current = None
         self._stats.profiler_disable_call_duration_us = (perf_counter_ns() - begun) // 1000
@@ -389,7 +392,7 @@ class profile:
         path = os.fspath(path)
         name = os.fsdecode(path)
         more = ", ".join(f"{json.dumps(key)}: {_json_text(text)}" for key, text in (metadata or {}).items())
-        self.trace.chrome(path, name, more or None)
+        self.trace.chrome(path, name, more or None, self._left_out)
         for spool, worker in self._worker_files().items():
             mtprof.Trace.open(spool).chrome(os.path.join(os.path.dirname(name), worker), worker)
 

@@ -41,6 +41,7 @@ void mtpn_hold_optimizer(const mtp_op *op, PyObject *optimizer, bool is_new);
 
 /* hooks.c: for the dispatchers of other frameworks */
 extern PyMethodDef mtpn_hooks[];
+int mtpn_hooks_init(PyObject *module);
 
 /* A sink that gathers bytes. */
 typedef struct mtpn_text {

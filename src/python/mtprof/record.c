@@ -39,6 +39,9 @@ static mtp_token begin(PyObject *name, PyObject *args)
     mtp_op op = MTP_OP_INIT(mtp_name_n(text, (size_t)length));
     op.kind = MTP_SCOPE_USER;
     op.args = PyUnicode_AsUTF8(args);
+    static const mtp_input shapeless; /* as torch shows it */
+    op.inputs = &shapeless;
+    op.input_count = 1;
     if (op.args == NULL)
         PyErr_Clear();
     mtp_op_begin(&op);
