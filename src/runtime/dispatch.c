@@ -342,6 +342,25 @@ static void describe(description *d, unsigned i, const mt_value *v)
     }
 }
 
+/* Told as the schema has it, since profiles know ops by their schemas: what a whole number means depends on where it
+ * is. Of a device PyTorch tells nothing, of a dtype its number there. */
+static void as_declared(mtp_input *in, const mt_param *p)
+{
+    static const uint8_t numbers[] = {11, 3, 4, 6, 7}; /* c10::ScalarType by mt_dtype */
+    if (in->kind != MTP_INPUT_INT)
+        return;
+    if (p->type == MT_TYPE_BOOL) {
+        in->kind = MTP_INPUT_BOOL;
+    } else if (p->type == MT_TYPE_FLOAT) {
+        in->kind = MTP_INPUT_FLOAT;
+        in->value.f = (double)in->value.i;
+    } else if (p->type == MT_TYPE_DEVICE) {
+        in->kind = MTP_INPUT_NONE;
+    } else if (p->type == MT_TYPE_DTYPE && in->value.i >= 0 && in->value.i < (int64_t)sizeof numbers) {
+        in->value.i = numbers[in->value.i];
+    }
+}
+
 static int64_t allocated_now(mt_device device, uint32_t recording)
 {
     mt_memory_stats stats = {.size = sizeof stats};
@@ -390,8 +409,10 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
         record.sequence = (int64_t)mt__sequence;
     if (recording & MTP_WITH_SHAPES) {
         given.used = 0;
-        for (unsigned i = 0; i < op->param_count; i++)
+        for (unsigned i = 0; i < op->param_count; i++) {
             describe(&given, i, &call->args[i]);
+            as_declared(&given.inputs[i], &op->params[i]);
+        }
         record.inputs = given.inputs;
         record.input_count = op->param_count;
     }

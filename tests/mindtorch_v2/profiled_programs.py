@@ -187,10 +187,24 @@ def gradients_zeroed(torch):
     return run
 
 
+def indexing(torch):
+    x, w = torch.ones(6, 2), torch.ones(6, 2, requires_grad=True)
+    rows = torch.tensor([0, 2, 4])
+
+    def run():
+        x[rows] = 2.0
+        w[rows].sum().backward()
+        torch.where(x > 1, x, w).masked_fill(x > 1, 0.0).max()
+        torch.nn.functional.dropout(x, 0.0)
+        x.to(torch.float64).add(x, alpha=2).clamp(0, 1).type(torch.int64)
+    return run
+
+
 PROGRAMS = {f.__name__: f for f in (
     nothing, out_of_place, in_place, backward, backward_twice, annotations, lists_of_tensors, module_forward,
     forward_without_grad, training_sgd, training_momentum, training_adam, training_adamw_foreach, step_by_hand, convolution,
-    cross_entropy, loop_over_rows, views, freed_before_and_within, data_loader, gradients_zeroed)}
+    cross_entropy, loop_over_rows, views, freed_before_and_within, data_loader, gradients_zeroed,
+    indexing)}
 
 
 def profiled(torch, name, **flags):

@@ -103,3 +103,26 @@ def test_names_and_signatures_are_pytorchs():
         assert {k and k.name: v for k, v in getattr(ours, table).items()} == {k and k.name: v for k, v in getattr(theirs, table).items()}
     assert [c.name for c in ours.Category] == [c.name for c in theirs.Category]
     assert [c.value for c in ours.Category] == [c.value for c in theirs.Category]
+
+
+# ------------------------------------------------------------------------------------------------- our trees
+
+
+def _ours(name, **flags):
+    import mindtorch_v2
+
+    return profiled(mindtorch_v2, name, **flags)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_ops_are_known_by_their_schemas(name):
+    """An op of which no schema fits counts as one that may have changed whatever it was given."""
+    from mindtorch_v2.profiler import _memory_profiler as module
+    from mindtorch_v2.profiler._utils import traverse_dfs
+
+    unknown = {}
+    for event in traverse_dfs(_ours(name).profiler.kineto_results.experimental_event_tree()):
+        tag, fields = event.typed
+        if tag.name == "TorchOp" and event.name.startswith("aten::") and not module.SchemaMatcher.match_schemas(fields):
+            unknown[event.name] = fields.inputs, module.SchemaMatcher.lookup_schemas(event.name)
+    assert unknown == {}

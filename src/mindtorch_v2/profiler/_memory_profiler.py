@@ -220,11 +220,20 @@ class SchemaMatcher:
             kind = schema_type.kind()
         if kind == "AnyType":
             return True
-        if kind == "ListType" and schema_type.getElementType().kind() == "TensorType":
-            return isinstance(observed, list) and all(isinstance(value, TensorKey) for value in observed)
+        if kind == "ListType":
+            return cls._lists_match(observed, schema_type.getElementType())
         if kind in _RECORDED_AS:
             return isinstance(observed, _RECORDED_AS[kind])
         return observed is None  # a kind that is not recorded
+
+    @staticmethod
+    def _lists_match(observed: Any, element: Any) -> bool:
+        """Lists of tensors are recorded; those with gaps (of an index) by PyTorch not, here without the gaps."""
+        tensors = isinstance(observed, list) and all(isinstance(value, TensorKey) for value in observed)
+        if element.kind() == "TensorType":
+            return tensors
+        gaps = element.kind() == "OptionalType" and element.getElementType().kind() == "TensorType"
+        return observed is None or (gaps and tensors)
 
     @staticmethod
     def lookup_schemas(name: str) -> tuple[Any, ...] | None:
