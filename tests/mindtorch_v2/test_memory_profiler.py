@@ -126,3 +126,164 @@ def test_ops_are_known_by_their_schemas(name):
         if tag.name == "TorchOp" and event.name.startswith("aten::") and not module.SchemaMatcher.match_schemas(fields):
             unknown[event.name] = fields.inputs, module.SchemaMatcher.lookup_schemas(event.name)
     assert unknown == {}
+
+
+def _categories_of(profile, tensor):
+    """Of the block that a live tensor is in: every version's."""
+    found = {}
+    for (key, version), category in profile._category_snapshot().items():
+        if key.storage.ptr == tensor.data_ptr():
+            found.setdefault(key.storage.allocation_id, set()).add(category and category.name)
+    return found[max(found)] if found else set()
+
+
+def test_tensors_of_a_training_are_called_what_they_are():
+    import mindtorch_v2 as torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    optimizer = torch.optim.Adam(model.parameters())
+    old, kept = torch.ones(3, 4), []
+    with torch.profiler.profile(record_shapes=True, profile_memory=True, with_stack=True) as prof:
+        for x in (old, torch.ones(3, 4)):
+            kept += [x, torch.ones(3, 2)]
+            optimizer.zero_grad()
+            out = model(x)
+            torch.nn.functional.mse_loss(out, kept[-1]).backward()
+            optimizer.step()
+    profile = prof._memory_profile()
+    for p in model.parameters():
+        assert _categories_of(profile, p) == {"PARAMETER"}
+        assert _categories_of(profile, p.grad) == {"GRADIENT"}
+        for name in ("exp_avg", "exp_avg_sq", "step"):
+            assert _categories_of(profile, optimizer.state[p][name]) == {"OPTIMIZER_STATE"}
+    for tensor in kept:
+        assert _categories_of(profile, tensor) == {"INPUT"}
+    assert _categories_of(profile, out) == {"ACTIVATION"}
+    seen = {category.name for category in profile._category_snapshot().values() if category}
+    assert seen >= {"PARAMETER", "GRADIENT", "OPTIMIZER_STATE", "INPUT", "ACTIVATION", "AUTOGRAD_DETAIL"}
+
+
+def test_parameters_are_deduced_where_no_module_names_them():
+    import mindtorch_v2 as torch
+
+    w = torch.ones(3, requires_grad=True)
+    with torch.profiler.profile(record_shapes=True, profile_memory=True, with_stack=True) as prof:
+        for _ in range(2):
+            x = torch.ones(3)
+            (x * w).sum().backward()
+            with torch.no_grad():
+                w.add_(w.grad, alpha=-0.1)
+                w.grad = None
+    profile = prof._memory_profile()
+    assert _categories_of(profile, w) == {"PARAMETER"} and _categories_of(profile, x) == {"INPUT"}
+
+
+def test_nothing_is_claimed_of_a_forward_pass_without_modules():
+    import mindtorch_v2 as torch
+
+    x, y = torch.ones(4), torch.ones(4, requires_grad=True)
+    with torch.profiler.profile(record_shapes=True, profile_memory=True, with_stack=True) as prof:
+        z = x * y + x  # noqa: F841
+    assert set(prof._memory_profile()._category_snapshot().values()) <= {None}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_timelines_are_in_order_and_balance(name):
+    from mindtorch_v2.profiler import _memory_profiler as module
+
+    profile = _ours(name)._memory_profile()
+    live = {}
+    times = [entry[0] for entry in profile.timeline]
+    assert times == sorted(times)
+    for time, action, (key, version), size in profile.timeline:
+        assert size >= 0 and version >= 0 and (time == -1) == (action == module.Action.PREEXISTING)
+        if not isinstance(key, module.TensorKey):
+            continue
+        if action in (module.Action.PREEXISTING, module.Action.CREATE):
+            assert key not in live
+            live[key] = 0
+        else:
+            assert live[key] == version
+            live[key] += 1
+            if action == module.Action.DESTROY:
+                del live[key]
+    _, sizes = module.MemoryProfileTimeline(profile)._coalesce_timeline("cpu")
+    assert all(size >= 0 for row in sizes for size in row)
+
+
+@pytest.mark.parametrize("name", ["training_sgd", "training_momentum", "training_adam", "step_by_hand", "convolution"])
+def test_what_is_deduced_is_what_the_runtime_told(name, tmp_path):
+    """The two ways to categories: the tree's deductions, and the runtime's word, which analyze/memory.c adds up."""
+    from mindtorch_v2.profiler import _memory_profiler as module
+
+    prof = _ours(name)
+    prof.export_memory_timeline(str(tmp_path / "told.json"), "cpu")
+    told = json.loads((tmp_path / "told.json").read_text())[1]
+    deduced = module.MemoryProfileTimeline(prof._memory_profile())._coalesce_timeline("cpu")[1]
+    for category in ("PARAMETER", "OPTIMIZER_STATE", "GRADIENT", "ACTIVATION", "AUTOGRAD_DETAIL"):
+        column = 1 + module._CATEGORY_TO_INDEX[module.Category[category]]
+        assert max(row[column] for row in deduced) == max(row[column] for row in told), category
+        assert deduced[-1][column] == told[-1][column], category
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_have_the_categories_that_they_have_with_pytorch(name):
+    torch = pytest.importorskip("torch")
+    sizes = []
+    for library in (_ours(name), profiled(torch, name)):
+        profile = library._memory_profile()
+        sizes.append({(category.name, profile._size_map[key]) for (key, _), category in profile._category_snapshot().items()
+                      if category and category.name in ("PARAMETER", "GRADIENT", "OPTIMIZER_STATE")})
+    assert sizes[0] == sizes[1]
+
+
+def test_memory_profiles_ask_for_what_they_need(tmp_path):
+    import mindtorch_v2 as torch
+    from mindtorch_v2.profiler import _memory_profiler as module
+
+    with torch.profiler.profile(record_shapes=True, with_stack=True) as prof:
+        pass
+    with pytest.raises(ValueError, match=r"^profile_memory=True required for memory profiling\.$"):
+        prof._memory_profile()
+    prof = _ours("nothing")
+    assert isinstance(prof._memory_profile(), module.MemoryProfile) and prof._memory_profile().timeline == ()
+    timeline = module.MemoryProfileTimeline(_ours("training_sgd")._memory_profile())
+    timeline.export_memory_timeline_html(tmp_path / "page.html", "cpu", title="<mine>")
+    page = (tmp_path / "page.html").read_text()
+    assert "&lt;mine&gt;" in page and "<polygon" in page and "PARAMETER" in page
+
+
+def test_schemas_are_objects():
+    import mindtorch_v2 as torch
+
+    lookup = torch._C._jit_get_schemas_for_operator
+    add = {schema.overload_name: schema for schema in lookup("aten::add_")}
+    assert set(add) == {"Tensor", "Scalar"} and add["Tensor"].is_mutable and add["Tensor"].name == "aten::add_"
+    self, other, alpha = add["Tensor"].arguments
+    assert (self.name, self.alias_info.is_write, self.type.kind()) == ("self", True, "TensorType")
+    assert other.alias_info is None and alpha.kwarg_only and alpha.has_default_value() and alpha.default_value == 1
+    assert add["Scalar"].arguments[1].type.kind() == "NumberType"
+    assert str(lookup("aten::mm")[0]) == "aten::mm(Tensor self, Tensor mat2) -> Tensor"
+    cat = lookup("aten::cat")[0].arguments[0].type
+    assert cat.kind() == "ListType" and cat.getElementType().kind() == "TensorType" and str(cat) == "List[Tensor]"
+    assert [r.type.kind() for r in lookup("aten::max")[1].returns] == ["TensorType", "TensorType"]
+    assert len(lookup("aten::where")) == 4 and lookup("aten::no_such_op") == []
+    with pytest.raises(RuntimeError, match="namespace"):
+        lookup("add")
+
+
+def test_schemas_write_to_what_pytorchs_write_to():
+    theirs = pytest.importorskip("torch")
+    import mindtorch_v2 as torch
+
+    compared = 0
+    for _, name, *_ in torch._C._op_table():
+        others = {schema.overload_name: schema for schema in theirs._C._jit_get_schemas_for_operator("aten::" + name)}
+        for schema in torch._C._jit_get_schemas_for_operator("aten::" + name):
+            other = {a.name: a for a in others[schema.overload_name].arguments} if schema.overload_name in others else {}
+            for argument in schema.arguments:
+                if argument.name in other and argument.name != "grads":  # PyTorch may unscale these on the way
+                    written = getattr(other[argument.name].alias_info, "is_write", False)
+                    assert argument.is_write == written, (str(schema), argument.name)
+                    compared += 1
+    assert compared > 400
