@@ -11,6 +11,7 @@ holds an event's object, asking for that event again gives the same one.
 from __future__ import annotations
 
 import json
+import re
 from enum import IntEnum
 from functools import cached_property
 from typing import Any
@@ -208,7 +209,15 @@ class _ExtraFields_TorchOp(_Fields):
     @cached_property
     def inputs(self) -> list[Any]:
         number, tensors = self._tree.native.inputs(self._node)
-        return self._tree.inputs(self._tree.shape(number, self._node), tensors) if number else []
+        found = self._tree.inputs(self._tree.shape(number, self._node), tensors) if number else []
+        if len(found) > 1 and self.name in _ARITHMETIC and isinstance(found[1], (int, float)):
+            found[1] = _TensorMetadata._of((0, 0, -1, -1, 0, -1, _NUMBERS[type(found[1])]), [], [])
+        return found
+
+
+# torch gives these their number as a tensor without dims; here it stays a number, which has no memory.
+_ARITHMETIC = {f"aten::{name}{end}" for name in ("add", "sub", "mul", "div") for end in ("", "_")}
+_NUMBERS = {bool: 10, int: 5, float: 2}  # mtp_dtype
 
 
 class _ExtraFields_Backend(_Fields):
@@ -271,12 +280,12 @@ class _PyFrameState:
     __slots__ = ("file_name", "line_number", "function_name")
 
     @classmethod
-    def _of(cls, text: str, first_line: int | None = None) -> _PyFrameState:
-        """text: "file:line:function"."""
+    def _of(cls, text: str) -> _PyFrameState:
+        """text: "file:line:function", or empty."""
         self = cls.__new__(cls)
-        file, line, function = (text.rsplit(":", 2) + ["", ""])[:3] if text else ("", "0", "")
+        file, line, function = text.rsplit(":", 2) if text.count(":") > 1 else (text, "0", "")
         self.file_name, self.function_name = file, function
-        self.line_number = first_line if first_line is not None else int(line or 0)
+        self.line_number = int(line) if line.isdigit() else 0
         return self
 
     def __repr__(self) -> str:
@@ -301,6 +310,9 @@ class _OptimizerInfo:
         return f"<_OptimizerInfo at {self.self_ptr:#x}>"
 
 
+_NAME = re.compile(r"^(.*)\((\d+)\): (.*)$", re.DOTALL)
+
+
 class _Call(_Fields):
     """Of a call: the innermost frame is the function's own, except where it has none."""
 
@@ -315,16 +327,19 @@ class _Call(_Fields):
 class _ExtraFields_PyCall(_Call):
     @cached_property
     def callsite(self) -> _PyFrameState:
-        name, frame = self._about[2], self._about[10]
-        at = name.rfind("): ")
-        line = name[name.rfind("(", 0, at) + 1:at] if at > 0 else ""
-        if not frame and line.isdigit():
-            frame = f"{name[:name.rfind('(', 0, at)]}:{line}:{name[at + 3:]}"
-        return _PyFrameState._of(frame, int(line) if line.isdigit() else None)
+        """By its name, "file(line): function"; a module's by its frame."""
+        named = _NAME.match(self._about[2])
+        return _PyFrameState._of(":".join(named.groups()) if named else self._about[10])
 
     @cached_property
     def caller(self) -> _PyFrameState:
-        return _PyFrameState._of(self._about[11])
+        inner, own = _PyFrameState._of(self._about[10]), self.callsite
+        if (inner.file_name, inner.function_name) == (own.file_name, own.function_name):
+            return _PyFrameState._of(self._about[11])
+        around = self._tree.event(self._node).parent  # it ran when recording began: its stack is of that moment
+        while around is not None and around.tag is not _EventType.PyCall:
+            around = around.parent
+        return around.extra_fields.callsite if around is not None else _PyFrameState._of("")
 
     def _held(self) -> list[list[Any]]:
         return self._tree.owners.get(self._head[1], [])
