@@ -2,7 +2,8 @@
  * were given, tensors that objects hold, allocations, frees.
  *
  *   1. memory: an address on a device is one piece until it is freed, then another;
- *   2. allocations that no tensor was ever seen on are not tensors' memory: they get no id;
+ *   2. allocations that no tensor was ever seen on are not tensors' memory: they get no id. What an op leaves allocated when
+ *      it ends is a result, or kept for the backward pass: a tensor's, seen or not;
  *   3. tensors: all memory that one tensor had belongs together, and so do tensors that share memory.
  */
 #include "analyze/tree.h"
@@ -15,6 +16,7 @@
 typedef struct sighting {
     uint64_t number; /* the tensor; 0: an allocation or a free */
     uint32_t slot;
+    uint32_t op; /* 1 + the span of the op that an allocation was made in, 0: none */
 } sighting;
 
 typedef struct pair {
@@ -26,10 +28,11 @@ typedef struct finder {
     const mtp_trace *t;
     sighting *seen;              /* owned */
     uint32_t seen_count, pieces; /* pieces of memory: 1 to this */
-    uint8_t *is_tensors;         /* owned, by piece: a tensor was seen on it */
+    uint8_t *is_tensors;         /* owned, by piece: a tensor was seen on it, or an op left it */
     pair *pairs;                 /* owned: pieces that one tensor had */
     uint32_t pair_count;
     uint32_t *group; /* owned, by piece: 1 + the id */
+    uint32_t *maker; /* owned, by piece: 1 + the op that allocated it and left it, 0: none */
 } finder;
 
 /* ------------------------------------------------------------------------------------------- what was seen */
@@ -40,7 +43,7 @@ static void see_tensors(finder *f, uint32_t first, uint32_t count)
     for (uint32_t i = first; i < first + count; i++)
         if (f->t->tensors[i].number != 0 && f->tree->allocation[i] == 0) {
             f->tree->allocation[i] = 1;
-            f->seen[f->seen_count++] = (sighting){f->t->tensors[i].number, i};
+            f->seen[f->seen_count++] = (sighting){f->t->tensors[i].number, i, 0};
         }
 }
 
@@ -52,6 +55,14 @@ static void see_span(finder *f, uint32_t span)
         see_tensors(f, f->t->held[d->held + i].tensors, f->t->held[d->held + i].count);
 }
 
+/* 1 + the span of the op that a node is directly inside, 0: none. */
+static uint32_t op_around(const mtp_tree *tree, uint32_t node)
+{
+    uint32_t parent = tree->parent[node];
+    uint32_t item = parent < tree->count ? tree->item[parent] : tree->t->span_count;
+    return item < tree->t->span_count && tree->t->category[item] == MTP__CATEGORY_CPU_OP ? 1 + item : 0;
+}
+
 static void see_all(finder *f)
 {
     const mtp_trace *t = f->t;
@@ -60,7 +71,8 @@ static void see_all(finder *f)
         if (item < t->span_count)
             see_span(f, item);
         else if (item - t->span_count < t->memory_count)
-            f->seen[f->seen_count++] = (sighting){0, t->tensor_count + (item - t->span_count)};
+            f->seen[f->seen_count++] =
+                (sighting){0, t->tensor_count + (item - t->span_count), op_around(f->tree, n)};
     }
 }
 
@@ -98,6 +110,11 @@ static bool number_memory(finder *f)
         if (*piece == 0)
             *piece = ++f->pieces;
         f->tree->allocation[f->seen[i].slot] = (uint32_t)*piece;
+        if (!is_free && f->seen[i].op != 0)
+            f->maker[*piece] = f->seen[i].op;
+        if (is_free && f->maker[*piece] != 0 &&
+            f->t->memory[f->seen[i].slot - f->t->tensor_count].ts <= f->t->end[f->maker[*piece] - 1])
+            f->maker[*piece] = 0; /* within the op */
         if (is_free)
             *piece = 0;
     }
@@ -133,6 +150,11 @@ static bool pair_up(finder *f)
                 *first < piece ? (pair){(uint32_t)*first, piece} : (pair){piece, (uint32_t)*first};
     }
     mtp__pair_map_fini(&first_of);
+    for (uint32_t piece = 1; piece <= f->pieces && done; piece++)
+        if (f->maker[piece] != 0 && !f->is_tensors[piece]) {
+            f->is_tensors[piece] = 1;
+            f->pairs[f->pair_count++] = (pair){piece, piece};
+        }
     if (f->pair_count > 1)
         qsort(f->pairs, f->pair_count, sizeof *f->pairs, by_pair);
     return done;
@@ -164,7 +186,9 @@ mtp_status mtp__tree_ids(mtp_tree *tree)
     f.is_tensors = mtp__calloc(slots, sizeof *f.is_tensors);
     f.pairs = mtp__calloc(slots, sizeof *f.pairs);
     f.group = mtp__calloc(slots, sizeof *f.group);
-    bool done = f.seen != NULL && f.is_tensors != NULL && f.pairs != NULL && f.group != NULL;
+    f.maker = mtp__calloc(slots, sizeof *f.maker);
+    bool done =
+        f.seen != NULL && f.is_tensors != NULL && f.pairs != NULL && f.group != NULL && f.maker != NULL;
     if (done) {
         see_all(&f);
         done = number_memory(&f) && pair_up(&f);
@@ -175,5 +199,6 @@ mtp_status mtp__tree_ids(mtp_tree *tree)
     mtp__free(f.is_tensors);
     mtp__free(f.pairs);
     mtp__free(f.group);
+    mtp__free(f.maker);
     return done ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "ids of %zu tensors and allocations", slots - 1);
 }
