@@ -25,6 +25,8 @@ typedef struct engine {
     uint32_t heap_count, heap_room, all_count, all_room;
     capture *captures;
     uint32_t capture_count;
+    mt_tensor **held; /* owned: gradients of roots that nobody gave, until the end as in PyTorch */
+    uint32_t held_count;
 } engine;
 
 static _Atomic uint64_t runs;
@@ -482,6 +484,8 @@ static mt_status add_root(engine *e, mt_tensor *root, mt_tensor *grad, uint32_t 
     status = grad == NULL ? default_grad(root, &g) : check_grad(root, grad, i);
     if (status == MT_OK && grad != NULL)
         g = mt_retain(grad);
+    else if (status == MT_OK)
+        e->held[e->held_count++] = mt_retain(g);
     if (status == MT_OK)
         status = meet(e, edge.node);
     if (status == MT_OK)
@@ -535,6 +539,9 @@ static void clean(engine *e)
         mt_node_release(e->captures[i].node);
     for (uint32_t i = 0; i < e->all_count; i++)
         mt_node_release(e->all[i]);
+    for (uint32_t i = 0; i < e->held_count; i++)
+        mt_release(e->held[i]);
+    free(e->held);
     free(e->captures);
     free(e->all);
     free(e->heap);
@@ -544,6 +551,9 @@ static mt_status walk(engine *e, mt_tensor *const *roots, mt_tensor *const *grad
                       mt_tensor **out)
 {
     mt_status status = e->options->input_count > 0 ? add_captures(e, out) : MT_OK;
+    e->held = calloc(count > 0 ? count : 1, sizeof *e->held);
+    if (e->held == NULL)
+        status = mt__fail(MT_E_NOMEM, "out of memory: the gradients of %u roots", count);
     for (uint32_t i = 0; i < count && status == MT_OK; i++)
         status = add_root(e, roots[i], grads != NULL ? grads[i] : NULL, i);
     uint32_t root_count = e->all_count;
