@@ -178,7 +178,7 @@ def get_scopes(event: _ProfilerEvent | None) -> tuple[RecordScope, ...]:
 
 # The Python types that a value of a schema's type is recorded as, by the type's kind.
 _RECORDED_AS: dict[str, tuple[type, ...]] = {
-    "TensorType": (TensorKey,),
+    "TensorType": (TensorKey, _TensorMetadata),
     "NoneType": (type(None),),
     "BoolType": (bool,),
     "IntType": (int,),
@@ -229,7 +229,7 @@ class SchemaMatcher:
     @staticmethod
     def _lists_match(observed: Any, element: Any) -> bool:
         """Lists of tensors are recorded; those with gaps (of an index) by PyTorch not, here without the gaps."""
-        tensors = isinstance(observed, list) and all(isinstance(value, TensorKey) for value in observed)
+        tensors = isinstance(observed, list) and all(isinstance(value, _RECORDED_AS["TensorType"]) for value in observed)
         if element.kind() == "TensorType":
             return tensors
         gaps = element.kind() == "OptionalType" and element.getElementType().kind() == "TensorType"
@@ -252,9 +252,10 @@ def _schemas_of(name: str) -> tuple[Any, ...] | None:
 
 
 def _as_key(value: Any) -> Any:
-    if isinstance(value, _TensorMetadata):
-        return TensorKey.from_tensor(value)
-    return [TensorKey.from_tensor(item) for item in value] if isinstance(value, list) else value
+    """Tensors as keys; one without memory, such as a number in a tensor's place, as it is."""
+    if isinstance(value, list):
+        return [_as_key(item) for item in value]
+    return TensorKey.from_tensor(value) or value if isinstance(value, _TensorMetadata) else value
 
 
 def _tensors_of(value: Any) -> Iterable[_TensorMetadata]:
