@@ -485,10 +485,10 @@ record_function = import_module(sys.argv[1] + ".profiler").record_function
 a = torch.ones(4, 3)
 with profile(record_shapes=True, profile_memory=True) as prof:
     with record_function("outer"):
-        b = torch.zeros(3, 2)
-        c = torch.mm(a, b)
-        d = c.view(2, 4)
-        e = torch.relu(d)
+        b = torch.zeros(4, 3)
+        c = torch.maximum(a, b)
+        d = c.view(2, 6)
+        e = torch.tanh(d)
         del c
         for _ in range(3):
             f = torch.sigmoid(e)
