@@ -322,8 +322,8 @@ int mtpn_hooks_init(PyObject *module)
         {Py_tp_methods, methods},
         {0, NULL},
     };
-    static PyType_Spec spec = {"mtprof._RecordFunctionFast", sizeof(fast), 0, Py_TPFLAGS_DEFAULT, slots};
-    return mtpn_add_type(module, "_RecordFunctionFast", &spec) != NULL
+    static PyType_Spec spec = {"mtprof.RecordFunctionFast", sizeof(fast), 0, Py_TPFLAGS_DEFAULT, slots};
+    return mtpn_add_type(module, "RecordFunctionFast", &spec) != NULL
                ? PyModule_AddFunctions(module, mtpn_hooks)
                : -1;
 }
