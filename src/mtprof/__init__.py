@@ -23,10 +23,10 @@ from ._native import (
     Averages,
     Event,
     Events,
+    RecordFunctionFast,
     Session,
     Trace,
     Tree,
-    _RecordFunctionFast,  # noqa: F401
     activity_parse,
     dispatch_op_enter,
     dispatch_op_exit,

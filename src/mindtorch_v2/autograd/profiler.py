@@ -228,6 +228,22 @@ class profile:
             return None
         return "npu"
 
+    def config(self, create_trace_id: bool = False) -> Any:
+        """What this records, as _enable_profiler() of mindtorch_v2.autograd takes it."""
+        from mindtorch_v2.profiler.private import ProfilerConfig
+
+        if create_trace_id:
+            self.trace_id = self._trace_id_now[0] = self.create_trace_id()
+        return ProfilerConfig(self.profiler_kind, self.record_shapes, self.profile_memory, self.with_stack, self.with_flops,
+                              self.with_modules, self.experimental_config, self.trace_id)
+
+    @property
+    def profiler_kind(self) -> Any:
+        """Everything is recorded in one way."""
+        from mindtorch_v2.profiler.private import ProfilerState
+
+        return ProfilerState.KINETO
+
     # ------------------------------------------------------------------------------------------- recording
 
     def default_trace_id(self) -> str:

@@ -12,7 +12,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 import mtprof
-from mtprof import _RecordFunctionFast  # noqa: F401
+from mtprof import RecordFunctionFast as _RecordFunctionFast  # noqa: F401
 
 from mindtorch_v2.autograd.profiler import profile as _profile
 from mindtorch_v2.profiler import common

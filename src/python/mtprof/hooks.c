@@ -155,8 +155,8 @@ static void read_inputs(reader *r, PyObject *args, PyObject *kwargs)
 }
 
 /* The begin of an op or a scope; name is a str. 0: not recorded. Never raises. */
-static mtp_token begin(PyObject *name, mtp_scope_kind kind, mtp_device device, PyObject *args, PyObject *kwargs,
-                       const char *members)
+static mtp_token begin(PyObject *name, mtp_scope_kind kind, mtp_device device, PyObject *args,
+                       PyObject *kwargs, const char *members)
 {
     Py_ssize_t length;
     const char *text = PyUnicode_AsUTF8AndSize(name, &length);
@@ -208,7 +208,8 @@ static PyObject *scope_with_args_enter(PyObject *self, PyObject *args)
     (void)self;
     PyObject *name = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : NULL;
     if (name == NULL || !PyUnicode_Check(name))
-        return PyErr_Format(PyExc_TypeError, "_record_function_with_args_enter(): the first argument is a name");
+        return PyErr_Format(PyExc_TypeError,
+                            "_record_function_with_args_enter(): the first argument is a name");
     mtp_token token = 0;
     if (mtp_recording() & MTP_CPU) {
         PyObject *rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
@@ -231,7 +232,8 @@ static int fast_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *words[] = {"name", "input_values", "keyword_values", NULL};
     PyObject *name, *inputs = Py_None, *keywords = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|OO:_RecordFunctionFast", words, &name, &inputs, &keywords))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|OO:_RecordFunctionFast", words, &name, &inputs,
+                                     &keywords))
         return -1;
     if (inputs != Py_None && !PyList_Check(inputs) && !PyTuple_Check(inputs)) {
         PyErr_SetString(PyExc_TypeError, "input_values must be a list or tuple");
@@ -267,10 +269,14 @@ static PyObject *fast_enter(PyObject *self, PyObject *unused)
     if (LIKELY(!(recording & MTP_CPU)))
         Py_RETURN_NONE;
     if (f->name == NULL || f->entered)
-        return PyErr_Format(PyExc_RuntimeError, "_RecordFunctionFast: this scope is open already: make another one");
-    PyObject *text = f->keywords != NULL && PyDict_GET_SIZE(f->keywords) > 0 && (recording & MTP_WITH_SHAPES) ? members_of(f->keywords) : NULL;
+        return PyErr_Format(PyExc_RuntimeError,
+                            "_RecordFunctionFast: this scope is open already: make another one");
+    PyObject *text = f->keywords != NULL && PyDict_GET_SIZE(f->keywords) > 0 && (recording & MTP_WITH_SHAPES)
+                         ? members_of(f->keywords)
+                         : NULL;
     const char *members = text != NULL ? PyUnicode_AsUTF8(text) : NULL;
-    f->token = begin(f->name, MTP_SCOPE_OP, MTP_DEVICE_CPU, f->inputs != NULL ? f->inputs : Py_None, Py_None, members);
+    f->token = begin(f->name, MTP_SCOPE_OP, MTP_DEVICE_CPU, f->inputs != NULL ? f->inputs : Py_None, Py_None,
+                     members);
     f->entered = true;
     Py_XDECREF(text);
     PyErr_Clear();
@@ -307,21 +313,25 @@ int mtpn_hooks_init(PyObject *module)
         {NULL, NULL, 0, NULL},
     };
     static PyType_Slot slots[] = {
-        {Py_tp_doc, "_RecordFunctionFast(name, input_values=None, keyword_values=None)\n--\n\nAn op of your own in the "
-                    "profile, with inputs and keywords if shapes are recorded. Without a profiler it does nothing."},
+        {Py_tp_doc,
+         "_RecordFunctionFast(name, input_values=None, keyword_values=None)\n--\n\nAn op of your own in the "
+         "profile, with inputs and keywords if shapes are recorded. Without a profiler it does nothing."},
         {Py_tp_new, PyType_GenericNew},
         {Py_tp_init, fast_init},
         {Py_tp_dealloc, fast_dealloc},
         {Py_tp_methods, methods},
         {0, NULL},
     };
-    static PyType_Spec spec = {"mtprof._RecordFunctionFast", sizeof(fast), 0, Py_TPFLAGS_DEFAULT, slots};
-    return mtpn_add_type(module, "_RecordFunctionFast", &spec) != NULL ? PyModule_AddFunctions(module, mtpn_hooks) : -1;
+    static PyType_Spec spec = {"mtprof.RecordFunctionFast", sizeof(fast), 0, Py_TPFLAGS_DEFAULT, slots};
+    return mtpn_add_type(module, "RecordFunctionFast", &spec) != NULL
+               ? PyModule_AddFunctions(module, mtpn_hooks)
+               : -1;
 }
 
 PyMethodDef mtpn_hooks[] = {
     {"scope_with_args_enter", scope_with_args_enter, METH_VARARGS,
-     PyDoc_STR("scope_with_args_enter(name, *args) -> token\n\nA scope with inputs; dispatch_op_exit(token) ends it.")},
+     PyDoc_STR("scope_with_args_enter(name, *args) -> token\n\nA scope with inputs; dispatch_op_exit(token) "
+               "ends it.")},
     {"is_profiler_enabled", is_profiler_enabled, METH_NOARGS, PyDoc_STR("Is anything being recorded?")},
     {"dispatch_op_enter", (PyCFunction)(void (*)(void))dispatch_op_enter, METH_FASTCALL,
      PyDoc_STR(

@@ -168,7 +168,7 @@ int mtpn_objects_init(PyObject *module)
          PyDoc_STR(
              "set_tensor_reader(capsule or None)\n\nHow tensors are read that modules and optimizers hold: a "
              "capsule \"" READER_NAME "\" of int (*)(PyObject *, mtp_input *, mtp_identity *), which returns "
-                                      "0 for what is no tensor.")},
+             "0 for what is no tensor.")},
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, functions);

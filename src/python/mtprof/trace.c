@@ -70,7 +70,10 @@ static PyObject *trace_info(PyObject *self, PyObject *unused)
 /* Writes to a file that appears whole or not at all. */
 typedef mtp_status write_fn(const mtp_trace *trace, const char *word, mtp_sink *sink, void *user);
 
-enum { WITHOUT_CONCRETE_INPUTS = 1, WITHOUT_FORWARD_BACKWARD = 2 };
+enum {
+    WITHOUT_CONCRETE_INPUTS = 1,
+    WITHOUT_FORWARD_BACKWARD = 2
+};
 
 /* A JSON object gets further members at its start: metadata that came after the recording. */
 typedef struct head {
@@ -369,9 +372,10 @@ int mtpn_trace_init(PyObject *module)
         {"text", mtpn_trace_text, METH_O, PyDoc_STR("text(id): what a text id in the columns stands for.")},
         {"info", trace_info, METH_NOARGS, PyDoc_STR("Counts, times and losses, as a dict.")},
         {"chrome", trace_chrome, METH_VARARGS,
-         PyDoc_STR("chrome(path, name, more=None, without=0): write Kineto/Chrome JSON; .gz by suffix. more: "
-                   "further members at the top, as JSON without braces. without: 1 concrete inputs, 2 arrows to "
-                   "backward ops.")},
+         PyDoc_STR(
+             "chrome(path, name, more=None, without=0): write Kineto/Chrome JSON; .gz by suffix. more: "
+             "further members at the top, as JSON without braces. without: 1 concrete inputs, 2 arrows to "
+             "backward ops.")},
         {"stacks", trace_stacks, METH_VARARGS, PyDoc_STR("stacks(path, metric): write folded stacks.")},
         {"execution_trace", trace_execution, METH_VARARGS,
          PyDoc_STR("execution_trace(path): write Chakra JSON.")},
