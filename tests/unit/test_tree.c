@@ -247,6 +247,50 @@ static void a_tensor_is_one_through_all_memory_that_it_had(void **state)
     done(tree, t);
 }
 
+static void what_an_op_leaves_allocated_is_a_tensors(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start(true, NULL);
+    mtp_op op = MTP_OP_INIT(mtp_name("sum"));
+    mtp_op_begin(&op);
+    memory(0x1000, 8); /* its result, which nothing uses */
+    memory(0x2000, 8); /* its workspace */
+    memory(0x2000, -8);
+    mtp_op_end(&op);
+    memory(0x1000, -8);
+    mtp_token scope = mtp_scope_begin_text("no op", 5);
+    memory(0x3000, 8);
+    mtp_scope_end(scope);
+    mtp_trace *t = stopped(prof);
+    mtp_tree *tree = tree_of(t);
+    for (size_t i = 0; i < mtp_tree_count(tree); i++)
+        if (at(tree, i).kind == MTP_TREE_ALLOCATION)
+            assert_int_equal(at(tree, i).id, at(tree, i).address == 0x1000 ? 0 : -1);
+    done(tree, t);
+}
+
+static void what_the_engine_evaluates_is_a_backward_function(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start(true, NULL);
+    static const char *const names[] = {"autograd::engine::evaluate_function: Leaf", "Leaf", "aten::detach"};
+    mtp_op ops[3];
+    for (int i = 0; i < 3; i++) {
+        ops[i] = (mtp_op)MTP_OP_INIT(mtp_name(names[i]));
+        mtp_op_begin(&ops[i]);
+    }
+    for (int i = 2; i >= 0; i--)
+        mtp_op_end(&ops[i]);
+    call_of("Leaf", MTP_SCOPE_OP, NULL, 0); /* outside of the engine */
+    mtp_trace *t = stopped(prof);
+    mtp_tree *tree = tree_of(t);
+    assert_int_equal(named(tree, names[0]).scope, 0);
+    assert_int_equal(named(tree, names[1]).scope, 1);
+    assert_int_equal(named(tree, names[2]).scope, 0);
+    assert_int_equal(at(tree, mtp_tree_count(tree) - 1).scope, 0);
+    done(tree, t);
+}
+
 static void lists_of_any_length_keep_their_order_and_their_gaps(void **state)
 {
     (void)state;
@@ -460,6 +504,8 @@ int main(void)
         TEST(calls_of_python_and_of_c_are_told_apart),
         TEST(an_address_that_is_used_again_is_other_memory),
         TEST(a_tensor_is_one_through_all_memory_that_it_had),
+        TEST(what_an_op_leaves_allocated_is_a_tensors),
+        TEST(what_the_engine_evaluates_is_a_backward_function),
         TEST(lists_of_any_length_keep_their_order_and_their_gaps),
         TEST(nothing_is_recorded_of_tensors_without_shapes_or_without_identity),
         TEST(objects_tell_what_they_hold_with_and_without_shapes),
