@@ -143,6 +143,13 @@ def test_queue_depth_idle_time_and_who_causes_it():
     assert [repr(k) for k in evaluation.rank_events(1)] == ["slow"]
 
 
+def test_a_correlation_that_is_used_again_is_the_later_kernels():
+    launches = [DeviceEvent("cudaLaunchKernel", i, 1, c, None) for i, c in enumerate((1, 2, 1))]
+    kernels = [DeviceEvent("gemm", 10 + i, 1, c, _utils.DeviceType.CUDA) for i, c in enumerate((1, 2, 1))]
+    evaluation = _utils.BasicEvaluation(_profile([Event("op", 1, 0, 20)], launches + kernels))
+    assert [i.queue_depth for i in evaluation.queue_depth_list] == [1, 2, 3, 2, 1, 0]
+
+
 def test_optimizable_events_are_printed(capsys):
     evaluation = _utils.BasicEvaluation(_starved(_utils.DeviceType.CUDA))
     found = evaluation.get_optimizable_events(1)
