@@ -210,8 +210,10 @@ def test_modules_tell_their_parameters_as_they_were_at_the_first_call():
         net(x)
 
     roots = recorded(code, with_stack=True)
-    calls = [node.extra_fields for node in walk(roots) if node.name == "nn.Module: Linear_0"]
+    nodes = [node for node in walk(roots) if node.name == "nn.Module: Linear_0"]
+    calls = [node.extra_fields for node in nodes]
     assert len(calls) == 2
+    assert [len(node._tree.native.held(node.id)) for node in nodes] == [3, 1], "the second says whose it is, and no more"
     for call in calls:
         assert call.optimizer is None
         assert (call.module.self_ptr, call.module.cls_ptr, call.module.cls_name) == (id(net.first), id(type(net.first)), "Linear")
@@ -487,6 +489,17 @@ def test_resize_and_set_behave_as_in_torch():
     with pytest.raises(RuntimeError):
         torch.ones(2).resize_(-1)
     assert x.storage() == x.view(2, 4).storage() and x.storage().nbytes() == 64 and x.storage()[1] == 1
+
+
+@pytest.mark.parametrize("change", [lambda x: x.resize_(2, 2), lambda x: x.resize_(2), lambda x: x.resize_(100),
+                                    lambda x: x.set_(torch.zeros(4)), lambda x: x.set_()])
+def test_autograd_notices_memory_that_was_exchanged(change):
+    w, x = torch.ones(4, requires_grad=True), torch.ones(4)
+    loss = (w * x).sum()
+    change(x)
+    assert x._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
 
 
 # ---------------------------------------------------------------------------------------------- beside real torch
