@@ -37,7 +37,7 @@ globals().update({_name: _op for _name, _op in vars(_C.ops).items() if _name in 
 
 from mindtorch_v2 import _schema, _tensor  # noqa: E402,F401  (gives _C its schemas, Tensor the rest of its methods)
 
-_LAZY = ("nn", "npu", "optim", "profiler", "utils")
+_LAZY = ("backends", "nn", "npu", "optim", "profiler", "utils", "version", "xpu")
 
 
 def __getattr__(name):

@@ -77,11 +77,13 @@ static mt_status resize(mt_tensor *t, int rank, const int64_t *dims)
     for (int i = 0; i < rank; i++)
         if (dims[i] < 0 || __builtin_mul_overflow(numel, dims[i], &numel))
             return mt__fail(MT_E_RUNTIME, "resize_: %s is no size", mt__shape_text(dims, rank));
-    mt_status status = MT_OK;
-    if (numel > 0 && (size_t)(numel + t->offset) * mt__size_of(t) > t->storage->bytes)
-        status = grow(t, numel);
-    if (status != MT_OK)
-        return status;
+    if (numel > 0 && (size_t)(numel + t->offset) * mt__size_of(t) > t->storage->bytes) {
+        mt_status status = grow(t, numel);
+        if (status != MT_OK)
+            return status;
+    } else {
+        t->storage->version++;
+    }
     t->rank = (uint8_t)rank;
     t->numel = numel;
     memcpy(t->dims, dims, (size_t)rank * sizeof *dims);

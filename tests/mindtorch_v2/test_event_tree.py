@@ -210,8 +210,10 @@ def test_modules_tell_their_parameters_as_they_were_at_the_first_call():
         net(x)
 
     roots = recorded(code, with_stack=True)
-    calls = [node.extra_fields for node in walk(roots) if node.name == "nn.Module: Linear_0"]
+    nodes = [node for node in walk(roots) if node.name == "nn.Module: Linear_0"]
+    calls = [node.extra_fields for node in nodes]
     assert len(calls) == 2
+    assert [len(node._tree.native.held(node.id)) for node in nodes] == [3, 1], "the second says whose it is, and no more"
     for call in calls:
         assert call.optimizer is None
         assert (call.module.self_ptr, call.module.cls_ptr, call.module.cls_name) == (id(net.first), id(type(net.first)), "Linear")
@@ -331,6 +333,11 @@ def test_modules_of_private_names_are_found_by_any_import():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0, "importing the runtime alone loads no profiler"
 
 
+def test_what_scripts_probe_is_there_and_says_no():
+    assert torch.version.hip is None and torch.version.cuda is None and torch.version.__version__ == torch.__version__
+    assert not torch.backends.mkldnn.is_available() and not torch.xpu.is_available() and torch.xpu.device_count() == 0
+
+
 def test_fast_scopes_have_inputs_and_keywords_where_shapes_are_recorded(tmp_path):
     x = torch.ones(3, 4)
     with profile(record_shapes=True) as prof:
@@ -338,11 +345,15 @@ def test_fast_scopes_have_inputs_and_keywords_where_shapes_are_recorded(tmp_path
             pass
         with private._RecordFunctionFast("plain"):
             torch.ones(1)
+        with private._RecordFunctionFast("lists", [[x, x], [4, 5], (), "text", None], {"list": [1, 2], "none": None}):
+            pass
         with pytest.warns(UserWarning, match="keyword: odd"):
             with private._RecordFunctionFast("odd", (), {"odd": object()}):
                 pass
     fast = next(e for e in prof.events() if e.name == "fast")
     assert (fast.input_shapes, fast.kwinputs, fast.concrete_inputs) == ([[3, 4], []], {"stream": 3, "grid": "g"}, [None, 2])
+    lists = next(e for e in prof.events() if e.name == "lists")
+    assert (lists.kwinputs, lists.concrete_inputs) == ({"list": [1, 2], "none": None}, [None, [4, 5], [], None, None])
     plain = find(tree_of(prof), "plain")
     assert plain.children[0].name == "aten::ones"
     assert next(e for e in prof.events() if e.name == "odd").kwinputs == {"odd": "NULL"}
@@ -441,8 +452,14 @@ def test_tracebacks_and_clocks():
     assert frames[0] == {"name": "here", "filename": __file__, "line": here.__code__.co_firstlineno + 1}
     assert frames[1]["name"] == "test_tracebacks_and_clocks"
     assert private.symbolize_tracebacks([private.gather_traceback(False, False, False)]) == [[]]
+    import ctypes
     import time
 
+    malloc = ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
+    known, unknown = private.symbolize_addresses([malloc, 12345], "fast")
+    assert "libc" in known[0] and known[1] > 0 and known[2] == "malloc" and unknown == ("??", 0, "??")
+    with pytest.raises(RuntimeError, match="dladdr"):
+        private.symbolize_addresses([], "slow")
     converter = private._ApproximateClockToUnixTimeConverter()
     assert abs(converter.to_unix_ns(private._get_approximate_time()) - time.time_ns()) < 10**9
 
@@ -472,6 +489,17 @@ def test_resize_and_set_behave_as_in_torch():
     with pytest.raises(RuntimeError):
         torch.ones(2).resize_(-1)
     assert x.storage() == x.view(2, 4).storage() and x.storage().nbytes() == 64 and x.storage()[1] == 1
+
+
+@pytest.mark.parametrize("change", [lambda x: x.resize_(2, 2), lambda x: x.resize_(2), lambda x: x.resize_(100),
+                                    lambda x: x.set_(torch.zeros(4)), lambda x: x.set_()])
+def test_autograd_notices_memory_that_was_exchanged(change):
+    w, x = torch.ones(4, requires_grad=True), torch.ones(4)
+    loss = (w * x).sum()
+    change(x)
+    assert x._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
 
 
 # ---------------------------------------------------------------------------------------------- beside real torch

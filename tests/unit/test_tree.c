@@ -428,9 +428,15 @@ static void a_record_of_tensors_without_its_op_is_passed_by(void **state)
 {
     (void)state;
     mtp_profile *prof = start(true, NULL);
-    mtp_op op = MTP_OP_INIT(mtp_name("outer"));
+    mtp_op op = MTP_OP_INIT(mtp_name("outer")), inner = MTP_OP_INIT(mtp_name("inner"));
+    mtp_identity id = {1, 0x1000, MTP_DEVICE_CPU, 0};
+    mtp_input in = tensor_input(&id);
+    inner.inputs = &in;
+    inner.input_count = 1;
+    inner.allocated = 8;
     mtp_op_begin(&op);
-    op_on("inner", 1, 0x1000);
+    mtp_op_begin(&inner);
+    mtp_op_end(&inner);
     mtp_input head[1] = {text_input("late")};
     mtp_op_hold(&op, head, 1); /* an op was in between: it is not known whose it would be */
     mtp_op_end(&op);
@@ -439,6 +445,31 @@ static void a_record_of_tensors_without_its_op_is_passed_by(void **state)
     assert_int_equal(named(tree, "outer").held, 0);
     assert_int_equal(named(tree, "inner").held, 0);
     assert_int_equal(first_of(tree, "inner").number, 1);
+    done(tree, t);
+}
+
+static void objects_whose_calls_are_alike_keep_apart_what_they_hold(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start(false, NULL);
+    static const char *const names[] = {"nn.Module: A_0", "nn.Module: B_0", "nn.Module: C_0"};
+    for (int i = 0; i < 3; i++) {
+        mtp_op op = MTP_OP_INIT(mtp_name(names[i]));
+        op.kind = MTP_SCOPE_MODULE;
+        op.sequence = 7; /* so all say the same of themselves */
+        mtp_input head = text_input(names[i]);
+        mtp_op_begin(&op);
+        if (i < 2)
+            mtp_op_hold(&op, &head, 1);
+        mtp_op_end(&op);
+    }
+    mtp_trace *t = stopped(prof);
+    mtp_tree *tree = tree_of(t);
+    mtp_tree_inputs part;
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(at(tree, i).held, i < 2);
+    assert_ok(mtp_tree_held(tree, 1, 0, &part));
+    assert_string_equal(part.concrete.bytes, "[\"nn.Module: B_0\"]");
     done(tree, t);
 }
 
@@ -510,6 +541,7 @@ int main(void)
         TEST(nothing_is_recorded_of_tensors_without_shapes_or_without_identity),
         TEST(objects_tell_what_they_hold_with_and_without_shapes),
         TEST(spools_and_cuts_keep_tensors_and_objects),
+        TEST(objects_whose_calls_are_alike_keep_apart_what_they_hold),
         TEST(a_record_of_tensors_without_its_op_is_passed_by),
         TEST(wrong_arguments_are_refused),
         TEST(no_allocation_that_fails_is_forgotten),

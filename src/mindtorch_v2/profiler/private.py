@@ -6,6 +6,8 @@ asked for.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
 import time
 from enum import Enum, IntEnum
@@ -306,6 +308,28 @@ def symbolize_tracebacks(to_symbolize: list[CapturedTraceback]) -> list[list[dic
             for one in to_symbolize]
 
 
+class _Symbol(ctypes.Structure):
+    """dladdr()'s Dl_info."""
+
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p)]
+
+
+def symbolize_addresses(addresses: list[int], mode: str = "dladdr") -> list[tuple[str, int, str]]:
+    """Of each (file, offset in it, function), as the dynamic linker knows them, in any mode; what it does not know is "??"."""
+    if mode not in ("dladdr", "fast", "addr2line"):
+        raise RuntimeError(f"symbolize_addresses(): mode {mode!r} is none of dladdr, fast, addr2line")
+    find = ctypes.CDLL(None).dladdr
+    find.argtypes, find.restype = [ctypes.c_void_p, ctypes.POINTER(_Symbol)], ctypes.c_int
+    out = []
+    for address in addresses:
+        found = _Symbol()
+        if not find(address, ctypes.byref(found)) or not found.file:
+            out.append(("??", 0, "??"))
+            continue
+        out.append((os.fsdecode(found.file), address - (found.base or 0), (found.name or b"??").decode(errors="replace")))
+    return out
+
+
 # ------------------------------------------------------------------------------------------------- who has what
 
 PROFILER = (
@@ -316,7 +340,8 @@ PROFILER = (
     "_RecordFunctionFast", "_TensorMetadata", "_add_execution_trace_observer", "_disable_execution_trace_observer",
     "_enable_execution_trace_observer", "_get_approximate_time", "_get_cuda_sync_enabled", "_get_fwd_bwd_enabled",
     "_get_record_concrete_inputs_enabled", "_remove_execution_trace_observer", "_set_cuda_sync_enabled_val",
-    "_set_fwd_bwd_enabled_val", "_set_record_concrete_inputs_enabled_val", "gather_traceback", "symbolize_tracebacks",
+    "_set_fwd_bwd_enabled_val", "_set_record_concrete_inputs_enabled_val", "gather_traceback", "symbolize_addresses",
+    "symbolize_tracebacks",
 )
 AUTOGRAD = (
     "DeviceType", "_KinetoEvent", "_ProfilerResult", "_add_metadata_json", "_disable_profiler", "_enable_profiler", "_kineto_step",

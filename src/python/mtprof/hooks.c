@@ -117,6 +117,24 @@ static bool read_tensor_list(reader *r, PyObject *o, mtp_input *in)
     return true;
 }
 
+static bool read_int_list(reader *r, PyObject *o, mtp_input *in)
+{
+    Py_ssize_t n = PyList_Check(o) || PyTuple_Check(o) ? PySequence_Fast_GET_SIZE(o) : -1;
+    if (n < 0 || r->dim_count + (size_t)n > MOST_DIMS)
+        return false;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(o, i);
+        if (!PyLong_Check(item) || PyBool_Check(item))
+            return false;
+        r->dims[r->dim_count + (size_t)i] = PyLong_AsLongLong(item);
+    }
+    in->kind = MTP_INPUT_INT_LIST;
+    in->count = (uint32_t)n;
+    in->dims = r->dims + r->dim_count;
+    r->dim_count += (unsigned)n;
+    return true;
+}
+
 static void read_one(reader *r, PyObject *o)
 {
     if (r->input_count == MOST_INPUTS)
@@ -134,8 +152,10 @@ static void read_one(reader *r, PyObject *o)
         in->value.f = PyFloat_AS_DOUBLE(o);
     } else if (o != Py_None && !PyUnicode_Check(o) && !read_tensor(r, o, in)) {
         memset(in, 0, sizeof *in);
-        if (!read_tensor_list(r, o, in))
+        if (!read_tensor_list(r, o, in)) {
             memset(in, 0, sizeof *in);
+            read_int_list(r, o, in);
+        }
     }
     PyErr_Clear();
 }
