@@ -389,6 +389,19 @@ MT_API mt_status mt_custom_attach(const char *name, mt_tensor *const *inputs, ui
                                   mt_tensor *const *outputs, uint32_t output_count, mt_custom_fn *run,
                                   void (*drop)(void *user), void *user);
 
+/* The forward of such a function as an event called `name`, with the shapes of the inputs. Between begin and end comes
+ * what the function computes, and then mt_custom_attach_to(), which gives the node the event's sequence number. End it on
+ * the same thread, also after an error. */
+typedef struct mt_custom {
+    uint64_t sequence;
+    uint32_t token;
+} mt_custom;
+MT_API void mt_custom_begin(const char *name, mt_tensor *const *inputs, uint32_t count, mt_custom *forward);
+MT_API void mt_custom_end(const mt_custom *forward);
+MT_API mt_status mt_custom_attach_to(const mt_custom *forward, const char *name, mt_tensor *const *inputs,
+                                     uint32_t input_count, mt_tensor *const *outputs, uint32_t output_count,
+                                     mt_custom_fn *run, void (*drop)(void *user), void *user);
+
 MT_API mt_node *mt_grad_fn(mt_tensor *t); /* borrowed; NULL for a leaf */
 MT_API const char *mt_node_name(const mt_node *node);
 MT_API unsigned mt_node_edges(const mt_node *node);

@@ -33,16 +33,37 @@ typedef struct mtp_open_options {
     /* Told now and then how far reading is; NULL: nobody. */
     void (*progress)(void *user, uint64_t bytes_done, uint64_t bytes_total);
     void *user;
+    /* The most memory that the call may take, in bytes; what needs more fails with MTP_E_NOMEM. 0: mtp_memory_limit() of
+     * this thread, if it was called; else MTPROF_MAX_MEMORY ("2G", "500M", "none"); else three quarters of what the
+     * machine, or the container, has left. UINT64_MAX: no bound. */
+    uint64_t max_memory;
 } mtp_open_options;
 #define MTP_OPEN_OPTIONS_INIT                                                                                \
     {                                                                                                        \
-        sizeof(mtp_open_options), NULL, NULL                                                                 \
+        sizeof(mtp_open_options), NULL, NULL, 0                                                              \
     }
+
+/* From now on, the most memory that all calls of this thread together may hold: "2G", "500M", "none"; NULL: the default of
+ * max_memory. For a program that reads and analyses traces and does nothing else. Not a size: MTP_E_ARG. */
+MTP_API mtp_status mtp_memory_limit(const char *size);
 
 /* A spool, or Kineto/Chrome JSON, plain or gzip, told apart by their first bytes; "-" is standard input. A bad file:
  * MTP_E_FORMAT, and mtp_last_error() says at which byte. */
 MTP_API mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out);
 MTP_API void mtp_trace_destroy(mtp_trace *trace); /* NULL is fine */
+
+/* What became of the recording that a spool holds. X(symbol, value, text). Values are ABI: append. */
+#define MTP_OUTCOME_LIST(X)                                                                                  \
+    X(STOPPED, 0, "stopped")         /* or not from a spool */                                               \
+    X(RECOVERED, 1, "recovered")     /* its process ended without stopping it */                             \
+    X(LIVE, 2, "live")               /* its process is still recording */                                    \
+    X(NOT_STOPPED, 3, "not stopped") /* and the file system has no locks that would tell which of these */
+#define X(sym, value, text) MTP_OUTCOME_##sym = (value),
+typedef enum mtp_outcome {
+    MTP_OUTCOME_LIST(X)
+} mtp_outcome;
+#undef X
+MTP_API const char *mtp_outcome_text(mtp_outcome outcome);
 
 typedef struct mtp_trace_info {
     size_t size; /* sizeof(mtp_trace_info) */
@@ -56,11 +77,14 @@ typedef struct mtp_trace_info {
     bool from_kineto, has_ledger;
     mtp_ledger ledger;       /* of the recording; a JSON file that we wrote has it too */
     uint64_t skipped_events; /* of a JSON file: without a time, or of no known kind; they are left out */
+    uint64_t bad_durations;  /* of a JSON file: no number, or below 0; such spans last 0 */
+    uint64_t missing_chunks; /* of a spool: cut off its end; it says that there were more */
+    mtp_outcome outcome;
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \
         sizeof(mtp_trace_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false,             \
-            MTP_LEDGER_INIT, 0                                                                               \
+            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED                                                    \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
 
@@ -74,10 +98,20 @@ typedef struct mtp_averages_options {
     bool by_overload_name;
     uint32_t by_stack;   /* this many frames, innermost first; 0: not by stack */
     bool top_level_only; /* spans that have no parent */
+    /* Rows of Python functions too (with_stack). PyTorch leaves them out from 2.15 on, and so do we; either way what
+     * they call is nested in them. */
+    bool include_python_functions;
+    /* Of a trace that PyTorch wrote: device time by PyTorch's own join, which counts work twice where its profiler's
+     * overhead lies in an op, and loses what was launched outside of ops (CUDA graphs, for one). Otherwise work belongs
+     * to the op around its launch or, outside of any op, to the launching call. */
+    bool as_torch;
+    /* by_stack: what has no stack of its own is shown with the Python functions around it. PyTorch writes stacks only if
+     * its profile is verbose, else the functions alone; its own averages then have no stacks. */
+    bool python_stacks;
 } mtp_averages_options;
 #define MTP_AVERAGES_OPTIONS_INIT                                                                            \
     {                                                                                                        \
-        sizeof(mtp_averages_options), false, false, 0, false                                                 \
+        sizeof(mtp_averages_options), false, false, 0, false, false, false, false                            \
     }
 
 MTP_API mtp_status mtp_averages_create(const mtp_trace *trace, const mtp_averages_options *options,
@@ -103,6 +137,8 @@ typedef struct mtp_row {
 MTP_API size_t mtp_averages_count(const mtp_averages *averages);
 MTP_API const mtp_row *mtp_averages_row(const mtp_averages *averages, size_t index); /* NULL: no such row */
 MTP_API void mtp_averages_total(const mtp_averages *averages, mtp_row *out);         /* key "Total" */
+/* Python functions that have no row as options.include_python_functions was not set. */
+MTP_API size_t mtp_averages_left_out(const mtp_averages *averages);
 /* Sorts rows, largest first, by an attribute of torch's: cpu_time_total, self_cpu_time_total, cpu_time, count,
  * device_time_total, cuda_time_total, self_npu_memory_usage, flops ... Unknown: MTP_E_ARG, naming those known. */
 MTP_API mtp_status mtp_averages_sort(mtp_averages *averages, const char *attribute);
@@ -328,14 +364,17 @@ MTP_API mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_opt
  *     .et.json                     the execution trace (mtp_trace_execution_trace)
  *     .memory.json .memory.raw.json   torch's memory timeline (mtp_memory_timeline_json, _raw)
  *     .averages.json .csv          averages: one Chrome event each (mtp_averages_chrome), or rows (mtp_averages_csv)
- *     .stacks .folded .txt         folded stacks by self CPU time (mtp_trace_stacks)
+ *     .stacks .folded .txt         folded stacks by self CPU time (mtp_trace_folded)
  * The file appears whole or not at all; one that was there is kept on failure. */
 MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
                                     const mtp_export_options *options);
 
-/* Folded stacks, root first: metric is one of self_cpu_time_total, self_device_time_total (also spelled self_cuda_,
+/* Folded stacks as torch's export_stacks writes them, a line per event, root first: metric is one of self_cpu_time_total, self_device_time_total (also spelled self_cuda_,
  * self_npu_, self_xpu_, self_privateuse1_). Others: MTP_E_ARG "metric should be one of: [...]". */
 MTP_API mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
+/* The same for flame graphs: one line per stack, the longest first, with the ops and annotations (not steps) that are open
+ * in it; of device time with the kernel last. Nothing if the trace has no stacks. */
+MTP_API mtp_status mtp_trace_folded(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
 
 /* A file that appears whole or not at all, for the calls that write to a sink. gz: by the path's suffix. */
 typedef struct mtp_file mtp_file;
@@ -376,7 +415,9 @@ MTP_API mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *
     X(SLOWER, 2, "slower")                                                                                   \
     X(NEW, 3, "new")                                                                                         \
     X(GONE, 4, "gone")                                                                                       \
-    X(UNCERTAIN, 5, "uncertain") /* looks different, but noise or too few calls could do that */
+    X(UNCERTAIN, 5, "uncertain")   /* looks different, but noise or too few calls could do that */           \
+    X(MORE_CALLS, 6, "more calls") /* a call takes as long, but each step has more of them */                \
+    X(FEWER_CALLS, 7, "fewer calls")
 #define X(sym, value, text) MTP_VERDICT_##sym = (value),
 typedef enum mtp_verdict {
     MTP_VERDICT_LIST(X)
@@ -408,8 +449,12 @@ typedef struct mtp_diff_row {
     double change, own_change; /* time_after / time_before - 1; 0 for new and gone */
     double excess;             /* the change against what all rows share: what the verdict is about */
     double low, high;          /* between these it is, for all we know */
-    mtp_verdict verdict;       /* of the time of a call */
-    mtp_verdict own_verdict;   /* of its own part: where the cause is */
+    mtp_verdict verdict; /* of the time of a call; if that is not faster or slower, of the number of calls */
+    mtp_verdict own_verdict; /* of its own part: where the cause is */
+    /* In a step, on average; of traces without steps in the whole run, as if both were equally long. */
+    double calls_before, calls_after;
+    double step_time_before, step_time_after; /* microseconds: calls by typical own time */
+    double calls_change; /* calls_after / calls_before - 1, if every step shows it; else 0 */
 } mtp_diff_row;
 
 typedef struct mtp_diff_summary {
@@ -422,11 +467,13 @@ typedef struct mtp_diff_summary {
     double step_before, step_after, step_change; /* microseconds, medians */
     mtp_verdict step_verdict;                    /* SAME without steps */
     uint64_t rows, same, faster, slower, appeared, gone, uncertain;
+    double step_before_min, step_before_max, step_after_min, step_after_max; /* microseconds */
+    uint64_t more_calls, fewer_calls;                                        /* rows */
 } mtp_diff_summary;
 #define MTP_DIFF_SUMMARY_INIT                                                                                \
     {                                                                                                        \
         sizeof(mtp_diff_summary), false, 0, 0, MTP_VERDICT_SAME, 0, 0, 0, 0, 0, MTP_VERDICT_SAME, 0, 0, 0,   \
-            0, 0, 0, 0                                                                                       \
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                                     \
     }
 
 /* Two runs compared, row by row. The same traces give the same answer. */
@@ -438,7 +485,8 @@ MTP_API size_t mtp_diff_count(const mtp_diff *diff);
 /* Those that changed come first, by what the change costs; NULL: no such row. */
 MTP_API const mtp_diff_row *mtp_diff_row_at(const mtp_diff *diff, size_t index);
 MTP_API mtp_status mtp_diff_get_summary(const mtp_diff *diff, mtp_diff_summary *out);
-/* Is anything slower by more than `share` (0.05: 5 %)? A row, the steps, or everything beyond max_drift. */
+/* Is anything slower by more than `share` (0.05: 5 %)? A call of a row, all its calls in a step, the steps, or everything
+ * beyond max_drift. */
 MTP_API bool mtp_diff_slower(const mtp_diff *diff, double share);
 /* How many rows mtp_diff_json writes; -1, which it is at first: all. */
 MTP_API void mtp_diff_limit(mtp_diff *diff, int64_t rows);
@@ -473,6 +521,8 @@ MTP_API size_t
 mtp_check_breaches(const mtp_check *check); /* of these, all but remarks; 0: the file is clean */
 MTP_API const mtp_finding *mtp_check_finding(const mtp_check *check,
                                              size_t index); /* by rule; NULL: no such */
+/* A spool whose process ended without stopping the recording. That alone is no breach. */
+MTP_API bool mtp_check_recovered(const mtp_check *check);
 MTP_API uint64_t
 mtp_check_events(const mtp_check *check); /* events, or records of a spool, that were looked at */
 MTP_API mtp_status mtp_check_json(const mtp_check *check, mtp_sink *sink, void *user);
@@ -649,17 +699,40 @@ typedef struct mtp_step_times {
     int64_t wall_ns, cpu_ns, device_ns, idle_ns;
     int64_t both_ns; /* CPU and device at the same time */
 } mtp_step_times;
+/* What a step has more of, or less, than usual: its own time. Texts here are borrowed from the trace. */
+#define MTP_STEP_REASONS 3
+typedef struct mtp_step_reason {
+    mtp_text what; /* an op, a kernel, or "(idle)" */
+    int64_t ns, calls;
+    bool is_device;
+} mtp_step_reason;
 typedef struct mtp_step_row {
     int64_t number; /* -1: the whole trace */
     int64_t start_ns, end_ns;
     mtp_step_times times;
     uint64_t ops, kernels; /* that start in it: ops at any depth; kernels without copies */
+    /* Of four steps or more: it took far longer, or less, than most. more_ns: than the median; else 0. */
+    bool is_outlier;
+    int64_t more_ns;
+    uint32_t reason_count; /* what differs most, the largest first */
+    mtp_step_reason reasons[MTP_STEP_REASONS];
 } mtp_step_row;
+/* A stretch of a step in which neither CPU nor device did anything; of_device: in which no device did. */
+typedef struct mtp_step_gap {
+    int64_t step;                        /* its number; -1: the whole trace */
+    int64_t start_ns, end_ns, offset_ns; /* offset: since the step's start */
+    bool of_device;
+    mtp_text after, before; /* what ended last, what began next; "": the step itself did */
+    mtp_text inside;        /* the innermost function or annotation that was open all the time, or "" */
+} mtp_step_gap;
 MTP_API mtp_status mtp_steps_create(const mtp_trace *trace, mtp_steps **out);
 MTP_API void mtp_steps_destroy(mtp_steps *steps); /* NULL is fine */
 MTP_API size_t mtp_steps_count(const mtp_steps *steps);
 MTP_API bool mtp_steps_is_whole_trace(const mtp_steps *steps);
 MTP_API const mtp_step_row *mtp_steps_row(const mtp_steps *steps, size_t index); /* NULL: no such row */
+/* The longest gaps of all steps (at most 64), longest first; of_device: of the device. NULL: no more. */
+MTP_API size_t mtp_steps_gap_count(const mtp_steps *steps, bool of_device);
+MTP_API const mtp_step_gap *mtp_steps_gap(const mtp_steps *steps, bool of_device, size_t index);
 /* Each figure over the steps; p50 is the nearest rank. NULL: not wanted. */
 MTP_API void mtp_steps_summary(const mtp_steps *steps, mtp_step_times *mean, mtp_step_times *p50,
                                mtp_step_times *max);

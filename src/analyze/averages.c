@@ -189,7 +189,9 @@ static mtp_status fill(mtp_averages *a, mtp__group *g, bool exact)
     qsort(order, g->sums, sizeof *order, by_first);
     const char **frame = a->frames;
     for (uint32_t i = 0; i < g->sums; i++)
-        if (order[i].sum->count > 0)
+        if (order[i].sum->count > 0 && order[i].sum->class == MTP__CLASS_PYTHON)
+            a->left_out++;
+        else if (order[i].sum->count > 0)
             fill_row(a, &a->row[a->count++], order[i].sum, exact, &frame);
     mtp__free(order);
     fill_total(a);
@@ -256,12 +258,12 @@ static mtp_status make(mtp_averages *a, const mtp_trace *t, const mtp_averages_o
     mtp_status status = mtp__group_init(&group, t, options, &a->text);
     if (status != MTP_OK)
         return status;
-    if (options->by_stack != 0 && t->stack_count > 1) {
-        status = mtp__stacks_of(t, &stacks);
+    if (options->by_stack != 0 && (t->stack_count > 1 || options->python_stacks)) {
+        status = mtp__stacks_of(t, options->python_stacks, &stacks);
         group.stack = stacks.p;
     }
     if (status == MTP_OK)
-        status = mtp__launched_init(&launched, t, t->from_kineto ? mtp__zero_of(t) : 0);
+        status = mtp__launched_init(&launched, t, options->as_torch, t->from_kineto ? mtp__zero_of(t) : 0);
     if (status == MTP_OK && t->memory_count > 0)
         status = mtp__bytes_init(&bytes, t);
     if (status == MTP_OK)
@@ -314,6 +316,11 @@ void mtp_averages_destroy(mtp_averages *a)
 size_t mtp_averages_count(const mtp_averages *a)
 {
     return a != NULL ? a->count : 0;
+}
+
+size_t mtp_averages_left_out(const mtp_averages *a)
+{
+    return a != NULL ? a->left_out : 0;
 }
 
 const mtp_row *mtp_averages_row(const mtp_averages *a, size_t index)

@@ -12,7 +12,8 @@ typedef struct mtp__row {
 struct mtp_averages {
     mtp__row *row; /* owned: in the order in which their first events began */
     size_t count;
-    size_t written; /* rows that JSON and CSV have */
+    size_t written;  /* rows that JSON and CSV have */
+    size_t left_out; /* Python functions without a row */
     mtp_row total;
     mtp__intern text;    /* owned: keys, overloads, shapes, frames */
     const char **frames; /* owned: the stacks of the rows */

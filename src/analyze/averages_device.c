@@ -1,11 +1,14 @@
-/* analyze/averages_device.c - device work and the CPU events that torch adds it to.
+/* analyze/averages_device.c - device work and the CPU events that it is added to.
  *
- * In a live trace that is the launcher column. In a trace that torch wrote it is torch's own join, with all that
- * follows from it: an event's id is its "External id" (an op, an annotation), its CUDA correlation (a runtime call
- * outside of any op) or, lacking both (overhead), the id of what is around it on the thread that stopped the profiler;
- * and every event that has the id of some device work gets that work's time. Ids of the kinds are counted apart, so
- * now and then a call outside of any op gets the time of an op's kernels. Such calls, and overhead, are also nested
- * on the thread that stopped the profiler, whichever made them.
+ * By default that is the launcher column: the op around the call that launched the work, or, outside of any op, the call.
+ *
+ * Asked to be as torch (options.as_torch), a trace that torch wrote goes by torch's own join, with all that follows from
+ * it: an event's id is its "External id" (an op, an annotation), its CUDA correlation (a runtime call outside of any op)
+ * or, lacking both (overhead), the id of what is around it on the thread that stopped the profiler; and every event
+ * that has the id of some device work gets that work's time. So work is counted twice where overhead has its op's id,
+ * and now and then a call outside of any op gets the time of an op's kernels, as the two kinds of ids are counted apart.
+ *
+ * Either way such calls, and overhead, are nested on the thread that stopped the profiler, whichever made them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -53,19 +56,29 @@ static bool is_work(const mtp_trace *t, uint32_t span)
            t->category[span] != MTP__CATEGORY_GPU_USER_ANNOTATION;
 }
 
+/* What events are joined with the work by; 0: nothing. By link it is the launcher's place. */
+static uint64_t work_id(const mtp_trace *t, bool by_link, uint32_t span)
+{
+    if (!is_work(t, span))
+        return 0;
+    if (!by_link)
+        return mtp__trace_detail(t, span)->external_id;
+    return t->launcher[span] != MTP__NONE ? (uint64_t)t->launcher[span] + 1 : 0;
+}
+
 /* All linked device work in order of its start; *out is owned. */
-static mtp_status gather_work(const mtp_trace *t, begun **out, size_t *count)
+static mtp_status gather_work(const mtp_trace *t, bool by_link, begun **out, size_t *count)
 {
     size_t n = 0;
     *out = NULL;
     for (uint32_t i = 0; i < t->span_count; i++)
-        n += is_work(t, i) && mtp__trace_detail(t, i)->external_id != 0;
+        n += work_id(t, by_link, i) != 0;
     begun *list = mtp__calloc(n + 1, sizeof *list);
     if (list == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "%zu pieces of device work", n);
     n = 0;
     for (uint32_t i = 0; i < t->span_count; i++)
-        if (is_work(t, i) && mtp__trace_detail(t, i)->external_id != 0)
+        if (work_id(t, by_link, i) != 0)
             list[n++] = (begun){t->start[i], t->end[i], i};
     qsort(list, n, sizeof *list, by_start);
     *out = list;
@@ -73,11 +86,11 @@ static mtp_status gather_work(const mtp_trace *t, begun **out, size_t *count)
     return MTP_OK;
 }
 
-static mtp_status map_work(work_map *m, const mtp_trace *t, int64_t zero_ns)
+static mtp_status map_work(work_map *m, const mtp_trace *t, bool by_link, int64_t zero_ns)
 {
     begun *list;
     size_t count = 0, slots = 16;
-    mtp_status status = gather_work(t, &list, &count);
+    mtp_status status = gather_work(t, by_link, &list, &count);
     if (status != MTP_OK)
         return status;
     while (slots < count * 2)
@@ -87,7 +100,7 @@ static mtp_status map_work(work_map *m, const mtp_trace *t, int64_t zero_ns)
     if (m->slot == NULL)
         status = MTP_FAIL(MTP_E_NOMEM, "a map of %zu ids", count);
     for (size_t i = 0; i < count && m->slot != NULL; i++) {
-        uint64_t id = mtp__trace_detail(t, list[i].span)->external_id;
+        uint64_t id = work_id(t, by_link, list[i].span);
         work *w = map_at(m, id);
         w->id = id;
         mtp__add(&w->high, &w->low,
@@ -142,16 +155,29 @@ static bool some_lack_ids(const mtp_trace *t)
     return false;
 }
 
-static mtp_status launched_by_id(mtp__launched *l, const mtp_trace *t, int64_t zero_ns)
+/* The id by which a CPU span is joined with device work; 0: none. */
+static uint64_t joined_by(const mtp_trace *t, bool by_link, const uint32_t *around, uint32_t span)
+{
+    if (by_link)
+        return (uint64_t)span + 1;
+    return is_op(t, span) || mtp__is_stray(t, span) ? id_of(t, around, span) : 0;
+}
+
+static bool joins_by_link(const mtp_trace *t, bool as_torch)
+{
+    return !(as_torch && t->from_kineto && ops_have_ids(t));
+}
+
+static mtp_status fill_launched(mtp__launched *l, const mtp_trace *t, bool by_link, int64_t zero_ns)
 {
     work_map map = {0};
     mtp__scratch around = {0};
-    mtp_status status = map_work(&map, t, zero_ns);
-    if (status == MTP_OK && some_lack_ids(t))
+    mtp_status status = map_work(&map, t, by_link, zero_ns);
+    if (status == MTP_OK && !by_link && some_lack_ids(t))
         status = mtp__around(t, &around);
     double *us = l->us.p;
     for (uint32_t i = 0; i < t->span_count && status == MTP_OK; i++) {
-        uint64_t id = is_op(t, i) || mtp__is_stray(t, i) ? id_of(t, around.p, i) : 0;
+        uint64_t id = joined_by(t, by_link, around.p, i);
         const work *w = id != 0 ? map_at(&map, id) : NULL;
         if (w != NULL && w->id == id)
             us[i] = mtp__added(w->high, w->low);
@@ -159,14 +185,6 @@ static mtp_status launched_by_id(mtp__launched *l, const mtp_trace *t, int64_t z
     mtp__scratch_free(&around);
     mtp__free(map.slot);
     return status;
-}
-
-static void launched_by_link(mtp__launched *l, const mtp_trace *t)
-{
-    double *us = l->us.p;
-    for (uint32_t i = 0; i < t->span_count; i++)
-        if (is_work(t, i) && t->launcher[i] != MTP__NONE)
-            us[t->launcher[i]] += (double)mtp__lasted(t, i) / 1000;
 }
 
 /* ------------------------------------------------------------------------------------------------ kernels */
@@ -182,16 +200,6 @@ static struct mtp__kernel_slot *kernel_slot(const mtp__kernels *k, uint64_t id)
     while (k->slot[at].id != 0 && k->slot[at].id != id)
         at = (at + 1) & k->mask;
     return &k->slot[at];
-}
-
-/* By link, a span's id is its place. 0: not linked. */
-static uint64_t work_id(const mtp_trace *t, bool by_link, uint32_t span)
-{
-    if (!is_work(t, span))
-        return 0;
-    if (!by_link)
-        return mtp__trace_detail(t, span)->external_id;
-    return t->launcher[span] != MTP__NONE ? (uint64_t)t->launcher[span] + 1 : 0;
 }
 
 static void list_work(mtp__kernels *k, const mtp_trace *t, begun *list, size_t count)
@@ -214,36 +222,30 @@ static void list_work(mtp__kernels *k, const mtp_trace *t, begun *list, size_t c
     }
 }
 
-mtp_status mtp__kernels_init(mtp__kernels *k, const mtp_trace *t)
+mtp_status mtp__kernels_init(mtp__kernels *k, const mtp_trace *t, bool as_torch)
 {
     size_t count = 0, slots = 16;
+    begun *list = NULL;
     memset(k, 0, sizeof *k);
     if (t->launcher == NULL)
         return MTP_OK;
-    k->by_link = !(t->from_kineto && ops_have_ids(t));
-    for (uint32_t i = 0; i < t->span_count; i++)
-        count += work_id(t, k->by_link, i) != 0;
+    k->by_link = joins_by_link(t, as_torch);
+    mtp_status status = gather_work(t, k->by_link, &list, &count);
     while (slots < count * 2)
         slots *= 2;
     k->mask = slots - 1;
     k->slot = mtp__calloc(slots, sizeof *k->slot);
     k->list = mtp__calloc(count + 1, sizeof *k->list);
-    begun *list = mtp__calloc(count + 1, sizeof *list);
-    bool ok = k->slot != NULL && k->list != NULL && list != NULL &&
-              (k->by_link || !some_lack_ids(t) || mtp__around(t, &k->around) == MTP_OK);
-    size_t n = 0;
-    for (uint32_t i = 0; i < t->span_count && ok; i++)
-        if (work_id(t, k->by_link, i) != 0)
-            list[n++] = (begun){t->start[i], t->end[i], i};
-    if (ok) {
-        qsort(list, count, sizeof *list, by_start);
+    if (status == MTP_OK && (k->slot == NULL || k->list == NULL))
+        status = MTP_FAIL(MTP_E_NOMEM, "%zu pieces of device work", count);
+    if (status == MTP_OK && !k->by_link && some_lack_ids(t))
+        status = mtp__around(t, &k->around);
+    if (status == MTP_OK)
         list_work(k, t, list, count);
-    }
+    else
+        mtp__kernels_fini(k);
     mtp__free(list);
-    if (ok)
-        return MTP_OK;
-    mtp__kernels_fini(k);
-    return MTP_FAIL(MTP_E_NOMEM, "%zu pieces of device work", count);
+    return status;
 }
 
 void mtp__kernels_fini(mtp__kernels *k)
@@ -259,9 +261,7 @@ uint32_t mtp__kernels_of(const mtp__kernels *k, const mtp_trace *t, uint32_t spa
     *first = NULL;
     if (k->slot == NULL)
         return 0;
-    uint64_t id = k->by_link                                 ? (uint64_t)span + 1
-                  : is_op(t, span) || mtp__is_stray(t, span) ? id_of(t, k->around.p, span)
-                                                             : 0;
+    uint64_t id = joined_by(t, k->by_link, k->around.p, span);
     const struct mtp__kernel_slot *s = id != 0 ? kernel_slot(k, id) : NULL;
     if (s == NULL || s->id != id)
         return 0;
@@ -340,7 +340,7 @@ static mtp_status move_strays(mtp__launched *l, const mtp_trace *t, uint32_t mai
     return MTP_OK;
 }
 
-mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, int64_t zero_ns)
+mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, bool as_torch, int64_t zero_ns)
 {
     memset(l, 0, sizeof *l);
     l->thread = mtp__calloc((size_t)t->track_count + 1, sizeof *l->thread);
@@ -353,10 +353,8 @@ mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, int64_t zero
     if (status == MTP_OK && t->launcher != NULL) {
         if (!mtp__scratch_make(&l->us, t->span_count, sizeof(double)))
             status = MTP_FAIL(MTP_E_NOMEM, "device times of %u spans", t->span_count);
-        else if (t->from_kineto && ops_have_ids(t))
-            status = launched_by_id(l, t, zero_ns);
         else
-            launched_by_link(l, t);
+            status = fill_launched(l, t, joins_by_link(t, as_torch), zero_ns);
     }
     if (status != MTP_OK)
         mtp__launched_fini(l);

@@ -31,12 +31,21 @@ typedef struct target {
 
 typedef struct fast {
     mtp__group *g;
-    mtp__scratch row_of;         /* uint32_t by name * 2 + is annotation: row + 1 */
+    mtp__scratch row_of;         /* uint32_t by place_of(): row + 1 */
     mtp__scratch buckets;        /* uint32_t[MTP__BUCKETS] by row */
     uint32_t room;               /* rows that buckets has room for */
     target (*target)[QUANTILES]; /* owned: by row */
     mtp__scratch times;
 } fast;
+
+/* What may make two rows of one name: annotations, Python functions, the rest. (Where two of them share a row, so be it:
+ * the group knows.) By comparing, as a table of classes would be one more load for each event. */
+#define KINDS 4
+static inline size_t place_of(uint32_t name, uint8_t category)
+{
+    return KINDS * (size_t)name + (category == MTP__CATEGORY_USER_ANNOTATION) +
+           2 * (size_t)(category == MTP__CATEGORY_PYTHON_FUNCTION);
+}
 
 static bool has_filtered(const mtp_trace *t)
 {
@@ -82,15 +91,19 @@ static bool more_buckets(fast *f)
 }
 
 /* A name that is seen for the first time. */
-static outcome new_row(fast *f, uint32_t name, unsigned annotation)
+static outcome new_row(fast *f, uint32_t span, size_t place)
 {
+    uint32_t name = f->g->t->name[span];
+    unsigned class = mtp__group_class(f->g, span);
+    if (class >= MTP__CLASS_DEVICE)
+        return UNFIT;
     uint32_t key = mtp__group_key(f->g, name);
-    uint32_t row = f->g->failed ? MTP__NONE : mtp__group_row(f->g, key, annotation, MTP__NONE);
+    uint32_t row = f->g->failed ? MTP__NONE : mtp__group_row(f->g, key, class, MTP__NONE);
     if (row == MTP__NONE || (row >= f->room && !more_buckets(f)))
         return FAILED;
     if (row >= ROWS_MOST)
         return UNFIT;
-    ((uint32_t *)f->row_of.p)[2 * (size_t)name + annotation] = row + 1;
+    ((uint32_t *)f->row_of.p)[place] = row + 1;
     return DONE;
 }
 
@@ -113,13 +126,13 @@ static outcome add_thread(fast *f, struct mtp__thread thread)
     mtp__sum *sum = f->g->sum;
     uint32_t *buckets = f->buckets.p;
     for (uint32_t i = thread.first; i < thread.first + thread.count; i++) {
-        unsigned annotation = category[i] == MTP__CATEGORY_USER_ANNOTATION;
-        uint32_t row = row_of[2 * (size_t)name[i] + annotation];
+        size_t place = place_of(name[i], category[i]);
+        uint32_t row = row_of[place];
         if (__builtin_expect(row == 0, 0)) {
-            outcome is = new_row(f, name[i], annotation);
+            outcome is = new_row(f, i, place);
             if (is != DONE)
                 return is;
-            row = row_of[2 * (size_t)name[i] + annotation];
+            row = row_of[place];
             sum = f->g->sum;
             buckets = f->buckets.p;
         }
@@ -138,8 +151,7 @@ static outcome add_thread(fast *f, struct mtp__thread thread)
             continue;
         if (__builtin_expect(name[p] == name[i], 0))
             return UNFIT;
-        mtp__sum *around =
-            &sum[row_of[2 * (size_t)name[p] + (category[p] == MTP__CATEGORY_USER_ANNOTATION)] - 1];
+        mtp__sum *around = &sum[row_of[place_of(name[p], category[p])] - 1];
         around->self_ns = mtp__minus(around->self_ns, ns);
     }
     return DONE;
@@ -200,8 +212,7 @@ static void gather(fast *f, struct mtp__thread thread)
     uint64_t *end = (uint64_t *)f->times.p + f->times.bytes / sizeof(uint64_t) - 1;
     for (uint32_t i = thread.first; i < thread.first + thread.count; i++) {
         uint64_t ns = (uint64_t)mtp__lasted(t, i);
-        target *to =
-            f->target[row_of[2 * (size_t)t->name[i] + (t->category[i] == MTP__CATEGORY_USER_ANNOTATION)] - 1];
+        target *to = f->target[row_of[place_of(t->name[i], t->category[i])] - 1];
         for (unsigned q = 0; q < QUANTILES; q++) {
             bool inside = ns - to[q].low < to[q].width;
             uint64_t *at = inside ? to[q].next : end;
@@ -230,7 +241,7 @@ static void find_quantiles(fast *f)
 static outcome run(fast *f, const mtp__launched *launched)
 {
     size_t texts = (size_t)mtp__intern_count(&f->g->t->text) + 1;
-    if (!mtp__scratch_make(&f->row_of, texts, 2 * sizeof(uint32_t)) || !more_buckets(f))
+    if (!mtp__scratch_make(&f->row_of, texts, KINDS * sizeof(uint32_t)) || !more_buckets(f))
         return FAILED;
     outcome is = DONE;
     for (uint32_t n = 0; n < launched->threads && is == DONE; n++)

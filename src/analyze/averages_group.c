@@ -42,11 +42,13 @@ static bool has_metadata(const mtp_trace *t, const char *key)
     return false;
 }
 
-/* Python calls are events for torch from 2.12 on, and were not before. Which one wrote a file is told by "host_name",
- * which came with the same release. Traces of our own go by the newer rule. */
-static bool python_counts(const mtp_trace *t)
+/* Python calls are events for torch from 2.12 on, and were not before; from 2.15 on they have no rows unless asked for.
+ * Which one wrote a file is told by "host_name", which came with 2.12. Traces of our own go by the newest rule. */
+static unsigned python_class(const mtp_trace *t, const mtp_averages_options *options)
 {
-    return !t->from_kineto || has_metadata(t, "host_name");
+    if (options->include_python_functions)
+        return MTP__CLASS_CPU;
+    return !t->from_kineto || has_metadata(t, "host_name") ? MTP__CLASS_PYTHON : MTP__CLASS_NONE;
 }
 
 static void set_classes(mtp__group *g)
@@ -55,8 +57,7 @@ static void set_classes(mtp__group *g)
         g->class_of[c] = mtp__category_on_device((mtp__category)c) ? MTP__CLASS_DEVICE : MTP__CLASS_CPU;
     g->class_of[MTP__CATEGORY_USER_ANNOTATION] = MTP__CLASS_CPU_ANNOTATION;
     g->class_of[MTP__CATEGORY_GPU_USER_ANNOTATION] = MTP__CLASS_DEVICE_ANNOTATION;
-    if (!python_counts(g->t))
-        g->class_of[MTP__CATEGORY_PYTHON_FUNCTION] = MTP__CLASS_NONE;
+    g->class_of[MTP__CATEGORY_PYTHON_FUNCTION] = (uint8_t)python_class(g->t, g->options);
     g->trace_category = g->t->from_kineto ? mtp__trace_find_text(g->t, "Trace") : 0;
 }
 
@@ -292,12 +293,14 @@ static uint32_t stack_text(mtp__group *g, uint32_t stack)
         return *known;
     uint32_t frames[DEEPEST], count = 0, most = g->options->by_stack;
     most = most < DEEPEST ? most : DEEPEST;
-    if (call) {
+    for (stack = call ? 0 : stack; call && stack == 0 && span != MTP__NONE && count < most;
+         span = g->options->python_stacks ? mtp__python_around(t, span) : MTP__NONE) {
         mtp__text name = mtp__trace_get_text(t, t->name[span]);
-        frames[count++] = mtp__group_text(g, name.bytes, name.length);
+        if (!g->options->python_stacks || !mtp__frame_is_filtered(name.bytes))
+            frames[count++] = mtp__group_text(g, name.bytes, name.length);
+        stack = mtp__trace_detail(t, span)->stack;
     }
-    for (uint32_t at = call ? mtp__trace_detail(t, span)->stack : stack; at != 0 && count < most;
-         at = t->stacks[at].parent) {
+    for (uint32_t at = stack; at != 0 && count < most; at = t->stacks[at].parent) {
         mtp__text frame = mtp__trace_get_text(t, t->stacks[at].frame);
         if (!mtp__frame_is_filtered(frame.bytes))
             frames[count++] = mtp__group_text(g, frame.bytes, frame.length);

@@ -271,7 +271,9 @@ static void walk_device(mtp__walk *w, const mtp__track *track)
     for (uint32_t i = track->first; i < track->first + track->count; i++) {
         unsigned class = mtp__group_class(g, i);
         if (class < MTP__CLASS_DEVICE && track->on_device)
-            class += MTP__CLASS_DEVICE; /* a category that we do not know */
+            class = class == MTP__CLASS_CPU_ANNOTATION
+                        ? MTP__CLASS_DEVICE_ANNOTATION
+                        : MTP__CLASS_DEVICE; /* a category that we do not know */
         uint32_t key = class == MTP__CLASS_DEVICE || class == MTP__CLASS_DEVICE_ANNOTATION
                            ? mtp__group_key(g, t->name[i])
                            : MTP__KEY_NONE;

@@ -22,10 +22,11 @@
 enum {
     MTP__CLASS_CPU = 0,
     MTP__CLASS_CPU_ANNOTATION = 1,
-    MTP__CLASS_DEVICE = 2,
-    MTP__CLASS_DEVICE_ANNOTATION = 3,
-    MTP__CLASSES = 4,
-    MTP__CLASS_NONE = 4 /* not an event of torch's */
+    MTP__CLASS_PYTHON = 2, /* Python functions that get no row; else they are of class CPU */
+    MTP__CLASS_DEVICE = 3,
+    MTP__CLASS_DEVICE_ANNOTATION = 4,
+    MTP__CLASSES = 5,
+    MTP__CLASS_NONE = 5 /* not an event of torch's */
 };
 
 /* What is summed up for a row. The plain walk stays in the first cache line. */
@@ -156,7 +157,7 @@ typedef struct mtp__launched {
     } * thread;                /* owned */
     uint32_t threads;
 } mtp__launched;
-mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, int64_t zero_ns);
+mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, bool as_torch, int64_t zero_ns);
 void mtp__launched_fini(mtp__launched *l);
 
 /* The device work that each event shows as its kernels: that of mtp__launched. */
@@ -167,7 +168,7 @@ typedef struct mtp__kernels {
     mtp__scratch around; /* where some lack ids */
     bool by_link;
 } mtp__kernels;
-mtp_status mtp__kernels_init(mtp__kernels *k, const mtp_trace *t);
+mtp_status mtp__kernels_init(mtp__kernels *k, const mtp_trace *t, bool as_torch);
 void mtp__kernels_fini(mtp__kernels *k);
 /* Of a CPU span; returns how many, *first is borrowed. */
 uint32_t mtp__kernels_of(const mtp__kernels *k, const mtp_trace *t, uint32_t span, const uint32_t **first);
@@ -182,10 +183,12 @@ uint32_t mtp__main_track(const mtp_trace *t);
  * tree. *out is the caller's to free. */
 mtp_status mtp__around(const mtp_trace *t, mtp__scratch *out);
 
-/* uint32_t by span: index into t->stacks; or MTP__STACK_CALL and a span of Python's: its name, then its stack. *out is
- * the caller's to free. */
+/* uint32_t by span: index into t->stacks; or MTP__STACK_CALL and a span of Python's: its name, then its stack. python: of
+ * what has no stack the Python functions around it are, each as such a call. *out is the caller's to free. */
 #define MTP__STACK_CALL 0x80000000u
-mtp_status mtp__stacks_of(const mtp_trace *t, mtp__scratch *out);
+mtp_status mtp__stacks_of(const mtp_trace *t, bool python, mtp__scratch *out);
+/* The innermost Python function around a span, MTP__NONE: none. */
+uint32_t mtp__python_around(const mtp_trace *t, uint32_t span);
 
 /* Running sums over t->memory, and which of it lies inside some CPU span. */
 typedef struct mtp__bytes {

@@ -63,7 +63,22 @@ static void find_backward(const mtp_trace *t, uint32_t *out)
         out[i] = is_backward(t, i) ? i : t->parent[i] != MTP__NONE ? out[t->parent[i]] : MTP__NONE;
 }
 
-static void find_forwards(forwards *f, const mtp_trace *t, const uint32_t *backward)
+uint32_t mtp__python_around(const mtp_trace *t, uint32_t span)
+{
+    do
+        span = t->parent[span];
+    while (span != MTP__NONE && t->category[span] != MTP__CATEGORY_PYTHON_FUNCTION);
+    return span;
+}
+
+static uint32_t own_stack(const mtp_trace *t, bool python, uint32_t span)
+{
+    uint32_t stack = mtp__trace_detail(t, span)->stack,
+             around = stack == 0 && python ? mtp__python_around(t, span) : MTP__NONE;
+    return around != MTP__NONE ? MTP__STACK_CALL | around : stack;
+}
+
+static void find_forwards(forwards *f, const mtp_trace *t, bool python, const uint32_t *backward)
 {
     for (uint32_t k = 0; k < t->track_count; k++)
         for (uint32_t i = t->tracks[k].first;
@@ -73,7 +88,7 @@ static void find_forwards(forwards *f, const mtp_trace *t, const uint32_t *backw
                 continue;
             forward *slot = slot_of(f, d->sequence, k);
             if (!slot->used)
-                *slot = (forward){d->sequence, k, d->stack, true, d->forward_thread == 0};
+                *slot = (forward){d->sequence, k, own_stack(t, python, i), true, d->forward_thread == 0};
         }
 }
 
@@ -131,14 +146,14 @@ static uint32_t forward_stack(const forwards *f, const mtp__detail *d)
 
 /* Of what the file gives no stack: of a call in an op the op's, of one outside, and of an annotation of the device, that
  * of what is around it. As recorded, not as shown: the forward op's stack is for what is in a backward function. */
-static uint32_t borrowed_stack(const mtp_trace *t, const uint32_t *around, uint32_t span)
+static uint32_t borrowed_stack(const mtp_trace *t, const uint32_t *around, bool python, uint32_t span)
 {
     for (unsigned step = 0; step < t->span_count; step++) {
         const mtp__detail *d = mtp__trace_detail(t, span);
         mtp__category category = (mtp__category)t->category[span];
         uint32_t next = MTP__NONE;
         if (d->stack != 0 || category == MTP__CATEGORY_CPU_OP || category == MTP__CATEGORY_USER_ANNOTATION)
-            return d->stack;
+            return own_stack(t, python, span);
         if (around != NULL && around[span] != 0) {
             next = around[span] - 1;
             if (t->category[next] == MTP__CATEGORY_PYTHON_FUNCTION)
@@ -160,7 +175,7 @@ static bool borrows(const mtp_trace *t, uint32_t span)
     return mtp__is_collected(t, span) || mtp__category_on_device((mtp__category)t->category[span]);
 }
 
-mtp_status mtp__stacks_of(const mtp_trace *t, mtp__scratch *out)
+mtp_status mtp__stacks_of(const mtp_trace *t, bool python, mtp__scratch *out)
 {
     forwards f = {0};
     mtp__scratch backward = {0}, around = {0};
@@ -175,12 +190,12 @@ mtp_status mtp__stacks_of(const mtp_trace *t, mtp__scratch *out)
     if (ok) {
         uint32_t *in = backward.p, *stack = out->p;
         find_backward(t, in);
-        find_forwards(&f, t, in);
+        find_forwards(&f, t, python, in);
         find_threads(&f, t, in);
         for (uint32_t i = 0; i < t->span_count; i++)
             stack[i] = in[i] != MTP__NONE ? forward_stack(&f, mtp__trace_detail(t, in[i]))
-                       : borrows(t, i)    ? borrowed_stack(t, around.p, i)
-                                          : mtp__trace_detail(t, i)->stack;
+                       : borrows(t, i)    ? borrowed_stack(t, around.p, python, i)
+                                          : own_stack(t, python, i);
     }
     mtp__free(f.slot);
     mtp__scratch_free(&backward);

@@ -106,8 +106,10 @@ static mtp_status pair_rows(mtp_diff *d)
 
 static int rank_of(const mtp__diff_row *r)
 {
-    static const int rank[] = {[MTP_VERDICT_SLOWER] = 0, [MTP_VERDICT_FASTER] = 0,    [MTP_VERDICT_NEW] = 1,
-                               [MTP_VERDICT_GONE] = 1,   [MTP_VERDICT_UNCERTAIN] = 2, [MTP_VERDICT_SAME] = 3};
+    static const int rank[] = {
+        [MTP_VERDICT_MORE_CALLS] = 0, [MTP_VERDICT_FEWER_CALLS] = 0, [MTP_VERDICT_SLOWER] = 0,
+        [MTP_VERDICT_FASTER] = 0,     [MTP_VERDICT_NEW] = 1,         [MTP_VERDICT_GONE] = 1,
+        [MTP_VERDICT_UNCERTAIN] = 2,  [MTP_VERDICT_SAME] = 3};
     return rank[r->seen.verdict];
 }
 
@@ -135,13 +137,20 @@ static int by_cost(const void *a, const void *b)
 static void put_in_order(mtp_diff *d)
 {
     mtp_diff_summary *s = &d->summary;
-    uint64_t *const count[] = {[MTP_VERDICT_SAME] = &s->same,     [MTP_VERDICT_FASTER] = &s->faster,
-                               [MTP_VERDICT_SLOWER] = &s->slower, [MTP_VERDICT_NEW] = &s->appeared,
-                               [MTP_VERDICT_GONE] = &s->gone,     [MTP_VERDICT_UNCERTAIN] = &s->uncertain};
+    uint64_t *const count[] = {[MTP_VERDICT_SAME] = &s->same,
+                               [MTP_VERDICT_FASTER] = &s->faster,
+                               [MTP_VERDICT_SLOWER] = &s->slower,
+                               [MTP_VERDICT_NEW] = &s->appeared,
+                               [MTP_VERDICT_GONE] = &s->gone,
+                               [MTP_VERDICT_UNCERTAIN] = &s->uncertain,
+                               [MTP_VERDICT_MORE_CALLS] = &s->more_calls,
+                               [MTP_VERDICT_FEWER_CALLS] = &s->fewer_calls};
     for (size_t i = 0; i < d->count; i++) {
         mtp__diff_row *r = &d->row[i];
         bool changed = r->seen.verdict == MTP_VERDICT_SLOWER || r->seen.verdict == MTP_VERDICT_FASTER;
+        bool calls = r->seen.verdict == MTP_VERDICT_MORE_CALLS || r->seen.verdict == MTP_VERDICT_FEWER_CALLS;
         r->cost = changed ? fabs(r->seen.time_after - r->seen.time_before) * (double)r->seen.count_after
+                  : calls ? fabs(r->seen.self_after - r->seen.self_before)
                           : r->seen.self_before + r->seen.self_after;
         ++*count[r->seen.verdict];
     }
@@ -165,6 +174,8 @@ static mtp_status make(mtp_diff *d, const mtp_trace *before, const mtp_trace *af
         status = pair_rows(d);
     if (status == MTP_OK)
         status = mtp__diff_judge(d);
+    if (status == MTP_OK)
+        status = mtp__diff_count_calls(d);
     if (status == MTP_OK)
         put_in_order(d);
     mtp__calls_fini(&d->calls[0]);
@@ -238,7 +249,8 @@ bool mtp_diff_slower(const mtp_diff *d, double share)
     if (d == NULL)
         return false;
     for (size_t i = 0; i < d->count; i++)
-        if (d->row[i].seen.verdict == MTP_VERDICT_SLOWER && mtp__judged_exceeds(&d->row[i].time, share))
+        if ((d->row[i].seen.verdict == MTP_VERDICT_SLOWER && mtp__judged_exceeds(&d->row[i].time, share)) ||
+            (d->row[i].seen.verdict == MTP_VERDICT_MORE_CALLS && d->row[i].seen.calls_change >= share - 1e-9))
             return true;
     if (d->summary.step_verdict == MTP_VERDICT_SLOWER && mtp__judged_exceeds(&d->steps, share))
         return true;

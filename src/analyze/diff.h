@@ -3,6 +3,7 @@
  *   diff_gather.c   a trace's calls by row, each with its own time and what it is to be compared with
  *   diff_stats.c    two samples of times
  *   diff_judge.c    from numbers to verdicts: drift, noise between runs, many rows at once
+ *   diff_calls.c    calls and time per step
  *   diff.c          all of them in order, and the public calls
  */
 #ifndef MTP_ANALYZE_DIFF_H
@@ -84,6 +85,7 @@ struct mtp_diff {
 };
 
 mtp_status mtp__diff_judge(mtp_diff *d);
+mtp_status mtp__diff_count_calls(mtp_diff *d); /* after judge() */
 /* The change that is surely there, at most this: is it `share` or more? */
 bool mtp__judged_exceeds(const mtp__judged *j, double share);
 #endif

@@ -153,7 +153,7 @@ static int64_t grain_of(const mtp_trace *t)
 static mtp_status gather(mtp__calls *c)
 {
     uint32_t spans = c->t->span_count;
-    mtp_status status = mtp__launched_init(&c->launched, c->t, 0);
+    mtp_status status = mtp__launched_init(&c->launched, c->t, false, 0);
     if (status != MTP_OK)
         return status;
     c->walk = (mtp__walk){.g = &c->group, .launched = &c->launched};

@@ -15,6 +15,7 @@
 #define FASTEST_CALLS 3.0 /* but not fewer than these */
 #define BATCHES_FROM 16u  /* calls; fewer say nothing about their neighbours */
 #define BATCHES_LEAST 6u
+#define RANKS_EXACT 15u  /* calls of a side whose orders are counted; more are close to normal */
 #define BATCHES_MOST 16u /* few and long: a busy time may last for a good part of the run */
 
 typedef struct item {
@@ -315,6 +316,44 @@ double mtp__compare_ranks(const mtp__comparer *c, double shift)
     if (weight_a <= 0 || weight_b <= 0)
         return 0;
     return (won / (weight_a * weight_b) - 0.5) / sqrt(c->tie / 12 * (1 / a->calls + 1 / b->calls));
+}
+
+/* Of all ways in which the ranks of a + b calls can fall to the sides, the share in which the later side wins `most` or
+ * fewer of its pairs: Mann and Whitney's recursion, one call more at a time. */
+static double share_of_orders(size_t a, size_t b, size_t most)
+{
+    double ways[RANKS_EXACT + 1][RANKS_EXACT * RANKS_EXACT + 1] = {{1}};
+    for (size_t i = 1; i <= b; i++)
+        ways[i][0] = 1;
+    for (size_t m = 1; m <= a; m++) /* ways[i][u]: of m and i calls */
+        for (size_t i = 1; i <= b; i++)
+            for (size_t u = m * i + 1; u-- > 0;) {
+                double slowest_is_earlier = u >= i ? ways[i][u - i] : 0;
+                ways[i][u] = slowest_is_earlier + ways[i - 1][u];
+            }
+    double all = 0, few = 0;
+    for (size_t u = 0; u <= a * b; u++) {
+        all += ways[b][u];
+        few += u <= most ? ways[b][u] : 0;
+    }
+    return few / all;
+}
+
+double mtp__compare_rank_chance(const mtp__comparer *c, double shift)
+{
+    const side *a = &c->side[0], *b = &c->side[1];
+    double z = mtp__compare_ranks(c, shift);
+    if (a->count > RANKS_EXACT || b->count > RANKS_EXACT || a->count == 0 || b->count == 0)
+        return erfc(fabs(z) / sqrt(2));
+    double won = 0, pairs = (double)a->count * (double)b->count;
+    for (size_t i = 0; i < a->count; i++)
+        for (size_t k = 0; k < b->count; k++) {
+            double v = b->sorted[k].value - shift, w = a->sorted[i].value;
+            won += v > w ? 1 : v == w ? 0.5 : 0;
+        }
+    double fewer = ceil(won < pairs - won ? won : pairs - won); /* half a pair counts against a verdict */
+    double chance = 2 * share_of_orders(a->count, b->count, (size_t)fewer);
+    return chance < 1 ? chance : 1;
 }
 
 double mtp__chance(double t, double freedom)

@@ -42,6 +42,9 @@ bool mtp__compare(mtp__comparer *c, size_t before, size_t after, mtp__compared *
 /* Of the same samples: the rank test's number of standard deviations, when `shift` is taken off the later ones. */
 double mtp__compare_ranks(const mtp__comparer *c, double shift);
 
+/* The same as a probability, either way: exact for few calls, whatever the shape of their distribution. */
+double mtp__compare_rank_chance(const mtp__comparer *c, double shift);
+
 /* How likely is |t| or more by chance? */
 double mtp__chance(double t, double freedom);
 #endif

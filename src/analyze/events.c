@@ -55,7 +55,7 @@ static mtp_status make(mtp_events *e, unsigned part)
         return mtp__events_nest(e);
     if (e->t->stack_count <= 1)
         return MTP_OK;
-    mtp_status status = mtp__stacks_of(e->t, &e->stacks);
+    mtp_status status = mtp__stacks_of(e->t, false, &e->stacks);
     if (status != MTP_OK)
         mtp__scratch_free(&e->stacks);
     return status;
@@ -318,7 +318,7 @@ static void fill_span(const mtp_events *e, uint32_t span, mtp_event *out)
     mtp__text name = mtp__trace_get_text(t, t->name[span]);
     unsigned class = mtp__group_class(&e->group, span);
     if (class < MTP__CLASS_DEVICE && t->tracks[track].on_device)
-        class += MTP__CLASS_DEVICE;
+        class = class == MTP__CLASS_CPU_ANNOTATION ? MTP__CLASS_DEVICE_ANNOTATION : MTP__CLASS_DEVICE;
     fill_names(e, name, t->name[span], out);
     out->span = span;
     out->kind = kind_of(t, span, d, name);

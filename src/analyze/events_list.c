@@ -285,7 +285,7 @@ static mtp_status walk(mtp_events *e, mtp__launched *launched)
 {
     const mtp_trace *t = e->t;
     int64_t zero = t->from_kineto ? mtp__zero_of(t) : 0;
-    mtp_status status = mtp__launched_init(launched, t, zero);
+    mtp_status status = mtp__launched_init(launched, t, false, zero);
     if (status == MTP_OK && t->memory_count > 0)
         status = mtp__bytes_init(&e->bytes, t);
     e->walk = (mtp__walk){.g = &e->group,
@@ -298,7 +298,7 @@ static mtp_status walk(mtp_events *e, mtp__launched *launched)
     if (status == MTP_OK)
         status = mtp__walk_run(&e->walk);
     if (status == MTP_OK && launched->us.p != NULL)
-        status = mtp__kernels_init(&e->kernels, t);
+        status = mtp__kernels_init(&e->kernels, t, false);
     if (status == MTP_OK) {
         pass_by_absorbed(e, launched);
         status = put_in_order(e);

@@ -18,10 +18,7 @@ enum { /* which union */
     UNIONS
 };
 
-typedef struct view {
-    const mtp_trace *t;
-    uint8_t *step_names; /* owned: by text id, 1: it is ProfilerStep# and a number */
-} view;
+typedef mtp__step_view view;
 
 /* The last stretch of a union. None yet: it begins and ends at the beginning of time. */
 typedef struct stretch {
@@ -50,7 +47,7 @@ static bool view_init(view *v, const mtp_trace *t)
 {
     static const char prefix[] = "ProfilerStep#";
     uint32_t count = mtp__intern_count(&t->text);
-    *v = (view){t, mtp__calloc((size_t)count + 1, 1)};
+    *v = (view){.t = t, .step_names = mtp__calloc((size_t)count + 1, 1)};
     for (uint32_t id = 1; v->step_names != NULL && id <= count; id++) {
         mtp__text name = mtp__trace_get_text(t, id);
         const char *digit = name.bytes + sizeof prefix - 1;
@@ -63,8 +60,8 @@ static bool view_init(view *v, const mtp_trace *t)
 
 static bool is_step(const view *v, uint32_t span)
 {
-    return v->t->category[span] == MTP__CATEGORY_USER_ANNOTATION &&
-           ((v->t->flags[span] & MTP__SPAN_STEP) != 0 || v->step_names[v->t->name[span]] != 0);
+    return (v->t->flags[span] & MTP__SPAN_STEP) != 0 || /* in files of 2021 of the same category as ops */
+           (v->t->category[span] == MTP__CATEGORY_USER_ANNOTATION && v->step_names[v->t->name[span]] != 0);
 }
 
 /* Times of a file may be anything: a difference wraps rather than traps. */
@@ -94,18 +91,26 @@ static int level_of(const view *v, uint32_t span, bool on_device)
     case MTP__CATEGORY_GPU_MEMSET:
         return on_device ? BY_WORK : BY_NOTHING;
     case MTP__CATEGORY_CPU_OP:
+        return on_device || is_step(v, span) ? BY_NOTHING : BY_WORK;
     case MTP__CATEGORY_CUDA_RUNTIME:
     case MTP__CATEGORY_CUDA_DRIVER:
         return on_device ? BY_NOTHING : BY_WORK;
     case MTP__CATEGORY_USER_ANNOTATION:
         return on_device || is_step(v, span) ? BY_NOTHING : BY_SCOPES;
     case MTP__CATEGORY_OTHER:
-        return on_device || is_recording(v->t, span) ? BY_NOTHING : BY_SCOPES;
+        return is_recording(v->t, span) ? BY_NOTHING : on_device ? BY_WORK : BY_SCOPES;
     case MTP__CATEGORY_PYTHON_FUNCTION:
         return on_device ? BY_NOTHING : BY_PYTHON;
     default:
         return BY_NOTHING;
     }
+}
+
+static bool is_work(const view *v, uint32_t span, bool on_device)
+{
+    int level = level_of(v, span, on_device);
+    return v->t->end[span] > v->t->start[span] && level != BY_NOTHING &&
+           level == (on_device ? BY_WORK : v->level);
 }
 
 static int level_of_threads(const view *v)
@@ -160,29 +165,46 @@ static void note(mtp_step_row *row, const bound *b, const stretch unions[UNIONS]
     t->idle_ns = minus(t->idle_ns, busy[EITHER]);
 }
 
+/* A piece of work, and the gap before it. last: what the union ends with. */
+static void on_work(const view *v, mtp_steps *s, stretch *u, uint32_t *last, uint32_t span, bool of_device)
+{
+    int64_t start = v->t->start[span], end = v->t->end[span];
+    if (start > u->end)
+        mtp__gap_add(s, v->t, of_device, u->end, start, *last, span);
+    if (end > u->end)
+        *last = span;
+    cover(u, start, end);
+}
+
 static mtp_status walk(const view *v, mtp_steps *s, const bound *bounds, size_t count)
 {
     const mtp_trace *t = v->t;
     stretch unions[UNIONS];
     size_t at = 0;
     mtp__by_time order;
-    int level = level_of_threads(v);
+    uint32_t last[2] = {MTP__NONE, MTP__NONE};
     for (int k = 0; k < UNIONS; k++)
         unions[k] = (stretch){INT64_MIN, INT64_MIN, 0};
     mtp_status status = mtp__by_time_init(&order, t, NULL);
     for (uint32_t span, k; status == MTP_OK && (span = mtp__by_time_next(&order, &k)) != MTP__NONE;) {
         bool on_device = t->tracks[k].on_device;
-        int64_t start = t->start[span], end = t->end[span];
-        int of_span = level_of(v, span, on_device);
+        int64_t start = t->start[span];
         for (; at < count && bounds[at].when <= start; at++)
             note(&s->rows[bounds[at].row], &bounds[at], unions);
-        if (end > start && of_span != BY_NOTHING && of_span == (on_device ? BY_WORK : level)) {
-            cover(&unions[on_device ? DEVICE : CPU], start, end);
-            cover(&unions[EITHER], start, end);
-        }
+        if (!v->is_work(v, span, on_device))
+            continue;
+        if (on_device)
+            on_work(v, s, &unions[DEVICE], &last[1], span, true);
+        else
+            cover(&unions[CPU], start, t->end[span]);
+        on_work(v, s, &unions[EITHER], &last[0], span, false);
     }
     for (; at < count; at++)
         note(&s->rows[bounds[at].row], &bounds[at], unions);
+    if (last[0] != MTP__NONE)
+        mtp__gap_add(s, t, false, unions[EITHER].end, INT64_MAX, last[0], MTP__NONE);
+    if (last[1] != MTP__NONE)
+        mtp__gap_add(s, t, true, unions[DEVICE].end, INT64_MAX, last[1], MTP__NONE);
     mtp__by_time_fini(&order);
     return status;
 }
@@ -268,14 +290,7 @@ static mtp_status make_rows(mtp_steps *s, const view *v)
 
 /* -------------------------------------------------------------------------------------------- counting */
 
-typedef struct counting { /* disjoint steps by start; where they overlap, the last that started */
-    mtp_step_row *rows;
-    uint32_t count, at;
-    bool whole; /* one row: the last instant is in it */
-} counting;
-
-/* The row of an instant, or NULL; instants come in order, track by track. */
-static mtp_step_row *row_at(counting *c, int64_t ts)
+mtp_step_row *mtp__step_row_at(mtp__step_counting *c, int64_t ts)
 {
     if (c->at < c->count && ts < c->rows[c->at].start_ns)
         c->at = 0;                          /* the next track */
@@ -295,14 +310,23 @@ static mtp_step_row *row_at(counting *c, int64_t ts)
     return ts >= row->start_ns && (ts < row->end_ns || (c->whole && ts == row->end_ns)) ? row : NULL;
 }
 
-static void count_work(mtp_steps *s, const mtp_trace *t)
+/* An op, or a kernel; a device's work of an unknown category is taken for one. */
+static bool is_counted(const view *v, uint32_t span, bool on_device)
 {
-    counting c = {s->rows, s->count, 0, s->whole_trace};
+    mtp__category c = (mtp__category)v->t->category[span];
+    if (on_device)
+        return c == MTP__CATEGORY_KERNEL || (c == MTP__CATEGORY_OTHER && !is_recording(v->t, span));
+    return c == MTP__CATEGORY_CPU_OP && !is_step(v, span);
+}
+
+static void count_work(mtp_steps *s, const view *v)
+{
+    const mtp_trace *t = v->t;
+    mtp__step_counting c = {s->rows, s->count, 0, s->whole_trace};
     for (uint32_t k = 0; k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];
-        int wanted = track->on_device ? MTP__CATEGORY_KERNEL : MTP__CATEGORY_CPU_OP;
         for (uint32_t i = track->first; i < track->first + track->count; i++) {
-            mtp_step_row *row = t->category[i] == wanted ? row_at(&c, t->start[i]) : NULL;
+            mtp_step_row *row = is_counted(v, i, track->on_device) ? mtp__step_row_at(&c, t->start[i]) : NULL;
             if (row != NULL)
                 ++*(track->on_device ? &row->kernels : &row->ops);
         }
@@ -354,13 +378,18 @@ mtp_status mtp_steps_create(const mtp_trace *t, mtp_steps **out)
     s->first_ns = t->first_ns;
     view v;
     mtp_status status = view_init(&v, t) ? make_rows(s, &v) : MTP_FAIL(MTP_E_NOMEM, "steps");
-    if (status == MTP_OK)
-        status = fill_times(&v, s);
-    mtp__free(v.step_names);
     if (status == MTP_OK) {
-        count_work(s, t);
+        v.level = level_of_threads(&v);
+        v.is_work = is_work;
+        status = fill_times(&v, s);
+    }
+    if (status == MTP_OK) {
+        count_work(s, &v);
         status = summarise(s);
     }
+    if (status == MTP_OK)
+        status = mtp__steps_outliers(s, t, &v);
+    mtp__free(v.step_names);
     s->written = s->count;
     if (status == MTP_OK)
         *out = s;

@@ -1,54 +1,100 @@
-/* base/error.c - the last-error story: fixed storage, so reporting OOM cannot itself fail. */
+/* base/error.c - the last error: fixed storage, so reporting OOM cannot itself fail. */
 #include "base/error.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+#include "base/budget.h"
 
-#define STORY_BYTES 1024
+#define TEXT_BYTES ((size_t)832) /* with the trail: Python loads us late, when there is little room for TLS */
+#define TRAIL_BYTES ((size_t)128)
 
-static _Thread_local char story[STORY_BYTES];
-static _Thread_local size_t story_len;
+static _Thread_local char text[TEXT_BYTES], trail[TRAIL_BYTES];
 
-static void append(const char *where, const char *fmt, va_list args)
+static void add(char *to, size_t room, const char *before, const char *what)
 {
-    size_t left = STORY_BYTES - story_len;
-    int n = snprintf(story + story_len, left, "%s%s: ", story_len ? "; " : "", where);
-    if (n > 0 && (size_t)n < left) {
-        int m = vsnprintf(story + story_len + n, left - (size_t)n, fmt, args);
-        n += m > 0 ? m : 0;
-    }
-    if (n > 0)
-        story_len += (size_t)n < left ? (size_t)n : left - 1;
+    size_t length = strlen(to);
+    snprintf(to + length, room - length, "%s%s", length > 0 ? before : "", what);
+}
+
+/* What is there moves back; what no longer fits is cut off its end. */
+static void put_first(const char *what)
+{
+    size_t front = strlen(what), length = strlen(text);
+    front = front < TEXT_BYTES ? front : TEXT_BYTES - 1;
+    length = length < TEXT_BYTES - front ? length : TEXT_BYTES - front - 1;
+    memmove(text + front, text, length);
+    memcpy(text, what, front);
+    text[front + length] = 0;
+}
+
+static const char *limit_text(char *to, size_t room)
+{
+    double bytes = (double)mtp__budget_limit();
+    snprintf(to, room, "more than the %.1f %s of memory that it may take: no room for ",
+             bytes < 1e6   ? bytes / 1e3
+             : bytes < 1e9 ? bytes / 1e6
+                           : bytes / 1e9,
+             bytes < 1e6   ? "kB"
+             : bytes < 1e9 ? "MB"
+                           : "GB");
+    return to;
 }
 
 mtp_status mtp__fail(mtp_status status, const char *where, const char *fmt, ...)
 {
+    char what[TEXT_BYTES]; /* the old text may be among the arguments */
     va_list args;
-    story_len = 0;
     va_start(args, fmt);
-    append(where, fmt, args);
+    vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
+    text[0] = 0;
+    put_first(what);
+    if (status == MTP_E_NOMEM)
+        put_first(mtp__budget_exceeded() ? limit_text(what, sizeof what) : "out of memory: no room for ");
+    if (status == MTP_E_NOMEM && mtp__budget_exceeded())
+        mtp__advise("allow more with --max-memory, MTPROF_MAX_MEMORY or max_memory, or record less");
+    snprintf(trail, sizeof trail, "%s", where);
     return status;
 }
 
 void mtp__note(const char *where, const char *fmt, ...)
 {
+    char what[TEXT_BYTES];
     va_list args;
     va_start(args, fmt);
-    append(where, fmt, args);
+    vsnprintf(what, sizeof what - 2, fmt, args);
     va_end(args);
+    add(what, sizeof what, ": ", "");
+    put_first(what);
+    add(trail, sizeof trail, " < ", where);
+}
+
+void mtp__advise(const char *fmt, ...)
+{
+    char what[TEXT_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    add(text, sizeof text, "; ", what);
 }
 
 const char *mtp_last_error(void)
 {
-    return story_len ? story : "";
+    return text;
+}
+
+const char *mtp_last_error_trail(void)
+{
+    return trail;
 }
 
 const char *mtp_status_text(mtp_status status)
 {
     switch (status) {
-#define X(sym, value, text)                                                                                  \
+#define X(sym, value, words)                                                                                 \
     case MTP_##sym:                                                                                          \
-        return text;
+        return words;
         MTP_STATUS_LIST(X)
 #undef X
     }

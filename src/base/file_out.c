@@ -11,20 +11,21 @@
 #include <zlib.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "base/target.h"
 
 #define BUFFER_BYTES ((size_t)128 << 10)
 #define TEMP_TRIES 64
 #define GZIP_WINDOW (15 + 16) /* zlib's way to say: with gzip's head and tail */
 
 struct mtp_file {
-    int fd, dir;       /* dir: -1 if written in place */
-    bool owned;        /* fd is ours to close */
-    bool packed;       /* gz */
-    int error;         /* errno of the first failure, 0: none */
-    const char *doing; /* what failed */
-    char *path;        /* owned */
-    const char *name;  /* in path: its last part */
-    char temp[40];     /* in dir; "": there is none */
+    int fd, dir;             /* dir: -1 if written in place */
+    bool owned;              /* fd is ours to close */
+    bool packed;             /* gz */
+    int error;               /* errno of the first failure, 0: none */
+    const char *doing;       /* what failed */
+    char *path;              /* owned */
+    char name[NAME_MAX + 1]; /* in dir: the path's last part, or that of what its link leads to */
+    char temp[40];           /* in dir; "": there is none */
     z_stream z;
     size_t used;
     unsigned char buffer[BUFFER_BYTES];
@@ -34,12 +35,6 @@ bool mtp__path_ends(const char *path, const char *suffix)
 {
     size_t n = strlen(path), m = strlen(suffix);
     return n >= m && strcmp(path + n - m, suffix) == 0;
-}
-
-bool mtp__path_in_place(const char *path)
-{
-    return strcmp(path, "-") == 0 || strncmp(path, "/proc/", 6) == 0 ||
-           (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0);
 }
 
 bool mtp__file_failed(const mtp_file *f)
@@ -87,46 +82,45 @@ static mtp_status open_temp(mtp_file *f)
         return MTP_OK;
     int error = errno;
     f->temp[0] = 0;
-    return MTP_FAIL(MTP_E_IO, "cannot create a file in the folder of '%s': %s", f->path, strerror(error));
+    return MTP_FAIL(MTP_E_IO, "%s: no file can be created in its folder: %s", f->path, strerror(error));
 }
 
-static mtp_status open_beside(mtp_file *f)
+static mtp_status open_in_place(mtp_file *f, const char *place)
 {
-    char *slash = strrchr(f->path, '/');
-    const char *folder = slash == NULL ? "." : slash == f->path ? "/" : f->path;
-    f->name = slash != NULL ? slash + 1 : f->path;
-    if (slash != NULL && slash != f->path)
-        *slash = 0;
-    f->dir = mtp__open(folder, O_PATH | O_DIRECTORY, 0);
-    int error = errno;
-    if (slash != NULL && slash != f->path)
-        *slash = '/';
-    if (f->dir < 0)
-        return MTP_FAIL(MTP_E_IO, "cannot open the folder of '%s': %s", f->path, strerror(error));
-    return open_temp(f);
-}
-
-static mtp_status open_in_place(mtp_file *f)
-{
-    if (strcmp(f->path, "-") == 0 || strcmp(f->path, "/dev/stdout") == 0) {
+    if (strcmp(place, "-") == 0 || strcmp(place, "/dev/stdout") == 0) {
         fflush(stdout); /* what the program printed before comes before */
         f->fd = STDOUT_FILENO;
         return MTP_OK;
     }
-    f->fd = mtp__open(f->path, O_WRONLY | O_APPEND | O_NOCTTY, 0);
+    f->fd = mtp__open(place, O_WRONLY | O_APPEND | O_NOCTTY, 0);
     f->owned = f->fd >= 0;
-    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "cannot open '%s': %s", f->path, strerror(errno));
+    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, strerror(errno));
+}
+
+/* A pipe or a device outside of /dev: opened by name in its folder, so that no link is followed that came meanwhile. */
+static mtp_status open_special(mtp_file *f)
+{
+    f->fd = mtp__open_at(f->dir, f->name, O_WRONLY | O_APPEND | O_NOCTTY, 0);
+    int error = errno;
+    f->owned = f->fd >= 0;
+    mtp__close(f->dir);
+    f->dir = -1;
+    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, strerror(error));
 }
 
 static mtp_status open_target(mtp_file *f)
 {
-    struct stat st;
-    bool there = stat(f->path, &st) == 0;
-    if (there && S_ISDIR(st.st_mode))
-        return MTP_FAIL(MTP_E_IO, "'%s' is a directory", f->path);
-    if (mtp__path_in_place(f->path) || (there && !S_ISREG(st.st_mode)))
-        return open_in_place(f);
-    return open_beside(f);
+    if (mtp__path_in_place(f->path))
+        return open_in_place(f, f->path);
+    mtp__target target;
+    mtp_status status = mtp__target_find(f->path, &target);
+    if (status != MTP_OK)
+        return status;
+    if (target.place[0] != 0)
+        return open_in_place(f, target.place);
+    f->dir = target.dir;
+    memcpy(f->name, target.name, sizeof f->name);
+    return target.there && !target.regular ? open_special(f) : open_temp(f);
 }
 
 /* ------------------------------------------------------------------------------------------ packing */
@@ -153,7 +147,7 @@ static mtp_status pack_init(mtp_file *f, int compression)
     int level = compression != 0 ? compression : Z_DEFAULT_COMPRESSION;
     if (deflateInit2(&f->z, level, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
         f->packed = false;
-        return MTP_FAIL(MTP_E_NOMEM, "a compressor for '%s'", f->path);
+        return MTP_FAIL(MTP_E_NOMEM, "a compressor");
     }
     return MTP_OK;
 }
@@ -162,7 +156,8 @@ static bool flush(mtp_file *f)
 {
     size_t length = f->used;
     f->used = 0;
-    return f->error == 0 && (length == 0 || mtp__write(f->fd, f->buffer, length) == 0 || failed(f, "write"));
+    return f->error == 0 &&
+           (length == 0 || mtp__write(f->fd, f->buffer, length) == 0 || failed(f, "cannot be written"));
 }
 
 static bool pack(mtp_file *f, const unsigned char *bytes, size_t length, int how)
@@ -241,7 +236,7 @@ bool mtp_file_sink(void *file, const void *bytes, size_t length)
     if (length > BUFFER_BYTES - f->used && !flush(f))
         return false;
     if (length >= BUFFER_BYTES)
-        return mtp__write(f->fd, bytes, length) == 0 || failed(f, "write");
+        return mtp__write(f->fd, bytes, length) == 0 || failed(f, "cannot be written");
     if (length > 0)
         memcpy(f->buffer + f->used, bytes, length);
     f->used += length;
@@ -262,9 +257,9 @@ static bool put_in_place(mtp_file *f)
 {
     set_mode(f);
     if (mtp__sync(f->fd) != 0)
-        return failed(f, "sync");
+        return failed(f, "cannot be brought to the disk");
     if (mtp__rename_at(f->dir, f->temp, f->name) != 0)
-        return failed(f, "rename");
+        return failed(f, "cannot be replaced");
     f->temp[0] = 0;
     int folder = openat(f->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
@@ -283,7 +278,7 @@ mtp_status mtp_file_commit(mtp_file *f)
         well = put_in_place(f);
     mtp_status status = MTP_OK;
     if (!well)
-        status = MTP_FAIL(MTP_E_IO, "cannot write '%s': %s: %s%s", f->path, f->doing, strerror(f->error),
+        status = MTP_FAIL(MTP_E_IO, "%s: %s: %s%s", f->path, f->doing, strerror(f->error),
                           f->dir >= 0 ? "; what was there is as it was" : "");
     drop(f);
     return status;

@@ -2,6 +2,7 @@
 #include "base/os.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include "base/budget.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
@@ -48,9 +50,20 @@ long mtp__alloc_live(void)
     return atomic_load(&live);
 }
 
+/* What the budget counts of a block: malloc's word and not the caller's, as free() has no other. */
+static bool within_budget(void *p)
+{
+    if (mtp__budget_limit() == MTP__BUDGET_NONE || mtp__budget_take(malloc_usable_size(p)))
+        return true;
+    free(p);
+    return false;
+}
+
 void *mtp__calloc(size_t count, size_t size)
 {
     void *p = fault(MTP__FAULT_ALLOC) ? NULL : calloc(count, size);
+    if (p != NULL && !within_budget(p))
+        return NULL;
     if (p != NULL)
         atomic_fetch_add(&live, 1);
     return p;
@@ -60,6 +73,8 @@ void mtp__free(void *p)
 {
     if (p != NULL) {
         atomic_fetch_sub(&live, 1);
+        if (mtp__budget_limit() != MTP__BUDGET_NONE)
+            mtp__budget_give(malloc_usable_size(p));
         free(p);
     }
 }
@@ -102,11 +117,17 @@ void *mtp__map_memory(size_t bytes, bool huge)
         errno = ENOMEM;
         return NULL;
     }
+    if (!mtp__budget_take(bytes)) {
+        errno = ENOMEM;
+        return NULL;
+    }
     size_t slack = huge ? HUGE_BYTES : 0;
     char *p =
         mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED)
+    if (p == MAP_FAILED) {
+        mtp__budget_give(bytes);
         return NULL;
+    }
     if (huge) { /* cut to the alignment; the rest is given back at once */
         size_t head = (HUGE_BYTES - (uintptr_t)p % HUGE_BYTES) % HUGE_BYTES;
         if (head != 0)
@@ -123,8 +144,13 @@ void *mtp__map_memory(size_t bytes, bool huge)
 
 void *mtp__map_grow(void *p, size_t bytes, size_t to)
 {
-    void *grown = fault(MTP__FAULT_MAP) ? MAP_FAILED : mremap(p, bytes, to, MREMAP_MAYMOVE);
-    return grown != MAP_FAILED ? grown : NULL;
+    if (fault(MTP__FAULT_MAP) || (to > bytes && !mtp__budget_take(to - bytes)))
+        return NULL;
+    void *grown = mremap(p, bytes, to, MREMAP_MAYMOVE);
+    bool gone = grown == MAP_FAILED;
+    if (gone ? to > bytes : to < bytes)
+        mtp__budget_give(gone ? to - bytes : bytes - to);
+    return gone ? NULL : grown;
 }
 
 void *mtp__map_file(void *at, size_t bytes, int fd, uint64_t offset)
@@ -147,6 +173,7 @@ void mtp__unmap(void *p, size_t bytes)
 {
     if (p != NULL) {
         munmap(p, bytes);
+        mtp__budget_give(bytes);
         atomic_fetch_sub(&live, 1);
     }
 }
@@ -227,6 +254,33 @@ void mtp__close(int fd)
 {
     if (fd >= 0)
         close(fd);
+}
+
+static mtp__lock lock_call(int fd, int command, short type)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
+    int rc;
+    do {
+        rc = fcntl(fd, command, &lock);
+    } while (rc < 0 && errno == EINTR);
+    if (rc < 0)
+        return errno == EAGAIN || errno == EACCES ? MTP__LOCK_HELD : MTP__LOCK_UNKNOWN;
+    return command == F_OFD_GETLK && lock.l_type != F_UNLCK ? MTP__LOCK_HELD : MTP__LOCK_NONE;
+}
+
+mtp__lock mtp__lock_file(int fd)
+{
+    return lock_call(fd, F_OFD_SETLK, F_WRLCK);
+}
+
+mtp__lock mtp__lock_test(int fd)
+{
+    return lock_call(fd, F_OFD_GETLK, F_RDLCK);
+}
+
+void mtp__unlock_file(int fd)
+{
+    lock_call(fd, F_OFD_SETLK, F_UNLCK);
 }
 
 /* ------------------------------------------------------------------------------------------- output */
@@ -311,6 +365,19 @@ int mtp__open_at(int dir, const char *name, int flags, mode_t mode)
     int fd;
     do {
         fd = openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC, mode);
+    } while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+int mtp__open_folder(int dir, const char *path)
+{
+    if (fault(MTP__FAULT_OPEN)) {
+        errno = EACCES;
+        return -1;
+    }
+    int fd;
+    do {
+        fd = openat(dir, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     } while (fd < 0 && errno == EINTR);
     return fd;
 }

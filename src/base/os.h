@@ -37,12 +37,25 @@ ssize_t mtp__pread(int fd, void *to, size_t bytes,
                    uint64_t offset); /* all of it, or up to the end of the file */
 void mtp__close(int fd);
 
+/* A lock on the whole file, of the open file and not of the process: it ends with its last descriptor, whatever becomes
+ * of the process, and no other descriptor's end ends it. A forked child must close its copy. */
+typedef enum mtp__lock {
+    MTP__LOCK_NONE,   /* nobody holds it (of lock(): it is now ours) */
+    MTP__LOCK_HELD,   /* somebody else does */
+    MTP__LOCK_UNKNOWN /* the file system knows no locks */
+} mtp__lock;
+mtp__lock mtp__lock_file(int fd); /* never waits; fd is open for writing */
+mtp__lock mtp__lock_test(int fd);
+void mtp__unlock_file(int fd);
+
 /* Output. write: all of it, or -1; SIGPIPE and SIGXFSZ are not raised, errno says it. Names are in the folder `dir`
  * (a file descriptor); the _at calls do not follow a link at the name. Faults: WRITE is a full disk; SHORT and INTERRUPT
  * are no failures, writing goes on. */
 int mtp__write(int fd, const void *bytes, size_t length);
 int mtp__sync(int fd);
 int mtp__open_at(int dir, const char *name, int flags, mode_t mode);
+int mtp__open_folder(int dir,
+                     const char *path); /* O_PATH; links in it are followed; AT_FDCWD: as a path is */
 int mtp__rename_at(int dir, const char *from, const char *to);
 void mtp__unlink_at(int dir, const char *name);
 

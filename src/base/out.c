@@ -41,9 +41,9 @@ mtp_status mtp__out_finish(mtp__out *o)
     mtp__out_flush(o);
     mtp__free(o->buffer);
     o->buffer = NULL;
-    return o->failed
-               ? MTP_FAIL(MTP_E_IO, "the sink took no more after %llu bytes", (unsigned long long)o->flushed)
-               : MTP_OK;
+    return o->failed ? MTP_FAIL(MTP_E_IO, "the output took no more after %llu bytes",
+                                (unsigned long long)o->flushed)
+                     : MTP_OK;
 }
 
 void mtp__out_bytes(mtp__out *o, const void *bytes, size_t length)

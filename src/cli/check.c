@@ -10,7 +10,8 @@ static const char help[] =
     "      --json             the findings, as JSON\n"
     "  -o, --output FILE      of --json\n"
     "  -h, --help\n\n"
-    "Exit code: 0 clean, 1 rules are broken, 2 wrong usage, 3 cannot be read.\n\n"
+    "Exit code: 0 clean (a spool that was recovered is), 1 rules are broken, 2 wrong usage, 3 cannot be\n"
+    "read, 5 not enough memory.\n\n"
     "  mtprof check trace.json.gz\n";
 
 static void show_progress(void *user, uint64_t done, uint64_t total)
@@ -50,8 +51,8 @@ static int print_check(const mtp_check *check, const char *path)
         print_finding(f);
     }
     if (breaches == 0)
-        printf("%sclean%s: %llu events\n", cli_green(stdout), cli_plain(stdout),
-               (unsigned long long)mtp_check_events(check));
+        printf("%sclean%s%s: %llu events\n", cli_green(stdout), cli_plain(stdout),
+               mtp_check_recovered(check) ? ", recovered" : "", (unsigned long long)mtp_check_events(check));
     else
         printf("%s: %zu error%s, %zu note%s in %llu events\n", path, errors, errors == 1 ? "" : "s",
                breaches - errors, breaches - errors == 1 ? "" : "s",

@@ -12,10 +12,11 @@
 /* Exit codes, as in the man page. */
 enum {
     CLI_OK = 0,
-    CLI_FOUND = 1, /* diff: slower than allowed; check: rules are broken */
-    CLI_USAGE = 2, /* the command line is wrong */
-    CLI_INPUT = 3, /* a file could not be read, or is not a trace */
-    CLI_OUTPUT = 4 /* a file could not be written */
+    CLI_FOUND = 1,  /* diff: slower than allowed; check: rules are broken */
+    CLI_USAGE = 2,  /* the command line is wrong */
+    CLI_INPUT = 3,  /* a file could not be read, or is not a trace */
+    CLI_OUTPUT = 4, /* a file could not be written */
+    CLI_MEMORY = 5  /* not enough memory, or more than --max-memory allows */
 };
 
 typedef int cli_verb(int argc, char **argv); /* argv[0] is the verb's name */
@@ -37,7 +38,7 @@ CLI_VERB_LIST(X)
 
 /* Prints "mtprof VERB: ..." to stderr and returns the code. */
 int cli_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The story of the library's last error, with the code that belongs to the status. */
+/* The library's last error, with the code that belongs to the status. */
 int cli_fail_status(mtp_status status);
 int cli_fail_output(void); /* the same of a file that was to be written */
 /* After getopt's '?' or ':' : says where help is. */
@@ -46,10 +47,6 @@ int cli_usage_error(void);
 void cli_about_devices(void);
 /* Prints a verb's help text (first line "usage: mtprof ...") to stdout; returns CLI_OK. */
 int cli_help(const char *text);
-
-/* The story of the library's last error as people read it: the file first, no function's name. */
-#define CLI_STORY 1100
-const char *cli_story(char text[CLI_STORY]);
 
 /* Opens the trace named on the command line, with progress on a terminal. NULL: it has been said why; *code is set. */
 mtp_trace *cli_open(const char *path, int *code);

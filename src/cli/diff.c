@@ -3,15 +3,19 @@
 #include <math.h>
 #include <string.h>
 
-#define BESIDE 72 /* columns of all but the name, without what follows a verdict */
+#define BESIDE 81 /* columns of all but the name, without what follows a verdict */
 #define ALLOWED 0.05
 
 static const char help[] =
     "usage: mtprof diff [options] BEFORE AFTER\n\n"
-    "Compares two runs, row by row: the time of one call, typical (what is far out is left out), and\n"
-    "a verdict that knows noise. What all rows share is the machine's drift, and is told apart from\n"
-    "the rows; a change counts if it is unlikely by chance among so many rows, shows in the fastest\n"
-    "calls too, and is large enough. Few calls, or much noise: 'uncertain'.\n\n"
+    "Compares two runs, row by row. Columns: calls in a step (without steps: in all); the typical time of\n"
+    "one call before and after (outliers are left out) and its change; own: the change without what it\n"
+    "calls; per step: the change of its own time over all calls of a step.\n\n"
+    "Verdicts account for noise. What all rows share is the machine's drift and is not held against them.\n"
+    "A row is slower or faster if that is unlikely by chance among so many rows, shows in the fastest\n"
+    "calls too, and is large enough. It has more or fewer calls if every step shows it. Few calls, or\n"
+    "much noise: 'uncertain'. Steps are judged by their means or, if they are few, by their ranks: were\n"
+    "all later ones slower? Two runs of the same program fail in about 1 of 100 cases at most.\n\n"
     "  -f, --fail-over SHARE  slower than this is a failure (exit code 1); 5% if not said\n"
     "      --by-shape         a row for each shape of the inputs\n"
     "      --normalize        take drift out, whatever its size\n"
@@ -52,23 +56,29 @@ static const char *verdict_colour(mtp_verdict verdict)
                                            : "";
 }
 
-static void print_row(const mtp_diff_row *r, bool by_shape, int width)
+static void print_row(const mtp_diff_row *r, bool has_steps, bool by_shape, int width)
 {
-    char before[24], after[24], change[24], own[24], calls[48];
+    char before[24], after[24], change[24], own[24], calls[48], step[24], more[48] = "";
     bool both = r->verdict != MTP_VERDICT_NEW && r->verdict != MTP_VERDICT_GONE;
     bool changed = r->verdict == MTP_VERDICT_SLOWER || r->verdict == MTP_VERDICT_FASTER;
-    if (r->count_before == r->count_after)
-        snprintf(calls, sizeof calls, "%llu", (unsigned long long)r->count_after);
+    bool of_calls = r->verdict == MTP_VERDICT_MORE_CALLS || r->verdict == MTP_VERDICT_FEWER_CALLS;
+    if (r->calls_before == r->calls_after)
+        snprintf(calls, sizeof calls, "%.5g", r->calls_after);
     else
-        snprintf(calls, sizeof calls, "%llu > %llu", (unsigned long long)r->count_before,
-                 (unsigned long long)r->count_after);
+        snprintf(calls, sizeof calls, "%.5g > %.5g", r->calls_before, r->calls_after);
+    double more_us = r->step_time_after - r->step_time_before;
+    if (of_calls)
+        snprintf(more, sizeof more, ", %c%s%s", more_us < 0 ? '-' : '+', cli_time(fabs(more_us), own),
+                 has_steps ? " a step" : "");
     fputs(verdict_colour(r->verdict), stdout);
-    printf("%*s %-6s %13s %10s %10s %8s %8s  %s%s%s\n", cli_print_name(r->key, r->key_length, width), "",
-           r->is_device ? "device" : "cpu", calls,
+    printf("%*s %-6s %13s %10s %10s %8s %8s %8s  %s%s%s%s\n", cli_print_name(r->key, r->key_length, width),
+           "", r->is_device ? "device" : "cpu", calls,
            r->verdict == MTP_VERDICT_NEW ? "-" : cli_time(r->time_before, before),
            r->verdict == MTP_VERDICT_GONE ? "-" : cli_time(r->time_after, after),
            both ? change_text(r->change, change) : "-", both ? change_text(r->own_change, own) : "-",
-           mtp_verdict_text(r->verdict),
+           both && r->step_time_before > 0 ? change_text(r->step_time_after / r->step_time_before - 1, step)
+                                           : "-",
+           mtp_verdict_text(r->verdict), more,
            changed && r->own_verdict == MTP_VERDICT_SAME ? ", by what it calls" : "", cli_plain(stdout));
     if (by_shape && r->input_shapes_length > 2) {
         fputs("    ", stdout);
@@ -77,15 +87,28 @@ static void print_row(const mtp_diff_row *r, bool by_shape, int width)
     }
 }
 
+static void print_steps(const mtp_diff_summary *s, const arguments *a)
+{
+    char before[24], after[24], change[24], low[2][24], high[2][24];
+    bool aside = s->step_verdict == MTP_VERDICT_SAME && fabs(s->step_change) > a->diff.threshold;
+    printf("steps: %llu > %llu, typically %s > %s (%s): %s%s\n", (unsigned long long)s->steps_before,
+           (unsigned long long)s->steps_after, cli_time(s->step_before, before),
+           cli_time(s->step_after, after), change_text(s->step_change, change),
+           mtp_verdict_text(s->step_verdict), aside ? ", but for what all rows share" : "");
+    printf("       before %s to %s, after %s to %s\n", cli_time(s->step_before_min, low[0]),
+           cli_time(s->step_before_max, high[0]), cli_time(s->step_after_min, low[1]),
+           cli_time(s->step_after_max, high[1]));
+}
+
 static void print_summary(const mtp_diff_summary *s, const arguments *a)
 {
-    char before[24], after[24], change[24];
+    char change[24];
     if (s->has_drift && s->drift_verdict != MTP_VERDICT_SAME)
         printf(
-            "drift: all rows changed by %s, more than a machine's own %g%%; rows stray from it by %.1f%%\n",
+            "drift: all rows changed by %s, more than a machine's own %g%%; rows vary around it by %.1f%%\n",
             change_text(s->drift, change), 100 * a->diff.max_drift, 100 * s->spread);
     else if (s->has_drift)
-        printf("drift: rows share a change of %s, %s; they stray from it by %.1f%%\n",
+        printf("drift: rows share a change of %s, %s; rows vary around it by %.1f%%\n",
                change_text(s->drift, change),
                a->diff.normalize                    ? "taken out here"
                : fabs(s->drift) > a->diff.max_drift ? "not surely the program's: no row is judged by it"
@@ -94,27 +117,37 @@ static void print_summary(const mtp_diff_summary *s, const arguments *a)
     else
         printf("drift: too few rows to tell, or they do not move together\n");
     if (s->steps_before > 0 && s->steps_after > 0)
-        printf("steps: %llu > %llu, typically %s > %s (%s): %s%s\n", (unsigned long long)s->steps_before,
-               (unsigned long long)s->steps_after, cli_time(s->step_before, before),
-               cli_time(s->step_after, after), change_text(s->step_change, change),
-               mtp_verdict_text(s->step_verdict),
-               s->step_verdict == MTP_VERDICT_SAME && fabs(s->step_change) > a->diff.threshold
-                   ? ", beside what all rows share"
-                   : "");
+        print_steps(s, a);
 }
 
 static int print_verdict(const mtp_diff *diff, const mtp_diff_summary *s, double allowed)
 {
     bool slower = mtp_diff_slower(diff, allowed);
-    printf("%s%s%s: of %llu rows %llu slower, %llu faster, %llu same, %llu uncertain, %llu new, %llu gone\n",
-           slower ? cli_red(stdout) : cli_green(stdout),
-           slower ? "slower than allowed"
-           : s->slower + s->faster > 0 || s->step_verdict != MTP_VERDICT_SAME
-               ? "nothing is slower than allowed"
-               : "no change beyond noise",
-           cli_plain(stdout), (unsigned long long)s->rows, (unsigned long long)s->slower,
-           (unsigned long long)s->faster, (unsigned long long)s->same, (unsigned long long)s->uncertain,
-           (unsigned long long)s->appeared, (unsigned long long)s->gone);
+    const struct {
+        uint64_t count;
+        const char *what;
+    } parts[] = {{s->slower, "slower"},
+                 {s->faster, "faster"},
+                 {s->more_calls, "more calls"},
+                 {s->fewer_calls, "fewer calls"},
+                 {s->same, "same"},
+                 {s->uncertain, "uncertain"},
+                 {s->appeared, "new"},
+                 {s->gone, "gone"}};
+    bool changed =
+        s->slower + s->faster + s->more_calls + s->fewer_calls > 0 || s->step_verdict != MTP_VERDICT_SAME;
+    printf("%s%s%s; of %llu rows", slower ? cli_red(stdout) : cli_green(stdout),
+           slower    ? "slower than allowed"
+           : changed ? "nothing is slower than allowed"
+                     : "no change beyond noise",
+           cli_plain(stdout), (unsigned long long)s->rows);
+    const char *separator = ": ";
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].count > 0) {
+            printf("%s%llu %s", separator, (unsigned long long)parts[i].count, parts[i].what);
+            separator = ", ";
+        }
+    putchar('\n');
     return slower ? CLI_FOUND : CLI_OK;
 }
 
@@ -124,10 +157,12 @@ static int print_diff(const mtp_diff *diff, const arguments *a)
     mtp_diff_get_summary(diff, &summary);
     size_t count = mtp_diff_count(diff);
     int width = cli_name_width(BESIDE, 46);
-    printf("%s%-*s %-6s %13s %10s %10s %8s %8s  %s%s\n", cli_bold(stdout), width, "name", "where", "calls",
-           "before", "after", "change", "own", "verdict", cli_plain(stdout));
+    bool has_steps = summary.steps_before > 0 && summary.steps_after > 0;
+    printf("%s%-*s %-6s %13s %10s %10s %8s %8s %8s  %s%s\n", cli_bold(stdout), width, "name", "where",
+           has_steps ? "calls/step" : "calls", "before", "after", "change", "own",
+           has_steps ? "per step" : "in all", "verdict", cli_plain(stdout));
     for (size_t i = 0; i < count && (a->limit < 0 || (int64_t)i < a->limit); i++)
-        print_row(mtp_diff_row_at(diff, i), a->diff.by_input_shape, width);
+        print_row(mtp_diff_row_at(diff, i), has_steps, a->diff.by_input_shape, width);
     if (a->limit >= 0 && count > (size_t)a->limit)
         printf("%s... and %zu more%s\n", cli_dim(stdout), count - (size_t)a->limit, cli_plain(stdout));
     print_summary(&summary, a);

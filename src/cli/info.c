@@ -20,9 +20,8 @@ static int about_machine(void)
     return CLI_OK;
 }
 
-static const char *duration(int64_t ns, char text[32])
+static const char *duration(double t, char text[32])
 {
-    double t = (double)ns;
     if (t >= 1e9)
         snprintf(text, 32, "%.3f s", t / 1e9);
     else if (t >= 1e6)
@@ -40,7 +39,9 @@ static void about_losses(const mtp_trace_info *i)
                (unsigned long long)l->emitted, (unsigned long long)l->kept, (unsigned long long)l->dropped,
                l->emitted == l->kept + l->dropped ? "" : "  (does not balance: the recording was cut off)");
     else if (!i->from_kineto)
-        printf("  ledger            none: the process ended without stopping the profile\n");
+        printf("  ledger            none: %s\n", i->missing_chunks > 0
+                                                     ? "it was in what is missing"
+                                                     : "it is written when the profile is stopped");
     for (int k = 0; k < MTP_DROP_CAUSES && i->has_ledger; k++)
         if (l->dropped_by[k] > 0)
             printf("    dropped         %llu: %s\n", (unsigned long long)l->dropped_by[k],
@@ -54,25 +55,41 @@ static void about_losses(const mtp_trace_info *i)
         printf("  unmatched         %llu ends had no begin\n", (unsigned long long)i->unmatched_ends);
     if (i->clock_faults > 0)
         printf("  clock             %llu times it went backwards\n", (unsigned long long)i->clock_faults);
+    if (i->bad_durations > 0)
+        printf("  durations         %llu %s no number, or below 0: taken for 0\n",
+               (unsigned long long)i->bad_durations, i->bad_durations == 1 ? "was" : "were");
     if (i->skipped_events > 0)
         printf("  skipped           %llu event%s without a time, or of no known kind\n",
                (unsigned long long)i->skipped_events, i->skipped_events == 1 ? "" : "s");
     if (i->damaged_chunks > 0)
         printf("  damaged           %llu chunks were passed over\n", (unsigned long long)i->damaged_chunks);
+    if (i->missing_chunks > 0)
+        printf("  cut off           %llu chunks are missing at the end\n",
+               (unsigned long long)i->missing_chunks);
 }
 
 static void about_trace(const char *path, const mtp_trace_info *i)
 {
     char text[32], when[64] = "unknown";
-    time_t start = (time_t)((i->base_ns + i->first_ns) / 1000000000);
+    int64_t start_ns;
+    bool known = i->base_ns > 0 && !__builtin_add_overflow(i->base_ns, i->first_ns, &start_ns);
+    time_t start = known ? (time_t)(start_ns / 1000000000) : 0;
     struct tm tm;
-    if (i->base_ns > 0 && localtime_r(&start, &tm) != NULL)
+    if (known && localtime_r(&start, &tm) != NULL)
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S %z", &tm);
     printf("%s%s%s\n", cli_bold(stdout), path, cli_plain(stdout));
     printf("  form              %s\n", i->from_kineto ? "Kineto/Chrome JSON" : "mtprof spool");
-    printf("  recorded          %s, over %s\n", when, duration(i->last_ns - i->first_ns, text));
+    printf("  recorded          %s, over %s\n", when,
+           duration((double)i->last_ns - (double)i->first_ns, text));
     if (i->pid != 0)
         printf("  process           %llu\n", (unsigned long long)i->pid);
+    static const char *const states[] = {
+        [MTP_OUTCOME_STOPPED] = "stopped",
+        [MTP_OUTCOME_RECOVERED] = "recovered: the process ended without stopping the recording",
+        [MTP_OUTCOME_LIVE] = "still being recorded by that process: this is what was written so far",
+        [MTP_OUTCOME_NOT_STOPPED] = "not stopped; whether that process goes on cannot be told here"};
+    if (!i->from_kineto)
+        printf("  state             %s\n", states[i->outcome]);
     printf("  spans             %llu on %llu tracks (%llu on devices)\n", (unsigned long long)i->spans,
            (unsigned long long)i->tracks, (unsigned long long)i->device_spans);
     printf("  memory events     %llu\n", (unsigned long long)i->memory_events);

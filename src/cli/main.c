@@ -38,11 +38,8 @@ int cli_fail(int code, const char *fmt, ...)
 
 int cli_fail_status(mtp_status status)
 {
-    char text[CLI_STORY];
-    int code = status == MTP_E_ARG                            ? CLI_USAGE
-               : status == MTP_E_IO || status == MTP_E_FORMAT ? CLI_INPUT
-                                                              : CLI_OUTPUT;
-    return cli_fail(code, "%s", *mtp_last_error() != 0 ? cli_story(text) : mtp_status_text(status));
+    int code = status == MTP_E_ARG ? CLI_USAGE : status == MTP_E_NOMEM ? CLI_MEMORY : CLI_INPUT;
+    return cli_fail(code, "%s", *mtp_last_error() != 0 ? mtp_last_error() : mtp_status_text(status));
 }
 
 int cli_usage_error(void)
@@ -51,9 +48,14 @@ int cli_usage_error(void)
     return CLI_USAGE;
 }
 
+#define MAX_MEMORY_HELP                                                                                      \
+    "      --max-memory SIZE  of all verbs: the most memory to take (2G, 500M, none). At first three "       \
+    "quarters\n"                                                                                             \
+    "                         of what the machine has left, or what MTPROF_MAX_MEMORY says\n"
+
 int cli_help(const char *text)
 {
-    fputs(text, stdout);
+    printf("%s\n%s", text, MAX_MEMORY_HELP);
     return CLI_OK;
 }
 
@@ -118,6 +120,24 @@ static void show_progress(void *user, uint64_t done, uint64_t total)
         fprintf(stderr, "\rreading %.0f MB", (double)done / 1e6);
 }
 
+/* What is not there, or not yet, is said whatever the verb is. */
+static void tell_state(const char *path, const mtp_trace *trace)
+{
+    mtp_trace_info i = MTP_TRACE_INFO_INIT;
+    if (mtp_trace_get_info(trace, &i) != MTP_OK)
+        return;
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+    if (i.missing_chunks > 0)
+        cli_fail(0, "warning: %s is cut off: %llu chunk%s missing at its end, and the records in them", name,
+                 (unsigned long long)i.missing_chunks, i.missing_chunks == 1 ? " is" : "s are");
+    if (i.damaged_chunks > 0)
+        cli_fail(0, "warning: %s is damaged: the records of %llu chunk%s are lost; 'mtprof check' says where",
+                 name, (unsigned long long)i.damaged_chunks, i.damaged_chunks == 1 ? "" : "s");
+    if (i.outcome == MTP_OUTCOME_LIVE)
+        cli_fail(0, "note: %s is still being recorded by process %llu: this is what was written so far", name,
+                 (unsigned long long)i.pid);
+}
+
 mtp_trace *cli_open(const char *path, int *code)
 {
     mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
@@ -129,6 +149,8 @@ mtp_trace *cli_open(const char *path, int *code)
     cli_progress_done();
     if (status != MTP_OK)
         *code = cli_fail_status(status);
+    else
+        tell_state(path, trace);
     return status == MTP_OK ? trace : NULL;
 }
 
@@ -137,6 +159,8 @@ int cli_create(cli_out *out, const char *path)
     *out = (cli_out){mtp_sink_file, stdout, NULL};
     if (path == NULL || strcmp(path, "-") == 0)
         return CLI_OK;
+    if (*path == 0)
+        return cli_fail(CLI_USAGE, "-o needs the name of a file; '-' is standard output");
     if (mtp_file_create(path, 0, &out->file) != MTP_OK)
         return cli_fail_output();
     out->sink = mtp_file_sink;
@@ -146,8 +170,7 @@ int cli_create(cli_out *out, const char *path)
 
 int cli_fail_output(void)
 {
-    char text[CLI_STORY];
-    return cli_fail(CLI_OUTPUT, "%s", cli_story(text));
+    return cli_fail(CLI_OUTPUT, "%s", mtp_last_error());
 }
 
 int cli_close(cli_out *out, mtp_status status)
@@ -216,7 +239,8 @@ static void print_help(FILE *to)
         fprintf(to, "  %s%-8s%s %s\n", cli_bold(to), verbs[i].name, cli_plain(to), verbs[i].summary);
     fprintf(to, "\nmtprof VERB --help tells more; mtprof --version its version. Exit codes: 0 done, 1 found "
                 "something\n"
-                "(diff, check), 2 wrong usage, 3 bad input, 4 output failed.\n");
+                "(diff, check), 2 wrong usage, 3 bad input, 4 output failed, 5 not enough "
+                "memory.\n\n" MAX_MEMORY_HELP);
 }
 
 /* The verb that the user may have meant: the same first letters, or none. */
@@ -247,9 +271,39 @@ static int ended(int code)
     return code;
 }
 
+/* Takes --max-memory out of the command line, wherever it is; false: said what is wrong with it. */
+static bool take_memory(int *argc, char **argv)
+{
+    static const char option[] = "--max-memory";
+    const char *size = NULL;
+    int kept = 1;
+    bool options = true;
+    for (int i = 1; i < *argc; i++) {
+        size_t n = sizeof option - 1;
+        options = options && strcmp(argv[i], "--") != 0;
+        if (!options || strncmp(argv[i], option, n) != 0 || (argv[i][n] != 0 && argv[i][n] != '=')) {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        size = argv[i][n] == '=' ? argv[i] + n + 1 : i + 1 < *argc ? argv[++i] : "";
+        if (*size == 0) {
+            cli_fail(CLI_USAGE, "--max-memory needs a size: 2G, 500M or none");
+            return false;
+        }
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    if (mtp_memory_limit(size) == MTP_OK)
+        return true;
+    cli_fail(CLI_USAGE, "%s", mtp_last_error());
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     setlocale(LC_CTYPE, "");
+    if (!take_memory(&argc, argv))
+        return CLI_USAGE;
     signal(SIGPIPE, SIG_DFL); /* `mtprof table x | head` ends quietly */
     if (argc < 2) {
         print_help(stderr);

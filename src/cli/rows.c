@@ -13,7 +13,9 @@ enum {
     NAME_WIDTH,
     SHAPES_WIDTH,
     SRC_WIDTH,
-    DEVICE
+    DEVICE,
+    PYTHON,
+    AS_TORCH
 };
 
 static const struct option options[] = {
@@ -22,6 +24,8 @@ static const struct option options[] = {
     {"by-shape", no_argument, NULL, BY_SHAPE},
     {"by-stack", required_argument, NULL, BY_STACK},
     {"by-overload", no_argument, NULL, BY_OVERLOAD},
+    {"python-functions", no_argument, NULL, PYTHON},
+    {"as-torch", no_argument, NULL, AS_TORCH},
     {"json", no_argument, NULL, JSON},
     {"csv", no_argument, NULL, CSV},
     {"output", required_argument, NULL, 'o'},
@@ -50,9 +54,14 @@ static bool set(cli_rows *r, int option, const char *value)
         return r->group.by_input_shape = true;
     case BY_STACK:
         r->group.by_stack = cli_parse_count(value, &n) && n > 0 && n < 100000 ? (uint32_t)n : 0;
+        r->group.python_stacks = true;
         return r->group.by_stack != 0;
     case BY_OVERLOAD:
         return r->group.by_overload_name = true;
+    case PYTHON:
+        return r->group.include_python_functions = true;
+    case AS_TORCH:
+        return r->group.as_torch = true;
     case JSON:
         return r->json = true;
     case CSV:
@@ -118,6 +127,14 @@ int cli_rows_options(cli_rows *r, int argc, char **argv, const char *help, bool 
     return CLI_OK;
 }
 
+static bool has_stacks(const mtp_averages *averages)
+{
+    for (size_t i = 0; i < mtp_averages_count(averages); i++)
+        if (mtp_averages_row(averages, i)->stack_depth > 0)
+            return true;
+    return false;
+}
+
 int cli_rows_load(const cli_rows *r, mtp_trace **trace, mtp_averages **averages)
 {
     int code = CLI_OK;
@@ -130,5 +147,8 @@ int cli_rows_load(const cli_rows *r, mtp_trace **trace, mtp_averages **averages)
         status = mtp_averages_sort(*averages, r->table.sort_by);
     if (status == MTP_OK && r->limited)
         mtp_averages_limit(*averages, r->table.row_limit);
+    if (status == MTP_OK && r->group.by_stack != 0 && !has_stacks(*averages))
+        cli_fail(CLI_OK,
+                 "the trace has no stacks, so --by-stack tells nothing; record it with with_stack=True");
     return status == MTP_OK ? CLI_OK : cli_fail_status(status);
 }

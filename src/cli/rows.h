@@ -21,8 +21,11 @@ int cli_rows_load(const cli_rows *rows, mtp_trace **trace, mtp_averages **averag
     "                         device_time_total, self_device_time_total, cpu_memory_usage, flops, ...\n"     \
     "  -l, --limit N          rows; -1: all. If not said, 100, and all of them for --json and --csv\n"       \
     "      --by-shape         a row for each shape of the inputs\n"                                          \
-    "      --by-stack N       a row for each N innermost frames of the stack\n"                              \
+    "      --by-stack N       a row for each N innermost frames of the stack: of the Python functions\n"     \
+    "                         around it, if the trace has no stacks (PyTorch's has them only if verbose)\n"  \
     "      --by-overload      a row for each overload of an op\n"                                            \
+    "      --python-functions   rows of Python functions too, which PyTorch leaves out from 2.15 on\n"       \
+    "      --as-torch         device time as PyTorch adds it up, work that it counts twice included\n"       \
     "      --json, --csv      rows with torch's attribute names\n"                                           \
     "  -o, --output FILE      instead of standard output; .gz is compressed\n"                               \
     "  -h, --help\n"

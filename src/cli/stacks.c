@@ -3,11 +3,16 @@
 
 static const char help[] =
     "usage: mtprof stacks [options] TRACE\n\n"
-    "One line per stack, root first, frames joined by ';', then microseconds: the input of flame graph\n"
-    "tools. The trace must have been recorded with stacks.\n\n"
+    "One line per stack, the longest first: functions, ops and annotations from the root on, joined by\n"
+    "';', then the microseconds that the last of them took by itself (with the device metric: a kernel).\n"
+    "It is the input of flame graph tools. Backward ops are shown where their forward op was called. The\n"
+    "trace must have been recorded with stacks; time that Python spent outside of ops and annotations is\n"
+    "not in it.\n\n"
     "  -m, --metric M         self_cpu_time_total (default) or self_device_time_total\n"
     "  -o, --output FILE\n"
-    "  -h, --help\n";
+    "  -h, --help\n\n"
+    "  mtprof stacks trace.json.gz -o trace.folded    # then flamegraph.pl trace.folded, or speedscope\n"
+    "  mtprof stacks trace.json.gz | head -5\n";
 
 typedef struct counted {
     cli_out *to;
@@ -48,7 +53,7 @@ int cli_stacks(int argc, char **argv)
     code = cli_create(&out, output);
     if (code == CLI_OK) {
         counted lines = {&out, 0};
-        mtp_status status = mtp_trace_stacks(trace, metric, count, &lines);
+        mtp_status status = mtp_trace_folded(trace, metric, count, &lines);
         if (status == MTP_OK && lines.bytes == 0) {
             mtp_file_abandon(out.file);
             code = cli_fail(CLI_INPUT, "the trace has no stacks with %s; record it with with_stack", metric);

@@ -1,11 +1,19 @@
 /* cli/steps.c - mtprof steps: how the time of each step was spent. */
 #include "cli/cli.h"
+#include <string.h>
+
+#define GAPS 5            /* shown */
+#define GAP_LEAST_NS 1000 /* shorter ones are between any two ops */
 
 static const char help[] =
     "usage: mtprof steps [options] TRACE\n\n"
     "For each step (ProfilerStep#N, or prof.step()): its time, and how much of it the CPU was in ops or\n"
     "runtime calls, a device ran kernels or copies, and neither did anything (idle). CPU and device work\n"
     "at the same time, so these may add up to more than the step. A trace without steps is taken as one.\n\n"
+    "A step that took far longer or less than most is marked with *, and below it is said what it had more "
+    "or\n"
+    "less of than usual: own time of ops and kernels, or idle time. Then the longest gaps of all steps: how\n"
+    "long nothing ran, when, after what, before what, and in which function or annotation.\n\n"
     "  -l, --limit N          steps, the first ones; -1: all (default). The summary is of all\n"
     "      --json, --csv      times in microseconds\n"
     "  -o, --output FILE      of --json or --csv, instead of standard output; .gz is compressed\n"
@@ -25,9 +33,68 @@ static void print_times(const char *label, const mtp_step_times *t)
            time_text(t->device_ns, text[2]), time_text(t->idle_ns, text[3]));
 }
 
+/* The engine's scope around a backward op says the op's name last, where it would be cut. */
+static void print_cell(mtp_text text, int width)
+{
+    static const char engine[] = "autograd::engine::evaluate_function: ";
+    if (text.length > sizeof engine && memcmp(text.bytes, engine, sizeof engine - 1) == 0)
+        text = (mtp_text){text.bytes + sizeof engine - 1, text.length - (sizeof engine - 1)};
+    printf("%*s  ", cli_print_name(text.bytes, text.length, width), "");
+}
+
 static double percent(int64_t part, int64_t whole)
 {
     return whole > 0 ? 100.0 * (double)part / (double)whole : 0.0;
+}
+
+static void print_outliers(const mtp_steps *steps)
+{
+    const mtp_step_row *r;
+    char text[24];
+    for (size_t i = 0; (r = mtp_steps_row(steps, i)) != NULL; i++) {
+        if (!r->is_outlier)
+            continue;
+        printf("\n* step %lld took %s %s than usual:", (long long)r->number,
+               time_text(r->more_ns < 0 ? -r->more_ns : r->more_ns, text), r->more_ns < 0 ? "less" : "more");
+        for (uint32_t k = 0; k < r->reason_count; k++) {
+            const mtp_step_reason *reason = &r->reasons[k];
+            printf("\n    %c%-11s ", reason->ns < 0 ? '-' : '+',
+                   time_text(reason->ns < 0 ? -reason->ns : reason->ns, text));
+            cli_print_name(reason->what.bytes, reason->what.length, 60);
+            if (reason->calls != 0)
+                printf(", %lld call%s %s", (long long)(reason->calls < 0 ? -reason->calls : reason->calls),
+                       reason->calls == 1 || reason->calls == -1 ? "" : "s",
+                       reason->calls < 0 ? "fewer" : "more");
+        }
+        printf("%s\n", r->reason_count == 0 ? " many small differences" : "");
+    }
+}
+
+static void print_gaps(const mtp_steps *steps, bool of_device)
+{
+    const mtp_step_gap *g;
+    size_t shown = 0;
+    int width = (cli_name_width(36, 112) - 4) / 3; /* three names */
+    for (; shown < GAPS && (g = mtp_steps_gap(steps, of_device, shown)) != NULL; shown++) {
+        char length[24], at[24], step[24] = "all";
+        if (g->end_ns - g->start_ns < GAP_LEAST_NS)
+            break;
+        if (shown == 0)
+            printf("\n%s%-12s %-6s %12s  %-*s  %-*s  %s%s\n", cli_bold(stdout),
+                   of_device ? "device idle" : "idle", "step", "at", width, "after", width, "before", "in",
+                   cli_plain(stdout));
+        if (g->step >= 0)
+            snprintf(step, sizeof step, "%lld", (long long)g->step);
+        printf("%-12s %-6s %12s  ", time_text(g->end_ns - g->start_ns, length), step,
+               time_text(g->offset_ns, at));
+        print_cell(g->after.length > 0 ? g->after : (mtp_text){"(the step's start)", 18}, width);
+        print_cell(g->before.length > 0 ? g->before : (mtp_text){"(the step's end)", 16}, width);
+        cli_print_name(g->inside.bytes, g->inside.length, width);
+        putchar('\n');
+    }
+    size_t more = mtp_steps_gap_count(steps, of_device) - shown;
+    if (shown == GAPS && more > 0)
+        printf("%s... and shorter ones; --json has more%s\n", cli_dim(stdout), cli_plain(stdout));
 }
 
 static int print_steps(const mtp_steps *steps, int64_t limit)
@@ -41,7 +108,7 @@ static int print_steps(const mtp_steps *steps, int64_t limit)
         const mtp_step_row *r = mtp_steps_row(steps, i);
         char label[24] = "all";
         if (r->number >= 0)
-            snprintf(label, sizeof label, "%lld", (long long)r->number);
+            snprintf(label, sizeof label, "%lld%s", (long long)r->number, r->is_outlier ? "*" : "");
         print_times(label, &r->times);
         printf(" %6.1f%% %9llu %9llu\n", percent(r->times.idle_ns, r->times.wall_ns),
                (unsigned long long)r->ops, (unsigned long long)r->kernels);
@@ -58,6 +125,9 @@ static int print_steps(const mtp_steps *steps, int64_t limit)
         print_times("max", &max);
         printf("\n");
     }
+    print_outliers(steps);
+    print_gaps(steps, false);
+    print_gaps(steps, true);
     return CLI_OK;
 }
 

@@ -32,6 +32,11 @@ int cli_table(int argc, char **argv)
                                           : mtp_averages_table(averages, &rows.table, out.sink, out.user));
     if (code == CLI_OK && mtp_averages_count(averages) == 0)
         fprintf(stderr, "mtprof table: the trace has nothing to average\n");
+    if (code == CLI_OK && mtp_averages_left_out(averages) > 0 && !rows.json && !rows.csv)
+        fprintf(
+            stderr,
+            "mtprof table: without %zu Python functions, as PyTorch 2.15; --python-functions shows them\n",
+            mtp_averages_left_out(averages));
     mtp_averages_destroy(averages);
     mtp_trace_destroy(trace);
     return code;

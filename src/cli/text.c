@@ -1,5 +1,4 @@
-/* cli/text.c - text for people: names, times, the library's stories, the width of the terminal. */
-#include <ctype.h>
+/* cli/text.c - text for people: names, times, the width of the terminal. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -79,46 +78,4 @@ int cli_print_name(const char *name, size_t length, int width)
         shown += 3;
     }
     return width > shown ? width - shown : 0;
-}
-
-/* ------------------------------------------------------------------------------------------- stories */
-
-/* The part at `from`, without the function that said it; *next is the part behind it, or NULL. */
-static const char *part(const char *from, size_t *length, const char **next)
-{
-    const char *colon = from;
-    while (isalnum((unsigned char)*colon) || *colon == '_')
-        colon++;
-    if (colon > from && colon[0] == ':' && colon[1] == ' ')
-        from = colon + 2;
-    *next = NULL;
-    *length = strlen(from);
-    for (const char *at = from; (at = strstr(at, "; ")) != NULL; at += 2) {
-        colon = at + 2;
-        while (islower((unsigned char)*colon) || *colon == '_')
-            colon++;
-        if (memchr(at + 2, '_', (size_t)(colon - at - 2)) == NULL || colon[0] != ':' || colon[1] != ' ')
-            continue;
-        *length = (size_t)(at - from);
-        *next = at + 2;
-        break;
-    }
-    return from;
-}
-
-/* "open_source: No such file; open_any: beside; mtp_trace_open: x.json" is "x.json: No such file (beside)". */
-const char *cli_story(char text[CLI_STORY])
-{
-    const char *story = mtp_last_error(), *next, *last = NULL;
-    size_t length, last_length = 0, used = 0;
-    char middle[CLI_STORY] = "";
-    const char *first = part(story, &length, &next);
-    while (next != NULL) {
-        if (last != NULL && used < sizeof middle)
-            used += (size_t)snprintf(middle + used, sizeof middle - used, " (%.*s)", (int)last_length, last);
-        last = part(next, &last_length, &next);
-    }
-    snprintf(text, CLI_STORY, "%.*s%s%.*s%s", (int)last_length, last != NULL ? last : "",
-             last != NULL ? ": " : "", (int)length, first, middle);
-    return text;
 }

@@ -4,6 +4,7 @@ The work is done in C (mindtorch_v2._C, over include/mindtorch.h); this package 
 """
 import importlib as _importlib
 import math as _math
+import os as _os
 
 from mindtorch_v2 import _C
 from mindtorch_v2._C import (  # noqa: F401
@@ -38,6 +39,8 @@ globals().update({_name: _op for _name, _op in vars(_C.ops).items() if _name in 
 from mindtorch_v2 import _schema, _tensor  # noqa: E402,F401  (gives _C its schemas, Tensor the rest of its methods)
 
 _LAZY = ("backends", "nn", "npu", "optim", "profiler", "utils", "version", "xpu")
+if _os.environ.get("KINETO_USE_DAEMON", ""):
+    _importlib.import_module("mindtorch_v2.profiler")  # it counts the steps of optimizers then
 
 
 def __getattr__(name):

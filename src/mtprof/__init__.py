@@ -30,6 +30,7 @@ from ._native import (
     activity_parse,
     dispatch_op_enter,
     dispatch_op_exit,
+    gc_event,
     hide_file,
     is_profiler_enabled,
     now_ns,

@@ -3,12 +3,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/budget.h"
 #include "base/error.h"
 #include "base/json_out.h"
 #include "base/os.h"
 #include "present/plain_text.h"
 #include "record/spool.h"
 #include "trace/json_source.h"
+#include "trace/kineto.h"
 
 #define EXAMPLE_MOST ((size_t)40) /* bytes of it that are shown */
 
@@ -134,14 +136,19 @@ mtp_status mtp_trace_check_file(const char *path, const mtp_open_options *option
     *out = NULL;
     if (path == NULL)
         return MTP_FAIL(MTP_E_ARG, "path is NULL");
-    if (options != NULL && options->size < sizeof *options)
-        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, sizeof *options);
+    mtp_open_options known;
+    mtp_status status = mtp__open_options(options, &known);
+    if (status != MTP_OK)
+        return status;
+    mtp__budget outer;
+    status = mtp__budget_begin(known.max_memory, &outer);
+    if (status != MTP_OK)
+        return status;
     mtp_check *c = mtp__calloc(1, sizeof *c);
-    if (c == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "a check");
-    mtp_status status = check_any(c, path, options);
+    status = c != NULL ? check_any(c, path, &known) : MTP_FAIL(MTP_E_NOMEM, "a check");
     if (status == MTP_OK)
         status = conclude(c);
+    mtp__budget_end(&outer);
     if (status != MTP_OK) {
         MTP_NOTE("%s", strcmp(path, "-") == 0 ? "standard input" : path);
         mtp_check_destroy(c);
@@ -178,6 +185,11 @@ size_t mtp_check_breaches(const mtp_check *c)
     return breaches;
 }
 
+bool mtp_check_recovered(const mtp_check *c)
+{
+    return c != NULL && c->recovered;
+}
+
 uint64_t mtp_check_events(const mtp_check *c)
 {
     return c != NULL ? c->events : 0;
@@ -194,6 +206,8 @@ mtp_status mtp_check_json(const mtp_check *c, mtp_sink *sink, void *user)
     MTP__OUT(&o, "{\"events\": ");
     mtp__out_u64(&o, c->events);
     mtp__out_text(&o, mtp_check_breaches(c) == 0 ? ", \"clean\": true" : ", \"clean\": false");
+    if (c->recovered)
+        MTP__OUT(&o, ", \"recovered\": true");
     MTP__OUT(&o, ", \"findings\": [");
     for (size_t i = 0; i < c->count; i++) {
         const mtp_finding *f = &c->finding[i];

@@ -19,11 +19,14 @@
 #define MTP__FINDING_LIST(X)                                                                                                   \
     X(NOT_JSON, 1, ERROR, "the text is not JSON: %s", "what follows was not looked at; " MTP__NEITHER_FAILS)                   \
     X(CUT_OFF, 1, ERROR, "the file ends inside of %s: it is cut off", MTP__NEITHER_FAILS)                                      \
-    X(DAMAGED, 1, ERROR, "the compressed content is damaged: %s", "what follows was not looked at; no reader gets further")    \
+    X(DAMAGED, 1, ERROR, "the compressed content is damaged: %s", "what follows was not looked at; no reader gets further: get the file again") \
     X(MEMBERS, 1, ERROR, "the gzip file has %s", "some viewers take the first member for all of it")                           \
     X(NOT_OBJECT, 1, ERROR, "the file is a list of events, not an object with traceEvents",                                    \
       "HTA, TraceLens and TensorBoard look for traceEvents and find none")                                                     \
     X(NO_EVENTS, 1, ERROR, "there is no list traceEvents", "no reader finds an event in it")                                   \
+    X(TWO_EVENTS, 1, ERROR, "there is a second traceEvents",                                                                   \
+      "readers in Python and JavaScript keep the last one and lose the events of the first")                                   \
+    X(TOO_NESTED, 1, ERROR, "values are nested more than %s deep", "what follows was not looked at; most readers refuse the file") \
     X(COMMA, 1, ERROR, "a comma with nothing behind it", MTP__NEITHER_FAILS)                                                   \
     X(CONTROL, 1, ERROR, "a raw control character in a string (%s)", MTP__NEITHER_FAILS)                                       \
     X(ESCAPE, 1, ERROR, "an escape that JSON does not have (%s)", MTP__NEITHER_FAILS)                                          \
@@ -47,6 +50,7 @@
     X(NO_TID, 3, ERROR, "an event has no tid", "Perfetto puts it on the thread that has the process's number")                 \
     X(NO_CAT, 3, ERROR, "a complete event has no category (cat)", "HTA leaves it out")                                         \
     X(NO_DUR, 3, ERROR, "a complete event has no number dur", "HTA, Perfetto and speedscope leave it out")                     \
+    X(BAD_DUR, 3, ERROR, "the dur of a complete event is not a number (%s)", "viewers leave it out, or draw nothing")          \
     X(NEGATIVE_DUR, 3, ERROR, "a complete event has a dur below 0 (%s)", "viewers drop it, or draw nothing")                   \
     X(NO_ARGS, 3, NOTE, "a complete event has no object args", "readers that look into args without asking stop with an error") \
     X(TEXT_PID, 4, ERROR, "pid or tid of a complete event is not a number (%s)", "speedscope refuses the whole file")          \
@@ -79,6 +83,8 @@
     X(FLOW_BIND, 11, ERROR, "a flow ends without \"bp\": \"e\" (%s)", "viewers tie it to the next span instead of this one")   \
     X(FLOW_NOWHERE, 11, ERROR, "a flow is where there is no span (%s)", "Perfetto drops it")                                   \
     X(FLOW_OFF, 11, NOTE, "a flow is inside of a span, not at its start (%s)", "readers that look for a span of the same ts miss it") \
+    X(NO_FLOWS, 11, REMARK, "device work has no flows from its launches (%s)",                                                 \
+      "viewers draw no arrows to it; readers that go by flows, as TraceLens does, find no launch for it")                      \
     X(CORRELATION, 12, ERROR, "two launches have the same correlation (%s)", "HTA and TraceLens tie device work to the wrong one") \
     X(SPELLING, 13, NOTE, "an arg is not spelled as Kineto does (%s)", "readers look for Kineto's spelling, and miss it")      \
     X(NO_STREAM, 13, ERROR, "device work has no number %s in its args", "HTA takes it for CPU work, or for work of no launch") \
@@ -94,7 +100,12 @@
     X(SPOOL_NAME, 0, ERROR, "a record has an id that is not defined (%s)", "it is shown as \"?\"")                             \
     X(SPOOL_LEDGER, 0, ERROR, "the ledger does not balance: %s", "more was lost than is told")                                 \
     X(SPOOL_DROPPED, 0, NOTE, "records were dropped while recording: %s", "the trace has gaps, which the ledger counts")       \
-    X(SPOOL_OPEN, 0, NOTE, "the recording was not stopped: %s", "all that was written is there; open spans last to the end")
+    X(SPOOL_CUT, 0, ERROR, "the file is cut off: %s", "their records are lost; the rest can be read")                          \
+    X(SPOOL_RECOVERED, 0, REMARK, "recovered: process %s ended without stopping the recording",                                \
+      "all that was written is there; open spans last to the end")                                                             \
+    X(SPOOL_LIVE, 0, REMARK, "process %s is still recording", "this is what was written so far; open spans last to the end")   \
+    X(SPOOL_OPEN, 0, REMARK, "the recording of process %s was not stopped, and whether it goes on cannot be told",             \
+      "all that was written is there; open spans last to the end")
 /* clang-format on */
 
 #define X(sym, rule, severity, what, effect) MTP__FOUND_##sym,
@@ -103,7 +114,7 @@ typedef enum mtp__found {
 } mtp__found;
 #undef X
 
-#define MTP__EXAMPLE_BYTES 128
+#define MTP__EXAMPLE_BYTES 192
 
 typedef struct mtp__sighting {
     uint64_t count, byte, event;
@@ -116,6 +127,7 @@ struct mtp_check {
     size_t count;
     char *text; /* owned: what they say */
     uint64_t events;
+    bool recovered; /* a spool whose process ended without stopping the recording */
 };
 
 #define MTP__NO_EVENT UINT64_MAX

@@ -163,7 +163,7 @@ static void check_basics(mtp__checker *c, event *e)
         found(c, MTP__FOUND_LARGE_TS, &m[MTP__MEMBER_TS]);
     if (m[MTP__MEMBER_PID].bytes == NULL)
         found(c, MTP__FOUND_NO_PID, NULL);
-    if (m[MTP__MEMBER_TID].bytes == NULL)
+    if (m[MTP__MEMBER_TID].bytes == NULL && e->phase != 'C') /* counters are of their process */
         found(c, MTP__FOUND_NO_TID, NULL);
 }
 
@@ -174,7 +174,8 @@ static void check_complete(mtp__checker *c, event *e)
     if (text_of(&m[MTP__MEMBER_CAT]).length == 0)
         found(c, MTP__FOUND_NO_CAT, NULL);
     if (!e->has_dur)
-        found(c, MTP__FOUND_NO_DUR, NULL);
+        found(c, m[MTP__MEMBER_DUR].bytes != NULL ? MTP__FOUND_BAD_DUR : MTP__FOUND_NO_DUR,
+              &m[MTP__MEMBER_DUR]);
     else if (e->dur < 0)
         found(c, MTP__FOUND_NEGATIVE_DUR, &m[MTP__MEMBER_DUR]);
     if (m[MTP__MEMBER_ARGS].bytes == NULL || m[MTP__MEMBER_ARGS].kind != '{')
@@ -340,6 +341,10 @@ static void check_args(mtp__checker *c, const event *e)
     mtp__json_value value, correlation = {0};
     const mtp__json_value *args = &e->member[MTP__MEMBER_ARGS];
     bool device = IS_ONE_OF(category, on_device), known = IS_ONE_OF(category, categories);
+    if (device && c->kernels++ == 0) {
+        c->kernel_byte = c->byte;
+        c->kernel_event = c->event;
+    }
     static const char *const needed[] = {"device", "stream", "correlation"};
     bool has[3] = {false, false, false};
     const char *p = args->bytes != NULL && args->kind == '{' ? args->bytes + 1 : NULL;
@@ -429,6 +434,7 @@ static void check_flow(mtp__checker *c, const event *e)
     if (!whole || !e->has_ts || !has_room(c, &list, &c->flow_room, c->flow_count, sizeof *c->flows))
         return;
     c->flows = list;
+    c->launch_flows += same(category.bytes, category.length, "ac2g");
     c->flows[c->flow_count++] = (mtp__check_flow){
         e->ts,   id, mtp__hash_bytes(name.bytes, name.length), c->byte, row_of(c, e), (uint32_t)c->event,
         e->phase};

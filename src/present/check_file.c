@@ -63,9 +63,9 @@ static mtp_status more(reader *r)
     r->c.json.end = r->window.bytes + r->window.held;
     r->c.json.complete = r->window.complete;
     if (status == MTP_E_FORMAT && mtp__source_status(r->window.source) == MTP_E_FORMAT) {
-        const char *story = mtp_last_error(), *told = strstr(story, ": ");
-        mtp__check_say(r->c.check, MTP__FOUND_DAMAGED, r->window.offset + r->window.held, MTP__NO_EVENT, "%s",
-                       told != NULL ? told + 2 : story);
+        const char *said = mtp_last_error(); /* what to do about it is the finding's effect */
+        mtp__check_say(r->c.check, MTP__FOUND_DAMAGED, r->window.offset + r->window.held, MTP__NO_EVENT,
+                       "%.*s", (int)strcspn(said, ";"), said);
         r->ended = true;
         return MTP_OK;
     }
@@ -115,7 +115,13 @@ static const char *whole(reader *r, uint64_t event, unsigned *flags, mtp_status 
         const char *end = mtp__json_skip(j, r->at, flags);
         if (end != NULL)
             return end;
-        if (j->stop == MTP__JSON_WRONG || j->stop == MTP__JSON_DEEP || j->complete) {
+        if (j->stop == MTP__JSON_DEEP) {
+            mtp__check_say(r->c.check, MTP__FOUND_TOO_NESTED, offset(r, j->stop_at), event, "%d",
+                           MTP__JSON_DEPTH);
+            r->ended = true;
+            return NULL;
+        }
+        if (j->stop == MTP__JSON_WRONG || j->complete) {
             wrong(r, j->stop_at, j->expected, event);
             return NULL;
         }
@@ -146,7 +152,9 @@ static mtp_status read_event(reader *r)
     mtp__check_event(&r->c, r->at, (size_t)(end - r->at));
     r->c.check->events++;
     r->at = end;
-    return r->c.no_memory ? MTP_FAIL(MTP_E_NOMEM, "event %llu", (unsigned long long)r->c.event) : MTP_OK;
+    return r->c.no_memory
+               ? MTP_FAIL(MTP_E_NOMEM, "what is to be checked of %llu events", (unsigned long long)r->c.event)
+               : MTP_OK;
 }
 
 /* Behind the bracket, up to the closing one. */
@@ -289,6 +297,8 @@ static mtp_status read_object(reader *r)
         if (status != MTP_OK || r->ended)
             return status;
         bool events = strcmp(name, "traceEvents") == 0 && peek(r, &status) == '[';
+        if (events && r->has_events)
+            mtp__check_found(r->c.check, MTP__FOUND_TWO_EVENTS, byte, MTP__NO_EVENT, NULL, 0);
         r->has_events |= events;
         r->at += events;
         if (status == MTP_OK && !r->ended)

@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include "base/budget.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "present/check_scan.h"
@@ -162,10 +163,17 @@ static void check_flow_ids(mtp__checker *c)
 
 mtp_status mtp__check_order(mtp__checker *c)
 {
+    size_t bytes = c->span_count * sizeof *c->spans;
+    if (!mtp__budget_take(bytes)) /* qsort() may take as much again */
+        return MTP_FAIL(MTP_E_NOMEM, "the order of %zu spans", c->span_count);
     if (c->span_count > 0)
         qsort(c->spans, c->span_count, sizeof *c->spans, by_place);
+    mtp__budget_give(bytes);
     if (c->flow_count > 0)
         qsort(c->flows, c->flow_count, sizeof *c->flows, flow_by_place);
+    if (c->kernels > 0 && c->launch_flows == 0)
+        mtp__check_say(c->check, MTP__FOUND_NO_FLOWS, c->kernel_byte, c->kernel_event, "%llu events",
+                       (unsigned long long)c->kernels);
     mtp_status status = sweep_rows(c);
     if (status == MTP_OK && c->flow_count > 0)
         check_flow_ids(c);

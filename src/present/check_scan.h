@@ -51,6 +51,8 @@ typedef struct mtp__checker {
     mtp__check_span *spans; /* owned */
     mtp__check_flow *flows; /* owned */
     size_t span_count, span_room, flow_count, flow_room;
+    uint64_t kernels, kernel_byte, kernel_event; /* device work: how many, where first */
+    uint64_t launch_flows;
     bool no_memory; /* latched */
 } mtp__checker;
 

@@ -10,10 +10,11 @@
 #include "base/os.h"
 #include "present/check.h"
 #include "base/pair_map.h"
-#include "record/pool.h"
+#include "record/spool.h"
 
 #define CHUNK_MIN 4096u
 #define CHUNK_MAX (1u << 20)
+#define LIVE_TRIES 4
 
 typedef struct spool {
     mtp_check *check;
@@ -27,7 +28,9 @@ typedef struct spool {
     mtp__pair_map defined; /* control kind, id */
     bool has_ledger, no_memory;
     uint64_t ledger[4 + MTP_DROP_CAUSES];
-    uint64_t records, damaged, unsealed;
+    uint64_t records, damaged, unsealed, missing;
+    mtp_outcome outcome;
+    bool undefined; /* definitions are lost with damaged or missing chunks */
     /* of the stream that is read */
     uint32_t stream, cycle;
     uint64_t next;
@@ -40,10 +43,13 @@ static mtp_status open_spool(spool *s, const char *path)
     struct stat st;
     s->fd = mtp__open(path, O_RDONLY, 0);
     if (s->fd < 0 || fstat(s->fd, &st) != 0)
-        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
     s->file_bytes = (uint64_t)st.st_size;
     ssize_t got = mtp__pread(s->fd, &s->header, sizeof s->header, 0);
-    return got < 0 ? MTP_FAIL(MTP_E_IO, "'%s': %s", path, strerror(errno)) : MTP_OK;
+    if (got < 0)
+        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
+    s->outcome = mtp__spool_outcome(s->fd, &s->header);
+    return MTP_OK;
 }
 
 static bool check_header(spool *s)
@@ -63,32 +69,48 @@ static bool check_header(spool *s)
     return false;
 }
 
-/* The chunk's words; UINT32_MAX: it is damaged, and that has been said. */
+/* What is wrong with the chunk that is read into s->chunk, or NULL; *words of it can be read. */
+static const char *judge_chunk(spool *s, ssize_t got, uint32_t *words)
+{
+    mtp__chunk *c = s->chunk;
+    *words = 0;
+    if (got < (ssize_t)sizeof *c)
+        return "its header is cut off";
+    if (c->magic != MTP__CHUNK_MAGIC)
+        return "its magic number is wrong";
+    uint32_t capacity = (uint32_t)(((size_t)got - sizeof *c) / 8);
+    *words = mtp__chunk_written(mtp__chunk_words(c), capacity);
+    if (c->checksum == 0)
+        return NULL;
+    if (c->words > capacity)
+        return got < (ssize_t)s->header.chunk_bytes ? "it is cut off" : "its size cannot be";
+    if (c->checksum != mtp__chunk_checksum(c, mtp__chunk_words(c)))
+        return "its checksum is wrong";
+    return *words != c->words ? "its records do not fill it" : NULL;
+}
+
+/* The chunk's words; UINT32_MAX: it is damaged, and that has been said, or it has gone meanwhile. Of a spool that is
+ * being written to, what changed while it was read is read again. */
 static uint32_t read_chunk(spool *s, const mtp__chunk_place *p)
 {
     mtp__chunk *c = s->chunk;
-    const char *why = NULL;
-    memset(c, 0, s->header.chunk_bytes);
+    const char *why = "";
+    uint32_t words = 0;
+    bool live = s->outcome == MTP_OUTCOME_LIVE, beyond = false;
     s->byte = (p->at + 1) * s->header.chunk_bytes;
-    ssize_t got = mtp__pread(s->fd, c, s->header.chunk_bytes, s->byte);
-    if (got < (ssize_t)sizeof *c)
-        why = "its header is cut off";
-    else if (c->magic != MTP__CHUNK_MAGIC)
-        why = "its magic number is wrong";
-    uint32_t capacity = why == NULL ? (uint32_t)(((size_t)got - sizeof *c) / 8) : 0, words = 0;
-    if (why == NULL)
-        words = mtp__chunk_written(mtp__chunk_words(c), capacity);
-    if (why == NULL && c->checksum != 0) {
-        if (c->words > capacity)
-            why = got < (ssize_t)s->header.chunk_bytes ? "it is cut off" : "its size cannot be";
-        else if (c->checksum != mtp__chunk_checksum(c, mtp__chunk_words(c)))
-            why = "its checksum is wrong";
-        else if (words != c->words)
-            why = "its records do not fill it";
+    for (int i = 0; why != NULL && i < (live ? LIVE_TRIES : 1); i++) {
+        memset(c, 0, s->header.chunk_bytes);
+        ssize_t got = mtp__pread(s->fd, c, s->header.chunk_bytes, s->byte);
+        beyond = got < (ssize_t)s->header.chunk_bytes;
+        why = judge_chunk(s, got, &words);
     }
-    if (why != NULL) {
-        mtp__check_say(s->check, MTP__FOUND_SPOOL_CHUNK, s->byte, MTP__NO_EVENT, "%s", why);
+    if (live && c->order != p->order)
+        return UINT32_MAX;
+    if (why != NULL || (beyond && s->missing > 0)) {
+        if (!(beyond && s->missing > 0)) /* that is said of the file */
+            mtp__check_say(s->check, MTP__FOUND_SPOOL_CHUNK, s->byte, MTP__NO_EVENT, "%s", why);
         s->damaged++;
+        s->undefined |= p->stream == 0;
         return UINT32_MAX;
     }
     s->unsealed += c->checksum == 0;
@@ -118,11 +140,6 @@ static mtp_status list_chunks(spool *s)
 
 /* -------------------------------------------------------------------------------------------- control */
 
-static bool is_blob(uint32_t kind)
-{
-    return (kind >= MTP__CONTROL_NAME && kind <= MTP__CONTROL_THREAD) || kind == MTP__CONTROL_TRACE_ID;
-}
-
 static void bad_record(spool *s, uint32_t at, const char *what, unsigned number)
 {
     mtp__check_say(s->check, MTP__FOUND_SPOOL_RECORD, s->byte + sizeof *s->chunk + (uint64_t)at * 8,
@@ -133,7 +150,7 @@ static void control_record(spool *s, const uint64_t *w, uint32_t length, uint32_
 {
     uint32_t kind = (uint32_t)w[1];
     bool is_new;
-    if (is_blob(kind)) {
+    if (mtp__control_is_blob(kind)) {
         uint32_t part = length >= 4 ? (uint32_t)(w[3] >> 32) : 0, whole = length >= 4 ? (uint32_t)w[3] : 0;
         uint64_t from = kind == MTP__CONTROL_THREAD ? 0 : length >= 4 ? w[2] >> 32 : 0;
         if (length < 4 || length != 4 + (part + 7) / 8 || from + part > whole)
@@ -145,7 +162,7 @@ static void control_record(spool *s, const uint64_t *w, uint32_t length, uint32_
         memset(s->ledger, 0, sizeof s->ledger);
         memcpy(s->ledger, w + 2, have * sizeof *w);
         s->has_ledger = true;
-    } else if (kind == 0 || kind > MTP__CONTROL_TRACE_ID) {
+    } else if (!mtp__control_is_known(kind)) {
         bad_record(s, at, "control kind", kind);
     }
 }
@@ -158,7 +175,7 @@ static void use(spool *s, mtp__control_kind kind, uint32_t id, uint32_t at)
                                        [MTP__CONTROL_SHAPE] = "shape",
                                        [MTP__CONTROL_STACK] = "stack",
                                        [MTP__CONTROL_TEXT] = "text"};
-    if (id != 0 && mtp__pair_find(&s->defined, kind, id) == NULL)
+    if (id != 0 && !s->undefined && mtp__pair_find(&s->defined, kind, id) == NULL)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_NAME, s->byte + sizeof *s->chunk + (uint64_t)at * 8,
                        s->records, "%s %u", what[kind], id);
 }
@@ -210,7 +227,7 @@ static void read_records(spool *s, uint32_t words)
     const mtp__chunk *c = s->chunk;
     const uint64_t *w = mtp__chunk_words(s->chunk);
     bool goes_on = c->stream == s->stream && c->cycle == s->cycle;
-    if (goes_on && c->first != s->next && s->damaged == 0)
+    if (goes_on && c->first != s->next && s->damaged == 0 && s->outcome != MTP_OUTCOME_LIVE)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_GAP, s->byte, MTP__NO_EVENT,
                        "stream %u: %llu instead of %llu", c->stream, (unsigned long long)c->first,
                        (unsigned long long)s->next);
@@ -253,7 +270,7 @@ static void check_ledger(spool *s)
     uint64_t by_cause = 0;
     for (int i = 0; i < MTP_DROP_CAUSES; i++)
         by_cause += l[4 + i];
-    if (!s->has_ledger || s->damaged > 0)
+    if (!s->has_ledger || s->damaged > 0 || s->missing > 0)
         return;
     if (l[0] != l[1] + l[2] || by_cause != l[2])
         mtp__check_say(s->check, MTP__FOUND_SPOOL_LEDGER, 0, MTP__NO_EVENT,
@@ -268,11 +285,28 @@ static void check_ledger(spool *s)
                        (unsigned long long)l[2], (unsigned long long)l[0]);
 }
 
+static void check_outcome(spool *s)
+{
+    static const mtp__found found[] = {[MTP_OUTCOME_RECOVERED] = MTP__FOUND_SPOOL_RECOVERED,
+                                       [MTP_OUTCOME_LIVE] = MTP__FOUND_SPOOL_LIVE,
+                                       [MTP_OUTCOME_NOT_STOPPED] = MTP__FOUND_SPOOL_OPEN};
+    s->check->recovered = s->outcome == MTP_OUTCOME_RECOVERED;
+    if (s->outcome != MTP_OUTCOME_STOPPED)
+        mtp__check_say(s->check, found[s->outcome], offsetof(mtp__spool_header, complete), MTP__NO_EVENT,
+                       "%llu", (unsigned long long)s->header.pid);
+}
+
 static mtp_status check_all(spool *s, const char *path)
 {
     mtp_status status = open_spool(s, path);
     if (status != MTP_OK || !check_header(s))
         return status;
+    s->missing = mtp__spool_missing(&s->header, s->file_bytes);
+    s->undefined = s->missing > 0;
+    if (s->missing > 0)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_CUT, s->file_bytes, MTP__NO_EVENT,
+                       "%llu of its %llu chunks are missing or not whole", (unsigned long long)s->missing,
+                       (unsigned long long)s->header.chunks);
     status = list_chunks(s);
     if (status == MTP_OK)
         status = read_streams(s, true);
@@ -282,9 +316,7 @@ static mtp_status check_all(spool *s, const char *path)
         return status;
     s->check->events = s->records;
     check_ledger(s);
-    if (s->header.complete != 1)
-        mtp__check_say(s->check, MTP__FOUND_SPOOL_OPEN, 24, MTP__NO_EVENT, "%llu chunks were still open",
-                       (unsigned long long)s->unsealed);
+    check_outcome(s);
     return MTP_OK;
 }
 

@@ -143,10 +143,10 @@ void mtp__chrome_span(mtp__chrome *w, const mtp__lane *lane, uint32_t span, uint
     const mtp_trace *t = w->t;
     unsigned category = t->category[span];
     char *p = mtp__chrome_put_comma(w, mtp__out_room(&w->out));
-    if (__builtin_expect(category == MTP__CATEGORY_OTHER, 0)) {
-        uint32_t text = mtp__trace_detail(t, span)->category;
+    uint32_t spelling = category >= MTP__CATEGORY_CUDA_RUNTIME ? mtp__trace_detail(t, span)->category : 0;
+    if (__builtin_expect(category == MTP__CATEGORY_OTHER || spelling != 0, 0)) {
         p = MTP__PUT(p, "{\"ph\": \"X\", \"cat\": ");
-        p = put_name(w, p, text); /* without one: "?" */
+        p = put_name(w, p, spelling); /* without one: "?" */
         p = MTP__PUT(p, ", \"name\": ");
     } else {
         p = mtp__put_short(p, heads[category].text, heads[category].length);

@@ -221,6 +221,8 @@ static void about(mtp__chrome *w)
     count(o, "unfinished", t->unfinished);
     count(o, "clock_faults", t->clock_faults);
     count(o, "damaged_chunks", t->damaged_chunks);
+    count(o, "missing_chunks", t->missing_chunks);
+    count(o, "bad_durations", t->bad_durations);
     count(o, "skipped_events", t->skipped_events);
     count(o, "flows_dropped", w->flows_dropped);
     count(o, "counters_dropped", w->bad_counters);

@@ -45,12 +45,18 @@ static void put_summary(mtp__out *o, const mtp_diff_summary *s)
     put_number(o, ", \"step_after\": ", s->step_after);
     put_number(o, ", \"step_change\": ", s->step_change);
     put_verdict(o, ", \"step_verdict\": ", s->step_verdict);
+    put_number(o, ", \"step_before_min\": ", s->step_before_min);
+    put_number(o, ", \"step_before_max\": ", s->step_before_max);
+    put_number(o, ", \"step_after_min\": ", s->step_after_min);
+    put_number(o, ", \"step_after_max\": ", s->step_after_max);
     put_count(o, ",\n\"same\": ", s->same);
     put_count(o, ", \"faster\": ", s->faster);
     put_count(o, ", \"slower\": ", s->slower);
     put_count(o, ", \"new\": ", s->appeared);
     put_count(o, ", \"gone\": ", s->gone);
     put_count(o, ", \"uncertain\": ", s->uncertain);
+    put_count(o, ", \"more_calls\": ", s->more_calls);
+    put_count(o, ", \"fewer_calls\": ", s->fewer_calls);
 }
 
 static void put_row(mtp__out *o, const mtp_diff_row *r)
@@ -76,6 +82,11 @@ static void put_row(mtp__out *o, const mtp_diff_row *r)
     put_number(o, ", \"total_after\": ", r->total_after);
     put_number(o, ", \"self_before\": ", r->self_before);
     put_number(o, ", \"self_after\": ", r->self_after);
+    put_number(o, ", \"calls_before\": ", r->calls_before);
+    put_number(o, ", \"calls_after\": ", r->calls_after);
+    put_number(o, ", \"calls_change\": ", r->calls_change);
+    put_number(o, ", \"step_time_before\": ", r->step_time_before);
+    put_number(o, ", \"step_time_after\": ", r->step_time_after);
     MTP__OUT(o, "}");
 }
 

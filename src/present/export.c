@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include "base/error.h"
 #include "base/file_out.h"
+#include "base/target.h"
 #include "trace/trace.h"
 
 typedef mtp_status writing(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
@@ -11,7 +12,7 @@ static mtp_status write_stacks(const mtp_trace *trace, const mtp_export_options 
                                void *user)
 {
     (void)options;
-    return mtp_trace_stacks(trace, "self_cpu_time_total", sink, user);
+    return mtp_trace_folded(trace, "self_cpu_time_total", sink, user);
 }
 
 static mtp_status write_execution(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
@@ -105,11 +106,10 @@ mtp_status mtp_trace_export(const mtp_trace *trace, const char *path, const mtp_
         return MTP_FAIL(MTP_E_ARG, "trace or path is NULL");
     writing *write = form_of(path);
     if (write == NULL)
-        return MTP_FAIL(
-            MTP_E_ARG,
-            "'%s': the name must end in .json or .json.gz (a trace), or in one of .et.json, .csv, "
-            ".folded, .stacks, .txt, .memory.json, .memory.raw.json, .averages.json",
-            path);
+        return MTP_FAIL(MTP_E_ARG,
+                        "%s: the name must end in .json or .json.gz (a trace), or in one of .et.json, .csv, "
+                        ".folded, .stacks, .txt, .memory.json, .memory.raw.json, .averages.json",
+                        path);
     mtp_export_options own = MTP_EXPORT_OPTIONS_INIT;
     if (options != NULL && options->size == sizeof own)
         own = *options;

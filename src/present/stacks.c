@@ -1,9 +1,11 @@
-/* present/stacks.c - folded stacks, as torch's export_stacks: a line per event that has a stack and time of its own,
- * its frames from the root on, then whole microseconds; what is less than one counts as one.
+/* present/stacks.c - folded stacks: frames from the root on, then whole microseconds; what is less than one counts as one.
+ * mtp_trace_stacks as torch's export_stacks: a line per event that has a stack and time of its own. mtp_trace_folded for
+ * flame graphs: a line per stack, with the ops in it.
  *
  * An event's stack is the one it was recorded with, else the Python functions around it. A backward op is shown where
  * its forward op was called. As in torch a child that is its parent's only one and has its name is part of the parent.
  */
+#include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
 #include "base/json_out.h"
@@ -11,6 +13,11 @@
 #include "trace/trace.h"
 
 #define CHILDREN_MANY 2u
+
+typedef struct node { /* of the tree of all stacks; [0] is the root */
+    uint32_t parent, text;
+    int64_t ns;
+} node;
 
 typedef struct stacks {
     const mtp_trace *t;
@@ -25,6 +32,13 @@ typedef struct stacks {
     uint32_t *frames;      /* owned: texts, innermost first */
     uint32_t frame_count, frame_room;
     bool no_memory;
+    /* folded */
+    node *nodes;               /* owned */
+    uint32_t *at;              /* owned: by span, its node */
+    uint32_t *recorded;        /* owned: by span, the recorded stack that its node has the frames of */
+    mtp__pair_map children_of; /* (node, text) -> node */
+    uint32_t node_count, node_room;
+    bool framed; /* some stack has more than ops */
 } stacks;
 
 /* ------------------------------------------------------------------------------------------------ time */
@@ -112,8 +126,8 @@ static void gather(stacks *s, uint32_t span)
 {
     const mtp_trace *t = s->t;
     s->frame_count = 0;
-    for (uint32_t node = mtp__trace_detail(t, span)->stack; node != 0; node = t->stacks[node].parent)
-        add_frame(s, t->stacks[node].frame);
+    for (uint32_t n = mtp__trace_detail(t, span)->stack; n != 0; n = t->stacks[n].parent)
+        add_frame(s, t->stacks[n].frame);
     if (s->frame_count > 0)
         return;
     for (uint32_t i = s->python[span]; i != MTP__NONE; i = s->python[i])
@@ -138,6 +152,14 @@ static void note_forward(stacks *s, const mtp__track *track)
         if (mtp__pair_put(&s->forward, thread_key(t, track, 0), (uint64_t)d->sequence, i, &is_new) == NULL)
             s->no_memory = true;
     }
+}
+
+static void note_forwards(stacks *s)
+{
+    const mtp_trace *t = s->t;
+    for (uint32_t k = 0; k < t->track_count && t->detail != NULL; k++)
+        if (!t->tracks[k].on_device)
+            note_forward(s, &t->tracks[k]);
 }
 
 /* Whose stack the span is shown with. */
@@ -197,9 +219,6 @@ static void put_line(stacks *s, uint32_t span)
 static void put_all(stacks *s)
 {
     const mtp_trace *t = s->t;
-    for (uint32_t k = 0; k < t->track_count && t->detail != NULL; k++)
-        if (!t->tracks[k].on_device)
-            note_forward(s, &t->tracks[k]);
     for (uint32_t k = 0; k < t->track_count && !s->no_memory && !s->out.failed; k++) {
         const mtp__track *track = &t->tracks[k];
         for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
@@ -209,6 +228,190 @@ static void put_all(stacks *s)
             put_line(s, i);
         }
     }
+}
+
+/* ------------------------------------------------------------------------------------------------ folded */
+
+static uint32_t child(stacks *s, uint32_t parent, uint32_t text)
+{
+    bool is_new = false;
+    uint64_t *at = mtp__pair_put(&s->children_of, parent, text, s->node_count, &is_new);
+    if (at == NULL) {
+        s->no_memory = true;
+        return 0;
+    }
+    if (!is_new)
+        return (uint32_t)*at;
+    uint32_t id = (uint32_t)*at;
+    if (s->node_count == s->node_room) {
+        uint32_t room = s->node_room != 0 ? s->node_room * 2 : 256;
+        node *grown = mtp__calloc(room, sizeof *grown);
+        if (grown == NULL) {
+            s->no_memory = true;
+            return 0;
+        }
+        if (s->node_count > 0)
+            memcpy(grown, s->nodes, s->node_count * sizeof *grown);
+        mtp__free(s->nodes);
+        s->nodes = grown;
+        s->node_room = room;
+    }
+    s->nodes[s->node_count++] = (node){parent, text, 0};
+    return id;
+}
+
+/* The frames that gather() found, below a node. */
+static uint32_t below(stacks *s, uint32_t at)
+{
+    s->framed |= s->frame_count > 0;
+    for (uint32_t i = s->frame_count; i-- > 0;)
+        at = child(s, at, s->frames[i]);
+    return at;
+}
+
+/* "file:line:function", "module:+offset:symbol": alike but for the place in the function. */
+static bool same_function(mtp__text a, mtp__text b)
+{
+    const char *x = strrchr(a.bytes, ':'), *y = strrchr(b.bytes, ':');
+    size_t file = strcspn(a.bytes, ":");
+    return x != NULL && y != NULL && strcmp(x, y) == 0 && strcspn(b.bytes, ":") == file &&
+           memcmp(a.bytes, b.bytes, file) == 0;
+}
+
+/* Are they the same call, up to the place in its innermost function? */
+static bool same_call(const mtp_trace *t, uint32_t a, uint32_t b)
+{
+    return a == b || (t->stacks[a].parent == t->stacks[b].parent &&
+                      same_function(mtp__trace_get_text(t, t->stacks[a].frame),
+                                    mtp__trace_get_text(t, t->stacks[b].frame)));
+}
+
+/* Where a span with a recorded stack hangs: below its parent, with the frames that are new, if the parent's stack is part of
+ * it; else below frames of its own. */
+static uint32_t recorded_base(stacks *s, uint32_t up, uint32_t stack)
+{
+    const mtp_trace *t = s->t;
+    uint32_t of_parent = up != MTP__NONE ? s->recorded[up] : 0, n = stack;
+    s->frame_count = 0;
+    for (; n != 0 && (of_parent == 0 || !same_call(t, n, of_parent)); n = t->stacks[n].parent)
+        add_frame(s, t->stacks[n].frame);
+    return below(s, n != 0 && up != MTP__NONE ? s->at[up] : 0);
+}
+
+/* Python's functions, where they were recorded as spans, tell more than a stack: modules, and what is around what. */
+static uint32_t forward_base(stacks *s, uint32_t span)
+{
+    s->frame_count = 0;
+    for (uint32_t i = s->python[span]; i != MTP__NONE; i = s->python[i])
+        add_frame(s, s->t->name[i]);
+    if (s->frame_count == 0)
+        gather(s, span);
+    return below(s, 0);
+}
+
+static uint32_t base_of(stacks *s, const mtp__track *track, uint32_t span)
+{
+    uint32_t up = s->t->parent[span], stack = mtp__trace_detail(s->t, span)->stack;
+    uint32_t shown = s->backward[span] != MTP__NONE ? shown_as(s, track, span) : span;
+    s->recorded[span] = up != MTP__NONE ? s->recorded[up] : 0;
+    if (shown != span && s->backward[span] == span)
+        return forward_base(s, shown);
+    bool in_python = s->python[span] != MTP__NONE || s->t->category[span] == MTP__CATEGORY_PYTHON_FUNCTION;
+    if (shown == span && !in_python && stack != 0 && stack != s->recorded[span]) {
+        uint32_t base = recorded_base(s, up, stack);
+        s->recorded[span] = stack;
+        return base;
+    }
+    return up != MTP__NONE ? s->at[up] : 0;
+}
+
+/* Steps would make each stack another one; what is no event and no function is not of the program. */
+static bool is_shown(const mtp_trace *t, uint32_t span)
+{
+    return (t->flags[span] & MTP__SPAN_STEP) == 0 &&
+           (is_event(t, span) || t->category[span] == MTP__CATEGORY_PYTHON_FUNCTION);
+}
+
+static void place_spans(stacks *s, const mtp__track *track)
+{
+    const mtp_trace *t = s->t;
+    for (uint32_t i = track->first; i < track->first + track->count && !s->no_memory; i++) {
+        uint32_t base = base_of(s, track, i), owner = s->owner[i];
+        bool part = is_event(t, i) && owner != MTP__NONE && s->children[owner] == 1 &&
+                    t->name[i] == t->name[owner] && t->parent[i] == owner;
+        s->framed |= t->category[i] == MTP__CATEGORY_PYTHON_FUNCTION;
+        s->at[i] = is_shown(t, i) && !part ? child(s, base, t->name[i]) : base;
+        if (!s->device && is_event(t, i) && s->ns[i] > 0)
+            s->nodes[s->at[i]].ns += s->ns[i];
+    }
+}
+
+/* Device work hangs below the op that launched it. */
+static void place_work(stacks *s)
+{
+    const mtp_trace *t = s->t;
+    for (uint32_t i = 0; i < t->span_count && !s->no_memory; i++) {
+        uint32_t launcher = t->launcher != NULL ? t->launcher[i] : MTP__NONE;
+        if (launcher == MTP__NONE || t->category[i] == MTP__CATEGORY_GPU_USER_ANNOTATION ||
+            t->end[i] <= t->start[i])
+            continue;
+        uint32_t at = child(s, s->at[launcher], t->name[i]);
+        s->nodes[at].ns += s->no_memory ? 0 : t->end[i] - t->start[i];
+    }
+}
+
+typedef struct line {
+    int64_t ns;
+    uint32_t node;
+} line;
+
+static int longest_first(const void *a, const void *b)
+{
+    const line *x = a, *y = b;
+    if (x->ns != y->ns)
+        return x->ns > y->ns ? -1 : 1;
+    return (x->node > y->node) - (x->node < y->node);
+}
+
+static void put_folded(stacks *s, line *lines)
+{
+    size_t count = 0;
+    for (uint32_t i = 1; i < s->node_count; i++)
+        if (s->nodes[i].ns > 0)
+            lines[count++] = (line){s->nodes[i].ns, i};
+    qsort(lines, count, sizeof *lines, longest_first);
+    for (size_t i = 0; i < count && !s->no_memory; i++) {
+        s->frame_count = 0;
+        for (uint32_t n = lines[i].node; n != 0; n = s->nodes[n].parent)
+            add_frame(s, s->nodes[n].text);
+        for (uint32_t k = s->frame_count; k-- > 0;) {
+            put_frame(&s->out, mtp__trace_get_text(s->t, s->frames[k]));
+            mtp__out_text(&s->out, k > 0 ? ";" : " ");
+        }
+        mtp__out_u64(&s->out, lines[i].ns >= 1000 ? (uint64_t)lines[i].ns / 1000 : 1);
+        MTP__OUT(&s->out, "\n");
+    }
+}
+
+/* Nothing is written if no stack has a frame: ops alone are no stacks. */
+static void fold_all(stacks *s)
+{
+    const mtp_trace *t = s->t;
+    s->at = mtp__calloc((size_t)t->span_count + 1, sizeof *s->at);
+    s->recorded = mtp__calloc((size_t)t->span_count + 1, sizeof *s->recorded);
+    s->no_memory |= s->at == NULL || s->recorded == NULL;
+    if (!s->no_memory)
+        child(s, MTP__NONE, 0); /* the root */
+    for (uint32_t k = 0; k < t->track_count && !s->no_memory; k++)
+        if (!t->tracks[k].on_device)
+            place_spans(s, &t->tracks[k]);
+    if (s->device)
+        place_work(s);
+    line *lines = s->no_memory || !s->framed ? NULL : mtp__calloc(s->node_count, sizeof *lines);
+    if (lines != NULL)
+        put_folded(s, lines);
+    s->no_memory |= lines == NULL && s->framed;
+    mtp__free(lines);
 }
 
 /* ---------------------------------------------------------------------------------------------- public */
@@ -242,7 +445,8 @@ static mtp_status read_metric(const char *metric, bool *device)
     return MTP_FAIL(MTP_E_ARG, "metric should be one of: [%s]", list + 2);
 }
 
-mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user)
+static mtp_status write_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user,
+                               void put(stacks *s))
 {
     stacks s = {.t = trace};
     if (trace == NULL)
@@ -263,7 +467,8 @@ mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, mtp_sink
     if (!s.no_memory) {
         find_owners(&s);
         measure(&s);
-        put_all(&s);
+        note_forwards(&s);
+        put(&s);
     }
     mtp__free(s.ns);
     mtp__free(s.owner);
@@ -271,7 +476,21 @@ mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, mtp_sink
     mtp__free(s.backward);
     mtp__free(s.children);
     mtp__free(s.frames);
+    mtp__free(s.nodes);
+    mtp__free(s.at);
+    mtp__free(s.recorded);
     mtp__pair_map_fini(&s.forward);
+    mtp__pair_map_fini(&s.children_of);
     status = mtp__out_finish(&s.out);
     return s.no_memory ? MTP_FAIL(MTP_E_NOMEM, "stacks of %u spans", trace->span_count) : status;
+}
+
+mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user)
+{
+    return write_stacks(trace, metric, sink, user, put_all);
+}
+
+mtp_status mtp_trace_folded(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user)
+{
+    return write_stacks(trace, metric, sink, user, fold_all);
 }

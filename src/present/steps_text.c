@@ -38,6 +38,47 @@ static void put_figure(mtp__out *o, const char *name, const mtp_step_times *time
     MTP__OUT(o, "}");
 }
 
+static void put_text(mtp__out *o, const char *name, mtp_text text)
+{
+    mtp__out_text(o, name);
+    mtp__out_string(o, text.bytes, text.length);
+}
+
+static void put_reasons(mtp__out *o, const mtp_step_row *r)
+{
+    if (!r->is_outlier)
+        return;
+    char *p = mtp__out_room(o);
+    o->at = put_us(MTP__PUT(p, ", \"more_us\": "), r->more_ns);
+    MTP__OUT(o, ", \"differs\": [");
+    for (uint32_t i = 0; i < r->reason_count; i++) {
+        const mtp_step_reason *reason = &r->reasons[i];
+        put_text(o, i > 0 ? ", {\"what\": " : "{\"what\": ", reason->what);
+        p = mtp__out_room(o);
+        p = put_us(MTP__PUT(p, ", \"us\": "), reason->ns);
+        o->at = mtp__put_i64(MTP__PUT(p, ", \"calls\": "), reason->calls);
+        mtp__out_text(o, reason->is_device ? ", \"is_device\": true}" : ", \"is_device\": false}");
+    }
+    MTP__OUT(o, "]");
+}
+
+static void put_gaps(mtp__out *o, const mtp_steps *s, bool of_device)
+{
+    const mtp__gap_list *list = &s->gaps[of_device];
+    for (uint32_t i = 0; i < list->count; i++) {
+        const mtp_step_gap *g = &list->gap[i];
+        char *p = mtp__out_room(o);
+        p = i > 0 ? MTP__PUT(p, ",\n  {\"step\": ") : MTP__PUT(p, "\n  {\"step\": ");
+        p = s->whole_trace ? MTP__PUT(p, "null") : mtp__put_i64(p, g->step);
+        p = put_us(MTP__PUT(p, ", \"at_us\": "), g->offset_ns);
+        o->at = put_us(MTP__PUT(p, ", \"us\": "), g->end_ns - g->start_ns);
+        put_text(o, ", \"after\": ", g->after);
+        put_text(o, ", \"before\": ", g->before);
+        put_text(o, ", \"inside\": ", g->inside);
+        MTP__OUT(o, "}");
+    }
+}
+
 void mtp_steps_limit(mtp_steps *s, int64_t rows)
 {
     if (s != NULL)
@@ -66,7 +107,9 @@ mtp_status mtp_steps_json(const mtp_steps *s, mtp_sink *sink, void *user)
         p = mtp__out_room(&o);
         p = mtp__put_u64(MTP__PUT(p, ", \"ops\": "), r->ops);
         p = mtp__put_u64(MTP__PUT(p, ", \"kernels\": "), r->kernels);
-        o.at = MTP__PUT(p, "}");
+        o.at = r->is_outlier ? MTP__PUT(p, ", \"is_outlier\": true") : MTP__PUT(p, ", \"is_outlier\": false");
+        put_reasons(&o, r);
+        MTP__OUT(&o, "}");
     }
     MTP__OUT(&o, "],\n \"summary\": [\n  ");
     put_figure(&o, "mean", &s->mean);
@@ -74,6 +117,10 @@ mtp_status mtp_steps_json(const mtp_steps *s, mtp_sink *sink, void *user)
     put_figure(&o, "p50", &s->p50);
     MTP__OUT(&o, ",\n  ");
     put_figure(&o, "max", &s->max);
+    MTP__OUT(&o, "],\n \"idle_gaps\": [");
+    put_gaps(&o, s, false);
+    MTP__OUT(&o, "],\n \"device_gaps\": [");
+    put_gaps(&o, s, true);
     MTP__OUT(&o, "]}\n");
     return mtp__out_finish(&o);
 }
@@ -90,7 +137,7 @@ mtp_status mtp_steps_csv(const mtp_steps *s, mtp_sink *sink, void *user)
 #define X(key, field) MTP__OUT(&o, "," key);
     TIMES(X)
 #undef X
-    MTP__OUT(&o, ",ops,kernels\n");
+    MTP__OUT(&o, ",ops,kernels,is_outlier\n");
     for (uint32_t i = 0; i < s->written; i++) {
         const mtp_step_row *r = &s->rows[i];
         char *p = mtp__out_room(&o);
@@ -102,7 +149,7 @@ mtp_status mtp_steps_csv(const mtp_steps *s, mtp_sink *sink, void *user)
 #undef X
         p = mtp__put_u64(MTP__PUT(p, ","), r->ops);
         p = mtp__put_u64(MTP__PUT(p, ","), r->kernels);
-        o.at = MTP__PUT(p, "\n");
+        o.at = r->is_outlier ? MTP__PUT(p, ",true\n") : MTP__PUT(p, ",false\n");
     }
     return mtp__out_finish(&o);
 }

@@ -372,13 +372,59 @@ static mt_status run_custom(void *user, mt_tensor *const *grads, mt_tensor **inp
     return status == 0 ? MT_OK : MT_E_CALLBACK;
 }
 
-/* _custom_attach(name, inputs, outputs, callable) */
+/* _custom_begin(name, inputs) -> what _custom_end and _custom_attach take */
+static PyObject *custom_begin(PyObject *module, PyObject *args)
+{
+    const char *name;
+    PyObject *inputs_given;
+    tensors inputs = {NULL, 0};
+    mt_custom forward;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "sO:_custom_begin", &name, &inputs_given) ||
+        take_tensors(inputs_given, false, "inputs", &inputs) < 0)
+        return NULL;
+    mt_custom_begin(name, inputs.items, inputs.count, &forward);
+    drop_tensors(&inputs);
+    PyObject *made = Py_BuildValue("KI", (unsigned long long)forward.sequence, (unsigned)forward.token);
+    if (made == NULL)
+        mt_custom_end(&forward);
+    return made;
+}
+
+static int forward_of(PyObject *o, mt_custom *out)
+{
+    unsigned long long sequence;
+    unsigned token;
+    if (!PyTuple_Check(o)) {
+        PyErr_SetString(PyExc_TypeError, "expected what _custom_begin returned");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(o, "KI", &sequence, &token))
+        return -1;
+    *out = (mt_custom){sequence, token};
+    return 0;
+}
+
+static PyObject *custom_end(PyObject *module, PyObject *begun)
+{
+    mt_custom forward;
+    (void)module;
+    if (forward_of(begun, &forward) < 0)
+        return NULL;
+    mt_custom_end(&forward);
+    Py_RETURN_NONE;
+}
+
+/* _custom_attach(forward, name, inputs, outputs, callable) */
 static PyObject *custom_attach(PyObject *module, PyObject *args)
 {
     const char *name;
-    PyObject *inputs_given, *outputs_given, *callable;
+    PyObject *begun, *inputs_given, *outputs_given, *callable;
+    mt_custom forward;
     (void)module;
-    if (!PyArg_ParseTuple(args, "sOOO:_custom_attach", &name, &inputs_given, &outputs_given, &callable))
+    if (!PyArg_ParseTuple(args, "OsOOO:_custom_attach", &begun, &name, &inputs_given, &outputs_given,
+                          &callable) ||
+        forward_of(begun, &forward) < 0)
         return NULL;
     tensors inputs = {NULL, 0}, outputs = {NULL, 0};
     PyObject *result = NULL;
@@ -392,8 +438,8 @@ static PyObject *custom_attach(PyObject *module, PyObject *args)
         goto end;
     }
     *c = (custom){Py_NewRef(callable), inputs.count, outputs.count};
-    mt_status status = mt_custom_attach(name, inputs.items, inputs.count, outputs.items, outputs.count,
-                                        run_custom, drop_custom, c);
+    mt_status status = mt_custom_attach_to(&forward, name, inputs.items, inputs.count, outputs.items,
+                                           outputs.count, run_custom, drop_custom, c);
     if (status == MT_OK) {
         result = Py_NewRef(Py_None);
     } else {
@@ -426,6 +472,8 @@ PyMethodDef mtpy_autograd_functions[] = {
     {"_hook_add", hook_add, METH_VARARGS, NULL},
     {"_post_hook_add", post_hook_add, METH_VARARGS, NULL},
     {"_hook_remove", hook_remove, METH_VARARGS, NULL},
+    {"_custom_begin", custom_begin, METH_VARARGS, NULL},
+    {"_custom_end", custom_end, METH_O, NULL},
     {"_custom_attach", custom_attach, METH_VARARGS, NULL},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, NULL},
     {"_set_grad_enabled", grad_enable, METH_O, "Sets the thread's mode; returns what it was."},

@@ -56,7 +56,7 @@ enum {
 #define MTP__CONTROL_LIST(X)                                                                                 \
     X(NAME, 1)      /* blob: text. Ids with bit 31 are the session's own */                                  \
     X(SHAPE, 2)     /* blob: words, record/shapes.h */                                                       \
-    X(FRAME, 3)     /* blob: "file:line:function" */                                                         \
+    X(FRAME, 3)     /* blob: "file:line:function"; native: see record/stack.c */                             \
     X(STACK, 4)     /* blob: two 32-bit ids, parent stack (0: none) and frame */                             \
     X(TEXT, 5)      /* blob: args of an op */                                                                \
     X(METADATA, 6)  /* blob: 's' (text) or 'j' (JSON), key, NUL, value */                                    \
@@ -72,6 +72,20 @@ typedef enum mtp__control_kind {
     MTP__CONTROL_LIST(X)
 } mtp__control_kind;
 #undef X
+
+/* By the list's comments; a kind that is not in the list is of a newer writer. */
+static inline int mtp__control_is_blob(uint32_t kind)
+{
+    return (kind >= MTP__CONTROL_NAME && kind <= MTP__CONTROL_THREAD) || kind == MTP__CONTROL_TRACE_ID ||
+           kind == MTP__CONTROL_DEVICE;
+}
+
+static inline int mtp__control_is_known(uint32_t kind)
+{
+#define X(sym, value) kind == (value) ||
+    return MTP__CONTROL_LIST(X) 0;
+#undef X
+}
 
 /* Of a blob: word 2 = id | (offset of this part, or tid) << 32; word 3 = total bytes | bytes here << 32; bytes. */
 
@@ -106,6 +120,7 @@ typedef struct mtp__spool_header {
     uint64_t pid;
     uint64_t complete; /* 1: the session was stopped and the file is as it was meant to be */
     uint64_t chunks;   /* then: how many follow; else: never trust it */
+    uint64_t locked;   /* 1: while it is not complete its writer holds a lock on the file (base/os.h) */
 } mtp__spool_header;
 #define MTP__SPOOL_MAGIC "mtprof1\n"
 #endif

@@ -31,7 +31,7 @@ static mtp_status tell(mtp_profile *prof, char kind, const char *key, const char
     bool told = mtp__recorder_blob(prof->recorder, MTP__CONTROL_METADATA, ++prof->metadata_count, blob,
                                    1 + key_bytes + value_bytes);
     mtp__free(blob);
-    return told ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "metadata '%s': buffer_bytes is spent", key);
+    return told ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "metadata '%s': buffer_bytes is spent; make it larger", key);
 }
 
 static mtp_status check(const mtp_profile *prof, const char *key, const char *value)
@@ -197,6 +197,19 @@ mtp_status mtp_activity_parse(const char *text, uint32_t *out)
         }
     return MTP_FAIL(MTP_E_ARG, "unknown activity '%s': use CPU or NPU (CUDA and GPU mean NPU)",
                     text != NULL ? text : "(null)");
+}
+
+const char *mtp_outcome_text(mtp_outcome outcome)
+{
+    switch (outcome) {
+#define X(sym, value, text)                                                                                  \
+    case MTP_OUTCOME_##sym:                                                                                  \
+        return text;
+        MTP_OUTCOME_LIST(X)
+#undef X
+    default:
+        return "unknown outcome";
+    }
 }
 
 const char *mtp_drop_text(mtp_drop cause)

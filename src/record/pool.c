@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/os.h"
+#include "base/target.h"
 #include "base/testpoint.h"
 #include "record/writer.h"
 
@@ -45,22 +46,57 @@ uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words)
     return sum != 0 ? sum : 1;
 }
 
+/* The lock goes with it: it is held while the file is not complete, and tells readers that its writer lives. */
 static bool header_write(mtp__pool *pool, bool complete)
 {
-    mtp__spool_header header = {MTP__SPOOL_MAGIC,  MTP__FORMAT_VERSION,
-                                pool->chunk_bytes, (uint64_t)getpid(),
-                                complete,          complete ? pool->file_chunks : 0};
+    bool locked = complete || mtp__lock_file(pool->fd) == MTP__LOCK_NONE;
+    mtp__spool_header header = {MTP__SPOOL_MAGIC,   MTP__FORMAT_VERSION,
+                                pool->chunk_bytes,  (uint64_t)getpid(),
+                                complete,           complete ? pool->file_chunks : 0,
+                                !complete && locked};
     pool->finished = complete;
-    return pwrite(pool->fd, &header, sizeof header, 0) == (ssize_t)sizeof header;
+    bool written = pwrite(pool->fd, &header, sizeof header, 0) == (ssize_t)sizeof header;
+    if (complete)
+        mtp__unlock_file(pool->fd);
+    return written;
+}
+
+/* Opened as it is, and emptied when it is ours: another process may be recording into it. */
+static mtp_status file_create(mtp__pool *pool, const char *path)
+{
+    mtp__target target;
+    mtp_status status = mtp__target_find(path, &target);
+    if (status != MTP_OK) {
+        MTP_NOTE("spool");
+        return status;
+    }
+    bool possible = target.place[0] == 0 && (!target.there || target.regular);
+    if (possible)
+        pool->fd = mtp__open_at(target.dir, target.name, O_RDWR | O_CREAT, 0600);
+    int error = errno;
+    mtp__close(target.dir);
+    if (!possible)
+        return MTP_FAIL(MTP_E_IO, "spool: %s: it is no regular file", path);
+    if (pool->fd < 0)
+        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be created: %s", path, strerror(error));
+    if (mtp__lock_file(pool->fd) == MTP__LOCK_HELD) {
+        mtp__spool_header other = {0};
+        ssize_t got = mtp__pread(pool->fd, &other, sizeof other, 0);
+        return MTP_FAIL(MTP_E_IO, "spool: %s: process %llu is recording into it; name another file", path,
+                        got == (ssize_t)sizeof other ? (unsigned long long)other.pid : 0);
+    }
+    if (mtp__truncate(pool->fd, 0) != 0)
+        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be emptied: %s", path, strerror(errno));
+    return MTP_OK;
 }
 
 static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
 {
-    pool->fd = mtp__open(config->path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
-    if (pool->fd < 0)
-        return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be created: %s", config->path, strerror(errno));
+    mtp_status status = file_create(pool, config->path);
+    if (status != MTP_OK)
+        return status;
     if (mtp__grow_file(pool->fd, 0, pool->chunk_bytes) != 0 || !header_write(pool, false))
-        return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be written: %s", config->path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be written: %s", config->path, strerror(errno));
     if (config->when_full == MTP_STREAM)
         pool->file_limit = config->file_limit != 0 ? config->file_limit / pool->chunk_bytes - 1 : UINT64_MAX;
     else
@@ -83,7 +119,8 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
     pool->base =
         pool->sealed != NULL ? mtp__map_memory(bytes, config->path == NULL && bytes >= HUGE_FROM) : NULL;
     if (pool->base == NULL)
-        status = MTP_FAIL(MTP_E_NOMEM, "%zu bytes of address space for records", bytes);
+        status = MTP_FAIL(MTP_E_NOMEM,
+                          "%zu bytes of address space for records: ask for a smaller buffer_bytes", bytes);
     else if (config->path != NULL)
         status = file_open(pool, config);
     if (status != MTP_OK)
@@ -282,7 +319,7 @@ void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk)
 
 static mtp_status piece_unread(uint64_t at, ssize_t got)
 {
-    return MTP_FAIL(MTP_E_IO, "piece %llu of the spool: %s", (unsigned long long)at,
+    return MTP_FAIL(MTP_E_IO, "spool: chunk %llu cannot be read: %s", (unsigned long long)at,
                     got < 0 ? strerror(errno) : "the file is shorter than it was");
 }
 

@@ -205,6 +205,25 @@ static mtp_status start_trace(mtp_profile *prof)
     return MTP_OK;
 }
 
+/* What would have kept more, by what most was lost to. */
+static const char *advice(const mtp_profile *prof, mtp_drop worst)
+{
+    switch (worst) {
+    case MTP_DROP_BUDGET:
+        return prof->config.when_full == MTP_STREAM
+                   ? ": a larger buffer_bytes keeps more"
+                   : ": a larger buffer_bytes keeps more, or when_full MTP_KEEP_NEWEST or MTP_STREAM";
+    case MTP_DROP_DISK:
+        return prof->recorder->pool.error != 0
+                   ? ": make room on its disk, or put the spool on another"
+                   : ": a larger spool_bytes keeps more, or none, which is no limit";
+    case MTP_DROP_NOMEM:
+        return ": a smaller buffer_bytes leaves more for the program";
+    default:
+        return "";
+    }
+}
+
 /* What a user should hear after a cycle. */
 static void warn_after(mtp_profile *prof, uint32_t stuck)
 {
@@ -215,14 +234,12 @@ static void warn_after(mtp_profile *prof, uint32_t stuck)
         if (l.dropped_by[k] > l.dropped_by[worst])
             worst = k;
     if (l.dropped > 0 && !(worst == MTP_DROP_OVERWRITTEN && prof->config.when_full == MTP_KEEP_NEWEST))
-        mtp__profile_warn(
-            prof, MTP_WARNING_RECORDS_DROPPED,
-            "%llu of %llu records were not kept, most of them because: %s. A larger buffer_bytes, "
-            "MTP_KEEP_NEWEST or MTP_STREAM keeps more.",
-            (unsigned long long)l.dropped, (unsigned long long)l.emitted, mtp_drop_text((mtp_drop)worst));
+        mtp__profile_warn(prof, MTP_WARNING_RECORDS_DROPPED, "%llu of %llu records were not kept (%s)%s",
+                          (unsigned long long)l.dropped, (unsigned long long)l.emitted,
+                          mtp_drop_text((mtp_drop)worst), advice(prof, (mtp_drop)worst));
     if (prof->recorder->pool.error != 0)
         mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
-                          "spool '%s' could not grow: %s. What it holds is whole.", prof->config.spool,
+                          "spool '%s' could not grow: %s; what it holds is whole", prof->config.spool,
                           strerror(prof->recorder->pool.error));
     if (stuck > 0)
         mtp__profile_warn(
@@ -333,7 +350,8 @@ static mtp_status transit_to(mtp_profile *prof, mtp_action from, int to)
     for (const char *p = transit[from][to]; *p != 0; p++) {
         mtp_status status = take(prof, *p);
         if (first == MTP_OK && status != MTP_OK) {
-            MTP_NOTE("step %llu", (unsigned long long)prof->step);
+            if (prof->has_schedule)
+                MTP_NOTE("step %llu", (unsigned long long)prof->step);
             first = status;
         }
         if (status != MTP_OK && *p == 'P')

@@ -11,31 +11,52 @@
 
 #define CHUNK_MIN 4096u
 #define CHUNK_MAX (1u << 20)
+#define LIVE_TRIES 4
 
 bool mtp__spool_recognise(const void *start, size_t bytes)
 {
     return bytes >= 8 && memcmp(start, MTP__SPOOL_MAGIC, 8) == 0;
 }
 
-static mtp_status header_read(int fd, const char *path, mtp__spool_header *h, uint64_t *file_bytes)
+mtp_outcome mtp__spool_outcome(int fd, const mtp__spool_header *h)
+{
+    if (h->complete == 1)
+        return MTP_OUTCOME_STOPPED;
+    mtp__lock lock = mtp__lock_test(fd);
+    if (lock == MTP__LOCK_HELD)
+        return MTP_OUTCOME_LIVE;
+    return lock == MTP__LOCK_NONE && h->locked == 1 ? MTP_OUTCOME_RECOVERED : MTP_OUTCOME_NOT_STOPPED;
+}
+
+uint64_t mtp__spool_missing(const mtp__spool_header *h, uint64_t file_bytes)
+{
+    uint64_t pieces = file_bytes / h->chunk_bytes, whole = pieces > 0 ? pieces - 1 : 0;
+    return h->complete == 1 && h->chunks > whole ? h->chunks - whole : 0;
+}
+
+static mtp_status header_read(int fd, mtp__spool_header *h, uint64_t *file_bytes)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return MTP_FAIL(MTP_E_FORMAT, "'%s' is not a regular file", path);
+        return MTP_FAIL(MTP_E_FORMAT, "a spool must be a regular file, and this is not a regular file");
     *file_bytes = (uint64_t)st.st_size;
     ssize_t got = mtp__pread(fd, h, sizeof *h, 0);
     if (got < 0)
-        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, strerror(errno));
-    if (got != (ssize_t)sizeof *h || !mtp__spool_recognise(h->magic, sizeof h->magic))
-        return MTP_FAIL(MTP_E_FORMAT, "'%s' is not an mtprof spool", path);
+        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
+    if (!mtp__spool_recognise(h->magic, (size_t)got))
+        return MTP_FAIL(MTP_E_FORMAT, "this is not an mtprof spool");
+    if (got != (ssize_t)sizeof *h)
+        return MTP_FAIL(MTP_E_FORMAT, "the spool's header is cut off, at byte %zu", (size_t)got);
     if (h->version != MTP__FORMAT_VERSION)
-        return MTP_FAIL(MTP_E_FORMAT, "'%s' is a spool of version %u; this library reads version %u", path,
+        return MTP_FAIL(MTP_E_FORMAT,
+                        "a spool of version %u; this library reads version %u: use the mtprof that wrote it",
                         h->version, MTP__FORMAT_VERSION);
     if (h->chunk_bytes < CHUNK_MIN || h->chunk_bytes > CHUNK_MAX ||
         (h->chunk_bytes & (h->chunk_bytes - 1)) != 0)
-        return MTP_FAIL(MTP_E_FORMAT, "'%s': byte 12: a chunk size of %u cannot be", path, h->chunk_bytes);
+        return MTP_FAIL(MTP_E_FORMAT, "byte 12: a chunk size of %u cannot be; the header is damaged",
+                        h->chunk_bytes);
     return MTP_OK;
 }
 
@@ -61,12 +82,13 @@ static mtp_status list_places(int fd, const mtp__spool_header *h, uint64_t file_
     return MTP_OK;
 }
 
-/* The piece's words in `copy`; false: damaged. */
+/* The piece's words in `copy`; false: damaged. *gone: it holds another chunk now, its writer goes on. */
 static bool piece_read(int fd, const mtp__spool_header *h, const mtp__chunk_place *p, mtp__chunk *copy,
-                       uint32_t *words, bool *sealed)
+                       uint32_t *words, bool *sealed, bool *gone)
 {
     memset(copy, 0, h->chunk_bytes);
     ssize_t got = mtp__pread(fd, copy, h->chunk_bytes, (p->at + 1) * h->chunk_bytes);
+    *gone = got >= (ssize_t)sizeof *copy && copy->order != p->order;
     if (got < (ssize_t)sizeof *copy || copy->magic != MTP__CHUNK_MAGIC || copy->order != p->order)
         return false;
     uint32_t capacity = (uint32_t)(((size_t)got - sizeof *copy) / 8);
@@ -77,6 +99,16 @@ static bool piece_read(int fd, const mtp__spool_header *h, const mtp__chunk_plac
     if (copy->words <= capacity)
         return copy->checksum == mtp__chunk_checksum(copy, mtp__chunk_words(copy)) && *words == copy->words;
     return got < (ssize_t)h->chunk_bytes; /* cut short by the file's end: what is there may be read */
+}
+
+/* The same of a file that is being written to: what changed while it was read is read again. */
+static bool piece_read_live(int fd, const mtp__spool_header *h, const mtp__chunk_place *p, mtp__chunk *copy,
+                            uint32_t *words, bool *sealed, bool *gone)
+{
+    bool read = false;
+    for (int i = 0; i < LIVE_TRIES && !read && !(i > 0 && *gone); i++)
+        read = piece_read(fd, h, p, copy, words, sealed, gone);
+    return read;
 }
 
 static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor *visitor, void *user,
@@ -91,8 +123,8 @@ static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor 
     mtp__chunk *copy = NULL;
     int fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0); /* a FIFO must not hold us */
     if (fd < 0)
-        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, strerror(errno));
-    mtp_status status = header_read(fd, path, &h, &file_bytes);
+        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
+    mtp_status status = header_read(fd, &h, &file_bytes);
     if (status == MTP_OK)
         status = list_places(fd, &h, file_bytes, &places, &count, &rep->damaged);
     if (status == MTP_OK && (copy = mtp__calloc(1, h.chunk_bytes)) == NULL)
@@ -100,14 +132,17 @@ static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor 
     if (status == MTP_OK) {
         rep->pid = h.pid;
         rep->complete = h.complete == 1;
+        rep->outcome = mtp__spool_outcome(fd, &h);
+        rep->missing = mtp__spool_missing(&h, file_bytes);
     }
     for (uint64_t i = 0; status == MTP_OK && i < count; i++) {
         if (control_only && places[i].stream != 0)
             continue;
         uint32_t words = 0;
         bool sealed = false;
-        if (!piece_read(fd, &h, &places[i], copy, &words, &sealed)) {
-            rep->damaged++;
+        bool live = rep->outcome == MTP_OUTCOME_LIVE, gone = false;
+        if (!(live ? piece_read_live : piece_read)(fd, &h, &places[i], copy, &words, &sealed, &gone)) {
+            rep->damaged += !(live && gone);
             continue;
         }
         rep->chunks++;

@@ -8,8 +8,10 @@ typedef struct mtp__spool_report {
     uint64_t chunks;   /* read */
     uint64_t unsealed; /* of them: still in a writer's hands when it died; read up to the last whole record */
     uint64_t damaged;  /* passed over: checksum, magic or size wrong */
+    uint64_t missing;  /* mtp__spool_missing() */
     uint64_t pid;
     bool complete; /* the session was stopped */
+    mtp_outcome outcome;
 } mtp__spool_report;
 
 /* Each chunk of the file, in the order of mtp__pool_visit. Damaged chunks are passed over and counted. Fails with MTP_E_IO, MTP_E_FORMAT
@@ -17,6 +19,9 @@ typedef struct mtp__spool_report {
 mtp_status mtp__spool_visit(const char *path, mtp__chunk_visitor *visitor, void *user,
                             mtp__spool_report *report);
 mtp_status mtp__spool_visit_control(const char *path, mtp__chunk_visitor *visitor,
-                                    void *user);            /* that stream alone */
+                                    void *user); /* that stream alone */
+/* Of the file behind fd. missing: whole chunks that the header of a complete spool tells of and the file does not have. */
+mtp_outcome mtp__spool_outcome(int fd, const mtp__spool_header *header);
+uint64_t mtp__spool_missing(const mtp__spool_header *header, uint64_t file_bytes);
 bool mtp__spool_recognise(const void *start, size_t bytes); /* by the file's first bytes */
 #endif

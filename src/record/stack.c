@@ -3,12 +3,20 @@
 #define _GNU_SOURCE
 #include "record/stack.h"
 #include <dlfcn.h>
+#include <elf.h>
+#include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <unwind.h>
 #include "base/error.h"
 #include "record/recorder.h"
+
+#define PATH_ROOM PATH_MAX /* realpath() writes as much */
+#define ID_ROOM 41         /* hexadecimal digits of a build id, and a NUL */
 
 typedef int walk_fn(void **frames, int room);
 
@@ -51,7 +59,55 @@ static uint32_t native_capture(uint64_t *frames, uint32_t room)
     return w.count;
 }
 
-/* "module:+offset:symbol": the line needs debug information, which is a reader's business. */
+/* The file that an address is of, and its build id. */
+typedef struct module {
+    uint64_t address;
+    char path[PATH_ROOM], id[ID_ROOM];
+} module;
+
+static void take_id(const char *notes, size_t bytes, char id[ID_ROOM])
+{
+    ElfW(Nhdr) note;
+    for (size_t at = 0; bytes - at > sizeof note;) {
+        memcpy(&note, notes + at, sizeof note);
+        size_t name = at + sizeof note, desc = name + ((note.n_namesz + 3u) & ~3u);
+        size_t next = desc + ((note.n_descsz + 3u) & ~3u);
+        if (next > bytes)
+            return;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(notes + name, "GNU", 4) == 0) {
+            for (size_t i = 0; i < note.n_descsz && 2 * i + 2 < ID_ROOM; i++)
+                snprintf(id + 2 * i, 3, "%02x", (unsigned char)notes[desc + i]);
+            return;
+        }
+        at = next;
+    }
+}
+
+static int find_module(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    module *m = user;
+    bool here = false;
+    for (int i = 0; i < info->dlpi_phnum && !here; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        here = p->p_type == PT_LOAD && m->address - info->dlpi_addr - p->p_vaddr < p->p_memsz;
+    }
+    for (int i = 0; here && i < info->dlpi_phnum && m->id[0] == 0; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type == PT_NOTE)
+            take_id((const char *)NULL + (info->dlpi_addr + p->p_vaddr), p->p_memsz, m->id);
+    }
+    if (here && info->dlpi_name[0] == 0) { /* the program: its name is what it was called by */
+        ssize_t n = readlink("/proc/self/exe", m->path, sizeof m->path - 1);
+        m->path[n > 0 ? n : 0] = 0;
+    } else if (here && realpath(info->dlpi_name, m->path) == NULL) {
+        m->path[0] = 0; /* the kernel's own, or deleted */
+    }
+    return here;
+}
+
+/* "module:+offset:symbol"; the line needs debug information, which is a reader's business. So do functions that the dynamic
+ * linker does not know, static ones: of these "/path/module@build-id:+offset:?" says where to look (trace/symbols.h). */
 static void native_describe(uint64_t frame, char *out, size_t room)
 {
     Dl_info info;
@@ -61,9 +117,14 @@ static void native_describe(uint64_t frame, char *out, size_t room)
         return;
     }
     const char *slash = strrchr(info.dli_fname, '/');
-    snprintf(out, room, "%s:+0x%llx:%s", slash != NULL ? slash + 1 : info.dli_fname,
-             (unsigned long long)((char *)at - (char *)info.dli_fbase),
-             info.dli_sname != NULL ? info.dli_sname : "?");
+    unsigned long long offset = (unsigned long long)((char *)at - (char *)info.dli_fbase);
+    module m = {.address = frame - 1};
+    if (info.dli_sname == NULL && dl_iterate_phdr(find_module, &m) != 0 && m.path[0] == '/' &&
+        strlen(m.path) + sizeof m.id + 32 < room)
+        snprintf(out, room, "%s%s%s:+0x%llx:?", m.path, m.id[0] != 0 ? "@" : "", m.id, offset);
+    else
+        snprintf(out, room, "%s:+0x%llx:%s", slash != NULL ? slash + 1 : info.dli_fname, offset,
+                 info.dli_sname != NULL ? info.dli_sname : "?");
 }
 
 uint32_t mtp__stack_capture(const void *caller, uint64_t *frames, uint32_t room, uint32_t *from)

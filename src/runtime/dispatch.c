@@ -252,6 +252,7 @@ static inline mt_status run(mt__call *call, bool tracked)
 /* ---------------------------------------------------------------------------------------------- recording */
 
 #define LIST_ITEMS 64
+#define MORE_INPUTS 4 /* layout, pin_memory, two missing ones */
 
 /* Numbers are given when they are first asked for; two threads that ask at once agree on one. */
 static uint64_t number_of(mt_tensor *t)
@@ -292,8 +293,8 @@ mt_status mt_tensor_describe(mt_tensor *t, mtp_input *in, mtp_identity *identity
 
 /* What describes the arguments of one call. */
 typedef struct description {
-    mtp_input inputs[MT__MAX_ARGS], items[LIST_ITEMS];
-    mtp_identity identity[MT__MAX_ARGS + LIST_ITEMS]; /* of inputs, then of items */
+    mtp_input inputs[MT__MAX_ARGS + MORE_INPUTS], items[LIST_ITEMS];
+    mtp_identity identity[MT__MAX_ARGS + MORE_INPUTS + LIST_ITEMS]; /* of inputs, then of items */
     unsigned used;                                    /* items */
 } description;
 
@@ -314,7 +315,7 @@ static void describe(description *d, unsigned i, const mt_value *v)
         for (uint32_t k = 0; k < v->count && *used < LIST_ITEMS; k++, in->count++, (*used)++) {
             memset(&items[*used], 0, sizeof *items);
             if (v->as.tensors[k] != NULL)
-                mt__describe_tensor(&items[*used], &d->identity[MT__MAX_ARGS + *used], v->as.tensors[k]);
+                mt__describe_tensor(&items[*used], &d->identity[MT__MAX_ARGS + MORE_INPUTS + *used], v->as.tensors[k]);
         }
         break;
     case MT_INT:
@@ -342,24 +343,58 @@ static void describe(description *d, unsigned i, const mt_value *v)
     }
 }
 
-/* Told as the schema has it, since profiles know ops by their schemas: what a whole number means depends on where it
+/* A value as the schema has it, since profiles know ops by their schemas: what a whole number means depends on where it
  * is. Of a device PyTorch tells nothing, of a dtype its number there. */
-static void as_declared(mtp_input *in, const mt_param *p)
+static mt_value as_declared(const mt_value *v, const mt_param *p)
 {
     static const uint8_t numbers[] = {11, 3, 4, 6, 7}; /* c10::ScalarType by mt_dtype */
-    if (in->kind != MTP_INPUT_INT)
-        return;
-    if (p->type == MT_TYPE_BOOL) {
-        in->kind = MTP_INPUT_BOOL;
+    mt_value told = *v;
+    if (p->type == MT_TYPE_DEVICE)
+        return (mt_value){.kind = MT_NONE};
+    if (v->kind != MT_INT)
+        return told;
+    if (p->type == MT_TYPE_DTYPE) {
+        told.as.i = numbers[v->as.i];
+    } else if (p->type == MT_TYPE_BOOL) {
+        told.kind = MT_TRUTH;
     } else if (p->type == MT_TYPE_FLOAT) {
-        in->kind = MTP_INPUT_FLOAT;
-        in->value.f = (double)in->value.i;
-    } else if (p->type == MT_TYPE_DEVICE) {
-        in->kind = MTP_INPUT_NONE;
-    } else if (p->type == MT_TYPE_DTYPE && in->value.i >= 0 && in->value.i < (int64_t)sizeof numbers) {
-        in->value.i = numbers[in->value.i];
+        told.kind = MT_FLOAT;
+        told.as.f = (double)v->as.i;
     }
+    return told;
 }
+
+/* The arguments as PyTorch's op has them. Where a dtype and a device stand side by side it has a layout between them
+ * and pin_memory behind. mindtorch_v2/_schema.py says the same in schemas. */
+static unsigned describe_all(const mt__call *call, description *d)
+{
+    static const mt_value none = {.kind = MT_NONE}, no = {.kind = MT_TRUTH};
+    const mt__op *op = call->op;
+    unsigned n = 0;
+    d->used = 0;
+    for (unsigned i = 0; i < op->param_count; i++) {
+        mt_value v = as_declared(&call->args[i], &op->params[i]);
+        describe(d, n++, &v);
+        if ((int)i == op->options)
+            describe(d, n++, &none);
+        if ((int)i == op->options + 1 && op->options >= 0)
+            describe(d, n++, op->id == MT_OP__to_copy ? &none : &no);
+    }
+    for (unsigned i = 0; op->missing != NULL && i < op->missing->count; i++)
+        describe(d, n++, &op->missing->value);
+    return n;
+}
+
+/* Would PyTorch's dispatcher send this call through autograd? */
+static bool has_tensor(const mt__call *call)
+{
+    for (unsigned i = 0; i < call->op->param_count; i++)
+        if (call->args[i].kind == MT_TENSOR || call->args[i].kind == MT_TENSORS)
+            return true;
+    return false;
+}
+
+static MT__FAST_TLS bool below_autograd; /* within a factory */
 
 static int64_t allocated_now(mt_device device, uint32_t recording)
 {
@@ -405,16 +440,13 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     description given;
     uint32_t recording = mtp_recording();
     record.device = call->device;
-    if (mt__grad_mode)
+    bool was_below = below_autograd;
+    below_autograd |= op->factory;
+    if (mt__grad_mode && !below_autograd && has_tensor(call))
         record.sequence = (int64_t)mt__sequence;
     if (recording & MTP_WITH_SHAPES) {
-        given.used = 0;
-        for (unsigned i = 0; i < op->param_count; i++) {
-            describe(&given, i, &call->args[i]);
-            as_declared(&given.inputs[i], &op->params[i]);
-        }
+        record.input_count = describe_all(call, &given);
         record.inputs = given.inputs;
-        record.input_count = op->param_count;
     }
     if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL)
         record.flops = op->flops(call);
@@ -425,6 +457,7 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     mt__recorded_depth++;
     mt_status status = run(call, tracked);
     mt__recorded_depth--;
+    below_autograd = was_below;
     record.allocated = allocated_now(call->device, recording);
     mtp_op_end(&record);
     return status;

@@ -203,6 +203,48 @@ static void find_number_node(mt__op *op)
             op->number_node = nodes[i].name;
 }
 
+/* What the profiler needs to show the op as PyTorch's: see describe_all() in dispatch.c. */
+static void find_recorded(mt__op *op)
+{
+    static const mt__missing missing[] = {
+        {MT_OP_clone, 1, {.kind = MT_NONE}}, /* memory formats */
+        {MT_OP_contiguous, 1, {.kind = MT_INT, .as.i = 0}},
+        {MT_OP_to_dtype, 1, {.kind = MT_NONE}},
+        {MT_OP_to_device, 1, {.kind = MT_NONE}},
+        {MT_OP__to_copy, 1, {.kind = MT_NONE}},
+        {MT_OP_empty, 1, {.kind = MT_NONE}},
+        {MT_OP_empty_like, 1, {.kind = MT_NONE}},
+        {MT_OP_zeros_like, 1, {.kind = MT_NONE}},
+        {MT_OP_ones_like, 1, {.kind = MT_NONE}},
+        {MT_OP_full_like, 1, {.kind = MT_NONE}},
+        {MT_OP_rand_like, 1, {.kind = MT_NONE}},
+        {MT_OP_randn_like, 1, {.kind = MT_NONE}},
+        {MT_OP_uniform_, 1, {.kind = MT_NONE}}, /* generators */
+        {MT_OP_normal_, 1, {.kind = MT_NONE}},
+        {MT_OP_random_, 1, {.kind = MT_NONE}},
+        {MT_OP_bernoulli, 1, {.kind = MT_NONE}},
+        {MT_OP_bernoulli_, 1, {.kind = MT_NONE}},
+        {MT_OP_multinomial, 1, {.kind = MT_NONE}},
+        {MT_OP_index_add_, 1, {.kind = MT_INT, .as.i = 1}}, /* alpha */
+        {MT_OP_gather, 1, {.kind = MT_TRUTH}},              /* sparse_grad */
+        {MT_OP_gather_backward, 1, {.kind = MT_TRUTH}},
+        {MT_OP_linalg_vector_norm, 1, {.kind = MT_NONE}},            /* dtype */
+        {MT_OP_scaled_dot_product_attention, 1, {.kind = MT_TRUTH}}, /* enable_gqa */
+        {MT_OP__fused_sgd_, 2, {.kind = MT_NONE}},                   /* grad_scale, found_inf */
+        {MT_OP__fused_adam_, 2, {.kind = MT_NONE}},
+        {MT_OP__fused_adamw_, 2, {.kind = MT_NONE}},
+        {MT_OP__fused_adagrad_, 2, {.kind = MT_NONE}},
+    };
+    for (unsigned i = 0; i < MT__COUNT_OF(missing); i++)
+        if (op->id == missing[i].op)
+            op->missing = &missing[i];
+    op->options = -1;
+    for (unsigned i = 0; i + 1 < op->param_count; i++)
+        if (op->params[i].type == MT_TYPE_DTYPE && op->params[i + 1].type == MT_TYPE_DEVICE)
+            op->options = (int8_t)i;
+    op->factory = op->options >= 0 && op->grad == NULL && op->id != MT_OP_new_zeros;
+}
+
 static void read_schema(mt__op *op)
 {
     const char *at = op->schema;
@@ -221,6 +263,7 @@ static void read_schema(mt__op *op)
         read_saves(op);
         find_number_node(op);
     }
+    find_recorded(op);
 }
 
 __attribute__((constructor)) static void read_table(void)

@@ -160,6 +160,13 @@ typedef uint64_t mt__flops_fn(const struct mt__call *call); /* of arguments that
 /* How an op is derived; see autograd/autograd.h. */
 typedef struct mt__grad mt__grad;
 
+/* Inputs at the end of PyTorch's op that ours does not have, and what PyTorch records for them. */
+typedef struct mt__missing {
+    mt_op_id op;
+    uint8_t count;
+    mt_value value;
+} mt__missing;
+
 typedef struct mt__op {
     const char *schema;
     mt__fn *infer, *composite;
@@ -174,6 +181,9 @@ typedef struct mt__op {
     uint8_t out_count; /* 0: a list */
     bool in_place;
     bool view;                     /* outputs share the first tensor's storage */
+    bool factory;                  /* autograd never sees it, nor what it calls */
+    int8_t options;                /* where dtype and device are, side by side; -1: nowhere */
+    const mt__missing *missing;    /* NULL: none */
     bool host_numbers;             /* kernels of accelerators take tensors without dims from the CPU */
     uint32_t save_args, save_outs; /* bits, of grad->saves */
     mt_param params[MT__MAX_ARGS];

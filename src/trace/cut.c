@@ -617,6 +617,9 @@ static void copy_head(cutter *c)
     out->unmatched_ends = t->unmatched_ends;
     out->clock_faults = t->clock_faults;
     out->damaged_chunks = t->damaged_chunks;
+    out->missing_chunks = t->missing_chunks;
+    out->bad_durations = t->bad_durations;
+    out->outcome = t->outcome;
     out->skipped_events = t->skipped_events;
     out->flags_recorded = t->flags_recorded;
     memcpy(out->source, t->source, sizeof out->source);

@@ -10,6 +10,7 @@
 #define ID_MAX (1u << 24) /* a damaged file must not make us allocate by its numbers */
 #define BLOB_MAX ((size_t)64 << 20)
 #define EMPTY_NAME 0
+#define FRAME_ROOM 8192 /* a path, and the name of a template's function */
 
 static bool id_set(mtp_trace *t, mtp__id_list *list, uint32_t id, uint32_t to)
 {
@@ -44,6 +45,7 @@ void mtp__dictionary_fini(mtp__dictionary *d)
     mtp__free(d->streams);
     mtp__free(d->devices);
     mtp__free(d->part);
+    mtp__symbols_fini(&d->symbols);
 }
 
 const mtp__stream_info *mtp__dictionary_stream(const mtp__dictionary *d, uint32_t stream)
@@ -105,6 +107,18 @@ static void define_device(mtp__dictionary *d, uint32_t device, const char *blob,
     d->devices[at] = info;
 }
 
+/* A native frame whose name the recording could not know is looked up now. */
+static void define_frame(mtp__dictionary *d, uint32_t id, const char *blob, size_t length)
+{
+    char text[FRAME_ROOM];
+    if (length > 2 && length < sizeof text && memcmp(blob + length - 2, ":?", 2) == 0) {
+        length = mtp__symbols_text(&d->symbols, blob, length, text, sizeof text);
+        blob = text;
+        d->trace->builder->out_of_memory |= d->symbols.out_of_memory;
+    }
+    id_set(d->trace, &d->frames, id, mtp__trace_text(d->trace, blob, length));
+}
+
 static void define(mtp__dictionary *d, unsigned kind, uint32_t id, uint32_t tid, const char *blob,
                    size_t length)
 {
@@ -121,7 +135,7 @@ static void define(mtp__dictionary *d, unsigned kind, uint32_t id, uint32_t tid,
         break;
     }
     case MTP__CONTROL_FRAME:
-        id_set(t, &d->frames, id, mtp__trace_text(t, blob, length));
+        define_frame(d, id, blob, length);
         break;
     case MTP__CONTROL_STACK: {
         uint32_t pair[2];

@@ -2,6 +2,7 @@
 #ifndef MTP_TRACE_DICTIONARY_H
 #define MTP_TRACE_DICTIONARY_H
 #include "record/format.h"
+#include "trace/symbols.h"
 #include "trace/ticks.h"
 #include "trace/trace.h"
 
@@ -33,6 +34,7 @@ typedef struct mtp__dictionary {
     uint64_t last_ticks;    /* of the control stream */
     unsigned char *part;    /* owned: a blob that comes in parts */
     size_t part_bytes, part_have;
+    mtp__symbols symbols;
 } mtp__dictionary;
 
 void mtp__dictionary_fini(mtp__dictionary *d);

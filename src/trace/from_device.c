@@ -93,13 +93,13 @@ static int64_t device_ns(const mtp__device_works *d, mtp__tick_line *line, uint3
     high = high != NULL && high->device == device ? high : NULL;
     const clock_point *one = low != NULL ? low : high;
     if (one == NULL)
-        return (int64_t)at - line->zero_ns; /* nothing is known of it: as if it were ours */
+        return mtp__ns_bound_clock(at) - line->zero_ns; /* nothing is known of it: as if it were ours */
     int64_t base = mtp__ticks_to_ns(line, one->ticks);
     double rate = 1.0;
     if (low != NULL && high != NULL)
         rate =
             (double)(mtp__ticks_to_ns(line, high->ticks) - base) / (double)(high->device_ns - low->device_ns);
-    return base + (int64_t)((double)(int64_t)(at - one->device_ns) * rate);
+    return base + mtp__ns_bound((double)(int64_t)(at - one->device_ns) * rate);
 }
 
 static int64_t work_ns(const mtp__device_works *d, mtp__tick_line *line, const pending_work *p, uint64_t at)
@@ -108,7 +108,7 @@ static int64_t work_ns(const mtp__device_works *d, mtp__tick_line *line, const p
     case MTP_CLOCK_TICKS:
         return mtp__ticks_to_ns(line, at);
     case MTP_CLOCK_MONOTONIC:
-        return (int64_t)at - line->zero_ns;
+        return mtp__ns_bound_clock(at) - line->zero_ns;
     default:
         return device_ns(d, line, device_of(p), at);
     }

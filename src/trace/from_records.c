@@ -657,6 +657,8 @@ mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
         status = mtp__spool_visit(path, on_chunk, &r, &report);
     }
     r.t->damaged_chunks = report.damaged;
+    r.t->missing_chunks = report.missing;
+    r.t->outcome = report.outcome;
     if (status == MTP_OK && r.t->pid == 0)
         r.t->pid = report.pid;
     if (status == MTP_OK)

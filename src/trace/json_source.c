@@ -2,6 +2,7 @@
 #include "trace/json_source.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -100,10 +101,22 @@ static void zlib_free(void *user, void *p)
 
 static ssize_t broken(mtp__source *s, const char *what)
 {
-    s->status =
-        MTP_FAIL(MTP_E_FORMAT, "the %s stream %s, at byte %llu of the file (%llu of its content)", s->form,
-                 what, (unsigned long long)(s->offset - (s->held - s->at)), (unsigned long long)s->decoded);
+    s->status = MTP_FAIL(
+        MTP_E_FORMAT, "the %s data %s, at byte %llu of the file, after %llu bytes of content", s->form, what,
+        (unsigned long long)(s->offset - (s->held - s->at)), (unsigned long long)s->decoded);
+    mtp__advise("the file may have been cut or changed on its way here: get it again");
     return -1;
+}
+
+/* zlib's and zstd's own words, for those who know them, behind ours. */
+static ssize_t damaged(mtp__source *s, const char *library)
+{
+    char what[128];
+    bool checksum = strstr(library, "data check") != NULL || strstr(library, "length check") != NULL ||
+                    strstr(library, "checksum") != NULL;
+    snprintf(what, sizeof what, "is damaged (%s: %s)",
+             checksum ? "its checksum does not fit its content" : "it can not be decompressed", library);
+    return broken(s, what);
 }
 
 /* Between members: true if another begins; what is left over must be padding. */
@@ -117,7 +130,7 @@ static bool next_member(mtp__source *s, bool *failed)
             bool magic = s->held - s->at >= 2 && memcmp(s->input + s->at, "\x1f\x8b", 2) == 0;
             *failed = !magic;
             if (!magic)
-                broken(s, "is followed by something else");
+                broken(s, "is followed by something that is no gzip");
             return magic;
         }
         if (s->ended)
@@ -146,17 +159,17 @@ static ssize_t read_gzip(mtp__source *s, void *to, size_t room)
         if (s->at == s->held && !s->ended && !refill(s))
             return -1;
         if (s->at == s->held && s->ended)
-            return broken(s, "ends too early");
+            return broken(s, "is cut off");
         s->gzip.next_in = (const Bytef *)s->input + s->at;
         s->gzip.avail_in = (uInt)(s->held - s->at);
         int rc = inflate(&s->gzip, Z_NO_FLUSH);
         s->at = s->held - s->gzip.avail_in;
         if (rc == Z_MEM_ERROR) {
-            s->status = MTP_FAIL(MTP_E_NOMEM, "to decompress");
+            s->status = MTP_FAIL(MTP_E_NOMEM, "decompressing");
             return -1;
         }
         if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
-            return broken(s, s->gzip.msg != NULL ? s->gzip.msg : "is damaged");
+            return damaged(s, s->gzip.msg != NULL ? s->gzip.msg : "no cause is told");
         s->inside = rc != Z_STREAM_END;
     }
     s->decoded += want - s->gzip.avail_out;
@@ -170,12 +183,12 @@ static ssize_t read_zstd(mtp__source *s, void *to, size_t room)
         if (s->at == s->held && !s->ended && !refill(s))
             return -1;
         if (s->at == s->held && s->ended)
-            return s->inside ? broken(s, "ends too early") : 0;
+            return s->inside ? broken(s, "is cut off") : 0;
         ZSTD_inBuffer in = {s->input + s->at, s->held - s->at, 0};
         size_t rc = ZSTD_decompressStream(s->zstd, &out, &in);
         s->at += in.pos;
         if (ZSTD_isError(rc))
-            return broken(s, ZSTD_getErrorName(rc));
+            return damaged(s, ZSTD_getErrorName(rc));
         s->inside = rc != 0;
     }
     s->decoded += out.pos;
@@ -189,7 +202,7 @@ static mtp_status recognise(mtp__source *s)
 {
     s->input = mtp__calloc(1, MTP__SOURCE_BYTES);
     if (s->input == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "a buffer");
+        return MTP_FAIL(MTP_E_NOMEM, "a buffer of %zu bytes", MTP__SOURCE_BYTES);
     s->form = "";
     s->reading = read_plain;
     while (s->held < HEAD_BYTES && !s->ended)
@@ -203,14 +216,14 @@ static mtp_status recognise(mtp__source *s)
         s->gzip.zalloc = zlib_alloc;
         s->gzip.zfree = zlib_free;
         if (inflateInit2(&s->gzip, 15 + 16) != Z_OK)
-            return MTP_FAIL(MTP_E_NOMEM, "to decompress");
+            return MTP_FAIL(MTP_E_NOMEM, "decompressing");
         s->gzip_open = true;
     } else if (s->held >= 4 && memcmp(s->input, "\x28\xb5\x2f\xfd", 4) == 0) {
         s->form = "zstd";
         s->reading = read_zstd;
         s->zstd = ZSTD_createDCtx();
         if (s->zstd == NULL)
-            return MTP_FAIL(MTP_E_NOMEM, "to decompress");
+            return MTP_FAIL(MTP_E_NOMEM, "decompressing");
     }
     return MTP_OK;
 }
@@ -222,7 +235,7 @@ static mtp_status open_file(mtp__source *s, const char *path)
     if (s->fd < 0 || fstat(s->fd, &st) != 0)
         return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
     if (S_ISDIR(st.st_mode))
-        return MTP_FAIL(MTP_E_IO, "is a directory");
+        return MTP_FAIL(MTP_E_IO, "it is a directory");
     off_t at = S_ISREG(st.st_mode) ? lseek(s->fd, 0, SEEK_CUR) : -1;
     s->seekable = at >= 0;
     s->offset = at >= 0 ? (uint64_t)at : 0;

@@ -81,7 +81,7 @@ static mtp_status expect(mtp__kineto *k, char wanted, const char *expected)
 static mtp_status stopped(mtp__kineto *k)
 {
     if (k->no_memory)
-        return MTP_FAIL(MTP_E_NOMEM, "event %llu", (unsigned long long)k->events);
+        return MTP_FAIL(MTP_E_NOMEM, "more than %llu events", (unsigned long long)k->events);
     if (k->json.stop == MTP__JSON_DEEP)
         return MTP_FAIL(MTP_E_FORMAT, "byte %llu: nested more than %d deep", offset(k, k->json.stop_at),
                         MTP__JSON_DEPTH);
@@ -112,7 +112,7 @@ static mtp_status read_event(mtp__kineto *k)
         k->events++;
         k->at = p;
         if (k->no_memory || k->trace->builder->out_of_memory)
-            return MTP_FAIL(MTP_E_NOMEM, "event %llu", (unsigned long long)k->events);
+            return MTP_FAIL(MTP_E_NOMEM, "more than %llu events", (unsigned long long)k->events);
         return MTP_OK;
     }
 }
@@ -264,6 +264,13 @@ static mtp_status read_object(mtp__kineto *k, mtp__buffer *key)
 
 /* -------------------------------------------------------------------------------------------- whole */
 
+static mtp_status no_trace(const mtp__kineto *k)
+{
+    mtp_status status = wrong(k, k->at, "'{' or '[' at the start of a JSON trace");
+    mtp__advise("traces are mtprof's spools and Kineto or Chrome JSON, as they are or in gzip or zstd");
+    return status;
+}
+
 static mtp_status read_file(mtp__kineto *k)
 {
     mtp_status status = more(k);
@@ -275,7 +282,7 @@ static mtp_status read_file(mtp__kineto *k)
     if (c == FAILED)
         return status;
     if (c != '{' && c != '[')
-        return wrong(k, k->at, "'{' or '[' at the start of a JSON trace");
+        return no_trace(k);
     k->at++;
     mtp__buffer key = {0};
     status = c == '{' ? read_object(k, &key) : read_events(k, true, read_event);

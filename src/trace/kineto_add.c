@@ -21,18 +21,16 @@ static void reach(mtp__kineto *k, uint32_t row, int64_t ns)
 
 /* ---------------------------------------------------------------------------------------------- spans */
 
-/* ts + dur; a time that runs backwards or out of range is mended and counted. */
+/* ts + dur; a duration that is no number, or below 0, or out of range is taken for 0 and counted. */
 static int64_t end_of(mtp__kineto *k)
 {
     const mtp__kineto_event *e = &k->event;
     int64_t end = e->ts;
-    if (!(e->seen & MTP__SEEN_DUR))
-        return end;
-    if (e->dur < 0 || __builtin_add_overflow(e->ts, e->dur, &end)) {
-        k->trace->clock_faults++;
-        return e->ts;
-    }
-    return end;
+    bool bad = (e->seen & MTP__SEEN_BAD_DUR) != 0;
+    if ((e->seen & MTP__SEEN_DUR) != 0)
+        bad = e->dur < 0 || __builtin_add_overflow(e->ts, e->dur, &end);
+    k->trace->bad_durations += bad;
+    return bad ? e->ts : end;
 }
 
 static bool step_number(const mtp__kineto_event *e, mtp__category category, int64_t *number)
@@ -86,7 +84,7 @@ static void add_complete(mtp__kineto *k)
     uint32_t span =
         mtp__trace_add_span(k->trace, k->rows[row].track, e->ts, end, name, category, flags, detail);
     reach(k, row, end);
-    if (!(e->seen & MTP__SEEN_DUR) &&
+    if (!(e->seen & (MTP__SEEN_DUR | MTP__SEEN_BAD_DUR)) &&
         MTP__KINETO_ROOM(k, k->unfinished, k->unfinished_room, k->unfinished_count))
         k->unfinished[k->unfinished_count++] = (mtp__kineto_unfinished){span, row};
 }

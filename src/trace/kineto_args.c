@@ -127,15 +127,46 @@ static const struct {
 #undef X
 };
 
+/* ------------------------------------------------------- other accelerators' words for the same things */
+
+static bool is_spelled(const mtp__json_string *s, const char *text)
+{
+    return s->length == strlen(text) && memcmp(s->bytes, text, s->length) == 0;
+}
+
+static bool ends_in(const mtp__json_string *s, const char *end)
+{
+    size_t length = strlen(end);
+    return s->length > length && memcmp(s->bytes + s->length - length, end, length) == 0;
+}
+
+/* XPU and PrivateUse1 share CUDA's words but for the calls: xpu_runtime, privateuse1_driver; so do MTIA (mtia_runtime) and
+ * others. MTIA's device work is mtia_ccp_events. HPU has one word for calls and device work, hpu_op: its row says which, and
+ * where that is not known yet it stays OTHER, on a track that may turn out to be a device's. */
+static mtp__category foreign_category(mtp__kineto *k, const mtp__json_string *s)
+{
+    if (is_spelled(s, "hpu_op"))
+        return mtp__kineto_on_device_row(k) ? MTP__CATEGORY_KERNEL : MTP__CATEGORY_OTHER;
+    return is_spelled(s, "mtia_ccp_events") ? MTP__CATEGORY_KERNEL
+           : ends_in(s, "_runtime")         ? MTP__CATEGORY_CUDA_RUNTIME
+           : ends_in(s, "_driver")          ? MTP__CATEGORY_CUDA_DRIVER
+                                            : MTP__CATEGORY_OTHER;
+}
+
 mtp__category mtp__kineto_category(mtp__kineto *k)
 {
     const mtp__json_string *s = &k->event.category;
+    k->event.foreign_category = false;
     if (s->length == k->last_category.length && memcmp(s->bytes, k->last_category.bytes, s->length) == 0)
         return k->last_category.category;
     mtp__category found = MTP__CATEGORY_OTHER;
     for (size_t i = 0; i < sizeof categories / sizeof categories[0]; i++)
         if (categories[i].length == s->length && memcmp(categories[i].text, s->bytes, s->length) == 0)
             found = categories[i].category;
+    if (found == MTP__CATEGORY_OTHER) {
+        k->event.foreign_category = s->length != 0;
+        return foreign_category(k, s);
+    }
     if (s->length <= sizeof k->last_category.bytes) {
         memcpy(k->last_category.bytes, s->bytes, s->length);
         k->last_category.length = s->length;
@@ -375,8 +406,7 @@ uint32_t mtp__kineto_detail(mtp__kineto *k, mtp__category category, uint32_t num
 {
     static const mtp__detail empty = MTP__DETAIL_INIT;
     mtp__kineto_event *e = &k->event;
-    bool other = category == MTP__CATEGORY_OTHER && e->category.length != 0;
-    if (e->member_count == 0 && number == 0 && !other)
+    if (e->member_count == 0 && number == 0 && !e->foreign_category)
         return 0;
     mtp__detail d = empty;
     taken |= take_ids(k, &d);
@@ -391,7 +421,7 @@ uint32_t mtp__kineto_detail(mtp__kineto *k, mtp__category category, uint32_t num
     if (mtp__category_on_device(category))
         taken |= take_device_work(k, &d);
     d.number = number != 0 ? number : d.number;
-    d.category = other ? mtp__kineto_string(k, &e->category) : 0;
+    d.category = e->foreign_category ? mtp__kineto_string(k, &e->category) : 0;
     d.args = mtp__kineto_rest(k, taken);
     if (d.forward_thread != 0)
         *flags |= MTP__SPAN_BACKWARD;

@@ -200,6 +200,7 @@ static const char *read_string(mtp__kineto *k, const char *p, mtp__json_string *
 static const char *read_time(mtp__kineto *k, const char *p, unsigned seen, int64_t *out)
 {
     mtp__kineto_event *e = &k->event;
+    unsigned bad = seen == MTP__SEEN_DUR ? MTP__SEEN_BAD_DUR : 0;
     const char *q = mtp__json_micros(p, out);
     if (q != NULL) {
         e->seen |= seen;
@@ -207,14 +208,15 @@ static const char *read_time(mtp__kineto *k, const char *p, unsigned seen, int64
     }
     mtp__json_value v;
     p = mtp__json_read(&k->json, p, &v);
-    if (p == NULL || (v.kind != 0 && v.kind != '"'))
+    if (p == NULL)
         return p;
-    if (v.kind == '"' && !mtp__text_decimal(v.bytes + 1, v.length - 2, &v.number))
-        return p;
-    if (mtp__decimal_round(&v.number, 3, out))
-        e->seen |= seen;
+    bool number = v.kind == 0 || (v.kind == '"' && mtp__text_decimal(v.bytes + 1, v.length - 2, &v.number));
+    if (number && mtp__decimal_round(&v.number, 3, out))
+        e->seen = (e->seen | seen) & ~bad; /* of two the last counts */
+    else if (bad != 0)
+        e->seen = (e->seen | bad) & ~seen;
     else
-        e->clock_faults++;
+        e->clock_faults += number;
     return p;
 }
 

@@ -87,14 +87,16 @@ enum { /* what an event has */
     MTP__SEEN_DUR = 2,
     MTP__SEEN_ID = 4,
     MTP__SEEN_NAME = 8,
-    MTP__SEEN_CATEGORY = 16
+    MTP__SEEN_CATEGORY = 16,
+    MTP__SEEN_BAD_DUR = 32 /* there is one, which is no time */
 };
 
 /* One event as it is in the file; pointers are into the window. */
 typedef struct mtp__kineto_event {
     unsigned seen;
     char phase, scope;     /* 0: none */
-    unsigned clock_faults; /* times that no int64_t holds */
+    unsigned clock_faults; /* a ts that no int64_t holds */
+    bool foreign_category; /* kineto_category(): its spelling must be kept */
     int64_t ts, dur;       /* ns */
     mtp__json_string name, category;
     mtp__kineto_id pid, tid, id;
@@ -237,6 +239,7 @@ uint8_t mtp__kineto_flags(const mtp__kineto *k, mtp__category category, int64_t 
 uint32_t mtp__kineto_row_of(mtp__kineto *k); /* of the file's pid and tid */
 uint32_t mtp__kineto_row_for(mtp__kineto *k, mtp__category category,
                              uint64_t *taken);  /* for a span; has a track */
+bool mtp__kineto_on_device_row(mtp__kineto *k); /* the event stands on a row of a device, or names one */
 uint32_t mtp__kineto_row_any(mtp__kineto *k);   /* for what is no span; has a track */
 uint32_t mtp__kineto_row_async(mtp__kineto *k); /* has a track */
 bool mtp__kineto_describe(mtp__kineto *k);      /* a metadata event; false: of another kind */

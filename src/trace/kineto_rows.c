@@ -156,6 +156,14 @@ static uint32_t row_on_device(mtp__kineto *k, uint32_t row, uint64_t *taken)
     return at;
 }
 
+bool mtp__kineto_on_device_row(mtp__kineto *k)
+{
+    int64_t device;
+    uint32_t row = mtp__kineto_row_of(k);
+    return row != MTP__NONE &&
+           (k->processes[k->rows[row].process].is_device || mtp__kineto_signed(k, MTP__ARG_DEVICE, &device));
+}
+
 uint32_t mtp__kineto_row_for(mtp__kineto *k, mtp__category category, uint64_t *taken)
 {
     uint32_t row = category == MTP__CATEGORY_OTHER ? mtp__kineto_row_any(k) : mtp__kineto_row_of(k);

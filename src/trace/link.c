@@ -1,7 +1,10 @@
 /* trace/link.c - which CPU span launched which device work.
  *
- * Kineto writes the launching op's "External id" on the device's event; else the correlation id leads to the runtime
- * call, and from there to the op around it.
+ * The correlation id leads from device work to the runtime call that launched it, and from there to an op: the one whose
+ * "External id" the call carries, if it was running then, else the innermost around the call. That holds for all
+ * kernels of a CUDA graph, too, which share their launch. Work without a launch goes by its own "External id". Kineto
+ * writes the correlation there if it knew of no op, on device work and on calls: such an id is no op's, though some op
+ * may have the same number.
  */
 #include <string.h>
 #include "base/error.h"
@@ -70,18 +73,69 @@ static uint32_t op_of(const mtp_trace *t, uint32_t launch)
     return launch;
 }
 
-static void gather(const mtp_trace *t, id_map *by_external, id_map *by_correlation)
+static bool is_call(const mtp_trace *t, uint32_t span)
 {
-    for (uint32_t k = 0; k < t->track_count; k++) {
-        const mtp__track *track = &t->tracks[k];
-        for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
-            const mtp__detail *d = mtp__trace_detail(t, i);
-            if (d->external_id != 0 && is_op(t, i))
-                map_put(by_external, d->external_id, i);
-            if (d->correlation != 0)
-                map_put(by_correlation, d->correlation, i);
+    return t->category[span] == MTP__CATEGORY_CUDA_RUNTIME || t->category[span] == MTP__CATEGORY_CUDA_DRIVER;
+}
+
+typedef struct links {
+    id_map op;     /* by External id */
+    id_map launch; /* by correlation */
+    bool foreign;  /* External ids of device work are its correlations */
+} links;
+
+/* Calls come first: what else has a correlation (an op of ours) only stands in for them. */
+static void gather(const mtp_trace *t, links *l)
+{
+    for (int calls = 1; calls >= 0; calls--)
+        for (uint32_t k = 0; k < t->track_count; k++) {
+            const mtp__track *track = &t->tracks[k];
+            for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
+                const mtp__detail *d = mtp__trace_detail(t, i);
+                if (calls == 0 && d->external_id != 0 && is_op(t, i))
+                    map_put(&l->op, d->external_id, i);
+                if (d->correlation != 0 && is_call(t, i) == (calls == 1))
+                    map_put(&l->launch, d->correlation, i);
+            }
         }
+}
+
+/* One such id may be chance; most of them are not. */
+static bool ids_are_foreign(const mtp_trace *t)
+{
+    size_t same = 0, all = 0;
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        const mtp__detail *d = mtp__trace_detail(t, i);
+        bool both = d->external_id != 0 && d->correlation != 0 &&
+                    mtp__category_on_device((mtp__category)t->category[i]);
+        all += both;
+        same += both && d->external_id == d->correlation;
     }
+    return same * 2 > all;
+}
+
+/* The op that a call was made in. */
+static uint32_t caller_of(const mtp_trace *t, const links *l, uint32_t call)
+{
+    const mtp__detail *d = mtp__trace_detail(t, call);
+    uint32_t op = d->external_id != d->correlation ? map_get(&l->op, d->external_id) : MTP__NONE;
+    if (op != MTP__NONE && t->start[op] <= t->start[call] && t->start[call] <= t->end[op])
+        return op;
+    return op_of(t, call);
+}
+
+static uint32_t launcher_of(const mtp_trace *t, const links *l, uint32_t work)
+{
+    const mtp__detail *d = mtp__trace_detail(t, work);
+    if (t->category[work] == MTP__CATEGORY_GPU_USER_ANNOTATION) {
+        if (!t->from_kineto)
+            return d->external_id != 0 ? (uint32_t)d->external_id - 1 : MTP__NONE;
+        return map_get(&l->op, d->external_id);
+    }
+    uint32_t call = map_get(&l->launch, d->correlation);
+    if (call != MTP__NONE)
+        return caller_of(t, l, call);
+    return l->foreign ? MTP__NONE : map_get(&l->op, d->external_id);
 }
 
 mtp_status mtp__trace_link(mtp_trace *t)
@@ -91,31 +145,21 @@ mtp_status mtp__trace_link(mtp_trace *t)
         any |= t->tracks[k].on_device && t->tracks[k].count > 0;
     if (!any || t->detail == NULL)
         return MTP_OK;
-    id_map by_external = {0}, by_correlation = {0};
+    links l = {.foreign = ids_are_foreign(t)};
     t->launcher = mtp__calloc(t->span_count, sizeof *t->launcher);
-    if (t->launcher == NULL || !map_init(&by_external, t->detail_count) ||
-        !map_init(&by_correlation, t->detail_count)) {
-        mtp__free(by_external.slot);
+    if (t->launcher == NULL || !map_init(&l.op, t->detail_count) || !map_init(&l.launch, t->detail_count)) {
+        mtp__free(l.op.slot);
         return MTP_FAIL(MTP_E_NOMEM, "links of %u spans", t->span_count);
     }
-    gather(t, &by_external, &by_correlation);
+    gather(t, &l);
     memset(t->launcher, 0xff, t->span_count * sizeof *t->launcher);
     for (uint32_t k = 0; k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];
-        for (uint32_t i = track->first; track->on_device && i < track->first + track->count; i++) {
-            const mtp__detail *d = mtp__trace_detail(t, i);
-            uint32_t span = map_get(&by_external, d->external_id);
-            if (!t->from_kineto && t->category[i] == MTP__CATEGORY_GPU_USER_ANNOTATION) {
-                span = d->external_id != 0 ? (uint32_t)d->external_id - 1 : MTP__NONE;
-            } else if (span == MTP__NONE) {
-                span = map_get(&by_correlation, d->correlation);
-                span = span != MTP__NONE ? op_of(t, span) : MTP__NONE;
-            }
-            t->launcher[i] = span;
-        }
+        for (uint32_t i = track->first; track->on_device && i < track->first + track->count; i++)
+            t->launcher[i] = launcher_of(t, &l, i);
     }
-    mtp__free(by_external.slot);
-    mtp__free(by_correlation.slot);
+    mtp__free(l.op.slot);
+    mtp__free(l.launch.slot);
     return MTP_OK;
 }
 
@@ -129,7 +173,7 @@ uint64_t mtp__trace_external_id(const mtp_trace *t, uint32_t span)
         return launcher != MTP__NONE ? (uint64_t)launcher + 1 : 0;
     }
     uint32_t op = span;
-    if (t->category[span] == MTP__CATEGORY_CUDA_RUNTIME || t->category[span] == MTP__CATEGORY_CUDA_DRIVER)
+    if (is_call(t, span))
         for (int up = 0; up < OP_UP && op != MTP__NONE && !is_op(t, op); up++)
             op = t->parent[op];
     return op != MTP__NONE ? (uint64_t)op + 1 : (uint64_t)span + 1;

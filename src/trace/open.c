@@ -1,6 +1,7 @@
 /* trace/open.c - a trace out of a file, whatever form it has. */
 #include <stdio.h>
 #include <string.h>
+#include "base/budget.h"
 #include "base/error.h"
 #include "record/spool.h"
 #include "trace/from_records.h"
@@ -29,11 +30,23 @@ static mtp_status open_any(const char *path, const mtp_open_options *options, mt
     }
     status = mtp__kineto_read(source, options, 0, out);
     if (status == MTP_E_FORMAT && *mtp__source_form(source) != 0 && mtp__source_status(source) == MTP_OK)
-        MTP_NOTE("bytes are counted in the decompressed %s content", mtp__source_form(source));
+        mtp__advise("bytes are counted in the decompressed %s content", mtp__source_form(source));
     if (status == MTP_OK && options != NULL && options->progress != NULL)
         options->progress(options->user, mtp__source_done(source), mtp__source_done(source));
     mtp__source_close(source);
     return status;
+}
+
+mtp_status mtp__open_options(const mtp_open_options *from, mtp_open_options *to)
+{
+    const size_t oldest = offsetof(mtp_open_options, max_memory);
+    *to = (mtp_open_options)MTP_OPEN_OPTIONS_INIT;
+    if (from == NULL)
+        return MTP_OK;
+    if (from->size < oldest)
+        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", from->size, oldest);
+    memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
+    return MTP_OK;
 }
 
 mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out)
@@ -43,10 +56,19 @@ mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp
     *out = NULL;
     if (path == NULL)
         return MTP_FAIL(MTP_E_ARG, "path is NULL");
-    if (options != NULL && options->size < sizeof *options)
-        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, sizeof *options);
+    mtp_open_options known;
+    mtp_status status = mtp__open_options(options, &known);
+    if (status != MTP_OK)
+        return status;
+    mtp__budget outer;
+    status = mtp__budget_begin(known.max_memory, &outer);
+    if (status != MTP_OK)
+        return status;
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
-    mtp_status status = open_any(path, options, out);
+    status = open_any(path, &known, out);
+    if (status == MTP_E_NOMEM && !mtp__budget_exceeded())
+        mtp__advise("read it where there is more memory, or record less");
+    mtp__budget_end(&outer);
     if (status != MTP_OK) {
         MTP_NOTE("%s", name);
         return status;

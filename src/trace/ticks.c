@@ -5,6 +5,8 @@
 
 bool mtp__ticks_add(mtp__tick_line *line, uint64_t ticks, uint64_t ns, uint64_t realtime)
 {
+    if (ns > (uint64_t)MTP__NS_MOST || realtime > (uint64_t)MTP__NS_MOST * 4)
+        return true;
     if ((line->count & (line->count - 1)) == 0) {
         mtp__tick_point *grown = mtp__calloc(line->count != 0 ? line->count * 2 : 1, sizeof *grown);
         if (grown == NULL)

@@ -22,10 +22,26 @@ typedef struct mtp__tick_line {
     int64_t zero_ns; /* of CLOCK_MONOTONIC: ts 0 */
 } mtp__tick_line;
 
+/* Anchors that no clock gives are left out. false: out of memory. */
 bool mtp__ticks_add(mtp__tick_line *line, uint64_t ticks, uint64_t ns, uint64_t realtime);
 void mtp__ticks_finish(mtp__tick_line *line, double ticks_per_ns); /* after the last add */
 void mtp__ticks_fini(mtp__tick_line *line);
 void mtp__ticks_seek(mtp__tick_line *line, uint64_t ticks); /* picks the segment */
+
+/* No time is further than this from the clock's zero: 36 years. A damaged recording may claim anything; with this bound,
+ * times can be added and subtracted without overflow. */
+#define MTP__NS_MOST ((int64_t)1 << 60)
+
+static inline int64_t mtp__ns_bound(double ns) /* nan: a bound, too */
+{
+    return ns > -(double)MTP__NS_MOST ? ns < (double)MTP__NS_MOST ? (int64_t)ns : MTP__NS_MOST
+                                      : -MTP__NS_MOST;
+}
+
+static inline int64_t mtp__ns_bound_clock(uint64_t ns)
+{
+    return ns < (uint64_t)MTP__NS_MOST ? (int64_t)ns : MTP__NS_MOST;
+}
 
 /* ns since ts 0. */
 static inline int64_t mtp__ticks_to_ns(mtp__tick_line *line, uint64_t ticks)
@@ -36,6 +52,6 @@ static inline int64_t mtp__ticks_to_ns(mtp__tick_line *line, uint64_t ticks)
         mtp__ticks_seek(line, ticks);
         p = &line->point[line->at];
     }
-    return p->ns - line->zero_ns + (int64_t)((double)(int64_t)(ticks - p->ticks) * p->ns_per_tick);
+    return p->ns - line->zero_ns + mtp__ns_bound((double)(int64_t)(ticks - p->ticks) * p->ns_per_tick);
 }
 #endif

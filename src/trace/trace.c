@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/budget.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/os.h"
@@ -107,12 +108,12 @@ uint32_t mtp__trace_add_process(mtp_trace *t, const mtp__process *process)
 }
 
 /* Every op of a recording may have one. Small, they double; from HUGE_FROM on they get eight times the room at once, in huge
- * pages: what is not touched costs nothing, and moving a mapping would split its pages. */
+ * pages: what is not touched costs nothing, and moving a mapping would split its pages. Unless there is a bound on memory,
+ * which counts it, and it would be more than a small part of that. */
 static bool details_grow(mtp_trace *t)
 {
-    size_t bytes = t->detail_bytes, more = bytes == 0          ? DETAILS_FIRST
-                                           : bytes < HUGE_FROM ? bytes * 2
-                                                               : bytes * 8;
+    size_t bytes = t->detail_bytes, times = bytes < HUGE_FROM || bytes * 64 > mtp__budget_limit() ? 2 : 8,
+           more = bytes == 0 ? DETAILS_FIRST : bytes * times;
     void *grown = bytes > 0 && more < HUGE_FROM ? mtp__map_grow(t->details, bytes, more)
                                                 : mtp__map_memory(more, more >= HUGE_FROM);
     if (grown == NULL)
@@ -633,13 +634,16 @@ uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span)
     return low;
 }
 
-mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *out)
+/* As it was before anything was added to its end. */
+#define INFO_V1 offsetof(mtp_trace_info, bad_durations)
+
+mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *to)
 {
-    if (t == NULL || out == NULL)
+    if (t == NULL || to == NULL)
         return MTP_FAIL(MTP_E_ARG, "trace or out is NULL");
-    if (out->size < sizeof *out)
-        return MTP_FAIL(MTP_E_ABI, "info size %zu, oldest known is %zu", out->size, sizeof *out);
-    *out = (mtp_trace_info)MTP_TRACE_INFO_INIT;
+    if (to->size < INFO_V1)
+        return MTP_FAIL(MTP_E_ABI, "info size %zu, oldest known is %zu", to->size, INFO_V1);
+    mtp_trace_info all = MTP_TRACE_INFO_INIT, *out = &all;
     out->spans = t->span_count;
     for (uint32_t k = 0; k < t->track_count; k++)
         if (t->tracks[k].on_device)
@@ -670,5 +674,10 @@ mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *out)
     out->has_ledger = t->has_ledger;
     out->ledger = t->ledger;
     out->skipped_events = t->skipped_events;
+    out->bad_durations = t->bad_durations;
+    out->missing_chunks = t->missing_chunks;
+    out->outcome = t->outcome;
+    out->size = to->size;
+    memcpy(to, out, to->size < sizeof *out ? to->size : sizeof *out);
     return MTP_OK;
 }

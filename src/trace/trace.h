@@ -63,7 +63,7 @@ typedef struct mtp__detail {
     uint32_t shape, outputs;                   /* [0] mtp__trace.shapes */
     uint32_t stack;                            /* [0] mtp__trace.stacks */
     uint32_t args;              /* [0] text: further members of the args object, JSON without the braces */
-    uint32_t category;          /* [0] text, if the category is OTHER */
+    uint32_t category;          /* [0] text: the file's spelling, if it is not that of MTP__CATEGORY_LIST */
     uint32_t number;            /* [0] of a step */
     uint32_t grid[3], block[3]; /* [0] */
     uint16_t device;            /* [0xffff] mtp_device low 16 bits: where the op computes */
@@ -229,6 +229,9 @@ struct mtp_trace {
     mtp_ledger ledger;
     uint64_t unmatched_ends, unfinished, clock_faults, damaged_chunks; /* what was wrong and was mended */
     uint64_t skipped_events; /* of a JSON file: no time, or of no known phase */
+    uint64_t bad_durations;  /* of a JSON file: no number, or below 0; taken for 0 */
+    uint64_t missing_chunks; /* of a spool: its header says that there were more */
+    mtp_outcome outcome;     /* of a spool: what became of it */
     uint32_t flags_recorded; /* MTP_WITH_* and activities, where known */
     char source[256];        /* where it came from, for messages */
 

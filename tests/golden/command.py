@@ -5,6 +5,7 @@ usage: command.py MTPROF TRACE      TRACE: one of PyTorch's, with steps, memory 
 """
 import collections
 import csv
+import fcntl
 import gzip
 import io
 import json
@@ -12,6 +13,7 @@ import os
 import pathlib
 import pty
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -52,7 +54,7 @@ def refused(ran, code, *words):
     assert ran.err.startswith("mtprof") and ran.err.count("\n") <= 2, ran
     for word in words:
         assert word in ran.err, (word, ran.err)
-    assert not re.search(r"\b(mtp_|open_|read_)\w+:", ran.err), f"a function's name: {ran.err}"
+    assert not re.match(r"mtprof( \w+)?: [a-z][a-z_0-9]*: ", ran.err), f"a function's name: {ran.err}"
 
 
 @test
@@ -118,6 +120,104 @@ def bad_input_is_3_and_says_which_file_and_where(folder):
     assert not (folder / "x.folded").exists()
     ran = run("table", folder / "none.json")
     assert ran.code == 0 and ran.out == "" and "nothing" in ran.err, ran
+
+
+@test
+def compressed_files_that_are_damaged_are_said_so_in_plain_words(folder):
+    raw = bytearray(pathlib.Path(TRACE).read_bytes())
+    raw[-6] ^= 1
+    (folder / "sum.json.gz").write_bytes(raw)
+    refused(run("table", folder / "sum.json.gz"), 3, "the gzip data is damaged", "its checksum does not fit its content",
+            "get it again")
+    raw[5:] = raw[5:4000] + bytes([raw[4000] ^ 255]) * 50 + raw[4050:]
+    (folder / "body.json.gz").write_bytes(raw)
+    refused(run("table", folder / "body.json.gz"), 3, "body.json.gz: ")
+    (folder / "deep.json").write_text('{"x": ' + "[" * 20000 + "]" * 20000 + ', "traceEvents": []}')
+    refused(run("table", folder / "deep.json"), 3, "nested more than 10000 deep")
+    ran = run("check", folder / "deep.json")
+    assert ran.code == 1 and "values are nested more than 10000 deep" in ran.out, ran
+
+
+@test
+def memory_is_bounded_and_want_of_it_is_5(folder):
+    event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 5, "dur": 1}'
+    bomb = folder / "bomb.json.gz"
+    with gzip.open(bomb, "wt") as file:
+        file.write(f'{{"traceEvents": [{", ".join([event] * 200000)}]}}')
+    for verb in ("table", "stats", "memory", "steps", "info", "check", "stacks"):
+        refused(run(verb, bomb, "--max-memory", "4M"), 5, "bomb.json.gz: ", "more than the 4.2 MB of memory that it may take",
+                "allow more with --max-memory")
+        refused(run(verb, bomb, MTPROF_MAX_MEMORY="4M"), 5, "more than the 4.2 MB")
+    refused(run("export", "--max-memory=4M", bomb, "-o", folder / "x.json"), 5, "more than")
+    refused(run("table", "--max-memory=12M", bomb), 5, "more than the 12.6 MB")    # read, but not averaged
+    equal(run("info", "--max-memory=40M", bomb).code, 0)
+    equal(run("info", "--max-memory=none", bomb, MTPROF_MAX_MEMORY="1k").code, 0)
+    for size in ("x", "0", "-1", "1Q", "2GG"):
+        refused(run("table", bomb, "--max-memory", size), 2, size, "2G, 500M or none")
+    refused(run("table", bomb, MTPROF_MAX_MEMORY="much"), 2, "MTPROF_MAX_MEMORY", "'much'")
+    refused(run("table", bomb, "--max-memory"), 2, "needs a size")
+    equal([p.name for p in folder.iterdir()], ["bomb.json.gz"])
+
+
+def spool(path, complete=1, chunks=0, locked=0):
+    """A header without chunks."""
+    path.write_bytes(b"mtprof1\n" + struct.pack("<IIQQQQ", 1, 4096, 77, complete, chunks, locked) + bytes(4096 - 48))
+    return path
+
+
+@test
+def a_spool_that_was_cut_is_said_so_whatever_the_verb(folder):
+    cut = spool(folder / "cut.mtp", chunks=5)
+    for verb in ("table", "stats", "memory", "steps", "info", "stacks"):
+        assert "cut.mtp is cut off: 5 chunks are missing" in run(verb, cut).err, verb
+    assert "cut.mtp is cut off" in run("export", cut, "-o", folder / "x.json").err
+    assert "cut off           5 chunks" in run("info", cut).out
+    assert "cut off           5 chunks" in run("info", folder / "x.json").out      # and what was made of it knows
+    ran = run("check", cut)
+    assert ran.code == 1 and "the file is cut off: 5 of its 5 chunks" in ran.out, ran
+
+
+@test
+def a_recovered_spool_is_clean_and_a_live_one_is_named(folder):
+    ran = run("check", spool(folder / "a.mtp", complete=0, locked=1))
+    assert ran.code == 0 and "recovered: process 77" in ran.out and "clean, recovered" in ran.out, ran
+    assert json.loads(run("check", "--json", folder / "a.mtp").out)["recovered"]
+    assert "recovered" in run("info", folder / "a.mtp").out
+    with open(folder / "a.mtp", "r+b") as held:
+        fcntl.fcntl(held, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))    # F_OFD_SETLK, as a recorder has it
+        ran = run("check", folder / "a.mtp")
+        assert ran.code == 0 and "process 77 is still recording" in ran.out, ran
+        assert "still being recorded by process 77" in run("table", folder / "a.mtp").err
+        assert "ended" not in run("info", folder / "a.mtp").out
+    ran = run("check", spool(folder / "a.mtp", complete=0))
+    assert ran.code == 0 and "cannot be told" in ran.out and "ended" not in ran.out, ran
+
+
+@test
+def links_of_ones_own_are_written_through_and_others_refused(folder):
+    link = folder / "link.json"
+    link.symlink_to("target.json")
+    equal(run("export", TRACE, "-o", link).code, 0)
+    assert link.is_symlink() and json.loads((folder / "target.json").read_text())["traceEvents"]
+    (folder / "target.json").write_text("precious")
+    folder.chmod(0o1777)
+    refused(run("export", TRACE, "-o", link), 4, "link.json: it is a link in a folder that others may write")
+    equal((folder / "target.json").read_text(), "precious")
+
+
+@test
+def stacks_are_those_of_python_where_the_trace_has_no_others(folder):
+    stacks = pathlib.Path(TRACE).with_name("cuda_stack.json.gz")
+    rows = json.loads(run("stats", "--json", "--by-stack", "3", stacks).out)
+    assert any(r["stack"] and r["key"] == "aten::addmm" for r in rows), [r["stack"] for r in rows][:9]
+    ran = run("table", "--by-stack", "3", pathlib.Path(TRACE).with_name("cpu_nesting.json.gz"))
+    assert ran.code == 0 and "with_stack" in ran.err and "aten::" in ran.out, ran
+    lines = run("stacks", stacks).out.splitlines()
+    places = [line.rsplit(" ", 1)[0] for line in lines]
+    assert len(lines) == len(set(places)) > 100, (len(lines), len(set(places)))
+    assert any(place.endswith(";aten::linear;aten::addmm") for place in places)
+    times = [int(line.rsplit(" ", 1)[1]) for line in lines]
+    equal(times, sorted(times, reverse=True))
 
 
 @test
@@ -204,6 +304,16 @@ def remarks_leave_a_file_clean(folder):
     again.write_text(text)                                                    # a start where no span is
     ran = run("check", again)
     assert ran.code == 1 and "a flow is where there is no span" in ran.out, ran
+
+
+@test
+def a_duration_that_is_none_is_not_a_missing_end(folder):
+    for dur in ('"soon"', "-5", "NaN", "[1]", "1e300"):
+        (folder / "a.json").write_text('[{"ph": "X", "name": "a", "ts": 1, "dur": %s, "pid": 1, "tid": 1}]' % dur)
+        told = run("info", folder / "a.json").out
+        assert "durations         1 was no number, or below 0" in told and "had no end" not in told, (dur, told)
+    (folder / "a.json").write_text('[{"ph": "X", "name": "a", "ts": 1, "pid": 1, "tid": 1}]')
+    assert "1 spans had no end" in run("info", folder / "a.json").out
 
 
 @test

@@ -693,3 +693,72 @@ def test_the_stub_names_what_is_there():
     for node in body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             assert public(named(node.body)) == public(dir(getattr(mtprof, node.name, getattr(mtprof._native, node.name))))
+
+
+# ------------------------------------------------------------------------------------------------ what is said of bad files
+
+def a_spool(path, scopes=3000):
+    with Recording(spool=str(path), when_full=2, buffer_bytes=1 << 20):
+        for _ in range(scopes):
+            with mtprof.record_function("scope"):
+                pass
+    return path
+
+
+def test_files_that_cannot_be_opened_raise_what_open_raises(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.json: No such file"):
+        mtprof.Trace.open(tmp_path / "none.json")
+    with pytest.raises(IsADirectoryError, match="is a directory"):
+        mtprof.Trace.open(tmp_path)
+    (tmp_path / "text.json").write_text("hello")
+    with pytest.raises(ValueError, match=r"^/.*text\.json: byte 0: expected '\{'"):
+        mtprof.Trace.open(tmp_path / "text.json")
+
+
+def test_reading_takes_no_more_memory_than_it_may(tmp_path, monkeypatch):
+    event = '{"ph": "X", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}'
+    with gzip.open(tmp_path / "bomb.json.gz", "wt") as file:
+        file.write(f'[{",".join([event] * 200_000)}]')
+    with pytest.raises(MemoryError, match=r"bomb.json.gz: more than the 4.0 MB of memory that it may take.*max_memory"):
+        mtprof.Trace.open(tmp_path / "bomb.json.gz", max_memory=4_000_000)
+    assert mtprof.Trace.open(tmp_path / "bomb.json.gz", max_memory=10**9).info()["spans"] == 200_000
+    monkeypatch.setenv("MTPROF_MAX_MEMORY", "4M")
+    with pytest.raises(MemoryError):
+        mtprof.Trace.open(tmp_path / "bomb.json.gz")
+    with pytest.raises((OverflowError, TypeError)):
+        mtprof.Trace.open(tmp_path / "bomb.json.gz", max_memory=-1)
+
+
+def test_a_spool_that_was_cut_warns(tmp_path, recwarn):
+    path = a_spool(tmp_path / "run.mtp")
+    assert mtprof.Trace.open(path).info()["outcome"] == "stopped" and not recwarn.list
+    whole = path.read_bytes()
+    path.write_bytes(whole[:len(whole) // 2 // 65536 * 65536])
+    with pytest.warns(RuntimeWarning, match=r"run\.mtp is cut off: \d+ chunks are missing"):
+        trace = mtprof.Trace.open(path)
+    assert trace.info()["missing_chunks"] > 0
+
+
+def test_a_spool_says_whether_its_process_lives(tmp_path):
+    path = tmp_path / "run.mtp"
+    code = ("import mtprof, sys, time; s = mtprof.Session(activities=mtprof.CPU, spool=sys.argv[1]); s.prepare(); s.start();"
+            "print('ready', flush=True); time.sleep(60)")
+    with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        assert mtprof.Trace.open(path).info()["outcome"] == "live"
+        child.kill()
+    assert mtprof.Trace.open(path).info()["outcome"] == "recovered"
+
+
+def test_output_that_fails_in_the_middle_says_why(tmp_path):
+    trace = mtprof.Trace.open(a_spool(tmp_path / "run.mtp"))
+    with pytest.raises(OSError, match="^/dev/full: cannot be written: No space left on device"):
+        trace.chrome("/dev/full", "x")
+
+
+def test_a_session_that_cannot_write_its_spool_says_what_it_was_to_do(tmp_path):
+    for spool, why in ((tmp_path / "no" / "run.mtp", "No such file"), (tmp_path, "is a directory")):
+        session = mtprof.Session(activities=mtprof.CPU, spool=str(spool))
+        with pytest.raises(OSError, match=f"^spool: .*{why}"):
+            session.prepare()
+            session.start()

@@ -60,6 +60,9 @@ DIFFERENT = {
     "invalid schedule float": "numbers that are no ints are refused here (contract)",
     "schedule not callable": "TypeError at construction here (contract); torch says that it can not be called",
 }
+if theirs.cuda.is_available() != ours.npu.is_available():
+    # "cuda" is the accelerator, whichever it is (contract). PoCL is one where PyTorch has none.
+    DIFFERENT |= {f"autograd profile options {name}": "one of the two has an accelerator on this machine" for name in ("cuda", "use_cuda")}
 
 
 def snippet(function=None, *, name=None, **arguments):
@@ -320,6 +323,16 @@ def set_trace_id_between_cycles(torch):
     return got
 
 
+@variants({name: [name] for name in ("nonsense", "cpu_op", "GPU_MEMCPY", "CPU_OP", "PYTHON_FUNCTION", "USER_ANNOTATION")})
+def activity_filter(torch, names):
+    try:
+        with torch.profiler.profile(activities=[{torch.profiler.ProfilerActivity.CPU: names}]) as prof:
+            pass
+    except RuntimeError as error:
+        return str(error).split(".")[0]
+    return prof.activity_filters[torch.profiler.ProfilerActivity.CPU]
+
+
 @variants({"double": "double", "string": "activities", "type": "type", "empty": "empty"})
 def activities_wrong(torch, which):
     cpu = torch.profiler.ProfilerActivity.CPU
@@ -379,7 +392,8 @@ def signature(torch, path):
         target = getattr(target, part)
     if path.endswith("record_function"):
         return ["name", "args"]
-    return [(p.name, p.default if not callable(p.default) else None, str(p.kind)) for p in inspect.signature(target).parameters.values()]
+    return [(p.name, p.default if not callable(p.default) else None, str(p.kind)) for p in inspect.signature(target).parameters.values()
+            if p.name != "include_python_functions"]  # torch has it from 2.15 on
 
 
 @variants({"profiler": "profiler", "autograd.profiler": "autograd.profiler", "util": "autograd.profiler_util"})
@@ -456,7 +470,7 @@ def autograd_profile_unfinished(torch):
 @variants({"device only": dict(use_cpu=False), "no device": dict(use_device="tpu"), "timeout": dict(post_processing_timeout_s=-1),
            "cuda": dict(use_device="cuda"), "use_cuda": dict(use_cuda=True)})
 def autograd_profile_options(torch, options):
-    return torch.autograd.profiler.profile(**options).use_device
+    return {"cuda": "npu"}.get(device := torch.autograd.profiler.profile(**options).use_device, device)
 
 
 # ----------------------------------------------------------------------------------------- lists made by hand

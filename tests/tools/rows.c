@@ -2,7 +2,7 @@
  *
  *   rows TRACE json|csv|chrome|table [option...]
  *
- * Options: shapes, overloads, stack=N, top (of create); sort=ATTRIBUTE, limit=N, name=N, shape=N, source=N, unit=U,
+ * Options: shapes, overloads, stack=N, top, python, torch (of create); sort=ATTRIBUTE, limit=N, name=N, shape=N, source=N, unit=U,
  * header=TEXT, toplevel (of table).
  */
 #include <stdio.h>
@@ -42,6 +42,8 @@ int main(int argc, char **argv)
         const char *arg = argv[i], *value;
         by.by_input_shape |= strcmp(arg, "shapes") == 0;
         by.by_overload_name |= strcmp(arg, "overloads") == 0;
+        by.include_python_functions |= strcmp(arg, "python") == 0;
+        by.as_torch |= strcmp(arg, "torch") == 0;
         by.top_level_only |= strcmp(arg, "top") == 0;
         table.top_level_events_only |= strcmp(arg, "toplevel") == 0;
         if ((value = value_of(arg, "stack")) != NULL)

@@ -16,6 +16,14 @@ static mtp_averages *rows_of(const mtp_trace *t)
     return a;
 }
 
+/* With PyTorch's own join of device work, chance included. */
+static mtp_averages *rows_as_torch(const mtp_trace *t)
+{
+    mtp_averages_options options = MTP_AVERAGES_OPTIONS_INIT;
+    options.as_torch = true;
+    return rows_by(t, options);
+}
+
 static const mtp_row *find_row(const mtp_averages *a, const char *key, bool device, bool annotation)
 {
     for (size_t i = 0; i < mtp_averages_count(a); i++) {
@@ -488,9 +496,9 @@ static void an_absorbed_childs_device_work_replaces_its_parents(void **state)
     finish(a, t);
 }
 
-static void torchs_ids_meet_by_number_alone(void **state)
+/* A thread that calls what has the same number as another's op, and overhead inside that op. */
+static mtp_trace *ids_that_meet(void)
 {
-    (void)state;
     mtp_trace *t = made_begin();
     uint32_t thread = made_thread(t, 100), other = made_thread(t, 101), stream = made_stream(t, 0, 7);
     launch(t, thread, stream, 1000, 3000, 11);
@@ -500,7 +508,68 @@ static void torchs_ids_meet_by_number_alone(void **state)
     stray.correlation = 0; /* no id: that of the op around it */
     span_with(t, other, 1300, 1400, "Lazy Function Loading", MTP__CATEGORY_OVERHEAD, stray);
     as_kineto(t, true);
+    return made_end(t);
+}
+
+static void work_is_counted_once_and_for_the_op_that_launched_it(void **state)
+{
+    (void)state;
+    mtp_trace *t = ids_that_meet();
+    mtp_averages *a = rows_of(t);
+    assert_us(op_row(a, "cudaDeviceSynchronize")->device_time_total, 0);
+    assert_us(op_row(a, "Lazy Function Loading")->device_time_total, 0);
+    assert_us(op_row(a, "aten::mm")->device_time_total, 3);
+    assert_us(op_row(a, "aten::mm")->self_device_time_total, 3);
+    finish(a, t);
+}
+
+static void kernels_whose_ids_are_correlations_go_to_the_op_around_their_launch(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 100), stream = made_stream(t, 0, 7);
+    for (unsigned i = 1; i <= 3; i++) { /* each number is an op's as well: the next one's */
+        mtp__detail op = MTP__DETAIL_INIT, call = MTP__DETAIL_INIT, work = MTP__DETAIL_INIT;
+        static const char *const names[] = {"", "aten::mm", "aten::add", "aten::relu"};
+        op.external_id = 100 + i;
+        call.external_id = call.correlation = work.external_id = work.correlation = 101 + i;
+        span_with(t, thread, 10000 * i, 10000 * i + 1000, names[i], MTP__CATEGORY_CPU_OP, op);
+        span_with(t, thread, 10000 * i + 100, 10000 * i + 200, "hipLaunchKernel", MTP__CATEGORY_CUDA_RUNTIME,
+                  call);
+        span_with(t, stream, 10000 * i + 5000, 10000 * i + 5000 + 1000 * i, "kernel", MTP__CATEGORY_KERNEL,
+                  work);
+    }
+    as_kineto(t, true);
     mtp_averages *a = rows_of(made_end(t));
+    assert_us(op_row(a, "aten::mm")->self_device_time_total, 1);
+    assert_us(op_row(a, "aten::add")->self_device_time_total, 2);
+    assert_us(op_row(a, "aten::relu")->self_device_time_total, 3);
+    finish(a, t);
+}
+
+static void a_launch_outside_of_any_op_has_the_time_of_its_work(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 100), stream = made_stream(t, 0, 7);
+    mtp__detail call = MTP__DETAIL_INIT;
+    made_op(t, thread, 0, 500, "aten::mm");
+    call.correlation = 7;
+    span_with(t, thread, 1000, 1100, "cudaGraphLaunch", MTP__CATEGORY_CUDA_RUNTIME, call);
+    for (int i = 0; i < 5; i++)
+        span_with(t, stream, 5000 + 1000 * i, 5800 + 1000 * i, "node", MTP__CATEGORY_KERNEL, call);
+    as_kineto(t, true);
+    mtp_averages *a = rows_of(made_end(t));
+    assert_us(op_row(a, "cudaGraphLaunch")->device_time_total, 4);
+    assert_us(op_row(a, "aten::mm")->device_time_total, 0);
+    finish(a, t);
+}
+
+static void torchs_ids_meet_by_number_alone(void **state)
+{
+    (void)state;
+    mtp_trace *t = ids_that_meet();
+    mtp_averages *a = rows_as_torch(t);
     assert_us(op_row(a, "cudaDeviceSynchronize")->device_time_total, 3);
     assert_us(op_row(a, "Lazy Function Loading")->self_device_time_total, 3);
     /* strays are nested on the main thread: here in aten::mm */
@@ -523,7 +592,7 @@ static void overhead_takes_the_id_of_what_is_open_on_the_main_thread_even_if_it_
             span_with(t, stream, 1199, 7001, "forward", MTP__CATEGORY_GPU_USER_ANNOTATION, scope);
         span_with(t, other, 1300, 1400, "Lazy Function Loading", MTP__CATEGORY_OVERHEAD, none);
         as_kineto(t, true);
-        mtp_averages *a = rows_of(made_end(t));
+        mtp_averages *a = rows_as_torch(made_end(t));
         assert_us(op_row(a, "Lazy Function Loading")->device_time_total, covered ? 0 : 3);
         finish(a, t);
     }
@@ -547,22 +616,32 @@ static void annotations_on_the_device_are_rows_that_launch_nothing(void **state)
     finish(a, t);
 }
 
-static void python_calls_count_from_the_release_that_writes_host_name(void **state)
+static void
+python_functions_have_rows_if_asked_for_and_count_from_the_release_that_writes_host_name(void **state)
 {
     (void)state;
+    mtp_averages_options with = MTP_AVERAGES_OPTIONS_INIT;
+    with.include_python_functions = true;
     for (int newer = 0; newer < 2; newer++) {
         mtp_trace *t = made_begin();
         uint32_t k = made_thread(t, 100);
+        made_scope(t, k, 0, 12000, "step");
         made_span(t, k, 0, 10000, "x.py(1): f", MTP__CATEGORY_PYTHON_FUNCTION);
         made_op(t, k, 1000, 2000, "aten::mm");
-        made_memory(t, k, 5000, 1, 10);
+        made_memory(t, k, 15000, 1, 10);
         as_kineto(t, newer != 0);
         mtp_averages *a = rows_of(made_end(t));
-        assert_int_equal(mtp_averages_count(a), 2);
-        if (newer)
-            assert_us(op_row(a, "x.py(1): f")->self_cpu_time_total, 9);
-        else
-            assert_int_equal(op_row(a, "[memory]")->count, 1); /* nothing covers it then */
+        assert_int_equal(mtp_averages_count(a), 3);
+        assert_int_equal(op_row(a, "[memory]")->count, 1);
+        assert_us(scope_row(a, "step")->self_cpu_time_total,
+                  newer ? 2 : 11); /* row or not, it is nested there */
+        assert_int_equal(mtp_averages_left_out(a), newer);
+        mtp_averages_destroy(a);
+        a = rows_by(t, with);
+        assert_int_equal(mtp_averages_count(a), 4);
+        assert_us(op_row(a, "x.py(1): f")->self_cpu_time_total, 9);
+        assert_us(scope_row(a, "step")->self_cpu_time_total, 2);
+        assert_int_equal(mtp_averages_left_out(a), 0);
         finish(a, t);
     }
 }
@@ -697,6 +776,48 @@ static void backward_ops_have_the_stack_of_their_forward_op(void **state)
     assert_string_equal(op_row(a, "MmBackward0")->stack[0], forward[0]);
     assert_string_equal(op_row(a, "autograd::engine::evaluate_function: MmBackward0")->stack[0], engine[0]);
     assert_int_equal(op_row(a, "torch::autograd::AccumulateGrad")->stack_depth, 0);
+    finish(a, t);
+}
+
+/* PyTorch's traces have stacks only if verbose, but Python's functions in any case. */
+static void without_stacks_the_python_functions_around_may_be_them(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t k = made_thread(t, 1), other = made_thread(t, 2);
+    made_span(t, k, 0, 9000, "main.py(1): <module>", MTP__CATEGORY_PYTHON_FUNCTION);
+    made_span(t, k, 100, 4000, "torch/autograd/__init__.py(5): backward", MTP__CATEGORY_PYTHON_FUNCTION);
+    made_span(t, k, 200, 3000, "m.py(2): f", MTP__CATEGORY_PYTHON_FUNCTION);
+    made_autograd(t, k, 300, 2000, "aten::mm", 5, 0);
+    made_op(t, k, 400, 500, "aten::t");
+    made_op(t, k, 5000, 6000, "aten::t");
+    made_autograd(t, other, 10000, 20000, "MmBackward0", 5, 1);
+    made_op(t, other, 11000, 12000, "aten::mul");
+    as_kineto(t, true);
+    made_end(t);
+    mtp_averages_options options = MTP_AVERAGES_OPTIONS_INIT;
+    options.by_stack = 5;
+    mtp_averages *a = rows_by(t, options);
+    assert_int_equal(op_row(a, "aten::mm")->stack_depth, 0); /* as torch does */
+    mtp_averages_destroy(a);
+    options.python_stacks = true;
+    a = rows_by(t, options);
+    static const char *const ops[] = {"aten::mm", "MmBackward0", "aten::mul", "aten::t"};
+    for (size_t i = 0; i < COUNT(ops); i++) {
+        assert_int_equal(op_row(a, ops[i])->stack_depth, 2); /* the machinery's is left out */
+        assert_string_equal(op_row(a, ops[i])->stack[0], "m.py(2): f");
+        assert_string_equal(op_row(a, ops[i])->stack[1], "main.py(1): <module>");
+    }
+    size_t rows = mtp_averages_count(a);
+    assert_int_equal(mtp_averages_row(a, rows - 1)->stack_depth, 2);
+    int told_apart = 0;
+    for (size_t i = 0; i < rows; i++)
+        told_apart += strcmp(mtp_averages_row(a, i)->key, "aten::t") == 0;
+    assert_int_equal(told_apart, 2);
+    mtp_averages_destroy(a);
+    options.by_stack = 1;
+    a = rows_by(t, options);
+    assert_int_equal(op_row(a, "aten::mm")->stack_depth, 1);
     finish(a, t);
 }
 
@@ -961,11 +1082,12 @@ int main(void)
         TEST(torchs_ids_meet_by_number_alone),
         TEST(overhead_takes_the_id_of_what_is_open_on_the_main_thread_even_if_it_is_the_devices),
         TEST(annotations_on_the_device_are_rows_that_launch_nothing),
-        TEST(python_calls_count_from_the_release_that_writes_host_name),
+        TEST(python_functions_have_rows_if_asked_for_and_count_from_the_release_that_writes_host_name),
         TEST(by_shape_a_list_of_tensors_is_empty),
         TEST(overloads_are_part_of_names_in_torchs_files),
         TEST(by_stack_the_innermost_frames_tell_rows_apart),
         TEST(backward_ops_have_the_stack_of_their_forward_op),
+        TEST(without_stacks_the_python_functions_around_may_be_them),
         TEST(top_level_only_leaves_out_what_has_a_parent),
         TEST(coverage_is_the_share_of_op_time_with_known_flops),
         TEST(flops_that_were_given_count_as_they_are),

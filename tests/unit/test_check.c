@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 #include "base/json_check.h"
 #include "record/pool.h"
@@ -122,6 +123,7 @@ static const struct fault {
     {1, ERROR, "not JSON", TAIL, TAIL "more"},
     {1, ERROR, "not JSON: 'h' where '{' is expected", HEAD, "hello"},
     {1, ERROR, "no list traceEvents", "\"traceEvents\"", "\"traceEvent\""},
+    {1, ERROR, "a second traceEvents", TAIL, "\n], \"traceEvents\": [], \"traceName\": \"x.json\"}"},
     {1, ERROR, "a comma with nothing behind it", "\n]", ",\n]"},
     {1, ERROR, "a comma with nothing behind it", "\"x.json\"}", "\"x.json\",}"},
     {1, ERROR, "a raw control character in a string (0x0a)", "aten::mm", "aten\n::mm"},
@@ -149,9 +151,10 @@ static const struct fault {
     {3, ERROR, "no number ts (\"loss\")", "\"ts\": 30.000, ", ""},
     {3, ERROR, "no number ts (\"30\")", "\"ts\": 30.000", "\"ts\": \"30\""},
     {3, ERROR, "no pid", "\"loss\", \"pid\": 42, ", "\"loss\", "},
-    {3, ERROR, "no tid", "\"pid\": 42, \"tid\": 42, \"ts\": 30", "\"pid\": 42, \"ts\": 30"},
+    {3, ERROR, "no tid", "\"pid\": 42, \"tid\": 42, \"ts\": 25", "\"pid\": 42, \"ts\": 25"},
     {3, ERROR, "no category", "\"cat\": \"cpu_op\", ", ""},
     {3, ERROR, "no number dur", "\"dur\": 100.000, ", ""},
+    {3, ERROR, "dur of a complete event is not a number (\"soon\")", "\"dur\": 100.000", "\"dur\": \"soon\""},
     {3, ERROR, "dur below 0 (-1.5)", "\"dur\": 100.000", "\"dur\": -1.5"},
     {3, NOTE, "no object args", "\"args\": {\"External id\": 1}", "\"arg\": {}"},
     {4, ERROR, "complete event is not a number (\"Spans\")", TAIL,
@@ -269,6 +272,54 @@ static void a_list_of_events_is_no_object(void **state)
     char *text = strdup(strstr(clean, "[\n{"));
     *(strrchr(text, ']') + 1) = 0;
     assert_only(check_text(text, strlen(text)), 1, "not an object with traceEvents");
+    free(text);
+}
+
+static void counters_need_no_thread(void **state)
+{
+    (void)state;
+    size_t length;
+    char *text = changed("\"pid\": 42, \"tid\": 42, \"ts\": 30", "\"pid\": 42, \"ts\": 30", &length);
+    mtp_check *c = check_text(text, length);
+    assert_int_equal(mtp_check_count(c), 0);
+    mtp_check_destroy(c);
+    free(text);
+}
+
+#define START                                                                                                \
+    "{\"ph\": \"s\", \"id\": 7, \"pid\": 42, \"tid\": 42, \"ts\": 20.000, \"cat\": \"ac2g\", \"name\": "     \
+    "\"ac2g\"},\n"
+#define FINISH                                                                                               \
+    ",\n{\"ph\": \"f\", \"id\": 7, \"pid\": 100, \"tid\": 7, \"ts\": 50.000, \"cat\": \"ac2g\", \"name\": "  \
+    "\"ac2g\", \"bp\": \"e\"}"
+
+static void kernels_without_flows_are_worth_a_remark(void **state)
+{
+    (void)state;
+    size_t length;
+    char *text = changed(START, "", &length), *end = strstr(text, FINISH);
+    assert_non_null(end);
+    memmove(end, end + strlen(FINISH), strlen(end + strlen(FINISH)) + 1);
+    mtp_check *c = check_text(text, strlen(text));
+    assert_int_equal(mtp_check_breaches(c), 0);
+    mtp_finding f = assert_only(c, 11, "device work has no flows from its launches (1 events)");
+    assert_int_equal(f.severity, REMARK);
+    assert_memory_equal(text + f.first_byte, "{\"ph\": \"X\", \"cat\": \"kernel\"", 27);
+    free(text);
+}
+
+static void values_nested_too_deep_are_said_so(void **state)
+{
+    (void)state;
+    size_t deep = 10002, length;
+    char *value = malloc(2 * deep + 32), *text;
+    strcpy(value, "\"x\": ");
+    memset(value + 5, '[', deep);
+    memset(value + 5 + deep, ']', deep);
+    strcpy(value + 5 + 2 * deep, ", \"value\"");
+    text = changed("\"value\"", value, &length);
+    assert_only(check_text(text, length), 1, "values are nested more than 10000 deep");
+    free(value);
     free(text);
 }
 
@@ -572,8 +623,11 @@ static void faults_of_a_spool_are_told(void **state)
     assert_only(check_spoilt(&s, NULL), 0, "its magic number is wrong");
 
     s = spoil(path);
-    s.header->complete = 0;
-    assert_only(check_spoilt(&s, NULL), 0, "the recording was not stopped");
+    s.header->complete = s.header->locked = 0; /* of a file system without locks */
+    mtp_check *not_stopped = check_spoilt(&s, NULL);
+    assert_int_equal(mtp_check_breaches(not_stopped), 0);
+    assert_false(mtp_check_recovered(not_stopped));
+    assert_only(not_stopped, 0, "was not stopped, and whether it goes on cannot be told");
 
     s = spoil(path);
     s.header->version = 99;
@@ -608,9 +662,130 @@ static void faults_of_a_spool_are_told(void **state)
 static void a_spool_cut_short_is_told(void **state)
 {
     (void)state;
-    spoilt s = spoil(record("short.mtp"));
+    char path[512];
+    snprintf(path, sizeof path, "%s", record("short.mtp"));
+    spoilt s = spoil(path);
     s.length = 20;
     assert_only(check_spoilt(&s, NULL), 0, "the header is cut off");
+    s = spoil(path);
+    size_t chunk = s.header->chunk_bytes, chunks = s.length / chunk - 1;
+    assert_int_equal(s.header->chunks, chunks);
+    assert_true(chunks > 2);
+    free(s.bytes);
+    for (size_t left = 0; left < chunks; left++)
+        for (size_t part = 0; part < chunk; part += chunk / 2 - 3) { /* between chunks, and inside */
+            s = spoil(path);
+            s.length = (left + 1) * chunk + part;
+            char what[128];
+            snprintf(what, sizeof what, "the file is cut off: %zu of its %zu chunks are missing or not whole",
+                     chunks - left, chunks);
+            mtp_check *c = check_spoilt(&s, NULL);
+            assert_int_equal(mtp_check_breaches(c), 1);
+            assert_only(c, 0, what);
+        }
+}
+
+static int hold_pipe[2];
+
+static void describe_and_record(const char *path, int ready)
+{
+    warnings w = {0};
+    mtp_profile_config config = test_config(&w);
+    config.spool = path;
+    config.activities = MTP_CPU | MTP_NPU;
+    mtp_profile *prof = test_start(&config);
+    mtp_device_info info = MTP_DEVICE_INFO_INIT;
+    info.name = "an accelerator";
+    mtp_device_describe(MTP_DEVICE_NPU(0), &info);
+    for (int i = 0; i < 50; i++)
+        MTP_SCOPE ("scope") {
+        }
+    if (ready >= 0) {
+        if (fork() == 0) { /* a child that lives on does not keep the lock */
+            char end;
+            close(hold_pipe[1]);
+            _exit(read(hold_pipe[0], &end, 1) == 0 ? 0 : 1);
+        }
+        CHILD_CHECK(write(ready, "r", 1) == 1);
+        for (;;)
+            pause();
+    }
+    assert_ok(mtp_profile_stop(prof));
+    mtp_profile_destroy(prof);
+}
+
+static void a_spool_that_describes_a_device_is_clean(void **state)
+{
+    (void)state;
+    const char *path = test_path("device.mtp");
+    describe_and_record(path, -1);
+    mtp_check *c = check_file(path);
+    assert_int_equal(mtp_check_count(c), 0);
+    assert_clean(c);
+}
+
+static int ready_pipe[2];
+static char live_path[512];
+
+static void record_until_killed(void *arg)
+{
+    (void)arg;
+    describe_and_record(live_path, ready_pipe[1]);
+}
+
+static mtp_outcome outcome_of(const char *path, uint64_t *pid)
+{
+    mtp_trace *t;
+    mtp_trace_info info = MTP_TRACE_INFO_INIT;
+    assert_ok(mtp_trace_open(path, NULL, &t));
+    assert_ok(mtp_trace_get_info(t, &info));
+    assert_int_equal(info.damaged_chunks + info.missing_chunks, 0);
+    *pid = info.pid;
+    mtp_trace_destroy(t);
+    return info.outcome;
+}
+
+/* While it lives, after a kill, and when it was stopped: each is told from the others, and none is a breach. */
+static void a_spool_says_whether_its_process_lives(void **state)
+{
+    (void)state;
+    char go, process[64];
+    uint64_t pid = 0;
+    snprintf(live_path, sizeof live_path, "%s", test_path("live.mtp"));
+    assert_int_equal(pipe(ready_pipe), 0);
+    assert_int_equal(pipe(hold_pipe), 0);
+    pid_t child = test_fork_child(record_until_killed, NULL, 60);
+    assert_int_equal(read(ready_pipe[0], &go, 1), 1);
+    assert_int_equal(outcome_of(live_path, &pid), MTP_OUTCOME_LIVE);
+    assert_int_equal(pid, child);
+    mtp_check *c = check_file(live_path);
+    assert_int_equal(mtp_check_breaches(c), 0);
+    assert_false(mtp_check_recovered(c));
+    snprintf(process, sizeof process, "process %d is still recording", (int)child);
+    assert_only(c, 0, process);
+    mtp_profile_config config = test_config(NULL); /* and nobody else takes its file */
+    config.spool = live_path;
+    mtp_profile *prof;
+    assert_ok(mtp_profile_create(&config, &prof));
+    assert_int_equal(mtp_profile_start(prof), MTP_E_IO);
+    snprintf(process, sizeof process, "process %d is recording into it", (int)child);
+    assert_says(process);
+    mtp_profile_destroy(prof);
+    kill(child, SIGKILL);
+    test_wait(child);
+    assert_int_equal(outcome_of(live_path, &pid), MTP_OUTCOME_RECOVERED);
+    c = check_file(live_path);
+    assert_int_equal(mtp_check_breaches(c), 0);
+    assert_true(mtp_check_recovered(c));
+    snprintf(process, sizeof process, "recovered: process %d ended without stopping", (int)child);
+    assert_only(c, 0, process);
+    describe_and_record(live_path, -1); /* the same file again, now that it is free */
+    assert_int_equal(outcome_of(live_path, &pid), MTP_OUTCOME_STOPPED);
+    assert_int_equal(pid, getpid());
+    close(ready_pipe[0]);
+    close(ready_pipe[1]);
+    close(hold_pipe[0]);
+    close(hold_pipe[1]);
 }
 
 /* -------------------------------------------------------------------------------------------- surroundings */
@@ -725,6 +900,9 @@ int main(void)
         TEST(each_fault_is_found_by_its_rule_and_nothing_else),
         TEST(every_rule_that_a_file_shows_is_tried),
         TEST(a_list_of_events_is_no_object),
+        TEST(counters_need_no_thread),
+        TEST(kernels_without_flows_are_worth_a_remark),
+        TEST(values_nested_too_deep_are_said_so),
         TEST(keys_behind_the_events_are_told),
         TEST(a_file_cut_off_anywhere_is_told_once),
         TEST(spans_deeper_than_512_are_told),
@@ -735,6 +913,8 @@ int main(void)
         TEST(a_sound_spool_is_clean),
         TEST(faults_of_a_spool_are_told),
         TEST(a_spool_cut_short_is_told),
+        TEST(a_spool_that_describes_a_device_is_clean),
+        TEST(a_spool_says_whether_its_process_lives),
         TEST(findings_come_out_as_strict_json),
         TEST(arguments_are_checked),
         TEST(running_out_of_memory_anywhere_is_told_and_leaks_nothing),

@@ -145,6 +145,7 @@ typedef struct rates {
     double failed; /* runs that are slower than 5 % allows */
     double found;  /* runs in which each op that was slowed is called slower */
     double wrong;  /* runs in which another op is called slower or faster */
+    double steps;  /* runs in which the steps are called slower or faster */
 } rates;
 
 static rates rates_of(const model *m, int runs)
@@ -165,22 +166,29 @@ static rates rates_of(const model *m, int runs)
         rate.failed += mtp_diff_slower(d, 0.05);
         rate.found += found == m->slow_count;
         rate.wrong += wrong > 0;
+        mtp_verdict steps = summary_of(d).step_verdict;
+        rate.steps += steps == MTP_VERDICT_SLOWER || steps == MTP_VERDICT_FASTER;
         mtp_diff_destroy(d);
         mtp_trace_destroy(before);
         mtp_trace_destroy(after);
     }
-    return (rates){rate.failed / runs, rate.found / runs, rate.wrong / runs};
+    return (rates){rate.failed / runs, rate.found / runs, rate.wrong / runs, rate.steps / runs};
 }
 
 #define RUNS test_scaled(200)
 
-static void assert_quiet(const char *what, model m)
+static void assert_quiet_within(const char *what, model m, double most)
 {
     rates r = rates_of(&m, RUNS);
-    print_message("# %s: %.1f %% of runs fail, %.1f %% have a wrong row\n", what, 100 * r.failed,
-                  100 * r.wrong);
-    if (r.failed > 0.01)
+    print_message("# %s: %.1f %% of runs fail, %.1f %% have a wrong row, of %.1f %% the steps are judged\n",
+                  what, 100 * r.failed, 100 * r.wrong, 100 * r.steps);
+    if (r.failed > most || r.steps > most)
         fail_msg("%s: %.1f %% false alarms", what, 100 * r.failed);
+}
+
+static void assert_quiet(const char *what, model m)
+{
+    assert_quiet_within(what, m, 0.01);
 }
 
 static void assert_found(const char *what, model m, double least)
@@ -368,6 +376,66 @@ static mtp_trace *run_at_speed(double factor, unsigned seed)
     return run_of(ops, 12, 60, seed);
 }
 
+/* Steps in which "mul" is called `calls` times, and now and then, by chance, "extra". */
+static mtp_trace *run_with_calls(int calls, int steps, bool marked, unsigned seed)
+{
+    chance c = {seed * UINT64_C(0x9e3779b97f4a7c15) + 5};
+    run r = run_begin();
+    for (int s = 0; s < steps; s++) {
+        int64_t began = r.now;
+        for (int k = 0; k < 4; k++)
+            add(&r, "mm", (int64_t)(50000 * exp(0.02 * normal(&c))));
+        add(&r, "add", (int64_t)(9000 * exp(0.02 * normal(&c))));
+        add(&r, "sum", (int64_t)(9000 * exp(0.02 * normal(&c))));
+        for (int k = 0; k < calls; k++)
+            add(&r, "mul", (int64_t)(9000 * exp(0.02 * normal(&c))));
+        for (int k = 0; k < 1 + (uniform(&c) < 0.5); k++)
+            add(&r, "extra", (int64_t)(9000 * exp(0.02 * normal(&c))));
+        if (marked)
+            mtp__trace_add_step(r.t, &(mtp__step){began, r.now, s});
+    }
+    return run_end(&r);
+}
+
+static void an_op_that_is_called_twice_as_often_is_found(void **state)
+{
+    (void)state;
+    for (int marked = 0; marked <= 1; marked++) {
+        mtp_trace *a = run_with_calls(2, 6, marked, 1), *b = run_with_calls(4, 6, marked, 2),
+                  *longer = run_with_calls(2, 12, marked, 3), *both = run_with_calls(4, 12, marked, 4);
+        mtp_diff *d = diff_of(a, b, NULL);
+        const mtp_diff_row *r = row_of(d, "mul");
+        assert_int_equal(r->verdict, MTP_VERDICT_MORE_CALLS);
+        assert_true(fabs(r->calls_change - 1) < 1e-9);
+        assert_true(fabs(r->calls_before - (marked ? 2 : 12)) < 1e-9);
+        assert_true(fabs(r->step_time_after / r->step_time_before - 2) < 0.1);
+        assert_ptr_equal(r, mtp_diff_row_at(d, 0));
+        assert_int_equal(row_of(d, "mm")->verdict, MTP_VERDICT_SAME);
+        assert_int_equal(row_of(d, "extra")->verdict, MTP_VERDICT_SAME);
+        assert_int_equal(summary_of(d).more_calls, 1);
+        assert_true(mtp_diff_slower(d, 0.05));
+        assert_true(mtp_diff_slower(d, 0.99));
+        assert_false(mtp_diff_slower(d, 1.5));
+        mtp_diff_destroy(d);
+        d = diff_of(b, a, NULL);
+        assert_int_equal(row_of(d, "mul")->verdict, MTP_VERDICT_FEWER_CALLS);
+        assert_true(fabs(row_of(d, "mul")->calls_change + 0.5) < 1e-9);
+        mtp_diff_destroy(d);
+        d = diff_of(a, longer, NULL); /* a longer run is no more calls */
+        assert_int_equal(row_of(d, "mul")->verdict, MTP_VERDICT_SAME);
+        assert_int_equal(row_of(d, "mm")->verdict, MTP_VERDICT_SAME);
+        mtp_diff_destroy(d);
+        d = diff_of(a, both, NULL);
+        assert_int_equal(row_of(d, "mul")->verdict, MTP_VERDICT_MORE_CALLS);
+        assert_int_equal(row_of(d, "mm")->verdict, MTP_VERDICT_SAME);
+        mtp_diff_destroy(d);
+        mtp_trace_destroy(a);
+        mtp_trace_destroy(b);
+        mtp_trace_destroy(longer);
+        mtp_trace_destroy(both);
+    }
+}
+
 static void drift_is_the_machines_up_to_a_limit(void **state)
 {
     (void)state;
@@ -513,6 +581,108 @@ static void slower_steps_are_told(void **state)
     mtp_diff_destroy(d);
     mtp_trace_destroy(t[0]);
     mtp_trace_destroy(t[1]);
+}
+
+/* Steps of these times, in milliseconds; of `rows` ops each, which share the time if they are to be seen at all. */
+static mtp_trace *run_of_steps(const double *ms, size_t count, int rows)
+{
+    run r = run_begin();
+    for (size_t s = 0; s < count; s++) {
+        int64_t began = r.now;
+        for (int k = 0; k < rows; k++) {
+            char name[16];
+            snprintf(name, sizeof name, "op%d", k);
+            add(&r, name, (int64_t)(ms[s] * 1e6 / rows) - 100);
+        }
+        r.now = began + (int64_t)(ms[s] * 1e6);
+        mtp__trace_add_step(r.t, &(mtp__step){began, r.now, (int64_t)s});
+        r.now += 1000;
+    }
+    return run_end(&r);
+}
+
+static void six_steps_that_all_took_longer_are_slower(void **state)
+{
+    (void)state;
+    static const double before[] = {75, 78, 81, 76, 80, 77}, after[] = {82, 166, 90, 85, 120, 101};
+    static const double close[] = {75.5, 79, 80.5, 83, 76.5, 78}, mixed[] = {82, 76, 90, 77, 120, 75.5};
+    for (int rows = 0; rows <= 6; rows += 2) {
+        mtp_trace *a = run_of_steps(before, 6, rows), *b = run_of_steps(after, 6, rows),
+                  *c = run_of_steps(close, 6, rows), *m = run_of_steps(mixed, 6, rows);
+        mtp_diff *d = diff_of(a, b, NULL);
+        mtp_diff_summary s = summary_of(d);
+        assert_int_equal(s.step_verdict, MTP_VERDICT_SLOWER);
+        assert_true(mtp_diff_slower(d, 0.05));
+        assert_true(fabs(s.step_after_min - 82000) < 1 && fabs(s.step_after_max - 166000) < 1);
+        assert_true(fabs(s.step_before_min - 75000) < 1 && fabs(s.step_before_max - 81000) < 1);
+        mtp_diff_destroy(d);
+        d = diff_of(b, a, NULL);
+        assert_int_equal(summary_of(d).step_verdict, MTP_VERDICT_FASTER);
+        assert_false(mtp_diff_slower(d, 0.05));
+        mtp_diff_destroy(d);
+        d = diff_of(a, c, NULL);
+        assert_int_equal(summary_of(d).step_verdict, MTP_VERDICT_SAME);
+        mtp_diff_destroy(d);
+        d = diff_of(a, m, NULL);
+        assert_int_not_equal(summary_of(d).step_verdict, MTP_VERDICT_SLOWER);
+        assert_false(mtp_diff_slower(d, 0.05));
+        mtp_diff_destroy(d);
+        mtp_trace_destroy(a);
+        mtp_trace_destroy(b);
+        mtp_trace_destroy(c);
+        mtp_trace_destroy(m);
+    }
+}
+
+/* Six steps, whatever disturbs them: a gate that fails for nothing is soon switched off. */
+static void six_steps_of_the_same_program_are_quiet(void **state)
+{
+    (void)state;
+    model m = usual;
+    m.calls = 2;
+    m.steps = 6;
+    assert_quiet("the same, 6 steps", m);
+    m.spike = 0.2;
+    m.spike_size = 20;
+    assert_quiet("the same, 6 steps, a fifth of the calls far out", m);
+    m = usual;
+    m.calls = 1;
+    m.ops = 1;
+    m.sigma = 0.3;
+    for (m.steps = 3; m.steps <= 15; m.steps += 3)
+        assert_quiet("the same, 3 to 15 steps of one op that scatters by 30 %", m);
+    m = usual;
+    m.steps = 6;
+    m.drift = 0.05;
+    m.busy = 0.3;
+    assert_quiet_within("the same, 6 steps, drift 5 %, busy 30 % of the time, for steps on end", m, 0.02);
+}
+
+static void ranks_are_exact_for_few(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t before, after, wins; /* of the later side's pairs */
+        double chance;
+    } cases[] = {{6, 6, 36, 2 / 924.0}, {6, 6, 35, 4 / 924.0},         {6, 6, 0, 2 / 924.0},
+                 {5, 5, 25, 2 / 252.0}, {3, 10, 30, 2 / 286.0},        {1, 1, 1, 1},
+                 {4, 4, 15, 4 / 70.0},  {15, 15, 225, 2 / 155117520.0}};
+    mtp__comparer *c = mtp__comparer_create();
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        size_t lost = cases[i].before * cases[i].after - cases[i].wins;
+        for (size_t k = 0; k < cases[i].before; k++)
+            mtp__comparer_times(c, false)[k] = (mtp__time){10 + (double)k, 0};
+        for (size_t k = 0; k < cases[i].after; k++) {
+            double v = lost == 0 ? 100 + (double)k : cases[i].wins == 0 ? (double)k / 100 : 100 + (double)k;
+            if (lost == 1 && k == 0)
+                v = 10 + (double)cases[i].before - 1.5; /* before the last of the earlier */
+            mtp__comparer_times(c, true)[k] = (mtp__time){v, 0};
+        }
+        mtp__compared compared;
+        assert_true(mtp__compare(c, cases[i].before, cases[i].after, &compared));
+        assert_true(fabs(mtp__compare_rank_chance(c, 0) / cases[i].chance - 1) < 1e-9);
+    }
+    mtp__comparer_destroy(c);
 }
 
 static void rows_are_those_of_the_averages(void **state)
@@ -798,10 +968,14 @@ int main(void)
         TEST(few_calls_are_uncertain_unless_the_change_is_huge),
         TEST(one_call_says_nothing),
         TEST(rows_that_came_or_went_are_told),
+        TEST(an_op_that_is_called_twice_as_often_is_found),
         TEST(drift_is_the_machines_up_to_a_limit),
         TEST(a_parent_is_slower_by_what_it_calls),
         TEST(calls_are_compared_with_their_like),
         TEST(slower_steps_are_told),
+        TEST(six_steps_that_all_took_longer_are_slower),
+        TEST(six_steps_of_the_same_program_are_quiet),
+        TEST(ranks_are_exact_for_few),
         TEST(rows_are_those_of_the_averages),
         TEST(chance_is_students),
         TEST(a_comparison_measures_a_shift_and_its_error),

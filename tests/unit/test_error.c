@@ -3,13 +3,42 @@
 #include <pthread.h>
 #include "base/error.h"
 
-static void a_story_begins_at_the_failure_and_goes_on_with_its_callers(void **state)
+static void a_text_says_what_users_named_then_what_is_wrong_then_what_to_do(void **state)
 {
     (void)state;
     assert_int_equal(mtp__fail(MTP_E_IO, "inner", "file %d", 7), MTP_E_IO);
-    assert_string_equal(mtp_last_error(), "inner: file 7");
-    mtp__note("outer", "while doing %s", "that");
-    assert_string_equal(mtp_last_error(), "inner: file 7; outer: while doing that");
+    assert_string_equal(mtp_last_error(), "file 7");
+    mtp__note("outer", "step %s", "3");
+    assert_string_equal(mtp_last_error(), "step 3: file 7");
+    mtp__advise("set %s", "that");
+    mtp__note("outermost", "run.json");
+    assert_string_equal(mtp_last_error(), "run.json: step 3: file 7; set that");
+}
+
+static void functions_are_in_the_trail_and_not_in_the_text(void **state)
+{
+    (void)state;
+    MTP_FAIL(MTP_E_ARG, "three");
+    assert_string_equal(mtp_last_error(), "three");
+    assert_string_equal(mtp_last_error_trail(), __func__);
+    mtp__note("outer", "four");
+    assert_null(strstr(mtp_last_error(), "outer"));
+    assert_non_null(strstr(mtp_last_error_trail(), " < outer"));
+}
+
+static void want_of_memory_says_so_and_for_what(void **state)
+{
+    (void)state;
+    MTP_FAIL(MTP_E_NOMEM, "%d events", 65603);
+    assert_string_equal(mtp_last_error(), "out of memory: no room for 65603 events");
+}
+
+static void an_error_may_quote_the_one_before(void **state)
+{
+    (void)state;
+    MTP_FAIL(MTP_E_IO, "one");
+    MTP_FAIL(MTP_E_IO, "two, after %s", mtp_last_error());
+    assert_string_equal(mtp_last_error(), "two, after one");
 }
 
 static void a_new_failure_forgets_the_old_story(void **state)
@@ -20,7 +49,7 @@ static void a_new_failure_forgets_the_old_story(void **state)
     assert_int_equal(MTP_FAIL(MTP_E_ARG, "three"), MTP_E_ARG);
     assert_null(strstr(mtp_last_error(), "one"));
     assert_says("three");
-    assert_says(__func__);
+    assert_null(strstr(mtp_last_error_trail(), "b"));
 }
 
 static void a_story_that_is_too_long_is_cut_and_terminated(void **state)
@@ -29,26 +58,33 @@ static void a_story_that_is_too_long_is_cut_and_terminated(void **state)
     char long_text[4000];
     memset(long_text, 'x', sizeof long_text - 1);
     long_text[sizeof long_text - 1] = 0;
-    for (int i = 900; i < 1100; i++) { /* across the edge of the storage, byte by byte */
+    for (int i = 700; i < 900; i++) { /* across the edge of the storage, byte by byte */
         mtp__fail(MTP_E_IO, "w", "%.*s", i, long_text);
         size_t before = strlen(mtp_last_error());
-        assert_true(before <= 1023);
+        assert_true(before <= 831);
         mtp__note("note", "%s", long_text);
         mtp__note("note", "again");
-        assert_true(strlen(mtp_last_error()) <= 1023);
+        assert_true(strlen(mtp_last_error()) <= 831);
+        mtp__advise("%s", long_text);
+        assert_true(strlen(mtp_last_error()) <= 831);
         assert_true(strlen(mtp_last_error()) >= before);
+        assert_memory_equal(mtp_last_error(), "again: xxx", 10);
     }
-    mtp__fail(MTP_E_IO, long_text, "the place alone is too long");
-    assert_int_equal(strlen(mtp_last_error()), 1023);
+    mtp__fail(MTP_E_NOMEM, long_text, "%s", long_text);
+    assert_int_equal(strlen(mtp_last_error()), 831);
+    assert_true(strlen(mtp_last_error_trail()) <= 127);
+    mtp__note(long_text, "more");
+    assert_true(strlen(mtp_last_error_trail()) <= 127);
     mtp__fail(MTP_E_IO, "short", "again");
-    assert_string_equal(mtp_last_error(), "short: again");
+    assert_string_equal(mtp_last_error(), "again");
+    assert_string_equal(mtp_last_error_trail(), "short");
 }
 
 static void *tell_my_own(void *arg)
 {
     *(bool *)arg = mtp_last_error()[0] == 0;
     mtp__fail(MTP_E_NOMEM, "other", "thread");
-    *(bool *)arg &= strcmp(mtp_last_error(), "other: thread") == 0;
+    *(bool *)arg &= strcmp(mtp_last_error(), "out of memory: no room for thread") == 0;
     return NULL;
 }
 
@@ -61,7 +97,7 @@ static void each_thread_has_its_own_story(void **state)
     pthread_create(&t, NULL, tell_my_own, &right);
     pthread_join(t, NULL);
     assert_true(right);
-    assert_string_equal(mtp_last_error(), "main: story");
+    assert_string_equal(mtp_last_error(), "story");
 }
 
 static void every_status_has_a_text_of_its_own(void **state)
@@ -103,14 +139,18 @@ static void values_that_are_abi_stay_as_they_are(void **state)
     assert_int_equal(MTP__KIND_EXISTING, 10);
     assert_int_equal(MTP__KIND_CONTROL, 15);
     assert_int_equal(MTP__CONTROL_TRACE_ID, 12);
+    assert_int_equal(MTP__CONTROL_DEVICE, 13);
     assert_int_equal(sizeof(mtp__chunk), 64);
-    assert_int_equal(sizeof(mtp__spool_header), 40);
+    assert_int_equal(sizeof(mtp__spool_header), 48);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_story_begins_at_the_failure_and_goes_on_with_its_callers),
+        TEST(a_text_says_what_users_named_then_what_is_wrong_then_what_to_do),
+        TEST(functions_are_in_the_trail_and_not_in_the_text),
+        TEST(want_of_memory_says_so_and_for_what),
+        TEST(an_error_may_quote_the_one_before),
         TEST(a_new_failure_forgets_the_old_story),
         TEST(a_story_that_is_too_long_is_cut_and_terminated),
         TEST(each_thread_has_its_own_story),

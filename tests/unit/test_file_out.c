@@ -430,21 +430,124 @@ static void a_fifo_is_written_in_place(void **state)
 
 /* --------------------------------------------------------------------------------------- what is in the way */
 
-static void a_link_is_replaced_and_not_followed(void **state)
+static bool is_link(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
+static void make_link(const char *to, const char *name)
+{
+    assert_int_equal(symlink(to, in_folder(name)), 0);
+}
+
+static void a_link_of_ones_own_is_written_through(void **state)
 {
     (void)state;
     struct stat st;
+    test_spew(in_folder("file"), "old", 3);
+    assert_int_equal(chmod(in_folder("file"), 0640), 0);
+    assert_int_equal(mkdir(in_folder("sub"), 0700), 0);
+    make_link("file", "link");
+    make_link("../link", "sub/again"); /* a link to a link, each as its own folder sees it */
+    make_link("nowhere", "dangling");
+    make_link(in_folder("sub"), "folder"); /* a link in the path, not at its end */
+    const char *const to[][2] = {{"link", "file"},
+                                 {"sub/again", "file"},
+                                 {"folder/again", "file"},
+                                 {"dangling", "nowhere"},
+                                 {"folder/new", "sub/new"}};
+    for (size_t i = 0; i < COUNT(to); i++) {
+        test_spew(in_folder(to[i][1]), "old", 3);
+        if (i == 3)
+            unlink(in_folder("nowhere"));
+        assert_ok(write_file(in_folder(to[i][0])));
+        assert_written(in_folder(to[i][1]));
+    }
+    assert_true(is_link(in_folder("link")) && is_link(in_folder("sub/again")) &&
+                is_link(in_folder("dangling")));
+    assert_int_equal(lstat(in_folder("file"), &st), 0);
+    assert_true(S_ISREG(st.st_mode) && (st.st_mode & 0777) == 0640);
+    assert_int_equal(entries(), 6);
+}
+
+static void a_link_in_a_folder_that_others_may_write_is_refused(void **state)
+{
+    (void)state;
+    static const mode_t modes[] = {0777, 01777, 0757};
+    mtp_file *f;
     test_spew(in_folder("victim"), "precious", 8);
-    assert_int_equal(symlink("victim", in_folder("link")), 0);
-    assert_int_equal(symlink("nowhere", in_folder("dangling")), 0);
-    assert_ok(write_file(in_folder("link")));
-    assert_ok(write_file(in_folder("dangling")));
+    make_link("victim", "link");
+    make_link("nowhere", "dangling");
+    for (size_t i = 0; i < COUNT(modes); i++) {
+        assert_int_equal(chmod(folder, modes[i]), 0);
+        assert_int_equal(mtp_file_create(in_folder("link"), 0, &f), MTP_E_IO);
+        assert_says("link: it is a link in a folder that others may write");
+        assert_says("remove it, or name another file");
+        assert_int_equal(mtp_file_create(in_folder("dangling"), 0, &f), MTP_E_IO);
+        assert_ok(write_file(in_folder("plain"))); /* all else is as ever */
+    }
     assert_text(in_folder("victim"), "precious");
-    assert_written(in_folder("link"));
-    assert_written(in_folder("dangling"));
-    assert_int_equal(lstat(in_folder("link"), &st), 0);
-    assert_true(S_ISREG(st.st_mode));
-    assert_int_equal(entries(), 3);
+    assert_int_equal(entries(), 4);
+    assert_int_equal(chmod(folder, 0770), 0); /* of a group one is in oneself */
+    assert_ok(write_file(in_folder("link")));
+    assert_written(in_folder("victim"));
+}
+
+static void a_link_of_somebody_else_is_refused(void **state)
+{
+    (void)state;
+    mtp_file *f;
+    test_spew(in_folder("victim"), "precious", 8);
+    make_link("victim", "link");
+    if (lchown(in_folder("link"), 65534, 65534) != 0)
+        skip(); /* only root can make one */
+    assert_int_equal(mtp_file_create(in_folder("link"), 0, &f), MTP_E_IO);
+    assert_says("it is a link that another user made");
+    assert_text(in_folder("victim"), "precious");
+}
+
+static void links_that_lead_to_no_file_are_said_so(void **state)
+{
+    (void)state;
+    mtp_file *f;
+    assert_int_equal(mkdir(in_folder("sub"), 0700), 0);
+    make_link("sub", "folder");
+    make_link("b", "a");
+    make_link("a", "b");
+    make_link("no/such/file", "lost");
+    static const char *const say[][2] = {{"folder", "is a directory"},
+                                         {"sub/", "is a directory"},
+                                         {"a", "Too many levels"},
+                                         {"lost", "No such file or directory"}};
+    for (size_t i = 0; i < COUNT(say); i++) {
+        assert_int_equal(mtp_file_create(in_folder(say[i][0]), 0, &f), MTP_E_IO);
+        assert_says(say[i][0]);
+        assert_says(say[i][1]);
+    }
+    make_link("/dev/null", "null");
+    assert_ok(write_file(in_folder("null")));
+    assert_true(is_link(in_folder("null")));
+    assert_int_equal(entries(), 6);
+}
+
+static void link_to_stdout_child(void *arg)
+{
+    int fd = open(arg, O_WRONLY | O_CREAT, 0600);
+    CHILD_CHECK(fd >= 0 && dup2(fd, STDOUT_FILENO) == STDOUT_FILENO);
+    mtp_file *f;
+    CHILD_CHECK(mtp_file_create(in_folder("out"), 0, &f) == MTP_OK);
+    CHILD_CHECK(mtp_file_sink(f, "trace", 5) && mtp_file_commit(f) == MTP_OK);
+}
+
+static void a_link_may_lead_to_standard_output(void **state)
+{
+    (void)state;
+    char path[8192];
+    snprintf(path, sizeof path, "%s", in_folder("stdout"));
+    make_link("/dev/stdout", "out");
+    assert_true(test_left_well(test_child(link_to_stdout_child, path, 60)));
+    assert_text(path, "trace");
 }
 
 static atomic_bool swapping;
@@ -453,7 +556,8 @@ static void *swap(void *path)
 {
     while (swapping) {
         unlink(path);
-        if (symlink("victim", path) != 0)
+        sched_yield(); /* now there is none, now there is one */
+        if (symlink("victim", path) != 0 || test_below(2) == 0)
             sched_yield();
     }
     return NULL;
@@ -466,16 +570,26 @@ static void links_that_come_and_go_lead_nowhere(void **state)
     char path[8192];
     snprintf(path, sizeof path, "%s", in_folder("target"));
     test_spew(in_folder("victim"), "precious", 8);
+    assert_int_equal(chmod(folder, 01777), 0); /* as /tmp */
+    int written = 0;
     swapping = true;
     assert_int_equal(pthread_create(&thread, NULL, swap, path), 0);
+    while (!is_link(path))
+        sched_yield();
     for (int i = 0; i < test_scaled(200); i++) {
         mtp_file *f;
-        assert_ok(mtp_file_create(path, 0, &f));
+        if (mtp_file_create(path, 0, &f) != MTP_OK) {
+            assert_says("a link in a folder that others may write");
+            sched_yield();
+            continue;
+        }
+        written++;
         assert_true(mtp_file_sink(f, "trace", 5));
         assert_ok(mtp_file_commit(f));
     }
     swapping = false;
     pthread_join(thread, NULL);
+    print_message("# %d of %d were written\n", written, test_scaled(200));
     assert_text(in_folder("victim"), "precious");
     assert_in_range(entries(), 1, 2);
 }
@@ -543,7 +657,11 @@ int main(void)
         FRESH(a_dash_is_standard_output),
         FRESH(a_reader_that_leaves_does_not_end_the_program),
         FRESH(a_fifo_is_written_in_place),
-        FRESH(a_link_is_replaced_and_not_followed),
+        FRESH(a_link_of_ones_own_is_written_through),
+        FRESH(a_link_in_a_folder_that_others_may_write_is_refused),
+        FRESH(a_link_of_somebody_else_is_refused),
+        FRESH(links_that_lead_to_no_file_are_said_so),
+        FRESH(a_link_may_lead_to_standard_output),
         FRESH(links_that_come_and_go_lead_nowhere),
         FRESH(a_folder_that_is_not_ours_is_said_so),
         FRESH(bad_places_are_told_at_once),

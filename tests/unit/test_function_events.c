@@ -106,8 +106,13 @@ static void assert_agrees(const mtp_trace *t, mtp_events *e, bool exact)
 {
     mtp_averages *a;
     uint64_t total = 0;
-    assert_ok(mtp_averages_create(t, NULL, &a));
-    size_t rows = mtp_averages_count(a), count = count_of(e);
+    size_t count = count_of(e);
+    mtp_averages_options options = MTP_AVERAGES_OPTIONS_INIT;
+    for (size_t i = 0; i < count && !options.include_python_functions; i++) /* none of old files */
+        options.include_python_functions =
+            at(e, i).kind == MTP_EVENT_PYTHON || at(e, i).kind == MTP_EVENT_MODULE;
+    assert_ok(mtp_averages_create(t, &options, &a));
+    size_t rows = mtp_averages_count(a);
     sums *sum = calloc(rows + 1, sizeof *sum);
     for (size_t i = 0, row = 0; i < count; i++) {
         mtp_event v = at(e, i);

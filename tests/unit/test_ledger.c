@@ -490,9 +490,50 @@ static void short_threads_under_every_policy_are_counted(void **state)
     }
 }
 
+static void keep_dropped(void *user, mtp_warning code, const char *text)
+{
+    if (code == MTP_WARNING_RECORDS_DROPPED)
+        snprintf(user, 512, "%s", text);
+}
+
+/* What is advised helps against what happened: not to stream while it streams to a full disk. */
+static void advice_on_lost_records_is_of_their_cause(void **state)
+{
+    (void)state;
+    static const struct {
+        mtp_when_full when_full;
+        uint64_t spool_bytes;
+        bool full_disk;
+        const char *says;
+    } cases[] = {{MTP_STOP_WHEN_FULL, 0, false, "a larger buffer_bytes keeps more, or when_full"},
+                 {MTP_STREAM, 0, true, "make room on its disk, or put the spool on another"},
+                 {MTP_STREAM, 128 << 10, false, "a larger spool_bytes keeps more"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char said[512] = "";
+        mtp_profile_config c = test_config(NULL);
+        c.on_warning = keep_dropped;
+        c.user = said;
+        c.when_full = cases[i].when_full;
+        c.spool_bytes = cases[i].spool_bytes;
+        c.spool = c.when_full == MTP_STREAM ? test_path("advice.mtp") : NULL;
+        mtp_profile *prof = test_start(&c);
+        if (cases[i].full_disk)
+            mtp__fault_plan(1u << MTP__FAULT_GROW, 1, true);
+        for (int k = 0; k < 200000; k++)
+            MTP_SCOPE ("scope") {
+            }
+        assert_ok(mtp_profile_stop(prof));
+        mtp__fault_stop();
+        assert_contains(said, cases[i].says);
+        assert_true(c.when_full != MTP_STREAM || strstr(said, "MTP_STREAM") == NULL);
+        mtp_profile_destroy(prof);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(advice_on_lost_records_is_of_their_cause),
         TEST(ample_room_keeps_all_under_every_policy),
         TEST(too_little_room_counts_every_record_under_every_policy),
         TEST(keep_newest_keeps_the_last_records_of_each_thread),

@@ -538,7 +538,7 @@ static void init_survives_every_failing_call(void **state)
             mtp_status status = mtp__pool_init(&pool, &c);
             if (mtp__fault_stop() == 0) {
                 assert_int_equal(status, MTP_OK);
-                assert_int_equal(nth, filed ? 5 : 3);
+                assert_int_equal(nth, filed ? 7 : 3);
                 mtp__pool_fini(&pool);
                 break;
             }
@@ -639,8 +639,12 @@ static void paths_that_cannot_be_a_spool_are_told(void **state)
     (void)state;
     mtp__pool pool;
     int files = open_files();
-    const char *target = test_path("target"), *link = test_path("link");
+    const char *target = test_path("target"), *folder = test_path("open");
+    char link[4096];
+    snprintf(link, sizeof link, "%s/link", folder);
     test_spew(target, "precious", 8);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    assert_int_equal(chmod(folder, 01777), 0); /* as /tmp */
     assert_int_equal(symlink(target, link), 0);
     const char *const bad[] = {"/dev/full", "/nowhere/at/all.mtp", "/tmp", link};
     for (size_t i = 0; i < COUNT(bad); i++) {
@@ -651,7 +655,14 @@ static void paths_that_cannot_be_a_spool_are_told(void **state)
         assert_int_equal(mtp__alloc_live(), live);
     }
     assert_int_equal(open_files(), files);
-    assert_int_equal(file_size(target), 8); /* what a link points to is not ours */
+    assert_says("a link in a folder that others may write");
+    assert_int_equal(file_size(target), 8); /* what such a link points to is not ours */
+    const char *own = test_path("own.mtp"); /* one of the user's own is */
+    assert_int_equal(symlink("target", own), 0);
+    mtp__pool_config c = config(8, MTP_STOP_WHEN_FULL, own);
+    assert_ok(mtp__pool_init(&pool, &c));
+    assert_int_equal(file_size(target), CHUNK);
+    mtp__pool_fini(&pool);
 }
 
 static void files_are_private(void **state)

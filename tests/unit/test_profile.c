@@ -603,9 +603,32 @@ static void a_spool_that_cannot_be_made_is_an_error_of_start(void **state)
     }
 }
 
+/* The text begins with what the user set, and holds no function of ours. */
+static void a_start_that_fails_says_what_was_asked_for(void **state)
+{
+    (void)state;
+    for (int scheduled = 0; scheduled < 2; scheduled++) {
+        mtp_profile_config c = test_config(NULL);
+        mtp_profile *prof;
+        c.spool = "/nowhere/at/all.mtp";
+        if (scheduled)
+            c.schedule = (mtp_schedule){.active = 1};
+        assert_ok(mtp_profile_create(&c, &prof));
+        assert_int_equal(mtp_profile_start(prof), MTP_E_IO);
+        assert_string_equal(mtp_last_error(),
+                            scheduled ? "step 0: spool: /nowhere/at/all.mtp: its folder cannot be opened: No "
+                                        "such file or directory"
+                                      : "spool: /nowhere/at/all.mtp: its folder cannot be opened: No such file "
+                                        "or directory");
+        assert_true(mtp_last_error_trail()[0] != 0);
+        mtp_profile_destroy(prof);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_start_that_fails_says_what_was_asked_for),
         TEST(calls_before_start_and_after_stop_are_refused),
         TEST(null_profiles_are_refused_or_zero),
         TEST(one_profile_at_a_time_is_active),

@@ -108,7 +108,6 @@ static void files_that_are_no_spools_are_refused_in_words(void **state)
     const char *path = test_path("not.mtp");
     seen s = {0};
     assert_int_equal(seen_spool(&s, test_path("missing.mtp")), MTP_E_IO);
-    assert_says("missing.mtp");
     assert_says("No such file");
     assert_int_equal(seen_spool(&s, "/tmp"), MTP_E_FORMAT);
     assert_says("not a regular file");
@@ -116,7 +115,7 @@ static void files_that_are_no_spools_are_refused_in_words(void **state)
     for (size_t bytes = 0; bytes < sizeof(mtp__spool_header); bytes++) {
         test_spew(path, whole, bytes);
         assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
-        assert_says("is not an mtprof spool");
+        assert_says(bytes < 8 ? "not an mtprof spool" : "header is cut off");
     }
     test_spew(path, "{\"traceEvents\": []}                                            ", 64);
     assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);

@@ -184,6 +184,106 @@ static void device_time_is_that_of_what_the_op_launched(void **state)
     mtp_trace_destroy(t);
 }
 
+/* ------------------------------------------------------------------------------------------------- folded */
+
+static void check_folded(const mtp_trace *t, const char *metric, const char *want)
+{
+    text out = {0};
+    assert_ok(mtp_trace_folded(t, metric, text_sink, &out));
+    assert_string_equal(out.bytes != NULL ? out.bytes : "", want);
+    free(out.bytes);
+}
+
+static void a_stack_is_one_line_however_often_it_was_there(void **state)
+{
+    (void)state;
+    mtp_trace *t = maker_start(false);
+    uint32_t main = add_thread(t, 517, 517, "main");
+    mtp__detail outer = STACK(t, "main.py:1:main", "net.py:5:forward"), inner = outer, other = outer;
+    inner.stack = mtp__trace_add_stack(
+        t, mtp__trace_add_stack(t, t->stacks[outer.stack].parent, text_of(t, "net.py:6:forward")),
+        text_of(t, "net.py:9:mm"));
+    other.stack = mtp__trace_add_stack(t, t->stacks[outer.stack].parent, text_of(t, "net.py:7:loss"));
+    for (int i = 0; i < 100; i++) {
+        char step[32];
+        int64_t at = i * 100000;
+        snprintf(step, sizeof step, "ProfilerStep#%d", i);
+        uint32_t d = mtp__trace_add_detail(t, &(mtp__detail)MTP__DETAIL_INIT);
+        mtp__trace_add_span(t, main, at, at + 50000, text_of(t, step), MTP__CATEGORY_USER_ANNOTATION,
+                            MTP__SPAN_STEP, d);
+        add_span(t, main, at, at + 10000, "aten::linear", MTP__CATEGORY_CPU_OP, &outer);
+        add_span(t, main, at + 1000, at + 5000, "aten::mm", MTP__CATEGORY_CPU_OP, &inner);
+        add_span(t, main, at + 6000, at + 7000, "aten::t", MTP__CATEGORY_CPU_OP, NULL);
+        add_span(t, main, at + 20000, at + 20500, "aten::sum", MTP__CATEGORY_CPU_OP, &other);
+    }
+    t = maker_finish(t);
+    check_folded(t, "self_cpu_time_total",
+                 "main.py:1:main;net.py:5:forward;aten::linear 500\n"
+                 "main.py:1:main;net.py:5:forward;aten::linear;net.py:9:mm;aten::mm 400\n"
+                 "main.py:1:main;net.py:5:forward;aten::linear;aten::t 100\n"
+                 "main.py:1:main;net.py:7:loss;aten::sum 50\n");
+    check_folded(t, "self_device_time_total", "");
+    mtp_trace_destroy(t);
+}
+
+static void functions_ops_and_scopes_are_folded_as_they_nest(void **state)
+{
+    (void)state;
+    mtp_trace *t = maker_start(true);
+    uint32_t main = add_thread(t, 517, 517, "main"), engine = add_thread(t, 517, 600, "engine");
+    mtp__detail stack =
+        STACK(t, "train.py(1): <module>", "nn.Module: Net_0"); /* said twice: once is enough */
+    add_span(t, main, 0, 100000, "train.py(1): <module>", MTP__CATEGORY_PYTHON_FUNCTION, NULL);
+    add_span(t, main, 1000, 90000, "nn.Module: Net_0", MTP__CATEGORY_PYTHON_FUNCTION, NULL);
+    mtp__detail forward = stack, back = MTP__DETAIL_INIT;
+    forward.sequence = back.sequence = 8;
+    back.forward_thread = 1;
+    add_span(t, main, 2000, 30000, "aten::linear", MTP__CATEGORY_CPU_OP, &forward);
+    add_span(t, main, 3000, 20000, "hook.py(7): hook", MTP__CATEGORY_PYTHON_FUNCTION, NULL);
+    add_span(t, main, 4000, 14000, "aten::mm", MTP__CATEGORY_CPU_OP, NULL);
+    add_span(t, main, 40000, 50000, "loss", MTP__CATEGORY_USER_ANNOTATION, NULL);
+    add_span(t, main, 41000, 44000, "aten::sum", MTP__CATEGORY_CPU_OP, NULL);
+    mtp__trace_add_span(t, engine, 60000, 66000, text_of(t, "LinearBackward0"), MTP__CATEGORY_CPU_OP,
+                        MTP__SPAN_BACKWARD, mtp__trace_add_detail(t, &back));
+    add_span(t, engine, 61000, 63000, "aten::mm", MTP__CATEGORY_CPU_OP, NULL);
+    t = maker_finish(t);
+    check_folded(t, "self_cpu_time_total",
+                 "train.py(1):_<module>;nn.Module:_Net_0;aten::linear 18\n"
+                 "train.py(1):_<module>;nn.Module:_Net_0;aten::linear;hook.py(7):_hook;aten::mm 10\n"
+                 "train.py(1):_<module>;nn.Module:_Net_0;loss 7\n"
+                 "train.py(1):_<module>;nn.Module:_Net_0;LinearBackward0 4\n"
+                 "train.py(1):_<module>;nn.Module:_Net_0;loss;aten::sum 3\n"
+                 "train.py(1):_<module>;nn.Module:_Net_0;LinearBackward0;aten::mm 2\n");
+    mtp_trace_destroy(t);
+}
+
+static void kernels_are_folded_below_the_op_that_launched_them(void **state)
+{
+    (void)state;
+    mtp_trace *t = maker_start(false);
+    uint32_t main = add_thread(t, 517, 517, "main"), stream = add_stream(t, 0, 7);
+    mtp__detail op = STACK(t, "a", "b"), work = MTP__DETAIL_INIT, launch = MTP__DETAIL_INIT;
+    launch.correlation = work.correlation = 5;
+    add_span(t, main, 0, 5000, "op", MTP__CATEGORY_CPU_OP, &op);
+    add_span(t, main, 1000, 2000, "launch", MTP__CATEGORY_CUDA_RUNTIME, &launch);
+    add_span(t, stream, 3000, 10500, "gemm", MTP__CATEGORY_KERNEL, &work);
+    add_span(t, stream, 11000, 12000, "gemm", MTP__CATEGORY_KERNEL, &work);
+    add_span(t, stream, 13000, 15000, "relu", MTP__CATEGORY_KERNEL, &work);
+    t = maker_finish(t);
+    check_folded(t, "self_npu_time_total", "a;b;op;gemm 8\na;b;op;relu 2\n");
+    mtp_trace_destroy(t);
+}
+
+static void ops_alone_are_no_stacks(void **state)
+{
+    (void)state;
+    mtp_trace *t = maker_start(false);
+    add_span(t, add_thread(t, 517, 517, "main"), 0, 5000, "op", MTP__CATEGORY_CPU_OP, NULL);
+    t = maker_finish(t);
+    check_folded(t, "self_cpu_time_total", "");
+    mtp_trace_destroy(t);
+}
+
 /* ----------------------------------------------------------------------------------------------- the call */
 
 static void an_unknown_metric_names_those_that_are(void **state)
@@ -203,21 +303,27 @@ static void no_failure_leaks(void **state)
 {
     (void)state;
     mtp_trace *traces[] = {make_small(false), make_hostile(NULL), make_recorded()};
-    for (size_t i = 0; i < COUNT(traces); i++) {
+    for (size_t i = 0; i < COUNT(traces) * 2; i++) {
+        mtp_status (*write)(const mtp_trace *, const char *, mtp_sink *, void *) =
+            i % 2 != 0 ? mtp_trace_folded : mtp_trace_stacks;
+        bool wrote = false;
         for (int nth = 1, fired = 1; fired > 0; nth++) {
             text out = {0};
             long live = mtp__alloc_live();
             mtp__fault_plan(1u << MTP__FAULT_ALLOC, nth, false);
-            mtp_status status = mtp_trace_stacks(traces[i], "self_cpu_time_total", text_sink, &out);
+            mtp_status status = write(traces[i / 2], "self_cpu_time_total", text_sink, &out);
             fired = mtp__fault_stop();
             assert_int_equal(status, fired > 0 ? MTP_E_NOMEM : MTP_OK);
             assert_int_equal(mtp__alloc_live(), live);
+            wrote = out.length > 0;
             free(out.bytes);
         }
         text out = {.refuse_after = 1};
-        assert_int_equal(mtp_trace_stacks(traces[i], "self_cpu_time_total", text_sink, &out), MTP_E_IO);
-        mtp_trace_destroy(traces[i]);
+        assert_int_equal(write(traces[i / 2], "self_cpu_time_total", text_sink, &out),
+                         wrote ? MTP_E_IO : MTP_OK);
     }
+    for (size_t i = 0; i < COUNT(traces); i++)
+        mtp_trace_destroy(traces[i]);
 }
 
 /* Every line of a recording: frames, a space, a number; at least two frames. */
@@ -251,6 +357,10 @@ int main(void)
         TEST(an_only_child_of_the_same_name_is_part_of_its_parent),
         TEST(backward_is_shown_where_forward_was_called),
         TEST(device_time_is_that_of_what_the_op_launched),
+        TEST(a_stack_is_one_line_however_often_it_was_there),
+        TEST(functions_ops_and_scopes_are_folded_as_they_nest),
+        TEST(kernels_are_folded_below_the_op_that_launched_them),
+        TEST(ops_alone_are_no_stacks),
         TEST(an_unknown_metric_names_those_that_are),
         TEST(no_failure_leaks),
         TEST(lines_of_a_recording_are_folded_stacks),

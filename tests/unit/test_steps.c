@@ -1,6 +1,7 @@
 /* Unit: analyze/steps, analyze/by_time and present/steps_text. */
 #define _GNU_SOURCE
 #include "tests/made_trace.h"
+#include <unistd.h>
 #include "analyze/by_time.h"
 #include "analyze/steps.h"
 
@@ -29,6 +30,23 @@ static void assert_counts(const mtp_steps *s, size_t index, uint64_t ops, uint64
 {
     assert_int_equal(mtp_steps_row(s, index)->ops, ops);
     assert_int_equal(mtp_steps_row(s, index)->kernels, kernels);
+}
+
+/* A trace read from Kineto's JSON; events: without the brackets around them. */
+static mtp_trace *made_from_json(const char *events)
+{
+    char path[] = "/tmp/mtp-made-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    FILE *file = fdopen(fd, "w");
+    assert_non_null(file);
+    fprintf(file, "{\"schemaVersion\": 1, \"traceEvents\": [%s]}", events);
+    assert_int_equal(fclose(file), 0);
+    mtp_trace *t;
+    mtp_status status = mtp_trace_open(path, NULL, &t);
+    unlink(path);
+    assert_ok(status);
+    return t;
 }
 
 /* Two steps; ops on two threads, kernels on two streams, and what must not count. */
@@ -204,6 +222,86 @@ static void steps_alone_are_not_work(void **state)
     mtp_trace_destroy(t);
 }
 
+#define EVENT(cat, name, pid, tid, ts, dur, args)                                                            \
+    "{\"ph\":\"X\",\"cat\":\"" cat "\",\"name\":\"" name "\",\"pid\":" #pid ",\"tid\":" #tid ",\"ts\":" #ts  \
+    ",\"dur\":" #dur ",\"args\":{" args "}}"
+
+/* PyTorch 1.8 and 1.9 wrote steps, and all annotations, as operators. */
+static void the_steps_of_old_traces_are_no_work_of_the_cpu(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_from_json(EVENT("Operator", "ProfilerStep#0", 1, 1, 0, 900, "") "," EVENT(
+        "Operator", "aten::mm", 1, 1, 100, 200,
+        "\"External id\":2") "," EVENT("Runtime", "cudaLaunchKernel", 1, 1, 150, 20,
+                                       "\"correlation\":5") "," EVENT("Kernel", "sgemm", 0, 7, 250, 300,
+                                                                      "\"device\":0,\"stream\":7,"
+                                                                      "\"correlation\":5") "," EVENT("Operato"
+                                                                                                     "r",
+                                                                                                     "Profile"
+                                                                                                     "rStep#"
+                                                                                                     "1",
+                                                                                                     1, 1,
+                                                                                                     1000,
+                                                                                                     500,
+                                                                                                     ""));
+    mtp_steps *s = steps_of(t);
+    assert_int_equal(mtp_steps_count(s), 2);
+    assert_times(s, 0, 900000, 200000, 300000, 50000, 450000);
+    assert_counts(s, 0, 1, 1);
+    assert_times(s, 1, 500000, 0, 0, 0, 500000);
+    assert_counts(s, 1, 0, 0);
+    mtp_steps_destroy(s);
+    mtp_trace_destroy(t);
+}
+
+#define ON_DEVICE(cat, label)                                                                                \
+    EVENT("user_annotation", "ProfilerStep#0", 1, 1, 0, 900, "")                                             \
+    "," EVENT("cpu_op", "aten::mm", 1, 1, 100, 200, "\"External id\":2") "," EVENT(                          \
+        cat, "fc", 0, 7, 250, 300,                                                                           \
+        "\"External id\":2") ",{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":0,\"tid\":0,\"args\":{"     \
+                             "\"labels\":\"" label "\"}}"
+
+static void work_of_every_accelerator_is_device_time(void **state)
+{
+    (void)state;
+    static const char *const of[] = {ON_DEVICE("mtia_ccp_events", "anything"), ON_DEVICE("hpu_op", "HPU 0"),
+                                     ON_DEVICE("kernel", "XPU 0"), ON_DEVICE("gpu_op", "")};
+    for (size_t i = 0; i < COUNT(of); i++) {
+        mtp_trace *t = made_from_json(of[i]);
+        mtp_steps *s = steps_of(t);
+        assert_int_equal(mtp_steps_count(s), 1);
+        assert_times(s, 0, 900000, 200000, 300000, 50000, 450000);
+        assert_counts(s, 0, 1, 1);
+        mtp_steps_destroy(s);
+        mtp_trace_destroy(t);
+    }
+}
+
+/* Calls of any accelerator's runtime are work of the CPU, and keep their category when written again. */
+static void calls_of_every_accelerators_runtime_are_cpu_time(void **state)
+{
+    (void)state;
+    static const char *const cats[] = {"mtia_runtime", "xpu_runtime", "xpu_driver", "privateuse1_runtime",
+                                       "glow_runtime"};
+    for (size_t i = 0; i < COUNT(cats); i++) {
+        char events[512], quoted[64];
+        snprintf(events, sizeof events,
+                 EVENT("user_annotation", "ProfilerStep#0", 1, 1, 0, 900,
+                       "") "," EVENT("%s", "launch", 1, 1, 100, 200, "\"correlation\":5"),
+                 cats[i]);
+        mtp_trace *t = made_from_json(events);
+        mtp_steps *s = steps_of(t);
+        assert_times(s, 0, 900000, 200000, 0, 0, 700000);
+        mtp_steps_destroy(s);
+        collected c = {0};
+        assert_ok(mtp_trace_chrome(t, NULL, collect, &c));
+        snprintf(quoted, sizeof quoted, "\"cat\": \"%s\"", cats[i]);
+        assert_non_null(strstr(c.bytes, quoted));
+        collected_free(&c);
+        mtp_trace_destroy(t);
+    }
+}
+
 static void steps_may_overlap(void **state)
 {
     (void)state;
@@ -298,22 +396,138 @@ static void assert_writes(const mtp_steps *s, writer *write, const char *expecte
     collected_free(&c);
 }
 
+/* Ten steps of 100 us, of which one has a longer op, a call more and a wait. */
+static mtp_trace *one_odd_step(int64_t wait, int64_t longer)
+{
+    mtp_trace *t = made_begin();
+    uint32_t main = made_thread(t, 7), stream = made_stream(t, 0, 7);
+    int64_t at = 0;
+    for (int i = 0; i < 10; i++) {
+        char name[32];
+        int64_t began = at;
+        snprintf(name, sizeof name, "ProfilerStep#%d", i);
+        int64_t op = i == 6 ? 40000 + longer : 40000, end = began + op + 60000 + (i == 6 ? wait : 0) + i * 10;
+        made_scope(t, main, began, end, name);
+        made_scope(t, main, began + 10, end - 10, "train");
+        made_op(t, main, began + 1000, began + 1000 + op, "aten::linear");
+        made_op(t, main, began + 2000, began + 12000, "aten::t");
+        made_span(t, stream, began + 2000, began + 4000, "gemm", MTP__CATEGORY_KERNEL);
+        if (i == 6 && wait > 0) {
+            made_op(t, main, end - 5000, end - 3000, "aten::svd");
+            made_span(t, stream, end - 5000, end - 4000, "svd", MTP__CATEGORY_KERNEL);
+        }
+        at = end + 100;
+    }
+    return made_end(t);
+}
+
+static void an_unusual_step_is_told_with_what_differed(void **state)
+{
+    (void)state;
+    mtp_trace *t = one_odd_step(90000, 30000);
+    mtp_steps *s = steps_of(t);
+    for (size_t i = 0; i < 10; i++)
+        assert_int_equal(mtp_steps_row(s, i)->is_outlier, i == 6);
+    const mtp_step_row *r = mtp_steps_row(s, 6);
+    assert_true(r->more_ns > 119000 && r->more_ns < 121000);
+    assert_int_equal(r->reason_count, 2);
+    assert_string_equal(r->reasons[0].what.bytes, "(idle)");
+    assert_true(r->reasons[0].ns > 87000 && r->reasons[0].ns < 89000);
+    assert_string_equal(r->reasons[1].what.bytes, "aten::linear"); /* and not aten::t, which is in it */
+    assert_int_equal(r->reasons[1].ns, 30000);
+    assert_int_equal(r->reasons[1].calls, 0);
+    mtp_steps_destroy(s);
+    mtp_trace_destroy(t);
+
+    t = one_odd_step(0, -39000); /* shorter, by far */
+    s = steps_of(t);
+    r = mtp_steps_row(s, 6);
+    assert_true(r->is_outlier && r->more_ns < -38000);
+    assert_string_equal(r->reasons[0].what.bytes, "aten::linear");
+    assert_true(r->reasons[0].ns < 0);
+    mtp_steps_destroy(s);
+    mtp_trace_destroy(t);
+
+    t = one_odd_step(0, 0);
+    s = steps_of(t);
+    for (size_t i = 0; i < 10; i++)
+        assert_false(mtp_steps_row(s, i)->is_outlier);
+    mtp_steps_destroy(s);
+    mtp_trace_destroy(t);
+}
+
+static void gaps_are_told_longest_first_with_what_is_around_them(void **state)
+{
+    (void)state;
+    mtp_trace *t = one_odd_step(90000, 0);
+    mtp_steps *s = steps_of(t);
+    const mtp_step_gap *g = mtp_steps_gap(s, false, 0);
+    assert_int_equal(g->step, 6);
+    assert_int_equal(g->offset_ns, 41000);
+    assert_string_equal(g->after.bytes, "aten::linear");
+    assert_string_equal(g->before.bytes, "aten::svd");
+    assert_string_equal(g->inside.bytes, "train");
+    assert_true(g->end_ns - g->start_ns > 100000);
+    assert_true(mtp_steps_gap(s, false, 1)->end_ns - mtp_steps_gap(s, false, 1)->start_ns < 60000);
+    g = mtp_steps_gap(s, true, 0);
+    assert_true(g->of_device);
+    assert_string_equal(g->after.bytes, "gemm");
+    assert_string_equal(g->before.bytes, "svd");
+    for (size_t k = 0; k < 2; k++) {
+        size_t count = mtp_steps_gap_count(s, k);
+        int64_t idle = 0, last = INT64_MAX;
+        for (size_t i = 0; i < count; i++) {
+            g = mtp_steps_gap(s, k, i);
+            assert_true(g->end_ns - g->start_ns <= last);
+            last = g->end_ns - g->start_ns;
+            idle += last;
+        }
+        for (size_t i = 0; i < 10; i++) /* together they are the idle time */
+            idle -= k == 0 ? mtp_steps_row(s, i)->times.idle_ns
+                           : mtp_steps_row(s, i)->times.wall_ns - mtp_steps_row(s, i)->times.device_ns;
+        assert_int_equal(idle, 0);
+        assert_null(mtp_steps_gap(s, k, count));
+    }
+    assert_int_equal(mtp_steps_gap_count(NULL, false), 0);
+    mtp_steps_destroy(s);
+    mtp_trace_destroy(t);
+}
+
+static void the_longest_of_many_gaps_are_kept(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t main = made_thread(t, 7);
+    int64_t at = 0;
+    for (int i = 0; i < 1000; i++) {
+        made_op(t, main, at, at + 10, "op");
+        at += 10 + 1 + (i * 7919) % 1000;
+    }
+    made_end(t);
+    mtp_steps *s = steps_of(t);
+    assert_int_equal(mtp_steps_gap_count(s, false), 64);
+    for (size_t i = 0; i < 64; i++)
+        assert_true(mtp_steps_gap(s, false, i)->end_ns - mtp_steps_gap(s, false, i)->start_ns >= 1000 - 64);
+    mtp_steps_destroy(s);
+    mtp_trace_destroy(t);
+}
+
 static void steps_are_written_as_json_and_csv(void **state)
 {
     (void)state;
     mtp_trace *t = two_steps();
     mtp_steps *s = steps_of(t);
     assert_writes(s, mtp_steps_csv,
-                  "step,start_us,wall_us,cpu_us,device_us,both_us,idle_us,ops,kernels\n"
-                  "4,0.000,1.000,0.400,0.300,0.050,0.350,3,2\n"
-                  "5,1.000,0.500,0.100,0.110,0.010,0.300,1,1\n");
+                  "step,start_us,wall_us,cpu_us,device_us,both_us,idle_us,ops,kernels,is_outlier\n"
+                  "4,0.000,1.000,0.400,0.300,0.050,0.350,3,2,false\n"
+                  "5,1.000,0.500,0.100,0.110,0.010,0.300,1,1,false\n");
     assert_writes(
         s, mtp_steps_json,
         "{\"whole_trace\": false, \"steps\": [\n"
         "  {\"step\": 4, \"start_us\": 0.000, \"wall_us\": 1.000, \"cpu_us\": 0.400, \"device_us\": 0.300, "
-        "\"both_us\": 0.050, \"idle_us\": 0.350, \"ops\": 3, \"kernels\": 2},\n"
+        "\"both_us\": 0.050, \"idle_us\": 0.350, \"ops\": 3, \"kernels\": 2, \"is_outlier\": false},\n"
         "  {\"step\": 5, \"start_us\": 1.000, \"wall_us\": 0.500, \"cpu_us\": 0.100, \"device_us\": 0.110, "
-        "\"both_us\": 0.010, \"idle_us\": 0.300, \"ops\": 1, \"kernels\": 1}],\n"
+        "\"both_us\": 0.010, \"idle_us\": 0.300, \"ops\": 1, \"kernels\": 1, \"is_outlier\": false}],\n"
         " \"summary\": [\n"
         "  {\"of\": \"mean\", \"wall_us\": 0.750, \"cpu_us\": 0.250, \"device_us\": 0.205, \"both_us\": "
         "0.030, "
@@ -323,11 +537,29 @@ static void steps_are_written_as_json_and_csv(void **state)
         "\"idle_us\": 0.300},\n"
         "  {\"of\": \"max\", \"wall_us\": 1.000, \"cpu_us\": 0.400, \"device_us\": 0.300, \"both_us\": "
         "0.050, "
-        "\"idle_us\": 0.350}]}\n");
+        "\"idle_us\": 0.350}],\n"
+        " \"idle_gaps\": [\n"
+        "  {\"step\": 5, \"at_us\": 0.100, \"us\": 0.300, \"after\": \"relu\", \"before\": \"aten::add\", "
+        "\"inside\": \"\"},\n"
+        "  {\"step\": 4, \"at_us\": 0.700, \"us\": 0.200, \"after\": \"cudaDeviceSynchronize\", "
+        "\"before\": \"relu\", \"inside\": \"train_step\"},\n"
+        "  {\"step\": 4, \"at_us\": 0.000, \"us\": 0.100, \"after\": \"\", \"before\": \"aten::linear\", "
+        "\"inside\": \"train_step\"},\n"
+        "  {\"step\": 4, \"at_us\": 0.550, \"us\": 0.050, \"after\": \"Memcpy DtoH\", \"before\": "
+        "\"cudaDeviceSynchronize\", \"inside\": \"train_step\"}],\n"
+        " \"device_gaps\": [\n"
+        "  {\"step\": 4, \"at_us\": 0.000, \"us\": 0.350, \"after\": \"\", \"before\": \"gemm\", "
+        "\"inside\": \"\"},\n"
+        "  {\"step\": 4, \"at_us\": 0.550, \"us\": 0.350, \"after\": \"Memcpy DtoH\", \"before\": \"relu\", "
+        "\"inside\": \"\"},\n"
+        "  {\"step\": 5, \"at_us\": 0.100, \"us\": 0.350, \"after\": \"relu\", \"before\": \"add\", "
+        "\"inside\": \"\"},\n"
+        "  {\"step\": 5, \"at_us\": 0.460, \"us\": 0.040, \"after\": \"add\", \"before\": \"\", "
+        "\"inside\": \"\"}]}\n");
     mtp_steps_limit(s, 1);
     assert_writes(s, mtp_steps_csv,
-                  "step,start_us,wall_us,cpu_us,device_us,both_us,idle_us,ops,kernels\n"
-                  "4,0.000,1.000,0.400,0.300,0.050,0.350,3,2\n");
+                  "step,start_us,wall_us,cpu_us,device_us,both_us,idle_us,ops,kernels,is_outlier\n"
+                  "4,0.000,1.000,0.400,0.300,0.050,0.350,3,2,false\n");
     mtp_steps_limit(s, -1);
     mtp_steps_limit(NULL, 1);
     assert_int_equal(mtp_steps_count(s), 2);
@@ -338,8 +570,8 @@ static void steps_are_written_as_json_and_csv(void **state)
     made_end(t);
     s = steps_of(t);
     assert_writes(s, mtp_steps_csv,
-                  "step,start_us,wall_us,cpu_us,device_us,both_us,idle_us,ops,kernels\n"
-                  ",0.000,1.000,1.000,0.000,0.000,0.000,1,0\n");
+                  "step,start_us,wall_us,cpu_us,device_us,both_us,idle_us,ops,kernels,is_outlier\n"
+                  ",0.000,1.000,1.000,0.000,0.000,0.000,1,0,false\n");
     collected c = {0};
     assert_ok(mtp_steps_json(s, collect, &c));
     assert_contains(c.bytes, "{\"whole_trace\": true, \"steps\": [\n  {\"step\": null, ");
@@ -401,7 +633,7 @@ static void absurd_times_do_no_harm(void **state)
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    mtp_trace *t = two_steps();
+    mtp_trace *t = one_odd_step(90000, 30000);
     long live = mtp__alloc_live();
     for (int nth = 1, fired = 1; fired != 0; nth++) {
         mtp_steps *s;
@@ -461,9 +693,15 @@ int main(void)
         TEST(marks_are_steps_where_there_are_no_scopes),
         TEST(scopes_count_where_there_are_no_ops_and_python_where_there_are_no_scopes),
         TEST(steps_alone_are_not_work),
+        TEST(the_steps_of_old_traces_are_no_work_of_the_cpu),
+        TEST(work_of_every_accelerator_is_device_time),
+        TEST(calls_of_every_accelerators_runtime_are_cpu_time),
         TEST(steps_may_overlap),
         TEST(busy_times_are_those_of_a_plain_count),
         TEST(spans_of_many_tracks_come_in_one_order),
+        TEST(an_unusual_step_is_told_with_what_differed),
+        TEST(gaps_are_told_longest_first_with_what_is_around_them),
+        TEST(the_longest_of_many_gaps_are_kept),
         TEST(steps_are_written_as_json_and_csv),
         TEST(wrong_calls_are_refused),
         TEST(absurd_times_do_no_harm),

@@ -2,7 +2,7 @@
 _mtprof()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
-    local rows="--sort --limit --by-shape --by-stack --by-overload --json --csv --output --help"
+    local rows="--sort --limit --by-shape --by-stack --by-overload --python-functions --as-torch --json --csv --output --help"
     local options
     if [ "$COMP_CWORD" -eq 1 ]; then
         COMPREPLY=($(compgen -W "table stats export stacks memory steps cut diff check info --help --version" -- "$cur"))
@@ -14,6 +14,7 @@ _mtprof()
             self_device_time_total cpu_memory_usage self_cpu_memory_usage device_memory_usage flops" -- "$cur"))
         return ;;
     --metric | -m) COMPREPLY=($(compgen -W "self_cpu_time_total self_device_time_total" -- "$cur")); return ;;
+    --max-memory) COMPREPLY=($(compgen -W "1G 4G none" -- "$cur")); return ;;
     --time-unit) COMPREPLY=($(compgen -W "us ms s" -- "$cur")); return ;;
     esac
     case $verb in
@@ -28,6 +29,7 @@ _mtprof()
     check) options="--json --output --help" ;;
     info) options="--help" ;;
     esac
+    options="$options --max-memory"
     case $cur in
     -*) COMPREPLY=($(compgen -W "$options" -- "$cur")) ;;
     *) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")) ;;

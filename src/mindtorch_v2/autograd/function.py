@@ -72,8 +72,16 @@ class Function:
 
     @classmethod
     def apply(cls, *args, **kwargs):
-        ctx = FunctionCtx()
         tensors = [a for a in args if isinstance(a, _C.Tensor)]
+        forward = _C._custom_begin(cls.__name__, tensors)
+        try:
+            return cls._run(forward, tensors, args, kwargs)
+        finally:
+            _C._custom_end(forward)
+
+    @classmethod
+    def _run(cls, forward, tensors, args, kwargs):
+        ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, _C.Tensor) and a.requires_grad for a in args)
         split = getattr(cls, "setup_context", None)
         with no_grad():
@@ -89,11 +97,11 @@ class Function:
             if isinstance(out, _C.Tensor) and any(out is t for t in tensors) and not any(out is d for d in ctx._dirty):
                 outputs[i] = out.detach()
         ctx._seal([o for o in outputs if isinstance(o, _C.Tensor)])
-        _attach(cls, ctx, args, tensors, outputs)
+        _attach(cls, forward, ctx, args, tensors, outputs)
         return outputs[0] if single else type(result)(outputs)
 
 
-def _attach(cls, ctx, args, tensors, outputs):
+def _attach(cls, forward, ctx, args, tensors, outputs):
     differentiable = [
         isinstance(o, _C.Tensor) and o.is_floating_point() and not any(o is n for n in ctx._not_differentiable)
         for o in outputs
@@ -120,7 +128,7 @@ def _attach(cls, ctx, args, tensors, outputs):
 
     followed = [o for o, d in zip(outputs, differentiable) if d]
     if followed:
-        _C._custom_attach(f"{cls.__name__}Backward", tensors, followed, backward)
+        _C._custom_attach(forward, f"{cls.__name__}Backward", tensors, followed, backward)
 
 
 def once_differentiable(function):

@@ -11,6 +11,7 @@ own (see _forks below).
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import re
@@ -139,6 +140,14 @@ def _on_warning(code: int, text: str) -> None:
 def _first_of(texts: list[str]) -> Callable[[], str]:
     """It refers to the list alone: a session does not keep its profile alive."""
     return lambda: texts[0]
+
+
+def _watch_collections(on: bool) -> None:
+    """Runs of the garbage collector become events, or no longer."""
+    if on and mtprof.gc_event not in gc.callbacks:
+        gc.callbacks.append(mtprof.gc_event)
+    elif not on and mtprof.gc_event in gc.callbacks:
+        gc.callbacks.remove(mtprof.gc_event)
 
 
 @functools.cache
@@ -298,6 +307,7 @@ class profile:
         if all(self.activity_filters.get(a) == set() for a in self.kineto_activities):
             self._session.toggle(False, activity_bits(self.kineto_activities))
         _forks.follow(self._children_folder, self._session_options())
+        _watch_collections(self.experimental_config.record_python_gc_info)
         _set_is_profiler_enabled(True)
         self.profiling_start_time_ns = perf_counter_ns()
         self._stats.profiler_enable_call_duration_us = (self.profiling_start_time_ns - begun) // 1000
@@ -307,6 +317,7 @@ class profile:
             return  # stopped already; or a forked child leaves the parent's block
         begun = self.profiling_end_time_ns = perf_counter_ns()
         _forks.unfollow()
+        _watch_collections(False)
         _set_is_profiler_enabled(False)
         self._function_events = self._stopped_trace = self._results = None
         if self._session.recording and self._worker_files():
@@ -419,13 +430,14 @@ class profile:
         events.export_stacks(path, metric)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
-                     group_by_overload_name: bool = False) -> EventList:
+                     group_by_overload_name: bool = False, include_python_functions: bool = False) -> EventList:
         if self.experimental_config.trace_only:
             return self.function_events
         if not self._recorded or self._changed():
-            return self.function_events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+            return self.function_events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name,
+                                                     include_python_functions)
         source = _RowSource(self.trace, self, bool(group_by_input_shape), int(group_by_stack_n), bool(group_by_overload_name),
-                            lambda: self.function_events)
+                            lambda: self.function_events, bool(include_python_functions))
         return EventList._lazy(source, self)
 
     key_averages.__doc__ = EventList.key_averages.__doc__

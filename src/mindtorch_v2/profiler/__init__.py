@@ -10,6 +10,7 @@
     prof.export_chrome_trace("trace.json.gz")
 """
 
+import os
 from typing import Any
 
 from mtprof import dispatch_op_enter, dispatch_op_exit, is_profiler_enabled, record_function
@@ -50,4 +51,11 @@ __all__ = [
 
 
 def _optimizer_post_hook(optimizer: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Steps of optimizers are steps of the process, for a daemon that counts iterations."""
     KinetoStepTracker.increment_step("Optimizer")
+
+
+if os.environ.get("KINETO_USE_DAEMON", ""):
+    from mindtorch_v2.optim.optimizer import register_optimizer_step_post_hook
+
+    _ = register_optimizer_step_post_hook(_optimizer_post_hook)

@@ -125,7 +125,11 @@ class NoActivityError(ValueError, AssertionError):
 
 
 class ActivityTypeError(TypeError, ValueError):
-    """An activity that is neither an enum, a string nor a dict."""
+    """An activity that is neither an enum, a string nor a dict; or one by itself where a list is expected."""
+
+
+class ActivityFilterError(ValueError, RuntimeError):
+    """A filter names what its activity does not have. torch raises RuntimeError when recording starts."""
 
 
 _WARNINGS_SHOWN: set[str] = set()
@@ -141,6 +145,15 @@ def warn_once(message: str, category: type[Warning] = UserWarning, stacklevel: i
 
 _ACTIVITY_NAMES = {"CPU": ProfilerActivity.CPU, "NPU": ProfilerActivity.NPU, "CUDA": ProfilerActivity.NPU, "GPU": ProfilerActivity.NPU}
 _ACTIVITY_BITS = {ProfilerActivity.CPU: mtprof.CPU, ProfilerActivity.NPU: mtprof.NPU}
+
+# What a filter, {activity: [names]}, may name: Kineto's activity types, by torch's groups.
+_FILTER_NAMES = {
+    ProfilerActivity.CPU: ("CPU_OP", "USER_ANNOTATION", "CPU_INSTANT_EVENT", "PYTHON_FUNCTION", "EXTERNAL_CORRELATION", "CUDA_RUNTIME",
+                           "CUDA_DRIVER", "XPU_RUNTIME", "XPU_DRIVER", "PRIVATEUSE1_RUNTIME", "PRIVATEUSE1_DRIVER"),
+    ProfilerActivity.NPU: ("CONCURRENT_KERNEL", "GPU_MEMCPY", "GPU_MEMSET", "GPU_USER_ANNOTATION", "CUDA_RUNTIME", "CUDA_DRIVER",
+                           "CUDA_SYNC", "CUDA_EVENT", "CUDA_PROFILER_RANGE", "GPU_PM_COUNTER", "EXTERNAL_CORRELATION", "OVERHEAD",
+                           "COLLECTIVE_COMM", "PRIVATEUSE1_RUNTIME", "PRIVATEUSE1_DRIVER"),
+}
 
 
 def kineto_available() -> bool:
@@ -165,12 +178,36 @@ def parse_activity(item: Any) -> ProfilerActivity:
     raise ActivityTypeError(f"Expected ProfilerActivity or dict, got {type(item)}")
 
 
+def listed(activities: Iterable[Any]) -> list[Any]:
+    """The activities one by one. A name or an activity by itself is refused: as an iterable "CPU" would be C, P and U."""
+    if isinstance(activities, (str, bytes, ProfilerActivity)):
+        one = f'"{activities}"' if isinstance(activities, str) else str(activities)
+        raise ActivityTypeError(f"activities must be a list of activities, such as [{one}]: got {one} by itself")
+    if isinstance(activities, Mapping):
+        return [activities]
+    try:
+        return list(activities)
+    except TypeError:
+        raise ActivityTypeError(f"activities must be a list of activities, such as [ProfilerActivity.CPU]: got {activities!r}") from None
+
+
+def _filter_of(activity: ProfilerActivity, names: Any) -> set[str]:
+    if isinstance(names, (str, bytes)):
+        raise ActivityFilterError(f"the filter of {activity} must be a list of names, such as [{names!r}]: got {names!r} by itself")
+    names = set(names)
+    for name in sorted(names, key=str):
+        if name not in _FILTER_NAMES[activity]:
+            raise ActivityFilterError(f"Unknown or non-member activity type name: {name!r}. {activity} has "
+                                      f"{', '.join(_FILTER_NAMES[activity])}")
+    return names
+
+
 def parse_activities(activities: Iterable[Any]) -> tuple[set[ProfilerActivity], dict[ProfilerActivity, set[str]]]:
     """Activities, and for those given as {activity: [names]} the names."""
     parsed: set[ProfilerActivity] = set()
     filters: dict[ProfilerActivity, set[str]] = {}
     spelled: set[Any] = set()
-    for item in [activities] if isinstance(activities, (str, Mapping, ProfilerActivity)) else activities:
+    for item in listed(activities):
         for key, names in item.items() if isinstance(item, Mapping) else [(item, None)]:
             activity = parse_activity(key)
             spelling = key.strip().upper() if isinstance(key, str) else key
@@ -179,14 +216,14 @@ def parse_activities(activities: Iterable[Any]) -> tuple[set[ProfilerActivity], 
             spelled.add(spelling)
             parsed.add(activity)
             if names is not None:
-                filters[activity] = set(names)
+                filters[activity] = _filter_of(activity, names)
     return parsed, filters
 
 
 def activity_bits(activities: Iterable[Any]) -> int:
     """What libmtprof calls them."""
     bits = 0
-    for item in activities:
+    for item in listed(activities):
         bits |= _ACTIVITY_BITS[parse_activity(item)]
     return bits
 

@@ -427,6 +427,14 @@ def _event_mapping(event: FunctionEvent) -> dict[str, Any]:
     return made
 
 
+def _metadata_text(raw: Any) -> str:
+    """What the exported trace has in the event's args beyond ids and inputs: JSON without its braces, as torch gives it."""
+    parts = {"device": raw.device_index, "stream": raw.stream, "correlation": raw.correlation_id} if raw.is_device else {"Ev Idx": raw.span}
+    if raw.is_device and raw.bytes > 0:
+        parts["bytes"] = raw.bytes
+    return ", ".join([f'"{key}": {value}' for key, value in parts.items()] + ([raw.args] if raw.args else []))
+
+
 def _json_list(text: str) -> list[Any]:
     return json.loads(text) if text else []
 
@@ -485,7 +493,7 @@ _READERS: dict[str, Callable[[FunctionEvent], Any]] = {
     "self_cpu_percent": lambda e: -1,
     "total_cpu_percent": lambda e: -1,
     "total_device_percent": lambda e: -1,
-    "_metadata_json": lambda e: "{" + e._event.args + "}" if e._event.args else "",
+    "_metadata_json": lambda e: _metadata_text(e._event) if e._source.expose_metadata else "",
     "flow_id": lambda e: 0,
     "flow_type": lambda e: 0,
     "flow_start": lambda e: False,

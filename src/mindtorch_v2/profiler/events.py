@@ -34,6 +34,7 @@ class _EventSource:
         self.profile_memory, self.with_flops = options.profile_memory, options.with_flops
         self.concrete_inputs = not getattr(options, "_left_out", 0) & 1
         self.overload_names = getattr(options.experimental_config, "capture_overload_names", False)
+        self.expose_metadata = getattr(options.experimental_config, "expose_kineto_event_metadata", False)
         self._made: dict[int, FunctionEvent] = {}
 
     @property
@@ -70,10 +71,12 @@ class _RowSource:
     """Averages over a trace."""
 
     def __init__(self, trace: mtprof.Trace, options: Any, by_input_shape: bool, by_stack: int, by_overload: bool,
-                 events: Callable[[], EventList]) -> None:
+                 events: Callable[[], EventList], python_functions: bool = False) -> None:
         self.trace, self.options, self.events = trace, options, events
         self.by_input_shape, self.by_stack, self.by_overload = by_input_shape, by_stack, by_overload
-        self.averages = trace.averages(by_input_shape=by_input_shape, by_stack=by_stack, by_overload_name=by_overload)
+        self.python_functions = python_functions
+        self.averages = trace.averages(by_input_shape=by_input_shape, by_stack=by_stack, by_overload_name=by_overload,
+                                       include_python_functions=python_functions)
         self._made: dict[int, FunctionEventAvg] = {}
 
     def __len__(self) -> int:
@@ -223,7 +226,7 @@ class EventList(list):
     def self_cpu_time_total(self) -> float:
         source = self._source
         if isinstance(source, _EventSource) and not source.touched:
-            return source.trace.averages().total()["self_cpu_time_total"]
+            return source.trace.averages(include_python_functions=True).total()["self_cpu_time_total"]
         return sum(event.self_cpu_time_total for event in self)
 
     def total_average(self) -> FunctionEventAvg:
@@ -231,7 +234,7 @@ class EventList(list):
         total = FunctionEventAvg()
         source = self._unchanged((_EventSource, _RowSource))
         if source is not None and len(self):
-            averages = source.averages if isinstance(source, _RowSource) else source.trace.averages()
+            averages = source.averages if isinstance(source, _RowSource) else source.trace.averages(include_python_functions=True)
             total._fill(averages.total())
             total.use_device = self._use_device
             return total
@@ -242,19 +245,24 @@ class EventList(list):
         return total
 
     def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0,
-                     group_by_overload_name: bool = False) -> EventList:
+                     group_by_overload_name: bool = False, include_python_functions: bool = False) -> EventList:
         """Averages all function events over their keys.
 
         group_by_input_shapes: rows by name and input shapes; group_by_stack_n: and by that many innermost frames;
-        group_by_overload_name: aten::add.Tensor and aten::add.out apart.
+        group_by_overload_name: aten::add.Tensor and aten::add.out apart; include_python_functions: rows of Python
+        functions too (with_stack), which PyTorch shows up to 2.14 and leaves out from 2.15 on.
         """
         if self._source is not None and not (isinstance(self._source, _EventSource) and self._source.touched):
             options, source = _Options(self), self._source
             events = (lambda: self) if isinstance(source, _EventSource) else source.events
+            if isinstance(source, _RowSource):
+                include_python_functions |= source.python_functions  # rows that are there stay
             return EventList._lazy(_RowSource(source.trace, options, bool(group_by_input_shapes), int(group_by_stack_n),
-                                              bool(group_by_overload_name), events), options)
+                                              bool(group_by_overload_name), events, bool(include_python_functions)), options)
         rows: dict[tuple, FunctionEventAvg] = defaultdict(FunctionEventAvg)
         for event in self:
+            if not include_python_functions and getattr(event, "is_python_function", False):
+                continue
             key = [event.key, event.node_id, str(event.device_type), event.is_legacy, getattr(event, "is_user_annotation", False)]
             key += [event.overload_name] if group_by_overload_name else []
             key += [str(event.input_shapes)] if group_by_input_shapes else []
@@ -365,7 +373,7 @@ class EventList(list):
         source = self._unchanged(_EventSource)
         if source is None:
             return None
-        rows = list(self.key_averages(True, _MOST_FRAMES if source.with_stack else 0, source.overload_names))
+        rows = list(self.key_averages(True, _MOST_FRAMES if source.with_stack else 0, source.overload_names, True))
         for row in rows:
             row.flops //= row.count  # of one event
         return rows

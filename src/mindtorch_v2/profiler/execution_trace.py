@@ -148,14 +148,25 @@ class ExecutionTraceObserver(_ITraceObserver):
         return resources
 
 
+def _root() -> dict[str, Any]:
+    """The node that all others hang on, as C writes it."""
+    nothing: dict[str, list] = {"values": [], "shapes": [], "types": [], "strides": []}
+    attributes = (("rf_id", "uint64", 0), ("fw_parent", "uint64", 0), ("seq_id", "int64", -1), ("scope", "uint64", 7), ("tid", "uint64", 0),
+                  ("fw_tid", "uint64", 0), ("op_schema", "string", ""), ("kernel_backend", "string", ""), ("kernel_file", "string", ""),
+                  ("tensor_range", "string", ""))
+    return {"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 1, "inputs": nothing, "outputs": nothing,
+            "attrs": [{"name": name, "type": kind, "value": value} for name, kind, value in attributes]}
+
+
 def _write(traces: list[mtprof.Trace], path: str) -> None:
     """One trace as C writes it; none or several as one file: the nodes of the later ones numbered on."""
     if len(traces) == 1:
         traces[0].execution_trace(path)
         return
+    now = time.time_ns() // 1_000_000
     whole: dict[str, Any] = {
-        "schema": "1.1.1-chakra.0.0.4", "pid": os.getpid(), "time": time.strftime("%Y-%m-%d %H:%M:%S"), "start_ts": 0,
-        "nodes": [], "finish_ts": 0,
+        "schema": "1.1.1-chakra.0.0.4", "pid": os.getpid(), "time": time.strftime("%Y-%m-%d %H:%M:%S"), "start_ts": now,
+        "nodes": [] if traces else [_root()], "finish_ts": now,
     }
     offset = 0
     for trace in traces:

@@ -6,6 +6,7 @@ import html
 import json
 import os
 import tempfile
+from collections import Counter
 from typing import Any
 
 import mtprof
@@ -24,6 +25,14 @@ class MemoryProfileTimeline:
 
     def __init__(self, memory_profile: mtprof.Trace) -> None:
         self.trace = memory_profile
+
+    def busiest_device(self, use_device: str | None) -> str:
+        """The device to show: the accelerator with the most events of memory, "cpu" if there are none."""
+        if use_device is None:
+            return "cpu"
+        memory = self.trace.columns()["memory"]
+        found = Counter(index for kind, index in zip(memoryview(memory["device_type"]), memoryview(memory["device_index"])) if kind != 0)
+        return f"{use_device}:{max(found.most_common(1)[0][0], 0)}" if found else "cpu"
 
     def export(self, path: str, device: str) -> None:
         """By the path's end: .html, raw.json.gz, .json or .json.gz; what ends otherwise is JSON."""

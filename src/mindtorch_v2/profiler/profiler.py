@@ -25,6 +25,7 @@ from mindtorch_v2.profiler.common import (
     ScheduleError,
     _ExperimentalConfig,
     kineto_available,
+    listed,
     parse_activities,
     supported_activities,
     warn_once,
@@ -226,10 +227,11 @@ class _KinetoProfile:
             self.profiler.toggle_collection_dynamic(enable, activities)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
-                     group_by_overload_name: bool = False) -> prof.EventList:
-        """Averages by name and, if asked for, by input shapes, innermost frames and overload: a list of
-        FunctionEventAvg with table()."""
-        return self._ready("getting key averages").key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+                     group_by_overload_name: bool = False, include_python_functions: bool = False) -> prof.EventList:
+        """Averages by name and, if asked for, by input shapes, innermost frames and overload, with or without Python
+        functions: a list of FunctionEventAvg with table()."""
+        return self._ready("getting key averages").key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name,
+                                                                include_python_functions)
 
     def events(self) -> prof.EventList:
         """Each event as a FunctionEvent, by start; also while recording."""
@@ -283,15 +285,14 @@ class _KinetoProfile:
         return MemoryProfile(self._memory_recorded().kineto_results)
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
-        """Memory over time, by category (PARAMETER, GRADIENT, ACTIVATION ...), of "cpu" or "npu:0".
+        """Memory over time, by category (PARAMETER, GRADIENT, ACTIVATION ...), of "cpu" or "npu:0". Without a device: of the
+        accelerator if it was recorded and memory came and went there, else of the CPU.
 
         By the path's end: .html, a page with the stacked plot; .raw.json.gz, each event; .json or .json.gz,
         [times, sizes by category].
         """
-        if device is None:
-            device = f"{self.profiler.use_device}:0" if self.profiler is not None and self.profiler.use_device else "cpu"
         self.mem_tl = MemoryProfileTimeline(self._memory_recorded().trace)
-        self.mem_tl.export(os.fspath(path), device)
+        self.mem_tl.export(os.fspath(path), device or self.mem_tl.busiest_device(self.profiler.use_device))
 
     def _stats(self) -> Any:
         return None if self.profiler is None else self.profiler._stats
@@ -342,7 +343,7 @@ class profile(_KinetoProfile):
                 train(batch)
                 p.step()
 
-    activities: ProfilerActivity or names in any case, CPU and NPU; CUDA and GPU mean NPU. schedule: step -> ProfilerAction,
+    activities: a list of ProfilerActivity or names in any case, CPU and NPU; CUDA and GPU mean NPU. schedule: step -> ProfilerAction,
     see schedule(). on_trace_ready: called as on_trace_ready(prof), once per recorded cycle. record_shapes: shapes of inputs,
     copied: no tensor is kept alive. profile_memory: what ops allocate and free. with_stack: where ops were called.
     with_flops: FLOPs from shapes. with_modules: nn.Module calls as events. execution_trace_observer: see
@@ -357,8 +358,7 @@ class profile(_KinetoProfile):
                  custom_trace_id_callback: Callable[[], str] | None = None,
                  post_processing_timeout_s: float | None = None) -> None:
         wanted = supported_activities() if activities is None else activities
-        if not isinstance(wanted, (str, dict)):
-            wanted = list(wanted)
+        wanted = listed(wanted)
         if use_cuda is not None:
             warnings.warn("`use_cuda` is deprecated, use `activities` argument instead", FutureWarning, stacklevel=2)
             parsed, _ = parse_activities(wanted)

@@ -38,6 +38,8 @@ void mtpn_frames_end(void);
 int mtpn_objects_init(PyObject *module);
 void mtpn_hold_module(const mtp_op *op, PyObject *module, bool is_new);
 void mtpn_hold_optimizer(const mtp_op *op, PyObject *optimizer, bool is_new);
+/* collections.c: runs of the garbage collector */
+extern PyMethodDef mtpn_collections[];
 
 /* hooks.c: for the dispatchers of other frameworks */
 extern PyMethodDef mtpn_hooks[];

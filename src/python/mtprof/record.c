@@ -37,13 +37,17 @@ static mtp_token begin(PyObject *name, PyObject *args)
     if (LIKELY(args == NULL))
         return mtp_scope_begin_text(text, (size_t)length);
     mtp_op op = MTP_OP_INIT(mtp_name_n(text, (size_t)length));
+    mtp_input input = {.kind = MTP_INPUT_TEXT}; /* with shapes: the scope's one input, as in PyTorch */
     op.kind = MTP_SCOPE_USER;
-    op.args = PyUnicode_AsUTF8(args);
-    static const mtp_input shapeless; /* as torch shows it */
-    op.inputs = &shapeless;
-    op.input_count = 1;
-    if (op.args == NULL)
+    op.args = PyUnicode_AsUTF8AndSize(args, &length);
+    if (op.args == NULL) {
         PyErr_Clear();
+    } else {
+        input.value.text = op.args;
+        input.count = (uint32_t)length;
+        op.inputs = &input;
+        op.input_count = 1;
+    }
     mtp_op_begin(&op);
     return op.token;
 }

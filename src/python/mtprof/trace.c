@@ -2,6 +2,9 @@
  * runs without the GIL.
  */
 #include "python/mtprof/trace.h"
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static PyTypeObject *trace_type, *averages_type;
 
@@ -35,19 +38,67 @@ static void trace_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static PyObject *trace_open(PyObject *type, PyObject *args)
+/* As open() would have raised it. */
+static PyObject *raise_unreadable(const char *path)
 {
-    PyObject *path;
+    struct stat st;
+    PyObject *type = PyExc_OSError;
+    if (stat(path, &st) != 0)
+        type = errno == ENOENT ? PyExc_FileNotFoundError : errno == EACCES ? PyExc_PermissionError : type;
+    else if (S_ISDIR(st.st_mode))
+        type = PyExc_IsADirectoryError;
+    else if (access(path, R_OK) != 0)
+        type = PyExc_PermissionError;
+    PyErr_SetString(type, mtp_last_error());
+    return NULL;
+}
+
+/* What is not there is said, and not only in info(). */
+static bool warn_of_losses(const mtp_trace *trace, const char *path)
+{
+    mtp_trace_info i = MTP_TRACE_INFO_INIT;
+    mtp_trace_get_info(trace, &i);
+    if (i.missing_chunks > 0 &&
+        PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                         "%s is cut off: %llu chunks are missing at its end, and the records in them", path,
+                         (unsigned long long)i.missing_chunks) < 0)
+        return false;
+    return i.damaged_chunks == 0 ||
+           PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%s is damaged: the records of %llu chunks are lost",
+                            path, (unsigned long long)i.damaged_chunks) == 0;
+}
+
+static PyObject *trace_open(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"", "max_memory", NULL};
+    PyObject *path, *most = Py_None;
+    mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
     (void)type;
-    if (!PyArg_ParseTuple(args, "O&:open", PyUnicode_FSConverter, &path))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$O:open", names, PyUnicode_FSConverter, &path, &most))
         return NULL;
+    if (most != Py_None)
+        options.max_memory = PyLong_AsUnsignedLongLong(most);
+    if (PyErr_Occurred()) {
+        Py_DECREF(path);
+        return NULL;
+    }
+    const char *name = PyBytes_AS_STRING(path);
     mtp_trace *trace;
     mtp_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = mtp_trace_open(PyBytes_AS_STRING(path), NULL, &trace);
+    status = mtp_trace_open(name, &options, &trace);
     Py_END_ALLOW_THREADS
+    PyObject *result = NULL;
+    if (status == MTP_E_IO)
+        raise_unreadable(name);
+    else if (status != MTP_OK)
+        mtpn_raise(status);
+    else if (!warn_of_losses(trace, name))
+        mtp_trace_destroy(trace);
+    else
+        result = mtpn_trace_object(trace);
     Py_DECREF(path);
-    return status == MTP_OK ? mtpn_trace_object(trace) : mtpn_raise(status);
+    return result;
 }
 
 static PyObject *trace_info(PyObject *self, PyObject *unused)
@@ -59,12 +110,14 @@ static PyObject *trace_info(PyObject *self, PyObject *unused)
         return mtpn_raise(status);
     typedef unsigned long long u;
     typedef long long s;
-    return Py_BuildValue("{sK sK sK sK sK sK sK sL sL sL sK sK sK sK sK}", "spans", (u)i.spans, "cpu_spans",
-                         (u)i.cpu_spans, "device_spans", (u)i.device_spans, "memory_events",
+    return Py_BuildValue("{sK sK sK sK sK sK sK sL sL sL sK sK sK sK sK sK sK sK ss}", "spans", (u)i.spans,
+                         "cpu_spans", (u)i.cpu_spans, "device_spans", (u)i.device_spans, "memory_events",
                          (u)i.memory_events, "flows", (u)i.flows, "tracks", (u)i.tracks, "steps", (u)i.steps,
                          "base_ns", (s)i.base_ns, "first_ns", (s)i.first_ns, "last_ns", (s)i.last_ns, "pid",
                          (u)i.pid, "model_bytes", (u)i.model_bytes, "unfinished", (u)i.unfinished, "emitted",
-                         (u)i.ledger.emitted, "dropped", (u)i.ledger.dropped);
+                         (u)i.ledger.emitted, "dropped", (u)i.ledger.dropped, "damaged_chunks",
+                         (u)i.damaged_chunks, "missing_chunks", (u)i.missing_chunks, "bad_durations",
+                         (u)i.bad_durations, "outcome", mtp_outcome_text(i.outcome));
 }
 
 /* Writes to a file that appears whole or not at all. */
@@ -106,7 +159,7 @@ static PyObject *write_file(PyObject *self, PyObject *args, const char *format, 
     status = mtp_file_create(PyBytes_AS_STRING(path), 0, &h.file);
     if (status == MTP_OK) {
         status = write(trace, word, head_sink, &h);
-        if (status == MTP_OK)
+        if (status == MTP_OK || status == MTP_E_IO) /* the file knows best why it took no more */
             status = mtp_file_commit(h.file);
         else
             mtp_file_abandon(h.file);
@@ -178,15 +231,19 @@ static PyObject *trace_memory(PyObject *self, PyObject *args)
 
 static PyObject *trace_averages(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = {"by_input_shape", "by_stack", "by_overload_name", NULL};
-    int shapes = 0, overloads = 0;
+    static char *keywords[] = {"by_input_shape",           "by_stack", "by_overload_name",
+                               "include_python_functions", "as_torch", NULL};
+    int shapes = 0, overloads = 0, python = 0, torch = 0;
     unsigned stack = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pIp:averages", keywords, &shapes, &stack, &overloads))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pIppp:averages", keywords, &shapes, &stack, &overloads,
+                                     &python, &torch))
         return NULL;
     mtp_averages_options options = MTP_AVERAGES_OPTIONS_INIT;
     options.by_input_shape = shapes;
     options.by_stack = stack;
     options.by_overload_name = overloads;
+    options.include_python_functions = python;
+    options.as_torch = torch;
     averages *a = PyObject_New(averages, averages_type);
     if (a == NULL)
         return NULL;
@@ -327,7 +384,7 @@ static PyObject *averages_chrome(PyObject *self, PyObject *args)
     status = mtp_file_create(PyBytes_AS_STRING(path), 0, &file);
     if (status == MTP_OK) {
         status = mtp_averages_chrome(((averages *)self)->rows, mtp_file_sink, file);
-        if (status == MTP_OK)
+        if (status == MTP_OK || status == MTP_E_IO)
             status = mtp_file_commit(file);
         else
             mtp_file_abandon(file);
@@ -362,8 +419,12 @@ static PyObject *trace_columns(PyObject *self, PyObject *unused)
 int mtpn_trace_init(PyObject *module)
 {
     static PyMethodDef trace_methods[] = {
-        {"open", trace_open, METH_VARARGS | METH_STATIC,
-         PyDoc_STR("open(path): a spool, or Kineto/Chrome JSON, plain or compressed.")},
+        {"open", (PyCFunction)(void (*)(void))trace_open, METH_VARARGS | METH_KEYWORDS | METH_STATIC,
+         PyDoc_STR("open(path, *, max_memory=None): a spool, or Kineto/Chrome JSON, plain or compressed. "
+                   "max_memory: the\n"
+                   "most bytes that it may take, else MemoryError; None: as MTPROF_MAX_MEMORY says, or three "
+                   "quarters of\n"
+                   "what the machine has left.")},
         {"events", trace_events, METH_VARARGS,
          PyDoc_STR("events(item=Event): a lazy sequence; items are of that class.")},
         {"columns", trace_columns, METH_NOARGS,

@@ -81,6 +81,13 @@ typedef struct mt__hooks {
     uint32_t count, room;
 } mt__hooks;
 
+/* What one run of the engine knows of a node. */
+typedef struct mt__visit {
+    uint32_t waiting; /* for so many gradients */
+    bool needed, walked;
+    mt_tensor **incoming; /* per output: owned */
+} mt__visit;
+
 struct mt_node {
     _Atomic uint32_t refs;
     uint8_t kind;  /* mt__node_kind */
@@ -103,12 +110,9 @@ struct mt_node {
     mt_custom_fn *custom;
     void (*drop)(void *user);
     void *user;
-    mt__hooks hooks; /* on its outputs */
-    /* the engine's, while it runs */
-    uint64_t run;
-    uint32_t waiting; /* for so many gradients */
-    bool needed, walked;
-    mt_tensor **incoming; /* per output: owned */
+    mt__hooks hooks;      /* on its outputs */
+    _Atomic uint64_t run; /* of the engine that `visit` belongs to; 0: nobody's */
+    mt__visit visit;
 };
 
 /* What few tensors have. */
@@ -151,6 +155,11 @@ static inline mt_status mt__fresh(mt_tensor *t)
 
 /* After an in-place op: t, and what it is a view of, have the history that ends in node. */
 mt_status mt__rebase(mt_tensor *t, mt_node *node);
+
+/* What runs of the engine share: what a node saved, a leaf's gradient. One of a few locks, by address; none of them is
+ * taken while another is held, and no callback runs under one. Rank: before the accumulators' lock. */
+void mt__graph_lock(const void *thing);
+void mt__graph_unlock(const void *thing);
 
 /* After a backward that does not keep the graph: gives back what the node saved. */
 void mt__node_let_go(mt_node *node);

@@ -4,9 +4,11 @@
  * whether it lies on a way to one). The second takes ready nodes from a heap, by sequence number as PyTorch does, turns
  * the gradients of their outputs into those of their inputs, and hands them on.
  *
- * Threads: backward runs on the calling thread. A graph is walked by one thread at a time; a second one, or a hook
- * that goes backward through the same nodes, is refused.
- * Invariant: node->run is the number of the run that the node is in, 0 outside; incoming[] is empty outside.
+ * Threads: backward runs on the calling thread. Runs may share nodes: those of several threads, or one that a hook or
+ * a custom function starts within another. What a run knows of a node is a visit. The first run to meet a node has its
+ * visit in the node itself; the others keep theirs in a table of their own. What runs change for good is locked: the
+ * gradient of a leaf, what a node saved.
+ * Invariant: node->run is the number of the run whose visit is in the node, 0 if none; its incoming[] is empty then.
  */
 #include "runtime/autograd/autograd.h"
 #include <stdio.h>
@@ -18,6 +20,13 @@ typedef struct capture {
     mt_tensor **to; /* where the gradient goes, owned there */
 } capture;
 
+/* A visit that is not in its node. */
+typedef struct elsewhere {
+    mt_node *node; /* borrowed: engine.all holds it */
+    mt__visit visit;
+    mt_tensor *incoming[];
+} elsewhere;
+
 typedef struct engine {
     uint64_t run;
     const mt_backward_options *options;
@@ -27,6 +36,8 @@ typedef struct engine {
     uint32_t capture_count;
     mt_tensor **held; /* owned: gradients of roots that nobody gave, until the end as in PyTorch */
     uint32_t held_count;
+    elsewhere **others; /* open addressing: visits of nodes that another run has claimed; owned */
+    uint32_t other_count, other_room; /* room: a power of two, at least twice the count */
 } engine;
 
 static _Atomic uint64_t runs;
@@ -76,22 +87,71 @@ static mt_node *heap_pop(engine *e)
     return top;
 }
 
+/* ------------------------------------------------------------------------------------------------- visits */
+
+static uint32_t place_of(elsewhere *const *table, uint32_t room, const mt_node *node)
+{
+    uint32_t i = (uint32_t)(((uintptr_t)node >> 4) * 0x9E3779B97F4A7C15u >> 32) & (room - 1);
+    while (table[i] != NULL && table[i]->node != node)
+        i = (i + 1) & (room - 1);
+    return i;
+}
+
+/* What this run knows of the node; NULL: it has not met it. */
+static inline mt__visit *visit_of(const engine *e, mt_node *node)
+{
+    /* Only this thread stores this run's number, so relaxed will do. */
+    if (MT__LIKELY(atomic_load_explicit(&node->run, memory_order_relaxed) == e->run))
+        return &node->visit;
+    elsewhere *other = e->other_room > 0 ? e->others[place_of(e->others, e->other_room, node)] : NULL;
+    return other != NULL ? &other->visit : NULL;
+}
+
+static mt_status visit_elsewhere(engine *e, mt_node *node)
+{
+    if (2 * (e->other_count + 1) > e->other_room) {
+        uint32_t room = e->other_room > 0 ? e->other_room * 2 : 16;
+        elsewhere **grown = calloc(room, sizeof *grown);
+        if (grown == NULL)
+            return mt__fail(MT_E_NOMEM, "out of memory: the backward engine's lists");
+        for (uint32_t i = 0; i < e->other_room; i++)
+            if (e->others[i] != NULL)
+                grown[place_of(grown, room, e->others[i]->node)] = e->others[i];
+        free(e->others);
+        e->others = grown;
+        e->other_room = room;
+    }
+    elsewhere *made = calloc(1, sizeof *made + node->out_count * sizeof *made->incoming);
+    if (made == NULL)
+        return mt__fail(MT_E_NOMEM, "out of memory: the backward engine's lists");
+    made->node = node;
+    made->visit.incoming = made->incoming;
+    e->others[place_of(e->others, e->other_room, node)] = made;
+    e->other_count++;
+    return MT_OK;
+}
+
 /* --------------------------------------------------------------------------------------------- first walk */
 
 static mt_status meet(engine *e, mt_node *node)
 {
-    if (node->run == e->run)
+    if (visit_of(e, node) != NULL)
         return MT_OK;
-    if (node->run != 0)
-        return mt__fail(
-            MT_E_RUNTIME,
-            "backward: this part of the graph is already being walked, by another thread or an outer "
-            "backward; wait for it to end");
-    node->run = e->run;
-    node->waiting = 0;
-    node->needed = e->capture_count == 0;
-    node->walked = false;
-    return push(&e->all, &e->all_count, &e->all_room, mt_node_retain(node));
+    mt_status status = push(&e->all, &e->all_count, &e->all_room, node);
+    if (status != MT_OK)
+        return status;
+    mt_node_retain(node);
+    uint64_t nobody = 0; /* acquire: pairs with the release in clean() of the run before */
+    if (!atomic_compare_exchange_strong_explicit(&node->run, &nobody, e->run, memory_order_acquire,
+                                                 memory_order_relaxed))
+        status = visit_elsewhere(e, node);
+    if (status != MT_OK)
+        return status;
+    mt__visit *visit = visit_of(e, node);
+    visit->waiting = 0;
+    visit->needed = e->capture_count == 0;
+    visit->walked = false;
+    return MT_OK;
 }
 
 /* Counts edges, breadth first: e->all grows while it is read. */
@@ -106,7 +166,7 @@ static mt_status count_dependencies(engine *e)
             mt_status status = meet(e, next);
             if (status != MT_OK)
                 return status;
-            next->waiting++;
+            visit_of(e, next)->waiting++;
         }
     }
     return MT_OK;
@@ -115,21 +175,24 @@ static mt_status count_dependencies(engine *e)
 /* A node is needed when a capture is at it or behind it. Depth first, without recursion: `waiting` must not change. */
 static mt_status mark_needed(engine *e)
 {
-    for (uint32_t i = 0; i < e->capture_count; i++)
-        if (e->captures[i].node->run == e->run)
-            e->captures[i].node->needed = true;
+    for (uint32_t i = 0; i < e->capture_count; i++) {
+        mt__visit *visit = visit_of(e, e->captures[i].node);
+        if (visit != NULL)
+            visit->needed = true;
+    }
     mt_node **stack = NULL;
     uint32_t count = 0, room = 0;
     mt_status status = MT_OK;
     for (uint32_t i = 0; i < e->all_count && status == MT_OK; i++)
-        status = e->all[i]->walked ? MT_OK : push(&stack, &count, &room, e->all[i]);
+        status = visit_of(e, e->all[i])->walked ? MT_OK : push(&stack, &count, &room, e->all[i]);
     while (count > 0 && status == MT_OK) {
         mt_node *node = stack[count - 1];
+        mt__visit *visit = visit_of(e, node);
         bool done = true;
-        if (!node->walked) {
+        if (!visit->walked) {
             for (uint32_t k = 0; k < node->edge_count && status == MT_OK; k++) {
                 mt_node *next = node->edges[k].node;
-                if (next != NULL && !next->walked) {
+                if (next != NULL && !visit_of(e, next)->walked) {
                     done = false;
                     status = push(&stack, &count, &room, next);
                 }
@@ -137,8 +200,8 @@ static mt_status mark_needed(engine *e)
             if (!done)
                 continue;
             for (uint32_t k = 0; k < node->edge_count; k++)
-                node->needed |= node->edges[k].node != NULL && node->edges[k].node->needed;
-            node->walked = true;
+                visit->needed |= node->edges[k].node != NULL && visit_of(e, node->edges[k].node)->needed;
+            visit->walked = true;
         }
         count--;
     }
@@ -149,9 +212,9 @@ static mt_status mark_needed(engine *e)
 /* -------------------------------------------------------------------------------------------- second walk */
 
 /* Adds grad (taken) to what waits at (node, output). */
-static mt_status deliver(mt_node *node, uint32_t output, mt_tensor *grad)
+static mt_status deliver(const engine *e, mt_node *node, uint32_t output, mt_tensor *grad)
 {
-    mt_tensor **slot = &node->incoming[output];
+    mt_tensor **slot = &visit_of(e, node)->incoming[output];
     if (*slot == NULL) {
         *slot = grad;
         return MT_OK;
@@ -216,9 +279,10 @@ static mt_status fit(const mt_node *node, uint32_t edge, mt_tensor **grad)
     return status;
 }
 
-/* Runs the derivative of an op's node; outs gets owned references. */
-static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor **outs)
+/* What the node saved, kept by the caller's scope. lists[i] is to be freed. With the node locked. */
+static mt_status unpack_saved(mt_node *node, mt_value *args, mt_tensor ***lists, mt_tensor **results)
 {
+    mt_status status = MT_OK;
     if (node->released && node->has_saved)
         return mt__fail(MT_E_RUNTIME, "Trying to backward through the graph a second time (or directly "
                                       "access saved tensors after they have "
@@ -227,34 +291,41 @@ static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor *
                                       "autograd.grad(). Specify retain_graph=True if you need to backward "
                                       "through the graph a second time or "
                                       "if you need to access saved tensors after calling backward.");
+    for (unsigned i = 0; i < node->arg_count && status == MT_OK; i++) {
+        args[i] = node->args[i];
+        if (node->slot[i] < 0 || !(node->op->save_args >> i & 1u))
+            continue;
+        uint32_t n = args[i].count;
+        mt_tensor *one, **list = n == 0 ? &one : calloc(n, sizeof *list);
+        if (list == NULL)
+            return mt__fail(MT_E_NOMEM, "out of memory: backward of %s", node->name);
+        if (n > 0)
+            lists[i] = list;
+        for (uint32_t k = 0; k < (n == 0 ? 1 : n) && status == MT_OK; k++) {
+            status = mt__unpack(node, &node->saved[(uint32_t)node->slot[i] + k], 0, &list[k]);
+            mt_scope_keep(list[k]);
+        }
+        args[i] = n == 0 ? mt_value_tensor(one) : mt_value_tensors(list, n);
+    }
+    for (uint32_t i = 0; i < node->out_count && i < MT__MAX_OUTS && status == MT_OK; i++) {
+        status = mt__unpack(node, &node->saved_out[i], i, &results[i]);
+        mt_scope_keep(results[i]);
+    }
+    return status;
+}
+
+/* Runs the derivative of an op's node; outs gets owned references. */
+static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor **outs)
+{
     mt_value args[MT__MAX_ARGS];
     mt_tensor *results[MT__MAX_OUTS] = {NULL};
     mt_tensor **lists[MT__MAX_ARGS] = {NULL};
     mt_status status = MT_OK;
     MT_SCOPE
     {
-        for (unsigned i = 0; i < node->arg_count && status == MT_OK; i++) {
-            args[i] = node->args[i];
-            if (node->slot[i] < 0 || !(node->op->save_args >> i & 1u))
-                continue;
-            uint32_t n = args[i].count;
-            mt_tensor *one, **list = n == 0 ? &one : calloc(n, sizeof *list);
-            if (list == NULL) {
-                status = mt__fail(MT_E_NOMEM, "out of memory: backward of %s", node->name);
-                break;
-            }
-            if (n > 0)
-                lists[i] = list;
-            for (uint32_t k = 0; k < (n == 0 ? 1 : n) && status == MT_OK; k++) {
-                status = mt__unpack(node, &node->saved[(uint32_t)node->slot[i] + k], 0, &list[k]);
-                mt_scope_keep(list[k]);
-            }
-            args[i] = n == 0 ? mt_value_tensor(one) : mt_value_tensors(list, n);
-        }
-        for (uint32_t i = 0; i < node->out_count && i < MT__MAX_OUTS && status == MT_OK; i++) {
-            status = mt__unpack(node, &node->saved_out[i], i, &results[i]);
-            mt_scope_keep(results[i]);
-        }
+        mt__graph_lock(node);
+        status = unpack_saved(node, args, lists, results);
+        mt__graph_unlock(node);
         mt__backward b = {node, grads, args, results, outs};
         if (status == MT_OK)
             status = node->grad->run(&b);
@@ -266,15 +337,11 @@ static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor *
     return status;
 }
 
-/* Adds *grad (owned, may be taken) into the leaf. */
-static mt_status accumulate(mt_node *node, mt_tensor **grad)
+/* *grad (owned, may be taken) into leaf->grad. With the leaf locked: other runs add to it, too. */
+static mt_status add_into(mt_tensor *leaf, mt_tensor **grad, mt_tensor **old)
 {
-    mt_tensor *leaf = node->leaf, *made = NULL;
+    mt_tensor *made = NULL;
     mt_status status = MT_OK;
-    if (leaf->extra != NULL)
-        status = mt__hooks_run(&leaf->extra->hooks, 0, grad);
-    if (status != MT_OK)
-        return status;
     mt_value args[] = {mt_value_tensor(leaf->grad), mt_value_tensor(*grad)};
     if (leaf->grad == NULL) {
         /* A gradient that nobody else has is taken as it is. */
@@ -291,11 +358,21 @@ static mt_status accumulate(mt_node *node, mt_tensor **grad)
     }
     if (status != MT_OK)
         return status;
-    mt_tensor *old = leaf->grad;
+    *old = leaf->grad;
     leaf->grad = made;
-    mt_release(old);
     mt_tensor_tag(made, MTP_MEMORY_GRADIENT);
-    if (leaf->extra != NULL && leaf->extra->post.count > 0) {
+    return MT_OK;
+}
+
+/* Hooks run outside of the lock: they may go backward themselves. (Those before accumulation: see before_run.) */
+static mt_status accumulate(mt_node *node, mt_tensor **grad)
+{
+    mt_tensor *leaf = node->leaf, *old = NULL;
+    mt__graph_lock(leaf);
+    mt_status status = add_into(leaf, grad, &old);
+    mt__graph_unlock(leaf);
+    mt_release(old);
+    if (status == MT_OK && leaf->extra != NULL && leaf->extra->post.count > 0) {
         mt_tensor *self = mt_retain(leaf);
         status = mt__hooks_run(&leaf->extra->post, 0, &self);
         mt_release(self);
@@ -325,7 +402,7 @@ static mt_status run_recorded(mt_node *node, mt_tensor **grads, mt_tensor **outs
     mtp_input inputs[MT__MAX_OUTS];
     mtp_identity identity[MT__MAX_OUTS];
     bool is_leaf = node->kind == MT__NODE_ACCUMULATE;
-    record.kind = is_leaf ? MTP_SCOPE_OP : MTP_SCOPE_BACKWARD;
+    record.kind = MTP_SCOPE_BACKWARD;
     record.sequence = is_leaf ? -1 : (int64_t)node->sequence;
     record.forward_thread = is_leaf ? 0 : node->thread;
     memset(inputs, 0, sizeof inputs);
@@ -351,12 +428,12 @@ static mt_status before_run(engine *e, mt_node *node, mt_tensor **grads)
     for (uint32_t i = 0; i < node->out_count && status == MT_OK && node->hooks.count > 0; i++)
         if (grads[i] != NULL)
             status = mt__hooks_run(&node->hooks, i, &grads[i]);
+    if (node->kind == MT__NODE_ACCUMULATE && node->leaf->extra != NULL && status == MT_OK)
+        status = mt__hooks_run(&node->leaf->extra->hooks, 0, &grads[0]);
     for (uint32_t i = 0; i < e->capture_count && status == MT_OK; i++) {
         capture *c = &e->captures[i];
         if (c->node != node || grads[c->output] == NULL)
             continue;
-        if (node->kind == MT__NODE_ACCUMULATE && node->leaf->extra != NULL && !e->options->accumulate)
-            status = mt__hooks_run(&node->leaf->extra->hooks, 0, &grads[c->output]);
         if (c->to != NULL) {
             mt_release(*c->to);
             *c->to = mt_retain(grads[c->output]);
@@ -366,14 +443,14 @@ static mt_status before_run(engine *e, mt_node *node, mt_tensor **grads)
 }
 
 /* Does anything that is asked for lie behind the node? */
-static bool goes_on(const engine *e, const mt_node *node)
+static bool goes_on(const engine *e, mt_node *node)
 {
     if (e->capture_count == 0)
         return true;
     if (node->kind == MT__NODE_ACCUMULATE)
-        return e->options->accumulate && node->needed;
+        return e->options->accumulate && visit_of(e, node)->needed;
     for (uint32_t i = 0; i < node->edge_count; i++)
-        if (node->edges[i].node != NULL && node->edges[i].node->needed)
+        if (node->edges[i].node != NULL && visit_of(e, node->edges[i].node)->needed)
             return true;
     return false;
 }
@@ -387,16 +464,17 @@ static mt_status hand_on(engine *e, mt_node *node, mt_tensor **outs)
             mt_release(outs[i]);
             continue;
         }
-        if (status == MT_OK && outs[i] != NULL && next->needed) {
+        mt__visit *visit = visit_of(e, next);
+        if (status == MT_OK && outs[i] != NULL && visit->needed) {
             status = fit(node, i, &outs[i]);
             if (status == MT_OK)
-                status = deliver(next, node->edges[i].output, outs[i]);
+                status = deliver(e, next, node->edges[i].output, outs[i]);
             else
                 mt_release(outs[i]);
         } else {
             mt_release(outs[i]);
         }
-        if (--next->waiting == 0 && status == MT_OK)
+        if (--visit->waiting == 0 && status == MT_OK)
             status = heap_push(e, next);
     }
     return status;
@@ -404,7 +482,7 @@ static mt_status hand_on(engine *e, mt_node *node, mt_tensor **outs)
 
 static mt_status evaluate(engine *e, mt_node *node)
 {
-    mt_tensor **grads = node->incoming;
+    mt_tensor **grads = visit_of(e, node)->incoming;
     mt_tensor *few[8] = {NULL};
     mt_tensor **outs = node->edge_count <= 8 ? few : calloc(node->edge_count, sizeof *outs);
     if (outs == NULL)
@@ -489,7 +567,9 @@ static mt_status add_root(engine *e, mt_tensor *root, mt_tensor *grad, uint32_t 
     if (status == MT_OK)
         status = meet(e, edge.node);
     if (status == MT_OK)
-        status = deliver(edge.node, edge.output, g);
+        status = deliver(e, edge.node, edge.output, g);
+    else
+        mt_release(g);
     mt_node_release(edge.node);
     return status;
 }
@@ -529,12 +609,17 @@ static void clean(engine *e)
 {
     for (uint32_t i = 0; i < e->all_count; i++) {
         mt_node *node = e->all[i];
-        for (uint32_t k = 0; k < node->out_count; k++) {
-            mt_release(node->incoming[k]);
-            node->incoming[k] = NULL;
+        mt__visit *visit = visit_of(e, node);
+        for (uint32_t k = 0; visit != NULL && k < node->out_count; k++) {
+            mt_release(visit->incoming[k]);
+            visit->incoming[k] = NULL;
         }
-        node->run = 0;
+        if (visit == &node->visit) /* release: pairs with the acquire in meet() */
+            atomic_store_explicit(&node->run, 0, memory_order_release);
     }
+    for (uint32_t i = 0; i < e->other_room; i++)
+        free(e->others[i]);
+    free(e->others);
     for (uint32_t i = 0; i < e->capture_count; i++)
         mt_node_release(e->captures[i].node);
     for (uint32_t i = 0; i < e->all_count; i++)
@@ -562,7 +647,7 @@ static mt_status walk(engine *e, mt_tensor *const *roots, mt_tensor *const *grad
     if (status == MT_OK && e->capture_count > 0)
         status = mark_needed(e);
     for (uint32_t i = 0; i < root_count && status == MT_OK; i++)
-        if (e->all[i]->waiting == 0)
+        if (visit_of(e, e->all[i])->waiting == 0)
             status = heap_push(e, e->all[i]);
     while (e->heap_count > 0 && status == MT_OK) {
         mt_node *node = heap_pop(e);
@@ -597,48 +682,4 @@ mt_status mt_backward(mt_tensor *loss)
         return mt_scope_status() != MT_OK ? mt_scope_status()
                                           : mt__fail(MT_E_VALUE, "mt_backward: the tensor is NULL");
     return mt_backward_from(&loss, NULL, 1, NULL, NULL);
-}
-
-/* ----------------------------------------------------------------------------------------- custom nodes, questions */
-
-mt_status mt_custom_attach(const char *name, mt_tensor *const *inputs, uint32_t input_count,
-                           mt_tensor *const *outputs, uint32_t output_count, mt_custom_fn *run,
-                           void (*drop)(void *user), void *user)
-{
-    mt_node *node = mt__node_alloc(MT__NODE_CUSTOM, mt__keep_name(name), input_count, output_count, 0);
-    if (node == NULL)
-        return MT_E_NOMEM;
-    mt_status status = MT_OK;
-    for (uint32_t i = 0; i < input_count && status == MT_OK; i++) {
-        mt__meta_set(&node->metas[i], inputs[i]);
-        status = mt__edge_of(inputs[i], &node->edges[i]);
-    }
-    node->custom = run;
-    for (uint32_t i = 0; i < output_count && status == MT_OK; i++) {
-        mt__meta_set(&node->outs[i], outputs[i]);
-        outputs[i]->grad_fn = mt_node_retain(node);
-        outputs[i]->output = i;
-    }
-    if (status == MT_OK) {
-        node->drop = drop;
-        node->user = user;
-    }
-    mt_node_release(node);
-    return status;
-}
-
-const char *mt_node_name(const mt_node *node)
-{
-    return node->name;
-}
-
-unsigned mt_node_edges(const mt_node *node)
-{
-    return node->edge_count;
-}
-
-mt_node *mt_node_next(const mt_node *node, unsigned edge, unsigned *output)
-{
-    *output = edge < node->edge_count ? node->edges[edge].output : 0;
-    return edge < node->edge_count ? node->edges[edge].node : NULL;
 }

@@ -19,14 +19,37 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static MT__FAST_TLS uint64_t thread_id;
 
-static void forget_thread_id(void)
+#define FOUR(x) x, x, x, x
+#define GRAPH_LOCKS 64
+static pthread_mutex_t graph_locks[GRAPH_LOCKS] = {FOUR(FOUR(FOUR(PTHREAD_MUTEX_INITIALIZER)))};
+
+static pthread_mutex_t *graph_lock_of(const void *thing)
 {
-    thread_id = 0; /* the child's thread is another one */
+    return &graph_locks[((uintptr_t)thing >> 6) * 0x9E3779B97F4A7C15u >> 58];
+}
+
+void mt__graph_lock(const void *thing)
+{
+    pthread_mutex_lock(graph_lock_of(thing));
+}
+
+void mt__graph_unlock(const void *thing)
+{
+    pthread_mutex_unlock(graph_lock_of(thing));
+}
+
+/* The child's thread is another one, and the threads that held locks are not there to give them back. */
+static void after_fork(void)
+{
+    thread_id = 0;
+    pthread_mutex_init(&lock, NULL);
+    for (unsigned i = 0; i < GRAPH_LOCKS; i++)
+        pthread_mutex_init(&graph_locks[i], NULL);
 }
 
 static void watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, forget_thread_id);
+    pthread_atfork(NULL, NULL, after_fork);
 }
 
 uint64_t mt__thread_number(void)
@@ -75,7 +98,7 @@ mt_node *mt__node_alloc(mt__node_kind kind, const char *name, uint32_t edges, ui
     node->saved = (mt__saved *)(node->outs + outs);
     node->saved_out = node->saved + edges;
     node->args = (mt_value *)(node->saved_out + outs);
-    node->incoming = (mt_tensor **)(node->args + args);
+    node->visit.incoming = (mt_tensor **)(node->args + args);
     node->sequence = mt__sequence++;
     node->thread = mt__thread_number();
     memset(node->slot, -1, sizeof node->slot);
@@ -89,21 +112,35 @@ static void free_copied_args(mt_node *node)
             free((void *)(uintptr_t)node->args[i].as.ints);
 }
 
+/* Some of the saved tensors: how many. (Those of the outputs lie behind those of the edges.) */
+static uint32_t take_saved(mt_node *node, mt_tensor **taken, uint32_t room)
+{
+    uint32_t n = 0;
+    mt__graph_lock(node);
+    node->released = true;
+    for (uint32_t i = 0; i < node->edge_count + node->out_count && n < room; i++)
+        if (node->saved[i].tensor != NULL) {
+            taken[n++] = node->saved[i].tensor;
+            node->saved[i].tensor = NULL;
+        }
+    mt__graph_unlock(node);
+    return n;
+}
+
+/* Tensors are released outside of the lock: what goes with them may be anything. */
 static void release_saved(mt_node *node)
 {
-    for (uint32_t i = 0; i < node->edge_count; i++) {
-        mt_release(node->saved[i].tensor);
-        node->saved[i].tensor = NULL;
-    }
-    for (uint32_t i = 0; i < node->out_count; i++) {
-        mt_release(node->saved_out[i].tensor);
-        node->saved_out[i].tensor = NULL;
-    }
+    mt_tensor *taken[8];
+    uint32_t n;
+    do {
+        n = take_saved(node, taken, MT__COUNT_OF(taken));
+        for (uint32_t i = 0; i < n; i++)
+            mt_release(taken[i]);
+    } while (n == MT__COUNT_OF(taken));
 }
 
 void mt__node_let_go(mt_node *node)
 {
-    node->released = true;
     release_saved(node);
     if (node->kind == MT__NODE_COPY_SLICES)
         mt__copy_slices_let_go(node);
@@ -141,7 +178,7 @@ void mt_node_release(mt_node *node)
         /* The leaf may be handing out the last reference just now. */
         pthread_mutex_lock(&lock);
         bool last = atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) == 1;
-        if (last && node->leaf->extra != NULL)
+        if (last && node->leaf->extra != NULL && node->leaf->extra->accumulator == node)
             node->leaf->extra->accumulator = NULL;
         pthread_mutex_unlock(&lock);
         if (!last)
@@ -149,14 +186,14 @@ void mt_node_release(mt_node *node)
     } else if (atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
-    node->incoming = (mt_tensor **)dying;
+    node->visit.incoming = (mt_tensor **)dying;
     dying = node;
     if (freeing)
         return;
     freeing = true;
     while (dying != NULL) {
         mt_node *next = dying;
-        dying = (mt_node *)next->incoming;
+        dying = (mt_node *)next->visit.incoming;
         free_node(next);
     }
     freeing = false;
@@ -166,12 +203,19 @@ void mt_node_release(mt_node *node)
 
 mt__extra *mt__extra_of(mt_tensor *t)
 {
-    if (t->extra == NULL) {
-        t->extra = calloc(1, sizeof *t->extra);
-        if (t->extra == NULL)
-            mt__fail(MT_E_NOMEM, "out of memory: autograd's part of a tensor");
+    mt__extra *extra = __atomic_load_n(&t->extra, __ATOMIC_ACQUIRE), *made = NULL;
+    if (extra != NULL)
+        return extra;
+    made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        mt__fail(MT_E_NOMEM, "out of memory: autograd's part of a tensor");
+        return NULL;
     }
-    return t->extra;
+    /* Two threads may use a leaf for the first time at once. Pairs with the load above. */
+    if (__atomic_compare_exchange_n(&t->extra, &extra, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return made;
+    free(made);
+    return extra;
 }
 
 static void forget_retained(mt_node *node, const mt_tensor *t)
@@ -219,9 +263,12 @@ static mt_status accumulator_of(mt_tensor *leaf, mt_node **out)
     node->leaf = mt_retain(leaf);
     mt__meta_set(&node->outs[0], leaf);
     pthread_mutex_lock(&lock);
-    extra->accumulator = node;
+    if (extra->accumulator == NULL)
+        extra->accumulator = node;
+    *out = extra->accumulator == node ? node : mt_node_retain(extra->accumulator);
     pthread_mutex_unlock(&lock);
-    *out = node;
+    if (*out != node)
+        mt_node_release(node); /* another thread was first */
     return MT_OK;
 }
 

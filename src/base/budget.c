@@ -1,0 +1,161 @@
+#define _GNU_SOURCE
+#include "base/budget.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+#include "base/os.h"
+
+static _Thread_local mtp__budget budget;
+
+bool mtp__budget_take(size_t bytes)
+{
+    if (__builtin_expect(budget.limit == 0, 1))
+        return true;
+    if (budget.used > budget.limit || bytes > budget.limit - budget.used) {
+        budget.exceeded = true;
+        return false;
+    }
+    budget.used += bytes;
+    return true;
+}
+
+/* What was allocated before the bound was set may be given back after. */
+void mtp__budget_give(size_t bytes)
+{
+    if (budget.limit != 0)
+        budget.used -= bytes < budget.used ? bytes : budget.used;
+}
+
+uint64_t mtp__budget_limit(void)
+{
+    return budget.limit != 0 ? budget.limit : MTP__BUDGET_NONE;
+}
+
+bool mtp__budget_exceeded(void)
+{
+    return budget.exceeded;
+}
+
+/* ----------------------------------------------------------------------------------- what a machine has */
+
+static bool slurp(const char *path, char *text, size_t room)
+{
+    int fd = mtp__open(path, O_RDONLY, 0);
+    ssize_t n = fd >= 0 ? mtp__pread(fd, text, room - 1, 0) : -1;
+    mtp__close(fd);
+    text[n > 0 ? n : 0] = 0;
+    return n > 0;
+}
+
+/* The number behind a key, or at the start; UINT64_MAX: there is none ("max"). */
+static uint64_t number_in(const char *path, const char *key)
+{
+    char text[4096], *end;
+    if (!slurp(path, text, sizeof text))
+        return UINT64_MAX;
+    const char *at = strstr(text, key);
+    at = at != NULL ? at + strlen(key) : "";
+    unsigned long long value = strtoull(at, &end, 10);
+    return end != at ? value : UINT64_MAX;
+}
+
+/* What the control group leaves, of the newer kind or the older; a container has it at the top. */
+static uint64_t group_left(void)
+{
+    static const char *const files[][2] = {
+        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        uint64_t most = number_in(files[i][0], ""), used = number_in(files[i][1], "");
+        if (most != UINT64_MAX && used != UINT64_MAX)
+            return most > used ? most - used : 0;
+    }
+    return UINT64_MAX;
+}
+
+/* Three quarters of what can be had now without others being pushed out. */
+static uint64_t default_limit(void)
+{
+    uint64_t kilobytes = number_in("/proc/meminfo", "MemAvailable:"), group = group_left();
+    uint64_t left = kilobytes < UINT64_MAX / 1024 ? kilobytes * 1024 : UINT64_MAX;
+    left = group < left ? group : left;
+    return left != UINT64_MAX ? left / 4 * 3 : MTP__BUDGET_NONE;
+}
+
+/* "2G", "1.5GB", "500M", "100000", "none". */
+static bool parse_size(const char *text, uint64_t *bytes)
+{
+    static const char units[] = "kMGT";
+    char *end;
+    if (strcmp(text, "none") == 0) {
+        *bytes = MTP__BUDGET_NONE;
+        return true;
+    }
+    double value = strtod(text, &end);
+    if (end == text || !(value >= 0))
+        return false;
+    char letter = *end == 'K' ? 'k' : *end == 'm' ? 'M' : *end == 'g' ? 'G' : *end;
+    const char *unit = letter != 0 ? strchr(units, letter) : NULL;
+    if (unit != NULL) {
+        for (const char *u = units; u <= unit; u++)
+            value *= 1024;
+        end++;
+        end += *end == 'i';
+    }
+    end += *end == 'B';
+    *bytes = value < 0x1p63 ? (uint64_t)value : MTP__BUDGET_NONE;
+    return *end == 0 && *bytes > 0;
+}
+
+static mtp_status find_limit(const char *text, uint64_t *out)
+{
+    const char *what = text != NULL ? "--max-memory" : "MTPROF_MAX_MEMORY";
+    if (text == NULL)
+        text = getenv("MTPROF_MAX_MEMORY");
+    if (text == NULL || *text == 0) {
+        *out = default_limit();
+        return MTP_OK;
+    }
+    return parse_size(text, out)
+               ? MTP_OK
+               : MTP_FAIL(MTP_E_ARG, "%s '%s' is no size; say 2G, 500M or none", what, text);
+}
+
+/* ------------------------------------------------------------------------------------------- settings */
+
+mtp_status mtp__budget_begin(uint64_t most, mtp__budget *outer)
+{
+    *outer = budget;
+    outer->goes_on = budget.limit != 0 && most == 0;
+    if (outer->goes_on)
+        return MTP_OK;
+    mtp_status status = most == 0 ? find_limit(NULL, &most) : MTP_OK;
+    if (status != MTP_OK)
+        return status;
+    if (budget.limit != 0) {
+        uint64_t left = budget.limit > budget.used ? budget.limit - budget.used : 1;
+        most = most < left ? most : left;
+    }
+    budget = (mtp__budget){.limit = most};
+    return MTP_OK;
+}
+
+void mtp__budget_end(const mtp__budget *outer)
+{
+    if (outer->goes_on)
+        return;
+    uint64_t used = budget.used;
+    budget = *outer;
+    budget.used += used; /* what is held stays held */
+}
+
+mtp_status mtp_memory_limit(const char *size)
+{
+    uint64_t limit = 0;
+    mtp_status status = find_limit(size, &limit);
+    if (status == MTP_OK)
+        budget = (mtp__budget){.limit = limit};
+    return status;
+}

@@ -1,0 +1,246 @@
+"""Several runs of backward that share nodes: within each other (hooks, functions) and on several threads."""
+import sys
+import threading
+
+import pytest
+
+import mindtorch_v2 as torch
+
+
+def leaf(*values):
+    return torch.tensor(list(values), requires_grad=True)
+
+
+def after(_):
+    """What a hook returns that leaves the gradient as it is."""
+    return None
+
+
+def run_threads(count, work):
+    errors = []
+
+    def guarded(i):
+        try:
+            work(i)
+        except BaseException as error:
+            errors.append(error)
+
+    every = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(every)
+    assert errors == []
+
+
+def test_a_hook_goes_backward_through_a_shared_leaf():
+    w = leaf(1.0, 2.0)
+    y = w * 2
+    other = (w * 3).sum()
+    y.register_hook(lambda g: other.backward())
+    y.sum().backward()
+    assert w.grad.tolist() == [5.0, 5.0]
+
+
+def test_a_hook_of_a_leaf_goes_backward_through_another_graph_of_it():
+    w = leaf(1.0)
+    other = [(w * 3).sum()]
+
+    def hook(grad):
+        if other:
+            other.pop().backward()
+
+    w.register_hook(hook)
+    (w * 2).sum().backward()
+    assert w.grad.tolist() == [5.0]
+
+
+def test_a_post_accumulate_hook_goes_backward():
+    w = leaf(1.0)
+    other = [(w * 3).sum()]
+    w.register_post_accumulate_grad_hook(lambda t: after(other and other.pop().backward()))
+    (w * 2).sum().backward()
+    assert w.grad.tolist() == [5.0]
+
+
+def test_a_hook_asks_for_gradients_of_the_very_graph():
+    w = leaf(3.0)
+    y = w * w
+    total, got = y.sum(), []
+
+    def hook(grad):
+        if not got:
+            got.append(0)
+            got.append(torch.autograd.grad(total, w, retain_graph=True)[0].item())
+
+    y.register_hook(hook)
+    total.backward(retain_graph=True)
+    assert got == [0, 6.0] and w.grad.tolist() == [6.0]
+
+
+def test_backward_of_a_function_goes_backward_through_shared_leaves():
+    """As a re-entrant checkpoint does: the parameters are leaves of both runs."""
+    w = leaf(2.0)
+
+    class Again(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * w
+
+        @staticmethod
+        def backward(ctx, grad):
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            with torch.enable_grad():
+                y = x * w
+            torch.autograd.backward(y, grad)
+            return x.grad
+
+    x = leaf(5.0)
+    (Again.apply(x * w) * w).sum().backward()  # x w^3
+    assert x.grad.tolist() == [8.0]
+    assert w.grad.tolist() == [60.0]  # 3 x w^2
+
+
+def test_runs_nest_deeply():
+    w = leaf(1.0)
+
+    class Nest(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, depth):
+            ctx.depth = depth
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            if ctx.depth > 0:
+                with torch.enable_grad():
+                    inner = Nest.apply(w * 1, ctx.depth - 1).sum()
+                inner.backward()
+            return grad, None
+
+    Nest.apply(w * 1, 40).sum().backward()
+    assert w.grad.tolist() == [41.0]
+
+
+def test_an_inner_run_that_fails_leaves_the_graph_whole():
+    w = leaf(1.0)
+    y = w * 2
+
+    z = w * 3
+    z.register_hook(lambda g: 1 / 0)
+    inner = z.sum()
+
+    def fails(grad):
+        with pytest.raises(ZeroDivisionError):
+            inner.backward()
+
+    y.register_hook(fails)
+    y.sum().backward()
+    assert w.grad.tolist() == [2.0]
+    (w * 3).sum().backward()
+    assert w.grad.tolist() == [5.0]
+
+
+def test_an_inner_run_frees_what_the_outer_one_needs():
+    w = leaf(2.0)
+    y = w * w
+    total, again = y.sum(), [(y * 1).sum()]
+    y.register_hook(lambda g: after(again and torch.autograd.grad(again.pop(), w)))
+    with pytest.raises(RuntimeError, match="a second time"):
+        total.backward()
+
+
+def test_two_threads_are_in_a_shared_leaf_at_once():
+    w = leaf(1.0)
+    inside = threading.Barrier(2)
+
+    def work(i):
+        y = w * 2
+        y.register_hook(lambda g: after(inside.wait(20)))
+        y.sum().backward()
+
+    run_threads(2, work)
+    assert w.grad.tolist() == [4.0]
+
+
+def test_two_threads_are_in_one_graph_at_once():
+    w = leaf(3.0)
+    inside = threading.Barrier(2)
+    y = w * w
+    y.register_hook(lambda g: after(inside.wait(20)))
+    total = y.sum()
+    run_threads(2, lambda i: total.backward(retain_graph=True))
+    assert w.grad.tolist() == [12.0]
+
+
+def test_threads_go_backward_through_a_shared_leaf():
+    w = leaf(*[1.0] * 64)
+
+    def work(i):
+        for _ in range(100):
+            (w * 2).sum().backward()
+
+    run_threads(4, work)
+    assert w.grad.tolist() == [800.0] * 64
+
+
+def test_threads_share_a_leaf_that_was_never_used():
+    for _ in range(50):
+        w = leaf(1.0)
+        start = threading.Barrier(4)
+
+        def work(i):
+            start.wait()
+            y = w * 2
+            start.wait()
+            y.sum().backward()
+
+        run_threads(4, work)
+        assert w.grad.tolist() == [8.0]
+
+
+def test_threads_go_backward_through_one_graph():
+    w = leaf(*[3.0] * 16)
+    y = (w * w).exp().log().sum()
+
+    def work(i):
+        for _ in range(50):
+            y.backward(retain_graph=True)
+
+    run_threads(4, work)
+    assert w.grad.tolist() == pytest.approx([1200.0] * 16, rel=1e-4)
+
+
+def test_threads_that_free_one_graph_get_gradients_or_an_error():
+    for _ in range(50):
+        w = leaf(*[3.0] * 16)
+        y = (w * w).exp().sum()
+        outcomes = []
+
+        def work(i):
+            try:
+                y.backward()
+                outcomes.append("done")
+            except RuntimeError as error:
+                assert "a second time" in str(error)
+                outcomes.append("freed")
+
+        run_threads(3, work)
+        assert len(outcomes) == 3 and "done" in outcomes
+
+
+def test_hooks_of_leaves_see_each_gradient_once():
+    seen = []
+    w = leaf(1.0)
+    w.register_hook(lambda g: seen.append(g.item()))
+    (w * 2).sum().backward()
+    torch.autograd.grad((w * 3).sum(), w)
+    (w * 4).sum().backward(inputs=[w])
+    torch.autograd.grad((w * 5).sum(), [w, w])
+    assert seen == [2.0, 3.0, 4.0, 5.0]
