@@ -295,7 +295,7 @@ mt_status mt_tensor_describe(mt_tensor *t, mtp_input *in, mtp_identity *identity
 typedef struct description {
     mtp_input inputs[MT__MAX_ARGS + MORE_INPUTS], items[LIST_ITEMS];
     mtp_identity identity[MT__MAX_ARGS + MORE_INPUTS + LIST_ITEMS]; /* of inputs, then of items */
-    unsigned used;                                    /* items */
+    unsigned used;                                                  /* items */
 } description;
 
 static void describe(description *d, unsigned i, const mt_value *v)
@@ -315,7 +315,8 @@ static void describe(description *d, unsigned i, const mt_value *v)
         for (uint32_t k = 0; k < v->count && *used < LIST_ITEMS; k++, in->count++, (*used)++) {
             memset(&items[*used], 0, sizeof *items);
             if (v->as.tensors[k] != NULL)
-                mt__describe_tensor(&items[*used], &d->identity[MT__MAX_ARGS + MORE_INPUTS + *used], v->as.tensors[k]);
+                mt__describe_tensor(&items[*used], &d->identity[MT__MAX_ARGS + MORE_INPUTS + *used],
+                                    v->as.tensors[k]);
         }
         break;
     case MT_INT:
