@@ -113,8 +113,22 @@ MT_API mt_status mt_tensor_borrow(void *data, mt_dtype dtype, int rank, const in
 MT_API mt_status mt_item(const mt_tensor *t, double *out);
 MT_API mt_status mt_item_int(const mt_tensor *t, int64_t *out);
 
+/* PyTorch's resize_ and set_: the tensor gets other memory, or another shape on its own; views keep what they had. After a
+ * resize the elements that fit are at the front, others are not initialised. set: that of source, with its shape; NULL: none.
+ * A tensor that autograd follows is refused. */
+MT_API mt_status mt_resize(mt_tensor *t, int rank, const int64_t *dims);
+MT_API mt_status mt_set(mt_tensor *t, mt_tensor *source);
+/* All of t's memory as a tensor of one dim, without autograd; owned by the caller. Not recorded. */
+MT_API mt_status mt_storage_view(const mt_tensor *t, mt_tensor **out);
+
 /* What the memory timeline calls it; see mtp_memory_category. Operators and autograd do this by themselves. */
 MT_API void mt_tensor_tag(mt_tensor *t, int category);
+
+/* The tensor as the profiler is told of it (mtprof.h): shape, dtype, and which tensor and memory it is. What is filled in
+ * borrows from t and from identity. */
+struct mtp_input;
+struct mtp_identity;
+MT_API mt_status mt_tensor_describe(mt_tensor *t, struct mtp_input *in, struct mtp_identity *identity);
 
 /* ---------------------------------------------------------------------------------------------- operators */
 

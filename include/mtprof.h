@@ -258,6 +258,14 @@ typedef enum mtp_input_kind { /* ids reach files: append only */
     MTP_INPUT_TEXT = 7      /* text, count bytes */
 } mtp_input_kind;
 
+/* Which tensor an argument is: for those who follow tensors and memory through a program (mtp_tree). */
+typedef struct mtp_identity {
+    uint64_t tensor;   /* a number that no other tensor of the process has or had, below 2^48; 0: not known */
+    uint64_t storage;  /* address of its memory, below 2^56; as mtp_memory_event() tells it */
+    mtp_device device; /* where that memory is */
+    uint32_t reserved; /* 0 */
+} mtp_identity;
+
 /* One argument of an op. Everything is copied; nothing is kept alive. */
 typedef struct mtp_input {
     uint8_t kind;           /* mtp_input_kind */
@@ -271,6 +279,7 @@ typedef struct mtp_input {
         double f;
         const char *text;              /* borrowed */
         const struct mtp_input *items; /* borrowed: tensors */
+        const mtp_identity *identity;  /* of a tensor: borrowed, or NULL */
     } value;
 } mtp_input;
 
@@ -288,7 +297,7 @@ typedef struct mtp_op {
     const mtp_input *inputs; /* borrowed; read by begin with MTP_WITH_SHAPES */
     const mtp_input *outputs; /* borrowed; read by end with MTP_WITH_SHAPES */
     uint32_t input_count, output_count;
-    const char *args; /* borrowed: free text shown with the event, or NULL */
+    const char *args; /* borrowed: free text shown with the event, or NULL; see MTP_ARGS_MEMBERS */
     mtp_token token;  /* the library's: set by begin, used by end */
 } mtp_op;
 #define MTP_OP_INIT(name_id)                                                                                 \
@@ -296,8 +305,13 @@ typedef struct mtp_op {
         sizeof(mtp_op), (name_id), MTP_DEVICE_CPU, MTP_SCOPE_OP, -1, 0, 0, 0, -1, NULL, NULL, 0, 0, NULL, 0  \
     }
 
+/* args that begin with this are members of the event's JSON object: MTP_ARGS_MEMBERS "\"stream\": 0". They must be valid
+ * JSON, without the braces. */
+#define MTP_ARGS_MEMBERS "\1"
+
 MTP_API void mtp__op_begin(mtp_op *op);
 MTP_API void mtp__op_end(mtp_op *op);
+MTP_API void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count);
 
 #ifndef MTP_DISABLE
 static inline void mtp_op_begin(mtp_op *op)
@@ -312,7 +326,16 @@ static inline void mtp_op_end(mtp_op *op)
     if (MTP__UNLIKELY(op->token))
         mtp__op_end(op);
 }
+
+/* What the object of a call holds (a module its parameters, an optimizer its state): after the begin of a
+ * MTP_SCOPE_PYTHON or MTP_SCOPE_MODULE, before anything else that the thread records; a record for each call. */
+static inline void mtp_op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
+{
+    if (MTP__UNLIKELY(op->token))
+        mtp__op_hold(op, inputs, count);
+}
 #else
+#define mtp_op_hold(op, inputs, count) ((void)sizeof(op), (void)sizeof(inputs), (void)sizeof(count))
 #define mtp_op_begin(op) ((void)sizeof(op))
 #define mtp_op_end(op) ((void)sizeof(op))
 #endif

@@ -349,10 +349,12 @@ typedef struct mtp_export_options {
     const char *trace_name;  /* "traceName"; NULL: the path */
     void (*progress)(void *user, uint64_t events_done, uint64_t events_total);
     void *user;
+    bool without_concrete_inputs;  /* the values of arguments that are no tensors */
+    bool without_forward_backward; /* arrows from ops to their backward, of a recording */
 } mtp_export_options;
 #define MTP_EXPORT_OPTIONS_INIT                                                                              \
     {                                                                                                        \
-        sizeof(mtp_export_options), false, false, 0, NULL, NULL, NULL                                        \
+        sizeof(mtp_export_options), false, false, 0, NULL, NULL, NULL, false, false                          \
     }
 
 /* Kineto/Chrome JSON, at the contract of docs/trace-format.md. */
@@ -611,6 +613,85 @@ MTP_API mtp_status mtp_memory_timeline_summary(const mtp_memory_timeline *timeli
                                                mtp_sink *sink, void *user);
 /* By the path's end, as torch does: raw.json.gz, else .json or .json.gz. Others: MTP_E_ARG. */
 MTP_API mtp_status mtp_memory_timeline_export(const mtp_memory_timeline *timeline, const char *path);
+
+/* ---------------------------------------------------------------------------------------------- tree */
+
+/* Everything that a trace has, as one tree, as torch's experimental_event_tree() has it: ops and scopes, Python's calls,
+ * allocations and frees where they happened, device work below what launched it. Nodes are numbered by time. The trace
+ * must outlive the tree; it may be used from any number of threads at once.
+ *
+ * Tensors have ids by torch's rules: an allocation_id is one piece of memory from its allocation to its free, however
+ * often its address is used again; an id is one tensor through all the memory that it ever had, with all that share that
+ * memory. Both need a recording with shapes; to tell memory apart that was freed, with memory too. */
+typedef struct mtp_tree mtp_tree;
+
+/* X(symbol, value, torch's word). Values are torch's. */
+#define MTP_TREE_KIND_LIST(X)                                                                                \
+    X(TORCH_OP, 0, "TorchOp")                                                                                \
+    X(BACKEND, 1, "Backend")                                                                                 \
+    X(VULKAN, 2, "Vulkan")                                                                                   \
+    X(ALLOCATION, 3, "Allocation")                                                                           \
+    X(OUT_OF_MEMORY, 4, "OutOfMemory")                                                                       \
+    X(PY_CALL, 5, "PyCall")                                                                                  \
+    X(PY_C_CALL, 6, "PyCCall")                                                                               \
+    X(KINETO, 7, "Kineto")                                                                                   \
+    X(PYTHON_GC, 8, "PythonGC")
+#define X(sym, value, text) MTP_TREE_##sym = (value),
+typedef enum mtp_tree_kind {
+    MTP_TREE_KIND_LIST(X)
+} mtp_tree_kind;
+#undef X
+
+/* A tensor that an op was given, or that an object holds. */
+typedef struct mtp_tree_tensor {
+    uint64_t number;                   /* as recorded (mtp_identity.tensor), 0: not known */
+    uint64_t storage;                  /* address of its memory */
+    int64_t id;                        /* -1: none */
+    int64_t allocation_id;             /* -1: none */
+    int32_t device_type, device_index; /* c10's, as in mtp_event; index -1: none */
+    uint32_t dtype;                    /* mtp_dtype */
+} mtp_tree_tensor;
+
+/* Arguments: equal shape means equal texts. JSON lists, or "". */
+typedef struct mtp_tree_inputs {
+    uint32_t shape; /* 0: none recorded */
+    mtp_text dims, strides, types, concrete;
+    uint32_t first,
+        count; /* of mtp_tree_tensor_get(): those tensors among them, the items of lists one by one */
+} mtp_tree_inputs;
+
+typedef struct mtp_tree_node {
+    size_t size;    /* sizeof(mtp_tree_node): set by the caller */
+    uint32_t kind;  /* mtp_tree_kind */
+    uint32_t scope; /* of an op: torch's RecordScope, as in mtp_event */
+    mtp_text name;
+    int64_t start_ns, end_ns; /* Unix time */
+    size_t parent;            /* a node, or MTP_NO_EVENT */
+    size_t children;          /* how many */
+    uint64_t thread;          /* numbered as torch does, from 1 */
+    uint64_t correlation; /* torch's: of an op its record function id, of device work its launch's; else 0 */
+    int64_t sequence;     /* autograd's, -1: none */
+    mtp_tree_inputs inputs; /* of an op */
+    uint32_t held;          /* of a call: parts of what its object holds, see mtp_tree_held() */
+    bool is_unfinished;     /* its end was not seen */
+    mtp_text frame, caller; /* of a call: "file:line:function", innermost first, or "" */
+    /* of an allocation */
+    uint64_t address;
+    int64_t bytes, total_allocated, total_reserved; /* totals: -1: unknown */
+    int64_t id, allocation_id;                      /* -1: none */
+    int32_t device_type, device_index;
+} mtp_tree_node;
+
+MTP_API mtp_status mtp_tree_create(const mtp_trace *trace, mtp_tree **out);
+MTP_API void mtp_tree_destroy(mtp_tree *tree); /* NULL is fine */
+MTP_API size_t mtp_tree_count(const mtp_tree *tree);
+/* out->size is set by the caller; texts are borrowed from the trace. No such node: MTP_E_ARG. */
+MTP_API mtp_status mtp_tree_get(const mtp_tree *tree, size_t node, mtp_tree_node *out);
+/* A node's children by time, or with MTP_NO_EVENT the roots; borrowed. */
+MTP_API const uint32_t *mtp_tree_children(const mtp_tree *tree, size_t node, size_t *count);
+MTP_API mtp_status mtp_tree_tensor_get(const mtp_tree *tree, size_t tensor, mtp_tree_tensor *out);
+/* A part of what the object of a call holds, in the order of mtp_op_hold(). No such: MTP_E_ARG. */
+MTP_API mtp_status mtp_tree_held(const mtp_tree *tree, size_t node, size_t part, mtp_tree_inputs *out);
 
 /* --------------------------------------------------------------------------------------------- steps */
 

@@ -166,7 +166,7 @@ static void see_record(seen *s, const mtp__chunk *chunk, const uint64_t *w, uint
                        .ticks = MTP__WORD0_TICKS(w[0]),
                        .words = words};
     memcpy(r->word, w + 1, (words - 1) * sizeof *w);
-    if (r->kind < MTP__KIND_BEGIN || r->kind > MTP__KIND_EXISTING)
+    if (r->kind < MTP__KIND_BEGIN || r->kind > MTP__KIND_TENSORS)
         odd(s, "record of kind %u in stream %u", r->kind, chunk->stream);
     static const unsigned mask_at = 40;
     if (r->kind == MTP__KIND_BEGIN &&

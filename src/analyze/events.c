@@ -164,6 +164,11 @@ static mtp_event_kind kind_of(const mtp_trace *t, uint32_t span, const mtp__deta
     }
 }
 
+mtp_event_kind mtp__event_kind(const mtp_trace *t, uint32_t span)
+{
+    return kind_of(t, span, mtp__trace_detail(t, span), mtp__trace_get_text(t, t->name[span]));
+}
+
 static void fill_names(const mtp_events *e, mtp__text name, uint32_t id, mtp_event *out)
 {
     size_t point = e->group.split ? mtp__overload_at(name) : 0;

@@ -57,6 +57,8 @@ mtp_status mtp__events_need(mtp_events *e, unsigned part);
 mtp_status mtp__events_item(mtp_events *e, size_t index, uint32_t *item);
 
 mtp_status mtp__events_list(mtp_events *e);
+mtp_status mtp__events_number_threads(mtp_events *e); /* thread_of, numbered; needs t alone */
+mtp_event_kind mtp__event_kind(const mtp_trace *t, uint32_t span);
 void mtp__events_unlist(mtp_events *e); /* also of a list half made */
 mtp_status mtp__events_nest(mtp_events *e);
 

@@ -36,7 +36,7 @@ static int by_tid(const void *a, const void *b)
 }
 
 /* torch numbers threads as they come, and files do not say how: the main one is nearly always the first. */
-static mtp_status number_threads(mtp_events *e)
+mtp_status mtp__events_number_threads(mtp_events *e)
 {
     const mtp_trace *t = e->t;
     numbering *order = mtp__calloc((size_t)t->track_count + 1, sizeof *order);
@@ -320,7 +320,7 @@ mtp_status mtp__events_list(mtp_events *e)
     if (status == MTP_OK)
         status = walk(e, &launched);
     if (status == MTP_OK)
-        status = number_threads(e);
+        status = mtp__events_number_threads(e);
     if (status == MTP_OK)
         status = find_steps(e);
     mtp__launched_fini(&launched);

@@ -36,9 +36,9 @@ globals().update(random.FUNCTIONS)
 _names = {_row[1] for _row in _C._op_table()}  # not the ids of single overloads
 globals().update({_name: _op for _name, _op in vars(_C.ops).items() if _name in _names and _name[0] != "_" and _name not in globals()})
 
-from mindtorch_v2 import _tensor  # noqa: E402,F401  (gives Tensor the rest of its methods)
+from mindtorch_v2 import _schema, _tensor  # noqa: E402,F401  (gives _C its schemas, Tensor the rest of its methods)
 
-_LAZY = ("nn", "npu", "optim", "profiler", "utils")
+_LAZY = ("backends", "nn", "npu", "optim", "profiler", "utils", "version", "xpu")
 if _os.environ.get("KINETO_USE_DAEMON", ""):
     _importlib.import_module("mindtorch_v2.profiler")  # it counts the steps of optimizers then
 
@@ -49,3 +49,8 @@ def __getattr__(name):
     if name == "cuda":
         return _importlib.import_module("mindtorch_v2.npu")
     raise AttributeError(f"module 'mindtorch_v2' has no attribute {name!r}")
+
+
+from mindtorch_v2 import _lazy  # noqa: E402
+
+_lazy.install(_importlib.import_module("mindtorch_v2"))

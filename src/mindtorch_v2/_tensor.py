@@ -265,3 +265,88 @@ Tensor.is_meta = False
 Tensor.is_quantized = False
 Tensor.layout = "torch.strided"
 Tensor.__module__ = "mindtorch_v2"
+
+
+# -------------------------------------------------------------------------------------------------------- storage
+
+
+class TypedStorage:
+    """The memory of a tensor, which it may share with others: data_ptr(), nbytes(), len() in elements."""
+
+    def __init__(self, tensor):
+        self._all = tensor._storage_view()
+
+    def data_ptr(self):
+        return self._all.data_ptr()
+
+    def size(self):
+        return self._all.numel()
+
+    __len__ = size
+
+    def element_size(self):
+        return self._all.element_size()
+
+    def nbytes(self):
+        return self.size() * self.element_size()
+
+    @property
+    def dtype(self):
+        return self._all.dtype
+
+    @property
+    def device(self):
+        return self._all.device
+
+    def untyped(self):
+        return self
+
+    _untyped = untyped
+
+    def tolist(self):
+        return self._all.tolist()
+
+    def __getitem__(self, index):
+        return self._all[index].item()
+
+    def __eq__(self, other):
+        return isinstance(other, TypedStorage) and self.data_ptr() == other.data_ptr()
+
+    def __hash__(self):
+        return hash(self.data_ptr())
+
+    def __repr__(self):
+        return f"TypedStorage({self.size()} of {self.dtype} at {self.data_ptr():#x})"
+
+
+@_method
+def storage(self):
+    """The memory that the tensor lies in."""
+    return TypedStorage(self)
+
+
+_method(storage, "untyped_storage")
+
+
+@_method
+def resize_(self, *sizes):
+    """Another size; more memory where that is needed. Elements keep their order, new ones are not initialised."""
+    return self._resize(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)
+
+
+@_method
+def set_(self, source=None, storage_offset=0, size=None, stride=None):
+    """The memory of a storage or a tensor, with its shape unless one is given; without one none."""
+    source = source._all if isinstance(source, TypedStorage) else source
+    if size is not None:
+        flat = source._storage_view()
+        source = flat.as_strided(tuple(size), tuple(stride or _strides_of(size)), storage_offset)
+    return self._set(source)
+
+
+def _strides_of(size):
+    out = []
+    for n in reversed(tuple(size)):
+        out.insert(0, out[0] * last if out else 1)
+        last = max(n, 1)
+    return out

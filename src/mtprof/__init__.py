@@ -23,8 +23,10 @@ from ._native import (
     Averages,
     Event,
     Events,
+    RecordFunctionFast,
     Session,
     Trace,
+    Tree,
     activity_parse,
     dispatch_op_enter,
     dispatch_op_exit,
@@ -33,7 +35,10 @@ from ._native import (
     is_profiler_enabled,
     now_ns,
     record_function,
+    scope_with_args_enter,
     set_module_call,
+    set_optimizer_call,
+    set_tensor_reader,
     version,
 )
 

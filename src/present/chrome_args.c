@@ -108,7 +108,8 @@ static void shapes(args *a, bool mindtorch)
         NUMBER(a, "Sequence number", (uint64_t)a->d->sequence);
         NUMBER(a, "Fwd thread id", a->d->forward_thread);
     }
-    RAW(a, "Concrete Inputs", in->concrete);
+    if (!a->w->options.without_concrete_inputs)
+        RAW(a, "Concrete Inputs", in->concrete);
     RAW(a, "Input type", in->types);
     RAW(a, "Input Strides", in->strides);
     RAW(a, "Input Dims", in->dims);

@@ -224,7 +224,8 @@ static mtp_status make_links(mtp__chrome *w)
     bool well = visit(w, true, note_work, &launches);
     if (well && launches.count > 0)
         well = visit(w, false, note_launch, &launches) && visit(w, true, link_work, &launches);
-    well = well && visit(w, false, note_backward, &sequences);
+    if (!w->options.without_forward_backward)
+        well = well && visit(w, false, note_backward, &sequences);
     if (well && sequences.count > 0)
         well = visit(w, false, note_forward, &sequences) && visit(w, false, link_backward, &sequences);
     mtp__pair_map_fini(&launches);

@@ -248,6 +248,23 @@ static struct PyModuleDef definition = {
     .m_methods = functions,
 };
 
+/* How the profiler reads tensors that modules and optimizers hold; see mtprof.set_tensor_reader. */
+static int read_tensor(PyObject *object, mtp_input *in, mtp_identity *identity)
+{
+    return mtpy_is_tensor(object) && mt_tensor_describe(mtpy_tensor_of(object), in, identity) == MT_OK;
+}
+
+static int add_tensor_reader(PyObject *module)
+{
+    int (*function)(PyObject *, mtp_input *, mtp_identity *) = read_tensor;
+    void *pointer;
+    memcpy(&pointer, &function, sizeof pointer); /* which ISO C does not convert */
+    PyObject *capsule = PyCapsule_New(pointer, "mtprof.tensor_reader", NULL);
+    int bad = capsule == NULL ? -1 : PyModule_AddObjectRef(module, "_tensor_reader", capsule);
+    Py_XDECREF(capsule);
+    return bad;
+}
+
 PyMODINIT_FUNC PyInit__C(void);
 PyMODINIT_FUNC PyInit__C(void)
 {
@@ -258,7 +275,7 @@ PyMODINIT_FUNC PyInit__C(void)
         PyModule_AddFunctions(module, mtpy_npu_functions) < 0 ||
         PyModule_AddFunctions(module, mtpy_autograd_functions) < 0 || mtpy_dtype_init(module) < 0 ||
         mtpy_device_init(module) < 0 || mtpy_size_init(module) < 0 || mtpy_tensor_type_init(module) < 0 ||
-        mtpy_autograd_init(module) < 0 || mtpy_call_init(module) < 0) {
+        mtpy_autograd_init(module) < 0 || mtpy_call_init(module) < 0 || add_tensor_reader(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -98,6 +98,36 @@ static PyObject *data_ptr(PyObject *self, PyObject *unused)
     (void)unused;
     return PyLong_FromUnsignedLongLong(mt_numel(SELF) > 0 ? mt_address(SELF) : 0);
 }
+static PyObject *resize(PyObject *self, PyObject *size)
+{
+    int64_t dims[MT_MAX_RANK];
+    PyObject *items = PySequence_Fast(size, "resize_(): a size is a sequence of ints");
+    Py_ssize_t n = items != NULL ? PySequence_Fast_GET_SIZE(items) : 0;
+    if (n > MT_MAX_RANK)
+        PyErr_Format(PyExc_RuntimeError, "resize_(): at most %d dims", MT_MAX_RANK);
+    for (Py_ssize_t i = 0; i < n && !PyErr_Occurred(); i++)
+        if (mtpy_index(PySequence_Fast_GET_ITEM(items, i), &dims[i]) == 0)
+            PyErr_SetString(PyExc_TypeError, "resize_(): a size is a sequence of ints");
+    Py_XDECREF(items);
+    if (PyErr_Occurred())
+        return NULL;
+    mt_status status = mt_resize(SELF, (int)n, dims);
+    return status == MT_OK ? Py_NewRef(self) : mtpy_raise(status);
+}
+static PyObject *set_memory(PyObject *self, PyObject *source)
+{
+    if (source != Py_None && !mtpy_is_tensor(source))
+        return PyErr_Format(PyExc_TypeError, "set_(): a Tensor or a storage is needed");
+    mt_status status = mt_set(SELF, source != Py_None ? mtpy_tensor_of(source) : NULL);
+    return status == MT_OK ? Py_NewRef(self) : mtpy_raise(status);
+}
+static PyObject *storage_view(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    mt_tensor *view;
+    mt_status status = mt_storage_view(SELF, &view);
+    return status == MT_OK ? mtpy_wrap(view) : mtpy_raise(status);
+}
 static PyObject *storage_offset(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -420,6 +450,9 @@ PyMethodDef mtpy_tensor_methods[] = {
     {"is_contiguous", is_contiguous, METH_NOARGS, NULL},
     {"is_floating_point", is_floating_point, METH_NOARGS, NULL},
     {"element_size", element_size, METH_NOARGS, "Bytes of an element."},
+    {"_resize", resize, METH_O, "resize_ to a tuple of ints."},
+    {"_set", set_memory, METH_O, "set_ to another tensor's memory, or to none."},
+    {"_storage_view", storage_view, METH_NOARGS, "All its memory as a tensor of one dim."},
     {"data_ptr", data_ptr, METH_NOARGS, "The address of the first element."},
     {"storage_offset", storage_offset, METH_NOARGS, NULL},
     {"item", item, METH_NOARGS, "The only element, as a Python number."},

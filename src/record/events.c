@@ -12,36 +12,48 @@
 
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define WORDS_MAX 12
+#define TENSORS_MOST 6u /* of a record: it has 15 words */
 #define PUT_WORD(mask, bit, value) (*(mask) |= (bit), words[count++] = (uint64_t)(value))
 
-static inline void put(mtp__writer *w, uint64_t *at, uint32_t gate, mtp__kind kind, const uint64_t *words,
-                       size_t count)
+/* A record in the room reserved for it: word 0 is made here. */
+static inline void fill(mtp__writer *w, uint64_t *at, uint32_t gate, mtp__kind kind, const uint64_t *words,
+                        size_t count)
 {
     for (size_t i = 1; i < count; i++)
         at[i] = words[i];
     mtp__writer_commit(w, at, count, MTP__WORD0(mtp__writer_ticks(gate), count, kind));
 }
 
-/* A record with all its words: word 0 is made here. Takes the caller out of the record. */
-static void emit(mtp__writer *w, uint32_t gate, mtp__kind kind, const uint64_t *words, size_t count)
+/* false: there is no room for it, and that is counted. */
+static inline bool put(mtp__writer *w, uint32_t gate, mtp__kind kind, const uint64_t *words, size_t count)
 {
     uint64_t *at = mtp__writer_reserve(w, count);
     if (at != NULL)
-        put(w, at, gate, kind, words, count);
+        fill(w, at, gate, kind, words, count);
+    return at != NULL;
+}
+
+/* A begin, and its token; 0: not recorded. The caller is still inside the record, as stop() may clear the token as soon
+ * as the writer is at rest. */
+static inline mtp_token put_begin(mtp__writer *w, uint32_t gate, const uint64_t *words, size_t count)
+{
+    if (!put(w, gate, MTP__KIND_BEGIN, words, count))
+        return 0;
+    mtp_token token = w->token;
+    w->token = token + MTP__TOKEN_SLOT;
+    return token;
+}
+
+/* These take the caller out of the record. */
+static void emit(mtp__writer *w, uint32_t gate, mtp__kind kind, const uint64_t *words, size_t count)
+{
+    put(w, gate, kind, words, count);
     mtp__writer_leave(w);
 }
 
-/* A begin, and its token; 0: not recorded. The token is read before the writer is left, as stop() may clear it as soon
- * as the writer is at rest. */
 static mtp_token emit_begin(mtp__writer *w, uint32_t gate, const uint64_t *words, size_t count)
 {
-    mtp_token token = 0;
-    uint64_t *at = mtp__writer_reserve(w, count);
-    if (at != NULL) {
-        put(w, at, gate, MTP__KIND_BEGIN, words, count);
-        token = w->token;
-        w->token = token + MTP__TOKEN_SLOT;
-    }
+    mtp_token token = put_begin(w, gate, words, count);
     mtp__writer_leave(w);
     return token;
 }
@@ -119,7 +131,7 @@ static inline void emit_end(mtp__writer *w, uint32_t gate, mtp_token token, uint
     count = last && mask == 0 ? 1 : count;
     uint64_t *at = mtp__writer_reserve(w, count); /* which may find that this is another cycle by now */
     if (at != NULL && mtp__token_tie(token) == mtp__token_tie(w->token)) {
-        put(w, at, gate, MTP__KIND_END, words, count);
+        fill(w, at, gate, MTP__KIND_END, words, count);
         if (last)
             w->token = token;
     }
@@ -168,6 +180,61 @@ mtp_token mtp__scope_begin_text(const char *text, size_t length)
 
 /* ---------------------------------------------------------------------------------------------- ops */
 
+typedef struct tensors_out {
+    mtp__writer *w;
+    uint32_t gate, signature, count;
+    bool more;
+    uint64_t words[2 + 2 * TENSORS_MOST];
+} tensors_out;
+
+static void put_tensors(tensors_out *o)
+{
+    o->words[1] = o->signature | (uint64_t)o->count << 32 | (uint64_t)o->more << 40;
+    put(o->w, o->gate, MTP__KIND_TENSORS, o->words, 2 + 2 * (size_t)o->count);
+    o->more = true;
+    o->count = 0;
+}
+
+static void put_tensor(tensors_out *o, const mtp_input *in)
+{
+    static const mtp_identity unknown;
+    const mtp_identity *id = in->value.identity != NULL ? in->value.identity : &unknown;
+    if (in->kind != MTP_INPUT_TENSOR)
+        id = &unknown;
+    uint64_t *at = o->words + 2 + 2 * (size_t)o->count++;
+    at[0] = (id->tensor & (((uint64_t)1 << 48) - 1)) | (uint64_t)(id->device & 0xffffu) << 48;
+    at[1] = (id->storage & (((uint64_t)1 << 56) - 1)) | (uint64_t)in->dtype << 56;
+    if (o->count == TENSORS_MOST)
+        put_tensors(o);
+}
+
+/* Which tensors the inputs are, behind the record that they belong to; a list's items stand for themselves. Nothing where
+ * nobody told. */
+static void identify(mtp__writer *w, uint32_t gate, uint32_t signature, const mtp_input *in, uint32_t count)
+{
+    tensors_out o = {.w = w, .gate = gate, .signature = signature};
+    for (uint32_t i = 0; i < count; i++) {
+        if (in[i].kind == MTP_INPUT_TENSOR)
+            put_tensor(&o, &in[i]);
+        for (uint32_t k = 0; in[i].kind == MTP_INPUT_TENSOR_LIST && k < in[i].count; k++)
+            put_tensor(&o, &in[i].value.items[k]);
+    }
+    if (o.count > 0 || (signature != 0 && !o.more))
+        put_tensors(&o);
+}
+
+static bool is_identified(const mtp_op *op)
+{
+    for (uint32_t i = 0; i < op->input_count; i++) {
+        const mtp_input *in = &op->inputs[i];
+        if (in->kind == MTP_INPUT_TENSOR_LIST && in->count > 0)
+            in = in->value.items;
+        if (in->kind == MTP_INPUT_TENSOR)
+            return in->value.identity != NULL;
+    }
+    return false;
+}
+
 static size_t op_payload(const mtp_op *op, mtp__writer *w, uint32_t gate, uint64_t *words, uint32_t *mask,
                          const void *caller)
 {
@@ -209,7 +276,24 @@ void mtp__op_begin(mtp_op *op)
     }
     size_t count = op_payload(op, w, gate, words, &mask, __builtin_return_address(0));
     words[1] = MTP__BEGIN_WORD1(op->name, op->kind & 0xffu, mask, op->device & 0xffffu);
-    op->token = emit_begin(w, gate, words, count);
+    op->token = put_begin(w, gate, words, count);
+    if (UNLIKELY((gate & MTP_WITH_SHAPES) != 0) && op->token != 0 && is_identified(op))
+        identify(w, gate, 0, op->inputs, op->input_count);
+    mtp__writer_leave(w);
+}
+
+void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
+{
+    uint32_t gate;
+    mtp__writer *w = enter(MTP_CPU, &gate);
+    if (w == NULL)
+        return;
+    uint32_t signature = op->token != 0 && op->token + MTP__TOKEN_SLOT == w->token /* begun last */
+                             ? mtp__shape_id(mtp__recorder_current(), w->thread, inputs, count)
+                             : 0;
+    if (signature != 0)
+        identify(w, gate, signature, inputs, count);
+    mtp__writer_leave(w);
 }
 
 void mtp__op_end(mtp_op *op)

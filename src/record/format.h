@@ -32,7 +32,10 @@
     X(COUNTER, 8)      /* name; double */                                                                    \
     X(STEP, 9)         /* number: this step of the profile begins */                                         \
     X(EXISTING, 10)    /* category | device << 48; address; bytes: it was there before */                    \
-    X(CONTROL, 15)     /* mtp__control | length << 32; by mtp__control */
+    X(TENSORS, 11) /* signature | count << 32 | more << 40; then for each tensor: number | device << 48;   \
+                          address | dtype << 56. Of the op that has just begun (signature 0), or a part of  \
+                          what its object holds. more: 1, it goes on with the record before */ \
+    X(CONTROL, 15) /* mtp__control | length << 32; by mtp__control */
 #define X(sym, value) MTP__KIND_##sym = (value),
 typedef enum mtp__kind {
     MTP__KIND_LIST(X)

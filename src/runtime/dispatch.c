@@ -254,7 +254,21 @@ static inline mt_status run(mt__call *call, bool tracked)
 #define LIST_ITEMS 64
 #define MORE_INPUTS 4 /* layout, pin_memory, two missing ones */
 
-void mt__describe_tensor(mtp_input *in, const mt_tensor *t)
+/* Numbers are given when they are first asked for; two threads that ask at once agree on one. */
+static uint64_t number_of(mt_tensor *t)
+{
+    static _Atomic uint64_t last;
+    uint64_t number = atomic_load_explicit(&t->number, memory_order_relaxed);
+    if (MT__LIKELY(number != 0))
+        return number;
+    uint64_t mine = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    return atomic_compare_exchange_strong_explicit(&t->number, &number, mine, memory_order_relaxed,
+                                                   memory_order_relaxed)
+               ? mine
+               : number;
+}
+
+void mt__describe_tensor(mtp_input *in, mtp_identity *identity, mt_tensor *t)
 {
     static const uint8_t dtypes[] = {MTP_BOOL, MTP_INT32, MTP_INT64, MTP_FLOAT32, MTP_FLOAT64};
     in->kind = MTP_INPUT_TENSOR;
@@ -262,18 +276,39 @@ void mt__describe_tensor(mtp_input *in, const mt_tensor *t)
     in->count = t->rank;
     in->dims = t->dims;
     in->strides = t->strides;
+    *identity = (mtp_identity){.tensor = number_of(t), .device = t->device};
+    if (t->storage != NULL && t->storage->bytes > 0)
+        identity->storage = (uint64_t)(uintptr_t)t->storage->data;
+    in->value.identity = identity;
 }
 
-/* Inlined into its callers: it runs for each argument of each op with shapes. */
-__attribute__((always_inline)) static inline void describe(const mt_value *v, mtp_input *in, mtp_input *items,
-                                                           unsigned *used)
+mt_status mt_tensor_describe(mt_tensor *t, mtp_input *in, mtp_identity *identity)
 {
+    if (t == NULL || in == NULL || identity == NULL)
+        return mt__fail(MT_E_VALUE, "mt_tensor_describe: an argument is NULL");
+    memset(in, 0, sizeof *in);
+    mt__describe_tensor(in, identity, t);
+    return MT_OK;
+}
+
+/* What describes the arguments of one call. */
+typedef struct description {
+    mtp_input inputs[MT__MAX_ARGS + MORE_INPUTS], items[LIST_ITEMS];
+    mtp_identity identity[MT__MAX_ARGS + MORE_INPUTS + LIST_ITEMS]; /* of inputs, then of items */
+    unsigned used;                                                  /* items */
+} description;
+
+/* Inlined into its callers: it runs for each argument of each op with shapes. */
+__attribute__((always_inline)) static inline void describe(description *d, unsigned i, const mt_value *v)
+{
+    mtp_input *in = &d->inputs[i], *items = d->items;
+    unsigned *used = &d->used;
     memset(in, 0, sizeof *in);
     switch ((mt_kind)v->kind) {
     case MT_NONE:
         break;
     case MT_TENSOR:
-        mt__describe_tensor(in, v->as.tensor);
+        mt__describe_tensor(in, &d->identity[i], v->as.tensor);
         break;
     case MT_TENSORS:
         in->kind = MTP_INPUT_TENSOR_LIST;
@@ -281,7 +316,8 @@ __attribute__((always_inline)) static inline void describe(const mt_value *v, mt
         for (uint32_t k = 0; k < v->count && *used < LIST_ITEMS; k++, in->count++, (*used)++) {
             memset(&items[*used], 0, sizeof *items);
             if (v->as.tensors[k] != NULL)
-                mt__describe_tensor(&items[*used], v->as.tensors[k]);
+                mt__describe_tensor(&items[*used], &d->identity[MT__MAX_ARGS + MORE_INPUTS + *used],
+                                    v->as.tensors[k]);
         }
         break;
     case MT_INT:
@@ -309,42 +345,54 @@ __attribute__((always_inline)) static inline void describe(const mt_value *v, mt
     }
 }
 
-/* PyTorch's numbers of the dtypes: what its traces hold. */
-static mt_value dtype_for_trace(const mt_value *v)
+/* A value as the schema has it, since profiles know ops by their schemas: what a whole number means depends on where it
+ * is. Of a device PyTorch tells nothing, of a dtype its number there. */
+static mt_value as_declared(const mt_value *v, const mt_param *p)
 {
-    static const uint8_t numbers[] = {11, 3, 4, 6, 7};
-    return v->kind == MT_INT ? mt_value_int(numbers[v->as.i]) : *v;
+    static const uint8_t numbers[] = {11, 3, 4, 6, 7}; /* c10::ScalarType by mt_dtype */
+    mt_value told = *v;
+    if (p->type == MT_TYPE_DEVICE)
+        return (mt_value){.kind = MT_NONE};
+    if (v->kind != MT_INT)
+        return told;
+    if (p->type == MT_TYPE_DTYPE) {
+        told.as.i = numbers[v->as.i];
+    } else if (p->type == MT_TYPE_BOOL) {
+        told.kind = MT_TRUTH;
+    } else if (p->type == MT_TYPE_FLOAT) {
+        told.kind = MT_FLOAT;
+        told.as.f = (double)v->as.i;
+    }
+    return told;
 }
 
-__attribute__((noinline)) static unsigned describe_as_is(const mt__call *call, mtp_input *inputs,
-                                                         mtp_input *items)
+static unsigned describe_as_is(const mt__call *call, description *d)
 {
-    unsigned used = 0, n = call->op->param_count;
+    unsigned n = call->op->param_count;
+    d->used = 0;
     for (unsigned i = 0; i < n; i++)
-        describe(&call->args[i], &inputs[i], items, &used);
+        describe(d, i, &call->args[i]);
     return n;
 }
 
 /* The arguments as PyTorch's op has them. Where a dtype and a device stand side by side it has a layout between them
- * and pin_memory behind; devices are shown as nothing. */
-__attribute__((noinline)) static unsigned describe_all(const mt__call *call, mtp_input *inputs,
-                                                       mtp_input *items)
+ * and pin_memory behind. mindtorch_v2/_schema.py says the same in schemas. */
+static unsigned describe_all(const mt__call *call, description *d)
 {
     static const mt_value none = {.kind = MT_NONE}, no = {.kind = MT_TRUTH};
     const mt__op *op = call->op;
-    unsigned used = 0, n = 0;
+    unsigned n = 0;
+    d->used = 0;
     for (unsigned i = 0; i < op->param_count; i++) {
-        mt_value v = call->args[i];
-        if (op->params[i].type == MT_TYPE_DTYPE)
-            v = dtype_for_trace(&v);
-        describe(op->params[i].type == MT_TYPE_DEVICE ? &none : &v, &inputs[n++], items, &used);
+        mt_value v = as_declared(&call->args[i], &op->params[i]);
+        describe(d, n++, &v);
         if ((int)i == op->options)
-            describe(&none, &inputs[n++], items, &used);
+            describe(d, n++, &none);
         if ((int)i == op->options + 1 && op->options >= 0)
-            describe(op->id == MT_OP__to_copy ? &none : &no, &inputs[n++], items, &used);
+            describe(d, n++, op->id == MT_OP__to_copy ? &none : &no);
     }
     for (unsigned i = 0; op->missing != NULL && i < op->missing->count; i++)
-        describe(&op->missing->value, &inputs[n++], items, &used);
+        describe(d, n++, &op->missing->value);
     return n;
 }
 
@@ -400,7 +448,7 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     if (MT__UNLIKELY(name == 0))
         __atomic_store_n(&op->name_id, name = mtp_name(op->name), __ATOMIC_RELAXED);
     mtp_op record = MTP_OP_INIT(name);
-    mtp_input inputs[MT__MAX_ARGS + MORE_INPUTS], items[LIST_ITEMS];
+    description given;
     uint32_t recording = mtp_recording();
     record.device = call->device;
     bool was_below = below_autograd;
@@ -408,9 +456,8 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     if (mt__grad_mode && !below_autograd && has_tensor(call))
         record.sequence = (int64_t)mt__sequence;
     if (recording & MTP_WITH_SHAPES) {
-        record.inputs = inputs;
-        record.input_count =
-            op->as_is ? describe_as_is(call, inputs, items) : describe_all(call, inputs, items);
+        record.input_count = op->as_is ? describe_as_is(call, &given) : describe_all(call, &given);
+        record.inputs = given.inputs;
     }
     if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL)
         record.flops = op->flops(call);

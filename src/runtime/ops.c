@@ -244,7 +244,8 @@ static void find_recorded(mt__op *op)
             op->options = (int8_t)i;
     op->as_is = op->missing == NULL;
     for (unsigned i = 0; i < op->param_count; i++)
-        op->as_is &= op->params[i].type != MT_TYPE_DTYPE && op->params[i].type != MT_TYPE_DEVICE;
+        op->as_is &= op->params[i].type != MT_TYPE_DTYPE && op->params[i].type != MT_TYPE_DEVICE &&
+                     op->params[i].type != MT_TYPE_BOOL && op->params[i].type != MT_TYPE_FLOAT;
     op->factory = op->options >= 0 && op->grad == NULL && op->id != MT_OP_new_zeros;
 }
 

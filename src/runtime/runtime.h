@@ -101,7 +101,8 @@ struct mt_tensor {
     mt_tensor *grad;
     mt_node *grad_fn;
     struct mt__extra *extra;
-    void *python; /* borrowed: the object that stands for it, or NULL */
+    void *python;            /* borrowed: the object that stands for it, or NULL */
+    _Atomic uint64_t number; /* the profiler's: no other tensor has or had it. 0: nobody asked yet */
 };
 
 /* A tensor without storage: refs 1, the fields below set, all else zero. NULL: out of memory. */

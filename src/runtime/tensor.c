@@ -183,6 +183,7 @@ mt_tensor *mt__tensor_new(mt_dtype dtype, mt_device device, int rank, const int6
     t->grad_fn = NULL;
     t->extra = NULL;
     t->python = NULL;
+    atomic_init(&t->number, 0);
     int64_t step = 1;
     for (int i = rank - 1; i >= 0; i--) {
         t->dims[i] = dims[i];

@@ -33,6 +33,8 @@ bool mtp__trace_reserve_spans(mtp_trace *t, uint64_t count);
 #define MTP__LIST_COUNT_metadata metadata_count
 #define MTP__LIST_COUNT_steps step_count
 #define MTP__LIST_COUNT_clocks clock_count
+#define MTP__LIST_COUNT_tensors tensor_count
+#define MTP__LIST_COUNT_held held_count
 #define LIST(t, name) (void **)(void *)&(t)->name, &(t)->MTP__LIST_COUNT_##name, sizeof *(t)->name
 uint32_t mtp__list_add(mtp_trace *t, void **list, uint32_t *count, size_t size, const void *item);
 

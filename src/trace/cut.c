@@ -365,6 +365,30 @@ static uint32_t clipped_args(cutter *c, uint32_t args, int64_t whole)
     return id;
 }
 
+/* The first of count copies; 0: there are none. */
+static uint32_t copy_tensors(cutter *c, uint32_t first, uint32_t count)
+{
+    uint32_t made = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = mtp__trace_add_tensor(c->out, &c->t->tensors[first + i]);
+        made = made != 0 ? made : at;
+    }
+    return made;
+}
+
+static uint32_t copy_held(cutter *c, uint32_t first, uint32_t count)
+{
+    uint32_t made = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        mtp__held copy = c->t->held[first + i];
+        copy.shape = copy_shape(c, copy.shape);
+        copy.tensors = copy_tensors(c, copy.tensors, copy.count);
+        uint32_t at = mtp__trace_add_held(c->out, &copy);
+        made = made != 0 ? made : at;
+    }
+    return made;
+}
+
 static uint32_t copy_detail(cutter *c, uint32_t span)
 {
     const mtp__detail *d = mtp__trace_detail(c->t, span);
@@ -375,6 +399,8 @@ static uint32_t copy_detail(cutter *c, uint32_t span)
     copy.shape = copy_shape(c, d->shape);
     copy.outputs = copy_shape(c, d->outputs);
     copy.stack = copy_stack(c, d->stack);
+    copy.tensors = copy_tensors(c, d->tensors, d->tensor_count);
+    copy.held = copy_held(c, d->held, d->held_count);
     copy.category = copy_text(c, d->category);
     copy.args =
         clipped ? clipped_args(c, d->args, c->t->end[span] - c->t->start[span]) : copy_text(c, d->args);

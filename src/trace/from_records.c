@@ -45,6 +45,7 @@ typedef struct reader {
     /* the stream being read */
     uint32_t stream, track, cycle;
     uint64_t next_record, last_ticks;
+    uint32_t fresh; /* the span that has just begun: what comes next may tell of it. MTP__NONE: none */
     shared_detail shared[SHARED_WORDS]; /* the last, by the number of words */
     open_span *open;                    /* owned: spans without an end yet, by slot; the last one is open */
     uint32_t open_count, open_room;
@@ -96,6 +97,7 @@ static void stream_close(reader *r)
 static void stream_open(reader *r, const mtp__chunk *chunk)
 {
     stream_close(r);
+    r->fresh = MTP__NONE;
     if (r->stream != chunk->stream || r->track == MTP__NONE) {
         const mtp__stream_info *info = mtp__dictionary_stream(&r->dict, chunk->stream);
         mtp__track track = {.pid = (int64_t)r->t->pid,
@@ -238,6 +240,7 @@ static void on_begin(reader *r, const uint64_t *w, uint32_t words, uint64_t tick
     if (span == MTP__NONE || !push_open(r, span))
         return;
     r->depth++;
+    r->fresh = span;
     if (name == 0 && id != 0) {
         late_name late = {span, id};
         KEEP(r, late, late_count, &late);
@@ -343,6 +346,49 @@ static void on_end(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks)
         d->allocated_after = (int64_t)w[at];
 }
 
+/* The detail of the span that has just begun, of its own. NULL: out of memory. */
+static mtp__detail *fresh_detail(reader *r)
+{
+    uint32_t *detail = &COLUMN(&r->t->builder->spans, DETAIL, uint32_t)[r->fresh];
+    const mtp__detail *d = r->t->details + *detail;
+    if (*detail == 0 || (d->shape == 0 && d->allocated_before < 0 && d->held == 0)) {
+        static const mtp__detail none = MTP__DETAIL_INIT;
+        mtp__detail own = *detail != 0 ? *d : none; /* others may have it, too */
+        *detail = mtp__trace_add_detail(r->t, &own);
+    }
+    return *detail != 0 ? r->t->details + *detail : NULL;
+}
+
+/* Which tensors an op was given, or what an object holds. */
+static void on_tensors(reader *r, const uint64_t *w, uint32_t words)
+{
+    uint32_t signature = (uint32_t)w[1], count = (uint32_t)(w[1] >> 32) & 0xff, first = 0;
+    bool more = (w[1] >> 40 & 1) != 0;
+    if (r->fresh == MTP__NONE || 2 + 2 * count > words)
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t *at = w + 2 + 2 * (size_t)i;
+        mtp__tensor tensor = {at[0] & (((uint64_t)1 << 48) - 1), at[1] & (((uint64_t)1 << 56) - 1),
+                              (uint16_t)(at[0] >> 48), (uint8_t)(at[1] >> 56)};
+        uint32_t id = mtp__trace_add_tensor(r->t, &tensor);
+        first = first != 0 ? first : id;
+    }
+    mtp__detail *d = fresh_detail(r);
+    if (d == NULL)
+        return;
+    if (signature == 0) {
+        d->tensors = more && d->tensors != 0 ? d->tensors : first;
+        d->tensor_count = (uint16_t)(d->tensor_count + count);
+    } else if (more && d->held_count > 0) {
+        r->t->held[d->held + d->held_count - 1].count += count;
+    } else {
+        mtp__held held = {mtp__id_get(&r->dict.shapes, signature), first, count};
+        uint32_t id = mtp__trace_add_held(r->t, &held);
+        d->held = d->held != 0 ? d->held : id;
+        d->held_count += id != 0;
+    }
+}
+
 static void device_of(uint32_t device, uint16_t *type, int16_t *index)
 {
     *type = MTP_DEVICE_TYPE(device) == 0 ? 0 : KINETO_NPU;
@@ -397,7 +443,9 @@ static void on_record(reader *r, const uint64_t *w, uint32_t length, uint64_t ti
     if (kind == MTP__KIND_BEGIN && length >= 2)
         on_begin(r, w, length, ticks);
     else if (kind == MTP__KIND_END)
-        on_end(r, w, length, ticks);
+        r->fresh = MTP__NONE, on_end(r, w, length, ticks);
+    else if (kind == MTP__KIND_TENSORS && length >= 2)
+        on_tensors(r, w, length);
     else if ((kind == MTP__KIND_MEMORY || kind == MTP__KIND_TAG || kind == MTP__KIND_EXISTING) && length >= 3)
         on_memory(r, w, length, ticks, kind);
     else
@@ -468,7 +516,10 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
         return MTP_FAIL(MTP_E_NOMEM, "spans of stream %u", chunk->stream);
     uint64_t records = 0;
     for (uint32_t at = 0; at < count; records++) {
+        uint32_t from = at;
         at = plain_run(r, chunk, words, at, count, &records);
+        if (at != from)
+            r->fresh = MTP__NONE;
         uint32_t length = at < count ? MTP__WORD0_LENGTH(words[at]) : 0;
         if (length == 0)
             break;
@@ -571,7 +622,7 @@ static void reader_fini(reader *r)
 static mtp_status reader_init(reader *r, const char *source)
 {
     memset(r, 0, sizeof *r);
-    r->track = MTP__NONE;
+    r->track = r->fresh = MTP__NONE;
     mtp_status status = mtp__trace_create(&r->t);
     r->dict.trace = r->t;
     if (status == MTP_OK)

@@ -67,6 +67,8 @@ void mtp_trace_destroy(mtp_trace *t)
     mtp__free(t->metadata);
     mtp__free(t->steps);
     mtp__free(t->clocks);
+    mtp__free(t->tensors);
+    mtp__free(t->held);
     mtp__free(t->launcher);
     mtp__intern_fini(&t->text);
     mtp__free(t);
@@ -148,6 +150,26 @@ uint32_t mtp__trace_add_stack(mtp_trace *t, uint32_t parent, uint32_t frame)
     mtp__stack_node node = {parent, frame};
     uint32_t at = mtp__list_add(t, LIST(t, stacks), &node);
     return at != MTP__NONE ? at : 0;
+}
+
+/* Ids from 1 on, so that 0 can mean none: the first place is taken when the list is begun. */
+static uint32_t add_from_one(mtp_trace *t, void **list, uint32_t *count, size_t size, const void *item)
+{
+    static const char none[32];
+    if (*count == 0 && mtp__list_add(t, list, count, size, none) == MTP__NONE)
+        return 0;
+    uint32_t at = mtp__list_add(t, list, count, size, item);
+    return at != MTP__NONE ? at : 0;
+}
+
+uint32_t mtp__trace_add_tensor(mtp_trace *t, const mtp__tensor *tensor)
+{
+    return add_from_one(t, LIST(t, tensors), tensor);
+}
+
+uint32_t mtp__trace_add_held(mtp_trace *t, const mtp__held *held)
+{
+    return add_from_one(t, LIST(t, held), held);
 }
 
 void mtp__trace_add_memory(mtp_trace *t, const mtp__memory *memory)
@@ -233,6 +255,8 @@ uint32_t mtp__trace_args_text(mtp_trace *t, uint32_t text)
 {
     size_t n;
     mtp__text args = mtp__trace_get_text(t, text);
+    if (args.length > 1 && args.bytes[0] == MTP_ARGS_MEMBERS[0])
+        return mtp__trace_text(t, args.bytes + 1, args.length - 1);
     char *json = args.length > 0 ? json_string("\"args\": ", args.bytes, args.length, &n) : NULL;
     uint32_t id = json != NULL ? mtp__trace_text(t, json, n) : 0;
     mtp__free(json);
@@ -680,6 +704,7 @@ mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *to)
     out->model_bytes += t->text.bytes + t->detail_count * sizeof *t->details +
                         t->shape_count * sizeof *t->shapes + t->stack_count * sizeof *t->stacks +
                         t->memory_count * sizeof *t->memory + t->tag_count * sizeof *t->tags +
+                        t->tensor_count * sizeof *t->tensors + t->held_count * sizeof *t->held +
                         t->instant_count * sizeof *t->instants + t->flow_count * sizeof *t->flows +
                         t->metadata_count * sizeof *t->metadata;
     out->unmatched_ends = t->unmatched_ends;

@@ -69,7 +69,10 @@ typedef struct mtp__detail {
     uint32_t number;            /* [0] of a step */
     uint32_t grid[3], block[3]; /* [0] */
     uint16_t device;            /* [0xffff] mtp_device low 16 bits: where the op computes */
+    uint16_t tensor_count;      /* [0] see tensors */
     uint32_t event_index;       /* [0] Kineto's "Ev Idx" + 1, if the file had it */
+    uint32_t tensors;           /* [0] mtp__trace.tensors: which tensors its inputs are, in their order */
+    uint32_t held, held_count;  /* [0] mtp__trace.held: what the object of a call holds */
 } mtp__detail;
 #define MTP__DETAIL_INIT                                                                                     \
     {                                                                                                        \
@@ -81,6 +84,19 @@ typedef struct mtp__detail {
 typedef struct mtp__shape {
     uint32_t dims, strides, types, concrete;
 } mtp__shape;
+
+/* Which tensor it is (mtp_identity). */
+typedef struct mtp__tensor {
+    uint64_t number, storage; /* number 0: not known */
+    uint16_t device;
+    uint8_t dtype; /* mtp_dtype */
+} mtp__tensor;
+
+/* A part of what an object holds (mtp_op_hold). */
+typedef struct mtp__held {
+    uint32_t shape;          /* mtp__trace.shapes: texts, numbers, tensors */
+    uint32_t tensors, count; /* mtp__trace.tensors */
+} mtp__held;
 
 typedef struct mtp__stack_node {
     uint32_t parent; /* 0: the root is above */
@@ -198,8 +214,10 @@ struct mtp_trace {
     mtp__meta *metadata;
     mtp__step *steps; /* by start */
     mtp__clock_info *clocks;
+    mtp__tensor *tensors; /* [0] is none */
+    mtp__held *held;      /* [0] is none */
     uint32_t detail_count, shape_count, stack_count, track_count, process_count, memory_count, tag_count,
-        instant_count, flow_count, metadata_count, step_count, clock_count;
+        instant_count, flow_count, metadata_count, step_count, clock_count, tensor_count, held_count;
 
     /* finish(): of a device span the CPU span that launched it (its op; not the runtime call if that is inside one),
      * MTP__NONE: unknown. NULL: there are none */
@@ -238,6 +256,8 @@ uint32_t mtp__trace_add_process(mtp_trace *t, const mtp__process *process);
 uint32_t mtp__trace_add_detail(mtp_trace *t, const mtp__detail *detail);
 uint32_t mtp__trace_add_shape(mtp_trace *t, const mtp__shape *shape);         /* ids from 1 */
 uint32_t mtp__trace_add_stack(mtp_trace *t, uint32_t parent, uint32_t frame); /* ids from 1 */
+uint32_t mtp__trace_add_tensor(mtp_trace *t, const mtp__tensor *tensor); /* ids from 1; 0: out of memory */
+uint32_t mtp__trace_add_held(mtp_trace *t, const mtp__held *held);       /* likewise */
 void mtp__trace_add_memory(mtp_trace *t, const mtp__memory *memory);
 void mtp__trace_add_tag(mtp_trace *t, const mtp__tag *tag);
 void mtp__trace_add_instant(mtp_trace *t, const mtp__instant *instant);

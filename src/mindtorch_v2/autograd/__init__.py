@@ -56,6 +56,11 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     return grads
 
 _PROFILER = ("DeviceType", "ProfilerActivity", "_supported_activities", "kineto_available")  # as torch.autograd has them
+_PRIVATE = (
+    "ProfilerConfig", "ProfilerState", "_KinetoEvent", "_ProfilerResult", "_add_metadata_json", "_disable_profiler", "_enable_profiler",
+    "_kineto_step", "_prepare_profiler", "_profiler_enabled", "_record_function_with_args_enter", "_record_function_with_args_exit",
+    "_toggle_collection_dynamic",
+)
 
 
 def __getattr__(name):
@@ -65,4 +70,6 @@ def __getattr__(name):
         return importlib.import_module(f"mindtorch_v2.autograd.{name}")
     if name in _PROFILER:
         return getattr(importlib.import_module("mindtorch_v2.autograd.profiler"), name)
+    if name in _PRIVATE:
+        return getattr(importlib.import_module("mindtorch_v2.profiler.private"), name)
     raise AttributeError(f"module 'mindtorch_v2.autograd' has no attribute {name!r}")

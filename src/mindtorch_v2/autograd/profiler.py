@@ -30,6 +30,7 @@ from mtprof import record_function
 
 from mindtorch_v2.profiler.event import FunctionEvent, FunctionEventAvg, MemRecordsAcc
 from mindtorch_v2.profiler.events import EventList, _EventSource, _RowSource
+from mindtorch_v2.profiler.results import _KinetoEvent, _ProfilerResult  # noqa: F401
 from mindtorch_v2.profiler.common import (
     DeviceType,
     KinetoStepTracker,
@@ -38,6 +39,7 @@ from mindtorch_v2.profiler.common import (
     activity_bits,
     kineto_available,
     supported_activities,
+    toggles,
 )
 
 __all__ = [
@@ -150,10 +152,14 @@ def _watch_collections(on: bool) -> None:
 
 @functools.cache
 def _name_modules() -> None:
-    """Calls of modules are shown as such."""
+    """Calls of modules are shown as such, and the event tree has what modules and optimizers hold."""
+    from mindtorch_v2 import _C
     from mindtorch_v2.nn import Module
+    from mindtorch_v2.optim.optimizer import Optimizer
 
     mtprof.set_module_call(Module.__call__.__code__)
+    mtprof.set_optimizer_call(Optimizer._optimizer_step_code.__code__)
+    mtprof.set_tensor_reader(_C._tensor_reader)
 
 
 class profile:
@@ -197,8 +203,10 @@ class profile:
         self._session: mtprof.Session | None = None
         self._trace_id_now = [""]
         self._stopped_trace: mtprof.Trace | None = None
+        self._results: _ProfilerResult | None = None
         self._function_events: EventList | None = None
         self._recorded = False  # was it ever started?
+        self._left_out = 0  # of exported traces: see common.toggles
         self._prepared = False  # is the session claimed?
         self._step = 0
         self._children_folder: str | None = None
@@ -228,6 +236,22 @@ class profile:
             warnings.warn(f"{word} is not available, disabling {word} profiling", stacklevel=3)
             return None
         return "npu"
+
+    def config(self, create_trace_id: bool = False) -> Any:
+        """What this records, as _enable_profiler() of mindtorch_v2.autograd takes it."""
+        from mindtorch_v2.profiler.private import ProfilerConfig
+
+        if create_trace_id:
+            self.trace_id = self._trace_id_now[0] = self.create_trace_id()
+        return ProfilerConfig(self.profiler_kind, self.record_shapes, self.profile_memory, self.with_stack, self.with_flops,
+                              self.with_modules, self.experimental_config, self.trace_id)
+
+    @property
+    def profiler_kind(self) -> Any:
+        """Everything is recorded in one way."""
+        from mindtorch_v2.profiler.private import ProfilerState
+
+        return ProfilerState.KINETO
 
     # ------------------------------------------------------------------------------------------- recording
 
@@ -274,7 +298,7 @@ class profile:
             self._prepare_trace()
         begun = perf_counter_ns()
         self.entered = True
-        self._function_events = self._stopped_trace = None
+        self._function_events = self._stopped_trace = self._results = None
         if self._children_folder is None:
             self._children_folder = os.path.join(tempfile.gettempdir(), f"mtprof-{os.getpid()}-{uuid.uuid4().hex}")
             weakref.finalize(self, _remove_folder, self._children_folder, os.getpid())
@@ -295,11 +319,12 @@ class profile:
         _forks.unfollow()
         _watch_collections(False)
         _set_is_profiler_enabled(False)
-        self._function_events = self._stopped_trace = None
+        self._function_events = self._stopped_trace = self._results = None
         if self._session.recording and self._worker_files():
             names = ", ".join(f'"{name}"' for name in self._worker_files().values())
             self._session.add_metadata_json("worker_traces", f"[{names}]")
         self._session.stop()
+        self._left_out = toggles.left_out
         self._prepared = False
         profile._current = None
         self._stats.profiler_disable_call_duration_us = (perf_counter_ns() - begun) // 1000
@@ -358,8 +383,12 @@ class profile:
         return trace
 
     @property
-    def kineto_results(self) -> mtprof.Trace | None:
-        return self.trace if self._recorded and not self._session.recording else None
+    def kineto_results(self) -> _ProfilerResult | None:
+        if not self._recorded or self._session.recording:
+            return None
+        if self._results is None or self._results.trace is not self.trace:
+            self._results = _ProfilerResult(self.trace)
+        return self._results
 
     @property
     def function_events(self) -> EventList:
@@ -390,7 +419,7 @@ class profile:
         path = os.fspath(path)
         name = os.fsdecode(path)
         more = ", ".join(f"{json.dumps(key)}: {_json_text(text)}" for key, text in (metadata or {}).items())
-        self.trace.chrome(path, name, more or None)
+        self.trace.chrome(path, name, more or None, self._left_out)
         for spool, worker in self._worker_files().items():
             mtprof.Trace.open(spool).chrome(os.path.join(os.path.dirname(name), worker), worker)
 

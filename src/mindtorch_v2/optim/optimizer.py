@@ -58,6 +58,7 @@ def _observed(step):
                     raise RuntimeError(f"{step} must return None or a tuple of (new_args, new_kwargs), but got {changed}.")
                 args, kwargs = changed
             out = step(*args, **kwargs)
+            self._optimizer_step_code()
             for hook in (*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()):
                 hook(self, args, kwargs)
         return out
@@ -91,6 +92,9 @@ class Optimizer:
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(group)
+
+    def _optimizer_step_code(self):
+        """Called by each step when its work is done: a profile with stacks tells here what the optimizer holds."""
 
     def _init_hooks(self):
         name = type(self).__name__

@@ -94,6 +94,25 @@ class RecordScope(IntEnum):
     STATIC_RUNTIME_MODEL = 9
 
 
+# ------------------------------------------------------------------------------------------------ toggles
+
+
+class _Toggles:
+    """What is left out of traces when it is off: torch._C._profiler sets them."""
+
+    concrete_inputs = True
+    forward_backward = True
+    device_sync = True
+
+    @property
+    def left_out(self) -> int:
+        """As mtprof.Trace.chrome() takes it."""
+        return (not self.concrete_inputs) | (not self.forward_backward) << 1
+
+
+toggles = _Toggles()
+
+
 # ------------------------------------------------------------------------------------------------ errors
 
 

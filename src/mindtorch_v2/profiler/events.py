@@ -32,6 +32,7 @@ class _EventSource:
         self.use_device = options.use_device
         self.record_shapes, self.with_stack = options.record_shapes, options.with_stack
         self.profile_memory, self.with_flops = options.profile_memory, options.with_flops
+        self.concrete_inputs = not getattr(options, "_left_out", 0) & 1
         self.overload_names = getattr(options.experimental_config, "capture_overload_names", False)
         self.expose_metadata = getattr(options.experimental_config, "expose_kineto_event_metadata", False)
         self._made: dict[int, FunctionEvent] = {}

@@ -1,4 +1,4 @@
-"""Memory over time by category: torch.profiler._memory_profiler's timeline, drawn without other packages."""
+"""Memory over time by category, as the runtime told it while recording (analyze/memory.c), and its drawing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import tempfile
 from collections import Counter
-from enum import Enum
 from typing import Any
 
 import mtprof
@@ -15,25 +14,8 @@ import mtprof
 from mindtorch_v2.profiler.common import format_memory
 
 
-class Category(Enum):
-    INPUT = 2
-    TEMPORARY = 3
-    ACTIVATION = 4
-    GRADIENT = 5
-    AUTOGRAD_DETAIL = 6
-    PARAMETER = 0
-    OPTIMIZER_STATE = 1
-
-
-class Action(Enum):
-    PREEXISTING = 1
-    CREATE = 2
-    INCREMENT_VERSION = 3
-    DESTROY = 4
-
-
 # What a row of sizes holds after its leading 0, with a colour each.
-_CATEGORIES = (("PARAMETER", "#2f6f4f"), ("OPTIMIZER_STATE", "#d9a520"), ("INPUT", "#20262e"), ("TEMPORARY", "#8064a2"),
+CATEGORIES = (("PARAMETER", "#2f6f4f"), ("OPTIMIZER_STATE", "#d9a520"), ("INPUT", "#20262e"), ("TEMPORARY", "#8064a2"),
                ("ACTIVATION", "#c0392b"), ("GRADIENT", "#5b9bd5"), ("AUTOGRAD_DETAIL", "#4b6ea9"), ("Unknown", "#9a9a9a"))
 _COLUMNS = 1200  # of the plot: more points than this are drawn by the largest of each column
 
@@ -94,9 +76,8 @@ class MemoryProfileTimeline:
     def export_memory_timeline_html(self, path: str, device: str, figsize: Any = (20, 12), title: str | None = None) -> None:
         """A page with the stacked plot; it needs nothing but itself."""
         times, sizes = self._coalesce_timeline(device)
-        page = _page(times, sizes, device, title, int(figsize[0] * 60), int(figsize[1] * 40))
         with open(path, "w", encoding="utf-8") as file:
-            file.write(page)
+            file.write(page(times, sizes, device, title, figsize))
 
 
 def _thinned(times: list[int], sizes: list[list[int]]) -> list[tuple[int, list[int]]]:
@@ -115,7 +96,9 @@ def _thinned(times: list[int], sizes: list[list[int]]) -> list[tuple[int, list[i
     return kept
 
 
-def _page(times: list[int], sizes: list[list[int]], device: str, title: str | None, width: int, height: int) -> str:
+def page(times: list[int], sizes: list[list[int]], device: str, title: str | None = None, figsize: Any = (20, 12)) -> str:
+    """The stacked plot of a timeline as HTML."""
+    width, height = int(figsize[0] * 60), int(figsize[1] * 40)
     points = _thinned(times, sizes)
     peak_at, peak = max(((t, sum(row)) for t, row in points), key=lambda p: p[1], default=(0, 0))
     first = points[0][0] if points else 0
@@ -130,7 +113,7 @@ def _page(times: list[int], sizes: list[list[int]], device: str, title: str | No
         return top + plot_height - value * plot_height / max(peak, 1)
 
     areas, base = [], [0] * len(points)
-    for i, (name, colour) in enumerate(_CATEGORIES):
+    for i, (name, colour) in enumerate(CATEGORIES):
         upper = [b + row[i] for b, (_, row) in zip(base, points)]
         if upper != base:
             outline = _steps(points, upper, x, y) + _steps(points, base, x, y)[::-1]
@@ -142,9 +125,9 @@ def _page(times: list[int], sizes: list[list[int]], device: str, title: str | No
         lines.append(f'<line x1="{left}" x2="{left + plot_width}" y1="{y(value):.1f}" y2="{y(value):.1f}" class="g"/>'
                      f'<text x="{left - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{format_memory(round(value))}</text>'
                      f'<text x="{x(time):.1f}" y="{height - 14}" text-anchor="middle">{(time - first) / 1000:.3f} ms</text>')
-    legend = " ".join(f'<span><i style="background:{colour}"></i>{name}</span>' for name, colour in _CATEGORIES)
+    legend = " ".join(f'<span><i style="background:{colour}"></i>{name}</span>' for name, colour in CATEGORIES)
     heading = html.escape(title or f"Memory timeline of {device}")
-    data = json.dumps({"categories": [name for name, _ in _CATEGORIES], "times_us": [t for t, _ in points],
+    data = json.dumps({"categories": [name for name, _ in CATEGORIES], "times_us": [t for t, _ in points],
                        "bytes": [row for _, row in points]})
     return (
         f'<!DOCTYPE html>\n<html><head><meta charset="utf-8"><title>{heading}</title><style>'

@@ -12,7 +12,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mtprof
 
@@ -33,6 +33,9 @@ from mindtorch_v2.profiler.common import (
 from mindtorch_v2.profiler.execution_trace import ExecutionTraceObserver, _ITraceObserver
 from mindtorch_v2.profiler.memory import MemoryProfileTimeline
 from mindtorch_v2.profiler.trace import RecordedTrace
+
+if TYPE_CHECKING:
+    from mindtorch_v2.profiler._memory_profiler import MemoryProfile
 
 __all__ = [
     "supported_activities",
@@ -267,13 +270,19 @@ class _KinetoProfile:
         """The present cycle's id; None before the first."""
         return None if self.profiler is None else self.profiler.trace_id
 
-    def _memory_profile(self) -> mtprof.Trace:
+    def _memory_recorded(self) -> prof.profile:
         missing = [f"{flag}=True" for flag in ("record_shapes", "profile_memory", "with_stack") if not getattr(self, flag)]
         if missing:
             raise ValueError(f"{', '.join(missing)} required for memory profiling.")
         if self.profiler is None or not self.profiler._recorded:
             raise AssertionError("Profiler and kineto_results must be initialized for memory profiling")
-        return self.profiler.trace
+        return self.profiler
+
+    def _memory_profile(self) -> MemoryProfile:
+        """The tensors of the recording, with categories deduced from the event tree."""
+        from mindtorch_v2.profiler._memory_profiler import MemoryProfile
+
+        return MemoryProfile(self._memory_recorded().kineto_results)
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
         """Memory over time, by category (PARAMETER, GRADIENT, ACTIVATION ...), of "cpu" or "npu:0". Without a device: of the
@@ -282,7 +291,7 @@ class _KinetoProfile:
         By the path's end: .html, a page with the stacked plot; .raw.json.gz, each event; .json or .json.gz,
         [times, sizes by category].
         """
-        self.mem_tl = MemoryProfileTimeline(self._memory_profile())
+        self.mem_tl = MemoryProfileTimeline(self._memory_recorded().trace)
         self.mem_tl.export(os.fspath(path), device or self.mem_tl.busiest_device(self.profiler.use_device))
 
     def _stats(self) -> Any:

@@ -17,11 +17,13 @@
 static PyObject *kept;                 /* list: code objects and modules of this session */
 static PyObject *hidden[HIDDEN_FILES]; /* str: file names that are the profiler's own */
 static unsigned hidden_count;
-static PyCodeObject *module_call; /* of nn.Module.__call__, owned, or NULL */
+static PyCodeObject *module_call,
+    *optimizer_call; /* of nn.Module.__call__; of what each optimizer's step calls; owned, or NULL */
 static PyObject *module_names,
     *module_counts;              /* dicts of this session: module -> name id; class name -> how many */
 static PyObject *function_names; /* dict of this session: code or method -> name id */
 static PyObject *prefixes;       /* list of str: what file names are shortened by, the first that fits */
+static PyObject *optimizers;     /* dict of this session: address of an optimizer -> itself */
 static bool following, functions_too;
 static uint64_t follow_serial; /* of the recording that is, or was last, followed */
 
@@ -142,12 +144,22 @@ static bool in_hidden(void)
     return calls.count > 0 && calls.call[calls.count - 1].hidden;
 }
 
-static void open_call(uint32_t name, mtp_scope_kind kind, bool hide, uintptr_t of)
+/* Whose call it is, if it is a module's or an optimizer's. */
+typedef struct owner {
+    PyObject *object; /* borrowed, or NULL */
+    void (*hold)(const mtp_op *op, PyObject *object, bool is_new);
+    bool is_new;
+} owner;
+static const owner nobody;
+
+static void open_call(uint32_t name, mtp_scope_kind kind, bool hide, uintptr_t of, owner who)
 {
     mtp_op op = MTP_OP_INIT(name);
     op.kind = kind;
     if (name != 0 && !hide)
         mtp_op_begin(&op);
+    if (who.object != NULL)
+        who.hold(&op, who.object, who.is_new);
     if (calls.count == calls.room) {
         uint32_t room = calls.room > 0 ? calls.room * 2 : 64;
         struct open_call *grown = PyMem_RawRealloc(calls.call, room * sizeof *grown);
@@ -217,17 +229,18 @@ static uint32_t function_name(PyCodeObject *code)
     return keep_id(function_names, (PyObject *)code, name);
 }
 
-static void open_function(PyCodeObject *code, uintptr_t of)
+static void open_function(PyCodeObject *code, uintptr_t of, owner who)
 {
     bool hide = in_hidden() || is_hidden(code);
-    open_call(functions_too && !hide ? function_name(code) : 0, MTP_SCOPE_PYTHON, hide, of);
+    open_call(functions_too && !hide ? function_name(code) : 0, MTP_SCOPE_PYTHON, hide, of, who);
 }
 
 /* "nn.Module: Linear_0": modules of a class are numbered as they are met. */
-static uint32_t module_name(PyObject *module)
+static uint32_t module_name(PyObject *module, bool *is_new)
 {
     PyObject *key = PyLong_FromVoidPtr(module);
     uint32_t id = key != NULL ? known(module_names, key) : 0;
+    *is_new = id == 0;
     if (id == 0 && key != NULL) {
         const char *class_name = Py_TYPE(module)->tp_name, *dot = strrchr(class_name, '.');
         PyObject *seen = PyDict_GetItemString(module_counts, class_name);
@@ -270,14 +283,30 @@ static uint32_t builtin_name(PyObject *callable)
     return id;
 }
 
+/* Was the optimizer not met before? It is held from then on, so that no other can take its address. */
+static bool meet_optimizer(PyObject *optimizer)
+{
+    PyObject *key = PyLong_FromVoidPtr(optimizer);
+    bool is_new = key != NULL && PyDict_GetItemWithError(optimizers, key) == NULL;
+    if (is_new && !PyErr_Occurred())
+        PyDict_SetItem(optimizers, key, optimizer);
+    Py_XDECREF(key);
+    PyErr_Clear();
+    return is_new;
+}
+
 static void enter_python(PyFrameObject *frame)
 {
     PyCodeObject *code = PyFrame_GetCode(frame);
-    PyObject *first = code == module_call ? mtpn_first_argument(frame) : NULL;
-    if (first != NULL)
-        open_call(module_name(first), MTP_SCOPE_MODULE, false, call_of(frame, false));
-    else
-        open_function(code, call_of(frame, false));
+    PyObject *first = code == module_call || code == optimizer_call ? mtpn_first_argument(frame) : NULL;
+    owner who = {first, code == module_call ? mtpn_hold_module : mtpn_hold_optimizer, false};
+    if (first != NULL && code == module_call) {
+        uint32_t name = module_name(first, &who.is_new);
+        open_call(name, MTP_SCOPE_MODULE, false, call_of(frame, false), who);
+    } else {
+        who.is_new = first != NULL && functions_too && meet_optimizer(first);
+        open_function(code, call_of(frame, false), who);
+    }
     Py_DECREF(code);
 }
 
@@ -294,7 +323,7 @@ static void open_running(unsigned skip)
     calls.count = 0;
     calls.serial = follow_serial;
     while (n > skip)
-        open_function(running[--n], 0);
+        open_function(running[--n], 0, nobody);
 }
 
 static int on_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
@@ -314,7 +343,7 @@ static int on_event(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
         break;
     case PyTrace_C_CALL:
         open_call(functions_too && !in_hidden() ? builtin_name(arg) : 0, MTP_SCOPE_PYTHON, in_hidden(),
-                  call_of(frame, true));
+                  call_of(frame, true), nobody);
         break;
     case PyTrace_RETURN:
         close_call(call_of(frame, false));
@@ -406,9 +435,11 @@ mtp_status mtpn_frames_begin(bool with_stack)
     module_names = PyDict_New();
     module_counts = PyDict_New();
     function_names = PyDict_New();
+    optimizers = PyDict_New();
     functions_too = with_stack;
     set_prefixes();
-    if (kept == NULL || module_names == NULL || module_counts == NULL || function_names == NULL) {
+    if (kept == NULL || module_names == NULL || module_counts == NULL || function_names == NULL ||
+        optimizers == NULL) {
         mtpn_frames_end();
         return MTP_E_NOMEM;
     }
@@ -445,6 +476,7 @@ void mtpn_frames_end(void)
     Py_CLEAR(module_counts);
     Py_CLEAR(function_names);
     Py_CLEAR(prefixes);
+    Py_CLEAR(optimizers);
 }
 
 /* --------------------------------------------------------------------------------------------- module's part */
@@ -468,7 +500,19 @@ static PyObject *set_module_call(PyObject *self, PyObject *code)
     Py_RETURN_NONE;
 }
 
+static PyObject *set_optimizer_call(PyObject *self, PyObject *code)
+{
+    (void)self;
+    if (!PyCode_Check(code))
+        return PyErr_Format(PyExc_TypeError,
+                            "set_optimizer_call(): the code object of a method that each step calls");
+    Py_XSETREF(optimizer_call, (PyCodeObject *)Py_NewRef(code));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"set_optimizer_call", set_optimizer_call, METH_O,
+     PyDoc_STR("Calls of this code object tell what the optimizer, their first argument, holds.")},
     {"hide_file", hide_file, METH_O, PyDoc_STR("Leave the frames of this file (co_filename) out of stacks.")},
     {"set_module_call", set_module_call, METH_O,
      PyDoc_STR("Calls of this code object are shown as nn.Module: CLASS_n.")},

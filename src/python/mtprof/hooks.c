@@ -117,6 +117,24 @@ static bool read_tensor_list(reader *r, PyObject *o, mtp_input *in)
     return true;
 }
 
+static bool read_int_list(reader *r, PyObject *o, mtp_input *in)
+{
+    Py_ssize_t n = PyList_Check(o) || PyTuple_Check(o) ? PySequence_Fast_GET_SIZE(o) : -1;
+    if (n < 0 || r->dim_count + (size_t)n > MOST_DIMS)
+        return false;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(o, i);
+        if (!PyLong_Check(item) || PyBool_Check(item))
+            return false;
+        r->dims[r->dim_count + (size_t)i] = PyLong_AsLongLong(item);
+    }
+    in->kind = MTP_INPUT_INT_LIST;
+    in->count = (uint32_t)n;
+    in->dims = r->dims + r->dim_count;
+    r->dim_count += (unsigned)n;
+    return true;
+}
+
 static void read_one(reader *r, PyObject *o)
 {
     if (r->input_count == MOST_INPUTS)
@@ -134,8 +152,10 @@ static void read_one(reader *r, PyObject *o)
         in->value.f = PyFloat_AS_DOUBLE(o);
     } else if (o != Py_None && !PyUnicode_Check(o) && !read_tensor(r, o, in)) {
         memset(in, 0, sizeof *in);
-        if (!read_tensor_list(r, o, in))
+        if (!read_tensor_list(r, o, in)) {
             memset(in, 0, sizeof *in);
+            read_int_list(r, o, in);
+        }
     }
     PyErr_Clear();
 }
@@ -154,30 +174,40 @@ static void read_inputs(reader *r, PyObject *args, PyObject *kwargs)
     PyErr_Clear();
 }
 
-static PyObject *dispatch_op_enter(PyObject *self, PyObject *const *args, Py_ssize_t count)
+/* The begin of an op or a scope; name is a str. 0: not recorded. Never raises. */
+static mtp_token begin(PyObject *name, mtp_scope_kind kind, mtp_device device, PyObject *args,
+                       PyObject *kwargs, const char *members)
 {
-    (void)self;
-    uint32_t recording = mtp_recording();
-    if (LIKELY(!(recording & MTP_CPU)) || count < 1 || !PyUnicode_Check(args[0]))
-        Py_RETURN_NONE;
     Py_ssize_t length;
-    const char *name = PyUnicode_AsUTF8AndSize(args[0], &length);
-    if (name == NULL) {
+    const char *text = PyUnicode_AsUTF8AndSize(name, &length);
+    if (text == NULL) {
         PyErr_Clear();
-        Py_RETURN_NONE;
+        return 0;
     }
-    mtp_op op = MTP_OP_INIT(mtp_name_n(name, (size_t)length));
-    op.device = count > 1 ? device_of(args[1]) : MTP_DEVICE_CPU;
+    mtp_op op = MTP_OP_INIT(mtp_name_n(text, (size_t)length));
+    op.kind = kind;
+    op.device = device;
+    op.args = members;
     reader r;
-    if (recording & MTP_WITH_SHAPES) {
-        read_inputs(&r, count > 2 ? args[2] : Py_None, count > 3 ? args[3] : Py_None);
+    if (mtp_recording() & MTP_WITH_SHAPES) {
+        read_inputs(&r, args, kwargs);
         op.inputs = r.inputs;
         op.input_count = r.input_count;
     }
     mtp_op_begin(&op);
-    if (op.token == 0)
+    return op.token;
+}
+
+static PyObject *dispatch_op_enter(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    (void)self;
+    if (LIKELY(!(mtp_recording() & MTP_CPU)) || count < 1 || !PyUnicode_Check(args[0]))
         Py_RETURN_NONE;
-    return PyLong_FromUnsignedLongLong(op.token);
+    mtp_token token = begin(args[0], MTP_SCOPE_OP, count > 1 ? device_of(args[1]) : MTP_DEVICE_CPU,
+                            count > 2 ? args[2] : Py_None, count > 3 ? args[3] : Py_None, NULL);
+    if (token == 0)
+        Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(token);
 }
 
 static PyObject *dispatch_op_exit(PyObject *self, PyObject *token)
@@ -191,7 +221,137 @@ static PyObject *dispatch_op_exit(PyObject *self, PyObject *token)
     Py_RETURN_NONE;
 }
 
+/* ------------------------------------------------------------------- torch's: scopes with arguments */
+
+static PyObject *scope_with_args_enter(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *name = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : NULL;
+    if (name == NULL || !PyUnicode_Check(name))
+        return PyErr_Format(PyExc_TypeError,
+                            "_record_function_with_args_enter(): the first argument is a name");
+    mtp_token token = 0;
+    if (mtp_recording() & MTP_CPU) {
+        PyObject *rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
+        if (rest == NULL)
+            return NULL;
+        token = begin(name, MTP_SCOPE_USER, MTP_DEVICE_CPU, rest, Py_None, NULL);
+        Py_DECREF(rest);
+    }
+    return PyLong_FromUnsignedLongLong(token);
+}
+
+typedef struct fast {
+    PyObject_HEAD
+    PyObject *name, *inputs, *keywords; /* str; list, tuple or NULL; dict or NULL */
+    mtp_token token;
+    bool entered;
+} fast;
+
+static int fast_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *words[] = {"name", "input_values", "keyword_values", NULL};
+    PyObject *name, *inputs = Py_None, *keywords = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|OO:_RecordFunctionFast", words, &name, &inputs,
+                                     &keywords))
+        return -1;
+    if (inputs != Py_None && !PyList_Check(inputs) && !PyTuple_Check(inputs)) {
+        PyErr_SetString(PyExc_TypeError, "input_values must be a list or tuple");
+        return -1;
+    }
+    if (keywords != Py_None && !PyDict_Check(keywords)) {
+        PyErr_SetString(PyExc_TypeError, "keyword_values must be dict");
+        return -1;
+    }
+    fast *f = (fast *)self;
+    Py_XSETREF(f->name, Py_NewRef(name));
+    Py_XSETREF(f->inputs, inputs == Py_None ? NULL : Py_NewRef(inputs));
+    Py_XSETREF(f->keywords, keywords == Py_None ? NULL : Py_NewRef(keywords));
+    return 0;
+}
+
+/* keywords as members of a JSON object, a new str, or NULL: there are none. Never raises. */
+static PyObject *members_of(PyObject *keywords)
+{
+    PyObject *module = PyImport_ImportModule("mtprof._members");
+    PyObject *text = module != NULL ? PyObject_CallMethod(module, "members", "O", keywords) : NULL;
+    Py_XDECREF(module);
+    if (text == NULL)
+        PyErr_Clear();
+    return text;
+}
+
+static PyObject *fast_enter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    fast *f = (fast *)self;
+    uint32_t recording = mtp_recording();
+    if (LIKELY(!(recording & MTP_CPU)))
+        Py_RETURN_NONE;
+    if (f->name == NULL || f->entered)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "_RecordFunctionFast: this scope is open already: make another one");
+    PyObject *text = f->keywords != NULL && PyDict_GET_SIZE(f->keywords) > 0 && (recording & MTP_WITH_SHAPES)
+                         ? members_of(f->keywords)
+                         : NULL;
+    const char *members = text != NULL ? PyUnicode_AsUTF8(text) : NULL;
+    f->token = begin(f->name, MTP_SCOPE_OP, MTP_DEVICE_CPU, f->inputs != NULL ? f->inputs : Py_None, Py_None,
+                     members);
+    f->entered = true;
+    Py_XDECREF(text);
+    PyErr_Clear();
+    Py_RETURN_NONE;
+}
+
+static PyObject *fast_exit(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    (void)args, (void)count;
+    fast *f = (fast *)self;
+    mtp_scope_end(f->token);
+    f->token = 0;
+    f->entered = false;
+    Py_RETURN_NONE;
+}
+
+static void fast_dealloc(PyObject *self)
+{
+    fast *f = (fast *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    mtp_scope_end(f->token); /* entered by hand and forgotten */
+    Py_XDECREF(f->name);
+    Py_XDECREF(f->inputs);
+    Py_XDECREF(f->keywords);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+int mtpn_hooks_init(PyObject *module)
+{
+    static PyMethodDef methods[] = {
+        {"__enter__", fast_enter, METH_NOARGS, NULL},
+        {"__exit__", (PyCFunction)(void (*)(void))fast_exit, METH_FASTCALL, NULL},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_doc,
+         "_RecordFunctionFast(name, input_values=None, keyword_values=None)\n--\n\nAn op of your own in the "
+         "profile, with inputs and keywords if shapes are recorded. Without a profiler it does nothing."},
+        {Py_tp_new, PyType_GenericNew},
+        {Py_tp_init, fast_init},
+        {Py_tp_dealloc, fast_dealloc},
+        {Py_tp_methods, methods},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {"mtprof.RecordFunctionFast", sizeof(fast), 0, Py_TPFLAGS_DEFAULT, slots};
+    return mtpn_add_type(module, "RecordFunctionFast", &spec) != NULL
+               ? PyModule_AddFunctions(module, mtpn_hooks)
+               : -1;
+}
+
 PyMethodDef mtpn_hooks[] = {
+    {"scope_with_args_enter", scope_with_args_enter, METH_VARARGS,
+     PyDoc_STR("scope_with_args_enter(name, *args) -> token\n\nA scope with inputs; dispatch_op_exit(token) "
+               "ends it.")},
     {"is_profiler_enabled", is_profiler_enabled, METH_NOARGS, PyDoc_STR("Is anything being recorded?")},
     {"dispatch_op_enter", (PyCFunction)(void (*)(void))dispatch_op_enter, METH_FASTCALL,
      PyDoc_STR(

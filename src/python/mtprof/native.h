@@ -34,11 +34,16 @@ void mtpn_frames_follow(void);                 /* after it started */
 void mtpn_frames_unfollow(void);               /* before it stops */
 void mtpn_frames_end(void);
 
+/* objects.c: whose call it is, right after its begin; is_new: not met in this session before */
+int mtpn_objects_init(PyObject *module);
+void mtpn_hold_module(const mtp_op *op, PyObject *module, bool is_new);
+void mtpn_hold_optimizer(const mtp_op *op, PyObject *optimizer, bool is_new);
 /* collections.c: runs of the garbage collector */
 extern PyMethodDef mtpn_collections[];
 
 /* hooks.c: for the dispatchers of other frameworks */
 extern PyMethodDef mtpn_hooks[];
+int mtpn_hooks_init(PyObject *module);
 
 /* A sink that gathers bytes. */
 typedef struct mtpn_text {

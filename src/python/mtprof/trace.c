@@ -123,9 +123,15 @@ static PyObject *trace_info(PyObject *self, PyObject *unused)
 /* Writes to a file that appears whole or not at all. */
 typedef mtp_status write_fn(const mtp_trace *trace, const char *word, mtp_sink *sink, void *user);
 
+enum {
+    WITHOUT_CONCRETE_INPUTS = 1,
+    WITHOUT_FORWARD_BACKWARD = 2
+};
+
 /* A JSON object gets further members at its start: metadata that came after the recording. */
 typedef struct head {
     const char *more; /* members without braces, or NULL: nothing, or written already */
+    int without;      /* WITHOUT_* */
     mtp_file *file;
 } head;
 
@@ -144,9 +150,9 @@ static PyObject *write_file(PyObject *self, PyObject *args, const char *format, 
 {
     PyObject *path;
     const char *word = NULL;
-    head h = {NULL, NULL};
+    head h = {NULL, 0, NULL};
     const mtp_trace *trace = ((mtpn_trace *)self)->trace;
-    if (!PyArg_ParseTuple(args, format, PyUnicode_FSConverter, &path, &word, &h.more))
+    if (!PyArg_ParseTuple(args, format, PyUnicode_FSConverter, &path, &word, &h.more, &h.without))
         return NULL;
     mtp_status status;
     Py_BEGIN_ALLOW_THREADS
@@ -169,12 +175,14 @@ static mtp_status write_chrome(const mtp_trace *trace, const char *name, mtp_sin
 {
     mtp_export_options options = MTP_EXPORT_OPTIONS_INIT;
     options.trace_name = name;
+    options.without_concrete_inputs = (((const head *)user)->without & WITHOUT_CONCRETE_INPUTS) != 0;
+    options.without_forward_backward = (((const head *)user)->without & WITHOUT_FORWARD_BACKWARD) != 0;
     return mtp_trace_chrome(trace, &options, sink, user);
 }
 
 static PyObject *trace_chrome(PyObject *self, PyObject *args)
 {
-    return write_file(self, args, "O&s|z:chrome", write_chrome);
+    return write_file(self, args, "O&s|zi:chrome", write_chrome);
 }
 
 static mtp_status write_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user)
@@ -421,11 +429,14 @@ int mtpn_trace_init(PyObject *module)
          PyDoc_STR("events(item=Event): a lazy sequence; items are of that class.")},
         {"columns", trace_columns, METH_NOARGS,
          PyDoc_STR("{table: {column: buffer}}: numpy.asarray() of a buffer copies nothing.")},
+        {"tree", mtpn_tree_object, METH_NOARGS, PyDoc_STR("All events as one tree, with ids of tensors.")},
         {"text", mtpn_trace_text, METH_O, PyDoc_STR("text(id): what a text id in the columns stands for.")},
         {"info", trace_info, METH_NOARGS, PyDoc_STR("Counts, times and losses, as a dict.")},
         {"chrome", trace_chrome, METH_VARARGS,
-         PyDoc_STR("chrome(path, name, more=None): write Kineto/Chrome JSON; .gz by suffix. more: further "
-                   "members at the top, as JSON without braces.")},
+         PyDoc_STR(
+             "chrome(path, name, more=None, without=0): write Kineto/Chrome JSON; .gz by suffix. more: "
+             "further members at the top, as JSON without braces. without: 1 concrete inputs, 2 arrows to "
+             "backward ops.")},
         {"stacks", trace_stacks, METH_VARARGS, PyDoc_STR("stacks(path, metric): write folded stacks.")},
         {"execution_trace", trace_execution, METH_VARARGS,
          PyDoc_STR("execution_trace(path): write Chakra JSON.")},

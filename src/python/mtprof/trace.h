@@ -14,4 +14,8 @@ PyObject *mtpn_events_object(PyObject *trace, PyObject *item); /* item: the clas
 PyObject *mtpn_columns_object(PyObject *trace);                /* {table: {column: buffer}} */
 PyObject *mtpn_trace_text(PyObject *trace, PyObject *id);
 
+/* tree.c */
+int mtpn_tree_init(PyObject *module);
+PyObject *mtpn_tree_object(PyObject *trace, PyObject *unused);
+
 #endif

@@ -172,7 +172,7 @@ void mt__copy_slices_let_go(mt_node *node);
 mt_status mt__copy_slices_run(mt_node *node, mt_tensor *const *grads, mt_tensor **outs);
 const char *
 mt__keep_name(const char *name); /* a copy for the life of the process; the same text gives the same */
-void mt__describe_tensor(mtp_input *in, const mt_tensor *t);
+void mt__describe_tensor(mtp_input *in, mtp_identity *identity, mt_tensor *t);
 
 /* The edge that gradients of t go to; *out owns its node. */
 mt_status mt__edge_of(mt_tensor *t, mt__edge *out);

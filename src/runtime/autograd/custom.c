@@ -46,9 +46,11 @@ void mt_custom_begin(const char *name, mt_tensor *const *inputs, uint32_t count,
         return;
     mtp_op record = MTP_OP_INIT(mtp_name(name));
     mtp_input shown[MT__MAX_ARGS];
+    mtp_identity identity[MT__MAX_ARGS];
     memset(shown, 0, sizeof shown);
     for (; record.input_count < count && record.input_count < MT__COUNT_OF(shown); record.input_count++)
-        mt__describe_tensor(&shown[record.input_count], inputs[record.input_count]);
+        mt__describe_tensor(&shown[record.input_count], &identity[record.input_count],
+                            inputs[record.input_count]);
     record.inputs = shown;
     record.sequence = (int64_t)forward->sequence;
     mtp_op_begin(&record);

@@ -34,6 +34,8 @@ typedef struct engine {
     uint32_t heap_count, heap_room, all_count, all_room;
     capture *captures;
     uint32_t capture_count;
+    mt_tensor **held; /* owned: gradients of roots that nobody gave, until the end as in PyTorch */
+    uint32_t held_count;
     elsewhere **others; /* open addressing: visits of nodes that another run has claimed; owned */
     uint32_t other_count, other_room; /* room: a power of two, at least twice the count */
 } engine;
@@ -410,6 +412,7 @@ static mt_status run_recorded(mt_node *node, mt_tensor **grads, mt_tensor **outs
 {
     mtp_op record = MTP_OP_INIT(mtp_name(node->name));
     mtp_input inputs[MT__MAX_OUTS];
+    mtp_identity identity[MT__MAX_OUTS];
     bool is_leaf = node->kind == MT__NODE_ACCUMULATE;
     record.kind = MTP_SCOPE_BACKWARD;
     record.sequence = is_leaf ? -1 : (int64_t)node->sequence;
@@ -417,7 +420,7 @@ static mt_status run_recorded(mt_node *node, mt_tensor **grads, mt_tensor **outs
     memset(inputs, 0, sizeof inputs);
     for (uint32_t i = 0; i < node->out_count && i < MT__MAX_OUTS; i++)
         if (grads[i] != NULL)
-            mt__describe_tensor(&inputs[i], grads[i]);
+            mt__describe_tensor(&inputs[i], &identity[i], grads[i]);
     record.inputs = inputs;
     record.input_count = node->out_count < MT__MAX_OUTS ? node->out_count : MT__MAX_OUTS;
     mtp_op_begin(&record);
@@ -571,6 +574,8 @@ static mt_status add_root(engine *e, mt_tensor *root, mt_tensor *grad, uint32_t 
     status = grad == NULL ? default_grad(root, &g) : check_grad(root, grad, i);
     if (status == MT_OK && grad != NULL)
         g = mt_retain(grad);
+    else if (status == MT_OK)
+        e->held[e->held_count++] = mt_retain(g);
     if (status == MT_OK)
         status = meet(e, edge.node);
     if (status == MT_OK)
@@ -631,6 +636,9 @@ static void clean(engine *e)
         mt_node_release(e->captures[i].node);
     for (uint32_t i = 0; i < e->all_count; i++)
         mt_node_release(e->all[i]);
+    for (uint32_t i = 0; i < e->held_count; i++)
+        mt_release(e->held[i]);
+    free(e->held);
     free(e->captures);
     free(e->all);
     free(e->heap);
@@ -657,6 +665,9 @@ static mt_status walk(engine *e, mt_tensor *const *roots, mt_tensor *const *grad
                       mt_tensor **out)
 {
     mt_status status = e->options->input_count > 0 ? add_captures(e, out) : MT_OK;
+    e->held = calloc(count > 0 ? count : 1, sizeof *e->held);
+    if (e->held == NULL)
+        status = mt__fail(MT_E_NOMEM, "out of memory: the gradients of %u roots", count);
     for (uint32_t i = 0; i < count && status == MT_OK; i++)
         status = add_root(e, roots[i], grads != NULL ? grads[i] : NULL, i);
     uint32_t root_count = e->all_count;

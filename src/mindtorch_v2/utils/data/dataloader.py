@@ -142,15 +142,29 @@ class DataLoader:
         )  # fmt: skip
 
     def __iter__(self):
-        if self.num_workers == 0:
-            return _SingleProcessDataLoaderIter(self)
         if not self.persistent_workers:
-            return _MultiProcessingDataLoaderIter(self)
+            return self._get_iterator()
         if self._iterator is None:
-            self._iterator = _MultiProcessingDataLoaderIter(self)
+            self._iterator = self._get_iterator()
         else:
             self._iterator._begin(self)
         return self._iterator
+
+    def _get_iterator(self):  # profiles tell by this one, and by what it calls, whether there are workers
+        if self.num_workers == 0:
+            return _SingleProcessDataLoaderIter(self)
+        self.check_worker_number_rationality()
+        return _MultiProcessingDataLoaderIter(self)
+
+    def check_worker_number_rationality(self):
+        """Warns if there are more workers than processors that they may use."""
+        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        if processors and self.num_workers > processors:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes, and there are {processors} processors for "
+                "them: loading may be slow. Give it fewer workers.",
+                stacklevel=4,
+            )
 
     def __len__(self):
         if not self._iterable:

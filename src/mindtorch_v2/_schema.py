@@ -1,0 +1,205 @@
+"""Schemas of ops as objects, as torch._C has them: torch._C._jit_get_schemas_for_operator("aten::add").
+
+They are read from the op table when they are first asked for, and have PyTorch's arguments, which is what profiles record
+(describe_all() in runtime/dispatch.c): those that the runtime does without are added. A parameter that takes a tensor or a
+number (`Operand` in the table) makes two overloads, as PyTorch has.
+"""
+
+import itertools
+import re
+
+from mindtorch_v2 import _C
+
+_KINDS = {
+    "Tensor": "TensorType", "Scalar": "NumberType", "int": "IntType", "float": "FloatType", "bool": "BoolType",
+    "str": "StringType", "ScalarType": "IntType", "Layout": "IntType", "MemoryFormat": "IntType", "Device": "DeviceObjType",
+}  # fmt: skip
+_TEXTS = {"Scalar": "number", "ScalarType": "int", "Layout": "int", "MemoryFormat": "int"}
+# The overloads that a row with Operands stands for, by the row's own: which of them are numbers -> its name.
+_OPERANDS = {
+    "Tensor": {(False,): "Tensor", (True,): "Scalar"},
+    "Scalar": {(False,): "Tensor", (True,): "Scalar"},
+    "": {(False,): "", (True,): "Scalar"},
+    "src": {(False,): "src", (True,): "value"},
+    "self": {(False, False): "self", (True, False): "ScalarSelf", (False, True): "ScalarOther", (True, True): "Scalar"},
+}  # fmt: skip
+
+
+_OPTIONS = re.compile(r"(ScalarType\? dtype=None), (Device\? device=None)")
+# Arguments of PyTorch's ops that the runtime has no use for, at the end.
+_FORMAT, _GENERATOR = "MemoryFormat? memory_format=None", "*, Generator? generator=None"
+_MISSING = {
+    "clone": "*, " + _FORMAT, "contiguous": "*, MemoryFormat memory_format=0", "to": _FORMAT, "_to_copy": _FORMAT, "empty": _FORMAT,
+    "empty_like": _FORMAT, "zeros_like": _FORMAT, "ones_like": _FORMAT, "full_like": _FORMAT, "rand_like": _FORMAT,
+    "randn_like": _FORMAT, "uniform_": _GENERATOR, "normal_": _GENERATOR, "random_": _GENERATOR, "bernoulli": _GENERATOR,
+    "bernoulli_": _GENERATOR, "multinomial": _GENERATOR, "index_add_": "*, Scalar alpha=1", "gather": "*, bool sparse_grad=False",
+    "gather_backward": "bool sparse_grad", "linalg_vector_norm": "*, ScalarType? dtype=None",
+    "scaled_dot_product_attention": "bool enable_gqa=False",
+    **dict.fromkeys(("_fused_sgd_", "_fused_adam_", "_fused_adamw_", "_fused_adagrad_"), "Tensor? grad_scale=None, Tensor? found_inf=None"),
+}  # fmt: skip
+
+
+class Type:
+    """The type of an argument; kind() is the name of torch._C's class for it."""
+
+    __slots__ = ("_kind", "_text", "_element")
+
+    def __init__(self, kind, text, element=None):
+        self._kind, self._text, self._element = kind, text, element
+
+    def kind(self):
+        return self._kind
+
+    def getElementType(self):  # noqa: N802 (torch's name)
+        if self._element is None:
+            raise RuntimeError(f"{self._text} has no element type")
+        return self._element
+
+    def __str__(self):
+        return self._text
+
+    __repr__ = __str__
+
+    def __eq__(self, other):
+        return isinstance(other, Type) and self._text == other._text
+
+    def __hash__(self):
+        return hash(self._text)
+
+
+class AliasInfo:
+    """`(a)`: the result may be a view of the argument; `(a!)`: the op writes to it."""
+
+    __slots__ = ("is_write", "before_set", "after_set")
+
+    def __init__(self, text):
+        self.is_write = text.endswith("!")
+        self.before_set = self.after_set = {"alias::" + text.rstrip("!")}
+
+
+class Argument:
+    __slots__ = ("name", "type", "real_type", "default_value", "_has_default", "kwarg_only", "alias_info", "N")
+
+    def __init__(self, name, type, alias, default, kwarg_only, length):
+        self.name, self.type, self.real_type, self.kwarg_only, self.N = name, type, type, kwarg_only, length
+        self.alias_info = AliasInfo(alias) if alias else None
+        self._has_default = default is not None
+        self.default_value = _value(default) if default is not None else None
+
+    def has_default_value(self):
+        return self._has_default
+
+    @property
+    def is_write(self):
+        return self.alias_info is not None and self.alias_info.is_write
+
+    @property
+    def is_out(self):
+        return self.kwarg_only and self.is_write
+
+
+class FunctionSchema:
+    __slots__ = ("name", "overload_name", "arguments", "returns", "_text")
+
+    def __init__(self, text):
+        self._text = "aten::" + text.replace("[...]", "[]")
+        head, rest = text.split("(", 1)
+        inside, returned = rest.rsplit(") -> ", 1)
+        name, _, self.overload_name = head.partition(".")
+        self.name = "aten::" + name
+        self.arguments, kwarg_only = [], False
+        for part in _split(inside):
+            if part == "*":
+                kwarg_only = True
+            else:
+                self.arguments.append(_argument(part, kwarg_only))
+        parts = _split(returned[1:-1]) if returned.startswith("(") else [returned]
+        self.returns = [_argument(part if " " in part else part + " ", False) for part in parts]
+
+    @property
+    def is_mutable(self):
+        return any(argument.is_write for argument in self.arguments)
+
+    def __str__(self):
+        return self._text
+
+    __repr__ = __str__
+
+
+def _split(text):
+    """At the commas that are not inside brackets."""
+    return [part.strip() for part in re.split(r",(?![^\[(]*[\])])", text) if part.strip()]
+
+
+def _value(text):
+    if text in ("None", "True", "False"):
+        return {"None": None, "True": True, "False": False}[text]
+    if text.startswith("["):
+        return [_value(part) for part in _split(text[1:-1])]
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text.strip("'\"")
+
+
+def _argument(text, kwarg_only):
+    """`Tensor(a!)[] self=...`"""
+    declared, _, rest = text.partition(" ")
+    name, _, default = rest.partition("=")
+    word, alias, suffix = re.fullmatch(r"(\w+)(?:\(([^)]*)\))?(.*)", declared).groups()
+    text = _TEXTS.get(word, word)
+    made, length = Type(_KINDS.get(word, word + "Type"), text), None
+    for mark in re.findall(r"\?|\[[^\]]*\]", suffix):
+        if mark == "?":
+            made = Type("OptionalType", f"Optional[{made}]", made)
+        else:
+            made = Type("ListType", f"List[{made}]", made)
+            length = int(mark[1:-1]) if mark[1:-1].isdigit() else None
+    return Argument(name, made, alias, default or None, kwarg_only, length)
+
+
+def _whole(text):
+    """A row's schema with all arguments that PyTorch's has."""
+    inside, returned = text.rsplit(") -> ", 1)
+    inside = _OPTIONS.sub(r"\1, Layout? layout=None, \2, bool? pin_memory=None", inside)
+    more = _MISSING.get(re.match(r"\w+", text).group())
+    if more is not None:
+        inside += ", " + (more[3:] if "*, " in inside and more.startswith("*") else more)
+    return f"{inside}) -> {returned}"
+
+
+def _overloads(text):
+    """The schemas that a row of the table stands for."""
+    operands = len(re.findall(r"\bOperand\b", text))
+    if operands == 0:
+        return [text]
+    head, rest = text.split("(", 1)
+    name, _, overload = head.partition(".")
+    made = []
+    for numbers in itertools.product((False, True), repeat=operands):
+        words = iter("Scalar" if number else "Tensor" for number in numbers)
+        called = _OPERANDS[overload][numbers]
+        made.append(f"{name}{'.' * bool(called)}{called}(" + re.sub(r"\bOperand\b", lambda _: next(words), rest))
+    return made
+
+
+_schemas = {}  # of each name, in the table's order
+
+
+def _jit_get_schemas_for_operator(name):
+    """The overloads of an op, [] if there is none of that name."""
+    if "::" not in name:
+        raise RuntimeError(f"all symbols must have a namespace, <namespace>::<string>, but found: {name}")
+    if not _schemas:
+        texts = {text: None for row in _C._op_table() for text in _overloads(_whole(row[2]))}
+        for schema in map(FunctionSchema, texts):
+            _schemas.setdefault(schema.name, []).append(schema)
+    return list(_schemas.get(name, ()))
+
+
+_C._jit_get_schemas_for_operator = _jit_get_schemas_for_operator
+_C.FunctionSchema, _C.Argument = FunctionSchema, Argument

@@ -1,0 +1,376 @@
+"""torch.profiler._utils: walks over the event tree, and what can be told from when things ran.
+
+Everything here is a function of a finished profile: profiler.kineto_results.experimental_event_tree() (the host's events)
+and .events() (launches and device work). Walks keep their own queue, so that a tree may be as deep as it likes.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import mindtorch_v2 as torch
+from mindtorch_v2.profiler import DeviceType
+
+# ------------------------------------------------------------------------------------------------- walks
+
+
+def _traverse(tree: Sequence[Any], next_fn: Callable[[deque], Any],
+              children_fn: Callable[[Any], Iterable[Any]] = lambda event: event.children, reverse: bool = False) -> Iterator[Any]:
+    """Every event below `tree`; next_fn takes the next one out of those that wait. An event's children are asked for after
+    it was given out, so children_fn can leave a subtree out."""
+    waiting = deque(reversed(tree) if reverse else tree)
+    while waiting:
+        event = next_fn(waiting)
+        yield event
+        children = children_fn(event)
+        waiting.extend(reversed(children) if reverse else children)
+
+
+traverse_dfs = functools.partial(_traverse, next_fn=deque.pop, reverse=True)
+traverse_bfs = functools.partial(_traverse, next_fn=deque.popleft, reverse=False)
+
+
+def index_of_first_match(seq: Sequence[Any], predicate: Callable[[Any], bool], start: int = 0, end: int | None = None) -> int | None:
+    """The index of the first of seq[start:end] for which the predicate holds, None if there is none."""
+    end = len(seq) if end is None else min(end, len(seq))
+    return next((i for i in range(start, end) if predicate(seq[i])), None)
+
+
+def argmax(seq: Sequence[Any], key: Callable[[Any], Any] = lambda value: value, start: int = 0, end: int | None = None) -> int | None:
+    """The index in seq of the largest of seq[start:end], the first of several, None if that is empty."""
+    window = range(len(seq))[start:end]
+    return max(window, key=lambda i: key(seq[i])) if window else None
+
+
+def source_code_location(event: Any) -> str:
+    """The innermost Python function around an event, as FILE(LINE): NAME."""
+    while event is not None:
+        if re.search(r"\.py\(.*\)", event.name):
+            return event.name
+        event = event.parent
+    return "No source code location found"
+
+
+# ----------------------------------------------------------------------------------------------- metrics
+
+
+@dataclass
+class EventMetrics:
+    duration_time_ns: int = 0
+    self_time_ns: int = 0
+    idle_time_ns: int = 0
+    queue_depth: int = 0
+
+    @property
+    def fraction_idle_time(self) -> float:
+        return self.idle_time_ns / self.duration_time_ns if self.duration_time_ns else 0.0
+
+
+@dataclass
+class Interval:
+    start: int
+    end: int
+    queue_depth: int = 0
+
+
+class EventKey:
+    """An event as a key: the same event is the same key."""
+
+    def __init__(self, event: Any) -> None:
+        self.event = event
+
+    def __hash__(self) -> int:
+        return hash(self.event.id)
+
+    def __eq__(self, other: Any) -> bool:
+        return self.event.id == other.event.id
+
+    def __repr__(self) -> str:
+        return f"{self.event.name}"
+
+    def intervals_overlap(self, intervals: Iterable[Interval]) -> int:
+        """How much of the event's time the intervals cover; what several of them cover counts once."""
+        covered, reached = 0, self.event.start_time_ns
+        for interval in sorted(intervals, key=lambda i: i.start):
+            start, end = max(reached, interval.start), min(self.event.end_time_ns, interval.end)
+            if start < end:
+                covered += end - start
+                reached = end
+        return covered
+
+
+# What starts a kernel, by the beginning of its name: CUDA's calls, and OpenCL's, which is what an NPU here has.
+_LAUNCHES = ("cudaLaunchKernel", "cudaLaunchCooperativeKernel", "__cudaLaunchKernel", "clEnqueueNDRangeKernel")
+_NO_KERNEL = ("mem", "cpy", "alloc", "free")  # in the names of device work that is no kernel
+
+
+def _name(event: Any) -> str:
+    name = getattr(event, "name", event)
+    return str(name() if callable(name) else name)
+
+
+def _span(event: Any) -> tuple[int, int]:
+    """(start, end) in ns, of an event of the tree or of the event list."""
+    if hasattr(event, "start_ns"):
+        return event.start_ns(), event.start_ns() + event.duration_ns()
+    if hasattr(event, "start_us"):
+        return event.start_us() * 1000, (event.start_us() + event.duration_us()) * 1000
+    if hasattr(event, "start_time_ns"):
+        return event.start_time_ns, event.end_time_ns
+    raise TypeError(f"{type(event).__name__} has no start time")
+
+
+def _is_kernel(event: Any) -> bool:
+    return event.device_type() == DeviceType.CUDA and not any(part in _name(event).lower() for part in _NO_KERNEL)
+
+
+def _spawned_kernels(launches: list[Any], kernels: list[Any]) -> list[int | None]:
+    """Of each launch, the index of its kernel; kernels run in the order of their launches."""
+    indices: dict[int, list[int]] = {}
+    for i, kernel in enumerate(kernels):
+        indices.setdefault(kernel.linked_correlation_id(), []).append(i)
+    found: list[int | None] = []
+    last = 0
+    for launch in launches:
+        same = indices.get(launch.linked_correlation_id(), [])
+        at = bisect.bisect_left(same, last)
+        found.append(same[at] if at < len(same) else None)
+        last = last if found[-1] is None else found[-1]
+    return found
+
+
+class BasicEvaluation:
+    """Self time, queue depth and idle time of each event, and which events keep the device waiting.
+
+    The queue depth is the number of kernels that were launched and have not begun. The device is idle while it is 0.
+    """
+
+    def __init__(self, prof: Any) -> None:
+        self.profile = prof
+        self.metrics: dict[EventKey, EventMetrics] = {}
+        self.compute_self_time()
+        self.event_keys = sorted(self.metrics, key=lambda key: key.event.start_time_ns)
+        self.events = [key.event for key in self.event_keys]
+        self.cuda_events: list[Any] = []
+        self.queue_depth_list = self.compute_queue_depth()
+        self.compute_idle_time()
+
+    def _results(self) -> Any:
+        if self.profile.kineto_results is None:
+            raise AssertionError("kineto_results must not be None")
+        return self.profile.kineto_results
+
+    def compute_self_time(self) -> None:
+        """Fills metrics: each event's time, and the part of it that is not its children's."""
+        waiting = list(self._results().experimental_event_tree())
+        while waiting:
+            event = waiting.pop()
+            children = event.children
+            key, duration = EventKey(event), event.duration_time_ns
+            if key in self.metrics:
+                raise AssertionError(f"Duplicate id: {event.id}, {event.name}")
+            self.metrics[key] = EventMetrics(duration, duration - sum(child.duration_time_ns for child in children))
+            waiting.extend(children)
+
+    def compute_queue_depth(self) -> list[Interval]:
+        """The queue depth at each launch and kernel, as a list; at each event of the tree, in its metrics."""
+        def by_start(events: Iterable[Any]) -> list[Any]:
+            return sorted(events, key=lambda event: _span(event)[0])
+
+        device_events = self._results().events()
+        launches = by_start(event for event in device_events if _name(event).startswith(_LAUNCHES))
+        kernels = by_start(event for event in device_events if _is_kernel(event))
+        self.cuda_events = by_start(launches + kernels)
+        spawned_by = _spawned_kernels(launches, kernels)
+        starts = [_span(kernel)[0] for kernel in kernels]
+        # (event, its kernel's index where it is a launch, its metrics where it is of the tree)
+        points = [(launch, index, None) for launch, index in zip(launches, spawned_by)]
+        points += [(kernel, None, None) for kernel in kernels]
+        points += [(event, None, self.metrics[EventKey(event)]) for event in self.events]
+        points.sort(key=lambda point: _span(point[0])[0])
+        depths, spawned = [], -1
+        for event, index, metrics in points:
+            start, end = _span(event)
+            spawned = spawned if index is None else index
+            depth = max(spawned + 1 - bisect.bisect_right(starts, start), 0)
+            if metrics is None:
+                depths.append(Interval(start, end, depth))
+            else:
+                metrics.queue_depth = depth
+        return depths
+
+    def compute_idle_time(self) -> None:
+        """Fills metrics: how much of each event's time the device had nothing to do."""
+        idle: list[Interval] = []
+        if self.queue_depth_list and self.events:
+            idle = [Interval(self.events[0].start_time_ns, self.queue_depth_list[0].start),
+                    Interval(self.queue_depth_list[-1].end, self.events[-1].end_time_ns)]
+        since = None
+        for point in self.queue_depth_list:
+            if point.queue_depth > 0 and since is not None:
+                idle.append(Interval(since, point.start))
+                since = None
+            elif point.queue_depth == 0 and since is None:
+                since = point.end
+        for key, metrics in self.metrics.items():
+            metrics.idle_time_ns = key.intervals_overlap(idle)
+
+    def _falling(self, peak: int = 4) -> list[Interval]:
+        """Where the queue ran empty: from a peak to the first time after it that the depth is 0."""
+        found = []
+        points = self.queue_depth_list[::-1]
+        depths = [point.queue_depth for point in points]
+        empty = index_of_first_match(depths, lambda depth: depth <= 0)
+        while empty is not None:
+            high = index_of_first_match(depths, lambda depth: depth >= peak, start=empty + 1)
+            if high is None:
+                break
+            before = index_of_first_match(depths, lambda depth: depth <= 0, start=high)
+            top = argmax(depths, start=high, end=before)
+            found.append(Interval(points[top].start, points[empty].start))
+            empty = None if before is None else index_of_first_match(depths, lambda depth: depth <= 0, start=before + 1)
+        return found
+
+    def rank_events(self, length: int) -> list[EventKey]:
+        """At most `length` events while which the queue ran empty: those first that had the device idle for much of their
+        time and took long themselves."""
+        falling = self._falling()
+        keys = [key for key in self.metrics if key.intervals_overlap(falling)]
+        if len(keys) < 2:
+            return keys[:length]
+
+        def score(values: list[float]) -> Any:
+            numbers = torch.tensor(values, dtype=torch.float32)
+            deviation, mean = torch.std_mean(numbers)
+            return (numbers - mean) / deviation
+
+        idle = score([self.metrics[key].fraction_idle_time for key in keys])
+        busy = score([self.metrics[key].self_time_ns for key in keys])
+        scores = (idle + 0.6 * busy).tolist()
+        order = sorted(range(len(keys)), key=scores.__getitem__, reverse=True)
+        return [keys[i] for i in order[:length]]
+
+    def get_optimizable_events(self, length: int = 1, print_enable: bool = True) -> list[EventKey]:
+        """rank_events, printed."""
+        keys = self.rank_events(length)
+        if print_enable:
+            rule = "-" * 80
+            print(("Optimizable events:\n" if keys else "No events to optimize\n") + "\n".join(
+                f"{rule}\nEvent:                {key}\nSource code location: {source_code_location(key.event)}\n"
+                f"Percentage idle time: {self.metrics[key].fraction_idle_time * 100:.2f}%\n{rule}" for key in keys))
+        return keys
+
+
+def _init_for_cuda_graphs() -> None:
+    """An empty profile, so that the collectors are there before a graph is captured."""
+    from mindtorch_v2.autograd.profiler import profile
+
+    with profile():
+        pass
+
+
+# ------------------------------------------------------------------------------------- nodes of compiled graphs
+
+
+@dataclass
+class TimelineEvent:
+    """A point in time of a trace: where a marker begins or ends, or where any other event begins."""
+
+    timestamp: int
+    event_type: Literal["start", "end", "regular"]
+    marker_type: Literal["filename", "node"] | None
+    identifier: str | int | None
+    event: dict[str, Any]
+
+
+@dataclass
+class ContextStackEntry:
+    """A marker that has begun and not ended."""
+
+    context_type: Literal["filename", "node"]
+    identifier: str | int
+    metadata: dict | None
+    tid: int | None = None
+
+
+def _graph_registry() -> dict[str, dict]:
+    """What is known of compiled files, by name. This runtime compiles none."""
+    try:
+        from mindtorch_v2.fx.traceback import _FX_METADATA_REGISTRY
+    except ImportError:
+        return {}
+    return _FX_METADATA_REGISTRY
+
+
+def _marker(event: dict[str, Any]) -> tuple[str, str | int] | None:
+    """(kind, what) of a marker: `## FILE.py ##` around a compiled file's run, `## N ##` around that of its node N."""
+    name = event.get("name", "")
+    if event.get("cat") != "cpu_op" or not (name.startswith("## ") and name.endswith(" ##")):
+        return None
+    content = name[3:-3]
+    if content.endswith(".py"):
+        return "filename", content
+    try:
+        return "node", int(content)
+    except ValueError:
+        return "", content  # a marker of another kind: nothing is known of it
+
+
+def _timeline_of(trace_events: Iterable[dict[str, Any]]) -> list[TimelineEvent]:
+    timeline = []
+    for event in trace_events:
+        if "ts" not in event or "dur" not in event:
+            continue
+        marker = _marker(event)
+        if marker is None:
+            timeline.append(TimelineEvent(event["ts"], "regular", None, None, event))
+        elif marker[0]:
+            timeline.append(TimelineEvent(event["ts"], "start", *marker, event))
+            timeline.append(TimelineEvent(event["ts"] + event["dur"], "end", *marker, event))
+    timeline.sort(key=lambda point: point.timestamp)
+    return timeline
+
+
+def _opened(point: TimelineEvent, stack: list[ContextStackEntry], registry: dict[str, dict]) -> ContextStackEntry | None:
+    """What a marker tells about the events within it; None: nothing."""
+    tid = point.event.get("tid")
+    if point.marker_type == "filename":
+        return ContextStackEntry("filename", point.identifier, registry.get(point.identifier), tid)
+    file = next((entry for entry in reversed(stack) if entry.context_type == "filename"), None)
+    nodes = ((file.metadata if file else None) or {}).get("node_metadata", {})
+    if point.identifier not in nodes:
+        return None
+    return ContextStackEntry("node", point.identifier, nodes[point.identifier], tid)
+
+
+def map_recorded_events_to_aten_ops_with_stack_trace(traced_data: dict[str, Any]) -> None:
+    """Gives the events of a Chrome trace that ran inside a node of a compiled graph the node's `stack_trace` and
+    `node_name`, as args. traced_data is the file's JSON and is changed in place."""
+    registry = _graph_registry()
+    stacks: dict[Any, list[ContextStackEntry]] = {}  # of each thread
+    open_at: dict[int, ContextStackEntry] = {}  # by the marker's event
+    for point in _timeline_of(traced_data.get("traceEvents", [])):
+        stack = stacks.setdefault(point.event.get("tid"), [])
+        if point.event_type == "start":
+            entry = _opened(point, stack, registry)
+            if entry is not None:
+                open_at[id(point.event)] = entry
+                stack.append(entry)
+        elif point.event_type == "end":
+            entry = open_at.pop(id(point.event), None)
+            if entry is not None:
+                stack[:] = [other for other in stack if other is not entry]
+        else:
+            node = next((entry for entry in reversed(stack) if entry.context_type == "node" and entry.metadata), None)
+            if node is not None:
+                told = {"stack_trace": node.metadata.get("stack_trace", "No model stack trace available"),
+                        "node_name": node.metadata.get("name", "")}
+                told = {name: value for name, value in told.items() if value}
+                if told:
+                    point.event.setdefault("args", {}).update(told)

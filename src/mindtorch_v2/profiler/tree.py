@@ -1,0 +1,459 @@
+"""torch's experimental event tree: every event of a recording with its children, its parent and typed fields.
+
+    tree = prof.profiler.kineto_results.experimental_event_tree()   # the roots
+    for child in tree[0].children:
+        print(child.name, child.tag, child.extra_fields)
+
+The tree is built in C, once (include/mtprof_trace.h, "tree"); an object is made when an event is looked at. While anyone
+holds an event's object, asking for that event again gives the same one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+from weakref import WeakValueDictionary
+
+import mtprof
+
+from mindtorch_v2.profiler.common import RecordScope
+
+
+class _EventType(IntEnum):
+    """What an event of the tree is."""
+
+    TorchOp = 0
+    Backend = 1
+    Vulkan = 2
+    Allocation = 3
+    OutOfMemory = 4
+    PyCall = 5
+    PyCCall = 6
+    Kineto = 7
+    PythonGC = 8
+
+    def __repr__(self) -> str:
+        return f"<_EventType.{self.name}: {self.value}>"
+
+
+# ------------------------------------------------------------------------------------------------ what a tree knows
+
+_DTYPES = {1: "float32", 2: "float64", 5: "int64", 6: "int32", 10: "bool"}  # mtp_dtype
+_UNKNOWN = (0, 0, -1, -1, 0, -1, 0)  # a tensor of which only the shape is known
+
+
+def _device(kind: int, index: int) -> Any:
+    import mindtorch_v2
+
+    return mindtorch_v2.device("cpu") if kind == 0 else mindtorch_v2.device("npu", max(index, 0))
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None
+
+
+def _number(text: str) -> bool | int | float | None:
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None
+
+
+class _Shape:
+    """The texts of some inputs, read: for each its kind, dims, strides and value."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, dims: str, strides: str, types: str, concrete: str) -> None:
+        read = [json.loads(text) if text else [] for text in (dims, strides, types, concrete)]
+        count = len(read[2])
+        for part in read:
+            part.extend([""] * (count - len(part)))
+        self.items = list(zip(read[2], read[0], read[1], read[3]))
+
+
+class _Tree:
+    """A native tree with the objects that are made of it."""
+
+    def __init__(self, trace: mtprof.Trace) -> None:
+        self.native = trace.tree()
+        self.events: WeakValueDictionary[int, _ProfilerEvent] = WeakValueDictionary()
+        self.shapes: dict[int, _Shape] = {}
+
+    def event(self, node: int) -> _ProfilerEvent:
+        found = self.events.get(node)
+        if found is None:
+            found = self.events[node] = _ProfilerEvent._of(self, node)
+        return found
+
+    def shape(self, number: int, node: int, part: int = -1) -> _Shape:
+        found = self.shapes.get(number)
+        if found is None:
+            found = self.shapes[number] = _Shape(*self.native.shape(node, part))
+        return found
+
+    def inputs(self, shape: _Shape, tensors: list[tuple[int, ...]]) -> list[Any]:
+        """One value per input: a _TensorMetadata, a list of these, a number, or None."""
+        rest = iter(tensors)
+        out: list[Any] = []
+        for kind, dims, strides, value in shape.items:
+            if kind == "TensorList":
+                told = [(next(rest, _UNKNOWN), d, s) for d, s in zip(dims, strides)]
+                out.append([_TensorMetadata._of(*one) for one in told if one[0][0] or not tensors])
+            elif kind == "Scalar":
+                out.append(_number(value))
+            elif kind in ("", "ScalarList"):
+                out.append(None)
+            else:
+                out.append(_TensorMetadata._of(next(rest, _UNKNOWN), dims, strides, kind))
+        return out
+
+    def parts(self, node: int) -> list[list[Any]]:
+        """What the object of a call holds, part by part; texts as they are."""
+        out = []
+        for part, (number, tensors) in enumerate(self.native.held(node)):
+            shape = self.shape(number, node, part)
+            values = self.inputs(shape, tensors)
+            texts = [value for _, _, _, value in shape.items]
+            out.append([text if isinstance(text, str) and text and kind == "" else value
+                        for (kind, _, _, _), text, value in zip(shape.items, texts, values)])
+        return out
+
+    @cached_property
+    def owners(self) -> dict[int, list[list[Any]]]:
+        """An object's address -> what it held when it was first met."""
+        out: dict[int, list[list[Any]]] = {}
+        for node in range(len(self.native)):
+            if self.native.node(node)[9] > 1:
+                parts = self.parts(node)
+                out.setdefault(parts[0][1], parts[1:])
+        return out
+
+
+# ---------------------------------------------------------------------------------------------------------- tensors
+
+
+class _TensorMetadata:
+    """A tensor at the time of an event: which one (impl_ptr, id), in which memory (storage_data_ptr, allocation_id), of
+    which shape. What was not recorded is None."""
+
+    __slots__ = ("impl_ptr", "storage_data_ptr", "id", "allocation_id", "device", "dtype", "sizes", "strides")
+    layout = "torch.strided"
+
+    @classmethod
+    def _of(cls, tensor: tuple[int, ...], dims: list[int], strides: list[int], kind: str = "") -> _TensorMetadata:
+        import mindtorch_v2
+
+        number, storage, ident, allocation, device_type, device_index, dtype = tensor
+        self = cls.__new__(cls)
+        self.impl_ptr = number or None
+        self.storage_data_ptr = storage if number else None
+        self.id, self.allocation_id = _known(ident), _known(allocation)
+        self.device = _device(device_type, device_index)
+        name = _DTYPES.get(dtype) or _KINETO_DTYPES.get(kind)
+        self.dtype = getattr(mindtorch_v2, name) if name else None
+        self.sizes, self.strides = list(dims or ()), list(strides or ())
+        return self
+
+    @property
+    def dim(self) -> int:
+        return len(self.sizes)
+
+    def __repr__(self) -> str:
+        return f"<_TensorMetadata id={self.id} allocation_id={self.allocation_id} sizes={self.sizes}>"
+
+
+_KINETO_DTYPES = {"float": "float32", "double": "float64", "long int": "int64", "int": "int32", "bool": "bool"}
+
+
+# ------------------------------------------------------------------------------------------------------ extra fields
+
+
+class _Fields:
+    """Of one event; made with it, read when asked."""
+
+    __slots__ = ("_tree", "_node", "_about", "__dict__")
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        raise TypeError(f"{type(self).__name__}: No constructor defined!")
+
+    @classmethod
+    def _of(cls, tree: _Tree, node: int, about: tuple[Any, ...]) -> _Fields:
+        self = cls.__new__(cls)
+        self._tree, self._node, self._about = tree, node, about
+        return self
+
+
+class _ExtraFields_TorchOp(_Fields):
+    allow_tf32_cublas = False
+
+    @property
+    def name(self) -> str:
+        return self._about[2]
+
+    @property
+    def scope(self) -> RecordScope:
+        return RecordScope(self._about[1])
+
+    @property
+    def sequence_number(self) -> int:
+        return self._about[8]
+
+    @cached_property
+    def inputs(self) -> list[Any]:
+        number, tensors = self._tree.native.inputs(self._node)
+        found = self._tree.inputs(self._tree.shape(number, self._node), tensors) if number else []
+        if len(found) > 1 and self.name in _ARITHMETIC and isinstance(found[1], (int, float)):
+            found[1] = _TensorMetadata._of((0, 0, -1, -1, 0, -1, _NUMBERS[type(found[1])]), [], [])
+        return found
+
+
+# torch gives these their number as a tensor without dims; here it stays a number, which has no memory.
+_ARITHMETIC = {f"aten::{name}{end}" for name in ("add", "sub", "mul", "div") for end in ("", "_")}
+_NUMBERS = {bool: 10, int: 5, float: 2}  # mtp_dtype
+
+
+class _ExtraFields_Backend(_Fields):
+    pass
+
+
+class _ExtraFields_Vulkan(_Fields):
+    pass
+
+
+class _ExtraFields_OutOfMemory(_Fields):
+    pass
+
+
+class _ExtraFields_Kineto(_Fields):
+    pass
+
+
+class _ExtraFields_PythonGC(_Fields):
+    pass
+
+
+class _ExtraFields_Allocation(_Fields):
+    @cached_property
+    def _told(self) -> tuple[int, ...]:
+        return self._tree.native.allocation(self._node)
+
+    @property
+    def ptr(self) -> int:
+        return self._told[0]
+
+    @property
+    def alloc_size(self) -> int:
+        return self._told[1]
+
+    @property
+    def total_allocated(self) -> int:
+        return max(self._told[2], 0)
+
+    @property
+    def total_reserved(self) -> int:
+        return max(self._told[3], 0) if self._told[6] else 0  # torch: of an accelerator's allocator alone
+
+    @property
+    def id(self) -> int | None:
+        return _known(self._told[4])
+
+    @property
+    def allocation_id(self) -> int | None:
+        return _known(self._told[5])
+
+    @property
+    def device(self) -> Any:
+        return _device(self._told[6], self._told[7])
+
+
+class _PyFrameState:
+    """A place in a Python program."""
+
+    __slots__ = ("file_name", "line_number", "function_name")
+
+    @classmethod
+    def _of(cls, text: str) -> _PyFrameState:
+        """text: "file:line:function", or empty."""
+        self = cls.__new__(cls)
+        file, line, function = text.rsplit(":", 2) if text.count(":") > 1 else (text, "0", "")
+        self.file_name, self.function_name = file, function
+        self.line_number = int(line) if line.isdigit() else 0
+        return self
+
+    def __repr__(self) -> str:
+        return f"<_PyFrameState {self.file_name}({self.line_number}): {self.function_name}>"
+
+
+class _NNModuleInfo:
+    """The module of a call. parameters: (name, tensor, gradient or None), as they were at the module's first call."""
+
+    __slots__ = ("self_ptr", "cls_ptr", "cls_name", "parameters")
+
+    def __repr__(self) -> str:
+        return f"<_NNModuleInfo {self.cls_name} at {self.self_ptr:#x}>"
+
+
+class _OptimizerInfo:
+    """The optimizer of a step. parameters: (tensor, gradient or None, [(name, state)]), as they were at its first step."""
+
+    __slots__ = ("self_ptr", "parameters")
+
+    def __repr__(self) -> str:
+        return f"<_OptimizerInfo at {self.self_ptr:#x}>"
+
+
+_NAME = re.compile(r"^(.*)\((\d+)\): (.*)$", re.DOTALL)
+
+
+class _Call(_Fields):
+    """Of a call: the innermost frame is the function's own, except where it has none."""
+
+    @cached_property
+    def _head(self) -> list[Any]:
+        """("module" or "optimizer", self, class, class name), or []."""
+        if not self._about[9]:
+            return []
+        return self._tree.parts(self._node)[0]
+
+
+class _ExtraFields_PyCall(_Call):
+    @cached_property
+    def callsite(self) -> _PyFrameState:
+        """By its name, "file(line): function"; a module's by its frame."""
+        named = _NAME.match(self._about[2])
+        return _PyFrameState._of(":".join(named.groups()) if named else self._about[10])
+
+    @cached_property
+    def caller(self) -> _PyFrameState:
+        inner, own = _PyFrameState._of(self._about[10]), self.callsite
+        if (inner.file_name, inner.function_name) == (own.file_name, own.function_name):
+            return _PyFrameState._of(self._about[11])
+        around = self._tree.event(self._node).parent  # it ran when recording began: its stack is of that moment
+        while around is not None and around.tag is not _EventType.PyCall:
+            around = around.parent
+        return around.extra_fields.callsite if around is not None else _PyFrameState._of("")
+
+    def _held(self) -> list[list[Any]]:
+        return self._tree.owners.get(self._head[1], [])
+
+    @cached_property
+    def module(self) -> _NNModuleInfo | None:
+        if not self._head or self._head[0] != "module":
+            return None
+        info = _NNModuleInfo()
+        _, info.self_ptr, info.cls_ptr, info.cls_name = self._head
+        info.parameters = [(name, tensor, grad) for name, tensor, grad in self._held()]
+        return info
+
+    @cached_property
+    def optimizer(self) -> _OptimizerInfo | None:
+        if not self._head or self._head[0] != "optimizer":
+            return None
+        info = _OptimizerInfo()
+        info.self_ptr = self._head[1]
+        info.parameters = [(tensor, grad, list(zip(state[::2], state[1::2]))) for tensor, grad, *state in self._held()]
+        return info
+
+
+class _ExtraFields_PyCCall(_Call):
+    @cached_property
+    def caller(self) -> _PyFrameState:
+        return _PyFrameState._of(self._about[10])
+
+
+_FIELDS: dict[_EventType, type[_Fields]] = {
+    _EventType.TorchOp: _ExtraFields_TorchOp,
+    _EventType.Backend: _ExtraFields_Backend,
+    _EventType.Vulkan: _ExtraFields_Vulkan,
+    _EventType.Allocation: _ExtraFields_Allocation,
+    _EventType.OutOfMemory: _ExtraFields_OutOfMemory,
+    _EventType.PyCall: _ExtraFields_PyCall,
+    _EventType.PyCCall: _ExtraFields_PyCCall,
+    _EventType.Kineto: _ExtraFields_Kineto,
+    _EventType.PythonGC: _ExtraFields_PythonGC,
+}
+
+
+# ----------------------------------------------------------------------------------------------------------- events
+
+
+class _ProfilerEvent:
+    """One event of the tree."""
+
+    __slots__ = ("_tree", "_node", "_about", "tag", "__dict__", "__weakref__")
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        raise TypeError("_ProfilerEvent: No constructor defined!")
+
+    @classmethod
+    def _of(cls, tree: _Tree, node: int) -> _ProfilerEvent:
+        self = cls.__new__(cls)
+        self._tree, self._node = tree, node
+        self._about = tree.native.node(node)
+        self.tag = _EventType(self._about[0])
+        return self
+
+    @property
+    def name(self) -> str:
+        return self._about[2]
+
+    @property
+    def overload_name(self) -> str:
+        return ""
+
+    @property
+    def id(self) -> int:
+        return self._node
+
+    @property
+    def start_time_ns(self) -> int:
+        return self._about[3]
+
+    @property
+    def end_time_ns(self) -> int:
+        return self._about[4]
+
+    @property
+    def duration_time_ns(self) -> int:
+        return self._about[4] - self._about[3]
+
+    @property
+    def start_tid(self) -> int:
+        return self._about[6]
+
+    @property
+    def correlation_id(self) -> int:
+        return self._about[7]
+
+    @property
+    def parent(self) -> _ProfilerEvent | None:
+        return self._tree.event(self._about[5]) if self._about[5] >= 0 else None
+
+    @cached_property
+    def children(self) -> list[_ProfilerEvent]:
+        return [self._tree.event(node) for node in self._tree.native.children(self._node)]
+
+    @cached_property
+    def extra_fields(self) -> _Fields:
+        return _FIELDS[self.tag]._of(self._tree, self._node, self._about)
+
+    @property
+    def typed(self) -> tuple[_EventType, _Fields]:
+        return self.tag, self.extra_fields
+
+    def __repr__(self) -> str:
+        return f"<_ProfilerEvent {self.tag.name} {self.name!r}>"
+
+
+def event_tree(trace: mtprof.Trace) -> list[_ProfilerEvent]:
+    """The roots, by time."""
+    tree = _Tree(trace)
+    return [tree.event(node) for node in tree.native.roots()]

@@ -1,0 +1,175 @@
+/* python/mtprof/objects.c - what modules and optimizers hold, told when a call of theirs begins: the event tree has it.
+ *
+ * Each call says whose it is; the tensors are told once in a session, when the object is first met, as torch does.
+ * The framework says how its tensors are read (set_tensor_reader); without that, nothing is told. Nothing here raises, and
+ * nothing runs the program's code but what `.grad` of a tensor's class may be.
+ */
+#include "python/mtprof/native.h"
+
+#define STATES_MOST 16
+
+/* int reader(PyObject *object, mtp_input *in, mtp_identity *identity): 0 if it is no tensor; borrows from the object. */
+typedef int tensor_reader(PyObject *object, mtp_input *in, mtp_identity *identity);
+#define READER_NAME "mtprof.tensor_reader"
+
+static PyObject *reader_capsule; /* keeps what `reader` is of */
+static tensor_reader *reader;
+
+typedef struct part {
+    mtp_input input[2 + 2 * STATES_MOST];
+    mtp_identity identity[2 + 2 * STATES_MOST];
+    uint32_t count;
+} part;
+
+static mtp_input *next(part *p)
+{
+    memset(&p->input[p->count], 0, sizeof *p->input);
+    return &p->input[p->count++];
+}
+
+static void put_text(part *p, const char *text, Py_ssize_t length)
+{
+    mtp_input *in = next(p);
+    in->kind = MTP_INPUT_TEXT;
+    in->value.text = text != NULL ? text : "?";
+    in->count = text != NULL ? (uint32_t)(length < 256 ? length : 256) : 1;
+}
+
+static void put_str(part *p, PyObject *str)
+{
+    Py_ssize_t length = 0;
+    const char *text = PyUnicode_Check(str) ? PyUnicode_AsUTF8AndSize(str, &length) : NULL;
+    put_text(p, text, length);
+    PyErr_Clear();
+}
+
+static void put_pointer(part *p, const void *pointer)
+{
+    mtp_input *in = next(p);
+    in->kind = MTP_INPUT_INT;
+    in->value.i = (int64_t)(intptr_t)pointer;
+}
+
+/* A tensor; what is none is an input without a value. */
+static bool put_tensor(part *p, PyObject *object)
+{
+    mtp_identity *identity = &p->identity[p->count];
+    mtp_input *in = next(p);
+    bool is = object != NULL && object != Py_None && reader(object, in, identity) > 0;
+    if (!is)
+        memset(in, 0, sizeof *in);
+    PyErr_Clear();
+    return is;
+}
+
+static bool put_gradient(part *p, PyObject *tensor)
+{
+    PyObject *grad = PyObject_GetAttrString(tensor, "grad");
+    bool is = put_tensor(p, grad);
+    PyErr_Clear();
+    Py_XDECREF(grad); /* the tensor has it; what was read of it is copied before anything runs */
+    return is;
+}
+
+/* An attribute that the object itself has, as a dict's item: no code of the program runs. Borrowed. */
+static PyObject *own(PyObject *object, const char *name)
+{
+    PyObject *dict = PyObject_GenericGetDict(object, NULL);
+    PyObject *found = dict != NULL && PyDict_Check(dict) ? PyDict_GetItemString(dict, name) : NULL;
+    Py_XDECREF(dict);
+    PyErr_Clear();
+    return found;
+}
+
+static void tell(const mtp_op *op, const part *p)
+{
+    mtp_op_hold(op, p->input, p->count);
+}
+
+static void tell_owner(const mtp_op *op, const char *what, PyObject *object)
+{
+    part p = {.count = 0};
+    const char *class_name = Py_TYPE(object)->tp_name, *dot = strrchr(class_name, '.');
+    class_name = dot != NULL ? dot + 1 : class_name;
+    put_text(&p, what, (Py_ssize_t)strlen(what));
+    put_pointer(&p, object);
+    put_pointer(&p, Py_TYPE(object));
+    put_text(&p, class_name, (Py_ssize_t)strlen(class_name));
+    tell(op, &p);
+}
+
+void mtpn_hold_module(const mtp_op *op, PyObject *module, bool is_new)
+{
+    if (reader == NULL || op->token == 0)
+        return;
+    tell_owner(op, "module", module);
+    PyObject *parameters = is_new ? own(module, "_parameters") : NULL, *name, *tensor;
+    Py_ssize_t at = 0;
+    while (parameters != NULL && PyDict_Check(parameters) && PyDict_Next(parameters, &at, &name, &tensor)) {
+        part p = {.count = 0};
+        put_str(&p, name);
+        if (put_tensor(&p, tensor)) {
+            put_gradient(&p, tensor);
+            tell(op, &p);
+        }
+    }
+}
+
+static void tell_parameter(const mtp_op *op, PyObject *tensor, PyObject *states)
+{
+    part p = {.count = 0};
+    if (!put_tensor(&p, tensor))
+        return;
+    put_gradient(&p, tensor);
+    PyObject *state = states != NULL && PyDict_Check(states) ? PyDict_GetItemWithError(states, tensor) : NULL,
+             *name, *value;
+    PyErr_Clear();
+    Py_ssize_t at = 0;
+    while (state != NULL && PyDict_Check(state) && p.count < 2 * STATES_MOST &&
+           PyDict_Next(state, &at, &name, &value)) {
+        put_str(&p, name);
+        if (!put_tensor(&p, value))
+            p.count -= 2;
+    }
+    tell(op, &p);
+}
+
+void mtpn_hold_optimizer(const mtp_op *op, PyObject *optimizer, bool is_new)
+{
+    if (reader == NULL || op->token == 0)
+        return;
+    tell_owner(op, "optimizer", optimizer);
+    PyObject *groups = is_new ? own(optimizer, "param_groups") : NULL, *states = own(optimizer, "state");
+    for (Py_ssize_t g = 0; groups != NULL && PyList_Check(groups) && g < PyList_GET_SIZE(groups); g++) {
+        PyObject *group = PyList_GET_ITEM(groups, g);
+        PyObject *params = PyDict_Check(group) ? PyDict_GetItemString(group, "params") : NULL;
+        for (Py_ssize_t i = 0; params != NULL && PyList_Check(params) && i < PyList_GET_SIZE(params); i++)
+            tell_parameter(op, PyList_GET_ITEM(params, i), states);
+    }
+}
+
+static PyObject *set_tensor_reader(PyObject *self, PyObject *capsule)
+{
+    (void)self;
+    tensor_reader *given = NULL;
+    void *pointer = capsule != Py_None ? PyCapsule_GetPointer(capsule, READER_NAME) : NULL;
+    if (capsule != Py_None && pointer == NULL)
+        return NULL;
+    memcpy(&given, &pointer, sizeof given); /* a pointer to a function, which ISO C does not convert */
+    reader = given;
+    Py_XSETREF(reader_capsule, Py_NewRef(capsule));
+    Py_RETURN_NONE;
+}
+
+int mtpn_objects_init(PyObject *module)
+{
+    static PyMethodDef functions[] = {
+        {"set_tensor_reader", set_tensor_reader, METH_O,
+         PyDoc_STR(
+             "set_tensor_reader(capsule or None)\n\nHow tensors are read that modules and optimizers hold: a "
+             "capsule \"" READER_NAME "\" of int (*)(PyObject *, mtp_input *, mtp_identity *), which returns "
+             "0 for what is no tensor.")},
+        {NULL, NULL, 0, NULL},
+    };
+    return PyModule_AddFunctions(module, functions);
+}

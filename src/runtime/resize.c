@@ -1,0 +1,157 @@
+/* runtime/resize.c - a tensor's memory exchanged under it: resize_, set_. The tensor stays the same one; views of what it had
+ * keep the old memory. Recorded as the ops that PyTorch shows, which they are not: the op table's ops make results, and never
+ * another tensor of their argument. CPU and devices alike.
+ */
+#include "runtime/runtime.h"
+#include "runtime/autograd/autograd.h"
+
+typedef struct recorded {
+    mtp_op op;
+    mtp_input inputs[2];
+    mtp_identity identity[2];
+} recorded;
+
+static void begin(recorded *r, uint32_t name, mt_tensor *t, mt_tensor *source)
+{
+    r->op = (mtp_op)MTP_OP_INIT(name);
+    r->op.device = t->device;
+    if (mtp_recording() & MTP_WITH_SHAPES) {
+        memset(r->inputs, 0, sizeof r->inputs);
+        mt__describe_tensor(&r->inputs[0], &r->identity[0], t);
+        if (source != NULL)
+            mt__describe_tensor(&r->inputs[1], &r->identity[1], source);
+        r->op.inputs = r->inputs;
+        r->op.input_count = source != NULL ? 2 : 1;
+    }
+    mtp_op_begin(&r->op);
+}
+
+static void take_storage(mt_tensor *t, mt_storage *storage, int64_t offset)
+{
+    mt_storage *old = t->storage;
+    uint32_t version = old != NULL ? old->version : 0;
+    t->storage = mt__storage_retain(storage);
+    t->offset = offset;
+    t->data = MT_DEVICE_TYPE(t->device) == 0 ? (char *)storage->data + offset * (int64_t)mt__size_of(t)
+                                             : storage->data;
+    if (storage->version <= version)
+        storage->version = version + 1; /* what autograd saved of the old memory is out of date */
+    mt__storage_release(old);
+}
+
+static mt_status check(const mt_tensor *t, const char *what)
+{
+    if (mt__tracks(t) && mt__grad_mode)
+        return mt__fail(MT_E_RUNTIME, "cannot %s variables that require grad", what);
+    return MT_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------- resize_ */
+
+/* New memory for `bytes`, with the elements of the old at its front. */
+static mt_status grow(mt_tensor *t, int64_t numel)
+{
+    mt_tensor *fresh = NULL, *to = NULL, *from = NULL, *done = NULL;
+    int64_t had = (int64_t)(t->storage->bytes / mt__size_of(t)), all = numel + t->offset, step = 1;
+    mt_status status = mt__empty((mt_dtype)t->dtype, t->device, 1, &all, &fresh);
+    if (status == MT_OK && had > 0) {
+        status = mt__alias(fresh, 1, &had, &step, 0, &to);
+        if (status == MT_OK)
+            status = mt__alias(t, 1, &had, &step, 0, &from);
+        mt_value args[2] = {mt_value_tensor(to), mt_value_tensor(from)};
+        if (status == MT_OK)
+            status = mt__run_quietly(MT_OP_copy_, args, 2, &done);
+        mt_release(to);
+        mt_release(from);
+        mt_release(done);
+    }
+    if (status == MT_OK)
+        take_storage(t, fresh->storage, t->offset);
+    mt_release(fresh);
+    return status;
+}
+
+static mt_status resize(mt_tensor *t, int rank, const int64_t *dims)
+{
+    int64_t numel = 1;
+    for (int i = 0; i < rank; i++)
+        if (dims[i] < 0 || __builtin_mul_overflow(numel, dims[i], &numel))
+            return mt__fail(MT_E_RUNTIME, "resize_: %s is no size", mt__shape_text(dims, rank));
+    if (numel > 0 && (size_t)(numel + t->offset) * mt__size_of(t) > t->storage->bytes) {
+        mt_status status = grow(t, numel);
+        if (status != MT_OK)
+            return status;
+    } else {
+        t->storage->version++;
+    }
+    t->rank = (uint8_t)rank;
+    t->numel = numel;
+    memcpy(t->dims, dims, (size_t)rank * sizeof *dims);
+    mt__contiguous_strides(rank, dims, t->strides);
+    mt__set_contiguous_flag(t);
+    return MT_OK;
+}
+
+mt_status mt_resize(mt_tensor *t, int rank, const int64_t *dims)
+{
+    if (t == NULL || (rank > 0 && dims == NULL) || rank < 0 || rank > MT_MAX_RANK)
+        return mt__fail(MT_E_VALUE, "mt_resize: a tensor and at most %d dims are needed", MT_MAX_RANK);
+    mt_status status = check(t, "resize");
+    if (status != MT_OK)
+        return status;
+    recorded r;
+    begin(&r, MTP_NAME("aten::resize_"), t, NULL);
+    status = resize(t, rank, dims);
+    mtp_op_end(&r.op);
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------------------------- set_ */
+
+static mt_status set_empty(mt_tensor *t)
+{
+    mt_storage *none;
+    mt_status status = mt__storage_create(t->device, 0, &none);
+    if (status != MT_OK)
+        return status;
+    take_storage(t, none, 0);
+    mt__storage_release(none);
+    t->rank = 1;
+    t->numel = t->dims[0] = 0;
+    t->strides[0] = 1;
+    mt__set_contiguous_flag(t);
+    return MT_OK;
+}
+
+mt_status mt_set(mt_tensor *t, mt_tensor *source)
+{
+    if (t == NULL)
+        return mt__fail(MT_E_VALUE, "mt_set: the tensor is NULL");
+    if (source != NULL && (source->dtype != t->dtype || source->device != t->device))
+        return mt__fail(MT_E_RUNTIME, "set_: both must have one dtype and be on one device");
+    mt_status status = check(t, "set the memory of");
+    if (status != MT_OK)
+        return status;
+    recorded r;
+    begin(&r, MTP_NAME("aten::set_"), t, source);
+    if (source == NULL) {
+        status = set_empty(t);
+    } else {
+        take_storage(t, source->storage, source->offset);
+        t->rank = source->rank;
+        t->numel = source->numel;
+        memcpy(t->dims, source->dims, sizeof t->dims);
+        memcpy(t->strides, source->strides, sizeof t->strides);
+        mt__set_contiguous_flag(t);
+    }
+    mtp_op_end(&r.op);
+    return status;
+}
+
+mt_status mt_storage_view(const mt_tensor *t, mt_tensor **out)
+{
+    if (t == NULL || out == NULL)
+        return mt__fail(MT_E_VALUE, "mt_storage_view: an argument is NULL");
+    int64_t count = (int64_t)(t->storage->bytes / mt__size_of(t)), step = 1;
+    return mt__alias(t, 1, &count, &step, 0, out);
+}
