@@ -294,10 +294,11 @@ typedef struct mtp_op {
     const mtp_input *inputs; /* borrowed; read by begin with MTP_WITH_SHAPES */
     const mtp_input *outputs; /* borrowed; read by end with MTP_WITH_SHAPES */
     uint32_t input_count, output_count;
-    const char *args;  /* borrowed: free text shown with the event, or NULL; see MTP_ARGS_MEMBERS */
-    mtp_token token;   /* the library's: set by begin, used by end */
-    uint32_t reserved; /* 0 */
+    const char *args; /* borrowed: free text shown with the event, or NULL; see MTP_ARGS_MEMBERS */
+    mtp_token token;  /* the library's: set by begin, used by end */
+    uint32_t flags;   /* MTP_OP_IDENTIFIED, or 0 */
 } mtp_op;
+#define MTP_OP_IDENTIFIED 1u /* tensors among the inputs have identities */
 #define MTP_OP_INIT(name_id)                                                                                 \
     {                                                                                                        \
         sizeof(mtp_op), (name_id), MTP_DEVICE_CPU, MTP_SCOPE_OP, -1, 0, 0, 0, -1, NULL, NULL, 0, 0, NULL, 0, \

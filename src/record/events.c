@@ -15,10 +15,25 @@
 #define TENSORS_MOST 6u /* of a record: it has 15 words */
 #define PUT_WORD(mask, bit, value) (*(mask) |= (bit), words[count++] = (uint64_t)(value))
 
-/* A record with all its words: word 0 is made here. The thread's token, read before the writer is at rest, as stop() may
- * take it away then. 0: not recorded. */
-static inline mtp_token write_record(mtp__writer *w, uint32_t gate, mtp__kind kind, const uint64_t *words,
-                                     size_t count)
+/* A record with all its words: word 0 is made here. Takes the caller out of the record; the thread's token is read
+ * before that, as stop() may take it away as soon as the writer is at rest. 0: not recorded. */
+static mtp_token emit(mtp__writer *w, uint32_t gate, mtp__kind kind, uint64_t *words, size_t count)
+{
+    mtp_token token = 0;
+    uint64_t *at = mtp__writer_reserve(w, count);
+    if (at != NULL) {
+        for (size_t i = 1; i < count; i++)
+            at[i] = words[i];
+        mtp__writer_commit(w, at, count, MTP__WORD0(mtp__writer_ticks(gate), count, kind));
+        token = w->token;
+    }
+    mtp__writer_leave(w);
+    return token;
+}
+
+/* The same for one of several records that belong together: the caller stays in the record. */
+static __attribute__((noinline)) mtp_token emit_first(mtp__writer *w, uint32_t gate, mtp__kind kind,
+                                                      const uint64_t *words, size_t count)
 {
     uint64_t *at = mtp__writer_reserve(w, count);
     if (at == NULL)
@@ -27,14 +42,6 @@ static inline mtp_token write_record(mtp__writer *w, uint32_t gate, mtp__kind ki
         at[i] = words[i];
     mtp__writer_commit(w, at, count, MTP__WORD0(mtp__writer_ticks(gate), count, kind));
     return w->token;
-}
-
-/* The same, and the caller is out of the record. */
-static inline mtp_token emit(mtp__writer *w, uint32_t gate, mtp__kind kind, uint64_t *words, size_t count)
-{
-    mtp_token token = write_record(w, gate, kind, words, count);
-    mtp__writer_leave(w);
-    return token;
 }
 
 /* Enters if one of `wanted` is recorded; then *gate is what is. */
@@ -150,7 +157,7 @@ typedef struct tensors_out {
 static void put_tensors(tensors_out *o)
 {
     o->words[1] = o->signature | (uint64_t)o->count << 32 | (uint64_t)o->more << 40;
-    write_record(o->w, o->gate, MTP__KIND_TENSORS, o->words, 2 + 2 * (size_t)o->count);
+    emit_first(o->w, o->gate, MTP__KIND_TENSORS, o->words, 2 + 2 * (size_t)o->count);
     o->more = true;
     o->count = 0;
 }
@@ -170,7 +177,8 @@ static void put_tensor(tensors_out *o, const mtp_input *in)
 
 /* Which tensors the inputs are, behind the record that they belong to; a list's items stand for themselves. Nothing where
  * nobody told. */
-static void identify(mtp__writer *w, uint32_t gate, uint32_t signature, const mtp_input *in, uint32_t count)
+static __attribute__((noinline)) void identify(mtp__writer *w, uint32_t gate, uint32_t signature,
+                                               const mtp_input *in, uint32_t count)
 {
     tensors_out o = {.w = w, .gate = gate, .signature = signature};
     for (uint32_t i = 0; i < count; i++) {
@@ -181,18 +189,6 @@ static void identify(mtp__writer *w, uint32_t gate, uint32_t signature, const mt
     }
     if (o.count > 0 || (signature != 0 && !o.more))
         put_tensors(&o);
-}
-
-static bool is_identified(const mtp_op *op)
-{
-    for (uint32_t i = 0; i < op->input_count; i++) {
-        const mtp_input *in = &op->inputs[i];
-        if (in->kind == MTP_INPUT_TENSOR_LIST && in->count > 0)
-            in = in->value.items;
-        if (in->kind == MTP_INPUT_TENSOR)
-            return in->value.identity != NULL;
-    }
-    return false;
 }
 
 static size_t op_payload(const mtp_op *op, mtp__writer *w, uint32_t gate, uint64_t *words, uint32_t *mask,
@@ -222,6 +218,16 @@ static size_t op_payload(const mtp_op *op, mtp__writer *w, uint32_t gate, uint64
     return count;
 }
 
+static __attribute__((noinline)) mtp_token begin_identified(const mtp_op *op, mtp__writer *w, uint32_t gate,
+                                                            const uint64_t *words, size_t count)
+{
+    mtp_token token = emit_first(w, gate, MTP__KIND_BEGIN, words, count);
+    if (token != 0 && (op->flags & MTP_OP_IDENTIFIED) != 0)
+        identify(w, gate, 0, op->inputs, op->input_count);
+    mtp__writer_leave(w);
+    return token;
+}
+
 void mtp__op_begin(mtp_op *op)
 {
     uint32_t gate, mask = 0;
@@ -236,10 +242,11 @@ void mtp__op_begin(mtp_op *op)
     }
     size_t count = op_payload(op, w, gate, words, &mask, __builtin_return_address(0));
     words[1] = MTP__BEGIN_WORD1(op->name, op->kind & 0xffu, mask, op->device & 0xffffu);
-    op->token = write_record(w, gate, MTP__KIND_BEGIN, words, count);
-    if (UNLIKELY((gate & MTP_WITH_SHAPES) != 0) && op->token != 0 && is_identified(op))
-        identify(w, gate, 0, op->inputs, op->input_count);
-    mtp__writer_leave(w);
+    if (UNLIKELY(op->flags != 0) && (gate & MTP_WITH_SHAPES) != 0) {
+        op->token = begin_identified(op, w, gate, words, count);
+        return;
+    }
+    op->token = emit(w, gate, MTP__KIND_BEGIN, words, count);
 }
 
 void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)

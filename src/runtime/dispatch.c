@@ -393,6 +393,7 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
         for (unsigned i = 0; i < op->param_count; i++)
             describe(&given, i, &call->args[i]);
         record.inputs = given.inputs;
+        record.flags = MTP_OP_IDENTIFIED;
         record.input_count = op->param_count;
     }
     if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL)
