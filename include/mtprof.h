@@ -299,10 +299,13 @@ typedef struct mtp_op {
     uint32_t input_count, output_count;
     const char *args; /* borrowed: free text shown with the event, or NULL; see MTP_ARGS_MEMBERS */
     mtp_token token;  /* the library's: set by begin, used by end */
+    uint32_t flags;   /* MTP_OP_IDENTIFIED, or 0 */
 } mtp_op;
+#define MTP_OP_IDENTIFIED 1u /* tensors among the inputs have identities */
 #define MTP_OP_INIT(name_id)                                                                                 \
     {                                                                                                        \
-        sizeof(mtp_op), (name_id), MTP_DEVICE_CPU, MTP_SCOPE_OP, -1, 0, 0, 0, -1, NULL, NULL, 0, 0, NULL, 0  \
+        sizeof(mtp_op), (name_id), MTP_DEVICE_CPU, MTP_SCOPE_OP, -1, 0, 0, 0, -1, NULL, NULL, 0, 0, NULL, 0, \
+            0                                                                                                \
     }
 
 /* args that begin with this are members of the event's JSON object: MTP_ARGS_MEMBERS "\"stream\": 0". They must be valid

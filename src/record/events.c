@@ -210,7 +210,8 @@ static void put_tensor(tensors_out *o, const mtp_input *in)
 
 /* Which tensors the inputs are, behind the record that they belong to; a list's items stand for themselves. Nothing where
  * nobody told. */
-static void identify(mtp__writer *w, uint32_t gate, uint32_t signature, const mtp_input *in, uint32_t count)
+static __attribute__((noinline)) void identify(mtp__writer *w, uint32_t gate, uint32_t signature,
+                                               const mtp_input *in, uint32_t count)
 {
     tensors_out o = {.w = w, .gate = gate, .signature = signature};
     for (uint32_t i = 0; i < count; i++) {
@@ -221,18 +222,6 @@ static void identify(mtp__writer *w, uint32_t gate, uint32_t signature, const mt
     }
     if (o.count > 0 || (signature != 0 && !o.more))
         put_tensors(&o);
-}
-
-static bool is_identified(const mtp_op *op)
-{
-    for (uint32_t i = 0; i < op->input_count; i++) {
-        const mtp_input *in = &op->inputs[i];
-        if (in->kind == MTP_INPUT_TENSOR_LIST && in->count > 0)
-            in = in->value.items;
-        if (in->kind == MTP_INPUT_TENSOR)
-            return in->value.identity != NULL;
-    }
-    return false;
 }
 
 static size_t op_payload(const mtp_op *op, mtp__writer *w, uint32_t gate, uint64_t *words, uint32_t *mask,
@@ -262,6 +251,16 @@ static size_t op_payload(const mtp_op *op, mtp__writer *w, uint32_t gate, uint64
     return count;
 }
 
+static __attribute__((noinline)) mtp_token begin_identified(const mtp_op *op, mtp__writer *w, uint32_t gate,
+                                                            const uint64_t *words, size_t count)
+{
+    mtp_token token = put_begin(w, gate, words, count);
+    if (token != 0 && (op->flags & MTP_OP_IDENTIFIED) != 0)
+        identify(w, gate, 0, op->inputs, op->input_count);
+    mtp__writer_leave(w);
+    return token;
+}
+
 void mtp__op_begin(mtp_op *op)
 {
     uint32_t gate, mask = 0;
@@ -276,10 +275,11 @@ void mtp__op_begin(mtp_op *op)
     }
     size_t count = op_payload(op, w, gate, words, &mask, __builtin_return_address(0));
     words[1] = MTP__BEGIN_WORD1(op->name, op->kind & 0xffu, mask, op->device & 0xffffu);
-    op->token = put_begin(w, gate, words, count);
-    if (UNLIKELY((gate & MTP_WITH_SHAPES) != 0) && op->token != 0 && is_identified(op))
-        identify(w, gate, 0, op->inputs, op->input_count);
-    mtp__writer_leave(w);
+    if (UNLIKELY(op->flags != 0) && (gate & MTP_WITH_SHAPES) != 0) {
+        op->token = begin_identified(op, w, gate, words, count);
+        return;
+    }
+    op->token = emit_begin(w, gate, words, count);
 }
 
 void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)

@@ -458,6 +458,7 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     if (recording & MTP_WITH_SHAPES) {
         record.input_count = op->as_is ? describe_as_is(call, &given) : describe_all(call, &given);
         record.inputs = given.inputs;
+        record.flags = MTP_OP_IDENTIFIED;
     }
     if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL)
         record.flops = op->flops(call);

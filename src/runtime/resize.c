@@ -21,6 +21,7 @@ static void begin(recorded *r, uint32_t name, mt_tensor *t, mt_tensor *source)
         if (source != NULL)
             mt__describe_tensor(&r->inputs[1], &r->identity[1], source);
         r->op.inputs = r->inputs;
+        r->op.flags = MTP_OP_IDENTIFIED;
         r->op.input_count = source != NULL ? 2 : 1;
     }
     mtp_op_begin(&r->op);

@@ -422,6 +422,7 @@ static mt_status run_recorded(mt_node *node, mt_tensor **grads, mt_tensor **outs
         if (grads[i] != NULL)
             mt__describe_tensor(&inputs[i], &identity[i], grads[i]);
     record.inputs = inputs;
+    record.flags = MTP_OP_IDENTIFIED;
     record.input_count = node->out_count < MT__MAX_OUTS ? node->out_count : MT__MAX_OUTS;
     mtp_op_begin(&record);
     mt_status status = run_node(node, grads, outs);
