@@ -7,10 +7,10 @@ MESON_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build run test bench lint format layers sanitize install clean
+.PHONY: help setup build run test test-locale bench lint format layers sanitize install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages that building and testing need, if any is missing
 	@tools/setup test
@@ -31,6 +31,12 @@ test: setup build ## run all tests; the last line says how many
 	    PYTHONPATH=src "$$(tools/setup --python)" -m pytest -q tests/mindtorch_v2 --junitxml=$(BUILD)/pytest.xml || true; \
 	fi
 	@tools/test-summary $(BUILD)
+
+test-locale: setup build ## run all tests once more, in programs that use a locale with a decimal comma
+	@rm -f $(BUILD)/meson-logs/testlog.json $(BUILD)/pytest.xml
+	@$(MESON) test -C $(BUILD) --print-errorlogs --wrapper "$(CURDIR)/tools/in-locale $(abspath $(BUILD))" || true
+	@PYTHONPATH=src tools/in-locale $(BUILD) "$$(tools/setup --python)" -m pytest -q tests/mindtorch_v2 --junitxml=$(BUILD)/pytest.xml || true
+	@tools/test-summary $(BUILD) "locale"
 
 bench: build ## measure: prints a table and writes build/bench.json
 	@tools/bench

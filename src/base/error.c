@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include "base/plain.h"
 
 #define STORY_BYTES 1024
 
@@ -13,7 +14,7 @@ static void append(const char *where, const char *fmt, va_list args)
     size_t left = STORY_BYTES - story_len;
     int n = snprintf(story + story_len, left, "%s%s: ", story_len ? "; " : "", where);
     if (n > 0 && (size_t)n < left) {
-        int m = vsnprintf(story + story_len + n, left - (size_t)n, fmt, args);
+        int m = mtp__format_list(story + story_len + n, left - (size_t)n, fmt, args);
         n += m > 0 ? m : 0;
     }
     if (n > 0)

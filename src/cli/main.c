@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/plain.h"
 
 #define WORTH_TELLING ((uint64_t)16 << 20) /* bytes: some tens of milliseconds */
 
@@ -173,7 +174,7 @@ bool cli_parse_time(const char *text, int64_t *ns)
         double ns;
     } known[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"", 1e6}};
     char *end;
-    double value = strtod(text, &end);
+    double value = mtp__read_double(text, &end);
     if (end == text || value != value)
         return false;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -187,7 +188,7 @@ bool cli_parse_time(const char *text, int64_t *ns)
 bool cli_parse_share(const char *text, double *share)
 {
     char *end;
-    *share = strtod(text, &end);
+    *share = mtp__read_double(text, &end);
     if (end == text || *share != *share)
         return false;
     if (strcmp(end, "%") == 0)
@@ -249,7 +250,7 @@ static int ended(int code)
 
 int main(int argc, char **argv)
 {
-    setlocale(LC_CTYPE, "");
+    setlocale(LC_ALL, "C");   /* what is printed here is read by programs, too */
     signal(SIGPIPE, SIG_DFL); /* `mtprof table x | head` ends quietly */
     if (argc < 2) {
         print_help(stderr);

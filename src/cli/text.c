@@ -1,9 +1,9 @@
 /* cli/text.c - text for people: names, times, the library's stories, the width of the terminal. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include "base/plain.h"
 #include "cli/cli.h"
 
 int cli_columns(void)
@@ -87,7 +87,7 @@ int cli_print_name(const char *name, size_t length, int width)
 static const char *part(const char *from, size_t *length, const char **next)
 {
     const char *colon = from;
-    while (isalnum((unsigned char)*colon) || *colon == '_')
+    while (mtp__is_word(*colon))
         colon++;
     if (colon > from && colon[0] == ':' && colon[1] == ' ')
         from = colon + 2;
@@ -95,7 +95,7 @@ static const char *part(const char *from, size_t *length, const char **next)
     *length = strlen(from);
     for (const char *at = from; (at = strstr(at, "; ")) != NULL; at += 2) {
         colon = at + 2;
-        while (islower((unsigned char)*colon) || *colon == '_')
+        while (mtp__is_lower(*colon) || *colon == '_')
             colon++;
         if (memchr(at + 2, '_', (size_t)(colon - at - 2)) == NULL || colon[0] != ':' || colon[1] != ' ')
             continue;
