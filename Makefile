@@ -4,6 +4,8 @@ NINJA ?= ninja
 BUILD := build
 # Extra arguments for the first configuration: make build MESON_ARGS="-Dbuildtype=debug"
 MESON_ARGS ?=
+# The interpreter that the Python packages are built for: the shell's, also in a virtual environment. (Not meson's, which may be another.)
+PYTHON ?= $(shell python3 -c 'import sys; print(sys.executable)' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -17,8 +19,16 @@ setup: ## install the Debian packages that building and testing need, if any is 
 
 build: ## build everything; the command is then build/mtprof
 	@tools/setup build
-	@test -f $(BUILD)/build.ninja || $(MESON) setup $(BUILD) $(MESON_ARGS)
+	@test -f $(BUILD)/build.ninja || $(MESON) setup $(BUILD) $(if $(PYTHON),-Dpython_path="$(PYTHON)") $(MESON_ARGS)
+	@$(FOLLOW_PYTHON)
 	@$(NINJA) -C $(BUILD)
+
+# Configured for another interpreter than PYTHON, as in another environment than at the last build.
+FOLLOW_PYTHON = \
+    if [ -n "$(PYTHON)" ] && [ -f $(BUILD)/src/python/python_path ] && [ "$$(cat $(BUILD)/src/python/python_path)" != "$(PYTHON)" ]; then \
+        echo "make: configuring for $(PYTHON); the last build was for $$(cat $(BUILD)/src/python/python_path)"; \
+        $(MESON) setup --reconfigure --clearcache -Dpython_path="$(PYTHON)" $(BUILD) >/dev/null; \
+    fi
 
 run: build ## profile a real workload: prints its table and leaves a trace
 	@tools/demo

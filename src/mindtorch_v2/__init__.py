@@ -5,7 +5,11 @@ The work is done in C (mindtorch_v2._C, over include/mindtorch.h); this package 
 import importlib as _importlib
 import math as _math
 
-from mindtorch_v2 import _C
+try:
+    from mindtorch_v2 import _C
+except ImportError as _error:
+    from mtprof._built import missing as _missing
+    raise _missing(__file__, "mindtorch_v2._C", _error) from None
 from mindtorch_v2._C import (  # noqa: F401
     OutOfMemoryError, Size, Tensor, bool, device, double, dtype, float, float32, float64, from_numpy,
     get_default_device, get_default_dtype, get_num_threads, initial_seed, int, int32, int64, is_grad_enabled, long, set_default_device, set_default_dtype,
