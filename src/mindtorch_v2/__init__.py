@@ -36,8 +36,8 @@ contiguous_format = "torch.contiguous_format"
 
 globals().update(random.FUNCTIONS)
 # Every op of the table that the imports above do not shape further.
-_names = {_row[1] for _row in _C._op_table()}  # not the ids of single overloads
-globals().update({_name: _op for _name, _op in vars(_C.ops).items() if _name in _names and _name[0] != "_" and _name not in globals()})
+_single = {_row[0] for _row in _C._op_table()} - {_row[1] for _row in _C._op_table()}  # ids of single overloads
+globals().update({_name: _op for _name, _op in vars(_C.ops).items() if _name not in _single and _name[0] != "_" and _name not in globals()})
 
 from mindtorch_v2 import _tensor  # noqa: E402,F401  (gives Tensor the rest of its methods)
 

@@ -24,7 +24,10 @@ except ImportError as _error:
     raise _missing(__file__, "mtprof._native", _error) from None
 from ._native import (
     CPU,
+    KEEP_NEWEST,
     NPU,
+    STOP_WHEN_FULL,
+    STREAM,
     Averages,
     Event,
     Events,

@@ -82,10 +82,13 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
     pool->sealed = mtp__calloc(pool->slots, sizeof *pool->sealed);
     pool->base =
         pool->sealed != NULL ? mtp__map_memory(bytes, config->path == NULL && bytes >= HUGE_FROM) : NULL;
-    if (pool->base == NULL)
+    if (pool->base == NULL) {
         status = MTP_FAIL(MTP_E_NOMEM, "%zu bytes of address space for records", bytes);
-    else if (config->path != NULL)
-        status = file_open(pool, config);
+    } else {
+        mtp__map_not_inherited(pool->base, bytes);
+        if (config->path != NULL)
+            status = file_open(pool, config);
+    }
     if (status != MTP_OK)
         mtp__pool_fini(pool);
     return status;

@@ -379,7 +379,9 @@ def signature(torch, path):
         target = getattr(target, part)
     if path.endswith("record_function"):
         return ["name", "args"]
-    return [(p.name, p.default if not callable(p.default) else None, str(p.kind)) for p in inspect.signature(target).parameters.values()]
+    beyond = ("spool", "buffer_bytes", "when_full")  # torch has none of these (docs/python.md)
+    return [(p.name, p.default if not callable(p.default) else None, str(p.kind)) for p in inspect.signature(target).parameters.values()
+            if p.name not in beyond]
 
 
 @variants({"profiler": "profiler", "autograd.profiler": "autograd.profiler", "util": "autograd.profiler_util"})
