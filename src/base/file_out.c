@@ -11,6 +11,7 @@
 #include <zlib.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "base/plain.h"
 
 #define BUFFER_BYTES ((size_t)128 << 10)
 #define TEMP_TRIES 64
@@ -87,7 +88,7 @@ static mtp_status open_temp(mtp_file *f)
         return MTP_OK;
     int error = errno;
     f->temp[0] = 0;
-    return MTP_FAIL(MTP_E_IO, "cannot create a file in the folder of '%s': %s", f->path, strerror(error));
+    return MTP_FAIL(MTP_E_IO, "cannot create a file in the folder of '%s': %s", f->path, mtp__reason(error));
 }
 
 static mtp_status open_beside(mtp_file *f)
@@ -102,7 +103,7 @@ static mtp_status open_beside(mtp_file *f)
     if (slash != NULL && slash != f->path)
         *slash = '/';
     if (f->dir < 0)
-        return MTP_FAIL(MTP_E_IO, "cannot open the folder of '%s': %s", f->path, strerror(error));
+        return MTP_FAIL(MTP_E_IO, "cannot open the folder of '%s': %s", f->path, mtp__reason(error));
     return open_temp(f);
 }
 
@@ -115,7 +116,7 @@ static mtp_status open_in_place(mtp_file *f)
     }
     f->fd = mtp__open(f->path, O_WRONLY | O_APPEND | O_NOCTTY, 0);
     f->owned = f->fd >= 0;
-    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "cannot open '%s': %s", f->path, strerror(errno));
+    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "cannot open '%s': %s", f->path, mtp__reason(errno));
 }
 
 static mtp_status open_target(mtp_file *f)
@@ -283,7 +284,7 @@ mtp_status mtp_file_commit(mtp_file *f)
         well = put_in_place(f);
     mtp_status status = MTP_OK;
     if (!well)
-        status = MTP_FAIL(MTP_E_IO, "cannot write '%s': %s: %s%s", f->path, f->doing, strerror(f->error),
+        status = MTP_FAIL(MTP_E_IO, "cannot write '%s': %s: %s%s", f->path, f->doing, mtp__reason(f->error),
                           f->dir >= 0 ? "; what was there is as it was" : "");
     drop(f);
     return status;

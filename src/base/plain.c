@@ -46,6 +46,14 @@ double mtp__read_double(const char *text, char **end)
     return value;
 }
 
+const char *mtp__reason(int error)
+{
+    locale_t before = plain_begin();
+    const char *text = strerror(error);
+    plain_end(before);
+    return text;
+}
+
 size_t mtp__shortest(char to[MTP__DOUBLE_BYTES], double value, int fewest)
 {
     locale_t before = plain_begin();

@@ -2,7 +2,8 @@
  *
  * printf, strtod, isalpha and strcasecmp do what the program's locale says: a German one writes 1,5 for 1.5, a Turkish
  * one does not take "NPU" and "npu" by the same rule for the letter i. What we write is read by machines, so nothing of
- * ours may depend on that: this file is the only one that formats or reads a double (tools/lint holds the rest to it).
+ * ours may depend on that, nor the words of its messages: this file is the only one that formats or reads a double, or asks
+ * the system for the text of an error (tools/lint holds the rest to it).
  *
  * Any thread; errno is left alone. Compiled into each library, so that each needs only itself.
  */
@@ -20,6 +21,9 @@ int mtp__format_list(char *to, size_t room, const char *fmt, va_list args)
 
 /* strtod. */
 double mtp__read_double(const char *text, char **end);
+
+/* strerror. The text is this thread's until its next call. */
+const char *mtp__reason(int error);
 
 #define MTP__DOUBLE_BYTES 32 /* for any double with 17 digits */
 

@@ -244,7 +244,7 @@ static int ended(int code)
     bool lost = fflush(stdout) != 0 || ferror(stdout);
     if (lost && (code == CLI_OK || code == CLI_FOUND))
         return cli_fail(CLI_OUTPUT, "standard output cannot be written%s%s", errno != 0 ? ": " : "",
-                        errno != 0 ? strerror(errno) : "");
+                        errno != 0 ? mtp__reason(errno) : "");
     return code;
 }
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/os.h"
+#include "base/plain.h"
 #include "base/testpoint.h"
 #include "record/writer.h"
 
@@ -58,9 +59,9 @@ static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
 {
     pool->fd = mtp__open(config->path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
     if (pool->fd < 0)
-        return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be created: %s", config->path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be created: %s", config->path, mtp__reason(errno));
     if (mtp__grow_file(pool->fd, 0, pool->chunk_bytes) != 0 || !header_write(pool, false))
-        return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be written: %s", config->path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "spool '%s' cannot be written: %s", config->path, mtp__reason(errno));
     if (config->when_full == MTP_STREAM)
         pool->file_limit = config->file_limit != 0 ? config->file_limit / pool->chunk_bytes - 1 : UINT64_MAX;
     else
@@ -286,7 +287,7 @@ void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk)
 static mtp_status piece_unread(uint64_t at, ssize_t got)
 {
     return MTP_FAIL(MTP_E_IO, "piece %llu of the spool: %s", (unsigned long long)at,
-                    got < 0 ? strerror(errno) : "the file is shorter than it was");
+                    got < 0 ? mtp__reason(errno) : "the file is shorter than it was");
 }
 
 /* *order 0: free. */

@@ -224,7 +224,7 @@ static void warn_after(mtp_profile *prof, uint32_t stuck)
     if (prof->recorder->pool.error != 0)
         mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
                           "spool '%s' could not grow: %s. What it holds is whole.", prof->config.spool,
-                          strerror(prof->recorder->pool.error));
+                          mtp__reason(prof->recorder->pool.error));
     if (stuck > 0)
         mtp__profile_warn(
             prof, MTP_WARNING_THREAD_STUCK,

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "base/plain.h"
 
 #define CHUNK_MIN 4096u
 #define CHUNK_MAX (1u << 20)
@@ -21,13 +22,13 @@ static mtp_status header_read(int fd, const char *path, mtp__spool_header *h, ui
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, mtp__reason(errno));
     if (!S_ISREG(st.st_mode))
         return MTP_FAIL(MTP_E_FORMAT, "'%s' is not a regular file", path);
     *file_bytes = (uint64_t)st.st_size;
     ssize_t got = mtp__pread(fd, h, sizeof *h, 0);
     if (got < 0)
-        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, mtp__reason(errno));
     if (got != (ssize_t)sizeof *h || !mtp__spool_recognise(h->magic, sizeof h->magic))
         return MTP_FAIL(MTP_E_FORMAT, "'%s' is not an mtprof spool", path);
     if (h->version != MTP__FORMAT_VERSION)
@@ -91,7 +92,7 @@ static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor 
     mtp__chunk *copy = NULL;
     int fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0); /* a FIFO must not hold us */
     if (fd < 0)
-        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "'%s': %s", path, mtp__reason(errno));
     mtp_status status = header_read(fd, path, &h, &file_bytes);
     if (status == MTP_OK)
         status = list_places(fd, &h, file_bytes, &places, &count, &rep->damaged);

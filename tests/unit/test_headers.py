@@ -3,6 +3,7 @@
 
 usage: tests/unit/test_headers.py INCLUDE_DIR SHARED_LIB     speaks TAP
 """
+import os
 import pathlib
 import re
 import shutil
@@ -75,7 +76,7 @@ def by_hand(source):
 
 
 def run(*command, stdin=None):
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
     return done.returncode, done.stdout + done.stderr
 
 

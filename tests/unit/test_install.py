@@ -44,9 +44,9 @@ def run(*command, **env):
 
 def compiled(folder, text, package, pc, prefix):
     (folder / "program.c").write_text(text)
-    code, flags, said = run("pkg-config", f"--define-variable=prefix={prefix}", "--cflags", "--libs", package, PKG_CONFIG_PATH=str(pc))
+    code, flags, said = run("pkg-config", f"--define-variable=prefix={prefix}", "--cflags", "--libs", package, PKG_CONFIG_PATH=str(pc), LC_ALL="C")
     if code == 0:
-        code, _, said = run(*os.environ.get("CC", "cc").split(), folder / "program.c", "-o", folder / package, *flags.split())
+        code, _, said = run(*os.environ.get("CC", "cc").split(), folder / "program.c", "-o", folder / package, *flags.split(), LC_ALL="C")
     return code == 0, said
 
 

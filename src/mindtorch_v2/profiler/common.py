@@ -207,6 +207,8 @@ def keeping(spool: Any = None, buffer_bytes: int | str | None = None, when_full:
     made: dict[str, Any] = {}
     if given["spool"] is not None:
         made["spool"] = os.fsdecode(given["spool"])
+        if not made["spool"]:
+            raise ValueError("spool must be the path of a file, not an empty text")
         made["when_full"] = mtprof.STREAM
     if given["buffer_bytes"] is not None:
         made["buffer_bytes"] = _bytes(given["buffer_bytes"], names.get("buffer_bytes", "buffer_bytes"))
