@@ -4,21 +4,31 @@ NINJA ?= ninja
 BUILD := build
 # Extra arguments for the first configuration: make build MESON_ARGS="-Dbuildtype=debug"
 MESON_ARGS ?=
+# The interpreter that the Python packages are built for: the shell's, also in a virtual environment. (Not meson's, which may be another.)
+PYTHON ?= $(shell python3 -c 'import sys; print(sys.executable)' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build run test bench lint format layers sanitize install clean
+.PHONY: help setup build run test test-locale bench lint format layers sanitize install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages that building and testing need, if any is missing
 	@tools/setup test
 
 build: ## build everything; the command is then build/mtprof
 	@tools/setup build
-	@test -f $(BUILD)/build.ninja || $(MESON) setup $(BUILD) $(MESON_ARGS)
+	@test -f $(BUILD)/build.ninja || $(MESON) setup $(BUILD) $(if $(PYTHON),-Dpython_path="$(PYTHON)") $(MESON_ARGS)
+	@$(FOLLOW_PYTHON)
 	@$(NINJA) -C $(BUILD)
+
+# Configured for another interpreter than PYTHON, as in another environment than at the last build.
+FOLLOW_PYTHON = \
+    if [ -n "$(PYTHON)" ] && [ -f $(BUILD)/src/python/python_path ] && [ "$$(cat $(BUILD)/src/python/python_path)" != "$(PYTHON)" ]; then \
+        echo "make: configuring for $(PYTHON); the last build was for $$(cat $(BUILD)/src/python/python_path)"; \
+        $(MESON) setup --reconfigure --clearcache -Dpython_path="$(PYTHON)" $(BUILD) >/dev/null; \
+    fi
 
 run: build ## profile a real workload: prints its table and leaves a trace
 	@tools/demo
@@ -31,6 +41,12 @@ test: setup build ## run all tests; the last line says how many
 	    PYTHONPATH=src "$$(tools/setup --python)" -m pytest -q tests/mindtorch_v2 --junitxml=$(BUILD)/pytest.xml || true; \
 	fi
 	@tools/test-summary $(BUILD)
+
+test-locale: setup build ## run all tests once more, in programs that use a locale with a decimal comma
+	@rm -f $(BUILD)/meson-logs/testlog.json $(BUILD)/pytest.xml
+	@$(MESON) test -C $(BUILD) --print-errorlogs --wrapper "$(CURDIR)/tools/in-locale $(abspath $(BUILD))" || true
+	@PYTHONPATH=src tools/in-locale $(BUILD) "$$(tools/setup --python)" -m pytest -q tests/mindtorch_v2 --junitxml=$(BUILD)/pytest.xml || true
+	@tools/test-summary $(BUILD) "locale"
 
 bench: build ## measure: prints a table and writes build/bench.json
 	@tools/bench

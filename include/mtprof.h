@@ -195,9 +195,17 @@ static inline void mtp_scope_end(mtp_token token)
         mtp__scope_end(token);
 }
 
-/* The id of a literal, looked up once per call site. */
+/* What is looked up once per call site must be the same each time the line is run. */
+#ifdef __cplusplus
+#define MTP__LITERAL(text, say) static_assert(__builtin_constant_p(text), say)
+#else
+#define MTP__LITERAL(text, say) _Static_assert(__builtin_constant_p(text), say)
+#endif
+
+/* The id of a literal, looked up once per call site. Anything else is an error of the compiler's: mtp_name() takes it. */
 #define MTP_NAME(text)                                                                                       \
     (__extension__({                                                                                         \
+        MTP__LITERAL(text, "MTP_NAME takes a literal: a name made at run time goes to mtp_name()");          \
         static uint32_t mtp__site;                                                                           \
         uint32_t mtp__id = __atomic_load_n(&mtp__site, __ATOMIC_RELAXED);                                    \
         MTP__UNLIKELY(mtp__id == 0) ? mtp__site_resolve(&mtp__site, (text)) : mtp__id;                       \
@@ -218,6 +226,15 @@ static inline mtp__guard mtp__guard_begin(uint32_t *site, const char *text)
     return guard;
 }
 
+static inline mtp__guard mtp__guard_begin_text(const char *text)
+{
+    mtp__guard guard = {0, 1};
+    if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
+        guard.token =
+            mtp__scope_begin_text(text != NULL ? text : "?", text != NULL ? __builtin_strlen(text) : 1);
+    return guard;
+}
+
 static inline void mtp__guard_end(mtp__guard *guard)
 {
     mtp_scope_end(guard->token);
@@ -227,22 +244,33 @@ static inline void mtp__guard_end(mtp__guard *guard)
 #define MTP__PASTE(a, b) MTP__PASTE2(a, b)
 #define MTP__SCOPE(text, guard)                                                                              \
     for (mtp__guard guard __attribute__((cleanup(mtp__guard_end))) = __extension__({                         \
+             MTP__LITERAL(text, "MTP_SCOPE takes a literal: write MTP_SCOPE_TEXT for names of run time");    \
              static uint32_t mtp__site;                                                                      \
              mtp__guard_begin(&mtp__site, (text));                                                           \
          });                                                                                                 \
          guard.once; guard.once = 0)
+#define MTP__SCOPE_TEXT(text, guard)                                                                         \
+    for (mtp__guard guard __attribute__((cleanup(mtp__guard_end))) = mtp__guard_begin_text(text);            \
+         guard.once; guard.once = 0)
 
-/* MTP_SCOPE("forward") { ... }   Left by the closing brace, return, break, continue, goto or a C++ exception.
- * The text must be the same each time the line is run. (break and continue leave the scope, not a loop
- * around it.) */
+/* MTP_SCOPE("forward") { ... }   Left by the closing brace, return, break, goto or a C++ exception. (break leaves
+ * the scope, not a loop around it; so does continue, but not with MTP_DISABLE: do without.) The text is a literal;
+ * anything else is an error of the compiler's. */
 #define MTP_SCOPE(text) MTP__SCOPE(text, MTP__PASTE(mtp__guard_, __COUNTER__))
+
+/* MTP_SCOPE_TEXT(layer->name) { ... }   The same for a name of run time, which ends with a NUL and is looked up each
+ * time (mtp_scope_begin_text). NULL is "?". */
+#define MTP_SCOPE_TEXT(text) MTP__SCOPE_TEXT(text, MTP__PASTE(mtp__guard_, __COUNTER__))
 
 #else /* MTP_DISABLE: nothing is left at the call sites, arguments are not evaluated */
 #define mtp_scope_begin(name) ((void)sizeof(name), (mtp_token)0)
 #define mtp_scope_begin_text(text, length) ((void)sizeof(text), (void)sizeof(length), (mtp_token)0)
 #define mtp_scope_end(token) ((void)sizeof(token))
 #define MTP_NAME(text) ((void)sizeof(text), 0u)
-#define MTP_SCOPE(text)
+#define MTP_SCOPE(text)                                                                                      \
+    switch (0 * sizeof(text)) /* break leaves it, as it leaves the loop above */                             \
+    default:
+#define MTP_SCOPE_TEXT(text) MTP_SCOPE (text)
 #endif
 
 /* ------------------------------------------------------------------------------------------- hot: ops */

@@ -4,12 +4,12 @@
  * shapes and the innermost frames. Here node_id and is_legacy are always the same, so a row is a key (a name after
  * torch's rewriting) and a class, and the plain case is two look-ups in dense arrays.
  */
-#include <ctype.h>
 #include <string.h>
 #include "analyze/averages_pass.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/os.h"
+#include "base/plain.h"
 
 #define HUGE_FROM ((size_t)4 << 20)
 #define DEEPEST 256u /* frames that by_stack tells apart */
@@ -139,7 +139,7 @@ static bool is_filtered(mtp__text name)
 static size_t word(const char *p, const char *end)
 {
     const char *from = p;
-    while (p < end && (isalnum((unsigned char)*p) || *p == '_'))
+    while (p < end && mtp__is_word(*p))
         p++;
     return (size_t)(p - from);
 }

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/os.h"
+#include "base/plain.h"
 
 #define NO_CATEGORY 0xffu
 #define FIRST_PLACES ((size_t)1024)
@@ -73,7 +73,7 @@ static mtp_status parse_device(const char *text, mtp__memory_device *out)
     size_t length = strcspn(text, ":");
     const char *rest = text + length;
     for (size_t i = 0; i < WORDS; i++) {
-        if (strlen(device_words[i].word) != length || strncasecmp(text, device_words[i].word, length) != 0)
+        if (strlen(device_words[i].word) != length || !mtp__same_letters(text, device_words[i].word, length))
             continue;
         char *end = NULL;
         unsigned long index =

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "base/plain.h"
 
 static _Thread_local mtp__budget budget;
 
@@ -93,7 +94,7 @@ static bool parse_size(const char *text, uint64_t *bytes)
         *bytes = MTP__BUDGET_NONE;
         return true;
     }
-    double value = strtod(text, &end);
+    double value = mtp__read_double(text, &end);
     if (end == text || !(value >= 0))
         return false;
     char letter = *end == 'K' ? 'k' : *end == 'm' ? 'M' : *end == 'g' ? 'G' : *end;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/budget.h"
+#include "base/plain.h"
 
 #define TEXT_BYTES ((size_t)832) /* with the trail: Python loads us late, when there is little room for TLS */
 #define TRAIL_BYTES ((size_t)128)
@@ -30,13 +31,13 @@ static void put_first(const char *what)
 static const char *limit_text(char *to, size_t room)
 {
     double bytes = (double)mtp__budget_limit();
-    snprintf(to, room, "more than the %.1f %s of memory that it may take: no room for ",
-             bytes < 1e6   ? bytes / 1e3
-             : bytes < 1e9 ? bytes / 1e6
-                           : bytes / 1e9,
-             bytes < 1e6   ? "kB"
-             : bytes < 1e9 ? "MB"
-                           : "GB");
+    mtp__format(to, room, "more than the %.1f %s of memory that it may take: no room for ",
+                bytes < 1e6   ? bytes / 1e3
+                : bytes < 1e9 ? bytes / 1e6
+                              : bytes / 1e9,
+                bytes < 1e6   ? "kB"
+                : bytes < 1e9 ? "MB"
+                              : "GB");
     return to;
 }
 
@@ -45,7 +46,7 @@ mtp_status mtp__fail(mtp_status status, const char *where, const char *fmt, ...)
     char what[TEXT_BYTES]; /* the old text may be among the arguments */
     va_list args;
     va_start(args, fmt);
-    vsnprintf(what, sizeof what, fmt, args);
+    mtp__format_list(what, sizeof what, fmt, args);
     va_end(args);
     text[0] = 0;
     put_first(what);
@@ -62,7 +63,7 @@ void mtp__note(const char *where, const char *fmt, ...)
     char what[TEXT_BYTES];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(what, sizeof what - 2, fmt, args);
+    mtp__format_list(what, sizeof what - 2, fmt, args);
     va_end(args);
     add(what, sizeof what, ": ", "");
     put_first(what);
@@ -74,7 +75,7 @@ void mtp__advise(const char *fmt, ...)
     char what[TEXT_BYTES];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(what, sizeof what, fmt, args);
+    mtp__format_list(what, sizeof what, fmt, args);
     va_end(args);
     add(text, sizeof text, "; ", what);
 }

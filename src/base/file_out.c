@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/target.h"
+#include "base/plain.h"
 
 #define BUFFER_BYTES ((size_t)128 << 10)
 #define TEMP_TRIES 64
@@ -82,7 +83,7 @@ static mtp_status open_temp(mtp_file *f)
         return MTP_OK;
     int error = errno;
     f->temp[0] = 0;
-    return MTP_FAIL(MTP_E_IO, "%s: no file can be created in its folder: %s", f->path, strerror(error));
+    return MTP_FAIL(MTP_E_IO, "%s: no file can be created in its folder: %s", f->path, mtp__reason(error));
 }
 
 static mtp_status open_in_place(mtp_file *f, const char *place)
@@ -94,7 +95,7 @@ static mtp_status open_in_place(mtp_file *f, const char *place)
     }
     f->fd = mtp__open(place, O_WRONLY | O_APPEND | O_NOCTTY, 0);
     f->owned = f->fd >= 0;
-    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, strerror(errno));
+    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, mtp__reason(errno));
 }
 
 /* A pipe or a device outside of /dev: opened by name in its folder, so that no link is followed that came meanwhile. */
@@ -105,7 +106,7 @@ static mtp_status open_special(mtp_file *f)
     f->owned = f->fd >= 0;
     mtp__close(f->dir);
     f->dir = -1;
-    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, strerror(error));
+    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, mtp__reason(error));
 }
 
 static mtp_status open_target(mtp_file *f)
@@ -278,7 +279,7 @@ mtp_status mtp_file_commit(mtp_file *f)
         well = put_in_place(f);
     mtp_status status = MTP_OK;
     if (!well)
-        status = MTP_FAIL(MTP_E_IO, "%s: %s: %s%s", f->path, f->doing, strerror(f->error),
+        status = MTP_FAIL(MTP_E_IO, "%s: %s: %s%s", f->path, f->doing, mtp__reason(f->error),
                           f->dir >= 0 ? "; what was there is as it was" : "");
     drop(f);
     return status;

@@ -137,9 +137,13 @@ void *mtp__map_memory(size_t bytes, bool huge)
         p += head;
         madvise(p, bytes, MADV_HUGEPAGE); /* a wish: small pages do as well */
     }
-    madvise(p, bytes, MADV_DONTFORK);
     atomic_fetch_add(&live, 1);
     return p;
+}
+
+void mtp__map_not_inherited(void *p, size_t bytes)
+{
+    madvise(p, bytes, MADV_DONTFORK);
 }
 
 void *mtp__map_grow(void *p, size_t bytes, size_t to)

@@ -18,16 +18,17 @@ char *mtp__strdup(const char *text);
 void *mtp__page_calloc(size_t count, size_t size);
 void mtp__page_free(void *p);
 
-/* Zeroed memory of its own pages. huge: ask for huge pages; the address is then aligned to them. Not inherited by
- * a forked child. NULL when out of memory. */
+/* Zeroed memory of its own pages. huge: ask for huge pages; the address is then aligned to them. NULL when out
+ * of memory. */
 void *mtp__map_memory(size_t bytes, bool huge);
+/* A forked child does not have this: it must not be read there, nor unmapped (mtp__unmapped). */
+void mtp__map_not_inherited(void *p, size_t bytes);
 /* More of what mtp__map_memory gave, moved if need be; NULL: as it was. */
 void *mtp__map_grow(void *p, size_t bytes, size_t to);
 void *mtp__map_file(void *at, size_t bytes, int fd,
                     uint64_t offset); /* shared; at != NULL replaces; NULL: errno */
 void mtp__unmap(void *p, size_t bytes);
-void mtp__unmapped(
-    void *p); /* it is gone already: in a forked child, where mappings of these are not inherited */
+void mtp__unmapped(void *p); /* it is gone already: in a forked child, which does not inherit it */
 
 /* As the system calls, with EINTR retried; -1 and errno on failure. */
 int mtp__open(const char *path, int flags, mode_t mode);

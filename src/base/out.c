@@ -1,9 +1,8 @@
 #include "base/out.h"
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "base/plain.h"
 
 #define BUFFER_BYTES ((size_t)128 << 10) /* stays in the second-level cache */
 
@@ -99,31 +98,12 @@ static bool put_decimal(char **to, double value)
     return true;
 }
 
-/* printf writes the locale's decimal point, which may be any bytes: whatever it cannot else be is the point. */
-static char *put_printed(char *p, double value)
-{
-    char text[64];
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    for (const char *from = text; *from != 0; from++) {
-        bool of_number = (*from >= '0' && *from <= '9') || *from == '-' || *from == '+' || *from == 'e';
-        if (of_number)
-            *p++ = *from;
-        else if (p[-1] != '.')
-            *p++ = '.';
-    }
-    return p;
-}
-
 void mtp__out_double(mtp__out *o, double value)
 {
     char *p = mtp__out_room(o);
     if (!isfinite(value))
         p = MTP__PUT(p, "null");
     else if (!put_decimal(&p, value))
-        p = put_printed(p, value);
+        p += mtp__shortest(p, value, 15);
     o->at = p;
 }

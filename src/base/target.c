@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "base/plain.h"
 
 #define LINKS_MOST 40 /* as the kernel has it */
 
@@ -25,7 +26,7 @@ static mtp_status enter(const char *path, char *at, mtp__target *t)
     if (*name == 0)
         return MTP_FAIL(MTP_E_IO, "%s: it is a directory", path);
     if (strlen(name) >= sizeof t->name)
-        return MTP_FAIL(MTP_E_IO, "%s: cannot be created: %s", path, strerror(ENAMETOOLONG));
+        return MTP_FAIL(MTP_E_IO, "%s: cannot be created: %s", path, mtp__reason(ENAMETOOLONG));
     snprintf(t->name, sizeof t->name, "%s", name);
     const char *folder = slash == NULL ? "." : slash == at ? "/" : at;
     if (slash != NULL && slash != at)
@@ -35,7 +36,7 @@ static mtp_status enter(const char *path, char *at, mtp__target *t)
         mtp__close(t->dir);
     t->dir = dir;
     return dir >= 0 ? MTP_OK
-                    : MTP_FAIL(MTP_E_IO, "%s: its folder cannot be opened: %s", path, strerror(error));
+                    : MTP_FAIL(MTP_E_IO, "%s: its folder cannot be opened: %s", path, mtp__reason(error));
 }
 
 /* A link at t->name: may it be followed? */
@@ -43,7 +44,7 @@ static mtp_status judge(const char *path, const mtp__target *t, const struct sta
 {
     struct stat folder;
     if (fstatat(t->dir, "", &folder, AT_EMPTY_PATH) != 0)
-        return MTP_FAIL(MTP_E_IO, "%s: its folder cannot be looked at: %s", path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s: its folder cannot be looked at: %s", path, mtp__reason(errno));
     const char *why = NULL;
     if (link->st_uid != geteuid() && link->st_uid != 0)
         why = "a link that another user made";
@@ -64,7 +65,7 @@ static mtp_status look(const char *path, char at[PATH_MAX], mtp__target *t, bool
         return status;
     if (fstatat(t->dir, t->name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? MTP_OK
-                               : MTP_FAIL(MTP_E_IO, "%s: cannot be looked at: %s", path, strerror(errno));
+                               : MTP_FAIL(MTP_E_IO, "%s: cannot be looked at: %s", path, mtp__reason(errno));
     if (S_ISDIR(st.st_mode))
         return MTP_FAIL(MTP_E_IO, "%s: it is a directory", path);
     *again = S_ISLNK(st.st_mode);
@@ -75,7 +76,7 @@ static mtp_status look(const char *path, char at[PATH_MAX], mtp__target *t, bool
     status = judge(path, t, &st);
     ssize_t n = status == MTP_OK ? readlinkat(t->dir, t->name, at, PATH_MAX - 1) : 0;
     if (n < 0)
-        return MTP_FAIL(MTP_E_IO, "%s: the link cannot be followed: %s", path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s: the link cannot be followed: %s", path, mtp__reason(errno));
     at[n] = 0;
     return status;
 }
@@ -86,7 +87,7 @@ mtp_status mtp__target_find(const char *path, mtp__target *t)
     *t = (mtp__target){.dir = AT_FDCWD};
     if (strlen(path) >= sizeof at)
         return t->dir = -1,
-               MTP_FAIL(MTP_E_IO, "%.64s...: cannot be created: %s", path, strerror(ENAMETOOLONG));
+               MTP_FAIL(MTP_E_IO, "%.64s...: cannot be created: %s", path, mtp__reason(ENAMETOOLONG));
     snprintf(at, sizeof at, "%s", path);
     mtp_status status = MTP_OK;
     bool again = true;
@@ -99,7 +100,7 @@ mtp_status mtp__target_find(const char *path, mtp__target *t)
         status = look(path, at, t, &again);
     }
     if (status == MTP_OK && again)
-        status = MTP_FAIL(MTP_E_IO, "%s: the link cannot be followed: %s", path, strerror(ELOOP));
+        status = MTP_FAIL(MTP_E_IO, "%s: the link cannot be followed: %s", path, mtp__reason(ELOOP));
     if (status != MTP_OK || t->place[0] != 0) {
         mtp__close(t->dir); /* AT_FDCWD is none either */
         t->dir = -1;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/plain.h"
 
 #define WORTH_TELLING ((uint64_t)16 << 20) /* bytes: some tens of milliseconds */
 
@@ -200,7 +201,7 @@ bool cli_parse_time(const char *text, int64_t *ns)
         double ns;
     } known[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"", 1e6}};
     char *end;
-    double value = strtod(text, &end);
+    double value = mtp__read_double(text, &end);
     if (end == text || value != value)
         return false;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -214,7 +215,7 @@ bool cli_parse_time(const char *text, int64_t *ns)
 bool cli_parse_share(const char *text, double *share)
 {
     char *end;
-    *share = strtod(text, &end);
+    *share = mtp__read_double(text, &end);
     if (end == text || *share != *share)
         return false;
     if (strcmp(end, "%") == 0)
@@ -273,7 +274,7 @@ static int ended(int code)
     bool lost = fflush(stdout) != 0 || ferror(stdout);
     if (lost && (code == CLI_OK || code == CLI_FOUND))
         return cli_fail(CLI_OUTPUT, "standard output cannot be written%s%s", errno != 0 ? ": " : "",
-                        errno != 0 ? strerror(errno) : "");
+                        errno != 0 ? mtp__reason(errno) : "");
     return code;
 }
 
@@ -307,7 +308,7 @@ static bool take_memory(int *argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    setlocale(LC_CTYPE, "");
+    setlocale(LC_ALL, "C"); /* what is printed here is read by programs, too */
     if (!take_memory(&argc, argv))
         return CLI_USAGE;
     signal(SIGPIPE, SIG_DFL); /* `mtprof table x | head` ends quietly */

@@ -1,6 +1,7 @@
 /* cli/memory.c - mtprof memory: memory over time, and what was alive at the peak. */
 #include "cli/cli.h"
 #include <langinfo.h>
+#include <locale.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -124,6 +125,16 @@ static void print_row(const chart *c, int row, int64_t peak, bool unicode)
     printf("| %s\n", bytes_text(most, text));
 }
 
+/* May the chart have characters beyond ASCII? */
+static bool terminal_has_unicode(void)
+{
+    locale_t user = isatty(STDOUT_FILENO) ? newlocale(LC_CTYPE_MASK, "", (locale_t)0) : (locale_t)0;
+    bool unicode = user != (locale_t)0 && strcmp(nl_langinfo_l(CODESET, user), "UTF-8") == 0;
+    if (user != (locale_t)0)
+        freelocale(user);
+    return unicode;
+}
+
 static void print_chart(const mtp_trace *trace, const mtp_memory_timeline *timeline,
                         const mtp_memory_info *info)
 {
@@ -137,7 +148,7 @@ static void print_chart(const mtp_trace *trace, const mtp_memory_timeline *timel
                 .before = info->preexisting_bytes != 0};
     mtp_memory_timeline_points(timeline, on_point, &c);
     fill(&c, c.width - 1);
-    bool unicode = isatty(STDOUT_FILENO) && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    bool unicode = terminal_has_unicode();
     printf("%s%s%s over %s: %llu allocations of %s, %llu frees\n\n", cli_bold(stdout), info->device,
            cli_plain(stdout), time_text(about.last_ns - about.first_ns, text),
            (unsigned long long)info->allocations, bytes_text(info->allocated_bytes, bytes),

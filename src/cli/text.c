@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include "base/plain.h"
 #include "cli/cli.h"
 
 int cli_columns(void)

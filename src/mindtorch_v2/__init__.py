@@ -6,7 +6,11 @@ import importlib as _importlib
 import math as _math
 import os as _os
 
-from mindtorch_v2 import _C
+try:
+    from mindtorch_v2 import _C
+except ImportError as _error:
+    from mtprof._built import missing as _missing
+    raise _missing(__file__, "mindtorch_v2._C", _error) from None
 from mindtorch_v2._C import (  # noqa: F401
     OutOfMemoryError, Size, Tensor, bool, device, double, dtype, float, float32, float64, from_numpy,
     get_default_device, get_default_dtype, get_num_threads, initial_seed, int, int32, int64, is_grad_enabled, long, set_default_device, set_default_dtype,
@@ -33,8 +37,8 @@ contiguous_format = "torch.contiguous_format"
 
 globals().update(random.FUNCTIONS)
 # Every op of the table that the imports above do not shape further.
-_names = {_row[1] for _row in _C._op_table()}  # not the ids of single overloads
-globals().update({_name: _op for _name, _op in vars(_C.ops).items() if _name in _names and _name[0] != "_" and _name not in globals()})
+_single = {_row[0] for _row in _C._op_table()} - {_row[1] for _row in _C._op_table()}  # ids of single overloads
+globals().update({_name: _op for _name, _op in vars(_C.ops).items() if _name not in _single and _name[0] != "_" and _name not in globals()})
 
 from mindtorch_v2 import _schema, _tensor  # noqa: E402,F401  (gives _C its schemas, Tensor the rest of its methods)
 

@@ -1,6 +1,8 @@
 """save and load: a pickle, tensors as their bytes."""
+import io
 import os
 import pickle
+import zipfile
 
 
 def save(obj, f, pickle_module=pickle, pickle_protocol=4):
@@ -10,6 +12,10 @@ def save(obj, f, pickle_module=pickle, pickle_protocol=4):
             pickle_module.dump(obj, out, pickle_protocol)
     else:
         pickle_module.dump(obj, f, pickle_protocol)
+
+
+class _Refused(pickle.UnpicklingError):
+    """A file that is well but holds what it must not."""
 
 
 class _Safe(pickle.Unpickler):
@@ -28,17 +34,77 @@ class _Safe(pickle.Unpickler):
             return getattr(mindtorch_v2, name)
         if (module, name) in self._ALLOWED:
             return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"Weights only load failed: {module}.{name} is not allowed. Use weights_only=False for a "
+        raise _Refused(f"Weights only load failed: {module}.{name} is not allowed. Use weights_only=False for a "
                                      "file that you trust.")
 
 
 def load(f, map_location=None, pickle_module=pickle, *, weights_only=True):
-    """Reads what save() wrote. weights_only: refuses to make anything but tensors and plain containers."""
+    """Reads what save() wrote; the files of PyTorch's save are another format, and are refused. weights_only: refuses to make
+    anything but tensors and plain containers."""
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as source:
             return load(source, map_location, pickle_module, weights_only=weights_only)
-    obj = _Safe(f).load() if weights_only else pickle_module.load(f)
+    name = getattr(f, "name", None)
+    name = f"'{os.fsdecode(name)}'" if isinstance(name, (str, bytes)) else "the file"
+    f, head = _opening(f)
+    foreign = _what_else(f, head)
+    if foreign is not None:
+        raise RuntimeError(f"{name} {foreign}")
+    try:
+        obj = _Safe(f).load() if weights_only else pickle_module.load(f)
+    except _Refused:
+        raise
+    except (EOFError, pickle.UnpicklingError) as error:
+        raise RuntimeError(_broken(name, head, error)) from error
+    except Exception as error:
+        if not weights_only:  # an object's own
+            raise
+        raise RuntimeError(_broken(name, head, error)) from error
     return obj if map_location is None else _moved(obj, map_location)
+
+
+_LEGACY = pickle.dumps(0x1950A86A20F9469CFC6C, 2)[2:]  # the number that PyTorch's old format begins with, in a pickle of its own
+_PYTORCH = ("was written by PyTorch's torch.save: its format cannot be read here. In a Python with PyTorch, save its tensors as NumPy "
+            "arrays (tensor.numpy()), and make tensors of these with from_numpy")
+
+
+def _opening(f):
+    """The file and its first bytes, which stay in it; one that cannot seek is read whole."""
+    try:
+        at = f.tell()
+        head = f.read(32)
+        f.seek(at)
+    except (OSError, AttributeError):
+        data = f.read()
+        return io.BytesIO(data), data[:32]
+    return f, head
+
+
+def _what_else(f, head):
+    """What the file is, if that can be told and save() did not write it."""
+    if not head:
+        return "is empty"
+    if head[2:].startswith(_LEGACY):
+        return _PYTORCH
+    if not head.startswith(b"PK"):
+        return None
+    at = f.tell()
+    try:
+        with zipfile.ZipFile(f) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError):
+        names = []
+    finally:
+        f.seek(at)
+    if any(name.endswith("data.pkl") for name in names):
+        return _PYTORCH
+    return "is a zip archive, which save() does not write"
+
+
+def _broken(name, head, error):
+    if head[0] == 0x80:  # so begins a pickle
+        return f"{name} is damaged or cut short: {error}"
+    return f"{name} is not a file that save() wrote: {error}"
 
 
 def _moved(obj, device):

@@ -17,9 +17,17 @@
 
 mindtorch_v2.profiler has torch.profiler's API on top of this.
 """
+try:
+    from . import _native  # noqa: F401
+except ImportError as _error:
+    from ._built import missing as _missing
+    raise _missing(__file__, "mtprof._native", _error) from None
 from ._native import (
     CPU,
+    KEEP_NEWEST,
     NPU,
+    STOP_WHEN_FULL,
+    STREAM,
     Averages,
     Event,
     Events,

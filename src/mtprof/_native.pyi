@@ -4,6 +4,9 @@ from typing import Any, TypeVar
 
 CPU: int
 NPU: int
+STOP_WHEN_FULL: int
+KEEP_NEWEST: int
+STREAM: int
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Path = str | bytes | PathLike[str]

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json_out.h"
 #include "base/os.h"
+#include "base/plain.h"
 #include "present/plain_text.h"
 #include "record/spool.h"
 #include "trace/json_source.h"
@@ -65,7 +66,7 @@ void mtp__check_say(mtp_check *c, mtp__found what, uint64_t byte, uint64_t event
     va_list args;
     va_start(args, fmt);
     /* started above, which the analyzer misses: NOLINTNEXTLINE */
-    vsnprintf(s->example, sizeof s->example, fmt, args);
+    mtp__format_list(s->example, sizeof s->example, fmt, args);
     va_end(args);
 }
 

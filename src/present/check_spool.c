@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "present/check.h"
 #include "base/pair_map.h"
+#include "base/plain.h"
 #include "record/spool.h"
 
 #define CHUNK_MIN 4096u
@@ -43,11 +44,11 @@ static mtp_status open_spool(spool *s, const char *path)
     struct stat st;
     s->fd = mtp__open(path, O_RDONLY, 0);
     if (s->fd < 0 || fstat(s->fd, &st) != 0)
-        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
     s->file_bytes = (uint64_t)st.st_size;
     ssize_t got = mtp__pread(s->fd, &s->header, sizeof s->header, 0);
     if (got < 0)
-        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
     s->outcome = mtp__spool_outcome(s->fd, &s->header);
     return MTP_OK;
 }
@@ -131,7 +132,7 @@ static mtp_status list_chunks(spool *s)
         ssize_t got = mtp__pread(s->fd, &c, sizeof c, (i + 1) * size);
         if (got < 0)
             return MTP_FAIL(MTP_E_IO, "at byte %llu: %s", (unsigned long long)((i + 1) * size),
-                            strerror(errno));
+                            mtp__reason(errno));
         if (c.order != 0)
             s->places[s->place_count++] = (mtp__chunk_place){c.order, i, c.stream};
     }

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/out.h"
+#include "base/plain.h"
 #include "present/plain_text.h"
 
 #define COLUMNS 20
@@ -74,16 +75,9 @@ static const mtp_row *row_at(const table *t, size_t i)
 
 /* ------------------------------------------------------------------------------------------------ numbers */
 
-/* printf's, with a point whatever the locale. */
 static void put_fixed(char *to, size_t room, double value, int width, int digits)
 {
-    snprintf(to, room, "%*.*f", width, digits, value);
-    for (char *p = to; *p != '\0'; p++)
-        if (strchr(" -0123456789", *p) == NULL && isfinite(value)) {
-            size_t other = strcspn(p, "0123456789");
-            *p = '.';
-            memmove(p + 1, p + other, strlen(p + other) + 1);
-        }
+    mtp__format(to, room, "%*.*f", width, digits, value);
 }
 
 static void put_time(char *to, size_t room, double us, const char *unit)

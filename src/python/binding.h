@@ -72,6 +72,9 @@ int mtpy_call_init(PyObject *module); /* adds the ops module, and methods to the
 bool mtpy_is_number(PyObject *o);
 /* 1: *out is the number; 0: o is none; -1: an exception is set. */
 int mtpy_number(PyObject *o, mt_value *out);
+/* A number for an op that wants a tensor there (a new mt_tensor, owned, 0-dim): it changes the dtype of the result no more than a
+ * number does. beside: the other operand, or NULL. NULL: an exception is set. */
+mt_tensor *mtpy_number_tensor(PyObject *o, const mt_tensor *beside);
 int mtpy_index(PyObject *o, int64_t *out); /* the same for ints; a bool is none */
 /* The element of a tensor that has one. */
 PyObject *mtpy_item(mt_tensor *t);

@@ -129,21 +129,93 @@ static PyObject *call_parsed(mt_op_id op, const mtpy_parse *p)
     return n == 1 ? mtpy_wrap(outs[0]) : pack(sets[op].result, outs, n);
 }
 
+/* 1 or -1: one took the arguments, and *made is its result or NULL; 0: none did. */
+static int try_overloads(const struct overloads *set, const mtpy_args *a, mtpy_mismatch *m, PyObject **made)
+{
+    mtpy_parse p;
+    for (unsigned lenient = 0; lenient < 2; lenient++)
+        for (unsigned i = 0; i < set->count; i++) {
+            int fits = mtpy_parse_row(set->ops[i], a, lenient != 0, &p, m);
+            *made = fits > 0 ? call_parsed(set->ops[i], &p) : NULL;
+            mtpy_parse_end(&p);
+            if (fits != 0)
+                return fits;
+        }
+    return 0;
+}
+
+/* Functions that take a number for their first tensor, as PyTorch's do: beside a tensor, or beside another number, too; some
+ * take it for the second. */
+static const struct {
+    mt_op_id op;
+    bool alone, second;
+} of_numbers[] = {
+    {MT_OP_add, true, false},          {MT_OP_sub, true, false},          {MT_OP_mul, true, false},
+    {MT_OP_div, true, false},          {MT_OP_floor_divide, true, false}, {MT_OP_remainder, false, false},
+    {MT_OP_bitwise_and, false, false}, {MT_OP_bitwise_or, false, false},  {MT_OP_bitwise_xor, false, false},
+    {MT_OP_xlogy, false, true},
+};
+
+/* Which operand the argument is: 0 or 1; -1: neither. */
+static int operand_at(const mtpy_args *a, Py_ssize_t i)
+{
+    if (i < a->count)
+        return i < 2 ? (int)i : -1;
+    PyObject *name = PyTuple_GET_ITEM(a->names, i - a->count);
+    if (PyUnicode_CompareWithASCIIString(name, "input") == 0 ||
+        PyUnicode_CompareWithASCIIString(name, "self") == 0)
+        return 0;
+    return PyUnicode_CompareWithASCIIString(name, "other") == 0 ? 1 : -1;
+}
+
+/* The same call with tensors in place of numbers, if this op allows it. As try_overloads. */
+static int try_numbers(mt_op_id first, const mtpy_args *a, mtpy_mismatch *m, PyObject **made)
+{
+    PyObject *args[PARSE_ARGS], *own[2] = {NULL, NULL};
+    Py_ssize_t total = a->count + (a->names != NULL ? PyTuple_GET_SIZE(a->names) : 0), at[2] = {-1, -1};
+    size_t row = 0;
+    while (row < COUNT_OF(of_numbers) && of_numbers[row].op != first)
+        row++;
+    if (row == COUNT_OF(of_numbers) || a->self != NULL || total > PARSE_ARGS)
+        return 0;
+    const mt_tensor *beside = NULL;
+    for (Py_ssize_t i = 0; i < total; i++) {
+        int k = operand_at(a, i);
+        args[i] = a->args[i];
+        if (k >= 0 && mtpy_is_tensor(args[i]))
+            beside = mtpy_tensor_of(args[i]);
+        else if (k >= 0 && mtpy_is_number(args[i]))
+            at[k] = i;
+    }
+    int tried = 0;
+    bool wanted[2] = {at[0] >= 0, at[1] >= 0 && of_numbers[row].second};
+    if ((wanted[0] || wanted[1]) && (beside != NULL || of_numbers[row].alone)) {
+        for (int k = 0; k < 2 && tried == 0; k++) {
+            mt_tensor *t = wanted[k] ? mtpy_number_tensor(args[at[k]], beside) : NULL;
+            own[k] = t != NULL ? mtpy_wrap(t) : NULL;
+            if (own[k] != NULL)
+                args[at[k]] = own[k];
+            else if (wanted[k])
+                tried = -1;
+        }
+        mtpy_args with = {NULL, args, a->count, a->names};
+        if (tried == 0)
+            tried = try_overloads(&sets[first], &with, m, made);
+    }
+    Py_XDECREF(own[0]);
+    Py_XDECREF(own[1]);
+    return tried;
+}
+
 PyObject *mtpy_call_set(mt_op_id first, PyObject *self, PyObject *const *args, Py_ssize_t count,
                         PyObject *names)
 {
     const struct overloads *set = &sets[first];
     mtpy_args a = {self, args, count, names};
-    mtpy_mismatch m = {0};
-    mtpy_parse p;
-    for (unsigned lenient = 0; lenient < 2; lenient++)
-        for (unsigned i = 0; i < set->count; i++) {
-            int fits = mtpy_parse_row(set->ops[i], &a, lenient != 0, &p, &m);
-            PyObject *made = fits > 0 ? call_parsed(set->ops[i], &p) : NULL;
-            mtpy_parse_end(&p);
-            if (fits != 0)
-                return made;
-        }
+    mtpy_mismatch m = {0}, other = {0};
+    PyObject *made = NULL;
+    if (LIKELY(try_overloads(set, &a, &m, &made) != 0) || try_numbers(first, &a, &other, &made) != 0)
+        return made;
     if (set->count == 1)
         mtpy_raise_mismatch(first, &a, &m);
     else

@@ -457,6 +457,24 @@ mt_tensor *mtpy_tensor_from(PyObject *o, int dtype, mt_device device)
     return t;
 }
 
+static int kind_of(mt_dtype dtype)
+{
+    return dtype == MT_BOOL ? 0 : dtype == MT_INT32 || dtype == MT_INT64 ? 1 : 2;
+}
+
+mt_tensor *mtpy_number_tensor(PyObject *o, const mt_tensor *beside)
+{
+    mt_value number = mt_value_none(NULL);
+    if (mtpy_number(o, &number) < 0)
+        return NULL;
+    mt_dtype dtype = number.kind == MT_FLOAT ? mt_default_dtype()
+                     : number.kind == MT_INT ? MT_INT64
+                                             : MT_BOOL;
+    if (beside != NULL && dtype != MT_BOOL && kind_of(mt_dtype_of(beside)) >= kind_of(dtype))
+        dtype = mt_dtype_of(beside);
+    return mtpy_tensor_from(o, (int)dtype, beside != NULL ? mt_device_of(beside) : mt_default_device());
+}
+
 static PyObject *make_tensor(PyObject *module, PyObject *args, PyObject *names)
 {
     static char *keywords[] = {"data", "dtype", "device", "requires_grad", "pin_memory", NULL};

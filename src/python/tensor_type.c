@@ -200,22 +200,12 @@ static PyObject *nb_xor(PyObject *a, PyObject *b)
 /* A number on the left of ops that have no turned form becomes a tensor of the other's kind of dtype. */
 static PyObject *number_left(mt_op_id op, PyObject *a, PyObject *b)
 {
-    mt_value number, args[2];
-    int fits = mtpy_number(a, &number);
-    if (fits <= 0) {
-        if (fits < 0)
-            return NULL;
+    mt_value args[2];
+    if (!mtpy_is_number(a))
         Py_RETURN_NOTIMPLEMENTED;
-    }
-    mt_dtype dtype = number.kind == MT_FLOAT ? mt_default_dtype()
-                     : number.kind == MT_INT ? MT_INT64
-                                             : MT_BOOL;
-    mt_dtype other = mt_dtype_of(mtpy_tensor_of(b));
-    mt_value full[] = {mt_value_ints(NULL, 0), number, mt_value_int(other > dtype ? other : dtype)};
-    mt_tensor *left = NULL;
-    mt_status status = mt_call(MT_OP_full, full, 3, &left);
-    if (status != MT_OK)
-        return mtpy_raise(status);
+    mt_tensor *left = mtpy_number_tensor(a, mtpy_tensor_of(b));
+    if (left == NULL)
+        return NULL;
     args[0] = mt_value_tensor(left);
     args[1] = mt_value_tensor(mtpy_tensor_of(b));
     PyObject *made = mtpy_call1(op, args, 2);

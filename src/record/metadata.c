@@ -1,13 +1,12 @@
 /* record/metadata.c - what a trace says about itself and of its devices, and the words of the vocabulary. */
 #define _GNU_SOURCE
-#include <ctype.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/random.h>
 #include "base/error.h"
 #include "base/json_check.h"
 #include "base/json_out.h"
 #include "base/os.h"
+#include "base/plain.h"
 #include "record/profile.h"
 
 static mtp_status json_check(const char *key, const char *json)
@@ -191,7 +190,7 @@ mtp_status mtp_activity_parse(const char *text, uint32_t *out)
         uint32_t activity;
     } known[] = {{"CPU", MTP_CPU}, {"NPU", MTP_NPU}, {"CUDA", MTP_NPU}, {"GPU", MTP_NPU}};
     for (size_t i = 0; text != NULL && out != NULL && i < sizeof known / sizeof *known; i++)
-        if (strcasecmp(text, known[i].text) == 0) {
+        if (mtp__same_letters(text, known[i].text, SIZE_MAX)) {
             *out = known[i].activity;
             return MTP_OK;
         }

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/os.h"
+#include "base/plain.h"
 #include "base/target.h"
 #include "base/testpoint.h"
 #include "record/writer.h"
@@ -78,7 +79,7 @@ static mtp_status file_create(mtp__pool *pool, const char *path)
     if (!possible)
         return MTP_FAIL(MTP_E_IO, "spool: %s: it is no regular file", path);
     if (pool->fd < 0)
-        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be created: %s", path, strerror(error));
+        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be created: %s", path, mtp__reason(error));
     if (mtp__lock_file(pool->fd) == MTP__LOCK_HELD) {
         mtp__spool_header other = {0};
         ssize_t got = mtp__pread(pool->fd, &other, sizeof other, 0);
@@ -86,7 +87,7 @@ static mtp_status file_create(mtp__pool *pool, const char *path)
                         got == (ssize_t)sizeof other ? (unsigned long long)other.pid : 0);
     }
     if (mtp__truncate(pool->fd, 0) != 0)
-        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be emptied: %s", path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be emptied: %s", path, mtp__reason(errno));
     return MTP_OK;
 }
 
@@ -96,7 +97,7 @@ static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
     if (status != MTP_OK)
         return status;
     if (mtp__grow_file(pool->fd, 0, pool->chunk_bytes) != 0 || !header_write(pool, false))
-        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be written: %s", config->path, strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be written: %s", config->path, mtp__reason(errno));
     if (config->when_full == MTP_STREAM)
         pool->file_limit = config->file_limit != 0 ? config->file_limit / pool->chunk_bytes - 1 : UINT64_MAX;
     else
@@ -118,11 +119,14 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
     pool->sealed = mtp__calloc(pool->slots, sizeof *pool->sealed);
     pool->base =
         pool->sealed != NULL ? mtp__map_memory(bytes, config->path == NULL && bytes >= HUGE_FROM) : NULL;
-    if (pool->base == NULL)
+    if (pool->base == NULL) {
         status = MTP_FAIL(MTP_E_NOMEM,
                           "%zu bytes of address space for records: ask for a smaller buffer_bytes", bytes);
-    else if (config->path != NULL)
-        status = file_open(pool, config);
+    } else {
+        mtp__map_not_inherited(pool->base, bytes);
+        if (config->path != NULL)
+            status = file_open(pool, config);
+    }
     if (status != MTP_OK)
         mtp__pool_fini(pool);
     return status;
@@ -321,7 +325,7 @@ void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk)
 static mtp_status piece_unread(uint64_t at, ssize_t got)
 {
     return MTP_FAIL(MTP_E_IO, "spool: chunk %llu cannot be read: %s", (unsigned long long)at,
-                    got < 0 ? strerror(errno) : "the file is shorter than it was");
+                    got < 0 ? mtp__reason(errno) : "the file is shorter than it was");
 }
 
 /* *order 0: free. */

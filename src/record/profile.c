@@ -9,6 +9,7 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "base/plain.h"
 #include "record/stack.h"
 
 #define CHUNK_DEFAULT (64u << 10)
@@ -26,7 +27,7 @@ void mtp__profile_warn(mtp_profile *prof, mtp_warning code, const char *fmt, ...
     if (prof->config.on_warning == NULL)
         return;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    mtp__format_list(text, sizeof text, fmt, args);
     va_end(args);
     prof->config.on_warning(prof->config.user, code, text);
 }
@@ -240,7 +241,7 @@ static void warn_after(mtp_profile *prof, uint32_t stuck)
     if (prof->recorder->pool.error != 0)
         mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
                           "spool '%s' could not grow: %s; what it holds is whole", prof->config.spool,
-                          strerror(prof->recorder->pool.error));
+                          mtp__reason(prof->recorder->pool.error));
     if (stuck > 0)
         mtp__profile_warn(
             prof, MTP_WARNING_THREAD_STUCK,

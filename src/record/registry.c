@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "base/plain.h"
 #include "record/details.h"
 #include "record/recorder.h"
 
@@ -49,7 +50,7 @@ mtp_status mtp__registry_init(void)
 {
     pthread_once(&once, init);
     if (init_error != 0)
-        return MTP_FAIL(MTP_E_NOMEM, "no thread key is left: %s", strerror(init_error));
+        return MTP_FAIL(MTP_E_NOMEM, "no thread key is left: %s", mtp__reason(init_error));
     return MTP_OK;
 }
 

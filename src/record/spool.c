@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "base/plain.h"
 
 #define CHUNK_MIN 4096u
 #define CHUNK_MAX (1u << 20)
@@ -41,13 +42,13 @@ static mtp_status header_read(int fd, mtp__spool_header *h, uint64_t *file_bytes
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
     if (!S_ISREG(st.st_mode))
         return MTP_FAIL(MTP_E_FORMAT, "a spool must be a regular file, and this is not a regular file");
     *file_bytes = (uint64_t)st.st_size;
     ssize_t got = mtp__pread(fd, h, sizeof *h, 0);
     if (got < 0)
-        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
     if (!mtp__spool_recognise(h->magic, (size_t)got))
         return MTP_FAIL(MTP_E_FORMAT, "this is not an mtprof spool");
     if (got != (ssize_t)sizeof *h)
@@ -127,7 +128,7 @@ static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor 
     mtp__chunk *copy = NULL;
     int fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0); /* a FIFO must not hold us */
     if (fd < 0)
-        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
     mtp_status status = header_read(fd, &h, &file_bytes);
     if (status == MTP_OK)
         status = list_places(fd, &h, file_bytes, &places, &count, &rep->damaged);

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/plain.h"
 
 typedef struct texts {
     char message[2048];
@@ -50,7 +51,7 @@ mt_status mt__fail(mt_status status, const char *format, ...)
     va_list args;
     va_start(args, format);
     char text[sizeof t->message]; /* an argument may be the old message */
-    vsnprintf(text, sizeof text, format, args);
+    mtp__format_list(text, sizeof text, format, args);
     va_end(args);
     memcpy(t->message, text, sizeof text);
     return status;

@@ -5,9 +5,9 @@
 #define _GNU_SOURCE
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/plain.h"
 
 const mt__grad mt__grad_none;
 
@@ -48,7 +48,7 @@ static uint8_t list_size(const char **at)
     uint8_t n = 0;
     if (starts(at, "..."))
         n = 255;
-    while (isdigit((unsigned char)**at))
+    while (mtp__is_digit(**at))
         n = (uint8_t)(n * 10 + *(*at)++ - '0');
     (*at)++; /* ] */
     return n;
@@ -121,7 +121,7 @@ static void read_default(mt__op *op, mt_param *p, const char **at)
     } else {
         char *end, *float_end;
         long long i = strtoll(*at, &end, 10);
-        double f = strtod(*at, &float_end);
+        double f = mtp__read_double(*at, &float_end);
         if (float_end == *at)
             broken(op, *at, "unknown default");
         p->standard = float_end > end || p->type == MT_TYPE_FLOAT ? mt_value_float(f) : mt_value_int(i);
@@ -144,7 +144,7 @@ static void read_params(mt__op *op, const char **at)
         read_type(op, p, at);
         starts(at, " ");
         p->name = *at;
-        while (isalnum((unsigned char)**at) || **at == '_')
+        while (mtp__is_word(**at))
             (*at)++;
         p->name_length = (uint8_t)(*at - p->name);
         if (starts(at, "="))

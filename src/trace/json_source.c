@@ -11,6 +11,7 @@
 #include <zstd.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "base/plain.h"
 
 #ifndef MTP__SOURCE_BYTES
 #define MTP__SOURCE_BYTES ((size_t)256 << 10)
@@ -56,7 +57,7 @@ static ssize_t raw_read(mtp__source *s, void *to, size_t room)
     }
     if (n < 0)
         s->status = MTP_FAIL(MTP_E_IO, "at byte %llu of the file: %s", (unsigned long long)s->offset,
-                             strerror(errno));
+                             mtp__reason(errno));
     else
         s->offset += (uint64_t)n;
     return n;
@@ -233,7 +234,7 @@ static mtp_status open_file(mtp__source *s, const char *path)
     struct stat st;
     s->fd = strcmp(path, "-") == 0 ? STDIN_FILENO : mtp__open(path, O_RDONLY, 0);
     if (s->fd < 0 || fstat(s->fd, &st) != 0)
-        return MTP_FAIL(MTP_E_IO, "%s", strerror(errno));
+        return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
     if (S_ISDIR(st.st_mode))
         return MTP_FAIL(MTP_E_IO, "it is a directory");
     off_t at = S_ISREG(st.st_mode) ? lseek(s->fd, 0, SEEK_CUR) : -1;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/os.h"
+#include "base/plain.h"
 #include "record/details.h"
 #include "trace/build.h"
 
@@ -68,16 +69,11 @@ static void append_quoted(mtp_trace *t, buffer *b, const char *bytes, size_t len
 static void append_float(mtp_trace *t, buffer *b, uint64_t word)
 {
     double value;
-    char text[40];
+    char text[MTP__DOUBLE_BYTES + 2];
     memcpy(&value, &word, sizeof value);
-    for (int digits = 1; digits <= 17; digits++) {
-        double back;
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (sscanf(text, "%lf", &back) == 1 && back == value)
-            break;
-    }
+    mtp__shortest(text, value, 1);
     if (isfinite(value) && strpbrk(text, ".e") == NULL)
-        strncat(text, ".0", sizeof text - strlen(text) - 1);
+        strcat(text, ".0");
     append_text(t, b, text);
 }
 

@@ -1,5 +1,6 @@
 """Tests of the Python package: run with PYTHONPATH=src after a build."""
 import importlib.util
+import locale
 
 import pytest
 
@@ -7,6 +8,13 @@ import pytest
 def pytest_configure(config):
     if importlib.util.find_spec("mindtorch_v2") is None:
         raise pytest.UsageError("mindtorch_v2 is not importable: run `make build`, then with PYTHONPATH=src")
+    # Loaded under a decimal comma (make test-locale), PyTorch takes the default 0.01 of an argument for 0.
+    ours = locale.setlocale(locale.LC_NUMERIC)
+    if ours != "C" and importlib.util.find_spec("torch") is not None:
+        locale.setlocale(locale.LC_NUMERIC, "C")
+        import torch  # noqa: F401
+
+        locale.setlocale(locale.LC_NUMERIC, ours)
 
 
 @pytest.fixture(autouse=True)

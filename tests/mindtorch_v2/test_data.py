@@ -459,7 +459,7 @@ WRONG = [
     ({"batch_sampler": [[0]], "batch_size": 2}, "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"),
     ({"batch_size": None, "drop_last": True}, "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"),
     ({"multiprocessing_context": "fork"}, "multiprocessing_context can only be used with multi-process loading"),
-    ({"multiprocessing_context": "spawn", "num_workers": 1}, "multiprocessing_context option should specify a valid start method"),
+    ({"multiprocessing_context": "teleport", "num_workers": 1}, "multiprocessing_context option should specify a valid start method"),
 ]  # fmt: skip
 
 

@@ -1688,5 +1688,5 @@ def test_help_and_signatures():
     parameters = list(inspect.signature(profile.__init__).parameters)[1:]
     assert parameters == ["activities", "schedule", "on_trace_ready", "record_shapes", "profile_memory", "with_stack", "with_flops",
                           "with_modules", "experimental_config", "execution_trace_observer", "acc_events", "use_cuda",
-                          "custom_trace_id_callback", "post_processing_timeout_s"]
+                          "custom_trace_id_callback", "post_processing_timeout_s", "spool", "buffer_bytes", "when_full"]
     assert functools

@@ -493,6 +493,34 @@ static void programs_that_are_started_do_not_disturb(void **state)
     mtp_profile_destroy(prof);
 }
 
+/* The trace of a stopped profile is memory as any other: a child may read it, and give it back. */
+static void child_reads(void *arg)
+{
+    mtp_trace *trace = arg;
+    mtp_averages *rows = NULL;
+    CHILD_CHECK(mtp_averages_create(trace, NULL, &rows) == MTP_OK);
+    CHILD_CHECK(mtp_averages_count(rows) == 1 && mtp_averages_row(rows, 0)->count == 100000);
+    mtp_averages_destroy(rows);
+    mtp_trace_destroy(trace);
+}
+
+static void a_child_reads_and_gives_back_the_traces_of_its_parent(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    c.buffer_bytes = 64u << 20;
+    prof = test_start(&c);
+    for (int i = 0; i < 100000; i++)
+        MTP_SCOPE ("parent") {
+        }
+    mtp_trace *trace;
+    assert_ok(mtp_profile_stop(prof));
+    assert_ok(mtp_profile_trace(prof, &trace));
+    assert_true(test_left_well(test_child(child_reads, trace, 20)));
+    mtp_trace_destroy(trace);
+    mtp_profile_destroy(prof);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -505,6 +533,7 @@ int main(void)
         TEST(a_child_that_cannot_have_its_file_is_off),
         TEST(a_child_of_a_bare_system_call_does_not_touch_the_parents_file),
         TEST(programs_that_are_started_do_not_disturb),
+        TEST(a_child_reads_and_gives_back_the_traces_of_its_parent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

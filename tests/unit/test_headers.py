@@ -3,6 +3,7 @@
 
 usage: tests/unit/test_headers.py INCLUDE_DIR SHARED_LIB     speaks TAP
 """
+import os
 import pathlib
 import re
 import shutil
@@ -12,7 +13,7 @@ import tempfile
 
 INCLUDE, LIB = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-LANGUAGES = {"c11": ("c", ".c"), "c++17": ("c++", ".cpp")}
+LANGUAGES = {"c99": ("c", ".c"), "c11": ("c", ".c"), "c++17": ("c++", ".cpp"), "c++20": ("c++", ".cpp")}
 COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
 results = []
 
@@ -28,6 +29,7 @@ int loop(int n)
     {{MTP_SCOPE("outer")}} {
         for (int i = 0; i < n; i++) {
             {{MTP_SCOPE("inner")}} { work(i); }
+            {{MTP_SCOPE_TEXT(i > 2 ? "many" : "few")}} { work(i); }
             mtp_mark(MTP_NAME("mark")); //-
             mtp_counter(MTP_NAME("counter"), (double)i); //-
             mtp_memory_event(MTP_DEVICE_CPU, NULL, i, 4, 4); //-
@@ -74,7 +76,7 @@ def by_hand(source):
 
 
 def run(*command, stdin=None):
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
     return done.returncode, done.stdout + done.stderr
 
 
@@ -122,6 +124,56 @@ def code_of(path):
     """Instructions of the object, without the file's name and addresses of symbols."""
     _, text = run("objdump", "-dr", "--no-show-raw-insn", str(path))
     return "\n".join(line for line in text.splitlines() if "file format" not in line)
+
+
+# A name that is kept at its call site must be the same each time; the message says what to write instead.
+OF_A_SITE = {"MTP_SCOPE(%s) { }": "MTP_SCOPE_TEXT", "(void)MTP_NAME(%s);": "mtp_name"}
+RUN_TIME = ("names[i]", "names[i & 1] + 1", "given", "i ? given : \"a\"", "buffer")
+CONSTANT = ('"a"', '"a" "b"', 'TEXT', '("in parentheses")')
+
+
+def names_of_sites_are_literals(folder):
+    frame = ("#include <mtprof.h>\n#define TEXT \"text\"\nint f(int i, const char *given);\nint f(int i, const char *given)\n{\n"
+             "    static const char *const names[] = {\"a\", \"b\"};\n    char buffer[4] = \"abc\";\n    (void)names, (void)buffer, (void)given;\n"
+             "    %s\n    return i;\n}\n")
+    for compiler in COMPILERS:
+        for language in LANGUAGES:
+            problem = ""
+            for site, instead in OF_A_SITE.items():
+                for level in ("-O0", "-O2"):
+                    for name in RUN_TIME:
+                        code, said = compile_object(compiler, language, frame % (site % name), folder / "site.o", level)
+                        if code == 0 or instead not in said:
+                            problem += f"{site % name} at {level}: {'compiles' if code == 0 else said}\n"
+                    for name in CONSTANT:
+                        code, said = compile_object(compiler, language, frame % (site % name), folder / "site.o", level)
+                        problem += said if code else ""
+            report(f"names_of_call_sites_are_literals_as_{language}_with_{compiler}", problem)
+
+
+# Leaving a scope by break does the same with the profiler and without.
+BREAKS = r"""
+#include <mtprof.h>
+int main(void)
+{
+    int i;
+    for (i = 0; i < 3; i++) {
+        MTP_SCOPE("once") { if (i == 1) break; }
+        MTP_SCOPE_TEXT("again") { if (i == 0) break; }
+    }
+    return i == 3 ? 0 : 1;
+}
+"""
+
+
+def break_leaves_the_scope(folder):
+    _, symbols = run("nm", "-D", str(LIB))
+    for define in ("-UMTP_DISABLE", "-DMTP_DISABLE"):
+        code, said = compile_object("gcc", "c11", BREAKS, folder / "breaks.o", define)
+        if code == 0 and not re.search("__[atu]b?san_", symbols):
+            code, said = run("gcc", str(folder / "breaks.o"), "-o", str(folder / "breaks"), str(LIB), f"-Wl,-rpath,{LIB.parent}")
+            code, said = run(str(folder / "breaks")) if code == 0 else (code, said)
+        report(f"break_leaves_the_scope_and_not_the_loop{define}", f"{code} {said}" if code else "")
 
 
 def disabled_leaves_nothing(folder):
@@ -227,6 +279,8 @@ def main():
         folder = pathlib.Path(folder)
         headers_compile_alone()
         every_call_compiles(folder)
+        names_of_sites_are_literals(folder)
+        break_leaves_the_scope(folder)
         disabled_leaves_nothing(folder)
         enabled_leaves_some(folder)
         exceptions_end_scopes(folder)

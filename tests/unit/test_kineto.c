@@ -8,6 +8,7 @@
 #include <zlib.h>
 #include <zstd.h>
 #include "base/json_check.h"
+#include "base/plain.h"
 #include "trace/json_number.h"
 #include "trace/json_source.h"
 #include "trace/json_text.h"
@@ -232,7 +233,7 @@ static void decimals_convert_to_integers_and_doubles(void **state)
                                           "1e-7", "4e8"};
     for (size_t i = 0; i < COUNT(doubles); i++) {
         assert_true(mtp__text_decimal(doubles[i], strlen(doubles[i]), &d));
-        assert_true(mtp__decimal_double(&d) == strtod(doubles[i], NULL));
+        assert_true(mtp__decimal_double(&d) == mtp__read_double(doubles[i], NULL));
     }
 }
 

@@ -76,6 +76,8 @@ def said(done):
 def test_kernels(p, program):
     quiet = p.plain(program, str(KERNELS), OPENCL_LAYERS=p.layer)
     check("without_a_profile_the_program_runs_as_before", quiet.returncode == 0, said(quiet))
+    check("and_is_told_once_that_nothing_was_recorded", quiet.stderr.count("records nothing") == 1 and "MTPROF_OUT" in quiet.stderr,
+          said(quiet))
     done, t = p.under(program, str(KERNELS))
     check("under_a_profile_the_program_runs_as_before", done.returncode == 0 and done.stderr == "", said(done))
     kernels = sorted(t.kernels, key=lambda e: e["ts"])
@@ -203,6 +205,7 @@ def test_own_profile(p, profiled):
     done = p.plain(profiled, str(path), OPENCL_LAYERS=p.layer)
     t = Trace(path)
     check("a_recording_of_the_programs_waits_for_its_own_work", (done.returncode, done.stdout) == (0, "20 then 5\n"), said(done))
+    check("and_the_layer_is_quiet", done.stderr == "", said(done))
     check("and_holds_none_of_another", t.names() == {"grow": 5} and len(t.calls) == 6, [e["name"] for e in t.calls])
     done = p.plain(profiled, str(path))
     check("without_the_layer_there_is_none", (done.returncode, done.stdout) == (0, "0 then 0\n"), said(done))

@@ -7,6 +7,7 @@
 #include "base/json_check.h"
 #include "base/json_out.h"
 #include "base/out.h"
+#include "base/plain.h"
 
 typedef struct bin { /* a sink that keeps what it gets */
     char *bytes;
@@ -79,7 +80,7 @@ static void check_double(double value)
     size_t at;
     WRITTEN(text, mtp__out_double(&o, value));
     assert_true(mtp__json_check(text, strlen(text), &at));
-    if (strtod(text, NULL) != value)
+    if (mtp__read_double(text, NULL) != value)
         fail_msg("%s is not %.17g", text, value);
     free(text);
 }

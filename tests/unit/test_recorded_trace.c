@@ -91,6 +91,24 @@ static void nested_calls_and_scopes_stay_as_they_are(void **state)
 }
 
 /* class Region: __enter__ begins a scope, __exit__ ends it. */
+static void scopes_of_run_time_names_have_each_their_own(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"first", "second", NULL, "first"};
+    mtp_profile *prof = start();
+    for (size_t i = 0; i < COUNT(names); i++)
+        MTP_SCOPE_TEXT(names[i])
+        {
+            MTP_SCOPE ("inside") {
+                if (i == 1)
+                    break;
+            }
+        }
+    mtp_trace *t = trace_of(prof);
+    assert_string_equal(tree_of(t, 0), "first[inside[]] second[inside[]] ?[inside[]] first[inside[]]");
+    mtp_trace_destroy(t);
+}
+
 static void a_scope_outlives_the_functions_that_began_it(void **state)
 {
     (void)state;
@@ -372,6 +390,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(nested_calls_and_scopes_stay_as_they_are),
+        TEST(scopes_of_run_time_names_have_each_their_own),
         TEST(a_scope_outlives_the_functions_that_began_it),
         TEST(calls_that_outlast_the_scope_around_them_are_whole),
         TEST(a_call_that_nobody_began_is_counted),

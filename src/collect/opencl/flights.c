@@ -39,7 +39,8 @@ struct mtp__ring {
 static struct {
     pthread_mutex_t lock; /* rank: first; only the end of a cycle and a fork wait for it */
     uint64_t lost, timeless, start_ns, start_ticks;
-    struct { /* the narrowest reading of a device's clock since the last that was told */
+    bool recorded; /* a cycle has ended */
+    struct {       /* the narrowest reading of a device's clock since the last that was told */
         uint64_t device_ns, middle, width, told_ns;
     } clock[MTP__DEVICES_MOST];
     bool clock_read;
@@ -431,6 +432,7 @@ static void flush(void *unused)
 {
     uint64_t start = mtp_now_ns();
     (void)unused;
+    __atomic_store_n(&air.recorded, true, __ATOMIC_RELAXED);
     if (harvesting)
         return;
     pthread_mutex_lock(&air.lock);
@@ -451,6 +453,11 @@ static void flush(void *unused)
 uint64_t mtp__flights_lost(void)
 {
     return __atomic_load_n(&air.lost, __ATOMIC_RELAXED);
+}
+
+bool mtp__flights_recorded(void)
+{
+    return __atomic_load_n(&air.recorded, __ATOMIC_RELAXED) || mtp_recording() != 0;
 }
 
 uint64_t mtp__flights_timeless(void)

@@ -32,6 +32,15 @@ static void warn(void *unused, mtp_warning code, const char *text)
         fprintf(stderr, "mtprof: %s\n", text);
 }
 
+/* Said once: there is one reason, the first. */
+static void records_nothing(const char *why)
+{
+    static bool said;
+    if (!said)
+        fprintf(stderr, "mtprof: the OpenCL layer records nothing: %s\n", why);
+    said = true;
+}
+
 /* %p in the name is the process: programs that start others leave a file for each. A name without a folder is one of where
  * we are now: the program may go elsewhere. */
 static bool name_file(const char *pattern)
@@ -100,7 +109,7 @@ static void start_own(const char *out)
     config.profile_memory = true;
     config.on_warning = warn;
     if (!name_file(out)) {
-        fprintf(stderr, "mtprof: the OpenCL layer records nothing: MTPROF_OUT is too long\n");
+        records_nothing("MTPROF_OUT is too long");
         return;
     }
     if (own.is_spool) {
@@ -108,11 +117,31 @@ static void start_own(const char *out)
         config.when_full = MTP_STREAM;
     }
     if (mtp_profile_create(&config, &own.profile) != MTP_OK || mtp_profile_start(own.profile) != MTP_OK) {
-        fprintf(stderr, "mtprof: the OpenCL layer records nothing: %s\n", mtp_last_error());
+        records_nothing(mtp_last_error());
         return;
     }
     own.pid = getpid();
     atexit(write_own);
+}
+
+/* Without MTPROF_OUT the program was to run a profile. */
+static void tell_unused(void)
+{
+    if (getpid() == own.pid && !mtp__flights_recorded())
+        records_nothing("MTPROF_OUT names no file, and the program ran no profile of its own");
+}
+
+static void start(void)
+{
+    const char *file = getenv("MTPROF_OUT");
+    if (mtp__flights_init() != MTP_OK) {
+        records_nothing("out of memory");
+    } else if (file != NULL && *file != 0) {
+        start_own(file);
+    } else {
+        own.pid = getpid();
+        atexit(tell_unused);
+    }
 }
 
 /* What we call at exit must be there then, also when the program has closed it. */
@@ -144,11 +173,13 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch
                                             const cl_icd_dispatch **out)
 {
     static cl_icd_dispatch ours; /* NULL slots are the loader's to fill */
-    const char *file = getenv("MTPROF_OUT");
     if (target == NULL || count_out == NULL || out == NULL)
         return CL_INVALID_VALUE;
-    if (count < sizeof ours / sizeof ours.clGetPlatformIDs)
+    if (count < sizeof ours / sizeof ours.clGetPlatformIDs) {
+        records_nothing(
+            "OpenCL's loader (libOpenCL.so.1) is older than the headers that the layer was built with");
         return CL_INVALID_VALUE;
+    }
     bool first = mtp__next == NULL;
     mtp__next = target;
     keep_loaded(target);
@@ -159,7 +190,7 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch
     mtp__memory_hook(&ours);
     *count_out = sizeof ours / sizeof ours.clGetPlatformIDs;
     *out = &ours;
-    if (first && mtp__flights_init() == MTP_OK && file != NULL && *file != 0)
-        start_own(file);
+    if (first)
+        start();
     return CL_SUCCESS;
 }

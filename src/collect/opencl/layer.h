@@ -86,6 +86,7 @@ mtp_status mtp__flights_init(void);
 
 /* Commands that are not in the profile: not done at its end (or no memory); on a queue not made for profiling. */
 uint64_t mtp__flights_lost(void);
+bool mtp__flights_recorded(void); /* a profile has run since the layer was loaded */
 uint64_t mtp__flights_timeless(void);
 
 /* ------------------------------------------------------- the layer's functions, each file's own, into its table */

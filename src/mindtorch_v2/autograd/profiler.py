@@ -5,7 +5,7 @@
     print(prof.key_averages().table(sort_by="self_cpu_time_total"))
 
 One session records at a time in a process, all threads of it. A child that is forked meanwhile records into a file of its
-own (see _forks below).
+own, and so do the workers of a DataLoader, whenever they were started (see _forks below).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from mindtorch_v2.profiler.common import (
     ProfilerActivity,
     _ExperimentalConfig,
     activity_bits,
+    keeping,
     kineto_available,
     supported_activities,
     toggles,
@@ -70,35 +71,51 @@ def _set_is_profiler_enabled(enable: bool) -> None:
 
 
 class _Forks:
-    """What a forked child needs to know to record beside its parent: each writes a file <folder>/<pid>.mtp, which is whole
-    at any moment, also when the child is killed."""
+    """What a child needs to know to record beside its parent: each writes a file <folder>/<pid>.mtp, which is whole at any
+    moment, also when the child is killed. A forked child knows by itself; a worker that was started before the recording,
+    or spawned, is told by each task (utils/data)."""
 
     def __init__(self) -> None:
-        self.folder: str | None = None  # while a session records
-        self.options: dict[str, Any] = {}
+        self.state: tuple[int, str, dict[str, Any]] | None = None  # while a session records: its number, folder, options
+        self.count = 0
         self.mine: mtprof.Session | None = None  # of this process, if it is a child
 
     def follow(self, folder: str, options: dict[str, Any]) -> None:
-        self.folder, self.options = folder, options
+        self.count += 1
+        self.state = (self.count, folder, options)
 
     def unfollow(self) -> None:
-        self.folder = None
+        self.state = None
 
     def in_child(self) -> None:
         """Runs in each child of os.fork(): it must not fail."""
         _set_is_profiler_enabled(False)
         profile._current = None
         self.mine = None
-        if self.folder is None:
-            return
+        if self.state is not None:
+            self._record(*self.state)
+
+    def _record(self, number: int, folder: str, options: dict[str, Any]) -> None:
         try:
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            session = mtprof.Session(spool=os.path.join(self.folder, f"{os.getpid()}.mtp"), buffer_bytes=_CHILD_BYTES, **self.options)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            spool = os.path.join(folder, f"{os.getpid()}.mtp")
+            if os.path.exists(spool):  # of a cycle before
+                spool = os.path.join(folder, f"{os.getpid()}-{number}.mtp")
+            session = mtprof.Session(**{"buffer_bytes": _CHILD_BYTES, **options, "spool": spool})
             session.prepare()
             session.start()
             self.mine = session
         except Exception as error:
-            warnings.warn(f"this forked process is not recorded: {error}")
+            warnings.warn(f"this worker process is not recorded: {error}")
+
+    def join(self, state: tuple[int, str, dict[str, Any]] | None) -> None:
+        """In a worker: from here on it records what its parent records, or nothing."""
+        if state == self.state:
+            return
+        self.give_way()
+        self.state = state
+        if state is not None:
+            self._record(*state)
 
     def give_way(self) -> None:
         """A profile of the child's own takes over."""
@@ -165,18 +182,20 @@ def _name_modules() -> None:
 class profile:
     """A recording session, as a context manager; most people use mindtorch_v2.profiler.profile.
 
-    enabled: False makes it do nothing. use_device: "npu" (also "cuda"), or None. The others are those of
-    mindtorch_v2.profiler.profile. Not to be nested, not to be entered twice.
+    enabled: False makes it do nothing. use_device: "npu" (also "cuda"), or None. The others, spool, buffer_bytes and
+    when_full too, are those of mindtorch_v2.profiler.profile. Not to be nested, not to be entered twice.
     """
 
     _current: weakref.ref | None = None  # the one that is prepared or records
+    _spools = 0  # that this process has begun
 
     def __init__(self, enabled: bool = True, *, use_cuda: bool = False, use_device: str | None = None, record_shapes: bool = False,
                  with_flops: bool = False, profile_memory: bool = False, with_stack: bool = False, with_modules: bool = False,
                  use_kineto: bool = False, use_cpu: bool = True, experimental_config: _ExperimentalConfig | None = None,
                  acc_events: bool = False, custom_trace_id_callback: Callable[[], str] | None = None,
                  post_processing_timeout_s: float | None = None,
-                 activity_filters: dict[ProfilerActivity, set[str]] | None = None) -> None:
+                 activity_filters: dict[ProfilerActivity, set[str]] | None = None, spool: Any = None,
+                 buffer_bytes: int | str | None = None, when_full: str | None = None) -> None:
         self.enabled = enabled
         if not enabled:
             return
@@ -210,6 +229,7 @@ class profile:
         self._prepared = False  # is the session claimed?
         self._step = 0
         self._children_folder: str | None = None
+        self._keeping = keeping(spool, buffer_bytes, when_full)
         if not use_cpu and not use_kineto:
             raise AssertionError("Device-only events supported only with Kineto (use_kineto=True)")
         self.kineto_activities = {ProfilerActivity.CPU} if use_cpu else set()
@@ -268,7 +288,7 @@ class profile:
         wanted = {a for a in self.kineto_activities if self.activity_filters.get(a) != set()}
         return {"activities": activity_bits(wanted or self.kineto_activities), "record_shapes": self.record_shapes,
                 "with_stack": self.with_stack, "profile_memory": self.profile_memory, "with_flops": self.with_flops,
-                "with_modules": self.with_modules}
+                "with_modules": self.with_modules, **{k: v for k, v in self._keeping.items() if k != "spool"}}
 
     def _prepare_trace(self) -> None:
         begun = perf_counter_ns()
@@ -281,7 +301,7 @@ class profile:
             _name_modules()
         if self._session is None:
             self._session = mtprof.Session(acc_events=self.acc_events, trace_id=_first_of(self._trace_id_now),
-                                           on_warning=_on_warning, **self._session_options())
+                                           on_warning=_on_warning, spool=self._new_spool(), **self._session_options())
         try:
             self._session.prepare()
         except RuntimeError as error:
@@ -292,6 +312,20 @@ class profile:
         self._pid = os.getpid()
         profile._current = weakref.ref(self)
         self._stats.profiler_prepare_call_duration_us = (perf_counter_ns() - begun) // 1000
+
+    def _new_spool(self) -> str | None:
+        """The file of this cycle. One of that name is unlinked, not written over: a trace of before may still be read."""
+        pattern = self._keeping.get("spool")
+        if pattern is None:
+            return None
+        profile._spools += 1
+        spool = os.path.abspath(pattern.replace("%p", str(os.getpid())).replace("%c", str(profile._spools)))
+        if os.path.isfile(spool):
+            os.unlink(spool)
+        self._children_folder = spool + ".workers"  # it stays, as the spool does
+        for old in self._worker_files():
+            os.unlink(old)
+        return spool
 
     def _start_trace(self) -> None:
         if not self._prepared:
@@ -320,9 +354,6 @@ class profile:
         _watch_collections(False)
         _set_is_profiler_enabled(False)
         self._function_events = self._stopped_trace = self._results = None
-        if self._session.recording and self._worker_files():
-            names = ", ".join(f'"{name}"' for name in self._worker_files().values())
-            self._session.add_metadata_json("worker_traces", f"[{names}]")
         self._session.stop()
         self._left_out = toggles.left_out
         self._prepared = False
@@ -331,7 +362,7 @@ class profile:
         self._stats.profiling_window_duration_sec = (begun - self.profiling_start_time_ns) / 1e9
 
     def _worker_files(self) -> dict[str, str]:
-        """Files of forked children, and how they are called beside an exported trace."""
+        """Files of worker processes, and how they are called beside an exported trace."""
         try:
             found = sorted(os.listdir(self._children_folder or ""))
         except OSError:
@@ -414,13 +445,16 @@ class profile:
     table.__doc__ = EventList.table.__doc__
 
     def export_chrome_trace(self, path: Any, metadata: dict[str, str] | None = None, use_python_export: bool = False) -> None:
-        """Writes the trace as Kineto's JSON; .gz by the path's end. Forked workers have files of their own beside it, named
+        """Writes the trace as Kineto's JSON; .gz by the path's end. Worker processes have files of their own beside it, named
         by "worker_traces". metadata: JSON texts that came after the recording."""
         path = os.fspath(path)
         name = os.fsdecode(path)
+        workers = self._worker_files()
+        if workers:
+            metadata = {**(metadata or {}), "worker_traces": json.dumps(list(workers.values()))}
         more = ", ".join(f"{json.dumps(key)}: {_json_text(text)}" for key, text in (metadata or {}).items())
         self.trace.chrome(path, name, more or None, self._left_out)
-        for spool, worker in self._worker_files().items():
+        for spool, worker in workers.items():
             mtprof.Trace.open(spool).chrome(os.path.join(os.path.dirname(name), worker), worker)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:

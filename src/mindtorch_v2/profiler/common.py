@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -229,6 +231,52 @@ def activity_bits(activities: Iterable[Any]) -> int:
 
 
 # ----------------------------------------------------------------------------------------------- options
+
+
+_WHEN_FULL = {"stop": mtprof.STOP_WHEN_FULL, "newest": mtprof.KEEP_NEWEST, "stream": mtprof.STREAM}
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def _bytes(value: Any, name: str) -> int:
+    """67108864, "67108864", "64M" or "64 MiB"."""
+    found = re.fullmatch(r"\s*(\d+)\s*([KMG]?)(?:i?B)?\s*", value, re.IGNORECASE | re.ASCII) if isinstance(value, str) else None
+    if found:
+        value = int(found[1]) * _UNITS[found[2].upper()]
+    if isinstance(value, bool) or not isinstance(value, int):
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be a number of bytes or a text like '64M', not {type(value).__name__}")
+        raise ValueError(f"{name} must be a number of bytes, as 67108864 or 64M, not {value!r}")
+    if value <= 0:
+        raise ValueError(f"{name} must be above 0, not {value}")
+    return value
+
+
+def keeping(spool: Any = None, buffer_bytes: int | str | None = None, when_full: str | int | None = None) -> dict[str, Any]:
+    """What profile() asks of a Session about memory and files: of its arguments, else of the environment. Only what was asked
+    for is in it."""
+    given = {"spool": spool, "buffer_bytes": buffer_bytes, "when_full": when_full}
+    names = {}
+    for option, value in given.items():
+        variable = f"MTPROF_{option.upper()}"
+        if value is None and os.environ.get(variable):
+            given[option], names[option] = os.environ[variable], variable
+    made: dict[str, Any] = {}
+    if given["spool"] is not None:
+        made["spool"] = os.fsdecode(given["spool"])
+        if not made["spool"]:
+            raise ValueError("spool must be the path of a file, not an empty text")
+        made["when_full"] = mtprof.STREAM
+    if given["buffer_bytes"] is not None:
+        made["buffer_bytes"] = _bytes(given["buffer_bytes"], names.get("buffer_bytes", "buffer_bytes"))
+    when = given["when_full"]
+    if when is not None:
+        when = _WHEN_FULL.get(when.lower(), when) if isinstance(when, str) else when
+        if when not in _WHEN_FULL.values() or isinstance(when, bool):
+            raise ValueError(f"{names.get('when_full', 'when_full')} must be 'stop', 'newest' or 'stream', not {given['when_full']!r}")
+        if when == mtprof.STREAM and "spool" not in made:
+            raise ValueError(f"{names.get('when_full', 'when_full')}='stream' needs a file to stream to: set spool or MTPROF_SPOOL")
+        made["when_full"] = when
+    return made
 
 
 class _ExperimentalConfig:

@@ -24,6 +24,7 @@ from mindtorch_v2.profiler.common import (
     ProfilerActivity,
     ScheduleError,
     _ExperimentalConfig,
+    keeping,
     kineto_available,
     listed,
     parse_activities,
@@ -126,7 +127,9 @@ class _KinetoProfile:
                  with_stack: bool = False, with_flops: bool = False, with_modules: bool = False,
                  experimental_config: _ExperimentalConfig | None = None, execution_trace_observer: _ITraceObserver | None = None,
                  acc_events: bool = False, custom_trace_id_callback: Callable[[], str] | None = None,
-                 post_processing_timeout_s: float | None = None) -> None:
+                 post_processing_timeout_s: float | None = None, spool: Any = None, buffer_bytes: int | str | None = None,
+                 when_full: str | None = None) -> None:
+        self._keeping = keeping(spool, buffer_bytes, when_full)
         self.activities: set[ProfilerActivity] = supported_activities()
         self.activity_filters: dict[ProfilerActivity, set[str]] = {}
         if activities is not None:
@@ -171,7 +174,8 @@ class _KinetoProfile:
                 with_flops=self.with_flops, profile_memory=self.profile_memory, with_stack=self.with_stack,
                 with_modules=self.with_modules, use_kineto=True, experimental_config=self.experimental_config,
                 acc_events=self.acc_events, custom_trace_id_callback=self.custom_trace_id_callback,
-                post_processing_timeout_s=self.post_processing_timeout_s, activity_filters=self.activity_filters or None)
+                post_processing_timeout_s=self.post_processing_timeout_s, activity_filters=self.activity_filters or None,
+                **self._keeping)
         profiler.custom_trace_id_callback = self.custom_trace_id_callback
         profiler._prepare_trace()
         if self.profiler is not None:
@@ -348,6 +352,11 @@ class profile(_KinetoProfile):
     copied: no tensor is kept alive. profile_memory: what ops allocate and free. with_stack: where ops were called.
     with_flops: FLOPs from shapes. with_modules: nn.Module calls as events. execution_trace_observer: see
     ExecutionTraceObserver. acc_events: keep the events of earlier cycles. custom_trace_id_callback: makes each cycle's id.
+
+    Beyond torch's, for long runs (docs/python.md): spool: a file that has the records as they come, so that kill -9 loses none;
+    buffer_bytes: what recording may hold in memory, 64 << 20 or "64M"; when_full: what then, "stop", "newest" (the oldest go)
+    or "stream" (to the spool; so it is with a spool). The environment's MTPROF_SPOOL, MTPROF_BUFFER_BYTES and MTPROF_WHEN_FULL
+    stand in for those that are not given.
     """
 
     def __init__(self, *, activities: Iterable[Any] | None = None, schedule: Callable[[int], ProfilerAction] | None = None,
@@ -356,7 +365,8 @@ class profile(_KinetoProfile):
                  experimental_config: _ExperimentalConfig | None = None, execution_trace_observer: _ITraceObserver | None = None,
                  acc_events: bool = False, use_cuda: bool | None = None,
                  custom_trace_id_callback: Callable[[], str] | None = None,
-                 post_processing_timeout_s: float | None = None) -> None:
+                 post_processing_timeout_s: float | None = None, spool: Any = None, buffer_bytes: int | str | None = None,
+                 when_full: str | None = None) -> None:
         wanted = supported_activities() if activities is None else activities
         wanted = listed(wanted)
         if use_cuda is not None:
@@ -372,7 +382,7 @@ class profile(_KinetoProfile):
             with_flops=with_flops, with_modules=with_modules, experimental_config=experimental_config,
             execution_trace_observer=execution_trace_observer or ExecutionTraceObserver.build_execution_trace_obs_from_env(),
             acc_events=acc_events, custom_trace_id_callback=custom_trace_id_callback,
-            post_processing_timeout_s=post_processing_timeout_s)
+            post_processing_timeout_s=post_processing_timeout_s, spool=spool, buffer_bytes=buffer_bytes, when_full=when_full)
         self.schedule = schedule if schedule is not None else _default_schedule_fn
         self.record_steps = schedule is not None
         self.on_trace_ready = on_trace_ready

@@ -4,6 +4,7 @@ What the extension does not offer costs nothing: scope() is then one shared null
 """
 
 import contextlib
+import sys
 
 from mindtorch_v2 import _C
 
@@ -27,6 +28,24 @@ class _Scope:
 
 def scope(name):
     return _Scope(name) if _begin is not None else _nothing
+
+
+# What is being recorded now, for workers in other processes; the profiler is loaded by who needs it.
+_PROFILER = "mindtorch_v2.autograd.profiler"
+
+
+def recording():
+    """To be sent to a worker with each task; None: nothing is recorded."""
+    profiler = sys.modules.get(_PROFILER)
+    return profiler._forks.state if profiler is not None else None
+
+
+def join(state):
+    """In the worker: record as the process that sent this does."""
+    if state is not None or _PROFILER in sys.modules:
+        from mindtorch_v2.autograd.profiler import _forks
+
+        _forks.join(state)
 
 
 _PARAMETER, _OPTIMIZER_STATE = 0, 1  # of mtp_memory_category

@@ -8,6 +8,7 @@
  * is kept alive.
  */
 #include "python/mtprof/native.h"
+#include "base/plain.h"
 
 #define MOST_INPUTS 16
 #define MOST_DIMS 128
@@ -43,7 +44,7 @@ static mtp_device device_of(PyObject *device)
         number = index != NULL && PyLong_Check(index) ? PyLong_AsLong(index) : 0;
     }
     PyErr_Clear();
-    if (text != NULL && strncasecmp(text, "cpu", 3) != 0) {
+    if (text != NULL && !mtp__same_letters(text, "cpu", 3)) {
         const char *colon = strchr(text, ':');
         found = MTP_DEVICE_NPU((uint32_t)(colon != NULL ? strtol(colon + 1, NULL, 10) : number));
     }

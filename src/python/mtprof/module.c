@@ -98,7 +98,10 @@ PyMODINIT_FUNC PyInit__native(void)
         mtpn_objects_init(module) < 0 || mtpn_hooks_init(module) < 0 ||
         PyModule_AddFunctions(module, mtpn_collections) < 0 ||
         PyModule_AddIntConstant(module, "CPU", MTP_CPU) < 0 ||
-        PyModule_AddIntConstant(module, "NPU", MTP_NPU) < 0)
+        PyModule_AddIntConstant(module, "NPU", MTP_NPU) < 0 ||
+        PyModule_AddIntConstant(module, "STOP_WHEN_FULL", MTP_STOP_WHEN_FULL) < 0 ||
+        PyModule_AddIntConstant(module, "KEEP_NEWEST", MTP_KEEP_NEWEST) < 0 ||
+        PyModule_AddIntConstant(module, "STREAM", MTP_STREAM) < 0)
         Py_CLEAR(module);
     return module;
 }

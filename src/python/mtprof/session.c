@@ -298,7 +298,22 @@ int mtpn_session_init(PyObject *module)
         {NULL, NULL, NULL, NULL, NULL},
     };
     static PyType_Slot slots[] = {
-        {Py_tp_doc, "One recording session, driven by hand: prepare, start, stop, trace."},
+        {Py_tp_doc,
+         "Session(*, activities=0, record_shapes=False, with_stack=False, profile_memory=False, "
+         "with_flops=False,\n"
+         "        with_modules=False, acc_events=False, buffer_bytes=0, when_full=STOP_WHEN_FULL, "
+         "spool=None,\n"
+         "        follow_fork=False, trace_id=None, on_warning=None)\n--\n\n"
+         "One recording session of this process, driven by hand: prepare(), start(), stop(), trace().\n\n"
+         "activities: CPU | NPU, 0 is both. buffer_bytes: what records may take, 0 is 256 MiB. when_full: "
+         "STOP_WHEN_FULL\n"
+         "drops what comes, KEEP_NEWEST the oldest, STREAM writes to the spool. spool: a file that has the "
+         "records as they\n"
+         "come, whole after kill -9; Trace.open() and the command mtprof read it. follow_fork: a forked "
+         "child records into\n"
+         "<spool>.<pid>. trace_id: () -> str, called by prepare(). on_warning: (code, text) -> None. ledger "
+         "says what was\n"
+         "dropped, and why. docs/python.md has more."},
         {Py_tp_new, session_new},
         {Py_tp_dealloc, session_dealloc},
         {Py_tp_traverse, session_traverse},

@@ -8,12 +8,12 @@
  */
 #define _GNU_SOURCE
 #include "runtime/device/opencl.h"
-#include <ctype.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/plain.h"
 
 #define DEVICES_MOST 16
 
@@ -25,7 +25,7 @@ mtp_status clp_fail(mtp_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(error_text, sizeof error_text, format, args);
+    mtp__format_list(error_text, sizeof error_text, format, args);
     va_end(args);
     return status;
 }
@@ -88,9 +88,9 @@ static bool wanted(const char *variable, cl_uint number, const char *name)
         return true;
     char *end;
     unsigned long n = strtoul(value, &end, 10);
-    if (*end == 0 && isdigit((unsigned char)*value))
+    if (*end == 0 && mtp__is_digit(*value))
         return n == number;
-    return strcasestr(name, value) != NULL;
+    return mtp__has_letters(name, value);
 }
 
 /* asked_for: the platform is. */

@@ -11,6 +11,7 @@ import os
 import pickle
 import select
 import struct
+from multiprocessing import reduction
 
 import numpy
 
@@ -41,6 +42,23 @@ def make_pipe():
     except OSError:
         pass  # the limit of the system is smaller: only slower
     return ends
+
+
+class End:
+    """An end of a pipe for a process that is not forked: pickled into it, it is that process's own."""
+
+    def __init__(self, fd):
+        self.fd = fd
+
+    def __int__(self):
+        return self.fd
+
+    def __reduce__(self):
+        return _arrived, (reduction.DupFd(self.fd),)
+
+
+def _arrived(descriptor):
+    return End(descriptor.detach())
 
 
 def send(fd, value):

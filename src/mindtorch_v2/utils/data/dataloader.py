@@ -1,8 +1,9 @@
 """DataLoader: batches of a dataset, in this process or from worker processes.
 
-Workers are forked, each with a pipe for its tasks and one for its batches; tasks go to them in turn and batches are
-given out in the order of tasks. The loader's ends of all pipes are known (_loader_ends), so that workers that are forked
-later close them: a worker's end of file is then the loader's death and nothing else.
+Workers are forked, or started as multiprocessing_context says, each with a pipe for its tasks and one for its batches; tasks
+go to them in turn and batches are given out in the order of tasks. The loader's ends of all pipes are known (_loader_ends), so
+that workers that are forked later close them: a worker's end of file is then the loader's death and nothing else. Each task says
+what the profiler of this process records, and the worker records the same (autograd.profiler).
 """
 
 import functools
@@ -79,12 +80,13 @@ class DataLoader:
                 "multiprocessing_context option should be a valid context object or a string specifying the start method, "
                 f"but got multiprocessing_context={context}"
             )
-        if name != "fork":
+        valid = multiprocessing.get_all_start_methods()
+        if name not in valid:
             raise ValueError(
-                "multiprocessing_context option should specify a valid start method in ['fork'], "
+                f"multiprocessing_context option should specify a valid start method in {valid}, "
                 f"but got multiprocessing_context={name!r}"
             )
-        return context
+        return multiprocessing.get_context(context) if isinstance(context, str) else context
 
     def _choose_samplers(self, batch_size, shuffle, sampler, batch_sampler, drop_last):
         if self._iterable:
@@ -228,11 +230,16 @@ class _Worker:
         self.results, results_write = channel.make_pipe()
         _loader_ends.update((self.tasks, self.results))
         self.id = id
-        self.process = multiprocessing.get_context("fork").Process(
+        context = loader.multiprocessing_context or multiprocessing.get_context("fork")
+        method = context.get_start_method()
+        ends = (tasks_read, results_write, tuple(_loader_ends))
+        if method != "fork":  # they do not inherit ours
+            ends = (channel.End(tasks_read), channel.End(results_write), ())
+        self.process = context.Process(
             target=worker.run,
             args=(
-                id, loader.num_workers, tasks_read, results_write, tuple(_loader_ends), seed, loader.worker_init_fn,
-                loader.dataset, loader._make_fetcher(), os.getpid(),
+                id, loader.num_workers, *ends, seed, loader.worker_init_fn, loader.dataset, loader._make_fetcher(),
+                os.getpid() if method != "forkserver" else None, _record.recording(),
             ),
             daemon=True,
         )  # fmt: skip
@@ -308,7 +315,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _send(self, w, number, index):
         try:
-            channel.send(w.tasks, (self._epoch, number, index))
+            channel.send(w.tasks, (self._epoch, number, index, _record.recording()))
         except BrokenPipeError:
             self._died([w])
 

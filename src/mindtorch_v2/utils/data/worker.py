@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy
 
 import mindtorch_v2 as torch
+from .. import _record
 from . import channel
 
 _GRACE_S = 5.0  # for user code to come to its end once the loader is gone
@@ -105,9 +106,11 @@ def make_fetcher(dataset, iterable, auto_collation, collate_fn, drop_last):
     return fetch_next
 
 
-def run(id, count, tasks_fd, results_fd, foreign_fds, seed, init_fn, dataset, make, parent):
-    """The whole life of a worker. Tasks are (epoch, number, index); number None starts an epoch."""
+def run(id, count, tasks_fd, results_fd, foreign_fds, seed, init_fn, dataset, make, parent, recording):
+    """The whole life of a worker. Tasks are (epoch, number, index, what the loader's process records); number None starts an
+    epoch. The ends of pipes are numbers, or Ends where the process was not forked. parent: None if it is not the loader's."""
     global _info
+    tasks_fd, results_fd = int(tasks_fd), int(results_fd)
     for fd in foreign_fds:  # the loader's ends: while we hold them nobody would see the loader's death
         with contextlib.suppress(OSError):  # an iterator that was collected meanwhile has closed its own
             os.close(fd)
@@ -117,6 +120,7 @@ def run(id, count, tasks_fd, results_fd, foreign_fds, seed, init_fn, dataset, ma
     torch.manual_seed(seed)
     numpy.random.seed([id, seed & 0xFFFFFFFF, seed >> 32])
     _info = WorkerInfo(id, count, seed, dataset)
+    _record.join(recording)
     tasks = queue.SimpleQueue()
     threading.Thread(target=_read_tasks, args=(tasks_fd, tasks, parent), daemon=True).start()
     failure = None
@@ -127,7 +131,8 @@ def run(id, count, tasks_fd, results_fd, foreign_fds, seed, init_fn, dataset, ma
         failure = WorkerError(error, f"in DataLoader worker process {id}")
     fetch = None
     while (task := tasks.get()) is not None:
-        epoch, number, index = task
+        epoch, number, index, recording = task
+        _record.join(recording)
         if number is None:
             fetch = None
             continue
@@ -160,7 +165,7 @@ def _read_tasks(fd, tasks, parent):
     try:
         while True:
             while not channel.readable([fd], _PARENT_CHECK_S):
-                if os.getppid() != parent:
+                if parent is not None and os.getppid() != parent:
                     raise EOFError
             tasks.put(channel.receive(fd))
     except EOFError:

@@ -1,0 +1,20 @@
+"""Why an extension of ours cannot be imported, in words that help."""
+import importlib.machinery
+import os
+import sys
+import sysconfig
+
+
+def missing(file, name, error):
+    """An ImportError for the extension `name` ("mtprof._native") that lies beside `file`, in place of `error`."""
+    folder, module = os.path.dirname(os.path.abspath(file)), name.rpartition(".")[2]
+    found = sorted(f for f in os.listdir(folder) if f.startswith(module + ".") and f.endswith(".so"))
+    ours = [module + suffix for suffix in importlib.machinery.EXTENSION_SUFFIXES]
+    if any(f in ours for f in found):
+        return ImportError(f"{error} ({name} is in {folder}; if its build folder is gone or was moved, build it again: make build)",
+                           name=name)
+    if found:
+        built = ", ".join(f[len(module) + 1:-len(".so")] for f in found)
+        return ImportError(f"{name} was built for {built}, and this is {sysconfig.get_config_var('SOABI')} ({sys.executable}): run the Python "
+                           f"that it was built for, or type `make build` where python3 is this one", name=name)
+    return ImportError(f"{name} is not built ({folder} has none): type `make build` where python3 is {sys.executable}", name=name)

@@ -1,0 +1,179 @@
+"""Numbers where functions take tensors, as PyTorch takes them; and files that PyTorch wrote."""
+import io
+import itertools
+import pickle
+import zipfile
+
+import pytest
+
+import mindtorch_v2 as torch
+
+try:
+    import torch as peer
+except ImportError:
+    peer = None
+needs_peer = pytest.mark.skipif(peer is None, reason="PyTorch is not installed")
+
+ALONE = ("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide")
+BESIDE = (*ALONE, "remainder", "bitwise_and", "bitwise_or", "bitwise_xor", "xlogy")
+NUMBERS = (2, -3, 2.5, True, 0)
+TENSORS = ("[1., 2.]", "[1, -2]", "[True, False]", "3.", "7", "True")
+DTYPES = ("float32", "float64", "int32", "int64", "bool")
+
+
+def outcome(module, name, *args, **kwargs):
+    try:
+        made = getattr(module, name)(*args, **kwargs)
+    except (TypeError, RuntimeError):
+        return "error"
+    return str(made.dtype), tuple(made.shape), repr(made.tolist())
+
+
+@needs_peer
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_number_beside_a_tensor_is_as_pytorchs(name):
+    if not hasattr(peer, name):
+        pytest.skip(f"PyTorch has no {name}")
+    for number, text, dtype in itertools.product(NUMBERS, TENSORS, DTYPES):
+        for turn in (False, True):
+            pair = [(number, m.tensor(eval(text), dtype=getattr(m, dtype))) for m in (peer, torch)]
+            theirs, ours = (outcome(m, name, *(p[::-1] if turn else p)) for m, p in zip((peer, torch), pair))
+            assert ours == theirs, (name, number, text, dtype, turn)
+
+
+@needs_peer
+@pytest.mark.parametrize("name", BESIDE)
+def test_two_numbers_are_as_pytorchs(name):
+    for a, b in itertools.product(NUMBERS, NUMBERS):
+        assert outcome(torch, name, a, b) == outcome(peer, name, a, b), (name, a, b)
+
+
+def test_numbers_by_name_with_alpha_and_with_gradients():
+    assert torch.add(1, 2).item() == 3 and torch.add(1, 2).dtype == torch.int64
+    assert torch.add(input=1, other=2, alpha=5).item() == 11
+    assert torch.add(1, other=torch.tensor([1.0, 2.0]), alpha=2).tolist() == [3, 5]
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    torch.div(2, x).sum().backward()
+    assert x.grad.tolist() == [-2, -0.5]
+    torch.mul(3, x).sum().backward()
+    assert x.grad.tolist() == [1, 2.5]
+    assert torch.sub(1.5, torch.tensor([1, 2])).dtype == torch.float32
+
+
+@needs_peer
+def test_every_function_takes_numbers_where_pytorchs_does():
+    """Of those that both have: a number in place of the first tensor, or of the second."""
+    known = ("rsub", "reshape")  # alpha without its name; a size that is a number
+    names = [n for n in vars(torch._C.ops) if hasattr(torch, n) and callable(getattr(peer, n, None)) and n[0] != "_" and n not in known]
+    assert len(names) > 100 and "true_divide" in names and "clip" in names
+    cases = (lambda m: (2, m.tensor([1.0, 2.0])), lambda m: (2, 3), lambda m: (m.tensor([1.0, 2.0]), 2), lambda m: (2, m.tensor([1, 2])), lambda m: (1,))
+    different = []
+    for name in names:
+        for number, case in enumerate(cases):
+            takes = []
+            for m in (peer, torch):
+                try:
+                    getattr(m, name)(*case(m))
+                    takes.append(True)
+                except Exception:
+                    takes.append(False)
+            if takes[0] != takes[1]:
+                different.append((name, number, takes))
+    assert not different
+
+
+def test_what_is_no_number_is_refused_as_before():
+    for wrong in (("2", torch.ones(1)), (None, torch.ones(1)), ([1], torch.ones(1)), (1, "2")):
+        with pytest.raises(TypeError):
+            torch.add(*wrong)
+    with pytest.raises(TypeError, match=r"maximum\(\): argument '\w+' \(position 1\) must be Tensor, not int"):
+        torch.maximum(2, torch.ones(2))
+    with pytest.raises(TypeError):
+        torch.add(1)
+
+
+# ----------------------------------------------------------------------------------------------------- load
+
+
+def zip_of_pytorch():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps({"made": "by hand"}, 2))
+        archive.writestr("archive/version", "3\n")
+    return out.getvalue()
+
+
+MAGIC = 0x1950A86A20F9469CFC6C
+
+
+@pytest.mark.parametrize("content, text", [
+    (zip_of_pytorch(), "was written by PyTorch's torch.save"),
+    (pickle.dumps(MAGIC, 2) + pickle.dumps(1001, 2), "was written by PyTorch's torch.save"),
+    (b"PK\x05\x06" + bytes(18), "is a zip archive"),
+    (b"", "is empty"),
+    (b"hello, world", "is not a file that save"),
+    (b"\x89HDF\r\n\x1a\n" + bytes(64), "is not a file that save"),
+])
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_load_says_what_a_file_is_that_it_cannot_read(tmp_path, content, text, weights_only):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    with pytest.raises(RuntimeError, match=text) as error:
+        torch.load(path, weights_only=weights_only)
+    assert str(path) in str(error.value)
+    with pytest.raises(RuntimeError, match=text):
+        torch.load(io.BytesIO(content), weights_only=weights_only)
+
+
+@needs_peer
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_pytorchs_own_files_are_named_and_not_read_as_garbage(tmp_path, legacy, weights_only):
+    path = tmp_path / "model.pt"
+    peer.save({"w": peer.arange(4.0)}, path, _use_new_zipfile_serialization=not legacy)
+    with pytest.raises(RuntimeError, match="PyTorch"):
+        torch.load(path, weights_only=weights_only)
+
+
+def test_what_save_wrote_is_read_from_paths_and_files_and_within_files(tmp_path):
+    state = {"w": torch.arange(4.0), "step": 3, "list": [torch.ones(2, dtype=torch.int64)]}
+    torch.save(state, tmp_path / "own.pt")
+    assert torch.load(tmp_path / "own.pt")["w"].tolist() == [0, 1, 2, 3]
+    out = io.BytesIO()
+    torch.save(1, out)
+    torch.save(state, out)
+    out.seek(0)
+    assert torch.load(out) == 1
+    assert torch.load(out)["step"] == 3
+    whole = (tmp_path / "own.pt").read_bytes()
+    (tmp_path / "cut.pt").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(RuntimeError, match="cut short|damaged"):
+        torch.load(tmp_path / "cut.pt")
+    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+        torch.load(io.BytesIO(pickle.dumps(pathlib_path(), 4)))
+    with open(tmp_path / "own.pt", "rb") as file, pytest.raises((AttributeError, OSError)):
+        torch.load(file.fileno())
+    with pytest.raises(FileNotFoundError):
+        torch.load(tmp_path / "none.pt")
+
+
+def pathlib_path():
+    import pathlib
+
+    return pathlib.PurePosixPath("x")
+
+
+def test_pipes_that_cannot_seek_are_read(tmp_path):
+    class Pipe(io.RawIOBase):
+        def __init__(self, data):
+            self.inner = io.BytesIO(data)
+
+        def readable(self):
+            return True
+
+        def readinto(self, room):
+            return self.inner.readinto(room)
+
+    out = io.BytesIO()
+    torch.save([1, torch.ones(2)], out)
+    assert torch.load(io.BufferedReader(Pipe(out.getvalue())))[0] == 1

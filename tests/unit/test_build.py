@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Unit: the project as others build it: as a subproject, out of tree, in a virtual environment.
+
+usage: tests/unit/test_build.py SOURCE     speaks TAP
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(sys.argv[1]).resolve()
+MESON = ["meson"] if shutil.which("meson") else [sys.executable, "-m", "mesonbuild.mesonmain"]
+results = []
+
+PARENT = """
+project('parent', 'c')
+mtprof = dependency('mtprof', fallback: 'mtprof')
+executable('uses', 'uses.c', dependencies: mtprof)
+"""
+USES = """
+#include <mtprof.h>
+int main(void)
+{
+    MTP_SCOPE("parent") (void)mtp_version();
+    return 0;
+}
+"""
+
+
+def check(name, good, more=""):
+    results.append(bool(good))
+    print(f"{'ok' if good else 'not ok'} {len(results)} - {name}", flush=True)
+    if not good:
+        print("# " + str(more).replace("\n", "\n# ")[:4000])
+    return bool(good)
+
+
+def run(*command, **more):
+    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=590, **more)
+    return done.returncode, done.stdout
+
+
+def state_of_source():
+    """What a build might have written there."""
+    folders = [SOURCE] + [SOURCE / name for name in ("src", "include", "tools")]
+    files = [f for folder in folders for f in (folder.rglob("*") if folder != SOURCE else folder.glob("*")) if "__pycache__" not in f.parts]
+    return {f: f.stat().st_mtime_ns for f in files if f.is_file()}
+
+
+def targets(build):
+    _, out = run(*MESON, "introspect", "--targets", build)
+    return {target["name"] for target in json.loads(out)}
+
+
+def setup(build, *options, source=SOURCE, **more):
+    return run(*MESON, "setup", build, source, "-Dbuildtype=debug", "-Dwarning_level=0", *options, **more)
+
+
+def as_a_subproject(root):
+    parent = root / "parent"
+    (parent / "subprojects").mkdir(parents=True)
+    (parent / "subprojects" / "mtprof").symlink_to(SOURCE)
+    (parent / "meson.build").write_text(PARENT)
+    (parent / "uses.c").write_text(USES)
+    code, said = setup(root / "sub", "-Dmtprof:runtime=disabled", source=parent)
+    if not check("a_project_takes_it_as_a_subproject", code == 0, said):
+        return
+    names = targets(root / "sub")
+    extra = {n for n in names if n.startswith(("test_", "bench_", "mindtorch", "_C", "_native")) or n in ("mlp", "train")}
+    check("without_runtime_python_tests_bench_and_examples", "uses" in names and not extra, extra)
+    code, said = run("ninja", "-C", root / "sub", "uses")
+    check("and_builds_with_it", code == 0, said[-3000:])
+    code, said = run(root / "sub" / "uses")
+    check("and_runs", code == 0, said)
+
+
+def out_of_tree(root):
+    before = state_of_source()
+    build = root / "out of tree"
+    code, said = setup(build, "-Druntime=disabled", "-Dtests=disabled", "-Dbench=disabled", "-Dexamples=disabled")
+    if not check("it_is_configured_out_of_tree", code == 0, said):
+        return
+    check("options_leave_parts_out", not [n for n in targets(build) if n.startswith(("test_", "bench_", "mindtorch", "_C"))], targets(build))
+    code, said = run("ninja", "-C", build)
+    check("it_builds_out_of_tree", code == 0, said[-3000:])
+    changed = {str(f) for f, when in state_of_source().items() if before.get(f) != when}
+    check("and_writes_nothing_into_the_checkout", not changed, changed)
+    if any(n.startswith("_native") for n in targets(build)):
+        code, said = run("python3", "-c", "import mtprof; print(mtprof.__file__)", env={**os.environ, "PYTHONPATH": str(build / "python")})
+        check("python_finds_it_in_the_build_folder", code == 0 and str(build) in said, said)
+
+
+def in_an_environment(root):
+    code, said = run("python3", "-m", "venv", "--without-pip", root / "venv")
+    if code != 0:
+        results.append(True)
+        print(f"ok {len(results)} - the_active_python_is_built_for # SKIP python3 -m venv: {said.splitlines()[-1] if said else ''}")
+        return
+    env = {**os.environ, "PATH": f"{root / 'venv' / 'bin'}:{os.environ['PATH']}", "VIRTUAL_ENV": str(root / "venv")}
+    # meson itself is another python's
+    code, said = setup(root / "in venv", "-Druntime=disabled", "-Dtests=disabled", "-Dbench=disabled", env=env)
+    chosen = root / "in venv" / "src" / "python" / "python_path"
+    chosen = chosen.read_text().splitlines()[0] if chosen.exists() else "none"
+    check("the_active_python_is_built_for", code == 0 and chosen == str(root / "venv" / "bin" / "python3"), chosen + "\n" + said)
+
+
+def main():
+    os.environ.pop("DESTDIR", None)
+    with tempfile.TemporaryDirectory(prefix="mtprof-build-") as folder:
+        root = pathlib.Path(folder).resolve()
+        as_a_subproject(root)
+        out_of_tree(root)
+        in_an_environment(root)
+    print(f"1..{len(results)}")
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
