@@ -303,7 +303,7 @@ def test_callers_are_the_frames_around():
     assert (node.extra_fields.callsite.function_name, node.extra_fields.caller.function_name) == ("inner", "outer")
     assert node.extra_fields.callsite.line_number == inner.__code__.co_firstlineno
     assert node.extra_fields.caller.line_number == outer.__code__.co_firstlineno + 1
-    assert node.extra_fields.caller.file_name == __file__
+    assert __file__.endswith(node.extra_fields.caller.file_name)  # without the folder that modules come from
     builtin = find(roots, "<built-in function len>").extra_fields
     assert builtin.caller.function_name == "outer"
     for n in walk(roots):  # what the tree says is what the stack says

@@ -875,7 +875,7 @@ def trace_of(torch, name, **options):
 
 
 # What the contract adds to args.
-OURS = {"step", "args", "input_shapes", "stack", "device_type", "cpu_memory_allocated_before", "cpu_memory_allocated_after", "cpu_memory_allocated_delta"}
+OURS = {"Call stack", "step", "args", "input_shapes", "stack", "device_type", "cpu_memory_allocated_before", "cpu_memory_allocated_after", "cpu_memory_allocated_delta"}
 
 
 def args_of(torch, name, **options):
