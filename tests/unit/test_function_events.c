@@ -1,6 +1,7 @@
 /* Unit: analyze/events*, trace/columns. The rules are torch's, by way of averages: what is summed up must agree. */
 #define _GNU_SOURCE
 #include "tests/made_trace.h"
+#include "base/clock.h"
 #include <dirent.h>
 #include <pthread.h>
 #include <zlib.h>
@@ -757,6 +758,48 @@ static void live_sessions_spools_and_files_have_the_same_events(void **state)
     mtp_profile_destroy(prof);
 }
 
+static uint64_t coarse_now;
+static uint64_t coarse_clock(void)
+{
+    return coarse_now;
+}
+
+static void memory_freed_in_the_tick_of_an_end_is_not_inside(void **state)
+{
+    (void)state;
+    mtp_profile_config config = test_config(NULL);
+    config.profile_memory = true;
+    coarse_now = 1000;
+    mtp__clock_hook_set(coarse_clock);
+    mtp_profile *prof = test_start(&config);
+    for (int i = 0; i < 2; i++) { /* with an op, and with a scope that the reader takes in a run */
+        mtp_op op = MTP_OP_INIT(mtp_name("aten::mm"));
+        mtp_token token = 0;
+        coarse_now += 1000;
+        if (i == 0)
+            mtp_op_begin(&op);
+        else
+            token = mtp_scope_begin(mtp_name("scope"));
+        mtp_memory_event(MTP_DEVICE_CPU, &op, 64, 64, 64); /* in the tick of a begin: inside */
+        coarse_now += 1000;
+        if (i == 0)
+            mtp_op_end(&op);
+        mtp_scope_end(token);
+        mtp_memory_event(MTP_DEVICE_CPU, &op, -64, 0, 64);
+    }
+    coarse_now += 1000;
+    assert_ok(mtp_profile_stop(prof));
+    mtp__clock_hook_set(NULL);
+    mtp_trace *t;
+    assert_ok(mtp_profile_trace(prof, &t));
+    mtp_events *e = events_of(t);
+    assert_names(e, "aten::mm [memory] scope [memory]");
+    assert_int_equal(at(e, 0).cpu_memory_usage, 64);
+    assert_int_equal(at(e, 2).cpu_memory_usage, 64);
+    finish(e, t);
+    mtp_profile_destroy(prof);
+}
+
 /* ------------------------------------------------------------------------------------------- columns */
 
 static const mtp_column *column(const mtp_columns *c, const char *table, const char *name)
@@ -1077,6 +1120,7 @@ int main(void)
         TEST(torchs_own_traces_have_torchs_events_and_sums),
         TEST(random_traces_agree_with_their_averages),
         TEST(live_sessions_spools_and_files_have_the_same_events),
+        TEST(memory_freed_in_the_tick_of_an_end_is_not_inside),
         TEST(columns_are_the_models_own_arrays),
         TEST(what_is_not_right_is_refused),
         TEST(times_of_any_size_and_empty_traces_do_no_harm),
