@@ -11,7 +11,7 @@ typedef struct mtp__spool_report {
     uint64_t missing;  /* mtp__spool_missing() */
     uint64_t pid;
     uint32_t version; /* of the format; known before the first chunk is visited */
-    bool complete; /* the session was stopped */
+    bool complete;    /* the session was stopped */
     mtp_outcome outcome;
 } mtp__spool_report;
 
