@@ -345,6 +345,7 @@ static void reader_fini(mtp__kineto *k)
     mtp__free(k->metas.slot);
     mtp__free(k->rows);
     mtp__free(k->processes);
+    mtp__pair_map_fini(&k->devices);
     mtp__free(k->pairs);
     mtp__free(k->unfinished);
     mtp__free(k->frames);

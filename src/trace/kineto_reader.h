@@ -10,6 +10,7 @@
  */
 #ifndef MTP_TRACE_KINETO_READER_H
 #define MTP_TRACE_KINETO_READER_H
+#include "base/pair_map.h"
 #include "trace/json_text.h"
 #include "trace/json_window.h"
 #include "trace/trace.h"
@@ -200,9 +201,11 @@ typedef struct mtp__kineto {
 
     mtp__buffer scratch, rest; /* of strings; of args */
     mtp__kineto_set shapes, stacks, rows_by_key, processes_by_pid, metas;
-    mtp__kineto_row *rows;              /* owned */
-    mtp__kineto_process *processes;     /* owned */
-    mtp__kineto_pair *pairs;            /* owned */
+    mtp__kineto_row *rows;          /* owned */
+    mtp__pair_map devices;          /* 1 + process, its device: the trace's index; 0, index: it is taken */
+    int64_t next_device;            /* indices below were tried */
+    mtp__kineto_process *processes; /* owned */
+    mtp__kineto_pair *pairs;        /* owned */
     mtp__kineto_unfinished *unfinished; /* owned: complete events without a duration */
     uint32_t *frames;                   /* owned: of one stack */
     mtp__kineto_node *nodes;            /* owned */
