@@ -683,6 +683,30 @@ static void a_recorded_program_has_its_steps(void **state)
     mtp_profile_destroy(prof);
 }
 
+/* A mean over it, or a median, would be of one step too many. */
+static void what_the_last_call_of_step_began_is_no_step(void **state)
+{
+    (void)state;
+    warnings w = {0};
+    mtp_profile_config config = test_config(&w);
+    mtp_profile *prof = test_start(&config);
+    for (int i = 0; i < 3; i++) {
+        MTP_SCOPE ("work")
+            usleep(1000);
+        assert_ok(mtp_profile_step(prof));
+    }
+    assert_ok(mtp_profile_stop(prof));
+    mtp_trace *t;
+    assert_ok(mtp_profile_trace(prof, &t));
+    mtp_steps *s = steps_of(t);
+    assert_int_equal(mtp_steps_count(s), 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_true(mtp_steps_row(s, i)->number == (int64_t)i && mtp_steps_row(s, i)->times.wall_ns > 0);
+    mtp_steps_destroy(s);
+    mtp_trace_destroy(t);
+    mtp_profile_destroy(prof);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -707,6 +731,7 @@ int main(void)
         TEST(absurd_times_do_no_harm),
         TEST(every_allocation_may_fail),
         TEST(a_recorded_program_has_its_steps),
+        TEST(what_the_last_call_of_step_began_is_no_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
