@@ -231,6 +231,16 @@ def output_that_fails_is_4(folder):
 
 
 @test
+def a_trace_without_memory_has_no_timeline_in_any_form(folder):
+    bare = folder / "bare.json"
+    bare.write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 5, "dur": 1}]}')
+    for args in ([], ["--json"], ["-o", folder / "x.json"], ["-o", folder / "raw.json.gz"]):
+        refused(run("memory", *args, bare), 3, "no memory events", "profile_memory")
+    refused(run("memory", "--json", "--device", "cuda:7", TRACE), 2, "no memory events of cuda:7", "cpu")
+    equal([path.name for path in folder.iterdir()], ["bare.json"])
+
+
+@test
 def rows_are_as_many_as_asked(folder):
     everything = json.loads(run("stats", "--json", TRACE).out)
     assert len(everything) > 120, len(everything)     # more than a table shows: no limit unless there is one
