@@ -18,7 +18,8 @@
     X(traceEvents, "")                                                                                       \
     X(traceName, "")                                                                                         \
     X(mtprof, "")                                                                                            \
-    X(mtprofMemory, "")
+    X(mtprofMemory, "")                                                                                      \
+    X(mtprofSteps, "")
 
 typedef struct reserved {
     const char *key, *otherwise;
@@ -266,6 +267,30 @@ void mtp__chrome_head(mtp__chrome *w)
     MTP__OUT(o, ",\n  \"traceEvents\": [");
 }
 
+/* Steps that no scope shows: rows [number, ts, end]. Torch writes none without a schedule, so they are no events here. */
+static void step_marks(mtp__chrome *w)
+{
+    const mtp_trace *t = w->t;
+    bool scopes = w->options.without_args;
+    for (uint32_t i = 0; i < t->span_count && !scopes; i++)
+        scopes = (t->flags[i] & MTP__SPAN_STEP) != 0;
+    if (t->step_count == 0 || scopes)
+        return;
+    MTP__OUT(&w->out, ",\n  \"mtprofSteps\": [");
+    for (uint32_t i = 0; i < t->step_count; i++) {
+        const mtp__step *step = &t->steps[i];
+        char *p = mtp__out_room(&w->out);
+        p = i == 0 ? MTP__PUT(p, "\n[") : MTP__PUT(p, ",\n[");
+        p = mtp__put_i64(p, step->number);
+        p = MTP__PUT(p, ", ");
+        p = mtp__chrome_put_time(w, p, mtp__chrome_ts(w, step->start > w->shift ? step->start : w->shift));
+        p = MTP__PUT(p, ", ");
+        p = mtp__chrome_put_time(w, p, mtp__chrome_ts(w, step->end > w->shift ? step->end : w->shift));
+        w->out.at = MTP__PUT(p, "]");
+    }
+    MTP__OUT(&w->out, "]");
+}
+
 /* What blocks are, and which were there before: rows [ts, address, device type, device index, category, bytes or 0]. Not
  * events, so that other readers' totals and pictures stay what they are. */
 static void memory_tags(mtp__chrome *w)
@@ -300,6 +325,7 @@ void mtp__chrome_tail(mtp__chrome *w)
     const mtp__meta *had = w->t->from_kineto ? find_meta(w, "traceName") : NULL;
     MTP__OUT(o, "\n  ]");
     memory_tags(w);
+    step_marks(w);
     if (w->options.trace_name != NULL) {
         MTP__OUT(o, ",\n  \"traceName\": ");
         mtp__out_string(o, w->options.trace_name, strlen(w->options.trace_name));

@@ -203,6 +203,7 @@ typedef struct mtp__kineto {
     mtp__kineto_set shapes, stacks, rows_by_key, processes_by_pid, metas;
     mtp__kineto_row *rows;          /* owned */
     mtp__pair_map devices;          /* 1 + process, its device: the trace's index; 0, index: it is taken */
+    bool has_step_scopes;           /* before "mtprofSteps" */
     int64_t next_device;            /* indices below were tried */
     mtp__kineto_process *processes; /* owned */
     mtp__kineto_pair *pairs;        /* owned */
@@ -246,6 +247,8 @@ mtp__category mtp__kineto_category(mtp__kineto *k);
 /* kineto_about.c: the value of "mtprof" */
 /* A row of "mtprofMemory", which is a tag; anything else is left out. */
 void mtp__kineto_memory_row(mtp__kineto *k, const mtp__json_value *row);
+/* A row of "mtprofSteps": a step, unless scopes tell of them. */
+void mtp__kineto_step_row(mtp__kineto *k, const mtp__json_value *row);
 void mtp__kineto_about(mtp__kineto *k, const mtp__json_value *object);
 
 /* kineto_add.c */
