@@ -267,14 +267,22 @@ void mtp__chrome_head(mtp__chrome *w)
     MTP__OUT(o, ",\n  \"traceEvents\": [");
 }
 
+static bool has_step_scopes(const mtp_trace *t)
+{
+    static const char name[] = "ProfilerStep#";
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if ((t->flags[i] & MTP__SPAN_STEP) != 0 ||
+            (t->category[i] == MTP__CATEGORY_USER_ANNOTATION &&
+             strncmp(mtp__trace_get_text(t, t->name[i]).bytes, name, sizeof name - 1) == 0))
+            return true;
+    return false;
+}
+
 /* Steps that no scope shows: rows [number, ts, end]. Torch writes none without a schedule, so they are no events here. */
 static void step_marks(mtp__chrome *w)
 {
     const mtp_trace *t = w->t;
-    bool scopes = w->options.without_args;
-    for (uint32_t i = 0; i < t->span_count && !scopes; i++)
-        scopes = (t->flags[i] & MTP__SPAN_STEP) != 0;
-    if (t->step_count == 0 || scopes)
+    if (t->step_count == 0 || w->options.without_args || has_step_scopes(t))
         return;
     MTP__OUT(&w->out, ",\n  \"mtprofSteps\": [");
     for (uint32_t i = 0; i < t->step_count; i++) {
