@@ -45,8 +45,20 @@ static bool has_npu(const mtp_trace *t)
     return false;
 }
 
+/* Kineto's word for its calls; device work has CUDA's words. */
+static bool has_xpu(const mtp_trace *t)
+{
+    uint32_t calls = mtp__trace_find_text(t, "xpu_runtime");
+    for (uint32_t i = 0; i < t->span_count && calls != 0; i++)
+        if (t->category[i] == MTP__CATEGORY_CUDA_RUNTIME && mtp__trace_detail(t, i)->category == calls)
+            return true;
+    return false;
+}
+
 uint16_t mtp__device_type(const mtp_trace *t)
 {
+    if (has_xpu(t))
+        return MTP__DEVICE_XPU;
     for (uint32_t i = 0; i < t->memory_count; i++)
         if (t->memory[i].device_type == MTP__DEVICE_XPU)
             return MTP__DEVICE_XPU;

@@ -232,8 +232,8 @@ static void print_blocks(const mtp_trace *trace, const mtp_memory_timeline *time
                (unsigned long long)(info->peak_blocks - shown), cli_plain(stdout));
 }
 
-static int show(const mtp_trace *trace, const mtp_memory_timeline *timeline, const mtp_memory_info *info,
-                int64_t limit)
+/* A timeline of nothing is not what was asked for, in whichever form. */
+static int check_events(const mtp_memory_timeline *timeline, const mtp_memory_info *info)
 {
     if (mtp_memory_timeline_device(timeline, 0) == NULL)
         return cli_fail(CLI_INPUT, "the trace has no memory events; record it with profile_memory");
@@ -244,6 +244,12 @@ static int show(const mtp_trace *trace, const mtp_memory_timeline *timeline, con
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? ", " : "", name);
         return cli_fail(CLI_USAGE, "no memory events of %s; the trace has them of %s", info->device, names);
     }
+    return CLI_OK;
+}
+
+static int show(const mtp_trace *trace, const mtp_memory_timeline *timeline, const mtp_memory_info *info,
+                int64_t limit)
+{
     print_chart(trace, timeline, info);
     print_peak(trace, info);
     print_blocks(trace, timeline, info, limit);
@@ -272,6 +278,8 @@ static int run(const char *path, const wishes *w)
     cli_out out;
     if (status != MTP_OK) {
         code = cli_fail_status(status);
+    } else if ((code = check_events(timeline, &info)) != CLI_OK) {
+        ; /* it is said */
     } else if (!w->json && w->output == NULL) {
         code = show(trace, timeline, &info, w->limit);
     } else {

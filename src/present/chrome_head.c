@@ -18,7 +18,8 @@
     X(traceEvents, "")                                                                                       \
     X(traceName, "")                                                                                         \
     X(mtprof, "")                                                                                            \
-    X(mtprofMemory, "")
+    X(mtprofMemory, "")                                                                                      \
+    X(mtprofSteps, "")
 
 typedef struct reserved {
     const char *key, *otherwise;
@@ -266,6 +267,38 @@ void mtp__chrome_head(mtp__chrome *w)
     MTP__OUT(o, ",\n  \"traceEvents\": [");
 }
 
+static bool has_step_scopes(const mtp_trace *t)
+{
+    static const char name[] = "ProfilerStep#";
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if ((t->flags[i] & MTP__SPAN_STEP) != 0 ||
+            (t->category[i] == MTP__CATEGORY_USER_ANNOTATION &&
+             strncmp(mtp__trace_get_text(t, t->name[i]).bytes, name, sizeof name - 1) == 0))
+            return true;
+    return false;
+}
+
+/* Steps that no scope shows: rows [number, ts, end]. Torch writes none without a schedule, so they are no events here. */
+static void step_marks(mtp__chrome *w)
+{
+    const mtp_trace *t = w->t;
+    if (t->step_count == 0 || w->options.without_args || has_step_scopes(t))
+        return;
+    MTP__OUT(&w->out, ",\n  \"mtprofSteps\": [");
+    for (uint32_t i = 0; i < t->step_count; i++) {
+        const mtp__step *step = &t->steps[i];
+        char *p = mtp__out_room(&w->out);
+        p = i == 0 ? MTP__PUT(p, "\n[") : MTP__PUT(p, ",\n[");
+        p = mtp__put_i64(p, step->number);
+        p = MTP__PUT(p, ", ");
+        p = mtp__chrome_put_time(w, p, mtp__chrome_ts(w, step->start > w->shift ? step->start : w->shift));
+        p = MTP__PUT(p, ", ");
+        p = mtp__chrome_put_time(w, p, mtp__chrome_ts(w, step->end > w->shift ? step->end : w->shift));
+        w->out.at = MTP__PUT(p, "]");
+    }
+    MTP__OUT(&w->out, "]");
+}
+
 /* What blocks are, and which were there before: rows [ts, address, device type, device index, category, bytes or 0]. Not
  * events, so that other readers' totals and pictures stay what they are. */
 static void memory_tags(mtp__chrome *w)
@@ -300,6 +333,7 @@ void mtp__chrome_tail(mtp__chrome *w)
     const mtp__meta *had = w->t->from_kineto ? find_meta(w, "traceName") : NULL;
     MTP__OUT(o, "\n  ]");
     memory_tags(w);
+    step_marks(w);
     if (w->options.trace_name != NULL) {
         MTP__OUT(o, ",\n  \"traceName\": ");
         mtp__out_string(o, w->options.trace_name, strlen(w->options.trace_name));

@@ -543,14 +543,17 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
 
 /* ------------------------------------------------------------------------------------ at the end */
 
+/* A loop ends with step(): what that began is no step unless something was recorded in it. */
 static void add_steps(reader *r, int64_t end)
 {
     for (uint32_t i = 0; i < r->mark_count; i++) {
         mtp__step step = {mtp__ticks_to_ns(&r->dict.line, r->marks[i].ticks), end,
                           (int64_t)r->marks[i].number};
-        if (i + 1 < r->mark_count)
+        bool is_last = i + 1 == r->mark_count;
+        if (!is_last)
             step.end = mtp__ticks_to_ns(&r->dict.line, r->marks[i + 1].ticks);
-        mtp__trace_add_step(r->t, &step);
+        if (!is_last || i == 0 || step.start < end)
+            mtp__trace_add_step(r->t, &step);
     }
 }
 

@@ -129,8 +129,8 @@ static mtp_status read_node(mtp__kineto *k)
     return read_one(k, mtp__kineto_node_add);
 }
 
-/* A row of "mtprofMemory". */
-static mtp_status read_memory_row(mtp__kineto *k)
+/* A row of numbers of ours that is no event. */
+static mtp_status read_row(mtp__kineto *k, void (*take)(mtp__kineto *k, const mtp__json_value *row))
 {
     mtp__json_value row;
     const char *p;
@@ -138,9 +138,19 @@ static mtp_status read_memory_row(mtp__kineto *k)
     while ((p = mtp__json_read(&k->json, k->at, &row)) == NULL)
         if ((status = stopped(k)) != MTP_OK)
             return status;
-    mtp__kineto_memory_row(k, &row);
+    take(k, &row);
     k->at = p;
-    return k->trace->builder->out_of_memory ? MTP_FAIL(MTP_E_NOMEM, "memory tags") : MTP_OK;
+    return k->trace->builder->out_of_memory ? MTP_FAIL(MTP_E_NOMEM, "memory tags and steps") : MTP_OK;
+}
+
+static mtp_status read_memory_row(mtp__kineto *k)
+{
+    return read_row(k, mtp__kineto_memory_row);
+}
+
+static mtp_status read_step_row(mtp__kineto *k)
+{
+    return read_row(k, mtp__kineto_step_row);
 }
 
 /* Behind the bracket, up to the closing one. A bare array may lack that: its writer was to go on. */
@@ -266,6 +276,10 @@ static mtp_status read_object(mtp__kineto *k, mtp__buffer *key)
         } else if (key_is(key->bytes, key->length, "mtprofMemory") && peek(k, &status) == '[') {
             k->at++;
             status = read_events(k, false, read_memory_row);
+        } else if (key_is(key->bytes, key->length, "mtprofSteps") && peek(k, &status) == '[') {
+            k->at++;
+            k->has_step_scopes = k->trace->step_count > 0;
+            status = read_events(k, false, read_step_row);
         } else if (status == MTP_OK) {
             is_execution |= key_is(key->bytes, key->length, "schema"); /* it comes first there */
             status = read_value(k, key);
@@ -345,6 +359,7 @@ static void reader_fini(mtp__kineto *k)
     mtp__free(k->metas.slot);
     mtp__free(k->rows);
     mtp__free(k->processes);
+    mtp__pair_map_fini(&k->devices);
     mtp__free(k->pairs);
     mtp__free(k->unfinished);
     mtp__free(k->frames);

@@ -1,5 +1,5 @@
 /* trace/kineto_about.c - what a file that we wrote says of its recording, under "mtprof": the ledger, and what was mended; and
- * under "mtprofMemory": what blocks of memory are. */
+ * under "mtprofMemory": what blocks of memory are; under "mtprofSteps": when steps began that no scope shows. */
 #include <string.h>
 #include "trace/kineto_reader.h"
 
@@ -111,4 +111,14 @@ void mtp__kineto_memory_row(mtp__kineto *k, const mtp__json_value *row)
     tag.device_index = (int16_t)index;
     tag.category = (uint32_t)category;
     mtp__trace_add_tag(k->trace, &tag);
+}
+
+void mtp__kineto_step_row(mtp__kineto *k, const mtp__json_value *row)
+{
+    mtp__decimal n[3];
+    mtp__step step;
+    if (!k->has_step_scopes && row->kind == '[' && read_numbers(k, row, n, 3) == 3 &&
+        mtp__decimal_signed(&n[0], &step.number) && mtp__decimal_round(&n[1], 3, &step.start) &&
+        mtp__decimal_round(&n[2], 3, &step.end) && step.start <= step.end)
+        mtp__trace_add_step(k->trace, &step);
 }

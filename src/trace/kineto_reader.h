@@ -10,6 +10,7 @@
  */
 #ifndef MTP_TRACE_KINETO_READER_H
 #define MTP_TRACE_KINETO_READER_H
+#include "base/pair_map.h"
 #include "trace/json_text.h"
 #include "trace/json_window.h"
 #include "trace/trace.h"
@@ -200,9 +201,12 @@ typedef struct mtp__kineto {
 
     mtp__buffer scratch, rest; /* of strings; of args */
     mtp__kineto_set shapes, stacks, rows_by_key, processes_by_pid, metas;
-    mtp__kineto_row *rows;              /* owned */
-    mtp__kineto_process *processes;     /* owned */
-    mtp__kineto_pair *pairs;            /* owned */
+    mtp__kineto_row *rows;          /* owned */
+    mtp__pair_map devices;          /* 1 + process, its device: the trace's index; 0, index: it is taken */
+    bool has_step_scopes;           /* before "mtprofSteps" */
+    int64_t next_device;            /* indices below were tried */
+    mtp__kineto_process *processes; /* owned */
+    mtp__kineto_pair *pairs;        /* owned */
     mtp__kineto_unfinished *unfinished; /* owned: complete events without a duration */
     uint32_t *frames;                   /* owned: of one stack */
     mtp__kineto_node *nodes;            /* owned */
@@ -243,6 +247,8 @@ mtp__category mtp__kineto_category(mtp__kineto *k);
 /* kineto_about.c: the value of "mtprof" */
 /* A row of "mtprofMemory", which is a tag; anything else is left out. */
 void mtp__kineto_memory_row(mtp__kineto *k, const mtp__json_value *row);
+/* A row of "mtprofSteps": a step, unless scopes tell of them. */
+void mtp__kineto_step_row(mtp__kineto *k, const mtp__json_value *row);
 void mtp__kineto_about(mtp__kineto *k, const mtp__json_value *object);
 
 /* kineto_add.c */

@@ -112,6 +112,28 @@ static bool row_track(mtp__kineto *k, uint32_t row, bool on_device)
     return r->track != MTP__NONE;
 }
 
+/* The index that a device has in the trace: its own, unless another process of the file has it. Files of several ranks
+ * that were put into one have a device 0 in each; theirs are told apart as the file tells them, by the pid. */
+static int64_t device_index(mtp__kineto *k, uint32_t row, int64_t device)
+{
+    const mtp__kineto_row_key *key = &k->rows[row].key;
+    uint64_t process = (uint64_t)k->rows[row].process + 1; /* 0: that the index is taken */
+    uint64_t *known = mtp__pair_find(&k->devices, process, (uint64_t)device);
+    if (known != NULL)
+        return (int64_t)*known;
+    int64_t index = device;
+    bool is_new;
+    if (mtp__pair_find(&k->devices, 0, (uint64_t)index) != NULL) {
+        index = key->pid_text == 0 && key->pid >= 0 && key->pid <= INT16_MAX ? key->pid : k->next_device;
+        while (mtp__pair_find(&k->devices, 0, (uint64_t)index) != NULL)
+            index = k->next_device++;
+    }
+    if (mtp__pair_put(&k->devices, 0, (uint64_t)index, 0, &is_new) == NULL ||
+        mtp__pair_put(&k->devices, process, (uint64_t)device, (uint64_t)index, &is_new) == NULL)
+        k->no_memory = true;
+    return index;
+}
+
 /* The row of device work that stands in `row` of the file. */
 static uint32_t row_on_device(mtp__kineto *k, uint32_t row, uint64_t *taken)
 {
@@ -121,9 +143,9 @@ static uint32_t row_on_device(mtp__kineto *k, uint32_t row, uint64_t *taken)
     if (mtp__kineto_signed(k, MTP__ARG_DEVICE, &device) ||
         mtp__kineto_signed(k, MTP__ARG_ON_DEVICE, &device)) {
         *taken |= MTP__ARG_BIT(DEVICE) | MTP__ARG_BIT(ON_DEVICE);
-        key.pid = device;
+        key.pid = device_index(k, row, device);
         key.pid_text = 0;
-        k->processes[k->rows[row].process].device = device;
+        k->processes[k->rows[row].process].device = key.pid;
     } else if (k->processes[k->rows[row].process].device >= 0) {
         key.pid = k->processes[k->rows[row].process].device;
         key.pid_text = 0;

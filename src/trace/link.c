@@ -5,20 +5,31 @@
  * kernels of a CUDA graph, too, which share their launch. Work without a launch goes by its own "External id". Kineto
  * writes the correlation there if it knew of no op, on device work and on calls: such an id is no op's, though some op
  * may have the same number.
+ *
+ * Files of several processes that were put into one have all ids several times: a call and its op are then of one
+ * process, and work is launched by the process that its device belongs to (device_home).
  */
 #include <string.h>
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/os.h"
+#include "base/pair_map.h"
 #include "trace/build.h"
 
-#define OP_UP 4096 /* levels that a call's op is looked for */
+#define OP_UP 4096  /* levels that a call's op is looked for */
+#define SAMPLES 256 /* works of a stream by which its process is told */
+#define HOMES 4096  /* processes that are told apart */
 
-/* Ids to spans: open addressing, 0 is no id. The first span with an id keeps it. */
+/* A process that calls: 1 .. homes. ANY: whichever is first. */
+enum {
+    ANY = 0
+};
+
+/* Ids to spans, of a process each: open addressing, 0 is no id. The first span with an id keeps it. */
 typedef struct id_map {
     struct {
         uint64_t id;
-        uint32_t span;
+        uint32_t span, home;
     } * slot; /* owned */
     size_t mask;
 } id_map;
@@ -33,26 +44,27 @@ static bool map_init(id_map *m, size_t count)
     return m->slot != NULL;
 }
 
-static size_t map_at(const id_map *m, uint64_t id)
+static size_t map_at(const id_map *m, uint64_t id, uint32_t home)
 {
-    size_t at = mtp__hash_mix(id, MTP__HASH_K1) & m->mask;
-    while (m->slot[at].id != 0 && m->slot[at].id != id)
+    size_t at = mtp__hash_mix(id, MTP__HASH_K1 + home) & m->mask;
+    while (m->slot[at].id != 0 && (m->slot[at].id != id || m->slot[at].home != home))
         at = (at + 1) & m->mask;
     return at;
 }
 
-static void map_put(id_map *m, uint64_t id, uint32_t span)
+static void map_put(id_map *m, uint64_t id, uint32_t home, uint32_t span)
 {
-    size_t at = map_at(m, id);
+    size_t at = map_at(m, id, home);
     if (m->slot[at].id == 0) {
         m->slot[at].id = id;
+        m->slot[at].home = home;
         m->slot[at].span = span;
     }
 }
 
-static uint32_t map_get(const id_map *m, uint64_t id)
+static uint32_t map_get(const id_map *m, uint64_t id, uint32_t home)
 {
-    size_t at = id != 0 ? map_at(m, id) : 0;
+    size_t at = id != 0 ? map_at(m, id, home) : 0;
     return id != 0 && m->slot[at].id == id ? m->slot[at].span : MTP__NONE;
 }
 
@@ -79,10 +91,50 @@ static bool is_call(const mtp_trace *t, uint32_t span)
 }
 
 typedef struct links {
-    id_map op;     /* by External id */
-    id_map launch; /* by correlation */
-    bool foreign;  /* External ids of device work are its correlations */
+    id_map op;      /* by External id */
+    id_map launch;  /* by correlation */
+    uint32_t homes; /* processes that call; one: all is under ANY */
+    uint32_t
+        *home; /* owned: by track, of a thread its process, of a stream the process that launches its work */
+    bool foreign; /* External ids of device work are its correlations */
 } links;
+
+static bool has_calls(const mtp_trace *t, const mtp__track *track)
+{
+    for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++)
+        if (is_call(t, i) && mtp__trace_detail(t, i)->correlation != 0)
+            return true;
+    return false;
+}
+
+/* Processes with calls are counted first, so that those of a file of one process are not told apart at all. */
+static bool find_homes(const mtp_trace *t, links *l)
+{
+    mtp__pair_map of = {0};
+    bool is_new, fine = true;
+    for (uint32_t k = 0; k < t->track_count && fine; k++) {
+        const mtp__track *track = &t->tracks[k];
+        if (!has_calls(t, track))
+            continue;
+        fine = mtp__pair_put(&of, (uint64_t)track->pid, track->pid_text, l->homes + 1, &is_new) != NULL;
+        l->homes += fine && is_new;
+    }
+    l->homes = l->homes <= HOMES ? l->homes : 1;
+    for (uint32_t k = 0; k < t->track_count && fine && l->homes > 1; k++) {
+        const mtp__track *track = &t->tracks[k];
+        uint64_t *home = mtp__pair_find(&of, (uint64_t)track->pid, track->pid_text);
+        l->home[k] = home != NULL && !track->on_device ? (uint32_t)*home : ANY;
+    }
+    mtp__pair_map_fini(&of);
+    return fine;
+}
+
+static void put(id_map *m, uint64_t id, uint32_t home, uint32_t span)
+{
+    map_put(m, id, ANY, span);
+    if (home != ANY)
+        map_put(m, id, home, span);
+}
 
 /* Calls come first: what else has a correlation (an op of ours) only stands in for them. */
 static void gather(const mtp_trace *t, links *l)
@@ -93,11 +145,56 @@ static void gather(const mtp_trace *t, links *l)
             for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
                 const mtp__detail *d = mtp__trace_detail(t, i);
                 if (calls == 0 && d->external_id != 0 && is_op(t, i))
-                    map_put(&l->op, d->external_id, i);
+                    put(&l->op, d->external_id, l->home[k], i);
                 if (d->correlation != 0 && is_call(t, i) == (calls == 1))
-                    map_put(&l->launch, d->correlation, i);
+                    put(&l->launch, d->correlation, l->home[k], i);
             }
         }
+}
+
+/* How many of the stream's works the process may have launched: it called with their ids, and before they began. */
+static uint32_t works_of(const mtp_trace *t, const links *l, const mtp__track *stream, uint32_t home)
+{
+    uint32_t count = 0, by = stream->count / SAMPLES + 1;
+    for (uint32_t i = 0; i < stream->count; i += by) {
+        uint32_t work = stream->first + i;
+        uint32_t call = map_get(&l->launch, mtp__trace_detail(t, work)->correlation, home);
+        count += call != MTP__NONE && t->start[call] <= t->start[work];
+    }
+    return count;
+}
+
+/* The process that launches a stream's work: the one that fits most of it. Of several that fit as well (ranks in step),
+ * the one that comes as the device does: the second device is the second process's. */
+static uint32_t device_home(const mtp_trace *t, const links *l, const mtp__track *stream, uint32_t nth)
+{
+    uint32_t best = 1 + nth % l->homes, most = works_of(t, l, stream, best);
+    for (uint32_t home = 1; home <= l->homes; home++) {
+        uint32_t works = works_of(t, l, stream, home);
+        if (works > most) {
+            most = works;
+            best = home;
+        }
+    }
+    return most > 0 ? best : ANY;
+}
+
+static bool find_device_homes(const mtp_trace *t, links *l)
+{
+    mtp__pair_map devices = {0};
+    uint32_t count = 0;
+    bool is_new, fine = true;
+    for (uint32_t k = 0; k < t->track_count && l->homes > 1 && fine; k++) {
+        const mtp__track *track = &t->tracks[k];
+        if (!track->on_device || track->count == 0)
+            continue;
+        uint64_t *nth = mtp__pair_put(&devices, (uint64_t)track->pid, track->pid_text, count, &is_new);
+        fine = nth != NULL;
+        count += fine && is_new;
+        l->home[k] = fine ? device_home(t, l, track, (uint32_t)*nth) : ANY;
+    }
+    mtp__pair_map_fini(&devices);
+    return fine;
 }
 
 /* One such id may be chance; most of them are not. */
@@ -115,27 +212,45 @@ static bool ids_are_foreign(const mtp_trace *t)
 }
 
 /* The op that a call was made in. */
-static uint32_t caller_of(const mtp_trace *t, const links *l, uint32_t call)
+static uint32_t caller_of(const mtp_trace *t, const links *l, uint32_t call, uint32_t home)
 {
     const mtp__detail *d = mtp__trace_detail(t, call);
-    uint32_t op = d->external_id != d->correlation ? map_get(&l->op, d->external_id) : MTP__NONE;
+    uint32_t op = d->external_id != d->correlation ? map_get(&l->op, d->external_id, home) : MTP__NONE;
     if (op != MTP__NONE && t->start[op] <= t->start[call] && t->start[call] <= t->end[op])
         return op;
     return op_of(t, call);
 }
 
-static uint32_t launcher_of(const mtp_trace *t, const links *l, uint32_t work)
+static uint32_t launcher_of(const mtp_trace *t, const links *l, uint32_t work, uint32_t home)
 {
     const mtp__detail *d = mtp__trace_detail(t, work);
     if (t->category[work] == MTP__CATEGORY_GPU_USER_ANNOTATION) {
         if (!t->from_kineto)
             return d->external_id != 0 ? (uint32_t)d->external_id - 1 : MTP__NONE;
-        return map_get(&l->op, d->external_id);
+        return map_get(&l->op, d->external_id, home);
     }
-    uint32_t call = map_get(&l->launch, d->correlation);
+    uint32_t call = map_get(&l->launch, d->correlation, home);
     if (call != MTP__NONE)
-        return caller_of(t, l, call);
-    return l->foreign ? MTP__NONE : map_get(&l->op, d->external_id);
+        return caller_of(t, l, call, home);
+    return l->foreign ? MTP__NONE : map_get(&l->op, d->external_id, home);
+}
+
+/* Both maps: of files of several processes each id is there twice, of its process and of any. */
+static bool links_init(const mtp_trace *t, links *l)
+{
+    *l = (links){.foreign = ids_are_foreign(t),
+                 .home = mtp__calloc((size_t)t->track_count + 1, sizeof *l->home)};
+    if (l->home == NULL || !find_homes(t, l))
+        return false;
+    size_t count = l->homes > 1 ? (size_t)t->detail_count * 2 : t->detail_count;
+    return map_init(&l->op, count) && map_init(&l->launch, count);
+}
+
+static void links_fini(links *l)
+{
+    mtp__free(l->op.slot);
+    mtp__free(l->launch.slot);
+    mtp__free(l->home);
 }
 
 mtp_status mtp__trace_link(mtp_trace *t)
@@ -145,22 +260,25 @@ mtp_status mtp__trace_link(mtp_trace *t)
         any |= t->tracks[k].on_device && t->tracks[k].count > 0;
     if (!any || t->detail == NULL)
         return MTP_OK;
-    links l = {.foreign = ids_are_foreign(t)};
+    links l;
     t->launcher = mtp__calloc(t->span_count, sizeof *t->launcher);
-    if (t->launcher == NULL || !map_init(&l.op, t->detail_count) || !map_init(&l.launch, t->detail_count)) {
-        mtp__free(l.op.slot);
-        return MTP_FAIL(MTP_E_NOMEM, "links of %u spans", t->span_count);
+    bool fine = links_init(t, &l) && t->launcher != NULL;
+    if (fine) {
+        gather(t, &l);
+        fine = find_device_homes(t, &l);
     }
-    gather(t, &l);
-    memset(t->launcher, 0xff, t->span_count * sizeof *t->launcher);
-    for (uint32_t k = 0; k < t->track_count; k++) {
+    if (fine)
+        memset(t->launcher, 0xff, t->span_count * sizeof *t->launcher);
+    for (uint32_t k = 0; k < t->track_count && fine; k++) {
         const mtp__track *track = &t->tracks[k];
-        for (uint32_t i = track->first; track->on_device && i < track->first + track->count; i++)
-            t->launcher[i] = launcher_of(t, &l, i);
+        for (uint32_t i = track->first; track->on_device && i < track->first + track->count; i++) {
+            uint32_t launcher = launcher_of(t, &l, i, l.home[k]);
+            t->launcher[i] =
+                launcher != MTP__NONE || l.home[k] == ANY ? launcher : launcher_of(t, &l, i, ANY);
+        }
     }
-    mtp__free(l.op.slot);
-    mtp__free(l.launch.slot);
-    return MTP_OK;
+    links_fini(&l);
+    return fine ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "links of %u spans", t->span_count);
 }
 
 uint64_t mtp__trace_external_id(const mtp_trace *t, uint32_t span)

@@ -231,6 +231,35 @@ def output_that_fails_is_4(folder):
 
 
 @test
+def a_trace_without_memory_has_no_timeline_in_any_form(folder):
+    bare = folder / "bare.json"
+    bare.write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 5, "dur": 1}]}')
+    for args in ([], ["--json"], ["-o", folder / "x.json"], ["-o", folder / "raw.json.gz"]):
+        refused(run("memory", *args, bare), 3, "no memory events", "profile_memory")
+    refused(run("memory", "--json", "--device", "cuda:7", TRACE), 2, "no memory events of cuda:7", "cpu")
+    equal([path.name for path in folder.iterdir()], ["bare.json"])
+
+
+@test
+def a_trace_of_an_xpu_has_its_columns_even_without_memory(folder):
+    at = {"pid": 1, "tid": 1, "ph": "X"}
+    events = [{**at, "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 9, "args": {"External id": 5}},
+              {**at, "cat": "xpu_runtime", "name": "urEnqueueKernelLaunch", "ts": 2, "dur": 3, "args": {"correlation": 7}},
+              {**at, "pid": 0, "tid": 2, "cat": "kernel", "name": "gemm", "ts": 6, "dur": 4,
+               "args": {"device": 0, "stream": 2, "correlation": 7}}]
+    xpu, again = folder / "xpu.json", folder / "again.json"
+    xpu.write_text(json.dumps({"traceEvents": events}))
+    equal(run("export", xpu, "-o", again).code, 0)
+    for path in (xpu, again):
+        table = run("table", path).out
+        assert "Self XPU" in table and "CUDA" not in table, table
+    events[1]["cat"] = "cuda_runtime"
+    events[0]["name"] = "xpu_runtime"                 # a name is none
+    xpu.write_text(json.dumps({"traceEvents": events}))
+    assert "Self CUDA" in run("table", xpu).out
+
+
+@test
 def rows_are_as_many_as_asked(folder):
     everything = json.loads(run("stats", "--json", TRACE).out)
     assert len(everything) > 120, len(everything)     # more than a table shows: no limit unless there is one

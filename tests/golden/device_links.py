@@ -5,7 +5,7 @@ usage: tests/golden/device_links.py MTPROF TRACE.json.gz...     MTPROF: the buil
 
 Each trace is taken as it is and in the forms that real ones have: "External id" that is the correlation over again (on
 device work, on launches, with ops that have the same numbers), none, PyTorch's spelling of 2021, graphs whose kernels
-share one launch, no launches at all.
+share one launch, no launches at all, two processes in one file.
 """
 import bisect
 import collections
@@ -119,9 +119,32 @@ def no_calls_and_own_ids(events):
     return no_calls(own_ids(events))
 
 
+def two_processes(events, later=40.0):
+    """The files of two ranks put into one: all ids are there twice. The second has the second half of the devices."""
+    half = 1 + max((e["pid"] for e in of(events, WORK) if isinstance(e["pid"], int)), default=0)
+    second = copy.deepcopy([e for e in events if e.get("ph") != "M"])
+    for e in second:
+        on_device = e.get("cat") in WORK or e.get("cat") == "gpu_user_annotation" or "stream" in e.get("args", {})
+        if isinstance(e.get("pid"), int):
+            e["pid"] += half if on_device or e["pid"] < half else 100000
+        e["ts"] += later
+        if e.get("ph") == "X":
+            e.setdefault("args", {})["rank"] = 1
+            e["name"] = e["name"] if e["name"].startswith("ProfilerStep#") else "second " + e["name"]
+    return events + second
+
+
+def two_processes_far_apart(events):
+    return two_processes(events, later=2000000.0)
+
+
+def two_processes_the_second_first(events):
+    return two_processes(events, later=-40.0)
+
+
 FORMS = (as_it_is, own_ids, own_ids_of_calls_too, ops_with_the_numbers_of_others,
          ops_with_the_numbers_of_others_ids_of_work_only, no_ids, spelling_of_2021, a_chance_match, graphs, no_calls,
-         no_calls_and_own_ids)
+         no_calls_and_own_ids, two_processes, two_processes_far_apart, two_processes_the_second_first)
 
 
 # ------------------------------------------------------------------------------------------------ the join
@@ -152,13 +175,13 @@ def expected(events):
     for e in of(events, OPS):
         threads[e["pid"], e["tid"]].append(e)
     threads = {where: Thread(ops) for where, ops in threads.items()}
-    calls = {e["args"].get("correlation"): e for e in of(events, CALLS)}
+    calls = {(e["args"].get("rank"), e["args"].get("correlation")): e for e in of(events, CALLS)}
     by_id = {e["args"].get(ID, e["args"].get("external id")): e for e in of(events, OPS)}
     work = of(events, WORK)
     own = sum(e["args"].get(ID) == e["args"]["correlation"] for e in work) * 2 > sum(ID in e["args"] for e in work)
     sums, lost = collections.Counter(), 0.0
     for e in work:
-        call = calls.get(e["args"].get("correlation"))
+        call = calls.get((e["args"].get("rank"), e["args"].get("correlation")))
         if call is not None:
             thread = threads.get((call["pid"], call["tid"]))
             launcher = (thread.at(call) if thread else None) or call

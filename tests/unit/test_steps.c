@@ -683,6 +683,87 @@ static void a_recorded_program_has_its_steps(void **state)
     mtp_profile_destroy(prof);
 }
 
+static mtp_profile *profile_of_three_marks(void)
+{
+    static warnings w;
+    mtp_profile_config config = test_config(&w);
+    mtp_profile *prof = test_start(&config);
+    for (int i = 0; i < 3; i++) {
+        MTP_SCOPE ("work")
+            usleep(1000);
+        assert_ok(mtp_profile_step(prof));
+    }
+    assert_ok(mtp_profile_stop(prof));
+    return prof;
+}
+
+/* A mean over it, or a median, would be of one step too many. */
+static void what_the_last_call_of_step_began_is_no_step(void **state)
+{
+    (void)state;
+    mtp_profile *prof = profile_of_three_marks();
+    mtp_trace *t;
+    assert_ok(mtp_profile_trace(prof, &t));
+    mtp_steps *s = steps_of(t);
+    assert_int_equal(mtp_steps_count(s), 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_true(mtp_steps_row(s, i)->number == (int64_t)i && mtp_steps_row(s, i)->times.wall_ns > 0);
+    mtp_steps_destroy(s);
+    mtp_trace_destroy(t);
+    mtp_profile_destroy(prof);
+}
+
+/* Without a schedule steps are marks, which no event of the file shows. */
+static void marks_are_still_steps_when_read_back(void **state)
+{
+    (void)state;
+    mtp_profile *prof = profile_of_three_marks();
+    mtp_trace *recorded, *read, *again;
+    assert_ok(mtp_profile_trace(prof, &recorded));
+    assert_ok(mtp_trace_export(recorded, test_path("marks.json"), NULL));
+    assert_ok(mtp_trace_open(test_path("marks.json"), NULL, &read));
+    assert_ok(mtp_trace_export(read, test_path("again.json.gz"), NULL));
+    assert_ok(mtp_trace_open(test_path("again.json.gz"), NULL, &again));
+    mtp_trace *const back[] = {read, again};
+    mtp_steps *should = steps_of(recorded);
+    for (size_t k = 0; k < COUNT(back); k++) {
+        mtp_steps *s = steps_of(back[k]);
+        assert_int_equal(mtp_steps_count(s), 3);
+        assert_false(mtp_steps_is_whole_trace(s));
+        for (size_t i = 0; i < 3; i++) {
+            assert_int_equal(mtp_steps_row(s, i)->number, i);
+            assert_int_equal(mtp_steps_row(s, i)->times.wall_ns, mtp_steps_row(should, i)->times.wall_ns);
+        }
+        mtp_steps_destroy(s);
+        mtp_trace_destroy(back[k]);
+    }
+    mtp_steps_destroy(should);
+    mtp_trace_destroy(recorded);
+    mtp_profile_destroy(prof);
+}
+
+/* Rows that are none are left out; where scopes show the steps, they do. */
+static void rows_of_steps_that_are_none_are_left_out(void **state)
+{
+    (void)state;
+    static const char scope[] = "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"ProfilerStep#4\", "
+                                "\"pid\": 1, \"tid\": 1, \"ts\": 10, \"dur\": 5}";
+    static const char *const rows[] = {
+        "[]", "[1, 2]", "[1, 5, 2]", "[1.5, 2, 3]", "[\"1\", 2, 3]", "[1, 1e400, 2e400]", "null"};
+    for (size_t i = 0; i < COUNT(rows) * 2; i++) {
+        char text[512]; /* the list of events ends in it */
+        snprintf(text, sizeof text, "%s], \"mtprofSteps\": [%s, [ 9 ,2.5, 4 ]", i % 2 ? scope : "",
+                 rows[i / 2]);
+        mtp_trace *t = made_from_json(text);
+        mtp_steps *s = steps_of(t);
+        assert_int_equal(mtp_steps_count(s), 1);
+        assert_int_equal(mtp_steps_row(s, 0)->number, i % 2 ? 4 : 9);
+        assert_int_equal(mtp_steps_row(s, 0)->times.wall_ns, i % 2 ? 5000 : 1500);
+        mtp_steps_destroy(s);
+        mtp_trace_destroy(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -707,6 +788,9 @@ int main(void)
         TEST(absurd_times_do_no_harm),
         TEST(every_allocation_may_fail),
         TEST(a_recorded_program_has_its_steps),
+        TEST(what_the_last_call_of_step_began_is_no_step),
+        TEST(marks_are_still_steps_when_read_back),
+        TEST(rows_of_steps_that_are_none_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
