@@ -6,6 +6,7 @@ docs/parity.md has the same list.
 """
 import gzip
 import inspect
+import locale
 import itertools
 import json
 import os
@@ -60,6 +61,8 @@ DIFFERENT = {
     "invalid schedule float": "numbers that are no ints are refused here (contract)",
     "schedule not callable": "TypeError at construction here (contract); torch says that it can not be called",
 }
+if locale.localeconv()["decimal_point"] != ".":  # make test-locale
+    DIFFERENT["observer"] = "PyTorch's execution traces have decimal commas in such a locale, and are no JSON"
 if theirs.cuda.is_available() != ours.npu.is_available():
     # "cuda" is the accelerator, whichever it is (contract). PoCL is one where PyTorch has none.
     DIFFERENT |= {f"autograd profile options {name}": "one of the two has an accelerator on this machine" for name in ("cuda", "use_cuda")}
