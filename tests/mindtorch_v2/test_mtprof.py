@@ -764,3 +764,16 @@ def test_a_session_that_cannot_write_its_spool_says_what_it_was_to_do(tmp_path):
         with pytest.raises(OSError, match=f"^spool: .*{why}"):
             session.prepare()
             session.start()
+
+
+@pytest.mark.parametrize("option, value", [("buffer_bytes", 1 << 64), ("buffer_bytes", (1 << 64) + (1 << 20)), ("buffer_bytes", -1),
+                                           ("activities", 1 << 40), ("activities", -1)])
+def test_numbers_that_do_not_fit_are_refused_as_they_were_given(option, value):
+    with pytest.raises(ValueError, match=f"{option}={value} "):
+        mtprof.Session(**{option: value})
+
+
+@pytest.mark.parametrize("option", ["trace_id", "on_warning"])
+def test_what_is_to_be_called_must_be_callable(option):
+    with pytest.raises(TypeError, match=f"{option} must be a function, not int"):
+        mtprof.Session(**{option: 3})

@@ -45,6 +45,33 @@ static void make_trace_id(void *user, char *out, size_t room)
 
 /* --------------------------------------------------------------------------------------------- life */
 
+/* Of an argument that may be absent (NULL): a number from 0 to most, or an exception. */
+static bool get_number(PyObject *given, const char *name, unsigned long long most, unsigned long long *number)
+{
+    if (given == NULL)
+        return true;
+    PyObject *whole = PyNumber_Index(given);
+    if (whole == NULL) {
+        PyErr_Format(PyExc_TypeError, "%s must be int, not %s", name, Py_TYPE(given)->tp_name);
+        return false;
+    }
+    *number = PyLong_AsUnsignedLongLong(whole);
+    bool fits = PyErr_Occurred() == NULL && *number <= most;
+    if (!fits)
+        PyErr_Format(PyExc_ValueError, "%s=%S is out of range", name, whole);
+    Py_DECREF(whole);
+    return fits;
+}
+
+/* Of an argument that may be absent or None. */
+static bool is_callable(PyObject *given, const char *name)
+{
+    if (given == NULL || given == Py_None || PyCallable_Check(given))
+        return true;
+    PyErr_Format(PyExc_TypeError, "%s must be a function, not %s", name, Py_TYPE(given)->tp_name);
+    return false;
+}
+
 static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *keywords[] = {"activities",  "record_shapes",
@@ -56,12 +83,14 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
                                "on_warning",  NULL};
     mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
     int shapes = 0, stack = 0, memory = 0, flops = 0, modules = 0, keep = 0, fork = 0, when_full = 0;
-    unsigned long long bytes = 0;
-    unsigned int activities = 0;
-    PyObject *trace_id = NULL, *warn = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$IppppppKizpOO:Session", keywords, &activities, &shapes,
-                                     &stack, &memory, &flops, &modules, &keep, &bytes, &when_full,
-                                     &config.spool, &fork, &trace_id, &warn))
+    unsigned long long bytes = 0, activities = 0;
+    PyObject *trace_id = NULL, *warn = NULL, *given_bytes = NULL, *given_activities = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OppppppOizpOO:Session", keywords, &given_activities,
+                                     &shapes, &stack, &memory, &flops, &modules, &keep, &given_bytes,
+                                     &when_full, &config.spool, &fork, &trace_id, &warn) ||
+        !get_number(given_activities, "activities", UINT_MAX, &activities) ||
+        !get_number(given_bytes, "buffer_bytes", ULLONG_MAX, &bytes) || !is_callable(trace_id, "trace_id") ||
+        !is_callable(warn, "on_warning"))
         return NULL;
     session *s = (session *)type->tp_alloc(type, 0);
     if (s == NULL)
@@ -70,7 +99,7 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     s->on_warning = warn == Py_None ? NULL : Py_XNewRef(warn);
     s->with_stack = stack;
     s->wants_frames = stack || modules;
-    config.activities = activities;
+    config.activities = (unsigned int)activities;
     config.record_shapes = shapes;
     config.with_stack = stack;
     config.profile_memory = memory;
