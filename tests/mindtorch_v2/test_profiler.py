@@ -627,6 +627,31 @@ def test_with_a_schedule_exactly_the_active_step_is_recorded():
     assert {e["step"] for e in prof.events()} == {2}
 
 
+def test_threads_step_one_after_the_other():
+    cycles = []
+
+    def ready(prof):
+        time.sleep(0.001)  # the others get their turn
+        cycles.append(prof.step_num)
+
+    failed = []
+
+    def steps():
+        try:
+            for _ in range(20):
+                prof.step()
+        except Exception as error:
+            failed.append(error)
+
+    with profile(activities=[ProfilerActivity.CPU], schedule=schedule(wait=0, warmup=1, active=1), on_trace_ready=ready) as prof:
+        threads = [threading.Thread(target=steps) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failed == [] and prof.step_num == 80 and cycles == list(range(2, 81, 2))
+
+
 def test_steps_are_counted_without_a_schedule():
     prof, _ = steps(3)
     assert {e["step"] for e in find(prof.events(), "aten::add")} == {0, 1, 2}
