@@ -465,11 +465,40 @@ def test_a_profiler_of_python_code_that_was_there_first_stays():
     calls = []
     sys.setprofile(lambda *a: calls.append(a[1]))
     try:
-        with Recording(with_stack=True):
-            len([])
+        with pytest.warns(UserWarning, match="another profiler follows this thread's Python calls"):
+            with Recording(with_stack=True):
+                len([])
         assert sys.getprofile() is not None and calls
     finally:
         sys.setprofile(None)
+
+
+def test_what_the_program_gave_to_new_threads_stays():
+    def of_the_program(*event):
+        pass
+
+    threading.setprofile(of_the_program)
+    try:
+        with Recording(with_stack=True):
+            assert threading.getprofile() is of_the_program
+        assert threading.getprofile() is of_the_program
+        threading.setprofile(None)
+        with Recording(with_stack=True):
+            threading.setprofile(of_the_program)  # while it records
+        assert threading.getprofile() is of_the_program
+    finally:
+        threading.setprofile(None)
+
+
+def test_a_second_start_that_is_refused_disturbs_nothing():
+    def called():
+        pass
+
+    with Recording(with_stack=True) as r:
+        with pytest.raises(RuntimeError, match="recording already"):
+            r.session.start()
+        called()
+    assert any(name.endswith(": called") for name in r.names)
 
 
 def test_nothing_is_left_after_a_session_with_stacks():

@@ -180,7 +180,15 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
     session *s = (session *)self;
     (void)unused;
     mtp_status status = MTP_OK;
-    if (s->wants_frames && !s->frames_on) {
+    bool begins = s->wants_frames && !s->frames_on;
+    if (begins && !mtpn_frames_may_follow() &&
+        PyErr_WarnEx(
+            PyExc_UserWarning,
+            "another profiler follows this thread's Python calls (sys.setprofile; cProfile, for one): "
+            "Python functions and modules are not recorded; stop it before the profile starts",
+            1) < 0)
+        return NULL;
+    if (begins) {
         status = mtpn_frames_begin(s->with_stack);
         s->frames_on = status == MTP_OK;
     }
@@ -188,7 +196,7 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
         status = mtp_profile_start_trace(s->prof);
     if (status == MTP_OK && s->frames_on)
         mtpn_frames_follow();
-    if (status != MTP_OK)
+    if (status != MTP_OK && begins) /* what records already goes on */
         end_frames(s);
     return done(status);
 }
