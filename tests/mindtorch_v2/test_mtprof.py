@@ -806,3 +806,12 @@ def test_numbers_that_do_not_fit_are_refused_as_they_were_given(option, value):
 def test_what_is_to_be_called_must_be_callable(option):
     with pytest.raises(TypeError, match=f"{option} must be a function, not int"):
         mtprof.Session(**{option: 3})
+
+
+def test_what_a_trace_id_raises_is_raised_and_nothing_is_claimed():
+    for made, error in ((lambda: 1 / 0, ZeroDivisionError), (lambda: 3, TypeError), (lambda: "x" * 128, ValueError)):
+        with pytest.raises(error):
+            mtprof.Session(trace_id=made).prepare()
+    with Recording(trace_id=lambda: "mine") as r:
+        pass
+    assert r.session.trace_id == "mine"

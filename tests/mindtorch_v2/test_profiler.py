@@ -841,6 +841,15 @@ def test_trace_ids():
     assert prof.get_trace_id() == "three"
 
 
+@pytest.mark.parametrize("text", ["ü" * 64, "a\0b", "\ud800"])
+def test_a_trace_id_that_a_trace_cannot_have_is_refused(text):
+    with pytest.raises(ValueError, match="the trace id must be at most 127 bytes|can't encode"):
+        profile(activities=CPU, custom_trace_id_callback=lambda: text).start()
+    with profile(activities=CPU, custom_trace_id_callback=lambda: "ü" * 63) as prof:
+        pass
+    assert prof.get_trace_id() == prof.profiler._session.trace_id == "ü" * 63
+
+
 def test_an_error_of_the_trace_id_callback_is_passed_on():
     with pytest.raises(ZeroDivisionError):
         profile(activities=CPU, custom_trace_id_callback=lambda: 1 / 0).start()

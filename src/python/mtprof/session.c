@@ -8,8 +8,9 @@ typedef struct session {
     PyObject_HEAD
     mtp_profile *prof;
     bool with_stack, wants_frames, frames_on;
-    PyObject *trace_id;   /* callable or NULL */
-    PyObject *on_warning; /* callable or NULL */
+    PyObject *trace_id;              /* callable or NULL */
+    PyObject *on_warning;            /* callable or NULL */
+    char next_id[MTP_TRACE_ID_ROOM]; /* what trace_id said */
 } session;
 
 /* ------------------------------------------------------------------------------------------------ callbacks */
@@ -30,17 +31,27 @@ static void on_warning(void *user, mtp_warning code, const char *text)
     PyGILState_Release(gil);
 }
 
-static void make_trace_id(void *user, char *out, size_t room)
+/* Asked for before the session is claimed: an error of the callback's is the caller's to hear. */
+static bool ask_trace_id(session *s)
 {
-    session *s = user;
-    PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *made = PyObject_CallNoArgs(s->trace_id);
-    const char *text = made != NULL ? PyUnicode_AsUTF8(made) : NULL;
-    if (text == NULL)
-        PyErr_WriteUnraisable(s->trace_id);
-    snprintf(out, room, "%s", text != NULL ? text : "");
+    if (made != NULL && !PyUnicode_Check(made))
+        PyErr_Format(PyExc_TypeError, "the trace id must be str, not %s", Py_TYPE(made)->tp_name);
+    Py_ssize_t length = 0;
+    const char *text = made != NULL && PyUnicode_Check(made) ? PyUnicode_AsUTF8AndSize(made, &length) : NULL;
+    bool fits = text != NULL && length < MTP_TRACE_ID_ROOM && strlen(text) == (size_t)length;
+    if (fits)
+        memcpy(s->next_id, text, (size_t)length + 1);
+    else if (text != NULL)
+        PyErr_Format(PyExc_ValueError, "the trace id must be at most %d bytes of UTF-8 without NUL, not %R",
+                     MTP_TRACE_ID_ROOM - 1, made);
     Py_XDECREF(made);
-    PyGILState_Release(gil);
+    return fits;
+}
+
+static void copy_trace_id(void *user, char *out, size_t room)
+{
+    snprintf(out, room, "%s", ((session *)user)->next_id);
 }
 
 /* --------------------------------------------------------------------------------------------- life */
@@ -112,7 +123,7 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     config.user = s;
     config.on_warning = on_warning;
     if (s->trace_id != NULL)
-        config.custom_trace_id = make_trace_id;
+        config.custom_trace_id = copy_trace_id;
     mtp_status status = mtp_profile_create(&config, &s->prof);
     if (status == MTP_OK)
         return (PyObject *)s;
@@ -171,8 +182,11 @@ static PyObject *done(mtp_status status)
 
 static PyObject *session_prepare(PyObject *self, PyObject *unused)
 {
+    session *s = (session *)self;
     (void)unused;
-    return done(mtp_profile_prepare_trace(((session *)self)->prof));
+    if (s->trace_id != NULL && !ask_trace_id(s))
+        return NULL;
+    return done(mtp_profile_prepare_trace(s->prof));
 }
 
 static PyObject *session_start(PyObject *self, PyObject *unused)
