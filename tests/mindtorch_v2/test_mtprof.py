@@ -815,3 +815,16 @@ def test_what_a_trace_id_raises_is_raised_and_nothing_is_claimed():
     with Recording(trace_id=lambda: "mine") as r:
         pass
     assert r.session.trace_id == "mine"
+
+
+def test_errors_and_warnings_name_nothing_of_c():
+    heard = []
+    with Recording(buffer_bytes=1 << 18, on_warning=lambda code, text: heard.append(text)):
+        for _ in range(50000):
+            with mtprof.record_function("a"):
+                pass
+    for wrong in ({"activities": 4}, {"when_full": 9}, {"when_full": mtprof.STREAM}):
+        with pytest.raises(ValueError) as error:
+            mtprof.Session(**wrong)
+        heard.append(str(error.value))
+    assert len(heard) == 4 and "mtp_" not in " ".join(heard).lower()
