@@ -585,6 +585,8 @@ typedef enum mtp_warning {
 } mtp_warning;
 #undef X
 
+#define MTP_TRACE_ID_ROOM 128
+
 typedef struct mtp_profile_config {
     size_t size;         /* sizeof(mtp_profile_config) */
     uint32_t activities; /* MTP_CPU | MTP_NPU; 0: both */
@@ -596,7 +598,7 @@ typedef struct mtp_profile_config {
     mtp_action (*schedule_callback)(void *user, uint64_t step); /* instead of schedule, or NULL */
     void (*on_trace_ready)(mtp_profile *prof, void *user);      /* once per saved cycle, or NULL */
     void (*on_warning)(void *user, mtp_warning code, const char *text);
-    /* Writes at most `room` bytes, NUL included; or NULL: a random UUID, 32 hexadecimal digits. */
+    /* Writes at most `room` (MTP_TRACE_ID_ROOM) bytes, NUL included; or NULL: a random UUID, 32 hexadecimal digits. */
     void (*custom_trace_id)(void *user, char *out, size_t room);
     void *user;            /* borrowed: handed to each callback */
     uint64_t buffer_bytes; /* budget for records; 0: 256 MiB */

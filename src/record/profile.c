@@ -72,9 +72,9 @@ static mtp_status config_check_budget(mtp_profile_config *c)
                         (unsigned long long)c->buffer_bytes, CHUNKS_MIN, c->chunk_bytes);
     c->buffer_bytes -= c->buffer_bytes % c->chunk_bytes;
     if ((unsigned)c->when_full > MTP_STREAM)
-        return MTP_FAIL(MTP_E_ARG, "when_full=%d is not one of mtp_when_full", (int)c->when_full);
+        return MTP_FAIL(MTP_E_ARG, "when_full=%d is neither stop, keep newest nor stream", (int)c->when_full);
     if (c->when_full == MTP_STREAM && c->spool == NULL)
-        return MTP_FAIL(MTP_E_ARG, "when_full=MTP_STREAM needs a file to stream to: set spool");
+        return MTP_FAIL(MTP_E_ARG, "when_full=stream needs a file to stream to: set spool");
     if (c->when_full == MTP_STREAM && c->spool_bytes != 0 &&
         c->spool_bytes < CHUNKS_MIN * (uint64_t)c->chunk_bytes)
         return MTP_FAIL(MTP_E_ARG, "spool_bytes=%llu holds fewer than %u chunks of %u bytes",
@@ -91,7 +91,7 @@ static mtp_status config_check(mtp_profile_config *c)
     if (c->activities == 0)
         c->activities = MTP_CPU | MTP_NPU;
     if ((c->activities & ~(MTP_CPU | MTP_NPU)) != 0)
-        return MTP_FAIL(MTP_E_ARG, "activities=0x%x has bits other than MTP_CPU and MTP_NPU", c->activities);
+        return MTP_FAIL(MTP_E_ARG, "activities=0x%x has bits other than CPU and NPU", c->activities);
     if (schedule_given(&c->schedule)) {
         if (c->schedule_callback != NULL)
             return MTP_FAIL(MTP_E_ARG, "schedule and schedule_callback are both set");
@@ -211,9 +211,9 @@ static const char *advice(const mtp_profile *prof, mtp_drop worst)
 {
     switch (worst) {
     case MTP_DROP_BUDGET:
-        return prof->config.when_full == MTP_STREAM
-                   ? ": a larger buffer_bytes keeps more"
-                   : ": a larger buffer_bytes keeps more, or when_full MTP_KEEP_NEWEST or MTP_STREAM";
+        return prof->config.when_full == MTP_STREAM ? ": a larger buffer_bytes keeps more"
+                                                    : ": a larger buffer_bytes keeps more; when_full can "
+                                                      "keep the newest instead, or stream to a spool";
     case MTP_DROP_DISK:
         return prof->recorder->pool.error != 0
                    ? ": make room on its disk, or put the spool on another"
@@ -545,8 +545,7 @@ mtp_status mtp_profile_mark_step(mtp_profile *prof, uint64_t number)
 mtp_status mtp_profile_toggle(mtp_profile *prof, bool enable, uint32_t activities)
 {
     if (prof == NULL || (activities & ~(MTP_CPU | MTP_NPU)) != 0)
-        return MTP_FAIL(MTP_E_ARG, "toggle: activities=0x%x has bits other than MTP_CPU and MTP_NPU",
-                        activities);
+        return MTP_FAIL(MTP_E_ARG, "toggle: activities=0x%x has bits other than CPU and NPU", activities);
     if (prof->recorder != NULL)
         mtp__recorder_toggle(prof->recorder, enable, activities);
     return MTP_OK;

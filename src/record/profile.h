@@ -27,7 +27,7 @@ struct mtp_profile {
     mtp_token step_token; /* of the open ProfilerStep# scope */
     mtp__preset *presets; /* owned, in the order given */
     uint32_t metadata_count;
-    char trace_id[128];
+    char trace_id[MTP_TRACE_ID_ROOM];
 };
 
 void mtp__profile_warn(mtp_profile *prof, mtp_warning code, const char *fmt, ...)

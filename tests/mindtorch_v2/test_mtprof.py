@@ -465,11 +465,40 @@ def test_a_profiler_of_python_code_that_was_there_first_stays():
     calls = []
     sys.setprofile(lambda *a: calls.append(a[1]))
     try:
-        with Recording(with_stack=True):
-            len([])
+        with pytest.warns(UserWarning, match="another profiler follows this thread's Python calls"):
+            with Recording(with_stack=True):
+                len([])
         assert sys.getprofile() is not None and calls
     finally:
         sys.setprofile(None)
+
+
+def test_what_the_program_gave_to_new_threads_stays():
+    def of_the_program(*event):
+        pass
+
+    threading.setprofile(of_the_program)
+    try:
+        with Recording(with_stack=True):
+            assert threading.getprofile() is of_the_program
+        assert threading.getprofile() is of_the_program
+        threading.setprofile(None)
+        with Recording(with_stack=True):
+            threading.setprofile(of_the_program)  # while it records
+        assert threading.getprofile() is of_the_program
+    finally:
+        threading.setprofile(None)
+
+
+def test_a_second_start_that_is_refused_disturbs_nothing():
+    def called():
+        pass
+
+    with Recording(with_stack=True) as r:
+        with pytest.raises(RuntimeError, match="recording already"):
+            r.session.start()
+        called()
+    assert any(name.endswith(": called") for name in r.names)
 
 
 def test_nothing_is_left_after_a_session_with_stacks():
@@ -764,3 +793,38 @@ def test_a_session_that_cannot_write_its_spool_says_what_it_was_to_do(tmp_path):
         with pytest.raises(OSError, match=f"^spool: .*{why}"):
             session.prepare()
             session.start()
+
+
+@pytest.mark.parametrize("option, value", [("buffer_bytes", 1 << 64), ("buffer_bytes", (1 << 64) + (1 << 20)), ("buffer_bytes", -1),
+                                           ("activities", 1 << 40), ("activities", -1)])
+def test_numbers_that_do_not_fit_are_refused_as_they_were_given(option, value):
+    with pytest.raises(ValueError, match=f"{option}={value} "):
+        mtprof.Session(**{option: value})
+
+
+@pytest.mark.parametrize("option", ["trace_id", "on_warning"])
+def test_what_is_to_be_called_must_be_callable(option):
+    with pytest.raises(TypeError, match=f"{option} must be a function, not int"):
+        mtprof.Session(**{option: 3})
+
+
+def test_what_a_trace_id_raises_is_raised_and_nothing_is_claimed():
+    for made, error in ((lambda: 1 / 0, ZeroDivisionError), (lambda: 3, TypeError), (lambda: "x" * 128, ValueError)):
+        with pytest.raises(error):
+            mtprof.Session(trace_id=made).prepare()
+    with Recording(trace_id=lambda: "mine") as r:
+        pass
+    assert r.session.trace_id == "mine"
+
+
+def test_errors_and_warnings_name_nothing_of_c():
+    heard = []
+    with Recording(buffer_bytes=1 << 18, on_warning=lambda code, text: heard.append(text)):
+        for _ in range(50000):
+            with mtprof.record_function("a"):
+                pass
+    for wrong in ({"activities": 4}, {"when_full": 9}, {"when_full": mtprof.STREAM}):
+        with pytest.raises(ValueError) as error:
+            mtprof.Session(**wrong)
+        heard.append(str(error.value))
+    assert len(heard) == 4 and "mtp_" not in " ".join(heard).lower()

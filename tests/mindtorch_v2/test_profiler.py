@@ -627,6 +627,31 @@ def test_with_a_schedule_exactly_the_active_step_is_recorded():
     assert {e["step"] for e in prof.events()} == {2}
 
 
+def test_threads_step_one_after_the_other():
+    cycles = []
+
+    def ready(prof):
+        time.sleep(0.001)  # the others get their turn
+        cycles.append(prof.step_num)
+
+    failed = []
+
+    def steps():
+        try:
+            for _ in range(20):
+                prof.step()
+        except Exception as error:
+            failed.append(error)
+
+    with profile(activities=[ProfilerActivity.CPU], schedule=schedule(wait=0, warmup=1, active=1), on_trace_ready=ready) as prof:
+        threads = [threading.Thread(target=steps) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failed == [] and prof.step_num == 80 and cycles == list(range(2, 81, 2))
+
+
 def test_steps_are_counted_without_a_schedule():
     prof, _ = steps(3)
     assert {e["step"] for e in find(prof.events(), "aten::add")} == {0, 1, 2}
@@ -815,6 +840,15 @@ def test_trace_ids():
     with prof:
         pass
     assert prof.get_trace_id() == "three"
+
+
+@pytest.mark.parametrize("text", ["ü" * 64, "a\0b", "\ud800"])
+def test_a_trace_id_that_a_trace_cannot_have_is_refused(text):
+    with pytest.raises(ValueError, match="the trace id must be at most 127 bytes|can't encode"):
+        profile(activities=CPU, custom_trace_id_callback=lambda: text).start()
+    with profile(activities=CPU, custom_trace_id_callback=lambda: "ü" * 63) as prof:
+        pass
+    assert prof.get_trace_id() == prof.profiler._session.trace_id == "ü" * 63
 
 
 def test_an_error_of_the_trace_id_callback_is_passed_on():
@@ -1091,8 +1125,8 @@ def test_rows_have_torchs_defaults(rows):
     assert (row.input_shapes, row.stack, row.node_id, row.scope, row.use_device) == ("", [], -1, 0, None)
     assert row.device_type == DeviceType.CPU == "CPU" and row.device_type == "CPU"
     assert row.is_async is False and row.is_legacy is False and row.is_remote is False and row.overload_name == ""
-    assert all(getattr(row, n + "_str").endswith("us") for n in ("cpu_time", "cpu_time_total", "self_cpu_time_total", "device_time",
-                                                                  "device_time_total", "self_device_time_total"))
+    assert all(re.fullmatch(r"\d+\.\d{3}(us|ms|s)", getattr(row, n + "_str")) for n in (
+        "cpu_time", "cpu_time_total", "self_cpu_time_total", "device_time", "device_time_total", "self_device_time_total"))
     with pytest.raises(TypeError):
         row["key"]
 

@@ -234,6 +234,9 @@ def test_workers_spools_lie_beside_the_programs(tmp_path):
 @pytest.mark.parametrize("options, error, text", [
     ({"buffer_bytes": "much"}, ValueError, "buffer_bytes must be a number of bytes"),
     ({"buffer_bytes": 0}, ValueError, "buffer_bytes must be above 0"),
+    ({"buffer_bytes": 1 << 64}, ValueError, "buffer_bytes=18446744073709551616 "),
+    ({"buffer_bytes": "17179869184G"}, ValueError, "buffer_bytes=18446744073709551616 "),
+    ({"buffer_bytes": "1K"}, ValueError, "buffer_bytes=1024 must hold at least"),
     ({"buffer_bytes": 1.5}, TypeError, "buffer_bytes must be a number of bytes"),
     ({"when_full": "explode"}, ValueError, "when_full must be 'stop', 'newest' or 'stream'"),
     ({"when_full": "stream"}, ValueError, "needs a file to stream to"),
@@ -248,7 +251,7 @@ def test_wrong_budgets_are_refused_at_once(options, error, text):
 
 
 def test_wrong_variables_are_named(monkeypatch, tmp_path):
-    for variable, value in (("MTPROF_BUFFER_BYTES", "much"), ("MTPROF_WHEN_FULL", "explode")):
+    for variable, value in (("MTPROF_BUFFER_BYTES", "much"), ("MTPROF_BUFFER_BYTES", "1K"), ("MTPROF_WHEN_FULL", "explode")):
         with monkeypatch.context() as patch:
             patch.setenv(variable, value)
             with pytest.raises(ValueError, match=variable):

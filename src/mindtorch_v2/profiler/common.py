@@ -248,6 +248,10 @@ def _bytes(value: Any, name: str) -> int:
         raise ValueError(f"{name} must be a number of bytes, as 67108864 or 64M, not {value!r}")
     if value <= 0:
         raise ValueError(f"{name} must be above 0, not {value}")
+    try:
+        mtprof.Session(buffer_bytes=value)  # it knows the bounds
+    except ValueError as error:
+        raise ValueError(str(error).replace("buffer_bytes", name, 1)) from None
     return value
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
@@ -389,6 +390,7 @@ class profile(_KinetoProfile):
         self.step_num = 0
         self.step_rec_fn: mtprof.record_function | None = None
         self._started = False
+        self._turns = (os.getpid(), threading.RLock())
         self._pid = os.getpid()
         self.current_action = _checked_action(self.schedule(self.step_num))
         self._prev_schedule_action = self.current_action
@@ -459,6 +461,10 @@ class profile(_KinetoProfile):
 
     def stop(self) -> None:
         """Ends the profile; a cycle that is being recorded is complete. A second time it does nothing."""
+        with self._turn():
+            self._stop()
+
+    def _stop(self) -> None:
         if self._pid != os.getpid() or not (self._started or self.profiler is None or self.profiler._prepared):
             return
         self._end_step()
@@ -471,7 +477,17 @@ class profile(_KinetoProfile):
         self._say_if_nothing_was_recorded()
 
     def step(self) -> None:
-        """Signals the profiler that the next profiling step has started."""
+        """Signals the profiler that the next profiling step has started. Any thread may; each call is a step."""
+        with self._turn():
+            self._step()
+
+    def _turn(self) -> Any:
+        """One thread at a time takes an action. A forked child does not wait for threads that it does not have."""
+        if self._turns[0] != os.getpid():
+            self._turns = (os.getpid(), threading.RLock())
+        return self._turns[1]
+
+    def _step(self) -> None:
         if not self._started:
             raise RuntimeError("step() needs an active profiler session: call start() first, or use the profiler in a with block")
         self._end_step()
@@ -525,7 +541,7 @@ class profile(_KinetoProfile):
         first = getattr(self.schedule, "first_recorded", None)
         if first is not None and self.step_num < first:
             warnings.warn(f"the profiler recorded nothing: its schedule records from step {first} on, and step() was called "
-                          f"{self.step_num} times", stacklevel=3)
+                          f"{self.step_num} times", stacklevel=4)
 
 
 mtprof.hide_file(schedule.__code__.co_filename)

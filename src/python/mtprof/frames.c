@@ -377,15 +377,17 @@ static PyObject *follow_thread(PyObject *self, PyObject *args)
 
 static PyMethodDef follow_method = {"follow_thread", follow_thread, METH_VARARGS, NULL};
 
+/* A function that the program gave to threading.setprofile, before or meanwhile, stays: ours takes no other's place. */
 static void set_for_new_threads(bool on)
 {
+    static PyObject *ours;
+    if (ours == NULL)
+        ours = PyCFunction_New(&follow_method, NULL);
     PyObject *threading = PyImport_ImportModule("threading");
-    PyObject *function = on ? PyCFunction_New(&follow_method, NULL) : Py_NewRef(Py_None);
-    PyObject *done = threading != NULL && function != NULL
-                         ? PyObject_CallMethod(threading, "setprofile", "O", function)
-                         : NULL;
-    Py_XDECREF(done);
-    Py_XDECREF(function);
+    PyObject *there = threading != NULL ? PyObject_CallMethod(threading, "getprofile", NULL) : NULL;
+    if (there != NULL && ours != NULL && there == (on ? Py_None : ours))
+        Py_XDECREF(PyObject_CallMethod(threading, "setprofile", "O", on ? ours : Py_None));
+    Py_XDECREF(there);
     Py_XDECREF(threading);
     PyErr_Clear();
 }
@@ -446,10 +448,15 @@ mtp_status mtpn_frames_begin(bool with_stack)
     return with_stack ? mtp_stack_provider_set(&provider) : MTP_OK;
 }
 
+bool mtpn_frames_may_follow(void)
+{
+    return !is_followed_by_others(PyThreadState_Get()); /* another profiler of Python code goes first */
+}
+
 void mtpn_frames_follow(void)
 {
-    if (is_followed_by_others(PyThreadState_Get()))
-        return;                /* another profiler of Python code is at work: it goes first */
+    if (!mtpn_frames_may_follow())
+        return;
     set_for_new_threads(true); /* before events are taken: it is ours, not the program's */
     following = true;
     follow_serial++;

@@ -30,6 +30,7 @@ PyObject *mtpn_trace_object(mtp_trace *trace); /* takes it */
 /* frames.c: Python's stacks for with_stack, Python's calls as events */
 int mtpn_frames_init(PyObject *module);
 mtp_status mtpn_frames_begin(bool with_stack); /* before a session that wants them starts; GIL held */
+bool mtpn_frames_may_follow(void);             /* is nobody else following this thread? */
 void mtpn_frames_follow(void);                 /* after it started */
 void mtpn_frames_unfollow(void);               /* before it stops */
 void mtpn_frames_end(void);

@@ -8,8 +8,9 @@ typedef struct session {
     PyObject_HEAD
     mtp_profile *prof;
     bool with_stack, wants_frames, frames_on;
-    PyObject *trace_id;   /* callable or NULL */
-    PyObject *on_warning; /* callable or NULL */
+    PyObject *trace_id;              /* callable or NULL */
+    PyObject *on_warning;            /* callable or NULL */
+    char next_id[MTP_TRACE_ID_ROOM]; /* what trace_id said */
 } session;
 
 /* ------------------------------------------------------------------------------------------------ callbacks */
@@ -30,20 +31,57 @@ static void on_warning(void *user, mtp_warning code, const char *text)
     PyGILState_Release(gil);
 }
 
-static void make_trace_id(void *user, char *out, size_t room)
+/* Asked for before the session is claimed: an error of the callback's is the caller's to hear. */
+static bool ask_trace_id(session *s)
 {
-    session *s = user;
-    PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *made = PyObject_CallNoArgs(s->trace_id);
-    const char *text = made != NULL ? PyUnicode_AsUTF8(made) : NULL;
-    if (text == NULL)
-        PyErr_WriteUnraisable(s->trace_id);
-    snprintf(out, room, "%s", text != NULL ? text : "");
+    if (made != NULL && !PyUnicode_Check(made))
+        PyErr_Format(PyExc_TypeError, "the trace id must be str, not %s", Py_TYPE(made)->tp_name);
+    Py_ssize_t length = 0;
+    const char *text = made != NULL && PyUnicode_Check(made) ? PyUnicode_AsUTF8AndSize(made, &length) : NULL;
+    bool fits = text != NULL && length < MTP_TRACE_ID_ROOM && strlen(text) == (size_t)length;
+    if (fits)
+        memcpy(s->next_id, text, (size_t)length + 1);
+    else if (text != NULL)
+        PyErr_Format(PyExc_ValueError, "the trace id must be at most %d bytes of UTF-8 without NUL, not %R",
+                     MTP_TRACE_ID_ROOM - 1, made);
     Py_XDECREF(made);
-    PyGILState_Release(gil);
+    return fits;
+}
+
+static void copy_trace_id(void *user, char *out, size_t room)
+{
+    snprintf(out, room, "%s", ((session *)user)->next_id);
 }
 
 /* --------------------------------------------------------------------------------------------- life */
+
+/* Of an argument that may be absent (NULL): a number from 0 to most, or an exception. */
+static bool get_number(PyObject *given, const char *name, unsigned long long most, unsigned long long *number)
+{
+    if (given == NULL)
+        return true;
+    PyObject *whole = PyNumber_Index(given);
+    if (whole == NULL) {
+        PyErr_Format(PyExc_TypeError, "%s must be int, not %s", name, Py_TYPE(given)->tp_name);
+        return false;
+    }
+    *number = PyLong_AsUnsignedLongLong(whole);
+    bool fits = PyErr_Occurred() == NULL && *number <= most;
+    if (!fits)
+        PyErr_Format(PyExc_ValueError, "%s=%S is out of range", name, whole);
+    Py_DECREF(whole);
+    return fits;
+}
+
+/* Of an argument that may be absent or None. */
+static bool is_callable(PyObject *given, const char *name)
+{
+    if (given == NULL || given == Py_None || PyCallable_Check(given))
+        return true;
+    PyErr_Format(PyExc_TypeError, "%s must be a function, not %s", name, Py_TYPE(given)->tp_name);
+    return false;
+}
 
 static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -56,12 +94,14 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
                                "on_warning",  NULL};
     mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
     int shapes = 0, stack = 0, memory = 0, flops = 0, modules = 0, keep = 0, fork = 0, when_full = 0;
-    unsigned long long bytes = 0;
-    unsigned int activities = 0;
-    PyObject *trace_id = NULL, *warn = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$IppppppKizpOO:Session", keywords, &activities, &shapes,
-                                     &stack, &memory, &flops, &modules, &keep, &bytes, &when_full,
-                                     &config.spool, &fork, &trace_id, &warn))
+    unsigned long long bytes = 0, activities = 0;
+    PyObject *trace_id = NULL, *warn = NULL, *given_bytes = NULL, *given_activities = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OppppppOizpOO:Session", keywords, &given_activities,
+                                     &shapes, &stack, &memory, &flops, &modules, &keep, &given_bytes,
+                                     &when_full, &config.spool, &fork, &trace_id, &warn) ||
+        !get_number(given_activities, "activities", UINT_MAX, &activities) ||
+        !get_number(given_bytes, "buffer_bytes", ULLONG_MAX, &bytes) || !is_callable(trace_id, "trace_id") ||
+        !is_callable(warn, "on_warning"))
         return NULL;
     session *s = (session *)type->tp_alloc(type, 0);
     if (s == NULL)
@@ -70,7 +110,7 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     s->on_warning = warn == Py_None ? NULL : Py_XNewRef(warn);
     s->with_stack = stack;
     s->wants_frames = stack || modules;
-    config.activities = activities;
+    config.activities = (unsigned int)activities;
     config.record_shapes = shapes;
     config.with_stack = stack;
     config.profile_memory = memory;
@@ -83,7 +123,7 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     config.user = s;
     config.on_warning = on_warning;
     if (s->trace_id != NULL)
-        config.custom_trace_id = make_trace_id;
+        config.custom_trace_id = copy_trace_id;
     mtp_status status = mtp_profile_create(&config, &s->prof);
     if (status == MTP_OK)
         return (PyObject *)s;
@@ -142,8 +182,11 @@ static PyObject *done(mtp_status status)
 
 static PyObject *session_prepare(PyObject *self, PyObject *unused)
 {
+    session *s = (session *)self;
     (void)unused;
-    return done(mtp_profile_prepare_trace(((session *)self)->prof));
+    if (s->trace_id != NULL && !ask_trace_id(s))
+        return NULL;
+    return done(mtp_profile_prepare_trace(s->prof));
 }
 
 static PyObject *session_start(PyObject *self, PyObject *unused)
@@ -151,7 +194,15 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
     session *s = (session *)self;
     (void)unused;
     mtp_status status = MTP_OK;
-    if (s->wants_frames && !s->frames_on) {
+    bool begins = s->wants_frames && !s->frames_on;
+    if (begins && !mtpn_frames_may_follow() &&
+        PyErr_WarnEx(
+            PyExc_UserWarning,
+            "another profiler follows this thread's Python calls (sys.setprofile; cProfile, for one): "
+            "Python functions and modules are not recorded; stop it before the profile starts",
+            1) < 0)
+        return NULL;
+    if (begins) {
         status = mtpn_frames_begin(s->with_stack);
         s->frames_on = status == MTP_OK;
     }
@@ -159,7 +210,7 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
         status = mtp_profile_start_trace(s->prof);
     if (status == MTP_OK && s->frames_on)
         mtpn_frames_follow();
-    if (status != MTP_OK)
+    if (status != MTP_OK && begins) /* what records already goes on */
         end_frames(s);
     return done(status);
 }
