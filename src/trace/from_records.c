@@ -24,7 +24,7 @@ typedef struct step_mark {
 } step_mark;
 
 typedef struct
-    late_name { /* a span whose name was defined after we had read the dictionary (live profiles) */
+    late_name { /* a span without a name, or whose name came after we had read the dictionary (live profiles) */
     uint32_t span, id;
 } late_name;
 
@@ -249,7 +249,7 @@ static void on_begin(reader *r, const uint64_t *w, uint32_t words, uint64_t tick
         return;
     r->depth++;
     r->fresh = span;
-    if (name == 0 && id != 0) {
+    if (name == 0) {
         late_name late = {span, id};
         KEEP(r, late, late_count, &late);
     }
@@ -588,6 +588,17 @@ static void find_extent(reader *r, int64_t end)
         t->first_ns = t->instants[i].ts < t->first_ns ? t->instants[i].ts : t->first_ns;
 }
 
+/* Those that came too late for the first pass. What has none, or could not be kept, is called "?". */
+static void name_late(reader *r)
+{
+    const uint32_t unknown = r->late_count > 0 ? mtp__trace_text(r->t, "?", 1) : 0;
+    uint32_t *names = COLUMN(&r->t->builder->spans, NAME, uint32_t);
+    for (uint32_t i = 0; i < r->late_count; i++) {
+        uint32_t name = mtp__dictionary_name(&r->dict, r->late[i].id);
+        names[r->late[i].span] = name != 0 ? name : unknown;
+    }
+}
+
 /* Were ends lost? Those that made room for newer records took their begins along. */
 static bool lost_ends(const mtp_trace *t)
 {
@@ -624,9 +635,7 @@ static mtp_status complete(reader *r, mtp_trace **out)
     if (r->end_ticks == 0) /* nothing but the control stream */
         r->end_ticks = r->dict.last_ticks;
     int64_t end = end_unfinished(r);
-    for (uint32_t i = 0; i < r->late_count; i++)
-        COLUMN(&t->builder->spans, NAME, uint32_t)
-    [r->late[i].span] = mtp__dictionary_name(&r->dict, r->late[i].id);
+    name_late(r);
     for (uint32_t k = 0; k < t->track_count && !t->builder->out_of_memory; k++)
         if (t->tracks[k].crossing)
             mtp__trace_nest_track(t, &t->tracks[k]);
