@@ -44,7 +44,7 @@ test: setup build ## run all tests; the last line says how many
 
 test-locale: setup build ## run all tests once more, in programs that use a locale with a decimal comma
 	@rm -f $(BUILD)/meson-logs/testlog.json $(BUILD)/pytest.xml
-	@$(MESON) test -C $(BUILD) --print-errorlogs --wrapper "$(CURDIR)/tools/in-locale $(abspath $(BUILD))" || true
+	@$(MESON) test -C $(BUILD) --print-errorlogs --wrapper "'$(CURDIR)/tools/in-locale' '$(call absolute,$(BUILD))'" || true
 	@PYTHONPATH=src tools/in-locale $(BUILD) "$$(tools/setup --python)" -m pytest -q tests/mindtorch_v2 --junitxml=$(BUILD)/pytest.xml || true
 	@tools/test-summary $(BUILD) "locale"
 
@@ -78,9 +78,12 @@ sanitize-%:
 	@$(MESON) test -C build-$* --suite unit --timeout-multiplier 5 --print-errorlogs || true
 	@tools/test-summary build-$* "$* ($(SANITIZERS))"
 
+# Not abspath, which takes a path with spaces for several.
+absolute = $(if $(filter /%,$(firstword $(1))),$(1),$(CURDIR)/$(1))
+
 install: build ## install; PREFIX and DESTDIR are honoured
-	@$(if $(PREFIX),$(MESON) configure $(BUILD) -Dprefix=$(abspath $(PREFIX)))
-	@$(MESON) install -C $(BUILD) $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+	@$(if $(PREFIX),$(MESON) configure $(BUILD) -Dprefix="$(call absolute,$(PREFIX))")
+	@$(MESON) install -C $(BUILD) $(if $(DESTDIR),--destdir "$(call absolute,$(DESTDIR))")
 
 clean: ## remove what was built
 	@rm -rf $(BUILD) build-asan build-tsan

@@ -3,8 +3,13 @@
  *     mlp [FOLDER]     trains, prints the averages table, leaves FOLDER/mlp.mtp and FOLDER/mlp.pt.trace.json.gz
  *
  * The engine below is ordinary: arrays, matrix products, a worker thread that prepares batches. The lines that begin
- * with mtp_ or MTP_ are all that profiling takes.
+ * with mtp_ or MTP_ are all that profiling takes. After `make install`:
+ *
+ *     cc -O2 mlp.c -o mlp $(pkg-config --cflags --libs mtprof) -lm
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* pthread_setname_np */
+#endif
 #include <math.h>
 #include <mtprof.h>
 #include <pthread.h>

@@ -554,7 +554,7 @@ typedef struct mtp_schedule {
 } mtp_schedule;
 
 MTP_API mtp_status mtp_schedule_check(const mtp_schedule *schedule); /* each >= 0, active > 0 */
-MTP_API mtp_action mtp_schedule_action(const mtp_schedule *schedule, uint64_t step);
+MTP_API mtp_action mtp_schedule_action(const mtp_schedule *schedule, uint64_t step); /* NULL: no schedule */
 
 /* ------------------------------------------------------------------------------------------- profiles */
 

@@ -352,7 +352,12 @@ const mtp_row *mtp_averages_row(const mtp_averages *a, size_t index)
 
 void mtp_averages_total(const mtp_averages *a, mtp_row *out)
 {
-    *out = a->total;
+    if (out == NULL)
+        return;
+    memset(out, 0, sizeof *out);
+    out->key = out->overload_name = out->input_shapes = "";
+    if (a != NULL)
+        *out = a->total;
 }
 
 double mtp_averages_flops_coverage(const mtp_averages *a)

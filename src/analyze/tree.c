@@ -249,6 +249,8 @@ size_t mtp_tree_count(const mtp_tree *tree)
 
 const uint32_t *mtp_tree_children(const mtp_tree *tree, size_t node, size_t *count)
 {
+    size_t unwanted;
+    count = count != NULL ? count : &unwanted;
     *count = 0;
     if (tree == NULL || (node >= tree->count && node != MTP_NO_EVENT))
         return NULL;

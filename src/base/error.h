@@ -21,4 +21,7 @@ void mtp__advise(const char *fmt, ...) __attribute__((format(printf, 1, 2), cold
  * front what a caller was working on: the file, the step. mtp__advise adds what to do. */
 #define MTP_FAIL(status, ...) mtp__fail((status), __func__, __VA_ARGS__)
 #define MTP_NOTE(...) mtp__note(__func__, __VA_ARGS__)
+
+/* No struct of a caller's is larger: a size above this is what lay in memory that nobody filled. */
+#define MTP__STRUCT_MOST 4096
 #endif

@@ -36,6 +36,8 @@ mtp__intern *mtp__names(void)
  * gets no new name. */
 uint32_t mtp_name_n(const char *text, size_t length)
 {
+    if (text == NULL)
+        return 0;
     mtp__intern *t = mtp__names();
     uint64_t hash = mtp__hash_bytes(text, length);
     uint32_t id = mtp__intern_find(t, hash, text, length);
@@ -50,7 +52,7 @@ uint32_t mtp_name_n(const char *text, size_t length)
 
 uint32_t mtp_name(const char *text)
 {
-    return text != NULL ? mtp_name_n(text, strlen(text)) : 0;
+    return mtp_name_n(text, text != NULL ? strlen(text) : 0);
 }
 
 uint32_t mtp__site_resolve(uint32_t *site, const char *text)

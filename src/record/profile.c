@@ -43,6 +43,9 @@ static mtp_status config_read(mtp_profile_config *to, const mtp_profile_config *
     if (from->size < CONFIG_V1_SIZE)
         return MTP_FAIL(MTP_E_ABI, "config size %zu, oldest known is %zu: start from MTP_PROFILE_CONFIG_INIT",
                         from->size, CONFIG_V1_SIZE);
+    if (from->size > MTP__STRUCT_MOST)
+        return MTP_FAIL(MTP_E_ABI, "config size %zu is no size of it: start from MTP_PROFILE_CONFIG_INIT",
+                        from->size);
     for (size_t i = sizeof *to; i < from->size; i++)
         if (((const unsigned char *)from)[i] != 0)
             return MTP_FAIL(MTP_E_ABI, "config byte %zu is newer than this library", i);
@@ -544,7 +547,9 @@ mtp_status mtp_profile_mark_step(mtp_profile *prof, uint64_t number)
 
 mtp_status mtp_profile_toggle(mtp_profile *prof, bool enable, uint32_t activities)
 {
-    if (prof == NULL || (activities & ~(MTP_CPU | MTP_NPU)) != 0)
+    if (prof == NULL)
+        return MTP_FAIL(MTP_E_ARG, "toggle: the profile is NULL");
+    if ((activities & ~(MTP_CPU | MTP_NPU)) != 0)
         return MTP_FAIL(MTP_E_ARG, "toggle: activities=0x%x has bits other than CPU and NPU", activities);
     if (prof->recorder != NULL)
         mtp__recorder_toggle(prof->recorder, enable, activities);

@@ -1,9 +1,12 @@
 /* record/schedule.c - which step does what: a pure function of the step's number. */
 #include <mtprof.h>
+#include <string.h>
 #include "base/error.h"
 
 mtp_status mtp_schedule_check(const mtp_schedule *s)
 {
+    if (s == NULL)
+        return MTP_FAIL(MTP_E_ARG, "the schedule is NULL");
     const struct {
         const char *name;
         int64_t value;
@@ -24,10 +27,15 @@ mtp_status mtp_schedule_check(const mtp_schedule *s)
 
 mtp_action mtp_schedule_action(const mtp_schedule *s, uint64_t step)
 {
+    const mtp_schedule none = {0, 0, 0, 0, 0, 0};
+    if (s == NULL || memcmp(s, &none, sizeof none) == 0)
+        return MTP_ACTION_RECORD;
     if (step < (uint64_t)s->skip_first)
         return MTP_ACTION_NONE;
     step -= (uint64_t)s->skip_first;
     uint64_t wait = (uint64_t)s->wait, warm = wait + (uint64_t)s->warmup, cycle = warm + (uint64_t)s->active;
+    if (s->active <= 0) /* mtp_schedule_check() does not take it */
+        return MTP_ACTION_NONE;
     if (s->skip_first_wait != 0)
         step += wait;
     if (s->repeat > 0 && step / cycle >= (uint64_t)s->repeat)

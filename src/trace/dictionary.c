@@ -44,6 +44,7 @@ void mtp__dictionary_fini(mtp__dictionary *d)
     mtp__ticks_fini(&d->line);
     mtp__free(d->streams);
     mtp__free(d->devices);
+    mtp__free(d->stops);
     mtp__free(d->part);
     mtp__symbols_fini(&d->symbols);
 }
@@ -54,6 +55,27 @@ const mtp__stream_info *mtp__dictionary_stream(const mtp__dictionary *d, uint32_
         if (d->streams[i].stream == stream)
             return &d->streams[i];
     return NULL;
+}
+
+uint64_t mtp__dictionary_stop(const mtp__dictionary *d, uint32_t cycle)
+{
+    uint32_t low = 0, high = d->stop_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (d->stops[middle].cycle < cycle)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < d->stop_count && d->stops[low].cycle == cycle ? d->stops[low].ticks : 0;
+}
+
+static void define_stop(mtp__dictionary *d, uint32_t cycle)
+{
+    mtp__cycle_stop stop = {cycle, d->last_ticks};
+    void *list = d->stops;
+    mtp__list_add(d->trace, &list, &d->stop_count, sizeof stop, &stop);
+    d->stops = list;
 }
 
 /* A thread is told of again when its name changes: the last word holds, unless it is empty. */
@@ -225,6 +247,8 @@ static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint3
         break;
     case MTP__CONTROL_CYCLE:
         d->stopped = count > 0 && w[0] >> 32 == 0;
+        if (d->stopped && !d->second_pass)
+            define_stop(d, (uint32_t)w[0]);
         break;
     case MTP__CONTROL_LEDGER:
         read_ledger(d->trace, w, count);
@@ -243,10 +267,10 @@ mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, con
             length = at + 1 < count ? (uint32_t)(words[at + 1] >> 32) : 0;
         if (length == 0 || length > count - at)
             break; /* the visitor saw to it that this cannot be */
-        if (MTP__WORD0_KIND(words[at]) == MTP__KIND_CONTROL && length >= 2)
-            read_one(d, (uint32_t)words[at + 1], words + at + 2, length - 2);
         d->last_ticks =
             chunk->base_ticks + ((MTP__WORD0_TICKS(words[at]) - chunk->base_ticks) & ((1ull << 56) - 1));
+        if (MTP__WORD0_KIND(words[at]) == MTP__KIND_CONTROL && length >= 2)
+            read_one(d, (uint32_t)words[at + 1], words + at + 2, length - 2);
         at += length;
     }
     return MTP_OK;

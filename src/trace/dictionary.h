@@ -19,6 +19,11 @@ typedef struct mtp__device_text {
     uint32_t device, name, json; /* name, json: text */
 } mtp__device_text;
 
+typedef struct mtp__cycle_stop {
+    uint32_t cycle;
+    uint64_t ticks;
+} mtp__cycle_stop;
+
 typedef struct mtp__dictionary {
     mtp_trace *trace;
     mtp__id_list names, session_names, shapes, frames, stacks, texts;
@@ -28,6 +33,8 @@ typedef struct mtp__dictionary {
     uint32_t stream_count;
     mtp__device_text *devices; /* owned; by device */
     uint32_t device_count;
+    mtp__cycle_stop *stops; /* owned; in the order of writing, which is that of cycles */
+    uint32_t stop_count;
     uint32_t metadata_seen; /* ids up to this one are in the trace */
     bool second_pass;       /* anchors were taken in the first, the rest is completed now */
     bool stopped;           /* the recording was ended, not cut off */
@@ -52,4 +59,5 @@ static inline uint32_t mtp__dictionary_name(const mtp__dictionary *d, uint32_t i
                                    : mtp__id_get(&d->names, id);
 }
 const mtp__stream_info *mtp__dictionary_stream(const mtp__dictionary *d, uint32_t stream);
+uint64_t mtp__dictionary_stop(const mtp__dictionary *d, uint32_t cycle); /* 0: it was not stopped */
 #endif

@@ -24,7 +24,7 @@ typedef struct step_mark {
 } step_mark;
 
 typedef struct
-    late_name { /* a span whose name was defined after we had read the dictionary (live profiles) */
+    late_name { /* a span without a name, or whose name came after we had read the dictionary (live profiles) */
     uint32_t span, id;
 } late_name;
 
@@ -36,6 +36,11 @@ typedef struct shared_detail {
 typedef struct open_span {
     uint32_t span, slot; /* span MTP__NONE: it has ended */
 } open_span;
+
+typedef struct unfinished_span {
+    uint32_t span, cycle;
+    uint64_t ticks; /* of its stream's last record in that cycle */
+} unfinished_span;
 
 typedef struct reader {
     mtp__dictionary dict;
@@ -53,12 +58,13 @@ typedef struct reader {
     uint32_t gaps;  /* of `open`: those that have ended */
     uint32_t depth; /* of the stream, where we are */
     /* kept for the end */
-    uint32_t *unfinished; /* owned */
+    unfinished_span *unfinished; /* owned */
     mtp__device_works devices;
     step_mark *marks;
     late_name *late;
     uint32_t unfinished_count, mark_count, late_count;
     uint64_t end_ticks; /* the latest of all */
+    uint64_t now_ticks; /* of a recording that goes on; else 0 */
 } reader;
 
 #define KEEP(r, list, count, item)                                                                           \
@@ -82,12 +88,14 @@ static uint64_t full_ticks(const mtp__chunk *chunk, uint64_t word)
 
 /* ----------------------------------------------------------------------------------------- the stream */
 
-/* What is open stays open to the end of the trace: nobody saw it end. */
+/* What is open stays open to the end of its cycle: nobody saw it end. */
 static void stream_close(reader *r)
 {
     for (uint32_t i = 0; i < r->open_count; i++)
-        if (r->open[i].span != MTP__NONE)
-            KEEP(r, unfinished, unfinished_count, &r->open[i].span);
+        if (r->open[i].span != MTP__NONE) {
+            unfinished_span u = {r->open[i].span, r->cycle, r->last_ticks};
+            KEEP(r, unfinished, unfinished_count, &u);
+        }
     r->open_count = r->gaps = 0;
     if (r->track != MTP__NONE)
         r->t->tracks[r->track].count = r->t->builder->spans.count - r->t->tracks[r->track].first;
@@ -242,7 +250,7 @@ static void on_begin(reader *r, const uint64_t *w, uint32_t words, uint64_t tick
         return;
     r->depth++;
     r->fresh = span;
-    if (name == 0 && id != 0) {
+    if (name == 0) {
         late_name late = {span, id};
         KEEP(r, late, late_count, &late);
     }
@@ -588,19 +596,54 @@ static void find_extent(reader *r, int64_t end)
         t->first_ns = t->instants[i].ts < t->first_ns ? t->instants[i].ts : t->first_ns;
 }
 
+/* Those that came too late for the first pass. What has none, or could not be kept, is called "?". */
+static void name_late(reader *r)
+{
+    const uint32_t unknown = r->late_count > 0 ? mtp__trace_text(r->t, "?", 1) : 0;
+    uint32_t *names = COLUMN(&r->t->builder->spans, NAME, uint32_t);
+    for (uint32_t i = 0; i < r->late_count; i++) {
+        uint32_t name = mtp__dictionary_name(&r->dict, r->late[i].id);
+        names[r->late[i].span] = name != 0 ? name : unknown;
+    }
+}
+
+/* Were ends lost? Those that made room for newer records took their begins along. */
+static bool lost_ends(const mtp_trace *t)
+{
+    return !t->has_ledger || t->ledger.dropped > t->ledger.dropped_by[MTP_DROP_OVERWRITTEN];
+}
+
+/* What nobody ended was open until the recording was stopped, or is open now. Where that is not known, or its end may have
+ * been dropped, it lasts to the last record of all. Returns when the trace ends. */
+static int64_t end_unfinished(reader *r)
+{
+    mtp_trace *t = r->t;
+    if (r->dict.line.count == 0)
+        return 0;
+    const bool lost = lost_ends(t);
+    uint64_t latest = r->end_ticks;
+    for (uint32_t i = 0; i < r->unfinished_count; i++) {
+        const unfinished_span *u = &r->unfinished[i];
+        uint64_t stop = lost ? 0 : mtp__dictionary_stop(&r->dict, u->cycle);
+        if (stop == 0)
+            stop = lost || r->now_ticks == 0 ? r->end_ticks : r->now_ticks;
+        if (stop < u->ticks)
+            stop = u->ticks;
+        latest = stop > latest ? stop : latest;
+        mtp__trace_end_span(t, u->span, mtp__ticks_to_ns(&r->dict.line, stop), MTP__SPAN_UNFINISHED);
+    }
+    t->unfinished = r->unfinished_count;
+    return mtp__ticks_to_ns(&r->dict.line, latest);
+}
+
 static mtp_status complete(reader *r, mtp_trace **out)
 {
     mtp_trace *t = r->t;
     stream_close(r);
     if (r->end_ticks == 0) /* nothing but the control stream */
         r->end_ticks = r->dict.last_ticks;
-    int64_t end = r->dict.line.count > 0 ? mtp__ticks_to_ns(&r->dict.line, r->end_ticks) : 0;
-    for (uint32_t i = 0; i < r->unfinished_count; i++)
-        mtp__trace_end_span(t, r->unfinished[i], end, MTP__SPAN_UNFINISHED);
-    t->unfinished = r->unfinished_count;
-    for (uint32_t i = 0; i < r->late_count; i++)
-        COLUMN(&t->builder->spans, NAME, uint32_t)
-    [r->late[i].span] = mtp__dictionary_name(&r->dict, r->late[i].id);
+    int64_t end = end_unfinished(r);
+    name_late(r);
     for (uint32_t k = 0; k < t->track_count && !t->builder->out_of_memory; k++)
         if (t->tracks[k].crossing)
             mtp__trace_nest_track(t, &t->tracks[k]);
@@ -663,6 +706,7 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
     if (prof->recording) { /* the end is now */
         mtp__anchor now;
         mtp__clock_anchor(&now);
+        r.now_ticks = now.ticks;
         if (!mtp__ticks_add(&r.dict.line, now.ticks, now.monotonic_ns, now.realtime_ns))
             r.t->builder->out_of_memory = true;
     }

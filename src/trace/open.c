@@ -64,7 +64,7 @@ mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp
     status = mtp__budget_begin(known.max_memory, &outer);
     if (status != MTP_OK)
         return status;
-    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : *path != 0 ? path : "'' (an empty path)";
     status = open_any(path, &known, out);
     if (status == MTP_E_NOMEM && !mtp__budget_exceeded())
         mtp__advise("read it where there is more memory, or record less");

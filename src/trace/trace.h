@@ -44,7 +44,7 @@ static inline bool mtp__category_on_device(mtp__category c)
 
 /* Flags of a span. */
 enum {
-    MTP__SPAN_UNFINISHED = 1, /* no end was seen: it lasts to the end of its track */
+    MTP__SPAN_UNFINISHED = 1, /* no end was seen: it lasts to the stop, or to the end of its track */
     MTP__SPAN_OVERLAP =
         2,              /* finish(): neither inside nor after the spans before it: shown on a lane beside */
     MTP__SPAN_STEP = 4, /* a ProfilerStep# scope */

@@ -280,6 +280,43 @@ static void stack_providers_are_checked(void **state)
     assert_ok(mtp_stack_provider_set(NULL));
 }
 
+/* A struct that nobody filled may claim any size: nothing is read by it. */
+static void a_size_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    mtp_profile *prof = NULL;
+    c.size = SIZE_MAX;
+    assert_int_equal(mtp_profile_create(&c, &prof), MTP_E_ABI);
+    assert_says("start from MTP_PROFILE_CONFIG_INIT");
+    prof = test_start(NULL);
+    mtp_trace *trace;
+    assert_ok(mtp_profile_stop(prof));
+    assert_ok(mtp_profile_trace(prof, &trace));
+    mtp_export_options options = MTP_EXPORT_OPTIONS_INIT;
+    options.size = SIZE_MAX;
+    assert_int_equal(mtp_trace_chrome(trace, &options, mtp_sink_file, stderr), MTP_E_ABI);
+    assert_says("start from MTP_EXPORT_OPTIONS_INIT");
+    mtp_trace_destroy(trace);
+    mtp_profile_destroy(prof);
+}
+
+static void null_is_called_null(void **state)
+{
+    (void)state;
+    assert_int_equal(mtp_profile_toggle(NULL, true, MTP_CPU), MTP_E_ARG);
+    assert_says("the profile is NULL");
+    mtp_trace *trace;
+    assert_int_equal(mtp_trace_open("", NULL, &trace), MTP_E_IO);
+    assert_says("an empty path");
+    mtp_row total;
+    mtp_averages_total(NULL, &total);
+    assert_string_equal(total.key, "");
+    assert_int_equal(total.count, 0);
+    mtp_averages_total(NULL, NULL);
+    assert_null(mtp_tree_children(NULL, 0, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +331,8 @@ int main(void)
         TEST(a_schedule_without_warmup_is_told_once_at_creation),
         TEST(a_ledger_of_another_size_is_judged_like_a_config),
         TEST(stack_providers_are_checked),
+        TEST(a_size_that_cannot_be_is_refused),
+        TEST(null_is_called_null),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
 results = []
 PROGRAM = """
 #include <mtprof.h>
@@ -50,6 +51,12 @@ def compiled(folder, text, package, pc, prefix):
     return code == 0, said
 
 
+def check_make():
+    """What `make install` hands to meson, which is a printf here."""
+    code, out, err = run("make", "-s", "-C", SOURCE, "-o", "build", "install", "MESON=printf '[%s]'", "PREFIX=/a place/ä", "DESTDIR=b c")
+    check("make_install_takes_folders_with_spaces", code == 0 and "[-Dprefix=/a place/ä]" in out and f"[{SOURCE}/b c]" in out, out + err)
+
+
 def main(build, meson, opencl_program=None):
     with tempfile.TemporaryDirectory() as temporary:
         root = pathlib.Path(temporary)
@@ -79,6 +86,7 @@ def main(build, meson, opencl_program=None):
             code, out, err = run(opencl_program, "10", OPENCL_LAYERS=str(lib / "libmtprof_opencl.so"), MTPROF_OUT=str(trace))
             kernels = [e for e in json.loads(trace.read_text())["traceEvents"] if e.get("cat") == "kernel"] if trace.exists() else []
             check("the_opencl_layer_records", code == 0 and kernels, err)
+    check_make()
     print(f"1..{len(results)}")
     return not all(results)
 

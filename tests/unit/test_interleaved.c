@@ -327,10 +327,10 @@ static void streamed_scopes_end_in_any_order(void **state)
 /* -------------------------------------------------------------------------------------------- by hand */
 
 /* No two readings are the same. */
+static atomic_uint_fast64_t stepping_now;
 static uint64_t stepping(void)
 {
-    static atomic_uint_fast64_t now;
-    return atomic_fetch_add(&now, 1000) + 1000;
+    return atomic_fetch_add(&stepping_now, 1000) + 1000;
 }
 
 static mtp_profile *start(void)
@@ -494,6 +494,77 @@ static void a_forgotten_scope_is_the_only_one_unfinished(void **state)
     mtp_trace_destroy(t);
 }
 
+/* How much later than the scopes around it a forgotten one ends, in lengths of those. */
+static double lengths_after(const mtp_trace *t)
+{
+    uint32_t open = span_of(t, "forgotten"), brief = span_of(t, "brief");
+    return (double)(t->end[open] - t->end[brief]) / (double)(t->end[brief] - t->start[open]);
+}
+
+static void forget_one_and_wait(void)
+{
+    (void)mtp_scope_begin(MTP_NAME("forgotten"));
+    MTP_SCOPE ("brief") {
+    }
+    atomic_fetch_add(&stepping_now, 10 * 1000 * 1000);
+}
+
+/* As in torch: nothing was recorded after it, and still it was open all that time. */
+static void a_scope_that_nobody_ended_lasts_until_the_stop(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start();
+    forget_one_and_wait();
+    mtp_trace *t;
+    assert_ok(mtp_profile_trace(prof, &t)); /* while it records: until now */
+    assert_true(lengths_after(t) > 100);
+    mtp_trace_destroy(t);
+    t = trace_of(prof);
+    assert_true(lengths_after(t) > 100);
+    assert_int_equal(t->last_ns, t->end[span_of(t, "forgotten")]);
+    mtp_trace_destroy(t);
+}
+
+static void a_scope_that_nobody_ended_stays_in_its_cycle(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    c.acc_events = true;
+    mtp__clock_hook_set(stepping);
+    mtp_profile *prof = test_start(&c);
+    forget_one_and_wait();
+    assert_ok(mtp_profile_stop(prof));
+    assert_ok(mtp_profile_start(prof));
+    MTP_SCOPE ("next cycle") {
+    }
+    mtp_trace *t = trace_of(prof);
+    assert_true(lengths_after(t) > 100);
+    assert_true(t->end[span_of(t, "forgotten")] <= t->start[span_of(t, "next cycle")]);
+    mtp_trace_destroy(t);
+}
+
+/* Then it is not known that it was open: its end may be among what was dropped. */
+static void a_scope_whose_end_was_dropped_lasts_to_the_last_record(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    c.chunk_bytes = 4096;
+    c.buffer_bytes = 4 * c.chunk_bytes;
+    mtp__clock_hook_set(stepping);
+    mtp_profile *prof = test_start(&c);
+    mtp_token forgotten = mtp_scope_begin(MTP_NAME("forgotten"));
+    for (int i = 0; i < 10000; i++)
+        MTP_SCOPE ("brief") {
+        }
+    mtp_scope_end(forgotten);
+    atomic_fetch_add(&stepping_now, 1000 * 1000 * 1000);
+    mtp_trace *t = trace_of(prof);
+    assert_true(t->ledger.dropped > 0);
+    uint32_t last = t->span_count - 1, whole = (t->flags[last] & MTP__SPAN_UNFINISHED) != 0 ? last - 1 : last;
+    assert_true(t->end[span_of(t, "forgotten")] - t->end[whole] <= t->end[whole] - t->start[0]);
+    mtp_trace_destroy(t);
+}
+
 static void a_toggle_between_begin_and_end_changes_no_pairs(void **state)
 {
     (void)state;
@@ -629,6 +700,9 @@ int main(void)
         TEST(a_queue_of_scopes_is_read_quickly),
         TEST(an_end_given_twice_is_counted),
         TEST(a_forgotten_scope_is_the_only_one_unfinished),
+        TEST(a_scope_that_nobody_ended_lasts_until_the_stop),
+        TEST(a_scope_that_nobody_ended_stays_in_its_cycle),
+        TEST(a_scope_whose_end_was_dropped_lasts_to_the_last_record),
         TEST(a_toggle_between_begin_and_end_changes_no_pairs),
         TEST(spools_of_version_1_are_read_as_they_were),
         TEST(ends_of_a_torn_chunk_hurt_nobody),

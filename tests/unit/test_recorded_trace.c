@@ -386,6 +386,20 @@ static void no_failure_leaks(void **state)
     mtp_profile_destroy(prof);
 }
 
+/* mtp_name() gives 0 for what it could not keep; tables and exports then agree on the name. */
+static void what_has_no_name_is_called_so(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start();
+    assert_int_equal(mtp_name(NULL) + mtp_name_n(NULL, 5), 0);
+    mtp_scope_end(mtp_scope_begin(0));
+    mtp_scope_end(mtp_scope_begin(0x7fffffff));
+    mtp_trace *t = trace_of(prof);
+    assert_int_equal(t->span_count, 2);
+    assert_int_equal(span_of(t, "?", 1), 1);
+    mtp_trace_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -400,6 +414,7 @@ int main(void)
         TEST(a_devices_times_go_through_the_readings_around_them),
         TEST(devices_say_what_they_are),
         TEST(no_failure_leaks),
+        TEST(what_has_no_name_is_called_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,13 +128,25 @@ static void steps_far_out_do_not_overflow(void **state)
     assert_int_equal(mtp_schedule_action(&every, UINT64_MAX), S);
 }
 
+static void no_schedule_records_every_step(void **state)
+{
+    (void)state;
+    mtp_schedule none = {0, 0, 0, 0, 0, 0}, inactive = {1, 1, 0, 2, 0, 0}, nothing = {0, 0, 0, 0, 1, 0};
+    for (uint64_t step = 0; step < 3; step++) {
+        assert_int_equal(mtp_schedule_action(&none, step), R);
+        assert_int_equal(mtp_schedule_action(NULL, step), R);
+        assert_int_equal(mtp_schedule_action(&inactive, step), N);
+        assert_int_equal(mtp_schedule_action(&nothing, step), N);
+    }
+    assert_int_equal(mtp_schedule_check(NULL), MTP_E_ARG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(actions_follow_the_table),
-        TEST(random_schedules_agree_with_walking_through_them),
-        TEST(bad_numbers_are_refused_by_name),
-        TEST(steps_far_out_do_not_overflow),
+        TEST(actions_follow_the_table),        TEST(random_schedules_agree_with_walking_through_them),
+        TEST(bad_numbers_are_refused_by_name), TEST(steps_far_out_do_not_overflow),
+        TEST(no_schedule_records_every_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
