@@ -1,8 +1,9 @@
 /* trace/link.c - which CPU span launched which device work.
  *
  * The correlation id leads from device work to the runtime call that launched it, and from there to an op: the one whose
- * "External id" the call carries, if it was running then, else the innermost around the call. That holds for all
- * kernels of a CUDA graph, too, which share their launch. Work without a launch goes by its own "External id". Kineto
+ * "External id" the call carries, if it is around the call, else the innermost that is. Only a call that no op is around
+ * (some versions of Kineto give calls a row of their own) goes by the id alone, if that op was running then. That holds
+ * for all kernels of a CUDA graph, too, which share their launch. Work without a launch goes by its own "External id". Kineto
  * writes the correlation there if it knew of no op, on device work and on calls: such an id is no op's, though some op
  * may have the same number.
  */
@@ -119,9 +120,15 @@ static uint32_t caller_of(const mtp_trace *t, const links *l, uint32_t call)
 {
     const mtp__detail *d = mtp__trace_detail(t, call);
     uint32_t op = d->external_id != d->correlation ? map_get(&l->op, d->external_id) : MTP__NONE;
-    if (op != MTP__NONE && t->start[op] <= t->start[call] && t->start[call] <= t->end[op])
+    uint32_t inside = op_of(t, call);
+    if (op == MTP__NONE || inside == op || t->start[op] > t->start[call] || t->start[call] >= t->end[op])
+        return inside;
+    if (inside == call)
         return op;
-    return op_of(t, call);
+    for (uint32_t i = call; i != MTP__NONE; i = t->parent[i])
+        if (i == op)
+            return op;
+    return inside;
 }
 
 static uint32_t launcher_of(const mtp_trace *t, const links *l, uint32_t work)
