@@ -13,8 +13,6 @@
 #include "base/os.h"
 #include "trace/build.h"
 
-#define OP_UP 4096 /* levels that a call's op is looked for */
-
 /* Ids to spans: open addressing, 0 is no id. The first span with an id keeps it. */
 typedef struct id_map {
     struct {
@@ -179,9 +177,5 @@ uint64_t mtp__trace_external_id(const mtp_trace *t, uint32_t span)
         uint32_t launcher = t->launcher != NULL ? t->launcher[span] : MTP__NONE;
         return launcher != MTP__NONE ? (uint64_t)launcher + 1 : 0;
     }
-    uint32_t op = span;
-    if (is_call(t, span))
-        for (int up = 0; up < OP_UP && op != MTP__NONE && !is_op(t, op); up++)
-            op = t->parent[op];
-    return op != MTP__NONE ? (uint64_t)op + 1 : (uint64_t)span + 1;
+    return (uint64_t)(is_call(t, span) ? op_of(t, span) : span) + 1;
 }
