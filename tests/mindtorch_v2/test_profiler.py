@@ -554,6 +554,18 @@ def test_profile_preset_metadata_json_available_before_start(x, tmp_path):
     assert exported(prof, tmp_path)["mine"] == {"a": 1}
 
 
+def test_metadata_of_the_wrong_kind_does_not_replace_the_files_own(x, tmp_path):
+    with profile(activities=CPU) as prof:
+        work(x)
+        prof.add_metadata("distributedInfo", "none")
+        prof.add_metadata_json("deviceProperties", "{")
+        prof.add_metadata_json("schemaVersion", "7")
+    trace = exported(prof, tmp_path)
+    assert trace["distributedInfo"] == {"backend": "", "rank": 0, "world_size": 1}
+    assert trace["user.distributedInfo"] == "none" and trace["user.deviceProperties"] == "{"
+    assert isinstance(trace["deviceProperties"], list) and trace["schemaVersion"] == 7
+
+
 def test_metadata_before_and_after_recording(x, tmp_path):
     prof = profile(activities=CPU)
     prof.add_metadata("early", "bird")
