@@ -352,6 +352,17 @@ def test_backward_ops_have_the_stack_of_their_forward_op():
 # ----------------------------------------------------------------------------------- batch 6: NPU memory
 
 
+def test_a_profile_of_nothing_has_a_span_for_readers(tmp_path):
+    with profile(activities=CPU) as prof:
+        pass
+    first, again = tmp_path / "trace.json", tmp_path / "again.json"
+    for events in (exported(prof, tmp_path)["traceEvents"],
+                   mtprof.Trace.open(str(first)).chrome(str(again), "t") or json.loads(again.read_text())["traceEvents"]):
+        assert events[0]["ph"] == "X" and events[0]["name"] == "PyTorch Profiler (0)" and events[0]["dur"] >= 0
+        assert [e["name"] for e in events if e["ph"] == "i"] == ["Iteration Start: PyTorch Profiler", "Record Window End"]
+    assert len(prof.events()) == 0 and len(mtprof.Trace.open(str(again)).events()) == 0
+
+
 def test_scopes_of_the_framework_stay_on_their_threads_row(x, tmp_path):
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
