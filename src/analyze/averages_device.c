@@ -103,8 +103,10 @@ static mtp_status map_work(work_map *m, const mtp_trace *t, bool by_link, int64_
         uint64_t id = work_id(t, by_link, list[i].span);
         work *w = map_at(m, id);
         w->id = id;
-        mtp__add(&w->high, &w->low,
-                 mtp__microseconds(list[i].end, zero_ns) - mtp__microseconds(list[i].start, zero_ns));
+        double us = mtp__is_torchs(t)
+                        ? mtp__microseconds(list[i].end, zero_ns) - mtp__microseconds(list[i].start, zero_ns)
+                        : mtp__microseconds(list[i].end, list[i].start);
+        mtp__add(&w->high, &w->low, us);
     }
     mtp__free(list);
     return status;
@@ -165,7 +167,7 @@ static uint64_t joined_by(const mtp_trace *t, bool by_link, const uint32_t *arou
 
 static bool joins_by_link(const mtp_trace *t, bool as_torch)
 {
-    return !(as_torch && t->from_kineto && ops_have_ids(t));
+    return !(as_torch && mtp__is_torchs(t) && ops_have_ids(t));
 }
 
 static mtp_status fill_launched(mtp__launched *l, const mtp_trace *t, bool by_link, int64_t zero_ns)
@@ -349,7 +351,7 @@ mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, bool as_torc
     for (uint32_t k = 0; k < t->track_count; k++)
         if (!t->tracks[k].on_device && t->tracks[k].count > 0)
             l->thread[l->threads++] = (struct mtp__thread){t->tracks[k].first, t->tracks[k].count};
-    mtp_status status = t->from_kineto ? move_strays(l, t, mtp__main_track(t)) : MTP_OK;
+    mtp_status status = mtp__is_torchs(t) ? move_strays(l, t, mtp__main_track(t)) : MTP_OK;
     if (status == MTP_OK && t->launcher != NULL) {
         if (!mtp__scratch_make(&l->us, t->span_count, sizeof(double)))
             status = MTP_FAIL(MTP_E_NOMEM, "device times of %u spans", t->span_count);

@@ -77,7 +77,7 @@ mtp_status mtp__in_order_init(mtp__in_order *o, const mtp__walk *w)
         return MTP_FAIL(MTP_E_NOMEM, "%u tracks", t->track_count);
     for (uint32_t k = 0; k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];
-        bool apart = t->from_kineto && has_annotations(t, track);
+        bool apart = mtp__is_torchs(t) && has_annotations(t, track);
         for (int only = apart ? WORK : ALL; only <= (apart ? SHORT : ALL); only++) {
             o->heap[o->count] =
                 (mtp__head){.at = track->first, .end = track->first + track->count, .only = (uint8_t)only};

@@ -144,6 +144,14 @@ bool mtp__frame_is_filtered(const char *frame);
 bool mtp__was_recorded(const mtp_trace *t, uint32_t flag, const char *key);
 /* torch counts from the moment the profiler started: the span "PyTorch Profiler (0)". */
 int64_t mtp__zero_of(const mtp_trace *t);
+
+/* The file is torch's, and read as torch reads it: in floating point, with what it does to times and threads. A
+ * recording of ours (it has a ledger) that was written and read again is what it was. */
+static inline bool mtp__is_torchs(const mtp_trace *t)
+{
+    return t->from_kineto && !t->has_ledger;
+}
+
 /* c10::DeviceType of the trace's device work. */
 enum {
     MTP__DEVICE_CUDA = 1,
@@ -281,7 +289,7 @@ mtp_status mtp__spread(const mtp__walk *w);
  * their work in them. */
 static inline int64_t mtp__trim(const mtp_trace *t, uint32_t span)
 {
-    return t->from_kineto && t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION &&
+    return mtp__is_torchs(t) && t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION &&
            mtp__lasted(t, span) >= 2;
 }
 #endif

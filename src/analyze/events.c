@@ -225,7 +225,7 @@ static uint64_t thread_of(const mtp_events *e, uint32_t span, uint32_t track, bo
         uint32_t launcher = t->launcher != NULL ? t->launcher[span] : MTP__NONE;
         return launcher != MTP__NONE ? e->thread_of[mtp__trace_track_of(t, launcher)] : main_thread(e);
     }
-    return t->from_kineto && mtp__is_stray(t, span) ? main_thread(e) : e->thread_of[track];
+    return mtp__is_torchs(t) && mtp__is_stray(t, span) ? main_thread(e) : e->thread_of[track];
 }
 
 static void fill_place(const mtp_events *e, uint32_t span, uint32_t k, const mtp__detail *d, mtp_event *out)

@@ -284,7 +284,7 @@ static void pass_by_absorbed(mtp_events *e, const mtp__launched *launched)
 static mtp_status walk(mtp_events *e, mtp__launched *launched)
 {
     const mtp_trace *t = e->t;
-    int64_t zero = t->from_kineto ? mtp__zero_of(t) : 0;
+    int64_t zero = mtp__is_torchs(t) ? mtp__zero_of(t) : 0;
     mtp_status status = mtp__launched_init(launched, t, false, zero);
     if (status == MTP_OK && t->memory_count > 0)
         status = mtp__bytes_init(&e->bytes, t);
@@ -292,7 +292,7 @@ static mtp_status walk(mtp_events *e, mtp__launched *launched)
                           .launched = launched,
                           .bytes = t->memory_count > 0 ? &e->bytes : NULL,
                           .zero_ns = zero,
-                          .exact = t->from_kineto,
+                          .exact = mtp__is_torchs(t),
                           .each = true,
                           .flops = e->has_flops};
     if (status == MTP_OK)

@@ -216,8 +216,12 @@ static void device_work(args *a, const mtp__track *track, bool is_annotation)
     const mtp_trace *t = a->w->t;
     const mtp__detail *d = a->d;
     double dur = (double)t->end[a->span] - (double)t->start[a->span];
-    if (d->queued_ns != INT64_MIN)
+    if (d->queued_ns != INT64_MIN) {
         queued(a);
+    } else if (t->from_kineto && d->device == 0xffff && t->category[a->span] == MTP__CATEGORY_KERNEL) {
+        KEY(a, "queued"); /* as Kineto's kernels have it if it is not known */
+        number(a, 0);
+    }
     if (track->pid_text == 0 && !is_annotation) {
         KEY(a, "device");
         signed_number(a, track->pid);

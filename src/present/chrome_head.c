@@ -132,6 +132,17 @@ static const reserved *find_reserved(mtp__text key)
     return NULL;
 }
 
+/* Readers count on the kind of value that a key of the file's own has: HTA looks into distributedInfo. */
+static bool fits(const mtp__chrome *w, const reserved *key, const mtp__meta *meta)
+{
+    mtp__text text = mtp__trace_get_text(w->t, meta->json);
+    size_t wrong, at = strspn(text.bytes, " \t\r\n");
+    if (!mtp__json_check(text.bytes, text.length, &wrong))
+        return false;
+    bool number = text.bytes[at] == '-' || (text.bytes[at] >= '0' && text.bytes[at] <= '9');
+    return key->otherwise[0] == (number ? '1' : text.bytes[at]);
+}
+
 /* A key that would be taken for the file's own gets "user." before it; if the file had it, it is the file's own. */
 void mtp__chrome_metadata(mtp__chrome *w, const char *separator)
 {
@@ -141,7 +152,8 @@ void mtp__chrome_metadata(mtp__chrome *w, const char *separator)
         mtp__text key = mtp__trace_get_text(t, t->metadata[i].key);
         const reserved *taken = find_reserved(key);
         uint64_t *last = mtp__pair_find(&w->metas, t->metadata[i].key, 0);
-        if (last == NULL || *last != i || (taken != NULL && (t->from_kineto || taken->otherwise[0] != 0)))
+        if (last == NULL || *last != i ||
+            (taken != NULL && (taken->otherwise[0] != 0 ? fits(w, taken, &t->metadata[i]) : t->from_kineto)))
             continue;
         if (any)
             mtp__out_text(&w->out, ", ");
@@ -254,7 +266,7 @@ void mtp__chrome_head(mtp__chrome *w)
         mtp__out_text(o, before);
         mtp__out_text(o, reserved_keys[i].key);
         MTP__OUT(o, "\": ");
-        if (meta != NULL)
+        if (meta != NULL && fits(w, &reserved_keys[i], meta))
             value_of(w, meta->json);
         else
             mtp__out_text(o, reserved_keys[i].otherwise);

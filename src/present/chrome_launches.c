@@ -63,10 +63,7 @@ static bool note_works(mtp__chrome *w)
 mtp_status mtp__chrome_launches(mtp__chrome *w)
 {
     const mtp_trace *t = w->t;
-    bool on_device = false;
-    for (uint32_t k = 0; k < t->track_count; k++)
-        on_device |= t->tracks[k].on_device && t->tracks[k].count > 0;
-    if (!on_device || w->options.without_args) /* nothing would say what the name was */
+    if (w->options.without_args) /* nothing would say what the name was */
         return MTP_OK;
     for (uint32_t i = 0; i < t->detail_count && !t->from_kineto; i++)
         if (t->details[i].correlation >= w->next_correlation)

@@ -133,11 +133,13 @@ static mtp_status number_lanes(mtp__chrome *w, numbering *n, const uint32_t *lan
 }
 
 /* Kineto's events about the recording as a whole have a row of their own, in the recorded process: its pids are text, which
- * some viewers refuse. What others wrote has its own, or none. */
+ * some viewers refuse. What others wrote has its own, or none; a recording that recorded nothing has
+ * them too. */
 static void number_window(mtp__chrome *w, numbering *n)
 {
     const mtp_trace *t = w->t;
-    if ((t->from_kineto && !t->made_window) || t->span_count + t->memory_count + t->instant_count == 0)
+    bool empty = t->span_count + t->memory_count + t->instant_count == 0;
+    if ((t->from_kineto && !t->made_window) || w->lane_count == 0 || (empty && !t->has_ledger))
         return;
     uint32_t pid = w->lanes[0].pid;
     for (uint32_t i = 0; i < w->row_count; i++)

@@ -64,6 +64,8 @@ mtp_status mtp__execution_values_init(mtp__execution_values *v, const mtp_trace 
     for (uint32_t k = 0; k < t->track_count; k++)
         if (t->tracks[k].on_device && t->tracks[k].count > 0)
             v->no_device = ""; /* it may have been on any */
+    if (t->without_times)
+        v->no_device = ""; /* its file said, and it is none that we know */
     return MTP_OK;
 }
 

@@ -1,8 +1,9 @@
 /* trace/link.c - which CPU span launched which device work.
  *
  * The correlation id leads from device work to the runtime call that launched it, and from there to an op: the one whose
- * "External id" the call carries, if it was running then, else the innermost around the call. That holds for all
- * kernels of a CUDA graph, too, which share their launch. Work without a launch goes by its own "External id". Kineto
+ * "External id" the call carries, if it is around the call, else the innermost that is. Only a call that no op is around
+ * (some versions of Kineto give calls a row of their own) goes by the id alone, if that op was running then. That holds
+ * for all kernels of a CUDA graph, too, which share their launch. Work without a launch goes by its own "External id". Kineto
  * writes the correlation there if it knew of no op, on device work and on calls: such an id is no op's, though some op
  * may have the same number.
  *
@@ -16,7 +17,6 @@
 #include "base/pair_map.h"
 #include "trace/build.h"
 
-#define OP_UP 4096  /* levels that a call's op is looked for */
 #define SAMPLES 256 /* works of a stream by which its process is told */
 #define HOMES 4096  /* processes that are told apart */
 
@@ -216,9 +216,15 @@ static uint32_t caller_of(const mtp_trace *t, const links *l, uint32_t call, uin
 {
     const mtp__detail *d = mtp__trace_detail(t, call);
     uint32_t op = d->external_id != d->correlation ? map_get(&l->op, d->external_id, home) : MTP__NONE;
-    if (op != MTP__NONE && t->start[op] <= t->start[call] && t->start[call] <= t->end[op])
+    uint32_t inside = op_of(t, call);
+    if (op == MTP__NONE || inside == op || t->start[op] > t->start[call] || t->start[call] >= t->end[op])
+        return inside;
+    if (inside == call)
         return op;
-    return op_of(t, call);
+    for (uint32_t i = call; i != MTP__NONE; i = t->parent[i])
+        if (i == op)
+            return op;
+    return inside;
 }
 
 static uint32_t launcher_of(const mtp_trace *t, const links *l, uint32_t work, uint32_t home)
@@ -290,9 +296,5 @@ uint64_t mtp__trace_external_id(const mtp_trace *t, uint32_t span)
         uint32_t launcher = t->launcher != NULL ? t->launcher[span] : MTP__NONE;
         return launcher != MTP__NONE ? (uint64_t)launcher + 1 : 0;
     }
-    uint32_t op = span;
-    if (is_call(t, span))
-        for (int up = 0; up < OP_UP && op != MTP__NONE && !is_op(t, op); up++)
-            op = t->parent[op];
-    return op != MTP__NONE ? (uint64_t)op + 1 : (uint64_t)span + 1;
+    return (uint64_t)(is_call(t, span) ? op_of(t, span) : span) + 1;
 }

@@ -142,9 +142,26 @@ def two_processes_the_second_first(events):
     return two_processes(events, later=-40.0)
 
 
+def calls_with_ids_of_another_thread(events):
+    """At the time of each launch an op of another thread runs, and the launch has that one's id."""
+    ids = itertools.count(1 + max((e["args"].get(ID, 0) for e in of(events, OPS + CALLS + WORK)), default=0))
+    beside = []
+    for call in of(events, CALLS):
+        call["args"][ID] = next(ids)
+        beside.append({"ph": "X", "cat": "cpu_op", "name": "beside", "pid": call["pid"], "tid": 999999,
+                       "ts": call["ts"], "dur": call["dur"], "args": {ID: call["args"][ID]}})
+    rows = {(e["pid"], e["tid"]) for e in of(events, CALLS)}
+    around = {row: Thread([e for e in of(events, OPS) if (e["pid"], e["tid"]) == row]) for row in rows}
+    for call in of(events, CALLS):
+        if around[call["pid"], call["tid"]].at(call) is None:  # such a call has nothing but its id to go by
+            call["args"].pop(ID)
+    return events + beside
+
+
 FORMS = (as_it_is, own_ids, own_ids_of_calls_too, ops_with_the_numbers_of_others,
          ops_with_the_numbers_of_others_ids_of_work_only, no_ids, spelling_of_2021, a_chance_match, graphs, no_calls,
-         no_calls_and_own_ids, two_processes, two_processes_far_apart, two_processes_the_second_first)
+         no_calls_and_own_ids, two_processes, two_processes_far_apart, two_processes_the_second_first,
+         calls_with_ids_of_another_thread)
 
 
 # ------------------------------------------------------------------------------------------------ the join

@@ -33,6 +33,11 @@ def counts(events):
     return collections.Counter((e.get("cat", ""), e["ph"]) for e in events if e["ph"] != "M" and e.get("cat") != "mtprof_memory")
 
 
+def keys_of(events):
+    """How many events of a category say what."""
+    return collections.Counter((e.get("cat", ""), key) for e in events if e["ph"] != "M" for key in e.get("args", {}))
+
+
 def rows_of(path, *options):
     done = subprocess.run([MTPROF, "stats", "--json", *options, str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -49,6 +54,8 @@ def differences(trace, folder):
     for key in sorted(before.keys() | after.keys()):
         if before[key] != after[key]:
             found.append(f"{key}: {before[key]} events, then {after[key]}")
+    for (category, key), lost in (keys_of(events_of(trace)) - keys_of(events_of(again))).items():
+        found.append(f"{category}: {lost} events have lost {key!r}")
     told = [e["args"]["Total Allocated"] for e in events_of(again) if e["name"] == "[memory]"]
     drawn = [e["args"]["Allocated"] for e in events_of(again) if e.get("cat") == "mtprof_memory"]
     if told != drawn:

@@ -352,6 +352,65 @@ def test_backward_ops_have_the_stack_of_their_forward_op():
 # ----------------------------------------------------------------------------------- batch 6: NPU memory
 
 
+def test_a_profile_of_nothing_has_a_span_for_readers(tmp_path):
+    with profile(activities=CPU) as prof:
+        pass
+    first, again = tmp_path / "trace.json", tmp_path / "again.json"
+    for events in (exported(prof, tmp_path)["traceEvents"],
+                   mtprof.Trace.open(str(first)).chrome(str(again), "t") or json.loads(again.read_text())["traceEvents"]):
+        assert events[0]["ph"] == "X" and events[0]["name"] == "PyTorch Profiler (0)" and events[0]["dur"] >= 0
+        assert [e["name"] for e in events if e["ph"] == "i"] == ["Iteration Start: PyTorch Profiler", "Record Window End"]
+    assert len(prof.events()) == 0 and len(mtprof.Trace.open(str(again)).events()) == 0
+
+
+def test_scopes_of_the_framework_stay_on_their_threads_row(x, tmp_path):
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with profile(activities=CPU, with_stack=True) as prof:
+        for batch in torch.utils.data.DataLoader([x[0], x[1]]):
+            optimizer.zero_grad()
+            model(batch).sum().backward()
+            optimizer.step()
+    events = [e for e in exported(prof, tmp_path)["traceEvents"] if e["ph"] == "X" and e["cat"] != "Trace"]
+    scopes = [e for e in events if e["name"].startswith(("Optimizer.", "enumerate(DataLoader)"))]
+    assert len({e["name"] for e in scopes}) == 3
+    assert len({e["tid"] for e in events if e["cat"] in ("user_annotation", "python_function", "cpu_op")}) == 1
+    assert not any("_record.py" in e["name"] or "scope_begin" in e["name"] for e in events)
+
+
+@needs_npu
+def test_waiting_for_a_device_that_did_nothing_is_a_call_like_others(tmp_path):
+    torch.npu.synchronize()
+    with profile(activities=["CPU", "NPU"]) as prof:
+        torch.npu.synchronize()
+    (call,) = [e for e in exported(prof, tmp_path)["traceEvents"] if e.get("cat") == "cuda_runtime"]
+    assert call["name"] == "cudaStreamSynchronize" and call["args"]["original name"] == "clFinish"
+    assert call["args"]["correlation"] > 0
+
+
+@needs_npu
+def test_a_trace_that_is_read_again_has_the_same_averages(tmp_path):
+    def launch(times):
+        with record_function("thread"):
+            y = torch.ones(16, 16, device="npu")
+            for _ in range(times):
+                y = y @ y * 0.01
+        torch.npu.synchronize()
+
+    with profile(activities=["CPU", "NPU"], profile_memory=True) as prof:
+        threads = [threading.Thread(target=launch, args=(n,)) for n in (3, 7)]
+        for thread in threads:
+            thread.start()
+        launch(5)
+        for thread in threads:
+            thread.join()
+    prof.export_chrome_trace(str(tmp_path / "t.json"))
+    live, read = prof.profiler.trace.averages(), mtprof.Trace.open(str(tmp_path / "t.json")).averages()
+    assert len(live) == len(read)
+    for was, now in zip(live, read):
+        assert was == {k: pytest.approx(v, rel=1e-9) if isinstance(v, float) else v for k, v in now.items()}
+
+
 def test_profiler_profile_memory_disabled_has_no_npu_memory_fields(x, tmp_path):
     with profile(activities=["CPU", "NPU"] if torch.npu.is_available() else CPU) as prof:
         work(x.to("npu") if torch.npu.is_available() else x)
@@ -504,6 +563,18 @@ def test_profile_preset_metadata_json_available_before_start(x, tmp_path):
     with prof:
         work(x)
     assert exported(prof, tmp_path)["mine"] == {"a": 1}
+
+
+def test_metadata_of_the_wrong_kind_does_not_replace_the_files_own(x, tmp_path):
+    with profile(activities=CPU) as prof:
+        work(x)
+        prof.add_metadata("distributedInfo", "none")
+        prof.add_metadata_json("deviceProperties", "{")
+        prof.add_metadata_json("schemaVersion", "7")
+    trace = exported(prof, tmp_path)
+    assert trace["distributedInfo"] == {"backend": "", "rank": 0, "world_size": 1}
+    assert trace["user.distributedInfo"] == "none" and trace["user.deviceProperties"] == "{"
+    assert isinstance(trace["deviceProperties"], list) and trace["schemaVersion"] == 7
 
 
 def test_metadata_before_and_after_recording(x, tmp_path):

@@ -423,6 +423,29 @@ static void an_execution_trace_is_read_back(void **state)
     mtp_trace_destroy(again);
 }
 
+/* Not on the CPU, whatever it is: tensors of a trace of CUDA, and of ours of such a trace. */
+static void devices_that_are_not_known_are_not_made_up(void **state)
+{
+    (void)state;
+    static const char file[] =
+        "{\"schema\": \"1.1.1-chakra.0.0.4\", \"pid\": 1, \"nodes\": ["
+        "{\"id\": 2, \"name\": \"aten::a\", \"ctrl_deps\": 1, \"inputs\": {\"values\": [[3,4,0,1,4,\"\"]], "
+        "\"shapes\": [[1]], \"types\": [\"Tensor(float)\"], \"strides\": [[1]]}, \"outputs\": {\"values\": "
+        "[], "
+        "\"shapes\": [], \"types\": [], \"strides\": []}, \"attrs\": []},"
+        "{\"id\": 5, \"name\": \"aten::b\", \"ctrl_deps\": 1, \"inputs\": {\"values\": "
+        "[[6,7,0,1,4,\"cuda:0\"]], "
+        "\"shapes\": [[1]], \"types\": [\"Tensor(float)\"], \"strides\": [[1]]}, \"outputs\": {\"values\": "
+        "[], "
+        "\"shapes\": [], \"types\": [], \"strides\": []}, \"attrs\": []}]}";
+    mtp_trace *t = read_nodes(file, sizeof file - 1);
+    collected c = written(t);
+    assert_non_null(strstr(c.bytes, "aten::a"));
+    assert_null(strstr(c.bytes, "\"cpu\""));
+    collected_free(&c);
+    mtp_trace_destroy(t);
+}
+
 static void torchs_own_execution_trace_is_read_back(void **state)
 {
     (void)state;
@@ -615,6 +638,7 @@ int main(void)
         TEST(hostile_names_stay_json),
         TEST(a_real_trace_becomes_what_torchs_observer_wrote),
         TEST(an_execution_trace_is_read_back),
+        TEST(devices_that_are_not_known_are_not_made_up),
         TEST(torchs_own_execution_trace_is_read_back),
         TEST(odd_nodes_are_read_as_far_as_they_go),
         TEST(nodes_nest_to_any_depth),

@@ -345,6 +345,42 @@ static void devices_say_what_they_are(void **state)
     mtp_trace_destroy(t);
 }
 
+static void work_of_a_scope_in_an_op_is_the_ops_also_when_it_is_read_again(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start();
+    mtp_op op = MTP_OP_INIT(MTP_NAME("aten::outer"));
+    uint64_t id = 0, at = mtp_now_ns() + 1000000;
+    mtp_op_begin(&op);
+    MTP_SCOPE ("inner") {
+        id = launch();
+    }
+    mtp_op_end(&op);
+    ran(0, id, at, at + 591);
+    mtp_trace *t = trace_of(prof), *again;
+    const char *path = test_path("again.json");
+    assert_ok(mtp_trace_export(t, path, NULL));
+    assert_ok(mtp_trace_open(path, NULL, &again));
+    for (int k = 0; k < 2; k++) {
+        mtp_trace *from = k == 0 ? t : again;
+        mtp_averages *rows;
+        uint32_t call = span_of(from, "launch", 0);
+        assert_int_equal(from->launcher[span_of(from, "kernel", 0)], span_of(from, "aten::outer", 0));
+        assert_int_equal(mtp__trace_external_id(from, call),
+                         mtp__trace_external_id(from, span_of(from, "aten::outer", 0)));
+        assert_ok(mtp_averages_create(from, NULL, &rows));
+        const mtp_row *row = NULL;
+        for (size_t i = 0; i < mtp_averages_count(rows); i++)
+            if (strcmp(mtp_averages_row(rows, i)->key, "inner") == 0 &&
+                mtp_averages_row(rows, i)->self_device_time_total > 0)
+                row = mtp_averages_row(rows, i); /* on the device: not trimmed as Kineto's are */
+        assert_non_null(row);
+        assert_true(row->self_device_time_total == 0.591);
+        mtp_averages_destroy(rows);
+        mtp_trace_destroy(from);
+    }
+}
+
 static uint64_t now = 1000000;
 
 static uint64_t frozen(void)
@@ -413,6 +449,7 @@ int main(void)
         TEST(annotations_that_the_program_reports_are_the_only_ones),
         TEST(a_devices_times_go_through_the_readings_around_them),
         TEST(devices_say_what_they_are),
+        TEST(work_of_a_scope_in_an_op_is_the_ops_also_when_it_is_read_again),
         TEST(no_failure_leaks),
         TEST(what_has_no_name_is_called_so),
     };

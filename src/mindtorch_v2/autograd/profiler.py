@@ -42,6 +42,7 @@ from mindtorch_v2.profiler.common import (
     supported_activities,
     toggles,
 )
+from mindtorch_v2.utils._record import scope
 
 __all__ = [
     "profile",
@@ -621,4 +622,5 @@ def parse_nvprof_trace(path: Any) -> list[FunctionEvent]:
     return sorted(functions.values(), key=lambda event: event.time_range.start)
 
 
-mtprof.hide_file(_on_warning.__code__.co_filename)
+for _own in (_on_warning, scope):
+    mtprof.hide_file(_own.__code__.co_filename)
