@@ -164,6 +164,9 @@ MT_API bool mt_op_find(const char *name, mt_op_id *out); /* "add" or "aten::add"
 MT_API const char *mt_op_name(mt_op_id op);              /* "aten::add" */
 MT_API const char *mt_op_id_text(mt_op_id op);           /* "add": tells overloads apart */
 MT_API const char *mt_op_schema(mt_op_id op);
+/* What profiles record of a call: the schema with the arguments that PyTorch's op has and ours does without. Written as
+ * snprintf() does; returns the length. */
+MT_API size_t mt_op_recorded_schema(mt_op_id op, char *out, size_t room);
 MT_API bool mt_op_has_kernel(mt_op_id op, unsigned device_type); /* or is made of other ops */
 MT_API const char *mt_op_backward(mt_op_id op);                  /* "AddBackward0", or NULL */
 

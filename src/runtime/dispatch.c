@@ -376,7 +376,7 @@ static unsigned describe_as_is(const mt__call *call, description *d)
 }
 
 /* The arguments as PyTorch's op has them. Where a dtype and a device stand side by side it has a layout between them
- * and pin_memory behind. mindtorch_v2/_schema.py says the same in schemas. */
+ * and pin_memory behind: mt_op_recorded_schema() writes the same. */
 static unsigned describe_all(const mt__call *call, description *d)
 {
     static const mt_value none = {.kind = MT_NONE}, no = {.kind = MT_TRUTH};

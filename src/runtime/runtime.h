@@ -160,11 +160,12 @@ typedef uint64_t mt__flops_fn(const struct mt__call *call); /* of arguments that
 /* How an op is derived; see autograd/autograd.h. */
 typedef struct mt__grad mt__grad;
 
-/* Inputs at the end of PyTorch's op that ours does not have, and what PyTorch records for them. */
+/* Inputs at the end of PyTorch's op that ours does not have, what PyTorch records for them, and its schema of them. */
 typedef struct mt__missing {
     mt_op_id op;
     uint8_t count;
     mt_value value;
+    const char *schema;
 } mt__missing;
 
 typedef struct mt__op {
