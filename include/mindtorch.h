@@ -206,6 +206,20 @@ MT_API mt_status mt_call_list(mt_op_id op, const mt_value *args, unsigned count,
                               unsigned *length);
 MT_API void mt_list_free(mt_tensor **list, unsigned length);
 
+/* Interception: ops that a thread would compute are handed to a function instead, after autograd had its look at them and
+ * before it makes the node; those that are made of other ops are taken apart first, but for ones that make tensors (ones,
+ * rand_like ...). The function leaves in *outs an array from malloc() of owned tensors, mt_op_outputs(op) of them or any
+ * number for a list. While it runs no interceptor is set, and the ops that it calls are computed below autograd: without
+ * nodes, versions or marks of views, which the call that was intercepted makes. */
+typedef mt_status mt_intercept_fn(void *user, mt_op_id op, const mt_value *args, unsigned count,
+                                  mt_tensor ***outs, unsigned *out_count);
+typedef struct mt_interceptor {
+    mt_intercept_fn *fn; /* NULL: none */
+    void *user;
+    bool below_autograd;
+} mt_interceptor;
+MT_API mt_interceptor mt_intercept(mt_interceptor now); /* of this thread; returns the one before */
+
 /* ------------------------------------------------------------------------------------------ scopes and MT() */
 
 typedef struct mt_scope {

@@ -194,6 +194,11 @@ static mt_status run_kernel(mt__call *call)
     return status;
 }
 
+static inline mt_status run_or_hand_over(mt__call *call)
+{
+    return MT__UNLIKELY(mt__interceptor.fn != NULL) ? mt__hand_over(call) : run_kernel(call);
+}
+
 /* The tensor that an in-place op changes: its first argument. */
 static inline mt_tensor *written(const mt__call *call)
 {
@@ -217,7 +222,7 @@ static mt_status run_tracked(mt__call *call)
         }
     }
     if (status == MT_OK)
-        status = run_kernel(call);
+        status = run_or_hand_over(call);
     if (status == MT_OK && op->in_place)
         written(call)->storage->version++;
     if (status == MT_OK)
@@ -230,6 +235,8 @@ static inline mt_status run(mt__call *call, bool tracked)
 {
     const mt__op *op = call->op;
     if (op->composite != NULL) {
+        if (MT__UNLIKELY(mt__interceptor.fn != NULL && op->factory))
+            return mt__hand_over(call);
         mt_scope scope;
         mt_scope_enter(&scope);
         mt_status status = op->composite(call);
@@ -241,11 +248,13 @@ static inline mt_status run(mt__call *call, bool tracked)
     }
     if (MT__UNLIKELY(tracked && mt__grad_mode && (op->grad != NULL || op->in_place)))
         return run_tracked(call);
-    mt_status status = run_kernel(call);
-    if (status == MT_OK && op->in_place)
-        written(call)->storage->version++;
-    if (status == MT_OK && op->view)
-        status = mt__note_view(call);
+    mt_status status = run_or_hand_over(call);
+    if ((op->in_place || op->view) && status == MT_OK && !mt__interceptor.below_autograd) {
+        if (op->in_place)
+            written(call)->storage->version++;
+        if (op->view)
+            status = mt__note_view(call);
+    }
     return status;
 }
 

@@ -241,6 +241,13 @@ static inline mt_status mt__return(mt__call *call, mt_tensor *t)
  * that are made of others, and for what must not be seen. */
 mt_status mt__run_quietly(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs);
 
+/* ------------------------------------------------------------------------------------------ interception */
+
+extern MT__FAST_TLS mt_interceptor mt__interceptor; /* mt_intercept() */
+
+/* Hands the call to the interceptor, which there is, and takes what it made for the op's outputs. */
+mt_status mt__hand_over(mt__call *call);
+
 /* -------------------------------------------------------------------------------------------- promotion */
 
 typedef struct mt__promotion { /* fill with {0} */
