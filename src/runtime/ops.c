@@ -252,6 +252,7 @@ static void find_recorded(mt__op *op)
     for (unsigned i = 0; i < op->param_count; i++)
         op->as_is &= op->params[i].type != MT_TYPE_DTYPE && op->params[i].type != MT_TYPE_DEVICE &&
                      op->params[i].type != MT_TYPE_BOOL && op->params[i].type != MT_TYPE_FLOAT;
+    op->copies = op->id == MT_OP_clone || op->id == MT_OP__to_copy;
     op->factory = op->options >= 0 && op->grad == NULL && op->id != MT_OP_new_zeros;
 }
 
