@@ -67,7 +67,7 @@ static bool is_default(const mt_value *v, const mt_param *p)
     case MT_TRUTH:
         return v->as.i == standard->as.i;
     case MT_FLOAT:
-        return memcmp(&v->as.f, &standard->as.f, sizeof v->as.f) == 0;
+        return v->as.f == standard->as.f;
     case MT_INTS:
         return v->count == standard->count &&
                memcmp(v->as.ints, standard->as.ints, v->count * sizeof *v->as.ints) == 0;
