@@ -13,6 +13,7 @@
 #include <mtprof.h>
 #include <pthread.h>
 #include <sys/wait.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define TEST(fn) cmocka_unit_test(fn)
