@@ -164,6 +164,9 @@ MT_API bool mt_op_find(const char *name, mt_op_id *out); /* "add" or "aten::add"
 MT_API const char *mt_op_name(mt_op_id op);              /* "aten::add" */
 MT_API const char *mt_op_id_text(mt_op_id op);           /* "add": tells overloads apart */
 MT_API const char *mt_op_schema(mt_op_id op);
+/* What profiles record of a call: the schema with the arguments that PyTorch's op has and ours does without. Written as
+ * snprintf() does; returns the length. */
+MT_API size_t mt_op_recorded_schema(mt_op_id op, char *out, size_t room);
 MT_API bool mt_op_has_kernel(mt_op_id op, unsigned device_type); /* or is made of other ops */
 MT_API const char *mt_op_backward(mt_op_id op);                  /* "AddBackward0", or NULL */
 
@@ -202,6 +205,20 @@ MT_API unsigned mt_op_outputs(mt_op_id op); /* 0: a list */
 MT_API mt_status mt_call_list(mt_op_id op, const mt_value *args, unsigned count, mt_tensor ***list,
                               unsigned *length);
 MT_API void mt_list_free(mt_tensor **list, unsigned length);
+
+/* Interception: ops that a thread would compute are handed to a function instead, after autograd had its look at them and
+ * before it makes the node; those that are made of other ops are taken apart first, but for ones that make tensors (ones,
+ * rand_like ...). The function leaves in *outs an array from malloc() of owned tensors, mt_op_outputs(op) of them or any
+ * number for a list. While it runs no interceptor is set, and the ops that it calls are computed below autograd: without
+ * nodes, versions or marks of views, which the call that was intercepted makes. */
+typedef mt_status mt_intercept_fn(void *user, mt_op_id op, const mt_value *args, unsigned count,
+                                  mt_tensor ***outs, unsigned *out_count);
+typedef struct mt_interceptor {
+    mt_intercept_fn *fn; /* NULL: none */
+    void *user;
+    bool below_autograd;
+} mt_interceptor;
+MT_API mt_interceptor mt_intercept(mt_interceptor now); /* of this thread; returns the one before */
 
 /* ------------------------------------------------------------------------------------------ scopes and MT() */
 

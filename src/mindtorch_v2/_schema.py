@@ -1,8 +1,8 @@
 """Schemas of ops as objects, as torch._C has them: torch._C._jit_get_schemas_for_operator("aten::add").
 
-They are read from the op table when they are first asked for, and have PyTorch's arguments, which is what profiles record
-(describe_all() in runtime/dispatch.c): those that the runtime does without are added. A parameter that takes a tensor or a
-number (`Operand` in the table) makes two overloads, as PyTorch has.
+They are read from the op table when they are first asked for, with PyTorch's arguments, which is what profiles record
+(mt_op_recorded_schema). A parameter that takes a tensor or a number (`Operand` in the table) makes two overloads, as PyTorch
+has.
 """
 
 import itertools
@@ -22,20 +22,6 @@ _OPERANDS = {
     "": {(False,): "", (True,): "Scalar"},
     "src": {(False,): "src", (True,): "value"},
     "self": {(False, False): "self", (True, False): "ScalarSelf", (False, True): "ScalarOther", (True, True): "Scalar"},
-}  # fmt: skip
-
-
-_OPTIONS = re.compile(r"(ScalarType\? dtype=None), (Device\? device=None)")
-# Arguments of PyTorch's ops that the runtime has no use for, at the end.
-_FORMAT, _GENERATOR = "MemoryFormat? memory_format=None", "*, Generator? generator=None"
-_MISSING = {
-    "clone": "*, " + _FORMAT, "contiguous": "*, MemoryFormat memory_format=0", "to": _FORMAT, "_to_copy": _FORMAT, "empty": _FORMAT,
-    "empty_like": _FORMAT, "zeros_like": _FORMAT, "ones_like": _FORMAT, "full_like": _FORMAT, "rand_like": _FORMAT,
-    "randn_like": _FORMAT, "uniform_": _GENERATOR, "normal_": _GENERATOR, "random_": _GENERATOR, "bernoulli": _GENERATOR,
-    "bernoulli_": _GENERATOR, "multinomial": _GENERATOR, "index_add_": "*, Scalar alpha=1", "gather": "*, bool sparse_grad=False",
-    "gather_backward": "bool sparse_grad", "linalg_vector_norm": "*, ScalarType? dtype=None",
-    "scaled_dot_product_attention": "bool enable_gqa=False",
-    **dict.fromkeys(("_fused_sgd_", "_fused_adam_", "_fused_adamw_", "_fused_adagrad_"), "Tensor? grad_scale=None, Tensor? found_inf=None"),
 }  # fmt: skip
 
 
@@ -162,16 +148,6 @@ def _argument(text, kwarg_only):
     return Argument(name, made, alias, default or None, kwarg_only, length)
 
 
-def _whole(text):
-    """A row's schema with all arguments that PyTorch's has."""
-    inside, returned = text.rsplit(") -> ", 1)
-    inside = _OPTIONS.sub(r"\1, Layout? layout=None, \2, bool? pin_memory=None", inside)
-    more = _MISSING.get(re.match(r"\w+", text).group())
-    if more is not None:
-        inside += ", " + (more[3:] if "*, " in inside and more.startswith("*") else more)
-    return f"{inside}) -> {returned}"
-
-
 def _overloads(text):
     """The schemas that a row of the table stands for."""
     operands = len(re.findall(r"\bOperand\b", text))
@@ -195,7 +171,7 @@ def _jit_get_schemas_for_operator(name):
     if "::" not in name:
         raise RuntimeError(f"all symbols must have a namespace, <namespace>::<string>, but found: {name}")
     if not _schemas:
-        texts = {text: None for row in _C._op_table() for text in _overloads(_whole(row[2]))}
+        texts = {text: None for row in _C._recorded_schemas() for text in _overloads(row)}
         for schema in map(FunctionSchema, texts):
             _schemas.setdefault(schema.name, []).append(schema)
     return list(_schemas.get(name, ()))

@@ -110,7 +110,8 @@ PyObject *mtpy_size_object(const int64_t *dims, int rank);
 int mtpy_autograd_init(PyObject *module);
 PyObject *mtpy_node_object(mt_node *node); /* NULL becomes None */
 extern PyMethodDef mtpy_autograd_functions[];
-extern PyMethodDef mtpy_npu_functions[]; /* npu.c */
+extern PyMethodDef mtpy_npu_functions[];           /* npu.c */
+extern PyMethodDef mtpy_dispatch_mode_functions[]; /* dispatch_mode.c */
 /* For the collector. */
 int mtpy_hooks_traverse(mt_tensor *t, visitproc visit, void *arg);
 

@@ -215,6 +215,23 @@ static PyObject *op_table(PyObject *module, PyObject *unused)
     return rows;
 }
 
+static PyObject *recorded_schemas(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    PyObject *texts = PyList_New(0);
+    for (unsigned i = 0; texts != NULL && i < mt_op_count(); i++) {
+        char schema[1024];
+        size_t length = mt_op_recorded_schema((mt_op_id)i, schema, sizeof schema);
+        PyObject *text = length < sizeof schema ? PyUnicode_FromStringAndSize(schema, (Py_ssize_t)length)
+                                                : PyErr_Format(PyExc_ValueError, "%s: its schema is too long",
+                                                               mt_op_name((mt_op_id)i));
+        if (text == NULL || PyList_Append(texts, text) < 0)
+            Py_CLEAR(texts);
+        Py_XDECREF(text);
+    }
+    return texts;
+}
+
 static PyMethodDef functions[] = {
     {"manual_seed", manual_seed, METH_O, NULL},
     {"initial_seed", initial_seed, METH_NOARGS, NULL},
@@ -237,6 +254,8 @@ static PyMethodDef functions[] = {
      "scope_begin(name): a scope in profiles; the result goes to scope_end"},
     {"scope_end", scope_end, METH_O, NULL},
     {"_op_table", op_table, METH_NOARGS, NULL},
+    {"_recorded_schemas", recorded_schemas, METH_NOARGS,
+     "of each row of the table: see mt_op_recorded_schema"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -273,6 +292,7 @@ PyMODINIT_FUNC PyInit__C(void)
         return NULL;
     if (PyModule_AddFunctions(module, mtpy_convert_functions) < 0 || mtpy_errors_init(module) < 0 ||
         PyModule_AddFunctions(module, mtpy_npu_functions) < 0 ||
+        PyModule_AddFunctions(module, mtpy_dispatch_mode_functions) < 0 ||
         PyModule_AddFunctions(module, mtpy_autograd_functions) < 0 || mtpy_dtype_init(module) < 0 ||
         mtpy_device_init(module) < 0 || mtpy_size_init(module) < 0 || mtpy_tensor_type_init(module) < 0 ||
         mtpy_autograd_init(module) < 0 || mtpy_call_init(module) < 0 || add_tensor_reader(module) < 0) {

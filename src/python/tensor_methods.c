@@ -2,6 +2,7 @@
  * its place in the graph, conversions.
  */
 #include "python/binding.h"
+#include <mtprof.h>
 
 #define SELF mtpy_tensor_of(self)
 #define AS_METHOD(f) ((PyCFunction)(void (*)(void))(f))
@@ -475,6 +476,16 @@ PyMethodDef mtpy_tensor_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* What profiles know the tensor by: no other one has or had it. */
+static PyObject *get_number(PyObject *self, void *unused)
+{
+    mtp_input in;
+    mtp_identity identity;
+    (void)unused;
+    mt_status status = mt_tensor_describe(mtpy_tensor_of(self), &in, &identity);
+    return status == MT_OK ? PyLong_FromUnsignedLongLong(identity.tensor) : mtpy_raise(status);
+}
+
 PyGetSetDef mtpy_tensor_properties[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
     {"shape", get_shape, NULL, NULL, NULL},
@@ -482,6 +493,7 @@ PyGetSetDef mtpy_tensor_properties[] = {
     {"device", get_device, NULL, NULL, NULL},
     {"ndim", get_ndim, NULL, NULL, NULL},
     {"itemsize", get_itemsize, NULL, NULL, NULL},
+    {"_cdata", get_number, NULL, NULL, NULL},
     {"nbytes", get_nbytes, NULL, NULL, NULL},
     {"T", get_turned, NULL, NULL, NULL},
     {"mT", get_matrix_turned, NULL, NULL, NULL},

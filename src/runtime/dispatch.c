@@ -183,6 +183,12 @@ static mt_status infer_and_compute(mt__call *call)
     if (MT__UNLIKELY(kernel == NULL))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "%s has no kernel for device %s", op->name,
                         mt__device_text(call->device));
+    if (MT__UNLIKELY(call->shown && op->copies)) {
+        mt_value no = mt_value_truth(false);
+        mt_value args[] = {mt_value_tensor(call->outs[0]), call->args[0],
+                           op->id == MT_OP__to_copy ? call->args[3] : no};
+        return mt__record_part(call, MT_OP_copy_, NULL, args, kernel);
+    }
     return kernel(call);
 }
 
@@ -192,6 +198,11 @@ static mt_status run_kernel(mt__call *call)
     if (MT__UNLIKELY(call->drop_scratch != NULL))
         call->drop_scratch(call->scratch);
     return status;
+}
+
+static inline mt_status run_or_hand_over(mt__call *call)
+{
+    return MT__UNLIKELY(mt__interceptor.fn != NULL) ? mt__hand_over(call) : run_kernel(call);
 }
 
 /* The tensor that an in-place op changes: its first argument. */
@@ -217,7 +228,7 @@ static mt_status run_tracked(mt__call *call)
         }
     }
     if (status == MT_OK)
-        status = run_kernel(call);
+        status = run_or_hand_over(call);
     if (status == MT_OK && op->in_place)
         written(call)->storage->version++;
     if (status == MT_OK)
@@ -230,6 +241,8 @@ static inline mt_status run(mt__call *call, bool tracked)
 {
     const mt__op *op = call->op;
     if (op->composite != NULL) {
+        if (MT__UNLIKELY(mt__interceptor.fn != NULL && op->factory))
+            return mt__hand_over(call);
         mt_scope scope;
         mt_scope_enter(&scope);
         mt_status status = op->composite(call);
@@ -241,11 +254,13 @@ static inline mt_status run(mt__call *call, bool tracked)
     }
     if (MT__UNLIKELY(tracked && mt__grad_mode && (op->grad != NULL || op->in_place)))
         return run_tracked(call);
-    mt_status status = run_kernel(call);
-    if (status == MT_OK && op->in_place)
-        written(call)->storage->version++;
-    if (status == MT_OK && op->view)
-        status = mt__note_view(call);
+    mt_status status = run_or_hand_over(call);
+    if ((op->in_place || op->view) && status == MT_OK && !mt__interceptor.below_autograd) {
+        if (op->in_place)
+            written(call)->storage->version++;
+        if (op->view)
+            status = mt__note_view(call);
+    }
     return status;
 }
 
@@ -376,7 +391,7 @@ static unsigned describe_as_is(const mt__call *call, description *d)
 }
 
 /* The arguments as PyTorch's op has them. Where a dtype and a device stand side by side it has a layout between them
- * and pin_memory behind. mindtorch_v2/_schema.py says the same in schemas. */
+ * and pin_memory behind: mt_op_recorded_schema() writes the same. */
 static unsigned describe_all(const mt__call *call, description *d)
 {
     static const mt_value none = {.kind = MT_NONE}, no = {.kind = MT_TRUTH};
@@ -441,18 +456,31 @@ static void meet_arguments(const mt__call *call, uint32_t recording, bool tracke
     }
 }
 
-__attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tracked)
+static uint32_t name_of(mt__op *op)
 {
-    mt__op *op = &mt__ops[call->op->id];
     uint32_t name = __atomic_load_n(&op->name_id, __ATOMIC_RELAXED);
     if (MT__UNLIKELY(name == 0))
         __atomic_store_n(&op->name_id, name = mtp_name(op->name), __ATOMIC_RELAXED);
-    mtp_op record = MTP_OP_INIT(name);
+    return name;
+}
+
+/* What a part of an op's work is recorded as, and what does it. */
+typedef struct part {
+    const char *as; /* NULL: the op's name */
+    mt__fn *work;
+    mt__call *of;
+} part;
+
+/* Runs the call, or, where that is given, a part of another one that is shown as this call. */
+__attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tracked, const part *p)
+{
+    mt__op *op = &mt__ops[call->op->id];
+    mtp_op record = MTP_OP_INIT(p == NULL || p->as == NULL ? name_of(op) : mtp_name(p->as));
     description given;
     uint32_t recording = mtp_recording();
     record.device = call->device;
     bool was_below = below_autograd;
-    below_autograd |= op->factory;
+    below_autograd |= op->factory || p != NULL;
     if (mt__grad_mode && !below_autograd && has_tensor(call))
         record.sequence = (int64_t)mt__sequence;
     if (recording & MTP_WITH_SHAPES) {
@@ -467,12 +495,20 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
         meet_arguments(call, recording, tracked && mt__grad_mode);
     mtp_op_begin(&record);
     mt__recorded_depth++;
-    mt_status status = run(call, tracked);
+    call->shown = true;
+    mt_status status = p == NULL ? run(call, tracked) : p->work(p->of);
     mt__recorded_depth--;
     below_autograd = was_below;
     record.allocated = allocated_now(call->device, recording);
     mtp_op_end(&record);
     return status;
+}
+
+mt_status mt__record_part(mt__call *call, mt_op_id op, const char *as, const mt_value *args, mt__fn *work)
+{
+    part p = {as, work, call};
+    mt__call shown = {.op = &mt__ops[op], .args = args, .device = call->device};
+    return mtp_recording() & MTP_CPU ? run_recorded(&shown, false, &p) : work(call);
 }
 
 /* ------------------------------------------------------------------------------------------------ the way in */
@@ -484,7 +520,8 @@ static mt_status call_op(mt__call *call)
     if (MT__UNLIKELY(status != MT_OK))
         return status;
     call->device = f.device;
-    status = MT__UNLIKELY(mtp_recording() & MTP_CPU) ? run_recorded(call, f.tracked) : run(call, f.tracked);
+    status =
+        MT__UNLIKELY(mtp_recording() & MTP_CPU) ? run_recorded(call, f.tracked, NULL) : run(call, f.tracked);
     if (MT__UNLIKELY(status != MT_OK))
         drop_outs(call);
     return status;

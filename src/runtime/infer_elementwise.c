@@ -428,12 +428,6 @@ mt_status mt__infer_lerp(mt__call *call)
 
 /* ----------------------------------------------------------------------------------------- copies and fills */
 
-mt_status mt__infer_clone(mt__call *call)
-{
-    const mt_tensor *x = call->args[0].as.tensor;
-    return unary(call, (mt_dtype)x->dtype, (mt_dtype)x->dtype);
-}
-
 /* self is changed, whatever is in it. */
 mt_status mt__infer_self(mt__call *call)
 {
@@ -480,12 +474,48 @@ static mt_dtype dtype_or(const mt_value *v, mt_dtype otherwise)
     return v->kind == MT_NONE ? otherwise : (mt_dtype)v->as.i;
 }
 
+static mt_device device_or(const mt_value *v, mt_device standard)
+{
+    return v->kind != MT_NONE ? (mt_device)v->as.i : standard;
+}
+
+static mt_status make_like(mt__call *call)
+{
+    const mt_tensor *x = call->args[0].as.tensor;
+    return mt__empty(call->compute, device_or(&call->args[2], x->device), x->rank, x->dims, &call->outs[0]);
+}
+
+/* Memory like that of x as PyTorch makes it: by empty_strided, where a profile looks. */
+static mt_status make_shown(mt__call *call, const mt_tensor *x, mt_dtype dtype, mt_device device,
+                            mt__fn *make)
+{
+    int64_t strides[MT_MAX_RANK];
+    mt__contiguous_strides(x->rank, x->dims, strides);
+    mt_value args[] = {mt_value_ints(x->dims, x->rank), mt_value_ints(strides, x->rank), mt_value_int(dtype),
+                       mt_value_int(device)};
+    return mt__record_part(call, MT_OP_empty_strided, NULL, args, make);
+}
+
 mt_status mt__infer_to_copy(mt__call *call)
 {
     const mt_tensor *x = call->args[0].as.tensor;
-    mt_device device = mt__arg_given(call, 2) ? (mt_device)call->args[2].as.i : x->device;
     call->compute = dtype_or(&call->args[1], (mt_dtype)x->dtype);
-    return mt__empty(call->compute, device, x->rank, x->dims, &call->outs[0]);
+    if (MT__LIKELY(!call->shown))
+        return make_like(call);
+    return make_shown(call, x, call->compute, device_or(&call->args[2], x->device), make_like);
+}
+
+static mt_status make_clone(mt__call *call)
+{
+    const mt_tensor *x = call->args[0].as.tensor;
+    return unary(call, (mt_dtype)x->dtype, (mt_dtype)x->dtype);
+}
+
+mt_status mt__infer_clone(mt__call *call)
+{
+    const mt_tensor *x = call->args[0].as.tensor;
+    return MT__LIKELY(!call->shown) ? make_clone(call)
+                                    : make_shown(call, x, (mt_dtype)x->dtype, x->device, make_clone);
 }
 
 static mt_status check_rank(const mt_value *size)
@@ -509,4 +539,47 @@ mt_status mt__infer_empty(mt__call *call)
 mt_status mt__infer_empty_like(mt__call *call)
 {
     return mt__infer_to_copy(call);
+}
+
+/* How many elements of memory the strides reach over. */
+static mt_status count_strided(const mt_value *size, const mt_value *stride, int64_t *out)
+{
+    int64_t last = 0, way;
+    bool none = false, over = false;
+    for (uint32_t i = 0; i < size->count; i++) {
+        int64_t n = size->as.ints[i], step = stride->as.ints[i];
+        if (n < 0)
+            return mt__fail(MT_E_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
+                            (long long)n, mt__shape_text(size->as.ints, (int)size->count));
+        none |= n == 0;
+        over |= step < 0 || (n > 0 && (__builtin_mul_overflow(n - 1, step, &way) ||
+                                       __builtin_add_overflow(last, way, &last)));
+    }
+    if (over || last > INT64_MAX / 16)
+        return mt__fail(MT_E_RUNTIME, "Storage size calculation overflowed with sizes=%s and strides=%s",
+                        mt__shape_text(size->as.ints, (int)size->count),
+                        mt__shape_text(stride->as.ints, (int)stride->count));
+    *out = none ? 0 : last + 1;
+    return MT_OK;
+}
+
+mt_status mt__infer_empty_strided(mt__call *call)
+{
+    const mt_value *size = &call->args[0], *stride = &call->args[1];
+    int64_t reach = 0;
+    mt_status status = check_rank(size);
+    if (status == MT_OK && size->count != stride->count)
+        status =
+            mt__fail(MT_E_RUNTIME, "dimensionality of sizes (%u) must match dimensionality of strides (%u)",
+                     size->count, stride->count);
+    if (status == MT_OK)
+        status = count_strided(size, stride, &reach);
+    mt_tensor *flat = NULL;
+    call->compute = dtype_or(&call->args[2], mt__default_dtype);
+    if (status == MT_OK)
+        status = mt__empty(call->compute, call->device, 1, &reach, &flat);
+    if (status == MT_OK)
+        status = mt__alias(flat, (int)size->count, size->as.ints, stride->as.ints, 0, &call->outs[0]);
+    mt_release(flat);
+    return status;
 }

@@ -206,35 +206,41 @@ static void find_number_node(mt__op *op)
 /* What the profiler needs to show the op as PyTorch's: see describe_all() in dispatch.c. */
 static void find_recorded(mt__op *op)
 {
+#define FORMAT "MemoryFormat? memory_format=None"
+#define GENERATOR "*, Generator? generator=None"
+#define SCALED "Tensor? grad_scale=None, Tensor? found_inf=None"
     static const mt__missing missing[] = {
-        {MT_OP_clone, 1, {.kind = MT_NONE}}, /* memory formats */
-        {MT_OP_contiguous, 1, {.kind = MT_INT, .as.i = 0}},
-        {MT_OP_to_dtype, 1, {.kind = MT_NONE}},
-        {MT_OP_to_device, 1, {.kind = MT_NONE}},
-        {MT_OP__to_copy, 1, {.kind = MT_NONE}},
-        {MT_OP_empty, 1, {.kind = MT_NONE}},
-        {MT_OP_empty_like, 1, {.kind = MT_NONE}},
-        {MT_OP_zeros_like, 1, {.kind = MT_NONE}},
-        {MT_OP_ones_like, 1, {.kind = MT_NONE}},
-        {MT_OP_full_like, 1, {.kind = MT_NONE}},
-        {MT_OP_rand_like, 1, {.kind = MT_NONE}},
-        {MT_OP_randn_like, 1, {.kind = MT_NONE}},
-        {MT_OP_uniform_, 1, {.kind = MT_NONE}}, /* generators */
-        {MT_OP_normal_, 1, {.kind = MT_NONE}},
-        {MT_OP_random_, 1, {.kind = MT_NONE}},
-        {MT_OP_bernoulli, 1, {.kind = MT_NONE}},
-        {MT_OP_bernoulli_, 1, {.kind = MT_NONE}},
-        {MT_OP_multinomial, 1, {.kind = MT_NONE}},
-        {MT_OP_index_add_, 1, {.kind = MT_INT, .as.i = 1}}, /* alpha */
-        {MT_OP_gather, 1, {.kind = MT_TRUTH}},              /* sparse_grad */
-        {MT_OP_gather_backward, 1, {.kind = MT_TRUTH}},
-        {MT_OP_linalg_vector_norm, 1, {.kind = MT_NONE}},            /* dtype */
-        {MT_OP_scaled_dot_product_attention, 1, {.kind = MT_TRUTH}}, /* enable_gqa */
-        {MT_OP__fused_sgd_, 2, {.kind = MT_NONE}},                   /* grad_scale, found_inf */
-        {MT_OP__fused_adam_, 2, {.kind = MT_NONE}},
-        {MT_OP__fused_adamw_, 2, {.kind = MT_NONE}},
-        {MT_OP__fused_adagrad_, 2, {.kind = MT_NONE}},
+        {MT_OP_clone, 1, {.kind = MT_NONE}, "*, " FORMAT},
+        {MT_OP_contiguous, 1, {.kind = MT_INT, .as.i = 0}, "*, MemoryFormat memory_format=0"},
+        {MT_OP_to_dtype, 1, {.kind = MT_NONE}, FORMAT},
+        {MT_OP_to_device, 1, {.kind = MT_NONE}, FORMAT},
+        {MT_OP__to_copy, 1, {.kind = MT_NONE}, FORMAT},
+        {MT_OP_empty, 1, {.kind = MT_NONE}, FORMAT},
+        {MT_OP_empty_like, 1, {.kind = MT_NONE}, FORMAT},
+        {MT_OP_zeros_like, 1, {.kind = MT_NONE}, FORMAT},
+        {MT_OP_ones_like, 1, {.kind = MT_NONE}, FORMAT},
+        {MT_OP_full_like, 1, {.kind = MT_NONE}, FORMAT},
+        {MT_OP_rand_like, 1, {.kind = MT_NONE}, FORMAT},
+        {MT_OP_randn_like, 1, {.kind = MT_NONE}, FORMAT},
+        {MT_OP_uniform_, 1, {.kind = MT_NONE}, GENERATOR},
+        {MT_OP_normal_, 1, {.kind = MT_NONE}, GENERATOR},
+        {MT_OP_random_, 1, {.kind = MT_NONE}, GENERATOR},
+        {MT_OP_bernoulli, 1, {.kind = MT_NONE}, GENERATOR},
+        {MT_OP_bernoulli_, 1, {.kind = MT_NONE}, GENERATOR},
+        {MT_OP_multinomial, 1, {.kind = MT_NONE}, GENERATOR},
+        {MT_OP_index_add_, 1, {.kind = MT_INT, .as.i = 1}, "*, Scalar alpha=1"},
+        {MT_OP_gather, 1, {.kind = MT_TRUTH}, "*, bool sparse_grad=False"},
+        {MT_OP_gather_backward, 1, {.kind = MT_TRUTH}, "bool sparse_grad"},
+        {MT_OP_linalg_vector_norm, 1, {.kind = MT_NONE}, "*, ScalarType? dtype=None"},
+        {MT_OP_scaled_dot_product_attention, 1, {.kind = MT_TRUTH}, "bool enable_gqa=False"},
+        {MT_OP__fused_sgd_, 2, {.kind = MT_NONE}, SCALED},
+        {MT_OP__fused_adam_, 2, {.kind = MT_NONE}, SCALED},
+        {MT_OP__fused_adamw_, 2, {.kind = MT_NONE}, SCALED},
+        {MT_OP__fused_adagrad_, 2, {.kind = MT_NONE}, SCALED},
     };
+#undef FORMAT
+#undef GENERATOR
+#undef SCALED
     for (unsigned i = 0; i < MT__COUNT_OF(missing); i++)
         if (op->id == missing[i].op)
             op->missing = &missing[i];
@@ -246,6 +252,7 @@ static void find_recorded(mt__op *op)
     for (unsigned i = 0; i < op->param_count; i++)
         op->as_is &= op->params[i].type != MT_TYPE_DTYPE && op->params[i].type != MT_TYPE_DEVICE &&
                      op->params[i].type != MT_TYPE_BOOL && op->params[i].type != MT_TYPE_FLOAT;
+    op->copies = op->id == MT_OP_clone || op->id == MT_OP__to_copy;
     op->factory = op->options >= 0 && op->grad == NULL && op->id != MT_OP_new_zeros;
 }
 
@@ -313,6 +320,26 @@ const char *mt_op_schema(mt_op_id op)
 {
     return op < MT_OP_COUNT ? mt__ops[op].schema : "";
 }
+/* Its own schema with a layout between dtype and device, pin_memory behind them, and what else is missing at the end. */
+size_t mt_op_recorded_schema(mt_op_id op, char *out, size_t room)
+{
+    if (op >= MT_OP_COUNT)
+        return (size_t)snprintf(out, room, "%s", "");
+    const mt__op *o = &mt__ops[op];
+    const char *text = o->schema, *end = strstr(text, ") -> "), *device = end, *behind = end;
+    if (o->options >= 0) {
+        device = strstr(text, "Device");
+        behind = device + strcspn(device, ",)");
+    }
+    const char *more = o->missing != NULL ? o->missing->schema : "";
+    if (more[0] == '*' && strstr(text, "*, ") != NULL)
+        more += strlen("*, ");
+    return (size_t)snprintf(out, room, "%.*s%s%.*s%s%.*s%s%s%s", (int)(device - text), text,
+                            o->options >= 0 ? "Layout? layout=None, " : "", (int)(behind - device), device,
+                            o->options >= 0 ? ", bool? pin_memory=None" : "", (int)(end - behind), behind,
+                            *more != 0 ? ", " : "", more, end);
+}
+
 const mt_param *mt_op_params(mt_op_id op, unsigned *count)
 {
     *count = op < MT_OP_COUNT ? mt__ops[op].param_count : 0;

@@ -160,11 +160,12 @@ typedef uint64_t mt__flops_fn(const struct mt__call *call); /* of arguments that
 /* How an op is derived; see autograd/autograd.h. */
 typedef struct mt__grad mt__grad;
 
-/* Inputs at the end of PyTorch's op that ours does not have, and what PyTorch records for them. */
+/* Inputs at the end of PyTorch's op that ours does not have, what PyTorch records for them, and its schema of them. */
 typedef struct mt__missing {
     mt_op_id op;
     uint8_t count;
     mt_value value;
+    const char *schema;
 } mt__missing;
 
 typedef struct mt__op {
@@ -185,6 +186,7 @@ typedef struct mt__op {
     int8_t options;                /* where dtype and device are, side by side; -1: nowhere */
     const mt__missing *missing;    /* NULL: none */
     bool as_is;                    /* recorded with just its own arguments */
+    bool copies;                   /* its kernel does what copy_ does, from its first argument */
     bool host_numbers;             /* kernels of accelerators take tensors without dims from the CPU */
     uint32_t save_args, save_outs; /* bits, of grad->saves */
     mt_param params[MT__MAX_ARGS];
@@ -200,6 +202,7 @@ typedef struct mt__call {
     uint32_t out_count;
     mt_device device;                    /* where it computes */
     mt_dtype compute;                    /* for kernels: the dtype that infer chose to compute in */
+    bool shown;                          /* a profile records it: its parts, too */
     void *scratch;                       /* from infer to kernel */
     void (*drop_scratch)(void *scratch); /* after the kernel, or NULL */
 } mt__call;
@@ -239,6 +242,17 @@ static inline mt_status mt__return(mt__call *call, mt_tensor *t)
 /* Below autograd and the profiler: runs infer and kernel of an op on arguments that are known to be right. For kernels
  * that are made of others, and for what must not be seen. */
 mt_status mt__run_quietly(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs);
+
+/* Of a call that is shown: does a part of its work that PyTorch's op leaves to another op, recorded as that one, by
+ * the name `as` if it is not NULL. args: all of the other op's. */
+mt_status mt__record_part(mt__call *call, mt_op_id op, const char *as, const mt_value *args, mt__fn *work);
+
+/* ------------------------------------------------------------------------------------------ interception */
+
+extern MT__FAST_TLS mt_interceptor mt__interceptor; /* mt_intercept() */
+
+/* Hands the call to the interceptor, which there is, and takes what it made for the op's outputs. */
+mt_status mt__hand_over(mt__call *call);
 
 /* -------------------------------------------------------------------------------------------- promotion */
 

@@ -189,10 +189,18 @@ mt_status mt__infer_squeeze_dim(mt__call *call)
     return finish(call, &g);
 }
 
-mt_status mt__infer_detach(mt__call *call)
+static mt_status make_detached(mt__call *call)
 {
     geometry g = geometry_of(mt__arg_tensor(call, 0));
     return finish(call, &g);
+}
+
+/* PyTorch shows the dispatched op, and within it the function that makes the view. */
+mt_status mt__infer_detach(mt__call *call)
+{
+    if (MT__LIKELY(!call->shown))
+        return make_detached(call);
+    return mt__record_part(call, MT_OP_detach, "detach", call->args, make_detached);
 }
 
 mt_status mt__infer_as_strided(mt__call *call)

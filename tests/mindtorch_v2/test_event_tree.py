@@ -177,7 +177,7 @@ def test_allocations_carry_the_ids_of_their_tensors():
     made, other, other_free, freed = events
     assert (made.alloc_size, freed.alloc_size) == (48, -48)
     assert made.ptr == freed.ptr and made.id == freed.id == 0 and made.allocation_id == freed.allocation_id == 1
-    assert other.id is None and other.allocation_id == other_free.allocation_id == 2
+    assert other.id == other_free.id == 1 and other.allocation_id == other_free.allocation_id == 2, "used or not, an op made it"
     assert freed.total_allocated == made.total_allocated - 48
     assert (made.device, made.total_reserved) == (torch.device("cpu"), 0)
 
@@ -522,9 +522,10 @@ with profile(record_shapes=True, profile_memory=True) as prof:
             f = torch.sigmoid(e)
             e = torch.mul(f, d)
         g = torch.cat([e, f], 1)
+        g.neg_()  # torch knows results by their use, we by their op as well
     h = a.sin()
     h.neg_()
-    torch.exp(h)
+    torch.exp(h).neg_()
 def show(node):
     fields = node.extra_fields
     row = [node.name, node.tag.name]
@@ -552,3 +553,46 @@ def test_the_tree_is_that_of_real_torch():
     assert len(ours) > 3
     pytest.importorskip("torch")
     assert ours == run("torch")
+
+
+# ------------------------------------------------------------------------------------------- parts of an op's work
+
+
+def _parts(torch, call):
+    with torch.profiler.profile(record_shapes=True, profile_memory=True) as prof:
+        call()
+
+    def named(nodes):
+        return [(node.name, named(node.children)) for node in nodes if node.name != "[memory]"]
+
+    return named(prof.profiler.kineto_results.experimental_event_tree())
+
+
+_PARTS = {
+    "clone": lambda t: (lambda x=t.ones(3): x.clone()), "to": lambda t: (lambda x=t.ones(3): x.to(t.float64)),
+    "empty_like": lambda t: (lambda x=t.ones(3): t.empty_like(x)), "ones_like": lambda t: (lambda x=t.ones(3): t.ones_like(x)),
+    "detach": lambda t: (lambda x=t.ones(3): x.detach()), "empty_strided": lambda t: (lambda: t.empty_strided((2, 3), (1, 4))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _PARTS)
+def test_ops_that_are_made_of_others_are_shown_as_pytorch_shows_them(name):
+    theirs = pytest.importorskip("torch")
+    assert _parts(torch, _PARTS[name](torch)) == _parts(theirs, _PARTS[name](theirs))
+
+
+def test_the_copy_that_a_product_begins_with_is_shown():
+    x, bias = torch.ones(2, 2), torch.ones(2)
+    assert _parts(torch, lambda: torch.addmm(bias, x, x)) == [("aten::addmm", [("aten::copy_", [])])]
+    assert _parts(torch, lambda: torch.addmm(bias, x, x, beta=0)) == [("aten::addmm", [])], "nothing is copied then"
+    with torch.profiler.profile(record_shapes=True) as prof:
+        y = torch.addmm(bias, x, x)
+    (op,) = prof.profiler.kineto_results.experimental_event_tree()
+    out, source, blocking = op.children[0].extra_fields.inputs
+    assert (out.sizes, out.storage_data_ptr, source.sizes, blocking) == ([2, 2], y.storage().data_ptr(), [2], False)
+
+
+def test_what_an_op_does_for_itself_is_not_shown():
+    """mean() of whole numbers of another dtype makes a copy of its own."""
+    x = torch.ones(3, 4, dtype=torch.int64)
+    assert _parts(torch, lambda: x.sum(dtype=torch.float64)) == [("aten::sum", [])]

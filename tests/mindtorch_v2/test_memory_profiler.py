@@ -2,6 +2,7 @@
 installed; on our own, what is true of the program."""
 import functools
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -334,3 +335,97 @@ def test_schemas_write_to_what_pytorchs_write_to():
                     assert argument.is_write == written, (str(schema), argument.name)
                     compared += 1
     assert compared > 400
+
+
+# ------------------------------------------------------------------------- rules that few programs come to use
+
+
+def _key_of(number, device="cpu"):
+    import mindtorch_v2 as torch
+    from mindtorch_v2.profiler import _memory_profiler as module
+
+    return module.TensorKey(torch.device(device), number, module._Storage(0x1000 * number, number))
+
+
+def _bare_profile(nodes=(), events=(), sizes=None):
+    """A MemoryProfile of made-up nodes and events, before anything is deduced."""
+    from mindtorch_v2.profiler import _memory_profiler as module
+
+    profile = module.MemoryProfile.__new__(module.MemoryProfile)
+    profile._categories = module.CategoryDict()
+    profile._data_flow_graph = SimpleNamespace(flow_nodes=nodes)
+    profile._op_tree = SimpleNamespace(dfs=lambda: iter(events))
+    profile._size_map = sizes or {}
+    return module, profile
+
+
+def test_what_backward_changes_stays_what_it_was():
+    known, fresh, own = _key_of(1), _key_of(2), _key_of(3)
+    node = SimpleNamespace(_in_backward=True, outputs={known: 1, fresh: 0, own: 1})
+    module, profile = _bare_profile([node])
+    profile._categories.set_by_version(known, 0, module.Category.INPUT)
+    profile._categories.set_by_version(own, 0, module.Category.AUTOGRAD_DETAIL)
+    profile._set_autograd_detail()
+    assert profile._categories.get(known, 1) is None, "an input that backward wrote to is no detail of autograd"
+    assert profile._categories.get(fresh, 0) == profile._categories.get(own, 1) == module.Category.AUTOGRAD_DETAIL
+
+
+def _allocation(time, size, key=None, ptr=0x77):
+    import mindtorch_v2 as torch
+    from mindtorch_v2.profiler.tree import _EventType
+
+    fields = SimpleNamespace(alloc_size=size, ptr=key.storage.ptr if key else ptr, device=torch.device("cpu"),
+                             id=key.id if key else None, allocation_id=key.storage.allocation_id if key else None)
+    return SimpleNamespace(start_time_ns=time, typed=(_EventType.Allocation, fields))
+
+
+def test_what_happens_at_one_time_is_in_the_order_of_a_life():
+    gone, changed, made = _key_of(1), _key_of(2), _key_of(3)
+
+    def node(edges):
+        return SimpleNamespace(start_time=50, _edges=edges, intermediates=(), _output_versions=set(),
+                               _input_versions={(key, 0) for key in edges})
+
+    def edge(**facts):
+        return SimpleNamespace(**{"is_allocation": False, "mutated": False, "is_deletion": False, "input_version": 0, **facts})
+
+    nodes = [node({gone: edge(is_deletion=True)}), node({changed: edge(mutated=True)}), node({made: edge(is_allocation=True)})]
+    module, profile = _bare_profile(nodes, [_allocation(50, -1, gone), _allocation(50, 3, made)], {gone: 1, changed: 2, made: 3})
+    assert [(time, action.name, size) for time, action, _, size in profile.timeline] == [
+        (-1, "PREEXISTING", 1), (-1, "PREEXISTING", 2), (50, "CREATE", 3), (50, "INCREMENT_VERSION", 2), (50, "DESTROY", 1)]
+
+
+def test_memory_of_unknown_use_has_a_life_too():
+    """An address that is given out again without having been freed, as far as was seen, is a new version of what was there."""
+    events = [_allocation(10, 8), _allocation(20, 16), _allocation(30, -16), _allocation(40, -4, ptr=0x99), _allocation(50, 2)]
+    _, profile = _bare_profile(events=events)
+    assert [(time, action.name, size) for time, action, _, size in profile.timeline] == [
+        (-1, "PREEXISTING", 4), (10, "CREATE", 8), (20, "INCREMENT_VERSION", 16), (30, "DESTROY", 16), (40, "DESTROY", 4),
+        (50, "CREATE", 2)]
+
+
+def test_backward_frees_what_a_node_was_given_before_what_it_saved():
+    import mindtorch_v2 as torch
+
+    x, w, v = torch.ones(25), torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+    with torch.profiler.profile(record_shapes=True, profile_memory=True, with_stack=True) as prof:
+        x.mul(w).relu().mul(v).relu().sum().backward()
+    nodes = prof._memory_profile()._data_flow_graph.flow_nodes
+    last = max(i for i, node in enumerate(nodes) if node._event.name == "ReluBackward0")
+    saved, given = nodes[last].inputs
+    freed = [key for node in nodes[last + 1:] for key, edge in node._edges.items() if edge.is_deletion]
+    kept = next(node for node in nodes if node._event.name == "aten::relu").outputs
+    assert saved in kept and given not in kept, "the first input of the node is what relu() made"
+    assert freed[:2] == [given, saved]
+
+
+def test_a_gradient_that_was_added_is_freed_by_the_node_that_added_it():
+    import mindtorch_v2 as torch
+
+    x, w = torch.ones(25), torch.ones(1, requires_grad=True)
+    x.mul(w).sum().backward()
+    with torch.profiler.profile(record_shapes=True, profile_memory=True, with_stack=True) as prof:
+        x.mul(w).sum().backward()
+    nodes = prof._memory_profile()._data_flow_graph.flow_nodes
+    adds = next(node for node in nodes if node._event.name == "torch::autograd::AccumulateGrad")
+    assert [edge.is_deletion for edge in adds._edges.values()].count(True) == 1 and len(adds.outputs) == 1

@@ -13,6 +13,7 @@
 #include <mtprof.h>
 #include <pthread.h>
 #include <sys/wait.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define TEST(fn) cmocka_unit_test(fn)
@@ -229,6 +230,96 @@ static void every_schema_is_found_by_name(void **state)
     }
     mt_op_id op;
     assert_false(mt_op_find("aten::no_such", &op));
+}
+
+static void recorded_schemas_have_pytorchs_arguments(void **state)
+{
+    (void)state;
+    char text[256], few[12];
+    const char *clone = "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor";
+    assert_int_equal(mt_op_recorded_schema(MT_OP_clone, text, sizeof text), strlen(clone));
+    assert_string_equal(text, clone);
+    assert_int_equal(mt_op_recorded_schema(MT_OP_clone, few, sizeof few), strlen(clone));
+    assert_string_equal(few, "clone(Tenso");
+    mt_op_recorded_schema(MT_OP_empty, text, sizeof text);
+    assert_string_equal(text,
+                        "empty.memory_format(int[...] size, *, ScalarType? dtype=None, Layout? layout=None, "
+                        "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> "
+                        "Tensor");
+    mt_op_recorded_schema(MT_OP_mm, text, sizeof text);
+    assert_string_equal(text, mt_op_schema(MT_OP_mm));
+    assert_int_equal(mt_op_recorded_schema((mt_op_id)mt_op_count(), text, sizeof text), 0);
+}
+
+/* --------------------------------------------------------------------------------------------- interception */
+
+typedef struct watcher {
+    unsigned calls, wrong;
+    bool fail;
+    mt_op_id last;
+} watcher;
+
+/* Computes the op, doubles its result. */
+static mt_status doubled(void *user, mt_op_id op, const mt_value *args, unsigned count, mt_tensor ***outs,
+                         unsigned *out_count)
+{
+    watcher *w = user;
+    w->calls++;
+    w->last = op;
+    if (w->fail)
+        return MT_E_CALLBACK;
+    *outs = calloc(2, sizeof **outs);
+    *out_count = 1 + w->wrong;
+    mt_tensor *once = NULL;
+    mt_status status = mt_call(op, args, count, &once); /* which is not intercepted */
+    mt_value two[] = {mt_value_tensor(once), mt_value_int(2)};
+    if (status == MT_OK)
+        status = mt_call(MT_OP_mul, two, 2, &(*outs)[0]);
+    mt_release(once);
+    return status;
+}
+
+static void an_interceptor_computes_and_autograd_follows_the_op(void **state)
+{
+    (void)state;
+    watcher w = {0};
+    MT_SCOPE
+    {
+        mt_tensor *x = MT(full, MT_SHAPE(2), 3.0), *before = MT(full, MT_SHAPE(2), 5.0), *y;
+        mt_set_requires_grad(x, true);
+        mt_interceptor none = mt_intercept((mt_interceptor){.fn = doubled, .user = &w});
+        assert_null(none.fn);
+        y = MT(mul, x, before);
+        assert_int_equal(w.calls, 1);
+        assert_int_equal(w.last, MT_OP_mul);
+        mt_intercept(none);
+        assert_int_equal(mt_scope_status(), MT_OK);
+        assert_float_equal(((const float *)mt_data(y))[1], 30, 0);
+        assert_string_equal(mt_node_name(mt_grad_fn(y)), "MulBackward0");
+        assert_int_equal(mt_backward(MT(sum, y)), MT_OK);
+        assert_float_equal(((const float *)mt_data(mt_grad(x)))[0], 5, 0);
+    }
+}
+
+static void an_interceptor_that_fails_fails_the_op(void **state)
+{
+    (void)state;
+    watcher w = {.fail = true};
+    mt_tensor *x = NULL, *y = NULL;
+    MT_SCOPE
+    {
+        x = mt_retain(MT(ones, MT_SHAPE(2)));
+    }
+    mt_value args[] = {mt_value_tensor(x)};
+    mt_interceptor none = mt_intercept((mt_interceptor){.fn = doubled, .user = &w});
+    assert_int_equal(mt_call(MT_OP_exp, args, 1, &y), MT_E_CALLBACK);
+    assert_null(y);
+    w = (watcher){.wrong = 1};
+    assert_int_equal(mt_call(MT_OP_exp, args, 1, &y), MT_E_RUNTIME);
+    assert_null(y);
+    assert_non_null(strstr(mt_last_error(), "aten::exp has 1 results"));
+    mt_intercept(none);
+    mt_release(x);
 }
 
 /* ------------------------------------------------------------------------------------------------- autograd */
@@ -748,6 +839,9 @@ int main(void)
         TEST(after_a_failure_a_scope_does_nothing),
         TEST(a_scope_ends_however_it_is_left),
         TEST(every_schema_is_found_by_name),
+        TEST(recorded_schemas_have_pytorchs_arguments),
+        TEST(an_interceptor_computes_and_autograd_follows_the_op),
+        TEST(an_interceptor_that_fails_fails_the_op),
         TEST(gradients_flow_to_leaves),
         TEST(a_graph_is_walked_once_unless_kept),
         TEST(gradients_of_given_inputs_touch_no_leaf),

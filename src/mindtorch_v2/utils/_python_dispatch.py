@@ -1,15 +1,56 @@
-"""torch.utils._python_dispatch, of which this runtime has the name alone: ops do not pass through Python."""
+"""torch.utils._python_dispatch: modes that see every op of their thread, and may do something else instead."""
+
+import functools
+
+from mindtorch_v2 import _C
+
+
+class _OpOverload:
+    """One row of the op table, as a mode is given it: what torch.ops.aten.NAME.OVERLOAD is in PyTorch."""
+
+    __slots__ = ("_name", "_overloadname", "_run", "__name__")
+
+    def __init__(self, row):
+        head = row[2].split("(", 1)[0]
+        base, _, overload = head.partition(".")
+        self._name, self._overloadname, self._run = "aten::" + head, overload or "default", getattr(_C.ops, row[0])
+        self.__name__ = f"{base}.{self._overloadname}"
+
+    def __call__(self, *args, **kwargs):
+        return self._run(*args, **kwargs)
+
+    def name(self):
+        """"aten::add.Tensor"; "aten::cat" of an op that has one overload."""
+        return self._name
+
+    @property
+    def namespace(self):
+        return "aten"
+
+    def __repr__(self):
+        return f"<OpOverload(op='{self._name.partition('.')[0].replace('::', '.')}', overload='{self._overloadname}')>"
+
+    def __str__(self):
+        return "aten." + self.__name__
+
+
+@functools.cache
+def _functions():
+    return [_OpOverload(row) for row in _C._op_table()]
 
 
 class TorchDispatchMode:
-    """In PyTorch, a context in which every op is handed to __torch_dispatch__. Entering it is an error here: nothing would
-    be. A profile shows every op: torch.profiler.profile(record_shapes=True)."""
+    """A context in which each op that this thread computes is handed to __torch_dispatch__(func, types, args, kwargs); what that
+    returns is the op's result. Ops that are made of others (linear, matmul ...) come as these; ops of the backward pass come,
+    too. func(*args, **kwargs) computes the op. Within __torch_dispatch__ the mode is off, those around it are on, and autograd
+    does not follow: it follows the op that was handed over."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError
 
     def __enter__(self):
-        raise NotImplementedError("mindtorch_v2 does not dispatch ops to Python: record them with torch.profiler.profile()")
+        _C._push_dispatch_mode(self, _functions())
+        return self
 
-    def __exit__(self, *exc):
-        pass
+    def __exit__(self, exc_type, exc_value, traceback):
+        _C._pop_dispatch_mode(self)

@@ -376,7 +376,8 @@ static mt_status add_into(mt_tensor *leaf, mt_tensor **grad, mt_tensor **old)
     return MT_OK;
 }
 
-/* Hooks run outside of the lock: they may go backward themselves. (Those before accumulation: see before_run.) */
+/* Hooks run outside of the lock: they may go backward themselves. (Those before accumulation: see before_run.) The
+ * gradient is let go of here, so that a profile shows whose it was. */
 static mt_status accumulate(mt_node *node, mt_tensor **grad)
 {
     mt_tensor *leaf = node->leaf, *old = NULL;
@@ -384,6 +385,8 @@ static mt_status accumulate(mt_node *node, mt_tensor **grad)
     mt_status status = add_into(leaf, grad, &old);
     mt__leaf_unlock(leaf);
     mt_release(old);
+    mt_release(*grad);
+    *grad = NULL;
     if (status == MT_OK && leaf->extra != NULL && leaf->extra->post.count > 0) {
         mt_tensor *self = mt_retain(leaf);
         status = mt__hooks_run(&leaf->extra->post, 0, &self);
@@ -468,31 +471,33 @@ static bool goes_on(const engine *e, mt_node *node)
     return false;
 }
 
-static mt_status hand_on(engine *e, mt_node *node, mt_tensor **outs)
+static mt_status fit_all(const engine *e, const mt_node *node, mt_tensor **outs)
 {
     mt_status status = MT_OK;
+    for (uint32_t i = 0; i < node->edge_count && status == MT_OK; i++)
+        if (outs[i] != NULL && node->edges[i].node != NULL && visit_of(e, node->edges[i].node)->needed)
+            status = fit(node, i, &outs[i]);
+    return status;
+}
+
+/* Takes all of outs. status: of what was done before; after a failure nothing is handed on. */
+static mt_status hand_on(engine *e, const mt_node *node, mt_tensor **outs, mt_status status)
+{
     for (uint32_t i = 0; i < node->edge_count; i++) {
         mt_node *next = node->edges[i].node;
-        if (next == NULL) {
+        mt__visit *visit = next != NULL && status == MT_OK ? visit_of(e, next) : NULL;
+        if (visit != NULL && outs[i] != NULL && visit->needed)
+            status = deliver(e, next, node->edges[i].output, outs[i]);
+        else
             mt_release(outs[i]);
-            continue;
-        }
-        mt__visit *visit = visit_of(e, next);
-        if (status == MT_OK && outs[i] != NULL && visit->needed) {
-            status = fit(node, i, &outs[i]);
-            if (status == MT_OK)
-                status = deliver(e, next, node->edges[i].output, outs[i]);
-            else
-                mt_release(outs[i]);
-        } else {
-            mt_release(outs[i]);
-        }
-        if (--visit->waiting == 0 && status == MT_OK)
+        if (visit != NULL && --visit->waiting == 0 && status == MT_OK)
             status = heap_push(e, next);
     }
     return status;
 }
 
+/* Memory is given back in PyTorch's order: the gradients that the node was given, what it saved, and then, as the new
+ * gradients are added up, those that were summed. */
 static mt_status evaluate(engine *e, mt_node *node)
 {
     mt_tensor **grads = visit_of(e, node)->incoming;
@@ -504,17 +509,18 @@ static mt_status evaluate(engine *e, mt_node *node)
     for (uint32_t i = 0; i < node->out_count; i++)
         any |= grads[i] != NULL;
     mt_status status = any ? before_run(e, node, grads) : MT_OK;
-    if (status == MT_OK && any && goes_on(e, node)) {
+    bool wanted = status == MT_OK && any && goes_on(e, node);
+    if (wanted)
         status = mt__node_run(node, grads, outs);
-        if (status == MT_OK && !e->options->retain_graph)
-            mt__node_let_go(node);
-    }
-    if (status == MT_OK)
-        status = hand_on(e, node, outs);
+    if (wanted && status == MT_OK)
+        status = fit_all(e, node, outs);
     for (uint32_t i = 0; i < node->out_count; i++) {
         mt_release(grads[i]);
         grads[i] = NULL;
     }
+    if (wanted && status == MT_OK && !e->options->retain_graph)
+        mt__node_let_go(node);
+    status = hand_on(e, node, outs, status);
     if (outs != few)
         free(outs);
     return status;

@@ -49,6 +49,8 @@ mt_status mt__note_view(const mt__call *call)
         mark = MT__VIEW_OF_NO_GRAD;
     mt_tensor *base = of->extra != NULL && of->extra->base != NULL ? of->extra->base : of;
     for (uint32_t i = 0; i < call->out_count; i++) {
+        if (MT__UNLIKELY(call->outs[i]->storage != of->storage))
+            continue; /* an interceptor made it, of something else */
         call->outs[i]->flags |= mark | MT__IS_VIEW;
         if (!mt__grad_mode && !mt__tracks(of))
             continue;

@@ -391,11 +391,33 @@ bool mt__is_input(const mt_tensor *t)
     return !t->storage->of_graph && mt__recorded_depth <= 1 && !mt__tracks(t);
 }
 
+/* The same for a node. An interceptor sees it as PyTorch's modes do: as an op. */
+static mt_status detach_for_node(mt_tensor *t, mt_tensor **out)
+{
+    *out = NULL;
+    if (MT__LIKELY(mt__interceptor.fn == NULL)) {
+        *out = detached(t);
+        return *out != NULL ? MT_OK : MT_E_NOMEM;
+    }
+    mt_value self = mt_value_tensor(t);
+    mt_interceptor mine = mt__interceptor;
+    mt__interceptor.below_autograd = true;
+    bool followed = mt_grad_enable(false);
+    mt_status status = mt_call(MT_OP_detach, &self, 1, out);
+    mt_grad_enable(followed);
+    mt__interceptor = mine;
+    return status;
+}
+
 static mt_status save(mt__saved *slot, mt_tensor *t, bool is_output)
 {
-    slot->tensor = is_output ? detached(t) : mt_retain(t);
-    if (slot->tensor == NULL)
-        return MT_E_NOMEM;
+    mt_status status = MT_OK;
+    if (is_output)
+        status = detach_for_node(t, &slot->tensor);
+    else
+        slot->tensor = mt_retain(t);
+    if (status != MT_OK)
+        return status;
     slot->version = t->storage->version;
     slot->is_output = is_output;
     if (t->storage->category == MTP_MEMORY_TEMPORARY)

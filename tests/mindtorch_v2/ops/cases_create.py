@@ -19,6 +19,9 @@ for label, size in SIZES.items():
         for letter in "bild":
             made(op, f"{label}_{Dtype(letter)}", (size,), lambda size, dtype, v=value: np.full(size, v or 0), letter,
                  kwargs={"dtype": Dtype(letter)}, values=value is not None)
+    made("empty_strided", label, (size, tuple(range(len(size), 0, -1))), lambda size, stride: np.zeros(size), "f", values=False)
+    made("empty_strided", label + "_int64", (size, (0,) * len(size)), lambda size, stride, dtype: np.zeros(size), "l",
+         kwargs={"dtype": Dtype("l")}, values=False)
     for op, value in (("zeros_like", 0), ("ones_like", 1), ("empty_like", None)):
         add(op, label, (real(*size),), lambda x, v=value: np.full(x.shape, v or 0), dtypes="filb", grad=False,
             values=value is not None)

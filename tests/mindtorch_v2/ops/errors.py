@@ -87,6 +87,12 @@ bad("repeat", "fewer", (M, (2,)), RuntimeError,
 bad("split_with_sizes", "sum", (M, (1, 1)), RuntimeError,
     "split_with_sizes expects split_sizes to sum exactly to 3 (input tensor's size at dimension 0), but got split_sizes=[1, 1]")
 bad("tril", "rank", (V,), RuntimeError, "tril: input tensor must have at least 2 dimensions")
+bad("empty_strided", "lengths", ((2, 3), (1,)), RuntimeError, "dimensionality of sizes (2) must match dimensionality of strides (1)")
+bad("empty_strided", "negative", ((2, -3), (3, 1)), RuntimeError, "Trying to create tensor with negative dimension -3: [2, -3]")
+bad("empty_strided", "backwards", ((2, 3), (-1, 1)), RuntimeError,
+    "Storage size calculation overflowed with sizes=[2, 3] and strides=[-1, 1]")
+bad("empty_strided", "huge", ((2**40, 2**40), (2**40, 1)), RuntimeError,
+    "Storage size calculation overflowed with sizes=[1099511627776, 1099511627776] and strides=[1099511627776, 1]")
 bad("as_strided", "beyond", (M, (3, 5), (5, 1), 0), RuntimeError,
     "setStorage: sizes [3, 5], strides [5, 1], storage offset 0, and itemsize 8 requiring a storage size of 120 are out of bounds for storage of size 96")
 

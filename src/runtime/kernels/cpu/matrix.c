@@ -82,11 +82,27 @@ static double factor(const mt__call *call, unsigned arg)
                                                            : (double)mt__arg_int(call, arg);
 }
 
+static mt_status fill_from_self(mt__call *call)
+{
+    fill_from(call->outs[0], mt__arg_tensor(call, 0));
+    return MT_OK;
+}
+
+/* What is added to a product lies in the output before it. */
+static mt_status begin_with_self(mt__call *call)
+{
+    if (MT__LIKELY(!call->shown))
+        return fill_from_self(call);
+    mt_value args[] = {mt_value_tensor(call->outs[0]), call->args[0], mt_value_truth(false)};
+    return mt__record_part(call, MT_OP_copy_, NULL, args, fill_from_self);
+}
+
 mt_status mt__cpu_addmm(mt__call *call)
 {
     double beta = factor(call, 3);
-    if (beta != 0)
-        fill_from(call->outs[0], mt__arg_tensor(call, 0));
+    mt_status status = beta != 0 ? begin_with_self(call) : MT_OK;
+    if (status != MT_OK)
+        return status;
     return product(mt__arg_tensor(call, 1), mt__arg_tensor(call, 2), call->outs[0], factor(call, 4), beta);
 }
 
@@ -143,8 +159,9 @@ mt_status mt__cpu_bmm(mt__call *call)
 mt_status mt__cpu_baddbmm(mt__call *call)
 {
     double beta = factor(call, 3);
-    if (beta != 0)
-        fill_from(call->outs[0], mt__arg_tensor(call, 0));
+    mt_status status = beta != 0 ? begin_with_self(call) : MT_OK;
+    if (status != MT_OK)
+        return status;
     return batched(call, mt__arg_tensor(call, 1), mt__arg_tensor(call, 2), factor(call, 4), beta);
 }
 

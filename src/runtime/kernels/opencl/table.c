@@ -36,6 +36,7 @@ static const struct {
     {MT_OP_zero_, mt__npu_zero},
     {MT_OP_empty, mt__npu_nothing},
     {MT_OP_empty_like, mt__npu_nothing},
+    {MT_OP_empty_strided, mt__npu_nothing},
     {MT_OP_cat, mt__npu_cat},
     {MT_OP_stack, mt__npu_stack},
     {MT_OP_repeat, mt__npu_repeat},
