@@ -241,7 +241,7 @@ static void save(mtp_profile *prof, void *user)
 {
     (void)user;
     mtp_trace *trace;
-    mtp_averages *averages;
+    mtp_averages *averages = NULL;
     mtp_table_options table = MTP_TABLE_OPTIONS_INIT;
     table.sort_by = "self_cpu_time_total";
     if (mtp_profile_trace(prof, &trace) != MTP_OK || mtp_averages_create(trace, NULL, &averages) != MTP_OK ||
