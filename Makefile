@@ -23,11 +23,13 @@ build: ## build everything; the command is then build/mtprof
 	@$(FOLLOW_PYTHON)
 	@$(NINJA) -C $(BUILD)
 
-# Configured for another interpreter than PYTHON, as in another environment than at the last build.
+# Configured for another interpreter than PYTHON, as in another environment than at the last build. --wipe: Debian's meson 1.0 has
+# no other way to look at the interpreter again.
 FOLLOW_PYTHON = \
     if [ -n "$(PYTHON)" ] && [ -f $(BUILD)/src/python/python_path ] && [ "$$(cat $(BUILD)/src/python/python_path)" != "$(PYTHON)" ]; then \
         echo "make: configuring for $(PYTHON); the last build was for $$(cat $(BUILD)/src/python/python_path)"; \
-        $(MESON) setup --reconfigure --clearcache -Dpython_path="$(PYTHON)" $(BUILD) >/dev/null; \
+        $(MESON) setup --wipe -Dpython_path="$(PYTHON)" $(BUILD) | grep -i python; \
+        test -f $(BUILD)/build.ninja; \
     fi
 
 run: build ## profile a real workload: prints its table and leaves a trace

@@ -505,7 +505,7 @@ static void advice_on_lost_records_is_of_their_cause(void **state)
         uint64_t spool_bytes;
         bool full_disk;
         const char *says;
-    } cases[] = {{MTP_STOP_WHEN_FULL, 0, false, "a larger buffer_bytes keeps more, or when_full"},
+    } cases[] = {{MTP_STOP_WHEN_FULL, 0, false, "a larger buffer_bytes keeps more; when_full"},
                  {MTP_STREAM, 0, true, "make room on its disk, or put the spool on another"},
                  {MTP_STREAM, 128 << 10, false, "a larger spool_bytes keeps more"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
