@@ -565,6 +565,24 @@ static void a_launch_outside_of_any_op_has_the_time_of_its_work(void **state)
     finish(a, t);
 }
 
+static void a_call_whose_id_is_its_correlation_has_no_op_by_it(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 100), other = made_thread(t, 101), stream = made_stream(t, 0, 7);
+    mtp__detail op = MTP__DETAIL_INIT, call = MTP__DETAIL_INIT;
+    op.external_id = call.external_id = call.correlation =
+        11; /* by chance the number of an op that runs just then */
+    span_with(t, other, 0, 9000, "aten::mm", MTP__CATEGORY_CPU_OP, op);
+    span_with(t, thread, 1000, 1100, "hipLaunchKernel", MTP__CATEGORY_CUDA_RUNTIME, call);
+    span_with(t, stream, 5000, 8000, "kernel", MTP__CATEGORY_KERNEL, call);
+    as_kineto(t, true);
+    mtp_averages *a = rows_of(made_end(t));
+    assert_us(op_row(a, "aten::mm")->device_time_total, 0);
+    assert_us(op_row(a, "hipLaunchKernel")->device_time_total, 3);
+    finish(a, t);
+}
+
 static void torchs_ids_meet_by_number_alone(void **state)
 {
     (void)state;
@@ -1083,6 +1101,7 @@ int main(void)
         TEST(kernels_whose_ids_are_correlations_go_to_the_op_around_their_launch),
         TEST(a_launch_outside_of_any_op_has_the_time_of_its_work),
         TEST(torchs_ids_meet_by_number_alone),
+        TEST(a_call_whose_id_is_its_correlation_has_no_op_by_it),
         TEST(overhead_takes_the_id_of_what_is_open_on_the_main_thread_even_if_it_is_the_devices),
         TEST(annotations_on_the_device_are_rows_that_launch_nothing),
         TEST(python_functions_have_rows_if_asked_for_and_count_from_the_release_that_writes_host_name),
