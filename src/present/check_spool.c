@@ -58,10 +58,9 @@ static bool check_header(spool *s)
     const mtp__spool_header *h = &s->header;
     if (s->file_bytes < sizeof *h)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_HEADER, 0, MTP__NO_EVENT, "the header is cut off");
-    else if (h->version < MTP__FORMAT_OLDEST || h->version > MTP__FORMAT_VERSION)
+    else if (h->version != MTP__FORMAT_VERSION)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_HEADER, 8, MTP__NO_EVENT,
-                       "version %u, this program reads %u to %u", h->version, MTP__FORMAT_OLDEST,
-                       MTP__FORMAT_VERSION);
+                       "version %u, this program reads %u", h->version, MTP__FORMAT_VERSION);
     else if (h->chunk_bytes < CHUNK_MIN || h->chunk_bytes > CHUNK_MAX ||
              (h->chunk_bytes & (h->chunk_bytes - 1)) != 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_HEADER, 12, MTP__NO_EVENT, "a chunk size of %u cannot be",

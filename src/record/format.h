@@ -1,7 +1,8 @@
 /* record/format.h - the form of records and chunks, in memory and in a spool file alike. Ids are append-only.
  *
- * A stream is what one thread wrote (stream 0: the control stream), in chunks. A chunk is a header and then records,
- * which are runs of 8-byte words:
+ * A stream is what one thread wrote (stream 0: the control stream), in chunks. Memory and file are cut into pieces of
+ * the session's chunk_bytes; a piece holds one chunk or several, one behind the other, each of `span` bytes. A chunk is a
+ * header and then records, which are runs of 8-byte words:
  *
  *     word 0   ticks << 8 | length << 4 | kind      length in words, 1 to 15; 0: it is in word 1, bits 32 to 63
  *     word 1+  by kind, below
@@ -14,10 +15,8 @@
 #define MTP_RECORD_FORMAT_H
 #include <stdint.h>
 
-/* 1: an END is the innermost open scope's, or, with scope kind PYTHON or MODULE << 32, the innermost open function's;
- *    chunks have no depth. Read, not written. */
-#define MTP__FORMAT_VERSION 2u
-#define MTP__FORMAT_OLDEST 1u
+/* Versions 1 and 2 were never released, and are not read. */
+#define MTP__FORMAT_VERSION 3u
 
 /* X(symbol, value, words after word 0) */
 #define MTP__KIND_LIST(X)                                                                                    \
@@ -118,7 +117,9 @@ typedef struct mtp__chunk {
     uint32_t words;      /* when sealed: how many are used */
     uint64_t checksum;   /* when sealed, in a file: of header and words; 0: not sealed */
     uint32_t depth;      /* of the stream before the first record */
-    uint32_t reserved;   /* 0 */
+    uint32_t epoch;      /* of definitions (record/control.h) when it was handed out */
+    uint32_t span;       /* bytes of its piece, header and all; the next chunk, if there is one, lies behind them */
+    uint32_t head;       /* check of what does not change: order to first, depth to span */
 } mtp__chunk;
 #define MTP__CHUNK_MAGIC 0x4b4e5548435054d4u
 #define MTP__CHUNK_HEADER_WORDS (sizeof(mtp__chunk) / 8)

@@ -12,12 +12,10 @@
 #include "base/hash.h"
 #include "base/os.h"
 #include "base/plain.h"
-#include "base/target.h"
 #include "base/testpoint.h"
 #include "record/writer.h"
 
 #define HUGE_FROM ((uint64_t)4 << 20) /* smaller budgets would be rounded up too much */
-#define FILE_STEP_BYTES ((uint64_t)1 << 20)
 #define NO_SLOT UINT32_MAX
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -47,68 +45,18 @@ uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words)
     return sum != 0 ? sum : 1;
 }
 
-/* The lock goes with it: it is held while the file is not complete, and tells readers that its writer lives. */
-static bool header_write(mtp__pool *pool, bool complete)
-{
-    bool locked = complete || mtp__lock_file(pool->fd) == MTP__LOCK_NONE;
-    mtp__spool_header header = {MTP__SPOOL_MAGIC,   MTP__FORMAT_VERSION,
-                                pool->chunk_bytes,  (uint64_t)getpid(),
-                                complete,           complete ? pool->file_chunks : 0,
-                                !complete && locked};
-    pool->finished = complete;
-    bool written = pwrite(pool->fd, &header, sizeof header, 0) == (ssize_t)sizeof header;
-    if (complete)
-        mtp__unlock_file(pool->fd);
-    return written;
-}
-
-/* Opened as it is, and emptied when it is ours: another process may be recording into it. */
-static mtp_status file_create(mtp__pool *pool, const char *path)
-{
-    mtp__target target;
-    mtp_status status = mtp__target_find(path, &target);
-    if (status != MTP_OK) {
-        MTP_NOTE("spool");
-        return status;
-    }
-    bool possible = target.place[0] == 0 && (!target.there || target.regular);
-    if (possible)
-        pool->fd = mtp__open_at(target.dir, target.name, O_RDWR | O_CREAT, 0600);
-    int error = errno;
-    mtp__close(target.dir);
-    if (!possible)
-        return MTP_FAIL(MTP_E_IO, "spool: %s: it is no regular file", path);
-    if (pool->fd < 0)
-        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be created: %s", path, mtp__reason(error));
-    if (mtp__lock_file(pool->fd) == MTP__LOCK_HELD) {
-        mtp__spool_header other = {0};
-        ssize_t got = mtp__pread(pool->fd, &other, sizeof other, 0);
-        return MTP_FAIL(MTP_E_IO, "spool: %s: process %llu is recording into it; name another file", path,
-                        got == (ssize_t)sizeof other ? (unsigned long long)other.pid : 0);
-    }
-    if (mtp__truncate(pool->fd, 0) != 0)
-        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be emptied: %s", path, mtp__reason(errno));
-    return MTP_OK;
-}
-
 static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
 {
-    mtp_status status = file_create(pool, config->path);
-    if (status != MTP_OK)
-        return status;
-    if (mtp__grow_file(pool->fd, 0, pool->chunk_bytes) != 0 || !header_write(pool, false))
-        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be written: %s", config->path, mtp__reason(errno));
+    uint64_t limit = pool->slots;
     if (config->when_full == MTP_STREAM)
-        pool->file_limit = config->file_limit != 0 ? config->file_limit / pool->chunk_bytes - 1 : UINT64_MAX;
-    else
-        pool->file_limit = pool->slots;
-    return MTP_OK;
+        limit = config->file_limit != 0 ? config->file_limit / pool->chunk_bytes - 1 : UINT64_MAX;
+    return mtp__spool_out_open(&pool->file, config->path, pool->chunk_bytes, limit);
 }
 
 mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
 {
     memset(pool, 0, sizeof *pool);
-    pool->fd = -1;
+    pool->file.fd = -1;
     pool->pinned = NO_SLOT;
     pool->chunk_bytes = config->chunk_bytes;
     pool->slots = (uint32_t)(config->bytes / config->chunk_bytes);
@@ -134,23 +82,21 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
 
 void mtp__pool_fini(mtp__pool *pool)
 {
-    mtp__close(pool->fd);
+    mtp__spool_out_close(&pool->file);
     mtp__unmap(pool->base, (size_t)pool->slots * pool->chunk_bytes);
     mtp__free(pool->sealed);
     pthread_mutex_destroy(&pool->lock);
     memset(pool, 0, sizeof *pool);
-    pool->fd = -1;
+    pool->file.fd = -1;
 }
 
 void mtp__pool_forked(mtp__pool *pool)
 {
     mtp__unmapped(pool->base);
-    mtp__close(pool->fd);
+    mtp__spool_out_close(&pool->file);
     pool->base = NULL;
-    pool->fd = -1;
     mtp__pool_reset(pool);
     pool->touched = pool->slots = 0;
-    pool->file_chunks = pool->file_room = 0;
     atomic_store(&pool->refusing, 1 + MTP_DROP_NOMEM);
 }
 
@@ -165,27 +111,7 @@ void mtp__pool_reset(mtp__pool *pool)
 
 void mtp__pool_finish(mtp__pool *pool)
 {
-    if (pool->fd < 0)
-        return;
-    if (mtp__truncate(pool->fd, (pool->file_chunks + 1) * pool->chunk_bytes) == 0)
-        pool->file_room = pool->file_chunks;
-    if (!header_write(pool, true) && pool->error == 0)
-        pool->error = errno; /* readers do without: complete stays 0 */
-}
-
-/* Makes `slot` show the file's piece `piece` (from 0). Real blocks first: a mapped hole on a full disk is SIGBUS. */
-static bool file_show(mtp__pool *pool, uint32_t slot, uint64_t piece)
-{
-    if (piece >= pool->file_room) {
-        uint64_t step = FILE_STEP_BYTES / pool->chunk_bytes, more = step < 1 ? 1 : step;
-        if (more > pool->file_limit - piece)
-            more = pool->file_limit - piece;
-        if (mtp__grow_file(pool->fd, (piece + 1) * pool->chunk_bytes, more * pool->chunk_bytes) != 0)
-            return false;
-        pool->file_room = piece + more;
-    }
-    return mtp__map_file(chunk_at(pool, slot), pool->chunk_bytes, pool->fd,
-                         (piece + 1) * pool->chunk_bytes) != NULL;
+    mtp__spool_out_finish(&pool->file);
 }
 
 /* The oldest sealed slot that no reader is in, out of the ring. */
@@ -213,7 +139,7 @@ static uint32_t refuse(mtp__pool *pool, mtp_drop cause, mtp_drop *why, bool for_
 
 static uint32_t refuse_file(mtp__pool *pool, mtp_drop *why)
 {
-    pool->error = errno;
+    pool->file.error = errno;
     return refuse(pool, MTP_DROP_DISK, why, true);
 }
 
@@ -221,13 +147,12 @@ static uint32_t refuse_file(mtp__pool *pool, mtp_drop *why)
 static uint32_t find_slot(mtp__pool *pool, bool *dirty, mtp_drop *why)
 {
     bool streaming = pool->when_full == MTP_STREAM;
-    if (streaming && pool->file_chunks >= pool->file_limit)
+    if (streaming && pool->file.pieces >= pool->file.limit)
         return refuse(pool, MTP_DROP_DISK, why, true);
     if (pool->fresh < pool->slots) {
         uint32_t slot = pool->fresh;
-        if (pool->fd >= 0 && !file_show(pool, slot, pool->file_chunks))
+        if (pool->file.fd >= 0 && !mtp__spool_out_next(&pool->file, chunk_at(pool, slot)))
             return refuse_file(pool, why);
-        pool->file_chunks += pool->fd >= 0;
         pool->fresh++;
         *dirty = slot < pool->touched;
         if (*dirty) /* what it holds is of before the reset */
@@ -240,9 +165,8 @@ static uint32_t find_slot(mtp__pool *pool, bool *dirty, mtp_drop *why)
     if (slot == NO_SLOT) /* every chunk is in some thread's hands */
         return refuse(pool, MTP_DROP_BUDGET, why, false);
     if (streaming) {
-        if (!file_show(pool, slot, pool->file_chunks))
+        if (!mtp__spool_out_next(&pool->file, chunk_at(pool, slot)))
             return refuse_file(pool, why);
-        pool->file_chunks++;
         *dirty = false;
         return slot;
     }
@@ -266,8 +190,8 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
     pthread_mutex_lock(&pool->lock);
     uint32_t slot = find_slot(pool, &dirty, why);
     uint64_t order = slot != NO_SLOT ? ++pool->order : 0;
-    if (slot != NO_SLOT && pool->finished)
-        header_write(pool, false); /* it goes on */
+    if (slot != NO_SLOT)
+        mtp__spool_out_go_on(&pool->file);
     pthread_mutex_unlock(&pool->lock);
     if (slot == NO_SLOT)
         return NULL;
@@ -278,7 +202,7 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
         chunk->words = 0;
         chunk->checksum = 0;
         memset(mtp__chunk_words(chunk), 0, pool->chunk_bytes - sizeof *chunk);
-    } else if (pool->fd >= 0) {
+    } else if (pool->file.fd >= 0) {
         madvise(chunk, pool->chunk_bytes, MADV_POPULATE_WRITE); /* one call instead of sixteen faults */
     }
     chunk->magic = MTP__CHUNK_MAGIC;
@@ -287,6 +211,9 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
     chunk->base_ticks = ticks;
     chunk->first = first;
     chunk->depth = 0;
+    chunk->epoch = 0;
+    chunk->span = pool->chunk_bytes;
+    chunk->head = 0;
     __atomic_store_n(&chunk->order, order, __ATOMIC_RELEASE); /* pairs: visit, order */
     MTP__TESTPOINT(CHUNK_TAKEN);
     return chunk;
@@ -296,7 +223,7 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
 {
     chunk->records = records;
     __atomic_store_n(&chunk->words, words, __ATOMIC_RELEASE); /* pairs: visit_slot, words */
-    if (pool->fd >= 0)
+    if (pool->file.fd >= 0)
         __atomic_store_n(&chunk->checksum, mtp__chunk_checksum(chunk, mtp__chunk_words(chunk)),
                          __ATOMIC_RELEASE);
     MTP__TESTPOINT(CHUNK_SEALED);
@@ -311,11 +238,10 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
 
 void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk)
 {
-    if (pool->fd < 0)
+    if (pool->file.fd < 0)
         return;
     pthread_mutex_lock(&pool->lock);
-    if (pool->finished)
-        header_write(pool, false);
+    mtp__spool_out_go_on(&pool->file);
     pthread_mutex_unlock(&pool->lock);
     __atomic_store_n(&chunk->checksum, 0, __ATOMIC_RELEASE);
 }
@@ -333,12 +259,12 @@ static mtp_status order_at(mtp__pool *pool, uint64_t at, uint64_t *order, uint32
 {
     mtp__chunk header = {0};
     ssize_t got = sizeof header;
-    if (pool->fd < 0) {
+    if (pool->file.fd < 0) {
         mtp__chunk *chunk = chunk_at(pool, (uint32_t)at);
         header.order = __atomic_load_n(&chunk->order, __ATOMIC_ACQUIRE); /* pairs: take, order */
         header.stream = header.order != 0 ? __atomic_load_n(&chunk->stream, __ATOMIC_RELAXED) : 0;
     } else {
-        got = mtp__pread(pool->fd, &header, sizeof header, (at + 1) * pool->chunk_bytes);
+        got = mtp__spool_out_read(&pool->file, at, 0, &header, sizeof header);
     }
     *stream = header.stream;
     *order = header.order;
@@ -400,7 +326,7 @@ static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__ch
 static mtp_status visit_piece(mtp__pool *pool, const mtp__chunk_place *p, void *copy,
                               mtp__chunk_visitor *visitor, void *user)
 {
-    ssize_t got = mtp__pread(pool->fd, copy, pool->chunk_bytes, (p->at + 1) * pool->chunk_bytes);
+    ssize_t got = mtp__spool_out_read(&pool->file, p->at, 0, copy, pool->chunk_bytes);
     if (got != (ssize_t)pool->chunk_bytes)
         return piece_unread(p->at, got);
     mtp__chunk *chunk = copy;
@@ -417,15 +343,15 @@ static mtp_status visit(mtp__pool *pool, bool control_only, mtp__chunk_visitor *
 {
     uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
-    uint64_t count = pool->fd >= 0 ? pool->file_chunks : pool->fresh;
+    uint64_t count = pool->file.fd >= 0 ? pool->file.pieces : pool->fresh;
     pthread_mutex_unlock(&pool->lock);
     mtp__writer_release(before);
     if (count == 0)
         return MTP_OK;
     mtp__chunk_place *places = mtp__calloc(count, sizeof *places);
-    void *copy = pool->fd >= 0 ? mtp__calloc(1, pool->chunk_bytes) : NULL;
+    void *copy = pool->file.fd >= 0 ? mtp__calloc(1, pool->chunk_bytes) : NULL;
     mtp_status status = MTP_OK;
-    if (places == NULL || (pool->fd >= 0 && copy == NULL))
+    if (places == NULL || (pool->file.fd >= 0 && copy == NULL))
         status = MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)count);
     uint64_t used = 0;
     for (uint64_t i = 0; status == MTP_OK && i < count; i++) {

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "record/format.h"
+#include "record/spool_out.h"
 
 typedef struct mtp__pool_config {
     uint64_t bytes;       /* budget, a multiple of chunk_bytes */
@@ -35,12 +36,7 @@ typedef struct mtp__pool {
     uint64_t order;             /* of the chunk given last */
     uint64_t kept, overwritten; /* records: in sealed chunks; in chunks that made room */
     atomic_int refusing;        /* 1 + mtp_drop: nothing more is given, for this reason */
-    int fd;                     /* spool file, or -1 */
-    int error;                  /* errno that ended the file's growth, or 0 */
-    bool finished;              /* the file says that it is complete */
-    uint64_t file_chunks;       /* pieces of the file in use, without the header's */
-    uint64_t file_room;         /* pieces that have blocks on the disk */
-    uint64_t file_limit;        /* in pieces */
+    mtp__spool_out file;        /* its fd is -1: memory only */
 } mtp__pool;
 
 mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config);

@@ -218,7 +218,7 @@ static const char *advice(const mtp_profile *prof, mtp_drop worst)
                                                     : ": a larger buffer_bytes keeps more; when_full can "
                                                       "keep the newest instead, or stream to a spool";
     case MTP_DROP_DISK:
-        return prof->recorder->pool.error != 0
+        return prof->recorder->pool.file.error != 0
                    ? ": make room on its disk, or put the spool on another"
                    : ": a larger spool_bytes keeps more, or none, which is no limit";
     case MTP_DROP_NOMEM:
@@ -241,10 +241,10 @@ static void warn_after(mtp_profile *prof, uint32_t stuck)
         mtp__profile_warn(prof, MTP_WARNING_RECORDS_DROPPED, "%llu of %llu records were not kept (%s)%s",
                           (unsigned long long)l.dropped, (unsigned long long)l.emitted,
                           mtp_drop_text((mtp_drop)worst), advice(prof, (mtp_drop)worst));
-    if (prof->recorder->pool.error != 0)
+    if (prof->recorder->pool.file.error != 0)
         mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
                           "spool '%s' could not grow: %s; what it holds is whole", prof->config.spool,
-                          mtp__reason(prof->recorder->pool.error));
+                          mtp__reason(prof->recorder->pool.file.error));
     if (stuck > 0)
         mtp__profile_warn(
             prof, MTP_WARNING_THREAD_STUCK,

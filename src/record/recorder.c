@@ -421,7 +421,7 @@ void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out)
     pthread_mutex_lock(&r->pool.lock);
     out->kept += r->pool.kept;
     uint64_t overwritten = r->pool.overwritten;
-    out->chunks = r->pool.fd >= 0 ? r->pool.file_chunks : r->pool.fresh;
+    out->chunks = r->pool.file.fd >= 0 ? r->pool.file.pieces : r->pool.fresh;
     pthread_mutex_unlock(&r->pool.lock);
     mtp__registry_unlock();
     mtp__writer_release(before);

@@ -53,11 +53,10 @@ static mtp_status header_read(int fd, mtp__spool_header *h, uint64_t *file_bytes
         return MTP_FAIL(MTP_E_FORMAT, "this is not an mtprof spool");
     if (got != (ssize_t)sizeof *h)
         return MTP_FAIL(MTP_E_FORMAT, "the spool's header is cut off, at byte %zu", (size_t)got);
-    if (h->version < MTP__FORMAT_OLDEST || h->version > MTP__FORMAT_VERSION)
-        return MTP_FAIL(
-            MTP_E_FORMAT,
-            "a spool of version %u; this library reads versions %u to %u: use the mtprof that wrote it",
-            h->version, MTP__FORMAT_OLDEST, MTP__FORMAT_VERSION);
+    if (h->version != MTP__FORMAT_VERSION)
+        return MTP_FAIL(MTP_E_FORMAT,
+                        "a spool of version %u; this library reads version %u: use the mtprof that wrote it",
+                        h->version, MTP__FORMAT_VERSION);
     if (h->chunk_bytes < CHUNK_MIN || h->chunk_bytes > CHUNK_MAX ||
         (h->chunk_bytes & (h->chunk_bytes - 1)) != 0)
         return MTP_FAIL(MTP_E_FORMAT, "byte 12: a chunk size of %u cannot be; the header is damaged",

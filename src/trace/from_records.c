@@ -45,8 +45,7 @@ typedef struct unfinished_span {
 typedef struct reader {
     mtp__dictionary dict;
     mtp_trace *t;
-    uint32_t only_cycle;             /* 0: all */
-    const mtp__spool_report *report; /* borrowed: of the file; NULL: this process */
+    uint32_t only_cycle; /* 0: all */
     /* the stream being read */
     uint32_t stream, track, cycle;
     uint64_t next_record, last_ticks;
@@ -73,11 +72,6 @@ typedef struct reader {
         mtp__list_add((r)->t, &kept, &(r)->count, sizeof *(r)->list, (item));                                \
         (r)->list = kept;                                                                                    \
     } while (0)
-
-static bool is_old(const reader *r)
-{
-    return r->report != NULL && r->report->version == 1;
-}
 
 static uint64_t full_ticks(const mtp__chunk *chunk, uint64_t word)
 {
@@ -256,18 +250,6 @@ static void on_begin(reader *r, const uint64_t *w, uint32_t words, uint64_t tick
     }
 }
 
-/* Of version 1, where ends say no more: the innermost open function, or the innermost open scope (if there is none but
- * functions, of them). */
-static uint32_t find_open_by_kind(const reader *r, bool call)
-{
-    const uint8_t *category = COLUMN(&r->t->builder->spans, CATEGORY, uint8_t);
-    for (uint32_t at = r->open_count; at > 0; at--)
-        if (r->open[at - 1].span != MTP__NONE &&
-            (category[r->open[at - 1].span] == MTP__CATEGORY_PYTHON_FUNCTION) == call)
-            return at - 1;
-    return call || r->open_count == 0 ? MTP__NONE : r->open_count - 1;
-}
-
 /* Slots grow along the list: what lies how far below the depth tells left from right, also when depths have wrapped. */
 static uint32_t find_open(const reader *r, uint32_t slot)
 {
@@ -311,10 +293,7 @@ static uint32_t take_open(reader *r, uint32_t at)
 static uint32_t span_ended(reader *r, const uint64_t *w, uint32_t words)
 {
     uint32_t at;
-    if (is_old(r)) {
-        uint32_t kind = words >= 2 ? (uint32_t)(w[1] >> 32) & 0xff : 0;
-        at = find_open_by_kind(r, kind == MTP_SCOPE_PYTHON || kind == MTP_SCOPE_MODULE);
-    } else if (words >= 2 && MTP__END_IS_NAMED(w[1])) {
+    if (words >= 2 && MTP__END_IS_NAMED(w[1])) {
         at = find_open(r, (uint32_t)w[1]);
     } else {
         r->depth--;
@@ -478,8 +457,6 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     open_span *open = r->open;
     uint32_t opened = r->open_count, depth = r->depth;
     const bool gaps = r->gaps > 0;
-    if (is_old(r))
-        return at;
     while (at < count) {
         uint64_t word = words[at], ticks = full_ticks(chunk, word);
         if (ticks < last)
@@ -523,7 +500,7 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
     if (!r->dict.second_pass || (r->only_cycle != 0 && chunk->cycle != r->only_cycle))
         return MTP_OK;
     if (r->stream != chunk->stream || r->cycle != chunk->cycle || chunk->first != r->next_record ||
-        (chunk->depth != r->depth && !is_old(r)))
+        chunk->depth != r->depth)
         stream_open(r, chunk);
     if (r->track == MTP__NONE || !mtp__trace_reserve_ahead(r->t, count / 2 + 1))
         return MTP_FAIL(MTP_E_NOMEM, "spans of stream %u", chunk->stream);
@@ -737,7 +714,6 @@ mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
     if (status != MTP_OK)
         return status;
     mtp__spool_report report = {0};
-    r.report = &report;
     status = mtp__spool_visit_control(path, on_chunk, &r);
     if (status == MTP_OK && !r.t->builder->out_of_memory) {
         passes(&r);

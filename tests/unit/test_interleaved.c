@@ -627,33 +627,6 @@ static const char *make_spool(const char *name)
     return path;
 }
 
-/* Of version 1: the end of a function says so, and no end says more. */
-static void spools_of_version_1_are_read_as_they_were(void **state)
-{
-    (void)state;
-    const char *path = make_spool("old.mtp");
-    char *file;
-    size_t bytes;
-    mtp__chunk *chunk;
-    uint64_t *w = open_words(path, &file, &bytes, &chunk);
-    ((mtp__spool_header *)(void *)file)->version = 1;
-    uint32_t at = 0;
-    while (MTP__WORD0_KIND(w[at]) != MTP__KIND_END)
-        at += MTP__WORD0_LENGTH(w[at]);
-    assert_int_equal(MTP__WORD0_LENGTH(w[at]), 2); /* f's end, named */
-    w[at + 1] = (uint64_t)MTP_SCOPE_PYTHON << 32;
-    at += 3; /* and the scope's */
-    memset(w + at, 0, (mtp__chunk_capacity(4096) - at) * sizeof *w);
-    test_spew(path, file, bytes);
-    free(file);
-    mtp_trace *t;
-    assert_ok(mtp_trace_open(path, NULL, &t));
-    assert_int_equal(t->span_count, 2);
-    assert_int_equal(t->unmatched_ends + t->unfinished, 0);
-    assert_true(t->end[span_of(t, "f")] < t->end[span_of(t, "scope")]);
-    mtp_trace_destroy(t);
-}
-
 /* A chunk that was never sealed has no checksum: any slot and depth may be in it. */
 static void ends_of_a_torn_chunk_hurt_nobody(void **state)
 {
@@ -704,7 +677,6 @@ int main(void)
         TEST(a_scope_that_nobody_ended_stays_in_its_cycle),
         TEST(a_scope_whose_end_was_dropped_lasts_to_the_last_record),
         TEST(a_toggle_between_begin_and_end_changes_no_pairs),
-        TEST(spools_of_version_1_are_read_as_they_were),
         TEST(ends_of_a_torn_chunk_hurt_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

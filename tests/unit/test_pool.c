@@ -487,7 +487,7 @@ static void a_streamed_file_never_grows_over_its_limit(void **state)
         }
         assert_int_equal(why, MTP_DROP_DISK);
         assert_int_equal(given, limit / CHUNK - 1); /* all of it is used: one piece is the header's */
-        assert_int_equal(pool.error, 0);            /* as configured: nothing went wrong */
+        assert_int_equal(pool.file.error, 0);            /* as configured: nothing went wrong */
         mtp__pool_finish(&pool);
         assert_ok(visit_file(path, NULL));
         assert_int_equal(file_sight.count, given);
@@ -568,7 +568,7 @@ static void a_disk_that_fills_ends_the_growth_and_keeps_what_is_there(void **sta
                     fill_and_seal(&pool, chunk, 3);
                 assert_int_equal(mtp__fault_stop(), 1);
                 assert_int_equal(why, MTP_DROP_DISK);
-                assert_int_equal(pool.error, k == 0 ? ENOSPC : ENOMEM);
+                assert_int_equal(pool.file.error, k == 0 ? ENOSPC : ENOMEM);
                 assert_int_equal(given, k == 0 ? (nth - 1) * 256 : nth - 1);
                 assert_null(take(&pool, 1, &why)); /* for good: no second try in a hot call */
                 assert_int_equal(why, MTP_DROP_DISK);
@@ -694,7 +694,7 @@ static void fill_disk(small_disk *d, int expected_error)
         CHILD_CHECK(*d->given < 4096);
         fill_and_seal(&pool, chunk, 251);
     }
-    CHILD_CHECK(why == MTP_DROP_DISK && pool.error == expected_error);
+    CHILD_CHECK(why == MTP_DROP_DISK && pool.file.error == expected_error);
     mtp__pool_finish(&pool);
     mtp__spool_report report;
     CHILD_CHECK(visit_file(d->path, &report) == MTP_OK);

@@ -1,0 +1,30 @@
+/* record/spool_out.h - writing a spool file: it is created and locked, grows by pieces that are mapped, and is finished.
+ *
+ * Threads: under the pool's lock, or while no writer is inside the recorder.
+ */
+#ifndef MTP_RECORD_SPOOL_OUT_H
+#define MTP_RECORD_SPOOL_OUT_H
+#include <mtprof.h>
+#include <sys/types.h>
+#include "record/format.h"
+
+typedef struct mtp__spool_out {
+    int fd;               /* -1: there is none */
+    int error;            /* errno that ended the file's growth, or 0 */
+    uint32_t chunk_bytes; /* of a piece */
+    bool finished;        /* the file says that it is complete */
+    uint64_t pieces;      /* in use, without the header's */
+    uint64_t room;        /* pieces that have blocks on the disk */
+    uint64_t limit;       /* the most there may be */
+} mtp__spool_out;
+
+/* An empty spool with its header. After a failure, too, close() is to be called. */
+mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chunk_bytes, uint64_t limit);
+void mtp__spool_out_close(mtp__spool_out *f);
+/* Makes the memory at `at` show the next piece, zeroed. false: errno says why not. */
+bool mtp__spool_out_next(mtp__spool_out *f, void *at);
+void mtp__spool_out_finish(mtp__spool_out *f); /* cut to size and marked complete; may be gone on with */
+void mtp__spool_out_go_on(mtp__spool_out *f);  /* it is not complete, if it was */
+/* A copy of `bytes` from byte `from` of a piece: what pread returns. */
+ssize_t mtp__spool_out_read(const mtp__spool_out *f, uint64_t piece, uint32_t from, void *copy, size_t bytes);
+#endif
