@@ -65,6 +65,8 @@ MTP_API const char *mtp_status_text(mtp_status status);
 /* Why the last failing cold call on this thread failed, for users: what they named, what is wrong with it, what to do.
  * Borrowed; valid until the next failing call on this thread. Never NULL. */
 MTP_API const char *mtp_last_error(void);
+/* Of the same failure: the system's errno, if that was the reason; else 0. */
+MTP_API int mtp_last_error_number(void);
 /* Of the same failure, for a bug report: the library's functions that were in it, innermost first. As above. */
 MTP_API const char *mtp_last_error_trail(void);
 

@@ -10,6 +10,7 @@
 #define TRAIL_BYTES ((size_t)128)
 
 static _Thread_local char text[TEXT_BYTES], trail[TRAIL_BYTES];
+static _Thread_local int number;
 
 static void add(char *to, size_t room, const char *before, const char *what)
 {
@@ -48,6 +49,7 @@ mtp_status mtp__fail(mtp_status status, const char *where, const char *fmt, ...)
     va_start(args, fmt);
     mtp__format_list(what, sizeof what, fmt, args);
     va_end(args);
+    number = mtp__reason_number();
     text[0] = 0;
     put_first(what);
     if (status == MTP_E_NOMEM)
@@ -83,6 +85,11 @@ void mtp__advise(const char *fmt, ...)
 const char *mtp_last_error(void)
 {
     return text;
+}
+
+int mtp_last_error_number(void)
+{
+    return number;
 }
 
 const char *mtp_last_error_trail(void)

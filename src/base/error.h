@@ -6,6 +6,7 @@
  *     run.json.gz: byte 4711 of the decompressed content: expected ',' or ']' after an event, not 'x'
  *     run.json.gz: out of memory: no room for 65603 events; ...
  *
+ * mtp__reason(errno) among the arguments gives the failure its number, too: mtp_last_error_number().
  * No function of ours is in it: which failed, and for whom, is the trail, for developers.
  */
 #ifndef MTP_BASE_ERROR_H

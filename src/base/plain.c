@@ -46,12 +46,22 @@ double mtp__read_double(const char *text, char **end)
     return value;
 }
 
+static _Thread_local int reason_number;
+
 const char *mtp__reason(int error)
 {
+    reason_number = error;
     locale_t before = plain_begin();
     const char *text = strerror(error);
     plain_end(before);
     return text;
+}
+
+int mtp__reason_number(void)
+{
+    int number = reason_number;
+    reason_number = 0;
+    return number;
 }
 
 size_t mtp__shortest(char to[MTP__DOUBLE_BYTES], double value, int fewest)

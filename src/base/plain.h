@@ -24,6 +24,7 @@ double mtp__read_double(const char *text, char **end);
 
 /* strerror. The text is this thread's until its next call. */
 const char *mtp__reason(int error);
+int mtp__reason_number(void); /* of this thread's last mtp__reason(); the next time 0 */
 
 #define MTP__DOUBLE_BYTES 32 /* for any double with 17 digits */
 

@@ -24,7 +24,7 @@ static mtp_status enter(const char *path, char *at, mtp__target *t)
     char *slash = strrchr(at, '/');
     const char *name = slash != NULL ? slash + 1 : at;
     if (*name == 0)
-        return MTP_FAIL(MTP_E_IO, "%s: it is a directory", path);
+        return MTP_FAIL(MTP_E_IO, "%s: %s", path, mtp__reason(EISDIR));
     if (strlen(name) >= sizeof t->name)
         return MTP_FAIL(MTP_E_IO, "%s: cannot be created: %s", path, mtp__reason(ENAMETOOLONG));
     snprintf(t->name, sizeof t->name, "%s", name);
@@ -67,7 +67,7 @@ static mtp_status look(const char *path, char at[PATH_MAX], mtp__target *t, bool
         return errno == ENOENT ? MTP_OK
                                : MTP_FAIL(MTP_E_IO, "%s: cannot be looked at: %s", path, mtp__reason(errno));
     if (S_ISDIR(st.st_mode))
-        return MTP_FAIL(MTP_E_IO, "%s: it is a directory", path);
+        return MTP_FAIL(MTP_E_IO, "%s: %s", path, mtp__reason(EISDIR));
     *again = S_ISLNK(st.st_mode);
     t->there = !*again;
     t->regular = S_ISREG(st.st_mode);

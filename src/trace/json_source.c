@@ -236,7 +236,7 @@ static mtp_status open_file(mtp__source *s, const char *path)
     if (s->fd < 0 || fstat(s->fd, &st) != 0)
         return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
     if (S_ISDIR(st.st_mode))
-        return MTP_FAIL(MTP_E_IO, "it is a directory");
+        return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(EISDIR));
     off_t at = S_ISREG(st.st_mode) ? lseek(s->fd, 0, SEEK_CUR) : -1;
     s->seekable = at >= 0;
     s->offset = at >= 0 ? (uint64_t)at : 0;

@@ -112,7 +112,7 @@ def bad_input_is_3_and_says_which_file_and_where(folder):
             refused(run(verb, folder / name), 3, f"{name}: ", words)
         refused(run("export", folder / name, "-o", folder / "out.json"), 3, name, words)
         refused(run("diff", TRACE, folder / name), 3, name, words)
-    refused(run("table", folder), 3, "is a directory")
+    refused(run("table", folder), 3, "Is a directory")
     assert not (folder / "out.json").exists()
     (folder / "none.json").write_text('{"traceEvents": []}')
     refused(run("memory", folder / "none.json"), 3, "profile_memory")
@@ -161,7 +161,7 @@ def memory_is_bounded_and_want_of_it_is_5(folder):
 
 def spool(path, complete=1, chunks=0, locked=0):
     """A header without chunks."""
-    path.write_bytes(b"mtprof1\n" + struct.pack("<IIQQQQ", 1, 4096, 77, complete, chunks, locked) + bytes(4096 - 48))
+    path.write_bytes(b"mtprof1\n" + struct.pack("<IIQQQQ", 3, 4096, 77, complete, chunks, locked) + bytes(4096 - 48))
     return path
 
 

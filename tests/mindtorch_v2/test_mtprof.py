@@ -739,7 +739,7 @@ def a_spool(path, scopes=3000):
 def test_files_that_cannot_be_opened_raise_what_open_raises(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.json: No such file"):
         mtprof.Trace.open(tmp_path / "none.json")
-    with pytest.raises(IsADirectoryError, match="is a directory"):
+    with pytest.raises(IsADirectoryError, match="Is a directory"):
         mtprof.Trace.open(tmp_path)
     (tmp_path / "text.json").write_text("hello")
     with pytest.raises(ValueError, match=r"^/.*text\.json: byte 0: expected '\{'"):
@@ -783,14 +783,14 @@ def test_a_spool_says_whether_its_process_lives(tmp_path):
 
 def test_output_that_fails_in_the_middle_says_why(tmp_path):
     trace = mtprof.Trace.open(a_spool(tmp_path / "run.mtp"))
-    with pytest.raises(OSError, match="^/dev/full: cannot be written: No space left on device"):
+    with pytest.raises(OSError, match="/dev/full: cannot be written: No space left on device"):
         trace.chrome("/dev/full", "x")
 
 
 def test_a_session_that_cannot_write_its_spool_says_what_it_was_to_do(tmp_path):
-    for spool, why in ((tmp_path / "no" / "run.mtp", "No such file"), (tmp_path, "is a directory")):
+    for spool, why in ((tmp_path / "no" / "run.mtp", "No such file"), (tmp_path, "Is a directory")):
         session = mtprof.Session(activities=mtprof.CPU, spool=str(spool))
-        with pytest.raises(OSError, match=f"^spool: .*{why}"):
+        with pytest.raises(OSError, match=f"spool: .*{why}"):
             session.prepare()
             session.start()
 

@@ -1,7 +1,9 @@
 /* Unit: base/error, and the texts that go with status codes. */
 #include "tests/test.h"
+#include <errno.h>
 #include <pthread.h>
 #include "base/error.h"
+#include "base/plain.h"
 
 static void a_text_says_what_users_named_then_what_is_wrong_then_what_to_do(void **state)
 {
@@ -24,6 +26,17 @@ static void functions_are_in_the_trail_and_not_in_the_text(void **state)
     mtp__note("outer", "four");
     assert_null(strstr(mtp_last_error(), "outer"));
     assert_non_null(strstr(mtp_last_error_trail(), " < outer"));
+}
+
+static void a_failure_of_the_system_has_its_number(void **state)
+{
+    (void)state;
+    MTP_FAIL(MTP_E_IO, "a: %s", mtp__reason(ENOSPC));
+    assert_int_equal(mtp_last_error_number(), ENOSPC);
+    MTP_NOTE("b");
+    assert_int_equal(mtp_last_error_number(), ENOSPC);
+    MTP_FAIL(MTP_E_IO, "c");
+    assert_int_equal(mtp_last_error_number(), 0);
 }
 
 static void want_of_memory_says_so_and_for_what(void **state)
@@ -149,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_text_says_what_users_named_then_what_is_wrong_then_what_to_do),
         TEST(functions_are_in_the_trail_and_not_in_the_text),
+        TEST(a_failure_of_the_system_has_its_number),
         TEST(want_of_memory_says_so_and_for_what),
         TEST(an_error_may_quote_the_one_before),
         TEST(a_new_failure_forgets_the_old_story),

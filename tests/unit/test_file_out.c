@@ -516,8 +516,8 @@ static void links_that_lead_to_no_file_are_said_so(void **state)
     make_link("b", "a");
     make_link("a", "b");
     make_link("no/such/file", "lost");
-    static const char *const say[][2] = {{"folder", "is a directory"},
-                                         {"sub/", "is a directory"},
+    static const char *const say[][2] = {{"folder", "Is a directory"},
+                                         {"sub/", "Is a directory"},
                                          {"a", "Too many levels"},
                                          {"lost", "No such file or directory"}};
     for (size_t i = 0; i < COUNT(say); i++) {
@@ -626,7 +626,7 @@ static void bad_places_are_told_at_once(void **state)
     assert_null(f);
     assert_says("No such file or directory");
     assert_int_equal(mtp_file_create(folder, 0, &f), MTP_E_IO);
-    assert_says("is a directory");
+    assert_says("Is a directory");
     assert_int_equal(mtp_file_create("", 0, &f), MTP_E_ARG);
     assert_int_equal(mtp_file_create(NULL, 0, &f), MTP_E_ARG);
     assert_int_equal(mtp_file_create(in_folder("a"), 10, &f), MTP_E_ARG);

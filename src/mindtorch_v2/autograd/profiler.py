@@ -15,8 +15,6 @@ import gc
 import json
 import os
 import re
-import shutil
-import tempfile
 import uuid
 import warnings
 import weakref
@@ -42,6 +40,7 @@ from mindtorch_v2.profiler.common import (
     supported_activities,
     toggles,
 )
+from mindtorch_v2.profiler import _children
 from mindtorch_v2.utils._record import scope
 
 __all__ = [
@@ -59,6 +58,7 @@ __all__ = [
     "MemRecordsAcc",
 ]
 
+ALREADY_ACTIVE = "another profiler session is already active"
 _supported_activities = supported_activities
 _is_profiler_enabled = False
 
@@ -84,6 +84,12 @@ class _Forks:
     def follow(self, folder: str, options: dict[str, Any]) -> None:
         self.count += 1
         self.state = (self.count, folder, options)
+
+    def ready(self) -> tuple[int, str, dict[str, Any]] | None:
+        """What a child is told; its folder is there."""
+        if self.state is not None:
+            _children.make(self.state[1])
+        return self.state
 
     def unfollow(self) -> None:
         self.state = None
@@ -127,7 +133,7 @@ class _Forks:
 
 _CHILD_BYTES = 64 << 20
 _forks = _Forks()
-os.register_at_fork(after_in_child=_forks.in_child)
+os.register_at_fork(before=_forks.ready, after_in_child=_forks.in_child)
 
 
 # ------------------------------------------------------------------------------------------------- profile
@@ -230,6 +236,7 @@ class profile:
         self._prepared = False  # is the session claimed?
         self._step = 0
         self._children_folder: str | None = None
+        self._pid = os.getpid()
         self._keeping = keeping(spool, buffer_bytes, when_full)
         if not use_cpu and not use_kineto:
             raise AssertionError("Device-only events supported only with Kineto (use_kineto=True)")
@@ -300,19 +307,54 @@ class profile:
             self._function_events._settle()
         if self.with_stack or self.with_modules:
             _name_modules()
-        if self._session is None:
-            self._session = mtprof.Session(acc_events=self.acc_events, trace_id=_first_of(self._trace_id_now),
-                                           on_warning=_on_warning, spool=self._new_spool(), **self._session_options())
+        self._pid = os.getpid()
+        try:
+            if self._session is None:
+                self._session = mtprof.Session(acc_events=self.acc_events, trace_id=_first_of(self._trace_id_now),
+                                               on_warning=_on_warning, spool=self._new_spool(), **self._session_options())
+            self._claim()
+            self._prepared = True
+            profile._current = weakref.ref(self)
+        except BaseException:
+            self._abandon()
+            raise
+        self._stats.profiler_prepare_call_duration_us = (perf_counter_ns() - begun) // 1000
+
+    def _claim(self) -> None:
+        """Once more where another has it: perhaps nobody has that one but itself."""
         try:
             self._session.prepare()
         except RuntimeError as error:
-            if "already active" in str(error):
-                raise RuntimeError("another profiler session is already active") from None
-            raise
-        self._prepared = True
-        self._pid = os.getpid()
-        profile._current = weakref.ref(self)
-        self._stats.profiler_prepare_call_duration_us = (perf_counter_ns() - begun) // 1000
+            if "already active" not in str(error):
+                raise
+            gc.collect()
+            try:
+                self._session.prepare()
+            except RuntimeError:
+                raise RuntimeError(ALREADY_ACTIVE) from None
+
+    def _abandon(self) -> None:
+        """Whatever was begun of a recording ends: after an error, an interrupt between any two steps, or when nobody has this any
+        more. What ended before stays as it is."""
+        if self._session is None or self._pid != os.getpid():
+            return
+        if self._prepared or self._session.recording:
+            _forks.unfollow()
+            _watch_collections(False)
+            _set_is_profiler_enabled(False)
+            profile._current = None
+        try:
+            self._session.stop()
+        except RuntimeError:
+            pass  # it was not even prepared
+        self._prepared = False
+
+    def __del__(self) -> None:
+        try:
+            if self._prepared:
+                self._abandon()
+        except Exception:
+            pass  # half made, or at the interpreter's end
 
     def _new_spool(self) -> str | None:
         """The file of this cycle. One of that name is unlinked, not written over: a trace of before may still be read."""
@@ -335,15 +377,20 @@ class profile:
         self.entered = True
         self._function_events = self._stopped_trace = self._results = None
         if self._children_folder is None:
-            self._children_folder = os.path.join(tempfile.gettempdir(), f"mtprof-{os.getpid()}-{uuid.uuid4().hex}")
-            weakref.finalize(self, _remove_folder, self._children_folder, os.getpid())
-        self._session.start()
-        self._recorded = True
-        if all(self.activity_filters.get(a) == set() for a in self.kineto_activities):
-            self._session.toggle(False, activity_bits(self.kineto_activities))
-        _forks.follow(self._children_folder, self._session_options())
-        _watch_collections(self.experimental_config.record_python_gc_info)
-        _set_is_profiler_enabled(True)
+            folder = _children.folder()
+            weakref.finalize(self, _children.remove, folder, os.getpid())
+            self._children_folder = folder
+        try:
+            self._session.start()
+            self._recorded = True
+            if all(self.activity_filters.get(a) == set() for a in self.kineto_activities):
+                self._session.toggle(False, activity_bits(self.kineto_activities))
+            _forks.follow(self._children_folder, self._session_options())
+            _watch_collections(self.experimental_config.record_python_gc_info)
+            _set_is_profiler_enabled(True)
+        except BaseException:
+            self._abandon()
+            raise
         self.profiling_start_time_ns = perf_counter_ns()
         self._stats.profiler_enable_call_duration_us = (self.profiling_start_time_ns - begun) // 1000
 
@@ -351,14 +398,11 @@ class profile:
         if not self._prepared or self._pid != os.getpid():
             return  # stopped already; or a forked child leaves the parent's block
         begun = self.profiling_end_time_ns = perf_counter_ns()
-        _forks.unfollow()
-        _watch_collections(False)
-        _set_is_profiler_enabled(False)
-        self._function_events = self._stopped_trace = self._results = None
-        self._session.stop()
-        self._left_out = toggles.left_out
-        self._prepared = False
-        profile._current = None
+        try:
+            self._function_events = self._stopped_trace = self._results = None
+            self._left_out = toggles.left_out
+        finally:
+            self._abandon()
         self._stats.profiler_disable_call_duration_us = (perf_counter_ns() - begun) // 1000
         self._stats.profiling_window_duration_sec = (begun - self.profiling_start_time_ns) / 1e9
 
@@ -383,9 +427,13 @@ class profile:
             return None
         if self.entered:
             raise RuntimeError("Profiler context manager is not reentrant")
-        self._prepare_trace()
-        self._start_trace()
-        return self
+        try:
+            self._prepare_trace()
+            self._start_trace()
+            return self
+        except BaseException:
+            self._abandon()
+            raise
 
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> bool | None:
         if not self.enabled:
@@ -525,11 +573,6 @@ def _json_text(text: str) -> str:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
-
-
-def _remove_folder(folder: str, pid: int) -> None:
-    if os.getpid() == pid:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 # ------------------------------------------------------------------------------------------- other tools

@@ -6,6 +6,7 @@ machine: (action before, action now) -> what to call. Subclasses may override pr
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
@@ -178,10 +179,14 @@ class _KinetoProfile:
                 post_processing_timeout_s=self.post_processing_timeout_s, activity_filters=self.activity_filters or None,
                 **self._keeping)
         profiler.custom_trace_id_callback = self.custom_trace_id_callback
-        profiler._prepare_trace()
-        if self.profiler is not None:
-            self._late_metadata.clear()  # that was about the cycle before
-        self.profiler = profiler
+        try:
+            profiler._prepare_trace()
+            if self.profiler is not None:
+                self._late_metadata.clear()  # that was about the cycle before
+            self.profiler = profiler
+        except BaseException:  # an interrupt may come between any two steps
+            profiler._abandon()
+            raise
 
     def start_trace(self) -> None:
         """Records from now on."""
@@ -308,11 +313,17 @@ class _KinetoProfile:
 _active: weakref.ref | None = None  # the profile between start() and stop()
 
 
+def _is_taken(profiler: profile) -> bool:
+    other = _active() if _active is not None else None
+    return other is not None and other is not profiler and other._pid == os.getpid()
+
+
 def _claim(profiler: profile) -> None:
     global _active
-    other = _active() if _active is not None else None
-    if profiler._started or (other is not None and other is not profiler and other._pid == os.getpid()):
-        raise RuntimeError("another profiler session is already active")
+    if _is_taken(profiler):
+        gc.collect()  # perhaps nobody has it any more but itself
+    if _is_taken(profiler):
+        raise RuntimeError(prof.ALREADY_ACTIVE)
     _active = weakref.ref(profiler)
 
 
@@ -324,6 +335,46 @@ def _release(profiler: profile) -> None:
 
 def _unreachable_transition(prev: str, current: str) -> None:
     raise RuntimeError(f"Profiler internal error: {prev} -> {current} should be unreachable")
+
+
+def _turns() -> dict[tuple[ProfilerAction, ProfilerAction | None], tuple[str, ...]]:
+    """(action before, action now): methods to call. With a blank: a warning; with a comma: what cannot be."""
+    none, warmup, record, save, stopped = ProfilerAction
+    prepare, start, stop, ready = "prepare_trace", "start_trace", "stop_trace", "_trace_ready"
+    return {
+        (none, none): (),
+        (none, warmup): (prepare,),
+        (none, record): (prepare, start),
+        (none, save): (prepare, start),
+        (warmup, none): ("WARMUP followed by NONE", start, stop),
+        (warmup, warmup): (),
+        (warmup, record): (start,),
+        (warmup, save): (start,),
+        (record, none): ("RECORD followed by NONE", stop),
+        (record, warmup): ("RECORD followed by WARMUP", stop),
+        (record, record): (),
+        (record, save): (),
+        (save, none): (stop, ready),
+        (save, warmup): (stop, ready, prepare),
+        (save, record): (stop, ready, prepare, start),
+        (save, save): (stop, ready, prepare, start),
+        (warmup, stopped): (start, stop, ready),
+        (record, stopped): (stop, ready),
+        (stopped, stopped): (),
+        (stopped, warmup): (prepare,),
+        (stopped, none): (),
+        (stopped, record): (prepare, start),
+        (stopped, save): (prepare, start),
+        (none, stopped): ("NONE,DEVICE_STOPPED",),
+        (save, stopped): ("RECORD_AND_SAVE,DEVICE_STOPPED",),
+        (warmup, None): (start, stop),
+        (record, None): (stop, ready),
+        (save, None): (stop, ready),
+        (stopped, None): (),
+    }
+
+
+_TURNS = _turns()
 
 
 def _checked_action(action: Any) -> ProfilerAction:
@@ -394,52 +445,28 @@ class profile(_KinetoProfile):
         self._pid = os.getpid()
         self.current_action = _checked_action(self.schedule(self.step_num))
         self._prev_schedule_action = self.current_action
-        self.action_map = self._actions()
         KinetoStepTracker.init_step_count(PROFILER_STEP_NAME)
 
-    def _actions(self) -> dict[tuple[ProfilerAction, ProfilerAction | None], list[Callable[[], Any]]]:
-        """(action before, action now) -> what to call; None: at the end."""
-        none, warmup, record, save, stopped = ProfilerAction
-        prepare, start, stop, ready = self.prepare_trace, self.start_trace, self.stop_trace, self._trace_ready
+    @property
+    def action_map(self) -> dict[tuple[ProfilerAction, ProfilerAction | None], list[Callable[[], Any]]]:
+        """(action before, action now) -> what to call; None: at the end. Made when it is asked for: kept, it would be a cycle of
+        references, and a profile that is dropped would record until it is collected."""
+        return {turn: [self._action(name) for name in names] for turn, names in _TURNS.items()}
 
-        def wrong(before: str, now: str) -> Callable[[], Any]:
-            return partial(warnings.warn, f"Incorrect schedule: {before} followed by {now}")
-
-        return {
-            (none, none): [],
-            (none, warmup): [prepare],
-            (none, record): [prepare, start],
-            (none, save): [prepare, start],
-            (warmup, none): [wrong("WARMUP", "NONE"), start, stop],
-            (warmup, warmup): [],
-            (warmup, record): [start],
-            (warmup, save): [start],
-            (record, none): [wrong("RECORD", "NONE"), stop],
-            (record, warmup): [wrong("RECORD", "WARMUP"), stop],
-            (record, record): [],
-            (record, save): [],
-            (save, none): [stop, ready],
-            (save, warmup): [stop, ready, prepare],
-            (save, record): [stop, ready, prepare, start],
-            (save, save): [stop, ready, prepare, start],
-            (warmup, stopped): [start, stop, ready],
-            (record, stopped): [stop, ready],
-            (stopped, stopped): [],
-            (stopped, warmup): [prepare],
-            (stopped, none): [],
-            (stopped, record): [prepare, start],
-            (stopped, save): [prepare, start],
-            (none, stopped): [partial(_unreachable_transition, "NONE", "DEVICE_STOPPED")],
-            (save, stopped): [partial(_unreachable_transition, "RECORD_AND_SAVE", "DEVICE_STOPPED")],
-            (warmup, None): [start, stop],
-            (record, None): [stop, ready],
-            (save, None): [stop, ready],
-            (stopped, None): [],
-        }
+    def _action(self, name: str) -> Callable[[], Any]:
+        if "," in name:
+            return partial(_unreachable_transition, *name.split(","))
+        return partial(warnings.warn, f"Incorrect schedule: {name}") if " " in name else getattr(self, name)
 
     def __enter__(self) -> profile:
-        self.start()
-        return self
+        begun = self._started
+        try:
+            self.start()
+            return self
+        except BaseException:
+            if not begun:
+                self._cancel()
+            raise
 
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
         self.stop()
@@ -448,16 +475,23 @@ class profile(_KinetoProfile):
             self.execution_trace_observer.cleanup()
 
     def start(self) -> None:
-        """Step 0 begins: its action is taken."""
-        _claim(self)
+        """Step 0 begins: its action is taken. An error or an interrupt on the way ends all of it."""
+        if self._started:
+            raise RuntimeError(prof.ALREADY_ACTIVE)
         try:
+            _claim(self)
             self._transit_action(ProfilerAction.NONE, self.current_action)
+            self._started = True
+            self._begin_step()
         except BaseException:
-            self._abandon()
-            _release(self)
+            self._cancel()
             raise
-        self._started = True
-        self._begin_step()
+
+    def _cancel(self) -> None:
+        self._end_step()
+        self._abandon()
+        self._started = False
+        _release(self)
 
     def stop(self) -> None:
         """Ends the profile; a cycle that is being recorded is complete. A second time it does nothing."""
@@ -467,12 +501,12 @@ class profile(_KinetoProfile):
     def _stop(self) -> None:
         if self._pid != os.getpid() or not (self._started or self.profiler is None or self.profiler._prepared):
             return
-        self._end_step()
-        self._started = False
         try:
+            self._end_step()
+            self._started = False
             self._transit_action(self.current_action, None)
         finally:
-            _release(self)
+            self._cancel()
             self.current_action = self._prev_schedule_action
         self._say_if_nothing_was_recorded()
 
@@ -529,13 +563,13 @@ class profile(_KinetoProfile):
             self.on_trace_ready(self)
 
     def _transit_action(self, prev_action: ProfilerAction, current_action: ProfilerAction | None) -> None:
-        for action in self.action_map.get((prev_action, current_action)) or ():
-            action()
+        for name in _TURNS.get((prev_action, current_action), ()):
+            self._action(name)()
 
     def _abandon(self) -> None:
         """After an error on the way, the callback's for one: nothing goes on recording, and nobody is told twice."""
-        if self.profiler is not None and self.profiler._prepared:
-            self.profiler._stop_trace()
+        if self.profiler is not None:
+            self.profiler._abandon()
 
     def _say_if_nothing_was_recorded(self) -> None:
         first = getattr(self.schedule, "first_recorded", None)

@@ -37,7 +37,7 @@ _PROFILER = "mindtorch_v2.autograd.profiler"
 def recording():
     """To be sent to a worker with each task; None: nothing is recorded."""
     profiler = sys.modules.get(_PROFILER)
-    return profiler._forks.state if profiler is not None else None
+    return profiler._forks.ready() if profiler is not None else None
 
 
 def join(state):

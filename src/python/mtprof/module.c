@@ -18,8 +18,18 @@ PyObject *mtpn_raise(mtp_status status)
     default:
         break;
     }
-    if (!PyErr_Occurred())
+    if (PyErr_Occurred())
+        return NULL;
+    int number = mtp_last_error_number();
+    if (type != PyExc_OSError || number == 0) {
         PyErr_SetString(type, mtp_last_error());
+        return NULL;
+    }
+    PyObject *args =
+        Py_BuildValue("(is)", number, mtp_last_error()); /* Python makes a FileNotFoundError of it */
+    if (args != NULL)
+        PyErr_SetObject(type, args);
+    Py_XDECREF(args);
     return NULL;
 }
 

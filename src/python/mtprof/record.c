@@ -202,6 +202,19 @@ static PyObject *record_repr(PyObject *self)
     return PyUnicode_FromFormat("record_function(%R)", ((record *)self)->name);
 }
 
+/* What pickle and copy make anew: it has not been entered. */
+static PyObject *record_reduce(PyObject *self, PyObject *unused)
+{
+    record *r = (record *)self;
+    (void)unused;
+    PyObject *more = PyObject_GetAttrString(self, "__dict__"); /* of a subclass */
+    if (more == NULL) {
+        PyErr_Clear();
+        more = Py_NewRef(Py_None);
+    }
+    return Py_BuildValue("O(OO)N", Py_TYPE(self), r->name, r->args != NULL ? r->args : Py_None, more);
+}
+
 /* ------------------------------------------------------------------------------------------- as a decorator */
 
 /* A plain function in a scope. What runs piece by piece (generators, coroutines) is wrapped by mtprof._resume. */
@@ -264,6 +277,13 @@ static PyObject *scoped_repr(PyObject *self)
     return PyUnicode_FromFormat("<%R in the scope %R>", s->function, s->name);
 }
 
+/* By name, as functions are: where it is found, that is the one. */
+static PyObject *scoped_reduce(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyObject_GetAttrString(self, "__qualname__");
+}
+
 static PyObject *wrap_plain(record *r, PyObject *function)
 {
     scoped *s = (scoped *)scoped_type->tp_alloc(scoped_type, 0);
@@ -322,6 +342,7 @@ int mtpn_record_init(PyObject *module)
     static PyMethodDef methods[] = {
         {"__enter__", record_enter, METH_NOARGS, PyDoc_STR("Begin the scope.")},
         {"__exit__", (PyCFunction)(void (*)(void))record_exit, METH_FASTCALL, PyDoc_STR("End the scope.")},
+        {"__reduce__", record_reduce, METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
     };
     static PyGetSetDef properties[] = {
@@ -351,14 +372,20 @@ int mtpn_record_init(PyObject *module)
         {"__weaklistoffset__", T_PYSSIZET, offsetof(scoped, weak), READONLY, NULL},
         {NULL, 0, 0, 0, NULL},
     };
+    static PyMethodDef scoped_methods[] = {
+        {"__reduce__", scoped_reduce, METH_NOARGS, NULL},
+        {NULL, NULL, 0, NULL},
+    };
     static PyGetSetDef scoped_properties[] = {
         {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };
     static PyType_Slot scoped_slots[] = {
-        {Py_tp_dealloc, scoped_dealloc},   {Py_tp_call, PyVectorcall_Call},   {Py_tp_descr_get, scoped_get},
-        {Py_tp_traverse, scoped_traverse}, {Py_tp_clear, scoped_clear},       {Py_tp_repr, scoped_repr},
-        {Py_tp_members, members},          {Py_tp_getset, scoped_properties}, {0, NULL},
+        {Py_tp_dealloc, scoped_dealloc}, {Py_tp_call, PyVectorcall_Call},
+        {Py_tp_descr_get, scoped_get},   {Py_tp_traverse, scoped_traverse},
+        {Py_tp_clear, scoped_clear},     {Py_tp_repr, scoped_repr},
+        {Py_tp_members, members},        {Py_tp_getset, scoped_properties},
+        {Py_tp_methods, scoped_methods}, {0, NULL},
     };
     static PyType_Spec scoped_spec = {"mtprof.scoped_function", sizeof(scoped), 0,
                                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |

@@ -38,21 +38,6 @@ static void trace_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-/* As open() would have raised it. */
-static PyObject *raise_unreadable(const char *path)
-{
-    struct stat st;
-    PyObject *type = PyExc_OSError;
-    if (stat(path, &st) != 0)
-        type = errno == ENOENT ? PyExc_FileNotFoundError : errno == EACCES ? PyExc_PermissionError : type;
-    else if (S_ISDIR(st.st_mode))
-        type = PyExc_IsADirectoryError;
-    else if (access(path, R_OK) != 0)
-        type = PyExc_PermissionError;
-    PyErr_SetString(type, mtp_last_error());
-    return NULL;
-}
-
 /* What is not there is said, and not only in info(). */
 static bool warn_of_losses(const mtp_trace *trace, const char *path)
 {
@@ -89,9 +74,7 @@ static PyObject *trace_open(PyObject *type, PyObject *args, PyObject *kwargs)
     status = mtp_trace_open(name, &options, &trace);
     Py_END_ALLOW_THREADS
     PyObject *result = NULL;
-    if (status == MTP_E_IO)
-        raise_unreadable(name);
-    else if (status != MTP_OK)
+    if (status != MTP_OK)
         mtpn_raise(status);
     else if (!warn_of_losses(trace, name))
         mtp_trace_destroy(trace);

@@ -1,0 +1,268 @@
+"""A profile that is interrupted, dropped, copied or left behind takes nothing with it."""
+
+import copy
+import dis
+import errno
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+
+import pytest
+
+import mindtorch_v2 as torch
+import mtprof
+from mindtorch_v2.autograd import profiler as autograd_profiler
+from mindtorch_v2.profiler import profile, record_function, schedule
+
+
+RETURN_VALUE = dis.opmap["RETURN_VALUE"]
+
+
+class Interrupt(KeyboardInterrupt):
+    pass
+
+
+def interrupted_at(n, action):
+    """Runs action() with an interrupt before the n-th opcode of our Python code. False: it has fewer."""
+    ours = os.path.dirname(torch.__file__)
+    count = 0
+
+    def tracer(frame, event, argument):
+        nonlocal count
+        if not frame.f_code.co_filename.startswith(ours):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_code.co_code[frame.f_lasti] != RETURN_VALUE:  # no signal is handled there
+            count += 1
+            if count == n:
+                sys.settrace(None)
+                raise Interrupt
+        return tracer
+
+    sys.settrace(tracer)
+    try:
+        action()
+    except Interrupt as interrupt:
+        return interrupt  # as at a prompt, where the last traceback is kept
+    finally:
+        sys.settrace(None)
+    return None
+
+
+def assert_nothing_is_left():
+    assert not autograd_profiler._is_profiler_enabled
+    assert autograd_profiler._forks.state is None
+    assert mtprof.gc_event not in gc.callbacks
+    with profile() as p:
+        torch.ones(2)
+    assert any(e.key == "aten::ones" for e in p.key_averages())
+
+
+def new_profile(kind):
+    if kind == "steps":
+        return profile(schedule=schedule(wait=0, warmup=0, active=1), record_shapes=True)
+    if kind == "autograd":
+        return autograd_profiler.profile(with_stack=True)
+    return profile(with_stack=kind == "stacks", profile_memory=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["plain", "steps", "stacks", "autograd"])
+def test_an_interrupt_anywhere_in_enter_leaves_no_session(kind):
+    new_profile(kind).__enter__().__exit__(None, None, None)  # what happens once in a process has happened
+    gc.disable()
+    try:
+        for n in range(1, 100_000):
+            p = new_profile(kind)
+            kept = interrupted_at(n, p.__enter__)
+            if kept is None:
+                p.__exit__(None, None, None)
+                break
+            if n % 7 == 0:
+                assert_nothing_is_left()
+            else:
+                profile().__enter__().__exit__(None, None, None)
+        assert n > 50
+    finally:
+        gc.enable()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["plain", "steps", "autograd"])
+def test_an_interrupt_anywhere_in_exit_ends_the_session(kind):
+    gc.disable()
+    try:
+        for n in range(1, 100_000):
+            p = new_profile(kind).__enter__()
+            torch.ones(2)
+            kept = interrupted_at(n, lambda p=p: p.__exit__(None, None, None))
+            if kept is not None and n % 2 == 0:  # it can be ended again; or is dropped
+                p.__exit__(None, None, None)
+            kept = None if kept is None else True
+            del p
+            profile().__enter__().__exit__(None, None, None)
+            if kept is None:
+                break
+        assert n > 20
+    finally:
+        gc.enable()
+    assert_nothing_is_left()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["plain", "steps", "stacks", "autograd"])
+def test_a_dropped_profile_ends_at_once(kind):
+    gc.collect()
+    gc.disable()
+    try:
+        p = new_profile(kind)
+        p.__enter__()
+        del p
+        assert_nothing_is_left()
+    finally:
+        gc.enable()
+
+
+def test_a_dropped_profile_in_a_cycle_does_not_block_the_next():
+    gc.disable()
+    try:
+        p = profile()
+        p.on_trace_ready = lambda _: p  # its closure holds it
+        p.start()
+        del p
+        assert_nothing_is_left()
+    finally:
+        gc.enable()
+
+
+def test_a_profile_that_is_in_use_is_not_taken_away():
+    with profile() as p:
+        with pytest.raises(RuntimeError, match="another profiler session is already active"):
+            profile().start()
+        with pytest.raises(RuntimeError, match="another profiler session is already active"):
+            p.start()
+        with pytest.raises(RuntimeError, match="another profiler session is already active"):
+            autograd_profiler.profile().__enter__()
+        torch.ones(2)
+    assert any(e.key == "aten::ones" for e in p.key_averages())
+
+
+# ----------------------------------------------------------------------------------------- copies and pickles
+
+
+@record_function("scoped")
+def scoped(x):
+    return x + 1
+
+
+@record_function("scoped generator")
+def scoped_generator():
+    yield 1
+
+
+class Holder:
+    @record_function("method")
+    def method(self):
+        return 42
+
+
+def test_decorated_functions_are_pickled_and_copied_as_functions_are():
+    for function in (scoped, scoped_generator, Holder.method):
+        assert pickle.loads(pickle.dumps(function)) is function
+        assert copy.copy(function) is function
+        assert copy.deepcopy(function) is function
+    assert pickle.loads(pickle.dumps(Holder().method))() == 42
+
+
+def test_a_model_that_holds_a_scope_is_copied():
+    class Marked(record_function):
+        pass
+
+    for original in (record_function("x", "some args"), Marked("y")):
+        for made in (copy.copy(original), copy.deepcopy(original), ):
+            assert type(made) is type(original) and (made.name, made.args) == (original.name, original.args)
+    assert pickle.loads(pickle.dumps(record_function("x", "a"))).args == "a"
+    marked = Marked("z")
+    marked.note = [1]
+    assert copy.deepcopy(marked).note == [1]
+
+
+# ------------------------------------------------------------------------------------------------------ files
+
+
+def test_an_error_of_the_disk_has_its_number(tmp_path):
+    with profile() as p:
+        torch.ones(2)
+    with pytest.raises(OSError, match="No space left on device") as full:
+        p.export_chrome_trace("/dev/full")
+    assert full.value.errno == errno.ENOSPC
+    with pytest.raises(FileNotFoundError) as missing:
+        p.export_chrome_trace(tmp_path / "no" / "such" / "folder.json")
+    assert missing.value.errno == errno.ENOENT
+    with pytest.raises(FileNotFoundError) as unread:
+        mtprof.Trace.open(str(tmp_path / "none.mtp"))
+    assert unread.value.errno == errno.ENOENT
+
+
+def run_python(program, tmp_path, **options):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environment, capture_output=True, text=True,
+                          timeout=120, **options)
+
+
+FORKS = """
+    import os, signal, sys
+    import mindtorch_v2 as torch
+    from mindtorch_v2.profiler import profile
+    with profile() as p:
+        for _ in range(3):
+            pid = os.fork()
+            if pid == 0:
+                torch.ones(2)
+                os._exit(0)
+            os.waitpid(pid, 0)
+        if sys.argv[1:] == ["die"] or {die}:
+            os.kill(os.getpid(), signal.SIGKILL)
+    folder = p.profiler._children_folder
+    print(sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder)))
+"""
+
+
+def test_children_leave_small_files_and_they_go_with_the_profile(tmp_path):
+    done = run_python(FORKS.format(die=False), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 3 * 300_000
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_a_killed_process_left_goes_with_the_next(tmp_path):
+    assert run_python(FORKS.format(die=True), tmp_path).returncode == -9
+    left = os.listdir(tmp_path)
+    assert len(left) == 1
+    other = tmp_path / "mtprof-1-of-somebody-else"
+    other.write_text("a file")
+    old = time.time() - 3600
+    os.utime(tmp_path / left[0], (old, old))
+    done = run_python(FORKS.format(die=False), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(tmp_path) == [other.name]
+
+
+def test_folders_of_living_processes_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with profile() as p:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        (folder,) = os.listdir(tmp_path)
+        old = time.time() - 3600
+        os.utime(tmp_path / folder, (old, old))
+        assert run_python(FORKS.format(die=False), tmp_path).returncode == 0
+        assert os.listdir(tmp_path) == [folder]
+    del p
