@@ -73,9 +73,14 @@ static bool is_elementwise(const mt__op *op)
 
 static bool is_argument(const mt__call *call, const mt_tensor *t)
 {
-    for (unsigned i = 0; i < call->op->param_count; i++)
-        if (call->args[i].kind == MT_TENSOR && call->args[i].as.tensor == t)
+    for (unsigned i = 0; i < call->op->param_count; i++) {
+        const mt_value *v = &call->args[i];
+        if (v->kind == MT_TENSOR && v->as.tensor == t)
             return true;
+        for (uint32_t k = 0; v->kind == MT_TENSORS && k < v->count; k++)
+            if (v->as.tensors[k] == t)
+                return true;
+    }
     return false;
 }
 
@@ -188,7 +193,8 @@ static mt_status choose(const mt__op *op, mt_value *args, mt_tensor *target)
 {
     for (unsigned i = 0; i < op->param_count; i++) {
         bool chooses = op->params[i].type == MT_TYPE_DTYPE && op->out_rule == MT__OUT_CHOSEN;
-        if (chooses && args[i].kind == MT_INT && op->options >= 0 && args[i].as.i != target->dtype)
+        bool said = args[i].kind == MT_INT && (uint64_t)args[i].as.i < MT_DTYPES;
+        if (chooses && said && op->options >= 0 && args[i].as.i != target->dtype)
             return mt__fail(MT_E_RUNTIME, "dtype %s does not match dtype of out parameter (%s)",
                             mt__dtype_word((unsigned)args[i].as.i), mt__dtype_word(target->dtype));
         if (chooses && args[i].kind == MT_NONE)
