@@ -116,7 +116,8 @@ static mt_status examine(const mt__op *op, const mt_value *args, facts *f)
     return status;
 }
 
-mt_status mt__complete(const mt__op *op, const mt_value *args, unsigned count, mt_value *full, int64_t (*lists)[4])
+mt_status mt__complete(const mt__op *op, const mt_value *args, unsigned count, mt_value *full,
+                       int64_t (*lists)[4])
 {
     if (count > op->param_count)
         return mt__fail(MT_E_TYPE, "%s() takes %u arguments, %u were given: %s", op->name + 6,

@@ -24,19 +24,9 @@ const char *mt__dtype_word(unsigned dtype)
     return texts[dtype];
 }
 
-static bool has_shape(const mt_tensor *t, int rank, const int64_t *dims)
-{
-    if (t->rank != rank)
-        return false;
-    for (int i = 0; i < rank; i++)
-        if (t->dims[i] != dims[i])
-            return false;
-    return true;
-}
-
 static bool same_shape(const mt_tensor *a, const mt_tensor *b)
 {
-    return has_shape(a, b->rank, b->dims);
+    return mt__has_dims(a, b->rank, b->dims);
 }
 
 /* ------------------------------------------------------------------------------------------ in-place outputs */
@@ -117,7 +107,7 @@ static mt_status use_self(mt__call *call, mt_dtype dtype, int rank, const int64_
     if (!mt__castable(dtype, self->dtype))
         return mt__fail(MT_E_RUNTIME, "result type %s can't be cast to the desired output type %s",
                         mt__dtype_word(dtype), mt__dtype_word(self->dtype));
-    if (!has_shape(self, rank, dims))
+    if (!mt__has_dims(self, rank, dims))
         return mt__fail(MT_E_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
                         mt__shape_text(self->dims, self->rank), mt__shape_text(dims, rank));
     mt_status status = mt__check_overlap(self, call->args, call->op->param_count);
@@ -453,7 +443,7 @@ mt_status mt__infer_copy(mt__call *call)
     int rank;
     call->compute = (mt_dtype)self->dtype;
     mt_status status = mt__broadcast(self->rank, self->dims, src->rank, src->dims, &rank, dims);
-    if (status == MT_OK && !has_shape(self, rank, dims))
+    if (status == MT_OK && !mt__has_dims(self, rank, dims))
         status = mt__fail(MT_E_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
                           mt__shape_text(self->dims, self->rank), mt__shape_text(dims, rank));
     if (status == MT_OK)

@@ -35,14 +35,15 @@ static mt_status check_dtype(const mt__op *op, mt_dtype dtype, const mt_tensor *
         if (joins(op))
             return mt__fail(MT_E_TYPE, "torch.cat(): input types can't be cast to the desired output type %s",
                             want);
-        return mt__fail(MT_E_RUNTIME, "result type %s can't be cast to the desired output type %s", have, want);
+        return mt__fail(MT_E_RUNTIME, "result type %s can't be cast to the desired output type %s", have,
+                        want);
     case MT__OUT_FOUND:
         return mt__fail(MT_E_RUNTIME, "Found dtype %s but expected %s", want, have);
     case MT__OUT_TRUTH:
         return mt__fail(MT_E_RUNTIME, "%s only supports bool tensor for result, got: %s", op->name + 6, want);
     default:
-        return mt__fail(MT_E_RUNTIME, "Expected out tensor to have dtype %s, but got %s instead", c_type(dtype),
-                        c_type(target->dtype));
+        return mt__fail(MT_E_RUNTIME, "Expected out tensor to have dtype %s, but got %s instead",
+                        c_type(dtype), c_type(target->dtype));
     }
 }
 
@@ -84,15 +85,10 @@ static bool is_argument(const mt__call *call, const mt_tensor *t)
     return false;
 }
 
-static bool has_dims(const mt_tensor *t, int rank, const int64_t *dims)
-{
-    return t->rank == rank && memcmp(t->dims, dims, (size_t)rank * sizeof *dims) == 0;
-}
-
 /* Gives target the dims. */
 static mt_status fit(const mt__call *call, mt_tensor *target, int rank, const int64_t *dims)
 {
-    if (has_dims(target, rank, dims))
+    if (mt__has_dims(target, rank, dims))
         return mt__check_written(target);
     if (is_argument(call, target))
         return mt__fail(MT_E_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
@@ -114,7 +110,7 @@ static bool shares_memory(const mt_tensor *a, const mt_tensor *target, bool elem
     if (a == NULL || a->storage != target->storage)
         return false;
     return !elementwise || a->dtype != target->dtype || a->offset != target->offset ||
-           !has_dims(a, target->rank, target->dims) ||
+           !mt__has_dims(a, target->rank, target->dims) ||
            memcmp(a->strides, target->strides, (size_t)a->rank * sizeof *a->strides) != 0;
 }
 

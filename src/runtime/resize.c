@@ -25,7 +25,8 @@ static void begin(recorded *r, uint32_t name, mt_tensor *t, mt_tensor *source, c
         r->op.flags = MTP_OP_IDENTIFIED;
         r->op.input_count = size != NULL ? 3 : source != NULL ? 2 : 1;
         if (size != NULL)
-            r->inputs[1] = (mtp_input){.kind = MTP_INPUT_INT_LIST, .count = size->count, .dims = size->as.ints};
+            r->inputs[1] =
+                (mtp_input){.kind = MTP_INPUT_INT_LIST, .count = size->count, .dims = size->as.ints};
     }
     mtp_op_begin(&r->op);
 }
@@ -78,7 +79,7 @@ static mt_status grow(mt_tensor *t, int64_t numel)
 mt_status mt__resize(mt_tensor *t, int rank, const int64_t *dims)
 {
     int64_t numel = 1;
-    if (t->rank == rank && memcmp(t->dims, dims, (size_t)rank * sizeof *dims) == 0)
+    if (mt__has_dims(t, rank, dims))
         return MT_OK; /* its strides stay, too */
     for (int i = 0; i < rank; i++)
         if (dims[i] < 0 || __builtin_mul_overflow(numel, dims[i], &numel))
@@ -92,7 +93,8 @@ mt_status mt__resize(mt_tensor *t, int rank, const int64_t *dims)
     }
     t->rank = (uint8_t)rank;
     t->numel = numel;
-    memcpy(t->dims, dims, (size_t)rank * sizeof *dims);
+    if (rank > 0)
+        memcpy(t->dims, dims, (size_t)rank * sizeof *dims);
     mt__contiguous_strides(rank, dims, t->strides);
     mt__set_contiguous_flag(t);
     return MT_OK;

@@ -132,6 +132,16 @@ mt_status mt__check_written(const mt_tensor *self);
 /* dim in [-rank, rank) to [0, rank); a scalar counts as rank 1. Fails as PyTorch's IndexError does. */
 mt_status mt__wrap_dim(int64_t dim, int rank, int *out);
 
+static inline bool mt__has_dims(const mt_tensor *t, int rank, const int64_t *dims)
+{
+    if (t->rank != rank)
+        return false;
+    for (int i = 0; i < rank; i++)
+        if (t->dims[i] != dims[i])
+            return false;
+    return true;
+}
+
 bool mt__base_tracks(const mt_tensor *view);
 static inline bool mt__tracks(const mt_tensor *t) /* does autograd follow it? */
 {
@@ -272,7 +282,8 @@ bool mt__castable(unsigned from, unsigned to);
 /* ---------------------------------------------------------------------------------------- parts of dispatch.c */
 
 /* full: args with defaults, and lists where the schema says int[1], which lie in `lists`. */
-mt_status mt__complete(const mt__op *op, const mt_value *args, unsigned count, mt_value *full, int64_t (*lists)[4]);
+mt_status mt__complete(const mt__op *op, const mt_value *args, unsigned count, mt_value *full,
+                       int64_t (*lists)[4]);
 mt_status mt__call_op(mt__call *call);
 mt_status mt__mixed_devices(const mt__op *op, mt_device a, mt_device b);
 
