@@ -225,6 +225,9 @@ typedef struct mt_interceptor {
     bool below_autograd;
 } mt_interceptor;
 MT_API mt_interceptor mt_intercept(mt_interceptor now); /* of this thread; returns the one before */
+/* While an interceptor runs: the tensors that mt_call_out() was given, borrowed; NULL: it was mt_call(). What the interceptor
+ * returns is copied to them, unless it is them. */
+MT_API mt_tensor *const *mt_intercepted_into(void);
 
 /* ------------------------------------------------------------------------------------------ scopes and MT() */
 

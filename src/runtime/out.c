@@ -47,9 +47,24 @@ static mt_status check_dtype(const mt__op *op, mt_dtype dtype, const mt_tensor *
     }
 }
 
+/* Of ops that make tensors: they are made where out= is, with its dtype. */
+static mt_status check_options(mt__call *call)
+{
+    const mt_value *dtype = &call->args[call->op->options], *device = dtype + 1;
+    if (device->kind == MT_NONE)
+        call->device = call->into[0]->device;
+    if (dtype->kind == MT_INT && dtype->as.i != call->into[0]->dtype)
+        return mt__fail(MT_E_RUNTIME, "dtype %s does not match dtype of out parameter (%s)",
+                        mt__dtype_word((unsigned)dtype->as.i), mt__dtype_word(call->into[0]->dtype));
+    return MT_OK;
+}
+
 mt_status mt__check_into(mt__call *call, bool tracked)
 {
     const mt__op *op = call->op;
+    mt_status status = op->options >= 0 ? check_options(call) : MT_OK;
+    if (status != MT_OK)
+        return status;
     bool refuses = tracked && (op->grad != NULL || op->composite != NULL);
     for (uint32_t i = 0; i < call->out_count; i++)
         refuses |= mt__tracks(call->into[i]);
@@ -148,9 +163,21 @@ mt_status mt__place(mt_dtype dtype, mt_device device, int rank, const int64_t *d
     return status;
 }
 
+/* What is not said is as out= has it: the device of what is made, and the dtype where that is out's choice. */
+static void choose(mt__call *call)
+{
+    const mt__op *op = call->op;
+    for (unsigned i = 0; i < op->param_count; i++) {
+        bool dtype = op->params[i].type == MT_TYPE_DTYPE && op->out_rule == MT__OUT_CHOSEN;
+        if (call->own[i].kind == MT_NONE && (dtype || op->params[i].type == MT_TYPE_DEVICE))
+            call->own[i] = mt_value_int(dtype ? call->into[0]->dtype : call->into[0]->device);
+    }
+}
+
 mt_status mt__infer_into(mt__call *call)
 {
     mt__call *before = mt__placing;
+    choose(call);
     mt__placing = call;
     mt_status status = call->op->infer(call);
     mt__placing = before;
@@ -184,23 +211,6 @@ mt_status mt__settle(mt__call *call)
 
 /* --------------------------------------------------------------------------------------------- the way in */
 
-/* The dtype that out= chooses, and the device where it is. */
-static mt_status choose(const mt__op *op, mt_value *args, mt_tensor *target)
-{
-    for (unsigned i = 0; i < op->param_count; i++) {
-        bool chooses = op->params[i].type == MT_TYPE_DTYPE && op->out_rule == MT__OUT_CHOSEN;
-        bool said = args[i].kind == MT_INT && (uint64_t)args[i].as.i < MT_DTYPES;
-        if (chooses && said && op->options >= 0 && args[i].as.i != target->dtype)
-            return mt__fail(MT_E_RUNTIME, "dtype %s does not match dtype of out parameter (%s)",
-                            mt__dtype_word((unsigned)args[i].as.i), mt__dtype_word(target->dtype));
-        if (chooses && args[i].kind == MT_NONE)
-            args[i] = mt_value_int(target->dtype);
-        if (op->params[i].type == MT_TYPE_DEVICE && args[i].kind == MT_NONE)
-            args[i] = mt_value_int(target->device);
-    }
-    return MT_OK;
-}
-
 mt_status mt_call_out(mt_op_id id, const mt_value *args, unsigned count, mt_tensor *const *into)
 {
     if (id >= MT_OP_COUNT || mt__ops[id].out == NULL)
@@ -214,10 +224,9 @@ mt_status mt_call_out(mt_op_id id, const mt_value *args, unsigned count, mt_tens
     mt_value full[MT__MAX_ARGS];
     int64_t lists[MT__MAX_ARGS][4];
     mt_tensor *outs[MT__MAX_OUTS] = {NULL};
-    mt__call call = {.op = op, .args = full, .outs = outs, .out_count = op->out_count, .into = into};
+    mt__call call = {
+        .op = op, .args = full, .own = full, .outs = outs, .out_count = op->out_count, .into = into};
     mt_status status = mt__complete(op, args, count, full, lists);
-    if (status == MT_OK)
-        status = choose(op, full, into[0]);
     if (status == MT_OK)
         status = mt__call_op(&call);
     for (unsigned i = 0; i < MT__MAX_OUTS; i++)

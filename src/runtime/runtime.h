@@ -222,6 +222,7 @@ typedef struct mt__call {
     mt_tensor **outs;     /* room for op->out_count, or what mt__call_outs() made */
     uint32_t out_count;
     mt_tensor *const *into;              /* out_count tensors that get the results; NULL: outs are new */
+    mt_value *own;                       /* of a call with into: args, which infer may be given changed */
     mt_device device;                    /* where it computes */
     mt_dtype compute;                    /* for kernels: the dtype that infer chose to compute in */
     bool shown;                          /* a profile records it: its parts, too */
