@@ -188,6 +188,8 @@ def test_memory_that_is_shared_in_part_is_refused():
         mindtorch.sin(x[:3], out=x[1:])
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory"):
         mindtorch.sin(x, out=mindtorch.ones(1).expand(4))
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory"):
+        mindtorch.mm(x.view(2, 2), x.view(2, 2), out=mindtorch.ones(1).expand(2, 2))
 
 
 def test_a_graph_notices_that_what_it_saved_was_written_to():
