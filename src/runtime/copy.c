@@ -47,13 +47,13 @@ mt_status mt__composite_zeros(mt__call *call)
     for (uint32_t i = 0; i < call->args[0].count; i++)
         if (call->args[0].as.ints[i] < 0)
             return mt__fail(MT_E_RUNTIME, "zeros: Dimension size must be non-negative.");
-    mt_tensor *t = MT(empty, call->args[0], call->args[1], call->args[2]);
+    mt_tensor *t = mt__made(call, &call->args[0], call->args[1], &call->args[2]);
     return mt__return(call, MT(zero_, t));
 }
 
 mt_status mt__composite_ones(mt__call *call)
 {
-    mt_tensor *t = MT(empty, call->args[0], call->args[1], call->args[2]);
+    mt_tensor *t = mt__made(call, &call->args[0], call->args[1], &call->args[2]);
     return mt__return(call, MT(fill_, t, 1));
 }
 
@@ -63,7 +63,7 @@ mt_status mt__composite_full(mt__call *call)
     mt_value dtype = call->args[2];
     if (dtype.kind == MT_NONE)
         dtype = mt_value_int(mt__value_dtype(&call->args[1]));
-    mt_tensor *t = MT(empty, call->args[0], dtype, call->args[3]);
+    mt_tensor *t = mt__made(call, &call->args[0], dtype, &call->args[3]);
     return mt__return(call, MT(fill_, t, call->args[1]));
 }
 

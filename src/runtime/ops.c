@@ -15,10 +15,12 @@ const mt__grad mt__grad_none;
 #define V(infer_fn) .infer = mt__infer_##infer_fn, .view = true
 #define C(function) .composite = mt__composite_##function
 #define F(formula) , .flops = mt__flops_##formula
+#define O(overload, rule) , .out = #overload, .out_rule = MT__OUT_##rule
 #define X(op_id, text, form, derivative)                                                                     \
     [MT_OP_##op_id] = {.schema = (text), form, .grad = &mt__grad_##derivative, .id = MT_OP_##op_id},
 mt__op mt__ops[MT_OP_COUNT] = {MT_OPS(X)};
 #undef F
+#undef O
 #undef X
 #undef K
 #undef V
@@ -355,6 +357,10 @@ bool mt_op_has_kernel(mt_op_id op, unsigned device_type)
         return false;
     const mt__op *o = &mt__ops[op];
     return o->composite != NULL || o->view || o->kernels[device_type] != NULL;
+}
+const char *mt_op_out(mt_op_id op)
+{
+    return op < MT_OP_COUNT ? mt__ops[op].out : NULL;
 }
 const char *mt_op_backward(mt_op_id op)
 {

@@ -132,6 +132,16 @@ mt_status mt__check_written(const mt_tensor *self);
 /* dim in [-rank, rank) to [0, rank); a scalar counts as rank 1. Fails as PyTorch's IndexError does. */
 mt_status mt__wrap_dim(int64_t dim, int rank, int *out);
 
+static inline bool mt__has_dims(const mt_tensor *t, int rank, const int64_t *dims)
+{
+    if (t->rank != rank)
+        return false;
+    for (int i = 0; i < rank; i++)
+        if (t->dims[i] != dims[i])
+            return false;
+    return true;
+}
+
 bool mt__base_tracks(const mt_tensor *view);
 static inline bool mt__tracks(const mt_tensor *t) /* does autograd follow it? */
 {
@@ -168,8 +178,19 @@ typedef struct mt__missing {
     const char *schema;
 } mt__missing;
 
+/* Which dtypes the tensor of out= may have, by what PyTorch's op refuses. */
+typedef enum mt__out_rule {
+    MT__OUT_CAST = 1, /* those that the result may be cast to: no float to int, no number to bool */
+    MT__OUT_SAME,     /* the result's */
+    MT__OUT_FOUND,    /* the result's, too; refused in other words */
+    MT__OUT_CHOSEN,   /* any: it chooses the result's, as the argument dtype= does */
+    MT__OUT_TRUTH     /* bool */
+} mt__out_rule;
+
 typedef struct mt__op {
     const char *schema;
+    const char *out; /* PyTorch's name of the overload that takes out=; NULL: none does */
+    mt__out_rule out_rule;
     mt__fn *infer, *composite;
     mt__fn *kernels[MT_DEVICE_TYPES];
     mt__flops_fn *flops;     /* NULL: not counted here */
@@ -200,6 +221,8 @@ typedef struct mt__call {
     const mt_value *args; /* op->param_count of them, borrowed */
     mt_tensor **outs;     /* room for op->out_count, or what mt__call_outs() made */
     uint32_t out_count;
+    mt_tensor *const *into;              /* out_count tensors that get the results; NULL: outs are new */
+    mt_value *own;                       /* of a call with into: args, which infer may be given changed */
     mt_device device;                    /* where it computes */
     mt_dtype compute;                    /* for kernels: the dtype that infer chose to compute in */
     bool shown;                          /* a profile records it: its parts, too */
@@ -238,6 +261,32 @@ static inline mt_status mt__return(mt__call *call, mt_tensor *t)
     call->outs[0] = mt_retain(t);
     return mt_scope_status();
 }
+
+/* ---------------------------------------------------------------------------------------------------- out= */
+
+extern MT__FAST_TLS struct mt__call *mt__placing; /* the call with into whose infer is running */
+/* mt__empty() for outs[i] of such a call: into[i] if the kernel can write there, else a new tensor. */
+mt_status mt__place(mt_dtype dtype, mt_device device, int rank, const int64_t *dims, mt_tensor **out);
+/* Before a call with into runs; tracked: autograd follows an argument. May change call->device. */
+mt_status mt__check_into(mt__call *call, bool tracked);
+mt_status mt__infer_into(mt__call *call);
+/* For composites that make a tensor: into[0] with that size, or a new one; borrowed from the scope or the caller. */
+mt_tensor *mt__made(mt__call *call, const mt_value *size, mt_value dtype, const mt_value *device);
+mt_status mt__resize(mt_tensor *t, int rank, const int64_t *dims); /* not recorded, nor refused */
+/* After it ran: what is elsewhere is copied to into, which become the outs. */
+mt_status mt__settle(mt__call *call);
+/* Refuses two that share memory, unless they are alike or may not overlap: args of an elementwise op beside what it writes. */
+mt_status mt__check_overlap(const mt_tensor *written, const mt_value *args, unsigned count);
+const char *mt__dtype_word(unsigned dtype); /* "Double" */
+bool mt__castable(unsigned from, unsigned to);
+
+/* ---------------------------------------------------------------------------------------- parts of dispatch.c */
+
+/* full: args with defaults, and lists where the schema says int[1], which lie in `lists`. */
+mt_status mt__complete(const mt__op *op, const mt_value *args, unsigned count, mt_value *full,
+                       int64_t (*lists)[4]);
+mt_status mt__call_op(mt__call *call);
+mt_status mt__mixed_devices(const mt__op *op, mt_device a, mt_device b);
 
 /* Below autograd and the profiler: runs infer and kernel of an op on arguments that are known to be right. For kernels
  * that are made of others, and for what must not be seen. */
@@ -278,10 +327,12 @@ void mt__parallel(int64_t n, int64_t grain, void (*fn)(int64_t begin, int64_t en
 #define V(infer_fn) mt__fn mt__infer_##infer_fn;
 #define C(function) mt__fn mt__composite_##function;
 #define F(formula) mt__flops_fn mt__flops_##formula;
+#define O(overload, rule)
 #define X(id, text, form, derivative) form extern const mt__grad mt__grad_##derivative;
 MT_OPS(X)
 #undef X
 #undef F
+#undef O
 #undef K
 #undef V
 #undef C

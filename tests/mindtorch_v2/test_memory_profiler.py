@@ -317,8 +317,9 @@ def test_schemas_are_objects():
     assert str(lookup("aten::mm")[0]) == "aten::mm(Tensor self, Tensor mat2) -> Tensor"
     cat = lookup("aten::cat")[0].arguments[0].type
     assert cat.kind() == "ListType" and cat.getElementType().kind() == "TensorType" and str(cat) == "List[Tensor]"
+    assert [a.is_out for a in lookup("aten::mm")[1].arguments] == [False, False, True]
     assert [r.type.kind() for r in lookup("aten::max")[1].returns] == ["TensorType", "TensorType"]
-    assert len(lookup("aten::where")) == 4 and lookup("aten::no_such_op") == []
+    assert len(lookup("aten::where")) == 5 and lookup("aten::no_such_op") == []
     with pytest.raises(RuntimeError, match="namespace"):
         lookup("add")
 
