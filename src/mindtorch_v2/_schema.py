@@ -163,6 +163,8 @@ def _overloads(text):
     return made
 
 
+# What profiles show as an op and is none of the table: parts of others.
+_PARTS = ["result_type.Scalar(Tensor tensor, Scalar other) -> ScalarType"]
 _schemas = {}  # of each name, in the table's order
 
 
@@ -171,7 +173,7 @@ def _jit_get_schemas_for_operator(name):
     if "::" not in name:
         raise RuntimeError(f"all symbols must have a namespace, <namespace>::<string>, but found: {name}")
     if not _schemas:
-        texts = {text: None for row in _C._recorded_schemas() for text in _overloads(row)}
+        texts = {text: None for row in [*_C._recorded_schemas(), *_PARTS] for text in _overloads(row)}
         for schema in map(FunctionSchema, texts):
             _schemas.setdefault(schema.name, []).append(schema)
     return list(_schemas.get(name, ()))

@@ -173,7 +173,7 @@ static void drop_outs(mt__call *call)
     }
 }
 
-static mt_status infer_and_compute(mt__call *call)
+mt_status mt__compute(mt__call *call)
 {
     const mt__op *op = call->op;
     mt_status status = op->infer(call);
@@ -194,7 +194,9 @@ static mt_status infer_and_compute(mt__call *call)
 
 static mt_status run_kernel(mt__call *call)
 {
-    mt_status status = infer_and_compute(call);
+    mt_status status = MT__UNLIKELY(call->shown && call->op->numbers != MT__NUMBERS_STAY)
+                           ? mt__compute_shown(call)
+                           : mt__compute(call);
     if (MT__UNLIKELY(call->drop_scratch != NULL))
         call->drop_scratch(call->scratch);
     return status;
@@ -220,7 +222,9 @@ static mt_status run_tracked(mt__call *call)
         status = mt__in_place_check(call);
         if (status == MT_OK && (op->save_args & 1u)) {
             mt_value self = mt_value_tensor(written(call));
-            status = mt__run_quietly(MT_OP_clone, &self, 1, &original);
+            status = call->shown && mt__interceptor.fn == NULL
+                         ? mt__call_below(MT_OP_clone, &self, 1, &original)
+                         : mt__run_quietly(MT_OP_clone, &self, 1, &original);
             if (status == MT_OK && written(call)->grad_fn != NULL) { /* for second derivatives */
                 original->grad_fn = mt_node_retain(written(call)->grad_fn);
                 original->output = written(call)->output;
@@ -511,7 +515,29 @@ mt_status mt__record_part(mt__call *call, mt_op_id op, const char *as, const mt_
     return mtp_recording() & MTP_CPU ? run_recorded(&shown, false, &p) : work(call);
 }
 
+mt_status mt__call_below(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)
+{
+    bool was_below = below_autograd, followed = mt_grad_enable(false);
+    below_autograd = true;
+    mt_status status = mt_call(op, args, count, outs);
+    below_autograd = was_below;
+    mt_grad_enable(followed);
+    return status;
+}
+
 /* ------------------------------------------------------------------------------------------------ the way in */
+
+static mt_status record_as_it_is(mt__call *call, bool tracked)
+{
+    return run_recorded(call, tracked, NULL);
+}
+
+static mt_status record(mt__call *call, bool tracked)
+{
+    if (MT__UNLIKELY(mt__wraps_outside(call)) && (call->by_user || mt__recorded_depth == 0))
+        return mt__with_number(call, record_as_it_is, tracked);
+    return run_recorded(call, tracked, NULL);
+}
 
 static mt_status call_op(mt__call *call)
 {
@@ -520,8 +546,7 @@ static mt_status call_op(mt__call *call)
     if (MT__UNLIKELY(status != MT_OK))
         return status;
     call->device = f.device;
-    status =
-        MT__UNLIKELY(mtp_recording() & MTP_CPU) ? run_recorded(call, f.tracked, NULL) : run(call, f.tracked);
+    status = MT__UNLIKELY(mtp_recording() & MTP_CPU) ? record(call, f.tracked) : run(call, f.tracked);
     if (MT__UNLIKELY(status != MT_OK))
         drop_outs(call);
     return status;
@@ -544,15 +569,27 @@ static mt_status complete_and_call(mt__call *call, const mt_value *args, unsigne
     return status;
 }
 
-mt_status mt_call(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)
+static inline mt_status call_by(bool by_user, mt_op_id op, const mt_value *args, unsigned count,
+                                mt_tensor **outs)
 {
     if (MT__UNLIKELY(op >= MT_OP_COUNT || mt__ops[op].out_count == 0))
         return mt__fail(MT_E_VALUE, "mt_call: %s",
                         op >= MT_OP_COUNT ? "no such op" : "the op returns a list: use mt_call_list");
-    mt__call call = {.op = &mt__ops[op], .outs = outs, .out_count = mt__ops[op].out_count};
+    mt__call call = {
+        .op = &mt__ops[op], .outs = outs, .out_count = mt__ops[op].out_count, .by_user = by_user};
     for (uint32_t i = 0; i < call.out_count; i++)
         outs[i] = NULL;
     return complete_and_call(&call, args, count);
+}
+
+mt_status mt_call(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)
+{
+    return call_by(false, op, args, count, outs);
+}
+
+mt_status mt_call_user(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)
+{
+    return call_by(true, op, args, count, outs);
 }
 
 mt_status mt_call_list(mt_op_id op, const mt_value *args, unsigned count, mt_tensor ***list, unsigned *length)

@@ -154,6 +154,12 @@ static inline mt_dtype floating(mt_dtype dtype)
     return mt__is_floating(dtype) ? dtype : mt__default_dtype;
 }
 
+mt_dtype mt__common_dtype(const mt__call *call)
+{
+    mt_dtype dtype = promoted(call, 2);
+    return call->op->floats ? floating(dtype) : dtype;
+}
+
 /* The common case, first: two tensors alike, a new output. */
 static inline const mt_tensor *plain_pair(const mt__call *call)
 {

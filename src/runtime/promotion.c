@@ -27,8 +27,13 @@ void mt__promote(mt__promotion *p, const mt_value *v)
 {
     if (v->kind == MT_NONE)
         return;
-    uint8_t with = (uint8_t)(mt__value_dtype(v) + 1);
+    mt_dtype dtype = mt__value_dtype(v);
     uint8_t *slot = v->kind != MT_TENSOR ? &p->wrapped : v->as.tensor->rank == 0 ? &p->zero : &p->dim;
+    if (MT__UNLIKELY(v->kind == MT_TENSOR && (v->as.tensor->flags & MT__IS_NUMBER))) {
+        slot = &p->wrapped;
+        dtype = mt__is_floating(dtype) ? mt__default_dtype : dtype;
+    }
+    uint8_t with = (uint8_t)(dtype + 1);
     if (with > *slot)
         *slot = with;
 }

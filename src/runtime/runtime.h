@@ -81,7 +81,8 @@ enum mt__tensor_flags {
     MT__IS_VIEW = 16,          /* extra->base is what it views */
     MT__VIEW_OF_NO_GRAD = 64,  /* a view made under no_grad, or of such: not to be changed under autograd */
     MT__VIEW_OF_SEVERAL = 128, /* one of the views that an op like split() made, or of such: likewise */
-    MT__IS_INPUT = 32          /* made from the user's data, not by an op */
+    MT__IS_INPUT = 32,         /* made from the user's data, not by an op */
+    MT__IS_NUMBER = 256        /* stands for a number, and promotes as it does: numbers.c */
 };
 
 struct mt__extra; /* autograd/autograd.h: what few tensors have */
@@ -168,6 +169,16 @@ typedef struct mt__missing {
     const char *schema;
 } mt__missing;
 
+/* Who makes tensors of numbers among the operands of a call that is recorded; see numbers.c. */
+typedef enum mt__numbers {
+    MT__NUMBERS_STAY,    /* nobody; operands are not converted either */
+    MT__NUMBERS_OUTSIDE, /* the caller, if that is no op; else as AGAIN */
+    MT__NUMBERS_AGAIN,   /* the op, which calls itself with it */
+    MT__NUMBERS_TURNED,  /* rsub, which calls sub with it */
+    MT__NUMBERS_WITHIN,  /* the op, for itself */
+    MT__NUMBERS_POWER    /* nobody; the base is converted */
+} mt__numbers;
+
 typedef struct mt__op {
     const char *schema;
     mt__fn *infer, *composite;
@@ -187,6 +198,8 @@ typedef struct mt__op {
     const mt__missing *missing;    /* NULL: none */
     bool as_is;                    /* recorded with just its own arguments */
     bool copies;                   /* its kernel does what copy_ does, from its first argument */
+    uint8_t numbers;               /* mt__numbers */
+    bool floats;                   /* two operands are computed in a floating dtype whatever theirs is */
     bool host_numbers;             /* kernels of accelerators take tensors without dims from the CPU */
     uint32_t save_args, save_outs; /* bits, of grad->saves */
     mt_param params[MT__MAX_ARGS];
@@ -202,6 +215,7 @@ typedef struct mt__call {
     uint32_t out_count;
     mt_device device;                    /* where it computes */
     mt_dtype compute;                    /* for kernels: the dtype that infer chose to compute in */
+    bool by_user;                        /* code of the user's makes it, even if that runs within an op */
     bool shown;                          /* a profile records it: its parts, too */
     void *scratch;                       /* from infer to kernel */
     void (*drop_scratch)(void *scratch); /* after the kernel, or NULL */
@@ -247,6 +261,23 @@ mt_status mt__run_quietly(mt_op_id op, const mt_value *args, unsigned count, mt_
  * the name `as` if it is not NULL. args: all of the other op's. */
 mt_status mt__record_part(mt__call *call, mt_op_id op, const char *as, const mt_value *args, mt__fn *work);
 
+/* Runs infer and kernel, of a call that the dispatcher has arranged. */
+mt_status mt__compute(mt__call *call);
+/* A call below autograd that is recorded, if anything is. */
+mt_status mt__call_below(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs);
+
+/* ----------------------------------------------------------------------------------------------- numbers */
+
+/* As mt__compute(), of a call that is shown and whose op has `numbers`. */
+mt_status mt__compute_shown(mt__call *call);
+/* Is this a call that makes a tensor of its number before the op begins? */
+bool mt__wraps_outside(const mt__call *call);
+/* Runs the call with that tensor. */
+mt_status mt__with_number(mt__call *call, mt_status (*run)(mt__call *call, bool tracked), bool tracked);
+/* v; while a profile records a number becomes a tensor of the innermost scope. For derivatives by an operand that was a
+ * number here and is a tensor in PyTorch. */
+mt_value mt__shown_operand(mt_value v);
+
 /* ------------------------------------------------------------------------------------------ interception */
 
 extern MT__FAST_TLS mt_interceptor mt__interceptor; /* mt_intercept() */
@@ -263,6 +294,7 @@ typedef struct mt__promotion { /* fill with {0} */
 void mt__promote(mt__promotion *p, const mt_value *v);
 mt_dtype mt__promoted(const mt__promotion *p);
 mt_dtype mt__promote_types(mt_dtype a, mt_dtype b);
+mt_dtype mt__common_dtype(const mt__call *call);  /* that an op of two operands computes in */
 extern mt_dtype mt__default_dtype;                /* of floats: float32 unless set */
 extern MT__FAST_TLS mt_device mt__default_device; /* where ops without tensors put theirs */
 mt_dtype mt__value_dtype(const mt_value *v);      /* of a number: bool, int64, or the default */

@@ -56,7 +56,7 @@ static mt_status mul_backward(mt__backward *b)
     if (mt__wants(b, 1))
         mt__give(b, 1, MT(mul, GRAD, ARG(0)));
     if (mt__wants(b, 0))
-        mt__give(b, 0, MT(mul, GRAD, ARG(1)));
+        mt__give(b, 0, MT(mul, GRAD, mt__shown_operand(ARG(1))));
     return mt_scope_status();
 }
 const mt__grad mt__grad_mul = {"MulBackward0", "self other", mul_backward};
@@ -68,7 +68,7 @@ static mt_status div_backward(mt__backward *b)
         mt__give(b, 1, MT(mul, MT(neg, GRAD), q));
     }
     if (mt__wants(b, 0))
-        mt__give(b, 0, MT(div, GRAD, ARG(1)));
+        mt__give(b, 0, MT(div, GRAD, mt__shown_operand(ARG(1))));
     return mt_scope_status();
 }
 const mt__grad mt__grad_div = {"DivBackward0", "self other", div_backward};
