@@ -253,7 +253,8 @@ static void find_recorded(mt__op *op)
         op->as_is &= op->params[i].type != MT_TYPE_DTYPE && op->params[i].type != MT_TYPE_DEVICE &&
                      op->params[i].type != MT_TYPE_BOOL && op->params[i].type != MT_TYPE_FLOAT;
     op->copies = op->id == MT_OP_clone || op->id == MT_OP__to_copy;
-    op->factory = op->options >= 0 && op->grad == NULL && op->id != MT_OP_new_zeros;
+    op->factory = op->options >= 0 && op->grad == NULL && op->id != MT_OP_new_zeros &&
+                  op->id != MT_OP_new_empty_strided;
 }
 
 /* As PyTorch's ops do. Maxima, truths and the like take no numbers, but convert what they are given. */
