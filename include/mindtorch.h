@@ -200,10 +200,6 @@ MT_API const mt_param *mt_op_params(mt_op_id op, unsigned *count); /* borrowed *
 /* Calls an op. *outs are owned by the caller: mt_op_outputs(op) of them, each may be NULL where the op makes none. For an op
  * that returns a list use mt_call_list. On failure all of *outs are NULL. */
 MT_API mt_status mt_call(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs);
-/* The same, for bindings: while a profile records, the number of `x * 2` becomes a tensor before the op begins, as PyTorch's
- * binding does it. mt_call() does that, too, outside of all ops; within one it takes itself for a part of that op, which
- * functions and hooks of users that autograd calls are not. */
-MT_API mt_status mt_call_user(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs);
 MT_API unsigned mt_op_outputs(mt_op_id op); /* 0: a list */
 /* The list, and each tensor in it, are owned by the caller: free it with mt_list_free. */
 MT_API mt_status mt_call_list(mt_op_id op, const mt_value *args, unsigned count, mt_tensor ***list,

@@ -62,10 +62,10 @@ bool mtpy_is_heavy(mt_op_id op, const mt_value *args, unsigned count)
 static mt_status call(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)
 {
     if (LIKELY(!mtpy_is_heavy(op, args, count)))
-        return mt_call_user(op, args, count, outs);
+        return mt_call(op, args, count, outs);
     mt_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = mt_call_user(op, args, count, outs);
+    status = mt_call(op, args, count, outs);
     Py_END_ALLOW_THREADS
     return status;
 }

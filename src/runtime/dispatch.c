@@ -173,7 +173,7 @@ static void drop_outs(mt__call *call)
     }
 }
 
-mt_status mt__compute(mt__call *call)
+static mt_status infer_and_compute(mt__call *call)
 {
     const mt__op *op = call->op;
     mt_status status = op->infer(call);
@@ -192,11 +192,29 @@ mt_status mt__compute(mt__call *call)
     return kernel(call);
 }
 
+mt_status mt__compute(mt__call *call)
+{
+    return infer_and_compute(call);
+}
+
+/* Two tensors of the dtype that is computed in need nothing of what numbers.c does. */
+static bool is_plain(const mt__call *call)
+{
+    const mt_value *a = &call->args[0], *b = &call->args[1];
+    return a->kind == MT_TENSOR && b->kind == MT_TENSOR && a->as.tensor->dtype == b->as.tensor->dtype &&
+           (!call->op->floats || mt__is_floating((mt_dtype)a->as.tensor->dtype));
+}
+
+__attribute__((noinline)) static mt_status compute_recorded(mt__call *call)
+{
+    return is_plain(call) ? infer_and_compute(call) : mt__compute_shown(call);
+}
+
 static mt_status run_kernel(mt__call *call)
 {
     mt_status status = MT__UNLIKELY(call->shown && call->op->numbers != MT__NUMBERS_STAY)
-                           ? mt__compute_shown(call)
-                           : mt__compute(call);
+                           ? compute_recorded(call)
+                           : infer_and_compute(call);
     if (MT__UNLIKELY(call->drop_scratch != NULL))
         call->drop_scratch(call->scratch);
     return status;
@@ -434,6 +452,7 @@ static int64_t allocated_now(mt_device device, uint32_t recording)
 }
 
 MT__FAST_TLS uint32_t mt__recorded_depth;
+MT__FAST_TLS bool mt__within_op;
 
 /* What the user gives to an op is an input if autograd follows the op, or if it is older than the recording; and if it
  * is nothing else, and depends on no gradient. */
@@ -498,9 +517,11 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     if (recording & MTP_WITH_MEMORY)
         meet_arguments(call, recording, tracked && mt__grad_mode);
     mtp_op_begin(&record);
+    bool was_within = mt__within_op;
     mt__recorded_depth++;
-    call->shown = true;
+    mt__within_op = call->shown = true;
     mt_status status = p == NULL ? run(call, tracked) : p->work(p->of);
+    mt__within_op = was_within;
     mt__recorded_depth--;
     below_autograd = was_below;
     record.allocated = allocated_now(call->device, recording);
@@ -534,7 +555,8 @@ static mt_status record_as_it_is(mt__call *call, bool tracked)
 
 static mt_status record(mt__call *call, bool tracked)
 {
-    if (MT__UNLIKELY(mt__wraps_outside(call)) && (call->by_user || mt__recorded_depth == 0))
+    if (MT__UNLIKELY(call->op->numbers == MT__NUMBERS_OUTSIDE && call->args[1].kind != MT_TENSOR) &&
+        !mt__within_op && mt__wraps_outside(call))
         return mt__with_number(call, record_as_it_is, tracked);
     return run_recorded(call, tracked, NULL);
 }
@@ -569,27 +591,15 @@ static mt_status complete_and_call(mt__call *call, const mt_value *args, unsigne
     return status;
 }
 
-static inline mt_status call_by(bool by_user, mt_op_id op, const mt_value *args, unsigned count,
-                                mt_tensor **outs)
+mt_status mt_call(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)
 {
     if (MT__UNLIKELY(op >= MT_OP_COUNT || mt__ops[op].out_count == 0))
         return mt__fail(MT_E_VALUE, "mt_call: %s",
                         op >= MT_OP_COUNT ? "no such op" : "the op returns a list: use mt_call_list");
-    mt__call call = {
-        .op = &mt__ops[op], .outs = outs, .out_count = mt__ops[op].out_count, .by_user = by_user};
+    mt__call call = {.op = &mt__ops[op], .outs = outs, .out_count = mt__ops[op].out_count};
     for (uint32_t i = 0; i < call.out_count; i++)
         outs[i] = NULL;
     return complete_and_call(&call, args, count);
-}
-
-mt_status mt_call(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)
-{
-    return call_by(false, op, args, count, outs);
-}
-
-mt_status mt_call_user(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)
-{
-    return call_by(true, op, args, count, outs);
 }
 
 mt_status mt_call_list(mt_op_id op, const mt_value *args, unsigned count, mt_tensor ***list, unsigned *length)

@@ -57,10 +57,12 @@ static mt_status take_outputs(mt__call *call, mt_tensor **made, unsigned count)
 mt_status mt__hand_over(mt__call *call)
 {
     mt_interceptor mine = mt_intercept((mt_interceptor){.below_autograd = true});
-    bool followed = mt_grad_enable(false);
+    bool followed = mt_grad_enable(false), was_within = mt__within_op;
     mt_tensor **made = NULL;
     unsigned count = 0;
+    mt__within_op = false;
     mt_status status = mine.fn(mine.user, call->op->id, call->args, call->op->param_count, &made, &count);
+    mt__within_op = was_within;
     mt_grad_enable(followed);
     mt__interceptor = mine;
     if (status == MT_OK)

@@ -6,9 +6,9 @@
  * ran, and what it says of the 2 can be found in a profile of PyTorch. Results are the same either way: a tensor that is a
  * number (MT__IS_NUMBER) promotes as the number does.
  *
- * Who makes the tensor: whoever calls add, sub, mul, div or floor_divide from outside of all ops (in PyTorch that is the
- * binding); within an op it is the op, which calls itself with it (PyTorch's overloads that take a Scalar). Other ops
- * always make it themselves.
+ * Who makes the tensor: for add, sub, mul, div and floor_divide that user code calls, the call, before the op begins (in
+ * PyTorch that is the binding). Called by an op or a derivative they make it themselves, and call themselves with it
+ * (PyTorch's overloads that take a Scalar). Other ops always do.
  *
  * Of tensors only those of one element are converted by aten::to. Larger ones are cast block by block on the way through
  * the kernel, recorded or not: a copy of them would be memory that the program does not need.
@@ -51,8 +51,8 @@ mt_value mt__shown_operand(mt_value v)
 
 bool mt__wraps_outside(const mt__call *call)
 {
-    return call->op->numbers == MT__NUMBERS_OUTSIDE && call->args[0].kind == MT_TENSOR &&
-           is_number(&call->args[1]) && MT_DEVICE_TYPE(call->device) == 0 && mt__interceptor.fn == NULL;
+    return call->args[0].kind == MT_TENSOR && is_number(&call->args[1]) &&
+           MT_DEVICE_TYPE(call->device) == 0 && mt__interceptor.fn == NULL;
 }
 
 mt_status mt__with_number(mt__call *call, mt_status (*run)(mt__call *call, bool tracked), bool tracked)
@@ -80,14 +80,11 @@ mt_status mt__with_number(mt__call *call, mt_status (*run)(mt__call *call, bool 
 static mt_status compute_converted(mt__call *call)
 {
     const mt_value *args = call->args;
-    if (args[0].kind == args[1].kind && args[0].as.tensor->dtype == args[1].as.tensor->dtype &&
-        !call->op->floats)
-        return mt__compute(call);
     mt_value with[MT__MAX_ARGS], to[4] = {[1] = mt_value_int(mt__common_dtype(call)),
                                           [2] = mt_value_truth(false),
                                           [3] = mt_value_truth(false)};
     mt_tensor *made[OPERANDS] = {NULL, NULL};
-    mt_status status = MT_OK;
+    mt_status status = mt__check_operands(call, (mt_dtype)to[1].as.i);
     memcpy(with, args, call->op->param_count * sizeof *args);
     for (unsigned i = call->op->in_place ? 1 : 0; i < OPERANDS && status == MT_OK; i++) {
         const mt_tensor *t = mt__arg_tensor(call, i);

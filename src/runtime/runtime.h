@@ -57,6 +57,8 @@ void mt__storage_tell(mt_storage *s, int64_t change, uint64_t allocated, uint64_
 
 /* How many recorded ops and nodes the thread is inside of: what an op gets at 0 is the user's. */
 extern MT__FAST_TLS uint32_t mt__recorded_depth;
+/* Does an op or a derivative make the calls, not code of the user's (which may run inside: hooks, modes)? */
+extern MT__FAST_TLS bool mt__within_op;
 
 static inline mt_storage *mt__storage_retain(mt_storage *s)
 {
@@ -215,7 +217,6 @@ typedef struct mt__call {
     uint32_t out_count;
     mt_device device;                    /* where it computes */
     mt_dtype compute;                    /* for kernels: the dtype that infer chose to compute in */
-    bool by_user;                        /* code of the user's makes it, even if that runs within an op */
     bool shown;                          /* a profile records it: its parts, too */
     void *scratch;                       /* from infer to kernel */
     void (*drop_scratch)(void *scratch); /* after the kernel, or NULL */
@@ -270,7 +271,7 @@ mt_status mt__call_below(mt_op_id op, const mt_value *args, unsigned count, mt_t
 
 /* As mt__compute(), of a call that is shown and whose op has `numbers`. */
 mt_status mt__compute_shown(mt__call *call);
-/* Is this a call that makes a tensor of its number before the op begins? */
+/* Is this call, of an op with MT__NUMBERS_OUTSIDE, one that makes a tensor of its number before the op begins? */
 bool mt__wraps_outside(const mt__call *call);
 /* Runs the call with that tensor. */
 mt_status mt__with_number(mt__call *call, mt_status (*run)(mt__call *call, bool tracked), bool tracked);
@@ -294,7 +295,9 @@ typedef struct mt__promotion { /* fill with {0} */
 void mt__promote(mt__promotion *p, const mt_value *v);
 mt_dtype mt__promoted(const mt__promotion *p);
 mt_dtype mt__promote_types(mt_dtype a, mt_dtype b);
-mt_dtype mt__common_dtype(const mt__call *call);  /* that an op of two operands computes in */
+mt_dtype mt__common_dtype(const mt__call *call); /* that an op of two operands computes in */
+/* What some such ops refuse, computing in dtype. */
+mt_status mt__check_operands(const mt__call *call, mt_dtype dtype);
 extern mt_dtype mt__default_dtype;                /* of floats: float32 unless set */
 extern MT__FAST_TLS mt_device mt__default_device; /* where ops without tensors put theirs */
 mt_dtype mt__value_dtype(const mt_value *v);      /* of a number: bool, int64, or the default */

@@ -339,8 +339,11 @@ static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor *
         status = unpack_saved(node, args, lists, results);
         mt__saved_unlock(node);
         mt__backward b = {node, grads, args, results, outs, spared_by(node)};
+        bool was_within = mt__within_op;
+        mt__within_op = true;
         if (status == MT_OK)
             status = node->grad->run(&b);
+        mt__within_op = was_within;
         for (uint32_t i = 0; i < node->edge_count; i++)
             outs[i] = status == MT_OK && node->edges[i].node != NULL ? mt_retain(outs[i]) : NULL;
     }

@@ -273,7 +273,7 @@ static mt_status zeroth_power(mt__call *call)
 }
 
 /* x ** 0 and x ** 1 need no arithmetic: PyTorch leaves them to fill_ and copy_. */
-static mt_status trivial_power(mt__call *call, double exponent)
+__attribute__((noinline)) static mt_status trivial_power(mt__call *call, double exponent)
 {
     mt_value copy[] = {mt_value_tensor(call->outs[0]), call->args[0], mt_value_truth(false)},
              fill[] = {mt_value_tensor(call->outs[0]), mt_value_int(1)};
@@ -284,18 +284,17 @@ static mt_status trivial_power(mt__call *call, double exponent)
 
 mt_status mt__cpu_pow(mt__call *call)
 {
-    if (call->op->numbers == MT__NUMBERS_POWER && call->compute != MT_BOOL) {
+    if (call->op->numbers == MT__NUMBERS_POWER) {
         double e = mt__arg_number(call, 1);
-        if (e == 0 || e == 1)
+        if (MT__UNLIKELY(e == 0 || e == 1))
             return trivial_power(call, e);
-    }
-    if (call->args[1].kind != MT_TENSOR && mt__is_floating(call->compute)) {
-        double e = mt__arg_number(call, 1);
+        if (mt__is_floating(call->compute)) {
 #define X(name, exponent, expr)                                                                              \
     if (e == (exponent))                                                                                     \
         return run(call, name##_loops, call->compute, 0, NULL);
-        USUAL_POWERS(X)
+            USUAL_POWERS(X)
 #undef X
+        }
     }
     return run(call, pow_loops, call->compute, 0, NULL);
 }
