@@ -100,10 +100,12 @@ static uint32_t above_host(maker *m, uint32_t track, uint32_t span)
     const mtp_trace *t = m->t;
     if (m->until == NULL)
         return t->parent[span];
-    bool open = is_unfinished(t, span);
+    bool open = is_unfinished(t, span), leaves = open;
     uint32_t above = open ? m->inside[track] : t->parent[span];
-    while (above != MTP__NONE && (open || is_unfinished(t, above)) && m->until[above] <= t->start[span])
+    while (above != MTP__NONE && m->until[above] <= t->start[span] && (leaves || is_unfinished(t, above))) {
         above = above_span(m, above);
+        leaves = true;
+    }
     m->until[span] =
         open && above != MTP__NONE && m->until[above] < t->end[span] ? m->until[above] : t->end[span];
     return above;
