@@ -193,6 +193,8 @@ def _rows():
     return recorded + [_with_out(text, out) for text, out in zip(recorded, _C._out_overloads()) if out is not None]
 
 
+# What profiles show as an op and is none of the table: parts of others.
+_PARTS = ["result_type.Scalar(Tensor tensor, Scalar other) -> ScalarType"]
 _schemas = {}  # of each name, in the table's order
 
 
@@ -201,7 +203,7 @@ def _jit_get_schemas_for_operator(name):
     if "::" not in name:
         raise RuntimeError(f"all symbols must have a namespace, <namespace>::<string>, but found: {name}")
     if not _schemas:
-        texts = {text: None for row in _rows() for text in _overloads(row)}
+        texts = {text: None for row in [*_rows(), *_PARTS] for text in _overloads(row)}
         for schema in map(FunctionSchema, texts):
             _schemas.setdefault(schema.name, []).append(schema)
     return list(_schemas.get(name, ()))

@@ -85,6 +85,14 @@ mt_status mt__composite_full_like(mt__call *call)
     return mt__return(call, MT(fill_, t, call->args[1]));
 }
 
+mt_status mt__composite_new_empty_strided(mt__call *call)
+{
+    const mt_tensor *self = call->args[0].as.tensor;
+    mt_value dtype = mt__arg_given(call, 3) ? call->args[3] : mt_value_int(self->dtype);
+    mt_value device = mt__arg_given(call, 4) ? call->args[4] : mt_value_int(self->device);
+    return mt__return(call, MT(empty_strided, call->args[1], call->args[2], dtype, device));
+}
+
 mt_status mt__composite_new_zeros(mt__call *call)
 {
     const mt_tensor *self = call->args[0].as.tensor;

@@ -191,9 +191,29 @@ static mt_status infer_and_compute(mt__call *call)
     return kernel(call);
 }
 
+mt_status mt__compute(mt__call *call)
+{
+    return infer_and_compute(call);
+}
+
+/* Two tensors of the dtype that is computed in need nothing of what numbers.c does. */
+static bool is_plain(const mt__call *call)
+{
+    const mt_value *a = &call->args[0], *b = &call->args[1];
+    return a->kind == MT_TENSOR && b->kind == MT_TENSOR && a->as.tensor->dtype == b->as.tensor->dtype &&
+           (!call->op->floats || mt__is_floating((mt_dtype)a->as.tensor->dtype));
+}
+
+__attribute__((noinline)) static mt_status compute_recorded(mt__call *call)
+{
+    return is_plain(call) ? infer_and_compute(call) : mt__compute_shown(call);
+}
+
 static mt_status run_kernel(mt__call *call)
 {
-    mt_status status = infer_and_compute(call);
+    mt_status status = MT__UNLIKELY(call->shown && call->op->numbers != MT__NUMBERS_STAY)
+                           ? compute_recorded(call)
+                           : infer_and_compute(call);
     if (MT__UNLIKELY(call->drop_scratch != NULL))
         call->drop_scratch(call->scratch);
     return status;
@@ -219,7 +239,9 @@ static mt_status run_tracked(mt__call *call)
         status = mt__in_place_check(call);
         if (status == MT_OK && (op->save_args & 1u)) {
             mt_value self = mt_value_tensor(written(call));
-            status = mt__run_quietly(MT_OP_clone, &self, 1, &original);
+            status = call->shown && mt__interceptor.fn == NULL
+                         ? mt__call_below(MT_OP_clone, &self, 1, &original)
+                         : mt__run_quietly(MT_OP_clone, &self, 1, &original);
             if (status == MT_OK && written(call)->grad_fn != NULL) { /* for second derivatives */
                 original->grad_fn = mt_node_retain(written(call)->grad_fn);
                 original->output = written(call)->output;
@@ -448,6 +470,7 @@ static int64_t allocated_now(mt_device device, uint32_t recording)
 }
 
 MT__FAST_TLS uint32_t mt__recorded_depth;
+MT__FAST_TLS bool mt__within_op;
 
 /* What the user gives to an op is an input if autograd follows the op, or if it is older than the recording; and if it
  * is nothing else, and depends on no gradient. */
@@ -514,9 +537,11 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     if (recording & MTP_WITH_MEMORY)
         meet_arguments(call, recording, tracked && mt__grad_mode);
     mtp_op_begin(&record);
+    bool was_within = mt__within_op;
     mt__recorded_depth++;
-    call->shown = true;
+    mt__within_op = call->shown = true;
     mt_status status = p == NULL ? run(call, tracked) : p->work(p->of);
+    mt__within_op = was_within;
     mt__recorded_depth--;
     below_autograd = was_below;
     record.allocated = allocated_now(call->device, recording);
@@ -531,7 +556,30 @@ mt_status mt__record_part(mt__call *call, mt_op_id op, const char *as, const mt_
     return mtp_recording() & MTP_CPU ? run_recorded(&shown, false, &p) : work(call);
 }
 
+mt_status mt__call_below(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)
+{
+    bool was_below = below_autograd, followed = mt_grad_enable(false);
+    below_autograd = true;
+    mt_status status = mt_call(op, args, count, outs);
+    below_autograd = was_below;
+    mt_grad_enable(followed);
+    return status;
+}
+
 /* ------------------------------------------------------------------------------------------------ the way in */
+
+static mt_status record_as_it_is(mt__call *call, bool tracked)
+{
+    return run_recorded(call, tracked, NULL);
+}
+
+static mt_status record(mt__call *call, bool tracked)
+{
+    if (MT__UNLIKELY(call->op->numbers == MT__NUMBERS_OUTSIDE && call->args[1].kind != MT_TENSOR) &&
+        !mt__within_op && mt__wraps_outside(call))
+        return mt__with_number(call, record_as_it_is, tracked);
+    return run_recorded(call, tracked, NULL);
+}
 
 mt_status mt__call_op(mt__call *call)
 {
@@ -542,8 +590,7 @@ mt_status mt__call_op(mt__call *call)
         status = mt__check_into(call, f.tracked);
     if (MT__UNLIKELY(status != MT_OK))
         return status;
-    status =
-        MT__UNLIKELY(mtp_recording() & MTP_CPU) ? run_recorded(call, f.tracked, NULL) : run(call, f.tracked);
+    status = MT__UNLIKELY(mtp_recording() & MTP_CPU) ? record(call, f.tracked) : run(call, f.tracked);
     if (MT__UNLIKELY(status != MT_OK))
         drop_outs(call);
     return status;

@@ -149,6 +149,12 @@ static inline mt_dtype floating(mt_dtype dtype)
     return mt__is_floating(dtype) ? dtype : mt__default_dtype;
 }
 
+mt_dtype mt__common_dtype(const mt__call *call)
+{
+    mt_dtype dtype = promoted(call, 2);
+    return call->op->floats ? floating(dtype) : dtype;
+}
+
 /* The common case, first: two tensors alike, a new output. */
 static inline const mt_tensor *plain_pair(const mt__call *call)
 {
@@ -179,8 +185,21 @@ static mt_status check_alpha(mt_dtype dtype, const mt_value *alpha)
     return MT_OK;
 }
 
+/* A number that is stored as an integer must be one that dtype can hold. */
+__attribute__((noinline)) static mt_status check_fits(const mt_value *v, unsigned dtype)
+{
+    double f = mt__value_number(v);
+    bool fits = dtype == MT_INT32   ? f >= (double)INT32_MIN && f <= (double)INT32_MAX
+                : dtype == MT_INT64 ? v->kind != MT_FLOAT || (f >= -0x1p63 && f < 0x1p63)
+                                    : true;
+    if (fits)
+        return MT_OK;
+    return mt__fail(MT_E_RUNTIME, "value cannot be converted to type %s without overflow",
+                    dtype == MT_INT32 ? "int" : "int64_t");
+}
+
 /* What some of the binary ops refuse. */
-static mt_status check_binary(const mt__call *call, mt_dtype dtype)
+static inline mt_status check_binary(const mt__call *call, mt_dtype dtype)
 {
     switch (call->op->id) {
     case MT_OP_sub:
@@ -194,12 +213,19 @@ static mt_status check_binary(const mt__call *call, mt_dtype dtype)
         return check_alpha(dtype, &call->args[2]);
     case MT_OP_pow:
     case MT_OP_pow_:
-        if (!mt__is_floating(dtype) && call->args[1].as.i < 0)
+        if (mt__is_floating(dtype))
+            return MT_OK;
+        if (call->args[1].as.i < 0)
             return mt__fail(MT_E_RUNTIME, "Integers to negative integer powers are not allowed.");
-        return MT_OK;
+        return check_fits(&call->args[1], dtype);
     default:
         return MT_OK;
     }
+}
+
+mt_status mt__check_operands(const mt__call *call, mt_dtype dtype)
+{
+    return check_binary(call, dtype);
 }
 
 mt_status mt__infer_binary(mt__call *call)
@@ -351,19 +377,6 @@ mt_status mt__infer_where(mt__call *call)
     mt__promote(&p, &call->args[2]);
     call->compute = mt__promoted(&p);
     return make_out(call, 3, call->compute);
-}
-
-/* A number that is stored as an integer must be one that dtype can hold. */
-static mt_status check_fits(const mt_value *v, unsigned dtype)
-{
-    double f = mt__value_number(v);
-    bool fits = dtype == MT_INT32   ? f >= (double)INT32_MIN && f <= (double)INT32_MAX
-                : dtype == MT_INT64 ? v->kind != MT_FLOAT || (f >= -0x1p63 && f < 0x1p63)
-                                    : true;
-    if (fits)
-        return MT_OK;
-    return mt__fail(MT_E_RUNTIME, "value cannot be converted to type %s without overflow",
-                    dtype == MT_INT32 ? "int" : "int64_t");
 }
 
 mt_status mt__infer_masked_fill(mt__call *call)

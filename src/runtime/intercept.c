@@ -65,10 +65,12 @@ mt_status mt__hand_over(mt__call *call)
     mt_interceptor mine = mt_intercept((mt_interceptor){.below_autograd = true});
     mt_tensor *const *outer = intercepted_into;
     intercepted_into = call->into;
-    bool followed = mt_grad_enable(false);
+    bool followed = mt_grad_enable(false), was_within = mt__within_op;
     mt_tensor **made = NULL;
     unsigned count = 0;
+    mt__within_op = false;
     mt_status status = mine.fn(mine.user, call->op->id, call->args, call->op->param_count, &made, &count);
+    mt__within_op = was_within;
     mt_grad_enable(followed);
     intercepted_into = outer;
     mt__interceptor = mine;

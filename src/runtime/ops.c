@@ -255,7 +255,35 @@ static void find_recorded(mt__op *op)
         op->as_is &= op->params[i].type != MT_TYPE_DTYPE && op->params[i].type != MT_TYPE_DEVICE &&
                      op->params[i].type != MT_TYPE_BOOL && op->params[i].type != MT_TYPE_FLOAT;
     op->copies = op->id == MT_OP_clone || op->id == MT_OP__to_copy;
-    op->factory = op->options >= 0 && op->grad == NULL && op->id != MT_OP_new_zeros;
+    op->factory = op->options >= 0 && op->grad == NULL && op->id != MT_OP_new_zeros &&
+                  op->id != MT_OP_new_empty_strided;
+}
+
+/* As PyTorch's ops do. Maxima, truths and the like take no numbers, but convert what they are given. */
+static void find_numbers(mt__op *op)
+{
+    static const struct {
+        mt__fn *infer;
+        mt__numbers numbers;
+    } kinds[] = {{mt__infer_binary, MT__NUMBERS_AGAIN},
+                 {mt__infer_binary_float, MT__NUMBERS_AGAIN},
+                 {mt__infer_bitwise, MT__NUMBERS_AGAIN},
+                 {mt__infer_compare, MT__NUMBERS_WITHIN}};
+    static const mt_op_id outside[] = {MT_OP_add,  MT_OP_add_, MT_OP_sub,  MT_OP_sub_,        MT_OP_mul,
+                                       MT_OP_mul_, MT_OP_div,  MT_OP_div_, MT_OP_floor_divide};
+    for (unsigned i = 0; i < MT__COUNT_OF(kinds); i++)
+        if (op->infer == kinds[i].infer)
+            op->numbers = kinds[i].numbers;
+    for (unsigned i = 0; i < MT__COUNT_OF(outside); i++)
+        if (op->id == outside[i])
+            op->numbers = MT__NUMBERS_OUTSIDE;
+    if (op->id == MT_OP_rsub)
+        op->numbers = MT__NUMBERS_TURNED;
+    if (op->id == MT_OP_pow || op->id == MT_OP_pow_)
+        op->numbers = MT__NUMBERS_POWER;
+    if (op->id == MT_OP_pow_from)
+        op->numbers = MT__NUMBERS_STAY;
+    op->floats = op->infer == mt__infer_binary_float;
 }
 
 static void read_schema(mt__op *op)
@@ -277,6 +305,7 @@ static void read_schema(mt__op *op)
         find_number_node(op);
     }
     find_recorded(op);
+    find_numbers(op);
 }
 
 __attribute__((constructor)) static void read_table(void)

@@ -57,6 +57,8 @@ void mt__storage_tell(mt_storage *s, int64_t change, uint64_t allocated, uint64_
 
 /* How many recorded ops and nodes the thread is inside of: what an op gets at 0 is the user's. */
 extern MT__FAST_TLS uint32_t mt__recorded_depth;
+/* Does an op or a derivative make the calls, not code of the user's (which may run inside: hooks, modes)? */
+extern MT__FAST_TLS bool mt__within_op;
 
 static inline mt_storage *mt__storage_retain(mt_storage *s)
 {
@@ -81,7 +83,8 @@ enum mt__tensor_flags {
     MT__IS_VIEW = 16,          /* extra->base is what it views */
     MT__VIEW_OF_NO_GRAD = 64,  /* a view made under no_grad, or of such: not to be changed under autograd */
     MT__VIEW_OF_SEVERAL = 128, /* one of the views that an op like split() made, or of such: likewise */
-    MT__IS_INPUT = 32          /* made from the user's data, not by an op */
+    MT__IS_INPUT = 32,         /* made from the user's data, not by an op */
+    MT__IS_NUMBER = 256        /* stands for a number, and promotes as it does: numbers.c */
 };
 
 struct mt__extra; /* autograd/autograd.h: what few tensors have */
@@ -178,6 +181,16 @@ typedef struct mt__missing {
     const char *schema;
 } mt__missing;
 
+/* Who makes tensors of numbers among the operands of a call that is recorded; see numbers.c. */
+typedef enum mt__numbers {
+    MT__NUMBERS_STAY,    /* nobody; operands are not converted either */
+    MT__NUMBERS_OUTSIDE, /* the caller, if that is no op; else as AGAIN */
+    MT__NUMBERS_AGAIN,   /* the op, which calls itself with it */
+    MT__NUMBERS_TURNED,  /* rsub, which calls sub with it */
+    MT__NUMBERS_WITHIN,  /* the op, for itself */
+    MT__NUMBERS_POWER    /* nobody; the base is converted */
+} mt__numbers;
+
 /* Which dtypes the tensor of out= may have, by what PyTorch's op refuses. */
 typedef enum mt__out_rule {
     MT__OUT_CAST = 1, /* those that the result may be cast to: no float to int, no number to bool */
@@ -208,6 +221,8 @@ typedef struct mt__op {
     const mt__missing *missing;    /* NULL: none */
     bool as_is;                    /* recorded with just its own arguments */
     bool copies;                   /* its kernel does what copy_ does, from its first argument */
+    uint8_t numbers;               /* mt__numbers */
+    bool floats;                   /* two operands are computed in a floating dtype whatever theirs is */
     bool host_numbers;             /* kernels of accelerators take tensors without dims from the CPU */
     uint32_t save_args, save_outs; /* bits, of grad->saves */
     mt_param params[MT__MAX_ARGS];
@@ -296,6 +311,23 @@ mt_status mt__run_quietly(mt_op_id op, const mt_value *args, unsigned count, mt_
  * the name `as` if it is not NULL. args: all of the other op's. */
 mt_status mt__record_part(mt__call *call, mt_op_id op, const char *as, const mt_value *args, mt__fn *work);
 
+/* Runs infer and kernel, of a call that the dispatcher has arranged. */
+mt_status mt__compute(mt__call *call);
+/* A call below autograd that is recorded, if anything is. */
+mt_status mt__call_below(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs);
+
+/* ----------------------------------------------------------------------------------------------- numbers */
+
+/* As mt__compute(), of a call that is shown and whose op has `numbers`. */
+mt_status mt__compute_shown(mt__call *call);
+/* Is this call, of an op with MT__NUMBERS_OUTSIDE, one that makes a tensor of its number before the op begins? */
+bool mt__wraps_outside(const mt__call *call);
+/* Runs the call with that tensor. */
+mt_status mt__with_number(mt__call *call, mt_status (*run)(mt__call *call, bool tracked), bool tracked);
+/* v; while a profile records a number becomes a tensor of the innermost scope. For derivatives by an operand that was a
+ * number here and is a tensor in PyTorch. */
+mt_value mt__shown_operand(mt_value v);
+
 /* ------------------------------------------------------------------------------------------ interception */
 
 extern MT__FAST_TLS mt_interceptor mt__interceptor; /* mt_intercept() */
@@ -312,6 +344,9 @@ typedef struct mt__promotion { /* fill with {0} */
 void mt__promote(mt__promotion *p, const mt_value *v);
 mt_dtype mt__promoted(const mt__promotion *p);
 mt_dtype mt__promote_types(mt_dtype a, mt_dtype b);
+mt_dtype mt__common_dtype(const mt__call *call); /* that an op of two operands computes in */
+/* What some such ops refuse, computing in dtype. */
+mt_status mt__check_operands(const mt__call *call, mt_dtype dtype);
 extern mt_dtype mt__default_dtype;                /* of floats: float32 unless set */
 extern MT__FAST_TLS mt_device mt__default_device; /* where ops without tensors put theirs */
 mt_dtype mt__value_dtype(const mt_value *v);      /* of a number: bool, int64, or the default */
