@@ -471,7 +471,8 @@ mtp__chunk *test_chunk(char *file, size_t bytes, size_t nth)
 {
     size_t size = ((mtp__spool_header *)(void *)file)->chunk_bytes;
     for (size_t piece = size; piece < bytes; piece += size)
-        for (size_t from = 0; from + sizeof(mtp__chunk) <= size && piece + from + sizeof(mtp__chunk) <= bytes;) {
+        for (size_t from = 0;
+             from + sizeof(mtp__chunk) <= size && piece + from + sizeof(mtp__chunk) <= bytes;) {
             mtp__chunk *c = (mtp__chunk *)(void *)(file + piece + from);
             if (c->span < sizeof *c)
                 break;

@@ -22,8 +22,8 @@ typedef struct spool {
     int fd;
     mtp__spool_header header;
     uint64_t file_bytes;
-    mtp__chunk *chunk;        /* owned: the one that is looked at */
-    uint64_t byte;            /* where it is */
+    mtp__chunk *chunk; /* owned: the one that is looked at */
+    uint64_t byte;     /* where it is */
     mtp__places places;
     mtp__pair_map defined; /* control kind, id */
     bool has_ledger, no_memory;

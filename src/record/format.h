@@ -118,12 +118,14 @@ typedef struct mtp__chunk {
     uint32_t records;    /* when sealed: how many are here */
     uint32_t words;      /* when sealed: how many are used */
     uint64_t sealed;     /* the pool's own: 1, 2, ... as chunks are given back; 0: it is open */
-    uint64_t checksum;   /* when sealed, in a file: of all but `sealed`, state and itself, and of the words; else 0 */
-    uint32_t depth;      /* of the stream before the first record */
-    uint32_t epoch;      /* of definitions (record/control.h) when it was handed out */
+    uint64_t
+        checksum; /* when sealed, in a file: of all but `sealed`, state and itself, and of the words; else 0 */
+    uint32_t depth; /* of the stream before the first record */
+    uint32_t epoch; /* of definitions (record/control.h) when it was handed out */
     union {
         struct {
-            uint32_t span; /* bytes of its piece, header and all; the next chunk, if there is one, lies behind them */
+            uint32_t
+                span; /* bytes of its piece, header and all; the next chunk, if there is one, lies behind them */
             uint32_t head; /* check of order to first, depth and span (record/piece.h) */
         };
         uint64_t state;

@@ -48,9 +48,9 @@ typedef struct mtp__chunk_place {
 typedef struct mtp__places {
     mtp__chunk_place *place; /* owned */
     uint64_t count, room;
-    uint64_t unread;      /* pieces that could not be read */
-    uint64_t unread_at;   /* the first of them ... */
-    int unread_error;     /* ... and why, an errno */
+    uint64_t unread;    /* pieces that could not be read */
+    uint64_t unread_at; /* the first of them ... */
+    int unread_error;   /* ... and why, an errno */
 } mtp__places;
 
 void mtp__places_fini(mtp__places *places);

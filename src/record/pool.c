@@ -17,11 +17,11 @@
 
 #define HUGE_FROM ((uint64_t)4 << 20) /* smaller budgets would be rounded up too much */
 #define NO_SLOT UINT32_MAX
-#define TAIL_LEAST 256u   /* a shorter rest of a piece is left unused */
-#define TAILS_TRIED 8     /* before a new piece is taken */
-#define RECORD_WORDS 16u  /* more than the longest record of a program */
-#define RING_LEAST 4u     /* pieces that a ring in a file must have on the disk */
-#define EVICTIONS_FULL 64 /* pieces, before a full disk is tried again */
+#define TAIL_LEAST 256u  /* a shorter rest of a piece is left unused */
+#define TAILS_TRIED 8    /* before a new piece is taken */
+#define RECORD_WORDS 16u /* more than the longest record of a program */
+#define RING_LEAST 4u    /* pieces that a ring in a file must have on the disk */
+#define WAIT_FULL 64     /* takes, before a full disk is tried again */
 #define MAP_COUNT_USUAL 65530u
 #define MAP_SHARE 8 /* of the mappings that a process may have, the most a stream takes */
 #ifndef MADV_POPULATE_WRITE
@@ -57,7 +57,8 @@ static uint32_t slots_most(const mtp__pool_config *config)
     if (config->when_full != MTP_STREAM)
         return UINT32_MAX;
     int fd = mtp__open("/proc/sys/vm/max_map_count", O_RDONLY, 0);
-    unsigned long most = fd >= 0 && mtp__pread(fd, text, sizeof text - 1, 0) > 0 ? strtoul(text, NULL, 10) : 0;
+    unsigned long most =
+        fd >= 0 && mtp__pread(fd, text, sizeof text - 1, 0) > 0 ? strtoul(text, NULL, 10) : 0;
     mtp__close(fd);
     most = (most != 0 ? most : MAP_COUNT_USUAL) / MAP_SHARE;
     return most < RING_LEAST ? RING_LEAST : most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
@@ -78,7 +79,8 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
     pthread_mutex_init(&pool->lock, NULL);
     mtp_status status = MTP_OK;
     size_t bytes = (size_t)pool->slots * pool->chunk_bytes;
-    pool->piece = mtp__calloc(pool->slots, sizeof *pool->piece);
+    pool->piece =
+        mtp__map_memory(pool->slots * sizeof *pool->piece, false); /* little of it may ever be used */
     pool->base =
         pool->piece != NULL ? mtp__map_memory(bytes, config->path == NULL && bytes >= HUGE_FROM) : NULL;
     if (pool->base == NULL) {
@@ -98,7 +100,7 @@ void mtp__pool_fini(mtp__pool *pool)
 {
     mtp__spool_out_close(&pool->file);
     mtp__unmap(pool->base, (size_t)pool->slots * pool->chunk_bytes);
-    mtp__free(pool->piece);
+    mtp__unmap(pool->piece, pool->slots * sizeof *pool->piece);
     pthread_mutex_destroy(&pool->lock);
     memset(pool, 0, sizeof *pool);
     pool->file.fd = -1;
@@ -110,6 +112,8 @@ void mtp__pool_forked(mtp__pool *pool)
     mtp__spool_out_close(&pool->file);
     pool->base = NULL;
     mtp__pool_reset(pool);
+    mtp__unmap(pool->piece, pool->slots * sizeof *pool->piece);
+    pool->piece = NULL;
     pool->touched = pool->slots = 0;
     atomic_store(&pool->refusing, 1 + MTP_DROP_NOMEM);
 }
@@ -238,7 +242,7 @@ static uint32_t fresh_slot(mtp__pool *pool, bool *dirty)
     if (pool->file.fd >= 0 && !mtp__spool_out_next(&pool->file, chunk_at(pool, slot, 0))) {
         pool->file.error = errno;
         pool->reach = slot;
-        pool->evicted = 0;
+        pool->waited = 0;
         return NO_SLOT;
     }
     pool->fresh++;
@@ -294,7 +298,6 @@ static void forget_older(mtp__pool *pool, uint64_t sealed)
     }
 }
 
-/* After a while a disk that was full may have room again. */
 static uint32_t evict(mtp__pool *pool, uint32_t slot)
 {
     list_remove(pool, MTP__PIECES_SHARED, slot);
@@ -302,8 +305,6 @@ static uint32_t evict(mtp__pool *pool, uint32_t slot)
     overwrite(pool, pool->piece[slot].records);
     piece_hide(pool, slot);
     piece_drop(pool, slot);
-    if (pool->reach < pool->slots && ++pool->evicted >= EVICTIONS_FULL && pool->evicted >= pool->reach)
-        pool->reach = pool->slots;
     return slot;
 }
 
@@ -327,9 +328,11 @@ static uint32_t find_slot(mtp__pool *pool, bool *dirty, refusal *no)
         return refuse(no, MTP_DROP_DISK, true);
     if (pool->when_full == MTP_STOP_WHEN_FULL)
         return refuse(no, MTP_DROP_BUDGET, true);
+    if (disk_full && ++pool->waited >= WAIT_FULL && pool->waited >= pool->reach)
+        pool->reach = pool->slots; /* after a while the disk may have room again */
     slot = oldest_idle(pool);
     if (slot == NO_SLOT) /* every piece is in some thread's hands */
-        return refuse(no, disk_full && pool->reach < RING_LEAST ? MTP_DROP_DISK : MTP_DROP_BUDGET, false);
+        return refuse(no, disk_full && pool->fresh < RING_LEAST ? MTP_DROP_DISK : MTP_DROP_BUDGET, false);
     *dirty = !streaming;
     if (!streaming)
         return evict(pool, slot);

@@ -27,8 +27,8 @@ typedef struct mtp__pool_config {
 
 typedef enum mtp__piece_list {
     MTP__PIECES_IDLE, /* in use, and no chunk of it is open: may be evicted; the one that came to rest first is first */
-    MTP__PIECES_FREE, /* was in use */
-    MTP__PIECES_DATA_TAIL,   /* has room behind its last chunk */
+    MTP__PIECES_FREE,      /* was in use */
+    MTP__PIECES_DATA_TAIL, /* has room behind its last chunk */
     MTP__PIECES_CONTROL_TAIL,
     MTP__PIECES_SHARED, /* of a ring: has, or had, several chunks */
     MTP__PIECE_LISTS
@@ -47,7 +47,7 @@ typedef struct mtp__piece {
     uint32_t made_in; /* the epoch when it was taken */
     uint32_t epoch;   /* the lowest of its sealed chunks, or UINT32_MAX */
     bool control;
-    uint64_t records; /* in its sealed chunks, of the program */
+    uint64_t records;        /* in its sealed chunks, of the program */
     uint64_t oldest, newest; /* of its sealed chunks: `sealed`; UINT64_MAX and 0: it has none */
     mtp__piece_link link[3]; /* in IDLE or FREE; in one of the tails' lists; in SHARED */
 } mtp__piece;
@@ -57,20 +57,20 @@ typedef struct mtp__pool {
     unsigned char *base;  /* owned mapping: slots * chunk_bytes */
     uint32_t slots, chunk_bytes;
     mtp_when_full when_full;
-    mtp__piece *piece; /* owned: of each slot */
+    mtp__piece *piece; /* owned mapping: of each slot */
     struct {
         uint32_t first, last; /* slots, by 1 more */
     } list[MTP__PIECE_LISTS];
-    uint32_t fresh;    /* slots handed out at least once since reset */
-    uint32_t touched;  /* slots below this one may hold old bytes */
-    uint32_t reach;    /* slots that can be had: fewer than `slots` after the disk was full */
-    uint32_t evicted;  /* pieces, since the disk was full */
-    uint32_t held;     /* pieces with open chunks of the program */
-    uint32_t controls; /* pieces of the control stream */
-    uint32_t pinned;   /* slot that a reader is in, or UINT32_MAX */
-    uint64_t order;    /* of the chunk given last */
-    uint64_t sealed;   /* of the chunk that came back last */
-    uint64_t shared_oldest; /* no sealed chunk in a shared piece came back before this one */
+    uint32_t fresh;             /* slots handed out at least once since reset */
+    uint32_t touched;           /* slots below this one may hold old bytes */
+    uint32_t reach;             /* slots that can be had: fewer than `slots` after the disk was full */
+    uint32_t waited;            /* takes since the disk was full */
+    uint32_t held;              /* pieces with open chunks of the program */
+    uint32_t controls;          /* pieces of the control stream */
+    uint32_t pinned;            /* slot that a reader is in, or UINT32_MAX */
+    uint64_t order;             /* of the chunk given last */
+    uint64_t sealed;            /* of the chunk that came back last */
+    uint64_t shared_oldest;     /* no sealed chunk in a shared piece came back before this one */
     uint64_t kept, overwritten; /* records: in sealed chunks; in pieces that were evicted */
     _Atomic uint32_t epoch;     /* of definitions, from 1; the control stream's */
     atomic_int refusing;        /* 1 + mtp_drop: nothing more is given, for this reason */

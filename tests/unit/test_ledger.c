@@ -562,8 +562,8 @@ static void many_threads_with_a_scope_each_share_pieces(void **state)
     };
     static pthread_t t[MANY];
     for (int policy = MTP_STOP_WHEN_FULL; policy <= MTP_STREAM; policy++) {
-        mtp_profile *prof =
-            start_with_large_pieces((mtp_when_full)policy, policy == MTP_STREAM ? test_path("many.mtp") : NULL);
+        mtp_profile *prof = start_with_large_pieces((mtp_when_full)policy,
+                                                    policy == MTP_STREAM ? test_path("many.mtp") : NULL);
         pthread_barrier_init(&all_there, NULL, MANY + 1);
         for (int i = 0; i < MANY; i++)
             assert_int_equal(pthread_create(&t[i], NULL, one_scope, prof), 0);

@@ -487,7 +487,7 @@ static void a_streamed_file_never_grows_over_its_limit(void **state)
         }
         assert_int_equal(why, MTP_DROP_DISK);
         assert_int_equal(given, limit / CHUNK - 1); /* all of it is used: one piece is the header's */
-        assert_int_equal(pool.file.error, 0);            /* as configured: nothing went wrong */
+        assert_int_equal(pool.file.error, 0);       /* as configured: nothing went wrong */
         mtp__pool_finish(&pool);
         assert_ok(visit_file(path, NULL));
         assert_int_equal(file_sight.count, given);
@@ -552,7 +552,8 @@ static void chunks_of_a_piece_are_read_like_any_others(void **state)
     for (int policy = MTP_STOP_WHEN_FULL; policy <= MTP_KEEP_NEWEST; policy++) {
         const char *path = test_path("parts.mtp");
         mtp__pool memory, file;
-        mtp__pool_config c = config(16, (mtp_when_full)policy, NULL), f = config(16, (mtp_when_full)policy, path);
+        mtp__pool_config c = config(16, (mtp_when_full)policy, NULL),
+                         f = config(16, (mtp_when_full)policy, path);
         assert_ok(mtp__pool_init(&memory, &c));
         assert_ok(mtp__pool_init(&file, &f));
         mtp__chunk *in_hand[2][8] = {0};
@@ -596,7 +597,8 @@ static void what_a_chunk_leaves_is_for_the_next_taker(void **state)
         for (int i = 0; i < 1000; i++)
             fill_and_seal(&pool, take_part(&pool, 1 + (uint32_t)i % 50, 512), 1); /* takes 128 bytes */
         assert_int_equal(pool.fresh, 1000 / 31 + 1); /* the last 128 bytes of a piece are not worth it */
-        for (int i = 0; i < 20; i++) { /* a long one gets the rest of a piece, if that is half a piece or more */
+        for (int i = 0; i < 20;
+             i++) { /* a long one gets the rest of a piece, if that is half a piece or more */
             mtp__chunk *chunk = take_part(&pool, 1, CHUNK);
             assert_true(chunk->span >= CHUNK / 2);
             fill_and_seal(&pool, chunk, 50);
@@ -619,8 +621,12 @@ static void a_tail_is_zeroed_whatever_its_last_owner_began(void **state)
     memset(mtp__chunk_words(chunk) + 3, 0xff, 14 * 8); /* all but its word 0 */
     mtp__pool_seal(&pool, chunk, 2, 1);
     assert_int_equal(chunk->span, 128);
-    mtp__chunk *next = take_part(&pool, 2, 512);
-    assert_ptr_equal(next, (char *)chunk + 128);
+    mtp__chunk *full = take_part(&pool, 2, 512);
+    assert_ptr_equal(full, (char *)chunk + 128);
+    fill_and_seal(&pool, full, 3); /* its words end where 128 bytes do, and yet a zero follows them: */
+    assert_int_equal(
+        full->span, 128 + 64); /* the next chunk's order would look like a record to who knows the old span */
+    mtp__chunk *next = take_part(&pool, 3, 512);
     for (uint32_t w = 0; w < mtp__span_words(next->span); w++)
         assert_int_equal(mtp__chunk_words(next)[w], 0);
     assert_int_equal(next->records + next->words + next->sealed + next->checksum, 0);
@@ -664,7 +670,8 @@ static void a_ring_keeps_the_newest_of_each_thread_without_a_hole(void **state)
     for (uint32_t i = 0; i < 7; i++)
         fill_and_seal(&pool, take_part(&pool, 1, CHUNK), 250);
     assert_int_equal(pool.overwritten, 0);
-    fill_and_seal(&pool, take_part(&pool, 1, CHUNK), 250); /* the first of the long ones goes, and all before it */
+    fill_and_seal(&pool, take_part(&pool, 1, CHUNK),
+                  250); /* the first of the long ones goes, and all before it */
     assert_int_equal(pool.overwritten, 60 + 250);
     assert_int_equal(pool.kept, 7 * 250);
     sight *s = sights(&pool);
@@ -790,7 +797,7 @@ static void epochs_are_as_old_as_the_oldest_chunk_in_use(void **state)
         fill_and_seal(&pool, b, 1);
         atomic_store(&pool.epoch, 6);
         assert_int_equal(mtp__pool_oldest_epoch(&pool), 4); /* sealed, and still in use */
-        mtp__chunk *idle = take_part(&pool, 3, 512);        /* a piece of several epochs, one chunk of it open */
+        mtp__chunk *idle = take_part(&pool, 3, 512); /* a piece of several epochs, one chunk of it open */
         assert_int_equal(mtp__pool_oldest_epoch(&pool), 4);
         for (int i = 0; i < 3; i++)
             fill_and_seal(&pool, take(&pool, 1, NULL), 1);
@@ -1025,6 +1032,52 @@ static void a_ring_on_a_full_disk_keeps_the_newest_in_the_pieces_it_has(void **s
         assert_newest(&file_sight, 8000, 2048);
         mtp__pool_fini(&pool);
     }
+}
+
+/* Of a disk that has room for three pieces and the header. */
+static void start_a_ring_under_rlimit(void *arg)
+{
+    (void)arg;
+    mtp__pool pool;
+    struct rlimit limit = {4 * CHUNK, 4 * CHUNK};
+    CHILD_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    mtp__pool_config c = config(64, MTP_KEEP_NEWEST, test_path("tiny.mtp"));
+    CHILD_CHECK(mtp__pool_init(&pool, &c) == MTP_E_IO);
+    CHILD_CHECK(strstr(mtp_last_error(), "no room for its first 20480 bytes: File too large") != NULL);
+    c.when_full = MTP_STOP_WHEN_FULL;
+    CHILD_CHECK(mtp__pool_init(&pool, &c) == MTP_OK);
+    for (int i = 0; i < 3; i++)
+        CHILD_CHECK(take(&pool, 1, NULL) != NULL);
+    CHILD_CHECK(take(&pool, 1, NULL) == NULL);
+    mtp__pool_fini(&pool);
+}
+
+static void a_ring_without_room_for_four_pieces_does_not_start(void **state)
+{
+    (void)state;
+    assert_true(test_left_well(test_child(start_a_ring_under_rlimit, NULL, 30)));
+}
+
+/* All pieces there are may be in hand: the disk is looked at again all the same. */
+static void a_ring_that_has_nothing_to_evict_tries_the_disk_again(void **state)
+{
+    (void)state;
+    mtp__pool pool;
+    mtp_drop why = NONE;
+    mtp__pool_config c = config(64, MTP_KEEP_NEWEST, test_path("again.mtp"));
+    assert_ok(mtp__pool_init(&pool, &c));
+    mtp__fault_plan(1u << MTP__FAULT_GROW, 1, true);
+    for (int i = 0; i < 4; i++)
+        assert_non_null(take(&pool, 1, NULL));
+    assert_null(take(&pool, 1, &why));
+    assert_int_equal(why, MTP_DROP_BUDGET);
+    mtp__fault_stop();
+    int refused = 0;
+    while (refused < 1000 && take(&pool, 1, &why) == NULL)
+        refused++;
+    assert_in_range(refused, 30, 100);
+    assert_int_equal(pool.fresh, 5);
+    mtp__pool_fini(&pool);
 }
 
 static void finish_survives_a_failing_truncate(void **state)
@@ -1350,6 +1403,8 @@ int main(void)
         TEST(a_disk_that_fills_ends_the_growth_and_keeps_what_is_there),
         TEST(a_step_that_the_disk_has_no_room_for_is_not_the_end),
         TEST(a_ring_on_a_full_disk_keeps_the_newest_in_the_pieces_it_has),
+        TEST(a_ring_without_room_for_four_pieces_does_not_start),
+        TEST(a_ring_that_has_nothing_to_evict_tries_the_disk_again),
         TEST(finish_survives_a_failing_truncate),
         TEST(a_visit_survives_every_failing_call),
         TEST(paths_that_cannot_be_a_spool_are_told),
