@@ -623,9 +623,12 @@ static void a_tail_is_zeroed_whatever_its_last_owner_began(void **state)
     assert_int_equal(chunk->span, 128);
     mtp__chunk *full = take_part(&pool, 2, 512);
     assert_ptr_equal(full, (char *)chunk + 128);
-    fill_and_seal(&pool, full, 3); /* its words end where 128 bytes do, and yet a zero follows them: */
-    assert_int_equal(
-        full->span, 128 + 64); /* the next chunk's order would look like a record to who knows the old span */
+    for (uint32_t w = 0; w < mtp__span_words(full->span); w++)
+        assert_int_equal(mtp__chunk_words(full)[w], 0);
+    /* Its words end where 128 bytes do, and yet a zero follows: to a reader who knows the old span the next chunk's order
+     * would look like a record. */
+    fill_and_seal(&pool, full, 3);
+    assert_int_equal(full->span, 128 + 64);
     mtp__chunk *next = take_part(&pool, 3, 512);
     for (uint32_t w = 0; w < mtp__span_words(next->span); w++)
         assert_int_equal(mtp__chunk_words(next)[w], 0);
@@ -656,6 +659,12 @@ static void a_full_pool_is_used_to_the_last_tail(void **state)
     }
 }
 
+static void record_whole(mtp__pool *pool, int pieces)
+{
+    for (int i = 0; i < pieces; i++)
+        fill_and_seal(pool, take_part(pool, 1, CHUNK), 250);
+}
+
 /* A piece stays for the sake of one open chunk; what else is in it grows old all the same. */
 static void a_ring_keeps_the_newest_of_each_thread_without_a_hole(void **state)
 {
@@ -665,30 +674,141 @@ static void a_ring_keeps_the_newest_of_each_thread_without_a_hole(void **state)
     assert_ok(mtp__pool_init(&pool, &c));
     for (uint32_t i = 0; i < 3; i++)
         fill_and_seal(&pool, take_part(&pool, 1, 512), 20);
-    mtp__chunk *idle = take_part(&pool, 2, 1024);
-    fill(idle, 58);
-    for (uint32_t i = 0; i < 7; i++)
-        fill_and_seal(&pool, take_part(&pool, 1, CHUNK), 250);
+    mtp__chunk *slow = take_part(&pool, 2, 1024), *silent = take_part(&pool, 3, 1024);
+    fill(slow, 58);
+    record_whole(&pool, 7);
     assert_int_equal(pool.overwritten, 0);
-    fill_and_seal(&pool, take_part(&pool, 1, CHUNK),
-                  250); /* the first of the long ones goes, and all before it */
+    record_whole(&pool, 1); /* the first of the long ones goes, and all before it */
     assert_int_equal(pool.overwritten, 60 + 250);
     assert_int_equal(pool.kept, 7 * 250);
     sight *s = sights(&pool);
-    assert_int_equal(s->count, 8);
+    assert_int_equal(s->count, 9);
     for (uint32_t i = 0; i < 7; i++)
-        assert_int_equal(s->chunk[i].order, 6 + i);
+        assert_int_equal(s->chunk[i].order, 7 + i);
     assert_int_equal(s->chunk[7].order, 4);
     assert_int_equal(s->chunk[7].words, 116);
-    mtp__pool_seal(&pool, idle, 116, 58); /* just now: it is the newest, whenever it was taken */
-    for (uint32_t i = 0; i < 6; i++)
-        fill_and_seal(&pool, take_part(&pool, 1, CHUNK), 250);
-    assert_int_equal(sights(&pool)->chunk[s->count - 1].order, 4);
-    fill_and_seal(&pool, take_part(&pool, 1, CHUNK), 250);
-    fill_and_seal(&pool, take_part(&pool, 1, CHUNK), 250);
-    assert_int_equal(sights(&pool)->chunk[0].stream, 1);
+    mtp__pool_seal(&pool, slow, 116, 58); /* just now: it is the newest, whenever it was taken */
+    record_whole(&pool, 7);
+    assert_int_equal(sights(&pool)->chunk[7].order, 4);
+    assert_int_equal(pool.overwritten, 60 + 8 * 250);
+    record_whole(&pool, 1); /* what came back after it goes */
+    assert_int_equal(pool.overwritten, 60 + 9 * 250 + 58);
     assert_int_equal(sights(&pool)->count, 8);
-    assert_int_equal(pool.kept + pool.overwritten, 60 + 58 + 16 * 250);
+    fill_and_seal(&pool, silent, 3);
+    assert_int_equal(pool.kept, 7 * 250 + 3);
+    mtp__pool_fini(&pool);
+}
+
+/* Two pieces whose chunks came back in turns: with the one goes what is older than its last, not than its first. */
+static void an_eviction_is_as_new_as_the_last_chunk_of_its_piece(void **state)
+{
+    (void)state;
+    mtp__pool pool;
+    mtp__pool_config c = config(8, MTP_KEEP_NEWEST, NULL);
+    assert_ok(mtp__pool_init(&pool, &c));
+    fill_and_seal(&pool, take_part(&pool, 2, 512), 1);
+    mtp__chunk *between = take(&pool, 1, NULL);
+    fill_and_seal(&pool, between, 1);
+    mtp__chunk *idle = take_part(&pool, 3, CHUNK); /* the rest of its piece, which stays for this one */
+    assert_ptr_equal(idle, (char *)between + between->span);
+    mtp__chunk *last = take_part(&pool, 1, CHUNK); /* the rest of the first piece */
+    fill_and_seal(&pool, last, mtp__span_words(last->span) / 2);
+    for (int i = 0; i < 6; i++)
+        fill_and_seal(&pool, take(&pool, 1, NULL), 250);
+    assert_int_equal(sights(&pool)->count, 10);
+    fill_and_seal(&pool, take(&pool, 1, NULL), 250);
+    sight *s = sights(&pool);
+    assert_int_equal(s->count, 8); /* seven and the idle one */
+    for (uint32_t i = 0; i < 7; i++)
+        assert_int_equal(s->chunk[i].order, 5 + i);
+    mtp__pool_fini(&pool);
+}
+
+static void a_chunk_is_not_kept_for_its_tail(void **state)
+{
+    (void)state;
+    mtp__pool pool;
+    mtp__pool_config c = config(8, MTP_KEEP_NEWEST, NULL);
+    assert_ok(mtp__pool_init(&pool, &c));
+    fill_and_seal(&pool, take(&pool, 1, NULL), 1);
+    assert_non_null(take_part(&pool, 2, CHUNK)); /* the rest of that piece, held for ever */
+    record_whole(&pool, 8);
+    assert_int_equal(pool.overwritten, 1 + 250);
+    assert_int_equal(sights(&pool)->count, 8);
+    mtp__pool_fini(&pool);
+}
+
+static void the_tail_of_an_evicted_piece_is_nobodys(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        mtp__pool pool;
+        mtp__pool_config c = config(8, k == 0 ? MTP_KEEP_NEWEST : MTP_STREAM, test_path("tails.mtp"));
+        assert_ok(mtp__pool_init(&pool, &c));
+        for (int i = 0; i < 8; i++)
+            fill_and_seal(&pool, take(&pool, 1, NULL), 1); /* leaves most of its piece */
+        for (int i = 0; i < 8; i++)
+            assert_non_null(take(&pool, 1, NULL)); /* of which others take the whole */
+        assert_null(take_part(&pool, 2, 512));
+        mtp__pool_fini(&pool);
+    }
+}
+
+typedef struct slow_eviction {
+    mtp__pool *pool;
+    pthread_t thread;
+    atomic_int evicting, may_go_on;
+    uint32_t seen, seen_of_evicted;
+} slow_eviction;
+
+static void wait_in_eviction(mtp__testpoint point, void *user)
+{
+    slow_eviction *e = user;
+    if (point != MTP__POINT_CHUNK_EVICTED)
+        return;
+    atomic_store(&e->evicting, 1);
+    while (!atomic_load(&e->may_go_on))
+        sched_yield();
+}
+
+static void *evict_slowly(void *arg)
+{
+    return take(((slow_eviction *)arg)->pool, 9, NULL);
+}
+
+static mtp_status look_slowly(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
+{
+    (void)words, (void)count;
+    slow_eviction *e = user;
+    if (e->seen++ == 0) {
+        pthread_create(&e->thread, NULL, evict_slowly, e);
+        while (!atomic_load(&e->evicting))
+            sched_yield();
+    }
+    e->seen_of_evicted += chunk->stream == 2;
+    return MTP_OK;
+}
+
+/* The list of chunks is older than the visit of each: a piece may have gone, and its bytes not yet. */
+static void a_piece_that_goes_during_a_visit_is_passed_over(void **state)
+{
+    (void)state;
+    mtp__pool pool;
+    mtp__pool_config c = config(4, MTP_KEEP_NEWEST, NULL);
+    assert_ok(mtp__pool_init(&pool, &c));
+    slow_eviction e = {.pool = &pool};
+    for (int i = 0; i < 5; i++)
+        fill_and_seal(&pool, take_part(&pool, 2, 512), 20);
+    for (int i = 0; i < 3; i++)
+        fill_and_seal(&pool, take(&pool, 1, NULL), 250);
+    assert_int_equal(sights(&pool)->count, 8);
+    mtp__testpoint_set(wait_in_eviction, &e);
+    assert_ok(mtp__pool_visit(&pool, look_slowly, &e));
+    atomic_store(&e.may_go_on, 1);
+    pthread_join(e.thread, NULL);
+    mtp__testpoint_set(NULL, NULL);
+    assert_int_equal(e.seen, 3);
+    assert_int_equal(e.seen_of_evicted, 0);
     mtp__pool_fini(&pool);
 }
 
@@ -769,6 +889,13 @@ static void a_damaged_header_costs_its_chunk_and_not_the_piece(void **state)
             assert_int_equal(report.chunks, 19);
             assert_int_equal(report.damaged, 1);
         }
+    for (size_t nth = 0; nth < 20; nth++) { /* or the file ends in it */
+        mtp__spool_report report;
+        test_spew(path, file, (size_t)((char *)test_chunk(file, bytes, nth) - file) + 40);
+        assert_ok(visit_file(path, &report));
+        assert_int_equal(report.chunks, nth);
+        assert_int_equal(report.damaged, 1);
+    }
     free(file);
 }
 
@@ -793,8 +920,9 @@ static void epochs_are_as_old_as_the_oldest_chunk_in_use(void **state)
         a->epoch = 4;                                       /* its definitions are in 4, too */
         mtp__chunk_seal_head(a);
         assert_int_equal(mtp__pool_oldest_epoch(&pool), 4);
-        fill_and_seal(&pool, a, 1);
         fill_and_seal(&pool, b, 1);
+        assert_int_equal(mtp__pool_oldest_epoch(&pool), 4); /* a is open */
+        fill_and_seal(&pool, a, 1);
         atomic_store(&pool.epoch, 6);
         assert_int_equal(mtp__pool_oldest_epoch(&pool), 4); /* sealed, and still in use */
         mtp__chunk *idle = take_part(&pool, 3, 512); /* a piece of several epochs, one chunk of it open */
@@ -824,6 +952,8 @@ static void control_chunks_of_past_epochs_are_free_again(void **state)
         }
         assert_true(mtp__pool_control_is_large(&pool));
         mtp__pool_unseal(&pool, control[5]);
+        fill(control[5], 5); /* goes on, and is seen to */
+        assert_int_equal(sights(&pool)->chunk[5].words, 10);
         mtp__pool_release_control(&pool, 3);
         assert_false(mtp__pool_control_is_large(&pool));
         sight *s = sights(&pool);
@@ -840,6 +970,33 @@ static void control_chunks_of_past_epochs_are_free_again(void **state)
         assert_int_equal(sights(&pool)->count, 32);
         mtp__pool_fini(&pool);
     }
+}
+
+static mtp_status release_while_visiting(void *user, const mtp__chunk *chunk, const uint64_t *words,
+                                         uint32_t count)
+{
+    sight *s = user;
+    uint64_t order = chunk->order;
+    mtp__pool_release_control(s->pool, UINT32_MAX);
+    for (int i = 0; i < 3; i++)
+        fill_and_seal(s->pool, take(s->pool, 1, NULL), 1);
+    return chunk->order == order && words[1] == order ? look(user, chunk, words, count) : MTP_E_STATE;
+}
+
+static void a_control_chunk_that_is_being_read_is_not_freed(void **state)
+{
+    (void)state;
+    static sight s;
+    mtp__pool pool;
+    mtp__pool_config c = config(4, MTP_KEEP_NEWEST, NULL);
+    assert_ok(mtp__pool_init(&pool, &c));
+    memset(&s, 0, sizeof s);
+    s.pool = &pool;
+    for (int i = 0; i < 3; i++)
+        fill_and_seal(&pool, take(&pool, 0, NULL), 2);
+    assert_ok(mtp__pool_visit_control(&pool, release_while_visiting, &s));
+    assert_int_equal(s.count, 1);
+    mtp__pool_fini(&pool);
 }
 
 /* A ring of 1 MiB with control chunks of 64 KiB that come without end. */
@@ -1392,11 +1549,16 @@ int main(void)
         TEST(a_tail_is_zeroed_whatever_its_last_owner_began),
         TEST(a_full_pool_is_used_to_the_last_tail),
         TEST(a_ring_keeps_the_newest_of_each_thread_without_a_hole),
+        TEST(an_eviction_is_as_new_as_the_last_chunk_of_its_piece),
+        TEST(a_chunk_is_not_kept_for_its_tail),
+        TEST(the_tail_of_an_evicted_piece_is_nobodys),
+        TEST(a_piece_that_goes_during_a_visit_is_passed_over),
         TEST(many_silent_threads_do_not_hold_a_small_ring),
         TEST(a_chunk_behind_one_that_is_being_made_is_found),
         TEST(a_damaged_header_costs_its_chunk_and_not_the_piece),
         TEST(epochs_are_as_old_as_the_oldest_chunk_in_use),
         TEST(control_chunks_of_past_epochs_are_free_again),
+        TEST(a_control_chunk_that_is_being_read_is_not_freed),
         TEST(definitions_without_end_do_not_fill_a_ring),
         TEST(a_stream_leaves_the_program_its_mappings),
         TEST(init_survives_every_failing_call),
