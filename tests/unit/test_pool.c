@@ -747,9 +747,20 @@ static void the_tail_of_an_evicted_piece_is_nobodys(void **state)
         assert_ok(mtp__pool_init(&pool, &c));
         for (int i = 0; i < 8; i++)
             fill_and_seal(&pool, take(&pool, 1, NULL), 1); /* leaves most of its piece */
+        mtp__chunk *whole[8], *rest[8];
         for (int i = 0; i < 8; i++)
-            assert_non_null(take(&pool, 1, NULL)); /* of which others take the whole */
+            assert_non_null(whole[i] = take(&pool, 1, NULL)); /* of which others take the whole */
         assert_null(take_part(&pool, 2, 512));
+        uint64_t overwritten = pool.overwritten, pieces = pool.file.pieces;
+        for (int round = 0; round < 2; round++) { /* and when they leave most of it, each is there once */
+            for (int i = 0; i < 8; i++)
+                fill_and_seal(&pool, (round == 0 ? whole : rest)[i], 1);
+            for (int i = 0; i < 8; i++)
+                assert_non_null(rest[i] = take_part(&pool, 2, CHUNK));
+        }
+        assert_null(take_part(&pool, 2, 512));
+        assert_int_equal(pool.overwritten, overwritten);
+        assert_int_equal(pool.file.pieces, pieces);
         mtp__pool_fini(&pool);
     }
 }
