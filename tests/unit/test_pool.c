@@ -758,11 +758,27 @@ static void the_tail_of_an_evicted_piece_is_nobodys(void **state)
             for (int i = 0; i < 8; i++)
                 assert_non_null(rest[i] = take_part(&pool, 2, CHUNK));
         }
-        assert_null(take_part(&pool, 2, 512));
         assert_int_equal(pool.overwritten, overwritten);
         assert_int_equal(pool.file.pieces, pieces);
         mtp__pool_fini(&pool);
     }
+}
+
+/* Evicted for the control stream, and free again: it is given once, as a piece, and not as a tail besides. */
+static void a_piece_that_is_free_again_has_no_tail(void **state)
+{
+    (void)state;
+    mtp__pool pool;
+    mtp__pool_config c = config(4, MTP_KEEP_NEWEST, NULL);
+    assert_ok(mtp__pool_init(&pool, &c));
+    for (int i = 0; i < 4; i++)
+        fill_and_seal(&pool, take(&pool, 1, NULL), 1);
+    fill_and_seal(&pool, take(&pool, 0, NULL), 1);
+    mtp__pool_release_control(&pool, 2);
+    for (int i = 0; i < 4; i++)
+        assert_non_null(take_part(&pool, 2, CHUNK));
+    assert_null(take(&pool, 1, NULL)); /* all are in hand */
+    mtp__pool_fini(&pool);
 }
 
 typedef struct slow_eviction {
@@ -1563,6 +1579,7 @@ int main(void)
         TEST(an_eviction_is_as_new_as_the_last_chunk_of_its_piece),
         TEST(a_chunk_is_not_kept_for_its_tail),
         TEST(the_tail_of_an_evicted_piece_is_nobodys),
+        TEST(a_piece_that_is_free_again_has_no_tail),
         TEST(a_piece_that_goes_during_a_visit_is_passed_over),
         TEST(many_silent_threads_do_not_hold_a_small_ring),
         TEST(a_chunk_behind_one_that_is_being_made_is_found),
