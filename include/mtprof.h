@@ -341,6 +341,7 @@ typedef struct mtp_op {
 #define MTP_ARGS_MEMBERS "\1"
 
 MTP_API void mtp__op_begin(mtp_op *op);
+MTP_API void mtp__op_begin_text(mtp_op *op, const char *text, size_t length);
 MTP_API void mtp__op_end(mtp_op *op);
 MTP_API void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count);
 
@@ -350,6 +351,14 @@ static inline void mtp_op_begin(mtp_op *op)
     op->token = 0;
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
         mtp__op_begin(op);
+}
+
+/* The same for a name that is made at run time, instead of op->name: kept for the session only (mtp_scope_begin_text). */
+static inline void mtp_op_begin_text(mtp_op *op, const char *text, size_t length)
+{
+    op->token = 0;
+    if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
+        mtp__op_begin_text(op, text, length);
 }
 
 static inline void mtp_op_end(mtp_op *op)
@@ -368,6 +377,7 @@ static inline void mtp_op_hold(const mtp_op *op, const mtp_input *inputs, uint32
 #else
 #define mtp_op_hold(op, inputs, count) ((void)sizeof(op), (void)sizeof(inputs), (void)sizeof(count))
 #define mtp_op_begin(op) ((void)sizeof(op))
+#define mtp_op_begin_text(op, text, length) ((void)sizeof(op), (void)sizeof(text), (void)sizeof(length))
 #define mtp_op_end(op) ((void)sizeof(op))
 #endif
 

@@ -58,6 +58,7 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
     memset(pool, 0, sizeof *pool);
     pool->file.fd = -1;
     pool->pinned = NO_SLOT;
+    atomic_store(&pool->epoch, 1);
     pool->chunk_bytes = config->chunk_bytes;
     pool->slots = (uint32_t)(config->bytes / config->chunk_bytes);
     pool->when_full = config->when_full;
@@ -211,7 +212,7 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
     chunk->base_ticks = ticks;
     chunk->first = first;
     chunk->depth = 0;
-    chunk->epoch = 0;
+    chunk->epoch = atomic_load(&pool->epoch);
     chunk->span = pool->chunk_bytes;
     chunk->head = 0;
     __atomic_store_n(&chunk->order, order, __ATOMIC_RELEASE); /* pairs: visit, order */
@@ -238,6 +239,7 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
 
 void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk)
 {
+    __atomic_store_n(&chunk->words, 0, __ATOMIC_RELEASE); /* a reader has to look how far it goes */
     if (pool->file.fd < 0)
         return;
     pthread_mutex_lock(&pool->lock);
@@ -379,4 +381,59 @@ mtp_status mtp__pool_visit(mtp__pool *pool, mtp__chunk_visitor *visitor, void *u
 mtp_status mtp__pool_visit_control(mtp__pool *pool, mtp__chunk_visitor *visitor, void *user)
 {
     return visit(pool, true, visitor, user);
+}
+
+/* ------------------------------------------- epochs: a simple version, until pieces know their epochs */
+
+static uint32_t each_slot(mtp__pool *pool, uint32_t *lowest)
+{
+    uint32_t controls = 0;
+    for (uint32_t i = 0; i < pool->fresh; i++) {
+        mtp__chunk *chunk = chunk_at(pool, i);
+        if (__atomic_load_n(&chunk->order, __ATOMIC_ACQUIRE) == 0)
+            continue;
+        uint32_t epoch = __atomic_load_n(&chunk->epoch, __ATOMIC_RELAXED);
+        bool control = __atomic_load_n(&chunk->stream, __ATOMIC_RELAXED) == 0;
+        controls += control;
+        if (!control && epoch < *lowest)
+            *lowest = epoch;
+    }
+    return controls;
+}
+
+uint32_t mtp__pool_oldest_epoch(mtp__pool *pool)
+{
+    uint32_t lowest = atomic_load(&pool->epoch);
+    pthread_mutex_lock(&pool->lock);
+    each_slot(pool, &lowest);
+    pthread_mutex_unlock(&pool->lock);
+    return lowest;
+}
+
+bool mtp__pool_control_is_large(mtp__pool *pool)
+{
+    uint32_t lowest = UINT32_MAX, share = pool->slots / 8 > 2 ? pool->slots / 8 : 2;
+    pthread_mutex_lock(&pool->lock);
+    bool large = each_slot(pool, &lowest) > share;
+    pthread_mutex_unlock(&pool->lock);
+    return large;
+}
+
+void mtp__pool_release_control(mtp__pool *pool, uint32_t before)
+{
+    if (pool->when_full != MTP_KEEP_NEWEST)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    for (uint32_t i = 0; i < pool->fresh; i++) {
+        mtp__chunk *chunk = chunk_at(pool, i);
+        if (i == pool->pinned || __atomic_load_n(&chunk->order, __ATOMIC_ACQUIRE) == 0 ||
+            chunk->stream != 0 || chunk->epoch >= before)
+            continue;
+        __atomic_store_n(&chunk->order, 0, __ATOMIC_RELEASE);
+        chunk->records = 0; /* evicted first, as if it were the oldest, and nothing is counted */
+        pool->sealed_at = (pool->sealed_at + pool->slots - 1) % pool->slots;
+        pool->sealed[pool->sealed_at] = i;
+        pool->sealed_count++;
+    }
+    pthread_mutex_unlock(&pool->lock);
 }

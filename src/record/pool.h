@@ -34,6 +34,7 @@ typedef struct mtp__pool {
     uint32_t sealed_at, sealed_count;
     uint32_t pinned;            /* slot that a reader is in, or UINT32_MAX */
     uint64_t order;             /* of the chunk given last */
+    _Atomic uint32_t epoch;     /* of definitions, from 1; the control stream's */
     uint64_t kept, overwritten; /* records: in sealed chunks; in chunks that made room */
     atomic_int refusing;        /* 1 + mtp_drop: nothing more is given, for this reason */
     mtp__spool_out file;        /* its fd is -1: memory only */
@@ -52,6 +53,14 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
  * where nothing is lost by it. */
 void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records);
 void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk); /* of the control stream: its owner goes on */
+
+/* The lowest epoch of definitions that a chunk of the program in use, sealed or open, was written in; the current one
+ * if there is none. */
+uint32_t mtp__pool_oldest_epoch(mtp__pool *pool);
+/* Control chunks of epochs before `before` are free again (a ring). */
+void mtp__pool_release_control(mtp__pool *pool, uint32_t before);
+/* Control chunks hold more than their share of a ring, an eighth and at least 2 pieces: time for a new epoch. */
+bool mtp__pool_control_is_large(mtp__pool *pool);
 
 /* Each chunk in use: stream by stream, each in the order of writing, the control stream last (so that it defines all
  * that the others used). words: those written so far. Stops at the first status other than MTP_OK. Writers may
