@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/os.h"
+#include "record/details.h"
+#include "record/epoch.h"
 
 #define PART_BYTES 2048u /* a blob longer than this comes in parts, so that it fits the smallest chunk */
 #define KEPT_MOST ((size_t)1 << 20)
@@ -55,14 +57,33 @@ void mtp__control_release(mtp__recorder *r)
     mtp__pool_release_control(&r->pool, before);
 }
 
-/* An epoch is long enough to be worth its beginning, and takes a part of what the control stream may have: three or four
- * are there at a time. */
-static bool epoch_is_long(const mtp__recorder *r)
+/* The program's records keep a quarter of a ring, whatever there is to define. */
+static uint32_t chunks_most(const mtp__recorder *r)
 {
-    uint64_t share = (uint64_t)r->pool.slots * r->pool.chunk_bytes / 8 / 8 / 2;
+    return r->pool.slots - (r->pool.slots + 3) / 4;
+}
+
+/* One that begins with much waits until there is room for what may have to wait for it. */
+bool mtp__control_has_room_for_epoch(mtp__recorder *r)
+{
+    const mtp__control *c = &r->control;
+    if (!is_ring(r))
+        return true;
+    mtp__control_release(r);
     uint64_t chunk = mtp__chunk_capacity(r->pool.chunk_bytes);
-    return r->control.epoch_words > 2 * r->control.beginning && r->control.epoch_words >= share &&
-           r->control.epoch_words >= chunk;
+    uint64_t beginning = (c->beginning + chunk - 1) / chunk;
+    bool at_once = beginning <= 1 || beginning * 16 <= r->pool.slots || mtp__details_are_nearly_full(r);
+    return c->held_count + beginning <= (at_once ? chunks_most(r) : r->pool.slots / 2);
+}
+
+/* As a chunk comes to its end: is the epoch long enough to be worth its beginning, and has it had its part of what the
+ * control stream should take? Four or five are there at a time. */
+static void want_next_epoch(mtp__recorder *r)
+{
+    uint64_t part = (uint64_t)r->pool.slots * r->pool.chunk_bytes / sizeof(uint64_t) / 32;
+    if (r->control.epoch_words > 2 * r->control.beginning && r->control.epoch_words >= part &&
+        mtp__pool_control_is_large(&r->pool))
+        mtp__epoch_want(r);
 }
 
 static void begin_chunk(mtp__recorder *r, mtp__chunk *chunk)
@@ -70,17 +91,16 @@ static void begin_chunk(mtp__recorder *r, mtp__chunk *chunk)
     mtp__control *c = &r->control;
     c->chunk = chunk;
     c->used = c->records = 0;
-    if (!is_ring(r))
-        return;
-    hold(c, chunk);
-    if (epoch_is_long(r) && mtp__pool_control_is_large(&r->pool))
-        atomic_store_explicit(&r->turn_wanted, true, memory_order_relaxed);
+    if (is_ring(r))
+        hold(c, chunk);
 }
 
 static mtp__chunk *take_chunk(mtp__recorder *r)
 {
     mtp_drop why;
     mtp__control_release(r);
+    if (is_ring(r) && r->control.held_count >= chunks_most(r))
+        return NULL;
     return mtp__pool_take(&r->pool, 0, r->cycle, r->control.written, mtp__clock_ticks_slow(), &why);
 }
 
@@ -121,10 +141,14 @@ static void commit(mtp__recorder *r, uint64_t *at, mtp__control_kind kind, uint3
 {
     at[1] = (uint64_t)kind | (uint64_t)words << 32;
     __atomic_store_n(at, MTP__WORD0(mtp__clock_ticks_slow(), 0, MTP__KIND_CONTROL), __ATOMIC_RELEASE);
-    r->control.used += words;
-    r->control.epoch_words += words;
-    r->control.records++;
-    r->control.written++;
+    mtp__control *c = &r->control;
+    uint32_t capacity = mtp__chunk_capacity(c->chunk->span), near = capacity - capacity / 8;
+    c->used += words;
+    c->epoch_words += words;
+    c->records++;
+    c->written++;
+    if (is_ring(r) && c->used >= near && c->used - words < near)
+        want_next_epoch(r);
 }
 
 bool mtp__control_copy(mtp__recorder *r, const uint64_t *record, uint32_t words)
@@ -366,7 +390,7 @@ void mtp__control_session(mtp__recorder *r)
 
 typedef struct telling {
     mtp__recorder *r;
-    uint64_t lost;
+    uint64_t lost; /* told in older epochs only */
 } telling;
 
 static void tell_thread(void *user, mtp__thread *t)
@@ -403,9 +427,7 @@ bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
     }
     c->beginning = c->epoch_words;
     if (x.lost == 0)
-        c->whole = chunk->epoch;
-    else
-        atomic_fetch_add(&r->lost_definitions, x.lost);
+        c->whole = chunk->epoch; /* else older epochs stay, and what is missing is there */
     return x.lost == 0;
 }
 
@@ -483,7 +505,7 @@ void mtp__control_reset(mtp__recorder *r)
     c->kept_bytes = 0;
     c->whole = atomic_load(&r->pool.epoch);
     r->names_told = 0;
-    atomic_store(&r->turn_wanted, false);
+    atomic_store(&r->pace, c->whole << 1);
 }
 
 void mtp__control_fini(mtp__recorder *r)

@@ -7,10 +7,11 @@
 bool mtp__control_define(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes,
                          size_t length);
 bool mtp__control_copy(mtp__recorder *r, const uint64_t *record, uint32_t words); /* under the lock: told again */
+bool mtp__control_has_room_for_epoch(mtp__recorder *r); /* under the lock */
 /* Under the lock: the first chunk of the next epoch, which is on from here; NULL: there is none, and all is as it was. */
 mtp__chunk *mtp__control_take_for_epoch(mtp__recorder *r);
 /* Under the locks of registry, names and control, in a chunk of the new epoch: what an epoch begins with. false: some of it
- * is missing, and is counted. */
+ * is missing, and older epochs have to stay. */
 bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk);
 void mtp__control_release(mtp__recorder *r); /* under the lock: chunks of epochs that no record needs */
 void mtp__control_session(mtp__recorder *r); /* at start: who, what, and all names known so far */

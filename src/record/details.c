@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/os.h"
 #include "record/control.h"
+#include "record/epoch.h"
 #include "record/stack.h"
 
 #define SHAPE_SLOTS 256u
@@ -130,6 +131,14 @@ void mtp__details_turn(mtp__recorder *r)
     atomic_store(&r->tables, next); /* pairs: tables_of */
 }
 
+bool mtp__details_are_nearly_full(const mtp__recorder *r)
+{
+    bool full = false;
+    for (int k = 0; k < TABLES; k++)
+        full |= mtp__intern_is_nearly_full(table(atomic_load(&r->tables), k));
+    return full;
+}
+
 void mtp__details_cache_free(struct mtp__thread_cache *cache)
 {
     mtp__page_free(cache);
@@ -170,7 +179,7 @@ static uint32_t add(mtp__recorder *r, mtp__intern *t, uint64_t hash, const void 
 {
     uint32_t id = mtp__intern_add(t, hash, bytes, length);
     if (__builtin_expect(id == 0 || mtp__intern_is_nearly_full(t), 0))
-        atomic_store_explicit(&r->turn_wanted, true, memory_order_relaxed);
+        mtp__epoch_want(r);
     return id;
 }
 

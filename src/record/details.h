@@ -24,6 +24,7 @@ void mtp__details_locks(mtp__recorder *r, int (*call)(pthread_mutex_t *));
 void mtp__details_locks_of(mtp__tables *set, int (*call)(pthread_mutex_t *));
 void mtp__details_empty_spare(mtp__recorder *r); /* the set that is not in use, and nobody looks at */
 void mtp__details_turn(mtp__recorder *r);        /* under the locks of the set in use: the spare one, empty, takes over */
+bool mtp__details_are_nearly_full(const mtp__recorder *r); /* one of the tables in use */
 void mtp__details_cache_free(struct mtp__thread_cache *cache);
 
 /* Inside a record, on its thread, which has had the chance to begin an epoch (epoch.h). 0: none, or it could not be kept

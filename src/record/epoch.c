@@ -13,7 +13,7 @@ static void hold_still(void *user, mtp__thread *t)
 
 /* Under the registry's lock. The names' lock: none is told twice, and none is missed. The tables': nobody is about to
  * define something of the old epoch. */
-static bool turn(mtp__recorder *r, mtp__thread *self)
+static void turn(mtp__recorder *r, const mtp__thread *self)
 {
     const bool ring = r->pool.when_full == MTP_KEEP_NEWEST;
     mtp__tables *old = atomic_load_explicit(&r->tables, memory_order_relaxed);
@@ -26,7 +26,7 @@ static bool turn(mtp__recorder *r, mtp__thread *self)
     pthread_mutex_lock(&names->lock);
     mtp__details_locks_of(old, pthread_mutex_lock);
     pthread_mutex_lock(&r->control.lock);
-    mtp__chunk *chunk = mtp__control_take_for_epoch(r);
+    mtp__chunk *chunk = mtp__control_has_room_for_epoch(r) ? mtp__control_take_for_epoch(r) : NULL;
     if (chunk != NULL)
         mtp__details_turn(r);
     mtp__details_locks_of(old, pthread_mutex_unlock);
@@ -39,24 +39,41 @@ static bool turn(mtp__recorder *r, mtp__thread *self)
     pthread_mutex_unlock(&r->control.lock);
     if (ring)
         mtp__registry_each(hold_still, NULL);
-    if (chunk != NULL)
-        r->retired = mtp__registry_retire();
-    if (whole)
-        atomic_store_explicit(&r->turn_wanted, false, memory_order_relaxed);
+    if (chunk == NULL)
+        return;
+    r->retired = mtp__registry_retire();
     atomic_store_explicit(&r->turn_tries, 0, memory_order_relaxed);
-    return chunk != NULL;
+    atomic_store_explicit(&r->pace, chunk->epoch << 1 | !whole, memory_order_relaxed);
 }
 
-bool mtp__epoch_turn(mtp__recorder *r, mtp__thread *self)
+/* It may have to wait, for a thread that is inside a record or for a free chunk. */
+static void try_turn(mtp__recorder *r, mtp__thread *self)
 {
     uint32_t tries = atomic_fetch_add_explicit(&r->turn_tries, 1, memory_order_relaxed);
     if (tries >= TRIES_AT_ONCE && (tries & TRIES_SKIPPED) != 0)
-        return false;
+        return;
     if (r->pool.when_full == MTP_STOP_WHEN_FULL && atomic_load(&r->pool.refusing) != 0)
-        return false;
+        return;
     mtp__registry_lock();
-    bool turned = atomic_load_explicit(&r->turn_wanted, memory_order_relaxed) &&
-                  mtp__registry_rested_since(r->retired, self) && turn(r, self);
+    if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0 &&
+        mtp__registry_rested_since(r->retired, self))
+        turn(r, self);
     mtp__registry_unlock();
-    return turned;
+}
+
+void mtp__epoch_meet(mtp__recorder *r, mtp__thread *self)
+{
+    if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0)
+        try_turn(r, self);
+    uint32_t now = atomic_load_explicit(&r->pace, memory_order_relaxed) & ~1u;
+    if (self->pace != now && r->pool.when_full == MTP_KEEP_NEWEST)
+        mtp__recorder_change_chunk(r, self->writer);
+    self->pace = now;
+}
+
+void mtp__epoch_new_chunk(mtp__recorder *r, mtp__thread *self, const mtp__chunk *chunk)
+{
+    self->pace = chunk->epoch << 1;
+    if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0 && !self->no_turn)
+        try_turn(r, self);
 }

@@ -16,13 +16,22 @@
 #define MTP_RECORD_EPOCH_H
 #include "record/recorder.h"
 
-/* Inside a record, without locks. false: it has to wait, for a thread that is inside a record or for a free chunk. */
-bool mtp__epoch_turn(mtp__recorder *r, mtp__thread *self);
-
-static inline void mtp__epoch_turn_if_due(mtp__recorder *r, mtp__thread *self)
+/* Inside a record, without locks, before it has looked up any id: begins an epoch if that is due. A thread that defines
+ * things goes to another chunk with each epoch, so that the ones before are not held up by it. */
+void mtp__epoch_meet(mtp__recorder *r, mtp__thread *self);
+static inline void mtp__epoch_check(mtp__recorder *r, mtp__thread *self)
 {
-    if (__builtin_expect(atomic_load_explicit(&r->turn_wanted, memory_order_relaxed), 0))
-        mtp__epoch_turn(r, self);
+    if (__builtin_expect(atomic_load_explicit(&r->pace, memory_order_relaxed) != self->pace, 0))
+        mtp__epoch_meet(r, self);
+}
+
+/* The same when it has just taken a chunk. */
+void mtp__epoch_new_chunk(mtp__recorder *r, mtp__thread *self, const mtp__chunk *chunk);
+
+static inline void mtp__epoch_want(mtp__recorder *r)
+{
+    if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) == 0)
+        atomic_fetch_or_explicit(&r->pace, 1, memory_order_relaxed);
 }
 
 /* renew.c. Under the locks of registry and control; chunks of threads with `held_still` set that are at rest. */

@@ -101,7 +101,7 @@ static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t g
         }
         mtp__recorder *r = mtp__recorder_current();
         if ((name & 0x80000000u) == 0) /* it holds no id of the session yet */
-            mtp__epoch_turn_if_due(r, t);
+            mtp__epoch_check(r, t);
         words[count++] = (uint64_t)mtp__stack_id(r, t, caller) << 32;
         mask = MTP__HAS_DETAIL;
     }
@@ -181,7 +181,7 @@ mtp_token mtp__scope_begin_text(const char *text, size_t length)
         return 0;
     }
     mtp__recorder *r = mtp__recorder_current();
-    mtp__epoch_turn_if_due(r, w->thread);
+    mtp__epoch_check(r, w->thread);
     uint32_t name = mtp__session_name_id(r, text, length);
     return begin_rare(w, gate, name, __builtin_return_address(0));
 }
@@ -284,7 +284,7 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
         return;
     }
     mtp__recorder *r = mtp__recorder_current();
-    mtp__epoch_turn_if_due(r, w->thread);
+    mtp__epoch_check(r, w->thread);
     uint32_t name = text != NULL ? mtp__session_name_id(r, text, length) : op->name;
     size_t count = op_payload(op, w, gate, words, &mask, caller);
     words[1] = MTP__BEGIN_WORD1(name, op->kind & 0xffu, mask, op->device & 0xffffu);
@@ -313,7 +313,7 @@ void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
         return;
     if (op->token != 0 && op->token + MTP__TOKEN_SLOT == w->token) { /* begun last */
         mtp__recorder *r = mtp__recorder_current();
-        mtp__epoch_turn_if_due(r, w->thread);
+        mtp__epoch_check(r, w->thread);
         uint32_t signature = mtp__shape_id(r, w->thread, inputs, count);
         w->thread->no_turn = true;
         if (signature != 0)
@@ -339,7 +339,7 @@ void mtp__op_end(mtp_op *op)
     size_t count = 2;
     if ((gate & MTP_WITH_SHAPES) != 0 && op->output_count > 0) {
         mtp__recorder *r = mtp__recorder_current();
-        mtp__epoch_turn_if_due(r, w->thread);
+        mtp__epoch_check(r, w->thread);
         PUT_WORD(&mask, MTP__HAS_DETAIL, mtp__shape_id(r, w->thread, op->outputs, op->output_count));
     }
     if ((gate & MTP_WITH_MEMORY) != 0 && op->allocated >= 0)

@@ -377,6 +377,12 @@ static void hold_still(mtp__thread *t)
     }
 }
 
+void mtp__recorder_change_chunk(mtp__recorder *r, mtp__writer *w)
+{
+    hold_still(w->thread);
+    chunk_back(r, w);
+}
+
 uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
 {
     (void)words;           /* an empty chunk holds any record */
@@ -384,8 +390,7 @@ uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
     if (!mtp__writer_join(w))
         return NULL;
     mtp__recorder *r = mtp__recorder_current();
-    hold_still(w->thread);
-    chunk_back(r, w);
+    mtp__recorder_change_chunk(r, w);
     anchor_when_due(r);
     uint64_t written = atomic_load_explicit(&w->written, memory_order_relaxed);
     mtp_drop why;
@@ -400,8 +405,7 @@ uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
     w->chunk = chunk;
     w->cur = mtp__chunk_words(chunk);
     w->end = w->cur + mtp__chunk_capacity(r->pool.chunk_bytes);
-    if (!w->thread->no_turn)
-        mtp__epoch_turn_if_due(r, w->thread); /* after it was taken: see epoch.h */
+    mtp__epoch_new_chunk(r, w->thread, chunk);
     return w->cur;
 }
 

@@ -48,7 +48,7 @@ typedef struct mtp__recorder {
     mtp__control control;
     mtp__tables set[2];             /* the session's own: one in use, one that was, and is emptied for the next epoch */
     _Atomic(mtp__tables *) tables;  /* borrowed: that in use; pairs: details.c, acquire */
-    atomic_bool turn_wanted;        /* a new epoch should begin */
+    atomic_uint pace;               /* epoch << 1 | a new one should begin: what threads compare (epoch.h) */
     atomic_uint turn_tries;         /* since it is wanted */
     uint64_t retired;    /* registry lock: when the spare set was in use last (mtp__registry_retire) */
     uint64_t id;         /* unique in the process, anew after each clear: what threads' places are valid for */
@@ -89,6 +89,9 @@ uint64_t mtp__recorder_new_id(void); /* unique in the process */
 
 /* The one that writers inside a record may use; the gate was seen open, or it may be NULL. */
 mtp__recorder *mtp__recorder_current(void);
+
+/* Inside a record: what comes next goes to another chunk. */
+void mtp__recorder_change_chunk(mtp__recorder *r, mtp__writer *w);
 
 /* From the registry. */
 void mtp__recorder_thread_ends(mtp__thread *t); /* under its lock */

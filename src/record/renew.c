@@ -181,10 +181,9 @@ static void look_at(void *user, mtp__thread *t)
 {
     renewing *x = user;
     mtp__writer *w = t->writer;
-    bool mine = t == x->self;
     if (!x->move)
-        t->renewed = t->joined == x->r->id && !t->stuck &&
-                     (mine || atomic_load_explicit(&w->busy, memory_order_acquire) == 0) && w->chunk != NULL &&
+        t->renewed = t != x->self && t->joined == x->r->id && !t->stuck &&
+                     atomic_load_explicit(&w->busy, memory_order_acquire) == 0 && w->chunk != NULL &&
                      w->chunk->epoch + 1 < x->epoch;
     if (!t->renewed)
         return;
