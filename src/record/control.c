@@ -57,10 +57,13 @@ void mtp__control_release(mtp__recorder *r)
     mtp__pool_release_control(&r->pool, before);
 }
 
-/* The program's records keep a quarter of a ring, whatever there is to define. */
-static uint32_t chunks_most(const mtp__recorder *r)
+/* The records of an epoch keep a quarter of a ring, whatever there is to define. Older ones make room for definitions: what
+ * is kept is described. */
+static bool may_take(mtp__recorder *r, uint64_t chunks)
 {
-    return r->pool.slots - (r->pool.slots + 3) / 4;
+    uint32_t most = r->pool.slots - (r->pool.slots + 3) / 4;
+    return r->control.held_count + chunks <= most ||
+           mtp__pool_oldest_epoch(&r->pool) + 1 < atomic_load_explicit(&r->pool.epoch, memory_order_relaxed);
 }
 
 /* One that begins with much waits until there is room for what may have to wait for it. */
@@ -73,7 +76,7 @@ bool mtp__control_has_room_for_epoch(mtp__recorder *r)
     uint64_t chunk = mtp__chunk_capacity(r->pool.chunk_bytes);
     uint64_t beginning = (c->beginning + chunk - 1) / chunk;
     bool at_once = beginning <= 1 || beginning * 16 <= r->pool.slots || mtp__details_are_nearly_full(r);
-    return c->held_count + beginning <= (at_once ? chunks_most(r) : r->pool.slots / 2);
+    return at_once ? may_take(r, beginning) : c->held_count + beginning <= r->pool.slots / 2;
 }
 
 /* As a chunk comes to its end: is the epoch long enough to be worth its beginning, and has it had its part of what the
@@ -99,7 +102,7 @@ static mtp__chunk *take_chunk(mtp__recorder *r)
 {
     mtp_drop why;
     mtp__control_release(r);
-    if (is_ring(r) && r->control.held_count >= chunks_most(r))
+    if (is_ring(r) && !may_take(r, 1))
         return NULL;
     return mtp__pool_take(&r->pool, 0, r->cycle, r->control.written, mtp__clock_ticks_slow(), &why);
 }

@@ -78,6 +78,12 @@ void mtp__dictionary_fini(mtp__dictionary *d)
     mtp__symbols_fini(&d->symbols);
 }
 
+void mtp__dictionary_rewind(mtp__dictionary *d)
+{
+    d->line.count = 0;
+    d->stop_count = 0;
+}
+
 const mtp__stream_info *mtp__dictionary_stream(const mtp__dictionary *d, uint32_t stream)
 {
     for (uint32_t i = 0; i < d->stream_count; i++)

@@ -50,6 +50,7 @@ typedef struct mtp__dictionary {
 } mtp__dictionary;
 
 void mtp__dictionary_fini(mtp__dictionary *d);
+void mtp__dictionary_rewind(mtp__dictionary *d); /* the first pass is made again: what is defined stays */
 mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, const uint64_t *words,
                                 uint32_t count);
 

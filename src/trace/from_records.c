@@ -2,6 +2,7 @@
  * are made in their final order and nothing is sorted. Begins wait for their ends in a list per stream, by slot (format.h);
  * where scopes do not end in the order of a stack, the track is nested once all ends are known. */
 #include "trace/from_records.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "trace/from_device.h"
 
 #define TICK_BITS 56
+#define LIVE_TRIES 6
 #define SHARED_WORDS 6
 #define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
 
@@ -64,6 +66,8 @@ typedef struct reader {
     uint32_t unfinished_count, mark_count, late_count;
     uint64_t end_ticks; /* the latest of all */
     uint64_t now_ticks; /* of a recording that goes on; else 0 */
+    uint64_t until;     /* of one that goes on: later records are left out; else 0 */
+    uint32_t newest_epoch; /* of definitions, that was met */
 } reader;
 
 #define KEEP(r, list, count, item)                                                                           \
@@ -491,13 +495,31 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     return at;
 }
 
+/* A recording that goes on is shown as it was at one instant: what came later may use what was defined after we had read the
+ * definitions. How many of the words were there by then. */
+static uint32_t words_until(const mtp__chunk *chunk, const uint64_t *words, uint32_t count, uint64_t until)
+{
+    uint32_t at = 0;
+    while (at < count && full_ticks(chunk, words[at]) <= until) {
+        uint32_t length = MTP__WORD0_LENGTH(words[at]);
+        if (length == 0)
+            break;
+        at += length;
+    }
+    return at < count ? at : count;
+}
+
 /* Time on a stream does not go back: a clock that did is held where it was, and counted. */
 static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
 {
     reader *r = user;
-    if (chunk->stream == 0)
+    if (chunk->stream == 0) {
+        r->newest_epoch = chunk->epoch > r->newest_epoch ? chunk->epoch : r->newest_epoch;
         return mtp__dictionary_read(&r->dict, chunk, words, count);
+    }
     if (!r->dict.second_pass || (r->only_cycle != 0 && chunk->cycle != r->only_cycle))
+        return MTP_OK;
+    if (r->until != 0 && (count = words_until(chunk, words, count, r->until)) == 0)
         return MTP_OK;
     if (r->stream != chunk->stream || r->cycle != chunk->cycle || chunk->first != r->next_record ||
         chunk->depth != r->depth)
@@ -667,6 +689,27 @@ static void passes(reader *r)
     r->dict.second_pass = true;
 }
 
+typedef struct source { /* one of them */
+    mtp_profile *prof;
+    const char *path;
+} source;
+
+/* The definitions. While a recording goes on, an epoch may begin meanwhile, and chunks that we have not come to may go: what
+ * is still needed of them was told again, and is found by reading again. */
+static mtp_status read_control(reader *r, const source *from)
+{
+    uint32_t before;
+    int tries = 0;
+    mtp_status status;
+    do {
+        before = r->newest_epoch;
+        mtp__dictionary_rewind(&r->dict);
+        status = from->prof != NULL ? mtp__recorder_visit_control(from->prof->recorder, on_chunk, r)
+                                    : mtp__spool_visit_control(from->path, on_chunk, r);
+    } while (status == MTP_OK && r->until != 0 && r->newest_epoch != before && ++tries < LIVE_TRIES);
+    return status;
+}
+
 mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
 {
     if (prof == NULL || out == NULL)
@@ -679,14 +722,15 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
     if (status != MTP_OK)
         return status;
     r.only_cycle = prof->config.acc_events ? 0 : prof->recorder->cycle;
-    status = mtp__recorder_visit_control(prof->recorder, on_chunk, &r);
+    mtp__anchor now;
     if (prof->recording) { /* the end is now */
-        mtp__anchor now;
         mtp__clock_anchor(&now);
         r.now_ticks = now.ticks;
-        if (!mtp__ticks_add(&r.dict.line, now.ticks, now.monotonic_ns, now.realtime_ns))
-            r.t->builder->out_of_memory = true;
+        r.until = mtp__clock_ticks_slow();
     }
+    status = read_control(&r, &(source){.prof = prof});
+    if (prof->recording && !mtp__ticks_add(&r.dict.line, now.ticks, now.monotonic_ns, now.realtime_ns))
+        r.t->builder->out_of_memory = true;
     if (status == MTP_OK && !r.t->builder->out_of_memory) {
         passes(&r);
         mtp_ledger ledger = MTP_LEDGER_INIT;
@@ -706,6 +750,33 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
     return status;
 }
 
+/* The latest record of all, so far. */
+static mtp_status find_latest(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
+{
+    uint64_t *latest = user;
+    for (uint32_t at = 0; at < count && chunk->stream != 0;) {
+        uint64_t ticks = full_ticks(chunk, words[at]);
+        *latest = ticks > *latest ? ticks : *latest;
+        uint32_t length = MTP__WORD0_LENGTH(words[at]);
+        if (length == 0)
+            break;
+        at += length;
+    }
+    return MTP_OK;
+}
+
+/* A file that is being written to: up to when it is shown. Its clock may not be ours, so its records tell. 0: it is not. */
+static mtp_status find_moment(const char *path, uint64_t *until)
+{
+    mtp__spool_header header;
+    int fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0);
+    bool live = fd >= 0 && mtp__pread(fd, &header, sizeof header, 0) == (ssize_t)sizeof header &&
+                mtp__spool_outcome(fd, &header) == MTP_OUTCOME_LIVE;
+    mtp__close(fd);
+    *until = live ? 1 : 0;
+    return live ? mtp__spool_visit(path, find_latest, until, NULL) : MTP_OK;
+}
+
 mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
 {
     reader r;
@@ -714,7 +785,9 @@ mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
     if (status != MTP_OK)
         return status;
     mtp__spool_report report = {0};
-    status = mtp__spool_visit_control(path, on_chunk, &r);
+    status = find_moment(path, &r.until);
+    if (status == MTP_OK)
+        status = read_control(&r, &(source){.path = path});
     if (status == MTP_OK && !r.t->builder->out_of_memory) {
         passes(&r);
         status = mtp__spool_visit(path, on_chunk, &r, &report);
