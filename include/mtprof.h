@@ -588,7 +588,8 @@ typedef enum mtp_when_full {
     X(SPOOL_FAILED, 8)                                                                                       \
     X(THREAD_STUCK, 9)                                                                                       \
     X(FORK_NOT_FOLLOWED, 10)                                                                                 \
-    X(LEDGER_MISMATCH, 11)
+    X(LEDGER_MISMATCH, 11)                                                                                   \
+    X(DEFINITIONS_LOST, 12)
 #define X(sym, value) MTP_WARNING_##sym = (value),
 typedef enum mtp_warning {
     MTP_WARNING_LIST(X)
@@ -697,7 +698,7 @@ MTP_API mtp_status mtp_profile_ledger(const mtp_profile *prof, mtp_ledger *out);
 
 /* Where call stacks come from, with with_stack. capture runs inside the recording call: it must not block,
  * allocate or record; it writes opaque frame keys, innermost first, and returns how many. describe is called
- * once per key and session, and writes "file:line:function" (NUL-terminated, at most `room` bytes). */
+ * once per key and session, or again when a long session tells its definitions anew, and writes "file:line:function" (NUL-terminated, at most `room` bytes). */
 typedef struct mtp_stack_provider {
     size_t size; /* sizeof(mtp_stack_provider) */
     uint32_t (*capture)(void *user, uint64_t *frames, uint32_t room);

@@ -285,6 +285,8 @@ static void check_ledger(spool *s)
     if (overwritten > 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_OVERWRITTEN, 0, MTP__NO_EVENT, "%llu of %llu",
                        (unsigned long long)overwritten, (unsigned long long)l[0]);
+    if (l[3] > 0)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_LOST, 0, MTP__NO_EVENT, "%llu", (unsigned long long)l[3]);
     if (l[2] > overwritten)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_DROPPED, 0, MTP__NO_EVENT, "%llu of %llu",
                        (unsigned long long)(l[2] - overwritten), (unsigned long long)l[0]);

@@ -78,7 +78,7 @@ static void a_live_trace_is_of_the_moment_when_it_is_asked_for(void **state)
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, record_for_ever, &stop), 0);
         int ops = 0;
-        for (int i = 0; i < test_scaled(20); i++) {
+        for (int i = 0; i < test_scaled(20) || ops == 0; i++) {
             mtp_trace *t;
             usleep(2000);
             assert_ok(mtp_profile_trace(prof, &t));
@@ -87,7 +87,6 @@ static void a_live_trace_is_of_the_moment_when_it_is_asked_for(void **state)
             assert_int_equal(t->ledger.lost_definitions, 0);
             mtp_trace_destroy(t);
         }
-        assert_true(ops > 0);
         atomic_store(&stop, true);
         pthread_join(thread, NULL);
         assert_ok(mtp_profile_stop(prof));
