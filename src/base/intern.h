@@ -45,7 +45,7 @@ struct mtp__intern {
 
 void mtp__intern_init(mtp__intern *t, uint32_t first_id, size_t limit, mtp__intern_added *added, void *user);
 void mtp__intern_fini(mtp__intern *t);
-void mtp__intern_reset(mtp__intern *t); /* forget all; the same settings */
+void mtp__intern_reset(mtp__intern *t);                      /* forget all; the same settings */
 void mtp__intern_restart(mtp__intern *t, uint32_t first_id); /* the same, open, and with ids from there on */
 
 /* Under the lock: no more ids come from this table. The one that would have been next; 0: there is none. */

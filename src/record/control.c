@@ -12,6 +12,7 @@
 
 #define PART_BYTES 2048u /* a blob longer than this comes in parts, so that it fits the smallest chunk */
 #define KEPT_MOST ((size_t)1 << 20)
+#define LAST_WORDS (2u + 4u + MTP_DROP_CAUSES + 3u) /* ledger, and the cycle's end */
 
 /* --------------------------------------------------------------------------------- under the control lock */
 
@@ -116,27 +117,32 @@ mtp__chunk *mtp__control_take_for_epoch(mtp__recorder *r)
     return chunk;
 }
 
-/* Room for a record of `words`, or NULL. */
+/* Room for a record of `words`, or NULL. The last words of a recording, its ledger, find room when all is spent: it is kept
+ * free for them, and the chunk with it is given up only for another. */
 static uint64_t *reserve(mtp__recorder *r, uint32_t words)
 {
     mtp__control *c = &r->control;
     if (atomic_load_explicit(&mtp__gate.ours, memory_order_relaxed) == 0)
         return NULL;
-    if (c->chunk != NULL && mtp__chunk_capacity(c->chunk->span) - c->used < words) {
+    uint32_t need = words + (c->finishing ? 0 : LAST_WORDS);
+    if (c->chunk == NULL && c->sealed != NULL && mtp__chunk_capacity(c->sealed->span) - c->used >= need) {
+        mtp__pool_unseal(&r->pool, c->sealed);
+        c->chunk = c->sealed;
+        c->sealed = NULL;
+    }
+    if (c->chunk != NULL && mtp__chunk_capacity(c->chunk->span) - c->used >= need)
+        return mtp__chunk_words(c->chunk) + c->used;
+    if (c->chunk != NULL && r->pool.when_full == MTP_STREAM) { /* its place in memory may be what is needed */
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
         c->chunk = NULL;
     }
-    if (c->chunk == NULL && c->sealed != NULL && mtp__chunk_capacity(c->sealed->span) - c->used >= words) {
-        mtp__pool_unseal(&r->pool, c->sealed);
-        c->chunk = c->sealed;
-    }
+    mtp__chunk *chunk = take_chunk(r);
+    if (chunk == NULL)
+        return NULL;
+    if (c->chunk != NULL)
+        mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
     c->sealed = NULL;
-    if (c->chunk == NULL) {
-        mtp__chunk *chunk = take_chunk(r);
-        if (chunk == NULL)
-            return NULL;
-        begin_chunk(r, chunk);
-    }
+    begin_chunk(r, chunk);
     return mtp__chunk_words(c->chunk) + c->used;
 }
 
@@ -208,7 +214,8 @@ static size_t kept_size(uint64_t length)
 }
 
 /* Is this the later word on the same thing? Metadata goes by its key, with what it is in front. */
-static bool replaces(const kept_blob *old, mtp__control_kind kind, uint32_t id, const void *bytes, size_t length)
+static bool replaces(const kept_blob *old, mtp__control_kind kind, uint32_t id, const void *bytes,
+                     size_t length)
 {
     if (old->kind != kind)
         return false;
@@ -400,7 +407,8 @@ static void tell_thread(void *user, mtp__thread *t)
 {
     telling *x = user;
     if (t->seen == x->r->id)
-        x->lost += !put_blob(x->r, MTP__CONTROL_THREAD, t->stream, (uint32_t)t->tid, t->name, strlen(t->name));
+        x->lost +=
+            !put_blob(x->r, MTP__CONTROL_THREAD, t->stream, (uint32_t)t->tid, t->name, strlen(t->name));
 }
 
 bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
@@ -469,6 +477,7 @@ static void make_room(mtp__recorder *r, uint32_t words)
 {
     uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
+    r->control.finishing = true;
     reserve(r, words);
     pthread_mutex_unlock(&r->control.lock);
     mtp__writer_release(before);
@@ -478,7 +487,7 @@ void mtp__control_finish(mtp__recorder *r)
 {
     uint64_t words[4 + MTP_DROP_CAUSES];
     tell_names(r);
-    make_room(r, (uint32_t)(2 + sizeof words / sizeof *words + 3));
+    make_room(r, LAST_WORDS);
     mtp_ledger ledger = MTP_LEDGER_INIT;
     mtp__recorder_ledger(r, &ledger);
     memcpy(words, (uint64_t[]){ledger.emitted, ledger.kept, ledger.dropped, ledger.lost_definitions},
@@ -489,10 +498,12 @@ void mtp__control_finish(mtp__recorder *r)
     uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&c->lock);
     lost_when(r, !put_cycle(r, false));
+    c->finishing = false;
     if (c->chunk != NULL)
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
     /* The next cycle goes on in it: a chunk for each would use up the budget. */
-    c->sealed = r->pool.when_full != MTP_STREAM ? c->chunk : NULL;
+    if (c->chunk != NULL)
+        c->sealed = r->pool.when_full != MTP_STREAM ? c->chunk : NULL;
     c->chunk = NULL;
     pthread_mutex_unlock(&c->lock);
     mtp__writer_release(before);

@@ -6,7 +6,8 @@
 /* As mtp__recorder_blob, for ids that are given only if it fits: then the loss is counted where the id is missed. */
 bool mtp__control_define(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes,
                          size_t length);
-bool mtp__control_copy(mtp__recorder *r, const uint64_t *record, uint32_t words); /* under the lock: told again */
+bool mtp__control_copy(mtp__recorder *r, const uint64_t *record,
+                       uint32_t words);                 /* under the lock: told again */
 bool mtp__control_has_room_for_epoch(mtp__recorder *r); /* under the lock */
 /* Under the lock: the first chunk of the next epoch, which is on from here; NULL: there is none, and all is as it was. */
 mtp__chunk *mtp__control_take_for_epoch(mtp__recorder *r);

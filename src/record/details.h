@@ -23,7 +23,8 @@ void mtp__details_reset(mtp__recorder *r);
 void mtp__details_locks(mtp__recorder *r, int (*call)(pthread_mutex_t *));
 void mtp__details_locks_of(mtp__tables *set, int (*call)(pthread_mutex_t *));
 void mtp__details_empty_spare(mtp__recorder *r); /* the set that is not in use, and nobody looks at */
-void mtp__details_turn(mtp__recorder *r);        /* under the locks of the set in use: the spare one, empty, takes over */
+void mtp__details_turn(
+    mtp__recorder *r); /* under the locks of the set in use: the spare one, empty, takes over */
 bool mtp__details_are_nearly_full(const mtp__recorder *r); /* one of the tables in use */
 void mtp__details_cache_free(struct mtp__thread_cache *cache);
 

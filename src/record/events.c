@@ -232,8 +232,9 @@ static __attribute__((noinline)) void identify(mtp__writer *w, uint32_t gate, ui
         put_tensors(&o);
 }
 
-static inline __attribute__((always_inline)) size_t op_payload(const mtp_op *op, mtp__writer *w, uint32_t gate, uint64_t *words, uint32_t *mask,
-                         const void *caller)
+static inline __attribute__((always_inline)) size_t op_payload(const mtp_op *op, mtp__writer *w,
+                                                               uint32_t gate, uint64_t *words, uint32_t *mask,
+                                                               const void *caller)
 {
     mtp__recorder *r = mtp__recorder_current();
     size_t count = 2;

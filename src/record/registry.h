@@ -18,11 +18,11 @@ typedef struct mtp__thread {
     bool stuck;          /* did not come to rest when asked to; what it has in hand stays in its hand */
     uint64_t seen, told; /* id of the recording that counted it last; that has its name */
     uint64_t written_before, dropped_before[MTP_DROP_CAUSES]; /* the writer's counts when it joined */
-    uint64_t quiet;          /* lock: the last mtp__registry_retire() since which it was seen out of a record */
-    atomic_bool held_still;  /* it must not change chunks before it has had the lock; pairs: refill */
-    uint32_t pace;           /* its own: the recorder's when it last looked something up */
-    bool renewed;            /* lock: see renew.c */
-    bool no_turn;            /* its own: the record it writes uses an id in more than one chunk */
+    uint64_t quiet; /* lock: the last mtp__registry_retire() since which it was seen out of a record */
+    atomic_bool held_still;          /* it must not change chunks before it has had the lock; pairs: refill */
+    uint32_t pace;                   /* its own: the recorder's when it last looked something up */
+    bool renewed;                    /* lock: see renew.c */
+    bool no_turn;                    /* its own: the record it writes uses an id in more than one chunk */
     struct mtp__thread_cache *cache; /* owned: signatures and stacks seen lately, or NULL */
 } mtp__thread;
 

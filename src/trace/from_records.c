@@ -2,7 +2,6 @@
  * are made in their final order and nothing is sorted. Begins wait for their ends in a list per stream, by slot (format.h);
  * where scopes do not end in the order of a stack, the track is nested once all ends are known. */
 #include "trace/from_records.h"
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +14,8 @@
 #include "record/spool.h"
 #include "trace/build.h"
 #include "trace/from_device.h"
+#include "trace/moment.h"
 
-#define TICK_BITS 56
 #define LIVE_TRIES 6
 #define SHARED_WORDS 6
 #define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
@@ -64,9 +63,9 @@ typedef struct reader {
     step_mark *marks;
     late_name *late;
     uint32_t unfinished_count, mark_count, late_count;
-    uint64_t end_ticks; /* the latest of all */
-    uint64_t now_ticks; /* of a recording that goes on; else 0 */
-    uint64_t until;     /* of one that goes on: later records are left out; else 0 */
+    uint64_t end_ticks;    /* the latest of all */
+    uint64_t now_ticks;    /* of a recording that goes on; else 0 */
+    uint64_t until;        /* of one that goes on: later records are left out; else 0 */
     uint32_t newest_epoch; /* of definitions, that was met */
 } reader;
 
@@ -76,13 +75,6 @@ typedef struct reader {
         mtp__list_add((r)->t, &kept, &(r)->count, sizeof *(r)->list, (item));                                \
         (r)->list = kept;                                                                                    \
     } while (0)
-
-static uint64_t full_ticks(const mtp__chunk *chunk, uint64_t word)
-{
-    int64_t ahead =
-        (int64_t)((MTP__WORD0_TICKS(word) - chunk->base_ticks) << (64 - TICK_BITS)) >> (64 - TICK_BITS);
-    return chunk->base_ticks + (uint64_t)ahead;
-}
 
 /* ----------------------------------------------------------------------------------------- the stream */
 
@@ -462,7 +454,7 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     uint32_t opened = r->open_count, depth = r->depth;
     const bool gaps = r->gaps > 0;
     while (at < count) {
-        uint64_t word = words[at], ticks = full_ticks(chunk, word);
+        uint64_t word = words[at], ticks = mtp__full_ticks(chunk, word);
         if (ticks < last)
             break;
         if ((word & 0xff) == plain_end && opened > 0 && open[opened - 1].slot == depth - 1 &&
@@ -495,20 +487,6 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     return at;
 }
 
-/* A recording that goes on is shown as it was at one instant: what came later may use what was defined after we had read the
- * definitions. How many of the words were there by then. */
-static uint32_t words_until(const mtp__chunk *chunk, const uint64_t *words, uint32_t count, uint64_t until)
-{
-    uint32_t at = 0;
-    while (at < count && full_ticks(chunk, words[at]) <= until) {
-        uint32_t length = MTP__WORD0_LENGTH(words[at]);
-        if (length == 0)
-            break;
-        at += length;
-    }
-    return at < count ? at : count;
-}
-
 /* Time on a stream does not go back: a clock that did is held where it was, and counted. */
 static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
 {
@@ -519,7 +497,7 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
     }
     if (!r->dict.second_pass || (r->only_cycle != 0 && chunk->cycle != r->only_cycle))
         return MTP_OK;
-    if (r->until != 0 && (count = words_until(chunk, words, count, r->until)) == 0)
+    if (r->until != 0 && (count = mtp__words_until(chunk, words, count, r->until)) == 0)
         return MTP_OK;
     if (r->stream != chunk->stream || r->cycle != chunk->cycle || chunk->first != r->next_record ||
         chunk->depth != r->depth)
@@ -535,7 +513,7 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
         uint32_t length = at < count ? MTP__WORD0_LENGTH(words[at]) : 0;
         if (length == 0)
             break;
-        uint64_t ticks = full_ticks(chunk, words[at]);
+        uint64_t ticks = mtp__full_ticks(chunk, words[at]);
         if (ticks < r->last_ticks) {
             ticks = r->last_ticks;
             r->t->clock_faults++;
@@ -750,33 +728,6 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
     return status;
 }
 
-/* The latest record of all, so far. */
-static mtp_status find_latest(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
-{
-    uint64_t *latest = user;
-    for (uint32_t at = 0; at < count && chunk->stream != 0;) {
-        uint64_t ticks = full_ticks(chunk, words[at]);
-        *latest = ticks > *latest ? ticks : *latest;
-        uint32_t length = MTP__WORD0_LENGTH(words[at]);
-        if (length == 0)
-            break;
-        at += length;
-    }
-    return MTP_OK;
-}
-
-/* A file that is being written to: up to when it is shown. Its clock may not be ours, so its records tell. 0: it is not. */
-static mtp_status find_moment(const char *path, uint64_t *until)
-{
-    mtp__spool_header header;
-    int fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0);
-    bool live = fd >= 0 && mtp__pread(fd, &header, sizeof header, 0) == (ssize_t)sizeof header &&
-                mtp__spool_outcome(fd, &header) == MTP_OUTCOME_LIVE;
-    mtp__close(fd);
-    *until = live ? 1 : 0;
-    return live ? mtp__spool_visit(path, find_latest, until, NULL) : MTP_OK;
-}
-
 mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
 {
     reader r;
@@ -785,7 +736,7 @@ mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
     if (status != MTP_OK)
         return status;
     mtp__spool_report report = {0};
-    status = find_moment(path, &r.until);
+    status = mtp__find_moment(path, &r.until);
     if (status == MTP_OK)
         status = read_control(&r, &(source){.path = path});
     if (status == MTP_OK && !r.t->builder->out_of_memory) {

@@ -327,7 +327,7 @@ static void everything_and_idle_threads_do_not_fill_a_ring(void **state)
 static struct {
     atomic_int ready;
     atomic_uint_fast64_t done;
-} *shared;
+} * shared;
 
 static void *churn_names(void *arg)
 {
@@ -437,7 +437,8 @@ static void epochs_begin_beside_threads_that_look_things_up(void **state)
         assert_ok(mtp_profile_stop(prof));
         assert_true(atomic_load(&prof->recorder->pool.epoch) > 3);
         mtp_ledger l = ledger_of(prof);
-        if (policy == MTP_STREAM) /* in a ring, a thread that is stopped inside a record may hold things up for too long */
+        if (policy ==
+            MTP_STREAM) /* in a ring, a thread that is stopped inside a record may hold things up for too long */
             assert_int_equal(l.lost_definitions, 0);
         assert_balanced(prof);
         mtp_trace *trace;
@@ -489,6 +490,78 @@ static void a_stream_names_any_number(void **state)
     mtp_profile_destroy(prof);
 }
 
+/* Ops named at run time leave nothing behind in the process. */
+static void ops_named_by_text_are_the_sessions(void **state)
+{
+    (void)state;
+    mtp_profile_config c = ring_config(false);
+    mtp_profile *prof = test_start(&c);
+    uint32_t names = mtp__intern_count(mtp__names());
+    for (int i = 0; i < 1000; i++) {
+        char text[32];
+        mtp_op op = MTP_OP_INIT(0);
+        int n = snprintf(text, sizeof text, "an op, %d", i);
+        mtp_op_begin_text(&op, text, (size_t)n);
+        mtp_op_end(&op);
+    }
+    assert_int_equal(mtp__intern_count(mtp__names()), names);
+    assert_ok(mtp_profile_stop(prof));
+    mtp_trace *t;
+    assert_ok(mtp_profile_trace(prof, &t));
+    assert_int_equal(t->span_count, 1000);
+    for (uint32_t i = 0; i < 1000; i++)
+        assert_int_equal(atoi(mtp__trace_get_text(t, t->name[i]).bytes + strlen("an op, ")), i);
+    mtp_trace_destroy(t);
+    mtp_profile_destroy(prof);
+}
+
+static bool put_text(void *user, const void *bytes, size_t count)
+{
+    size_t had = strlen(user);
+    if (had + count < 65536)
+        memcpy((char *)user + had, bytes, count);
+    return true;
+}
+
+/* A budget that cannot hold what there is to define: that is counted, and everybody says so. */
+static void lost_definitions_are_said(void **state)
+{
+    (void)state;
+    warnings w;
+    mtp_profile_config c = test_config(&w);
+    c.buffer_bytes = 16 * 4096;
+    c.spool = test_path("lost.mtp");
+    mtp_profile *prof = test_start(&c);
+    MTP_SCOPE ("around") { /* its chunk has room when the budget is spent */
+        for (int i = 0; i < 5000; i++)
+            scope_text("a long name so that definitions need more than records do, %llu",
+                       (unsigned long long)i);
+    }
+    assert_ok(mtp_profile_stop(prof));
+    mtp_ledger l = ledger_of(prof);
+    assert_true(l.lost_definitions > 0);
+    assert_int_equal(w.count[MTP_WARNING_DEFINITIONS_LOST], 1);
+    mtp_profile_destroy(prof);
+    mtp_trace *t;
+    assert_ok(mtp_trace_open(c.spool, NULL, &t));
+    assert_int_equal(t->ledger.lost_definitions, l.lost_definitions);
+    mtp_averages *a;
+    char *text = calloc(1, 65537);
+    assert_ok(mtp_averages_create(t, NULL, &a));
+    assert_ok(mtp_averages_table(a, NULL, put_text, text));
+    assert_contains(text, "could not be kept while recording");
+    mtp_averages_destroy(a);
+    mtp_trace_destroy(t);
+    free(text);
+    mtp_check *check;
+    bool said = false;
+    assert_ok(mtp_trace_check_file(c.spool, NULL, &check));
+    for (size_t i = 0; i < mtp_check_count(check); i++)
+        said |= strstr(mtp_check_finding(check, i)->what, "could not be kept") != NULL;
+    assert_true(said);
+    mtp_check_destroy(check);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -500,6 +573,8 @@ int main(void)
         TEST(a_ring_that_turns_survives_kills),
         TEST(epochs_begin_beside_threads_that_look_things_up),
         TEST(a_stream_names_any_number),
+        TEST(ops_named_by_text_are_the_sessions),
+        TEST(lost_definitions_are_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,8 @@ static void record_new_things(unsigned number)
     mtp_op_begin(&op);
     mtp_op_end(&op);
     snprintf(text, sizeof text, "scope %u", number);
-    MTP_SCOPE_TEXT (text) {
+    MTP_SCOPE_TEXT(text)
+    {
     }
     if (number % 128 == 0 && number < 20000) { /* names of the process, a few */
         snprintf(text, sizeof text, "mark %u", number);
@@ -43,7 +44,8 @@ static int check_whole(const mtp_trace *t, bool stacks)
             continue;
         const mtp__detail *d = &t->details[t->detail[i]];
         if (d->shape == 0 || d->args == 0 || (stacks && d->stack == 0))
-            fail_msg("op %u of %u: shape %u, args %u, stack %u", i, t->span_count, d->shape, d->args, d->stack);
+            fail_msg("op %u of %u: shape %u, args %u, stack %u", i, t->span_count, d->shape, d->args,
+                     d->stack);
         ops++;
     }
     for (uint32_t i = 0; i < t->instant_count; i++)
@@ -55,7 +57,8 @@ static int check_whole(const mtp_trace *t, bool stacks)
 static void *record_for_ever(void *arg)
 {
     atomic_bool *stop = arg;
-    for (unsigned i = 0; i < 40000 && !atomic_load(stop); i++) { /* reading takes the longer the more there is */
+    for (unsigned i = 0; i < 40000 && !atomic_load(stop);
+         i++) { /* reading takes the longer the more there is */
         record_new_things(i);
         if (i % 8 == 0)
             usleep(20);
@@ -120,7 +123,7 @@ static void a_later_cycles_live_trace_has_its_names(void **state)
 
 static struct {
     atomic_int ready;
-} *shared;
+} * shared;
 
 static void record_until_killed(void *arg)
 {

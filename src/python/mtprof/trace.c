@@ -116,9 +116,9 @@ static PyObject *trace_info(PyObject *self, PyObject *unused)
                          "base_ns", (s)i.base_ns, "first_ns", (s)i.first_ns, "last_ns", (s)i.last_ns, "pid",
                          (u)i.pid, "model_bytes", (u)i.model_bytes, "unfinished", (u)i.unfinished, "emitted",
                          (u)i.ledger.emitted, "dropped", (u)i.ledger.dropped, "lost_definitions",
-                         (u)i.ledger.lost_definitions, "damaged_chunks",
-                         (u)i.damaged_chunks, "missing_chunks", (u)i.missing_chunks, "bad_durations",
-                         (u)i.bad_durations, "outcome", mtp_outcome_text(i.outcome));
+                         (u)i.ledger.lost_definitions, "damaged_chunks", (u)i.damaged_chunks,
+                         "missing_chunks", (u)i.missing_chunks, "bad_durations", (u)i.bad_durations,
+                         "outcome", mtp_outcome_text(i.outcome));
 }
 
 /* Writes to a file that appears whole or not at all. */
