@@ -343,6 +343,7 @@ typedef struct mtp_op {
 #define MTP_ARGS_MEMBERS "\1"
 
 MTP_API void mtp__op_begin(mtp_op *op);
+MTP_API void mtp__op_begin_text(mtp_op *op, const char *text, size_t length);
 MTP_API void mtp__op_end(mtp_op *op);
 MTP_API void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count);
 
@@ -352,6 +353,14 @@ static inline void mtp_op_begin(mtp_op *op)
     op->token = 0;
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
         mtp__op_begin(op);
+}
+
+/* The same for a name that is made at run time, instead of op->name: kept for the session only (mtp_scope_begin_text). */
+static inline void mtp_op_begin_text(mtp_op *op, const char *text, size_t length)
+{
+    op->token = 0;
+    if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
+        mtp__op_begin_text(op, text, length);
 }
 
 static inline void mtp_op_end(mtp_op *op)
@@ -370,6 +379,7 @@ static inline void mtp_op_hold(const mtp_op *op, const mtp_input *inputs, uint32
 #else
 #define mtp_op_hold(op, inputs, count) ((void)sizeof(op), (void)sizeof(inputs), (void)sizeof(count))
 #define mtp_op_begin(op) ((void)sizeof(op))
+#define mtp_op_begin_text(op, text, length) ((void)sizeof(op), (void)sizeof(text), (void)sizeof(length))
 #define mtp_op_end(op) ((void)sizeof(op))
 #endif
 
@@ -581,7 +591,8 @@ typedef enum mtp_when_full {
     X(SPOOL_FAILED, 8)                                                                                       \
     X(THREAD_STUCK, 9)                                                                                       \
     X(FORK_NOT_FOLLOWED, 10)                                                                                 \
-    X(LEDGER_MISMATCH, 11)
+    X(LEDGER_MISMATCH, 11)                                                                                   \
+    X(DEFINITIONS_LOST, 12)
 #define X(sym, value) MTP_WARNING_##sym = (value),
 typedef enum mtp_warning {
     MTP_WARNING_LIST(X)
@@ -692,7 +703,7 @@ MTP_API mtp_status mtp_profile_ledger(const mtp_profile *prof, mtp_ledger *out);
 
 /* Where call stacks come from, with with_stack. capture runs inside the recording call: it must not block,
  * allocate or record; it writes opaque frame keys, innermost first, and returns how many. describe is called
- * once per key and session, and writes "file:line:function" (NUL-terminated, at most `room` bytes). */
+ * once per key and session, or again when a long session tells its definitions anew, and writes "file:line:function" (NUL-terminated, at most `room` bytes). */
 typedef struct mtp_stack_provider {
     size_t size; /* sizeof(mtp_stack_provider) */
     uint32_t (*capture)(void *user, uint64_t *frames, uint32_t room);

@@ -73,6 +73,7 @@ static void describe(mtp_averages *a, const mtp_trace *t)
     for (uint32_t k = 0; k < t->track_count; k++)
         a->has_device |= t->tracks[k].on_device && t->tracks[k].count > 0;
     a->pid = t->pid;
+    a->lost_definitions = t->has_ledger ? t->ledger.lost_definitions : 0;
     a->has_memory = mtp__was_recorded(t, MTP_WITH_MEMORY, "profile_memory");
     a->has_flops = mtp__was_recorded(t, MTP_WITH_FLOPS, "with_flops");
     a->has_stack = mtp__was_recorded(t, MTP_WITH_STACK, "with_stack");

@@ -22,6 +22,7 @@ struct mtp_averages {
     bool has_device;                       /* device work was recorded */
     char device_name[16];                  /* "CUDA", "NPU", ... */
     uint64_t pid;                          /* of the recorded process, 0: unknown */
+    uint64_t lost_definitions;             /* names and the like that the recording could not keep */
 };
 
 /* The number by which rows are sorted, by torch's name of it, with cuda, xpu, npu and privateuse1 read as device.

@@ -8,6 +8,8 @@
 #define SEGMENT0 64u
 #define SLOTS0 256u
 #define BLOCK_BYTES ((size_t)64 << 10)
+#define ENTRIES_AHEAD 512u                /* what one record may add: a deep stack */
+#define BYTES_AHEAD (ENTRIES_AHEAD * 32u) /* of the arena */
 
 struct mtp__intern_table {
     mtp__intern_table *older; /* owned */
@@ -47,7 +49,22 @@ void mtp__intern_reset(mtp__intern *t)
         t->blocks = next;
     }
     atomic_store(&t->count, 0);
+    atomic_store(&t->nearly_full, false);
     t->bytes = 0;
+}
+
+void mtp__intern_restart(mtp__intern *t, uint32_t first_id)
+{
+    mtp__intern_reset(t);
+    t->first_id = first_id;
+    t->closed = false;
+}
+
+uint32_t mtp__intern_close(mtp__intern *t)
+{
+    uint64_t next = (uint64_t)t->first_id + atomic_load_explicit(&t->count, memory_order_relaxed);
+    t->closed = true;
+    return t->first_id == 0 || next > UINT32_MAX ? 0 : (uint32_t)next;
 }
 
 void mtp__intern_fini(mtp__intern *t)
@@ -145,11 +162,24 @@ static unsigned char *arena_copy(mtp__intern *t, const void *bytes, size_t lengt
     return copy;
 }
 
+/* Would the table have to grow for the next few, or the arena, and could not? */
+static void look_ahead(mtp__intern *t, uint32_t count)
+{
+    const mtp__intern_table *table = atomic_load_explicit(&t->table, memory_order_relaxed);
+    size_t slots = table->mask + 1, left = t->limit > t->bytes ? t->limit - t->bytes : 0;
+    size_t more = ((size_t)count + ENTRIES_AHEAD) * 2 >= slots ? slots * 2 * sizeof table->slot[0] : 0;
+    if (t->blocks->room - t->blocks->used < BYTES_AHEAD)
+        more += BLOCK_BYTES;
+    if (more > left)
+        atomic_store_explicit(&t->nearly_full, true, memory_order_relaxed);
+}
+
 static uint32_t insert(mtp__intern *t, uint64_t hash, const void *bytes, size_t length)
 {
     uint32_t index = atomic_load_explicit(&t->count, memory_order_relaxed), at;
     unsigned k = segment_of(index, &at);
-    if (k >= MTP__INTERN_SEGMENTS || !table_reserve(t, index))
+    if (t->closed || t->first_id == 0 || index > UINT32_MAX - t->first_id || k >= MTP__INTERN_SEGMENTS ||
+        !table_reserve(t, index))
         return 0;
     if (atomic_load_explicit(&t->segment[k], memory_order_relaxed) == NULL) {
         size_t size = (size_t)SEGMENT0 << k;
@@ -170,6 +200,7 @@ static uint32_t insert(mtp__intern *t, uint64_t hash, const void *bytes, size_t 
     *entry_at(t, index) = (mtp__intern_entry){hash, copy, length};
     atomic_store_explicit(&t->count, index + 1, memory_order_release);
     place(atomic_load_explicit(&t->table, memory_order_relaxed), hash, index);
+    look_ahead(t, index + 1);
     return id;
 }
 

@@ -100,6 +100,7 @@
     X(SPOOL_NAME, 0, ERROR, "a record has an id that is not defined (%s)", "it is shown as \"?\"")                             \
     X(SPOOL_LEDGER, 0, ERROR, "the ledger does not balance: %s", "more was lost than is told")                                 \
     X(SPOOL_DROPPED, 0, NOTE, "records were dropped while recording: %s", "the trace has gaps, which the ledger counts")       \
+    X(SPOOL_LOST, 0, NOTE, "names, shapes or stacks could not be kept while recording: %s", "they are shown as \"?\"")         \
     X(SPOOL_OVERWRITTEN, 0, REMARK, "older records made way for newer ones: %s", "the trace begins after the recording did")   \
     X(SPOOL_CUT, 0, ERROR, "the file is cut off: %s", "their records are lost; the rest can be read")                          \
     X(SPOOL_RECOVERED, 0, REMARK, "recovered: process %s ended without stopping the recording",                                \

@@ -30,7 +30,7 @@ typedef struct spool {
     uint64_t ledger[4 + MTP_DROP_CAUSES];
     uint64_t records, damaged, unsealed, missing;
     mtp_outcome outcome;
-    bool undefined; /* definitions are lost with damaged or missing chunks */
+    bool undefined; /* definitions are lost with damaged or missing chunks, or come while we read */
     /* of the stream that is read */
     uint32_t stream, cycle;
     uint64_t next;
@@ -282,6 +282,8 @@ static void check_ledger(spool *s)
     if (overwritten > 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_OVERWRITTEN, 0, MTP__NO_EVENT, "%llu of %llu",
                        (unsigned long long)overwritten, (unsigned long long)l[0]);
+    if (l[3] > 0)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_LOST, 0, MTP__NO_EVENT, "%llu", (unsigned long long)l[3]);
     if (l[2] > overwritten)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_DROPPED, 0, MTP__NO_EVENT, "%llu of %llu",
                        (unsigned long long)(l[2] - overwritten), (unsigned long long)l[0]);
@@ -304,7 +306,7 @@ static mtp_status check_all(spool *s, const char *path)
     if (status != MTP_OK || !check_header(s))
         return status;
     s->missing = mtp__spool_missing(&s->header, s->file_bytes);
-    s->undefined = s->missing > 0;
+    s->undefined = s->missing > 0 || s->outcome == MTP_OUTCOME_LIVE;
     if (s->missing > 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_CUT, s->file_bytes, MTP__NO_EVENT,
                        "%llu of its %llu chunks are missing or not whole", (unsigned long long)s->missing,

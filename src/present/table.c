@@ -449,14 +449,19 @@ static void put_foot(table *t)
     MTP__OUT(&t->out, "Self CPU time total: ");
     mtp__out_text(&t->out, time);
     MTP__OUT(&t->out, "\n");
-    if (!t->has_device_time)
+    if (t->has_device_time) {
+        put_time(time, sizeof time, t->self_device, t->options->time_unit);
+        MTP__OUT(&t->out, "Self ");
+        mtp__out_text(&t->out, t->device);
+        MTP__OUT(&t->out, " time total: ");
+        mtp__out_text(&t->out, time);
+        MTP__OUT(&t->out, "\n");
+    }
+    if (t->a->lost_definitions == 0)
         return;
-    put_time(time, sizeof time, t->self_device, t->options->time_unit);
-    MTP__OUT(&t->out, "Self ");
-    mtp__out_text(&t->out, t->device);
-    MTP__OUT(&t->out, " time total: ");
-    mtp__out_text(&t->out, time);
-    MTP__OUT(&t->out, "\n");
+    mtp__out_u64(&t->out, t->a->lost_definitions);
+    MTP__OUT(&t->out,
+             " names, shapes or stacks could not be kept while recording: they are shown as \"?\"\n");
 }
 
 static void put_table(table *t)

@@ -7,94 +7,329 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/os.h"
+#include "record/details.h"
+#include "record/epoch.h"
 
 #define PART_BYTES 2048u /* a blob longer than this comes in parts, so that it fits the smallest chunk */
+#define KEPT_MOST ((size_t)1 << 20)
+#define LAST_WORDS (2u + 4u + MTP_DROP_CAUSES + 3u) /* ledger, and the cycle's end */
 
-/* Under the control lock: room for a record of `words`, or NULL. */
+/* --------------------------------------------------------------------------------- under the control lock */
+
+static bool is_ring(const mtp__recorder *r)
+{
+    return r->pool.when_full == MTP_KEEP_NEWEST;
+}
+
+/* So that what it defines can be told again (renew.c). Without memory for the list it cannot; then the records that need
+ * it keep it where it is. */
+static void hold(mtp__control *c, mtp__chunk *chunk)
+{
+    if (c->held_count == c->held_room) {
+        uint32_t room = c->held_room != 0 ? c->held_room * 2 : 500;
+        mtp__chunk **grown = mtp__page_calloc(room, sizeof(mtp__chunk *));
+        if (grown == NULL)
+            return;
+        for (uint32_t i = 0; i < c->held_count; i++)
+            grown[i] = c->held[i];
+        mtp__page_free(c->held);
+        c->held = grown;
+        c->held_room = room;
+    }
+    c->held[c->held_count++] = chunk;
+}
+
+/* A record may use ids of the epoch before its chunk's: it looked them up, an epoch began, and it took the chunk. So
+ * that epoch stays, too. */
+void mtp__control_release(mtp__recorder *r)
+{
+    mtp__control *c = &r->control;
+    uint32_t now = atomic_load_explicit(&r->pool.epoch, memory_order_relaxed);
+    if (!is_ring(r) || c->held_count == 0 || c->held[0]->epoch >= now)
+        return;
+    uint32_t oldest = mtp__pool_oldest_epoch(&r->pool), gone = 0;
+    uint32_t before = oldest > c->whole ? c->whole : oldest > 0 ? oldest - 1 : 0;
+    while (gone < c->held_count && c->held[gone]->epoch < before)
+        gone++;
+    if (gone == 0)
+        return;
+    c->held_count -= gone;
+    memmove(c->held, c->held + gone, c->held_count * sizeof *c->held);
+    mtp__pool_release_control(&r->pool, before);
+}
+
+/* The records of an epoch keep a quarter of a ring, whatever there is to define. Older ones make room for definitions: what
+ * is kept is described. */
+static bool may_take(mtp__recorder *r, uint64_t chunks)
+{
+    uint32_t most = r->pool.slots - (r->pool.slots + 3) / 4;
+    return r->control.held_count + chunks <= most ||
+           mtp__pool_oldest_epoch(&r->pool) + 1 < atomic_load_explicit(&r->pool.epoch, memory_order_relaxed);
+}
+
+/* One that begins with much waits until there is room for what may have to wait for it. */
+bool mtp__control_has_room_for_epoch(mtp__recorder *r)
+{
+    const mtp__control *c = &r->control;
+    if (!is_ring(r))
+        return true;
+    mtp__control_release(r);
+    uint64_t chunk = mtp__span_words(r->pool.chunk_bytes);
+    uint64_t beginning = (c->beginning + chunk - 1) / chunk;
+    bool at_once = beginning <= 1 || beginning * 16 <= r->pool.slots || mtp__details_are_nearly_full(r);
+    return at_once ? may_take(r, beginning) : c->held_count + beginning <= r->pool.slots / 2;
+}
+
+/* As a chunk comes to its end: is the epoch long enough to be worth its beginning, and has it had its part of what the
+ * control stream should take? Four or five are there at a time. */
+static void want_next_epoch(mtp__recorder *r)
+{
+    uint64_t part = (uint64_t)r->pool.slots * r->pool.chunk_bytes / sizeof(uint64_t) / 32;
+    if (r->control.epoch_words > 2 * r->control.beginning && r->control.epoch_words >= part &&
+        mtp__pool_control_is_large(&r->pool))
+        mtp__epoch_want(r);
+}
+
+static void begin_chunk(mtp__recorder *r, mtp__chunk *chunk)
+{
+    mtp__control *c = &r->control;
+    c->chunk = chunk;
+    c->used = c->records = 0;
+    if (is_ring(r))
+        hold(c, chunk);
+}
+
+static mtp__chunk *take_chunk(mtp__recorder *r)
+{
+    mtp_drop why;
+    mtp__control_release(r);
+    if (is_ring(r) && !may_take(r, 1))
+        return NULL;
+    return mtp__pool_take(&r->pool, 0, r->cycle, r->control.written, mtp__clock_ticks_slow(), &why);
+}
+
+mtp__chunk *mtp__control_take_for_epoch(mtp__recorder *r)
+{
+    uint32_t epoch = atomic_fetch_add(&r->pool.epoch, 1);
+    mtp__chunk *chunk = take_chunk(r);
+    if (chunk == NULL)
+        atomic_store(&r->pool.epoch, epoch);
+    return chunk;
+}
+
+/* Room for a record of `words`, or NULL. The last words of a recording, its ledger, find room when all is spent: it is kept
+ * free for them, and the chunk with it is given up only for another. */
 static uint64_t *reserve(mtp__recorder *r, uint32_t words)
 {
     mtp__control *c = &r->control;
     if (atomic_load_explicit(&mtp__gate.ours, memory_order_relaxed) == 0)
         return NULL;
-    if (c->chunk != NULL && mtp__span_words(c->chunk->span) - c->used < words) {
+    uint32_t need = words + (c->finishing ? 0 : LAST_WORDS);
+    if (c->chunk == NULL && c->sealed != NULL && mtp__span_words(c->sealed->span) - c->used >= need) {
+        mtp__pool_unseal(&r->pool, c->sealed);
+        c->chunk = c->sealed;
+        c->sealed = NULL;
+    }
+    if (c->chunk != NULL && mtp__span_words(c->chunk->span) - c->used >= need)
+        return mtp__chunk_words(c->chunk) + c->used;
+    if (c->chunk != NULL && r->pool.when_full == MTP_STREAM) { /* its place in memory may be what is needed */
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
         c->chunk = NULL;
     }
-    if (c->chunk == NULL && c->sealed != NULL && mtp__span_words(c->sealed->span) - c->used >= words) {
-        mtp__pool_unseal(&r->pool, c->sealed);
-        c->chunk = c->sealed;
-    }
+    mtp__chunk *chunk = take_chunk(r);
+    if (chunk == NULL)
+        return NULL;
+    if (c->chunk != NULL)
+        mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
     c->sealed = NULL;
-    if (c->chunk == NULL) {
-        mtp_drop why;
-        c->chunk = mtp__pool_take(&r->pool, 0, r->cycle, c->written, mtp__clock_ticks_slow(), &why);
-        c->used = c->records = 0;
-    }
-    return c->chunk != NULL ? mtp__chunk_words(c->chunk) + c->used : NULL;
+    begin_chunk(r, chunk);
+    return mtp__chunk_words(c->chunk) + c->used;
 }
 
 static void commit(mtp__recorder *r, uint64_t *at, mtp__control_kind kind, uint32_t words)
 {
     at[1] = (uint64_t)kind | (uint64_t)words << 32;
     __atomic_store_n(at, MTP__WORD0(mtp__clock_ticks_slow(), 0, MTP__KIND_CONTROL), __ATOMIC_RELEASE);
-    r->control.used += words;
-    r->control.records++;
-    r->control.written++;
+    mtp__control *c = &r->control;
+    uint32_t capacity = mtp__span_words(c->chunk->span), near = capacity - capacity / 8;
+    c->used += words;
+    c->epoch_words += words;
+    c->records++;
+    c->written++;
+    if (is_ring(r) && c->used >= near && c->used - words < near)
+        want_next_epoch(r);
 }
 
-bool mtp__recorder_words(mtp__recorder *r, mtp__control_kind kind, const uint64_t *words, uint32_t count)
+bool mtp__control_copy(mtp__recorder *r, const uint64_t *record, uint32_t words)
 {
-    uint32_t before = mtp__writer_hold();
-    pthread_mutex_lock(&r->control.lock);
-    uint64_t *at = reserve(r, count + 2);
-    if (at != NULL) {
-        memcpy(at + 2, words, count * sizeof *words);
-        commit(r, at, kind, count + 2);
-    }
-    pthread_mutex_unlock(&r->control.lock);
-    mtp__writer_release(before);
+    uint64_t *at = reserve(r, words);
     if (at == NULL)
-        atomic_fetch_add(&r->lost_definitions, 1);
-    return at != NULL;
+        return false;
+    memcpy(at + 2, record + 2, (words - 2) * sizeof *record);
+    commit(r, at, (mtp__control_kind)record[1], words);
+    return true;
 }
 
-static bool blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, uint32_t tid, const void *bytes,
-                 size_t length)
+static bool put_words(mtp__recorder *r, mtp__control_kind kind, const uint64_t *words, uint32_t count)
+{
+    uint64_t *at = reserve(r, count + 2);
+    if (at == NULL)
+        return false;
+    memcpy(at + 2, words, count * sizeof *words);
+    commit(r, at, kind, count + 2);
+    return true;
+}
+
+static bool put_blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, uint32_t tid, const void *bytes,
+                     size_t length)
 {
     size_t done = 0;
-    bool fits = length <= UINT32_MAX;
-    uint32_t before = mtp__writer_hold();
-    pthread_mutex_lock(&r->control.lock);
+    if (length > UINT32_MAX)
+        return false;
     do {
         size_t part = length - done < PART_BYTES ? length - done : PART_BYTES;
         uint32_t words = 4 + (uint32_t)((part + 7) / 8);
-        uint64_t *at = fits ? reserve(r, words) : NULL;
-        fits = at != NULL;
-        if (!fits)
-            break;
+        uint64_t *at = reserve(r, words);
+        if (at == NULL)
+            return false;
         at[2] = id | (uint64_t)(kind == MTP__CONTROL_THREAD ? tid : done) << 32;
         at[3] = length | (uint64_t)part << 32;
         memcpy(at + 4, (const char *)bytes + done, part);
         commit(r, at, kind, words);
         done += part;
     } while (done < length);
+    return true;
+}
+
+/* ------------------------------------------------------- what is told once, and again as each epoch begins */
+
+typedef struct kept_blob {
+    uint32_t kind, id;
+    uint64_t length; /* its bytes follow, padded to words */
+} kept_blob;
+
+static size_t kept_size(uint64_t length)
+{
+    return sizeof(kept_blob) + (((size_t)length + 7) & ~(size_t)7);
+}
+
+/* Is this the later word on the same thing? Metadata goes by its key, with what it is in front. */
+static bool replaces(const kept_blob *old, mtp__control_kind kind, uint32_t id, const void *bytes,
+                     size_t length)
+{
+    if (old->kind != kind)
+        return false;
+    if (kind != MTP__CONTROL_METADATA)
+        return kind == MTP__CONTROL_TRACE_ID || old->id == id;
+    size_t key = strnlen(bytes, length);
+    return key < length && key < old->length && memcmp(old + 1, bytes, key + 1) == 0;
+}
+
+/* false: it will be missing in later epochs. */
+static bool keep(mtp__control *c, mtp__control_kind kind, uint32_t id, const void *bytes, size_t length)
+{
+    for (size_t at = 0; at < c->kept_bytes;) {
+        const kept_blob *old = (const kept_blob *)(const void *)(c->kept + at);
+        size_t size = kept_size(old->length);
+        if (replaces(old, kind, id, bytes, length)) {
+            memmove(c->kept + at, c->kept + at + size, c->kept_bytes - at - size);
+            c->kept_bytes -= size;
+        } else {
+            at += size;
+        }
+    }
+    size_t need = c->kept_bytes + kept_size(length);
+    if (need > KEPT_MOST)
+        return false;
+    if (need > c->kept_room) {
+        size_t room = need < 8000 ? 8000 : need * 2;
+        unsigned char *grown = mtp__page_calloc(1, room);
+        if (grown == NULL)
+            return false;
+        if (c->kept_bytes > 0)
+            memcpy(grown, c->kept, c->kept_bytes);
+        mtp__page_free(c->kept);
+        c->kept = grown;
+        c->kept_room = room;
+    }
+    kept_blob head = {(uint32_t)kind, id, length};
+    memcpy(c->kept + c->kept_bytes, &head, sizeof head);
+    memcpy(c->kept + c->kept_bytes + sizeof head, bytes, length);
+    c->kept_bytes = need;
+    return true;
+}
+
+/* The anchors that later epochs begin with: the first, the newest, and between them the fewer the longer ago. One goes
+ * where it leaves the smallest gap for its age. */
+static void keep_anchor(mtp__control *c, const mtp__anchor *a)
+{
+    if (c->anchors == MTP__ANCHORS_KEPT) {
+        uint32_t least = 1;
+        double gap_least = 0;
+        for (uint32_t i = 1; i + 1 < c->anchors; i++) {
+            double gap = (double)(c->anchor[i + 1].ticks - c->anchor[i - 1].ticks) /
+                         ((double)(a->ticks - c->anchor[i].ticks) + 1);
+            if (i == 1 || gap < gap_least) {
+                least = i;
+                gap_least = gap;
+            }
+        }
+        memmove(c->anchor + least, c->anchor + least + 1, (c->anchors - 1 - least) * sizeof *a);
+        c->anchors--;
+    }
+    c->anchor[c->anchors++] = *a;
+}
+
+static bool put_anchor(mtp__recorder *r, const mtp__anchor *a)
+{
+    uint64_t words[] = {a->ticks, a->monotonic_ns, a->realtime_ns, a->raw_ns, a->error_ns};
+    return put_words(r, MTP__CONTROL_ANCHOR, words, 5);
+}
+
+/* ------------------------------------------------------------------------------------------- with the lock */
+
+static void lost_when(mtp__recorder *r, bool lost)
+{
+    if (lost)
+        atomic_fetch_add(&r->lost_definitions, 1);
+}
+
+bool mtp__recorder_words(mtp__recorder *r, mtp__control_kind kind, const uint64_t *words, uint32_t count)
+{
+    uint32_t before = mtp__writer_hold();
+    pthread_mutex_lock(&r->control.lock);
+    bool told = put_words(r, kind, words, count);
     pthread_mutex_unlock(&r->control.lock);
     mtp__writer_release(before);
-    return fits;
+    lost_when(r, !told);
+    return told;
+}
+
+static bool blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes, size_t length)
+{
+    bool lasting = is_ring(r) && (kind == MTP__CONTROL_METADATA || kind == MTP__CONTROL_TRACE_ID ||
+                                  kind == MTP__CONTROL_DEVICE);
+    uint32_t before = mtp__writer_hold();
+    pthread_mutex_lock(&r->control.lock);
+    bool told = put_blob(r, kind, id, 0, bytes, length);
+    if (told && lasting)
+        lost_when(r, !keep(&r->control, kind, id, bytes, length));
+    pthread_mutex_unlock(&r->control.lock);
+    mtp__writer_release(before);
+    return told;
 }
 
 bool mtp__control_define(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes,
                          size_t length)
 {
-    return blob(r, kind, id, 0, bytes, length);
+    return blob(r, kind, id, bytes, length);
 }
 
 bool mtp__recorder_blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes,
                         size_t length)
 {
-    bool told = blob(r, kind, id, 0, bytes, length);
-    if (!told)
-        atomic_fetch_add(&r->lost_definitions, 1);
+    bool told = blob(r, kind, id, bytes, length);
+    lost_when(r, !told);
     return told;
 }
 
@@ -105,8 +340,13 @@ void mtp__recorder_anchor(mtp__recorder *r)
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     atomic_store_explicit(&r->last_anchor, (uint64_t)now.tv_sec, memory_order_relaxed);
     mtp__clock_anchor(&a);
-    uint64_t words[] = {a.ticks, a.monotonic_ns, a.realtime_ns, a.raw_ns, a.error_ns};
-    mtp__recorder_words(r, MTP__CONTROL_ANCHOR, words, 5);
+    uint32_t before = mtp__writer_hold();
+    pthread_mutex_lock(&r->control.lock);
+    bool told = put_anchor(r, &a);
+    keep_anchor(&r->control, &a);
+    pthread_mutex_unlock(&r->control.lock);
+    mtp__writer_release(before);
+    lost_when(r, !told);
 }
 
 /* Names of the process that the stream does not have yet. New ones are told as they come, under the table's lock, so
@@ -125,15 +365,81 @@ static void tell_names(mtp__recorder *r)
     mtp__writer_release(before);
 }
 
+static bool put_session(mtp__recorder *r)
+{
+    uint64_t words[] = {(uint64_t)getpid(), r->config.flags, r->cycle, mtp__clock_is_tsc(), 0};
+    memcpy(&words[4], &r->ticks_per_ns, sizeof r->ticks_per_ns);
+    return put_words(r, MTP__CONTROL_SESSION, words, 5);
+}
+
+static bool put_cycle(mtp__recorder *r, bool started)
+{
+    uint64_t cycle = r->cycle | (uint64_t)started << 32;
+    return put_words(r, MTP__CONTROL_CYCLE, &cycle, 1);
+}
+
 void mtp__control_session(mtp__recorder *r)
 {
-    double rate = mtp__clock_ticks_per_ns(); /* for a reader who finds one anchor only */
-    uint64_t words[] = {(uint64_t)getpid(), r->config.flags, r->cycle, mtp__clock_is_tsc(), 0};
-    memcpy(&words[4], &rate, sizeof rate);
-    mtp__recorder_words(r, MTP__CONTROL_SESSION, words, 5);
-    uint64_t cycle = r->cycle | (uint64_t)1 << 32;
-    mtp__recorder_words(r, MTP__CONTROL_CYCLE, &cycle, 1);
+    mtp__control *c = &r->control;
+    r->ticks_per_ns = mtp__clock_ticks_per_ns(); /* for a reader who finds one anchor only */
+    uint32_t before = mtp__writer_hold();
+    pthread_mutex_lock(&c->lock);
+    bool first = c->written == 0;
+    lost_when(r, !put_session(r));
+    lost_when(r, !put_cycle(r, true));
+    pthread_mutex_unlock(&c->lock);
+    mtp__writer_release(before);
     tell_names(r);
+    before = mtp__writer_hold();
+    pthread_mutex_lock(&c->lock);
+    if (first)
+        c->beginning = c->epoch_words;
+    pthread_mutex_unlock(&c->lock);
+    mtp__writer_release(before);
+}
+
+typedef struct telling {
+    mtp__recorder *r;
+    uint64_t lost; /* told in older epochs only */
+} telling;
+
+static void tell_thread(void *user, mtp__thread *t)
+{
+    telling *x = user;
+    if (t->seen == x->r->id)
+        x->lost +=
+            !put_blob(x->r, MTP__CONTROL_THREAD, t->stream, (uint32_t)t->tid, t->name, strlen(t->name));
+}
+
+bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
+{
+    mtp__control *c = &r->control;
+    if (c->chunk != NULL)
+        mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
+    c->sealed = NULL;
+    c->epoch_words = c->beginning = 0;
+    begin_chunk(r, chunk);
+    telling x = {r, 0};
+    x.lost += !put_session(r);
+    x.lost += !put_cycle(r, true);
+    for (uint32_t i = 0; i < c->anchors; i++)
+        x.lost += !put_anchor(r, &c->anchor[i]);
+    for (size_t at = 0; at < c->kept_bytes;) {
+        const kept_blob *b = (const kept_blob *)(const void *)(c->kept + at);
+        x.lost += !put_blob(r, (mtp__control_kind)b->kind, b->id, 0, b + 1, b->length);
+        at += kept_size(b->length);
+    }
+    mtp__registry_each(tell_thread, &x);
+    const mtp__intern *names = mtp__names();
+    r->names_told = mtp__intern_count(names);
+    for (uint32_t i = 0; i < r->names_told; i++) {
+        const mtp__intern_entry *e = mtp__intern_get(names, names->first_id + i);
+        x.lost += !put_blob(r, MTP__CONTROL_NAME, names->first_id + i, 0, e->bytes, e->length);
+    }
+    c->beginning = c->epoch_words;
+    if (x.lost == 0)
+        c->whole = chunk->epoch; /* else older epochs stay, and what is missing is there */
+    return x.lost == 0;
 }
 
 /* The kernel's name of a thread of ours, empty if it cannot be had. */
@@ -149,43 +455,76 @@ static void thread_name(int32_t tid, char name[16])
     name[n > 0 ? n : 0] = 0;
 }
 
+/* The name that is told is kept under the control lock: who begins an epoch tells it again. */
 void mtp__control_thread(mtp__recorder *r, mtp__thread *t)
 {
     char name[16];
     thread_name(t->tid, name);
     if (t->told == r->id && (name[0] == 0 || strcmp(name, t->name) == 0))
         return;
+    uint32_t before = mtp__writer_hold();
+    pthread_mutex_lock(&r->control.lock);
     memcpy(t->name, name, sizeof name);
+    bool told = put_blob(r, MTP__CONTROL_THREAD, t->stream, (uint32_t)t->tid, name, strlen(name));
+    pthread_mutex_unlock(&r->control.lock);
+    mtp__writer_release(before);
     t->told = r->id;
-    if (!blob(r, MTP__CONTROL_THREAD, t->stream, (uint32_t)t->tid, name, strlen(name)))
-        atomic_fetch_add(&r->lost_definitions, 1);
+    lost_when(r, !told);
+}
+
+/* Room for the last words first: to make it may cost records, which the ledger has to know. */
+static void make_room(mtp__recorder *r, uint32_t words)
+{
+    uint32_t before = mtp__writer_hold();
+    pthread_mutex_lock(&r->control.lock);
+    r->control.finishing = true;
+    reserve(r, words);
+    pthread_mutex_unlock(&r->control.lock);
+    mtp__writer_release(before);
 }
 
 void mtp__control_finish(mtp__recorder *r)
 {
+    uint64_t words[4 + MTP_DROP_CAUSES];
     tell_names(r);
+    make_room(r, LAST_WORDS);
     mtp_ledger ledger = MTP_LEDGER_INIT;
     mtp__recorder_ledger(r, &ledger);
-    uint64_t words[4 + MTP_DROP_CAUSES] = {ledger.emitted, ledger.kept, ledger.dropped,
-                                           ledger.lost_definitions};
+    memcpy(words, (uint64_t[]){ledger.emitted, ledger.kept, ledger.dropped, ledger.lost_definitions},
+           4 * sizeof *words);
     memcpy(words + 4, ledger.dropped_by, MTP_DROP_CAUSES * sizeof *words);
     mtp__recorder_words(r, MTP__CONTROL_LEDGER, words, 4 + MTP_DROP_CAUSES);
-    uint64_t cycle = r->cycle;
-    mtp__recorder_words(r, MTP__CONTROL_CYCLE, &cycle, 1);
     mtp__control *c = &r->control;
+    uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&c->lock);
+    lost_when(r, !put_cycle(r, false));
+    c->finishing = false;
     if (c->chunk != NULL)
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
-    /* The next cycle goes on in it: a chunk for each would use up the budget, for these are never made room of. */
-    c->sealed = r->pool.when_full != MTP_STREAM ? c->chunk : NULL;
+    /* The next cycle goes on in it: a chunk for each would use up the budget. */
+    if (c->chunk != NULL)
+        c->sealed = r->pool.when_full != MTP_STREAM ? c->chunk : NULL;
     c->chunk = NULL;
     pthread_mutex_unlock(&c->lock);
+    mtp__writer_release(before);
 }
 
 void mtp__control_reset(mtp__recorder *r)
 {
-    r->control.chunk = r->control.sealed = NULL;
-    r->control.used = r->control.records = 0;
-    r->control.written = 0;
+    mtp__control *c = &r->control;
+    c->chunk = c->sealed = NULL;
+    c->used = c->records = 0;
+    c->written = c->epoch_words = c->beginning = 0;
+    c->held_count = c->anchors = 0;
+    c->kept_bytes = 0;
+    c->whole = atomic_load(&r->pool.epoch);
     r->names_told = 0;
+    atomic_store(&r->pace, c->whole << 1);
+}
+
+void mtp__control_fini(mtp__recorder *r)
+{
+    mtp__page_free(r->control.held);
+    mtp__page_free(r->control.kept);
+    pthread_mutex_destroy(&r->control.lock);
 }

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/os.h"
 #include "record/control.h"
+#include "record/epoch.h"
 #include "record/stack.h"
 
 #define SHAPE_SLOTS 256u
@@ -34,21 +35,24 @@ struct mtp__thread_cache {
 
 /* ------------------------------------------------------------------------------------------- tables */
 
-static mtp__intern *table(mtp__recorder *r, int k)
+#define TABLES 5
+
+static mtp__intern *table(mtp__tables *set, int k)
 {
-    mtp__intern *const all[] = {&r->names, &r->shapes, &r->frames, &r->stacks, &r->texts};
-    return k < 5 ? all[k] : NULL;
+    mtp__intern *const all[TABLES] = {&set->names, &set->shapes, &set->frames, &set->stacks, &set->texts};
+    return all[k];
 }
 
 /* Under the table's lock: the control stream has it before anyone can use the id. */
 static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
 {
+    static const mtp__control_kind kinds[TABLES] = {MTP__CONTROL_NAME, MTP__CONTROL_SHAPE, MTP__CONTROL_FRAME,
+                                                    MTP__CONTROL_STACK, MTP__CONTROL_TEXT};
     mtp__recorder *r = user;
-    mtp__control_kind kind = t == &r->names    ? MTP__CONTROL_NAME
-                             : t == &r->shapes ? MTP__CONTROL_SHAPE
-                             : t == &r->stacks ? MTP__CONTROL_STACK
-                                               : MTP__CONTROL_TEXT;
-    bool told = mtp__control_define(r, kind, id, bytes, length);
+    int k = 0;
+    while (t != table(&r->set[0], k) && t != table(&r->set[1], k))
+        k++;
+    bool told = mtp__control_define(r, kinds[k], id, bytes, length);
     MTP__TESTPOINT(DEFINITION);
     return told;
 }
@@ -68,31 +72,71 @@ void mtp__details_init(mtp__recorder *r)
 {
     uint64_t limit = r->config.pool.bytes / 16;
     limit = limit < DICTIONARY_MIN ? DICTIONARY_MIN : limit > DICTIONARY_MAX ? DICTIONARY_MAX : limit;
-    mtp__intern *t;
-    for (int k = 0; (t = table(r, k)) != NULL; k++)
-        mtp__intern_init(t, t == &r->names ? SESSION_NAMES : 1, limit, t == &r->frames ? tell_frame : tell,
-                         r);
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < TABLES; k++) {
+            mtp__intern *t = table(&r->set[i], k);
+            mtp__intern_init(t, t == &r->set[i].names ? SESSION_NAMES : 1, limit,
+                             t == &r->set[i].frames ? tell_frame : tell, r);
+        }
+    r->set[0].key = mtp__recorder_new_id();
+    atomic_store(&r->tables, &r->set[0]);
 }
 
 void mtp__details_fini(mtp__recorder *r)
 {
-    mtp__intern *t;
-    for (int k = 0; (t = table(r, k)) != NULL; k++)
-        mtp__intern_fini(t);
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < TABLES; k++)
+            mtp__intern_fini(table(&r->set[i], k));
 }
 
 void mtp__details_reset(mtp__recorder *r)
 {
-    mtp__intern *t;
-    for (int k = 0; (t = table(r, k)) != NULL; k++)
-        mtp__intern_reset(t);
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < TABLES; k++)
+            mtp__intern_restart(table(&r->set[i], k), k == 0 ? SESSION_NAMES : 1);
+    mtp__tables *set = atomic_load(&r->tables);
+    set->key = mtp__recorder_new_id();
 }
 
 void mtp__details_locks(mtp__recorder *r, int (*call)(pthread_mutex_t *))
 {
-    mtp__intern *t;
-    for (int k = 0; (t = table(r, k)) != NULL; k++)
-        call(&t->lock);
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < TABLES; k++)
+            call(&table(&r->set[i], k)->lock);
+}
+
+void mtp__details_locks_of(mtp__tables *set, int (*call)(pthread_mutex_t *))
+{
+    for (int k = 0; k < TABLES; k++)
+        call(&table(set, k)->lock);
+}
+
+static mtp__tables *spare(mtp__recorder *r)
+{
+    return atomic_load_explicit(&r->tables, memory_order_relaxed) == &r->set[0] ? &r->set[1] : &r->set[0];
+}
+
+void mtp__details_empty_spare(mtp__recorder *r)
+{
+    for (int k = 0; k < TABLES; k++)
+        mtp__intern_reset(table(spare(r), k));
+}
+
+void mtp__details_turn(mtp__recorder *r)
+{
+    mtp__tables *old = atomic_load_explicit(&r->tables, memory_order_relaxed), *next = spare(r);
+    for (int k = 0; k < TABLES; k++)
+        mtp__intern_restart(table(next, k), mtp__intern_close(table(old, k)));
+    next->key = mtp__recorder_new_id();
+    atomic_store(&r->tables, next); /* pairs: tables_of */
+}
+
+bool mtp__details_are_nearly_full(const mtp__recorder *r)
+{
+    bool full = false;
+    for (int k = 0; k < TABLES; k++)
+        full |= mtp__intern_is_nearly_full(table(atomic_load(&r->tables), k));
+    return full;
 }
 
 void mtp__details_cache_free(struct mtp__thread_cache *cache)
@@ -100,16 +144,26 @@ void mtp__details_cache_free(struct mtp__thread_cache *cache)
     mtp__page_free(cache);
 }
 
-static struct mtp__thread_cache *cache_of(mtp__recorder *r, mtp__thread *t)
+/* Looked at anew for each id: another epoch may have begun. The set stays while the thread is inside its record. */
+static mtp__tables *tables_of(const mtp__recorder *r)
+{
+#ifdef MTP__TSAN
+    return atomic_load(&r->tables);
+#else
+    return atomic_load_explicit(&r->tables, memory_order_acquire); /* pairs: details_turn */
+#endif
+}
+
+static struct mtp__thread_cache *cache_of(const mtp__tables *set, mtp__thread *t)
 {
     if (t->cache == NULL && (t->cache = mtp__page_calloc(1, sizeof *t->cache)) == NULL)
         return NULL;
-    if (t->cache->valid_for != r->id) {
+    if (t->cache->valid_for != set->key) {
         for (uint32_t i = 0; i < SHAPE_SLOTS; i++)
             t->cache->shape[i].id = 0;
         for (uint32_t i = 0; i < FRAME_SLOTS; i++)
             t->cache->frame[i].stack = 0;
-        t->cache->valid_for = r->id;
+        t->cache->valid_for = set->key;
     }
     return t->cache;
 }
@@ -120,24 +174,48 @@ static uint32_t lost(mtp__recorder *r)
     return 0;
 }
 
-/* An id for the bytes; a table that is full is one loss per use, so that the ledger shows how much is missing. */
+/* An id for the bytes, or 0. */
 static uint32_t add(mtp__recorder *r, mtp__intern *t, uint64_t hash, const void *bytes, size_t length)
 {
     uint32_t id = mtp__intern_add(t, hash, bytes, length);
-    return id != 0 ? id : lost(r);
+    if (__builtin_expect(id == 0 || mtp__intern_is_nearly_full(t), 0))
+        mtp__epoch_want(r);
+    return id;
+}
+
+/* No id: because the set was closed under our hands? Then there is another. Else it is one loss per use, so that the
+ * ledger shows how much is missing. */
+static bool is_lost(mtp__recorder *r, const mtp__tables *set)
+{
+    if (tables_of(r) != set)
+        return false;
+    lost(r);
+    return true;
 }
 
 uint32_t mtp__text_id(mtp__recorder *r, const char *text)
 {
     size_t length = strlen(text);
-    return add(r, &r->texts, mtp__hash_bytes(text, length), text, length);
+    uint64_t hash = mtp__hash_bytes(text, length);
+    for (;;) {
+        mtp__tables *set = tables_of(r);
+        uint32_t id = add(r, &set->texts, hash, text, length);
+        if (id != 0 || is_lost(r, set))
+            return id;
+    }
 }
 
 uint32_t mtp__session_name_id(mtp__recorder *r, const char *text, size_t length)
 {
     uint64_t hash = mtp__hash_bytes(text, length);
     uint32_t id = mtp__intern_find(mtp__names(), hash, text, length);
-    return id != 0 ? id : add(r, &r->names, hash, text, length);
+    while (id == 0) {
+        mtp__tables *set = tables_of(r);
+        id = add(r, &set->names, hash, text, length);
+        if (id == 0 && is_lost(r, set))
+            break;
+    }
+    return id;
 }
 
 /* ------------------------------------------------------------------------------------------- shapes */
@@ -211,18 +289,19 @@ static size_t put_all(uint64_t *words, const mtp_input *inputs, uint32_t count)
     return o.at;
 }
 
-uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs, uint32_t count)
+static uint32_t shape_in(mtp__recorder *r, mtp__tables *set, mtp__thread *t, const mtp_input *inputs,
+                         uint32_t count)
 {
-    struct mtp__thread_cache *cache = cache_of(r, t);
+    struct mtp__thread_cache *cache = cache_of(set, t);
     if (cache == NULL)
-        return lost(r);
+        return 0;
     size_t words = put_all(cache->words, inputs, count);
     uint64_t hash = mtp__hash_words(cache->words, words);
     shape_slot *slot = &cache->shape[hash % SHAPE_SLOTS];
     if (slot->id != 0 && slot->hash == hash && slot->count == words &&
         memcmp(slot->word, cache->words, words * sizeof *slot->word) == 0)
         return slot->id;
-    uint32_t id = add(r, &r->shapes, hash, cache->words, words * sizeof *cache->words);
+    uint32_t id = add(r, &set->shapes, hash, cache->words, words * sizeof *cache->words);
     if (id != 0 && words <= SHAPE_INLINE) {
         slot->hash = hash;
         slot->id = id;
@@ -232,34 +311,51 @@ uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs
     return id;
 }
 
+uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs, uint32_t count)
+{
+    for (;;) {
+        mtp__tables *set = tables_of(r);
+        uint32_t id = shape_in(r, set, t, inputs, count);
+        if (__builtin_expect(id != 0, 1) || is_lost(r, set))
+            return id;
+    }
+}
+
 /* ------------------------------------------------------------------------------------------- stacks */
 
 /* One level down the tree, from the parent to the child that `key` leads to. */
-static uint32_t stack_child(mtp__recorder *r, struct mtp__thread_cache *cache, uint32_t parent, uint64_t key)
+static uint32_t stack_child(mtp__recorder *r, mtp__tables *set, struct mtp__thread_cache *cache,
+                            uint32_t parent, uint64_t key)
 {
     uint64_t hash = mtp__hash_mix(key, parent);
     frame_slot *slot = &cache->frame[hash % FRAME_SLOTS];
     if (slot->stack != 0 && slot->key == key && slot->parent == parent)
         return slot->stack;
-    uint32_t pair[2] = {parent, add(r, &r->frames, mtp__hash_bytes(&key, sizeof key), &key, sizeof key)};
+    uint32_t pair[2] = {parent, add(r, &set->frames, mtp__hash_bytes(&key, sizeof key), &key, sizeof key)};
     if (pair[1] == 0)
         return 0;
-    uint32_t id = add(r, &r->stacks, mtp__hash_bytes(pair, sizeof pair), pair, sizeof pair);
+    uint32_t id = add(r, &set->stacks, mtp__hash_bytes(pair, sizeof pair), pair, sizeof pair);
     *slot = (frame_slot){key, parent, id};
     return id;
 }
 
 uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller)
 {
-    struct mtp__thread_cache *cache = cache_of(r, t);
+    mtp__tables *set = tables_of(r);
+    struct mtp__thread_cache *cache = cache_of(set, t);
     if (cache == NULL)
         return lost(r);
     uint32_t from = 0, depth = mtp__stack_capture(caller, cache->frames, MTP__STACK_DEPTH_MAX, &from);
-    uint32_t id = 0;
-    for (uint32_t i = depth; i > from; i--) { /* from the root inwards */
-        id = stack_child(r, cache, id, cache->frames[i - 1]);
-        if (id == 0)
-            return 0;
+    for (;;) { /* all of one set: what a stack stands on is of its epoch */
+        uint32_t id = 0, i = depth;
+        for (; i > from; i--) { /* from the root inwards */
+            id = stack_child(r, set, cache, id, cache->frames[i - 1]);
+            if (id == 0)
+                break;
+        }
+        if (i == from || is_lost(r, set))
+            return id;
+        set = tables_of(r);
+        cache_of(set, t);
     }
-    return id;
 }

@@ -21,9 +21,15 @@ void mtp__details_init(mtp__recorder *r);
 void mtp__details_fini(mtp__recorder *r);
 void mtp__details_reset(mtp__recorder *r);
 void mtp__details_locks(mtp__recorder *r, int (*call)(pthread_mutex_t *));
+void mtp__details_locks_of(mtp__tables *set, int (*call)(pthread_mutex_t *));
+void mtp__details_empty_spare(mtp__recorder *r); /* the set that is not in use, and nobody looks at */
+void mtp__details_turn(
+    mtp__recorder *r); /* under the locks of the set in use: the spare one, empty, takes over */
+bool mtp__details_are_nearly_full(const mtp__recorder *r); /* one of the tables in use */
 void mtp__details_cache_free(struct mtp__thread_cache *cache);
 
-/* Inside a record, on its thread. 0: none, or it could not be kept (counted). */
+/* Inside a record, on its thread, which has had the chance to begin an epoch (epoch.h). 0: none, or it could not be kept
+ * (counted). */
 uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs, uint32_t count);
 uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller);
 uint32_t mtp__text_id(mtp__recorder *r, const char *text);

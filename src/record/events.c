@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <string.h>
 #include "record/details.h"
+#include "record/epoch.h"
 #include "record/profile.h"
 #include "record/recorder.h"
 #include "record/writer.h"
@@ -98,7 +99,10 @@ static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t g
             mtp__writer_leave(w);
             return 0;
         }
-        words[count++] = (uint64_t)mtp__stack_id(mtp__recorder_current(), t, caller) << 32;
+        mtp__recorder *r = mtp__recorder_current();
+        if ((name & 0x80000000u) == 0) /* it holds no id of the session yet */
+            mtp__epoch_check(r, t);
+        words[count++] = (uint64_t)mtp__stack_id(r, t, caller) << 32;
         mask = MTP__HAS_DETAIL;
     }
     words[1] = MTP__BEGIN_WORD1(name, MTP_SCOPE_USER, mask, MTP_DEVICE_CPU);
@@ -176,7 +180,9 @@ mtp_token mtp__scope_begin_text(const char *text, size_t length)
         mtp__writer_leave(w);
         return 0;
     }
-    uint32_t name = mtp__session_name_id(mtp__recorder_current(), text, length);
+    mtp__recorder *r = mtp__recorder_current();
+    mtp__epoch_check(r, w->thread);
+    uint32_t name = mtp__session_name_id(r, text, length);
     return begin_rare(w, gate, name, __builtin_return_address(0));
 }
 
@@ -226,8 +232,9 @@ static __attribute__((noinline)) void identify(mtp__writer *w, uint32_t gate, ui
         put_tensors(&o);
 }
 
-static size_t op_payload(const mtp_op *op, mtp__writer *w, uint32_t gate, uint64_t *words, uint32_t *mask,
-                         const void *caller)
+static inline __attribute__((always_inline)) size_t op_payload(const mtp_op *op, mtp__writer *w,
+                                                               uint32_t gate, uint64_t *words, uint32_t *mask,
+                                                               const void *caller)
 {
     mtp__recorder *r = mtp__recorder_current();
     size_t count = 2;
@@ -263,7 +270,9 @@ static __attribute__((noinline)) mtp_token begin_identified(const mtp_op *op, mt
     return token;
 }
 
-void mtp__op_begin(mtp_op *op)
+/* text: its name, or NULL, and op->name is. */
+static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const char *text, size_t length,
+                                                           const void *caller)
 {
     uint32_t gate, mask = 0;
     uint64_t words[WORDS_MAX];
@@ -275,13 +284,26 @@ void mtp__op_begin(mtp_op *op)
         mtp__writer_leave(w);
         return;
     }
-    size_t count = op_payload(op, w, gate, words, &mask, __builtin_return_address(0));
-    words[1] = MTP__BEGIN_WORD1(op->name, op->kind & 0xffu, mask, op->device & 0xffffu);
+    mtp__recorder *r = mtp__recorder_current();
+    mtp__epoch_check(r, w->thread);
+    uint32_t name = text != NULL ? mtp__session_name_id(r, text, length) : op->name;
+    size_t count = op_payload(op, w, gate, words, &mask, caller);
+    words[1] = MTP__BEGIN_WORD1(name, op->kind & 0xffu, mask, op->device & 0xffffu);
     if (UNLIKELY(op->flags != 0) && (gate & MTP_WITH_SHAPES) != 0) {
         op->token = begin_identified(op, w, gate, words, count);
         return;
     }
     op->token = emit_begin(w, gate, words, count);
+}
+
+void mtp__op_begin(mtp_op *op)
+{
+    begin_op(op, NULL, 0, __builtin_return_address(0));
+}
+
+void mtp__op_begin_text(mtp_op *op, const char *text, size_t length)
+{
+    begin_op(op, text, length, __builtin_return_address(0));
 }
 
 void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
@@ -290,11 +312,15 @@ void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
     mtp__writer *w = enter(MTP_CPU, &gate);
     if (w == NULL)
         return;
-    uint32_t signature = op->token != 0 && op->token + MTP__TOKEN_SLOT == w->token /* begun last */
-                             ? mtp__shape_id(mtp__recorder_current(), w->thread, inputs, count)
-                             : 0;
-    if (signature != 0)
-        identify(w, gate, signature, inputs, count);
+    if (op->token != 0 && op->token + MTP__TOKEN_SLOT == w->token) { /* begun last */
+        mtp__recorder *r = mtp__recorder_current();
+        mtp__epoch_check(r, w->thread);
+        uint32_t signature = mtp__shape_id(r, w->thread, inputs, count);
+        w->thread->no_turn = true;
+        if (signature != 0)
+            identify(w, gate, signature, inputs, count);
+        w->thread->no_turn = false;
+    }
     mtp__writer_leave(w);
 }
 
@@ -312,9 +338,11 @@ void mtp__op_end(mtp_op *op)
     }
     uint64_t words[4];
     size_t count = 2;
-    if ((gate & MTP_WITH_SHAPES) != 0 && op->output_count > 0)
-        PUT_WORD(&mask, MTP__HAS_DETAIL,
-                 mtp__shape_id(mtp__recorder_current(), w->thread, op->outputs, op->output_count));
+    if ((gate & MTP_WITH_SHAPES) != 0 && op->output_count > 0) {
+        mtp__recorder *r = mtp__recorder_current();
+        mtp__epoch_check(r, w->thread);
+        PUT_WORD(&mask, MTP__HAS_DETAIL, mtp__shape_id(r, w->thread, op->outputs, op->output_count));
+    }
     if ((gate & MTP_WITH_MEMORY) != 0 && op->allocated >= 0)
         PUT_WORD(&mask, MTP__HAS_ALLOCATED, op->allocated);
     emit_end(w, gate, token, words, count, mask);

@@ -32,6 +32,16 @@ mtp__intern *mtp__names(void)
     return &names;
 }
 
+/* The table is full, for good: whoever records hears of each use. */
+static void count_lost(mtp__intern *t)
+{
+    pthread_mutex_lock(&t->lock);
+    mtp__recorder *r = mtp__recorder_current();
+    if (r != NULL)
+        atomic_fetch_add(&r->lost_definitions, 1);
+    pthread_mutex_unlock(&t->lock);
+}
+
 /* Marked as a record is: a signal handler that lands here while the table is locked must not come for the lock, and
  * gets no new name. */
 uint32_t mtp_name_n(const char *text, size_t length)
@@ -44,8 +54,8 @@ uint32_t mtp_name_n(const char *text, size_t length)
     if (id != 0)
         return id;
     uint32_t before = mtp__writer_hold();
-    if (before == 0)
-        id = mtp__intern_add(t, hash, text, length);
+    if (before == 0 && (id = mtp__intern_add(t, hash, text, length)) == 0)
+        count_lost(t);
     mtp__writer_release(before);
     return id;
 }

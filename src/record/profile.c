@@ -241,6 +241,13 @@ static void warn_after(mtp_profile *prof, uint32_t stuck)
         mtp__profile_warn(prof, MTP_WARNING_RECORDS_DROPPED, "%llu of %llu records were not kept (%s)%s",
                           (unsigned long long)l.dropped, (unsigned long long)l.emitted,
                           mtp_drop_text((mtp_drop)worst), advice(prof, (mtp_drop)worst));
+    if (l.lost_definitions > 0)
+        mtp__profile_warn(prof, MTP_WARNING_DEFINITIONS_LOST,
+                          "%llu names, shapes or stacks could not be kept, and are shown as \"?\"%s",
+                          (unsigned long long)l.lost_definitions,
+                          prof->config.when_full == MTP_STREAM
+                              ? ": use fewer different ones"
+                              : ": a larger buffer_bytes keeps more, and a stream to a spool all");
     if (prof->recorder->pool.file.error != 0)
         mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
                           "spool '%s' could not grow: %s; what it holds is whole", prof->config.spool,

@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "record/control.h"
 #include "record/details.h"
+#include "record/epoch.h"
 
 #define PUBLIC_FLAGS                                                                                         \
     (MTP_CPU | MTP_NPU | MTP_WITH_SHAPES | MTP_WITH_STACK | MTP_WITH_MEMORY | MTP_WITH_FLOPS |               \
@@ -34,6 +35,11 @@ mtp__recorder *mtp__recorder_current(void)
     return atomic_load_explicit(&current, memory_order_acquire);
 }
 
+uint64_t mtp__recorder_new_id(void)
+{
+    return atomic_fetch_add(&last_id, 1) + 1;
+}
+
 mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorder **out)
 {
     *out = NULL;
@@ -54,7 +60,8 @@ mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorde
     }
     pthread_mutex_init(&r->control.lock, NULL);
     mtp__details_init(r);
-    r->id = atomic_fetch_add(&last_id, 1) + 1;
+    mtp__control_reset(r);
+    r->id = mtp__recorder_new_id();
     uint32_t before = mtp__writer_hold();
     mtp__registry_lock();
     if ((r->next = all) != NULL)
@@ -90,7 +97,7 @@ void mtp__recorder_destroy(mtp__recorder *r)
     if (r->leaked)
         return;
     mtp__details_fini(r);
-    pthread_mutex_destroy(&r->control.lock);
+    mtp__control_fini(r);
     mtp__pool_fini(&r->pool);
     mtp__free((char *)r->config.pool.path);
     mtp__free(r);
@@ -126,7 +133,8 @@ void mtp__recorder_clear(mtp__recorder *r)
     mtp__pool_reset(&r->pool);
     mtp__details_reset(r);
     mtp__control_reset(r);
-    r->id = atomic_fetch_add(&last_id, 1) + 1;
+    r->id = mtp__recorder_new_id();
+    r->retired = 0;
     r->written = r->threads_seen = 0;
     memset(r->dropped, 0, sizeof r->dropped);
     atomic_store(&r->lost_definitions, 0);
@@ -372,6 +380,21 @@ static uint32_t chunk_wish(const mtp__pool *pool, uint64_t written)
                                         : pool->chunk_bytes;
 }
 
+/* Somebody may be looking at our chunk, and has the lock. */
+static void hold_still(mtp__thread *t)
+{
+    if (atomic_load_explicit(&t->held_still, MTP__BUSY_ORDER)) {
+        mtp__registry_lock();
+        mtp__registry_unlock();
+    }
+}
+
+void mtp__recorder_change_chunk(mtp__recorder *r, mtp__writer *w)
+{
+    hold_still(w->thread);
+    chunk_back(r, w);
+}
+
 uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
 {
     (void)words;           /* an empty chunk holds any record */
@@ -379,7 +402,7 @@ uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
     if (!mtp__writer_join(w))
         return NULL;
     mtp__recorder *r = mtp__recorder_current();
-    chunk_back(r, w);
+    mtp__recorder_change_chunk(r, w);
     anchor_when_due(r);
     uint64_t written = atomic_load_explicit(&w->written, memory_order_relaxed);
     mtp_drop why;
@@ -398,6 +421,7 @@ uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
     w->chunk = chunk;
     w->cur = mtp__chunk_words(chunk);
     w->end = w->cur + mtp__span_words(chunk->span);
+    mtp__epoch_new_chunk(r, w->thread, chunk);
     return w->cur;
 }
 

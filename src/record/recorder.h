@@ -16,6 +16,8 @@ typedef struct mtp__recorder_config {
     bool follow_fork;
 } mtp__recorder_config;
 
+#define MTP__ANCHORS_KEPT 24u
+
 /* Writes definitions; several threads, one at a time. */
 typedef struct mtp__control {
     pthread_mutex_t lock; /* rank 4 */
@@ -23,16 +25,37 @@ typedef struct mtp__control {
     mtp__chunk *sealed;   /* borrowed: the last one of an earlier cycle, if there is room in it, or NULL */
     uint32_t used, records;
     uint64_t written;
+    bool finishing; /* the last words of a cycle are said */
+    /* epochs, see epoch.h */
+    uint64_t epoch_words, beginning; /* written in the epoch; of them, what it began with */
+    uint32_t whole;    /* the last epoch that began with all that it should: older ones may go */
+    mtp__chunk **held; /* owned; borrowed chunks that may be looked into, oldest first (a ring) */
+    uint32_t held_count, held_room;
+    unsigned char *kept; /* owned: blobs that each epoch begins with (control.c) */
+    size_t kept_bytes, kept_room;
+    mtp__anchor anchor[MTP__ANCHORS_KEPT]; /* of all the time, the older the fewer */
+    uint32_t anchors;
 } mtp__control;
+
+/* What the session has names for, in one epoch. */
+typedef struct mtp__tables {
+    mtp__intern names, shapes, frames, stacks, texts;
+    uint64_t key; /* unique in the process: what threads' caches are valid for */
+} mtp__tables;
 
 typedef struct mtp__recorder {
     mtp__recorder_config config; /* pool.path: owned */
     mtp__pool pool;
     mtp__control control;
-    mtp__intern names, shapes, frames, stacks, texts; /* the session's own */
-    uint64_t id;         /* unique in the process, anew after each clear: what caches are valid for */
-    uint32_t cycle;      /* from 1 */
-    uint32_t session;    /* MTP_SESSION of the recording; last one if it is not open */
+    mtp__tables set[2]; /* the session's own: one in use, one that was, and is emptied for the next epoch */
+    _Atomic(mtp__tables *) tables; /* borrowed: that in use; pairs: details.c, acquire */
+    atomic_uint pace;              /* epoch << 1 | a new one should begin: what threads compare (epoch.h) */
+    atomic_uint turn_tries;        /* since it is wanted */
+    uint64_t retired; /* registry lock: when the spare set was in use last (mtp__registry_retire) */
+    uint64_t id;      /* unique in the process, anew after each clear: what threads' places are valid for */
+    uint32_t cycle;   /* from 1 */
+    uint32_t session; /* MTP_SESSION of the recording; last one if it is not open */
+    double ticks_per_ns; /* as the session says */
     uint32_t serial;     /* of the cycle in the process: what tokens are made of */
     uint32_t names_told; /* names lock: how many of the process's names the control stream has */
     bool open;           /* the gate is open for this one */
@@ -63,8 +86,13 @@ bool mtp__recorder_blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, c
 bool mtp__recorder_words(mtp__recorder *r, mtp__control_kind kind, const uint64_t *words, uint32_t count);
 void mtp__recorder_anchor(mtp__recorder *r);
 
+uint64_t mtp__recorder_new_id(void); /* unique in the process */
+
 /* The one that writers inside a record may use; the gate was seen open, or it may be NULL. */
 mtp__recorder *mtp__recorder_current(void);
+
+/* Inside a record: what comes next goes to another chunk. */
+void mtp__recorder_change_chunk(mtp__recorder *r, mtp__writer *w);
 
 /* From the registry. */
 void mtp__recorder_thread_ends(mtp__thread *t); /* under its lock */

@@ -25,6 +25,7 @@ MTP_API uint32_t mtp__recording;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* rank 2 */
 static mtp__thread *threads;                             /* owned list; under lock */
 static uint32_t thread_count, last_stream;               /* under lock */
+static uint64_t last_retired;                            /* under lock */
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int init_error;
@@ -86,6 +87,7 @@ mtp_status mtp__registry_join(mtp__writer *w)
     t->tid = (int32_t)syscall(SYS_gettid);
     pthread_mutex_lock(&lock);
     t->stream = ++last_stream;
+    t->quiet = last_retired;
     t->next = threads;
     if (threads != NULL)
         threads->prev = t;
@@ -134,8 +136,7 @@ void mtp__registry_each(mtp__registry_visitor *fn, void *user)
         fn(user, t);
 }
 
-/* Every thread of the process passes a full barrier between call and return. */
-static void heavy_barrier(void)
+void mtp__registry_barrier(void)
 {
     atomic_thread_fence(memory_order_seq_cst);
     if (have_membarrier) {
@@ -146,6 +147,25 @@ static void heavy_barrier(void)
         mprotect(barrier_page, 4096, PROT_READ);
     }
     atomic_thread_fence(memory_order_seq_cst);
+}
+
+uint64_t mtp__registry_retire(void)
+{
+    mtp__registry_barrier();
+    return ++last_retired;
+}
+
+bool mtp__registry_rested_since(uint64_t retired, const mtp__thread *self)
+{
+    bool all = true;
+    for (mtp__thread *t = threads; t != NULL; t = t->next) {
+        if (t->quiet < last_retired &&
+            (t == self ||
+             atomic_load_explicit(&t->writer->busy, memory_order_acquire) == 0)) /* pairs: leave */
+            t->quiet = last_retired;
+        all &= t->quiet >= retired;
+    }
+    return all;
 }
 
 static uint64_t rest; /* under lock: counts the times that all were asked to come to rest */
@@ -173,7 +193,7 @@ static uint64_t now_ns(void)
 
 uint32_t mtp__registry_rest_and_lock(void)
 {
-    heavy_barrier();
+    mtp__registry_barrier();
     uint64_t until = now_ns() + REST_LIMIT_NS;
     pthread_mutex_lock(&lock);
     rest++;

@@ -18,6 +18,11 @@ typedef struct mtp__thread {
     bool stuck;          /* did not come to rest when asked to; what it has in hand stays in its hand */
     uint64_t seen, told; /* id of the recording that counted it last; that has its name */
     uint64_t written_before, dropped_before[MTP_DROP_CAUSES]; /* the writer's counts when it joined */
+    uint64_t quiet; /* lock: the last mtp__registry_retire() since which it was seen out of a record */
+    atomic_bool held_still;          /* it must not change chunks before it has had the lock; pairs: refill */
+    uint32_t pace;                   /* its own: the recorder's when it last looked something up */
+    bool renewed;                    /* lock: see renew.c */
+    bool no_turn;                    /* its own: the record it writes uses an id in more than one chunk */
     struct mtp__thread_cache *cache; /* owned: signatures and stacks seen lately, or NULL */
 } mtp__thread;
 
@@ -34,6 +39,12 @@ void mtp__registry_unlock(void);
  * (a handler jumped out of a record, or a debugger holds it); those are marked stuck. On return the registry's
  * lock is held. The caller's own thread must not be inside a record. */
 uint32_t mtp__registry_rest_and_lock(void);
+
+/* For what threads look at without a lock while they are inside a record, and what has been taken out of their reach: when
+ * may it be used for something else? All under the lock. `self` is inside a record, and does not look at it. */
+uint64_t mtp__registry_retire(void);
+bool mtp__registry_rested_since(uint64_t retired, const mtp__thread *self);
+void mtp__registry_barrier(void); /* every thread passes a full barrier between call and return */
 
 uint32_t mtp__registry_count(void);
 void mtp__registry_forked(void); /* in the child: only the calling thread is left */

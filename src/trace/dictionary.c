@@ -7,15 +7,44 @@
 #include "trace/build.h"
 #include "trace/shape_text.h"
 
-#define ID_MAX (1u << 24) /* a damaged file must not make us allocate by its numbers */
+#define ID_NEAR (1u << 20) /* a damaged file must not make us allocate by its numbers */
 #define BLOB_MAX ((size_t)64 << 20)
 #define EMPTY_NAME 0
 #define FRAME_ROOM 8192 /* a path, and the name of a template's function */
 
+uint32_t mtp__id_get_far(const mtp__id_list *list, uint32_t id)
+{
+    const uint64_t *page = mtp__pair_find(&list->pages, id / MTP__ID_PAGE, 0);
+    return page != NULL ? ((const uint32_t *)(uintptr_t)*page)[id % MTP__ID_PAGE] : 0;
+}
+
+static bool id_set_far(mtp_trace *t, mtp__id_list *list, uint32_t id, uint32_t to)
+{
+    bool is_new;
+    uint64_t *page = mtp__pair_put(&list->pages, id / MTP__ID_PAGE, 0, 0, &is_new);
+    if (page != NULL && *page == 0)
+        *page = (uint64_t)(uintptr_t)mtp__calloc(MTP__ID_PAGE, sizeof(uint32_t));
+    if (page == NULL || *page == 0) {
+        t->builder->out_of_memory = true;
+        return false;
+    }
+    ((uint32_t *)(uintptr_t)*page)[id % MTP__ID_PAGE] = to;
+    return true;
+}
+
+static void id_list_fini(mtp__id_list *list)
+{
+    mtp__free(list->id);
+    for (size_t i = 0; list->pages.slot != NULL && i <= list->pages.mask; i++)
+        if (list->pages.slot[i].used != 0)
+            mtp__free((void *)(uintptr_t)list->pages.slot[i].value);
+    mtp__pair_map_fini(&list->pages);
+}
+
 static bool id_set(mtp_trace *t, mtp__id_list *list, uint32_t id, uint32_t to)
 {
-    if (id >= ID_MAX)
-        return false;
+    if (id >= ID_NEAR)
+        return id_set_far(t, list, id, to);
     if (id >= list->room) {
         uint32_t room = list->room != 0 ? list->room : 64;
         while (room <= id)
@@ -40,13 +69,19 @@ void mtp__dictionary_fini(mtp__dictionary *d)
     mtp__id_list *const lists[] = {&d->names,  &d->session_names, &d->shapes,
                                    &d->frames, &d->stacks,        &d->texts};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        mtp__free(lists[i]->id);
+        id_list_fini(lists[i]);
     mtp__ticks_fini(&d->line);
     mtp__free(d->streams);
     mtp__free(d->devices);
     mtp__free(d->stops);
     mtp__free(d->part);
     mtp__symbols_fini(&d->symbols);
+}
+
+void mtp__dictionary_rewind(mtp__dictionary *d)
+{
+    d->line.count = 0;
+    d->stop_count = 0;
 }
 
 const mtp__stream_info *mtp__dictionary_stream(const mtp__dictionary *d, uint32_t stream)

@@ -1,15 +1,20 @@
 /* trace/dictionary.h - what the control stream of a recording says. For the room trace alone. */
 #ifndef MTP_TRACE_DICTIONARY_H
 #define MTP_TRACE_DICTIONARY_H
+#include "base/pair_map.h"
 #include "record/format.h"
 #include "trace/symbols.h"
 #include "trace/ticks.h"
 #include "trace/trace.h"
 
-typedef struct mtp__id_list { /* record's id -> the trace's */
-    uint32_t *id;             /* owned */
+/* Record's id -> the trace's. Ids count on for as long as a session lasts, and a ring holds the last of them: those far up
+ * lie in pages. */
+typedef struct mtp__id_list {
+    uint32_t *id; /* owned: the lowest */
     uint32_t room;
+    mtp__pair_map pages; /* page number -> its ids, owned */
 } mtp__id_list;
+#define MTP__ID_PAGE 256u
 
 typedef struct mtp__stream_info {
     uint32_t stream, tid, name; /* name: text */
@@ -45,13 +50,15 @@ typedef struct mtp__dictionary {
 } mtp__dictionary;
 
 void mtp__dictionary_fini(mtp__dictionary *d);
+void mtp__dictionary_rewind(mtp__dictionary *d); /* the first pass is made again: what is defined stays */
 mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, const uint64_t *words,
                                 uint32_t count);
 
+uint32_t mtp__id_get_far(const mtp__id_list *list, uint32_t id);
 /* The trace's id for a record's; 0: not defined (yet). */
 static inline uint32_t mtp__id_get(const mtp__id_list *list, uint32_t id)
 {
-    return id < list->room ? list->id[id] : 0;
+    return __builtin_expect(id < list->room, 1) ? list->id[id] : mtp__id_get_far(list, id);
 }
 static inline uint32_t mtp__dictionary_name(const mtp__dictionary *d, uint32_t id)
 {

@@ -14,8 +14,9 @@
 #include "record/spool.h"
 #include "trace/build.h"
 #include "trace/from_device.h"
+#include "trace/moment.h"
 
-#define TICK_BITS 56
+#define LIVE_TRIES 6
 #define SHARED_WORDS 6
 #define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
 
@@ -62,8 +63,10 @@ typedef struct reader {
     step_mark *marks;
     late_name *late;
     uint32_t unfinished_count, mark_count, late_count;
-    uint64_t end_ticks; /* the latest of all */
-    uint64_t now_ticks; /* of a recording that goes on; else 0 */
+    uint64_t end_ticks;    /* the latest of all */
+    uint64_t now_ticks;    /* of a recording that goes on; else 0 */
+    uint64_t until;        /* of one that goes on: later records are left out; else 0 */
+    uint32_t newest_epoch; /* of definitions, that was met */
 } reader;
 
 #define KEEP(r, list, count, item)                                                                           \
@@ -72,13 +75,6 @@ typedef struct reader {
         mtp__list_add((r)->t, &kept, &(r)->count, sizeof *(r)->list, (item));                                \
         (r)->list = kept;                                                                                    \
     } while (0)
-
-static uint64_t full_ticks(const mtp__chunk *chunk, uint64_t word)
-{
-    int64_t ahead =
-        (int64_t)((MTP__WORD0_TICKS(word) - chunk->base_ticks) << (64 - TICK_BITS)) >> (64 - TICK_BITS);
-    return chunk->base_ticks + (uint64_t)ahead;
-}
 
 /* ----------------------------------------------------------------------------------------- the stream */
 
@@ -458,7 +454,7 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     uint32_t opened = r->open_count, depth = r->depth;
     const bool gaps = r->gaps > 0;
     while (at < count) {
-        uint64_t word = words[at], ticks = full_ticks(chunk, word);
+        uint64_t word = words[at], ticks = mtp__full_ticks(chunk, word);
         if (ticks < last)
             break;
         if ((word & 0xff) == plain_end && opened > 0 && open[opened - 1].slot == depth - 1 &&
@@ -495,9 +491,13 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
 static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
 {
     reader *r = user;
-    if (chunk->stream == 0)
+    if (chunk->stream == 0) {
+        r->newest_epoch = chunk->epoch > r->newest_epoch ? chunk->epoch : r->newest_epoch;
         return mtp__dictionary_read(&r->dict, chunk, words, count);
+    }
     if (!r->dict.second_pass || (r->only_cycle != 0 && chunk->cycle != r->only_cycle))
+        return MTP_OK;
+    if (r->until != 0 && (count = mtp__words_until(chunk, words, count, r->until)) == 0)
         return MTP_OK;
     if (r->stream != chunk->stream || r->cycle != chunk->cycle || chunk->first != r->next_record ||
         chunk->depth != r->depth)
@@ -513,7 +513,7 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
         uint32_t length = at < count ? MTP__WORD0_LENGTH(words[at]) : 0;
         if (length == 0)
             break;
-        uint64_t ticks = full_ticks(chunk, words[at]);
+        uint64_t ticks = mtp__full_ticks(chunk, words[at]);
         if (ticks < r->last_ticks) {
             ticks = r->last_ticks;
             r->t->clock_faults++;
@@ -667,6 +667,27 @@ static void passes(reader *r)
     r->dict.second_pass = true;
 }
 
+typedef struct source { /* one of them */
+    mtp_profile *prof;
+    const char *path;
+} source;
+
+/* The definitions. While a recording goes on, an epoch may begin meanwhile, and chunks that we have not come to may go: what
+ * is still needed of them was told again, and is found by reading again. */
+static mtp_status read_control(reader *r, const source *from)
+{
+    uint32_t before;
+    int tries = 0;
+    mtp_status status;
+    do {
+        before = r->newest_epoch;
+        mtp__dictionary_rewind(&r->dict);
+        status = from->prof != NULL ? mtp__recorder_visit_control(from->prof->recorder, on_chunk, r)
+                                    : mtp__spool_visit_control(from->path, on_chunk, r);
+    } while (status == MTP_OK && r->until != 0 && r->newest_epoch != before && ++tries < LIVE_TRIES);
+    return status;
+}
+
 mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
 {
     if (prof == NULL || out == NULL)
@@ -679,14 +700,15 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
     if (status != MTP_OK)
         return status;
     r.only_cycle = prof->config.acc_events ? 0 : prof->recorder->cycle;
-    status = mtp__recorder_visit_control(prof->recorder, on_chunk, &r);
+    mtp__anchor now;
     if (prof->recording) { /* the end is now */
-        mtp__anchor now;
         mtp__clock_anchor(&now);
         r.now_ticks = now.ticks;
-        if (!mtp__ticks_add(&r.dict.line, now.ticks, now.monotonic_ns, now.realtime_ns))
-            r.t->builder->out_of_memory = true;
+        r.until = mtp__clock_ticks_slow();
     }
+    status = read_control(&r, &(source){.prof = prof});
+    if (prof->recording && !mtp__ticks_add(&r.dict.line, now.ticks, now.monotonic_ns, now.realtime_ns))
+        r.t->builder->out_of_memory = true;
     if (status == MTP_OK && !r.t->builder->out_of_memory) {
         passes(&r);
         mtp_ledger ledger = MTP_LEDGER_INIT;
@@ -714,7 +736,9 @@ mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
     if (status != MTP_OK)
         return status;
     mtp__spool_report report = {0};
-    status = mtp__spool_visit_control(path, on_chunk, &r);
+    status = mtp__find_moment(path, &r.until);
+    if (status == MTP_OK)
+        status = read_control(&r, &(source){.path = path});
     if (status == MTP_OK && !r.t->builder->out_of_memory) {
         passes(&r);
         status = mtp__spool_visit(path, on_chunk, &r, &report);

@@ -398,10 +398,13 @@ static void many_cycles_do_not_use_up_a_flight_recorder(void **state)
         seen s = {0};
         seen_profile(&s, prof);
         assert_true(s.control_chunks < 64);
-        size_t stops = 0;
-        while (seen_control(&s, MTP__CONTROL_LEDGER, stops) != NULL)
-            stops++;
-        assert_int_equal(stops, CYCLES); /* each cycle has told what it had to */
+        const seen_words *w;
+        uint64_t oldest = UINT64_MAX;
+        for (size_t i = 0; (w = seen_control(&s, MTP__CONTROL_CYCLE, i)) != NULL; i++)
+            if (w->word[0] >> 32 == 0 && w->word[0] < oldest)
+                oldest = w->word[0];
+        for (size_t i = 0; i < s.records; i++) /* of each cycle that has records left it is known when it ended */
+            assert_true(s.record[i].cycle >= oldest);
         seen_free(&s);
         if (k >= 2)
             assert_ok(seen_spool(&s, prof->config.spool));

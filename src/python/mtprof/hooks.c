@@ -185,7 +185,7 @@ static mtp_token begin(PyObject *name, mtp_scope_kind kind, mtp_device device, P
         PyErr_Clear();
         return 0;
     }
-    mtp_op op = MTP_OP_INIT(mtp_name_n(text, (size_t)length));
+    mtp_op op = MTP_OP_INIT(0);
     op.kind = kind;
     op.device = device;
     op.args = members;
@@ -195,7 +195,7 @@ static mtp_token begin(PyObject *name, mtp_scope_kind kind, mtp_device device, P
         op.inputs = r.inputs;
         op.input_count = r.input_count;
     }
-    mtp_op_begin(&op);
+    mtp_op_begin_text(&op, text, (size_t)length);
     return op.token;
 }
 

@@ -42,7 +42,8 @@ static mtp_token begin(PyObject *name, PyObject *args)
     }
     if (LIKELY(args == NULL))
         return mtp_scope_begin_text(text, (size_t)length);
-    mtp_op op = MTP_OP_INIT(mtp_name_n(text, (size_t)length));
+    mtp_op op = MTP_OP_INIT(0);
+    size_t name_length = (size_t)length;
     mtp_input input = {.kind = MTP_INPUT_TEXT}; /* with shapes: the scope's one input, as in PyTorch */
     op.kind = MTP_SCOPE_USER;
     op.args = PyUnicode_AsUTF8AndSize(args, &length);
@@ -54,7 +55,7 @@ static mtp_token begin(PyObject *name, PyObject *args)
         op.inputs = &input;
         op.input_count = 1;
     }
-    mtp_op_begin(&op);
+    mtp_op_begin_text(&op, text, name_length);
     return op.token;
 }
 

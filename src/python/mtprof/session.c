@@ -317,9 +317,10 @@ static PyObject *session_ledger(PyObject *self, void *unused)
     }
     return causes == NULL
                ? NULL
-               : Py_BuildValue("{sK sK sK sN sK sK sK}", "emitted", (unsigned long long)ledger.emitted,
+               : Py_BuildValue("{sK sK sK sN sK sK sK sK}", "emitted", (unsigned long long)ledger.emitted,
                                "kept", (unsigned long long)ledger.kept, "dropped",
-                               (unsigned long long)ledger.dropped, "dropped_by", causes, "bytes",
+                               (unsigned long long)ledger.dropped, "dropped_by", causes, "lost_definitions",
+                               (unsigned long long)ledger.lost_definitions, "bytes",
                                (unsigned long long)ledger.bytes, "chunks", (unsigned long long)ledger.chunks,
                                "threads", (unsigned long long)ledger.threads);
 }

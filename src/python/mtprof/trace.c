@@ -93,14 +93,15 @@ static PyObject *trace_info(PyObject *self, PyObject *unused)
         return mtpn_raise(status);
     typedef unsigned long long u;
     typedef long long s;
-    return Py_BuildValue("{sK sK sK sK sK sK sK sL sL sL sK sK sK sK sK sK sK sK ss}", "spans", (u)i.spans,
+    return Py_BuildValue("{sK sK sK sK sK sK sK sL sL sL sK sK sK sK sK sK sK sK sK ss}", "spans", (u)i.spans,
                          "cpu_spans", (u)i.cpu_spans, "device_spans", (u)i.device_spans, "memory_events",
                          (u)i.memory_events, "flows", (u)i.flows, "tracks", (u)i.tracks, "steps", (u)i.steps,
                          "base_ns", (s)i.base_ns, "first_ns", (s)i.first_ns, "last_ns", (s)i.last_ns, "pid",
                          (u)i.pid, "model_bytes", (u)i.model_bytes, "unfinished", (u)i.unfinished, "emitted",
-                         (u)i.ledger.emitted, "dropped", (u)i.ledger.dropped, "damaged_chunks",
-                         (u)i.damaged_chunks, "missing_chunks", (u)i.missing_chunks, "bad_durations",
-                         (u)i.bad_durations, "outcome", mtp_outcome_text(i.outcome));
+                         (u)i.ledger.emitted, "dropped", (u)i.ledger.dropped, "lost_definitions",
+                         (u)i.ledger.lost_definitions, "damaged_chunks", (u)i.damaged_chunks,
+                         "missing_chunks", (u)i.missing_chunks, "bad_durations", (u)i.bad_durations,
+                         "outcome", mtp_outcome_text(i.outcome));
 }
 
 /* Writes to a file that appears whole or not at all. */

@@ -44,7 +44,7 @@ void mt_custom_begin(const char *name, mt_tensor *const *inputs, uint32_t count,
     *forward = (mt_custom){.sequence = mt__sequence++};
     if (!(mtp_recording() & MTP_CPU))
         return;
-    mtp_op record = MTP_OP_INIT(mtp_name(name));
+    mtp_op record = MTP_OP_INIT(0);
     mtp_input shown[MT__MAX_ARGS];
     mtp_identity identity[MT__MAX_ARGS];
     memset(shown, 0, sizeof shown);
@@ -53,7 +53,7 @@ void mt_custom_begin(const char *name, mt_tensor *const *inputs, uint32_t count,
                             inputs[record.input_count]);
     record.inputs = shown;
     record.sequence = (int64_t)forward->sequence;
-    mtp_op_begin(&record);
+    mtp_op_begin_text(&record, name, strlen(name));
     forward->token = record.token;
 }
 

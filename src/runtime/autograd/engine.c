@@ -441,7 +441,7 @@ static mt_status run_node(mt_node *node, mt_tensor **grads, mt_tensor **outs)
 /* As PyTorch shows it: the function within its evaluation. */
 static mt_status run_recorded(mt_node *node, mt_tensor **grads, mt_tensor **outs)
 {
-    mtp_op record = MTP_OP_INIT(mtp_name(node->name));
+    mtp_op record = MTP_OP_INIT(0);
     mtp_input inputs[MT__MAX_OUTS];
     mtp_identity identity[MT__MAX_OUTS];
     bool is_leaf = node->kind == MT__NODE_ACCUMULATE;
@@ -455,7 +455,7 @@ static mt_status run_recorded(mt_node *node, mt_tensor **grads, mt_tensor **outs
     record.inputs = inputs;
     record.flags = MTP_OP_IDENTIFIED;
     record.input_count = node->out_count < MT__MAX_OUTS ? node->out_count : MT__MAX_OUTS;
-    mtp_op_begin(&record);
+    mtp_op_begin_text(&record, node->name, strlen(node->name));
     mt_status status = run_node(node, grads, outs);
     mtp_op_end(&record);
     return status;
@@ -558,13 +558,12 @@ static mt_status evaluate_recorded(engine *e, mt_node *node)
 {
     char name[160];
     int length = snprintf(name, sizeof name, "autograd::engine::evaluate_function: %s", node->name);
-    mtp_op record =
-        MTP_OP_INIT(mtp_name_n(name, length < (int)sizeof name ? (size_t)length : sizeof name - 1));
+    mtp_op record = MTP_OP_INIT(0);
     if (node->kind != MT__NODE_ACCUMULATE) {
         record.sequence = (int64_t)node->sequence;
         record.forward_thread = node->thread;
     }
-    mtp_op_begin(&record);
+    mtp_op_begin_text(&record, name, length < (int)sizeof name ? (size_t)length : sizeof name - 1);
     mt__recorded_depth++;
     mt_status status = evaluate(e, node);
     mt__recorded_depth--;

@@ -139,9 +139,9 @@ mt_tensor *mt_module_forward(mt_module *m, mt_tensor *x)
         return m->kind->forward(m, x);
     char name[64];
     snprintf(name, sizeof name, "nn.Module: %s_%u", m->kind->name, m->number);
-    mtp_op record = MTP_OP_INIT(mtp_name(name));
+    mtp_op record = MTP_OP_INIT(0);
     record.kind = MTP_SCOPE_MODULE;
-    mtp_op_begin(&record);
+    mtp_op_begin_text(&record, name, strlen(name));
     mt_tensor *y = m->kind->forward(m, x);
     mtp_op_end(&record);
     return y;

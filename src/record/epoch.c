@@ -1,0 +1,79 @@
+/* record/epoch.c - see epoch.h. */
+#include "record/epoch.h"
+#include "record/control.h"
+#include "record/details.h"
+
+#define TRIES_AT_ONCE 8u
+#define TRIES_SKIPPED 63u /* then one of 64, so that those who record do not queue for the registry */
+
+static void hold_still(void *user, mtp__thread *t)
+{
+    atomic_store_explicit(&t->held_still, user != NULL, memory_order_relaxed);
+}
+
+/* Under the registry's lock. The names' lock: none is told twice, and none is missed. The tables': nobody is about to
+ * define something of the old epoch. */
+static void turn(mtp__recorder *r, const mtp__thread *self)
+{
+    const bool ring = r->pool.when_full == MTP_KEEP_NEWEST;
+    mtp__tables *old = atomic_load_explicit(&r->tables, memory_order_relaxed);
+    mtp__intern *names = mtp__names();
+    if (ring) { /* their chunks stay what they are until the registry's lock is free */
+        mtp__registry_each(hold_still, r);
+        mtp__registry_barrier();
+    }
+    mtp__details_empty_spare(r);
+    pthread_mutex_lock(&names->lock);
+    mtp__details_locks_of(old, pthread_mutex_lock);
+    pthread_mutex_lock(&r->control.lock);
+    mtp__chunk *chunk = mtp__control_has_room_for_epoch(r) ? mtp__control_take_for_epoch(r) : NULL;
+    if (chunk != NULL)
+        mtp__details_turn(r);
+    mtp__details_locks_of(old, pthread_mutex_unlock);
+    bool whole = chunk != NULL && mtp__control_begin_epoch(r, chunk);
+    pthread_mutex_unlock(&names->lock);
+    if (whole && ring) {
+        mtp__renew_idle(r, self);
+        mtp__control_release(r);
+    }
+    pthread_mutex_unlock(&r->control.lock);
+    if (ring)
+        mtp__registry_each(hold_still, NULL);
+    if (chunk == NULL)
+        return;
+    r->retired = mtp__registry_retire();
+    atomic_store_explicit(&r->turn_tries, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->pace, chunk->epoch << 1 | !whole, memory_order_relaxed);
+}
+
+/* It may have to wait, for a thread that is inside a record or for a free chunk. */
+static void try_turn(mtp__recorder *r, mtp__thread *self)
+{
+    uint32_t tries = atomic_fetch_add_explicit(&r->turn_tries, 1, memory_order_relaxed);
+    if (tries >= TRIES_AT_ONCE && (tries & TRIES_SKIPPED) != 0)
+        return;
+    if (r->pool.when_full == MTP_STOP_WHEN_FULL && atomic_load(&r->pool.refusing) != 0)
+        return;
+    mtp__registry_lock();
+    if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0 &&
+        mtp__registry_rested_since(r->retired, self))
+        turn(r, self);
+    mtp__registry_unlock();
+}
+
+void mtp__epoch_meet(mtp__recorder *r, mtp__thread *self)
+{
+    if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0)
+        try_turn(r, self);
+    uint32_t now = atomic_load_explicit(&r->pace, memory_order_relaxed) & ~1u;
+    if (self->pace != now && r->pool.when_full == MTP_KEEP_NEWEST)
+        mtp__recorder_change_chunk(r, self->writer);
+    self->pace = now;
+}
+
+void mtp__epoch_new_chunk(mtp__recorder *r, mtp__thread *self, const mtp__chunk *chunk)
+{
+    self->pace = chunk->epoch << 1;
+    if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0 && !self->no_turn)
+        try_turn(r, self);
+}

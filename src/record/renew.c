@@ -1,0 +1,209 @@
+/* record/renew.c - definitions that an idle thread's open chunk uses are told again, so that it needs no older epoch.
+ *
+ * They are found where they were told: in the control chunks that are still there because of that chunk. Memory comes
+ * from the system, as everything does inside a record; without it the chunk goes on needing its epoch.
+ */
+#include <string.h>
+#include "base/hash.h"
+#include "base/os.h"
+#include "record/control.h"
+#include "record/epoch.h"
+
+typedef struct stack_told {
+    uint32_t id, pair[2];
+} stack_told;
+
+typedef struct wanted { /* a set of (kind, id) */
+    uint64_t *slot;     /* owned: kind << 33 | id << 1 | told; 0: free */
+    size_t mask, count;
+    stack_told *stack; /* owned, while they are looked for */
+    size_t stacks;
+    bool failed; /* out of memory, or no room in the stream */
+} wanted;
+
+static uint64_t *find(const wanted *w, mtp__control_kind kind, uint32_t id)
+{
+    uint64_t key = (uint64_t)kind << 33 | (uint64_t)id << 1;
+    size_t at = mtp__hash_mix(key, MTP__HASH_K1) & w->mask;
+    while (w->slot[at] != 0 && w->slot[at] >> 1 != key >> 1)
+        at = (at + 1) & w->mask;
+    return &w->slot[at];
+}
+
+static bool grow(wanted *w)
+{
+    wanted bigger = *w;
+    bigger.mask = w->slot != NULL ? w->mask * 2 + 1 : 1023;
+    bigger.slot = mtp__page_calloc(bigger.mask + 1, sizeof *bigger.slot);
+    if (bigger.slot == NULL)
+        return false;
+    for (size_t i = 0; w->slot != NULL && i <= w->mask; i++)
+        if (w->slot[i] != 0)
+            *find(&bigger, (mtp__control_kind)(w->slot[i] >> 33), (uint32_t)(w->slot[i] >> 1)) = w->slot[i];
+    mtp__page_free(w->slot);
+    *w = bigger;
+    return true;
+}
+
+static void want(wanted *w, mtp__control_kind kind, uint32_t id)
+{
+    if (id == 0 || w->failed)
+        return;
+    if ((w->slot == NULL || w->count * 2 > w->mask) && !grow(w)) {
+        w->failed = true;
+        return;
+    }
+    uint64_t *slot = find(w, kind, id);
+    w->count += *slot == 0;
+    *slot |= (uint64_t)kind << 33 | (uint64_t)id << 1;
+}
+
+/* ------------------------------------------------------------------------------------ what a chunk uses */
+
+static void want_payload(wanted *w, const uint64_t *record, uint32_t length)
+{
+    uint32_t mask = (uint32_t)(record[1] >> 40) & 0xff, next = 2;
+    bool begin = MTP__WORD0_KIND(record[0]) == MTP__KIND_BEGIN;
+    for (uint32_t bit = 1; bit <= MTP__HAS_NUMBER && next < length; bit <<= 1) {
+        if ((mask & bit) == 0)
+            continue;
+        uint64_t value = record[next++];
+        if (bit == MTP__HAS_DETAIL) {
+            want(w, MTP__CONTROL_SHAPE, (uint32_t)value);
+            want(w, MTP__CONTROL_STACK, begin ? (uint32_t)(value >> 32) : 0);
+        } else if (bit == MTP__HAS_ARGS) {
+            want(w, MTP__CONTROL_TEXT, (uint32_t)value);
+        }
+    }
+}
+
+static void want_of_chunk(wanted *w, mtp__chunk *chunk)
+{
+    const uint64_t *words = mtp__chunk_words(chunk);
+    uint32_t count = mtp__chunk_written(words, mtp__span_words(chunk->span));
+    for (uint32_t at = 0; at < count;) {
+        const uint64_t *record = words + at;
+        uint32_t length = MTP__WORD0_LENGTH(record[0]);
+        unsigned kind = MTP__WORD0_KIND(record[0]);
+        if (length == 0)
+            return; /* no record of a program */
+        if ((kind == MTP__KIND_BEGIN || kind == MTP__KIND_MARK || kind == MTP__KIND_COUNTER ||
+             kind == MTP__KIND_DEVICE) &&
+            (record[1] & 0x80000000u) != 0) /* names of the process are told anyway */
+            want(w, MTP__CONTROL_NAME, (uint32_t)record[1]);
+        if ((kind == MTP__KIND_BEGIN || kind == MTP__KIND_END) && length >= 2)
+            want_payload(w, record, length);
+        if (kind == MTP__KIND_TENSORS)
+            want(w, MTP__CONTROL_SHAPE, (uint32_t)record[1]);
+        at += length;
+    }
+}
+
+/* -------------------------------------------------------------------------------------- in the control stream */
+
+typedef void definition_visitor(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t length);
+
+/* Of all epochs before the one that has begun. */
+static void each_definition(mtp__recorder *r, wanted *w, uint32_t epoch, definition_visitor *visit)
+{
+    for (uint32_t i = 0; i < r->control.held_count && !w->failed; i++) {
+        mtp__chunk *chunk = r->control.held[i];
+        if (chunk->epoch >= epoch)
+            break;
+        const uint64_t *words = mtp__chunk_words(chunk);
+        for (uint32_t at = 0, length; at < chunk->words && !w->failed; at += length) {
+            length = (uint32_t)(words[at + 1] >> 32);
+            visit(r, w, words + at, length);
+        }
+    }
+}
+
+/* Stacks are kept in the order of telling. */
+static void note_stack(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t length)
+{
+    (void)r;
+    if ((uint32_t)record[1] != MTP__CONTROL_STACK || length != 5)
+        return;
+    if (w->stack != NULL) {
+        stack_told *s = &w->stack[w->stacks];
+        s->id = (uint32_t)record[2];
+        memcpy(s->pair, record + 4, sizeof s->pair);
+    }
+    w->stacks++;
+}
+
+/* A stack stands on its parent, which was told before it, and on a frame: so from the last one to the first. */
+static void want_below(mtp__recorder *r, wanted *w, uint32_t epoch)
+{
+    each_definition(r, w, epoch, note_stack);
+    if (w->stacks == 0)
+        return;
+    w->stack = mtp__page_calloc(w->stacks, sizeof *w->stack);
+    w->failed |= w->stack == NULL;
+    w->stacks = 0;
+    each_definition(r, w, epoch, note_stack);
+    for (size_t i = w->stacks; i-- > 0 && !w->failed;)
+        if (*find(w, MTP__CONTROL_STACK, w->stack[i].id) != 0) {
+            want(w, MTP__CONTROL_STACK, w->stack[i].pair[0]);
+            want(w, MTP__CONTROL_FRAME, w->stack[i].pair[1]);
+        }
+    mtp__page_free(w->stack);
+}
+
+static void tell_again(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t length)
+{
+    mtp__control_kind kind = (mtp__control_kind)record[1];
+    if (kind > MTP__CONTROL_TEXT || length < 4)
+        return;
+    uint64_t *slot = find(w, kind, (uint32_t)record[2]);
+    if (*slot == 0 || (*slot & 1) != 0)
+        return;
+    if (!mtp__control_copy(r, record, length))
+        w->failed = true;
+    uint64_t total = (uint32_t)record[3], part = record[3] >> 32, offset = record[2] >> 32;
+    if (offset + part == total) /* its last part */
+        *slot |= 1;
+}
+
+/* --------------------------------------------------------------------------------------------- threads */
+
+typedef struct renewing {
+    mtp__recorder *r;
+    const mtp__thread *self;
+    uint32_t epoch;
+    wanted w;
+    bool move; /* all is told */
+} renewing;
+
+/* Whoever was seen at rest after it was told to hold still does not change chunks; one that began a record since uses
+ * what is defined in this epoch or the one before. */
+static void look_at(void *user, mtp__thread *t)
+{
+    renewing *x = user;
+    mtp__writer *w = t->writer;
+    if (!x->move)
+        t->renewed = t != x->self && t->joined == x->r->id && !t->stuck &&
+                     atomic_load_explicit(&w->busy, memory_order_acquire) == 0 && w->chunk != NULL &&
+                     w->chunk->epoch + 1 < x->epoch;
+    if (!t->renewed)
+        return;
+    if (x->move)
+        __atomic_store_n(&w->chunk->epoch, x->epoch, __ATOMIC_RELAXED);
+    else
+        want_of_chunk(&x->w, w->chunk);
+}
+
+void mtp__renew_idle(mtp__recorder *r, const mtp__thread *self)
+{
+    renewing x = {.r = r, .self = self, .epoch = atomic_load_explicit(&r->pool.epoch, memory_order_relaxed)};
+    mtp__registry_each(look_at, &x);
+    if (x.w.count > 0) {
+        want_below(r, &x.w, x.epoch);
+        each_definition(r, &x.w, x.epoch, tell_again);
+        r->control.beginning = r->control.epoch_words;
+    }
+    x.move = !x.w.failed;
+    if (x.move)
+        mtp__registry_each(look_at, &x);
+    mtp__page_free(x.w.slot);
+}
