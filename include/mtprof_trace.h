@@ -81,11 +81,13 @@ typedef struct mtp_trace_info {
     uint64_t missing_chunks; /* of a spool: cut off its end; it says that there were more */
     mtp_outcome outcome;
     bool without_times; /* an execution trace: order and nesting are true, times mean nothing else */
+    /* The system's clocks stood still or contradicted each other when it was recorded: times may be off by a percent. */
+    bool clock_uncertain;
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \
         sizeof(mtp_trace_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false,             \
-            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false                                             \
+            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false, false                                      \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
 

@@ -134,6 +134,10 @@ static void tell_state(const char *path, const mtp_trace *trace)
     if (i.damaged_chunks > 0)
         cli_fail(0, "warning: %s is damaged: the records of %llu chunk%s are lost; 'mtprof check' says where",
                  name, (unsigned long long)i.damaged_chunks, i.damaged_chunks == 1 ? "" : "s");
+    if (i.clock_uncertain)
+        cli_fail(
+            0, "warning: %s: the clock of its machine stood still or jumped: times may be wrong by a percent",
+            name);
     if (i.outcome == MTP_OUTCOME_LIVE)
         cli_fail(0, "note: %s is still being recorded by process %llu: this is what was written so far", name,
                  (unsigned long long)i.pid);

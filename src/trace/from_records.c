@@ -15,7 +15,6 @@
 #include "trace/build.h"
 #include "trace/from_device.h"
 
-#define TICK_BITS 56
 #define SHARED_WORDS 6
 #define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
 
@@ -72,13 +71,6 @@ typedef struct reader {
         mtp__list_add((r)->t, &kept, &(r)->count, sizeof *(r)->list, (item));                                \
         (r)->list = kept;                                                                                    \
     } while (0)
-
-static uint64_t full_ticks(const mtp__chunk *chunk, uint64_t word)
-{
-    int64_t ahead =
-        (int64_t)((MTP__WORD0_TICKS(word) - chunk->base_ticks) << (64 - TICK_BITS)) >> (64 - TICK_BITS);
-    return chunk->base_ticks + (uint64_t)ahead;
-}
 
 /* ----------------------------------------------------------------------------------------- the stream */
 
@@ -458,7 +450,7 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     uint32_t opened = r->open_count, depth = r->depth;
     const bool gaps = r->gaps > 0;
     while (at < count) {
-        uint64_t word = words[at], ticks = full_ticks(chunk, word);
+        uint64_t word = words[at], ticks = mtp__word0_full_ticks(word, chunk->base_ticks);
         if (ticks < last)
             break;
         if ((word & 0xff) == plain_end && opened > 0 && open[opened - 1].slot == depth - 1 &&
@@ -513,7 +505,7 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
         uint32_t length = at < count ? MTP__WORD0_LENGTH(words[at]) : 0;
         if (length == 0)
             break;
-        uint64_t ticks = full_ticks(chunk, words[at]);
+        uint64_t ticks = mtp__word0_full_ticks(words[at], chunk->base_ticks);
         if (ticks < r->last_ticks) {
             ticks = r->last_ticks;
             r->t->clock_faults++;
@@ -661,9 +653,11 @@ static mtp_status reader_init(reader *r, const char *source)
 /* Between the passes: anchors are known. A recording without any cannot be timed, and is empty or damaged. */
 static void passes(reader *r)
 {
-    if (r->dict.line.count == 0 && !mtp__ticks_add(&r->dict.line, 0, 0, 0))
+    static const mtp__anchor none;
+    if (r->dict.line.count == 0 && !mtp__ticks_add(&r->dict.line, &none))
         r->t->builder->out_of_memory = true;
     mtp__ticks_finish(&r->dict.line, r->dict.ticks_per_ns);
+    r->t->clock_faults += r->dict.line.faults;
     r->dict.second_pass = true;
 }
 
@@ -684,7 +678,7 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
         mtp__anchor now;
         mtp__clock_anchor(&now);
         r.now_ticks = now.ticks;
-        if (!mtp__ticks_add(&r.dict.line, now.ticks, now.monotonic_ns, now.realtime_ns))
+        if (!mtp__ticks_add(&r.dict.line, &now))
             r.t->builder->out_of_memory = true;
     }
     if (status == MTP_OK && !r.t->builder->out_of_memory) {
