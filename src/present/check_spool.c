@@ -122,20 +122,23 @@ static mtp_status list_chunks(spool *s)
 {
     uint64_t size = s->header.chunk_bytes, pieces = (s->file_bytes + size - 1) / size;
     pieces = pieces > 0 ? pieces - 1 : 0;
+    uint64_t known = 0;
     s->chunk = mtp__calloc(1, size);
-    s->places = mtp__calloc(pieces + 1, sizeof *s->places);
-    if (s->chunk == NULL || s->places == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)pieces);
-    for (uint64_t i = 0; i < pieces; i++) {
+    if (s->chunk == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "a chunk of %llu bytes", (unsigned long long)size);
+    for (uint64_t i = 0; (i = mtp__spool_next_piece(s->fd, (uint32_t)size, i, pieces, &known)) < pieces;
+         i++) {
         mtp__chunk c = {0};
         ssize_t got = mtp__pread(s->fd, &c, sizeof c, (i + 1) * size);
         if (got < 0)
             return MTP_FAIL(MTP_E_IO, "at byte %llu: %s", (unsigned long long)((i + 1) * size),
                             mtp__reason(errno));
-        if (c.order != 0)
-            s->places[s->place_count++] = (mtp__chunk_place){c.order, i, c.stream};
+        mtp__chunk_place place = {c.order, i, c.stream};
+        if (c.order != 0 && !mtp__chunk_place_add(&s->places, &s->place_count, &place))
+            return MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)s->place_count);
     }
-    qsort(s->places, s->place_count, sizeof *s->places, mtp__chunk_place_compare);
+    if (s->place_count > 0)
+        qsort(s->places, s->place_count, sizeof *s->places, mtp__chunk_place_compare);
     return MTP_OK;
 }
 

@@ -1,11 +1,13 @@
 /* record/spool.c - see spool.h. The file is read with pread, one chunk at a time: it may be cut short under us, and no
  * number in it is believed before it was checked. */
+#define _GNU_SOURCE
 #include "record/spool.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/error.h"
 #include "base/os.h"
 #include "base/plain.h"
@@ -64,25 +66,50 @@ static mtp_status header_read(int fd, mtp__spool_header *h, uint64_t *file_bytes
     return MTP_OK;
 }
 
+bool mtp__chunk_place_add(mtp__chunk_place **list, uint64_t *count, const mtp__chunk_place *place)
+{
+    if (*count == 0 || (*count >= 64 && (*count & (*count - 1)) == 0)) {
+        mtp__chunk_place *grown = mtp__calloc(*count != 0 ? *count * 2 : 64, sizeof *grown);
+        if (grown == NULL)
+            return false;
+        if (*count > 0)
+            memcpy(grown, *list, *count * sizeof *grown);
+        mtp__free(*list);
+        *list = grown;
+    }
+    (*list)[(*count)++] = *place;
+    return true;
+}
+
+uint64_t mtp__spool_next_piece(int fd, uint32_t chunk_bytes, uint64_t i, uint64_t pieces, uint64_t *known)
+{
+    if (i < *known)
+        return i;
+    off_t data = lseek(fd, (off_t)((i + 1) * chunk_bytes), SEEK_DATA);
+    if (data < 0)
+        return errno == ENXIO ? pieces : i; /* nothing but holes; or the file system does not say */
+    off_t hole = lseek(fd, data, SEEK_HOLE);
+    uint64_t at = (uint64_t)data / chunk_bytes - 1;
+    *known = hole > data ? (uint64_t)(hole - 1) / chunk_bytes : at + 1;
+    return at < pieces ? at : pieces;
+}
+
 /* Which pieces hold chunks, in the order of writing. A last piece that the file's end cuts still counts. */
 static mtp_status list_places(int fd, const mtp__spool_header *h, uint64_t file_bytes, mtp__chunk_place **out,
                               uint64_t *count, uint64_t *unread)
 {
-    uint64_t pieces = (file_bytes + h->chunk_bytes - 1) / h->chunk_bytes, used = 0;
+    uint64_t pieces = (file_bytes + h->chunk_bytes - 1) / h->chunk_bytes, known = 0;
     pieces = pieces > 0 ? pieces - 1 : 0;
-    mtp__chunk_place *places = mtp__calloc(pieces + 1, sizeof *places);
-    if (places == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)pieces);
-    for (uint64_t i = 0; i < pieces; i++) {
+    for (uint64_t i = 0; (i = mtp__spool_next_piece(fd, h->chunk_bytes, i, pieces, &known)) < pieces; i++) {
         mtp__chunk header = {0};
         ssize_t got = mtp__pread(fd, &header, sizeof header, (i + 1) * h->chunk_bytes);
         *unread += got < 0;
-        if (got > 0 && header.order != 0)
-            places[used++] = (mtp__chunk_place){header.order, i, header.stream};
+        mtp__chunk_place place = {header.order, i, header.stream};
+        if (got > 0 && header.order != 0 && !mtp__chunk_place_add(out, count, &place))
+            return MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)*count);
     }
-    qsort(places, used, sizeof *places, mtp__chunk_place_compare);
-    *out = places;
-    *count = used;
+    if (*count > 0)
+        qsort(*out, *count, sizeof **out, mtp__chunk_place_compare);
     return MTP_OK;
 }
 

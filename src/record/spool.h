@@ -24,5 +24,10 @@ mtp_status mtp__spool_visit_control(const char *path, mtp__chunk_visitor *visito
 /* Of the file behind fd. missing: whole chunks that the header of a complete spool tells of and the file does not have. */
 mtp_outcome mtp__spool_outcome(int fd, const mtp__spool_header *header);
 uint64_t mtp__spool_missing(const mtp__spool_header *header, uint64_t file_bytes);
+/* Which piece, from the ith on, the file has bytes for: a spool's unused end may be terabytes of nothing. Pieces before
+ * *known are known to have some; 0 at first. At most `pieces`. */
+uint64_t mtp__spool_next_piece(int fd, uint32_t chunk_bytes, uint64_t i, uint64_t pieces, uint64_t *known);
+/* Grows the list, which is the caller's to free. false: out of memory. */
+bool mtp__chunk_place_add(mtp__chunk_place **list, uint64_t *count, const mtp__chunk_place *place);
 bool mtp__spool_recognise(const void *start, size_t bytes); /* by the file's first bytes */
 #endif
