@@ -35,7 +35,9 @@ typedef struct mtp_open_options {
     void *user;
     /* The most memory that the call may take, in bytes; what needs more fails with MTP_E_NOMEM. 0: mtp_memory_limit() of
      * this thread, if it was called; else MTPROF_MAX_MEMORY ("2G", "500M", "none"); else three quarters of what the
-     * machine, or the container, has left. UINT64_MAX: no bound. */
+     * machine, or the container, has left, and no more than 64 times the file's size, or 256 MiB if that is more: then a
+     * compressed file whose content is more than 200 times as large is refused, too, with MTP_E_UNSUPPORTED. UINT64_MAX: no
+     * bound. */
     uint64_t max_memory;
 } mtp_open_options;
 #define MTP_OPEN_OPTIONS_INIT                                                                                \

@@ -50,9 +50,9 @@ int cli_usage_error(void)
 }
 
 #define MAX_MEMORY_HELP                                                                                      \
-    "      --max-memory SIZE  of all verbs: the most memory to take (2G, 500M, none). At first three "       \
-    "quarters\n"                                                                                             \
-    "                         of what the machine has left, or what MTPROF_MAX_MEMORY says\n"
+    "      --max-memory SIZE  of all verbs: the most memory to take (2G, 500M, none). At first what\n"       \
+    "                         MTPROF_MAX_MEMORY says, else three quarters of what the machine has left\n"    \
+    "                         and 64 times the file's size, at least 256M\n"
 
 int cli_help(const char *text)
 {

@@ -21,6 +21,7 @@ static mtp_status open_any(const char *path, const mtp_open_options *options, mt
     mtp_status status = mtp__source_open(path, &source);
     if (status != MTP_OK)
         return status;
+    mtp__budget_fit(mtp__source_total(source));
     size_t bytes;
     const void *head = mtp__source_head(source, &bytes);
     if (mtp__spool_recognise(head, bytes)) {
