@@ -92,6 +92,10 @@ typedef struct mtp_trace_info {
             MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false, false                                      \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
+/* The same of a file. A spool without device work is counted and not kept, so that 10^8 records take some MB; model_bytes is
+ * then about what the trace would take. */
+MTP_API mtp_status mtp_trace_file_info(const char *path, const mtp_open_options *options,
+                                       mtp_trace_info *out);
 
 /* ------------------------------------------------------------------------------------------ averages */
 

@@ -117,13 +117,9 @@ int cli_info(int argc, char **argv)
         return about_machine();
     if (argc - optind != 1)
         return cli_fail(CLI_USAGE, "one trace at a time: 'mtprof info TRACE'");
-    int code = CLI_OK;
-    mtp_trace *trace = cli_open(argv[optind], &code);
-    if (trace == NULL)
-        return code;
     mtp_trace_info info = MTP_TRACE_INFO_INIT;
-    mtp_trace_get_info(trace, &info);
-    about_trace(argv[optind], &info);
-    mtp_trace_destroy(trace);
-    return CLI_OK;
+    int code = cli_file_info(argv[optind], &info);
+    if (code == CLI_OK)
+        about_trace(argv[optind], &info);
+    return code;
 }

@@ -3,6 +3,7 @@
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
+#include <unistd.h>
 #include "base/clock.h"
 #include "tests/test.h"
 #include "trace/trace.h"
@@ -530,6 +531,111 @@ static void what_was_open_before_a_lost_chunk_is_not_ended_after_it(void **state
     mtp_trace_destroy(t);
 }
 
+/* ---------------------------------------------------------------------------- counted instead of kept */
+
+static void one_odd_record(mtp_token *open, size_t *count)
+{
+    static char block;
+    mtp_op op = MTP_OP_INIT(MTP_NAME("op"));
+    switch (test_below(8)) {
+    case 0:
+        mtp_mark(MTP_NAME("mark"));
+        break;
+    case 1:
+        mtp_counter(MTP_NAME("counter"), 1);
+        break;
+    case 2:
+        mtp_memory_event(MTP_DEVICE_CPU, &block, 64, 64, 64);
+        break;
+    case 3:
+        op.sequence = (int64_t)test_below(5);
+        op.args = "\"x\": 1";
+        mtp_op_begin(&op);
+        mtp_op_end(&op);
+        break;
+    case 4:
+        if (*count > 0) { /* any of them: they need not nest */
+            size_t which = test_below(*count);
+            mtp_scope_end(open[which]);
+            open[which] = open[--*count];
+        }
+        break;
+    default:
+        if (*count < 40)
+            open[(*count)++] = mtp_scope_begin(MTP_NAME("scope"));
+        else
+            mtp_scope_end(open[--*count]);
+    }
+}
+
+static void record_odd(const char *path, int records, bool device)
+{
+    mtp_profile_config c = test_config(NULL);
+    mtp_token open[40];
+    size_t count = 0;
+    c.spool = path;
+    c.chunk_bytes = 4096;
+    c.when_full = MTP_STREAM;
+    c.profile_memory = true;
+    mtp_profile *prof = test_start(&c);
+    for (int i = 0; i < records; i++) {
+        one_odd_record(open, &count);
+        if (i % 1000 == 0)
+            mtp_profile_step(prof);
+    }
+    if (device) {
+        mtp_device_work work = MTP_DEVICE_WORK_INIT(MTP_NAME("kernel"), MTP_DEVICE_NPU(0));
+        work.clock = MTP_CLOCK_TICKS;
+        work.start = mtp_ticks();
+        work.end = work.start + 50;
+        mtp_device_event(&work);
+    }
+    assert_ok(mtp_profile_stop(prof)); /* some are left open */
+    mtp_profile_destroy(prof);
+}
+
+static void a_file_that_is_counted_has_the_numbers_of_one_that_is_kept(void **state)
+{
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s", test_path("counted.mtp"));
+    for (int round = 0; round < 6; round++) {
+        mtp_trace *t;
+        mtp_trace_info kept = MTP_TRACE_INFO_INIT, counted = MTP_TRACE_INFO_INIT;
+        record_odd(path, round < 5 ? 1 << (3 * round) : 30000, round == 5);
+        assert_ok(mtp_trace_open(path, NULL, &t));
+        assert_ok(mtp_trace_get_info(t, &kept));
+        mtp_trace_destroy(t);
+        assert_ok(mtp_trace_file_info(path, NULL, &counted));
+        if (round != 5)
+            assert_in_range(counted.model_bytes, kept.model_bytes, kept.model_bytes * 2);
+        kept.model_bytes = counted.model_bytes;
+        assert_memory_equal(&kept, &counted, sizeof kept);
+        unlink(path);
+    }
+    mtp_trace_info bad = MTP_TRACE_INFO_INIT;
+    bad.size = 3;
+    record_odd(path, 10, false);
+    assert_int_equal(mtp_trace_file_info(path, NULL, &bad), MTP_E_ABI);
+    assert_int_equal(mtp_trace_file_info(path, NULL, NULL), MTP_E_ARG);
+    assert_int_equal(mtp_trace_file_info(NULL, NULL, &bad), MTP_E_ARG);
+}
+
+static void counting_takes_little_memory_however_long_the_recording(void **state)
+{
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s", test_path("long.mtp"));
+    record_odd(path, 400000, false);
+    mtp_trace *t;
+    mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
+    mtp_trace_info info = MTP_TRACE_INFO_INIT;
+    options.max_memory = (uint64_t)6 << 20;
+    assert_int_equal(mtp_trace_open(path, &options, &t), MTP_E_NOMEM);
+    assert_ok(mtp_trace_file_info(path, &options, &info));
+    assert_true(info.spans > 100000 && info.instants > 50000 && info.memory_events > 20000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -548,6 +654,8 @@ int main(void)
         TEST(what_has_no_name_is_called_so),
         TEST(ticks_are_whole_again_when_their_lower_bits_overflow),
         TEST(what_was_open_before_a_lost_chunk_is_not_ended_after_it),
+        TEST(a_file_that_is_counted_has_the_numbers_of_one_that_is_kept),
+        TEST(counting_takes_little_memory_however_long_the_recording),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
