@@ -3,11 +3,11 @@
 #include <string.h>
 #include "base/os.h"
 
-#define APART_NS 1000000 /* anchors nearer than this say little about the rate */
-#define AHEAD_MOST 8     /* anchors looked at to tell a jump from one that is off */
-#define SAMPLES 255      /* of rates, for the one that most anchors give */
-#define RATE_MOST 100.0  /* ns per tick */
-#define ERROR_SHARE 64   /* an error larger than this share of the way spoils the rate */
+#define APART_NS 1e6    /* anchors nearer than this say little about the rate */
+#define AHEAD_MOST 8    /* anchors looked at to tell a jump from one that is off */
+#define SAMPLES 255     /* of rates, for the one that most anchors give */
+#define RATE_MOST 100.0 /* ns per tick */
+#define ERROR_SHARE 64  /* an error larger than this share of the way spoils the rate */
 
 typedef mtp__tick_point point;
 

@@ -418,7 +418,7 @@ static void deep_recursion_takes_little_memory(void **state)
         mtp_status status = mtp_averages_create(t, NULL, &a);
         assert_ok(mtp_memory_limit("none"));
         assert_int_equal(status, MTP_OK);
-assert_int_equal(op_row(a, "f")->count + op_row(a, "g")->count,
+        assert_int_equal(op_row(a, "f")->count + op_row(a, "g")->count,
                          DEPTH / 3 * 2); /* an f in an f is one */
         mtp_averages_destroy(a);
         mtp_trace_destroy(t);
