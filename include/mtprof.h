@@ -134,6 +134,9 @@ typedef enum mtp_scope_kind {
 /* The clock of all records: raw ticks, cheap to read; a trace holds what turns them into nanoseconds. */
 MTP_API uint64_t mtp_ticks(void);
 MTP_API uint64_t mtp_now_ns(void); /* the same instant in nanoseconds of CLOCK_MONOTONIC */
+/* What ticks are here: "TSC", or "CLOCK_MONOTONIC" and why. It is decided when the library is loaded: a thread that
+ * forbids itself the TSC later (prctl(PR_SET_TSC)) must not record. */
+MTP_API const char *mtp_clock_name(void);
 
 /* A name's id, for the life of the process; the same text gives the same id. 0 if it could not be kept
  * (out of memory: records then carry the name "?"). Safe from any thread. */
@@ -592,7 +595,8 @@ typedef enum mtp_when_full {
     X(THREAD_STUCK, 9)                                                                                       \
     X(FORK_NOT_FOLLOWED, 10)                                                                                 \
     X(LEDGER_MISMATCH, 11)                                                                                   \
-    X(DEFINITIONS_LOST, 12)
+    X(DEFINITIONS_LOST, 12)                                                                                  \
+    X(CLOCK, 13)
 #define X(sym, value) MTP_WARNING_##sym = (value),
 typedef enum mtp_warning {
     MTP_WARNING_LIST(X)

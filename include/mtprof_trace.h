@@ -35,7 +35,9 @@ typedef struct mtp_open_options {
     void *user;
     /* The most memory that the call may take, in bytes; what needs more fails with MTP_E_NOMEM. 0: mtp_memory_limit() of
      * this thread, if it was called; else MTPROF_MAX_MEMORY ("2G", "500M", "none"); else three quarters of what the
-     * machine, or the container, has left. UINT64_MAX: no bound. */
+     * machine, or the container, has left, and no more than 64 times the file's size, or 256 MiB if that is more: then a
+     * compressed file whose content is more than 200 times as large is refused, too, with MTP_E_UNSUPPORTED. UINT64_MAX: no
+     * bound. */
     uint64_t max_memory;
 } mtp_open_options;
 #define MTP_OPEN_OPTIONS_INIT                                                                                \
@@ -81,13 +83,19 @@ typedef struct mtp_trace_info {
     uint64_t missing_chunks; /* of a spool: cut off its end; it says that there were more */
     mtp_outcome outcome;
     bool without_times; /* an execution trace: order and nesting are true, times mean nothing else */
+    /* The system's clocks stood still or contradicted each other when it was recorded: times may be off by a percent. */
+    bool clock_uncertain;
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \
         sizeof(mtp_trace_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false,             \
-            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false                                             \
+            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false, false                                      \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
+/* The same of a file. A spool without device work is counted and not kept, so that 10^8 records take some MB; model_bytes is
+ * then about what the trace would take. */
+MTP_API mtp_status mtp_trace_file_info(const char *path, const mtp_open_options *options,
+                                       mtp_trace_info *out);
 
 /* ------------------------------------------------------------------------------------------ averages */
 

@@ -12,20 +12,30 @@
 #include "base/error.h"
 #include "base/os.h"
 
+/* Of an open span. Recursion may be ten million deep, so they are small, and what only some walks need is apart. */
 typedef struct frame {
-    int64_t start, end, child_ns;
-    uint32_t span, key, children;
+    int64_t end, child_ns;
+    uint32_t span, key;
     uint8_t class;
-    bool holds; /* the only child so far has its name, and waits in held[] */
-    /* not in the plain walk */
+    uint8_t children; /* 0, 1, 2: more */
+    bool holds;       /* the only child so far has its name, and waits in stack.held */
+} frame;
+
+/* Not in the plain walk. */
+typedef struct extra {
     double total_us, child_us[2], own_device, child_device[2]; /* of two: high and low */
     int64_t memory[2], child_memory[2];                        /* CPU, device */
     uint32_t work; /* the span whose device work it has: its own, or an absorbed child's */
-} frame;
+} extra;
 
+/* What is held back is a child of the innermost open span: when another begins there, it is no only child any more. */
 typedef struct stack {
-    frame *at, *held; /* owned: both `room` long */
+    mtp__scratch frames, extras;
+    frame *at;   /* in frames, `room` long */
+    extra *more; /* in extras; NULL in the plain walk */
     size_t depth, room;
+    frame held;
+    extra held_more;
 } stack;
 
 /* -------------------------------------------------------------------------------------------------- sums */
@@ -67,12 +77,12 @@ static inline void note_first(mtp__sum *s, int64_t start, int64_t end, uint32_t 
 }
 
 /* What only some traces have. */
-static void sum_more(mtp__walk *w, mtp__sum *s, const frame *f)
+static void sum_more(mtp__walk *w, mtp__sum *s, const frame *f, const extra *x)
 {
-    double children = mtp__added(f->child_device[0], f->child_device[1]);
-    double device = f->own_device + children;
+    double children = mtp__added(x->child_device[0], x->child_device[1]);
+    double device = x->own_device + children;
     if (w->exact)
-        ((double *)w->self_us.p)[f->span] = f->total_us - mtp__added(f->child_us[0], f->child_us[1]);
+        ((double *)w->self_us.p)[f->span] = x->total_us - mtp__added(x->child_us[0], x->child_us[1]);
     if (w->device_us.p != NULL) {
         ((double *)w->device_us.p)[2 * (size_t)f->span] = device;
         ((double *)w->device_us.p)[2 * (size_t)f->span + 1] = device - children;
@@ -82,25 +92,25 @@ static void sum_more(mtp__walk *w, mtp__sum *s, const frame *f)
         s->self_device_us += device - children;
     }
     for (unsigned k = 0; k < 2; k++) {
-        int64_t self = mtp__minus(f->memory[k], f->child_memory[k]);
-        mtp__count(&s->memory[k], f->memory[k]);
+        int64_t self = mtp__minus(x->memory[k], x->child_memory[k]);
+        mtp__count(&s->memory[k], x->memory[k]);
         mtp__count(&s->self_memory[k], self);
         if (w->self_memory.p != NULL)
             ((int64_t *)w->self_memory.p)[2 * (size_t)f->span + k] = self;
     }
     if (w->work.p != NULL)
-        ((uint32_t *)w->work.p)[f->span] = f->work;
+        ((uint32_t *)w->work.p)[f->span] = x->work;
     if (w->g->t->category[f->span] == MTP__CATEGORY_CPU_OP) {
         cost c = cost_of(w, f->key, f->span);
-        int64_t self = mtp__minus(mtp__minus(f->end, f->start), f->child_ns);
+        int64_t self = mtp__minus(mtp__lasted(w->g->t, f->span), f->child_ns);
         s->flops += c.flops;
         mtp__count(&s->op_ns, self);
         mtp__count(&s->known_ns, c.known ? self : 0);
     }
 }
 
-static inline __attribute__((always_inline)) void sum_up(mtp__walk *w, const frame *f, bool nested,
-                                                         const bool full)
+static inline __attribute__((always_inline)) void sum_up(mtp__walk *w, const frame *f, const extra *x,
+                                                         bool nested, const bool full)
 {
     if (nested && w->g->options->top_level_only)
         return;
@@ -108,78 +118,85 @@ static inline __attribute__((always_inline)) void sum_up(mtp__walk *w, const fra
     if (__builtin_expect(row == MTP__NONE, 0))
         return; /* latched */
     mtp__sum *s = &w->g->sum[row];
-    int64_t ns = mtp__minus(f->end, f->start);
+    int64_t start = w->g->t->start[f->span], ns = mtp__minus(f->end, start);
     s->count++;
     mtp__count(&s->total_ns, ns);
     mtp__count(&s->self_ns, mtp__minus(ns, f->child_ns));
     s->min_ns = ns < s->min_ns ? ns : s->min_ns;
     s->max_ns = ns > s->max_ns ? ns : s->max_ns;
-    note_first(s, f->start, f->end, f->span, nested);
+    note_first(s, start, f->end, f->span, nested);
     ((uint32_t *)w->row.p)[f->span] = row + 1;
     if (__builtin_expect(w->each, 0) && !w->exact)
         ((double *)w->self_us.p)[f->span] = (double)mtp__minus(ns, f->child_ns) / 1000;
     if (full)
-        sum_more(w, s, f);
+        sum_more(w, s, f, x);
 }
 
 /* ------------------------------------------------------------------------------------------------ nesting */
 
-static bool stack_grow(stack *k)
+static bool grow(mtp__scratch *s, size_t bytes)
 {
-    size_t room = k->room != 0 ? k->room * 2 : 64;
-    frame *at = mtp__calloc(room, sizeof *at), *held = mtp__calloc(room, sizeof *held);
-    if (at == NULL || held == NULL) {
-        mtp__free(at);
-        mtp__free(held);
+    void *p = s->p != NULL ? mtp__map_grow(s->p, s->bytes, bytes) : mtp__map_memory(bytes, false);
+    if (p != NULL)
+        *s = (mtp__scratch){p, bytes};
+    return p != NULL;
+}
+
+static bool stack_grow(stack *k, bool full)
+{
+    size_t room = k->room != 0 ? k->room * 2 : 512;
+    if (!grow(&k->frames, room * sizeof *k->at))
         return false;
-    }
-    if (k->room > 0) {
-        memcpy(at, k->at, k->room * sizeof *at);
-        memcpy(held, k->held, k->room * sizeof *held);
-    }
-    mtp__free(k->at);
-    mtp__free(k->held);
-    k->at = at;
-    k->held = held;
+    k->at = k->frames.p;
+    if (full && !grow(&k->extras, room * sizeof *k->more))
+        return false;
+    k->more = k->extras.p;
     k->room = room;
     return true;
 }
 
 /* The parent takes its only child's place: its children, and its device work. */
-static void absorb(frame *f, const frame *child)
+static void absorb(frame *f, extra *x, const stack *k, bool full)
 {
-    f->child_ns = child->child_ns;
-    memcpy(f->child_us, child->child_us, sizeof f->child_us);
-    f->own_device = child->own_device;
-    memcpy(f->child_device, child->child_device, sizeof f->child_device);
-    memcpy(f->child_memory, child->child_memory, sizeof f->child_memory);
-    f->work = child->work;
+    const extra *child = &k->held_more;
+    f->child_ns = k->held.child_ns;
+    if (!full)
+        return;
+    memcpy(x->child_us, child->child_us, sizeof x->child_us);
+    x->own_device = child->own_device;
+    memcpy(x->child_device, child->child_device, sizeof x->child_device);
+    memcpy(x->child_memory, child->child_memory, sizeof x->child_memory);
+    x->work = child->work;
 }
 
 static inline __attribute__((always_inline)) void end_top(mtp__walk *w, stack *k, const bool full)
 {
     frame *f = &k->at[--k->depth];
+    extra *x = full ? &k->more[k->depth] : NULL;
     if (f->holds)
-        absorb(f, &k->held[k->depth]);
+        absorb(f, x, k, full);
     if (k->depth == 0) {
-        sum_up(w, f, false, full);
+        sum_up(w, f, x, false, full);
         return;
     }
     frame *parent = f - 1;
-    mtp__count(&parent->child_ns, mtp__minus(f->end, f->start));
+    mtp__count(&parent->child_ns, mtp__lasted(w->g->t, f->span));
     if (full) {
-        mtp__add(&parent->child_us[0], &parent->child_us[1], f->total_us);
-        mtp__add(&parent->child_device[0], &parent->child_device[1],
-                 f->own_device + mtp__added(f->child_device[0], f->child_device[1]));
-        mtp__count(&parent->child_memory[0], f->memory[0]);
-        mtp__count(&parent->child_memory[1], f->memory[1]);
+        extra *above = x - 1;
+        mtp__add(&above->child_us[0], &above->child_us[1], x->total_us);
+        mtp__add(&above->child_device[0], &above->child_device[1],
+                 x->own_device + mtp__added(x->child_device[0], x->child_device[1]));
+        mtp__count(&above->child_memory[0], x->memory[0]);
+        mtp__count(&above->child_memory[1], x->memory[1]);
     }
     if (__builtin_expect(parent->children == 1 && parent->key == f->key, 0)) {
-        k->held[k->depth - 1] = *f;
+        k->held = *f;
+        if (full)
+            k->held_more = *x;
         parent->holds = true;
         return;
     }
-    sum_up(w, f, true, full);
+    sum_up(w, f, x, true, full);
 }
 
 static inline __attribute__((always_inline)) bool begin(mtp__walk *w, stack *k, uint32_t span, uint32_t key,
@@ -191,18 +208,17 @@ static inline __attribute__((always_inline)) bool begin(mtp__walk *w, stack *k, 
         end_top(w, k, full);
     if (k->depth > 0) {
         frame *parent = &k->at[k->depth - 1];
-        parent->children++;
+        parent->children = parent->children == 0 ? 1 : 2;
         if (__builtin_expect(parent->holds, 0)) {
-            sum_up(w, &k->held[k->depth - 1], true, full);
+            sum_up(w, &k->held, &k->held_more, true, full);
             parent->holds = false;
         }
     }
-    if (__builtin_expect(k->depth == k->room, 0) && !stack_grow(k))
+    if (__builtin_expect(k->depth == k->room, 0) && !stack_grow(k, full))
         return false;
     if (__builtin_expect(w->each, 0))
         ((uint32_t *)w->parent.p)[span] = k->depth > 0 ? k->at[k->depth - 1].span + 1 : 0;
     frame *f = &k->at[k->depth];
-    f->start = start;
     f->end = end;
     f->child_ns = 0;
     f->span = span;
@@ -211,13 +227,13 @@ static inline __attribute__((always_inline)) bool begin(mtp__walk *w, stack *k, 
     f->class = (uint8_t)mtp__group_class(w->g, span);
     f->holds = false;
     if (full) {
-        memset(&f->total_us, 0, sizeof *f - offsetof(frame, total_us));
-        f->total_us = mtp__microseconds(end, w->zero_ns) - mtp__microseconds(start, w->zero_ns);
-        f->work = span;
+        extra *x = &k->more[k->depth];
+        *x = (extra){.total_us = mtp__microseconds(end, w->zero_ns) - mtp__microseconds(start, w->zero_ns),
+                     .work = span};
         if (w->launched->us.p != NULL)
-            f->own_device = ((const double *)w->launched->us.p)[span];
+            x->own_device = ((const double *)w->launched->us.p)[span];
         if (w->bytes != NULL)
-            mtp__bytes_within(w->bytes, start, end, k->depth == 0, f->memory);
+            mtp__bytes_within(w->bytes, start, end, k->depth == 0, x->memory);
     }
     k->depth++;
     return true;
@@ -314,8 +330,8 @@ mtp_status mtp__walk_run(mtp__walk *w)
     stack k = {0};
     bool full = w->exact || w->bytes != NULL || w->launched->us.p != NULL || t->shape_count > 1 || w->flops;
     bool ok = make_scratch(w) && (full ? walk_full(w, &k) : walk_plain(w, &k));
-    mtp__free(k.at);
-    mtp__free(k.held);
+    mtp__scratch_free(&k.frames);
+    mtp__scratch_free(&k.extras);
     for (uint32_t n = 0; n < t->track_count && ok; n++)
         walk_device(w, &t->tracks[n]);
     if (ok && w->bytes != NULL)

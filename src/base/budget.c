@@ -8,6 +8,11 @@
 #include "base/os.h"
 #include "base/plain.h"
 
+/* A trace takes 0.3 to 2 times the size of its file, 20 times that of a compressed one, and its analysis as much again. */
+#define TIMES_FILE 64u
+#define LEAST ((uint64_t)256 << 20)
+#define FILE_MOST ((uint64_t)1 << 48)
+
 static _Thread_local mtp__budget budget;
 
 bool mtp__budget_take(size_t bytes)
@@ -32,6 +37,21 @@ void mtp__budget_give(size_t bytes)
 uint64_t mtp__budget_limit(void)
 {
     return budget.limit != 0 ? budget.limit : MTP__BUDGET_NONE;
+}
+
+bool mtp__budget_is_default(void)
+{
+    return budget.ceiling != 0;
+}
+
+void mtp__budget_fit(uint64_t file_bytes)
+{
+    if (budget.ceiling == 0 || file_bytes == 0)
+        return;
+    uint64_t plausible = file_bytes < FILE_MOST ? file_bytes * TIMES_FILE : FILE_MOST * TIMES_FILE;
+    plausible = budget.used + (plausible > LEAST ? plausible : LEAST);
+    if (budget.limit == budget.ceiling || plausible > budget.limit) /* of several files, for the largest */
+        budget.limit = plausible < budget.ceiling ? plausible : budget.ceiling;
 }
 
 bool mtp__budget_exceeded(void)
@@ -110,16 +130,17 @@ static bool parse_size(const char *text, uint64_t *bytes)
     return *end == 0 && *bytes > 0;
 }
 
-static mtp_status find_limit(const char *text, uint64_t *out)
+static mtp_status find_limit(const char *text, mtp__budget *out)
 {
+    *out = (mtp__budget){0};
     const char *what = text != NULL ? "--max-memory" : "MTPROF_MAX_MEMORY";
     if (text == NULL)
         text = getenv("MTPROF_MAX_MEMORY");
     if (text == NULL || *text == 0) {
-        *out = default_limit();
+        out->limit = out->ceiling = default_limit();
         return MTP_OK;
     }
-    return parse_size(text, out)
+    return parse_size(text, &out->limit)
                ? MTP_OK
                : MTP_FAIL(MTP_E_ARG, "%s '%s' is no size; say 2G, 500M or none", what, text);
 }
@@ -132,14 +153,15 @@ mtp_status mtp__budget_begin(uint64_t most, mtp__budget *outer)
     outer->goes_on = budget.limit != 0 && most == 0;
     if (outer->goes_on)
         return MTP_OK;
-    mtp_status status = most == 0 ? find_limit(NULL, &most) : MTP_OK;
+    mtp__budget own = {.limit = most};
+    mtp_status status = most == 0 ? find_limit(NULL, &own) : MTP_OK;
     if (status != MTP_OK)
         return status;
     if (budget.limit != 0) {
         uint64_t left = budget.limit > budget.used ? budget.limit - budget.used : 1;
-        most = most < left ? most : left;
+        own.limit = own.limit < left ? own.limit : left;
     }
-    budget = (mtp__budget){.limit = most};
+    budget = own;
     return MTP_OK;
 }
 
@@ -154,9 +176,9 @@ void mtp__budget_end(const mtp__budget *outer)
 
 mtp_status mtp_memory_limit(const char *size)
 {
-    uint64_t limit = 0;
-    mtp_status status = find_limit(size, &limit);
+    mtp__budget own;
+    mtp_status status = find_limit(size, &own);
     if (status == MTP_OK)
-        budget = (mtp__budget){.limit = limit};
+        budget = own;
     return status;
 }

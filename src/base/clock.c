@@ -1,45 +1,94 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include <errno.h>
 #include <mtprof.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <time.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
+#define LENGTH_NS 2000000u           /* short of this an estimate of the rate is poor */
+#define PATIENCE_NS (10 * LENGTH_NS) /* of CLOCK_MONOTONIC_RAW, when CLOCK_MONOTONIC does not go along */
+#define READINGS_MOST 50000          /* some 100 ms, when no clock goes */
+
 static _Atomic(mtp__clock_hook *) hook;
+static _Atomic(mtp__clock_system_hook *) system_hook;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool tsc;
-static mtp__anchor first; /* the oldest reading of this process: the long end of the estimate */
+static bool forbidden; /* the TSC is there, and reading it would kill us */
+static const char *name = "CLOCK_MONOTONIC";
+static mtp__anchor
+    first; /* the oldest reading that the newer ones agree with: the long end of the estimate */
+static _Atomic double fallback_rate; /* 0: the clocks are sound */
 
+/* The C library's call reads the TSC itself, without entering the kernel: where that is forbidden, the kernel is asked. */
 static uint64_t read_clock(clockid_t id)
 {
-    struct timespec t;
-    clock_gettime(id, &t);
+    mtp__clock_system_hook *h = atomic_load_explicit(&system_hook, memory_order_relaxed);
+    if (__builtin_expect(h != NULL, 0))
+        return h(id);
+    struct timespec t = {0};
+    if (__builtin_expect(forbidden, 0))
+        syscall(SYS_clock_gettime, id, &t);
+    else
+        clock_gettime(id, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void probe(void)
+#if defined(__x86_64__)
+/* A sandbox that does not let us ask is not tried: a slower clock is better than SIGSEGV. EINVAL: a kernel that cannot
+ * forbid it. */
+static bool is_forbidden(void)
+{
+    int mode = PR_TSC_ENABLE, before = errno;
+    bool unknown = prctl(PR_GET_TSC, &mode, 0, 0, 0) != 0 && errno != EINVAL;
+    errno = before;
+    return unknown || mode != PR_TSC_ENABLE;
+}
+
+static void find_tsc(void)
+{
+    unsigned a, b, c, d = 0;
+    bool there = __get_cpuid(1, &a, &b, &c, &d) && (d >> 4 & 1u) != 0;
+    bool invariant = __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d >> 8 & 1u) != 0;
+    forbidden = is_forbidden();
+    tsc = there && invariant && !forbidden;
+    name = tsc         ? "TSC"
+           : forbidden ? "CLOCK_MONOTONIC, by system calls: the process may not read the TSC (PR_SET_TSC)"
+                       : "CLOCK_MONOTONIC: the TSC of this machine is not invariant";
+}
+#endif
+
+void mtp__clock_probe(void)
 {
 #if defined(__x86_64__)
-    unsigned a, b, c, d = 0;
-    tsc = __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d >> 8 & 1u) != 0;
+    find_tsc();
 #endif
+    atomic_store(&fallback_rate, 0);
     mtp__clock_anchor(&first);
 }
 
 /* Early, so that by the first start the estimate has some length. */
 static __attribute__((constructor)) void probe_at_load(void)
 {
-    pthread_once(&once, probe);
+    pthread_once(&once, mtp__clock_probe);
 }
 
 bool mtp__clock_is_tsc(void)
 {
-    pthread_once(&once, probe);
+    pthread_once(&once, mtp__clock_probe);
     return tsc;
+}
+
+const char *mtp_clock_name(void)
+{
+    pthread_once(&once, mtp__clock_probe);
+    return name;
 }
 
 void mtp__clock_hook_set(mtp__clock_hook *to)
@@ -50,6 +99,11 @@ void mtp__clock_hook_set(mtp__clock_hook *to)
 bool mtp__clock_hooked(void)
 {
     return atomic_load_explicit(&hook, memory_order_relaxed) != NULL;
+}
+
+void mtp__clock_system_hook_set(mtp__clock_system_hook *to)
+{
+    atomic_store(&system_hook, to);
 }
 
 static uint64_t ticks_now(void)
@@ -66,34 +120,126 @@ static uint64_t ticks_now(void)
 
 uint64_t mtp__clock_ticks_slow(void)
 {
-    pthread_once(&once, probe);
+    pthread_once(&once, mtp__clock_probe);
     return ticks_now();
 }
 
-/* The narrowest of a few brackets: the wider ones were interrupted. */
+/* The narrowest of a few brackets: the wider ones were interrupted. A clock that goes back within a bracket makes it the
+ * widest. */
 void mtp__clock_anchor(mtp__anchor *out)
 {
-    uint64_t best = UINT64_MAX;
     for (int i = 0; i < 8; i++) {
         uint64_t before = read_clock(CLOCK_MONOTONIC), t0 = ticks_now();
         uint64_t real = read_clock(CLOCK_REALTIME), raw = read_clock(CLOCK_MONOTONIC_RAW);
         uint64_t t1 = ticks_now(), after = read_clock(CLOCK_MONOTONIC);
-        if (after - before >= best)
-            continue;
-        best = after - before;
-        *out = (mtp__anchor){t0 + (t1 - t0) / 2, before + best / 2, real, raw, best};
+        uint64_t wide = after >= before ? after - before : before - after;
+        if (i == 0 || wide < out->error_ns)
+            *out = (mtp__anchor){t0 + (t1 - t0) / 2, after >= before ? before + wide / 2 : after, real, raw,
+                                 wide};
     }
+}
+
+uint64_t mtp__clock_seconds(void)
+{
+    return read_clock(CLOCK_MONOTONIC_COARSE) / 1000000000u;
+}
+
+/* ------------------------------------------------------------------------------------------- the rate */
+
+static bool plausible(double ticks_per_ns)
+{
+    return ticks_per_ns > 0.01 && ticks_per_ns < 100.0;
+}
+
+/* Two clocks of the system over one stretch: one may be slewed, by 10 % at the most, and neither jumps. */
+static bool agree(uint64_t ns, uint64_t raw)
+{
+    uint64_t apart = ns > raw ? ns - raw : raw - ns;
+    return ns < (uint64_t)1 << 62 && raw < (uint64_t)1 << 62 && apart <= raw / 8 + 50000;
+}
+
+static double rate_between(const mtp__anchor *a, const mtp__anchor *b, uint64_t ns)
+{
+    return ns > 0 && b->ticks > a->ticks ? (double)(b->ticks - a->ticks) / (double)ns : 0;
+}
+
+/* No clock that can be read goes as it should, but the kernel's own may: sleeping is timed by it. One sleeps too long, never
+ * too short, so the shortest counts: good to some percent. */
+static double rate_by_sleeping(void)
+{
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 8; i++) {
+        struct timespec left = {0, 2 * LENGTH_NS};
+        uint64_t before = ticks_now();
+        while (nanosleep(&left, &left) != 0 && errno == EINTR)
+            ;
+        uint64_t took = ticks_now() - before;
+        least = took < least ? took : least;
+    }
+    return (double)least / (2 * LENGTH_NS);
+}
+
+/* CLOCK_MONOTONIC is of no use. */
+static double find_fallback(const mtp__anchor *from, const mtp__anchor *now)
+{
+    uint64_t raw = now->raw_ns - from->raw_ns;
+    double rate = raw >= LENGTH_NS && raw < (uint64_t)1 << 62 ? rate_between(from, now, raw) : 0;
+    if (!plausible(rate))
+        rate = rate_by_sleeping();
+    return plausible(rate) ? rate : 1.0;
+}
+
+/* Without TSC, records have the times of CLOCK_MONOTONIC, whatever these are: there is only to say that they are odd. */
+static void watch_monotonic(void)
+{
+    mtp__anchor now;
+    mtp__clock_anchor(&now);
+    uint64_t raw = now.raw_ns - first.raw_ns;
+    if (raw >= LENGTH_NS && !agree(now.monotonic_ns - first.monotonic_ns, raw))
+        atomic_store(&fallback_rate, 1.0);
 }
 
 double mtp__clock_ticks_per_ns(void)
 {
-    if (!mtp__clock_is_tsc())
+    int before = errno;
+    double rate = atomic_load(&fallback_rate);
+    if (rate != 0)
+        return rate;
+    if (mtp__clock_hooked())
         return 1.0;
-    mtp__anchor now;
-    do { /* short of 2 ms the estimate is poor: wait for it, once in a process */
+    if (!mtp__clock_is_tsc()) {
+        watch_monotonic();
+        return 1.0;
+    }
+    mtp__anchor now, began;
+    mtp__clock_anchor(&began);
+    if (!agree(began.monotonic_ns - first.monotonic_ns, began.raw_ns - first.raw_ns))
+        first = began;                        /* a clock jumped in between: measured anew */
+    for (int i = 0; i < READINGS_MOST; i++) { /* once in a process it waits until the estimate is good */
         mtp__clock_anchor(&now);
-    } while (now.monotonic_ns - first.monotonic_ns < 2000000u);
-    return (double)(now.ticks - first.ticks) / (double)(now.monotonic_ns - first.monotonic_ns);
+        uint64_t ns = now.monotonic_ns - first.monotonic_ns, raw = now.raw_ns - first.raw_ns;
+        rate = rate_between(&first, &now, ns);
+        if (ns >= LENGTH_NS && agree(ns, raw) && plausible(rate))
+            return rate;
+        if (now.raw_ns - began.raw_ns >= PATIENCE_NS)
+            break;
+    }
+    rate = find_fallback(&began, &now);
+    atomic_store(&fallback_rate, rate);
+    errno = before;
+    return rate;
+}
+
+const char *mtp__clock_trouble(void)
+{
+    if (atomic_load(&fallback_rate) == 0)
+        return NULL;
+    return mtp__clock_is_tsc() ? "the system's clock (CLOCK_MONOTONIC) stands still or jumps: times come "
+                                 "from the processor's "
+                                 "counter alone, and may be wrong by a percent"
+                               : "the system's clock (CLOCK_MONOTONIC) stands still or jumps, and there is "
+                                 "no other to go by: "
+                                 "times may be wrong";
 }
 
 uint64_t mtp_ticks(void)
@@ -103,5 +249,6 @@ uint64_t mtp_ticks(void)
 
 uint64_t mtp_now_ns(void)
 {
+    pthread_once(&once, mtp__clock_probe);
     return read_clock(CLOCK_MONOTONIC);
 }

@@ -50,6 +50,7 @@ int cli_help(const char *text);
 
 /* Opens the trace named on the command line, with progress on a terminal. NULL: it has been said why; *code is set. */
 mtp_trace *cli_open(const char *path, int *code);
+int cli_file_info(const char *path, mtp_trace_info *info); /* without holding its events; exit code */
 
 /* Where -o says, or standard output: a sink to write to, then cli_close. path NULL or "-": standard output. */
 typedef struct cli_out {

@@ -12,6 +12,7 @@ static int about_machine(void)
     printf("mtprof %s\n", mtp_version());
     printf("  native stacks     %s%s\n", mtp_stack_provider_name(),
            mtp_stack_provider_name()[0] == 'g' ? " (libunwind8 would be faster)" : "");
+    printf("  clock             %s\n", mtp_clock_name());
     printf("  traces read       mtprof spool (.mtp), Kineto/Chrome JSON, execution traces, gzip, zstd\n");
     printf(
         "  traces written    Kineto/Chrome JSON, execution traces, memory timelines, folded stacks, gzip;\n"
@@ -54,7 +55,10 @@ static void about_losses(const mtp_trace_info *i)
     if (i->unmatched_ends > 0)
         printf("  unmatched         %llu ends had no begin\n", (unsigned long long)i->unmatched_ends);
     if (i->clock_faults > 0)
-        printf("  clock             %llu times it went backwards\n", (unsigned long long)i->clock_faults);
+        printf("  clock             %llu times it went backwards, or its readings contradict each other\n",
+               (unsigned long long)i->clock_faults);
+    if (i->clock_uncertain)
+        printf("  clock             the system's stood still or jumped: times may be wrong by a percent\n");
     if (i->bad_durations > 0)
         printf("  durations         %llu %s no number, or below 0: taken for 0\n",
                (unsigned long long)i->bad_durations, i->bad_durations == 1 ? "was" : "were");
@@ -113,13 +117,9 @@ int cli_info(int argc, char **argv)
         return about_machine();
     if (argc - optind != 1)
         return cli_fail(CLI_USAGE, "one trace at a time: 'mtprof info TRACE'");
-    int code = CLI_OK;
-    mtp_trace *trace = cli_open(argv[optind], &code);
-    if (trace == NULL)
-        return code;
     mtp_trace_info info = MTP_TRACE_INFO_INIT;
-    mtp_trace_get_info(trace, &info);
-    about_trace(argv[optind], &info);
-    mtp_trace_destroy(trace);
-    return CLI_OK;
+    int code = cli_file_info(argv[optind], &info);
+    if (code == CLI_OK)
+        about_trace(argv[optind], &info);
+    return code;
 }

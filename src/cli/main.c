@@ -50,9 +50,9 @@ int cli_usage_error(void)
 }
 
 #define MAX_MEMORY_HELP                                                                                      \
-    "      --max-memory SIZE  of all verbs: the most memory to take (2G, 500M, none). At first three "       \
-    "quarters\n"                                                                                             \
-    "                         of what the machine has left, or what MTPROF_MAX_MEMORY says\n"
+    "      --max-memory SIZE  of all verbs: the most memory to take (2G, 500M, none). At first what\n"       \
+    "                         MTPROF_MAX_MEMORY says, else three quarters of what the machine has left\n"    \
+    "                         and 64 times the file's size, at least 256M\n"
 
 int cli_help(const char *text)
 {
@@ -122,11 +122,8 @@ static void show_progress(void *user, uint64_t done, uint64_t total)
 }
 
 /* What is not there, or not yet, is said whatever the verb is. */
-static void tell_state(const char *path, const mtp_trace *trace)
+static void tell_state(const char *path, mtp_trace_info i)
 {
-    mtp_trace_info i = MTP_TRACE_INFO_INIT;
-    if (mtp_trace_get_info(trace, &i) != MTP_OK)
-        return;
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     if (i.missing_chunks > 0)
         cli_fail(0, "warning: %s is cut off: %llu chunk%s missing at its end, and the records in them", name,
@@ -134,6 +131,10 @@ static void tell_state(const char *path, const mtp_trace *trace)
     if (i.damaged_chunks > 0)
         cli_fail(0, "warning: %s is damaged: the records of %llu chunk%s are lost; 'mtprof check' says where",
                  name, (unsigned long long)i.damaged_chunks, i.damaged_chunks == 1 ? "" : "s");
+    if (i.clock_uncertain)
+        cli_fail(
+            0, "warning: %s: the clock of its machine stood still or jumped: times may be wrong by a percent",
+            name);
     if (i.outcome == MTP_OUTCOME_LIVE)
         cli_fail(0, "note: %s is still being recorded by process %llu: this is what was written so far", name,
                  (unsigned long long)i.pid);
@@ -143,20 +144,38 @@ static void tell_state(const char *path, const mtp_trace *trace)
                  name);
 }
 
-mtp_trace *cli_open(const char *path, int *code)
+static mtp_open_options open_options(const char *path)
 {
     mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
-    mtp_trace *trace = NULL;
     options.progress = show_progress;
     if (path != NULL && strcmp(path, "-") == 0 && isatty(STDIN_FILENO))
         fprintf(stderr, "reading a trace from the terminal; end it with Ctrl-D\n");
+    return options;
+}
+
+mtp_trace *cli_open(const char *path, int *code)
+{
+    mtp_open_options options = open_options(path);
+    mtp_trace_info info = MTP_TRACE_INFO_INIT;
+    mtp_trace *trace = NULL;
     mtp_status status = mtp_trace_open(path, &options, &trace);
     cli_progress_done();
     if (status != MTP_OK)
         *code = cli_fail_status(status);
-    else
-        tell_state(path, trace);
+    else if (mtp_trace_get_info(trace, &info) == MTP_OK)
+        tell_state(path, info);
     return status == MTP_OK ? trace : NULL;
+}
+
+int cli_file_info(const char *path, mtp_trace_info *info)
+{
+    mtp_open_options options = open_options(path);
+    mtp_status status = mtp_trace_file_info(path, &options, info);
+    cli_progress_done();
+    if (status != MTP_OK)
+        return cli_fail_status(status);
+    tell_state(path, *info);
+    return CLI_OK;
 }
 
 int cli_create(cli_out *out, const char *path)

@@ -117,6 +117,7 @@ static mtp_status check_any(mtp_check *c, const char *path, const mtp_open_optio
     if (status != MTP_OK)
         return status;
     size_t bytes;
+    mtp__budget_fit(mtp__source_total(source));
     const void *head = mtp__source_head(source, &bytes);
     if (!mtp__spool_recognise(head, bytes)) {
         status = mtp__check_json_file(c, source, options);

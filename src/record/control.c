@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include "base/os.h"
 #include "record/details.h"
@@ -336,9 +335,7 @@ bool mtp__recorder_blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, c
 void mtp__recorder_anchor(mtp__recorder *r)
 {
     mtp__anchor a;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    atomic_store_explicit(&r->last_anchor, (uint64_t)now.tv_sec, memory_order_relaxed);
+    atomic_store_explicit(&r->last_anchor, mtp__clock_seconds(), memory_order_relaxed);
     mtp__clock_anchor(&a);
     uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
@@ -367,7 +364,9 @@ static void tell_names(mtp__recorder *r)
 
 static bool put_session(mtp__recorder *r)
 {
-    uint64_t words[] = {(uint64_t)getpid(), r->config.flags, r->cycle, mtp__clock_is_tsc(), 0};
+    uint64_t clock = (mtp__clock_is_tsc() ? MTP__CLOCK_IS_TSC : 0) |
+                     (mtp__clock_trouble() != NULL ? MTP__CLOCK_IN_TROUBLE : 0);
+    uint64_t words[] = {(uint64_t)getpid(), r->config.flags, r->cycle, clock, 0};
     memcpy(&words[4], &r->ticks_per_ns, sizeof r->ticks_per_ns);
     return put_words(r, MTP__CONTROL_SESSION, words, 5);
 }

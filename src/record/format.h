@@ -70,7 +70,7 @@ enum {
     X(METADATA, 6)  /* blob: 's' (text) or 'j' (JSON), key, NUL, value */                                    \
     X(THREAD, 7)    /* blob: the thread's name; id is its stream, word 2 bits 32 to 63 its OS tid */         \
     X(ANCHOR, 8)    /* ticks; monotonic; realtime; raw; error, all ns */                                     \
-    X(SESSION, 9)   /* pid; recording flags; cycle; is_tsc; ticks per ns, a double */                        \
+    X(SESSION, 9)   /* pid; recording flags; cycle; MTP__CLOCK_*; ticks per ns, a double */                  \
     X(CYCLE, 10)    /* cycle | started (1) or stopped (0) << 32 */                                           \
     X(LEDGER, 11)   /* emitted; kept; dropped; lost definitions; dropped by cause ... */                     \
     X(TRACE_ID, 12) /* blob: text */                                                                         \
@@ -80,6 +80,12 @@ typedef enum mtp__control_kind {
     MTP__CONTROL_LIST(X)
 } mtp__control_kind;
 #undef X
+
+enum { /* of SESSION */
+    MTP__CLOCK_IS_TSC = 1,
+    MTP__CLOCK_IN_TROUBLE =
+        2 /* the system's clocks contradicted each other: the rate was measured otherwise */
+};
 
 /* By the list's comments; a kind that is not in the list is of a newer writer. */
 static inline int mtp__control_is_blob(uint32_t kind)
@@ -101,6 +107,11 @@ static inline int mtp__control_is_known(uint32_t kind)
 #define MTP__WORD0_KIND(word) ((unsigned)(word)&15u)
 #define MTP__WORD0_LENGTH(word) ((unsigned)(word) >> 4 & 15u)
 #define MTP__WORD0_TICKS(word) ((word) >> 8)
+/* All 64 bits: of those that end in these 56 the one nearest to the chunk's base_ticks. */
+static inline uint64_t mtp__word0_full_ticks(uint64_t word, uint64_t base_ticks)
+{
+    return base_ticks + (uint64_t)((int64_t)((MTP__WORD0_TICKS(word) - base_ticks) << 8) >> 8);
+}
 
 #define MTP__BEGIN_WORD1(name, scope_kind, mask, device)                                                     \
     ((uint64_t)(name) | (uint64_t)(scope_kind) << 32 | (uint64_t)(mask) << 40 | (uint64_t)(device) << 48)

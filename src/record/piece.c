@@ -1,8 +1,10 @@
 /* record/piece.c - see piece.h. */
+#define _GNU_SOURCE /* SEEK_HOLE */
 #include "record/piece.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/os.h"
@@ -152,11 +154,27 @@ static mtp_status read_piece(mtp__places *places, int fd, uint64_t piece, unsign
     return got > 0 ? list_piece(places, piece, copy, (uint32_t)got, bytes) : MTP_OK;
 }
 
+/* The first piece from i on that is not a hole; up to *known there is none. */
+static uint64_t next_piece(int fd, uint32_t bytes, uint64_t i, uint64_t pieces, uint64_t *known)
+{
+    if (i < *known)
+        return i;
+    off_t data = lseek(fd, (off_t)((i + 1) * bytes), SEEK_DATA);
+    if (data < 0)
+        return errno == ENXIO ? pieces : i; /* nothing but holes; or the file system does not say */
+    off_t hole = lseek(fd, data, SEEK_HOLE);
+    uint64_t at = (uint64_t)data / bytes - 1;
+    *known = hole > data ? (uint64_t)(hole - 1) / bytes : at + 1;
+    return at < pieces ? at : pieces;
+}
+
 mtp_status mtp__places_list(mtp__places *places, int fd, uint32_t piece_bytes, uint64_t pieces)
 {
     unsigned char *copy = mtp__calloc(1, piece_bytes);
     mtp_status status = copy != NULL ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "a piece of %u bytes", piece_bytes);
-    for (uint64_t i = 0; status == MTP_OK && i < pieces; i++)
+    uint64_t known = 0;
+    for (uint64_t i = 0; status == MTP_OK && (i = next_piece(fd, piece_bytes, i, pieces, &known)) < pieces;
+         i++)
         status = read_piece(places, fd, i, copy, piece_bytes);
     mtp__free(copy);
     return status;

@@ -202,7 +202,8 @@ static mtp_status start_trace(mtp_profile *prof)
     if (status != MTP_OK)
         return status;
     prof->recording = prof->unsaved = true;
-    prof->cycles++;
+    if (prof->cycles++ == 0 && mtp__clock_trouble() != NULL)
+        mtp__profile_warn(prof, MTP_WARNING_CLOCK, "%s", mtp__clock_trouble());
     prof->forks = 0;
     mtp__profile_tell_metadata(prof);
     mtp__step_mark(prof->step);

@@ -4,7 +4,6 @@
 #include "record/recorder.h"
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include "base/error.h"
 #include "base/os.h"
@@ -346,9 +345,7 @@ static void count_homeless(mtp_drop cause)
 
 static void anchor_when_due(mtp__recorder *r)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    if ((uint64_t)now.tv_sec > atomic_load_explicit(&r->last_anchor, memory_order_relaxed))
+    if (mtp__clock_seconds() > atomic_load_explicit(&r->last_anchor, memory_order_relaxed))
         mtp__recorder_anchor(r);
 }
 

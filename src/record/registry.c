@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 #include "base/error.h"
 #include "base/os.h"
@@ -184,24 +183,17 @@ static uint32_t busy_count(void)
     return busy;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 uint32_t mtp__registry_rest_and_lock(void)
 {
     mtp__registry_barrier();
-    uint64_t until = now_ns() + REST_LIMIT_NS;
+    uint64_t until = mtp_now_ns() + REST_LIMIT_NS;
     pthread_mutex_lock(&lock);
     rest++;
     pthread_mutex_unlock(&lock);
     for (;;) {
         pthread_mutex_lock(&lock);
         uint32_t busy = busy_count();
-        if (busy == 0 || now_ns() > until)
+        if (busy == 0 || mtp_now_ns() > until)
             return busy;
         pthread_mutex_unlock(&lock); /* the busy one may be on its way to this very lock */
         sched_yield();

@@ -1,11 +1,13 @@
 /* record/spool.c - see spool.h. The file is read with pread, one chunk at a time: it may be cut short under us, and no
  * number in it is believed before it was checked. */
+#define _GNU_SOURCE
 #include "record/spool.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/error.h"
 #include "base/os.h"
 #include "base/plain.h"

@@ -618,6 +618,7 @@ static void copy_head(cutter *c)
     out->ledger = t->ledger;
     out->unmatched_ends = t->unmatched_ends;
     out->clock_faults = t->clock_faults;
+    out->clock_uncertain = t->clock_uncertain;
     out->damaged_chunks = t->damaged_chunks;
     out->missing_chunks = t->missing_chunks;
     out->bad_durations = t->bad_durations;

@@ -266,18 +266,31 @@ static void read_ledger(mtp_trace *t, const uint64_t *w, uint32_t count)
         t->ledger.dropped_by[i - 4] = w[i];
 }
 
+/* The record was written right after the clocks were read, so the two ticks are near. */
+static void read_anchor(mtp__dictionary *d, const uint64_t *w, uint32_t count)
+{
+    mtp__anchor a = {w[0], w[1], w[2], count > 3 ? w[3] : 0, count > 4 ? w[4] : 0};
+    const uint64_t most = (uint64_t)1 << 40; /* ticks: minutes */
+    if (a.ticks > d->last_ticks + most) /* earlier it may be: a ring tells old ones again */
+        d->line.faults++;
+    else if (!mtp__ticks_add(&d->line, &a))
+        d->trace->builder->out_of_memory = true;
+}
+
 static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint32_t count)
 {
     switch (kind) {
     case MTP__CONTROL_ANCHOR:
-        if (!d->second_pass && count >= 3 && !mtp__ticks_add(&d->line, w[0], w[1], w[2]))
-            d->trace->builder->out_of_memory = true;
+        if (!d->second_pass && count >= 3)
+            read_anchor(d, w, count);
         break;
     case MTP__CONTROL_SESSION:
         d->trace->pid = count > 0 ? w[0] : 0;
         d->trace->flags_recorded = count > 1 ? (uint32_t)w[1] : 0;
         if (count >= 5)
             memcpy(&d->ticks_per_ns, &w[4], sizeof d->ticks_per_ns);
+        if (count >= 4 && (w[3] & MTP__CLOCK_IN_TROUBLE) != 0)
+            d->trace->clock_uncertain = true;
         d->stopped = false;
         break;
     case MTP__CONTROL_CYCLE:
@@ -302,8 +315,7 @@ mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, con
             length = at + 1 < count ? (uint32_t)(words[at + 1] >> 32) : 0;
         if (length == 0 || length > count - at)
             break; /* the visitor saw to it that this cannot be */
-        d->last_ticks =
-            chunk->base_ticks + ((MTP__WORD0_TICKS(words[at]) - chunk->base_ticks) & ((1ull << 56) - 1));
+        d->last_ticks = mtp__word0_full_ticks(words[at], chunk->base_ticks);
         if (MTP__WORD0_KIND(words[at]) == MTP__KIND_CONTROL && length >= 2)
             read_one(d, (uint32_t)words[at + 1], words + at + 2, length - 2);
         at += length;

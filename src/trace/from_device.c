@@ -95,7 +95,7 @@ static int64_t device_ns(const mtp__device_works *d, mtp__tick_line *line, uint3
     high = high != NULL && high->device == device ? high : NULL;
     const clock_point *one = low != NULL ? low : high;
     if (one == NULL)
-        return mtp__ns_bound_clock(at) - line->zero_ns; /* nothing is known of it: as if it were ours */
+        return mtp__ticks_of_clock(line, at); /* nothing is known of it: as if it were ours */
     int64_t base = mtp__ticks_to_ns(line, one->ticks);
     double rate = 1.0;
     if (low != NULL && high != NULL)
@@ -110,7 +110,7 @@ static int64_t work_ns(const mtp__device_works *d, mtp__tick_line *line, const p
     case MTP_CLOCK_TICKS:
         return mtp__ticks_to_ns(line, at);
     case MTP_CLOCK_MONOTONIC:
-        return mtp__ns_bound_clock(at) - line->zero_ns;
+        return mtp__ticks_of_clock(line, at);
     default:
         return device_ns(d, line, device_of(p), at);
     }

@@ -18,6 +18,7 @@
 
 #define LIVE_TRIES 6
 #define SHARED_WORDS 6
+#define FORGET 4096u  /* events that are counted and forgotten at one time, or more */
 #define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
 
 typedef struct step_mark {
@@ -47,6 +48,7 @@ typedef struct reader {
     mtp__dictionary dict;
     mtp_trace *t;
     uint32_t only_cycle; /* 0: all */
+    mtp__tally *tally;   /* borrowed: events are counted and forgotten; NULL: they are kept */
     /* the stream being read */
     uint32_t stream, track, cycle;
     uint64_t next_record, last_ticks;
@@ -454,7 +456,7 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     uint32_t opened = r->open_count, depth = r->depth;
     const bool gaps = r->gaps > 0;
     while (at < count) {
-        uint64_t word = words[at], ticks = mtp__full_ticks(chunk, word);
+        uint64_t word = words[at], ticks = mtp__word0_full_ticks(word, chunk->base_ticks);
         if (ticks < last)
             break;
         if ((word & 0xff) == plain_end && opened > 0 && open[opened - 1].slot == depth - 1 &&
@@ -487,6 +489,27 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     return at;
 }
 
+/* Forgets all spans but the open ones, which move to the front; when these are not the most, so that it takes time in
+ * proportion to what was read. */
+static void forget(reader *r)
+{
+    mtp__columns *c = &r->t->builder->spans;
+    uint32_t kept = 0;
+    if ((uint64_t)c->count + r->t->memory_count + r->t->instant_count < 2 * (uint64_t)r->open_count + FORGET)
+        return;
+    for (uint32_t i = 0; i < r->open_count; i++) {
+        uint32_t from = r->open[i].span;
+        if (from == MTP__NONE)
+            continue;
+        COLUMN(c, START, int64_t)[kept] = COLUMN(c, START, int64_t)[from]; /* the rest of it is of no use */
+        r->open[i].span = kept++;
+    }
+    mtp__tally_take(r->tally, r->t, kept);
+    memset(r->shared, 0, sizeof r->shared);
+    r->fresh = MTP__NONE;
+    r->late_count = 0;
+}
+
 /* Time on a stream does not go back: a clock that did is held where it was, and counted. */
 static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
 {
@@ -513,7 +536,7 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
         uint32_t length = at < count ? MTP__WORD0_LENGTH(words[at]) : 0;
         if (length == 0)
             break;
-        uint64_t ticks = mtp__full_ticks(chunk, words[at]);
+        uint64_t ticks = mtp__word0_full_ticks(words[at], chunk->base_ticks);
         if (ticks < r->last_ticks) {
             ticks = r->last_ticks;
             r->t->clock_faults++;
@@ -523,7 +546,11 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
         at += length;
     }
     r->next_record = chunk->first + records;
-    return MTP_OK;
+    if (r->tally == NULL)
+        return MTP_OK;
+    forget(r);
+    r->tally->has_devices = r->devices.work_count > 0;
+    return r->tally->has_devices ? MTP_E_STATE : MTP_OK;
 }
 
 /* ------------------------------------------------------------------------------------ at the end */
@@ -620,6 +647,11 @@ static mtp_status complete(reader *r, mtp_trace **out)
     if (r->end_ticks == 0) /* nothing but the control stream */
         r->end_ticks = r->dict.last_ticks;
     int64_t end = end_unfinished(r);
+    if (r->tally != NULL) {
+        mtp__tally_take(r->tally, t, 0);
+        for (uint32_t k = 0; k < t->track_count; k++)
+            t->tracks[k].first = t->tracks[k].count = 0, t->tracks[k].crossing = false;
+    }
     name_late(r);
     for (uint32_t k = 0; k < t->track_count && !t->builder->out_of_memory; k++)
         if (t->tracks[k].crossing)
@@ -661,9 +693,11 @@ static mtp_status reader_init(reader *r, const char *source)
 /* Between the passes: anchors are known. A recording without any cannot be timed, and is empty or damaged. */
 static void passes(reader *r)
 {
-    if (r->dict.line.count == 0 && !mtp__ticks_add(&r->dict.line, 0, 0, 0))
+    static const mtp__anchor none;
+    if (r->dict.line.count == 0 && !mtp__ticks_add(&r->dict.line, &none))
         r->t->builder->out_of_memory = true;
     mtp__ticks_finish(&r->dict.line, r->dict.ticks_per_ns);
+    r->t->clock_faults += r->dict.line.faults;
     r->dict.second_pass = true;
 }
 
@@ -707,7 +741,7 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
         r.until = mtp__clock_ticks_slow();
     }
     status = read_control(&r, &(source){.prof = prof});
-    if (prof->recording && !mtp__ticks_add(&r.dict.line, now.ticks, now.monotonic_ns, now.realtime_ns))
+    if (prof->recording && !mtp__ticks_add(&r.dict.line, &now))
         r.t->builder->out_of_memory = true;
     if (status == MTP_OK && !r.t->builder->out_of_memory) {
         passes(&r);
@@ -728,7 +762,7 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
     return status;
 }
 
-mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
+mtp_status mtp__trace_from_spool(const char *path, mtp__tally *tally, mtp_trace **out)
 {
     reader r;
     *out = NULL;
@@ -736,6 +770,7 @@ mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
     if (status != MTP_OK)
         return status;
     mtp__spool_report report = {0};
+    r.tally = tally;
     status = mtp__find_moment(path, &r.until);
     if (status == MTP_OK)
         status = read_control(&r, &(source){.path = path});

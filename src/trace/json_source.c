@@ -9,6 +9,7 @@
 #define ZLIB_CONST
 #include <zlib.h>
 #include <zstd.h>
+#include "base/budget.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "base/plain.h"
@@ -17,6 +18,10 @@
 #define MTP__SOURCE_BYTES ((size_t)256 << 10)
 #endif
 #define HEAD_BYTES ((size_t)512)
+/* Traces become 10 to 50 times smaller, with long stacks 100 times. What is larger than this and became this much smaller was
+ * made to fill memory. */
+#define BOMB_BYTES ((uint64_t)128 << 20)
+#define BOMB_TIMES 200u
 
 typedef ssize_t reading(mtp__source *s, void *to, size_t room);
 
@@ -120,6 +125,22 @@ static ssize_t damaged(mtp__source *s, const char *library)
     return broken(s, what);
 }
 
+/* So much more content, and a user who has set no bound would not expect that. */
+static ssize_t decoded(mtp__source *s, size_t bytes)
+{
+    uint64_t taken = mtp__source_done(s);
+    s->decoded += bytes;
+    if (s->decoded <= BOMB_BYTES || s->decoded / BOMB_TIMES <= taken || !mtp__budget_is_default())
+        return (ssize_t)bytes;
+    s->status =
+        MTP_FAIL(MTP_E_UNSUPPORTED,
+                 "the %s content is more than %u times as large as the file, as if made to fill memory",
+                 s->form, BOMB_TIMES);
+    mtp__advise("if it is to be read, say how much memory that may take: --max-memory, MTPROF_MAX_MEMORY or "
+                "max_memory");
+    return -1;
+}
+
 /* Between members: true if another begins; what is left over must be padding. */
 static bool next_member(mtp__source *s, bool *failed)
 {
@@ -173,8 +194,7 @@ static ssize_t read_gzip(mtp__source *s, void *to, size_t room)
             return damaged(s, s->gzip.msg != NULL ? s->gzip.msg : "no cause is told");
         s->inside = rc != Z_STREAM_END;
     }
-    s->decoded += want - s->gzip.avail_out;
-    return (ssize_t)(want - s->gzip.avail_out);
+    return decoded(s, want - s->gzip.avail_out);
 }
 
 static ssize_t read_zstd(mtp__source *s, void *to, size_t room)
@@ -192,8 +212,7 @@ static ssize_t read_zstd(mtp__source *s, void *to, size_t room)
             return damaged(s, ZSTD_getErrorName(rc));
         s->inside = rc != 0;
     }
-    s->decoded += out.pos;
-    return (ssize_t)out.pos;
+    return decoded(s, out.pos);
 }
 
 /* --------------------------------------------------------------------------------------- life */

@@ -6,7 +6,7 @@
 uint32_t mtp__words_until(const mtp__chunk *chunk, const uint64_t *words, uint32_t count, uint64_t until)
 {
     uint32_t at = 0;
-    while (at < count && mtp__full_ticks(chunk, words[at]) <= until) {
+    while (at < count && mtp__word0_full_ticks(words[at], chunk->base_ticks) <= until) {
         uint32_t length = MTP__WORD0_LENGTH(words[at]);
         if (length == 0)
             break;
@@ -20,7 +20,7 @@ static mtp_status find_latest(void *user, const mtp__chunk *chunk, const uint64_
 {
     uint64_t *latest = user;
     for (uint32_t at = 0; at < count && chunk->stream != 0;) {
-        uint64_t ticks = mtp__full_ticks(chunk, words[at]);
+        uint64_t ticks = mtp__word0_full_ticks(words[at], chunk->base_ticks);
         *latest = ticks > *latest ? ticks : *latest;
         uint32_t length = MTP__WORD0_LENGTH(words[at]);
         if (length == 0)

@@ -8,25 +8,34 @@
 #include "trace/kineto.h"
 
 /* A spool is read in two passes and mapped, so it needs a name; standard input has one if it is a file. */
-static mtp_status open_spool(const char *path, bool seekable, mtp_trace **out)
+static mtp_status open_spool(const char *path, bool seekable, mtp__tally *tally, mtp_trace **out)
 {
     if (!seekable)
         return MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can be read from a file only, not from a pipe");
-    return mtp__trace_from_spool(strcmp(path, "-") == 0 ? "/dev/stdin" : path, out);
+    const char *file = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+    mtp_status status = mtp__trace_from_spool(file, tally, out);
+    if (tally != NULL && tally->has_devices) {
+        *tally = (mtp__tally){0};
+        status = mtp__trace_from_spool(file, NULL, out);
+    }
+    return status;
 }
 
-static mtp_status open_any(const char *path, const mtp_open_options *options, mtp_trace **out)
+/* tally: a spool's events are counted there where that can be; NULL: they are in the trace. */
+static mtp_status open_any(const char *path, const mtp_open_options *options, mtp__tally *tally,
+                           mtp_trace **out)
 {
     mtp__source *source;
     mtp_status status = mtp__source_open(path, &source);
     if (status != MTP_OK)
         return status;
+    mtp__budget_fit(mtp__source_total(source));
     size_t bytes;
     const void *head = mtp__source_head(source, &bytes);
     if (mtp__spool_recognise(head, bytes)) {
         bool seekable = mtp__source_seekable(source);
         mtp__source_close(source);
-        return open_spool(path, seekable, out);
+        return open_spool(path, seekable, tally, out);
     }
     status = mtp__kineto_read(source, options, 0, out);
     if (status == MTP_E_FORMAT && *mtp__source_form(source) != 0 && mtp__source_status(source) == MTP_OK)
@@ -49,10 +58,9 @@ mtp_status mtp__open_options(const mtp_open_options *from, mtp_open_options *to)
     return MTP_OK;
 }
 
-mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out)
+static mtp_status open_tallied(const char *path, const mtp_open_options *options, mtp__tally *tally,
+                               mtp_trace **out)
 {
-    if (out == NULL)
-        return MTP_FAIL(MTP_E_ARG, "out is NULL");
     *out = NULL;
     if (path == NULL)
         return MTP_FAIL(MTP_E_ARG, "path is NULL");
@@ -65,7 +73,7 @@ mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp
     if (status != MTP_OK)
         return status;
     const char *name = strcmp(path, "-") == 0 ? "standard input" : *path != 0 ? path : "'' (an empty path)";
-    status = open_any(path, &known, out);
+    status = open_any(path, &known, tally, out);
     if (status == MTP_E_NOMEM && !mtp__budget_exceeded())
         mtp__advise("read it where there is more memory, or record less");
     mtp__budget_end(&outer);
@@ -75,4 +83,33 @@ mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp
     }
     snprintf((*out)->source, sizeof(*out)->source, "%s", name);
     return MTP_OK;
+}
+
+mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out)
+{
+    if (out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "out is NULL");
+    return open_tallied(path, options, NULL, out);
+}
+
+mtp_status mtp_trace_file_info(const char *path, const mtp_open_options *options, mtp_trace_info *out)
+{
+    mtp_trace *trace;
+    mtp__tally tally = {0};
+    mtp_trace_info all = MTP_TRACE_INFO_INIT;
+    if (out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "out is NULL");
+    mtp_status status = open_tallied(path, options, &tally, &trace);
+    if (status != MTP_OK)
+        return status;
+    status = mtp_trace_get_info(trace, out); /* refuses a size that cannot be */
+    if (status == MTP_OK) {
+        size_t size = out->size;
+        mtp_trace_get_info(trace, &all);
+        mtp__tally_add(&tally, &all);
+        memcpy(out, &all, size < sizeof all ? size : sizeof all);
+        out->size = size;
+    }
+    mtp_trace_destroy(trace);
+    return status;
 }

@@ -228,6 +228,7 @@ struct mtp_trace {
     int64_t first_ns, last_ns; /* finish(): of all spans and instants */
     uint64_t pid;              /* of the recorded process, 0: unknown */
     bool from_kineto;          /* read from JSON */
+    bool clock_uncertain;      /* the clocks of its machine were in trouble: see mtp_trace_info */
     bool without_times;        /* of an execution trace: times say the order only */
     bool made_window; /* the file had Kineto's events about the recording, and our writer had made them */
     bool has_ledger;

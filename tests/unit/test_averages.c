@@ -396,6 +396,35 @@ static void deep_nesting_and_many_names_need_no_special_care(void **state)
     finish(a, t);
 }
 
+/* A function that calls itself a million times: 64 bytes for each that is open are enough, in a trace with memory events 160. */
+static void deep_recursion_takes_little_memory(void **state)
+{
+    (void)state;
+    enum {
+        DEPTH = 999999
+    };
+    for (int with_memory = 0; with_memory < 2; with_memory++) {
+        mtp_trace *t;
+        assert_ok(mtp__trace_create(&t));
+        uint32_t k = made_thread(t, 1);
+        for (int64_t i = 0; i < DEPTH; i++)
+            made_op(t, k, i, 3 * DEPTH - i, i % 3 < 2 ? "f" : "g");
+        made_op(t, k, DEPTH + 1, DEPTH + 2, "h");
+        if (with_memory != 0)
+            made_memory(t, k, DEPTH + 1, 64, 128);
+        assert_ok(mtp__trace_finish(t));
+        mtp_averages *a;
+        assert_ok(mtp_memory_limit(with_memory != 0 ? "160M" : "64M"));
+        mtp_status status = mtp_averages_create(t, NULL, &a);
+        assert_ok(mtp_memory_limit("none"));
+        assert_int_equal(status, MTP_OK);
+        assert_int_equal(op_row(a, "f")->count + op_row(a, "g")->count,
+                         DEPTH / 3 * 2); /* an f in an f is one */
+        mtp_averages_destroy(a);
+        mtp_trace_destroy(t);
+    }
+}
+
 /* -------------------------------------------------------------------------------------------------- memory */
 
 static void memory_is_of_all_spans_that_are_open_whichever_thread_allocates(void **state)
@@ -1093,6 +1122,7 @@ int main(void)
         TEST(random_traces_follow_the_rules),
         TEST(many_events_of_one_row_have_exact_quantiles),
         TEST(deep_nesting_and_many_names_need_no_special_care),
+        TEST(deep_recursion_takes_little_memory),
         TEST(memory_is_of_all_spans_that_are_open_whichever_thread_allocates),
         TEST(allocations_that_failed_are_a_row),
         TEST(device_time_is_of_the_op_and_of_all_around_it),

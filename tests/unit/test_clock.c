@@ -1,8 +1,12 @@
 /* Unit: base/clock. */
 #define _GNU_SOURCE
 #include "tests/test.h"
+#include <dlfcn.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 #include <time.h>
 #include "base/clock.h"
+#include "trace/trace.h"
 
 static uint64_t clock_ns(clockid_t id)
 {
@@ -165,6 +169,188 @@ static void a_clock_that_runs_backwards_or_stands_still_is_recorded_as_it_is(voi
     }
 }
 
+/* ------------------------------------------------------------------------------ the system's clocks gone wrong */
+
+static bool monotonic_stands, all_stand;
+static int64_t step; /* what was added to CLOCK_MONOTONIC by somebody */
+
+static uint64_t odd_system(clockid_t id)
+{
+    if (all_stand || (monotonic_stands && id == CLOCK_MONOTONIC))
+        return 5000000000u;
+    return clock_ns(id) + (id == CLOCK_MONOTONIC ? (uint64_t)step : 0);
+}
+
+static int sound_again(void **state)
+{
+    (void)state;
+    monotonic_stands = all_stand = false;
+    step = 0;
+    mtp__clock_system_hook_set(NULL);
+    mtp__clock_probe();
+    return 0;
+}
+
+static double true_rate(void)
+{
+    sound_again(NULL);
+    return mtp__clock_ticks_per_ns();
+}
+
+/* Records `scopes` scopes that have some length; the trace is the caller's. */
+static mtp_trace *record_scopes(warnings *w, int scopes, int64_t step_by)
+{
+    mtp_profile_config c = test_config(w);
+    mtp_trace *trace;
+    mtp_profile *prof = test_start(&c);
+    for (int i = 0; i < scopes; i++) {
+        uint64_t from = mtp_ticks();
+        MTP_SCOPE ("scope") {
+            while (mtp_ticks() - from < 20000000) /* some ms, whatever clocks say */
+                ;
+        }
+    }
+    step += step_by;
+    assert_ok(mtp_profile_stop(prof));
+    assert_ok(mtp_profile_trace(prof, &trace));
+    mtp_profile_destroy(prof);
+    return trace;
+}
+
+static void a_clock_that_stands_still_does_not_hold_start_up_and_is_told(void **state)
+{
+    (void)state;
+    double rate = true_rate();
+    if (!mtp__clock_is_tsc())
+        skip();
+    for (int all = 0; all < 2; all++) {
+        warnings w = {0};
+        all_stand = all != 0;
+        monotonic_stands = true;
+        mtp__clock_system_hook_set(odd_system);
+        mtp__clock_probe();
+        assert_null(mtp__clock_trouble()); /* it is not known yet */
+        mtp_trace *t = record_scopes(&w, 3, 0);
+        assert_int_equal(w.count[MTP_WARNING_CLOCK], 1);
+        assert_contains(w.text, "CLOCK_MONOTONIC");
+        assert_true(t->clock_uncertain);
+        assert_true(t->clock_faults > 0);
+        assert_int_equal(t->span_count, 3);
+        for (uint32_t i = 0; i < 3; i++) {
+            double ms = (double)(t->end[i] - t->start[i]) / 1e6;
+            assert_true(all || ms * rate * 1e6 > 19e6); /* by the other clock: as long as it was */
+            assert_true(ms > 0);
+        }
+        mtp_trace_info info = MTP_TRACE_INFO_INIT;
+        assert_ok(mtp_trace_get_info(t, &info));
+        assert_true(info.clock_uncertain);
+        mtp_trace_destroy(t);
+        sound_again(NULL);
+        assert_null(mtp__clock_trouble());
+    }
+}
+
+static void a_clock_that_stepped_before_the_start_does_not_spoil_the_rate(void **state)
+{
+    (void)state;
+    static const int64_t steps[] = {-3600000000000, -1000000, 3600000000000};
+    double rate = true_rate();
+    for (size_t k = 0; k < COUNT(steps); k++) {
+        sound_again(NULL);
+        mtp__clock_system_hook_set(odd_system);
+        step = steps[k];
+        double now = mtp__clock_ticks_per_ns();
+        assert_true(now > rate * 0.8 && now < rate * 1.2);
+        assert_null(mtp__clock_trouble());
+    }
+}
+
+/* The same ticks are as long as without the step, and the fault is counted. */
+static void a_clock_that_steps_while_recording_is_counted_and_times_stay_right(void **state)
+{
+    (void)state;
+    static const int64_t steps[] = {-3600000000000, -30000000000, 3600000000000};
+    double rate = true_rate();
+    if (!mtp__clock_is_tsc())
+        skip();
+    for (size_t k = 0; k < COUNT(steps); k++) {
+        warnings w = {0};
+        sound_again(NULL);
+        mtp__clock_system_hook_set(odd_system);
+        mtp_trace *t = record_scopes(&w, 3, steps[k]);
+        assert_int_equal(t->clock_faults, 1);
+        assert_int_equal(t->span_count, 3);
+        assert_true(t->end[2] < 3600000000000);
+        for (uint32_t i = 0; i < 3; i++) {
+            double ticks = (double)(t->end[i] - t->start[i]) * rate;
+            assert_true(ticks > 19e6 && t->start[i] >= (i > 0 ? t->end[i - 1] : 0));
+        }
+        mtp_trace_destroy(t);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------- without the TSC */
+
+static void record_without_tsc(void *arg)
+{
+    (void)arg;
+    mtp_trace *t;
+    mtp_profile_config c = test_config(NULL);
+    mtp_profile *prof;
+    CHILD_CHECK(prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) == 0);
+    mtp__clock_probe();
+    CHILD_CHECK(!mtp__clock_is_tsc());
+    CHILD_CHECK(strstr(mtp_clock_name(), "PR_SET_TSC") != NULL);
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    for (int i = 0; i < 1000; i++)
+        MTP_SCOPE ("slow") {
+        }
+    CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK && mtp_profile_trace(prof, &t) == MTP_OK);
+    CHILD_CHECK(t->span_count == 1000 && t->clock_faults == 0);
+    mtp_trace_destroy(t);
+    mtp_profile_destroy(prof);
+}
+
+static void a_program_that_may_not_read_the_tsc_is_recorded_by_another_clock(void **state)
+{
+    (void)state;
+#if defined(__x86_64__)
+    if (TEST_ASAN || TEST_TSAN) /* their run time reads clocks its own way */
+        skip();
+    assert_true(test_left_well(test_child(record_without_tsc, NULL, 60)));
+#else
+    (void)record_without_tsc;
+    skip();
+#endif
+}
+
+static void load_without_tsc(void *arg)
+{
+    (void)arg;
+    CHILD_CHECK(prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) == 0);
+    void *lib = dlopen(MTP_SHARED_LIB, RTLD_NOW | RTLD_LOCAL);
+    CHILD_CHECK(lib != NULL);
+    uint64_t (*ticks)(void), (*now)(void);
+    *(void **)&ticks = dlsym(lib, "mtp_ticks");
+    *(void **)&now = dlsym(lib, "mtp_now_ns");
+    CHILD_CHECK(ticks != NULL && now != NULL);
+    uint64_t before = now(), between = ticks(), after = now();
+    CHILD_CHECK(before <= between && between <= after);
+}
+
+static void a_program_that_may_not_read_the_tsc_loads_the_library(void **state)
+{
+    (void)state;
+#if defined(__x86_64__)
+    if (TEST_ASAN || TEST_TSAN)
+        skip();
+    assert_true(test_left_well(test_child(load_without_tsc, NULL, 60)));
+#else
+    (void)load_without_tsc;
+    skip();
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +363,12 @@ int main(void)
         TEST(a_hook_replaces_the_slow_read_until_it_is_taken_away),
         TEST(records_of_a_hooked_session_carry_the_hooks_ticks),
         TEST(a_clock_that_runs_backwards_or_stands_still_is_recorded_as_it_is),
+        cmocka_unit_test_teardown(a_clock_that_stands_still_does_not_hold_start_up_and_is_told, sound_again),
+        cmocka_unit_test_teardown(a_clock_that_stepped_before_the_start_does_not_spoil_the_rate, sound_again),
+        cmocka_unit_test_teardown(a_clock_that_steps_while_recording_is_counted_and_times_stay_right,
+                                  sound_again),
+        TEST(a_program_that_may_not_read_the_tsc_is_recorded_by_another_clock),
+        TEST(a_program_that_may_not_read_the_tsc_loads_the_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

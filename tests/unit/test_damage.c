@@ -227,6 +227,41 @@ static void anchors_that_no_clock_gives_are_survived(void **state)
     free(bytes);
 }
 
+/* An anchor is written when it was read: one whose ticks are elsewhere is damaged, and changes no time. */
+static void an_anchor_whose_ticks_are_elsewhere_is_counted_and_changes_nothing(void **state)
+{
+    (void)state;
+    mtp_trace *t;
+    mtp_trace_info info = MTP_TRACE_INFO_INIT;
+    char *bytes = malloc(whole_bytes);
+    memcpy(bytes, whole, whole_bytes);
+    test_spew(path, whole, whole_bytes);
+    assert_ok(mtp_trace_open(path, NULL, &t));
+    assert_ok(mtp_trace_get_info(t, &info));
+    mtp_trace_destroy(t);
+    const int64_t end = info.last_ns;
+    bool done = false;
+    mtp__chunk *c;
+    for (size_t i = 0; !done && (c = test_chunk(bytes, whole_bytes, i)) != NULL; i++) {
+        uint64_t *w = mtp__chunk_words(c);
+        for (uint32_t at = 0; c->stream == 0 && at < c->words && !done;) {
+            done = (uint32_t)w[at + 1] == MTP__CONTROL_ANCHOR;
+            if (done)
+                w[at + 2] = w[at + 2] >> 42 != 0 ? w[at + 2] / 2 : w[at + 2] + ((uint64_t)1 << 45);
+            at += MTP__WORD0_LENGTH(w[at]) != 0 ? MTP__WORD0_LENGTH(w[at]) : (uint32_t)(w[at + 1] >> 32);
+        }
+        reseal(c, c->span);
+    }
+    assert_true(done);
+    test_spew(path, bytes, whole_bytes);
+    assert_ok(mtp_trace_open(path, NULL, &t));
+    assert_ok(mtp_trace_get_info(t, &info));
+    assert_int_equal(info.clock_faults, 1);
+    assert_true(info.last_ns <= end && info.last_ns >= -end);
+    mtp_trace_destroy(t);
+    free(bytes);
+}
+
 static void headers_that_cannot_be_are_survived(void **state)
 {
     (void)state;
@@ -270,6 +305,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(words_that_were_changed_and_sealed_are_survived),
         TEST(anchors_that_no_clock_gives_are_survived),
+        TEST(an_anchor_whose_ticks_are_elsewhere_is_counted_and_changes_nothing),
         TEST(headers_that_cannot_be_are_survived),
         TEST(a_cut_spool_says_what_is_missing),
     };

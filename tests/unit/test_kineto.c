@@ -1439,6 +1439,42 @@ static void a_gzip_bomb_of_events_ends_at_the_memory_it_may_take(void **state)
     assert_int_equal(mtp__alloc_live(), live);
 }
 
+/* Nobody has said how much memory it may take: what is hundreds of times larger than its file is not read. */
+static void a_gzip_bomb_is_refused_unless_memory_was_granted(void **state)
+{
+    (void)state;
+    static const char event[] = "{\"ph\":\"i\",\"name\":\"a\",\"ts\":1,\"pid\":1,\"tid\":1},";
+    size_t each = sizeof event - 1, count = ((size_t)140 << 20) / each, packed;
+    char *plain = malloc(each * count + 2), file[512];
+    plain[0] = '[';
+    for (size_t i = 0; i < count; i++)
+        memcpy(plain + 1 + i * each, event, each);
+    plain[each * count] = ']';
+    void *gz = compressed(plain, each * count + 1, 6, &packed);
+    free(plain);
+    assert_true(packed < each * count / 250);
+    snprintf(file, sizeof file, "%s", test_path("times.json.gz"));
+    test_spew(file, gz, packed);
+    free(gz);
+    mtp_trace *t;
+    mtp_check *c;
+    mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
+    unsetenv("MTPROF_MAX_MEMORY");
+    assert_ok(mtp_memory_limit(NULL));
+    size_t before = test_rss();
+    assert_int_equal(mtp_trace_open(file, &options, &t), MTP_E_UNSUPPORTED);
+    assert_says("times.json.gz: the gzip content is more than 200 times as large as the file");
+    assert_says("--max-memory, MTPROF_MAX_MEMORY or max_memory");
+    assert_int_equal(mtp_trace_check_file(file, &options, &c), MTP_E_UNSUPPORTED);
+    if (!TEST_ASAN && !TEST_TSAN)
+        assert_true(test_rss() < before + ((size_t)200 << 20));
+    options.max_memory = (uint64_t)1 << 30;
+    assert_ok(mtp_trace_open(file, &options, &t));
+    assert_int_equal(t->instant_count, count);
+    mtp_trace_destroy(t);
+    assert_ok(mtp_memory_limit("none"));
+}
+
 static void a_threads_limit_holds_for_analyses_too(void **state)
 {
     (void)state;
@@ -1663,6 +1699,7 @@ int main(void)
         TEST(a_gzip_file_cut_off_or_damaged_anywhere_is_an_error),
         TEST(a_gzip_bomb_is_streamed_not_held),
         TEST(a_gzip_bomb_of_events_ends_at_the_memory_it_may_take),
+        TEST(a_gzip_bomb_is_refused_unless_memory_was_granted),
         TEST(a_threads_limit_holds_for_analyses_too),
         TEST(a_gzip_bomb_of_one_endless_string_ends_at_the_limit),
         TEST(what_is_no_file_is_told_with_its_name),

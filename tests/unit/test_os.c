@@ -1,6 +1,7 @@
 /* Unit: base/os and base/testpoint: the calls that tests lean on must themselves be right. */
 #define _GNU_SOURCE
 #include "tests/test.h"
+#include "base/budget.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -192,6 +193,44 @@ static void a_busy_profile_passes_every_testpoint(void **state)
     assert_int_equal(hits[MTP__POINT_STOP_DONE], before);
 }
 
+static bool has_room_for(size_t bytes)
+{
+    void *p = mtp__map_memory(bytes, false);
+    mtp__unmap(p, bytes);
+    return p != NULL;
+}
+
+/* The default goes by the file that is read; what the user chose stays. */
+static void small_files_may_not_take_much_memory_unless_that_was_chosen(void **state)
+{
+    (void)state;
+    const size_t megabyte = (size_t)1 << 20;
+    unsetenv("MTPROF_MAX_MEMORY");
+    assert_int_equal(mtp_memory_limit(NULL), MTP_OK);
+    assert_true(mtp__budget_is_default());
+    if (mtp__budget_limit() < 1000 * megabyte) /* a machine that has less anyway */
+        skip();
+    assert_true(has_room_for(900 * megabyte));
+    mtp__budget_fit(0); /* a pipe */
+    assert_true(has_room_for(900 * megabyte));
+    mtp__budget_fit(megabyte);
+    assert_true(has_room_for(250 * megabyte));
+    assert_false(has_room_for(260 * megabyte));
+    mtp__budget_fit(8 * megabyte); /* another one beside it */
+    assert_true(has_room_for(500 * megabyte));
+    assert_false(has_room_for(520 * megabyte));
+    mtp__budget_fit(megabyte);
+    assert_true(has_room_for(500 * megabyte));
+    mtp__budget_fit(UINT64_MAX);
+    assert_true(has_room_for(900 * megabyte));
+    assert_int_equal(mtp_memory_limit("900M"), MTP_OK);
+    assert_false(mtp__budget_is_default());
+    mtp__budget_fit(megabyte);
+    assert_true(has_room_for(800 * megabyte));
+    assert_false(has_room_for(1000 * megabyte));
+    assert_int_equal(mtp_memory_limit("none"), MTP_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +244,7 @@ int main(void)
         TEST(files_are_not_inherited_by_exec),
         TEST(every_testpoint_has_a_name_of_its_own),
         TEST(a_busy_profile_passes_every_testpoint),
+        TEST(small_files_may_not_take_much_memory_unless_that_was_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

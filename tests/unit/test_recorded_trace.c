@@ -3,6 +3,7 @@
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
+#include <unistd.h>
 #include "base/clock.h"
 #include "tests/test.h"
 #include "trace/trace.h"
@@ -436,6 +437,205 @@ static void what_has_no_name_is_called_so(void **state)
     mtp_trace_destroy(t);
 }
 
+/* ------------------------------------------------------------------------------------------------ times */
+
+static atomic_uint_fast64_t wide_now;
+
+static uint64_t wide(void)
+{
+    return atomic_fetch_add(&wide_now, 100);
+}
+
+/* Records have the lower 56 bits of a tick. They overflow within the recording, and within a chunk. */
+static void ticks_are_whole_again_when_their_lower_bits_overflow(void **state)
+{
+    (void)state;
+    for (uint64_t before = 1000; before <= 300000; before += 13000) {
+        atomic_store(&wide_now, ((uint64_t)3 << 56) - before);
+        mtp__clock_hook_set(wide);
+        mtp_profile_config c = test_config(NULL);
+        c.chunk_bytes = 4096;
+        mtp_profile *prof = test_start(&c);
+        for (int i = 0; i < 1000; i++) {
+            MTP_SCOPE ("scope") {
+                mtp_mark(MTP_NAME("mark"));
+            }
+        }
+        mtp_trace *t = trace_of(prof);
+        assert_int_equal(t->span_count, 1000);
+        assert_int_equal(t->clock_faults, 0);
+        for (uint32_t i = 0; i < 1000; i++) {                   /* a tick is a ns here */
+            assert_in_range(t->end[i] - t->start[i], 200, 300); /* a new chunk reads the clock, too */
+            assert_in_range(t->start[i], i > 0 ? t->end[i - 1] + 100 : 0, 400000);
+        }
+        assert_in_range(t->last_ns, t->end[999], 400000);
+        mtp_trace_destroy(t);
+    }
+}
+
+/* The place of the data chunk that was handed out nth, from 0, in a spool of chunks of 4 KiB. */
+static mtp__chunk *data_chunk(char *bytes, size_t length, uint64_t nth)
+{
+    uint64_t last = 0;
+    for (;;) {
+        mtp__chunk *found = NULL;
+        for (size_t at = 4096; at + 4096 <= length; at += 4096) {
+            mtp__chunk *c = (mtp__chunk *)(void *)(bytes + at);
+            if (c->magic == MTP__CHUNK_MAGIC && c->stream != 0 && c->order > last &&
+                (found == NULL || c->order < found->order))
+                found = c;
+        }
+        assert_non_null(found);
+        last = found->order;
+        if (nth-- == 0)
+            return found;
+    }
+}
+
+/* A scope ends in a chunk that is lost, and another begins there at the same depth: the end that comes after the gap is not
+ * that of the first. */
+static void what_was_open_before_a_lost_chunk_is_not_ended_after_it(void **state)
+{
+    (void)state;
+    char path[512];
+    size_t length;
+    snprintf(path, sizeof path, "%s", test_path("gap.mtp"));
+    mtp_profile_config c = test_config(NULL);
+    c.spool = path;
+    c.chunk_bytes = 4096;
+    mtp_profile *prof = test_start(&c);
+    mtp_token before = mtp_scope_begin(MTP_NAME("before the gap"));
+    for (int i = 0; i < 350; i++) /* 502 words a chunk, marks take 2: into the second */
+        mtp_mark(MTP_NAME("mark"));
+    mtp_scope_end(before);
+    mtp_token after = mtp_scope_begin(MTP_NAME("begun in the gap"));
+    for (int i = 0; i < 300; i++) /* into the third */
+        mtp_mark(MTP_NAME("mark"));
+    mtp_scope_end(after);
+    assert_ok(mtp_profile_stop(prof));
+    mtp_profile_destroy(prof);
+    char *bytes = test_slurp(path, &length);
+    mtp__chunk *lost = data_chunk(bytes, length, 1);
+    assert_int_equal(lost->depth, data_chunk(bytes, length, 2)->depth);
+    mtp__chunk_words(lost)[7] ^= 1;
+    test_spew(path, bytes, length);
+    free(bytes);
+    mtp_trace *t;
+    assert_ok(mtp_trace_open(path, NULL, &t));
+    assert_int_equal(t->damaged_chunks, 1);
+    assert_int_equal(t->unmatched_ends, 1);
+    assert_int_equal(t->unfinished, 1);
+    uint32_t span = span_of(t, "before the gap", 0);
+    assert_int_not_equal(span, MTP__NONE);
+    assert_true((t->flags[span] & MTP__SPAN_UNFINISHED) != 0);
+    mtp_trace_destroy(t);
+}
+
+/* ---------------------------------------------------------------------------- counted instead of kept */
+
+static void one_odd_record(mtp_token *open, size_t *count)
+{
+    static char block;
+    mtp_op op = MTP_OP_INIT(MTP_NAME("op"));
+    switch (test_below(8)) {
+    case 0:
+        mtp_mark(MTP_NAME("mark"));
+        break;
+    case 1:
+        mtp_counter(MTP_NAME("counter"), 1);
+        break;
+    case 2:
+        mtp_memory_event(MTP_DEVICE_CPU, &block, 64, 64, 64);
+        break;
+    case 3:
+        op.sequence = (int64_t)test_below(5);
+        op.args = "\"x\": 1";
+        mtp_op_begin(&op);
+        mtp_op_end(&op);
+        break;
+    case 4:
+        if (*count > 0) { /* any of them: they need not nest */
+            size_t which = test_below(*count);
+            mtp_scope_end(open[which]);
+            open[which] = open[--*count];
+        }
+        break;
+    default:
+        if (*count < 40)
+            open[(*count)++] = mtp_scope_begin(MTP_NAME("scope"));
+        else
+            mtp_scope_end(open[--*count]);
+    }
+}
+
+static void record_odd(const char *path, int records, bool device)
+{
+    mtp_profile_config c = test_config(NULL);
+    mtp_token open[40];
+    size_t count = 0;
+    c.spool = path;
+    c.chunk_bytes = 4096;
+    c.when_full = MTP_STREAM;
+    c.profile_memory = true;
+    mtp_profile *prof = test_start(&c);
+    for (int i = 0; i < records; i++) {
+        one_odd_record(open, &count);
+        if (i % 1000 == 0)
+            mtp_profile_step(prof);
+    }
+    if (device) {
+        mtp_device_work work = MTP_DEVICE_WORK_INIT(MTP_NAME("kernel"), MTP_DEVICE_NPU(0));
+        work.clock = MTP_CLOCK_TICKS;
+        work.start = mtp_ticks();
+        work.end = work.start + 50;
+        mtp_device_event(&work);
+    }
+    assert_ok(mtp_profile_stop(prof)); /* some are left open */
+    mtp_profile_destroy(prof);
+}
+
+static void a_file_that_is_counted_has_the_numbers_of_one_that_is_kept(void **state)
+{
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s", test_path("counted.mtp"));
+    for (int round = 0; round < 6; round++) {
+        mtp_trace *t;
+        mtp_trace_info kept = MTP_TRACE_INFO_INIT, counted = MTP_TRACE_INFO_INIT;
+        record_odd(path, round < 5 ? 1 << (3 * round) : 30000, round == 5);
+        assert_ok(mtp_trace_open(path, NULL, &t));
+        assert_ok(mtp_trace_get_info(t, &kept));
+        mtp_trace_destroy(t);
+        assert_ok(mtp_trace_file_info(path, NULL, &counted));
+        if (round != 5)
+            assert_in_range(counted.model_bytes, kept.model_bytes, kept.model_bytes * 2);
+        kept.model_bytes = counted.model_bytes;
+        assert_memory_equal(&kept, &counted, sizeof kept);
+        unlink(path);
+    }
+    mtp_trace_info bad = MTP_TRACE_INFO_INIT;
+    bad.size = 3;
+    record_odd(path, 10, false);
+    assert_int_equal(mtp_trace_file_info(path, NULL, &bad), MTP_E_ABI);
+    assert_int_equal(mtp_trace_file_info(path, NULL, NULL), MTP_E_ARG);
+    assert_int_equal(mtp_trace_file_info(NULL, NULL, &bad), MTP_E_ARG);
+}
+
+static void counting_takes_little_memory_however_long_the_recording(void **state)
+{
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s", test_path("long.mtp"));
+    record_odd(path, 400000, false);
+    mtp_trace *t;
+    mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
+    mtp_trace_info info = MTP_TRACE_INFO_INIT;
+    options.max_memory = (uint64_t)6 << 20;
+    assert_int_equal(mtp_trace_open(path, &options, &t), MTP_E_NOMEM);
+    assert_ok(mtp_trace_file_info(path, &options, &info));
+    assert_true(info.spans > 100000 && info.instants > 50000 && info.memory_events > 20000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,6 +652,10 @@ int main(void)
         TEST(work_of_a_scope_in_an_op_is_the_ops_also_when_it_is_read_again),
         TEST(no_failure_leaks),
         TEST(what_has_no_name_is_called_so),
+        TEST(ticks_are_whole_again_when_their_lower_bits_overflow),
+        TEST(what_was_open_before_a_lost_chunk_is_not_ended_after_it),
+        TEST(a_file_that_is_counted_has_the_numbers_of_one_that_is_kept),
+        TEST(counting_takes_little_memory_however_long_the_recording),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

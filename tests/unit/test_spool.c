@@ -188,6 +188,27 @@ static void a_huge_hole_is_no_chunk(void **state)
     seen_free(&s);
 }
 
+/* What the file has no blocks for is not read. */
+static void holes_of_terabytes_are_passed_over(void **state)
+{
+    (void)state;
+    const char *path = test_path("holes.mtp");
+    test_spew(path, whole, whole_bytes);
+    if (truncate(path, (off_t)1 << 42) != 0)
+        skip(); /* a file system without such files */
+    mtp_check *check;
+    mtp_trace *trace;
+    mtp__fault_plan(1u << MTP__FAULT_READ, 5000, true);
+    mtp_status opened = mtp_trace_open(path, NULL, &trace),
+               checked = mtp_trace_check_file(path, NULL, &check);
+    assert_int_equal(mtp__fault_stop(), 0);
+    assert_int_equal(opened, MTP_OK);
+    assert_int_equal(checked, MTP_OK);
+    assert_int_equal(mtp_check_events(check), 400 * 6 + 1);
+    mtp_check_destroy(check);
+    mtp_trace_destroy(trace);
+}
+
 /* ------------------------------------------------------------------------------------- cut and flipped */
 
 /* Every record of `part` stands at the same place of its stream in the whole file. */
@@ -328,8 +349,9 @@ int main(void)
         TEST(a_visitors_status_ends_the_visit),         TEST(files_that_are_no_spools_are_refused_in_words),
         TEST(a_fifo_is_refused_and_not_waited_for),     TEST(a_newer_version_and_impossible_sizes_are_told),
         TEST(spools_are_known_by_their_first_bytes),    TEST(a_huge_hole_is_no_chunk),
-        TEST(a_file_cut_anywhere_gives_a_prefix),       TEST(a_flipped_bit_never_makes_a_wrong_record),
-        TEST(many_flips_and_a_cut_end_in_a_status),     TEST(reading_survives_every_failing_call),
+        TEST(holes_of_terabytes_are_passed_over),       TEST(a_file_cut_anywhere_gives_a_prefix),
+        TEST(a_flipped_bit_never_makes_a_wrong_record), TEST(many_flips_and_a_cut_end_in_a_status),
+        TEST(reading_survives_every_failing_call),
     };
     return cmocka_run_group_tests(tests, make_whole, free_whole);
 }
