@@ -80,12 +80,15 @@ typedef struct mtp_trace_info {
     uint64_t bad_durations;  /* of a JSON file: no number, or below 0; such spans last 0 */
     uint64_t missing_chunks; /* of a spool: cut off its end; it says that there were more */
     mtp_outcome outcome;
-    bool without_times; /* an execution trace: order and nesting are true, times mean nothing else */
+    bool without_times;  /* an execution trace: order and nesting are true, times mean nothing else */
+    bool damaged_header; /* of a spool: one of the two copies of its header; the other one was used */
+    uint64_t
+        chunks; /* of a spool: that the file has; damaged_chunks of them could not be read, or not wholly */
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \
         sizeof(mtp_trace_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false,             \
-            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false                                             \
+            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false, false, 0                                   \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
 

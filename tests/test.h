@@ -122,6 +122,9 @@ const char *
 test_path(const char *name); /* in a folder that is removed at the end; good until the 8th next call */
 char *test_slurp(const char *path, size_t *bytes);
 void test_spew(const char *path, const void *bytes, size_t count);
+/* Of a spool in memory that was changed on purpose: its header's check and copy; the checks of a control chunk's records. */
+void test_seal_header(char *bytes);
+void test_seal_control(mtp__chunk *chunk);
 size_t test_rss(void); /* bytes */
 double test_now(void); /* seconds */
 /* n, more if MTP_TEST_SCALE says so, fewer under a sanitizer */

@@ -291,7 +291,9 @@ void mtp__unlock_file(int fd)
 
 #define WRITE_MAX ((size_t)1 << 30) /* Linux takes a little less than 2 GiB at a time */
 
-static ssize_t write_some(int fd, const char *from, size_t length)
+#define APPEND UINT64_MAX /* not at a place */
+
+static ssize_t write_some(int fd, const char *from, size_t length, uint64_t offset)
 {
     if (fault(MTP__FAULT_WRITE)) {
         errno = ENOSPC;
@@ -301,8 +303,11 @@ static ssize_t write_some(int fd, const char *from, size_t length)
         length = (length + 1) / 2;
     ssize_t n;
     bool interrupted = fault(MTP__FAULT_INTERRUPT);
+    length = length < WRITE_MAX ? length : WRITE_MAX;
     do {
-        n = interrupted ? -1 : write(fd, from, length < WRITE_MAX ? length : WRITE_MAX);
+        n = interrupted        ? -1
+            : offset == APPEND ? write(fd, from, length)
+                               : pwrite(fd, from, length, (off_t)offset);
         if (interrupted)
             errno = EINTR;
         interrupted = false;
@@ -312,7 +317,7 @@ static ssize_t write_some(int fd, const char *from, size_t length)
 
 /* A reader that left, or a limit on file sizes, is told by a signal that ends the program: it is kept from this thread
  * for as long as we write, and taken away if it came. */
-int mtp__write(int fd, const void *bytes, size_t length)
+static int write_all(int fd, const void *bytes, size_t length, uint64_t offset)
 {
     sigset_t ours, before, pending;
     sigemptyset(&ours);
@@ -323,7 +328,7 @@ int mtp__write(int fd, const void *bytes, size_t length)
     const char *from = bytes;
     int rc = 0;
     while (length > 0 && rc == 0) {
-        ssize_t n = write_some(fd, from, length);
+        ssize_t n = write_some(fd, from, length, offset);
         if (n == 0)
             errno = EIO; /* no file says this of a length that is not 0 */
         if (n <= 0) {
@@ -331,6 +336,7 @@ int mtp__write(int fd, const void *bytes, size_t length)
         } else {
             from += n;
             length -= (size_t)n;
+            offset += offset != APPEND ? (uint64_t)n : 0;
         }
     }
     int error = errno;
@@ -345,6 +351,16 @@ int mtp__write(int fd, const void *bytes, size_t length)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = error;
     return rc;
+}
+
+int mtp__write(int fd, const void *bytes, size_t length)
+{
+    return write_all(fd, bytes, length, APPEND);
+}
+
+int mtp__pwrite(int fd, const void *bytes, size_t length, uint64_t offset)
+{
+    return write_all(fd, bytes, length, offset);
 }
 
 int mtp__sync(int fd)

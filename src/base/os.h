@@ -53,6 +53,7 @@ void mtp__unlock_file(int fd);
  * (a file descriptor); the _at calls do not follow a link at the name. Faults: WRITE is a full disk; SHORT and INTERRUPT
  * are no failures, writing goes on. */
 int mtp__write(int fd, const void *bytes, size_t length);
+int mtp__pwrite(int fd, const void *bytes, size_t length, uint64_t offset); /* the same, at a place */
 int mtp__sync(int fd);
 int mtp__open_at(int dir, const char *name, int flags, mode_t mode);
 int mtp__open_folder(int dir,

@@ -132,8 +132,13 @@ static void tell_state(const char *path, const mtp_trace *trace)
         cli_fail(0, "warning: %s is cut off: %llu chunk%s missing at its end, and the records in them", name,
                  (unsigned long long)i.missing_chunks, i.missing_chunks == 1 ? " is" : "s are");
     if (i.damaged_chunks > 0)
-        cli_fail(0, "warning: %s is damaged: the records of %llu chunk%s are lost; 'mtprof check' says where",
-                 name, (unsigned long long)i.damaged_chunks, i.damaged_chunks == 1 ? "" : "s");
+        cli_fail(
+            0,
+            "warning: %s: damaged: %llu of %llu chunks could not be read, or not wholly; what is shown is "
+            "the rest ('mtprof check' says where)",
+            name, (unsigned long long)i.damaged_chunks, (unsigned long long)i.chunks);
+    if (i.damaged_header)
+        cli_fail(0, "warning: %s: its header is damaged; the copy of it is not, and was used", name);
     if (i.outcome == MTP_OUTCOME_LIVE)
         cli_fail(0, "note: %s is still being recorded by process %llu: this is what was written so far", name,
                  (unsigned long long)i.pid);

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/os.h"
+#include "record/checks.h"
 
 #define PART_BYTES 2048u /* a blob longer than this comes in parts, so that it fits the smallest chunk */
 
@@ -36,8 +37,10 @@ static uint64_t *reserve(mtp__recorder *r, uint32_t words)
 
 static void commit(mtp__recorder *r, uint64_t *at, mtp__control_kind kind, uint32_t words)
 {
-    at[1] = (uint64_t)kind | (uint64_t)words << 32;
-    __atomic_store_n(at, MTP__WORD0(mtp__clock_ticks_slow(), 0, MTP__KIND_CONTROL), __ATOMIC_RELEASE);
+    uint64_t word0 = MTP__WORD0(mtp__clock_ticks_slow(), 0, MTP__KIND_CONTROL);
+    at[1] = MTP__CONTROL_WORD1(kind, 0, words);
+    at[1] = MTP__CONTROL_WORD1(kind, mtp__control_check(word0, at, words), words);
+    __atomic_store_n(at, word0, __ATOMIC_RELEASE);
     r->control.used += words;
     r->control.records++;
     r->control.written++;

@@ -34,7 +34,7 @@
     X(TENSORS, 11) /* signature | count << 32 | more << 40; then for each tensor: number | device << 48;   \
                           address | dtype << 56. Of the op that has just begun (signature 0), or a part of  \
                           what its object holds. more: 1, it goes on with the record before */ \
-    X(CONTROL, 15) /* mtp__control | length << 32; by mtp__control */
+    X(CONTROL, 15) /* mtp__control_kind | check << 8 | length << 32; by mtp__control_kind */
 #define X(sym, value) MTP__KIND_##sym = (value),
 typedef enum mtp__kind {
     MTP__KIND_LIST(X)
@@ -60,7 +60,8 @@ enum {
     MTP__HAS_NUMBER = 1 << 7 /* of a step; its name is the name's text with the number behind */
 };
 
-/* The control stream: what the other streams' ids mean. Blobs may come in parts, in order. */
+/* The control stream: what the other streams' ids mean. Blobs may come in parts, in order. Each record has a check of all
+ * its words (pool.h: mtp__control_check), for a chunk that its writer never sealed has none. */
 #define MTP__CONTROL_LIST(X)                                                                                 \
     X(NAME, 1)      /* blob: text. Ids with bit 31 are the session's own */                                  \
     X(SHAPE, 2)     /* blob: words, record/shapes.h */                                                       \
@@ -97,6 +98,11 @@ static inline int mtp__control_is_known(uint32_t kind)
 
 /* Of a blob: word 2 = id | (offset of this part, or tid) << 32; word 3 = total bytes | bytes here << 32; bytes. */
 
+#define MTP__CONTROL_WORD1(kind, check, length)                                                              \
+    ((uint64_t)(kind) | (uint64_t)(check) << 8 | (uint64_t)(length) << 32)
+#define MTP__CONTROL_KIND(word1) ((uint32_t)(word1)&0xffu)
+#define MTP__CONTROL_CHECK(word1) ((uint32_t)(word1) >> 8)
+
 #define MTP__WORD0(ticks, length, kind) ((uint64_t)(ticks) << 8 | (uint64_t)(length) << 4 | (uint64_t)(kind))
 #define MTP__WORD0_KIND(word) ((unsigned)(word)&15u)
 #define MTP__WORD0_LENGTH(word) ((unsigned)(word) >> 4 & 15u)
@@ -118,20 +124,27 @@ typedef struct mtp__chunk {
     uint64_t checksum;   /* when sealed, in a file: of header and words; 0: not sealed */
     uint32_t depth;      /* of the stream before the first record */
     uint32_t epoch;      /* of definitions (record/control.h) when it was handed out */
-    uint32_t span;       /* bytes of its piece, header and all; the next chunk, if there is one, lies behind them */
-    uint32_t head;       /* check of what does not change: order to first, depth to span */
+    uint32_t span; /* bytes of its piece, header and all; the next chunk, if there is one, lies behind them */
+    uint32_t head; /* check of what does not change: order to first, depth to span */
 } mtp__chunk;
 #define MTP__CHUNK_MAGIC 0x4b4e5548435054d4u
 #define MTP__CHUNK_HEADER_WORDS (sizeof(mtp__chunk) / 8)
 
-/* At the start of a spool file; the chunks follow, each at a multiple of chunk_bytes. */
+/* At the start of a spool file, and again at MTP__SPOOL_COPY_AT: a reader uses the one whose check is right. The chunks
+ * follow, each at a multiple of chunk_bytes. What times hang on is here too, so that no single damaged place in the file
+ * makes them wrong. */
 typedef struct mtp__spool_header {
     char magic[8]; /* MTP__SPOOL_MAGIC */
     uint32_t version, chunk_bytes;
     uint64_t pid;
     uint64_t complete; /* 1: the session was stopped and the file is as it was meant to be */
-    uint64_t chunks;   /* then: how many follow; else: never trust it */
+    uint64_t chunks;   /* then: how many pieces follow; else: never trust it */
     uint64_t locked;   /* 1: while it is not complete its writer holds a lock on the file (base/os.h) */
+    uint64_t mended;   /* 1: `mtprof recover` wrote it, of a recording that was not stopped */
+    double ticks_per_ns;
+    uint64_t ticks, monotonic_ns, realtime_ns; /* an anchor: when the file was made */
+    uint64_t check;                            /* of all before it */
 } mtp__spool_header;
 #define MTP__SPOOL_MAGIC "mtprof1\n"
+#define MTP__SPOOL_COPY_AT 2048u
 #endif

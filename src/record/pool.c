@@ -45,6 +45,18 @@ uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words)
     return sum != 0 ? sum : 1;
 }
 
+uint32_t mtp__chunk_head(const mtp__chunk *chunk)
+{
+    mtp__chunk header = *chunk;
+    header.checksum = 0;
+    header.records = header.words = header.head = 0;
+    uint64_t
+        words[MTP__CHUNK_HEADER_WORDS]; /* a copy: the fields are not all words, and the compiler may know */
+    memcpy(words, &header, sizeof words);
+    uint64_t sum = mtp__hash_words(words, MTP__CHUNK_HEADER_WORDS);
+    return (uint32_t)(sum ^ sum >> 32);
+}
+
 static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
 {
     uint64_t limit = pool->slots;
@@ -213,7 +225,9 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
     chunk->depth = 0;
     chunk->epoch = 0;
     chunk->span = pool->chunk_bytes;
-    chunk->head = 0;
+    mtp__chunk header = {order, MTP__CHUNK_MAGIC, stream,       cycle,       ticks, first, 0, 0,
+                         0,     chunk->depth,     chunk->epoch, chunk->span, 0};
+    chunk->head = mtp__chunk_head(&header);                   /* the order comes last */
     __atomic_store_n(&chunk->order, order, __ATOMIC_RELEASE); /* pairs: visit, order */
     MTP__TESTPOINT(CHUNK_TAKEN);
     return chunk;

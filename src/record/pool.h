@@ -71,6 +71,7 @@ int mtp__chunk_place_compare(const void *a, const void *b); /* the order of visi
 /* How far records go from the start of `words`: up to the first that is not there, or cannot be one. */
 uint32_t mtp__chunk_written(const uint64_t *words, uint32_t capacity);
 uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words);
+uint32_t mtp__chunk_head(const mtp__chunk *chunk);  /* what its field `head` must be */
 uint32_t mtp__chunk_capacity(uint32_t chunk_bytes); /* in words */
 
 static inline uint64_t *mtp__chunk_words(mtp__chunk *chunk)

@@ -379,6 +379,7 @@ uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
         return NULL;
     }
     chunk->depth = (uint32_t)(w->token >> 32); /* looked at only with a record, and none is here yet */
+    chunk->head = mtp__chunk_head(chunk);
     w->chunk = chunk;
     w->cur = mtp__chunk_words(chunk);
     w->end = w->cur + mtp__chunk_capacity(r->pool.chunk_bytes);

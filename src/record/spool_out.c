@@ -9,18 +9,32 @@
 #include "base/os.h"
 #include "base/plain.h"
 #include "base/target.h"
+#include "record/checks.h"
 
 #define STEP_BYTES ((uint64_t)1 << 20) /* the file grows by */
 
-/* The lock goes with it: it is held while the file is not complete, and tells readers that its writer lives. */
+/* The lock goes with it: it is held while the file is not complete, and tells readers that its writer lives. Header and
+ * copy are one write within one page: a kill leaves both as they were, or both new. */
 static bool header_write(mtp__spool_out *f, bool complete)
 {
     bool locked = complete || mtp__lock_file(f->fd) == MTP__LOCK_NONE;
-    mtp__spool_header header = {
-        MTP__SPOOL_MAGIC, MTP__FORMAT_VERSION,      f->chunk_bytes,     (uint64_t)getpid(),
-        complete,         complete ? f->pieces : 0, !complete && locked};
+    unsigned char page[MTP__SPOOL_COPY_AT + sizeof(mtp__spool_header)] = {0};
+    mtp__spool_header header = {.magic = MTP__SPOOL_MAGIC,
+                                .version = MTP__FORMAT_VERSION,
+                                .chunk_bytes = f->chunk_bytes,
+                                .pid = (uint64_t)getpid(),
+                                .complete = complete,
+                                .chunks = complete ? f->pieces : 0,
+                                .locked = !complete && locked,
+                                .ticks_per_ns = mtp__clock_ticks_per_ns(),
+                                .ticks = f->made.ticks,
+                                .monotonic_ns = f->made.monotonic_ns,
+                                .realtime_ns = f->made.realtime_ns};
+    header.check = mtp__spool_check(&header);
+    memcpy(page, &header, sizeof header);
+    memcpy(page + MTP__SPOOL_COPY_AT, &header, sizeof header);
     f->finished = complete;
-    bool written = pwrite(f->fd, &header, sizeof header, 0) == (ssize_t)sizeof header;
+    bool written = mtp__pwrite(f->fd, page, sizeof page, 0) == 0;
     if (complete)
         mtp__unlock_file(f->fd);
     return written;
@@ -58,6 +72,7 @@ static mtp_status create(mtp__spool_out *f, const char *path)
 mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chunk_bytes, uint64_t limit)
 {
     *f = (mtp__spool_out){.fd = -1, .chunk_bytes = chunk_bytes, .limit = limit};
+    mtp__clock_anchor(&f->made);
     mtp_status status = create(f, path);
     if (status != MTP_OK)
         return status;

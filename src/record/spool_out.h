@@ -6,6 +6,7 @@
 #define MTP_RECORD_SPOOL_OUT_H
 #include <mtprof.h>
 #include <sys/types.h>
+#include "base/clock.h"
 #include "record/format.h"
 
 typedef struct mtp__spool_out {
@@ -16,6 +17,7 @@ typedef struct mtp__spool_out {
     uint64_t pieces;      /* in use, without the header's */
     uint64_t room;        /* pieces that have blocks on the disk */
     uint64_t limit;       /* the most there may be */
+    mtp__anchor made;     /* when the file was */
 } mtp__spool_out;
 
 /* An empty spool with its header. After a failure, too, close() is to be called. */

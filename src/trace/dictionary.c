@@ -208,8 +208,11 @@ static void read_blob(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint
         d->part = mtp__calloc(1, total + 8);
         d->part_bytes = d->part != NULL ? total : 0;
         d->part_have = 0;
+        d->part_id = id;
+        d->part_kind = kind;
     }
-    if (d->part == NULL || total != d->part_bytes || offset != d->part_have || here > total - offset)
+    if (d->part == NULL || id != d->part_id || kind != d->part_kind || total != d->part_bytes ||
+        offset != d->part_have || here > total - offset)
         return;
     memcpy(d->part + offset, w + 2, here);
     d->part_have += here;
@@ -270,7 +273,7 @@ mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, con
         d->last_ticks =
             chunk->base_ticks + ((MTP__WORD0_TICKS(words[at]) - chunk->base_ticks) & ((1ull << 56) - 1));
         if (MTP__WORD0_KIND(words[at]) == MTP__KIND_CONTROL && length >= 2)
-            read_one(d, (uint32_t)words[at + 1], words + at + 2, length - 2);
+            read_one(d, MTP__CONTROL_KIND(words[at + 1]), words + at + 2, length - 2);
         at += length;
     }
     return MTP_OK;

@@ -706,6 +706,15 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
     return status;
 }
 
+/* What the control stream does not tell, because what told it is damaged, or its writer died before. */
+static void from_header(reader *r, const mtp__spool_header *h)
+{
+    if (r->dict.ticks_per_ns == 0)
+        r->dict.ticks_per_ns = h->ticks_per_ns;
+    if (r->dict.line.count == 0 && !mtp__ticks_add(&r->dict.line, h->ticks, h->monotonic_ns, h->realtime_ns))
+        r->t->builder->out_of_memory = true;
+}
+
 mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
 {
     reader r;
@@ -714,12 +723,15 @@ mtp_status mtp__trace_from_spool(const char *path, mtp_trace **out)
     if (status != MTP_OK)
         return status;
     mtp__spool_report report = {0};
-    status = mtp__spool_visit_control(path, on_chunk, &r);
+    status = mtp__spool_visit_control(path, on_chunk, &r, &report);
     if (status == MTP_OK && !r.t->builder->out_of_memory) {
+        from_header(&r, &report.header);
         passes(&r);
         status = mtp__spool_visit(path, on_chunk, &r, &report);
     }
+    r.t->chunks = report.total;
     r.t->damaged_chunks = report.damaged;
+    r.t->damaged_header = report.header_damaged;
     r.t->missing_chunks = report.missing;
     r.t->outcome = report.outcome;
     if (status == MTP_OK && r.t->pid == 0)

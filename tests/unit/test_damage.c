@@ -167,6 +167,9 @@ static void reseal(mtp__chunk *c)
 {
     uint32_t capacity = mtp__chunk_capacity(4096);
     c->words = mtp__chunk_written(mtp__chunk_words(c), capacity);
+    if (c->stream == 0)
+        test_seal_control(c);
+    c->head = mtp__chunk_head(c);
     c->checksum = mtp__chunk_checksum(c, mtp__chunk_words(c));
 }
 
@@ -209,8 +212,8 @@ static void anchors_that_no_clock_gives_are_survived(void **state)
             for (uint32_t at = 0; c->stream == 0 && at < c->words;) {
                 uint32_t length =
                     MTP__WORD0_LENGTH(w[at]) != 0 ? MTP__WORD0_LENGTH(w[at]) : (uint32_t)(w[at + 1] >> 32);
-                if (((uint32_t)w[at + 1] == MTP__CONTROL_ANCHOR ||
-                     (uint32_t)w[at + 1] == MTP__CONTROL_SESSION) &&
+                if ((MTP__CONTROL_KIND(w[at + 1]) == MTP__CONTROL_ANCHOR ||
+                     MTP__CONTROL_KIND(w[at + 1]) == MTP__CONTROL_SESSION) &&
                     test_below(2) == 0)
                     w[at + 2 + test_below(length - 2)] = odd_word(w[at + 2]);
                 at += length;
@@ -230,6 +233,8 @@ static void headers_that_cannot_be_are_survived(void **state)
         memcpy(bytes, whole, whole_bytes);
         uint64_t *w = (uint64_t *)(void *)bytes + 1 + test_below(5);
         *w = odd_word(*w);
+        if (test_below(2) == 0)
+            test_seal_header(bytes);
         read_all(bytes, test_below(2) == 0 ? whole_bytes : 8 + test_below(whole_bytes - 8));
     }
     free(bytes);
