@@ -578,7 +578,8 @@ typedef enum mtp_when_full {
     X(SPOOL_FAILED, 8)                                                                                       \
     X(THREAD_STUCK, 9)                                                                                       \
     X(FORK_NOT_FOLLOWED, 10)                                                                                 \
-    X(LEDGER_MISMATCH, 11)
+    X(LEDGER_MISMATCH, 11)                                                                                   \
+    X(SPOOL_KEPT, 12)
 #define X(sym, value) MTP_WARNING_##sym = (value),
 typedef enum mtp_warning {
     MTP_WARNING_LIST(X)
@@ -604,7 +605,11 @@ typedef struct mtp_profile_config {
     uint64_t buffer_bytes; /* budget for records; 0: 256 MiB */
     mtp_when_full when_full;
     uint32_t chunk_bytes; /* unit of the budget, a power of two from 4 KiB to 1 MiB; 0: 64 KiB */
-    const char *spool;    /* copied: a file that holds the records as they come, so a crash loses none */
+    /* Copied: a file that holds the records as they come, so a crash loses none. In its name %p is the process, %h the
+     * host, %t the time (UTC), %n the first number that no file has, %% a percent sign. The file appears under its name when
+     * it can be recorded into. A recording there that was never stopped is kept (run.mtp becomes run.1.mtp, with a warning);
+     * one that is going on is not touched, and the start fails with MTP_E_IO; any other file is replaced. */
+    const char *spool;
     uint64_t spool_bytes; /* largest size of a streamed spool; 0: until the disk is full */
     /* end of v1 */
 } mtp_profile_config;
@@ -648,6 +653,8 @@ MTP_API uint64_t mtp_profile_step_number(const mtp_profile *prof);
 MTP_API mtp_action mtp_profile_action(const mtp_profile *prof);
 MTP_API bool mtp_profile_is_recording(const mtp_profile *prof);
 MTP_API const char *mtp_profile_trace_id(const mtp_profile *prof); /* NULL before the first prepare */
+MTP_API const char *
+mtp_profile_spool(const mtp_profile *prof); /* the file's path, without patterns; NULL: none yet */
 
 /* -------------------------------------------------------------------------------------------- ledger */
 

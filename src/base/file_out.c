@@ -69,21 +69,11 @@ static mode_t mode_by_umask(void)
 /* Beside the target, under a name that nobody has. */
 static mtp_status open_temp(mtp_file *f)
 {
-    for (int i = 0; i < TEMP_TRIES; i++) {
-        uint64_t chance = 0;
-        if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != (ssize_t)sizeof chance)
-            chance = mtp_ticks() * 0x9e3779b97f4a7c15u + (uint64_t)getpid() + (uint64_t)i;
-        snprintf(f->temp, sizeof f->temp, ".mtprof-%016llx.tmp", (unsigned long long)chance);
-        f->fd = mtp__open_at(f->dir, f->temp, O_WRONLY | O_CREAT | O_EXCL, 0600);
-        if (f->fd >= 0 || errno != EEXIST)
-            break;
-    }
+    f->fd = mtp__open_temp_at(f->dir, f->temp, O_WRONLY);
     f->owned = f->fd >= 0;
     if (f->owned)
         return MTP_OK;
-    int error = errno;
-    f->temp[0] = 0;
-    return MTP_FAIL(MTP_E_IO, "%s: no file can be created in its folder: %s", f->path, mtp__reason(error));
+    return MTP_FAIL(MTP_E_IO, "%s: no file can be created in its folder: %s", f->path, mtp__reason(errno));
 }
 
 static mtp_status open_in_place(mtp_file *f, const char *place)

@@ -9,11 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include "base/budget.h"
+#include "base/clock.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
+#define TEMP_TRIES 16
 
 static atomic_uint plan_mask;
 static atomic_int plan_left, plan_fired;
@@ -409,6 +412,38 @@ int mtp__rename_at(int dir, const char *from, const char *to)
         return -1;
     }
     return renameat(dir, from, dir, to);
+}
+
+int mtp__rename_new_at(int dir, const char *from, const char *to)
+{
+    if (fault(MTP__FAULT_RENAME)) {
+        errno = EIO;
+        return -1;
+    }
+    if (renameat2(dir, from, dir, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    if (linkat(dir, from, dir, to, 0) != 0) /* a file system that does not know the flag */
+        return -1;
+    return unlinkat(dir, from, 0);
+}
+
+int mtp__open_temp_at(int dir, char name[40], int flags)
+{
+    int fd = -1;
+    for (int i = 0; i < TEMP_TRIES; i++) {
+        uint64_t chance = 0;
+        if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != (ssize_t)sizeof chance)
+            chance = mtp__clock_ticks_slow() * 0x9e3779b97f4a7c15u + (uint64_t)getpid() + (uint64_t)i;
+        snprintf(name, 40, ".mtprof-%016llx.tmp", (unsigned long long)chance);
+        fd = mtp__open_at(dir, name, flags | O_CREAT | O_EXCL, 0600);
+        if (fd >= 0 || errno != EEXIST)
+            break;
+    }
+    if (fd < 0)
+        name[0] = 0;
+    return fd;
 }
 
 void mtp__unlink_at(int dir, const char *name)

@@ -42,14 +42,14 @@ mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorde
     if (r == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a recorder");
     r->config = *config;
-    status = mtp__pool_init(&r->pool, &config->pool);
-    if (status != MTP_OK)
-        goto free_recorder;
     r->config.pool.path = NULL;
     if (config->pool.path != NULL && (r->config.pool.path = mtp__strdup(config->pool.path)) == NULL) {
         status = MTP_FAIL(MTP_E_NOMEM, "the spool's path");
-        goto fini_pool;
+        goto free_recorder;
     }
+    status = mtp__pool_init(&r->pool, &config->pool); /* the last that can fail: it may replace a file */
+    if (status != MTP_OK)
+        goto free_path;
     pthread_mutex_init(&r->control.lock, NULL);
     mtp__details_init(r);
     r->id = atomic_fetch_add(&last_id, 1) + 1;
@@ -63,8 +63,8 @@ mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorde
     *out = r;
     return MTP_OK;
 
-fini_pool:
-    mtp__pool_fini(&r->pool);
+free_path:
+    mtp__free((char *)r->config.pool.path);
 free_recorder:
     mtp__free(r);
     return status;

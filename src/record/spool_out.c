@@ -2,15 +2,14 @@
 #define _GNU_SOURCE
 #include "record/spool_out.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/error.h"
 #include "base/os.h"
 #include "base/plain.h"
-#include "base/target.h"
 #include "record/checks.h"
 
+#define BUSY_TRIES 1000
 #define STEP_BYTES ((uint64_t)1 << 20) /* the file grows by */
 
 /* The lock goes with it: it is held while the file is not complete, and tells readers that its writer lives. Header and
@@ -40,50 +39,41 @@ static bool header_write(mtp__spool_out *f, bool complete)
     return written;
 }
 
-/* Opened as it is, and emptied when it is ours: another process may be recording into it. */
-static mtp_status create(mtp__spool_out *f, const char *path)
+/* One try; MTP_E_BUSY: the number in its name was taken meanwhile. */
+static mtp_status create(mtp__spool_out *f, const char *pattern)
 {
-    mtp__target target;
-    mtp_status status = mtp__target_find(path, &target);
+    mtp__spool_name *n = f->name;
+    mtp_status status = mtp__spool_name_make(n, pattern, &f->fd);
+    if (status == MTP_OK && (mtp__grow_file(f->fd, 0, f->chunk_bytes) != 0 || !header_write(f, false)))
+        status = MTP_FAIL(MTP_E_IO, "spool: %s: cannot be written: %s", n->path, mtp__reason(errno));
+    if (status == MTP_OK)
+        status = mtp__spool_name_take(n, pattern, f->fd);
+    mtp__spool_name_drop(n);
     if (status != MTP_OK) {
-        MTP_NOTE("spool");
-        return status;
+        mtp__close(f->fd);
+        f->fd = -1;
     }
-    bool possible = target.place[0] == 0 && (!target.there || target.regular);
-    if (possible)
-        f->fd = mtp__open_at(target.dir, target.name, O_RDWR | O_CREAT, 0600);
-    int error = errno;
-    mtp__close(target.dir);
-    if (!possible)
-        return MTP_FAIL(MTP_E_IO, "spool: %s: it is no regular file", path);
-    if (f->fd < 0)
-        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be created: %s", path, mtp__reason(error));
-    if (mtp__lock_file(f->fd) == MTP__LOCK_HELD) {
-        mtp__spool_header other = {0};
-        ssize_t got = mtp__pread(f->fd, &other, sizeof other, 0);
-        return MTP_FAIL(MTP_E_IO, "spool: %s: process %llu is recording into it; name another file", path,
-                        got == (ssize_t)sizeof other ? (unsigned long long)other.pid : 0);
-    }
-    if (mtp__truncate(f->fd, 0) != 0)
-        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be emptied: %s", path, mtp__reason(errno));
-    return MTP_OK;
+    return status;
 }
 
 mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chunk_bytes, uint64_t limit)
 {
     *f = (mtp__spool_out){.fd = -1, .chunk_bytes = chunk_bytes, .limit = limit};
+    f->name = mtp__calloc(1, sizeof *f->name);
+    if (f->name == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "the spool's path");
     mtp__clock_anchor(&f->made);
     mtp_status status = create(f, path);
-    if (status != MTP_OK)
-        return status;
-    if (mtp__grow_file(f->fd, 0, f->chunk_bytes) != 0 || !header_write(f, false))
-        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be written: %s", path, mtp__reason(errno));
-    return MTP_OK;
+    for (int i = 0; status == MTP_E_BUSY && i < BUSY_TRIES; i++)
+        status = create(f, path);
+    return status == MTP_E_BUSY ? MTP_E_IO : status;
 }
 
 void mtp__spool_out_close(mtp__spool_out *f)
 {
     mtp__close(f->fd);
+    mtp__free(f->name);
+    f->name = NULL;
     f->fd = -1;
     f->pieces = f->room = 0;
 }

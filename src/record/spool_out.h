@@ -8,16 +8,18 @@
 #include <sys/types.h>
 #include "base/clock.h"
 #include "record/format.h"
+#include "record/spool_name.h"
 
 typedef struct mtp__spool_out {
-    int fd;               /* -1: there is none */
-    int error;            /* errno that ended the file's growth, or 0 */
-    uint32_t chunk_bytes; /* of a piece */
-    bool finished;        /* the file says that it is complete */
-    uint64_t pieces;      /* in use, without the header's */
-    uint64_t room;        /* pieces that have blocks on the disk */
-    uint64_t limit;       /* the most there may be */
-    mtp__anchor made;     /* when the file was */
+    int fd;                /* -1: there is none */
+    int error;             /* errno that ended the file's growth, or 0 */
+    uint32_t chunk_bytes;  /* of a piece */
+    bool finished;         /* the file says that it is complete */
+    uint64_t pieces;       /* in use, without the header's */
+    uint64_t room;         /* pieces that have blocks on the disk */
+    uint64_t limit;        /* the most there may be */
+    mtp__anchor made;      /* when the file was */
+    mtp__spool_name *name; /* owned: what it is called; NULL: there is none */
 } mtp__spool_out;
 
 /* An empty spool with its header. After a failure, too, close() is to be called. */

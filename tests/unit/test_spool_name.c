@@ -1,0 +1,276 @@
+/* Unit: record/spool_name: a spool and the file that has its name: one that was there, one that another process records into,
+ * one that a crash left, one that somebody cuts. */
+#define _GNU_SOURCE
+#include "tests/test.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <sched.h>
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    RACERS = 6
+};
+
+typedef struct race {
+    _Atomic int tried, won, go;
+} race;
+static race *shared;
+static char path[512];
+
+static mtp_profile_config config_of(warnings *w, const char *spool)
+{
+    mtp_profile_config c = test_config(w);
+    c.spool = spool;
+    c.when_full = MTP_STREAM;
+    return c;
+}
+
+static void record(const char *spool, int scopes, warnings *w)
+{
+    mtp_profile_config c = config_of(w, spool);
+    mtp_profile *prof = test_start(&c);
+    for (int i = 0; i < scopes; i++)
+        MTP_SCOPE ("scope") {
+        }
+    assert_ok(mtp_profile_stop(prof));
+    mtp_profile_destroy(prof);
+}
+
+static uint64_t spans_of(const char *file, mtp_outcome *outcome)
+{
+    mtp_trace *t;
+    mtp_trace_info info = MTP_TRACE_INFO_INIT;
+    assert_ok(mtp_trace_open(file, NULL, &t));
+    assert_ok(mtp_trace_get_info(t, &info));
+    mtp_trace_destroy(t);
+    *outcome = info.outcome;
+    return info.spans;
+}
+
+static void crash(void *arg)
+{
+    mtp_profile_config c = config_of(NULL, path);
+    mtp_profile *prof = NULL;
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    for (int i = 0; i < *(int *)arg; i++)
+        MTP_SCOPE ("before the crash") {
+        }
+    kill(getpid(), SIGKILL);
+}
+
+/* Files of ours that are under way. */
+static int leftovers(void)
+{
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", test_path("."));
+    DIR *d = opendir(folder);
+    int n = 0;
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
+        n += strncmp(e->d_name, ".mtprof-", 8) == 0;
+    closedir(d);
+    return n;
+}
+
+static void a_start_that_fails_leaves_the_old_file(void **state)
+{
+    (void)state;
+    size_t bytes, now;
+    snprintf(path, sizeof path, "%s", test_path("old.mtp"));
+    record(path, 10, NULL);
+    char *before = test_slurp(path, &bytes);
+    for (int nth = 1;; nth++) {
+        mtp_profile_config c = config_of(NULL, path);
+        mtp_profile *prof = NULL;
+        mtp__fault_plan(MTP__FAULTS_ALL, nth, true);
+        mtp_status status = mtp_profile_create(&c, &prof);
+        if (status == MTP_OK)
+            status = mtp_profile_start(prof);
+        int fired = mtp__fault_stop();
+        bool started = status == MTP_OK;
+        if (!started) {
+            char *after = test_slurp(path, &now);
+            if (now != bytes || memcmp(before, after, bytes) != 0)
+                fail_msg("call %d failed, and the old file is another", nth);
+            free(after);
+        }
+        mtp_profile_destroy(prof);
+        assert_int_equal(leftovers(), 0);
+        if (started && fired == 0)
+            break;
+        if (started) /* what failed was not needed */
+            test_spew(path, before, bytes);
+    }
+    free(before);
+}
+
+static void what_a_crash_left_is_kept(void **state)
+{
+    (void)state;
+    mtp_outcome outcome;
+    warnings w;
+    char kept[512];
+    snprintf(path, sizeof path, "%s", test_path("crashed.mtp"));
+    for (int round = 1; round <= 3; round++) {
+        int scopes = 7 * round;
+        test_child(crash, &scopes, 30);
+        record(path, 2, &w);
+        snprintf(kept, sizeof kept, "crashed.%d.mtp", round);
+        assert_int_equal(w.count[MTP_WARNING_SPOOL_KEPT], 1);
+        assert_contains(w.text, kept);
+        assert_int_equal(spans_of(test_path(kept), &outcome), scopes);
+        assert_int_equal(outcome, MTP_OUTCOME_RECOVERED);
+        assert_int_equal(spans_of(path, &outcome), 2);
+        assert_int_equal(outcome, MTP_OUTCOME_STOPPED);
+        record(path, 3, &w); /* one that was stopped is replaced */
+        assert_int_equal(w.total, 0);
+        assert_int_equal(spans_of(path, &outcome), 3);
+    }
+    assert_int_not_equal(access(test_path("crashed.4.mtp"), F_OK), 0);
+}
+
+static void race_for_it(void *arg)
+{
+    (void)arg;
+    mtp_profile_config c = config_of(NULL, path);
+    mtp_profile *prof = NULL;
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK);
+    while (!atomic_load(&shared->go))
+        sched_yield();
+    mtp_status status = mtp_profile_start(prof);
+    bool won = status == MTP_OK;
+    CHILD_CHECK(won || (status == MTP_E_IO && strstr(mtp_last_error(), "is recording into it") != NULL));
+    atomic_fetch_add(&shared->won, won);
+    atomic_fetch_add(&shared->tried, 1);
+    while (atomic_load(&shared->tried) < RACERS)
+        usleep(100);
+    for (int i = 0; won && i < 20; i++)
+        MTP_SCOPE ("winner") {
+        }
+    CHILD_CHECK(!won || mtp_profile_stop(prof) == MTP_OK);
+}
+
+/* Several at once on one path: one records, all of it, the others are told. Whatever was there. */
+static void of_several_processes_on_one_path_one_records(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "%s", test_path("race.mtp"));
+    for (int round = 0; round < test_scaled(12); round++) {
+        mtp_outcome outcome;
+        pid_t pid[RACERS];
+        int scopes = 5;
+        if (round % 3 == 0)
+            unlink(path);
+        else if (round % 3 == 1)
+            test_child(crash, &scopes, 30);
+        memset(shared, 0, sizeof *shared);
+        for (int i = 0; i < RACERS; i++)
+            pid[i] = test_fork_child(race_for_it, NULL, 30);
+        atomic_store(&shared->go, 1);
+        for (int i = 0; i < RACERS; i++)
+            assert_true(test_left_well(test_wait(pid[i])));
+        assert_int_equal(atomic_load(&shared->won), 1);
+        assert_int_equal(spans_of(path, &outcome), 20);
+        assert_int_equal(outcome, MTP_OUTCOME_STOPPED);
+        assert_int_equal(leftovers(), 0);
+    }
+}
+
+static void number_it(void *arg)
+{
+    (void)arg;
+    mtp_profile_config c = config_of(NULL, path);
+    mtp_profile *prof = NULL;
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    atomic_fetch_add(&shared->tried, 1);
+    while (atomic_load(&shared->tried) < RACERS)
+        usleep(100);
+    CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
+}
+
+static void with_a_number_in_the_name_each_process_has_its_file(void **state)
+{
+    (void)state;
+    pid_t pid[RACERS];
+    snprintf(path, sizeof path, "%s", test_path("number-%n.mtp"));
+    memset(shared, 0, sizeof *shared);
+    for (int i = 0; i < RACERS; i++)
+        pid[i] = test_fork_child(number_it, NULL, 30);
+    for (int i = 0; i < RACERS; i++)
+        assert_true(test_left_well(test_wait(pid[i])));
+    for (int i = 1; i <= RACERS; i++) {
+        char name[64];
+        mtp_outcome outcome;
+        snprintf(name, sizeof name, "number-%d.mtp", i);
+        spans_of(test_path(name), &outcome);
+        assert_int_equal(outcome, MTP_OUTCOME_STOPPED);
+    }
+}
+
+static void patterns_are_filled_in(void **state)
+{
+    (void)state;
+    char host[64] = "", want[1024];
+    mtp_profile *prof = NULL;
+    gethostname(host, sizeof host - 1);
+    snprintf(path, sizeof path, "%s", test_path("%p-%h-100%%-%t.mtp"));
+    mtp_profile_config c = config_of(NULL, path);
+    assert_null(mtp_profile_spool(NULL));
+    prof = test_create(&c);
+    assert_null(mtp_profile_spool(prof));
+    assert_ok(mtp_profile_start(prof));
+    snprintf(want, sizeof want, "/%d-%s-100%%-20", (int)getpid(), host);
+    assert_contains(mtp_profile_spool(prof), want);
+    assert_int_equal(access(mtp_profile_spool(prof), F_OK), 0);
+    assert_ok(mtp_profile_stop(prof));
+    mtp_profile_destroy(prof);
+    static const char *const bad[] = {"a%.mtp", "%", "%q", "%%%", "x%5d"};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        c.spool = bad[i];
+        assert_int_equal(mtp_profile_create(&c, &prof), MTP_E_ARG);
+        assert_says(bad[i]);
+        assert_says("a percent sign is %%");
+    }
+}
+
+static void a_followed_child_is_called_after_its_parents_file(void **state)
+{
+    (void)state;
+    char child[1024];
+    mtp_outcome outcome;
+    snprintf(path, sizeof path, "%s", test_path("family-50%%-%n.mtp"));
+    mtp_profile_config c = config_of(NULL, path);
+    c.follow_fork = true;
+    mtp_profile *prof = test_start(&c);
+    pid_t pid = fork();
+    if (pid == 0) {
+        MTP_SCOPE ("child") {
+        }
+        _exit(mtp_profile_stop(prof) == MTP_OK ? 0 : 1);
+    }
+    assert_true(test_left_well(test_wait(pid)));
+    snprintf(child, sizeof child, "%s.%d", mtp_profile_spool(prof), (int)pid);
+    assert_contains(child, "family-50%-1.mtp.");
+    assert_ok(mtp_profile_stop(prof));
+    mtp_profile_destroy(prof);
+    assert_int_equal(spans_of(child, &outcome), 1);
+    assert_int_equal(outcome, MTP_OUTCOME_STOPPED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_start_that_fails_leaves_the_old_file),
+        TEST(what_a_crash_left_is_kept),
+        TEST(of_several_processes_on_one_path_one_records),
+        TEST(with_a_number_in_the_name_each_process_has_its_file),
+        TEST(patterns_are_filled_in),
+        TEST(a_followed_child_is_called_after_its_parents_file),
+    };
+    shared = test_shared(sizeof *shared);
+    test_random();
+    test_path("folder");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
