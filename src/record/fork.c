@@ -54,17 +54,17 @@ static void after_fork_parent(void)
 
 /* The child's own file: the parent's name and the child's number; what were patterns in it are none any more. Nothing is
  * said if it fails: the child is then simply off. */
-static void follow(mtp_profile *prof, const char *parent)
+static void follow(mtp_profile *prof)
 {
-    char path[2 * PATH_MAX];
+    char path[2 * PATH_MAX + 32];
     int n = 0;
-    for (const char *p = parent; *p != 0 && n < PATH_MAX; p++) {
+    for (const char *p = prof->spool_root; *p != 0 && n < PATH_MAX; p++) {
         if (*p == '%')
             path[n++] = '%';
         path[n++] = *p;
     }
-    n += snprintf(path + n, sizeof path - (size_t)n, ".%ld", (long)getpid());
-    if (parent[0] == 0 || (size_t)n >= sizeof path || mtp__recorder_revive(prof->recorder, path) != MTP_OK) {
+    snprintf(path + n, sizeof path - (size_t)n, ".%ld", (long)getpid());
+    if (mtp__recorder_revive(prof->recorder, path) != MTP_OK) {
         mtp__profile_release(prof);
         return;
     }
@@ -76,19 +76,16 @@ static void follow(mtp_profile *prof, const char *parent)
 static void after_fork_child(void)
 {
     MTP__TESTPOINT(FORK_CHILD);
-    mtp_profile *prof = atomic_load(&active);
-    const char *spool = mtp_profile_spool(prof);
-    char parent[PATH_MAX];
-    snprintf(parent, sizeof parent, "%s", spool != NULL ? spool : "");
     mtp__recorder *was = mtp__recorder_forked();
     mtp__registry_forked();
+    mtp_profile *prof = atomic_load(&active);
     if (prof == NULL)
         return;
     bool recording = prof->recording && was == prof->recorder;
     prof->recording = false;
     prof->step_token = 0;
     if (recording && prof->config.follow_fork) {
-        follow(prof, parent);
+        follow(prof);
         return;
     }
     prof->action = MTP_ACTION_NONE;

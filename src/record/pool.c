@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/hash.h"
 #include "base/os.h"
 #include "base/plain.h"
@@ -86,6 +87,8 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
         mtp__map_not_inherited(pool->base, bytes);
         if (config->path != NULL)
             status = file_open(pool, config);
+        if (config->path != NULL && status == MTP_OK)
+            mtp__guard_add(pool->base, bytes, &pool->file.cut);
     }
     if (status != MTP_OK)
         mtp__pool_fini(pool);
@@ -94,6 +97,7 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
 
 void mtp__pool_fini(mtp__pool *pool)
 {
+    mtp__guard_remove(pool->base);
     mtp__spool_out_close(&pool->file);
     mtp__unmap(pool->base, (size_t)pool->slots * pool->chunk_bytes);
     mtp__free(pool->sealed);
@@ -104,6 +108,8 @@ void mtp__pool_fini(mtp__pool *pool)
 
 void mtp__pool_forked(mtp__pool *pool)
 {
+    mtp__guard_forked();
+    mtp__guard_remove(pool->base);
     mtp__unmapped(pool->base);
     mtp__spool_out_close(&pool->file);
     pool->base = NULL;
@@ -159,6 +165,8 @@ static uint32_t refuse_file(mtp__pool *pool, mtp_drop *why)
 static uint32_t find_slot(mtp__pool *pool, bool *dirty, mtp_drop *why)
 {
     bool streaming = pool->when_full == MTP_STREAM;
+    if (pool->file.fd >= 0 && mtp__spool_out_cut(&pool->file))
+        return refuse(pool, MTP_DROP_DISK, why, true);
     if (streaming && pool->file.pieces >= pool->file.limit)
         return refuse(pool, MTP_DROP_DISK, why, true);
     if (pool->fresh < pool->slots) {

@@ -165,6 +165,8 @@ static mtp_status recorder_make(mtp_profile *prof)
     };
     mtp_status status = mtp__recorder_create(&rc, &prof->recorder);
     const mtp__spool_name *name = status == MTP_OK ? prof->recorder->pool.file.name : NULL;
+    if (name != NULL)
+        memcpy(prof->spool_root, name->path, sizeof prof->spool_root);
     if (name != NULL && name->kept[0] != 0)
         mtp__profile_warn(prof, MTP_WARNING_SPOOL_KEPT,
                           "spool '%s' held a recording that process %llu did not stop: it is kept, as '%s'",
@@ -231,6 +233,8 @@ static const char *advice(const mtp_profile *prof, mtp_drop worst)
                                                     : ": a larger buffer_bytes keeps more; when_full can "
                                                       "keep the newest instead, or stream to a spool";
     case MTP_DROP_DISK:
+        if (atomic_load(&prof->recorder->pool.file.cut) != 0)
+            return "";
         return prof->recorder->pool.file.error != 0
                    ? ": make room on its disk, or put the spool on another"
                    : ": a larger spool_bytes keeps more, or none, which is no limit";
@@ -258,6 +262,11 @@ static void warn_after(mtp_profile *prof, uint32_t stuck)
         mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
                           "spool '%s' could not grow: %s; what it holds is whole", mtp_profile_spool(prof),
                           mtp__reason(prof->recorder->pool.file.error));
+    if (atomic_load(&prof->recorder->pool.file.cut) != 0)
+        mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
+                          "spool '%s' was truncated by another program while it was recorded: it may still "
+                          "hold some of the records, and all are counted as lost",
+                          mtp_profile_spool(prof));
     if (stuck > 0)
         mtp__profile_warn(
             prof, MTP_WARNING_THREAD_STUCK,

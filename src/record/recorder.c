@@ -433,6 +433,11 @@ void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out)
     }
     out->emitted -= out->dropped_by[MTP_DROP_STUCK]; /* but these were */
     out->dropped_by[MTP_DROP_OVERWRITTEN] += overwritten;
+    if (atomic_load(&r->pool.file.cut) != 0) { /* which of them the file still has, nobody knows */
+        out->dropped_by[MTP_DROP_DISK] += out->emitted - out->dropped;
+        out->dropped = out->emitted;
+        out->kept = 0;
+    }
     out->bytes = out->chunks * r->pool.chunk_bytes;
     out->lost_definitions = atomic_load(&r->lost_definitions);
 }

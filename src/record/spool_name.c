@@ -152,11 +152,37 @@ static void numbered(char *to, size_t room, const char *path, unsigned number)
     snprintf(to, room, "%.*s.%u%s", (int)stem, path, number, path + stem);
 }
 
+static bool number_taken(const mtp__spool_name *n, unsigned number)
+{
+    char name[NAME_MAX + 1];
+    struct stat st;
+    numbered(name, sizeof name, n->target.name, number);
+    return fstatat(n->target.dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* One that is free, above one that is not: the first, if there are no holes. A program that crashes all day has many. */
+static unsigned free_number(const mtp__spool_name *n)
+{
+    unsigned taken = 0, is_free = 1;
+    while (is_free < NUMBERS_MOST && number_taken(n, is_free)) {
+        taken = is_free;
+        is_free *= 2;
+    }
+    while (is_free - taken > 1) {
+        unsigned middle = taken + (is_free - taken) / 2;
+        if (number_taken(n, middle))
+            taken = middle;
+        else
+            is_free = middle;
+    }
+    return is_free;
+}
+
 static mtp_status keep_old(mtp__spool_name *n)
 {
     char name[NAME_MAX + 1] = "";
     int error = EEXIST;
-    for (unsigned k = 1; error == EEXIST && k <= NUMBERS_MOST; k++) {
+    for (unsigned k = free_number(n); error == EEXIST && k <= NUMBERS_MOST; k++) {
         numbered(name, sizeof name, n->target.name, k);
         numbered(n->kept, sizeof n->kept, n->path, k);
         error = mtp__rename_new_at(n->target.dir, n->target.name, name) == 0 ? 0 : errno;

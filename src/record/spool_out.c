@@ -3,6 +3,7 @@
 #include "record/spool_out.h"
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/error.h"
 #include "base/os.h"
@@ -95,10 +96,19 @@ bool mtp__spool_out_next(mtp__spool_out *f, void *at)
     return true;
 }
 
+bool mtp__spool_out_cut(mtp__spool_out *f)
+{
+    struct stat st;
+    if (f->fd >= 0 && atomic_load(&f->cut) == 0 && fstat(f->fd, &st) == 0 &&
+        (uint64_t)st.st_size < (f->room + 1) * f->chunk_bytes)
+        atomic_store(&f->cut, 1);
+    return atomic_load(&f->cut) != 0;
+}
+
 void mtp__spool_out_finish(mtp__spool_out *f)
 {
-    if (f->fd < 0)
-        return;
+    if (f->fd < 0 || mtp__spool_out_cut(f))
+        return; /* a header now would make what is left look whole */
     if (mtp__truncate(f->fd, (f->pieces + 1) * f->chunk_bytes) == 0)
         f->room = f->pieces;
     if (!header_write(f, true) && f->error == 0)
@@ -107,7 +117,7 @@ void mtp__spool_out_finish(mtp__spool_out *f)
 
 void mtp__spool_out_go_on(mtp__spool_out *f)
 {
-    if (f->fd >= 0 && f->finished)
+    if (f->fd >= 0 && f->finished && atomic_load(&f->cut) == 0)
         header_write(f, false);
 }
 

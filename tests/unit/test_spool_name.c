@@ -7,7 +7,9 @@
 #include <signal.h>
 #include <sched.h>
 #include <dirent.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -259,6 +261,141 @@ static void a_followed_child_is_called_after_its_parents_file(void **state)
     assert_int_equal(outcome, MTP_OUTCOME_STOPPED);
 }
 
+/* ----------------------------------------------------------------------------------------------- truncation */
+
+typedef struct cutting {
+    mtp_when_full policy;
+    off_t to;
+    int handler; /* 0: none; 1: of the program, before us; 2: after us */
+} cutting;
+
+static volatile sig_atomic_t program_saw;
+
+static void program_handler(int signal, siginfo_t *info, void *context)
+{
+    (void)signal, (void)info, (void)context;
+    program_saw++;
+    _exit(42);
+}
+
+static void set_program_handler(void)
+{
+    struct sigaction a = {.sa_sigaction = program_handler, .sa_flags = SA_SIGINFO};
+    CHILD_CHECK(sigaction(SIGBUS, &a, NULL) == 0);
+}
+
+static bool program_handler_is_set(void)
+{
+    struct sigaction a;
+    return sigaction(SIGBUS, NULL, &a) == 0 && a.sa_sigaction == program_handler;
+}
+
+static void record_while_it_is_cut(void *arg)
+{
+    const cutting *how = arg;
+    warnings w;
+    mtp_profile_config c = config_of(&w, path);
+    c.when_full = how->policy;
+    c.buffer_bytes = 64 * 4096;
+    mtp_profile *prof = NULL;
+    signal(SIGBUS, SIG_DFL); /* cmocka has one */
+    if (how->handler == 1)
+        set_program_handler();
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    for (int i = 0; i < 200000; i++) {
+        MTP_SCOPE ("scope") {
+        }
+        if (i == 1000)
+            CHILD_CHECK(truncate(path, how->to) == 0);
+    }
+    CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
+    CHILD_CHECK(w.count[MTP_WARNING_SPOOL_FAILED] == 1);
+    mtp_ledger l = MTP_LEDGER_INIT;
+    CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK && l.dropped_by[MTP_DROP_DISK] > 0);
+    CHILD_CHECK(l.emitted == l.kept + l.dropped);
+    mtp_profile_destroy(prof);
+    struct sigaction after;
+    CHILD_CHECK(sigaction(SIGBUS, NULL, &after) == 0);
+    CHILD_CHECK(how->handler == 1 ? program_handler_is_set() : after.sa_handler == SIG_DFL);
+}
+
+static void a_file_that_is_cut_under_us_is_survived(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "%s", test_path("cut.mtp"));
+    for (int policy = MTP_STOP_WHEN_FULL; policy <= MTP_STREAM; policy++)
+        for (int handler = 0; handler < 2; handler++)
+            for (off_t to = 0; to <= 5 * 4096; to += 5 * 2048) {
+                mtp_trace *t;
+                mtp_trace_info info = MTP_TRACE_INFO_INIT;
+                cutting how = {(mtp_when_full)policy, to, handler};
+                unlink(path);
+                assert_true(test_left_well(test_child(record_while_it_is_cut, &how, 60)));
+                mtp_status status = mtp_trace_open(path, NULL, &t);
+                if (to == 0) {
+                    assert_int_equal(status, MTP_E_FORMAT);
+                    continue;
+                }
+                assert_ok(status);
+                assert_ok(mtp_trace_get_info(t, &info));
+                assert_int_not_equal(info.outcome, MTP_OUTCOME_STOPPED); /* it is not said to be whole */
+                mtp_trace_destroy(t);
+            }
+}
+
+/* Any other SIGBUS is the program's. */
+static void break_something_else(void *arg)
+{
+    const cutting *how = arg;
+    mtp_profile_config c = config_of(NULL, path);
+    mtp_profile *prof = NULL;
+    signal(SIGBUS, SIG_DFL); /* cmocka has one */
+    if (how->handler == 1)
+        set_program_handler();
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    if (how->handler == 2)
+        set_program_handler();
+    int fd = open(test_path("own"), O_RDWR | O_CREAT, 0600);
+    CHILD_CHECK(fd >= 0 && ftruncate(fd, 4096) == 0);
+    volatile char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHILD_CHECK(p != MAP_FAILED && ftruncate(fd, 0) == 0);
+    if (how->to == 1)
+        kill(getpid(), SIGBUS);
+    else
+        p[0] = 1;
+    _exit(1);
+}
+
+static void another_sigbus_is_the_programs(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "%s", test_path("other.mtp"));
+    for (int handler = 0; handler < 3; handler++)
+        for (off_t sent = 0; sent < 2; sent++) {
+            cutting how = {MTP_STREAM, sent, handler};
+            int status = test_child(break_something_else, &how, 30);
+            if (handler == 0)
+                assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+            else
+                assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+        }
+}
+
+static void a_handler_that_the_program_sets_later_stays(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "%s", test_path("later.mtp"));
+    mtp_profile_config c = config_of(NULL, path);
+    mtp_profile *prof = test_start(&c);
+    set_program_handler();
+    assert_ok(mtp_profile_stop(prof));
+    assert_ok(mtp_profile_start(prof));
+    assert_ok(mtp_profile_stop(prof));
+    mtp_profile_destroy(prof);
+    assert_true(program_handler_is_set());
+    signal(SIGBUS, SIG_DFL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +405,9 @@ int main(void)
         TEST(with_a_number_in_the_name_each_process_has_its_file),
         TEST(patterns_are_filled_in),
         TEST(a_followed_child_is_called_after_its_parents_file),
+        TEST(a_file_that_is_cut_under_us_is_survived),
+        TEST(another_sigbus_is_the_programs),
+        TEST(a_handler_that_the_program_sets_later_stays),
     };
     shared = test_shared(sizeof *shared);
     test_random();
