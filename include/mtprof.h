@@ -666,7 +666,8 @@ mtp_profile_spool(const mtp_profile *prof); /* the file's path, without patterns
     X(NOMEM, 3, "out of memory")                                                                             \
     X(REENTRANT, 4, "recorded from a signal handler or callback inside a recording call")                    \
     X(EXITING, 5, "recorded by a thread past its end")                                                       \
-    X(STUCK, 6, "written by a thread that did not come to rest")
+    X(STUCK, 6, "written by a thread that did not come to rest")                                             \
+    X(DAMAGED, 7, "in a part of the file that was damaged")
 #define X(sym, value, text) MTP_DROP_##sym = (value),
 typedef enum mtp_drop {
     MTP_DROP_LIST(X) MTP_DROP_CAUSES

@@ -92,6 +92,27 @@ typedef struct mtp_trace_info {
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
 
+/* What mtp_recover() found. */
+typedef struct mtp_recovered {
+    size_t size;             /* sizeof(mtp_recovered) */
+    uint64_t records;        /* written */
+    uint64_t lost_records;   /* as far as the recording's own count tells */
+    uint64_t chunks;         /* of the source */
+    uint64_t damaged_chunks; /* of them: could not be read, or not wholly */
+    uint64_t missing_chunks; /* cut off its end */
+    bool was_stopped;        /* the recording was; else its process ended without doing so */
+} mtp_recovered;
+#define MTP_RECOVERED_INIT                                                                                   \
+    {                                                                                                        \
+        sizeof(mtp_recovered), 0, 0, 0, 0, 0, false                                                          \
+    }
+
+/* Writes a whole spool to the file `to`, with all that can be read of the spool `path`, whatever became of that: killed while
+ * it was recorded, cut, damaged. What a recovered spool is recovered to is the same, byte for byte. `path` is only read, and
+ * `to` must be another file; it appears whole or not at all. A spool that is still being recorded: MTP_E_STATE. `out` may be
+ * NULL. */
+MTP_API mtp_status mtp_recover(const char *path, const char *to, mtp_recovered *out);
+
 /* ------------------------------------------------------------------------------------------ averages */
 
 typedef struct mtp_averages mtp_averages;

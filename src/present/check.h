@@ -105,6 +105,7 @@
     X(SPOOL_CUT, 0, ERROR, "the file is cut off: %s", "their records are lost; the rest can be read")                          \
     X(SPOOL_RECOVERED, 0, REMARK, "recovered: process %s ended without stopping the recording",                                \
       "all that was written is there; open spans last to the end")                                                             \
+    X(SPOOL_MENDED, 0, REMARK, "recovered from a damaged file: %s", "spans around what is lost have no begin or no end; lost names are shown as \"?\"") \
     X(SPOOL_LIVE, 0, REMARK, "process %s is still recording", "this is what was written so far; open spans last to the end")   \
     X(SPOOL_OPEN, 0, REMARK, "the recording of process %s was not stopped, and whether it goes on cannot be told",             \
       "all that was written is there; open spans last to the end")

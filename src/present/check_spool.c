@@ -132,7 +132,8 @@ static void read_records(spool *s, uint32_t words)
     const mtp__chunk *c = s->file.chunk;
     const uint64_t *w = mtp__chunk_words(s->file.chunk);
     bool goes_on = c->stream == s->stream && c->cycle == s->cycle;
-    if (goes_on && c->first != s->next && s->damaged == 0 && s->file.outcome != MTP_OUTCOME_LIVE)
+    if (goes_on && c->first != s->next && s->damaged == 0 && s->ledger[4 + MTP_DROP_DAMAGED] == 0 &&
+        s->file.outcome != MTP_OUTCOME_LIVE)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_GAP, s->byte, MTP__NO_EVENT,
                        "stream %u: %llu instead of %llu", c->stream, (unsigned long long)c->first,
                        (unsigned long long)s->next);
@@ -189,9 +190,14 @@ static void check_ledger(spool *s)
     if (overwritten > 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_OVERWRITTEN, 0, MTP__NO_EVENT, "%llu of %llu",
                        (unsigned long long)overwritten, (unsigned long long)l[0]);
-    if (l[2] > overwritten)
+    uint64_t mended =
+        l[4 + MTP_DROP_DAMAGED] < l[2] - overwritten ? l[4 + MTP_DROP_DAMAGED] : l[2] - overwritten;
+    if (mended > 0)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_MENDED, 0, MTP__NO_EVENT, "%llu of %llu records are lost",
+                       (unsigned long long)mended, (unsigned long long)l[0]);
+    if (l[2] > overwritten + mended)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_DROPPED, 0, MTP__NO_EVENT, "%llu of %llu",
-                       (unsigned long long)(l[2] - overwritten), (unsigned long long)l[0]);
+                       (unsigned long long)(l[2] - overwritten - mended), (unsigned long long)l[0]);
 }
 
 static void check_outcome(spool *s)
@@ -226,6 +232,7 @@ static mtp_status check_all(spool *s, const char *path)
                        "%llu of its %llu chunks are missing or not whole",
                        (unsigned long long)s->file.missing, (unsigned long long)s->file.header.chunks);
     status = read_streams(s, true);
+    s->undefined |= s->ledger[3] > 0; /* lost, and counted */
     if (status == MTP_OK)
         status = read_streams(s, false);
     if (status != MTP_OK)
