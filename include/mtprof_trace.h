@@ -404,6 +404,7 @@ MTP_API mtp_status mtp_trace_folded(const mtp_trace *trace, const char *metric, 
 /* A file that appears whole or not at all, for the calls that write to a sink. gz: by the path's suffix. A link of the
  * user's own is written through; one that another user made, or in a folder that all may write, is refused: MTP_E_IO. */
 typedef struct mtp_file mtp_file;
+#define MTP_FILE_PLAIN (-1) /* a compression: none, whatever the suffix is */
 MTP_API mtp_status mtp_file_create(const char *path, int compression, mtp_file **out);
 MTP_API bool mtp_file_sink(void *file, const void *bytes, size_t length);
 MTP_API mtp_status mtp_file_commit(mtp_file *file); /* renames it into place, or says why not; frees it */

@@ -55,7 +55,8 @@ uint32_t mtp__chunk_head(const mtp__chunk *chunk)
         words[MTP__CHUNK_HEADER_WORDS]; /* a copy: the fields are not all words, and the compiler may know */
     memcpy(words, &header, sizeof words);
     uint64_t sum = mtp__hash_words(words, MTP__CHUNK_HEADER_WORDS);
-    return (uint32_t)(sum ^ sum >> 32);
+    uint32_t head = (uint32_t)(sum ^ sum >> 32);
+    return head != 0 ? head : 1; /* 0: the chunk comes or goes */
 }
 
 static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
@@ -175,7 +176,7 @@ static uint32_t find_slot(mtp__pool *pool, bool *dirty, mtp_drop *why)
             return refuse_file(pool, why);
         pool->fresh++;
         *dirty = slot < pool->touched;
-        if (*dirty) /* what it holds is of before the reset */
+        if (*dirty) /* what it holds is of before the reset; memory only, so its head is nobody's */
             __atomic_store_n(&chunk_at(pool, slot)->order, 0, __ATOMIC_RELEASE); /* pairs: visit, order */
         return slot;
     }
@@ -193,6 +194,7 @@ static uint32_t find_slot(mtp__pool *pool, bool *dirty, mtp_drop *why)
     mtp__chunk *victim = chunk_at(pool, slot);
     pool->kept -= victim->records;
     pool->overwritten += victim->records;
+    __atomic_store_n(&victim->head, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&victim->order, 0, __ATOMIC_RELEASE); /* pairs: visit, order */
     *dirty = true;
     return slot;

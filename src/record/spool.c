@@ -102,7 +102,7 @@ static uint64_t missing_pieces(const mtp__spool *s)
 static uint64_t order_lost(const mtp__chunk *header)
 {
     mtp__chunk as = *header;
-    if (header->magic != MTP__CHUNK_MAGIC)
+    if (header->magic != MTP__CHUNK_MAGIC || header->head == 0)
         return 0;
     for (as.order = 1; as.order != 0; as.order <<= 1)
         if (mtp__chunk_head(&as) == header->head)
@@ -198,9 +198,11 @@ static mtp__chunk_state judge(mtp__spool *s, const mtp__chunk_place *p, ssize_t 
     uint32_t written = mtp__chunk_written(mtp__chunk_words(c), capacity);
     bool sealed = c->checksum != 0;
     *why = NULL;
+    if (c->head == 0)
+        return MTP__CHUNK_WHOLE; /* its writer died while it made room, or took it: it is empty */
     if (c->order != p->order || c->head != mtp__chunk_head(c)) {
         if (!sealed && written == 0 && c->order == p->order)
-            return MTP__CHUNK_WHOLE; /* its writer died before the header was finished: it is empty */
+            return MTP__CHUNK_WHOLE; /* its writer died before it had written the depth */
         *why = "its header is damaged";
         return MTP__CHUNK_DAMAGED;
     }

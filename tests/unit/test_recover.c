@@ -72,7 +72,7 @@ static mtp_recovered assert_recovers(const char *what)
     assert_same(once, twice, what);
     assert_ok(seen_spool(&before, path));
     assert_ok(seen_spool(&after, once));
-    if (after.records != before.records || after.problem[0] != 0)
+    if (after.records != before.records || (after.problem[0] != 0 && before.problem[0] == 0))
         fail_msg("%s: %zu of %zu records; %s", what, after.records, before.records, after.problem);
     for (size_t i = 0; i < after.records; i++)
         assert_memory_equal(&after.record[i], &before.record[i], sizeof after.record[i]);
