@@ -308,7 +308,7 @@ static size_t dead_bytes;
 static mtp_status original(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
 {
     if (chunk->checksum == 0 || chunk->stream == 0) /* control records are checked one by one: test_flips.c */
-        return MTP_OK; /* was in its writer's hands: nothing vouches for it */
+        return MTP_OK;                              /* was in its writer's hands: nothing vouches for it */
     for (size_t at = 4096; at + 4096 <= dead_bytes; at += 4096)
         if (memcmp(dead + at, chunk, sizeof *chunk) == 0 &&
             memcmp(dead + at + sizeof *chunk, words, count * sizeof *words) == 0)

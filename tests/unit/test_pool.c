@@ -487,7 +487,7 @@ static void a_streamed_file_never_grows_over_its_limit(void **state)
         }
         assert_int_equal(why, MTP_DROP_DISK);
         assert_int_equal(given, limit / CHUNK - 1); /* all of it is used: one piece is the header's */
-        assert_int_equal(pool.file.error, 0);            /* as configured: nothing went wrong */
+        assert_int_equal(pool.file.error, 0);       /* as configured: nothing went wrong */
         mtp__pool_finish(&pool);
         assert_ok(visit_file(path, NULL));
         assert_int_equal(file_sight.count, given);
@@ -544,7 +544,9 @@ static void init_survives_every_failing_call(void **state)
                 break;
             }
             assert_true(status == MTP_E_NOMEM || (filed && status == MTP_E_IO));
-            assert_says(status == MTP_E_IO ? "init.mtp" : filed && nth == 3 ? "path" : "bytes of address space");
+            assert_says(status == MTP_E_IO  ? "init.mtp"
+                        : filed && nth == 3 ? "path"
+                                            : "bytes of address space");
             assert_int_equal(mtp__alloc_live(), live);
             assert_int_equal(open_files(), files);
             mtp__pool_fini(&pool); /* allowed after a failed init */

@@ -146,7 +146,8 @@ class _ProfilerStats:
     function_events_build_tree_call_duration_us: int = 0
 
 
-_HEARD = {7: "records were dropped", 8: "the spool failed", 9: "a thread is stuck", 11: "the ledger does not add up"}
+_HEARD = {7: "records were dropped", 8: "the spool failed", 9: "a thread is stuck", 11: "the ledger does not add up",
+          12: "a recording that was there is kept"}
 
 
 def _on_warning(code: int, text: str) -> None:
