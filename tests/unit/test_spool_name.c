@@ -108,6 +108,29 @@ static void a_start_that_fails_leaves_the_old_file(void **state)
     free(before);
 }
 
+/* Writes that are short or interrupted are no failures. */
+static void a_header_that_is_written_in_parts_is_whole(void **state)
+{
+    (void)state;
+    mtp_outcome outcome;
+    snprintf(path, sizeof path, "%s", test_path("parts.mtp"));
+    for (int kind = MTP__FAULT_SHORT; kind <= MTP__FAULT_INTERRUPT; kind++) {
+        mtp__fault_plan(1u << kind, 1, true);
+        record(path, 4, NULL);
+        assert_true(mtp__fault_stop() >= 2); /* at start and at stop */
+        assert_int_equal(spans_of(path, &outcome), 4);
+        assert_int_equal(outcome, MTP_OUTCOME_STOPPED);
+    }
+    mtp_profile_config c = config_of(NULL, path);
+    mtp_profile *prof = test_create(&c);
+    mtp__fault_plan(1u << MTP__FAULT_WRITE, 1, true);
+    assert_int_equal(mtp_profile_start(prof), MTP_E_IO);
+    mtp__fault_stop();
+    assert_says("cannot be written: No space left on device");
+    mtp_profile_destroy(prof);
+    assert_int_equal(spans_of(path, &outcome), 4);
+}
+
 static void what_a_crash_left_is_kept(void **state)
 {
     (void)state;
@@ -400,6 +423,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_start_that_fails_leaves_the_old_file),
+        TEST(a_header_that_is_written_in_parts_is_whole),
         TEST(what_a_crash_left_is_kept),
         TEST(of_several_processes_on_one_path_one_records),
         TEST(with_a_number_in_the_name_each_process_has_its_file),
