@@ -221,7 +221,7 @@ typedef struct mtp__guard {
     uint32_t once;
 } mtp__guard;
 
-static inline mtp__guard mtp__guard_begin(uint32_t *site, const char *text)
+static inline mtp__guard mtp__sigbus_begin(uint32_t *site, const char *text)
 {
     mtp__guard guard = {0, 1};
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU)) {
@@ -231,7 +231,7 @@ static inline mtp__guard mtp__guard_begin(uint32_t *site, const char *text)
     return guard;
 }
 
-static inline mtp__guard mtp__guard_begin_text(const char *text)
+static inline mtp__guard mtp__sigbus_begin_text(const char *text)
 {
     mtp__guard guard = {0, 1};
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
@@ -240,7 +240,7 @@ static inline mtp__guard mtp__guard_begin_text(const char *text)
     return guard;
 }
 
-static inline void mtp__guard_end(mtp__guard *guard)
+static inline void mtp__sigbus_end(mtp__guard *guard)
 {
     mtp_scope_end(guard->token);
 }
@@ -248,24 +248,24 @@ static inline void mtp__guard_end(mtp__guard *guard)
 #define MTP__PASTE2(a, b) a##b
 #define MTP__PASTE(a, b) MTP__PASTE2(a, b)
 #define MTP__SCOPE(text, guard)                                                                              \
-    for (mtp__guard guard __attribute__((cleanup(mtp__guard_end))) = __extension__({                         \
+    for (mtp__guard guard __attribute__((cleanup(mtp__sigbus_end))) = __extension__({                        \
              MTP__LITERAL(text, "MTP_SCOPE takes a literal: write MTP_SCOPE_TEXT for names of run time");    \
              static uint32_t mtp__site;                                                                      \
-             mtp__guard_begin(&mtp__site, (text));                                                           \
+             mtp__sigbus_begin(&mtp__site, (text));                                                          \
          });                                                                                                 \
          guard.once; guard.once = 0)
 #define MTP__SCOPE_TEXT(text, guard)                                                                         \
-    for (mtp__guard guard __attribute__((cleanup(mtp__guard_end))) = mtp__guard_begin_text(text);            \
+    for (mtp__guard guard __attribute__((cleanup(mtp__sigbus_end))) = mtp__sigbus_begin_text(text);          \
          guard.once; guard.once = 0)
 
 /* MTP_SCOPE("forward") { ... }   Left by the closing brace, return, break, goto or a C++ exception. (break leaves
  * the scope, not a loop around it; so does continue, but not with MTP_DISABLE: do without.) The text is a literal;
  * anything else is an error of the compiler's. */
-#define MTP_SCOPE(text) MTP__SCOPE(text, MTP__PASTE(mtp__guard_, __COUNTER__))
+#define MTP_SCOPE(text) MTP__SCOPE(text, MTP__PASTE(mtp__sigbus_, __COUNTER__))
 
 /* MTP_SCOPE_TEXT(layer->name) { ... }   The same for a name of run time, which ends with a NUL and is looked up each
  * time (mtp_scope_begin_text). NULL is "?". */
-#define MTP_SCOPE_TEXT(text) MTP__SCOPE_TEXT(text, MTP__PASTE(mtp__guard_, __COUNTER__))
+#define MTP_SCOPE_TEXT(text) MTP__SCOPE_TEXT(text, MTP__PASTE(mtp__sigbus_, __COUNTER__))
 
 #else /* MTP_DISABLE: nothing is left at the call sites, arguments are not evaluated */
 #define mtp_scope_begin(name) ((void)sizeof(name), (mtp_token)0)
@@ -596,7 +596,8 @@ typedef enum mtp_when_full {
     X(FORK_NOT_FOLLOWED, 10)                                                                                 \
     X(LEDGER_MISMATCH, 11)                                                                                   \
     X(DEFINITIONS_LOST, 12)                                                                                  \
-    X(CLOCK, 13)
+    X(CLOCK, 13)                                                                                             \
+    X(SPOOL_KEPT, 14)
 #define X(sym, value) MTP_WARNING_##sym = (value),
 typedef enum mtp_warning {
     MTP_WARNING_LIST(X)
@@ -624,7 +625,11 @@ typedef struct mtp_profile_config {
     uint32_t
         chunk_bytes; /* unit of the budget, a power of two from 4 KiB to 1 MiB; 0: 64 KiB. Threads with few records
                              share one */
-    const char *spool;    /* copied: a file that holds the records as they come, so a crash loses none */
+    /* Copied: a file that holds the records as they come, so a crash loses none. In its name %p is the process, %h the
+     * host, %t the time (UTC), %n the first number that no file has, %% a percent sign. The file appears under its name when
+     * it can be recorded into. A recording there that was never stopped is kept (run.mtp becomes run.1.mtp, with a warning);
+     * one that is going on is not touched, and the start fails with MTP_E_IO; any other file is replaced. */
+    const char *spool;
     uint64_t spool_bytes; /* largest size of a streamed spool; 0: until the disk is full */
     /* end of v1 */
 } mtp_profile_config;
@@ -668,6 +673,8 @@ MTP_API uint64_t mtp_profile_step_number(const mtp_profile *prof);
 MTP_API mtp_action mtp_profile_action(const mtp_profile *prof);
 MTP_API bool mtp_profile_is_recording(const mtp_profile *prof);
 MTP_API const char *mtp_profile_trace_id(const mtp_profile *prof); /* NULL before the first prepare */
+MTP_API const char *
+mtp_profile_spool(const mtp_profile *prof); /* the file's path, without patterns; NULL: none yet */
 
 /* -------------------------------------------------------------------------------------------- ledger */
 
@@ -679,7 +686,8 @@ MTP_API const char *mtp_profile_trace_id(const mtp_profile *prof); /* NULL befor
     X(NOMEM, 3, "out of memory")                                                                             \
     X(REENTRANT, 4, "recorded from a signal handler or callback inside a recording call")                    \
     X(EXITING, 5, "recorded by a thread past its end")                                                       \
-    X(STUCK, 6, "written by a thread that did not come to rest")
+    X(STUCK, 6, "written by a thread that did not come to rest")                                             \
+    X(DAMAGED, 7, "in a part of the file that was damaged")
 #define X(sym, value, text) MTP_DROP_##sym = (value),
 typedef enum mtp_drop {
     MTP_DROP_LIST(X) MTP_DROP_CAUSES

@@ -85,17 +85,41 @@ typedef struct mtp_trace_info {
     bool without_times; /* an execution trace: order and nesting are true, times mean nothing else */
     /* The system's clocks stood still or contradicted each other when it was recorded: times may be off by a percent. */
     bool clock_uncertain;
+    bool damaged_header; /* of a spool: one of the two copies of its header; the other one was used */
+    uint64_t
+        chunks; /* of a spool: that the file has; damaged_chunks of them could not be read, or not wholly */
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \
         sizeof(mtp_trace_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false,             \
-            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false, false                                      \
+            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false, false, false, 0                            \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
 /* The same of a file. A spool without device work is counted and not kept, so that 10^8 records take some MB; model_bytes is
  * then about what the trace would take. */
 MTP_API mtp_status mtp_trace_file_info(const char *path, const mtp_open_options *options,
                                        mtp_trace_info *out);
+
+/* What mtp_recover() found. */
+typedef struct mtp_recovered {
+    size_t size;             /* sizeof(mtp_recovered) */
+    uint64_t records;        /* written */
+    uint64_t lost_records;   /* as far as the recording's own count tells */
+    uint64_t chunks;         /* of the source */
+    uint64_t damaged_chunks; /* of them: could not be read, or not wholly */
+    uint64_t missing_chunks; /* cut off its end */
+    bool was_stopped;        /* the recording was; else its process ended without doing so */
+} mtp_recovered;
+#define MTP_RECOVERED_INIT                                                                                   \
+    {                                                                                                        \
+        sizeof(mtp_recovered), 0, 0, 0, 0, 0, false                                                          \
+    }
+
+/* Writes a whole spool to the file `to`, with all that can be read of the spool `path`, whatever became of that: killed while
+ * it was recorded, cut, damaged. What a recovered spool is recovered to is the same, byte for byte. `path` is only read, and
+ * `to` must be another file; it appears whole or not at all. A spool that is still being recorded: MTP_E_STATE. `out` may be
+ * NULL. */
+MTP_API mtp_status mtp_recover(const char *path, const char *to, mtp_recovered *out);
 
 /* ------------------------------------------------------------------------------------------ averages */
 
@@ -388,6 +412,7 @@ MTP_API mtp_status mtp_trace_folded(const mtp_trace *trace, const char *metric, 
 /* A file that appears whole or not at all, for the calls that write to a sink. gz: by the path's suffix. A link of the
  * user's own is written through; one that another user made, or in a folder that all may write, is refused: MTP_E_IO. */
 typedef struct mtp_file mtp_file;
+#define MTP_FILE_PLAIN (-1) /* a compression: none, whatever the suffix is */
 MTP_API mtp_status mtp_file_create(const char *path, int compression, mtp_file **out);
 MTP_API bool mtp_file_sink(void *file, const void *bytes, size_t length);
 MTP_API mtp_status mtp_file_commit(mtp_file *file); /* renames it into place, or says why not; frees it */

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "record/checks.h"
 
 #if TEST_TSAN
 /* Children of a program with threads are what some tests are about. */
@@ -140,7 +141,7 @@ static void see_blob(seen *s, unsigned kind, const uint64_t *w, uint32_t words)
 
 static void see_control(seen *s, const uint64_t *w, uint32_t words)
 {
-    unsigned kind = (uint32_t)w[1];
+    unsigned kind = MTP__CONTROL_KIND(w[1]);
     if (words < 2 || kind == 0 || kind > MTP__CONTROL_TRACE_ID) {
         odd(s, "control record of kind %u in %u words", kind, words);
     } else if (is_blob(kind)) {
@@ -494,6 +495,25 @@ bool test_chunk_is_in(char *file, size_t bytes, const mtp__chunk *copy, const ui
             return true;
     }
     return false;
+}
+
+void test_seal_header(char *bytes)
+{
+    mtp__spool_header *h = (mtp__spool_header *)(void *)bytes;
+    h->check = mtp__spool_check(h);
+    memcpy(bytes + MTP__SPOOL_COPY_AT, h, sizeof *h);
+}
+
+void test_seal_control(mtp__chunk *chunk)
+{
+    uint64_t *w = mtp__chunk_words(chunk);
+    for (uint32_t at = 0, length; at < chunk->words; at += length) {
+        length = (uint32_t)(w[at + 1] >> 32);
+        if (length < 2 || length > chunk->words - at)
+            return;
+        w[at + 1] = MTP__CONTROL_WORD1(MTP__CONTROL_KIND(w[at + 1]),
+                                       mtp__control_check(w[at], w + at, length), length);
+    }
 }
 
 size_t test_rss(void)

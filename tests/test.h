@@ -127,6 +127,9 @@ void test_spew(const char *path, const void *bytes, size_t count);
 mtp__chunk *test_chunk(char *file, size_t bytes, size_t nth);
 bool test_chunk_is_in(char *file, size_t bytes, const mtp__chunk *copy, const uint64_t *words,
                       uint32_t count);
+/* Of a spool in memory that was changed on purpose: its header's check and copy; the checks of a control chunk's records. */
+void test_seal_header(char *bytes);
+void test_seal_control(mtp__chunk *chunk);
 size_t test_rss(void); /* bytes */
 double test_now(void); /* seconds */
 /* n, more if MTP_TEST_SCALE says so, fewer under a sanitizer */

@@ -69,21 +69,11 @@ static mode_t mode_by_umask(void)
 /* Beside the target, under a name that nobody has. */
 static mtp_status open_temp(mtp_file *f)
 {
-    for (int i = 0; i < TEMP_TRIES; i++) {
-        uint64_t chance = 0;
-        if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != (ssize_t)sizeof chance)
-            chance = mtp_ticks() * 0x9e3779b97f4a7c15u + (uint64_t)getpid() + (uint64_t)i;
-        snprintf(f->temp, sizeof f->temp, ".mtprof-%016llx.tmp", (unsigned long long)chance);
-        f->fd = mtp__open_at(f->dir, f->temp, O_WRONLY | O_CREAT | O_EXCL, 0600);
-        if (f->fd >= 0 || errno != EEXIST)
-            break;
-    }
+    f->fd = mtp__open_temp_at(f->dir, f->temp, O_WRONLY);
     f->owned = f->fd >= 0;
     if (f->owned)
         return MTP_OK;
-    int error = errno;
-    f->temp[0] = 0;
-    return MTP_FAIL(MTP_E_IO, "%s: no file can be created in its folder: %s", f->path, mtp__reason(error));
+    return MTP_FAIL(MTP_E_IO, "%s: no file can be created in its folder: %s", f->path, mtp__reason(errno));
 }
 
 static mtp_status open_in_place(mtp_file *f, const char *place)
@@ -98,15 +88,21 @@ static mtp_status open_in_place(mtp_file *f, const char *place)
     return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, mtp__reason(errno));
 }
 
-/* A pipe or a device outside of /dev: opened by name in its folder, so that no link is followed that came meanwhile. */
-static mtp_status open_special(mtp_file *f)
+/* A pipe or a device outside of /dev: opened by name in its folder, so that no link is followed that came meanwhile; and it
+ * must be the one that was looked at, not a file that took its place. */
+static mtp_status open_special(mtp_file *f, const mtp__target *target)
 {
+    struct stat st;
     f->fd = mtp__open_at(f->dir, f->name, O_WRONLY | O_APPEND | O_NOCTTY, 0);
     int error = errno;
     f->owned = f->fd >= 0;
     mtp__close(f->dir);
     f->dir = -1;
-    return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, mtp__reason(error));
+    if (!f->owned)
+        return MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, mtp__reason(error));
+    if (fstat(f->fd, &st) != 0 || st.st_dev != target->device || st.st_ino != target->number)
+        return MTP_FAIL(MTP_E_IO, "%s: another file took its place while it was opened", f->path);
+    return MTP_OK;
 }
 
 static mtp_status open_target(mtp_file *f)
@@ -121,7 +117,7 @@ static mtp_status open_target(mtp_file *f)
         return open_in_place(f, target.place);
     f->dir = target.dir;
     memcpy(f->name, target.name, sizeof f->name);
-    return target.there && !target.regular ? open_special(f) : open_temp(f);
+    return target.there && !target.regular ? open_special(f, &target) : open_temp(f);
 }
 
 /* ------------------------------------------------------------------------------------------ packing */
@@ -140,7 +136,7 @@ static void z_free(void *user, void *p)
 
 static mtp_status pack_init(mtp_file *f, int compression)
 {
-    f->packed = mtp__path_ends(f->path, ".gz");
+    f->packed = compression != MTP_FILE_PLAIN && mtp__path_ends(f->path, ".gz");
     if (!f->packed)
         return MTP_OK;
     f->z.zalloc = z_alloc;
@@ -205,7 +201,7 @@ mtp_status mtp_file_create(const char *path, int compression, mtp_file **out)
     *out = NULL;
     if (path == NULL || path[0] == 0)
         return MTP_FAIL(MTP_E_ARG, "the path is empty");
-    if (compression < 0 || compression > 9)
+    if (compression != MTP_FILE_PLAIN && (compression < 0 || compression > 9))
         return MTP_FAIL(MTP_E_ARG, "compression %d: use 1 to 9, or 0 for the default", compression);
     mtp_file *f = mtp__calloc(1, sizeof *f);
     if (f == NULL)

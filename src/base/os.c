@@ -9,11 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include "base/budget.h"
+#include "base/clock.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
+#define TEMP_TRIES 16
 
 static atomic_uint plan_mask;
 static atomic_int plan_left, plan_fired;
@@ -291,7 +294,9 @@ void mtp__unlock_file(int fd)
 
 #define WRITE_MAX ((size_t)1 << 30) /* Linux takes a little less than 2 GiB at a time */
 
-static ssize_t write_some(int fd, const char *from, size_t length)
+#define APPEND UINT64_MAX /* not at a place */
+
+static ssize_t write_some(int fd, const char *from, size_t length, uint64_t offset)
 {
     if (fault(MTP__FAULT_WRITE)) {
         errno = ENOSPC;
@@ -301,8 +306,11 @@ static ssize_t write_some(int fd, const char *from, size_t length)
         length = (length + 1) / 2;
     ssize_t n;
     bool interrupted = fault(MTP__FAULT_INTERRUPT);
+    length = length < WRITE_MAX ? length : WRITE_MAX;
     do {
-        n = interrupted ? -1 : write(fd, from, length < WRITE_MAX ? length : WRITE_MAX);
+        n = interrupted        ? -1
+            : offset == APPEND ? write(fd, from, length)
+                               : pwrite(fd, from, length, (off_t)offset);
         if (interrupted)
             errno = EINTR;
         interrupted = false;
@@ -312,7 +320,7 @@ static ssize_t write_some(int fd, const char *from, size_t length)
 
 /* A reader that left, or a limit on file sizes, is told by a signal that ends the program: it is kept from this thread
  * for as long as we write, and taken away if it came. */
-int mtp__write(int fd, const void *bytes, size_t length)
+static int write_all(int fd, const void *bytes, size_t length, uint64_t offset)
 {
     sigset_t ours, before, pending;
     sigemptyset(&ours);
@@ -323,7 +331,7 @@ int mtp__write(int fd, const void *bytes, size_t length)
     const char *from = bytes;
     int rc = 0;
     while (length > 0 && rc == 0) {
-        ssize_t n = write_some(fd, from, length);
+        ssize_t n = write_some(fd, from, length, offset);
         if (n == 0)
             errno = EIO; /* no file says this of a length that is not 0 */
         if (n <= 0) {
@@ -331,6 +339,7 @@ int mtp__write(int fd, const void *bytes, size_t length)
         } else {
             from += n;
             length -= (size_t)n;
+            offset += offset != APPEND ? (uint64_t)n : 0;
         }
     }
     int error = errno;
@@ -345,6 +354,16 @@ int mtp__write(int fd, const void *bytes, size_t length)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = error;
     return rc;
+}
+
+int mtp__write(int fd, const void *bytes, size_t length)
+{
+    return write_all(fd, bytes, length, APPEND);
+}
+
+int mtp__pwrite(int fd, const void *bytes, size_t length, uint64_t offset)
+{
+    return write_all(fd, bytes, length, offset);
 }
 
 int mtp__sync(int fd)
@@ -393,6 +412,38 @@ int mtp__rename_at(int dir, const char *from, const char *to)
         return -1;
     }
     return renameat(dir, from, dir, to);
+}
+
+int mtp__rename_new_at(int dir, const char *from, const char *to)
+{
+    if (fault(MTP__FAULT_RENAME)) {
+        errno = EIO;
+        return -1;
+    }
+    if (renameat2(dir, from, dir, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    if (linkat(dir, from, dir, to, 0) != 0) /* a file system that does not know the flag */
+        return -1;
+    return unlinkat(dir, from, 0);
+}
+
+int mtp__open_temp_at(int dir, char name[40], int flags)
+{
+    int fd = -1;
+    for (int i = 0; i < TEMP_TRIES; i++) {
+        uint64_t chance = 0;
+        if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != (ssize_t)sizeof chance)
+            chance = mtp__clock_ticks_slow() * 0x9e3779b97f4a7c15u + (uint64_t)getpid() + (uint64_t)i;
+        snprintf(name, 40, ".mtprof-%016llx.tmp", (unsigned long long)chance);
+        fd = mtp__open_at(dir, name, flags | O_CREAT | O_EXCL, 0600);
+        if (fd >= 0 || errno != EEXIST)
+            break;
+    }
+    if (fd < 0)
+        name[0] = 0;
+    return fd;
 }
 
 void mtp__unlink_at(int dir, const char *name)

@@ -53,11 +53,15 @@ void mtp__unlock_file(int fd);
  * (a file descriptor); the _at calls do not follow a link at the name. Faults: WRITE is a full disk; SHORT and INTERRUPT
  * are no failures, writing goes on. */
 int mtp__write(int fd, const void *bytes, size_t length);
+int mtp__pwrite(int fd, const void *bytes, size_t length, uint64_t offset); /* the same, at a place */
 int mtp__sync(int fd);
 int mtp__open_at(int dir, const char *name, int flags, mode_t mode);
 int mtp__open_folder(int dir,
                      const char *path); /* O_PATH; links in it are followed; AT_FDCWD: as a path is */
 int mtp__rename_at(int dir, const char *from, const char *to);
+int mtp__rename_new_at(int dir, const char *from, const char *to); /* EEXIST: `to` is there, and stays */
+/* A new file under a name that nobody has, which is left in `name`; mode 0600. */
+int mtp__open_temp_at(int dir, char name[40], int flags);
 void mtp__unlink_at(int dir, const char *name);
 
 /* Tests: what to break. X(symbol) */

@@ -71,6 +71,8 @@ static mtp_status look(const char *path, char at[PATH_MAX], mtp__target *t, bool
     *again = S_ISLNK(st.st_mode);
     t->there = !*again;
     t->regular = S_ISREG(st.st_mode);
+    t->device = st.st_dev;
+    t->number = st.st_ino;
     if (!*again)
         return MTP_OK;
     status = judge(path, t, &st);

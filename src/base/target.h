@@ -9,11 +9,14 @@
 #define MTP_BASE_TARGET_H
 #include <limits.h>
 #include <mtprof.h>
+#include <sys/types.h>
 
 typedef struct mtp__target {
     int dir; /* owned, O_PATH; -1: in place */
     char name[NAME_MAX + 1];
-    bool there, regular;  /* there is such a file; and it is a regular one, not a pipe or a device */
+    bool there, regular; /* there is such a file; and it is a regular one, not a pipe or a device */
+    dev_t device;        /* if it is there: which one it is; who opens the name must find the same */
+    ino_t number;
     char place[PATH_MAX]; /* in place, of /dev or /proc: "" if not */
 } mtp__target;
 

@@ -30,6 +30,7 @@ typedef int cli_verb(int argc, char **argv); /* argv[0] is the verb's name */
     X(steps, "time per step: CPU, device, idle")                                                             \
     X(cut, "a part of a trace: some steps, a stretch of time, some names")                                   \
     X(diff, "two traces compared, with a verdict that accounts for noise")                                   \
+    X(recover, "a whole spool out of one that a crash left, or that is damaged")                             \
     X(check, "does a trace keep the rules that viewers need?")                                               \
     X(info, "what is in a trace; without one, what this build can do")
 #define X(name, summary) cli_verb cli_##name;

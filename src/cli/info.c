@@ -66,7 +66,10 @@ static void about_losses(const mtp_trace_info *i)
         printf("  skipped           %llu event%s without a time, or of no known kind\n",
                (unsigned long long)i->skipped_events, i->skipped_events == 1 ? "" : "s");
     if (i->damaged_chunks > 0)
-        printf("  damaged           %llu chunks were passed over\n", (unsigned long long)i->damaged_chunks);
+        printf("  damaged           %llu of %llu chunks could not be read, or not wholly\n",
+               (unsigned long long)i->damaged_chunks, (unsigned long long)i->chunks);
+    if (i->damaged_header)
+        printf("  header            damaged; its copy was used\n");
     if (i->missing_chunks > 0)
         printf("  cut off           %llu chunks are missing at the end\n",
                (unsigned long long)i->missing_chunks);

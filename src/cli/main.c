@@ -129,8 +129,13 @@ static void tell_state(const char *path, mtp_trace_info i)
         cli_fail(0, "warning: %s is cut off: %llu chunk%s missing at its end, and the records in them", name,
                  (unsigned long long)i.missing_chunks, i.missing_chunks == 1 ? " is" : "s are");
     if (i.damaged_chunks > 0)
-        cli_fail(0, "warning: %s is damaged: the records of %llu chunk%s are lost; 'mtprof check' says where",
-                 name, (unsigned long long)i.damaged_chunks, i.damaged_chunks == 1 ? "" : "s");
+        cli_fail(
+            0,
+            "warning: %s: damaged: %llu of %llu chunks could not be read, or not wholly; what is shown is "
+            "the rest ('mtprof check' says where)",
+            name, (unsigned long long)i.damaged_chunks, (unsigned long long)i.chunks);
+    if (i.damaged_header)
+        cli_fail(0, "warning: %s: its header is damaged; the copy of it is not, and was used", name);
     if (i.clock_uncertain)
         cli_fail(
             0, "warning: %s: the clock of its machine stood still or jumped: times may be wrong by a percent",

@@ -94,6 +94,7 @@
     X(LARGE, 17, NOTE, "the content is %s", "viewers that are web pages stop at 512 MiB: 'mtprof cut' makes it smaller")       \
     X(TOO_LARGE, 17, ERROR, "the content is %s", "V8's strings end at 512 MiB: chrome://tracing and speedscope fail")          \
     X(SPOOL_HEADER, 0, ERROR, "%s", "nothing of it can be read")                                                               \
+    X(SPOOL_COPY, 0, ERROR, "one of the two copies of the header is damaged", "the other one is right, and was used; no record is lost") \
     X(SPOOL_CHUNK, 0, ERROR, "a chunk is damaged: %s", "its records are lost; the rest can be read")                           \
     X(SPOOL_RECORD, 0, ERROR, "a record is of no known form (%s)", "it is passed over")                                        \
     X(SPOOL_GAP, 0, ERROR, "records of a stream are missing (%s)", "spans around the gap have no begin or no end")             \
@@ -105,6 +106,7 @@
     X(SPOOL_CUT, 0, ERROR, "the file is cut off: %s", "their records are lost; the rest can be read")                          \
     X(SPOOL_RECOVERED, 0, REMARK, "recovered: process %s ended without stopping the recording",                                \
       "all that was written is there; open spans last to the end")                                                             \
+    X(SPOOL_MENDED, 0, REMARK, "recovered from a damaged file: %s", "spans around what is lost have no begin or no end; lost names are shown as \"?\"") \
     X(SPOOL_LIVE, 0, REMARK, "process %s is still recording", "this is what was written so far; open spans last to the end")   \
     X(SPOOL_OPEN, 0, REMARK, "the recording of process %s was not stopped, and whether it goes on cannot be told",             \
       "all that was written is there; open spans last to the end")

@@ -1,36 +1,23 @@
 /* present/check_spool.c - our own spools: checksums, records, the ids that they use, the ledger. The file is read with pread,
  * a chunk at a time, and no number in it is believed; the control stream comes first, for what it defines.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/error.h"
 #include "base/os.h"
 #include "present/check.h"
 #include "base/pair_map.h"
-#include "base/plain.h"
 #include "record/spool.h"
-
-#define CHUNK_MIN 4096u
-#define CHUNK_MAX (1u << 20)
-#define LIVE_TRIES 4
 
 typedef struct spool {
     mtp_check *check;
-    int fd;
-    mtp__spool_header header;
-    uint64_t file_bytes;
-    mtp__chunk *chunk; /* owned: the one that is looked at */
-    uint64_t byte;     /* where it is */
-    mtp__places places;
+    mtp__spool file;
+    uint64_t byte;         /* where the chunk is that is looked at */
     mtp__pair_map defined; /* control kind, id */
     bool has_ledger, no_memory;
     uint64_t ledger[4 + MTP_DROP_CAUSES];
-    uint64_t records, damaged, unsealed, missing;
-    mtp_outcome outcome;
-    bool undefined; /* definitions are lost with damaged or missing chunks, or come while we read */
+    uint64_t records, damaged;
+    bool undefined; /* definitions are lost with damaged or missing chunks */
     /* of the stream that is read */
     uint32_t stream, cycle;
     uint64_t next;
@@ -38,114 +25,36 @@ typedef struct spool {
 
 /* --------------------------------------------------------------------------------------------- chunks */
 
-static mtp_status open_spool(spool *s, const char *path)
+/* The chunk's words; UINT32_MAX: it is damaged, and that has been said, or it has gone meanwhile. */
+static uint32_t read_chunk(spool *s, uint64_t i)
 {
-    struct stat st;
-    s->fd = mtp__open(path, O_RDONLY, 0);
-    if (s->fd < 0 || fstat(s->fd, &st) != 0)
-        return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
-    s->file_bytes = (uint64_t)st.st_size;
-    ssize_t got = mtp__pread(s->fd, &s->header, sizeof s->header, 0);
-    if (got < 0)
-        return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
-    s->outcome = mtp__spool_outcome(s->fd, &s->header);
-    return MTP_OK;
-}
-
-static bool check_header(spool *s)
-{
-    const mtp__spool_header *h = &s->header;
-    if (s->file_bytes < sizeof *h)
-        mtp__check_say(s->check, MTP__FOUND_SPOOL_HEADER, 0, MTP__NO_EVENT, "the header is cut off");
-    else if (h->version != MTP__FORMAT_VERSION)
-        mtp__check_say(s->check, MTP__FOUND_SPOOL_HEADER, 8, MTP__NO_EVENT,
-                       "version %u, this program reads %u", h->version, MTP__FORMAT_VERSION);
-    else if (h->chunk_bytes < CHUNK_MIN || h->chunk_bytes > CHUNK_MAX ||
-             (h->chunk_bytes & (h->chunk_bytes - 1)) != 0)
-        mtp__check_say(s->check, MTP__FOUND_SPOOL_HEADER, 12, MTP__NO_EVENT, "a chunk size of %u cannot be",
-                       h->chunk_bytes);
-    else
-        return true;
-    return false;
-}
-
-/* What is wrong with the chunk that is read into s->chunk, or NULL; *words of it can be read. */
-static const char *judge_chunk(const spool *s, uint32_t bytes, ssize_t got, uint32_t *words)
-{
-    mtp__chunk *c = s->chunk;
-    *words = 0;
-    if (got < (ssize_t)sizeof *c)
-        return "its header is cut off";
-    if (c->magic != MTP__CHUNK_MAGIC)
-        return "its magic number is wrong";
-    if (c->span > bytes || c->head != mtp__chunk_head(c))
-        return "its header is damaged";
-    uint32_t capacity = mtp__span_words((size_t)got < c->span ? (uint32_t)got : c->span);
-    *words = mtp__chunk_written(mtp__chunk_words(c), capacity);
-    if (c->checksum == 0)
-        return NULL;
-    if (c->words > capacity)
-        return got < (ssize_t)c->span ? "it is cut off" : "its size cannot be";
-    if (c->checksum != mtp__chunk_checksum(c, mtp__chunk_words(c)))
-        return "its checksum is wrong";
-    return *words != c->words ? "its records do not fill it" : NULL;
-}
-
-/* The chunk's words; UINT32_MAX: it is damaged, and that has been said, or it has gone meanwhile. Of a spool that is
- * being written to, what changed while it was read is read again. */
-static uint32_t read_chunk(spool *s, const mtp__chunk_place *p)
-{
-    mtp__chunk *c = s->chunk;
-    const char *why = "";
-    uint32_t words = 0;
-    bool live = s->outcome == MTP_OUTCOME_LIVE, beyond = false;
-    uint32_t bytes = p->span != 0 ? p->span : s->header.chunk_bytes - p->from;
-    s->byte = (p->piece + 1) * s->header.chunk_bytes + p->from;
-    for (int i = 0; why != NULL && i < (live ? LIVE_TRIES : 1); i++) {
-        memset(c, 0, bytes);
-        ssize_t got = mtp__pread(s->fd, c, bytes, s->byte);
-        beyond = got < (ssize_t)bytes;
-        why = judge_chunk(s, bytes, got, &words);
-    }
-    if (live && (c->order != p->order || c->head == 0))
+    uint32_t words;
+    const char *why;
+    s->byte = mtp__spool_byte(&s->file, i);
+    mtp__chunk_state state = mtp__spool_read(&s->file, i, &words, &why);
+    if (state == MTP__CHUNK_WHOLE)
+        return words;
+    if (state == MTP__CHUNK_GONE)
         return UINT32_MAX;
-    if (why != NULL || (beyond && s->missing > 0)) {
-        if (!(beyond && s->missing > 0)) /* that is said of the file */
-            mtp__check_say(s->check, MTP__FOUND_SPOOL_CHUNK, s->byte, MTP__NO_EVENT, "%s", why);
-        s->damaged++;
-        s->undefined |= p->stream == 0;
-        return UINT32_MAX;
-    }
-    s->unsealed += c->checksum == 0;
-    return words;
-}
-
-static mtp_status list_chunks(spool *s)
-{
-    uint64_t size = s->header.chunk_bytes, pieces = (s->file_bytes + size - 1) / size;
-    pieces = pieces > 0 ? pieces - 1 : 0;
-    s->chunk = mtp__calloc(1, size);
-    if (s->chunk == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "a piece of %llu bytes", (unsigned long long)size);
-    mtp_status status = mtp__places_list(&s->places, s->fd, s->header.chunk_bytes, pieces);
-    if (status == MTP_OK && s->places.unread > 0)
-        return MTP_FAIL(MTP_E_IO, "at byte %llu: %s", (unsigned long long)((s->places.unread_at + 1) * size),
-                        mtp__reason(s->places.unread_error));
-    mtp__places_sort(&s->places);
-    return status;
+    if (s->file.missing == 0 || s->byte + mtp__spool_span(&s->file, i) <= s->file.file_bytes)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_CHUNK, s->byte, MTP__NO_EVENT, "%s", why);
+    s->damaged++; /* what the file's end cuts is said of the file */
+    const mtp__chunk_place *p = &s->file.places.place[i];
+    s->undefined |= p->stream == 0 || p->span == 0; /* a damaged header does not tell whose it was */
+    return state == MTP__CHUNK_PARTLY ? words : UINT32_MAX;
 }
 
 /* -------------------------------------------------------------------------------------------- control */
 
 static void bad_record(spool *s, uint32_t at, const char *what, unsigned number)
 {
-    mtp__check_say(s->check, MTP__FOUND_SPOOL_RECORD, s->byte + sizeof *s->chunk + (uint64_t)at * 8,
+    mtp__check_say(s->check, MTP__FOUND_SPOOL_RECORD, s->byte + sizeof(mtp__chunk) + (uint64_t)at * 8,
                    s->records, "%s %u", what, number);
 }
 
 static void control_record(spool *s, const uint64_t *w, uint32_t length, uint32_t at)
 {
-    uint32_t kind = (uint32_t)w[1];
+    uint32_t kind = MTP__CONTROL_KIND(w[1]);
     bool is_new;
     if (mtp__control_is_blob(kind)) {
         uint32_t part = length >= 4 ? (uint32_t)(w[3] >> 32) : 0, whole = length >= 4 ? (uint32_t)w[3] : 0;
@@ -173,7 +82,7 @@ static void use(spool *s, mtp__control_kind kind, uint32_t id, uint32_t at)
                                        [MTP__CONTROL_STACK] = "stack",
                                        [MTP__CONTROL_TEXT] = "text"};
     if (id != 0 && !s->undefined && mtp__pair_find(&s->defined, kind, id) == NULL)
-        mtp__check_say(s->check, MTP__FOUND_SPOOL_NAME, s->byte + sizeof *s->chunk + (uint64_t)at * 8,
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_NAME, s->byte + sizeof(mtp__chunk) + (uint64_t)at * 8,
                        s->records, "%s %u", what[kind], id);
 }
 
@@ -221,10 +130,11 @@ static void one_record(spool *s, const uint64_t *w, uint32_t length, uint32_t at
 
 static void read_records(spool *s, uint32_t words)
 {
-    const mtp__chunk *c = s->chunk;
-    const uint64_t *w = mtp__chunk_words(s->chunk);
+    const mtp__chunk *c = s->file.chunk;
+    const uint64_t *w = mtp__chunk_words(s->file.chunk);
     bool goes_on = c->stream == s->stream && c->cycle == s->cycle;
-    if (goes_on && c->first != s->next && s->damaged == 0 && s->outcome != MTP_OUTCOME_LIVE)
+    if (goes_on && c->first != s->next && s->damaged == 0 && s->ledger[4 + MTP_DROP_DAMAGED] == 0 &&
+        s->file.outcome != MTP_OUTCOME_LIVE)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_GAP, s->byte, MTP__NO_EVENT,
                        "stream %u: %llu instead of %llu", c->stream, (unsigned long long)c->first,
                        (unsigned long long)s->next);
@@ -249,11 +159,10 @@ static void read_records(spool *s, uint32_t words)
 static mtp_status read_streams(spool *s, bool control)
 {
     s->stream = UINT32_MAX;
-    for (uint64_t i = 0; i < s->places.count; i++) {
-        const mtp__chunk_place *p = &s->places.place[i];
-        if ((p->stream == 0) != control)
+    for (uint64_t i = 0; i < s->file.places.count; i++) {
+        if ((s->file.places.place[i].stream == 0) != control)
             continue;
-        uint32_t words = read_chunk(s, p);
+        uint32_t words = read_chunk(s, i);
         if (words != UINT32_MAX)
             read_records(s, words);
         if (s->no_memory)
@@ -268,13 +177,13 @@ static void check_ledger(spool *s)
     uint64_t by_cause = 0;
     for (int i = 0; i < MTP_DROP_CAUSES; i++)
         by_cause += l[4 + i];
-    if (!s->has_ledger || s->damaged > 0 || s->missing > 0)
+    if (!s->has_ledger || s->damaged > 0 || s->file.missing > 0)
         return;
     if (l[0] != l[1] + l[2] || by_cause != l[2])
         mtp__check_say(s->check, MTP__FOUND_SPOOL_LEDGER, 0, MTP__NO_EVENT,
                        "%llu emitted, %llu kept, %llu dropped, %llu by cause", (unsigned long long)l[0],
                        (unsigned long long)l[1], (unsigned long long)l[2], (unsigned long long)by_cause);
-    else if (s->header.complete == 1 && l[1] != s->records)
+    else if (s->file.header.complete == 1 && l[1] != s->records)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_LEDGER, 0, MTP__NO_EVENT,
                        "%llu records kept, %llu are there", (unsigned long long)l[1],
                        (unsigned long long)s->records);
@@ -282,11 +191,19 @@ static void check_ledger(spool *s)
     if (overwritten > 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_OVERWRITTEN, 0, MTP__NO_EVENT, "%llu of %llu",
                        (unsigned long long)overwritten, (unsigned long long)l[0]);
-    if (l[3] > 0)
+    uint64_t mended =
+        l[4 + MTP_DROP_DAMAGED] < l[2] - overwritten ? l[4 + MTP_DROP_DAMAGED] : l[2] - overwritten;
+    if (l[3] > 0 && s->file.header.mended == 1)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_MENDED, 0, MTP__NO_EVENT,
+                       "%llu names, shapes or stacks are lost", (unsigned long long)l[3]);
+    else if (l[3] > 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_LOST, 0, MTP__NO_EVENT, "%llu", (unsigned long long)l[3]);
-    if (l[2] > overwritten)
+    if (mended > 0)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_MENDED, 0, MTP__NO_EVENT, "%llu of %llu records are lost",
+                       (unsigned long long)mended, (unsigned long long)l[0]);
+    if (l[2] > overwritten + mended)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_DROPPED, 0, MTP__NO_EVENT, "%llu of %llu",
-                       (unsigned long long)(l[2] - overwritten), (unsigned long long)l[0]);
+                       (unsigned long long)(l[2] - overwritten - mended), (unsigned long long)l[0]);
 }
 
 static void check_outcome(spool *s)
@@ -294,26 +211,34 @@ static void check_outcome(spool *s)
     static const mtp__found found[] = {[MTP_OUTCOME_RECOVERED] = MTP__FOUND_SPOOL_RECOVERED,
                                        [MTP_OUTCOME_LIVE] = MTP__FOUND_SPOOL_LIVE,
                                        [MTP_OUTCOME_NOT_STOPPED] = MTP__FOUND_SPOOL_OPEN};
-    s->check->recovered = s->outcome == MTP_OUTCOME_RECOVERED;
-    if (s->outcome != MTP_OUTCOME_STOPPED)
-        mtp__check_say(s->check, found[s->outcome], offsetof(mtp__spool_header, complete), MTP__NO_EVENT,
-                       "%llu", (unsigned long long)s->header.pid);
+    mtp_outcome is = s->file.outcome;
+    s->check->recovered = is == MTP_OUTCOME_RECOVERED;
+    if (is != MTP_OUTCOME_STOPPED)
+        mtp__check_say(s->check, found[is], offsetof(mtp__spool_header, complete), MTP__NO_EVENT, "%llu",
+                       (unsigned long long)s->file.header.pid);
 }
 
 static mtp_status check_all(spool *s, const char *path)
 {
-    mtp_status status = open_spool(s, path);
-    if (status != MTP_OK || !check_header(s))
+    mtp_status status = mtp__spool_open(&s->file, path);
+    if (status == MTP_E_FORMAT) {
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_HEADER, 0, MTP__NO_EVENT, "%s", mtp_last_error());
+        return MTP_OK;
+    }
+    if (status != MTP_OK)
         return status;
-    s->missing = mtp__spool_missing(&s->header, s->file_bytes);
-    s->undefined = s->missing > 0 || s->outcome == MTP_OUTCOME_LIVE;
-    if (s->missing > 0)
-        mtp__check_say(s->check, MTP__FOUND_SPOOL_CUT, s->file_bytes, MTP__NO_EVENT,
-                       "%llu of its %llu chunks are missing or not whole", (unsigned long long)s->missing,
-                       (unsigned long long)s->header.chunks);
-    status = list_chunks(s);
-    if (status == MTP_OK)
-        status = read_streams(s, true);
+    if (s->file.places.unread > 0)
+        return MTP_FAIL(MTP_E_IO, "%llu of its chunks: the disk cannot read them",
+                        (unsigned long long)s->file.places.unread);
+    if (s->file.header_damaged)
+        mtp__check_found(s->check, MTP__FOUND_SPOOL_COPY, 0, MTP__NO_EVENT, NULL, 0);
+    s->undefined = s->file.missing > 0 || s->file.outcome == MTP_OUTCOME_LIVE;
+    if (s->file.missing > 0)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_CUT, s->file.file_bytes, MTP__NO_EVENT,
+                       "%llu of its %llu chunks are missing or not whole",
+                       (unsigned long long)s->file.missing, (unsigned long long)s->file.header.chunks);
+    status = read_streams(s, true);
+    s->undefined |= s->ledger[3] > 0; /* lost, and counted */
     if (status == MTP_OK)
         status = read_streams(s, false);
     if (status != MTP_OK)
@@ -326,11 +251,9 @@ static mtp_status check_all(spool *s, const char *path)
 
 mtp_status mtp__check_spool(mtp_check *check, const char *path)
 {
-    spool s = {.check = check, .fd = -1};
+    spool s = {.check = check, .file = {.fd = -1}};
     mtp_status status = check_all(&s, path);
-    mtp__close(s.fd);
-    mtp__free(s.chunk);
-    mtp__places_fini(&s.places);
+    mtp__spool_close(&s.file);
     mtp__pair_map_fini(&s.defined);
     return status;
 }

@@ -234,6 +234,8 @@ static void about(mtp__chrome *w)
     count(o, "unfinished", t->unfinished);
     count(o, "clock_faults", t->clock_faults);
     count(o, "damaged_chunks", t->damaged_chunks);
+    if (t->damaged_chunks > 0)
+        count(o, "chunks", t->chunks);
     if (t->missing_chunks > 0)
         count(o, "missing_chunks", t->missing_chunks);
     if (t->bad_durations > 0)

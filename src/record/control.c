@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/os.h"
+#include "record/checks.h"
 #include "record/details.h"
 #include "record/epoch.h"
 
@@ -147,8 +148,10 @@ static uint64_t *reserve(mtp__recorder *r, uint32_t words)
 
 static void commit(mtp__recorder *r, uint64_t *at, mtp__control_kind kind, uint32_t words)
 {
-    at[1] = (uint64_t)kind | (uint64_t)words << 32;
-    __atomic_store_n(at, MTP__WORD0(mtp__clock_ticks_slow(), 0, MTP__KIND_CONTROL), __ATOMIC_RELEASE);
+    uint64_t word0 = MTP__WORD0(mtp__clock_ticks_slow(), 0, MTP__KIND_CONTROL);
+    at[1] = MTP__CONTROL_WORD1(kind, 0, words);
+    at[1] = MTP__CONTROL_WORD1(kind, mtp__control_check(word0, at, words), words);
+    __atomic_store_n(at, word0, __ATOMIC_RELEASE);
     mtp__control *c = &r->control;
     uint32_t capacity = mtp__span_words(c->chunk->span), near = capacity - capacity / 8;
     c->used += words;
@@ -279,10 +282,10 @@ static void keep_anchor(mtp__control *c, const mtp__anchor *a)
     c->anchor[c->anchors++] = *a;
 }
 
-static bool put_anchor(mtp__recorder *r, const mtp__anchor *a)
+static bool put_anchor(mtp__recorder *r, const mtp__anchor *a, bool again)
 {
-    uint64_t words[] = {a->ticks, a->monotonic_ns, a->realtime_ns, a->raw_ns, a->error_ns};
-    return put_words(r, MTP__CONTROL_ANCHOR, words, 5);
+    uint64_t words[] = {a->ticks, a->monotonic_ns, a->realtime_ns, a->raw_ns, a->error_ns, 1};
+    return put_words(r, MTP__CONTROL_ANCHOR, words, again ? 6 : 5);
 }
 
 /* ------------------------------------------------------------------------------------------- with the lock */
@@ -339,7 +342,7 @@ void mtp__recorder_anchor(mtp__recorder *r)
     mtp__clock_anchor(&a);
     uint32_t before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
-    bool told = put_anchor(r, &a);
+    bool told = put_anchor(r, &a, false);
     keep_anchor(&r->control, &a);
     pthread_mutex_unlock(&r->control.lock);
     mtp__writer_release(before);
@@ -422,7 +425,7 @@ bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
     x.lost += !put_session(r);
     x.lost += !put_cycle(r, true);
     for (uint32_t i = 0; i < c->anchors; i++)
-        x.lost += !put_anchor(r, &c->anchor[i]);
+        x.lost += !put_anchor(r, &c->anchor[i], true);
     for (size_t at = 0; at < c->kept_bytes;) {
         const kept_blob *b = (const kept_blob *)(const void *)(c->kept + at);
         x.lost += !put_blob(r, (mtp__control_kind)b->kind, b->id, 0, b + 1, b->length);

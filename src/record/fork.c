@@ -4,6 +4,7 @@
  * child's own (follow_fork), or the child is off and may start a profile itself.
  */
 #define _GNU_SOURCE
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,12 +52,19 @@ static void after_fork_parent(void)
     mtp__writer_release(before);
 }
 
-/* The child's own file. Nothing is said if it fails: the child is then simply off. */
+/* The child's own file: the parent's name and the child's number; what were patterns in it are none any more. Nothing is
+ * said if it fails: the child is then simply off. */
 static void follow(mtp_profile *prof)
 {
-    char path[4096];
-    int n = snprintf(path, sizeof path, "%s.%ld", prof->config.spool, (long)getpid());
-    if (n < 0 || (size_t)n >= sizeof path || mtp__recorder_revive(prof->recorder, path) != MTP_OK) {
+    char path[2 * PATH_MAX + 32];
+    int n = 0;
+    for (const char *p = prof->spool_root; *p != 0 && n < PATH_MAX; p++) {
+        if (*p == '%')
+            path[n++] = '%';
+        path[n++] = *p;
+    }
+    snprintf(path + n, sizeof path - (size_t)n, ".%ld", (long)getpid());
+    if (mtp__recorder_revive(prof->recorder, path) != MTP_OK) {
         mtp__profile_release(prof);
         return;
     }

@@ -34,7 +34,7 @@
     X(TENSORS, 11) /* signature | count << 32 | more << 40; then for each tensor: number | device << 48;   \
                           address | dtype << 56. Of the op that has just begun (signature 0), or a part of  \
                           what its object holds. more: 1, it goes on with the record before */ \
-    X(CONTROL, 15) /* mtp__control | length << 32; by mtp__control */
+    X(CONTROL, 15) /* mtp__control_kind | check << 8 | length << 32; by mtp__control_kind */
 #define X(sym, value) MTP__KIND_##sym = (value),
 typedef enum mtp__kind {
     MTP__KIND_LIST(X)
@@ -60,7 +60,8 @@ enum {
     MTP__HAS_NUMBER = 1 << 7 /* of a step; its name is the name's text with the number behind */
 };
 
-/* The control stream: what the other streams' ids mean. Blobs may come in parts, in order. */
+/* The control stream: what the other streams' ids mean. Blobs may come in parts, in order. Each record has a check of all
+ * its words (pool.h: mtp__control_check), for a chunk that its writer never sealed has none. */
 #define MTP__CONTROL_LIST(X)                                                                                 \
     X(NAME, 1)      /* blob: text. Ids with bit 31 are the session's own */                                  \
     X(SHAPE, 2)     /* blob: words, record/shapes.h */                                                       \
@@ -69,7 +70,7 @@ enum {
     X(TEXT, 5)      /* blob: args of an op */                                                                \
     X(METADATA, 6)  /* blob: 's' (text) or 'j' (JSON), key, NUL, value */                                    \
     X(THREAD, 7)    /* blob: the thread's name; id is its stream, word 2 bits 32 to 63 its OS tid */         \
-    X(ANCHOR, 8)    /* ticks; monotonic; realtime; raw; error, all ns */                                     \
+    X(ANCHOR, 8)    /* ticks; monotonic; realtime; raw; error, all ns; [1: told again, in a later epoch] */  \
     X(SESSION, 9)   /* pid; recording flags; cycle; MTP__CLOCK_*; ticks per ns, a double */                  \
     X(CYCLE, 10)    /* cycle | started (1) or stopped (0) << 32 */                                           \
     X(LEDGER, 11)   /* emitted; kept; dropped; lost definitions; dropped by cause ... */                     \
@@ -102,6 +103,11 @@ static inline int mtp__control_is_known(uint32_t kind)
 }
 
 /* Of a blob: word 2 = id | (offset of this part, or tid) << 32; word 3 = total bytes | bytes here << 32; bytes. */
+
+#define MTP__CONTROL_WORD1(kind, check, length)                                                              \
+    ((uint64_t)(kind) | (uint64_t)(check) << 8 | (uint64_t)(length) << 32)
+#define MTP__CONTROL_KIND(word1) ((uint32_t)(word1)&0xffu)
+#define MTP__CONTROL_CHECK(word1) ((uint32_t)(word1) >> 8)
 
 #define MTP__WORD0(ticks, length, kind) ((uint64_t)(ticks) << 8 | (uint64_t)(length) << 4 | (uint64_t)(kind))
 #define MTP__WORD0_KIND(word) ((unsigned)(word)&15u)
@@ -145,7 +151,9 @@ typedef struct mtp__chunk {
 #define MTP__CHUNK_MAGIC 0x4b4e5548435054d4u
 #define MTP__CHUNK_HEADER_WORDS (sizeof(mtp__chunk) / 8)
 
-/* At the start of a spool file, in a piece of its own; pieces with chunks follow. */
+/* At the start of a spool file, in a piece of its own, and again at MTP__SPOOL_COPY_AT: a reader uses the one whose check is
+ * right. Pieces with chunks follow. What times hang on is here too, so that no single damaged place in the file makes
+ * them wrong. */
 typedef struct mtp__spool_header {
     char magic[8]; /* MTP__SPOOL_MAGIC */
     uint32_t version, chunk_bytes;
@@ -153,6 +161,11 @@ typedef struct mtp__spool_header {
     uint64_t complete; /* 1: the session was stopped and the file is as it was meant to be */
     uint64_t chunks;   /* then: how many pieces follow; else: never trust it */
     uint64_t locked;   /* 1: while it is not complete its writer holds a lock on the file (base/os.h) */
+    uint64_t mended;   /* 1: `mtprof recover` wrote it, of a recording that was not stopped */
+    double ticks_per_ns;
+    uint64_t ticks, monotonic_ns, realtime_ns; /* an anchor: when the file was made */
+    uint64_t check;                            /* of all before it */
 } mtp__spool_header;
 #define MTP__SPOOL_MAGIC "mtprof1\n"
+#define MTP__SPOOL_COPY_AT 2048u
 #endif

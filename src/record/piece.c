@@ -30,7 +30,9 @@ uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words)
 {
     mtp__chunk header = *chunk;
     header.sealed = header.checksum = header.state = 0;
-    uint64_t sum = mtp__hash_words((const uint64_t *)(const void *)&header, MTP__CHUNK_HEADER_WORDS);
+    uint64_t fields[MTP__CHUNK_HEADER_WORDS]; /* a copy: they are not all words, and the compiler knows */
+    memcpy(fields, &header, sizeof fields);
+    uint64_t sum = mtp__hash_words(fields, MTP__CHUNK_HEADER_WORDS);
     sum = mtp__hash_mix(sum, mtp__hash_words(words, chunk->words));
     return sum != 0 ? sum : 1;
 }

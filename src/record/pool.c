@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/sigbus.h"
 #include "base/os.h"
 #include "base/plain.h"
 #include "base/testpoint.h"
@@ -90,6 +91,8 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
         mtp__map_not_inherited(pool->base, bytes);
         if (config->path != NULL)
             status = file_open(pool, config);
+        if (config->path != NULL && status == MTP_OK)
+            mtp__sigbus_add(pool->base, bytes, &pool->file.cut);
     }
     if (status != MTP_OK)
         mtp__pool_fini(pool);
@@ -98,6 +101,7 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
 
 void mtp__pool_fini(mtp__pool *pool)
 {
+    mtp__sigbus_remove(pool->base);
     mtp__spool_out_close(&pool->file);
     mtp__unmap(pool->base, (size_t)pool->slots * pool->chunk_bytes);
     mtp__unmap(pool->piece, pool->slots * sizeof *pool->piece);
@@ -108,6 +112,8 @@ void mtp__pool_fini(mtp__pool *pool)
 
 void mtp__pool_forked(mtp__pool *pool)
 {
+    mtp__sigbus_forked();
+    mtp__sigbus_remove(pool->base);
     mtp__unmapped(pool->base);
     mtp__spool_out_close(&pool->file);
     pool->base = NULL;
@@ -312,6 +318,8 @@ static uint32_t evict(mtp__pool *pool, uint32_t slot)
 static uint32_t find_slot(mtp__pool *pool, bool *dirty, refusal *no)
 {
     bool streaming = pool->when_full == MTP_STREAM;
+    if (pool->file.fd >= 0 && mtp__spool_out_cut(&pool->file))
+        return refuse(no, MTP_DROP_DISK, true);
     if (streaming && pool->file.pieces >= pool->file.limit)
         return refuse(no, MTP_DROP_DISK, true);
     uint32_t slot = pool->list[MTP__PIECES_FREE].first;

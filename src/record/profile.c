@@ -86,7 +86,7 @@ static mtp_status config_check_budget(mtp_profile_config *c)
         return MTP_FAIL(MTP_E_ARG, "follow_fork needs a spool: a child's records go to <spool>.<pid>");
     if (c->spool != NULL && c->spool[0] == 0)
         return MTP_FAIL(MTP_E_ARG, "spool is an empty path");
-    return MTP_OK;
+    return c->spool != NULL ? mtp__spool_pattern_check(c->spool) : MTP_OK;
 }
 
 static mtp_status config_check(mtp_profile_config *c)
@@ -163,7 +163,22 @@ static mtp_status recorder_make(mtp_profile *prof)
                  (c->with_flops ? MTP_WITH_FLOPS : 0) | (c->with_modules ? MTP_WITH_MODULES : 0),
         .follow_fork = c->follow_fork,
     };
-    return mtp__recorder_create(&rc, &prof->recorder);
+    mtp_status status = mtp__recorder_create(&rc, &prof->recorder);
+    const mtp__spool_name *name = status == MTP_OK ? prof->recorder->pool.file.name : NULL;
+    if (name != NULL)
+        memcpy(prof->spool_root, name->path, sizeof prof->spool_root);
+    if (name != NULL && name->kept[0] != 0)
+        mtp__profile_warn(prof, MTP_WARNING_SPOOL_KEPT,
+                          "spool '%s' held a recording that process %llu did not stop: it is kept, as '%s'",
+                          name->path, (unsigned long long)name->kept_pid, name->kept);
+    return status;
+}
+
+const char *mtp_profile_spool(const mtp_profile *prof)
+{
+    const mtp__spool_name *name =
+        prof != NULL && prof->recorder != NULL ? prof->recorder->pool.file.name : NULL;
+    return name != NULL ? name->path : NULL;
 }
 
 static mtp_status prepare(mtp_profile *prof)
@@ -219,6 +234,8 @@ static const char *advice(const mtp_profile *prof, mtp_drop worst)
                                                     : ": a larger buffer_bytes keeps more; when_full can "
                                                       "keep the newest instead, or stream to a spool";
     case MTP_DROP_DISK:
+        if (atomic_load(&prof->recorder->pool.file.cut) != 0)
+            return "";
         return prof->recorder->pool.file.error != 0
                    ? ": make room on its disk, or put the spool on another"
                    : ": a larger spool_bytes keeps more, or none, which is no limit";
@@ -251,8 +268,13 @@ static void warn_after(mtp_profile *prof, uint32_t stuck)
                               : ": a larger buffer_bytes keeps more, and a stream to a spool all");
     if (prof->recorder->pool.file.error != 0)
         mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
-                          "spool '%s' could not grow: %s; what it holds is whole", prof->config.spool,
+                          "spool '%s' could not grow: %s; what it holds is whole", mtp_profile_spool(prof),
                           mtp__reason(prof->recorder->pool.file.error));
+    if (atomic_load(&prof->recorder->pool.file.cut) != 0)
+        mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
+                          "spool '%s' was truncated by another program while it was recorded: it may still "
+                          "hold some of the records, and all are counted as lost",
+                          mtp_profile_spool(prof));
     if (stuck > 0)
         mtp__profile_warn(
             prof, MTP_WARNING_THREAD_STUCK,

@@ -1,6 +1,7 @@
 /* record/profile.h - what a profile is made of; the calls are in mtprof.h. */
 #ifndef MTP_RECORD_PROFILE_H
 #define MTP_RECORD_PROFILE_H
+#include <limits.h>
 #include <mtprof.h>
 #include "record/recorder.h"
 
@@ -28,6 +29,8 @@ struct mtp_profile {
     mtp__preset *presets; /* owned, in the order given */
     uint32_t metadata_count;
     char trace_id[MTP_TRACE_ID_ROOM];
+    char spool_root
+        [PATH_MAX]; /* the spool's path, without patterns; in a forked child that of the process that forked */
 };
 
 void mtp__profile_warn(mtp_profile *prof, mtp_warning code, const char *fmt, ...)

@@ -49,14 +49,14 @@ mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorde
     if (r == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a recorder");
     r->config = *config;
-    status = mtp__pool_init(&r->pool, &config->pool);
-    if (status != MTP_OK)
-        goto free_recorder;
     r->config.pool.path = NULL;
     if (config->pool.path != NULL && (r->config.pool.path = mtp__strdup(config->pool.path)) == NULL) {
         status = MTP_FAIL(MTP_E_NOMEM, "the spool's path");
-        goto fini_pool;
+        goto free_recorder;
     }
+    status = mtp__pool_init(&r->pool, &config->pool); /* the last that can fail: it may replace a file */
+    if (status != MTP_OK)
+        goto free_path;
     pthread_mutex_init(&r->control.lock, NULL);
     mtp__details_init(r);
     mtp__control_reset(r);
@@ -71,8 +71,8 @@ mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorde
     *out = r;
     return MTP_OK;
 
-fini_pool:
-    mtp__pool_fini(&r->pool);
+free_path:
+    mtp__free((char *)r->config.pool.path);
 free_recorder:
     mtp__free(r);
     return status;
@@ -469,6 +469,11 @@ void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out)
     }
     out->emitted -= out->dropped_by[MTP_DROP_STUCK]; /* but these were */
     out->dropped_by[MTP_DROP_OVERWRITTEN] += overwritten;
+    if (atomic_load(&r->pool.file.cut) != 0) { /* which of them the file still has, nobody knows */
+        out->dropped_by[MTP_DROP_DISK] += out->emitted - out->dropped;
+        out->dropped = out->emitted;
+        out->kept = 0;
+    }
     out->bytes = out->chunks * r->pool.chunk_bytes;
     out->lost_definitions = atomic_load(&r->lost_definitions);
 }

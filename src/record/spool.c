@@ -1,60 +1,68 @@
-/* record/spool.c - see spool.h. The file is read with pread, one chunk at a time: it may be cut short under us, and no
- * number in it is believed before it was checked. */
-#define _GNU_SOURCE
+/* record/spool.c - see spool.h. */
 #include "record/spool.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include "base/error.h"
 #include "base/os.h"
 #include "base/plain.h"
+#include "record/checks.h"
 
 #define CHUNK_MIN 4096u
 #define CHUNK_MAX (1u << 20)
 #define LIVE_TRIES 4
 
+/* --------------------------------------------------------------------------------------------- the header */
+
+static bool has_magic(const void *start, size_t bytes, size_t at)
+{
+    return bytes >= at + 8 && memcmp((const char *)start + at, MTP__SPOOL_MAGIC, 8) == 0;
+}
+
 bool mtp__spool_recognise(const void *start, size_t bytes)
 {
-    return bytes >= 8 && memcmp(start, MTP__SPOOL_MAGIC, 8) == 0;
+    return has_magic(start, bytes, 0) || has_magic(start, bytes, MTP__SPOOL_COPY_AT);
 }
 
-mtp_outcome mtp__spool_outcome(int fd, const mtp__spool_header *h)
+static bool header_right(const mtp__spool_header *h, ssize_t got)
 {
-    if (h->complete == 1)
-        return MTP_OUTCOME_STOPPED;
-    mtp__lock lock = mtp__lock_test(fd);
-    if (lock == MTP__LOCK_HELD)
-        return MTP_OUTCOME_LIVE;
-    mtp__spool_header now; /* it may have been stopped since: the lock goes after that was written */
-    if (mtp__pread(fd, &now, sizeof now, 0) == (ssize_t)sizeof now && now.complete == 1)
-        return MTP_OUTCOME_STOPPED;
-    return lock == MTP__LOCK_NONE && h->locked == 1 ? MTP_OUTCOME_RECOVERED : MTP_OUTCOME_NOT_STOPPED;
+    return got == (ssize_t)sizeof *h && has_magic(h, sizeof *h, 0) && h->check == mtp__spool_check(h);
 }
 
-uint64_t mtp__spool_missing(const mtp__spool_header *h, uint64_t file_bytes)
+/* Neither the header nor its copy is right: what is it then? */
+static mtp_status header_wrong(const mtp__spool_header *h, ssize_t got, bool copy_there)
 {
-    uint64_t pieces = file_bytes / h->chunk_bytes, whole = pieces > 0 ? pieces - 1 : 0;
-    return h->complete == 1 && h->chunks > whole ? h->chunks - whole : 0;
-}
-
-static mtp_status header_read(int fd, mtp__spool_header *h, uint64_t *file_bytes)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
-    if (!S_ISREG(st.st_mode))
-        return MTP_FAIL(MTP_E_FORMAT, "a spool must be a regular file, and this is not a regular file");
-    *file_bytes = (uint64_t)st.st_size;
-    ssize_t got = mtp__pread(fd, h, sizeof *h, 0);
     if (got < 0)
         return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
-    if (!mtp__spool_recognise(h->magic, (size_t)got))
+    if (!has_magic(h, (size_t)got, 0) && !copy_there)
         return MTP_FAIL(MTP_E_FORMAT, "this is not an mtprof spool");
-    if (got != (ssize_t)sizeof *h)
+    if (got < (ssize_t)sizeof *h)
         return MTP_FAIL(MTP_E_FORMAT, "the spool's header is cut off, at byte %zu", (size_t)got);
+    if (h->version != MTP__FORMAT_VERSION && !copy_there)
+        return MTP_FAIL(MTP_E_FORMAT,
+                        "a spool of version %u; this library reads version %u: use the mtprof that wrote it",
+                        h->version, MTP__FORMAT_VERSION);
+    return MTP_FAIL(MTP_E_FORMAT, "the spool's header is damaged, and so is its copy at byte %u",
+                    MTP__SPOOL_COPY_AT);
+}
+
+mtp_status mtp__spool_header_read(int fd, mtp__spool_header *h, bool *damaged)
+{
+    mtp__spool_header copy = {0};
+    *h = copy;
+    ssize_t got = mtp__pread(fd, h, sizeof *h, 0);
+    int error = errno;
+    ssize_t again = mtp__pread(fd, &copy, sizeof copy, MTP__SPOOL_COPY_AT);
+    bool right = header_right(h, got), copy_right = header_right(&copy, again);
+    *damaged = !right || !copy_right;
+    if (!right && !copy_right) {
+        errno = error;
+        return header_wrong(h, got, again >= 8 && has_magic(&copy, 8, 0));
+    }
+    if (!right)
+        *h = copy;
     if (h->version != MTP__FORMAT_VERSION)
         return MTP_FAIL(MTP_E_FORMAT,
                         "a spool of version %u; this library reads version %u: use the mtprof that wrote it",
@@ -66,91 +74,178 @@ static mtp_status header_read(int fd, mtp__spool_header *h, uint64_t *file_bytes
     return MTP_OK;
 }
 
-/* Where the chunks are, in the order of visits. A last piece that the file's end cuts still counts. */
-static mtp_status list_places(int fd, const mtp__spool_header *h, uint64_t file_bytes, mtp__places *places)
+mtp_outcome mtp__spool_outcome(int fd, const mtp__spool_header *h)
 {
-    uint64_t pieces = (file_bytes + h->chunk_bytes - 1) / h->chunk_bytes;
-    mtp_status status = mtp__places_list(places, fd, h->chunk_bytes, pieces > 0 ? pieces - 1 : 0);
-    mtp__places_sort(places);
+    if (h->complete == 1)
+        return h->mended == 1 ? MTP_OUTCOME_RECOVERED : MTP_OUTCOME_STOPPED;
+    mtp__lock lock = mtp__lock_test(fd);
+    if (lock == MTP__LOCK_HELD)
+        return MTP_OUTCOME_LIVE;
+    mtp__spool_header now; /* it may have been stopped since: the lock goes after that was written */
+    if (mtp__pread(fd, &now, sizeof now, 0) == (ssize_t)sizeof now && header_right(&now, sizeof now) &&
+        now.complete == 1)
+        return MTP_OUTCOME_STOPPED;
+    return lock == MTP__LOCK_NONE && h->locked == 1 ? MTP_OUTCOME_RECOVERED : MTP_OUTCOME_NOT_STOPPED;
+}
+
+static uint64_t missing_pieces(const mtp__spool *s)
+{
+    const mtp__spool_header *h = &s->header;
+    uint64_t pieces = s->file_bytes / h->chunk_bytes, whole = pieces > 0 ? pieces - 1 : 0;
+    return h->complete == 1 && h->chunks > whole ? h->chunks - whole : 0;
+}
+
+/* --------------------------------------------------------------------------------------------- the chunks */
+
+/* Where the chunks are, in the order of visits. A last piece that the file's end cuts still counts. */
+static mtp_status list_places(mtp__spool *s)
+{
+    uint64_t size = s->header.chunk_bytes, pieces = (s->file_bytes + size - 1) / size;
+    mtp_status status = mtp__places_list(&s->places, s->fd, (uint32_t)size, pieces > 0 ? pieces - 1 : 0);
+    mtp__places_sort(&s->places);
     return status;
 }
 
-/* The chunk in `copy`, and how many words it has; false: damaged. *gone: there is another now, its writer goes on. */
-static bool chunk_read(int fd, const mtp__spool_header *h, const mtp__chunk_place *p, mtp__chunk *copy,
-                       uint32_t *words, bool *sealed, bool *gone)
+static mtp_status open_file(mtp__spool *s, const char *path)
 {
-    uint32_t bytes = p->span != 0 ? p->span : h->chunk_bytes - p->from;
-    memset(copy, 0, bytes);
-    ssize_t got = mtp__pread(fd, copy, bytes, (p->piece + 1) * h->chunk_bytes + p->from);
-    *gone = got >= (ssize_t)sizeof *copy && (copy->order != p->order || copy->head == 0);
-    if (got < (ssize_t)sizeof *copy || copy->magic != MTP__CHUNK_MAGIC || copy->order != p->order ||
-        copy->span > bytes || copy->head != mtp__chunk_head(copy))
-        return false;
-    bytes = (size_t)got < copy->span ? (uint32_t)got : copy->span;
-    uint32_t capacity = mtp__span_words(bytes);
-    *sealed = copy->checksum != 0;
-    *words = mtp__chunk_written(mtp__chunk_words(copy), capacity);
-    if (!*sealed)
-        return true;
-    if (copy->words <= capacity)
-        return copy->checksum == mtp__chunk_checksum(copy, mtp__chunk_words(copy)) && *words == copy->words;
-    return bytes < copy->span; /* cut short by the file's end: what is there may be read */
+    struct stat st;
+    s->fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0); /* a FIFO must not hold us */
+    if (s->fd < 0 || fstat(s->fd, &st) != 0)
+        return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
+    if (!S_ISREG(st.st_mode))
+        return MTP_FAIL(MTP_E_FORMAT, "a spool must be a regular file, and this is not a regular file");
+    s->file_bytes = (uint64_t)st.st_size;
+    return mtp__spool_header_read(s->fd, &s->header, &s->header_damaged);
 }
 
-/* The same of a file that is being written to: what changed while it was read is read again. */
-static bool chunk_read_live(int fd, const mtp__spool_header *h, const mtp__chunk_place *p, mtp__chunk *copy,
-                            uint32_t *words, bool *sealed, bool *gone)
+mtp_status mtp__spool_open(mtp__spool *s, const char *path)
 {
-    bool read = false;
-    for (int i = 0; i < LIVE_TRIES && !read && !(i > 0 && *gone); i++)
-        read = chunk_read(fd, h, p, copy, words, sealed, gone);
-    return read;
+    *s = (mtp__spool){.fd = -1};
+    mtp_status status = open_file(s, path);
+    if (status == MTP_OK) {
+        s->outcome = mtp__spool_outcome(s->fd, &s->header);
+        s->missing = missing_pieces(s);
+        status = list_places(s);
+    }
+    if (status == MTP_OK && (s->chunk = mtp__calloc(1, s->header.chunk_bytes)) == NULL)
+        status = MTP_FAIL(MTP_E_NOMEM, "a chunk of %u bytes", s->header.chunk_bytes);
+    return status;
 }
+
+void mtp__spool_close(mtp__spool *s)
+{
+    mtp__free(s->chunk);
+    mtp__places_fini(&s->places);
+    mtp__close(s->fd);
+}
+
+uint64_t mtp__spool_byte(const mtp__spool *s, uint64_t i)
+{
+    const mtp__chunk_place *p = &s->places.place[i];
+    return (p->piece + 1) * s->header.chunk_bytes + p->from;
+}
+
+/* Of the control stream: each record tells by itself whether it is right, sealed or not. */
+static mtp__chunk_state judge_control(mtp__chunk *c, uint32_t capacity, uint32_t *words, const char **why)
+{
+    bool damaged, sealed = c->checksum != 0 && c->words <= capacity;
+    if (sealed && c->checksum != mtp__chunk_checksum(c, mtp__chunk_words(c)))
+        *why = "its checksum is wrong";
+    *words = mtp__control_sift(mtp__chunk_words(c), capacity, &damaged);
+    if (damaged)
+        *why = "some of its records are damaged";
+    return *why == NULL ? MTP__CHUNK_WHOLE : MTP__CHUNK_PARTLY;
+}
+
+/* Of the chunk that was read into s->chunk: `got` bytes of the `bytes` that its place has. */
+static mtp__chunk_state judge(mtp__spool *s, const mtp__chunk_place *p, uint32_t bytes, ssize_t got,
+                              uint32_t *words, const char **why)
+{
+    mtp__chunk *c = s->chunk;
+    *words = 0;
+    *why = "its header is cut off";
+    if (got < (ssize_t)sizeof *c)
+        return MTP__CHUNK_DAMAGED;
+    if (s->outcome == MTP_OUTCOME_LIVE && (c->order != p->order || c->head == 0))
+        return MTP__CHUNK_GONE;
+    *why = c->magic != MTP__CHUNK_MAGIC ? "its magic number is wrong" : "its header is damaged";
+    if (c->magic != MTP__CHUNK_MAGIC || c->order != p->order || c->span > bytes ||
+        !mtp__span_is_possible(c->span, p->from, s->header.chunk_bytes) || c->head != mtp__chunk_head(c))
+        return MTP__CHUNK_DAMAGED;
+    uint32_t capacity = mtp__span_words((size_t)got < c->span ? (uint32_t)got : c->span);
+    *why = NULL;
+    if (c->stream == 0)
+        return judge_control(c, capacity, words, why);
+    *words = mtp__chunk_written(mtp__chunk_words(c), capacity);
+    if (c->checksum == 0)
+        return MTP__CHUNK_WHOLE;
+    if (c->words > capacity) {
+        if (got < (ssize_t)c->span && s->missing > 0)
+            return MTP__CHUNK_WHOLE; /* cut short by the file's end: what is there may be read */
+        *why = got < (ssize_t)c->span ? "it is cut off" : "its size cannot be";
+    } else if (c->checksum != mtp__chunk_checksum(c, mtp__chunk_words(c))) {
+        *why = "its checksum is wrong";
+    } else if (*words != c->words) {
+        *why = "its records do not fill it";
+    }
+    return *why == NULL ? MTP__CHUNK_WHOLE : MTP__CHUNK_DAMAGED;
+}
+
+uint32_t mtp__spool_span(const mtp__spool *s, uint64_t i)
+{
+    const mtp__chunk_place *p = &s->places.place[i];
+    return p->span != 0 ? p->span : s->header.chunk_bytes - p->from;
+}
+
+/* Of a file that is being written to, what changed while it was read is read again. */
+mtp__chunk_state mtp__spool_read(mtp__spool *s, uint64_t i, uint32_t *words, const char **why)
+{
+    mtp__chunk_state state = MTP__CHUNK_DAMAGED;
+    bool live = s->outcome == MTP_OUTCOME_LIVE;
+    uint32_t bytes = mtp__spool_span(s, i);
+    for (int k = 0; state != MTP__CHUNK_WHOLE && k < (live ? LIVE_TRIES : 1); k++) {
+        memset(s->chunk, 0, bytes);
+        ssize_t got = mtp__pread(s->fd, s->chunk, bytes, mtp__spool_byte(s, i));
+        state = judge(s, &s->places.place[i], bytes, got, words, why);
+    }
+    if (state == MTP__CHUNK_DAMAGED || state == MTP__CHUNK_GONE)
+        *words = 0;
+    return state;
+}
+
+/* ------------------------------------------------------------------------------------------------- visits */
 
 static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor *visitor, void *user,
                         mtp__spool_report *report)
 {
-    mtp__spool_header h;
     mtp__spool_report own;
     mtp__spool_report *rep = report != NULL ? report : &own;
     *rep = (mtp__spool_report){0};
-    uint64_t file_bytes = 0;
-    mtp__places places = {0};
-    mtp__chunk *copy = NULL;
-    int fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0); /* a FIFO must not hold us */
-    if (fd < 0)
-        return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
-    mtp_status status = header_read(fd, &h, &file_bytes);
+    mtp__spool s;
+    mtp_status status = mtp__spool_open(&s, path);
     if (status == MTP_OK)
-        status = list_places(fd, &h, file_bytes, &places);
-    if (status == MTP_OK && (copy = mtp__calloc(1, h.chunk_bytes)) == NULL)
-        status = MTP_FAIL(MTP_E_NOMEM, "a chunk of %u bytes", h.chunk_bytes);
-    if (status == MTP_OK) {
-        rep->version = h.version;
-        rep->pid = h.pid;
-        rep->complete = h.complete == 1;
-        rep->outcome = mtp__spool_outcome(fd, &h);
-        rep->missing = mtp__spool_missing(&h, file_bytes);
-        rep->damaged = places.unread;
-    }
-    for (uint64_t i = 0; status == MTP_OK && i < places.count; i++) {
-        const mtp__chunk_place *p = &places.place[i];
-        if (control_only && p->stream != 0)
+        *rep = (mtp__spool_report){.total = s.places.count + s.places.unread,
+                                   .damaged = s.places.unread,
+                                   .missing = s.missing,
+                                   .pid = s.header.pid,
+                                   .header = s.header,
+                                   .header_damaged = s.header_damaged,
+                                   .complete = s.header.complete == 1,
+                                   .outcome = s.outcome};
+    for (uint64_t i = 0; status == MTP_OK && i < s.places.count; i++) {
+        uint32_t words;
+        const char *why;
+        if (control_only && s.places.place[i].stream != 0)
             continue;
-        uint32_t words = 0;
-        bool sealed = false;
-        bool live = rep->outcome == MTP_OUTCOME_LIVE, gone = false;
-        if (!(live ? chunk_read_live : chunk_read)(fd, &h, p, copy, &words, &sealed, &gone)) {
-            rep->damaged += !(live && gone);
+        mtp__chunk_state state = mtp__spool_read(&s, i, &words, &why);
+        rep->damaged += state == MTP__CHUNK_DAMAGED || state == MTP__CHUNK_PARTLY;
+        if (state == MTP__CHUNK_DAMAGED || state == MTP__CHUNK_GONE)
             continue;
-        }
         rep->chunks++;
-        rep->unsealed += !sealed;
-        status = visitor(user, copy, mtp__chunk_words(copy), words);
+        rep->unsealed += s.chunk->checksum == 0;
+        status = visitor(user, s.chunk, mtp__chunk_words(s.chunk), words);
     }
-    mtp__free(copy);
-    mtp__places_fini(&places);
-    mtp__close(fd);
+    mtp__spool_close(&s);
     return status;
 }
 
@@ -160,7 +255,8 @@ mtp_status mtp__spool_visit(const char *path, mtp__chunk_visitor *visitor, void 
     return visit(path, false, visitor, user, report);
 }
 
-mtp_status mtp__spool_visit_control(const char *path, mtp__chunk_visitor *visitor, void *user)
+mtp_status mtp__spool_visit_control(const char *path, mtp__chunk_visitor *visitor, void *user,
+                                    mtp__spool_report *report)
 {
-    return visit(path, true, visitor, user, NULL);
+    return visit(path, true, visitor, user, report);
 }

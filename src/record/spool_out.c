@@ -2,88 +2,95 @@
 #define _GNU_SOURCE
 #include "record/spool_out.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/error.h"
 #include "base/os.h"
 #include "base/plain.h"
-#include "base/target.h"
+#include "record/checks.h"
 
+#define BUSY_TRIES 1000
 #define STEP_BYTES ((uint64_t)1 << 20) /* the file grows by */
 
-/* The lock goes with it: it is held while the file is not complete, and tells readers that its writer lives. */
+/* The lock goes with it: it is held while the file is not complete, and tells readers that its writer lives. Header and
+ * copy are one write within one page: a kill leaves both as they were, or both new. */
 static bool header_write(mtp__spool_out *f, bool complete)
 {
     bool locked = complete || mtp__lock_file(f->fd) == MTP__LOCK_NONE;
-    mtp__spool_header header = {
-        MTP__SPOOL_MAGIC, MTP__FORMAT_VERSION,      f->chunk_bytes,     (uint64_t)getpid(),
-        complete,         complete ? f->pieces : 0, !complete && locked};
+    unsigned char page[MTP__SPOOL_COPY_AT + sizeof(mtp__spool_header)] = {0};
+    mtp__spool_header header = {.magic = MTP__SPOOL_MAGIC,
+                                .version = MTP__FORMAT_VERSION,
+                                .chunk_bytes = f->chunk_bytes,
+                                .pid = (uint64_t)getpid(),
+                                .complete = complete,
+                                .chunks = complete ? f->pieces : 0,
+                                .locked = !complete && locked,
+                                .ticks_per_ns = mtp__clock_ticks_per_ns(),
+                                .ticks = f->made.ticks,
+                                .monotonic_ns = f->made.monotonic_ns,
+                                .realtime_ns = f->made.realtime_ns};
+    header.check = mtp__spool_check(&header);
+    memcpy(page, &header, sizeof header);
+    memcpy(page + MTP__SPOOL_COPY_AT, &header, sizeof header);
     f->finished = complete;
-    bool written = pwrite(f->fd, &header, sizeof header, 0) == (ssize_t)sizeof header;
+    bool written = mtp__pwrite(f->fd, page, sizeof page, 0) == 0;
     if (complete)
         mtp__unlock_file(f->fd);
     return written;
 }
 
-/* Opened as it is, and emptied when it is ours: another process may be recording into it. */
-static mtp_status create(mtp__spool_out *f, const char *path)
+/* One try; MTP_E_BUSY: the number in its name was taken meanwhile. */
+static mtp_status create(mtp__spool_out *f, const char *pattern, uint64_t least)
 {
-    mtp__target target;
-    mtp_status status = mtp__target_find(path, &target);
+    mtp__spool_name *n = f->name;
+    uint64_t bytes = (least + 1) * f->chunk_bytes;
+    mtp_status status = mtp__spool_name_make(n, pattern, &f->fd);
+    if (status == MTP_OK && mtp__grow_file(f->fd, 0, bytes) != 0)
+        status = MTP_FAIL(MTP_E_IO, "spool: %s: no room for its first %llu bytes: %s", n->path,
+                          (unsigned long long)bytes, mtp__reason(errno));
+    if (status == MTP_OK && !header_write(f, false))
+        status = MTP_FAIL(MTP_E_IO, "spool: %s: cannot be written: %s", n->path, mtp__reason(errno));
+    if (status == MTP_OK)
+        status = mtp__spool_name_take(n, pattern, f->fd);
+    mtp__spool_name_drop(n);
     if (status != MTP_OK) {
-        MTP_NOTE("spool");
-        return status;
+        mtp__close(f->fd);
+        f->fd = -1;
     }
-    bool possible = target.place[0] == 0 && (!target.there || target.regular);
-    if (possible)
-        f->fd = mtp__open_at(target.dir, target.name, O_RDWR | O_CREAT, 0600);
-    int error = errno;
-    mtp__close(target.dir);
-    if (!possible)
-        return MTP_FAIL(MTP_E_IO, "spool: %s: it is no regular file", path);
-    if (f->fd < 0)
-        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be created: %s", path, mtp__reason(error));
-    if (mtp__lock_file(f->fd) == MTP__LOCK_HELD) {
-        mtp__spool_header other = {0};
-        ssize_t got = mtp__pread(f->fd, &other, sizeof other, 0);
-        return MTP_FAIL(MTP_E_IO, "spool: %s: process %llu is recording into it; name another file", path,
-                        got == (ssize_t)sizeof other ? (unsigned long long)other.pid : 0);
-    }
-    if (mtp__truncate(f->fd, 0) != 0)
-        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be emptied: %s", path, mtp__reason(errno));
-    return MTP_OK;
+    return status;
 }
 
 mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chunk_bytes, uint64_t least,
                                uint64_t limit)
 {
     *f = (mtp__spool_out){.fd = -1, .chunk_bytes = chunk_bytes, .limit = limit};
-    mtp_status status = create(f, path);
-    if (status != MTP_OK)
-        return status;
-    uint64_t bytes = (least + 1) * chunk_bytes;
-    if (mtp__grow_file(f->fd, 0, bytes) != 0)
-        return MTP_FAIL(MTP_E_IO, "spool: %s: no room for its first %llu bytes: %s", path,
-                        (unsigned long long)bytes, mtp__reason(errno));
-    if (!header_write(f, false))
-        return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be written: %s", path, mtp__reason(errno));
-    f->room = least;
-    return MTP_OK;
+    f->name = mtp__calloc(1, sizeof *f->name);
+    if (f->name == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "the spool's path");
+    mtp__clock_anchor(&f->made);
+    mtp_status status = create(f, path, least);
+    for (int i = 0; status == MTP_E_BUSY && i < BUSY_TRIES; i++)
+        status = create(f, path, least);
+    f->room = status == MTP_OK ? least : 0;
+    return status == MTP_E_BUSY ? MTP_E_IO : status;
 }
 
 void mtp__spool_out_close(mtp__spool_out *f)
 {
     mtp__close(f->fd);
+    mtp__free(f->name);
+    f->name = NULL;
     f->fd = -1;
     f->pieces = f->room = 0;
 }
 
-/* In large steps while the disk has room for them, and piece by piece up to the last that fits. */
+/* In ever larger steps while the disk has room for them, and piece by piece up to the last that fits. */
 static bool grow(mtp__spool_out *f)
 {
     uint64_t most = STEP_BYTES / f->chunk_bytes;
-    f->step = f->step * 2 < most && f->step != 0 ? f->step * 2 : most;
+    f->step = f->step == 0 ? 1 : f->step * 2 < most ? f->step * 2 : most;
+    f->step = f->step != 0 ? f->step : 1;
     for (;; f->step /= 2) {
         uint64_t more = f->step < f->limit - f->pieces ? f->step : f->limit - f->pieces;
         if (mtp__grow_file(f->fd, (f->pieces + 1) * f->chunk_bytes, more * f->chunk_bytes) == 0) {
@@ -106,10 +113,19 @@ bool mtp__spool_out_next(mtp__spool_out *f, void *at)
     return true;
 }
 
+bool mtp__spool_out_cut(mtp__spool_out *f)
+{
+    struct stat st;
+    if (f->fd >= 0 && atomic_load(&f->cut) == 0 && fstat(f->fd, &st) == 0 &&
+        (uint64_t)st.st_size < (f->room + 1) * f->chunk_bytes)
+        atomic_store(&f->cut, 1);
+    return atomic_load(&f->cut) != 0;
+}
+
 void mtp__spool_out_finish(mtp__spool_out *f)
 {
-    if (f->fd < 0)
-        return;
+    if (f->fd < 0 || mtp__spool_out_cut(f))
+        return; /* a header now would make what is left look whole */
     if (mtp__truncate(f->fd, (f->pieces + 1) * f->chunk_bytes) == 0)
         f->room = f->pieces;
     if (!header_write(f, true) && f->error == 0)
@@ -118,7 +134,7 @@ void mtp__spool_out_finish(mtp__spool_out *f)
 
 void mtp__spool_out_go_on(mtp__spool_out *f)
 {
-    if (f->fd >= 0 && f->finished)
+    if (f->fd >= 0 && f->finished && atomic_load(&f->cut) == 0)
         header_write(f, false);
 }
 

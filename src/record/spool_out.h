@@ -5,8 +5,11 @@
 #ifndef MTP_RECORD_SPOOL_OUT_H
 #define MTP_RECORD_SPOOL_OUT_H
 #include <mtprof.h>
+#include <stdatomic.h>
 #include <sys/types.h>
+#include "base/clock.h"
 #include "record/format.h"
+#include "record/spool_name.h"
 
 typedef struct mtp__spool_out {
     int fd;               /* -1: there is none */
@@ -17,6 +20,10 @@ typedef struct mtp__spool_out {
     uint64_t room;        /* pieces that have blocks on the disk */
     uint64_t step;        /* pieces that it grows by: fewer when the disk is nearly full */
     uint64_t limit;       /* the most there may be */
+    mtp__anchor made;     /* when the file was */
+    atomic_int
+        cut; /* 1: somebody else made the file shorter, and nothing more goes into it (base/sigbus.h) */
+    mtp__spool_name *name; /* owned: what it is called; NULL: there is none */
 } mtp__spool_out;
 
 /* An empty spool with its header and blocks for `least` pieces. After a failure, too, close() is to be called. */
@@ -25,6 +32,7 @@ mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chu
 void mtp__spool_out_close(mtp__spool_out *f);
 /* Makes the memory at `at` show the next piece, zeroed. false: errno says why not. */
 bool mtp__spool_out_next(mtp__spool_out *f, void *at);
+bool mtp__spool_out_cut(mtp__spool_out *f);    /* has somebody else made it shorter? */
 void mtp__spool_out_finish(mtp__spool_out *f); /* cut to size and marked complete; may be gone on with */
 void mtp__spool_out_go_on(mtp__spool_out *f);  /* it is not complete, if it was */
 /* A copy of `bytes` from byte `from` of a piece: what pread returns. */

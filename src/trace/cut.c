@@ -621,6 +621,8 @@ static void copy_head(cutter *c)
     out->clock_uncertain = t->clock_uncertain;
     out->damaged_chunks = t->damaged_chunks;
     out->missing_chunks = t->missing_chunks;
+    out->chunks = t->chunks;
+    out->damaged_header = t->damaged_header;
     out->bad_durations = t->bad_durations;
     out->outcome = t->outcome;
     out->skipped_events = t->skipped_events;

@@ -243,8 +243,11 @@ static void read_blob(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint
         d->part = mtp__calloc(1, total + 8);
         d->part_bytes = d->part != NULL ? total : 0;
         d->part_have = 0;
+        d->part_id = id;
+        d->part_kind = kind;
     }
-    if (d->part == NULL || total != d->part_bytes || offset != d->part_have || here > total - offset)
+    if (d->part == NULL || id != d->part_id || kind != d->part_kind || total != d->part_bytes ||
+        offset != d->part_have || here > total - offset)
         return;
     memcpy(d->part + offset, w + 2, here);
     d->part_have += here;
@@ -271,7 +274,8 @@ static void read_anchor(mtp__dictionary *d, const uint64_t *w, uint32_t count)
 {
     mtp__anchor a = {w[0], w[1], w[2], count > 3 ? w[3] : 0, count > 4 ? w[4] : 0};
     const uint64_t most = (uint64_t)1 << 40; /* ticks: minutes */
-    if (a.ticks > d->last_ticks + most) /* earlier it may be: a ring tells old ones again */
+    const bool again = count > 5 && w[5] == 1; /* a ring tells old ones once more */
+    if (a.ticks > d->last_ticks + most || (!again && a.ticks + most < d->last_ticks))
         d->line.faults++;
     else if (!mtp__ticks_add(&d->line, &a))
         d->trace->builder->out_of_memory = true;
@@ -317,7 +321,7 @@ mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, con
             break; /* the visitor saw to it that this cannot be */
         d->last_ticks = mtp__word0_full_ticks(words[at], chunk->base_ticks);
         if (MTP__WORD0_KIND(words[at]) == MTP__KIND_CONTROL && length >= 2)
-            read_one(d, (uint32_t)words[at + 1], words + at + 2, length - 2);
+            read_one(d, MTP__CONTROL_KIND(words[at + 1]), words + at + 2, length - 2);
         at += length;
     }
     return MTP_OK;

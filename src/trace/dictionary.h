@@ -46,6 +46,8 @@ typedef struct mtp__dictionary {
     uint64_t last_ticks;    /* of the control stream */
     unsigned char *part;    /* owned: a blob that comes in parts */
     size_t part_bytes, part_have;
+    uint32_t part_id;
+    unsigned part_kind;
     mtp__symbols symbols;
 } mtp__dictionary;
 

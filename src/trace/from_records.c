@@ -704,6 +704,7 @@ static void passes(reader *r)
 typedef struct source { /* one of them */
     mtp_profile *prof;
     const char *path;
+    mtp__spool_report *report; /* of the path */
 } source;
 
 /* The definitions. While a recording goes on, an epoch may begin meanwhile, and chunks that we have not come to may go: what
@@ -717,7 +718,7 @@ static mtp_status read_control(reader *r, const source *from)
         before = r->newest_epoch;
         mtp__dictionary_rewind(&r->dict);
         status = from->prof != NULL ? mtp__recorder_visit_control(from->prof->recorder, on_chunk, r)
-                                    : mtp__spool_visit_control(from->path, on_chunk, r);
+                                    : mtp__spool_visit_control(from->path, on_chunk, r, from->report);
     } while (status == MTP_OK && r->until != 0 && r->newest_epoch != before && ++tries < LIVE_TRIES);
     return status;
 }
@@ -762,6 +763,16 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
     return status;
 }
 
+/* What the control stream does not tell, because what told it is damaged, or its writer died before. */
+static void from_header(reader *r, const mtp__spool_header *h)
+{
+    if (r->dict.ticks_per_ns == 0)
+        r->dict.ticks_per_ns = h->ticks_per_ns;
+    if (r->dict.line.count == 0 &&
+        !mtp__ticks_add(&r->dict.line, &(mtp__anchor){h->ticks, h->monotonic_ns, h->realtime_ns, 0, 0}))
+        r->t->builder->out_of_memory = true;
+}
+
 mtp_status mtp__trace_from_spool(const char *path, mtp__tally *tally, mtp_trace **out)
 {
     reader r;
@@ -773,12 +784,15 @@ mtp_status mtp__trace_from_spool(const char *path, mtp__tally *tally, mtp_trace 
     r.tally = tally;
     status = mtp__find_moment(path, &r.until);
     if (status == MTP_OK)
-        status = read_control(&r, &(source){.path = path});
+        status = read_control(&r, &(source){.path = path, .report = &report});
     if (status == MTP_OK && !r.t->builder->out_of_memory) {
+        from_header(&r, &report.header);
         passes(&r);
         status = mtp__spool_visit(path, on_chunk, &r, &report);
     }
+    r.t->chunks = report.total;
     r.t->damaged_chunks = report.damaged;
+    r.t->damaged_header = report.header_damaged;
     r.t->missing_chunks = report.missing;
     r.t->outcome = report.outcome;
     if (status == MTP_OK && r.t->pid == 0)

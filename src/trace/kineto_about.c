@@ -60,10 +60,13 @@ void mtp__kineto_about(mtp__kineto *k, const mtp__json_value *object)
     const struct {
         const char *key;
         uint64_t *count;
-    } counts[] = {
-        {"unmatched_ends", &k->trace->unmatched_ends}, {"clock_faults", &k->trace->clock_faults},
-        {"damaged_chunks", &k->trace->damaged_chunks}, {"missing_chunks", &k->trace->missing_chunks},
-        {"bad_durations", &k->trace->bad_durations},   {"skipped_events", &k->trace->skipped_events}};
+    } counts[] = {{"unmatched_ends", &k->trace->unmatched_ends},
+                  {"clock_faults", &k->trace->clock_faults},
+                  {"damaged_chunks", &k->trace->damaged_chunks},
+                  {"missing_chunks", &k->trace->missing_chunks},
+                  {"bad_durations", &k->trace->bad_durations},
+                  {"skipped_events", &k->trace->skipped_events},
+                  {"chunks", &k->trace->chunks}};
     mtp__json_string key;
     mtp__json_value v;
     const char *p = object->bytes + 1;

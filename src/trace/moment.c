@@ -35,8 +35,8 @@ mtp_status mtp__find_moment(const char *path, uint64_t *until)
 {
     mtp__spool_header header;
     int fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0);
-    bool live = fd >= 0 && mtp__pread(fd, &header, sizeof header, 0) == (ssize_t)sizeof header &&
-                mtp__spool_outcome(fd, &header) == MTP_OUTCOME_LIVE;
+    bool damaged, live = fd >= 0 && mtp__spool_header_read(fd, &header, &damaged) == MTP_OK &&
+                         mtp__spool_outcome(fd, &header) == MTP_OUTCOME_LIVE;
     mtp__close(fd);
     *until = live ? 1 : 0;
     return live ? mtp__spool_visit(path, find_latest, until, NULL) : MTP_OK;

@@ -7,7 +7,7 @@
 #include "trace/from_records.h"
 #include "trace/kineto.h"
 
-/* A spool is read in two passes and mapped, so it needs a name; standard input has one if it is a file. */
+/* A spool is read in two passes, so it needs a name; standard input has one if it is a file. */
 static mtp_status open_spool(const char *path, bool seekable, mtp__tally *tally, mtp_trace **out)
 {
     if (!seekable)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/json_out.h"
 #include "base/os.h"
 #include "base/plain.h"
 #include "record/details.h"
@@ -49,19 +50,18 @@ static void append_ints(mtp_trace *t, buffer *b, const uint64_t *values, size_t 
     append_text(t, b, "]");
 }
 
-/* As Python writes it inside a JSON string: quotes, backslashes and control bytes are escaped. */
+/* Inside a JSON string; whatever the bytes are, it is valid there. */
 static void append_quoted(mtp_trace *t, buffer *b, const char *bytes, size_t length)
 {
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)bytes[i];
-        char text[8];
-        if (c == '"' || c == '\\')
-            snprintf(text, sizeof text, "\\%c", c);
-        else if (c < 0x20)
-            snprintf(text, sizeof text, "\\u%04x", c);
-        else
-            snprintf(text, sizeof text, "%c", c);
-        append_text(t, b, text);
+    char text[MTP__JSON_PUT_ROOM(64)];
+    const unsigned char *at = (const unsigned char *)bytes, *end = at + length;
+    while (at < end) { /* in parts, none of which cuts a character */
+        const unsigned char *from = at;
+        while (at < end && at - from < 60) {
+            unsigned skip, whole = mtp__utf8_character(at, end, &skip);
+            at += whole != 0 ? whole : skip;
+        }
+        append(t, b, text, (size_t)(mtp__json_put(text, (const char *)from, (size_t)(at - from)) - text));
     }
 }
 

@@ -720,6 +720,8 @@ mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *to)
     out->bad_durations = t->bad_durations;
     out->missing_chunks = t->missing_chunks;
     out->outcome = t->outcome;
+    out->chunks = t->chunks;
+    out->damaged_header = t->damaged_header;
     out->size = to->size;
     memcpy(to, out, to->size < sizeof *out ? to->size : sizeof *out);
     return MTP_OK;

@@ -237,6 +237,8 @@ struct mtp_trace {
     uint64_t skipped_events; /* of a JSON file: no time, or of no known phase */
     uint64_t bad_durations;  /* of a JSON file: no number, or below 0; taken for 0 */
     uint64_t missing_chunks; /* of a spool: its header says that there were more */
+    uint64_t chunks;         /* of a spool: that it has, damaged ones too */
+    bool damaged_header;     /* of a spool: one of its two copies */
     mtp_outcome outcome;     /* of a spool: what became of it */
     uint32_t flags_recorded; /* MTP_WITH_* and activities, where known */
     char source[256];        /* where it came from, for messages */

@@ -159,10 +159,72 @@ def memory_is_bounded_and_want_of_it_is_5(folder):
     equal([p.name for p in folder.iterdir()], ["bomb.json.gz"])
 
 
-def spool(path, complete=1, chunks=0, locked=0):
-    """A header without chunks."""
-    path.write_bytes(b"mtprof1\n" + struct.pack("<IIQQQQ", 3, 4096, 77, complete, chunks, locked) + bytes(4096 - 48))
+def mix(a, b):
+    a = (a ^ b) * 0x9e3779b97f4a7c15 % 2**64
+    return a ^ a >> 32
+
+
+def header_check(header):
+    """base/hash.h: mtp__hash_words."""
+    words = struct.unpack(f"<{len(header) // 8}Q", header)
+    lanes = [0xd6e8feb86659fd93, 0x9e3779b97f4a7c15]
+    lanes += [lane ^ 2**64 - 1 for lane in lanes]
+    for i, word in enumerate(words):
+        lanes[i % 4] = mix(lanes[i % 4], word)
+    turned = [(lane << 1 | lane >> 63) % 2**64 for lane in lanes]
+    return mix(mix((lanes[0] + turned[1]) % 2**64, (lanes[2] + turned[3]) % 2**64), len(words))
+
+
+def spool(path, complete=1, chunks=0, locked=0, more=b""):
+    """A header and its copy, without chunks."""
+    header = b"mtprof1\n" + struct.pack("<IIQQQQQdQQQ", 3, 4096, 77, complete, chunks, locked, 0, 1.0, 1, 1, 1)
+    header += struct.pack("<Q", header_check(header))
+    half = header + bytes(2048 - len(header))
+    path.write_bytes(half + half + more)
     return path
+
+
+DAMAGED = struct.pack("<QQ", 1, 12345) + bytes(56) + struct.pack("<II", 4096, 77) + bytes(4096 - 80)  # no magic number, a wrong check
+
+
+@test
+def damage_is_said_by_every_verb(folder):
+    chunk = DAMAGED
+    bad = spool(folder / "bad.mtp", chunks=1, more=chunk)
+    for verb in ("table", "stats", "memory", "steps", "info", "stacks"):
+        assert "bad.mtp: damaged: 1 of 1 chunks could not be read" in run(verb, bad).err, verb
+    for out in ("x.json", "x.csv", "x.et.json"):
+        assert "damaged: 1 of 1 chunks" in run("export", bad, "-o", folder / out).err, out
+    assert "damaged: 1 of 1 chunks" in run("diff", bad, bad).err, run("diff", bad, bad)
+    assert "damaged: 1 of 1 chunks" in run("cut", bad, "--name", "x", "-o", folder / "y.json").err, run("cut", bad, "--name", "x", "-o", folder / "y.json")
+    assert "1 of 1 chunks could not be read" in run("info", folder / "x.json").out, run("info", folder / "x.json")  # and what was made of it knows
+    equal(run("check", bad).code, 1)
+    text = bytearray(spool(folder / "head.mtp").read_bytes())
+    text[13] ^= 1
+    (folder / "head.mtp").write_bytes(text)
+    assert "its header is damaged; the copy of it is not" in run("table", folder / "head.mtp").err
+    ran = run("check", folder / "head.mtp")
+    assert ran.code == 1 and "one of the two copies of the header" in ran.out, ran
+    text[2048 + 13] ^= 1
+    (folder / "head.mtp").write_bytes(text)
+    refused(run("table", folder / "head.mtp"), 3, "header is damaged, and so is its copy")
+
+
+@test
+def what_is_left_of_a_spool_is_recovered(folder):
+    chunk = DAMAGED
+    bad = spool(folder / "bad.mtp", complete=0, locked=1, more=chunk)
+    ran = run("recover", bad, "-o", folder / "once.mtp")
+    assert ran.code == 0 and "damaged: 1 of 1 chunks" in ran.err and "had not been stopped" in ran.err, ran
+    equal(run("recover", folder / "once.mtp", "-o", folder / "twice.mtp").code, 0)
+    equal((folder / "once.mtp").read_bytes(), (folder / "twice.mtp").read_bytes())
+    equal(run("check", folder / "once.mtp").code, 0)
+    refused(run("recover", bad, "-o", bad), 2, "name another")
+    refused(run("recover", bad), 2, "where to?")
+    refused(run("recover", "-o", folder / "x.mtp"), 2, "one spool")
+    refused(run("recover", TRACE, "-o", folder / "x.mtp"), 3, "not an mtprof spool")
+    refused(run("recover", bad, "-o", folder / "no" / "x.mtp"), 4, "no/x.mtp")
+    assert run("recover", "--help").out.startswith("usage: mtprof recover FILE -o OUT")
 
 
 @test

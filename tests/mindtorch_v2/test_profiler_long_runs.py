@@ -282,3 +282,46 @@ def test_the_autograd_profiler_has_them_too(tmp_path):
         many(200_000)
     assert "early" not in {row.key for row in prof.key_averages()}
     assert count_of(tmp_path / "a.mtp", "late") > 1000
+
+
+# --------------------------------------------------------------------------------------- files that were there
+
+
+def test_a_restart_keeps_the_recording_of_the_crash(tmp_path):
+    spool = tmp_path / "run.mtp"
+    killed(f", spool={str(spool)!r}")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with profile(activities=CPU, spool=spool):
+            with record_function("after"):
+                pass
+    assert count_of(spool, "after") == 1 and count_of(spool, "before the end") == 0
+    assert count_of(tmp_path / "run.1.mtp", "before the end") == 1000
+    assert any("run.1.mtp" in str(one.message) for one in said)
+
+
+def test_patterns_in_a_spools_name(tmp_path):
+    for number in (1, 2):
+        with profile(activities=CPU, spool=tmp_path / "100%%-%n.mtp") as prof:
+            pass
+        assert prof.profiler._session.spool == str(tmp_path / f"100%-{number}.mtp")
+    assert sorted(found.name for found in tmp_path.glob("*.mtp")) == ["100%-1.mtp", "100%-2.mtp"]
+    with pytest.raises(ValueError, match="%q"):
+        with profile(activities=CPU, spool=tmp_path / "%q.mtp"):
+            pass
+
+
+@pytest.mark.parametrize("name", ["m.html", "m.json", "m.txt", "m.raw.json.gz"])
+def test_a_memory_timeline_is_whole_or_not_there_and_follows_no_strangers_link(name, tmp_path):
+    victim, folder = tmp_path / "victim", tmp_path / "shared"
+    victim.write_text("precious")
+    folder.mkdir()
+    folder.chmod(0o1777)
+    (folder / name).symlink_to(victim)
+    with profile(activities=CPU, profile_memory=True, record_shapes=True, with_stack=True) as prof:
+        torch.ones(8).add(1)
+    with pytest.raises(OSError, match="a link in a folder that others may write"):
+        prof.export_memory_timeline(str(folder / name), "cpu")
+    assert victim.read_text() == "precious"
+    prof.export_memory_timeline(str(tmp_path / name), "cpu")
+    assert (tmp_path / name).stat().st_size > 0 and not list(tmp_path.glob(".mtprof-*"))

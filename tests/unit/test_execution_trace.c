@@ -619,7 +619,13 @@ static void a_recorded_program_has_its_execution_trace(void **state)
     collected c = written(t);
     ASSERT_NODE(&c, 3, "\"name\": \"aten::mul\"", ",0,128,2,\"cpu\"],0.25,[7,9],\"<None>\"]",
                 "[\"Tensor(c10::BFloat16)\",\"Double\",\"GenericList[Int,Int]\",\"None\"]");
+    assert_non_null(strstr(c.bytes, "a\\\"\xef\xbf\xbd")); /* a text of any bytes is valid UTF-8 there */
+    assert_null(strchr(c.bytes, '\xff'));
     collected_free(&c);
+    collected chrome = {0};
+    assert_ok(mtp_trace_chrome(t, NULL, collect, &chrome));
+    assert_null(memchr(chrome.bytes, 0xff, chrome.length));
+    collected_free(&chrome);
     mtp_trace_destroy(t);
     mtp_profile_destroy(prof);
 }

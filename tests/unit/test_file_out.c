@@ -594,6 +594,44 @@ static void links_that_come_and_go_lead_nowhere(void **state)
     assert_in_range(entries(), 1, 2);
 }
 
+/* A pipe, and in its place, for a moment, another name of somebody's file. */
+static void *swap_fifo(void *path)
+{
+    char victim[8192];
+    snprintf(victim, sizeof victim, "%s", in_folder("victim"));
+    while (swapping) {
+        int fd = mkfifo(path, 0600) == 0 ? open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1;
+        sched_yield();
+        unlink(path);
+        if (link(victim, path) == 0)
+            sched_yield();
+        unlink(path);
+        close(fd);
+    }
+    return NULL;
+}
+
+static void a_fifo_that_another_file_replaces_is_not_written_through(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    char path[8192];
+    snprintf(path, sizeof path, "%s", in_folder("swapped"));
+    test_spew(in_folder("victim"), "precious", 8);
+    swapping = true;
+    assert_int_equal(pthread_create(&thread, NULL, swap_fifo, path), 0);
+    for (int i = 0; i < test_scaled(4000); i++) {
+        mtp_file *f;
+        if (mtp_file_create(path, 0, &f) != MTP_OK)
+            continue;
+        mtp_file_sink(f, "trace", 5);
+        mtp_file_commit(f);
+    }
+    swapping = false;
+    pthread_join(thread, NULL);
+    assert_text(in_folder("victim"), "precious");
+}
+
 static void unwritable_child(void *arg)
 {
     if (geteuid() == 0 && setuid(65534) != 0)
@@ -630,7 +668,7 @@ static void bad_places_are_told_at_once(void **state)
     assert_int_equal(mtp_file_create("", 0, &f), MTP_E_ARG);
     assert_int_equal(mtp_file_create(NULL, 0, &f), MTP_E_ARG);
     assert_int_equal(mtp_file_create(in_folder("a"), 10, &f), MTP_E_ARG);
-    assert_int_equal(mtp_file_create(in_folder("a"), -1, &f), MTP_E_ARG);
+    assert_int_equal(mtp_file_create(in_folder("a"), -2, &f), MTP_E_ARG);
     assert_int_equal(mtp_file_create(in_folder("a"), 0, NULL), MTP_E_ARG);
     assert_int_equal(mtp_file_commit(NULL), MTP_E_ARG);
     assert_int_equal(entries(), 0);
@@ -657,6 +695,7 @@ int main(void)
         FRESH(a_dash_is_standard_output),
         FRESH(a_reader_that_leaves_does_not_end_the_program),
         FRESH(a_fifo_is_written_in_place),
+        FRESH(a_fifo_that_another_file_replaces_is_not_written_through),
         FRESH(a_link_of_ones_own_is_written_through),
         FRESH(a_link_in_a_folder_that_others_may_write_is_refused),
         FRESH(a_link_of_somebody_else_is_refused),

@@ -1,6 +1,7 @@
 /* Unit: record/spool: files that are whole, cut, flipped, or not spools at all. */
 #define _GNU_SOURCE
 #include "tests/test.h"
+#include "record/checks.h"
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -79,7 +80,7 @@ static void the_control_stream_can_be_read_alone(void **state)
     const char *path = test_path("a.mtp");
     int chunks[2] = {0, 0};
     test_spew(path, whole, whole_bytes);
-    assert_ok(mtp__spool_visit_control(path, count_control, chunks));
+    assert_ok(mtp__spool_visit_control(path, count_control, chunks, NULL));
     assert_true(chunks[0] > 0);
     assert_int_equal(chunks[1], 0);
 }
@@ -141,6 +142,7 @@ static void a_newer_version_and_impossible_sizes_are_told(void **state)
     static const uint32_t version[] = {0, MTP__FORMAT_VERSION + 1, UINT32_MAX};
     for (size_t i = 0; i < COUNT(version); i++) {
         h.version = version[i];
+        h.check = mtp__spool_check(&h);
         test_spew(path, &h, sizeof h);
         assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
         assert_says("this library reads version 3");
@@ -149,11 +151,13 @@ static void a_newer_version_and_impossible_sizes_are_told(void **state)
     for (size_t i = 0; i < COUNT(size); i++) {
         h.version = MTP__FORMAT_VERSION;
         h.chunk_bytes = size[i];
+        h.check = mtp__spool_check(&h);
         test_spew(path, &h, sizeof h);
         assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
         assert_says("cannot be");
     }
     h.chunk_bytes = 4096;
+    h.check = mtp__spool_check(&h);
     test_spew(path, &h, sizeof h); /* a header and nothing else: an empty recording */
     assert_ok(seen_spool(&s, path));
     assert_int_equal(s.records, 0);
@@ -251,7 +255,7 @@ static void a_file_cut_anywhere_gives_a_prefix(void **state)
         }
         seen_free(&s);
     }
-    assert_int_equal(truncate(path, 100), 0);
+    test_spew(path, whole, 100);
     assert_ok(seen_spool(&s, path));
     assert_int_equal(s.records, 0);
     seen_free(&s);
@@ -260,6 +264,13 @@ static void a_file_cut_anywhere_gives_a_prefix(void **state)
 
 static mtp_status compare_chunk(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
 {
+    if (chunk->stream == 0) { /* of a damaged one the records that are right are given out */
+        for (uint32_t at = 0, length; at < count; at += length) {
+            length = (uint32_t)(words[at + 1] >> 32);
+            *(int *)user += memmem(whole, whole_bytes, words + at, length * sizeof *words) == NULL;
+        }
+        return MTP_OK;
+    }
     *(int *)user += !test_chunk_is_in(whole, whole_bytes, chunk, words, count);
     return MTP_OK;
 }
@@ -285,7 +296,7 @@ static void a_flipped_bit_never_makes_a_wrong_record(void **state)
             fail_msg("bit %zu flipped: a wrong chunk was given out", bit);
         if (bit / 8 >= 4096) {
             assert_int_equal(status, MTP_OK);
-            assert_int_equal(report.chunks, chunks - report.damaged);
+            assert_in_range(report.chunks, chunks - 1, chunks); /* a control chunk may be read in part */
             passed_over += report.damaged == 1;
         } else {
             assert_true(status == MTP_OK || status == MTP_E_FORMAT);
@@ -338,7 +349,7 @@ static void reading_survives_every_failing_call(void **state)
             }
             /* either it failed, or it says how much is missing */
             assert_true(status == MTP_E_NOMEM || status == MTP_E_IO ||
-                        (status == MTP_OK && report.damaged > 0));
+                        (status == MTP_OK && (report.damaged > 0 || report.header_damaged)));
         }
 }
 

@@ -5,7 +5,7 @@ _mtprof()
     local rows="--sort --limit --by-shape --by-stack --by-overload --python-functions --as-torch --json --csv --output --help"
     local options
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "table stats export stacks memory steps cut diff check info --help --version" -- "$cur"))
+        COMPREPLY=($(compgen -W "table stats export stacks memory steps cut diff recover check info --help --version" -- "$cur"))
         return
     fi
     case $prev in
@@ -26,6 +26,7 @@ _mtprof()
     steps) options="--json --csv --limit --output --help" ;;
     cut) options="--output --step --time --name --thread --help" ;;
     diff) options="--fail-over --by-shape --limit --json --normalize --max-drift --output --help" ;;
+    recover) options="--output --help" ;;
     check) options="--json --output --help" ;;
     info) options="--help" ;;
     esac

@@ -163,7 +163,8 @@ class _ProfilerStats:
     function_events_build_tree_call_duration_us: int = 0
 
 
-_HEARD = {7: "records were dropped", 8: "the spool failed", 9: "a thread is stuck", 11: "the ledger does not add up"}
+_HEARD = {7: "records were dropped", 8: "the spool failed", 9: "a thread is stuck", 11: "the ledger does not add up",
+          12: "a recording that was there is kept"}
 
 
 def _on_warning(code: int, text: str) -> None:
@@ -323,7 +324,10 @@ class profile:
             if self._session is None:
                 self._session = mtprof.Session(acc_events=self.acc_events, trace_id=_first_of(self._trace_id_now),
                                                on_warning=_on_warning, spool=self._new_spool(), **self._session_options())
+            named = self._session.spool
             self._claim()
+            if self._session.spool != named:
+                self._name_workers()
             self._prepared = True
             profile._current = weakref.ref(self)
         except BaseException:
@@ -368,18 +372,20 @@ class profile:
             pass  # half made, or at the interpreter's end
 
     def _new_spool(self) -> str | None:
-        """The file of this cycle. One of that name is unlinked, not written over: a trace of before may still be read."""
+        """The file of this cycle. libmtprof fills in the other patterns, and replaces a file of that name, or keeps it."""
         pattern = self._keeping.get("spool")
         if pattern is None:
             return None
         profile._spools += 1
-        spool = os.path.abspath(pattern.replace("%p", str(os.getpid())).replace("%c", str(profile._spools)))
-        if os.path.isfile(spool):
-            os.unlink(spool)
-        self._children_folder = spool + ".workers"  # it stays, as the spool does
+        count = str(profile._spools)
+        pattern = re.sub("%(.)", lambda found: count if found[1] == "c" else found[0], pattern, flags=re.DOTALL)
+        return pattern if os.path.isabs(pattern) else os.path.join(os.getcwd().replace("%", "%%"), pattern)
+
+    def _name_workers(self) -> None:
+        """Files of workers lie beside the spool, and stay as it does."""
+        self._children_folder = self._session.spool + ".workers"
         for old in self._worker_files():
             os.unlink(old)
-        return spool
 
     def _start_trace(self) -> None:
         if not self._prepared:

@@ -20,6 +20,8 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from mtprof._native import write_file
+
 import mindtorch_v2 as torch
 from mindtorch_v2._C._profiler import (
     RecordScope,
@@ -738,17 +740,14 @@ class MemoryProfileTimeline:
 
     def export_memory_timeline(self, path: Any, device_str: str) -> None:
         """[times, sizes] as JSON."""
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(self._coalesce_timeline(device_str), file)
+        write_file(path, json.dumps(self._coalesce_timeline(device_str)))
 
     def export_memory_timeline_raw(self, path: Any, device_str: str) -> None:
         """Each change as [time, action, bytes, category], as JSON."""
         changes = [(time, _ACTION_TO_INDEX[action], size, category) for time, action, size, category in self._changes(device_str)]
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(changes, file)
+        write_file(path, json.dumps(changes))
 
     def export_memory_timeline_html(self, path: Any, device_str: str, figsize: Any = (20, 12), title: str | None = None) -> None:
         """A page with the stacked plot; it needs nothing but itself."""
         times, sizes = self._coalesce_timeline(device_str)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(memory.page(times, sizes, device_str, title, figsize))
+        write_file(path, memory.page(times, sizes, device_str, title, figsize))

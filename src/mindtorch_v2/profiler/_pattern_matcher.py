@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from mtprof._native import write_file
+
 import mindtorch_v2 as torch
 from mindtorch_v2._C._profiler import (
     _EventType,
@@ -458,5 +460,4 @@ def _add_to_report(path: str, found: dict[str, list[dict[str, Any]]]) -> None:
         with open(path, encoding="utf-8") as file:
             report = json.load(file)
     report.update(found)
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(report, file, indent=4)
+    write_file(path, json.dumps(report, indent=4))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import mtprof
+from mtprof._native import write_file
 
 from mindtorch_v2.profiler.common import DeviceType
 from mindtorch_v2.profiler.event import FunctionEvent, FunctionEventAvg
@@ -392,8 +393,7 @@ class EventList(list):
             text = chrome_rows(self)
         else:
             text = chrome_events(self, self._use_device or "cuda")
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(text)
+        write_file(path, "".join(text))
 
     def supported_export_stacks_metrics(self) -> list[str]:
         return ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total", "self_privateuse1_time_total"]
@@ -406,12 +406,13 @@ class EventList(list):
             self._source.trace.stacks(path, metric)
             return
         translate = str.maketrans(" ;\t\n", "____")
-        with open(path, "w", encoding="utf-8") as file:
-            for event in self:
-                value = getattr(event, attribute(metric))
-                if event.stack and value > 0:
-                    frames = ";".join(frame.translate(translate) for frame in reversed(event.stack))
-                    file.write(f"{frames} {max(1, int(value))}\n")
+        lines = []
+        for event in self:
+            value = getattr(event, attribute(metric))
+            if event.stack and value > 0:
+                frames = ";".join(frame.translate(translate) for frame in reversed(event.stack))
+                lines.append(f"{frames} {max(1, int(value))}\n")
+        write_file(path, "".join(lines))
 
 
 class _Options:

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any
 
 import mtprof
+from mtprof._native import write_file
 
 from mindtorch_v2.profiler.common import format_memory
 
@@ -54,16 +55,15 @@ class MemoryProfileTimeline:
         with tempfile.TemporaryDirectory() as folder:
             made = os.path.join(folder, "t.raw.json.gz")
             self.trace.memory_timeline(made, device)
-            with gzip.open(made, "rb") as read, open(path, "wb") as file:
-                file.write(read.read())
+            with gzip.open(made, "rb") as read:
+                write_file(path, read.read())
 
     def _copy(self, path: str, device: str, suffix: str) -> None:
-        import shutil
-
         with tempfile.TemporaryDirectory() as folder:
             made = os.path.join(folder, "t" + suffix)
             self.trace.memory_timeline(made, device)
-            shutil.copyfile(made, path)
+            with open(made, "rb") as read:
+                write_file(path, read.read())
 
     def _coalesce_timeline(self, device: str) -> tuple[list[int], list[list[int]]]:
         with tempfile.TemporaryDirectory() as folder:
@@ -76,8 +76,7 @@ class MemoryProfileTimeline:
     def export_memory_timeline_html(self, path: str, device: str, figsize: Any = (20, 12), title: str | None = None) -> None:
         """A page with the stacked plot; it needs nothing but itself."""
         times, sizes = self._coalesce_timeline(device)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(page(times, sizes, device, title, figsize))
+        write_file(path, page(times, sizes, device, title, figsize))
 
 
 def _thinned(times: list[int], sizes: list[list[int]]) -> list[tuple[int, list[int]]]:

@@ -88,7 +88,33 @@ static PyObject *activity_parse(PyObject *self, PyObject *text)
     return status == MTP_OK ? PyLong_FromUnsignedLong(bits) : mtpn_raise(status);
 }
 
+static PyObject *write_file(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *path;
+    Py_buffer data;
+    mtp_file *file;
+    if (!PyArg_ParseTuple(args, "O&s*:write_file", PyUnicode_FSConverter, &path, &data))
+        return NULL;
+    mtp_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = mtp_file_create(PyBytes_AS_STRING(path), MTP_FILE_PLAIN, &file);
+    if (status == MTP_OK) {
+        mtp_file_sink(file, data.buf, (size_t)data.len);
+        status = mtp_file_commit(file); /* says why it took no more */
+    }
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&data);
+    Py_DECREF(path);
+    if (status != MTP_OK)
+        return mtpn_raise(status);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"write_file", write_file, METH_VARARGS,
+     PyDoc_STR(
+         "write_file(path, data): a file that appears whole or not at all; links of others are refused.")},
     {"version", version, METH_NOARGS, PyDoc_STR("libmtprof's version.")},
     {"now_ns", now_ns, METH_NOARGS, PyDoc_STR("The clock of the records, in nanoseconds.")},
     {"activity_parse", activity_parse, METH_O, PyDoc_STR("The bits of an activity's name.")},

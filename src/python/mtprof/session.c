@@ -325,6 +325,15 @@ static PyObject *session_ledger(PyObject *self, void *unused)
                                "threads", (unsigned long long)ledger.threads);
 }
 
+static PyObject *session_spool(PyObject *self, void *unused)
+{
+    (void)unused;
+    const char *path = mtp_profile_spool(((session *)self)->prof);
+    if (path == NULL)
+        Py_RETURN_NONE;
+    return PyUnicode_DecodeFSDefault(path);
+}
+
 int mtpn_session_init(PyObject *module)
 {
     static PyMethodDef methods[] = {
@@ -345,6 +354,7 @@ int mtpn_session_init(PyObject *module)
     };
     static PyGetSetDef properties[] = {
         {"trace_id", session_trace_id, NULL, "None before prepare()", NULL},
+        {"spool", session_spool, NULL, "the spool's path, without patterns; None before prepare()", NULL},
         {"recording", session_recording, NULL, "is it recording now?", NULL},
         {"ledger", session_ledger, NULL, "records emitted, kept and dropped, by cause", NULL},
         {NULL, NULL, NULL, NULL, NULL},

@@ -48,9 +48,16 @@ static bool warn_of_losses(const mtp_trace *trace, const char *path)
                          "%s is cut off: %llu chunks are missing at its end, and the records in them", path,
                          (unsigned long long)i.missing_chunks) < 0)
         return false;
+    if (i.damaged_header &&
+        PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                         "%s: its header is damaged; the copy of it is not, and was used", path) < 0)
+        return false;
     return i.damaged_chunks == 0 ||
-           PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%s is damaged: the records of %llu chunks are lost",
-                            path, (unsigned long long)i.damaged_chunks) == 0;
+           PyErr_WarnFormat(
+               PyExc_RuntimeWarning, 1,
+               "%s is damaged: %llu of %llu chunks could not be read, or not wholly; what is shown "
+               "is the rest",
+               path, (unsigned long long)i.damaged_chunks, (unsigned long long)i.chunks) == 0;
 }
 
 static PyObject *trace_open(PyObject *type, PyObject *args, PyObject *kwargs)

@@ -1,0 +1,52 @@
+/* cli/recover.c - mtprof recover: a whole spool out of what is left of one. */
+#include "cli/cli.h"
+
+static const char help[] =
+    "usage: mtprof recover FILE -o OUT\n\n"
+    "Writes a whole spool with all that can be read of the spool FILE: of a program that was killed, of\n"
+    "a file that was cut or damaged. All verbs read FILE as it is, too; a recovered one is closed, sealed\n"
+    "with checksums, and counts what is in it. FILE is only read. Recovering OUT again gives the same\n"
+    "bytes. What could not be saved is said on standard error.\n\n"
+    "  -o, --output OUT       the file to write\n"
+    "  -h, --help\n\n"
+    "Exit code: 0 done, 2 wrong usage, 3 FILE cannot be read, or is still being recorded, 4 OUT cannot be\n"
+    "written, 5 not enough memory.\n\n"
+    "  mtprof recover run.mtp -o run.recovered.mtp\n";
+
+static void tell(const char *path, const mtp_recovered *r)
+{
+    if (r->damaged_chunks > 0)
+        cli_fail(0, "warning: %s: damaged: %llu of %llu chunks could not be read, or not wholly", path,
+                 (unsigned long long)r->damaged_chunks, (unsigned long long)r->chunks);
+    if (r->missing_chunks > 0)
+        cli_fail(0, "warning: %s: cut off: %llu chunks are missing at its end", path,
+                 (unsigned long long)r->missing_chunks);
+    if (r->lost_records > 0)
+        cli_fail(0, "warning: %s: %llu records are lost", path, (unsigned long long)r->lost_records);
+}
+
+int cli_recover(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {0, 0, NULL, 0}};
+    const char *output = NULL;
+    for (int c; (c = getopt_long(argc, argv, "o:h", options, NULL)) != -1;) {
+        if (c == 'h')
+            return cli_help(help);
+        if (c == '?')
+            return cli_usage_error();
+        output = optarg;
+    }
+    if (argc - optind != 1)
+        return cli_fail(CLI_USAGE, "one spool: 'mtprof recover FILE -o OUT'");
+    if (output == NULL || *output == 0)
+        return cli_fail(CLI_USAGE, "where to? 'mtprof recover FILE -o OUT'");
+    mtp_recovered found = MTP_RECOVERED_INIT;
+    mtp_status status = mtp_recover(argv[optind], output, &found);
+    if (status != MTP_OK)
+        return found.chunks > 0 && status == MTP_E_IO ? cli_fail_output() : cli_fail_status(status);
+    tell(argv[optind], &found);
+    fprintf(stderr, "%s: %llu records; the recording %s\n", output, (unsigned long long)found.records,
+            found.was_stopped ? "had been stopped" : "had not been stopped");
+    return CLI_OK;
+}
