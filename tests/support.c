@@ -514,6 +514,24 @@ uint64_t test_below(uint64_t limit)
     return test_random() % limit;
 }
 
+void test_row(int row, uint64_t runs, const char *worst, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, worst);
+    vsnprintf(text, sizeof text, worst, args);
+    va_end(args);
+    fprintf(stderr, "row %d: %llu runs: %s\n", row, (unsigned long long)runs, text);
+}
+
+/* One test of a program, or those of a pattern: MTP_TEST_ONLY=a_full_* */
+static __attribute__((constructor)) void choose_tests(void)
+{
+    const char *only = getenv("MTP_TEST_ONLY");
+    if (only != NULL && *only != 0)
+        cmocka_set_test_filter(only);
+}
+
 pid_t test_fork_child(child_fn *fn, void *arg, unsigned seconds)
 {
     fflush(NULL);

@@ -161,6 +161,7 @@ static void forks_while_four_threads_record_leave_both_sides_well(void **state)
         snprintf(says, sizeof says, "%llu processes were forked while recording", (unsigned long long)forks);
         assert_contains(w.text, says);
         mtp_profile_destroy(prof);
+        test_row(7, forks, "%s: the ledger is exact", filed ? "spool" : "memory");
         if (filed) {
             seen s = {0};
             assert_ok(seen_spool(&s, test_path("fork.mtp")));
