@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/hash.h"
 #include "base/os.h"
+#include "base/rank.h"
 #include "record/control.h"
 #include "record/stack.h"
 
@@ -69,9 +70,11 @@ void mtp__details_init(mtp__recorder *r)
     uint64_t limit = r->config.pool.bytes / 16;
     limit = limit < DICTIONARY_MIN ? DICTIONARY_MIN : limit > DICTIONARY_MAX ? DICTIONARY_MAX : limit;
     mtp__intern *t;
-    for (int k = 0; (t = table(r, k)) != NULL; k++)
+    for (int k = 0; (t = table(r, k)) != NULL; k++) {
         mtp__intern_init(t, t == &r->names ? SESSION_NAMES : 1, limit, t == &r->frames ? tell_frame : tell,
                          r);
+        mtp__rank_set(&t->lock, MTP__RANK_TABLES + k, r);
+    }
 }
 
 void mtp__details_fini(mtp__recorder *r)
