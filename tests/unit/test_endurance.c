@@ -24,7 +24,7 @@ static size_t peak_rss(void)
 {
     char line[256];
     size_t kib = 0;
-    FILE *f = fopen("/proc/self/status", "r");
+    FILE *f = getenv("MTP_TEST_VALGRIND") == NULL ? fopen("/proc/self/status", "r") : NULL;
     while (f != NULL && fgets(line, sizeof line, f) != NULL)
         if (sscanf(line, "VmHWM: %zu kB", &kib) == 1)
             break;
