@@ -42,6 +42,7 @@ TESTS = [
     Test(8, "threads, stuck and stopped", "threads", "", 1),
     Test(9, "ends of a program", "exits", "", 20),
     Test(10, "a recording handler at 10 kHz", "signals", "", 14),
+    Test(10, "profiles driven in any order, callbacks that come back", "states", "", 5),
     Test(11, "a flight recorder's memory and file", "endurance", "a_flight_recorder*", 215),
     Test(12, "start, stop and export", "endurance", "starting_stopping*", 25),
     Test(13, "1e8 records written, read and exported", "endurance", "a_long_recording*", 100),
@@ -56,6 +57,7 @@ TESTS = [
     Test(19, "a file that is cut while it is read", "endurance", "a_file_that_is_cut*", 20),
     Test(20, "links swapped under an output file", "file_out", "links_that_come_and_go*", 20),
     Test(22, "ledgers under every policy", "ledger", "", 2),
+    Test(22, "names made by many threads at once", "intern", "", 5),
 ]
 
 

@@ -327,6 +327,7 @@ static void child_goes_on(void *arg)
         CHILD_CHECK(seen_spool(&s, child_file("follow.mtp", pid)) == MTP_OK);
         CHILD_CHECK(s.problem[0] == 0 && s.report.complete && s.records == 2003);
         CHILD_CHECK(s.report.pid == (uint64_t)pid);
+        seen_free(&s);
         CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
     }
 }
