@@ -441,6 +441,46 @@ static void a_clock_that_goes_back_is_held_and_counted(void **state)
     mtp_profile_destroy(prof);
 }
 
+/* A live trace reads the clock after the definitions, and before the records. */
+static bool record_at_next_tick;
+
+static uint64_t recording_clock(void)
+{
+    clock_at += 10;
+    if (record_at_next_tick) {
+        record_at_next_tick = false;
+        mtp_scope_end(mtp_scope_begin(mtp_name("a name of the last moment")));
+        mtp_scope_end(mtp_scope_begin_text("a text of the last moment", 25));
+    }
+    return clock_at;
+}
+
+static void names_that_come_while_a_live_trace_is_made_are_known(void **state)
+{
+    (void)state;
+    clock_at = (uint64_t)1 << 40;
+    mtp__clock_hook_set(recording_clock);
+    mtp_profile_config c = test_config(NULL);
+    mtp_profile *prof = test_start(&c);
+    MTP_SCOPE ("before") {
+    }
+    record_at_next_tick = true;
+    mtp_trace *t;
+    assert_ok(mtp_profile_trace(prof, &t));
+    assert_false(record_at_next_tick);
+    int found = 0;
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        const char *name = mtp__trace_get_text(t, t->name[i]).bytes;
+        assert_string_not_equal(name, "?");
+        found += strstr(name, "of the last moment") != NULL;
+    }
+    assert_int_equal(found, 2);
+    mtp_trace_destroy(t);
+    assert_ok(mtp_profile_stop(prof));
+    mtp__clock_hook_set(NULL);
+    mtp_profile_destroy(prof);
+}
+
 /* ------------------------------------------------------------------------------------- chunks that are lost */
 
 static int chunks_taken;
@@ -627,6 +667,7 @@ int main(void)
         TEST(one_frame_of_many_callers_has_many_stacks),
         TEST(what_comes_at_an_ends_own_tick_comes_after_it),
         TEST(a_clock_that_goes_back_is_held_and_counted),
+        TEST(names_that_come_while_a_live_trace_is_made_are_known),
         TEST(scopes_do_not_end_across_a_lost_chunk),
         TEST(work_belongs_to_the_innermost_op_around_its_launch),
         TEST(ranks_in_one_file_keep_their_own_kernels),
