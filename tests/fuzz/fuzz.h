@@ -93,4 +93,8 @@ static inline void fuzz_must_be_json(fuzz_text *t)
 
 /* All that can be made of a trace comes to an end, and what is JSON is. */
 void fuzz_analyse(const mtp_trace *t);
+
+/* A spool file out of an input (spool_input.c): as it is if the first byte is even, else of the records that it tells of, written
+ * by the library's own pool. false: it is damaged, or may be. */
+bool fuzz_make_spool(const uint8_t *data, size_t size, const char **path);
 #endif
