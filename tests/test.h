@@ -122,7 +122,7 @@ const char *
 test_path(const char *name); /* in a folder that is removed at the end; good until the 8th next call */
 char *test_slurp(const char *path, size_t *bytes);
 void test_spew(const char *path, const void *bytes, size_t count);
-size_t test_rss(void); /* bytes; always 0 under valgrind, whose memory it would be */
+size_t test_rss(void); /* bytes */
 double test_now(void); /* seconds */
 /* n, more if MTP_TEST_SCALE says so, fewer under a sanitizer */
 int test_scaled(int n);

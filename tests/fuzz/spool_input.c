@@ -5,6 +5,9 @@
 #include <unistd.h>
 #include "fuzz.h"
 #include "record/pool.h"
+#if __has_include("record/checks.h") /* spools whose control records have a check each */
+#include "record/checks.h"
+#endif
 
 #define CHUNK_BYTES 4096u
 #define WORDS_MOST 14u
@@ -35,6 +38,16 @@ static uint64_t take_word(fuzz_input *in)
     return how < 9 ? fuzz_take(in, how) : how > 248 ? odd[how - 249] : how;
 }
 
+/* Word 1 of a control record, when its other words are there. */
+static void seal_control(uint64_t *at, uint64_t kind, uint32_t words)
+{
+#ifdef MTP__CONTROL_WORD1
+    at[1] = MTP__CONTROL_WORD1(kind, mtp__control_check(at[0], at, words), words);
+#else
+    at[1] = kind | (uint64_t)words << 32;
+#endif
+}
+
 /* A record of the control stream; a blob has its text behind it. The words that it took, 0: no room. */
 static uint32_t put_control(fuzz_input *in, uint64_t *at, uint32_t room, uint64_t ticks)
 {
@@ -56,8 +69,8 @@ static uint32_t put_control(fuzz_input *in, uint64_t *at, uint32_t room, uint64_
         for (uint64_t n = fuzz_take(in, 1) % 20; n > 0; n--)
             at[words++] = take_word(in);
     }
-    at[1] = kind | (uint64_t)words << 32;
     at[0] = MTP__WORD0(ticks, 0, MTP__KIND_CONTROL);
+    seal_control(at, kind, words);
     return words;
 }
 
@@ -78,15 +91,15 @@ static uint32_t put_head(uint64_t *at, uint64_t ticks)
 {
     double rate = 2.0;
     at[0] = MTP__WORD0(ticks, 0, MTP__KIND_CONTROL);
-    at[1] = MTP__CONTROL_SESSION | (uint64_t)7 << 32;
     at[2] = 77, at[3] = MTP_CPU | MTP_NPU, at[4] = 1, at[5] = 1;
     memcpy(&at[6], &rate, sizeof rate);
+    seal_control(at, MTP__CONTROL_SESSION, 7);
     for (uint64_t i = 0; i < 2; i++) {
         uint64_t *a = at + 7 + 7 * i;
         a[0] = MTP__WORD0(ticks, 0, MTP__KIND_CONTROL);
-        a[1] = MTP__CONTROL_ANCHOR | (uint64_t)7 << 32;
         a[2] = ticks + i * 4000000, a[3] = 1000 + i * 2000000, a[4] = 1794729088000000000u + i * 2000000;
         a[5] = a[3], a[6] = 20;
+        seal_control(a, MTP__CONTROL_ANCHOR, 7);
     }
     return 21;
 }
