@@ -42,6 +42,7 @@ static uint64_t take_word(fuzz_input *in)
 static void seal_control(uint64_t *at, uint64_t kind, uint32_t words)
 {
 #ifdef MTP__CONTROL_WORD1
+    at[1] = MTP__CONTROL_WORD1(kind, 0, words);
     at[1] = MTP__CONTROL_WORD1(kind, mtp__control_check(at[0], at, words), words);
 #else
     at[1] = kind | (uint64_t)words << 32;
