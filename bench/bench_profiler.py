@@ -63,9 +63,9 @@ def bench_record_function():
         say("py_record_function_off_torch_ns", each_ns('with scope("x"): pass', names, 500, 20) - loop, "ns")
 
 
-def op_ns(framework, profile=None, depth=0):
+def op_ns(framework, profile=None, depth=0, statement="x + x"):
     x = framework.ones(2, 2)
-    measure = lambda: each_ns("x + x", {"x": x}, 1000, 40)  # noqa: E731
+    measure = lambda: each_ns(statement, {"x": x}, 1000, 40)  # noqa: E731
     if profile is None:
         return at_depth(depth, measure)
     with profile:
@@ -82,6 +82,10 @@ def bench_ops():
         if torch:
             over = op_ns(torch, profiled(torch, **flags), depth) - op_ns(torch, None, depth)
             say(name.replace("_ns", "_torch_ns"), over, "ns")
+    for name, framework in {"py_number_overhead_ns": mindtorch_v2, "py_number_overhead_torch_ns": torch}.items():
+        if framework:
+            over = min(op_ns(framework, profiled(framework), 0, "x + 1") - op_ns(framework, None, 0, "x + 1") for _ in range(3))
+            say(name, over, "ns", note="x + 1, the same; its 1 becomes a tensor: five ops in all")
 
 
 def session_of(framework, ops):

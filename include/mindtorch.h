@@ -169,6 +169,8 @@ MT_API const char *mt_op_schema(mt_op_id op);
 MT_API size_t mt_op_recorded_schema(mt_op_id op, char *out, size_t room);
 MT_API bool mt_op_has_kernel(mt_op_id op, unsigned device_type); /* or is made of other ops */
 MT_API const char *mt_op_backward(mt_op_id op);                  /* "AddBackward0", or NULL */
+/* "out", "Tensor_out" ...: PyTorch's name of the overload that mt_call_out() is; NULL: the op has none. */
+MT_API const char *mt_op_out(mt_op_id op);
 
 typedef enum mt_type { /* of a parameter */
     MT_TYPE_TENSOR,
@@ -201,6 +203,10 @@ MT_API const mt_param *mt_op_params(mt_op_id op, unsigned *count); /* borrowed *
  * that returns a list use mt_call_list. On failure all of *outs are NULL. */
 MT_API mt_status mt_call(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs);
 MT_API unsigned mt_op_outputs(mt_op_id op); /* 0: a list */
+/* Calls an op and puts its results into tensors of the caller, mt_op_outputs(op) of them, as PyTorch does for out=: they are
+ * resized if they do not have the results' shape; their dtype must suit the op; autograd must follow neither them nor the
+ * arguments. For ops that mt_op_out() names. */
+MT_API mt_status mt_call_out(mt_op_id op, const mt_value *args, unsigned count, mt_tensor *const *into);
 /* The list, and each tensor in it, are owned by the caller: free it with mt_list_free. */
 MT_API mt_status mt_call_list(mt_op_id op, const mt_value *args, unsigned count, mt_tensor ***list,
                               unsigned *length);
@@ -219,6 +225,9 @@ typedef struct mt_interceptor {
     bool below_autograd;
 } mt_interceptor;
 MT_API mt_interceptor mt_intercept(mt_interceptor now); /* of this thread; returns the one before */
+/* While an interceptor runs: the tensors that mt_call_out() was given, borrowed; NULL: it was mt_call(). What the interceptor
+ * returns is copied to them, unless it is them. */
+MT_API mt_tensor *const *mt_intercepted_into(void);
 
 /* ------------------------------------------------------------------------------------------ scopes and MT() */
 

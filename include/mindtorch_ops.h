@@ -8,6 +8,8 @@
  *               V(infer)          a view: infer makes it, nothing is computed
  *               C(function)       made of other ops
  *               F(formula)        after any of these: how many floating-point operations a call is (PyTorch's count)
+ *               O(overload, rule) at the end: it takes out=, as PyTorch's overload of that name; the rule says which dtypes
+ *                                 (mt__out_rule in src/runtime/runtime.h)
  *   derivative  mt__grad_NAME in src/runtime/autograd/, or none
  * Columns 3 and 4 are names for src/runtime/ops.c alone. Rows may be added anywhere: ids are not kept in files.
  */
@@ -18,89 +20,89 @@
 
 /* elementwise with two operands; the result has the promoted dtype */
 #define MT_OPS_BINARY(X) \
-    X(add, "add.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, add) F(elements), add) \
+    X(add, "add.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, add) F(elements) O(out, CAST), add) \
     X(add_, "add_.Tensor(Tensor(a!) self, Operand other, *, Scalar alpha=1) -> Tensor(a!)", K(binary, add) F(elements), add) \
-    X(sub, "sub.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, sub), sub) \
+    X(sub, "sub.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, sub) O(out, CAST), sub) \
     X(sub_, "sub_.Tensor(Tensor(a!) self, Operand other, *, Scalar alpha=1) -> Tensor(a!)", K(binary, sub), sub) \
     X(rsub, "rsub.Scalar(Tensor self, Operand other, Scalar alpha=1) -> Tensor", K(binary, rsub), rsub) \
-    X(mul, "mul.Tensor(Tensor self, Operand other) -> Tensor", K(binary, mul) F(elements), mul) \
+    X(mul, "mul.Tensor(Tensor self, Operand other) -> Tensor", K(binary, mul) F(elements) O(out, CAST), mul) \
     X(mul_, "mul_.Tensor(Tensor(a!) self, Operand other) -> Tensor(a!)", K(binary, mul) F(elements), mul) \
-    X(div, "div.Tensor(Tensor self, Operand other) -> Tensor", K(binary_float, div), div) \
+    X(div, "div.Tensor(Tensor self, Operand other) -> Tensor", K(binary_float, div) O(out, CAST), div) \
     X(div_, "div_.Tensor(Tensor(a!) self, Operand other) -> Tensor(a!)", K(binary_float, div), div) \
-    X(floor_divide, "floor_divide(Tensor self, Operand other) -> Tensor", K(binary, floor_divide), none) \
-    X(remainder, "remainder.Tensor(Tensor self, Operand other) -> Tensor", K(binary, remainder), remainder) \
-    X(pow, "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", K(binary, pow), pow_scalar) \
-    X(pow_tensor, "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", K(binary, pow), pow_tensor) \
-    X(pow_from, "pow.Scalar(Scalar self, Tensor exponent) -> Tensor", K(binary, pow), pow_from) \
+    X(floor_divide, "floor_divide(Tensor self, Operand other) -> Tensor", K(binary, floor_divide) O(out, CAST), none) \
+    X(remainder, "remainder.Tensor(Tensor self, Operand other) -> Tensor", K(binary, remainder) O(Tensor_out, CAST), remainder) \
+    X(pow, "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", K(binary, pow) O(Tensor_Scalar_out, CAST), pow_scalar) \
+    X(pow_tensor, "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", K(binary, pow) O(Tensor_Tensor_out, CAST), pow_tensor) \
+    X(pow_from, "pow.Scalar(Scalar self, Tensor exponent) -> Tensor", K(binary, pow) O(Scalar_out, CAST), pow_from) \
     X(pow_, "pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)", K(binary, pow), pow_scalar) \
-    X(maximum, "maximum(Tensor self, Tensor other) -> Tensor", K(binary, maximum), maximum) \
-    X(minimum, "minimum(Tensor self, Tensor other) -> Tensor", K(binary, minimum), minimum) \
-    X(atan2, "atan2(Tensor self, Tensor other) -> Tensor", K(binary_float, atan2), atan2) \
-    X(eq, "eq.Tensor(Tensor self, Operand other) -> Tensor", K(compare, eq), none) \
-    X(ne, "ne.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ne), none) \
-    X(lt, "lt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, lt), none) \
-    X(le, "le.Tensor(Tensor self, Operand other) -> Tensor", K(compare, le), none) \
-    X(gt, "gt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, gt), none) \
-    X(ge, "ge.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ge), none) \
-    X(logical_and, "logical_and(Tensor self, Tensor other) -> Tensor", K(compare, logical_and), none) \
+    X(maximum, "maximum(Tensor self, Tensor other) -> Tensor", K(binary, maximum) O(out, CAST), maximum) \
+    X(minimum, "minimum(Tensor self, Tensor other) -> Tensor", K(binary, minimum) O(out, CAST), minimum) \
+    X(atan2, "atan2(Tensor self, Tensor other) -> Tensor", K(binary_float, atan2) O(out, CAST), atan2) \
+    X(eq, "eq.Tensor(Tensor self, Operand other) -> Tensor", K(compare, eq) O(Tensor_out, CAST), none) \
+    X(ne, "ne.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ne) O(Tensor_out, CAST), none) \
+    X(lt, "lt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, lt) O(Tensor_out, CAST), none) \
+    X(le, "le.Tensor(Tensor self, Operand other) -> Tensor", K(compare, le) O(Tensor_out, CAST), none) \
+    X(gt, "gt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, gt) O(Tensor_out, CAST), none) \
+    X(ge, "ge.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ge) O(Tensor_out, CAST), none) \
+    X(logical_and, "logical_and(Tensor self, Tensor other) -> Tensor", K(compare, logical_and) O(out, CAST), none) \
     X(logical_and_, "logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)", K(compare, logical_and), none) \
-    X(logical_or, "logical_or(Tensor self, Tensor other) -> Tensor", K(compare, logical_or), none) \
-    X(logical_xor, "logical_xor(Tensor self, Tensor other) -> Tensor", K(compare, logical_xor), none) \
-    X(bitwise_and, "bitwise_and.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_and), none) \
-    X(bitwise_or, "bitwise_or.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_or), none) \
-    X(bitwise_xor, "bitwise_xor.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_xor), none)
+    X(logical_or, "logical_or(Tensor self, Tensor other) -> Tensor", K(compare, logical_or) O(out, CAST), none) \
+    X(logical_xor, "logical_xor(Tensor self, Tensor other) -> Tensor", K(compare, logical_xor) O(out, CAST), none) \
+    X(bitwise_and, "bitwise_and.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_and) O(Tensor_out, CAST), none) \
+    X(bitwise_or, "bitwise_or.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_or) O(Tensor_out, CAST), none) \
+    X(bitwise_xor, "bitwise_xor.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_xor) O(Tensor_out, CAST), none)
 
 /* elementwise with one operand, and those with three */
 #define MT_OPS_UNARY(X) \
-    X(neg, "neg(Tensor self) -> Tensor", K(unary, neg), neg) \
+    X(neg, "neg(Tensor self) -> Tensor", K(unary, neg) O(out, FOUND), neg) \
     X(neg_, "neg_(Tensor(a!) self) -> Tensor(a!)", K(unary, neg), neg) \
-    X(abs, "abs(Tensor self) -> Tensor", K(unary, abs), abs) \
-    X(sign, "sign(Tensor self) -> Tensor", K(unary, sign), sign) \
-    X(sgn, "sgn(Tensor self) -> Tensor", K(unary, sign), sgn) \
-    X(floor, "floor(Tensor self) -> Tensor", K(unary, floor), floor) \
-    X(ceil, "ceil(Tensor self) -> Tensor", K(unary, ceil), ceil) \
-    X(round, "round(Tensor self) -> Tensor", K(unary, round), round) \
-    X(trunc, "trunc(Tensor self) -> Tensor", K(unary, trunc), trunc) \
-    X(square, "square(Tensor self) -> Tensor", C(square), none) \
-    X(exp, "exp(Tensor self) -> Tensor", K(unary_float, exp), exp) \
+    X(abs, "abs(Tensor self) -> Tensor", K(unary, abs) O(out, FOUND), abs) \
+    X(sign, "sign(Tensor self) -> Tensor", K(unary, sign) O(out, FOUND), sign) \
+    X(sgn, "sgn(Tensor self) -> Tensor", K(unary, sign) O(out, FOUND), sgn) \
+    X(floor, "floor(Tensor self) -> Tensor", K(unary, floor) O(out, FOUND), floor) \
+    X(ceil, "ceil(Tensor self) -> Tensor", K(unary, ceil) O(out, FOUND), ceil) \
+    X(round, "round(Tensor self) -> Tensor", K(unary, round) O(out, FOUND), round) \
+    X(trunc, "trunc(Tensor self) -> Tensor", K(unary, trunc) O(out, FOUND), trunc) \
+    X(square, "square(Tensor self) -> Tensor", C(square) O(out, CAST), none) \
+    X(exp, "exp(Tensor self) -> Tensor", K(unary_float, exp) O(out, CAST), exp) \
     X(exp_, "exp_(Tensor(a!) self) -> Tensor(a!)", K(unary_float, exp), exp) \
-    X(expm1, "expm1(Tensor self) -> Tensor", K(unary_float, expm1), expm1) \
-    X(log, "log(Tensor self) -> Tensor", K(unary_float, log), log) \
-    X(log1p, "log1p(Tensor self) -> Tensor", K(unary_float, log1p), log1p) \
-    X(log2, "log2(Tensor self) -> Tensor", K(unary_float, log2), log2) \
-    X(sqrt, "sqrt(Tensor self) -> Tensor", K(unary_float, sqrt), sqrt) \
+    X(expm1, "expm1(Tensor self) -> Tensor", K(unary_float, expm1) O(out, CAST), expm1) \
+    X(log, "log(Tensor self) -> Tensor", K(unary_float, log) O(out, CAST), log) \
+    X(log1p, "log1p(Tensor self) -> Tensor", K(unary_float, log1p) O(out, CAST), log1p) \
+    X(log2, "log2(Tensor self) -> Tensor", K(unary_float, log2) O(out, CAST), log2) \
+    X(sqrt, "sqrt(Tensor self) -> Tensor", K(unary_float, sqrt) O(out, CAST), sqrt) \
     X(sqrt_, "sqrt_(Tensor(a!) self) -> Tensor(a!)", K(unary_float, sqrt), sqrt) \
-    X(rsqrt, "rsqrt(Tensor self) -> Tensor", K(unary_float, rsqrt), rsqrt) \
-    X(reciprocal, "reciprocal(Tensor self) -> Tensor", K(unary_float, reciprocal), reciprocal) \
-    X(sin, "sin(Tensor self) -> Tensor", K(unary_float, sin), sin) \
-    X(cos, "cos(Tensor self) -> Tensor", K(unary_float, cos), cos) \
-    X(tan, "tan(Tensor self) -> Tensor", K(unary_float, tan), tan) \
-    X(tanh, "tanh(Tensor self) -> Tensor", K(unary_float, tanh), tanh) \
-    X(sigmoid, "sigmoid(Tensor self) -> Tensor", K(unary_float, sigmoid), sigmoid) \
-    X(erf, "erf(Tensor self) -> Tensor", K(unary_float, erf), erf) \
+    X(rsqrt, "rsqrt(Tensor self) -> Tensor", K(unary_float, rsqrt) O(out, CAST), rsqrt) \
+    X(reciprocal, "reciprocal(Tensor self) -> Tensor", K(unary_float, reciprocal) O(out, CAST), reciprocal) \
+    X(sin, "sin(Tensor self) -> Tensor", K(unary_float, sin) O(out, CAST), sin) \
+    X(cos, "cos(Tensor self) -> Tensor", K(unary_float, cos) O(out, CAST), cos) \
+    X(tan, "tan(Tensor self) -> Tensor", K(unary_float, tan) O(out, CAST), tan) \
+    X(tanh, "tanh(Tensor self) -> Tensor", K(unary_float, tanh) O(out, CAST), tanh) \
+    X(sigmoid, "sigmoid(Tensor self) -> Tensor", K(unary_float, sigmoid) O(out, CAST), sigmoid) \
+    X(erf, "erf(Tensor self) -> Tensor", K(unary_float, erf) O(out, CAST), erf) \
     X(isnan, "isnan(Tensor self) -> Tensor", K(unary_truth, isnan), none) \
     X(isinf, "isinf(Tensor self) -> Tensor", K(unary_truth, isinf), none) \
     X(isfinite, "isfinite(Tensor self) -> Tensor", K(unary_truth, isfinite), none) \
-    X(logical_not, "logical_not(Tensor self) -> Tensor", K(unary_truth, logical_not), none) \
-    X(bitwise_not, "bitwise_not(Tensor self) -> Tensor", K(unary_bits, bitwise_not), none) \
+    X(logical_not, "logical_not(Tensor self) -> Tensor", K(unary_truth, logical_not) O(out, CAST), none) \
+    X(bitwise_not, "bitwise_not(Tensor self) -> Tensor", K(unary_bits, bitwise_not) O(out, FOUND), none) \
     X(relu, "relu(Tensor self) -> Tensor", K(unary, relu), relu) \
     X(relu_, "relu_(Tensor(a!) self) -> Tensor(a!)", K(unary, relu), relu) \
-    X(gelu, "gelu(Tensor self, *, str approximate='none') -> Tensor", K(unary_real, gelu), gelu) \
-    X(silu, "silu(Tensor self) -> Tensor", K(unary_real, silu), silu) \
-    X(softplus, "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", K(unary_real, softplus), softplus) \
-    X(leaky_relu, "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", K(unary_real, leaky_relu), leaky_relu) \
-    X(elu, "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor", K(unary_real, elu), elu) \
-    X(clamp, "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", K(clamp, clamp), clamp) \
+    X(gelu, "gelu(Tensor self, *, str approximate='none') -> Tensor", K(unary_real, gelu) O(out, SAME), gelu) \
+    X(silu, "silu(Tensor self) -> Tensor", K(unary_real, silu) O(out, SAME), silu) \
+    X(softplus, "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", K(unary_real, softplus) O(out, SAME), softplus) \
+    X(leaky_relu, "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", K(unary_real, leaky_relu) O(out, SAME), leaky_relu) \
+    X(elu, "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor", K(unary_real, elu) O(out, SAME), elu) \
+    X(clamp, "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", K(clamp, clamp) O(out, FOUND), clamp) \
     X(clamp_, "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)", K(clamp, clamp), clamp) \
-    X(clamp_min, "clamp_min(Tensor self, Scalar min) -> Tensor", K(clamp_min, clamp_min), clamp_min) \
-    X(where, "where.self(Tensor condition, Operand self, Operand other) -> Tensor", K(where, where), where) \
+    X(clamp_min, "clamp_min(Tensor self, Scalar min) -> Tensor", K(clamp_min, clamp_min) O(out, FOUND), clamp_min) \
+    X(where, "where.self(Tensor condition, Operand self, Operand other) -> Tensor", K(where, where) O(self_out, SAME), where) \
     X(masked_fill, "masked_fill.Scalar(Tensor self, Tensor mask, Operand value) -> Tensor", K(masked_fill, masked_fill), masked_fill) \
     X(masked_fill_, "masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Operand value) -> Tensor(a!)", K(masked_fill, masked_fill), masked_fill) \
-    X(addcmul, "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", K(addc, addcmul), addcmul) \
+    X(addcmul, "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", K(addc, addcmul) O(out, CAST), addcmul) \
     X(addcmul_, "addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)", K(addc, addcmul), addcmul) \
-    X(addcdiv, "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", K(addc, addcdiv), addcdiv) \
+    X(addcdiv, "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", K(addc, addcdiv) O(out, CAST), addcdiv) \
     X(addcdiv_, "addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)", K(addc, addcdiv), addcdiv) \
-    X(lerp, "lerp.Scalar(Tensor self, Tensor end, Operand weight) -> Tensor", K(lerp, lerp), lerp) \
+    X(lerp, "lerp.Scalar(Tensor self, Tensor end, Operand weight) -> Tensor", K(lerp, lerp) O(Scalar_out, CAST), lerp) \
     X(lerp_, "lerp_.Scalar(Tensor(a!) self, Tensor end, Operand weight) -> Tensor(a!)", K(lerp, lerp), lerp) \
     X(threshold_backward, "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor", K(pair, threshold_backward), threshold_backward) \
     X(tanh_backward, "tanh_backward(Tensor grad_output, Tensor output) -> Tensor", K(pair, tanh_backward), tanh_backward) \
@@ -142,13 +144,13 @@
     X(to_dtype, "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_dtype), none) \
     X(to_device, "to.device(Tensor(a) self, Device device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_device), none) \
     X(_to_copy, "_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False) -> Tensor", K(to_copy, to_copy), to_copy) \
-    X(cat, "cat(Tensor[] tensors, int dim=0) -> Tensor", K(cat, cat), cat) \
-    X(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor", K(stack, stack), stack) \
+    X(cat, "cat(Tensor[] tensors, int dim=0) -> Tensor", K(cat, cat) O(out, CAST), cat) \
+    X(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor", K(stack, stack) O(out, CAST), stack) \
     X(repeat, "repeat(Tensor self, int[...] repeats) -> Tensor", K(repeat, repeat), repeat) \
     X(flip, "flip(Tensor self, int[...] dims) -> Tensor", K(flip, flip), flip) \
     X(roll, "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor", K(roll, roll), roll) \
-    X(tril, "tril(Tensor self, int diagonal=0) -> Tensor", K(triangle, tril), tril) \
-    X(triu, "triu(Tensor self, int diagonal=0) -> Tensor", K(triangle, triu), triu) \
+    X(tril, "tril(Tensor self, int diagonal=0) -> Tensor", K(triangle, tril) O(out, SAME), tril) \
+    X(triu, "triu(Tensor self, int diagonal=0) -> Tensor", K(triangle, triu) O(out, SAME), triu) \
     X(select_backward, "select_backward(Tensor grad_output, int[] input_sizes, int dim, int index) -> Tensor", C(select_backward), none) \
     X(slice_backward, "slice_backward(Tensor grad_output, int[] input_sizes, int dim, int start, int end, int step) -> Tensor", C(slice_backward), none) \
     X(diagonal_backward, "diagonal_backward(Tensor grad_output, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor", C(diagonal_backward), none)
@@ -158,17 +160,17 @@
     X(index, "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", K(index, index), index) \
     X(index_put_, "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", K(index_put, index_put), index_put) \
     X(_index_put_impl_, "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)", K(index_put, index_put), index_put) \
-    X(index_select, "index_select(Tensor self, int dim, Tensor index) -> Tensor", K(index_select, index_select), index_select) \
+    X(index_select, "index_select(Tensor self, int dim, Tensor index) -> Tensor", K(index_select, index_select) O(out, SAME), index_select) \
     X(index_select_backward, "index_select_backward(Tensor grad, int[] self_sizes, int dim, Tensor index) -> Tensor", C(index_select_backward), none) \
     X(index_add_, "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)", K(index_add, index_add), index_add) \
-    X(gather, "gather(Tensor self, int dim, Tensor index) -> Tensor", K(gather, gather), gather) \
+    X(gather, "gather(Tensor self, int dim, Tensor index) -> Tensor", K(gather, gather) O(out, SAME), gather) \
     X(gather_backward, "gather_backward(Tensor grad, Tensor self, int dim, Tensor index) -> Tensor", C(gather_backward), none) \
-    X(scatter, "scatter.src(Tensor self, int dim, Tensor index, Operand src) -> Tensor", K(scatter, scatter), scatter) \
+    X(scatter, "scatter.src(Tensor self, int dim, Tensor index, Operand src) -> Tensor", K(scatter, scatter) O(src_out, SAME), scatter) \
     X(scatter_, "scatter_.src(Tensor(a!) self, int dim, Tensor index, Operand src) -> Tensor(a!)", K(scatter, scatter), scatter) \
-    X(scatter_add, "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", K(scatter_add, scatter_add), scatter_add) \
+    X(scatter_add, "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", K(scatter_add, scatter_add) O(out, SAME), scatter_add) \
     X(scatter_add_, "scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", K(scatter_add, scatter_add), scatter_add) \
-    X(masked_select, "masked_select(Tensor self, Tensor mask) -> Tensor", C(masked_select), none) \
-    X(nonzero, "nonzero(Tensor self) -> Tensor", K(nonzero, nonzero), none) \
+    X(masked_select, "masked_select(Tensor self, Tensor mask) -> Tensor", C(masked_select) O(out, SAME), none) \
+    X(nonzero, "nonzero(Tensor self) -> Tensor", K(nonzero, nonzero) O(out, SAME), none) \
     X(embedding, "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", K(embedding, embedding), embedding) \
     X(embedding_backward, "embedding_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor", C(embedding_backward), none) \
     X(embedding_dense_backward, "embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor", K(embedding_dense_backward, embedding_dense_backward), none) \
@@ -176,81 +178,82 @@
 
 /* new tensors, constant or by chance */
 #define MT_OPS_CREATE(X) \
-    X(empty, "empty.memory_format(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty, nothing), none) \
+    X(empty, "empty.memory_format(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty, nothing) O(out, CHOSEN), none) \
     X(empty_strided, "empty_strided(int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_strided, nothing), none) \
     X(empty_like, "empty_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_like, nothing), none) \
-    X(zeros, "zeros(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(zeros), none) \
+    X(zeros, "zeros(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(zeros) O(out, CHOSEN), none) \
     X(zeros_like, "zeros_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(zeros_like), none) \
-    X(ones, "ones(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(ones), none) \
+    X(ones, "ones(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(ones) O(out, CHOSEN), none) \
     X(ones_like, "ones_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(ones_like), none) \
-    X(full, "full(int[] size, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(full), none) \
+    X(full, "full(int[] size, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(full) O(out, CHOSEN), none) \
     X(full_like, "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(full_like), none) \
+    X(new_empty_strided, "new_empty_strided(Tensor self, int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(new_empty_strided), none) \
     X(new_zeros, "new_zeros(Tensor self, int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(new_zeros), none) \
     X(fill_, "fill_.Scalar(Tensor(a!) self, Operand value) -> Tensor(a!)", K(fill, fill), fill) \
     X(zero_, "zero_(Tensor(a!) self) -> Tensor(a!)", K(self, zero), zero) \
-    X(arange, "arange(Scalar end, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange), none) \
-    X(arange_start, "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange), none) \
-    X(arange_step, "arange.start_step(Scalar start, Scalar end, Scalar step, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange), none) \
-    X(linspace, "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(linspace, linspace), none) \
-    X(eye, "eye(int n, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(eye, eye), none) \
-    X(eye_m, "eye.m(int n, int m, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(eye, eye), none) \
-    X(rand, "rand(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(rand), none) \
+    X(arange, "arange(Scalar end, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange) O(out, CHOSEN), none) \
+    X(arange_start, "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange) O(start_out, CHOSEN), none) \
+    X(arange_step, "arange.start_step(Scalar start, Scalar end, Scalar step, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange) O(start_out, CHOSEN), none) \
+    X(linspace, "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(linspace, linspace) O(out, CHOSEN), none) \
+    X(eye, "eye(int n, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(eye, eye) O(out, CHOSEN), none) \
+    X(eye_m, "eye.m(int n, int m, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(eye, eye) O(m_out, CHOSEN), none) \
+    X(rand, "rand(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(rand) O(out, CHOSEN), none) \
     X(rand_like, "rand_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(rand_like), none) \
-    X(randn, "randn(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randn), none) \
+    X(randn, "randn(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randn) O(out, CHOSEN), none) \
     X(randn_like, "randn_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randn_like), none) \
-    X(randint, "randint(int high, int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randint), none) \
-    X(randint_low, "randint.low(int low, int high, int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randint_low), none) \
-    X(randperm, "randperm(int n, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(randperm, randperm), none) \
+    X(randint, "randint(int high, int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randint) O(out, CHOSEN), none) \
+    X(randint_low, "randint.low(int low, int high, int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randint_low) O(low_out, CHOSEN), none) \
+    X(randperm, "randperm(int n, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(randperm, randperm) O(out, CHOSEN), none) \
     X(uniform_, "uniform_(Tensor(a!) self, float from=0, float to=1) -> Tensor(a!)", K(self, uniform), zero) \
     X(normal_, "normal_(Tensor(a!) self, float mean=0, float std=1) -> Tensor(a!)", K(self, normal), zero) \
     X(random_, "random_.from(Tensor(a!) self, int from, int to) -> Tensor(a!)", K(self, random), zero) \
     X(bernoulli_, "bernoulli_.float(Tensor(a!) self, float p=0.5) -> Tensor(a!)", K(self, bernoulli), zero) \
-    X(bernoulli, "bernoulli(Tensor self) -> Tensor", K(bernoulli_of, bernoulli_of), none) \
-    X(multinomial, "multinomial(Tensor self, int num_samples, bool replacement=False) -> Tensor", K(multinomial, multinomial), none) \
+    X(bernoulli, "bernoulli(Tensor self) -> Tensor", K(bernoulli_of, bernoulli_of) O(out, SAME), none) \
+    X(multinomial, "multinomial(Tensor self, int num_samples, bool replacement=False) -> Tensor", K(multinomial, multinomial) O(out, SAME), none) \
     X(dropout, "dropout(Tensor input, float p, bool train) -> Tensor", C(dropout), none)
 
 /* over dims */
 #define MT_OPS_REDUCE(X) \
     X(sum, "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", K(sum, sum), sum) \
-    X(sum_dim, "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", K(sum_dim, sum), sum_dim) \
-    X(mean, "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", K(mean, mean), mean) \
-    X(mean_dim, "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", K(mean_dim, mean), mean_dim) \
+    X(sum_dim, "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", K(sum_dim, sum) O(IntList_out, CHOSEN), sum_dim) \
+    X(mean, "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", K(mean, mean) O(dtype_out, CHOSEN), mean) \
+    X(mean_dim, "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", K(mean_dim, mean) O(out, CHOSEN), mean_dim) \
     X(prod, "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", K(sum, prod), prod) \
-    X(prod_dim, "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", K(prod_dim, prod), prod_dim) \
-    X(max, "max(Tensor self) -> Tensor", K(whole, max), max) \
-    X(max_dim, "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", K(pick_dim, max_dim), max_dim) \
-    X(min, "min(Tensor self) -> Tensor", K(whole, min), min) \
-    X(min_dim, "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", K(pick_dim, min_dim), min_dim) \
-    X(amax, "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", K(amax, amax), amax) \
-    X(amin, "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", K(amax, amin), amin) \
-    X(argmax, "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", K(argmax, argmax), none) \
-    X(argmin, "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", K(argmax, argmin), none) \
-    X(any, "any(Tensor self) -> Tensor", K(truth, any), none) \
-    X(any_dim, "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", K(truth_dim, any), none) \
-    X(all, "all(Tensor self) -> Tensor", K(truth, all), none) \
-    X(all_dim, "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", K(truth_dim, all), none) \
-    X(var, "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", K(var, var), var) \
-    X(std, "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", K(var, std), std) \
-    X(norm, "norm.ScalarOpt_dim(Tensor self, Scalar? p=2, int[1] dim=[], bool keepdim=False) -> Tensor", C(norm), none) \
-    X(linalg_vector_norm, "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False) -> Tensor", K(vector_norm, vector_norm), vector_norm) \
-    X(cumsum, "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", K(cumsum, cumsum), cumsum) \
-    X(logsumexp, "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", K(logsumexp, logsumexp), logsumexp) \
-    X(topk, "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", K(topk, topk), topk) \
-    X(sort, "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", K(sort, sort), sort) \
+    X(prod_dim, "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", K(prod_dim, prod) O(int_out, CHOSEN), prod_dim) \
+    X(max, "max(Tensor self) -> Tensor", K(whole, max) O(unary_out, CAST), max) \
+    X(max_dim, "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", K(pick_dim, max_dim) O(dim_max, SAME), max_dim) \
+    X(min, "min(Tensor self) -> Tensor", K(whole, min) O(unary_out, CAST), min) \
+    X(min_dim, "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", K(pick_dim, min_dim) O(dim_min, SAME), min_dim) \
+    X(amax, "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", K(amax, amax) O(out, SAME), amax) \
+    X(amin, "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", K(amax, amin) O(out, SAME), amin) \
+    X(argmax, "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", K(argmax, argmax) O(out, SAME), none) \
+    X(argmin, "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", K(argmax, argmin) O(out, SAME), none) \
+    X(any, "any(Tensor self) -> Tensor", K(truth, any) O(all_out, TRUTH), none) \
+    X(any_dim, "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", K(truth_dim, any) O(out, TRUTH), none) \
+    X(all, "all(Tensor self) -> Tensor", K(truth, all) O(all_out, TRUTH), none) \
+    X(all_dim, "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", K(truth_dim, all) O(out, TRUTH), none) \
+    X(var, "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", K(var, var) O(correction_out, CAST), var) \
+    X(std, "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", K(var, std) O(correction_out, CAST), std) \
+    X(norm, "norm.ScalarOpt_dim(Tensor self, Scalar? p=2, int[1] dim=[], bool keepdim=False) -> Tensor", C(norm) O(out, SAME), none) \
+    X(linalg_vector_norm, "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False) -> Tensor", K(vector_norm, vector_norm) O(out, SAME), vector_norm) \
+    X(cumsum, "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", K(cumsum, cumsum) O(out, CHOSEN), cumsum) \
+    X(logsumexp, "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", K(logsumexp, logsumexp) O(out, CAST), logsumexp) \
+    X(topk, "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", K(topk, topk) O(values, SAME), topk) \
+    X(sort, "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", K(sort, sort) O(values, SAME), sort) \
     X(argsort, "argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", C(argsort), none) \
     X(value_selecting_reduction_backward, "value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, int[] sizes, bool keepdim) -> Tensor", C(value_selecting_reduction_backward), none)
 
 /* products */
 #define MT_OPS_MATRIX(X) \
-    X(mm, "mm(Tensor self, Tensor mat2) -> Tensor", K(mm, mm) F(product), mm) \
-    X(bmm, "bmm(Tensor self, Tensor mat2) -> Tensor", K(bmm, bmm) F(product), bmm) \
-    X(addmm, "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(addmm, addmm) F(added_product), addmm) \
-    X(baddbmm, "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(baddbmm, baddbmm) F(added_product), baddbmm) \
-    X(mv, "mv(Tensor self, Tensor vec) -> Tensor", K(mv, mv), mv) \
-    X(dot, "dot(Tensor self, Tensor tensor) -> Tensor", K(dot, dot), dot) \
-    X(outer, "outer(Tensor self, Tensor vec2) -> Tensor", C(outer), none) \
-    X(ger, "ger(Tensor self, Tensor vec2) -> Tensor", C(ger), none) \
-    X(matmul, "matmul(Tensor self, Tensor other) -> Tensor", C(matmul), none) \
+    X(mm, "mm(Tensor self, Tensor mat2) -> Tensor", K(mm, mm) F(product) O(out, SAME), mm) \
+    X(bmm, "bmm(Tensor self, Tensor mat2) -> Tensor", K(bmm, bmm) F(product) O(out, SAME), bmm) \
+    X(addmm, "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(addmm, addmm) F(added_product) O(out, SAME), addmm) \
+    X(baddbmm, "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(baddbmm, baddbmm) F(added_product) O(out, SAME), baddbmm) \
+    X(mv, "mv(Tensor self, Tensor vec) -> Tensor", K(mv, mv) O(out, SAME), mv) \
+    X(dot, "dot(Tensor self, Tensor tensor) -> Tensor", K(dot, dot) O(out, SAME), dot) \
+    X(outer, "outer(Tensor self, Tensor vec2) -> Tensor", C(outer) O(out, CAST), none) \
+    X(ger, "ger(Tensor self, Tensor vec2) -> Tensor", C(ger) O(out, CAST), none) \
+    X(matmul, "matmul(Tensor self, Tensor other) -> Tensor", C(matmul) O(out, SAME), none) \
     X(linear, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", C(linear), none) \
     X(scaled_dot_product_attention, "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None) -> Tensor", C(scaled_dot_product_attention), none) \
     X(conv2d, "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=[1, 1], int[2] padding=[0, 0], int[2] dilation=[1, 1], int groups=1) -> Tensor", C(conv2d) F(convolution), none) \
@@ -260,20 +263,20 @@
     X(max_pool2d, "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=[0, 0], int[2] dilation=[1, 1], bool ceil_mode=False) -> Tensor", C(max_pool2d), none) \
     X(max_pool2d_with_indices, "max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=[0, 0], int[2] dilation=[1, 1], bool ceil_mode=False) -> (Tensor, Tensor)", K(max_pool2d, max_pool2d), max_pool2d) \
     X(max_pool2d_with_indices_backward, "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", K(max_pool2d_backward, max_pool2d_backward), none) \
-    X(avg_pool2d, "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=[0, 0], bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", K(avg_pool2d, avg_pool2d), avg_pool2d) \
+    X(avg_pool2d, "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=[0, 0], bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", K(avg_pool2d, avg_pool2d) O(out, SAME), avg_pool2d) \
     X(avg_pool2d_backward, "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", K(avg_pool2d_backward, avg_pool2d_backward), none) \
-    X(adaptive_avg_pool2d, "adaptive_avg_pool2d(Tensor self, int[2] output_size) -> Tensor", C(adaptive_avg_pool2d), none) \
+    X(adaptive_avg_pool2d, "adaptive_avg_pool2d(Tensor self, int[2] output_size) -> Tensor", C(adaptive_avg_pool2d) O(out, SAME), none) \
     X(_adaptive_avg_pool2d, "_adaptive_avg_pool2d(Tensor self, int[2] output_size) -> Tensor", K(adaptive_avg_pool2d, adaptive_avg_pool2d), adaptive_avg_pool2d) \
     X(_adaptive_avg_pool2d_backward, "_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor", K(adaptive_avg_pool2d_backward, adaptive_avg_pool2d_backward), none)
 
 /* normalisation, softmax, losses */
 #define MT_OPS_NN(X) \
-    X(softmax, "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", C(softmax), none) \
-    X(_softmax, "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", K(softmax, softmax), softmax) \
+    X(softmax, "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", C(softmax) O(int_out, SAME), none) \
+    X(_softmax, "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", K(softmax, softmax) O(out, SAME), softmax) \
     X(_softmax_backward_data, "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor", K(softmax_backward, softmax_backward), softmax_backward) \
-    X(log_softmax, "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", C(log_softmax), none) \
-    X(_log_softmax, "_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", K(softmax, log_softmax), log_softmax) \
-    X(_log_softmax_backward_data, "_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor", K(softmax_backward, log_softmax_backward), log_softmax_backward) \
+    X(log_softmax, "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", C(log_softmax) O(int_out, SAME), none) \
+    X(_log_softmax, "_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", K(softmax, log_softmax) O(out, SAME), log_softmax) \
+    X(_log_softmax_backward_data, "_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor", K(softmax_backward, log_softmax_backward) O(out, SAME), log_softmax_backward) \
     X(layer_norm, "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor", C(layer_norm), none) \
     X(native_layer_norm, "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)", K(layer_norm, layer_norm), layer_norm) \
     X(native_layer_norm_backward, "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(layer_norm_backward, layer_norm_backward), none) \
@@ -281,18 +284,18 @@
     X(_batch_norm_impl_index, "_batch_norm_impl_index(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> (Tensor, Tensor, Tensor)", C(batch_norm_impl_index), none) \
     X(native_batch_norm, "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", K(batch_norm, batch_norm), batch_norm) \
     X(native_batch_norm_backward, "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(batch_norm_backward, batch_norm_backward), none) \
-    X(mse_loss, "mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", K(loss, mse_loss), mse_loss) \
+    X(mse_loss, "mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", K(loss, mse_loss) O(out, CAST), mse_loss) \
     X(mse_loss_backward, "mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor", K(loss_backward, mse_loss_backward), mse_loss_backward) \
     X(l1_loss, "l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", C(l1_loss), none) \
-    X(smooth_l1_loss, "smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor", K(loss, smooth_l1_loss), smooth_l1_loss) \
+    X(smooth_l1_loss, "smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor", K(loss, smooth_l1_loss) O(out, CAST), smooth_l1_loss) \
     X(smooth_l1_loss_backward, "smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor", K(loss_backward, smooth_l1_loss_backward), none) \
-    X(binary_cross_entropy, "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor", K(bce, bce), bce) \
+    X(binary_cross_entropy, "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor", K(bce, bce) O(out, SAME), bce) \
     X(binary_cross_entropy_backward, "binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor", K(loss_backward, bce_backward), none) \
     X(binary_cross_entropy_with_logits, "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor", K(bce_logits, bce_logits), bce_logits) \
     X(kl_div, "kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor", C(kl_div), none) \
-    X(xlogy, "xlogy.Tensor(Tensor self, Tensor other) -> Tensor", K(xlogy, xlogy), xlogy) \
+    X(xlogy, "xlogy.Tensor(Tensor self, Tensor other) -> Tensor", K(xlogy, xlogy) O(OutTensor, CAST), xlogy) \
     X(nll_loss_nd, "nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor", C(nll_loss_nd), none) \
-    X(nll_loss, "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor", C(nll_loss), none) \
+    X(nll_loss, "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor", C(nll_loss) O(out, SAME), none) \
     X(nll_loss_forward, "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor output, Tensor total_weight)", K(nll_loss, nll_loss), nll_loss) \
     X(nll_loss_backward, "nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight) -> Tensor", K(nll_loss_backward, nll_loss_backward), none) \
     X(nll_loss2d, "nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor", C(nll_loss2d), none) \

@@ -564,8 +564,9 @@ typedef struct mtp_profile mtp_profile;
 
 typedef enum mtp_when_full {
     MTP_STOP_WHEN_FULL = 0, /* keep what there is, drop and count what comes */
-    MTP_KEEP_NEWEST = 1,    /* flight recorder: the oldest chunk makes room, and is counted */
-    MTP_STREAM = 2          /* to the spool file; buffer_bytes bounds what is mapped at one time */
+    MTP_KEEP_NEWEST = 1,    /* flight recorder: the oldest records are evicted, and counted */
+    MTP_STREAM = 2 /* to the spool file; buffer_bytes bounds what is mapped at one time, and so does an eighth
+                               of the mappings that a process may have (vm.max_map_count), one per chunk_bytes */
 } mtp_when_full;
 
 /* Things a user should hear about; the library itself never prints. X(symbol, value). */
@@ -605,7 +606,9 @@ typedef struct mtp_profile_config {
     void *user;            /* borrowed: handed to each callback */
     uint64_t buffer_bytes; /* budget for records; 0: 256 MiB */
     mtp_when_full when_full;
-    uint32_t chunk_bytes; /* unit of the budget, a power of two from 4 KiB to 1 MiB; 0: 64 KiB */
+    uint32_t
+        chunk_bytes; /* unit of the budget, a power of two from 4 KiB to 1 MiB; 0: 64 KiB. Threads with few records
+                             share one */
     const char *spool;    /* copied: a file that holds the records as they come, so a crash loses none */
     uint64_t spool_bytes; /* largest size of a streamed spool; 0: until the disk is full */
     /* end of v1 */
@@ -676,8 +679,8 @@ typedef struct mtp_ledger {
     uint64_t emitted, kept, dropped;
     uint64_t dropped_by[16];   /* by mtp_drop */
     uint64_t lost_definitions; /* names, shapes or stacks that did not fit: shown as "?" */
-    uint64_t bytes;            /* of chunks in use */
-    uint64_t chunks, threads;  /* in use; seen */
+    uint64_t bytes;            /* in use: chunks * chunk_bytes */
+    uint64_t chunks, threads;  /* units of chunk_bytes in use; seen */
 } mtp_ledger;
 #define MTP_LEDGER_INIT                                                                                      \
     {                                                                                                        \

@@ -467,6 +467,35 @@ void test_spew(const char *path, const void *bytes, size_t count)
     fclose(f);
 }
 
+mtp__chunk *test_chunk(char *file, size_t bytes, size_t nth)
+{
+    size_t size = ((mtp__spool_header *)(void *)file)->chunk_bytes;
+    for (size_t piece = size; piece < bytes; piece += size)
+        for (size_t from = 0;
+             from + sizeof(mtp__chunk) <= size && piece + from + sizeof(mtp__chunk) <= bytes;) {
+            mtp__chunk *c = (mtp__chunk *)(void *)(file + piece + from);
+            if (c->span < sizeof *c)
+                break;
+            if (c->head != 0 && nth-- == 0)
+                return c;
+            from += c->span;
+        }
+    return NULL;
+}
+
+bool test_chunk_is_in(char *file, size_t bytes, const mtp__chunk *copy, const uint64_t *words, uint32_t count)
+{
+    mtp__chunk *c;
+    for (size_t i = 0; (c = test_chunk(file, bytes, i)) != NULL; i++) {
+        mtp__chunk as_here = *copy;
+        as_here.sealed = c->sealed; /* the pool's own: nobody reads it, nothing vouches for it */
+        if (memcmp(&as_here, c, sizeof as_here) == 0 &&
+            memcmp(mtp__chunk_words(c), words, count * sizeof *words) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Under valgrind it would be valgrind's: 0. */
 size_t test_rss(void)
 {

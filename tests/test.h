@@ -122,6 +122,11 @@ const char *
 test_path(const char *name); /* in a folder that is removed at the end; good until the 8th next call */
 char *test_slurp(const char *path, size_t *bytes);
 void test_spew(const char *path, const void *bytes, size_t count);
+/* Of a spool that is in memory: its nth chunk from 0, in the file's order, or NULL; and whether `copy` is a true copy of one
+ * of them and of the first `count` of its words. */
+mtp__chunk *test_chunk(char *file, size_t bytes, size_t nth);
+bool test_chunk_is_in(char *file, size_t bytes, const mtp__chunk *copy, const uint64_t *words,
+                      uint32_t count);
 size_t test_rss(void); /* bytes */
 double test_now(void); /* seconds */
 /* n, more if MTP_TEST_SCALE says so, fewer under a sanitizer */

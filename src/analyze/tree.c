@@ -26,6 +26,7 @@ typedef struct maker {
     uint32_t *node_of;  /* owned, by span */
     uint32_t *inside;   /* owned, by track: the innermost span that may be open; MTP__NONE: none */
     mtp__pair_map call; /* correlation -> 1 + the runtime call's span */
+    int64_t *until;     /* owned, by span: when it is left; NULL: all of them at their ends */
 } maker;
 
 static int by_moment(const void *a, const void *b)
@@ -63,15 +64,51 @@ static uint32_t track_of_moment(const mtp_trace *t, uint32_t item)
     return k < t->memory_count ? t->memory[k].track : t->instants[k - t->memory_count].track;
 }
 
+/* On its track. Until nodes are numbered a span's parent in the tree is a span. */
+static uint32_t above_span(const maker *m, uint32_t span)
+{
+    return m->until == NULL || mtp__category_on_device((mtp__category)m->t->category[span])
+               ? m->t->parent[span]
+               : m->tree->parent[m->node_of[span]];
+}
+
+static int64_t left_at(const maker *m, uint32_t span)
+{
+    return m->until != NULL ? m->until[span] : m->t->end[span];
+}
+
 /* The innermost span on the track that is open at ts. What has ended is passed by once and for all. */
 static uint32_t open_at(maker *m, uint32_t track, int64_t ts)
 {
     if (track >= m->t->track_count)
         return MTP__NONE;
     uint32_t span = m->inside[track];
-    while (span != MTP__NONE && m->t->end[span] < ts)
-        span = m->t->parent[span];
+    while (span != MTP__NONE && left_at(m, span) < ts)
+        span = above_span(m, span);
     return m->inside[track] = span;
+}
+
+static bool is_unfinished(const mtp_trace *t, uint32_t span)
+{
+    return (t->flags[span] & MTP__SPAN_UNFINISHED) != 0;
+}
+
+/* torch's rule for what nobody ended: it is inside of what was open when it began, and is left when that ends. By time,
+ * which goes to the end of the recording, it would be around it. */
+static uint32_t above_host(maker *m, uint32_t track, uint32_t span)
+{
+    const mtp_trace *t = m->t;
+    if (m->until == NULL)
+        return t->parent[span];
+    bool open = is_unfinished(t, span), leaves = open;
+    uint32_t above = open ? m->inside[track] : t->parent[span];
+    while (above != MTP__NONE && m->until[above] <= t->start[span] && (leaves || is_unfinished(t, above))) {
+        above = above_span(m, above);
+        leaves = true;
+    }
+    m->until[span] =
+        open && above != MTP__NONE && m->until[above] < t->end[span] ? m->until[above] : t->end[span];
+    return above;
 }
 
 /* Device work belongs to the call that launched it, else to the op. */
@@ -131,7 +168,9 @@ static mtp_status put_in_order(maker *m)
     while ((span = mtp__by_time_next(&spans, &track)) != MTP__NONE) {
         bool on_device = mtp__category_on_device((mtp__category)t->category[span]);
         add_moments(m, &next, t->start[span]);
-        add(m, span, on_device ? above_device(m, span) : t->parent[span]);
+        if (on_device && m->until != NULL)
+            m->until[span] = t->end[span];
+        add(m, span, on_device ? above_device(m, span) : above_host(m, track, span));
         m->inside[track] = span;
     }
     add_moments(m, &next, INT64_MAX);
@@ -184,6 +223,8 @@ static bool make_room(maker *m)
     m->inside = mtp__calloc((size_t)t->track_count + 1, sizeof *m->inside);
     for (uint32_t k = 0; m->inside != NULL && k < t->track_count; k++)
         m->inside[k] = MTP__NONE;
+    if (t->unfinished > 0 && (m->until = mtp__calloc((size_t)t->span_count + 1, sizeof *m->until)) == NULL)
+        return false;
     return tree->item != NULL && tree->parent != NULL && tree->first != NULL && tree->children != NULL &&
            tree->allocation != NULL && tree->id != NULL && m->node_of != NULL && m->inside != NULL;
 }
@@ -205,6 +246,7 @@ static mtp_status make(mtp_tree *tree)
     mtp__free(m.moments);
     mtp__free(m.node_of);
     mtp__free(m.inside);
+    mtp__free(m.until);
     mtp__pair_map_fini(&m.call);
     return status;
 }

@@ -2,8 +2,8 @@
  * were given, tensors that objects hold, allocations, frees.
  *
  *   1. memory: an address on a device is one piece until it is freed, then another;
- *   2. allocations that no tensor was ever seen on are not tensors' memory: they get no id. What an op leaves allocated when
- *      it ends is a result, or kept for the backward pass: a tensor's, seen or not;
+ *   2. allocations that no tensor was ever seen on are not tensors' memory: they get no id. What an op allocated and nobody
+ *      freed is a result that somebody still has, or kept for the backward pass: a tensor's, seen or not;
  *   3. tensors: all memory that one tensor had belongs together, and so do tensors that share memory.
  */
 #include "analyze/tree.h"
@@ -28,11 +28,11 @@ typedef struct finder {
     const mtp_trace *t;
     sighting *seen;              /* owned */
     uint32_t seen_count, pieces; /* pieces of memory: 1 to this */
-    uint8_t *is_tensors;         /* owned, by piece: a tensor was seen on it, or an op left it */
-    pair *pairs;                 /* owned: pieces that one tensor had */
+    uint8_t *is_tensors; /* owned, by piece: a tensor was seen on it, or an op made it and nobody freed it */
+    pair *pairs;         /* owned: pieces that one tensor had */
     uint32_t pair_count;
     uint32_t *group; /* owned, by piece: 1 + the id */
-    uint32_t *maker; /* owned, by piece: 1 + the op that allocated it and left it, 0: none */
+    uint32_t *maker; /* owned, by piece: 1 + the op that allocated it if nobody freed it, 0: none */
 } finder;
 
 /* ------------------------------------------------------------------------------------------- what was seen */
@@ -112,11 +112,10 @@ static bool number_memory(finder *f)
         f->tree->allocation[f->seen[i].slot] = (uint32_t)*piece;
         if (!is_free && f->seen[i].op != 0)
             f->maker[*piece] = f->seen[i].op;
-        if (is_free && f->maker[*piece] != 0 &&
-            f->t->memory[f->seen[i].slot - f->t->tensor_count].ts <= f->t->end[f->maker[*piece] - 1])
-            f->maker[*piece] = 0; /* within the op */
-        if (is_free)
+        if (is_free) {
+            f->maker[*piece] = 0;
             *piece = 0;
+        }
     }
     mtp__pair_map_fini(&now);
     return done;

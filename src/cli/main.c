@@ -272,6 +272,8 @@ static int ended(int code)
 {
     errno = 0;
     bool lost = fflush(stdout) != 0 || ferror(stdout);
+    if (lost && errno == 0 && write(STDOUT_FILENO, "\n", 1) < 0)
+        clearerr(stdout); /* it failed long ago: asked again, the system says why */
     if (lost && (code == CLI_OK || code == CLI_FOUND))
         return cli_fail(CLI_OUTPUT, "standard output cannot be written%s%s", errno != 0 ? ": " : "",
                         errno != 0 ? mtp__reason(errno) : "");

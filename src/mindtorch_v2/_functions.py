@@ -91,11 +91,11 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 # --------------------------------------------------------------------------------------------------- shapes
 
 
-def where(condition, input=None, other=None):
+def where(condition, input=None, other=None, *, out=None):
     """Elements of input where the condition holds, of other elsewhere; alone: the places where it holds."""
     if input is None and other is None:
         return tuple(ops.nonzero(condition).unbind(1))
-    return ops.where(condition, input, other)
+    return ops.where(condition, input, other, out=out)
 
 
 def broadcast_to(input, size):
@@ -120,12 +120,21 @@ def movedim(input, source, destination):
     return input.movedim(source, destination)
 
 
-def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    return input.var(dim, unbiased, keepdim, correction=correction)
+def spread(op, input, dim, unbiased, keepdim, correction, out=None):
+    """var and std: also with PyTorch's older argument, unbiased."""
+    if isinstance(dim, builtins.bool):
+        dim, unbiased = None, dim
+    if correction is None and unbiased is not None:
+        correction = 1 if unbiased else 0
+    return op(input, dim, correction=correction, keepdim=keepdim, out=out)
 
 
-def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    return input.std(dim, unbiased, keepdim, correction=correction)
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
+    return spread(ops.var, input, dim, unbiased, keepdim, correction, out)
+
+
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
+    return spread(ops.std, input, dim, unbiased, keepdim, correction, out)
 
 
 def _mean(input, dim, keepdim):

@@ -21,6 +21,11 @@ _OPERANDS = {
     "Scalar": {(False,): "Tensor", (True,): "Scalar"},
     "": {(False,): "", (True,): "Scalar"},
     "src": {(False,): "src", (True,): "value"},
+    "out": {(False,): "out", (True,): "Scalar_out"},
+    "Tensor_out": {(False,): "Tensor_out", (True,): "Scalar_out"},
+    "Scalar_out": {(False,): "Tensor_out", (True,): "Scalar_out"},
+    "src_out": {(False,): "src_out", (True,): "value_out"},
+    "self_out": {(False, False): "self_out"},
     "self": {(False, False): "self", (True, False): "ScalarSelf", (False, True): "ScalarOther", (True, True): "Scalar"},
 }  # fmt: skip
 
@@ -158,11 +163,38 @@ def _overloads(text):
     made = []
     for numbers in itertools.product((False, True), repeat=operands):
         words = iter("Scalar" if number else "Tensor" for number in numbers)
-        called = _OPERANDS[overload][numbers]
+        called = _OPERANDS[overload].get(numbers)
+        if called is None:
+            continue
         made.append(f"{name}{'.' * bool(called)}{called}(" + re.sub(r"\bOperand\b", lambda _: next(words), rest))
     return made
 
 
+def _with_out(text, overload):
+    """The schema of the overload that takes out=, from what the row records without it."""
+    head, rest = text.split("(", 1)
+    inside, returned = rest.rsplit(") -> ", 1)
+    parts = [part for part in _split(inside) if not (part.startswith(("Layout", "Device", "bool? pin_memory")))]
+    if len(parts) < len(_split(inside)):  # a factory: out= says what is made
+        parts = [part for part in parts if not part.startswith("ScalarType")]
+    if parts[-1] != "*" and "*" not in parts:
+        parts.append("*")
+    names = re.findall(r"Tensor(?: (\w+))?", returned)
+    marked = [f"Tensor({chr(97 + i)}!)" for i in range(len(names))]
+    parts += [f"{mark} {name or 'out'}" for mark, name in zip(marked, names)]
+    results = ", ".join(f"{mark} {name}".strip() for mark, name in zip(marked, names))
+    name = head.partition(".")[0]
+    return f"{name}.{overload}({', '.join(parts)}) -> " + (f"({results})" if len(names) > 1 else results)
+
+
+def _rows():
+    """What the rows record, then what they record with out=."""
+    recorded = _C._recorded_schemas()
+    return recorded + [_with_out(text, out) for text, out in zip(recorded, _C._out_overloads()) if out is not None]
+
+
+# What profiles show as an op and is none of the table: parts of others.
+_PARTS = ["result_type.Scalar(Tensor tensor, Scalar other) -> ScalarType"]
 _schemas = {}  # of each name, in the table's order
 
 
@@ -171,7 +203,7 @@ def _jit_get_schemas_for_operator(name):
     if "::" not in name:
         raise RuntimeError(f"all symbols must have a namespace, <namespace>::<string>, but found: {name}")
     if not _schemas:
-        texts = {text: None for row in _C._recorded_schemas() for text in _overloads(row)}
+        texts = {text: None for row in [*_rows(), *_PARTS] for text in _overloads(row)}
         for schema in map(FunctionSchema, texts):
             _schemas.setdefault(schema.name, []).append(schema)
     return list(_schemas.get(name, ()))

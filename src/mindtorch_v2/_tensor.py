@@ -1,5 +1,6 @@
 """Methods of Tensor that shape the API and do no work of their own."""
 from mindtorch_v2 import _C, autograd
+from mindtorch_v2._functions import spread
 from mindtorch_v2._tensor_str import tensor_str
 
 Tensor = _C.Tensor
@@ -160,21 +161,14 @@ def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=F
                     requires_grad=requires_grad)
 
 
-def _spread(op):
-    """var and std: also with PyTorch's older argument, unbiased."""
-
-    def spread(self, dim=None, unbiased=None, keepdim=False, *, correction=None):
-        if isinstance(dim, bool):
-            dim, unbiased = None, dim
-        if correction is None and unbiased is not None:
-            correction = 1 if unbiased else 0
-        return op(self, dim, correction=correction, keepdim=keepdim)
-
-    return spread
+@_method
+def var(self, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    return spread(ops.var, self, dim, unbiased, keepdim, correction)
 
 
-var = _method(_spread(ops.var), "var")
-std = _method(_spread(ops.std), "std")
+@_method
+def std(self, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    return spread(ops.std, self, dim, unbiased, keepdim, correction)
 
 
 @_method

@@ -22,10 +22,9 @@ typedef struct spool {
     int fd;
     mtp__spool_header header;
     uint64_t file_bytes;
-    mtp__chunk *chunk;        /* owned: the one that is looked at */
-    uint64_t byte;            /* where it is */
-    mtp__chunk_place *places; /* owned */
-    uint64_t place_count;
+    mtp__chunk *chunk; /* owned: the one that is looked at */
+    uint64_t byte;     /* where it is */
+    mtp__places places;
     mtp__pair_map defined; /* control kind, id */
     bool has_ledger, no_memory;
     uint64_t ledger[4 + MTP_DROP_CAUSES];
@@ -71,7 +70,7 @@ static bool check_header(spool *s)
 }
 
 /* What is wrong with the chunk that is read into s->chunk, or NULL; *words of it can be read. */
-static const char *judge_chunk(spool *s, ssize_t got, uint32_t *words)
+static const char *judge_chunk(const spool *s, uint32_t bytes, ssize_t got, uint32_t *words)
 {
     mtp__chunk *c = s->chunk;
     *words = 0;
@@ -79,12 +78,14 @@ static const char *judge_chunk(spool *s, ssize_t got, uint32_t *words)
         return "its header is cut off";
     if (c->magic != MTP__CHUNK_MAGIC)
         return "its magic number is wrong";
-    uint32_t capacity = (uint32_t)(((size_t)got - sizeof *c) / 8);
+    if (c->span > bytes || c->head != mtp__chunk_head(c))
+        return "its header is damaged";
+    uint32_t capacity = mtp__span_words((size_t)got < c->span ? (uint32_t)got : c->span);
     *words = mtp__chunk_written(mtp__chunk_words(c), capacity);
     if (c->checksum == 0)
         return NULL;
     if (c->words > capacity)
-        return got < (ssize_t)s->header.chunk_bytes ? "it is cut off" : "its size cannot be";
+        return got < (ssize_t)c->span ? "it is cut off" : "its size cannot be";
     if (c->checksum != mtp__chunk_checksum(c, mtp__chunk_words(c)))
         return "its checksum is wrong";
     return *words != c->words ? "its records do not fill it" : NULL;
@@ -98,14 +99,15 @@ static uint32_t read_chunk(spool *s, const mtp__chunk_place *p)
     const char *why = "";
     uint32_t words = 0;
     bool live = s->outcome == MTP_OUTCOME_LIVE, beyond = false;
-    s->byte = (p->at + 1) * s->header.chunk_bytes;
+    uint32_t bytes = p->span != 0 ? p->span : s->header.chunk_bytes - p->from;
+    s->byte = (p->piece + 1) * s->header.chunk_bytes + p->from;
     for (int i = 0; why != NULL && i < (live ? LIVE_TRIES : 1); i++) {
-        memset(c, 0, s->header.chunk_bytes);
-        ssize_t got = mtp__pread(s->fd, c, s->header.chunk_bytes, s->byte);
-        beyond = got < (ssize_t)s->header.chunk_bytes;
-        why = judge_chunk(s, got, &words);
+        memset(c, 0, bytes);
+        ssize_t got = mtp__pread(s->fd, c, bytes, s->byte);
+        beyond = got < (ssize_t)bytes;
+        why = judge_chunk(s, bytes, got, &words);
     }
-    if (live && c->order != p->order)
+    if (live && (c->order != p->order || c->head == 0))
         return UINT32_MAX;
     if (why != NULL || (beyond && s->missing > 0)) {
         if (!(beyond && s->missing > 0)) /* that is said of the file */
@@ -123,20 +125,14 @@ static mtp_status list_chunks(spool *s)
     uint64_t size = s->header.chunk_bytes, pieces = (s->file_bytes + size - 1) / size;
     pieces = pieces > 0 ? pieces - 1 : 0;
     s->chunk = mtp__calloc(1, size);
-    s->places = mtp__calloc(pieces + 1, sizeof *s->places);
-    if (s->chunk == NULL || s->places == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)pieces);
-    for (uint64_t i = 0; i < pieces; i++) {
-        mtp__chunk c = {0};
-        ssize_t got = mtp__pread(s->fd, &c, sizeof c, (i + 1) * size);
-        if (got < 0)
-            return MTP_FAIL(MTP_E_IO, "at byte %llu: %s", (unsigned long long)((i + 1) * size),
-                            mtp__reason(errno));
-        if (c.order != 0)
-            s->places[s->place_count++] = (mtp__chunk_place){c.order, i, c.stream};
-    }
-    qsort(s->places, s->place_count, sizeof *s->places, mtp__chunk_place_compare);
-    return MTP_OK;
+    if (s->chunk == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "a piece of %llu bytes", (unsigned long long)size);
+    mtp_status status = mtp__places_list(&s->places, s->fd, s->header.chunk_bytes, pieces);
+    if (status == MTP_OK && s->places.unread > 0)
+        return MTP_FAIL(MTP_E_IO, "at byte %llu: %s", (unsigned long long)((s->places.unread_at + 1) * size),
+                        mtp__reason(s->places.unread_error));
+    mtp__places_sort(&s->places);
+    return status;
 }
 
 /* -------------------------------------------------------------------------------------------- control */
@@ -253,10 +249,11 @@ static void read_records(spool *s, uint32_t words)
 static mtp_status read_streams(spool *s, bool control)
 {
     s->stream = UINT32_MAX;
-    for (uint64_t i = 0; i < s->place_count; i++) {
-        if ((s->places[i].stream == 0) != control)
+    for (uint64_t i = 0; i < s->places.count; i++) {
+        const mtp__chunk_place *p = &s->places.place[i];
+        if ((p->stream == 0) != control)
             continue;
-        uint32_t words = read_chunk(s, &s->places[i]);
+        uint32_t words = read_chunk(s, p);
         if (words != UINT32_MAX)
             read_records(s, words);
         if (s->no_memory)
@@ -331,7 +328,7 @@ mtp_status mtp__check_spool(mtp_check *check, const char *path)
     mtp_status status = check_all(&s, path);
     mtp__close(s.fd);
     mtp__free(s.chunk);
-    mtp__free(s.places);
+    mtp__places_fini(&s.places);
     mtp__pair_map_fini(&s.defined);
     return status;
 }

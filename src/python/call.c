@@ -113,6 +113,8 @@ static PyObject *call_list(mt_op_id op, const mtpy_parse *p)
 static PyObject *call_parsed(mt_op_id op, const mtpy_parse *p)
 {
     unsigned n = mt_op_outputs(op);
+    if (UNLIKELY(p->out != NULL))
+        return mtpy_call_out(op, p, sets[op].result);
     if (n == 0)
         return call_list(op, p);
     mt_tensor *outs[8] = {NULL};

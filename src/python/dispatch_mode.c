@@ -1,7 +1,7 @@
 /* python/dispatch_mode.c - TorchDispatchMode: the ops of a thread are handed to Python before they are computed.
  *
  * A thread's modes are a chain of tuples (mode, functions, outer level or None), innermost first; functions has one callable
- * per row of the op table. While a mode handles an op the ones outside of it are in force, as in PyTorch.
+ * per row of the op table, then one per row for calls with out=. While a mode handles an op the ones outside of it are in force, as in PyTorch.
  */
 #include "python/binding.h"
 #include <stdlib.h>
@@ -108,6 +108,23 @@ static int make_arguments(mt_op_id op, const mt_value *values, unsigned count, P
     return bad ? -1 : 0;
 }
 
+/* out=: the tensor, or a tuple of them. */
+static int add_out(mt_op_id op, mt_tensor *const *into, PyObject *kwargs)
+{
+    unsigned n = mt_op_outputs(op);
+    PyObject *outs = n == 1 ? mtpy_wrap(mt_retain(into[0])) : PyTuple_New(n);
+    for (unsigned i = 0; n > 1 && outs != NULL && i < n; i++) {
+        PyObject *o = mtpy_wrap(mt_retain(into[i]));
+        if (o == NULL)
+            Py_CLEAR(outs);
+        else
+            PyTuple_SET_ITEM(outs, i, o);
+    }
+    int bad = outs == NULL ? -1 : PyDict_SetItemString(kwargs, "out", outs);
+    Py_XDECREF(outs);
+    return bad;
+}
+
 /* ------------------------------------------------------------------------------------------------- results */
 
 static int not_a_tensor(mt_op_id op, PyObject *o)
@@ -154,9 +171,12 @@ static int read_result(mt_op_id op, PyObject *result, mt_tensor ***outs, unsigne
 
 static PyObject *ask_mode(PyObject *level, mt_op_id op, const mt_value *values, unsigned count)
 {
+    mt_tensor *const *into = mt_intercepted_into();
     PyObject *args = NULL, *kwargs = NULL, *result = NULL, *types = PyTuple_New(0);
-    PyObject *function = PyList_GetItem(PyTuple_GET_ITEM(level, 1), op); /* borrowed */
-    if (function != NULL && types != NULL && make_arguments(op, values, count, &args, &kwargs) == 0)
+    PyObject *function =
+        PyList_GetItem(PyTuple_GET_ITEM(level, 1), op + (into != NULL ? mt_op_count() : 0)); /* borrowed */
+    if (function != NULL && types != NULL && make_arguments(op, values, count, &args, &kwargs) == 0 &&
+        (into == NULL || add_out(op, into, kwargs) == 0))
         result = PyObject_CallMethod(PyTuple_GET_ITEM(level, 0), "__torch_dispatch__", "OOOO", function,
                                      types, args, kwargs);
     Py_XDECREF(types);
@@ -228,7 +248,7 @@ static PyObject *pop(PyObject *module, PyObject *mode)
 
 PyMethodDef mtpy_dispatch_mode_functions[] = {
     {"_push_dispatch_mode", push, METH_VARARGS,
-     "_push_dispatch_mode(mode, functions): one per row of the op table"},
+     "_push_dispatch_mode(mode, functions): one per row of the op table, and one per row for out="},
     {"_pop_dispatch_mode", pop, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -232,6 +232,19 @@ static PyObject *recorded_schemas(PyObject *module, PyObject *unused)
     return texts;
 }
 
+static PyObject *out_overloads(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    PyObject *names = PyList_New(0);
+    for (unsigned i = 0; names != NULL && i < mt_op_count(); i++) {
+        PyObject *name = Py_BuildValue("z", mt_op_out((mt_op_id)i));
+        if (name == NULL || PyList_Append(names, name) < 0)
+            Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    return names;
+}
+
 static PyMethodDef functions[] = {
     {"manual_seed", manual_seed, METH_O, NULL},
     {"initial_seed", initial_seed, METH_NOARGS, NULL},
@@ -256,6 +269,7 @@ static PyMethodDef functions[] = {
     {"_op_table", op_table, METH_NOARGS, NULL},
     {"_recorded_schemas", recorded_schemas, METH_NOARGS,
      "of each row of the table: see mt_op_recorded_schema"},
+    {"_out_overloads", out_overloads, METH_NOARGS, "of each row of the table: see mt_op_out"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -247,8 +247,26 @@ static int creation_keyword(const mt_param *params, unsigned count, const char *
         return 1;
     }
     return (strcmp(name, "pin_memory") == 0 && o == Py_False) ||
-           (strcmp(name, "generator") == 0 && o == Py_None) || (strcmp(name, "out") == 0 && o == Py_None) ||
-           (strcmp(name, "layout") == 0 && o == Py_None);
+           (strcmp(name, "generator") == 0 && o == Py_None) || (strcmp(name, "layout") == 0 && o == Py_None);
+}
+
+/* out=: a tensor, or as many as the op has results. 1: it is taken; 0: the op has none; -1: it does not fit. */
+static int out_keyword(mt_op_id op, const mtpy_args *a, const char *name, PyObject *o, mtpy_parse *p)
+{
+    unsigned n = mt_op_outputs(op);
+    if (a->self != NULL || strcmp(name, "out") != 0 || mt_op_out(op) == NULL)
+        return 0;
+    if (o == Py_None)
+        return 1;
+    p->out = o;
+    if (n == 1)
+        return mtpy_is_tensor(o) ? 1 : -1;
+    if ((!PyTuple_Check(o) && !PyList_Check(o)) || PySequence_Fast_GET_SIZE(o) != (Py_ssize_t)n)
+        return -1;
+    for (unsigned i = 0; i < n; i++)
+        if (!mtpy_is_tensor(PySequence_Fast_GET_ITEM(o, i)))
+            return -1;
+    return 1;
 }
 
 static int misfit(mtpy_mismatch *m, int why, unsigned param, Py_ssize_t position, PyObject *object)
@@ -270,9 +288,10 @@ static int parse_keywords(mt_op_id op, const mt_param *params, unsigned count, c
             return -1;
         int i = find_param(params, count, name);
         if (i < 0) {
-            if (creation_keyword(params, count, name, o, p))
+            int taken = out_keyword(op, a, name, o, p);
+            if (taken > 0 || (taken == 0 && creation_keyword(params, count, name, o, p)))
                 continue;
-            return misfit(m, FIT_UNEXPECTED, 0, 0, key);
+            return taken < 0 ? misfit(m, FIT_OUT, 0, 0, o) : misfit(m, FIT_UNEXPECTED, 0, 0, key);
         }
         if (*given >> i & 1u)
             return misfit(m, FIT_TWICE, (unsigned)i, 0, key);
@@ -329,6 +348,7 @@ int mtpy_parse_row(mt_op_id op, const mtpy_args *a, bool lenient, mtpy_parse *p,
     p->count = count;
     p->used = 0;
     p->requires_grad = false;
+    p->out = NULL;
     p->blocks = NULL;
     m->why = FIT_NONE;
     m->item = -1;
@@ -426,6 +446,10 @@ void mtpy_raise_mismatch(mt_op_id op, const mtpy_args *a, const mtpy_mismatch *m
         break;
     case FIT_UNEXPECTED:
         PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", name, m->object);
+        break;
+    case FIT_OUT:
+        PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be %s, not %s", name,
+                     mt_op_outputs(op) == 1 ? "Tensor" : "tuple of Tensors", word_for(m->object));
         break;
     case FIT_TWICE:
         PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", name, m->object);

@@ -13,6 +13,7 @@ typedef struct mtpy_parse {
     unsigned used;            /* of room */
     unsigned kept;            /* of keep */
     bool requires_grad;       /* a creation function was asked for it */
+    PyObject *out;            /* borrowed: of out=, as the op needs it; or NULL */
     void *blocks;             /* owned: lists that room could not hold, linked */
     int64_t room[PARSE_ROOM]; /* short lists */
 } mtpy_parse;
@@ -25,7 +26,8 @@ typedef struct mtpy_mismatch {
         FIT_MISSING,
         FIT_UNEXPECTED,
         FIT_TWICE,
-        FIT_MANY
+        FIT_MANY,
+        FIT_OUT
     } why;
     unsigned param;
     Py_ssize_t position; /* as the caller counts, from 1; 0: by keyword */
@@ -48,6 +50,8 @@ void mtpy_parse_end(mtpy_parse *p);
 void mtpy_raise_mismatch(mt_op_id op, const mtpy_args *a, const mtpy_mismatch *m);
 /* None of the overloads takes the arguments. */
 void mtpy_raise_no_overload(const mt_op_id *ops, unsigned count, const mtpy_args *a);
+/* Calls the op with p->out for its results. result: the type of these if they have names, or NULL. */
+PyObject *mtpy_call_out(mt_op_id op, const mtpy_parse *p, PyTypeObject *result);
 /* The parameter that `self` of a method is; -1: the op is no method. */
 int mtpy_self_param(mt_op_id op);
 

@@ -16,12 +16,11 @@ static uint64_t *reserve(mtp__recorder *r, uint32_t words)
     mtp__control *c = &r->control;
     if (atomic_load_explicit(&mtp__gate.ours, memory_order_relaxed) == 0)
         return NULL;
-    if (c->chunk != NULL && mtp__chunk_capacity(r->pool.chunk_bytes) - c->used < words) {
+    if (c->chunk != NULL && mtp__span_words(c->chunk->span) - c->used < words) {
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
         c->chunk = NULL;
     }
-    if (c->chunk == NULL && c->sealed != NULL &&
-        mtp__chunk_capacity(r->pool.chunk_bytes) - c->used >= words) {
+    if (c->chunk == NULL && c->sealed != NULL && mtp__span_words(c->sealed->span) - c->used >= words) {
         mtp__pool_unseal(&r->pool, c->sealed);
         c->chunk = c->sealed;
     }

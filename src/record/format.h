@@ -105,9 +105,11 @@ static inline int mtp__control_is_known(uint32_t kind)
 #define MTP__BEGIN_WORD1(name, scope_kind, mask, device)                                                     \
     ((uint64_t)(name) | (uint64_t)(scope_kind) << 32 | (uint64_t)(mask) << 40 | (uint64_t)(device) << 48)
 
-/* In front of each chunk's words. Written at rest, except order, which comes and goes with release. */
+/* In front of each chunk's words. Span and head are its state, changed in one store: nothing is here (0), a chunk is
+ * being made that will take `span` bytes (head 0), or it is there. All else is written before it is there; records,
+ * words and checksum when it is sealed, and then, maybe, a shorter span. */
 typedef struct mtp__chunk {
-    uint64_t order;      /* 1, 2, ... as chunks are handed out; 0: free */
+    uint64_t order;      /* 1, 2, ... as chunks are handed out */
     uint64_t magic;      /* MTP__CHUNK_MAGIC */
     uint32_t stream;     /* 0: control */
     uint32_t cycle;      /* the recording cycle that it belongs to */
@@ -115,22 +117,30 @@ typedef struct mtp__chunk {
     uint64_t first;      /* records of the stream before this chunk */
     uint32_t records;    /* when sealed: how many are here */
     uint32_t words;      /* when sealed: how many are used */
-    uint64_t checksum;   /* when sealed, in a file: of header and words; 0: not sealed */
-    uint32_t depth;      /* of the stream before the first record */
-    uint32_t epoch;      /* of definitions (record/control.h) when it was handed out */
-    uint32_t span;       /* bytes of its piece, header and all; the next chunk, if there is one, lies behind them */
-    uint32_t head;       /* check of what does not change: order to first, depth to span */
+    uint64_t sealed;     /* the pool's own: 1, 2, ... as chunks are given back; 0: it is open */
+    uint64_t
+        checksum; /* when sealed, in a file: of all but `sealed`, state and itself, and of the words; else 0 */
+    uint32_t depth; /* of the stream before the first record */
+    uint32_t epoch; /* of definitions (record/control.h) when it was handed out */
+    union {
+        struct {
+            uint32_t
+                span; /* bytes of its piece, header and all; the next chunk, if there is one, lies behind them */
+            uint32_t head; /* check of order to first, depth and span (record/piece.h) */
+        };
+        uint64_t state;
+    };
 } mtp__chunk;
 #define MTP__CHUNK_MAGIC 0x4b4e5548435054d4u
 #define MTP__CHUNK_HEADER_WORDS (sizeof(mtp__chunk) / 8)
 
-/* At the start of a spool file; the chunks follow, each at a multiple of chunk_bytes. */
+/* At the start of a spool file, in a piece of its own; pieces with chunks follow. */
 typedef struct mtp__spool_header {
     char magic[8]; /* MTP__SPOOL_MAGIC */
     uint32_t version, chunk_bytes;
     uint64_t pid;
     uint64_t complete; /* 1: the session was stopped and the file is as it was meant to be */
-    uint64_t chunks;   /* then: how many follow; else: never trust it */
+    uint64_t chunks;   /* then: how many pieces follow; else: never trust it */
     uint64_t locked;   /* 1: while it is not complete its writer holds a lock on the file (base/os.h) */
 } mtp__spool_header;
 #define MTP__SPOOL_MAGIC "mtprof1\n"

@@ -1,5 +1,6 @@
-/* record/pool.c - see pool.h. Under the lock only slots are moved about; zeroing, page faults and checksums, which
- * take microseconds, are done outside, on a chunk that nobody else can see. */
+/* record/pool.c - see pool.h. Under the lock only slots and spans are moved about; zeroing, page faults and checksums, which
+ * take microseconds, are done outside, on a chunk that nobody else can see: a piece's tail is offered only when its
+ * first chunk is there. Nothing is zero behind a chunk by chance: whoever takes a piece zeroes all of it. */
 #define _GNU_SOURCE
 #include "record/pool.h"
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/os.h"
 #include "base/plain.h"
 #include "base/testpoint.h"
@@ -17,32 +17,27 @@
 
 #define HUGE_FROM ((uint64_t)4 << 20) /* smaller budgets would be rounded up too much */
 #define NO_SLOT UINT32_MAX
+#define TAIL_LEAST 256u  /* a shorter rest of a piece is left unused */
+#define TAILS_TRIED 8    /* before a new piece is taken */
+#define RECORD_WORDS 16u /* more than the longest record of a program */
+#define RING_LEAST 4u    /* pieces that a ring in a file must have on the disk */
+#define WAIT_FULL 64     /* takes, before a full disk is tried again */
+#define MAP_COUNT_USUAL 65530u
+#define MAP_SHARE 8 /* of the mappings that a process may have, the most a stream takes */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
-static mtp__chunk *chunk_at(const mtp__pool *pool, uint32_t slot)
+static mtp__chunk *chunk_at(const mtp__pool *pool, uint32_t slot, uint32_t from)
 {
-    return (mtp__chunk *)(void *)(pool->base + (size_t)slot * pool->chunk_bytes);
+    return (mtp__chunk *)(void *)(pool->base + (size_t)slot * pool->chunk_bytes + from);
 }
 
-static uint32_t slot_of(const mtp__pool *pool, const mtp__chunk *chunk)
+static uint32_t slot_of(const mtp__pool *pool, const mtp__chunk *chunk, uint32_t *from)
 {
-    return (uint32_t)(((uintptr_t)chunk - (uintptr_t)pool->base) / pool->chunk_bytes);
-}
-
-uint32_t mtp__chunk_capacity(uint32_t chunk_bytes)
-{
-    return (uint32_t)(chunk_bytes / 8 - MTP__CHUNK_HEADER_WORDS);
-}
-
-uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words)
-{
-    mtp__chunk header = *chunk;
-    header.checksum = 0;
-    uint64_t sum = mtp__hash_words((const uint64_t *)(const void *)&header, MTP__CHUNK_HEADER_WORDS);
-    sum = mtp__hash_mix(sum, mtp__hash_words(words, chunk->words));
-    return sum != 0 ? sum : 1;
+    size_t at = (size_t)((const unsigned char *)chunk - pool->base);
+    *from = (uint32_t)(at % pool->chunk_bytes);
+    return (uint32_t)(at / pool->chunk_bytes);
 }
 
 static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
@@ -50,7 +45,23 @@ static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
     uint64_t limit = pool->slots;
     if (config->when_full == MTP_STREAM)
         limit = config->file_limit != 0 ? config->file_limit / pool->chunk_bytes - 1 : UINT64_MAX;
-    return mtp__spool_out_open(&pool->file, config->path, pool->chunk_bytes, limit);
+    return mtp__spool_out_open(&pool->file, config->path, pool->chunk_bytes,
+                               config->when_full == MTP_KEEP_NEWEST ? RING_LEAST : 0, limit);
+}
+
+/* In a stream each slot is a mapping of its own, and a process may have so many and no more: most are the program's, for
+ * its threads' stacks. */
+static uint32_t slots_most(const mtp__pool_config *config)
+{
+    char text[32] = "";
+    if (config->when_full != MTP_STREAM)
+        return UINT32_MAX;
+    int fd = mtp__open("/proc/sys/vm/max_map_count", O_RDONLY, 0);
+    unsigned long most =
+        fd >= 0 && mtp__pread(fd, text, sizeof text - 1, 0) > 0 ? strtoul(text, NULL, 10) : 0;
+    mtp__close(fd);
+    most = (most != 0 ? most : MAP_COUNT_USUAL) / MAP_SHARE;
+    return most < RING_LEAST ? RING_LEAST : most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
 mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
@@ -59,14 +70,19 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
     pool->file.fd = -1;
     pool->pinned = NO_SLOT;
     pool->chunk_bytes = config->chunk_bytes;
-    pool->slots = (uint32_t)(config->bytes / config->chunk_bytes);
+    uint32_t most = slots_most(config);
+    uint64_t slots = config->bytes / config->chunk_bytes;
+    pool->slots = pool->reach = slots < most ? (uint32_t)slots : most;
     pool->when_full = config->when_full;
+    pool->shared_oldest = UINT64_MAX;
+    atomic_store_explicit(&pool->epoch, 1, memory_order_relaxed);
     pthread_mutex_init(&pool->lock, NULL);
     mtp_status status = MTP_OK;
     size_t bytes = (size_t)pool->slots * pool->chunk_bytes;
-    pool->sealed = mtp__calloc(pool->slots, sizeof *pool->sealed);
+    pool->piece =
+        mtp__map_memory(pool->slots * sizeof *pool->piece, false); /* little of it may ever be used */
     pool->base =
-        pool->sealed != NULL ? mtp__map_memory(bytes, config->path == NULL && bytes >= HUGE_FROM) : NULL;
+        pool->piece != NULL ? mtp__map_memory(bytes, config->path == NULL && bytes >= HUGE_FROM) : NULL;
     if (pool->base == NULL) {
         status = MTP_FAIL(MTP_E_NOMEM,
                           "%zu bytes of address space for records: ask for a smaller buffer_bytes", bytes);
@@ -84,7 +100,7 @@ void mtp__pool_fini(mtp__pool *pool)
 {
     mtp__spool_out_close(&pool->file);
     mtp__unmap(pool->base, (size_t)pool->slots * pool->chunk_bytes);
-    mtp__free(pool->sealed);
+    mtp__unmap(pool->piece, pool->slots * sizeof *pool->piece);
     pthread_mutex_destroy(&pool->lock);
     memset(pool, 0, sizeof *pool);
     pool->file.fd = -1;
@@ -96,6 +112,8 @@ void mtp__pool_forked(mtp__pool *pool)
     mtp__spool_out_close(&pool->file);
     pool->base = NULL;
     mtp__pool_reset(pool);
+    mtp__unmap(pool->piece, pool->slots * sizeof *pool->piece);
+    pool->piece = NULL;
     pool->touched = pool->slots = 0;
     atomic_store(&pool->refusing, 1 + MTP_DROP_NOMEM);
 }
@@ -104,8 +122,12 @@ void mtp__pool_reset(mtp__pool *pool)
 {
     if (pool->fresh > pool->touched)
         pool->touched = pool->fresh;
-    pool->fresh = pool->sealed_at = pool->sealed_count = 0;
+    if (pool->fresh > 0)
+        memset(pool->piece, 0, pool->fresh * sizeof *pool->piece);
+    memset(pool->list, 0, sizeof pool->list);
+    pool->fresh = pool->held = pool->controls = 0;
     pool->kept = pool->overwritten = 0;
+    pool->shared_oldest = UINT64_MAX;
     atomic_store(&pool->refusing, 0);
 }
 
@@ -114,109 +136,378 @@ void mtp__pool_finish(mtp__pool *pool)
     mtp__spool_out_finish(&pool->file);
 }
 
-/* The oldest sealed slot that no reader is in, out of the ring. */
-static uint32_t oldest_sealed(mtp__pool *pool)
+/* --------------------------------------------------------------------------------------------- lists */
+
+static mtp__piece_link *link_of(const mtp__pool *pool, mtp__piece_list list, uint32_t slot)
 {
-    for (uint32_t i = 0; i < pool->sealed_count && i < 2; i++) {
-        uint32_t at = (pool->sealed_at + i) % pool->slots, slot = pool->sealed[at];
-        if (slot == pool->pinned)
-            continue;
-        pool->sealed[at] = pool->sealed[pool->sealed_at];
-        pool->sealed_at = (pool->sealed_at + 1) % pool->slots;
-        pool->sealed_count--;
-        return slot;
-    }
+    static const uint8_t link[] = {[MTP__PIECES_IDLE] = 0,
+                                   [MTP__PIECES_FREE] = 0,
+                                   [MTP__PIECES_DATA_TAIL] = 1,
+                                   [MTP__PIECES_CONTROL_TAIL] = 1,
+                                   [MTP__PIECES_SHARED] = 2};
+    return &pool->piece[slot].link[link[list]];
+}
+
+static void list_add(mtp__pool *pool, mtp__piece_list list, uint32_t slot)
+{
+    mtp__piece_link *link = link_of(pool, list, slot);
+    uint32_t last = pool->list[list].last;
+    if (link->in)
+        return;
+    *link = (mtp__piece_link){.prev = last, .in = true};
+    *(last != 0 ? &link_of(pool, list, last - 1)->next : &pool->list[list].first) = slot + 1;
+    pool->list[list].last = slot + 1;
+}
+
+static void list_remove(mtp__pool *pool, mtp__piece_list list, uint32_t slot)
+{
+    mtp__piece_link *link = link_of(pool, list, slot);
+    if (!link->in)
+        return;
+    *(link->prev != 0 ? &link_of(pool, list, link->prev - 1)->next : &pool->list[list].first) = link->next;
+    *(link->next != 0 ? &link_of(pool, list, link->next - 1)->prev : &pool->list[list].last) = link->prev;
+    *link = (mtp__piece_link){0};
+}
+
+static mtp__piece_list tails_of(bool control)
+{
+    return control ? MTP__PIECES_CONTROL_TAIL : MTP__PIECES_DATA_TAIL;
+}
+
+/* The last of a few that came last with so many bytes, or NO_SLOT. */
+static uint32_t find_tail(mtp__pool *pool, bool control, uint32_t least)
+{
+    mtp__piece_list tails = tails_of(control);
+    uint32_t at = pool->list[tails].last;
+    for (int i = 0; at != 0 && i < TAILS_TRIED; i++, at = link_of(pool, tails, at - 1)->prev)
+        if (pool->chunk_bytes - pool->piece[at - 1].used >= least)
+            return at - 1;
     return NO_SLOT;
 }
 
-static uint32_t refuse(mtp__pool *pool, mtp_drop cause, mtp_drop *why, bool for_good)
+/* --------------------------------------------------------------------------------------- a new piece */
+
+/* Under the lock: the chunk at byte `from` of a piece in use, there or being made, or NULL: there is none so far. */
+static mtp__chunk *chunk_in(const mtp__pool *pool, uint32_t slot, uint32_t from, mtp__chunk *now)
 {
-    if (for_good)
-        atomic_store_explicit(&pool->refusing, 1 + (int)cause, memory_order_relaxed);
-    *why = cause;
+    if (from >= pool->piece[slot].used)
+        return NULL;
+    mtp__chunk *chunk = chunk_at(pool, slot, from);
+    now->state = __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE); /* pairs: set_span, state */
+    return now->state != 0 ? chunk : NULL;
+}
+
+/* The piece is nobody's any more. What it says of itself is nothing, from here on. */
+static void piece_drop(mtp__pool *pool, uint32_t slot)
+{
+    mtp__piece *p = &pool->piece[slot];
+    list_remove(pool, MTP__PIECES_IDLE, slot);
+    list_remove(pool, tails_of(p->control), slot);
+    list_remove(pool, MTP__PIECES_SHARED, slot);
+    pool->controls -= p->control;
+    *p = (mtp__piece){0};
+}
+
+static void piece_hide(mtp__pool *pool, uint32_t slot)
+{
+    __atomic_store_n(&chunk_at(pool, slot, 0)->state, 0, __ATOMIC_RELEASE); /* pairs: readers, state */
+}
+
+/* The piece that has been at rest for longest and that no reader is in. */
+static uint32_t oldest_idle(mtp__pool *pool)
+{
+    uint32_t at = pool->list[MTP__PIECES_IDLE].first;
+    if (at != 0 && at - 1 == pool->pinned)
+        at = link_of(pool, MTP__PIECES_IDLE, at - 1)->next;
+    return at != 0 ? at - 1 : NO_SLOT;
+}
+
+typedef struct refusal {
+    mtp_drop cause;
+    bool for_good;
+} refusal;
+
+static uint32_t refuse(refusal *no, mtp_drop cause, bool for_good)
+{
+    *no = (refusal){cause, for_good};
     return NO_SLOT;
 }
 
-static uint32_t refuse_file(mtp__pool *pool, mtp_drop *why)
+/* A slot that was not used yet, or NO_SLOT: there is none, or the disk is full. */
+static uint32_t fresh_slot(mtp__pool *pool, bool *dirty)
 {
-    pool->file.error = errno;
-    return refuse(pool, MTP_DROP_DISK, why, true);
-}
-
-/* Under the lock: a slot to write into. *dirty: it holds old bytes. */
-static uint32_t find_slot(mtp__pool *pool, bool *dirty, mtp_drop *why)
-{
-    bool streaming = pool->when_full == MTP_STREAM;
-    if (streaming && pool->file.pieces >= pool->file.limit)
-        return refuse(pool, MTP_DROP_DISK, why, true);
-    if (pool->fresh < pool->slots) {
-        uint32_t slot = pool->fresh;
-        if (pool->file.fd >= 0 && !mtp__spool_out_next(&pool->file, chunk_at(pool, slot)))
-            return refuse_file(pool, why);
-        pool->fresh++;
-        *dirty = slot < pool->touched;
-        if (*dirty) /* what it holds is of before the reset */
-            __atomic_store_n(&chunk_at(pool, slot)->order, 0, __ATOMIC_RELEASE); /* pairs: visit, order */
-        return slot;
+    uint32_t slot = pool->fresh;
+    if (slot >= pool->reach)
+        return NO_SLOT;
+    if (pool->file.fd >= 0 && !mtp__spool_out_next(&pool->file, chunk_at(pool, slot, 0))) {
+        pool->file.error = errno;
+        pool->reach = slot;
+        pool->waited = 0;
+        return NO_SLOT;
     }
-    if (pool->when_full == MTP_STOP_WHEN_FULL)
-        return refuse(pool, MTP_DROP_BUDGET, why, true);
-    uint32_t slot = oldest_sealed(pool);
-    if (slot == NO_SLOT) /* every chunk is in some thread's hands */
-        return refuse(pool, MTP_DROP_BUDGET, why, false);
-    if (streaming) {
-        if (!mtp__spool_out_next(&pool->file, chunk_at(pool, slot)))
-            return refuse_file(pool, why);
-        *dirty = false;
-        return slot;
-    }
-    mtp__chunk *victim = chunk_at(pool, slot);
-    pool->kept -= victim->records;
-    pool->overwritten += victim->records;
-    __atomic_store_n(&victim->order, 0, __ATOMIC_RELEASE); /* pairs: visit, order */
-    *dirty = true;
+    pool->fresh++;
+    *dirty = slot < pool->touched;
+    if (*dirty) /* what it holds is of before the reset */
+        piece_hide(pool, slot);
     return slot;
 }
 
-mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uint64_t first, uint64_t ticks,
-                           mtp_drop *why)
+static void overwrite(mtp__pool *pool, uint64_t records)
+{
+    pool->kept -= records;
+    pool->overwritten += records;
+}
+
+/* Chunks of a piece that came back before the one that `sealed` counts. */
+static void drop_older(mtp__pool *pool, uint32_t slot, uint64_t sealed)
+{
+    mtp__piece *p = &pool->piece[slot];
+    mtp__chunk now;
+    mtp__chunk *chunk;
+    p->oldest = UINT64_MAX;
+    p->epoch = UINT32_MAX;
+    for (uint32_t from = 0; (chunk = chunk_in(pool, slot, from, &now)) != NULL; from += now.span) {
+        if (now.head == 0 || chunk->sealed == 0)
+            continue;
+        if (chunk->sealed < sealed) {
+            overwrite(pool, chunk->records);
+            p->records -= chunk->records;
+            now.head = 0;
+            __atomic_store_n(&chunk->state, now.state, __ATOMIC_RELEASE); /* pairs: readers, state */
+            chunk->epoch = UINT32_MAX;
+        } else {
+            p->oldest = chunk->sealed < p->oldest ? chunk->sealed : p->oldest;
+            p->epoch = chunk->epoch < p->epoch ? chunk->epoch : p->epoch;
+        }
+    }
+}
+
+/* With a piece goes all that came back before its last chunk, also from pieces that stay for their other chunks' sake: so of
+ * each thread there is its newest, without a hole. */
+static void forget_older(mtp__pool *pool, uint64_t sealed)
+{
+    if (pool->shared_oldest >= sealed)
+        return;
+    pool->shared_oldest = UINT64_MAX;
+    for (uint32_t at = pool->list[MTP__PIECES_SHARED].first; at != 0;
+         at = link_of(pool, MTP__PIECES_SHARED, at - 1)->next) {
+        const mtp__piece *p = &pool->piece[at - 1];
+        if (p->oldest < sealed && at - 1 != pool->pinned)
+            drop_older(pool, at - 1, sealed);
+        pool->shared_oldest = p->oldest < pool->shared_oldest ? p->oldest : pool->shared_oldest;
+    }
+}
+
+static uint32_t evict(mtp__pool *pool, uint32_t slot)
+{
+    list_remove(pool, MTP__PIECES_SHARED, slot);
+    forget_older(pool, pool->piece[slot].newest); /* first: a kill in between must leave no hole */
+    overwrite(pool, pool->piece[slot].records);
+    piece_hide(pool, slot);
+    piece_drop(pool, slot);
+    return slot;
+}
+
+/* Under the lock: a slot to write into. *dirty: it holds old bytes. */
+static uint32_t find_slot(mtp__pool *pool, bool *dirty, refusal *no)
+{
+    bool streaming = pool->when_full == MTP_STREAM;
+    if (streaming && pool->file.pieces >= pool->file.limit)
+        return refuse(no, MTP_DROP_DISK, true);
+    uint32_t slot = pool->list[MTP__PIECES_FREE].first;
+    if (slot != 0) {
+        list_remove(pool, MTP__PIECES_FREE, --slot);
+        *dirty = true;
+        return slot;
+    }
+    slot = fresh_slot(pool, dirty);
+    if (slot != NO_SLOT)
+        return slot;
+    bool disk_full = pool->reach < pool->slots;
+    if (disk_full && pool->when_full != MTP_KEEP_NEWEST)
+        return refuse(no, MTP_DROP_DISK, true);
+    if (pool->when_full == MTP_STOP_WHEN_FULL)
+        return refuse(no, MTP_DROP_BUDGET, true);
+    if (disk_full && ++pool->waited >= WAIT_FULL && pool->waited >= pool->reach)
+        pool->reach = pool->slots; /* after a while the disk may have room again */
+    slot = oldest_idle(pool);
+    if (slot == NO_SLOT) /* every piece is in some thread's hands */
+        return refuse(no, disk_full && pool->fresh < RING_LEAST ? MTP_DROP_DISK : MTP_DROP_BUDGET, false);
+    *dirty = !streaming;
+    if (!streaming)
+        return evict(pool, slot);
+    if (!mtp__spool_out_next(&pool->file, chunk_at(pool, slot, 0))) {
+        pool->file.error = errno;
+        return refuse(no, MTP_DROP_DISK, true);
+    }
+    piece_drop(pool, slot);
+    return slot;
+}
+
+/* ------------------------------------------------------------------------------------------- taking */
+
+typedef struct room {
+    uint32_t slot, from, span;
+    bool is_new, dirty; /* of the piece */
+} room;
+
+/* While many pieces are held open, what is given gets shorter: a few threads that fell silent with a whole piece each must not
+ * be all that a small ring holds. */
+static uint32_t fair_bytes(const mtp__pool *pool, uint32_t bytes)
+{
+    uint64_t held = pool->held, slots = pool->reach;
+    uint32_t most = pool->chunk_bytes / (held * 4 > slots * 3 ? 32 : held * 2 > slots ? 8 : 1);
+    bytes = bytes < most ? bytes : most;
+    bytes = bytes > MTP__CHUNK_ASK_LEAST ? bytes : MTP__CHUNK_ASK_LEAST;
+    return (bytes + MTP__CHUNK_ALIGN - 1) / MTP__CHUNK_ALIGN * MTP__CHUNK_ALIGN;
+}
+
+/* `want` bytes of the piece, or all that is left if that is less, or not much more. */
+static void carve(mtp__pool *pool, room *r, bool control, uint32_t want)
+{
+    mtp__piece *p = &pool->piece[r->slot];
+    if (p->open++ == 0) {
+        list_remove(pool, MTP__PIECES_IDLE, r->slot);
+        pool->held += !control;
+    }
+    uint32_t left = pool->chunk_bytes - p->used;
+    r->from = p->used;
+    r->span = left < want + TAIL_LEAST ? left : want;
+    p->used += r->span;
+    if (p->chunks++ > 0 && pool->when_full == MTP_KEEP_NEWEST) {
+        list_add(pool, MTP__PIECES_SHARED, r->slot);
+        pool->shared_oldest = p->oldest < pool->shared_oldest ? p->oldest : pool->shared_oldest;
+    }
+    if (p->used == pool->chunk_bytes)
+        list_remove(pool, tails_of(control), r->slot);
+}
+
+/* Under the lock. want 0: a new piece, all of it. */
+static bool find_room(mtp__pool *pool, bool control, uint32_t want, room *r, mtp_drop *why)
+{
+    refusal no = {0};
+    *r = (room){.slot = NO_SLOT};
+    if (control)
+        r->slot = find_tail(pool, true, MTP__CONTROL_TAIL);
+    else if (want != 0)
+        r->slot = find_tail(pool, false, want / 2 > TAIL_LEAST ? want / 2 : TAIL_LEAST);
+    if (r->slot == NO_SLOT) {
+        r->slot = find_slot(pool, &r->dirty, &no);
+        r->is_new = r->slot != NO_SLOT;
+        if (!r->is_new && !control && want != 0)
+            r->slot = find_tail(pool, false, TAIL_LEAST); /* to the last byte */
+    }
+    if (r->slot == NO_SLOT) {
+        if (no.for_good)
+            atomic_store_explicit(&pool->refusing, 1 + (int)no.cause, memory_order_relaxed);
+        *why = no.cause;
+        return false;
+    }
+    if (r->is_new) {
+        pool->piece[r->slot] =
+            (mtp__piece){.epoch = UINT32_MAX,
+                         .oldest = UINT64_MAX,
+                         .made_in = atomic_load_explicit(&pool->epoch, memory_order_relaxed),
+                         .control = control};
+        pool->controls += control;
+    }
+    carve(pool, r, control, want != 0 ? want : pool->chunk_bytes);
+    return true;
+}
+
+/* Outside the lock, before anything in the piece is there. */
+static void piece_ready(mtp__pool *pool, mtp__chunk *chunk, bool dirty)
+{
+    if (dirty) {
+        MTP__TESTPOINT(CHUNK_EVICTED);
+        chunk->records = 0; /* state a reader may look at: not by memset */
+        chunk->words = 0;
+        chunk->sealed = chunk->checksum = 0;
+        memset(mtp__chunk_words(chunk), 0, pool->chunk_bytes - sizeof *chunk);
+    } else if (pool->file.fd >= 0) {
+        madvise(chunk, pool->chunk_bytes, MADV_POPULATE_WRITE); /* one call instead of sixteen faults */
+    }
+}
+
+static void offer_tail(mtp__pool *pool, uint32_t slot)
+{
+    pthread_mutex_lock(&pool->lock);
+    list_add(pool, tails_of(pool->piece[slot].control), slot);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static mtp__chunk *take(mtp__pool *pool, const mtp__chunk_ask *ask, mtp_drop *why)
 {
     int refusing = atomic_load_explicit(&pool->refusing, memory_order_relaxed);
     if (refusing != 0) {
         *why = (mtp_drop)(refusing - 1);
         return NULL;
     }
-    bool dirty = false;
+    room r;
+    uint64_t order = 0;
+    mtp__chunk *chunk = NULL;
     pthread_mutex_lock(&pool->lock);
-    uint32_t slot = find_slot(pool, &dirty, why);
-    uint64_t order = slot != NO_SLOT ? ++pool->order : 0;
-    if (slot != NO_SLOT)
+    uint32_t epoch = atomic_load_explicit(&pool->epoch, memory_order_relaxed);
+    uint32_t want = ask->bytes != 0 ? fair_bytes(pool, ask->bytes) : 0;
+    if (find_room(pool, ask->stream == 0, want, &r, why)) {
+        order = ++pool->order;
         mtp__spool_out_go_on(&pool->file);
-    pthread_mutex_unlock(&pool->lock);
-    if (slot == NO_SLOT)
-        return NULL;
-    mtp__chunk *chunk = chunk_at(pool, slot);
-    if (dirty) {
-        MTP__TESTPOINT(CHUNK_EVICTED);
-        chunk->records = 0; /* order and stream a reader may look at: not by memset */
-        chunk->words = 0;
-        chunk->checksum = 0;
-        memset(mtp__chunk_words(chunk), 0, pool->chunk_bytes - sizeof *chunk);
-    } else if (pool->file.fd >= 0) {
-        madvise(chunk, pool->chunk_bytes, MADV_POPULATE_WRITE); /* one call instead of sixteen faults */
+        chunk = chunk_at(pool, r.slot, r.from);
+        if (!r.is_new) { /* whoever comes next lies behind it, and must be found whatever becomes of us */
+            __atomic_store_n(&chunk->epoch, epoch, __ATOMIC_RELAXED);
+            __atomic_store_n(&chunk->state, ((mtp__chunk){.span = r.span}).state, __ATOMIC_RELEASE);
+        }
     }
+    pthread_mutex_unlock(&pool->lock);
+    if (chunk == NULL)
+        return NULL;
+    if (r.is_new)
+        piece_ready(pool, chunk, r.dirty);
+    else
+        MTP__TESTPOINT(CHUNK_RESERVED);
     chunk->magic = MTP__CHUNK_MAGIC;
-    __atomic_store_n(&chunk->stream, stream, __ATOMIC_RELAXED);
-    chunk->cycle = cycle;
-    chunk->base_ticks = ticks;
-    chunk->first = first;
-    chunk->depth = 0;
-    chunk->epoch = 0;
-    chunk->span = pool->chunk_bytes;
-    chunk->head = 0;
-    __atomic_store_n(&chunk->order, order, __ATOMIC_RELEASE); /* pairs: visit, order */
+    chunk->stream = ask->stream;
+    chunk->cycle = ask->cycle;
+    chunk->base_ticks = ask->ticks;
+    chunk->first = ask->first;
+    chunk->depth = ask->depth;
+    __atomic_store_n(&chunk->epoch, epoch, __ATOMIC_RELAXED);
+    chunk->order = order;
+    mtp__chunk_set_span(chunk, r.span);
+    if (r.is_new && r.span < pool->chunk_bytes)
+        offer_tail(pool, r.slot);
     MTP__TESTPOINT(CHUNK_TAKEN);
     return chunk;
+}
+
+mtp__chunk *mtp__pool_take_part(mtp__pool *pool, const mtp__chunk_ask *ask, mtp_drop *why)
+{
+    return take(pool, ask, why);
+}
+
+mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uint64_t first, uint64_t ticks,
+                           mtp_drop *why)
+{
+    mtp__chunk_ask ask = {.stream = stream, .cycle = cycle, .first = first, .ticks = ticks};
+    return take(pool, &ask, why);
+}
+
+/* ------------------------------------------------------------------------------------------ sealing */
+
+/* Under the lock: the last chunk of its piece is cut to what it uses. One zero word stays behind its records, so that a
+ * reader who still knows the old span finds their end. */
+static void shrink(mtp__pool *pool, mtp__piece *p, mtp__chunk *chunk, uint32_t words)
+{
+    uint32_t capacity = mtp__span_words(chunk->span), uses = (uint32_t)sizeof *chunk + (words + 1) * 8;
+    uint32_t span = (uses + MTP__CHUNK_ALIGN - 1) / MTP__CHUNK_ALIGN * MTP__CHUNK_ALIGN;
+    if (span >= chunk->span || pool->chunk_bytes - p->used + (chunk->span - span) < TAIL_LEAST)
+        return;
+    uint32_t begun = capacity - words; /* a record that was never finished may lie here */
+    if (chunk->stream != 0 && begun > RECORD_WORDS)
+        begun = RECORD_WORDS;
+    memset(mtp__chunk_words(chunk) + words, 0, begun * 8);
+    p->used -= chunk->span - span;
+    mtp__chunk_set_span(chunk, span);
 }
 
 void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records)
@@ -227,147 +518,233 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
         __atomic_store_n(&chunk->checksum, mtp__chunk_checksum(chunk, mtp__chunk_words(chunk)),
                          __ATOMIC_RELEASE);
     MTP__TESTPOINT(CHUNK_SEALED);
-    bool control = chunk->stream == 0;
-    if (control && pool->when_full != MTP_STREAM)
-        return;
+    bool control = chunk->stream == 0, stays = control && pool->when_full != MTP_STREAM;
+    uint32_t from, slot = slot_of(pool, chunk, &from);
+    mtp__piece *p = &pool->piece[slot];
     pthread_mutex_lock(&pool->lock);
-    pool->kept += control ? 0 : records;
-    pool->sealed[(pool->sealed_at + pool->sealed_count++) % pool->slots] = slot_of(pool, chunk);
+    if (!stays && from + chunk->span == p->used)
+        shrink(pool, p, chunk, words);
+    chunk->sealed = p->newest = ++pool->sealed;
+    if (p->oldest == UINT64_MAX)
+        p->oldest = chunk->sealed;
+    if (p->chunks > 1 && p->oldest < pool->shared_oldest)
+        pool->shared_oldest = p->oldest;
+    if (chunk->epoch < p->epoch)
+        p->epoch = chunk->epoch;
+    if (!control) {
+        p->records += records;
+        pool->kept += records;
+    }
+    if (!stays && pool->chunk_bytes - p->used >= TAIL_LEAST)
+        list_add(pool, tails_of(control), slot);
+    if (--p->open == 0) {
+        pool->held -= !control;
+        if (!stays)
+            list_add(pool, MTP__PIECES_IDLE, slot);
+    }
     pthread_mutex_unlock(&pool->lock);
+    MTP__TESTPOINT(CHUNK_GIVEN_BACK);
 }
 
 void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk)
 {
-    if (pool->file.fd < 0)
-        return;
+    uint32_t from, slot = slot_of(pool, chunk, &from);
     pthread_mutex_lock(&pool->lock);
+    pool->piece[slot].open++;
+    chunk->sealed = 0;
     mtp__spool_out_go_on(&pool->file);
     pthread_mutex_unlock(&pool->lock);
     __atomic_store_n(&chunk->checksum, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&chunk->words, 0, __ATOMIC_RELEASE); /* a reader has to look how far it goes */
+}
+
+/* ------------------------------------------------------------------------------------------- epochs */
+
+static uint32_t oldest_in(const mtp__pool *pool, uint32_t slot)
+{
+    const mtp__piece *p = &pool->piece[slot];
+    mtp__chunk now;
+    const mtp__chunk *chunk = chunk_in(pool, slot, 0, &now);
+    if (p->used == 0 || p->control)
+        return UINT32_MAX;
+    if (p->open == 0)
+        return p->epoch;
+    if (chunk == NULL)
+        return p->made_in;
+    uint32_t oldest = UINT32_MAX;
+    for (uint32_t from = 0; chunk != NULL; chunk = chunk_in(pool, slot, from, &now)) {
+        uint32_t epoch = __atomic_load_n(&chunk->epoch, __ATOMIC_RELAXED);
+        oldest = epoch < oldest ? epoch : oldest;
+        from += now.span;
+    }
+    return oldest;
+}
+
+uint32_t mtp__pool_oldest_epoch(mtp__pool *pool)
+{
+    uint32_t before = mtp__writer_hold();
+    pthread_mutex_lock(&pool->lock);
+    uint32_t oldest = atomic_load_explicit(&pool->epoch, memory_order_relaxed);
+    for (uint32_t slot = 0; slot < pool->fresh; slot++) {
+        uint32_t here = oldest_in(pool, slot);
+        oldest = here < oldest ? here : oldest;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    mtp__writer_release(before);
+    return oldest;
+}
+
+void mtp__pool_release_control(mtp__pool *pool, uint32_t before)
+{
+    if (pool->when_full == MTP_STREAM)
+        return;
+    uint32_t busy = mtp__writer_hold();
+    pthread_mutex_lock(&pool->lock);
+    for (uint32_t slot = 0; slot < pool->fresh; slot++) {
+        const mtp__piece *p = &pool->piece[slot];
+        if (!p->control || p->open != 0 || p->epoch >= before || slot == pool->pinned)
+            continue;
+        piece_hide(pool, slot);
+        piece_drop(pool, slot);
+        list_add(pool, MTP__PIECES_FREE, slot);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    mtp__writer_release(busy);
+}
+
+bool mtp__pool_control_is_large(const mtp__pool *pool)
+{
+    uint32_t share = __atomic_load_n(&pool->reach, __ATOMIC_RELAXED) / 8;
+    return pool->when_full == MTP_KEEP_NEWEST &&
+           __atomic_load_n(&pool->controls, __ATOMIC_RELAXED) > (share > 2 ? share : 2);
 }
 
 /* ------------------------------------------------------------------------------------------- reading */
 
-static mtp_status piece_unread(uint64_t at, ssize_t got)
+static mtp_status piece_unread(uint64_t piece, int error)
 {
-    return MTP_FAIL(MTP_E_IO, "spool: chunk %llu cannot be read: %s", (unsigned long long)at,
-                    got < 0 ? mtp__reason(errno) : "the file is shorter than it was");
+    return MTP_FAIL(MTP_E_IO, "spool: piece %llu cannot be read: %s", (unsigned long long)piece,
+                    error != 0 ? mtp__reason(error) : "the file is shorter than it was");
 }
 
-/* *order 0: free. */
-static mtp_status order_at(mtp__pool *pool, uint64_t at, uint64_t *order, uint32_t *stream)
+static void list_slot(const mtp__pool *pool, uint32_t slot, mtp__places *places)
 {
-    mtp__chunk header = {0};
-    ssize_t got = sizeof header;
-    if (pool->file.fd < 0) {
-        mtp__chunk *chunk = chunk_at(pool, (uint32_t)at);
-        header.order = __atomic_load_n(&chunk->order, __ATOMIC_ACQUIRE); /* pairs: take, order */
-        header.stream = header.order != 0 ? __atomic_load_n(&chunk->stream, __ATOMIC_RELAXED) : 0;
-    } else {
-        got = mtp__spool_out_read(&pool->file, at, 0, &header, sizeof header);
-    }
-    *stream = header.stream;
-    *order = header.order;
-    return got == (ssize_t)sizeof header ? MTP_OK : piece_unread(at, got);
+    mtp__chunk now;
+    const mtp__chunk *chunk;
+    for (uint32_t from = 0; (chunk = chunk_in(pool, slot, from, &now)) != NULL; from += now.span)
+        if (now.head != 0)
+            places->place[places->count++] =
+                (mtp__chunk_place){chunk->order, slot, chunk->stream, from, now.span};
 }
 
-int mtp__chunk_place_compare(const void *a, const void *b)
+/* A slot at a time, so that nobody waits for long. */
+static mtp_status list_memory(mtp__pool *pool, mtp__places *places)
 {
-    const mtp__chunk_place *x = a, *y = b;
-    uint32_t sx = x->stream - 1, sy = y->stream - 1; /* stream 0 becomes the last */
-    return sx != sy ? (sx > sy) - (sx < sy) : (x->order > y->order) - (x->order < y->order);
-}
-
-/* How far the words go; acquire makes the payload of each visible with its word 0. */
-uint32_t mtp__chunk_written(const uint64_t *words, uint32_t capacity)
-{
-    uint32_t at = 0;
-    while (at < capacity) {
-        uint64_t word = __atomic_load_n(&words[at], __ATOMIC_ACQUIRE); /* pairs: commit, word 0 */
-        if (word == 0)
+    mtp_status status = MTP_OK;
+    for (uint32_t slot = 0; status == MTP_OK;) {
+        uint32_t before = mtp__writer_hold();
+        pthread_mutex_lock(&pool->lock);
+        bool is_there = slot < pool->fresh;
+        uint32_t need = is_there ? pool->piece[slot].chunks : 0, slots = pool->fresh;
+        bool fits = places->room - places->count >= need;
+        if (is_there && fits)
+            list_slot(pool, slot++, places);
+        pthread_mutex_unlock(&pool->lock);
+        mtp__writer_release(before);
+        if (!is_there)
             break;
-        uint32_t length = MTP__WORD0_LENGTH(word);
-        if (length == 0)
-            length = at + 1 < capacity ? (uint32_t)(words[at + 1] >> 32) : 0;
-        if (length == 0 || length > capacity - at)
-            break;
-        at += length;
+        if (!fits)
+            status = mtp__places_reserve(places, (uint64_t)need + slots);
     }
-    return at;
+    return status;
+}
+
+static mtp_status list_file(mtp__pool *pool, mtp__places *places)
+{
+    uint32_t before = mtp__writer_hold();
+    pthread_mutex_lock(&pool->lock);
+    uint64_t pieces = pool->file.pieces;
+    pthread_mutex_unlock(&pool->lock);
+    mtp__writer_release(before);
+    mtp_status status = mtp__places_list(places, pool->file.fd, pool->chunk_bytes, pieces);
+    if (status == MTP_OK && places->unread > 0)
+        status = piece_unread(places->unread_at, places->unread_error);
+    return status;
+}
+
+static void pin(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk *header)
+{
+    uint32_t before = mtp__writer_hold();
+    pthread_mutex_lock(&pool->lock);
+    uint32_t slot = (uint32_t)p->piece;
+    mtp__chunk now;
+    /* The piece's first: if that is gone then so are all, and there may be old bytes yet. */
+    bool there = chunk_in(pool, slot, 0, &now) != NULL && chunk_in(pool, slot, p->from, &now) != NULL &&
+                 now.head != 0 && chunk_at(pool, slot, p->from)->order == p->order;
+    pool->pinned = there ? slot : NO_SLOT;
+    pthread_mutex_unlock(&pool->lock);
+    mtp__writer_release(before);
+    header->state = there ? now.state : 0;
+}
+
+static void unpin(mtp__pool *pool)
+{
+    uint32_t before = mtp__writer_hold();
+    pthread_mutex_lock(&pool->lock);
+    pool->pinned = NO_SLOT;
+    pthread_mutex_unlock(&pool->lock);
+    mtp__writer_release(before);
 }
 
 static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk_visitor *visitor,
                              void *user)
 {
-    uint32_t slot = (uint32_t)p->at;
-    mtp__chunk *chunk = chunk_at(pool, slot);
-    uint32_t before = mtp__writer_hold();
-    pthread_mutex_lock(&pool->lock);
-    bool there = __atomic_load_n(&chunk->order, __ATOMIC_ACQUIRE) == p->order;
-    pool->pinned = there ? slot : NO_SLOT;
-    pthread_mutex_unlock(&pool->lock);
-    mtp__writer_release(before);
-    if (!there)
+    mtp__chunk now;
+    pin(pool, p, &now);
+    if (now.state == 0)
         return MTP_OK;
+    mtp__chunk *chunk = chunk_at(pool, (uint32_t)p->piece, p->from);
     const uint64_t *words = mtp__chunk_words(chunk);
     uint32_t count = __atomic_load_n(&chunk->words, __ATOMIC_ACQUIRE); /* sealed: no need to look */
     if (count == 0)
-        count = mtp__chunk_written(words, mtp__chunk_capacity(pool->chunk_bytes));
+        count = mtp__chunk_written(words, mtp__span_words(now.span));
     mtp_status status = visitor(user, chunk, words, count);
-    before = mtp__writer_hold();
-    pthread_mutex_lock(&pool->lock);
-    pool->pinned = NO_SLOT;
-    pthread_mutex_unlock(&pool->lock);
-    mtp__writer_release(before);
+    unpin(pool);
     return status;
 }
 
 /* A copy: in a streamed file the piece may be mapped or not, and in a ring it may change while it is read. */
-static mtp_status visit_piece(mtp__pool *pool, const mtp__chunk_place *p, void *copy,
+static mtp_status visit_piece(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk *copy,
                               mtp__chunk_visitor *visitor, void *user)
 {
-    ssize_t got = mtp__spool_out_read(&pool->file, p->at, 0, copy, pool->chunk_bytes);
-    if (got != (ssize_t)pool->chunk_bytes)
-        return piece_unread(p->at, got);
-    mtp__chunk *chunk = copy;
-    uint64_t order;
-    uint32_t stream;
-    mtp_status status = order_at(pool, p->at, &order, &stream);
-    if (status != MTP_OK || chunk->order != p->order || order != p->order)
-        return status;
-    const uint64_t *words = mtp__chunk_words(chunk);
-    return visitor(user, chunk, words, mtp__chunk_written(words, mtp__chunk_capacity(pool->chunk_bytes)));
+    mtp__chunk after;
+    ssize_t got = mtp__spool_out_read(&pool->file, p->piece, p->from, copy, p->span);
+    ssize_t again = mtp__spool_out_read(&pool->file, p->piece, p->from, &after, sizeof after);
+    if (got != (ssize_t)p->span || again != (ssize_t)sizeof after)
+        return piece_unread(p->piece, got < 0 || again < 0 ? errno : 0);
+    if (copy->order != p->order || after.order != p->order || after.head == 0)
+        return MTP_OK;
+    const uint64_t *words = mtp__chunk_words(copy);
+    return visitor(user, copy, words, mtp__chunk_written(words, mtp__span_words(p->span)));
 }
 
 static mtp_status visit(mtp__pool *pool, bool control_only, mtp__chunk_visitor *visitor, void *user)
 {
-    uint32_t before = mtp__writer_hold();
-    pthread_mutex_lock(&pool->lock);
-    uint64_t count = pool->file.fd >= 0 ? pool->file.pieces : pool->fresh;
-    pthread_mutex_unlock(&pool->lock);
-    mtp__writer_release(before);
-    if (count == 0)
-        return MTP_OK;
-    mtp__chunk_place *places = mtp__calloc(count, sizeof *places);
-    void *copy = pool->file.fd >= 0 ? mtp__calloc(1, pool->chunk_bytes) : NULL;
-    mtp_status status = MTP_OK;
-    if (places == NULL || (pool->file.fd >= 0 && copy == NULL))
-        status = MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)count);
-    uint64_t used = 0;
-    for (uint64_t i = 0; status == MTP_OK && i < count; i++) {
-        uint32_t stream;
-        uint64_t order;
-        status = order_at(pool, i, &order, &stream);
-        if (order != 0 && (stream == 0 || !control_only))
-            places[used++] = (mtp__chunk_place){order, i, stream};
+    bool filed = pool->file.fd >= 0;
+    mtp__places places = {0};
+    mtp_status status = (filed ? list_file : list_memory)(pool, &places);
+    mtp__chunk *copy = filed && status == MTP_OK ? mtp__calloc(1, pool->chunk_bytes) : NULL;
+    if (filed && status == MTP_OK && copy == NULL)
+        status = MTP_FAIL(MTP_E_NOMEM, "a piece of %u bytes", pool->chunk_bytes);
+    mtp__places_sort(&places);
+    for (uint64_t i = 0; status == MTP_OK && i < places.count; i++) {
+        const mtp__chunk_place *p = &places.place[i];
+        if (p->span == 0 || (control_only && p->stream != 0))
+            continue;
+        status = filed ? visit_piece(pool, p, copy, visitor, user) : visit_slot(pool, p, visitor, user);
     }
-    if (status == MTP_OK)
-        qsort(places, used, sizeof *places, mtp__chunk_place_compare);
-    for (uint64_t i = 0; status == MTP_OK && i < used; i++)
-        status = copy != NULL ? visit_piece(pool, &places[i], copy, visitor, user)
-                              : visit_slot(pool, &places[i], visitor, user);
     mtp__free(copy);
-    mtp__free(places);
+    mtp__places_fini(&places);
     return status;
 }
 

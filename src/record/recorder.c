@@ -16,6 +16,8 @@
     (MTP_CPU | MTP_NPU | MTP_WITH_SHAPES | MTP_WITH_STACK | MTP_WITH_MEMORY | MTP_WITH_FLOPS |               \
      MTP_WITH_MODULES)
 
+#define CHUNK_GROWTH 64u /* bytes of the next chunk for each record so far */
+
 static _Atomic(mtp__recorder *) current; /* pairs: gate open */
 static atomic_uint_fast64_t last_id;
 static atomic_uint_fast32_t last_session;
@@ -363,6 +365,16 @@ bool mtp__writer_join(mtp__writer *w)
     return true;
 }
 
+/* A thread's first chunk in a recording is short, and the next are longer the more it has written: many threads with a
+ * few records each need little, and busy ones come here once per whole piece. */
+static uint32_t chunk_wish(const mtp__pool *pool, uint64_t written)
+{
+    uint64_t bytes = written < pool->chunk_bytes ? written * CHUNK_GROWTH : pool->chunk_bytes;
+    return bytes < MTP__CHUNK_ASK_LEAST ? MTP__CHUNK_ASK_LEAST
+           : bytes < pool->chunk_bytes  ? (uint32_t)bytes
+                                        : pool->chunk_bytes;
+}
+
 uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
 {
     (void)words;           /* an empty chunk holds any record */
@@ -374,17 +386,21 @@ uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
     anchor_when_due(r);
     uint64_t written = atomic_load_explicit(&w->written, memory_order_relaxed);
     mtp_drop why;
-    mtp__chunk *chunk =
-        mtp__pool_take(&r->pool, w->thread->stream, r->cycle, written, mtp__clock_ticks_slow(), &why);
+    mtp__chunk_ask ask = {.stream = w->thread->stream,
+                          .cycle = r->cycle,
+                          .depth = (uint32_t)(w->token >> 32),
+                          .bytes = chunk_wish(&r->pool, written - w->thread->written_before),
+                          .first = written,
+                          .ticks = mtp__clock_ticks_slow()};
+    mtp__chunk *chunk = mtp__pool_take_part(&r->pool, &ask, &why);
     errno = its_errno;
     if (chunk == NULL) {
         mtp__writer_drop(w, why);
         return NULL;
     }
-    chunk->depth = (uint32_t)(w->token >> 32); /* looked at only with a record, and none is here yet */
     w->chunk = chunk;
     w->cur = mtp__chunk_words(chunk);
-    w->end = w->cur + mtp__chunk_capacity(r->pool.chunk_bytes);
+    w->end = w->cur + mtp__span_words(chunk->span);
     return w->cur;
 }
 

@@ -64,54 +64,44 @@ static mtp_status header_read(int fd, mtp__spool_header *h, uint64_t *file_bytes
     return MTP_OK;
 }
 
-/* Which pieces hold chunks, in the order of writing. A last piece that the file's end cuts still counts. */
-static mtp_status list_places(int fd, const mtp__spool_header *h, uint64_t file_bytes, mtp__chunk_place **out,
-                              uint64_t *count, uint64_t *unread)
+/* Where the chunks are, in the order of visits. A last piece that the file's end cuts still counts. */
+static mtp_status list_places(int fd, const mtp__spool_header *h, uint64_t file_bytes, mtp__places *places)
 {
-    uint64_t pieces = (file_bytes + h->chunk_bytes - 1) / h->chunk_bytes, used = 0;
-    pieces = pieces > 0 ? pieces - 1 : 0;
-    mtp__chunk_place *places = mtp__calloc(pieces + 1, sizeof *places);
-    if (places == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)pieces);
-    for (uint64_t i = 0; i < pieces; i++) {
-        mtp__chunk header = {0};
-        ssize_t got = mtp__pread(fd, &header, sizeof header, (i + 1) * h->chunk_bytes);
-        *unread += got < 0;
-        if (got > 0 && header.order != 0)
-            places[used++] = (mtp__chunk_place){header.order, i, header.stream};
-    }
-    qsort(places, used, sizeof *places, mtp__chunk_place_compare);
-    *out = places;
-    *count = used;
-    return MTP_OK;
+    uint64_t pieces = (file_bytes + h->chunk_bytes - 1) / h->chunk_bytes;
+    mtp_status status = mtp__places_list(places, fd, h->chunk_bytes, pieces > 0 ? pieces - 1 : 0);
+    mtp__places_sort(places);
+    return status;
 }
 
-/* The piece's words in `copy`; false: damaged. *gone: it holds another chunk now, its writer goes on. */
-static bool piece_read(int fd, const mtp__spool_header *h, const mtp__chunk_place *p, mtp__chunk *copy,
+/* The chunk in `copy`, and how many words it has; false: damaged. *gone: there is another now, its writer goes on. */
+static bool chunk_read(int fd, const mtp__spool_header *h, const mtp__chunk_place *p, mtp__chunk *copy,
                        uint32_t *words, bool *sealed, bool *gone)
 {
-    memset(copy, 0, h->chunk_bytes);
-    ssize_t got = mtp__pread(fd, copy, h->chunk_bytes, (p->at + 1) * h->chunk_bytes);
-    *gone = got >= (ssize_t)sizeof *copy && copy->order != p->order;
-    if (got < (ssize_t)sizeof *copy || copy->magic != MTP__CHUNK_MAGIC || copy->order != p->order)
+    uint32_t bytes = p->span != 0 ? p->span : h->chunk_bytes - p->from;
+    memset(copy, 0, bytes);
+    ssize_t got = mtp__pread(fd, copy, bytes, (p->piece + 1) * h->chunk_bytes + p->from);
+    *gone = got >= (ssize_t)sizeof *copy && (copy->order != p->order || copy->head == 0);
+    if (got < (ssize_t)sizeof *copy || copy->magic != MTP__CHUNK_MAGIC || copy->order != p->order ||
+        copy->span > bytes || copy->head != mtp__chunk_head(copy))
         return false;
-    uint32_t capacity = (uint32_t)(((size_t)got - sizeof *copy) / 8);
+    bytes = (size_t)got < copy->span ? (uint32_t)got : copy->span;
+    uint32_t capacity = mtp__span_words(bytes);
     *sealed = copy->checksum != 0;
     *words = mtp__chunk_written(mtp__chunk_words(copy), capacity);
     if (!*sealed)
         return true;
     if (copy->words <= capacity)
         return copy->checksum == mtp__chunk_checksum(copy, mtp__chunk_words(copy)) && *words == copy->words;
-    return got < (ssize_t)h->chunk_bytes; /* cut short by the file's end: what is there may be read */
+    return bytes < copy->span; /* cut short by the file's end: what is there may be read */
 }
 
 /* The same of a file that is being written to: what changed while it was read is read again. */
-static bool piece_read_live(int fd, const mtp__spool_header *h, const mtp__chunk_place *p, mtp__chunk *copy,
+static bool chunk_read_live(int fd, const mtp__spool_header *h, const mtp__chunk_place *p, mtp__chunk *copy,
                             uint32_t *words, bool *sealed, bool *gone)
 {
     bool read = false;
     for (int i = 0; i < LIVE_TRIES && !read && !(i > 0 && *gone); i++)
-        read = piece_read(fd, h, p, copy, words, sealed, gone);
+        read = chunk_read(fd, h, p, copy, words, sealed, gone);
     return read;
 }
 
@@ -122,15 +112,15 @@ static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor 
     mtp__spool_report own;
     mtp__spool_report *rep = report != NULL ? report : &own;
     *rep = (mtp__spool_report){0};
-    uint64_t file_bytes = 0, count = 0;
-    mtp__chunk_place *places = NULL;
+    uint64_t file_bytes = 0;
+    mtp__places places = {0};
     mtp__chunk *copy = NULL;
     int fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0); /* a FIFO must not hold us */
     if (fd < 0)
         return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
     mtp_status status = header_read(fd, &h, &file_bytes);
     if (status == MTP_OK)
-        status = list_places(fd, &h, file_bytes, &places, &count, &rep->damaged);
+        status = list_places(fd, &h, file_bytes, &places);
     if (status == MTP_OK && (copy = mtp__calloc(1, h.chunk_bytes)) == NULL)
         status = MTP_FAIL(MTP_E_NOMEM, "a chunk of %u bytes", h.chunk_bytes);
     if (status == MTP_OK) {
@@ -139,14 +129,16 @@ static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor 
         rep->complete = h.complete == 1;
         rep->outcome = mtp__spool_outcome(fd, &h);
         rep->missing = mtp__spool_missing(&h, file_bytes);
+        rep->damaged = places.unread;
     }
-    for (uint64_t i = 0; status == MTP_OK && i < count; i++) {
-        if (control_only && places[i].stream != 0)
+    for (uint64_t i = 0; status == MTP_OK && i < places.count; i++) {
+        const mtp__chunk_place *p = &places.place[i];
+        if (control_only && p->stream != 0)
             continue;
         uint32_t words = 0;
         bool sealed = false;
         bool live = rep->outcome == MTP_OUTCOME_LIVE, gone = false;
-        if (!(live ? piece_read_live : piece_read)(fd, &h, &places[i], copy, &words, &sealed, &gone)) {
+        if (!(live ? chunk_read_live : chunk_read)(fd, &h, p, copy, &words, &sealed, &gone)) {
             rep->damaged += !(live && gone);
             continue;
         }
@@ -155,7 +147,7 @@ static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor 
         status = visitor(user, copy, mtp__chunk_words(copy), words);
     }
     mtp__free(copy);
-    mtp__free(places);
+    mtp__places_fini(&places);
     mtp__close(fd);
     return status;
 }

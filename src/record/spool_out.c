@@ -55,14 +55,20 @@ static mtp_status create(mtp__spool_out *f, const char *path)
     return MTP_OK;
 }
 
-mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chunk_bytes, uint64_t limit)
+mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chunk_bytes, uint64_t least,
+                               uint64_t limit)
 {
     *f = (mtp__spool_out){.fd = -1, .chunk_bytes = chunk_bytes, .limit = limit};
     mtp_status status = create(f, path);
     if (status != MTP_OK)
         return status;
-    if (mtp__grow_file(f->fd, 0, f->chunk_bytes) != 0 || !header_write(f, false))
+    uint64_t bytes = (least + 1) * chunk_bytes;
+    if (mtp__grow_file(f->fd, 0, bytes) != 0)
+        return MTP_FAIL(MTP_E_IO, "spool: %s: no room for its first %llu bytes: %s", path,
+                        (unsigned long long)bytes, mtp__reason(errno));
+    if (!header_write(f, false))
         return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be written: %s", path, mtp__reason(errno));
+    f->room = least;
     return MTP_OK;
 }
 
@@ -73,17 +79,27 @@ void mtp__spool_out_close(mtp__spool_out *f)
     f->pieces = f->room = 0;
 }
 
+/* In large steps while the disk has room for them, and piece by piece up to the last that fits. */
+static bool grow(mtp__spool_out *f)
+{
+    uint64_t most = STEP_BYTES / f->chunk_bytes;
+    f->step = f->step * 2 < most && f->step != 0 ? f->step * 2 : most;
+    for (;; f->step /= 2) {
+        uint64_t more = f->step < f->limit - f->pieces ? f->step : f->limit - f->pieces;
+        if (mtp__grow_file(f->fd, (f->pieces + 1) * f->chunk_bytes, more * f->chunk_bytes) == 0) {
+            f->room = f->pieces + more;
+            return true;
+        }
+        if (f->step == 1)
+            return false;
+    }
+}
+
 /* Real blocks first: a mapped hole on a full disk is SIGBUS. */
 bool mtp__spool_out_next(mtp__spool_out *f, void *at)
 {
-    if (f->pieces >= f->room) {
-        uint64_t step = STEP_BYTES / f->chunk_bytes, more = step < 1 ? 1 : step;
-        if (more > f->limit - f->pieces)
-            more = f->limit - f->pieces;
-        if (mtp__grow_file(f->fd, (f->pieces + 1) * f->chunk_bytes, more * f->chunk_bytes) != 0)
-            return false;
-        f->room = f->pieces + more;
-    }
+    if (f->pieces >= f->room && !grow(f))
+        return false;
     if (mtp__map_file(at, f->chunk_bytes, f->fd, (f->pieces + 1) * f->chunk_bytes) == NULL)
         return false;
     f->pieces++;

@@ -15,11 +15,13 @@ typedef struct mtp__spool_out {
     bool finished;        /* the file says that it is complete */
     uint64_t pieces;      /* in use, without the header's */
     uint64_t room;        /* pieces that have blocks on the disk */
+    uint64_t step;        /* pieces that it grows by: fewer when the disk is nearly full */
     uint64_t limit;       /* the most there may be */
 } mtp__spool_out;
 
-/* An empty spool with its header. After a failure, too, close() is to be called. */
-mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chunk_bytes, uint64_t limit);
+/* An empty spool with its header and blocks for `least` pieces. After a failure, too, close() is to be called. */
+mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chunk_bytes, uint64_t least,
+                               uint64_t limit);
 void mtp__spool_out_close(mtp__spool_out *f);
 /* Makes the memory at `at` show the next piece, zeroed. false: errno says why not. */
 bool mtp__spool_out_next(mtp__spool_out *f, void *at);

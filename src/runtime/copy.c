@@ -47,13 +47,13 @@ mt_status mt__composite_zeros(mt__call *call)
     for (uint32_t i = 0; i < call->args[0].count; i++)
         if (call->args[0].as.ints[i] < 0)
             return mt__fail(MT_E_RUNTIME, "zeros: Dimension size must be non-negative.");
-    mt_tensor *t = MT(empty, call->args[0], call->args[1], call->args[2]);
+    mt_tensor *t = mt__made(call, &call->args[0], call->args[1], &call->args[2]);
     return mt__return(call, MT(zero_, t));
 }
 
 mt_status mt__composite_ones(mt__call *call)
 {
-    mt_tensor *t = MT(empty, call->args[0], call->args[1], call->args[2]);
+    mt_tensor *t = mt__made(call, &call->args[0], call->args[1], &call->args[2]);
     return mt__return(call, MT(fill_, t, 1));
 }
 
@@ -63,7 +63,7 @@ mt_status mt__composite_full(mt__call *call)
     mt_value dtype = call->args[2];
     if (dtype.kind == MT_NONE)
         dtype = mt_value_int(mt__value_dtype(&call->args[1]));
-    mt_tensor *t = MT(empty, call->args[0], dtype, call->args[3]);
+    mt_tensor *t = mt__made(call, &call->args[0], dtype, &call->args[3]);
     return mt__return(call, MT(fill_, t, call->args[1]));
 }
 
@@ -83,6 +83,14 @@ mt_status mt__composite_full_like(mt__call *call)
 {
     mt_tensor *t = MT(empty_like, call->args[0], call->args[2], call->args[3]);
     return mt__return(call, MT(fill_, t, call->args[1]));
+}
+
+mt_status mt__composite_new_empty_strided(mt__call *call)
+{
+    const mt_tensor *self = call->args[0].as.tensor;
+    mt_value dtype = mt__arg_given(call, 3) ? call->args[3] : mt_value_int(self->dtype);
+    mt_value device = mt__arg_given(call, 4) ? call->args[4] : mt_value_int(self->device);
+    return mt__return(call, MT(empty_strided, call->args[1], call->args[2], dtype, device));
 }
 
 mt_status mt__composite_new_zeros(mt__call *call)

@@ -118,12 +118,12 @@ mt_status mt__infer_multinomial(mt__call *call)
 
 mt_status mt__composite_rand(mt__call *call)
 {
-    return mt__return(call, MT(uniform_, MT(empty, call->args[0], call->args[1], call->args[2])));
+    return mt__return(call, MT(uniform_, mt__made(call, &call->args[0], call->args[1], &call->args[2])));
 }
 
 mt_status mt__composite_randn(mt__call *call)
 {
-    return mt__return(call, MT(normal_, MT(empty, call->args[0], call->args[1], call->args[2])));
+    return mt__return(call, MT(normal_, mt__made(call, &call->args[0], call->args[1], &call->args[2])));
 }
 
 mt_status mt__composite_rand_like(mt__call *call)
@@ -139,7 +139,8 @@ mt_status mt__composite_randn_like(mt__call *call)
 static mt_status draw_ints(mt__call *call, mt_value low, mt_value high, unsigned size)
 {
     mt_value dtype = mt__arg_given(call, size + 1) ? call->args[size + 1] : mt_value_int(MT_INT64);
-    return mt__return(call, MT(random_, MT(empty, call->args[size], dtype, call->args[size + 2]), low, high));
+    return mt__return(
+        call, MT(random_, mt__made(call, &call->args[size], dtype, &call->args[size + 2]), low, high));
 }
 
 mt_status mt__composite_randint(mt__call *call)

@@ -49,7 +49,7 @@ typedef struct facts {
     bool host_number; /* there is a tensor without dims on the CPU */
 } facts;
 
-static mt_status mixed_devices(const mt__op *op, mt_device a, mt_device b)
+mt_status mt__mixed_devices(const mt__op *op, mt_device a, mt_device b)
 {
     return mt__fail(MT_E_RUNTIME,
                     "Expected all tensors to be on the same device, but found at least two devices, %s and "
@@ -73,7 +73,7 @@ static inline mt_status look_at(const mt__op *op, const mt_tensor *t, facts *f)
         f->host_number = true;
         return MT_OK;
     }
-    return mixed_devices(op, f->device, t->device);
+    return mt__mixed_devices(op, f->device, t->device);
 }
 
 /* Kernels of accelerators read such a number if they say so, and never write one. */
@@ -85,7 +85,7 @@ static mt_status check_host_number(const mt__op *op, const mt_value *args, const
     for (unsigned i = 0; i < op->param_count; i++)
         takes |= op->params[i].type == MT_TYPE_DEVICE;
     if (writes || !takes)
-        return mixed_devices(op, f->device, MT_CPU);
+        return mt__mixed_devices(op, f->device, MT_CPU);
     return MT_OK;
 }
 
@@ -116,9 +116,8 @@ static mt_status examine(const mt__op *op, const mt_value *args, facts *f)
     return status;
 }
 
-/* Fills in defaults, and makes lists of single ints where the schema says int[1]. */
-static mt_status complete(const mt__op *op, const mt_value *args, unsigned count, mt_value *full,
-                          int64_t (*lists)[4])
+mt_status mt__complete(const mt__op *op, const mt_value *args, unsigned count, mt_value *full,
+                       int64_t (*lists)[4])
 {
     if (count > op->param_count)
         return mt__fail(MT_E_TYPE, "%s() takes %u arguments, %u were given: %s", op->name + 6,
@@ -176,7 +175,7 @@ static void drop_outs(mt__call *call)
 static mt_status infer_and_compute(mt__call *call)
 {
     const mt__op *op = call->op;
-    mt_status status = op->infer(call);
+    mt_status status = MT__UNLIKELY(call->into != NULL) ? mt__infer_into(call) : op->infer(call);
     if (status != MT_OK || op->view)
         return status;
     mt__fn *kernel = op->kernels[MT_DEVICE_TYPE(call->device)];
@@ -192,9 +191,29 @@ static mt_status infer_and_compute(mt__call *call)
     return kernel(call);
 }
 
+mt_status mt__compute(mt__call *call)
+{
+    return infer_and_compute(call);
+}
+
+/* Two tensors of the dtype that is computed in need nothing of what numbers.c does. */
+static bool is_plain(const mt__call *call)
+{
+    const mt_value *a = &call->args[0], *b = &call->args[1];
+    return a->kind == MT_TENSOR && b->kind == MT_TENSOR && a->as.tensor->dtype == b->as.tensor->dtype &&
+           (!call->op->floats || mt__is_floating((mt_dtype)a->as.tensor->dtype));
+}
+
+__attribute__((noinline)) static mt_status compute_recorded(mt__call *call)
+{
+    return is_plain(call) ? infer_and_compute(call) : mt__compute_shown(call);
+}
+
 static mt_status run_kernel(mt__call *call)
 {
-    mt_status status = infer_and_compute(call);
+    mt_status status = MT__UNLIKELY(call->shown && call->op->numbers != MT__NUMBERS_STAY)
+                           ? compute_recorded(call)
+                           : infer_and_compute(call);
     if (MT__UNLIKELY(call->drop_scratch != NULL))
         call->drop_scratch(call->scratch);
     return status;
@@ -220,7 +239,9 @@ static mt_status run_tracked(mt__call *call)
         status = mt__in_place_check(call);
         if (status == MT_OK && (op->save_args & 1u)) {
             mt_value self = mt_value_tensor(written(call));
-            status = mt__run_quietly(MT_OP_clone, &self, 1, &original);
+            status = call->shown && mt__interceptor.fn == NULL
+                         ? mt__call_below(MT_OP_clone, &self, 1, &original)
+                         : mt__run_quietly(MT_OP_clone, &self, 1, &original);
             if (status == MT_OK && written(call)->grad_fn != NULL) { /* for second derivatives */
                 original->grad_fn = mt_node_retain(written(call)->grad_fn);
                 original->output = written(call)->output;
@@ -237,7 +258,7 @@ static mt_status run_tracked(mt__call *call)
     return status;
 }
 
-static inline mt_status run(mt__call *call, bool tracked)
+static inline mt_status run_new(mt__call *call, bool tracked)
 {
     const mt__op *op = call->op;
     if (op->composite != NULL) {
@@ -264,10 +285,16 @@ static inline mt_status run(mt__call *call, bool tracked)
     return status;
 }
 
+static inline mt_status run(mt__call *call, bool tracked)
+{
+    mt_status status = run_new(call, tracked);
+    return MT__UNLIKELY(call->into != NULL) && status == MT_OK ? mt__settle(call) : status;
+}
+
 /* ---------------------------------------------------------------------------------------------- recording */
 
 #define LIST_ITEMS 64
-#define MORE_INPUTS 4 /* layout, pin_memory, two missing ones */
+#define MORE_INPUTS (4 + MT__MAX_OUTS) /* layout, pin_memory, two missing ones; out= */
 
 /* Numbers are given when they are first asked for; two threads that ask at once agree on one. */
 static uint64_t number_of(mt_tensor *t)
@@ -399,6 +426,8 @@ static unsigned describe_all(const mt__call *call, description *d)
     unsigned n = 0;
     d->used = 0;
     for (unsigned i = 0; i < op->param_count; i++) {
+        if (call->into != NULL && op->options >= 0 && (int)i >= op->options)
+            break; /* where out= says what is made */
         mt_value v = as_declared(&call->args[i], &op->params[i]);
         describe(d, n++, &v);
         if ((int)i == op->options)
@@ -408,6 +437,17 @@ static unsigned describe_all(const mt__call *call, description *d)
     }
     for (unsigned i = 0; op->missing != NULL && i < op->missing->count; i++)
         describe(d, n++, &op->missing->value);
+    return n;
+}
+
+/* All that a profile shows: the arguments, then the tensors of out=. */
+static unsigned describe_inputs(const mt__call *call, description *d)
+{
+    unsigned n = call->op->as_is ? describe_as_is(call, d) : describe_all(call, d);
+    for (uint32_t i = 0; MT__UNLIKELY(call->into != NULL) && i < call->out_count; i++) {
+        mt_value v = mt_value_tensor(call->into[i]);
+        describe(d, n++, &v);
+    }
     return n;
 }
 
@@ -430,6 +470,7 @@ static int64_t allocated_now(mt_device device, uint32_t recording)
 }
 
 MT__FAST_TLS uint32_t mt__recorded_depth;
+MT__FAST_TLS bool mt__within_op;
 
 /* What the user gives to an op is an input if autograd follows the op, or if it is older than the recording; and if it
  * is nothing else, and depends on no gradient. */
@@ -454,6 +495,8 @@ static void meet_arguments(const mt__call *call, uint32_t recording, bool tracke
             if (v->as.tensors[k] != NULL)
                 meet(v->as.tensors[k], recording, tracked);
     }
+    for (uint32_t i = 0; MT__UNLIKELY(call->into != NULL) && i < call->out_count; i++)
+        meet(call->into[i], recording, false);
 }
 
 static uint32_t name_of(mt__op *op)
@@ -484,7 +527,7 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     if (mt__grad_mode && !below_autograd && has_tensor(call))
         record.sequence = (int64_t)mt__sequence;
     if (recording & MTP_WITH_SHAPES) {
-        record.input_count = op->as_is ? describe_as_is(call, &given) : describe_all(call, &given);
+        record.input_count = describe_inputs(call, &given);
         record.inputs = given.inputs;
         record.flags = MTP_OP_IDENTIFIED;
     }
@@ -494,9 +537,11 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     if (recording & MTP_WITH_MEMORY)
         meet_arguments(call, recording, tracked && mt__grad_mode);
     mtp_op_begin(&record);
+    bool was_within = mt__within_op;
     mt__recorded_depth++;
-    call->shown = true;
+    mt__within_op = call->shown = true;
     mt_status status = p == NULL ? run(call, tracked) : p->work(p->of);
+    mt__within_op = was_within;
     mt__recorded_depth--;
     below_autograd = was_below;
     record.allocated = allocated_now(call->device, recording);
@@ -511,17 +556,41 @@ mt_status mt__record_part(mt__call *call, mt_op_id op, const char *as, const mt_
     return mtp_recording() & MTP_CPU ? run_recorded(&shown, false, &p) : work(call);
 }
 
+mt_status mt__call_below(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)
+{
+    bool was_below = below_autograd, followed = mt_grad_enable(false);
+    below_autograd = true;
+    mt_status status = mt_call(op, args, count, outs);
+    below_autograd = was_below;
+    mt_grad_enable(followed);
+    return status;
+}
+
 /* ------------------------------------------------------------------------------------------------ the way in */
 
-static mt_status call_op(mt__call *call)
+static mt_status record_as_it_is(mt__call *call, bool tracked)
+{
+    return run_recorded(call, tracked, NULL);
+}
+
+static mt_status record(mt__call *call, bool tracked)
+{
+    if (MT__UNLIKELY(call->op->numbers == MT__NUMBERS_OUTSIDE && call->args[1].kind != MT_TENSOR) &&
+        !mt__within_op && mt__wraps_outside(call))
+        return mt__with_number(call, record_as_it_is, tracked);
+    return run_recorded(call, tracked, NULL);
+}
+
+mt_status mt__call_op(mt__call *call)
 {
     facts f = {mt__default_device, false, false};
     mt_status status = examine(call->op, call->args, &f);
+    call->device = f.device;
+    if (MT__UNLIKELY(call->into != NULL) && status == MT_OK)
+        status = mt__check_into(call, f.tracked);
     if (MT__UNLIKELY(status != MT_OK))
         return status;
-    call->device = f.device;
-    status =
-        MT__UNLIKELY(mtp_recording() & MTP_CPU) ? run_recorded(call, f.tracked, NULL) : run(call, f.tracked);
+    status = MT__UNLIKELY(mtp_recording() & MTP_CPU) ? record(call, f.tracked) : run(call, f.tracked);
     if (MT__UNLIKELY(status != MT_OK))
         drop_outs(call);
     return status;
@@ -532,14 +601,14 @@ static mt_status complete_and_call(mt__call *call, const mt_value *args, unsigne
 {
     if (MT__LIKELY(is_complete(call->op, args, count))) {
         call->args = args;
-        return call_op(call);
+        return mt__call_op(call);
     }
     mt_value full[MT__MAX_ARGS];
     int64_t lists[MT__MAX_ARGS][4];
-    mt_status status = complete(call->op, args, count, full, lists);
+    mt_status status = mt__complete(call->op, args, count, full, lists);
     call->args = full;
     if (status == MT_OK)
-        status = call_op(call);
+        status = mt__call_op(call);
     call->args = NULL; /* gone with this function */
     return status;
 }
@@ -589,7 +658,7 @@ mt_status mt__run_quietly(mt_op_id id, const mt_value *args, unsigned count, mt_
     for (uint32_t i = 0; i < call.out_count; i++)
         outs[i] = NULL;
     facts f = {mt__default_device, false, false};
-    mt_status status = complete(op, args, count, full, lists);
+    mt_status status = mt__complete(op, args, count, full, lists);
     if (status == MT_OK)
         status = examine(op, full, &f);
     call.device = f.device;

@@ -18,25 +18,15 @@
     "use the `~` or "                                                                                        \
     "`logical_not()` operator instead."
 
-static const char *type_text(unsigned dtype)
+const char *mt__dtype_word(unsigned dtype)
 {
     static const char *const texts[] = {"Bool", "Int", "Long", "Float", "Double"};
     return texts[dtype];
 }
 
-static bool has_shape(const mt_tensor *t, int rank, const int64_t *dims)
-{
-    if (t->rank != rank)
-        return false;
-    for (int i = 0; i < rank; i++)
-        if (t->dims[i] != dims[i])
-            return false;
-    return true;
-}
-
 static bool same_shape(const mt_tensor *a, const mt_tensor *b)
 {
-    return has_shape(a, b->rank, b->dims);
+    return mt__has_dims(a, b->rank, b->dims);
 }
 
 /* ------------------------------------------------------------------------------------------ in-place outputs */
@@ -44,6 +34,11 @@ static bool same_shape(const mt_tensor *a, const mt_tensor *b)
 static int category(unsigned dtype)
 {
     return dtype >= MT_FLOAT32 ? 2 : dtype >= MT_INT32 ? 1 : 0;
+}
+
+bool mt__castable(unsigned from, unsigned to)
+{
+    return category(from) <= category(to);
 }
 
 /* First and last byte that t may touch. */
@@ -81,12 +76,12 @@ mt_status mt__check_written(const mt_tensor *self)
     return MT_OK;
 }
 
-static mt_status check_overlap(const mt_tensor *self, const mt_value *args, unsigned count)
+mt_status mt__check_overlap(const mt_tensor *self, const mt_value *args, unsigned count)
 {
     mt_status status = mt__check_written(self);
     if (status != MT_OK || self->numel == 0)
         return status;
-    for (unsigned i = 1; i < count; i++) {
+    for (unsigned i = 0; i < count; i++) {
         const mt_tensor *t = args[i].kind == MT_TENSOR ? args[i].as.tensor : NULL;
         if (t == NULL || t == self || t->storage != self->storage || t->numel == 0)
             continue;
@@ -109,13 +104,13 @@ static mt_status check_overlap(const mt_tensor *self, const mt_value *args, unsi
 static mt_status use_self(mt__call *call, mt_dtype dtype, int rank, const int64_t *dims)
 {
     mt_tensor *self = call->args[0].as.tensor;
-    if (category(dtype) > category(self->dtype))
+    if (!mt__castable(dtype, self->dtype))
         return mt__fail(MT_E_RUNTIME, "result type %s can't be cast to the desired output type %s",
-                        type_text(dtype), type_text(self->dtype));
-    if (!has_shape(self, rank, dims))
+                        mt__dtype_word(dtype), mt__dtype_word(self->dtype));
+    if (!mt__has_dims(self, rank, dims))
         return mt__fail(MT_E_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
                         mt__shape_text(self->dims, self->rank), mt__shape_text(dims, rank));
-    mt_status status = check_overlap(self, call->args, call->op->param_count);
+    mt_status status = mt__check_overlap(self, call->args, call->op->param_count);
     if (status == MT_OK)
         call->outs[0] = mt_retain(self);
     return status;
@@ -154,6 +149,12 @@ static inline mt_dtype floating(mt_dtype dtype)
     return mt__is_floating(dtype) ? dtype : mt__default_dtype;
 }
 
+mt_dtype mt__common_dtype(const mt__call *call)
+{
+    mt_dtype dtype = promoted(call, 2);
+    return call->op->floats ? floating(dtype) : dtype;
+}
+
 /* The common case, first: two tensors alike, a new output. */
 static inline const mt_tensor *plain_pair(const mt__call *call)
 {
@@ -184,8 +185,21 @@ static mt_status check_alpha(mt_dtype dtype, const mt_value *alpha)
     return MT_OK;
 }
 
+/* A number that is stored as an integer must be one that dtype can hold. */
+__attribute__((noinline)) static mt_status check_fits(const mt_value *v, unsigned dtype)
+{
+    double f = mt__value_number(v);
+    bool fits = dtype == MT_INT32   ? f >= (double)INT32_MIN && f <= (double)INT32_MAX
+                : dtype == MT_INT64 ? v->kind != MT_FLOAT || (f >= -0x1p63 && f < 0x1p63)
+                                    : true;
+    if (fits)
+        return MT_OK;
+    return mt__fail(MT_E_RUNTIME, "value cannot be converted to type %s without overflow",
+                    dtype == MT_INT32 ? "int" : "int64_t");
+}
+
 /* What some of the binary ops refuse. */
-static mt_status check_binary(const mt__call *call, mt_dtype dtype)
+static inline mt_status check_binary(const mt__call *call, mt_dtype dtype)
 {
     switch (call->op->id) {
     case MT_OP_sub:
@@ -199,12 +213,19 @@ static mt_status check_binary(const mt__call *call, mt_dtype dtype)
         return check_alpha(dtype, &call->args[2]);
     case MT_OP_pow:
     case MT_OP_pow_:
-        if (!mt__is_floating(dtype) && call->args[1].as.i < 0)
+        if (mt__is_floating(dtype))
+            return MT_OK;
+        if (call->args[1].as.i < 0)
             return mt__fail(MT_E_RUNTIME, "Integers to negative integer powers are not allowed.");
-        return MT_OK;
+        return check_fits(&call->args[1], dtype);
     default:
         return MT_OK;
     }
+}
+
+mt_status mt__check_operands(const mt__call *call, mt_dtype dtype)
+{
+    return check_binary(call, dtype);
 }
 
 mt_status mt__infer_binary(mt__call *call)
@@ -242,7 +263,7 @@ mt_status mt__infer_bitwise(mt__call *call)
     mt_status status = make_out(call, 2, call->compute);
     if (status == MT_OK && mt__is_floating(call->compute))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", call->op->name + 6,
-                        type_text(call->compute));
+                        mt__dtype_word(call->compute));
     return status;
 }
 
@@ -303,7 +324,7 @@ mt_status mt__infer_unary_real(mt__call *call)
     mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
     if (!mt__is_floating(dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", call->op->name + 6,
-                        type_text(dtype));
+                        mt__dtype_word(dtype));
     if (call->args[1].kind == MT_TEXT && call->op->param_count > 1 &&
         strcmp(call->args[1].as.text, "none") != 0 && strcmp(call->args[1].as.text, "tanh") != 0)
         return mt__fail(MT_E_RUNTIME, "approximate argument must be either none or tanh.");
@@ -320,7 +341,7 @@ mt_status mt__infer_unary_bits(mt__call *call)
     mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
     if (mt__is_floating(dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"bitwise_not_cpu\" not implemented for '%s'",
-                        type_text(dtype));
+                        mt__dtype_word(dtype));
     return unary(call, dtype, dtype);
 }
 
@@ -350,25 +371,12 @@ mt_status mt__infer_where(mt__call *call)
     if (condition->dtype != MT_BOOL)
         return mt__fail(MT_E_RUNTIME,
                         "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
-                        type_text(condition->dtype));
+                        mt__dtype_word(condition->dtype));
     mt__promotion p = {0};
     mt__promote(&p, &call->args[1]);
     mt__promote(&p, &call->args[2]);
     call->compute = mt__promoted(&p);
     return make_out(call, 3, call->compute);
-}
-
-/* A number that is stored as an integer must be one that dtype can hold. */
-static mt_status check_fits(const mt_value *v, unsigned dtype)
-{
-    double f = mt__value_number(v);
-    bool fits = dtype == MT_INT32   ? f >= (double)INT32_MIN && f <= (double)INT32_MAX
-                : dtype == MT_INT64 ? v->kind != MT_FLOAT || (f >= -0x1p63 && f < 0x1p63)
-                                    : true;
-    if (fits)
-        return MT_OK;
-    return mt__fail(MT_E_RUNTIME, "value cannot be converted to type %s without overflow",
-                    dtype == MT_INT32 ? "int" : "int64_t");
 }
 
 mt_status mt__infer_masked_fill(mt__call *call)
@@ -377,7 +385,7 @@ mt_status mt__infer_masked_fill(mt__call *call)
                     *value = mt__arg_tensor(call, 2);
     if (mask->dtype != MT_BOOL)
         return mt__fail(MT_E_RUNTIME, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
-                        type_text(mask->dtype));
+                        mt__dtype_word(mask->dtype));
     if (value != NULL && value->rank > 0)
         return mt__fail(
             MT_E_RUNTIME,
@@ -422,7 +430,7 @@ mt_status mt__infer_lerp(mt__call *call)
     call->compute = (mt_dtype)self->dtype;
     if (!mt__is_floating(call->compute))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"lerp_kernel\" not implemented for '%s'",
-                        type_text(call->compute));
+                        mt__dtype_word(call->compute));
     return make_out(call, 3, call->compute);
 }
 
@@ -448,11 +456,11 @@ mt_status mt__infer_copy(mt__call *call)
     int rank;
     call->compute = (mt_dtype)self->dtype;
     mt_status status = mt__broadcast(self->rank, self->dims, src->rank, src->dims, &rank, dims);
-    if (status == MT_OK && !has_shape(self, rank, dims))
+    if (status == MT_OK && !mt__has_dims(self, rank, dims))
         status = mt__fail(MT_E_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
                           mt__shape_text(self->dims, self->rank), mt__shape_text(dims, rank));
     if (status == MT_OK)
-        status = check_overlap(self, call->args, 2);
+        status = mt__check_overlap(self, call->args, 2);
     if (status == MT_OK)
         call->outs[0] = mt_retain(self);
     return status;

@@ -7,6 +7,12 @@
 #include <stdlib.h>
 
 MT__FAST_TLS mt_interceptor mt__interceptor;
+static MT__FAST_TLS mt_tensor *const *intercepted_into;
+
+mt_tensor *const *mt_intercepted_into(void)
+{
+    return intercepted_into;
+}
 
 mt_interceptor mt_intercept(mt_interceptor now)
 {
@@ -57,11 +63,16 @@ static mt_status take_outputs(mt__call *call, mt_tensor **made, unsigned count)
 mt_status mt__hand_over(mt__call *call)
 {
     mt_interceptor mine = mt_intercept((mt_interceptor){.below_autograd = true});
-    bool followed = mt_grad_enable(false);
+    mt_tensor *const *outer = intercepted_into;
+    intercepted_into = call->into;
+    bool followed = mt_grad_enable(false), was_within = mt__within_op;
     mt_tensor **made = NULL;
     unsigned count = 0;
+    mt__within_op = false;
     mt_status status = mine.fn(mine.user, call->op->id, call->args, call->op->param_count, &made, &count);
+    mt__within_op = was_within;
     mt_grad_enable(followed);
+    intercepted_into = outer;
     mt__interceptor = mine;
     if (status == MT_OK)
         status = take_outputs(call, made, count);

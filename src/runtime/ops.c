@@ -15,10 +15,12 @@ const mt__grad mt__grad_none;
 #define V(infer_fn) .infer = mt__infer_##infer_fn, .view = true
 #define C(function) .composite = mt__composite_##function
 #define F(formula) , .flops = mt__flops_##formula
+#define O(overload, rule) , .out = #overload, .out_rule = MT__OUT_##rule
 #define X(op_id, text, form, derivative)                                                                     \
     [MT_OP_##op_id] = {.schema = (text), form, .grad = &mt__grad_##derivative, .id = MT_OP_##op_id},
 mt__op mt__ops[MT_OP_COUNT] = {MT_OPS(X)};
 #undef F
+#undef O
 #undef X
 #undef K
 #undef V
@@ -253,7 +255,35 @@ static void find_recorded(mt__op *op)
         op->as_is &= op->params[i].type != MT_TYPE_DTYPE && op->params[i].type != MT_TYPE_DEVICE &&
                      op->params[i].type != MT_TYPE_BOOL && op->params[i].type != MT_TYPE_FLOAT;
     op->copies = op->id == MT_OP_clone || op->id == MT_OP__to_copy;
-    op->factory = op->options >= 0 && op->grad == NULL && op->id != MT_OP_new_zeros;
+    op->factory = op->options >= 0 && op->grad == NULL && op->id != MT_OP_new_zeros &&
+                  op->id != MT_OP_new_empty_strided;
+}
+
+/* As PyTorch's ops do. Maxima, truths and the like take no numbers, but convert what they are given. */
+static void find_numbers(mt__op *op)
+{
+    static const struct {
+        mt__fn *infer;
+        mt__numbers numbers;
+    } kinds[] = {{mt__infer_binary, MT__NUMBERS_AGAIN},
+                 {mt__infer_binary_float, MT__NUMBERS_AGAIN},
+                 {mt__infer_bitwise, MT__NUMBERS_AGAIN},
+                 {mt__infer_compare, MT__NUMBERS_WITHIN}};
+    static const mt_op_id outside[] = {MT_OP_add,  MT_OP_add_, MT_OP_sub,  MT_OP_sub_,        MT_OP_mul,
+                                       MT_OP_mul_, MT_OP_div,  MT_OP_div_, MT_OP_floor_divide};
+    for (unsigned i = 0; i < MT__COUNT_OF(kinds); i++)
+        if (op->infer == kinds[i].infer)
+            op->numbers = kinds[i].numbers;
+    for (unsigned i = 0; i < MT__COUNT_OF(outside); i++)
+        if (op->id == outside[i])
+            op->numbers = MT__NUMBERS_OUTSIDE;
+    if (op->id == MT_OP_rsub)
+        op->numbers = MT__NUMBERS_TURNED;
+    if (op->id == MT_OP_pow || op->id == MT_OP_pow_)
+        op->numbers = MT__NUMBERS_POWER;
+    if (op->id == MT_OP_pow_from)
+        op->numbers = MT__NUMBERS_STAY;
+    op->floats = op->infer == mt__infer_binary_float;
 }
 
 static void read_schema(mt__op *op)
@@ -275,6 +305,7 @@ static void read_schema(mt__op *op)
         find_number_node(op);
     }
     find_recorded(op);
+    find_numbers(op);
 }
 
 __attribute__((constructor)) static void read_table(void)
@@ -355,6 +386,10 @@ bool mt_op_has_kernel(mt_op_id op, unsigned device_type)
         return false;
     const mt__op *o = &mt__ops[op];
     return o->composite != NULL || o->view || o->kernels[device_type] != NULL;
+}
+const char *mt_op_out(mt_op_id op)
+{
+    return op < MT_OP_COUNT ? mt__ops[op].out : NULL;
 }
 const char *mt_op_backward(mt_op_id op)
 {

@@ -23,14 +23,28 @@ mt_dtype mt__value_dtype(const mt_value *v)
     return v->kind == MT_FLOAT ? mt__default_dtype : v->kind == MT_TRUTH ? MT_BOOL : MT_INT64;
 }
 
+static void raise_to(uint8_t *slot, mt_dtype dtype)
+{
+    uint8_t with = (uint8_t)(dtype + 1);
+    if (with > *slot)
+        *slot = with;
+}
+
+__attribute__((cold, noinline)) static void promote_number(mt__promotion *p, mt_dtype dtype)
+{
+    raise_to(&p->wrapped, mt__is_floating(dtype) ? mt__default_dtype : dtype);
+}
+
 void mt__promote(mt__promotion *p, const mt_value *v)
 {
     if (v->kind == MT_NONE)
         return;
-    uint8_t with = (uint8_t)(mt__value_dtype(v) + 1);
+    mt_dtype dtype = mt__value_dtype(v);
     uint8_t *slot = v->kind != MT_TENSOR ? &p->wrapped : v->as.tensor->rank == 0 ? &p->zero : &p->dim;
-    if (with > *slot)
-        *slot = with;
+    if (MT__UNLIKELY(slot == &p->zero && (v->as.tensor->flags & MT__IS_NUMBER)))
+        promote_number(p, dtype);
+    else
+        raise_to(slot, dtype);
 }
 
 /* The lower kind counts only with a higher category. */

@@ -7,11 +7,12 @@
 
 typedef struct recorded {
     mtp_op op;
-    mtp_input inputs[2];
+    mtp_input inputs[3];
     mtp_identity identity[2];
 } recorded;
 
-static void begin(recorded *r, uint32_t name, mt_tensor *t, mt_tensor *source)
+/* size: of resize_, whose third argument, the memory format, is none; else NULL. */
+static void begin(recorded *r, uint32_t name, mt_tensor *t, mt_tensor *source, const mt_value *size)
 {
     r->op = (mtp_op)MTP_OP_INIT(name);
     r->op.device = t->device;
@@ -22,7 +23,10 @@ static void begin(recorded *r, uint32_t name, mt_tensor *t, mt_tensor *source)
             mt__describe_tensor(&r->inputs[1], &r->identity[1], source);
         r->op.inputs = r->inputs;
         r->op.flags = MTP_OP_IDENTIFIED;
-        r->op.input_count = source != NULL ? 2 : 1;
+        r->op.input_count = size != NULL ? 3 : source != NULL ? 2 : 1;
+        if (size != NULL)
+            r->inputs[1] =
+                (mtp_input){.kind = MTP_INPUT_INT_LIST, .count = size->count, .dims = size->as.ints};
     }
     mtp_op_begin(&r->op);
 }
@@ -72,9 +76,11 @@ static mt_status grow(mt_tensor *t, int64_t numel)
     return status;
 }
 
-static mt_status resize(mt_tensor *t, int rank, const int64_t *dims)
+mt_status mt__resize(mt_tensor *t, int rank, const int64_t *dims)
 {
     int64_t numel = 1;
+    if (mt__has_dims(t, rank, dims))
+        return MT_OK; /* its strides stay, too */
     for (int i = 0; i < rank; i++)
         if (dims[i] < 0 || __builtin_mul_overflow(numel, dims[i], &numel))
             return mt__fail(MT_E_RUNTIME, "resize_: %s is no size", mt__shape_text(dims, rank));
@@ -87,7 +93,8 @@ static mt_status resize(mt_tensor *t, int rank, const int64_t *dims)
     }
     t->rank = (uint8_t)rank;
     t->numel = numel;
-    memcpy(t->dims, dims, (size_t)rank * sizeof *dims);
+    if (rank > 0)
+        memcpy(t->dims, dims, (size_t)rank * sizeof *dims);
     mt__contiguous_strides(rank, dims, t->strides);
     mt__set_contiguous_flag(t);
     return MT_OK;
@@ -101,8 +108,9 @@ mt_status mt_resize(mt_tensor *t, int rank, const int64_t *dims)
     if (status != MT_OK)
         return status;
     recorded r;
-    begin(&r, MTP_NAME("aten::resize_"), t, NULL);
-    status = resize(t, rank, dims);
+    mt_value size = mt_value_ints(dims, (uint32_t)rank);
+    begin(&r, MTP_NAME("aten::resize_"), t, NULL, &size);
+    status = mt__resize(t, rank, dims);
     mtp_op_end(&r.op);
     return status;
 }
@@ -134,7 +142,7 @@ mt_status mt_set(mt_tensor *t, mt_tensor *source)
     if (status != MT_OK)
         return status;
     recorded r;
-    begin(&r, MTP_NAME("aten::set_"), t, source);
+    begin(&r, MTP_NAME("aten::set_"), t, source, NULL);
     if (source == NULL) {
         status = set_empty(t);
     } else {

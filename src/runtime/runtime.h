@@ -57,6 +57,8 @@ void mt__storage_tell(mt_storage *s, int64_t change, uint64_t allocated, uint64_
 
 /* How many recorded ops and nodes the thread is inside of: what an op gets at 0 is the user's. */
 extern MT__FAST_TLS uint32_t mt__recorded_depth;
+/* Does an op or a derivative make the calls, not code of the user's (which may run inside: hooks, modes)? */
+extern MT__FAST_TLS bool mt__within_op;
 
 static inline mt_storage *mt__storage_retain(mt_storage *s)
 {
@@ -81,7 +83,8 @@ enum mt__tensor_flags {
     MT__IS_VIEW = 16,          /* extra->base is what it views */
     MT__VIEW_OF_NO_GRAD = 64,  /* a view made under no_grad, or of such: not to be changed under autograd */
     MT__VIEW_OF_SEVERAL = 128, /* one of the views that an op like split() made, or of such: likewise */
-    MT__IS_INPUT = 32          /* made from the user's data, not by an op */
+    MT__IS_INPUT = 32,         /* made from the user's data, not by an op */
+    MT__IS_NUMBER = 256        /* stands for a number, and promotes as it does: numbers.c */
 };
 
 struct mt__extra; /* autograd/autograd.h: what few tensors have */
@@ -132,6 +135,16 @@ mt_status mt__check_written(const mt_tensor *self);
 /* dim in [-rank, rank) to [0, rank); a scalar counts as rank 1. Fails as PyTorch's IndexError does. */
 mt_status mt__wrap_dim(int64_t dim, int rank, int *out);
 
+static inline bool mt__has_dims(const mt_tensor *t, int rank, const int64_t *dims)
+{
+    if (t->rank != rank)
+        return false;
+    for (int i = 0; i < rank; i++)
+        if (t->dims[i] != dims[i])
+            return false;
+    return true;
+}
+
 bool mt__base_tracks(const mt_tensor *view);
 static inline bool mt__tracks(const mt_tensor *t) /* does autograd follow it? */
 {
@@ -168,8 +181,29 @@ typedef struct mt__missing {
     const char *schema;
 } mt__missing;
 
+/* Who makes tensors of numbers among the operands of a call that is recorded; see numbers.c. */
+typedef enum mt__numbers {
+    MT__NUMBERS_STAY,    /* nobody; operands are not converted either */
+    MT__NUMBERS_OUTSIDE, /* the caller, if that is no op; else as AGAIN */
+    MT__NUMBERS_AGAIN,   /* the op, which calls itself with it */
+    MT__NUMBERS_TURNED,  /* rsub, which calls sub with it */
+    MT__NUMBERS_WITHIN,  /* the op, for itself */
+    MT__NUMBERS_POWER    /* nobody; the base is converted */
+} mt__numbers;
+
+/* Which dtypes the tensor of out= may have, by what PyTorch's op refuses. */
+typedef enum mt__out_rule {
+    MT__OUT_CAST = 1, /* those that the result may be cast to: no float to int, no number to bool */
+    MT__OUT_SAME,     /* the result's */
+    MT__OUT_FOUND,    /* the result's, too; refused in other words */
+    MT__OUT_CHOSEN,   /* any: it chooses the result's, as the argument dtype= does */
+    MT__OUT_TRUTH     /* bool */
+} mt__out_rule;
+
 typedef struct mt__op {
     const char *schema;
+    const char *out; /* PyTorch's name of the overload that takes out=; NULL: none does */
+    mt__out_rule out_rule;
     mt__fn *infer, *composite;
     mt__fn *kernels[MT_DEVICE_TYPES];
     mt__flops_fn *flops;     /* NULL: not counted here */
@@ -187,6 +221,8 @@ typedef struct mt__op {
     const mt__missing *missing;    /* NULL: none */
     bool as_is;                    /* recorded with just its own arguments */
     bool copies;                   /* its kernel does what copy_ does, from its first argument */
+    uint8_t numbers;               /* mt__numbers */
+    bool floats;                   /* two operands are computed in a floating dtype whatever theirs is */
     bool host_numbers;             /* kernels of accelerators take tensors without dims from the CPU */
     uint32_t save_args, save_outs; /* bits, of grad->saves */
     mt_param params[MT__MAX_ARGS];
@@ -200,6 +236,8 @@ typedef struct mt__call {
     const mt_value *args; /* op->param_count of them, borrowed */
     mt_tensor **outs;     /* room for op->out_count, or what mt__call_outs() made */
     uint32_t out_count;
+    mt_tensor *const *into;              /* out_count tensors that get the results; NULL: outs are new */
+    mt_value *own;                       /* of a call with into: args, which infer may be given changed */
     mt_device device;                    /* where it computes */
     mt_dtype compute;                    /* for kernels: the dtype that infer chose to compute in */
     bool shown;                          /* a profile records it: its parts, too */
@@ -239,6 +277,32 @@ static inline mt_status mt__return(mt__call *call, mt_tensor *t)
     return mt_scope_status();
 }
 
+/* ---------------------------------------------------------------------------------------------------- out= */
+
+extern MT__FAST_TLS struct mt__call *mt__placing; /* the call with into whose infer is running */
+/* mt__empty() for outs[i] of such a call: into[i] if the kernel can write there, else a new tensor. */
+mt_status mt__place(mt_dtype dtype, mt_device device, int rank, const int64_t *dims, mt_tensor **out);
+/* Before a call with into runs; tracked: autograd follows an argument. May change call->device. */
+mt_status mt__check_into(mt__call *call, bool tracked);
+mt_status mt__infer_into(mt__call *call);
+/* For composites that make a tensor: into[0] with that size, or a new one; borrowed from the scope or the caller. */
+mt_tensor *mt__made(mt__call *call, const mt_value *size, mt_value dtype, const mt_value *device);
+mt_status mt__resize(mt_tensor *t, int rank, const int64_t *dims); /* not recorded, nor refused */
+/* After it ran: what is elsewhere is copied to into, which become the outs. */
+mt_status mt__settle(mt__call *call);
+/* Refuses two that share memory, unless they are alike or may not overlap: args of an elementwise op beside what it writes. */
+mt_status mt__check_overlap(const mt_tensor *written, const mt_value *args, unsigned count);
+const char *mt__dtype_word(unsigned dtype); /* "Double" */
+bool mt__castable(unsigned from, unsigned to);
+
+/* ---------------------------------------------------------------------------------------- parts of dispatch.c */
+
+/* full: args with defaults, and lists where the schema says int[1], which lie in `lists`. */
+mt_status mt__complete(const mt__op *op, const mt_value *args, unsigned count, mt_value *full,
+                       int64_t (*lists)[4]);
+mt_status mt__call_op(mt__call *call);
+mt_status mt__mixed_devices(const mt__op *op, mt_device a, mt_device b);
+
 /* Below autograd and the profiler: runs infer and kernel of an op on arguments that are known to be right. For kernels
  * that are made of others, and for what must not be seen. */
 mt_status mt__run_quietly(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs);
@@ -246,6 +310,23 @@ mt_status mt__run_quietly(mt_op_id op, const mt_value *args, unsigned count, mt_
 /* Of a call that is shown: does a part of its work that PyTorch's op leaves to another op, recorded as that one, by
  * the name `as` if it is not NULL. args: all of the other op's. */
 mt_status mt__record_part(mt__call *call, mt_op_id op, const char *as, const mt_value *args, mt__fn *work);
+
+/* Runs infer and kernel, of a call that the dispatcher has arranged. */
+mt_status mt__compute(mt__call *call);
+/* A call below autograd that is recorded, if anything is. */
+mt_status mt__call_below(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs);
+
+/* ----------------------------------------------------------------------------------------------- numbers */
+
+/* As mt__compute(), of a call that is shown and whose op has `numbers`. */
+mt_status mt__compute_shown(mt__call *call);
+/* Is this call, of an op with MT__NUMBERS_OUTSIDE, one that makes a tensor of its number before the op begins? */
+bool mt__wraps_outside(const mt__call *call);
+/* Runs the call with that tensor. */
+mt_status mt__with_number(mt__call *call, mt_status (*run)(mt__call *call, bool tracked), bool tracked);
+/* v; while a profile records a number becomes a tensor of the innermost scope. For derivatives by an operand that was a
+ * number here and is a tensor in PyTorch. */
+mt_value mt__shown_operand(mt_value v);
 
 /* ------------------------------------------------------------------------------------------ interception */
 
@@ -263,6 +344,9 @@ typedef struct mt__promotion { /* fill with {0} */
 void mt__promote(mt__promotion *p, const mt_value *v);
 mt_dtype mt__promoted(const mt__promotion *p);
 mt_dtype mt__promote_types(mt_dtype a, mt_dtype b);
+mt_dtype mt__common_dtype(const mt__call *call); /* that an op of two operands computes in */
+/* What some such ops refuse, computing in dtype. */
+mt_status mt__check_operands(const mt__call *call, mt_dtype dtype);
 extern mt_dtype mt__default_dtype;                /* of floats: float32 unless set */
 extern MT__FAST_TLS mt_device mt__default_device; /* where ops without tensors put theirs */
 mt_dtype mt__value_dtype(const mt_value *v);      /* of a number: bool, int64, or the default */
@@ -278,10 +362,12 @@ void mt__parallel(int64_t n, int64_t grain, void (*fn)(int64_t begin, int64_t en
 #define V(infer_fn) mt__fn mt__infer_##infer_fn;
 #define C(function) mt__fn mt__composite_##function;
 #define F(formula) mt__flops_fn mt__flops_##formula;
+#define O(overload, rule)
 #define X(id, text, form, derivative) form extern const mt__grad mt__grad_##derivative;
 MT_OPS(X)
 #undef X
 #undef F
+#undef O
 #undef K
 #undef V
 #undef C

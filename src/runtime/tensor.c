@@ -219,6 +219,9 @@ mt_status mt__empty(mt_dtype dtype, mt_device device, int rank, const int64_t *d
     mt_status status = check_dims(rank, dims, mt_dtype_bytes(dtype), &bytes);
     if (status != MT_OK)
         return status;
+    if (MT__UNLIKELY(mt__placing != NULL) && out >= mt__placing->outs &&
+        out < mt__placing->outs + mt__placing->out_count)
+        return mt__place(dtype, device, rank, dims, out);
     mt_tensor *t = mt__tensor_new(dtype, device, rank, dims);
     if (t == NULL)
         return MT_E_NOMEM;

@@ -36,7 +36,13 @@ def _backward(torch):
     return lambda: (w * torch.ones(3)).sigmoid().sum().backward()
 
 
-@pytest.mark.parametrize("program", [_forward, _views])
+def _into(torch):
+    x, out = torch.arange(4.0), torch.empty(0)
+    return lambda: [torch.sin(x, out=out), torch.add(x, x, out=out), torch.sum(x, 0, out=torch.empty(())), torch.cat([x, x], out=out),
+                    torch.zeros(2, out=out), torch.arange(3, out=out)]
+
+
+@pytest.mark.parametrize("program", [_forward, _views, _into])
 def test_a_mode_sees_what_pytorchs_sees(program):
     theirs = pytest.importorskip("torch")
     from torch.utils._python_dispatch import TorchDispatchMode as Theirs
@@ -154,3 +160,20 @@ def test_large_ops_reach_a_mode_too():
     with Log() as log:
         assert float((x @ x)[0, 0]) == 300.0
     assert "aten::mm" in log.names
+
+
+def test_what_a_mode_returns_for_out_is_in_it():
+    class Instead(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return torch.full((3,), 7.0)
+
+    x, out = torch.ones(3), torch.empty(3)
+    with Instead():
+        made = torch.sin(x, out=out)
+    assert made is out and out.tolist() == [7, 7, 7]
+    log, values, indices = Log(), torch.empty(0), torch.empty(0, dtype=torch.int64)
+    with log:
+        torch.sort(x, out=(values, indices))
+        torch.sin(x)
+    assert log.seen == [("aten::sort.values", 1, ["out"]), ("aten::sin", 1, [])]
+    assert values.tolist() == [1, 1, 1] and indices.tolist() == [0, 1, 2]

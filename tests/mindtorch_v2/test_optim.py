@@ -96,9 +96,10 @@ CASES = [
 IDS = [f"{name}-{'-'.join(options) or 'plain'}" for name, options, _ in CASES]
 
 
+@pytest.mark.parametrize("foreach", [None, True], ids=["one_by_one", "at_once"])
 @pytest.mark.parametrize("name, options, formula", CASES, ids=IDS)
-def test_twenty_steps_follow_the_formula(name, options, formula):
-    params, _ = trained(lambda p: getattr(optim, name)(p, **options))
+def test_twenty_steps_follow_the_formula(name, options, formula, foreach):
+    params, _ = trained(lambda p: getattr(optim, name)(p, foreach=foreach, **options))
     for got, want in zip(params, by_formula(formula)):
         np.testing.assert_allclose(got.detach().numpy(), want, rtol=1e-6)
 
@@ -134,13 +135,83 @@ def test_results_state_and_text_equal_pytorchs(name, options):
                     np.testing.assert_allclose(np.asarray(value), np.asarray(other["state"][key][what]), rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("options", [{"fused": False}, {"foreach": True}, {"fused": True}])
-@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+FUSING = ["SGD", "Adam", "AdamW", "Adagrad"]
+OTHERS = ["RMSprop", "Adadelta", "Adamax", "NAdam", "RAdam", "ASGD", "Rprop"]
+
+
+@pytest.mark.parametrize("options", [{"fused": False}, {"foreach": True}, {"foreach": False}, {"fused": True}], ids=str)
+@pytest.mark.parametrize("name", FUSING + OTHERS)
 def test_ways_to_compute_a_step_agree(name, options):
-    base, _ = trained(lambda p: getattr(optim, name)(p, lr=0.1, weight_decay=0.1))
-    other, _ = trained(lambda p: getattr(optim, name)(p, lr=0.1, weight_decay=0.1, **options))
-    for a, b in zip(base, other):
+    if name in OTHERS and "fused" in options:
+        pytest.skip("as in PyTorch, it has no such argument")
+    more = {"lr": 0.1, "maximize": True} | ({} if name == "Rprop" else {"weight_decay": 0.1})
+    base, _ = trained(lambda p: getattr(optim, name)(p, **more))
+    other, _ = trained(lambda p: getattr(optim, name)(p, **more, **options))
+    for a, b in zip(base, other):  # NAdam keeps a product of the past in a float32
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-8 if name == "NAdam" else 1e-12)
+
+
+def ops_of_a_step(make, module=torch, before=0):
+    """The ops of one step on one parameter, after some that are not recorded. Those that the step's counter is read by are
+    left out: reading a number is no op here."""
+    p = module.ones((3,), requires_grad=True)
+    optimizer = make([p])
+    for i in range(before + 1):
+        p.grad = module.full((3,), 0.5 - i % 2)
+        with module.profiler.profile(activities=[module.profiler.ProfilerActivity.CPU]) as prof:
+            optimizer.step()
+    top = [e.name for e in prof.events() if e.cpu_parent is None or not e.cpu_parent.name.startswith("aten::")]
+    return [name for name in top if name.startswith("aten::") and name != "aten::item"]
+
+
+@pytest.mark.parametrize("name", FUSING + OTHERS)
+def test_one_op_does_it_where_that_is_asked_for(name):
+    fused = [f"aten::_fused_{name.lower()}_"]
+    asked = [{"foreach": True}] + ([{"fused": True}] if name in FUSING else [])
+    others = [{}, {"foreach": False}] + ([{"fused": False}, {"fused": False, "foreach": None}] if name in FUSING else [])
+    for options in asked:
+        assert ops_of_a_step(lambda p: getattr(optim, name)(p, lr=0.1, **options), before=1) == fused
+    for options in others:
+        done = ops_of_a_step(lambda p: getattr(optim, name)(p, lr=0.1, **options), before=1)
+        assert len(done) >= 1 and fused[0] not in done
+
+
+SHOWN = [(name, options) for name, options, _ in CASES if name not in ("RAdam", "ASGD", "Rprop")]  # which take fewer ops here
+
+
+@needs_peer
+@pytest.mark.parametrize("name, options", SHOWN, ids=[i for (n, _, _), i in zip(CASES, IDS) if n not in ("RAdam", "ASGD", "Rprop")])
+def test_a_profile_shows_the_ops_of_pytorchs_step(name, options):
+    ours, theirs = (ops_of_a_step(lambda p: getattr(m.optim, name)(p, **options), m, before=1) for m in (torch, peer))
+    assert ours == theirs
+
+
+def test_state_that_one_way_made_is_continued_by_another():
+    base, _ = trained(lambda p: optim.Adam(p, lr=0.1, amsgrad=True))
+    params = parameters()
+    scale = [torch.tensor(s, dtype=torch.float64) for s in SCALE]
+    optimizer = optim.Adam(params, lr=0.1, amsgrad=True)
+    for step in range(STEPS):
+        optimizer.param_groups[0]["fused"] = [None, True, False][step % 3]
+        optimizer.zero_grad()
+        loss_of(params, scale).backward()
+        optimizer.step()
+    for a, b in zip(base, params):
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-12)
+
+
+def test_what_a_step_needs_for_one_parameter_is_gone_with_the_next():
+    """The largest temporary of a step is that of its largest parameter, as in PyTorch."""
+    params = [torch.ones(1000, requires_grad=True) for _ in range(4)]
+    optimizer = optim.Adam(params)
+    for p in params:
+        p.grad = torch.ones(1000)
+    optimizer.step()
+    torch._C._memory_reset_peak("cpu")
+    before = torch._C._memory_stats("cpu")["allocated"]
+    optimizer.step()
+    stats = torch._C._memory_stats("cpu")
+    assert stats["allocated"] == before and stats["peak_allocated"] - before <= 3 * 4096
 
 
 def test_float32_parameters_are_updated_in_float32():

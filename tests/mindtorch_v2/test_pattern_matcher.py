@@ -145,7 +145,8 @@ def _our_profile(name):
 
 EXPECTED = {"ForLoopIndexingPattern": {"loop_over_rows": 2}, "SynchronizedDataLoaderPattern": {"data_loader": 1},
             "GradNotSetToNonePattern": {"gradients_zeroed": 2, "training_momentum": 1},
-            "Conv2dBiasFollowedByBatchNorm2dPattern": {"convolution": 1}}
+            "Conv2dBiasFollowedByBatchNorm2dPattern": {"convolution": 1},
+            "OptimizerSingleTensorPattern": {"training_sgd": 2, "training_momentum": 2, "training_adam": 3}}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -155,6 +156,28 @@ def test_our_programs_have_the_patterns_that_they_were_written_with(name):
     for pattern in PATTERNS:
         found = getattr(_pattern_matcher, pattern)(_our_profile(name)).matched_events()
         assert len(found) == EXPECTED.get(pattern, {}).get(name, 0), pattern
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
+def test_an_optimizer_that_goes_from_parameter_to_parameter_is_found_by_its_options(name, tmp_path):
+    import json
+
+    import mindtorch_v2 as torch
+    from mindtorch_v2.profiler._pattern_matcher import OptimizerSingleTensorPattern, report_all_anti_patterns
+
+    def found(**options):
+        weight = torch.ones(3, requires_grad=True)
+        optimizer = getattr(torch.optim, name)([weight], lr=0.1, **options)
+        with torch.profiler.profile(with_stack=True, record_shapes=True) as prof:
+            weight.sum().backward()
+            optimizer.step()
+        return prof, len(OptimizerSingleTensorPattern(prof).matched_events())
+
+    assert [found(**o)[1] for o in ({}, {"foreach": False}, {"fused": False}, {"foreach": True}, {"fused": True})] == [1, 1, 1, 0, 0]
+    report_all_anti_patterns(found()[0], json_report_dir=str(tmp_path), print_enable=False)
+    report = json.loads((tmp_path / "torchtidy_report.json").read_text())
+    (here,) = [entries for path, entries in report.items() if path.endswith("test_pattern_matcher.py")]
+    assert [sorted(entry) for entry in here] == [["line_number", "message", "name", "url"]]
 
 
 def test_workers_of_a_loader_are_seen():

@@ -1584,7 +1584,7 @@ def test_a_scope_that_a_function_began_outlives_it(x, region):
     with profile(activities=CPU, with_stack=True) as prof:
         optimizer.step()
     (step,) = [e for e in prof.events() if e.name.startswith("Optimizer.step#")]
-    assert any(e.name == "aten::_fused_sgd_" and e.time_range.end <= step.time_range.end for e in prof.events())
+    assert any(e.name in ("aten::add_", "aten::_fused_sgd_") and e.time_range.end <= step.time_range.end for e in prof.events())
 
 
 def test_the_profilers_own_calls_are_not_events(x):
@@ -1796,3 +1796,13 @@ def test_help_and_signatures():
                           "with_modules", "experimental_config", "execution_trace_observer", "acc_events", "use_cuda",
                           "custom_trace_id_callback", "post_processing_timeout_s", "spool", "buffer_bytes", "when_full"]
     assert functools
+
+
+def test_stats_tell_of_events_once_they_are_asked_for():
+    with torch.profiler.profile() as prof:
+        torch.ones(3).sin().sum()
+    stats = prof._stats()
+    assert (stats.number_of_events, stats.function_events_build_tree_call_duration_us) == (0, 0)
+    events = prof.events()
+    assert stats.number_of_events == len(events) > 0 and stats.function_events_build_tree_call_duration_us > 0
+    assert "number_of_events=%d," % len(events) in repr(stats)

@@ -35,6 +35,20 @@ def test_every_op_is_stubbed():
             assert name in functions | methods, name
 
 
+def test_functions_that_take_out_say_so():
+    functions = {}
+    for node in ast.parse((SRC / "mindtorch_v2/__init__.pyi").read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            functions.setdefault(node.name, []).append(ast.unparse(node.args))
+    outs = {row[1] for row, out in zip(torch._C._op_table(), torch._C._out_overloads()) if out is not None}
+    assert {name for name, texts in functions.items() if any("out:" in text for text in texts)} == {o for o in outs if o[0] != "_"}
+    assert functions["sin"] == ["input: Tensor, *, out: Tensor | None=None"]
+    assert any(text.endswith("out: tuple[Tensor, Tensor] | None=None") for text in functions["max"])
+    method = next(n for n in ast.parse((SRC / "mindtorch_v2/__init__.pyi").read_text()).body
+                  if isinstance(n, ast.ClassDef) and n.name == "Tensor").body
+    assert not any("out:" in ast.unparse(n.args) for n in method if isinstance(n, ast.FunctionDef))
+
+
 def test_mtprof_stubs_name_what_is_there():
     stubbed = names_in(SRC / "mtprof/_native.pyi") - {"_F", "_Path"}
     assert stubbed == {name for name in dir(mtprof._native) if not name.startswith("_")}

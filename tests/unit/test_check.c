@@ -565,12 +565,10 @@ static spoilt spoil(const char *path)
 
 static mtp__chunk *chunk_of(const spoilt *s, bool control)
 {
-    for (size_t at = s->header->chunk_bytes; at + sizeof(mtp__chunk) <= s->length;
-         at += s->header->chunk_bytes) {
-        mtp__chunk *c = (mtp__chunk *)(void *)(s->bytes + at);
-        if (c->order != 0 && (c->stream == 0) == control)
+    mtp__chunk *c;
+    for (size_t i = 0; (c = test_chunk(s->bytes, s->length, i)) != NULL; i++)
+        if ((c->stream == 0) == control)
             return c;
-    }
     fail();
     return NULL;
 }

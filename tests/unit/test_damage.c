@@ -158,16 +158,20 @@ static uint64_t odd_word(uint64_t was)
     }
 }
 
-static mtp__chunk *chunk_at(char *bytes, size_t i)
+static size_t chunk_count(void)
 {
-    return (mtp__chunk *)(void *)(bytes + (i + 1) * 4096);
+    size_t count = 0;
+    while (test_chunk(whole, whole_bytes, count) != NULL)
+        count++;
+    return count;
 }
 
-static void reseal(mtp__chunk *c)
+/* `span`: as it was, for how far the words go. */
+static void reseal(mtp__chunk *c, uint32_t span)
 {
-    uint32_t capacity = mtp__chunk_capacity(4096);
-    c->words = mtp__chunk_written(mtp__chunk_words(c), capacity);
+    c->words = mtp__chunk_written(mtp__chunk_words(c), mtp__span_words(span));
     c->checksum = mtp__chunk_checksum(c, mtp__chunk_words(c));
+    mtp__chunk_seal_head(c);
 }
 
 /* ------------------------------------------------------------------------------------------------- tests */
@@ -175,18 +179,20 @@ static void reseal(mtp__chunk *c)
 static void words_that_were_changed_and_sealed_are_survived(void **state)
 {
     (void)state;
-    size_t chunks = whole_bytes / 4096 - 1;
+    size_t chunks = chunk_count();
     char *bytes = malloc(whole_bytes);
     for (int round = 0; round < test_scaled(600); round++) {
         memcpy(bytes, whole, whole_bytes);
         for (uint64_t n = 1 + test_below(6); n > 0; n--) {
-            mtp__chunk *c = chunk_at(bytes, test_below(chunks));
+            char *intact = (char *)test_chunk(whole, whole_bytes, test_below(chunks));
+            mtp__chunk *c = (mtp__chunk *)(void *)(bytes + (intact - whole));
+            uint32_t span = ((mtp__chunk *)(void *)intact)->span, room = mtp__span_words(span);
             uint64_t *w = test_below(8) == 0
-                              ? (uint64_t *)(void *)c + test_below(8)
-                              : mtp__chunk_words(c) + test_below(c->words < 504 ? c->words + 1 : 504);
+                              ? (uint64_t *)(void *)c + test_below(MTP__CHUNK_HEADER_WORDS)
+                              : mtp__chunk_words(c) + test_below(c->words < room ? c->words + 1 : room);
             *w = odd_word(*w);
             if (test_below(8) != 0)
-                reseal(c);
+                reseal(c, span);
             else
                 c->checksum = 0; /* as if it had been open */
         }
@@ -199,12 +205,11 @@ static void words_that_were_changed_and_sealed_are_survived(void **state)
 static void anchors_that_no_clock_gives_are_survived(void **state)
 {
     (void)state;
-    size_t chunks = whole_bytes / 4096 - 1;
     char *bytes = malloc(whole_bytes);
     for (int round = 0; round < test_scaled(300); round++) {
         memcpy(bytes, whole, whole_bytes);
-        for (size_t i = 0; i < chunks; i++) {
-            mtp__chunk *c = chunk_at(bytes, i);
+        mtp__chunk *c;
+        for (size_t i = 0; (c = test_chunk(bytes, whole_bytes, i)) != NULL; i++) {
             uint64_t *w = mtp__chunk_words(c);
             for (uint32_t at = 0; c->stream == 0 && at < c->words;) {
                 uint32_t length =
@@ -215,7 +220,7 @@ static void anchors_that_no_clock_gives_are_survived(void **state)
                     w[at + 2 + test_below(length - 2)] = odd_word(w[at + 2]);
                 at += length;
             }
-            reseal(c);
+            reseal(c, c->span);
         }
         assert_true(read_all(bytes, whole_bytes));
     }

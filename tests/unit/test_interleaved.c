@@ -592,10 +592,8 @@ static void a_toggle_between_begin_and_end_changes_no_pairs(void **state)
 static uint64_t *open_words(const char *path, char **file, size_t *bytes, mtp__chunk **chunk)
 {
     *file = test_slurp(path, bytes);
-    uint32_t size = ((mtp__spool_header *)(void *)*file)->chunk_bytes;
-    for (size_t at = size; at + size <= *bytes; at += size) {
-        *chunk = (mtp__chunk *)(void *)(*file + at);
-        if ((*chunk)->stream == 0 || (*chunk)->order == 0)
+    for (size_t i = 0; (*chunk = test_chunk(*file, *bytes, i)) != NULL; i++) {
+        if ((*chunk)->stream == 0)
             continue;
         (*chunk)->checksum = 0;
         return mtp__chunk_words(*chunk);
@@ -637,10 +635,11 @@ static void ends_of_a_torn_chunk_hurt_nobody(void **state)
     mtp__chunk *chunk = NULL;
     uint64_t *w = open_words(path, &file, &bytes, &chunk);
     uint64_t *whole = malloc(4096);
-    memcpy(whole, w, mtp__chunk_capacity(4096) * sizeof *w);
+    memcpy(whole, w, mtp__span_words(chunk->span) * sizeof *w);
     for (int i = 0; i < test_scaled(300); i++) {
-        memcpy(w, whole, mtp__chunk_capacity(4096) * sizeof *w);
+        memcpy(w, whole, mtp__span_words(chunk->span) * sizeof *w);
         chunk->depth = (uint32_t)test_random();
+        mtp__chunk_seal_head(chunk);
         for (uint32_t at = 0; at < chunk->words; at += MTP__WORD0_LENGTH(w[at])) {
             if (MTP__WORD0_KIND(w[at]) == MTP__KIND_END && MTP__WORD0_LENGTH(w[at]) == 2)
                 w[at + 1] = test_below(4) == 0 ? test_random()

@@ -530,6 +530,83 @@ static void advice_on_lost_records_is_of_their_cause(void **state)
     }
 }
 
+/* ----------------------------------------------------------------------------------- what little costs */
+
+static pthread_barrier_t all_there;
+
+static void *one_scope(void *arg)
+{
+    MTP_SCOPE ("one") {
+    }
+    if (arg != NULL)
+        pthread_barrier_wait(&all_there);
+    return NULL;
+}
+
+/* Pieces of 64 KiB, as by default. */
+static mtp_profile *start_with_large_pieces(mtp_when_full policy, const char *path)
+{
+    mtp_profile_config c = test_config(NULL);
+    c.buffer_bytes = 32u << 20;
+    c.chunk_bytes = 65536;
+    c.when_full = policy;
+    c.spool = path;
+    return test_start(&c);
+}
+
+static void many_threads_with_a_scope_each_share_pieces(void **state)
+{
+    (void)state;
+    enum {
+        MANY = 400
+    };
+    static pthread_t t[MANY];
+    for (int policy = MTP_STOP_WHEN_FULL; policy <= MTP_STREAM; policy++) {
+        mtp_profile *prof = start_with_large_pieces((mtp_when_full)policy,
+                                                    policy == MTP_STREAM ? test_path("many.mtp") : NULL);
+        pthread_barrier_init(&all_there, NULL, MANY + 1);
+        for (int i = 0; i < MANY; i++)
+            assert_int_equal(pthread_create(&t[i], NULL, one_scope, prof), 0);
+        pthread_barrier_wait(&all_there);
+        for (int i = 0; i < MANY; i++)
+            pthread_join(t[i], NULL);
+        assert_ok(mtp_profile_stop(prof));
+        mtp_ledger l = ledger_of(prof);
+        assert_int_equal(l.kept, 2 * MANY + 1);
+        assert_true(l.bytes <= 2u << 20);
+        assert_balanced(prof);
+        pthread_barrier_destroy(&all_there);
+        mtp_profile_destroy(prof);
+    }
+}
+
+static void short_threads_and_cycles_make_no_large_file(void **state)
+{
+    (void)state;
+    for (int cycles = 0; cycles < 2; cycles++) {
+        const char *path = test_path("short.mtp");
+        mtp_profile *prof = start_with_large_pieces(MTP_STREAM, path);
+        int rounds = test_scaled(600);
+        for (int i = 0; i < rounds; i++) {
+            pthread_t t;
+            assert_int_equal(pthread_create(&t, NULL, one_scope, NULL), 0);
+            one_scope(NULL);
+            pthread_join(t, NULL);
+            if (cycles) {
+                assert_ok(mtp_profile_stop(prof));
+                assert_ok(mtp_profile_start(prof));
+            }
+        }
+        assert_ok(mtp_profile_stop(prof));
+        mtp_ledger l = ledger_of(prof);
+        assert_int_equal(l.kept, 4 * rounds + 1 + (cycles ? rounds : 0)); /* a step's mark with each start */
+        assert_true(l.bytes <= (uint64_t)rounds * 1024 + (256u << 10));
+        assert_balanced(prof);
+        assert_same_in_file(prof, &l);
+        mtp_profile_destroy(prof);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -543,6 +620,8 @@ int main(void)
         TEST(asking_and_reading_while_threads_record_is_safe),
         TEST(names_made_beside_starts_and_stops_are_defined),
         TEST(short_threads_under_every_policy_are_counted),
+        TEST(many_threads_with_a_scope_each_share_pieces),
+        TEST(short_threads_and_cycles_make_no_large_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

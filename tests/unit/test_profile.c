@@ -565,7 +565,7 @@ static void a_spool_that_fails_is_told_once_and_the_program_goes_on(void **state
     mtp__fault_plan(1u << MTP__FAULT_GROW, 1, true);
     for (int i = 0; i < 400000; i++)
         mtp_mark(MTP_NAME("on"));
-    assert_true(mtp__fault_stop() == 1);
+    assert_true(mtp__fault_stop() > 0);
     assert_ok(mtp_profile_stop(prof));
     assert_int_equal(w.count[MTP_WARNING_SPOOL_FAILED], 1);
     assert_int_equal(w.count[MTP_WARNING_RECORDS_DROPPED], 1);

@@ -725,6 +725,23 @@ static void noise_that_an_op_makes_is_no_input(void **state)
     mt_release(w);
 }
 
+static void a_number_that_is_recorded_is_no_input_and_is_given_back(void **state)
+{
+    (void)state;
+    mt_tensor *w = vector(16, 1);
+    assert_mt_ok(mt_set_requires_grad(w, true));
+    int64_t most[MTP_MEMORY_CATEGORIES];
+    mtp_profile *prof = memory_profile();
+    MT_SCOPE assert_mt_ok(mt_backward(MT(sum, MT(mul, MT(pow, w, 2), 3))));
+    mtp_memory_info info = stop_and_look(prof, most);
+    assert_int_equal(most[MTP_MEMORY_INPUT], 0);
+    assert_int_equal(info.unaccounted_bytes, 0);
+    assert_int_equal(info.end_bytes, info.preexisting_bytes + most[MTP_MEMORY_GRADIENT]);
+    const float *grad = mt_data(mt_grad(w));
+    assert_true(grad[0] == 6.0f && grad[15] == 96.0f);
+    mt_release(w);
+}
+
 /* The table's formulas are those that the profiler derives from shapes. */
 static uint64_t flops_of(const char *key, bool record_shapes)
 {
@@ -855,6 +872,7 @@ int main(void)
         TEST(each_profile_hears_of_all_that_is_there),
         TEST(a_leaf_that_is_trained_is_a_parameter_and_borrowed_memory_is_not_counted),
         TEST(noise_that_an_op_makes_is_no_input),
+        TEST(a_number_that_is_recorded_is_no_input_and_is_given_back),
         TEST(flops_are_counted_without_shapes),
         TEST(threads_train_beside_each_other),
         TEST(a_forked_child_can_compute),

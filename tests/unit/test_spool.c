@@ -240,13 +240,7 @@ static void a_file_cut_anywhere_gives_a_prefix(void **state)
 
 static mtp_status compare_chunk(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
 {
-    const char *original = NULL;
-    for (size_t at = 4096; at < whole_bytes; at += 4096)
-        if (memcmp(whole + at, &chunk->order, 8) == 0)
-            original = whole + at;
-    if (original == NULL || memcmp(original, chunk, sizeof *chunk) != 0 ||
-        memcmp(original + sizeof *chunk, words, count * sizeof *words) != 0)
-        ++*(int *)user;
+    *(int *)user += !test_chunk_is_in(whole, whole_bytes, chunk, words, count);
     return MTP_OK;
 }
 
@@ -256,6 +250,9 @@ static void a_flipped_bit_never_makes_a_wrong_record(void **state)
     (void)state;
     const char *path = test_path("flip.mtp");
     int passed_over = 0;
+    size_t chunks = 0;
+    while (test_chunk(whole, whole_bytes, chunks) != NULL)
+        chunks++;
     for (int round = 0; round < test_scaled(4000); round++) {
         size_t bit = test_below(whole_bytes * 8);
         int wrong = 0;
@@ -268,7 +265,7 @@ static void a_flipped_bit_never_makes_a_wrong_record(void **state)
             fail_msg("bit %zu flipped: a wrong chunk was given out", bit);
         if (bit / 8 >= 4096) {
             assert_int_equal(status, MTP_OK);
-            assert_in_range(report.chunks, whole_bytes / 4096 - 2, whole_bytes / 4096 - 1);
+            assert_int_equal(report.chunks, chunks - report.damaged);
             passed_over += report.damaged == 1;
         } else {
             assert_true(status == MTP_OK || status == MTP_E_FORMAT);

@@ -1,7 +1,7 @@
 /* Unit: analyze/tree*, and what is recorded for it: which tensors ops were given, what objects hold. */
 #define _GNU_SOURCE
-#include "tests/made_trace.h"
 #include <time.h>
+#include "tests/made_trace.h"
 
 static mtp_input tensor_input(const mtp_identity *identity)
 {
@@ -249,7 +249,7 @@ static void a_tensor_is_one_through_all_memory_that_it_had(void **state)
     done(tree, t);
 }
 
-/* What happens in the nanosecond in which an op ends counts as within it. */
+/* What happens in the nanosecond in which a scope ends counts as within it. */
 static void let_time_pass(void)
 {
     struct timespec from, now;
@@ -259,18 +259,42 @@ static void let_time_pass(void)
     while (now.tv_sec == from.tv_sec && now.tv_nsec - from.tv_nsec < 2000);
 }
 
-static void what_an_op_leaves_allocated_is_a_tensors(void **state)
+/* torch's rule: it is where it began, until what is around it ends. By time it would be around that. */
+static void what_nobody_ended_is_left_with_what_is_around_it(void **state)
+{
+    (void)state;
+    mtp_profile *prof = start(true, NULL);
+    mtp_token top = mtp_scope_begin_text("top", 3);
+    op_on("before", 1, 0x1000);
+    mtp_scope_begin_text("open", 4);
+    op_on("inside", 1, 0x1000);
+    mtp_scope_begin_text("deeper", 6);
+    memory(0x2000, 8);
+    mtp_scope_end(top);
+    let_time_pass();
+    memory(0x3000, 8);
+    op_on("after", 1, 0x1000);
+    mtp_scope_begin_text("at the end", 10);
+    op_on("last", 1, 0x1000);
+    mtp_trace *t = stopped(prof);
+    mtp_tree *tree = tree_of(t);
+    assert_nested(tree,
+                  "top(before() open(inside() deeper([memory]()))) [memory]() after() at the end(last())");
+    done(tree, t);
+}
+
+static void what_an_op_allocated_and_nobody_freed_is_a_tensors(void **state)
 {
     (void)state;
     mtp_profile *prof = start(true, NULL);
     mtp_op op = MTP_OP_INIT(mtp_name("sum"));
     mtp_op_begin(&op);
-    memory(0x1000, 8); /* its result, which nothing uses */
+    memory(0x1000, 8); /* its result, which is still there at the end */
     memory(0x2000, 8); /* its workspace */
     memory(0x2000, -8);
+    memory(0x4000, 8); /* another result, which nothing uses: torch does not know it for a tensor's */
     mtp_op_end(&op);
-    let_time_pass();
-    memory(0x1000, -8);
+    memory(0x4000, -8);
     mtp_token scope = mtp_scope_begin_text("no op", 5);
     memory(0x3000, 8);
     mtp_scope_end(scope);
@@ -553,7 +577,8 @@ int main(void)
         TEST(calls_of_python_and_of_c_are_told_apart),
         TEST(an_address_that_is_used_again_is_other_memory),
         TEST(a_tensor_is_one_through_all_memory_that_it_had),
-        TEST(what_an_op_leaves_allocated_is_a_tensors),
+        TEST(what_nobody_ended_is_left_with_what_is_around_it),
+        TEST(what_an_op_allocated_and_nobody_freed_is_a_tensors),
         TEST(what_the_engine_evaluates_is_a_backward_function),
         TEST(lists_of_any_length_keep_their_order_and_their_gaps),
         TEST(nothing_is_recorded_of_tensors_without_shapes_or_without_identity),

@@ -139,12 +139,23 @@ os.register_at_fork(before=_forks.ready, after_in_child=_forks.in_child)
 # ------------------------------------------------------------------------------------------------- profile
 
 
+class _Counted:
+    """A number among the stats: of a list, counted when it is asked for, since events are made no earlier."""
+
+    def __get__(self, stats, owner):
+        known = 0 if stats is None else stats.__dict__.get("_counted", 0)
+        return known if isinstance(known, int) else len(known)
+
+    def __set__(self, stats, known):
+        stats.__dict__["_counted"] = known
+
+
 @dataclass
 class _ProfilerStats:
     "Profiler timing and stats used by developers to catch issues/regressions"
 
     profiling_window_duration_sec: float = 0
-    number_of_events: int = 0
+    number_of_events: int = _Counted()
     profiler_prepare_call_duration_us: int = 0
     profiler_enable_call_duration_us: int = 0
     profiler_disable_call_duration_us: int = 0
@@ -482,7 +493,10 @@ class profile:
             return empty
         if self._session.recording:
             return EventList._lazy(_EventSource(self.trace, self), self)
+        begun = perf_counter_ns()
         self._function_events = EventList._lazy(_EventSource(lambda: self.trace, self), self)
+        self._stats.number_of_events = self._function_events
+        self._stats.function_events_build_tree_call_duration_us = -((begun - perf_counter_ns()) // 1000)
         return self._function_events
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int | None = 75,

@@ -3,10 +3,33 @@
 import math
 
 import mindtorch_v2 as torch
-from .optimizer import GroupOptimizer, check, check_betas, check_fused, check_lr, counter, number
+from .optimizer import GroupOptimizer, check, check_betas, check_fused, check_lr, counter, keep_largest, number
+
+
+def _single_tensor_adam(group, params, grads, states):
+    beta1, beta2 = group["betas"]
+    lr, decay, eps = number(group["lr"]), group["weight_decay"], group["eps"]
+    for p, grad, state in zip(params, grads, states):
+        if group["maximize"]:
+            grad = -grad
+        count, mean, square = state["step"], state["exp_avg"], state["exp_avg_sq"]
+        count += 1
+        if decay != 0:
+            if group["decoupled_weight_decay"]:
+                p.mul_(1 - lr * decay)
+            else:
+                grad = grad.add(p, alpha=decay)
+        mean.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        step = count.item()
+        if group["amsgrad"]:
+            square = keep_largest(state["max_exp_avg_sq"], square, group)
+        denominator = (square.sqrt() / math.sqrt(1 - beta2**step)).add_(eps)
+        p.addcdiv_(mean, denominator, value=-lr / (1 - beta1**step))
 
 
 class Adam(GroupOptimizer):
+    _single_tensor = staticmethod(_single_tensor_adam)
     _fused_op = "_fused_adam_"
     _fused_state = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step")
     _fused_options = ("lr", "weight_decay", "eps", "amsgrad", "maximize")
@@ -43,24 +66,6 @@ class Adam(GroupOptimizer):
     def _can_fuse(self, group, params):
         # the op is chosen by the class: a group that disagrees is done in tensor ops
         return group["decoupled_weight_decay"] == (self._fused_op == "_fused_adamw_") and super()._can_fuse(group, params)
-
-    def _update_one(self, group, p, grad, state):
-        beta1, beta2 = group["betas"]
-        lr, decay = number(group["lr"]), group["weight_decay"]
-        state["step"] += 1
-        step = state["step"].item()
-        if decay != 0:
-            if group["decoupled_weight_decay"]:
-                p.mul_(1 - lr * decay)
-            else:
-                grad = grad.add(p, alpha=decay)
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        mean.lerp_(grad, 1 - beta1)
-        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        if group["amsgrad"]:
-            square = state["max_exp_avg_sq"].copy_(torch.maximum(state["max_exp_avg_sq"], square))
-        denominator = (square.sqrt() / math.sqrt(1 - beta2**step)).add_(group["eps"])
-        p.addcdiv_(mean, denominator, value=-lr / (1 - beta1**step))
 
 
 class AdamW(Adam):

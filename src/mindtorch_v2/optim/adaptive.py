@@ -3,10 +3,26 @@
 import math
 
 import mindtorch_v2 as torch
-from .optimizer import GroupOptimizer, check, check_betas, check_fused, check_lr, counter, number
+from .optimizer import GroupOptimizer, check, check_betas, check_fused, check_lr, counter, keep_largest, number
+
+
+def _single_tensor_adagrad(group, params, grads, states):
+    lr = number(group["lr"])
+    for p, grad, state in zip(params, grads, states):
+        count, total = state["step"], state["sum"]
+        count += 1
+        step = count.item()
+        if group["maximize"]:
+            grad = -grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(p, alpha=group["weight_decay"])
+        total.addcmul_(grad, grad, value=1)
+        spread = total.sqrt().add_(group["eps"])
+        p.addcdiv_(grad, spread, value=-lr / (1 + (step - 1) * group["lr_decay"]))
 
 
 class Adagrad(GroupOptimizer):
+    _single_tensor = staticmethod(_single_tensor_adagrad)
     _fused_op = "_fused_adagrad_"
     _fused_state = ("sum", "step")
     _fused_options = ("lr", "lr_decay", "weight_decay", "eps", "maximize")
@@ -37,16 +53,32 @@ class Adagrad(GroupOptimizer):
     def _new_state(self, p, group):
         return {"step": counter(), "sum": torch.full_like(p, group["initial_accumulator_value"])}
 
-    def _update_one(self, group, p, grad, state):
-        state["step"] += 1
+
+
+def _single_tensor_rmsprop(group, params, grads, states):
+    alpha, momentum, lr = group["alpha"], group["momentum"], number(group["lr"])
+    for p, grad, state in zip(params, grads, states):
+        if group["maximize"]:
+            grad = -grad
+        count, square = state["step"], state["square_avg"]
+        count += 1
         if group["weight_decay"] != 0:
             grad = grad.add(p, alpha=group["weight_decay"])
-        rate = number(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])
-        state["sum"].addcmul_(grad, grad, value=1)
-        p.addcdiv_(grad, state["sum"].sqrt().add_(group["eps"]), value=-rate)
+        square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
+        if group["centered"]:
+            mean = state["grad_avg"].lerp_(grad, 1 - alpha)
+            spread = square.addcmul(mean, mean, value=-1).sqrt_().add_(group["eps"])
+        else:
+            spread = square.sqrt().add_(group["eps"])
+        if momentum > 0:
+            buffer = state["momentum_buffer"].mul_(momentum).addcdiv_(grad, spread)
+            p.add_(buffer, alpha=-lr)
+        else:
+            p.addcdiv_(grad, spread, value=-lr)
 
 
 class RMSprop(GroupOptimizer):
+    _single_tensor = staticmethod(_single_tensor_rmsprop)
     _fused_op = "_fused_rmsprop_"
     _fused_state = ("square_avg", "grad_avg", "momentum_buffer", "step")
     _fused_options = ("lr", "alpha", "eps", "weight_decay", "momentum", "centered", "maximize")
@@ -74,25 +106,26 @@ class RMSprop(GroupOptimizer):
             state["grad_avg"] = torch.zeros_like(p)
         return state
 
-    def _update_one(self, group, p, grad, state):
-        alpha, momentum, lr = group["alpha"], group["momentum"], number(group["lr"])
-        state["step"] += 1
+
+
+def _single_tensor_adadelta(group, params, grads, states):
+    lr, rho, eps = number(group["lr"]), group["rho"], group["eps"]
+    for p, grad, state in zip(params, grads, states):
+        count, square, moved = state["step"], state["square_avg"], state["acc_delta"]
+        count += 1
+        if group["maximize"]:
+            grad = -grad
         if group["weight_decay"] != 0:
             grad = grad.add(p, alpha=group["weight_decay"])
-        square = state["square_avg"].mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
-        if group["centered"]:
-            mean = state["grad_avg"].lerp_(grad, 1 - alpha)
-            spread = square.addcmul(mean, mean, value=-1).sqrt_().add_(group["eps"])
-        else:
-            spread = square.sqrt().add_(group["eps"])
-        if momentum > 0:
-            buffer = state["momentum_buffer"].mul_(momentum).addcdiv_(grad, spread)
-            p.add_(buffer, alpha=-lr)
-        else:
-            p.addcdiv_(grad, spread, value=-lr)
+        square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
+        spread = square.add(eps).sqrt_()
+        delta = moved.add(eps).sqrt_().div_(spread).mul_(grad)
+        moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+        p.add_(delta, alpha=-lr)
 
 
 class Adadelta(GroupOptimizer):
+    _single_tensor = staticmethod(_single_tensor_adadelta)
     _fused_op = "_fused_adadelta_"
     _fused_state = ("square_avg", "acc_delta", "step")
     _fused_options = ("lr", "rho", "eps", "weight_decay", "maximize")
@@ -114,18 +147,25 @@ class Adadelta(GroupOptimizer):
     def _new_state(self, p, group):
         return {"step": counter(), "square_avg": torch.zeros_like(p), "acc_delta": torch.zeros_like(p)}
 
-    def _update_one(self, group, p, grad, state):
-        rho, eps = group["rho"], group["eps"]
-        state["step"] += 1
+
+
+def _single_tensor_adamax(group, params, grads, states):
+    beta1, beta2 = group["betas"]
+    lr = number(group["lr"])
+    for p, grad, state in zip(params, grads, states):
+        if group["maximize"]:
+            grad = -grad
+        count, mean, largest = state["step"], state["exp_avg"], state["exp_inf"]
+        count += 1
         if group["weight_decay"] != 0:
             grad = grad.add(p, alpha=group["weight_decay"])
-        square = state["square_avg"].mul_(rho).addcmul_(grad, grad, value=1 - rho)
-        delta = state["acc_delta"].add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
-        state["acc_delta"].mul_(rho).addcmul_(delta, delta, value=1 - rho)
-        p.add_(delta, alpha=-number(group["lr"]))
+        mean.lerp_(grad, 1 - beta1)
+        keep_largest(largest.mul_(beta2), grad.abs().add_(group["eps"]), group)
+        p.addcdiv_(mean, largest, value=-lr / (1 - beta1 ** count.item()))
 
 
 class Adamax(GroupOptimizer):
+    _single_tensor = staticmethod(_single_tensor_adamax)
     _fused_op = "_fused_adamax_"
     _fused_state = ("exp_avg", "exp_inf", "step")
     _fused_options = ("lr", "weight_decay", "eps", "maximize")
@@ -147,18 +187,36 @@ class Adamax(GroupOptimizer):
     def _new_state(self, p, group):
         return {"step": counter(), "exp_avg": torch.zeros_like(p), "exp_inf": torch.zeros_like(p)}
 
-    def _update_one(self, group, p, grad, state):
-        beta1, beta2 = group["betas"]
-        state["step"] += 1
-        if group["weight_decay"] != 0:
-            grad = grad.add(p, alpha=group["weight_decay"])
-        mean, largest = state["exp_avg"], state["exp_inf"]
+
+
+def _single_tensor_nadam(group, params, grads, states):
+    beta1, beta2 = group["betas"]
+    lr, decay, pace = number(group["lr"]), group["weight_decay"], group["momentum_decay"]
+    for p, grad, state in zip(params, grads, states):
+        if group["maximize"]:
+            grad = -grad
+        count, product, mean, square = state["step"], state["mu_product"], state["exp_avg"], state["exp_avg_sq"]
+        count += 1
+        step = count.item()
+        if decay != 0:
+            if group["decoupled_weight_decay"]:
+                p.mul_(1 - lr * decay)
+            else:
+                grad = grad.add(p, alpha=decay)
+        mu = beta1 * (1 - 0.5 * 0.96 ** (step * pace))
+        mu_next = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * pace))
+        product *= mu
         mean.lerp_(grad, 1 - beta1)
-        largest.copy_(torch.maximum(largest.mul_(beta2), grad.abs().add_(group["eps"])))
-        p.addcdiv_(mean, largest, value=-number(group["lr"]) / (1 - beta1 ** state["step"].item()))
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        denominator = square.div(1 - beta2**step).sqrt()
+        ahead = product.item() * mu_next
+        denominator.add_(group["eps"])
+        p.addcdiv_(grad, denominator, value=-lr * (1 - mu) / (1 - product.item()))
+        p.addcdiv_(mean, denominator, value=-lr * mu_next / (1 - ahead))
 
 
 class NAdam(GroupOptimizer):
+    _single_tensor = staticmethod(_single_tensor_nadam)
     _fused_op = "_fused_nadam_"
     _fused_state = ("exp_avg", "exp_avg_sq", "mu_product", "step")
     _fused_options = ("lr", "weight_decay", "momentum_decay", "eps", "decoupled_weight_decay", "maximize")
@@ -185,28 +243,38 @@ class NAdam(GroupOptimizer):
             "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p),
         }  # fmt: skip
 
-    def _update_one(self, group, p, grad, state):
-        beta1, beta2 = group["betas"]
-        lr, decay, pace = number(group["lr"]), group["weight_decay"], group["momentum_decay"]
-        state["step"] += 1
-        step = state["step"].item()
+
+
+def _single_tensor_radam(group, params, grads, states):
+    beta1, beta2 = group["betas"]
+    lr, decay, longest = number(group["lr"]), group["weight_decay"], 2 / (1 - beta2) - 1
+    for p, grad, state in zip(params, grads, states):
+        if group["maximize"]:
+            grad = -grad
+        count, mean, square = state["step"], state["exp_avg"], state["exp_avg_sq"]
+        count += 1
+        step = count.item()
         if decay != 0:
             if group["decoupled_weight_decay"]:
                 p.mul_(1 - lr * decay)
             else:
                 grad = grad.add(p, alpha=decay)
-        mu = beta1 * (1 - 0.5 * 0.96 ** (step * pace))
-        mu_next = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * pace))
-        state["mu_product"] *= mu
-        product = state["mu_product"].item()
-        mean = state["exp_avg"].lerp_(grad, 1 - beta1)
-        square = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        denominator = square.div(1 - beta2**step).sqrt_().add_(group["eps"])
-        p.addcdiv_(grad, denominator, value=-lr * (1 - mu) / (1 - product))
-        p.addcdiv_(mean, denominator, value=-lr * mu_next / (1 - product * mu_next))
+        mean.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        rate = lr / (1 - beta1**step)
+        correction = 1 - beta2**step
+        length = longest - 2 * step * beta2**step / correction
+        if length > 5.0:  # the variance of the adaptive rate is tractable
+            rectified = math.sqrt(
+                (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length) * correction
+            )
+            p.addcdiv_(mean, square.sqrt().add_(group["eps"]), value=-rate * rectified)
+        else:
+            p.add_(mean, alpha=-rate)
 
 
 class RAdam(GroupOptimizer):
+    _single_tensor = staticmethod(_single_tensor_radam)
     _fused_op = "_fused_radam_"
     _fused_state = ("exp_avg", "exp_avg_sq", "step")
     _fused_options = ("lr", "weight_decay", "eps", "decoupled_weight_decay", "maximize")
@@ -227,27 +295,3 @@ class RAdam(GroupOptimizer):
 
     def _new_state(self, p, group):
         return {"step": counter(), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-
-    def _update_one(self, group, p, grad, state):
-        beta1, beta2 = group["betas"]
-        lr, decay = number(group["lr"]), group["weight_decay"]
-        state["step"] += 1
-        step = state["step"].item()
-        if decay != 0:
-            if group["decoupled_weight_decay"]:
-                p.mul_(1 - lr * decay)
-            else:
-                grad = grad.add(p, alpha=decay)
-        mean = state["exp_avg"].lerp_(grad, 1 - beta1)
-        square = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        rate = lr / (1 - beta1**step)
-        correction = 1 - beta2**step
-        longest = 2 / (1 - beta2) - 1
-        length = longest - 2 * step * beta2**step / correction
-        if length > 5.0:  # the variance of the adaptive rate is tractable
-            rectified = math.sqrt(
-                (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length) * correction
-            )
-            p.addcdiv_(mean, square.sqrt().add_(group["eps"]), value=-rate * rectified)
-        else:
-            p.add_(mean, alpha=-rate)

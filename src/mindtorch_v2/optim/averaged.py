@@ -6,7 +6,30 @@ import mindtorch_v2 as torch
 from .optimizer import GroupOptimizer, check, check_betas, check_lr, counter, number
 
 
+def _single_tensor_asgd(group, params, grads, states):
+    lambd, lr = group["lambd"], number(group["lr"])
+    for p, grad, state in zip(params, grads, states):
+        if group["maximize"]:
+            grad = -grad
+        count, average = state["step"], state["ax"]
+        count += 1
+        if group["weight_decay"] != 0:
+            grad = grad.add(p, alpha=group["weight_decay"])
+        eta = state["eta"].item()
+        p.mul_(1 - lambd * eta)
+        p.add_(grad, alpha=-eta)
+        mu = state["mu"].item()
+        if mu != 1:
+            average.add_(p.sub(average).mul_(mu))
+        else:
+            average.copy_(p)
+        step = count.item()
+        state["eta"].fill_(lr / (1 + lambd * lr * step) ** group["alpha"])
+        state["mu"].fill_(1 / max(1, step - group["t0"]))
+
+
 class ASGD(GroupOptimizer):
+    _single_tensor = staticmethod(_single_tensor_asgd)
     _fused_op = "_fused_asgd_"
     _fused_state = ("ax", "mu", "eta", "step")
     _fused_options = ("lambd", "lr", "t0", "alpha", "weight_decay", "maximize")
@@ -26,23 +49,26 @@ class ASGD(GroupOptimizer):
     def _new_state(self, p, group):
         return {"step": counter(), "eta": counter(float(number(group["lr"]))), "mu": counter(1.0), "ax": torch.zeros_like(p)}
 
-    def _update_one(self, group, p, grad, state):
-        lambd, lr = group["lambd"], number(group["lr"])
-        state["step"] += 1
-        step, eta, mu = state["step"].item(), state["eta"].item(), state["mu"].item()
-        if group["weight_decay"] != 0:
-            grad = grad.add(p, alpha=group["weight_decay"])
-        p.mul_(1 - lambd * eta)
-        p.add_(grad, alpha=-eta)
-        if mu != 1:
-            state["ax"].add_(p.sub(state["ax"]).mul_(mu))
-        else:
-            state["ax"].copy_(p)
-        state["eta"].fill_(lr / (1 + lambd * lr * step) ** group["alpha"])
-        state["mu"].fill_(1 / max(1, step - group["t0"]))
+
+
+def _single_tensor_rprop(group, params, grads, states):
+    shrink, grow = group["etas"]
+    for p, grad, state in zip(params, grads, states):
+        if group["maximize"]:
+            grad = -grad
+        count, before, size = state["step"], state["prev"], state["step_size"]
+        count += 1
+        agreement = grad.mul(before)
+        turned = agreement.lt(0)
+        factor = torch.where(agreement.gt(0), grow, torch.where(turned, shrink, torch.ones_like(grad)))
+        size.mul_(factor).clamp_(*group["step_sizes"])
+        grad = grad.masked_fill(turned, 0)
+        p.addcmul_(grad.sign(), size, value=-1)
+        before.copy_(grad)
 
 
 class Rprop(GroupOptimizer):
+    _single_tensor = staticmethod(_single_tensor_rprop)
     _fused_op = "_fused_rprop_"
     _fused_state = ("prev", "step_size", "step")
 
@@ -65,16 +91,26 @@ class Rprop(GroupOptimizer):
         names = ("etaminus", "etaplus", "step_size_min", "step_size_max")
         return dict(zip(names, (*group["etas"], *group["step_sizes"]))) | {"maximize": group["maximize"]}
 
-    def _update_one(self, group, p, grad, state):
-        shrink, grow = group["etas"]
-        state["step"] += 1
-        agreement = grad.mul(state["prev"])
-        turned = agreement.lt(0)
-        factor = torch.where(agreement.gt(0), grow, torch.where(turned, shrink, torch.ones_like(grad)))
-        state["step_size"].mul_(factor).clamp_(*group["step_sizes"])
-        grad = grad.masked_fill(turned, 0)
-        p.addcmul_(grad.sign(), state["step_size"], value=-1)
-        state["prev"].copy_(grad)
+
+
+def _update_rows(group, p, grad, state):
+    beta1, beta2 = group["betas"]
+    state["step"] += 1
+    step = state["step"]
+    if grad.dim() == 0:
+        grad, p = grad.view(1), p.view(1)
+    present = grad.ne(0) if grad.dim() == 1 else grad.ne(0).reshape(grad.shape[0], -1).any(1)
+    rows = present.nonzero().view(-1)
+    if rows.numel() == 0:
+        return
+    grad = grad.index_select(0, rows)
+    mean, square = state["exp_avg"].view(p.shape), state["exp_avg_sq"].view(p.shape)
+    new_mean = mean.index_select(0, rows).lerp_(grad, 1 - beta1)
+    new_square = square.index_select(0, rows).mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+    mean.index_put_([rows], new_mean)
+    square.index_put_([rows], new_square)
+    rate = number(group["lr"]) * math.sqrt(1 - beta2**step) / (1 - beta1**step)
+    p.index_add_(0, rows, new_mean.div_(new_square.sqrt_().add_(group["eps"])).mul_(-rate))
 
 
 class SparseAdam(GroupOptimizer):
@@ -86,6 +122,14 @@ class SparseAdam(GroupOptimizer):
 
     _fused_op = "_fused_sparse_adam_"
     _fused_options = ("lr", "eps", "maximize")
+
+    @staticmethod
+    def _single_tensor(group, params, grads, states):
+        for p, grad, state in zip(params, grads, states):
+            _update_rows(group, p, -grad if group["maximize"] else grad, state)
+
+    def _at_once(self, group, params):
+        return True  # PyTorch leaves no choice here
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):
         check_lr(lr, positive=True)
@@ -102,22 +146,3 @@ class SparseAdam(GroupOptimizer):
         torch._C.ops._fused_sparse_adam_(params, grads, means, squares, steps, **self._options_of(group))
         for state in states:
             state["step"] += 1
-
-    def _update_one(self, group, p, grad, state):
-        beta1, beta2 = group["betas"]
-        state["step"] += 1
-        step = state["step"]
-        if grad.dim() == 0:
-            grad, p = grad.view(1), p.view(1)
-        present = grad.ne(0) if grad.dim() == 1 else grad.ne(0).reshape(grad.shape[0], -1).any(1)
-        rows = present.nonzero().view(-1)
-        if rows.numel() == 0:
-            return
-        grad = grad.index_select(0, rows)
-        mean, square = state["exp_avg"].view(p.shape), state["exp_avg_sq"].view(p.shape)
-        new_mean = mean.index_select(0, rows).lerp_(grad, 1 - beta1)
-        new_square = square.index_select(0, rows).mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        mean.index_put_([rows], new_mean)
-        square.index_put_([rows], new_square)
-        rate = number(group["lr"]) * math.sqrt(1 - beta2**step) / (1 - beta1**step)
-        p.index_add_(0, rows, new_mean.div_(new_square.sqrt_().add_(group["eps"])).mul_(-rate))

@@ -1,7 +1,8 @@
 """Optimizer: parameter groups, state, hooks and the profiler scopes of step() and zero_grad().
 
-The optimizers of this package derive from GroupOptimizer, which collects what a group has to update and calls
-_update(); a fused op of the table does the arithmetic where there is one, tensor ops do where there is none.
+The optimizers of this package derive from GroupOptimizer, which collects what a group has to update and chooses the way
+to do it, as PyTorch does: parameter by parameter in tensor ops (_single_tensor_NAME, the default on the CPU), or all at
+once by an op of the table (fused=True, foreach=True, and the default on accelerators).
 """
 
 import functools
@@ -294,6 +295,13 @@ def counter(value=0.0):
     return torch.tensor(value, dtype=torch.get_default_dtype(), device="cpu")
 
 
+def keep_largest(largest, value, group):
+    """`largest`, changed to what is the larger of both in each element."""
+    if group["differentiable"]:
+        return largest.copy_(torch.maximum(largest, value))
+    return torch.maximum(largest, value, out=largest)
+
+
 @functools.cache
 def _devices_of(op):
     """Types of devices that have a kernel for an op of the table."""
@@ -326,9 +334,11 @@ def check_fused(defaults):
 
 
 class GroupOptimizer(Optimizer):
-    """step() over groups. Subclasses say _new_state(p, group), _update_one(group, p, grad, state) in tensor ops, and how
-    the fused op that does the same for a whole group is called: its name, the states it takes, and its options."""
+    """step() over groups. Subclasses say _new_state(p, group); _single_tensor(group, params, grads, states), the step in
+    tensor ops; and how the op that does the same for a whole group is called: its name, the states it takes, and its
+    options."""
 
+    _single_tensor = None
     _fused_op = None
     _fused_state = ()
     _fused_options = ()
@@ -358,16 +368,20 @@ class GroupOptimizer(Optimizer):
         return {}
 
     def _update(self, group, params, grads, states):
-        if self._can_fuse(group, params):
+        if self._at_once(group, params) and self._can_fuse(group, params):
             self._update_fused(group, params, grads, states)
-            return
-        grads = [-g for g in grads] if group.get("maximize") else grads
-        for p, grad, state in zip(params, grads, states):
-            self._update_one(group, p, grad, state)
+        else:
+            self._single_tensor(group, params, grads, states)
+
+    def _at_once(self, group, params):
+        """Are all parameters to be updated by one op? What is asked for is done; when nothing is, PyTorch's choice is."""
+        if group.get("differentiable"):
+            return False
+        if group.get("fused") is None and group.get("foreach") is None:
+            return all(p.device.type != "cpu" for p in params)
+        return bool(group.get("fused") or group.get("foreach"))
 
     def _can_fuse(self, group, params):
-        if self._fused_op is None or group.get("fused") is False or group.get("foreach") or group.get("differentiable"):
-            return False
         devices = {p.device.type for p in params}
         return len(devices) == 1 and devices <= _devices_of(self._fused_op)
 

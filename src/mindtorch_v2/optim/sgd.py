@@ -5,7 +5,25 @@ from ..utils._record import tag_state
 from .optimizer import GroupOptimizer, check, check_fused, check_lr, number
 
 
+def _single_tensor_sgd(group, params, grads, states):
+    lr, momentum = number(group["lr"]), group["momentum"]
+    for p, grad, state in zip(params, grads, states):
+        if group["maximize"]:
+            grad = -grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(p, alpha=number(group["weight_decay"]))
+        if momentum != 0:
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = tag_state(grad.detach().clone())
+            else:
+                buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
+            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+        p.add_(grad, alpha=-lr)
+
+
 class SGD(GroupOptimizer):
+    _single_tensor = staticmethod(_single_tensor_sgd)
     _fused_op = "_fused_sgd_"
     _fused_state = ("momentum_buffer",)
     _fused_options = ("lr", "weight_decay", "momentum", "dampening", "nesterov", "maximize")
@@ -44,16 +62,3 @@ class SGD(GroupOptimizer):
                 op([params[i] for i in now], [grads[i] for i in now], buffers, is_first_step=first, **options)
                 if len(now) == len(params):
                     return
-
-    def _update_one(self, group, p, grad, state):
-        momentum = group["momentum"]
-        if group["weight_decay"] != 0:
-            grad = grad.add(p, alpha=number(group["weight_decay"]))
-        if momentum != 0:
-            buffer = state.get("momentum_buffer")
-            if buffer is None:
-                buffer = state["momentum_buffer"] = tag_state(grad.detach().clone())
-            else:
-                buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
-            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
-        p.add_(grad, alpha=-number(group["lr"]))

@@ -210,12 +210,14 @@ class _ExtraFields_TorchOp(_Fields):
     def inputs(self) -> list[Any]:
         number, tensors = self._tree.native.inputs(self._node)
         found = self._tree.inputs(self._tree.shape(number, self._node), tensors) if number else []
-        if len(found) > 1 and self.name in _ARITHMETIC and isinstance(found[1], (int, float)):
+        if (len(found) > 1 and self.name in _ARITHMETIC and isinstance(found[1], (int, float))
+                and isinstance(found[0], _TensorMetadata) and found[0].device.type != "cpu"):
             found[1] = _TensorMetadata._of((0, 0, -1, -1, 0, -1, _NUMBERS[type(found[1])]), [], [])
         return found
 
 
-# torch gives these their number as a tensor without dims; here it stays a number, which has no memory.
+# torch gives these their number as a tensor without dims. So does the CPU's op here; on an accelerator it stays a number,
+# which has no memory.
 _ARITHMETIC = {f"aten::{name}{end}" for name in ("add", "sub", "mul", "div") for end in ("", "_")}
 _NUMBERS = {bool: 10, int: 5, float: 2}  # mtp_dtype
 

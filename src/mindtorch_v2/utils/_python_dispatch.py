@@ -10,9 +10,11 @@ class _OpOverload:
 
     __slots__ = ("_name", "_overloadname", "_run", "__name__")
 
-    def __init__(self, row):
+    def __init__(self, row, out=None):
         head = row[2].split("(", 1)[0]
         base, _, overload = head.partition(".")
+        if out is not None:
+            head, overload = f"{base}.{out}", out
         self._name, self._overloadname, self._run = "aten::" + head, overload or "default", getattr(_C.ops, row[0])
         self.__name__ = f"{base}.{self._overloadname}"
 
@@ -36,13 +38,14 @@ class _OpOverload:
 
 @functools.cache
 def _functions():
-    return [_OpOverload(row) for row in _C._op_table()]
+    rows = _C._op_table()
+    return [_OpOverload(row) for row in rows] + [_OpOverload(row, out) for row, out in zip(rows, _C._out_overloads())]
 
 
 class TorchDispatchMode:
     """A context in which each op that this thread computes is handed to __torch_dispatch__(func, types, args, kwargs); what that
     returns is the op's result. Ops that are made of others (linear, matmul ...) come as these; ops of the backward pass come,
-    too. func(*args, **kwargs) computes the op. Within __torch_dispatch__ the mode is off, those around it are on, and autograd
+    too, and calls with out= as the overload that has it. func(*args, **kwargs) computes the op. Within __torch_dispatch__ the mode is off, those around it are on, and autograd
     does not follow: it follows the op that was handed over."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):

@@ -339,13 +339,41 @@ static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor *
         status = unpack_saved(node, args, lists, results);
         mt__saved_unlock(node);
         mt__backward b = {node, grads, args, results, outs, spared_by(node)};
+        bool was_within = mt__within_op;
+        mt__within_op = true;
         if (status == MT_OK)
             status = node->grad->run(&b);
+        mt__within_op = was_within;
         for (uint32_t i = 0; i < node->edge_count; i++)
             outs[i] = status == MT_OK && node->edges[i].node != NULL ? mt_retain(outs[i]) : NULL;
     }
     for (unsigned i = 0; i < node->arg_count; i++)
         free(lists[i]);
+    return status;
+}
+
+/* As PyTorch's engine makes it: in two steps, where a profile looks. */
+static mt_status copy_gradient(mt_tensor *grad, mt_tensor **out)
+{
+    mt_value from = mt_value_tensor(grad);
+    if (!(mtp_recording() & MTP_CPU) || mt__interceptor.fn != NULL)
+        return mt_call(MT_OP_clone, &from, 1, out);
+    int64_t strides[MT_MAX_RANK];
+    mt_tensor *same = NULL;
+    mt__contiguous_strides(grad->rank, grad->dims, strides);
+    mt_value like[] = {from, mt_value_ints(grad->dims, grad->rank), mt_value_ints(strides, grad->rank),
+                       mt_value_int(grad->dtype), mt_value_int(grad->device)};
+    mt_status status = mt_call(MT_OP_new_empty_strided, like, MT__COUNT_OF(like), out);
+    if (status != MT_OK)
+        return status;
+    mt_value copy[] = {mt_value_tensor(*out), from};
+    status = mt_call(MT_OP_copy_, copy, MT__COUNT_OF(copy), &same);
+    mt_release(same);
+    (*out)->storage->version = 0; /* it is new, as a clone is */
+    if (status != MT_OK) {
+        mt_release(*out);
+        *out = NULL;
+    }
     return status;
 }
 
@@ -362,7 +390,7 @@ static mt_status add_into(mt_tensor *leaf, mt_tensor **grad, mt_tensor **old)
         if (mt__grad_mode)
             status = mt_call(MT_OP_clone, &args[1], 1, &made);
         else
-            status = mt_call(alone ? MT_OP_detach : MT_OP_clone, &args[1], 1, &made);
+            status = alone ? mt_call(MT_OP_detach, &args[1], 1, &made) : copy_gradient(*grad, &made);
     } else if (mt__grad_mode) {
         status = mt_call(MT_OP_add, args, 2, &made);
     } else {

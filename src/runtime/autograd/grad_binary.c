@@ -56,7 +56,7 @@ static mt_status mul_backward(mt__backward *b)
     if (mt__wants(b, 1))
         mt__give(b, 1, MT(mul, GRAD, ARG(0)));
     if (mt__wants(b, 0))
-        mt__give(b, 0, MT(mul, GRAD, ARG(1)));
+        mt__give(b, 0, MT(mul, GRAD, mt__shown_operand(ARG(1))));
     return mt_scope_status();
 }
 const mt__grad mt__grad_mul = {"MulBackward0", "self other", mul_backward};
@@ -68,7 +68,7 @@ static mt_status div_backward(mt__backward *b)
         mt__give(b, 1, MT(mul, MT(neg, GRAD), q));
     }
     if (mt__wants(b, 0))
-        mt__give(b, 0, MT(div, GRAD, ARG(1)));
+        mt__give(b, 0, MT(div, GRAD, mt__shown_operand(ARG(1))));
     return mt_scope_status();
 }
 const mt__grad mt__grad_div = {"DivBackward0", "self other", div_backward};
@@ -99,23 +99,14 @@ const mt__grad mt__grad_atan2 = {"Atan2Backward0", "self other", atan2_backward}
 
 /* ----------------------------------------------------------------------------------------------- powers */
 
-static mt_value less_one(mt_value v)
-{
-    if (v.kind == MT_FLOAT)
-        v.as.f -= 1.0;
-    else
-        v = mt_value_int(v.as.i - 1);
-    return v;
-}
-
 static mt_status pow_scalar_backward(mt__backward *b)
 {
-    mt_value exponent = ARG(1);
-    if (mt__value_number(&exponent) == 0.0) {
+    double exponent = mt__value_number(&ARG(1)); /* a float, as PyTorch's formula has it */
+    if (exponent == 0.0) {
         mt__give(b, 0, MT(zeros_like, ARG(0)));
         return mt_scope_status();
     }
-    mt_tensor *slope = MT(mul, MT(pow, ARG(0), less_one(exponent)), exponent);
+    mt_tensor *slope = MT(mul, MT(pow, ARG(0), exponent - 1), exponent);
     mt__give(b, 0, MT(mul, GRAD, slope));
     return mt_scope_status();
 }

@@ -388,7 +388,7 @@ static mt_tensor *detached(const mt_tensor *t)
  * for its own use (the noise of a dropout) is none; that is known while recording. */
 bool mt__is_input(const mt_tensor *t)
 {
-    return !t->storage->of_graph && mt__recorded_depth <= 1 && !mt__tracks(t);
+    return !t->storage->of_graph && mt__recorded_depth <= 1 && !mt__tracks(t) && !(t->flags & MT__IS_NUMBER);
 }
 
 /* The same for a node. An interceptor sees it as PyTorch's modes do: as an op. */

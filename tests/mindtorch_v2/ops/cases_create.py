@@ -33,6 +33,10 @@ for label, size in SIZES.items():
     made("full_like", label, (real(*size), 3), lambda x, v: np.full(x.shape, v), "same", dtypes="filb", layouts=True)
     made("full_like", label + "_int32", (real(*size), 3), lambda x, v, dtype: np.full(x.shape, v), "i",
          kwargs={"dtype": Dtype("i")})
+    made("new_empty_strided", label, (real(2), size, tuple(range(len(size), 0, -1))), lambda x, size, stride: np.zeros(size), "same",
+         dtypes="filb", values=False)
+    made("new_empty_strided", label + "_int64", (real(2), size, (0,) * len(size)), lambda x, size, stride, dtype: np.zeros(size), "l",
+         kwargs={"dtype": Dtype("l")}, values=False)
     made("new_zeros", label, (real(2), size), lambda x, size: np.zeros(size), "same", dtypes="filb")
     made("new_zeros", label + "_bool", (real(2), size), lambda x, size, dtype: np.zeros(size), "b",
          kwargs={"dtype": Dtype("b")})

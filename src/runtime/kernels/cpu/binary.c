@@ -253,15 +253,48 @@ TABLE_NUMBER(pow)
 USUAL_POWERS(X)
 #undef X
 
+static mt_status first_power(mt__call *call)
+{
+    mt__plan plan;
+    mt__plan_begin(&plan, call->outs[0], call->compute);
+    mt__plan_add(&plan, &call->args[0], call->compute);
+    mt__plan_run(&plan, mt__cast_loop(call->compute, call->compute), NULL);
+    return MT_OK;
+}
+
+static mt_status zeroth_power(mt__call *call)
+{
+    mt_value one = mt_value_int(1);
+    mt__plan plan;
+    mt__plan_begin(&plan, call->outs[0], call->compute);
+    mt__plan_add(&plan, &one, call->compute);
+    mt__plan_run(&plan, mt__cast_loop(call->compute, call->compute), NULL);
+    return MT_OK;
+}
+
+/* x ** 0 and x ** 1 need no arithmetic: PyTorch leaves them to fill_ and copy_. */
+__attribute__((noinline)) static mt_status trivial_power(mt__call *call, double exponent)
+{
+    mt_value copy[] = {mt_value_tensor(call->outs[0]), call->args[0], mt_value_truth(false)},
+             fill[] = {mt_value_tensor(call->outs[0]), mt_value_int(1)};
+    if (exponent == 1)
+        return call->shown ? mt__record_part(call, MT_OP_copy_, NULL, copy, first_power) : first_power(call);
+    return call->shown ? mt__record_part(call, MT_OP_fill_, NULL, fill, zeroth_power) : zeroth_power(call);
+}
+
 mt_status mt__cpu_pow(mt__call *call)
 {
-    if (call->args[1].kind != MT_TENSOR && mt__is_floating(call->compute)) {
+    if (call->op->numbers == MT__NUMBERS_POWER) {
         double e = mt__arg_number(call, 1);
+        if (MT__UNLIKELY(e == 0 || e == 1))
+            return trivial_power(call, e);
+        if (mt__is_floating(call->compute)) {
 #define X(name, exponent, expr)                                                                              \
     if (e == (exponent))                                                                                     \
         return run(call, name##_loops, call->compute, 0, NULL);
-        USUAL_POWERS(X)
+            USUAL_POWERS(X)
 #undef X
+        }
     }
     return run(call, pow_loops, call->compute, 0, NULL);
 }

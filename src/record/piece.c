@@ -1,0 +1,163 @@
+/* record/piece.c - see piece.h. */
+#include "record/piece.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/os.h"
+
+uint32_t mtp__chunk_head(const mtp__chunk *chunk)
+{
+    const uint64_t words[] = {chunk->order,      chunk->magic, chunk->stream | (uint64_t)chunk->cycle << 32,
+                              chunk->base_ticks, chunk->first, chunk->depth | (uint64_t)chunk->span << 32};
+    uint64_t sum = mtp__hash_words(words, sizeof words / sizeof *words);
+    return (uint32_t)(sum ^ sum >> 32) | 0x80000001u;
+}
+
+void mtp__chunk_set_span(mtp__chunk *chunk, uint32_t span)
+{
+    mtp__chunk next = *chunk;
+    next.span = span;
+    next.head = mtp__chunk_head(&next);
+    __atomic_store_n(&chunk->state, next.state, __ATOMIC_RELEASE); /* pairs: readers, state */
+}
+
+/* Span and head check each other; so a chunk may be cut to what it uses after it was summed up. */
+uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words)
+{
+    mtp__chunk header = *chunk;
+    header.sealed = header.checksum = header.state = 0;
+    uint64_t sum = mtp__hash_words((const uint64_t *)(const void *)&header, MTP__CHUNK_HEADER_WORDS);
+    sum = mtp__hash_mix(sum, mtp__hash_words(words, chunk->words));
+    return sum != 0 ? sum : 1;
+}
+
+/* Acquire makes the payload of each record visible with its word 0. */
+uint32_t mtp__chunk_written(const uint64_t *words, uint32_t capacity)
+{
+    uint32_t at = 0;
+    while (at < capacity) {
+        uint64_t word = __atomic_load_n(&words[at], __ATOMIC_ACQUIRE); /* pairs: commit, word 0 */
+        if (word == 0)
+            break;
+        uint32_t length = MTP__WORD0_LENGTH(word);
+        if (length == 0)
+            length = at + 1 < capacity ? (uint32_t)(words[at + 1] >> 32) : 0;
+        if (length == 0 || length > capacity - at)
+            break;
+        at += length;
+    }
+    return at;
+}
+
+/* --------------------------------------------------------------------------------------------- places */
+
+void mtp__places_fini(mtp__places *places)
+{
+    mtp__free(places->place);
+    *places = (mtp__places){0};
+}
+
+mtp_status mtp__places_reserve(mtp__places *places, uint64_t more)
+{
+    if (places->room - places->count >= more)
+        return MTP_OK;
+    uint64_t room = places->room * 2 > places->count + more ? places->room * 2 : places->count + more;
+    mtp__chunk_place *grown = mtp__calloc(room, sizeof *grown);
+    if (grown == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)room);
+    if (places->count > 0)
+        memcpy(grown, places->place, places->count * sizeof *grown);
+    mtp__free(places->place);
+    places->place = grown;
+    places->room = room;
+    return MTP_OK;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const mtp__chunk_place *x = a, *y = b;
+    uint32_t sx = x->stream - 1, sy = y->stream - 1; /* stream 0 becomes the last */
+    return sx != sy ? (sx > sy) - (sx < sy) : (x->order > y->order) - (x->order < y->order);
+}
+
+void mtp__places_sort(mtp__places *places)
+{
+    if (places->count > 0)
+        qsort(places->place, places->count, sizeof *places->place, compare);
+}
+
+/* Of a file no number is believed before the header's check says that it is right. */
+static bool header_is_right(const mtp__chunk *c, uint32_t from, uint32_t piece_bytes)
+{
+    return c->order != 0 && c->magic == MTP__CHUNK_MAGIC &&
+           mtp__span_is_possible(c->span, from, piece_bytes) && c->head == mtp__chunk_head(c);
+}
+
+static mtp_status add(mtp__places *places, const mtp__chunk *c, uint64_t piece, uint32_t from, uint32_t span)
+{
+    mtp_status status = mtp__places_reserve(places, 1);
+    if (status == MTP_OK)
+        places->place[places->count++] = (mtp__chunk_place){c->order, piece, c->stream, from, span};
+    return status;
+}
+
+/* All chunks of a piece, of which `have` bytes were read and the rest is zero. */
+static mtp_status list_piece(mtp__places *places, uint64_t piece, const unsigned char *bytes, uint32_t have,
+                             uint32_t piece_bytes)
+{
+    bool lost = false; /* behind a damaged header: where the next one is can only be found by looking */
+    for (uint32_t from = 0; from + sizeof(mtp__chunk) <= piece_bytes;) {
+        mtp__chunk c;
+        memcpy(&c, bytes + from, sizeof c);
+        bool right = header_is_right(&c, from, piece_bytes);
+        if (!right && lost) {
+            from += MTP__CHUNK_ALIGN;
+            continue;
+        }
+        if (!right && c.head == 0 && mtp__span_is_possible(c.span, from, piece_bytes)) {
+            from += c.span; /* being made */
+            continue;
+        }
+        bool cut = have < from + sizeof c && c.order != 0;
+        if (!right && !cut && (c.state == 0 || (c.order == 0 && c.magic == 0)))
+            break; /* nothing, or nothing any more */
+        lost = !right;
+        mtp_status status = add(places, &c, piece, from, right ? c.span : 0);
+        if (status != MTP_OK)
+            return status;
+        from += right ? c.span : MTP__CHUNK_ALIGN;
+    }
+    return MTP_OK;
+}
+
+/* A piece's first header says whether there is more to look at: most chunks fill their piece. */
+static mtp_status read_piece(mtp__places *places, int fd, uint64_t piece, unsigned char *copy, uint32_t bytes)
+{
+    mtp__chunk first = {0};
+    ssize_t got = mtp__pread(fd, &first, sizeof first, (piece + 1) * bytes);
+    if (got == (ssize_t)sizeof first && first.state == 0)
+        return MTP_OK;
+    if (got == (ssize_t)sizeof first && first.span == bytes && header_is_right(&first, 0, bytes))
+        return add(places, &first, piece, 0, bytes);
+    if (got > 0) {
+        memset(copy, 0, bytes);
+        got = mtp__pread(fd, copy, bytes, (piece + 1) * bytes);
+    }
+    if (got < 0 && places->unread++ == 0) {
+        places->unread_at = piece;
+        places->unread_error = errno;
+    }
+    return got > 0 ? list_piece(places, piece, copy, (uint32_t)got, bytes) : MTP_OK;
+}
+
+mtp_status mtp__places_list(mtp__places *places, int fd, uint32_t piece_bytes, uint64_t pieces)
+{
+    unsigned char *copy = mtp__calloc(1, piece_bytes);
+    mtp_status status = copy != NULL ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "a piece of %u bytes", piece_bytes);
+    for (uint64_t i = 0; status == MTP_OK && i < pieces; i++)
+        status = read_piece(places, fd, i, copy, piece_bytes);
+    mtp__free(copy);
+    return status;
+}
