@@ -117,7 +117,7 @@ static void fill(mtp__pool *pool, fuzz_input *in, uint64_t how)
         if (chunk == NULL)
             return;
         uint64_t *words = mtp__chunk_words(chunk);
-        uint32_t capacity = mtp__chunk_capacity(CHUNK_BYTES), used = 0, records = 0;
+        uint32_t capacity = chunk->span / 8 - (uint32_t)MTP__CHUNK_HEADER_WORDS, used = 0, records = 0;
         if (n == 0 && how & 2) {
             used = put_head(words, ticks);
             records = 3;
