@@ -9,10 +9,11 @@ PYTHON ?= $(shell python3 -c 'import sys; print(sys.executable)' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build run test test-locale bench lint format layers sanitize install clean
+.PHONY: help setup build run test test-locale test-python-debug bench lint format layers sanitize mutate fuzz reliability soak \
+        coverage valgrind install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages that building and testing need, if any is missing
 	@tools/setup test
@@ -80,6 +81,33 @@ sanitize-%:
 	@$(MESON) test -C build-$* --suite unit --timeout-multiplier 5 --print-errorlogs || true
 	@tools/test-summary build-$* "$* ($(SANITIZERS))"
 
+mutate: setup ## put faults into a copy of the code, one by one: does a test notice? FAULTS="name ..." tries some
+	@tools/mutate $(FAULTS)
+
+FUZZ_RUNS ?= 20000
+fuzz: ## run the fuzzers with clang's libFuzzer, FUZZ_RUNS each (FUZZ="-g -t 600 name ...": see tools/fuzz)
+	@tools/fuzz -r $(FUZZ_RUNS) $(FUZZ)
+
+SHARE ?= 1
+reliability: setup build ## the tests of docs/reliability.md at its scale, as a table (half an hour; SHARE=0.1: less. ROWS="1 7")
+	@nice tests/stress/reliability -b $(BUILD) -s $(SHARE) -o $(BUILD)/reliability.json $(ROWS)
+
+SOAK_MINUTES ?= 10
+soak: setup build ## the same over and over for SOAK_MINUTES; the next call goes on (SOAK="-n": anew. See tests/stress/soak)
+	@nice tests/stress/soak -b $(BUILD) -m $(SOAK_MINUTES) $(SOAK)
+
+coverage: ## branches that the unit tests take, by folder (gcovr)
+	@tools/setup coverage
+	@tools/coverage
+
+valgrind: ## the unit tests under memcheck
+	@tools/setup valgrind
+	@tools/valgrind
+
+test-python-debug: ## the Python tests under Debian's debug build of Python, with extensions built for it
+	@tools/setup debug
+	@tools/python-debug $(PYTESTS)
+
 # Not abspath, which takes a path with spaces for several.
 absolute = $(if $(filter /%,$(firstword $(1))),$(1),$(CURDIR)/$(1))
 
@@ -88,4 +116,4 @@ install: build ## install; PREFIX and DESTDIR are honoured
 	@$(MESON) install -C $(BUILD) $(if $(DESTDIR),--destdir "$(call absolute,$(DESTDIR))")
 
 clean: ## remove what was built
-	@rm -rf $(BUILD) build-asan build-tsan
+	@rm -rf $(BUILD) build-asan build-tsan build-mutate build-fuzz build-coverage build-valgrind build-debug

@@ -136,6 +136,8 @@ double test_now(void); /* seconds */
 int test_scaled(int n);
 uint64_t test_random(void); /* seeded by MTP_TEST_SEED; the seed is said on stderr */
 uint64_t test_below(uint64_t limit);
+/* What `make reliability` shows of a test: the row of docs/reliability.md, how often it ran, and the worst that it saw. */
+void test_row(int row, uint64_t runs, const char *worst, ...) __attribute__((format(printf, 3, 4)));
 
 /* Runs fn in a forked child that leaves with _exit(0); kills it after `seconds`. Returns wait()'s status. */
 typedef void child_fn(void *arg);

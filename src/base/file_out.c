@@ -270,7 +270,7 @@ mtp_status mtp_file_commit(mtp_file *f)
 {
     if (f == NULL)
         return MTP_FAIL(MTP_E_ARG, "file is NULL");
-    bool well = f->error == 0 && (!f->packed || pack(f, NULL, 0, Z_FINISH)) && flush(f);
+    bool well = f->error == 0 && (!f->packed || pack(f, (const unsigned char *)"", 0, Z_FINISH)) && flush(f);
     if (well && f->temp[0] != 0)
         well = put_in_place(f);
     mtp_status status = MTP_OK;

@@ -44,20 +44,24 @@ const char *cli_time(double us, char text[24])
 
 /* -------------------------------------------------------------------------------------------- names */
 
-/* Length of the UTF-8 sequence at p, 0: none, or one that a terminal obeys. */
+/* Length of the UTF-8 sequence at p, 0: none (Unicode's table 3-7: no long forms, no surrogates), or one that a terminal
+ * obeys. */
 static size_t printable(const unsigned char *p, size_t left)
 {
     size_t n = p[0] < 0x80                    ? 1
                : p[0] >= 0xc2 && p[0] <= 0xdf ? 2
                : (p[0] & 0xf0) == 0xe0        ? 3
-               : p[0] <= 0xf4                 ? 4
+               : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4
                                               : 0;
-    if (n == 0 || n > left || p[0] < 0x20 || p[0] == 0x7f || (p[0] >= 0x80 && p[0] < 0xc2))
+    unsigned low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
+    if (n == 0 || n > left || p[0] < 0x20 || p[0] == 0x7f || (n > 1 && (p[1] < low || p[1] > high)))
         return 0;
-    for (size_t i = 1; i < n; i++)
+    for (size_t i = 2; i < n; i++)
         if ((p[i] & 0xc0) != 0x80)
             return 0;
-    return n == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : n;
+    bool line_end = n == 3 && p[0] == 0xe2 && p[1] == 0x80 && (p[2] == 0xa8 || p[2] == 0xa9);
+    return line_end || (n == 2 && p[0] == 0xc2 && p[1] < 0xa0) ? 0 : n;
 }
 
 /* What a terminal would obey is not sent to it. */

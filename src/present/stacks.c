@@ -184,7 +184,8 @@ static void put_frame(mtp__out *o, mtp__text frame)
     const unsigned char *at = (const unsigned char *)frame.bytes, *end = at + frame.length;
     while (at < end) {
         unsigned skip, n = mtp__utf8_character(at, end, &skip);
-        bool control = *at <= ' ' || *at == ';' || *at == 0x7f || (n == 2 && *at == 0xc2 && at[1] < 0xa0);
+        bool control = *at <= ' ' || *at == ';' || *at == 0x7f || (n == 2 && *at == 0xc2 && at[1] < 0xa0) ||
+                       (n == 3 && at[0] == 0xe2 && at[1] == 0x80 && (at[2] & 0xfe) == 0xa8); /* line ends */
         char *p = mtp__out_room(o);
         if (n == 0) {
             p = MTP__PUT(p, "\xef\xbf\xbd");

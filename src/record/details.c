@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/hash.h"
 #include "base/os.h"
+#include "base/rank.h"
 #include "record/control.h"
 #include "record/epoch.h"
 #include "record/stack.h"
@@ -77,6 +78,7 @@ void mtp__details_init(mtp__recorder *r)
             mtp__intern *t = table(&r->set[i], k);
             mtp__intern_init(t, t == &r->set[i].names ? SESSION_NAMES : 1, limit,
                              t == &r->set[i].frames ? tell_frame : tell, r);
+            mtp__rank_set(&t->lock, MTP__RANK_TABLES + i * TABLES + k, r);
         }
     r->set[0].key = mtp__recorder_new_id();
     atomic_store(&r->tables, &r->set[0]);

@@ -1,6 +1,7 @@
 /* record/names.c - the process's names: call sites keep their ids for good, so these are never forgotten. */
 #include <string.h>
 #include "base/hash.h"
+#include "base/rank.h"
 #include "record/recorder.h"
 
 #define NAMES_BYTES_MAX ((size_t)64 << 20)
@@ -24,6 +25,7 @@ static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes
 static void init(void)
 {
     mtp__intern_init(&names, 1, NAMES_BYTES_MAX, tell, NULL);
+    mtp__rank_set(&names.lock, MTP__RANK_NAMES, NULL);
 }
 
 mtp__intern *mtp__names(void)

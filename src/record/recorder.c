@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "base/rank.h"
 #include "record/control.h"
 #include "record/details.h"
 #include "record/epoch.h"
@@ -58,6 +59,8 @@ mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorde
     if (status != MTP_OK)
         goto free_path;
     pthread_mutex_init(&r->control.lock, NULL);
+    mtp__rank_set(&r->control.lock, MTP__RANK_CONTROL, r);
+    mtp__rank_set(&r->pool.lock, MTP__RANK_POOL, r);
     mtp__details_init(r);
     mtp__control_reset(r);
     r->id = mtp__recorder_new_id();
@@ -523,5 +526,7 @@ mtp_status mtp__recorder_revive(mtp__recorder *r, const char *path)
     config.path = path;
     mtp__pool_fini(&r->pool);
     mtp_status status = mtp__pool_init(&r->pool, &config);
+    if (status == MTP_OK)
+        mtp__rank_set(&r->pool.lock, MTP__RANK_POOL, r);
     return status == MTP_OK ? mtp__recorder_start(r) : status;
 }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/plain.h"
+#include "base/rank.h"
 #include "record/details.h"
 #include "record/recorder.h"
 
@@ -36,6 +37,7 @@ static void thread_ended(void *arg);
 static void init(void)
 {
     init_error = pthread_key_create(&key, thread_ended);
+    mtp__rank_set(&lock, MTP__RANK_REGISTRY, NULL);
     have_membarrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
     if (!have_membarrier) {
         void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

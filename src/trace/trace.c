@@ -6,6 +6,7 @@
 #include "base/budget.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json_out.h"
 #include "base/os.h"
 #include "trace/build.h"
 
@@ -204,27 +205,18 @@ void mtp__trace_add_meta(mtp_trace *t, const char *key, size_t key_length, const
     mtp__list_add(t, LIST(t, metadata), &meta);
 }
 
-/* The text as a JSON string, in fresh memory: at most six bytes for each. Bytes that are not UTF-8 stay: exporters
- * mend those. */
+/* The text as a JSON string, in fresh memory. */
 static char *json_string(const char *prefix, const char *text, size_t length, size_t *out_length)
 {
     size_t at = strlen(prefix);
-    char *json = mtp__calloc(1, at + length * 6 + 3);
+    char *json = mtp__calloc(1, at + MTP__JSON_PUT_ROOM(length) + 2);
     if (json == NULL)
         return NULL;
     memcpy(json, prefix, at);
     json[at++] = '"';
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\')
-            json[at++] = '\\';
-        if (c >= 0x20)
-            json[at++] = (char)c;
-        else
-            at += (size_t)snprintf(json + at, 7, "\\u%04x", c);
-    }
-    json[at++] = '"';
-    *out_length = at;
+    char *end = mtp__json_put(json + at, text, length);
+    *end++ = '"';
+    *out_length = (size_t)(end - json);
     return json;
 }
 

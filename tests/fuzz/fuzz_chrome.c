@@ -1,38 +1,18 @@
 /* Fuzz: present/chrome and present/stacks, from any trace at all: names, times, rows, flows and texts out of the input.
  *
- * With clang it is a libFuzzer target (see fuzz_kineto.c); else it makes inputs by itself, or takes files, and speaks TAP.
  * Beside not crashing: what is written is strict JSON, holds every span, rows nest, nothing leaks.
  */
 #define _GNU_SOURCE
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include "base/json_check.h"
-#include "base/os.h"
+#include "fuzz.h"
 #include "trace/trace.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define MUST(cond)                                                                                           \
-    do {                                                                                                     \
-        if (!(cond)) {                                                                                       \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);                                       \
-            abort();                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 /* ---------------------------------------------------------------------------------------- input to trace */
 
-typedef struct input {
-    const uint8_t *at, *end;
-} input;
+typedef fuzz_input input;
 
 static uint64_t take(input *in, size_t bytes)
 {
-    uint64_t v = 0;
-    for (size_t i = 0; i < bytes && in->at < in->end; i++)
-        v = v << 8 | *in->at++;
-    return v;
+    return fuzz_take(in, bytes);
 }
 
 /* Mostly small, now and then anything. */
@@ -129,25 +109,7 @@ static void take_event(input *in, mtp_trace *t)
 
 /* --------------------------------------------------------------------------------------- trace to text */
 
-typedef struct text {
-    char *bytes;
-    size_t length, room;
-} text;
-
-static bool text_sink(void *user, const void *bytes, size_t length)
-{
-    text *t = user;
-    if (t->length + length > t->room) {
-        t->room = (t->length + length) * 2;
-        t->bytes = realloc(t->bytes, t->room);
-        MUST(t->bytes != NULL);
-    }
-    memcpy(t->bytes + t->length, bytes, length);
-    t->length += length;
-    return true;
-}
-
-static size_t times(const text *in, const char *needle)
+static size_t times(const fuzz_text *in, const char *needle)
 {
     size_t n = 0, length = strlen(needle);
     const char *end = in->bytes + in->length;
@@ -159,12 +121,12 @@ static size_t times(const text *in, const char *needle)
 
 static void check(const mtp_trace *t, bool whole, bool bare)
 {
-    text out = {0};
+    fuzz_text out = {0};
     size_t wrong;
     mtp_export_options options = MTP_EXPORT_OPTIONS_INIT;
     options.whole_microseconds = whole;
     options.without_args = bare;
-    MUST(mtp_trace_chrome(t, &options, text_sink, &out) == MTP_OK);
+    MUST(mtp_trace_chrome(t, &options, fuzz_sink, &out) == MTP_OK);
     if (!mtp__json_check(out.bytes, out.length, &wrong)) {
         fprintf(stderr, "not JSON at %zu: ...%.80s\n", wrong, out.bytes + (wrong > 40 ? wrong - 40 : 0));
         abort();
@@ -173,8 +135,8 @@ static void check(const mtp_trace *t, bool whole, bool bare)
     MUST(times(&out, "\n{\"ph\": \"X\", \"cat\": ") == t->span_count + window);
     MUST(t->span_count == 0 || times(&out, "\"traceEvents\": [\n{\"ph\": \"X\", ") == 1);
     free(out.bytes);
-    out = (text){0};
-    MUST(mtp_trace_stacks(t, whole ? "self_cpu_time_total" : "self_device_time_total", text_sink, &out) ==
+    out = (fuzz_text){0};
+    MUST(mtp_trace_stacks(t, whole ? "self_cpu_time_total" : "self_device_time_total", fuzz_sink, &out) ==
          MTP_OK);
     free(out.bytes);
 }
@@ -198,23 +160,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     MUST(mtp__alloc_live() == live);
     return 0;
 }
-
-#ifndef MTP_FUZZER
-int main(int argc, char **argv)
-{
-    uint64_t seed = 1;
-    static uint8_t data[4096];
-    int runs = argc > 1 ? atoi(argv[1]) : 20000;
-    for (int i = 0; i < runs; i++) {
-        seed = seed * 6364136223846793005u + 1442695040888963407u;
-        size_t size = (seed >> 40) % (i % 50 == 0 ? sizeof data : 300);
-        for (size_t k = 0; k < size; k++) {
-            seed = seed * 6364136223846793005u + 1442695040888963407u;
-            data[k] = (uint8_t)(seed >> 56);
-        }
-        LLVMFuzzerTestOneInput(data, size);
-    }
-    printf("1..1\nok 1 - %d_traces_out_of_chance_are_written\n", runs);
-    return 0;
-}
-#endif

@@ -1,33 +1,12 @@
 /* Fuzz: trace/kineto, with all that it stands on (window, scanner, numbers, gzip, zstd).
  *
- * With clang it is a libFuzzer target:
- *     CC=clang-14 meson setup build-fuzz && ninja -C build-fuzz tests/fuzz_kineto
- *     build-fuzz/tests/fuzz_kineto -dict=tests/fuzz/json.dict CORPUS tests/fuzz/kineto
- * With any other compiler it runs the files or folders that it is given, once each, and speaks TAP: what was found once
- * stays found.
- *
  * Beside not crashing: the window's size changes nothing, kept JSON is strict, nothing leaks.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include "base/json_check.h"
-#include "base/os.h"
+#include "fuzz.h"
 #include "trace/json_source.h"
 #include "trace/kineto.h"
 #include "trace/trace.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define MUST(cond)                                                                                           \
-    do {                                                                                                     \
-        if (!(cond)) {                                                                                       \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);                                       \
-            abort();                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 static mtp_status read_once(const uint8_t *data, size_t size, size_t window, size_t piece, mtp_trace **out)
 {
@@ -113,45 +92,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     MUST(mtp__alloc_live() == live);
     return 0;
 }
-
-#ifndef MTP_FUZZER
-static int run_count;
-
-static void run_file(const char *path)
-{
-    FILE *f = fopen(path, "rb");
-    if (f == NULL)
-        return;
-    fseek(f, 0, SEEK_END);
-    long size = ftell(f);
-    rewind(f);
-    uint8_t *data = malloc(size > 0 ? (size_t)size : 1); /* exactly: ASan sees a byte too many */
-    size = (long)fread(data, 1, size > 0 ? (size_t)size : 0, f);
-    fclose(f);
-    LLVMFuzzerTestOneInput(data, (size_t)size);
-    free(data);
-    printf("ok %d - %s\n", ++run_count, strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path);
-    fflush(stdout);
-}
-
-int main(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++) {
-        struct dirent **list;
-        int n = scandir(argv[i], &list, NULL, alphasort);
-        if (n < 0)
-            run_file(argv[i]);
-        for (int k = 0; k < n; k++) {
-            char path[4096];
-            snprintf(path, sizeof path, "%s/%s", argv[i], list[k]->d_name);
-            if (list[k]->d_name[0] != '.')
-                run_file(path);
-            free(list[k]);
-        }
-        if (n >= 0)
-            free(list);
-    }
-    printf("1..%d\n", run_count);
-    return run_count == 0;
-}
-#endif

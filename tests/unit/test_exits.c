@@ -154,6 +154,7 @@ static void a_program_may_end_in_any_way_while_it_records(void **state)
                     assert_int_equal(ledger->word[1], s.records);
                 seen_free(&s);
             }
+    test_row(9, 2 * WAYS * (uint64_t)test_scaled(10), "ends, in %d ways", (int)WAYS);
 }
 
 /* --------------------------------------------------------------------------- handlers around ours at exit */
@@ -290,6 +291,7 @@ static void a_library_that_is_unloaded_while_threads_know_it_does_no_harm(void *
     for (int how = 0; how < 2; how++)
         for (int round = 0; round < test_scaled(5); round++)
             assert_true(test_left_well(test_child(load_record_unload, &how, 30)));
+    test_row(9, 2 * (uint64_t)test_scaled(5), "libraries unloaded");
 #else
     skip();
 #endif

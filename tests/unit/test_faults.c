@@ -164,6 +164,7 @@ static void sweep(bool spool, bool scheduled, mtp_when_full when_full, unsigned 
             break;
     }
     assert_true(fired > 0);
+    test_row(4, (uint64_t)fired, "calls failed%s, no leak", forever ? " for good" : "");
     assert_int_equal(w.failures, 0); /* the last one met no fault, and all was well again */
     assert_int_equal(w.ready, scheduled ? 2 : 1);
 }

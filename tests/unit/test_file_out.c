@@ -589,7 +589,7 @@ static void links_that_come_and_go_lead_nowhere(void **state)
     }
     swapping = false;
     pthread_join(thread, NULL);
-    print_message("# %d of %d were written\n", written, test_scaled(200));
+    test_row(20, (uint64_t)test_scaled(200), "links swapped, %d files written, none through a link", written);
     assert_text(in_folder("victim"), "precious");
     assert_in_range(entries(), 1, 2);
 }

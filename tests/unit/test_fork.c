@@ -161,6 +161,7 @@ static void forks_while_four_threads_record_leave_both_sides_well(void **state)
         snprintf(says, sizeof says, "%llu processes were forked while recording", (unsigned long long)forks);
         assert_contains(w.text, says);
         mtp_profile_destroy(prof);
+        test_row(7, forks, "%s: the ledger is exact", filed ? "spool" : "memory");
         if (filed) {
             seen s = {0};
             assert_ok(seen_spool(&s, test_path("fork.mtp")));
@@ -326,6 +327,7 @@ static void child_goes_on(void *arg)
         CHILD_CHECK(seen_spool(&s, child_file("follow.mtp", pid)) == MTP_OK);
         CHILD_CHECK(s.problem[0] == 0 && s.report.complete && s.records == 2003);
         CHILD_CHECK(s.report.pid == (uint64_t)pid);
+        seen_free(&s);
         CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
     }
 }

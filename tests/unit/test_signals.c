@@ -246,6 +246,7 @@ static void run_cases(size_t from, size_t to)
     for (size_t i = from; i < to; i++)
         if (!test_left_well(test_child(work_under_ticks, (void *)&cases[i], 20)))
             fail_msg("%s", cases[i].name);
+    test_row(10, to - from, "programs under a recording handler at 10 kHz, no hang, ledgers exact");
 }
 
 static void recording_beside_a_recording_handler_is_exact(void **state)

@@ -255,6 +255,7 @@ static void a_file_cut_anywhere_gives_a_prefix(void **state)
         }
         seen_free(&s);
     }
+    test_row(3, (whole_bytes - from) / step, "cut at every %zuth byte", step);
     test_spew(path, whole, 100);
     assert_ok(seen_spool(&s, path));
     assert_int_equal(s.records, 0);
@@ -303,6 +304,7 @@ static void a_flipped_bit_never_makes_a_wrong_record(void **state)
         }
     }
     assert_true(passed_over > test_scaled(4000) / 2);
+    test_row(3, (uint64_t)test_scaled(4000), "bits flipped, no wrong record");
 }
 
 static void many_flips_and_a_cut_end_in_a_status(void **state)

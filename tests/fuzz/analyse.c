@@ -1,0 +1,68 @@
+/* See fuzz.h: every analysis and every form of output, of any trace. */
+#include "fuzz.h"
+
+static void averages(const mtp_trace *t, bool by_shape, bool by_stack)
+{
+    fuzz_text out = {0};
+    mtp_averages *rows;
+    mtp_averages_options options = MTP_AVERAGES_OPTIONS_INIT;
+    options.by_input_shape = by_shape;
+    options.by_stack = by_stack ? 5 : 0;
+    MUST(mtp_averages_create(t, &options, &rows) == MTP_OK);
+    MUST(mtp_averages_table(rows, NULL, fuzz_sink, &out) == MTP_OK);
+    fuzz_text_free(&out);
+    MUST(mtp_averages_csv(rows, fuzz_sink, &out) == MTP_OK);
+    fuzz_text_free(&out);
+    MUST(mtp_averages_json(rows, fuzz_sink, &out) == MTP_OK);
+    fuzz_must_be_json(&out);
+    mtp_averages_destroy(rows);
+}
+
+static void memory(const mtp_trace *t)
+{
+    fuzz_text out = {0};
+    mtp_memory_timeline *timeline;
+    if (mtp_memory_timeline_create(t, NULL, &timeline) != MTP_OK)
+        return;
+    MUST(mtp_memory_timeline_json(timeline, fuzz_sink, &out) == MTP_OK);
+    fuzz_must_be_json(&out);
+    MUST(mtp_memory_timeline_summary(timeline, 10, fuzz_sink, &out) == MTP_OK);
+    fuzz_text_free(&out);
+    mtp_memory_timeline_destroy(timeline);
+}
+
+static void events(const mtp_trace *t)
+{
+    mtp_events *list;
+    size_t count = 0;
+    MUST(mtp_events_create(t, &list) == MTP_OK);
+    MUST(mtp_events_count(list, &count) == MTP_OK);
+    for (size_t i = 0; i < count; i++) {
+        mtp_event e = {.size = sizeof e};
+        MUST(mtp_events_get(list, i, &e) == MTP_OK);
+    }
+    mtp_events_destroy(list);
+}
+
+void fuzz_analyse(const mtp_trace *t)
+{
+    fuzz_text out = {0};
+    mtp_trace_info info = MTP_TRACE_INFO_INIT;
+    MUST(mtp_trace_get_info(t, &info) == MTP_OK);
+    MUST(info.first_ns <= info.last_ns);
+    averages(t, false, false);
+    averages(t, true, true);
+    MUST(mtp_trace_chrome(t, NULL, fuzz_sink, &out) == MTP_OK);
+    fuzz_must_be_json(&out);
+    MUST(mtp_trace_execution_trace(t, fuzz_sink, &out) == MTP_OK);
+    fuzz_must_be_json(&out);
+    MUST(mtp_trace_folded(t, "self_cpu_time_total", fuzz_sink, &out) == MTP_OK);
+    fuzz_text_free(&out);
+    mtp_steps *steps;
+    MUST(mtp_steps_create(t, &steps) == MTP_OK);
+    MUST(mtp_steps_json(steps, fuzz_sink, &out) == MTP_OK);
+    fuzz_must_be_json(&out);
+    mtp_steps_destroy(steps);
+    memory(t);
+    events(t);
+}
