@@ -403,7 +403,8 @@ static void many_cycles_do_not_use_up_a_flight_recorder(void **state)
         for (size_t i = 0; (w = seen_control(&s, MTP__CONTROL_CYCLE, i)) != NULL; i++)
             if (w->word[0] >> 32 == 0 && w->word[0] < oldest)
                 oldest = w->word[0];
-        for (size_t i = 0; i < s.records; i++) /* of each cycle that has records left it is known when it ended */
+        for (size_t i = 0; i < s.records;
+             i++) /* of each cycle that has records left it is known when it ended */
             assert_true(s.record[i].cycle >= oldest);
         seen_free(&s);
         if (k >= 2)
