@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/os.h"
 #include "base/target.h"
 #include "base/plain.h"
@@ -69,6 +70,7 @@ static mode_t mode_by_umask(void)
 /* Beside the target, under a name that nobody has. */
 static mtp_status open_temp(mtp_file *f)
 {
+    MTP__UNCANCELLED;
     for (int i = 0; i < TEMP_TRIES; i++) {
         uint64_t chance = 0;
         if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != (ssize_t)sizeof chance)
@@ -256,6 +258,7 @@ static void set_mode(mtp_file *f)
 
 static bool put_in_place(mtp_file *f)
 {
+    MTP__UNCANCELLED;
     set_mode(f);
     if (mtp__sync(f->fd) != 0)
         return failed(f, "cannot be brought to the disk");

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include "base/budget.h"
+#include "base/guard.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
@@ -190,6 +191,7 @@ void mtp__unmapped(void *p)
 
 int mtp__open(const char *path, int flags, mode_t mode)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_OPEN)) {
         errno = EACCES;
         return -1;
@@ -203,6 +205,7 @@ int mtp__open(const char *path, int flags, mode_t mode)
 
 int mtp__grow_file(int fd, uint64_t offset, uint64_t bytes)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_GROW)) {
         errno = ENOSPC;
         return -1;
@@ -223,6 +226,7 @@ int mtp__grow_file(int fd, uint64_t offset, uint64_t bytes)
 
 int mtp__truncate(int fd, uint64_t bytes)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_TRUNCATE)) {
         errno = EIO;
         return -1;
@@ -236,6 +240,7 @@ int mtp__truncate(int fd, uint64_t bytes)
 
 ssize_t mtp__pread(int fd, void *to, size_t bytes, uint64_t offset)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_READ)) {
         errno = EIO;
         return -1;
@@ -256,12 +261,14 @@ ssize_t mtp__pread(int fd, void *to, size_t bytes, uint64_t offset)
 
 void mtp__close(int fd)
 {
+    MTP__UNCANCELLED;
     if (fd >= 0)
         close(fd);
 }
 
 static mtp__lock lock_call(int fd, int command, short type)
 {
+    MTP__UNCANCELLED;
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
     int rc;
     do {
@@ -314,6 +321,7 @@ static ssize_t write_some(int fd, const char *from, size_t length)
  * for as long as we write, and taken away if it came. */
 int mtp__write(int fd, const void *bytes, size_t length)
 {
+    MTP__UNCANCELLED;
     sigset_t ours, before, pending;
     sigemptyset(&ours);
     sigaddset(&ours, SIGPIPE);
@@ -349,6 +357,7 @@ int mtp__write(int fd, const void *bytes, size_t length)
 
 int mtp__sync(int fd)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_SYNC)) {
         errno = EIO;
         return -1;
@@ -362,6 +371,7 @@ int mtp__sync(int fd)
 
 int mtp__open_at(int dir, const char *name, int flags, mode_t mode)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_OPEN)) {
         errno = EACCES;
         return -1;
@@ -375,6 +385,7 @@ int mtp__open_at(int dir, const char *name, int flags, mode_t mode)
 
 int mtp__open_folder(int dir, const char *path)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_OPEN)) {
         errno = EACCES;
         return -1;

@@ -45,7 +45,7 @@ static void commit(mtp__recorder *r, uint64_t *at, mtp__control_kind kind, uint3
 
 bool mtp__recorder_words(mtp__recorder *r, mtp__control_kind kind, const uint64_t *words, uint32_t count)
 {
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
     uint64_t *at = reserve(r, count + 2);
     if (at != NULL) {
@@ -64,7 +64,7 @@ static bool blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, uint32_t
 {
     size_t done = 0;
     bool fits = length <= UINT32_MAX;
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
     do {
         size_t part = length - done < PART_BYTES ? length - done : PART_BYTES;
@@ -115,7 +115,7 @@ void mtp__recorder_anchor(mtp__recorder *r)
 static void tell_names(mtp__recorder *r)
 {
     mtp__intern *names = mtp__names();
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&names->lock);
     uint32_t count = mtp__intern_count(names);
     for (; r->names_told < count; r->names_told++) {

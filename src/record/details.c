@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "record/details.h"
+#include <errno.h>
 #include <string.h>
 #include "base/hash.h"
 #include "base/os.h"
@@ -44,6 +45,8 @@ static mtp__intern *table(mtp__recorder *r, int k)
 static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
 {
     mtp__recorder *r = user;
+    if (!r->open)
+        return 0; /* by a thread that was stuck: the recording is finished, and perhaps its file */
     mtp__control_kind kind = t == &r->names    ? MTP__CONTROL_NAME
                              : t == &r->shapes ? MTP__CONTROL_SHAPE
                              : t == &r->stacks ? MTP__CONTROL_STACK
@@ -59,6 +62,8 @@ static int tell_frame(void *user, const mtp__intern *t, uint32_t id, const void 
     (void)t, (void)length;
     char text[1024];
     uint64_t key;
+    if (!((mtp__recorder *)user)->open)
+        return 0;
     memcpy(&key, bytes, sizeof key);
     mtp__stack_describe(key, text, sizeof text);
     return mtp__control_define(user, MTP__CONTROL_FRAME, id, text, strlen(text));
@@ -123,7 +128,9 @@ static uint32_t lost(mtp__recorder *r)
 /* An id for the bytes; a table that is full is one loss per use, so that the ledger shows how much is missing. */
 static uint32_t add(mtp__recorder *r, mtp__intern *t, uint64_t hash, const void *bytes, size_t length)
 {
+    int its_errno = errno;
     uint32_t id = mtp__intern_add(t, hash, bytes, length);
+    errno = its_errno;
     return id != 0 ? id : lost(r);
 }
 
@@ -254,7 +261,9 @@ uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller)
     struct mtp__thread_cache *cache = cache_of(r, t);
     if (cache == NULL)
         return lost(r);
+    int its_errno = errno; /* of the program, which may have a stack provider of its own */
     uint32_t from = 0, depth = mtp__stack_capture(caller, cache->frames, MTP__STACK_DEPTH_MAX, &from);
+    errno = its_errno;
     uint32_t id = 0;
     for (uint32_t i = depth; i > from; i--) { /* from the root inwards */
         id = stack_child(r, cache, id, cache->frames[i - 1]);

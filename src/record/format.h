@@ -112,7 +112,8 @@ typedef struct mtp__chunk {
     uint32_t stream;     /* 0: control */
     uint32_t cycle;      /* the recording cycle that it belongs to */
     uint64_t base_ticks; /* all bits of a tick not after the first record's */
-    uint64_t first;      /* records of the stream before this chunk */
+    uint64_t first;      /* records of the stream before this chunk, and those that found no room */
+    uint64_t dropped;    /* of `first`: those that found no room. If it grows, some were to be just before */
     uint32_t records;    /* when sealed: how many are here */
     uint32_t words;      /* when sealed: how many are used */
     uint64_t checksum;   /* when sealed, in a file: of header and words; 0: not sealed */

@@ -210,6 +210,7 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
     chunk->cycle = cycle;
     chunk->base_ticks = ticks;
     chunk->first = first;
+    chunk->dropped = 0;
     chunk->depth = 0;
     chunk->epoch = 0;
     chunk->span = pool->chunk_bytes;
@@ -231,9 +232,23 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
     if (control && pool->when_full != MTP_STREAM)
         return;
     pthread_mutex_lock(&pool->lock);
-    pool->kept += control ? 0 : records;
-    pool->sealed[(pool->sealed_at + pool->sealed_count++) % pool->slots] = slot_of(pool, chunk);
+    if (__atomic_load_n(&chunk->order, __ATOMIC_RELAXED) != 0) { /* 0: it was abandoned */
+        pool->kept += control ? 0 : records;
+        pool->sealed[(pool->sealed_at + pool->sealed_count++) % pool->slots] = slot_of(pool, chunk);
+    }
     pthread_mutex_unlock(&pool->lock);
+}
+
+bool mtp__pool_abandon(mtp__pool *pool, mtp__chunk *chunk, uint32_t stream)
+{
+    pthread_mutex_lock(&pool->lock);
+    bool in_hand = __atomic_load_n(&chunk->order, __ATOMIC_RELAXED) != 0 && chunk->stream == stream;
+    for (uint32_t i = 0; i < pool->sealed_count && in_hand; i++)
+        in_hand = pool->sealed[(pool->sealed_at + i) % pool->slots] != slot_of(pool, chunk);
+    if (in_hand)
+        __atomic_store_n(&chunk->order, 0, __ATOMIC_RELEASE); /* pairs: visit, order */
+    pthread_mutex_unlock(&pool->lock);
+    return in_hand;
 }
 
 void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk)
@@ -301,7 +316,7 @@ static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__ch
 {
     uint32_t slot = (uint32_t)p->at;
     mtp__chunk *chunk = chunk_at(pool, slot);
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
     bool there = __atomic_load_n(&chunk->order, __ATOMIC_ACQUIRE) == p->order;
     pool->pinned = there ? slot : NO_SLOT;
@@ -341,7 +356,7 @@ static mtp_status visit_piece(mtp__pool *pool, const mtp__chunk_place *p, void *
 
 static mtp_status visit(mtp__pool *pool, bool control_only, mtp__chunk_visitor *visitor, void *user)
 {
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
     uint64_t count = pool->file.fd >= 0 ? pool->file.pieces : pool->fresh;
     pthread_mutex_unlock(&pool->lock);

@@ -51,6 +51,9 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
 /* The chunk's owner writes no more into it. Control chunks stay: they are never made room of, except in a stream,
  * where nothing is lost by it. */
 void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records);
+/* The owner, a thread of this stream, is stuck: readers pass the chunk over, and nobody else ever has it. false: the owner
+ * has sealed it already. */
+bool mtp__pool_abandon(mtp__pool *pool, mtp__chunk *chunk, uint32_t stream);
 void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk); /* of the control stream: its owner goes on */
 
 /* Each chunk in use: stream by stream, each in the order of writing, the control stream last (so that it defines all

@@ -140,7 +140,7 @@ void mtp_profile_destroy(mtp_profile *prof)
         return;
     if (prof->recording)
         mtp__recorder_stop(prof->recorder, NULL);
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     mtp__registry_lock(); /* another thread may be in the middle of a fork, and look at it */
     mtp__profile_release(prof);
     mtp__registry_unlock();
@@ -388,13 +388,14 @@ static mtp_status next_action(mtp_profile *prof, mtp_action *out)
                     (unsigned long long)prof->step);
 }
 
-static mtp_status check_callable(const mtp_profile *prof, bool active, const char *what)
+#define check_callable(prof, active, what) check_called(prof, active, what, __builtin_dwarf_cfa())
+static mtp_status check_called(const mtp_profile *prof, bool active, const char *what, const void *from)
 {
     if (prof == NULL)
         return MTP_FAIL(MTP_E_ARG, "%s: the profile is NULL", what);
     if (prof->in_callback)
         return MTP_FAIL(MTP_E_STATE, "%s: called from inside on_trace_ready", what);
-    if (atomic_load_explicit(&mtp__self.busy, memory_order_relaxed) != 0)
+    if (mtp__writer_inside(from))
         return MTP_FAIL(MTP_E_STATE,
                         "%s: called from inside a recording call (a stack provider or signal handler)", what);
     if (active && !(prof->active && !prof->by_hand))

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/os.h"
 #include "base/plain.h"
 #include "base/target.h"
@@ -15,6 +16,7 @@
 /* The lock goes with it: it is held while the file is not complete, and tells readers that its writer lives. */
 static bool header_write(mtp__spool_out *f, bool complete)
 {
+    MTP__UNCANCELLED;
     bool locked = complete || mtp__lock_file(f->fd) == MTP__LOCK_NONE;
     mtp__spool_header header = {
         MTP__SPOOL_MAGIC, MTP__FORMAT_VERSION,      f->chunk_bytes,     (uint64_t)getpid(),

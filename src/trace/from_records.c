@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/os.h"
 #include "record/details.h"
 #include "record/profile.h"
@@ -544,6 +545,7 @@ static void add_steps(reader *r, int64_t end)
 
 static void add_process(reader *r)
 {
+    MTP__UNCANCELLED;
     char name[64] = "";
     FILE *f = r->t->pid == (uint64_t)getpid() ? fopen("/proc/self/comm", "r") : NULL;
     size_t n = f != NULL ? fread(name, 1, sizeof name - 1, f) : 0;
