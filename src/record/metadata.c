@@ -115,7 +115,7 @@ void mtp__profile_new_trace_id(mtp_profile *prof)
 {
     prof->trace_id[0] = 0;
     prof->has_trace_id = true;
-    if (prof->config.custom_trace_id != NULL) {
+    if (prof->config.custom_trace_id != NULL && !prof->leaving) {
         prof->config.custom_trace_id(prof->config.user, prof->trace_id, sizeof prof->trace_id);
         prof->trace_id[sizeof prof->trace_id - 1] = 0;
         return;
