@@ -216,11 +216,22 @@ static bool any_starved(void)
     return false;
 }
 
+/* Between two looks; for how long. */
+static uint64_t doze(uint32_t looks)
+{
+    MTP__UNCANCELLED;
+    const struct timespec nap = {0, REST_NAP_NS};
+    if (looks < 100)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+    return looks < 100 ? 0 : REST_NAP_NS;
+}
+
 /* A pause of the whole process (a debugger, SIGSTOP, a virtual machine) is nobody's time: each look counts for as long
  * as we may have slept, or for as long as we slept where no clock tells. */
 uint32_t mtp__registry_rest_and_lock(void)
 {
-    MTP__UNCANCELLED;
     heavy_barrier();
     mtp__registry_lock();
     rest++;
@@ -232,14 +243,9 @@ uint32_t mtp__registry_rest_and_lock(void)
         if (busy == 0 || waited > REST_STARVED_NS || (waited > REST_LIMIT_NS && !any_starved()))
             return busy;
         mtp__registry_unlock(); /* the busy one may be on its way to this very lock */
-        struct timespec nap = {0, looks < 100 ? 0 : (long)REST_NAP_NS};
-        if (nap.tv_nsec == 0)
-            sched_yield();
-        else
-            nanosleep(&nap, NULL);
-        uint64_t now = now_ns(), passed = now - last;
+        uint64_t nap = doze(looks), now = now_ns(), passed = now - last;
         passed = passed > REST_LOOK_NS ? REST_LOOK_NS : passed;
-        waited += passed > (uint64_t)nap.tv_nsec ? passed : (uint64_t)nap.tv_nsec;
+        waited += passed > nap ? passed : nap;
         last = now;
     }
 }
