@@ -62,11 +62,10 @@ static int tell_frame(void *user, const mtp__intern *t, uint32_t id, const void 
     (void)t, (void)length;
     char text[1024];
     uint64_t key;
-    if (!((mtp__recorder *)user)->open)
-        return 0;
     memcpy(&key, bytes, sizeof key);
     mtp__stack_describe(key, text, sizeof text);
-    return mtp__control_define(user, MTP__CONTROL_FRAME, id, text, strlen(text));
+    return ((mtp__recorder *)user)->open && /* as above: describing may take long */
+           mtp__control_define(user, MTP__CONTROL_FRAME, id, text, strlen(text));
 }
 
 void mtp__details_init(mtp__recorder *r)

@@ -119,8 +119,8 @@ typedef struct mtp__chunk {
     uint64_t checksum;   /* when sealed, in a file: of header and words; 0: not sealed */
     uint32_t depth;      /* of the stream before the first record */
     uint32_t epoch;      /* of definitions (record/control.h) when it was handed out */
-    uint32_t span;       /* bytes of its piece, header and all; the next chunk, if there is one, lies behind them */
-    uint32_t head;       /* check of what does not change: order to first, depth to span */
+    uint32_t span; /* bytes of its piece, header and all; the next chunk, if there is one, lies behind them */
+    uint32_t head; /* check of what does not change: order to first, depth to span */
 } mtp__chunk;
 #define MTP__CHUNK_MAGIC 0x4b4e5548435054d4u
 #define MTP__CHUNK_HEADER_WORDS (sizeof(mtp__chunk) / 8)

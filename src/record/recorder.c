@@ -183,8 +183,7 @@ mtp_status mtp__recorder_start(mtp__recorder *r)
     mtp__registry_lock();
     r->open = true;
     mtp__registry_unlock();
-    uint32_t gate =
-        flags | MTP__GATE_OPEN | (slow ? MTP__GATE_SLOW : 0) | (strays ? MTP__GATE_STRAYS : 0);
+    uint32_t gate = flags | MTP__GATE_OPEN | (slow ? MTP__GATE_SLOW : 0) | (strays ? MTP__GATE_STRAYS : 0);
     r->session = next_session();
     atomic_store(&mtp__gate.flags, gate); /* pairs: gate_read */
     publish(r, flags);

@@ -20,11 +20,11 @@
 #include "record/recorder.h"
 
 #define MS ((uint64_t)1000000)
-#define REST_LIMIT_NS (1000 * MS)      /* for threads that could leave their record, and do not */
+#define REST_LIMIT_NS (1000 * MS)        /* for threads that could leave their record, and do not */
 #define REST_STARVED_NS (20 * 1000 * MS) /* for those that want to run, and are not let */
-#define REST_LOOK_NS (10 * MS)         /* most that counts from one look to the next: we were not running either */
+#define REST_LOOK_NS (10 * MS) /* most that counts from one look to the next: we were not running either */
 #define REST_NAP_NS (MS / 5)
-#define RAN_ENOUGH_NS (20 * MS)        /* a record takes less than a thousandth of that */
+#define RAN_ENOUGH_NS (20 * MS) /* a record takes less than a thousandth of that */
 
 _Thread_local mtp__writer mtp__self __attribute__((tls_model("initial-exec")));
 mtp__gate_page mtp__gate;

@@ -23,16 +23,16 @@ struct mtp__thread;
 struct mtp__recorder;
 
 typedef struct mtp__writer {
-    uint64_t *cur, *end;        /* free words of the current chunk; NULL: none */
-    _Atomic uint64_t written;   /* records, in this thread's life in the recorder */
-    _Atomic uint64_t busy;      /* stack pointer of the record that is being written; 0: none. pairs: rest, busy */
-    mtp_token token;            /* of the next scope; 0: has not recorded in this cycle yet */
-    _Atomic uint64_t sealed;    /* of `written`: those before the current chunk */
-    mtp__chunk *chunk;          /* borrowed from the pool */
-    struct mtp__thread *thread; /* owned; NULL: not in the registry */
+    uint64_t *cur, *end;      /* free words of the current chunk; NULL: none */
+    _Atomic uint64_t written; /* records, in this thread's life in the recorder */
+    _Atomic uint64_t busy; /* stack pointer of the record that is being written; 0: none. pairs: rest, busy */
+    mtp_token token;       /* of the next scope; 0: has not recorded in this cycle yet */
+    _Atomic uint64_t sealed;        /* of `written`: those before the current chunk */
+    mtp__chunk *chunk;              /* borrowed from the pool */
+    struct mtp__thread *thread;     /* owned; NULL: not in the registry */
     struct mtp__recorder *recorder; /* borrowed: of the token; it stays, even if it is not current any more */
-    uint32_t gone;              /* its thread is past the point where it could be drained */
-    mtp_drop why;               /* the last record that found no room did not */
+    uint32_t gone;                  /* its thread is past the point where it could be drained */
+    mtp_drop why;                   /* the last record that found no room did not */
     _Atomic uint64_t dropped[MTP_DROP_CAUSES];
 } mtp__writer;
 
@@ -56,7 +56,8 @@ extern _Thread_local mtp__writer mtp__self __attribute__((tls_model("initial-exe
 /* The gate: what is recorded now. It fills a page that a child made by any kind of fork finds zeroed. */
 #define MTP__GATE_OPEN 0x80000000u /* a cycle is being recorded, whatever is toggled off */
 #define MTP__GATE_SLOW 0x00010000u /* ticks must come from the slow read */
-#define MTP__GATE_STRAYS 0x00020000u /* a thread that was stuck may come back with a chunk of an earlier cycle */
+#define MTP__GATE_STRAYS                                                                                     \
+    0x00020000u /* a thread that was stuck may come back with a chunk of an earlier cycle */
 #define MTP__GATE_RARE (MTP__GATE_SLOW | MTP__GATE_STRAYS)
 typedef struct mtp__gate_page {
     _Alignas(4096) atomic_uint flags;

@@ -86,7 +86,8 @@ static void *sticky(void *arg)
 }
 
 typedef struct stuck_case {
-    int at, after; /* after: 0 nothing is recorded any more, 1 another cycle, 2 another profile: the first is gone */
+    int at,
+        after; /* after: 0 nothing is recorded any more, 1 another cycle, 2 another profile: the first is gone */
     bool spool, acc;
 } stuck_case;
 
@@ -148,8 +149,12 @@ static void one_gets_stuck(void *arg)
 static void a_thread_that_was_stuck_goes_on_wherever_it_was(void **state)
 {
     (void)state;
-    static const int at[] = {MTP__POINT_RECORD_RESERVED, MTP__POINT_RECORD_COMMITTED, MTP__POINT_CHUNK_TAKEN,
-                             MTP__POINT_CHUNK_SEALED,    MTP__POINT_DEFINITION,       IN_CAPTURE,
+    static const int at[] = {MTP__POINT_RECORD_RESERVED,
+                             MTP__POINT_RECORD_COMMITTED,
+                             MTP__POINT_CHUNK_TAKEN,
+                             MTP__POINT_CHUNK_SEALED,
+                             MTP__POINT_DEFINITION,
+                             IN_CAPTURE,
                              IN_DESCRIBE};
     for (size_t i = 0; i < COUNT(at); i++)
         for (int way = 0; way < 4; way++) {
