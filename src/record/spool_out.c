@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/os.h"
 #include "base/plain.h"
 #include "record/checks.h"
@@ -17,6 +18,7 @@
  * copy are one write within one page: a kill leaves both as they were, or both new. */
 static bool header_write(mtp__spool_out *f, bool complete)
 {
+    MTP__UNCANCELLED;
     bool locked = complete || mtp__lock_file(f->fd) == MTP__LOCK_NONE;
     unsigned char page[MTP__SPOOL_COPY_AT + sizeof(mtp__spool_header)] = {0};
     mtp__spool_header header = {.magic = MTP__SPOOL_MAGIC,
