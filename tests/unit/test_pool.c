@@ -1377,7 +1377,7 @@ static void fill_disk(small_disk *d, int expected_error)
     uint64_t taken = 0, most = d->policy == MTP_KEEP_NEWEST ? 3000 : 4096;
     CHILD_CHECK(mtp__pool_init(&pool, &c) == MTP_OK);
     for (mtp__chunk *chunk; taken < most && (chunk = take(&pool, 1, &why)) != NULL; taken++)
-        fill_and_seal(&pool, chunk, 251);
+        fill_and_seal(&pool, chunk, 250);
     CHILD_CHECK(pool.file.error == expected_error);
     CHILD_CHECK(d->policy == MTP_KEEP_NEWEST ? taken == most : why == MTP_DROP_DISK);
     mtp__pool_finish(&pool);
