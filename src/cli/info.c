@@ -48,8 +48,9 @@ static void about_losses(const mtp_trace_info *i)
             printf("    dropped         %llu: %s\n", (unsigned long long)l->dropped_by[k],
                    mtp_drop_text((mtp_drop)k));
     if (i->has_ledger && l->lost_definitions > 0)
-        printf("    definitions     %llu names, shapes or stacks could not be kept: they are shown as \"?\"\n",
-               (unsigned long long)l->lost_definitions);
+        printf(
+            "    definitions     %llu names, shapes or stacks could not be kept: they are shown as \"?\"\n",
+            (unsigned long long)l->lost_definitions);
     if (i->unfinished > 0)
         printf("  unfinished        %llu spans had no end\n", (unsigned long long)i->unfinished);
     if (i->unmatched_ends > 0)

@@ -169,7 +169,7 @@ bool mtp__control_copy(mtp__recorder *r, const uint64_t *record, uint32_t words)
     if (at == NULL)
         return false;
     memcpy(at + 2, record + 2, (words - 2) * sizeof *record);
-    commit(r, at, (mtp__control_kind)record[1], words);
+    commit(r, at, (mtp__control_kind)MTP__CONTROL_KIND(record[1]), words);
     return true;
 }
 

@@ -122,7 +122,7 @@ static void each_definition(mtp__recorder *r, wanted *w, uint32_t epoch, definit
 static void note_stack(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t length)
 {
     (void)r;
-    if ((uint32_t)record[1] != MTP__CONTROL_STACK || length != 5)
+    if (MTP__CONTROL_KIND(record[1]) != MTP__CONTROL_STACK || length != 5)
         return;
     if (w->stack != NULL) {
         stack_told *s = &w->stack[w->stacks];
@@ -152,7 +152,7 @@ static void want_below(mtp__recorder *r, wanted *w, uint32_t epoch)
 
 static void tell_again(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t length)
 {
-    mtp__control_kind kind = (mtp__control_kind)record[1];
+    mtp__control_kind kind = (mtp__control_kind)MTP__CONTROL_KIND(record[1]);
     if (kind > MTP__CONTROL_TEXT || length < 4)
         return;
     uint64_t *slot = find(w, kind, (uint32_t)record[2]);

@@ -273,7 +273,7 @@ static void read_ledger(mtp_trace *t, const uint64_t *w, uint32_t count)
 static void read_anchor(mtp__dictionary *d, const uint64_t *w, uint32_t count)
 {
     mtp__anchor a = {w[0], w[1], w[2], count > 3 ? w[3] : 0, count > 4 ? w[4] : 0};
-    const uint64_t most = (uint64_t)1 << 40; /* ticks: minutes */
+    const uint64_t most = (uint64_t)1 << 40;   /* ticks: minutes */
     const bool again = count > 5 && w[5] == 1; /* a ring tells old ones once more */
     if (a.ticks > d->last_ticks + most || (!again && a.ticks + most < d->last_ticks))
         d->line.faults++;
@@ -308,6 +308,15 @@ static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint3
     default:
         read_blob(d, kind, w, count);
     }
+}
+
+void mtp__dictionary_complete(mtp__dictionary *d, const mtp__spool_header *h)
+{
+    const mtp__anchor made = {h->ticks, h->monotonic_ns, h->realtime_ns, 0, 0};
+    if (d->ticks_per_ns == 0)
+        d->ticks_per_ns = h->ticks_per_ns;
+    if (d->line.count == 0 && !mtp__ticks_add(&d->line, &made))
+        d->trace->builder->out_of_memory = true;
 }
 
 mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, const uint64_t *words,

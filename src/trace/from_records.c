@@ -793,16 +793,6 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
     return status;
 }
 
-/* What the control stream does not tell, because what told it is damaged, or its writer died before. */
-static void from_header(reader *r, const mtp__spool_header *h)
-{
-    if (r->dict.ticks_per_ns == 0)
-        r->dict.ticks_per_ns = h->ticks_per_ns;
-    if (r->dict.line.count == 0 &&
-        !mtp__ticks_add(&r->dict.line, &(mtp__anchor){h->ticks, h->monotonic_ns, h->realtime_ns, 0, 0}))
-        r->t->builder->out_of_memory = true;
-}
-
 mtp_status mtp__trace_from_spool(const char *path, mtp__tally *tally, mtp_trace **out)
 {
     reader r;
@@ -816,7 +806,7 @@ mtp_status mtp__trace_from_spool(const char *path, mtp__tally *tally, mtp_trace 
     if (status == MTP_OK)
         status = read_control(&r, &(source){.path = path, .report = &report});
     if (status == MTP_OK && !r.t->builder->out_of_memory) {
-        from_header(&r, &report.header);
+        mtp__dictionary_complete(&r.dict, &report.header);
         passes(&r);
         status = mtp__spool_visit(path, on_chunk, &r, &report);
     }

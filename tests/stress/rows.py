@@ -44,6 +44,7 @@ TESTS = [
     Test(10, "a recording handler at 10 kHz", "signals", "*recording_handler*", 14),
     Test(10, "profiles driven in any order, callbacks that come back", "states", "", 5),
     Test(11, "a flight recorder's memory and file", "endurance", "a_flight_recorder*", 215),
+    Test(11, "a ring of 1 MiB for a year: a million threads and cycles", "epochs", "a_ring_runs_for_a_year", 365, 1800),
     Test(12, "start, stop and export", "endurance", "starting_stopping*", 25),
     Test(13, "1e8 records written, read and exported", "endurance", "a_long_recording*", 100),
     Test(14, "fuzzers over their corpus", "fuzz"),

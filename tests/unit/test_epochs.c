@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "record/epoch.h"
 #include "tests/test.h"
 #include "trace/trace.h"
@@ -190,6 +191,89 @@ static void anchors_do_not_fill_a_ring(void **state)
 {
     (void)state;
     each_ring(many_anchors);
+}
+
+/* ------------------------------------------------------------------------------------------------- a year */
+
+static atomic_uint_fast64_t virtual_ns;
+
+static uint64_t virtual_ticks(void)
+{
+    return atomic_fetch_add(&virtual_ns, 100);
+}
+
+static uint64_t virtual_clock(clockid_t id)
+{
+    const uint64_t epoch = (uint64_t)1700000000 * 1000000000u;
+    return atomic_fetch_add(&virtual_ns, 100) + (id == CLOCK_REALTIME ? epoch : 0);
+}
+
+/* Names that end in " 5 ms" last so long. */
+static void check_durations(const mtp_trace *t, int least)
+{
+    int found = 0;
+    assert_int_equal(t->clock_faults + t->damaged_chunks, 0);
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        const mtp__text name = mtp__trace_get_text(t, t->name[i]);
+        int64_t ns = t->end[i] - t->start[i];
+        assert_true(name.length > 0 && name.bytes[0] != '?');
+        if (name.length < 5 || memcmp(name.bytes + name.length - 5, " 5 ms", 5) != 0)
+            continue;
+        found++;
+        if (ns < 4999000 || ns > 5001000)
+            fail_msg("%s: %lld ns", name.bytes, (long long)ns);
+    }
+    assert_true(found >= least);
+}
+
+/* A scope each second, a thread and a cycle each half minute, a name of its own each minute: a million of each in a year
+ * (MTP_TEST_SCALE=365). What is left is the newest, named and timed. */
+static void a_ring_runs_for_a_year(void **state)
+{
+    (void)state;
+    for (int file = 0; file < 2; file++) {
+        atomic_store(&virtual_ns, (uint64_t)3600 * 1000000000u);
+        mtp__clock_hook_set(virtual_ticks);
+        mtp__clock_system_hook_set(virtual_clock);
+        mtp_profile_config c = ring_config(file);
+        mtp_profile *prof = test_start(&c);
+        const uint64_t seconds = (uint64_t)test_scaled(86400);
+        for (uint64_t s = 1; s <= seconds; s++) {
+            atomic_fetch_add(&virtual_ns, 995000000u);
+            MTP_SCOPE ("each second, 5 ms")
+                atomic_fetch_add(&virtual_ns, 5000000u);
+            if (s % 60 == 7)
+                scope_text("minute %llu", (unsigned long long)s);
+            if (s % 30 == 0) {
+                pthread_t t;
+                assert_int_equal(pthread_create(&t, NULL, short_thread, NULL), 0);
+                pthread_join(t, NULL);
+            }
+            if (s % 30 == 15 && s + 60 < seconds) {
+                assert_ok(mtp_profile_stop(prof));
+                assert_ok(mtp_profile_start(prof));
+            }
+        }
+        assert_ok(mtp_profile_stop(prof));
+        mtp_ledger l = ledger_of(prof);
+        assert_int_equal(l.lost_definitions, 0);
+        assert_int_equal(l.dropped, l.dropped_by[MTP_DROP_OVERWRITTEN]);
+        assert_balanced(prof);
+        mtp_trace *t;
+        assert_ok(mtp_profile_trace(prof, &t));
+        check_durations(t, 500);
+        mtp_trace_destroy(t);
+        if (file) {
+            check_clean(c.spool);
+            assert_ok(mtp_trace_open(c.spool, NULL, &t));
+            check_durations(t, 500);
+            mtp_trace_destroy(t);
+        }
+        mtp_profile_destroy(prof);
+        mtp__clock_hook_set(NULL);
+        mtp__clock_system_hook_set(NULL);
+        test_row(11, seconds, "a ring of 1 MiB after %llu days", (unsigned long long)(seconds / 86400));
+    }
 }
 
 /* ----------------------------------------------------------------------------------------- idle threads */
@@ -565,15 +649,11 @@ static void lost_definitions_are_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(short_threads_do_not_fill_a_ring),
-        TEST(cycles_do_not_fill_a_ring),
-        TEST(names_do_not_fill_a_ring),
-        TEST(anchors_do_not_fill_a_ring),
-        TEST(everything_and_idle_threads_do_not_fill_a_ring),
-        TEST(a_ring_that_turns_survives_kills),
-        TEST(epochs_begin_beside_threads_that_look_things_up),
-        TEST(a_stream_names_any_number),
-        TEST(ops_named_by_text_are_the_sessions),
+        TEST(short_threads_do_not_fill_a_ring), TEST(cycles_do_not_fill_a_ring),
+        TEST(names_do_not_fill_a_ring),         TEST(anchors_do_not_fill_a_ring),
+        TEST(a_ring_runs_for_a_year),           TEST(everything_and_idle_threads_do_not_fill_a_ring),
+        TEST(a_ring_that_turns_survives_kills), TEST(epochs_begin_beside_threads_that_look_things_up),
+        TEST(a_stream_names_any_number),        TEST(ops_named_by_text_are_the_sessions),
         TEST(lost_definitions_are_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

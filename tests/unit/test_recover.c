@@ -163,7 +163,8 @@ static void a_cut_or_damaged_spool_is_recovered_and_the_loss_is_said(void **stat
             *byte ^= 4;
             bool written = at < sizeof *c + c->words * sizeof(uint64_t);
             mtp_recovered found = assert_recovers("damaged");
-            assert_int_equal(found.damaged_chunks, written || c->stream == 0); /* there nothing may follow the last */
+            assert_int_equal(found.damaged_chunks,
+                             written || c->stream == 0); /* there nothing may follow the last */
             assert_true(!written || c->stream == 0 || found.lost_records > 0);
         }
     free(whole);

@@ -163,8 +163,7 @@ class _ProfilerStats:
     function_events_build_tree_call_duration_us: int = 0
 
 
-_HEARD = {7: "records were dropped", 8: "the spool failed", 9: "a thread is stuck", 11: "the ledger does not add up",
-          12: "a recording that was there is kept"}
+_HEARD = frozenset((7, 8, 9, 11, 12, 13, 14))  # of mtp_warning: records or names are lost, the spool, a stuck thread, the clock
 
 
 def _on_warning(code: int, text: str) -> None:
