@@ -13,7 +13,8 @@
 #define PART_BYTES 2048u /* a blob longer than this comes in parts, so that it fits the smallest chunk */
 #define KEPT_MOST ((size_t)1 << 20)
 #define LAST_WORDS (2u + 4u + MTP_DROP_CAUSES + 3u) /* ledger, and the cycle's end */
-_Static_assert(MTP__CONTROL_TAIL >= sizeof(mtp__chunk) + (4 + PART_BYTES / 8 + LAST_WORDS) * 8, "a part of a blob fits");
+_Static_assert(MTP__CONTROL_TAIL >= sizeof(mtp__chunk) + (4 + PART_BYTES / 8 + LAST_WORDS) * 8,
+               "a part of a blob fits");
 
 /* --------------------------------------------------------------------------------- under the control lock */
 

@@ -77,7 +77,7 @@ void mtp__epoch_meet(mtp__recorder *r, mtp__thread *self)
 
 void mtp__epoch_new_chunk(mtp__recorder *r, mtp__thread *self, const mtp__chunk *chunk)
 {
-    self->pace = chunk->epoch << 1;
+    self->pace = __atomic_load_n(&chunk->epoch, __ATOMIC_RELAXED) << 1; /* it may be abandoned already */
     if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0 && !self->no_turn)
         try_turn(r, self);
 }

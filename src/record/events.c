@@ -229,13 +229,15 @@ mtp_token mtp__scope_begin_text(const char *text, size_t length)
 
 typedef struct tensors_out {
     mtp__writer *w;
-    uint32_t gate, signature, count;
+    uint32_t gate, signature, count, tie;
     bool more;
     uint64_t words[2 + 2 * TENSORS_MOST];
 } tensors_out;
 
 static void put_tensors(tensors_out *o)
 {
+    if (mtp__token_tie(o->w->token) != o->tie)
+        return; /* the recording that the signature is of has ended */
     o->words[1] = o->signature | (uint64_t)o->count << 32 | (uint64_t)o->more << 40;
     put(o->w, o->gate, MTP__KIND_TENSORS, o->words, 2 + 2 * (size_t)o->count);
     o->more = true;
@@ -260,7 +262,7 @@ static void put_tensor(tensors_out *o, const mtp_input *in)
 static __attribute__((noinline)) void identify(mtp__writer *w, uint32_t gate, uint32_t signature,
                                                const mtp_input *in, uint32_t count)
 {
-    tensors_out o = {.w = w, .gate = gate, .signature = signature};
+    tensors_out o = {.w = w, .gate = gate, .signature = signature, .tie = mtp__token_tie(w->token)};
     for (uint32_t i = 0; i < count; i++) {
         if (in[i].kind == MTP_INPUT_TENSOR)
             put_tensor(&o, &in[i]);

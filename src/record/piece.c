@@ -12,9 +12,9 @@
 
 uint32_t mtp__chunk_head(const mtp__chunk *chunk)
 {
-    const uint64_t words[] = {chunk->order,      chunk->magic, chunk->stream | (uint64_t)chunk->cycle << 32,
-                              chunk->base_ticks, chunk->first, chunk->dropped,
-                              chunk->depth | (uint64_t)chunk->span << 32};
+    const uint64_t words[] = {
+        chunk->order, chunk->magic,   chunk->stream | (uint64_t)chunk->cycle << 32, chunk->base_ticks,
+        chunk->first, chunk->dropped, chunk->depth | (uint64_t)chunk->span << 32};
     uint64_t sum = mtp__hash_words(words, sizeof words / sizeof *words);
     return (uint32_t)(sum ^ sum >> 32) | 0x80000001u;
 }

@@ -653,9 +653,9 @@ void mtp__pool_release_control(mtp__pool *pool, uint32_t before)
 
 bool mtp__pool_control_is_large(const mtp__pool *pool)
 {
-    uint32_t share = __atomic_load_n(&pool->reach, __ATOMIC_RELAXED) / 8;
+    uint32_t share = atomic_load_explicit(&pool->reach, memory_order_relaxed) / 8;
     return pool->when_full == MTP_KEEP_NEWEST &&
-           __atomic_load_n(&pool->controls, __ATOMIC_RELAXED) > (share > 2 ? share : 2);
+           atomic_load_explicit(&pool->controls, memory_order_relaxed) > (share > 2 ? share : 2);
 }
 
 /* ------------------------------------------------------------------------------------------- reading */

@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/guard.h"
 #include "base/os.h"
 #include "record/details.h"
 #include "record/profile.h"
@@ -598,38 +596,6 @@ static void add_steps(reader *r, int64_t end)
     }
 }
 
-static void add_process(reader *r)
-{
-    MTP__UNCANCELLED;
-    char name[64] = "";
-    FILE *f = r->t->pid == (uint64_t)getpid() ? fopen("/proc/self/comm", "r") : NULL;
-    size_t n = f != NULL ? fread(name, 1, sizeof name - 1, f) : 0;
-    if (f != NULL)
-        fclose(f);
-    if (n > 0 && name[n - 1] == '\n')
-        n--;
-    mtp__process process = {.pid = (int64_t)r->t->pid,
-                            .name = mtp__trace_text(r->t, name, n),
-                            .labels = mtp__trace_text(r->t, "CPU", 3),
-                            .sort_index = (int64_t)r->t->pid};
-    mtp__trace_add_process(r->t, &process);
-}
-
-/* Of what the threads recorded: their first span or instant, and the end. */
-static void find_extent(reader *r, int64_t end)
-{
-    mtp_trace *t = r->t;
-    mtp__columns *c = &t->builder->spans;
-    t->first_ns = t->last_ns = end;
-    for (uint32_t k = 0; k < t->track_count; k++)
-        if (t->tracks[k].count > 0 && COLUMN(c, START, int64_t)[t->tracks[k].first] < t->first_ns)
-            t->first_ns = COLUMN(c, START, int64_t)[t->tracks[k].first];
-    for (uint32_t i = 0; i < t->memory_count; i++)
-        t->first_ns = t->memory[i].ts < t->first_ns ? t->memory[i].ts : t->first_ns;
-    for (uint32_t i = 0; i < t->instant_count; i++)
-        t->first_ns = t->instants[i].ts < t->first_ns ? t->instants[i].ts : t->first_ns;
-}
-
 /* Those that came too late for the first pass. What has none, or could not be kept, is called "?". */
 static void name_late(reader *r)
 {
@@ -686,11 +652,11 @@ static mtp_status complete(reader *r, mtp_trace **out)
     for (uint32_t k = 0; k < t->track_count && !t->builder->out_of_memory; k++)
         if (t->tracks[k].crossing)
             mtp__trace_nest_track(t, &t->tracks[k]);
-    find_extent(r, end);
+    mtp__trace_extent_by_tracks(t, end);
     mtp__device_add(&r->devices, t, &r->dict);
     t->builder->vouched = true;
     add_steps(r, end);
-    add_process(r);
+    mtp__dictionary_add_process(&r->dict);
     mtp__device_describe_all(t, &r->dict);
     t->base_ns = r->dict.line.count > 0 ? r->dict.line.point[0].realtime : 0;
     mtp_status status = mtp__trace_finish(t);
