@@ -115,7 +115,7 @@ void mtp__pool_forked(mtp__pool *pool)
     mtp__sigbus_forked();
     mtp__sigbus_remove(pool->base);
     mtp__unmapped(pool->base);
-    mtp__spool_out_close(&pool->file);
+    mtp__spool_out_forked(&pool->file);
     pool->base = NULL;
     mtp__pool_reset(pool);
     mtp__unmap(pool->piece, pool->slots * sizeof *pool->piece);

@@ -179,8 +179,9 @@ static mtp_status recorder_make(mtp_profile *prof)
 
 const char *mtp_profile_spool(const mtp_profile *prof)
 {
-    const mtp__spool_name *name =
-        prof != NULL && prof->recorder != NULL ? prof->recorder->pool.file.name : NULL;
+    const mtp__spool_name *name = prof != NULL && prof->recorder != NULL && prof->recorder->pool.base != NULL
+                                      ? prof->recorder->pool.file.name
+                                      : NULL;
     return name != NULL ? name->path : NULL;
 }
 

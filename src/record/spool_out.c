@@ -78,13 +78,18 @@ mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chu
     return status == MTP_E_BUSY ? MTP_E_IO : status;
 }
 
-void mtp__spool_out_close(mtp__spool_out *f)
+void mtp__spool_out_forked(mtp__spool_out *f)
 {
     mtp__close(f->fd);
-    mtp__free(f->name);
-    f->name = NULL;
     f->fd = -1;
     f->pieces = f->room = 0;
+}
+
+void mtp__spool_out_close(mtp__spool_out *f)
+{
+    mtp__spool_out_forked(f);
+    mtp__free(f->name);
+    f->name = NULL;
 }
 
 /* In ever larger steps while the disk has room for them, and piece by piece up to the last that fits. */
