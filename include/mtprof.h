@@ -14,7 +14,8 @@
  *   hot    (MTP_SCOPE, mtp_op_begin, mtp_memory_event, ...) return nothing that needs checking, never block on
  *          a session, never allocate per call; what cannot be kept is counted in the ledger, by cause.
  *
- * Threads: one thread at a time drives a profile; any number of threads record into it. Without a running
+ * Threads: one thread at a time drives a profile; any number of threads record into it. No call is a cancellation point
+ * (pthread_cancel; asynchronous cancellation is not supported). Handlers may record, fork and jump out of a record. Without a running
  * profile every hot call is one load and one branch; compiled with -DMTP_DISABLE it is nothing at all.
  *
  * C11 and C++17. Structs that callers fill open with their size and grow at the tail: use the _INIT macros.
@@ -695,8 +696,8 @@ typedef enum mtp_drop {
 #undef X
 MTP_API const char *mtp_drop_text(mtp_drop cause);
 
-/* emitted = kept + dropped, in records (a scope is two: its begin and its end), for the events that the profile
- * holds now. Exact when stopped; while running, exact for threads at rest. */
+/* emitted = kept + dropped, in records (a scope is two: its begin and its end, also if it found no room; a call that is
+ * refused inside another, or past its thread's end, is one), for the events that the profile holds now. Exact when stopped; while running, exact for threads at rest. */
 typedef struct mtp_ledger {
     size_t size; /* sizeof(mtp_ledger) */
     uint64_t emitted, kept, dropped;

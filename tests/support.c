@@ -42,7 +42,8 @@ int __lsan_is_turned_off(void)
 
 struct seen_stream {
     uint32_t stream, cycle;
-    uint64_t next; /* `first` of the chunk that must come */
+    uint64_t next; /* `first` of the chunk that must come, if nothing is dropped */
+    uint64_t dropped;
     uint64_t ticks;
     size_t records;
 };
@@ -76,7 +77,7 @@ static struct seen_stream *stream_of(seen *s, uint32_t stream)
             return &s->stream[i];
     if ((s->streams & (s->streams - 1)) == 0)
         s->stream = realloc(s->stream, (s->streams ? s->streams * 2 : 1) * sizeof *s->stream);
-    s->stream[s->streams] = (struct seen_stream){stream, 0, UINT64_MAX, 0, 0};
+    s->stream[s->streams] = (struct seen_stream){.stream = stream, .next = UINT64_MAX};
     return &s->stream[s->streams++];
 }
 
@@ -185,7 +186,8 @@ static mtp_status see_chunk(void *user, const mtp__chunk *chunk, const uint64_t 
     s->control_chunks += chunk->stream == 0;
     if (chunk->magic != MTP__CHUNK_MAGIC || chunk->order == 0)
         odd(s, "a chunk without magic or order");
-    if (st->next != UINT64_MAX && chunk->first != st->next && st->cycle == chunk->cycle && !s->holes)
+    if (st->next != UINT64_MAX && chunk->first - chunk->dropped != st->next - st->dropped &&
+        st->cycle == chunk->cycle && !s->holes)
         odd(s, "stream %u: a chunk starts at %llu, not %llu", chunk->stream, (unsigned long long)chunk->first,
             (unsigned long long)st->next);
     for (; at < count; records++) {
@@ -208,6 +210,7 @@ static mtp_status see_chunk(void *user, const mtp__chunk *chunk, const uint64_t 
             chunk->words, records, count);
     st->records += records;
     st->next = chunk->first + records;
+    st->dropped = chunk->dropped;
     st->cycle = chunk->cycle;
     return MTP_OK;
 }

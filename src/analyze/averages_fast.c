@@ -71,7 +71,7 @@ static bool is_fit(const mtp__walk *w)
             return false;
     return !w->exact && w->bytes == NULL && w->launched->us.p == NULL && w->launched->order.p == NULL &&
            t->shape_count <= 1 && !w->flops && w->g->plain && !w->g->options->top_level_only &&
-           !has_filtered(t);
+           t->unfinished < 2 && !has_filtered(t);
 }
 
 /* ------------------------------------------------------------------------------------------------- rows */

@@ -109,6 +109,20 @@ static void sum_more(mtp__walk *w, mtp__sum *s, const frame *f, const extra *x)
     }
 }
 
+/* Spans that nobody ended all last to the end of the recording. Those of a row that lie in each other (a loop that leaves its
+ * scopes by longjmp makes thousands) are the same time, which counts once. Inner ones are summed up first. */
+static int64_t unfinished_part(const mtp_trace *t, mtp__sum *s, const frame *f, int64_t ns)
+{
+    uint32_t track = mtp__trace_track_of(t, f->span);
+    int64_t start = t->start[f->span];
+    bool here = s->open_ns > 0 && s->open_track == track, around = here && start <= s->open_start;
+    int64_t inner = around ? s->open_ns : 0;
+    s->open_ns = here && !around ? mtp__plus(s->open_ns, ns) : ns;
+    s->open_start = here && !around ? s->open_start : start;
+    s->open_track = track;
+    return mtp__minus(ns, inner);
+}
+
 static inline __attribute__((always_inline)) void sum_up(mtp__walk *w, const frame *f, const extra *x,
                                                          bool nested, const bool full)
 {
@@ -120,7 +134,8 @@ static inline __attribute__((always_inline)) void sum_up(mtp__walk *w, const fra
     mtp__sum *s = &w->g->sum[row];
     int64_t start = w->g->t->start[f->span], ns = mtp__minus(f->end, start);
     s->count++;
-    mtp__count(&s->total_ns, ns);
+    bool unfinished = (w->g->t->flags[f->span] & MTP__SPAN_UNFINISHED) != 0;
+    mtp__count(&s->total_ns, __builtin_expect(unfinished, 0) ? unfinished_part(w->g->t, s, f, ns) : ns);
     mtp__count(&s->self_ns, mtp__minus(ns, f->child_ns));
     s->min_ns = ns < s->min_ns ? ns : s->min_ns;
     s->max_ns = ns > s->max_ns ? ns : s->max_ns;

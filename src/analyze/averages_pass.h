@@ -42,6 +42,8 @@ typedef struct mtp__sum {
     uint64_t flops;
     int64_t op_ns, known_ns; /* self time of ops, and of those whose FLOPs are known */
     int64_t p50_ns, p99_ns;
+    int64_t open_ns, open_start; /* of its spans without an end, on the track that was met last */
+    uint32_t open_track;
     uint32_t overload, shape, stack; /* text; stack: numbers of frames */
     uint8_t class;
     bool nested;

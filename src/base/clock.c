@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "base/guard.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -167,6 +168,7 @@ static double rate_between(const mtp__anchor *a, const mtp__anchor *b, uint64_t 
  * too short, so the shortest counts: good to some percent. */
 static double rate_by_sleeping(void)
 {
+    MTP__UNCANCELLED;
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < 8; i++) {
         struct timespec left = {0, 2 * LENGTH_NS};

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/os.h"
 #include "base/target.h"
 #include "base/plain.h"
@@ -252,6 +253,7 @@ static void set_mode(mtp_file *f)
 
 static bool put_in_place(mtp_file *f)
 {
+    MTP__UNCANCELLED;
     set_mode(f);
     if (mtp__sync(f->fd) != 0)
         return failed(f, "cannot be brought to the disk");

@@ -3,6 +3,7 @@
 #include "base/intern.h"
 #include <stdbool.h>
 #include <string.h>
+#include "base/guard.h"
 #include "base/os.h"
 
 #define SEGMENT0 64u
@@ -209,11 +210,13 @@ uint32_t mtp__intern_add(mtp__intern *t, uint64_t hash, const void *bytes, size_
     uint32_t id = mtp__intern_find(t, hash, bytes, length);
     if (id != 0)
         return id;
+    mtp__guard_enter();
     pthread_mutex_lock(&t->lock);
     id = mtp__intern_find(t, hash, bytes, length); /* somebody may have been quicker */
     if (id == 0)
         id = insert(t, hash, bytes, length);
     pthread_mutex_unlock(&t->lock);
+    mtp__guard_leave();
     return id;
 }
 

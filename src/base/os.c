@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "base/budget.h"
 #include "base/clock.h"
+#include "base/guard.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
 #define TEMP_TRIES 16
@@ -193,6 +194,7 @@ void mtp__unmapped(void *p)
 
 int mtp__open(const char *path, int flags, mode_t mode)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_OPEN)) {
         errno = EACCES;
         return -1;
@@ -206,6 +208,7 @@ int mtp__open(const char *path, int flags, mode_t mode)
 
 int mtp__grow_file(int fd, uint64_t offset, uint64_t bytes)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_GROW)) {
         errno = ENOSPC;
         return -1;
@@ -226,6 +229,7 @@ int mtp__grow_file(int fd, uint64_t offset, uint64_t bytes)
 
 int mtp__truncate(int fd, uint64_t bytes)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_TRUNCATE)) {
         errno = EIO;
         return -1;
@@ -239,6 +243,7 @@ int mtp__truncate(int fd, uint64_t bytes)
 
 ssize_t mtp__pread(int fd, void *to, size_t bytes, uint64_t offset)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_READ)) {
         errno = EIO;
         return -1;
@@ -259,12 +264,14 @@ ssize_t mtp__pread(int fd, void *to, size_t bytes, uint64_t offset)
 
 void mtp__close(int fd)
 {
+    MTP__UNCANCELLED;
     if (fd >= 0)
         close(fd);
 }
 
 static mtp__lock lock_call(int fd, int command, short type)
 {
+    MTP__UNCANCELLED;
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
     int rc;
     do {
@@ -322,6 +329,7 @@ static ssize_t write_some(int fd, const char *from, size_t length, uint64_t offs
  * for as long as we write, and taken away if it came. */
 static int write_all(int fd, const void *bytes, size_t length, uint64_t offset)
 {
+    MTP__UNCANCELLED;
     sigset_t ours, before, pending;
     sigemptyset(&ours);
     sigaddset(&ours, SIGPIPE);
@@ -368,6 +376,7 @@ int mtp__pwrite(int fd, const void *bytes, size_t length, uint64_t offset)
 
 int mtp__sync(int fd)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_SYNC)) {
         errno = EIO;
         return -1;
@@ -381,6 +390,7 @@ int mtp__sync(int fd)
 
 int mtp__open_at(int dir, const char *name, int flags, mode_t mode)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_OPEN)) {
         errno = EACCES;
         return -1;
@@ -394,6 +404,7 @@ int mtp__open_at(int dir, const char *name, int flags, mode_t mode)
 
 int mtp__open_folder(int dir, const char *path)
 {
+    MTP__UNCANCELLED;
     if (fault(MTP__FAULT_OPEN)) {
         errno = EACCES;
         return -1;
@@ -431,6 +442,7 @@ int mtp__rename_new_at(int dir, const char *from, const char *to)
 
 int mtp__open_temp_at(int dir, char name[40], int flags)
 {
+    MTP__UNCANCELLED;
     int fd = -1;
     for (int i = 0; i < TEMP_TRIES; i++) {
         uint64_t chance = 0;

@@ -30,7 +30,8 @@ void *mtp__map_file(void *at, size_t bytes, int fd,
 void mtp__unmap(void *p, size_t bytes);
 void mtp__unmapped(void *p); /* it is gone already: in a forked child, which does not inherit it */
 
-/* As the system calls, with EINTR retried; -1 and errno on failure. */
+/* As the system calls, with EINTR retried; -1 and errno on failure. None is a cancellation point: a thread that is
+ * cancelled finishes what it does here. */
 int mtp__open(const char *path, int flags, mode_t mode);
 int mtp__grow_file(int fd, uint64_t offset, uint64_t bytes); /* real blocks, so a full disk is told here */
 int mtp__truncate(int fd, uint64_t bytes);

@@ -1,4 +1,4 @@
-/* base/sigbus.c - see guard.h. */
+/* base/sigbus.c - see sigbus.h. */
 #define _GNU_SOURCE
 #include "base/sigbus.h"
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "base/guard.h"
 
 #define RANGES 16
 
@@ -107,6 +108,7 @@ static void uninstall(void)
 
 void mtp__sigbus_add(void *at, size_t bytes, atomic_int *lost)
 {
+    mtp__guard_enter();
     pthread_mutex_lock(&lock);
     install();
     for (int i = 0; i < RANGES; i++)
@@ -117,6 +119,7 @@ void mtp__sigbus_add(void *at, size_t bytes, atomic_int *lost)
             break;
         }
     pthread_mutex_unlock(&lock);
+    mtp__guard_leave();
 }
 
 void mtp__sigbus_forked(void)
@@ -128,10 +131,12 @@ void mtp__sigbus_remove(void *at)
 {
     if (at == NULL)
         return;
+    mtp__guard_enter();
     pthread_mutex_lock(&lock);
     for (int i = 0; i < RANGES; i++)
         if (atomic_load(&ranges[i].at) == (uintptr_t)at)
             atomic_store(&ranges[i].at, 0);
     uninstall();
     pthread_mutex_unlock(&lock);
+    mtp__guard_leave();
 }

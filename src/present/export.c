@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include "base/error.h"
 #include "base/file_out.h"
+#include "base/guard.h"
 #include "base/target.h"
 #include "trace/trace.h"
 
@@ -97,6 +98,7 @@ static writing *form_of(const char *path)
 
 bool mtp_sink_file(void *file, const void *bytes, size_t length)
 {
+    MTP__UNCANCELLED;
     return fwrite(bytes, 1, length, file) == length;
 }
 

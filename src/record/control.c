@@ -13,6 +13,8 @@
 #define PART_BYTES 2048u /* a blob longer than this comes in parts, so that it fits the smallest chunk */
 #define KEPT_MOST ((size_t)1 << 20)
 #define LAST_WORDS (2u + 4u + MTP_DROP_CAUSES + 3u) /* ledger, and the cycle's end */
+_Static_assert(MTP__CONTROL_TAIL >= sizeof(mtp__chunk) + (4 + PART_BYTES / 8 + LAST_WORDS) * 8,
+               "a part of a blob fits");
 
 /* --------------------------------------------------------------------------------- under the control lock */
 
@@ -298,7 +300,7 @@ static void lost_when(mtp__recorder *r, bool lost)
 
 bool mtp__recorder_words(mtp__recorder *r, mtp__control_kind kind, const uint64_t *words, uint32_t count)
 {
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
     bool told = put_words(r, kind, words, count);
     pthread_mutex_unlock(&r->control.lock);
@@ -311,7 +313,7 @@ static bool blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const vo
 {
     bool lasting = is_ring(r) && (kind == MTP__CONTROL_METADATA || kind == MTP__CONTROL_TRACE_ID ||
                                   kind == MTP__CONTROL_DEVICE);
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
     bool told = put_blob(r, kind, id, 0, bytes, length);
     if (told && lasting)
@@ -340,7 +342,7 @@ void mtp__recorder_anchor(mtp__recorder *r)
     mtp__anchor a;
     atomic_store_explicit(&r->last_anchor, mtp__clock_seconds(), memory_order_relaxed);
     mtp__clock_anchor(&a);
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
     bool told = put_anchor(r, &a, false);
     keep_anchor(&r->control, &a);
@@ -354,7 +356,7 @@ void mtp__recorder_anchor(mtp__recorder *r)
 static void tell_names(mtp__recorder *r)
 {
     mtp__intern *names = mtp__names();
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&names->lock);
     uint32_t count = mtp__intern_count(names);
     for (; r->names_told < count; r->names_told++) {
@@ -384,7 +386,7 @@ void mtp__control_session(mtp__recorder *r)
 {
     mtp__control *c = &r->control;
     r->ticks_per_ns = mtp__clock_ticks_per_ns(); /* for a reader who finds one anchor only */
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&c->lock);
     bool first = c->written == 0;
     lost_when(r, !put_session(r));
@@ -464,7 +466,7 @@ void mtp__control_thread(mtp__recorder *r, mtp__thread *t)
     thread_name(t->tid, name);
     if (t->told == r->id && (name[0] == 0 || strcmp(name, t->name) == 0))
         return;
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
     memcpy(t->name, name, sizeof name);
     bool told = put_blob(r, MTP__CONTROL_THREAD, t->stream, (uint32_t)t->tid, name, strlen(name));
@@ -477,7 +479,7 @@ void mtp__control_thread(mtp__recorder *r, mtp__thread *t)
 /* Room for the last words first: to make it may cost records, which the ledger has to know. */
 static void make_room(mtp__recorder *r, uint32_t words)
 {
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
     r->control.finishing = true;
     reserve(r, words);
@@ -497,7 +499,7 @@ void mtp__control_finish(mtp__recorder *r)
     memcpy(words + 4, ledger.dropped_by, MTP_DROP_CAUSES * sizeof *words);
     mtp__recorder_words(r, MTP__CONTROL_LEDGER, words, 4 + MTP_DROP_CAUSES);
     mtp__control *c = &r->control;
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&c->lock);
     lost_when(r, !put_cycle(r, false));
     c->finishing = false;

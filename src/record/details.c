@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "record/details.h"
+#include <errno.h>
 #include <string.h>
 #include "base/hash.h"
 #include "base/os.h"
@@ -50,6 +51,8 @@ static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes
     static const mtp__control_kind kinds[TABLES] = {MTP__CONTROL_NAME, MTP__CONTROL_SHAPE, MTP__CONTROL_FRAME,
                                                     MTP__CONTROL_STACK, MTP__CONTROL_TEXT};
     mtp__recorder *r = user;
+    if (!r->open)
+        return 0; /* by a thread that was stuck: the recording is finished, and perhaps its file */
     int k = 0;
     while (t != table(&r->set[0], k) && t != table(&r->set[1], k))
         k++;
@@ -66,7 +69,8 @@ static int tell_frame(void *user, const mtp__intern *t, uint32_t id, const void 
     uint64_t key;
     memcpy(&key, bytes, sizeof key);
     mtp__stack_describe(key, text, sizeof text);
-    return mtp__control_define(user, MTP__CONTROL_FRAME, id, text, strlen(text));
+    return ((mtp__recorder *)user)->open && /* as above: describing may take long */
+           mtp__control_define(user, MTP__CONTROL_FRAME, id, text, strlen(text));
 }
 
 void mtp__details_init(mtp__recorder *r)
@@ -179,7 +183,9 @@ static uint32_t lost(mtp__recorder *r)
 /* An id for the bytes, or 0. */
 static uint32_t add(mtp__recorder *r, mtp__intern *t, uint64_t hash, const void *bytes, size_t length)
 {
+    int its_errno = errno;
     uint32_t id = mtp__intern_add(t, hash, bytes, length);
+    errno = its_errno;
     if (__builtin_expect(id == 0 || mtp__intern_is_nearly_full(t), 0))
         mtp__epoch_want(r);
     return id;
@@ -347,7 +353,9 @@ uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller)
     struct mtp__thread_cache *cache = cache_of(set, t);
     if (cache == NULL)
         return lost(r);
+    int its_errno = errno; /* of the program, which may have a stack provider of its own */
     uint32_t from = 0, depth = mtp__stack_capture(caller, cache->frames, MTP__STACK_DEPTH_MAX, &from);
+    errno = its_errno;
     for (;;) { /* all of one set: what a stack stands on is of its epoch */
         uint32_t id = 0, i = depth;
         for (; i > from; i--) { /* from the root inwards */

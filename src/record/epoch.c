@@ -1,5 +1,6 @@
 /* record/epoch.c - see epoch.h. */
 #include "record/epoch.h"
+#include <errno.h>
 #include "record/control.h"
 #include "record/details.h"
 
@@ -55,7 +56,8 @@ static void try_turn(mtp__recorder *r, mtp__thread *self)
     if (r->pool.when_full == MTP_STOP_WHEN_FULL && atomic_load(&r->pool.refusing) != 0)
         return;
     mtp__registry_lock();
-    if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0 &&
+    if (r->open && /* else a thread that was stuck comes too late */
+        (atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0 &&
         mtp__registry_rested_since(r->retired, self))
         turn(r, self);
     mtp__registry_unlock();
@@ -63,17 +65,19 @@ static void try_turn(mtp__recorder *r, mtp__thread *self)
 
 void mtp__epoch_meet(mtp__recorder *r, mtp__thread *self)
 {
+    int its_errno = errno;
     if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0)
         try_turn(r, self);
     uint32_t now = atomic_load_explicit(&r->pace, memory_order_relaxed) & ~1u;
     if (self->pace != now && r->pool.when_full == MTP_KEEP_NEWEST)
         mtp__recorder_change_chunk(r, self->writer);
     self->pace = now;
+    errno = its_errno;
 }
 
 void mtp__epoch_new_chunk(mtp__recorder *r, mtp__thread *self, const mtp__chunk *chunk)
 {
-    self->pace = chunk->epoch << 1;
+    self->pace = __atomic_load_n(&chunk->epoch, __ATOMIC_RELAXED) << 1; /* it may be abandoned already */
     if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0 && !self->no_turn)
         try_turn(r, self);
 }

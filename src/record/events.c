@@ -34,12 +34,18 @@ static inline bool put(mtp__writer *w, uint32_t gate, mtp__kind kind, const uint
     return at != NULL;
 }
 
-/* A begin, and its token; 0: not recorded. The caller is still inside the record, as stop() may clear the token as soon
- * as the writer is at rest. */
+/* The token of a scope that found no room: a scope is two records, so its end counts as well. 0: not of this recording. */
+static __attribute__((noinline)) mtp_token begin_dropped(const mtp__writer *w)
+{
+    return w->token != 0 ? mtp__token_tie(w->token) | (mtp_token)MTP__SLOT_DROPPED << 32 : 0;
+}
+
+/* A begin, and its token. The caller is still inside the record, as stop() may clear the token as soon as the writer is at
+ * rest. */
 static inline mtp_token put_begin(mtp__writer *w, uint32_t gate, const uint64_t *words, size_t count)
 {
     if (!put(w, gate, MTP__KIND_BEGIN, words, count))
-        return 0;
+        return begin_dropped(w);
     mtp_token token = w->token;
     w->token = token + MTP__TOKEN_SLOT;
     return token;
@@ -61,17 +67,22 @@ static __attribute__((noinline)) mtp_token emit_begin(mtp__writer *w, uint32_t g
     return token;
 }
 
-/* Enters if one of `wanted` is recorded; then *gate is what is. */
-static inline mtp__writer *enter(uint32_t wanted, uint32_t *gate)
+/* Entered already: stays if one of `wanted` is recorded; then *gate is what is. Else NULL. */
+static inline mtp__writer *stay(mtp__writer *w, uint32_t wanted, uint32_t *gate)
 {
-    mtp__writer *w = &mtp__self;
-    if (!mtp__writer_enter(w))
-        return NULL;
     *gate = mtp__gate_read();
-    if ((*gate & wanted) != 0)
+    if ((*gate & wanted) != 0) {
+        if (UNLIKELY((*gate & MTP__GATE_STRAYS) != 0))
+            mtp__writer_fresh(w);
         return w;
+    }
     mtp__writer_leave(w);
     return NULL;
+}
+
+static inline mtp__writer *enter(uint32_t wanted, uint32_t *gate)
+{
+    return mtp__writer_enter(&mtp__self) ? stay(&mtp__self, wanted, gate) : NULL;
 }
 
 /* The thread's place in the registry, before anything of the session is used: NULL if it has none. */
@@ -93,30 +104,37 @@ static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t g
         mtp__writer_leave(w);
         return 0;
     }
+    if ((gate & MTP__GATE_STRAYS) != 0)
+        mtp__writer_fresh(w);
     if ((gate & MTP_WITH_STACK) != 0) {
         mtp__thread *t = thread_in(w);
         if (t == NULL) {
             mtp__writer_leave(w);
             return 0;
         }
-        mtp__recorder *r = mtp__recorder_current();
         if ((name & 0x80000000u) == 0) /* it holds no id of the session yet */
-            mtp__epoch_check(r, t);
-        words[count++] = (uint64_t)mtp__stack_id(r, t, caller) << 32;
+            mtp__epoch_check(w->recorder, t);
+        words[count++] = (uint64_t)mtp__stack_id(w->recorder, t, caller) << 32;
         mask = MTP__HAS_DETAIL;
     }
     words[1] = MTP__BEGIN_WORD1(name, MTP_SCOPE_USER, mask, MTP_DEVICE_CPU);
     return emit_begin(w, gate, words, count);
 }
 
+/* Inside another record; or it was left, and we may go on. */
+static __attribute__((noinline)) mtp_token begin_again(uint32_t name)
+{
+    return mtp__writer_again(&mtp__self, __builtin_dwarf_cfa()) ? mtp__scope_begin(name) : 0;
+}
+
 mtp_token mtp__scope_begin(uint32_t name)
 {
     mtp__writer *w = &mtp__self;
-    if (!mtp__writer_enter(w))
-        return 0;
+    if (!mtp__writer_try(w))
+        return begin_again(name);
     uint32_t gate = mtp__gate_read();
     uint64_t *at; /* not looked at while the gate is shut: the one who shut it owns it then */
-    if (UNLIKELY((gate & (MTP_CPU | MTP_WITH_STACK | MTP__GATE_SLOW)) != MTP_CPU ||
+    if (UNLIKELY((gate & (MTP_CPU | MTP_WITH_STACK | MTP__GATE_RARE)) != MTP_CPU ||
                  (size_t)(w->end - (at = w->cur)) < 2))
         return begin_rare(w, gate, name, __builtin_return_address(0));
     at[1] = MTP__BEGIN_WORD1(name, MTP_SCOPE_USER, 0, MTP_DEVICE_CPU);
@@ -128,7 +146,8 @@ mtp_token mtp__scope_begin(uint32_t name)
 }
 
 /* An end of the cycle and thread that hold its begin; words from 2 on are filled, as mask says. The scope begun last ends
- * without a name and frees its slot; any other is named. If there is no room for the record, the scope stays open. */
+ * without a name and frees its slot; any other is named. If there is no room for the record, the scope ends all the same:
+ * the next chunk says that records were lost, and how deep the thread is by then. */
 static inline void emit_end(mtp__writer *w, uint32_t gate, mtp_token token, uint64_t *words, size_t count,
                             uint32_t mask)
 {
@@ -136,31 +155,52 @@ static inline void emit_end(mtp__writer *w, uint32_t gate, mtp_token token, uint
     words[1] = last ? MTP__BEGIN_WORD1(0, 0, mask, 0) : MTP__END_WORD1(token >> 32, mask);
     count = last && mask == 0 ? 1 : count;
     uint64_t *at = mtp__writer_reserve(w, count); /* which may find that this is another cycle by now */
-    if (at != NULL && mtp__token_tie(token) == mtp__token_tie(w->token)) {
-        fill(w, at, gate, MTP__KIND_END, words, count);
+    if (mtp__token_tie(token) == mtp__token_tie(w->token)) {
+        if (at != NULL)
+            fill(w, at, gate, MTP__KIND_END, words, count);
         if (last)
             w->token = token;
     }
     mtp__writer_leave(w);
 }
 
+/* Enter was successful. Is there anything of this recording to end? Else it has left. */
+static bool may_end(mtp__writer *w, uint32_t gate, mtp_token token)
+{
+    if ((gate & MTP__GATE_STRAYS) != 0)
+        mtp__writer_fresh(w);
+    if ((gate & MTP__GATE_OPEN) != 0 && token != 0 && mtp__token_tie(token) == mtp__token_tie(w->token)) {
+        if (!mtp__token_is_dropped(token))
+            return true;
+        mtp__writer_drop(w, w->why);
+    }
+    mtp__writer_leave(w);
+    return false;
+}
+
 static __attribute__((noinline)) void end_rare(mtp__writer *w, uint32_t gate, mtp_token token)
 {
     uint64_t words[2];
-    if ((gate & MTP__GATE_OPEN) != 0 && mtp__token_tie(token) == mtp__token_tie(w->token))
+    if (may_end(w, gate, token))
         emit_end(w, gate, token, words, 2, 0);
-    else
-        mtp__writer_leave(w);
+}
+
+static __attribute__((noinline)) void end_again(mtp_token token)
+{
+    if (mtp__writer_again(&mtp__self, __builtin_dwarf_cfa()))
+        mtp__scope_end(token);
 }
 
 void mtp__scope_end(mtp_token token)
 {
     mtp__writer *w = &mtp__self;
-    if (!mtp__writer_enter(w))
+    if (!mtp__writer_try(w)) {
+        end_again(token);
         return;
+    }
     uint32_t gate = mtp__gate_read();
     uint64_t *at;
-    if (UNLIKELY((gate & (MTP__GATE_OPEN | MTP__GATE_SLOW)) != MTP__GATE_OPEN ||
+    if (UNLIKELY((gate & (MTP__GATE_OPEN | MTP__GATE_RARE)) != MTP__GATE_OPEN ||
                  token + MTP__TOKEN_SLOT != w->token || w->end == (at = w->cur))) {
         end_rare(w, gate, token);
         return;
@@ -180,9 +220,8 @@ mtp_token mtp__scope_begin_text(const char *text, size_t length)
         mtp__writer_leave(w);
         return 0;
     }
-    mtp__recorder *r = mtp__recorder_current();
-    mtp__epoch_check(r, w->thread);
-    uint32_t name = mtp__session_name_id(r, text, length);
+    mtp__epoch_check(w->recorder, w->thread);
+    uint32_t name = mtp__session_name_id(w->recorder, text, length);
     return begin_rare(w, gate, name, __builtin_return_address(0));
 }
 
@@ -190,13 +229,15 @@ mtp_token mtp__scope_begin_text(const char *text, size_t length)
 
 typedef struct tensors_out {
     mtp__writer *w;
-    uint32_t gate, signature, count;
+    uint32_t gate, signature, count, tie;
     bool more;
     uint64_t words[2 + 2 * TENSORS_MOST];
 } tensors_out;
 
 static void put_tensors(tensors_out *o)
 {
+    if (mtp__token_tie(o->w->token) != o->tie)
+        return; /* the recording that the signature is of has ended */
     o->words[1] = o->signature | (uint64_t)o->count << 32 | (uint64_t)o->more << 40;
     put(o->w, o->gate, MTP__KIND_TENSORS, o->words, 2 + 2 * (size_t)o->count);
     o->more = true;
@@ -221,7 +262,7 @@ static void put_tensor(tensors_out *o, const mtp_input *in)
 static __attribute__((noinline)) void identify(mtp__writer *w, uint32_t gate, uint32_t signature,
                                                const mtp_input *in, uint32_t count)
 {
-    tensors_out o = {.w = w, .gate = gate, .signature = signature};
+    tensors_out o = {.w = w, .gate = gate, .signature = signature, .tie = mtp__token_tie(w->token)};
     for (uint32_t i = 0; i < count; i++) {
         if (in[i].kind == MTP_INPUT_TENSOR)
             put_tensor(&o, &in[i]);
@@ -236,7 +277,7 @@ static inline __attribute__((always_inline)) size_t op_payload(const mtp_op *op,
                                                                uint32_t gate, uint64_t *words, uint32_t *mask,
                                                                const void *caller)
 {
-    mtp__recorder *r = mtp__recorder_current();
+    mtp__recorder *r = w->recorder;
     size_t count = 2;
     if (op->sequence >= 0)
         PUT_WORD(mask, MTP__HAS_SEQUENCE, op->sequence);
@@ -264,7 +305,7 @@ static __attribute__((noinline)) mtp_token begin_identified(const mtp_op *op, mt
                                                             const uint64_t *words, size_t count)
 {
     mtp_token token = put_begin(w, gate, words, count);
-    if (token != 0 && (op->flags & MTP_OP_IDENTIFIED) != 0)
+    if (token != 0 && !mtp__token_is_dropped(token) && (op->flags & MTP_OP_IDENTIFIED) != 0)
         identify(w, gate, 0, op->inputs, op->input_count);
     mtp__writer_leave(w);
     return token;
@@ -284,7 +325,7 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
         mtp__writer_leave(w);
         return;
     }
-    mtp__recorder *r = mtp__recorder_current();
+    mtp__recorder *r = w->recorder;
     mtp__epoch_check(r, w->thread);
     uint32_t name = text != NULL ? mtp__session_name_id(r, text, length) : op->name;
     size_t count = op_payload(op, w, gate, words, &mask, caller);
@@ -313,9 +354,8 @@ void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
     if (w == NULL)
         return;
     if (op->token != 0 && op->token + MTP__TOKEN_SLOT == w->token) { /* begun last */
-        mtp__recorder *r = mtp__recorder_current();
-        mtp__epoch_check(r, w->thread);
-        uint32_t signature = mtp__shape_id(r, w->thread, inputs, count);
+        mtp__epoch_check(w->recorder, w->thread);
+        uint32_t signature = mtp__shape_id(w->recorder, w->thread, inputs, count);
         w->thread->no_turn = true;
         if (signature != 0)
             identify(w, gate, signature, inputs, count);
@@ -332,16 +372,14 @@ void mtp__op_end(mtp_op *op)
     if (!mtp__writer_enter(w))
         return;
     uint32_t gate = mtp__gate_read(), mask = 0;
-    if ((gate & MTP__GATE_OPEN) == 0 || mtp__token_tie(token) != mtp__token_tie(w->token)) {
-        mtp__writer_leave(w);
+    if (!may_end(w, gate, token))
         return;
-    }
     uint64_t words[4];
     size_t count = 2;
     if ((gate & MTP_WITH_SHAPES) != 0 && op->output_count > 0) {
-        mtp__recorder *r = mtp__recorder_current();
-        mtp__epoch_check(r, w->thread);
-        PUT_WORD(&mask, MTP__HAS_DETAIL, mtp__shape_id(r, w->thread, op->outputs, op->output_count));
+        mtp__epoch_check(w->recorder, w->thread);
+        PUT_WORD(&mask, MTP__HAS_DETAIL,
+                 mtp__shape_id(w->recorder, w->thread, op->outputs, op->output_count));
     }
     if ((gate & MTP_WITH_MEMORY) != 0 && op->allocated >= 0)
         PUT_WORD(&mask, MTP__HAS_ALLOCATED, op->allocated);
@@ -351,11 +389,32 @@ void mtp__op_end(mtp_op *op)
 /* --------------------------------------------------------------------------- memory, device, marks */
 
 /* Memory of the CPU is part of the CPU's activity, that of a device of the device's. */
+static inline mtp__writer *stay_for_memory(mtp_device device, uint32_t *gate)
+{
+    mtp__writer *w = stay(&mtp__self, MTP_DEVICE_TYPE(device) == 0 ? MTP_CPU : MTP_NPU, gate);
+    if (w == NULL || (*gate & MTP_WITH_MEMORY) != 0)
+        return w;
+    mtp__writer_leave(w);
+    return NULL;
+}
+
+/* As begin_again: a call of its own keeps what it needs out of the usual case (bench: memory_event_ns). */
+static __attribute__((noinline)) void memory_again(mtp_device device, const void *ptr, int64_t bytes,
+                                                   uint64_t total_allocated, uint64_t total_reserved)
+{
+    if (mtp__writer_again(&mtp__self, __builtin_dwarf_cfa()))
+        mtp__memory_event(device, ptr, bytes, total_allocated, total_reserved);
+}
+
 void mtp__memory_event(mtp_device device, const void *ptr, int64_t bytes, uint64_t total_allocated,
                        uint64_t total_reserved)
 {
     uint32_t gate;
-    mtp__writer *w = enter(MTP_DEVICE_TYPE(device) == 0 ? MTP_CPU : MTP_NPU, &gate);
+    if (!mtp__writer_try(&mtp__self)) {
+        memory_again(device, ptr, bytes, total_allocated, total_reserved);
+        return;
+    }
+    mtp__writer *w = stay_for_memory(device, &gate);
     if (w == NULL)
         return;
     uint64_t words[] = {0,
@@ -364,16 +423,13 @@ void mtp__memory_event(mtp_device device, const void *ptr, int64_t bytes, uint64
                         (uint64_t)bytes,
                         total_allocated,
                         total_reserved};
-    if ((gate & MTP_WITH_MEMORY) != 0)
-        emit(w, gate, MTP__KIND_MEMORY, words, 6);
-    else
-        mtp__writer_leave(w);
+    emit(w, gate, MTP__KIND_MEMORY, words, 6);
 }
 
 void mtp__memory_tag(mtp_device device, const void *ptr, mtp_memory_category category)
 {
     uint32_t gate;
-    mtp__writer *w = enter(MTP_WITH_MEMORY, &gate);
+    mtp__writer *w = mtp__writer_enter(&mtp__self) ? stay_for_memory(device, &gate) : NULL;
     uint64_t words[] = {0, (uint64_t)category | (uint64_t)device << 48, (uint64_t)(uintptr_t)ptr};
     if (w != NULL)
         emit(w, gate, MTP__KIND_TAG, words, 3);
@@ -382,14 +438,10 @@ void mtp__memory_tag(mtp_device device, const void *ptr, mtp_memory_category cat
 void mtp__memory_existing(mtp_device device, const void *ptr, uint64_t bytes, mtp_memory_category category)
 {
     uint32_t gate;
-    mtp__writer *w = enter(MTP_DEVICE_TYPE(device) == 0 ? MTP_CPU : MTP_NPU, &gate);
-    if (w == NULL)
-        return;
+    mtp__writer *w = mtp__writer_enter(&mtp__self) ? stay_for_memory(device, &gate) : NULL;
     uint64_t words[] = {0, (uint64_t)category | (uint64_t)device << 48, (uint64_t)(uintptr_t)ptr, bytes};
-    if ((gate & MTP_WITH_MEMORY) != 0)
+    if (w != NULL)
         emit(w, gate, MTP__KIND_EXISTING, words, 4);
-    else
-        mtp__writer_leave(w);
 }
 
 void mtp__device_event(const mtp_device_work *k)

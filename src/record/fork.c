@@ -31,11 +31,22 @@ void mtp__profile_release(mtp_profile *prof)
     prof->active = false;
 }
 
-static uint32_t busy_before; /* registry lock */
+static mtp__hold busy_before; /* registry lock */
+static _Thread_local bool unheard __attribute__((tls_model("initial-exec")));
+
+/* A fork from a callback that is called under a lock of ours (a stack provider's describe). The locks cannot be had, and
+ * what they guard may be half done: the child is one that we have not heard of, which is off. */
+static bool fork_is_unheard(void)
+{
+    unheard = mtp__guard_inside();
+    return unheard;
+}
 
 static void before_fork(void)
 {
-    uint32_t before = mtp__writer_hold();
+    if (fork_is_unheard())
+        return;
+    mtp__hold before = mtp__writer_hold();
     mtp__registry_lock();
     busy_before = before;
     mtp__recorder_fork_locks(true);
@@ -43,8 +54,10 @@ static void before_fork(void)
 
 static void after_fork_parent(void)
 {
+    if (unheard)
+        return;
     mtp__recorder_fork_locks(false);
-    uint32_t before = busy_before;
+    mtp__hold before = busy_before;
     mtp_profile *prof = atomic_load(&active); /* stays while we hold the lock: see destroy */
     if (prof != NULL && mtp__recorder_current() != NULL && !prof->config.follow_fork)
         atomic_fetch_add(&prof->forks, 1);
@@ -76,8 +89,15 @@ static void follow(mtp_profile *prof)
 static void after_fork_child(void)
 {
     MTP__TESTPOINT(FORK_CHILD);
-    mtp__recorder *was = mtp__recorder_forked();
-    mtp__registry_forked();
+    if (unheard) {
+        __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
+        return;
+    }
+    const mtp__hold before = busy_before;
+    const bool inside = before.busy != 0; /* a handler, or a stack provider, forked inside a record */
+    mtp__recorder *was = mtp__recorder_forked(inside);
+    mtp__registry_forked(inside);
+    mtp__writer_release(before);
     mtp_profile *prof = atomic_load(&active);
     if (prof == NULL)
         return;

@@ -131,7 +131,8 @@ typedef struct mtp__chunk {
     uint32_t stream;     /* 0: control */
     uint32_t cycle;      /* the recording cycle that it belongs to */
     uint64_t base_ticks; /* all bits of a tick not after the first record's */
-    uint64_t first;      /* records of the stream before this chunk */
+    uint64_t first;      /* records of the stream before this chunk, and those that found no room */
+    uint64_t dropped;    /* of `first`: those that found no room. If it grows, some were to be just before */
     uint32_t records;    /* when sealed: how many are here */
     uint32_t words;      /* when sealed: how many are used */
     uint64_t sealed;     /* the pool's own: 1, 2, ... as chunks are given back; 0: it is open */
@@ -143,7 +144,7 @@ typedef struct mtp__chunk {
         struct {
             uint32_t
                 span; /* bytes of its piece, header and all; the next chunk, if there is one, lies behind them */
-            uint32_t head; /* check of order to first, depth and span (record/piece.h) */
+            uint32_t head; /* check of order to dropped, depth and span (record/piece.h) */
         };
         uint64_t state;
     };

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/json_check.h"
 #include "base/json_out.h"
 #include "base/os.h"
@@ -114,11 +115,12 @@ void mtp__profile_new_trace_id(mtp_profile *prof)
 {
     prof->trace_id[0] = 0;
     prof->has_trace_id = true;
-    if (prof->config.custom_trace_id != NULL) {
+    if (prof->config.custom_trace_id != NULL && !prof->leaving) {
         prof->config.custom_trace_id(prof->config.user, prof->trace_id, sizeof prof->trace_id);
         prof->trace_id[sizeof prof->trace_id - 1] = 0;
         return;
     }
+    MTP__UNCANCELLED;
     unsigned char random[16];
     if (getrandom(random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
         for (size_t i = 0; i < sizeof random; i++)
@@ -170,8 +172,8 @@ void mtp__device_describe(mtp_device device, const mtp_device_info *info)
     p = put_text(p, ", \"vendor\": \"", info->vendor);
     p = put_text(p, ", \"driver\": \"", info->driver);
     *p++ = '}';
-    uint32_t before = mtp__writer_hold();
-    if (before == 0) {
+    mtp__hold before = mtp__writer_hold();
+    if (before.busy == 0) {
         pthread_mutex_lock(&mtp__names()->lock);
         mtp__recorder *r = mtp__recorder_current();
         if (r != NULL)

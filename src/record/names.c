@@ -1,4 +1,5 @@
 /* record/names.c - the process's names: call sites keep their ids for good, so these are never forgotten. */
+#include <errno.h>
 #include <string.h>
 #include "base/hash.h"
 #include "base/rank.h"
@@ -55,10 +56,15 @@ uint32_t mtp_name_n(const char *text, size_t length)
     uint32_t id = mtp__intern_find(t, hash, text, length);
     if (id != 0)
         return id;
-    uint32_t before = mtp__writer_hold();
-    if (before == 0 && (id = mtp__intern_add(t, hash, text, length)) == 0)
+    if (mtp__writer_inside(__builtin_dwarf_cfa()))
+        return 0;
+    int its_errno = errno; /* of a program whose first scope this is */
+    mtp__hold before = mtp__writer_hold();
+    id = mtp__intern_add(t, hash, text, length);
+    if (id == 0)
         count_lost(t);
     mtp__writer_release(before);
+    errno = its_errno;
     return id;
 }
 
@@ -69,7 +75,7 @@ uint32_t mtp_name(const char *text)
 
 uint32_t mtp__site_resolve(uint32_t *site, const char *text)
 {
-    if (atomic_load_explicit(&mtp__self.busy, memory_order_relaxed) != 0)
+    if (mtp__writer_inside(__builtin_dwarf_cfa()))
         return 0; /* inside another record: what comes next is refused anyway */
     uint32_t id = mtp_name(text);
     __atomic_store_n(site, id, __ATOMIC_RELAXED);

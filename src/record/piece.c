@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* SEEK_HOLE */
 #include "record/piece.h"
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,8 +12,9 @@
 
 uint32_t mtp__chunk_head(const mtp__chunk *chunk)
 {
-    const uint64_t words[] = {chunk->order,      chunk->magic, chunk->stream | (uint64_t)chunk->cycle << 32,
-                              chunk->base_ticks, chunk->first, chunk->depth | (uint64_t)chunk->span << 32};
+    const uint64_t words[] = {
+        chunk->order, chunk->magic,   chunk->stream | (uint64_t)chunk->cycle << 32, chunk->base_ticks,
+        chunk->first, chunk->dropped, chunk->depth | (uint64_t)chunk->span << 32};
     uint64_t sum = mtp__hash_words(words, sizeof words / sizeof *words);
     return (uint32_t)(sum ^ sum >> 32) | 0x80000001u;
 }
@@ -25,11 +27,13 @@ void mtp__chunk_set_span(mtp__chunk *chunk, uint32_t span)
     __atomic_store_n(&chunk->state, next.state, __ATOMIC_RELEASE); /* pairs: readers, state */
 }
 
-/* Span and head check each other; so a chunk may be cut to what it uses after it was summed up. */
+/* Span and head check each other; so a chunk may be cut to what it uses after it was summed up, and abandoned meanwhile. */
 uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words)
 {
-    mtp__chunk header = *chunk;
-    header.sealed = header.checksum = header.state = 0;
+    mtp__chunk header = {0};
+    memcpy(&header, chunk, offsetof(mtp__chunk, epoch));
+    header.epoch = __atomic_load_n(&chunk->epoch, __ATOMIC_RELAXED);
+    header.sealed = header.checksum = 0;
     uint64_t fields[MTP__CHUNK_HEADER_WORDS]; /* a copy: they are not all words, and the compiler knows */
     memcpy(fields, &header, sizeof fields);
     uint64_t sum = mtp__hash_words(fields, MTP__CHUNK_HEADER_WORDS);

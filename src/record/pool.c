@@ -115,7 +115,7 @@ void mtp__pool_forked(mtp__pool *pool)
     mtp__sigbus_forked();
     mtp__sigbus_remove(pool->base);
     mtp__unmapped(pool->base);
-    mtp__spool_out_close(&pool->file);
+    mtp__spool_out_forked(&pool->file);
     pool->base = NULL;
     mtp__pool_reset(pool);
     mtp__unmap(pool->piece, pool->slots * sizeof *pool->piece);
@@ -258,6 +258,14 @@ static uint32_t fresh_slot(mtp__pool *pool, bool *dirty)
     return slot;
 }
 
+/* Under the lock: from here on it only takes its place in the piece. */
+static void chunk_hide(mtp__chunk *chunk, mtp__chunk now)
+{
+    now.head = 0;
+    __atomic_store_n(&chunk->state, now.state, __ATOMIC_RELEASE); /* pairs: readers, state */
+    __atomic_store_n(&chunk->epoch, UINT32_MAX, __ATOMIC_RELAXED);
+}
+
 static void overwrite(mtp__pool *pool, uint64_t records)
 {
     pool->kept -= records;
@@ -278,9 +286,7 @@ static void drop_older(mtp__pool *pool, uint32_t slot, uint64_t sealed)
         if (chunk->sealed < sealed) {
             overwrite(pool, chunk->records);
             p->records -= chunk->records;
-            now.head = 0;
-            __atomic_store_n(&chunk->state, now.state, __ATOMIC_RELEASE); /* pairs: readers, state */
-            chunk->epoch = UINT32_MAX;
+            chunk_hide(chunk, now);
         } else {
             p->oldest = chunk->sealed < p->oldest ? chunk->sealed : p->oldest;
             p->epoch = chunk->epoch < p->epoch ? chunk->epoch : p->epoch;
@@ -478,6 +484,7 @@ static mtp__chunk *take(mtp__pool *pool, const mtp__chunk_ask *ask, mtp_drop *wh
     chunk->cycle = ask->cycle;
     chunk->base_ticks = ask->ticks;
     chunk->first = ask->first;
+    chunk->dropped = ask->dropped;
     chunk->depth = ask->depth;
     __atomic_store_n(&chunk->epoch, epoch, __ATOMIC_RELAXED);
     chunk->order = order;
@@ -518,18 +525,12 @@ static void shrink(mtp__pool *pool, mtp__piece *p, mtp__chunk *chunk, uint32_t w
     mtp__chunk_set_span(chunk, span);
 }
 
-void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records)
+/* Under the lock, and not hidden. */
+static void give_back(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records)
 {
-    chunk->records = records;
-    __atomic_store_n(&chunk->words, words, __ATOMIC_RELEASE); /* pairs: visit_slot, words */
-    if (pool->file.fd >= 0)
-        __atomic_store_n(&chunk->checksum, mtp__chunk_checksum(chunk, mtp__chunk_words(chunk)),
-                         __ATOMIC_RELEASE);
-    MTP__TESTPOINT(CHUNK_SEALED);
     bool control = chunk->stream == 0, stays = control && pool->when_full != MTP_STREAM;
     uint32_t from, slot = slot_of(pool, chunk, &from);
     mtp__piece *p = &pool->piece[slot];
-    pthread_mutex_lock(&pool->lock);
     if (!stays && from + chunk->span == p->used)
         shrink(pool, p, chunk, words);
     chunk->sealed = p->newest = ++pool->sealed;
@@ -550,8 +551,38 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
         if (!stays)
             list_add(pool, MTP__PIECES_IDLE, slot);
     }
+}
+
+void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records)
+{
+    chunk->records = records;
+    __atomic_store_n(&chunk->words, words, __ATOMIC_RELEASE); /* pairs: visit_slot, words */
+    if (pool->file.fd >= 0)
+        __atomic_store_n(&chunk->checksum, mtp__chunk_checksum(chunk, mtp__chunk_words(chunk)),
+                         __ATOMIC_RELEASE);
+    MTP__TESTPOINT(CHUNK_SEALED);
+    pthread_mutex_lock(&pool->lock);
+    mtp__chunk now = {.state = __atomic_load_n(&chunk->state, __ATOMIC_RELAXED)};
+    if (now.head != 0) /* else it was abandoned, or it is no more than memory in a forked child */
+        give_back(pool, chunk, words, records);
     pthread_mutex_unlock(&pool->lock);
     MTP__TESTPOINT(CHUNK_GIVEN_BACK);
+}
+
+/* Its owner may have sealed it long ago: then there may be something else where it was. */
+bool mtp__pool_abandon(mtp__pool *pool, mtp__chunk *chunk, uint32_t stream)
+{
+    mtp__chunk now;
+    uint32_t from, at = 0, slot = slot_of(pool, chunk, &from);
+    pthread_mutex_lock(&pool->lock);
+    while (at < from && chunk_in(pool, slot, at, &now) != NULL)
+        at += now.span;
+    bool in_hand = at == from && chunk_in(pool, slot, at, &now) == chunk && now.head != 0 &&
+                   chunk->stream == stream && chunk->sealed == 0;
+    if (in_hand)
+        chunk_hide(chunk, now);
+    pthread_mutex_unlock(&pool->lock);
+    return in_hand;
 }
 
 void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk)
@@ -590,7 +621,7 @@ static uint32_t oldest_in(const mtp__pool *pool, uint32_t slot)
 
 uint32_t mtp__pool_oldest_epoch(mtp__pool *pool)
 {
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
     uint32_t oldest = atomic_load_explicit(&pool->epoch, memory_order_relaxed);
     for (uint32_t slot = 0; slot < pool->fresh; slot++) {
@@ -606,7 +637,7 @@ void mtp__pool_release_control(mtp__pool *pool, uint32_t before)
 {
     if (pool->when_full == MTP_STREAM)
         return;
-    uint32_t busy = mtp__writer_hold();
+    mtp__hold busy = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
     for (uint32_t slot = 0; slot < pool->fresh; slot++) {
         const mtp__piece *p = &pool->piece[slot];
@@ -622,9 +653,9 @@ void mtp__pool_release_control(mtp__pool *pool, uint32_t before)
 
 bool mtp__pool_control_is_large(const mtp__pool *pool)
 {
-    uint32_t share = __atomic_load_n(&pool->reach, __ATOMIC_RELAXED) / 8;
+    uint32_t share = atomic_load_explicit(&pool->reach, memory_order_relaxed) / 8;
     return pool->when_full == MTP_KEEP_NEWEST &&
-           __atomic_load_n(&pool->controls, __ATOMIC_RELAXED) > (share > 2 ? share : 2);
+           atomic_load_explicit(&pool->controls, memory_order_relaxed) > (share > 2 ? share : 2);
 }
 
 /* ------------------------------------------------------------------------------------------- reading */
@@ -650,7 +681,7 @@ static mtp_status list_memory(mtp__pool *pool, mtp__places *places)
 {
     mtp_status status = MTP_OK;
     for (uint32_t slot = 0; status == MTP_OK;) {
-        uint32_t before = mtp__writer_hold();
+        mtp__hold before = mtp__writer_hold();
         pthread_mutex_lock(&pool->lock);
         bool is_there = slot < pool->fresh;
         uint32_t need = is_there ? pool->piece[slot].chunks : 0, slots = pool->fresh;
@@ -669,7 +700,7 @@ static mtp_status list_memory(mtp__pool *pool, mtp__places *places)
 
 static mtp_status list_file(mtp__pool *pool, mtp__places *places)
 {
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
     uint64_t pieces = pool->file.pieces;
     pthread_mutex_unlock(&pool->lock);
@@ -682,7 +713,7 @@ static mtp_status list_file(mtp__pool *pool, mtp__places *places)
 
 static void pin(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk *header)
 {
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
     uint32_t slot = (uint32_t)p->piece;
     mtp__chunk now;
@@ -697,7 +728,7 @@ static void pin(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk *header)
 
 static void unpin(mtp__pool *pool)
 {
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
     pool->pinned = NO_SLOT;
     pthread_mutex_unlock(&pool->lock);

@@ -63,10 +63,10 @@ typedef struct mtp__pool {
     } list[MTP__PIECE_LISTS];
     uint32_t fresh;             /* slots handed out at least once since reset */
     uint32_t touched;           /* slots below this one may hold old bytes */
-    uint32_t reach;             /* slots that can be had: fewer than `slots` after the disk was full */
+    _Atomic uint32_t reach;     /* slots that can be had: fewer than `slots` after the disk was full */
     uint32_t waited;            /* takes since the disk was full */
     uint32_t held;              /* pieces with open chunks of the program */
-    uint32_t controls;          /* pieces of the control stream */
+    _Atomic uint32_t controls;  /* pieces of the control stream */
     uint32_t pinned;            /* slot that a reader is in, or UINT32_MAX */
     uint64_t order;             /* of the chunk given last */
     uint64_t sealed;            /* of the chunk that came back last */
@@ -84,9 +84,9 @@ void mtp__pool_reset(mtp__pool *pool);  /* memory only: every chunk is free agai
 void mtp__pool_finish(mtp__pool *pool); /* file: cut to size and marked complete; recording may resume */
 
 typedef struct mtp__chunk_ask {
-    uint32_t stream, cycle, depth; /* for the header */
-    uint32_t bytes;                /* how long it should be; it may become shorter or longer */
-    uint64_t first, ticks;         /* for the header */
+    uint32_t stream, cycle, depth;  /* for the header */
+    uint32_t bytes;                 /* how long it should be; it may become shorter or longer */
+    uint64_t first, dropped, ticks; /* for the header */
 } mtp__chunk_ask;
 #define MTP__CHUNK_ASK_LEAST 512u
 
@@ -99,6 +99,9 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
 /* The chunk's owner writes no more into it. Control chunks are not evicted, except from the memory of a stream, where
  * nothing is lost by it. */
 void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records);
+/* The owner, a thread of this stream, is stuck: readers pass the chunk over, and nobody else ever has it. false: the owner
+ * has sealed it already. */
+bool mtp__pool_abandon(mtp__pool *pool, mtp__chunk *chunk, uint32_t stream);
 /* Of the control stream: its owner writes on. Not in a stream, where its piece may be in memory no more. */
 void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk);
 

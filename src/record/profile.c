@@ -1,6 +1,9 @@
 /* record/profile.c - life of a profile: configuration in, steps through the schedule, cycles out.
  *
  * One thread drives it. The table `transit` is the whole of what a step does.
+ *
+ * Callbacks are the program's, and a C++ program's may throw. The exception goes through to who called us; on its way
+ * cleanups bring the profile to where it would be if the callback had returned.
  */
 #include "record/profile.h"
 #include <stdarg.h>
@@ -24,7 +27,7 @@ void mtp__profile_warn(mtp_profile *prof, mtp_warning code, const char *fmt, ...
 {
     char text[512];
     va_list args;
-    if (prof->config.on_warning == NULL)
+    if (prof->config.on_warning == NULL || prof->leaving)
         return;
     va_start(args, fmt);
     mtp__format_list(text, sizeof text, fmt, args);
@@ -127,10 +130,10 @@ mtp_status mtp_profile_create(const mtp_profile_config *config, mtp_profile **ou
     }
     bool counted = schedule_given(&c.schedule);
     prof->has_schedule = counted || c.schedule_callback != NULL;
+    *out = prof;
     if (counted && c.schedule.warmup == 0)
         mtp__profile_warn(prof, MTP_WARNING_NO_WARMUP,
                           "Profiler won't be using warmup, this can skew profiler results");
-    *out = prof;
     return MTP_OK;
 }
 
@@ -140,7 +143,7 @@ void mtp_profile_destroy(mtp_profile *prof)
         return;
     if (prof->recording)
         mtp__recorder_stop(prof->recorder, NULL);
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     mtp__registry_lock(); /* another thread may be in the middle of a fork, and look at it */
     mtp__profile_release(prof);
     mtp__registry_unlock();
@@ -176,8 +179,9 @@ static mtp_status recorder_make(mtp_profile *prof)
 
 const char *mtp_profile_spool(const mtp_profile *prof)
 {
-    const mtp__spool_name *name =
-        prof != NULL && prof->recorder != NULL ? prof->recorder->pool.file.name : NULL;
+    const mtp__spool_name *name = prof != NULL && prof->recorder != NULL && prof->recorder->pool.base != NULL
+                                      ? prof->recorder->pool.file.name
+                                      : NULL;
     return name != NULL ? name->path : NULL;
 }
 
@@ -320,12 +324,15 @@ static mtp_status stop_trace(mtp_profile *prof)
     uint32_t stuck = 0;
     if (!prof->recording)
         return MTP_OK; /* its start failed, and said so */
-    for (uint32_t i = 0, n = atomic_load_explicit(&flush_count, memory_order_acquire); i < n; i++)
+    uint32_t flush = prof->leaving ? 0 : atomic_load_explicit(&flush_count, memory_order_acquire);
+    for (uint32_t i = 0; i < flush; i++)
         flushes[i].flush(flushes[i].user);
     mtp_status status = mtp__recorder_stop(prof->recorder, &stuck);
     if (status != MTP_OK)
         return status;
     prof->recording = false;
+    if (prof->by_hand)
+        mtp__profile_release(prof);
     warn_after(prof, stuck);
     return MTP_OK;
 }
@@ -378,20 +385,44 @@ static mtp_status take(mtp_profile *prof, char what)
     }
 }
 
+typedef struct transition {
+    mtp_profile *prof;
+    const char *next; /* what is being done, and what is left to do */
+    mtp_status first; /* of what failed */
+} transition;
+
+static void transit_on(transition *t)
+{
+    for (; *t->next != 0; t->next++) {
+        if (t->prof->leaving && strchr("PSX", *t->next) == NULL)
+            continue;
+        mtp_status status = take(t->prof, *t->next);
+        if (t->first == MTP_OK && status != MTP_OK) {
+            if (t->prof->has_schedule)
+                MTP_NOTE("step %llu", (unsigned long long)t->prof->step);
+            t->first = status;
+        }
+        if (status != MTP_OK && *t->next == 'P')
+            t->next = "P"; /* there is nothing to start */
+    }
+}
+
+/* Something is left to do only if a callback threw. */
+static void transit_end(transition *t)
+{
+    if (*t->next == 0)
+        return;
+    t->prof->leaving = true;
+    t->prof->in_callback = false;
+    transit_on(t);
+    t->prof->leaving = false;
+}
+
 static mtp_status transit_to(mtp_profile *prof, mtp_action from, int to)
 {
-    mtp_status first = MTP_OK;
-    for (const char *p = transit[from][to]; *p != 0; p++) {
-        mtp_status status = take(prof, *p);
-        if (first == MTP_OK && status != MTP_OK) {
-            if (prof->has_schedule)
-                MTP_NOTE("step %llu", (unsigned long long)prof->step);
-            first = status;
-        }
-        if (status != MTP_OK && *p == 'P')
-            break; /* there is nothing to start */
-    }
-    return first;
+    transition t __attribute__((cleanup(transit_end))) = {prof, transit[from][to], MTP_OK};
+    transit_on(&t);
+    return t.first;
 }
 
 static void step_scope_begin(mtp_profile *prof)
@@ -418,18 +449,36 @@ static mtp_status next_action(mtp_profile *prof, mtp_action *out)
                     (unsigned long long)prof->step);
 }
 
-static mtp_status check_callable(const mtp_profile *prof, bool active, const char *what)
+#define check_callable(prof, active, what) check_called(prof, active, what, __builtin_dwarf_cfa())
+static mtp_status check_called(const mtp_profile *prof, bool active, const char *what, const void *from)
 {
     if (prof == NULL)
         return MTP_FAIL(MTP_E_ARG, "%s: the profile is NULL", what);
     if (prof->in_callback)
         return MTP_FAIL(MTP_E_STATE, "%s: called from inside on_trace_ready", what);
-    if (atomic_load_explicit(&mtp__self.busy, memory_order_relaxed) != 0)
+    if (mtp__writer_inside(from))
         return MTP_FAIL(MTP_E_STATE,
                         "%s: called from inside a recording call (a stack provider or signal handler)", what);
     if (active && !(prof->active && !prof->by_hand))
         return MTP_FAIL(MTP_E_STATE, "%s: no active session; call mtp_profile_start() first", what);
     return MTP_OK;
+}
+
+/* A start that fails, or is left by an exception, leaves nothing behind. */
+typedef struct claim {
+    mtp_profile *prof; /* NULL: it is good */
+} claim;
+
+static void claim_end(claim *c)
+{
+    mtp_profile *prof = c->prof;
+    if (prof == NULL)
+        return;
+    prof->leaving = true;
+    stop_trace(prof);
+    prof->leaving = false;
+    mtp__profile_release(prof);
+    prof->action = MTP_ACTION_NONE;
 }
 
 mtp_status mtp_profile_start(mtp_profile *prof)
@@ -441,6 +490,7 @@ mtp_status mtp_profile_start(mtp_profile *prof)
         return MTP_FAIL(MTP_E_STATE, "start: this profile is active already");
     if (!mtp__profile_claim(prof))
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
+    claim mine __attribute__((cleanup(claim_end))) = {prof};
     prof->by_hand = false;
     prof->step = 0;
     prof->cycles_before = prof->cycles;
@@ -448,14 +498,25 @@ mtp_status mtp_profile_start(mtp_profile *prof)
     status = next_action(prof, &prof->action);
     if (status == MTP_OK)
         status = transit_to(prof, MTP_ACTION_NONE, (int)prof->action);
-    if (status != MTP_OK) { /* all or nothing */
-        stop_trace(prof);
-        mtp__profile_release(prof);
-        prof->action = MTP_ACTION_NONE;
+    if (status != MTP_OK)
         return status;
-    }
+    mine.prof = NULL;
     step_scope_begin(prof);
     return MTP_OK;
+}
+
+/* The end of a step(), however it comes. */
+typedef struct stepping {
+    mtp_profile *prof;
+    uint64_t cycle;
+    bool was_recording;
+} stepping;
+
+static void step_end(stepping *s)
+{
+    if (s->prof->recording && s->was_recording && s->prof->cycles == s->cycle)
+        mtp__step_mark(s->prof->step); /* a new cycle has marked its own */
+    step_scope_begin(s->prof);
 }
 
 mtp_status mtp_profile_step(mtp_profile *prof)
@@ -465,14 +526,10 @@ mtp_status mtp_profile_step(mtp_profile *prof)
         return status;
     step_scope_end(prof);
     mtp_action before = prof->action;
-    bool was_recording = prof->recording;
-    uint64_t cycle = prof->cycles;
+    stepping s __attribute__((cleanup(step_end))) = {prof, prof->cycles, prof->recording};
     prof->step++;
     status = next_action(prof, &prof->action);
     mtp_status moved = transit_to(prof, before, (int)prof->action);
-    if (prof->recording && was_recording && prof->cycles == cycle)
-        mtp__step_mark(prof->step); /* a new cycle has marked its own */
-    step_scope_begin(prof);
     return status != MTP_OK ? status : moved;
 }
 
@@ -496,19 +553,24 @@ static void warn_nothing(mtp_profile *prof)
         (unsigned long long)first + (uint64_t)s->active);
 }
 
+static void release_end(mtp_profile **prof)
+{
+    mtp__profile_release(*prof);
+}
+
 mtp_status mtp_profile_stop(mtp_profile *prof)
 {
     mtp_status status = check_callable(prof, true, "stop");
     if (status != MTP_OK)
         return status;
-    step_scope_end(prof);
+    mtp_profile *stopping __attribute__((cleanup(release_end))) = prof;
+    step_scope_end(stopping);
     bool ever = prof->cycles > prof->cycles_before;
     mtp_action last = prof->action;
     prof->action = MTP_ACTION_NONE;
     status = transit_to(prof, last, 4);
     if (!ever)
         warn_nothing(prof);
-    mtp__profile_release(prof);
     return status;
 }
 
@@ -523,10 +585,11 @@ mtp_status mtp_profile_prepare_trace(mtp_profile *prof)
         return MTP_FAIL(MTP_E_STATE, "prepare_trace: this profile is recording already");
     if (!prof->active && !mtp__profile_claim(prof))
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
+    claim mine __attribute__((cleanup(claim_end))) = {prof};
     prof->by_hand = true;
     status = prepare(prof);
-    if (status != MTP_OK)
-        mtp__profile_release(prof);
+    if (status == MTP_OK)
+        mine.prof = NULL;
     return status;
 }
 
@@ -542,10 +605,11 @@ mtp_status mtp_profile_start_trace(mtp_profile *prof)
     bool claimed = !prof->active;
     if (claimed && !mtp__profile_claim(prof))
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
+    claim mine __attribute__((cleanup(claim_end))) = {claimed ? prof : NULL};
     prof->by_hand |= claimed;
     status = start_trace(prof);
-    if (status != MTP_OK && claimed)
-        mtp__profile_release(prof);
+    if (status == MTP_OK)
+        mine.prof = NULL;
     return status;
 }
 
@@ -556,8 +620,9 @@ mtp_status mtp_profile_stop_trace(mtp_profile *prof)
         return status;
     if (prof->recorder == NULL)
         return MTP_FAIL(MTP_E_STATE, "Profiler must be initialized before stopping trace");
-    status = stop_trace(prof);
-    if (status == MTP_OK && prof->by_hand)
+    bool idle = !prof->recording && prof->by_hand;
+    status = stop_trace(prof); /* which releases it */
+    if (status == MTP_OK && idle)
         mtp__profile_release(prof);
     return status;
 }

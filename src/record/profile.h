@@ -18,6 +18,7 @@ struct mtp_profile {
     bool by_hand;     /* driven by prepare_trace and the like */
     bool recording;   /* the recorder is open */
     bool in_callback; /* on_trace_ready is running */
+    bool leaving;     /* an exception of a callback is on its way through: no more callbacks */
     bool has_trace_id;
     bool unsaved;               /* a cycle was recorded that on_trace_ready has not been told of */
     uint64_t step, cycles;      /* cycles: started so far */

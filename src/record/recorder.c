@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "record/recorder.h"
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/error.h"
@@ -64,7 +65,7 @@ mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorde
     mtp__details_init(r);
     mtp__control_reset(r);
     r->id = mtp__recorder_new_id();
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     mtp__registry_lock();
     if ((r->next = all) != NULL)
         all->prev = r;
@@ -85,7 +86,7 @@ void mtp__recorder_destroy(mtp__recorder *r)
 {
     if (r == NULL)
         return;
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     mtp__registry_lock();
     *(r->prev != NULL ? &r->prev->next : &all) = r->next;
     if (r->next != NULL)
@@ -113,19 +114,24 @@ static void thread_reset(mtp__thread *t)
     mtp__writer *w = t->writer;
     w->cur = w->end = NULL;
     w->chunk = NULL;
+    w->recorder = NULL;
     w->token = 0;
     atomic_store_explicit(&w->sealed, atomic_load_explicit(&w->written, memory_order_relaxed),
                           memory_order_relaxed);
     t->joined = 0;
 }
 
-/* Under the registry's lock, with the gate shut: a thread that was stuck may have come to rest since. One that has not
- * finds out when its chunk is full (writer_join): until then it writes where nobody else does. */
+/* Under the registry's lock, with the gate shut: a thread that was stuck may have come to rest since. For those that have
+ * not, the gate says that there are strays (writer_fresh). */
 static void thread_unstick(void *user, mtp__thread *t)
 {
-    (void)user;
-    if (!t->stuck || atomic_load_explicit(&t->writer->busy, memory_order_acquire) != 0)
+    bool *strays = user;
+    if (!t->stuck)
         return;
+    if (atomic_load_explicit(&t->writer->busy, memory_order_acquire) != 0) {
+        *strays = true;
+        return;
+    }
     t->stuck = false;
     thread_reset(t);
 }
@@ -143,7 +149,7 @@ void mtp__recorder_clear(mtp__recorder *r)
 }
 
 /* All that a new name may need of the recorder (names.c: tell) is in place before it is the current one. */
-static mtp_status become_current(mtp__recorder *r)
+static mtp_status become_current(mtp__recorder *r, bool *strays)
 {
     mtp__registry_lock();
     bool none = atomic_load(&current) == NULL;
@@ -152,7 +158,7 @@ static mtp_status become_current(mtp__recorder *r)
         r->serial = ++last_serial;
         for (int k = 0; k < MTP_DROP_CAUSES; k++)
             r->refused_before[k] = atomic_load(&refused[k]);
-        mtp__registry_each(thread_unstick, NULL);
+        mtp__registry_each(thread_unstick, strays);
         atomic_store(&current, r);
     }
     mtp__registry_unlock();
@@ -178,7 +184,8 @@ mtp_status mtp__recorder_start(mtp__recorder *r)
 {
     if (r->pool.base == NULL)
         return MTP_FAIL(MTP_E_STATE, "its buffers stayed with the parent process: create a new profile");
-    mtp_status status = become_current(r);
+    bool strays = false;
+    mtp_status status = become_current(r, &strays);
     if (status != MTP_OK)
         return status;
     bool slow = !mtp__clock_is_tsc() || mtp__clock_hooked();
@@ -188,7 +195,7 @@ mtp_status mtp__recorder_start(mtp__recorder *r)
     mtp__registry_lock();
     r->open = true;
     mtp__registry_unlock();
-    uint32_t gate = flags | MTP__GATE_OPEN | (slow ? MTP__GATE_SLOW : 0);
+    uint32_t gate = flags | MTP__GATE_OPEN | (slow ? MTP__GATE_SLOW : 0) | (strays ? MTP__GATE_STRAYS : 0);
     r->session = next_session();
     atomic_store(&mtp__gate.flags, gate); /* pairs: gate_read */
     publish(r, flags);
@@ -212,11 +219,31 @@ static void chunk_back(mtp__recorder *r, mtp__writer *w)
     if (w->chunk == NULL)
         return;
     uint64_t written = atomic_load_explicit(&w->written, memory_order_relaxed);
+    uint64_t before = atomic_load_explicit(&w->sealed, memory_order_relaxed);
     mtp__pool_seal(&r->pool, w->chunk, (uint32_t)(w->cur - mtp__chunk_words(w->chunk)),
-                   (uint32_t)(written - w->chunk->first));
+                   (uint32_t)(written - before));
     atomic_store_explicit(&w->sealed, written, memory_order_relaxed);
-    w->chunk = NULL;
+    __atomic_store_n(&w->chunk, NULL, __ATOMIC_RELAXED);
     w->cur = w->end = NULL;
+}
+
+/* Somebody may be looking at our chunk, and has the lock. */
+static void hold_still(mtp__thread *t)
+{
+    if (atomic_load_explicit(&t->held_still, MTP__BUSY_ORDER)) {
+        mtp__registry_lock();
+        mtp__registry_unlock();
+    }
+}
+
+void mtp__recorder_change_chunk(mtp__recorder *r, mtp__writer *w)
+{
+    if (w->chunk == NULL)
+        return;
+    mtp__guard_enter();
+    hold_still(w->thread);
+    chunk_back(r, w);
+    mtp__guard_leave();
 }
 
 /* Under the registry's lock, with the writer at rest or by its own thread: nothing of the recorder stays with it. */
@@ -251,10 +278,11 @@ static void settle_one(void *user, mtp__thread *t)
         return;
     }
     s->stuck++;
-    if (t->joined == s->r->id && w->chunk != NULL)
-        s->r->dropped[MTP_DROP_STUCK] +=
-            atomic_load_explicit(&w->written, memory_order_relaxed) - w->chunk->first;
-    thread_count(s->r, t);
+    mtp__chunk *chunk = __atomic_load_n(&w->chunk, __ATOMIC_RELAXED);
+    uint64_t sealed = atomic_load_explicit(&w->sealed, memory_order_relaxed);
+    if (t->joined == s->r->id && chunk != NULL && mtp__pool_abandon(&s->r->pool, chunk, t->stream))
+        s->r->dropped[MTP_DROP_STUCK] += atomic_load_explicit(&w->written, memory_order_relaxed) - sealed;
+    thread_count(s->r, t); /* after which nothing that it has taken becomes its own (hand_over) */
 }
 
 mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
@@ -263,7 +291,7 @@ mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
         *stuck = 0;
     if (!r->open)
         return MTP_FAIL(MTP_E_STATE, "nothing is being recorded");
-    if (atomic_load_explicit(&mtp__self.busy, memory_order_relaxed) != 0)
+    if (mtp__writer_inside(__builtin_dwarf_cfa()))
         return MTP_FAIL(MTP_E_STATE,
                         "called from inside a recording call (a stack provider or signal handler)");
     if (atomic_load(&mtp__gate.ours) == 0)
@@ -281,13 +309,15 @@ mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
     mtp__registry_unlock();
     r->leaked |= s.stuck != 0;
     atomic_store(&current, NULL);
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&mtp__names()->lock); /* whoever was telling us a new name has done so */
     pthread_mutex_unlock(&mtp__names()->lock);
     mtp__writer_release(before);
     mtp__recorder_anchor(r);
+    mtp__guard_enter();
     mtp__control_finish(r);
     mtp__pool_finish(&r->pool);
+    mtp__guard_leave();
     MTP__TESTPOINT(STOP_DONE);
     if (stuck != NULL)
         *stuck = s.stuck;
@@ -306,10 +336,61 @@ void mtp__recorder_toggle(mtp__recorder *r, bool enable, uint32_t activities)
 
 /* ------------------------------------------------------------------------------------------ writers */
 
-void mtp__writer_refused(mtp__writer *w)
+/* Is the frame that a record has its stack pointer in gone, seen from a call whose frame begins at `from`? A handler lies
+ * below the record that it interrupted, or on the signal stack. */
+static bool frame_is_gone(uintptr_t frame, uintptr_t from)
 {
+    stack_t other;
+    bool there = sigaltstack(NULL, &other) == 0 && (other.ss_flags & SS_DISABLE) == 0;
+    bool frame_there = there && frame - (uintptr_t)other.ss_sp < other.ss_size;
+    bool from_there = there && from - (uintptr_t)other.ss_sp <= other.ss_size;
+    return frame_there != from_there ? frame_there : from >= frame;
+}
+
+/* What was written when a record was left in the middle: whole records are kept, the rest goes. The next one begins a new
+ * chunk, which says how deep the thread really is. */
+static void mend(mtp__writer *w)
+{
+    if (w->chunk == NULL)
+        return;
+    hold_still(w->thread);
+    uint64_t *words = mtp__chunk_words(w->chunk);
+    uint32_t room = (uint32_t)(w->end - words), used = mtp__chunk_written(words, room), at = 0, whole = 0;
+    for (; at < used; whole++)
+        at += MTP__WORD0_LENGTH(words[at]);
+    for (uint32_t i = used; i < room && i < used + 16; i++) /* 15 words at most */
+        words[i] = 0;
+    uint64_t sealed = atomic_load_explicit(&w->sealed, memory_order_relaxed);
+    if (atomic_load_explicit(&w->written, memory_order_relaxed) - sealed != whole)
+        mtp__writer_drop(w, MTP_DROP_REENTRANT);
+    atomic_store_explicit(&w->written, sealed + whole, memory_order_relaxed);
+    w->cur = words + used;
+    chunk_back(w->recorder, w);
+}
+
+bool mtp__writer_left(mtp__writer *w, const void *from)
+{
+    uint64_t frame = atomic_load_explicit(&w->busy, memory_order_relaxed);
+    if (frame <= MTP__BUSY_ANYWHERE || !frame_is_gone(frame, (uintptr_t)from))
+        return false;
+    int its_errno = errno;
+    mtp__guard_enter();
+    mend(w);
+    if (w->thread != NULL)
+        w->thread->no_turn = false;
+    mtp__writer_leave(w);
+    mtp__guard_leave();
+    errno = its_errno;
+    return true;
+}
+
+bool mtp__writer_again(mtp__writer *w, const void *from)
+{
+    if (mtp__writer_left(w, from))
+        return true;
     if ((mtp__gate_read() & MTP__GATE_OPEN) != 0)
         atomic_fetch_add(&refused[w->gone ? MTP_DROP_EXITING : MTP_DROP_REENTRANT], 1);
+    return false;
 }
 
 static uint32_t tie_of(const mtp__recorder *r, const mtp__thread *t)
@@ -317,22 +398,17 @@ static uint32_t tie_of(const mtp__recorder *r, const mtp__thread *t)
     return (r->serial * 0x9e3779b1u ^ t->stream * 0x85ebca6bu) | 1u;
 }
 
-/* First record of the thread in this recording: from now on its counts are this recording's. */
+/* Under the registry's lock, at the thread's first record in this recording: from now on its counts are this recording's. */
 static void thread_starts(mtp__recorder *r, mtp__thread *t)
 {
     mtp__writer *w = t->writer;
-    mtp__registry_lock();
-    t->stuck = false;
-    thread_reset(t); /* of one that was stuck: it has had a chunk of another cycle until now */
     t->joined = r->id;
     t->written_before = atomic_load_explicit(&w->written, memory_order_relaxed);
     for (int k = 0; k < MTP_DROP_CAUSES; k++)
         t->dropped_before[k] = atomic_load_explicit(&w->dropped[k], memory_order_relaxed);
     r->threads_seen += t->seen != r->id;
     t->seen = r->id;
-    mtp__registry_unlock();
-    mtp__control_thread(r, t);
-    w->token = tie_of(r, t);
+    w->recorder = r;
 }
 
 /* A record of a thread that has no place in the registry: it was not there yet, or is there no more. stop() does
@@ -352,8 +428,13 @@ static void anchor_when_due(mtp__recorder *r)
         mtp__recorder_anchor(r);
 }
 
-bool mtp__writer_join(mtp__writer *w)
+/* Since the gate was looked at stop() may have ended the recording, and start() begun another. What was begun in the one is
+ * not recorded in the other, whose names and shapes are not the same. */
+static bool join(mtp__writer *w)
 {
+    mtp__recorder *r = mtp__recorder_current();
+    if (w->token != 0 && r != NULL && mtp__token_tie(w->token) == tie_of(r, w->thread))
+        return true;
     if (w->gone) {
         count_homeless(MTP_DROP_EXITING);
         return false;
@@ -362,12 +443,52 @@ bool mtp__writer_join(mtp__writer *w)
         count_homeless(MTP_DROP_NOMEM);
         return false;
     }
-    if ((mtp__gate_read() & MTP__GATE_OPEN) == 0)
-        return false; /* stop() may have looked for busy threads before this one was in the registry */
+    mtp__thread *t = w->thread;
+    mtp__registry_lock();
+    r = mtp__recorder_current();
+    bool starts = r != NULL && r->open && w->token == 0;
+    t->stuck = false;
+    thread_reset(t); /* of one that was stuck: it has had a chunk of another cycle until now */
+    if (starts)
+        thread_starts(r, t);
+    mtp__registry_unlock();
+    if (starts) {
+        mtp__control_thread(r, t);
+        w->token = tie_of(r, t);
+    }
+    return starts;
+}
+
+bool mtp__writer_join(mtp__writer *w)
+{
+    int its_errno = errno; /* a program does not expect a scope to change it */
+    mtp__guard_enter();
+    bool joined = join(w);
+    mtp__guard_leave();
+    errno = its_errno;
+    return joined;
+}
+
+void mtp__writer_fresh(mtp__writer *w)
+{
     mtp__recorder *r = mtp__recorder_current();
-    if (mtp__token_tie(w->token) != tie_of(r, w->thread))
-        thread_starts(r, w->thread);
-    return true;
+    if (w->token == 0 || (r != NULL && mtp__token_tie(w->token) == tie_of(r, w->thread)))
+        return;
+    mtp__registry_lock();
+    w->thread->stuck = false;
+    thread_reset(w->thread);
+    mtp__registry_unlock();
+}
+
+/* From here on stop() knows that the writer has the chunk. false: it has been and gone, and left this thread behind. */
+static bool hand_over(mtp__writer *w, mtp__chunk *chunk)
+{
+    mtp__registry_lock();
+    bool joined = w->thread->joined == w->recorder->id;
+    if (joined)
+        __atomic_store_n(&w->chunk, chunk, __ATOMIC_RELAXED);
+    mtp__registry_unlock();
+    return joined;
 }
 
 /* A thread's first chunk in a recording is short, and the next are longer the more it has written: many threads with a
@@ -380,49 +501,51 @@ static uint32_t chunk_wish(const mtp__pool *pool, uint64_t written)
                                         : pool->chunk_bytes;
 }
 
-/* Somebody may be looking at our chunk, and has the lock. */
-static void hold_still(mtp__thread *t)
+static uint64_t *refill(mtp__writer *w)
 {
-    if (atomic_load_explicit(&t->held_still, MTP__BUSY_ORDER)) {
-        mtp__registry_lock();
-        mtp__registry_unlock();
-    }
-}
-
-void mtp__recorder_change_chunk(mtp__recorder *r, mtp__writer *w)
-{
-    hold_still(w->thread);
-    chunk_back(r, w);
-}
-
-uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
-{
-    (void)words;           /* an empty chunk holds any record */
-    int its_errno = errno; /* a program does not expect a scope to change it */
-    if (!mtp__writer_join(w))
+    if (!join(w))
         return NULL;
-    mtp__recorder *r = mtp__recorder_current();
+    mtp__recorder *r = w->recorder;
     mtp__recorder_change_chunk(r, w);
-    anchor_when_due(r);
-    uint64_t written = atomic_load_explicit(&w->written, memory_order_relaxed);
+    if (r->open)
+        anchor_when_due(r);
+    uint64_t dropped = 0, written = atomic_load_explicit(&w->written, memory_order_relaxed);
+    for (int k = 0; k < MTP_DROP_CAUSES; k++)
+        dropped += atomic_load_explicit(&w->dropped[k], memory_order_relaxed);
     mtp_drop why;
     mtp__chunk_ask ask = {.stream = w->thread->stream,
                           .cycle = r->cycle,
                           .depth = (uint32_t)(w->token >> 32),
                           .bytes = chunk_wish(&r->pool, written - w->thread->written_before),
-                          .first = written,
+                          .first = written + dropped,
+                          .dropped = dropped,
                           .ticks = mtp__clock_ticks_slow()};
     mtp__chunk *chunk = mtp__pool_take_part(&r->pool, &ask, &why);
-    errno = its_errno;
     if (chunk == NULL) {
         mtp__writer_drop(w, why);
+        w->why = why;
         return NULL;
     }
-    w->chunk = chunk;
+    uint32_t room = mtp__span_words(chunk->span);
+    if (!hand_over(w, chunk)) {
+        mtp__pool_seal(&r->pool, chunk, 0, 0);
+        return NULL;
+    }
     w->cur = mtp__chunk_words(chunk);
-    w->end = w->cur + mtp__span_words(chunk->span);
+    w->end = w->cur + room;
     mtp__epoch_new_chunk(r, w->thread, chunk);
     return w->cur;
+}
+
+uint64_t *mtp__writer_refill(mtp__writer *w, size_t words)
+{
+    (void)words; /* an empty chunk holds any record */
+    int its_errno = errno;
+    mtp__guard_enter();
+    uint64_t *at = refill(w);
+    mtp__guard_leave();
+    errno = its_errno;
+    return at;
 }
 
 /* ------------------------------------------------------------------------------------------- ledger */
@@ -449,7 +572,7 @@ static void tally_one(void *user, mtp__thread *t)
 
 void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out)
 {
-    uint32_t before = mtp__writer_hold();
+    mtp__hold before = mtp__writer_hold();
     mtp__registry_lock();
     out->emitted = r->written;
     out->kept = 0;
@@ -505,7 +628,7 @@ void mtp__recorder_fork_locks(bool take)
 }
 
 /* The chunks did not come along (they are not inherited), and the parent's file is not ours to touch. */
-mtp__recorder *mtp__recorder_forked(void)
+mtp__recorder *mtp__recorder_forked(bool inside)
 {
     mtp__recorder *was = atomic_exchange(&current, NULL);
     __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
@@ -515,7 +638,8 @@ mtp__recorder *mtp__recorder_forked(void)
     for (mtp__recorder *r = all; r != NULL; r = r->next) {
         mtp__pool_forked(&r->pool);
         mtp__recorder_clear(r);
-        r->open = r->leaked = false;
+        r->open = false;
+        r->leaked = inside && r == mtp__self.recorder; /* the record that goes on may use it */
     }
     return was;
 }

@@ -1,7 +1,9 @@
 /* record/recorder.h - the recording of one profile: its chunks, its dictionary, its ledger.
  *
  * At most one recorder is open at a time: `mtp__recorder_current`. While the gate is open, threads inside a record
- * may use it; it is taken away only after all of them have come to rest.
+ * may use it; it is taken away only after all of them have come to rest. A thread that does not is *stuck*, and left
+ * behind with its recorder, which stays for good (`leaked`): it may go on at any time. So a record uses the recorder that
+ * its writer has joined, and never asks for the current one; its chunk is nobody else's any more, nor read (abandoned).
  */
 #ifndef MTP_RECORD_RECORDER_H
 #define MTP_RECORD_RECORDER_H
@@ -58,7 +60,7 @@ typedef struct mtp__recorder {
     double ticks_per_ns; /* as the session says */
     uint32_t serial;     /* of the cycle in the process: what tokens are made of */
     uint32_t names_told; /* names lock: how many of the process's names the control stream has */
-    bool open;           /* the gate is open for this one */
+    atomic_bool open;    /* the gate is open for this one; changes under the registry's lock */
     bool leaked;         /* a thread is stuck in a record: all of this must stay for good */
     uint64_t written, dropped[MTP_DROP_CAUSES]; /* registry lock: by threads that have settled */
     uint64_t refused_before[MTP_DROP_CAUSES];   /* registry lock: the process's counts when the cycle began */
@@ -88,7 +90,8 @@ void mtp__recorder_anchor(mtp__recorder *r);
 
 uint64_t mtp__recorder_new_id(void); /* unique in the process */
 
-/* The one that writers inside a record may use; the gate was seen open, or it may be NULL. */
+/* The one that new records are of, or NULL. Inside a record it is the writer's own that is used: this one may have
+ * changed since the gate was looked at. */
 mtp__recorder *mtp__recorder_current(void);
 
 /* Inside a record: what comes next goes to another chunk. */
@@ -100,7 +103,7 @@ void mtp__recorder_fork_init(void);             /* installs the fork handlers, o
 
 /* Around fork, under the registry's lock: all other locks, and in the child the loss of all chunks. */
 void mtp__recorder_fork_locks(bool take);
-mtp__recorder *mtp__recorder_forked(void); /* the one that was open, or NULL */
+mtp__recorder *mtp__recorder_forked(bool inside); /* the one that was open, or NULL */
 
 /* A forked child goes on with records of its own, in the file at `path`. */
 mtp_status mtp__recorder_revive(mtp__recorder *r, const char *path);

@@ -2,21 +2,30 @@
 #define _GNU_SOURCE
 #include "record/registry.h"
 #include <linux/membarrier.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/os.h"
 #include "base/plain.h"
 #include "base/rank.h"
 #include "record/details.h"
 #include "record/recorder.h"
 
-#define REST_LIMIT_NS 1000000000u
+#define MS ((uint64_t)1000000)
+#define REST_LIMIT_NS (1000 * MS)        /* for threads that could leave their record, and do not */
+#define REST_STARVED_NS (20 * 1000 * MS) /* for those that want to run, and are not let */
+#define REST_LOOK_NS (10 * MS) /* most that counts from one look to the next: we were not running either */
+#define REST_NAP_NS (MS / 5)
+#define RAN_ENOUGH_NS (20 * MS) /* a record takes less than a thousandth of that */
 
 _Thread_local mtp__writer mtp__self __attribute__((tls_model("initial-exec")));
 mtp__gate_page mtp__gate;
@@ -58,20 +67,22 @@ mtp_status mtp__registry_init(void)
 
 void mtp__registry_lock(void)
 {
+    mtp__guard_enter();
     pthread_mutex_lock(&lock);
 }
 
 void mtp__registry_unlock(void)
 {
     pthread_mutex_unlock(&lock);
+    mtp__guard_leave();
 }
 
 uint32_t mtp__registry_count(void)
 {
-    uint32_t before = mtp__writer_hold();
-    pthread_mutex_lock(&lock);
+    mtp__hold before = mtp__writer_hold();
+    mtp__registry_lock();
     uint32_t count = thread_count;
-    pthread_mutex_unlock(&lock);
+    mtp__registry_unlock();
     mtp__writer_release(before);
     return count;
 }
@@ -86,7 +97,7 @@ mtp_status mtp__registry_join(mtp__writer *w)
     }
     t->writer = w;
     t->tid = (int32_t)syscall(SYS_gettid);
-    pthread_mutex_lock(&lock);
+    mtp__registry_lock();
     t->stream = ++last_stream;
     t->quiet = last_retired;
     t->next = threads;
@@ -94,7 +105,7 @@ mtp_status mtp__registry_join(mtp__writer *w)
         threads->prev = t;
     threads = t;
     thread_count++;
-    pthread_mutex_unlock(&lock);
+    mtp__registry_unlock();
     w->thread = t;
     return MTP_OK;
 }
@@ -118,14 +129,17 @@ static void thread_ended(void *arg)
     mtp__thread *t = w->thread;
     if (t == NULL)
         return;
-    atomic_store_explicit(&w->busy, 1, MTP__BUSY_ORDER); /* handlers are refused from here on */
+    if (atomic_load_explicit(&w->busy, memory_order_relaxed) != 0)
+        mtp__writer_left(w, (const char *)NULL + UINTPTR_MAX); /* no frame of it is left */
+    /* Handlers and callbacks are refused from here on. */
+    atomic_store_explicit(&w->busy, MTP__BUSY_ANYWHERE, MTP__BUSY_ORDER);
     atomic_signal_fence(memory_order_seq_cst);
-    pthread_mutex_lock(&lock);
+    mtp__registry_lock();
     mtp__recorder_thread_ends(t);
     forget(t);
-    pthread_mutex_unlock(&lock);
     w->thread = NULL;
     w->gone = 1;
+    mtp__registry_unlock();
     mtp__writer_leave(w);
     mtp__details_cache_free(t->cache);
     mtp__page_free(t);
@@ -171,8 +185,16 @@ bool mtp__registry_rested_since(uint64_t retired, const mtp__thread *self)
 
 static uint64_t rest; /* under lock: counts the times that all were asked to come to rest */
 
+/* The CPU time of another thread of ours; 0: not known. */
+static uint64_t cpu_ns(const mtp__thread *t)
+{
+    struct timespec now;
+    clockid_t id = (clockid_t)((~(uint32_t)t->tid << 3) | 6u); /* as pthread_getcpuclockid makes it */
+    return clock_gettime(id, &now) == 0 ? (uint64_t)now.tv_sec * 1000 * MS + (uint64_t)now.tv_nsec : 0;
+}
+
 /* A thread that was once seen out of a record is at rest: it may look in again, and finds the gate shut. */
-static uint32_t busy_count(void)
+static uint32_t busy_count(bool first)
 {
     uint32_t busy = 0;
     for (mtp__thread *t = threads; t != NULL; t = t->next) {
@@ -180,29 +202,81 @@ static uint32_t busy_count(void)
             atomic_load_explicit(&t->writer->busy, memory_order_acquire) == 0) /* pairs: leave, busy */
             t->rested = rest;
         t->stuck = t->rested != rest;
+        if (t->stuck && first)
+            t->rest_cpu = cpu_ns(t);
         busy += t->stuck;
     }
     return busy;
 }
 
+/* Ready to run, or waiting for a disk. */
+static bool wants_to_run(const mtp__thread *t)
+{
+    char path[64], text[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)t->tid);
+    int fd = mtp__open(path, O_RDONLY, 0);
+    ssize_t n = fd >= 0 ? mtp__pread(fd, text, sizeof text - 1, 0) : 0;
+    mtp__close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *name_end = strrchr(text, ')'); /* "tid (name) state ..."; a name has 15 bytes at most */
+    return name_end != NULL && name_end[1] == ' ' && (name_end[2] == 'R' || name_end[2] == 'D');
+}
+
+/* Of those that are busy, has any had no chance to leave? */
+static bool any_starved(void)
+{
+    for (mtp__thread *t = threads; t != NULL; t = t->next)
+        if (t->stuck && cpu_ns(t) - t->rest_cpu < RAN_ENOUGH_NS && wants_to_run(t))
+            return true;
+    return false;
+}
+
+/* Between two looks; for how long. */
+static uint64_t doze(uint32_t looks)
+{
+    MTP__UNCANCELLED;
+    const struct timespec nap = {0, REST_NAP_NS};
+    if (looks < 100)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+    return looks < 100 ? 0 : REST_NAP_NS;
+}
+
+/* A pause of the whole process (a debugger, SIGSTOP, a virtual machine) is nobody's time: each look counts for as long
+ * as we may have slept, or for as long as we slept where no clock tells. */
 uint32_t mtp__registry_rest_and_lock(void)
 {
     mtp__registry_barrier();
-    uint64_t until = mtp_now_ns() + REST_LIMIT_NS;
-    pthread_mutex_lock(&lock);
+    mtp__registry_lock();
     rest++;
-    pthread_mutex_unlock(&lock);
-    for (;;) {
-        pthread_mutex_lock(&lock);
-        uint32_t busy = busy_count();
-        if (busy == 0 || mtp_now_ns() > until)
+    mtp__registry_unlock();
+    uint64_t waited = 0, last = mtp_now_ns();
+    for (uint32_t looks = 0;; looks++) {
+        mtp__registry_lock();
+        uint32_t busy = busy_count(looks == 0);
+        if (busy == 0 || waited > REST_STARVED_NS || (waited > REST_LIMIT_NS && !any_starved()))
             return busy;
-        pthread_mutex_unlock(&lock); /* the busy one may be on its way to this very lock */
-        sched_yield();
+        mtp__registry_unlock(); /* the busy one may be on its way to this very lock */
+        uint64_t nap = doze(looks), now = mtp_now_ns(), passed = now - last;
+        passed = passed > REST_LOOK_NS ? REST_LOOK_NS : passed;
+        waited += passed > nap ? passed : nap;
+        last = now;
     }
 }
 
-void mtp__registry_forked(void)
+/* The record that was being written when the program forked goes on in the child: its chunk was not inherited, so that it
+ * gets memory to end in, which nobody reads. */
+static void lend_chunk(const mtp__writer *w)
+{
+    const uintptr_t page = 4096;
+    uintptr_t from = (uintptr_t)w->chunk & ~(page - 1), to = ((uintptr_t)w->end + page - 1) & ~(page - 1);
+    if (w->chunk != NULL && to > from)
+        mmap((char *)NULL + from, to - from, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+}
+
+void mtp__registry_forked(bool inside)
 {
     mtp__thread *self = mtp__self.thread, *t = threads;
     while (t != NULL) {
@@ -219,11 +293,15 @@ void mtp__registry_forked(void)
         self->next = self->prev = NULL;
         self->tid = (int32_t)syscall(SYS_gettid);
         self->joined = self->seen = self->told = 0;
-        self->stuck = false;
+        self->stuck = inside;
     }
-    mtp__self.cur = mtp__self.end = NULL;
-    mtp__self.chunk = NULL;
-    mtp__self.token = 0;
-    pthread_mutex_unlock(&lock); /* taken before the fork */
-    atomic_store(&mtp__self.busy, 0);
+    if (inside) {
+        lend_chunk(&mtp__self);
+    } else {
+        mtp__self.cur = mtp__self.end = NULL;
+        mtp__self.chunk = NULL;
+        mtp__self.recorder = NULL;
+        mtp__self.token = 0;
+    }
+    mtp__registry_unlock(); /* taken before the fork */
 }

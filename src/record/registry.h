@@ -15,6 +15,7 @@ typedef struct mtp__thread {
     char name[16];       /* as last told to the control stream */
     uint64_t joined;     /* id of the recording that it is in, 0: none */
     uint64_t rested;     /* the registry\'s: when it was last seen at rest */
+    uint64_t rest_cpu;   /* the registry's: its CPU time when it was asked to come to rest */
     bool stuck;          /* did not come to rest when asked to; what it has in hand stays in its hand */
     uint64_t seen, told; /* id of the recording that counted it last; that has its name */
     uint64_t written_before, dropped_before[MTP_DROP_CAUSES]; /* the writer's counts when it joined */
@@ -36,7 +37,7 @@ void mtp__registry_lock(void); /* rank 2 */
 void mtp__registry_unlock(void);
 
 /* Waits until no thread is inside a record; the gate must be shut. Returns how many did not come to rest in time
- * (a handler jumped out of a record, or a debugger holds it); those are marked stuck. On return the registry's
+ * (a handler jumped out of a record, a callback waits); those are marked stuck. On return the registry's
  * lock is held. The caller's own thread must not be inside a record. */
 uint32_t mtp__registry_rest_and_lock(void);
 
@@ -47,5 +48,6 @@ bool mtp__registry_rested_since(uint64_t retired, const mtp__thread *self);
 void mtp__registry_barrier(void); /* every thread passes a full barrier between call and return */
 
 uint32_t mtp__registry_count(void);
-void mtp__registry_forked(void); /* in the child: only the calling thread is left */
+/* In the child: only the calling thread is left. inside: it forked inside a record, which goes on. */
+void mtp__registry_forked(bool inside);
 #endif

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "base/error.h"
 #include "base/file_out.h"
+#include "base/guard.h"
 #include "base/os.h"
 #include "base/plain.h"
 #include "record/spool.h"
@@ -241,6 +242,7 @@ static mtp_status replace_old(mtp__spool_name *n, int fd, int *held)
     if (fstat(old, &opened) != 0 || !S_ISREG(opened.st_mode)) {
         status = MTP_FAIL(MTP_E_IO, "spool: %s: it is no regular file", n->path);
     } else if (mtp__lock_file(old) == MTP__LOCK_HELD) {
+        MTP__UNCANCELLED;
         const struct timespec moment = {0, HELD_NS};
         if (++*held >= HELD_TRIES)
             status = refuse(n, old);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/os.h"
 #include "base/plain.h"
 #include "record/checks.h"
@@ -17,6 +18,7 @@
  * copy are one write within one page: a kill leaves both as they were, or both new. */
 static bool header_write(mtp__spool_out *f, bool complete)
 {
+    MTP__UNCANCELLED;
     bool locked = complete || mtp__lock_file(f->fd) == MTP__LOCK_NONE;
     unsigned char page[MTP__SPOOL_COPY_AT + sizeof(mtp__spool_header)] = {0};
     mtp__spool_header header = {.magic = MTP__SPOOL_MAGIC,
@@ -76,13 +78,18 @@ mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chu
     return status == MTP_E_BUSY ? MTP_E_IO : status;
 }
 
-void mtp__spool_out_close(mtp__spool_out *f)
+void mtp__spool_out_forked(mtp__spool_out *f)
 {
     mtp__close(f->fd);
-    mtp__free(f->name);
-    f->name = NULL;
     f->fd = -1;
     f->pieces = f->room = 0;
+}
+
+void mtp__spool_out_close(mtp__spool_out *f)
+{
+    mtp__spool_out_forked(f);
+    mtp__free(f->name);
+    f->name = NULL;
 }
 
 /* In ever larger steps while the disk has room for them, and piece by piece up to the last that fits. */

@@ -30,6 +30,8 @@ typedef struct mtp__spool_out {
 mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chunk_bytes, uint64_t least,
                                uint64_t limit);
 void mtp__spool_out_close(mtp__spool_out *f);
+/* In a forked child, maybe in a signal handler: what needs malloc waits for close. */
+void mtp__spool_out_forked(mtp__spool_out *f);
 /* Makes the memory at `at` show the next piece, zeroed. false: errno says why not. */
 bool mtp__spool_out_next(mtp__spool_out *f, void *at);
 bool mtp__spool_out_cut(mtp__spool_out *f);    /* has somebody else made it shorter? */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <unwind.h>
 #include "base/error.h"
+#include "base/guard.h"
 #include "record/recorder.h"
 
 #define PATH_ROOM PATH_MAX /* realpath() writes as much */
@@ -52,6 +53,7 @@ static uint32_t native_capture(uint64_t *frames, uint32_t room)
 {
     pthread_once(&once, find_libunwind);
     if (libunwind_walk != NULL) {
+        MTP__UNCANCELLED; /* it asks by write() whether memory can be read */
         int n = libunwind_walk((void **)(void *)frames, (int)room);
         return n > 0 ? (uint32_t)n : 0;
     }

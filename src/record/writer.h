@@ -5,6 +5,9 @@
  * waits until no writer is busy (registry.c: rest). The gate is read after `busy` is set; a heavy barrier on stop's
  * side makes that order hold without one here.
  *
+ * A record can be left without its end: a handler jumps out, an exception of a stack provider passes. `busy` is the stack
+ * pointer of the record, so a later call that does not lie below it knows that nobody is inside (mtp__writer_left).
+ *
  * Owner only, except at rest, when the registry's lock holder owns all writers.
  */
 #ifndef MTP_RECORD_WRITER_H
@@ -12,20 +15,24 @@
 #include <mtprof.h>
 #include <stdatomic.h>
 #include "base/clock.h"
+#include "base/guard.h"
 #include "base/testpoint.h"
 #include "record/format.h"
 
 struct mtp__thread;
+struct mtp__recorder;
 
 typedef struct mtp__writer {
-    uint64_t *cur, *end;        /* free words of the current chunk; NULL: none */
-    _Atomic uint64_t written;   /* records, in this thread's life in the recorder */
-    atomic_uint busy;           /* pairs: rest, busy */
-    mtp_token token;            /* of the next scope; 0: has not recorded in this cycle yet */
-    _Atomic uint64_t sealed;    /* of `written`: those before the current chunk */
-    mtp__chunk *chunk;          /* borrowed from the pool */
-    struct mtp__thread *thread; /* owned; NULL: not in the registry */
-    uint32_t gone;              /* its thread is past the point where it could be drained */
+    uint64_t *cur, *end;      /* free words of the current chunk; NULL: none */
+    _Atomic uint64_t written; /* records, in this thread's life in the recorder */
+    _Atomic uint64_t busy; /* stack pointer of the record that is being written; 0: none. pairs: rest, busy */
+    mtp_token token;       /* of the next scope; 0: has not recorded in this cycle yet */
+    _Atomic uint64_t sealed;        /* of `written`: those before the current chunk */
+    mtp__chunk *chunk;              /* borrowed from the pool */
+    struct mtp__thread *thread;     /* owned; NULL: not in the registry */
+    struct mtp__recorder *recorder; /* borrowed: of the token; it stays, even if it is not current any more */
+    uint32_t gone;                  /* its thread is past the point where it could be drained */
+    mtp_drop why;                   /* the last record that found no room did not */
     _Atomic uint64_t dropped[MTP_DROP_CAUSES];
 } mtp__writer;
 
@@ -37,11 +44,21 @@ static inline uint32_t mtp__token_tie(mtp_token token)
     return (uint32_t)token;
 }
 
+/* The slot of a scope that was dropped: its end is dropped and counted, too. Depths do not get there. */
+#define MTP__SLOT_DROPPED 0xfffffffeu
+static inline bool mtp__token_is_dropped(mtp_token token)
+{
+    return token >> 32 == MTP__SLOT_DROPPED;
+}
+
 extern _Thread_local mtp__writer mtp__self __attribute__((tls_model("initial-exec")));
 
 /* The gate: what is recorded now. It fills a page that a child made by any kind of fork finds zeroed. */
 #define MTP__GATE_OPEN 0x80000000u /* a cycle is being recorded, whatever is toggled off */
 #define MTP__GATE_SLOW 0x00010000u /* ticks must come from the slow read */
+#define MTP__GATE_STRAYS                                                                                     \
+    0x00020000u /* a thread that was stuck may come back with a chunk of an earlier cycle */
+#define MTP__GATE_RARE (MTP__GATE_SLOW | MTP__GATE_STRAYS)
 typedef struct mtp__gate_page {
     _Alignas(4096) atomic_uint flags;
     atomic_uint
@@ -63,22 +80,56 @@ extern mtp__gate_page mtp__gate;
 #define MTP__BUSY_ORDER memory_order_relaxed
 #endif
 
-/* Not recorded: from inside another record of this thread. */
-void mtp__writer_refused(mtp__writer *w);
+/* `busy` is set. true: the record was left by a jump, seen from a call whose frame begins at `from`; the writer is in order
+ * again. */
+bool mtp__writer_left(mtp__writer *w, const void *from);
+/* The same, and false counts: a record from inside another of this thread is refused. */
+bool mtp__writer_again(mtp__writer *w, const void *from);
 /* The thread's place in the registry and in this recording. false: it has none, and that is counted. */
 bool mtp__writer_join(mtp__writer *w);
+/* With MTP__GATE_STRAYS: what the writer has in hand is let go if it is of an earlier cycle. */
+void mtp__writer_fresh(mtp__writer *w);
 /* Room for `words` more in a new chunk, or NULL: not recorded, and counted where it has to be. */
 uint64_t *mtp__writer_refill(mtp__writer *w, size_t words);
 
+#define MTP__BUSY_ANYWHERE 1u /* busy, where we cannot tell or do not want it to be found left */
+static inline void mtp__writer_mark(mtp__writer *w)
+{
+#if defined(__x86_64__) && !defined(MTP__TSAN)
+    __asm__ volatile("movq %%rsp, %0" : "=m"(w->busy)); /* no instruction more than a constant takes */
+#elif defined(__x86_64__)
+    uint64_t here;
+    __asm__ volatile("movq %%rsp, %0" : "=r"(here));
+    atomic_store_explicit(&w->busy, here, MTP__BUSY_ORDER);
+#else
+    atomic_store_explicit(&w->busy, MTP__BUSY_ANYWHERE, MTP__BUSY_ORDER);
+#endif
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* false: the thread is inside a record. */
+static inline bool mtp__writer_try(mtp__writer *w)
+{
+    if (__builtin_expect(atomic_load_explicit(&w->busy, memory_order_relaxed) != 0, 0))
+        return false;
+    mtp__writer_mark(w);
+    return true;
+}
+
 static inline bool mtp__writer_enter(mtp__writer *w)
 {
-    if (__builtin_expect(atomic_load_explicit(&w->busy, memory_order_relaxed) != 0, 0)) {
-        mtp__writer_refused(w);
+    if (__builtin_expect(atomic_load_explicit(&w->busy, memory_order_relaxed) != 0, 0) &&
+        !mtp__writer_again(w, __builtin_dwarf_cfa()))
         return false;
-    }
-    atomic_store_explicit(&w->busy, 1, MTP__BUSY_ORDER);
-    atomic_signal_fence(memory_order_seq_cst);
+    mtp__writer_mark(w);
     return true;
+}
+
+/* Is the caller called from inside a record? */
+static inline bool mtp__writer_inside(const void *from)
+{
+    return atomic_load_explicit(&mtp__self.busy, memory_order_relaxed) != 0 &&
+           !mtp__writer_left(&mtp__self, from);
 }
 
 static inline void mtp__writer_leave(mtp__writer *w)
@@ -86,19 +137,24 @@ static inline void mtp__writer_leave(mtp__writer *w)
     atomic_store_explicit(&w->busy, 0, memory_order_release); /* pairs: rest, busy */
 }
 
-/* A cold call that takes a lock says so as a record does: a handler that strikes meanwhile is refused, and does not
- * come for the same lock. Returns what to give back at the end. */
-static inline uint32_t mtp__writer_hold(void)
+/* A cold call that takes a lock does so inside a guard, and says so as a record does: a callback that it makes is refused,
+ * and does not come for the same lock. Returns what to give back at the end. */
+typedef struct mtp__hold {
+    uint64_t busy; /* as it was */
+} mtp__hold;
+
+static inline mtp__hold mtp__writer_hold(void)
 {
-    uint32_t before = atomic_load_explicit(&mtp__self.busy, memory_order_relaxed);
-    atomic_store_explicit(&mtp__self.busy, 1, MTP__BUSY_ORDER);
-    atomic_signal_fence(memory_order_seq_cst);
+    mtp__guard_enter();
+    mtp__hold before = {atomic_load_explicit(&mtp__self.busy, memory_order_relaxed)};
+    mtp__writer_mark(&mtp__self);
     return before;
 }
 
-static inline void mtp__writer_release(uint32_t before)
+static inline void mtp__writer_release(mtp__hold before)
 {
-    atomic_store_explicit(&mtp__self.busy, before, memory_order_release); /* pairs: rest, busy */
+    atomic_store_explicit(&mtp__self.busy, before.busy, memory_order_release); /* pairs: rest, busy */
+    mtp__guard_leave();
 }
 
 static inline uint32_t mtp__gate_read(void)

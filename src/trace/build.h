@@ -15,6 +15,9 @@ typedef struct mtp__trace_builder {
  * finish() does. false: out of memory, which is latched. */
 bool mtp__trace_nest_track(mtp_trace *t, const mtp__track *track);
 
+/* The same: of what threads recorded, from their first span or instant to the end. */
+void mtp__trace_extent_by_tracks(mtp_trace *t, int64_t end);
+
 #define COLUMN(c, which, type) ((type *)(c)->column[MTP__COLUMN_##which])
 
 /* Room for so many spans; a hint that saves growing. */

@@ -1,7 +1,9 @@
 #include "trace/dictionary.h"
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/json_check.h"
 #include "base/os.h"
 #include "trace/build.h"
@@ -334,4 +336,21 @@ mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, con
         at += length;
     }
     return MTP_OK;
+}
+
+void mtp__dictionary_add_process(mtp__dictionary *d)
+{
+    MTP__UNCANCELLED;
+    char name[64] = "";
+    FILE *f = d->trace->pid == (uint64_t)getpid() ? fopen("/proc/self/comm", "r") : NULL;
+    size_t n = f != NULL ? fread(name, 1, sizeof name - 1, f) : 0;
+    if (f != NULL)
+        fclose(f);
+    if (n > 0 && name[n - 1] == '\n')
+        n--;
+    mtp__process process = {.pid = (int64_t)d->trace->pid,
+                            .name = mtp__trace_text(d->trace, name, n),
+                            .labels = mtp__trace_text(d->trace, "CPU", 3),
+                            .sort_index = (int64_t)d->trace->pid};
+    mtp__trace_add_process(d->trace, &process);
 }

@@ -69,6 +69,7 @@ static inline uint32_t mtp__dictionary_name(const mtp__dictionary *d, uint32_t i
 }
 const mtp__stream_info *mtp__dictionary_stream(const mtp__dictionary *d, uint32_t stream);
 uint64_t mtp__dictionary_stop(const mtp__dictionary *d, uint32_t cycle); /* 0: it was not stopped */
+void mtp__dictionary_add_process(mtp__dictionary *d);                    /* the recorded one, to the trace */
 /* From the file's header: what the control stream does not tell, because what told it is damaged, or its writer died before. */
 void mtp__dictionary_complete(mtp__dictionary *d, const mtp__spool_header *header);
 #endif

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/os.h"
@@ -42,6 +41,7 @@ typedef struct open_span {
 typedef struct unfinished_span {
     uint32_t span, cycle;
     uint64_t ticks; /* of its stream's last record in that cycle */
+    uint64_t until; /* it has ended by then, in ticks; 0: not known */
 } unfinished_span;
 
 typedef struct reader {
@@ -52,6 +52,7 @@ typedef struct reader {
     /* the stream being read */
     uint32_t stream, track, cycle;
     uint64_t next_record, last_ticks;
+    uint64_t dropped;      /* of the stream before here, as the chunk says */
     uint64_t closed_ticks; /* of the last end: a coarse clock gives the next record the same */
     uint32_t fresh;        /* the span that has just begun: what comes next may tell of it. MTP__NONE: none */
     shared_detail shared[SHARED_WORDS]; /* the last, by the number of words */
@@ -80,14 +81,18 @@ typedef struct reader {
 
 /* ----------------------------------------------------------------------------------------- the stream */
 
+static void keep_unfinished(reader *r, uint32_t span, uint64_t until)
+{
+    unfinished_span u = {span, r->cycle, r->last_ticks, until};
+    KEEP(r, unfinished, unfinished_count, &u);
+}
+
 /* What is open stays open to the end of its cycle: nobody saw it end. */
 static void stream_close(reader *r)
 {
     for (uint32_t i = 0; i < r->open_count; i++)
-        if (r->open[i].span != MTP__NONE) {
-            unfinished_span u = {r->open[i].span, r->cycle, r->last_ticks};
-            KEEP(r, unfinished, unfinished_count, &u);
-        }
+        if (r->open[i].span != MTP__NONE)
+            keep_unfinished(r, r->open[i].span, 0);
     r->open_count = r->gaps = 0;
     if (r->track != MTP__NONE)
         r->t->tracks[r->track].count = r->t->builder->spans.count - r->t->tracks[r->track].first;
@@ -111,6 +116,23 @@ static void stream_open(reader *r, const mtp__chunk *chunk)
     }
     r->stream = chunk->stream;
     r->cycle = chunk->cycle;
+    r->depth = chunk->depth;
+}
+
+/* Records found no room before this chunk, or a jump left one in the middle: of what was open, what the thread is not as deep
+ * as any more has ended meanwhile. */
+static void stream_goes_on(reader *r, const mtp__chunk *chunk)
+{
+    r->fresh = MTP__NONE;
+    while (r->open_count > 0 && (int32_t)(r->open[r->open_count - 1].slot - chunk->depth) >= 0) {
+        uint32_t span = r->open[--r->open_count].span;
+        if (span != MTP__NONE)
+            keep_unfinished(r, span, chunk->base_ticks);
+        else
+            r->gaps--;
+    }
+    for (; r->open_count > 0 && r->open[r->open_count - 1].span == MTP__NONE; r->gaps--)
+        r->open_count--; /* the last one is open, always */
     r->depth = chunk->depth;
 }
 
@@ -520,11 +542,16 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
     }
     if (!r->dict.second_pass || (r->only_cycle != 0 && chunk->cycle != r->only_cycle))
         return MTP_OK;
-    if (r->until != 0 && (count = mtp__words_until(chunk, words, count, r->until)) == 0)
-        return MTP_OK;
-    if (r->stream != chunk->stream || r->cycle != chunk->cycle || chunk->first != r->next_record ||
-        chunk->depth != r->depth)
+    if (r->until != 0)
+        count = mtp__words_until(chunk, words, count, r->until);
+    if (count == 0)
+        return MTP_OK; /* all of it came later */
+    if (r->stream != chunk->stream || r->cycle != chunk->cycle ||
+        chunk->first - chunk->dropped != r->next_record - r->dropped)
         stream_open(r, chunk);
+    else if (chunk->dropped != r->dropped || chunk->depth != r->depth)
+        stream_goes_on(r, chunk);
+    r->dropped = chunk->dropped;
     if (r->track == MTP__NONE || !mtp__trace_reserve_ahead(r->t, count / 2 + 1))
         return MTP_FAIL(MTP_E_NOMEM, "spans of stream %u", chunk->stream);
     uint64_t records = 0;
@@ -569,37 +596,6 @@ static void add_steps(reader *r, int64_t end)
     }
 }
 
-static void add_process(reader *r)
-{
-    char name[64] = "";
-    FILE *f = r->t->pid == (uint64_t)getpid() ? fopen("/proc/self/comm", "r") : NULL;
-    size_t n = f != NULL ? fread(name, 1, sizeof name - 1, f) : 0;
-    if (f != NULL)
-        fclose(f);
-    if (n > 0 && name[n - 1] == '\n')
-        n--;
-    mtp__process process = {.pid = (int64_t)r->t->pid,
-                            .name = mtp__trace_text(r->t, name, n),
-                            .labels = mtp__trace_text(r->t, "CPU", 3),
-                            .sort_index = (int64_t)r->t->pid};
-    mtp__trace_add_process(r->t, &process);
-}
-
-/* Of what the threads recorded: their first span or instant, and the end. */
-static void find_extent(reader *r, int64_t end)
-{
-    mtp_trace *t = r->t;
-    mtp__columns *c = &t->builder->spans;
-    t->first_ns = t->last_ns = end;
-    for (uint32_t k = 0; k < t->track_count; k++)
-        if (t->tracks[k].count > 0 && COLUMN(c, START, int64_t)[t->tracks[k].first] < t->first_ns)
-            t->first_ns = COLUMN(c, START, int64_t)[t->tracks[k].first];
-    for (uint32_t i = 0; i < t->memory_count; i++)
-        t->first_ns = t->memory[i].ts < t->first_ns ? t->memory[i].ts : t->first_ns;
-    for (uint32_t i = 0; i < t->instant_count; i++)
-        t->first_ns = t->instants[i].ts < t->first_ns ? t->instants[i].ts : t->first_ns;
-}
-
 /* Those that came too late for the first pass. What has none, or could not be kept, is called "?". */
 static void name_late(reader *r)
 {
@@ -628,7 +624,7 @@ static int64_t end_unfinished(reader *r)
     uint64_t latest = r->end_ticks;
     for (uint32_t i = 0; i < r->unfinished_count; i++) {
         const unfinished_span *u = &r->unfinished[i];
-        uint64_t stop = lost ? 0 : mtp__dictionary_stop(&r->dict, u->cycle);
+        uint64_t stop = u->until != 0 ? u->until : lost ? 0 : mtp__dictionary_stop(&r->dict, u->cycle);
         if (stop == 0)
             stop = lost || r->now_ticks == 0 ? r->end_ticks : r->now_ticks;
         if (stop < u->ticks)
@@ -656,11 +652,11 @@ static mtp_status complete(reader *r, mtp_trace **out)
     for (uint32_t k = 0; k < t->track_count && !t->builder->out_of_memory; k++)
         if (t->tracks[k].crossing)
             mtp__trace_nest_track(t, &t->tracks[k]);
-    find_extent(r, end);
+    mtp__trace_extent_by_tracks(t, end);
     mtp__device_add(&r->devices, t, &r->dict);
     t->builder->vouched = true;
     add_steps(r, end);
-    add_process(r);
+    mtp__dictionary_add_process(&r->dict);
     mtp__device_describe_all(t, &r->dict);
     t->base_ns = r->dict.line.count > 0 ? r->dict.line.point[0].realtime : 0;
     mtp_status status = mtp__trace_finish(t);

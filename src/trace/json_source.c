@@ -11,6 +11,7 @@
 #include <zstd.h>
 #include "base/budget.h"
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/os.h"
 #include "base/plain.h"
 
@@ -56,6 +57,7 @@ static ssize_t raw_read(mtp__source *s, void *to, size_t room)
     } else if (s->seekable) {
         n = mtp__pread(s->fd, to, room, s->offset);
     } else {
+        MTP__UNCANCELLED;
         do {
             n = read(s->fd, to, room);
         } while (n < 0 && errno == EINTR);

@@ -566,6 +566,19 @@ static bool sort_list(void *list, uint32_t count, size_t size, int (*order)(cons
     return true;
 }
 
+void mtp__trace_extent_by_tracks(mtp_trace *t, int64_t end)
+{
+    mtp__columns *c = &t->builder->spans;
+    t->first_ns = t->last_ns = end;
+    for (uint32_t k = 0; k < t->track_count; k++)
+        if (t->tracks[k].count > 0 && COLUMN(c, START, int64_t)[t->tracks[k].first] < t->first_ns)
+            t->first_ns = COLUMN(c, START, int64_t)[t->tracks[k].first];
+    for (uint32_t i = 0; i < t->memory_count; i++)
+        t->first_ns = t->memory[i].ts < t->first_ns ? t->memory[i].ts : t->first_ns;
+    for (uint32_t i = 0; i < t->instant_count; i++)
+        t->first_ns = t->instants[i].ts < t->first_ns ? t->instants[i].ts : t->first_ns;
+}
+
 static void find_extent(mtp_trace *t)
 {
     int64_t first = INT64_MAX, last = INT64_MIN;

@@ -184,7 +184,7 @@ def spool(path, complete=1, chunks=0, locked=0, more=b""):
     return path
 
 
-DAMAGED = struct.pack("<QQ", 1, 12345) + bytes(56) + struct.pack("<II", 4096, 77) + bytes(4096 - 80)  # no magic number, a wrong check
+DAMAGED = struct.pack("<QQ", 1, 12345) + bytes(64) + struct.pack("<II", 4096, 77) + bytes(4096 - 88)  # no magic number, a wrong check
 
 
 @test

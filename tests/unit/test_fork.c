@@ -523,6 +523,140 @@ static void a_child_reads_and_gives_back_the_traces_of_its_parent(void **state)
     mtp_profile_destroy(prof);
 }
 
+/* ---------------------------------------------------------------------------------------- in a handler */
+
+static mtp__testpoint fork_at;
+static pid_t tester;
+static _Thread_local bool i_fork; /* a child of another thread would be that thread for ever */
+static volatile sig_atomic_t handler_forks, handler_bad;
+
+/* The child returns from the handler, too, into whatever was interrupted. */
+static void fork_in_handler(int sig)
+{
+    (void)sig;
+    pid_t pid = fork();
+    if (pid == 0)
+        return;
+    handler_forks = handler_forks + 1;
+    handler_bad = handler_bad + (pid < 0 || test_wait(pid) != 0);
+}
+
+static void fork_there(mtp__testpoint point, void *user)
+{
+    (void)user;
+    if (point == fork_at && i_fork && getpid() == tester && handler_forks < 5)
+        raise(SIGUSR1);
+}
+
+static void fork_inside_records(void *arg)
+{
+    const bool follow = arg != NULL;
+    struct sigaction action = {.sa_handler = fork_in_handler};
+    mtp_profile_config c = test_config(NULL);
+    tester = getpid();
+    c.when_full = MTP_KEEP_NEWEST;
+    c.buffer_bytes = 16 * 4096;
+    c.record_shapes = true;
+    c.spool = follow ? test_path("handler.mtp") : NULL;
+    c.follow_fork = follow;
+    sigaction(SIGUSR1, &action, NULL);
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    busy_crowd crowd;
+    crowd_start(&crowd);
+    i_fork = true;
+    mtp__testpoint_set(fork_there, NULL);
+    for (int i = 0; i < 2000; i++) {
+        char name[24];
+        mtp_scope_end(mtp_scope_begin_text(name, (size_t)snprintf(name, sizeof name, "h%d", i % 900)));
+        if (getpid() != tester) { /* off, or in a file of its own; a profile of its own is possible */
+            if (follow) {
+                CHILD_CHECK(mtp_profile_is_recording(prof));
+                for (int k = 0; k < 3000; k++)
+                    MTP_SCOPE ("followed") {
+                    }
+                CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
+                mtp_ledger l = MTP_LEDGER_INIT;
+                CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK && l.emitted == l.kept + l.dropped);
+                CHILD_CHECK(l.emitted >= 6000);
+            } else {
+                CHILD_CHECK(mtp_recording() == 0);
+            }
+            own_profile();
+            _exit(0);
+        }
+    }
+    mtp__testpoint_set(NULL, NULL);
+    CHILD_CHECK(handler_forks > 0 && handler_bad == 0);
+    crowd_stop(&crowd);
+    CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
+    mtp_ledger l = MTP_LEDGER_INIT;
+    CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK && l.emitted == l.kept + l.dropped);
+    mtp_profile_destroy(prof);
+}
+
+static void forks_in_a_handler_inside_a_record_leave_both_sides_well(void **state)
+{
+    (void)state;
+    static const mtp__testpoint point[] = {MTP__POINT_RECORD_RESERVED, MTP__POINT_RECORD_COMMITTED,
+                                           MTP__POINT_CHUNK_TAKEN, MTP__POINT_CHUNK_SEALED,
+                                           MTP__POINT_DEFINITION};
+    for (size_t i = 0; i < COUNT(point); i++)
+        for (int follow = 0; follow < 2; follow++) {
+            fork_at = point[i];
+            if (!test_left_well(test_child(fork_inside_records, follow ? (void *)"follow" : NULL, 30)))
+                fail_msg("at %s, follow %d", mtp__testpoint_text(point[i]), follow);
+        }
+}
+
+/* A stack provider asks another program what a frame is: it forks under a lock of ours. */
+static uint32_t one_frame(void *user, uint64_t *frames, uint32_t room)
+{
+    static uint64_t last;
+    (void)user;
+    frames[0] = ++last;
+    return room > 0;
+}
+
+static void describe_by_fork(void *user, uint64_t frame, char *text, size_t room)
+{
+    (void)user;
+    snprintf(text, room, "file:%llu:f", (unsigned long long)frame);
+    pid_t pid = fork();
+    if (pid == 0) {
+        MTP_SCOPE ("in the child") {
+        }
+        mtp_profile *mine = NULL;
+        mtp_profile_create(NULL, &mine); /* it may not work, but it must not hang */
+        _exit(mtp_recording() == 0 ? 0 : 1);
+    }
+    handler_forks = handler_forks + 1;
+    handler_bad = handler_bad + (pid < 0 || test_wait(pid) != 0);
+}
+
+static void fork_in_a_provider(void *arg)
+{
+    (void)arg;
+    const mtp_stack_provider provider = {sizeof provider, one_frame, describe_by_fork, NULL};
+    mtp_profile_config c = test_config(NULL);
+    c.with_stack = true;
+    CHILD_CHECK(mtp_stack_provider_set(&provider) == MTP_OK);
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    for (int i = 0; i < 20; i++)
+        MTP_SCOPE ("described") {
+        }
+    CHILD_CHECK(handler_forks == 20 && handler_bad == 0);
+    CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
+    mtp_ledger l = MTP_LEDGER_INIT;
+    CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK && l.emitted == 41 && l.kept == 41);
+    mtp_profile_destroy(prof);
+}
+
+static void a_stack_provider_may_fork(void **state)
+{
+    (void)state;
+    assert_true(test_left_well(test_child(fork_in_a_provider, NULL, 30)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -536,6 +670,8 @@ int main(void)
         TEST(a_child_of_a_bare_system_call_does_not_touch_the_parents_file),
         TEST(programs_that_are_started_do_not_disturb),
         TEST(a_child_reads_and_gives_back_the_traces_of_its_parent),
+        TEST(forks_in_a_handler_inside_a_record_leave_both_sides_well),
+        TEST(a_stack_provider_may_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

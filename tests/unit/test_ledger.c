@@ -4,6 +4,7 @@
 #include "tests/test.h"
 #include <pthread.h>
 #include <sched.h>
+#include "trace/trace.h"
 
 enum {
     THREADS = 4,
@@ -612,6 +613,84 @@ static void short_threads_and_cycles_make_no_large_file(void **state)
     }
 }
 
+/* A scope is two records, whether it is kept or not. */
+static void a_scope_that_is_dropped_counts_as_two_records(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        mtp_profile_config c = policy_config(0, 4 * 4096);
+        mtp_profile *prof = test_start(&c);
+        for (int i = 0; i < 10000; i++) {
+            mtp_op op = MTP_OP_INIT(MTP_NAME("op"));
+            if (kind == 0)
+                mtp_scope_end(mtp_scope_begin(MTP_NAME("scope")));
+            else if (kind == 1)
+                mtp_scope_end(mtp_scope_begin_text("text", 4));
+            else
+                mtp_op_begin(&op), mtp_op_end(&op);
+        }
+        assert_ok(mtp_profile_stop(prof));
+        mtp_ledger l = ledger_of(prof);
+        assert_int_equal(l.emitted, 20001);
+        assert_true(l.dropped_by[MTP_DROP_BUDGET] == l.dropped && l.dropped > 10000);
+        assert_balanced(prof);
+        mtp_profile_destroy(prof);
+    }
+}
+
+static uint32_t span_named(const mtp_trace *t, const char *name)
+{
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if (strcmp(mtp__trace_get_text(t, t->name[i]).bytes, name) == 0)
+            return i;
+    fail_msg("no span '%s'", name);
+    return 0;
+}
+
+/* An end finds no room; later there is some again. What comes then is not inside the scope that has ended, and the scope
+ * says that its end was not seen. */
+static void an_end_that_is_dropped_does_not_nest_the_rest_of_its_thread(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        mtp_profile_config c =
+            policy_config(0, 4096 * 4096); /* the names of the tests before this one fit, too */
+        mtp_profile *prof = test_start(&c);
+        mtp_token outer = mtp_scope_begin(MTP_NAME("outer")), inner = mtp_scope_begin(MTP_NAME("inner"));
+        mtp__writer *w = &mtp__self;
+        while (w->end - w->cur > 0) /* an end would need one word */
+            if ((w->end - w->cur) % 2 == 1)
+                mtp_counter(MTP_NAME("fills"), 1);
+            else
+                mtp_mark(MTP_NAME("fills"));
+        atomic_store(&prof->recorder->pool.refusing, 1 + MTP_DROP_BUDGET);
+        mtp_scope_end(inner);
+        if (way == 1)
+            MTP_SCOPE ("dropped") {
+            }
+        atomic_store(&prof->recorder->pool.refusing, 0);
+        MTP_SCOPE ("after") {
+        }
+        mtp_scope_end(outer);
+        assert_ok(mtp_profile_stop(prof));
+        mtp_ledger l = ledger_of(prof);
+        assert_int_equal(l.dropped, way == 1 ? 3 : 1);
+        assert_balanced(prof);
+        mtp_trace *t;
+        assert_ok(mtp_profile_trace(prof, &t));
+        uint32_t o = span_named(t, "outer"), i = span_named(t, "inner"), a = span_named(t, "after");
+        assert_int_equal(t->parent[a], o);
+        assert_int_equal(t->parent[i], o);
+        assert_int_equal(t->flags[i] & MTP__SPAN_UNFINISHED, MTP__SPAN_UNFINISHED);
+        assert_int_equal((t->flags[o] | t->flags[a]) & MTP__SPAN_UNFINISHED, 0);
+        assert_true(t->end[i] <= t->start[a] && t->end[o] >= t->end[a]);
+        assert_int_equal(t->unfinished, 1);
+        assert_int_equal(t->unmatched_ends, 0);
+        mtp_trace_destroy(t);
+        mtp_profile_destroy(prof);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -627,6 +706,8 @@ int main(void)
         TEST(short_threads_under_every_policy_are_counted),
         TEST(many_threads_with_a_scope_each_share_pieces),
         TEST(short_threads_and_cycles_make_no_large_file),
+        TEST(a_scope_that_is_dropped_counts_as_two_records),
+        TEST(an_end_that_is_dropped_does_not_nest_the_rest_of_its_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1377,7 +1377,7 @@ static void fill_disk(small_disk *d, int expected_error)
     uint64_t taken = 0, most = d->policy == MTP_KEEP_NEWEST ? 3000 : 4096;
     CHILD_CHECK(mtp__pool_init(&pool, &c) == MTP_OK);
     for (mtp__chunk *chunk; taken < most && (chunk = take(&pool, 1, &why)) != NULL; taken++)
-        fill_and_seal(&pool, chunk, 251);
+        fill_and_seal(&pool, chunk, 250);
     CHILD_CHECK(pool.file.error == expected_error);
     CHILD_CHECK(d->policy == MTP_KEEP_NEWEST ? taken == most : why == MTP_DROP_DISK);
     mtp__pool_finish(&pool);
@@ -1555,9 +1555,48 @@ static void threads_that_race_lose_no_record_under_any_policy(void **state)
     }
 }
 
+/* A stuck thread's chunk: nobody reads it or gets its memory, and it counts for nothing if its owner seals it after all. */
+static void an_abandoned_chunk_is_passed_over_and_stays_taken(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        mtp__pool pool;
+        const char *path = way % 2 == 1 ? test_path("abandoned.mtp") : NULL;
+        mtp__pool_config c = config(8, MTP_KEEP_NEWEST, path);
+        assert_ok(mtp__pool_init(&pool, &c));
+        mtp__chunk *first = take_part(&pool, 1, 512), *stuck = take_part(&pool, 2, 512),
+                   *last = take_part(&pool, 3, 512);
+        fill(first, 3);
+        fill(stuck, 4);
+        fill(last, 5);
+        assert_false(mtp__pool_abandon(&pool, stuck, 9)); /* of another thread */
+        assert_true(mtp__pool_abandon(&pool, stuck, 2));
+        assert_false(mtp__pool_abandon(&pool, stuck, 2));
+        assert_int_equal(sights(&pool)->count, 2);
+        mtp__pool_seal(&pool, first, 6, 3);
+        assert_false(mtp__pool_abandon(&pool, first, 1)); /* it was sealed */
+        if (way >= 2)
+            mtp__pool_seal(&pool, stuck, 8, 4);
+        mtp__pool_seal(&pool, last, 10, 5);
+        assert_int_equal(pool.kept, 8);
+        uint32_t epoch = atomic_load(&pool.epoch);
+        assert_int_equal(mtp__pool_oldest_epoch(&pool), epoch);
+        for (int i = 0; i < 40; i++) { /* round and round: the stuck one's piece is left alone */
+            mtp__chunk *chunk = take(&pool, 4, NULL);
+            assert_true(chunk != NULL && (uintptr_t)chunk / CHUNK != (uintptr_t)stuck / CHUNK);
+            fill_and_seal(&pool, chunk, 10);
+        }
+        sight *s = sights(&pool);
+        for (uint32_t i = 0; i < s->count; i++)
+            assert_true(s->chunk[i].whole && s->chunk[i].stream != 2);
+        mtp__pool_fini(&pool);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(an_abandoned_chunk_is_passed_over_and_stays_taken),
         TEST(stop_gives_all_slots_then_refuses_for_good),
         TEST(reset_gives_zeroed_chunks_again),
         TEST(old_chunks_are_not_seen_again_after_a_reset),

@@ -325,45 +325,6 @@ static void a_first_record_inside_malloc_does_not_need_malloc(void **state)
     assert_true(test_left_well(test_child(strike_allocating_threads, NULL, 60)));
 }
 
-/* A handler that jumps out of a record leaves the thread inside it: it is refused from then on, and counted. */
-static sigjmp_buf out;
-
-static void jump_out(mtp__testpoint point, void *user)
-{
-    (void)user;
-    if (point == MTP__POINT_RECORD_COMMITTED)
-        siglongjmp(out, 1);
-}
-
-static void leave_a_record_by_a_jump(void *arg)
-{
-    (void)arg;
-    warnings w;
-    mtp_profile_config c = test_config(&w);
-    mtp_profile *prof = NULL;
-    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
-    MTP_SCOPE ("whole") {
-    }
-    mtp__testpoint_set(jump_out, NULL);
-    if (sigsetjmp(out, 1) == 0)
-        mtp_mark(MTP_NAME("jumped out of"));
-    mtp__testpoint_set(NULL, NULL);
-    for (int i = 0; i < 10; i++)
-        mtp_mark(MTP_NAME("refused"));
-    mtp_ledger l = MTP_LEDGER_INIT;
-    CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK);
-    CHILD_CHECK(l.dropped_by[MTP_DROP_REENTRANT] == 10);
-    CHILD_CHECK(l.emitted == l.kept + l.dropped);
-    CHILD_CHECK(mtp_profile_stop(prof) == MTP_E_STATE); /* it is still inside */
-    CHILD_CHECK(strstr(mtp_last_error(), "inside a recording call") != NULL);
-}
-
-static void a_jump_out_of_a_record_is_contained(void **state)
-{
-    (void)state;
-    assert_true(test_left_well(test_child(leave_a_record_by_a_jump, NULL, 20)));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,7 +332,6 @@ int main(void)
         TEST(cold_calls_beside_a_recording_handler_do_not_hang),
         TEST(starts_and_stops_beside_a_recording_handler_are_exact),
         TEST(a_first_record_inside_malloc_does_not_need_malloc),
-        TEST(a_jump_out_of_a_record_is_contained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

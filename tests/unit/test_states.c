@@ -393,6 +393,33 @@ static void a_callback_that_answers_nonsense_is_an_error_and_means_none(void **s
     mtp_profile_destroy(prof);
 }
 
+/* Memory is part of its device's activity, whatever is said of it. */
+static void memory_is_not_recorded_while_its_activity_is_off(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    c.profile_memory = true;
+    mtp_profile *prof = test_start(&c);
+    for (int round = 0; round < 4; round++) { /* all on, CPU off, all off, CPU on */
+        if (round > 0)
+            assert_ok(mtp_profile_toggle(prof, round == 3, round == 2 ? MTP_NPU : MTP_CPU));
+        for (int npu = 0; npu < 2; npu++) {
+            mtp_device device = npu ? MTP_DEVICE_NPU(0) : MTP_DEVICE_CPU;
+            mtp_memory_tag(device, &c, MTP_MEMORY_INPUT);
+            mtp_memory_event(device, &c, 8, 8, 8);
+            mtp_memory_existing(device, &c, 8, MTP_MEMORY_INPUT);
+        }
+    }
+    assert_ok(mtp_profile_stop(prof));
+    seen s = {0};
+    seen_profile(&s, prof);
+    static const mtp__kind kind[] = {MTP__KIND_TAG, MTP__KIND_MEMORY, MTP__KIND_EXISTING};
+    for (size_t i = 0; i < COUNT(kind); i++)
+        assert_int_equal(seen_count(&s, (int)kind[i], -1), 4); /* 2 + 1 + 0 + 1 */
+    seen_free(&s);
+    mtp_profile_destroy(prof);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +432,7 @@ int main(void)
         TEST(without_a_schedule_all_is_recorded_and_steps_are_marked),
         TEST(a_schedule_that_never_recorded_says_how_far_it_was),
         TEST(a_callback_that_answers_nonsense_is_an_error_and_means_none),
+        TEST(memory_is_not_recorded_while_its_activity_is_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -314,7 +314,9 @@ static void a_handler_at_any_point_of_a_record_is_counted(void **state)
         assert_true(atomic_load(&handler_calls) > 0);
         assert_ok(mtp_profile_stop(prof));
         mtp_ledger l = ledger_of(prof);
-        assert_int_equal(l.dropped_by[MTP_DROP_REENTRANT], atomic_load(&handler_calls));
+        /* what is raised under a lock comes after it, which may be past the thread's end */
+        assert_int_equal(l.dropped_by[MTP_DROP_REENTRANT] + l.dropped_by[MTP_DROP_EXITING],
+                         atomic_load(&handler_calls));
         assert_int_equal(l.emitted, asked + atomic_load(&handler_calls) + 1);
         assert_balanced(prof);
         mtp_profile_destroy(prof);

@@ -1,0 +1,250 @@
+/* Unit: programs that leave by a jump: a handler out of a record, a function out of its scopes. */
+#define _GNU_SOURCE
+#include "tests/test.h"
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "trace/trace.h"
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+static sigjmp_buf out;
+static mtp__testpoint jump_at;
+
+static void jump_out(mtp__testpoint point, void *user)
+{
+    (void)user;
+    if (point == jump_at) {
+        mtp__testpoint_set(NULL, NULL);
+        siglongjmp(out, 1);
+    }
+}
+
+typedef void one_record(void);
+
+static void by_mark(void)
+{
+    mtp_mark(MTP_NAME("mark"));
+}
+
+static void by_scope(void)
+{
+    mtp_scope_begin(MTP_NAME("begun"));
+}
+
+static void by_end(void)
+{
+    mtp_scope_end(mtp_scope_begin(MTP_NAME("ended")));
+}
+
+static void by_memory(void)
+{
+    mtp_memory_event(MTP_DEVICE_CPU, &out, 64, 64, 64);
+}
+
+/* The thread records again at once, every whole record is there, and what came after is nested as it was. */
+static void leave_a_record_by_a_jump(void *arg)
+{
+    one_record *one = *(one_record **)arg;
+    mtp_profile_config c = test_config(NULL);
+    mtp_profile *prof = NULL;
+    c.profile_memory = true;
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    mtp_token outer = mtp_scope_begin(MTP_NAME("outer"));
+    mtp__testpoint_set(jump_out, NULL);
+    if (sigsetjmp(out, 1) == 0)
+        one();
+    for (int i = 0; i < 10; i++)
+        MTP_SCOPE ("after") {
+        }
+    mtp_scope_end(outer);
+    mtp_ledger l = MTP_LEDGER_INIT;
+    CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
+    CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK);
+    CHILD_CHECK(l.emitted == l.kept + l.dropped && l.dropped <= 1 && l.kept >= 23);
+    seen s = {0};
+    seen_profile(&s, prof);
+    CHILD_CHECK(s.problem[0] == 0 && s.records == l.kept);
+    seen_free(&s);
+    mtp_trace *t;
+    CHILD_CHECK(mtp_profile_trace(prof, &t) == MTP_OK);
+    uint32_t after = 0, the_outer = MTP__NONE;
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if (strcmp(mtp__trace_get_text(t, t->name[i]).bytes, "outer") == 0)
+            the_outer = i;
+    for (uint32_t i = 0; i < t->span_count; i++)
+        after += strcmp(mtp__trace_get_text(t, t->name[i]).bytes, "after") == 0 &&
+                 t->parent[i] == the_outer && (t->flags[i] & MTP__SPAN_UNFINISHED) == 0;
+    CHILD_CHECK(after == 10 && (t->flags[the_outer] & MTP__SPAN_UNFINISHED) == 0);
+    mtp_trace_destroy(t);
+    mtp_profile_destroy(prof);
+}
+
+static void a_record_that_is_left_by_a_jump_is_over(void **state)
+{
+    (void)state;
+    one_record *const way[] = {by_mark, by_scope, by_end, by_memory};
+    for (size_t i = 0; i < 2 * COUNT(way); i++) {
+        jump_at = i < COUNT(way) ? MTP__POINT_RECORD_COMMITTED : MTP__POINT_RECORD_RESERVED;
+        if (!test_left_well(test_child(leave_a_record_by_a_jump, (void *)&way[i % COUNT(way)], 20)))
+            fail_msg("way %zu", i);
+    }
+}
+
+/* -------------------------------------------------------------------------- a handler that always jumps */
+
+static _Thread_local sigjmp_buf back;
+static _Thread_local volatile sig_atomic_t jumping;
+
+static void jump_back(int sig)
+{
+    (void)sig;
+    if (jumping)
+        siglongjmp(back, 1);
+}
+
+static atomic_bool done;
+static atomic_uint jumps;
+
+static void *jumps_all_the_time(void *arg)
+{
+    (void)arg;
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};
+    struct itimerspec every = {{0, 100000}, {0, 100000}};
+    timer_t timer;
+    event.sigev_notify_thread_id = (int)syscall(SYS_gettid);
+    CHILD_CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    if (sigsetjmp(back, 1) != 0) {
+        jumping = 0;
+        atomic_fetch_add(&jumps, 1);
+    }
+    timer_settime(timer, 0, &every, NULL);
+    for (volatile unsigned i = 0; !atomic_load(&done); i++) {
+        int64_t dims[] = {i % 3000, 3};
+        mtp_input in = {.kind = MTP_INPUT_TENSOR, .dtype = MTP_FLOAT32, .count = 2, .dims = dims};
+        mtp_op op = MTP_OP_INIT(MTP_NAME("op"));
+        op.inputs = &in;
+        op.input_count = 1;
+        jumping = 1;
+        mtp_op_begin(&op);
+        mtp_mark(MTP_NAME("mark"));
+        mtp_op_end(&op);
+        mtp_scope_end(mtp_scope_begin_text((const char *)dims, 8));
+        MTP_SCOPE ("scope") {
+        }
+        jumping = 0;
+    }
+    timer_delete(timer);
+    return NULL;
+}
+
+static void stop_beside_jumps(void *arg)
+{
+    mtp_profile_config c = test_config(NULL);
+    mtp_profile *prof = NULL;
+    pthread_t t[2];
+    struct sigaction action = {.sa_handler = jump_back};
+    c.when_full = MTP_KEEP_NEWEST;
+    c.buffer_bytes = 64 * 4096;
+    c.record_shapes = true;
+    c.spool = arg != NULL ? test_path("jumps.mtp") : NULL;
+    sigaction(SIGUSR1, &action, NULL);
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK);
+    for (int i = 0; i < 2; i++)
+        CHILD_CHECK(pthread_create(&t[i], NULL, jumps_all_the_time, NULL) == 0);
+    uint64_t emitted = 0;
+    for (int round = 0; round < test_scaled(20); round++) {
+        struct timespec pause = {0, 20000000};
+        CHILD_CHECK(mtp_profile_start(prof) == MTP_OK);
+        nanosleep(&pause, NULL);
+        CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
+        mtp_ledger l = MTP_LEDGER_INIT;
+        CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK && l.emitted == l.kept + l.dropped);
+        emitted += l.emitted;
+        seen s = {0};
+        seen_profile(&s, prof);
+        CHILD_CHECK(s.records == l.kept);
+        seen_free(&s);
+    }
+    atomic_store(&done, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(t[i], NULL);
+    CHILD_CHECK(atomic_load(&jumps) > 20 && emitted > 1000);
+    mtp_profile_destroy(prof);
+}
+
+static void stop_returns_beside_threads_that_jump_out_of_records(void **state)
+{
+    (void)state;
+    assert_true(test_left_well(test_child(stop_beside_jumps, NULL, 60)));
+    assert_true(test_left_well(test_child(stop_beside_jumps, (void *)"a file", 60)));
+}
+
+/* ---------------------------------------------------------------------------------------- out of scopes */
+
+static jmp_buf retry;
+
+static void fails(void)
+{
+    MTP_SCOPE ("left") {
+        MTP_SCOPE ("left inside") {
+            longjmp(retry, 1);
+        }
+    }
+}
+
+/* Nobody ended them: each lasts to the stop. That is one and the same time, and not a thousand times it. */
+static void scopes_that_are_left_by_longjmp_are_not_added_up(void **state)
+{
+    (void)state;
+    enum {
+        TIMES = 1000
+    };
+    mtp_profile_config c = test_config(NULL);
+    mtp_profile *prof = test_start(&c);
+    for (volatile int i = 0; i < TIMES; i++)
+        if (setjmp(retry) == 0)
+            fails();
+    MTP_SCOPE ("whole") {
+    }
+    assert_ok(mtp_profile_stop(prof));
+    mtp_trace *t;
+    mtp_averages *a;
+    assert_ok(mtp_profile_trace(prof, &t));
+    assert_int_equal(t->unfinished, 2 * TIMES);
+    double all = (double)(t->last_ns - t->first_ns) / 1000;
+    for (int again = 0; again < 2; again++) { /* and the same from a file of ours */
+        assert_ok(mtp_averages_create(t, NULL, &a));
+        for (size_t i = 0; i < mtp_averages_count(a); i++) {
+            const mtp_row *row = mtp_averages_row(a, i);
+            if (strncmp(row->key, "left", 4) != 0)
+                continue;
+            assert_int_equal(row->count, TIMES);
+            assert_true(row->cpu_time_total <= all * 1.001 + 1);
+            assert_true(row->cpu_time_total >= row->self_cpu_time_total);
+        }
+        mtp_averages_destroy(a);
+        if (again)
+            break;
+        const char *path = test_path("left.json");
+        assert_ok(mtp_trace_export(t, path, NULL));
+        mtp_trace_destroy(t);
+        assert_ok(mtp_trace_open(path, NULL, &t));
+    }
+    mtp_trace_destroy(t);
+    mtp_profile_destroy(prof);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_record_that_is_left_by_a_jump_is_over),
+        TEST(stop_returns_beside_threads_that_jump_out_of_records),
+        TEST(scopes_that_are_left_by_longjmp_are_not_added_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
