@@ -66,6 +66,8 @@ static bool aborts(child_fn *fn)
 static void a_lock_of_a_lower_rank_is_not_taken_later(void **state)
 {
     (void)state;
+    if (TEST_TSAN) /* it finds the wrong order, too, which is made here on purpose */
+        skip();
     int mine = 0, yours = 0;
     rank_them(&mine, &mine);
     assert_true(test_left_well(test_child(take_in_order, NULL, 10)));
