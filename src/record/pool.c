@@ -73,7 +73,8 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
     pool->chunk_bytes = config->chunk_bytes;
     uint32_t most = slots_most(config);
     uint64_t slots = config->bytes / config->chunk_bytes;
-    pool->slots = pool->reach = slots < most ? (uint32_t)slots : most;
+    pool->slots = slots < most ? (uint32_t)slots : most;
+    pool->reach = pool->slots;
     pool->when_full = config->when_full;
     pool->shared_oldest = UINT64_MAX;
     atomic_store_explicit(&pool->epoch, 1, memory_order_relaxed);
@@ -131,7 +132,8 @@ void mtp__pool_reset(mtp__pool *pool)
     if (pool->fresh > 0)
         memset(pool->piece, 0, pool->fresh * sizeof *pool->piece);
     memset(pool->list, 0, sizeof pool->list);
-    pool->fresh = pool->held = pool->controls = 0;
+    pool->fresh = pool->held = 0;
+    pool->controls = 0;
     pool->kept = pool->overwritten = 0;
     pool->shared_oldest = UINT64_MAX;
     atomic_store(&pool->refusing, 0);
