@@ -272,8 +272,9 @@ static void lend_chunk(const mtp__writer *w)
     const uintptr_t page = 4096;
     uintptr_t from = (uintptr_t)w->chunk & ~(page - 1), to = ((uintptr_t)w->end + page - 1) & ~(page - 1);
     if (w->chunk != NULL && to > from)
-        mmap((char *)NULL + from, to - from, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        (void)mmap((char *)NULL + from, to - from,
+                   PROT_READ | PROT_WRITE, /* nothing helps where there is no memory */
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 }
 
 void mtp__registry_forked(bool inside)
