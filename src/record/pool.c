@@ -713,15 +713,23 @@ static mtp_status list_file(mtp__pool *pool, mtp__places *places)
     return status;
 }
 
+/* Does a chunk begin at byte `from`? The piece may have been given out anew, and cut otherwise: then there are records. */
+static bool is_there(const mtp__pool *pool, uint32_t slot, uint32_t from, mtp__chunk *now)
+{
+    uint32_t at = 0;
+    while (at < from && chunk_in(pool, slot, at, now) != NULL)
+        at += now->span;
+    return at == from && chunk_in(pool, slot, at, now) != NULL;
+}
+
 static void pin(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk *header)
 {
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
     uint32_t slot = (uint32_t)p->piece;
-    mtp__chunk now;
-    /* The piece's first: if that is gone then so are all, and there may be old bytes yet. */
-    bool there = chunk_in(pool, slot, 0, &now) != NULL && chunk_in(pool, slot, p->from, &now) != NULL &&
-                 now.head != 0 && chunk_at(pool, slot, p->from)->order == p->order;
+    mtp__chunk now = {0};
+    bool there = is_there(pool, slot, p->from, &now) && now.head != 0 &&
+                 chunk_at(pool, slot, p->from)->order == p->order;
     pool->pinned = there ? slot : NO_SLOT;
     pthread_mutex_unlock(&pool->lock);
     mtp__writer_release(before);

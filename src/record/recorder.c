@@ -348,12 +348,12 @@ static bool frame_is_gone(uintptr_t frame, uintptr_t from)
 }
 
 /* What was written when a record was left in the middle: whole records are kept, the rest goes. The next one begins a new
- * chunk, which says how deep the thread really is. */
+ * chunk, which says how deep the thread really is. Under the registry's lock: stop() may have seen the thread at rest before
+ * that record, and then all of it is stop()'s. */
 static void mend(mtp__writer *w)
 {
     if (w->chunk == NULL)
         return;
-    hold_still(w->thread);
     uint64_t *words = mtp__chunk_words(w->chunk);
     uint32_t room = (uint32_t)(w->end - words), used = mtp__chunk_written(words, room), at = 0, whole = 0;
     for (; at < used; whole++)
@@ -375,7 +375,9 @@ bool mtp__writer_left(mtp__writer *w, const void *from)
         return false;
     int its_errno = errno;
     mtp__guard_enter();
+    mtp__registry_lock();
     mend(w);
+    mtp__registry_unlock();
     if (w->thread != NULL)
         w->thread->no_turn = false;
     mtp__writer_leave(w);
