@@ -145,7 +145,7 @@ static void threads_that_come_and_go_are_counted_and_leave_nothing(void **state)
     size_t rss = 0;
     mtp_profile_config c = test_config(NULL);
     c.when_full = MTP_KEEP_NEWEST;
-    c.buffer_bytes = 4u << 20;
+    c.buffer_bytes = 512u << 10; /* all of it is in use soon */
     mtp_profile *prof = test_start(&c);
     for (uint64_t i = 0; i < rounds + 300; i++) { /* the first: until all is touched that will be */
         pthread_t thread[8];
