@@ -52,9 +52,10 @@ typedef struct reader {
     /* the stream being read */
     uint32_t stream, track, cycle;
     uint64_t next_record, last_ticks;
-    uint64_t dropped;      /* of the stream before here, as the chunk says */
-    uint64_t closed_ticks; /* of the last end: a coarse clock gives the next record the same */
-    uint32_t fresh;        /* the span that has just begun: what comes next may tell of it. MTP__NONE: none */
+    uint64_t dropped; /* of the stream before here, as the chunk says */
+    int64_t
+        closed_ns; /* of the last end: a coarse clock gives the next record the same, or one that rounds to it */
+    uint32_t fresh; /* the span that has just begun: what comes next may tell of it. MTP__NONE: none */
     shared_detail shared[SHARED_WORDS]; /* the last, by the number of words */
     open_span *open;                    /* owned: spans without an end yet, by slot; the last one is open */
     uint32_t open_count, open_room;
@@ -112,7 +113,8 @@ static void stream_open(reader *r, const mtp__chunk *chunk)
                             .sort_index = INT64_MIN,
                             .first = r->t->builder->spans.count};
         r->track = mtp__trace_add_track(r->t, &track);
-        r->last_ticks = r->closed_ticks = 0;
+        r->last_ticks = 0;
+        r->closed_ns = INT64_MIN;
     }
     r->stream = chunk->stream;
     r->cycle = chunk->cycle;
@@ -329,7 +331,7 @@ static void on_end(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks)
 {
     int64_t ns = mtp__ticks_to_ns(&r->dict.line, ticks);
     uint32_t span = span_ended(r, w, words);
-    r->closed_ticks = ticks;
+    r->closed_ns = ns;
     if (span == MTP__NONE)
         return;
     mtp__columns *c = &r->t->builder->spans;
@@ -410,7 +412,7 @@ static void on_memory(reader *r, const uint64_t *w, uint32_t words, uint64_t tic
     int16_t index;
     device_of((uint32_t)(w[1] >> 48), &type, &index);
     int64_t ts = mtp__ticks_to_ns(&r->dict.line, ticks);
-    ts += ticks == r->closed_ticks; /* it came after: what is at the end's own time counts as inside */
+    ts += ts == r->closed_ns; /* it came after: what is at the end's own time counts as inside */
     if (kind == MTP__KIND_TAG || (kind == MTP__KIND_EXISTING && words >= 4 && (int64_t)w[3] > 0)) {
         mtp__tag item = {
             ts, w[2], type, index, (uint32_t)w[1] & 0xff, kind == MTP__KIND_EXISTING ? (int64_t)w[3] : 0};
@@ -473,7 +475,8 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     int64_t *start = COLUMN(c, START, int64_t), *end = COLUMN(c, END, int64_t);
     uint32_t *name = COLUMN(c, NAME, uint32_t), *parent = COLUMN(c, TRACK, uint32_t), span = c->count;
     uint8_t *category = COLUMN(c, CATEGORY, uint8_t);
-    uint64_t last = r->last_ticks, closed = r->closed_ticks;
+    uint64_t last = r->last_ticks;
+    int64_t closed = r->closed_ns;
     open_span *open = r->open;
     uint32_t opened = r->open_count, depth = r->depth;
     const bool gaps = r->gaps > 0;
@@ -483,8 +486,7 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
             break;
         if ((word & 0xff) == plain_end && opened > 0 && open[opened - 1].slot == depth - 1 &&
             (!gaps || opened == 1 || open[opened - 2].span != MTP__NONE)) {
-            end[open[--opened].span] = mtp__ticks_to_ns(&r->dict.line, ticks);
-            closed = ticks;
+            end[open[--opened].span] = closed = mtp__ticks_to_ns(&r->dict.line, ticks);
             depth--;
             at++;
         } else if ((word & 0xff) == plain_begin && words[at + 1] >> 32 == MTP_SCOPE_USER) {
@@ -505,7 +507,7 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     }
     c->count = span;
     r->last_ticks = last;
-    r->closed_ticks = closed;
+    r->closed_ns = closed;
     r->open_count = opened;
     r->depth = depth;
     return at;
