@@ -18,6 +18,7 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 #define TEMP_TRIES 16
+#define MAPPINGS_USUAL 65530ul /* the kernel's default */
 
 static atomic_uint plan_mask;
 static atomic_int plan_left, plan_fired;
@@ -148,6 +149,16 @@ void *mtp__map_memory(size_t bytes, bool huge)
 void mtp__map_not_inherited(void *p, size_t bytes)
 {
     madvise(p, bytes, MADV_DONTFORK);
+}
+
+unsigned long mtp__mappings_most(void)
+{
+    char text[32] = "";
+    int fd = mtp__open("/proc/sys/vm/max_map_count", O_RDONLY, 0);
+    unsigned long most =
+        fd >= 0 && mtp__pread(fd, text, sizeof text - 1, 0) > 0 ? strtoul(text, NULL, 10) : 0;
+    mtp__close(fd);
+    return most != 0 ? most : MAPPINGS_USUAL;
 }
 
 void *mtp__map_grow(void *p, size_t bytes, size_t to)

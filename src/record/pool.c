@@ -23,8 +23,7 @@
 #define RECORD_WORDS 16u /* more than the longest record of a program */
 #define RING_LEAST 4u    /* pieces that a ring in a file must have on the disk */
 #define WAIT_FULL 64     /* takes, before a full disk is tried again */
-#define MAP_COUNT_USUAL 65530u
-#define MAP_SHARE 8 /* of the mappings that a process may have, the most a stream takes */
+#define MAP_SHARE 8      /* of the mappings that a process may have, the most a stream takes */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -54,14 +53,9 @@ static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
  * its threads' stacks. */
 static uint32_t slots_most(const mtp__pool_config *config)
 {
-    char text[32] = "";
     if (config->when_full != MTP_STREAM)
         return UINT32_MAX;
-    int fd = mtp__open("/proc/sys/vm/max_map_count", O_RDONLY, 0);
-    unsigned long most =
-        fd >= 0 && mtp__pread(fd, text, sizeof text - 1, 0) > 0 ? strtoul(text, NULL, 10) : 0;
-    mtp__close(fd);
-    most = (most != 0 ? most : MAP_COUNT_USUAL) / MAP_SHARE;
+    unsigned long most = mtp__mappings_most() / MAP_SHARE;
     return most < RING_LEAST ? RING_LEAST : most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
@@ -203,6 +197,15 @@ static mtp__chunk *chunk_in(const mtp__pool *pool, uint32_t slot, uint32_t from,
     mtp__chunk *chunk = chunk_at(pool, slot, from);
     now->state = __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE); /* pairs: set_span, state */
     return now->state != 0 ? chunk : NULL;
+}
+
+/* Does a chunk begin at byte `from`? The piece may have been given out anew, and cut otherwise: then there are records. */
+static bool is_there(const mtp__pool *pool, uint32_t slot, uint32_t from, mtp__chunk *now)
+{
+    uint32_t at = 0;
+    while (at < from && chunk_in(pool, slot, at, now) != NULL)
+        at += now->span;
+    return at == from && chunk_in(pool, slot, at, now) != NULL;
 }
 
 /* The piece is nobody's any more. What it says of itself is nothing, from here on. */
@@ -574,13 +577,11 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
 /* Its owner may have sealed it long ago: then there may be something else where it was. */
 bool mtp__pool_abandon(mtp__pool *pool, mtp__chunk *chunk, uint32_t stream)
 {
-    mtp__chunk now;
-    uint32_t from, at = 0, slot = slot_of(pool, chunk, &from);
+    mtp__chunk now = {0};
+    uint32_t from, slot = slot_of(pool, chunk, &from);
     pthread_mutex_lock(&pool->lock);
-    while (at < from && chunk_in(pool, slot, at, &now) != NULL)
-        at += now.span;
-    bool in_hand = at == from && chunk_in(pool, slot, at, &now) == chunk && now.head != 0 &&
-                   chunk->stream == stream && chunk->sealed == 0;
+    bool in_hand =
+        is_there(pool, slot, from, &now) && now.head != 0 && chunk->stream == stream && chunk->sealed == 0;
     if (in_hand)
         chunk_hide(chunk, now);
     pthread_mutex_unlock(&pool->lock);
@@ -711,15 +712,6 @@ static mtp_status list_file(mtp__pool *pool, mtp__places *places)
     if (status == MTP_OK && places->unread > 0)
         status = piece_unread(places->unread_at, places->unread_error);
     return status;
-}
-
-/* Does a chunk begin at byte `from`? The piece may have been given out anew, and cut otherwise: then there are records. */
-static bool is_there(const mtp__pool *pool, uint32_t slot, uint32_t from, mtp__chunk *now)
-{
-    uint32_t at = 0;
-    while (at < from && chunk_in(pool, slot, at, now) != NULL)
-        at += now->span;
-    return at == from && chunk_in(pool, slot, at, now) != NULL;
 }
 
 static void pin(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk *header)
