@@ -4,7 +4,9 @@
 #include "base/os.h"
 #include "base/plain.h"
 
-#define BUFFER_BYTES ((size_t)128 << 10) /* stays in the second-level cache */
+#ifndef MTP__OUT_BYTES
+#define MTP__OUT_BYTES ((size_t)128 << 10) /* stays in the second-level cache */
+#endif
 
 #define D1(x) #x "0" #x "1" #x "2" #x "3" #x "4" #x "5" #x "6" #x "7" #x "8" #x "9"
 const char mtp__two_digits[201] = D1(0) D1(1) D1(2) D1(3) D1(4) D1(5) D1(6) D1(7) D1(8) D1(9);
@@ -14,11 +16,11 @@ mtp_status mtp__out_init(mtp__out *o, mtp_sink *sink, void *user)
     memset(o, 0, sizeof *o);
     if (sink == NULL)
         return MTP_FAIL(MTP_E_ARG, "sink is NULL");
-    o->buffer = mtp__calloc(1, BUFFER_BYTES);
+    o->buffer = mtp__calloc(1, MTP__OUT_BYTES);
     if (o->buffer == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "a buffer of %zu bytes", BUFFER_BYTES);
+        return MTP_FAIL(MTP_E_NOMEM, "a buffer of %zu bytes", MTP__OUT_BYTES);
     o->at = o->buffer;
-    o->limit = o->buffer + BUFFER_BYTES - MTP__OUT_ROOM;
+    o->limit = o->buffer + MTP__OUT_BYTES - MTP__OUT_ROOM;
     o->sink = sink;
     o->user = user;
     return MTP_OK;
