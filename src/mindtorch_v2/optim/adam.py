@@ -3,24 +3,18 @@
 import math
 
 import mindtorch_v2 as torch
-from .optimizer import GroupOptimizer, check, check_betas, check_fused, check_lr, counter, keep_largest, number
+from .optimizer import GroupOptimizer, check_adam, check_fused, decayed, keep_largest, new_moments, number, update_moments
 
 
 def _single_tensor_adam(group, params, grads, states):
     beta1, beta2 = group["betas"]
-    lr, decay, eps = number(group["lr"]), group["weight_decay"], group["eps"]
+    lr, eps = number(group["lr"]), group["eps"]
     for p, grad, state in zip(params, grads, states):
         if group["maximize"]:
             grad = -grad
-        count, mean, square = state["step"], state["exp_avg"], state["exp_avg_sq"]
+        count = state["step"]
         count += 1
-        if decay != 0:
-            if group["decoupled_weight_decay"]:
-                p.mul_(1 - lr * decay)
-            else:
-                grad = grad.add(p, alpha=decay)
-        mean.lerp_(grad, 1 - beta1)
-        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        mean, square = update_moments(state, decayed(p, grad, group, lr), group["betas"])
         step = count.item()
         if group["amsgrad"]:
             square = keep_largest(state["max_exp_avg_sq"], square, group)
@@ -40,10 +34,7 @@ class Adam(GroupOptimizer):
     ):  # fmt: skip
         if isinstance(lr, torch.Tensor) and foreach and not capturable:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
-        check_lr(lr)
-        check("epsilon value", eps, eps >= 0.0)
-        check_betas(betas)
-        check("weight_decay value", weight_decay, weight_decay >= 0.0)
+        check_adam(lr, eps, betas, weight_decay)
         if isinstance(betas[0], torch.Tensor) != isinstance(betas[1], torch.Tensor):
             raise ValueError("betas must be either both floats or both Tensors")
         for i, beta in enumerate(betas):
@@ -58,7 +49,7 @@ class Adam(GroupOptimizer):
         check_fused(defaults)
 
     def _new_state(self, p, group):
-        state = {"step": counter(), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+        state = new_moments(p)
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = torch.zeros_like(p)
         return state

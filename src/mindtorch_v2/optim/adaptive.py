@@ -3,7 +3,9 @@
 import math
 
 import mindtorch_v2 as torch
-from .optimizer import GroupOptimizer, check, check_betas, check_fused, check_lr, counter, keep_largest, number
+from .optimizer import (
+    GroupOptimizer, check, check_adam, check_fused, check_lr, counter, decayed, keep_largest, new_moments, number, update_moments,
+)  # fmt: skip
 
 
 def _single_tensor_adagrad(group, params, grads, states):
@@ -14,8 +16,7 @@ def _single_tensor_adagrad(group, params, grads, states):
         step = count.item()
         if group["maximize"]:
             grad = -grad
-        if group["weight_decay"] != 0:
-            grad = grad.add(p, alpha=group["weight_decay"])
+        grad = decayed(p, grad, group)
         total.addcmul_(grad, grad, value=1)
         spread = total.sqrt().add_(group["eps"])
         p.addcdiv_(grad, spread, value=-lr / (1 + (step - 1) * group["lr_decay"]))
@@ -62,8 +63,7 @@ def _single_tensor_rmsprop(group, params, grads, states):
             grad = -grad
         count, square = state["step"], state["square_avg"]
         count += 1
-        if group["weight_decay"] != 0:
-            grad = grad.add(p, alpha=group["weight_decay"])
+        grad = decayed(p, grad, group)
         square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
         if group["centered"]:
             mean = state["grad_avg"].lerp_(grad, 1 - alpha)
@@ -115,8 +115,7 @@ def _single_tensor_adadelta(group, params, grads, states):
         count += 1
         if group["maximize"]:
             grad = -grad
-        if group["weight_decay"] != 0:
-            grad = grad.add(p, alpha=group["weight_decay"])
+        grad = decayed(p, grad, group)
         square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
         spread = square.add(eps).sqrt_()
         delta = moved.add(eps).sqrt_().div_(spread).mul_(grad)
@@ -157,8 +156,7 @@ def _single_tensor_adamax(group, params, grads, states):
             grad = -grad
         count, mean, largest = state["step"], state["exp_avg"], state["exp_inf"]
         count += 1
-        if group["weight_decay"] != 0:
-            grad = grad.add(p, alpha=group["weight_decay"])
+        grad = decayed(p, grad, group)
         mean.lerp_(grad, 1 - beta1)
         keep_largest(largest.mul_(beta2), grad.abs().add_(group["eps"]), group)
         p.addcdiv_(mean, largest, value=-lr / (1 - beta1 ** count.item()))
@@ -174,10 +172,7 @@ class Adamax(GroupOptimizer):
         self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None, *,
         maximize=False, differentiable=False, capturable=False,
     ):  # fmt: skip
-        check_lr(lr)
-        check("epsilon value", eps, eps >= 0.0)
-        check_betas(betas)
-        check("weight_decay value", weight_decay, weight_decay >= 0.0)
+        check_adam(lr, eps, betas, weight_decay)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
@@ -191,23 +186,18 @@ class Adamax(GroupOptimizer):
 
 def _single_tensor_nadam(group, params, grads, states):
     beta1, beta2 = group["betas"]
-    lr, decay, pace = number(group["lr"]), group["weight_decay"], group["momentum_decay"]
+    lr, pace = number(group["lr"]), group["momentum_decay"]
     for p, grad, state in zip(params, grads, states):
         if group["maximize"]:
             grad = -grad
-        count, product, mean, square = state["step"], state["mu_product"], state["exp_avg"], state["exp_avg_sq"]
+        count, product = state["step"], state["mu_product"]
         count += 1
         step = count.item()
-        if decay != 0:
-            if group["decoupled_weight_decay"]:
-                p.mul_(1 - lr * decay)
-            else:
-                grad = grad.add(p, alpha=decay)
+        grad = decayed(p, grad, group, lr)
         mu = beta1 * (1 - 0.5 * 0.96 ** (step * pace))
         mu_next = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * pace))
         product *= mu
-        mean.lerp_(grad, 1 - beta1)
-        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        mean, square = update_moments(state, grad, group["betas"])
         denominator = square.div(1 - beta2**step).sqrt()
         ahead = product.item() * mu_next
         denominator.add_(group["eps"])
@@ -225,10 +215,7 @@ class NAdam(GroupOptimizer):
         self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3,
         decoupled_weight_decay=False, *, foreach=None, maximize=False, capturable=False, differentiable=False,
     ):  # fmt: skip
-        check_lr(lr)
-        check("epsilon value", eps, eps >= 0.0)
-        check_betas(betas)
-        check("weight_decay value", weight_decay, weight_decay >= 0.0)
+        check_adam(lr, eps, betas, weight_decay)
         check("momentum_decay value", momentum_decay, momentum_decay >= 0.0)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,
@@ -247,20 +234,14 @@ class NAdam(GroupOptimizer):
 
 def _single_tensor_radam(group, params, grads, states):
     beta1, beta2 = group["betas"]
-    lr, decay, longest = number(group["lr"]), group["weight_decay"], 2 / (1 - beta2) - 1
+    lr, longest = number(group["lr"]), 2 / (1 - beta2) - 1
     for p, grad, state in zip(params, grads, states):
         if group["maximize"]:
             grad = -grad
-        count, mean, square = state["step"], state["exp_avg"], state["exp_avg_sq"]
+        count = state["step"]
         count += 1
         step = count.item()
-        if decay != 0:
-            if group["decoupled_weight_decay"]:
-                p.mul_(1 - lr * decay)
-            else:
-                grad = grad.add(p, alpha=decay)
-        mean.lerp_(grad, 1 - beta1)
-        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        mean, square = update_moments(state, decayed(p, grad, group, lr), group["betas"])
         rate = lr / (1 - beta1**step)
         correction = 1 - beta2**step
         length = longest - 2 * step * beta2**step / correction
@@ -283,10 +264,7 @@ class RAdam(GroupOptimizer):
         self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False, *,
         foreach=None, maximize=False, capturable=False, differentiable=False,
     ):  # fmt: skip
-        check_lr(lr)
-        check("epsilon value", eps, eps >= 0.0)
-        check_betas(betas)
-        check("weight_decay value", weight_decay, weight_decay >= 0.0)
+        check_adam(lr, eps, betas, weight_decay)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize, "foreach": foreach,
             "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay, "differentiable": differentiable,
@@ -294,4 +272,4 @@ class RAdam(GroupOptimizer):
         super().__init__(params, defaults)
 
     def _new_state(self, p, group):
-        return {"step": counter(), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+        return new_moments(p)

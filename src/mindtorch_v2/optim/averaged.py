@@ -3,7 +3,7 @@
 import math
 
 import mindtorch_v2 as torch
-from .optimizer import GroupOptimizer, check, check_betas, check_lr, counter, number
+from .optimizer import GroupOptimizer, check, check_betas, check_lr, counter, decayed, number
 
 
 def _single_tensor_asgd(group, params, grads, states):
@@ -13,8 +13,7 @@ def _single_tensor_asgd(group, params, grads, states):
             grad = -grad
         count, average = state["step"], state["ax"]
         count += 1
-        if group["weight_decay"] != 0:
-            grad = grad.add(p, alpha=group["weight_decay"])
+        grad = decayed(p, grad, group)
         eta = state["eta"].item()
         p.mul_(1 - lambd * eta)
         p.add_(grad, alpha=-eta)

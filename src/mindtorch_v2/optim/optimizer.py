@@ -302,6 +302,27 @@ def keep_largest(largest, value, group):
     return torch.maximum(largest, value, out=largest)
 
 
+def decayed(p, grad, group, lr=None):
+    """The gradient with its weight decay. Where that is decoupled, the parameter is changed instead."""
+    if group["weight_decay"] == 0:
+        return grad
+    if group.get("decoupled_weight_decay"):
+        p.mul_(1 - lr * group["weight_decay"])
+        return grad
+    return grad.add(p, alpha=group["weight_decay"])
+
+
+def new_moments(p):
+    return {"step": counter(), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+
+
+def update_moments(state, grad, betas):
+    """The running means of the gradient and of its square."""
+    beta1, beta2 = betas
+    mean = state["exp_avg"].lerp_(grad, 1 - beta1)
+    return mean, state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+
+
 @functools.cache
 def _devices_of(op):
     """Types of devices that have a kernel for an op of the table."""
@@ -323,6 +344,13 @@ def check(what, value, good):
 def check_betas(betas):
     for i in (0, 1):
         check(f"beta parameter at index {i}", betas[i], 0.0 <= betas[i] < 1.0)
+
+
+def check_adam(lr, eps, betas, weight_decay):
+    check_lr(lr)
+    check("epsilon value", eps, eps >= 0.0)
+    check_betas(betas)
+    check("weight_decay value", weight_decay, weight_decay >= 0.0)
 
 
 def check_fused(defaults):
