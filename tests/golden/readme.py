@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Golden: the code blocks of the README are run as they stand, one after the other in one folder, as a reader would.
+
+usage: tests/golden/readme.py SOURCE_ROOT BUILD_ROOT     speaks TAP
+
+C is compiled with warnings as errors, Python is run with warnings as errors. The two commands of the project itself are only compared with
+the Makefile: they are what CI runs. Links and pictures must lead somewhere; the verbs shown must be the command's.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT, BUILD = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+TEXT = (ROOT / "README.md").read_text()
+BLOCKS = [(match[1], match[2]) for match in re.finditer(r"^```(\w+)\n(.*?)^```$", TEXT, re.M | re.S)]
+ENVIRONMENT = dict(os.environ, PATH=f"{BUILD}:{os.environ['PATH']}", PYTHONPATH=str(ROOT / "src"), PYTHONWARNINGS="error",
+                   LD_LIBRARY_PATH=f"{BUILD / 'src'}:{os.environ.get('LD_LIBRARY_PATH', '')}")
+
+
+class Skipped(Exception):
+    pass
+
+
+def run(command, folder):
+    ran = subprocess.run(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    assert ran.returncode == 0, f"{command}: {ran.returncode}\n{ran.stdout}"
+    return ran.stdout
+
+
+def run_c(code, folder, name):
+    source = folder / f"{name}.c"
+    source.write_text(code)
+    run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", str(source), "-o", str(folder / name),
+         f"-L{BUILD / 'src'}", "-lmtprof"], folder)
+    assert "Self CPU time total" in run([str(folder / name)], folder)
+
+
+def run_python(code, folder, name):
+    if not list((ROOT / "src/mindtorch_v2").glob("_C*.so")):
+        raise Skipped("mindtorch_v2 is not built")
+    (folder / f"{name}.py").write_text(code)
+    run([sys.executable, f"{name}.py"], folder)
+
+
+def run_shell(code, folder, name):
+    if re.match(r"make\b", code):
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+        assert all(line.split()[0] == "make" and line.split()[1] in targets for line in code.splitlines()), code
+        return
+    if not (folder / "trace.json.gz").exists():
+        raise Skipped("the blocks before it left no trace")
+    verbs = re.findall(r"^  (\w+)  ", run([str(BUILD / "mtprof"), "--help"], folder), re.M)
+    for line in code.splitlines():
+        assert line.split()[1] in verbs, line
+        run(["sh", "-c", line], folder)
+
+
+def links(folder):
+    for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
+        assert target.startswith("http") or (ROOT / target).exists(), f"{target} is not there"
+
+
+def main():
+    known = {"c": run_c, "python": run_python, "sh": run_shell}
+    work = [(f"block_{i}_{language}", known[language], code) for i, (language, code) in enumerate(BLOCKS, 1)]
+    print(f"1..{len(work) + 2}")
+    failed = 0
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="mtprof-readme-"))
+    work += [("links", lambda code, folder, name: links(folder), ""), ("every_block_has_a_language", lambda *_: whole(), "")]
+    for n, (name, function, code) in enumerate(work, 1):
+        try:
+            function(code, folder, name)
+            print(f"ok {n} {name}")
+        except Skipped as why:
+            print(f"ok {n} {name} # SKIP {why}")
+        except (AssertionError, subprocess.SubprocessError, OSError) as error:
+            failed += 1
+            print(f"not ok {n} {name}\n# " + str(error).replace("\n", "\n# "))
+    shutil.rmtree(folder)
+    return failed != 0
+
+
+def whole():
+    """Nothing hides in an indented block, or in one without a language."""
+    outside = re.sub(r"^```\w+\n.*?^```$", "", TEXT, flags=re.M | re.S)
+    assert "```" not in outside, "a block without a language"
+    assert not re.search(r"^    \S", outside, re.M), "an indented block"
+
+
+sys.exit(main())
