@@ -10,61 +10,6 @@
 
 /* ------------------------------------------------------------------------------------- about the trace */
 
-bool mtp__was_recorded(const mtp_trace *t, uint32_t flag, const char *key)
-{
-    uint32_t id = mtp__trace_find_text(t, key);
-    if (t->flags_recorded & flag)
-        return true;
-    for (uint32_t i = 0; id != 0 && i < t->metadata_count; i++)
-        if (t->metadata[i].key == id) {
-            const char *json = mtp__trace_get_text(t, t->metadata[i].json).bytes;
-            return strcmp(json, "1") == 0 || strcmp(json, "true") == 0 || strcmp(json, "\"1\"") == 0;
-        }
-    return false;
-}
-
-int64_t mtp__zero_of(const mtp_trace *t)
-{
-    uint32_t category = mtp__trace_find_text(t, "Trace");
-    for (uint32_t i = 0; i < t->span_count && category != 0; i++)
-        if (t->category[i] == MTP__CATEGORY_OTHER && mtp__trace_detail(t, i)->category == category)
-            return t->start[i];
-    uint32_t name = mtp__trace_find_text(t, "Iteration Start: PyTorch Profiler");
-    for (uint32_t i = 0; i < t->instant_count && name != 0; i++)
-        if (t->instants[i].name == name)
-            return t->instants[i].ts;
-    return t->first_ns;
-}
-
-/* A device's process says so in a file that we wrote. */
-static bool has_npu(const mtp_trace *t)
-{
-    for (uint32_t i = 0; i < t->process_count; i++)
-        if (strncmp(mtp__trace_get_text(t, t->processes[i].labels).bytes, "NPU ", 4) == 0)
-            return true;
-    return false;
-}
-
-/* Kineto's word for its calls; device work has CUDA's words. */
-static bool has_xpu(const mtp_trace *t)
-{
-    uint32_t calls = mtp__trace_find_text(t, "xpu_runtime");
-    for (uint32_t i = 0; i < t->span_count && calls != 0; i++)
-        if (t->category[i] == MTP__CATEGORY_CUDA_RUNTIME && mtp__trace_detail(t, i)->category == calls)
-            return true;
-    return false;
-}
-
-uint16_t mtp__device_type(const mtp_trace *t)
-{
-    if (has_xpu(t))
-        return MTP__DEVICE_XPU;
-    for (uint32_t i = 0; i < t->memory_count; i++)
-        if (t->memory[i].device_type == MTP__DEVICE_XPU)
-            return MTP__DEVICE_XPU;
-    return !t->from_kineto || has_npu(t) ? MTP__DEVICE_NPU : MTP__DEVICE_CUDA;
-}
-
 static void describe(mtp_averages *a, const mtp_trace *t)
 {
     uint16_t type = mtp__device_type(t);

@@ -114,17 +114,12 @@ static mtp_status map_work(work_map *m, const mtp_trace *t, bool by_link, int64_
 
 /* ------------------------------------------------------------------------------------------- ids of events */
 
-static bool is_op(const mtp_trace *t, uint32_t span)
-{
-    return t->category[span] == MTP__CATEGORY_CPU_OP || t->category[span] == MTP__CATEGORY_USER_ANNOTATION;
-}
-
 /* The id by which torch joins an event with device work. */
 static uint64_t id_of(const mtp_trace *t, const uint32_t *around, uint32_t span)
 {
     for (;;) {
         const mtp__detail *d = mtp__trace_detail(t, span);
-        if (is_op(t, span) || t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION)
+        if (mtp__is_call(t, span) || t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION)
             return d->external_id;
         if (!mtp__is_collected(t, span) && !mtp__category_on_device((mtp__category)t->category[span]))
             return 0; /* Python's */
@@ -139,9 +134,9 @@ static bool ops_have_ids(const mtp_trace *t)
 {
     bool any = false;
     for (uint32_t i = 0; i < t->span_count; i++) {
-        if (is_op(t, i) && mtp__trace_detail(t, i)->external_id != 0)
+        if (mtp__is_call(t, i) && mtp__trace_detail(t, i)->external_id != 0)
             return true;
-        any |= is_op(t, i);
+        any |= mtp__is_call(t, i);
     }
     return !any;
 }
@@ -162,7 +157,7 @@ static uint64_t joined_by(const mtp_trace *t, bool by_link, const uint32_t *arou
 {
     if (by_link)
         return (uint64_t)span + 1;
-    return is_op(t, span) || mtp__is_stray(t, span) ? id_of(t, around, span) : 0;
+    return mtp__is_call(t, span) || mtp__is_stray(t, span) ? id_of(t, around, span) : 0;
 }
 
 static bool joins_by_link(const mtp_trace *t, bool as_torch)

@@ -49,16 +49,8 @@ static inline size_t place_of(uint32_t name, uint8_t category)
 
 static bool has_filtered(const mtp_trace *t)
 {
-    static const char *const name[] = {"[memory]",
-                                       "[OutOfMemory]",
-                                       "profiler::_record_function_enter",
-                                       "profiler::_record_function_enter_new",
-                                       "profiler::_record_function_exit",
-                                       "aten::is_leaf",
-                                       "aten::output_nr",
-                                       "aten::_version"};
-    for (size_t i = 0; i < sizeof name / sizeof *name; i++)
-        if (mtp__trace_find_text(t, name[i]) != 0)
+    for (const char *const *known = mtp__filtered_names; *known != NULL; known++)
+        if (mtp__trace_find_text(t, *known) != 0)
             return true;
     return false;
 }

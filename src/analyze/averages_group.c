@@ -119,19 +119,10 @@ uint32_t mtp__group_text(mtp__group *g, const void *bytes, size_t length)
 
 /* ----------------------------------------------------------------------------------------------- names */
 
-/* Utility ops that torch never shows. "[memory]" and "[OutOfMemory]" are events only in a way of their own. */
 static bool is_filtered(mtp__text name)
 {
-    static const char *const filtered[] = {"[memory]",
-                                           "[OutOfMemory]",
-                                           "profiler::_record_function_enter",
-                                           "profiler::_record_function_enter_new",
-                                           "profiler::_record_function_exit",
-                                           "aten::is_leaf",
-                                           "aten::output_nr",
-                                           "aten::_version"};
-    for (size_t i = 0; i < sizeof filtered / sizeof *filtered; i++)
-        if (strlen(filtered[i]) == name.length && memcmp(filtered[i], name.bytes, name.length) == 0)
+    for (const char *const *known = mtp__filtered_names; *known != NULL; known++)
+        if (strlen(*known) == name.length && memcmp(*known, name.bytes, name.length) == 0)
             return true;
     return false;
 }
@@ -164,7 +155,7 @@ size_t mtp__overload_at(mtp__text name)
 
 uint32_t mtp__group_new_key(mtp__group *g, uint32_t name)
 {
-    static const char step[] = "ProfilerStep#", steps[] = "ProfilerStep*";
+    static const char steps[] = "ProfilerStep*";
     mtp__text text = mtp__trace_get_text(g->t, name);
     uint32_t *key = (uint32_t *)g->key_of.p + name;
     if (is_filtered(text)) {
@@ -178,7 +169,7 @@ uint32_t mtp__group_new_key(mtp__group *g, uint32_t name)
                        : mtp__group_text(g, "", 0);
     if (point != 0)
         text.length = point;
-    if (text.length >= sizeof step - 1 && memcmp(text.bytes, step, sizeof step - 1) == 0)
+    if (MTP__BEGINS_WITH(text, MTP__STEP_PREFIX))
         text = (mtp__text){steps, sizeof steps - 1};
     uint32_t id = mtp__group_text(g, text.bytes, text.length);
     if (id == 0)

@@ -16,7 +16,7 @@
 #ifndef MTP_ANALYZE_AVERAGES_PASS_H
 #define MTP_ANALYZE_AVERAGES_PASS_H
 #include "analyze/averages.h"
-#include "trace/trace.h"
+#include "trace/facts.h"
 
 /* A row's events share their class: torch's (device_type, is_user_annotation). */
 enum {
@@ -139,28 +139,6 @@ uint32_t mtp__group_text(mtp__group *g, const void *bytes,
                          size_t length); /* id; 0 and latched: out of memory */
 size_t mtp__overload_at(mtp__text name); /* where the point of aten::add.Tensor is; 0: there is none */
 bool mtp__frame_is_filtered(const char *frame);
-
-/* ------------------------------------------------------------------------------------- about the trace */
-
-/* Metadata as torch writes it, "with_flops": 1; our own traces have flags. */
-bool mtp__was_recorded(const mtp_trace *t, uint32_t flag, const char *key);
-/* torch counts from the moment the profiler started: the span "PyTorch Profiler (0)". */
-int64_t mtp__zero_of(const mtp_trace *t);
-
-/* The file is torch's, and read as torch reads it: in floating point, with what it does to times and threads. A
- * recording of ours (it has a ledger) that was written and read again is what it was. */
-static inline bool mtp__is_torchs(const mtp_trace *t)
-{
-    return t->from_kineto && !t->has_ledger;
-}
-
-/* c10::DeviceType of the trace's device work. */
-enum {
-    MTP__DEVICE_CUDA = 1,
-    MTP__DEVICE_XPU = 12,
-    MTP__DEVICE_NPU = 20
-};
-uint16_t mtp__device_type(const mtp_trace *t);
 
 /* ------------------------------------------------------------------------------------- what spans carry */
 

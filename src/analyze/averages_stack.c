@@ -37,30 +37,11 @@ static forward *slot_of(const forwards *f, int64_t sequence, uint32_t track)
     return &f->slot[at];
 }
 
-/* A backward function. It names its forward thread, as the engine's scope around it does, which is none itself; those
- * that have no forward op (AccumulateGrad) name nothing, and are told by that scope. */
-static bool is_backward(const mtp_trace *t, uint32_t span)
-{
-    static const char engine[] = "autograd::engine::evaluate_function: ";
-    const size_t prefix = sizeof engine - 1;
-    if (t->category[span] != MTP__CATEGORY_CPU_OP)
-        return false;
-    const mtp__detail *d = mtp__trace_detail(t, span);
-    mtp__text name = mtp__trace_get_text(t, t->name[span]);
-    if (d->forward_thread != 0 && d->sequence >= 0)
-        return strncmp(name.bytes, engine, prefix) != 0;
-    if (t->parent[span] == MTP__NONE)
-        return false;
-    mtp__text around = mtp__trace_get_text(t, t->name[t->parent[span]]);
-    return around.length == prefix + name.length && memcmp(around.bytes, engine, prefix) == 0 &&
-           memcmp(around.bytes + prefix, name.bytes, name.length) == 0;
-}
-
 /* out[i]: the backward function that span i is in, or MTP__NONE. */
 static void find_backward(const mtp_trace *t, uint32_t *out)
 {
     for (uint32_t i = 0; i < t->span_count; i++)
-        out[i] = is_backward(t, i) ? i : t->parent[i] != MTP__NONE ? out[t->parent[i]] : MTP__NONE;
+        out[i] = mtp__is_backward(t, i) ? i : t->parent[i] != MTP__NONE ? out[t->parent[i]] : MTP__NONE;
 }
 
 uint32_t mtp__python_around(const mtp_trace *t, uint32_t span)

@@ -4,6 +4,7 @@
 #include "analyze/flops.h"
 #include "base/error.h"
 #include "base/os.h"
+#include "trace/facts.h"
 
 #define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
 
@@ -118,22 +119,7 @@ const char *mtp_event_kind_text(mtp_event_kind kind)
 
 /* ------------------------------------------------------------------------------------------- what it is */
 
-static bool begins_with(mtp__text text, const char *prefix, size_t length)
-{
-    return text.length >= length && memcmp(text.bytes, prefix, length) == 0;
-}
-#define BEGINS_WITH(text, prefix) begins_with((text), (prefix), sizeof(prefix) - 1)
-
-/* A file says that an op ran backward only by its thread; the engine's scope around it names that too. */
-static bool is_backward(const mtp_trace *t, uint32_t span, const mtp__detail *d, mtp__text name)
-{
-    if (BEGINS_WITH(name, "autograd::engine::evaluate_function: "))
-        return false;
-    return (t->flags[span] & MTP__SPAN_BACKWARD) != 0 ||
-           (t->from_kineto && d->forward_thread != 0 && d->sequence >= 0);
-}
-
-static mtp_event_kind kind_of(const mtp_trace *t, uint32_t span, const mtp__detail *d, mtp__text name)
+mtp_event_kind mtp__event_kind(const mtp_trace *t, uint32_t span)
 {
     static const uint8_t kind[MTP__CATEGORIES] = {
         [MTP__CATEGORY_CPU_OP] = MTP_EVENT_OP,
@@ -151,22 +137,14 @@ static mtp_event_kind kind_of(const mtp_trace *t, uint32_t span, const mtp__deta
     };
     switch (t->category[span]) {
     case MTP__CATEGORY_CPU_OP:
-        return is_backward(t, span, d, name) ? MTP_EVENT_BACKWARD : MTP_EVENT_OP;
+        return mtp__is_backward(t, span) ? MTP_EVENT_BACKWARD : MTP_EVENT_OP;
     case MTP__CATEGORY_USER_ANNOTATION:
-        return (t->flags[span] & MTP__SPAN_STEP) != 0 || BEGINS_WITH(name, "ProfilerStep#") ? MTP_EVENT_STEP
-                                                                                            : MTP_EVENT_SCOPE;
+        return mtp__is_step(t, span) ? MTP_EVENT_STEP : MTP_EVENT_SCOPE;
     case MTP__CATEGORY_PYTHON_FUNCTION:
-        return (t->flags[span] & MTP__SPAN_MODULE) != 0 || BEGINS_WITH(name, "nn.Module: ")
-                   ? MTP_EVENT_MODULE
-                   : MTP_EVENT_PYTHON;
+        return mtp__is_module(t, span) ? MTP_EVENT_MODULE : MTP_EVENT_PYTHON;
     default:
         return (mtp_event_kind)kind[t->category[span]];
     }
-}
-
-mtp_event_kind mtp__event_kind(const mtp_trace *t, uint32_t span)
-{
-    return kind_of(t, span, mtp__trace_detail(t, span), mtp__trace_get_text(t, t->name[span]));
 }
 
 static void fill_names(const mtp_events *e, mtp__text name, uint32_t id, mtp_event *out)
@@ -321,7 +299,7 @@ static void fill_span(const mtp_events *e, uint32_t span, mtp_event *out)
         class = class == MTP__CLASS_CPU_ANNOTATION ? MTP__CLASS_DEVICE_ANNOTATION : MTP__CLASS_DEVICE;
     fill_names(e, name, t->name[span], out);
     out->span = span;
-    out->kind = kind_of(t, span, d, name);
+    out->kind = mtp__event_kind(t, span);
     out->scope = out->kind == MTP_EVENT_BACKWARD                               ? 1
                  : out->kind == MTP_EVENT_SCOPE || out->kind == MTP_EVENT_STEP ? 7
                                                                                : 0;

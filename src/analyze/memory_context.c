@@ -9,8 +9,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/os.h"
-
-#define ENGINE "autograd::engine::evaluate_function: " /* runs the backward ops; not an op itself */
+#include "trace/facts.h"
 
 enum { /* what a name says */
     NAME_UNSEEN,
@@ -42,31 +41,20 @@ typedef struct walk {
     uint8_t *forward; /* owned: a bit per span: a backward op belongs to it */
 } walk;
 
-static bool starts_with(mtp__text text, const char *prefix)
-{
-    size_t length = strlen(prefix);
-    return text.length >= length && memcmp(text.bytes, prefix, length) == 0;
-}
-
 static uint8_t name_of(walk *w, uint32_t span)
 {
     uint32_t id = w->t->name[span];
     if (w->names[id] == NAME_UNSEEN) {
         mtp__text text = mtp__trace_get_text(w->t, id);
-        w->names[id] = starts_with(text, ENGINE)                     ? NAME_ENGINE
-                       : starts_with(text, "Optimizer.step#")        ? NAME_OPTIMIZER
-                       : starts_with(text, "enumerate(DataLoader)#") ? NAME_LOADER
-                                                                     : NAME_PLAIN;
+        w->names[id] = MTP__BEGINS_WITH(text, MTP__ENGINE_PREFIX)         ? NAME_ENGINE
+                       : MTP__BEGINS_WITH(text, "Optimizer.step#")        ? NAME_OPTIMIZER
+                       : MTP__BEGINS_WITH(text, "enumerate(DataLoader)#") ? NAME_LOADER
+                                                                          : NAME_PLAIN;
     }
     return w->names[id];
 }
 
 /* ------------------------------------------------------------------------------------------ sequences */
-
-static bool is_backward(const mtp_trace *t, uint32_t span)
-{
-    return (t->flags[span] & MTP__SPAN_BACKWARD) != 0 || mtp__trace_detail(t, span)->forward_thread != 0;
-}
 
 /* Its slot, or the free one where it would be. */
 static sequence *sequence_at(const walk *w, int64_t number)
@@ -82,7 +70,7 @@ static mtp_status gather_sequences(walk *w)
     const mtp_trace *t = w->t;
     size_t count = 0, room = 2;
     for (uint32_t i = 0; t->detail != NULL && i < t->span_count; i++)
-        count += is_backward(t, i) && mtp__trace_detail(t, i)->sequence >= 0;
+        count += mtp__is_of_backward(t, i) && mtp__trace_detail(t, i)->sequence >= 0;
     while (room < count * 2)
         room *= 2;
     w->sequences = mtp__calloc(room, sizeof *w->sequences);
@@ -92,7 +80,7 @@ static mtp_status gather_sequences(walk *w)
     w->mask = room - 1;
     for (uint32_t i = 0; count > 0 && i < t->span_count; i++) {
         int64_t number = mtp__trace_detail(t, i)->sequence;
-        if (number >= 0 && is_backward(t, i))
+        if (number >= 0 && mtp__is_of_backward(t, i))
             *sequence_at(w, number) = (sequence){number, MTP__NONE, MTP__NONE, true};
     }
     return MTP_OK;
@@ -151,7 +139,7 @@ static bool enter(walk *w, uint32_t track, uint32_t span)
         c.op = span;
     if (is_op && c.top == MTP__NONE && name != NAME_ENGINE)
         c.top = span;
-    if ((is_op && name == NAME_ENGINE) || is_backward(t, span))
+    if ((is_op && name == NAME_ENGINE) || mtp__is_of_backward(t, span))
         c.flags |= MTP__IN_BACKWARD;
     if (name == NAME_OPTIMIZER || name == NAME_LOADER) {
         c.flags |= name == NAME_OPTIMIZER ? MTP__IN_OPTIMIZER : MTP__IN_LOADER;

@@ -45,15 +45,12 @@ enum {
 
 static bool view_init(view *v, const mtp_trace *t)
 {
-    static const char prefix[] = "ProfilerStep#";
     uint32_t count = mtp__intern_count(&t->text);
     *v = (view){.t = t, .step_names = mtp__calloc((size_t)count + 1, 1)};
     for (uint32_t id = 1; v->step_names != NULL && id <= count; id++) {
         mtp__text name = mtp__trace_get_text(t, id);
-        const char *digit = name.bytes + sizeof prefix - 1;
-        v->step_names[id] = name.length >= sizeof prefix &&
-                            memcmp(name.bytes, prefix, sizeof prefix - 1) == 0 && *digit >= '0' &&
-                            *digit <= '9';
+        const char *digit = name.bytes + sizeof MTP__STEP_PREFIX - 1;
+        v->step_names[id] = MTP__BEGINS_WITH(name, MTP__STEP_PREFIX) && *digit >= '0' && *digit <= '9';
     }
     return v->step_names != NULL;
 }

@@ -6,7 +6,7 @@
  */
 #ifndef MTP_ANALYZE_STEPS_H
 #define MTP_ANALYZE_STEPS_H
-#include "trace/trace.h"
+#include "trace/facts.h"
 
 #define MTP__GAPS 64u
 

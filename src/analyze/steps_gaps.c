@@ -10,18 +10,11 @@ static mtp_text text_of(const mtp_trace *t, uint32_t span)
     return (mtp_text){text.bytes, text.length};
 }
 
-/* The device has annotations of steps, too. */
-static bool is_step(const mtp_trace *t, uint32_t span)
-{
-    return (t->flags[span] & MTP__SPAN_STEP) != 0 ||
-           strncmp(mtp__trace_get_text(t, t->name[span]).bytes, "ProfilerStep#", 13) == 0;
-}
-
 /* The innermost function or annotation that is open over the whole gap, on the thread of what is beside it. */
 static uint32_t around(const mtp_trace *t, uint32_t beside, int64_t from, int64_t to)
 {
     for (uint32_t i = beside != MTP__NONE ? t->parent[beside] : MTP__NONE; i != MTP__NONE; i = t->parent[i])
-        if (t->start[i] <= from && t->end[i] >= to && !is_step(t, i))
+        if (t->start[i] <= from && t->end[i] >= to && !mtp__is_step(t, i))
             return i;
     return MTP__NONE;
 }

@@ -349,19 +349,6 @@ static void fill_frames(const mtp_trace *t, uint32_t stack, mtp_tree_node *out)
         out->caller = text_of(t, t->stacks[t->stacks[stack].parent].frame);
 }
 
-/* What the engine runs is a backward function, those too that have no forward op (AccumulateGrad). */
-static bool is_evaluated(const mtp_trace *t, uint32_t span)
-{
-    static const char engine[] = "autograd::engine::evaluate_function: ";
-    const size_t prefix = sizeof engine - 1;
-    if (t->parent[span] == MTP__NONE)
-        return false;
-    mtp__text name = mtp__trace_get_text(t, t->name[span]);
-    mtp__text around = mtp__trace_get_text(t, t->name[t->parent[span]]);
-    return around.length == prefix + name.length && memcmp(around.bytes, engine, prefix) == 0 &&
-           memcmp(around.bytes + prefix, name.bytes, name.length) == 0;
-}
-
 static void fill_span(const mtp_tree *tree, uint32_t span, mtp_tree_node *out)
 {
     const mtp_trace *t = tree->t;
@@ -375,7 +362,7 @@ static void fill_span(const mtp_tree *tree, uint32_t span, mtp_tree_node *out)
     out->sequence = d->sequence;
     out->held = d->held_count;
     if (out->kind == MTP_TREE_TORCH_OP) {
-        out->scope = kind == MTP_EVENT_BACKWARD || is_evaluated(t, span) ? 1
+        out->scope = kind == MTP_EVENT_BACKWARD                          ? 1
                      : kind == MTP_EVENT_SCOPE || kind == MTP_EVENT_STEP ? 7
                                                                          : 0;
         out->correlation = mtp__trace_external_id(t, span);

@@ -1,5 +1,6 @@
 #include "present/chrome_args.h"
 #include "base/json_check.h"
+#include "trace/facts.h"
 
 #define PYTHON_UP 4096 /* levels that the Python caller is looked for */
 
@@ -47,11 +48,6 @@ static void raw(args *a, uint32_t text)
 
 /* ------------------------------------------------------------------------------------- what it belongs to */
 
-static bool is_op(const mtp_trace *t, uint32_t span)
-{
-    return t->category[span] == MTP__CATEGORY_CPU_OP || t->category[span] == MTP__CATEGORY_USER_ANNOTATION;
-}
-
 static void python_args(args *a)
 {
     const mtp_trace *t = a->w->t;
@@ -90,7 +86,7 @@ static void own_ids(args *a)
         python_args(a);
     else if (id != 0)
         NUMBER(a, "External id", id);
-    if (is_op(t, a->span) && !t->from_kineto)
+    if (mtp__is_call(t, a->span) && !t->from_kineto)
         NUMBER(a, "Record function id", (uint64_t)a->span + 1);
     if (a->d->event_index != 0)
         NUMBER(a, "Ev Idx", a->d->event_index - 1u);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json_check.h"
 #include "present/chrome.h"
+#include "trace/facts.h"
 
 /* X(key, what it is if the trace says nothing; "": it is ours to say) in the order of the file. */
 #define RESERVED(X)                                                                                          \
@@ -283,11 +284,8 @@ void mtp__chrome_head(mtp__chrome *w)
 
 static bool has_step_scopes(const mtp_trace *t)
 {
-    static const char name[] = "ProfilerStep#";
     for (uint32_t i = 0; i < t->span_count; i++)
-        if ((t->flags[i] & MTP__SPAN_STEP) != 0 ||
-            (t->category[i] == MTP__CATEGORY_USER_ANNOTATION &&
-             strncmp(mtp__trace_get_text(t, t->name[i]).bytes, name, sizeof name - 1) == 0))
+        if (mtp__is_step(t, i))
             return true;
     return false;
 }

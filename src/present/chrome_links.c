@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "base/error.h"
 #include "present/chrome.h"
+#include "trace/facts.h"
 
 static bool add(mtp__chrome *w, mtp__link link)
 {
@@ -159,11 +160,6 @@ static bool link_work(mtp__chrome *w, void *user, const mtp__track *track, uint3
     return add(w, link);
 }
 
-static bool is_backward(const mtp_trace *t, uint32_t span, const mtp__detail *d)
-{
-    return (t->flags[span] & MTP__SPAN_BACKWARD) != 0 || d->forward_thread != 0;
-}
-
 /* As torch has it: of the ops with one sequence number the one that starts last made the node; the node's own span is
  * within the one that the engine opens for it, and the first time it runs counts. Value: forward | backward << 32. */
 static bool note_backward(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
@@ -171,7 +167,7 @@ static bool note_backward(mtp__chrome *w, void *user, const mtp__track *track, u
 {
     const mtp_trace *t = w->t;
     bool is_new;
-    if (d->sequence < 0 || !is_backward(t, span, d))
+    if (d->sequence < 0 || !mtp__is_of_backward(t, span))
         return true;
     uint64_t thread = d->forward_thread != 0 ? d->forward_thread : (uint64_t)track->tid;
     uint64_t *pair =
@@ -188,7 +184,7 @@ static bool note_forward(mtp__chrome *w, void *user, const mtp__track *track, ui
                          const mtp__detail *d)
 {
     const mtp_trace *t = w->t;
-    if (d->sequence < 0 || is_backward(t, span, d))
+    if (d->sequence < 0 || mtp__is_of_backward(t, span))
         return true;
     uint64_t *pair = mtp__pair_find(user, (uint64_t)track->tid, (uint64_t)d->sequence);
     if (pair == NULL || t->start[span] > t->start[*pair >> 32])
@@ -202,7 +198,7 @@ static bool note_forward(mtp__chrome *w, void *user, const mtp__track *track, ui
 static bool link_backward(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
                           const mtp__detail *d)
 {
-    if (d->sequence < 0 || !is_backward(w->t, span, d))
+    if (d->sequence < 0 || !mtp__is_of_backward(w->t, span))
         return true;
     uint64_t thread = d->forward_thread != 0 ? d->forward_thread : (uint64_t)track->tid;
     uint64_t *pair = mtp__pair_find(user, thread, (uint64_t)d->sequence);

@@ -11,11 +11,10 @@
 #include "base/json_out.h"
 #include "base/os.h"
 #include "present/execution_values.h"
+#include "trace/facts.h"
 #include "trace/trace.h"
 
 #define ROOT 1u
-#define ENGINE                                                                                               \
-    "autograd::engine::evaluate_function: " /* has no sequence number there, and is not a backward op */
 
 enum { /* at::RecordScope */
     SCOPE_FUNCTION = 0,
@@ -52,23 +51,6 @@ typedef struct writer {
 static bool is_node(const mtp_trace *t, uint32_t span)
 {
     return t->category[span] == MTP__CATEGORY_CPU_OP || t->category[span] == MTP__CATEGORY_USER_ANNOTATION;
-}
-
-static bool is_engine(const mtp_trace *t, uint32_t span)
-{
-    mtp__text name = mtp__trace_get_text(t, t->name[span]);
-    return t->category[span] == MTP__CATEGORY_CPU_OP && name.length >= sizeof ENGINE - 1 &&
-           memcmp(name.bytes, ENGINE, sizeof ENGINE - 1) == 0;
-}
-
-/* The engine's span is named after the op that it runs, which is inside. */
-static bool is_run_by(const mtp_trace *t, uint32_t span, uint32_t around)
-{
-    if (around == MTP__NONE || !is_engine(t, around))
-        return false;
-    mtp__text name = mtp__trace_get_text(t, t->name[span]), engine = mtp__trace_get_text(t, t->name[around]);
-    return engine.length == sizeof ENGINE - 1 + name.length &&
-           memcmp(engine.bytes + sizeof ENGINE - 1, name.bytes, name.length) == 0;
 }
 
 /* As the Chrome exporter numbers them. */
@@ -190,9 +172,8 @@ static void put_span(writer *w, uint32_t span, uint32_t track)
 {
     const mtp_trace *t = w->t;
     const mtp__detail *d = mtp__trace_detail(t, span);
-    bool engine = is_engine(t, span), op = t->category[span] == MTP__CATEGORY_CPU_OP;
-    bool backward =
-        op && !engine && ((t->flags[span] & MTP__SPAN_BACKWARD) != 0 || is_run_by(t, span, w->up[span]));
+    bool engine = mtp__is_engine_scope(t, span), op = t->category[span] == MTP__CATEGORY_CPU_OP;
+    bool backward = mtp__is_backward(t, span);
     node n = {.id = w->id[span],
               .parent = node_or_thread(w, w->up[span], track),
               .rf_id = record_function_id(t, span),
@@ -200,7 +181,7 @@ static void put_span(writer *w, uint32_t span, uint32_t track)
                        : backward ? SCOPE_BACKWARD
                                   : SCOPE_FUNCTION,
               .thread = w->threads[track].number,
-              .sequence = engine ? -1 : d->sequence,
+              .sequence = engine ? -1 : d->sequence, /* torch has none there */
               .span = span};
     if (backward)
         fill_forward(w, &n, track);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json_out.h"
 #include "base/pair_map.h"
+#include "trace/facts.h"
 #include "trace/trace.h"
 
 #define CHILDREN_MANY 2u
@@ -51,14 +52,6 @@ static bool is_event(const mtp_trace *t, uint32_t span)
     return c <= MTP__CATEGORY_OVERHEAD && c != MTP__CATEGORY_PYTHON_FUNCTION;
 }
 
-/* Runs a node of the backward pass; the scope that torch's engine opens around one is not it. */
-static bool is_backward(const mtp_trace *t, uint32_t span)
-{
-    static const char engine[] = "autograd::engine::evaluate_function: ";
-    return (t->flags[span] & MTP__SPAN_BACKWARD) != 0 &&
-           strncmp(mtp__trace_get_text(t, t->name[span]).bytes, engine, sizeof engine - 1) != 0;
-}
-
 static void find_owners(stacks *s)
 {
     const mtp_trace *t = s->t;
@@ -67,7 +60,7 @@ static void find_owners(stacks *s)
         s->owner[i] = up == MTP__NONE || is_event(t, up) ? up : s->owner[up];
         s->python[i] =
             up == MTP__NONE || t->category[up] == MTP__CATEGORY_PYTHON_FUNCTION ? up : s->python[up];
-        s->backward[i] = is_backward(t, i) ? i : up != MTP__NONE ? s->backward[up] : up;
+        s->backward[i] = mtp__is_backward(t, i) ? i : up != MTP__NONE ? s->backward[up] : up;
         if (is_event(t, i) && s->owner[i] != MTP__NONE && s->children[s->owner[i]] < CHILDREN_MANY)
             s->children[s->owner[i]]++;
     }

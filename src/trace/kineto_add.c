@@ -2,10 +2,7 @@
 #include <string.h>
 #include "base/hash.h"
 #include "trace/kineto_reader.h"
-
-#define STEP_NAME "ProfilerStep#"
-#define MODULE_NAME "nn.Module: "
-#define BACKWARD_NAME "autograd::engine::evaluate_function: "
+#include "trace/facts.h"
 
 static bool starts_with(const mtp__json_string *s, const char *text, size_t length)
 {
@@ -37,9 +34,9 @@ static bool step_number(const mtp__kineto_event *e, mtp__category category, int6
 {
     uint64_t n;
     if ((category != MTP__CATEGORY_USER_ANNOTATION && category != MTP__CATEGORY_CPU_OP) ||
-        !STARTS_WITH(&e->name, STEP_NAME) ||
-        !mtp__text_unsigned(e->name.bytes + sizeof STEP_NAME - 1, e->name.length - (sizeof STEP_NAME - 1),
-                            &n) ||
+        !STARTS_WITH(&e->name, MTP__STEP_PREFIX) ||
+        !mtp__text_unsigned(e->name.bytes + sizeof MTP__STEP_PREFIX - 1,
+                            e->name.length - (sizeof MTP__STEP_PREFIX - 1), &n) ||
         n > INT64_MAX)
         return false;
     *number = (int64_t)n;
@@ -53,9 +50,10 @@ uint8_t mtp__kineto_flags(const mtp__kineto *k, mtp__category category, int64_t 
     char first = e->name.length != 0 ? e->name.bytes[0] : 0;
     if (first == 'P' && step_number(e, category, step))
         return MTP__SPAN_STEP;
-    if (first == 'n' && category == MTP__CATEGORY_PYTHON_FUNCTION && STARTS_WITH(&e->name, MODULE_NAME))
+    if (first == 'n' && category == MTP__CATEGORY_PYTHON_FUNCTION &&
+        STARTS_WITH(&e->name, MTP__MODULE_PREFIX))
         return MTP__SPAN_MODULE;
-    if (first == 'a' && STARTS_WITH(&e->name, BACKWARD_NAME))
+    if (first == 'a' && STARTS_WITH(&e->name, MTP__ENGINE_PREFIX))
         return MTP__SPAN_BACKWARD;
     return 0;
 }

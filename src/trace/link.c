@@ -16,6 +16,7 @@
 #include "base/os.h"
 #include "base/pair_map.h"
 #include "trace/build.h"
+#include "trace/facts.h"
 
 #define SAMPLES 256 /* works of a stream by which its process is told */
 #define HOMES 4096  /* processes that are told apart */
@@ -68,11 +69,6 @@ static uint32_t map_get(const id_map *m, uint64_t id, uint32_t home)
     return id != 0 && m->slot[at].id == id ? m->slot[at].span : MTP__NONE;
 }
 
-static bool is_op(const mtp_trace *t, uint32_t span)
-{
-    return t->category[span] == MTP__CATEGORY_CPU_OP || t->category[span] == MTP__CATEGORY_USER_ANNOTATION;
-}
-
 /* The op that a launch belongs to: itself or the nearest around it; without one, the launch. */
 static uint32_t op_of(const mtp_trace *t, uint32_t launch)
 {
@@ -80,7 +76,7 @@ static uint32_t op_of(const mtp_trace *t, uint32_t launch)
         if (t->category[i] == MTP__CATEGORY_CPU_OP)
             return i;
     for (uint32_t i = launch; i != MTP__NONE; i = t->parent[i])
-        if (is_op(t, i))
+        if (mtp__is_call(t, i))
             return i;
     return launch;
 }
@@ -144,7 +140,7 @@ static void gather(const mtp_trace *t, links *l)
             const mtp__track *track = &t->tracks[k];
             for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
                 const mtp__detail *d = mtp__trace_detail(t, i);
-                if (calls == 0 && d->external_id != 0 && is_op(t, i))
+                if (calls == 0 && d->external_id != 0 && mtp__is_call(t, i))
                     put(&l->op, d->external_id, l->home[k], i);
                 if (d->correlation != 0 && is_call(t, i) == (calls == 1))
                     put(&l->launch, d->correlation, l->home[k], i);
