@@ -7,7 +7,7 @@
  */
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include <stdlib.h>
 
 /* ------------------------------------------------------------------------------------------- arguments */

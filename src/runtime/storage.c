@@ -7,7 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "runtime/runtime.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -4,7 +4,7 @@
  * MT__CONTIGUOUS tells the truth about dims and strides. Freed tensors are kept in a list of the thread, since an eager
  * program makes one per op.
  */
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
 #include <pthread.h>

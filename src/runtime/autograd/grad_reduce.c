@@ -1,6 +1,6 @@
 /* runtime/autograd/grad_reduce.c - derivatives of reductions: a gradient of the output, spread over what made it. */
 #include "runtime/autograd/autograd.h"
-#include "runtime/reduce.h"
+#include "runtime/ops/reduce.h"
 #include <math.h>
 
 /* grad with the reduced dims back, as size 1, where keepdim had not kept them. dims: of argument `at`, or all. */

@@ -5,7 +5,7 @@
  * stride 1 needs no columns: the image is them.
  */
 #include "runtime/blas.h"
-#include "runtime/conv.h"
+#include "runtime/ops/conv.h"
 #include <stdlib.h>
 
 typedef struct job {

@@ -1,5 +1,5 @@
 /* kernels/cpu/copy.c - copies and casts. A float becomes a bool by being unequal to zero, an integer by truncation. */
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/kernels/cpu/iterate.h"
 
 #define CASTS_TO(TO, to_type)                                                                                \

@@ -6,7 +6,7 @@
  * thread, in order, so equal calls give equal bits.
  */
 #include "runtime/kernels/cpu/iterate.h"
-#include "runtime/picks.h"
+#include "runtime/ops/picks.h"
 #include <stdlib.h>
 
 static mt_status no_memory(void)

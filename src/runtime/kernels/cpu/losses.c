@@ -5,7 +5,7 @@
  */
 #include "runtime/kernels/cpu/clones.h"
 #include "runtime/kernels/cpu/vexp.h"
-#include "runtime/reduce.h"
+#include "runtime/ops/reduce.h"
 #include <math.h>
 #include <stdlib.h>
 

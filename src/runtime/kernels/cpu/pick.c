@@ -4,7 +4,7 @@
  * among equals the first is picked. Sorting is stable: a merge sort of pairs (value, index).
  */
 #include "runtime/kernels/cpu/clones.h"
-#include "runtime/reduce.h"
+#include "runtime/ops/reduce.h"
 #include <stdlib.h>
 
 #define LANES 16

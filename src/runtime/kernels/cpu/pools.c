@@ -1,7 +1,7 @@
 /* runtime/kernels/cpu/pools.c - pools, plane by plane; planes are shared out over the pool of threads. Tensors are made
  * contiguous first. In a backward each plane is written by one thread only, so nothing is added twice or raced for.
  */
-#include "runtime/pool.h"
+#include "runtime/ops/pool.h"
 #include <math.h>
 
 typedef struct job {

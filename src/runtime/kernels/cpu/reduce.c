@@ -9,7 +9,7 @@
  * Accumulators are 8 bytes: a double or an int64.
  */
 #include "runtime/kernels/cpu/clones.h"
-#include "runtime/reduce.h"
+#include "runtime/ops/reduce.h"
 #include <math.h>
 #include <stdlib.h>
 

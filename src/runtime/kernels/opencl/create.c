@@ -5,7 +5,7 @@
  */
 #include "runtime/chance.h"
 #include "runtime/kernels/opencl/npu.h"
-#include "runtime/reduce.h"
+#include "runtime/ops/reduce.h"
 
 enum {
     ARANGE,

@@ -3,7 +3,7 @@
  * The semantics are those of kernels/cpu (binary.c, unary.c, activation.c, select.c), line by line.
  */
 #include "runtime/kernels/opencl/npu.h"
-#include "runtime/reduce.h"
+#include "runtime/ops/reduce.h"
 
 /* X(op, kernel's name, operands, numbers, of floats, of integers, of bools, gives a bool)
  *   operands: positions of arguments, a ? before one that is wanted as bool. numbers: likewise. An expression that is NULL:

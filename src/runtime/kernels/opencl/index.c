@@ -2,8 +2,8 @@
  * losses that pick by a target. An index out of range sets the device's fault word: the next wait fails.
  */
 #include "runtime/kernels/opencl/npu.h"
-#include "runtime/picks.h"
-#include "runtime/reduce.h"
+#include "runtime/ops/picks.h"
+#include "runtime/ops/reduce.h"
 
 typedef struct places { /* as in index.cl */
     int64_t dims[9], index[9], self[9], other[9];

@@ -7,7 +7,7 @@
  */
 #ifndef KERNELS_OPENCL_NPU_H
 #define KERNELS_OPENCL_NPU_H
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include <stdio.h>
 
 #define MT__GROUP 64 /* work-items of a group that makes a row */

@@ -6,7 +6,7 @@
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 #endif
 
-/* An element breaks the rules; the host reads who was first when it waits (device_work.c has the words). */
+/* An element breaks the rules; the host reads who was first when it waits (device/work.c has the words). */
 #define FAULT_INDEX 1
 #define FAULT_ZERO_DIVISION 2
 #define FAULT_TARGET 3

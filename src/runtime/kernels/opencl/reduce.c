@@ -3,7 +3,7 @@
  */
 #define _GNU_SOURCE
 #include "runtime/kernels/opencl/npu.h"
-#include "runtime/reduce.h"
+#include "runtime/ops/reduce.h"
 #include <math.h>
 #include <stdio.h>
 

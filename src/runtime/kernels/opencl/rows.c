@@ -1,6 +1,6 @@
 /* kernels/opencl/rows.c - softmax, logsumexp, cumsum, layer_norm, batch_norm and their derivatives. */
 #include "runtime/kernels/opencl/npu.h"
-#include "runtime/reduce.h"
+#include "runtime/ops/reduce.h"
 
 enum {
     SOFTMAX,

@@ -1,9 +1,9 @@
 /* kernels/opencl/windows.c - pools and convolutions: one work-item for each element that is written, so sums do not
  * depend on chance. A convolution of one group is a product with the unfolded input; those of several are direct.
  */
-#include "runtime/conv.h"
+#include "runtime/ops/conv.h"
 #include "runtime/kernels/opencl/npu.h"
-#include "runtime/pool.h"
+#include "runtime/ops/pool.h"
 
 _Static_assert(sizeof(mt__pool) == 13 * 8 && sizeof(mt__conv) == 16 * 8, "as in windows.cl");
 

@@ -1,9 +1,9 @@
-/* runtime/index_ops.c - elements picked by tensors: the infers, and the ops that are made of others.
+/* runtime/ops/index.c - elements picked by tensors: the infers, and the ops that are made of others.
  *
  * Whether an index is within bounds only data can tell: the kernels check that. Infers touch no data; a mask in index() is
  * expanded by the op nonzero, on whatever device it is.
  */
-#include "runtime/picks.h"
+#include "runtime/ops/picks.h"
 #include <stdlib.h>
 
 static const char *type_text(unsigned dtype)

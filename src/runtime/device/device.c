@@ -1,12 +1,12 @@
-/* runtime/device.c - accelerators: the plug-in and its devices.
+/* runtime/device/device.c - accelerators: the plug-in and its devices.
  *
  * The plug-in is loaded at the first question about an npu, a device is opened at its first use, and both stay until the
- * process ends (a driver's own threads may outlive main). device_memory.c, device_streams.c and device_work.c do the rest.
+ * process ends (a driver's own threads may outlive main). memory.c, streams.c and work.c do the rest.
  *
  * Threads: any. Each device has one lock.
  */
 #define _GNU_SOURCE
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* runtime/views.h - what views share with the ops that are made of them. */
-#ifndef RUNTIME_VIEWS_H
-#define RUNTIME_VIEWS_H
+/* runtime/ops/views.h - what views share with the ops that are made of them. */
+#ifndef RUNTIME_OPS_VIEWS_H
+#define RUNTIME_OPS_VIEWS_H
 #include "runtime/runtime.h"
 
 /* A list of sizes as dims; fails when they are more than tensors have. */

@@ -1,4 +1,4 @@
-/* runtime/create_ops.c - new tensors, counted or by chance: the infers, and the ops that are made of others. */
+/* runtime/ops/create.c - new tensors, counted or by chance: the infers, and the ops that are made of others. */
 #include "runtime/runtime.h"
 #include <math.h>
 

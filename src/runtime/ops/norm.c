@@ -1,5 +1,5 @@
-/* runtime/nn_ops.c - softmax and the normalisations: arguments checked as PyTorch does, outputs made, composites. */
-#include "runtime/reduce.h"
+/* runtime/ops/norm.c - softmax and the normalisations: arguments checked as PyTorch does, outputs made, composites. */
+#include "runtime/ops/reduce.h"
 
 /* ------------------------------------------------------------------------------------------------- softmax */
 

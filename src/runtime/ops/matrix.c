@@ -1,4 +1,4 @@
-/* runtime/matrix_ops.c - products of matrices: the shapes and dtypes of mm, bmm, addmm, baddbmm, mv and dot, and the ops
+/* runtime/ops/matrix.c - products of matrices: the shapes and dtypes of mm, bmm, addmm, baddbmm, mv and dot, and the ops
  * that are made of them: outer, ger, matmul, linear. Nothing here touches data.
  */
 #include "runtime/runtime.h"

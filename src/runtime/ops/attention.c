@@ -1,4 +1,4 @@
-/* runtime/attention_ops.c - scaled_dot_product_attention, made of products and a softmax. */
+/* runtime/ops/attention.c - scaled_dot_product_attention, made of products and a softmax. */
 #include "runtime/runtime.h"
 #include <math.h>
 

@@ -1,10 +1,10 @@
-/* runtime/device.h - what the runtime asks of an accelerator. The CPU is not one: storage.c and kernels/cpu serve it.
+/* runtime/device/device.h - what the runtime asks of an accelerator. The CPU is not one: storage.c and kernels/cpu serve it.
  *
- * device.c opens devices, device_memory.c and device_streams.c are what they are named, device_work.c puts work on streams
+ * device.c opens devices, memory.c and streams.c are what they are named, work.c puts work on streams
  * and tells the profiler; kernels/opencl are the ops.
  */
-#ifndef RUNTIME_DEVICE_H
-#define RUNTIME_DEVICE_H
+#ifndef RUNTIME_DEVICE_DEVICE_H
+#define RUNTIME_DEVICE_DEVICE_H
 #include "runtime/runtime.h"
 #include <mtprof_device.h>
 #include <pthread.h>

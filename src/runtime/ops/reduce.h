@@ -1,6 +1,6 @@
-/* runtime/reduce.h - which dims an op reduces, for its infer, its kernels and its derivative. */
-#ifndef RUNTIME_REDUCE_H
-#define RUNTIME_REDUCE_H
+/* runtime/ops/reduce.h - which dims an op reduces, for its infer, its kernels and its derivative. */
+#ifndef RUNTIME_OPS_REDUCE_H
+#define RUNTIME_OPS_REDUCE_H
 #include "runtime/runtime.h"
 
 typedef struct mt__reduction {

@@ -1,6 +1,6 @@
-/* runtime/pool.h - the geometry of a 2-d pool, as its checks (pool_ops.c) and its kernels see it. */
-#ifndef RUNTIME_POOL_H
-#define RUNTIME_POOL_H
+/* runtime/ops/pool.h - the geometry of a 2-d pool, as its checks (pool.c) and its kernels see it. */
+#ifndef RUNTIME_OPS_POOL_H
+#define RUNTIME_OPS_POOL_H
 #include "runtime/runtime.h"
 
 typedef struct mt__pool {

@@ -1,6 +1,6 @@
-/* runtime/shape_ops.c - reshaping, joining and cutting: ops made of views, and the infers of joins. */
+/* runtime/ops/shape.c - reshaping, joining and cutting: ops made of views, and the infers of joins. */
 #include "runtime/runtime.h"
-#include "runtime/views.h"
+#include "runtime/ops/views.h"
 
 /* ---------------------------------------------------------------------------------- composites made of views */
 

@@ -1,6 +1,6 @@
-/* runtime/device_streams.c - streams and events of accelerators. */
+/* runtime/device/streams.c - streams and events of accelerators. */
 #define _GNU_SOURCE
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include <stdlib.h>
 
 /* By device; NULL: the device's own. One that was destroyed meanwhile has no handle. */

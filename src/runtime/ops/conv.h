@@ -1,6 +1,6 @@
-/* runtime/conv.h - the geometry of a convolution, as its checks (conv_ops.c) and its kernels see it. */
-#ifndef RUNTIME_CONV_H
-#define RUNTIME_CONV_H
+/* runtime/ops/conv.h - the geometry of a convolution, as its checks (conv.c) and its kernels see it. */
+#ifndef RUNTIME_OPS_CONV_H
+#define RUNTIME_OPS_CONV_H
 #include "runtime/runtime.h"
 
 /* One spatial dim is two with a first of size 1. */

@@ -1,6 +1,6 @@
-/* runtime/loss_ops.c - losses: arguments checked as PyTorch does, outputs made, composites. Reduction: 0 none, 1 mean, 2 sum.
+/* runtime/ops/loss.c - losses: arguments checked as PyTorch does, outputs made, composites. Reduction: 0 none, 1 mean, 2 sum.
  */
-#include "runtime/reduce.h"
+#include "runtime/ops/reduce.h"
 
 enum {
     NONE,

@@ -1,4 +1,4 @@
-/* runtime/device_work.c - work for accelerators: launches, copies and fills on a stream, each told to the profiler.
+/* runtime/device/work.c - work for accelerators: launches, copies and fills on a stream, each told to the profiler.
  *
  * While a profile runs, every call is a runtime event on the host's thread with a correlation id, and its plug-in event
  * goes into the ring of flights. The ring is read, oldest first and without waiting, when a quarter of it is filled
@@ -7,7 +7,7 @@
  * The device's clock is told at the first work of a cycle, then about every second, and at the end.
  */
 #define _GNU_SOURCE
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include <stdlib.h>
 
 enum call {

@@ -1,6 +1,6 @@
-/* runtime/picks.h - what index() and index_put_() were asked for, from their infer to the kernels of devices. */
-#ifndef RUNTIME_PICKS_H
-#define RUNTIME_PICKS_H
+/* runtime/ops/picks.h - what index() and index_put_() were asked for, from their infer to the kernels of devices. */
+#ifndef RUNTIME_OPS_PICKS_H
+#define RUNTIME_OPS_PICKS_H
 #include "runtime/runtime.h"
 
 /* Indices broadcast to (index_rank, index_dims). The result has the dims of self before them (`before` of rest_dims), then

@@ -1,10 +1,10 @@
-/* runtime/views.c - the infers of views: another shape, order or part of the same memory.
+/* runtime/ops/views.c - the infers of views: another shape, order or part of the same memory.
  *
  * Nothing is computed and no data is touched, so these serve every device. Messages are PyTorch's. Invariant: a view's
  * elements lie within its storage; only as_strided has to check that.
  */
 #include "runtime/runtime.h"
-#include "runtime/views.h"
+#include "runtime/ops/views.h"
 
 /* dims and strides that are being made into a view's. */
 typedef struct geometry {

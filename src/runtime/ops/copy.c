@@ -1,4 +1,4 @@
-/* runtime/copy.c - the same elements elsewhere or as another dtype, and constant tensors: ops that are made of copy_,
+/* runtime/ops/copy.c - the same elements elsewhere or as another dtype, and constant tensors: ops that are made of copy_,
  * _to_copy, clone and fill_.
  */
 #include "runtime/runtime.h"

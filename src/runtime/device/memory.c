@@ -1,11 +1,11 @@
-/* runtime/device_memory.c - memory of accelerators.
+/* runtime/device/memory.c - memory of accelerators.
  *
  * It is kept in classes (four to each doubling, from 512 bytes) per stream: what a stream gave back is reused on that
  * stream, in whose order the old use comes first, so no one waits. Invariant: allocated counts what live storages asked
  * for, reserved what is held from the device.
  */
 #define _GNU_SOURCE
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include <limits.h>
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
-/* runtime/reduce_ops.c - reductions: their arguments, checked as PyTorch does, and their outputs. No data is read here.
+/* runtime/ops/reduce.c - reductions: their arguments, checked as PyTorch does, and their outputs. No data is read here.
  *
  * Where the arguments `dim`, `keepdim` and `dtype` lie differs by op: the table below says it, so that infer and kernel
  * of all reductions read them in one way.
  */
-#include "runtime/reduce.h"
+#include "runtime/ops/reduce.h"
 
 /* Positions of arguments; 0: the op has none (argument 0 is self). */
 typedef struct places {

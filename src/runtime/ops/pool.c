@@ -1,5 +1,5 @@
-/* runtime/pool_ops.c - max, average and adaptive pools over the last two dims: arguments, shapes and messages. */
-#include "runtime/pool.h"
+/* runtime/ops/pool.c - max, average and adaptive pools over the last two dims: arguments, shapes and messages. */
+#include "runtime/ops/pool.h"
 
 static const char *const names[] = {"Bool", "Int", "Long", "Float", "Double"};
 

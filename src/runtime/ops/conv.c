@@ -1,5 +1,5 @@
-/* runtime/conv_ops.c - convolutions: arguments, shapes and messages. Nothing here touches data. */
-#include "runtime/conv.h"
+/* runtime/ops/conv.c - convolutions: arguments, shapes and messages. Nothing here touches data. */
+#include "runtime/ops/conv.h"
 
 static const char *const c_names[] = {"bool", "int", "long int", "float", "double"};
 static const char *const names[] = {"Bool", "Int", "Long", "Float", "Double"};

@@ -1,4 +1,4 @@
-/* runtime/infer_elementwise.c - what elementwise ops, fills and copies give: shape by broadcasting, dtype by promotion,
+/* runtime/ops/elementwise.c - what elementwise ops, fills and copies give: shape by broadcasting, dtype by promotion,
  * and the refusals, in PyTorch's words. Touches no data: all devices use it.
  *
  * Every function here sets call->compute, the dtype that kernels compute in; outs[0] may have another one (bool of
