@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "analyze/averages_pass.h"
+#include "analyze/torch/rules.h"
 #include "analyze/flops.h"
 #include "base/error.h"
 #include "base/os.h"

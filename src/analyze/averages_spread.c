@@ -5,7 +5,7 @@
  * smallest time that so many of the events do not exceed (nearest rank): one that really occurred.
  */
 #include <string.h>
-#include "analyze/averages_pass.h"
+#include "analyze/torch/rules.h"
 #include "analyze/buckets.h"
 #include "base/error.h"
 #include "base/os.h"

@@ -9,7 +9,7 @@
 #ifndef MTP_ANALYZE_DIFF_H
 #define MTP_ANALYZE_DIFF_H
 #include <mtprof.h>
-#include "analyze/averages_pass.h"
+#include "analyze/torch/rules.h"
 #include "analyze/diff_stats.h"
 
 /* ------------------------------------------------------------------------------------------ gathering */

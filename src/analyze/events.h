@@ -11,7 +11,7 @@
 #define MTP_ANALYZE_EVENTS_H
 #include <pthread.h>
 #include <stdatomic.h>
-#include "analyze/averages_pass.h"
+#include "analyze/torch/rules.h"
 
 enum {
     MTP__EVENTS_LISTED = 1,

@@ -1,6 +1,6 @@
 /* analyze/memory_source.c - which op a block was made for, and which line of the program called it. */
 #include <string.h>
-#include "analyze/averages_pass.h"
+#include "analyze/torch/rules.h"
 #include "analyze/memory.h"
 #include "base/error.h"
 

@@ -4,8 +4,8 @@
 #include "base/budget.h"
 #include "base/error.h"
 #include "record/spool.h"
-#include "trace/from_records.h"
-#include "trace/kineto.h"
+#include "trace/records/from_records.h"
+#include "trace/kineto/kineto.h"
 
 /* A spool is read in two passes, so it needs a name; standard input has one if it is a file. */
 static mtp_status open_spool(const char *path, bool seekable, mtp__tally *tally, mtp_trace **out)

@@ -10,8 +10,8 @@
 #include <zlib.h>
 #include <zstd.h>
 #include "fuzz.h"
-#include "trace/json_source.h"
-#include "trace/kineto.h"
+#include "trace/json/source.h"
+#include "trace/kineto/kineto.h"
 
 #define MEMORY_MOST ((uint64_t)64 << 20)
 #define CONTENT_MOST ((size_t)1 << 20)

@@ -4,8 +4,8 @@
  */
 #define _GNU_SOURCE
 #include "fuzz.h"
-#include "trace/json_source.h"
-#include "trace/kineto.h"
+#include "trace/json/source.h"
+#include "trace/kineto/kineto.h"
 #include "trace/trace.h"
 
 static mtp_status read_once(const uint8_t *data, size_t size, size_t window, size_t piece, mtp_trace **out)

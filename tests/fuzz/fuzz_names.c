@@ -11,8 +11,8 @@
 #include "fuzz.h"
 #include "present/plain_text.h"
 #include "trace/build.h"
-#include "trace/json_source.h"
-#include "trace/kineto.h"
+#include "trace/json/source.h"
+#include "trace/kineto/kineto.h"
 #include "trace/trace.h"
 
 /* ------------------------------------------------------------------------------- what is right, written again */

@@ -9,10 +9,10 @@
 #include <zstd.h>
 #include "base/json_check.h"
 #include "base/plain.h"
-#include "trace/json_number.h"
-#include "trace/json_source.h"
-#include "trace/json_text.h"
-#include "trace/kineto.h"
+#include "trace/json/number.h"
+#include "trace/json/source.h"
+#include "trace/json/text.h"
+#include "trace/kineto/kineto.h"
 #include "trace/trace.h"
 
 #ifndef TEST_ROOT

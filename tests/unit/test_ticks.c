@@ -1,7 +1,7 @@
 /* Unit: trace/ticks: the conversion of ticks, under clocks that do what they should not. */
 #include "tests/test.h"
 #include <math.h>
-#include "trace/ticks.h"
+#include "trace/records/ticks.h"
 
 #define SECOND 1000000000ull
 #define GHZ 2.5 /* ticks per ns of most tests: exact in binary, and far from 1 */

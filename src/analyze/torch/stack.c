@@ -1,0 +1,185 @@
+/* analyze/torch/stack.c - the stack that an event is shown with.
+ *
+ * torch: an event inside a backward function has the stack of the forward op with the same sequence number, on the
+ * thread that the backward function names; the first one, if there are more. Device work and runtime calls have no
+ * stack in a file: theirs is their op's, or that of what was open when they were made.
+ */
+#include <string.h>
+#include "analyze/torch/rules.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/os.h"
+
+#define THREADS 64 /* forward threads told apart; a trace has one or two */
+
+typedef struct forward {
+    int64_t sequence;
+    uint32_t track, stack;
+    bool used;
+    bool op; /* a forward op, not the engine's scope of a backward one */
+} forward;
+
+typedef struct forwards {
+    forward *slot; /* owned */
+    size_t mask;
+    struct {
+        uint64_t thread;
+        uint32_t track; /* MTP__NONE: not known */
+    } thread[THREADS];
+    unsigned threads;
+} forwards;
+
+static forward *slot_of(const forwards *f, int64_t sequence, uint32_t track)
+{
+    size_t at = mtp__hash_mix((uint64_t)sequence, track + MTP__HASH_K1) & f->mask;
+    while (f->slot[at].used && (f->slot[at].sequence != sequence || f->slot[at].track != track))
+        at = (at + 1) & f->mask;
+    return &f->slot[at];
+}
+
+/* out[i]: the backward function that span i is in, or MTP__NONE. */
+static void find_backward(const mtp_trace *t, uint32_t *out)
+{
+    for (uint32_t i = 0; i < t->span_count; i++)
+        out[i] = mtp__is_backward(t, i) ? i : t->parent[i] != MTP__NONE ? out[t->parent[i]] : MTP__NONE;
+}
+
+uint32_t mtp__python_around(const mtp_trace *t, uint32_t span)
+{
+    do
+        span = t->parent[span];
+    while (span != MTP__NONE && t->category[span] != MTP__CATEGORY_PYTHON_FUNCTION);
+    return span;
+}
+
+static uint32_t own_stack(const mtp_trace *t, bool python, uint32_t span)
+{
+    uint32_t stack = mtp__trace_detail(t, span)->stack,
+             around = stack == 0 && python ? mtp__python_around(t, span) : MTP__NONE;
+    return around != MTP__NONE ? MTP__STACK_CALL | around : stack;
+}
+
+static void find_forwards(forwards *f, const mtp_trace *t, bool python, const uint32_t *backward)
+{
+    for (uint32_t k = 0; k < t->track_count; k++)
+        for (uint32_t i = t->tracks[k].first;
+             !t->tracks[k].on_device && i < t->tracks[k].first + t->tracks[k].count; i++) {
+            const mtp__detail *d = mtp__trace_detail(t, i);
+            if (backward[i] != MTP__NONE || d->sequence < 0)
+                continue;
+            forward *slot = slot_of(f, d->sequence, k);
+            if (!slot->used)
+                *slot = (forward){d->sequence, k, own_stack(t, python, i), true, d->forward_thread == 0};
+        }
+}
+
+/* How well a track fits a forward thread: an op for each of its numbers. Of a second derivative only the engine's scopes
+ * are there. */
+static uint32_t votes_for(const forwards *f, const mtp_trace *t, const uint32_t *backward, uint64_t thread,
+                          uint32_t track)
+{
+    uint32_t votes = 0;
+    if (t->tracks[track].on_device)
+        return 0;
+    if (!t->from_kineto && (uint64_t)t->tracks[track].tid == thread)
+        return UINT32_MAX;
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if (backward[i] == i && mtp__trace_detail(t, i)->forward_thread == thread) {
+            const forward *slot = slot_of(f, mtp__trace_detail(t, i)->sequence, track);
+            votes += slot->op ? 3 : slot->used;
+        }
+    return votes;
+}
+
+/* A file names forward threads by numbers of torch's own, 1, 2, ... */
+static void find_threads(forwards *f, const mtp_trace *t, const uint32_t *backward)
+{
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        uint64_t thread = backward[i] == i ? mtp__trace_detail(t, i)->forward_thread : 0;
+        unsigned n = 0;
+        while (n < f->threads && f->thread[n].thread != thread)
+            n++;
+        if (thread == 0 || n < f->threads || n == THREADS)
+            continue;
+        uint32_t most = 0;
+        f->threads++;
+        f->thread[n].thread = thread;
+        f->thread[n].track = MTP__NONE;
+        for (uint32_t k = 0; k < t->track_count; k++) {
+            uint32_t votes = votes_for(f, t, backward, thread, k);
+            if (votes > most) {
+                most = votes;
+                f->thread[n].track = k;
+            }
+        }
+    }
+}
+
+static uint32_t forward_stack(const forwards *f, const mtp__detail *d)
+{
+    for (unsigned n = 0; n < f->threads; n++)
+        if (f->thread[n].thread == d->forward_thread && f->thread[n].track != MTP__NONE) {
+            const forward *slot = slot_of(f, d->sequence, f->thread[n].track);
+            return slot->used ? slot->stack : 0;
+        }
+    return 0;
+}
+
+/* Of what the file gives no stack: of a call in an op the op's, of one outside, and of an annotation of the device, that
+ * of what is around it. As recorded, not as shown: the forward op's stack is for what is in a backward function. */
+static uint32_t borrowed_stack(const mtp_trace *t, const uint32_t *around, bool python, uint32_t span)
+{
+    for (unsigned step = 0; step < t->span_count; step++) {
+        const mtp__detail *d = mtp__trace_detail(t, span);
+        mtp__category category = (mtp__category)t->category[span];
+        uint32_t next = MTP__NONE;
+        if (d->stack != 0 || category == MTP__CATEGORY_CPU_OP || category == MTP__CATEGORY_USER_ANNOTATION)
+            return own_stack(t, python, span);
+        if (around != NULL && around[span] != 0) {
+            next = around[span] - 1;
+            if (t->category[next] == MTP__CATEGORY_PYTHON_FUNCTION)
+                return MTP__STACK_CALL | next;
+        } else if (mtp__category_on_device(category) && t->launcher != NULL) {
+            next = t->launcher[span];
+        } else if (mtp__is_collected(t, span)) {
+            next = t->parent[span];
+        }
+        if (next == MTP__NONE)
+            return 0;
+        span = next;
+    }
+    return 0;
+}
+
+static bool borrows(const mtp_trace *t, uint32_t span)
+{
+    return mtp__is_collected(t, span) || mtp__category_on_device((mtp__category)t->category[span]);
+}
+
+mtp_status mtp__stacks_of(const mtp_trace *t, bool python, mtp__scratch *out)
+{
+    forwards f = {0};
+    mtp__scratch backward = {0}, around = {0};
+    size_t slots = 64;
+    while (slots < (size_t)t->detail_count * 2)
+        slots *= 2;
+    f.mask = slots - 1;
+    f.slot = mtp__calloc(slots, sizeof *f.slot);
+    bool ok = f.slot != NULL && mtp__scratch_make(&backward, t->span_count, sizeof(uint32_t)) &&
+              mtp__scratch_make(out, t->span_count, sizeof(uint32_t)) &&
+              (!t->from_kineto || mtp__around(t, &around) == MTP_OK);
+    if (ok) {
+        uint32_t *in = backward.p, *stack = out->p;
+        find_backward(t, in);
+        find_forwards(&f, t, python, in);
+        find_threads(&f, t, in);
+        for (uint32_t i = 0; i < t->span_count; i++)
+            stack[i] = in[i] != MTP__NONE ? forward_stack(&f, mtp__trace_detail(t, in[i]))
+                       : borrows(t, i)    ? borrowed_stack(t, around.p, python, i)
+                                          : own_stack(t, python, i);
+    }
+    mtp__free(f.slot);
+    mtp__scratch_free(&backward);
+    mtp__scratch_free(&around);
+    return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the stacks of %u spans", t->span_count);
+}

@@ -1,0 +1,259 @@
+/* check/spool.c - our own spools: checksums, records, the ids that they use, the ledger. The file is read with pread,
+ * a chunk at a time, and no number in it is believed; the control stream comes first, for what it defines.
+ */
+#include <stddef.h>
+#include <string.h>
+#include "base/error.h"
+#include "base/os.h"
+#include "check/check.h"
+#include "base/pair_map.h"
+#include "record/spool.h"
+
+typedef struct spool {
+    mtp_check *check;
+    mtp__spool file;
+    uint64_t byte;         /* where the chunk is that is looked at */
+    mtp__pair_map defined; /* control kind, id */
+    bool has_ledger, no_memory;
+    uint64_t ledger[4 + MTP_DROP_CAUSES];
+    uint64_t records, damaged;
+    bool undefined; /* definitions are lost with damaged or missing chunks */
+    /* of the stream that is read */
+    uint32_t stream, cycle;
+    uint64_t next;
+} spool;
+
+/* --------------------------------------------------------------------------------------------- chunks */
+
+/* The chunk's words; UINT32_MAX: it is damaged, and that has been said, or it has gone meanwhile. */
+static uint32_t read_chunk(spool *s, uint64_t i)
+{
+    uint32_t words;
+    const char *why;
+    s->byte = mtp__spool_byte(&s->file, i);
+    mtp__chunk_state state = mtp__spool_read(&s->file, i, &words, &why);
+    if (state == MTP__CHUNK_WHOLE)
+        return words;
+    if (state == MTP__CHUNK_GONE)
+        return UINT32_MAX;
+    if (s->file.missing == 0 || s->byte + mtp__spool_span(&s->file, i) <= s->file.file_bytes)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_CHUNK, s->byte, MTP__NO_EVENT, "%s", why);
+    s->damaged++; /* what the file's end cuts is said of the file */
+    const mtp__chunk_place *p = &s->file.places.place[i];
+    s->undefined |= p->stream == 0 || p->span == 0; /* a damaged header does not tell whose it was */
+    return state == MTP__CHUNK_PARTLY ? words : UINT32_MAX;
+}
+
+/* -------------------------------------------------------------------------------------------- control */
+
+static void bad_record(spool *s, uint32_t at, const char *what, unsigned number)
+{
+    mtp__check_say(s->check, MTP__FOUND_SPOOL_RECORD, s->byte + sizeof(mtp__chunk) + (uint64_t)at * 8,
+                   s->records, "%s %u", what, number);
+}
+
+static void control_record(spool *s, const uint64_t *w, uint32_t length, uint32_t at)
+{
+    uint32_t kind = MTP__CONTROL_KIND(w[1]);
+    bool is_new;
+    if (mtp__control_is_blob(kind)) {
+        uint32_t part = length >= 4 ? (uint32_t)(w[3] >> 32) : 0, whole = length >= 4 ? (uint32_t)w[3] : 0;
+        uint64_t from = kind == MTP__CONTROL_THREAD ? 0 : length >= 4 ? w[2] >> 32 : 0;
+        if (length < 4 || length != 4 + (part + 7) / 8 || from + part > whole)
+            bad_record(s, at, "a definition of kind", kind);
+        else if (from + part == whole && mtp__pair_put(&s->defined, kind, (uint32_t)w[2], 0, &is_new) == NULL)
+            s->no_memory = true;
+    } else if (kind == MTP__CONTROL_LEDGER && length >= 6) {
+        uint32_t have = length - 2 < 4 + MTP_DROP_CAUSES ? length - 2 : 4 + MTP_DROP_CAUSES;
+        memset(s->ledger, 0, sizeof s->ledger);
+        memcpy(s->ledger, w + 2, have * sizeof *w);
+        s->has_ledger = true;
+    } else if (!mtp__control_is_known(kind)) {
+        bad_record(s, at, "control kind", kind);
+    }
+}
+
+/* -------------------------------------------------------------------------------------------- records */
+
+static void use(spool *s, mtp__control_kind kind, uint32_t id, uint32_t at)
+{
+    static const char *const what[] = {[MTP__CONTROL_NAME] = "name",
+                                       [MTP__CONTROL_SHAPE] = "shape",
+                                       [MTP__CONTROL_STACK] = "stack",
+                                       [MTP__CONTROL_TEXT] = "text"};
+    if (id != 0 && !s->undefined && mtp__pair_find(&s->defined, kind, id) == NULL)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_NAME, s->byte + sizeof(mtp__chunk) + (uint64_t)at * 8,
+                       s->records, "%s %u", what[kind], id);
+}
+
+/* A word for each bit of the mask, from word 2 on. */
+static void payload(spool *s, const uint64_t *w, uint32_t length, uint32_t at, bool begin)
+{
+    uint32_t mask = (uint32_t)(w[1] >> 40) & 0xff, next = 2;
+    for (uint32_t bit = 1; bit <= MTP__HAS_NUMBER; bit <<= 1) {
+        if ((mask & bit) == 0)
+            continue;
+        if (next >= length) {
+            bad_record(s, at, "too short for its mask,", mask);
+            return;
+        }
+        uint64_t value = w[next++];
+        if (bit == MTP__HAS_DETAIL) {
+            use(s, MTP__CONTROL_SHAPE, (uint32_t)value, at);
+            use(s, MTP__CONTROL_STACK, begin ? (uint32_t)(value >> 32) : 0, at);
+        } else if (bit == MTP__HAS_ARGS) {
+            use(s, MTP__CONTROL_TEXT, (uint32_t)value, at);
+        }
+    }
+}
+
+static void one_record(spool *s, const uint64_t *w, uint32_t length, uint32_t at)
+{
+    static const uint8_t least[16] = {
+        [MTP__KIND_BEGIN] = 2,    [MTP__KIND_END] = 1,     [MTP__KIND_MEMORY] = 6,
+        [MTP__KIND_TAG] = 3,      [MTP__KIND_DEVICE] = 8,  [MTP__KIND_DEVICE_CLOCK] = 5,
+        [MTP__KIND_MARK] = 2,     [MTP__KIND_COUNTER] = 3, [MTP__KIND_STEP] = 2,
+        [MTP__KIND_EXISTING] = 4, [MTP__KIND_TENSORS] = 2, [MTP__KIND_CONTROL] = 2};
+    unsigned kind = MTP__WORD0_KIND(w[0]);
+    if (least[kind] == 0 || length < least[kind])
+        bad_record(s, at, "kind", kind);
+    else if (kind == MTP__KIND_BEGIN || kind == MTP__KIND_DEVICE || kind == MTP__KIND_MARK ||
+             kind == MTP__KIND_COUNTER)
+        use(s, MTP__CONTROL_NAME, (uint32_t)w[1], at);
+    if (kind == MTP__KIND_BEGIN && length >= 2)
+        payload(s, w, length, at, true);
+    else if (kind == MTP__KIND_END && length >= 2)
+        payload(s, w, length, at, false);
+}
+
+/* ---------------------------------------------------------------------------------------------- streams */
+
+static void read_records(spool *s, uint32_t words)
+{
+    const mtp__chunk *c = s->file.chunk;
+    const uint64_t *w = mtp__chunk_words(s->file.chunk);
+    bool goes_on = c->stream == s->stream && c->cycle == s->cycle;
+    if (goes_on && c->first != s->next && s->damaged == 0 && s->ledger[4 + MTP_DROP_DAMAGED] == 0 &&
+        s->file.outcome != MTP_OUTCOME_LIVE)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_GAP, s->byte, MTP__NO_EVENT,
+                       "stream %u: %llu instead of %llu", c->stream, (unsigned long long)c->first,
+                       (unsigned long long)s->next);
+    uint64_t count = 0;
+    for (uint32_t at = 0; at < words; count++) {
+        uint32_t length = MTP__WORD0_LENGTH(w[at]);
+        length = length != 0 ? length : at + 1 < words ? (uint32_t)(w[at + 1] >> 32) : 1;
+        if (length == 0 || length > words - at)
+            break;
+        if (c->stream == 0)
+            control_record(s, w + at, length, at);
+        else
+            one_record(s, w + at, length, at);
+        s->records += c->stream != 0;
+        at += length;
+    }
+    s->stream = c->stream;
+    s->cycle = c->cycle;
+    s->next = c->first + count;
+}
+
+static mtp_status read_streams(spool *s, bool control)
+{
+    s->stream = UINT32_MAX;
+    for (uint64_t i = 0; i < s->file.places.count; i++) {
+        if ((s->file.places.place[i].stream == 0) != control)
+            continue;
+        uint32_t words = read_chunk(s, i);
+        if (words != UINT32_MAX)
+            read_records(s, words);
+        if (s->no_memory)
+            return MTP_FAIL(MTP_E_NOMEM, "the definitions of a spool");
+    }
+    return MTP_OK;
+}
+
+static void check_ledger(spool *s)
+{
+    const uint64_t *l = s->ledger;
+    uint64_t by_cause = 0;
+    for (int i = 0; i < MTP_DROP_CAUSES; i++)
+        by_cause += l[4 + i];
+    if (!s->has_ledger || s->damaged > 0 || s->file.missing > 0)
+        return;
+    if (l[0] != l[1] + l[2] || by_cause != l[2])
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_LEDGER, 0, MTP__NO_EVENT,
+                       "%llu emitted, %llu kept, %llu dropped, %llu by cause", (unsigned long long)l[0],
+                       (unsigned long long)l[1], (unsigned long long)l[2], (unsigned long long)by_cause);
+    else if (s->file.header.complete == 1 && l[1] != s->records)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_LEDGER, 0, MTP__NO_EVENT,
+                       "%llu records kept, %llu are there", (unsigned long long)l[1],
+                       (unsigned long long)s->records);
+    uint64_t overwritten = l[4 + MTP_DROP_OVERWRITTEN] < l[2] ? l[4 + MTP_DROP_OVERWRITTEN] : l[2];
+    if (overwritten > 0)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_OVERWRITTEN, 0, MTP__NO_EVENT, "%llu of %llu",
+                       (unsigned long long)overwritten, (unsigned long long)l[0]);
+    uint64_t mended =
+        l[4 + MTP_DROP_DAMAGED] < l[2] - overwritten ? l[4 + MTP_DROP_DAMAGED] : l[2] - overwritten;
+    if (l[3] > 0 && s->file.header.mended == 1)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_MENDED, 0, MTP__NO_EVENT,
+                       "%llu names, shapes or stacks are lost", (unsigned long long)l[3]);
+    else if (l[3] > 0)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_LOST, 0, MTP__NO_EVENT, "%llu", (unsigned long long)l[3]);
+    if (mended > 0)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_MENDED, 0, MTP__NO_EVENT, "%llu of %llu records are lost",
+                       (unsigned long long)mended, (unsigned long long)l[0]);
+    if (l[2] > overwritten + mended)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_DROPPED, 0, MTP__NO_EVENT, "%llu of %llu",
+                       (unsigned long long)(l[2] - overwritten - mended), (unsigned long long)l[0]);
+}
+
+static void check_outcome(spool *s)
+{
+    static const mtp__found found[] = {[MTP_OUTCOME_RECOVERED] = MTP__FOUND_SPOOL_RECOVERED,
+                                       [MTP_OUTCOME_LIVE] = MTP__FOUND_SPOOL_LIVE,
+                                       [MTP_OUTCOME_NOT_STOPPED] = MTP__FOUND_SPOOL_OPEN};
+    mtp_outcome is = s->file.outcome;
+    s->check->recovered = is == MTP_OUTCOME_RECOVERED;
+    if (is != MTP_OUTCOME_STOPPED)
+        mtp__check_say(s->check, found[is], offsetof(mtp__spool_header, complete), MTP__NO_EVENT, "%llu",
+                       (unsigned long long)s->file.header.pid);
+}
+
+static mtp_status check_all(spool *s, const char *path)
+{
+    mtp_status status = mtp__spool_open(&s->file, path);
+    if (status == MTP_E_FORMAT) {
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_HEADER, 0, MTP__NO_EVENT, "%s", mtp_last_error());
+        return MTP_OK;
+    }
+    if (status != MTP_OK)
+        return status;
+    if (s->file.places.unread > 0)
+        return MTP_FAIL(MTP_E_IO, "%llu of its chunks: the disk cannot read them",
+                        (unsigned long long)s->file.places.unread);
+    if (s->file.header_damaged)
+        mtp__check_found(s->check, MTP__FOUND_SPOOL_COPY, 0, MTP__NO_EVENT, NULL, 0);
+    s->undefined = s->file.missing > 0 || s->file.outcome == MTP_OUTCOME_LIVE;
+    if (s->file.missing > 0)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_CUT, s->file.file_bytes, MTP__NO_EVENT,
+                       "%llu of its %llu chunks are missing or not whole",
+                       (unsigned long long)s->file.missing, (unsigned long long)s->file.header.chunks);
+    status = read_streams(s, true);
+    s->undefined |= s->ledger[3] > 0; /* lost, and counted */
+    if (status == MTP_OK)
+        status = read_streams(s, false);
+    if (status != MTP_OK)
+        return status;
+    s->check->events = s->records;
+    check_ledger(s);
+    check_outcome(s);
+    return MTP_OK;
+}
+
+mtp_status mtp__check_spool(mtp_check *check, const char *path)
+{
+    spool s = {.check = check, .file = {.fd = -1}};
+    mtp_status status = check_all(&s, path);
+    mtp__spool_close(&s.file);
+    mtp__pair_map_fini(&s.defined);
+    return status;
+}

@@ -1,0 +1,133 @@
+/* trace/kineto/pairs.c - begin and end events to spans.
+ *
+ * They are kept until the file is read, since Chrome lets them come in any order: sorted by time if they were not, they
+ * meet on a stack per row (linked through `under`). An end without a name ends the innermost; one with a name the
+ * innermost of that name, and what is inside of that ends with it, unfinished.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "base/os.h"
+#include "trace/kineto/reader.h"
+
+#define LOOK_DOWN 64 /* levels that an end with another name looks below the innermost */
+
+void mtp__kineto_pair_add(mtp__kineto *k, uint32_t row, bool is_end, uint64_t taken)
+{
+    const mtp__kineto_event *e = &k->event;
+    mtp__kineto_pair pair = {.ts = e->ts,
+                             .row = row,
+                             .name = mtp__kineto_string(k, &e->name),
+                             .under = MTP__NONE,
+                             .order = (uint32_t)k->pair_count,
+                             .is_end = is_end};
+    mtp__kineto_row *r = &k->rows[row];
+    k->pairs_disordered |= e->ts < r->last_pair_ns;
+    r->last_pair_ns = e->ts;
+    r->last_ns = e->ts > r->last_ns ? e->ts : r->last_ns;
+    if (is_end) {
+        pair.args = mtp__kineto_rest(k, 0);
+    } else {
+        mtp__category category = mtp__kineto_category(k);
+        int64_t step = 0;
+        pair.category = (uint8_t)category;
+        pair.flags = mtp__kineto_flags(k, category, &step);
+        pair.detail =
+            mtp__kineto_detail(k, category, step <= UINT32_MAX ? (uint32_t)step : 0, taken, &pair.flags);
+    }
+    if (MTP__KINETO_ROOM(k, k->pairs, k->pair_room, k->pair_count))
+        k->pairs[k->pair_count++] = pair;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const mtp__kineto_pair *x = a, *y = b;
+    if (x->ts != y->ts)
+        return x->ts < y->ts ? -1 : 1;
+    return x->order < y->order ? -1 : 1;
+}
+
+/* The begin that an end belongs to, MTP__NONE: there is none. */
+static uint32_t begin_of(const mtp__kineto *k, const mtp__kineto_pair *end)
+{
+    uint32_t innermost = k->rows[end->row].open;
+    if (end->name == 0)
+        return innermost;
+    uint32_t at = innermost;
+    for (int level = 0; at != MTP__NONE && level < LOOK_DOWN; level++, at = k->pairs[at].under)
+        if (k->pairs[at].name == end->name)
+            return at;
+    return MTP__NONE;
+}
+
+static void match(mtp__kineto *k, uint32_t at)
+{
+    mtp__kineto_pair *pair = &k->pairs[at];
+    mtp__kineto_row *row = &k->rows[pair->row];
+    if (!pair->is_end) {
+        pair->under = row->open;
+        row->open = at;
+        return;
+    }
+    uint32_t begin = begin_of(k, pair);
+    if (begin == MTP__NONE) {
+        k->trace->unmatched_ends++;
+        return;
+    }
+    for (uint32_t i = row->open;; i = k->pairs[i].under) {
+        mtp__kineto_pair *b = &k->pairs[i];
+        b->end = pair->ts;
+        b->ended = true;
+        row->open = b->under;
+        if (i == begin) {
+            b->args = pair->args;
+            return;
+        }
+        b->flags |= MTP__SPAN_UNFINISHED;
+        k->trace->unfinished++;
+    }
+}
+
+/* What the end adds to the begin's args. */
+static uint32_t with_args(mtp__kineto *k, uint32_t detail, uint32_t args)
+{
+    if (args == 0)
+        return detail;
+    mtp__detail d = k->trace->details[detail];
+    mtp__text first = mtp__trace_get_text(k->trace, d.args), second = mtp__trace_get_text(k->trace, args);
+    mtp__buffer *b = &k->rest;
+    b->length = 0;
+    mtp__buffer_add(b, first.bytes, first.length);
+    mtp__buffer_add(b, ", ", first.length != 0 ? 2 : 0);
+    mtp__buffer_add(b, second.bytes, second.length);
+    k->no_memory |= b->failed;
+    d.args = b->failed ? 0 : mtp__kineto_text(k, b->bytes, b->length);
+    return mtp__trace_add_detail(k->trace, &d);
+}
+
+void mtp__kineto_pairs_finish(mtp__kineto *k)
+{
+    if (k->pairs_disordered)
+        qsort(k->pairs, k->pair_count, sizeof *k->pairs, by_time);
+    for (size_t i = 0; i < k->pair_count; i++)
+        match(k, (uint32_t)i);
+    for (size_t i = 0; i < k->pair_count && !k->no_memory; i++) {
+        mtp__kineto_pair *p = &k->pairs[i];
+        if (p->is_end)
+            continue;
+        if (!p->ended) {
+            p->end = k->rows[p->row].last_ns;
+            p->flags |= MTP__SPAN_UNFINISHED;
+            k->trace->unfinished++;
+        }
+        if (p->flags & MTP__SPAN_STEP) {
+            mtp__step step = {p->ts, p->end, k->trace->details[p->detail].number};
+            mtp__trace_add_step(k->trace, &step);
+        }
+        mtp__trace_add_span(k->trace, k->rows[p->row].track, p->ts, p->end, p->name,
+                            (mtp__category)p->category, p->flags, with_args(k, p->detail, p->args));
+    }
+    for (size_t i = 0; i < k->unfinished_count; i++)
+        mtp__trace_end_span(k->trace, k->unfinished[i].span, k->rows[k->unfinished[i].row].last_ns,
+                            MTP__SPAN_UNFINISHED);
+    k->trace->unfinished += k->unfinished_count;
+}

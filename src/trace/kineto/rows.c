@@ -1,0 +1,371 @@
+/* trace/kineto/rows.c - rows of the file to tracks of the model.
+ *
+ * A pid and tid of the file is a row. Its CPU spans go to one track. Device work goes to the track of its device and
+ * stream: those of args if they are there, else pid and tid; so lanes that a writer made beside a stream come together
+ * again, and a process whose pid is 1 is not taken for device 1. What is no span, or of a category that says nothing, goes
+ * to whichever track the row has; if it is first, it makes one that is the device's or the CPU's as what follows says.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "base/hash.h"
+#include "trace/kineto/reader.h"
+
+/* ------------------------------------------------------------------------------------------ processes */
+
+static bool same_process(const void *items, uint32_t index, const void *key)
+{
+    const mtp__kineto_process *p = (const mtp__kineto_process *)items + index;
+    const mtp__process *want = key;
+    return p->model.pid == want->pid && p->model.pid_text == want->pid_text;
+}
+
+static uint32_t process_of(mtp__kineto *k, int64_t pid, uint32_t pid_text)
+{
+    mtp__process key = {.pid = pid, .pid_text = pid_text, .sort_index = INT64_MIN};
+    uint64_t words[2] = {(uint64_t)pid, pid_text}, hash = mtp__hash_words(words, 2);
+    uint32_t at = mtp__set_find(&k->processes_by_pid, hash, same_process, k->processes, &key);
+    if (at != MTP__NONE)
+        return at;
+    if (!MTP__KINETO_ROOM(k, k->processes, k->process_room, k->process_count))
+        return MTP__NONE;
+    at = (uint32_t)k->process_count;
+    if (!mtp__set_put(&k->processes_by_pid, hash, at)) {
+        k->no_memory = true;
+        return MTP__NONE;
+    }
+    k->processes[k->process_count++] = (mtp__kineto_process){.model = key, .device = -1};
+    return at;
+}
+
+/* ----------------------------------------------------------------------------------------------- rows */
+
+static bool same_row(const void *items, uint32_t index, const void *key)
+{
+    return memcmp(&((const mtp__kineto_row *)items)[index].key, key, sizeof(mtp__kineto_row_key)) == 0;
+}
+
+static uint32_t row_get(mtp__kineto *k, const mtp__kineto_row_key *key)
+{
+    uint64_t words[sizeof *key / 8];
+    memcpy(words, key, sizeof words);
+    uint64_t hash = mtp__hash_words(words, sizeof words / 8);
+    uint32_t at = mtp__set_find(&k->rows_by_key, hash, same_row, k->rows, key);
+    if (at != MTP__NONE)
+        return at;
+    uint32_t process = process_of(k, key->pid, key->pid_text);
+    if (process == MTP__NONE || !MTP__KINETO_ROOM(k, k->rows, k->row_room, k->row_count))
+        return MTP__NONE;
+    at = (uint32_t)k->row_count;
+    if (!mtp__set_put(&k->rows_by_key, hash, at)) {
+        k->no_memory = true;
+        return MTP__NONE;
+    }
+    k->rows[k->row_count++] = (mtp__kineto_row){.key = *key,
+                                                .track = MTP__NONE,
+                                                .process = process,
+                                                .device_row = MTP__NONE,
+                                                .lane_of = MTP__NONE,
+                                                .open = MTP__NONE,
+                                                .sort_index = INT64_MIN,
+                                                .last_ns = INT64_MIN,
+                                                .last_pair_ns = INT64_MIN};
+    return at;
+}
+
+uint32_t mtp__kineto_row_of(mtp__kineto *k)
+{
+    const mtp__kineto_event *e = &k->event;
+    bool numbers = !e->pid.is_text && !e->tid.is_text;
+    if (numbers && k->last_row != MTP__NONE && e->pid.number == k->last_pid && e->tid.number == k->last_tid)
+        return k->last_row;
+    mtp__kineto_row_key key = {.pid = e->pid.is_text ? 0 : e->pid.number,
+                               .tid = e->tid.is_text ? 0 : e->tid.number,
+                               .pid_text = e->pid.is_text ? mtp__kineto_string(k, &e->pid.text) : 0,
+                               .tid_text = e->tid.is_text ? mtp__kineto_string(k, &e->tid.text) : 0,
+                               .space = MTP__SPACE_FILE};
+    uint32_t row = row_get(k, &key);
+    if (row != MTP__NONE && k->rows[row].lane_of != MTP__NONE)
+        row = k->rows[row].lane_of;
+    if (numbers) {
+        k->last_row = row;
+        k->last_pid = e->pid.number;
+        k->last_tid = e->tid.number;
+    }
+    return row;
+}
+
+/* The row's track, made if it is not there. */
+static bool row_track(mtp__kineto *k, uint32_t row, bool on_device)
+{
+    mtp__kineto_row *r = &k->rows[row];
+    if (r->track != MTP__NONE)
+        return true;
+    mtp__track track = {.pid = r->key.pid,
+                        .tid = r->key.tid,
+                        .pid_text = r->key.pid_text,
+                        .tid_text = r->key.tid_text,
+                        .name = r->name,
+                        .sort_index = r->sort_index,
+                        .on_device = on_device};
+    r->track = mtp__trace_add_track(k->trace, &track);
+    k->no_memory |= r->track == MTP__NONE;
+    return r->track != MTP__NONE;
+}
+
+/* The index that a device has in the trace: its own, unless another process of the file has it. Files of several ranks
+ * that were put into one have a device 0 in each; theirs are told apart as the file tells them, by the pid. */
+static int64_t device_index(mtp__kineto *k, uint32_t row, int64_t device)
+{
+    const mtp__kineto_row_key *key = &k->rows[row].key;
+    uint64_t process = (uint64_t)k->rows[row].process + 1; /* 0: that the index is taken */
+    uint64_t *known = mtp__pair_find(&k->devices, process, (uint64_t)device);
+    if (known != NULL)
+        return (int64_t)*known;
+    int64_t index = device;
+    bool is_new;
+    if (mtp__pair_find(&k->devices, 0, (uint64_t)index) != NULL) {
+        index = key->pid_text == 0 && key->pid >= 0 && key->pid <= INT16_MAX ? key->pid : k->next_device;
+        while (mtp__pair_find(&k->devices, 0, (uint64_t)index) != NULL)
+            index = k->next_device++;
+    }
+    if (mtp__pair_put(&k->devices, 0, (uint64_t)index, 0, &is_new) == NULL ||
+        mtp__pair_put(&k->devices, process, (uint64_t)device, (uint64_t)index, &is_new) == NULL)
+        k->no_memory = true;
+    return index;
+}
+
+/* The row of device work that stands in `row` of the file. */
+static uint32_t row_on_device(mtp__kineto *k, uint32_t row, uint64_t *taken)
+{
+    mtp__kineto_row_key key = k->rows[row].key;
+    int64_t device = key.pid, stream = key.tid;
+    key.space = MTP__SPACE_DEVICE;
+    if (mtp__kineto_signed(k, MTP__ARG_DEVICE, &device) ||
+        mtp__kineto_signed(k, MTP__ARG_ON_DEVICE, &device)) {
+        *taken |= MTP__ARG_BIT(DEVICE) | MTP__ARG_BIT(ON_DEVICE);
+        key.pid = device_index(k, row, device);
+        key.pid_text = 0;
+        k->processes[k->rows[row].process].device = key.pid;
+    } else if (k->processes[k->rows[row].process].device >= 0) {
+        key.pid = k->processes[k->rows[row].process].device;
+        key.pid_text = 0;
+    }
+    if (mtp__kineto_signed(k, MTP__ARG_STREAM, &stream) ||
+        mtp__kineto_signed(k, MTP__ARG_ON_STREAM, &stream)) {
+        *taken |= MTP__ARG_BIT(STREAM) | MTP__ARG_BIT(ON_STREAM);
+        key.tid = stream;
+        key.tid_text = 0;
+    }
+    uint32_t at = k->rows[row].device_row;
+    if (at != MTP__NONE && memcmp(&k->rows[at].key, &key, sizeof key) == 0)
+        return at;
+    at = row_get(k, &key);
+    if (at == MTP__NONE)
+        return MTP__NONE;
+    mtp__kineto_row *r = &k->rows[row], *on = &k->rows[at];
+    r->device_row = at;
+    if (on->track == MTP__NONE && r->track != MTP__NONE &&
+        !r->has_cpu) { /* what was there first is the device's */
+        mtp__track *track = &k->trace->tracks[r->track];
+        on->track = r->track;
+        on->last_ns = r->last_ns;
+        on->name = on->name != 0 ? on->name : r->name;
+        r->track = MTP__NONE;
+        track->pid = key.pid;
+        track->tid = key.tid;
+        track->pid_text = key.pid_text;
+        track->tid_text = key.tid_text;
+        track->on_device = true;
+    }
+    return at;
+}
+
+bool mtp__kineto_on_device_row(mtp__kineto *k)
+{
+    int64_t device;
+    uint32_t row = mtp__kineto_row_of(k);
+    return row != MTP__NONE &&
+           (k->processes[k->rows[row].process].is_device || mtp__kineto_signed(k, MTP__ARG_DEVICE, &device));
+}
+
+uint32_t mtp__kineto_row_for(mtp__kineto *k, mtp__category category, uint64_t *taken)
+{
+    uint32_t row = category == MTP__CATEGORY_OTHER ? mtp__kineto_row_any(k) : mtp__kineto_row_of(k);
+    if (row == MTP__NONE)
+        return MTP__NONE;
+    bool on_device = mtp__category_on_device(category);
+    if (category == MTP__CATEGORY_OTHER) {
+        k->rows[row].other_spans++;
+        return row;
+    }
+    if (on_device) {
+        row = row_on_device(k, row, taken);
+        if (row == MTP__NONE)
+            return MTP__NONE;
+    } else {
+        k->rows[row].has_cpu = true;
+        k->rows[row].cpu_spans++;
+    }
+    return row_track(k, row, on_device) ? row : MTP__NONE;
+}
+
+uint32_t mtp__kineto_row_any(mtp__kineto *k)
+{
+    uint32_t row = mtp__kineto_row_of(k);
+    if (row == MTP__NONE)
+        return MTP__NONE;
+    if (k->rows[row].track == MTP__NONE && k->rows[row].device_row != MTP__NONE)
+        row = k->rows[row].device_row;
+    return row_track(k, row, k->rows[row].key.space == MTP__SPACE_DEVICE) ? row : MTP__NONE;
+}
+
+/* Asynchronous events with one id are a row of their own in their process: "category id". */
+uint32_t mtp__kineto_row_async(mtp__kineto *k)
+{
+    const mtp__kineto_event *e = &k->event;
+    uint32_t file = mtp__kineto_row_of(k);
+    if (file == MTP__NONE)
+        return MTP__NONE;
+    char number[32];
+    int digits = snprintf(number, sizeof number, "%lld", (long long)e->id.number);
+    mtp__buffer *b = &k->rest;
+    b->length = 0;
+    mtp__buffer_add(b, "async ", 6);
+    mtp__buffer_add(b, e->category.bytes, e->category.length);
+    mtp__buffer_add(b, " ", e->category.length != 0);
+    if (e->id.is_text)
+        mtp__buffer_add(b, e->id.text.bytes, e->id.text.length);
+    else
+        mtp__buffer_add(b, number, (size_t)digits);
+    k->no_memory |= b->failed;
+    mtp__kineto_row_key key = k->rows[file].key;
+    key.tid = 0;
+    key.tid_text = b->failed ? 0 : mtp__kineto_text(k, b->bytes, b->length);
+    key.space = MTP__SPACE_ASYNC;
+    uint32_t row = row_get(k, &key);
+    return row != MTP__NONE && row_track(k, row, false) ? row : MTP__NONE;
+}
+
+/* ---------------------------------------------------------------------------------- names and the end */
+
+/* "GPU 0", "NPU 1", ...: the labels of a device. */
+static bool is_device_label(mtp__text text)
+{
+    static const char *const kinds[] = {"GPU ", "NPU ", "XPU ", "HPU ", "MTIA "};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        size_t n = strlen(kinds[i]);
+        if (text.length > n && memcmp(text.bytes, kinds[i], n) == 0 && text.bytes[n] >= '0' &&
+            text.bytes[n] <= '9')
+            return true;
+    }
+    return false;
+}
+
+static bool is_named(const mtp__kineto_event *e, const char *name)
+{
+    return e->name.length == strlen(name) && memcmp(e->name.bytes, name, e->name.length) == 0;
+}
+
+/* A row that our writer put beside another: what is on it belongs there. */
+static bool put_back(mtp__kineto *k, uint32_t row)
+{
+    mtp__kineto_row_key key = k->rows[row].key;
+    if (!mtp__kineto_signed(k, MTP__ARG_LANE_OF, &key.tid) || key.tid == k->rows[row].key.tid)
+        return false;
+    uint32_t of = row_get(k, &key);
+    if (of == MTP__NONE || k->rows[row].track != MTP__NONE || k->rows[of].lane_of != MTP__NONE)
+        return of == MTP__NONE;
+    k->rows[row].lane_of = of;
+    k->last_row = MTP__NONE;
+    return true;
+}
+
+bool mtp__kineto_describe(mtp__kineto *k)
+{
+    const mtp__kineto_event *e = &k->event;
+    uint32_t row = mtp__kineto_row_of(k), text = 0;
+    if (row == MTP__NONE)
+        return true;
+    mtp__kineto_row *r = &k->rows[row];
+    mtp__kineto_process *p = &k->processes[r->process];
+    int64_t index = INT64_MIN;
+    if (is_named(e, "process_name") && mtp__kineto_arg_text(k, MTP__ARG_NAME, &text)) {
+        p->model.name = text;
+    } else if (is_named(e, "process_labels") && mtp__kineto_arg_text(k, MTP__ARG_LABELS, &text)) {
+        p->model.labels = text;
+        p->is_device = is_device_label(mtp__trace_get_text(k->trace, text));
+    } else if (is_named(e, "process_sort_index") && mtp__kineto_signed(k, MTP__ARG_SORT_INDEX, &index)) {
+        p->model.sort_index = index;
+    } else if (is_named(e, "thread_name") && mtp__kineto_arg_text(k, MTP__ARG_NAME, &text)) {
+        if (!put_back(k, row))
+            k->rows[row].name = text;
+        return true;
+    } else if (is_named(e, "thread_sort_index") && mtp__kineto_signed(k, MTP__ARG_SORT_INDEX, &index)) {
+        r->sort_index = index;
+        return true;
+    } else {
+        return false;
+    }
+    p->described = true;
+    return true;
+}
+
+static void name_track(mtp__kineto *k, uint32_t track, const mtp__kineto_row *from)
+{
+    mtp__track *t = &k->trace->tracks[track];
+    t->name = t->name != 0 ? t->name : from->name;
+    t->sort_index = t->sort_index != INT64_MIN ? t->sort_index : from->sort_index;
+}
+
+/* The process that most CPU spans are of; where no category says that they are, of those that might. */
+static void find_pid(mtp__kineto *k)
+{
+    uint64_t most = 0;
+    for (int sure = 1; sure >= 0 && most == 0; sure--)
+        for (size_t i = 0; i < k->process_count; i++) {
+            const mtp__kineto_process *p = &k->processes[i];
+            uint64_t spans = sure ? p->cpu_spans : p->is_device ? 0 : p->other_spans;
+            if (spans > most && p->model.pid > 0) {
+                most = spans;
+                k->trace->pid = (uint64_t)p->model.pid;
+            }
+        }
+}
+
+void mtp__kineto_rows_finish(mtp__kineto *k)
+{
+    for (size_t i = 0; i < k->row_count && !k->no_memory; i++) {
+        mtp__kineto_row *r = &k->rows[i];
+        mtp__kineto_process *p = &k->processes[r->process];
+        p->cpu_spans += r->cpu_spans;
+        p->other_spans += r->other_spans;
+        if (r->key.space != MTP__SPACE_FILE)
+            continue;
+        if (r->track == MTP__NONE && r->device_row == MTP__NONE && !r->made &&
+            (r->name != 0 || r->sort_index != INT64_MIN) && row_track(k, (uint32_t)i, false)) {
+            mtp__track *track = &k->trace->tracks[r->track]; /* it did nothing, and has a name all the same */
+            if (p->is_device && p->device >= 0) {
+                track->pid = p->device;
+                track->pid_text = 0;
+            }
+        }
+        if (r->device_row != MTP__NONE)
+            name_track(k, k->rows[r->device_row].track, r);
+        if (r->track == MTP__NONE)
+            continue;
+        name_track(k, r->track, r);
+        if (p->is_device && !r->has_cpu)
+            k->trace->tracks[r->track].on_device = true;
+    }
+    find_pid(k);
+    for (size_t i = 0; i < k->process_count && !k->no_memory; i++) {
+        mtp__kineto_process *p = &k->processes[i];
+        if (!p->described)
+            continue;
+        if (p->device >= 0 && p->cpu_spans == 0) {
+            p->model.pid = p->device;
+            p->model.pid_text = 0;
+        }
+        mtp__trace_add_process(k->trace, &p->model);
+    }
+}

@@ -1,0 +1,356 @@
+#include "trace/records/dictionary.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/error.h"
+#include "base/guard.h"
+#include "base/json_check.h"
+#include "base/os.h"
+#include "trace/build.h"
+#include "trace/shape_text.h"
+
+#define ID_NEAR (1u << 20) /* a damaged file must not make us allocate by its numbers */
+#define BLOB_MAX ((size_t)64 << 20)
+#define EMPTY_NAME 0
+#define FRAME_ROOM 8192 /* a path, and the name of a template's function */
+
+uint32_t mtp__id_get_far(const mtp__id_list *list, uint32_t id)
+{
+    const uint64_t *page = mtp__pair_find(&list->pages, id / MTP__ID_PAGE, 0);
+    return page != NULL ? ((const uint32_t *)(uintptr_t)*page)[id % MTP__ID_PAGE] : 0;
+}
+
+static bool id_set_far(mtp_trace *t, mtp__id_list *list, uint32_t id, uint32_t to)
+{
+    bool is_new;
+    uint64_t *page = mtp__pair_put(&list->pages, id / MTP__ID_PAGE, 0, 0, &is_new);
+    if (page != NULL && *page == 0)
+        *page = (uint64_t)(uintptr_t)mtp__calloc(MTP__ID_PAGE, sizeof(uint32_t));
+    if (page == NULL || *page == 0) {
+        t->builder->out_of_memory = true;
+        return false;
+    }
+    ((uint32_t *)(uintptr_t)*page)[id % MTP__ID_PAGE] = to;
+    return true;
+}
+
+static void id_list_fini(mtp__id_list *list)
+{
+    mtp__free(list->id);
+    for (size_t i = 0; list->pages.slot != NULL && i <= list->pages.mask; i++)
+        if (list->pages.slot[i].used != 0)
+            mtp__free((void *)(uintptr_t)list->pages.slot[i].value);
+    mtp__pair_map_fini(&list->pages);
+}
+
+static bool id_set(mtp_trace *t, mtp__id_list *list, uint32_t id, uint32_t to)
+{
+    if (id >= ID_NEAR)
+        return id_set_far(t, list, id, to);
+    if (id >= list->room) {
+        uint32_t room = list->room != 0 ? list->room : 64;
+        while (room <= id)
+            room *= 2;
+        uint32_t *grown = mtp__calloc(room, sizeof *grown);
+        if (grown == NULL) {
+            t->builder->out_of_memory = true;
+            return false;
+        }
+        if (list->room > 0)
+            memcpy(grown, list->id, list->room * sizeof *grown);
+        mtp__free(list->id);
+        list->id = grown;
+        list->room = room;
+    }
+    list->id[id] = to;
+    return true;
+}
+
+void mtp__dictionary_fini(mtp__dictionary *d)
+{
+    mtp__id_list *const lists[] = {&d->names,  &d->session_names, &d->shapes,
+                                   &d->frames, &d->stacks,        &d->texts};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        id_list_fini(lists[i]);
+    mtp__ticks_fini(&d->line);
+    mtp__free(d->streams);
+    mtp__free(d->devices);
+    mtp__free(d->stops);
+    mtp__free(d->part);
+    mtp__symbols_fini(&d->symbols);
+}
+
+void mtp__dictionary_rewind(mtp__dictionary *d)
+{
+    d->line.count = 0;
+    d->stop_count = 0;
+}
+
+const mtp__stream_info *mtp__dictionary_stream(const mtp__dictionary *d, uint32_t stream)
+{
+    for (uint32_t i = 0; i < d->stream_count; i++)
+        if (d->streams[i].stream == stream)
+            return &d->streams[i];
+    return NULL;
+}
+
+uint64_t mtp__dictionary_stop(const mtp__dictionary *d, uint32_t cycle)
+{
+    uint32_t low = 0, high = d->stop_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (d->stops[middle].cycle < cycle)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < d->stop_count && d->stops[low].cycle == cycle ? d->stops[low].ticks : 0;
+}
+
+static void define_stop(mtp__dictionary *d, uint32_t cycle)
+{
+    mtp__cycle_stop stop = {cycle, d->last_ticks};
+    void *list = d->stops;
+    mtp__list_add(d->trace, &list, &d->stop_count, sizeof stop, &stop);
+    d->stops = list;
+}
+
+/* A thread is told of again when its name changes: the last word holds, unless it is empty. */
+static void define_thread(mtp__dictionary *d, uint32_t stream, uint32_t tid, uint32_t name)
+{
+    mtp_trace *t = d->trace;
+    for (uint32_t i = 0; i < d->stream_count; i++)
+        if (d->streams[i].stream == stream) {
+            if (name != 0)
+                d->streams[i].name = name;
+            return;
+        }
+    mtp__stream_info info = {stream, tid, name};
+    void *list = d->streams;
+    mtp__list_add(t, &list, &d->stream_count, sizeof info, &info);
+    d->streams = list;
+}
+
+static void define_metadata(mtp__dictionary *d, uint32_t id, const char *blob, size_t length)
+{
+    const char *nul = length > 1 ? memchr(blob + 1, 0, length - 1) : NULL;
+    if (!d->second_pass || id <= d->metadata_seen || nul == NULL)
+        return;
+    d->metadata_seen = id;
+    size_t key = (size_t)(nul - blob - 1), value = length - key - 2;
+    if (blob[0] == 'j')
+        mtp__trace_add_meta(d->trace, blob + 1, key, nul + 1, value);
+    else
+        mtp__trace_add_meta_text(d->trace, blob + 1, key, nul + 1, value);
+}
+
+/* Told again in each cycle: the last word holds. */
+static void define_device(mtp__dictionary *d, uint32_t device, const char *blob, size_t length)
+{
+    const char *nul = memchr(blob, 0, length);
+    size_t wrong, name = nul != NULL ? (size_t)(nul - blob) : 0;
+    if (nul == NULL || !mtp__json_check(nul + 1, length - name - 1, &wrong))
+        return;
+    mtp__device_text info = {device, mtp__trace_text(d->trace, blob, name),
+                             mtp__trace_text(d->trace, nul + 1, length - name - 1)};
+    uint32_t at = 0;
+    while (at < d->device_count && d->devices[at].device < device)
+        at++;
+    if (at == d->device_count || d->devices[at].device != device) {
+        void *list = d->devices;
+        if (mtp__list_add(d->trace, &list, &d->device_count, sizeof info, &info) == MTP__NONE)
+            return;
+        d->devices = list;
+        memmove(d->devices + at + 1, d->devices + at, (d->device_count - 1 - at) * sizeof info);
+    }
+    d->devices[at] = info;
+}
+
+/* A native frame whose name the recording could not know is looked up now. */
+static void define_frame(mtp__dictionary *d, uint32_t id, const char *blob, size_t length)
+{
+    char text[FRAME_ROOM];
+    if (length > 2 && length < sizeof text && memcmp(blob + length - 2, ":?", 2) == 0) {
+        length = mtp__symbols_text(&d->symbols, blob, length, text, sizeof text);
+        blob = text;
+        d->trace->builder->out_of_memory |= d->symbols.out_of_memory;
+    }
+    id_set(d->trace, &d->frames, id, mtp__trace_text(d->trace, blob, length));
+}
+
+static void define(mtp__dictionary *d, unsigned kind, uint32_t id, uint32_t tid, const char *blob,
+                   size_t length)
+{
+    mtp_trace *t = d->trace;
+    switch (kind) {
+    case MTP__CONTROL_NAME:
+        id_set(t, (id & 0x80000000u) != 0 ? &d->session_names : &d->names, id & 0x7fffffffu,
+               mtp__trace_text(t, blob, length));
+        break;
+    case MTP__CONTROL_SHAPE: {
+        if (mtp__id_get(&d->shapes, id) != 0)
+            break;
+        id_set(t, &d->shapes, id, mtp__shape_from_words(t, (const uint64_t *)(const void *)blob, length / 8));
+        break;
+    }
+    case MTP__CONTROL_FRAME:
+        define_frame(d, id, blob, length);
+        break;
+    case MTP__CONTROL_STACK: {
+        uint32_t pair[2];
+        if (length != sizeof pair || mtp__id_get(&d->stacks, id) != 0)
+            break;
+        memcpy(pair, blob, sizeof pair);
+        id_set(t, &d->stacks, id,
+               mtp__trace_add_stack(t, mtp__id_get(&d->stacks, pair[0]), mtp__id_get(&d->frames, pair[1])));
+        break;
+    }
+    case MTP__CONTROL_TEXT:
+        id_set(t, &d->texts, id, mtp__trace_text(t, blob, length));
+        break;
+    case MTP__CONTROL_METADATA:
+        define_metadata(d, id, blob, length);
+        break;
+    case MTP__CONTROL_THREAD:
+        define_thread(d, id, tid, mtp__trace_text(t, blob, length));
+        break;
+    case MTP__CONTROL_DEVICE:
+        define_device(d, id, blob, length);
+        break;
+    case MTP__CONTROL_TRACE_ID:
+        if (d->second_pass)
+            mtp__trace_set_meta_text(t, "trace_id", blob, length);
+        break;
+    default:
+        break; /* of a newer writer */
+    }
+}
+
+/* The words after word 1 of a blob's record; parts are put together in order. */
+static void read_blob(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint32_t count)
+{
+    if (count < 2)
+        return;
+    uint32_t id = (uint32_t)w[0], high = (uint32_t)(w[0] >> 32);
+    size_t total = (uint32_t)w[1], here = (size_t)(w[1] >> 32);
+    size_t offset = kind == MTP__CONTROL_THREAD ? 0 : high;
+    if (here > (size_t)(count - 2) * 8 || total > BLOB_MAX)
+        return;
+    if (offset == 0 && here == total) {
+        define(d, kind, id, high, (const char *)(w + 2), total);
+        return;
+    }
+    if (offset == 0) {
+        mtp__free(d->part);
+        d->part = mtp__calloc(1, total + 8);
+        d->part_bytes = d->part != NULL ? total : 0;
+        d->part_have = 0;
+        d->part_id = id;
+        d->part_kind = kind;
+    }
+    if (d->part == NULL || id != d->part_id || kind != d->part_kind || total != d->part_bytes ||
+        offset != d->part_have || here > total - offset)
+        return;
+    memcpy(d->part + offset, w + 2, here);
+    d->part_have += here;
+    if (d->part_have == total)
+        define(d, kind, id, high, (const char *)d->part, total);
+}
+
+static void read_ledger(mtp_trace *t, const uint64_t *w, uint32_t count)
+{
+    if (count < 4)
+        return;
+    t->has_ledger = true;
+    t->ledger = (mtp_ledger)MTP_LEDGER_INIT;
+    t->ledger.emitted = w[0];
+    t->ledger.kept = w[1];
+    t->ledger.dropped = w[2];
+    t->ledger.lost_definitions = w[3];
+    for (uint32_t i = 4; i < count && i - 4 < 16; i++)
+        t->ledger.dropped_by[i - 4] = w[i];
+}
+
+/* The record was written right after the clocks were read, so the two ticks are near. */
+static void read_anchor(mtp__dictionary *d, const uint64_t *w, uint32_t count)
+{
+    mtp__anchor a = {w[0], w[1], w[2], count > 3 ? w[3] : 0, count > 4 ? w[4] : 0};
+    const uint64_t most = (uint64_t)1 << 40;   /* ticks: minutes */
+    const bool again = count > 5 && w[5] == 1; /* a ring tells old ones once more */
+    if (a.ticks > d->last_ticks + most || (!again && a.ticks + most < d->last_ticks))
+        d->line.faults++;
+    else if (!mtp__ticks_add(&d->line, &a))
+        d->trace->builder->out_of_memory = true;
+}
+
+static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint32_t count)
+{
+    switch (kind) {
+    case MTP__CONTROL_ANCHOR:
+        if (!d->second_pass && count >= 3)
+            read_anchor(d, w, count);
+        break;
+    case MTP__CONTROL_SESSION:
+        d->trace->pid = count > 0 ? w[0] : 0;
+        d->trace->flags_recorded = count > 1 ? (uint32_t)w[1] : 0;
+        if (count >= 5)
+            memcpy(&d->ticks_per_ns, &w[4], sizeof d->ticks_per_ns);
+        if (count >= 4 && (w[3] & MTP__CLOCK_IN_TROUBLE) != 0)
+            d->trace->clock_uncertain = true;
+        d->stopped = false;
+        break;
+    case MTP__CONTROL_CYCLE:
+        d->stopped = count > 0 && w[0] >> 32 == 0;
+        if (d->stopped && !d->second_pass)
+            define_stop(d, (uint32_t)w[0]);
+        break;
+    case MTP__CONTROL_LEDGER:
+        read_ledger(d->trace, w, count);
+        break;
+    default:
+        read_blob(d, kind, w, count);
+    }
+}
+
+void mtp__dictionary_complete(mtp__dictionary *d, const mtp__spool_header *h)
+{
+    const mtp__anchor made = {h->ticks, h->monotonic_ns, h->realtime_ns, 0, 0};
+    if (d->ticks_per_ns == 0)
+        d->ticks_per_ns = h->ticks_per_ns;
+    if (d->line.count == 0 && !mtp__ticks_add(&d->line, &made))
+        d->trace->builder->out_of_memory = true;
+}
+
+mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, const uint64_t *words,
+                                uint32_t count)
+{
+    for (uint32_t at = 0; at < count;) {
+        uint32_t length = MTP__WORD0_LENGTH(words[at]);
+        if (length == 0)
+            length = at + 1 < count ? (uint32_t)(words[at + 1] >> 32) : 0;
+        if (length == 0 || length > count - at)
+            break; /* the visitor saw to it that this cannot be */
+        d->last_ticks = mtp__word0_full_ticks(words[at], chunk->base_ticks);
+        if (MTP__WORD0_KIND(words[at]) == MTP__KIND_CONTROL && length >= 2)
+            read_one(d, MTP__CONTROL_KIND(words[at + 1]), words + at + 2, length - 2);
+        at += length;
+    }
+    return MTP_OK;
+}
+
+void mtp__dictionary_add_process(mtp__dictionary *d)
+{
+    MTP__UNCANCELLED;
+    char name[64] = "";
+    FILE *f = d->trace->pid == (uint64_t)getpid() ? fopen("/proc/self/comm", "r") : NULL;
+    size_t n = f != NULL ? fread(name, 1, sizeof name - 1, f) : 0;
+    if (f != NULL)
+        fclose(f);
+    if (n > 0 && name[n - 1] == '\n')
+        n--;
+    mtp__process process = {.pid = (int64_t)d->trace->pid,
+                            .name = mtp__trace_text(d->trace, name, n),
+                            .labels = mtp__trace_text(d->trace, "CPU", 3),
+                            .sort_index = (int64_t)d->trace->pid};
+    mtp__trace_add_process(d->trace, &process);
+}

@@ -1,0 +1,75 @@
+/* trace/records/dictionary.h - what the control stream of a recording says. For the room trace alone. */
+#ifndef MTP_TRACE_RECORDS_DICTIONARY_H
+#define MTP_TRACE_RECORDS_DICTIONARY_H
+#include "base/pair_map.h"
+#include "record/format.h"
+#include "trace/symbols.h"
+#include "trace/records/ticks.h"
+#include "trace/trace.h"
+
+/* Record's id -> the trace's. Ids count on for as long as a session lasts, and a ring holds the last of them: those far up
+ * lie in pages. */
+typedef struct mtp__id_list {
+    uint32_t *id; /* owned: the lowest */
+    uint32_t room;
+    mtp__pair_map pages; /* page number -> its ids, owned */
+} mtp__id_list;
+#define MTP__ID_PAGE 256u
+
+typedef struct mtp__stream_info {
+    uint32_t stream, tid, name; /* name: text */
+} mtp__stream_info;
+
+typedef struct mtp__device_text {
+    uint32_t device, name, json; /* name, json: text */
+} mtp__device_text;
+
+typedef struct mtp__cycle_stop {
+    uint32_t cycle;
+    uint64_t ticks;
+} mtp__cycle_stop;
+
+typedef struct mtp__dictionary {
+    mtp_trace *trace;
+    mtp__id_list names, session_names, shapes, frames, stacks, texts;
+    mtp__tick_line line;
+    double ticks_per_ns;
+    mtp__stream_info *streams; /* owned */
+    uint32_t stream_count;
+    mtp__device_text *devices; /* owned; by device */
+    uint32_t device_count;
+    mtp__cycle_stop *stops; /* owned; in the order of writing, which is that of cycles */
+    uint32_t stop_count;
+    uint32_t metadata_seen; /* ids up to this one are in the trace */
+    bool second_pass;       /* anchors were taken in the first, the rest is completed now */
+    bool stopped;           /* the recording was ended, not cut off */
+    uint64_t last_ticks;    /* of the control stream */
+    unsigned char *part;    /* owned: a blob that comes in parts */
+    size_t part_bytes, part_have;
+    uint32_t part_id;
+    unsigned part_kind;
+    mtp__symbols symbols;
+} mtp__dictionary;
+
+void mtp__dictionary_fini(mtp__dictionary *d);
+void mtp__dictionary_rewind(mtp__dictionary *d); /* the first pass is made again: what is defined stays */
+mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, const uint64_t *words,
+                                uint32_t count);
+
+uint32_t mtp__id_get_far(const mtp__id_list *list, uint32_t id);
+/* The trace's id for a record's; 0: not defined (yet). */
+static inline uint32_t mtp__id_get(const mtp__id_list *list, uint32_t id)
+{
+    return __builtin_expect(id < list->room, 1) ? list->id[id] : mtp__id_get_far(list, id);
+}
+static inline uint32_t mtp__dictionary_name(const mtp__dictionary *d, uint32_t id)
+{
+    return (id & 0x80000000u) != 0 ? mtp__id_get(&d->session_names, id & 0x7fffffffu)
+                                   : mtp__id_get(&d->names, id);
+}
+const mtp__stream_info *mtp__dictionary_stream(const mtp__dictionary *d, uint32_t stream);
+uint64_t mtp__dictionary_stop(const mtp__dictionary *d, uint32_t cycle); /* 0: it was not stopped */
+void mtp__dictionary_add_process(mtp__dictionary *d);                    /* the recorded one, to the trace */
+/* From the file's header: what the control stream does not tell, because what told it is damaged, or its writer died before. */
+void mtp__dictionary_complete(mtp__dictionary *d, const mtp__spool_header *header);
+#endif

@@ -1,0 +1,247 @@
+#include "trace/records/ticks.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/os.h"
+
+#define APART_NS 1e6    /* anchors nearer than this say little about the rate */
+#define AHEAD_MOST 8    /* anchors looked at to tell a jump from one that is off */
+#define SAMPLES 255     /* of rates, for the one that most anchors give */
+#define RATE_MOST 100.0 /* ns per tick */
+#define ERROR_SHARE 64  /* an error larger than this share of the way spoils the rate */
+
+typedef mtp__tick_point point;
+
+/* ------------------------------------------------------------------------------------------ collecting */
+
+static int by_ticks(const void *a, const void *b)
+{
+    const point *x = a, *y = b;
+    return x->ticks != y->ticks ? (x->ticks > y->ticks) - (x->ticks < y->ticks)
+                                : (x->ns > y->ns) - (x->ns < y->ns);
+}
+
+static void thin(mtp__tick_line *line)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < line->count; i += 2)
+        line->point[kept++] = line->point[i];
+    line->count = kept;
+    line->stride *= 2;
+}
+
+static bool grow(mtp__tick_line *line)
+{
+    uint32_t room = line->room != 0 ? line->room * 2 : 1;
+    point *grown = mtp__calloc(room, sizeof *grown);
+    if (grown == NULL)
+        return false;
+    if (line->count > 0)
+        memcpy(grown, line->point, line->count * sizeof *grown);
+    mtp__free(line->point);
+    line->point = grown;
+    line->room = room;
+    return true;
+}
+
+bool mtp__ticks_add(mtp__tick_line *line, const mtp__anchor *a)
+{
+    const uint64_t most = (uint64_t)MTP__NS_MOST;
+    if (a->monotonic_ns > most || a->realtime_ns > most * 4 || a->raw_ns > most || a->error_ns > most) {
+        line->faults++;
+        return true;
+    }
+    if (line->stride == 0)
+        line->stride = 1;
+    if (line->since == 0 && line->count + 1 >= MTP__TICK_POINTS_MOST)
+        thin(line);
+    if (line->count == line->room && !grow(line))
+        return false;
+    line->count -= line->since > 0;
+    line->since = line->since + 1 < line->stride && line->count > 0 ? line->since + 1 : 0;
+    line->point[line->count++] = (point){.ticks = a->ticks,
+                                         .ns = (int64_t)a->monotonic_ns,
+                                         .realtime = (int64_t)a->realtime_ns,
+                                         .raw = (int64_t)a->raw_ns,
+                                         .error = (int64_t)a->error_ns};
+    return true;
+}
+
+/* -------------------------------------------------------------------------------------------- judging */
+
+/* Clocks may be slewed, by some 8 % at the most. */
+static bool near(double ns, double expected, double error)
+{
+    return ns > expected - expected / 8 - error && ns < expected + expected / 8 + error;
+}
+
+/* Do all clocks of the system agree on how long it was? */
+static bool vouched(const point *a, const point *b)
+{
+    double ns = (double)(b->ns - a->ns), real = (double)(b->realtime - a->realtime),
+           raw = a->raw != 0 && b->raw != 0 ? (double)(b->raw - a->raw) : ns;
+    return ns >= APART_NS && near(real, ns, APART_NS / 8) && near(raw, ns, APART_NS / 8);
+}
+
+typedef enum verdict {
+    CLOSE,
+    GOOD,
+    BAD
+} verdict;
+
+/* What b, further on than a, says: too close to tell, a rate to be believed, or a contradiction. */
+static verdict judge(const point *a, const point *b, double ns_per_tick)
+{
+    double ticks = (double)(b->ticks - a->ticks), expected = ticks * ns_per_tick,
+           ns = (double)(b->ns - a->ns), error = (double)(a->error + b->error);
+    if (expected < APART_NS || error > expected / ERROR_SHARE)
+        return ns < -error - APART_NS ? BAD : CLOSE;
+    if (near(ns, expected, error))
+        return GOOD;
+    return vouched(a, b) && ns > expected / 16 && ns < expected * 16 && ns / ticks < RATE_MOST ? GOOD : BAD;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The session's rate, in ns per tick, unless it cannot be or most anchors say otherwise. */
+static double reference(mtp__tick_line *line, double ticks_per_ns)
+{
+    double rate[SAMPLES], told = ticks_per_ns > 0.01 && ticks_per_ns < 100.0 ? 1.0 / ticks_per_ns : 0;
+    uint32_t count = 0, step = line->count / SAMPLES + 1;
+    for (uint32_t i = step; i < line->count; i += step) {
+        const point *a = &line->point[i - step], *b = &line->point[i];
+        double each = b->ticks > a->ticks ? (double)(b->ns - a->ns) / (double)(b->ticks - a->ticks) : 0;
+        if (each > 0.01 && each < RATE_MOST && vouched(a, b))
+            rate[count++] = each;
+    }
+    if (count == 0)
+        return told != 0 ? told : 1.0;
+    qsort(rate, count, sizeof *rate, by_value);
+    double middle = rate[count / 2];
+    if (told != 0 && (near(middle, told, 0) || count < 3))
+        return told;
+    line->faults += told != 0;
+    return middle;
+}
+
+/* --------------------------------------------------------------------------------------- the line */
+
+static int64_t scaled(double ns_per_tick)
+{
+    return (int64_t)(ns_per_tick * (double)((int64_t)1 << MTP__TICK_SHIFT));
+}
+
+static int64_t scaled_between(const point *a, const point *b)
+{
+    __extension__ typedef unsigned __int128 wide;
+    return (int64_t)(((wide)(uint64_t)(b->ns - a->ns) << MTP__TICK_SHIFT) / (b->ticks - a->ticks));
+}
+
+/* Of an anchor that contradicts the last one: do those after it agree with it, and not with the last? */
+static bool is_jump(const mtp__tick_line *line, uint32_t i, const point *last, int64_t shift, double rate)
+{
+    for (uint32_t k = i + 1; k < line->count && k <= i + AHEAD_MOST; k++) {
+        verdict with = judge(&line->point[i], &line->point[k], rate);
+        if (with == CLOSE)
+            continue;
+        point moved = line->point[k];
+        moved.ns += shift;
+        return with == GOOD && judge(last, &moved, rate) != GOOD;
+    }
+    return false;
+}
+
+/* One anchor that may be used, or that is moved to where the ticks say it is. */
+typedef struct walk {
+    uint32_t used;
+    int64_t shift; /* of all that comes: the jumps so far, taken back */
+    double rate;   /* the last that was believed */
+} walk;
+
+static void take(mtp__tick_line *line, walk *w, uint32_t i, double known)
+{
+    point *last = &line->point[w->used - 1], p = line->point[i];
+    p.ns += w->shift;
+    verdict v = judge(last, &p, w->rate);
+    if (v == BAD)
+        v = judge(last, &p, known);
+    if (v == CLOSE)
+        return;
+    if (v == BAD) {
+        int64_t there = last->ns + mtp__ns_bound((double)(p.ticks - last->ticks) * w->rate);
+        line->faults++;
+        if (there - line->zero_ns >= MTP__NS_MOST || p.ticks == last->ticks ||
+            !is_jump(line, i, last, w->shift, w->rate))
+            return;
+        w->shift += there - p.ns;
+        p.ns = there;
+    }
+    double rate = (double)(p.ns - last->ns) / (double)(p.ticks - last->ticks);
+    if (!(rate > 0 && rate < RATE_MOST) || p.ns - line->zero_ns > MTP__NS_MOST) {
+        line->faults++;
+        return;
+    }
+    p.shift = w->shift;
+    last->ns_per_tick_scaled = scaled_between(last, &p);
+    w->rate = rate;
+    line->point[w->used++] = p;
+}
+
+void mtp__ticks_finish(mtp__tick_line *line, double ticks_per_ns)
+{
+    if (line->count == 0)
+        return;
+    qsort(line->point, line->count, sizeof *line->point, by_ticks);
+    double known = reference(line, ticks_per_ns);
+    walk w = {.used = 1, .rate = known};
+    line->zero_ns = line->point[0].ns;
+    for (uint32_t i = 1; i < line->count; i++)
+        take(line, &w, i, known);
+    line->count = w.used;
+    line->point[w.used - 1].ns_per_tick_scaled =
+        w.used > 1 ? line->point[w.used - 2].ns_per_tick_scaled : scaled(known);
+    line->at = 0;
+}
+
+void mtp__ticks_fini(mtp__tick_line *line)
+{
+    mtp__free(line->point);
+    memset(line, 0, sizeof *line);
+}
+
+/* Mostly the next one; a stream that begins anew, or the next thread's, is far away. */
+void mtp__ticks_seek(mtp__tick_line *line, uint64_t ticks)
+{
+    uint32_t low = 0, high = line->count; /* the last point that is not after it */
+    if (line->at + 1 < line->count && ticks >= line->point[line->at + 1].ticks)
+        low = line->at + 1;
+    if (low + 1 == line->count || (low > 0 && ticks < line->point[low + 1].ticks)) {
+        line->at = low;
+        return;
+    }
+    while (high - low > 1) {
+        uint32_t mid = low + (high - low) / 2;
+        if (line->point[mid].ticks <= ticks)
+            low = mid;
+        else
+            high = mid;
+    }
+    line->at = low;
+}
+
+int64_t mtp__ticks_of_clock(const mtp__tick_line *line, uint64_t ns)
+{
+    int64_t told = mtp__ns_bound_clock(ns);
+    uint32_t low = 0, high = line->count;
+    while (high - low > 1) {
+        uint32_t mid = low + (high - low) / 2;
+        if (line->point[mid].ns - line->point[mid].shift <= told)
+            low = mid;
+        else
+            high = mid;
+    }
+    return told + line->point[low].shift - line->zero_ns;
+}

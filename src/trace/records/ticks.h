@@ -1,0 +1,88 @@
+/* trace/records/ticks.h - ticks to nanoseconds, by the anchors that a recording holds. For the room trace alone.
+ *
+ * Ticks are the timeline; anchors say how long a tick is. Between two anchors time is a straight line; before the first and
+ * after the last the nearest line goes on. With one anchor only, the rate is what the session said.
+ *
+ * The system's clocks may jump, stand still or go back while ticks go on (a suspended machine, a migrated or restored
+ * process, a clock that was replaced), and files may be damaged. So an anchor is believed if the rate that it gives is near
+ * the one known so far, or if all clocks of the system vouch for a new one. Otherwise it is counted as a fault: what comes
+ * after a jump is moved to where ticks say it is, and a single anchor that is off is left out. Times are thus monotone and
+ * continuous, whatever was recorded.
+ *
+ * Anchors come one a second, for months: when there are MTP__TICK_POINTS_MOST, every other is forgotten, and of those that
+ * come from then on.
+ */
+#ifndef MTP_TRACE_RECORDS_TICKS_H
+#define MTP_TRACE_RECORDS_TICKS_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/clock.h"
+
+#define MTP__TICK_POINTS_MOST (1u << 15) /* 2 MB; a year: one in 17 minutes */
+#define MTP__TICK_SHIFT 55               /* a rate below 128 ns per tick fits 62 bits */
+
+typedef struct mtp__tick_point {
+    uint64_t ticks;
+    int64_t ns;                 /* of CLOCK_MONOTONIC; finish(): less the jumps before it */
+    int64_t realtime, raw;      /* the same instant; raw 0: not recorded */
+    int64_t error;              /* no further off than this */
+    int64_t shift;              /* finish(): the jumps before it, that ns is less by */
+    int64_t ns_per_tick_scaled; /* finish(): from here to the next, << MTP__TICK_SHIFT, rounded down */
+} mtp__tick_point;
+
+typedef struct mtp__tick_line {
+    mtp__tick_point *point; /* owned; finish(): by ticks, and by ns */
+    uint32_t count, room;
+    uint32_t stride; /* one anchor in so many is kept, and the last of all; 0: 1 */
+    uint32_t since;  /* anchors since one was kept; if any, the last point is the newest of them */
+    uint32_t at;     /* the segment used last */
+    uint32_t faults; /* finish(): anchors that contradict the others */
+    int64_t zero_ns; /* of CLOCK_MONOTONIC: ts 0 */
+} mtp__tick_line;
+
+/* Anchors that no clock gives are left out, and counted. false: out of memory. */
+bool mtp__ticks_add(mtp__tick_line *line, const mtp__anchor *anchor);
+void mtp__ticks_finish(mtp__tick_line *line, double ticks_per_ns); /* after the last add */
+void mtp__ticks_fini(mtp__tick_line *line);
+void mtp__ticks_seek(mtp__tick_line *line, uint64_t ticks); /* picks the segment */
+/* What CLOCK_MONOTONIC said, as ns since ts 0. Of a clock that went back: of the times that it may mean, one. */
+int64_t mtp__ticks_of_clock(const mtp__tick_line *line, uint64_t ns);
+
+/* No time is further than this from the clock's zero: 36 years. A damaged recording may claim anything; with this bound,
+ * times can be added and subtracted without overflow. */
+#define MTP__NS_MOST ((int64_t)1 << 60)
+
+static inline int64_t mtp__ns_bound(double ns) /* nan: a bound, too */
+{
+    return ns > -(double)MTP__NS_MOST ? ns < (double)MTP__NS_MOST ? (int64_t)ns : MTP__NS_MOST
+                                      : -MTP__NS_MOST;
+}
+
+static inline int64_t mtp__ns_bound_clock(uint64_t ns)
+{
+    return ns < (uint64_t)MTP__NS_MOST ? (int64_t)ns : MTP__NS_MOST;
+}
+
+/* So many ticks in ns, rounded down: where two lines meet, the first never passes the second. */
+static inline int64_t mtp__ticks_scale(int64_t ticks, int64_t ns_per_tick_scaled)
+{
+    __extension__ typedef __int128 wide;
+    const uint64_t most = (uint64_t)MTP__NS_MOST >> (64 - MTP__TICK_SHIFT); /* of the upper half */
+    wide product = (wide)ticks * ns_per_tick_scaled;
+    if (__builtin_expect((uint64_t)(product >> 64) + most >= 2 * most, 0))
+        return product > 0 ? MTP__NS_MOST : -MTP__NS_MOST;
+    return (int64_t)(product >> MTP__TICK_SHIFT);
+}
+
+/* ns since ts 0. */
+static inline int64_t mtp__ticks_to_ns(mtp__tick_line *line, uint64_t ticks)
+{
+    const mtp__tick_point *p = &line->point[line->at];
+    if (__builtin_expect(
+            (ticks < p->ticks && line->at > 0) || (line->at + 1 < line->count && ticks >= p[1].ticks), 0)) {
+        mtp__ticks_seek(line, ticks);
+        p = &line->point[line->at];
+    }
+    return p->ns - line->zero_ns + mtp__ticks_scale((int64_t)(ticks - p->ticks), p->ns_per_tick_scaled);
+}
+#endif
