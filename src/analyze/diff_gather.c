@@ -96,7 +96,7 @@ static uint64_t work_of(const mtp__calls *c, uint32_t span)
         return 0;
     uint64_t hash = (uint64_t)d->bytes;
     if (d->shape != 0) {
-        mtp__text dims = mtp__trace_get_text(c->t, c->t->shapes[d->shape].dims);
+        mtp_text dims = mtp__trace_get_text(c->t, c->t->shapes[d->shape].dims);
         hash = mtp__hash_mix(hash, mtp__hash_bytes(dims.bytes, dims.length));
     }
     for (int k = 0; k < 3; k++)

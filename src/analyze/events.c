@@ -147,7 +147,7 @@ mtp_event_kind mtp__event_kind(const mtp_trace *t, uint32_t span)
     }
 }
 
-static void fill_names(const mtp_events *e, mtp__text name, uint32_t id, mtp_event *out)
+static void fill_names(const mtp_events *e, mtp_text name, uint32_t id, mtp_event *out)
 {
     size_t point = e->group.split ? mtp__overload_at(name) : 0;
     out->key = mtp__events_key(e, id);
@@ -293,7 +293,7 @@ static void fill_span(const mtp_events *e, uint32_t span, mtp_event *out)
     const mtp_trace *t = e->t;
     const mtp__detail *d = mtp__trace_detail(t, span);
     uint32_t track = mtp__trace_track_of(t, span);
-    mtp__text name = mtp__trace_get_text(t, t->name[span]);
+    mtp_text name = mtp__trace_get_text(t, t->name[span]);
     unsigned class = mtp__group_class(&e->group, span);
     if (class < MTP__CLASS_DEVICE && t->tracks[track].on_device)
         class = class == MTP__CLASS_CPU_ANNOTATION ? MTP__CLASS_DEVICE_ANNOTATION : MTP__CLASS_DEVICE;

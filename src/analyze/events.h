@@ -64,7 +64,7 @@ mtp_status mtp__events_nest(mtp_events *e);
 
 static inline mtp_text mtp__events_text(const mtp_events *e, uint32_t id)
 {
-    mtp__text text = mtp__trace_get_text(e->t, id);
+    mtp_text text = mtp__trace_get_text(e->t, id);
     return (mtp_text){text.bytes, text.length};
 }
 

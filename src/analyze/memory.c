@@ -556,7 +556,7 @@ static int largest_first(const void *a, const void *b)
 static mtp_memory_block describe(const mtp_memory_timeline *m, const mtp__sources *sources,
                                  const mtp__block *b, uint8_t category)
 {
-    mtp__text op = {"", 0}, maker = op, source = op;
+    mtp_text op = {"", 0}, maker = op, source = op;
     int64_t thread = -1;
     if (b->made != MTP__NONE) {
         uint32_t span = mtp__memory_maker(m->trace, b->made);

@@ -97,7 +97,7 @@ typedef struct mtp__sources { /* lines of the program */
 } mtp__sources;
 mtp_status mtp__sources_init(mtp__sources *s, const mtp_trace *t);
 void mtp__sources_fini(mtp__sources *s);
-mtp__text mtp__source_of(const mtp__sources *s, uint32_t span); /* "": not recorded */
+mtp_text mtp__source_of(const mtp__sources *s, uint32_t span); /* "": not recorded */
 
 /* Of the memory events trace->memory[events[i]], which are in order of time: out[i]. */
 mtp_status mtp__memory_contexts(const mtp_trace *t, const uint32_t *events, uint32_t count,

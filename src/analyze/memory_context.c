@@ -45,7 +45,7 @@ static uint8_t name_of(walk *w, uint32_t span)
 {
     uint32_t id = w->t->name[span];
     if (w->names[id] == NAME_UNSEEN) {
-        mtp__text text = mtp__trace_get_text(w->t, id);
+        mtp_text text = mtp__trace_get_text(w->t, id);
         w->names[id] = MTP__BEGINS_WITH(text, MTP__ENGINE_PREFIX)         ? NAME_ENGINE
                        : MTP__BEGINS_WITH(text, "Optimizer.step#")        ? NAME_OPTIMIZER
                        : MTP__BEGINS_WITH(text, "enumerate(DataLoader)#") ? NAME_LOADER

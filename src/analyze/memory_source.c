@@ -5,7 +5,7 @@
 #include "base/error.h"
 
 /* Ops that do nothing but allocate: whoever called one is who wanted the block. */
-static bool only_allocates(mtp__text name)
+static bool only_allocates(mtp_text name)
 {
     static const char *const starts[] = {"aten::empty", "aten::new_empty", "aten::_empty", "aten::resize_"};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
@@ -56,7 +56,7 @@ void mtp__sources_fini(mtp__sources *s)
 }
 
 /* Of the framework, not of the program: "torch/nn/modules/linear.py(130): forward", "<built-in ...", "nn.Module: ..." */
-static bool of_framework(mtp__text frame)
+static bool of_framework(mtp_text frame)
 {
     static const char *const parts[] = {"<built-in",      "nn.Module: ", "torch/",       "/torch/",
                                         "/mindtorch_v2/", "libmtprof",   "libmindtorch", "_C.cpython"};
@@ -69,14 +69,14 @@ static bool of_framework(mtp__text frame)
 }
 
 /* The innermost line of the program; if there is none, the innermost of all. */
-mtp__text mtp__source_of(const mtp__sources *s, uint32_t span)
+mtp_text mtp__source_of(const mtp__sources *s, uint32_t span)
 {
     const mtp_trace *t = s->t;
-    mtp__text first = {"", 0};
+    mtp_text first = {"", 0};
     uint32_t stack = s->stacks != NULL && span != MTP__NONE ? s->stacks[span] : 0;
     uint32_t call = (stack & MTP__STACK_CALL) != 0 ? stack & ~MTP__STACK_CALL : MTP__NONE;
     for (; call != MTP__NONE; call = mtp__python_around(t, call)) {
-        mtp__text name = mtp__trace_get_text(t, t->name[call]);
+        mtp_text name = mtp__trace_get_text(t, t->name[call]);
         first = first.length == 0 ? name : first;
         if (!of_framework(name))
             return name;
@@ -86,7 +86,7 @@ mtp__text mtp__source_of(const mtp__sources *s, uint32_t span)
     }
     stack = (stack & MTP__STACK_CALL) != 0 ? 0 : stack;
     for (; stack != 0; stack = t->stacks[stack].parent) {
-        mtp__text frame = mtp__trace_get_text(t, t->stacks[stack].frame);
+        mtp_text frame = mtp__trace_get_text(t, t->stacks[stack].frame);
         first = first.length == 0 ? frame : first;
         if (!of_framework(frame))
             return frame;

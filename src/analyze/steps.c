@@ -48,7 +48,7 @@ static bool view_init(view *v, const mtp_trace *t)
     uint32_t count = mtp__intern_count(&t->text);
     *v = (view){.t = t, .step_names = mtp__calloc((size_t)count + 1, 1)};
     for (uint32_t id = 1; v->step_names != NULL && id <= count; id++) {
-        mtp__text name = mtp__trace_get_text(t, id);
+        mtp_text name = mtp__trace_get_text(t, id);
         const char *digit = name.bytes + sizeof MTP__STEP_PREFIX - 1;
         v->step_names[id] = MTP__BEGINS_WITH(name, MTP__STEP_PREFIX) && *digit >= '0' && *digit <= '9';
     }
@@ -75,7 +75,7 @@ static int64_t plus(int64_t a, int64_t b)
 /* "PyTorch Profiler (0)" of Kineto's files: the recording itself, no scope of the program. */
 static bool is_recording(const mtp_trace *t, uint32_t span)
 {
-    mtp__text category = mtp__trace_get_text(t, mtp__trace_detail(t, span)->category);
+    mtp_text category = mtp__trace_get_text(t, mtp__trace_detail(t, span)->category);
     return category.length == 5 && memcmp(category.bytes, "Trace", 5) == 0;
 }
 
@@ -237,7 +237,7 @@ static int by_start(const void *a, const void *b)
 
 static int64_t number_of(const mtp_trace *t, uint32_t span)
 {
-    mtp__text name = mtp__trace_get_text(t, t->name[span]);
+    mtp_text name = mtp__trace_get_text(t, t->name[span]);
     const char *hash = memchr(name.bytes, '#', name.length);
     if (hash == NULL || hash[1] < '0' || hash[1] > '9')
         return (int64_t)mtp__trace_detail(t, span)->number;

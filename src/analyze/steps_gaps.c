@@ -6,7 +6,7 @@
 
 static mtp_text text_of(const mtp_trace *t, uint32_t span)
 {
-    mtp__text text = mtp__trace_get_text(t, span != MTP__NONE ? t->name[span] : 0);
+    mtp_text text = mtp__trace_get_text(t, span != MTP__NONE ? t->name[span] : 0);
     return (mtp_text){text.bytes, text.length};
 }
 

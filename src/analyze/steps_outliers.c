@@ -171,7 +171,7 @@ static void explain(work *w)
         offer(row, &nothing);
         for (uint32_t i = 0; i < w->count; i++) {
             const sums *s = &w->sums[i];
-            mtp__text name = mtp__trace_get_text(w->t, s->name);
+            mtp_text name = mtp__trace_get_text(w->t, s->name);
             mtp_step_reason reason = {{name.bytes, name.length},
                                       (int64_t)(s->ns[c] - s->ns[0] / w->usual),
                                       s->calls[c] - (int64_t)llround((double)s->calls[0] / w->usual),

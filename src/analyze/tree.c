@@ -303,7 +303,7 @@ const uint32_t *mtp_tree_children(const mtp_tree *tree, size_t node, size_t *cou
 
 static mtp_text text_of(const mtp_trace *t, uint32_t id)
 {
-    mtp__text text = mtp__trace_get_text(t, id);
+    mtp_text text = mtp__trace_get_text(t, id);
     return (mtp_text){text.bytes, text.length};
 }
 

@@ -186,7 +186,7 @@ static void put_span(writer *w, uint32_t span, uint32_t track)
     if (backward)
         fill_forward(w, &n, track);
     w->threads[track].last = span;
-    mtp__text name = mtp__trace_get_text(t, t->name[span]);
+    mtp_text name = mtp__trace_get_text(t, t->name[span]);
     put_node(w, &n, name.bytes, name.length);
 }
 

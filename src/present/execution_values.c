@@ -33,7 +33,7 @@ typedef enum argument_kind {
 /* -------------------------------------------------------------------------------------------- looking */
 
 /* Only lists and whole numbers. */
-static bool only_numbers(mtp__text text)
+static bool only_numbers(mtp_text text)
 {
     for (size_t i = 0; i < text.length; i++)
         if (text.bytes[i] == 0 || strchr("[]-0123456789, ", text.bytes[i]) == NULL)
@@ -44,7 +44,7 @@ static bool only_numbers(mtp__text text)
 static bool is_list(const mtp_trace *t, uint32_t id, bool of_numbers)
 {
     size_t wrong;
-    mtp__text text = mtp__trace_get_text(t, id);
+    mtp_text text = mtp__trace_get_text(t, id);
     return text.length >= 2 && text.bytes[0] == '[' && mtp__json_check(text.bytes, text.length, &wrong) &&
            (!of_numbers || only_numbers(text));
 }
@@ -119,7 +119,7 @@ typedef struct arguments {
 
 static slice list_of(const mtp__execution_values *v, uint32_t shape, uint32_t id, unsigned bit)
 {
-    mtp__text text = mtp__trace_get_text(v->t, id);
+    mtp_text text = mtp__trace_get_text(v->t, id);
     while (text.length > 0 && strchr(" \t\r\n", text.bytes[text.length - 1]) != NULL)
         text.length--;
     return (v->sound[shape] & bit) != 0 ? inside((slice){text.bytes, text.length}, '[', ']') : (slice){"", 0};

@@ -172,7 +172,7 @@ static uint32_t shown_as(const stacks *s, const mtp__track *track, uint32_t span
 /* ----------------------------------------------------------------------------------------------- lines */
 
 /* What would end the frame or the line, or move a terminal's cursor, is '_'. */
-static void put_frame(mtp__out *o, mtp__text frame)
+static void put_frame(mtp__out *o, mtp_text frame)
 {
     const unsigned char *at = (const unsigned char *)frame.bytes, *end = at + frame.length;
     while (at < end) {
@@ -256,7 +256,7 @@ static uint32_t child(stacks *s, uint32_t parent, uint32_t text)
 }
 
 /* "module:+0x12f:symbol": where the offset begins and the symbol, if it is known; 0: no such frame. */
-static size_t offset_in(mtp__text frame, size_t *symbol)
+static size_t offset_in(mtp_text frame, size_t *symbol)
 {
     const char *last = strrchr(frame.bytes, ':'), *offset = strstr(frame.bytes, ":+0x");
     if (last == NULL || offset == NULL || offset >= last || strcmp(last, ":?") == 0 ||
@@ -269,7 +269,7 @@ static size_t offset_in(mtp__text frame, size_t *symbol)
 /* A native function is one frame, wherever in it the call was: the first of these stands for them. */
 static uint32_t function_of(stacks *s, uint32_t text)
 {
-    mtp__text frame = mtp__trace_get_text(s->t, text);
+    mtp_text frame = mtp__trace_get_text(s->t, text);
     size_t symbol, offset = offset_in(frame, &symbol);
     bool is_new;
     if (offset == 0)
@@ -291,7 +291,7 @@ static uint32_t below(stacks *s, uint32_t at)
 }
 
 /* "file:line:function", "module:+offset:symbol": alike but for the place in the function. */
-static bool same_function(mtp__text a, mtp__text b)
+static bool same_function(mtp_text a, mtp_text b)
 {
     const char *x = strrchr(a.bytes, ':'), *y = strrchr(b.bytes, ':');
     size_t file = strcspn(a.bytes, ":");
@@ -406,11 +406,11 @@ static void put_folded(stacks *s, line *lines)
         for (uint32_t n = lines[i].node; n != 0; n = s->nodes[n].parent)
             add_frame(s, s->nodes[n].text);
         for (uint32_t k = s->frame_count; k-- > 0;) {
-            mtp__text frame = mtp__trace_get_text(s->t, s->frames[k]);
+            mtp_text frame = mtp__trace_get_text(s->t, s->frames[k]);
             size_t symbol, offset = offset_in(frame, &symbol);
-            put_frame(&s->out, (mtp__text){frame.bytes, offset != 0 ? offset : frame.length});
+            put_frame(&s->out, (mtp_text){frame.bytes, offset != 0 ? offset : frame.length});
             if (offset != 0)
-                put_frame(&s->out, (mtp__text){frame.bytes + symbol, frame.length - symbol});
+                put_frame(&s->out, (mtp_text){frame.bytes + symbol, frame.length - symbol});
             mtp__out_text(&s->out, k > 0 ? ";" : " ");
         }
         mtp__out_u64(&s->out, lines[i].ns >= 1000 ? (uint64_t)lines[i].ns / 1000 : 1);

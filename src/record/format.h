@@ -64,7 +64,7 @@ enum {
  * its words (pool.h: mtp__control_check), for a chunk that its writer never sealed has none. */
 #define MTP__CONTROL_LIST(X)                                                                                 \
     X(NAME, 1)      /* blob: text. Ids with bit 31 are the session's own */                                  \
-    X(SHAPE, 2)     /* blob: words, record/shapes.h */                                                       \
+    X(SHAPE, 2)     /* blob: words, see record/details.c */                                                  \
     X(FRAME, 3)     /* blob: "file:line:function"; native: see record/stack.c */                             \
     X(STACK, 4)     /* blob: two 32-bit ids, parent stack (0: none) and frame */                             \
     X(TEXT, 5)      /* blob: args of an op */                                                                \

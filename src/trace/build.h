@@ -4,7 +4,7 @@
 #include "trace/trace.h"
 
 typedef struct mtp__trace_builder {
-    mtp__columns spans;
+    mtp__span_memory spans;
     bool out_of_memory; /* latched by any add; told by finish() */
     /* The reader vouches: spans were added track by track, each in order, with the tracks' ranges, the parents (in the
      * TRACK column) and the trace's extent filled in. */

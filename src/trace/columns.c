@@ -121,7 +121,7 @@ mtp_status mtp_trace_columns(const mtp_trace *trace, mtp_columns *out)
 
 const char *mtp_trace_name(const mtp_trace *trace, uint32_t id, size_t *length)
 {
-    mtp__text text = {"", 0};
+    mtp_text text = {"", 0};
     if (trace != NULL && id <= mtp__intern_count(&trace->text))
         text = mtp__trace_get_text(trace, id);
     if (length != NULL)

@@ -63,7 +63,7 @@ static bool glob(const char *pattern, const char *text, size_t length)
     return *pattern == 0;
 }
 
-static bool matches(const char *pattern, mtp__text text)
+static bool matches(const char *pattern, mtp_text text)
 {
     if (strpbrk(pattern, "*?") != NULL)
         return glob(pattern, text.bytes, text.length);
@@ -186,7 +186,7 @@ static bool is_wanted_thread(const cutter *c, const mtp__track *track)
         return true;
     char number[24];
     snprintf(number, sizeof number, "%lld", (long long)track->tid);
-    mtp__text text = mtp__trace_get_text(c->t, track->tid_text);
+    mtp_text text = mtp__trace_get_text(c->t, track->tid_text);
     if (track->tid_text != 0 ? strcmp(text.bytes, thread) == 0 : strcmp(number, thread) == 0)
         return true;
     char *end;
@@ -300,7 +300,7 @@ static bool keep_moment(const cutter *c, uint32_t track, int64_t ts)
 static uint32_t copy_text(cutter *c, uint32_t id)
 {
     if (id != 0 && c->text_of[id] == 0) {
-        mtp__text text = mtp__trace_get_text(c->t, id);
+        mtp_text text = mtp__trace_get_text(c->t, id);
         c->text_of[id] = mtp__trace_text(c->out, text.bytes, text.length);
     }
     return c->text_of[id];
@@ -350,7 +350,7 @@ static uint32_t copy_track(cutter *c, uint32_t id)
 /* The args of a span that was cut: how long it was. */
 static uint32_t clipped_args(cutter *c, uint32_t args, int64_t whole)
 {
-    mtp__text had = mtp__trace_get_text(c->t, args);
+    mtp_text had = mtp__trace_get_text(c->t, args);
     size_t room = had.length + 64;
     char *text = mtp__calloc(1, room);
     if (text == NULL) {
@@ -605,8 +605,8 @@ static void copy_head(cutter *c)
     for (uint32_t i = 0; i < t->clock_count; i++)
         mtp__list_add(out, LIST(out, clocks), &t->clocks[i]);
     for (uint32_t i = 0; i < t->metadata_count; i++) {
-        mtp__text key = mtp__trace_get_text(t, t->metadata[i].key);
-        mtp__text json = mtp__trace_get_text(t, t->metadata[i].json);
+        mtp_text key = mtp__trace_get_text(t, t->metadata[i].key);
+        mtp_text json = mtp__trace_get_text(t, t->metadata[i].json);
         mtp__trace_add_meta(out, key.bytes, key.length, json.bytes, json.length);
     }
     out->base_ns = t->base_ns;

@@ -11,7 +11,7 @@ const char *const mtp__filtered_names[] = {"[memory]",
                                            "aten::_version",
                                            NULL};
 
-static mtp__text name_of(const mtp_trace *t, uint32_t span)
+static mtp_text name_of(const mtp_trace *t, uint32_t span)
 {
     return mtp__trace_get_text(t, t->name[span]);
 }
@@ -48,7 +48,7 @@ static bool is_run_by_engine(const mtp_trace *t, uint32_t span)
         up = t->parent[up];
     if (up == MTP__NONE || !mtp__is_engine_scope(t, up))
         return false;
-    mtp__text scope = name_of(t, up), name = name_of(t, span);
+    mtp_text scope = name_of(t, up), name = name_of(t, span);
     return scope.length == prefix + name.length && memcmp(scope.bytes + prefix, name.bytes, name.length) == 0;
 }
 

@@ -12,7 +12,7 @@
 #define MTP__ENGINE_PREFIX                                                                                   \
     "autograd::engine::evaluate_function: " /* autograd's scope around a backward function */
 
-static inline bool mtp__text_begins(mtp__text text, const char *prefix, size_t length)
+static inline bool mtp__text_begins(mtp_text text, const char *prefix, size_t length)
 {
     return text.length >= length && memcmp(text.bytes, prefix, length) == 0;
 }

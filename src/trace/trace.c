@@ -40,7 +40,7 @@ mtp_status mtp__trace_create(mtp_trace **out)
     return MTP_OK;
 }
 
-static void columns_free(mtp__columns *c)
+static void columns_free(mtp__span_memory *c)
 {
     for (int k = 0; k < MTP__COLUMNS; k++)
         mtp__unmap(c->column[k], c->bytes[k]);
@@ -246,7 +246,7 @@ void mtp__trace_set_meta_text(mtp_trace *t, const char *key, const char *text, s
 uint32_t mtp__trace_args_text(mtp_trace *t, uint32_t text)
 {
     size_t n;
-    mtp__text args = mtp__trace_get_text(t, text);
+    mtp_text args = mtp__trace_get_text(t, text);
     if (args.length > 1 && args.bytes[0] == MTP_ARGS_MEMBERS[0])
         return mtp__trace_text(t, args.bytes + 1, args.length - 1);
     char *json = args.length > 0 ? json_string("\"args\": ", args.bytes, args.length, &n) : NULL;
@@ -267,10 +267,10 @@ uint32_t mtp__trace_text(mtp_trace *t, const char *bytes, size_t length)
     return id;
 }
 
-mtp__text mtp__trace_get_text(const mtp_trace *t, uint32_t id)
+mtp_text mtp__trace_get_text(const mtp_trace *t, uint32_t id)
 {
     const mtp__intern_entry *e = id != 0 ? mtp__intern_get(&t->text, id) : NULL;
-    return e != NULL ? (mtp__text){(const char *)e->bytes, e->length} : (mtp__text){"", 0};
+    return e != NULL ? (mtp_text){(const char *)e->bytes, e->length} : (mtp_text){"", 0};
 }
 
 uint32_t mtp__trace_find_text(const mtp_trace *t, const char *text)
@@ -283,7 +283,7 @@ uint32_t mtp__trace_find_text(const mtp_trace *t, const char *text)
 
 static const size_t column_size[MTP__COLUMNS] = {8, 8, 4, 4, 4, 1, 1};
 
-static bool column_make(mtp__columns *c, int k, size_t count)
+static bool column_make(mtp__span_memory *c, int k, size_t count)
 {
     size_t bytes = (count * column_size[k] + 4095) & ~(size_t)4095;
     if (bytes >= HUGE_FROM)
@@ -297,7 +297,7 @@ static bool column_make(mtp__columns *c, int k, size_t count)
     return true;
 }
 
-static bool columns_grow(mtp__columns *c, size_t count)
+static bool columns_grow(mtp__span_memory *c, size_t count)
 {
     for (int k = 0; k < MTP__COLUMNS; k++)
         if (!column_make(c, k, count))
@@ -308,7 +308,7 @@ static bool columns_grow(mtp__columns *c, size_t count)
 
 bool mtp__trace_reserve_spans(mtp_trace *t, uint64_t count)
 {
-    mtp__columns *c = &t->builder->spans;
+    mtp__span_memory *c = &t->builder->spans;
     if (count <= c->room)
         return true;
     if (count < UINT32_MAX && columns_grow(c, count < SPANS_FIRST ? SPANS_FIRST : count))
@@ -319,7 +319,7 @@ bool mtp__trace_reserve_spans(mtp_trace *t, uint64_t count)
 
 bool mtp__trace_reserve_ahead(mtp_trace *t, uint64_t more)
 {
-    mtp__columns *c = &t->builder->spans;
+    mtp__span_memory *c = &t->builder->spans;
     uint64_t need = (uint64_t)c->count + more, twice = (uint64_t)c->room * 2;
     return need <= c->room || mtp__trace_reserve_spans(t, need > twice ? need : twice);
 }
@@ -327,7 +327,7 @@ bool mtp__trace_reserve_ahead(mtp_trace *t, uint64_t more)
 uint32_t mtp__trace_add_span(mtp_trace *t, uint32_t track, int64_t start, int64_t end, uint32_t name,
                              mtp__category category, uint8_t flags, uint32_t detail)
 {
-    mtp__columns *c = &t->builder->spans;
+    mtp__span_memory *c = &t->builder->spans;
     uint32_t i = c->count;
     if (__builtin_expect(i == c->room, 0) && !mtp__trace_reserve_ahead(t, 1))
         return MTP__NONE;
@@ -345,7 +345,7 @@ uint32_t mtp__trace_add_span(mtp_trace *t, uint32_t track, int64_t start, int64_
 
 void mtp__trace_end_span(mtp_trace *t, uint32_t span, int64_t end, uint8_t more_flags)
 {
-    mtp__columns *c = &t->builder->spans;
+    mtp__span_memory *c = &t->builder->spans;
     if (span >= c->count)
         return;
     COLUMN(c, END, int64_t)[span] = end;
@@ -403,7 +403,7 @@ static void sort_range(sorting *s, size_t from, size_t to)
 /* Spans by track (in the order of the tracks), then by time. NULL: they are so already. */
 static mtp_status order_spans(mtp_trace *t, uint32_t **out)
 {
-    mtp__columns *c = &t->builder->spans;
+    mtp__span_memory *c = &t->builder->spans;
     const uint32_t *track = COLUMN(c, TRACK, uint32_t);
     sorting s = {COLUMN(c, START, int64_t), COLUMN(c, END, int64_t), NULL, NULL};
     bool ordered = true;
@@ -439,7 +439,7 @@ static mtp_status order_spans(mtp_trace *t, uint32_t **out)
 }
 
 /* One column after the other into its new place. */
-static bool permute(mtp__columns *from, mtp__columns *to, const uint32_t *index)
+static bool permute(mtp__span_memory *from, mtp__span_memory *to, const uint32_t *index)
 {
     uint32_t n = from->count;
     for (int k = 0; k < MTP__COLUMNS; k++) {
@@ -467,7 +467,7 @@ static bool permute(mtp__columns *from, mtp__columns *to, const uint32_t *index)
 
 /* torch's rule: a span that begins after its candidate's end, or outlasts it, is not its child, and the candidate is
  * done with. The parents chain up through the parent column, so no stack is needed at any depth. */
-static void nest_track(const mtp__columns *c, const mtp__track *track)
+static void nest_track(const mtp__span_memory *c, const mtp__track *track)
 {
     const int64_t *starts = COLUMN(c, START, int64_t), *ends = COLUMN(c, END, int64_t);
     uint32_t *parent = COLUMN(c, TRACK, uint32_t), top = MTP__NONE;
@@ -495,7 +495,7 @@ static void permute_range(void *column, size_t size, const uint32_t *index, uint
 
 bool mtp__trace_nest_track(mtp_trace *t, const mtp__track *track)
 {
-    mtp__columns *c = &t->builder->spans;
+    mtp__span_memory *c = &t->builder->spans;
     uint32_t n = track->count;
     sorting s = {COLUMN(c, START, int64_t), COLUMN(c, END, int64_t), NULL, NULL};
     bool ordered = true;
@@ -568,7 +568,7 @@ static bool sort_list(void *list, uint32_t count, size_t size, int (*order)(cons
 
 void mtp__trace_extent_by_tracks(mtp_trace *t, int64_t end)
 {
-    mtp__columns *c = &t->builder->spans;
+    mtp__span_memory *c = &t->builder->spans;
     t->first_ns = t->last_ns = end;
     for (uint32_t k = 0; k < t->track_count; k++)
         if (t->tracks[k].count > 0 && COLUMN(c, START, int64_t)[t->tracks[k].first] < t->first_ns)
@@ -602,7 +602,7 @@ static void find_extent(mtp_trace *t)
 static mtp_status finish(mtp_trace *t)
 {
     uint32_t *index = NULL;
-    mtp__columns *c = &t->builder->spans;
+    mtp__span_memory *c = &t->builder->spans;
     bool vouched = t->builder->vouched, moved = true;
     if (t->builder->out_of_memory)
         return MTP_FAIL(MTP_E_NOMEM, "a trace of %u spans so far", c->count);

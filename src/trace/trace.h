@@ -186,11 +186,11 @@ enum { /* of a span, while building: TRACK becomes the parent column */
     MTP__COLUMN_FLAGS,
     MTP__COLUMNS
 };
-typedef struct mtp__columns {
+typedef struct mtp__span_memory {
     void *column[MTP__COLUMNS]; /* owned mappings */
     size_t bytes[MTP__COLUMNS];
     uint32_t count, room;
-} mtp__columns;
+} mtp__span_memory;
 
 struct mtp_trace {
     /* spans, one column each */
@@ -243,7 +243,7 @@ struct mtp_trace {
     uint32_t flags_recorded; /* MTP_WITH_* and activities, where known */
     char source[256];        /* where it came from, for messages */
 
-    mtp__columns columns;               /* owned: what the span columns above lie in */
+    mtp__span_memory columns;           /* owned: what the span columns above lie in */
     struct mtp__trace_builder *builder; /* owned; until finish() */
 };
 
@@ -280,11 +280,7 @@ mtp_status mtp__trace_finish(mtp_trace *t);
 
 /* ------------------------------------------------------------------------------------------- reading */
 
-typedef struct mtp__text {
-    const char *bytes; /* borrowed; NUL-terminated */
-    size_t length;
-} mtp__text;
-mtp__text mtp__trace_get_text(const mtp_trace *t, uint32_t id);
+mtp_text mtp__trace_get_text(const mtp_trace *t, uint32_t id);
 uint32_t mtp__trace_find_text(const mtp_trace *t, const char *text); /* id, or 0: not in this trace */
 static inline const mtp__detail *mtp__trace_detail(const mtp_trace *t, uint32_t span)
 {

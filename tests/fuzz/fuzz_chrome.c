@@ -101,8 +101,8 @@ static void take_event(input *in, mtp_trace *t)
                        .phase = "stf"[take(in, 1) % 3]};
         mtp__trace_add_flow(t, &f);
     } else {
-        mtp__text key = mtp__trace_get_text(t, take_text(in, t)),
-                  json = mtp__trace_get_text(t, take_text(in, t));
+        mtp_text key = mtp__trace_get_text(t, take_text(in, t)),
+                 json = mtp__trace_get_text(t, take_text(in, t));
         mtp__trace_add_meta(t, key.bytes, key.length, json.bytes, json.length);
     }
 }

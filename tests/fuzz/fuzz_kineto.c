@@ -22,7 +22,7 @@ static mtp_status read_once(const uint8_t *data, size_t size, size_t window, siz
 
 static void check_json(const mtp_trace *t, uint32_t id, const char *before, const char *after)
 {
-    mtp__text text = mtp__trace_get_text(t, id);
+    mtp_text text = mtp__trace_get_text(t, id);
     size_t head = strlen(before), tail = strlen(after), at;
     if (id == 0)
         return;

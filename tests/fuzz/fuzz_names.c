@@ -154,7 +154,7 @@ static void check_read_back(const fuzz_text *file, const uint8_t *name, size_t l
     mended(name, length, &right);
     bool found = right.length == 0;
     for (uint32_t i = 0; i < t->span_count && !found; i++) {
-        mtp__text text = mtp__trace_get_text(t, t->name[i]);
+        mtp_text text = mtp__trace_get_text(t, t->name[i]);
         found = text.length == right.length && memcmp(text.bytes, right.bytes, right.length) == 0;
     }
     MUST(found);

@@ -214,7 +214,7 @@ static void check_durations(const mtp_trace *t, int least)
     int found = 0;
     assert_int_equal(t->clock_faults + t->damaged_chunks, 0);
     for (uint32_t i = 0; i < t->span_count; i++) {
-        const mtp__text name = mtp__trace_get_text(t, t->name[i]);
+        const mtp_text name = mtp__trace_get_text(t, t->name[i]);
         int64_t ns = t->end[i] - t->start[i];
         assert_true(name.length > 0 && name.bytes[0] != '?');
         if (name.length < 5 || memcmp(name.bytes + name.length - 5, " 5 ms", 5) != 0)

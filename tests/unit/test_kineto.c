@@ -910,7 +910,7 @@ static void a_million_args_are_kept(void **state)
     fclose(f);
     mtp_trace *t;
     assert_ok(read_bytes(json, size, 0, 0, &t));
-    mtp__text args = mtp__trace_get_text(t, mtp__trace_detail(t, 0)->args);
+    mtp_text args = mtp__trace_get_text(t, mtp__trace_detail(t, 0)->args);
     int commas = 0;
     for (size_t i = 0; i < args.length; i++)
         commas += args.bytes[i] == ',';
@@ -957,7 +957,7 @@ static void names_are_read_to_the_byte(void **state)
             continue;
         snprintf(json, sizeof json, "[{\"ph\":\"X\",\"name\":\"%s\",\"ts\":1,\"dur\":1}]", cases[i].json);
         mtp_trace *t = read_text(json);
-        mtp__text name = mtp__trace_get_text(t, t->name[0]);
+        mtp_text name = mtp__trace_get_text(t, t->name[0]);
         if (name.length != cases[i].length || memcmp(name.bytes, cases[i].name, name.length) != 0)
             fail_msg("'%s' became '%s', %zu bytes", cases[i].json, name.bytes, name.length);
         mtp_trace_destroy(t);
@@ -983,7 +983,7 @@ static void kept_json_is_strict_whatever_came_in(void **state)
         "\"name\":\"a\",\"ts\":1,\"dur\":1,\"args\":{\"k\x02\xc3\":NaN,\"v\":\"\t\xe2\x82\",\"u\":[\"\\q\","
         "inf]}}]}");
     size_t at;
-    mtp__text meta = mtp__trace_get_text(t, t->metadata[0].json);
+    mtp_text meta = mtp__trace_get_text(t, t->metadata[0].json);
     assert_string_equal(
         meta.bytes,
         "[\"NaN\", \"-Infinity\", \"inf\", \"nan\", \"-nan\", \"\\u0001\xef\xbf\xbd\\\\x\\ufffd\"]");
@@ -1013,7 +1013,7 @@ static void random_bytes_in_strings_always_leave_strict_json(void **state)
         mtp_trace *t;
         if (read_bytes(json, strlen(json), 0, 0, &t) != MTP_OK)
             continue; /* the quotes fell so that it is no JSON */
-        mtp__text args = mtp__trace_get_text(t, mtp__trace_detail(t, 0)->args);
+        mtp_text args = mtp__trace_get_text(t, mtp__trace_detail(t, 0)->args);
         char whole[1024];
         int n = snprintf(whole, sizeof whole, "{%s}", args.bytes);
         size_t at;

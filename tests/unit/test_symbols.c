@@ -88,7 +88,7 @@ static void static_functions_of_a_recording_have_names(void **state)
     assert_ok(mtp_profile_trace(prof, &t));
     char all[16384] = "";
     for (uint32_t node = mtp__trace_detail(t, 0)->stack; node != 0; node = t->stacks[node].parent) {
-        mtp__text frame = mtp__trace_get_text(t, t->stacks[node].frame);
+        mtp_text frame = mtp__trace_get_text(t, t->stacks[node].frame);
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s;", frame.bytes);
         assert_null(strchr(frame.bytes, '@'));
         assert_int_not_equal(frame.bytes[0], '/'); /* the module's name, not its path */

@@ -331,7 +331,7 @@ static mtp_status move_strays(mtp__launched *l, const mtp_trace *t, uint32_t mai
             for (uint32_t i = track->first; i < track->first + track->count; i++)
                 if (!mtp__is_stray(t, i))
                     order[at++] = i;
-        l->thread[n++] = (struct mtp__thread){first, at - first};
+        l->thread[n++] = (struct mtp__torch_thread){first, at - first};
     }
     mtp__free(moved);
     return MTP_OK;
@@ -345,7 +345,7 @@ mtp_status mtp__launched_init(mtp__launched *l, const mtp_trace *t, bool as_torc
         return MTP_FAIL(MTP_E_NOMEM, "%u threads", t->track_count);
     for (uint32_t k = 0; k < t->track_count; k++)
         if (!t->tracks[k].on_device && t->tracks[k].count > 0)
-            l->thread[l->threads++] = (struct mtp__thread){t->tracks[k].first, t->tracks[k].count};
+            l->thread[l->threads++] = (struct mtp__torch_thread){t->tracks[k].first, t->tracks[k].count};
     mtp_status status = mtp__is_torchs(t) ? move_strays(l, t, mtp__main_track(t)) : MTP_OK;
     if (status == MTP_OK && t->launcher != NULL) {
         if (!mtp__scratch_make(&l->us, t->span_count, sizeof(double)))

@@ -109,7 +109,7 @@ static void note_first(mtp__sum *s, const mtp_trace *t, uint32_t span)
     s->nested = t->parent[span] != MTP__NONE;
 }
 
-static outcome add_thread(fast *f, struct mtp__thread thread)
+static outcome add_thread(fast *f, struct mtp__torch_thread thread)
 {
     const mtp_trace *t = f->g->t;
     const int64_t *start = t->start, *end = t->end;
@@ -197,7 +197,7 @@ static bool set_targets(fast *f)
 }
 
 /* Every time is written where it would go, and stays if it belongs there. */
-static void gather(fast *f, struct mtp__thread thread)
+static void gather(fast *f, struct mtp__torch_thread thread)
 {
     const mtp_trace *t = f->g->t;
     const uint32_t *row_of = f->row_of.p;

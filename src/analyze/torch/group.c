@@ -119,7 +119,7 @@ uint32_t mtp__group_text(mtp__group *g, const void *bytes, size_t length)
 
 /* ----------------------------------------------------------------------------------------------- names */
 
-static bool is_filtered(mtp__text name)
+static bool is_filtered(mtp_text name)
 {
     for (const char *const *known = mtp__filtered_names; *known != NULL; known++)
         if (strlen(*known) == name.length && memcmp(*known, name.bytes, name.length) == 0)
@@ -137,7 +137,7 @@ static size_t word(const char *p, const char *end)
 
 /* With capture_overload_names Kineto writes aten::add.Tensor: namespace::name.overload and nothing else. Returns
  * where the point is, 0: it is no such name. */
-size_t mtp__overload_at(mtp__text name)
+size_t mtp__overload_at(mtp_text name)
 {
     const char *p = name.bytes, *end = p + name.length;
     size_t n = word(p, end);
@@ -156,7 +156,7 @@ size_t mtp__overload_at(mtp__text name)
 uint32_t mtp__group_new_key(mtp__group *g, uint32_t name)
 {
     static const char steps[] = "ProfilerStep*";
-    mtp__text text = mtp__trace_get_text(g->t, name);
+    mtp_text text = mtp__trace_get_text(g->t, name);
     uint32_t *key = (uint32_t *)g->key_of.p + name;
     if (is_filtered(text)) {
         *key = MTP__KEY_NONE + 1;
@@ -170,7 +170,7 @@ uint32_t mtp__group_new_key(mtp__group *g, uint32_t name)
     if (point != 0)
         text.length = point;
     if (MTP__BEGINS_WITH(text, MTP__STEP_PREFIX))
-        text = (mtp__text){steps, sizeof steps - 1};
+        text = (mtp_text){steps, sizeof steps - 1};
     uint32_t id = mtp__group_text(g, text.bytes, text.length);
     if (id == 0)
         return MTP__KEY_NONE; /* latched */
@@ -234,7 +234,7 @@ static uint32_t shape_text(mtp__group *g, uint32_t shape)
     if (*known != 0)
         return *known;
     uint32_t dims = g->t->shapes[shape].dims;
-    mtp__text text = dims != 0 ? mtp__trace_get_text(g->t, dims) : (mtp__text){"[]", 2};
+    mtp_text text = dims != 0 ? mtp__trace_get_text(g->t, dims) : (mtp_text){"[]", 2};
     char *out = mtp__calloc(1, text.length + 1);
     if (out == NULL) {
         g->failed = true;
@@ -286,13 +286,13 @@ static uint32_t stack_text(mtp__group *g, uint32_t stack)
     most = most < DEEPEST ? most : DEEPEST;
     for (stack = call ? 0 : stack; call && stack == 0 && span != MTP__NONE && count < most;
          span = g->options->python_stacks ? mtp__python_around(t, span) : MTP__NONE) {
-        mtp__text name = mtp__trace_get_text(t, t->name[span]);
+        mtp_text name = mtp__trace_get_text(t, t->name[span]);
         if (!g->options->python_stacks || !mtp__frame_is_filtered(name.bytes))
             frames[count++] = mtp__group_text(g, name.bytes, name.length);
         stack = mtp__trace_detail(t, span)->stack;
     }
     for (uint32_t at = stack; at != 0 && count < most; at = t->stacks[at].parent) {
-        mtp__text frame = mtp__trace_get_text(t, t->stacks[at].frame);
+        mtp_text frame = mtp__trace_get_text(t, t->stacks[at].frame);
         if (!mtp__frame_is_filtered(frame.bytes))
             frames[count++] = mtp__group_text(g, frame.bytes, frame.length);
     }

@@ -254,8 +254,8 @@ static inline __attribute__((always_inline)) bool begin(mtp__walk *w, stack *k, 
     return true;
 }
 
-static inline __attribute__((always_inline)) bool walk_thread(mtp__walk *w, stack *k, const uint32_t *order,
-                                                              struct mtp__thread thread, const bool full)
+static inline __attribute__((always_inline)) bool
+walk_thread(mtp__walk *w, stack *k, const uint32_t *order, struct mtp__torch_thread thread, const bool full)
 {
     mtp__group *g = w->g;
     const mtp_trace *t = g->t;

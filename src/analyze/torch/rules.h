@@ -137,7 +137,7 @@ static inline uint32_t mtp__group_row(mtp__group *g, uint32_t key, unsigned clas
 }
 uint32_t mtp__group_text(mtp__group *g, const void *bytes,
                          size_t length); /* id; 0 and latched: out of memory */
-size_t mtp__overload_at(mtp__text name); /* where the point of aten::add.Tensor is; 0: there is none */
+size_t mtp__overload_at(mtp_text name);  /* where the point of aten::add.Tensor is; 0: there is none */
 bool mtp__frame_is_filtered(const char *frame);
 
 /* ------------------------------------------------------------------------------------- what spans carry */
@@ -146,7 +146,7 @@ bool mtp__frame_is_filtered(const char *frame);
 typedef struct mtp__launched {
     mtp__scratch us;    /* double by span; p NULL: no device work is linked to any */
     mtp__scratch order; /* uint32_t: CPU spans, thread by thread; p NULL: as they lie in the trace */
-    struct mtp__thread {
+    struct mtp__torch_thread {
         uint32_t first, count; /* in order, or spans */
     } * thread;                /* owned */
     uint32_t threads;

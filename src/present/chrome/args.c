@@ -40,7 +40,7 @@ static inline void signed_number(args *a, int64_t value)
 /* A JSON text of the trace, as it is. */
 static void raw(args *a, uint32_t text)
 {
-    mtp__text json = mtp__trace_get_text(a->w->t, text);
+    mtp_text json = mtp__trace_get_text(a->w->t, text);
     mtp__out_bytes(a->o, json.bytes, json.length);
 }
 
@@ -65,7 +65,7 @@ static void python_args(args *a)
         MTP__OUT(a->o, "null");
     if ((t->flags[a->span] & MTP__SPAN_MODULE) == 0)
         return;
-    mtp__text name = mtp__trace_get_text(t, t->name[a->span]); /* "nn.Module: Linear_3" */
+    mtp_text name = mtp__trace_get_text(t, t->name[a->span]); /* "nn.Module: Linear_3" */
     uint64_t module = 0;
     size_t digits = 0;
     for (; digits < name.length && digits < 9; digits++) {
@@ -130,7 +130,7 @@ static void put_inside(args *a, const char *bytes, size_t length)
 }
 
 /* "file:line:function" (ours) as TensorBoard's plug-in finds file and line in it: "file(line): function". */
-static void call_frame(args *a, mtp__text frame)
+static void call_frame(args *a, mtp_text frame)
 {
     size_t before = frame.length, digits = 0;
     while (before > 0 && frame.bytes[before] != ':')
@@ -156,7 +156,7 @@ static void call_stack(args *a, bool mindtorch)
     const char *before = "\"";
     KEY(a, "Call stack");
     for (uint32_t node = a->d->stack; node != 0; node = t->stacks[node].parent, before = ";") {
-        mtp__text frame = mtp__trace_get_text(t, t->stacks[node].frame);
+        mtp_text frame = mtp__trace_get_text(t, t->stacks[node].frame);
         mtp__out_text(a->o, before);
         if (mindtorch)
             call_frame(a, frame);
@@ -294,7 +294,7 @@ static void mindtorch(args *a, bool on_device, int64_t step)
 /* ------------------------------------------------------------------------------------------------- public */
 
 /* Text of a recording is whatever a program gave us; of a JSON file it was read by the reader. */
-static bool is_members(const mtp__chrome *w, mtp__text json)
+static bool is_members(const mtp__chrome *w, mtp_text json)
 {
     size_t at;
     if (json.length == 0 || w->t->from_kineto)
@@ -315,7 +315,7 @@ static bool is_members(const mtp__chrome *w, mtp__text json)
 
 void mtp__chrome_more_args(mtp__chrome *w, uint32_t text, bool any)
 {
-    mtp__text json = mtp__trace_get_text(w->t, text);
+    mtp_text json = mtp__trace_get_text(w->t, text);
     if (!is_members(w, json))
         return;
     if (any)
@@ -349,7 +349,7 @@ void mtp__chrome_span_args(mtp__chrome *w, const mtp__lane *lane, uint32_t span,
         MTP__OUT(&w->out, "true");
     }
     if (renamed) {
-        mtp__text name = mtp__trace_get_text(t, t->name[span]);
+        mtp_text name = mtp__trace_get_text(t, t->name[span]);
         KEY(&a, "original name");
         mtp__out_string(&w->out, name.bytes, name.length);
     }

@@ -27,12 +27,6 @@ typedef struct mtp__lane {
     char text[64]; /* `, "pid": 1, "tid": 2, "ts": ` */
 } mtp__lane;
 
-/* Lanes of one track, while they are made. */
-typedef struct mtp__lanes {
-    uint32_t count;
-    uint32_t *lane_of; /* per span of the trace: lane number - 1; NULL: all are on their track's own. Owned */
-} mtp__lanes;
-
 typedef struct mtp__link { /* one flow event */
     uint32_t span, order;
     uint64_t id;

@@ -44,11 +44,11 @@ static bool arena_grow(mtp__chrome *w, size_t more)
 }
 
 /* A name may not be empty, nor one that viewers take for a V8 profile. */
-static mtp__text shown(mtp__text name)
+static mtp_text shown(mtp_text name)
 {
-    static const mtp__text instead[] = {{"[Profile]", 9}, {"[CpuProfile]", 12}, {"[ProfileChunk]", 14}};
+    static const mtp_text instead[] = {{"[Profile]", 9}, {"[CpuProfile]", 12}, {"[ProfileChunk]", 14}};
     if (name.length == 0)
-        return (mtp__text){"?", 1};
+        return (mtp_text){"?", 1};
     for (int i = 0; i < 3; i++)
         if (name.length == instead[i].length - 2 &&
             memcmp(name.bytes, instead[i].bytes + 1, name.length) == 0)
@@ -59,7 +59,7 @@ static mtp__text shown(mtp__text name)
 /* Another stands in its place: its args say what it was. */
 static bool is_renamed(const mtp__chrome *w, uint32_t text)
 {
-    mtp__text name = mtp__trace_get_text(w->t, text);
+    mtp_text name = mtp__trace_get_text(w->t, text);
     return shown(name).bytes != name.bytes;
 }
 
@@ -67,7 +67,7 @@ static bool is_renamed(const mtp__chrome *w, uint32_t text)
 static const mtp__quoted *quote(mtp__chrome *w, uint32_t text)
 {
     mtp__quoted *q = &w->quoted[text];
-    mtp__text name = shown(mtp__trace_get_text(w->t, text));
+    mtp_text name = shown(mtp__trace_get_text(w->t, text));
     char *to = w->scratch;
     w->renamed = w->renamed || is_renamed(w, text);
     q->length = UINT32_MAX;
@@ -99,7 +99,7 @@ static inline char *put_name(mtp__chrome *w, char *p, uint32_t text)
     if (__builtin_expect(q->length <= QUOTED_MAX, 1))
         return mtp__put_short(p, w->arena + q->offset, q->length);
     w->out.at = p;
-    mtp__text name = mtp__trace_get_text(w->t, text);
+    mtp_text name = mtp__trace_get_text(w->t, text);
     mtp__out_string(&w->out, name.bytes, name.length);
     return mtp__out_room(&w->out);
 }

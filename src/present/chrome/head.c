@@ -109,7 +109,7 @@ mtp_status mtp__chrome_head_prepare(mtp__chrome *w)
 
 static void value_of(mtp__chrome *w, uint32_t json)
 {
-    mtp__text text = mtp__trace_get_text(w->t, json);
+    mtp_text text = mtp__trace_get_text(w->t, json);
     if (text.length == 0)
         MTP__OUT(&w->out, "null");
     else
@@ -124,7 +124,7 @@ static const mtp__meta *find_meta(const mtp__chrome *w, const char *key)
     return at != NULL ? &w->t->metadata[*at] : NULL;
 }
 
-static const reserved *find_reserved(mtp__text key)
+static const reserved *find_reserved(mtp_text key)
 {
     for (size_t i = 0; i < RESERVED_KEYS; i++)
         if (key.length == strlen(reserved_keys[i].key) &&
@@ -136,7 +136,7 @@ static const reserved *find_reserved(mtp__text key)
 /* Readers count on the kind of value that a key of the file's own has: HTA looks into distributedInfo. */
 static bool fits(const mtp__chrome *w, const reserved *key, const mtp__meta *meta)
 {
-    mtp__text text = mtp__trace_get_text(w->t, meta->json);
+    mtp_text text = mtp__trace_get_text(w->t, meta->json);
     size_t wrong, at = strspn(text.bytes, " \t\r\n");
     if (!mtp__json_check(text.bytes, text.length, &wrong))
         return false;
@@ -150,7 +150,7 @@ void mtp__chrome_metadata(mtp__chrome *w, const char *separator)
     const mtp_trace *t = w->t;
     bool any = false;
     for (uint32_t i = 0; i < t->metadata_count; i++) {
-        mtp__text key = mtp__trace_get_text(t, t->metadata[i].key);
+        mtp_text key = mtp__trace_get_text(t, t->metadata[i].key);
         const reserved *taken = find_reserved(key);
         uint64_t *last = mtp__pair_find(&w->metas, t->metadata[i].key, 0);
         if (last == NULL || *last != i ||

@@ -16,7 +16,7 @@ static bool is_upper(char c)
     return c >= 'A' && c <= 'Z';
 }
 
-static bool starts(mtp__text name, const char *with, size_t length)
+static bool starts(mtp_text name, const char *with, size_t length)
 {
     return name.length > length && memcmp(name.bytes, with, length) == 0;
 }
@@ -29,7 +29,7 @@ static bool is_call(const mtp_trace *t, uint32_t span)
 /* Of a runtime that the readers do not know. In a file that others wrote only OpenCL's names are sure to be. */
 static bool is_foreign(const mtp_trace *t, uint32_t span)
 {
-    mtp__text name = mtp__trace_get_text(t, t->name[span]);
+    mtp_text name = mtp__trace_get_text(t, t->name[span]);
     if (starts(name, "cl", 2) && is_upper(name.bytes[2]))
         return true;
     if (t->from_kineto && mtp__trace_detail(t, span)->device == 0xffff)
@@ -84,7 +84,7 @@ const char *mtp__chrome_call_name(const mtp__chrome *w, uint32_t span)
         return *work == MTP__CATEGORY_KERNEL       ? "\"cudaLaunchKernel\""
                : *work == MTP__CATEGORY_GPU_MEMCPY ? "\"cudaMemcpyAsync\""
                                                    : "\"cudaMemsetAsync\"";
-    mtp__text name = mtp__trace_get_text(t, t->name[span]);
+    mtp_text name = mtp__trace_get_text(t, t->name[span]);
     return IS(name, "clFinish")          ? "\"cudaStreamSynchronize\""
            : IS(name, "clWaitForEvents") ? "\"cudaEventSynchronize\""
                                          : NULL;

@@ -291,7 +291,7 @@ static void process_events(mtp__chrome *w, const mtp__process_row *row, uint64_t
 static void thread_name(mtp__chrome *w, const mtp__lane *lane, const mtp__track *track)
 {
     mtp__out *o = &w->out;
-    mtp__text name = mtp__trace_get_text(w->t, track->name != 0 ? track->name : track->tid_text);
+    mtp_text name = mtp__trace_get_text(w->t, track->name != 0 ? track->name : track->tid_text);
     MTP__OUT(o, "\"");
     if (name.length > 0 && (w->t->from_kineto || track->on_device)) {
         mtp__out_string_inside(o, name.bytes, name.length);

@@ -244,7 +244,7 @@ static void add_metadata(mtp__kineto *k)
     const mtp__kineto_event *e = &k->event;
     mtp__buffer *b = &k->rest;
     uint32_t args = mtp__kineto_rest(k, 0), name = mtp__kineto_string(k, &e->name);
-    mtp__text text = mtp__trace_get_text(k->trace, args), key = mtp__trace_get_text(k->trace, name);
+    mtp_text text = mtp__trace_get_text(k->trace, args), key = mtp__trace_get_text(k->trace, name);
     b->length = 0;
     mtp__buffer_add(b, "{", 1);
     mtp__buffer_add(b, text.bytes, text.length);

@@ -133,7 +133,7 @@ static const char *read_shape(mtp__kineto *k, const char *p, mtp__kineto_member 
     m->text = mtp__kineto_json(k, &m->value);
     k->arg_context = hash;
     if (m->value.flags == 0 && m->text != 0 && m->value.length < UINT32_MAX) {
-        mtp__text text = mtp__trace_get_text(k->trace, m->text);
+        mtp_text text = mtp__trace_get_text(k->trace, m->text);
         *guess = (mtp__kineto_cached){text.bytes, (uint32_t)text.length, m->text};
     }
     return q;

@@ -93,7 +93,7 @@ static uint32_t with_args(mtp__kineto *k, uint32_t detail, uint32_t args)
     if (args == 0)
         return detail;
     mtp__detail d = k->trace->details[detail];
-    mtp__text first = mtp__trace_get_text(k->trace, d.args), second = mtp__trace_get_text(k->trace, args);
+    mtp_text first = mtp__trace_get_text(k->trace, d.args), second = mtp__trace_get_text(k->trace, args);
     mtp__buffer *b = &k->rest;
     b->length = 0;
     mtp__buffer_add(b, first.bytes, first.length);

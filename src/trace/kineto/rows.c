@@ -249,7 +249,7 @@ uint32_t mtp__kineto_row_async(mtp__kineto *k)
 /* ---------------------------------------------------------------------------------- names and the end */
 
 /* "GPU 0", "NPU 1", ...: the labels of a device. */
-static bool is_device_label(mtp__text text)
+static bool is_device_label(mtp_text text)
 {
     static const char *const kinds[] = {"GPU ", "NPU ", "XPU ", "HPU ", "MTIA "};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {

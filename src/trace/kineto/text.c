@@ -200,7 +200,7 @@ void mtp__kineto_meta(mtp__kineto *k, const char *key, size_t key_length, const 
         k->trace->metadata[at].json = json;
         return;
     }
-    mtp__text text = mtp__trace_get_text(k->trace, json);
+    mtp_text text = mtp__trace_get_text(k->trace, json);
     at = k->trace->metadata_count;
     mtp__trace_add_meta(k->trace, key, key_length, text.bytes, text.length);
     if (!mtp__set_put(&k->metas, hash, at))

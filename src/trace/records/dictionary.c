@@ -11,7 +11,6 @@
 
 #define ID_NEAR (1u << 20) /* a damaged file must not make us allocate by its numbers */
 #define BLOB_MAX ((size_t)64 << 20)
-#define EMPTY_NAME 0
 #define FRAME_ROOM 8192 /* a path, and the name of a template's function */
 
 uint32_t mtp__id_get_far(const mtp__id_list *list, uint32_t id)
@@ -297,11 +296,9 @@ static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint3
             memcpy(&d->ticks_per_ns, &w[4], sizeof d->ticks_per_ns);
         if (count >= 4 && (w[3] & MTP__CLOCK_IN_TROUBLE) != 0)
             d->trace->clock_uncertain = true;
-        d->stopped = false;
         break;
     case MTP__CONTROL_CYCLE:
-        d->stopped = count > 0 && w[0] >> 32 == 0;
-        if (d->stopped && !d->second_pass)
+        if (count > 0 && w[0] >> 32 == 0 && !d->second_pass)
             define_stop(d, (uint32_t)w[0]);
         break;
     case MTP__CONTROL_LEDGER:

@@ -42,7 +42,6 @@ typedef struct mtp__dictionary {
     uint32_t stop_count;
     uint32_t metadata_seen; /* ids up to this one are in the trace */
     bool second_pass;       /* anchors were taken in the first, the rest is completed now */
-    bool stopped;           /* the recording was ended, not cut off */
     uint64_t last_ticks;    /* of the control stream */
     unsigned char *part;    /* owned: a blob that comes in parts */
     size_t part_bytes, part_have;

@@ -135,7 +135,7 @@ static void add_clocks(const mtp__device_works *d, mtp_trace *t)
 /* ---------------------------------------------------------------------------------------- annotations */
 
 /* The innermost annotation around each CPU span, itself included: parents come before their children. */
-static uint32_t *annotations_around(const mtp__columns *c)
+static uint32_t *annotations_around(const mtp__span_memory *c)
 {
     const uint32_t *parent = COLUMN(c, TRACK, uint32_t);
     const uint8_t *category = COLUMN(c, CATEGORY, uint8_t);
@@ -149,7 +149,7 @@ static uint32_t *annotations_around(const mtp__columns *c)
 
 static bool map_launches(const mtp_trace *t, mtp__pair_map *by_correlation)
 {
-    const mtp__columns *c = &t->builder->spans;
+    const mtp__span_memory *c = &t->builder->spans;
     bool is_new;
     for (uint32_t i = 0; i < c->count; i++) {
         uint64_t id = t->details[COLUMN(c, DETAIL, uint32_t)[i]].correlation;
@@ -190,7 +190,7 @@ static bool add_annotations(mtp__device_works *d, mtp_trace *t)
     for (uint32_t i = 0; i < works; i++)
         if (kind_of(&d->work[i]) == MTP_DEVICE_ANNOTATION)
             return true;
-    const mtp__columns *c = &t->builder->spans;
+    const mtp__span_memory *c = &t->builder->spans;
     mtp__pair_map launches = {0}, shadows = {0};
     uint32_t *around = annotations_around(c);
     bool good = around != NULL && map_launches(t, &launches);
@@ -319,7 +319,7 @@ void mtp__device_describe_all(mtp_trace *t, const mtp__dictionary *dict)
     }
     for (uint32_t i = 0; i < dict->device_count; i++) {
         const mtp__device_text *info = &dict->devices[i];
-        mtp__text json = mtp__trace_get_text(t, info->json);
+        mtp_text json = mtp__trace_get_text(t, info->json);
         memcpy(list + n, i == 0 ? "[" : ", ", i == 0 ? 1 : 2);
         n += i == 0 ? 1 : 2;
         memcpy(list + n, json.bytes, json.length);

@@ -235,7 +235,7 @@ static uint32_t begin_detail(reader *r, const uint64_t *w, uint32_t words, uint6
 static uint32_t step_name(reader *r, uint32_t name, uint64_t number)
 {
     char text[128];
-    mtp__text base = mtp__trace_get_text(r->t, name);
+    mtp_text base = mtp__trace_get_text(r->t, name);
     int n = snprintf(text, sizeof text, "%.*s%llu", (int)(base.length < 64 ? base.length : 64), base.bytes,
                      (unsigned long long)number);
     return mtp__trace_text(r->t, text, (size_t)n);
@@ -334,7 +334,7 @@ static void on_end(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks)
     r->closed_ns = ns;
     if (span == MTP__NONE)
         return;
-    mtp__columns *c = &r->t->builder->spans;
+    mtp__span_memory *c = &r->t->builder->spans;
     COLUMN(c, END, int64_t)[span] = ns;
     if (words < 3)
         return;
@@ -471,7 +471,7 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
 {
     const uint64_t plain_begin = MTP__WORD0(0, 2, MTP__KIND_BEGIN),
                    plain_end = MTP__WORD0(0, 1, MTP__KIND_END);
-    mtp__columns *c = &r->t->builder->spans;
+    mtp__span_memory *c = &r->t->builder->spans;
     int64_t *start = COLUMN(c, START, int64_t), *end = COLUMN(c, END, int64_t);
     uint32_t *name = COLUMN(c, NAME, uint32_t), *parent = COLUMN(c, TRACK, uint32_t), span = c->count;
     uint8_t *category = COLUMN(c, CATEGORY, uint8_t);
@@ -517,7 +517,7 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
  * proportion to what was read. */
 static void forget(reader *r)
 {
-    mtp__columns *c = &r->t->builder->spans;
+    mtp__span_memory *c = &r->t->builder->spans;
     uint32_t kept = 0;
     if ((uint64_t)c->count + r->t->memory_count + r->t->instant_count < 2 * (uint64_t)r->open_count + FORGET)
         return;

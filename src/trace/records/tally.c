@@ -11,7 +11,7 @@ static void note_first(mtp__tally *y, int64_t ts)
 
 void mtp__tally_take(mtp__tally *y, mtp_trace *t, uint32_t kept)
 {
-    mtp__columns *c = &t->builder->spans;
+    mtp__span_memory *c = &t->builder->spans;
     for (uint32_t i = kept; i < c->count; i++)
         note_first(y, COLUMN(c, START, int64_t)[i]);
     for (uint32_t i = 0; i < t->memory_count; i++)
