@@ -7,6 +7,7 @@
 #include "analyze/memory.h"
 #include <string.h>
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/hash.h"
 #include "base/os.h"
 #include "trace/facts.h"
@@ -108,17 +109,8 @@ static void note_sequence(walk *w, uint32_t track, uint32_t span, uint32_t top)
 
 static bool push(walk *w, uint32_t span, const mtp__context *context)
 {
-    if (w->depth == w->room) {
-        uint32_t room = w->room != 0 ? w->room * 2 : 64;
-        frame *grown = mtp__calloc(room, sizeof *grown);
-        if (grown == NULL)
-            return false;
-        if (w->depth > 0)
-            memcpy(grown, w->stack, w->depth * sizeof *grown);
-        mtp__free(w->stack);
-        w->stack = grown;
-        w->room = room;
-    }
+    if (!MTP__GROW(w->stack, w->room, w->depth, w->depth + 1, 64))
+        return false;
     w->stack[w->depth++] = (frame){span, *context};
     return true;
 }

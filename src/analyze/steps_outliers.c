@@ -8,6 +8,7 @@
 #include <string.h>
 #include "analyze/steps.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/os.h"
 
 #define STEPS_LEAST 4u
@@ -99,17 +100,8 @@ static sums *sums_of(work *w, uint32_t name, bool on_device)
     uint32_t *slot = &w->slot[on_device ? w->texts + name : name];
     if (*slot != 0)
         return &w->sums[*slot - 1];
-    if (w->count == w->room) {
-        uint32_t room = w->room != 0 ? w->room * 2 : 64;
-        sums *grown = mtp__calloc(room, sizeof *grown);
-        if (grown == NULL)
-            return NULL;
-        if (w->count > 0)
-            memcpy(grown, w->sums, w->count * sizeof *grown);
-        mtp__free(w->sums);
-        w->sums = grown;
-        w->room = room;
-    }
+    if (!MTP__GROW(w->sums, w->room, w->count, w->count + 1, 64))
+        return NULL;
     w->sums[w->count] = (sums){.name = name, .on_device = on_device};
     *slot = ++w->count;
     return &w->sums[w->count - 1];

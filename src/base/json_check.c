@@ -1,5 +1,6 @@
 #include "base/json_check.h"
 #include <string.h>
+#include "base/utf8.h"
 
 #define DEPTH_MAX 512
 
@@ -40,19 +41,11 @@ static bool number(cursor *c)
     return true;
 }
 
-/* One multi-byte UTF-8 character: shortest form, no surrogates, at most U+10FFFF. What a second byte may be depends
- * on the first. */
 static bool utf8(cursor *c)
 {
-    unsigned lead = *c->at, extra = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-    unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-    unsigned high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-    if (lead < 0xc2 || lead > 0xf4)
-        return false;
-    for (c->at++; extra > 0; extra--, c->at++, low = 0x80, high = 0xbf)
-        if (c->at >= c->end || *c->at < low || *c->at > high)
-            return false;
-    return true;
+    unsigned lead = *c->at, skip, length = mtp__utf8_character(c->at, c->end, &skip);
+    c->at += length != 0 ? length : lead >= 0xc2 && lead <= 0xf4 ? skip : 0; /* the first that is wrong */
+    return length != 0;
 }
 
 static bool escape(cursor *c)

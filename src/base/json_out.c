@@ -1,4 +1,5 @@
 #include "base/json_out.h"
+#include "base/utf8.h"
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -22,24 +23,6 @@ static char *put_escape(char *to, unsigned code)
     return to;
 }
 
-unsigned mtp__utf8_character(const unsigned char *at, const unsigned char *end, unsigned *skip)
-{
-    unsigned lead = at[0], extra = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-    *skip = 1;
-    if (lead < 0x80)
-        return 1;
-    if (lead < 0xc2 || lead > 0xf4)
-        return 0;
-    unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-    unsigned high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-    for (unsigned i = 1; i <= extra; i++, low = 0x80, high = 0xbf) {
-        if (at + i >= end || at[i] < low || at[i] > high)
-            return 0;
-        *skip = i + 1;
-    }
-    return extra + 1;
-}
-
 /* One character that is not plain ASCII. */
 static char *put_special(char *to, const unsigned char **from, const unsigned char *end)
 {
@@ -52,7 +35,7 @@ static char *put_special(char *to, const unsigned char **from, const unsigned ch
     unsigned length = mtp__utf8_character(at, end, &skip);
     if (length == 0) {
         *from = at + skip;
-        return MTP__PUT(to, "\xef\xbf\xbd");
+        return MTP__PUT(to, MTP__UTF8_REPLACEMENT);
     }
     *from = at + length;
     if (length == 2 && at[0] == 0xc2 && at[1] < 0xa0)

@@ -14,6 +14,4 @@ char *mtp__json_put(char *to, const char *text, size_t length);            /* wi
 void mtp__out_string(mtp__out *o, const char *text, size_t length);        /* with the quotes; any length */
 void mtp__out_string_inside(mtp__out *o, const char *text, size_t length); /* without them; any length */
 
-/* The bytes (1 to 4) of the UTF-8 character at `at`; 0: it is none, and U+FFFD stands for *skip bytes. */
-unsigned mtp__utf8_character(const unsigned char *at, const unsigned char *end, unsigned *skip);
 #endif

@@ -2,7 +2,9 @@
  * nothing of it is kept but what order.c needs.
  */
 #include <string.h>
+#include "base/grow.h"
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "check/scan.h"
 #include "trace/json/text.h"
 
@@ -79,11 +81,13 @@ static const char *strict_string(mtp__checker *c, const place *p, const char *at
 {
     for (at++; at < p->end && *at != '"';) {
         size_t n = 1;
+        unsigned skip;
         if (*at == '\\') {
             n = strict_escape(c, p, at);
         } else if ((unsigned char)*at < 0x20) {
             bad_byte(c, MTP__FOUND_CONTROL, p, at);
-        } else if ((n = mtp__utf8_length(at, p->end)) == 0) {
+        } else if ((n = mtp__utf8_character((const unsigned char *)at, (const unsigned char *)p->end,
+                                            &skip)) == 0) {
             n = 1;
             bad_byte(c, MTP__FOUND_UTF8, p, at);
         }
@@ -367,20 +371,9 @@ static void check_args(mtp__checker *c, const event *e)
 
 static bool has_room(mtp__checker *c, void **list, size_t *room, size_t count, size_t size)
 {
-    if (count < *room)
-        return true;
-    size_t more = *room != 0 ? *room * 2 : 1024;
-    void *grown = mtp__calloc(more, size);
-    if (grown == NULL) {
-        c->no_memory = true;
-        return false;
-    }
-    if (count > 0)
-        memcpy(grown, *list, count * size);
-    mtp__free(*list);
-    *list = grown;
-    *room = more;
-    return true;
+    bool has = count < *room || mtp__grow(list, size, count, room, sizeof *room, count + 1, 1024);
+    c->no_memory |= !has;
+    return has;
 }
 
 /* A span named as a step of the profiler is one, or looks like one. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/budget.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/os.h"
 #include "check/scan.h"
 
@@ -61,17 +62,8 @@ static void say(sweep *s, mtp__found what, const mtp__check_span *span)
 
 static bool push(sweep *s, int64_t end)
 {
-    if (s->depth == s->room) {
-        size_t room = s->room != 0 ? s->room * 2 : 1024;
-        int64_t *grown = mtp__calloc(room, sizeof *grown);
-        if (grown == NULL)
-            return false;
-        if (s->depth > 0)
-            memcpy(grown, s->open, s->depth * sizeof *grown);
-        mtp__free(s->open);
-        s->open = grown;
-        s->room = room;
-    }
+    if (!MTP__GROW(s->open, s->room, s->depth, s->depth + 1, 1024))
+        return false;
     s->open[s->depth++] = end;
     return true;
 }

@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include "base/plain.h"
+#include "base/utf8.h"
 #include "cli/cli.h"
 
 int cli_columns(void)
@@ -44,34 +45,14 @@ const char *cli_time(double us, char text[24])
 
 /* -------------------------------------------------------------------------------------------- names */
 
-/* Length of the UTF-8 sequence at p, 0: none (Unicode's table 3-7: no long forms, no surrogates), or one that a terminal
- * obeys. */
-static size_t printable(const unsigned char *p, size_t left)
-{
-    size_t n = p[0] < 0x80                    ? 1
-               : p[0] >= 0xc2 && p[0] <= 0xdf ? 2
-               : (p[0] & 0xf0) == 0xe0        ? 3
-               : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4
-                                              : 0;
-    unsigned low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
-    unsigned high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
-    if (n == 0 || n > left || p[0] < 0x20 || p[0] == 0x7f || (n > 1 && (p[1] < low || p[1] > high)))
-        return 0;
-    for (size_t i = 2; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    bool line_end = n == 3 && p[0] == 0xe2 && p[1] == 0x80 && (p[2] == 0xa8 || p[2] == 0xa9);
-    return line_end || (n == 2 && p[0] == 0xc2 && p[1] < 0xa0) ? 0 : n;
-}
-
 /* What a terminal would obey is not sent to it. */
 int cli_print_name(const char *name, size_t length, int width)
 {
     const unsigned char *p = (const unsigned char *)name, *end = p + length;
     int shown = 0;
     while (p < end && (shown < width - 3 || (shown < width && (size_t)(end - p) <= 3))) {
-        size_t n = printable(p, (size_t)(end - p));
-        if (n != 0)
+        unsigned skip, n = mtp__utf8_character(p, end, &skip);
+        if (n != 0 && !mtp__utf8_is_control(p, n))
             printf("%.*s", (int)n, (const char *)p);
         else
             putchar('?');

@@ -1,12 +1,10 @@
 #include "present/plain_text.h"
 #include <string.h>
-#include "base/json_out.h"
+#include "base/utf8.h"
 
-/* One character: 0x80 to 0x9f, U+2028 and U+2029 are what some terminals and pagers act upon. */
 static char *put_character(char *to, const unsigned char *at, unsigned length)
 {
-    if ((length == 1 && (at[0] < 0x20 || at[0] == 0x7f)) || (length == 2 && at[0] == 0xc2 && at[1] < 0xa0) ||
-        (length == 3 && at[0] == 0xe2 && at[1] == 0x80 && (at[2] & 0xfe) == 0xa8)) {
+    if (mtp__utf8_is_control(at, length)) {
         *to = '?';
         return to + 1;
     }
@@ -21,7 +19,7 @@ mtp__plain mtp__plain_text(char *to, const char *bytes, size_t length)
     while (at < end) {
         unsigned skip, n = mtp__utf8_character(at, end, &skip);
         if (n == 0) {
-            memcpy(to, "\xef\xbf\xbd", 3);
+            memcpy(to, MTP__UTF8_REPLACEMENT, 3);
             to += 3;
             at += skip;
         } else {

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/json_out.h"
 #include "base/pair_map.h"
+#include "base/utf8.h"
 #include "trace/facts.h"
 #include "trace/trace.h"
 
@@ -100,18 +102,9 @@ static void measure(stacks *s)
 
 static void add_frame(stacks *s, uint32_t text)
 {
-    if (s->frame_count == s->frame_room) {
-        uint32_t room = s->frame_room != 0 ? s->frame_room * 2 : 256;
-        uint32_t *grown = mtp__calloc(room, sizeof *grown);
-        if (grown == NULL) {
-            s->no_memory = true;
-            return;
-        }
-        if (s->frame_count > 0)
-            memcpy(grown, s->frames, s->frame_count * sizeof *grown);
-        mtp__free(s->frames);
-        s->frames = grown;
-        s->frame_room = room;
+    if (!MTP__GROW(s->frames, s->frame_room, s->frame_count, s->frame_count + 1, 256)) {
+        s->no_memory = true;
+        return;
     }
     s->frames[s->frame_count++] = text;
 }
@@ -177,11 +170,10 @@ static void put_frame(mtp__out *o, mtp_text frame)
     const unsigned char *at = (const unsigned char *)frame.bytes, *end = at + frame.length;
     while (at < end) {
         unsigned skip, n = mtp__utf8_character(at, end, &skip);
-        bool control = *at <= ' ' || *at == ';' || *at == 0x7f || (n == 2 && *at == 0xc2 && at[1] < 0xa0) ||
-                       (n == 3 && at[0] == 0xe2 && at[1] == 0x80 && (at[2] & 0xfe) == 0xa8); /* line ends */
+        bool control = *at == ' ' || *at == ';' || mtp__utf8_is_control(at, n);
         char *p = mtp__out_room(o);
         if (n == 0) {
-            p = MTP__PUT(p, "\xef\xbf\xbd");
+            p = MTP__PUT(p, MTP__UTF8_REPLACEMENT);
         } else if (control) {
             *p++ = '_';
         } else {
@@ -238,18 +230,9 @@ static uint32_t child(stacks *s, uint32_t parent, uint32_t text)
     if (!is_new)
         return (uint32_t)*at;
     uint32_t id = (uint32_t)*at;
-    if (s->node_count == s->node_room) {
-        uint32_t room = s->node_room != 0 ? s->node_room * 2 : 256;
-        node *grown = mtp__calloc(room, sizeof *grown);
-        if (grown == NULL) {
-            s->no_memory = true;
-            return 0;
-        }
-        if (s->node_count > 0)
-            memcpy(grown, s->nodes, s->node_count * sizeof *grown);
-        mtp__free(s->nodes);
-        s->nodes = grown;
-        s->node_room = room;
+    if (!MTP__GROW(s->nodes, s->node_room, s->node_count, s->node_count + 1, 256)) {
+        s->no_memory = true;
+        return 0;
     }
     s->nodes[s->node_count++] = (node){parent, text, 0};
     return id;

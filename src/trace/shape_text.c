@@ -6,6 +6,7 @@
 #include "base/json_out.h"
 #include "base/os.h"
 #include "base/plain.h"
+#include "base/utf8.h"
 #include "record/details.h"
 #include "trace/build.h"
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "analyze/torch/rules.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/os.h"
 
 bool mtp__is_collected(const mtp_trace *t, uint32_t span)
@@ -82,17 +83,8 @@ static bool open_span(opened *o, const mtp_trace *t, uint32_t *around, uint32_t 
     around[span] = o->depth > 0 ? o->at[o->depth - 1].span + 1 : 0;
     if (end == start)
         return true;
-    if (o->depth == o->room) {
-        size_t room = o->room != 0 ? o->room * 2 : 64;
-        open_event *grown = mtp__calloc(room, sizeof *grown);
-        if (grown == NULL)
-            return false;
-        if (o->depth > 0)
-            memcpy(grown, o->at, o->depth * sizeof *grown);
-        mtp__free(o->at);
-        o->at = grown;
-        o->room = room;
-    }
+    if (!MTP__GROW(o->at, o->room, o->depth, o->depth + 1, 64))
+        return false;
     int64_t below = o->depth > 0 ? o->at[o->depth - 1].over : INT64_MAX;
     o->at[o->depth++] = (open_event){end < below ? end : below, span};
     return true;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "analyze/torch/rules.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/hash.h"
 #include "base/os.h"
 #include "base/plain.h"
@@ -182,18 +183,9 @@ uint32_t mtp__group_new_key(mtp__group *g, uint32_t name)
 
 static uint32_t add_sum(mtp__group *g, uint32_t key, unsigned class)
 {
-    if (g->sums == g->room) {
-        size_t room = g->room != 0 ? (size_t)g->room * 2 : 64;
-        mtp__sum *grown = room < MTP__NONE ? mtp__calloc(room, sizeof *grown) : NULL;
-        if (grown == NULL) {
-            g->failed = true;
-            return MTP__NONE;
-        }
-        if (g->sums > 0)
-            memcpy(grown, g->sum, g->sums * sizeof *grown);
-        mtp__free(g->sum);
-        g->sum = grown;
-        g->room = (uint32_t)room;
+    if (!MTP__GROW(g->sum, g->room, g->sums, g->sums + 1, 64)) {
+        g->failed = true;
+        return MTP__NONE;
     }
     mtp__sum *s = &g->sum[g->sums];
     s->key = key;
@@ -206,20 +198,9 @@ static uint32_t add_sum(mtp__group *g, uint32_t key, unsigned class)
 uint32_t mtp__group_new_row(mtp__group *g, uint32_t key, unsigned class)
 {
     uint32_t at = key * MTP__CLASSES + class;
-    if (at >= g->row_of_room) {
-        size_t room = g->row_of_room != 0 ? g->row_of_room : 256;
-        while (room <= at)
-            room *= 2;
-        uint32_t *grown = room < MTP__NONE ? mtp__calloc(room, sizeof *grown) : NULL;
-        if (grown == NULL) {
-            g->failed = true;
-            return MTP__NONE;
-        }
-        if (g->row_of_room > 0)
-            memcpy(grown, g->row_of, g->row_of_room * sizeof *grown);
-        mtp__free(g->row_of);
-        g->row_of = grown;
-        g->row_of_room = (uint32_t)room;
+    if (!MTP__GROW(g->row_of, g->row_of_room, g->row_of_room, (size_t)at + 1, 256)) {
+        g->failed = true;
+        return MTP__NONE;
     }
     uint32_t row = add_sum(g, key, class);
     if (row != MTP__NONE)

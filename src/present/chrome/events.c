@@ -2,6 +2,7 @@
  * all text that repeats (heads by category, names, rows) is made once and copied. bench/bench_export.c measures it.
  */
 #include <math.h>
+#include "base/grow.h"
 #include "present/chrome/chrome.h"
 #include "present/chrome/args.h"
 
@@ -27,20 +28,8 @@ static const head heads[] = {
 
 static bool arena_grow(mtp__chrome *w, size_t more)
 {
-    size_t room = w->arena_room != 0 ? w->arena_room : ARENA_FIRST;
-    while (room < w->arena_used + more)
-        room *= 2;
-    if (room == w->arena_room)
-        return true;
-    char *grown = room <= ARENA_MAX ? mtp__calloc(1, room) : NULL;
-    if (grown == NULL)
-        return false;
-    if (w->arena_used > 0)
-        memcpy(grown, w->arena, w->arena_used);
-    mtp__free(w->arena);
-    w->arena = grown;
-    w->arena_room = room;
-    return true;
+    size_t need = w->arena_used + more;
+    return need <= ARENA_MAX && MTP__GROW(w->arena, w->arena_room, w->arena_used, need, ARENA_FIRST);
 }
 
 /* A name may not be empty, nor one that viewers take for a V8 profile. */

@@ -5,22 +5,14 @@
  */
 #include <stdlib.h>
 #include "base/error.h"
+#include "base/grow.h"
 #include "present/chrome/chrome.h"
 #include "trace/facts.h"
 
 static bool add(mtp__chrome *w, mtp__link link)
 {
-    if (w->link_count == w->link_room) {
-        uint32_t room = w->link_room != 0 ? w->link_room * 2 : 256;
-        mtp__link *grown = room > w->link_room ? mtp__calloc(room, sizeof *grown) : NULL;
-        if (grown == NULL)
-            return false;
-        if (w->link_count > 0)
-            memcpy(grown, w->links, w->link_count * sizeof *grown);
-        mtp__free(w->links);
-        w->links = grown;
-        w->link_room = room;
-    }
+    if (!MTP__GROW(w->links, w->link_room, w->link_count, w->link_count + 1, 256))
+        return false;
     link.order = w->link_count;
     w->links[w->link_count++] = link;
     return true;

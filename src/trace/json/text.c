@@ -3,29 +3,18 @@
 #include "trace/json/text.h"
 #include <stdio.h>
 #include <string.h>
+#include "base/grow.h"
 #include "base/os.h"
+#include "base/utf8.h"
 
 #define FIRST_ROOM 256u
-#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
 bool mtp__buffer_reserve(mtp__buffer *b, size_t more)
 {
-    if (b->room - b->length >= more)
-        return true;
-    size_t room = b->room != 0 ? b->room : FIRST_ROOM;
-    while (room - b->length < more)
-        room *= 2;
-    char *grown = mtp__calloc(1, room);
-    if (grown == NULL) {
-        b->failed = true;
-        return false;
-    }
-    if (b->length != 0)
-        memcpy(grown, b->bytes, b->length);
-    mtp__free(b->bytes);
-    b->bytes = grown;
-    b->room = room;
-    return true;
+    bool has =
+        more <= SIZE_MAX - b->length && MTP__GROW(b->bytes, b->room, b->length, b->length + more, FIRST_ROOM);
+    b->failed |= !has;
+    return has;
 }
 
 void mtp__buffer_add(mtp__buffer *b, const void *bytes, size_t length)
@@ -40,32 +29,6 @@ void mtp__buffer_fini(mtp__buffer *b)
 {
     mtp__free(b->bytes);
     *b = (mtp__buffer){0};
-}
-
-static bool follows(const char *p, const char *end, unsigned low, unsigned high)
-{
-    return p < end && (unsigned char)*p >= low && (unsigned char)*p <= high;
-}
-
-size_t mtp__utf8_length(const char *p, const char *end)
-{
-    unsigned c = (unsigned char)*p;
-    if (c < 0x80)
-        return 1;
-    if (c >= 0xc2 && c <= 0xdf)
-        return follows(p + 1, end, 0x80, 0xbf) ? 2 : 0;
-    if (c >= 0xe0 && c <= 0xef) {
-        unsigned low = c == 0xe0 ? 0xa0 : 0x80, high = c == 0xed ? 0x9f : 0xbf;
-        return follows(p + 1, end, low, high) && follows(p + 2, end, 0x80, 0xbf) ? 3 : 0;
-    }
-    if (c >= 0xf0 && c <= 0xf4) {
-        unsigned low = c == 0xf0 ? 0x90 : 0x80, high = c == 0xf4 ? 0x8f : 0xbf;
-        return follows(p + 1, end, low, high) && follows(p + 2, end, 0x80, 0xbf) &&
-                       follows(p + 3, end, 0x80, 0xbf)
-                   ? 4
-                   : 0;
-    }
-    return 0;
 }
 
 /* ------------------------------------------------------------------------------------------- escapes */
@@ -187,12 +150,14 @@ void mtp__json_tidy_string(mtp__buffer *b, const char *bytes, size_t length)
         } else if ((unsigned char)*p < 0x20) {
             snprintf(text, sizeof text, "\\u%04x", (unsigned)(unsigned char)*p);
         } else {
-            size_t n = mtp__utf8_length(p, end);
+            unsigned skip,
+                n = mtp__utf8_character((const unsigned char *)p, (const unsigned char *)end, &skip);
             if (n != 0) {
                 p += n;
                 continue;
             }
-            instead = REPLACEMENT;
+            instead = MTP__UTF8_REPLACEMENT;
+            taken = skip;
         }
         mtp__buffer_add(b, from, (size_t)(p - from));
         mtp__buffer_add(b, instead, strlen(instead));

@@ -21,6 +21,4 @@ void mtp__json_unescape(mtp__buffer *b, const char *bytes, size_t length);
 void mtp__json_tidy(mtp__buffer *b, const char *bytes, size_t length);
 void mtp__json_tidy_string(mtp__buffer *b, const char *bytes, size_t length); /* what is between the quotes */
 
-/* Length of the UTF-8 sequence at p (1 to 4), 0: it is none. */
-size_t mtp__utf8_length(const char *p, const char *end);
 #endif

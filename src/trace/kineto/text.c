@@ -1,5 +1,6 @@
 /* trace/kineto/text.c - texts, shapes, stacks and metadata keys to ids, each of them once. */
 #include <string.h>
+#include "base/grow.h"
 #include "base/hash.h"
 #include "base/os.h"
 #include "trace/kineto/reader.h"
@@ -8,20 +9,10 @@
 
 bool mtp__kineto_room(mtp__kineto *k, void **list, size_t *room, size_t count, size_t size)
 {
-    if (count < *room)
-        return true;
-    size_t more = *room != 0 ? *room * 2 : 64;
-    void *grown = more < UINT32_MAX ? mtp__calloc(more, size) : NULL;
-    if (grown == NULL) {
-        k->no_memory = true;
-        return false;
-    }
-    if (count != 0)
-        memcpy(grown, *list, count * size);
-    mtp__free(*list);
-    *list = grown;
-    *room = more;
-    return true;
+    bool has = count < *room ||
+               (count < UINT32_MAX / 2 && mtp__grow(list, size, count, room, sizeof *room, count + 1, 64));
+    k->no_memory |= !has;
+    return has;
 }
 
 /* ---------------------------------------------------------------------------------------------- sets */

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/guard.h"
 #include "base/json_check.h"
 #include "base/os.h"
@@ -46,20 +47,9 @@ static bool id_set(mtp_trace *t, mtp__id_list *list, uint32_t id, uint32_t to)
 {
     if (id >= ID_NEAR)
         return id_set_far(t, list, id, to);
-    if (id >= list->room) {
-        uint32_t room = list->room != 0 ? list->room : 64;
-        while (room <= id)
-            room *= 2;
-        uint32_t *grown = mtp__calloc(room, sizeof *grown);
-        if (grown == NULL) {
-            t->builder->out_of_memory = true;
-            return false;
-        }
-        if (list->room > 0)
-            memcpy(grown, list->id, list->room * sizeof *grown);
-        mtp__free(list->id);
-        list->id = grown;
-        list->room = room;
+    if (!MTP__GROW(list->id, list->room, list->room, (size_t)id + 1, 64)) {
+        t->builder->out_of_memory = true;
+        return false;
     }
     list->id[id] = to;
     return true;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/os.h"
 #include "record/details.h"
 #include "record/profile.h"
@@ -140,18 +141,9 @@ static void stream_goes_on(reader *r, const mtp__chunk *chunk)
 
 static bool push_open(reader *r, uint32_t span)
 {
-    if (r->open_count == r->open_room) {
-        uint32_t room = r->open_room != 0 ? r->open_room * 2 : 64;
-        open_span *grown = mtp__calloc(room, sizeof *grown);
-        if (grown == NULL) {
-            r->t->builder->out_of_memory = true;
-            return false;
-        }
-        if (r->open_count > 0)
-            memcpy(grown, r->open, r->open_count * sizeof *grown);
-        mtp__free(r->open);
-        r->open = grown;
-        r->open_room = room;
+    if (!MTP__GROW(r->open, r->open_room, r->open_count, r->open_count + 1, 64)) {
+        r->t->builder->out_of_memory = true;
+        return false;
     }
     r->open[r->open_count++] = (open_span){span, r->depth};
     return true;

@@ -1,6 +1,7 @@
 #include "trace/records/ticks.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/grow.h"
 #include "base/os.h"
 
 #define APART_NS 1e6    /* anchors nearer than this say little about the rate */
@@ -29,20 +30,6 @@ static void thin(mtp__tick_line *line)
     line->stride *= 2;
 }
 
-static bool grow(mtp__tick_line *line)
-{
-    uint32_t room = line->room != 0 ? line->room * 2 : 1;
-    point *grown = mtp__calloc(room, sizeof *grown);
-    if (grown == NULL)
-        return false;
-    if (line->count > 0)
-        memcpy(grown, line->point, line->count * sizeof *grown);
-    mtp__free(line->point);
-    line->point = grown;
-    line->room = room;
-    return true;
-}
-
 bool mtp__ticks_add(mtp__tick_line *line, const mtp__anchor *a)
 {
     const uint64_t most = (uint64_t)MTP__NS_MOST;
@@ -54,7 +41,7 @@ bool mtp__ticks_add(mtp__tick_line *line, const mtp__anchor *a)
         line->stride = 1;
     if (line->since == 0 && line->count + 1 >= MTP__TICK_POINTS_MOST)
         thin(line);
-    if (line->count == line->room && !grow(line))
+    if (!MTP__GROW(line->point, line->room, line->count, line->count + 1, 1))
         return false;
     line->count -= line->since > 0;
     line->since = line->since + 1 < line->stride && line->count > 0 ? line->since + 1 : 0;

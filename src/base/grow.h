@@ -1,0 +1,19 @@
+/* base/grow.h - lists that grow: an array, how many items it has, and room for how many. */
+#ifndef MTP_BASE_GROW_H
+#define MTP_BASE_GROW_H
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Is there room for `need` items? Else there is after this, twice as much each time, `first` at the least; new items are
+ * zero. The first `count` stay. false: out of memory, or more than `room` can count; the list is as it was.
+ *
+ *     if (!MTP__GROW(s->node, s->room, s->count, s->count + 1, 64))
+ *         return false;
+ *     s->node[s->count++] = node;
+ */
+#define MTP__GROW(items, room, count, need, first)                                                           \
+    ((size_t)(need) <= (size_t)(room) ||                                                                     \
+     mtp__grow((void **)(void *)&(items), sizeof *(items), (count), &(room), sizeof(room), (need), (first)))
+bool mtp__grow(void **items, size_t size, size_t count, void *room, size_t room_size, size_t need,
+               size_t first);
+#endif
