@@ -266,3 +266,77 @@ def test_folders_of_living_processes_stay(tmp_path, monkeypatch):
         assert run_python(FORKS.format(die=False), tmp_path).returncode == 0
         assert os.listdir(tmp_path) == [folder]
     del p
+
+
+# ------------------------------------------------------------------------------------------- in a forked child
+
+
+def in_child(action):
+    """What action() gives, or how it fails, in a forked child; as text."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            said = repr(action())
+        except BaseException as error:
+            said = repr(error)
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(pid, 0)
+    with os.fdopen(read) as pipe:
+        return pipe.read()
+
+
+def op_count(p):
+    return sum(e.name == "aten::ones" for e in p.events())
+
+
+def run_once(p):
+    with p:
+        torch.ones(2)
+    return op_count(p)
+
+
+@pytest.mark.parametrize("acc_events", [False, True])
+def test_a_profile_that_was_made_before_the_fork_is_the_childs_own(acc_events):
+    ready = []
+    p = profile(on_trace_ready=ready.append, acc_events=acc_events)
+
+    def twice():
+        counts = [run_once(p), run_once(p)]
+        return counts, len(ready), run_once(profile())
+
+    counts = [1, 2] if acc_events else [1, 1]
+    assert in_child(twice) == repr((counts, 2, 1))
+    assert run_once(p) == 1 and len(ready) == 1
+    with p:  # of a second cycle of the parent's: the child makes it its own, too
+        torch.ones(2)
+        assert in_child(lambda: (p.stop(), run_once(p), run_once(profile()))) in (repr((None, 1, 1)), repr((None, 2, 1)))
+    assert op_count(p) == counts[1]
+
+
+def test_steps_of_a_forked_child_do_not_make_the_parents_traces(tmp_path):
+    path = tmp_path / "trace.json"
+    ready = []
+
+    def on_trace_ready(p):
+        ready.append(p.step_num)
+        p.export_chrome_trace(path)
+
+    def steps():
+        for _ in range(4):
+            torch.ones(2)
+            p.step()
+        p.stop()
+        return ready
+
+    with profile(schedule=schedule(wait=0, warmup=1, active=2), on_trace_ready=on_trace_ready) as p:
+        p.step()
+        torch.ones(2)
+        assert in_child(steps) == "[]"
+        assert not path.exists()
+        p.step()
+        p.step()
+        assert ready == [3]
+    assert "aten::ones" in path.read_text()

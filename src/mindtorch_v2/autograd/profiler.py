@@ -318,6 +318,8 @@ class profile:
             self._function_events._settle()
         if self.with_stack or self.with_modules:
             _name_modules()
+        if self._pid != os.getpid():
+            self._session = None  # the buffers stayed with the parent process
         self._pid = os.getpid()
         try:
             if self._session is None:
@@ -362,6 +364,11 @@ class profile:
         except RuntimeError:
             pass  # it was not even prepared
         self._prepared = False
+
+    def _disown(self) -> None:
+        """In a forked child: what the parent records is the parent's."""
+        if self._pid != os.getpid():
+            self._prepared = False
 
     def __del__(self) -> None:
         try:
