@@ -4,6 +4,7 @@ import copy
 import dis
 import errno
 import gc
+import inspect
 import os
 import pickle
 import subprocess
@@ -112,6 +113,63 @@ def test_an_interrupt_anywhere_in_exit_ends_the_session(kind):
     finally:
         gc.enable()
     assert_nothing_is_left()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["plain", "steps", "stacks", "autograd"])
+def test_a_profile_whose_exit_was_interrupted_has_ended_also_if_it_is_kept(kind):
+    new_profile(kind).__enter__().__exit__(None, None, None)
+    for n in range(1, 100_000):
+        p = new_profile(kind).__enter__()
+        torch.ones(2)
+        interrupt = interrupted_at(n, lambda: p.__exit__(None, None, None))
+        if n % 7 == 0:
+            assert_nothing_is_left()
+        else:
+            profile().__enter__().__exit__(None, None, None)
+        if kind != "steps":
+            assert "aten::ones" in p.key_averages().table()  # what was recorded is there
+        p.__exit__(None, None, None)
+        if interrupt is None:
+            break
+    assert n > 20
+
+
+def test_a_method_that_ends_in_another():
+    ended = []
+
+    class Thing:
+        def end(self):
+            """Ends it."""
+            ended.append(self)
+            if len(ended) < 3:
+                raise Interrupt
+
+        def close(self, error=None, *, more=1):
+            """Closes it."""
+            if error is not None:
+                raise error
+            return more
+
+        close = mtprof._native.ends_in(close, end)
+
+    class Child(Thing):
+        def close(self, error=None):
+            return super().close(error, more=2)
+
+    thing = Child()
+    assert Thing().close() == 1 and Thing().close(more=5) == 5 and thing.close() == 2 and ended == []
+    with pytest.raises(ValueError, match="wrong") as raised:  # the error of the method, whatever end() had to say
+        thing.close(ValueError("wrong"))
+    assert ended == [thing] * 3 and raised.value.__context__ is None
+    assert Thing.close.__doc__ == "Closes it." and Thing.close.__name__ == "close"
+    assert str(inspect.signature(Thing.close)) == "(self, error=None, *, more=1)"
+    with pytest.raises(TypeError):
+        Thing.close()
+    with pytest.raises(TypeError, match="two functions"):
+        mtprof._native.ends_in(print)
+    with pytest.raises(TypeError, match="two functions"):
+        mtprof._native.ends_in(print, 3)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -215,6 +215,7 @@ class profile:
                  activity_filters: dict[ProfilerActivity, set[str]] | None = None, spool: Any = None,
                  buffer_bytes: int | str | None = None, when_full: str | None = None) -> None:
         self.enabled = enabled
+        self._session: mtprof.Session | None = None
         if not enabled:
             return
         self.use_cuda = use_cuda
@@ -237,7 +238,6 @@ class profile:
         self.trace_id = ""
         self.profiling_start_time_ns = self.profiling_end_time_ns = 0
         self._stats = _ProfilerStats()
-        self._session: mtprof.Session | None = None
         self._trace_id_now = [""]
         self._stopped_trace: mtprof.Trace | None = None
         self._results: _ProfilerResult | None = None
@@ -463,6 +463,8 @@ class profile:
             return None
         self._stop_trace()
         return False
+
+    __exit__ = mtprof._native.ends_in(__exit__, _abandon)
 
     def toggle_collection_dynamic(self, enabled: bool, activities: Iterable[ProfilerActivity]) -> None:
         """Toggles the collection of activities for the current profiler instance."""

@@ -468,12 +468,6 @@ class profile(_KinetoProfile):
                 self._cancel()
             raise
 
-    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
-        self.stop()
-        KinetoStepTracker.erase_step_count(PROFILER_STEP_NAME)
-        if self.execution_trace_observer:
-            self.execution_trace_observer.cleanup()
-
     def start(self) -> None:
         """Step 0 begins: its action is taken. An error or an interrupt on the way ends all of it."""
         self._disown()
@@ -507,12 +501,23 @@ class profile(_KinetoProfile):
         self._end_step()
         self._abandon()
         self._started = False
+        self.current_action = self._prev_schedule_action
         _release(self)
 
     def stop(self) -> None:
         """Ends the profile; a cycle that is being recorded is complete. A second time it does nothing."""
         with self._turn():
             self._stop()
+
+    stop = mtprof._native.ends_in(stop, _cancel)
+
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
+        self.stop()
+        KinetoStepTracker.erase_step_count(PROFILER_STEP_NAME)
+        if self.execution_trace_observer:
+            self.execution_trace_observer.cleanup()
+
+    __exit__ = mtprof._native.ends_in(__exit__, _cancel)
 
     def _stop(self) -> None:
         if self._is_parents():
@@ -526,7 +531,6 @@ class profile(_KinetoProfile):
             self._transit_action(self.current_action, None)
         finally:
             self._cancel()
-            self.current_action = self._prev_schedule_action
         self._say_if_nothing_was_recorded()
 
     def step(self) -> None:

@@ -42,6 +42,9 @@ void mtpn_hold_optimizer(const mtp_op *op, PyObject *optimizer, bool is_new);
 /* collections.c: runs of the garbage collector */
 extern PyMethodDef mtpn_collections[];
 
+/* ending.c: methods that end in another, whatever interrupts them */
+int mtpn_ending_init(PyObject *module);
+
 /* hooks.c: for the dispatchers of other frameworks */
 extern PyMethodDef mtpn_hooks[];
 int mtpn_hooks_init(PyObject *module);
