@@ -29,8 +29,8 @@ class Interrupt(KeyboardInterrupt):
 
 
 def interrupted_at(n, action):
-    """Runs action() with an interrupt before the n-th opcode of our Python code. False: it has fewer."""
-    ours = os.path.dirname(torch.__file__)
+    """Runs action() with an interrupt before the n-th opcode of our Python code. None: it has fewer."""
+    ours = (os.path.dirname(torch.__file__), os.path.dirname(mtprof.__file__))
     count = 0
 
     def tracer(frame, event, argument):
@@ -45,6 +45,8 @@ def interrupted_at(n, action):
                 raise Interrupt
         return tracer
 
+    collecting = gc.isenabled()
+    gc.disable()  # what is raised in a finalizer is not for us
     sys.settrace(tracer)
     try:
         action()
@@ -52,6 +54,9 @@ def interrupted_at(n, action):
         return interrupt  # as at a prompt, where the last traceback is kept
     finally:
         sys.settrace(None)
+        if collecting:
+            gc.enable()
+    assert count < n, "the interrupt was swallowed"
     return None
 
 
@@ -133,6 +138,29 @@ def test_a_profile_whose_exit_was_interrupted_has_ended_also_if_it_is_kept(kind)
         if interrupt is None:
             break
     assert n > 20
+
+
+@pytest.mark.parametrize("raised", [Interrupt, TimeoutError])
+def test_what_a_handler_raises_while_stacks_are_prepared_is_not_lost(monkeypatch, raised):
+    def interrupted():
+        raise raised
+
+    with monkeypatch.context() as m:
+        m.setattr(mtprof._paths, "prefixes", interrupted)
+        with pytest.raises(raised):
+            profile(with_stack=True).start()
+    assert_nothing_is_left()
+
+
+def test_stacks_are_recorded_where_the_current_folder_is_gone(tmp_path, monkeypatch):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend("relative")
+    folder.rmdir()
+    with profile(with_stack=True) as p:
+        torch.ones(2)
+    assert any(e.stack for e in p.events())
 
 
 def test_a_method_that_ends_in_another():
@@ -398,3 +426,48 @@ def test_steps_of_a_forked_child_do_not_make_the_parents_traces(tmp_path):
         p.step()
         assert ready == [3]
     assert "aten::ones" in path.read_text()
+
+
+def called():
+    return torch.ones(2)
+
+
+def call_count(session):
+    return sum(e.name.endswith(": called") for e in session.trace().events())
+
+
+def stack_session():
+    session = mtprof.Session(with_stack=True)
+    session.prepare()
+    session.start()
+    return session
+
+
+def test_a_session_that_is_refused_leaves_the_frames_of_the_one_that_records():
+    session = stack_session()
+    for wanted in ({"with_stack": True}, {"with_modules": True}):
+        called()
+        other = mtprof.Session(**wanted)
+        with pytest.raises(RuntimeError):
+            other.start()
+        del other
+        called()
+    session.stop()
+    assert call_count(session) == 4
+
+
+def test_a_forked_child_that_drops_its_parents_session_goes_on_recording_frames():
+    sessions = [stack_session()]
+
+    def go_on():
+        mine = stack_session()
+        called()
+        sessions.clear()  # the last that had it
+        called()
+        mine.stop()
+        return call_count(mine)
+
+    called()
+    assert in_child(go_on) == "2"
+    sessions[0].stop()
+    assert call_count(sessions[0]) == 1

@@ -29,11 +29,13 @@ PyObject *mtpn_trace_object(mtp_trace *trace); /* takes it */
 
 /* frames.c: Python's stacks for with_stack, Python's calls as events */
 int mtpn_frames_init(PyObject *module);
-mtp_status mtpn_frames_begin(bool with_stack); /* before a session that wants them starts; GIL held */
-bool mtpn_frames_may_follow(void);             /* is nobody else following this thread? */
-void mtpn_frames_follow(void);                 /* after it started */
-void mtpn_frames_unfollow(void);               /* before it stops */
-void mtpn_frames_end(void);
+bool mtpn_frames_are_free(void); /* does no session of this process have them? */
+/* Before a session that wants them starts, GIL held. They are its own until it ends. false: an exception is set. */
+bool mtpn_frames_begin(const void *session, bool with_stack);
+bool mtpn_frames_may_follow(void);              /* is nobody else following this thread? */
+void mtpn_frames_follow(void);                  /* after it started */
+void mtpn_frames_unfollow(const void *session); /* before it stops */
+void mtpn_frames_end(const void *session);      /* of a session that does not have them: nothing */
 
 /* objects.c: whose call it is, right after its begin; is_new: not met in this session before */
 int mtpn_objects_init(PyObject *module);

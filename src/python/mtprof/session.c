@@ -151,7 +151,7 @@ static int session_clear(PyObject *self)
 static void end_frames(session *s)
 {
     if (s->frames_on)
-        mtpn_frames_end();
+        mtpn_frames_end(s);
     s->frames_on = false;
 }
 
@@ -193,8 +193,7 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
 {
     session *s = (session *)self;
     (void)unused;
-    mtp_status status = MTP_OK;
-    bool begins = s->wants_frames && !s->frames_on;
+    bool begins = s->wants_frames && !s->frames_on && mtpn_frames_are_free(); /* else it will be refused */
     if (begins && !mtpn_frames_may_follow() &&
         PyErr_WarnEx(
             PyExc_UserWarning,
@@ -202,12 +201,10 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
             "Python functions and modules are not recorded; stop it before the profile starts",
             1) < 0)
         return NULL;
-    if (begins) {
-        status = mtpn_frames_begin(s->with_stack);
-        s->frames_on = status == MTP_OK;
-    }
-    if (status == MTP_OK)
-        status = mtp_profile_start_trace(s->prof);
+    if (begins && !mtpn_frames_begin(s, s->with_stack))
+        return NULL;
+    s->frames_on |= begins;
+    mtp_status status = mtp_profile_start_trace(s->prof);
     if (status == MTP_OK && s->frames_on)
         mtpn_frames_follow();
     if (status != MTP_OK && begins) /* what records already goes on */
@@ -221,7 +218,7 @@ static PyObject *session_stop(PyObject *self, PyObject *unused)
     (void)unused;
     mtp_status status;
     if (s->frames_on)
-        mtpn_frames_unfollow();
+        mtpn_frames_unfollow(s);
     Py_BEGIN_ALLOW_THREADS /* a thread that is inside a recording call may want the GIL to walk its stack */
     status = mtp_profile_stop_trace(s->prof);
     Py_END_ALLOW_THREADS
