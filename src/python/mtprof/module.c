@@ -88,33 +88,7 @@ static PyObject *activity_parse(PyObject *self, PyObject *text)
     return status == MTP_OK ? PyLong_FromUnsignedLong(bits) : mtpn_raise(status);
 }
 
-static PyObject *write_file(PyObject *module, PyObject *args)
-{
-    (void)module;
-    PyObject *path;
-    Py_buffer data;
-    mtp_file *file;
-    if (!PyArg_ParseTuple(args, "O&s*:write_file", PyUnicode_FSConverter, &path, &data))
-        return NULL;
-    mtp_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = mtp_file_create(PyBytes_AS_STRING(path), MTP_FILE_PLAIN, &file);
-    if (status == MTP_OK) {
-        mtp_file_sink(file, data.buf, (size_t)data.len);
-        status = mtp_file_commit(file); /* says why it took no more */
-    }
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&data);
-    Py_DECREF(path);
-    if (status != MTP_OK)
-        return mtpn_raise(status);
-    Py_RETURN_NONE;
-}
-
 static PyMethodDef functions[] = {
-    {"write_file", write_file, METH_VARARGS,
-     PyDoc_STR(
-         "write_file(path, data): a file that appears whole or not at all; links of others are refused.")},
     {"version", version, METH_NOARGS, PyDoc_STR("libmtprof's version.")},
     {"now_ns", now_ns, METH_NOARGS, PyDoc_STR("The clock of the records, in nanoseconds.")},
     {"activity_parse", activity_parse, METH_O, PyDoc_STR("The bits of an activity's name.")},
@@ -132,7 +106,7 @@ PyMODINIT_FUNC PyInit__native(void)
     if (mtpn_record_init(module) < 0 || mtpn_session_init(module) < 0 || mtpn_trace_init(module) < 0 ||
         mtpn_events_init(module) < 0 || mtpn_frames_init(module) < 0 || mtpn_tree_init(module) < 0 ||
         mtpn_objects_init(module) < 0 || mtpn_hooks_init(module) < 0 || mtpn_ending_init(module) < 0 ||
-        PyModule_AddFunctions(module, mtpn_collections) < 0 ||
+        mtpn_files_init(module) < 0 || PyModule_AddFunctions(module, mtpn_collections) < 0 ||
         PyModule_AddIntConstant(module, "CPU", MTP_CPU) < 0 ||
         PyModule_AddIntConstant(module, "NPU", MTP_NPU) < 0 ||
         PyModule_AddIntConstant(module, "STOP_WHEN_FULL", MTP_STOP_WHEN_FULL) < 0 ||

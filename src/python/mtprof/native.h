@@ -47,6 +47,9 @@ extern PyMethodDef mtpn_collections[];
 /* ending.c: methods that end in another, whatever interrupts them */
 int mtpn_ending_init(PyObject *module);
 
+/* files.c: files that appear whole or not at all */
+int mtpn_files_init(PyObject *module);
+
 /* hooks.c: for the dispatchers of other frameworks */
 extern PyMethodDef mtpn_hooks[];
 int mtpn_hooks_init(PyObject *module);
