@@ -108,7 +108,7 @@ class _Forks:
             spool = os.path.join(folder, f"{os.getpid()}.mtp")
             if os.path.exists(spool):  # of a cycle before
                 spool = os.path.join(folder, f"{os.getpid()}-{number}.mtp")
-            session = mtprof.Session(**{"buffer_bytes": _CHILD_BYTES, **options, "spool": spool})
+            session = mtprof.Session(**{"buffer_bytes": _CHILD_BYTES, **options, "spool": spool.replace("%", "%%")})
             session.prepare()
             session.start()
             self.mine = session
@@ -530,7 +530,7 @@ class profile:
         if workers:
             metadata = {**(metadata or {}), "worker_traces": json.dumps(list(workers.values()))}
         more = ", ".join(f"{json.dumps(key)}: {_json_text(text)}" for key, text in (metadata or {}).items())
-        self.trace.chrome(path, name, more or None, self._left_out)
+        self.trace.chrome(path, _shown(name), more or None, self._left_out)
         for spool, worker in workers.items():
             mtprof.Trace.open(spool).chrome(os.path.join(os.path.dirname(name), worker), worker)
 
@@ -588,6 +588,11 @@ def _with_events(config: _ExperimentalConfig, with_stack: bool) -> _Experimental
                   "Disabling trace_only.", stacklevel=3)
     values = {name: getattr(config, name) for name in config._defaults}
     return _ExperimentalConfig(**{**values, "trace_only": False})
+
+
+def _shown(name: str) -> str:
+    """A file's name that is not Unicode as text that is."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _json_text(text: str) -> str:

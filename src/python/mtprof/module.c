@@ -21,16 +21,18 @@ PyObject *mtpn_raise(mtp_status status)
     if (PyErr_Occurred())
         return NULL;
     int number = mtp_last_error_number();
-    if (type != PyExc_OSError || number == 0) {
-        PyErr_SetString(type, mtp_last_error());
-        return NULL;
-    }
-    PyObject *args =
-        Py_BuildValue("(is)", number, mtp_last_error()); /* Python makes a FileNotFoundError of it */
-    if (args != NULL)
-        PyErr_SetObject(type, args);
-    Py_XDECREF(args);
+    PyObject *error = mtpn_message(mtp_last_error());
+    if (error != NULL && type == PyExc_OSError && number != 0)
+        error = Py_BuildValue("(iN)", number, error); /* Python makes a FileNotFoundError of it */
+    if (error != NULL)
+        PyErr_SetObject(type, error);
+    Py_XDECREF(error);
     return NULL;
+}
+
+PyObject *mtpn_message(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
 }
 
 PyTypeObject *mtpn_add_type(PyObject *module, const char *name, PyType_Spec *spec)

@@ -15,6 +15,8 @@
 
 /* errors: the one place where a status becomes an exception. Always NULL. */
 PyObject *mtpn_raise(mtp_status status);
+PyObject *
+mtpn_message(const char *text); /* a str, also if there is the name of a file in it that is no Unicode */
 
 /* A type made from its spec and added to the module; it lives as long as the process. NULL: an exception is set. */
 PyTypeObject *mtpn_add_type(PyObject *module, const char *name, PyType_Spec *spec);

@@ -22,7 +22,9 @@ static void on_warning(void *user, mtp_warning code, const char *text)
     if (s->on_warning != NULL) {
         PyObject *type, *value, *trace; /* an exception on its way stays on its way */
         PyErr_Fetch(&type, &value, &trace);
-        PyObject *result = PyObject_CallFunction(s->on_warning, "is", (int)code, text);
+        PyObject *message = mtpn_message(text);
+        PyObject *result =
+            message != NULL ? PyObject_CallFunction(s->on_warning, "iN", (int)code, message) : NULL;
         if (result == NULL)
             PyErr_WriteUnraisable(s->on_warning);
         Py_XDECREF(result);
@@ -95,17 +97,23 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
     int shapes = 0, stack = 0, memory = 0, flops = 0, modules = 0, keep = 0, fork = 0, when_full = 0;
     unsigned long long bytes = 0, activities = 0;
-    PyObject *trace_id = NULL, *warn = NULL, *given_bytes = NULL, *given_activities = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OppppppOizpOO:Session", keywords, &given_activities,
+    PyObject *trace_id = NULL, *warn = NULL, *given_bytes = NULL, *given_activities = NULL, *spool = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OppppppOiOpOO:Session", keywords, &given_activities,
                                      &shapes, &stack, &memory, &flops, &modules, &keep, &given_bytes,
-                                     &when_full, &config.spool, &fork, &trace_id, &warn) ||
+                                     &when_full, &spool, &fork, &trace_id, &warn) ||
         !get_number(given_activities, "activities", UINT_MAX, &activities) ||
         !get_number(given_bytes, "buffer_bytes", ULLONG_MAX, &bytes) || !is_callable(trace_id, "trace_id") ||
         !is_callable(warn, "on_warning"))
         return NULL;
-    session *s = (session *)type->tp_alloc(type, 0);
-    if (s == NULL)
+    PyObject *path = NULL; /* bytes */
+    if (spool != NULL && spool != Py_None && !PyUnicode_FSConverter(spool, &path))
         return NULL;
+    config.spool = path != NULL ? PyBytes_AS_STRING(path) : NULL;
+    session *s = (session *)type->tp_alloc(type, 0);
+    if (s == NULL) {
+        Py_XDECREF(path);
+        return NULL;
+    }
     s->trace_id = trace_id == Py_None ? NULL : Py_XNewRef(trace_id);
     s->on_warning = warn == Py_None ? NULL : Py_XNewRef(warn);
     s->with_stack = stack;
@@ -125,6 +133,7 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     if (s->trace_id != NULL)
         config.custom_trace_id = copy_trace_id;
     mtp_status status = mtp_profile_create(&config, &s->prof);
+    Py_XDECREF(path);
     if (status == MTP_OK)
         return (PyObject *)s;
     Py_DECREF(s);
