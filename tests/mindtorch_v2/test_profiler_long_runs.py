@@ -124,12 +124,18 @@ with profile(activities=["CPU"], record_shapes=True{more}) as prof:
     for i in range(1000):
         with record_function("before the end"):
             torch.ones(3, 4) + i
+    if {fork} and os.fork() == 0:
+        with record_function("in a worker"):
+            os._exit(0)
+    elif {fork}:
+        os.wait()
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def killed(more="", **env):
-    ran = subprocess.run([sys.executable, "-c", KILLED.format(more=more)], env={**os.environ, **env}, capture_output=True, text=True)
+def killed(more="", fork=False, **env):
+    ran = subprocess.run([sys.executable, "-c", KILLED.format(more=more, fork=fork)], env={**os.environ, **env}, capture_output=True,
+                         text=True)
     assert ran.returncode == -signal.SIGKILL, ran.stderr
 
 
@@ -299,6 +305,18 @@ def test_a_restart_keeps_the_recording_of_the_crash(tmp_path):
     assert count_of(spool, "after") == 1 and count_of(spool, "before the end") == 0
     assert count_of(tmp_path / "run.1.mtp", "before the end") == 1000
     assert any("run.1.mtp" in str(one.message) for one in said)
+
+
+def test_a_restart_keeps_the_workers_of_the_crash(tmp_path):
+    spool = tmp_path / "run.mtp"
+    for n in (1, 2):
+        killed(f", spool={str(spool)!r}", fork=True)
+        (worker,) = os.listdir(tmp_path / "run.mtp.workers")
+        (tmp_path / f"run.{n}.mtp.workers").mkdir()  # of a run whose spool somebody removed
+        with pytest.warns(UserWarning, match=f"run.{n}.mtp"), profile(activities=CPU, spool=spool) as prof:
+            torch.ones(2)
+        assert prof.profiler._worker_files() == {}
+        assert count_of(tmp_path / f"run.{n}.mtp.workers" / worker, "in a worker") == 1
 
 
 def test_patterns_in_a_spools_name(tmp_path):

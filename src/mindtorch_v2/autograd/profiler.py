@@ -388,10 +388,17 @@ class profile:
         return pattern if os.path.isabs(pattern) else os.path.join(os.getcwd().replace("%", "%%"), pattern)
 
     def _name_workers(self) -> None:
-        """Files of workers lie beside the spool, and stay as it does."""
+        """Files of workers lie beside the spool, stay as it does, and go where it goes: with the recording of a crash."""
         self._children_folder = self._session.spool + ".workers"
-        for old in self._worker_files():
-            os.unlink(old)
+        old = self._worker_files()
+        kept = self._session.spool_kept
+        if kept is not None and old:
+            os.makedirs(kept + ".workers", mode=0o700, exist_ok=True)
+        for path in old:
+            if kept is None:
+                os.unlink(path)
+            else:
+                os.rename(path, os.path.join(kept + ".workers", os.path.basename(path)))
 
     def _start_trace(self) -> None:
         if not self._prepared:

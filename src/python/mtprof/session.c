@@ -331,13 +331,23 @@ static PyObject *session_ledger(PyObject *self, void *unused)
                                "threads", (unsigned long long)ledger.threads);
 }
 
-static PyObject *session_spool(PyObject *self, void *unused)
+static PyObject *path_object(const char *path)
 {
-    (void)unused;
-    const char *path = mtp_profile_spool(((session *)self)->prof);
     if (path == NULL)
         Py_RETURN_NONE;
     return PyUnicode_DecodeFSDefault(path);
+}
+
+static PyObject *session_spool(PyObject *self, void *unused)
+{
+    (void)unused;
+    return path_object(mtp_profile_spool(((session *)self)->prof));
+}
+
+static PyObject *session_spool_kept(PyObject *self, void *unused)
+{
+    (void)unused;
+    return path_object(mtp_profile_spool_kept(((session *)self)->prof));
 }
 
 int mtpn_session_init(PyObject *module)
@@ -361,6 +371,8 @@ int mtpn_session_init(PyObject *module)
     static PyGetSetDef properties[] = {
         {"trace_id", session_trace_id, NULL, "None before prepare()", NULL},
         {"spool", session_spool, NULL, "the spool's path, without patterns; None before prepare()", NULL},
+        {"spool_kept", session_spool_kept, NULL,
+         "what a recording of that name that was never stopped is called now; None: there was none", NULL},
         {"recording", session_recording, NULL, "is it recording now?", NULL},
         {"ledger", session_ledger, NULL, "records emitted, kept and dropped, by cause", NULL},
         {NULL, NULL, NULL, NULL, NULL},
