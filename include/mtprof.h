@@ -676,6 +676,8 @@ MTP_API bool mtp_profile_is_recording(const mtp_profile *prof);
 MTP_API const char *mtp_profile_trace_id(const mtp_profile *prof); /* NULL before the first prepare */
 MTP_API const char *
 mtp_profile_spool(const mtp_profile *prof); /* the file's path, without patterns; NULL: none yet */
+/* What a recording of that name that was never stopped is called now (MTP_WARNING_SPOOL_KEPT); NULL: there was none. */
+MTP_API const char *mtp_profile_spool_kept(const mtp_profile *prof);
 
 /* -------------------------------------------------------------------------------------------- ledger */
 

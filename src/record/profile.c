@@ -177,11 +177,22 @@ static mtp_status recorder_make(mtp_profile *prof)
     return status;
 }
 
+static const mtp__spool_name *spool_name(const mtp_profile *prof)
+{
+    return prof != NULL && prof->recorder != NULL && prof->recorder->pool.base != NULL
+               ? prof->recorder->pool.file.name
+               : NULL;
+}
+
+const char *mtp_profile_spool_kept(const mtp_profile *prof)
+{
+    const mtp__spool_name *name = spool_name(prof);
+    return name != NULL && name->kept[0] != 0 ? name->kept : NULL;
+}
+
 const char *mtp_profile_spool(const mtp_profile *prof)
 {
-    const mtp__spool_name *name = prof != NULL && prof->recorder != NULL && prof->recorder->pool.base != NULL
-                                      ? prof->recorder->pool.file.name
-                                      : NULL;
+    const mtp__spool_name *name = spool_name(prof);
     return name != NULL ? name->path : NULL;
 }
 

@@ -1,12 +1,16 @@
 """Numbers where functions take tensors, as PyTorch takes them; and files that PyTorch wrote."""
+import errno
 import io
 import itertools
+import os
 import pickle
+import resource
 import zipfile
 
 import pytest
 
 import mindtorch_v2 as torch
+from mtprof._native import NewFile
 
 try:
     import torch as peer
@@ -177,3 +181,49 @@ def test_pipes_that_cannot_seek_are_read(tmp_path):
     out = io.BytesIO()
     torch.save([1, torch.ones(2)], out)
     assert torch.load(io.BufferedReader(Pipe(out.getvalue())))[0] == 1
+
+
+# ------------------------------------------------------------------------------------------- a save that fails
+
+
+class Unwilling:
+    def __reduce__(self):
+        raise ValueError("not to be pickled")
+
+
+def test_a_save_that_fails_keeps_the_file_that_was_there(tmp_path):
+    path = tmp_path / "model.pt"
+    torch.save({"w": torch.ones(3)}, path)
+    path.chmod(0o640)
+    with pytest.raises(ValueError, match="not to be pickled"):
+        torch.save({"w": torch.zeros(3), "more": Unwilling()}, path)
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, most[1]))
+    try:
+        with pytest.raises(OSError, match="what was there is as it was") as full:
+            torch.save({"w": torch.zeros(100_000)}, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert full.value.errno == errno.EFBIG
+    assert torch.equal(torch.load(path)["w"], torch.ones(3)) and os.listdir(tmp_path) == ["model.pt"]
+    torch.save({"w": torch.zeros(300_000)}, path)
+    assert torch.load(path)["w"].shape == (300_000,) and path.stat().st_mode & 0o777 == 0o640
+    torch.save(1, "/dev/null")
+    with pytest.raises(FileNotFoundError):
+        torch.save(1, tmp_path / "no" / "folder.pt")
+
+
+def test_a_new_file(tmp_path):
+    path = tmp_path / "new"
+    with NewFile(path) as file:
+        assert file.write("é") == 2 and file.write(b"x") == 1 and file.write(bytearray(2)) == 2
+        assert not path.exists()
+    assert path.read_bytes() == b"\xc3\xa9x\0\0"
+    with pytest.raises(ValueError, match="done"):
+        file.write("more")
+    with pytest.raises(TypeError):
+        NewFile(3)
+    with pytest.raises(TypeError):
+        NewFile(path=path)
+    NewFile(path).write("dropped")
+    assert path.read_bytes() == b"\xc3\xa9x\0\0" and os.listdir(tmp_path) == ["new"]

@@ -4,6 +4,7 @@ import copy
 import dis
 import errno
 import gc
+import inspect
 import os
 import pickle
 import subprocess
@@ -28,8 +29,8 @@ class Interrupt(KeyboardInterrupt):
 
 
 def interrupted_at(n, action):
-    """Runs action() with an interrupt before the n-th opcode of our Python code. False: it has fewer."""
-    ours = os.path.dirname(torch.__file__)
+    """Runs action() with an interrupt before the n-th opcode of our Python code. None: it has fewer."""
+    ours = (os.path.dirname(torch.__file__), os.path.dirname(mtprof.__file__))
     count = 0
 
     def tracer(frame, event, argument):
@@ -44,6 +45,8 @@ def interrupted_at(n, action):
                 raise Interrupt
         return tracer
 
+    collecting = gc.isenabled()
+    gc.disable()  # what is raised in a finalizer is not for us
     sys.settrace(tracer)
     try:
         action()
@@ -51,6 +54,9 @@ def interrupted_at(n, action):
         return interrupt  # as at a prompt, where the last traceback is kept
     finally:
         sys.settrace(None)
+        if collecting:
+            gc.enable()
+    assert count < n, "the interrupt was swallowed"
     return None
 
 
@@ -112,6 +118,86 @@ def test_an_interrupt_anywhere_in_exit_ends_the_session(kind):
     finally:
         gc.enable()
     assert_nothing_is_left()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["plain", "steps", "stacks", "autograd"])
+def test_a_profile_whose_exit_was_interrupted_has_ended_also_if_it_is_kept(kind):
+    new_profile(kind).__enter__().__exit__(None, None, None)
+    for n in range(1, 100_000):
+        p = new_profile(kind).__enter__()
+        torch.ones(2)
+        interrupt = interrupted_at(n, lambda: p.__exit__(None, None, None))
+        if n % 7 == 0:
+            assert_nothing_is_left()
+        else:
+            profile().__enter__().__exit__(None, None, None)
+        if kind != "steps":
+            assert "aten::ones" in p.key_averages().table()  # what was recorded is there
+        p.__exit__(None, None, None)
+        if interrupt is None:
+            break
+    assert n > 20
+
+
+@pytest.mark.parametrize("raised", [Interrupt, TimeoutError])
+def test_what_a_handler_raises_while_stacks_are_prepared_is_not_lost(monkeypatch, raised):
+    def interrupted():
+        raise raised
+
+    with monkeypatch.context() as m:
+        m.setattr(mtprof._paths, "prefixes", interrupted)
+        with pytest.raises(raised):
+            profile(with_stack=True).start()
+    assert_nothing_is_left()
+
+
+def test_stacks_are_recorded_where_the_current_folder_is_gone(tmp_path, monkeypatch):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend("relative")
+    folder.rmdir()
+    with profile(with_stack=True) as p:
+        torch.ones(2)
+    assert any(e.stack for e in p.events())
+
+
+def test_a_method_that_ends_in_another():
+    ended = []
+
+    class Thing:
+        def end(self):
+            """Ends it."""
+            ended.append(self)
+            if len(ended) < 3:
+                raise Interrupt
+
+        def close(self, error=None, *, more=1):
+            """Closes it."""
+            if error is not None:
+                raise error
+            return more
+
+        close = mtprof._native.ends_in(close, end)
+
+    class Child(Thing):
+        def close(self, error=None):
+            return super().close(error, more=2)
+
+    thing = Child()
+    assert Thing().close() == 1 and Thing().close(more=5) == 5 and thing.close() == 2 and ended == []
+    with pytest.raises(ValueError, match="wrong") as raised:  # the error of the method, whatever end() had to say
+        thing.close(ValueError("wrong"))
+    assert ended == [thing] * 3 and raised.value.__context__ is None
+    assert Thing.close.__doc__ == "Closes it." and Thing.close.__name__ == "close"
+    assert str(inspect.signature(Thing.close)) == "(self, error=None, *, more=1)"
+    with pytest.raises(TypeError):
+        Thing.close()
+    with pytest.raises(TypeError, match="two functions"):
+        mtprof._native.ends_in(print)
+    with pytest.raises(TypeError, match="two functions"):
+        mtprof._native.ends_in(print, 3)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -266,3 +352,122 @@ def test_folders_of_living_processes_stay(tmp_path, monkeypatch):
         assert run_python(FORKS.format(die=False), tmp_path).returncode == 0
         assert os.listdir(tmp_path) == [folder]
     del p
+
+
+# ------------------------------------------------------------------------------------------- in a forked child
+
+
+def in_child(action):
+    """What action() gives, or how it fails, in a forked child; as text."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            said = repr(action())
+        except BaseException as error:
+            said = repr(error)
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(pid, 0)
+    with os.fdopen(read) as pipe:
+        return pipe.read()
+
+
+def op_count(p):
+    return sum(e.name == "aten::ones" for e in p.events())
+
+
+def run_once(p):
+    with p:
+        torch.ones(2)
+    return op_count(p)
+
+
+@pytest.mark.parametrize("acc_events", [False, True])
+def test_a_profile_that_was_made_before_the_fork_is_the_childs_own(acc_events):
+    ready = []
+    p = profile(on_trace_ready=ready.append, acc_events=acc_events)
+
+    def twice():
+        counts = [run_once(p), run_once(p)]
+        return counts, len(ready), run_once(profile())
+
+    counts = [1, 2] if acc_events else [1, 1]
+    assert in_child(twice) == repr((counts, 2, 1))
+    assert run_once(p) == 1 and len(ready) == 1
+    with p:  # of a second cycle of the parent's: the child makes it its own, too
+        torch.ones(2)
+        assert in_child(lambda: (p.stop(), run_once(p), run_once(profile()))) in (repr((None, 1, 1)), repr((None, 2, 1)))
+    assert op_count(p) == counts[1]
+
+
+def test_steps_of_a_forked_child_do_not_make_the_parents_traces(tmp_path):
+    path = tmp_path / "trace.json"
+    ready = []
+
+    def on_trace_ready(p):
+        ready.append(p.step_num)
+        p.export_chrome_trace(path)
+
+    def steps():
+        for _ in range(4):
+            torch.ones(2)
+            p.step()
+        p.stop()
+        return ready
+
+    with profile(schedule=schedule(wait=0, warmup=1, active=2), on_trace_ready=on_trace_ready) as p:
+        p.step()
+        torch.ones(2)
+        assert in_child(steps) == "[]"
+        assert not path.exists()
+        p.step()
+        p.step()
+        assert ready == [3]
+    assert "aten::ones" in path.read_text()
+
+
+def called():
+    return torch.ones(2)
+
+
+def call_count(session):
+    return sum(e.name.endswith(": called") for e in session.trace().events())
+
+
+def stack_session():
+    session = mtprof.Session(with_stack=True)
+    session.prepare()
+    session.start()
+    return session
+
+
+def test_a_session_that_is_refused_leaves_the_frames_of_the_one_that_records():
+    session = stack_session()
+    for wanted in ({"with_stack": True}, {"with_modules": True}):
+        called()
+        other = mtprof.Session(**wanted)
+        with pytest.raises(RuntimeError):
+            other.start()
+        del other
+        called()
+    session.stop()
+    assert call_count(session) == 4
+
+
+def test_a_forked_child_that_drops_its_parents_session_goes_on_recording_frames():
+    sessions = [stack_session()]
+
+    def go_on():
+        mine = stack_session()
+        called()
+        sessions.clear()  # the last that had it
+        called()
+        mine.stop()
+        return call_count(mine)
+
+    called()
+    assert in_child(go_on) == "2"
+    sessions[0].stop()
+    assert call_count(sessions[0]) == 1

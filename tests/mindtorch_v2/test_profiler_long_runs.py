@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 
 import mtprof
@@ -123,12 +124,18 @@ with profile(activities=["CPU"], record_shapes=True{more}) as prof:
     for i in range(1000):
         with record_function("before the end"):
             torch.ones(3, 4) + i
+    if {fork} and os.fork() == 0:
+        with record_function("in a worker"):
+            os._exit(0)
+    elif {fork}:
+        os.wait()
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def killed(more="", **env):
-    ran = subprocess.run([sys.executable, "-c", KILLED.format(more=more)], env={**os.environ, **env}, capture_output=True, text=True)
+def killed(more="", fork=False, **env):
+    ran = subprocess.run([sys.executable, "-c", KILLED.format(more=more, fork=fork)], env={**os.environ, **env}, capture_output=True,
+                         text=True)
     assert ran.returncode == -signal.SIGKILL, ran.stderr
 
 
@@ -300,6 +307,18 @@ def test_a_restart_keeps_the_recording_of_the_crash(tmp_path):
     assert any("run.1.mtp" in str(one.message) for one in said)
 
 
+def test_a_restart_keeps_the_workers_of_the_crash(tmp_path):
+    spool = tmp_path / "run.mtp"
+    for n in (1, 2):
+        killed(f", spool={str(spool)!r}", fork=True)
+        (worker,) = os.listdir(tmp_path / "run.mtp.workers")
+        (tmp_path / f"run.{n}.mtp.workers").mkdir()  # of a run whose spool somebody removed
+        with pytest.warns(UserWarning, match=f"run.{n}.mtp"), profile(activities=CPU, spool=spool) as prof:
+            torch.ones(2)
+        assert prof.profiler._worker_files() == {}
+        assert count_of(tmp_path / f"run.{n}.mtp.workers" / worker, "in a worker") == 1
+
+
 def test_patterns_in_a_spools_name(tmp_path):
     for number in (1, 2):
         with profile(activities=CPU, spool=tmp_path / "100%%-%n.mtp") as prof:
@@ -325,3 +344,39 @@ def test_a_memory_timeline_is_whole_or_not_there_and_follows_no_strangers_link(n
     assert victim.read_text() == "precious"
     prof.export_memory_timeline(str(tmp_path / name), "cpu")
     assert (tmp_path / name).stat().st_size > 0 and not list(tmp_path.glob(".mtprof-*"))
+
+
+def test_files_and_folders_whose_names_are_not_unicode(tmp_path, monkeypatch):
+    folder = os.path.join(os.fsencode(tmp_path), b"caf\xe9 %p")
+    os.mkdir(folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(tempfile, "tempdir", os.getcwd())
+    with profile(spool="run.mtp") as p:
+        torch.ones(2)
+        pid = os.fork()
+        if pid == 0:
+            torch.ones(2)
+            os._exit(0)
+        os.waitpid(pid, 0)
+    assert len(mtprof.Trace.open(os.path.abspath("run.mtp")).events()) == len(p.events()) > 0
+    for path in ("relative.json", os.path.abspath("absolute.json"), os.path.join(folder, b"bytes.json.gz")):
+        p.export_chrome_trace(path)
+        assert mtprof.Trace.open(path).events()
+    assert len([name for name in os.listdir(folder) if name.startswith(b"worker_")]) == 1
+    with open("absolute.json", encoding="utf-8") as file:
+        assert json.load(file)["traceName"].endswith("caf\\udce9 %p/absolute.json")
+    with profile(on_trace_ready=torch.profiler.tensorboard_trace_handler(os.path.abspath("log"))):
+        torch.ones(2)
+    assert len(os.listdir("log")) == 1
+    with pytest.raises(FileNotFoundError, match="caf.*none"):
+        p.export_chrome_trace(os.path.abspath("none/x.json"))
+    with pytest.raises(FileNotFoundError, match="caf.*none"):
+        with profile(spool=os.path.abspath("none/x.mtp")):
+            pass
+    os.rename("run.mtp", "kept.mtp")
+    session = mtprof.Session(spool=os.fsencode(os.getcwd().replace("%", "%%")) + b"/by_hand.mtp")
+    session.prepare()
+    assert session.spool == os.path.abspath("by_hand.mtp")
+    for wrong in (3, "a\0b"):
+        with pytest.raises((TypeError, ValueError)):
+            mtprof.Session(spool=wrong)

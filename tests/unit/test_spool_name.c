@@ -30,10 +30,14 @@ static mtp_profile_config config_of(warnings *w, const char *spool)
     return c;
 }
 
+static char last_kept[1024]; /* by record() */
+
 static void record(const char *spool, int scopes, warnings *w)
 {
     mtp_profile_config c = config_of(w, spool);
     mtp_profile *prof = test_start(&c);
+    const char *kept = mtp_profile_spool_kept(prof);
+    snprintf(last_kept, sizeof last_kept, "%s", kept != NULL ? kept : "");
     for (int i = 0; i < scopes; i++)
         MTP_SCOPE ("scope") {
         }
@@ -145,12 +149,14 @@ static void what_a_crash_left_is_kept(void **state)
         snprintf(kept, sizeof kept, "crashed.%d.mtp", round);
         assert_int_equal(w.count[MTP_WARNING_SPOOL_KEPT], 1);
         assert_contains(w.text, kept);
+        assert_string_equal(last_kept, test_path(kept));
         assert_int_equal(spans_of(test_path(kept), &outcome), scopes);
         assert_int_equal(outcome, MTP_OUTCOME_RECOVERED);
         assert_int_equal(spans_of(path, &outcome), 2);
         assert_int_equal(outcome, MTP_OUTCOME_STOPPED);
         record(path, 3, &w); /* one that was stopped is replaced */
         assert_int_equal(w.total, 0);
+        assert_string_equal(last_kept, "");
         assert_int_equal(spans_of(path, &outcome), 3);
     }
     assert_int_not_equal(access(test_path("crashed.4.mtp"), F_OK), 0);
@@ -243,6 +249,7 @@ static void patterns_are_filled_in(void **state)
     snprintf(path, sizeof path, "%s", test_path("%p-%h-100%%-%t.mtp"));
     mtp_profile_config c = config_of(NULL, path);
     assert_null(mtp_profile_spool(NULL));
+    assert_null(mtp_profile_spool_kept(NULL));
     prof = test_create(&c);
     assert_null(mtp_profile_spool(prof));
     assert_ok(mtp_profile_start(prof));

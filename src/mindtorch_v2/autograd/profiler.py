@@ -108,7 +108,7 @@ class _Forks:
             spool = os.path.join(folder, f"{os.getpid()}.mtp")
             if os.path.exists(spool):  # of a cycle before
                 spool = os.path.join(folder, f"{os.getpid()}-{number}.mtp")
-            session = mtprof.Session(**{"buffer_bytes": _CHILD_BYTES, **options, "spool": spool})
+            session = mtprof.Session(**{"buffer_bytes": _CHILD_BYTES, **options, "spool": spool.replace("%", "%%")})
             session.prepare()
             session.start()
             self.mine = session
@@ -215,6 +215,7 @@ class profile:
                  activity_filters: dict[ProfilerActivity, set[str]] | None = None, spool: Any = None,
                  buffer_bytes: int | str | None = None, when_full: str | None = None) -> None:
         self.enabled = enabled
+        self._session: mtprof.Session | None = None
         if not enabled:
             return
         self.use_cuda = use_cuda
@@ -237,7 +238,6 @@ class profile:
         self.trace_id = ""
         self.profiling_start_time_ns = self.profiling_end_time_ns = 0
         self._stats = _ProfilerStats()
-        self._session: mtprof.Session | None = None
         self._trace_id_now = [""]
         self._stopped_trace: mtprof.Trace | None = None
         self._results: _ProfilerResult | None = None
@@ -318,6 +318,8 @@ class profile:
             self._function_events._settle()
         if self.with_stack or self.with_modules:
             _name_modules()
+        if self._pid != os.getpid():
+            self._session = None  # the buffers stayed with the parent process
         self._pid = os.getpid()
         try:
             if self._session is None:
@@ -363,6 +365,11 @@ class profile:
             pass  # it was not even prepared
         self._prepared = False
 
+    def _disown(self) -> None:
+        """In a forked child: what the parent records is the parent's."""
+        if self._pid != os.getpid():
+            self._prepared = False
+
     def __del__(self) -> None:
         try:
             if self._prepared:
@@ -381,10 +388,17 @@ class profile:
         return pattern if os.path.isabs(pattern) else os.path.join(os.getcwd().replace("%", "%%"), pattern)
 
     def _name_workers(self) -> None:
-        """Files of workers lie beside the spool, and stay as it does."""
+        """Files of workers lie beside the spool, stay as it does, and go where it goes: with the recording of a crash."""
         self._children_folder = self._session.spool + ".workers"
-        for old in self._worker_files():
-            os.unlink(old)
+        old = self._worker_files()
+        kept = self._session.spool_kept
+        if kept is not None and old:
+            os.makedirs(kept + ".workers", mode=0o700, exist_ok=True)
+        for path in old:
+            if kept is None:
+                os.unlink(path)
+            else:
+                os.rename(path, os.path.join(kept + ".workers", os.path.basename(path)))
 
     def _start_trace(self) -> None:
         if not self._prepared:
@@ -457,6 +471,8 @@ class profile:
         self._stop_trace()
         return False
 
+    __exit__ = mtprof._native.ends_in(__exit__, _abandon)
+
     def toggle_collection_dynamic(self, enabled: bool, activities: Iterable[ProfilerActivity]) -> None:
         """Toggles the collection of activities for the current profiler instance."""
         if self._session is not None:
@@ -521,7 +537,7 @@ class profile:
         if workers:
             metadata = {**(metadata or {}), "worker_traces": json.dumps(list(workers.values()))}
         more = ", ".join(f"{json.dumps(key)}: {_json_text(text)}" for key, text in (metadata or {}).items())
-        self.trace.chrome(path, name, more or None, self._left_out)
+        self.trace.chrome(path, _shown(name), more or None, self._left_out)
         for spool, worker in workers.items():
             mtprof.Trace.open(spool).chrome(os.path.join(os.path.dirname(name), worker), worker)
 
@@ -579,6 +595,11 @@ def _with_events(config: _ExperimentalConfig, with_stack: bool) -> _Experimental
                   "Disabling trace_only.", stacklevel=3)
     values = {name: getattr(config, name) for name in config._defaults}
     return _ExperimentalConfig(**{**values, "trace_only": False})
+
+
+def _shown(name: str) -> str:
+    """A file's name that is not Unicode as text that is."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _json_text(text: str) -> str:

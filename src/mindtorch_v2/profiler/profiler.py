@@ -442,7 +442,7 @@ class profile(_KinetoProfile):
         self.step_rec_fn: mtprof.record_function | None = None
         self._started = False
         self._turns = (os.getpid(), threading.RLock())
-        self._pid = os.getpid()
+        self._pid = 0  # whose it is, once it is started
         self.current_action = _checked_action(self.schedule(self.step_num))
         self._prev_schedule_action = self.current_action
         KinetoStepTracker.init_step_count(PROFILER_STEP_NAME)
@@ -468,17 +468,13 @@ class profile(_KinetoProfile):
                 self._cancel()
             raise
 
-    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
-        self.stop()
-        KinetoStepTracker.erase_step_count(PROFILER_STEP_NAME)
-        if self.execution_trace_observer:
-            self.execution_trace_observer.cleanup()
-
     def start(self) -> None:
         """Step 0 begins: its action is taken. An error or an interrupt on the way ends all of it."""
+        self._disown()
         if self._started:
             raise RuntimeError(prof.ALREADY_ACTIVE)
         try:
+            self._pid = os.getpid()
             _claim(self)
             self._transit_action(ProfilerAction.NONE, self.current_action)
             self._started = True
@@ -487,10 +483,25 @@ class profile(_KinetoProfile):
             self._cancel()
             raise
 
+    def _is_parents(self) -> bool:
+        """In a forked child: was it the parent that started it? What the child does is recorded into a file of its own, and
+        traces are the parent's to make."""
+        return self._started and self._pid != os.getpid()
+
+    def _disown(self) -> None:
+        """A forked child is done with the parent's profile, and may start it for itself."""
+        if self._is_parents():
+            self._started, self.step_rec_fn = False, None
+            if self.profiler is not None:
+                self.profiler._disown()
+            self.step_num = 0
+            self.current_action = self._prev_schedule_action = _checked_action(self.schedule(0))
+
     def _cancel(self) -> None:
         self._end_step()
         self._abandon()
         self._started = False
+        self.current_action = self._prev_schedule_action
         _release(self)
 
     def stop(self) -> None:
@@ -498,8 +509,21 @@ class profile(_KinetoProfile):
         with self._turn():
             self._stop()
 
+    stop = mtprof._native.ends_in(stop, _cancel)
+
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
+        self.stop()
+        KinetoStepTracker.erase_step_count(PROFILER_STEP_NAME)
+        if self.execution_trace_observer:
+            self.execution_trace_observer.cleanup()
+
+    __exit__ = mtprof._native.ends_in(__exit__, _cancel)
+
     def _stop(self) -> None:
-        if self._pid != os.getpid() or not (self._started or self.profiler is None or self.profiler._prepared):
+        if self._is_parents():
+            self._disown()
+            return
+        if not (self._started or self.profiler is None or self.profiler._prepared):
             return
         try:
             self._end_step()
@@ -507,7 +531,6 @@ class profile(_KinetoProfile):
             self._transit_action(self.current_action, None)
         finally:
             self._cancel()
-            self.current_action = self._prev_schedule_action
         self._say_if_nothing_was_recorded()
 
     def step(self) -> None:
@@ -524,6 +547,9 @@ class profile(_KinetoProfile):
     def _step(self) -> None:
         if not self._started:
             raise RuntimeError("step() needs an active profiler session: call start() first, or use the profiler in a with block")
+        if self._is_parents():
+            self.step_num += 1
+            return
         self._end_step()
         before = self.current_action
         now = _checked_action(self.schedule(self.step_num + 1))

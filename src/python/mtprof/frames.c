@@ -10,10 +10,13 @@
 #include "python/mtprof/python_frames.h"
 #include <frameobject.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #define INSTRUCTION_BITS 20
 #define HIDDEN_FILES 8
 
+static const void *taker; /* the session that has all this, or NULL */
+static pid_t taker_pid;
 static PyObject *kept;                 /* list: code objects and modules of this session */
 static PyObject *hidden[HIDDEN_FILES]; /* str: file names that are the profiler's own */
 static unsigned hidden_count;
@@ -383,10 +386,12 @@ static void set_for_new_threads(bool on)
     static PyObject *ours;
     if (ours == NULL)
         ours = PyCFunction_New(&follow_method, NULL);
+    /* what threading.setprofile sets: no code of Python's runs here, which Ctrl-C could leave half done */
+    static const char hook[] = "_profile_hook";
     PyObject *threading = PyImport_ImportModule("threading");
-    PyObject *there = threading != NULL ? PyObject_CallMethod(threading, "getprofile", NULL) : NULL;
+    PyObject *there = threading != NULL ? PyObject_GetAttrString(threading, hook) : NULL;
     if (there != NULL && ours != NULL && there == (on ? Py_None : ours))
-        Py_XDECREF(PyObject_CallMethod(threading, "setprofile", "O", on ? ours : Py_None));
+        PyObject_SetAttrString(threading, hook, on ? ours : Py_None);
     Py_XDECREF(there);
     Py_XDECREF(threading);
     PyErr_Clear();
@@ -419,33 +424,68 @@ static void set_for_all_threads(bool on)
 
 /* ---------------------------------------------------------------------------------------- begin and end */
 
-/* Without them names are whole. */
-static void set_prefixes(void)
+/* What is raised meanwhile is not ours to swallow: it may be Ctrl-C. */
+static bool set_prefixes(void)
 {
     PyObject *paths = PyImport_ImportModule("mtprof._paths");
-    Py_XSETREF(prefixes, paths != NULL ? PyObject_CallMethod(paths, "prefixes", NULL) : NULL);
+    PyObject *found = paths != NULL ? PyObject_CallMethod(paths, "prefixes", NULL) : NULL;
     Py_XDECREF(paths);
-    if (prefixes != NULL && !PyList_Check(prefixes))
-        Py_CLEAR(prefixes);
-    PyErr_Clear();
+    Py_XSETREF(prefixes, found);
+    return prefixes != NULL;
 }
 
-mtp_status mtpn_frames_begin(bool with_stack)
+static void unfollow(void)
+{
+    if (!following)
+        return;
+    following = false;
+    set_for_all_threads(false);
+    set_for_new_threads(false);
+    while (calls.serial == follow_serial && calls.count > 0)
+        mtp_scope_end(calls.call[--calls.count].token);
+}
+
+static void end(void)
+{
+    unfollow();
+    taker = NULL;
+    Py_CLEAR(kept);
+    Py_CLEAR(module_names);
+    Py_CLEAR(module_counts);
+    Py_CLEAR(function_names);
+    Py_CLEAR(prefixes);
+    Py_CLEAR(optimizers);
+}
+
+bool mtpn_frames_are_free(void)
+{
+    return taker == NULL ||
+           taker_pid != getpid(); /* a forked child has its parent's, which records no more */
+}
+
+bool mtpn_frames_begin(const void *session, bool with_stack)
 {
     static const mtp_stack_provider provider = {sizeof provider, capture, describe, NULL};
+    end();
+    taker = session;
+    taker_pid = getpid();
     kept = PyList_New(0);
     module_names = PyDict_New();
     module_counts = PyDict_New();
     function_names = PyDict_New();
     optimizers = PyDict_New();
     functions_too = with_stack;
-    set_prefixes();
     if (kept == NULL || module_names == NULL || module_counts == NULL || function_names == NULL ||
-        optimizers == NULL) {
-        mtpn_frames_end();
-        return MTP_E_NOMEM;
+        optimizers == NULL || !set_prefixes()) {
+        mtpn_frames_end(session);
+        return false;
     }
-    return with_stack ? mtp_stack_provider_set(&provider) : MTP_OK;
+    mtp_status status = with_stack ? mtp_stack_provider_set(&provider) : MTP_OK;
+    if (status == MTP_OK)
+        return true;
+    mtpn_frames_end(session);
+    mtpn_raise(status);
+    return false;
 }
 
 bool mtpn_frames_may_follow(void)
@@ -464,26 +504,16 @@ void mtpn_frames_follow(void)
     set_for_all_threads(true);
 }
 
-void mtpn_frames_unfollow(void)
+void mtpn_frames_unfollow(const void *session)
 {
-    if (!following)
-        return;
-    following = false;
-    set_for_all_threads(false);
-    set_for_new_threads(false);
-    while (calls.serial == follow_serial && calls.count > 0)
-        mtp_scope_end(calls.call[--calls.count].token);
+    if (taker == session)
+        unfollow();
 }
 
-void mtpn_frames_end(void)
+void mtpn_frames_end(const void *session)
 {
-    mtpn_frames_unfollow();
-    Py_CLEAR(kept);
-    Py_CLEAR(module_names);
-    Py_CLEAR(module_counts);
-    Py_CLEAR(function_names);
-    Py_CLEAR(prefixes);
-    Py_CLEAR(optimizers);
+    if (taker == session)
+        end();
 }
 
 /* --------------------------------------------------------------------------------------------- module's part */

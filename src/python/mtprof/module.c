@@ -21,16 +21,18 @@ PyObject *mtpn_raise(mtp_status status)
     if (PyErr_Occurred())
         return NULL;
     int number = mtp_last_error_number();
-    if (type != PyExc_OSError || number == 0) {
-        PyErr_SetString(type, mtp_last_error());
-        return NULL;
-    }
-    PyObject *args =
-        Py_BuildValue("(is)", number, mtp_last_error()); /* Python makes a FileNotFoundError of it */
-    if (args != NULL)
-        PyErr_SetObject(type, args);
-    Py_XDECREF(args);
+    PyObject *error = mtpn_message(mtp_last_error());
+    if (error != NULL && type == PyExc_OSError && number != 0)
+        error = Py_BuildValue("(iN)", number, error); /* Python makes a FileNotFoundError of it */
+    if (error != NULL)
+        PyErr_SetObject(type, error);
+    Py_XDECREF(error);
     return NULL;
+}
+
+PyObject *mtpn_message(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
 }
 
 PyTypeObject *mtpn_add_type(PyObject *module, const char *name, PyType_Spec *spec)
@@ -88,33 +90,7 @@ static PyObject *activity_parse(PyObject *self, PyObject *text)
     return status == MTP_OK ? PyLong_FromUnsignedLong(bits) : mtpn_raise(status);
 }
 
-static PyObject *write_file(PyObject *module, PyObject *args)
-{
-    (void)module;
-    PyObject *path;
-    Py_buffer data;
-    mtp_file *file;
-    if (!PyArg_ParseTuple(args, "O&s*:write_file", PyUnicode_FSConverter, &path, &data))
-        return NULL;
-    mtp_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = mtp_file_create(PyBytes_AS_STRING(path), MTP_FILE_PLAIN, &file);
-    if (status == MTP_OK) {
-        mtp_file_sink(file, data.buf, (size_t)data.len);
-        status = mtp_file_commit(file); /* says why it took no more */
-    }
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&data);
-    Py_DECREF(path);
-    if (status != MTP_OK)
-        return mtpn_raise(status);
-    Py_RETURN_NONE;
-}
-
 static PyMethodDef functions[] = {
-    {"write_file", write_file, METH_VARARGS,
-     PyDoc_STR(
-         "write_file(path, data): a file that appears whole or not at all; links of others are refused.")},
     {"version", version, METH_NOARGS, PyDoc_STR("libmtprof's version.")},
     {"now_ns", now_ns, METH_NOARGS, PyDoc_STR("The clock of the records, in nanoseconds.")},
     {"activity_parse", activity_parse, METH_O, PyDoc_STR("The bits of an activity's name.")},
@@ -131,8 +107,8 @@ PyMODINIT_FUNC PyInit__native(void)
         return NULL;
     if (mtpn_record_init(module) < 0 || mtpn_session_init(module) < 0 || mtpn_trace_init(module) < 0 ||
         mtpn_events_init(module) < 0 || mtpn_frames_init(module) < 0 || mtpn_tree_init(module) < 0 ||
-        mtpn_objects_init(module) < 0 || mtpn_hooks_init(module) < 0 ||
-        PyModule_AddFunctions(module, mtpn_collections) < 0 ||
+        mtpn_objects_init(module) < 0 || mtpn_hooks_init(module) < 0 || mtpn_ending_init(module) < 0 ||
+        mtpn_files_init(module) < 0 || PyModule_AddFunctions(module, mtpn_collections) < 0 ||
         PyModule_AddIntConstant(module, "CPU", MTP_CPU) < 0 ||
         PyModule_AddIntConstant(module, "NPU", MTP_NPU) < 0 ||
         PyModule_AddIntConstant(module, "STOP_WHEN_FULL", MTP_STOP_WHEN_FULL) < 0 ||

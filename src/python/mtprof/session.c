@@ -22,7 +22,9 @@ static void on_warning(void *user, mtp_warning code, const char *text)
     if (s->on_warning != NULL) {
         PyObject *type, *value, *trace; /* an exception on its way stays on its way */
         PyErr_Fetch(&type, &value, &trace);
-        PyObject *result = PyObject_CallFunction(s->on_warning, "is", (int)code, text);
+        PyObject *message = mtpn_message(text);
+        PyObject *result =
+            message != NULL ? PyObject_CallFunction(s->on_warning, "iN", (int)code, message) : NULL;
         if (result == NULL)
             PyErr_WriteUnraisable(s->on_warning);
         Py_XDECREF(result);
@@ -95,17 +97,23 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
     int shapes = 0, stack = 0, memory = 0, flops = 0, modules = 0, keep = 0, fork = 0, when_full = 0;
     unsigned long long bytes = 0, activities = 0;
-    PyObject *trace_id = NULL, *warn = NULL, *given_bytes = NULL, *given_activities = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OppppppOizpOO:Session", keywords, &given_activities,
+    PyObject *trace_id = NULL, *warn = NULL, *given_bytes = NULL, *given_activities = NULL, *spool = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OppppppOiOpOO:Session", keywords, &given_activities,
                                      &shapes, &stack, &memory, &flops, &modules, &keep, &given_bytes,
-                                     &when_full, &config.spool, &fork, &trace_id, &warn) ||
+                                     &when_full, &spool, &fork, &trace_id, &warn) ||
         !get_number(given_activities, "activities", UINT_MAX, &activities) ||
         !get_number(given_bytes, "buffer_bytes", ULLONG_MAX, &bytes) || !is_callable(trace_id, "trace_id") ||
         !is_callable(warn, "on_warning"))
         return NULL;
-    session *s = (session *)type->tp_alloc(type, 0);
-    if (s == NULL)
+    PyObject *path = NULL; /* bytes */
+    if (spool != NULL && spool != Py_None && !PyUnicode_FSConverter(spool, &path))
         return NULL;
+    config.spool = path != NULL ? PyBytes_AS_STRING(path) : NULL;
+    session *s = (session *)type->tp_alloc(type, 0);
+    if (s == NULL) {
+        Py_XDECREF(path);
+        return NULL;
+    }
     s->trace_id = trace_id == Py_None ? NULL : Py_XNewRef(trace_id);
     s->on_warning = warn == Py_None ? NULL : Py_XNewRef(warn);
     s->with_stack = stack;
@@ -125,6 +133,7 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     if (s->trace_id != NULL)
         config.custom_trace_id = copy_trace_id;
     mtp_status status = mtp_profile_create(&config, &s->prof);
+    Py_XDECREF(path);
     if (status == MTP_OK)
         return (PyObject *)s;
     Py_DECREF(s);
@@ -151,7 +160,7 @@ static int session_clear(PyObject *self)
 static void end_frames(session *s)
 {
     if (s->frames_on)
-        mtpn_frames_end();
+        mtpn_frames_end(s);
     s->frames_on = false;
 }
 
@@ -193,8 +202,7 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
 {
     session *s = (session *)self;
     (void)unused;
-    mtp_status status = MTP_OK;
-    bool begins = s->wants_frames && !s->frames_on;
+    bool begins = s->wants_frames && !s->frames_on && mtpn_frames_are_free(); /* else it will be refused */
     if (begins && !mtpn_frames_may_follow() &&
         PyErr_WarnEx(
             PyExc_UserWarning,
@@ -202,12 +210,10 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
             "Python functions and modules are not recorded; stop it before the profile starts",
             1) < 0)
         return NULL;
-    if (begins) {
-        status = mtpn_frames_begin(s->with_stack);
-        s->frames_on = status == MTP_OK;
-    }
-    if (status == MTP_OK)
-        status = mtp_profile_start_trace(s->prof);
+    if (begins && !mtpn_frames_begin(s, s->with_stack))
+        return NULL;
+    s->frames_on |= begins;
+    mtp_status status = mtp_profile_start_trace(s->prof);
     if (status == MTP_OK && s->frames_on)
         mtpn_frames_follow();
     if (status != MTP_OK && begins) /* what records already goes on */
@@ -221,7 +227,7 @@ static PyObject *session_stop(PyObject *self, PyObject *unused)
     (void)unused;
     mtp_status status;
     if (s->frames_on)
-        mtpn_frames_unfollow();
+        mtpn_frames_unfollow(s);
     Py_BEGIN_ALLOW_THREADS /* a thread that is inside a recording call may want the GIL to walk its stack */
     status = mtp_profile_stop_trace(s->prof);
     Py_END_ALLOW_THREADS
@@ -325,13 +331,23 @@ static PyObject *session_ledger(PyObject *self, void *unused)
                                "threads", (unsigned long long)ledger.threads);
 }
 
-static PyObject *session_spool(PyObject *self, void *unused)
+static PyObject *path_object(const char *path)
 {
-    (void)unused;
-    const char *path = mtp_profile_spool(((session *)self)->prof);
     if (path == NULL)
         Py_RETURN_NONE;
     return PyUnicode_DecodeFSDefault(path);
+}
+
+static PyObject *session_spool(PyObject *self, void *unused)
+{
+    (void)unused;
+    return path_object(mtp_profile_spool(((session *)self)->prof));
+}
+
+static PyObject *session_spool_kept(PyObject *self, void *unused)
+{
+    (void)unused;
+    return path_object(mtp_profile_spool_kept(((session *)self)->prof));
 }
 
 int mtpn_session_init(PyObject *module)
@@ -355,6 +371,8 @@ int mtpn_session_init(PyObject *module)
     static PyGetSetDef properties[] = {
         {"trace_id", session_trace_id, NULL, "None before prepare()", NULL},
         {"spool", session_spool, NULL, "the spool's path, without patterns; None before prepare()", NULL},
+        {"spool_kept", session_spool_kept, NULL,
+         "what a recording of that name that was never stopped is called now; None: there was none", NULL},
         {"recording", session_recording, NULL, "is it recording now?", NULL},
         {"ledger", session_ledger, NULL, "records emitted, kept and dropped, by cause", NULL},
         {NULL, NULL, NULL, NULL, NULL},
