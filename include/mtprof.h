@@ -14,7 +14,7 @@
  *   hot    (MTP_SCOPE, mtp_op_begin, mtp_memory_event, ...) return nothing that needs checking, never block on
  *          a session, never allocate per call; what cannot be kept is counted in the ledger, by cause.
  *
- * Threads: one thread at a time drives a profile; any number of threads record into it. No call is a cancellation point
+ * Threads: one thread at a time drives a profile (a second one gets MTP_E_STATE); any number of threads record into it. No call is a cancellation point
  * (pthread_cancel; asynchronous cancellation is not supported). Handlers may record, fork and jump out of a record. Without a running
  * profile every hot call is one load and one branch; compiled with -DMTP_DISABLE it is nothing at all.
  *

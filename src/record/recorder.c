@@ -347,12 +347,12 @@ static void note_signal_stack(mtp__thread *t)
     t->signal_stack_bytes = now.ss_size;
 }
 
-/* Is the frame that a record has its stack pointer in gone, seen from a call whose frame begins at `from`? A handler lies
- * below the record that it interrupted, or on the signal stack. To be wrong with "yes" is to have two write one chunk, so
+/* A handler lies below the frame that it interrupted, or on the signal stack. To be wrong with "yes" is to have two write one chunk, so
  * it is "no" between stacks that are not known: a thread's own ends where its control block is (the first thread's is above
  * all others). */
-static bool frame_is_gone(const mtp__thread *t, uintptr_t frame, uintptr_t from)
+bool mtp__frame_is_gone(uintptr_t frame, uintptr_t from)
 {
+    const mtp__thread *t = mtp__self.thread;
     stack_t other;
     bool there = sigaltstack(NULL, &other) == 0 && (other.ss_flags & SS_DISABLE) == 0;
     uintptr_t stack = there ? (uintptr_t)other.ss_sp : t != NULL ? t->signal_stack : 0;
@@ -389,7 +389,7 @@ static void mend(mtp__writer *w)
 bool mtp__writer_left(mtp__writer *w, const void *from)
 {
     uint64_t frame = atomic_load_explicit(&w->busy, memory_order_relaxed);
-    if (frame <= MTP__BUSY_ANYWHERE || !frame_is_gone(w->thread, frame, (uintptr_t)from))
+    if (frame <= MTP__BUSY_ANYWHERE || !mtp__frame_is_gone(frame, (uintptr_t)from))
         return false;
     int its_errno = errno;
     mtp__guard_enter();
