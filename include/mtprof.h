@@ -16,8 +16,9 @@
  *
  * Threads: one thread at a time drives a profile (a second one gets MTP_E_STATE); any number of threads record into it. No
  * call is a cancellation point (pthread_cancel; asynchronous cancellation is not supported). Handlers may record, fork and
- * jump out of a record. Without a running profile every hot call is one load and one branch; compiled with -DMTP_DISABLE it
- * is nothing at all.
+ * jump out of a record. A record takes up to 4 KiB of stack, 10 KiB with with_stack: a handler's signal stack has that
+ * beside what the system needs (sysconf(_SC_MINSIGSTKSZ)). Without a running profile every hot call is one load and one
+ * branch; compiled with -DMTP_DISABLE it is nothing at all.
  *
  * C11 and C++17. Structs that callers fill open with their size and grow at the tail: use the _INIT macros.
  */
