@@ -14,9 +14,11 @@
  *   hot    (MTP_SCOPE, mtp_op_begin, mtp_memory_event, ...) return nothing that needs checking, never block on
  *          a session, never allocate per call; what cannot be kept is counted in the ledger, by cause.
  *
- * Threads: one thread at a time drives a profile; any number of threads record into it. No call is a cancellation point
- * (pthread_cancel; asynchronous cancellation is not supported). Handlers may record, fork and jump out of a record. Without a running
- * profile every hot call is one load and one branch; compiled with -DMTP_DISABLE it is nothing at all.
+ * Threads: one thread at a time drives a profile (a second one gets MTP_E_STATE); any number of threads record into it. No
+ * call is a cancellation point (pthread_cancel; asynchronous cancellation is not supported). Handlers may record, fork and
+ * jump out of a record. A record takes up to 4 KiB of stack, 10 KiB with with_stack: a handler's signal stack has that
+ * beside what the system needs (sysconf(_SC_MINSIGSTKSZ)). Without a running profile every hot call is one load and one
+ * branch; compiled with -DMTP_DISABLE it is nothing at all.
  *
  * C11 and C++17. Structs that callers fill open with their size and grow at the tail: use the _INIT macros.
  */
@@ -222,7 +224,7 @@ typedef struct mtp__guard {
     uint32_t once;
 } mtp__guard;
 
-static inline mtp__guard mtp__sigbus_begin(uint32_t *site, const char *text)
+static inline mtp__guard mtp__guard_begin(uint32_t *site, const char *text)
 {
     mtp__guard guard = {0, 1};
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU)) {
@@ -232,7 +234,7 @@ static inline mtp__guard mtp__sigbus_begin(uint32_t *site, const char *text)
     return guard;
 }
 
-static inline mtp__guard mtp__sigbus_begin_text(const char *text)
+static inline mtp__guard mtp__guard_begin_text(const char *text)
 {
     mtp__guard guard = {0, 1};
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
@@ -241,7 +243,7 @@ static inline mtp__guard mtp__sigbus_begin_text(const char *text)
     return guard;
 }
 
-static inline void mtp__sigbus_end(mtp__guard *guard)
+static inline void mtp__guard_end(mtp__guard *guard)
 {
     mtp_scope_end(guard->token);
 }
@@ -249,24 +251,24 @@ static inline void mtp__sigbus_end(mtp__guard *guard)
 #define MTP__PASTE2(a, b) a##b
 #define MTP__PASTE(a, b) MTP__PASTE2(a, b)
 #define MTP__SCOPE(text, guard)                                                                              \
-    for (mtp__guard guard __attribute__((cleanup(mtp__sigbus_end))) = __extension__({                        \
+    for (mtp__guard guard __attribute__((cleanup(mtp__guard_end))) = __extension__({                         \
              MTP__LITERAL(text, "MTP_SCOPE takes a literal: write MTP_SCOPE_TEXT for names of run time");    \
              static uint32_t mtp__site;                                                                      \
-             mtp__sigbus_begin(&mtp__site, (text));                                                          \
+             mtp__guard_begin(&mtp__site, (text));                                                           \
          });                                                                                                 \
          guard.once; guard.once = 0)
 #define MTP__SCOPE_TEXT(text, guard)                                                                         \
-    for (mtp__guard guard __attribute__((cleanup(mtp__sigbus_end))) = mtp__sigbus_begin_text(text);          \
+    for (mtp__guard guard __attribute__((cleanup(mtp__guard_end))) = mtp__guard_begin_text(text);            \
          guard.once; guard.once = 0)
 
 /* MTP_SCOPE("forward") { ... }   Left by the closing brace, return, break, goto or a C++ exception. (break leaves
  * the scope, not a loop around it; so does continue, but not with MTP_DISABLE: do without.) The text is a literal;
  * anything else is an error of the compiler's. */
-#define MTP_SCOPE(text) MTP__SCOPE(text, MTP__PASTE(mtp__sigbus_, __COUNTER__))
+#define MTP_SCOPE(text) MTP__SCOPE(text, MTP__PASTE(mtp__guard_, __COUNTER__))
 
 /* MTP_SCOPE_TEXT(layer->name) { ... }   The same for a name of run time, which ends with a NUL and is looked up each
  * time (mtp_scope_begin_text). NULL is "?". */
-#define MTP_SCOPE_TEXT(text) MTP__SCOPE_TEXT(text, MTP__PASTE(mtp__sigbus_, __COUNTER__))
+#define MTP_SCOPE_TEXT(text) MTP__SCOPE_TEXT(text, MTP__PASTE(mtp__guard_, __COUNTER__))
 
 #else /* MTP_DISABLE: nothing is left at the call sites, arguments are not evaluated */
 #define mtp_scope_begin(name) ((void)sizeof(name), (mtp_token)0)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 #include "base/os.h"
 #include "record/checks.h"
@@ -446,11 +447,14 @@ bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
     return x.lost == 0;
 }
 
-/* The kernel's name of a thread of ours, empty if it cannot be had. */
-static void thread_name(int32_t tid, char name[16])
+/* The kernel's name of a thread of ours, empty if it cannot be had. A thread's own is one call; that of another is a file
+ * that the kernel makes for us, which takes it longer than to make the thread. */
+static void thread_name(const mtp__thread *t, char name[16])
 {
     char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d/comm", (int)tid);
+    if (t == mtp__self.thread && prctl(PR_GET_NAME, name) == 0)
+        return;
+    snprintf(path, sizeof path, "/proc/self/task/%d/comm", (int)t->tid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, name, 15) : 0;
     mtp__close(fd);
@@ -463,7 +467,7 @@ static void thread_name(int32_t tid, char name[16])
 void mtp__control_thread(mtp__recorder *r, mtp__thread *t)
 {
     char name[16];
-    thread_name(t->tid, name);
+    thread_name(t, name);
     if (t->told == r->id && (name[0] == 0 || strcmp(name, t->name) == 0))
         return;
     mtp__hold before = mtp__writer_hold();

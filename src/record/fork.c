@@ -104,6 +104,8 @@ static void after_fork_child(void)
     bool recording = prof->recording && was == prof->recorder;
     prof->recording = false;
     prof->step_token = 0;
+    if (atomic_load(&prof->driver) != (uintptr_t)pthread_self())
+        atomic_store(&prof->driver, 0); /* that thread is not here */
     if (recording && prof->config.follow_fork) {
         follow(prof);
         return;

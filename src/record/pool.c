@@ -706,12 +706,12 @@ static mtp_status list_file(mtp__pool *pool, mtp__places *places)
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&pool->lock);
     uint64_t pieces = pool->file.pieces;
+    int fd = mtp__spool_out_descriptor(&pool->file);
     pthread_mutex_unlock(&pool->lock);
     mtp__writer_release(before);
-    mtp_status status = mtp__places_list(places, pool->file.fd, pool->chunk_bytes, pieces);
-    if (status == MTP_OK && places->unread > 0)
-        status = piece_unread(places->unread_at, places->unread_error);
-    return status;
+    mtp_status status = mtp__places_list(places, fd, pool->chunk_bytes, pieces);
+    bool unread = status == MTP_OK && places->unread > 0;
+    return unread ? piece_unread(places->unread_at, places->unread_error) : status;
 }
 
 static void pin(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk *header)

@@ -1,11 +1,12 @@
 /* record/profile.c - life of a profile: configuration in, steps through the schedule, cycles out.
  *
- * One thread drives it. The table `transit` is the whole of what a step does.
+ * One thread at a time drives it; a second one is refused, and so is a callback or handler of the first (driving). The table `transit` is the whole of what a step does.
  *
  * Callbacks are the program's, and a C++ program's may throw. The exception goes through to who called us; on its way
  * cleanups bring the profile to where it would be if the callback had returned.
  */
 #include "record/profile.h"
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -124,6 +125,7 @@ mtp_status mtp_profile_create(const mtp_profile_config *config, mtp_profile **ou
         return MTP_FAIL(MTP_E_NOMEM, "a profile");
     prof->config = c;
     prof->config.spool = NULL;
+    prof->driver_frame = UINTPTR_MAX;
     if (c.spool != NULL && (prof->config.spool = mtp__strdup(c.spool)) == NULL) {
         mtp__free(prof);
         return MTP_FAIL(MTP_E_NOMEM, "the spool's path");
@@ -460,19 +462,59 @@ static mtp_status next_action(mtp_profile *prof, mtp_action *out)
                     (unsigned long long)prof->step);
 }
 
-#define check_callable(prof, active, what) check_called(prof, active, what, __builtin_dwarf_cfa())
 static mtp_status check_called(const mtp_profile *prof, bool active, const char *what, const void *from)
 {
-    if (prof == NULL)
-        return MTP_FAIL(MTP_E_ARG, "%s: the profile is NULL", what);
-    if (prof->in_callback)
-        return MTP_FAIL(MTP_E_STATE, "%s: called from inside on_trace_ready", what);
     if (mtp__writer_inside(from))
         return MTP_FAIL(MTP_E_STATE,
                         "%s: called from inside a recording call (a stack provider or signal handler)", what);
     if (active && !(prof->active && !prof->by_hand))
         return MTP_FAIL(MTP_E_STATE, "%s: no active session; call mtp_profile_start() first", what);
     return MTP_OK;
+}
+
+/* A call that drives the profile, from its checks to its end, however that comes. */
+typedef struct driving {
+    mtp_profile *prof; /* NULL: it is another call that drives */
+} driving;
+
+static void drive_end(driving *d)
+{
+    if (d->prof == NULL)
+        return;
+    d->prof->driver_frame = UINTPTR_MAX;
+    atomic_store(&d->prof->driver, 0);
+}
+
+/* A callback jumped out of the call (longjmp), and none of its cleanups was run. */
+static void drive_mend(mtp_profile *prof)
+{
+    prof->in_callback = prof->leaving = false;
+    if (prof->stopping)
+        mtp__profile_release(prof);
+    prof->stopping = false;
+}
+
+#define drive(prof, active, what, d) drive_from(prof, active, what, d, __builtin_dwarf_cfa())
+static mtp_status drive_from(mtp_profile *prof, bool active, const char *what, driving *d, const void *from)
+{
+    uintptr_t driver = 0, me = (uintptr_t)pthread_self();
+    if (prof == NULL)
+        return MTP_FAIL(MTP_E_ARG, "%s: the profile is NULL", what);
+    if (!atomic_compare_exchange_strong(&prof->driver, &driver, me)) {
+        if (driver != me)
+            return MTP_FAIL(MTP_E_STATE,
+                            "%s: another thread is starting, stepping or stopping this profile: one at a "
+                            "time drives it",
+                            what);
+        if (!mtp__frame_is_gone(prof->driver_frame, (uintptr_t)from))
+            return MTP_FAIL(MTP_E_STATE, "%s: called from inside %s", what,
+                            prof->in_callback ? "on_trace_ready"
+                                              : "another call on this profile (a callback or handler)");
+        drive_mend(prof);
+    }
+    d->prof = prof;
+    prof->driver_frame = (uintptr_t)from;
+    return check_called(prof, active, what, from);
 }
 
 /* A start that fails, or is left by an exception, leaves nothing behind. */
@@ -494,7 +536,8 @@ static void claim_end(claim *c)
 
 mtp_status mtp_profile_start(mtp_profile *prof)
 {
-    mtp_status status = check_callable(prof, false, "start");
+    driving d __attribute__((cleanup(drive_end))) = {NULL};
+    mtp_status status = drive(prof, false, "start", &d);
     if (status != MTP_OK)
         return status;
     if (prof->active)
@@ -532,7 +575,8 @@ static void step_end(stepping *s)
 
 mtp_status mtp_profile_step(mtp_profile *prof)
 {
-    mtp_status status = check_callable(prof, true, "step");
+    driving d __attribute__((cleanup(drive_end))) = {NULL};
+    mtp_status status = drive(prof, true, "step", &d);
     if (status != MTP_OK)
         return status;
     step_scope_end(prof);
@@ -567,14 +611,17 @@ static void warn_nothing(mtp_profile *prof)
 static void release_end(mtp_profile **prof)
 {
     mtp__profile_release(*prof);
+    (*prof)->stopping = false;
 }
 
 mtp_status mtp_profile_stop(mtp_profile *prof)
 {
-    mtp_status status = check_callable(prof, true, "stop");
+    driving d __attribute__((cleanup(drive_end))) = {NULL};
+    mtp_status status = drive(prof, true, "stop", &d);
     if (status != MTP_OK)
         return status;
     mtp_profile *stopping __attribute__((cleanup(release_end))) = prof;
+    prof->stopping = true;
     step_scope_end(stopping);
     bool ever = prof->cycles > prof->cycles_before;
     mtp_action last = prof->action;
@@ -589,7 +636,8 @@ mtp_status mtp_profile_stop(mtp_profile *prof)
 
 mtp_status mtp_profile_prepare_trace(mtp_profile *prof)
 {
-    mtp_status status = check_callable(prof, false, "prepare_trace");
+    driving d __attribute__((cleanup(drive_end))) = {NULL};
+    mtp_status status = drive(prof, false, "prepare_trace", &d);
     if (status != MTP_OK)
         return status;
     if (prof->recording || (prof->active && !prof->by_hand))
@@ -606,7 +654,8 @@ mtp_status mtp_profile_prepare_trace(mtp_profile *prof)
 
 mtp_status mtp_profile_start_trace(mtp_profile *prof)
 {
-    mtp_status status = check_callable(prof, false, "start_trace");
+    driving d __attribute__((cleanup(drive_end))) = {NULL};
+    mtp_status status = drive(prof, false, "start_trace", &d);
     if (status != MTP_OK)
         return status;
     if (prof->recorder == NULL)
@@ -626,7 +675,8 @@ mtp_status mtp_profile_start_trace(mtp_profile *prof)
 
 mtp_status mtp_profile_stop_trace(mtp_profile *prof)
 {
-    mtp_status status = check_callable(prof, false, "stop_trace");
+    driving d __attribute__((cleanup(drive_end))) = {NULL};
+    mtp_status status = drive(prof, false, "stop_trace", &d);
     if (status != MTP_OK)
         return status;
     if (prof->recorder == NULL)
@@ -640,7 +690,8 @@ mtp_status mtp_profile_stop_trace(mtp_profile *prof)
 
 mtp_status mtp_profile_mark_step(mtp_profile *prof, uint64_t number)
 {
-    mtp_status status = check_callable(prof, false, "mark_step");
+    driving d __attribute__((cleanup(drive_end))) = {NULL};
+    mtp_status status = drive(prof, false, "mark_step", &d);
     if (status != MTP_OK)
         return status;
     if (prof->active && !prof->by_hand)
@@ -655,6 +706,11 @@ mtp_status mtp_profile_toggle(mtp_profile *prof, bool enable, uint32_t activitie
 {
     if (prof == NULL)
         return MTP_FAIL(MTP_E_ARG, "toggle: the profile is NULL");
+    driving d __attribute__((cleanup(drive_end))) = {NULL};
+    bool inside = atomic_load(&prof->driver) == (uintptr_t)pthread_self(); /* callbacks may */
+    mtp_status status = inside ? MTP_OK : drive(prof, false, "toggle", &d);
+    if (status != MTP_OK)
+        return status;
     if ((activities & ~(MTP_CPU | MTP_NPU)) != 0)
         return MTP_FAIL(MTP_E_ARG, "toggle: activities=0x%x has bits other than CPU and NPU", activities);
     if (prof->recorder != NULL)

@@ -3,6 +3,7 @@
 #define MTP_RECORD_PROFILE_H
 #include <limits.h>
 #include <mtprof.h>
+#include <stdatomic.h>
 #include "record/recorder.h"
 
 typedef struct mtp__preset {
@@ -18,7 +19,10 @@ struct mtp_profile {
     bool by_hand;     /* driven by prepare_trace and the like */
     bool recording;   /* the recorder is open */
     bool in_callback; /* on_trace_ready is running */
-    bool leaving;     /* an exception of a callback is on its way through: no more callbacks */
+    bool stopping;    /* inside stop() */
+    atomic_uintptr_t driver; /* the thread that is inside a call that drives it (pthread_self); 0: none */
+    uintptr_t driver_frame;  /* the driver's: where that call is on its stack; UINTPTR_MAX: not known yet */
+    bool leaving;            /* an exception of a callback is on its way through: no more callbacks */
     bool has_trace_id;
     bool unsaved;               /* a cycle was recorded that on_trace_ready has not been told of */
     uint64_t step, cycles;      /* cycles: started so far */

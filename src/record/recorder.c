@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "record/recorder.h"
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -336,15 +337,32 @@ void mtp__recorder_toggle(mtp__recorder *r, bool enable, uint32_t activities)
 
 /* ------------------------------------------------------------------------------------------ writers */
 
-/* Is the frame that a record has its stack pointer in gone, seen from a call whose frame begins at `from`? A handler lies
- * below the record that it interrupted, or on the signal stack. */
-static bool frame_is_gone(uintptr_t frame, uintptr_t from)
+/* A signal stack with SS_AUTODISARM is not told while a handler is on it: it is remembered from before. */
+static void note_signal_stack(mtp__thread *t)
 {
+    stack_t now;
+    if (sigaltstack(NULL, &now) != 0 || (now.ss_flags & (SS_DISABLE | SS_ONSTACK)) != 0)
+        return;
+    t->signal_stack = (uintptr_t)now.ss_sp;
+    t->signal_stack_bytes = now.ss_size;
+}
+
+/* A handler lies below the frame that it interrupted, or on the signal stack. To be wrong with "yes" is to have two write one chunk, so
+ * it is "no" between stacks that are not known: a thread's own ends where its control block is (the first thread's is above
+ * all others). */
+bool mtp__frame_is_gone(uintptr_t frame, uintptr_t from)
+{
+    const mtp__thread *t = mtp__self.thread;
     stack_t other;
     bool there = sigaltstack(NULL, &other) == 0 && (other.ss_flags & SS_DISABLE) == 0;
-    bool frame_there = there && frame - (uintptr_t)other.ss_sp < other.ss_size;
-    bool from_there = there && from - (uintptr_t)other.ss_sp <= other.ss_size;
-    return frame_there != from_there ? frame_there : from >= frame;
+    uintptr_t stack = there ? (uintptr_t)other.ss_sp : t != NULL ? t->signal_stack : 0;
+    size_t bytes = there ? other.ss_size : t != NULL ? t->signal_stack_bytes : 0;
+    bool frame_there = frame - stack < bytes, from_there = bytes != 0 && from - stack <= bytes;
+    if (frame_there != from_there)
+        return frame_there;
+    uintptr_t top = (uintptr_t)pthread_self();
+    bool known = t == NULL || t->first || frame >= top || from < top;
+    return from >= frame && (known || from == (uintptr_t)MTP__FRAME_NONE);
 }
 
 /* What was written when a record was left in the middle: whole records are kept, the rest goes. The next one begins a new
@@ -371,7 +389,7 @@ static void mend(mtp__writer *w)
 bool mtp__writer_left(mtp__writer *w, const void *from)
 {
     uint64_t frame = atomic_load_explicit(&w->busy, memory_order_relaxed);
-    if (frame <= MTP__BUSY_ANYWHERE || !frame_is_gone(frame, (uintptr_t)from))
+    if (frame <= MTP__BUSY_ANYWHERE || !mtp__frame_is_gone(frame, (uintptr_t)from))
         return false;
     int its_errno = errno;
     mtp__guard_enter();
@@ -455,6 +473,7 @@ static bool join(mtp__writer *w)
         thread_starts(r, t);
     mtp__registry_unlock();
     if (starts) {
+        note_signal_stack(t);
         mtp__control_thread(r, t);
         w->token = tie_of(r, t);
     }
@@ -528,6 +547,7 @@ static uint64_t *refill(mtp__writer *w)
         w->why = why;
         return NULL;
     }
+    note_signal_stack(w->thread);
     uint32_t room = mtp__span_words(chunk->span);
     if (!hand_over(w, chunk)) {
         mtp__pool_seal(&r->pool, chunk, 0, 0);

@@ -97,6 +97,7 @@ mtp_status mtp__registry_join(mtp__writer *w)
     }
     t->writer = w;
     t->tid = (int32_t)syscall(SYS_gettid);
+    t->first = t->tid == (int32_t)getpid();
     mtp__registry_lock();
     t->stream = ++last_stream;
     t->quiet = last_retired;
@@ -130,7 +131,7 @@ static void thread_ended(void *arg)
     if (t == NULL)
         return;
     if (atomic_load_explicit(&w->busy, memory_order_relaxed) != 0)
-        mtp__writer_left(w, (const char *)NULL + UINTPTR_MAX); /* no frame of it is left */
+        mtp__writer_left(w, MTP__FRAME_NONE); /* no frame of it is left */
     /* Handlers and callbacks are refused from here on. */
     atomic_store_explicit(&w->busy, MTP__BUSY_ANYWHERE, MTP__BUSY_ORDER);
     atomic_signal_fence(memory_order_seq_cst);

@@ -12,10 +12,13 @@ typedef struct mtp__thread {
     struct mtp__thread *next, *prev;
     uint32_t stream; /* its number in the process, from 1 */
     int32_t tid;
-    char name[16];       /* as last told to the control stream */
-    uint64_t joined;     /* id of the recording that it is in, 0: none */
-    uint64_t rested;     /* the registry\'s: when it was last seen at rest */
-    uint64_t rest_cpu;   /* the registry's: its CPU time when it was asked to come to rest */
+    char name[16];          /* as last told to the control stream */
+    uint64_t joined;        /* id of the recording that it is in, 0: none */
+    uint64_t rested;        /* the registry\'s: when it was last seen at rest */
+    uint64_t rest_cpu;      /* the registry's: its CPU time when it was asked to come to rest */
+    uintptr_t signal_stack; /* its own: the last that was seen, and its size; 0: none (mtp__frame_is_gone) */
+    size_t signal_stack_bytes;
+    bool first;          /* it is the process's first thread */
     bool stuck;          /* did not come to rest when asked to; what it has in hand stays in its hand */
     uint64_t seen, told; /* id of the recording that counted it last; that has its name */
     uint64_t written_before, dropped_before[MTP_DROP_CAUSES]; /* the writer's counts when it joined */

@@ -115,6 +115,13 @@ static mtp_status next_number(mtp__spool_name *n, const char *pattern)
     return status;
 }
 
+static void make_whole(mtp__spool_name *n)
+{
+    bool relative = n->path[0] != '/' && getcwd(n->whole, sizeof n->whole) != NULL;
+    size_t used = relative ? strlen(n->whole) : 0;
+    snprintf(n->whole + used, sizeof n->whole - used, "%s%s", relative ? "/" : "", n->path);
+}
+
 mtp_status mtp__spool_name_make(mtp__spool_name *n, const char *pattern, int *fd)
 {
     *n = (mtp__spool_name){.target = {.dir = -1}};
@@ -129,10 +136,16 @@ mtp_status mtp__spool_name_make(mtp__spool_name *n, const char *pattern, int *fd
     }
     if (status != MTP_OK)
         return status;
+    make_whole(n);
     *fd = mtp__open_temp_at(n->target.dir, n->temp, O_RDWR);
     if (*fd < 0)
         return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be created: %s", n->path, mtp__reason(errno));
     return MTP_OK;
+}
+
+int mtp__spool_name_reopen(const mtp__spool_name *n)
+{
+    return mtp__open(n->whole, O_RDWR | O_NONBLOCK | O_NOCTTY, 0);
 }
 
 void mtp__spool_name_drop(mtp__spool_name *n)

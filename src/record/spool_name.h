@@ -17,10 +17,11 @@
 #include "base/target.h"
 
 typedef struct mtp__spool_name {
-    char path[PATH_MAX]; /* without patterns */
-    char kept[PATH_MAX]; /* what the file that was there is called now; "": there was none that is kept */
-    uint64_t kept_pid;   /* whose it was; 0: unknown */
-    uint64_t number;     /* of %n; 0: there is no %n */
+    char path[PATH_MAX];  /* without patterns */
+    char whole[PATH_MAX]; /* the path from the root: the program may go to another folder */
+    char kept[PATH_MAX];  /* what the file that was there is called now; "": there was none that is kept */
+    uint64_t kept_pid;    /* whose it was; 0: unknown */
+    uint64_t number;      /* of %n; 0: there is no %n */
     mtp__target target;
     char temp[40]; /* in the target's folder; "": there is none */
 } mtp__spool_name;
@@ -31,5 +32,6 @@ mtp_status mtp__spool_pattern_check(const char *pattern); /* MTP_E_ARG: there is
 mtp_status mtp__spool_name_make(mtp__spool_name *n, const char *pattern, int *fd);
 /* The file, which is locked and has its header, takes its name. MTP_E_IO: another process is recording there. */
 mtp_status mtp__spool_name_take(mtp__spool_name *n, const char *pattern, int fd);
+int mtp__spool_name_reopen(const mtp__spool_name *n); /* the file that has the name now; -1: errno */
 void mtp__spool_name_drop(mtp__spool_name *n); /* the temporary file goes, if it has not taken its name */
 #endif

@@ -14,12 +14,37 @@
 #define BUSY_TRIES 1000
 #define STEP_BYTES ((uint64_t)1 << 20) /* the file grows by */
 
+static bool is_ours(const mtp__spool_out *f, int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_dev == f->device && st.st_ino == f->inode;
+}
+
+int mtp__spool_out_descriptor(mtp__spool_out *f)
+{
+    if (f->fd < 0 || is_ours(f, f->fd))
+        return f->fd;
+    int fd = mtp__spool_name_reopen(f->name);
+    if (fd < 0 || !is_ours(f, fd)) {
+        mtp__close(fd);
+        errno = EBADF;
+        return -1;
+    }
+    f->fd = fd;
+    f->reopened = true;
+    if (!f->finished)
+        mtp__lock_file(fd); /* held by our own mappings, if there are any */
+    return fd;
+}
+
 /* The lock goes with it: it is held while the file is not complete, and tells readers that its writer lives. Header and
  * copy are one write within one page: a kill leaves both as they were, or both new. */
 static bool header_write(mtp__spool_out *f, bool complete)
 {
     MTP__UNCANCELLED;
-    bool locked = complete || mtp__lock_file(f->fd) == MTP__LOCK_NONE;
+    int fd = mtp__spool_out_descriptor(f);
+    mtp__lock lock = complete || fd < 0 ? MTP__LOCK_NONE : mtp__lock_file(fd);
+    bool locked = lock == MTP__LOCK_NONE || (f->reopened && lock == MTP__LOCK_HELD);
     unsigned char page[MTP__SPOOL_COPY_AT + sizeof(mtp__spool_header)] = {0};
     mtp__spool_header header = {.magic = MTP__SPOOL_MAGIC,
                                 .version = MTP__FORMAT_VERSION,
@@ -36,9 +61,9 @@ static bool header_write(mtp__spool_out *f, bool complete)
     memcpy(page, &header, sizeof header);
     memcpy(page + MTP__SPOOL_COPY_AT, &header, sizeof header);
     f->finished = complete;
-    bool written = mtp__pwrite(f->fd, page, sizeof page, 0) == 0;
-    if (complete)
-        mtp__unlock_file(f->fd);
+    bool written = fd >= 0 && mtp__pwrite(fd, page, sizeof page, 0) == 0;
+    if (complete && fd >= 0)
+        mtp__unlock_file(fd);
     return written;
 }
 
@@ -48,6 +73,13 @@ static mtp_status create(mtp__spool_out *f, const char *pattern, uint64_t least)
     mtp__spool_name *n = f->name;
     uint64_t bytes = (least + 1) * f->chunk_bytes;
     mtp_status status = mtp__spool_name_make(n, pattern, &f->fd);
+    struct stat made;
+    if (status == MTP_OK && fstat(f->fd, &made) != 0)
+        status = MTP_FAIL(MTP_E_IO, "spool: %s: cannot be created: %s", n->path, mtp__reason(errno));
+    if (status == MTP_OK) {
+        f->device = made.st_dev;
+        f->inode = made.st_ino;
+    }
     if (status == MTP_OK && mtp__grow_file(f->fd, 0, bytes) != 0)
         status = MTP_FAIL(MTP_E_IO, "spool: %s: no room for its first %llu bytes: %s", n->path,
                           (unsigned long long)bytes, mtp__reason(errno));
@@ -80,7 +112,8 @@ mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chu
 
 void mtp__spool_out_forked(mtp__spool_out *f)
 {
-    mtp__close(f->fd);
+    if (f->fd >= 0 && is_ours(f, f->fd))
+        mtp__close(f->fd);
     f->fd = -1;
     f->pieces = f->room = 0;
 }
@@ -93,14 +126,14 @@ void mtp__spool_out_close(mtp__spool_out *f)
 }
 
 /* In ever larger steps while the disk has room for them, and piece by piece up to the last that fits. */
-static bool grow(mtp__spool_out *f)
+static bool grow(mtp__spool_out *f, int fd)
 {
     uint64_t most = STEP_BYTES / f->chunk_bytes;
     f->step = f->step == 0 ? 1 : f->step * 2 < most ? f->step * 2 : most;
     f->step = f->step != 0 ? f->step : 1;
     for (;; f->step /= 2) {
         uint64_t more = f->step < f->limit - f->pieces ? f->step : f->limit - f->pieces;
-        if (mtp__grow_file(f->fd, (f->pieces + 1) * f->chunk_bytes, more * f->chunk_bytes) == 0) {
+        if (mtp__grow_file(fd, (f->pieces + 1) * f->chunk_bytes, more * f->chunk_bytes) == 0) {
             f->room = f->pieces + more;
             return true;
         }
@@ -112,9 +145,10 @@ static bool grow(mtp__spool_out *f)
 /* Real blocks first: a mapped hole on a full disk is SIGBUS. */
 bool mtp__spool_out_next(mtp__spool_out *f, void *at)
 {
-    if (f->pieces >= f->room && !grow(f))
+    int fd = mtp__spool_out_descriptor(f);
+    if (fd < 0 || (f->pieces >= f->room && !grow(f, fd)))
         return false;
-    if (mtp__map_file(at, f->chunk_bytes, f->fd, (f->pieces + 1) * f->chunk_bytes) == NULL)
+    if (mtp__map_file(at, f->chunk_bytes, fd, (f->pieces + 1) * f->chunk_bytes) == NULL)
         return false;
     f->pieces++;
     return true;
@@ -123,7 +157,8 @@ bool mtp__spool_out_next(mtp__spool_out *f, void *at)
 bool mtp__spool_out_cut(mtp__spool_out *f)
 {
     struct stat st;
-    if (f->fd >= 0 && atomic_load(&f->cut) == 0 && fstat(f->fd, &st) == 0 &&
+    int fd = mtp__spool_out_descriptor(f);
+    if (fd >= 0 && atomic_load(&f->cut) == 0 && fstat(fd, &st) == 0 &&
         (uint64_t)st.st_size < (f->room + 1) * f->chunk_bytes)
         atomic_store(&f->cut, 1);
     return atomic_load(&f->cut) != 0;
@@ -133,7 +168,8 @@ void mtp__spool_out_finish(mtp__spool_out *f)
 {
     if (f->fd < 0 || mtp__spool_out_cut(f))
         return; /* a header now would make what is left look whole */
-    if (mtp__truncate(f->fd, (f->pieces + 1) * f->chunk_bytes) == 0)
+    int fd = mtp__spool_out_descriptor(f);
+    if (fd >= 0 && mtp__truncate(fd, (f->pieces + 1) * f->chunk_bytes) == 0)
         f->room = f->pieces;
     if (!header_write(f, true) && f->error == 0)
         f->error = errno; /* readers do without: complete stays 0 */

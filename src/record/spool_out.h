@@ -12,8 +12,11 @@
 #include "record/spool_name.h"
 
 typedef struct mtp__spool_out {
-    int fd;               /* -1: there is none */
-    int error;            /* errno that ended the file's growth, or 0 */
+    int fd;        /* -1: there is none; else see mtp__spool_out_descriptor */
+    dev_t device;  /* the file that it is open for ... */
+    ino_t inode;   /* ... */
+    bool reopened; /* the first descriptor was closed by the program; our mappings still hold its lock */
+    int error;     /* errno that ended the file's growth, or 0 */
     uint32_t chunk_bytes; /* of a piece */
     bool finished;        /* the file says that it is complete */
     uint64_t pieces;      /* in use, without the header's */
@@ -32,6 +35,10 @@ mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chu
 void mtp__spool_out_close(mtp__spool_out *f);
 /* In a forked child, maybe in a signal handler: what needs malloc waits for close. */
 void mtp__spool_out_forked(mtp__spool_out *f);
+/* Programs close what they did not open (daemons: all above 2), and the number is soon that of a file of theirs. So before a
+ * descriptor is used its file is looked at, and if it is not ours it is let be, and the spool opened again by its name. -1: it
+ * has that name no more; errno is EBADF. */
+int mtp__spool_out_descriptor(mtp__spool_out *f);
 /* Makes the memory at `at` show the next piece, zeroed. false: errno says why not. */
 bool mtp__spool_out_next(mtp__spool_out *f, void *at);
 bool mtp__spool_out_cut(mtp__spool_out *f);    /* has somebody else made it shorter? */

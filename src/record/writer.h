@@ -80,8 +80,12 @@ extern mtp__gate_page mtp__gate;
 #define MTP__BUSY_ORDER memory_order_relaxed
 #endif
 
+/* Was the call of this thread that has its stack pointer at `frame` left by a jump, seen from a call whose frame begins at
+ * `from`? */
+bool mtp__frame_is_gone(uintptr_t frame, uintptr_t from);
 /* `busy` is set. true: the record was left by a jump, seen from a call whose frame begins at `from`; the writer is in order
- * again. */
+ * again. FRAME_NONE: the thread has no frames any more. */
+#define MTP__FRAME_NONE ((const char *)NULL + UINTPTR_MAX)
 bool mtp__writer_left(mtp__writer *w, const void *from);
 /* The same, and false counts: a record from inside another of this thread is refused. */
 bool mtp__writer_again(mtp__writer *w, const void *from);

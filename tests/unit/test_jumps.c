@@ -3,8 +3,10 @@
 #include "tests/test.h"
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 #include "trace/trace.h"
 
@@ -124,6 +126,8 @@ static void *jumps_all_the_time(void *arg)
     }
     timer_settime(timer, 0, &every, NULL);
     for (volatile unsigned i = 0; !atomic_load(&done); i++) {
+        if (mtp_recording() == 0)
+            sched_yield(); /* others record now */
         int64_t dims[] = {i % 3000, 3};
         mtp_input in = {.kind = MTP_INPUT_TENSOR, .dtype = MTP_FLOAT32, .count = 2, .dims = dims};
         mtp_op op = MTP_OP_INIT(MTP_NAME("op"));
@@ -142,8 +146,16 @@ static void *jumps_all_the_time(void *arg)
     return NULL;
 }
 
+/* A stop waits for a second for a thread that jumped and does not come back: side by side that is not long. */
+enum {
+    JUMP_ROUNDS = 4,
+    JUMP_PROGRAMS = 10
+};
+
 static void stop_beside_jumps(void *arg)
 {
+    int number = *(int *)arg;
+    char file[32];
     mtp_profile_config c = test_config(NULL);
     mtp_profile *prof = NULL;
     pthread_t t[2];
@@ -151,13 +163,14 @@ static void stop_beside_jumps(void *arg)
     c.when_full = MTP_KEEP_NEWEST;
     c.buffer_bytes = 64 * 4096;
     c.record_shapes = true;
-    c.spool = arg != NULL ? test_path("jumps.mtp") : NULL;
+    snprintf(file, sizeof file, "jumps %d.mtp", number);
+    c.spool = number % 2 != 0 ? test_path(file) : NULL;
     sigaction(SIGUSR1, &action, NULL);
     CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK);
     for (int i = 0; i < 2; i++)
         CHILD_CHECK(pthread_create(&t[i], NULL, jumps_all_the_time, NULL) == 0);
     uint64_t emitted = 0;
-    for (int round = 0; round < test_scaled(20); round++) {
+    for (int round = 0; round < test_scaled(JUMP_ROUNDS); round++) {
         struct timespec pause = {0, 20000000};
         CHILD_CHECK(mtp_profile_start(prof) == MTP_OK);
         nanosleep(&pause, NULL);
@@ -180,8 +193,114 @@ static void stop_beside_jumps(void *arg)
 static void stop_returns_beside_threads_that_jump_out_of_records(void **state)
 {
     (void)state;
-    assert_true(test_left_well(test_child(stop_beside_jumps, NULL, 60)));
-    assert_true(test_left_well(test_child(stop_beside_jumps, (void *)"a file", 60)));
+    pid_t program[JUMP_PROGRAMS];
+    test_path("folder");
+    for (int i = 0; i < JUMP_PROGRAMS; i++)
+        program[i] = test_fork_child(stop_beside_jumps, &i, 60);
+    int bad = 0;
+    for (int i = 0; i < JUMP_PROGRAMS; i++)
+        bad += !test_left_well(test_wait(program[i]));
+    assert_int_equal(bad, 0);
+}
+
+/* --------------------------------------------------------------------- handlers that do not jump, elsewhere */
+
+/* A handler inside a record is found there, wherever its stack lies: above the record's, too, and if the system does not tell
+ * of it while it is in use (SS_AUTODISARM). */
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM (1u << 31)
+#endif
+enum {
+    STACK = 256 << 10,
+    STRUCK = 50
+};
+static char *stacks;        /* two, the upper one for signals */
+static bool told_late;      /* the signal stack is set after the thread's first record */
+static atomic_bool strikes; /* the next record */
+static ucontext_t fiber, home;
+
+static void record_in_handler(int sig)
+{
+    (void)sig;
+    MTP_SCOPE ("handler") {
+    }
+}
+
+static void strike(mtp__testpoint point, void *user)
+{
+    (void)user;
+    if (point == MTP__POINT_RECORD_RESERVED && atomic_exchange(&strikes, false))
+        raise(SIGUSR1);
+}
+
+static void set_signal_stack(void)
+{
+    stack_t high = {.ss_sp = stacks + STACK, .ss_size = STACK, .ss_flags = (int)SS_AUTODISARM};
+    CHILD_CHECK(sigaltstack(&high, NULL) == 0);
+}
+
+static void *is_struck(void *arg)
+{
+    if (!told_late)
+        set_signal_stack();
+    MTP_SCOPE ("first") {
+    }
+    if (told_late)
+        set_signal_stack();
+    for (int i = 0; i < STRUCK; i++) {
+        atomic_store(&strikes, true);
+        MTP_SCOPE ("struck") {
+        }
+    }
+    return arg;
+}
+
+static void fiber_is_struck(void)
+{
+    is_struck(NULL);
+    swapcontext(&fiber, &home);
+}
+
+static void strike_records(void *arg)
+{
+    mtp_profile_config c = test_config(NULL);
+    mtp_profile *prof = NULL;
+    struct sigaction action = {.sa_handler = record_in_handler, .sa_flags = SA_ONSTACK};
+    stacks = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHILD_CHECK(stacks != MAP_FAILED);
+    sigaction(SIGUSR1, &action, NULL);
+    mtp__testpoint_set(strike, NULL);
+    if (arg != NULL)
+        set_signal_stack(); /* the start is a record, too */
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    if (arg == NULL) {
+        pthread_t t;
+        pthread_attr_t attr;
+        pthread_attr_init(&attr);
+        CHILD_CHECK(pthread_attr_setstack(&attr, stacks, STACK) == 0);
+        CHILD_CHECK(pthread_create(&t, &attr, is_struck, NULL) == 0 && pthread_join(t, NULL) == 0);
+    } else {
+        getcontext(&fiber);
+        fiber.uc_stack = (stack_t){.ss_sp = stacks, .ss_size = STACK};
+        makecontext(&fiber, fiber_is_struck, 0);
+        CHILD_CHECK(swapcontext(&home, &fiber) == 0);
+    }
+    CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
+    mtp_ledger l = MTP_LEDGER_INIT;
+    CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK && l.emitted == l.kept + l.dropped);
+    CHILD_CHECK(l.kept == 2 * STRUCK + 2 + 1 && l.dropped_by[MTP_DROP_REENTRANT] == STRUCK);
+    mtp_profile_destroy(prof);
+}
+
+static void a_handler_on_a_stack_that_is_not_told_is_inside_the_record(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        told_late = late;
+        assert_true(test_left_well(test_child(strike_records, NULL, 20)));
+    }
+    told_late = false;
+    assert_true(test_left_well(test_child(strike_records, (void *)"a fiber", 20)));
 }
 
 /* ---------------------------------------------------------------------------------------- out of scopes */
@@ -244,6 +363,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_record_that_is_left_by_a_jump_is_over),
         TEST(stop_returns_beside_threads_that_jump_out_of_records),
+        TEST(a_handler_on_a_stack_that_is_not_told_is_inside_the_record),
         TEST(scopes_that_are_left_by_longjmp_are_not_added_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

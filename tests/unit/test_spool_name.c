@@ -426,6 +426,80 @@ static void a_handler_that_the_program_sets_later_stays(void **state)
     signal(SIGBUS, SIG_DFL);
 }
 
+/* What a daemon does: it goes to another folder and closes all that it has not opened. The numbers are soon its own files'. */
+enum {
+    FILES = 8,
+    FILE_BYTES = 1 << 20
+};
+
+static void close_all_and_open_others(int fd[FILES])
+{
+    char name[32];
+    CHILD_CHECK(chdir("/") == 0);
+    for (int i = 3; i < 256; i++)
+        close(i);
+    for (int i = 0; i < FILES; i++) {
+        snprintf(name, sizeof name, "theirs %d", i);
+        fd[i] = open(test_path(name), O_RDWR | O_CREAT | O_TRUNC, 0600);
+        CHILD_CHECK(fd[i] >= 3 && ftruncate(fd[i], FILE_BYTES) == 0);
+    }
+}
+
+static void check_untouched(const int fd[FILES])
+{
+    static char bytes[FILE_BYTES], zero[FILE_BYTES];
+    for (int i = 0; i < FILES; i++) {
+        struct stat st;
+        CHILD_CHECK(fstat(fd[i], &st) == 0 && st.st_size == FILE_BYTES);
+        CHILD_CHECK(pread(fd[i], bytes, sizeof bytes, 0) == FILE_BYTES &&
+                    memcmp(bytes, zero, sizeof bytes) == 0);
+    }
+}
+
+static void become_a_daemon(void *arg)
+{
+    const cutting *how = arg; /* handler: the file goes, too, so that it can not be opened again */
+    warnings w = {0};
+    mtp_profile_config c = config_of(&w, "daemon.mtp");
+    mtp_profile *prof = NULL;
+    mtp_ledger l = MTP_LEDGER_INIT;
+    mtp_trace *t = NULL;
+    int fd[FILES];
+    c.when_full = how->policy;
+    CHILD_CHECK(chdir(test_path(".")) == 0);
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    MTP_SCOPE ("before") {
+    }
+    if (how->handler)
+        CHILD_CHECK(unlink("daemon.mtp") == 0);
+    close_all_and_open_others(fd);
+    for (int i = 0; i < 20000; i++)
+        MTP_SCOPE ("after") {
+        }
+    CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
+    CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK && l.emitted == l.kept + l.dropped && l.kept > 0);
+    CHILD_CHECK(w.count[MTP_WARNING_SPOOL_FAILED] == how->handler);
+    CHILD_CHECK((mtp_profile_trace(prof, &t) == MTP_OK) == !how->handler);
+    mtp_trace_destroy(t);
+    mtp_profile_destroy(prof);
+    check_untouched(fd);
+}
+
+static void a_program_that_closes_all_descriptors_keeps_its_files(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "%s", test_path("daemon.mtp"));
+    for (int policy = MTP_STOP_WHEN_FULL; policy <= MTP_STREAM; policy++)
+        for (int gone = 0; gone < 2; gone++) {
+            cutting how = {(mtp_when_full)policy, 0, gone};
+            mtp_outcome outcome;
+            unlink(path);
+            assert_true(test_left_well(test_child(become_a_daemon, &how, 60)));
+            if (!gone)
+                assert_true(spans_of(path, &outcome) > 1 && outcome == MTP_OUTCOME_STOPPED);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -439,6 +513,7 @@ int main(void)
         TEST(a_file_that_is_cut_under_us_is_survived),
         TEST(another_sigbus_is_the_programs),
         TEST(a_handler_that_the_program_sets_later_stays),
+        TEST(a_program_that_closes_all_descriptors_keeps_its_files),
     };
     shared = test_shared(sizeof *shared);
     test_random();

@@ -1,5 +1,6 @@
 /* Unit: record/profile's state machine: what each step does, whatever sequence of actions a schedule makes. */
 #include "tests/test.h"
+#include <pthread.h>
 
 #define MAX_STEPS 40
 
@@ -420,6 +421,92 @@ static void memory_is_not_recorded_while_its_activity_is_off(void **state)
     mtp_profile_destroy(prof);
 }
 
+/* ------------------------------------------------------------------------------------- more than one driver */
+
+typedef struct second_driver {
+    mtp_profile *prof;
+    bool own_thread;
+    int refused, said; /* calls */
+} second_driver;
+
+static void *drive_too(void *arg)
+{
+    second_driver *d = arg;
+    mtp_status (*const call[])(mtp_profile *) = {mtp_profile_start,       mtp_profile_step,
+                                                 mtp_profile_stop,        mtp_profile_prepare_trace,
+                                                 mtp_profile_start_trace, mtp_profile_stop_trace};
+    for (size_t i = 0; i < COUNT(call); i++) {
+        d->refused += call[i](d->prof) == MTP_E_STATE;
+        d->said += strstr(mtp_last_error(), d->own_thread ? "another thread" : "inside another call") != NULL;
+    }
+    return NULL;
+}
+
+static void while_it_stops(mtp__testpoint point, void *user)
+{
+    second_driver *d = user;
+    pthread_t t;
+    if (point != MTP__POINT_STOP_GATE)
+        return;
+    if (!d->own_thread)
+        drive_too(d); /* as a handler would */
+    else if (pthread_create(&t, NULL, drive_too, d) == 0)
+        pthread_join(t, NULL);
+}
+
+static void while_one_call_drives_a_profile_others_are_refused(void **state)
+{
+    (void)state;
+    for (int own = 0; own < 2; own++) {
+        mtp_profile_config c = test_config(NULL);
+        second_driver d = {test_start(&c), own != 0, 0, 0};
+        MTP_SCOPE ("scope") {
+        }
+        mtp__testpoint_set(while_it_stops, &d);
+        assert_ok(mtp_profile_stop(d.prof));
+        mtp__testpoint_set(NULL, NULL);
+        assert_int_equal(d.refused, 6);
+        assert_int_equal(d.said, 6);
+        assert_balanced(d.prof);
+        assert_int_equal(ledger_of(d.prof).emitted, 3);
+        assert_ok(mtp_profile_start(d.prof));
+        assert_ok(mtp_profile_stop(d.prof));
+        mtp_profile_destroy(d.prof);
+    }
+}
+
+/* A C program leaves a callback as a C++ program throws: profiles can be had afterwards. */
+static jmp_buf out;
+
+static void jump_out(mtp_profile *prof, void *user)
+{
+    (void)prof;
+    (void)user;
+    longjmp(out, 1);
+}
+
+static void a_jump_out_of_on_trace_ready_blocks_nobody(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    for (int stepping = 0; stepping < 2; stepping++) {
+        c.on_trace_ready = jump_out;
+        c.schedule = (mtp_schedule){.active = stepping};
+        mtp_profile *prof = test_start(&c);
+        if (setjmp(out) == 0) {
+            (void)(stepping ? mtp_profile_step : mtp_profile_stop)(prof);
+            fail_msg("on_trace_ready was not called");
+        }
+        c.on_trace_ready = NULL;
+        assert_int_equal(mtp_profile_stop(prof),
+                         stepping ? MTP_OK : MTP_E_STATE); /* one that is over is over */
+        mtp_profile *next = test_start(&c);
+        assert_ok(mtp_profile_stop(next));
+        mtp_profile_destroy(next);
+        mtp_profile_destroy(prof);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +520,8 @@ int main(void)
         TEST(a_schedule_that_never_recorded_says_how_far_it_was),
         TEST(a_callback_that_answers_nonsense_is_an_error_and_means_none),
         TEST(memory_is_not_recorded_while_its_activity_is_off),
+        TEST(while_one_call_drives_a_profile_others_are_refused),
+        TEST(a_jump_out_of_on_trace_ready_blocks_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,6 +102,7 @@ typedef struct stuck_case {
     int at,
         after; /* after: 0 nothing is recorded any more, 1 another cycle, 2 another profile: the first is gone */
     bool spool, acc;
+    char file[32];
 } stuck_case;
 
 static void one_gets_stuck(void *arg)
@@ -115,7 +116,7 @@ static void one_gets_stuck(void *arg)
     c.when_full = MTP_KEEP_NEWEST;
     c.buffer_bytes = 32 * 4096;
     c.acc_events = k->acc;
-    c.spool = k->spool ? test_path("stuck.mtp") : NULL;
+    c.spool = k->spool ? test_path(k->file) : NULL;
     sem_init(&stuck_now, 0, 0);
     sem_init(&stuck_go, 0, 0);
     stuck_at = k->at;
@@ -169,12 +170,24 @@ static void a_thread_that_was_stuck_goes_on_wherever_it_was(void **state)
                              MTP__POINT_DEFINITION,
                              IN_CAPTURE,
                              IN_DESCRIBE};
-    for (size_t i = 0; i < COUNT(at); i++)
-        for (int way = 0; way < 4; way++) {
-            stuck_case k = {at[i], way < 3 ? way : 1, (i + (size_t)way) % 2 == 0, way == 3};
-            if (!test_left_well(test_child(one_gets_stuck, &k, 30)))
-                fail_msg("at %d, then %d, spool %d, acc %d", k.at, k.after, k.spool, k.acc);
-        }
+    enum {
+        WAYS = 4
+    };
+    pid_t program[COUNT(at) * WAYS]; /* side by side: each waits for a second in stop() */
+    stuck_case cases[COUNT(at) * WAYS];
+    test_path("folder");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int way = (int)(i % WAYS);
+        cases[i] = (stuck_case){at[i / WAYS], way < 3 ? way : 1, (i / WAYS + i) % 2 == 0, way == 3, ""};
+        snprintf(cases[i].file, sizeof cases[i].file, "stuck %zu.mtp", i);
+        program[i] = test_fork_child(one_gets_stuck, &cases[i], 60);
+    }
+    const stuck_case *bad = NULL;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        if (!test_left_well(test_wait(program[i])))
+            bad = &cases[i];
+    if (bad != NULL)
+        fail_msg("at %d, then %d, spool %d, acc %d", bad->at, bad->after, bad->spool, bad->acc);
 }
 
 /* ------------------------------------------------------------------------------------------------ pauses */

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,9 +39,12 @@ static void *named_thread(void *arg)
     return NULL;
 }
 
-static void names_and_tids_of_all_threads_are_kept(void **state)
+/* no_files: a program that may open no more of them; its threads end while the profile runs. */
+static void names_and_tids_are_kept(bool no_files)
 {
-    (void)state;
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){no_files ? 0 : before.rlim_cur, before.rlim_max};
     named n[5] = {{.name = "loader 0"},
                   {.name = "fifteen chars!!"},
                   {.name = "a", .later = "renamed"},
@@ -53,6 +57,7 @@ static void names_and_tids_of_all_threads_are_kept(void **state)
         pthread_create(&t[i], NULL, named_thread, &n[i]);
     }
     mtp_profile *prof = test_start(&c);
+    setrlimit(RLIMIT_NOFILE, &none);
     for (int i = 3; i < 5; i++) {
         sem_init(&n[i].go, 0, 0);
         pthread_create(&t[i], NULL, named_thread, &n[i]);
@@ -61,6 +66,7 @@ static void names_and_tids_of_all_threads_are_kept(void **state)
         sem_post(&n[i].go);
         pthread_join(t[i], NULL);
     }
+    setrlimit(RLIMIT_NOFILE, &before);
     assert_ok(mtp_profile_stop(prof));
     seen s = {0};
     seen_profile(&s, prof);
@@ -79,6 +85,13 @@ static void names_and_tids_of_all_threads_are_kept(void **state)
     }
     seen_free(&s);
     mtp_profile_destroy(prof);
+}
+
+static void names_and_tids_of_all_threads_are_kept(void **state)
+{
+    (void)state;
+    names_and_tids_are_kept(false);
+    names_and_tids_are_kept(true);
 }
 
 /* A thread that is there but records nothing is no thread of this recording. */
