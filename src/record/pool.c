@@ -484,7 +484,7 @@ static mtp__chunk *take(mtp__pool *pool, const mtp__chunk_ask *ask, mtp_drop *wh
         piece_ready(pool, chunk, r.dirty);
     else
         MTP__TESTPOINT(CHUNK_RESERVED);
-    chunk->magic = MTP__CHUNK_MAGIC;
+    chunk->magic = pool->file.fd >= 0 ? pool->file.magic : MTP__CHUNK_MAGIC;
     chunk->stream = ask->stream;
     chunk->cycle = ask->cycle;
     chunk->base_ticks = ask->ticks;
@@ -708,7 +708,7 @@ static mtp_status list_file(mtp__pool *pool, mtp__places *places)
     uint64_t pieces = pool->file.pieces;
     pthread_mutex_unlock(&pool->lock);
     mtp__writer_release(before);
-    mtp_status status = mtp__places_list(places, pool->file.fd, pool->chunk_bytes, pieces);
+    mtp_status status = mtp__places_list(places, pool->file.fd, pool->file.magic, pool->chunk_bytes, pieces);
     if (status == MTP_OK && places->unread > 0)
         status = piece_unread(places->unread_at, places->unread_error);
     return status;

@@ -785,6 +785,8 @@ mtp_status mtp__trace_from_spool(const char *path, mtp__tally *tally, mtp_trace 
     r.t->outcome = report.outcome;
     if (status == MTP_OK && r.t->pid == 0)
         r.t->pid = report.pid;
+    if (report.complete && report.header.totals.known == 1)
+        mtp__dictionary_ledger(r.t, report.header.totals.ledger, MTP__LEDGER_ROOM);
     if (status == MTP_OK)
         status = complete(&r, out);
     else

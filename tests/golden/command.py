@@ -177,7 +177,8 @@ def header_check(header):
 
 def spool(path, complete=1, chunks=0, locked=0, more=b""):
     """A header and its copy, without chunks."""
-    header = b"mtprof1\n" + struct.pack("<IIQQQQQdQQQ", 3, 4096, 77, complete, chunks, locked, 0, 1.0, 1, 1, 1)
+    header = b"mtprof1\n" + struct.pack("<IIQQQQQdQQQ", 4, 4096, 77, complete, chunks, locked, 0, 1.0, 1, 1, 1)
+    header += bytes(8 * 22)                         # nothing was counted
     header += struct.pack("<Q", header_check(header))
     half = header + bytes(2048 - len(header))
     path.write_bytes(half + half + more)

@@ -481,7 +481,7 @@ static mtp__chunk *data_chunk(char *bytes, size_t length, uint64_t nth)
         mtp__chunk *found = NULL;
         for (size_t at = 4096; at + 4096 <= length; at += 4096) {
             mtp__chunk *c = (mtp__chunk *)(void *)(bytes + at);
-            if (c->magic == MTP__CHUNK_MAGIC && c->stream != 0 && c->order > last &&
+            if (c->order != 0 && c->stream != 0 && c->order > last &&
                 (found == NULL || c->order < found->order))
                 found = c;
         }
