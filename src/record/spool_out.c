@@ -72,6 +72,7 @@ mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chu
     f->name = mtp__calloc(1, sizeof *f->name);
     if (f->name == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "the spool's path");
+    mtp__clock_ticks_per_ns(); /* may wait: while there is no file that a kill could leave without its name */
     mtp__clock_anchor(&f->made);
     f->magic = mtp__file_magic(f->made.ticks, f->made.monotonic_ns, f->made.realtime_ns);
     mtp_status status = create(f, path, least);
