@@ -292,6 +292,9 @@ static mtp_status recover(recovery *r, const char *path, const char *to, mtp_rec
     status = mtp_file_create(to, 0, &r->file);
     if (status != MTP_OK)
         return status;
+    struct stat st;
+    if (fstat(r->spool.fd, &st) == 0)
+        mtp__file_set_mode(r->file, st.st_mode); /* who may not read the one may not read the other */
     write_all(r);
     return mtp_file_commit(r->file);
 }
