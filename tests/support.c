@@ -184,7 +184,8 @@ static mtp_status see_chunk(void *user, const mtp__chunk *chunk, const uint64_t 
     bool sealed = s->file ? chunk->checksum != 0 : chunk->words != 0;
     s->chunks++;
     s->control_chunks += chunk->stream == 0;
-    if (chunk->magic != MTP__CHUNK_MAGIC || chunk->order == 0)
+    s->magic = s->magic != 0 ? s->magic : chunk->magic;
+    if (chunk->magic == 0 || chunk->magic != s->magic || chunk->order == 0)
         odd(s, "a chunk without magic or order");
     if (st->next != UINT64_MAX && chunk->first - chunk->dropped != st->next - st->dropped &&
         st->cycle == chunk->cycle && !s->holes)

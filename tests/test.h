@@ -76,8 +76,9 @@ typedef struct seen {
     size_t streams;
     size_t *index; /* owned: 1 + place of a blob, by kind and id */
     size_t index_room;
-    bool live; /* writers are at work: sealed counts are not looked at */
-    bool file; /* chunks come from a file */
+    bool live;      /* writers are at work: sealed counts are not looked at */
+    bool file;      /* chunks come from a file */
+    uint64_t magic; /* of them all: a file has its own */
     bool
         holes; /* a stream may lack chunks in the middle: one that was read could not make room, its next did */
 } seen;

@@ -23,6 +23,7 @@ struct mtp_file {
     int fd, dir;             /* dir: -1 if written in place */
     bool owned;              /* fd is ours to close */
     bool packed;             /* gz */
+    mode_t mode;             /* of a new file; 0: what the umask leaves */
     int error;               /* errno of the first failure, 0: none */
     const char *doing;       /* what failed */
     char *path;              /* owned */
@@ -37,6 +38,11 @@ bool mtp__path_ends(const char *path, const char *suffix)
 {
     size_t n = strlen(path), m = strlen(suffix);
     return n >= m && strcmp(path + n - m, suffix) == 0;
+}
+
+void mtp__file_set_mode(mtp_file *f, mode_t mode)
+{
+    f->mode = (mode & 0777) != 0 ? mode & 0777 : 0600;
 }
 
 bool mtp__file_failed(const mtp_file *f)
@@ -241,12 +247,12 @@ bool mtp_file_sink(void *file, const void *bytes, size_t length)
     return true;
 }
 
-/* Permissions: those of the file that is replaced; a new one gets what the umask leaves. */
+/* Permissions: those of the file that is replaced; a new one gets what was asked for, or what the umask leaves. */
 static void set_mode(mtp_file *f)
 {
     struct stat st;
     bool there = fstatat(f->dir, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
-    mode_t mode = there ? st.st_mode & 0777 : mode_by_umask();
+    mode_t mode = there ? st.st_mode & 0777 : f->mode != 0 ? f->mode : mode_by_umask();
     if (fchmod(f->fd, mode) != 0)
         errno = 0; /* some file systems know no modes: it stays ours alone */
 }

@@ -8,7 +8,9 @@
 #ifndef MTP_BASE_FILE_OUT_H
 #define MTP_BASE_FILE_OUT_H
 #include <mtprof.h>
+#include <sys/types.h>
 
-bool mtp__file_failed(const mtp_file *file); /* a write has failed: commit() will say why */
+void mtp__file_set_mode(mtp_file *file, mode_t mode); /* if it is new: instead of what the umask leaves */
+bool mtp__file_failed(const mtp_file *file);          /* a write has failed: commit() will say why */
 bool mtp__path_ends(const char *path, const char *suffix);
 #endif

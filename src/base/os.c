@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/budget.h"
 #include "base/clock.h"
@@ -466,6 +467,8 @@ int mtp__open_temp_at(int dir, char name[40], int flags)
     }
     if (fd < 0)
         name[0] = 0;
+    else
+        fchmod(fd, 0600); /* whatever the umask */
     return fd;
 }
 

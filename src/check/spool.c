@@ -18,9 +18,6 @@ typedef struct spool {
     uint64_t ledger[4 + MTP_DROP_CAUSES];
     uint64_t records, damaged;
     bool undefined; /* definitions are lost with damaged or missing chunks */
-    /* of the stream that is read */
-    uint32_t stream, cycle;
-    uint64_t next;
 } spool;
 
 /* --------------------------------------------------------------------------------------------- chunks */
@@ -40,7 +37,7 @@ static uint32_t read_chunk(spool *s, uint64_t i)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_CHUNK, s->byte, MTP__NO_EVENT, "%s", why);
     s->damaged++; /* what the file's end cuts is said of the file */
     const mtp__chunk_place *p = &s->file.places.place[i];
-    s->undefined |= p->stream == 0 || p->span == 0; /* a damaged header does not tell whose it was */
+    s->undefined |= p->stream == 0 || p->span == 0 || p->order == 0; /* whose it was cannot be told */
     return state == MTP__CHUNK_PARTLY ? words : UINT32_MAX;
 }
 
@@ -132,14 +129,12 @@ static void read_records(spool *s, uint32_t words)
 {
     const mtp__chunk *c = s->file.chunk;
     const uint64_t *w = mtp__chunk_words(s->file.chunk);
-    bool goes_on = c->stream == s->stream && c->cycle == s->cycle;
-    if (goes_on && c->first != s->next && s->damaged == 0 && s->ledger[4 + MTP_DROP_DAMAGED] == 0 &&
-        s->file.outcome != MTP_OUTCOME_LIVE)
+    uint64_t next = c->stream == 0 ? s->file.follow.control_next : s->file.follow.next;
+    if (mtp__spool_follow(&s->file, words) && s->damaged == 0 && s->file.missing == 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_GAP, s->byte, MTP__NO_EVENT,
-                       "stream %u: %llu instead of %llu", c->stream, (unsigned long long)c->first,
-                       (unsigned long long)s->next);
-    uint64_t count = 0;
-    for (uint32_t at = 0; at < words; count++) {
+                       "stream %u: %llu instead of %llu", c->stream,
+                       (unsigned long long)(c->first - c->dropped), (unsigned long long)next);
+    for (uint32_t at = 0; at < words;) {
         uint32_t length = MTP__WORD0_LENGTH(w[at]);
         length = length != 0 ? length : at + 1 < words ? (uint32_t)(w[at + 1] >> 32) : 1;
         if (length == 0 || length > words - at)
@@ -151,14 +146,10 @@ static void read_records(spool *s, uint32_t words)
         s->records += c->stream != 0;
         at += length;
     }
-    s->stream = c->stream;
-    s->cycle = c->cycle;
-    s->next = c->first + count;
 }
 
 static mtp_status read_streams(spool *s, bool control)
 {
-    s->stream = UINT32_MAX;
     for (uint64_t i = 0; i < s->file.places.count; i++) {
         if ((s->file.places.place[i].stream == 0) != control)
             continue;
@@ -206,6 +197,26 @@ static void check_ledger(spool *s)
                        (unsigned long long)(l[2] - overwritten - mended), (unsigned long long)l[0]);
 }
 
+/* What the header says of the recording goes before what is left of its control stream. */
+static void use_totals(spool *s)
+{
+    const mtp__totals *was = &s->file.header.totals;
+    if (s->file.header.complete != 1 || was->known != 1)
+        return;
+    s->has_ledger = true;
+    memcpy(s->ledger, was->ledger, sizeof s->ledger);
+}
+
+/* Definitions that were lost with the last of their chunks; records that were are missing in the ledger. */
+static void check_end(spool *s)
+{
+    uint64_t told = s->file.follow.control_holes;
+    mtp__spool_holes(&s->file);
+    if (s->file.follow.control_holes > told && s->damaged == 0 && s->file.missing == 0)
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_GAP, s->file.file_bytes, MTP__NO_EVENT,
+                       "stream 0: its last");
+}
+
 static void check_outcome(spool *s)
 {
     static const mtp__found found[] = {[MTP_OUTCOME_RECOVERED] = MTP__FOUND_SPOOL_RECOVERED,
@@ -238,6 +249,7 @@ static mtp_status check_all(spool *s, const char *path)
                        "%llu of its %llu chunks are missing or not whole",
                        (unsigned long long)s->file.missing, (unsigned long long)s->file.header.chunks);
     status = read_streams(s, true);
+    use_totals(s);
     s->undefined |= s->ledger[3] > 0; /* lost, and counted */
     if (status == MTP_OK)
         status = read_streams(s, false);
@@ -245,6 +257,7 @@ static mtp_status check_all(spool *s, const char *path)
         return status;
     s->check->events = s->records;
     check_ledger(s);
+    check_end(s);
     check_outcome(s);
     return MTP_OK;
 }

@@ -121,6 +121,22 @@ static void show_progress(void *user, uint64_t done, uint64_t total)
         fprintf(stderr, "\rreading %.0f MB", (double)done / 1e6);
 }
 
+/* To keep the newest is to lose the oldest, as asked; what else was lost makes counts and times smaller than they were. */
+static void tell_drops(const char *name, const mtp_ledger *l)
+{
+    uint64_t dropped = 0;
+    mtp_drop most = MTP_DROP_BUDGET;
+    for (int k = 0; k < MTP_DROP_CAUSES; k++) {
+        if (k == MTP_DROP_OVERWRITTEN)
+            continue;
+        dropped += l->dropped_by[k];
+        most = l->dropped_by[k] > l->dropped_by[most] ? (mtp_drop)k : most;
+    }
+    if (dropped > 0)
+        cli_fail(0, "warning: %s: %llu of %llu records were dropped (%s): what is shown is the rest", name,
+                 (unsigned long long)dropped, (unsigned long long)l->emitted, mtp_drop_text(most));
+}
+
 /* What is not there, or not yet, is said whatever the verb is. */
 static void tell_state(const char *path, mtp_trace_info i)
 {
@@ -136,6 +152,13 @@ static void tell_state(const char *path, mtp_trace_info i)
             name, (unsigned long long)i.damaged_chunks, (unsigned long long)i.chunks);
     if (i.damaged_header)
         cli_fail(0, "warning: %s: its header is damaged; the copy of it is not, and was used", name);
+    if (i.has_ledger)
+        tell_drops(name, &i.ledger);
+    if (i.clock_faults > 0)
+        cli_fail(0,
+                 "warning: %s: %llu times its clock went backwards, or its readings contradict each other; "
+                 "times are held there",
+                 name, (unsigned long long)i.clock_faults);
     if (i.clock_uncertain)
         cli_fail(
             0, "warning: %s: the clock of its machine stood still or jumped: times may be wrong by a percent",
@@ -199,6 +222,8 @@ int cli_create(cli_out *out, const char *path)
 
 int cli_fail_output(void)
 {
+    if (mtp_last_error_number() == EPIPE && strncmp(mtp_last_error(), "-:", 2) == 0)
+        raise(SIGPIPE); /* as what is printed: `mtprof export x -o - | head` ends quietly */
     return cli_fail(CLI_OUTPUT, "%s", mtp_last_error());
 }
 

@@ -11,6 +11,12 @@ uint64_t mtp__spool_check(const mtp__spool_header *header)
     return sum != 0 ? sum : 1;
 }
 
+uint64_t mtp__file_magic(uint64_t ticks, uint64_t monotonic_ns, uint64_t realtime_ns)
+{
+    const uint64_t made[] = {ticks, monotonic_ns, realtime_ns};
+    return MTP__CHUNK_MAGIC ^ mtp__hash_words(made, sizeof made / sizeof *made);
+}
+
 uint32_t mtp__control_check(uint64_t word0, const uint64_t *words, uint32_t count)
 {
     uint64_t start[2] = {word0,

@@ -7,6 +7,9 @@
 
 uint64_t mtp__spool_check(const mtp__spool_header *header); /* what its field `check` must be */
 
+/* The magic number of the chunks of a file that was made at this moment. */
+uint64_t mtp__file_magic(uint64_t ticks, uint64_t monotonic_ns, uint64_t realtime_ns);
+
 /* 24 bits, of a control record's words. word0 is given apart, as it is stored last; the check in word 1 does not count. */
 uint32_t mtp__control_check(uint64_t word0, const uint64_t *words, uint32_t count);
 

@@ -13,6 +13,7 @@
 
 #define PART_BYTES 2048u /* a blob longer than this comes in parts, so that it fits the smallest chunk */
 #define KEPT_MOST ((size_t)1 << 20)
+_Static_assert(4 + MTP_DROP_CAUSES <= MTP__LEDGER_ROOM, "a ledger fits a header");
 #define LAST_WORDS (2u + 4u + MTP_DROP_CAUSES + 3u) /* ledger, and the cycle's end */
 _Static_assert(MTP__CONTROL_TAIL >= sizeof(mtp__chunk) + (4 + PART_BYTES / 8 + LAST_WORDS) * 8,
                "a part of a blob fits");
@@ -491,16 +492,21 @@ static void make_room(mtp__recorder *r, uint32_t words)
     mtp__writer_release(before);
 }
 
-void mtp__control_finish(mtp__recorder *r)
+static void ledger_words(mtp__recorder *r, uint64_t words[4 + MTP_DROP_CAUSES])
 {
-    uint64_t words[4 + MTP_DROP_CAUSES];
-    tell_names(r);
-    make_room(r, LAST_WORDS);
     mtp_ledger ledger = MTP_LEDGER_INIT;
     mtp__recorder_ledger(r, &ledger);
     memcpy(words, (uint64_t[]){ledger.emitted, ledger.kept, ledger.dropped, ledger.lost_definitions},
            4 * sizeof *words);
     memcpy(words + 4, ledger.dropped_by, MTP_DROP_CAUSES * sizeof *words);
+}
+
+void mtp__control_finish(mtp__recorder *r)
+{
+    uint64_t words[4 + MTP_DROP_CAUSES];
+    tell_names(r);
+    make_room(r, LAST_WORDS);
+    ledger_words(r, words);
     mtp__recorder_words(r, MTP__CONTROL_LEDGER, words, 4 + MTP_DROP_CAUSES);
     mtp__control *c = &r->control;
     mtp__hold before = mtp__writer_hold();
@@ -515,6 +521,8 @@ void mtp__control_finish(mtp__recorder *r)
     c->chunk = NULL;
     pthread_mutex_unlock(&c->lock);
     mtp__writer_release(before);
+    r->pool.file.totals = (mtp__totals){.known = 1, .control = c->written};
+    ledger_words(r, r->pool.file.totals.ledger); /* again: these words themselves may have found no room */
 }
 
 void mtp__control_reset(mtp__recorder *r)

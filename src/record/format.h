@@ -15,8 +15,8 @@
 #define MTP_RECORD_FORMAT_H
 #include <stdint.h>
 
-/* Versions 1 and 2 were never released, and are not read. */
-#define MTP__FORMAT_VERSION 3u
+/* Versions 1 to 3 were never released, and are not read. */
+#define MTP__FORMAT_VERSION 4u
 
 /* X(symbol, value, words after word 0) */
 #define MTP__KIND_LIST(X)                                                                                    \
@@ -126,8 +126,9 @@ static inline uint64_t mtp__word0_full_ticks(uint64_t word, uint64_t base_ticks)
  * being made that will take `span` bytes (head 0), or it is there. All else is written before it is there; records,
  * words and checksum when it is sealed, and then, maybe, a shorter span. */
 typedef struct mtp__chunk {
-    uint64_t order;      /* 1, 2, ... as chunks are handed out */
-    uint64_t magic;      /* MTP__CHUNK_MAGIC */
+    uint64_t order; /* 1, 2, ... as chunks are handed out */
+    uint64_t
+        magic; /* of a file: its own (record/checks.h), so that no other's chunks pass for its; else MTP__CHUNK_MAGIC */
     uint32_t stream;     /* 0: control */
     uint32_t cycle;      /* the recording cycle that it belongs to */
     uint64_t base_ticks; /* all bits of a tick not after the first record's */
@@ -152,6 +153,15 @@ typedef struct mtp__chunk {
 #define MTP__CHUNK_MAGIC 0x4b4e5548435054d4u
 #define MTP__CHUNK_HEADER_WORDS (sizeof(mtp__chunk) / 8)
 
+/* What there was when the recording was stopped: whatever is lost of the file afterwards, and though its control stream found
+ * no room on the disk. */
+#define MTP__LEDGER_ROOM 20
+typedef struct mtp__totals {
+    uint64_t known;   /* 1: what follows holds */
+    uint64_t control; /* records of the control stream up to its end; of a recovered spool: that it has */
+    uint64_t ledger[MTP__LEDGER_ROOM]; /* as MTP__CONTROL_LEDGER */
+} mtp__totals;
+
 /* At the start of a spool file, in a piece of its own, and again at MTP__SPOOL_COPY_AT: a reader uses the one whose check is
  * right. Pieces with chunks follow. What times hang on is here too, so that no single damaged place in the file makes
  * them wrong. */
@@ -165,6 +175,7 @@ typedef struct mtp__spool_header {
     uint64_t mended;   /* 1: `mtprof recover` wrote it, of a recording that was not stopped */
     double ticks_per_ns;
     uint64_t ticks, monotonic_ns, realtime_ns; /* an anchor: when the file was made */
+    mtp__totals totals;                        /* of a spool that is complete */
     uint64_t check;                            /* of all before it */
 } mtp__spool_header;
 #define MTP__SPOOL_MAGIC "mtprof1\n"

@@ -59,6 +59,19 @@ uint32_t mtp__chunk_written(const uint64_t *words, uint32_t capacity)
     return at;
 }
 
+uint64_t mtp__records_in(const uint64_t *words, uint32_t count)
+{
+    uint64_t records = 0;
+    for (uint32_t at = 0, length; at < count; at += length, records++) {
+        length = MTP__WORD0_LENGTH(words[at]);
+        if (length == 0)
+            length = at + 1 < count ? (uint32_t)(words[at + 1] >> 32) : 0;
+        if (length == 0)
+            break;
+    }
+    return records;
+}
+
 /* --------------------------------------------------------------------------------------------- places */
 
 void mtp__places_fini(mtp__places *places)
@@ -87,7 +100,12 @@ static int compare(const void *a, const void *b)
 {
     const mtp__chunk_place *x = a, *y = b;
     uint32_t sx = x->stream - 1, sy = y->stream - 1; /* stream 0 becomes the last */
-    return sx != sy ? (sx > sy) - (sx < sy) : (x->order > y->order) - (x->order < y->order);
+    if (sx != sy)
+        return (sx > sy) - (sx < sy);
+    if (x->order != y->order)
+        return (x->order > y->order) - (x->order < y->order);
+    return x->piece != y->piece ? (x->piece > y->piece) - (x->piece < y->piece)
+                                : (x->from > y->from) - (x->from < y->from);
 }
 
 void mtp__places_sort(mtp__places *places)
@@ -96,11 +114,25 @@ void mtp__places_sort(mtp__places *places)
         qsort(places->place, places->count, sizeof *places->place, compare);
 }
 
-/* Of a file no number is believed before the header's check says that it is right. */
-static bool header_is_right(const mtp__chunk *c, uint32_t from, uint32_t piece_bytes)
+void mtp__places_tell_copies(mtp__places *places)
 {
-    return c->order != 0 && c->magic == MTP__CHUNK_MAGIC &&
-           mtp__span_is_possible(c->span, from, piece_bytes) && c->head == mtp__chunk_head(c);
+    const mtp__chunk_place *last = NULL;
+    for (uint64_t i = 0; i < places->count; i++) {
+        mtp__chunk_place *p = &places->place[i];
+        if (p->span == 0)
+            continue; /* damaged: its order may be anything */
+        if (last != NULL && last->stream == p->stream && last->order == p->order)
+            p->order = 0;
+        else
+            last = p;
+    }
+}
+
+/* Of a file no number is believed before the header's check says that it is right. */
+static bool header_is_right(const mtp__chunk *c, uint64_t magic, uint32_t from, uint32_t piece_bytes)
+{
+    return c->order != 0 && c->magic == magic && mtp__span_is_possible(c->span, from, piece_bytes) &&
+           c->head == mtp__chunk_head(c);
 }
 
 static mtp_status add(mtp__places *places, const mtp__chunk *c, uint64_t piece, uint32_t from, uint32_t span)
@@ -112,14 +144,14 @@ static mtp_status add(mtp__places *places, const mtp__chunk *c, uint64_t piece, 
 }
 
 /* All chunks of a piece, of which `have` bytes were read and the rest is zero. */
-static mtp_status list_piece(mtp__places *places, uint64_t piece, const unsigned char *bytes, uint32_t have,
-                             uint32_t piece_bytes)
+static mtp_status list_piece(mtp__places *places, uint64_t magic, uint64_t piece, const unsigned char *bytes,
+                             uint32_t have, uint32_t piece_bytes)
 {
     bool lost = false; /* behind a damaged header: where the next one is can only be found by looking */
     for (uint32_t from = 0; from + sizeof(mtp__chunk) <= piece_bytes;) {
         mtp__chunk c;
         memcpy(&c, bytes + from, sizeof c);
-        bool right = header_is_right(&c, from, piece_bytes);
+        bool right = header_is_right(&c, magic, from, piece_bytes);
         if (!right && lost) {
             from += MTP__CHUNK_ALIGN;
             continue;
@@ -141,13 +173,14 @@ static mtp_status list_piece(mtp__places *places, uint64_t piece, const unsigned
 }
 
 /* A piece's first header says whether there is more to look at: most chunks fill their piece. */
-static mtp_status read_piece(mtp__places *places, int fd, uint64_t piece, unsigned char *copy, uint32_t bytes)
+static mtp_status read_piece(mtp__places *places, int fd, uint64_t magic, uint64_t piece, unsigned char *copy,
+                             uint32_t bytes)
 {
     mtp__chunk first = {0};
     ssize_t got = mtp__pread(fd, &first, sizeof first, (piece + 1) * bytes);
     if (got == (ssize_t)sizeof first && first.state == 0)
         return MTP_OK;
-    if (got == (ssize_t)sizeof first && first.span == bytes && header_is_right(&first, 0, bytes))
+    if (got == (ssize_t)sizeof first && first.span == bytes && header_is_right(&first, magic, 0, bytes))
         return add(places, &first, piece, 0, bytes);
     if (got > 0) {
         memset(copy, 0, bytes);
@@ -157,7 +190,7 @@ static mtp_status read_piece(mtp__places *places, int fd, uint64_t piece, unsign
         places->unread_at = piece;
         places->unread_error = errno;
     }
-    return got > 0 ? list_piece(places, piece, copy, (uint32_t)got, bytes) : MTP_OK;
+    return got > 0 ? list_piece(places, magic, piece, copy, (uint32_t)got, bytes) : MTP_OK;
 }
 
 /* The first piece from i on that is not a hole; up to *known there is none. */
@@ -174,14 +207,15 @@ static uint64_t next_piece(int fd, uint32_t bytes, uint64_t i, uint64_t pieces, 
     return at < pieces ? at : pieces;
 }
 
-mtp_status mtp__places_list(mtp__places *places, int fd, uint32_t piece_bytes, uint64_t pieces)
+mtp_status mtp__places_list(mtp__places *places, int fd, uint64_t magic, uint32_t piece_bytes,
+                            uint64_t pieces)
 {
     unsigned char *copy = mtp__calloc(1, piece_bytes);
     mtp_status status = copy != NULL ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "a piece of %u bytes", piece_bytes);
     uint64_t known = 0;
     for (uint64_t i = 0; status == MTP_OK && (i = next_piece(fd, piece_bytes, i, pieces, &known)) < pieces;
          i++)
-        status = read_piece(places, fd, i, copy, piece_bytes);
+        status = read_piece(places, fd, magic, i, copy, piece_bytes);
     mtp__free(copy);
     return status;
 }

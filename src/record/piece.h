@@ -39,8 +39,10 @@ uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words);
 /* How far records go from the start of `words`: up to the first that is not there, or cannot be one. */
 uint32_t mtp__chunk_written(const uint64_t *words, uint32_t capacity);
 
+uint64_t mtp__records_in(const uint64_t *words, uint32_t count); /* of so many words */
+
 typedef struct mtp__chunk_place {
-    uint64_t order, piece; /* piece: slot, or piece of a file */
+    uint64_t order, piece; /* piece: slot, or piece of a file; order 0: the same chunk is there before it */
     uint32_t stream, from; /* from: byte of the piece */
     uint32_t span;         /* 0: the header is damaged, and what else is here may be wrong */
 } mtp__chunk_place;
@@ -55,9 +57,11 @@ typedef struct mtp__places {
 
 void mtp__places_fini(mtp__places *places);
 mtp_status mtp__places_reserve(mtp__places *places, uint64_t more); /* room for so many more */
-void mtp__places_sort(mtp__places *places); /* by stream, each in the order of writing, control last */
+void mtp__places_sort(mtp__places *places);        /* by stream, each in the order of writing, control last */
+void mtp__places_tell_copies(mtp__places *places); /* when sorted, of a file that nobody writes to */
 
-/* Adds every chunk of the file's first `pieces` pieces. Chunks that are being made are passed over; a damaged header
+/* Adds every chunk of the file's first `pieces` pieces, whose chunks have this magic number. Chunks that are being made are passed over; a damaged header
  * is listed as such, once, and the next sound one behind it is found. The file may be shorter, and may be written to. */
-mtp_status mtp__places_list(mtp__places *places, int fd, uint32_t piece_bytes, uint64_t pieces);
+mtp_status mtp__places_list(mtp__places *places, int fd, uint64_t magic, uint32_t piece_bytes,
+                            uint64_t pieces);
 #endif

@@ -484,7 +484,7 @@ static mtp__chunk *take(mtp__pool *pool, const mtp__chunk_ask *ask, mtp_drop *wh
         piece_ready(pool, chunk, r.dirty);
     else
         MTP__TESTPOINT(CHUNK_RESERVED);
-    chunk->magic = MTP__CHUNK_MAGIC;
+    chunk->magic = pool->file.fd >= 0 ? pool->file.magic : MTP__CHUNK_MAGIC;
     chunk->stream = ask->stream;
     chunk->cycle = ask->cycle;
     chunk->base_ticks = ask->ticks;
@@ -709,7 +709,7 @@ static mtp_status list_file(mtp__pool *pool, mtp__places *places)
     int fd = mtp__spool_out_descriptor(&pool->file);
     pthread_mutex_unlock(&pool->lock);
     mtp__writer_release(before);
-    mtp_status status = mtp__places_list(places, fd, pool->chunk_bytes, pieces);
+    mtp_status status = mtp__places_list(places, fd, pool->file.magic, pool->chunk_bytes, pieces);
     bool unread = status == MTP_OK && places->unread > 0;
     return unread ? piece_unread(places->unread_at, places->unread_error) : status;
 }

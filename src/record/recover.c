@@ -18,13 +18,14 @@ typedef struct recovery {
     mtp_file *file;       /* owned */
     unsigned char *piece; /* owned: the one that is being filled ... */
     uint32_t used;        /* ... and how far */
-    uint64_t pieces, records, damaged, lost_control;
+    uint64_t pieces, records, control, damaged, lost_control;
     bool has_ledger, new_ledger;
     uint64_t ledger[LEDGER_WORDS], ledger_order;
     mtp__chunk last;        /* of the control stream: the header of the one with the highest order */
     uint64_t last_ticks;    /* its last record's, 56 bits */
     uint64_t last_records;  /* how many it has */
     uint64_t highest_order; /* of all chunks */
+    uint64_t holes;         /* chunks that are lost without a trace; they count as damaged */
 } recovery;
 
 /* By place: what is written one behind the other was so before. */
@@ -39,15 +40,6 @@ static uint32_t record_length(const uint64_t *w)
 {
     uint32_t length = MTP__WORD0_LENGTH(w[0]);
     return length != 0 ? length : (uint32_t)(w[1] >> 32);
-}
-
-static uint32_t count_records(const recovery *r, uint32_t words)
-{
-    const uint64_t *w = mtp__chunk_words(r->spool.chunk);
-    uint32_t count = 0;
-    for (uint32_t at = 0; at < words; at += record_length(w + at))
-        count++;
-    return count;
 }
 
 /* The last word of the control stream holds. */
@@ -83,35 +75,65 @@ static bool add_to_piece(const recovery *r, uint32_t words, uint32_t *used, uint
     return begins;
 }
 
+static bool totals_are_known(const recovery *r)
+{
+    return r->spool.header.complete == 1 && r->spool.header.totals.known == 1;
+}
+
+/* In the order of the streams, which tells what is lost between chunks. */
+static void look_for_holes(recovery *r)
+{
+    for (uint64_t i = 0; i < r->spool.places.count; i++) {
+        uint32_t words;
+        const char *why;
+        mtp__chunk_state state = mtp__spool_read(&r->spool, i, &words, &why);
+        if (state == MTP__CHUNK_WHOLE || state == MTP__CHUNK_PARTLY)
+            mtp__spool_follow(&r->spool, words);
+    }
+    mtp__spool_holes(&r->spool);
+}
+
 static void look_at_all(recovery *r)
 {
     uint32_t span;
+    const bool known = totals_are_known(r); /* and so whether the control stream is whole */
     r->damaged = r->spool.places.unread;
     for (uint64_t i = 0; i < r->spool.places.count; i++) {
         uint32_t words;
         const char *why;
         mtp__chunk_state state = mtp__spool_read(&r->spool, i, &words, &why);
-        bool control = r->spool.places.place[i].stream == 0;
+        const mtp__chunk_place *p = &r->spool.places.place[i];
+        bool control = p->stream == 0;
+        bool unknown = !known && (p->span == 0 || p->order == 0); /* whose it was, or whose place it has */
         r->damaged += state != MTP__CHUNK_WHOLE;
-        r->lost_control += state != MTP__CHUNK_WHOLE && control;
+        r->lost_control += state != MTP__CHUNK_WHOLE && (control || unknown);
         if (state == MTP__CHUNK_DAMAGED || words == 0)
             continue;
-        uint32_t count = count_records(r, words);
+        uint32_t count = (uint32_t)mtp__records_in(mtp__chunk_words(r->spool.chunk), words);
         if (control)
             note_control(r, words, count);
-        r->records += control ? 0 : count;
+        *(control ? &r->control : &r->records) += count;
         r->pieces += add_to_piece(r, words, &r->used, &span);
         if (r->spool.chunk->order > r->highest_order)
             r->highest_order = r->spool.chunk->order;
     }
+    if (r->damaged == 0 && r->spool.missing == 0) { /* else they are the holes that these left */
+        r->damaged = r->spool.follow.holes;
+        r->holes = r->damaged;
+    }
+    if (r->lost_control < r->spool.follow.control_holes)
+        r->lost_control = r->spool.follow.control_holes;
 }
 
 /* The recording's own count, if there is one and it fits what is here; else one that does: what the last one counted and is
  * not here was damaged, or made way for newer records. Returns how many are lost. */
 static uint64_t make_ledger(recovery *r)
 {
-    uint64_t *l = r->ledger, kept = l[1], lost = 0;
-    bool known = r->has_ledger && r->spool.header.complete == 1; /* else it is of an earlier cycle */
+    uint64_t *l = r->ledger, lost = 0;
+    bool known = totals_are_known(r); /* else it is of an earlier cycle */
+    if (known)
+        memcpy(l, r->spool.header.totals.ledger, sizeof r->ledger);
+    const uint64_t kept = l[1];
     bool broken = r->damaged > 0 || r->spool.missing > 0;
     if (kept > r->records && (known || !broken))
         lost = kept - r->records;
@@ -130,6 +152,7 @@ static uint64_t make_ledger(recovery *r)
     uint32_t span;
     r->new_ledger = r->new_ledger && r->pieces > 0;
     r->pieces += r->new_ledger && add_to_piece(r, 2 + LEDGER_WORDS, &r->used, &span);
+    r->control += r->new_ledger;
     return broken ? lost : 0;
 }
 
@@ -144,8 +167,12 @@ static mtp_status write_header(recovery *r)
 {
     mtp__spool_header h = r->spool.header;
     unsigned char *piece = (unsigned char *)r->spool.chunk;
-    h.mended = h.complete != 1 || h.mended == 1 || r->damaged > 0 || r->spool.missing > 0;
+    h.mended = !totals_are_known(r) || h.mended == 1 || r->damaged > 0 || r->spool.missing > 0;
     h.complete = 1;
+    h.totals = (mtp__totals){.known = 1, .control = r->control};
+    if (h.mended == 0) /* and so of the whole stream */
+        h.totals.control = r->spool.header.totals.control + r->new_ledger;
+    memcpy(h.totals.ledger, r->ledger, sizeof r->ledger);
     h.chunks = r->pieces;
     h.locked = 0;
     h.check = mtp__spool_check(&h);
@@ -193,7 +220,7 @@ static mtp_status write_ledger(recovery *r)
     uint64_t *w = mtp__chunk_words(c), ticks = r->last_ticks;
     *c = r->last;
     if (r->last.order == 0) { /* nothing of the control stream is left */
-        c->magic = MTP__CHUNK_MAGIC;
+        c->magic = r->spool.magic;
         c->base_ticks = ticks = r->spool.header.ticks;
     }
     c->order = r->highest_order + 1;
@@ -215,7 +242,8 @@ static mtp_status write_all(recovery *r)
         uint32_t words;
         const char *why;
         if (mtp__spool_read(&r->spool, i, &words, &why) != MTP__CHUNK_DAMAGED && words > 0)
-            status = write_chunk(r, words, count_records(r, words));
+            status =
+                write_chunk(r, words, (uint32_t)mtp__records_in(mtp__chunk_words(r->spool.chunk), words));
     }
     if (status == MTP_OK && r->new_ledger)
         status = write_ledger(r);
@@ -248,6 +276,7 @@ static mtp_status recover(recovery *r, const char *path, const char *to, mtp_rec
     status = check_target(r, to);
     if (status != MTP_OK)
         return status;
+    look_for_holes(r);
     if (r->spool.places.count > 0)
         qsort(r->spool.places.place, r->spool.places.count, sizeof *r->spool.places.place, by_place);
     r->piece = mtp__calloc(1, r->spool.header.chunk_bytes);
@@ -256,13 +285,16 @@ static mtp_status recover(recovery *r, const char *path, const char *to, mtp_rec
     look_at_all(r);
     out->lost_records = make_ledger(r);
     out->records = r->records;
-    out->chunks = r->spool.places.count + r->spool.places.unread;
+    out->chunks = r->spool.places.count + r->spool.places.unread + r->holes;
     out->damaged_chunks = r->damaged;
     out->missing_chunks = r->spool.missing;
     out->was_stopped = r->spool.header.complete == 1 && r->spool.header.mended == 0;
     status = mtp_file_create(to, 0, &r->file);
     if (status != MTP_OK)
         return status;
+    struct stat st;
+    if (fstat(r->spool.fd, &st) == 0)
+        mtp__file_set_mode(r->file, st.st_mode); /* who may not read the one may not read the other */
     write_all(r);
     return mtp_file_commit(r->file);
 }

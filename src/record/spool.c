@@ -101,8 +101,13 @@ static uint64_t missing_pieces(const mtp__spool *s)
 static mtp_status list_places(mtp__spool *s)
 {
     uint64_t size = s->header.chunk_bytes, pieces = (s->file_bytes + size - 1) / size;
-    mtp_status status = mtp__places_list(&s->places, s->fd, (uint32_t)size, pieces > 0 ? pieces - 1 : 0);
+    const mtp__spool_header *h = &s->header;
+    s->magic = mtp__file_magic(h->ticks, h->monotonic_ns, h->realtime_ns);
+    mtp_status status =
+        mtp__places_list(&s->places, s->fd, s->magic, (uint32_t)size, pieces > 0 ? pieces - 1 : 0);
     mtp__places_sort(&s->places);
+    if (s->outcome != MTP_OUTCOME_LIVE)
+        mtp__places_tell_copies(&s->places);
     return status;
 }
 
@@ -157,6 +162,16 @@ static mtp__chunk_state judge_control(mtp__chunk *c, uint32_t capacity, uint32_t
     return *why == NULL ? MTP__CHUNK_WHOLE : MTP__CHUNK_PARTLY;
 }
 
+/* What is wrong with a chunk's header, if anything is. */
+static const char *wrong_header(const mtp__chunk *c, const mtp__chunk_place *p, uint64_t magic)
+{
+    if (p->order == 0 && p->span != 0)
+        return "it is there twice";
+    if (c->magic == magic)
+        return "its header is damaged";
+    return c->head == mtp__chunk_head(c) ? "it is a chunk of another recording" : "its magic number is wrong";
+}
+
 /* Of the chunk that was read into s->chunk: `got` bytes of the `bytes` that its place has. */
 static mtp__chunk_state judge(mtp__spool *s, const mtp__chunk_place *p, uint32_t bytes, ssize_t got,
                               uint32_t *words, const char **why)
@@ -168,8 +183,8 @@ static mtp__chunk_state judge(mtp__spool *s, const mtp__chunk_place *p, uint32_t
         return MTP__CHUNK_DAMAGED;
     if (s->outcome == MTP_OUTCOME_LIVE && (c->order != p->order || c->head == 0))
         return MTP__CHUNK_GONE;
-    *why = c->magic != MTP__CHUNK_MAGIC ? "its magic number is wrong" : "its header is damaged";
-    if (c->magic != MTP__CHUNK_MAGIC || c->order != p->order || c->span > bytes ||
+    *why = wrong_header(c, p, s->magic);
+    if (c->magic != s->magic || c->order != p->order || c->span > bytes ||
         !mtp__span_is_possible(c->span, p->from, s->header.chunk_bytes) || c->head != mtp__chunk_head(c))
         return MTP__CHUNK_DAMAGED;
     uint32_t capacity = mtp__span_words((size_t)got < c->span ? (uint32_t)got : c->span);
@@ -213,6 +228,60 @@ mtp__chunk_state mtp__spool_read(mtp__spool *s, uint64_t i, uint32_t *words, con
     return state;
 }
 
+/* Not while it may be written to, nor where the writer did not count: numbers tell what is lost. */
+static bool is_counted(const mtp__spool *s)
+{
+    return s->header.complete == 1 ? s->header.totals.known == 1 : s->outcome == MTP_OUTCOME_RECOVERED;
+}
+
+/* A ring that has begun epochs anew begins with one of them. */
+static bool begins(const mtp__chunk *c, const uint64_t *w, uint32_t words)
+{
+    return c->first == 0 || words < 2 || MTP__CONTROL_KIND(w[1]) == MTP__CONTROL_SESSION;
+}
+
+bool mtp__spool_follow(mtp__spool *s, uint32_t words)
+{
+    const mtp__chunk *c = s->chunk;
+    const uint64_t *w = mtp__chunk_words(s->chunk);
+    bool control = c->stream == 0, hole;
+    bool counted = !control && c->checksum != 0; /* and vouched for */
+    uint64_t before = c->first - c->dropped, count = counted ? c->records : mtp__records_in(w, words);
+    if (control)
+        hole = s->follow.control != 0 ? before != s->follow.control_next : !begins(c, w, words);
+    else
+        hole = c->stream == s->follow.stream && c->cycle == s->follow.cycle && before != s->follow.next;
+    hole = hole && is_counted(s) && s->header.mended != 1; /* there they are counted already */
+    s->follow.holes += hole;
+    s->follow.control_holes += hole && control;
+    if (control) {
+        s->follow.control += count;
+        s->follow.control_next = before + count;
+        return hole;
+    }
+    s->follow.records += count;
+    s->follow.stream = c->stream;
+    s->follow.cycle = c->cycle;
+    s->follow.next = before + count;
+    return hole;
+}
+
+uint64_t mtp__spool_holes(mtp__spool *s)
+{
+    const mtp__totals *was = &s->header.totals;
+    bool stopped = s->header.complete == 1;
+    if (!is_counted(s))
+        return 0;
+    uint64_t control = s->header.mended == 1 ? s->follow.control : s->follow.control_next;
+    bool lost_control = stopped ? control != was->control : s->follow.control == 0 && s->follow.records > 0;
+    bool lost_records = stopped && s->follow.records != was->ledger[1];
+    lost_records = lost_records && s->follow.holes == s->follow.control_holes;
+    lost_control = lost_control && s->follow.control_holes == 0;
+    s->follow.control_holes += lost_control;
+    s->follow.holes += (uint64_t)lost_control + lost_records;
+    return s->follow.holes;
+}
+
 /* ------------------------------------------------------------------------------------------------- visits */
 
 static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor *visitor, void *user,
@@ -243,7 +312,12 @@ static mtp_status visit(const char *path, bool control_only, mtp__chunk_visitor 
             continue;
         rep->chunks++;
         rep->unsealed += s.chunk->checksum == 0;
+        mtp__spool_follow(&s, words);
         status = visitor(user, s.chunk, mtp__chunk_words(s.chunk), words);
+    }
+    if (status == MTP_OK && !control_only && rep->damaged == 0 && rep->missing == 0) {
+        rep->damaged = mtp__spool_holes(&s);
+        rep->total += rep->damaged;
     }
     mtp__spool_close(&s);
     return status;

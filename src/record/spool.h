@@ -14,9 +14,17 @@ typedef struct mtp__spool {
     mtp_outcome outcome;
     uint64_t file_bytes;
     uint64_t
-        missing; /* pieces that the header of a complete spool tells of and the file does not have whole */
+        missing;    /* pieces that the header of a complete spool tells of and the file does not have whole */
+    uint64_t magic; /* of its chunks */
     mtp__places places; /* in the order of mtp__pool_visit */
     mtp__chunk *chunk;  /* owned: the one that was read last */
+    struct { /* what the chunks that were read say of those that are not there: mtp__spool_follow */
+        uint32_t stream, cycle;
+        uint64_t next,
+            control_next; /* records before the stream's next chunk, without those that were dropped */
+        uint64_t records, control; /* read so far, of the program and of the control stream */
+        uint64_t holes, control_holes;
+    } follow;
 } mtp__spool;
 
 typedef enum mtp__chunk_state {
@@ -33,6 +41,10 @@ void mtp__spool_close(mtp__spool *s);
 /* Reads chunk `i` of `count` into s->chunk; `words` of it are written. why: what is wrong with it, or NULL. Of the control
  * stream all words were checked. */
 mtp__chunk_state mtp__spool_read(mtp__spool *s, uint64_t i, uint32_t *words, const char **why);
+/* Of each chunk that was read, stream by stream as they are listed: is something lost before it, without a trace? */
+bool mtp__spool_follow(mtp__spool *s, uint32_t words);
+/* When all were: places where something is lost, as their numbers tell, or the totals of a spool that was stopped. */
+uint64_t mtp__spool_holes(mtp__spool *s);
 uint64_t mtp__spool_byte(const mtp__spool *s, uint64_t i); /* where chunk i begins in the file */
 uint32_t mtp__spool_span(const mtp__spool *s, uint64_t i); /* bytes that it has; of a damaged one: at most */
 
@@ -40,8 +52,9 @@ typedef struct mtp__spool_report {
     uint64_t total;    /* chunks in the file, as far as that can be told */
     uint64_t chunks;   /* read */
     uint64_t unsealed; /* of them: still in a writer's hands when it died; read up to the last whole record */
-    uint64_t damaged;  /* passed over, or read in part: checksum, magic or size wrong */
-    uint64_t missing;  /* as above */
+    uint64_t
+        damaged; /* passed over, or read in part: checksum, magic or size wrong; or lost without a trace */
+    uint64_t missing; /* as above */
     uint64_t pid;
     mtp__spool_header header; /* known before the first chunk is visited */
     bool header_damaged;

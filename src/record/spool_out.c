@@ -57,6 +57,8 @@ static bool header_write(mtp__spool_out *f, bool complete)
                                 .ticks = f->made.ticks,
                                 .monotonic_ns = f->made.monotonic_ns,
                                 .realtime_ns = f->made.realtime_ns};
+    if (complete)
+        header.totals = f->totals;
     header.check = mtp__spool_check(&header);
     memcpy(page, &header, sizeof header);
     memcpy(page + MTP__SPOOL_COPY_AT, &header, sizeof header);
@@ -102,7 +104,9 @@ mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chu
     f->name = mtp__calloc(1, sizeof *f->name);
     if (f->name == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "the spool's path");
+    mtp__clock_ticks_per_ns(); /* may wait: while there is no file that a kill could leave without its name */
     mtp__clock_anchor(&f->made);
+    f->magic = mtp__file_magic(f->made.ticks, f->made.monotonic_ns, f->made.realtime_ns);
     mtp_status status = create(f, path, least);
     for (int i = 0; status == MTP_E_BUSY && i < BUSY_TRIES; i++)
         status = create(f, path, least);

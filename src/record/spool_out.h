@@ -24,6 +24,8 @@ typedef struct mtp__spool_out {
     uint64_t step;        /* pieces that it grows by: fewer when the disk is nearly full */
     uint64_t limit;       /* the most there may be */
     mtp__anchor made;     /* when the file was */
+    uint64_t magic;       /* of its chunks */
+    mtp__totals totals;   /* for the header of the complete file */
     atomic_int
         cut; /* 1: somebody else made the file shorter, and nothing more goes into it (base/sigbus.h) */
     mtp__spool_name *name; /* owned: what it is called; NULL: there is none */

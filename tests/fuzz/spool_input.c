@@ -105,17 +105,18 @@ static uint32_t put_head(uint64_t *at, uint64_t ticks)
     return 21;
 }
 
-/* Chunks until the input ends; how many records they have. */
-static void fill(mtp__pool *pool, fuzz_input *in, uint64_t how)
+/* Chunks until the input ends. false: a reader has to miss something, the records of a gap or what all of them mean. */
+static bool fill(mtp__pool *pool, fuzz_input *in, uint64_t how)
 {
-    uint64_t ticks = (uint64_t)1 << (how & 16 ? 60 : 40), first = 0;
+    uint64_t ticks = (uint64_t)1 << (how & 16 ? 60 : 40), first[4] = {0};
+    bool gaps = false;
     for (int n = 0; n < 6 && (n == 0 || fuzz_left(in) > 0); n++) {
         mtp_drop why;
         uint64_t place = n == 0 && how & 2 ? 0 : fuzz_take(in, 1);
-        mtp__chunk *chunk =
-            mtp__pool_take(pool, (uint32_t)place & 3, 1 + (uint32_t)(place >> 2 & 3), first, ticks, &why);
+        mtp__chunk *chunk = mtp__pool_take(pool, (uint32_t)place & 3, 1 + (uint32_t)(place >> 2 & 3),
+                                           first[place & 3], ticks, &why);
         if (chunk == NULL)
-            return;
+            break;
         uint64_t *words = mtp__chunk_words(chunk);
         uint32_t capacity = chunk->span / 8 - (uint32_t)MTP__CHUNK_HEADER_WORDS, used = 0, records = 0;
         if (n == 0 && how & 2) {
@@ -131,13 +132,15 @@ static void fill(mtp__pool *pool, fuzz_input *in, uint64_t how)
             used += took;
             records++;
         }
-        first += records + (place >> 7); /* now and then a gap */
+        gaps = gaps || place >> 7 != 0; /* now and then */
+        first[place & 3] += records + (place >> 7);
         if ((place >> 4 & 7) != 7)
             mtp__pool_seal(pool, chunk, used, records);
     }
+    return !gaps && (first[0] > 0 || first[1] + first[2] + first[3] == 0);
 }
 
-/* false: it was damaged afterwards. */
+/* false: it was damaged afterwards, or something is missing in it. */
 static bool build(fuzz_input *in, uint64_t how)
 {
     mtp__pool pool;
@@ -146,14 +149,13 @@ static bool build(fuzz_input *in, uint64_t how)
     const uint8_t *damage = in->end - (4 * damages < fuzz_left(in) ? 4 * damages : fuzz_left(in));
     fuzz_input records = {in->at, damage}, places = {damage, in->end};
     MUST(mtp__pool_init(&pool, &config) == MTP_OK);
-    fill(&pool, &records, how);
+    bool whole = fill(&pool, &records, how);
     if (how & 4)
         mtp__pool_finish(&pool);
     mtp__pool_fini(&pool);
     int fd = open(path_of(), O_RDWR | O_CLOEXEC);
     MUST(fd >= 0);
     off_t size = lseek(fd, 0, SEEK_END);
-    bool whole = true;
     for (; fuzz_left(&places) >= 4 && size > 0;) {
         off_t at = (off_t)(fuzz_take(&places, 3) % (uint64_t)size);
         uint8_t was = 0, by = (uint8_t)fuzz_take(&places, 1);

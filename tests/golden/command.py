@@ -13,13 +13,14 @@ import os
 import pathlib
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 
 MTPROF, TRACE = (str(pathlib.Path(a).resolve()) for a in sys.argv[1:3])
-VERBS = ("table", "stats", "export", "stacks", "memory", "steps", "cut", "diff", "check", "info")
+VERBS = ("table", "stats", "export", "stacks", "memory", "steps", "cut", "diff", "recover", "check", "info")
 Ran = collections.namedtuple("Ran", "code out err")
 results = []
 
@@ -175,9 +176,10 @@ def header_check(header):
     return mix(mix((lanes[0] + turned[1]) % 2**64, (lanes[2] + turned[3]) % 2**64), len(words))
 
 
-def spool(path, complete=1, chunks=0, locked=0, more=b""):
-    """A header and its copy, without chunks."""
-    header = b"mtprof1\n" + struct.pack("<IIQQQQQdQQQ", 3, 4096, 77, complete, chunks, locked, 0, 1.0, 1, 1, 1)
+def spool(path, complete=1, chunks=0, locked=0, more=b"", ledger=()):
+    """A header and its copy, without chunks. ledger: emitted, kept, dropped, lost definitions, dropped by cause."""
+    header = b"mtprof1\n" + struct.pack("<IIQQQQQdQQQ", 4, 4096, 77, complete, chunks, locked, 0, 1.0, 1, 1, 1)
+    header += struct.pack("<22Q", bool(ledger), 0, *ledger, *[0] * (20 - len(ledger)))
     header += struct.pack("<Q", header_check(header))
     half = header + bytes(2048 - len(header))
     path.write_bytes(half + half + more)
@@ -208,6 +210,30 @@ def damage_is_said_by_every_verb(folder):
     text[2048 + 13] ^= 1
     (folder / "head.mtp").write_bytes(text)
     refused(run("table", folder / "head.mtp"), 3, "header is damaged, and so is its copy")
+
+
+@test
+def what_was_dropped_is_said_by_every_verb(folder):
+    full = spool(folder / "full.mtp", ledger=(100, 0, 100, 0, 30, 10, 60))
+    for verb in ("table", "stats", "memory", "steps", "info", "stacks"):
+        assert "full.mtp: 90 of 100 records were dropped (the spool could not grow)" in run(verb, full).err, verb
+    ran = run("export", full, "-o", folder / "x.json")
+    assert ran.code == 0 and "90 of 100 records were dropped" in ran.err, ran
+    assert "90 of 100 records were dropped" in run("table", folder / "x.json").err      # and what was made of it knows
+    ran = run("check", full)
+    assert ran.code == 1 and "records were dropped while recording: 90 of 100" in ran.out, ran
+    ring = spool(folder / "ring.mtp", ledger=(100, 0, 100, 0, 0, 100))
+    equal(run("info", ring).err, "")                                                    # as was asked for
+    equal(run("check", ring).code, 0)
+    lost = spool(folder / "lost.mtp", ledger=(100, 100, 0))                             # but where are they?
+    assert "lost.mtp: damaged: 1 of 1 chunks could not be read" in run("table", lost).err, run("table", lost)
+    ran = run("check", lost)
+    assert ran.code == 1 and "100 records kept, 0 are there" in ran.out, ran
+    ran = run("recover", lost, "-o", folder / "found.mtp")
+    assert ran.code == 0 and "100 records are lost" in ran.err, ran
+    assert "100 of 100 records were dropped (in a part of the file that was damaged)" in run("table", folder / "found.mtp").err
+    ran = run("check", folder / "found.mtp")
+    assert ran.code == 0 and "100 of 100 records are lost" in ran.out, ran
 
 
 @test
@@ -290,6 +316,24 @@ def output_that_fails_is_4(folder):
                      ["info", TRACE], ["check", TRACE], ["diff", TRACE, TRACE], ["export", TRACE, "-o", "-"], ["--help"]):
             ran = run(*args, stdout=full)
             assert ran.code == 4 and "No space left on device" in ran.err, (args, ran)
+
+
+@test
+def a_pipe_that_nobody_reads_ends_it_quietly(folder):
+    for args in (["table", TRACE], ["stats", "--json", TRACE], ["export", TRACE, "-o", "-"], ["cut", TRACE, "--name", "aten*", "-o", "-"]):
+        reads, writes = os.pipe()
+        os.close(reads)
+        with os.fdopen(writes, "wb") as nobody:
+            ran = run(*args, stdout=nobody)
+        assert ran.code == -signal.SIGPIPE and "written" not in ran.err, (args, ran)
+
+
+@test
+def a_compressed_spool_is_named(folder):
+    packed = folder / "a.mtp.gz"
+    packed.write_bytes(gzip.compress(spool(folder / "a.mtp").read_bytes()))
+    refused(run("table", packed), 3, "a compressed spool: decompress it first")
+    refused(run("info", "-", stdin=packed.read_bytes()), 3, "a compressed spool: decompress it first")
 
 
 @test

@@ -664,14 +664,13 @@ static void faults_of_a_spool_are_told(void **state)
     assert_only(check_spoilt(&s, NULL), 0, "a chunk size of 5000 cannot be");
 
     s = spoil(path);
-    control_of(&s, MTP__CONTROL_LEDGER, NULL)[2]++; /* emitted */
-    assert_only(check_spoilt(&s, chunk_of(&s, true)), 0, "the ledger does not balance: 1202 emitted");
+    s.header->totals.ledger[0]++; /* emitted */
+    assert_only(check_spoilt(&s, NULL), 0, "the ledger does not balance: 1202 emitted");
 
     s = spoil(path);
-    uint64_t *ledger = control_of(&s, MTP__CONTROL_LEDGER, NULL);
-    ledger[2]++;
-    ledger[3]++;
-    assert_only(check_spoilt(&s, chunk_of(&s, true)), 0, "1202 records kept, 1201 are there");
+    s.header->totals.ledger[0]++;
+    s.header->totals.ledger[1]++;
+    assert_only(check_spoilt(&s, NULL), 0, "1202 records kept, 1201 are there");
 
     s = spoil(path);
     uint64_t *name = control_of(&s, MTP__CONTROL_NAME, "outer"); /* a definition of something else */

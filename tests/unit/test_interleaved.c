@@ -180,6 +180,23 @@ static uint32_t track_of(const mtp_trace *t, long tid)
     return 0;
 }
 
+/* When what has no end was open: at the end of the trace, or, where ends were dropped, as its thread was last heard of. */
+static int64_t open_until(const mtp_trace *t, uint32_t track)
+{
+    int64_t last = INT64_MIN;
+    if (t->ledger.dropped_by[MTP_DROP_BUDGET] == 0)
+        return t->last_ns;
+    for (uint32_t i = 0; i < t->instant_count; i++)
+        if (t->instants[i].track == track && t->instants[i].ts > last)
+            last = t->instants[i].ts;
+    for (uint32_t i = 0; i < t->tracks[track].count; i++) {
+        uint32_t span = t->tracks[track].first + i;
+        int64_t known = (t->flags[span] & MTP__SPAN_UNFINISHED) != 0 ? t->start[span] : t->end[span];
+        last = known > last ? known : last;
+    }
+    return last;
+}
+
 /* Every span of the track as the model has it. Returns the ends whose begins are not there. */
 static uint64_t compare(const mtp_trace *t, const actor *a, const kept *k, const char *const *names)
 {
@@ -201,7 +218,7 @@ static uint64_t compare(const mtp_trace *t, const actor *a, const kept *k, const
         }
         if (at[s->begin] == INT64_MIN) /* its counter was the last that made room */
             at[s->begin] = t->start[t->tracks[track].first];
-        want[count++] = (expected){at[s->begin], ends ? at[s->end] : t->last_ns, s->name,
+        want[count++] = (expected){at[s->begin], ends ? at[s->end] : open_until(t, track), s->name,
                                    ends ? 0 : MTP__SPAN_UNFINISHED, s->begin};
     }
     qsort(want, count, sizeof *want, by_place);

@@ -89,7 +89,7 @@ static int open_files(void)
 /* Every word after the header, and all of the header that is not filled, is zero. */
 static void assert_fresh(const mtp__chunk *chunk, uint32_t stream, uint64_t order)
 {
-    assert_int_equal(chunk->magic, MTP__CHUNK_MAGIC);
+    assert_true(chunk->magic != 0); /* a file's is its own */
     assert_int_equal(chunk->order, order);
     assert_int_equal(chunk->stream, stream);
     assert_int_equal(chunk->cycle, 1);

@@ -481,7 +481,7 @@ static mtp__chunk *data_chunk(char *bytes, size_t length, uint64_t nth)
         mtp__chunk *found = NULL;
         for (size_t at = 4096; at + 4096 <= length; at += 4096) {
             mtp__chunk *c = (mtp__chunk *)(void *)(bytes + at);
-            if (c->magic == MTP__CHUNK_MAGIC && c->stream != 0 && c->order > last &&
+            if (c->order != 0 && c->stream != 0 && c->order > last &&
                 (found == NULL || c->order < found->order))
                 found = c;
         }
@@ -636,6 +636,53 @@ static void counting_takes_little_memory_however_long_the_recording(void **state
     assert_true(info.spans > 100000 && info.instants > 50000 && info.memory_events > 20000);
 }
 
+static void *record_late(void *arg)
+{
+    pthread_barrier_t *turn = arg;
+    MTP_SCOPE ("first of another thread") {
+    }
+    pthread_barrier_wait(turn); /* the budget is spent meanwhile */
+    pthread_barrier_wait(turn);
+    nanosleep(&(struct timespec){0, 50000000}, NULL);
+    MTP_SCOPE ("last of another thread") { /* in the chunk that it still has */
+    }
+    return NULL;
+}
+
+/* A thread finds no room for an end, and another goes on for long: the span was open when its thread was last heard of, and
+ * nobody knows of more. */
+static void a_span_whose_end_found_no_room_does_not_last_to_the_end(void **state)
+{
+    (void)state;
+    pthread_barrier_t turn;
+    pthread_t other;
+    pthread_barrier_init(&turn, NULL, 2);
+    mtp_profile_config c = test_config(NULL);
+    c.buffer_bytes = 16 * 4096;
+    c.chunk_bytes = 4096;
+    mtp_profile *prof = test_start(&c);
+    pthread_create(&other, NULL, record_late, &turn);
+    pthread_barrier_wait(&turn);
+    for (int i = 0; i < 20000; i++)
+        MTP_SCOPE ("outer")
+            MTP_SCOPE ("inner") {
+            }
+    pthread_barrier_wait(&turn);
+    pthread_join(other, NULL);
+    assert_ok(mtp_profile_stop(prof));
+    mtp_trace *t;
+    assert_ok(mtp_profile_trace(prof, &t));
+    assert_true(t->ledger.dropped_by[MTP_DROP_BUDGET] > 0);
+    assert_int_not_equal(span_of(t, "last of another thread", 0), MTP__NONE);
+    int64_t late = t->start[span_of(t, "last of another thread", 0)];
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if (mtp__trace_get_text(t, t->name[i]).length == 5)
+            assert_true(t->end[i] < late);
+    mtp_trace_destroy(t);
+    mtp_profile_destroy(prof);
+    pthread_barrier_destroy(&turn);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -653,6 +700,7 @@ int main(void)
         TEST(no_failure_leaks),
         TEST(what_has_no_name_is_called_so),
         TEST(ticks_are_whole_again_when_their_lower_bits_overflow),
+        TEST(a_span_whose_end_found_no_room_does_not_last_to_the_end),
         TEST(what_was_open_before_a_lost_chunk_is_not_ended_after_it),
         TEST(a_file_that_is_counted_has_the_numbers_of_one_that_is_kept),
         TEST(counting_takes_little_memory_however_long_the_recording),

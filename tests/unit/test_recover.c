@@ -224,6 +224,34 @@ static void recovery_survives_every_failing_call(void **state)
     }
 }
 
+/* A spool is for its owner alone, and so is what is made of it; what is there already keeps its mode. */
+static void what_is_recovered_is_for_the_same_readers(void **state)
+{
+    (void)state;
+    plan p = {.policy = MTP_STREAM};
+    struct stat st;
+    mode_t before = umask(0777);
+    unlink(path);
+    int status = test_child(record, &p, 30);
+    umask(0);
+    assert_true(test_left_well(status));
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    unlink(once);
+    assert_ok(mtp_recover(path, once, NULL));
+    assert_int_equal(stat(once, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(chmod(path, 0640) + unlink(once), 0);
+    assert_ok(mtp_recover(path, once, NULL));
+    assert_int_equal(stat(once, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0640);
+    assert_int_equal(chmod(once, 0604), 0);
+    assert_ok(mtp_recover(path, once, NULL));
+    assert_int_equal(stat(once, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0604);
+    umask(before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +260,7 @@ int main(void)
         TEST(a_cut_or_damaged_spool_is_recovered_and_the_loss_is_said),
         TEST(what_cannot_be_recovered_is_said_so),
         TEST(recovery_survives_every_failing_call),
+        TEST(what_is_recovered_is_for_the_same_readers),
     };
     snprintf(path, sizeof path, "%s", test_path("broken.mtp"));
     snprintf(once, sizeof once, "%s", test_path("once.mtp"));

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/os.h"
+#include "record/spool.h"
 #include "trace/build.h"
 #include "trace/kineto/reader.h"
 
@@ -301,8 +302,10 @@ static mtp_status read_object(mtp__kineto *k, mtp__buffer *key)
 
 static mtp_status no_trace(const mtp__kineto *k)
 {
+    if (mtp__spool_recognise(k->at, k->window.held))
+        return MTP_FAIL(MTP_E_FORMAT, "a compressed spool: decompress it first");
     mtp_status status = wrong(k, k->at, "'{' or '[' at the start of a JSON trace");
-    mtp__advise("traces are mtprof's spools and Kineto or Chrome JSON, as they are or in gzip or zstd");
+    mtp__advise("traces are mtprof's spools, and Kineto or Chrome JSON as it is or in gzip or zstd");
     return status;
 }
 

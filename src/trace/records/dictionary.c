@@ -246,7 +246,7 @@ static void read_blob(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint
         define(d, kind, id, high, (const char *)d->part, total);
 }
 
-static void read_ledger(mtp_trace *t, const uint64_t *w, uint32_t count)
+void mtp__dictionary_ledger(mtp_trace *t, const uint64_t *w, uint32_t count)
 {
     if (count < 4)
         return;
@@ -292,7 +292,7 @@ static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint3
             define_stop(d, (uint32_t)w[0]);
         break;
     case MTP__CONTROL_LEDGER:
-        read_ledger(d->trace, w, count);
+        mtp__dictionary_ledger(d->trace, w, count);
         break;
     default:
         read_blob(d, kind, w, count);

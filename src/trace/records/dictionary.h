@@ -52,6 +52,7 @@ typedef struct mtp__dictionary {
 
 void mtp__dictionary_fini(mtp__dictionary *d);
 void mtp__dictionary_rewind(mtp__dictionary *d); /* the first pass is made again: what is defined stays */
+void mtp__dictionary_ledger(mtp_trace *t, const uint64_t *words, uint32_t count); /* of a ledger's record */
 mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, const uint64_t *words,
                                 uint32_t count);
 

@@ -604,11 +604,14 @@ static void name_late(reader *r)
 /* Were ends lost? Those that made room for newer records took their begins along. */
 static bool lost_ends(const mtp_trace *t)
 {
-    return !t->has_ledger || t->ledger.dropped > t->ledger.dropped_by[MTP_DROP_OVERWRITTEN];
+    const uint64_t *by = t->ledger.dropped_by;
+    return t->damaged_chunks + t->missing_chunks > 0 ||
+           (t->has_ledger &&
+            by[MTP_DROP_BUDGET] + by[MTP_DROP_DISK] + by[MTP_DROP_NOMEM] + by[MTP_DROP_DAMAGED] > 0);
 }
 
-/* What nobody ended was open until the recording was stopped, or is open now. Where that is not known, or its end may have
- * been dropped, it lasts to the last record of all. Returns when the trace ends. */
+/* What nobody ended was open until the recording was stopped, or is open now; where that is not known, to the last record
+ * of all. Where its end may have been lost it was open when its thread was last heard of. Returns when the trace ends. */
 static int64_t end_unfinished(reader *r)
 {
     mtp_trace *t = r->t;
@@ -618,9 +621,9 @@ static int64_t end_unfinished(reader *r)
     uint64_t latest = r->end_ticks;
     for (uint32_t i = 0; i < r->unfinished_count; i++) {
         const unfinished_span *u = &r->unfinished[i];
-        uint64_t stop = u->until != 0 ? u->until : lost ? 0 : mtp__dictionary_stop(&r->dict, u->cycle);
+        uint64_t stop = u->until != 0 ? u->until : lost ? u->ticks : mtp__dictionary_stop(&r->dict, u->cycle);
         if (stop == 0)
-            stop = lost || r->now_ticks == 0 ? r->end_ticks : r->now_ticks;
+            stop = r->now_ticks == 0 ? r->end_ticks : r->now_ticks;
         if (stop < u->ticks)
             stop = u->ticks;
         latest = stop > latest ? stop : latest;
@@ -777,6 +780,8 @@ mtp_status mtp__trace_from_spool(const char *path, mtp__tally *tally, mtp_trace 
     r.t->outcome = report.outcome;
     if (status == MTP_OK && r.t->pid == 0)
         r.t->pid = report.pid;
+    if (report.complete && report.header.totals.known == 1)
+        mtp__dictionary_ledger(r.t, report.header.totals.ledger, MTP__LEDGER_ROOM);
     if (status == MTP_OK)
         status = complete(&r, out);
     else
