@@ -72,7 +72,7 @@ static inline mtp__writer *stay(mtp__writer *w, uint32_t wanted, uint32_t *gate)
 {
     *gate = mtp__gate_read();
     if ((*gate & wanted) != 0) {
-        if (UNLIKELY((*gate & MTP__GATE_STRAYS) != 0))
+        if (UNLIKELY((*gate & MTP__GATE_LOOK) != 0))
             mtp__writer_fresh(w);
         return w;
     }
@@ -104,7 +104,7 @@ static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t g
         mtp__writer_leave(w);
         return 0;
     }
-    if ((gate & MTP__GATE_STRAYS) != 0)
+    if ((gate & MTP__GATE_LOOK) != 0)
         mtp__writer_fresh(w);
     if ((gate & MTP_WITH_STACK) != 0) {
         mtp__thread *t = thread_in(w);
@@ -167,7 +167,7 @@ static inline void emit_end(mtp__writer *w, uint32_t gate, mtp_token token, uint
 /* Enter was successful. Is there anything of this recording to end? Else it has left. */
 static bool may_end(mtp__writer *w, uint32_t gate, mtp_token token)
 {
-    if ((gate & MTP__GATE_STRAYS) != 0)
+    if ((gate & MTP__GATE_LOOK) != 0)
         mtp__writer_fresh(w);
     if ((gate & MTP__GATE_OPEN) != 0 && token != 0 && mtp__token_tie(token) == mtp__token_tie(w->token)) {
         if (!mtp__token_is_dropped(token))

@@ -23,6 +23,8 @@
 #define RECORD_WORDS 16u              /* more than the longest record of a program */
 #define RING_LEAST 4u                 /* pieces that a ring in a file must have on the disk */
 #define WAIT_FULL 64                  /* takes, before a full disk is tried again */
+#define HELD_SHARE 4                  /* of a ring: a part of it may be held by threads that fell silent */
+#define PIECES_AT_ONCE 8              /* that are asked back, where there is none to evict */
 #define MAP_SHARE 8                   /* of the mappings that a process may have, the most a stream takes */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -125,6 +127,7 @@ void mtp__pool_reset(mtp__pool *pool)
     pool->controls = 0;
     pool->kept = pool->overwritten = 0;
     pool->shared_oldest = UINT64_MAX;
+    atomic_store(&pool->held_up, false);
     atomic_store(&pool->refusing, 0);
 }
 
@@ -137,11 +140,9 @@ void mtp__pool_finish(mtp__pool *pool)
 
 static mtp__piece_link *link_of(const mtp__pool *pool, mtp__piece_list list, uint32_t slot)
 {
-    static const uint8_t link[] = {[MTP__PIECES_IDLE] = 0,
-                                   [MTP__PIECES_FREE] = 0,
-                                   [MTP__PIECES_DATA_TAIL] = 1,
-                                   [MTP__PIECES_CONTROL_TAIL] = 1,
-                                   [MTP__PIECES_SHARED] = 2};
+    static const uint8_t link[] = {
+        [MTP__PIECES_IDLE] = 0,         [MTP__PIECES_FREE] = 0,   [MTP__PIECES_DATA_TAIL] = 1,
+        [MTP__PIECES_CONTROL_TAIL] = 1, [MTP__PIECES_SHARED] = 2, [MTP__PIECES_HELD] = 3};
     return &pool->piece[slot].link[link[list]];
 }
 
@@ -164,6 +165,21 @@ static void list_remove(mtp__pool *pool, mtp__piece_list list, uint32_t slot)
     *(link->prev != 0 ? &link_of(pool, list, link->prev - 1)->next : &pool->list[list].first) = link->next;
     *(link->next != 0 ? &link_of(pool, list, link->next - 1)->prev : &pool->list[list].last) = link->prev;
     *link = (mtp__piece_link){0};
+}
+
+/* The longest at rest is first. Most come to rest last of all; one that comes late takes its place among the others. */
+static void idle_add(mtp__pool *pool, uint32_t slot)
+{
+    mtp__piece_link *link = link_of(pool, MTP__PIECES_IDLE, slot);
+    uint32_t prev = pool->list[MTP__PIECES_IDLE].last;
+    while (prev != 0 && pool->piece[prev - 1].newest > pool->piece[slot].newest)
+        prev = link_of(pool, MTP__PIECES_IDLE, prev - 1)->prev;
+    uint32_t *from =
+        prev != 0 ? &link_of(pool, MTP__PIECES_IDLE, prev - 1)->next : &pool->list[MTP__PIECES_IDLE].first;
+    *link = (mtp__piece_link){.prev = prev, .next = *from, .in = true};
+    *(*from != 0 ? &link_of(pool, MTP__PIECES_IDLE, *from - 1)->prev : &pool->list[MTP__PIECES_IDLE].last) =
+        slot + 1;
+    *from = slot + 1;
 }
 
 static mtp__piece_list tails_of(bool control)
@@ -191,6 +207,7 @@ static void piece_drop(mtp__pool *pool, uint32_t slot)
     list_remove(pool, MTP__PIECES_IDLE, slot);
     list_remove(pool, tails_of(p->control), slot);
     list_remove(pool, MTP__PIECES_SHARED, slot);
+    list_remove(pool, MTP__PIECES_HELD, slot);
     pool->controls -= p->control;
     *p = (mtp__piece){0};
 }
@@ -365,6 +382,11 @@ static void carve(mtp__pool *pool, room *r, bool control, uint32_t want)
         list_remove(pool, MTP__PIECES_IDLE, r->slot);
         pool->held += !control;
     }
+    if (!control) {
+        list_remove(pool, MTP__PIECES_HELD, r->slot);
+        list_add(pool, MTP__PIECES_HELD, r->slot);
+    }
+    p->given = pool->sealed;
     uint32_t left = pool->chunk_bytes - p->used;
     r->from = p->used;
     r->span = left < want + TAIL_LEAST ? left : want;
@@ -410,6 +432,21 @@ static bool find_room(mtp__pool *pool, bool control, uint32_t want, room *r, mtp
     return true;
 }
 
+/* Are pieces in threads' hands in the way? They are if there is none to evict; and in a ring if they are many and older than
+ * the next one to go. (A few may stay: what a thread did before it fell silent is its newest.) */
+static void look_at_held(mtp__pool *pool)
+{
+    uint32_t held = pool->list[MTP__PIECES_HELD].first, idle = oldest_idle(pool);
+    bool all_used = pool->list[MTP__PIECES_FREE].first == 0 && pool->fresh >= pool->reach;
+    bool up = held != 0 && all_used && pool->when_full != MTP_STOP_WHEN_FULL;
+    if (up && idle != MTP__NO_SLOT) {
+        const mtp__piece *next = &pool->piece[idle];
+        up = pool->when_full == MTP_KEEP_NEWEST && (uint64_t)pool->held * HELD_SHARE > pool->reach &&
+             next->records > 0 && pool->piece[held - 1].given < next->oldest;
+    }
+    atomic_store_explicit(&pool->held_up, up, memory_order_relaxed);
+}
+
 /* Outside the lock, before anything in the piece is there. */
 static void piece_ready(mtp__pool *pool, mtp__chunk *chunk, bool dirty)
 {
@@ -444,7 +481,11 @@ static mtp__chunk *take(mtp__pool *pool, const mtp__chunk_ask *ask, mtp_drop *wh
     pthread_mutex_lock(&pool->lock);
     uint32_t epoch = atomic_load_explicit(&pool->epoch, memory_order_relaxed);
     uint32_t want = ask->bytes != 0 ? fair_bytes(pool, ask->bytes) : 0;
-    if (find_room(pool, ask->stream == 0, want, &r, why)) {
+    pool->ticks = ask->ticks > pool->ticks ? ask->ticks : pool->ticks;
+    bool found = find_room(pool, ask->stream == 0, want, &r, why);
+    if (!found || r.is_new)
+        look_at_held(pool);
+    if (found) {
         order = ++pool->order;
         mtp__spool_out_go_on(&pool->file);
         chunk = mtp__chunk_at(pool, r.slot, r.from);
@@ -506,17 +547,28 @@ static void shrink(mtp__pool *pool, mtp__piece *p, mtp__chunk *chunk, uint32_t w
     mtp__chunk_set_span(chunk, span);
 }
 
+/* When the chunk came back. One that comes late is as old as its last record, but newer than whatever its owner gave back
+ * before it was handed out: so of each thread it is the newest that stay. */
+static uint64_t time_back(mtp__pool *pool, const mtp__piece *p, uint64_t last)
+{
+    uint64_t ticks = last != 0 ? last : pool->ticks;
+    uint64_t after = last != 0 ? p->given : pool->sealed;
+    ticks = ticks > after ? ticks : after + 1;
+    pool->sealed = ticks > pool->sealed ? ticks : pool->sealed;
+    return ticks;
+}
+
 /* Under the lock, and not hidden. */
-static void give_back(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records)
+static void give_back(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records, uint64_t last)
 {
     bool control = chunk->stream == 0, stays = control && pool->when_full != MTP_STREAM;
     uint32_t from, slot = slot_of(pool, chunk, &from);
     mtp__piece *p = &pool->piece[slot];
     if (!stays && from + chunk->span == p->used)
         shrink(pool, p, chunk, words);
-    chunk->sealed = p->newest = ++pool->sealed;
-    if (p->oldest == UINT64_MAX)
-        p->oldest = chunk->sealed;
+    chunk->sealed = time_back(pool, p, last);
+    p->newest = chunk->sealed > p->newest ? chunk->sealed : p->newest;
+    p->oldest = chunk->sealed < p->oldest ? chunk->sealed : p->oldest;
     if (p->chunks > 1 && p->oldest < pool->shared_oldest)
         pool->shared_oldest = p->oldest;
     if (chunk->epoch < p->epoch)
@@ -529,12 +581,13 @@ static void give_back(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32
         list_add(pool, tails_of(control), slot);
     if (--p->open == 0) {
         pool->held -= !control;
+        list_remove(pool, MTP__PIECES_HELD, slot);
         if (!stays)
-            list_add(pool, MTP__PIECES_IDLE, slot);
+            idle_add(pool, slot);
     }
 }
 
-void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records)
+static void seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records, uint64_t last)
 {
     chunk->records = records;
     __atomic_store_n(&chunk->words, words, __ATOMIC_RELEASE); /* pairs: visit_slot, words */
@@ -545,9 +598,44 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
     pthread_mutex_lock(&pool->lock);
     mtp__chunk now = {.state = __atomic_load_n(&chunk->state, __ATOMIC_RELAXED)};
     if (now.head != 0) /* else it was abandoned, or it is no more than memory in a forked child */
-        give_back(pool, chunk, words, records);
+        give_back(pool, chunk, words, records, last);
     pthread_mutex_unlock(&pool->lock);
     MTP__TESTPOINT(CHUNK_GIVEN_BACK);
+}
+
+void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records)
+{
+    seal(pool, chunk, words, records, 0);
+}
+
+void mtp__pool_seal_late(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records, uint64_t last)
+{
+    seal(pool, chunk, words, records, last != 0 ? last : 1);
+}
+
+uint64_t mtp__pool_overdue(mtp__pool *pool, bool all)
+{
+    pthread_mutex_lock(&pool->lock);
+    look_at_held(pool);
+    uint64_t since = 0;
+    if (atomic_load_explicit(&pool->held_up, memory_order_relaxed)) {
+        uint32_t at = pool->list[MTP__PIECES_HELD].first;
+        bool none = oldest_idle(pool) == MTP__NO_SLOT;
+        for (int i = 1; none && i < PIECES_AT_ONCE && link_of(pool, MTP__PIECES_HELD, at - 1)->next != 0; i++)
+            at = link_of(pool, MTP__PIECES_HELD, at - 1)->next;
+        since = none && all ? UINT64_MAX : pool->piece[at - 1].given + 1;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return since;
+}
+
+bool mtp__pool_is_overdue(mtp__pool *pool, const mtp__chunk *chunk, uint64_t since)
+{
+    uint32_t from, slot = slot_of(pool, chunk, &from);
+    pthread_mutex_lock(&pool->lock);
+    bool overdue = pool->piece[slot].given < since;
+    pthread_mutex_unlock(&pool->lock);
+    return overdue;
 }
 
 /* Its owner may have sealed it long ago: then there may be something else where it was. */
@@ -558,8 +646,10 @@ bool mtp__pool_abandon(mtp__pool *pool, mtp__chunk *chunk, uint32_t stream)
     pthread_mutex_lock(&pool->lock);
     bool in_hand = mtp__chunk_is_there(pool, slot, from, &now) && now.head != 0 && chunk->stream == stream &&
                    chunk->sealed == 0;
-    if (in_hand)
+    if (in_hand) {
         chunk_hide(chunk, now);
+        list_remove(pool, MTP__PIECES_HELD, slot); /* it does not come back */
+    }
     pthread_mutex_unlock(&pool->lock);
     return in_hand;
 }

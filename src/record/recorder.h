@@ -53,6 +53,7 @@ typedef struct mtp__recorder {
     _Atomic(mtp__tables *) tables; /* borrowed: that in use; pairs: details.c, acquire */
     atomic_uint pace;              /* epoch << 1 | a new one should begin: what threads compare (epoch.h) */
     atomic_uint turn_tries;        /* since it is wanted */
+    atomic_uint reclaim_tries;     /* since one got anything */
     uint64_t retired; /* registry lock: when the spare set was in use last (mtp__registry_retire) */
     uint64_t id;      /* unique in the process, anew after each clear: what threads' places are valid for */
     uint32_t cycle;   /* from 1 */
@@ -96,6 +97,8 @@ mtp__recorder *mtp__recorder_current(void);
 
 /* Inside a record: what comes next goes to another chunk. */
 void mtp__recorder_change_chunk(mtp__recorder *r, mtp__writer *w);
+/* Under the registry's lock, of a writer that is at rest and has a chunk: it has none. */
+void mtp__recorder_take_chunk(mtp__recorder *r, mtp__writer *w);
 
 /* From the registry. */
 void mtp__recorder_thread_ends(mtp__thread *t); /* under its lock */
