@@ -213,15 +213,18 @@ uint32_t mtp__text_id(mtp__recorder *r, const char *text)
     }
 }
 
-uint32_t mtp__session_name_id(mtp__recorder *r, const char *text, size_t length)
+uint32_t mtp__session_name_id(mtp__recorder *r, mtp__thread *t, const char *text, size_t length)
 {
     uint64_t hash = mtp__hash_bytes(text, length);
     uint32_t id = mtp__intern_find(mtp__names(), hash, text, length);
-    while (id == 0) {
+    for (bool met = false; id == 0;) {
         mtp__tables *set = tables_of(r);
         id = add(r, &set->names, hash, text, length);
-        if (id == 0 && is_lost(r, set))
+        if (id == 0 && !met) /* nothing else was looked up: the next epoch's tables may have room for it */
+            mtp__epoch_meet(r, t);
+        else if (id == 0 && is_lost(r, set))
             break;
+        met = true;
     }
     return id;
 }

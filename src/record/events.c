@@ -221,7 +221,7 @@ mtp_token mtp__scope_begin_text(const char *text, size_t length)
         return 0;
     }
     mtp__epoch_check(w->recorder, w->thread);
-    uint32_t name = mtp__session_name_id(w->recorder, text, length);
+    uint32_t name = mtp__session_name_id(w->recorder, w->thread, text, length);
     return begin_rare(w, gate, name, __builtin_return_address(0));
 }
 
@@ -327,7 +327,7 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
     }
     mtp__recorder *r = w->recorder;
     mtp__epoch_check(r, w->thread);
-    uint32_t name = text != NULL ? mtp__session_name_id(r, text, length) : op->name;
+    uint32_t name = text != NULL ? mtp__session_name_id(r, w->thread, text, length) : op->name;
     size_t count = op_payload(op, w, gate, words, &mask, caller);
     words[1] = MTP__BEGIN_WORD1(name, op->kind & 0xffu, mask, op->device & 0xffffu);
     if (UNLIKELY(op->flags != 0) && (gate & MTP_WITH_SHAPES) != 0) {

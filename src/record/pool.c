@@ -270,8 +270,8 @@ static void overwrite(mtp__pool *pool, uint64_t records)
     pool->overwritten += records;
 }
 
-/* Chunks of a piece that came back before the one that `sealed` counts. */
-static void drop_older(mtp__pool *pool, uint32_t slot, uint64_t sealed)
+/* Chunks of a piece that came back before `sealed`, or are of epochs before `epoch`. */
+static void drop_those(mtp__pool *pool, uint32_t slot, uint64_t sealed, uint32_t epoch)
 {
     mtp__piece *p = &pool->piece[slot];
     mtp__chunk now;
@@ -281,7 +281,7 @@ static void drop_older(mtp__pool *pool, uint32_t slot, uint64_t sealed)
     for (uint32_t from = 0; (chunk = mtp__chunk_in(pool, slot, from, &now)) != NULL; from += now.span) {
         if (now.head == 0 || chunk->sealed == 0)
             continue;
-        if (chunk->sealed < sealed) {
+        if (chunk->sealed < sealed || chunk->epoch < epoch) {
             overwrite(pool, chunk->records);
             p->records -= chunk->records;
             chunk_hide(chunk, now);
@@ -303,7 +303,7 @@ static void forget_older(mtp__pool *pool, uint64_t sealed)
          at = link_of(pool, MTP__PIECES_SHARED, at - 1)->next) {
         const mtp__piece *p = &pool->piece[at - 1];
         if (p->oldest < sealed && at - 1 != pool->pinned)
-            drop_older(pool, at - 1, sealed);
+            drop_those(pool, at - 1, sealed, 0);
         pool->shared_oldest = p->oldest < pool->shared_oldest ? p->oldest : pool->shared_oldest;
     }
 }
@@ -720,9 +720,40 @@ void mtp__pool_release_control(mtp__pool *pool, uint32_t before)
     mtp__writer_release(busy);
 }
 
+/* Of a piece that is in use. */
+static void forget_in(mtp__pool *pool, uint32_t slot, uint32_t before)
+{
+    mtp__piece *p = &pool->piece[slot];
+    if (p->used == 0 || p->control || p->epoch >= before || slot == pool->pinned)
+        return;
+    drop_those(pool, slot, 0, before);
+    if (p->open == 0 && p->oldest == UINT64_MAX) {
+        piece_hide(pool, slot);
+        piece_drop(pool, slot);
+        list_add(pool, MTP__PIECES_FREE, slot);
+    }
+}
+
+void mtp__pool_forget_epochs(mtp__pool *pool, uint32_t before)
+{
+    mtp__hold busy = mtp__writer_hold();
+    pthread_mutex_lock(&pool->lock);
+    for (uint32_t slot = 0; slot < pool->fresh; slot++)
+        forget_in(pool, slot, before);
+    pthread_mutex_unlock(&pool->lock);
+    mtp__writer_release(busy);
+}
+
 bool mtp__pool_control_is_large(const mtp__pool *pool)
 {
     uint32_t share = atomic_load_explicit(&pool->reach, memory_order_relaxed) / 8;
+    share = share > 2 ? share : share > 0 ? 2 : 0; /* of very few pieces each epoch gets one */
     return pool->when_full == MTP_KEEP_NEWEST &&
-           atomic_load_explicit(&pool->controls, memory_order_relaxed) > (share > 2 ? share : 2);
+           atomic_load_explicit(&pool->controls, memory_order_relaxed) > share;
+}
+
+bool mtp__pool_control_is_half(const mtp__pool *pool)
+{
+    return pool->when_full == MTP_KEEP_NEWEST &&
+           (uint64_t)atomic_load_explicit(&pool->controls, memory_order_relaxed) * 2 > pool->slots;
 }

@@ -122,8 +122,11 @@ uint32_t mtp__pool_oldest_epoch(mtp__pool *pool);
 /* Sealed control chunks of epochs before `before` are free again, where their definitions are not needed: not in a
  * stream, which keeps all. */
 void mtp__pool_release_control(mtp__pool *pool, uint32_t before);
-/* Control chunks hold more than their share of a ring, an eighth and at least 2 pieces: time for a new epoch. */
+/* Sealed chunks of the program of epochs before `before` are overwritten. */
+void mtp__pool_forget_epochs(mtp__pool *pool, uint32_t before);
+/* Control chunks hold more than their share of a ring, an eighth and 2 pieces if there are 8: time for a new epoch. */
 bool mtp__pool_control_is_large(const mtp__pool *pool);
+bool mtp__pool_control_is_half(const mtp__pool *pool); /* more than half of it: high time */
 
 /* Each chunk in use: stream by stream, each in the order of writing, the control stream last (so that it defines all
  * that the others used). words: those written so far. Stops at the first status other than MTP_OK. Writers may

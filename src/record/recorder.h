@@ -28,6 +28,7 @@ typedef struct mtp__control {
     uint32_t used, records;
     uint64_t written;
     bool finishing; /* the last words of a cycle are said */
+    bool opening;   /* an epoch begins */
     /* epochs, see epoch.h */
     uint64_t epoch_words, beginning; /* written in the epoch; of them, what it began with */
     uint32_t whole;    /* the last epoch that began with all that it should: older ones may go */
