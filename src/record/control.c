@@ -121,6 +121,8 @@ static void begin_chunk(mtp__recorder *r, mtp__chunk *chunk)
     mtp__control *c = &r->control;
     c->chunk = chunk;
     c->used = c->records = 0;
+    if (c->ledger_chunk == chunk)
+        c->ledger_chunk = NULL; /* it was there before */
     if (is_ring(r))
         hold(c, chunk);
 }
@@ -524,6 +526,33 @@ static void make_room(mtp__recorder *r, uint32_t words)
     mtp__writer_release(before);
 }
 
+/* Cycles that come when the budget is spent find no room for theirs: it takes the place of the last one, which it counts on
+ * from. */
+static bool put_ledger(mtp__recorder *r, const uint64_t *words, uint32_t count)
+{
+    mtp__control *c = &r->control;
+    uint64_t *at = reserve(r, count + 2);
+    if (at != NULL) {
+        memcpy(at + 2, words, count * sizeof *words);
+        commit(r, at, MTP__CONTROL_LEDGER, count + 2);
+        c->ledger = at;
+        c->ledger_chunk = c->chunk;
+        return true;
+    }
+    if (c->ledger_chunk == NULL || (c->ledger_chunk != c->chunk && c->ledger_chunk != c->sealed))
+        return false;
+    if (c->chunk == NULL) {
+        mtp__pool_unseal(&r->pool, c->sealed);
+        c->chunk = c->sealed;
+        c->sealed = NULL;
+    }
+    memcpy(c->ledger + 2, words, count * sizeof *words);
+    c->ledger[1] = MTP__CONTROL_WORD1(MTP__CONTROL_LEDGER, 0, count + 2);
+    c->ledger[1] = MTP__CONTROL_WORD1(MTP__CONTROL_LEDGER,
+                                      mtp__control_check(c->ledger[0], c->ledger, count + 2), count + 2);
+    return true;
+}
+
 void mtp__control_finish(mtp__recorder *r)
 {
     uint64_t words[4 + MTP_DROP_CAUSES];
@@ -534,11 +563,11 @@ void mtp__control_finish(mtp__recorder *r)
     memcpy(words, (uint64_t[]){ledger.emitted, ledger.kept, ledger.dropped, ledger.lost_definitions},
            4 * sizeof *words);
     memcpy(words + 4, ledger.dropped_by, MTP_DROP_CAUSES * sizeof *words);
-    mtp__recorder_words(r, MTP__CONTROL_LEDGER, words, 4 + MTP_DROP_CAUSES);
     mtp__control *c = &r->control;
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&c->lock);
-    lost_when(r, !put_cycle(r, false));
+    lost_when(r, !put_ledger(r, words, 4 + MTP_DROP_CAUSES));
+    put_cycle(r, false); /* the ledger is told: it may count no more */
     c->finishing = false;
     if (c->chunk != NULL)
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
@@ -553,7 +582,7 @@ void mtp__control_finish(mtp__recorder *r)
 void mtp__control_reset(mtp__recorder *r)
 {
     mtp__control *c = &r->control;
-    c->chunk = c->sealed = NULL;
+    c->chunk = c->sealed = c->ledger_chunk = NULL;
     c->used = c->records = 0;
     c->written = c->epoch_words = c->beginning = 0;
     c->held_count = c->anchors = 0;

@@ -25,6 +25,8 @@ typedef struct mtp__control {
     pthread_mutex_t lock; /* rank 4 */
     mtp__chunk *chunk;    /* borrowed from the pool, or NULL */
     mtp__chunk *sealed;   /* borrowed: the last one of an earlier cycle, if there is room in it, or NULL */
+    mtp__chunk *ledger_chunk; /* borrowed: that the last ledger is in, or NULL */
+    uint64_t *ledger;         /* borrowed: there */
     uint32_t used, records;
     uint64_t written;
     bool finishing; /* the last words of a cycle are said */
