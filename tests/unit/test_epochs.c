@@ -645,6 +645,38 @@ static void long_names_do_not_fill_a_ring(void **state)
     }
 }
 
+/* A server that names each request has used all ids after some weeks: then the first are free again. */
+static void ids_do_not_run_out_in_a_ring(void **state)
+{
+    (void)state;
+    mtp_profile_config c = ring_config(false);
+    c.chunk_bytes = 16 << 10;
+    c.with_stack = true;
+    mtp_profile *prof = test_start(&c);
+    mtp__tables *set = atomic_load(&prof->recorder->tables);
+    mtp__intern *all[] = {&set->names, &set->shapes, &set->frames, &set->stacks, &set->texts};
+    for (size_t k = 0; k < COUNT(all); k++)
+        mtp__intern_restart(all[k], UINT32_MAX - 1000);
+    for (int i = 0; i < 20000; i++)
+        record_details(0, i);
+    uint64_t lost = ledger_of(prof).lost_definitions;
+    assert_true(lost < 10); /* of an op with several */
+    newest_scopes();
+    assert_ok(mtp_profile_stop(prof));
+    assert_int_equal(ledger_of(prof).lost_definitions, lost);
+    assert_balanced(prof);
+    mtp_trace *t;
+    assert_ok(mtp_profile_trace(prof, &t));
+    check_trace(t);
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        const mtp__detail *d = &t->details[t->detail[i]];
+        if (strcmp(mtp__trace_get_text(t, t->name[i]).bytes, "an idle op") == 0)
+            assert_true(d->args != 0 && d->shape != 0 && d->outputs != 0 && d->stack != 0);
+    }
+    mtp_trace_destroy(t);
+    mtp_profile_destroy(prof);
+}
+
 /* Ops named at run time leave nothing behind in the process. */
 static void ops_named_by_text_are_the_sessions(void **state)
 {
@@ -730,6 +762,7 @@ int main(void)
         TEST(epochs_begin_beside_threads_that_look_things_up),
         TEST(threads_that_name_things_at_once_lose_hardly_any),
         TEST(long_names_do_not_fill_a_ring),
+        TEST(ids_do_not_run_out_in_a_ring),
         TEST(a_stream_names_any_number),
         TEST(ops_named_by_text_are_the_sessions),
         TEST(lost_definitions_are_said),
