@@ -62,26 +62,50 @@ void mtp__control_release(mtp__recorder *r)
     mtp__pool_release_control(&r->pool, before);
 }
 
-/* The records of an epoch keep a quarter of a ring, whatever there is to define. Older ones make room for definitions: what
- * is kept is described. */
+/* The records of an epoch keep a quarter of a ring, whatever there is to define; or one piece while the next epoch begins, as
+ * only that lets go of older ones. Older records make room for definitions: what is kept is described. */
 static bool may_take(mtp__recorder *r, uint64_t chunks)
 {
-    uint32_t most = r->pool.slots - (r->pool.slots + 3) / 4;
-    return r->control.held_count + chunks <= most ||
-           mtp__pool_oldest_epoch(&r->pool) + 1 < atomic_load_explicit(&r->pool.epoch, memory_order_relaxed);
+    uint32_t part = (r->pool.slots + 3) / 4, all_but_one = r->pool.slots - 1;
+    uint32_t most = r->control.opening ? all_but_one : r->pool.slots - (part > 2 ? part : 2);
+    uint64_t held = r->control.held_count + chunks;
+    uint32_t now = atomic_load_explicit(&r->pool.epoch, memory_order_relaxed);
+    return held <= most || (held <= all_but_one && mtp__pool_oldest_epoch(&r->pool) + 1 < now);
 }
 
-/* One that begins with much waits until there is room for what may have to wait for it. */
+/* A piece with records of many epochs may be in some thread's hands, and keeps the definitions of them all: of a ring the
+ * older half of the epochs goes, records and definitions. false: there are none that can go. */
+static bool forget_some(mtp__recorder *r)
+{
+    uint32_t now = atomic_load_explicit(&r->pool.epoch, memory_order_relaxed);
+    uint32_t oldest = mtp__pool_oldest_epoch(&r->pool);
+    if (oldest >= now)
+        return false;
+    mtp__pool_forget_epochs(&r->pool, oldest + (now - oldest + 1) / 2);
+    mtp__control_release(r);
+    return mtp__pool_oldest_epoch(&r->pool) > oldest; /* else they are in an open chunk */
+}
+
+/* One that begins with much waits until there is room for what may have to wait for it; unless there is none for anything. */
 bool mtp__control_has_room_for_epoch(mtp__recorder *r)
 {
-    const mtp__control *c = &r->control;
+    mtp__control *c = &r->control;
     if (!is_ring(r))
         return true;
     mtp__control_release(r);
     uint64_t chunk = mtp__span_words(r->pool.chunk_bytes);
     uint64_t beginning = (c->beginning + chunk - 1) / chunk;
-    bool at_once = beginning <= 1 || beginning * 16 <= r->pool.slots || mtp__details_are_nearly_full(r);
-    return at_once ? may_take(r, beginning) : c->held_count + beginning <= r->pool.slots / 2;
+    bool at_once = beginning <= 1 || beginning * 16 <= r->pool.slots || mtp__details_are_nearly_full(r) ||
+                   !may_take(r, 1);
+    if (!at_once)
+        return c->held_count + beginning <= r->pool.slots / 2;
+    c->opening = true;
+    bool fits;
+    do
+        fits = may_take(r, beginning);
+    while (!fits && forget_some(r));
+    c->opening = false;
+    return fits;
 }
 
 /* As a chunk comes to its end: is the epoch long enough to be worth its beginning, and has it had its part of what the
@@ -99,11 +123,13 @@ static void begin_chunk(mtp__recorder *r, mtp__chunk *chunk)
     mtp__control *c = &r->control;
     c->chunk = chunk;
     c->used = c->records = 0;
+    if (c->ledger_chunk == chunk)
+        c->ledger_chunk = NULL; /* it was there before */
     if (is_ring(r))
         hold(c, chunk);
 }
 
-static mtp__chunk *take_chunk(mtp__recorder *r)
+static mtp__chunk *try_take(mtp__recorder *r)
 {
     mtp_drop why;
     mtp__control_release(r);
@@ -112,10 +138,21 @@ static mtp__chunk *take_chunk(mtp__recorder *r)
     return mtp__pool_take(&r->pool, 0, r->cycle, r->control.written, mtp__clock_ticks_slow(), &why);
 }
 
+static mtp__chunk *take_chunk(mtp__recorder *r)
+{
+    mtp__chunk *chunk;
+    do
+        chunk = try_take(r);
+    while (chunk == NULL && is_ring(r) && forget_some(r));
+    return chunk;
+}
+
 mtp__chunk *mtp__control_take_for_epoch(mtp__recorder *r)
 {
     uint32_t epoch = atomic_fetch_add(&r->pool.epoch, 1);
+    r->control.opening = true;
     mtp__chunk *chunk = take_chunk(r);
+    r->control.opening = false;
     if (chunk == NULL)
         atomic_store(&r->pool.epoch, epoch);
     return chunk;
@@ -425,6 +462,7 @@ bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
     c->sealed = NULL;
     c->epoch_words = c->beginning = 0;
     begin_chunk(r, chunk);
+    c->opening = true;
     telling x = {r, 0};
     x.lost += !put_session(r);
     x.lost += !put_cycle(r, true);
@@ -442,6 +480,7 @@ bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
         const mtp__intern_entry *e = mtp__intern_get(names, names->first_id + i);
         x.lost += !put_blob(r, MTP__CONTROL_NAME, names->first_id + i, 0, e->bytes, e->length);
     }
+    c->opening = false;
     c->beginning = c->epoch_words;
     if (x.lost == 0)
         c->whole = chunk->epoch; /* else older epochs stay, and what is missing is there */
@@ -501,17 +540,44 @@ static void ledger_words(mtp__recorder *r, uint64_t words[4 + MTP_DROP_CAUSES])
     memcpy(words + 4, ledger.dropped_by, MTP_DROP_CAUSES * sizeof *words);
 }
 
+/* Cycles that come when the budget is spent find no room for theirs: it takes the place of the last one, which it counts on
+ * from. */
+static bool put_ledger(mtp__recorder *r, const uint64_t *words, uint32_t count)
+{
+    mtp__control *c = &r->control;
+    uint64_t *at = reserve(r, count + 2);
+    if (at != NULL) {
+        memcpy(at + 2, words, count * sizeof *words);
+        commit(r, at, MTP__CONTROL_LEDGER, count + 2);
+        c->ledger = at;
+        c->ledger_chunk = c->chunk;
+        return true;
+    }
+    if (c->ledger_chunk == NULL || (c->ledger_chunk != c->chunk && c->ledger_chunk != c->sealed))
+        return false;
+    if (c->chunk == NULL) {
+        mtp__pool_unseal(&r->pool, c->sealed);
+        c->chunk = c->sealed;
+        c->sealed = NULL;
+    }
+    memcpy(c->ledger + 2, words, count * sizeof *words);
+    c->ledger[1] = MTP__CONTROL_WORD1(MTP__CONTROL_LEDGER, 0, count + 2);
+    c->ledger[1] = MTP__CONTROL_WORD1(MTP__CONTROL_LEDGER,
+                                      mtp__control_check(c->ledger[0], c->ledger, count + 2), count + 2);
+    return true;
+}
+
 void mtp__control_finish(mtp__recorder *r)
 {
     uint64_t words[4 + MTP_DROP_CAUSES];
     tell_names(r);
     make_room(r, LAST_WORDS);
     ledger_words(r, words);
-    mtp__recorder_words(r, MTP__CONTROL_LEDGER, words, 4 + MTP_DROP_CAUSES);
     mtp__control *c = &r->control;
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&c->lock);
-    lost_when(r, !put_cycle(r, false));
+    lost_when(r, !put_ledger(r, words, 4 + MTP_DROP_CAUSES));
+    put_cycle(r, false); /* the ledger is told: it may count no more */
     c->finishing = false;
     if (c->chunk != NULL)
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
@@ -528,7 +594,7 @@ void mtp__control_finish(mtp__recorder *r)
 void mtp__control_reset(mtp__recorder *r)
 {
     mtp__control *c = &r->control;
-    c->chunk = c->sealed = NULL;
+    c->chunk = c->sealed = c->ledger_chunk = NULL;
     c->used = c->records = 0;
     c->written = c->epoch_words = c->beginning = 0;
     c->held_count = c->anchors = 0;

@@ -45,6 +45,11 @@ static mtp__intern *table(mtp__tables *set, int k)
     return all[k];
 }
 
+static uint32_t first_id(int k)
+{
+    return k == 0 ? SESSION_NAMES : 1;
+}
+
 /* Under the table's lock: the control stream has it before anyone can use the id. */
 static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
 {
@@ -80,8 +85,7 @@ void mtp__details_init(mtp__recorder *r)
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < TABLES; k++) {
             mtp__intern *t = table(&r->set[i], k);
-            mtp__intern_init(t, t == &r->set[i].names ? SESSION_NAMES : 1, limit,
-                             t == &r->set[i].frames ? tell_frame : tell, r);
+            mtp__intern_init(t, first_id(k), limit, t == &r->set[i].frames ? tell_frame : tell, r);
             mtp__rank_set(&t->lock, MTP__RANK_TABLES + i * TABLES + k, r);
         }
     r->set[0].key = mtp__recorder_new_id();
@@ -99,7 +103,7 @@ void mtp__details_reset(mtp__recorder *r)
 {
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < TABLES; k++)
-            mtp__intern_restart(table(&r->set[i], k), k == 0 ? SESSION_NAMES : 1);
+            mtp__intern_restart(table(&r->set[i], k), first_id(k));
     mtp__tables *set = atomic_load(&r->tables);
     set->key = mtp__recorder_new_id();
 }
@@ -131,8 +135,12 @@ void mtp__details_empty_spare(mtp__recorder *r)
 void mtp__details_turn(mtp__recorder *r)
 {
     mtp__tables *old = atomic_load_explicit(&r->tables, memory_order_relaxed), *next = spare(r);
-    for (int k = 0; k < TABLES; k++)
-        mtp__intern_restart(table(next, k), mtp__intern_close(table(old, k)));
+    for (int k = 0; k < TABLES; k++) {
+        uint32_t id = mtp__intern_close(table(old, k));
+        if (id == 0 && r->pool.when_full == MTP_KEEP_NEWEST) /* all were used: the first are long gone */
+            id = first_id(k);
+        mtp__intern_restart(table(next, k), id);
+    }
     next->key = mtp__recorder_new_id();
     atomic_store(&r->tables, next); /* pairs: tables_of */
 }
@@ -213,15 +221,18 @@ uint32_t mtp__text_id(mtp__recorder *r, const char *text)
     }
 }
 
-uint32_t mtp__session_name_id(mtp__recorder *r, const char *text, size_t length)
+uint32_t mtp__session_name_id(mtp__recorder *r, mtp__thread *t, const char *text, size_t length)
 {
     uint64_t hash = mtp__hash_bytes(text, length);
     uint32_t id = mtp__intern_find(mtp__names(), hash, text, length);
-    while (id == 0) {
+    for (bool met = false; id == 0;) {
         mtp__tables *set = tables_of(r);
         id = add(r, &set->names, hash, text, length);
-        if (id == 0 && is_lost(r, set))
+        if (id == 0 && !met) /* nothing else was looked up: the next epoch's tables may have room for it */
+            mtp__epoch_meet(r, t);
+        else if (id == 0 && is_lost(r, set))
             break;
+        met = true;
     }
     return id;
 }

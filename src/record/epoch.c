@@ -1,11 +1,19 @@
 /* record/epoch.c - see epoch.h. */
 #include "record/epoch.h"
 #include <errno.h>
+#include <sched.h>
+#include <time.h>
+#include "base/guard.h"
 #include "record/control.h"
 #include "record/details.h"
 
 #define TRIES_AT_ONCE 8u
-#define TRIES_SKIPPED 63u /* then one of 64, so that those who record do not queue for the registry */
+#define WAITS_MOST 100 /* of one record, for others to come out of theirs */
+#define YIELDS 50      /* of them; the others are naps */
+#define NAP_NS 100000
+#define WAITS_IN_ALL 20000u /* until a turn */
+#define NO_ROOM_MOST 100u   /* of them for want of room */
+#define TRIES_SKIPPED 63u   /* then one of 64, so that those who record do not queue for the registry */
 
 static void hold_still(void *user, mtp__thread *t)
 {
@@ -40,34 +48,67 @@ static void turn(mtp__recorder *r, const mtp__thread *self)
     pthread_mutex_unlock(&r->control.lock);
     if (ring)
         mtp__registry_each(hold_still, NULL);
-    if (chunk == NULL)
+    if (chunk == NULL) { /* which may take more than a moment to change */
+        atomic_fetch_add_explicit(&r->turn_tries, WAITS_IN_ALL / NO_ROOM_MOST, memory_order_relaxed);
         return;
+    }
     r->retired = mtp__registry_retire();
     atomic_store_explicit(&r->turn_tries, 0, memory_order_relaxed);
     atomic_store_explicit(&r->pace, chunk->epoch << 1 | !whole, memory_order_relaxed);
 }
 
-/* It may have to wait, for a thread that is inside a record or for a free chunk. */
-static void try_turn(mtp__recorder *r, mtp__thread *self)
+/* It may have to wait, for a thread that is inside a record or for a free chunk. true: it does. */
+static bool try_turn(mtp__recorder *r, mtp__thread *self)
+{
+    if (r->pool.when_full == MTP_STOP_WHEN_FULL && atomic_load(&r->pool.refusing) != 0)
+        return false;
+    mtp__registry_lock();
+    bool due = r->open && /* else a thread that was stuck comes too late */
+               (atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0;
+    if (due && mtp__registry_rested_since(r->retired, self))
+        turn(r, self);
+    due = due && (atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0;
+    mtp__registry_unlock();
+    return due;
+}
+
+static bool is_time_to_try(mtp__recorder *r, uint32_t at_once)
 {
     uint32_t tries = atomic_fetch_add_explicit(&r->turn_tries, 1, memory_order_relaxed);
-    if (tries >= TRIES_AT_ONCE && (tries & TRIES_SKIPPED) != 0)
-        return;
-    if (r->pool.when_full == MTP_STOP_WHEN_FULL && atomic_load(&r->pool.refusing) != 0)
-        return;
-    mtp__registry_lock();
-    if (r->open && /* else a thread that was stuck comes too late */
-        (atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0 &&
-        mtp__registry_rested_since(r->retired, self))
-        turn(r, self);
-    mtp__registry_unlock();
+    return tries < at_once || (tries & TRIES_SKIPPED) == 0;
+}
+
+/* Between two looks at the others. */
+static void doze(int waits)
+{
+    MTP__UNCANCELLED;
+    const struct timespec nap = {0, NAP_NS};
+    if (waits < YIELDS)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+/* Before tables or ring are full, and names are lost, we wait for those who are inside a record. They may be waiting here,
+ * too: whoever does says that it looks at nothing. One that stays where it is for long is not waited for by every record. */
+static void turn_or_wait(mtp__recorder *r, mtp__thread *self)
+{
+    bool urgent = mtp__details_are_nearly_full(r) || mtp__pool_control_is_half(&r->pool);
+    atomic_store(&self->parked, true); /* pairs: rested_since */
+    for (int waits = 0; waits < WAITS_MOST && is_time_to_try(r, urgent ? WAITS_IN_ALL : TRIES_AT_ONCE);
+         waits++) {
+        if (!try_turn(r, self) || !urgent)
+            break;
+        doze(waits);
+    }
+    atomic_store(&self->parked, false);
 }
 
 void mtp__epoch_meet(mtp__recorder *r, mtp__thread *self)
 {
     int its_errno = errno;
     if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0)
-        try_turn(r, self);
+        turn_or_wait(r, self);
     uint32_t now = atomic_load_explicit(&r->pace, memory_order_relaxed) & ~1u;
     if (self->pace != now && r->pool.when_full == MTP_KEEP_NEWEST)
         mtp__recorder_change_chunk(r, self->writer);
@@ -78,6 +119,7 @@ void mtp__epoch_meet(mtp__recorder *r, mtp__thread *self)
 void mtp__epoch_new_chunk(mtp__recorder *r, mtp__thread *self, const mtp__chunk *chunk)
 {
     self->pace = __atomic_load_n(&chunk->epoch, __ATOMIC_RELAXED) << 1; /* it may be abandoned already */
-    if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0 && !self->no_turn)
+    if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0 && !self->no_turn &&
+        is_time_to_try(r, TRIES_AT_ONCE))
         try_turn(r, self);
 }

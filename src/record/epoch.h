@@ -8,7 +8,9 @@
  * Who begins it: a thread inside a record, before it has looked anything up, or when it has just taken a chunk. Others
  * may be looking things up meanwhile, without a lock, in the tables that were: so there are two sets, and an epoch begins
  * only when every thread was seen out of a record since the last one did. Hence the ids that a record holds are never
- * older than the epoch before the one that is on; mtp__control_release counts on that.
+ * older than the epoch before the one that is on; mtp__control_release counts on that. Threads that do nothing but define
+ * things are nearly always inside a record: where tables or ring are nearly full, whoever is to begin an epoch waits for the
+ * others, for a while, and says so (`parked`), as they may be waiting for it.
  *
  * Chunks that lie open with threads that do not record would keep all epochs since: what they use is told again (renew.c).
  */

@@ -72,7 +72,7 @@ static inline mtp__writer *stay(mtp__writer *w, uint32_t wanted, uint32_t *gate)
 {
     *gate = mtp__gate_read();
     if ((*gate & wanted) != 0) {
-        if (UNLIKELY((*gate & MTP__GATE_STRAYS) != 0))
+        if (UNLIKELY((*gate & MTP__GATE_LOOK) != 0))
             mtp__writer_fresh(w);
         return w;
     }
@@ -104,7 +104,7 @@ static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t g
         mtp__writer_leave(w);
         return 0;
     }
-    if ((gate & MTP__GATE_STRAYS) != 0)
+    if ((gate & MTP__GATE_LOOK) != 0)
         mtp__writer_fresh(w);
     if ((gate & MTP_WITH_STACK) != 0) {
         mtp__thread *t = thread_in(w);
@@ -167,7 +167,7 @@ static inline void emit_end(mtp__writer *w, uint32_t gate, mtp_token token, uint
 /* Enter was successful. Is there anything of this recording to end? Else it has left. */
 static bool may_end(mtp__writer *w, uint32_t gate, mtp_token token)
 {
-    if ((gate & MTP__GATE_STRAYS) != 0)
+    if ((gate & MTP__GATE_LOOK) != 0)
         mtp__writer_fresh(w);
     if ((gate & MTP__GATE_OPEN) != 0 && token != 0 && mtp__token_tie(token) == mtp__token_tie(w->token)) {
         if (!mtp__token_is_dropped(token))
@@ -221,7 +221,7 @@ mtp_token mtp__scope_begin_text(const char *text, size_t length)
         return 0;
     }
     mtp__epoch_check(w->recorder, w->thread);
-    uint32_t name = mtp__session_name_id(w->recorder, text, length);
+    uint32_t name = mtp__session_name_id(w->recorder, w->thread, text, length);
     return begin_rare(w, gate, name, __builtin_return_address(0));
 }
 
@@ -327,7 +327,7 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
     }
     mtp__recorder *r = w->recorder;
     mtp__epoch_check(r, w->thread);
-    uint32_t name = text != NULL ? mtp__session_name_id(r, text, length) : op->name;
+    uint32_t name = text != NULL ? mtp__session_name_id(r, w->thread, text, length) : op->name;
     size_t count = op_payload(op, w, gate, words, &mask, caller);
     words[1] = MTP__BEGIN_WORD1(name, op->kind & 0xffu, mask, op->device & 0xffffu);
     if (UNLIKELY(op->flags != 0) && (gate & MTP_WITH_SHAPES) != 0) {

@@ -14,24 +14,21 @@
 #include "base/os.h"
 #include "base/plain.h"
 #include "base/testpoint.h"
+#include "record/pool_chunks.h"
 #include "record/writer.h"
 
 #define HUGE_FROM ((uint64_t)4 << 20) /* smaller budgets would be rounded up too much */
-#define NO_SLOT UINT32_MAX
-#define TAIL_LEAST 256u  /* a shorter rest of a piece is left unused */
-#define TAILS_TRIED 8    /* before a new piece is taken */
-#define RECORD_WORDS 16u /* more than the longest record of a program */
-#define RING_LEAST 4u    /* pieces that a ring in a file must have on the disk */
-#define WAIT_FULL 64     /* takes, before a full disk is tried again */
-#define MAP_SHARE 8      /* of the mappings that a process may have, the most a stream takes */
+#define TAIL_LEAST 256u               /* a shorter rest of a piece is left unused */
+#define TAILS_TRIED 8                 /* before a new piece is taken */
+#define RECORD_WORDS 16u              /* more than the longest record of a program */
+#define RING_LEAST 4u                 /* pieces that a ring in a file must have on the disk */
+#define WAIT_FULL 64                  /* takes, before a full disk is tried again */
+#define HELD_SHARE 4                  /* of a ring: a part of it may be held by threads that fell silent */
+#define PIECES_AT_ONCE 8              /* that are asked back, where there is none to evict */
+#define MAP_SHARE 8                   /* of the mappings that a process may have, the most a stream takes */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
-
-static mtp__chunk *chunk_at(const mtp__pool *pool, uint32_t slot, uint32_t from)
-{
-    return (mtp__chunk *)(void *)(pool->base + (size_t)slot * pool->chunk_bytes + from);
-}
 
 static uint32_t slot_of(const mtp__pool *pool, const mtp__chunk *chunk, uint32_t *from)
 {
@@ -63,7 +60,7 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
 {
     memset(pool, 0, sizeof *pool);
     pool->file.fd = -1;
-    pool->pinned = NO_SLOT;
+    pool->pinned = MTP__NO_SLOT;
     pool->chunk_bytes = config->chunk_bytes;
     uint32_t most = slots_most(config);
     uint64_t slots = config->bytes / config->chunk_bytes;
@@ -130,6 +127,7 @@ void mtp__pool_reset(mtp__pool *pool)
     pool->controls = 0;
     pool->kept = pool->overwritten = 0;
     pool->shared_oldest = UINT64_MAX;
+    atomic_store(&pool->held_up, false);
     atomic_store(&pool->refusing, 0);
 }
 
@@ -142,11 +140,9 @@ void mtp__pool_finish(mtp__pool *pool)
 
 static mtp__piece_link *link_of(const mtp__pool *pool, mtp__piece_list list, uint32_t slot)
 {
-    static const uint8_t link[] = {[MTP__PIECES_IDLE] = 0,
-                                   [MTP__PIECES_FREE] = 0,
-                                   [MTP__PIECES_DATA_TAIL] = 1,
-                                   [MTP__PIECES_CONTROL_TAIL] = 1,
-                                   [MTP__PIECES_SHARED] = 2};
+    static const uint8_t link[] = {
+        [MTP__PIECES_IDLE] = 0,         [MTP__PIECES_FREE] = 0,   [MTP__PIECES_DATA_TAIL] = 1,
+        [MTP__PIECES_CONTROL_TAIL] = 1, [MTP__PIECES_SHARED] = 2, [MTP__PIECES_HELD] = 3};
     return &pool->piece[slot].link[link[list]];
 }
 
@@ -171,12 +167,27 @@ static void list_remove(mtp__pool *pool, mtp__piece_list list, uint32_t slot)
     *link = (mtp__piece_link){0};
 }
 
+/* The longest at rest is first. Most come to rest last of all; one that comes late takes its place among the others. */
+static void idle_add(mtp__pool *pool, uint32_t slot)
+{
+    mtp__piece_link *link = link_of(pool, MTP__PIECES_IDLE, slot);
+    uint32_t prev = pool->list[MTP__PIECES_IDLE].last;
+    while (prev != 0 && pool->piece[prev - 1].newest > pool->piece[slot].newest)
+        prev = link_of(pool, MTP__PIECES_IDLE, prev - 1)->prev;
+    uint32_t *from =
+        prev != 0 ? &link_of(pool, MTP__PIECES_IDLE, prev - 1)->next : &pool->list[MTP__PIECES_IDLE].first;
+    *link = (mtp__piece_link){.prev = prev, .next = *from, .in = true};
+    *(*from != 0 ? &link_of(pool, MTP__PIECES_IDLE, *from - 1)->prev : &pool->list[MTP__PIECES_IDLE].last) =
+        slot + 1;
+    *from = slot + 1;
+}
+
 static mtp__piece_list tails_of(bool control)
 {
     return control ? MTP__PIECES_CONTROL_TAIL : MTP__PIECES_DATA_TAIL;
 }
 
-/* The last of a few that came last with so many bytes, or NO_SLOT. */
+/* The last of a few that came last with so many bytes, or MTP__NO_SLOT. */
 static uint32_t find_tail(mtp__pool *pool, bool control, uint32_t least)
 {
     mtp__piece_list tails = tails_of(control);
@@ -184,29 +195,10 @@ static uint32_t find_tail(mtp__pool *pool, bool control, uint32_t least)
     for (int i = 0; at != 0 && i < TAILS_TRIED; i++, at = link_of(pool, tails, at - 1)->prev)
         if (pool->chunk_bytes - pool->piece[at - 1].used >= least)
             return at - 1;
-    return NO_SLOT;
+    return MTP__NO_SLOT;
 }
 
 /* --------------------------------------------------------------------------------------- a new piece */
-
-/* Under the lock: the chunk at byte `from` of a piece in use, there or being made, or NULL: there is none so far. */
-static mtp__chunk *chunk_in(const mtp__pool *pool, uint32_t slot, uint32_t from, mtp__chunk *now)
-{
-    if (from >= pool->piece[slot].used)
-        return NULL;
-    mtp__chunk *chunk = chunk_at(pool, slot, from);
-    now->state = __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE); /* pairs: set_span, state */
-    return now->state != 0 ? chunk : NULL;
-}
-
-/* Does a chunk begin at byte `from`? The piece may have been given out anew, and cut otherwise: then there are records. */
-static bool is_there(const mtp__pool *pool, uint32_t slot, uint32_t from, mtp__chunk *now)
-{
-    uint32_t at = 0;
-    while (at < from && chunk_in(pool, slot, at, now) != NULL)
-        at += now->span;
-    return at == from && chunk_in(pool, slot, at, now) != NULL;
-}
 
 /* The piece is nobody's any more. What it says of itself is nothing, from here on. */
 static void piece_drop(mtp__pool *pool, uint32_t slot)
@@ -215,13 +207,14 @@ static void piece_drop(mtp__pool *pool, uint32_t slot)
     list_remove(pool, MTP__PIECES_IDLE, slot);
     list_remove(pool, tails_of(p->control), slot);
     list_remove(pool, MTP__PIECES_SHARED, slot);
+    list_remove(pool, MTP__PIECES_HELD, slot);
     pool->controls -= p->control;
     *p = (mtp__piece){0};
 }
 
 static void piece_hide(mtp__pool *pool, uint32_t slot)
 {
-    __atomic_store_n(&chunk_at(pool, slot, 0)->state, 0, __ATOMIC_RELEASE); /* pairs: readers, state */
+    __atomic_store_n(&mtp__chunk_at(pool, slot, 0)->state, 0, __ATOMIC_RELEASE); /* pairs: readers, state */
 }
 
 /* The piece that has been at rest for longest and that no reader is in. */
@@ -230,7 +223,7 @@ static uint32_t oldest_idle(mtp__pool *pool)
     uint32_t at = pool->list[MTP__PIECES_IDLE].first;
     if (at != 0 && at - 1 == pool->pinned)
         at = link_of(pool, MTP__PIECES_IDLE, at - 1)->next;
-    return at != 0 ? at - 1 : NO_SLOT;
+    return at != 0 ? at - 1 : MTP__NO_SLOT;
 }
 
 typedef struct refusal {
@@ -241,20 +234,20 @@ typedef struct refusal {
 static uint32_t refuse(refusal *no, mtp_drop cause, bool for_good)
 {
     *no = (refusal){cause, for_good};
-    return NO_SLOT;
+    return MTP__NO_SLOT;
 }
 
-/* A slot that was not used yet, or NO_SLOT: there is none, or the disk is full. */
+/* A slot that was not used yet, or MTP__NO_SLOT: there is none, or the disk is full. */
 static uint32_t fresh_slot(mtp__pool *pool, bool *dirty)
 {
     uint32_t slot = pool->fresh;
     if (slot >= pool->reach)
-        return NO_SLOT;
-    if (pool->file.fd >= 0 && !mtp__spool_out_next(&pool->file, chunk_at(pool, slot, 0))) {
+        return MTP__NO_SLOT;
+    if (pool->file.fd >= 0 && !mtp__spool_out_next(&pool->file, mtp__chunk_at(pool, slot, 0))) {
         pool->file.error = errno;
         pool->reach = slot;
         pool->waited = 0;
-        return NO_SLOT;
+        return MTP__NO_SLOT;
     }
     pool->fresh++;
     *dirty = slot < pool->touched;
@@ -277,18 +270,18 @@ static void overwrite(mtp__pool *pool, uint64_t records)
     pool->overwritten += records;
 }
 
-/* Chunks of a piece that came back before the one that `sealed` counts. */
-static void drop_older(mtp__pool *pool, uint32_t slot, uint64_t sealed)
+/* Chunks of a piece that came back before `sealed`, or are of epochs before `epoch`. */
+static void drop_those(mtp__pool *pool, uint32_t slot, uint64_t sealed, uint32_t epoch)
 {
     mtp__piece *p = &pool->piece[slot];
     mtp__chunk now;
     mtp__chunk *chunk;
     p->oldest = UINT64_MAX;
     p->epoch = UINT32_MAX;
-    for (uint32_t from = 0; (chunk = chunk_in(pool, slot, from, &now)) != NULL; from += now.span) {
+    for (uint32_t from = 0; (chunk = mtp__chunk_in(pool, slot, from, &now)) != NULL; from += now.span) {
         if (now.head == 0 || chunk->sealed == 0)
             continue;
-        if (chunk->sealed < sealed) {
+        if (chunk->sealed < sealed || chunk->epoch < epoch) {
             overwrite(pool, chunk->records);
             p->records -= chunk->records;
             chunk_hide(chunk, now);
@@ -310,7 +303,7 @@ static void forget_older(mtp__pool *pool, uint64_t sealed)
          at = link_of(pool, MTP__PIECES_SHARED, at - 1)->next) {
         const mtp__piece *p = &pool->piece[at - 1];
         if (p->oldest < sealed && at - 1 != pool->pinned)
-            drop_older(pool, at - 1, sealed);
+            drop_those(pool, at - 1, sealed, 0);
         pool->shared_oldest = p->oldest < pool->shared_oldest ? p->oldest : pool->shared_oldest;
     }
 }
@@ -340,7 +333,7 @@ static uint32_t find_slot(mtp__pool *pool, bool *dirty, refusal *no)
         return slot;
     }
     slot = fresh_slot(pool, dirty);
-    if (slot != NO_SLOT)
+    if (slot != MTP__NO_SLOT)
         return slot;
     bool disk_full = pool->reach < pool->slots;
     if (disk_full && pool->when_full != MTP_KEEP_NEWEST)
@@ -350,12 +343,12 @@ static uint32_t find_slot(mtp__pool *pool, bool *dirty, refusal *no)
     if (disk_full && ++pool->waited >= WAIT_FULL && pool->waited >= pool->reach)
         pool->reach = pool->slots; /* after a while the disk may have room again */
     slot = oldest_idle(pool);
-    if (slot == NO_SLOT) /* every piece is in some thread's hands */
+    if (slot == MTP__NO_SLOT) /* every piece is in some thread's hands */
         return refuse(no, disk_full && pool->fresh < RING_LEAST ? MTP_DROP_DISK : MTP_DROP_BUDGET, false);
     *dirty = !streaming;
     if (!streaming)
         return evict(pool, slot);
-    if (!mtp__spool_out_next(&pool->file, chunk_at(pool, slot, 0))) {
+    if (!mtp__spool_out_next(&pool->file, mtp__chunk_at(pool, slot, 0))) {
         pool->file.error = errno;
         return refuse(no, MTP_DROP_DISK, true);
     }
@@ -389,6 +382,11 @@ static void carve(mtp__pool *pool, room *r, bool control, uint32_t want)
         list_remove(pool, MTP__PIECES_IDLE, r->slot);
         pool->held += !control;
     }
+    if (!control) {
+        list_remove(pool, MTP__PIECES_HELD, r->slot);
+        list_add(pool, MTP__PIECES_HELD, r->slot);
+    }
+    p->given = pool->sealed;
     uint32_t left = pool->chunk_bytes - p->used;
     r->from = p->used;
     r->span = left < want + TAIL_LEAST ? left : want;
@@ -405,18 +403,18 @@ static void carve(mtp__pool *pool, room *r, bool control, uint32_t want)
 static bool find_room(mtp__pool *pool, bool control, uint32_t want, room *r, mtp_drop *why)
 {
     refusal no = {0};
-    *r = (room){.slot = NO_SLOT};
+    *r = (room){.slot = MTP__NO_SLOT};
     if (control)
         r->slot = find_tail(pool, true, MTP__CONTROL_TAIL);
     else if (want != 0)
         r->slot = find_tail(pool, false, want / 2 > TAIL_LEAST ? want / 2 : TAIL_LEAST);
-    if (r->slot == NO_SLOT) {
+    if (r->slot == MTP__NO_SLOT) {
         r->slot = find_slot(pool, &r->dirty, &no);
-        r->is_new = r->slot != NO_SLOT;
+        r->is_new = r->slot != MTP__NO_SLOT;
         if (!r->is_new && !control && want != 0)
             r->slot = find_tail(pool, false, TAIL_LEAST); /* to the last byte */
     }
-    if (r->slot == NO_SLOT) {
+    if (r->slot == MTP__NO_SLOT) {
         if (no.for_good)
             atomic_store_explicit(&pool->refusing, 1 + (int)no.cause, memory_order_relaxed);
         *why = no.cause;
@@ -432,6 +430,21 @@ static bool find_room(mtp__pool *pool, bool control, uint32_t want, room *r, mtp
     }
     carve(pool, r, control, want != 0 ? want : pool->chunk_bytes);
     return true;
+}
+
+/* Are pieces in threads' hands in the way? They are if there is none to evict; and in a ring if they are many and older than
+ * the next one to go. (A few may stay: what a thread did before it fell silent is its newest.) */
+static void look_at_held(mtp__pool *pool)
+{
+    uint32_t held = pool->list[MTP__PIECES_HELD].first, idle = oldest_idle(pool);
+    bool all_used = pool->list[MTP__PIECES_FREE].first == 0 && pool->fresh >= pool->reach;
+    bool up = held != 0 && all_used && pool->when_full != MTP_STOP_WHEN_FULL;
+    if (up && idle != MTP__NO_SLOT) {
+        const mtp__piece *next = &pool->piece[idle];
+        up = pool->when_full == MTP_KEEP_NEWEST && (uint64_t)pool->held * HELD_SHARE > pool->reach &&
+             next->records > 0 && pool->piece[held - 1].given < next->oldest;
+    }
+    atomic_store_explicit(&pool->held_up, up, memory_order_relaxed);
 }
 
 /* Outside the lock, before anything in the piece is there. */
@@ -468,10 +481,14 @@ static mtp__chunk *take(mtp__pool *pool, const mtp__chunk_ask *ask, mtp_drop *wh
     pthread_mutex_lock(&pool->lock);
     uint32_t epoch = atomic_load_explicit(&pool->epoch, memory_order_relaxed);
     uint32_t want = ask->bytes != 0 ? fair_bytes(pool, ask->bytes) : 0;
-    if (find_room(pool, ask->stream == 0, want, &r, why)) {
+    pool->ticks = ask->ticks > pool->ticks ? ask->ticks : pool->ticks;
+    bool found = find_room(pool, ask->stream == 0, want, &r, why);
+    if (!found || r.is_new)
+        look_at_held(pool);
+    if (found) {
         order = ++pool->order;
         mtp__spool_out_go_on(&pool->file);
-        chunk = chunk_at(pool, r.slot, r.from);
+        chunk = mtp__chunk_at(pool, r.slot, r.from);
         if (!r.is_new) { /* whoever comes next lies behind it, and must be found whatever becomes of us */
             __atomic_store_n(&chunk->epoch, epoch, __ATOMIC_RELAXED);
             __atomic_store_n(&chunk->state, ((mtp__chunk){.span = r.span}).state, __ATOMIC_RELEASE);
@@ -530,17 +547,28 @@ static void shrink(mtp__pool *pool, mtp__piece *p, mtp__chunk *chunk, uint32_t w
     mtp__chunk_set_span(chunk, span);
 }
 
+/* When the chunk came back. One that comes late is as old as its last record, but newer than whatever its owner gave back
+ * before it was handed out: so of each thread it is the newest that stay. */
+static uint64_t time_back(mtp__pool *pool, const mtp__piece *p, uint64_t last)
+{
+    uint64_t ticks = last != 0 ? last : pool->ticks;
+    uint64_t after = last != 0 ? p->given : pool->sealed;
+    ticks = ticks > after ? ticks : after + 1;
+    pool->sealed = ticks > pool->sealed ? ticks : pool->sealed;
+    return ticks;
+}
+
 /* Under the lock, and not hidden. */
-static void give_back(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records)
+static void give_back(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records, uint64_t last)
 {
     bool control = chunk->stream == 0, stays = control && pool->when_full != MTP_STREAM;
     uint32_t from, slot = slot_of(pool, chunk, &from);
     mtp__piece *p = &pool->piece[slot];
     if (!stays && from + chunk->span == p->used)
         shrink(pool, p, chunk, words);
-    chunk->sealed = p->newest = ++pool->sealed;
-    if (p->oldest == UINT64_MAX)
-        p->oldest = chunk->sealed;
+    chunk->sealed = time_back(pool, p, last);
+    p->newest = chunk->sealed > p->newest ? chunk->sealed : p->newest;
+    p->oldest = chunk->sealed < p->oldest ? chunk->sealed : p->oldest;
     if (p->chunks > 1 && p->oldest < pool->shared_oldest)
         pool->shared_oldest = p->oldest;
     if (chunk->epoch < p->epoch)
@@ -553,12 +581,13 @@ static void give_back(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32
         list_add(pool, tails_of(control), slot);
     if (--p->open == 0) {
         pool->held -= !control;
+        list_remove(pool, MTP__PIECES_HELD, slot);
         if (!stays)
-            list_add(pool, MTP__PIECES_IDLE, slot);
+            idle_add(pool, slot);
     }
 }
 
-void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records)
+static void seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records, uint64_t last)
 {
     chunk->records = records;
     __atomic_store_n(&chunk->words, words, __ATOMIC_RELEASE); /* pairs: visit_slot, words */
@@ -569,9 +598,44 @@ void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t
     pthread_mutex_lock(&pool->lock);
     mtp__chunk now = {.state = __atomic_load_n(&chunk->state, __ATOMIC_RELAXED)};
     if (now.head != 0) /* else it was abandoned, or it is no more than memory in a forked child */
-        give_back(pool, chunk, words, records);
+        give_back(pool, chunk, words, records, last);
     pthread_mutex_unlock(&pool->lock);
     MTP__TESTPOINT(CHUNK_GIVEN_BACK);
+}
+
+void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records)
+{
+    seal(pool, chunk, words, records, 0);
+}
+
+void mtp__pool_seal_late(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records, uint64_t last)
+{
+    seal(pool, chunk, words, records, last != 0 ? last : 1);
+}
+
+uint64_t mtp__pool_overdue(mtp__pool *pool, bool all)
+{
+    pthread_mutex_lock(&pool->lock);
+    look_at_held(pool);
+    uint64_t since = 0;
+    if (atomic_load_explicit(&pool->held_up, memory_order_relaxed)) {
+        uint32_t at = pool->list[MTP__PIECES_HELD].first;
+        bool none = oldest_idle(pool) == MTP__NO_SLOT;
+        for (int i = 1; none && i < PIECES_AT_ONCE && link_of(pool, MTP__PIECES_HELD, at - 1)->next != 0; i++)
+            at = link_of(pool, MTP__PIECES_HELD, at - 1)->next;
+        since = none && all ? UINT64_MAX : pool->piece[at - 1].given + 1;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return since;
+}
+
+bool mtp__pool_is_overdue(mtp__pool *pool, const mtp__chunk *chunk, uint64_t since)
+{
+    uint32_t from, slot = slot_of(pool, chunk, &from);
+    pthread_mutex_lock(&pool->lock);
+    bool overdue = pool->piece[slot].given < since;
+    pthread_mutex_unlock(&pool->lock);
+    return overdue;
 }
 
 /* Its owner may have sealed it long ago: then there may be something else where it was. */
@@ -580,10 +644,12 @@ bool mtp__pool_abandon(mtp__pool *pool, mtp__chunk *chunk, uint32_t stream)
     mtp__chunk now = {0};
     uint32_t from, slot = slot_of(pool, chunk, &from);
     pthread_mutex_lock(&pool->lock);
-    bool in_hand =
-        is_there(pool, slot, from, &now) && now.head != 0 && chunk->stream == stream && chunk->sealed == 0;
-    if (in_hand)
+    bool in_hand = mtp__chunk_is_there(pool, slot, from, &now) && now.head != 0 && chunk->stream == stream &&
+                   chunk->sealed == 0;
+    if (in_hand) {
         chunk_hide(chunk, now);
+        list_remove(pool, MTP__PIECES_HELD, slot); /* it does not come back */
+    }
     pthread_mutex_unlock(&pool->lock);
     return in_hand;
 }
@@ -606,7 +672,7 @@ static uint32_t oldest_in(const mtp__pool *pool, uint32_t slot)
 {
     const mtp__piece *p = &pool->piece[slot];
     mtp__chunk now;
-    const mtp__chunk *chunk = chunk_in(pool, slot, 0, &now);
+    const mtp__chunk *chunk = mtp__chunk_in(pool, slot, 0, &now);
     if (p->used == 0 || p->control)
         return UINT32_MAX;
     if (p->open == 0)
@@ -614,7 +680,7 @@ static uint32_t oldest_in(const mtp__pool *pool, uint32_t slot)
     if (chunk == NULL)
         return p->made_in;
     uint32_t oldest = UINT32_MAX;
-    for (uint32_t from = 0; chunk != NULL; chunk = chunk_in(pool, slot, from, &now)) {
+    for (uint32_t from = 0; chunk != NULL; chunk = mtp__chunk_in(pool, slot, from, &now)) {
         uint32_t epoch = __atomic_load_n(&chunk->epoch, __ATOMIC_RELAXED);
         oldest = epoch < oldest ? epoch : oldest;
         from += now.span;
@@ -654,147 +720,40 @@ void mtp__pool_release_control(mtp__pool *pool, uint32_t before)
     mtp__writer_release(busy);
 }
 
+/* Of a piece that is in use. */
+static void forget_in(mtp__pool *pool, uint32_t slot, uint32_t before)
+{
+    mtp__piece *p = &pool->piece[slot];
+    if (p->used == 0 || p->control || p->epoch >= before || slot == pool->pinned)
+        return;
+    drop_those(pool, slot, 0, before);
+    if (p->open == 0 && p->oldest == UINT64_MAX) {
+        piece_hide(pool, slot);
+        piece_drop(pool, slot);
+        list_add(pool, MTP__PIECES_FREE, slot);
+    }
+}
+
+void mtp__pool_forget_epochs(mtp__pool *pool, uint32_t before)
+{
+    mtp__hold busy = mtp__writer_hold();
+    pthread_mutex_lock(&pool->lock);
+    for (uint32_t slot = 0; slot < pool->fresh; slot++)
+        forget_in(pool, slot, before);
+    pthread_mutex_unlock(&pool->lock);
+    mtp__writer_release(busy);
+}
+
 bool mtp__pool_control_is_large(const mtp__pool *pool)
 {
     uint32_t share = atomic_load_explicit(&pool->reach, memory_order_relaxed) / 8;
+    share = share > 2 ? share : share > 0 ? 2 : 0; /* of very few pieces each epoch gets one */
     return pool->when_full == MTP_KEEP_NEWEST &&
-           atomic_load_explicit(&pool->controls, memory_order_relaxed) > (share > 2 ? share : 2);
+           atomic_load_explicit(&pool->controls, memory_order_relaxed) > share;
 }
 
-/* ------------------------------------------------------------------------------------------- reading */
-
-static mtp_status piece_unread(uint64_t piece, int error)
+bool mtp__pool_control_is_half(const mtp__pool *pool)
 {
-    return MTP_FAIL(MTP_E_IO, "spool: piece %llu cannot be read: %s", (unsigned long long)piece,
-                    error != 0 ? mtp__reason(error) : "the file is shorter than it was");
-}
-
-static void list_slot(const mtp__pool *pool, uint32_t slot, mtp__places *places)
-{
-    mtp__chunk now;
-    const mtp__chunk *chunk;
-    for (uint32_t from = 0; (chunk = chunk_in(pool, slot, from, &now)) != NULL; from += now.span)
-        if (now.head != 0)
-            places->place[places->count++] =
-                (mtp__chunk_place){chunk->order, slot, chunk->stream, from, now.span};
-}
-
-/* A slot at a time, so that nobody waits for long. */
-static mtp_status list_memory(mtp__pool *pool, mtp__places *places)
-{
-    mtp_status status = MTP_OK;
-    for (uint32_t slot = 0; status == MTP_OK;) {
-        mtp__hold before = mtp__writer_hold();
-        pthread_mutex_lock(&pool->lock);
-        bool is_there = slot < pool->fresh;
-        uint32_t need = is_there ? pool->piece[slot].chunks : 0, slots = pool->fresh;
-        bool fits = places->room - places->count >= need;
-        if (is_there && fits)
-            list_slot(pool, slot++, places);
-        pthread_mutex_unlock(&pool->lock);
-        mtp__writer_release(before);
-        if (!is_there)
-            break;
-        if (!fits)
-            status = mtp__places_reserve(places, (uint64_t)need + slots);
-    }
-    return status;
-}
-
-static mtp_status list_file(mtp__pool *pool, mtp__places *places)
-{
-    mtp__hold before = mtp__writer_hold();
-    pthread_mutex_lock(&pool->lock);
-    uint64_t pieces = pool->file.pieces;
-    int fd = mtp__spool_out_descriptor(&pool->file);
-    pthread_mutex_unlock(&pool->lock);
-    mtp__writer_release(before);
-    mtp_status status = mtp__places_list(places, fd, pool->file.magic, pool->chunk_bytes, pieces);
-    bool unread = status == MTP_OK && places->unread > 0;
-    return unread ? piece_unread(places->unread_at, places->unread_error) : status;
-}
-
-static void pin(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk *header)
-{
-    mtp__hold before = mtp__writer_hold();
-    pthread_mutex_lock(&pool->lock);
-    uint32_t slot = (uint32_t)p->piece;
-    mtp__chunk now = {0};
-    bool there = is_there(pool, slot, p->from, &now) && now.head != 0 &&
-                 chunk_at(pool, slot, p->from)->order == p->order;
-    pool->pinned = there ? slot : NO_SLOT;
-    pthread_mutex_unlock(&pool->lock);
-    mtp__writer_release(before);
-    header->state = there ? now.state : 0;
-}
-
-static void unpin(mtp__pool *pool)
-{
-    mtp__hold before = mtp__writer_hold();
-    pthread_mutex_lock(&pool->lock);
-    pool->pinned = NO_SLOT;
-    pthread_mutex_unlock(&pool->lock);
-    mtp__writer_release(before);
-}
-
-static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk_visitor *visitor,
-                             void *user)
-{
-    mtp__chunk now;
-    pin(pool, p, &now);
-    if (now.state == 0)
-        return MTP_OK;
-    mtp__chunk *chunk = chunk_at(pool, (uint32_t)p->piece, p->from);
-    const uint64_t *words = mtp__chunk_words(chunk);
-    uint32_t count = __atomic_load_n(&chunk->words, __ATOMIC_ACQUIRE); /* sealed: no need to look */
-    if (count == 0)
-        count = mtp__chunk_written(words, mtp__span_words(now.span));
-    mtp_status status = visitor(user, chunk, words, count);
-    unpin(pool);
-    return status;
-}
-
-/* A copy: in a streamed file the piece may be mapped or not, and in a ring it may change while it is read. */
-static mtp_status visit_piece(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk *copy,
-                              mtp__chunk_visitor *visitor, void *user)
-{
-    mtp__chunk after;
-    ssize_t got = mtp__spool_out_read(&pool->file, p->piece, p->from, copy, p->span);
-    ssize_t again = mtp__spool_out_read(&pool->file, p->piece, p->from, &after, sizeof after);
-    if (got != (ssize_t)p->span || again != (ssize_t)sizeof after)
-        return piece_unread(p->piece, got < 0 || again < 0 ? errno : 0);
-    if (copy->order != p->order || after.order != p->order || after.head == 0)
-        return MTP_OK;
-    const uint64_t *words = mtp__chunk_words(copy);
-    return visitor(user, copy, words, mtp__chunk_written(words, mtp__span_words(p->span)));
-}
-
-static mtp_status visit(mtp__pool *pool, bool control_only, mtp__chunk_visitor *visitor, void *user)
-{
-    bool filed = pool->file.fd >= 0;
-    mtp__places places = {0};
-    mtp_status status = (filed ? list_file : list_memory)(pool, &places);
-    mtp__chunk *copy = filed && status == MTP_OK ? mtp__calloc(1, pool->chunk_bytes) : NULL;
-    if (filed && status == MTP_OK && copy == NULL)
-        status = MTP_FAIL(MTP_E_NOMEM, "a piece of %u bytes", pool->chunk_bytes);
-    mtp__places_sort(&places);
-    for (uint64_t i = 0; status == MTP_OK && i < places.count; i++) {
-        const mtp__chunk_place *p = &places.place[i];
-        if (p->span == 0 || (control_only && p->stream != 0))
-            continue;
-        status = filed ? visit_piece(pool, p, copy, visitor, user) : visit_slot(pool, p, visitor, user);
-    }
-    mtp__free(copy);
-    mtp__places_fini(&places);
-    return status;
-}
-
-mtp_status mtp__pool_visit(mtp__pool *pool, mtp__chunk_visitor *visitor, void *user)
-{
-    return visit(pool, false, visitor, user);
-}
-
-mtp_status mtp__pool_visit_control(mtp__pool *pool, mtp__chunk_visitor *visitor, void *user)
-{
-    return visit(pool, true, visitor, user);
+    return pool->when_full == MTP_KEEP_NEWEST &&
+           (uint64_t)atomic_load_explicit(&pool->controls, memory_order_relaxed) * 2 > pool->slots;
 }

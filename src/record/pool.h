@@ -31,6 +31,7 @@ typedef enum mtp__piece_list {
     MTP__PIECES_DATA_TAIL, /* has room behind its last chunk */
     MTP__PIECES_CONTROL_TAIL,
     MTP__PIECES_SHARED, /* of a ring: has, or had, several chunks */
+    MTP__PIECES_HELD,   /* has open chunks of the program; the one that gave none for longest is first */
     MTP__PIECE_LISTS
 } mtp__piece_list;
 
@@ -49,7 +50,8 @@ typedef struct mtp__piece {
     bool control;
     uint64_t records;        /* in its sealed chunks, of the program */
     uint64_t oldest, newest; /* of its sealed chunks: `sealed`; UINT64_MAX and 0: it has none */
-    mtp__piece_link link[3]; /* in IDLE or FREE; in one of the tails' lists; in SHARED */
+    uint64_t given;          /* the pool's `sealed` when its last chunk was handed out */
+    mtp__piece_link link[4]; /* in IDLE or FREE; in one of the tails' lists; in SHARED; in HELD */
 } mtp__piece;
 
 typedef struct mtp__pool {
@@ -69,7 +71,9 @@ typedef struct mtp__pool {
     _Atomic uint32_t controls;  /* pieces of the control stream */
     uint32_t pinned;            /* slot that a reader is in, or UINT32_MAX */
     uint64_t order;             /* of the chunk given last */
-    uint64_t sealed;            /* of the chunk that came back last */
+    uint64_t ticks;             /* when a chunk was asked for last, as far as those who asked say */
+    uint64_t sealed;            /* when a chunk came back last: as `ticks`, but each time more */
+    atomic_bool held_up;        /* pieces in HELD are in the way: see mtp__pool_overdue */
     uint64_t shared_oldest;     /* no sealed chunk in a shared piece came back before this one */
     uint64_t kept, overwritten; /* records: in sealed chunks; in pieces that were evicted */
     _Atomic uint32_t epoch;     /* of definitions, from 1; the control stream's */
@@ -99,6 +103,13 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
 /* The chunk's owner writes no more into it. Control chunks are not evicted, except from the memory of a stream, where
  * nothing is lost by it. */
 void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records);
+/* The same for one that its owner has not written to for a while, since `last`, in ticks: it is as old as that. */
+void mtp__pool_seal_late(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records, uint64_t last);
+/* Threads that hold chunks open and do not record must not be all that is left of the pool. If there is nothing to evict,
+ * or much that is held and nothing as old: a time, and chunks in pieces that gave none since are overdue, and better sealed.
+ * 0: all is well. all: where there is nothing to evict, any open chunk is overdue. */
+uint64_t mtp__pool_overdue(mtp__pool *pool, bool all);
+bool mtp__pool_is_overdue(mtp__pool *pool, const mtp__chunk *chunk, uint64_t since);
 /* The owner, a thread of this stream, is stuck: readers pass the chunk over, and nobody else ever has it. false: the owner
  * has sealed it already. */
 bool mtp__pool_abandon(mtp__pool *pool, mtp__chunk *chunk, uint32_t stream);
@@ -111,8 +122,11 @@ uint32_t mtp__pool_oldest_epoch(mtp__pool *pool);
 /* Sealed control chunks of epochs before `before` are free again, where their definitions are not needed: not in a
  * stream, which keeps all. */
 void mtp__pool_release_control(mtp__pool *pool, uint32_t before);
-/* Control chunks hold more than their share of a ring, an eighth and at least 2 pieces: time for a new epoch. */
+/* Sealed chunks of the program of epochs before `before` are overwritten. */
+void mtp__pool_forget_epochs(mtp__pool *pool, uint32_t before);
+/* Control chunks hold more than their share of a ring, an eighth and 2 pieces if there are 8: time for a new epoch. */
 bool mtp__pool_control_is_large(const mtp__pool *pool);
+bool mtp__pool_control_is_half(const mtp__pool *pool); /* more than half of it: high time */
 
 /* Each chunk in use: stream by stream, each in the order of writing, the control stream last (so that it defines all
  * that the others used). words: those written so far. Stops at the first status other than MTP_OK. Writers may

@@ -247,9 +247,10 @@ static const char *advice(const mtp_profile *prof, mtp_drop worst)
 {
     switch (worst) {
     case MTP_DROP_BUDGET:
-        return prof->config.when_full == MTP_STREAM ? ": a larger buffer_bytes keeps more"
-                                                    : ": a larger buffer_bytes keeps more; when_full can "
-                                                      "keep the newest instead, or stream to a spool";
+        return prof->config.when_full == MTP_STOP_WHEN_FULL
+                   ? ": a larger buffer_bytes keeps more; when_full can keep the newest instead, or stream "
+                     "to a spool"
+                   : ": a larger buffer_bytes, or a smaller chunk_bytes, leaves more room for each thread";
     case MTP_DROP_DISK:
         if (atomic_load(&prof->recorder->pool.file.cut) != 0)
             return "";

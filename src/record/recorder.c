@@ -13,6 +13,7 @@
 #include "record/control.h"
 #include "record/details.h"
 #include "record/epoch.h"
+#include "record/reclaim.h"
 
 #define PUBLIC_FLAGS                                                                                         \
     (MTP_CPU | MTP_NPU | MTP_WITH_SHAPES | MTP_WITH_STACK | MTP_WITH_MEMORY | MTP_WITH_FLOPS |               \
@@ -215,17 +216,39 @@ static void thread_count(mtp__recorder *r, mtp__thread *t)
         r->dropped[k] += atomic_load_explicit(&w->dropped[k], memory_order_relaxed) - t->dropped_before[k];
 }
 
-static void chunk_back(mtp__recorder *r, mtp__writer *w)
+/* When its last record was made. */
+static uint64_t last_ticks(const mtp__chunk *chunk, const uint64_t *words, uint32_t used)
 {
-    if (w->chunk == NULL)
-        return;
+    uint64_t last = chunk->base_ticks;
+    for (uint32_t at = 0; at < used; at += MTP__WORD0_LENGTH(words[at]))
+        last = mtp__word0_full_ticks(words[at], chunk->base_ticks);
+    return last;
+}
+
+static void seal_chunk(mtp__recorder *r, mtp__writer *w, bool late)
+{
+    uint64_t *words = mtp__chunk_words(w->chunk);
     uint64_t written = atomic_load_explicit(&w->written, memory_order_relaxed);
-    uint64_t before = atomic_load_explicit(&w->sealed, memory_order_relaxed);
-    mtp__pool_seal(&r->pool, w->chunk, (uint32_t)(w->cur - mtp__chunk_words(w->chunk)),
-                   (uint32_t)(written - before));
+    uint32_t records = (uint32_t)(written - atomic_load_explicit(&w->sealed, memory_order_relaxed));
+    uint32_t used = (uint32_t)(w->cur - words);
+    if (late)
+        mtp__pool_seal_late(&r->pool, w->chunk, used, records, last_ticks(w->chunk, words, used));
+    else
+        mtp__pool_seal(&r->pool, w->chunk, used, records);
     atomic_store_explicit(&w->sealed, written, memory_order_relaxed);
     __atomic_store_n(&w->chunk, NULL, __ATOMIC_RELAXED);
     w->cur = w->end = NULL;
+}
+
+static void chunk_back(mtp__recorder *r, mtp__writer *w)
+{
+    if (w->chunk != NULL)
+        seal_chunk(r, w, false);
+}
+
+void mtp__recorder_take_chunk(mtp__recorder *r, mtp__writer *w)
+{
+    seal_chunk(r, w, true);
 }
 
 /* Somebody may be looking at our chunk, and has the lock. */
@@ -493,11 +516,14 @@ bool mtp__writer_join(mtp__writer *w)
 void mtp__writer_fresh(mtp__writer *w)
 {
     mtp__recorder *r = mtp__recorder_current();
-    if (w->token == 0 || (r != NULL && mtp__token_tie(w->token) == tie_of(r, w->thread)))
+    bool is_stray = w->token != 0 && (r == NULL || mtp__token_tie(w->token) != tie_of(r, w->thread));
+    if (!is_stray && (mtp__gate_read() & MTP__GATE_TAKING) == 0)
         return;
     mtp__registry_lock();
-    w->thread->stuck = false;
-    thread_reset(w->thread);
+    if (is_stray) {
+        w->thread->stuck = false;
+        thread_reset(w->thread);
+    }
     mtp__registry_unlock();
 }
 
@@ -522,6 +548,18 @@ static uint32_t chunk_wish(const mtp__pool *pool, uint64_t written)
                                         : pool->chunk_bytes;
 }
 
+/* What others hold open and do not write to may have to come back first. */
+static mtp__chunk *take(mtp__recorder *r, const mtp__writer *w, const mtp__chunk_ask *ask, mtp_drop *why)
+{
+    if (atomic_load_explicit(&r->pool.held_up, memory_order_relaxed))
+        mtp__reclaim(r, w->thread);
+    mtp__chunk *chunk = mtp__pool_take_part(&r->pool, ask, why);
+    if (chunk == NULL && atomic_load_explicit(&r->pool.held_up, memory_order_relaxed) &&
+        mtp__reclaim(r, w->thread))
+        chunk = mtp__pool_take_part(&r->pool, ask, why);
+    return chunk;
+}
+
 static uint64_t *refill(mtp__writer *w)
 {
     if (!join(w))
@@ -541,7 +579,7 @@ static uint64_t *refill(mtp__writer *w)
                           .first = written + dropped,
                           .dropped = dropped,
                           .ticks = mtp__clock_ticks_slow()};
-    mtp__chunk *chunk = mtp__pool_take_part(&r->pool, &ask, &why);
+    mtp__chunk *chunk = take(r, w, &ask, &why);
     if (chunk == NULL) {
         mtp__writer_drop(w, why);
         w->why = why;

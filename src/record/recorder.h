@@ -25,9 +25,12 @@ typedef struct mtp__control {
     pthread_mutex_t lock; /* rank 4 */
     mtp__chunk *chunk;    /* borrowed from the pool, or NULL */
     mtp__chunk *sealed;   /* borrowed: the last one of an earlier cycle, if there is room in it, or NULL */
+    mtp__chunk *ledger_chunk; /* borrowed: that the last ledger is in, or NULL */
+    uint64_t *ledger;         /* borrowed: there */
     uint32_t used, records;
     uint64_t written;
     bool finishing; /* the last words of a cycle are said */
+    bool opening;   /* an epoch begins */
     /* epochs, see epoch.h */
     uint64_t epoch_words, beginning; /* written in the epoch; of them, what it began with */
     uint32_t whole;    /* the last epoch that began with all that it should: older ones may go */
@@ -53,6 +56,7 @@ typedef struct mtp__recorder {
     _Atomic(mtp__tables *) tables; /* borrowed: that in use; pairs: details.c, acquire */
     atomic_uint pace;              /* epoch << 1 | a new one should begin: what threads compare (epoch.h) */
     atomic_uint turn_tries;        /* since it is wanted */
+    atomic_uint reclaim_tries;     /* since one got anything */
     uint64_t retired; /* registry lock: when the spare set was in use last (mtp__registry_retire) */
     uint64_t id;      /* unique in the process, anew after each clear: what threads' places are valid for */
     uint32_t cycle;   /* from 1 */
@@ -96,6 +100,8 @@ mtp__recorder *mtp__recorder_current(void);
 
 /* Inside a record: what comes next goes to another chunk. */
 void mtp__recorder_change_chunk(mtp__recorder *r, mtp__writer *w);
+/* Under the registry's lock, of a writer that is at rest and has a chunk: it has none. */
+void mtp__recorder_take_chunk(mtp__recorder *r, mtp__writer *w);
 
 /* From the registry. */
 void mtp__recorder_thread_ends(mtp__thread *t); /* under its lock */

@@ -176,7 +176,7 @@ bool mtp__registry_rested_since(uint64_t retired, const mtp__thread *self)
     bool all = true;
     for (mtp__thread *t = threads; t != NULL; t = t->next) {
         if (t->quiet < last_retired &&
-            (t == self ||
+            (t == self || atomic_load(&t->parked) ||                             /* pairs: epoch.c, parked */
              atomic_load_explicit(&t->writer->busy, memory_order_acquire) == 0)) /* pairs: leave */
             t->quiet = last_retired;
         all &= t->quiet >= retired;

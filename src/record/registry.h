@@ -24,6 +24,7 @@ typedef struct mtp__thread {
     uint64_t written_before, dropped_before[MTP_DROP_CAUSES]; /* the writer's counts when it joined */
     uint64_t quiet; /* lock: the last mtp__registry_retire() since which it was seen out of a record */
     atomic_bool held_still;          /* it must not change chunks before it has had the lock; pairs: refill */
+    atomic_bool parked;              /* inside a record, but it looks at nothing; pairs: rested_since */
     uint32_t pace;                   /* its own: the recorder's when it last looked something up */
     bool renewed;                    /* lock: see renew.c */
     bool no_turn;                    /* its own: the record it writes uses an id in more than one chunk */
@@ -45,7 +46,8 @@ void mtp__registry_unlock(void);
 uint32_t mtp__registry_rest_and_lock(void);
 
 /* For what threads look at without a lock while they are inside a record, and what has been taken out of their reach: when
- * may it be used for something else? All under the lock. `self` is inside a record, and does not look at it. */
+ * may it be used for something else? All under the lock. `self` is inside a record, and does not look at it, nor does one that
+ * is parked. */
 uint64_t mtp__registry_retire(void);
 bool mtp__registry_rested_since(uint64_t retired, const mtp__thread *self);
 void mtp__registry_barrier(void); /* every thread passes a full barrier between call and return */

@@ -175,7 +175,7 @@ typedef struct renewing {
     bool move; /* all is told */
 } renewing;
 
-/* Whoever was seen at rest after it was told to hold still does not change chunks; one that began a record since uses
+/* Whoever was seen at rest, or parked, after it was told to hold still does not change chunks; one that began a record since uses
  * what is defined in this epoch or the one before. */
 static void look_at(void *user, mtp__thread *t)
 {
@@ -183,8 +183,8 @@ static void look_at(void *user, mtp__thread *t)
     mtp__writer *w = t->writer;
     if (!x->move)
         t->renewed = t != x->self && t->joined == x->r->id && !t->stuck &&
-                     atomic_load_explicit(&w->busy, memory_order_acquire) == 0 && w->chunk != NULL &&
-                     w->chunk->epoch + 1 < x->epoch;
+                     (atomic_load_explicit(&w->busy, memory_order_acquire) == 0 || atomic_load(&t->parked)) &&
+                     w->chunk != NULL && w->chunk->epoch + 1 < x->epoch;
     if (!t->renewed)
         return;
     if (x->move)

@@ -58,7 +58,10 @@ extern _Thread_local mtp__writer mtp__self __attribute__((tls_model("initial-exe
 #define MTP__GATE_SLOW 0x00010000u /* ticks must come from the slow read */
 #define MTP__GATE_STRAYS                                                                                     \
     0x00020000u /* a thread that was stuck may come back with a chunk of an earlier cycle */
-#define MTP__GATE_RARE (MTP__GATE_SLOW | MTP__GATE_STRAYS)
+#define MTP__GATE_TAKING                                                                                     \
+    0x00040000u /* threads at rest lose their chunks (reclaim.c): wait until that is done */
+#define MTP__GATE_LOOK (MTP__GATE_STRAYS | MTP__GATE_TAKING)
+#define MTP__GATE_RARE (MTP__GATE_SLOW | MTP__GATE_LOOK)
 typedef struct mtp__gate_page {
     _Alignas(4096) atomic_uint flags;
     atomic_uint
@@ -91,7 +94,8 @@ bool mtp__writer_left(mtp__writer *w, const void *from);
 bool mtp__writer_again(mtp__writer *w, const void *from);
 /* The thread's place in the registry and in this recording. false: it has none, and that is counted. */
 bool mtp__writer_join(mtp__writer *w);
-/* With MTP__GATE_STRAYS: what the writer has in hand is let go if it is of an earlier cycle. */
+/* With MTP__GATE_LOOK: what the writer has in hand is let go if it is of an earlier cycle; and whoever takes chunks away has
+ * done so on return. */
 void mtp__writer_fresh(mtp__writer *w);
 /* Room for `words` more in a new chunk, or NULL: not recorded, and counted where it has to be. */
 uint64_t *mtp__writer_refill(mtp__writer *w, size_t words);

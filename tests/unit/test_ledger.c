@@ -691,9 +691,44 @@ static void an_end_that_is_dropped_does_not_nest_the_rest_of_its_thread(void **s
     }
 }
 
+/* What came in cycles after the budget was spent is in the file's ledger, though there is no room for another. */
+static void the_files_ledger_counts_cycles_that_found_no_room(void **state)
+{
+    (void)state;
+    for (int policy = MTP_STOP_WHEN_FULL; policy <= MTP_KEEP_NEWEST; policy++) {
+        mtp_profile_config c = test_config(NULL);
+        c.buffer_bytes = 8 * 4096;
+        c.chunk_bytes = 4096;
+        c.when_full = (mtp_when_full)policy;
+        c.acc_events = true;
+        c.spool = test_path("cycles.mtp");
+        mtp_profile *prof = test_start(&c);
+        int name = 0;
+        for (int cycle = 0; cycle < 40; cycle++) {
+            for (int i = 0; i < 500; i++) {
+                char text[32];
+                int n = snprintf(text, sizeof text, "name %d", name++);
+                mtp_scope_end(mtp_scope_begin_text(text, (size_t)n));
+            }
+            assert_ok(mtp_profile_stop(prof));
+            mtp_ledger l = ledger_of(prof);
+            assert_true(l.emitted >= (uint64_t)(cycle + 1) * 1000);
+            assert_same_in_file(prof, &l);
+            mtp_trace_info info = MTP_TRACE_INFO_INIT;
+            assert_ok(mtp_trace_file_info(c.spool, NULL, &info));
+            assert_int_equal(info.ledger.emitted, l.emitted);
+            assert_int_equal(info.ledger.lost_definitions, l.lost_definitions);
+            if (cycle < 39)
+                assert_ok(mtp_profile_start(prof));
+        }
+        mtp_profile_destroy(prof);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(the_files_ledger_counts_cycles_that_found_no_room), /* first: no room for names of the others */
         TEST(advice_on_lost_records_is_of_their_cause),
         TEST(ample_room_keeps_all_under_every_policy),
         TEST(too_little_room_counts_every_record_under_every_policy),
