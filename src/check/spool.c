@@ -106,13 +106,8 @@ static void payload(spool *s, const uint64_t *w, uint32_t length, uint32_t at, b
 
 static void one_record(spool *s, const uint64_t *w, uint32_t length, uint32_t at)
 {
-    static const uint8_t least[16] = {
-        [MTP__KIND_BEGIN] = 2,    [MTP__KIND_END] = 1,     [MTP__KIND_MEMORY] = 6,
-        [MTP__KIND_TAG] = 3,      [MTP__KIND_DEVICE] = 8,  [MTP__KIND_DEVICE_CLOCK] = 5,
-        [MTP__KIND_MARK] = 2,     [MTP__KIND_COUNTER] = 3, [MTP__KIND_STEP] = 2,
-        [MTP__KIND_EXISTING] = 4, [MTP__KIND_TENSORS] = 2, [MTP__KIND_CONTROL] = 2};
     unsigned kind = MTP__WORD0_KIND(w[0]);
-    if (least[kind] == 0 || length < least[kind])
+    if (mtp__kind_words(kind) == 0 || length < mtp__kind_words(kind))
         bad_record(s, at, "kind", kind);
     else if (kind == MTP__KIND_BEGIN || kind == MTP__KIND_DEVICE || kind == MTP__KIND_MARK ||
              kind == MTP__KIND_COUNTER)

@@ -18,28 +18,52 @@
 /* Versions 1 to 3 were never released, and are not read. */
 #define MTP__FORMAT_VERSION 4u
 
-/* X(symbol, value, words after word 0) */
+/* What word 1 and the words after it hold:
+ *
+ *     BEGIN         name | scope kind << 32 | mask << 40 | device << 48; then a word per mask bit
+ *     END           nothing; or slot | is named << 32 | mask << 40, then a word per mask bit; slots: below
+ *     MEMORY        device << 48; address; bytes; total allocated; total reserved
+ *     TAG           category | device << 48; address
+ *     DEVICE        name | kind << 32 | clock << 40 | device << 48; start; end; stream; correlation; bytes; queued;
+ *                   [grid 0,1; grid 2, block 0; block 1,2]
+ *     DEVICE_CLOCK  device << 48; device ns; host ticks; error ns
+ *     MARK          name
+ *     COUNTER       name; double
+ *     STEP          number: this step of the profile begins
+ *     EXISTING      category | device << 48; address; bytes: allocated before the recording began
+ *     TENSORS       signature | count << 32 | more << 40; then for each tensor: number | device << 48; address |
+ *                   dtype << 56. Of the op that has just begun (signature 0), or a part of what its object holds.
+ *                   more: 1, it continues the record before
+ *     CONTROL       mtp__control_kind | check << 8 | length << 32; then by mtp__control_kind
+ *
+ * X(symbol, value, words that it has at least) */
 #define MTP__KIND_LIST(X)                                                                                    \
-    X(BEGIN, 1) /* name | scope kind << 32 | mask << 40 | device << 48, then a word per mask bit */          \
-    X(END, 2)   /* nothing; or slot | is named << 32 | mask << 40, then a word per mask bit; slots: below */ \
-    X(MEMORY, 3) /* device << 48; address; bytes; total allocated; total reserved */                         \
-    X(TAG, 4)    /* category | device << 48; address */                                                      \
-    X(DEVICE, 5) /* name | kind << 32 | clock << 40 | device << 48; start; end; stream; correlation;   \
-                          bytes; queued; [grid 0,1; grid 2, block 0; block 1,2] */     \
-    X(DEVICE_CLOCK, 6) /* device << 48; device ns; host ticks; error ns */                                   \
-    X(MARK, 7)         /* name */                                                                            \
-    X(COUNTER, 8)      /* name; double */                                                                    \
-    X(STEP, 9)         /* number: this step of the profile begins */                                         \
-    X(EXISTING, 10)    /* category | device << 48; address; bytes: it was there before */                    \
-    X(TENSORS, 11) /* signature | count << 32 | more << 40; then for each tensor: number | device << 48;   \
-                          address | dtype << 56. Of the op that has just begun (signature 0), or a part of  \
-                          what its object holds. more: 1, it goes on with the record before */ \
-    X(CONTROL, 15) /* mtp__control_kind | check << 8 | length << 32; by mtp__control_kind */
-#define X(sym, value) MTP__KIND_##sym = (value),
+    X(BEGIN, 1, 2)                                                                                           \
+    X(END, 2, 1)                                                                                             \
+    X(MEMORY, 3, 6)                                                                                          \
+    X(TAG, 4, 3)                                                                                             \
+    X(DEVICE, 5, 8)                                                                                          \
+    X(DEVICE_CLOCK, 6, 5)                                                                                    \
+    X(MARK, 7, 2)                                                                                            \
+    X(COUNTER, 8, 3)                                                                                         \
+    X(STEP, 9, 2)                                                                                            \
+    X(EXISTING, 10, 4)                                                                                       \
+    X(TENSORS, 11, 2)                                                                                        \
+    X(CONTROL, 15, 2)
+#define X(sym, value, least) MTP__KIND_##sym = (value),
 typedef enum mtp__kind {
     MTP__KIND_LIST(X)
 } mtp__kind;
 #undef X
+
+/* The least words of a record of this kind; 0: there is no such kind. */
+static inline uint32_t mtp__kind_words(unsigned kind)
+{
+#define X(sym, value, least) [value] = (least),
+    static const uint8_t words[16] = {MTP__KIND_LIST(X)};
+#undef X
+    return words[kind & 15];
+}
 
 /* A begin takes the slot at the stream's depth, and the depth grows by one. An END that is not named ends the scope of
  * the highest slot, and the depth is that slot again. A named END ends the scope of its slot, and the depth stays: slots
@@ -61,22 +85,23 @@ enum {
 };
 
 /* The control stream: what the other streams' ids mean. Blobs may come in parts, in order. Each record has a check of all
- * its words (pool.h: mtp__control_check), for a chunk that its writer never sealed has none. */
+ * its words (checks.h: mtp__control_check), because a chunk that its writer never sealed has none.
+ * X(symbol, value, is a blob): what the blob is, or the words. */
 #define MTP__CONTROL_LIST(X)                                                                                 \
-    X(NAME, 1)      /* blob: text. Ids with bit 31 are the session's own */                                  \
-    X(SHAPE, 2)     /* blob: words, see record/details.c */                                                  \
-    X(FRAME, 3)     /* blob: "file:line:function"; native: see record/stack.c */                             \
-    X(STACK, 4)     /* blob: two 32-bit ids, parent stack (0: none) and frame */                             \
-    X(TEXT, 5)      /* blob: args of an op */                                                                \
-    X(METADATA, 6)  /* blob: 's' (text) or 'j' (JSON), key, NUL, value */                                    \
-    X(THREAD, 7)    /* blob: the thread's name; id is its stream, word 2 bits 32 to 63 its OS tid */         \
-    X(ANCHOR, 8)    /* ticks; monotonic; realtime; raw; error, all ns; [1: told again, in a later epoch] */  \
-    X(SESSION, 9)   /* pid; recording flags; cycle; MTP__CLOCK_*; ticks per ns, a double */                  \
-    X(CYCLE, 10)    /* cycle | started (1) or stopped (0) << 32 */                                           \
-    X(LEDGER, 11)   /* emitted; kept; dropped; lost definitions; dropped by cause ... */                     \
-    X(TRACE_ID, 12) /* blob: text */                                                                         \
-    X(DEVICE, 13)   /* blob: the device's name, NUL, what it is as a JSON object; id is the mtp_device */
-#define X(sym, value) MTP__CONTROL_##sym = (value),
+    X(NAME, 1, 1)     /* text. Ids with bit 31 are the session's own */                                      \
+    X(SHAPE, 2, 1)    /* words, see record/details.c */                                                      \
+    X(FRAME, 3, 1)    /* "file:line:function"; native: see record/stack.c */                                 \
+    X(STACK, 4, 1)    /* two 32-bit ids, parent stack (0: none) and frame */                                 \
+    X(TEXT, 5, 1)     /* args of an op */                                                                    \
+    X(METADATA, 6, 1) /* 's' (text) or 'j' (JSON), key, NUL, value */                                        \
+    X(THREAD, 7, 1)   /* the thread's name; id is its stream, word 2 bits 32 to 63 its OS tid */             \
+    X(ANCHOR, 8, 0)  /* ticks; monotonic; realtime; raw; error, all ns; [1: told again, in a later epoch] */ \
+    X(SESSION, 9, 0) /* pid; recording flags; cycle; MTP__CLOCK_*; ticks per ns, a double */                 \
+    X(CYCLE, 10, 0)  /* cycle | started (1) or stopped (0) << 32 */                                          \
+    X(LEDGER, 11, 0) /* emitted; kept; dropped; lost definitions; dropped by cause ... */                    \
+    X(TRACE_ID, 12, 1) /* text */                                                                            \
+    X(DEVICE, 13, 1)   /* the device's name, NUL, what it is as a JSON object; id is the mtp_device */
+#define X(sym, value, blob) MTP__CONTROL_##sym = (value),
 typedef enum mtp__control_kind {
     MTP__CONTROL_LIST(X)
 } mtp__control_kind;
@@ -88,16 +113,17 @@ enum { /* of SESSION */
         2 /* the system's clocks contradicted each other: the rate was measured otherwise */
 };
 
-/* By the list's comments; a kind that is not in the list is of a newer writer. */
 static inline int mtp__control_is_blob(uint32_t kind)
 {
-    return (kind >= MTP__CONTROL_NAME && kind <= MTP__CONTROL_THREAD) || kind == MTP__CONTROL_TRACE_ID ||
-           kind == MTP__CONTROL_DEVICE;
+#define X(sym, value, blob) ((blob) != 0 && kind == (value)) ||
+    return MTP__CONTROL_LIST(X) 0;
+#undef X
 }
 
+/* A kind that is not in the list is of a newer writer. */
 static inline int mtp__control_is_known(uint32_t kind)
 {
-#define X(sym, value) kind == (value) ||
+#define X(sym, value, blob) kind == (value) ||
     return MTP__CONTROL_LIST(X) 0;
 #undef X
 }

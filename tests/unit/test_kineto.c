@@ -408,6 +408,29 @@ static void unbalanced_begin_and_end_events_are_mended_and_counted(void **state)
     mtp_trace_destroy(t);
 }
 
+/* The row is a device's, as its third event says. What came before is the device's, too (found by fuzzing: the span was
+ * added to a track that was not there). */
+static void begin_events_on_a_row_that_turns_out_to_be_a_devices_are_on_its_track(void **state)
+{
+    (void)state;
+    mtp_trace *t =
+        read_list("{\"ph\":\"B\",\"name\":\"a\",\"pid\":0,\"tid\":7,\"ts\":1},"
+                  "{\"ph\":\"B\",\"name\":\"b\",\"pid\":0,\"tid\":7,\"ts\":2},"
+                  "{\"ph\":\"X\",\"name\":\"k\",\"cat\":\"kernel\",\"pid\":0,\"tid\":7,\"ts\":3,\"dur\":1,"
+                  "\"args\":{\"device\":0,\"stream\":7}},"
+                  "{\"ph\":\"E\",\"name\":\"b\",\"pid\":0,\"tid\":7,\"ts\":6},"
+                  "{\"ph\":\"X\",\"name\":\"op\",\"cat\":\"cpu_op\",\"pid\":0,\"tid\":7,\"ts\":8,\"dur\":1}");
+    uint32_t a = span_named(t, "a"), b = span_named(t, "b"), kernel = span_named(t, "k");
+    assert_int_equal(t->track_count, 2);
+    assert_int_equal(mtp__trace_track_of(t, a), mtp__trace_track_of(t, kernel));
+    assert_int_equal(mtp__trace_track_of(t, b), mtp__trace_track_of(t, kernel));
+    assert_true(t->tracks[mtp__trace_track_of(t, a)].on_device);
+    assert_true(t->end[b] == 6000 && t->end[a] == 6000);
+    assert_true((t->flags[a] & MTP__SPAN_UNFINISHED) && !(t->flags[b] & MTP__SPAN_UNFINISHED));
+    assert_int_equal(t->unmatched_ends, 0);
+    mtp_trace_destroy(t);
+}
+
 static void a_complete_event_without_a_duration_lasts_to_the_end_of_its_track(void **state)
 {
     (void)state;
@@ -988,9 +1011,8 @@ static void kept_json_is_strict_whatever_came_in(void **state)
         meta.bytes,
         "[\"NaN\", \"-Infinity\", \"inf\", \"nan\", \"-nan\", \"\\u0001\xef\xbf\xbd\\\\x\\ufffd\"]");
     assert_true(mtp__json_check(meta.bytes, meta.length, &at));
-    assert_string_equal(args_of(t, "a"),
-                        "\"k\\u0002\xef\xbf\xbd\": \"NaN\", \"v\": \"\\u0009\xef\xbf\xbd\", "
-                        "\"u\": [\"\\\\q\", \"inf\"]");
+    assert_string_equal(args_of(t, "a"), "\"k\\u0002\xef\xbf\xbd\": \"NaN\", \"v\": \"\\u0009\xef\xbf\xbd\", "
+                                         "\"u\": [\"\\\\q\", \"inf\"]");
     mtp_trace_destroy(t);
 }
 
@@ -1655,6 +1677,7 @@ int main(void)
         TEST(begin_and_end_events_become_nested_spans),
         TEST(begin_and_end_events_may_come_in_any_order_of_time),
         TEST(unbalanced_begin_and_end_events_are_mended_and_counted),
+        TEST(begin_events_on_a_row_that_turns_out_to_be_a_devices_are_on_its_track),
         TEST(a_complete_event_without_a_duration_lasts_to_the_end_of_its_track),
         TEST(begin_events_may_be_steps_and_device_work),
         TEST(the_pid_is_that_of_most_spans_even_if_no_category_is_known),

@@ -1,8 +1,9 @@
 /* trace/kineto/pairs.c - begin and end events to spans.
  *
  * They are kept until the file is read, since Chrome lets them come in any order: sorted by time if they were not, they
- * meet on a stack per row (linked through `under`). An end without a name ends the innermost; one with a name the
- * innermost of that name, and what is inside of that ends with it, unfinished.
+ * meet on a stack per track (linked through `under`), not per row: a row's track may become a device's when the file says
+ * later that it is one. An end without a name ends the innermost; one with a name the innermost of that name, and what
+ * is inside of that ends with it, unfinished.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ void mtp__kineto_pair_add(mtp__kineto *k, uint32_t row, bool is_end, uint64_t ta
 {
     const mtp__kineto_event *e = &k->event;
     mtp__kineto_pair pair = {.ts = e->ts,
-                             .row = row,
+                             .track = k->rows[row].track,
                              .name = mtp__kineto_string(k, &e->name),
                              .under = MTP__NONE,
                              .order = (uint32_t)k->pair_count,
@@ -46,10 +47,14 @@ static int by_time(const void *a, const void *b)
     return x->order < y->order ? -1 : 1;
 }
 
+typedef struct open_track {
+    uint32_t open;   /* 1 + the innermost begin without an end; 0: none */
+    int64_t last_ns; /* its last event */
+} open_track;
+
 /* The begin that an end belongs to, MTP__NONE: there is none. */
-static uint32_t begin_of(const mtp__kineto *k, const mtp__kineto_pair *end)
+static uint32_t begin_of(const mtp__kineto *k, uint32_t innermost, const mtp__kineto_pair *end)
 {
-    uint32_t innermost = k->rows[end->row].open;
     if (end->name == 0)
         return innermost;
     uint32_t at = innermost;
@@ -59,25 +64,26 @@ static uint32_t begin_of(const mtp__kineto *k, const mtp__kineto_pair *end)
     return MTP__NONE;
 }
 
-static void match(mtp__kineto *k, uint32_t at)
+static void match(mtp__kineto *k, open_track *tracks, uint32_t at)
 {
     mtp__kineto_pair *pair = &k->pairs[at];
-    mtp__kineto_row *row = &k->rows[pair->row];
+    open_track *track = &tracks[pair->track];
+    uint32_t innermost = track->open - 1; /* MTP__NONE: none */
     if (!pair->is_end) {
-        pair->under = row->open;
-        row->open = at;
+        pair->under = innermost;
+        track->open = at + 1;
         return;
     }
-    uint32_t begin = begin_of(k, pair);
+    uint32_t begin = begin_of(k, innermost, pair);
     if (begin == MTP__NONE) {
         k->trace->unmatched_ends++;
         return;
     }
-    for (uint32_t i = row->open;; i = k->pairs[i].under) {
+    for (uint32_t i = innermost;; i = k->pairs[i].under) {
         mtp__kineto_pair *b = &k->pairs[i];
         b->end = pair->ts;
         b->ended = true;
-        row->open = b->under;
+        track->open = b->under + 1;
         if (i == begin) {
             b->args = pair->args;
             return;
@@ -104,28 +110,48 @@ static uint32_t with_args(mtp__kineto *k, uint32_t detail, uint32_t args)
     return mtp__trace_add_detail(k->trace, &d);
 }
 
+static open_track *make_tracks(mtp__kineto *k)
+{
+    uint32_t count = k->trace->track_count;
+    open_track *tracks = mtp__calloc((size_t)count + 1, sizeof *tracks);
+    k->no_memory |= tracks == NULL;
+    for (uint32_t i = 0; tracks != NULL && i < count; i++)
+        tracks[i].last_ns = INT64_MIN;
+    for (size_t i = 0; tracks != NULL && i < k->row_count; i++) {
+        const mtp__kineto_row *r = &k->rows[i];
+        if (r->track != MTP__NONE && r->last_ns > tracks[r->track].last_ns)
+            tracks[r->track].last_ns = r->last_ns;
+    }
+    return tracks;
+}
+
+static void add_span(mtp__kineto *k, const open_track *tracks, mtp__kineto_pair *p)
+{
+    if (!p->ended) {
+        int64_t last = tracks[p->track].last_ns;
+        p->end = last > p->ts ? last : p->ts;
+        p->flags |= MTP__SPAN_UNFINISHED;
+        k->trace->unfinished++;
+    }
+    if (p->flags & MTP__SPAN_STEP) {
+        mtp__step step = {p->ts, p->end, k->trace->details[p->detail].number};
+        mtp__trace_add_step(k->trace, &step);
+    }
+    mtp__trace_add_span(k->trace, p->track, p->ts, p->end, p->name, (mtp__category)p->category, p->flags,
+                        with_args(k, p->detail, p->args));
+}
+
 void mtp__kineto_pairs_finish(mtp__kineto *k)
 {
+    open_track *tracks = k->pair_count > 0 ? make_tracks(k) : NULL;
     if (k->pairs_disordered)
         qsort(k->pairs, k->pair_count, sizeof *k->pairs, by_time);
-    for (size_t i = 0; i < k->pair_count; i++)
-        match(k, (uint32_t)i);
-    for (size_t i = 0; i < k->pair_count && !k->no_memory; i++) {
-        mtp__kineto_pair *p = &k->pairs[i];
-        if (p->is_end)
-            continue;
-        if (!p->ended) {
-            p->end = k->rows[p->row].last_ns;
-            p->flags |= MTP__SPAN_UNFINISHED;
-            k->trace->unfinished++;
-        }
-        if (p->flags & MTP__SPAN_STEP) {
-            mtp__step step = {p->ts, p->end, k->trace->details[p->detail].number};
-            mtp__trace_add_step(k->trace, &step);
-        }
-        mtp__trace_add_span(k->trace, k->rows[p->row].track, p->ts, p->end, p->name,
-                            (mtp__category)p->category, p->flags, with_args(k, p->detail, p->args));
-    }
+    for (size_t i = 0; tracks != NULL && i < k->pair_count; i++)
+        match(k, tracks, (uint32_t)i);
+    for (size_t i = 0; i < k->pair_count && !k->no_memory; i++)
+        if (!k->pairs[i].is_end)
+            add_span(k, tracks, &k->pairs[i]);
+    mtp__free(tracks);
     for (size_t i = 0; i < k->unfinished_count; i++)
         mtp__trace_end_span(k->trace, k->unfinished[i].span, k->rows[k->unfinished[i].row].last_ns,
                             MTP__SPAN_UNFINISHED);

@@ -138,7 +138,6 @@ typedef struct mtp__kineto_row {
     uint32_t device_row;  /* of a file's row: where device work in it was put last, or MTP__NONE */
     uint32_t name;        /* text */
     uint32_t lane_of;     /* the row that this one was put beside, so that it nests (ours); MTP__NONE: none */
-    uint32_t open;        /* pairs.c: the innermost begin without an end, or MTP__NONE */
     bool has_cpu;         /* a span of a CPU category is on its track */
     bool made;            /* what stands on it our writer made, and will make again */
     int64_t sort_index;   /* INT64_MIN: none */
@@ -158,7 +157,7 @@ typedef struct mtp__kineto_process {
 /* A begin or end event. */
 typedef struct mtp__kineto_pair {
     int64_t ts, end;
-    uint32_t row, name, detail;
+    uint32_t track, name, detail;
     uint32_t args;  /* of an end: text */
     uint32_t under; /* the begin that was innermost before, or MTP__NONE */
     uint32_t order;

@@ -65,7 +65,6 @@ static uint32_t row_get(mtp__kineto *k, const mtp__kineto_row_key *key)
                                                 .process = process,
                                                 .device_row = MTP__NONE,
                                                 .lane_of = MTP__NONE,
-                                                .open = MTP__NONE,
                                                 .sort_index = INT64_MIN,
                                                 .last_ns = INT64_MIN,
                                                 .last_pair_ns = INT64_MIN};
@@ -169,6 +168,7 @@ static uint32_t row_on_device(mtp__kineto *k, uint32_t row, uint64_t *taken)
         mtp__track *track = &k->trace->tracks[r->track];
         on->track = r->track;
         on->last_ns = r->last_ns;
+        on->last_pair_ns = r->last_pair_ns;
         on->name = on->name != 0 ? on->name : r->name;
         r->track = MTP__NONE;
         track->pid = key.pid;

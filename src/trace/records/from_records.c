@@ -398,18 +398,18 @@ static void device_of(uint32_t device, uint16_t *type, int16_t *index)
     *index = MTP_DEVICE_TYPE(device) == 0 ? -1 : (int16_t)MTP_DEVICE_INDEX(device);
 }
 
-static void on_memory(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks, unsigned kind)
+static void on_memory(reader *r, const uint64_t *w, uint64_t ticks, unsigned kind)
 {
     uint16_t type;
     int16_t index;
     device_of((uint32_t)(w[1] >> 48), &type, &index);
     int64_t ts = mtp__ticks_to_ns(&r->dict.line, ticks);
     ts += ts == r->closed_ns; /* it came after: what is at the end's own time counts as inside */
-    if (kind == MTP__KIND_TAG || (kind == MTP__KIND_EXISTING && words >= 4 && (int64_t)w[3] > 0)) {
+    if (kind == MTP__KIND_TAG || (kind == MTP__KIND_EXISTING && (int64_t)w[3] > 0)) {
         mtp__tag item = {
             ts, w[2], type, index, (uint32_t)w[1] & 0xff, kind == MTP__KIND_EXISTING ? (int64_t)w[3] : 0};
         mtp__trace_add_tag(r->t, &item);
-    } else if (kind == MTP__KIND_MEMORY && words >= 6) {
+    } else if (kind == MTP__KIND_MEMORY) {
         mtp__memory item = {.ts = ts,
                             .address = w[2],
                             .bytes = (int64_t)w[3],
@@ -424,14 +424,14 @@ static void on_memory(reader *r, const uint64_t *w, uint32_t words, uint64_t tic
 
 static void on_other(reader *r, unsigned kind, const uint64_t *w, uint32_t words, uint64_t ticks)
 {
-    if (kind == MTP__KIND_DEVICE && words >= 8) {
+    if (kind == MTP__KIND_DEVICE) {
         mtp__device_keep_work(&r->devices, r->t, w, words);
-    } else if (kind == MTP__KIND_DEVICE_CLOCK && words >= 5) {
+    } else if (kind == MTP__KIND_DEVICE_CLOCK) {
         mtp__device_keep_clock(&r->devices, r->t, w);
-    } else if (kind == MTP__KIND_STEP && words >= 2) {
+    } else if (kind == MTP__KIND_STEP) {
         step_mark item = {ticks, w[1]};
         KEEP(r, marks, mark_count, &item);
-    } else if ((kind == MTP__KIND_MARK && words >= 2) || (kind == MTP__KIND_COUNTER && words >= 3)) {
+    } else if (kind == MTP__KIND_MARK || kind == MTP__KIND_COUNTER) {
         mtp__instant item = {.ts = mtp__ticks_to_ns(&r->dict.line, ticks), .track = r->track, .scope = 't'};
         item.name = mtp__dictionary_name(&r->dict, (uint32_t)w[1]);
         item.is_counter = kind == MTP__KIND_COUNTER;
@@ -444,14 +444,16 @@ static void on_other(reader *r, unsigned kind, const uint64_t *w, uint32_t words
 static void on_record(reader *r, const uint64_t *w, uint32_t length, uint64_t ticks)
 {
     unsigned kind = MTP__WORD0_KIND(w[0]);
-    if (kind == MTP__KIND_BEGIN && length >= 2)
+    if (length < mtp__kind_words(kind))
+        return;
+    if (kind == MTP__KIND_BEGIN)
         on_begin(r, w, length, ticks);
     else if (kind == MTP__KIND_END)
         r->fresh = MTP__NONE, on_end(r, w, length, ticks);
-    else if (kind == MTP__KIND_TENSORS && length >= 2)
+    else if (kind == MTP__KIND_TENSORS)
         on_tensors(r, w, length);
-    else if ((kind == MTP__KIND_MEMORY || kind == MTP__KIND_TAG || kind == MTP__KIND_EXISTING) && length >= 3)
-        on_memory(r, w, length, ticks, kind);
+    else if (kind == MTP__KIND_MEMORY || kind == MTP__KIND_TAG || kind == MTP__KIND_EXISTING)
+        on_memory(r, w, ticks, kind);
     else
         on_other(r, kind, w, length, ticks);
 }
