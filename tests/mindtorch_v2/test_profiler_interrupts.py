@@ -402,6 +402,16 @@ def test_a_profile_that_was_made_before_the_fork_is_the_childs_own(acc_events):
     assert op_count(p) == counts[1]
 
 
+def test_a_forked_child_has_what_was_recorded(tmp_path):
+    """As with multiprocessing.Process(target=prof.export_chrome_trace), which writes beside the program."""
+    with profile(with_stack=True) as p:
+        torch.ones(2)
+    path = tmp_path / "of_the_child.json"
+    said = in_child(lambda: (op_count(p), "aten::ones" in p.key_averages().table(), p.export_chrome_trace(path)))
+    assert said == "(1, True, None)"
+    assert "aten::ones" in path.read_text() and op_count(p) == 1
+
+
 def test_steps_of_a_forked_child_do_not_make_the_parents_traces(tmp_path):
     path = tmp_path / "trace.json"
     ready = []
