@@ -278,6 +278,25 @@ def test_a_model_that_holds_a_scope_is_copied():
     assert copy.deepcopy(marked).note == [1]
 
 
+def picked_steps(step):
+    return torch.profiler.ProfilerAction.RECORD
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_a_profile_that_was_not_started_is_copied_with_what_holds_it(copied):
+    original = profile(schedule=picked_steps, record_shapes=True)
+    for made in (copied(original), copied(copied(original))):
+        assert made.record_shapes and made.schedule is picked_steps
+        with made:
+            torch.ones(2)
+            made.step()
+        assert any(e.name == "aten::ones" for e in made.events())
+    with original:
+        torch.ones(2)
+    with pytest.raises(TypeError, match="Session"):  # as with PyTorch's: what was recorded is not
+        pickle.dumps(original)
+
+
 # ------------------------------------------------------------------------------------------------------ files
 
 

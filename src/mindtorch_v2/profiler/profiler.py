@@ -441,7 +441,7 @@ class profile(_KinetoProfile):
         self.step_num = 0
         self.step_rec_fn: mtprof.record_function | None = None
         self._started = False
-        self._turns = (os.getpid(), threading.RLock())
+        self._turns: tuple[int, Any] = (0, None)
         self._pid = 0  # whose it is, once it is started
         self.current_action = _checked_action(self.schedule(self.step_num))
         self._prev_schedule_action = self.current_action
@@ -475,6 +475,7 @@ class profile(_KinetoProfile):
             raise RuntimeError(prof.ALREADY_ACTIVE)
         try:
             self._pid = os.getpid()
+            self._turn()  # made before there is more than one thread to take it
             _claim(self)
             self._transit_action(ProfilerAction.NONE, self.current_action)
             self._started = True
@@ -543,6 +544,9 @@ class profile(_KinetoProfile):
         if self._turns[0] != os.getpid():
             self._turns = (os.getpid(), threading.RLock())
         return self._turns[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_turns": (0, None)}
 
     def _step(self) -> None:
         if not self._started:
