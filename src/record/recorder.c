@@ -99,6 +99,8 @@ void mtp__recorder_destroy(mtp__recorder *r)
     mtp__writer_release(before);
     if (r->leaked)
         return;
+    if (r->cycle == 0)
+        mtp__pool_finish(&r->pool); /* it was never started: its file is not that of a crash */
     mtp__details_fini(r);
     mtp__control_fini(r);
     mtp__pool_fini(&r->pool);
