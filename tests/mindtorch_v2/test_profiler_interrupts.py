@@ -4,9 +4,12 @@ import copy
 import dis
 import errno
 import gc
+import gzip
 import inspect
+import json
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import tempfile
@@ -500,3 +503,83 @@ def test_a_forked_child_that_drops_its_parents_session_goes_on_recording_frames(
     assert in_child(go_on) == "2"
     sessions[0].stop()
     assert call_count(sessions[0]) == 1
+
+
+# -------------------------------------------------------------------------------------------- execution traces
+
+
+def observer_of(path):
+    return torch.profiler.ExecutionTraceObserver().register_callback(str(path))
+
+
+def test_a_forked_child_does_not_write_its_parents_execution_trace(tmp_path):
+    path = tmp_path / "et.json"
+    observers = [observer_of(path)]
+
+    def drop():
+        observers.pop().unregister_callback() if len(observers) > 1 else observers.clear()
+        return path.exists()
+
+    with profile(execution_trace_observer=observers[0]):
+        torch.ones(2)
+        assert in_child(drop) == "False"
+    assert "aten::ones" in path.read_text()
+    observers = [observer_of(path)]
+    observers[0].start()
+    torch.zeros(2)
+    assert in_child(drop) == "True"
+    assert "aten::ones" in path.read_text()  # of before
+    observers[0].unregister_callback()
+    assert "aten::zeros" in path.read_text()
+    assert in_child(lambda: run_once(profile(execution_trace_observer=observer_of(tmp_path / "own.json")))) == "1"
+    assert "aten::ones" in (tmp_path / "own.json").read_text()
+
+
+@pytest.mark.parametrize("cycles", [0, 2])
+@pytest.mark.parametrize("name", ["et.json", "et.json.gz"])
+def test_an_execution_trace_appears_whole_or_not_at_all(tmp_path, cycles, name):
+    path = tmp_path / name
+    path.write_text("old")
+
+    def write():
+        observer = observer_of(path)
+        for _ in range(cycles):
+            observer.start()
+            for i in range(50):
+                torch.ones(2)
+            observer.stop()
+        observer.unregister_callback()
+
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, most[1]))
+    try:
+        with pytest.raises(OSError):
+            write()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert path.read_text() == "old" and os.listdir(tmp_path) == [name]
+    write()
+    read = gzip.open(path) if name.endswith(".gz") else open(path, "rb")
+    with read:
+        assert len(json.load(read)["nodes"]) >= 1 + cycles * 50
+
+
+def test_an_observer_of_a_profile_that_did_not_start_is_dropped_in_silence(tmp_path):
+    def failing():
+        raise ValueError("no id")
+
+    heard = []
+    hook, sys.unraisablehook = sys.unraisablehook, heard.append
+    try:
+        with pytest.raises(ValueError, match="no id"):
+            profile(execution_trace_observer=observer_of(tmp_path / "a.json"), custom_trace_id_callback=failing).start()
+        p = autograd_profiler.profile()
+        p._prepare_trace()
+        observer = observer_of(tmp_path / "b.json")
+        observer.start()  # and the profile does not
+        p._abandon()
+        del p, observer
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    assert heard == []
