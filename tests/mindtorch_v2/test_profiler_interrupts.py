@@ -31,7 +31,11 @@ class Interrupt(KeyboardInterrupt):
     pass
 
 
-def interrupted_at(n, action):
+def interrupt_now():
+    raise Interrupt
+
+
+def interrupted_at(n, action, interrupt=interrupt_now):
     """Runs action() with an interrupt before the n-th opcode of our Python code. None: it has fewer."""
     ours = (os.path.dirname(torch.__file__), os.path.dirname(mtprof.__file__))
     count = 0
@@ -45,7 +49,7 @@ def interrupted_at(n, action):
             count += 1
             if count == n:
                 sys.settrace(None)
-                raise Interrupt
+                interrupt()
         return tracer
 
     collecting = gc.isenabled()
@@ -583,3 +587,47 @@ def test_an_observer_of_a_profile_that_did_not_start_is_dropped_in_silence(tmp_p
     finally:
         sys.unraisablehook = hook
     assert heard == []
+
+
+# ------------------------------------------------------------------------------------------------ lists of events
+
+
+@pytest.mark.parametrize("get", [lambda p: p.events(), lambda p: p.key_averages()])
+@pytest.mark.parametrize("change", [lambda l: l.sort(key=lambda e: e.key), lambda l: l.append(l[0]), lambda l: l.index(l[-1])])
+def test_a_list_that_was_interrupted_while_it_was_made_has_all_its_events(get, change):
+    with profile() as p:
+        for _ in range(3):
+            torch.ones(2)
+    whole = len(get(p))
+    for n in range(1, 100_000):
+        events = get(p)
+        interrupt = interrupted_at(n, lambda: change(events))
+        names = [e.key for e in events]
+        assert len(names) - whole in ((0, 1) if interrupt is not None else (len(events) - whole,))
+        assert len(get(p)) - whole in (0, 1)
+        p.profiler._function_events = None  # each time anew
+        if interrupt is None:
+            break
+    assert n > 10
+
+
+@pytest.mark.parametrize("get", [lambda p: p.events(), lambda p: p.key_averages()])
+def test_a_list_is_whole_for_other_threads_while_it_is_made(get):
+    """What another thread, or a handler, sees between any two instructions."""
+    with profile() as p:
+        for _ in range(3):
+            torch.ones(2)
+    whole = len(get(p))
+    for n in range(1, 100_000):
+        p.profiler._function_events = None
+        events = get(p)
+        seen = []
+
+        def look(events=events, seen=seen):
+            seen.extend((len(events), len(list(events)), len(get(p)), events[0].key))
+            raise Interrupt  # from here on it is as above
+
+        if interrupted_at(n, lambda: events.append(events[0]), look) is None:
+            break
+        assert seen[0] == seen[1] and seen[0] - whole in (0, 1) and seen[2] - whole in (0, 1) and seen[3] == "aten::ones"
+    assert n > 10
