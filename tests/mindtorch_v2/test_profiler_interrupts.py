@@ -438,6 +438,14 @@ def test_a_forked_child_has_what_was_recorded(tmp_path):
     assert "aten::ones" in path.read_text() and op_count(p) == 1
 
 
+def test_a_forked_childs_traces_for_tensorboard_are_of_a_worker_of_its_own(tmp_path):
+    handler = torch.profiler.tensorboard_trace_handler(str(tmp_path))
+    run_once(profile(on_trace_ready=handler))
+    assert in_child(lambda: run_once(profile(on_trace_ready=handler))) == "1"
+    workers = {name.split(".")[0] for name in os.listdir(tmp_path)}
+    assert len(workers) == 2 and any(name.endswith(f"_{os.getpid()}") for name in workers)
+
+
 def test_steps_of_a_forked_child_do_not_make_the_parents_traces(tmp_path):
     path = tmp_path / "trace.json"
     ready = []

@@ -105,15 +105,13 @@ def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use
     import time
 
     def handler_fn(prof: Any) -> None:
-        nonlocal worker_name
         if not os.path.isdir(dir_name):
             try:
                 os.makedirs(dir_name, exist_ok=True)
             except Exception as e:
                 raise RuntimeError("Can't create directory: " + dir_name) from e
-        if not worker_name:
-            worker_name = f"{socket.gethostname()}_{os.getpid()}"
-        file_name = f"{worker_name}.{time.time_ns()}.pt.trace.json" + (".gz" if use_gzip else "")
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"  # a forked child is another
+        file_name = f"{worker}.{time.time_ns()}.pt.trace.json" + (".gz" if use_gzip else "")
         prof.export_chrome_trace(os.path.join(dir_name, file_name))
 
     return handler_fn
