@@ -152,6 +152,11 @@ void mtp__map_not_inherited(void *p, size_t bytes)
     madvise(p, bytes, MADV_DONTFORK);
 }
 
+void mtp__map_inherited(void *p, size_t bytes)
+{
+    madvise(p, bytes, MADV_DOFORK);
+}
+
 unsigned long mtp__mappings_most(void)
 {
     char text[32] = "";

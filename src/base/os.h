@@ -23,7 +23,8 @@ void mtp__page_free(void *p);
 void *mtp__map_memory(size_t bytes, bool huge);
 /* A forked child does not have this: it must not be read there, nor unmapped (mtp__unmapped). */
 void mtp__map_not_inherited(void *p, size_t bytes);
-unsigned long mtp__mappings_most(void); /* how many a process may have */
+void mtp__map_inherited(void *p, size_t bytes); /* it does have it again, as its own copy */
+unsigned long mtp__mappings_most(void);         /* how many a process may have */
 /* More of what mtp__map_memory gave, moved if need be; NULL: as it was. */
 void *mtp__map_grow(void *p, size_t bytes, size_t to);
 void *mtp__map_file(void *at, size_t bytes, int fd,

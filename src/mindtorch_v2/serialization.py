@@ -4,12 +4,12 @@ import os
 import pickle
 import zipfile
 
-from mtprof._native import NewFile
-
 
 def save(obj, f, pickle_module=pickle, pickle_protocol=4):
     """Writes obj to a path or an open file. At a path it appears whole or not at all: what was there stays until then."""
     if isinstance(f, (str, os.PathLike)):
+        from mtprof._native import NewFile  # not when the runtime is imported
+
         with NewFile(f) as out:
             pickle_module.dump(obj, out, pickle_protocol)
     else:

@@ -101,6 +101,8 @@ void mtp__recorder_destroy(mtp__recorder *r)
     mtp__writer_release(before);
     if (r->leaked)
         return;
+    if (r->cycle == 0)
+        mtp__pool_finish(&r->pool); /* it was never started: its file is not that of a crash */
     mtp__details_fini(r);
     mtp__control_fini(r);
     mtp__pool_fini(&r->pool);
@@ -182,14 +184,32 @@ static void publish(const mtp__recorder *r, uint32_t flags)
     __atomic_store_n(&mtp__recording, (flags & PUBLIC_FLAGS) | r->session << 16, __ATOMIC_RELEASE);
 }
 
+/* While records are made the chunks are this process's alone; what is at rest a forked child may read. A spool's file stays with
+ * its process. */
+static void set_inherited(mtp__recorder *r, bool on)
+{
+    if (on == r->inherited || r->leaked || r->pool.file.fd >= 0)
+        return;
+    mtp__hold before = mtp__writer_hold();
+    pthread_mutex_lock(&r->pool.lock);
+    size_t bytes = (size_t)r->pool.slots * r->pool.chunk_bytes;
+    (on ? mtp__map_inherited : mtp__map_not_inherited)(r->pool.base, bytes);
+    r->inherited = on;
+    pthread_mutex_unlock(&r->pool.lock);
+    mtp__writer_release(before);
+}
+
 mtp_status mtp__recorder_start(mtp__recorder *r)
 {
     if (r->pool.base == NULL)
         return MTP_FAIL(MTP_E_STATE, "its buffers stayed with the parent process: create a new profile");
-    bool strays = false;
+    bool strays = false, at_rest = r->inherited;
+    set_inherited(r, false);
     mtp_status status = become_current(r, &strays);
-    if (status != MTP_OK)
+    if (status != MTP_OK) {
+        set_inherited(r, at_rest);
         return status;
+    }
     bool slow = !mtp__clock_is_tsc() || mtp__clock_hooked();
     mtp__control_session(r);
     mtp__recorder_anchor(r);
@@ -342,6 +362,7 @@ mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
     mtp__control_finish(r);
     mtp__pool_finish(&r->pool);
     mtp__guard_leave();
+    set_inherited(r, true);
     MTP__TESTPOINT(STOP_DONE);
     if (stuck != NULL)
         *stuck = s.stuck;
@@ -687,7 +708,7 @@ void mtp__recorder_fork_locks(bool take)
     }
 }
 
-/* The chunks did not come along (they are not inherited), and the parent's file is not ours to touch. */
+/* The chunks of one that was open did not come along, and the parent's file is not ours to touch. */
 mtp__recorder *mtp__recorder_forked(bool inside)
 {
     mtp__recorder *was = atomic_exchange(&current, NULL);
@@ -696,6 +717,8 @@ mtp__recorder *mtp__recorder_forked(bool inside)
     atomic_store(&mtp__gate.ours, 1);
     mtp__recorder_fork_locks(false); /* they are this thread's: it took them before the fork */
     for (mtp__recorder *r = all; r != NULL; r = r->next) {
+        if (r->inherited && r != was)
+            continue;
         mtp__pool_forked(&r->pool);
         mtp__recorder_clear(r);
         r->open = false;

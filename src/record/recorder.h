@@ -66,6 +66,7 @@ typedef struct mtp__recorder {
     uint32_t names_told; /* names lock: how many of the process's names the control stream has */
     atomic_bool open;    /* the gate is open for this one; changes under the registry's lock */
     bool leaked;         /* a thread is stuck in a record: all of this must stay for good */
+    bool inherited;      /* pool lock: it is at rest, and a forked child has its chunks */
     uint64_t written, dropped[MTP_DROP_CAUSES]; /* registry lock: by threads that have settled */
     uint64_t refused_before[MTP_DROP_CAUSES];   /* registry lock: the process's counts when the cycle began */
     uint64_t threads_seen;                      /* registry lock */

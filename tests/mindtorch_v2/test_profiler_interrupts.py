@@ -4,9 +4,12 @@ import copy
 import dis
 import errno
 import gc
+import gzip
 import inspect
+import json
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import tempfile
@@ -28,7 +31,11 @@ class Interrupt(KeyboardInterrupt):
     pass
 
 
-def interrupted_at(n, action):
+def interrupt_now():
+    raise Interrupt
+
+
+def interrupted_at(n, action, interrupt=interrupt_now):
     """Runs action() with an interrupt before the n-th opcode of our Python code. None: it has fewer."""
     ours = (os.path.dirname(torch.__file__), os.path.dirname(mtprof.__file__))
     count = 0
@@ -42,7 +49,7 @@ def interrupted_at(n, action):
             count += 1
             if count == n:
                 sys.settrace(None)
-                raise Interrupt
+                interrupt()
         return tracer
 
     collecting = gc.isenabled()
@@ -278,6 +285,25 @@ def test_a_model_that_holds_a_scope_is_copied():
     assert copy.deepcopy(marked).note == [1]
 
 
+def picked_steps(step):
+    return torch.profiler.ProfilerAction.RECORD
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_a_profile_that_was_not_started_is_copied_with_what_holds_it(copied):
+    original = profile(schedule=picked_steps, record_shapes=True)
+    for made in (copied(original), copied(copied(original))):
+        assert made.record_shapes and made.schedule is picked_steps
+        with made:
+            torch.ones(2)
+            made.step()
+        assert any(e.name == "aten::ones" for e in made.events())
+    with original:
+        torch.ones(2)
+    with pytest.raises(TypeError, match="Session"):  # as with PyTorch's: what was recorded is not
+        pickle.dumps(original)
+
+
 # ------------------------------------------------------------------------------------------------------ files
 
 
@@ -402,6 +428,24 @@ def test_a_profile_that_was_made_before_the_fork_is_the_childs_own(acc_events):
     assert op_count(p) == counts[1]
 
 
+def test_a_forked_child_has_what_was_recorded(tmp_path):
+    """As with multiprocessing.Process(target=prof.export_chrome_trace), which writes beside the program."""
+    with profile(with_stack=True) as p:
+        torch.ones(2)
+    path = tmp_path / "of_the_child.json"
+    said = in_child(lambda: (op_count(p), "aten::ones" in p.key_averages().table(), p.export_chrome_trace(path)))
+    assert said == "(1, True, None)"
+    assert "aten::ones" in path.read_text() and op_count(p) == 1
+
+
+def test_a_forked_childs_traces_for_tensorboard_are_of_a_worker_of_its_own(tmp_path):
+    handler = torch.profiler.tensorboard_trace_handler(str(tmp_path))
+    run_once(profile(on_trace_ready=handler))
+    assert in_child(lambda: run_once(profile(on_trace_ready=handler))) == "1"
+    workers = {name.split(".")[0] for name in os.listdir(tmp_path)}
+    assert len(workers) == 2 and any(name.endswith(f"_{os.getpid()}") for name in workers)
+
+
 def test_steps_of_a_forked_child_do_not_make_the_parents_traces(tmp_path):
     path = tmp_path / "trace.json"
     ready = []
@@ -471,3 +515,127 @@ def test_a_forked_child_that_drops_its_parents_session_goes_on_recording_frames(
     assert in_child(go_on) == "2"
     sessions[0].stop()
     assert call_count(sessions[0]) == 1
+
+
+# -------------------------------------------------------------------------------------------- execution traces
+
+
+def observer_of(path):
+    return torch.profiler.ExecutionTraceObserver().register_callback(str(path))
+
+
+def test_a_forked_child_does_not_write_its_parents_execution_trace(tmp_path):
+    path = tmp_path / "et.json"
+    observers = [observer_of(path)]
+
+    def drop():
+        observers.pop().unregister_callback() if len(observers) > 1 else observers.clear()
+        return path.exists()
+
+    with profile(execution_trace_observer=observers[0]):
+        torch.ones(2)
+        assert in_child(drop) == "False"
+    assert "aten::ones" in path.read_text()
+    observers = [observer_of(path)]
+    observers[0].start()
+    torch.zeros(2)
+    assert in_child(drop) == "True"
+    assert "aten::ones" in path.read_text()  # of before
+    observers[0].unregister_callback()
+    assert "aten::zeros" in path.read_text()
+    assert in_child(lambda: run_once(profile(execution_trace_observer=observer_of(tmp_path / "own.json")))) == "1"
+    assert "aten::ones" in (tmp_path / "own.json").read_text()
+
+
+@pytest.mark.parametrize("cycles", [0, 2])
+@pytest.mark.parametrize("name", ["et.json", "et.json.gz"])
+def test_an_execution_trace_appears_whole_or_not_at_all(tmp_path, cycles, name):
+    path = tmp_path / name
+    path.write_text("old")
+
+    def write():
+        observer = observer_of(path)
+        for _ in range(cycles):
+            observer.start()
+            for i in range(50):
+                torch.ones(2)
+            observer.stop()
+        observer.unregister_callback()
+
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, most[1]))
+    try:
+        with pytest.raises(OSError):
+            write()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert path.read_text() == "old" and os.listdir(tmp_path) == [name]
+    write()
+    read = gzip.open(path) if name.endswith(".gz") else open(path, "rb")
+    with read:
+        assert len(json.load(read)["nodes"]) >= 1 + cycles * 50
+
+
+def test_an_observer_of_a_profile_that_did_not_start_is_dropped_in_silence(tmp_path):
+    def failing():
+        raise ValueError("no id")
+
+    heard = []
+    hook, sys.unraisablehook = sys.unraisablehook, heard.append
+    try:
+        with pytest.raises(ValueError, match="no id"):
+            profile(execution_trace_observer=observer_of(tmp_path / "a.json"), custom_trace_id_callback=failing).start()
+        p = autograd_profiler.profile()
+        p._prepare_trace()
+        observer = observer_of(tmp_path / "b.json")
+        observer.start()  # and the profile does not
+        p._abandon()
+        del p, observer
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    assert heard == []
+
+
+# ------------------------------------------------------------------------------------------------ lists of events
+
+
+@pytest.mark.parametrize("get", [lambda p: p.events(), lambda p: p.key_averages()])
+@pytest.mark.parametrize("change", [lambda l: l.sort(key=lambda e: e.key), lambda l: l.append(l[0]), lambda l: l.index(l[-1])])
+def test_a_list_that_was_interrupted_while_it_was_made_has_all_its_events(get, change):
+    with profile() as p:
+        for _ in range(3):
+            torch.ones(2)
+    whole = len(get(p))
+    for n in range(1, 100_000):
+        events = get(p)
+        interrupt = interrupted_at(n, lambda: change(events))
+        names = [e.key for e in events]
+        assert len(names) - whole in ((0, 1) if interrupt is not None else (len(events) - whole,))
+        assert len(get(p)) - whole in (0, 1)
+        p.profiler._function_events = None  # each time anew
+        if interrupt is None:
+            break
+    assert n > 10
+
+
+@pytest.mark.parametrize("get", [lambda p: p.events(), lambda p: p.key_averages()])
+def test_a_list_is_whole_for_other_threads_while_it_is_made(get):
+    """What another thread, or a handler, sees between any two instructions."""
+    with profile() as p:
+        for _ in range(3):
+            torch.ones(2)
+    whole = len(get(p))
+    for n in range(1, 100_000):
+        p.profiler._function_events = None
+        events = get(p)
+        seen = []
+
+        def look(events=events, seen=seen):
+            seen.extend((len(events), len(list(events)), len(get(p)), events[0].key))
+            raise Interrupt  # from here on it is as above
+
+        if interrupted_at(n, lambda: events.append(events[0]), look) is None:
+            break
+        assert seen[0] == seen[1] and seen[0] - whole in (0, 1) and seen[2] - whole in (0, 1) and seen[3] == "aten::ones"
+    assert n > 10

@@ -72,7 +72,7 @@ static mtp_profile *prof;
 
 static void *chunks; /* where the parent's are */
 
-static void child_is_off(void *arg)
+static void child_records_nothing(void *arg)
 {
     (void)arg;
     CHILD_CHECK(chunks == NULL || (msync(chunks, 4096, MS_ASYNC) != 0 && errno == ENOMEM)); /* not mapped */
@@ -89,10 +89,15 @@ static void child_is_off(void *arg)
         mtp__op_begin(&op);
         mtp__op_end(&op);
     }
+    CHILD_CHECK(mtp_profile_stop(prof) == MTP_E_STATE && mtp_profile_step(prof) == MTP_E_STATE);
+}
+
+static void child_is_off(void *arg)
+{
     mtp_ledger l = MTP_LEDGER_INIT;
+    child_records_nothing(arg);
     CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK);
     CHILD_CHECK(l.emitted == 0 && l.kept == 0 && l.dropped == 0 && l.chunks == 0);
-    CHILD_CHECK(mtp_profile_stop(prof) == MTP_E_STATE && mtp_profile_step(prof) == MTP_E_STATE);
 }
 
 static void own_profile(void)
@@ -225,7 +230,7 @@ static void forks_are_only_told_of_while_recording(void **state)
     assert_true(test_left_well(test_child(child_is_off, NULL, 20))); /* before */
     assert_ok(mtp_profile_start(prof));
     assert_ok(mtp_profile_stop(prof));
-    assert_true(test_left_well(test_child(child_is_off, NULL, 20))); /* after */
+    assert_true(test_left_well(test_child(child_records_nothing, NULL, 20))); /* after */
     assert_int_equal(w.count[MTP_WARNING_FORK_NOT_FOLLOWED], 0);
     assert_ok(mtp_profile_start(prof));
     assert_true(test_left_well(test_child(child_is_off, NULL, 20)));
@@ -523,6 +528,55 @@ static void a_child_reads_and_gives_back_the_traces_of_its_parent(void **state)
     mtp_profile_destroy(prof);
 }
 
+static uint64_t spans_now(void)
+{
+    mtp_trace *trace = NULL;
+    mtp_trace_info info = MTP_TRACE_INFO_INIT;
+    if (mtp_profile_trace(prof, &trace) != MTP_OK || mtp_trace_get_info(trace, &info) != MTP_OK)
+        return UINT64_MAX;
+    mtp_trace_destroy(trace);
+    return info.spans;
+}
+
+/* What it records itself comes after what it has of its parent, or instead of it. */
+static void child_has_what_was_recorded(void *arg)
+{
+    const uint64_t scopes = *(const uint64_t *)arg, before = prof->config.acc_events ? scopes : 0;
+    mtp_ledger ledger = MTP_LEDGER_INIT;
+    CHILD_CHECK(spans_now() == scopes);
+    CHILD_CHECK(mtp_profile_ledger(prof, &ledger) == MTP_OK && ledger.kept >= 2 * scopes);
+    CHILD_CHECK(mtp_profile_start(prof) == MTP_OK);
+    MTP_SCOPE ("child") {
+    }
+    CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK && spans_now() == before + 1);
+    mtp_profile_destroy(prof);
+}
+
+static void a_child_has_what_was_recorded_and_stopped(void **state)
+{
+    (void)state;
+    for (int keeps = 0; keeps < 2; keeps++) {
+        mtp_profile_config c = test_config(NULL);
+        c.buffer_bytes = 64u << 20;
+        c.acc_events = keeps;
+        uint64_t scopes = 100000;
+        prof = test_start(&c);
+        for (uint64_t i = 0; i < scopes; i++)
+            MTP_SCOPE ("parent") {
+            }
+        assert_ok(mtp_profile_stop(prof));
+        assert_true(test_left_well(test_child(child_has_what_was_recorded, &scopes, 20)));
+        assert_int_equal(spans_now(), scopes);
+        assert_ok(mtp_profile_start(prof));
+        chunks = prof->recorder->pool.base;
+        assert_true(
+            test_left_well(test_child(child_is_off, NULL, 20))); /* while it records it is the parent's */
+        chunks = NULL;
+        assert_ok(mtp_profile_stop(prof));
+        mtp_profile_destroy(prof);
+    }
+}
+
 /* ---------------------------------------------------------------------------------------- in a handler */
 
 static mtp__testpoint fork_at;
@@ -671,6 +725,7 @@ int main(void)
         TEST(a_child_of_a_bare_system_call_does_not_touch_the_parents_file),
         TEST(programs_that_are_started_do_not_disturb),
         TEST(a_child_reads_and_gives_back_the_traces_of_its_parent),
+        TEST(a_child_has_what_was_recorded_and_stopped),
         TEST(forks_in_a_handler_inside_a_record_leave_both_sides_well),
         TEST(a_stack_provider_may_fork),
     };

@@ -162,6 +162,27 @@ static void what_a_crash_left_is_kept(void **state)
     assert_int_not_equal(access(test_path("crashed.4.mtp"), F_OK), 0);
 }
 
+/* An error between prepare and start, or a schedule that ends before: nothing was recorded, so there is nothing to keep. */
+static void one_that_never_started_is_not_kept(void **state)
+{
+    (void)state;
+    mtp_outcome outcome;
+    warnings w;
+    snprintf(path, sizeof path, "%s", test_path("unstarted.mtp"));
+    mtp_profile_config c = config_of(NULL, path);
+    for (int round = 0; round < 2; round++) {
+        mtp_profile *prof = test_create(&c);
+        assert_ok(mtp_profile_prepare_trace(prof));
+        mtp_profile_destroy(prof);
+        assert_int_equal(spans_of(path, &outcome), 0);
+        assert_int_equal(outcome, MTP_OUTCOME_STOPPED);
+    }
+    record(path, 2, &w);
+    assert_int_equal(w.total, 0);
+    assert_string_equal(last_kept, "");
+    assert_int_not_equal(access(test_path("unstarted.1.mtp"), F_OK), 0);
+}
+
 static void race_for_it(void *arg)
 {
     (void)arg;
@@ -506,6 +527,7 @@ int main(void)
         TEST(a_start_that_fails_leaves_the_old_file),
         TEST(a_header_that_is_written_in_parts_is_whole),
         TEST(what_a_crash_left_is_kept),
+        TEST(one_that_never_started_is_not_kept),
         TEST(of_several_processes_on_one_path_one_records),
         TEST(with_a_number_in_the_name_each_process_has_its_file),
         TEST(patterns_are_filled_in),

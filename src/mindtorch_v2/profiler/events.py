@@ -40,9 +40,10 @@ class _EventSource:
 
     @property
     def trace(self) -> mtprof.Trace:
-        if not isinstance(self._trace, mtprof.Trace):
-            self._trace = self._trace()
-        return self._trace
+        trace = self._trace
+        if not isinstance(trace, mtprof.Trace):
+            trace = self._trace = trace()
+        return trace
 
     @functools.cached_property
     def events(self) -> mtprof.Events:
@@ -54,7 +55,7 @@ class _EventSource:
     def get(self, index: int) -> FunctionEvent:
         made = self._made.get(index)
         if made is None:
-            made = self._made[index] = FunctionEvent._recorded(self, index)
+            made = self._made.setdefault(index, FunctionEvent._recorded(self, index))
         return made
 
     def children(self, index: int) -> Iterator[Any]:
@@ -162,9 +163,13 @@ class EventList(list):
             self._source.trace  # noqa: B018
 
     def _make(self) -> None:
-        source, self._source = self._source, None
+        """An interrupt on the way leaves it as it was; another thread that was faster has made it."""
+        source, everything = self._source, slice(None)
         if source is not None:
-            list.extend(self, [source.get(i) for i in range(len(source))])
+            made = [source.get(i) for i in range(len(source))]
+            if self._source is source:
+                list.__setitem__(self, everything, made)
+                self._source = None
 
     # -------------------------------------------------------------------------------------------- as a list
 
@@ -179,15 +184,15 @@ class EventList(list):
         return list(other) + list(self)
 
     def __len__(self) -> int:
-        return list.__len__(self) if self._source is None else len(self._source)
+        source = self._source
+        return list.__len__(self) if source is None else len(source)
 
     def __bool__(self) -> bool:
         return len(self) > 0
 
     def __iter__(self) -> Iterator[Any]:
-        if self._source is None:
-            return list.__iter__(self)
-        return map(self._source.get, range(len(self._source)))
+        source = self._source
+        return list.__iter__(self) if source is None else map(source.get, range(len(source)))
 
     def __getitem__(self, index: Any) -> Any:
         source = self._source
@@ -221,7 +226,8 @@ class EventList(list):
 
     def _unchanged(self, kind: type) -> Any:
         """The source, if it is of this kind and what it gave out is as C has it."""
-        return self._source if isinstance(self._source, kind) and not self._source.touched else None
+        source = self._source
+        return source if isinstance(source, kind) and not source.touched else None
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -253,8 +259,9 @@ class EventList(list):
         group_by_overload_name: aten::add.Tensor and aten::add.out apart; include_python_functions: rows of Python
         functions too (with_stack), which PyTorch shows up to 2.14 and leaves out from 2.15 on.
         """
-        if self._source is not None and not (isinstance(self._source, _EventSource) and self._source.touched):
-            options, source = _Options(self), self._source
+        source = self._source
+        if source is not None and not (isinstance(source, _EventSource) and source.touched):
+            options = _Options(self)
             events = (lambda: self) if isinstance(source, _EventSource) else source.events
             if isinstance(source, _RowSource):
                 include_python_functions |= source.python_functions  # rows that are there stay
@@ -402,8 +409,9 @@ class EventList(list):
         """Folded stacks for flame graphs: a line for each event, root first, and its microseconds."""
         if metric not in self.supported_export_stacks_metrics() + ["self_npu_time_total", "self_device_time_total"]:
             raise ValueError("metric should be one of: " + str(self.supported_export_stacks_metrics()))
-        if self._source is not None and not (isinstance(self._source, _EventSource) and self._source.touched):
-            self._source.trace.stacks(path, metric)
+        source = self._source
+        if source is not None and not (isinstance(source, _EventSource) and source.touched):
+            source.trace.stacks(path, metric)
             return
         translate = str.maketrans(" ;\t\n", "____")
         lines = []

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import mtprof
+from mtprof._native import write_file
 
 import mindtorch_v2.autograd.profiler as prof
 
@@ -44,6 +45,7 @@ class ExecutionTraceObserver(_ITraceObserver):
         self.output_file_path_observer = ""
         self._parts: list[Any] = []  # sessions and profiles that hold what was seen
         self._own: mtprof.Session | None = None
+        self._pid = 0  # who registered it, or started it last: a forked child does not write its parent's file
 
     def __del__(self) -> None:
         if getattr(self, "_registered", False):
@@ -69,6 +71,7 @@ class ExecutionTraceObserver(_ITraceObserver):
         if not self._registered:
             self.output_file_path = self.output_file_path_observer = os.fspath(output_file_path)
             self._registered = True
+            self._pid = os.getpid()
         return self
 
     def unregister_callback(self) -> None:
@@ -78,7 +81,9 @@ class ExecutionTraceObserver(_ITraceObserver):
         self.stop()
         self._registered = False
         parts, self._parts = self._parts, []
-        _write([part.trace() if isinstance(part, mtprof.Session) else part.trace for part in parts], self.output_file_path)
+        if self._pid == os.getpid():
+            _write([part.trace() if isinstance(part, mtprof.Session) else part.trace for part in parts
+                    if isinstance(part, mtprof.Session) or part._recorded], self.output_file_path)
 
     @property
     def is_registered(self) -> bool:
@@ -91,6 +96,8 @@ class ExecutionTraceObserver(_ITraceObserver):
 
     def start(self) -> None:
         """Starts to capture."""
+        if self._pid != os.getpid():
+            self._pid, self._parts, self._own, self._execution_trace_running = os.getpid(), [], None, False
         if not self._registered or self._execution_trace_running:
             return
         current = prof.profile._current() if prof.profile._current is not None else None
@@ -105,9 +112,9 @@ class ExecutionTraceObserver(_ITraceObserver):
 
     def stop(self) -> None:
         """Stops to capture."""
-        if self._own is not None:
+        if self._own is not None and self._pid == os.getpid():
             self._own.stop()
-            self._own = None
+        self._own = None
         self._execution_trace_running = False
 
     def cleanup(self) -> None:
@@ -186,9 +193,8 @@ def _write(traces: list[mtprof.Trace], path: str) -> None:
             node["ctrl_deps"] = node["ctrl_deps"] + offset if node["ctrl_deps"] > 1 else node["ctrl_deps"]
             whole["nodes"].append(node)
         offset = max((node["id"] for node in whole["nodes"]), default=1)
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "wt", encoding="utf-8") as file:
-        json.dump(whole, file)
+    text = json.dumps(whole).encode()
+    write_file(path, gzip.compress(text) if path.endswith(".gz") else text)
 
 
 mtprof.hide_file(_write.__code__.co_filename)

@@ -105,15 +105,13 @@ def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use
     import time
 
     def handler_fn(prof: Any) -> None:
-        nonlocal worker_name
         if not os.path.isdir(dir_name):
             try:
                 os.makedirs(dir_name, exist_ok=True)
             except Exception as e:
                 raise RuntimeError("Can't create directory: " + dir_name) from e
-        if not worker_name:
-            worker_name = f"{socket.gethostname()}_{os.getpid()}"
-        file_name = f"{worker_name}.{time.time_ns()}.pt.trace.json" + (".gz" if use_gzip else "")
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"  # a forked child is another
+        file_name = f"{worker}.{time.time_ns()}.pt.trace.json" + (".gz" if use_gzip else "")
         prof.export_chrome_trace(os.path.join(dir_name, file_name))
 
     return handler_fn
@@ -441,7 +439,7 @@ class profile(_KinetoProfile):
         self.step_num = 0
         self.step_rec_fn: mtprof.record_function | None = None
         self._started = False
-        self._turns = (os.getpid(), threading.RLock())
+        self._turns: tuple[int, Any] = (0, None)
         self._pid = 0  # whose it is, once it is started
         self.current_action = _checked_action(self.schedule(self.step_num))
         self._prev_schedule_action = self.current_action
@@ -475,6 +473,7 @@ class profile(_KinetoProfile):
             raise RuntimeError(prof.ALREADY_ACTIVE)
         try:
             self._pid = os.getpid()
+            self._turn()  # made before there is more than one thread to take it
             _claim(self)
             self._transit_action(ProfilerAction.NONE, self.current_action)
             self._started = True
@@ -543,6 +542,9 @@ class profile(_KinetoProfile):
         if self._turns[0] != os.getpid():
             self._turns = (os.getpid(), threading.RLock())
         return self._turns[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_turns": (0, None)}
 
     def _step(self) -> None:
         if not self._started:
