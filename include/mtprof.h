@@ -718,9 +718,10 @@ MTP_API mtp_status mtp_profile_ledger(const mtp_profile *prof, mtp_ledger *out);
 
 /* --------------------------------------------------------------------------------------------- stacks */
 
-/* Where call stacks come from, with with_stack. capture runs inside the recording call: it must not block,
- * allocate or record; it writes opaque frame keys, innermost first, and returns how many. describe is called
- * once per key and session, or again when a long session tells its definitions anew, and writes "file:line:function" (NUL-terminated, at most `room` bytes). */
+/* Where call stacks come from, with with_stack. capture runs inside the recording call: it must not block, allocate or
+ * record; it writes opaque frame keys, innermost first, and returns how many. describe is called when a key is met first in a
+ * session (or again when a long session tells its definitions anew), by several threads at once if they meet it, and writes
+ * "file:line:function" (NUL-terminated, at most `room` bytes). It may take locks of the program's. */
 typedef struct mtp_stack_provider {
     size_t size; /* sizeof(mtp_stack_provider) */
     uint32_t (*capture)(void *user, uint64_t *frames, uint32_t room);

@@ -2,6 +2,7 @@
 #include "record/details.h"
 #include <errno.h>
 #include <string.h>
+#include "base/guard.h"
 #include "base/hash.h"
 #include "base/os.h"
 #include "base/rank.h"
@@ -33,6 +34,7 @@ struct mtp__thread_cache {
     frame_slot frame[FRAME_SLOTS];
     uint64_t frames[MTP__STACK_DEPTH_MAX];
     uint64_t words[MTP__SHAPE_WORDS_MAX];
+    char text[1024]; /* of the frame that is about to be told */
 };
 
 /* ------------------------------------------------------------------------------------------- tables */
@@ -66,14 +68,11 @@ static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes
     return told;
 }
 
-/* A frame is known by its key; what is told is its description. */
+/* A frame is known by its key; what is told is its description, which the thread has got already (frame_id). */
 static int tell_frame(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
 {
-    (void)t, (void)length;
-    char text[1024];
-    uint64_t key;
-    memcpy(&key, bytes, sizeof key);
-    mtp__stack_describe(key, text, sizeof text);
+    (void)t, (void)bytes, (void)length;
+    const char *text = mtp__self.thread->cache->text;
     return ((mtp__recorder *)user)->open && /* as above: describing may take long */
            mtp__control_define(user, MTP__CONTROL_FRAME, id, text, strlen(text));
 }
@@ -342,6 +341,22 @@ uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs
 
 /* ------------------------------------------------------------------------------------------- stacks */
 
+/* Described before the table is locked: that may wait for the dynamic linker, or for whatever else a provider needs, and
+ * whoever has it (a library's constructor) may be waiting for the table. */
+static uint32_t frame_id(mtp__recorder *r, mtp__tables *set, struct mtp__thread_cache *cache, uint64_t key)
+{
+    uint64_t hash = mtp__hash_bytes(&key, sizeof key);
+    uint32_t id = mtp__intern_find(&set->frames, hash, &key, sizeof key);
+    if (id != 0)
+        return id;
+    int its_errno = errno;
+    mtp__guard_enter();
+    mtp__stack_describe(key, cache->text, sizeof cache->text);
+    mtp__guard_leave();
+    errno = its_errno;
+    return add(r, &set->frames, hash, &key, sizeof key);
+}
+
 /* One level down the tree, from the parent to the child that `key` leads to. */
 static uint32_t stack_child(mtp__recorder *r, mtp__tables *set, struct mtp__thread_cache *cache,
                             uint32_t parent, uint64_t key)
@@ -350,7 +365,7 @@ static uint32_t stack_child(mtp__recorder *r, mtp__tables *set, struct mtp__thre
     frame_slot *slot = &cache->frame[hash % FRAME_SLOTS];
     if (slot->stack != 0 && slot->key == key && slot->parent == parent)
         return slot->stack;
-    uint32_t pair[2] = {parent, add(r, &set->frames, mtp__hash_bytes(&key, sizeof key), &key, sizeof key)};
+    uint32_t pair[2] = {parent, frame_id(r, set, cache, key)};
     if (pair[1] == 0)
         return 0;
     uint32_t id = add(r, &set->stacks, mtp__hash_bytes(pair, sizeof pair), pair, sizeof pair);

@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/single_threaded.h>
 #include <unistd.h>
 #include "base/testpoint.h"
 #include "record/profile.h"
+#include "record/stack.h"
 
 static _Atomic(mtp_profile *) active; /* borrowed */
 
@@ -32,6 +34,7 @@ void mtp__profile_release(mtp_profile *prof)
 }
 
 static mtp__hold busy_before; /* registry lock */
+static bool had_others;       /* when it was forked: other threads than the one that did */
 static _Thread_local bool unheard __attribute__((tls_model("initial-exec")));
 
 /* A fork from a callback that is called under a lock of ours (a stack provider's describe). The locks cannot be had, and
@@ -44,11 +47,13 @@ static bool fork_is_unheard(void)
 
 static void before_fork(void)
 {
+    bool others = !__libc_single_threaded;
     if (fork_is_unheard())
         return;
     mtp__hold before = mtp__writer_hold();
     mtp__registry_lock();
     busy_before = before;
+    had_others = others;
     mtp__recorder_fork_locks(true);
 }
 
@@ -89,6 +94,8 @@ static void follow(mtp_profile *prof)
 static void after_fork_child(void)
 {
     MTP__TESTPOINT(FORK_CHILD);
+    if (unheard || had_others)
+        mtp__stack_forked();
     if (unheard) {
         __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
         return;

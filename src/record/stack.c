@@ -25,6 +25,14 @@ typedef int walk_fn(void **frames, int room);
 static mtp_stack_provider custom; /* set only while nothing is recorded */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static walk_fn *libunwind_walk;
+static bool orphan; /* see mtp__stack_forked */
+
+/* The compiler's unwinder locks nothing since gcc 12, with glibc 2.35 (_dl_find_object). */
+#if defined(__GLIBC__) && !defined(__clang__) && __GNUC__ >= 12
+#define GCC_WALKS_FREELY __GLIBC_PREREQ(2, 35)
+#else
+#define GCC_WALKS_FREELY 0
+#endif
 
 static void find_libunwind(void)
 {
@@ -49,17 +57,25 @@ static _Unwind_Reason_Code gcc_frame(struct _Unwind_Context *context, void *user
     return _URC_NO_REASON;
 }
 
+static uint32_t gcc_capture(uint64_t *frames, uint32_t room)
+{
+    gcc_walk w = {frames, 0, room};
+    _Unwind_Backtrace(gcc_frame, &w);
+    return w.count;
+}
+
 static uint32_t native_capture(uint64_t *frames, uint32_t room)
 {
-    pthread_once(&once, find_libunwind);
-    if (libunwind_walk != NULL) {
+    if (!orphan)
+        pthread_once(&once, find_libunwind);
+    else if (!GCC_WALKS_FREELY)
+        return 0;
+    if (libunwind_walk != NULL && !orphan) {
         MTP__UNCANCELLED; /* it asks by write() whether memory can be read */
         int n = libunwind_walk((void **)(void *)frames, (int)room);
         return n > 0 ? (uint32_t)n : 0;
     }
-    gcc_walk w = {frames, 0, room};
-    _Unwind_Backtrace(gcc_frame, &w);
-    return w.count;
+    return gcc_capture(frames, room);
 }
 
 /* The file that an address is of, and its build id. */
@@ -123,7 +139,7 @@ static void native_describe(uint64_t frame, char *out, size_t room)
     unsigned long long offset = (unsigned long long)((char *)at - (char *)info.dli_fbase);
     module m = {.address = frame - 1};
     int error = errno; /* the program's: recording leaves it alone */
-    if (info.dli_sname == NULL && dl_iterate_phdr(find_module, &m) != 0 && m.path[0] == '/' &&
+    if (info.dli_sname == NULL && !orphan && dl_iterate_phdr(find_module, &m) != 0 && m.path[0] == '/' &&
         strlen(m.path) + sizeof m.id + 32 < room)
         snprintf(out, room, "%s%s%s:+0x%llx:?", m.path, m.id[0] != 0 ? "@" : "", m.id, offset);
     else
@@ -162,8 +178,16 @@ void mtp__stack_prepare(void)
 {
     uint64_t frames[8];
     uint32_t from;
-    if (custom.capture == NULL)
-        mtp__stack_capture(NULL, frames, 8, &from);
+    if (custom.capture != NULL)
+        return;
+    mtp__stack_capture(NULL, frames, 8, &from);
+    if (!orphan)
+        gcc_capture(frames, 8); /* a forked child will walk with it */
+}
+
+void mtp__stack_forked(void)
+{
+    orphan = true;
 }
 
 mtp_status mtp_stack_provider_set(const mtp_stack_provider *provider)
@@ -185,6 +209,7 @@ mtp_status mtp_stack_provider_set(const mtp_stack_provider *provider)
 
 const char *mtp_stack_provider_name(void)
 {
-    pthread_once(&once, find_libunwind);
-    return custom.capture != NULL ? "custom" : libunwind_walk != NULL ? "libunwind" : "gcc";
+    if (!orphan)
+        pthread_once(&once, find_libunwind);
+    return custom.capture != NULL ? "custom" : libunwind_walk != NULL && !orphan ? "libunwind" : "gcc";
 }

@@ -3,6 +3,8 @@
 #include "tests/test.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <semaphore.h>
+#include <unistd.h>
 
 static mtp_profile *prof;
 static seen s;
@@ -557,6 +559,67 @@ static void describing_survives_addresses_that_are_nothing(void **state)
     assert_ok(mtp_stack_provider_set(NULL));
 }
 
+/* Describing takes locks of the program's (the dynamic linker's, for one), and their holder may record: nobody waits for us
+ * meanwhile. */
+static sem_t describing, recorded;
+static _Thread_local uint64_t own_frame;
+
+static uint32_t capture_own(void *user, uint64_t *frames, uint32_t room)
+{
+    (void)user;
+    frames[0] = own_frame;
+    return room > 0;
+}
+
+static void describe_when_the_other_has_recorded(void *user, uint64_t frame, char *out, size_t room)
+{
+    (void)user;
+    snprintf(out, room, "file:%llu:f", (unsigned long long)frame);
+    if (frame != 1)
+        return;
+    sem_post(&describing);
+    while (sem_wait(&recorded) != 0)
+        ;
+}
+
+static void *record_meanwhile(void *arg)
+{
+    while (sem_wait(&describing) != 0)
+        ;
+    own_frame = 2;
+    MTP_SCOPE ("meanwhile") {
+    }
+    sem_post(&recorded);
+    return arg;
+}
+
+static void describe_and_wait(void *arg)
+{
+    (void)arg;
+    const mtp_stack_provider provider = {sizeof provider, capture_own, describe_when_the_other_has_recorded,
+                                         NULL};
+    mtp_profile_config c = test_config(NULL);
+    pthread_t t;
+    c.with_stack = true;
+    sem_init(&describing, 0, 0);
+    sem_init(&recorded, 0, 0);
+    CHILD_CHECK(mtp_stack_provider_set(&provider) == MTP_OK);
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    CHILD_CHECK(pthread_create(&t, NULL, record_meanwhile, NULL) == 0);
+    own_frame = 1;
+    MTP_SCOPE ("described") {
+    }
+    CHILD_CHECK(pthread_join(t, NULL) == 0 && mtp_profile_stop(prof) == MTP_OK);
+    mtp_ledger l = MTP_LEDGER_INIT;
+    CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK && l.kept == 5 && l.lost_definitions == 0);
+}
+
+static void others_record_while_a_frame_is_described(void **state)
+{
+    (void)state;
+    assert_true(test_left_well(test_child(describe_and_wait, NULL, 20)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -574,6 +637,7 @@ int main(void)
         TEST(a_provider_that_records_is_refused_and_counted),
         TEST(native_stacks_lead_to_the_caller),
         TEST(describing_survives_addresses_that_are_nothing),
+        TEST(others_record_while_a_frame_is_described),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,10 @@
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <errno.h>
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -712,6 +714,72 @@ static void a_stack_provider_may_fork(void **state)
     assert_true(test_left_well(test_child(fork_in_a_provider, NULL, 30)));
 }
 
+/* A thread that is inside the dynamic linker has its lock, and in the child nobody gives it back. */
+static sem_t inside_linker, leave_linker;
+
+static int stay_inside(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)info, (void)size, (void)user;
+    sem_post(&inside_linker);
+    while (sem_wait(&leave_linker) != 0)
+        ;
+    return 1;
+}
+
+static void *asks_linker(void *arg)
+{
+    dl_iterate_phdr(stay_inside, NULL);
+    return arg;
+}
+
+static void *records_with_stacks(void *arg)
+{
+    for (int i = 0; i < 5; i++)
+        MTP_SCOPE ("of the child") {
+        }
+    return arg;
+}
+
+static void child_beside_the_linker(void *arg)
+{
+    if (arg == NULL) { /* one that is not followed may begin anew */
+        mtp_profile_config c = test_config(NULL);
+        c.with_stack = true;
+        CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    }
+    records_with_stacks(NULL);
+    mtp_ledger l = MTP_LEDGER_INIT;
+    CHILD_CHECK(mtp_stack_provider_name() != NULL && mtp_profile_stop(prof) == MTP_OK);
+    CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK && l.emitted == 11 && l.kept == 11);
+}
+
+static void fork_beside_the_linker(void *arg)
+{
+    pthread_t t;
+    mtp_profile_config c = test_config(NULL);
+    c.with_stack = true;
+    c.follow_fork = arg != NULL;
+    c.spool = arg;
+    sem_init(&inside_linker, 0, 0);
+    sem_init(&leave_linker, 0, 0);
+    CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
+    CHILD_CHECK(pthread_create(&t, NULL, asks_linker, NULL) == 0);
+    while (sem_wait(&inside_linker) != 0)
+        ;
+    int status = test_child(child_beside_the_linker, arg, 20);
+    sem_post(&leave_linker);
+    CHILD_CHECK(pthread_join(t, NULL) == 0 && test_left_well(status));
+}
+
+static void a_child_of_many_threads_needs_no_lock_for_its_stacks(void **state)
+{
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s", test_path("linker.mtp"));
+    assert_true(test_left_well(test_child(fork_beside_the_linker, path, 40)));
+    assert_true(test_left_well(test_child(fork_beside_the_linker, NULL, 40)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -728,6 +796,7 @@ int main(void)
         TEST(a_child_has_what_was_recorded_and_stopped),
         TEST(forks_in_a_handler_inside_a_record_leave_both_sides_well),
         TEST(a_stack_provider_may_fork),
+        TEST(a_child_of_many_threads_needs_no_lock_for_its_stacks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
