@@ -11,6 +11,7 @@
 #include "record/epoch.h"
 
 #define PART_BYTES 2048u /* a blob longer than this comes in parts, so that it fits the smallest chunk */
+#define RECORDS_LEAST 2u /* pieces that a ring keeps for records when an epoch begins */
 #define KEPT_MOST ((size_t)1 << 20)
 _Static_assert(4 + MTP_DROP_CAUSES <= MTP__LEDGER_ROOM, "a ledger fits a header");
 #define LAST_WORDS (2u + 4u + MTP_DROP_CAUSES + 3u) /* ledger, and the cycle's end */
@@ -61,13 +62,25 @@ void mtp__control_release(mtp__recorder *r)
     mtp__pool_release_control(&r->pool, before);
 }
 
+/* Pieces that the ring has: fewer than were asked for, if the disk is full. */
+static uint32_t ring_slots(mtp__recorder *r)
+{
+    return atomic_load_explicit(&r->pool.reach, memory_order_relaxed);
+}
+
 /* The records of an epoch keep a quarter of a ring, whatever there is to define. Older ones make room for definitions: what
  * is kept is described. */
 static bool may_take(mtp__recorder *r, uint64_t chunks)
 {
-    uint32_t most = r->pool.slots - (r->pool.slots + 3) / 4;
+    uint32_t slots = ring_slots(r), most = slots - (slots + 3) / 4;
     return r->control.held_count + chunks <= most ||
            mtp__pool_oldest_epoch(&r->pool) + 1 < atomic_load_explicit(&r->pool.epoch, memory_order_relaxed);
+}
+
+/* An epoch that begins with little may begin when definitions have more than their part: only with new ones do they go. */
+static bool may_begin(mtp__recorder *r, uint64_t chunks)
+{
+    return may_take(r, chunks) || r->control.held_count + chunks + RECORDS_LEAST <= ring_slots(r);
 }
 
 /* One that begins with much waits until there is room for what may have to wait for it. */
@@ -79,15 +92,17 @@ bool mtp__control_has_room_for_epoch(mtp__recorder *r)
     mtp__control_release(r);
     uint64_t chunk = mtp__span_words(r->pool.chunk_bytes);
     uint64_t beginning = (c->beginning + chunk - 1) / chunk;
-    bool at_once = beginning <= 1 || beginning * 16 <= r->pool.slots || mtp__details_are_nearly_full(r);
-    return at_once ? may_take(r, beginning) : c->held_count + beginning <= r->pool.slots / 2;
+    if (beginning <= 1 || beginning * 16 <= ring_slots(r))
+        return may_begin(r, beginning);
+    return mtp__details_are_nearly_full(r) ? may_take(r, beginning)
+                                           : c->held_count + beginning <= ring_slots(r) / 2;
 }
 
 /* As a chunk comes to its end: is the epoch long enough to be worth its beginning, and has it had its part of what the
  * control stream should take? Four or five are there at a time. */
 static void want_next_epoch(mtp__recorder *r)
 {
-    uint64_t part = (uint64_t)r->pool.slots * r->pool.chunk_bytes / sizeof(uint64_t) / 32;
+    uint64_t part = (uint64_t)ring_slots(r) * r->pool.chunk_bytes / sizeof(uint64_t) / 32;
     if (r->control.epoch_words > 2 * r->control.beginning && r->control.epoch_words >= part &&
         mtp__pool_control_is_large(&r->pool))
         mtp__epoch_want(r);
@@ -102,19 +117,21 @@ static void begin_chunk(mtp__recorder *r, mtp__chunk *chunk)
         hold(c, chunk);
 }
 
-static mtp__chunk *take_chunk(mtp__recorder *r)
+static mtp__chunk *take_chunk(mtp__recorder *r, bool for_epoch)
 {
     mtp_drop why;
     mtp__control_release(r);
-    if (is_ring(r) && !may_take(r, 1))
+    if (is_ring(r) && !(for_epoch ? may_begin(r, 1) : may_take(r, 1))) {
+        mtp__epoch_want(r); /* else it stays so */
         return NULL;
+    }
     return mtp__pool_take(&r->pool, 0, r->cycle, r->control.written, mtp__clock_ticks_slow(), &why);
 }
 
 mtp__chunk *mtp__control_take_for_epoch(mtp__recorder *r)
 {
     uint32_t epoch = atomic_fetch_add(&r->pool.epoch, 1);
-    mtp__chunk *chunk = take_chunk(r);
+    mtp__chunk *chunk = take_chunk(r, true);
     if (chunk == NULL)
         atomic_store(&r->pool.epoch, epoch);
     return chunk;
@@ -139,13 +156,15 @@ static uint64_t *reserve(mtp__recorder *r, uint32_t words)
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
         c->chunk = NULL;
     }
-    mtp__chunk *chunk = take_chunk(r);
+    mtp__chunk *chunk = take_chunk(r, false);
     if (chunk == NULL)
         return NULL;
     if (c->chunk != NULL)
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
     c->sealed = NULL;
     begin_chunk(r, chunk);
+    if (is_ring(r))
+        want_next_epoch(r); /* a long record may leave a chunk before it comes to its end */
     return mtp__chunk_words(c->chunk) + c->used;
 }
 
