@@ -154,6 +154,10 @@ static void tell_state(const char *path, mtp_trace_info i)
         cli_fail(0, "warning: %s: its header is damaged; the copy of it is not, and was used", name);
     if (i.has_ledger)
         tell_drops(name, &i.ledger);
+    if (i.has_ledger && i.ledger.lost_definitions > 0)
+        cli_fail(0,
+                 "warning: %s: %llu names, shapes or stacks are lost: they are shown as \"?\", or not at all",
+                 name, (unsigned long long)i.ledger.lost_definitions);
     if (i.clock_faults > 0)
         cli_fail(0,
                  "warning: %s: %llu times its clock went backwards, or its readings contradict each other; "

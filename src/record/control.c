@@ -62,12 +62,18 @@ void mtp__control_release(mtp__recorder *r)
     mtp__pool_release_control(&r->pool, before);
 }
 
+/* Pieces that the ring has: fewer than were asked for, if the disk is full. */
+static uint32_t ring_slots(mtp__recorder *r)
+{
+    return atomic_load_explicit(&r->pool.reach, memory_order_relaxed);
+}
+
 /* The records of an epoch keep a quarter of a ring, whatever there is to define; or one piece while the next epoch begins, as
  * only that lets go of older ones. Older records make room for definitions: what is kept is described. */
 static bool may_take(mtp__recorder *r, uint64_t chunks)
 {
-    uint32_t part = (r->pool.slots + 3) / 4, all_but_one = r->pool.slots - 1;
-    uint32_t most = r->control.opening ? all_but_one : r->pool.slots - (part > 2 ? part : 2);
+    uint32_t slots = ring_slots(r), part = (slots + 3) / 4, all_but_one = slots - 1;
+    uint32_t most = r->control.opening ? all_but_one : slots - (part > 2 ? part : 2);
     uint64_t held = r->control.held_count + chunks;
     uint32_t now = atomic_load_explicit(&r->pool.epoch, memory_order_relaxed);
     return held <= most || (held <= all_but_one && mtp__pool_oldest_epoch(&r->pool) + 1 < now);
@@ -95,10 +101,10 @@ bool mtp__control_has_room_for_epoch(mtp__recorder *r)
     mtp__control_release(r);
     uint64_t chunk = mtp__span_words(r->pool.chunk_bytes);
     uint64_t beginning = (c->beginning + chunk - 1) / chunk;
-    bool at_once = beginning <= 1 || beginning * 16 <= r->pool.slots || mtp__details_are_nearly_full(r) ||
+    bool at_once = beginning <= 1 || beginning * 16 <= ring_slots(r) || mtp__details_are_nearly_full(r) ||
                    !may_take(r, 1);
     if (!at_once)
-        return c->held_count + beginning <= r->pool.slots / 2;
+        return c->held_count + beginning <= ring_slots(r) / 2;
     c->opening = true;
     bool fits;
     do
@@ -112,7 +118,7 @@ bool mtp__control_has_room_for_epoch(mtp__recorder *r)
  * control stream should take? Four or five are there at a time. */
 static void want_next_epoch(mtp__recorder *r)
 {
-    uint64_t part = (uint64_t)r->pool.slots * r->pool.chunk_bytes / sizeof(uint64_t) / 32;
+    uint64_t part = (uint64_t)ring_slots(r) * r->pool.chunk_bytes / sizeof(uint64_t) / 32;
     if (r->control.epoch_words > 2 * r->control.beginning && r->control.epoch_words >= part &&
         mtp__pool_control_is_large(&r->pool))
         mtp__epoch_want(r);
@@ -133,8 +139,10 @@ static mtp__chunk *try_take(mtp__recorder *r)
 {
     mtp_drop why;
     mtp__control_release(r);
-    if (is_ring(r) && !may_take(r, 1))
+    if (is_ring(r) && !may_take(r, 1)) {
+        mtp__epoch_want(r); /* else it stays so */
         return NULL;
+    }
     return mtp__pool_take(&r->pool, 0, r->cycle, r->control.written, mtp__clock_ticks_slow(), &why);
 }
 
@@ -184,6 +192,8 @@ static uint64_t *reserve(mtp__recorder *r, uint32_t words)
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
     c->sealed = NULL;
     begin_chunk(r, chunk);
+    if (is_ring(r))
+        want_next_epoch(r); /* a long record may leave a chunk before it comes to its end */
     return mtp__chunk_words(c->chunk) + c->used;
 }
 

@@ -97,4 +97,6 @@ void fuzz_analyse(const mtp_trace *t);
 /* A spool file out of an input (spool_input.c): as it is if the first byte is even, else of the records that it tells of, written
  * by the library's own pool. false: it is damaged, or may be. */
 bool fuzz_make_spool(const uint8_t *data, size_t size, const char **path);
+/* Every chunk of the spool can be read, and none is missing. (Names that nothing defines are the reader's to tell.) */
+bool fuzz_spool_is_whole(const char *path);
 #endif

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "fuzz.h"
 #include "record/pool.h"
+#include "record/spool.h"
 #if __has_include("record/checks.h") /* spools whose control records have a check each */
 #include "record/checks.h"
 #endif
@@ -190,4 +191,17 @@ bool fuzz_make_spool(const uint8_t *data, size_t size, const char **made)
         return build(&in, how);
     put_file(in.at, fuzz_left(&in));
     return false;
+}
+
+static mtp_status pass_over(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
+{
+    (void)user, (void)chunk, (void)words, (void)count;
+    return MTP_OK;
+}
+
+bool fuzz_spool_is_whole(const char *file)
+{
+    mtp__spool_report report;
+    return mtp__spool_visit(file, pass_over, NULL, &report) == MTP_OK && report.damaged == 0 &&
+           report.missing == 0;
 }

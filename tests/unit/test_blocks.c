@@ -234,6 +234,28 @@ static void blocks_of_a_killed_programs_spool(void **state)
     free(other);
 }
 
+/* How much is missing nobody knows, but names that are used and not there tell that something is. */
+static void names_that_were_cut_off_a_killed_programs_spool_are_missed(void **state)
+{
+    (void)state;
+    static text before, after;
+    size_t length, nameless = 0;
+    bool said;
+    plan p = {.policy = MTP_STREAM, .buffer_bytes = 16 * BLOCK, .killed = true};
+    char *whole = recorded(p, &length, &before);
+    assert_null(strstr(before.bytes, "\"?\""));
+    for (size_t bytes = 2 * BLOCK; bytes < length; bytes += BLOCK) {
+        test_spew(path, whole, bytes);
+        show(&after, &said);
+        bool unknown = strstr(after.bytes, "\"name\": \"?\"") != NULL;
+        nameless += unknown;
+        if (unknown && (!said || breaches(path) == 0))
+            fail_msg("cut at %zu: names are missing, and nothing is said", bytes);
+    }
+    assert_true(nameless > 0);
+    free(whole);
+}
+
 /* A stream that may grow no more has no room for its ledger either: the header has it. */
 static void what_was_dropped_is_told_by_a_file_without_room(void **state)
 {
@@ -270,6 +292,7 @@ int main(void)
         TEST(blocks_of_a_stopped_spool),
         TEST(blocks_of_a_stopped_ring),
         TEST(blocks_of_a_killed_programs_spool),
+        TEST(names_that_were_cut_off_a_killed_programs_spool_are_missed),
         TEST(what_was_dropped_is_told_by_a_file_without_room),
     };
     snprintf(path, sizeof path, "%s", test_path("blocks.mtp"));

@@ -246,7 +246,7 @@ static void read_blob(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint
         define(d, kind, id, high, (const char *)d->part, total);
 }
 
-void mtp__dictionary_ledger(mtp_trace *t, const uint64_t *w, uint32_t count)
+static void read_ledger(mtp_trace *t, const uint64_t *w, uint32_t count)
 {
     if (count < 4)
         return;
@@ -292,7 +292,7 @@ static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint3
             define_stop(d, (uint32_t)w[0]);
         break;
     case MTP__CONTROL_LEDGER:
-        mtp__dictionary_ledger(d->trace, w, count);
+        read_ledger(d->trace, w, count);
         break;
     default:
         read_blob(d, kind, w, count);
@@ -306,6 +306,30 @@ void mtp__dictionary_complete(mtp__dictionary *d, const mtp__spool_header *h)
         d->ticks_per_ns = h->ticks_per_ns;
     if (d->line.count == 0 && !mtp__ticks_add(&d->line, &made))
         d->trace->builder->out_of_memory = true;
+}
+
+/* Names go with the last of the control stream, where nothing counts it: of a file that was cut, and never stopped. */
+static bool lost_names(const mtp_trace *t)
+{
+    return t->outcome != MTP_OUTCOME_LIVE && t->damaged_chunks + t->missing_chunks == 0 &&
+           t->ledger.lost_definitions == 0;
+}
+
+void mtp__dictionary_report(mtp_trace *t, const mtp__spool_report *report, bool nameless)
+{
+    t->chunks = report->total;
+    t->damaged_chunks = report->damaged;
+    t->damaged_header = report->header_damaged;
+    t->missing_chunks = report->missing;
+    t->outcome = report->outcome;
+    if (t->pid == 0)
+        t->pid = report->pid;
+    if (report->complete && report->header.totals.known == 1)
+        read_ledger(t, report->header.totals.ledger, MTP__LEDGER_ROOM);
+    if (nameless && lost_names(t)) {
+        t->damaged_chunks = 1;
+        t->chunks++;
+    }
 }
 
 mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, const uint64_t *words,

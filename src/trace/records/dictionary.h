@@ -2,7 +2,7 @@
 #ifndef MTP_TRACE_RECORDS_DICTIONARY_H
 #define MTP_TRACE_RECORDS_DICTIONARY_H
 #include "base/pair_map.h"
-#include "record/format.h"
+#include "record/spool.h"
 #include "trace/symbols.h"
 #include "trace/records/ticks.h"
 #include "trace/trace.h"
@@ -52,7 +52,8 @@ typedef struct mtp__dictionary {
 
 void mtp__dictionary_fini(mtp__dictionary *d);
 void mtp__dictionary_rewind(mtp__dictionary *d); /* the first pass is made again: what is defined stays */
-void mtp__dictionary_ledger(mtp_trace *t, const uint64_t *words, uint32_t count); /* of a ledger's record */
+/* What was found of the file itself. nameless: something uses a name that is not defined. */
+void mtp__dictionary_report(mtp_trace *t, const mtp__spool_report *report, bool nameless);
 mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, const uint64_t *words,
                                 uint32_t count);
 

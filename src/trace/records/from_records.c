@@ -60,6 +60,7 @@ typedef struct reader {
     shared_detail shared[SHARED_WORDS]; /* the last, by the number of words */
     open_span *open;                    /* owned: spans without an end yet, by slot; the last one is open */
     uint32_t open_count, open_room;
+    bool nameless;  /* a span's name is not defined */
     uint32_t gaps;  /* of `open`: those that have ended */
     uint32_t depth; /* of the stream, where we are */
     /* kept for the end */
@@ -260,6 +261,7 @@ static void on_begin(reader *r, const uint64_t *w, uint32_t words, uint64_t tick
     r->fresh = span;
     if (name == 0) {
         late_name late = {span, id};
+        r->nameless |= id != 0; /* 0: it was lost while recording, and counted */
         KEEP(r, late, late_count, &late);
     }
 }
@@ -775,15 +777,7 @@ mtp_status mtp__trace_from_spool(const char *path, mtp__tally *tally, mtp_trace 
         passes(&r);
         status = mtp__spool_visit(path, on_chunk, &r, &report);
     }
-    r.t->chunks = report.total;
-    r.t->damaged_chunks = report.damaged;
-    r.t->damaged_header = report.header_damaged;
-    r.t->missing_chunks = report.missing;
-    r.t->outcome = report.outcome;
-    if (status == MTP_OK && r.t->pid == 0)
-        r.t->pid = report.pid;
-    if (report.complete && report.header.totals.known == 1)
-        mtp__dictionary_ledger(r.t, report.header.totals.ledger, MTP__LEDGER_ROOM);
+    mtp__dictionary_report(r.t, &report, r.nameless);
     if (status == MTP_OK)
         status = complete(&r, out);
     else
