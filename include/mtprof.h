@@ -33,6 +33,8 @@
 #if defined(__GNUC__)
 #define MTP_API __attribute__((visibility("default")))
 #define MTP__UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* Also where nothing is optimised: a stack's first frame is the program's. */
+#define MTP__INLINE static inline __attribute__((always_inline))
 #else
 #error "mtprof.h needs gcc or clang"
 #endif
@@ -161,7 +163,7 @@ MTP_API uint32_t mtp_name_n(const char *text, size_t length);
 MTP_API extern uint32_t mtp__recording; /* read through mtp_recording() */
 
 #ifndef MTP_DISABLE
-static inline uint32_t mtp_recording(void)
+MTP__INLINE uint32_t mtp_recording(void)
 {
     return __atomic_load_n(&mtp__recording, __ATOMIC_RELAXED);
 }
@@ -183,19 +185,19 @@ MTP_API void mtp__scope_end(mtp_token token);
 MTP_API uint32_t mtp__site_resolve(uint32_t *site, const char *text);
 
 #ifndef MTP_DISABLE
-static inline mtp_token mtp_scope_begin(uint32_t name)
+MTP__INLINE mtp_token mtp_scope_begin(uint32_t name)
 {
     return MTP__UNLIKELY(mtp_recording() & MTP_CPU) ? mtp__scope_begin(name) : 0;
 }
 
 /* For names that are made at run time: kept for the session only, so any number of them cannot fill the
  * process. Bytes are taken as they are; length without the NUL. */
-static inline mtp_token mtp_scope_begin_text(const char *text, size_t length)
+MTP__INLINE mtp_token mtp_scope_begin_text(const char *text, size_t length)
 {
     return MTP__UNLIKELY(mtp_recording() & MTP_CPU) ? mtp__scope_begin_text(text, length) : 0;
 }
 
-static inline void mtp_scope_end(mtp_token token)
+MTP__INLINE void mtp_scope_end(mtp_token token)
 {
     if (MTP__UNLIKELY(token))
         mtp__scope_end(token);
@@ -222,7 +224,7 @@ typedef struct mtp__guard {
     uint32_t once;
 } mtp__guard;
 
-static inline mtp__guard mtp__sigbus_begin(uint32_t *site, const char *text)
+MTP__INLINE mtp__guard mtp__guard_begin(uint32_t *site, const char *text)
 {
     mtp__guard guard = {0, 1};
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU)) {
@@ -232,7 +234,7 @@ static inline mtp__guard mtp__sigbus_begin(uint32_t *site, const char *text)
     return guard;
 }
 
-static inline mtp__guard mtp__sigbus_begin_text(const char *text)
+MTP__INLINE mtp__guard mtp__guard_begin_text(const char *text)
 {
     mtp__guard guard = {0, 1};
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
@@ -241,7 +243,7 @@ static inline mtp__guard mtp__sigbus_begin_text(const char *text)
     return guard;
 }
 
-static inline void mtp__sigbus_end(mtp__guard *guard)
+MTP__INLINE void mtp__guard_end(mtp__guard *guard)
 {
     mtp_scope_end(guard->token);
 }
@@ -249,24 +251,24 @@ static inline void mtp__sigbus_end(mtp__guard *guard)
 #define MTP__PASTE2(a, b) a##b
 #define MTP__PASTE(a, b) MTP__PASTE2(a, b)
 #define MTP__SCOPE(text, guard)                                                                              \
-    for (mtp__guard guard __attribute__((cleanup(mtp__sigbus_end))) = __extension__({                        \
+    for (mtp__guard guard __attribute__((cleanup(mtp__guard_end))) = __extension__({                         \
              MTP__LITERAL(text, "MTP_SCOPE takes a literal: write MTP_SCOPE_TEXT for names of run time");    \
              static uint32_t mtp__site;                                                                      \
-             mtp__sigbus_begin(&mtp__site, (text));                                                          \
+             mtp__guard_begin(&mtp__site, (text));                                                           \
          });                                                                                                 \
          guard.once; guard.once = 0)
 #define MTP__SCOPE_TEXT(text, guard)                                                                         \
-    for (mtp__guard guard __attribute__((cleanup(mtp__sigbus_end))) = mtp__sigbus_begin_text(text);          \
+    for (mtp__guard guard __attribute__((cleanup(mtp__guard_end))) = mtp__guard_begin_text(text);            \
          guard.once; guard.once = 0)
 
 /* MTP_SCOPE("forward") { ... }   Left by the closing brace, return, break, goto or a C++ exception. (break leaves
  * the scope, not a loop around it; so does continue, but not with MTP_DISABLE: do without.) The text is a literal;
  * anything else is an error of the compiler's. */
-#define MTP_SCOPE(text) MTP__SCOPE(text, MTP__PASTE(mtp__sigbus_, __COUNTER__))
+#define MTP_SCOPE(text) MTP__SCOPE(text, MTP__PASTE(mtp__guard_, __COUNTER__))
 
 /* MTP_SCOPE_TEXT(layer->name) { ... }   The same for a name of run time, which ends with a NUL and is looked up each
  * time (mtp_scope_begin_text). NULL is "?". */
-#define MTP_SCOPE_TEXT(text) MTP__SCOPE_TEXT(text, MTP__PASTE(mtp__sigbus_, __COUNTER__))
+#define MTP_SCOPE_TEXT(text) MTP__SCOPE_TEXT(text, MTP__PASTE(mtp__guard_, __COUNTER__))
 
 #else /* MTP_DISABLE: nothing is left at the call sites, arguments are not evaluated */
 #define mtp_scope_begin(name) ((void)sizeof(name), (mtp_token)0)
@@ -352,7 +354,7 @@ MTP_API void mtp__op_end(mtp_op *op);
 MTP_API void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count);
 
 #ifndef MTP_DISABLE
-static inline void mtp_op_begin(mtp_op *op)
+MTP__INLINE void mtp_op_begin(mtp_op *op)
 {
     op->token = 0;
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
@@ -360,14 +362,14 @@ static inline void mtp_op_begin(mtp_op *op)
 }
 
 /* The same for a name that is made at run time, instead of op->name: kept for the session only (mtp_scope_begin_text). */
-static inline void mtp_op_begin_text(mtp_op *op, const char *text, size_t length)
+MTP__INLINE void mtp_op_begin_text(mtp_op *op, const char *text, size_t length)
 {
     op->token = 0;
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
         mtp__op_begin_text(op, text, length);
 }
 
-static inline void mtp_op_end(mtp_op *op)
+MTP__INLINE void mtp_op_end(mtp_op *op)
 {
     if (MTP__UNLIKELY(op->token))
         mtp__op_end(op);
@@ -375,7 +377,7 @@ static inline void mtp_op_end(mtp_op *op)
 
 /* What the object of a call holds (a module its parameters, an optimizer its state): after the begin of a
  * MTP_SCOPE_PYTHON or MTP_SCOPE_MODULE, before anything else that the thread records; a record for each call. */
-static inline void mtp_op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
+MTP__INLINE void mtp_op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
 {
     if (MTP__UNLIKELY(op->token))
         mtp__op_hold(op, inputs, count);
@@ -475,15 +477,15 @@ MTP_API uint64_t mtp_correlation_next(void);
 
 #ifndef MTP_DISABLE
 /* An allocation (bytes > 0) or a free (bytes < 0) at ptr, and the totals after it. Needs profile_memory. */
-static inline void mtp_memory_event(mtp_device device, const void *ptr, int64_t bytes,
-                                    uint64_t total_allocated, uint64_t total_reserved)
+MTP__INLINE void mtp_memory_event(mtp_device device, const void *ptr, int64_t bytes, uint64_t total_allocated,
+                                  uint64_t total_reserved)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_WITH_MEMORY))
         mtp__memory_event(device, ptr, bytes, total_allocated, total_reserved);
 }
 
 /* What the block at ptr is, from now on. */
-static inline void mtp_memory_tag(mtp_device device, const void *ptr, mtp_memory_category category)
+MTP__INLINE void mtp_memory_tag(mtp_device device, const void *ptr, mtp_memory_category category)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_WITH_MEMORY))
         mtp__memory_tag(device, ptr, category);
@@ -491,14 +493,14 @@ static inline void mtp_memory_tag(mtp_device device, const void *ptr, mtp_memory
 
 /* A block that was there before the recording began, told when it is first met (MTP_SESSION): not an allocation, but
  * part of the timeline from its start. */
-static inline void mtp_memory_existing(mtp_device device, const void *ptr, uint64_t bytes,
-                                       mtp_memory_category category)
+MTP__INLINE void mtp_memory_existing(mtp_device device, const void *ptr, uint64_t bytes,
+                                     mtp_memory_category category)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_WITH_MEMORY))
         mtp__memory_existing(device, ptr, bytes, category);
 }
 
-static inline void mtp_device_event(const mtp_device_work *work)
+MTP__INLINE void mtp_device_event(const mtp_device_work *work)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_NPU))
         mtp__device_event(work);
@@ -506,28 +508,28 @@ static inline void mtp_device_event(const mtp_device_work *work)
 
 /* The device's clock read device_ns when ours read host_ticks, give or take error_ns. Two or more of these make
  * MTP_CLOCK_DEVICE timestamps comparable to the host's. */
-static inline void mtp_device_clock(mtp_device device, uint64_t device_ns, uint64_t host_ticks,
-                                    uint64_t error_ns)
+MTP__INLINE void mtp_device_clock(mtp_device device, uint64_t device_ns, uint64_t host_ticks,
+                                  uint64_t error_ns)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_NPU))
         mtp__device_clock(device, device_ns, host_ticks, error_ns);
 }
 
 /* What the device is; told once in each recording that its work is part of. */
-static inline void mtp_device_describe(mtp_device device, const mtp_device_info *info)
+MTP__INLINE void mtp_device_describe(mtp_device device, const mtp_device_info *info)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_NPU))
         mtp__device_describe(device, info);
 }
 
 /* A point in time, and a value over time. */
-static inline void mtp_mark(uint32_t name)
+MTP__INLINE void mtp_mark(uint32_t name)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
         mtp__mark(name);
 }
 
-static inline void mtp_counter(uint32_t name, double value)
+MTP__INLINE void mtp_counter(uint32_t name, double value)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
         mtp__counter(name, value);
