@@ -699,7 +699,8 @@ typedef enum mtp_drop {
 MTP_API const char *mtp_drop_text(mtp_drop cause);
 
 /* emitted = kept + dropped, in records (a scope is two: its begin and its end, also if it found no room; a call that is
- * refused inside another, or past its thread's end, is one), for the events that the profile holds now. Exact when stopped; while running, exact for threads at rest. */
+ * refused inside another, or past its thread's end, is one), for the events that the profile holds now: since it was prepared
+ * last, or with acc_events or a spool of all cycles. Exact when stopped; while running, exact for threads at rest. */
 typedef struct mtp_ledger {
     size_t size; /* sizeof(mtp_ledger) */
     uint64_t emitted, kept, dropped;
