@@ -35,6 +35,8 @@
 #if defined(__GNUC__)
 #define MTP_API __attribute__((visibility("default")))
 #define MTP__UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* Also where nothing is optimised: a stack's first frame is the program's. */
+#define MTP__INLINE static inline __attribute__((always_inline))
 #else
 #error "mtprof.h needs gcc or clang"
 #endif
@@ -163,7 +165,7 @@ MTP_API uint32_t mtp_name_n(const char *text, size_t length);
 MTP_API extern uint32_t mtp__recording; /* read through mtp_recording() */
 
 #ifndef MTP_DISABLE
-static inline uint32_t mtp_recording(void)
+MTP__INLINE uint32_t mtp_recording(void)
 {
     return __atomic_load_n(&mtp__recording, __ATOMIC_RELAXED);
 }
@@ -185,19 +187,19 @@ MTP_API void mtp__scope_end(mtp_token token);
 MTP_API uint32_t mtp__site_resolve(uint32_t *site, const char *text);
 
 #ifndef MTP_DISABLE
-static inline mtp_token mtp_scope_begin(uint32_t name)
+MTP__INLINE mtp_token mtp_scope_begin(uint32_t name)
 {
     return MTP__UNLIKELY(mtp_recording() & MTP_CPU) ? mtp__scope_begin(name) : 0;
 }
 
 /* For names that are made at run time: kept for the session only, so any number of them cannot fill the
  * process. Bytes are taken as they are; length without the NUL. */
-static inline mtp_token mtp_scope_begin_text(const char *text, size_t length)
+MTP__INLINE mtp_token mtp_scope_begin_text(const char *text, size_t length)
 {
     return MTP__UNLIKELY(mtp_recording() & MTP_CPU) ? mtp__scope_begin_text(text, length) : 0;
 }
 
-static inline void mtp_scope_end(mtp_token token)
+MTP__INLINE void mtp_scope_end(mtp_token token)
 {
     if (MTP__UNLIKELY(token))
         mtp__scope_end(token);
@@ -224,7 +226,7 @@ typedef struct mtp__guard {
     uint32_t once;
 } mtp__guard;
 
-static inline mtp__guard mtp__guard_begin(uint32_t *site, const char *text)
+MTP__INLINE mtp__guard mtp__guard_begin(uint32_t *site, const char *text)
 {
     mtp__guard guard = {0, 1};
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU)) {
@@ -234,7 +236,7 @@ static inline mtp__guard mtp__guard_begin(uint32_t *site, const char *text)
     return guard;
 }
 
-static inline mtp__guard mtp__guard_begin_text(const char *text)
+MTP__INLINE mtp__guard mtp__guard_begin_text(const char *text)
 {
     mtp__guard guard = {0, 1};
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
@@ -243,7 +245,7 @@ static inline mtp__guard mtp__guard_begin_text(const char *text)
     return guard;
 }
 
-static inline void mtp__guard_end(mtp__guard *guard)
+MTP__INLINE void mtp__guard_end(mtp__guard *guard)
 {
     mtp_scope_end(guard->token);
 }
@@ -354,7 +356,7 @@ MTP_API void mtp__op_end(mtp_op *op);
 MTP_API void mtp__op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count);
 
 #ifndef MTP_DISABLE
-static inline void mtp_op_begin(mtp_op *op)
+MTP__INLINE void mtp_op_begin(mtp_op *op)
 {
     op->token = 0;
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
@@ -362,14 +364,14 @@ static inline void mtp_op_begin(mtp_op *op)
 }
 
 /* The same for a name that is made at run time, instead of op->name: kept for the session only (mtp_scope_begin_text). */
-static inline void mtp_op_begin_text(mtp_op *op, const char *text, size_t length)
+MTP__INLINE void mtp_op_begin_text(mtp_op *op, const char *text, size_t length)
 {
     op->token = 0;
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
         mtp__op_begin_text(op, text, length);
 }
 
-static inline void mtp_op_end(mtp_op *op)
+MTP__INLINE void mtp_op_end(mtp_op *op)
 {
     if (MTP__UNLIKELY(op->token))
         mtp__op_end(op);
@@ -377,7 +379,7 @@ static inline void mtp_op_end(mtp_op *op)
 
 /* What the object of a call holds (a module its parameters, an optimizer its state): after the begin of a
  * MTP_SCOPE_PYTHON or MTP_SCOPE_MODULE, before anything else that the thread records; a record for each call. */
-static inline void mtp_op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
+MTP__INLINE void mtp_op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
 {
     if (MTP__UNLIKELY(op->token))
         mtp__op_hold(op, inputs, count);
@@ -477,15 +479,15 @@ MTP_API uint64_t mtp_correlation_next(void);
 
 #ifndef MTP_DISABLE
 /* An allocation (bytes > 0) or a free (bytes < 0) at ptr, and the totals after it. Needs profile_memory. */
-static inline void mtp_memory_event(mtp_device device, const void *ptr, int64_t bytes,
-                                    uint64_t total_allocated, uint64_t total_reserved)
+MTP__INLINE void mtp_memory_event(mtp_device device, const void *ptr, int64_t bytes, uint64_t total_allocated,
+                                  uint64_t total_reserved)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_WITH_MEMORY))
         mtp__memory_event(device, ptr, bytes, total_allocated, total_reserved);
 }
 
 /* What the block at ptr is, from now on. */
-static inline void mtp_memory_tag(mtp_device device, const void *ptr, mtp_memory_category category)
+MTP__INLINE void mtp_memory_tag(mtp_device device, const void *ptr, mtp_memory_category category)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_WITH_MEMORY))
         mtp__memory_tag(device, ptr, category);
@@ -493,14 +495,14 @@ static inline void mtp_memory_tag(mtp_device device, const void *ptr, mtp_memory
 
 /* A block that was there before the recording began, told when it is first met (MTP_SESSION): not an allocation, but
  * part of the timeline from its start. */
-static inline void mtp_memory_existing(mtp_device device, const void *ptr, uint64_t bytes,
-                                       mtp_memory_category category)
+MTP__INLINE void mtp_memory_existing(mtp_device device, const void *ptr, uint64_t bytes,
+                                     mtp_memory_category category)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_WITH_MEMORY))
         mtp__memory_existing(device, ptr, bytes, category);
 }
 
-static inline void mtp_device_event(const mtp_device_work *work)
+MTP__INLINE void mtp_device_event(const mtp_device_work *work)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_NPU))
         mtp__device_event(work);
@@ -508,28 +510,28 @@ static inline void mtp_device_event(const mtp_device_work *work)
 
 /* The device's clock read device_ns when ours read host_ticks, give or take error_ns. Two or more of these make
  * MTP_CLOCK_DEVICE timestamps comparable to the host's. */
-static inline void mtp_device_clock(mtp_device device, uint64_t device_ns, uint64_t host_ticks,
-                                    uint64_t error_ns)
+MTP__INLINE void mtp_device_clock(mtp_device device, uint64_t device_ns, uint64_t host_ticks,
+                                  uint64_t error_ns)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_NPU))
         mtp__device_clock(device, device_ns, host_ticks, error_ns);
 }
 
 /* What the device is; told once in each recording that its work is part of. */
-static inline void mtp_device_describe(mtp_device device, const mtp_device_info *info)
+MTP__INLINE void mtp_device_describe(mtp_device device, const mtp_device_info *info)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_NPU))
         mtp__device_describe(device, info);
 }
 
 /* A point in time, and a value over time. */
-static inline void mtp_mark(uint32_t name)
+MTP__INLINE void mtp_mark(uint32_t name)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
         mtp__mark(name);
 }
 
-static inline void mtp_counter(uint32_t name, double value)
+MTP__INLINE void mtp_counter(uint32_t name, double value)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_CPU))
         mtp__counter(name, value);
@@ -701,7 +703,8 @@ typedef enum mtp_drop {
 MTP_API const char *mtp_drop_text(mtp_drop cause);
 
 /* emitted = kept + dropped, in records (a scope is two: its begin and its end, also if it found no room; a call that is
- * refused inside another, or past its thread's end, is one), for the events that the profile holds now. Exact when stopped; while running, exact for threads at rest. */
+ * refused inside another, or past its thread's end, is one), for the events that the profile holds now: since it was prepared
+ * last, or with acc_events or a spool of all cycles. Exact when stopped; while running, exact for threads at rest. */
 typedef struct mtp_ledger {
     size_t size; /* sizeof(mtp_ledger) */
     uint64_t emitted, kept, dropped;

@@ -249,8 +249,11 @@ uint32_t mtp__trace_args_text(mtp_trace *t, uint32_t text)
     mtp_text args = mtp__trace_get_text(t, text);
     if (args.length > 1 && args.bytes[0] == MTP_ARGS_MEMBERS[0])
         return mtp__trace_text(t, args.bytes + 1, args.length - 1);
-    char *json = args.length > 0 ? json_string("\"args\": ", args.bytes, args.length, &n) : NULL;
+    if (args.length == 0)
+        return 0;
+    char *json = json_string("\"args\": ", args.bytes, args.length, &n);
     uint32_t id = json != NULL ? mtp__trace_text(t, json, n) : 0;
+    t->builder->out_of_memory |= json == NULL;
     mtp__free(json);
     return id;
 }

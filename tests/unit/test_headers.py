@@ -209,6 +209,18 @@ def enabled_leaves_some(folder):
     report("enabled_code_is_seen_to_differ", "no difference was seen" if same or "mtp_" not in undefined else "")
 
 
+def no_frame_of_ours_is_in_a_stack(folder):
+    """Calls that are not optimised have no function of the header around them: with_stack would show it."""
+    for compiler in ("gcc", "clang", "g++", "clang++"):
+        language = "c++17" if "++" in compiler else "c11"
+        out = folder / "plain.o"
+        code, said = compile_object(compiler, language, profiled(CALLS), out, "-O0") if shutil.which(compiler) else (0, "")
+        _, symbols = run("nm", "-C", str(out)) if code == 0 and out.exists() else (0, "")
+        frames = [line for line in symbols.splitlines() if re.search(r" [tTW] mtp_", line)]
+        report(f"calls_that_are_not_optimised_have_no_frame_of_their_own_with_{compiler}",
+               said if code else "\n".join(frames))
+
+
 # A scope is left by an exception too; the ledger knows both ends of each.
 THROWS = r"""
 #include <mtprof.h>
@@ -283,6 +295,7 @@ def main():
         break_leaves_the_scope(folder)
         disabled_leaves_nothing(folder)
         enabled_leaves_some(folder)
+        no_frame_of_ours_is_in_a_stack(folder)
         exceptions_end_scopes(folder)
         library_exports_only_its_names()
     print(f"1..{len(results)}")

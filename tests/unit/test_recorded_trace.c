@@ -683,6 +683,43 @@ static void a_span_whose_end_found_no_room_does_not_last_to_the_end(void **state
     pthread_barrier_destroy(&turn);
 }
 
+/* Out of memory while a trace is made is an error, and never a trace that lacks something. */
+static void a_trace_is_whole_or_an_error(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    c.record_shapes = true;
+    mtp_profile *prof = test_start(&c);
+    for (int64_t i = 0; i < 20; i++) {
+        char text[32];
+        mtp_input in = {.kind = MTP_INPUT_TENSOR, .dtype = MTP_FLOAT32, .count = 1, .dims = &i};
+        mtp_op op = MTP_OP_INIT(MTP_NAME("an op"));
+        op.inputs = &in;
+        op.input_count = 1;
+        snprintf(text, sizeof text, "args %d", (int)i);
+        op.args = text;
+        mtp_op_begin(&op);
+        mtp_op_end(&op);
+    }
+    assert_ok(mtp_profile_stop(prof));
+    int nth = 1;
+    for (int fired = 1; fired > 0; nth++) {
+        mtp_trace *t = NULL;
+        mtp__fault_plan(1u << MTP__FAULT_ALLOC, nth, false);
+        mtp_status status = mtp_profile_trace(prof, &t);
+        fired = mtp__fault_stop();
+        assert_true(status == MTP_OK || (status == MTP_E_NOMEM && fired > 0));
+        for (uint32_t i = 0; t != NULL && i < t->span_count; i++) {
+            const mtp__detail *d = &t->details[t->detail[i]];
+            assert_string_equal(mtp__trace_get_text(t, t->name[i]).bytes, "an op");
+            assert_true(d->shape != 0 && d->args != 0);
+        }
+        mtp_trace_destroy(t);
+    }
+    assert_true(nth > 20);
+    mtp_profile_destroy(prof);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -698,6 +735,7 @@ int main(void)
         TEST(devices_say_what_they_are),
         TEST(work_of_a_scope_in_an_op_is_the_ops_also_when_it_is_read_again),
         TEST(no_failure_leaks),
+        TEST(a_trace_is_whole_or_an_error),
         TEST(what_has_no_name_is_called_so),
         TEST(ticks_are_whole_again_when_their_lower_bits_overflow),
         TEST(a_span_whose_end_found_no_room_does_not_last_to_the_end),
