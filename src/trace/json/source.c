@@ -19,26 +19,26 @@
 #define MTP__SOURCE_BYTES ((size_t)256 << 10)
 #endif
 #define HEAD_BYTES ((size_t)512)
-/* Traces become 10 to 50 times smaller, with long stacks 100 times. What is larger than this and became this much smaller was
- * made to fill memory. */
+/* Traces compress by a factor of 10 to 50, with long stacks 100. Anything larger than this that compressed
+ * better was made to exhaust memory. */
 #define BOMB_BYTES ((uint64_t)128 << 20)
 #define BOMB_TIMES 200u
 
 typedef ssize_t reading(mtp__source *s, void *to, size_t room);
 
 struct mtp__source {
-    int fd; /* owned unless it is standard input; -1: memory */
+    int fd; /* owned unless standard input; -1: memory */
     bool seekable;
     uint64_t offset, total; /* in the file; total 0: unknown */
     const char *memory;     /* borrowed */
     size_t memory_length, piece;
-    char *input; /* owned: MTP__SOURCE_BYTES of the file as it is */
+    char *input; /* owned: MTP__SOURCE_BYTES of raw input */
     size_t at, held;
-    bool ended;       /* nothing follows what is held */
+    bool ended;       /* nothing follows the bytes held */
     reading *reading; /* plain, gzip or zstd */
     const char *form;
     z_stream gzip;
-    bool gzip_open, inside; /* inside of a member or frame */
+    bool gzip_open, inside; /* inside a member or frame */
     ZSTD_DCtx *zstd;        /* owned */
     uint64_t decoded, members;
     mtp_status status;
@@ -70,7 +70,7 @@ static ssize_t raw_read(mtp__source *s, void *to, size_t room)
     return n;
 }
 
-/* More of the file behind what is held. false: failed. */
+/* Appends more of the file to the bytes held. false: failed. */
 static bool refill(mtp__source *s)
 {
     memmove(s->input, s->input + s->at, s->held - s->at);
@@ -116,7 +116,7 @@ static ssize_t broken(mtp__source *s, const char *what)
     return -1;
 }
 
-/* zlib's and zstd's own words, for those who know them, behind ours. */
+/* Our message, followed by zlib's or zstd's own for those who know it. */
 static ssize_t damaged(mtp__source *s, const char *library)
 {
     char what[128];
@@ -127,7 +127,7 @@ static ssize_t damaged(mtp__source *s, const char *library)
     return broken(s, what);
 }
 
-/* So much more content, and a user who has set no bound would not expect that. */
+/* Counts decoded bytes; far too many, when the user has set no limit, is an error. */
 static ssize_t decoded(mtp__source *s, size_t bytes)
 {
     uint64_t taken = mtp__source_done(s);
@@ -143,7 +143,7 @@ static ssize_t decoded(mtp__source *s, size_t bytes)
     return -1;
 }
 
-/* Between members: true if another begins; what is left over must be padding. */
+/* Between members: true if another follows; anything else must be padding. */
 static bool next_member(mtp__source *s, bool *failed)
 {
     *failed = false;
@@ -219,7 +219,7 @@ static ssize_t read_zstd(mtp__source *s, void *to, size_t room)
 
 /* --------------------------------------------------------------------------------------- life */
 
-/* Reads the head and takes the reader that it asks for. */
+/* Reads the head and selects the matching reader. */
 static mtp_status recognise(mtp__source *s)
 {
     s->input = mtp__calloc(1, MTP__SOURCE_BYTES);
