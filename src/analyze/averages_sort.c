@@ -1,4 +1,4 @@
-/* analyze/averages_sort.c - rows in order of one of their numbers. */
+/* analyze/averages_sort.c - sorts rows by one of their numbers. */
 #include <stdlib.h>
 #include <string.h>
 #include "analyze/averages.h"

@@ -1,4 +1,5 @@
-/* analyze/diff.c - two traces compared row by row: all parts in order, and the public calls. A diff never changes. */
+/* analyze/diff.c - two traces compared row by row: runs all parts in order; the public calls. A diff is
+ * immutable. */
 #include "analyze/diff.h"
 #include <math.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static int by_key_and_side(const void *a, const void *b)
     return order != 0 ? order : (int)x->after - (int)y->after;
 }
 
-/* The numbers are those of the texts that both sides share. */
+/* Ids refer to the texts shared by both sides. */
 static void fill_sums(mtp_diff *d, mtp__diff_row *r)
 {
     mtp_diff_row *s = &r->seen;
@@ -48,7 +49,7 @@ static void fill_sums(mtp_diff *d, mtp__diff_row *r)
                               r->after != MTP__NONE ? &d->calls[1].group.sum[r->after] : NULL};
     const mtp__sum *any = sum[0] != NULL ? sum[0] : sum[1];
     if (any == NULL)
-        return; /* a row is of one side at least */
+        return; /* a row is on at least one side */
     const mtp__intern_entry *key = mtp__intern_get(&d->text, any->key);
     const mtp__intern_entry *shape = any->shape != 0 ? mtp__intern_get(&d->text, any->shape) : NULL;
     s->key = (const char *)key->bytes;
@@ -133,7 +134,7 @@ static int by_cost(const void *a, const void *b)
     return strcmp(x->seen.input_shapes, y->seen.input_shapes);
 }
 
-/* What a change costs: over all calls of the later run. Without one: the time that the row takes. */
+/* The cost of a change, over all calls of the later run. Without a change: the row's time. */
 static void put_in_order(mtp_diff *d)
 {
     mtp_diff_summary *s = &d->summary;
