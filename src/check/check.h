@@ -1,10 +1,10 @@
 /* check/check.h - the parts of checking a file against the rules of docs/trace-format.md.
  *
- *   file.c    the file as a whole, one event after the other
- *   event.c   what one event must be
- *   order.c   what events must be to each other: nesting, order, flows
+ *   file.c    the whole file, event by event
+ *   event.c   rules for a single event
+ *   order.c   rules across events: nesting, order, flows
  *   spool.c   our own spools
- *   check.c         the list of what can be found, and the public calls
+ *   check.c         the list of findings, and the public calls
  */
 #ifndef MTP_CHECK_CHECK_H
 #define MTP_CHECK_CHECK_H
@@ -14,7 +14,7 @@
 #define MTP__NEITHER_FAILS                                                                                   \
     "HTA, TraceLens, TensorBoard, speedscope and chrome://tracing refuse the whole file"
 
-/* X(symbol, rule, severity, what: one %s for an example, or none; effect). By rule. */
+/* X(symbol, rule, severity, text: with at most one %s for an example; effect). Sorted by rule. */
 /* clang-format off */
 #define MTP__FINDING_LIST(X)                                                                                                   \
     X(NOT_JSON, 1, ERROR, "the text is not JSON: %s", "what follows was not looked at; " MTP__NEITHER_FAILS)                   \
@@ -129,14 +129,15 @@ struct mtp_check {
     mtp__sighting seen[MTP__FOUNDS];
     mtp_finding *finding; /* owned */
     size_t count;
-    char *text; /* owned: what they say */
+    char *text; /* owned: the findings' texts */
     uint64_t events;
     bool recovered; /* a spool whose process ended without stopping the recording */
 };
 
 #define MTP__NO_EVENT UINT64_MAX
 
-/* Counts one; the first in the file is kept. `example` is made printable and short; it may be NULL. */
+/* Counts a finding; the first in the file is kept. `example` is made printable and shortened; it may be
+ * NULL. */
 void mtp__check_found(mtp_check *c, mtp__found what, uint64_t byte, uint64_t event, const char *example,
                       size_t length);
 void mtp__check_say(mtp_check *c, mtp__found what, uint64_t byte, uint64_t event, const char *fmt, ...)
