@@ -2,8 +2,8 @@
  * order of time: tensors passed to ops, tensors held by objects, allocations, frees.
  *
  *   1. memory: an address on a device is one piece until it is freed, then a new one;
- *   2. allocations on which no tensor was ever seen are not tensor memory and get no id. What an op
- *      allocated and never freed is a live result, or saved for the backward pass: tensor memory, seen or not;
+ *   2. allocations on which no tensor was ever seen are not tensor memory and get no id. What an op allocated
+ *      and never freed is a live result, or saved for the backward pass: tensor memory, seen or not;
  *   3. tensors: all memory that a tensor had is one id, and so are tensors that share memory.
  */
 #include "analyze/tree.h"
