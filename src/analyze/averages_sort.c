@@ -75,7 +75,7 @@ mtp_status mtp__row_attribute(const char *name, mtp__row_number **out)
             return MTP_OK;
         }
 #define X(name, expression) " " #name
-    return MTP_FAIL(MTP_E_ARG, "rows have no attribute '%s'; there are:" ATTRIBUTE_LIST(X), name);
+    return MTP_FAIL(MTP_E_ARG, "rows have no attribute '%s'; valid ones are:" ATTRIBUTE_LIST(X), name);
 #undef X
 }
 

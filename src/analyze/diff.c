@@ -167,7 +167,7 @@ static mtp_status make(mtp_diff *d, const mtp_trace *before, const mtp_trace *af
     options.by_input_shape = d->options.by_input_shape;
     d->comparer = mtp__comparer_create();
     if (d->comparer == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "room for samples");
+        return MTP_FAIL(MTP_E_NOMEM, "the samples of calls");
     mtp_status status = mtp__calls_init(&d->calls[0], before, &options, &d->text);
     if (status == MTP_OK)
         status = mtp__calls_init(&d->calls[1], after, &options, &d->text);
@@ -199,8 +199,8 @@ mtp_status mtp_diff_create(const mtp_trace *before, const mtp_trace *after, cons
     if (options->size < sizeof *options)
         return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, sizeof *options);
     if (!(options->threshold > 0) || !(options->max_drift >= 0))
-        return MTP_FAIL(MTP_E_ARG, "threshold %g must be above 0, max_drift %g not below", options->threshold,
-                        options->max_drift);
+        return MTP_FAIL(MTP_E_ARG, "threshold %g must be above 0, and max_drift %g not negative",
+                        options->threshold, options->max_drift);
     mtp_diff *d = mtp__calloc(1, sizeof *d);
     if (d == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a diff");

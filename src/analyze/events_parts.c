@@ -196,7 +196,7 @@ mtp_status mtp_events_inputs(mtp_events *e, size_t index, mtp_input_lists which,
     uint32_t item;
     if (count == NULL || numbers == NULL || (items == NULL && input_room > 0) ||
         (dims == NULL && number_room > 0))
-        return MTP_FAIL(MTP_E_ARG, "where to write to is NULL");
+        return MTP_FAIL(MTP_E_ARG, "an output pointer is NULL");
     *count = *numbers = 0;
     if ((unsigned)which > MTP_OUTPUT_DIMS)
         return MTP_FAIL(MTP_E_ARG, "there are no inputs of kind %d", (int)which);

@@ -85,7 +85,7 @@ static mtp_status parse_device(const char *text, mtp__memory_device *out)
         name_device(out);
         return MTP_OK;
     }
-    return MTP_FAIL(MTP_E_ARG, "device '%.40s' is not one: say cpu, npu:0, cuda:0 or the like", text);
+    return MTP_FAIL(MTP_E_ARG, "'%.40s' is not a device: use cpu, npu:0, cuda:0 or the like", text);
 }
 
 static uint32_t index_of(uint16_t type, int16_t index)

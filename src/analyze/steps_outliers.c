@@ -201,5 +201,5 @@ mtp_status mtp__steps_outliers(mtp_steps *s, const mtp_trace *t, const mtp__step
     mtp__free(w.owner);
     mtp__free(w.column);
     mtp__free(w.sums);
-    return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "what differs in %u steps", s->count);
+    return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the differences of %u steps", s->count);
 }

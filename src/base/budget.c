@@ -143,7 +143,7 @@ static mtp_status find_limit(const char *text, mtp__budget *out)
     }
     return parse_size(text, &out->limit)
                ? MTP_OK
-               : MTP_FAIL(MTP_E_ARG, "%s '%s' is no size; say 2G, 500M or none", what, text);
+               : MTP_FAIL(MTP_E_ARG, "%s '%s' is not a size; use 2G, 500M or none", what, text);
 }
 
 /* ------------------------------------------------------------------------------------------- settings */

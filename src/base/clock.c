@@ -239,9 +239,9 @@ const char *mtp__clock_trouble(void)
         return NULL;
     return mtp__clock_is_tsc() ? "the system's clock (CLOCK_MONOTONIC) stands still or jumps: times come "
                                  "from the processor's "
-                                 "counter alone, and may be wrong by a percent"
+                                 "counter only, and may be off by a percent"
                                : "the system's clock (CLOCK_MONOTONIC) stands still or jumps, and there is "
-                                 "no other to go by: "
+                                 "no other: "
                                  "times may be wrong";
 }
 

@@ -32,7 +32,7 @@ static void put_first(const char *what)
 static const char *limit_text(char *to, size_t room)
 {
     double bytes = (double)mtp__budget_limit();
-    mtp__format(to, room, "more than the %.1f %s of memory that it may take: no room for ",
+    mtp__format(to, room, "over the memory limit of %.1f %s: no room for ",
                 bytes < 1e6   ? bytes / 1e3
                 : bytes < 1e9 ? bytes / 1e6
                               : bytes / 1e9,

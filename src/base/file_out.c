@@ -108,7 +108,7 @@ static mtp_status open_special(mtp_file *f, const mtp__target *target)
     if (!f->owned)
         return MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, mtp__reason(error));
     if (fstat(f->fd, &st) != 0 || st.st_dev != target->device || st.st_ino != target->number)
-        return MTP_FAIL(MTP_E_IO, "%s: another file took its place while it was opened", f->path);
+        return MTP_FAIL(MTP_E_IO, "%s: another file replaced it while it was being opened", f->path);
     return MTP_OK;
 }
 
@@ -262,7 +262,7 @@ static bool put_in_place(mtp_file *f)
     MTP__UNCANCELLED;
     set_mode(f);
     if (mtp__sync(f->fd) != 0)
-        return failed(f, "cannot be brought to the disk");
+        return failed(f, "cannot be flushed to disk");
     if (mtp__rename_at(f->dir, f->temp, f->name) != 0)
         return failed(f, "cannot be replaced");
     f->temp[0] = 0;
@@ -284,7 +284,7 @@ mtp_status mtp_file_commit(mtp_file *f)
     mtp_status status = MTP_OK;
     if (!well)
         status = MTP_FAIL(MTP_E_IO, "%s: %s: %s%s", f->path, f->doing, mtp__reason(f->error),
-                          f->dir >= 0 ? "; what was there is as it was" : "");
+                          f->dir >= 0 ? "; the existing file is unchanged" : "");
     drop(f);
     return status;
 }

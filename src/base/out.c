@@ -42,7 +42,7 @@ mtp_status mtp__out_finish(mtp__out *o)
     mtp__out_flush(o);
     mtp__free(o->buffer);
     o->buffer = NULL;
-    return o->failed ? MTP_FAIL(MTP_E_IO, "the output took no more after %llu bytes",
+    return o->failed ? MTP_FAIL(MTP_E_IO, "writing the output failed after %llu bytes",
                                 (unsigned long long)o->flushed)
                      : MTP_OK;
 }

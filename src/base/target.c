@@ -44,16 +44,16 @@ static mtp_status judge(const char *path, const mtp__target *t, const struct sta
 {
     struct stat folder;
     if (fstatat(t->dir, "", &folder, AT_EMPTY_PATH) != 0)
-        return MTP_FAIL(MTP_E_IO, "%s: its folder cannot be looked at: %s", path, mtp__reason(errno));
+        return MTP_FAIL(MTP_E_IO, "%s: its folder cannot be examined: %s", path, mtp__reason(errno));
     const char *why = NULL;
     if (link->st_uid != geteuid() && link->st_uid != 0)
-        why = "a link that another user made";
+        why = "a link created by another user";
     else if ((folder.st_mode & S_IWOTH) != 0)
-        why = "a link in a folder that others may write";
+        why = "a link in a folder that others can write to";
     if (why == NULL)
         return MTP_OK;
-    return MTP_FAIL(MTP_E_IO, "%s: it is %s, and is not written through; remove it, or name another file",
-                    path, why);
+    return MTP_FAIL(MTP_E_IO, "%s: it is %s, and is not followed; remove it, or choose another file", path,
+                    why);
 }
 
 static mtp_status look(const char *path, char at[PATH_MAX], mtp__target *t, bool *again)
@@ -65,7 +65,7 @@ static mtp_status look(const char *path, char at[PATH_MAX], mtp__target *t, bool
         return status;
     if (fstatat(t->dir, t->name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? MTP_OK
-                               : MTP_FAIL(MTP_E_IO, "%s: cannot be looked at: %s", path, mtp__reason(errno));
+                               : MTP_FAIL(MTP_E_IO, "%s: cannot be examined: %s", path, mtp__reason(errno));
     if (S_ISDIR(st.st_mode))
         return MTP_FAIL(MTP_E_IO, "%s: %s", path, mtp__reason(EISDIR));
     *again = S_ISLNK(st.st_mode);

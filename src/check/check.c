@@ -127,7 +127,7 @@ static mtp_status check_any(mtp_check *c, const char *path, const mtp_open_optio
     bool seekable = mtp__source_seekable(source);
     mtp__source_close(source);
     if (!seekable)
-        return MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can be read from a file only, not from a pipe");
+        return MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can only be read from a file, not from a pipe");
     return mtp__check_spool(c, strcmp(path, "-") == 0 ? "/dev/stdin" : path);
 }
 

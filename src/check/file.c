@@ -154,9 +154,8 @@ static mtp_status read_event(reader *r)
     mtp__check_event(&r->c, r->at, (size_t)(end - r->at));
     r->c.check->events++;
     r->at = end;
-    return r->c.no_memory
-               ? MTP_FAIL(MTP_E_NOMEM, "what is to be checked of %llu events", (unsigned long long)r->c.event)
-               : MTP_OK;
+    return r->c.no_memory ? MTP_FAIL(MTP_E_NOMEM, "the checks of %llu events", (unsigned long long)r->c.event)
+                          : MTP_OK;
 }
 
 /* From after the opening bracket to the closing one. */

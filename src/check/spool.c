@@ -176,9 +176,8 @@ static void check_ledger(spool *s)
                        "%llu emitted, %llu kept, %llu dropped, %llu by cause", (unsigned long long)l[0],
                        (unsigned long long)l[1], (unsigned long long)l[2], (unsigned long long)by_cause);
     else if (s->file.header.complete == 1 && l[1] != s->records)
-        mtp__check_say(s->check, MTP__FOUND_SPOOL_LEDGER, 0, MTP__NO_EVENT,
-                       "%llu records kept, %llu are there", (unsigned long long)l[1],
-                       (unsigned long long)s->records);
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_LEDGER, 0, MTP__NO_EVENT, "%llu records kept, %llu found",
+                       (unsigned long long)l[1], (unsigned long long)s->records);
     uint64_t overwritten = l[4 + MTP_DROP_OVERWRITTEN] < l[2] ? l[4 + MTP_DROP_OVERWRITTEN] : l[2];
     if (overwritten > 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_OVERWRITTEN, 0, MTP__NO_EVENT, "%llu of %llu",
@@ -247,7 +246,7 @@ static mtp_status check_all(spool *s, const char *path)
     s->undefined = s->file.missing > 0 || s->file.outcome == MTP_OUTCOME_LIVE;
     if (s->file.missing > 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_CUT, s->file.file_bytes, MTP__NO_EVENT,
-                       "%llu of its %llu chunks are missing or not whole",
+                       "%llu of its %llu chunks are missing or incomplete",
                        (unsigned long long)s->file.missing, (unsigned long long)s->file.header.chunks);
     status = read_streams(s, true);
     use_totals(s);

@@ -251,7 +251,7 @@ mtp_status mtp_memory_timeline_export(const mtp_memory_timeline *m, const char *
         return MTP_FAIL(MTP_E_ARG, "timeline or path is NULL");
     bool raw = mtp__path_ends(path, "raw.json.gz");
     if (!raw && !mtp__path_ends(path, ".json") && !mtp__path_ends(path, ".json.gz"))
-        return MTP_FAIL(MTP_E_ARG, "'%.200s' ends neither in .json, .json.gz nor raw.json.gz", path);
+        return MTP_FAIL(MTP_E_ARG, "'%.200s' must end in .json, .json.gz or raw.json.gz", path);
     mtp_file *file;
     mtp_status status = mtp_file_create(path, 0, &file);
     if (status != MTP_OK)

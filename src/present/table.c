@@ -459,8 +459,7 @@ static void put_foot(table *t)
     if (t->a->lost_definitions == 0)
         return;
     mtp__out_u64(&t->out, t->a->lost_definitions);
-    MTP__OUT(&t->out,
-             " names, shapes or stacks could not be kept while recording: they are shown as \"?\"\n");
+    MTP__OUT(&t->out, " names, shapes or stacks were lost while recording: they are shown as \"?\"\n");
 }
 
 static void put_table(table *t)

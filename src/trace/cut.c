@@ -676,7 +676,7 @@ static mtp_status cut(cutter *c)
     mtp_trace *out = c->out;
     if (!out->builder->out_of_memory && out->builder->spans.count == 0 && out->memory_count == 0 &&
         out->instant_count == 0)
-        return MTP_FAIL(MTP_E_ARG, "nothing is left: no event is in the part asked for");
+        return MTP_FAIL(MTP_E_ARG, "nothing is left: no event matches the selection");
     c->out = NULL; /* finish() destroys it on failure */
     status = mtp__trace_finish(out);
     if (status == MTP_OK)
@@ -709,11 +709,11 @@ mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *options,
     if (options->size < sizeof *options)
         return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, sizeof *options);
     if (options->by_step && options->first_step > options->last_step)
-        return MTP_FAIL(MTP_E_ARG, "steps %lld to %lld are none", (long long)options->first_step,
+        return MTP_FAIL(MTP_E_ARG, "the range of steps %lld to %lld is empty", (long long)options->first_step,
                         (long long)options->last_step);
     if (options->by_time && options->from_ns >= options->to_ns)
-        return MTP_FAIL(MTP_E_ARG, "the time from %lld ns to %lld ns is none", (long long)options->from_ns,
-                        (long long)options->to_ns);
+        return MTP_FAIL(MTP_E_ARG, "the time range from %lld ns to %lld ns is empty",
+                        (long long)options->from_ns, (long long)options->to_ns);
     cutter c = {.t = trace, .options = options};
     mtp_status status = cut(&c);
     if (status == MTP_OK)

@@ -11,7 +11,7 @@
 static mtp_status open_spool(const char *path, bool seekable, mtp__tally *tally, mtp_trace **out)
 {
     if (!seekable)
-        return MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can be read from a file only, not from a pipe");
+        return MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can only be read from a file, not from a pipe");
     const char *file = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
     mtp_status status = mtp__trace_from_spool(file, tally, out);
     if (tally != NULL && tally->has_devices) {

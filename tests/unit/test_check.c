@@ -125,14 +125,15 @@ static const struct fault {
     {1, ERROR, "no list traceEvents", "\"traceEvents\"", "\"traceEvent\""},
     {1, ERROR, "a second traceEvents", TAIL, "\n], \"traceEvents\": null}"},
     {1, ERROR, "a second traceEvents", TAIL, "\n], \"traceEvents\": [], \"traceName\": \"x.json\"}"},
-    {1, ERROR, "a comma with nothing behind it", "\n]", ",\n]"},
-    {1, ERROR, "a comma with nothing behind it", "\"x.json\"}", "\"x.json\",}"},
+    {1, ERROR, "a comma with nothing after it", "\n]", ",\n]"},
+    {1, ERROR, "a comma with nothing after it", "\"x.json\"}", "\"x.json\",}"},
     {1, ERROR, "a raw control character in a string (0x0a)", "aten::mm", "aten\n::mm"},
     {1, ERROR, "a raw control character in a string (0x09)", "x.json", "x\t.json"},
-    {1, ERROR, "an escape that JSON does not have (\\x)", "aten::mm", "aten\\x::mm"},
-    {1, ERROR, "an escape that JSON does not have (\\u)", "aten::mm", "aten\\u12g4::mm"},
-    {1, ERROR, "NaN, which is no JSON number", "{\"External id\": 2", "{\"loss\": NaN, \"External id\": 2"},
-    {1, ERROR, "Infinity, which is no JSON number", "\"id\": 0}", "\"id\": -Infinity}"},
+    {1, ERROR, "an invalid escape (\\x)", "aten::mm", "aten\\x::mm"},
+    {1, ERROR, "an invalid escape (\\u)", "aten::mm", "aten\\u12g4::mm"},
+    {1, ERROR, "NaN, which is not a JSON number", "{\"External id\": 2",
+     "{\"loss\": NaN, \"External id\": 2"},
+    {1, ERROR, "Infinity, which is not a JSON number", "\"id\": 0}", "\"id\": -Infinity}"},
     {1, ERROR, "bytes that are not UTF-8 (0xff)", "aten::mm", "aten::\xffmm"},
     {1, ERROR, "bytes that are not UTF-8 (0xc0)", "\"Bytes\": 64", "\"Bytes\": 64, \"x\": \"\xc0\""},
     {2, NOTE, "no schemaVersion", "\"schemaVersion\": 1,", ""},
@@ -162,7 +163,7 @@ static const struct fault {
      AND("{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"s\", \"pid\": \"Spans\", \"tid\": \"x\", \"ts\": "
          "60.000, "
          "\"dur\": 1, \"args\": {}}")},
-    {4, NOTE, "no span is not a number (\"Traces\")", "\"loss\", \"pid\": 42",
+    {4, NOTE, "other than a span is not a number (\"Traces\")", "\"loss\", \"pid\": 42",
      "\"loss\", \"pid\": \"Traces\""},
     {4, ERROR, "from 0 to 4294967295 (-1)", "\"loss\", \"pid\": 42", "\"loss\", \"pid\": -1"},
     {4, ERROR, "from 0 to 4294967295 (4294967296)", "\"loss\", \"pid\": 42", "\"loss\", \"pid\": 4294967296"},
@@ -174,7 +175,7 @@ static const struct fault {
     {5, NOTE, "4.5e12 or more (4500000000000.000)", TAIL,
      AND("{\"ph\": \"C\", \"name\": \"n\", \"pid\": 42, \"tid\": 42, \"ts\": 4500000000000.000, \"args\": "
          "{\"v\": 1}}")},
-    {7, ERROR, "begins inside of another on its row and ends outside (ts 20.000 us)", "\"dur\": 10.000",
+    {7, ERROR, "begins inside another on its row and ends outside (ts 20.000 us)", "\"dur\": 10.000",
      "\"dur\": 90.001"},
     {8, NOTE, "earlier than the one before it", "\"ts\": 30.000", "\"ts\": 24.000"},
     {8, ERROR, "the shorter comes first (ts 60.000 us)", TAIL,
@@ -194,7 +195,7 @@ static const struct fault {
      AND("{\"ph\": \"X\", " LATE_X
          "},\n{\"ph\": \"s\", \"id\": 8, \"pid\": 42, \"tid\": 42, \"ts\": 60.000, \"cat\": "
          "\"ac2g\", \"name\": \"flow\"}")},
-    {11, ERROR, "no whole number as its id (\"7\")", TAIL,
+    {11, ERROR, "id is not an integer (\"7\")", TAIL,
      AND("{\"ph\": \"s\", \"id\": \"7\", \"pid\": 100, \"tid\": 7, \"ts\": 50.000, \"cat\": \"ac2g\", "
          "\"name\": "
          "\"ac2g\"}")},
@@ -202,10 +203,10 @@ static const struct fault {
      "\"ts\": 20.000, \"cat\": \"ac2g\", \"name\": \"ac2g\"},\n{\"ph\": \"s\", \"id\": 7, \"pid\": 42, "
      "\"tid\": 42, "
      "\"ts\": 20.000, \"cat\": \"ac2g\", \"name\": \"ac2g\"}"},
-    {11, REMARK, "a flow ends that starts outside of the trace (id 8)", "\"ph\": \"f\", \"id\": 7",
+    {11, REMARK, "a flow ends that did not start in the trace (id 8)", "\"ph\": \"f\", \"id\": 7",
      "\"ph\": \"f\", \"id\": 8"},
     {11, ERROR, "without \"bp\": \"e\"", ", \"bp\": \"e\"", ""},
-    {11, ERROR, "a flow is where there is no span (id 7)",
+    {11, ERROR, "a flow has no span at its time (id 7)",
      "\"pid\": 100, \"tid\": 7, \"ts\": 50.000, \"cat\": \"ac2g\"",
      "\"pid\": 100, \"tid\": 8, \"ts\": 50.000, \"cat\": \"ac2g\""},
     {11, NOTE, "not at its start (id 7)", "\"pid\": 100, \"tid\": 7, \"ts\": 50.000, \"cat\": \"ac2g\"",
@@ -490,13 +491,13 @@ static void torchs_own_files_break_just_these(void **state)
         } expected[] = {{2, "distributedInfo", 1},
                         {3, "no object args", files[k].no_args},
                         {4, "complete event is not a number (\"Spans\")", 1},
-                        {4, "no span is not a number", 3},
+                        {4, "other than a span is not a number", 3},
                         {4, "4294967295", files[k].wild},
                         {4, "pid is 0", files[k].zero_pid},
                         {4, "tid is 0", files[k].zero_tid},
                         {7, "", files[k].overlap},
                         {8, "earlier", files[k].unsorted},
-                        {11, "outside of the trace", files[k].lost_flows}};
+                        {11, "did not start in the trace", files[k].lost_flows}};
         mtp_check *c = check_file(path);
         size_t at = 0;
         for (size_t i = 0; i < COUNT(expected); i++) {
@@ -629,7 +630,7 @@ static void records_that_made_way_are_a_remark_and_lost_ones_a_note(void **state
         mtp_profile_destroy(prof);
         mtp_check *c = check_file(path);
         assert_int_equal(mtp_check_breaches(c), newest ? 0 : 1);
-        assert_only(c, 0, newest ? "older records made way for newer ones" : "records were dropped");
+        assert_only(c, 0, newest ? "older records were overwritten by newer ones" : "records were dropped");
     }
 }
 
@@ -653,7 +654,7 @@ static void faults_of_a_spool_are_told(void **state)
     mtp_check *not_stopped = check_spoilt(&s, NULL);
     assert_int_equal(mtp_check_breaches(not_stopped), 0);
     assert_false(mtp_check_recovered(not_stopped));
-    assert_only(not_stopped, 0, "was not stopped, and whether it goes on cannot be told");
+    assert_only(not_stopped, 0, "was not stopped, and may still be running");
 
     s = spoil(path);
     s.header->version = 99;
@@ -670,18 +671,18 @@ static void faults_of_a_spool_are_told(void **state)
     s = spoil(path);
     s.header->totals.ledger[0]++;
     s.header->totals.ledger[1]++;
-    assert_only(check_spoilt(&s, NULL), 0, "1202 records kept, 1201 are there");
+    assert_only(check_spoilt(&s, NULL), 0, "1202 records kept, 1201 found");
 
     s = spoil(path);
     uint64_t *name = control_of(&s, MTP__CONTROL_NAME, "outer"); /* a definition of something else */
     name[1] = (name[1] & ~(uint64_t)0xff) | MTP__CONTROL_FRAME;
-    mtp_finding f = assert_only(check_spoilt(&s, chunk_of(&s, true)), 0, "an id that is not defined (name ");
+    mtp_finding f = assert_only(check_spoilt(&s, chunk_of(&s, true)), 0, "an undefined id (name ");
     assert_int_equal(f.count, 300);
 
     s = spoil(path);
     c = chunk_of(&s, false);
     mtp__chunk_words(c)[0] = (mtp__chunk_words(c)[0] & ~(uint64_t)15) | 12; /* no such kind */
-    assert_only(check_spoilt(&s, c), 0, "a record is of no known form (kind 12)");
+    assert_only(check_spoilt(&s, c), 0, "a record has an unknown format (kind 12)");
 }
 
 static void a_spool_cut_short_is_told(void **state)
@@ -702,8 +703,9 @@ static void a_spool_cut_short_is_told(void **state)
             s = spoil(path);
             s.length = (left + 1) * chunk + part;
             char what[128];
-            snprintf(what, sizeof what, "the file is cut off: %zu of its %zu chunks are missing or not whole",
-                     chunks - left, chunks);
+            snprintf(what, sizeof what,
+                     "the file is truncated: %zu of its %zu chunks are missing or incomplete", chunks - left,
+                     chunks);
             mtp_check *c = check_spoilt(&s, NULL);
             assert_int_equal(mtp_check_breaches(c), 1);
             assert_only(c, 0, what);

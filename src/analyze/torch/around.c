@@ -116,7 +116,7 @@ mtp_status mtp__around(const mtp_trace *t, mtp__scratch *out)
     uint32_t main = mtp__main_track(t);
     size_t count = 0;
     if (!mtp__scratch_make(out, t->span_count, sizeof(uint32_t)))
-        return MTP_FAIL(MTP_E_NOMEM, "what is around %u spans", t->span_count);
+        return MTP_FAIL(MTP_E_NOMEM, "the parents of %u spans", t->span_count);
     if (main == MTP__NONE)
         return MTP_OK;
     for (uint32_t i = 0; i < t->span_count; i++)
@@ -134,5 +134,5 @@ mtp_status mtp__around(const mtp_trace *t, mtp__scratch *out)
     if (ok)
         return MTP_OK;
     mtp__scratch_free(out);
-    return MTP_FAIL(MTP_E_NOMEM, "what is around %u spans", t->span_count);
+    return MTP_FAIL(MTP_E_NOMEM, "the parents of %u spans", t->span_count);
 }

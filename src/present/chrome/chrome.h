@@ -1,13 +1,13 @@
 /* present/chrome/chrome.h - shared by the parts of the Chrome/Kineto writer. The contract is
  * docs/trace-format.md.
  *
- *     lanes.c   which row each span is on, so that rows are nested and at most 512 deep
- *     rows.c    the pid and tid of each row, and the events that name them
- *     links.c   flows, each tied to its span
- *     launches.c  runtime calls under the names that readers recognise
- *     events.c  the events themselves: the hot part
- *     head.c    what comes before the events
- *     chrome.c         the whole file: merges the tracks by time
+ *     lanes.c      which row each span is on, so that rows are nested and at most 512 deep
+ *     rows.c       the pid and tid of each row, and the events that name them
+ *     links.c      flows, each tied to its span
+ *     launches.c   runtime calls under the names that readers recognise
+ *     events.c     the events themselves: the hot part
+ *     head.c       what comes before the events
+ *     chrome.c     the whole file: merges the tracks by time
  *
  * Traces are immutable, so only the writer itself has state: one thread writes one file.
  */

@@ -112,7 +112,7 @@ static ssize_t broken(mtp__source *s, const char *what)
     s->status = MTP_FAIL(
         MTP_E_FORMAT, "the %s data %s, at byte %llu of the file, after %llu bytes of content", s->form, what,
         (unsigned long long)(s->offset - (s->held - s->at)), (unsigned long long)s->decoded);
-    mtp__advise("the file may have been cut or changed on its way here: get it again");
+    mtp__advise("the file may have been truncated or altered in transfer: get it again");
     return -1;
 }
 
@@ -123,7 +123,7 @@ static ssize_t damaged(mtp__source *s, const char *library)
     bool checksum = strstr(library, "data check") != NULL || strstr(library, "length check") != NULL ||
                     strstr(library, "checksum") != NULL;
     snprintf(what, sizeof what, "is damaged (%s: %s)",
-             checksum ? "its checksum does not fit its content" : "it can not be decompressed", library);
+             checksum ? "its checksum does not match its content" : "it cannot be decompressed", library);
     return broken(s, what);
 }
 
@@ -136,9 +136,9 @@ static ssize_t decoded(mtp__source *s, size_t bytes)
         return (ssize_t)bytes;
     s->status =
         MTP_FAIL(MTP_E_UNSUPPORTED,
-                 "the %s content is more than %u times as large as the file, as if made to fill memory",
+                 "the %s content is more than %u times as large as the file, as if made to exhaust memory",
                  s->form, BOMB_TIMES);
-    mtp__advise("if it is to be read, say how much memory that may take: --max-memory, MTPROF_MAX_MEMORY or "
+    mtp__advise("to read it anyway, set a memory limit: --max-memory, MTPROF_MAX_MEMORY or "
                 "max_memory");
     return -1;
 }
@@ -154,7 +154,7 @@ static bool next_member(mtp__source *s, bool *failed)
             bool magic = s->held - s->at >= 2 && memcmp(s->input + s->at, "\x1f\x8b", 2) == 0;
             *failed = !magic;
             if (!magic)
-                broken(s, "is followed by something that is no gzip");
+                broken(s, "is followed by something that is not gzip");
             return magic;
         }
         if (s->ended)
@@ -183,7 +183,7 @@ static ssize_t read_gzip(mtp__source *s, void *to, size_t room)
         if (s->at == s->held && !s->ended && !refill(s))
             return -1;
         if (s->at == s->held && s->ended)
-            return broken(s, "is cut off");
+            return broken(s, "is truncated");
         s->gzip.next_in = (const Bytef *)s->input + s->at;
         s->gzip.avail_in = (uInt)(s->held - s->at);
         int rc = inflate(&s->gzip, Z_NO_FLUSH);
@@ -193,7 +193,7 @@ static ssize_t read_gzip(mtp__source *s, void *to, size_t room)
             return -1;
         }
         if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
-            return damaged(s, s->gzip.msg != NULL ? s->gzip.msg : "no cause is told");
+            return damaged(s, s->gzip.msg != NULL ? s->gzip.msg : "no reason given");
         s->inside = rc != Z_STREAM_END;
     }
     return decoded(s, want - s->gzip.avail_out);
@@ -206,7 +206,7 @@ static ssize_t read_zstd(mtp__source *s, void *to, size_t room)
         if (s->at == s->held && !s->ended && !refill(s))
             return -1;
         if (s->at == s->held && s->ended)
-            return s->inside ? broken(s, "is cut off") : 0;
+            return s->inside ? broken(s, "is truncated") : 0;
         ZSTD_inBuffer in = {s->input + s->at, s->held - s->at, 0};
         size_t rc = ZSTD_decompressStream(s->zstd, &out, &in);
         s->at += in.pos;

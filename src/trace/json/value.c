@@ -103,7 +103,7 @@ const char *mtp__json_skip(mtp__json *j, const char *p, unsigned *flags)
         if (*p == '[' || *p == '{') {
             bool object = *p == '{';
             if (depth == MTP__JSON_DEPTH) {
-                mtp__json_wrong(j, p, "a value that is less deep");
+                mtp__json_wrong(j, p, "a less deeply nested value");
                 j->stop = MTP__JSON_DEEP;
                 return NULL;
             }

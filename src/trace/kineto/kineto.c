@@ -39,7 +39,7 @@ static mtp_status more(mtp__kineto *k)
 static mtp_status wrong(const mtp__kineto *k, const char *at, const char *expected)
 {
     if (at >= k->json.end)
-        return MTP_FAIL(MTP_E_FORMAT, "byte %llu: the file ends where %s was expected: it is cut off",
+        return MTP_FAIL(MTP_E_FORMAT, "byte %llu: the file ends where %s was expected: it is truncated",
                         offset(k, k->json.end), expected);
     unsigned char c = (unsigned char)*at;
     if (c > ' ' && c < 0x7f)
@@ -306,7 +306,8 @@ static mtp_status no_trace(const mtp__kineto *k)
     if (mtp__spool_recognise(k->at, k->window.held))
         return MTP_FAIL(MTP_E_FORMAT, "a compressed spool: decompress it first");
     mtp_status status = wrong(k, k->at, "'{' or '[' at the start of a JSON trace");
-    mtp__advise("traces are mtprof's spools, and Kineto or Chrome JSON as it is or in gzip or zstd");
+    mtp__advise(
+        "supported are mtprof spools, and Kineto or Chrome JSON, plain or compressed with gzip or zstd");
     return status;
 }
 

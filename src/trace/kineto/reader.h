@@ -1,12 +1,12 @@
 /* trace/kineto/reader.h - the parts of the Kineto reader. Private to trace/kineto/.
  *
- *     kineto.c         the file: an object or an array, metadata, one event after the other
- *     event.c   one event from JSON to mtp__kineto_event; nothing is kept yet, so it can be begun again
- *     args.c    what its members mean
- *     add.c     the event into the model, by its phase
- *     rows.c    pid and tid to tracks, device tracks, names of threads and processes
- *     pairs.c   begin and end events to spans
- *     text.c    texts, shapes and stacks to ids
+ *     kineto.c   the file: an object or an array, metadata, one event after the other
+ *     event.c    one event from JSON to mtp__kineto_event; nothing is kept yet, so it can be begun again
+ *     args.c     what its members mean
+ *     add.c      the event into the model, by its phase
+ *     rows.c     pid and tid to tracks, device tracks, names of threads and processes
+ *     pairs.c    begin and end events to spans
+ *     text.c     texts, shapes and stacks to ids
  */
 #ifndef MTP_TRACE_KINETO_READER_H
 #define MTP_TRACE_KINETO_READER_H
