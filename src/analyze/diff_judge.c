@@ -16,8 +16,8 @@
 
 #define CALLS_FEW 7.5          /* fewer are not tested: eight, up to rounding */
 #define CALLS_LEAST 3.0        /* fewer tell nothing */
-#define ALPHA 0.01             /* of a verdict on any row if nothing has changed */
-#define STEPS_ALPHA 0.002      /* of a verdict on steps: anything that disturbs a run disturbs them */
+#define ALPHA 0.01             /* probability of a verdict on any row if nothing has changed */
+#define STEPS_ALPHA 0.002      /* the same for steps: anything that disturbs a run disturbs them */
 #define STEPS_RANK_ALPHA 0.01  /* the same by ranks, for fewer steps than means can judge */
 #define STEPS_NOISE_SURE 1.645 /* standard deviations of the noise between runs, subtracted before ranking */
 #define RANKS_SURE 2.576       /* standard deviations: p = 1 % */

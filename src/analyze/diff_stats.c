@@ -15,8 +15,7 @@
 #define FASTEST_CALLS 3.0 /* but at least these */
 #define BATCHES_FROM 16u  /* calls; fewer tell nothing about autocorrelation */
 #define BATCHES_LEAST 6u
-#define RANKS_EXACT                                                                                          \
-    15u /* calls of a side for which orders are counted; beyond, the normal approximation holds */
+#define RANKS_EXACT 15u  /* most calls of a side to count orders for; more are close to normal */
 #define BATCHES_MOST 16u /* few and long: a busy period may last for a good part of the run */
 
 typedef struct item {

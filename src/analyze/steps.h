@@ -35,8 +35,7 @@ typedef struct mtp__step_view {
 } mtp__step_view;
 
 /* Finds the row of an instant, or NULL; fast if instants arrive in order, track by track. */
-typedef struct
-    mtp__step_counting { /* disjoint steps by start; where they overlap, the one that started last */
+typedef struct mtp__step_counting { /* disjoint steps by start; in overlaps, the one started last */
     mtp_step_row *rows;
     uint32_t count, at;
     bool whole; /* one row: it includes the last instant */

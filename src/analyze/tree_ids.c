@@ -28,9 +28,8 @@ typedef struct finder {
     const mtp_trace *t;
     sighting *seen;              /* owned */
     uint32_t seen_count, pieces; /* pieces of memory: 1 to this */
-    uint8_t
-        *is_tensors; /* owned, by piece: a tensor was seen on it, or an op allocated it and never freed it */
-    pair *pairs;     /* owned: pieces that one tensor had */
+    uint8_t *is_tensors; /* owned, by piece: had a tensor, or an op allocated it and it was never freed */
+    pair *pairs;         /* owned: pieces that one tensor had */
     uint32_t pair_count;
     uint32_t *group; /* owned, by piece: 1 + the id */
     uint32_t *maker; /* owned, by piece: 1 + the op that allocated it, if never freed; 0: none */

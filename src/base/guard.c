@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #define BIT(signal) ((uint64_t)1 << ((signal)-1))
-#define LIBC_SIGNALS                                                                                         \
-    (BIT(32) | BIT(33)) /* for pthread_cancel and setuid: libc waits for threads to take them */
+#define LIBC_SIGNALS (BIT(32) | BIT(33)) /* of pthread_cancel and setuid: libc waits for them */
 #define LET_THROUGH                                                                                          \
     (BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS) | LIBC_SIGNALS)
 

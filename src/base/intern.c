@@ -196,8 +196,7 @@ static uint32_t insert(mtp__intern *t, uint64_t hash, const void *bytes, size_t 
         return 0;
     uint32_t id = t->first_id + index;
     if (t->added != NULL && !t->added(t->user, t, id, copy, length)) {
-        t->blocks->used =
-            (size_t)(copy - t->blocks->data); /* not visible to any reader yet: reuse the space */
+        t->blocks->used = (size_t)(copy - t->blocks->data); /* not visible yet: reuse the space */
         return 0;
     }
     *entry_at(t, index) = (mtp__intern_entry){hash, copy, length};

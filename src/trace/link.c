@@ -91,9 +91,8 @@ typedef struct links {
     id_map op;      /* by External id */
     id_map launch;  /* by correlation */
     uint32_t homes; /* processes that make calls; if one, everything is under ANY */
-    uint32_t *
-        home; /* owned, by track: for a thread its process, for a stream the process that launches its work */
-    bool foreign; /* External ids of device work are its correlation ids */
+    uint32_t *home; /* owned, by track: a thread's process; for a stream, the one that launches its work */
+    bool foreign;   /* External ids of device work are its correlation ids */
 } links;
 
 static bool has_calls(const mtp_trace *t, const mtp__track *track)

@@ -226,20 +226,18 @@ static inline double mtp__added(double high, double low)
 typedef struct mtp__walk {
     mtp__group *g;
     const mtp__launched *launched;
-    mtp__bytes *bytes;    /* NULL: no memory events */
-    int64_t zero_ns;      /* torch's time 0, for exact */
-    bool exact;           /* mtp__exact_sums will compute the sums in us: keep what it needs */
-    bool flops;           /* requested when recording */
-    bool each;            /* results for each event are kept, below */
-    mtp__scratch row;     /* out: uint32_t by span: row + 1; 0: not an event, or absorbed */
-    mtp__scratch self_us; /* out, if exact or each: double by span */
-    mtp__scratch
-        device_us; /* out, if exact or each, and device work is linked: double[2] by span: total, self */
+    mtp__bytes *bytes;        /* NULL: no memory events */
+    int64_t zero_ns;          /* torch's time 0, for exact */
+    bool exact;               /* mtp__exact_sums will compute the sums in us: keep what it needs */
+    bool flops;               /* requested when recording */
+    bool each;                /* results for each event are kept, below */
+    mtp__scratch row;         /* out: uint32_t by span: row + 1; 0: not an event, or absorbed */
+    mtp__scratch self_us;     /* out, if exact or each: double by span */
+    mtp__scratch device_us;   /* out, like self_us, if device work is linked: double[2]: total, self */
     mtp__scratch parent;      /* out, if each: uint32_t by span: 1 + its parent, absorbed or not */
     mtp__scratch self_memory; /* out, if each and there are memory events: int64_t[2] by span */
-    mtp__scratch
-        work; /* out, if each and device work is linked: uint32_t by span: the span whose work it has */
-    mtp__scratch cost; /* private: FLOPs by shape */
+    mtp__scratch work;        /* out, if each and device work is linked: uint32_t by span: whose it has */
+    mtp__scratch cost;        /* private: FLOPs by shape */
 } mtp__walk;
 mtp_status mtp__walk_run(mtp__walk *w);
 void mtp__walk_fini(mtp__walk *w);

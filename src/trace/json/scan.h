@@ -32,10 +32,9 @@ typedef struct mtp__json {
     const char *end; /* of the bytes; zeros follow */
     bool complete;   /* no more bytes will come */
     mtp__json_stop stop;
-    const char *stop_at;  /* borrowed */
-    const char *expected; /* borrowed: static text */
-    uint64_t
-        objects[(MTP__JSON_DEPTH + 63) / 64]; /* a bit per level: set for an object, clear for an array */
+    const char *stop_at;                           /* borrowed */
+    const char *expected;                          /* borrowed: static text */
+    uint64_t objects[(MTP__JSON_DEPTH + 63) / 64]; /* a bit per level: an object, else an array */
 } mtp__json;
 
 enum {

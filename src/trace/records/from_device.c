@@ -265,8 +265,7 @@ static void add_span(const mtp__device_works *d, mtp_trace *t, mtp__dictionary *
         detail.grid[2] = (uint32_t)w[9], detail.block[0] = (uint32_t)(w[9] >> 32);
         detail.block[1] = (uint32_t)w[10], detail.block[2] = (uint32_t)(w[10] >> 32);
     }
-    if (p->annotation !=
-        MTP__NONE) { /* spans of a recording keep their positions: the id is that of link.c */
+    if (p->annotation != MTP__NONE) { /* spans of a recording keep their positions: the id of link.c */
         name = COLUMN(&t->builder->spans, NAME, uint32_t)[p->annotation];
         detail.external_id = (uint64_t)p->annotation + 1;
     }
