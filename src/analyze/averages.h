@@ -1,4 +1,4 @@
-/* analyze/averages.h - what mtp_averages_create() makes, for the presentations. See include/mtprof_trace.h. */
+/* analyze/averages.h - internals of mtp_averages (mtprof_trace.h), for present/. */
 #ifndef MTP_ANALYZE_AVERAGES_H
 #define MTP_ANALYZE_AVERAGES_H
 #include <mtprof.h>

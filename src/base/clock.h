@@ -36,7 +36,7 @@ double mtp__clock_ticks_per_ns(void);
  * NULL. */
 const char *mtp__clock_trouble(void);
 
-/* Tests: replaces the tick source of slow reads; NULL: the real one. Sessions started while it is set use it. */
+/* Tests: replaces the tick source of slow reads; NULL: the real one. Used by sessions started while set. */
 typedef uint64_t mtp__clock_hook(void);
 void mtp__clock_hook_set(mtp__clock_hook *hook);
 bool mtp__clock_hooked(void);

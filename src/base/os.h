@@ -1,4 +1,4 @@
-/* base/os.h - the only way to the heap, to mapped memory and to files, so that tests can make any one call fail.
+/* base/os.h - the only way to the heap, to mapped memory and to files, so that tests can make any call fail.
  *
  * Each call first checks the fault plan: a load and a branch if there is none. None of these is on the hot
  * path.

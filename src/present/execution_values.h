@@ -1,4 +1,4 @@
-/* present/execution_values.h - the inputs and outputs of an execution trace's node, from the shapes of a trace.
+/* present/execution_values.h - inputs and outputs of an execution trace's nodes, from a trace's shapes.
  *
  * A shape's four texts are JSON lists with one item per argument (trace/trace.h). They are validated once, in
  * init; nodes are then written from them without checks or allocations.

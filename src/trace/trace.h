@@ -1,8 +1,8 @@
 /* trace/trace.h - the one model of a trace: columns, built once, then never changed.
  *
- * A live profile, a spool and a Kineto/Chrome JSON file all become this. A reader adds tracks, spans, instants and so
- * on in any order through the mtp__trace_add_* calls below, then calls mtp__trace_finish(), which sorts, nests and
- * links. After that everything may be read from any thread.
+ * A live profile, a spool and a Kineto/Chrome JSON file all become this. A reader adds tracks, spans,
+ * instants and so on in any order through the mtp__trace_add_* calls below, then calls mtp__trace_finish(),
+ * which sorts, nests and links. After that everything may be read from any thread.
  *
  * Spans are stored track by track, ordered within a track by (start, -end, order of adding): a parent comes
  * before its children, and the spans of a subtree are contiguous. Times are nanoseconds since base_ns (Unix
