@@ -1,4 +1,4 @@
-/* analyze/flops.c - reads shapes from the JSON texts of the trace; arithmetic wraps like torch's (uint64_t). */
+/* analyze/flops.c - reads shapes from the trace's JSON texts; arithmetic wraps like torch (uint64_t). */
 #include "analyze/flops.h"
 #include <stdlib.h>
 #include <string.h>

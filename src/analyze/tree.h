@@ -12,8 +12,8 @@
 struct mtp_tree {
     const mtp_trace *t; /* borrowed */
     uint32_t count;
-    uint32_t *
-        item; /* owned, by node: a span, span_count + a memory event, or that + memory_count + an instant */
+    uint32_t
+        *item; /* owned, by node: a span, span_count + a memory event, or that + memory_count + an instant */
     uint32_t *parent;     /* owned, by node; `count` for a root */
     uint32_t *first;      /* owned, by node plus one for the roots: where its children begin */
     uint32_t *children;   /* owned: nodes grouped by parent, by time */

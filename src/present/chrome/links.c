@@ -1,4 +1,4 @@
-/* present/chrome/links.c - flows from a launch to its device work (ac2g) and from an op to its backward (fwdbwd).
+/* present/chrome/links.c - flows: from launches to device work (ac2g), from ops to their backward (fwdbwd).
  *
  * Each is attached to a span, and written right after it with the span's ts and row, where every viewer looks
  * for it. A trace read from JSON has its own flows, which are attached again; for a recording they are made
