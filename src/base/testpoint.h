@@ -1,6 +1,6 @@
 /* base/testpoint.h - named points where a test can stop, kill or disturb the library.
  *
- * Points on the hot path exist only in the build linked by tests (MTP__TESTING); others cost a load if unused.
+ * Points on the hot path exist only in the build linked by tests (MTP__TESTING); others cost one load.
  */
 #ifndef MTP_BASE_TESTPOINT_H
 #define MTP_BASE_TESTPOINT_H
