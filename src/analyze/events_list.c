@@ -254,7 +254,7 @@ static mtp_status put_in_order(mtp_events *e)
             mended &= head->start != start || head->stop <= stop;
             start = head->start;
             stop = head->stop;
-            mtp__in_order_next(&spans); /* reads rows from here on, excluding this one */
+            mtp__in_order_next(&spans); /* only reads rows after this one */
             event_of[item] = n;
         } else {
             break;

@@ -317,8 +317,7 @@ static uint32_t copy_shape(cutter *c, uint32_t id)
     return c->shape_of[id];
 }
 
-/* Frames are added from the root: walks down to the first that is already copied, then back up, searching
- * again each time. */
+/* Copies frames from the root: climbs to the topmost one not copied yet, adds it, and repeats. */
 static uint32_t copy_stack(cutter *c, uint32_t id)
 {
     while (id != 0 && c->stack_of[id] == 0) {
