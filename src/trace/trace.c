@@ -110,8 +110,7 @@ uint32_t mtp__trace_add_process(mtp_trace *t, const mtp__process *process)
 
 /* Every op of a recording may have details. Small lists double; from HUGE_FROM on they reserve eight times
  * the memory at once, in huge pages: untouched pages cost nothing, and moving a mapping would split its
- * pages. With a memory
- * limit, which counts the reservation, only while it is a small part of that. */
+ * pages. With a memory limit, which counts the reservation, only while it is a small part of that. */
 static bool details_grow(mtp_trace *t)
 {
     size_t bytes = t->detail_bytes, times = bytes < HUGE_FROM || bytes * 64 > mtp__budget_limit() ? 2 : 8,
