@@ -1,4 +1,4 @@
-/* analyze/averages.c - key averages: all parts in order, then rows as callers see them. */
+/* analyze/averages.c - key averages: runs all parts in order, then fills the public rows. */
 #include "analyze/averages.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ typedef struct ordered {
     const mtp__sum *sum;
 } ordered;
 
-/* In the order of torch's list: by the first event of each. */
+/* In the order of torch's list: by first event. */
 static int by_first(const void *x, const void *y)
 {
     const mtp__sum *a = ((const ordered *)x)->sum, *b = ((const ordered *)y)->sum;
@@ -99,7 +99,7 @@ static void fill_row(mtp_averages *a, mtp__row *out, const mtp__sum *s, bool exa
     row->flops = s->flops;
 }
 
-/* As torch's total_average(): everything added up, over all kinds of rows. The quantiles stay 0. */
+/* Like torch's total_average(): the sum over all classes of rows. The quantiles stay 0. */
 static void fill_total(mtp_averages *a)
 {
     mtp_row *sum = &a->total;
@@ -123,7 +123,7 @@ static void fill_total(mtp_averages *a)
     }
 }
 
-/* Without shapes an op is known if it never computes anything. */
+/* Without shapes an op is known only if it never computes anything. */
 static void fill_coverage(mtp_averages *a, const mtp__group *g)
 {
     double all = 0, known = 0;
@@ -169,7 +169,7 @@ static mtp_status fill(mtp_averages *a, mtp__group *g, bool exact)
 
 /* --------------------------------------------------------------------------------------------- creation */
 
-/* An allocation that failed is an event of its own, with no time and no bytes. */
+/* A failed allocation is a separate event, with no time and no bytes. */
 static void out_of_memory_events(mtp__group *g)
 {
     static const char name[] = "[OutOfMemory]";

@@ -1,35 +1,35 @@
-/* analyze/averages.h - what mtp_averages_create() makes, for the presentations. See include/mtprof_trace.h. */
+/* analyze/averages.h - internals of mtp_averages (mtprof_trace.h), for present/. */
 #ifndef MTP_ANALYZE_AVERAGES_H
 #define MTP_ANALYZE_AVERAGES_H
 #include <mtprof.h>
 #include "base/intern.h"
 
 typedef struct mtp__row {
-    mtp_row seen; /* what callers see; its texts are in mtp_averages.text */
-    bool nested;  /* the first of its events has a parent: left out of top_level_events_only */
+    mtp_row seen; /* the public part; its texts are in mtp_averages.text */
+    bool nested;  /* its first event has a parent: omitted from top_level_events_only */
 } mtp__row;
 
 struct mtp_averages {
-    mtp__row *row; /* owned: in the order in which their first events began */
+    mtp__row *row; /* owned: in order of their first events */
     size_t count;
-    size_t written;  /* rows that JSON and CSV have */
+    size_t written;  /* rows written to JSON and CSV */
     size_t left_out; /* Python functions without a row */
     mtp_row total;
     mtp__intern text;    /* owned: keys, overloads, shapes, frames */
-    const char **frames; /* owned: the stacks of the rows */
+    const char **frames; /* owned: the rows' stacks */
     double flops_coverage;
-    bool has_memory, has_flops, has_stack; /* was recorded: a table shows the columns */
+    bool has_memory, has_flops, has_stack; /* recorded, so a table shows the columns */
     bool has_device;                       /* device work was recorded */
     char device_name[16];                  /* "CUDA", "NPU", ... */
-    uint64_t pid;                          /* of the recorded process, 0: unknown */
-    uint64_t lost_definitions;             /* names and the like that the recording could not keep */
+    uint64_t pid;                          /* of the recorded process; 0: unknown */
+    uint64_t lost_definitions;             /* names and other definitions that the recording lost */
 };
 
-/* The number by which rows are sorted, by torch's name of it, with cuda, xpu, npu and privateuse1 read as device.
- * MTP_E_ARG: no such attribute; the story names those that are. */
+/* The number to sort rows by, under torch's name for it; cuda, xpu, npu and privateuse1 are read as device.
+ * MTP_E_ARG: no such attribute; the error lists the valid ones. */
 typedef double mtp__row_number(const mtp_row *row);
 mtp_status mtp__row_attribute(const char *name, mtp__row_number **out);
 
-/* Row numbers 0 to count - 1, largest number first, ties in their order. `order` has room for count. */
+/* Row numbers 0 to count - 1, largest value first, ties in row order. `order` has room for count. */
 mtp_status mtp__averages_order(const mtp_averages *averages, const char *attribute, size_t *order);
 #endif

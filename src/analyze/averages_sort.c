@@ -1,4 +1,4 @@
-/* analyze/averages_sort.c - rows in order of one of their numbers. */
+/* analyze/averages_sort.c - sorts rows by one of their numbers. */
 #include <stdlib.h>
 #include <string.h>
 #include "analyze/averages.h"
@@ -75,7 +75,7 @@ mtp_status mtp__row_attribute(const char *name, mtp__row_number **out)
             return MTP_OK;
         }
 #define X(name, expression) " " #name
-    return MTP_FAIL(MTP_E_ARG, "rows have no attribute '%s'; there are:" ATTRIBUTE_LIST(X), name);
+    return MTP_FAIL(MTP_E_ARG, "rows have no attribute '%s'; valid ones are:" ATTRIBUTE_LIST(X), name);
 #undef X
 }
 

@@ -1,8 +1,8 @@
 /* analyze/averages_spread.c - exact quantiles of every row, in linear time.
  *
- * Times are laid out row by row (a counting sort: the counts are known), then each row is searched by buckets: 32 to
- * an octave, then the one bucket that holds the rank, in ever finer steps. Nothing is sorted. A quantile is the
- * smallest time that so many of the events do not exceed (nearest rank): one that really occurred.
+ * Times are laid out row by row (a counting sort: the counts are known), then each row is searched by
+ * buckets: 32 to an octave, then the one bucket that holds the rank, in ever finer steps. Nothing is sorted.
+ * Quantiles are by nearest rank, so each is a time that really occurred.
  */
 #include <string.h>
 #include "analyze/torch/rules.h"
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/os.h"
 
-/* The value with `rank` smaller ones before it, of few. */
+/* The value with `rank` smaller ones before it, for few values. */
 static uint64_t select_few(uint64_t *v, size_t count, size_t rank)
 {
     for (size_t i = 1; i < count; i++) {
@@ -23,7 +23,8 @@ static uint64_t select_few(uint64_t *v, size_t count, size_t rank)
     return v[rank];
 }
 
-/* Of values that lie in [low, low + 2^bits): 256 equal parts, keep the one with the rank, and so on. */
+/* For values in [low, low + 2^bits): splits into 256 equal parts, keeps the one with the rank, and
+ * repeats. */
 uint64_t mtp__select(uint64_t *v, size_t count, size_t rank, uint64_t low, unsigned bits)
 {
     while (count > 32 && bits > 0) {
@@ -46,7 +47,7 @@ uint64_t mtp__select(uint64_t *v, size_t count, size_t rank, uint64_t low, unsig
     return bits == 0 ? low : select_few(v, count, rank);
 }
 
-/* The value of a rank whose bucket is known: the bucket's values are copied out and searched. */
+/* The value of a rank with a known bucket: copies the bucket's values and searches them. */
 static uint64_t select_in(const uint64_t *v, size_t count, size_t rank, unsigned bucket, uint64_t *scratch)
 {
     unsigned bits = mtp__bucket_bits(bucket);

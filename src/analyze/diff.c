@@ -1,4 +1,5 @@
-/* analyze/diff.c - two traces compared row by row: all parts in order, and the public calls. A diff never changes. */
+/* analyze/diff.c - two traces compared row by row: runs all parts in order; the public calls. A diff is
+ * immutable. */
 #include "analyze/diff.h"
 #include <math.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static int by_key_and_side(const void *a, const void *b)
     return order != 0 ? order : (int)x->after - (int)y->after;
 }
 
-/* The numbers are those of the texts that both sides share. */
+/* Ids refer to the texts shared by both sides. */
 static void fill_sums(mtp_diff *d, mtp__diff_row *r)
 {
     mtp_diff_row *s = &r->seen;
@@ -48,7 +49,7 @@ static void fill_sums(mtp_diff *d, mtp__diff_row *r)
                               r->after != MTP__NONE ? &d->calls[1].group.sum[r->after] : NULL};
     const mtp__sum *any = sum[0] != NULL ? sum[0] : sum[1];
     if (any == NULL)
-        return; /* a row is of one side at least */
+        return; /* a row is on at least one side */
     const mtp__intern_entry *key = mtp__intern_get(&d->text, any->key);
     const mtp__intern_entry *shape = any->shape != 0 ? mtp__intern_get(&d->text, any->shape) : NULL;
     s->key = (const char *)key->bytes;
@@ -133,7 +134,7 @@ static int by_cost(const void *a, const void *b)
     return strcmp(x->seen.input_shapes, y->seen.input_shapes);
 }
 
-/* What a change costs: over all calls of the later run. Without one: the time that the row takes. */
+/* The cost of a change, over all calls of the later run. Without a change: the row's time. */
 static void put_in_order(mtp_diff *d)
 {
     mtp_diff_summary *s = &d->summary;
@@ -166,7 +167,7 @@ static mtp_status make(mtp_diff *d, const mtp_trace *before, const mtp_trace *af
     options.by_input_shape = d->options.by_input_shape;
     d->comparer = mtp__comparer_create();
     if (d->comparer == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "room for samples");
+        return MTP_FAIL(MTP_E_NOMEM, "the samples of calls");
     mtp_status status = mtp__calls_init(&d->calls[0], before, &options, &d->text);
     if (status == MTP_OK)
         status = mtp__calls_init(&d->calls[1], after, &options, &d->text);
@@ -198,8 +199,8 @@ mtp_status mtp_diff_create(const mtp_trace *before, const mtp_trace *after, cons
     if (options->size < sizeof *options)
         return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, sizeof *options);
     if (!(options->threshold > 0) || !(options->max_drift >= 0))
-        return MTP_FAIL(MTP_E_ARG, "threshold %g must be above 0, max_drift %g not below", options->threshold,
-                        options->max_drift);
+        return MTP_FAIL(MTP_E_ARG, "threshold %g must be above 0, and max_drift %g not negative",
+                        options->threshold, options->max_drift);
     mtp_diff *d = mtp__calloc(1, sizeof *d);
     if (d == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a diff");

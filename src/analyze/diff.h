@@ -1,10 +1,10 @@
 /* analyze/diff.h - the parts of comparing two traces.
  *
- *   diff_gather.c   a trace's calls by row, each with its own time and what it is to be compared with
+ *   diff_gather.c   a trace's calls by row, each with its self time and comparison keys
  *   diff_stats.c    two samples of times
- *   diff_judge.c    from numbers to verdicts: drift, noise between runs, many rows at once
+ *   diff_judge.c    from numbers to verdicts: drift, noise between runs, multiple testing
  *   diff_calls.c    calls and time per step
- *   diff.c          all of them in order, and the public calls
+ *   diff.c          runs them in order; the public calls
  */
 #ifndef MTP_ANALYZE_DIFF_H
 #define MTP_ANALYZE_DIFF_H
@@ -14,13 +14,14 @@
 
 /* ------------------------------------------------------------------------------------------ gathering */
 
-/* Calls are compared with their like: by what they work on, then by who called them, then by which call it was there. */
+/* Calls are compared with similar ones: by the work they do, then by caller, then by position among that
+ * caller's calls. */
 typedef enum mtp__likeness {
     MTP__LIKE_ANY,  /* all calls of a row */
     MTP__LIKE_WORK, /* shapes, bytes, grid */
     MTP__LIKE_PATH, /* and the same callers */
-    MTP__LIKE_SPOT, /* and the same turn among its caller's calls of that name */
-    MTP__LIKE_TURN, /* the nth call of one run with the nth of the other, if both have as many */
+    MTP__LIKE_SPOT, /* and the same position among its caller's calls of that name */
+    MTP__LIKE_TURN, /* the nth call of one run with the nth of the other, if both have equally many */
     MTP__LIKENESSES
 } mtp__likeness;
 
@@ -29,11 +30,11 @@ typedef struct mtp__calls { /* of one trace */
     mtp__group group;
     mtp__launched launched;
     mtp__walk walk;
-    uint32_t *above;       /* owned: per span, the event around it, or MTP__NONE */
+    uint32_t *above;       /* owned: per span, the enclosing event, or MTP__NONE */
     int64_t *self;         /* owned: per span, ns */
     uint64_t *path, *spot; /* owned: per span */
-    uint32_t *span;        /* owned: those that have a row, row by row */
-    uint32_t *first;       /* owned: per row, and one behind: where its spans are */
+    uint32_t *span;        /* owned: those with a row, row by row */
+    uint32_t *first;       /* owned: per row, plus one: where its spans begin */
     int64_t grain;         /* ns: all times are multiples of it */
 } mtp__calls;
 
@@ -41,31 +42,31 @@ mtp_status mtp__calls_init(mtp__calls *c, const mtp_trace *t, const mtp_averages
                            mtp__intern *text);
 void mtp__calls_fini(mtp__calls *c);
 int64_t mtp__calls_ns(const mtp__calls *c, uint32_t span, bool own);
-/* Fills in a row's times, thinned out evenly if there are too many; how many. */
+/* Fills in a row's times, subsampled evenly if there are too many; returns how many. */
 size_t mtp__calls_times(const mtp__calls *c, uint32_t row, bool own, mtp__likeness like, mtp__time *out);
 
 /* -------------------------------------------------------------------------------------------- judging */
 
-typedef struct mtp__judged { /* of a row, its whole time or its own */
+typedef struct mtp__judged { /* a row's total or self time */
     mtp__compared seen;
     mtp__likeness like;
     bool known;                     /* there are calls on both sides */
     bool tested;                    /* enough of them */
-    bool sure;                      /* the change is not by chance */
-    bool by_low;                    /* the fastest calls are known better than the bulk, and tell */
-    double bulk, low;               /* change less drift, of either measure */
-    double bulk_spread, low_spread; /* one standard deviation of it, everything in */
-    /* by the measure that tells */
-    double change, excess; /* as it is; less drift */
-    double spread;         /* one standard deviation, everything in */
+    bool sure;                      /* the change is significant */
+    bool by_low;                    /* the fastest calls are known better than the bulk, and decide */
+    double bulk, low;               /* change minus drift, by either measure */
+    double bulk_spread, low_spread; /* its standard deviation, all sources included */
+    /* by the measure that decides */
+    double change, excess; /* as measured; minus drift */
+    double spread;         /* standard deviation, all sources included */
     double chance;
 } mtp__judged;
 
 typedef struct mtp__diff_row {
     mtp_diff_row seen;
-    uint32_t before, after; /* rows of the averages; MTP__NONE: not there */
+    uint32_t before, after; /* rows of the averages; MTP__NONE: absent */
     mtp__judged time, own;
-    double cost; /* microseconds, for the order */
+    double cost; /* microseconds, for ordering */
 } mtp__diff_row;
 
 struct mtp_diff {
@@ -76,16 +77,16 @@ struct mtp_diff {
     mtp__intern text;      /* owned: keys and shapes of both */
     mtp__calls calls[2];
     mtp__comparer *comparer; /* owned */
-    double drift, low_drift; /* in logarithms, as they are taken off: of the bulk, of the fastest calls */
+    double drift, low_drift; /* logarithms, as subtracted: of the bulk, of the fastest calls */
     double noise, low_noise; /* between runs */
     double noise_freedom;
-    double clock_ns;      /* of the clock and of recording a call, from run to run */
+    double clock_ns;      /* of the clock and of recording a call, between runs */
     double usual_scatter; /* of the logarithm of a call's time */
     mtp__judged steps;
 };
 
 mtp_status mtp__diff_judge(mtp_diff *d);
 mtp_status mtp__diff_count_calls(mtp_diff *d); /* after judge() */
-/* The change that is surely there, at most this: is it `share` or more? */
+/* Is the change, within its error margin, `share` or more? */
 bool mtp__judged_exceeds(const mtp__judged *j, double share);
 #endif

@@ -1,9 +1,9 @@
-/* analyze/diff_calls.c - how often is each op called in a step, and how long does it take there?
+/* analyze/diff_calls.c - how often each op is called per step, and its time per step.
  *
- * The time of one call does not tell that there are twice as many. Calls are counted step by step: a change is one if
- * every step of the later run has more than every step of the earlier one, so that a program whose counts vary is left
- * alone. Without steps, runs may be of any length, and nothing says how much counts vary: a row must differ much from the
- * ratio that most rows have.
+ * The time of one call does not show that there are twice as many. Calls are counted per step: it is a change
+ * only if every step of the later run has more than every step of the earlier one (or fewer), so a program
+ * with varying counts is not flagged. Without steps, runs may be of any length, and the variation of counts
+ * is unknown: a row must differ widely from the ratio that most rows share.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,17 +11,16 @@
 #include "base/error.h"
 #include "base/os.h"
 
-#define LENGTH_ROWS                                                                                          \
-    0.5 /* of the rows, that must have the same ratio if it is to be that of the runs' lengths */
-#define LENGTH_LEAST 0.4 /* the change of a row's calls that tells, when there are no steps to compare */
+#define LENGTH_ROWS 0.5  /* share of rows that must agree on a ratio for it to be that of the runs' lengths */
+#define LENGTH_LEAST 0.4 /* smallest change in a row's calls to report when there are no steps */
 
-typedef struct range { /* calls in a step */
+typedef struct range { /* calls per step */
     uint32_t least, most;
 } range;
 
 /* ----------------------------------------------------------------------------------------- step by step */
 
-/* Steps lie by start: the last that starts before, if it has not ended. */
+/* Steps are sorted by start: the last that starts before ts, if it has not ended. */
 static uint32_t step_at(const mtp_trace *t, int64_t ts)
 {
     uint32_t low = 0, high = t->step_count;
@@ -35,14 +34,14 @@ static uint32_t step_at(const mtp_trace *t, int64_t ts)
     return low > 0 && ts < t->steps[low - 1].end ? low - 1 : MTP__NONE;
 }
 
-/* Device work counts where it was launched: it may run late. */
+/* Device work counts in the step that launched it: it may run later. */
 static uint32_t step_of(const mtp_trace *t, uint32_t span)
 {
     uint32_t launcher = t->launcher != NULL ? t->launcher[span] : MTP__NONE;
     return step_at(t, t->start[launcher != MTP__NONE ? launcher : span]);
 }
 
-/* counts: room for the steps, zero. */
+/* counts: one per step, zeroed. */
 static range calls_in_steps(const mtp__calls *c, uint32_t row, uint32_t *counts)
 {
     uint32_t steps = c->t->step_count;
@@ -68,7 +67,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The ratio of calls that most rows have: that of the runs' lengths. 0: there is none. */
+/* The ratio of calls shared by most rows: that of the runs' lengths. 0: none. */
 static double common_ratio(const mtp_diff *d, double *ratios)
 {
     size_t count = 0, best = 0;

@@ -1,4 +1,4 @@
-/* analyze/diff_gather.c - a trace's calls, row by row. Rows are those of the averages, by their own walk. */
+/* analyze/diff_gather.c - a trace's calls, row by row. Rows are those of the averages, from the same walk. */
 #include <math.h>
 #include <string.h>
 #include "analyze/diff.h"
@@ -18,7 +18,7 @@ int64_t mtp__calls_ns(const mtp__calls *c, uint32_t span, bool own)
 
 /* ------------------------------------------------------------------------------------------- own times */
 
-/* What the averages call self, of each call: the time that its direct children leave. Parents come first. */
+/* Self time of each call, as in the averages: without its direct children. Parents come first. */
 static void own_times(mtp__calls *c)
 {
     const mtp_trace *t = c->t;
@@ -53,7 +53,7 @@ static uint32_t next_turn(turns *n, uint32_t caller, uint32_t name)
     return n->count[at]++;
 }
 
-/* Names as keys of the averages: they have the same numbers in both traces. */
+/* Uses names as keys of the averages: they have the same ids in both traces. */
 static void find_paths(mtp__calls *c, turns *n, bool on_device)
 {
     const mtp_trace *t = c->t;
@@ -123,7 +123,7 @@ size_t mtp__calls_times(const mtp__calls *c, uint32_t row, bool own, mtp__likene
 
 /* ------------------------------------------------------------------------------------------------ life */
 
-/* The spans of each row, in the order in which they are in the trace. */
+/* The spans of each row, in trace order. */
 static void sort_by_row(mtp__calls *c)
 {
     const uint32_t *row = c->walk.row.p;
@@ -134,7 +134,7 @@ static void sort_by_row(mtp__calls *c)
         c->first[r + 1] += c->first[r];
     for (uint32_t i = c->t->span_count; i-- > 0;)
         if (row[i] != 0)
-            c->span[--c->first[row[i]]] = i; /* row + 1 is its end, and becomes its start */
+            c->span[--c->first[row[i]]] = i; /* first[row + 1] is its end, and becomes its start */
     memmove(c->first, c->first + 1, c->group.sums * sizeof *c->first);
     uint32_t all = 0;
     for (uint32_t i = 0; i < c->t->span_count; i++)

@@ -1,10 +1,11 @@
 /* analyze/diff_judge.c - from numbers to verdicts.
  *
- * The scatter of the calls within a run says how well the run's own typical time is known. It does not say how much the
- * typical time moves from run to run of the same program: memory lies elsewhere, the clock is another, a neighbour is
- * busy. That is learnt from the rows themselves: what most of them share is drift; how far they stray from it, beyond
- * their own scatter, is noise between runs, and every row is granted as much. What remains must be unlikely by chance
- * when it is asked of so many rows (Holm), be seen in the ranks too, and be large enough to matter.
+ * The scatter of calls within a run says how well that run's typical time is known. It does not say how much
+ * the typical time varies between runs of the same program: memory layout, clock frequency and neighbours
+ * differ. That is estimated from the rows themselves: what most of them share is drift; how far they vary
+ * around it, beyond their own scatter, is noise between runs, and is allowed for in every row. What remains
+ * must be significant after correction for the number of rows (Holm), show in the ranks too, and be large
+ * enough to matter.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,36 +14,35 @@
 #include "base/error.h"
 #include "base/os.h"
 
-#define CALLS_FEW 7.5          /* fewer are not tested: eight, but for rounding */
-#define CALLS_LEAST 3.0        /* fewer say nothing */
-#define ALPHA 0.01             /* of a verdict on any row when nothing has changed */
-#define STEPS_ALPHA 0.002      /* of one on the steps: all that disturbs a run disturbs them */
-#define STEPS_RANK_ALPHA 0.01  /* the same by their ranks, of fewer steps than means can judge */
-#define STEPS_NOISE_SURE 1.645 /* of the noise between runs, that is taken off before ranking */
-#define RANKS_SURE 2.576       /* standard deviations: one percent by chance */
-#define ERROR_REACH 2.5        /* standard errors: where a change is, for all we know */
+#define CALLS_FEW 7.5          /* fewer are not tested: eight, up to rounding */
+#define CALLS_LEAST 3.0        /* fewer tell nothing */
+#define ALPHA 0.01             /* probability of a verdict on any row if nothing has changed */
+#define STEPS_ALPHA 0.002      /* the same for steps: anything that disturbs a run disturbs them */
+#define STEPS_RANK_ALPHA 0.01  /* the same by ranks, for fewer steps than means can judge */
+#define STEPS_NOISE_SURE 1.645 /* standard deviations of the noise between runs, subtracted before ranking */
+#define RANKS_SURE 2.576       /* standard deviations: p = 1 % */
+#define ERROR_REACH 2.5        /* standard errors: the confidence bounds of a change */
 #define HUGE_CHANGE 0.693147   /* twice */
 #define HUGE_SURE 5.0
-#define SCATTER_FREEDOM 4.0 /* that the other rows' scatter counts as, when a row's own is judged */
-#define LOW_PART 0.5        /* of the change, that the fastest calls must show */
+#define SCATTER_FREEDOM 4.0 /* weight of the other rows' scatter when judging a row's own */
+#define LOW_PART 0.5        /* part of the change that the fastest calls must show */
 #define LOW_SURE 1.645
 #define LOW_BLUNT 4.0
-#define LOW_CALLS 40.0       /* fewer have too few fastest to rest a verdict on them */
-#define LOW_FREEDOM 0.2      /* of the bulk's degrees of freedom */
-#define NOISE_PRIOR 0.008    /* between runs, of rows about which nothing is known */
-#define NOISE_PRIOR_ROWS 4.0 /* that it counts as */
+#define LOW_CALLS 40.0       /* with fewer calls there are too few fastest to base a verdict on */
+#define LOW_FREEDOM 0.2      /* as a share of the bulk's degrees of freedom */
+#define NOISE_PRIOR 0.008    /* between runs, for rows about which nothing is known */
+#define NOISE_PRIOR_ROWS 4.0 /* weight of the prior, in rows */
 #define NOISE_PRIOR_FREEDOM 10.0
-#define NOISE_FREEDOM 0.4 /* that a row adds to what we know of the noise */
-#define NOISE_NS 25.0     /* of the clock and the recording of a call, from run to run: at most */
+#define NOISE_FREEDOM 0.4 /* degrees of freedom that a row adds to the noise estimate */
+#define NOISE_NS 25.0     /* of the clock and of recording a call, between runs: at most */
 #define NOISE_NS_LEAST 1.0
-#define NOISE_NS_OF 5000.0 /* calls shorter than this tell */
-#define DRIFT_ROWS 5       /* fewer can not agree */
+#define NOISE_NS_OF 5000.0 /* only shorter calls are used to estimate it */
+#define DRIFT_ROWS 5       /* fewer cannot agree */
 #define DRIFT_SHARE_LEAST 0.001
 #define DRIFT_ERROR_MOST 0.2
 #define DRIFT_AGREE 0.6
-#define DRIFT_LOW_PART                                                                                       \
-    0.75 /* of the drift, that the fastest calls must show if it is not to be the machine's */
-#define OWN_NS_LEAST 20.0 /* own times below this are the recording's */
+#define DRIFT_LOW_PART 0.75 /* part of the drift that the fastest calls must show, else it is the machine's */
+#define OWN_NS_LEAST 20.0   /* shorter self times are due to recording */
 
 /* -------------------------------------------------------------------------------------- one row's numbers */
 
@@ -52,9 +52,9 @@ static size_t fill(mtp_diff *d, const mtp__diff_row *r, bool own, mtp__likeness 
     return mtp__calls_times(&d->calls[0], r->before, own, like, mtp__comparer_times(d->comparer, false));
 }
 
-/* Calls that are more alike scatter less, if both sides have them: the likeness with the least error is taken, a finer
- * one only if it is clearly better. Which calls are the fastest, though, is a question to all that do the same work: of
- * two calls in a pair the faster one says nothing. */
+/* More similar calls scatter less, if both sides have them: the likeness with the smallest error is used, a
+ * finer one only if it is clearly better. The fastest calls, however, are chosen among all that do the same
+ * work: the faster call of a pair says nothing. */
 static void measure(mtp_diff *d, const mtp__diff_row *r, bool own, mtp__judged *j)
 {
     bool as_many = r->seen.count_before == r->seen.count_after;
@@ -99,7 +99,8 @@ static int by_change(const void *a, const void *b)
     return (x->change > y->change) - (x->change < y->change);
 }
 
-/* Rows that do work of their own, often enough; large ones and well known ones count more, but no one alone. In order. */
+/* Rows that spend enough time of their own in enough calls; large and well-known rows weigh more, but none
+ * dominates. Sorted by change. */
 static size_t gather_votes(const mtp_diff *d, vote *votes, bool low)
 {
     double all = 0;
@@ -121,8 +122,8 @@ static size_t gather_votes(const mtp_diff *d, vote *votes, bool low)
     return count;
 }
 
-/* Where half of the rows are closest together; of two such places the one nearer to no change at all. Rows that changed
- * are in the other half. Half the width of it is how far rows stray, but that of a normal sample is this much less. */
+/* The densest half of the rows; of two equally dense ones, the one nearer to no change. Changed rows are in
+ * the other half. Half its width, scaled as for a normal sample, is the spread. */
 static double closest(const vote *votes, size_t count, double *sigma)
 {
     size_t half = (count + 1) / 2, best = 0;
@@ -140,7 +141,7 @@ static double closest(const vote *votes, size_t count, double *sigma)
     return (low + high) / 2;
 }
 
-/* The middle, by weight, of the rows that moved together: most of them must. */
+/* The weighted median of the rows that moved together, which must be a majority. */
 static bool middle(const vote *votes, size_t count, double near, double sigma, double *out)
 {
     double all = 0, sum = 0, rows = 0, reach = 2.5 * (sigma > NOISE_PRIOR / 2 ? sigma : NOISE_PRIOR / 2);
@@ -192,8 +193,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The scatter of a call in the middle row; and by how many nanoseconds short calls moved, of which what most did not
- * exceed is taken for the clock's. */
+/* The scatter of a call in the median row, and by how many nanoseconds short calls moved, of which what most
+ * did not exceed is attributed to the clock. */
 static mtp_status find_usual(mtp_diff *d)
 {
     double *numbers = mtp__calloc(d->count + 1, sizeof *numbers);
@@ -218,7 +219,8 @@ static mtp_status find_usual(mtp_diff *d)
     return MTP_OK;
 }
 
-/* Drift is the machine's up to a limit, and only as far as the fastest calls share it is it more than a busy machine. */
+/* Drift up to a limit is attributed to the machine; a larger one to the program only if the fastest calls
+ * share it. */
 static mtp_status find_drift(mtp_diff *d)
 {
     vote *votes = mtp__calloc(d->count + 1, sizeof *votes);
@@ -245,7 +247,7 @@ static mtp_status find_drift(mtp_diff *d)
 
 /* -------------------------------------------------------------------------------------------- verdicts */
 
-/* The scatter of few calls is itself not well known: the usual one of all rows is mixed in. */
+/* The scatter of few calls is poorly known: it is shrunk towards the usual scatter of all rows. */
 static double steadied(const mtp_diff *d, const mtp__compared *seen, double *freedom)
 {
     double own = seen->freedom > 1 ? seen->freedom : 1;
@@ -260,7 +262,8 @@ static double chance_of(const mtp_diff *d, double excess, double within, double 
     return mtp__chance(excess / sqrt(all), mixed);
 }
 
-/* Which measure tells: the one that is known better. On a busy machine that is the fastest calls, else the bulk. */
+/* Which measure decides: the one with the smaller error. On a busy machine that is the fastest calls, else
+ * the bulk. */
 static void choose(mtp__judged *j)
 {
     const mtp__compared *seen = &j->seen;
@@ -303,9 +306,9 @@ static int by_chance(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A change of the program shows in the plain numbers: a row that stands still while the others move is not what changed.
- * And it shows in all calls: if the bulk moved by more than the fastest, that was the machine. If the fastest tell, the
- * bulk must not say otherwise; if the bulk tells, the fastest and the ranks must say the same. */
+/* A change of the program shows in the raw numbers: a row that stays put while the others move did not
+ * change. And it shows in all calls: if the bulk moved more than the fastest, that was the machine. If the
+ * fastest decide, the bulk must not contradict; if the bulk decides, the fastest and the ranks must agree. */
 static bool confirmed(const mtp__judged *j, double rank)
 {
     double sign = j->excess > 0 ? 1 : -1, low = sign * j->low, bulk = sign * j->bulk;
@@ -313,12 +316,13 @@ static bool confirmed(const mtp__judged *j, double rank)
         return false;
     if (j->by_low)
         return bulk >= LOW_PART * low - ERROR_REACH * j->bulk_spread;
-    bool low_tells = j->seen.low_error <= LOW_BLUNT * j->seen.error; /* else the calls are of many kinds */
+    bool low_tells = j->seen.low_error <= LOW_BLUNT * j->seen.error; /* else the calls are too diverse */
     return sign * rank >= RANKS_SURE && bulk >= LOW_PART * low &&
            (!low_tells || low >= LOW_SURE * j->low_spread);
 }
 
-/* Holm: the least likely first, each against those that are left. Marks the ones that pass with a chance below 0. */
+/* Holm: the smallest p-value first, each against those remaining. Marks those that pass with a chance below
+ * 0. */
 static mtp_status correct(mtp_diff *d, bool own)
 {
     size_t count = 0;
@@ -341,7 +345,7 @@ static mtp_status correct(mtp_diff *d, bool own)
     return MTP_OK;
 }
 
-/* How far below the limit a change may be measured and still be taken for as large. */
+/* How far below the limit a change may be measured and still count as reaching it. */
 static double margin(const mtp__judged *j, double limit)
 {
     double m = ERROR_REACH * j->spread;
@@ -366,7 +370,7 @@ static mtp_verdict verdict_of(const mtp_diff *d, const mtp__judged *j)
     return fabs(j->excess) >= log1p(d->options.threshold) ? MTP_VERDICT_UNCERTAIN : MTP_VERDICT_SAME;
 }
 
-/* A row's own part: too short to be anything but the recording's, or a sliver of the whole, is not judged. */
+/* Self time is not judged if it is so short that it is due to recording, or a sliver of the total. */
 static bool own_matters(const mtp__diff_row *r)
 {
     return r->own.known && r->own.seen.before_ns >= OWN_NS_LEAST &&
@@ -385,9 +389,9 @@ static size_t step_times(const mtp_trace *t, mtp__time *out)
     return most;
 }
 
-/* Steps are few, and one that is disturbed may take twice as long, which hides a change from means. Ranks see it: six
- * steps that all took longer than all six before are chance once in 462 times. What is the machine's is taken off first:
- * drift, and the noise between runs. */
+/* Steps are few, and a disturbed one may take twice as long, which hides a change from means. Ranks see it:
+ * six steps that all took longer than all six before happen by chance once in 462 times. The machine's share
+ * is subtracted first: drift, and the noise between runs. */
 static bool changed_by_ranks(const mtp_diff *d, mtp__judged *j)
 {
     double excess = j->seen.change - d->drift, sign = excess > 0 ? 1 : -1;

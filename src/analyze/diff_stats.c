@@ -1,6 +1,6 @@
-/* analyze/diff_stats.c - see diff_stats.h. The methods: Yuen's test of trimmed means with Kish's effective number for
- * weights; Hodges and Lehmann's alignment for strata; Mann and Whitney's ranks; batch means for what is alike because it
- * is near; Wallace's approximation of Student's distribution. All of it gives the same numbers each time.
+/* analyze/diff_stats.c - see diff_stats.h. The methods: Yuen's test of trimmed means with Kish's effective
+ * sample size for weights; Hodges-Lehmann alignment for strata; Mann-Whitney ranks; batch means for
+ * autocorrelation; Wallace's approximation of Student's t distribution. All of it is deterministic.
  */
 #include "analyze/diff_stats.h"
 #include <math.h>
@@ -12,14 +12,14 @@
 #define BULK_TO 0.6
 #define FASTEST_FROM 0.02
 #define FASTEST_TO 0.15
-#define FASTEST_CALLS 3.0 /* but not fewer than these */
-#define BATCHES_FROM 16u  /* calls; fewer say nothing about their neighbours */
+#define FASTEST_CALLS 3.0 /* but at least these */
+#define BATCHES_FROM 16u  /* calls; fewer tell nothing about autocorrelation */
 #define BATCHES_LEAST 6u
-#define RANKS_EXACT 15u  /* calls of a side whose orders are counted; more are close to normal */
-#define BATCHES_MOST 16u /* few and long: a busy time may last for a good part of the run */
+#define RANKS_EXACT 15u  /* most calls of a side to count orders for; more are close to normal */
+#define BATCHES_MOST 16u /* few and long: a busy period may last for a good part of the run */
 
 typedef struct item {
-    double value; /* log ns, then what is left of it */
+    double value; /* log ns, then the residual */
     double weight;
     uint64_t stratum;
     uint32_t at;
@@ -32,14 +32,14 @@ typedef struct weighed {
 
 typedef struct cut_mean { /* the mean of a part of a side */
     double mean;
-    double variance;  /* of what one call adds to it */
+    double variance;  /* of one call's contribution */
     double low, high; /* the part is between these */
 } cut_mean;
 
 typedef struct side {
     weighed *sorted; /* in the comparer's memory */
     size_t count;
-    double calls; /* if they all had the same weight */
+    double calls; /* effective number, as if all had the same weight */
     cut_mean bulk, fastest;
 } side;
 
@@ -47,9 +47,9 @@ struct mtp__comparer {
     mtp__time time[2][MTP__COMPARE_MOST];
     item items[2 * MTP__COMPARE_MOST];
     weighed sorted[2 * MTP__COMPARE_MOST];
-    double series[2][MTP__COMPARE_MOST]; /* in order of time; nan: has no like */
+    double series[2][MTP__COMPARE_MOST]; /* in order of time; nan: no counterpart */
     side side[2];
-    double tie; /* both sides' variance is multiplied by this: strata and neighbours */
+    double tie; /* both variances are multiplied by this: strata and autocorrelation */
 };
 
 mtp__comparer *mtp__comparer_create(void)
@@ -89,7 +89,7 @@ static int by_rest(const void *a, const void *b)
     return by_value(a, b);
 }
 
-/* Of one side's items among `count` sorted ones, of which it has `mine`. */
+/* For one side's items among `count` sorted ones, of which `mine` are its own. */
 static double median(const item *items, size_t count, uint32_t after, size_t mine)
 {
     double below = 0;
@@ -105,8 +105,8 @@ static double median(const item *items, size_t count, uint32_t after, size_t min
     return below;
 }
 
-/* Takes each stratum's middle off its calls: what is left can be put together. Returns the number of strata that have
- * calls on both sides; the others' weight is 0. */
+/* Subtracts each stratum's median from its calls: the residuals can be pooled. Returns the number of strata
+ * with calls on both sides; the others get weight 0. */
 static size_t align(item *items, size_t count, mtp__compared *out, size_t *matched)
 {
     size_t strata = 0;
@@ -135,7 +135,7 @@ static size_t align(item *items, size_t count, mtp__compared *out, size_t *match
 
 /* -------------------------------------------------------------------------------------- trimmed means */
 
-/* Where the sum of weights reaches `part`. */
+/* Where the cumulative weight reaches `part`. */
 static double quantile(const side *s, double part)
 {
     double sum = 0;
@@ -147,8 +147,8 @@ static double quantile(const side *s, double part)
     return s->count > 0 ? s->sorted[s->count - 1].value : 0;
 }
 
-/* Of the calls between two shares of the weight. What each call adds to the mean's error: the call, brought in between the
- * limits, over the share that counts. */
+/* Over the calls between two shares of the weight. A call's contribution to the error: its winsorized value
+ * over the share that counts. */
 static cut_mean mean_between(const side *s, double weight, double from_share, double to_share)
 {
     double first = from_share * weight, last = to_share * weight, at = 0, sum = 0, used = 0, all = 0,
@@ -190,7 +190,7 @@ static void trim(side *s)
                                               : BULK_TO);
 }
 
-/* Splits the items, sorted by what is left of them, into the sides. */
+/* Splits the items, sorted by residual, into the two sides. */
 static void split(mtp__comparer *c, const item *items, size_t count)
 {
     size_t used = 0;
@@ -207,8 +207,8 @@ static void split(mtp__comparer *c, const item *items, size_t count)
 
 /* ----------------------------------------------------------------------------------------- neighbours */
 
-/* By how much a mean of so many is less sure than if they were independent: the variance of the means of batches,
- * against what it would be. `freedom`: of that estimate. */
+/* By how much autocorrelation increases the variance of the mean: the variance of batch means over its value
+ * for independent calls. `freedom`: of that estimate. */
 static double likeness(const double *series, size_t count, const side *s, double *freedom)
 {
     size_t have = 0;
@@ -251,7 +251,7 @@ static double neighbours(const mtp__comparer *c, const size_t count[2], double *
     double all = freedom[0] + freedom[1];
     double both = all > 0 ? (factor[0] * freedom[0] + factor[1] * freedom[1]) / all : 1;
     *of = all;
-    return both > 1 + sqrt(2 / (all + 1)) ? both : 1; /* that much is chance */
+    return both > 1 + sqrt(2 / (all + 1)) ? both : 1; /* smaller values are chance */
 }
 
 /* -------------------------------------------------------------------------------------------- compare */
@@ -273,7 +273,7 @@ bool mtp__compare(mtp__comparer *c, size_t before, size_t after, mtp__compared *
     qsort(c->items, all, sizeof *c->items, by_rest);
     split(c, c->items, all);
     const side *a = &c->side[0], *b = &c->side[1];
-    double left = (double)matched - (double)strata; /* each middle was taken from the calls themselves */
+    double left = (double)matched - (double)strata; /* the medians were estimated from the calls themselves */
     double freedom, alike = neighbours(c, count, &freedom);
     c->tie = left > 0 ? (double)matched / left * alike : (double)matched;
     out->change = b->bulk.mean - a->bulk.mean;
@@ -304,7 +304,7 @@ double mtp__compare_ranks(const mtp__comparer *c, double shift)
         double v = b->sorted[i].value - shift;
         for (; at < a->count && a->sorted[at].value < v; at++)
             below += a->sorted[at].weight;
-        if (i == 0 || v != last) { /* else as before */
+        if (i == 0 || v != last) { /* else unchanged */
             equal = 0;
             for (size_t k = at; k < a->count && a->sorted[k].value == v; k++)
                 equal += a->sorted[k].weight;
@@ -318,14 +318,14 @@ double mtp__compare_ranks(const mtp__comparer *c, double shift)
     return (won / (weight_a * weight_b) - 0.5) / sqrt(c->tie / 12 * (1 / a->calls + 1 / b->calls));
 }
 
-/* Of all ways in which the ranks of a + b calls can fall to the sides, the share in which the later side wins `most` or
- * fewer of its pairs: Mann and Whitney's recursion, one call more at a time. */
+/* Of all orders in which a + b calls can rank, the share in which the later side wins `most` or fewer pairs:
+ * Mann and Whitney's recursion, adding one call at a time. */
 static double share_of_orders(size_t a, size_t b, size_t most)
 {
     double ways[RANKS_EXACT + 1][RANKS_EXACT * RANKS_EXACT + 1] = {{1}};
     for (size_t i = 1; i <= b; i++)
         ways[i][0] = 1;
-    for (size_t m = 1; m <= a; m++) /* ways[i][u]: of m and i calls */
+    for (size_t m = 1; m <= a; m++) /* ways[i][u]: for m and i calls */
         for (size_t i = 1; i <= b; i++)
             for (size_t u = m * i + 1; u-- > 0;) {
                 double slowest_is_earlier = u >= i ? ways[i][u - i] : 0;

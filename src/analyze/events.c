@@ -170,12 +170,12 @@ static int64_t step_at(const mtp_events *e, int64_t ts)
         else
             high = mid;
     }
-    if (!e->t->from_kineto) /* what is recorded is in a step */
+    if (!e->t->from_kineto) /* everything recorded is in a step */
         return e->steps[low > 0 ? low - 1 : 0].number;
     return low > 0 && ts < e->steps[low - 1].end ? e->steps[low - 1].number : -1;
 }
 
-/* Files name forward threads by torch's numbers, we by the system's. */
+/* Files name forward threads by torch's numbers, recordings by the system's. */
 static uint64_t forward_thread(const mtp_events *e, uint64_t thread)
 {
     uint32_t low = 0, high = e->threads;
@@ -256,7 +256,7 @@ static void fill_cpu(const mtp_events *e, uint32_t span, mtp_event *out)
     }
     if (w->self_memory.p != NULL) {
         const int64_t *self = (const int64_t *)w->self_memory.p + 2 * (size_t)span;
-        mtp__bytes at = e->bytes; /* it remembers where it looked last */
+        mtp__bytes at = e->bytes; /* it caches the last position */
         int64_t total[2];
         mtp__bytes_within(&at, e->t->start[span], e->t->end[span], false, total);
         out->cpu_memory_usage = total[0];

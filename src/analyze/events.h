@@ -1,11 +1,11 @@
-/* analyze/events.h - mtp_events (mtprof_trace.h) inside. For events*.c alone.
+/* analyze/events.h - internals of mtp_events (mtprof_trace.h). Private to events*.c.
  *
- *   events.c         life, what is made on demand, one event
- *   events_list.c    which there are, in which order, nested in which
- *   events_parts.c   what an event has any number of: kernels, frames, inputs
+ *   events.c         lifetime, parts made on demand, a single event
+ *   events_list.c    the list of events, their order and nesting
+ *   events_parts.c   an event's lists: kernels, frames, inputs
  *
- * Nothing is made by create(). Each part below is made by the first call that needs it, under the lock, and then never
- * changed; `ready` tells which are there.
+ * create() computes nothing. Each part below is made by the first call that needs it, under the lock, and
+ * never changes afterwards; `ready` has the parts that exist.
  */
 #ifndef MTP_ANALYZE_EVENTS_H
 #define MTP_ANALYZE_EVENTS_H
@@ -21,8 +21,8 @@ enum {
 
 struct mtp_events {
     const mtp_trace *t;   /* borrowed */
-    int64_t zero_ns;      /* times are shown from here on */
-    pthread_mutex_t lock; /* around making a part; nothing is taken inside but the intern table's */
+    int64_t zero_ns;      /* displayed times start here */
+    pthread_mutex_t lock; /* held while making a part; only the intern table's lock is taken inside */
     atomic_uint ready;    /* pairs: mtp__events_need, release with acquire */
     mtp__intern text;     /* keys */
 
@@ -40,7 +40,7 @@ struct mtp_events {
     } * numbered; /* owned: threads by tid */
     uint32_t threads;
     uint32_t main_track;
-    mtp__step *steps; /* owned: by start */
+    mtp__step *steps; /* owned: sorted by start */
     uint32_t step_count;
     int32_t device_type; /* of device work */
     bool has_flops;
@@ -48,18 +48,18 @@ struct mtp_events {
     /* NESTED: uint32_t by event: 1 + an event */
     mtp__scratch child, sibling;
 
-    /* STACKED: as mtp__stacks_of; p NULL: there are none */
+    /* STACKED: as mtp__stacks_of; p NULL: no stacks */
     mtp__scratch stacks;
 };
 
 mtp_status mtp__events_need(mtp_events *e, unsigned part);
-/* The event's item, with LISTED made. MTP_E_ARG: no such event. */
+/* The event's item; makes LISTED. MTP_E_ARG: no such event. */
 mtp_status mtp__events_item(mtp_events *e, size_t index, uint32_t *item);
 
 mtp_status mtp__events_list(mtp_events *e);
-mtp_status mtp__events_number_threads(mtp_events *e); /* thread_of, numbered; needs t alone */
+mtp_status mtp__events_number_threads(mtp_events *e); /* thread_of, numbered; needs only t */
 mtp_event_kind mtp__event_kind(const mtp_trace *t, uint32_t span);
-void mtp__events_unlist(mtp_events *e); /* also of a list half made */
+void mtp__events_unlist(mtp_events *e); /* also for a partial list */
 mtp_status mtp__events_nest(mtp_events *e);
 
 static inline mtp_text mtp__events_text(const mtp_events *e, uint32_t id)
@@ -68,7 +68,7 @@ static inline mtp_text mtp__events_text(const mtp_events *e, uint32_t id)
     return (mtp_text){text.bytes, text.length};
 }
 
-/* A name as torch has it. */
+/* A name in torch's spelling. */
 static inline mtp_text mtp__events_key(const mtp_events *e, uint32_t name)
 {
     uint32_t key = ((const uint32_t *)e->group.key_of.p)[name];

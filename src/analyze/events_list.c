@@ -1,7 +1,7 @@
-/* analyze/events_list.c - the list of events: the walk of averages, with what it finds of each event kept.
+/* analyze/events_list.c - the list of events: the walk of averages, keeping its results for each event.
  *
- * So the rules are those of averages: which spans are events, which are absorbed, what is a child of what. Then all
- * tracks are merged by time, with the memory events that nothing covers and the allocations that failed.
+ * So the rules are those of averages: which spans are events, which are absorbed, and how they nest. Then all
+ * tracks are merged by time, with uncovered memory events and failed allocations.
  */
 #include "analyze/events.h"
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 typedef struct numbering {
     int64_t first; /* when it began */
     uint32_t track;
-    uint8_t rank; /* the main thread, others, those without spans */
+    uint8_t rank; /* the main thread, others, threads without spans */
 } numbering;
 
 static int by_rank(const void *a, const void *b)
@@ -35,7 +35,8 @@ static int by_tid(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* torch numbers threads as they come, and files do not say how: the main one is nearly always the first. */
+/* torch numbers threads in order of appearance, which files do not record: the main one is nearly always
+ * first. */
 mtp_status mtp__events_number_threads(mtp_events *e)
 {
     const mtp_trace *t = e->t;
@@ -73,7 +74,7 @@ mtp_status mtp__events_number_threads(mtp_events *e)
 
 /* ---------------------------------------------------------------------------------------------- steps */
 
-/* As recorded; a file's are its ProfilerStep# scopes. */
+/* As recorded; in a file, its ProfilerStep# scopes. */
 static mtp_status find_steps(mtp_events *e)
 {
     mtp_steps *found = NULL;
@@ -97,15 +98,15 @@ static mtp_status find_steps(mtp_events *e)
 
 /* ---------------------------------------------------------------------------------------------- order */
 
-/* Events that are no spans: instants of memory, by time. */
+/* Events that are not spans: memory events and failed allocations, by time. */
 typedef struct moments {
     const mtp_events *e;
-    uint32_t memory; /* the next that no span covers */
+    uint32_t memory; /* the next one not covered by a span */
     int32_t open;    /* spans around it */
     struct moment {
         int64_t ts;
         uint32_t instant;
-    } * failed; /* owned: allocations that failed */
+    } * failed; /* owned: failed allocations */
     uint32_t failed_count, failed_at;
 } moments;
 
@@ -117,7 +118,7 @@ static int by_ts(const void *a, const void *b)
     return x->instant < y->instant ? -1 : x->instant > y->instant;
 }
 
-/* From the memory event at `memory` on, the first that is covered by nothing. */
+/* The first uncovered memory event from `memory` on. */
 static void next_memory(moments *m)
 {
     const mtp__bytes *b = &m->e->bytes;
@@ -147,7 +148,7 @@ static bool moments_init(moments *m, const mtp_events *e)
     return true;
 }
 
-/* The next instant, if it comes before a span of these times; memory before what failed. */
+/* The next instant, if it comes before a span of these times; memory before failed allocations. */
 static bool take_moment(moments *m, bool any_span, int64_t start, int64_t end, uint32_t *item)
 {
     const mtp_trace *t = m->e->t;
@@ -168,8 +169,8 @@ static bool take_moment(moments *m, bool any_span, int64_t start, int64_t end, u
     return true;
 }
 
-/* Spans of our own recording lie as they were begun: two that begin at the same instant, one after the other, may be
- * the shorter one first. */
+/* Spans of our own recordings are in order of begin: of two that begin at the same instant, the shorter may
+ * come first. */
 typedef struct tie {
     int64_t stop;
     uint32_t item, place;
@@ -240,7 +241,7 @@ static mtp_status put_in_order(mtp_events *e)
     if (status == MTP_OK && !mtp__scratch_make(&e->order, count, sizeof(uint32_t)))
         status = MTP_FAIL(MTP_E_NOMEM, "the order of %llu events", (unsigned long long)count);
     uint32_t *order = e->order.p, *event_of = e->walk.row.p, n = 0;
-    int64_t start = 0, stop = INT64_MAX; /* of the span before */
+    int64_t start = 0, stop = INT64_MAX; /* of the previous span */
     bool mended = true;
     while (status == MTP_OK && n < count) {
         const mtp__head *head = spans.count > 0 ? &spans.heap[0] : NULL;
@@ -253,7 +254,7 @@ static mtp_status put_in_order(mtp_events *e)
             mended &= head->start != start || head->stop <= stop;
             start = head->start;
             stop = head->stop;
-            mtp__in_order_next(&spans); /* reads rows from here on, not this one */
+            mtp__in_order_next(&spans); /* only reads rows after this one */
             event_of[item] = n;
         } else {
             break;
@@ -265,7 +266,8 @@ static mtp_status put_in_order(mtp_events *e)
     return status == MTP_OK && !mended ? mend_ties(e) : status;
 }
 
-/* What is nested in an absorbed span is its absorber's. Parents come first, so one step up is enough. */
+/* Whatever is nested in an absorbed span belongs to the absorber. Parents come first, so one step up is
+ * enough. */
 static void pass_by_absorbed(mtp_events *e, const mtp__launched *launched)
 {
     uint32_t *parent = e->walk.parent.p;
@@ -355,7 +357,7 @@ void mtp__events_unlist(mtp_events *e)
     e->count = 0;
 }
 
-/* From the last to the first, each becomes its parent's first child. */
+/* Last to first, each becomes its parent's first child. */
 mtp_status mtp__events_nest(mtp_events *e)
 {
     if (!mtp__scratch_make(&e->child, e->count, sizeof(uint32_t)) ||

@@ -1,4 +1,4 @@
-/* analyze/events_parts.c - what an event has any number of: children, kernels, frames, inputs. */
+/* analyze/events_parts.c - an event's lists: children, kernels, frames, inputs. */
 #include <string.h>
 #include "analyze/events.h"
 #include "base/error.h"
@@ -77,7 +77,7 @@ mtp_status mtp_events_stack(mtp_events *e, size_t index, mtp_text *frames, size_
         return status;
     const mtp_trace *t = e->t;
     uint32_t stack = ((const uint32_t *)e->stacks.p)[item];
-    if ((stack & MTP__STACK_CALL) != 0) { /* a Python call, and what called it */
+    if ((stack & MTP__STACK_CALL) != 0) { /* a Python call, then its callers */
         uint32_t span = stack & ~MTP__STACK_CALL;
         if (room > 0)
             frames[0] = mtp__events_text(e, t->name[span]);
@@ -98,12 +98,12 @@ mtp_status mtp_events_stack(mtp_events *e, size_t index, mtp_text *frames, size_
 
 /* ---------------------------------------------------------------------------------------------- inputs */
 
-/* What is written so far, of a JSON list of lists of whole numbers, or of lists of such. */
+/* Progress through a JSON list of lists of integers, or of lists of those. */
 typedef struct inputs {
     mtp_event_input *item;
     int64_t *number;
     size_t item_room, number_room, items, numbers;
-    size_t list; /* the item that has tensors, SIZE_MAX: none is open */
+    size_t list; /* the item with tensors; SIZE_MAX: none is open */
 } inputs;
 
 static size_t add_item(inputs *in)
@@ -122,7 +122,7 @@ static void add_number(inputs *in, size_t item, int64_t value)
     in->numbers++;
 }
 
-/* A scalar of the list: a whole number, or anything else up to the next comma or bracket. */
+/* A scalar of the list: an integer, or anything else up to the next comma or bracket. */
 static const char *take_value(const char *p, const char *end, int64_t *value)
 {
     const char *from = p;
@@ -144,7 +144,7 @@ static const char *take_value(const char *p, const char *end, int64_t *value)
     return p > from ? p : p + 1;
 }
 
-/* Depth 1 is the list of inputs, 2 an input, 3 a tensor of a list; what is deeper is taken as it comes. */
+/* Depth 1 is the list of inputs, 2 an input, 3 a tensor of a list; anything deeper is flattened. */
 static void take_inputs(inputs *in, mtp_text text)
 {
     size_t depth = 0, item = 0;
@@ -182,7 +182,7 @@ static void take_inputs(inputs *in, mtp_text text)
         default:
             p = take_value(p, end, &value);
             if (depth == 1)
-                add_item(in); /* no tensor */
+                add_item(in); /* not a tensor */
             else if (depth > 1)
                 add_number(in, item, value);
         }
@@ -196,7 +196,7 @@ mtp_status mtp_events_inputs(mtp_events *e, size_t index, mtp_input_lists which,
     uint32_t item;
     if (count == NULL || numbers == NULL || (items == NULL && input_room > 0) ||
         (dims == NULL && number_room > 0))
-        return MTP_FAIL(MTP_E_ARG, "where to write to is NULL");
+        return MTP_FAIL(MTP_E_ARG, "an output pointer is NULL");
     *count = *numbers = 0;
     if ((unsigned)which > MTP_OUTPUT_DIMS)
         return MTP_FAIL(MTP_E_ARG, "there are no inputs of kind %d", (int)which);

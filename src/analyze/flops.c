@@ -1,4 +1,4 @@
-/* analyze/flops.c - shapes are read from the JSON texts of the trace; arithmetic wraps as torch's does (uint64_t). */
+/* analyze/flops.c - reads shapes from the trace's JSON texts; arithmetic wraps like torch (uint64_t). */
 #include "analyze/flops.h"
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 typedef struct arg {
     uint64_t dim[RANK];
     uint64_t numel;
-    int rank;    /* may be more than RANK: then only numel is right */
+    int rank;    /* may exceed RANK: then only numel is right */
     bool tensor; /* or an undefined one */
 } arg;
 
@@ -21,7 +21,7 @@ typedef struct call {
 
 /* ------------------------------------------------------------------------------------------- reading */
 
-/* [[2, 3], [], [[4], [5]]]: of a list of tensors (the third) only the fact that it is one. */
+/* [[2, 3], [], [[4], [5]]]: a list of tensors (the third) is only noted as such. */
 static void read_dims(call *c, const char *p)
 {
     int depth = 0;
@@ -52,7 +52,7 @@ static void read_dims(call *c, const char *p)
     }
 }
 
-/* The nth string of a JSON list of strings; false: there is none. Escapes are left as they are. */
+/* The nth string of a JSON list of strings; false: absent. Escapes are not decoded. */
 static bool nth_string(const char *p, int nth, const char **text, size_t *length)
 {
     for (; p != NULL && (p = strchr(p, '"')) != NULL; nth--) {
@@ -99,7 +99,7 @@ static bool read_call(call *c, const mtp_trace *t, uint32_t shape)
     return true;
 }
 
-/* The nth concrete input as whole numbers: "[1, 2]" or "3". -1: it is something else. */
+/* The nth concrete input as integers: "[1, 2]" or "3". -1: something else. */
 static int read_ints(const call *c, int nth, int64_t *out, int room)
 {
     const char *p;
@@ -144,7 +144,7 @@ static bool tensors(const call *c, int first, int last)
 
 /* ------------------------------------------------------------------------------------ torch's formulas */
 
-/* Each: false if the shapes are not what the op takes. n: a number from the table. */
+/* Each returns false if the shapes do not suit the op. n: a number from the table. */
 typedef bool formula(const call *c, unsigned n, uint64_t *flops);
 
 /* 2 M K N of arguments n and n + 1. */
@@ -176,7 +176,7 @@ static bool first_numel(const call *c, unsigned n, uint64_t *flops)
     return c->args > 0 && c->arg[0].tensor;
 }
 
-/* input, weight, bias, stride, padding, dilation, groups: two dimensions, numbers all. */
+/* input, weight, bias, stride, padding, dilation, groups: two dimensions, all numbers. */
 static bool conv2d(const call *c, unsigned n, uint64_t *flops)
 {
     (void)n;
@@ -198,7 +198,7 @@ static bool conv2d(const call *c, unsigned n, uint64_t *flops)
 
 /* ---------------------------------------------------------------------------------------- our own more */
 
-/* Known to compute nothing: it moves, makes or describes data, or its parts are ops of their own. */
+/* Known to compute nothing: it moves, creates or describes data, or its parts are ops themselves. */
 static bool nothing(const call *c, unsigned n, uint64_t *flops)
 {
     (void)c, (void)n;
@@ -220,8 +220,8 @@ static bool matvec(const call *c, unsigned n, uint64_t *flops)
     return tensors(c, 0, (int)n + 1);
 }
 
-/* Any number of dimensions; output elements are not in the trace, so they follow from stride and padding. n: times
- * the forward's cost. Arguments: input, weight, bias, stride, padding, dilation. */
+/* Any number of dimensions; output sizes are not in the trace and are derived from stride and padding. n:
+ * times the forward's cost. Arguments: input, weight, bias, stride, padding, dilation. */
 static bool convolution(const call *c, unsigned n, uint64_t *flops)
 {
     const arg *in = &c->arg[0], *weight = &c->arg[1];
@@ -243,7 +243,7 @@ static bool convolution(const call *c, unsigned n, uint64_t *flops)
     return true;
 }
 
-/* grad_output, input, weight: the gradients of input and weight cost as much as the forward did, each. */
+/* grad_output, input, weight: the gradients of input and weight each cost as much as the forward. */
 static bool convolution_backward(const call *c, unsigned n, uint64_t *flops)
 {
     const arg *out = &c->arg[0], *weight = &c->arg[2];
@@ -265,7 +265,7 @@ static bool attention(const call *c, unsigned n, uint64_t *flops)
 
 static bool attention_backward(const call *c, unsigned n, uint64_t *flops)
 {
-    call inner = *c; /* grad_out goes before the rest */
+    call inner = *c; /* grad_out comes first */
     memmove(inner.arg, inner.arg + 1, (ARGS - 1) * sizeof *inner.arg);
     inner.args--;
     return c->args > 3 && attention(&inner, n, flops);
@@ -274,7 +274,7 @@ static bool attention_backward(const call *c, unsigned n, uint64_t *flops)
 /* ------------------------------------------------------------------------------------------- the table */
 
 /* clang-format off */
-/* T: torch has it, with this very formula. E: ours. Sorted by name. */
+/* T: torch has it, with exactly this formula. E: ours. Sorted by name. */
 #define OP_LIST(T, E)                                                                                        \
     E(_adaptive_avg_pool2d, per_element, 1) E(_adaptive_avg_pool2d_backward, per_element, 1)                 \
     E(_convolution, nothing, 0) E(_efficient_attention_backward, attention_backward, 5)                      \

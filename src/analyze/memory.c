@@ -1,4 +1,4 @@
-/* analyze/memory.c - see memory.h. Allocations meet their frees by address, in order of time. */
+/* analyze/memory.c - see memory.h. Matches allocations with frees by address, in order of time. */
 #include "analyze/memory.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ const char *mtp_memory_category_text(mtp_memory_category category)
 
 /* ------------------------------------------------------------------------------------------- devices */
 
-/* c10::DeviceType. The first word of a type is its name; PrivateUse1 is ours. */
+/* c10::DeviceType. The first name of a type is its canonical one; PrivateUse1 is ours. */
 static const struct {
     const char *word;
     uint32_t type;
@@ -85,7 +85,7 @@ static mtp_status parse_device(const char *text, mtp__memory_device *out)
         name_device(out);
         return MTP_OK;
     }
-    return MTP_FAIL(MTP_E_ARG, "device '%.40s' is not one: say cpu, npu:0, cuda:0 or the like", text);
+    return MTP_FAIL(MTP_E_ARG, "'%.40s' is not a device: use cpu, npu:0, cuda:0 or the like", text);
 }
 
 static uint32_t index_of(uint16_t type, int16_t index)
@@ -146,7 +146,7 @@ static mtp_status choose_device(mtp_memory_timeline *m, const char *text)
         return MTP_OK;
     }
     mtp_status status = parse_device(text, &m->device);
-    static const uint32_t alike[] = {1, 6, 20}; /* CUDA, HIP, ours: people say one and have another */
+    static const uint32_t alike[] = {1, 6, 20}; /* CUDA, HIP, ours: often used interchangeably */
     uint32_t type = m->device.type;
     if (status != MTP_OK || (type != 1 && type != 6 && type != 20) ||
         find_device(m, type, m->device.index) != NULL)
@@ -168,15 +168,15 @@ static bool is_ours(const mtp_memory_timeline *m, uint16_t type, int16_t index)
 
 typedef struct place { /* an address that was seen */
     uint64_t address;
-    uint32_t block;  /* that is there; MTP__NONE: none */
-    uint8_t told;    /* a tag of a block that we did not see made; NO_CATEGORY: none */
-    bool used, seen; /* seen: there was a block */
+    uint32_t block;  /* live block; MTP__NONE: none */
+    uint8_t told;    /* a tag of a block whose allocation was not seen; NO_CATEGORY: none */
+    bool used, seen; /* seen: has had a block */
 } place;
 
 typedef struct pairing {
     mtp_memory_timeline *m;
-    uint32_t *events;       /* owned: of the device, indexes into trace->memory */
-    mtp__tag *tags;         /* owned: of the device, by time */
+    uint32_t *events;       /* owned: the device's, as indexes into trace->memory */
+    mtp__tag *tags;         /* owned: the device's, by time */
     mtp__context *contexts; /* owned: of the events */
     place *places;          /* owned: open addressing */
     size_t mask, place_count;
@@ -191,7 +191,7 @@ static void pairing_fini(pairing *p)
     mtp__free(p->places);
 }
 
-static int by_time(const void *a, const void *b) /* and first those that were there before */
+static int by_time(const void *a, const void *b) /* preexisting blocks first */
 {
     const mtp__tag *x = a, *y = b;
     if (x->ts != y->ts)
@@ -226,7 +226,7 @@ static bool pairing_init(pairing *p, mtp_memory_timeline *m)
     p->contexts = mtp__calloc(events + 1, sizeof *p->contexts);
     p->places = mtp__calloc(FIRST_PLACES, sizeof *p->places);
     m->blocks =
-        mtp__calloc(events + existing + 1, sizeof *m->blocks); /* and one for what was there all the time */
+        mtp__calloc(events + existing + 1, sizeof *m->blocks); /* plus one for memory in use throughout */
     m->changes = mtp__calloc(events * 2 + tags + existing + 1, sizeof *m->changes);
     if (p->events == NULL || p->tags == NULL || p->contexts == NULL || p->places == NULL ||
         m->blocks == NULL || m->changes == NULL)
@@ -241,7 +241,7 @@ static bool pairing_init(pairing *p, mtp_memory_timeline *m)
     return true;
 }
 
-static place *find_place(const pairing *p, uint64_t address) /* or the free one where it would be */
+static place *find_place(const pairing *p, uint64_t address) /* or the free slot for it */
 {
     size_t at = mtp__hash_mix(address, MTP__HASH_K1) & p->mask;
     while (p->places[at].used && p->places[at].address != address)
@@ -249,7 +249,7 @@ static place *find_place(const pairing *p, uint64_t address) /* or the free one 
     return &p->places[at];
 }
 
-/* Programs use the same addresses again and again, so the table grows with those, not with the events. */
+/* Programs reuse addresses, so the table grows with those, not with the events. */
 static bool grow_places(pairing *p)
 {
     pairing bigger = {.mask = p->mask * 2 + 1};
@@ -339,8 +339,8 @@ static bool on_event(pairing *p, uint32_t i)
     return true;
 }
 
-/* A block that was there before. If the address had another one in this trace, what happened in between was not
- * recorded, and the block is known from here on only. */
+/* A preexisting block. If the address had another block in this trace, what happened in between was not
+ * recorded, and the block is known only from here on. */
 static void on_existing(pairing *p, place *at, const mtp__tag *tag, uint8_t category)
 {
     mtp_memory_timeline *m = p->m;
@@ -392,7 +392,8 @@ static bool on_tag(pairing *p, const mtp__tag *tag)
     return true;
 }
 
-/* At the same time the memory comes first: a tag is of what is there. But what was there before all comes before it. */
+/* At the same time the memory event comes first: a tag refers to a live block. But preexisting blocks come
+ * before it. */
 static bool is_before(const mtp__tag *tag, int64_t ts)
 {
     return tag->ts < ts || (tag->ts == ts && tag->bytes > 0);
@@ -413,7 +414,7 @@ static mtp_status pair(pairing *p)
     return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%zu addresses", p->place_count);
 }
 
-/* The first total says what was in use before; what of that is not freed in the trace is one block. */
+/* The first total gives what was in use before; the part that is not freed in the trace is one block. */
 static void add_base(pairing *p)
 {
     mtp_memory_timeline *m = p->m;
@@ -438,7 +439,7 @@ static void add_base(pairing *p)
 
 /* ---------------------------------------------------------------------------------------- categories */
 
-/* The rules of mtprof_trace.h, in their order. */
+/* The rules of mtprof_trace.h, in the same order. */
 static mtp_memory_category derive(const pairing *p, const mtp__block *b)
 {
     static const mtp__context nowhere = {MTP__NONE, MTP__NONE, MTP__NONE, 0};
@@ -468,15 +469,15 @@ static void categorise(pairing *p)
         m->info.tagged += b->tagged;
         if (!b->tagged)
             b->first = b->last = (uint8_t)derive(p, b);
-        b->made =
-            b->made != MTP__NONE ? p->contexts[b->made].op : MTP__NONE; /* the contexts go, the span stays */
+        b->made = b->made != MTP__NONE ? p->contexts[b->made].op
+                                       : MTP__NONE; /* the contexts are freed, the span stays */
     }
 }
 
 /* -------------------------------------------------------------------------------------------- replay */
 
 static void add_size(mtp__replay *r, unsigned category,
-                     uint64_t bytes) /* the way a sum of absurd sizes wraps is defined */
+                     uint64_t bytes) /* defined wraparound for sums of absurd sizes */
 {
     r->sizes[category] = (int64_t)((uint64_t)r->sizes[category] + bytes);
     r->total = (int64_t)((uint64_t)r->total + bytes);
@@ -577,7 +578,7 @@ static mtp_memory_block describe(const mtp_memory_timeline *m, const mtp__source
                               .source = {source.bytes, source.length}};
 }
 
-/* alive: 0, or the category + 1, when `changes` of them have happened. */
+/* alive: 0, or the category + 1, after `changes` changes. */
 static uint64_t mark_alive(const mtp_memory_timeline *m, uint32_t changes, uint8_t *alive)
 {
     uint64_t count = 0;

@@ -1,8 +1,8 @@
-/* analyze/memory.h - mtp_memory_timeline (mtprof_trace.h) inside: blocks, and what happened to them in order.
+/* analyze/memory.h - internals of mtp_memory_timeline (mtprof_trace.h): blocks, and their changes in order.
  *
  *     memory_context.c   where in the program each memory event happened: one walk over the tracks
- *     memory_source.c    the op and the line of the program that a block was made for
- *     memory.c           allocations meet their frees and tags, categories, the peak
+ *     memory_source.c    the op and the source line that a block was allocated for
+ *     memory.c           matches allocations with frees and tags; categories, the peak
  *
  * Linear in spans and memory events. A timeline never changes after create().
  */
@@ -23,13 +23,13 @@ typedef enum mtp__memory_action { /* torch's numbers */
 typedef struct mtp__block {
     uint64_t address;
     int64_t bytes;          /* > 0 */
-    int64_t created, freed; /* INT64_MIN: before the trace; INT64_MAX: not in it */
+    int64_t created, freed; /* INT64_MIN: before the trace; INT64_MAX: not during it */
     uint32_t made, ended;   /* contexts; MTP__NONE: none */
-    uint8_t first, last;    /* categories, before and after all tags */
+    uint8_t first, last;    /* categories, initial and final */
     bool tagged;
 } mtp__block;
 
-/* What happened, in order; the preexisting are not among them: those are the blocks with created INT64_MIN. */
+/* Changes in order. Preexisting blocks (created is INT64_MIN) are not among them. */
 typedef struct mtp__change {
     int64_t ts;
     uint32_t block;
@@ -38,7 +38,7 @@ typedef struct mtp__change {
 } mtp__change;
 
 typedef struct mtp__memory_device {
-    uint32_t type, index; /* index: 0 for what has none */
+    uint32_t type, index; /* index: 0 if the device has none */
     uint64_t traffic;
     char name[MTP__DEVICE_NAME];
 } mtp__memory_device;
@@ -55,16 +55,17 @@ struct mtp_memory_timeline {
     mtp_memory_info info;
 };
 
-/* A walk through the changes. sizes: by category. */
+/* Iterates over the changes. sizes: by category. */
 typedef struct mtp__replay {
     const mtp_memory_timeline *timeline;
     uint32_t next; /* change */
     int64_t total, sizes[MTP_MEMORY_CATEGORIES];
 } mtp__replay;
-void mtp__replay_init(mtp__replay *r, const mtp_memory_timeline *timeline); /* with the preexisting */
-bool mtp__replay_next(mtp__replay *r); /* one change; false: there is none */
+void mtp__replay_init(mtp__replay *r,
+                      const mtp_memory_timeline *timeline); /* includes the preexisting blocks */
+bool mtp__replay_next(mtp__replay *r);                      /* one change; false: no more */
 
-/* When what happened began: the preexisting are shown at that time. */
+/* When the first change happened: preexisting blocks are shown at that time. */
 int64_t mtp__timeline_start(const mtp_memory_timeline *timeline);
 
 /* The category of the block before (DESTROY, NEW_TAG) and after (CREATE, NEW_TAG) the change. */
@@ -75,8 +76,8 @@ uint8_t mtp__change_now(const mtp_memory_timeline *timeline, const mtp__change *
 
 enum { /* of a context */
     MTP__IN_BACKWARD = 1,
-    MTP__IN_OPTIMIZER = 2, /* then scope is the annotation */
-    MTP__IN_LOADER = 4,    /* likewise */
+    MTP__IN_OPTIMIZER = 2, /* scope is then the annotation */
+    MTP__IN_LOADER = 4,    /* scope is then the annotation */
     MTP__IN_FORWARD = 8    /* the top-level op has a backward op */
 };
 
@@ -87,19 +88,19 @@ typedef struct mtp__context {
     uint32_t flags;
 } mtp__context;
 
-/* The op that a block was made for: above those that only allocate. */
+/* The op that a block was allocated for: the nearest ancestor that does more than allocate. */
 uint32_t mtp__memory_maker(const mtp_trace *t, uint32_t span);
 
-typedef struct mtp__sources { /* lines of the program */
+typedef struct mtp__sources { /* source lines */
     const mtp_trace *t;       /* borrowed */
-    uint32_t *stacks;         /* owned: by span, as mtp__stacks_of; NULL: there are none */
+    uint32_t *stacks;         /* owned: by span, as mtp__stacks_of; NULL: no stacks */
     size_t bytes;
 } mtp__sources;
 mtp_status mtp__sources_init(mtp__sources *s, const mtp_trace *t);
 void mtp__sources_fini(mtp__sources *s);
 mtp_text mtp__source_of(const mtp__sources *s, uint32_t span); /* "": not recorded */
 
-/* Of the memory events trace->memory[events[i]], which are in order of time: out[i]. */
+/* out[i] for each memory event trace->memory[events[i]], given in order of time. */
 mtp_status mtp__memory_contexts(const mtp_trace *t, const uint32_t *events, uint32_t count,
                                 mtp__context *out);
 #endif

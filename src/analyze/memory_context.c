@@ -1,8 +1,8 @@
 /* analyze/memory_context.c - where in the program a memory event happened.
  *
- * Each track's spans and its memory events are walked together, in order of time, with the open spans on a stack: the
- * context of an event is that of the innermost span, and a span's context follows from its parent's. So the cost is
- * linear, whatever the depth.
+ * Each track's spans and memory events are walked together in order of time, with the open spans on a stack:
+ * an event's context is that of the innermost span, and a span's context follows from its parent's. So the
+ * cost is linear at any depth.
  */
 #include "analyze/memory.h"
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "base/os.h"
 #include "trace/facts.h"
 
-enum { /* what a name says */
+enum { /* what a name implies */
     NAME_UNSEEN,
     NAME_PLAIN,
     NAME_ENGINE,
@@ -25,8 +25,7 @@ typedef struct frame {
     mtp__context context;
 } frame;
 
-typedef struct
-    sequence { /* autograd's number of an op, and who made the node: the last op that has the number */
+typedef struct sequence { /* autograd's sequence number, and the op that made the node: the last op with it */
     int64_t number;
     uint32_t track, top;
     bool used;
@@ -39,7 +38,7 @@ typedef struct walk {
     uint32_t depth, room;
     sequence *sequences; /* owned: open addressing; those of backward ops */
     size_t mask;
-    uint8_t *forward; /* owned: a bit per span: a backward op belongs to it */
+    uint8_t *forward; /* owned: a bit per span: it has a backward op */
 } walk;
 
 static uint8_t name_of(walk *w, uint32_t span)
@@ -57,7 +56,7 @@ static uint8_t name_of(walk *w, uint32_t span)
 
 /* ------------------------------------------------------------------------------------------ sequences */
 
-/* Its slot, or the free one where it would be. */
+/* Its slot, or the free one for it. */
 static sequence *sequence_at(const walk *w, int64_t number)
 {
     size_t at = mtp__hash_mix((uint64_t)number, MTP__HASH_K1) & w->mask;
@@ -93,7 +92,8 @@ static void mark_forward(walk *w, const sequence *s)
         w->forward[s->top / 8] |= (uint8_t)(1u << s->top % 8);
 }
 
-/* An op outside of the backward pass has the number that the next node will get: of several the last made it. */
+/* An op outside the backward pass has the number that the next node will get: of several ops, the last made
+ * it. */
 static void note_sequence(walk *w, uint32_t track, uint32_t span, uint32_t top)
 {
     sequence *s = sequence_at(w, mtp__trace_detail(w->t, span)->sequence);
@@ -142,7 +142,7 @@ static bool enter(walk *w, uint32_t track, uint32_t span)
     return push(w, span, &c);
 }
 
-/* What is open at the time: a span's end is still in it. */
+/* The context at the time; a span includes its end. */
 static const mtp__context *at_time(walk *w, int64_t ts)
 {
     while (w->depth > 0 && w->t->end[w->stack[w->depth - 1].span] < ts)
@@ -150,7 +150,7 @@ static const mtp__context *at_time(walk *w, int64_t ts)
     return w->depth > 0 ? &w->stack[w->depth - 1].context : &nowhere;
 }
 
-/* order: of this track's events. */
+/* order: this track's events. */
 static bool walk_track(walk *w, uint32_t k, const uint32_t *events, const uint32_t *order, uint32_t count,
                        mtp__context *out)
 {
@@ -172,10 +172,10 @@ static bool walk_track(walk *w, uint32_t k, const uint32_t *events, const uint32
 static uint32_t track_of(const mtp_trace *t, uint32_t event)
 {
     uint32_t k = t->memory[event].track;
-    return k < t->track_count && !t->tracks[k].on_device ? k : t->track_count; /* the last: nowhere */
+    return k < t->track_count && !t->tracks[k].on_device ? k : t->track_count; /* the last: on no track */
 }
 
-/* Events by track: those of track k are order[first[k]] and on, to first[k + 1]. */
+/* Events by track: those of track k are order[first[k]] to order[first[k + 1] - 1]. */
 static void by_track(const mtp_trace *t, const uint32_t *events, uint32_t count, uint32_t *first,
                      uint32_t *order)
 {

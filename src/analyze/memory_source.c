@@ -1,10 +1,10 @@
-/* analyze/memory_source.c - which op a block was made for, and which line of the program called it. */
+/* analyze/memory_source.c - which op a block was allocated for, and which source line called it. */
 #include <string.h>
 #include "analyze/torch/rules.h"
 #include "analyze/memory.h"
 #include "base/error.h"
 
-/* Ops that do nothing but allocate: whoever called one is who wanted the block. */
+/* Ops that only allocate: the block is for their caller. */
 static bool only_allocates(mtp_text name)
 {
     static const char *const starts[] = {"aten::empty", "aten::new_empty", "aten::_empty", "aten::resize_"};
@@ -23,7 +23,7 @@ uint32_t mtp__memory_maker(const mtp_trace *t, uint32_t span)
                strncmp(mtp__trace_get_text(t, t->name[up]).bytes, "<built-in", 9) == 0)
             up = t->parent[up];
         if (up == MTP__NONE || t->category[up] != MTP__CATEGORY_CPU_OP)
-            break; /* the program asked for it itself */
+            break; /* called by the program directly */
         span = up;
     }
     return span;
@@ -55,7 +55,8 @@ void mtp__sources_fini(mtp__sources *s)
     mtp__scratch_free(&stacks);
 }
 
-/* Of the framework, not of the program: "torch/nn/modules/linear.py(130): forward", "<built-in ...", "nn.Module: ..." */
+/* Part of the framework, not of the program: "torch/nn/modules/linear.py(130): forward", "<built-in ...",
+ * "nn.Module: ..." */
 static bool of_framework(mtp_text frame)
 {
     static const char *const parts[] = {"<built-in",      "nn.Module: ", "torch/",       "/torch/",
@@ -68,7 +69,7 @@ static bool of_framework(mtp_text frame)
     return false;
 }
 
-/* The innermost line of the program; if there is none, the innermost of all. */
+/* The innermost line of the program, or if none, the innermost of all. */
 mtp_text mtp__source_of(const mtp__sources *s, uint32_t span)
 {
     const mtp_trace *t = s->t;

@@ -1,8 +1,9 @@
 /* analyze/steps.c - see mtprof_trace.h, "steps".
  *
- * The spans of all tracks are taken by start into three unions (CPU, device, either), of which only the last stretch and
- * the length of those before it are kept. On the way past each begin and end of a step, in order, the busy time so far is
- * noted; a step's own is the difference. Steps may overlap. Memory is that of the steps, whatever the spans.
+ * The spans of all tracks are merged by start into three unions of intervals (CPU, device, either), of which
+ * only the last interval and the total length of earlier ones are kept. At each begin and end of a step, in
+ * order, the busy time so far is noted; a step's busy time is the difference. Steps may overlap. Memory grows
+ * with the steps, not with the spans.
  */
 #include "analyze/steps.h"
 #include <stdlib.h>
@@ -20,10 +21,10 @@ enum { /* which union */
 
 typedef mtp__step_view view;
 
-/* The last stretch of a union. None yet: it begins and ends at the beginning of time. */
+/* The last interval of a union. Initially empty, at the beginning of time. */
 typedef struct stretch {
     int64_t start, end;
-    int64_t before; /* length of all stretches before it */
+    int64_t before; /* length of all earlier intervals */
 } stretch;
 
 /* A step's begin or end. */
@@ -35,7 +36,7 @@ typedef struct bound {
 
 /* ----------------------------------------------------------------------------------- what counts as busy */
 
-/* The first of these that the trace's threads have is what they count by. */
+/* The first of these that the trace's threads have is the level to count at. */
 enum {
     BY_WORK,
     BY_SCOPES,
@@ -57,11 +58,11 @@ static bool view_init(view *v, const mtp_trace *t)
 
 static bool is_step(const view *v, uint32_t span)
 {
-    return (v->t->flags[span] & MTP__SPAN_STEP) != 0 || /* in files of 2021 of the same category as ops */
+    return (v->t->flags[span] & MTP__SPAN_STEP) != 0 || /* in files of 2021 in the same category as ops */
            (v->t->category[span] == MTP__CATEGORY_USER_ANNOTATION && v->step_names[v->t->name[span]] != 0);
 }
 
-/* Times of a file may be anything: a difference wraps rather than traps. */
+/* A file may have any times: differences wrap rather than trap. */
 static int64_t minus(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a - (uint64_t)b);
@@ -72,14 +73,14 @@ static int64_t plus(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
-/* "PyTorch Profiler (0)" of Kineto's files: the recording itself, no scope of the program. */
+/* "PyTorch Profiler (0)" in Kineto's files: the recording itself, not a scope of the program. */
 static bool is_recording(const mtp_trace *t, uint32_t span)
 {
     mtp_text category = mtp__trace_get_text(t, mtp__trace_detail(t, span)->category);
     return category.length == 5 && memcmp(category.bytes, "Trace", 5) == 0;
 }
 
-/* The level that the span would count at. */
+/* The level at which the span would count. */
 static int level_of(const view *v, uint32_t span, bool on_device)
 {
     switch (v->t->category[span]) {
@@ -128,7 +129,7 @@ static int level_of_threads(const view *v)
 
 /* ---------------------------------------------------------------------------------------------- unions */
 
-/* Stretches come by start. */
+/* Intervals arrive by start. */
 static void cover(stretch *u, int64_t start, int64_t end)
 {
     if (start <= u->end)
@@ -137,7 +138,7 @@ static void cover(stretch *u, int64_t start, int64_t end)
         *u = (stretch){start, end, plus(u->before, minus(u->end, u->start))};
 }
 
-/* Busy time before an instant: all that starts before it has been covered. */
+/* Busy time before an instant: everything that starts before it has been covered. */
 static int64_t busy_until(const stretch *u, int64_t when)
 {
     return plus(u->before, minus(when < u->end ? when : u->end, u->start));
@@ -149,7 +150,7 @@ static int bound_by_time(const void *a, const void *b)
     return (x->when > y->when) - (x->when < y->when);
 }
 
-/* At its begin what is before a step is taken away, at its end what is before that is added. */
+/* Subtracts the busy time before a step at its begin, adds it at its end. */
 static void note(mtp_step_row *row, const bound *b, const stretch unions[UNIONS])
 {
     int64_t busy[UNIONS];
@@ -162,7 +163,7 @@ static void note(mtp_step_row *row, const bound *b, const stretch unions[UNIONS]
     t->idle_ns = minus(t->idle_ns, busy[EITHER]);
 }
 
-/* A piece of work, and the gap before it. last: what the union ends with. */
+/* Adds a span of work, and the gap before it. last: the span at the end of the union. */
 static void on_work(const view *v, mtp_steps *s, stretch *u, uint32_t *last, uint32_t span, bool of_device)
 {
     int64_t start = v->t->start[span], end = v->t->end[span];
@@ -244,7 +245,7 @@ static int64_t number_of(const mtp_trace *t, uint32_t span)
     return strtoll(hash + 1, NULL, 10);
 }
 
-/* Steps that are scopes: out NULL counts them. */
+/* Steps that are scopes; out NULL: only counts them. */
 static uint32_t scope_steps(const view *v, mtp_step_row *out)
 {
     const mtp_trace *t = v->t;
@@ -291,7 +292,7 @@ mtp_step_row *mtp__step_row_at(mtp__step_counting *c, int64_t ts)
 {
     if (c->at < c->count && ts < c->rows[c->at].start_ns)
         c->at = 0;                          /* the next track */
-    uint32_t low = c->at, high = c->at + 1; /* most are in this or the next one */
+    uint32_t low = c->at, high = c->at + 1; /* usually in this one or the next */
     if (high < c->count && c->rows[high].start_ns <= ts) {
         low = high;
         for (high = c->count; high - low > 1;) {
@@ -307,7 +308,7 @@ mtp_step_row *mtp__step_row_at(mtp__step_counting *c, int64_t ts)
     return ts >= row->start_ns && (ts < row->end_ns || (c->whole && ts == row->end_ns)) ? row : NULL;
 }
 
-/* An op, or a kernel; a device's work of an unknown category is taken for one. */
+/* An op or a kernel; device work of unknown category counts as one. */
 static bool is_counted(const view *v, uint32_t span, bool on_device)
 {
     mtp__category c = (mtp__category)v->t->category[span];

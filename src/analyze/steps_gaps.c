@@ -1,4 +1,4 @@
-/* analyze/steps_gaps.c - the longest stretches of steps in which nothing ran: where, after what, before what. */
+/* analyze/steps_gaps.c - the longest gaps in steps, in which nothing ran: where, after what, before what. */
 #include <string.h>
 #include "analyze/steps.h"
 #include "base/error.h"
@@ -10,7 +10,7 @@ static mtp_text text_of(const mtp_trace *t, uint32_t span)
     return (mtp_text){text.bytes, text.length};
 }
 
-/* The innermost function or annotation that is open over the whole gap, on the thread of what is beside it. */
+/* The innermost function or annotation open throughout the gap, on the thread of the adjacent span. */
 static uint32_t around(const mtp_trace *t, uint32_t beside, int64_t from, int64_t to)
 {
     for (uint32_t i = beside != MTP__NONE ? t->parent[beside] : MTP__NONE; i != MTP__NONE; i = t->parent[i])
@@ -19,7 +19,7 @@ static uint32_t around(const mtp_trace *t, uint32_t beside, int64_t from, int64_
     return MTP__NONE;
 }
 
-/* Longest first; a list that is full loses its shortest. */
+/* Longest first; a full list drops its shortest. */
 static void keep(mtp__gap_list *list, const mtp_step_gap *gap)
 {
     int64_t length = gap->end_ns - gap->start_ns;
@@ -36,7 +36,7 @@ static void keep(mtp__gap_list *list, const mtp_step_gap *gap)
     list->gap[at] = *gap;
 }
 
-/* Gaps come in order of time. Each step has its own part of one that reaches over several. */
+/* Gaps arrive in order of time. A gap that spans several steps is split among them. */
 void mtp__gap_add(mtp_steps *s, const mtp_trace *t, bool of_device, int64_t from, int64_t to, uint32_t last,
                   uint32_t next)
 {
@@ -49,7 +49,7 @@ void mtp__gap_add(mtp_steps *s, const mtp_trace *t, bool of_device, int64_t from
         gap.start_ns = from > row->start_ns ? from : row->start_ns;
         gap.end_ns = to < row->end_ns ? to : row->end_ns;
         uint64_t length = (uint64_t)gap.end_ns - (uint64_t)gap.start_ns;
-        if (gap.end_ns <= gap.start_ns || length > INT64_MAX) /* times of a file may be anything */
+        if (gap.end_ns <= gap.start_ns || length > INT64_MAX) /* a file may have any times */
             continue;
         gap.offset_ns = (int64_t)((uint64_t)gap.start_ns - (uint64_t)row->start_ns);
         uint32_t inside = around(t, last, gap.start_ns, gap.end_ns);

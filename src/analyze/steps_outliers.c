@@ -1,7 +1,7 @@
-/* analyze/steps_outliers.c - steps that took far longer, or less, than the others, and by what.
+/* analyze/steps_outliers.c - steps that took far longer, or less, than the others, and why.
  *
- * Far is: beyond what the middle half of the steps leads to expect, and a tenth of the median at least. What differed: the own
- * time of each op and kernel, and idle time, against the mean of the steps that are no outliers.
+ * Far means: beyond FAR_SIGMAS robust standard deviations, and at least a tenth of the median. Reasons: the
+ * self time of each op and kernel, and idle time, against the mean of the steps that are not outliers.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 
 #define STEPS_LEAST 4u
 #define FAR_SHARE 0.1
-#define FAR_SIGMAS 4.0 /* of a normal distribution with the same median deviation */
+#define FAR_SIGMAS 4.0 /* of a normal distribution with the same median absolute deviation */
 #define SIGMA_OF_MAD 1.4826
 #define EXPLAINED_MOST 16u /* outliers; the farthest */
-#define REASON_SHARE 0.05  /* of what the step took more, that is worth telling */
+#define REASON_SHARE 0.05  /* share of a step's excess that is worth reporting */
 
-typedef struct sums { /* of one op or kernel: [0] of all usual steps together, then of each outlier */
+typedef struct sums { /* of one op or kernel: [0] for all usual steps together, then for each outlier */
     double ns[EXPLAINED_MOST + 1];
     int64_t calls[EXPLAINED_MOST + 1];
     uint32_t name;
@@ -28,9 +28,9 @@ typedef struct sums { /* of one op or kernel: [0] of all usual steps together, t
 typedef struct work {
     mtp_steps *s;
     const mtp_trace *t;
-    uint32_t *slot;  /* owned: by name, of CPU work, then of device work: 1 + place in sums */
-    uint32_t *owner; /* owned: by span: the CPU work that it is in */
-    uint8_t *column; /* owned: by row: of sums; SKIP: not looked at */
+    uint32_t *slot;  /* owned: by name, for CPU work, then for device work: 1 + index in sums */
+    uint32_t *owner; /* owned: by span: the CPU work that encloses it */
+    uint8_t *column; /* owned: by row: column of sums; SKIP: ignored */
     sums *sums;      /* owned */
     uint32_t count, room, texts;
     uint32_t rows[EXPLAINED_MOST + 1]; /* by column */
@@ -83,7 +83,7 @@ static void choose_columns(work *w)
         if (!row->is_outlier)
             continue;
         uint32_t at = w->columns < EXPLAINED_MOST ? ++w->columns : 0;
-        for (uint32_t c = 1; at == 0 && c <= EXPLAINED_MOST; c++) /* in place of one that is nearer */
+        for (uint32_t c = 1; at == 0 && c <= EXPLAINED_MOST; c++) /* replaces one that is less far out */
             if (llabs(w->s->rows[w->rows[c]].more_ns) < llabs(row->more_ns)) {
                 w->column[w->rows[c]] = SKIP;
                 at = c;
@@ -107,7 +107,7 @@ static sums *sums_of(work *w, uint32_t name, bool on_device)
     return &w->sums[w->count - 1];
 }
 
-/* Time is of the step in which a span starts; what is in it is taken off there too. */
+/* Time counts in the step in which a span starts; its children's is subtracted there too. */
 static bool add(work *w, uint32_t span, uint8_t column, bool on_device, double ns, int calls)
 {
     sums *s = sums_of(w, w->t->name[span], on_device);
@@ -201,5 +201,5 @@ mtp_status mtp__steps_outliers(mtp_steps *s, const mtp_trace *t, const mtp__step
     mtp__free(w.owner);
     mtp__free(w.column);
     mtp__free(w.sums);
-    return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "what differs in %u steps", s->count);
+    return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the differences of %u steps", s->count);
 }

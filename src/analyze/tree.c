@@ -12,7 +12,7 @@
 
 /* --------------------------------------------------------------------------------------------- the order */
 
-/* What takes no time: memory events, allocations that failed. */
+/* Instants: memory events, failed allocations. */
 typedef struct moment {
     int64_t ts;
     uint32_t item;
@@ -26,7 +26,7 @@ typedef struct maker {
     uint32_t *node_of;  /* owned, by span */
     uint32_t *inside;   /* owned, by track: the innermost span that may be open; MTP__NONE: none */
     mtp__pair_map call; /* correlation -> 1 + the runtime call's span */
-    int64_t *until;     /* owned, by span: when it is left; NULL: all of them at their ends */
+    int64_t *until;     /* owned, by span: when it is closed; NULL: each at its end */
 } maker;
 
 static int by_moment(const void *a, const void *b)
@@ -64,7 +64,7 @@ static uint32_t track_of_moment(const mtp_trace *t, uint32_t item)
     return k < t->memory_count ? t->memory[k].track : t->instants[k - t->memory_count].track;
 }
 
-/* On its track. Until nodes are numbered a span's parent in the tree is a span. */
+/* On its track. Until nodes are numbered, a span's parent in the tree is a span. */
 static uint32_t above_span(const maker *m, uint32_t span)
 {
     return m->until == NULL || mtp__category_on_device((mtp__category)m->t->category[span])
@@ -77,7 +77,7 @@ static int64_t left_at(const maker *m, uint32_t span)
     return m->until != NULL ? m->until[span] : m->t->end[span];
 }
 
-/* The innermost span on the track that is open at ts. What has ended is passed by once and for all. */
+/* The innermost span on the track that is open at ts. Ended spans are skipped for good. */
 static uint32_t open_at(maker *m, uint32_t track, int64_t ts)
 {
     if (track >= m->t->track_count)
@@ -93,8 +93,8 @@ static bool is_unfinished(const mtp_trace *t, uint32_t span)
     return (t->flags[span] & MTP__SPAN_UNFINISHED) != 0;
 }
 
-/* torch's rule for what nobody ended: it is inside of what was open when it began, and is left when that ends. By time,
- * which goes to the end of the recording, it would be around it. */
+/* torch's rule for spans without an end: such a span is inside whatever was open when it began, and is closed
+ * with it. By time it lasts to the end of the recording, and would enclose it. */
 static uint32_t above_host(maker *m, uint32_t track, uint32_t span)
 {
     const mtp_trace *t = m->t;
@@ -139,7 +139,7 @@ static bool find_calls(maker *m)
     return true;
 }
 
-/* The span above each item, in `parent`; nodes are not numbered yet. */
+/* Stores the parent span of each item in `parent`; nodes are not numbered yet. */
 static void add(maker *m, uint32_t item, uint32_t above)
 {
     mtp_tree *tree = m->tree;
@@ -178,7 +178,7 @@ static mtp_status put_in_order(maker *m)
     return MTP_OK;
 }
 
-/* Parents become nodes, and each node's children a run of `children`. */
+/* Converts parents to nodes, and groups each node's children in `children`. */
 static void nest(maker *m)
 {
     mtp_tree *tree = m->tree;
@@ -189,7 +189,7 @@ static void nest(maker *m)
     }
     for (uint32_t i = 0; i <= n; i++)
         tree->first[i + 1] += tree->first[i];
-    for (uint32_t i = 0; i < n; i++) /* first[] runs ahead, and is put back below */
+    for (uint32_t i = 0; i < n; i++) /* first[] is advanced here and restored below */
         tree->children[tree->first[tree->parent[i]]++] = i;
     for (uint32_t i = n + 1; i > 0; i--)
         tree->first[i] = tree->first[i - 1];

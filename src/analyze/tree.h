@@ -1,9 +1,9 @@
-/* analyze/tree.h - mtp_tree (mtprof_trace.h) inside. For tree*.c alone.
+/* analyze/tree.h - internals of mtp_tree (mtprof_trace.h). Private to tree*.c.
  *
- *   tree.c       which nodes there are, in which order, below which; the public calls
- *   tree_ids.c   which tensors are one, which memory is one
+ *   tree.c       the nodes, their order and nesting; the public calls
+ *   tree_ids.c   identities of tensors and memory
  *
- * Made whole by create() and never changed.
+ * create() makes all of it; it never changes.
  */
 #ifndef MTP_ANALYZE_TREE_H
 #define MTP_ANALYZE_TREE_H
@@ -12,16 +12,16 @@
 struct mtp_tree {
     const mtp_trace *t; /* borrowed */
     uint32_t count;
-    uint32_t *
-        item; /* owned, by node: a span, or span_count + a memory event, or that + memory_count + an instant */
+    uint32_t
+        *item; /* owned, by node: a span, span_count + a memory event, or that + memory_count + an instant */
     uint32_t *parent;     /* owned, by node; `count` for a root */
-    uint32_t *first;      /* owned, by node and one more for the roots: where its children are */
-    uint32_t *children;   /* owned: nodes, those of one parent together, by time */
+    uint32_t *first;      /* owned, by node plus one for the roots: where its children begin */
+    uint32_t *children;   /* owned: nodes grouped by parent, by time */
     uint32_t *thread_of;  /* owned, by track */
-    uint32_t *allocation; /* owned, by slot: 0: none */
-    uint32_t *id;         /* owned, by slot: 1 + the id, 0: none */
+    uint32_t *allocation; /* owned, by slot; 0: none */
+    uint32_t *id;         /* owned, by slot: 1 + the id; 0: none */
 };
 
-/* A slot is what has ids: a tensor of the trace, or tensor_count + a memory event. */
+/* A slot is anything with ids: a tensor of the trace, or tensor_count + a memory event. */
 mtp_status mtp__tree_ids(mtp_tree *tree);
 #endif

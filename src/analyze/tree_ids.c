@@ -1,10 +1,10 @@
-/* analyze/tree_ids.c - torch's ids of tensors and memory. All that names memory is looked at in order of time: tensors that ops
- * were given, tensors that objects hold, allocations, frees.
+/* analyze/tree_ids.c - torch's ids of tensors and memory. Everything that refers to memory is visited in
+ * order of time: tensors passed to ops, tensors held by objects, allocations, frees.
  *
- *   1. memory: an address on a device is one piece until it is freed, then another;
- *   2. allocations that no tensor was ever seen on are not tensors' memory: they get no id. What an op allocated and nobody
- *      freed is a result that somebody still has, or kept for the backward pass: a tensor's, seen or not;
- *   3. tensors: all memory that one tensor had belongs together, and so do tensors that share memory.
+ *   1. memory: an address on a device is one piece until it is freed, then a new one;
+ *   2. allocations on which no tensor was ever seen are not tensor memory and get no id. What an op allocated
+ *      and never freed is a live result, or saved for the backward pass: tensor memory, seen or not;
+ *   3. tensors: all memory that a tensor had is one id, and so are tensors that share memory.
  */
 #include "analyze/tree.h"
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 typedef struct sighting {
     uint64_t number; /* the tensor; 0: an allocation or a free */
     uint32_t slot;
-    uint32_t op; /* 1 + the span of the op that an allocation was made in, 0: none */
+    uint32_t op; /* 1 + the span of the op that made the allocation; 0: none */
 } sighting;
 
 typedef struct pair {
@@ -28,16 +28,16 @@ typedef struct finder {
     const mtp_trace *t;
     sighting *seen;              /* owned */
     uint32_t seen_count, pieces; /* pieces of memory: 1 to this */
-    uint8_t *is_tensors; /* owned, by piece: a tensor was seen on it, or an op made it and nobody freed it */
+    uint8_t *is_tensors; /* owned, by piece: had a tensor, or an op allocated it and it was never freed */
     pair *pairs;         /* owned: pieces that one tensor had */
     uint32_t pair_count;
     uint32_t *group; /* owned, by piece: 1 + the id */
-    uint32_t *maker; /* owned, by piece: 1 + the op that allocated it if nobody freed it, 0: none */
+    uint32_t *maker; /* owned, by piece: 1 + the op that allocated it, if never freed; 0: none */
 } finder;
 
 /* ------------------------------------------------------------------------------------------- what was seen */
 
-/* An object's tensors may be told of by two spans, as a call may be shown in two parts: once is enough. */
+/* An object's tensors may be reported by two spans, if a call is shown in two parts: once is enough. */
 static void see_tensors(finder *f, uint32_t first, uint32_t count)
 {
     for (uint32_t i = first; i < first + count; i++)
@@ -55,7 +55,7 @@ static void see_span(finder *f, uint32_t span)
         see_tensors(f, f->t->held[d->held + i].tensors, f->t->held[d->held + i].count);
 }
 
-/* 1 + the span of the op that a node is directly inside, 0: none. */
+/* 1 + the span of the op directly around a node; 0: none. */
 static uint32_t op_around(const mtp_tree *tree, uint32_t node)
 {
     uint32_t parent = tree->parent[node];
@@ -131,7 +131,7 @@ static int by_pair(const void *a, const void *b)
     return x->high < y->high ? -1 : x->high > y->high;
 }
 
-/* The pieces that each tensor had, each with the tensor's first. */
+/* Pairs each piece that a tensor had with the tensor's first piece. */
 static bool pair_up(finder *f)
 {
     mtp__pair_map first_of = {0};

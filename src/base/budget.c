@@ -8,7 +8,8 @@
 #include "base/os.h"
 #include "base/plain.h"
 
-/* A trace takes 0.3 to 2 times the size of its file, 20 times that of a compressed one, and its analysis as much again. */
+/* A trace takes 0.3 to 2 times the size of its file, 20 times that of a compressed one, and its analysis the
+ * same again. */
 #define TIMES_FILE 64u
 #define LEAST ((uint64_t)256 << 20)
 #define FILE_MOST ((uint64_t)1 << 48)
@@ -27,7 +28,7 @@ bool mtp__budget_take(size_t bytes)
     return true;
 }
 
-/* What was allocated before the bound was set may be given back after. */
+/* Memory allocated before the limit was set may be freed after. */
 void mtp__budget_give(size_t bytes)
 {
     if (budget.limit != 0)
@@ -50,7 +51,7 @@ void mtp__budget_fit(uint64_t file_bytes)
         return;
     uint64_t plausible = file_bytes < FILE_MOST ? file_bytes * TIMES_FILE : FILE_MOST * TIMES_FILE;
     plausible = budget.used + (plausible > LEAST ? plausible : LEAST);
-    if (budget.limit == budget.ceiling || plausible > budget.limit) /* of several files, for the largest */
+    if (budget.limit == budget.ceiling || plausible > budget.limit) /* with several files, for the largest */
         budget.limit = plausible < budget.ceiling ? plausible : budget.ceiling;
 }
 
@@ -70,7 +71,7 @@ static bool slurp(const char *path, char *text, size_t room)
     return n > 0;
 }
 
-/* The number behind a key, or at the start; UINT64_MAX: there is none ("max"). */
+/* The number after a key, or at the start; UINT64_MAX: none ("max"). */
 static uint64_t number_in(const char *path, const char *key)
 {
     char text[4096], *end;
@@ -82,7 +83,7 @@ static uint64_t number_in(const char *path, const char *key)
     return end != at ? value : UINT64_MAX;
 }
 
-/* What the control group leaves, of the newer kind or the older; a container has it at the top. */
+/* What the control group (v2 or v1) has left; in a container it is the root group. */
 static uint64_t group_left(void)
 {
     static const char *const files[][2] = {
@@ -96,7 +97,7 @@ static uint64_t group_left(void)
     return UINT64_MAX;
 }
 
-/* Three quarters of what can be had now without others being pushed out. */
+/* Three quarters of the memory available without swapping others out. */
 static uint64_t default_limit(void)
 {
     uint64_t kilobytes = number_in("/proc/meminfo", "MemAvailable:"), group = group_left();
@@ -142,7 +143,7 @@ static mtp_status find_limit(const char *text, mtp__budget *out)
     }
     return parse_size(text, &out->limit)
                ? MTP_OK
-               : MTP_FAIL(MTP_E_ARG, "%s '%s' is no size; say 2G, 500M or none", what, text);
+               : MTP_FAIL(MTP_E_ARG, "%s '%s' is not a size; use 2G, 500M or none", what, text);
 }
 
 /* ------------------------------------------------------------------------------------------- settings */
@@ -171,7 +172,7 @@ void mtp__budget_end(const mtp__budget *outer)
         return;
     uint64_t used = budget.used;
     budget = *outer;
-    budget.used += used; /* what is held stays held */
+    budget.used += used; /* memory in use stays counted */
 }
 
 mtp_status mtp_memory_limit(const char *size)

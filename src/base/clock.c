@@ -13,21 +13,22 @@
 #include <cpuid.h>
 #endif
 
-#define LENGTH_NS 2000000u           /* short of this an estimate of the rate is poor */
-#define PATIENCE_NS (10 * LENGTH_NS) /* of CLOCK_MONOTONIC_RAW, when CLOCK_MONOTONIC does not go along */
-#define READINGS_MOST 50000          /* some 100 ms, when no clock goes */
+#define LENGTH_NS 2000000u           /* over a shorter time an estimate of the rate is poor */
+#define PATIENCE_NS (10 * LENGTH_NS) /* of CLOCK_MONOTONIC_RAW, if CLOCK_MONOTONIC does not advance */
+#define READINGS_MOST 50000          /* about 100 ms, if no clock advances */
 
 static _Atomic(mtp__clock_hook *) hook;
 static _Atomic(mtp__clock_system_hook *) system_hook;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool tsc;
-static bool forbidden; /* the TSC is there, and reading it would kill us */
+static bool forbidden; /* the TSC exists, but reading it would kill the process */
 static const char *name = "CLOCK_MONOTONIC";
 static mtp__anchor
-    first; /* the oldest reading that the newer ones agree with: the long end of the estimate */
+    first; /* the oldest sample that newer ones agree with: the long baseline of the estimate */
 static _Atomic double fallback_rate; /* 0: the clocks are sound */
 
-/* The C library's call reads the TSC itself, without entering the kernel: where that is forbidden, the kernel is asked. */
+/* The C library reads the TSC itself, without entering the kernel: where that is forbidden, call the
+ * kernel. */
 static uint64_t read_clock(clockid_t id)
 {
     mtp__clock_system_hook *h = atomic_load_explicit(&system_hook, memory_order_relaxed);
@@ -42,8 +43,8 @@ static uint64_t read_clock(clockid_t id)
 }
 
 #if defined(__x86_64__)
-/* A sandbox that does not let us ask is not tried: a slower clock is better than SIGSEGV. EINVAL: a kernel that cannot
- * forbid it. */
+/* If a sandbox forbids asking, assume it is forbidden: a slower clock is better than SIGSEGV. EINVAL: a
+ * kernel that cannot forbid it. */
 static bool is_forbidden(void)
 {
     int mode = PR_TSC_ENABLE, before = errno;
@@ -74,7 +75,7 @@ void mtp__clock_probe(void)
     mtp__clock_anchor(&first);
 }
 
-/* Early, so that by the first start the estimate has some length. */
+/* Early, so that the estimate has some length by the first start. */
 static __attribute__((constructor)) void probe_at_load(void)
 {
     pthread_once(&once, mtp__clock_probe);
@@ -125,8 +126,8 @@ uint64_t mtp__clock_ticks_slow(void)
     return ticks_now();
 }
 
-/* The narrowest of a few brackets: the wider ones were interrupted. A clock that goes back within a bracket makes it the
- * widest. */
+/* The narrowest of a few brackets: wider ones were interrupted. A clock that goes back within a bracket makes
+ * it the widest. */
 void mtp__clock_anchor(mtp__anchor *out)
 {
     for (int i = 0; i < 8; i++) {
@@ -152,7 +153,7 @@ static bool plausible(double ticks_per_ns)
     return ticks_per_ns > 0.01 && ticks_per_ns < 100.0;
 }
 
-/* Two clocks of the system over one stretch: one may be slewed, by 10 % at the most, and neither jumps. */
+/* Two system clocks over one interval: one may be slewed, by at most 10 %, and neither jumps. */
 static bool agree(uint64_t ns, uint64_t raw)
 {
     uint64_t apart = ns > raw ? ns - raw : raw - ns;
@@ -164,8 +165,8 @@ static double rate_between(const mtp__anchor *a, const mtp__anchor *b, uint64_t 
     return ns > 0 && b->ticks > a->ticks ? (double)(b->ticks - a->ticks) / (double)ns : 0;
 }
 
-/* No clock that can be read goes as it should, but the kernel's own may: sleeping is timed by it. One sleeps too long, never
- * too short, so the shortest counts: good to some percent. */
+/* No readable clock works, but the kernel's own may: it times sleeping. Sleeps are too long, never too short,
+ * so the shortest counts: accurate to a few percent. */
 static double rate_by_sleeping(void)
 {
     MTP__UNCANCELLED;
@@ -181,7 +182,7 @@ static double rate_by_sleeping(void)
     return (double)least / (2 * LENGTH_NS);
 }
 
-/* CLOCK_MONOTONIC is of no use. */
+/* CLOCK_MONOTONIC is unusable. */
 static double find_fallback(const mtp__anchor *from, const mtp__anchor *now)
 {
     uint64_t raw = now->raw_ns - from->raw_ns;
@@ -191,7 +192,7 @@ static double find_fallback(const mtp__anchor *from, const mtp__anchor *now)
     return plausible(rate) ? rate : 1.0;
 }
 
-/* Without TSC, records have the times of CLOCK_MONOTONIC, whatever these are: there is only to say that they are odd. */
+/* Without TSC, records use CLOCK_MONOTONIC as it is: all we can do is report that it is unreliable. */
 static void watch_monotonic(void)
 {
     mtp__anchor now;
@@ -216,8 +217,8 @@ double mtp__clock_ticks_per_ns(void)
     mtp__anchor now, began;
     mtp__clock_anchor(&began);
     if (!agree(began.monotonic_ns - first.monotonic_ns, began.raw_ns - first.raw_ns))
-        first = began;                        /* a clock jumped in between: measured anew */
-    for (int i = 0; i < READINGS_MOST; i++) { /* once in a process it waits until the estimate is good */
+        first = began;                        /* a clock jumped in between: start over */
+    for (int i = 0; i < READINGS_MOST; i++) { /* once per process, wait until the estimate is good */
         mtp__clock_anchor(&now);
         uint64_t ns = now.monotonic_ns - first.monotonic_ns, raw = now.raw_ns - first.raw_ns;
         rate = rate_between(&first, &now, ns);
@@ -238,9 +239,9 @@ const char *mtp__clock_trouble(void)
         return NULL;
     return mtp__clock_is_tsc() ? "the system's clock (CLOCK_MONOTONIC) stands still or jumps: times come "
                                  "from the processor's "
-                                 "counter alone, and may be wrong by a percent"
+                                 "counter only, and may be off by a percent"
                                : "the system's clock (CLOCK_MONOTONIC) stands still or jumps, and there is "
-                                 "no other to go by: "
+                                 "no other: "
                                  "times may be wrong";
 }
 

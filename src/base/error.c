@@ -6,7 +6,7 @@
 #include "base/budget.h"
 #include "base/plain.h"
 
-#define TEXT_BYTES ((size_t)832) /* with the trail: Python loads us late, when there is little room for TLS */
+#define TEXT_BYTES ((size_t)832) /* includes the trail: Python loads us late, when TLS space is scarce */
 #define TRAIL_BYTES ((size_t)128)
 
 static _Thread_local char text[TEXT_BYTES], trail[TRAIL_BYTES];
@@ -18,7 +18,7 @@ static void add(char *to, size_t room, const char *before, const char *what)
     snprintf(to + length, room - length, "%s%s", length > 0 ? before : "", what);
 }
 
-/* What is there moves back; what no longer fits is cut off its end. */
+/* Prepends; the end is truncated if it no longer fits. */
 static void put_first(const char *what)
 {
     size_t front = strlen(what), length = strlen(text);
@@ -32,7 +32,7 @@ static void put_first(const char *what)
 static const char *limit_text(char *to, size_t room)
 {
     double bytes = (double)mtp__budget_limit();
-    mtp__format(to, room, "more than the %.1f %s of memory that it may take: no room for ",
+    mtp__format(to, room, "over the memory limit of %.1f %s: no room for ",
                 bytes < 1e6   ? bytes / 1e3
                 : bytes < 1e9 ? bytes / 1e6
                               : bytes / 1e9,

@@ -1,13 +1,13 @@
-/* base/error.h - status codes, and one text per thread that says what failed. Cold paths only.
+/* base/error.h - status codes, and a per-thread message saying what failed. Cold paths only.
  *
- * The text is for users. Its form, everywhere:
+ * The message is for users. Its form, everywhere:
  *
  *     what they named: what is wrong with it; what to do
  *     run.json.gz: byte 4711 of the decompressed content: expected ',' or ']' after an event, not 'x'
  *     run.json.gz: out of memory: no room for 65603 events; ...
  *
- * mtp__reason(errno) among the arguments gives the failure its number, too: mtp_last_error_number().
- * No function of ours is in it: which failed, and for whom, is the trail, for developers.
+ * With mtp__reason(errno) among the arguments, mtp_last_error_number() gives the number. The message names no
+ * function of ours: which one failed, and its callers, are in the trail, for developers.
  */
 #ifndef MTP_BASE_ERROR_H
 #define MTP_BASE_ERROR_H
@@ -18,11 +18,11 @@ mtp_status mtp__fail(mtp_status status, const char *where, const char *fmt, ...)
 void mtp__note(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 void mtp__advise(const char *fmt, ...) __attribute__((format(printf, 1, 2), cold));
 
-/* MTP_FAIL says what is wrong, at the point of failure; with MTP_E_NOMEM: what there was no room for. MTP_NOTE puts in
- * front what a caller was working on: the file, the step. mtp__advise adds what to do. */
+/* MTP_FAIL says what is wrong, at the point of failure; with MTP_E_NOMEM: what could not be allocated.
+ * MTP_NOTE prepends what a caller was working on: the file, the step. mtp__advise adds what to do. */
 #define MTP_FAIL(status, ...) mtp__fail((status), __func__, __VA_ARGS__)
 #define MTP_NOTE(...) mtp__note(__func__, __VA_ARGS__)
 
-/* No struct of a caller's is larger: a size above this is what lay in memory that nobody filled. */
+/* No caller's struct is larger: a size above this is uninitialised memory. */
 #define MTP__STRUCT_MOST 4096
 #endif

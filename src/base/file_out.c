@@ -17,18 +17,18 @@
 
 #define BUFFER_BYTES ((size_t)128 << 10)
 #define TEMP_TRIES 64
-#define GZIP_WINDOW (15 + 16) /* zlib's way to say: with gzip's head and tail */
+#define GZIP_WINDOW (15 + 16) /* zlib's code for a gzip header and trailer */
 
 struct mtp_file {
     int fd, dir;             /* dir: -1 if written in place */
     bool owned;              /* fd is ours to close */
-    bool packed;             /* gz */
-    mode_t mode;             /* of a new file; 0: what the umask leaves */
-    int error;               /* errno of the first failure, 0: none */
+    bool packed;             /* gzip */
+    mode_t mode;             /* of a new file; 0: by the umask */
+    int error;               /* errno of the first failure; 0: none */
     const char *doing;       /* what failed */
     char *path;              /* owned */
-    char name[NAME_MAX + 1]; /* in dir: the path's last part, or that of what its link leads to */
-    char temp[40];           /* in dir; "": there is none */
+    char name[NAME_MAX + 1]; /* in dir: the last component of the path, or of the target of its link */
+    char temp[40];           /* in dir; "": none */
     z_stream z;
     size_t used;
     unsigned char buffer[BUFFER_BYTES];
@@ -61,7 +61,7 @@ static bool failed(mtp_file *f, const char *doing)
 
 /* ------------------------------------------------------------------------------------------ opening */
 
-/* The mode that open() would have given: umask() itself can be asked only by changing it, for all threads. */
+/* The mode that open() would have given: umask() can only be queried by changing it, for all threads. */
 static mode_t mode_by_umask(void)
 {
     char text[2048];
@@ -73,7 +73,7 @@ static mode_t mode_by_umask(void)
     return at != NULL ? 0666 & ~(mode_t)strtoul(at + 7, NULL, 8) : 0600;
 }
 
-/* Beside the target, under a name that nobody has. */
+/* Next to the target, under a unique name. */
 static mtp_status open_temp(mtp_file *f)
 {
     f->fd = mtp__open_temp_at(f->dir, f->temp, O_WRONLY);
@@ -86,7 +86,7 @@ static mtp_status open_temp(mtp_file *f)
 static mtp_status open_in_place(mtp_file *f, const char *place)
 {
     if (strcmp(place, "-") == 0 || strcmp(place, "/dev/stdout") == 0) {
-        fflush(stdout); /* what the program printed before comes before */
+        fflush(stdout); /* what the program printed earlier comes first */
         f->fd = STDOUT_FILENO;
         return MTP_OK;
     }
@@ -95,8 +95,8 @@ static mtp_status open_in_place(mtp_file *f, const char *place)
     return f->owned ? MTP_OK : MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, mtp__reason(errno));
 }
 
-/* A pipe or a device outside of /dev: opened by name in its folder, so that no link is followed that came meanwhile; and it
- * must be the one that was looked at, not a file that took its place. */
+/* A pipe or a device outside /dev: opened by name in its folder, so that a link created meanwhile is not
+ * followed; and it must be the one examined, not a file that replaced it. */
 static mtp_status open_special(mtp_file *f, const mtp__target *target)
 {
     struct stat st;
@@ -108,7 +108,7 @@ static mtp_status open_special(mtp_file *f, const mtp__target *target)
     if (!f->owned)
         return MTP_FAIL(MTP_E_IO, "%s: cannot be opened: %s", f->path, mtp__reason(error));
     if (fstat(f->fd, &st) != 0 || st.st_dev != target->device || st.st_ino != target->number)
-        return MTP_FAIL(MTP_E_IO, "%s: another file took its place while it was opened", f->path);
+        return MTP_FAIL(MTP_E_IO, "%s: another file replaced it while it was being opened", f->path);
     return MTP_OK;
 }
 
@@ -187,7 +187,7 @@ static bool pack(mtp_file *f, const unsigned char *bytes, size_t length, int how
 
 /* ------------------------------------------------------------------------------------------- public */
 
-/* Whatever state it is in; unless renamed away, the temporary file goes. */
+/* From any state; unless renamed, the temporary file is removed. */
 static void drop(mtp_file *f)
 {
     if (f->packed)
@@ -247,14 +247,14 @@ bool mtp_file_sink(void *file, const void *bytes, size_t length)
     return true;
 }
 
-/* Permissions: those of the file that is replaced; a new one gets what was asked for, or what the umask leaves. */
+/* Permissions: those of the file being replaced; a new one gets the requested mode, or that of the umask. */
 static void set_mode(mtp_file *f)
 {
     struct stat st;
     bool there = fstatat(f->dir, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
     mode_t mode = there ? st.st_mode & 0777 : f->mode != 0 ? f->mode : mode_by_umask();
     if (fchmod(f->fd, mode) != 0)
-        errno = 0; /* some file systems know no modes: it stays ours alone */
+        errno = 0; /* some file systems have no modes: it stays private */
 }
 
 static bool put_in_place(mtp_file *f)
@@ -262,13 +262,13 @@ static bool put_in_place(mtp_file *f)
     MTP__UNCANCELLED;
     set_mode(f);
     if (mtp__sync(f->fd) != 0)
-        return failed(f, "cannot be brought to the disk");
+        return failed(f, "cannot be flushed to disk");
     if (mtp__rename_at(f->dir, f->temp, f->name) != 0)
         return failed(f, "cannot be replaced");
     f->temp[0] = 0;
     int folder = openat(f->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
-        fsync(folder); /* the file is there either way; this only makes the name survive a power cut */
+        fsync(folder); /* the file exists either way; this only makes the name survive a power cut */
         mtp__close(folder);
     }
     return true;
@@ -284,7 +284,7 @@ mtp_status mtp_file_commit(mtp_file *f)
     mtp_status status = MTP_OK;
     if (!well)
         status = MTP_FAIL(MTP_E_IO, "%s: %s: %s%s", f->path, f->doing, mtp__reason(f->error),
-                          f->dir >= 0 ? "; what was there is as it was" : "");
+                          f->dir >= 0 ? "; the existing file is unchanged" : "");
     drop(f);
     return status;
 }

@@ -1,11 +1,11 @@
-/* base/grow.h - lists that grow: an array, how many items it has, and room for how many. */
+/* base/grow.h - growing lists: an array, its number of items, and its capacity. */
 #ifndef MTP_BASE_GROW_H
 #define MTP_BASE_GROW_H
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Is there room for `need` items? Else there is after this, twice as much each time, `first` at the least; new items are
- * zero. The first `count` stay. false: out of memory, or more than `room` can count; the list is as it was.
+/* Ensures capacity for `need` items, by doubling, at least `first`; new items are zeroed. The first `count`
+ * are kept. false: out of memory, or more than `room` can count; the list is unchanged.
  *
  *     if (!MTP__GROW(s->node, s->room, s->count, s->count + 1, 64))
  *         return false;

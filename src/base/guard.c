@@ -1,5 +1,5 @@
-/* base/guard.c - see guard.h. By the system call and its mask of one word: a sigset_t is 16 times that, and
- * thread-local room is scarce. */
+/* base/guard.c - see guard.h. Uses the system call with its one-word mask: a sigset_t is 16 times larger, and
+ * thread-local storage is scarce. */
 #define _GNU_SOURCE
 #include "base/guard.h"
 #include <signal.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define BIT(signal) ((uint64_t)1 << ((signal)-1))
-#define LIBC_SIGNALS (BIT(32) | BIT(33)) /* of pthread_cancel and setuid: it waits for threads to take them */
+#define LIBC_SIGNALS (BIT(32) | BIT(33)) /* of pthread_cancel and setuid: libc waits for them */
 #define LET_THROUGH                                                                                          \
     (BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS) | LIBC_SIGNALS)
 
@@ -23,7 +23,7 @@ static void set_mask(int how, uint64_t signals, uint64_t *before)
     syscall(SYS_rt_sigprocmask, how, &signals, before, sizeof signals);
 }
 
-/* A handler that strikes in here either has left its own guards by the time we go on, or comes after ours. */
+/* A handler that runs here has either left its own guards by the time we resume, or runs after ours. */
 void mtp__guard_enter(void)
 {
     if (self.depth == 0) {

@@ -1,8 +1,8 @@
-/* base/guard.h - a stretch of a thread's run that is neither cancelled nor interrupted.
+/* base/guard.h - a section that is neither cancelled nor interrupted by signals.
  *
- * A lock is held only inside one: a handler that forks or jumps away, or pthread_cancel, would leave it locked for good.
- * Guards nest; only the outermost costs anything (two system calls), so they are for cold code. Signals that the code
- * itself may cause (SIGSEGV, SIGBUS, ...) are let through.
+ * Locks are held only inside one: a handler that forks or jumps away, or pthread_cancel, would leave them
+ * locked forever. Guards nest; only the outermost costs anything (two system calls), so they are for cold
+ * code. Signals that the code itself may cause (SIGSEGV, SIGBUS, ...) are not blocked.
  */
 #ifndef MTP_BASE_GUARD_H
 #define MTP_BASE_GUARD_H
@@ -11,9 +11,9 @@
 
 void mtp__guard_enter(void);
 void mtp__guard_leave(void);
-bool mtp__guard_inside(void); /* this thread is in one: it may hold locks */
+bool mtp__guard_inside(void); /* this thread is in one, and may hold locks */
 
-/* The rest of the block is no cancellation point. Signals are taken as ever: for calls that may take long. */
+/* Disables cancellation for the rest of the block, but not signals: for calls that may take long. */
 #define MTP__UNCANCELLED                                                                                     \
     int mtp__cancel_before __attribute__((cleanup(mtp__cancel_restore))) = mtp__cancel_off()
 

@@ -1,6 +1,7 @@
 /* base/hash.h - one 64-bit hash, for tables and for chunk checksums: four multiply lanes, then a fold.
  *
- * Not against an adversary; a flipped bit anywhere changes the result. Word order is the machine's.
+ * Not collision-resistant against an adversary; any flipped bit changes the result. Byte order is the
+ * machine's.
  */
 #ifndef MTP_BASE_HASH_H
 #define MTP_BASE_HASH_H
@@ -17,7 +18,7 @@ static inline uint64_t mtp__hash_mix(uint64_t a, uint64_t b)
     return a ^ a >> 32;
 }
 
-/* Words whose number is known: dims, ids. */
+/* For a known number of words: dims, ids. */
 static inline uint64_t mtp__hash_words(const uint64_t *word, size_t count)
 {
     uint64_t lane[4] = {MTP__HASH_K1, MTP__HASH_K0, ~MTP__HASH_K1, ~MTP__HASH_K0};

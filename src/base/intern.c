@@ -1,5 +1,6 @@
-/* base/intern.c - open addressing over (hash high, index + 1) words; a full table is replaced, the old one is kept
- * until reset for readers that are still in it. Doubling keeps all old tables together below the newest one's size. */
+/* base/intern.c - open addressing over (hash high, index + 1) words; a full table is replaced, and the old
+ * one kept until reset for readers still using it. With doubling, all old tables together are smaller than
+ * the newest. */
 #include "base/intern.h"
 #include <stdbool.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #define SEGMENT0 64u
 #define SLOTS0 256u
 #define BLOCK_BYTES ((size_t)64 << 10)
-#define ENTRIES_AHEAD 512u                /* what one record may add: a deep stack */
+#define ENTRIES_AHEAD 512u                /* most that one record may add: a deep stack */
 #define BYTES_AHEAD (ENTRIES_AHEAD * 32u) /* of the arena */
 
 struct mtp__intern_table {
@@ -74,7 +75,7 @@ void mtp__intern_fini(mtp__intern *t)
     pthread_mutex_destroy(&t->lock);
 }
 
-/* Segment of an index, and its place there: segment k starts at SEGMENT0 * (2^k - 1). */
+/* Segment of an index, and the position in it: segment k starts at SEGMENT0 * (2^k - 1). */
 static unsigned segment_of(uint32_t index, uint32_t *place)
 {
     uint32_t scaled = index / SEGMENT0 + 1;
@@ -120,7 +121,7 @@ static void place(mtp__intern_table *table, uint64_t hash, uint32_t index)
     atomic_store_explicit(&table->slot[at], (hash >> 32) << 32 | (index + 1), memory_order_release);
 }
 
-/* Room for one more: at most half full. */
+/* Ensures room for one more: at most half full. */
 static bool table_reserve(mtp__intern *t, uint32_t count)
 {
     mtp__intern_table *old = atomic_load_explicit(&t->table, memory_order_relaxed);
@@ -157,13 +158,13 @@ static unsigned char *arena_copy(mtp__intern *t, const void *bytes, size_t lengt
     unsigned char *copy = b->data + b->used;
     memcpy(copy, bytes, length);
     copy[length] = 0;
-    b->used += (need + 7) & ~(size_t)7; /* words stay aligned; the block's end only looks fuller */
+    b->used += (need + 7) & ~(size_t)7; /* keeps words aligned; the block's end only looks fuller */
     if (b->used > b->room)
         b->used = b->room;
     return copy;
 }
 
-/* Would the table have to grow for the next few, or the arena, and could not? */
+/* Would the table or the arena have to grow for the next few, and be unable to? */
 static void look_ahead(mtp__intern *t, uint32_t count)
 {
     const mtp__intern_table *table = atomic_load_explicit(&t->table, memory_order_relaxed);
@@ -195,7 +196,7 @@ static uint32_t insert(mtp__intern *t, uint64_t hash, const void *bytes, size_t 
         return 0;
     uint32_t id = t->first_id + index;
     if (t->added != NULL && !t->added(t->user, t, id, copy, length)) {
-        t->blocks->used = (size_t)(copy - t->blocks->data); /* nobody has seen it: the next one goes there */
+        t->blocks->used = (size_t)(copy - t->blocks->data); /* not visible yet: reuse the space */
         return 0;
     }
     *entry_at(t, index) = (mtp__intern_entry){hash, copy, length};
@@ -212,7 +213,7 @@ uint32_t mtp__intern_add(mtp__intern *t, uint64_t hash, const void *bytes, size_
         return id;
     mtp__guard_enter();
     pthread_mutex_lock(&t->lock);
-    id = mtp__intern_find(t, hash, bytes, length); /* somebody may have been quicker */
+    id = mtp__intern_find(t, hash, bytes, length); /* another thread may have been faster */
     if (id == 0)
         id = insert(t, hash, bytes, length);
     pthread_mutex_unlock(&t->lock);

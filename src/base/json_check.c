@@ -44,7 +44,7 @@ static bool number(cursor *c)
 static bool utf8(cursor *c)
 {
     unsigned lead = *c->at, skip, length = mtp__utf8_character(c->at, c->end, &skip);
-    c->at += length != 0 ? length : lead >= 0xc2 && lead <= 0xf4 ? skip : 0; /* the first that is wrong */
+    c->at += length != 0 ? length : lead >= 0xc2 && lead <= 0xf4 ? skip : 0; /* the first invalid byte */
     return length != 0;
 }
 
@@ -116,7 +116,7 @@ static bool key(cursor *c)
     return true;
 }
 
-/* One value with all that is in it; closer[] holds the brackets that are open. */
+/* One value with everything in it; closer[] holds the closing brackets due. */
 static bool value(cursor *c)
 {
     char closer[DEPTH_MAX];
@@ -140,7 +140,7 @@ static bool value(cursor *c)
         } else if (!scalar(c)) {
             return false;
         }
-        for (;; c->at++, depth--) { /* after a value: close what closes, or go on behind a comma */
+        for (;; c->at++, depth--) { /* after a value: close brackets, or continue after a comma */
             space(c);
             if (depth == 0)
                 return true;

@@ -4,7 +4,7 @@
 #include <emmintrin.h>
 #endif
 
-#define PIECE ((size_t)512) /* of input: what it may become fits MTP__OUT_ROOM */
+#define PIECE ((size_t)512) /* bytes of input whose output fits MTP__OUT_ROOM */
 _Static_assert(MTP__JSON_PUT_ROOM(PIECE) <= MTP__OUT_ROOM, "a piece must fit what one reservation gives");
 
 static char *put_escape(char *to, unsigned code)
@@ -52,7 +52,7 @@ static inline bool is_plain(unsigned char c)
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
 }
 
-/* Text from *from up to `limit`; a character that begins before it is looked at up to `end`. */
+/* Text from *from up to `limit`; a character that begins before it may extend to `end`. */
 static char *put(char *to, const unsigned char **from, const unsigned char *limit, const unsigned char *end)
 {
     const unsigned char *at = *from;
@@ -60,7 +60,7 @@ static char *put(char *to, const unsigned char **from, const unsigned char *limi
 #if defined(__SSE2__)
         while (limit - at >= 16) {
             __m128i v = _mm_loadu_si128((const __m128i *)(const void *)at);
-            __m128i bad = _mm_cmplt_epi8(v, _mm_set1_epi8(0x20)); /* signed: 0x80 and above too */
+            __m128i bad = _mm_cmplt_epi8(v, _mm_set1_epi8(0x20)); /* signed compare: 0x80 and above too */
             bad = _mm_or_si128(bad, _mm_cmpeq_epi8(v, _mm_set1_epi8('"')));
             bad = _mm_or_si128(bad, _mm_cmpeq_epi8(v, _mm_set1_epi8('\\')));
             bad = _mm_or_si128(bad, _mm_cmpeq_epi8(v, _mm_set1_epi8(0x7f)));

@@ -56,7 +56,7 @@ long mtp__alloc_live(void)
     return atomic_load(&live);
 }
 
-/* What the budget counts of a block: malloc's word and not the caller's, as free() has no other. */
+/* What the budget counts for a block: malloc's size, not the caller's, since free() has only that. */
 static bool within_budget(void *p)
 {
     if (mtp__budget_limit() == MTP__BUDGET_NONE || mtp__budget_take(malloc_usable_size(p)))
@@ -85,7 +85,7 @@ void mtp__free(void *p)
     }
 }
 
-/* In front of what is given out: its size, and no more than keeps it aligned. */
+/* Header before the block: its size, padded for alignment. */
 #define PAGE_HEAD ((size_t)16)
 
 void *mtp__page_calloc(size_t count, size_t size)
@@ -134,14 +134,14 @@ void *mtp__map_memory(size_t bytes, bool huge)
         mtp__budget_give(bytes);
         return NULL;
     }
-    if (huge) { /* cut to the alignment; the rest is given back at once */
+    if (huge) { /* trimmed to the alignment; the rest is unmapped at once */
         size_t head = (HUGE_BYTES - (uintptr_t)p % HUGE_BYTES) % HUGE_BYTES;
         if (head != 0)
             munmap(p, head);
         if (slack != head)
             munmap(p + head + bytes, slack - head);
         p += head;
-        madvise(p, bytes, MADV_HUGEPAGE); /* a wish: small pages do as well */
+        madvise(p, bytes, MADV_HUGEPAGE); /* best effort: small pages work too */
     }
     atomic_fetch_add(&live, 1);
     return p;
@@ -230,7 +230,7 @@ int mtp__grow_file(int fd, uint64_t offset, uint64_t bytes)
         errno = ENOSPC;
         return -1;
     }
-    struct rlimit limit; /* the kernel would say it with SIGXFSZ, which ends the program */
+    struct rlimit limit; /* the kernel would raise SIGXFSZ, which kills the program */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         offset + bytes > limit.rlim_cur) {
         errno = EFBIG;
@@ -316,9 +316,9 @@ void mtp__unlock_file(int fd)
 
 /* ------------------------------------------------------------------------------------------- output */
 
-#define WRITE_MAX ((size_t)1 << 30) /* Linux takes a little less than 2 GiB at a time */
+#define WRITE_MAX ((size_t)1 << 30) /* Linux writes a little less than 2 GiB at a time */
 
-#define APPEND UINT64_MAX /* not at a place */
+#define APPEND UINT64_MAX /* no offset */
 
 static ssize_t write_some(int fd, const char *from, size_t length, uint64_t offset)
 {
@@ -342,8 +342,8 @@ static ssize_t write_some(int fd, const char *from, size_t length, uint64_t offs
     return n;
 }
 
-/* A reader that left, or a limit on file sizes, is told by a signal that ends the program: it is kept from this thread
- * for as long as we write, and taken away if it came. */
+/* A closed pipe or a file size limit raises a signal that kills the program: it is blocked in this thread
+ * while writing, and discarded if it was raised. */
 static int write_all(int fd, const void *bytes, size_t length, uint64_t offset)
 {
     MTP__UNCANCELLED;
@@ -358,7 +358,7 @@ static int write_all(int fd, const void *bytes, size_t length, uint64_t offset)
     while (length > 0 && rc == 0) {
         ssize_t n = write_some(fd, from, length, offset);
         if (n == 0)
-            errno = EIO; /* no file says this of a length that is not 0 */
+            errno = EIO; /* no file returns this for a nonzero length */
         if (n <= 0) {
             rc = -1;
         } else {
@@ -452,7 +452,7 @@ int mtp__rename_new_at(int dir, const char *from, const char *to)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
-    if (linkat(dir, from, dir, to, 0) != 0) /* a file system that does not know the flag */
+    if (linkat(dir, from, dir, to, 0) != 0) /* the file system does not support the flag */
         return -1;
     return unlinkat(dir, from, 0);
 }
@@ -473,7 +473,7 @@ int mtp__open_temp_at(int dir, char name[40], int flags)
     if (fd < 0)
         name[0] = 0;
     else
-        fchmod(fd, 0600); /* whatever the umask */
+        fchmod(fd, 0600); /* regardless of the umask */
     return fd;
 }
 

@@ -5,7 +5,7 @@
 #include "base/plain.h"
 
 #ifndef MTP__OUT_BYTES
-#define MTP__OUT_BYTES ((size_t)128 << 10) /* stays in the second-level cache */
+#define MTP__OUT_BYTES ((size_t)128 << 10) /* fits the L2 cache */
 #endif
 
 #define D1(x) #x "0" #x "1" #x "2" #x "3" #x "4" #x "5" #x "6" #x "7" #x "8" #x "9"
@@ -42,7 +42,7 @@ mtp_status mtp__out_finish(mtp__out *o)
     mtp__out_flush(o);
     mtp__free(o->buffer);
     o->buffer = NULL;
-    return o->failed ? MTP_FAIL(MTP_E_IO, "the output took no more after %llu bytes",
+    return o->failed ? MTP_FAIL(MTP_E_IO, "writing the output failed after %llu bytes",
                                 (unsigned long long)o->flushed)
                      : MTP_OK;
 }
@@ -77,7 +77,7 @@ void mtp__out_i64(mtp__out *o, int64_t value)
     o->at = mtp__put_i64(p, value);
 }
 
-/* A decimal with at most six places, which is what counters mostly are. n / 1e6 is rounded as a reader rounds the
+/* A decimal with at most six places, as most counters are. n / 1e6 is rounded the way a reader rounds the
  * decimal, so equality here means that it reads back the same. */
 static bool put_decimal(char **to, double value)
 {

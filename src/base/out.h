@@ -1,11 +1,11 @@
-/* base/out.h - text on its way to a sink: one buffer, numbers without printf, and a failure that is latched.
+/* base/out.h - buffered text output to a sink: numbers without printf, failures latched.
  *
  * Two ways to write, which may be mixed:
- *   at leisure   mtp__out_text, mtp__out_u64 ...: any length, each looks whether there is room
- *   in a hurry   char *p = mtp__out_room(o): MTP__OUT_ROOM bytes are there; p = mtp__put_...(p, ...); o->at = p
+ *   checked   mtp__out_text, mtp__out_u64 ...: any length, each call checks for room
+ *   fast      char *p = mtp__out_room(o): reserves MTP__OUT_ROOM bytes; p = mtp__put_...(p, ...); o->at = p
  *
- * When the sink has said no, what comes is thrown away and finish() says MTP_E_IO: callers need not look before.
- * One thread at a time.
+ * Once the sink has failed, output is discarded and finish() returns MTP_E_IO: callers need not check
+ * earlier. One thread at a time.
  */
 #ifndef MTP_BASE_OUT_H
 #define MTP_BASE_OUT_H
@@ -16,7 +16,7 @@
 
 typedef struct mtp__out {
     char *at;     /* where the next byte goes */
-    char *limit;  /* beyond it there is less than MTP__OUT_ROOM */
+    char *limit;  /* beyond it less than MTP__OUT_ROOM is left */
     char *buffer; /* owned */
     mtp_sink *sink;
     void *user;       /* borrowed: the sink's */
@@ -25,7 +25,7 @@ typedef struct mtp__out {
 } mtp__out;
 
 mtp_status mtp__out_init(mtp__out *o, mtp_sink *sink, void *user); /* MTP_E_ARG, MTP_E_NOMEM */
-mtp_status mtp__out_finish(mtp__out *o);                           /* hands out the rest; always frees */
+mtp_status mtp__out_finish(mtp__out *o);                           /* flushes the rest; always frees */
 void mtp__out_flush(mtp__out *o);
 
 static inline uint64_t mtp__out_count(const mtp__out *o) /* bytes so far */
@@ -46,7 +46,8 @@ void mtp__out_bytes(mtp__out *o, const void *bytes, size_t length);
 void mtp__out_text(mtp__out *o, const char *text);
 void mtp__out_u64(mtp__out *o, uint64_t value);
 void mtp__out_i64(mtp__out *o, int64_t value);
-/* The shortest text that reads back as the same number, whatever the locale; "null" for what JSON cannot say. */
+/* The shortest text that reads back as the same number, in any locale; "null" for what JSON cannot
+ * represent. */
 void mtp__out_double(mtp__out *o, double value);
 #define MTP__OUT(o, literal) mtp__out_bytes((o), "" literal, sizeof(literal) - 1)
 
@@ -113,7 +114,7 @@ static inline char *mtp__put_milli(char *p, uint64_t v)
     return p + 4;
 }
 
-/* Short text whose length the compiler cannot know; 32 bytes must be readable at `from` and writable at p. */
+/* Short text of a length unknown at compile time; 32 bytes must be readable at `from` and writable at p. */
 static inline char *mtp__put_short(char *p, const char *from, size_t length)
 {
     memcpy(p, from, 32);

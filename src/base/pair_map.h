@@ -1,4 +1,4 @@
-/* base/pair_map.h - two words to one: open addressing, grows. Small look-ups. */
+/* base/pair_map.h - maps two words to one: open addressing, growing. */
 #ifndef MTP_BASE_PAIR_MAP_H
 #define MTP_BASE_PAIR_MAP_H
 #include <stdbool.h>
@@ -12,7 +12,7 @@ typedef struct mtp__pair_slot {
     uint64_t used; /* 0: free */
 } mtp__pair_slot;
 
-typedef struct mtp__pair_map { /* {0} is an empty one */
+typedef struct mtp__pair_map { /* {0} is empty */
     mtp__pair_slot *slot;      /* owned */
     size_t mask, count;
 } mtp__pair_map;
@@ -31,7 +31,7 @@ static inline mtp__pair_slot *mtp__pair_at(const mtp__pair_map *m, uint64_t a, u
     return &m->slot[at];
 }
 
-/* Its value; NULL: not there. */
+/* Its value; NULL: absent. */
 static inline uint64_t *mtp__pair_find(const mtp__pair_map *m, uint64_t a, uint64_t b)
 {
     mtp__pair_slot *s = m->slot != NULL ? mtp__pair_at(m, a, b) : NULL;
@@ -52,7 +52,7 @@ static inline bool mtp__pair_grow(mtp__pair_map *m)
     return true;
 }
 
-/* The value that is there, or the new one; NULL: out of memory. Valid until the next put. */
+/* The existing value, or the new one; NULL: out of memory. Valid until the next put. */
 static inline uint64_t *mtp__pair_put(mtp__pair_map *m, uint64_t a, uint64_t b, uint64_t value, bool *is_new)
 {
     if ((m->slot == NULL || m->count * 2 > m->mask) && !mtp__pair_grow(m))

@@ -1,5 +1,5 @@
-/* base/plain.c - see plain.h. A thread formats and reads under the "C" locale, and has its own back afterwards: that
- * changes nothing for other threads, and costs some nanoseconds. */
+/* base/plain.c - see plain.h. A thread formats and parses under the "C" locale, and restores its own
+ * afterwards: this does not affect other threads, and costs a few nanoseconds. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* locale_t */
 #endif
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The C library's own, which is never freed: asking for it takes no memory. */
+/* The C library's own, which is never freed: getting it allocates nothing. */
 static locale_t plain_begin(void)
 {
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);

@@ -1,11 +1,11 @@
 /* base/plain.h - numbers and letters as text, the same in every locale.
  *
- * printf, strtod, isalpha and strcasecmp do what the program's locale says: a German one writes 1,5 for 1.5, a Turkish
- * one does not take "NPU" and "npu" by the same rule for the letter i. What we write is read by machines, so nothing of
- * ours may depend on that, nor the words of its messages: this file is the only one that formats or reads a double, or asks
- * the system for the text of an error (tools/lint holds the rest to it).
+ * printf, strtod, isalpha and strcasecmp follow the program's locale: a German one writes 1,5 for 1.5, a
+ * Turkish one has other rules for the letter i. Our output is read by machines, so neither it nor the wording
+ * of messages may depend on the locale: only this file formats or parses a double, or gets the text of a
+ * system error (tools/lint enforces it).
  *
- * Any thread; errno is left alone. Compiled into each library, so that each needs only itself.
+ * Any thread; errno is preserved. Compiled into each library, so that each is self-contained.
  */
 #ifndef MTP_BASE_PLAIN_H
 #define MTP_BASE_PLAIN_H
@@ -22,13 +22,14 @@ int mtp__format_list(char *to, size_t room, const char *fmt, va_list args)
 /* strtod. */
 double mtp__read_double(const char *text, char **end);
 
-/* strerror. The text is this thread's until its next call. */
+/* strerror. Valid until this thread's next call. */
 const char *mtp__reason(int error);
-int mtp__reason_number(void); /* of this thread's last mtp__reason(); the next time 0 */
+int mtp__reason_number(void); /* of this thread's last mtp__reason(); resets it to 0 */
 
 #define MTP__DOUBLE_BYTES 32 /* for any double with 17 digits */
 
-/* The shortest text of `fewest` to 17 digits, in the manner of "%g", that reads back as value. Returns its length. */
+/* The shortest text of `fewest` to 17 digits, in the style of "%g", that reads back as value. Returns its
+ * length. */
 size_t mtp__shortest(char to[MTP__DOUBLE_BYTES], double value, int fewest);
 
 static inline bool mtp__is_digit(char c)
@@ -41,7 +42,7 @@ static inline bool mtp__is_lower(char c)
     return c >= 'a' && c <= 'z';
 }
 
-/* A letter of ASCII, a digit, or "_": what names in programs are made of. */
+/* An ASCII letter, a digit or "_": the characters of identifiers. */
 static inline bool mtp__is_word(char c)
 {
     return mtp__is_digit(c) || mtp__is_lower(c) || (c >= 'A' && c <= 'Z') || c == '_';
@@ -52,7 +53,7 @@ static inline char mtp__lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* Are the first n bytes (or all, to the end of the shorter) the same but for the case of ASCII's letters? */
+/* Are the first n bytes (or all, to the end of the shorter) equal, ignoring ASCII case? */
 static inline bool mtp__same_letters(const char *a, const char *b, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -64,7 +65,7 @@ static inline bool mtp__same_letters(const char *a, const char *b, size_t n)
     return true;
 }
 
-/* strcasestr's question. */
+/* Like strcasestr. */
 static inline bool mtp__has_letters(const char *text, const char *part)
 {
     size_t length = strlen(part);

@@ -1,7 +1,8 @@
-/* base/rank.c - see rank.h. The table of ranks is read without a lock and orders nothing between threads, so that TSan still
- * sees what the library itself does not order. A mutex has one maker, so two threads never set or remove the same one. */
+/* base/rank.c - see rank.h. The table of ranks is read without a lock and synchronises nothing between
+ * threads, so that TSan still sees the library's own races. A mutex has one creator, so two threads never set
+ * or remove the same one. */
 #ifdef MTP__TESTING
-#undef pthread_mutex_lock /* here the real ones are meant */
+#undef pthread_mutex_lock /* the real functions from here on */
 #undef pthread_mutex_trylock
 #undef pthread_mutex_unlock
 #undef pthread_mutex_init
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SLOTS 8192u /* locks that live at one time: many profiles' */
+#define SLOTS 8192u /* locks alive at one time, of many profiles */
 #define HELD_MOST 256
 #define RANKS 64
 
@@ -23,7 +24,7 @@ int mtp__ranked_init(pthread_mutex_t *lock, const pthread_mutexattr_t *how);
 int mtp__ranked_destroy(pthread_mutex_t *lock);
 
 typedef struct ranked {
-    _Atomic uintptr_t lock; /* 0: never used; 1: it was removed */
+    _Atomic uintptr_t lock; /* 0: never used; 1: removed */
     _Atomic uintptr_t owner;
     atomic_int rank;
 } ranked;
@@ -64,7 +65,7 @@ void mtp__rank_set(pthread_mutex_t *lock, int rank, const void *owner)
             r = &table[at];
     }
     if (r == NULL)
-        return; /* more than we count: not checked */
+        return; /* more than we track: not checked */
     atomic_store_explicit(&r->owner, (uintptr_t)owner, memory_order_relaxed);
     atomic_store_explicit(&r->rank, rank, memory_order_relaxed);
 }
@@ -108,7 +109,7 @@ int mtp__ranked_lock(pthread_mutex_t *lock)
     return status;
 }
 
-/* It does not wait, so it may come in any order. */
+/* It does not block, so any order is fine. */
 int mtp__ranked_trylock(pthread_mutex_t *lock)
 {
     const ranked *r = find(lock);
@@ -149,5 +150,5 @@ int mtp__ranked_destroy(pthread_mutex_t *lock)
     return pthread_mutex_destroy(lock);
 }
 #else
-typedef int mtp__rank_nothing; /* a file of C has something in it */
+typedef int mtp__rank_nothing; /* a C file must not be empty */
 #endif

@@ -1,12 +1,13 @@
 /* base/rank.h - the order in which locks may be taken, checked at run time in the build that tests link.
  *
- * Who makes a lock says its rank, and whose it is. A thread that holds a lock may take those of higher ranks only; else the
- * test build says which two they were, and aborts. Locks of two owners are not compared with each other, as nobody takes both but
- * fork(), one recorder after the other under the registry's lock; a lock without an owner is the process's, and compared with all.
- * Locks without a rank are not looked at. In other builds none of it is there.
+ * The creator of a lock sets its rank and its owner. A thread that holds a lock may only take locks of higher
+ * ranks; otherwise the test build names the two and aborts. Locks of different owners are not compared, as
+ * only fork() takes both, one recorder after the other under the registry's lock; a lock without an owner
+ * belongs to the process, and is compared with all. Locks without a rank are ignored. Other builds contain
+ * none of this.
  *
- * How: src/meson.build renames pthread_mutex_lock and its like for that build, so that every call in the library is checked,
- * including those that are written tomorrow.
+ * How: src/meson.build renames pthread_mutex_lock and friends for that build, so that every call in the
+ * library is checked, including future ones.
  */
 #ifndef MTP_BASE_RANK_H
 #define MTP_BASE_RANK_H
@@ -22,8 +23,7 @@ typedef enum mtp__rank {
 
 #ifdef MTP__TESTING
 void mtp__rank_set(pthread_mutex_t *lock, int rank, const void *owner); /* until the lock is destroyed */
-unsigned long
-mtp__rank_taken(int rank); /* locks of this rank that were taken, so far: for tests of the check itself */
+unsigned long mtp__rank_taken(int rank); /* locks of this rank taken so far: to test the check itself */
 #else
 static inline void mtp__rank_set(pthread_mutex_t *lock, int rank, const void *owner)
 {

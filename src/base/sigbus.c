@@ -21,14 +21,14 @@ static struct range {
     _Atomic(atomic_int *) lost;
 } ranges[RANGES];
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* rank 6: nothing is taken under it */
-static struct sigaction before;                          /* under the lock; stays while ours may be called */
-static bool installed;                                   /* under the lock */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* rank 6: no lock is taken under it */
+static struct sigaction before; /* under the lock; valid while our handler may be called */
+static bool installed;          /* under the lock */
 static _Atomic uintptr_t page_bytes;
 static _Thread_local volatile sig_atomic_t
-    passing; /* a handler that we call may call us: it was set over ours */
+    passing; /* a handler that we call may call us: it was installed over ours */
 
-/* A page in place of the one that the file does not have any more. */
+/* Maps a page in place of the one that the file lost. */
 static bool mend(uintptr_t address)
 {
     for (int i = 0; i < RANGES; i++) {
@@ -60,10 +60,10 @@ static void pass_on(int signal, siginfo_t *info, void *context)
         before.sa_handler(signal);
     } else if (again || info->si_code > 0 || before.sa_handler == SIG_DFL) {
         struct sigaction end = {.sa_handler =
-                                    SIG_DFL}; /* an access is made again, and ends the program there */
+                                    SIG_DFL}; /* the access is repeated, and kills the program there */
         sigaction(SIGBUS, &end, NULL);
         if (info->si_code <= 0)
-            raise(SIGBUS); /* somebody sent it */
+            raise(SIGBUS); /* it was sent, not raised by an access */
     }
     passing = again;
 }
@@ -81,7 +81,8 @@ static bool is_ours(const struct sigaction *action)
     return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == on_bus_error;
 }
 
-/* Under the lock. If a program's own handler lies over ours and calls ours, `before` stays as it is. */
+/* Under the lock. If the program's own handler was installed over ours and calls ours, `before` is
+ * unchanged. */
 static void install(void)
 {
     const char *wanted = getenv("MTPROF_SIGBUS");
@@ -124,7 +125,7 @@ void mtp__sigbus_add(void *at, size_t bytes, atomic_int *lost)
 
 void mtp__sigbus_forked(void)
 {
-    pthread_mutex_init(&lock, NULL); /* whoever held it is not here */
+    pthread_mutex_init(&lock, NULL); /* its holder does not exist here */
 }
 
 void mtp__sigbus_remove(void *at)

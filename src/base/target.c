@@ -10,7 +10,7 @@
 #include "base/os.h"
 #include "base/plain.h"
 
-#define LINKS_MOST 40 /* as the kernel has it */
+#define LINKS_MOST 40 /* as in the kernel */
 
 bool mtp__path_in_place(const char *path)
 {
@@ -18,7 +18,7 @@ bool mtp__path_in_place(const char *path)
            (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0);
 }
 
-/* Opens the folder of `at`, seen from t->dir, in its stead; the rest is the name. */
+/* Replaces t->dir with the folder of `at`, relative to it; the rest is the name. */
 static mtp_status enter(const char *path, char *at, mtp__target *t)
 {
     char *slash = strrchr(at, '/');
@@ -39,21 +39,21 @@ static mtp_status enter(const char *path, char *at, mtp__target *t)
                     : MTP_FAIL(MTP_E_IO, "%s: its folder cannot be opened: %s", path, mtp__reason(error));
 }
 
-/* A link at t->name: may it be followed? */
+/* Whether a link at t->name may be followed. */
 static mtp_status judge(const char *path, const mtp__target *t, const struct stat *link)
 {
     struct stat folder;
     if (fstatat(t->dir, "", &folder, AT_EMPTY_PATH) != 0)
-        return MTP_FAIL(MTP_E_IO, "%s: its folder cannot be looked at: %s", path, mtp__reason(errno));
+        return MTP_FAIL(MTP_E_IO, "%s: its folder cannot be examined: %s", path, mtp__reason(errno));
     const char *why = NULL;
     if (link->st_uid != geteuid() && link->st_uid != 0)
-        why = "a link that another user made";
+        why = "a link created by another user";
     else if ((folder.st_mode & S_IWOTH) != 0)
-        why = "a link in a folder that others may write";
+        why = "a link in a folder that others can write to";
     if (why == NULL)
         return MTP_OK;
-    return MTP_FAIL(MTP_E_IO, "%s: it is %s, and is not written through; remove it, or name another file",
-                    path, why);
+    return MTP_FAIL(MTP_E_IO, "%s: it is %s, and is not followed; remove it, or choose another file", path,
+                    why);
 }
 
 static mtp_status look(const char *path, char at[PATH_MAX], mtp__target *t, bool *again)
@@ -65,7 +65,7 @@ static mtp_status look(const char *path, char at[PATH_MAX], mtp__target *t, bool
         return status;
     if (fstatat(t->dir, t->name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? MTP_OK
-                               : MTP_FAIL(MTP_E_IO, "%s: cannot be looked at: %s", path, mtp__reason(errno));
+                               : MTP_FAIL(MTP_E_IO, "%s: cannot be examined: %s", path, mtp__reason(errno));
     if (S_ISDIR(st.st_mode))
         return MTP_FAIL(MTP_E_IO, "%s: %s", path, mtp__reason(EISDIR));
     *again = S_ISLNK(st.st_mode);
@@ -104,7 +104,7 @@ mtp_status mtp__target_find(const char *path, mtp__target *t)
     if (status == MTP_OK && again)
         status = MTP_FAIL(MTP_E_IO, "%s: the link cannot be followed: %s", path, mtp__reason(ELOOP));
     if (status != MTP_OK || t->place[0] != 0) {
-        mtp__close(t->dir); /* AT_FDCWD is none either */
+        mtp__close(t->dir); /* also ignores AT_FDCWD */
         t->dir = -1;
     }
     return status;

@@ -1,4 +1,4 @@
-/* check/check.c - what can be found in a file, and the public calls. A check never changes once it is made. */
+/* check/check.c - the list of findings, and the public calls. A finished check is immutable. */
 #include "check/check.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "trace/json/source.h"
 #include "trace/kineto/kineto.h"
 
-#define EXAMPLE_MOST ((size_t)40) /* bytes of it that are shown */
+#define EXAMPLE_MOST ((size_t)40) /* of an example */
 
 typedef struct kind {
     const char *what, *effect;
@@ -53,7 +53,7 @@ void mtp__check_found(mtp_check *c, mtp__found what, uint64_t byte, uint64_t eve
         return;
     size_t shown = length < EXAMPLE_MOST ? length : EXAMPLE_MOST;
     while (shown < length && shown > 0 && ((unsigned char)example[shown] & 0xc0) == 0x80)
-        shown--; /* not within a character */
+        shown--; /* not inside a character */
     mtp__plain plain = mtp__plain_text(text, example, shown);
     snprintf(s->example, sizeof s->example, "%s%s", plain.bytes, shown < length ? "..." : "");
 }
@@ -72,7 +72,7 @@ void mtp__check_say(mtp_check *c, mtp__found what, uint64_t byte, uint64_t event
 
 /* ------------------------------------------------------------------------------------------ findings */
 
-/* The text with its example in place. */
+/* Formats the text with its example. */
 static size_t tell(char *to, size_t room, const kind *k, const char *example)
 {
     const char *gap = strstr(k->what, "%s");
@@ -127,7 +127,7 @@ static mtp_status check_any(mtp_check *c, const char *path, const mtp_open_optio
     bool seekable = mtp__source_seekable(source);
     mtp__source_close(source);
     if (!seekable)
-        return MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can be read from a file only, not from a pipe");
+        return MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can only be read from a file, not from a pipe");
     return mtp__check_spool(c, strcmp(path, "-") == 0 ? "/dev/stdin" : path);
 }
 

@@ -1,5 +1,5 @@
-/* check/event.c - what one event must be, member by member. The text has been taken by the scanner, so it is whole;
- * nothing of it is kept but what order.c needs.
+/* check/event.c - checks one event, member by member. The scanner has accepted the text, so it is well
+ * formed; only what order.c needs is kept.
  */
 #include <string.h>
 #include "base/grow.h"
@@ -11,7 +11,7 @@
 #define TS_LIMIT_NS ((int64_t)4500000000000000) /* 4.5e12 us */
 
 typedef struct event {
-    mtp__json_value member[MTP__MEMBERS]; /* bytes NULL: not there */
+    mtp__json_value member[MTP__MEMBERS]; /* bytes NULL: absent */
     int64_t ts, dur;                      /* ns */
     bool has_ts, has_dur;
     char phase; /* 0: none */
@@ -22,7 +22,7 @@ static bool same(const char *text, size_t length, const char *word)
     return length == strlen(word) && memcmp(text, word, length) == 0;
 }
 
-/* What is between the quotes, as it stands there; no length if it is no string. */
+/* The text between the quotes, as written; empty if not a string. */
 static mtp__json_string text_of(const mtp__json_value *v)
 {
     bool string = v->bytes != NULL && v->kind == '"';
@@ -45,7 +45,7 @@ static void found(mtp__checker *c, mtp__found what, const mtp__json_value *examp
 
 /* --------------------------------------------------------------------------------------------- strict */
 
-/* A place in the text that is looked at, for what is not strict. */
+/* A position in the text, for reporting what is not strict. */
 typedef struct place {
     const char *from, *end;
     uint64_t byte, event;
@@ -61,7 +61,7 @@ static void bad_byte(mtp__checker *c, mtp__found what, const place *p, const cha
     mtp__check_say(c->check, what, byte_of(p, at), p->event, "0x%02x", (unsigned)(unsigned char)*at);
 }
 
-/* An escape at the backslash; its length. */
+/* An escape, starting at the backslash; returns its length. */
 static size_t strict_escape(mtp__checker *c, const place *p, const char *at)
 {
     const char *end = p->end;
@@ -133,7 +133,7 @@ static void take_members(mtp__checker *c, event *e, const char *text)
                 e->member[i] = value;
 }
 
-/* A time in nanoseconds. false: it is no number. */
+/* A time in nanoseconds. false: not a number. */
 static bool take_time(mtp__checker *c, const mtp__json_value *v, int64_t *ns)
 {
     if (v->bytes == NULL || v->kind != 0)
@@ -145,7 +145,7 @@ static bool take_time(mtp__checker *c, const mtp__json_value *v, int64_t *ns)
     }
     if (exact.digits != 0 && (exact.exponent < -3 || exact.more))
         found(c, MTP__FOUND_FINE_TIME, v);
-    return mtp__decimal_round(&v->number, 3, ns) || true; /* the nearest that fits */
+    return mtp__decimal_round(&v->number, 3, ns) || true; /* else the nearest that fits */
 }
 
 /* ------------------------------------------------------------------------------------------ rules 3, 5 */
@@ -167,7 +167,7 @@ static void check_basics(mtp__checker *c, event *e)
         found(c, MTP__FOUND_LARGE_TS, &m[MTP__MEMBER_TS]);
     if (m[MTP__MEMBER_PID].bytes == NULL)
         found(c, MTP__FOUND_NO_PID, NULL);
-    if (m[MTP__MEMBER_TID].bytes == NULL && e->phase != 'C') /* counters are of their process */
+    if (m[MTP__MEMBER_TID].bytes == NULL && e->phase != 'C') /* counters belong to a process */
         found(c, MTP__FOUND_NO_TID, NULL);
 }
 
@@ -188,7 +188,7 @@ static void check_complete(mtp__checker *c, event *e)
 
 /* ---------------------------------------------------------------------------------------------- rule 4 */
 
-/* Metadata events name a row; theirs may be of the process alone, which has no thread. MTP__FOUNDS: it is good. */
+/* Metadata events name a row; they may refer to a process alone, without a thread. MTP__FOUNDS: valid. */
 static mtp__found judge_id(const event *e, mtp__member member)
 {
     const mtp__json_value *v = &e->member[member];
@@ -204,7 +204,7 @@ static mtp__found judge_id(const event *e, mtp__member member)
     return MTP__FOUNDS;
 }
 
-/* An event is counted once, whether its pid or its tid is wrong. */
+/* An event is counted once, whether its pid, its tid or both are wrong. */
 static void check_ids(mtp__checker *c, const event *e)
 {
     mtp__found pid = judge_id(e, MTP__MEMBER_PID), tid = judge_id(e, MTP__MEMBER_TID);
@@ -214,7 +214,7 @@ static void check_ids(mtp__checker *c, const event *e)
         found(c, tid, &e->member[MTP__MEMBER_TID]);
 }
 
-/* Any value as a number; equal values are equal numbers. */
+/* Any value as a number; equal values give equal numbers. */
 static uint64_t id_of(const mtp__json_value *v)
 {
     int64_t number;
@@ -243,7 +243,8 @@ static bool is_one_of(mtp__json_string s, const char *const *words, size_t count
 }
 #define IS_ONE_OF(s, words) is_one_of((s), (words), sizeof(words) / sizeof *(words))
 
-/* All that Kineto has a name for, not only what we write; Trace is its span around everything, which HTA knows. */
+/* Everything Kineto has a name for, not only what we write; Trace is its span around everything, which HTA
+ * knows. */
 static const char *const categories[] = {"cpu_op",
                                          "user_annotation",
                                          "gpu_user_annotation",
@@ -300,7 +301,7 @@ static const char *const spellings[] = {"External id",
                                         "Total Allocated",
                                         "Total Reserved"};
 
-/* The same letters, large or small. */
+/* Equal except for case. */
 static bool nearly(mtp__json_string s, const char *word)
 {
     if (s.length != strlen(word))
@@ -376,7 +377,7 @@ static bool has_room(mtp__checker *c, void **list, size_t *room, size_t count, s
     return has;
 }
 
-/* A span named as a step of the profiler is one, or looks like one. */
+/* A span with a profiler step's name is a step, or looks like one. */
 static void check_step(mtp__checker *c, const event *e)
 {
     static const char step[] = "ProfilerStep";

@@ -1,5 +1,5 @@
-/* check/file.c - a JSON file as a whole: read once, in a window, one event at a time. It is read as it is and not as
- * the Kineto reader would mend it.
+/* check/file.c - a whole JSON file: read once, through a window, one event at a time. It is checked as it is,
+ * without the Kineto reader's repairs.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,8 @@
 #define LARGE_BYTES ((uint64_t)500000000)
 #define TOO_LARGE_BYTES ((uint64_t)512 << 20)
 
-/* What must be beside the events. X(symbol, key, first character of its value; 0: a number, '*': any) */
+/* What must be present besides the events. X(symbol, key, first character of its value; 0: a number, '*':
+ * any) */
 #define KEY_LIST(X)                                                                                          \
     X(NO_SCHEMA, "schemaVersion", '*')                                                                       \
     X(NO_DEVICES, "deviceProperties", '[')                                                                   \
@@ -35,15 +36,15 @@ static const struct {
 typedef struct reader {
     mtp__checker c;
     mtp__window window;
-    const char *at; /* what is not yet read */
+    const char *at; /* the next byte to read */
     const mtp_open_options *options;
     uint64_t told;
-    bool ended; /* nothing more can be read: it has been said why */
+    bool ended; /* nothing more can be read, and the reason has been reported */
     bool has_events;
     bool has[KEYS];
 } reader;
 
-enum { /* what peek() gives instead of a character */
+enum { /* what peek() returns instead of a character */
     AT_END = -1,
     STOPPED = -2 /* failed, or ended */
 };
@@ -55,7 +56,8 @@ static uint64_t offset(const reader *r, const char *at)
 
 /* --------------------------------------------------------------------------------------------- bytes */
 
-/* More bytes behind r->at. Content that can not be decompressed ends the check: it is found, not failed at. */
+/* Reads more bytes after r->at. Content that cannot be decompressed ends the check: a finding, not a
+ * failure. */
 static mtp_status more(reader *r)
 {
     mtp_status status = mtp__window_slide(&r->window, r->at);
@@ -63,7 +65,7 @@ static mtp_status more(reader *r)
     r->c.json.end = r->window.bytes + r->window.held;
     r->c.json.complete = r->window.complete;
     if (status == MTP_E_FORMAT && mtp__source_status(r->window.source) == MTP_E_FORMAT) {
-        const char *said = mtp_last_error(); /* what to do about it is the finding's effect */
+        const char *said = mtp_last_error(); /* the remedy is in the finding's effect */
         mtp__check_say(r->c.check, MTP__FOUND_DAMAGED, r->window.offset + r->window.held, MTP__NO_EVENT,
                        "%.*s", (int)strcspn(said, ";"), said);
         r->ended = true;
@@ -91,7 +93,7 @@ static void wrong(reader *r, const char *at, const char *expected, uint64_t even
                        "the byte 0x%02x where %s is expected", (unsigned)(unsigned char)*at, expected);
 }
 
-/* The character that comes next, spaces left out; r->at is there. */
+/* The next character after whitespace; moves r->at to it. */
 static int peek(reader *r, mtp_status *status)
 {
     for (;;) {
@@ -106,7 +108,7 @@ static int peek(reader *r, mtp_status *status)
     }
 }
 
-/* A whole value at r->at, in the window; NULL: failed or ended. */
+/* A whole value at r->at, within the window; NULL: failed or ended. */
 static const char *whole(reader *r, uint64_t event, unsigned *flags, mtp_status *status)
 {
     for (;;) {
@@ -152,12 +154,11 @@ static mtp_status read_event(reader *r)
     mtp__check_event(&r->c, r->at, (size_t)(end - r->at));
     r->c.check->events++;
     r->at = end;
-    return r->c.no_memory
-               ? MTP_FAIL(MTP_E_NOMEM, "what is to be checked of %llu events", (unsigned long long)r->c.event)
-               : MTP_OK;
+    return r->c.no_memory ? MTP_FAIL(MTP_E_NOMEM, "the checks of %llu events", (unsigned long long)r->c.event)
+                          : MTP_OK;
 }
 
-/* Behind the bracket, up to the closing one. */
+/* From after the opening bracket to the closing one. */
 static mtp_status read_events(reader *r)
 {
     mtp_status status = MTP_OK;
@@ -193,7 +194,7 @@ static mtp_status read_events(reader *r)
 
 /* ------------------------------------------------------------------------------------------ metadata */
 
-/* "rank": 0, with the space; and the others. */
+/* "rank": 0, with the space; and the other keys. */
 static void check_distributed(reader *r, const char *text)
 {
     uint64_t byte = offset(r, text);
@@ -233,7 +234,7 @@ static void check_key(reader *r, const char *key, size_t length, const char *val
     }
 }
 
-/* A member that is not traceEvents. Its key is short, and held in the window with its value. */
+/* A member other than traceEvents. Its key is short, and is held in the window with its value. */
 static mtp_status read_member(reader *r, const char *key, size_t length, uint64_t byte)
 {
     unsigned flags;
@@ -255,7 +256,7 @@ static mtp_status read_member(reader *r, const char *key, size_t length, uint64_
     return MTP_OK;
 }
 
-/* The name of a member, cut to what any that matters has. *length: SIZE_MAX when there is none. */
+/* The name of a member, truncated beyond the length of any that matters. *length: SIZE_MAX if none. */
 static mtp_status read_key(reader *r, char name[64], size_t *length, uint64_t *byte)
 {
     unsigned flags;
@@ -284,7 +285,7 @@ static mtp_status read_key(reader *r, char name[64], size_t *length, uint64_t *b
     return status;
 }
 
-/* Behind the brace. */
+/* From after the opening brace. */
 static mtp_status read_object(reader *r)
 {
     mtp_status status = MTP_OK;

@@ -1,5 +1,5 @@
-/* check/order.c - what events must be to each other, once all are known: one sweep over each row, with the spans
- * that are open on a stack; then the flows by their ids.
+/* check/order.c - rules across events, checked once all are known: one sweep over each row, with the open
+ * spans on a stack; then the flows by their ids.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static bool push(sweep *s, int64_t end)
     return true;
 }
 
-/* One span; `before` is the one before it on the row, or NULL. */
+/* One span; `before` is the previous one on the row, or NULL. */
 static bool sweep_span(sweep *s, const mtp__check_span *span, const mtp__check_span *before)
 {
     while (s->depth > 0 && s->open[s->depth - 1] <= span->start)
@@ -90,7 +90,7 @@ static bool sweep_span(sweep *s, const mtp__check_span *span, const mtp__check_s
     return push(s, span->end);
 }
 
-/* A flow, when all spans that begin before or with it are on the stack. */
+/* A flow, once all spans that begin no later than it are on the stack. */
 static void sweep_flow(sweep *s, const mtp__check_flow *flow, bool row_has_spans)
 {
     size_t depth = s->depth;
@@ -156,7 +156,7 @@ static void check_flow_ids(mtp__checker *c)
 mtp_status mtp__check_order(mtp__checker *c)
 {
     size_t bytes = c->span_count * sizeof *c->spans;
-    if (!mtp__budget_take(bytes)) /* qsort() may take as much again */
+    if (!mtp__budget_take(bytes)) /* qsort() may allocate the same again */
         return MTP_FAIL(MTP_E_NOMEM, "the order of %zu spans", c->span_count);
     if (c->span_count > 0)
         qsort(c->spans, c->span_count, sizeof *c->spans, by_place);

@@ -1,5 +1,6 @@
-/* check/spool.c - our own spools: checksums, records, the ids that they use, the ledger. The file is read with pread,
- * a chunk at a time, and no number in it is believed; the control stream comes first, for what it defines.
+/* check/spool.c - our own spools: checksums, records, the ids they use, the ledger. The file is read with
+ * pread, a chunk at a time, and no number in it is trusted; the control stream comes first, for its
+ * definitions.
  */
 #include <stddef.h>
 #include <string.h>
@@ -12,17 +13,17 @@
 typedef struct spool {
     mtp_check *check;
     mtp__spool file;
-    uint64_t byte;         /* where the chunk is that is looked at */
+    uint64_t byte;         /* position of the current chunk */
     mtp__pair_map defined; /* control kind, id */
     bool has_ledger, no_memory;
     uint64_t ledger[4 + MTP_DROP_CAUSES];
     uint64_t records, damaged;
-    bool undefined; /* definitions are lost with damaged or missing chunks */
+    bool undefined; /* definitions may be lost with damaged or missing chunks */
 } spool;
 
 /* --------------------------------------------------------------------------------------------- chunks */
 
-/* The chunk's words; UINT32_MAX: it is damaged, and that has been said, or it has gone meanwhile. */
+/* The chunk's words; UINT32_MAX: damaged, which has been reported, or the file has shrunk meanwhile. */
 static uint32_t read_chunk(spool *s, uint64_t i)
 {
     uint32_t words;
@@ -35,9 +36,9 @@ static uint32_t read_chunk(spool *s, uint64_t i)
         return UINT32_MAX;
     if (s->file.missing == 0 || s->byte + mtp__spool_span(&s->file, i) <= s->file.file_bytes)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_CHUNK, s->byte, MTP__NO_EVENT, "%s", why);
-    s->damaged++; /* what the file's end cuts is said of the file */
+    s->damaged++; /* a truncated chunk is reported for the whole file */
     const mtp__chunk_place *p = &s->file.places.place[i];
-    s->undefined |= p->stream == 0 || p->span == 0 || p->order == 0; /* whose it was cannot be told */
+    s->undefined |= p->stream == 0 || p->span == 0 || p->order == 0; /* its stream is unknown */
     return state == MTP__CHUNK_PARTLY ? words : UINT32_MAX;
 }
 
@@ -170,9 +171,8 @@ static void check_ledger(spool *s)
                        "%llu emitted, %llu kept, %llu dropped, %llu by cause", (unsigned long long)l[0],
                        (unsigned long long)l[1], (unsigned long long)l[2], (unsigned long long)by_cause);
     else if (s->file.header.complete == 1 && l[1] != s->records)
-        mtp__check_say(s->check, MTP__FOUND_SPOOL_LEDGER, 0, MTP__NO_EVENT,
-                       "%llu records kept, %llu are there", (unsigned long long)l[1],
-                       (unsigned long long)s->records);
+        mtp__check_say(s->check, MTP__FOUND_SPOOL_LEDGER, 0, MTP__NO_EVENT, "%llu records kept, %llu found",
+                       (unsigned long long)l[1], (unsigned long long)s->records);
     uint64_t overwritten = l[4 + MTP_DROP_OVERWRITTEN] < l[2] ? l[4 + MTP_DROP_OVERWRITTEN] : l[2];
     if (overwritten > 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_OVERWRITTEN, 0, MTP__NO_EVENT, "%llu of %llu",
@@ -192,7 +192,7 @@ static void check_ledger(spool *s)
                        (unsigned long long)(l[2] - overwritten - mended), (unsigned long long)l[0]);
 }
 
-/* What the header says of the recording goes before what is left of its control stream. */
+/* What the header says about the recording takes precedence over the rest of the control stream. */
 static void use_totals(spool *s)
 {
     const mtp__totals *was = &s->file.header.totals;
@@ -202,7 +202,7 @@ static void use_totals(spool *s)
     memcpy(s->ledger, was->ledger, sizeof s->ledger);
 }
 
-/* Definitions that were lost with the last of their chunks; records that were are missing in the ledger. */
+/* Definitions lost with the last chunks; lost records are in the ledger. */
 static void check_end(spool *s)
 {
     uint64_t told = s->file.follow.control_holes;
@@ -241,7 +241,7 @@ static mtp_status check_all(spool *s, const char *path)
     s->undefined = s->file.missing > 0 || s->file.outcome == MTP_OUTCOME_LIVE;
     if (s->file.missing > 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_CUT, s->file.file_bytes, MTP__NO_EVENT,
-                       "%llu of its %llu chunks are missing or not whole",
+                       "%llu of its %llu chunks are missing or incomplete",
                        (unsigned long long)s->file.missing, (unsigned long long)s->file.header.chunks);
     status = read_streams(s, true);
     use_totals(s);

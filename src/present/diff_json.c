@@ -1,4 +1,5 @@
-/* present/diff_json.c - a diff as JSON: what all rows share, then the rows. Times in microseconds, changes as shares. */
+/* present/diff_json.c - a diff as JSON: the summary, then the rows. Times in microseconds, changes as
+ * fractions. */
 #include "analyze/diff.h"
 #include "base/error.h"
 #include "base/json_out.h"

@@ -1,7 +1,7 @@
-/* present/execution_trace.c - PyTorch's execution trace (Chakra) from a trace.
+/* present/execution_trace.c - writes a trace as a PyTorch execution trace (Chakra).
  *
- * Nodes come in order of time, over all threads, and have their ids in that order, as PyTorch gives them; a node is an
- * op or an annotation. Two words per span are kept for this; nothing is allocated for a node.
+ * Nodes are in order of time over all threads, and are numbered in that order, as PyTorch does; a node is an
+ * op or an annotation. This takes two words per span; nothing is allocated per node.
  */
 #include <stdio.h>
 #include <string.h>
@@ -28,22 +28,22 @@ typedef struct node {
     uint32_t span; /* MTP__NONE: the root or a thread */
 } node;
 
-typedef struct thread {     /* of a track that has nodes */
-    uint32_t number;        /* from 1, in the order in which they begin; 0: not yet */
-    uint32_t last;          /* the latest node that began, or the innermost that is still open */
-    uint64_t forward;       /* the thread that its latest backward op named */
-    uint32_t forward_track; /* the track of that; MTP__NONE: unknown */
+typedef struct thread {     /* of a track with nodes */
+    uint32_t number;        /* from 1, in order of start; 0: none yet */
+    uint32_t last;          /* the last node started, or the innermost still open */
+    uint64_t forward;       /* the thread named by its latest backward op */
+    uint32_t forward_track; /* its track; MTP__NONE: unknown */
 } thread;
 
 typedef struct writer {
     const mtp_trace *t;
     mtp__out out;
     mtp__execution_values values;
-    uint32_t *id, *up;  /* owned: per span, its node's id and the nearest node around it */
+    uint32_t *id, *up;  /* owned: per span, its node's id and the nearest enclosing node */
     thread *threads;    /* owned: per track */
     uint32_t *track_of; /* owned: per thread number - 1 */
     uint32_t thread_count, node_count;
-    bool more; /* a node is written already */
+    bool more; /* a node has been written */
 } writer;
 
 /* ------------------------------------------------------------------------------------------------ spans */
@@ -53,7 +53,7 @@ static bool is_node(const mtp_trace *t, uint32_t span)
     return t->category[span] == MTP__CATEGORY_CPU_OP || t->category[span] == MTP__CATEGORY_USER_ANNOTATION;
 }
 
-/* As the Chrome exporter numbers them. */
+/* Numbered as in the Chrome exporter. */
 static uint64_t record_function_id(const mtp_trace *t, uint32_t span)
 {
     uint64_t id = mtp__trace_detail(t, span)->external_id;
@@ -84,7 +84,7 @@ static void find_nodes_around(writer *w)
     }
 }
 
-/* The track of a thread that a backward op names: by the OS's number, else by ours; MTP__NONE: unknown. */
+/* The track of a thread named by a backward op: by the OS's number, else by ours; MTP__NONE: unknown. */
 static uint32_t find_thread(const writer *w, uint64_t named)
 {
     for (uint32_t i = 0; i < w->thread_count; i++)
@@ -98,7 +98,7 @@ static uint64_t node_or_thread(const writer *w, uint32_t span, uint32_t track)
     return span != MTP__NONE ? w->id[span] : (uint64_t)ROOT + w->threads[track].number;
 }
 
-/* What is open on the thread now: what has ended is not looked at again. */
+/* What is open on the thread now; ended nodes are not visited again. */
 static uint64_t open_on(writer *w, uint32_t track, int64_t now)
 {
     thread *on = &w->threads[track];
@@ -112,7 +112,7 @@ static void fill_forward(writer *w, node *n, uint32_t track)
     const mtp__detail *d = mtp__trace_detail(w->t, n->span);
     thread *own = &w->threads[track];
     if (d->forward_thread != 0 &&
-        d->forward_thread != own->forward) { /* AccumulateGrad does not say: as before */
+        d->forward_thread != own->forward) { /* AccumulateGrad does not name one: unchanged */
         own->forward = d->forward_thread;
         own->forward_track = find_thread(w, own->forward);
     }
@@ -271,7 +271,7 @@ mtp_status mtp_trace_execution_trace(const mtp_trace *t, mtp_sink *sink, void *u
         put_nodes(&w, &order);
         status = mtp__out_finish(&w.out);
     } else {
-        w.out.failed = true; /* nothing goes out */
+        w.out.failed = true; /* no output */
         mtp__free(w.out.buffer);
     }
     mtp__by_time_fini(&order);

@@ -18,7 +18,7 @@ typedef struct slice {
 
 typedef struct argument {
     slice dims, strides;  /* JSON; empty: none */
-    slice type, concrete; /* what is between the quotes */
+    slice type, concrete; /* the part between the quotes */
 } argument;
 
 typedef enum argument_kind {
@@ -32,7 +32,7 @@ typedef enum argument_kind {
 
 /* -------------------------------------------------------------------------------------------- looking */
 
-/* Only lists and whole numbers. */
+/* Only lists and integers. */
 static bool only_numbers(mtp_text text)
 {
     for (size_t i = 0; i < text.length; i++)
@@ -63,9 +63,9 @@ mtp_status mtp__execution_values_init(mtp__execution_values *v, const mtp_trace 
     }
     for (uint32_t k = 0; k < t->track_count; k++)
         if (t->tracks[k].on_device && t->tracks[k].count > 0)
-            v->no_device = ""; /* it may have been on any */
+            v->no_device = ""; /* it may have been on any device */
     if (t->without_times)
-        v->no_device = ""; /* its file said, and it is none that we know */
+        v->no_device = ""; /* recorded in the file, but not one that we know */
     return MTP_OK;
 }
 
@@ -77,7 +77,7 @@ void mtp__execution_values_fini(mtp__execution_values *v)
 
 /* -------------------------------------------------------------------------------------------- splitting */
 
-/* The next item of a list, from inside its brackets; the text has been checked. */
+/* The next item of a list, inside its brackets; the text is already validated. */
 static bool next_item(slice *rest, slice *item)
 {
     const char *p = rest->at, *end = rest->at + rest->length;
@@ -102,7 +102,7 @@ static bool next_item(slice *rest, slice *item)
     return item->length > 0;
 }
 
-static slice inside(slice s, char open, char close) /* empty if it is not so enclosed */
+static slice inside(slice s, char open, char close) /* empty if not enclosed that way */
 {
     return s.length >= 2 && s.at[0] == open && s.at[s.length - 1] == close ? (slice){s.at + 1, s.length - 2}
                                                                            : (slice){"", 0};
@@ -167,7 +167,7 @@ typedef enum scalar_kind {
     S_INT,
     S_DOUBLE,
     S_DOUBLE_DOT, /* "1.": Python's, not JSON's */
-    S_DOUBLE_TEXT /* inf and nan, which JSON has not */
+    S_DOUBLE_TEXT /* inf and nan, which JSON lacks */
 } scalar_kind;
 
 static scalar_kind scalar_of(slice s)
@@ -198,7 +198,7 @@ static void put_scalar(mtp__out *o, slice s)
     }
     if (quoted)
         MTP__OUT(o, "\"");
-    mtp__out_bytes(o, s.at, s.length); /* of a checked text: what stood between quotes may do so again */
+    mtp__out_bytes(o, s.at, s.length); /* validated: what was in quotes may be quoted again */
     if (quoted)
         MTP__OUT(o, "\"");
     if (kind == S_DOUBLE_DOT)
@@ -223,7 +223,7 @@ static uint64_t elements(slice dims)
         uint64_t n = 0;
         for (size_t i = 0; i < item.length && item.at[i] >= '0' && item.at[i] <= '9'; i++)
             n = n * 10 + (uint64_t)(item.at[i] - '0');
-        count *= n; /* a negative one: 0 */
+        count *= n; /* negative: 0 */
     }
     return count;
 }
@@ -303,7 +303,7 @@ static void put_value(mtp__execution_values *v, mtp__out *o, const argument *a, 
             if (more)
                 MTP__OUT(o, ",");
             if (kind == A_TENSORS)
-                put_tensor(v, o, item, none, d); /* a list's types are not told */
+                put_tensor(v, o, item, none, d); /* a list's element types are unknown */
             else
                 put_scalar(o, item);
         }
@@ -350,7 +350,7 @@ static void put_argument_type(mtp__execution_values *v, mtp__out *o, const argum
     MTP__OUT(o, "\"");
 }
 
-/* Dims or strides; a list of scalars has an empty one for each. */
+/* Dims or strides; a list of scalars has an empty list for each. */
 static void put_numbers(mtp__out *o, const argument *a, slice numbers)
 {
     if (kind_of(a) == A_SCALARS) {

@@ -1,7 +1,7 @@
-/* present/execution_values.h - the inputs and outputs of an execution trace's node, from the shapes of a trace.
+/* present/execution_values.h - inputs and outputs of an execution trace's nodes, from a trace's shapes.
  *
- * A shape's four texts are JSON lists of one item per argument (trace/trace.h). They are looked at once, in init; then
- * nodes are written from them without looking or allocating.
+ * A shape's four texts are JSON lists with one item per argument (trace/trace.h). They are validated once, in
+ * init; nodes are then written from them without checks or allocations.
  */
 #ifndef MTP_PRESENT_EXECUTION_VALUES_H
 #define MTP_PRESENT_EXECUTION_VALUES_H
@@ -10,9 +10,9 @@
 
 typedef struct mtp__execution_values {
     const mtp_trace *t;    /* borrowed */
-    uint8_t *sound;        /* owned: by shape; which texts are as they should be */
-    uint64_t next_tensor;  /* tensors have no identity in a trace: each gets the next id */
-    const char *no_device; /* what a tensor's device is called if nothing is known */
+    uint8_t *sound;        /* owned: by shape; which texts are valid */
+    uint64_t next_tensor;  /* without tensor identities in the trace, each tensor gets the next id */
+    const char *no_device; /* name of an unknown device */
 } mtp__execution_values;
 
 mtp_status mtp__execution_values_init(mtp__execution_values *v, const mtp_trace *t, uint64_t first_tensor);

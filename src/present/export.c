@@ -1,4 +1,4 @@
-/* present/export.c - a trace to a file, in the form that the file's name asks for. */
+/* present/export.c - writes a trace to a file, in the format given by the file name. */
 #include <stdio.h>
 #include "base/error.h"
 #include "base/file_out.h"
@@ -74,7 +74,7 @@ static mtp_status write_csv(const mtp_trace *trace, const mtp_export_options *op
     return write_rows(trace, true, sink, user);
 }
 
-/* Each may have .gz behind it. The first that fits: .json is the last of its kind. */
+/* Each may be followed by .gz. The first match wins: .json is the last of its kind. */
 static const struct {
     const char *suffix, *packed;
     writing *write;

@@ -1,4 +1,4 @@
-/* present/memory_timeline.c - a memory timeline in torch's forms, and as a summary. */
+/* present/memory_timeline.c - a memory timeline in torch's formats, and as a summary. */
 #include <stdlib.h>
 #include <string.h>
 #include "analyze/memory.h"
@@ -12,8 +12,8 @@ static int64_t unix_ns(const mtp_memory_timeline *m, int64_t ts)
     return (int64_t)((uint64_t)m->trace->base_ns + (uint64_t)ts);
 }
 
-/* As torch divides: to the nearest double, then towards zero. Near 1.8e15 us a double has quarters, so 0.875 and more
- * becomes the next microsecond; that is done in whole numbers (bench: memory_json_ns_per_event). */
+/* Rounds as torch does: to the nearest double, then towards zero. Near 1.8e15 us a double resolves quarters,
+ * so 0.875 and more becomes the next microsecond; done in integers (bench: memory_json_ns_per_event). */
 static int64_t torch_us(int64_t ns)
 {
     int64_t us = ns / 1000;
@@ -24,7 +24,7 @@ static int64_t torch_us(int64_t ns)
 
 /* ----------------------------------------------------------------------------------- [times_us, sizes] */
 
-/* One row of torch's: all changes of one microsecond. */
+/* One of torch's rows: all changes within one microsecond. */
 typedef struct rows {
     mtp__replay replay;
     int64_t us; /* of the row */
@@ -37,7 +37,7 @@ static void rows_init(rows *r, const mtp_memory_timeline *m)
     r->first = true;
 }
 
-/* What was there before is a row of its own, at the earliest time. */
+/* Preexisting memory is a separate row, at the earliest time. */
 static bool rows_next(rows *r)
 {
     const mtp_memory_timeline *m = r->replay.timeline;
@@ -154,7 +154,7 @@ static void put_member(mtp__out *o, const char *key, int64_t value)
     mtp__out_i64(o, value);
 }
 
-/* Microseconds since the trace's first event, with 3 decimals; null: not in the trace. */
+/* Microseconds since the trace's first event, with 3 decimals; null: outside the trace. */
 static void put_us(mtp__out *o, const char *key, const mtp_memory_timeline *m, int64_t ts)
 {
     mtp__out_text(o, key);
@@ -251,7 +251,7 @@ mtp_status mtp_memory_timeline_export(const mtp_memory_timeline *m, const char *
         return MTP_FAIL(MTP_E_ARG, "timeline or path is NULL");
     bool raw = mtp__path_ends(path, "raw.json.gz");
     if (!raw && !mtp__path_ends(path, ".json") && !mtp__path_ends(path, ".json.gz"))
-        return MTP_FAIL(MTP_E_ARG, "'%.200s' ends neither in .json, .json.gz nor raw.json.gz", path);
+        return MTP_FAIL(MTP_E_ARG, "'%.200s' must end in .json, .json.gz or raw.json.gz", path);
     mtp_file *file;
     mtp_status status = mtp_file_create(path, 0, &file);
     if (status != MTP_OK)

@@ -1,4 +1,4 @@
-/* present/rows.c - averages for programs: a JSON list, CSV, and one Chrome event per row. */
+/* present/rows.c - averages in machine-readable form: a JSON list, CSV, and one Chrome event per row. */
 #include <string.h>
 #include "analyze/averages.h"
 #include "base/error.h"
@@ -7,7 +7,7 @@
 #include "base/out.h"
 #include "present/plain_text.h"
 
-/* X(torch's name, type, expression over row): all numbers of a row, in the order of the columns. */
+/* X(torch's name, type, expression over row): all numbers of a row, in column order. */
 #define NUMBER_LIST(X)                                                                                       \
     X(count, u64, row->count)                                                                                \
     X(cpu_time_total, double, row->cpu_time_total)                                                           \
@@ -93,7 +93,7 @@ mtp_status mtp_averages_json(const mtp_averages *averages, mtp_sink *sink, void 
 
 /* ---------------------------------------------------------------------------------------------------- CSV */
 
-/* RFC 4180, and plain text as in a table: a file is as likely to be looked at as to be read by a program. */
+/* RFC 4180, and plain text as in a table: people open CSV files too. */
 static void put_csv_text(mtp__out *o, char *scratch, const char *bytes, size_t length)
 {
     mtp__plain text = mtp__plain_text(scratch, bytes, length);
@@ -187,7 +187,7 @@ mtp_status mtp_averages_csv(const mtp_averages *averages, mtp_sink *sink, void *
 
 /* -------------------------------------------------------------------------------------------------- Chrome */
 
-/* The rows of the CPU lie end to end on one row of the viewer, those of devices on another. */
+/* CPU rows are laid end to end on one row of the viewer, device rows on another. */
 static void put_chrome(mtp__out *o, const mtp_averages *a, const mtp_row *row, double ts, double dur)
 {
     MTP__OUT(o, "{\"ph\": \"X\", \"cat\": \"");

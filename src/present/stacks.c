@@ -1,9 +1,10 @@
-/* present/stacks.c - folded stacks: frames from the root on, then whole microseconds; what is less than one counts as one.
- * mtp_trace_stacks as torch's export_stacks: a line per event that has a stack and time of its own. mtp_trace_folded for
- * flame graphs: a line per stack, with the ops in it.
+/* present/stacks.c - folded stacks: frames from the root, then integer microseconds, at least one.
+ * mtp_trace_stacks like torch's export_stacks: a line per event with a stack and self time. mtp_trace_folded
+ * for flame graphs: a line per stack, including its ops.
  *
- * An event's stack is the one it was recorded with, else the Python functions around it. A backward op is shown where
- * its forward op was called. As in torch a child that is its parent's only one and has its name is part of the parent.
+ * An event's stack is the one it was recorded with, else the Python functions around it. A backward op is
+ * shown where its forward op was called. As in torch, an only child with its parent's name is part of the
+ * parent.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,28 +27,28 @@ typedef struct stacks {
     const mtp_trace *t;
     mtp__out out;
     int64_t *ns;           /* owned: by span, the metric */
-    uint32_t *owner;       /* owned: by span, the event that it is in */
-    uint32_t *python;      /* owned: by span, the Python function that it is in */
+    uint32_t *owner;       /* owned: by span, the enclosing event */
+    uint32_t *python;      /* owned: by span, the enclosing Python function */
     uint32_t *backward;    /* owned: by span, the backward node that it is or is in */
     uint8_t *children;     /* owned: by span: 0, 1, CHILDREN_MANY events */
     bool device;           /* metric */
-    mtp__pair_map forward; /* (thread, sequence) -> the span whose stack a backward op is shown with */
+    mtp__pair_map forward; /* (thread, sequence) -> the span whose stack a backward op shows */
     uint32_t *frames;      /* owned: texts, innermost first */
     uint32_t frame_count, frame_room;
     bool no_memory;
     /* folded */
     node *nodes;               /* owned */
     uint32_t *at;              /* owned: by span, its node */
-    uint32_t *recorded;        /* owned: by span, the recorded stack that its node has the frames of */
+    uint32_t *recorded;        /* owned: by span, the recorded stack whose frames its node has */
     mtp__pair_map children_of; /* (node, text) -> node */
     mtp__pair_map functions;   /* (hash of a module, of a symbol) -> text */
     uint32_t node_count, node_room;
-    bool framed; /* some stack has more than ops */
+    bool framed; /* some stack has frames, not just ops */
 } stacks;
 
 /* ------------------------------------------------------------------------------------------------ time */
 
-/* What torch has as an event of the CPU. */
+/* Whether torch has it as a CPU event. */
 static bool is_event(const mtp_trace *t, uint32_t span)
 {
     mtp__category c = (mtp__category)t->category[span];
@@ -68,7 +69,7 @@ static void find_owners(stacks *s)
     }
 }
 
-/* Times of a foreign file may be anything: sums wrap around rather than being undefined. */
+/* A foreign file may have any times: sums wrap rather than being undefined. */
 static void add_time(int64_t *to, const mtp_trace *t, uint32_t span, bool less)
 {
     uint64_t ns = (uint64_t)t->end[span] - (uint64_t)t->start[span];
@@ -121,8 +122,8 @@ static void gather(stacks *s, uint32_t span)
         add_frame(s, t->name[i]);
 }
 
-/* A recording's threads are known by their ids; torch's files number forward threads otherwise: there the sequence number
- * must do. */
+/* A recording's threads are identified by their ids; torch's files number forward threads differently: there
+ * the sequence number must do. */
 static uint64_t thread_key(const mtp_trace *t, const mtp__track *track, uint64_t forward_thread)
 {
     return t->from_kineto ? 0 : forward_thread != 0 ? forward_thread : (uint64_t)track->tid;
@@ -149,7 +150,7 @@ static void note_forwards(stacks *s)
             note_forward(s, &t->tracks[k]);
 }
 
-/* Whose stack the span is shown with. */
+/* The span whose stack is shown for this one. */
 static uint32_t shown_as(const stacks *s, const mtp__track *track, uint32_t span)
 {
     uint32_t backward = s->forward.count > 0 ? s->backward[span] : MTP__NONE;
@@ -164,7 +165,7 @@ static uint32_t shown_as(const stacks *s, const mtp__track *track, uint32_t span
 
 /* ----------------------------------------------------------------------------------------------- lines */
 
-/* What would end the frame or the line, or move a terminal's cursor, is '_'. */
+/* Characters that would end the frame or the line, or move a terminal's cursor, become '_'. */
 static void put_frame(mtp__out *o, mtp_text frame)
 {
     const unsigned char *at = (const unsigned char *)frame.bytes, *end = at + frame.length;
@@ -190,7 +191,7 @@ static void put_line(stacks *s, uint32_t span)
     const mtp_trace *t = s->t;
     if (s->frame_count == 0)
         return;
-    bool alone = s->frame_count == 1; /* one frame tells little: the op is the one below */
+    bool alone = s->frame_count == 1; /* a single frame says little: the op is added below it */
     for (uint32_t i = s->frame_count; i-- > 0;) {
         put_frame(&s->out, mtp__trace_get_text(t, s->frames[i]));
         if (i > 0 || alone)
@@ -238,7 +239,7 @@ static uint32_t child(stacks *s, uint32_t parent, uint32_t text)
     return id;
 }
 
-/* "module:+0x12f:symbol": where the offset begins and the symbol, if it is known; 0: no such frame. */
+/* "module:+0x12f:symbol": the position of the offset, and of the symbol if known; 0: not such a frame. */
 static size_t offset_in(mtp_text frame, size_t *symbol)
 {
     const char *last = strrchr(frame.bytes, ':'), *offset = strstr(frame.bytes, ":+0x");
@@ -249,7 +250,7 @@ static size_t offset_in(mtp_text frame, size_t *symbol)
     return (size_t)(offset - frame.bytes);
 }
 
-/* A native function is one frame, wherever in it the call was: the first of these stands for them. */
+/* A native function is one frame, whatever the offset of the call: the first seen stands for all. */
 static uint32_t function_of(stacks *s, uint32_t text)
 {
     mtp_text frame = mtp__trace_get_text(s->t, text);
@@ -264,7 +265,7 @@ static uint32_t function_of(stacks *s, uint32_t text)
     return first != NULL ? (uint32_t)*first : text;
 }
 
-/* The frames that gather() found, below a node. */
+/* Appends the frames that gather() found below a node. */
 static uint32_t below(stacks *s, uint32_t at)
 {
     s->framed |= s->frame_count > 0;
@@ -273,7 +274,7 @@ static uint32_t below(stacks *s, uint32_t at)
     return at;
 }
 
-/* "file:line:function", "module:+offset:symbol": alike but for the place in the function. */
+/* "file:line:function", "module:+offset:symbol": equal up to the position in the function. */
 static bool same_function(mtp_text a, mtp_text b)
 {
     const char *x = strrchr(a.bytes, ':'), *y = strrchr(b.bytes, ':');
@@ -282,7 +283,7 @@ static bool same_function(mtp_text a, mtp_text b)
            memcmp(a.bytes, b.bytes, file) == 0;
 }
 
-/* Are they the same call, up to the place in its innermost function? */
+/* Whether both are the same call, up to the position in its innermost function. */
 static bool same_call(const mtp_trace *t, uint32_t a, uint32_t b)
 {
     return a == b || (t->stacks[a].parent == t->stacks[b].parent &&
@@ -290,8 +291,8 @@ static bool same_call(const mtp_trace *t, uint32_t a, uint32_t b)
                                     mtp__trace_get_text(t, t->stacks[b].frame)));
 }
 
-/* Where a span with a recorded stack hangs: below its parent, with the frames that are new, if the parent's stack is part of
- * it; else below frames of its own. */
+/* The node for a span with a recorded stack: below its parent's, with the additional frames, if the parent's
+ * stack is a prefix of it; else below its own frames. */
 static uint32_t recorded_base(stacks *s, uint32_t up, uint32_t stack)
 {
     const mtp_trace *t = s->t;
@@ -302,7 +303,7 @@ static uint32_t recorded_base(stacks *s, uint32_t up, uint32_t stack)
     return below(s, n != 0 && up != MTP__NONE ? s->at[up] : 0);
 }
 
-/* Python's functions, where they were recorded as spans, tell more than a stack: modules, and what is around what. */
+/* Python functions recorded as spans say more than a stack: modules, and how they nest. */
 static uint32_t forward_base(stacks *s, uint32_t span)
 {
     s->frame_count = 0;
@@ -329,7 +330,7 @@ static uint32_t base_of(stacks *s, const mtp__track *track, uint32_t span)
     return up != MTP__NONE ? s->at[up] : 0;
 }
 
-/* Steps would make each stack another one; what is no event and no function is not of the program. */
+/* Steps would make every stack different; anything but events and functions is not part of the program. */
 static bool is_shown(const mtp_trace *t, uint32_t span)
 {
     return (t->flags[span] & MTP__SPAN_STEP) == 0 &&
@@ -350,7 +351,7 @@ static void place_spans(stacks *s, const mtp__track *track)
     }
 }
 
-/* Device work hangs below the op that launched it. */
+/* Device work is placed below the op that launched it. */
 static void place_work(stacks *s)
 {
     const mtp_trace *t = s->t;
@@ -401,7 +402,7 @@ static void put_folded(stacks *s, line *lines)
     }
 }
 
-/* Nothing is written if no stack has a frame: ops alone are no stacks. */
+/* Writes nothing if no stack has a frame: ops alone are not stacks. */
 static void fold_all(stacks *s)
 {
     const mtp_trace *t = s->t;

@@ -1,4 +1,5 @@
-/* present/steps_text.c - steps as JSON and CSV. Times in microseconds with 3 decimals; starts since the trace's first event. */
+/* present/steps_text.c - steps as JSON and CSV. Times in microseconds with 3 decimals; starts relative to the
+ * trace's first event. */
 #include "analyze/steps.h"
 #include "base/error.h"
 #include "base/json_out.h"

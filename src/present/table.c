@@ -1,7 +1,6 @@
 /* present/table.c - torch's EventList.table(), to the character.
  *
- * One difference, on purpose: with stacks and FLOPs together torch puts each under the other's heading; here they are
- * where they belong.
+ * One deliberate difference: with stacks and FLOPs together torch swaps their headings; here they are right.
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +14,7 @@
 #include "present/plain_text.h"
 
 #define COLUMNS 20
-#define WIDTH 12 /* of columns with numbers */
+#define WIDTH 12 /* of number columns */
 #define SPACING 2
 #define HEADING 48
 
@@ -64,7 +63,7 @@ typedef struct table {
     double flops_scale;
     const char *device;
     bool has_device_time;
-    char *scratch; /* owned: room for any text of the rows, made plain */
+    char *scratch; /* owned: room for any text of the rows in plain form */
     mtp__out out;
 } table;
 
@@ -131,7 +130,7 @@ static void add_device_column(table *t, column_kind kind, const char *before, co
     add_column(t, kind, WIDTH, heading);
 }
 
-/* The longest of a text of all rows, in characters. */
+/* The longest of a text over all rows, in characters. */
 static size_t longest(table *t, const char *(*text)(const mtp_row *row, size_t *length))
 {
     size_t most = 0;
@@ -279,7 +278,7 @@ static void put_separator(table *t)
     MTP__OUT(&t->out, "\n");
 }
 
-/* Cut to what max_name_column_width leaves, with "...". */
+/* Truncated to max_name_column_width, with "...". */
 static void put_name(table *t, const column *c, const char *bytes, size_t length)
 {
     mtp__plain text = mtp__plain_text(t->scratch, bytes, length);
@@ -382,7 +381,7 @@ static void put_number(table *t, const column *c, const mtp_row *row)
     put_text(t, c, text);
 }
 
-/* A line that has only this frame, or nothing at all. */
+/* A line with only this frame, or empty. */
 static void put_frame_line(table *t, const char *frame)
 {
     for (size_t i = 0; i < t->columns; i++)
@@ -460,8 +459,7 @@ static void put_foot(table *t)
     if (t->a->lost_definitions == 0)
         return;
     mtp__out_u64(&t->out, t->a->lost_definitions);
-    MTP__OUT(&t->out,
-             " names, shapes or stacks could not be kept while recording: they are shown as \"?\"\n");
+    MTP__OUT(&t->out, " names, shapes or stacks were lost while recording: they are shown as \"?\"\n");
 }
 
 static void put_table(table *t)

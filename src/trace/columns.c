@@ -1,9 +1,9 @@
-/* trace/columns.c - see mtprof_trace.h, "columns": where the model's arrays are, told to others. */
+/* trace/columns.c - see mtprof_trace.h, "columns": exposes the model's arrays. */
 #include <string.h>
 #include "base/error.h"
 #include "trace/trace.h"
 
-/* How a number is written in NumPy's way. */
+/* NumPy's type letter of a number. */
 #define TYPE_OF(x) _Generic((x), int64_t : 'i', int32_t : 'i', int16_t : 'i', double : 'f', default : 'u')
 
 static void add(mtp_columns *out, const char *table, const char *name, char type, size_t bytes,
@@ -19,7 +19,7 @@ static void add(mtp_columns *out, const char *table, const char *name, char type
                                                  stride};
 }
 
-/* An array of numbers, and a member of an array of structs. */
+/* An array of numbers, and one member of an array of structs. */
 #define ARRAY(table, name, array, n)                                                                         \
     add(out, table, name, TYPE_OF(*(array)), sizeof *(array), (array), (n), sizeof *(array))
 #define MEMBER(table, name, array, member, n)                                                                \

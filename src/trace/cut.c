@@ -1,7 +1,7 @@
-/* trace/cut.c - a part of a trace as a trace of its own.
+/* trace/cut.c - a part of a trace as a new trace.
  *
- * First it is decided which spans stay (in `keep`), then they are added to a fresh trace with what they refer to. What is
- * asked for in time is a list of windows; steps become windows too. Reads the trace, writes nothing of it.
+ * First decides which spans stay (`keep`), then adds them, with everything they refer to, to a new trace. A
+ * time range is a list of windows; steps become windows too. The source trace is only read.
  */
 #define _GNU_SOURCE /* memmem */
 #include <stdio.h>
@@ -13,33 +13,33 @@
 #include "trace/trace.h"
 
 typedef struct window {
-    int64_t from, to; /* to: outside */
+    int64_t from, to; /* to: exclusive */
 } window;
 
-enum { /* of a span */
+enum { /* per span */
     DROPPED = 0,
     WHOLE = 1,
-    CLIPPED = 2 /* to the windows it meets */
+    CLIPPED = 2 /* to the windows it overlaps */
 };
 
 typedef struct cutter {
     const mtp_trace *t;
     const mtp_cut_options *options;
-    mtp_trace *out;  /* owned, until it is handed out */
-    window *windows; /* owned: disjoint, in order; all of time if nothing was asked for */
+    mtp_trace *out;  /* owned until returned */
+    window *windows; /* owned: disjoint, in order; all of time if no range was given */
     uint32_t window_count;
     uint8_t *keep;     /* owned: per span */
-    uint8_t *named;    /* owned: per span, it or one around it has the name; NULL: not by name */
-    uint8_t *on_track; /* owned: per track, the thread is one that was asked for */
+    uint8_t *named;    /* owned: per span, it or an ancestor has the name; NULL: no name was given */
+    uint8_t *on_track; /* owned: per track, whether its thread was selected */
     uint32_t *text_of, *shape_of, *stack_of,
-        *track_of;      /* owned: to ids of `out`; 0 (tracks: MTP__NONE): not yet */
+        *track_of;      /* owned: ids in `out`; 0 (tracks: MTP__NONE): not copied yet */
     uint8_t *flow_kept; /* owned: per flow */
 } cutter;
 
 /* ----------------------------------------------------------------------------------------- patterns */
 
-/* '*' is any bytes, '?' is one; all of the text must match. Goes back to the last star only, so it takes no more than
- * the product of the lengths. */
+/* '*' matches any bytes, '?' one byte; the whole text must match. Backtracks to the last star only, so the
+ * cost is at most the product of the lengths. */
 static bool glob(const char *pattern, const char *text, size_t length)
 {
     const char *star = NULL;
@@ -77,7 +77,7 @@ static mtp_status windows_of_steps(cutter *c)
     const mtp_trace *t = c->t;
     const mtp_cut_options *o = c->options;
     int64_t least = INT64_MAX, most = INT64_MIN;
-    bool joined = false; /* the step before is in too: what is between them belongs to both */
+    bool joined = false; /* the previous step is included too: what lies between belongs to both */
     for (uint32_t i = 0; i < t->step_count; i++) {
         const mtp__step *s = &t->steps[i];
         least = s->number < least ? s->number : least;
@@ -133,7 +133,7 @@ static mtp_status windows_make(cutter *c)
     return MTP_OK;
 }
 
-/* The first window that ends after `at`; window_count: none. */
+/* The first window that ends after `at`; window_count if none does. */
 static uint32_t window_at(const cutter *c, int64_t at)
 {
     uint32_t low = 0, high = c->window_count;
@@ -190,7 +190,7 @@ static bool is_wanted_thread(const cutter *c, const mtp__track *track)
     if (track->tid_text != 0 ? strcmp(text.bytes, thread) == 0 : strcmp(number, thread) == 0)
         return true;
     char *end;
-    strtoll(thread, &end, 10); /* a number is a tid and no part of a name */
+    strtoll(thread, &end, 10); /* a number is a tid, not a part of a name */
     return *end != 0 && track->name != 0 && matches(thread, mtp__trace_get_text(c->t, track->name));
 }
 
@@ -207,7 +207,7 @@ static mtp_status find_threads(cutter *c)
     return MTP_OK;
 }
 
-/* The spans that have the name, and those inside of them: a parent comes before its children. */
+/* Marks spans with the name and those inside them: a parent comes before its children. */
 static mtp_status find_named(cutter *c)
 {
     const mtp_trace *t = c->t;
@@ -237,11 +237,11 @@ static uint8_t keep_cpu(const cutter *c, uint32_t span, bool on_track)
         return DROPPED;
     uint8_t keep = in_time(c, c->t->start[span], c->t->end[span]);
     bool part_of_step = keep == CLIPPED && (c->t->flags[span] & MTP__SPAN_STEP) != 0;
-    return part_of_step ? DROPPED : keep; /* a part of a step is no step */
+    return part_of_step ? DROPPED : keep; /* a partial step is not a step */
 }
 
-/* Device work goes with what launched it. Work whose launcher is unknown, or that time was asked for and which runs in
- * that time, is there in its own right. */
+/* Device work follows its launcher. Work with an unknown launcher, or that runs within a requested time
+ * range, is kept in its own right. */
 static uint8_t keep_device(const cutter *c, uint32_t span, bool on_track)
 {
     const mtp_trace *t = c->t;
@@ -267,7 +267,7 @@ static void find_spans(cutter *c)
         }
 }
 
-/* The innermost span of the track that is there at `at`. */
+/* The innermost span of the track running at `at`. */
 static uint32_t span_at(const mtp_trace *t, uint32_t track, int64_t at)
 {
     uint32_t first = t->tracks[track].first, low = first, high = first + t->tracks[track].count;
@@ -284,7 +284,7 @@ static uint32_t span_at(const mtp_trace *t, uint32_t track, int64_t at)
     return i;
 }
 
-/* Things that have a track and a moment: memory events, instants, counters. */
+/* Things with a track and a timestamp: memory events, instants, counters. */
 static bool keep_moment(const cutter *c, uint32_t track, int64_t ts)
 {
     if (!in_windows(c, ts) || track >= c->t->track_count || !c->on_track[track])
@@ -317,7 +317,7 @@ static uint32_t copy_shape(cutter *c, uint32_t id)
     return c->shape_of[id];
 }
 
-/* Frames are added from the root on: down to the first that is there, then up again by looking once more. */
+/* Copies frames from the root: climbs to the topmost one not copied yet, adds it, and repeats. */
 static uint32_t copy_stack(cutter *c, uint32_t id)
 {
     while (id != 0 && c->stack_of[id] == 0) {
@@ -347,7 +347,7 @@ static uint32_t copy_track(cutter *c, uint32_t id)
     return id < c->t->track_count ? c->track_of[id] : MTP__NONE;
 }
 
-/* The args of a span that was cut: how long it was. */
+/* The args of a clipped span: its full duration. */
 static uint32_t clipped_args(cutter *c, uint32_t args, int64_t whole)
 {
     mtp_text had = mtp__trace_get_text(c->t, args);
@@ -365,7 +365,7 @@ static uint32_t clipped_args(cutter *c, uint32_t args, int64_t whole)
     return id;
 }
 
-/* The first of count copies; 0: there are none. */
+/* The first of `count` copies; 0 if there are none. */
 static uint32_t copy_tensors(cutter *c, uint32_t first, uint32_t count)
 {
     uint32_t made = 0;
@@ -405,7 +405,7 @@ static uint32_t copy_detail(cutter *c, uint32_t span)
     copy.args =
         clipped ? clipped_args(c, d->args, c->t->end[span] - c->t->start[span]) : copy_text(c, d->args);
     if (!c->t->from_kineto && c->t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION)
-        copy.external_id = 0; /* of a recording it is a place, and places change */
+        copy.external_id = 0; /* in a recording it is a position, and positions change */
     return mtp__trace_add_detail(c->out, &copy);
 }
 
@@ -463,7 +463,7 @@ static int by_address(const void *a, const void *b)
     return (x->device_type > y->device_type) - (x->device_type < y->device_type);
 }
 
-/* Those of the blocks, which are by address, that the event frees. */
+/* Drops the blocks (sorted by address) that the event frees. */
 static void drop_freed(mtp__tag *blocks, size_t count, const mtp__memory *e)
 {
     mtp__tag wanted = {.address = e->address, .device_type = e->device_type};
@@ -475,8 +475,8 @@ static void drop_freed(mtp__tag *blocks, size_t count, const mtp__memory *e)
             at->bytes = 0;
 }
 
-/* Blocks that were there before all are there in the part too, whenever they were told; unless they were freed before
- * it begins. */
+/* Blocks allocated before the recording exist in the part too, whenever they were reported, unless they were
+ * freed before it begins. */
 static void copy_existing(cutter *c)
 {
     const mtp_trace *t = c->t;
@@ -517,7 +517,7 @@ static int by_key(const void *a, const void *b)
     return (x->name > y->name) - (x->name < y->name);
 }
 
-/* A flow stays if the spans at both of its ends do, or at the one that it had. */
+/* A flow stays if the spans at both ends do, or the only one it had. */
 static mtp_status copy_flows(cutter *c)
 {
     const mtp_trace *t = c->t;
@@ -558,7 +558,7 @@ static mtp_status copy_flows(cutter *c)
 
 /* --------------------------------------------------------------------------------------------- rest */
 
-/* Steps that are there as a whole. By name: those whose spans are there. */
+/* Steps that are kept whole. By name: those whose spans are kept. */
 static void copy_steps(cutter *c)
 {
     const mtp_trace *t = c->t;
@@ -675,8 +675,8 @@ static mtp_status cut(cutter *c)
     mtp_trace *out = c->out;
     if (!out->builder->out_of_memory && out->builder->spans.count == 0 && out->memory_count == 0 &&
         out->instant_count == 0)
-        return MTP_FAIL(MTP_E_ARG, "nothing is left: no event is in the part asked for");
-    c->out = NULL; /* finish() destroys it when it fails */
+        return MTP_FAIL(MTP_E_ARG, "nothing is left: no event matches the selection");
+    c->out = NULL; /* finish() destroys it on failure */
     status = mtp__trace_finish(out);
     if (status == MTP_OK)
         c->out = out;
@@ -708,11 +708,11 @@ mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *options,
     if (options->size < sizeof *options)
         return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, sizeof *options);
     if (options->by_step && options->first_step > options->last_step)
-        return MTP_FAIL(MTP_E_ARG, "steps %lld to %lld are none", (long long)options->first_step,
+        return MTP_FAIL(MTP_E_ARG, "the range of steps %lld to %lld is empty", (long long)options->first_step,
                         (long long)options->last_step);
     if (options->by_time && options->from_ns >= options->to_ns)
-        return MTP_FAIL(MTP_E_ARG, "the time from %lld ns to %lld ns is none", (long long)options->from_ns,
-                        (long long)options->to_ns);
+        return MTP_FAIL(MTP_E_ARG, "the time range from %lld ns to %lld ns is empty",
+                        (long long)options->from_ns, (long long)options->to_ns);
     cutter c = {.t = trace, .options = options};
     mtp_status status = cut(&c);
     if (status == MTP_OK)

@@ -1,4 +1,4 @@
-/* trace/facts.c - what a span is, and what a trace says of itself. */
+/* trace/facts.c - what a span is, and what a trace says about itself. */
 #include "trace/facts.h"
 
 const char *const mtp__filtered_names[] = {"[memory]",
@@ -39,7 +39,7 @@ bool mtp__is_engine_scope(const mtp_trace *t, uint32_t span)
            MTP__BEGINS_WITH(name_of(t, span), MTP__ENGINE_PREFIX);
 }
 
-/* Python functions may lie between. */
+/* Python functions may lie in between. */
 static bool is_run_by_engine(const mtp_trace *t, uint32_t span)
 {
     const size_t prefix = sizeof MTP__ENGINE_PREFIX - 1;
@@ -89,7 +89,7 @@ int64_t mtp__zero_of(const mtp_trace *t)
     return t->first_ns;
 }
 
-/* A device's process says so in a file that we wrote. */
+/* In a file we wrote, the device's process says so. */
 static bool has_npu(const mtp_trace *t)
 {
     for (uint32_t i = 0; i < t->process_count; i++)
@@ -98,7 +98,7 @@ static bool has_npu(const mtp_trace *t)
     return false;
 }
 
-/* Kineto's word for its calls; device work has CUDA's words. */
+/* Kineto's category for its calls; device work uses CUDA's categories. */
 static bool has_xpu(const mtp_trace *t)
 {
     uint32_t calls = mtp__trace_find_text(t, "xpu_runtime");

@@ -1,6 +1,6 @@
-/* trace/facts.h - what a span is, by the rules of those who write traces: torch's names, numbers and metadata.
+/* trace/facts.h - what a span is, by the conventions of trace writers: torch's names, numbers and metadata.
  *
- * Each rule stands here once. A finished trace is asked; nothing is kept.
+ * Each rule is written here once. Queries on a finished trace; no state.
  */
 #ifndef MTP_TRACE_FACTS_H
 #define MTP_TRACE_FACTS_H
@@ -20,7 +20,7 @@ static inline bool mtp__text_begins(mtp_text text, const char *prefix, size_t le
 
 /* ---------------------------------------------------------------------------------------------- spans */
 
-/* What torch's record_function made, an op or a scope of the user's: it has an external id of its own. */
+/* Made by torch's record_function, an op or a user's scope: it has its own external id. */
 static inline bool mtp__is_call(const mtp_trace *t, uint32_t span)
 {
     return t->category[span] == MTP__CATEGORY_CPU_OP || t->category[span] == MTP__CATEGORY_USER_ANNOTATION;
@@ -29,22 +29,22 @@ static inline bool mtp__is_call(const mtp_trace *t, uint32_t span)
 bool mtp__is_step(const mtp_trace *t, uint32_t span);   /* on a device, too */
 bool mtp__is_module(const mtp_trace *t, uint32_t span); /* the call of an nn.Module */
 bool mtp__is_engine_scope(const mtp_trace *t, uint32_t span);
-/* A backward function: one that was recorded as such, that names its forward op, or that the engine's scope around it is
- * named after (AccumulateGrad has no forward op). */
+/* A backward function: recorded as one, naming its forward op, or named by the engine scope around it
+ * (AccumulateGrad has no forward op). */
 bool mtp__is_backward(const mtp_trace *t, uint32_t span);
-/* The same or the engine's scope around it: both have the number of the forward op. */
+/* A backward function or the engine scope around it: both carry the sequence number of the forward op. */
 static inline bool mtp__is_of_backward(const mtp_trace *t, uint32_t span)
 {
     return (t->flags[span] & MTP__SPAN_BACKWARD) != 0 || mtp__trace_detail(t, span)->forward_thread != 0;
 }
 
-/* Utility ops that torch never shows, NULL at the end. "[memory]" and "[OutOfMemory]" are events in a way of their own. */
+/* Utility ops that torch never shows, NULL-terminated. "[memory]" and "[OutOfMemory]" are special events. */
 extern const char *const mtp__filtered_names[];
 
 /* ---------------------------------------------------------------------------------------------- the trace */
 
-/* The file is torch's, and read as torch reads it: in floating point, with what it does to times and threads. A
- * recording of ours (it has a ledger) that was written and read again is what it was. */
+/* The file is torch's, and is read as torch reads it: in floating point, with its treatment of times and
+ * threads. One of our recordings (it has a ledger), exported and read back, stays exact. */
 static inline bool mtp__is_torchs(const mtp_trace *t)
 {
     return t->from_kineto && !t->has_ledger;
@@ -52,7 +52,7 @@ static inline bool mtp__is_torchs(const mtp_trace *t)
 
 /* Metadata as torch writes it, "with_flops": 1; our own traces have flags. */
 bool mtp__was_recorded(const mtp_trace *t, uint32_t flag, const char *key);
-/* torch counts from the moment the profiler started: the span "PyTorch Profiler (0)". */
+/* torch's time zero, when the profiler started: the span "PyTorch Profiler (0)". */
 int64_t mtp__zero_of(const mtp_trace *t);
 
 /* c10::DeviceType of the trace's device work. */

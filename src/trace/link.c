@@ -1,14 +1,15 @@
 /* trace/link.c - which CPU span launched which device work.
  *
- * The correlation id leads from device work to the runtime call that launched it, and from there to an op: the one whose
- * "External id" the call carries, if it is around the call, else the innermost that is. Only a call that no op is around
- * (some versions of Kineto give calls a row of their own) goes by the id alone, if that op was running then. That holds
- * for all kernels of a CUDA graph, too, which share their launch. Work without a launch goes by its own "External id". Kineto
- * writes the correlation there if it knew of no op, on device work and on calls: such an id is no op's, though some op
- * may have the same number.
+ * The correlation id leads from device work to the runtime call that launched it, and from there to an op:
+ * the one whose "External id" the call carries, if it encloses the call, else the innermost enclosing op.
+ * Only a call without an enclosing op (some versions of Kineto put calls on a separate row) is matched by the
+ * id alone, if that op was running at the time. This includes all kernels of a CUDA graph, which share one
+ * launch. Work without a launch is matched by its own "External id". If Kineto knew of no op it writes the
+ * correlation there, for device work and for calls: such an id is not an op's, though some op may have the
+ * same number.
  *
- * Files of several processes that were put into one have all ids several times: a call and its op are then of one
- * process, and work is launched by the process that its device belongs to (device_home).
+ * Files merged from several processes have every id several times: a call and its op must then be in the same
+ * process, and work is launched by the process its device belongs to (device_home).
  */
 #include <string.h>
 #include "base/error.h"
@@ -18,15 +19,15 @@
 #include "trace/build.h"
 #include "trace/facts.h"
 
-#define SAMPLES 256 /* works of a stream by which its process is told */
-#define HOMES 4096  /* processes that are told apart */
+#define SAMPLES 256 /* kernels sampled per stream to identify its process */
+#define HOMES 4096  /* most processes told apart */
 
-/* A process that calls: 1 .. homes. ANY: whichever is first. */
+/* A process that makes calls: 1 .. homes. ANY: the first found. */
 enum {
     ANY = 0
 };
 
-/* Ids to spans, of a process each: open addressing, 0 is no id. The first span with an id keeps it. */
+/* Maps (id, process) to a span: open addressing, 0 is not an id. The first span with an id keeps it. */
 typedef struct id_map {
     struct {
         uint64_t id;
@@ -69,7 +70,7 @@ static uint32_t map_get(const id_map *m, uint64_t id, uint32_t home)
     return id != 0 && m->slot[at].id == id ? m->slot[at].span : MTP__NONE;
 }
 
-/* The op that a launch belongs to: itself or the nearest around it; without one, the launch. */
+/* The op that a launch belongs to: itself or the nearest enclosing one; without one, the launch. */
 static uint32_t op_of(const mtp_trace *t, uint32_t launch)
 {
     for (uint32_t i = launch; i != MTP__NONE; i = t->parent[i])
@@ -89,10 +90,9 @@ static bool is_call(const mtp_trace *t, uint32_t span)
 typedef struct links {
     id_map op;      /* by External id */
     id_map launch;  /* by correlation */
-    uint32_t homes; /* processes that call; one: all is under ANY */
-    uint32_t
-        *home; /* owned: by track, of a thread its process, of a stream the process that launches its work */
-    bool foreign; /* External ids of device work are its correlations */
+    uint32_t homes; /* processes that make calls; if one, everything is under ANY */
+    uint32_t *home; /* owned, by track: a thread's process; for a stream, the one that launches its work */
+    bool foreign;   /* External ids of device work are its correlation ids */
 } links;
 
 static bool has_calls(const mtp_trace *t, const mtp__track *track)
@@ -103,7 +103,7 @@ static bool has_calls(const mtp_trace *t, const mtp__track *track)
     return false;
 }
 
-/* Processes with calls are counted first, so that those of a file of one process are not told apart at all. */
+/* Counts the processes with calls first, so that a file of one process need not distinguish them. */
 static bool find_homes(const mtp_trace *t, links *l)
 {
     mtp__pair_map of = {0};
@@ -132,7 +132,7 @@ static void put(id_map *m, uint64_t id, uint32_t home, uint32_t span)
         map_put(m, id, home, span);
 }
 
-/* Calls come first: what else has a correlation (an op of ours) only stands in for them. */
+/* Calls come first: anything else with a correlation (one of our ops) is only a fallback. */
 static void gather(const mtp_trace *t, links *l)
 {
     for (int calls = 1; calls >= 0; calls--)
@@ -148,7 +148,8 @@ static void gather(const mtp_trace *t, links *l)
         }
 }
 
-/* How many of the stream's works the process may have launched: it called with their ids, and before they began. */
+/* How much of the stream's work the process may have launched: it made calls with the same ids, before the
+ * work began. */
 static uint32_t works_of(const mtp_trace *t, const links *l, const mtp__track *stream, uint32_t home)
 {
     uint32_t count = 0, by = stream->count / SAMPLES + 1;
@@ -160,8 +161,8 @@ static uint32_t works_of(const mtp_trace *t, const links *l, const mtp__track *s
     return count;
 }
 
-/* The process that launches a stream's work: the one that fits most of it. Of several that fit as well (ranks in step),
- * the one that comes as the device does: the second device is the second process's. */
+/* The process that launches a stream's work: the one that matches most of it. On a tie (ranks in step), by
+ * position: the second device belongs to the second process. */
 static uint32_t device_home(const mtp_trace *t, const links *l, const mtp__track *stream, uint32_t nth)
 {
     uint32_t best = 1 + nth % l->homes, most = works_of(t, l, stream, best);
@@ -193,7 +194,7 @@ static bool find_device_homes(const mtp_trace *t, links *l)
     return fine;
 }
 
-/* One such id may be chance; most of them are not. */
+/* A single match may be chance; a majority is not. */
 static bool ids_are_foreign(const mtp_trace *t)
 {
     size_t same = 0, all = 0;
@@ -207,7 +208,7 @@ static bool ids_are_foreign(const mtp_trace *t)
     return same * 2 > all;
 }
 
-/* The op that a call was made in. */
+/* The op in which a call was made. */
 static uint32_t caller_of(const mtp_trace *t, const links *l, uint32_t call, uint32_t home)
 {
     const mtp__detail *d = mtp__trace_detail(t, call);
@@ -237,7 +238,7 @@ static uint32_t launcher_of(const mtp_trace *t, const links *l, uint32_t work, u
     return l->foreign ? MTP__NONE : map_get(&l->op, d->external_id, home);
 }
 
-/* Both maps: of files of several processes each id is there twice, of its process and of any. */
+/* Both maps: with several processes each id is entered twice, for its process and for ANY. */
 static bool links_init(const mtp_trace *t, links *l)
 {
     *l = (links){.foreign = ids_are_foreign(t),

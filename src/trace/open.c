@@ -1,4 +1,4 @@
-/* trace/open.c - a trace out of a file, whatever form it has. */
+/* trace/open.c - opens a trace file of any supported format. */
 #include <stdio.h>
 #include <string.h>
 #include "base/budget.h"
@@ -7,11 +7,11 @@
 #include "trace/records/from_records.h"
 #include "trace/kineto/kineto.h"
 
-/* A spool is read in two passes, so it needs a name; standard input has one if it is a file. */
+/* A spool is read in two passes, so it needs a path; standard input has one if it is a file. */
 static mtp_status open_spool(const char *path, bool seekable, mtp__tally *tally, mtp_trace **out)
 {
     if (!seekable)
-        return MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can be read from a file only, not from a pipe");
+        return MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can only be read from a file, not from a pipe");
     const char *file = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
     mtp_status status = mtp__trace_from_spool(file, tally, out);
     if (tally != NULL && tally->has_devices) {
@@ -21,7 +21,7 @@ static mtp_status open_spool(const char *path, bool seekable, mtp__tally *tally,
     return status;
 }
 
-/* tally: a spool's events are counted there where that can be; NULL: they are in the trace. */
+/* tally: a spool's events are counted there if possible; NULL: they are added to the trace. */
 static mtp_status open_any(const char *path, const mtp_open_options *options, mtp__tally *tally,
                            mtp_trace **out)
 {
@@ -102,7 +102,7 @@ mtp_status mtp_trace_file_info(const char *path, const mtp_open_options *options
     mtp_status status = open_tallied(path, options, &tally, &trace);
     if (status != MTP_OK)
         return status;
-    status = mtp_trace_get_info(trace, out); /* refuses a size that cannot be */
+    status = mtp_trace_get_info(trace, out); /* rejects an impossible size */
     if (status == MTP_OK) {
         size_t size = out->size;
         mtp_trace_get_info(trace, &all);

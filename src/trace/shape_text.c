@@ -10,7 +10,7 @@
 #include "record/details.h"
 #include "trace/build.h"
 
-/* A text that grows; out of memory is latched in the trace. */
+/* A growing text; out of memory is latched in the trace. */
 typedef struct buffer {
     char *bytes; /* owned */
     size_t length, room;
@@ -51,12 +51,12 @@ static void append_ints(mtp_trace *t, buffer *b, const uint64_t *values, size_t 
     append_text(t, b, "]");
 }
 
-/* Inside a JSON string; whatever the bytes are, it is valid there. */
+/* Inside a JSON string; any bytes give valid JSON. */
 static void append_quoted(mtp_trace *t, buffer *b, const char *bytes, size_t length)
 {
     char text[MTP__JSON_PUT_ROOM(64)];
     const unsigned char *at = (const unsigned char *)bytes, *end = at + length;
-    while (at < end) { /* in parts, none of which cuts a character */
+    while (at < end) { /* in pieces that never split a character */
         const unsigned char *from = at;
         while (at < end && at - from < 60) {
             unsigned skip, whole = mtp__utf8_character(at, end, &skip);
@@ -66,7 +66,7 @@ static void append_quoted(mtp_trace *t, buffer *b, const char *bytes, size_t len
     }
 }
 
-/* The shortest of Python's and ours that reads back the same. */
+/* The shortest spelling, Python's or ours, that reads back the same. */
 static void append_float(mtp_trace *t, buffer *b, uint64_t word)
 {
     double value;
@@ -97,7 +97,7 @@ static const uint64_t *take(words *w, size_t count)
     return at;
 }
 
-/* A tensor's dims and strides, in that order; strides that were not given are those of a contiguous one. */
+/* A tensor's dims and strides, in that order; missing strides mean contiguous. */
 static bool tensor(mtp_trace *t, texts *x, words *w, uint64_t head)
 {
     uint32_t rank = (uint32_t)(head >> 32);
@@ -147,7 +147,7 @@ static bool tensor_list(mtp_trace *t, texts *x, words *w, uint32_t count)
     return whole;
 }
 
-/* A value that is not a tensor: no dims, and its text among the concrete inputs. */
+/* A value that is not a tensor: no dims; its text is among the concrete inputs. */
 static bool scalar(mtp_trace *t, texts *x, words *w, uint64_t head)
 {
     uint32_t count = (uint32_t)(head >> 32);
@@ -183,7 +183,7 @@ static bool scalar(mtp_trace *t, texts *x, words *w, uint64_t head)
 
 static bool input(mtp_trace *t, texts *x, words *w, uint64_t head)
 {
-    if ((head >> 16 & MTP__SHAPE_CUT) != 0) { /* it did not fit, and neither did what came after */
+    if ((head >> 16 & MTP__SHAPE_CUT) != 0) { /* truncated: neither this nor anything after it fitted */
         append_text(t, &x->dims, "[]");
         append_text(t, &x->strides, "[]");
         append_text(t, &x->types, "\"\"");

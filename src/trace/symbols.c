@@ -1,5 +1,6 @@
-/* trace/symbols.c - see symbols.h. A small reader of ELF's symbol tables. Files are foreign: each number is checked against
- * the file's size before it is used, and tables are read, not mapped, as a file may shrink meanwhile.
+/* trace/symbols.c - see symbols.h. A small reader of ELF's symbol tables. Files are untrusted: each number is
+ * checked against the file's size before use, and tables are read, not mapped, since a file may shrink
+ * meanwhile.
  */
 #define _GNU_SOURCE
 #include "trace/symbols.h"
@@ -26,17 +27,17 @@
 #endif
 
 typedef struct function {
-    uint64_t at, size; /* size 0: to the next */
-    uint32_t name;     /* in names */
+    uint64_t at, size; /* size 0: up to the next */
+    uint32_t name;     /* offset into names */
 } function;
 
 struct mtp__module {
     mtp__module *next;
     char path[PATH_ROOM], id[ID_ROOM];
-    uint64_t base;       /* address of the first byte of memory that the file takes */
-    function *functions; /* owned: by address */
+    uint64_t base;       /* load address of the file's first byte */
+    function *functions; /* owned: sorted by address */
     size_t count;
-    char *names; /* owned; ends in a NUL */
+    char *names; /* owned; ends with a NUL */
     size_t names_size;
 };
 
@@ -49,7 +50,7 @@ typedef struct elf_file {
 
 /* ------------------------------------------------------------------------------------------------- reading */
 
-/* A stretch of the file, with a NUL behind; NULL: not in the file, or out of memory. */
+/* A range of the file, NUL-terminated; NULL: not in the file, or out of memory. */
 static void *read_part(elf_file *f, uint64_t offset, uint64_t bytes)
 {
     if (bytes == 0 || bytes > TABLE_MOST || offset > f->size || bytes > f->size - offset)
@@ -80,7 +81,7 @@ static bool elf_open(elf_file *f, const char *path)
     return false;
 }
 
-/* Of notes: hexadecimal, or "". */
+/* The build id from the notes, in hexadecimal, or "". */
 static void find_id(const unsigned char *notes, uint64_t bytes, uint64_t align, char id[ID_ROOM])
 {
     Elf64_Nhdr note;
@@ -132,7 +133,7 @@ static int by_address(const void *a, const void *b)
     const function *x = a, *y = b;
     if (x->at != y->at)
         return x->at < y->at ? -1 : 1;
-    return (x->size < y->size) - (x->size > y->size); /* the longest first; it is found last */
+    return (x->size < y->size) - (x->size > y->size); /* longest first, so that it is found last */
 }
 
 static void take_functions(mtp__module *m, const Elf64_Sym *symbols, size_t count)
@@ -172,7 +173,7 @@ static bool read_table(elf_file *f, mtp__module *m, const Elf64_Shdr *sections, 
     return false;
 }
 
-/* The whole table; if the file was stripped, what the dynamic linker knows. */
+/* The full table, or for a stripped file what the dynamic linker knows. */
 static bool read_functions(elf_file *f, mtp__module *m, bool whole)
 {
     uint32_t count = f->head.e_shnum;
@@ -186,7 +187,7 @@ static bool read_functions(elf_file *f, mtp__module *m, bool whole)
 
 /* ------------------------------------------------------------------------------------------------- modules */
 
-/* What distributions install beside a stripped file. */
+/* The debug file that distributions install for a stripped one. */
 static void read_debug_file(mtp__module *m, bool *out_of_memory)
 {
     char path[128];
@@ -206,7 +207,7 @@ static void load(mtp__symbols *s, mtp__module *m)
     bool opened = elf_open(&f, m->path);
     if (opened) {
         read_segments(&f, &m->base, id);
-        if (m->id[0] == 0 || strcmp(id, m->id) == 0) { /* else the file is not what ran */
+        if (m->id[0] == 0 || strcmp(id, m->id) == 0) { /* else the file is not the one that ran */
             if (!read_functions(&f, m, true))
                 read_debug_file(m, &f.out_of_memory);
             if (m->count == 0)
@@ -249,7 +250,7 @@ void mtp__symbols_fini(mtp__symbols *s)
     }
 }
 
-/* The last that begins at or before the address, if it reaches it. */
+/* The last function that begins at or before the address, if it extends that far. */
 static const char *name_at(const mtp__module *m, uint64_t offset)
 {
     uint64_t at = m->base + offset;
@@ -270,8 +271,8 @@ static const char *name_at(const mtp__module *m, uint64_t offset)
 /* ------------------------------------------------------------------------------------------------- frames */
 
 typedef struct parts {
-    size_t path, id, digits; /* lengths of the path and the id; where the id is */
-    size_t name;             /* where the file's name is in the path */
+    size_t path, id, digits; /* lengths of the path and the id; where the id begins */
+    size_t name;             /* where the file name begins in the path */
     uint64_t offset;
 } parts;
 
@@ -280,7 +281,7 @@ static bool is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
 }
 
-/* "/path/module@1f2e:+0x10:?", from behind: a path may hold anything. */
+/* "/path/module@1f2e:+0x10:?", parsed from the end: a path may contain anything. */
 static bool split(const char *frame, size_t length, parts *out)
 {
     size_t end = length;

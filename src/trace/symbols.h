@@ -1,7 +1,8 @@
-/* trace/symbols.h - names of native functions that the dynamic linker does not know, from the program's file.
+/* trace/symbols.h - names of native functions that the dynamic linker does not know, from the ELF file.
  *
- * A recording has "/path/module@build-id:+0xoffset:?" for such a frame (record/stack.c), so that another process can find
- * the name later. Where the file is gone, another one, damaged or stripped, module and offset remain.
+ * A recording stores such a frame as "/path/module@build-id:+0xoffset:?" (record/stack.c), so that another
+ * process can look up the name later. If the file is missing, replaced, damaged or stripped, module and
+ * offset remain.
  */
 #ifndef MTP_TRACE_SYMBOLS_H
 #define MTP_TRACE_SYMBOLS_H
@@ -11,14 +12,14 @@
 
 typedef struct mtp__module mtp__module;
 
-typedef struct mtp__symbols { /* {0} is an empty one */
-    mtp__module *modules;     /* owned: those that were asked for */
+typedef struct mtp__symbols { /* {0} is empty */
+    mtp__module *modules;     /* owned: the modules looked up so far */
     bool out_of_memory;
 } mtp__symbols;
 
 void mtp__symbols_fini(mtp__symbols *s);
 
-/* A frame's text as it is to be shown: "module:+0xoffset:function"; what is no such frame stays as it is. Returns its
- * length; out has `room` bytes and is cut to that. */
+/* A frame's text for display: "module:+0xoffset:function"; other texts stay as they are. Returns the length;
+ * the output is truncated to `room` bytes. */
 size_t mtp__symbols_text(mtp__symbols *s, const char *frame, size_t length, char *out, size_t room);
 #endif

@@ -1,4 +1,4 @@
-/* trace/trace.c - building the model: growing columns, then order and nesting. Links are made in link.c. */
+/* trace/trace.c - builds the model: growing columns, then order and nesting. Links are made in link.c. */
 #include "trace/trace.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,7 +77,7 @@ void mtp_trace_destroy(mtp_trace *t)
 
 /* --------------------------------------------------------------------------------------------- lists */
 
-/* Lists double when their count is a power of two: no capacity needs to be kept. */
+/* Lists double when their count is a power of two: no capacity is stored. */
 uint32_t mtp__list_add(mtp_trace *t, void **list, uint32_t *count, size_t size, const void *item)
 {
     uint32_t n = *count;
@@ -108,9 +108,9 @@ uint32_t mtp__trace_add_process(mtp_trace *t, const mtp__process *process)
     return mtp__list_add(t, LIST(t, processes), process);
 }
 
-/* Every op of a recording may have one. Small, they double; from HUGE_FROM on they get eight times the room at once, in huge
- * pages: what is not touched costs nothing, and moving a mapping would split its pages. Unless there is a bound on memory,
- * which counts it, and it would be more than a small part of that. */
+/* Every op of a recording may have details. Small lists double; from HUGE_FROM on they reserve eight times
+ * the memory at once, in huge pages: untouched pages cost nothing, and moving a mapping would split its
+ * pages. With a memory limit, which counts the reservation, only while it is a small part of that. */
 static bool details_grow(mtp_trace *t)
 {
     size_t bytes = t->detail_bytes, times = bytes < HUGE_FROM || bytes * 64 > mtp__budget_limit() ? 2 : 8,
@@ -153,7 +153,7 @@ uint32_t mtp__trace_add_stack(mtp_trace *t, uint32_t parent, uint32_t frame)
     return at != MTP__NONE ? at : 0;
 }
 
-/* Ids from 1 on, so that 0 can mean none: the first place is taken when the list is begun. */
+/* Ids start at 1, so that 0 can mean none: the first entry is filled when the list is created. */
 static uint32_t add_from_one(mtp_trace *t, void **list, uint32_t *count, size_t size, const void *item)
 {
     static const char none[32];
@@ -205,7 +205,7 @@ void mtp__trace_add_meta(mtp_trace *t, const char *key, size_t key_length, const
     mtp__list_add(t, LIST(t, metadata), &meta);
 }
 
-/* The text as a JSON string, in fresh memory. */
+/* The text as a JSON string, newly allocated. */
 static char *json_string(const char *prefix, const char *text, size_t length, size_t *out_length)
 {
     size_t at = strlen(prefix);
@@ -340,7 +340,7 @@ uint32_t mtp__trace_add_span(mtp_trace *t, uint32_t track, int64_t start, int64_
     COLUMN(c, TRACK, uint32_t)[i] = track;
     COLUMN(c, CATEGORY, uint8_t)[i] = (uint8_t)category;
     COLUMN(c, FLAGS, uint8_t)[i] = flags;
-    if (detail != 0) /* fresh columns are zero */
+    if (detail != 0) /* new columns are zeroed */
         COLUMN(c, DETAIL, uint32_t)[i] = detail;
     c->count = i + 1;
     return i;
@@ -362,7 +362,7 @@ typedef struct sorting {
     uint32_t *index, *scratch; /* a permutation of the spans, being sorted */
 } sorting;
 
-/* a comes before b; equal spans keep the order in which they were added. */
+/* Whether a comes before b; equal spans keep the order in which they were added. */
 static bool before(const sorting *s, uint32_t a, uint32_t b)
 {
     if (s->start[a] != s->start[b])
@@ -379,7 +379,7 @@ static void merge(sorting *s, size_t from, size_t mid, size_t to)
     memcpy(s->index + at, s->scratch + a, (mid - a) * sizeof *s->index);
 }
 
-/* Merges the runs that are there: nearly ordered input, the usual kind, is nearly free. */
+/* Merges existing runs: nearly sorted input, the usual case, costs almost nothing. */
 static void sort_range(sorting *s, size_t from, size_t to)
 {
     for (;;) {
@@ -403,7 +403,7 @@ static void sort_range(sorting *s, size_t from, size_t to)
     }
 }
 
-/* Spans by track (in the order of the tracks), then by time. NULL: they are so already. */
+/* Orders spans by track (in track order), then by time. NULL: already in order. */
 static mtp_status order_spans(mtp_trace *t, uint32_t **out)
 {
     mtp__span_memory *c = &t->builder->spans;
@@ -441,7 +441,7 @@ static mtp_status order_spans(mtp_trace *t, uint32_t **out)
     return MTP_OK;
 }
 
-/* One column after the other into its new place. */
+/* Moves the columns, one after the other, into the new order. */
 static bool permute(mtp__span_memory *from, mtp__span_memory *to, const uint32_t *index)
 {
     uint32_t n = from->count;
@@ -468,8 +468,8 @@ static bool permute(mtp__span_memory *from, mtp__span_memory *to, const uint32_t
 
 /* ------------------------------------------------------------------------------------------- nesting */
 
-/* torch's rule: a span that begins after its candidate's end, or outlasts it, is not its child, and the candidate is
- * done with. The parents chain up through the parent column, so no stack is needed at any depth. */
+/* torch's rule: a span that begins after its candidate's end, or outlasts it, is not its child, and the
+ * candidate is closed. The parents chain up through the parent column, so no stack is needed at any depth. */
 static void nest_track(const mtp__span_memory *c, const mtp__track *track)
 {
     const int64_t *starts = COLUMN(c, START, int64_t), *ends = COLUMN(c, END, int64_t);
@@ -486,7 +486,7 @@ static void nest_track(const mtp__span_memory *c, const mtp__track *track)
     }
 }
 
-/* The values of one column, from index[i] to place i, by way of spare. */
+/* Moves one column's values from index[i] to i, using `spare`. */
 static void permute_range(void *column, size_t size, const uint32_t *index, uint32_t first, uint32_t count,
                           char *spare)
 {
@@ -538,8 +538,8 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Equal ones keep the order in which they were added: what is freed and taken again in one microsecond of an old file
- * must not change places. A merge from the bottom up, and nothing at all for what is in order. */
+/* Stable: a block freed and reused within one microsecond of an old file must not change order. A bottom-up
+ * merge sort that does nothing if the list is in order. */
 static bool sort_list(void *list, uint32_t count, size_t size, int (*order)(const void *, const void *))
 {
     bool sorted = true;
@@ -632,7 +632,7 @@ static mtp_status finish(mtp_trace *t)
     t->detail = t->detail_count > 1 ? COLUMN(c, DETAIL, uint32_t) : NULL;
     if (c->column[MTP__COLUMN_TRACK] == NULL && c->count > 0 && !column_make(c, MTP__COLUMN_TRACK, c->count))
         return MTP_FAIL(MTP_E_NOMEM, "the parents of %u spans", c->count);
-    t->parent = COLUMN(c, TRACK, uint32_t); /* the tracks have their ranges: the column is free for this */
+    t->parent = COLUMN(c, TRACK, uint32_t); /* the tracks have their ranges, so this column is free */
     for (uint32_t k = 0; k < t->track_count; k++)
         if (!vouched || t->tracks[k].on_device)
             nest_track(c, &t->tracks[k]);
@@ -671,7 +671,7 @@ uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span)
 {
     uint32_t low = 0, high = t->track_count;
     while (high - low >
-           1) { /* the last track that starts at or before the span; empty ones end where they start */
+           1) { /* the last track that starts at or before the span; empty tracks end where they start */
         uint32_t mid = low + (high - low) / 2;
         if (t->tracks[mid].first <= span)
             low = mid;
@@ -683,7 +683,7 @@ uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span)
     return low;
 }
 
-/* As it was before anything was added to its end. */
+/* The size before members were appended. */
 #define INFO_V1 offsetof(mtp_trace_info, bad_durations)
 
 mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *to)

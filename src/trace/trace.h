@@ -1,12 +1,13 @@
 /* trace/trace.h - the one model of a trace: columns, built once, then never changed.
  *
- * A live profile, a spool and a Kineto/Chrome JSON file all become this. A reader adds tracks, spans, instants and so
- * on in any order through the mtp__trace_add_* calls below, then calls mtp__trace_finish(), which sorts, nests and
- * links. After that everything may be read from any thread.
+ * A live profile, a spool and a Kineto/Chrome JSON file all become this. A reader adds tracks, spans,
+ * instants and so on in any order through the mtp__trace_add_* calls below, then calls mtp__trace_finish(),
+ * which sorts, nests and links. After that everything may be read from any thread.
  *
- * Spans lie track by track, and on a track by (start, -end, order of adding): a parent comes before its children, and
- * the spans of a subtree are contiguous. Times are nanoseconds since base_ns (Unix time), and may be negative.
- * Text is by id, 0 is the empty text; bytes are as they came, valid UTF-8 or not.
+ * Spans are stored track by track, ordered within a track by (start, -end, order of adding): a parent comes
+ * before its children, and the spans of a subtree are contiguous. Times are nanoseconds since base_ns (Unix
+ * time), and may be negative. Text is stored by id, 0 being the empty text; bytes are kept as found, whether
+ * or not they are valid UTF-8.
  */
 #ifndef MTP_TRACE_TRACE_H
 #define MTP_TRACE_TRACE_H
@@ -35,7 +36,7 @@ typedef enum mtp__category {
 } mtp__category;
 #undef X
 #define MTP__MEMORY_COUNTER                                                                                  \
-    "mtprof_memory" /* category of counters that the writer makes of [memory] events */
+    "mtprof_memory" /* category of the counters that the writer derives from [memory] events */
 const char *mtp__category_text(mtp__category category);
 static inline bool mtp__category_on_device(mtp__category c)
 {
@@ -44,23 +45,22 @@ static inline bool mtp__category_on_device(mtp__category c)
 
 /* Flags of a span. */
 enum {
-    MTP__SPAN_UNFINISHED = 1, /* no end was seen: it lasts to the stop, or to the end of its track */
-    MTP__SPAN_OVERLAP =
-        2,              /* finish(): neither inside nor after the spans before it: shown on a lane beside */
-    MTP__SPAN_STEP = 4, /* a ProfilerStep# scope */
+    MTP__SPAN_UNFINISHED = 1, /* no end was seen: it lasts until the stop, or to the end of its track */
+    MTP__SPAN_OVERLAP = 2, /* finish(): overlaps an earlier span without nesting: shown on a lane beside it */
+    MTP__SPAN_STEP = 4,    /* a ProfilerStep# scope */
     MTP__SPAN_BACKWARD = 8, /* runs in the backward pass */
-    MTP__SPAN_MODULE = 16   /* of an nn.Module */
+    MTP__SPAN_MODULE = 16   /* the call of an nn.Module */
 };
 
-/* What some spans carry beside times and a name. Absent: the value in brackets. */
+/* What some spans carry besides times and a name. The default is in brackets. */
 typedef struct mtp__detail {
     int64_t sequence;        /* [-1] */
     uint64_t forward_thread; /* [0] */
-    uint64_t correlation;    /* [0] of a launch and the device work that it caused */
-    uint64_t external_id;    /* [0] Kineto's "External id": of a CPU span its own, of device work its op's */
-    uint64_t flops;          /* [0] as given; analyze/flops.h derives the rest */
+    uint64_t correlation;    /* [0] shared by a launch and the device work it caused */
+    uint64_t external_id; /* [0] Kineto's "External id": a CPU span's own, for device work that of its op */
+    uint64_t flops;       /* [0] as given; analyze/flops.h derives the rest */
     int64_t allocated_before, allocated_after; /* [-1] bytes on the span's device */
-    int64_t bytes;                             /* [0] moved by a copy or a set */
+    int64_t bytes;                             /* [0] copied or set */
     int64_t queued_ns;                         /* [INT64_MIN] */
     uint32_t shape, outputs;                   /* [0] mtp__trace.shapes */
     uint32_t stack;                            /* [0] mtp__trace.stacks */
@@ -71,8 +71,8 @@ typedef struct mtp__detail {
     uint16_t device;            /* [0xffff] mtp_device low 16 bits: where the op computes */
     uint16_t tensor_count;      /* [0] see tensors */
     uint32_t event_index;       /* [0] Kineto's "Ev Idx" + 1, if the file had it */
-    uint32_t tensors;           /* [0] mtp__trace.tensors: which tensors its inputs are, in their order */
-    uint32_t held, held_count;  /* [0] mtp__trace.held: what the object of a call holds */
+    uint32_t tensors;           /* [0] mtp__trace.tensors: identities of its inputs, in order */
+    uint32_t held, held_count;  /* [0] mtp__trace.held: what the called object holds */
 } mtp__detail;
 #define MTP__DETAIL_INIT                                                                                     \
     {                                                                                                        \
@@ -80,37 +80,37 @@ typedef struct mtp__detail {
         .device = 0xffff                                                                                     \
     }
 
-/* JSON texts, spelled as Kineto does: [[4, 32], []]; 0 if absent. */
+/* JSON texts in Kineto's spelling: [[4, 32], []]; 0 if absent. */
 typedef struct mtp__shape {
     uint32_t dims, strides, types, concrete;
 } mtp__shape;
 
-/* Which tensor it is (mtp_identity). */
+/* The identity of a tensor (mtp_identity). */
 typedef struct mtp__tensor {
-    uint64_t number, storage; /* number 0: not known */
+    uint64_t number, storage; /* number 0: unknown */
     uint16_t device;
     uint8_t dtype; /* mtp_dtype */
 } mtp__tensor;
 
-/* A part of what an object holds (mtp_op_hold). */
+/* One part of what an object holds (mtp_op_hold). */
 typedef struct mtp__held {
     uint32_t shape;          /* mtp__trace.shapes: texts, numbers, tensors */
     uint32_t tensors, count; /* mtp__trace.tensors */
 } mtp__held;
 
 typedef struct mtp__stack_node {
-    uint32_t parent; /* 0: the root is above */
-    uint32_t frame;  /* text "file:line:function" (ours) or as the file has it */
+    uint32_t parent; /* 0: a root */
+    uint32_t frame;  /* text: "file:line:function" (ours), or as found in the file */
 } mtp__stack_node;
 
-/* A row of a viewer: a thread, or a stream of a device. */
+/* A row in a viewer: a thread, or a stream of a device. */
 typedef struct mtp__track {
-    int64_t pid, tid;            /* of a device: its index, the stream */
-    uint32_t pid_text, tid_text; /* 0, or the text if the file had strings there */
+    int64_t pid, tid;            /* for a device: its index and the stream */
+    uint32_t pid_text, tid_text; /* 0, or the text if the file has strings there */
     uint32_t name;               /* text: the thread's name, or 0 */
     int64_t sort_index;          /* INT64_MIN: none */
     bool on_device;
-    bool crossing;         /* while reading records: spans ended in another order than that of a stack */
+    bool crossing;         /* while reading records: spans did not end in stack order */
     uint32_t first, count; /* finish(): its spans */
 } mtp__track;
 
@@ -118,13 +118,13 @@ typedef struct mtp__process {
     int64_t pid;
     uint32_t pid_text, name, labels; /* text */
     int64_t sort_index;              /* INT64_MIN: none */
-    bool on_device;                  /* of a recording: pid is the device's index */
+    bool on_device;                  /* in a recording: pid is the device's index */
 } mtp__process;
 
-/* How well a device's clock is tied to ours. */
+/* How well a device's clock is tied to the host's. */
 typedef struct mtp__clock_info {
-    uint64_t error_ns; /* of the worst reading */
-    uint32_t points;   /* readings */
+    uint64_t error_ns; /* of the worst sample */
+    uint32_t points;   /* samples */
     uint16_t device;
 } mtp__clock_info;
 
@@ -132,7 +132,7 @@ typedef struct mtp__memory {
     int64_t ts;
     uint64_t address;
     int64_t bytes;                           /* negative: freed */
-    int64_t total_allocated, total_reserved; /* after it; -1: unknown */
+    int64_t total_allocated, total_reserved; /* after the event; -1: unknown */
     uint32_t track;
     uint16_t device_type; /* Kineto's c10::DeviceType: 0 CPU, 1 CUDA, 20 PrivateUse1 (ours: NPU), ... */
     int16_t device_index; /* -1: none */
@@ -146,7 +146,7 @@ typedef struct mtp__tag {
     uint16_t device_type;
     int16_t device_index;
     uint32_t category; /* mtp_memory_category */
-    int64_t bytes;     /* > 0: of a block that was there before the recording; 0: of whatever is there */
+    int64_t bytes;     /* > 0: a block allocated before the recording; 0: whichever block is live */
 } mtp__tag;
 
 /* Marks and other instants; counters have `is_counter` and a value. */
@@ -198,11 +198,11 @@ struct mtp_trace {
     int64_t *start, *end;
     uint32_t *name;
     uint32_t *parent; /* MTP__NONE: none. Same track */
-    uint32_t *detail; /* index into details, 0: none; NULL if no span has any */
+    uint32_t *detail; /* index into details, 0: none; NULL if no span has details */
     uint8_t *category, *flags;
 
     mtp__detail *details; /* [0] is the empty one */
-    size_t detail_bytes;  /* mapped for them */
+    size_t detail_bytes;  /* size of their mapping */
     mtp__shape *shapes;
     mtp__stack_node *stacks;
     mtp__track *tracks;
@@ -214,36 +214,37 @@ struct mtp_trace {
     mtp__meta *metadata;
     mtp__step *steps; /* by start */
     mtp__clock_info *clocks;
-    mtp__tensor *tensors; /* [0] is none */
-    mtp__held *held;      /* [0] is none */
+    mtp__tensor *tensors; /* [0] is unused */
+    mtp__held *held;      /* [0] is unused */
     uint32_t detail_count, shape_count, stack_count, track_count, process_count, memory_count, tag_count,
         instant_count, flow_count, metadata_count, step_count, clock_count, tensor_count, held_count;
 
-    /* finish(): of a device span the CPU span that launched it (its op; not the runtime call if that is inside one),
-     * MTP__NONE: unknown. NULL: there are none */
+    /* finish(): for a device span, the CPU span that launched it (the op, not a runtime call inside it);
+     * MTP__NONE: unknown. NULL if there are none */
     uint32_t *launcher;
 
     mtp__intern text;          /* id 0 is the empty text, not in the table */
     int64_t base_ns;           /* Unix time of ts 0 */
     int64_t first_ns, last_ns; /* finish(): of all spans and instants */
-    uint64_t pid;              /* of the recorded process, 0: unknown */
+    uint64_t pid;              /* of the recorded process; 0: unknown */
     bool from_kineto;          /* read from JSON */
-    bool clock_uncertain;      /* the clocks of its machine were in trouble: see mtp_trace_info */
-    bool without_times;        /* of an execution trace: times say the order only */
-    bool made_window; /* the file had Kineto's events about the recording, and our writer had made them */
+    bool clock_uncertain;      /* the machine's clocks were unreliable: see mtp_trace_info */
+    bool without_times;        /* an execution trace: times only give the order */
+    bool made_window;          /* the file had Kineto's events about the recording, generated by our writer */
     bool has_ledger;
     mtp_ledger ledger;
-    uint64_t unmatched_ends, unfinished, clock_faults, damaged_chunks; /* what was wrong and was mended */
-    uint64_t skipped_events; /* of a JSON file: no time, or of no known phase */
-    uint64_t bad_durations;  /* of a JSON file: no number, or below 0; taken for 0 */
-    uint64_t missing_chunks; /* of a spool: its header says that there were more */
-    uint64_t chunks;         /* of a spool: that it has, damaged ones too */
-    bool damaged_header;     /* of a spool: one of its two copies */
-    mtp_outcome outcome;     /* of a spool: what became of it */
-    uint32_t flags_recorded; /* MTP_WITH_* and activities, where known */
+    uint64_t unmatched_ends, unfinished, clock_faults,
+        damaged_chunks;      /* faults that were found and repaired */
+    uint64_t skipped_events; /* JSON file: without a time, or with an unknown phase */
+    uint64_t bad_durations;  /* JSON file: not a number, or negative; read as 0 */
+    uint64_t missing_chunks; /* spool: fewer than its header promises */
+    uint64_t chunks;         /* spool: found, damaged ones included */
+    bool damaged_header;     /* spool: one of its two copies is damaged */
+    mtp_outcome outcome;     /* spool: how the recording ended */
+    uint32_t flags_recorded; /* MTP_WITH_* and activities, if known */
     char source[256];        /* where it came from, for messages */
 
-    mtp__span_memory columns;           /* owned: what the span columns above lie in */
+    mtp__span_memory columns;           /* owned: memory behind the span columns above */
     struct mtp__trace_builder *builder; /* owned; until finish() */
 };
 
@@ -252,15 +253,15 @@ struct mtp_trace {
 mtp_status mtp__trace_create(mtp_trace **out);
 
 uint32_t mtp__trace_text(mtp_trace *t, const char *bytes,
-                         size_t length); /* id; 0 also when out of memory: latched */
-/* Each returns the index, or MTP__NONE when out of memory; that is latched, and finish() reports it. */
+                         size_t length); /* id; 0 also if out of memory, which is latched */
+/* Each returns the index, or MTP__NONE if out of memory, which is latched and reported by finish(). */
 uint32_t mtp__trace_add_track(mtp_trace *t, const mtp__track *track);
 uint32_t mtp__trace_add_process(mtp_trace *t, const mtp__process *process);
 uint32_t mtp__trace_add_detail(mtp_trace *t, const mtp__detail *detail);
 uint32_t mtp__trace_add_shape(mtp_trace *t, const mtp__shape *shape);         /* ids from 1 */
 uint32_t mtp__trace_add_stack(mtp_trace *t, uint32_t parent, uint32_t frame); /* ids from 1 */
 uint32_t mtp__trace_add_tensor(mtp_trace *t, const mtp__tensor *tensor); /* ids from 1; 0: out of memory */
-uint32_t mtp__trace_add_held(mtp_trace *t, const mtp__held *held);       /* likewise */
+uint32_t mtp__trace_add_held(mtp_trace *t, const mtp__held *held);       /* ids from 1; 0: out of memory */
 void mtp__trace_add_memory(mtp_trace *t, const mtp__memory *memory);
 void mtp__trace_add_tag(mtp_trace *t, const mtp__tag *tag);
 void mtp__trace_add_instant(mtp_trace *t, const mtp__instant *instant);
@@ -269,25 +270,26 @@ void mtp__trace_add_meta(mtp_trace *t, const char *key, size_t key_length, const
                          size_t json_length);
 void mtp__trace_add_step(mtp_trace *t, const mtp__step *step);
 
-/* One span. Returns its number among the spans added; its end and flags may be set by mtp__trace_end_span until
- * finish(). Spans of a track that come in order of start are free to sort. */
+/* Adds one span and returns its number in order of adding; mtp__trace_end_span may set its end and flags
+ * until finish(). Spans of a track that arrive in order of start cost nothing to sort. */
 uint32_t mtp__trace_add_span(mtp_trace *t, uint32_t track, int64_t start, int64_t end, uint32_t name,
                              mtp__category category, uint8_t flags, uint32_t detail);
 void mtp__trace_end_span(mtp_trace *t, uint32_t span, int64_t end, uint8_t more_flags);
 
-/* Sorts, nests, links; the trace is then complete. On failure it is destroyed. MTP_E_NOMEM, or as latched. */
+/* Sorts, nests and links; the trace is then complete. Destroys it on failure. MTP_E_NOMEM, or the latched
+ * error. */
 mtp_status mtp__trace_finish(mtp_trace *t);
 
 /* ------------------------------------------------------------------------------------------- reading */
 
 mtp_text mtp__trace_get_text(const mtp_trace *t, uint32_t id);
-uint32_t mtp__trace_find_text(const mtp_trace *t, const char *text); /* id, or 0: not in this trace */
+uint32_t mtp__trace_find_text(const mtp_trace *t, const char *text); /* id; 0: not in this trace */
 static inline const mtp__detail *mtp__trace_detail(const mtp_trace *t, uint32_t span)
 {
     return t->details + (t->detail != NULL ? t->detail[span] : 0);
 }
 uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span);
-/* Kineto's "External id". Ops and annotations have ids of their own; a runtime call and device work have their op's. Of
- * a recording the id is the span's place, so that nothing need be kept. 0: none. */
+/* Kineto's "External id". Ops and annotations have their own ids; runtime calls and device work have their
+ * op's. In a recording the id is the span's position, so nothing is stored. 0: none. */
 uint64_t mtp__trace_external_id(const mtp_trace *t, uint32_t span);
 #endif

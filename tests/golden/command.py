@@ -128,7 +128,7 @@ def compressed_files_that_are_damaged_are_said_so_in_plain_words(folder):
     raw = bytearray(pathlib.Path(TRACE).read_bytes())
     raw[-6] ^= 1
     (folder / "sum.json.gz").write_bytes(raw)
-    refused(run("table", folder / "sum.json.gz"), 3, "the gzip data is damaged", "its checksum does not fit its content",
+    refused(run("table", folder / "sum.json.gz"), 3, "the gzip data is damaged", "its checksum does not match its content",
             "get it again")
     raw[5:] = raw[5:4000] + bytes([raw[4000] ^ 255]) * 50 + raw[4050:]
     (folder / "body.json.gz").write_bytes(raw)
@@ -146,11 +146,11 @@ def memory_is_bounded_and_want_of_it_is_5(folder):
     with gzip.open(bomb, "wt") as file:
         file.write(f'{{"traceEvents": [{", ".join([event] * 200000)}]}}')
     for verb in ("table", "stats", "memory", "steps", "info", "check", "stacks"):
-        refused(run(verb, bomb, "--max-memory", "4M"), 5, "bomb.json.gz: ", "more than the 4.2 MB of memory that it may take",
+        refused(run(verb, bomb, "--max-memory", "4M"), 5, "bomb.json.gz: ", "over the memory limit of 4.2 MB",
                 "allow more with --max-memory")
-        refused(run(verb, bomb, MTPROF_MAX_MEMORY="4M"), 5, "more than the 4.2 MB")
+        refused(run(verb, bomb, MTPROF_MAX_MEMORY="4M"), 5, "over the memory limit of 4.2 MB")
     refused(run("export", "--max-memory=4M", bomb, "-o", folder / "x.json"), 5, "more than")
-    refused(run("table", "--max-memory=12M", bomb), 5, "more than the 12.6 MB")    # read, but not averaged
+    refused(run("table", "--max-memory=12M", bomb), 5, "over the memory limit of 12.6 MB")    # read, but not averaged
     equal(run("info", "--max-memory=40M", bomb).code, 0)
     equal(run("info", "--max-memory=none", bomb, MTPROF_MAX_MEMORY="1k").code, 0)
     for size in ("x", "0", "-1", "1Q", "2GG"):
@@ -228,7 +228,7 @@ def what_was_dropped_is_said_by_every_verb(folder):
     lost = spool(folder / "lost.mtp", ledger=(100, 100, 0))                             # but where are they?
     assert "lost.mtp: damaged: 1 of 1 chunks could not be read" in run("table", lost).err, run("table", lost)
     ran = run("check", lost)
-    assert ran.code == 1 and "100 records kept, 0 are there" in ran.out, ran
+    assert ran.code == 1 and "100 records kept, 0 found" in ran.out, ran
     ran = run("recover", lost, "-o", folder / "found.mtp")
     assert ran.code == 0 and "100 records are lost" in ran.err, ran
     assert "100 of 100 records were dropped (in a part of the file that was damaged)" in run("table", folder / "found.mtp").err
@@ -262,7 +262,7 @@ def a_spool_that_was_cut_is_said_so_whatever_the_verb(folder):
     assert "cut off           5 chunks" in run("info", cut).out
     assert "cut off           5 chunks" in run("info", folder / "x.json").out      # and what was made of it knows
     ran = run("check", cut)
-    assert ran.code == 1 and "the file is cut off: 5 of its 5 chunks" in ran.out, ran
+    assert ran.code == 1 and "the file is truncated: 5 of its 5 chunks" in ran.out, ran
 
 
 @test
@@ -278,7 +278,7 @@ def a_recovered_spool_is_clean_and_a_live_one_is_named(folder):
         assert "still being recorded by process 77" in run("table", folder / "a.mtp").err
         assert "ended" not in run("info", folder / "a.mtp").out
     ran = run("check", spool(folder / "a.mtp", complete=0))
-    assert ran.code == 0 and "cannot be told" in ran.out and "ended" not in ran.out, ran
+    assert ran.code == 0 and "may still be running" in ran.out and "ended" not in ran.out, ran
 
 
 @test
@@ -289,7 +289,7 @@ def links_of_ones_own_are_written_through_and_others_refused(folder):
     assert link.is_symlink() and json.loads((folder / "target.json").read_text())["traceEvents"]
     (folder / "target.json").write_text("precious")
     folder.chmod(0o1777)
-    refused(run("export", TRACE, "-o", link), 4, "link.json: it is a link in a folder that others may write")
+    refused(run("export", TRACE, "-o", link), 4, "link.json: it is a link in a folder that others can write to")
     equal((folder / "target.json").read_text(), "precious")
 
 
@@ -438,7 +438,7 @@ def remarks_leave_a_file_clean(folder):
     text = re.sub(r'("ph": "s", "id": \d+, "pid": \d+, "tid": \d+, "ts": )', r"\g<1>9", again.read_text(), count=1)
     again.write_text(text)                                                    # a start where no span is
     ran = run("check", again)
-    assert ran.code == 1 and "a flow is where there is no span" in ran.out, ran
+    assert ran.code == 1 and "a flow has no span at its time" in ran.out, ran
 
 
 @test

@@ -339,7 +339,7 @@ def test_a_memory_timeline_is_whole_or_not_there_and_follows_no_strangers_link(n
     (folder / name).symlink_to(victim)
     with profile(activities=CPU, profile_memory=True, record_shapes=True, with_stack=True) as prof:
         torch.ones(8).add(1)
-    with pytest.raises(OSError, match="a link in a folder that others may write"):
+    with pytest.raises(OSError, match="a link in a folder that others can write to"):
         prof.export_memory_timeline(str(folder / name), "cpu")
     assert victim.read_text() == "precious"
     prof.export_memory_timeline(str(tmp_path / name), "cpu")

@@ -84,7 +84,7 @@ static void records_that_made_way_are_a_remark_and_lost_ones_a_note(void **state
         mtp_profile_destroy(prof);
         mtp_check *c = check_file(path);
         assert_int_equal(mtp_check_breaches(c), newest ? 0 : 1);
-        assert_only(c, 0, newest ? "older records made way for newer ones" : "records were dropped");
+        assert_only(c, 0, newest ? "older records were overwritten by newer ones" : "records were dropped");
     }
 }
 
@@ -108,7 +108,7 @@ static void faults_of_a_spool_are_told(void **state)
     mtp_check *not_stopped = check_spoilt(&s, NULL);
     assert_int_equal(mtp_check_breaches(not_stopped), 0);
     assert_false(mtp_check_recovered(not_stopped));
-    assert_only(not_stopped, 0, "was not stopped, and whether it goes on cannot be told");
+    assert_only(not_stopped, 0, "was not stopped, and may still be running");
 
     s = spoil(path);
     s.header->version = 99;
@@ -125,18 +125,18 @@ static void faults_of_a_spool_are_told(void **state)
     s = spoil(path);
     s.header->totals.ledger[0]++;
     s.header->totals.ledger[1]++;
-    assert_only(check_spoilt(&s, NULL), 0, "1202 records kept, 1201 are there");
+    assert_only(check_spoilt(&s, NULL), 0, "1202 records kept, 1201 found");
 
     s = spoil(path);
     uint64_t *name = control_of(&s, MTP__CONTROL_NAME, "outer"); /* a definition of something else */
     name[1] = (name[1] & ~(uint64_t)0xff) | MTP__CONTROL_FRAME;
-    mtp_finding f = assert_only(check_spoilt(&s, chunk_of(&s, true)), 0, "an id that is not defined (name ");
+    mtp_finding f = assert_only(check_spoilt(&s, chunk_of(&s, true)), 0, "an undefined id (name ");
     assert_int_equal(f.count, 300);
 
     s = spoil(path);
     c = chunk_of(&s, false);
     mtp__chunk_words(c)[0] = (mtp__chunk_words(c)[0] & ~(uint64_t)15) | 12; /* no such kind */
-    assert_only(check_spoilt(&s, c), 0, "a record is of no known form (kind 12)");
+    assert_only(check_spoilt(&s, c), 0, "a record has an unknown format (kind 12)");
 }
 
 static void a_spool_cut_short_is_told(void **state)
@@ -157,8 +157,9 @@ static void a_spool_cut_short_is_told(void **state)
             s = spoil(path);
             s.length = (left + 1) * chunk + part;
             char what[128];
-            snprintf(what, sizeof what, "the file is cut off: %zu of its %zu chunks are missing or not whole",
-                     chunks - left, chunks);
+            snprintf(what, sizeof what,
+                     "the file is truncated: %zu of its %zu chunks are missing or incomplete", chunks - left,
+                     chunks);
             mtp_check *c = check_spoilt(&s, NULL);
             assert_int_equal(mtp_check_breaches(c), 1);
             assert_only(c, 0, what);

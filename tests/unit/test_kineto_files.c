@@ -63,7 +63,7 @@ static void a_file_cut_off_anywhere_is_an_error(void **state)
         if (status != MTP_E_FORMAT)
             fail_msg("cut at %zu: %d", cut, status);
         if (cut > 4)
-            assert_says("it is cut off");
+            assert_says("it is truncated");
         free(exact);
     }
     assert_int_equal(mtp__alloc_live(), live);
@@ -276,7 +276,7 @@ static void members_of_a_gzip_file_are_read_as_one(void **state)
     mtp_trace_destroy(t);
     memcpy(gz + at, "rubbish", 7);
     assert_int_equal(read_bytes(gz, at + 7, 0, 0, &t), MTP_E_FORMAT);
-    assert_says("the gzip data is followed by something that is no gzip");
+    assert_says("the gzip data is followed by something that is not gzip");
     assert_int_equal(read_bytes(gz, at + 1, 0, 0, &t), MTP_E_FORMAT);
     mtp_trace_destroy(first);
     free(gz);
@@ -293,7 +293,7 @@ static void a_gzip_file_cut_off_or_damaged_anywhere_is_an_error(void **state)
     assert_ok(read_bytes(json, bytes, 0, 0, &first));
     for (size_t cut = 2; cut < packed; cut++) {
         assert_int_equal(read_bytes(gz, cut, 0, 0, &t), MTP_E_FORMAT);
-        assert_says("the gzip data is cut off, at byte");
+        assert_says("the gzip data is truncated, at byte");
     }
     for (size_t at = 2; at < packed; at++) {
         gz[at] ^= (unsigned char)(1u << at % 8);
@@ -357,15 +357,15 @@ static void a_gzip_bomb_of_events_ends_at_the_memory_it_may_take(void **state)
     long live = mtp__alloc_live();
     size_t before = test_rss();
     assert_int_equal(mtp_trace_open(file, &options, &t), MTP_E_NOMEM);
-    assert_says("bomb.json.gz: more than the 8.4 MB of memory that it may take: no room for");
+    assert_says("bomb.json.gz: over the memory limit of 8.4 MB: no room for");
     assert_says("allow more with --max-memory, MTPROF_MAX_MEMORY or max_memory");
     assert_int_equal(mtp_trace_check_file(file, &options, &c), MTP_E_NOMEM);
-    assert_says("more than the 8.4 MB");
+    assert_says("over the memory limit of 8.4 MB");
     setenv("MTPROF_MAX_MEMORY", "8M", 1);
     assert_int_equal(mtp_trace_open(file, NULL, &t), MTP_E_NOMEM);
     setenv("MTPROF_MAX_MEMORY", "plenty", 1);
     assert_int_equal(mtp_trace_open(file, NULL, &t), MTP_E_ARG);
-    assert_says("MTPROF_MAX_MEMORY 'plenty' is no size; say 2G, 500M or none");
+    assert_says("MTPROF_MAX_MEMORY 'plenty' is not a size; use 2G, 500M or none");
     if (!TEST_ASAN && !TEST_TSAN)
         assert_true(test_rss() < before + ((size_t)24 << 20));
     static const char *const enough[] = {"1G", "0.5GiB", "none", "900000k"};
@@ -427,7 +427,7 @@ static void a_threads_limit_holds_for_analyses_too(void **state)
     assert_ok(mtp_trace_open(SMALL, NULL, &t));
     assert_ok(mtp_memory_limit("1k"));
     assert_int_equal(mtp_averages_create(t, NULL, &rows), MTP_E_NOMEM);
-    assert_says("more than the 1.0 kB of memory");
+    assert_says("over the memory limit of 1.0 kB");
     assert_int_equal(mtp_trace_open(SMALL, NULL, &second), MTP_E_NOMEM);
     assert_int_equal(mtp_memory_limit("2 elephants"), MTP_E_ARG);
     assert_ok(mtp_memory_limit("64M"));

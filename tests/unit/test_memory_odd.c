@@ -272,7 +272,7 @@ static void devices_are_chosen_by_name_or_by_traffic(void **state)
     for (size_t i = 0; i < COUNT(wrong); i++) {
         assert_int_equal(mtp_memory_timeline_create(t, wrong[i], &m), MTP_E_ARG);
         assert_null(m);
-        assert_says("say cpu, npu:0, cuda:0");
+        assert_says("use cpu, npu:0, cuda:0");
     }
     mtp_trace_destroy(t);
 }
@@ -394,7 +394,7 @@ static void the_form_of_a_file_is_told_by_its_name(void **state)
     assert_memory_equal(text, "\x1f\x8b", 2);
     free(text);
     assert_int_equal(mtp_memory_timeline_export(m, test_path("a.html")), MTP_E_ARG);
-    assert_says("neither in .json");
+    assert_says("must end in .json");
     assert_int_equal(mtp_memory_timeline_export(m, "/nowhere/at/all.json"), MTP_E_IO);
     mtp_memory_timeline_destroy(m);
     mtp_trace_destroy(t);

@@ -242,7 +242,7 @@ static void paths_that_cannot_be_a_spool_are_told(void **state)
         assert_int_equal(mtp__alloc_live(), live);
     }
     assert_int_equal(open_files(), files);
-    assert_says("a link in a folder that others may write");
+    assert_says("a link in a folder that others can write to");
     assert_int_equal(file_size(target), 8); /* what such a link points to is not ours */
     const char *own = test_path("own.mtp"); /* one of the user's own is */
     assert_int_equal(symlink("target", own), 0);

@@ -1,9 +1,11 @@
-/* analyze/torch/around.c - which event was open on the thread that stopped the profiler when another began.
+/* analyze/torch/around.c - which event was open on the thread that stopped the profiler when another event
+ * began.
  *
- * torch builds a tree of its own before the one that times are nested in, and takes from it the ids and the stacks of
- * what Kineto collected outside of any op: runtime calls, overhead, and also annotations and orphans of the device,
- * which it lays on that thread like calls. There an event's parent is whatever is open when it begins; when one ends,
- * all that began in it are over too, even if they say otherwise. What is linked to an op is not in this tree.
+ * Before the tree in which times are nested, torch builds another one, from which it takes the ids and stacks
+ * of what Kineto collected outside any op: runtime calls, overhead, and also the device's annotations and
+ * orphans, which it puts on that thread like calls. There an event's parent is whatever is open when it
+ * begins; when an event ends, everything that began inside it is closed too, whatever its end. Events linked
+ * to an op are not in this tree.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +40,7 @@ uint32_t mtp__main_track(const mtp_trace *t)
     return best;
 }
 
-/* Laid on the main thread, wherever it stands in the file. */
+/* Put on the main thread, wherever it is in the file. */
 static bool is_guest(const mtp_trace *t, uint32_t main, uint32_t span)
 {
     const mtp__track *track = &t->tracks[main];
@@ -64,7 +66,7 @@ static int by_start(const void *a, const void *b)
 }
 
 typedef struct open_event {
-    int64_t over; /* the least end of it and of all below */
+    int64_t over; /* the earliest end of it and all below */
     uint32_t span;
 } open_event;
 
@@ -73,7 +75,7 @@ typedef struct opened {
     size_t depth, room;
 } opened;
 
-/* What is open when `span` begins becomes its parent; then it is open itself. */
+/* Makes the innermost open span the parent of `span`, then opens it. */
 static bool open_span(opened *o, const mtp_trace *t, uint32_t *around, uint32_t span)
 {
     int64_t trim = mtp__trim(t, span), start = mtp__plus(t->start[span], trim),
@@ -114,7 +116,7 @@ mtp_status mtp__around(const mtp_trace *t, mtp__scratch *out)
     uint32_t main = mtp__main_track(t);
     size_t count = 0;
     if (!mtp__scratch_make(out, t->span_count, sizeof(uint32_t)))
-        return MTP_FAIL(MTP_E_NOMEM, "what is around %u spans", t->span_count);
+        return MTP_FAIL(MTP_E_NOMEM, "the parents of %u spans", t->span_count);
     if (main == MTP__NONE)
         return MTP_OK;
     for (uint32_t i = 0; i < t->span_count; i++)
@@ -132,5 +134,5 @@ mtp_status mtp__around(const mtp_trace *t, mtp__scratch *out)
     if (ok)
         return MTP_OK;
     mtp__scratch_free(out);
-    return MTP_FAIL(MTP_E_NOMEM, "what is around %u spans", t->span_count);
+    return MTP_FAIL(MTP_E_NOMEM, "the parents of %u spans", t->span_count);
 }

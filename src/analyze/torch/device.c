@@ -1,14 +1,17 @@
 /* analyze/torch/device.c - device work and the CPU events that it is added to.
  *
- * By default that is the launcher column: the op around the call that launched the work, or, outside of any op, the call.
+ * By default that is the launcher column: the op around the call that launched the work or, outside any op,
+ * the call.
  *
- * Asked to be as torch (options.as_torch), a trace that torch wrote goes by torch's own join, with all that follows from
- * it: an event's id is its "External id" (an op, an annotation), its CUDA correlation (a runtime call outside of any op)
- * or, lacking both (overhead), the id of what is around it on the thread that stopped the profiler; and every event
- * that has the id of some device work gets that work's time. So work is counted twice where overhead has its op's id,
- * and now and then a call outside of any op gets the time of an op's kernels, as the two kinds of ids are counted apart.
+ * With options.as_torch, a trace that torch wrote uses torch's own join, with all its consequences: an
+ * event's id is its "External id" (an op, an annotation), its CUDA correlation (a runtime call outside any
+ * op) or, lacking both (overhead), the id of whatever encloses it on the thread that stopped the profiler;
+ * and every event with the id of some device work gets that work's time. So work is counted twice where
+ * overhead has its op's id, and occasionally a call outside any op gets the time of an op's kernels, as the
+ * two kinds of ids are numbered independently.
  *
- * Either way such calls, and overhead, are nested on the thread that stopped the profiler, whichever made them.
+ * Either way such calls, and overhead, are nested on the thread that stopped the profiler, whichever thread
+ * made them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +24,7 @@
 
 typedef struct work {
     uint64_t id;      /* 0: free */
-    double high, low; /* of its time in us, compensated as Python's sum() */
+    double high, low; /* its time in us, compensated like Python's sum() */
 } work;
 
 typedef struct work_map {
@@ -56,7 +59,7 @@ static bool is_work(const mtp_trace *t, uint32_t span)
            t->category[span] != MTP__CATEGORY_GPU_USER_ANNOTATION;
 }
 
-/* What events are joined with the work by; 0: nothing. By link it is the launcher's place. */
+/* The key that joins events with the work; 0: none. By link it is the launcher's position. */
 static uint64_t work_id(const mtp_trace *t, bool by_link, uint32_t span)
 {
     if (!is_work(t, span))
@@ -66,7 +69,7 @@ static uint64_t work_id(const mtp_trace *t, bool by_link, uint32_t span)
     return t->launcher[span] != MTP__NONE ? (uint64_t)t->launcher[span] + 1 : 0;
 }
 
-/* All linked device work in order of its start; *out is owned. */
+/* All linked device work, sorted by start; *out is owned. */
 static mtp_status gather_work(const mtp_trace *t, bool by_link, begun **out, size_t *count)
 {
     size_t n = 0;
@@ -129,7 +132,7 @@ static uint64_t id_of(const mtp_trace *t, const uint32_t *around, uint32_t span)
     }
 }
 
-/* Not so in a foreign file: its links are then as good as correlations make them. */
+/* False for a foreign file: its links are then only as good as its correlations. */
 static bool ops_have_ids(const mtp_trace *t)
 {
     bool any = false;
@@ -143,7 +146,7 @@ static bool ops_have_ids(const mtp_trace *t)
 
 /* ---------------------------------------------------------------------------------------------- launched */
 
-/* Overhead has no number of its own. */
+/* Overhead has no id. */
 static bool some_lack_ids(const mtp_trace *t)
 {
     for (uint32_t i = 0; i < t->span_count; i++)
@@ -152,7 +155,7 @@ static bool some_lack_ids(const mtp_trace *t)
     return false;
 }
 
-/* The id by which a CPU span is joined with device work; 0: none. */
+/* The id that joins a CPU span with device work; 0: none. */
 static uint64_t joined_by(const mtp_trace *t, bool by_link, const uint32_t *around, uint32_t span)
 {
     if (by_link)
@@ -283,7 +286,7 @@ static int by_time(const void *a, const void *b)
     return x->span < y->span ? -1 : x->span > y->span;
 }
 
-/* The main thread's spans and those that were moved there, as one. */
+/* Merges the main thread's spans with those moved there. */
 static uint32_t merge(const mtp_trace *t, const mtp__track *track, const begun *moved, size_t count,
                       uint32_t *to)
 {
@@ -299,7 +302,7 @@ static uint32_t merge(const mtp_trace *t, const mtp__track *track, const begun *
     return n;
 }
 
-/* As torch sees them: strays of other threads go to the main one. */
+/* As torch sees them: strays of other threads are moved to the main one. */
 static mtp_status move_strays(mtp__launched *l, const mtp_trace *t, uint32_t main)
 {
     size_t count = 0;

@@ -1,9 +1,9 @@
-/* analyze/torch/exact.c - the sums that torch itself gets, to the last bit.
+/* analyze/torch/exact.c - torch's own sums, to the last bit.
  *
- * torch adds doubles, event by event in the order of (start, -end) over all threads, so what it shows with three digits
- * depends on that order: an average over an even number of calls often lies just between two of them. For a trace that
- * torch wrote, the same additions are done here in the same order, and a table is the same to the character. Our own
- * traces are summed in whole nanoseconds instead.
+ * torch adds doubles, event by event in order of (start, -end) over all threads, so the three digits it shows
+ * depend on that order: an average over an even number of calls often lies exactly between two of them. For a
+ * trace that torch wrote, the same additions are made here in the same order, and a table is identical to the
+ * character. Our own traces are summed in integer nanoseconds instead.
  */
 #include <string.h>
 #include "analyze/torch/rules.h"
@@ -32,7 +32,7 @@ static void sink(mtp__head *heap, size_t count, size_t at)
     heap[at] = moving;
 }
 
-/* What a head takes of its track: everything, or what is trimmed alike, and so in order. */
+/* What a head takes from its track: everything, or spans trimmed alike, and so in order. */
 enum {
     ALL,
     WORK,
@@ -47,7 +47,7 @@ static uint8_t kind_of(const mtp_trace *t, uint32_t span)
                                                                   : SHORT;
 }
 
-/* Set up for the span at `at`, or the next that is an event; false: the track is done. */
+/* Moves to the span at `at`, or the next that is an event; false: end of the track. */
 static bool look(mtp__head *h, const mtp__walk *w)
 {
     const mtp_trace *t = w->g->t;

@@ -1,9 +1,9 @@
-/* analyze/torch/fast.c - averages of the plain case: nested scopes of our own recording, nothing else.
+/* analyze/torch/fast.c - averages of the plain case: nested scopes of our own recording, and nothing else.
  *
- * No stack, and no memory per event (fresh pages cost more than the arithmetic): each event is added to its row, and
- * taken off its parent's self time; a row counts its times in buckets. A second look at the columns gathers the few
- * times that lie in the buckets of the quantiles. Where a parent and a child have the same name, torch's rule of only
- * children might apply, and the general walk does it all.
+ * No stack, and no memory per event (new pages cost more than the arithmetic): each event is added to its row
+ * and subtracted from its parent's self time; a row counts its times in buckets. A second pass over the
+ * columns gathers the few times in the buckets of the quantiles. If a parent and a child have the same name,
+ * torch's rule for only children might apply, and the general walk takes over.
  */
 #include <string.h>
 #include "analyze/torch/rules.h"
@@ -22,7 +22,7 @@ typedef enum outcome {
     FAILED /* out of memory */
 } outcome;
 
-/* Where a row's quantile is: times in [low, low + width) go to *next. */
+/* Where a row's quantile lies: times in [low, low + width) are stored at *next. */
 typedef struct target {
     uint64_t low, width;
     uint64_t *next, *first; /* in fast.times; width 0: to a dummy */
@@ -33,13 +33,13 @@ typedef struct fast {
     mtp__group *g;
     mtp__scratch row_of;         /* uint32_t by place_of(): row + 1 */
     mtp__scratch buckets;        /* uint32_t[MTP__BUCKETS] by row */
-    uint32_t room;               /* rows that buckets has room for */
+    uint32_t room;               /* rows reserved in buckets */
     target (*target)[QUANTILES]; /* owned: by row */
     mtp__scratch times;
 } fast;
 
-/* What may make two rows of one name: annotations, Python functions, the rest. (Where two of them share a row, so be it:
- * the group knows.) By comparing, as a table of classes would be one more load for each event. */
+/* What can make two rows of one name: annotations, Python functions, the rest. (If two of them share a row,
+ * the group sorts it out.) By comparison, as a table of classes would cost one more load per event. */
 #define KINDS 4
 static inline size_t place_of(uint32_t name, uint8_t category)
 {
@@ -82,7 +82,7 @@ static bool more_buckets(fast *f)
     return true;
 }
 
-/* A name that is seen for the first time. */
+/* A name seen for the first time. */
 static outcome new_row(fast *f, uint32_t span, size_t place)
 {
     uint32_t name = f->g->t->name[span];
@@ -151,7 +151,7 @@ static outcome add_thread(fast *f, struct mtp__torch_thread thread)
 
 /* --------------------------------------------------------------------------------------------- quantiles */
 
-/* Sets the targets of a row; returns how many times there will be. */
+/* Sets the targets of a row; returns how many times they will receive. */
 static size_t aim(target *to, const uint32_t *buckets, size_t count, int64_t *known[QUANTILES])
 {
     size_t before = 0, gathered = 0;
@@ -196,7 +196,7 @@ static bool set_targets(fast *f)
     return true;
 }
 
-/* Every time is written where it would go, and stays if it belongs there. */
+/* Every time is written to its target's next slot, and kept only if it belongs there. */
 static void gather(fast *f, struct mtp__torch_thread thread)
 {
     const mtp_trace *t = f->g->t;

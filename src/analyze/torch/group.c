@@ -1,8 +1,8 @@
 /* analyze/torch/group.c - from an event to its row.
  *
- * torch's key is (name, node_id, device_type, is_legacy, is_user_annotation) and, if asked for, the overload, the
- * shapes and the innermost frames. Here node_id and is_legacy are always the same, so a row is a key (a name after
- * torch's rewriting) and a class, and the plain case is two look-ups in dense arrays.
+ * torch's key is (name, node_id, device_type, is_legacy, is_user_annotation) and, on request, the overload,
+ * the shapes and the innermost frames. Here node_id and is_legacy are constant, so a row is a key (a name
+ * after torch's rewriting) and a class, and the plain case is two lookups in dense arrays.
  */
 #include <string.h>
 #include "analyze/torch/rules.h"
@@ -13,7 +13,7 @@
 #include "base/plain.h"
 
 #define HUGE_FROM ((size_t)4 << 20)
-#define DEEPEST 256u /* frames that by_stack tells apart */
+#define DEEPEST 256u /* frames that by_stack distinguishes */
 
 bool mtp__scratch_make(mtp__scratch *s, size_t count, size_t size)
 {
@@ -43,8 +43,8 @@ static bool has_metadata(const mtp_trace *t, const char *key)
     return false;
 }
 
-/* Python calls are events for torch from 2.12 on, and were not before; from 2.15 on they have no rows unless asked for.
- * Which one wrote a file is told by "host_name", which came with 2.12. Traces of our own go by the newest rule. */
+/* Python calls are events for torch since 2.12; since 2.15 they have no rows unless requested. The writer's
+ * version is recognised by "host_name", which came with 2.12. Our own traces follow the newest rule. */
 static unsigned python_class(const mtp_trace *t, const mtp_averages_options *options)
 {
     if (options->include_python_functions)
@@ -136,8 +136,8 @@ static size_t word(const char *p, const char *end)
     return (size_t)(p - from);
 }
 
-/* With capture_overload_names Kineto writes aten::add.Tensor: namespace::name.overload and nothing else. Returns
- * where the point is, 0: it is no such name. */
+/* With capture_overload_names Kineto writes aten::add.Tensor: namespace::name.overload and nothing else.
+ * Returns the position of the dot; 0: not such a name. */
 size_t mtp__overload_at(mtp_text name)
 {
     const char *p = name.bytes, *end = p + name.length;
@@ -208,7 +208,7 @@ uint32_t mtp__group_new_row(mtp__group *g, uint32_t key, unsigned class)
     return row;
 }
 
-/* torch's input_shapes: a list of tensors counts as []. [[2, 3], [[4], [5]]] is [[2, 3], []]. */
+/* torch's input_shapes: a list of tensors becomes []. [[2, 3], [[4], [5]]] is [[2, 3], []]. */
 static uint32_t shape_text(mtp__group *g, uint32_t shape)
 {
     uint32_t *known = (uint32_t *)g->shape_of.p + shape;
@@ -239,7 +239,7 @@ static uint32_t shape_text(mtp__group *g, uint32_t shape)
     return *known;
 }
 
-/* Frames of the machinery, left out by torch: both parts occur in them. */
+/* Internal frames, which torch omits: both parts occur in them. */
 bool mtp__frame_is_filtered(const char *frame)
 {
     static const char *const both[][2] = {{"autograd/__init__", "_make_grads"},
@@ -254,7 +254,7 @@ bool mtp__frame_is_filtered(const char *frame)
     return false;
 }
 
-/* The innermost frames of a stack, as a text of their text ids. */
+/* The innermost frames of a stack, encoded as a text of their text ids. */
 static uint32_t stack_text(mtp__group *g, uint32_t stack)
 {
     const mtp_trace *t = g->t;

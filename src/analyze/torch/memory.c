@@ -1,7 +1,7 @@
 /* analyze/torch/memory.c - bytes by time.
  *
- * torch gives an op all that was allocated and freed between its start and its end, both included, whichever thread
- * did it. What no CPU event covers is an event of its own, "[memory]".
+ * torch attributes to an op everything allocated and freed between its start and its end, inclusive, by any
+ * thread. Memory events outside any CPU event become separate events, "[memory]".
  */
 #include <string.h>
 #include "analyze/torch/rules.h"
@@ -68,8 +68,8 @@ static uint32_t bisect(const int64_t *ts, uint32_t low, uint32_t high, int64_t w
     return low;
 }
 
-/* The first event not before `when`, looked for in growing steps from `from`, so that what is near is cheap: the walk
- * asks in order, and most spans hold few events. */
+/* The first event not before `when`, galloping from `from`, so that near positions are cheap: the walk asks
+ * in order, and most spans hold few events. */
 static uint32_t seek(const mtp__bytes *b, uint32_t from, int64_t when)
 {
     const int64_t *ts = b->ts.p;

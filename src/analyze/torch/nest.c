@@ -1,10 +1,10 @@
 /* analyze/torch/nest.c - the walk over all events: one pass, one stack.
  *
- * torch's rules. A span is the child of the innermost earlier one on its thread that it lies in; one that it begins in
- * but outlasts is no parent of anything from then on. A parent and its only child of the same name are one event: the
- * parent's, with the child's children and with the child's device work, in place of its own. Self is what the direct
- * children leave. An event goes into its row when it has ended; one that may yet be absorbed is held back until its
- * parent has a second child, or ends.
+ * torch's rules. A span is the child of the innermost earlier span on its thread that contains it; one that
+ * it begins in but outlasts is closed. A parent and an only child of the same name are one event: the
+ * parent's, with the child's children, and with the child's device work instead of its own. Self is the total
+ * minus the direct children. An event is added to its row when it has ended; one that may yet be absorbed is
+ * held until its parent has a second child, or ends.
  */
 #include <string.h>
 #include "analyze/torch/rules.h"
@@ -12,27 +12,29 @@
 #include "base/error.h"
 #include "base/os.h"
 
-/* Of an open span. Recursion may be ten million deep, so they are small, and what only some walks need is apart. */
+/* For an open span. Recursion may be ten million deep, so frames are small; what only some walks need is in
+ * extra. */
 typedef struct frame {
     int64_t end, child_ns;
     uint32_t span, key;
     uint8_t class;
     uint8_t children; /* 0, 1, 2: more */
-    bool holds;       /* the only child so far has its name, and waits in stack.held */
+    bool holds;       /* its only child so far has the same name, and waits in stack.held */
 } frame;
 
-/* Not in the plain walk. */
+/* Not used by the plain walk. */
 typedef struct extra {
-    double total_us, child_us[2], own_device, child_device[2]; /* of two: high and low */
+    double total_us, child_us[2], own_device, child_device[2]; /* arrays: high and low */
     int64_t memory[2], child_memory[2];                        /* CPU, device */
-    uint32_t work; /* the span whose device work it has: its own, or an absorbed child's */
+    uint32_t work; /* the span whose device work it has: itself, or an absorbed child */
 } extra;
 
-/* What is held back is a child of the innermost open span: when another begins there, it is no only child any more. */
+/* The held event is a child of the innermost open span: when another child begins, it is no longer an only
+ * child. */
 typedef struct stack {
     mtp__scratch frames, extras;
-    frame *at;   /* in frames, `room` long */
-    extra *more; /* in extras; NULL in the plain walk */
+    frame *at;   /* into frames, with `room` entries */
+    extra *more; /* into extras; NULL in the plain walk */
     size_t depth, room;
     frame held;
     extra held_more;
@@ -46,7 +48,7 @@ typedef struct cost {
     bool known;
 } cost;
 
-/* A call's FLOPs; the same shape is nearly always the same op's. */
+/* A call's FLOPs; a shape nearly always belongs to one op. */
 static cost cost_of(const mtp__walk *w, uint32_t key, uint32_t span)
 {
     const mtp__detail *d = mtp__trace_detail(w->g->t, span);
@@ -76,7 +78,7 @@ static inline void note_first(mtp__sum *s, int64_t start, int64_t end, uint32_t 
     s->nested = nested;
 }
 
-/* What only some traces have. */
+/* Sums that only some traces have. */
 static void sum_more(mtp__walk *w, mtp__sum *s, const frame *f, const extra *x)
 {
     double children = mtp__added(x->child_device[0], x->child_device[1]);
@@ -109,8 +111,9 @@ static void sum_more(mtp__walk *w, mtp__sum *s, const frame *f, const extra *x)
     }
 }
 
-/* Spans that nobody ended all last to the end of the recording. Those of a row that lie in each other (a loop that leaves its
- * scopes by longjmp makes thousands) are the same time, which counts once. Inner ones are summed up first. */
+/* Spans without an end all last to the end of the recording. Nested ones of the same row (a loop that
+ * leaves its scopes by longjmp makes thousands) cover the same time, which counts once. Inner ones are
+ * summed first. */
 static int64_t unfinished_part(const mtp_trace *t, mtp__sum *s, const frame *f, int64_t ns)
 {
     uint32_t track = mtp__trace_track_of(t, f->span);
@@ -170,7 +173,7 @@ static bool stack_grow(stack *k, bool full)
     return true;
 }
 
-/* The parent takes its only child's place: its children, and its device work. */
+/* The parent takes over its only child's children and device work. */
 static void absorb(frame *f, extra *x, const stack *k, bool full)
 {
     const extra *child = &k->held_more;
@@ -302,9 +305,8 @@ static void walk_device(mtp__walk *w, const mtp__track *track)
     for (uint32_t i = track->first; i < track->first + track->count; i++) {
         unsigned class = mtp__group_class(g, i);
         if (class < MTP__CLASS_DEVICE && track->on_device)
-            class = class == MTP__CLASS_CPU_ANNOTATION
-                        ? MTP__CLASS_DEVICE_ANNOTATION
-                        : MTP__CLASS_DEVICE; /* a category that we do not know */
+            class = class == MTP__CLASS_CPU_ANNOTATION ? MTP__CLASS_DEVICE_ANNOTATION
+                                                       : MTP__CLASS_DEVICE; /* an unknown category */
         uint32_t key = class == MTP__CLASS_DEVICE || class == MTP__CLASS_DEVICE_ANNOTATION
                            ? mtp__group_key(g, t->name[i])
                            : MTP__KEY_NONE;

@@ -1,17 +1,18 @@
-/* analyze/torch/rules.h - how torch sums up a trace: which events share a row, how they nest, what device work is whose.
+/* analyze/torch/rules.h - how torch summarises a trace: which events share a row, how they nest, who owns
+ * device work.
  *
- * Averages, events, diffs and stacks are made by these parts, so that they agree:
+ * Averages, events, diffs and stacks all use these parts, so that they agree:
  *
  *   group.c    which row an event belongs to: names, classes, shapes, overloads, stacks
- *   device.c   what device work each CPU span launched; which spans torch sees on another thread
- *   around.c   torch's other tree: what was open when a call outside of any op was made
+ *   device.c   the device work that each CPU span launched; spans that torch moves to another thread
+ *   around.c   torch's other tree: what was open when a call outside any op was made
  *   stack.c    the stack an event is shown with
- *   memory.c   bytes allocated while a span ran, and what no span covers
+ *   memory.c   bytes allocated while a span ran, and outside any span
  *   nest.c     the walk: nesting, absorbed children, self times, sums
- *   fast.c     the walk of plain traces of our own, without a stack
+ *   fast.c     the walk of plain recordings, without a stack
  *   exact.c    torch's own floating-point sums, for traces that torch wrote; the order of its list
  *
- * ../averages.c calls them in order; ../events*.c shows what the walk finds, event by event.
+ * ../averages.c calls them in order; ../events*.c exposes what the walk finds, event by event.
  */
 #ifndef MTP_ANALYZE_TORCH_RULES_H
 #define MTP_ANALYZE_TORCH_RULES_H
@@ -22,14 +23,14 @@
 enum {
     MTP__CLASS_CPU = 0,
     MTP__CLASS_CPU_ANNOTATION = 1,
-    MTP__CLASS_PYTHON = 2, /* Python functions that get no row; else they are of class CPU */
+    MTP__CLASS_PYTHON = 2, /* Python functions without a row; otherwise they have class CPU */
     MTP__CLASS_DEVICE = 3,
     MTP__CLASS_DEVICE_ANNOTATION = 4,
     MTP__CLASSES = 5,
-    MTP__CLASS_NONE = 5 /* not an event of torch's */
+    MTP__CLASS_NONE = 5 /* not one of torch's events */
 };
 
-/* What is summed up for a row. The plain walk stays in the first cache line. */
+/* The sums of a row. The plain walk only touches the first cache line. */
 typedef struct mtp__sum {
     int64_t count;
     int64_t total_ns, self_ns;
@@ -42,16 +43,16 @@ typedef struct mtp__sum {
     uint64_t flops;
     int64_t op_ns, known_ns; /* self time of ops, and of those whose FLOPs are known */
     int64_t p50_ns, p99_ns;
-    int64_t open_ns, open_start; /* of its spans without an end, on the track that was met last */
+    int64_t open_ns, open_start; /* of its unfinished spans, on the last track visited */
     uint32_t open_track;
-    uint32_t overload, shape, stack; /* text; stack: numbers of frames */
+    uint32_t overload, shape, stack; /* text; stack: frame ids */
     uint8_t class;
     bool nested;
 } mtp__sum;
 
 /* ---------------------------------------------------------------------------------------- whole numbers */
 
-/* A file may hold any times and sizes: what does not fit wraps, and is no worse than that. */
+/* A file may hold any times and sizes: overflow wraps, harmlessly. */
 static inline int64_t mtp__plus(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);
@@ -84,22 +85,22 @@ void mtp__scratch_free(mtp__scratch *s);
 
 /* ------------------------------------------------------------------------------------------ grouping */
 
-#define MTP__KEY_NONE (UINT32_MAX - 1) /* torch leaves events of this name out */
+#define MTP__KEY_NONE (UINT32_MAX - 1) /* torch omits events of this name */
 
 typedef struct mtp__group {
     const mtp_trace *t;
     const mtp_averages_options *options;
     mtp__intern *text; /* borrowed: the averages' */
-    bool plain;        /* rows by key and class alone */
-    bool split;        /* names hold overloads: aten::add.Tensor */
+    bool plain;        /* rows by key and class only */
+    bool split;        /* names include overloads: aten::add.Tensor */
     bool failed;       /* out of memory, latched */
     uint8_t class_of[MTP__CATEGORIES];
     uint32_t trace_category;  /* text "Trace": spans of that category are not events; 0: none */
-    mtp__scratch key_of;      /* uint32_t by the trace's text: key + 1, 0: not yet looked at */
-    mtp__scratch overload_of; /* the same, of the overload's text; by_overload_name */
+    mtp__scratch key_of;      /* uint32_t by the trace's text: key + 1, 0: not looked up yet */
+    mtp__scratch overload_of; /* the same for the overload's text; by_overload_name */
     mtp__scratch shape_of;    /* uint32_t by shape: text; by_input_shape */
     mtp__scratch stack_of;    /* uint32_t by stack: text; by_stack */
-    const uint32_t *stack;    /* borrowed: by span, the stack it is shown with; NULL: its own */
+    const uint32_t *stack;    /* borrowed: by span, the stack to show; NULL: its own */
     uint32_t *row_of;         /* owned: by key * MTP__CLASSES + class: row + 1 */
     uint32_t row_of_room;
     mtp__intern rows; /* else: by mtp__group_key, id: row + 1 */
@@ -110,7 +111,7 @@ typedef struct mtp__group {
 mtp_status mtp__group_init(mtp__group *g, const mtp_trace *t, const mtp_averages_options *options,
                            mtp__intern *text);
 void mtp__group_fini(mtp__group *g);
-void mtp__group_reset(mtp__group *g); /* no rows; names stay known */
+void mtp__group_reset(mtp__group *g); /* drops the rows, keeps the names */
 uint32_t mtp__group_new_key(mtp__group *g, uint32_t name);
 uint32_t mtp__group_new_row(mtp__group *g, uint32_t key, unsigned class);
 uint32_t mtp__group_find_row(mtp__group *g, uint32_t key, unsigned class, uint32_t span);
@@ -120,7 +121,7 @@ static inline unsigned mtp__group_class(const mtp__group *g, uint32_t span)
     return g->class_of[g->t->category[span]];
 }
 
-/* A name as torch compares and groups it; MTP__KEY_NONE: filtered out. */
+/* A name as torch compares and groups it; MTP__KEY_NONE: filtered. */
 static inline uint32_t mtp__group_key(mtp__group *g, uint32_t name)
 {
     uint32_t key = ((const uint32_t *)g->key_of.p)[name];
@@ -137,17 +138,17 @@ static inline uint32_t mtp__group_row(mtp__group *g, uint32_t key, unsigned clas
 }
 uint32_t mtp__group_text(mtp__group *g, const void *bytes,
                          size_t length); /* id; 0 and latched: out of memory */
-size_t mtp__overload_at(mtp_text name);  /* where the point of aten::add.Tensor is; 0: there is none */
+size_t mtp__overload_at(mtp_text name);  /* position of the dot in aten::add.Tensor; 0: none */
 bool mtp__frame_is_filtered(const char *frame);
 
 /* ------------------------------------------------------------------------------------- what spans carry */
 
-/* Device time that a span launched itself, and the threads as torch sees them. */
+/* The device time that each span launched itself, and the threads as torch sees them. */
 typedef struct mtp__launched {
-    mtp__scratch us;    /* double by span; p NULL: no device work is linked to any */
-    mtp__scratch order; /* uint32_t: CPU spans, thread by thread; p NULL: as they lie in the trace */
+    mtp__scratch us;    /* double by span; p NULL: no device work is linked */
+    mtp__scratch order; /* uint32_t: CPU spans, thread by thread; p NULL: in trace order */
     struct mtp__torch_thread {
-        uint32_t first, count; /* in order, or spans */
+        uint32_t first, count; /* in `order`, or spans */
     } * thread;                /* owned */
     uint32_t threads;
 } mtp__launched;
@@ -159,54 +160,55 @@ typedef struct mtp__kernels {
     struct mtp__kernel_slot *slot; /* owned: by id */
     size_t mask;
     uint32_t *list;      /* owned: spans, id by id, in order of start */
-    mtp__scratch around; /* where some lack ids */
+    mtp__scratch around; /* if some lack ids */
     bool by_link;
 } mtp__kernels;
 mtp_status mtp__kernels_init(mtp__kernels *k, const mtp_trace *t, bool as_torch);
 void mtp__kernels_fini(mtp__kernels *k);
-/* Of a CPU span; returns how many, *first is borrowed. */
+/* For a CPU span; returns how many; *first is borrowed. */
 uint32_t mtp__kernels_of(const mtp__kernels *k, const mtp_trace *t, uint32_t span, const uint32_t **first);
 
 /* Collected by Kineto, not by torch: runtime and driver calls, overhead. */
 bool mtp__is_collected(const mtp_trace *t, uint32_t span);
-/* Such a one outside of any op, so that torch does not know its thread. */
+/* One of those outside any op, so that torch does not know its thread. */
 bool mtp__is_stray(const mtp_trace *t, uint32_t span);
-/* The thread that stopped the profiler: not in the file, so the main thread, else the busiest. MTP__NONE: none. */
+/* The thread that stopped the profiler. Files do not record it: the main thread, else the busiest. MTP__NONE:
+ * none. */
 uint32_t mtp__main_track(const mtp_trace *t);
-/* uint32_t by span: 1 + the span that was innermost on that thread when it began, 0: none, or it is not in torch's
- * tree. *out is the caller's to free. */
+/* uint32_t by span: 1 + the innermost span on that thread when it began; 0: none, or not in torch's tree. The
+ * caller frees *out. */
 mtp_status mtp__around(const mtp_trace *t, mtp__scratch *out);
 
-/* uint32_t by span: index into t->stacks; or MTP__STACK_CALL and a span of Python's: its name, then its stack. python: of
- * what has no stack the Python functions around it are, each as such a call. *out is the caller's to free. */
+/* uint32_t by span: index into t->stacks; or MTP__STACK_CALL and a Python span: its name, then its stack.
+ * python: spans without a stack get the enclosing Python functions, as such calls. The caller frees *out. */
 #define MTP__STACK_CALL 0x80000000u
 mtp_status mtp__stacks_of(const mtp_trace *t, bool python, mtp__scratch *out);
-/* The innermost Python function around a span, MTP__NONE: none. */
+/* The innermost Python function around a span; MTP__NONE: none. */
 uint32_t mtp__python_around(const mtp_trace *t, uint32_t span);
 
-/* Running sums over t->memory, and which of it lies inside some CPU span. */
+/* Prefix sums over t->memory, and which events lie inside some CPU span. */
 typedef struct mtp__bytes {
     uint32_t count;
     mtp__scratch ts;     /* int64_t[count] */
     mtp__scratch sum[2]; /* int64_t[count + 1]: CPU, device */
     mtp__scratch cover;  /* int32_t[count + 1]: spans that begin less those that end here */
-    uint32_t at;         /* where the last look-up was */
+    uint32_t at;         /* position of the last lookup */
 } mtp__bytes;
 mtp_status mtp__bytes_init(mtp__bytes *b, const mtp_trace *t);
 void mtp__bytes_fini(mtp__bytes *b);
-/* Of all allocations and frees in [start, end], on any thread. */
+/* The sum of all allocations and frees in [start, end], on any thread. */
 void mtp__bytes_within(mtp__bytes *b, int64_t start, int64_t end, bool cover, int64_t out[2]);
 void mtp__bytes_uncovered(mtp__bytes *b, mtp__group *g); /* the "[memory]" row */
 
 /* ------------------------------------------------------------------------------- arithmetic like Python's */
 
-/* torch keeps microseconds since the trace began, made of whole nanoseconds, as doubles. */
+/* torch stores microseconds since the start of the trace, from integer nanoseconds, as doubles. */
 static inline double mtp__microseconds(int64_t ns, int64_t zero_ns)
 {
     return (double)mtp__minus(ns, zero_ns) / 1000;
 }
 
-/* sum() of Python 3.12 and later: compensated. Two doubles, both 0 at first. */
+/* sum() of Python 3.12 and later: compensated. Two doubles, initially 0. */
 static inline void mtp__add(double *high, double *low, double x)
 {
     double sum = *high + x;
@@ -226,47 +228,48 @@ typedef struct mtp__walk {
     const mtp__launched *launched;
     mtp__bytes *bytes;        /* NULL: no memory events */
     int64_t zero_ns;          /* torch's time 0, for exact */
-    bool exact;               /* mtp__exact_sums will make the sums in us: leave it what it needs */
-    bool flops;               /* were asked for when recording */
-    bool each;                /* what is known of each event is kept, below */
-    mtp__scratch row;         /* out: uint32_t by span: row + 1, 0: not an event, or absorbed */
+    bool exact;               /* mtp__exact_sums will compute the sums in us: keep what it needs */
+    bool flops;               /* requested when recording */
+    bool each;                /* results for each event are kept, below */
+    mtp__scratch row;         /* out: uint32_t by span: row + 1; 0: not an event, or absorbed */
     mtp__scratch self_us;     /* out, if exact or each: double by span */
-    mtp__scratch device_us;   /* out, the same, and device work is linked: double[2] by span: total, self */
-    mtp__scratch parent;      /* out, if each: uint32_t by span: 1 + what it is nested in, absorbed or not */
+    mtp__scratch device_us;   /* out, like self_us, if device work is linked: double[2]: total, self */
+    mtp__scratch parent;      /* out, if each: uint32_t by span: 1 + its parent, absorbed or not */
     mtp__scratch self_memory; /* out, if each and there are memory events: int64_t[2] by span */
     mtp__scratch work;        /* out, if each and device work is linked: uint32_t by span: whose it has */
-    mtp__scratch cost;        /* its own: FLOPs by shape */
+    mtp__scratch cost;        /* private: FLOPs by shape */
 } mtp__walk;
 mtp_status mtp__walk_run(mtp__walk *w);
 void mtp__walk_fini(mtp__walk *w);
 
 mtp_status mtp__exact_sums(mtp__walk *w);
 
-/* The spans that are events in the order of torch's list, (start, -end), over all tracks. The next is heap[0], if count
- * is not 0. */
+/* Events in the order of torch's list, (start, -end), over all tracks. The next is heap[0], unless count is
+ * 0. */
 typedef struct mtp__head {
     uint32_t at, end;    /* the track's next span, and where the track ends */
     int64_t start, stop; /* of the span at `at`, as measured */
     bool last;           /* annotations come after the work they begin and end with */
-    uint8_t only; /* a track's annotations go apart: measured times are in another order than written ones */
+    uint8_t only; /* which of a track's spans: annotations are merged separately, as trimming reorders them */
 } mtp__head;
 typedef struct mtp__in_order {
     const mtp__walk *w;
-    mtp__head *heap; /* owned: one for each track that is not done, or some */
+    mtp__head *heap; /* owned: one or more for each unfinished track */
     size_t count;
 } mtp__in_order;
 mtp_status mtp__in_order_init(mtp__in_order *o, const mtp__walk *w);
 void mtp__in_order_next(mtp__in_order *o);
 void mtp__in_order_fini(mtp__in_order *o);
 
-/* All of it, quantiles too, if the trace is plain enough; else *done is false, and nothing is changed. */
+/* Does everything, quantiles included, if the trace is plain enough; else *done is false, and nothing is
+ * changed. */
 mtp_status mtp__fast_sums(mtp__walk *w, bool *done);
 
-/* min, p50, p99, max of the rows' events. */
+/* min, p50, p99, max of each row's events. */
 mtp_status mtp__spread(const mtp__walk *w);
 
-/* Time of a device span as it was measured: Kineto writes annotations one ns early and late, so that viewers nest
- * their work in them. */
+/* By how much a device span is trimmed at each end to get measured times: Kineto widens annotations by 1 ns,
+ * so that viewers nest their work in them. */
 static inline int64_t mtp__trim(const mtp_trace *t, uint32_t span)
 {
     return mtp__is_torchs(t) && t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION &&

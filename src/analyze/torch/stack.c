@@ -1,8 +1,8 @@
-/* analyze/torch/stack.c - the stack that an event is shown with.
+/* analyze/torch/stack.c - the stack shown for an event.
  *
- * torch: an event inside a backward function has the stack of the forward op with the same sequence number, on the
- * thread that the backward function names; the first one, if there are more. Device work and runtime calls have no
- * stack in a file: theirs is their op's, or that of what was open when they were made.
+ * torch: an event inside a backward function has the stack of the first forward op with the same sequence
+ * number, on the thread that the backward function names. Device work and runtime calls have no stack in a
+ * file: they get their op's, or that of what was open when they were made.
  */
 #include <string.h>
 #include "analyze/torch/rules.h"
@@ -10,13 +10,13 @@
 #include "base/hash.h"
 #include "base/os.h"
 
-#define THREADS 64 /* forward threads told apart; a trace has one or two */
+#define THREADS 64 /* most forward threads; a trace has one or two */
 
 typedef struct forward {
     int64_t sequence;
     uint32_t track, stack;
     bool used;
-    bool op; /* a forward op, not the engine's scope of a backward one */
+    bool op; /* a forward op, not the engine's scope around a backward one */
 } forward;
 
 typedef struct forwards {
@@ -24,7 +24,7 @@ typedef struct forwards {
     size_t mask;
     struct {
         uint64_t thread;
-        uint32_t track; /* MTP__NONE: not known */
+        uint32_t track; /* MTP__NONE: unknown */
     } thread[THREADS];
     unsigned threads;
 } forwards;
@@ -37,7 +37,7 @@ static forward *slot_of(const forwards *f, int64_t sequence, uint32_t track)
     return &f->slot[at];
 }
 
-/* out[i]: the backward function that span i is in, or MTP__NONE. */
+/* out[i]: the backward function around span i, or MTP__NONE. */
 static void find_backward(const mtp_trace *t, uint32_t *out)
 {
     for (uint32_t i = 0; i < t->span_count; i++)
@@ -73,8 +73,8 @@ static void find_forwards(forwards *f, const mtp_trace *t, bool python, const ui
         }
 }
 
-/* How well a track fits a forward thread: an op for each of its numbers. Of a second derivative only the engine's scopes
- * are there. */
+/* How well a track matches a forward thread: an op for each of its numbers. For a second derivative there are
+ * only the engine's scopes. */
 static uint32_t votes_for(const forwards *f, const mtp_trace *t, const uint32_t *backward, uint64_t thread,
                           uint32_t track)
 {
@@ -91,7 +91,7 @@ static uint32_t votes_for(const forwards *f, const mtp_trace *t, const uint32_t 
     return votes;
 }
 
-/* A file names forward threads by numbers of torch's own, 1, 2, ... */
+/* A file names forward threads by torch's own numbers, 1, 2, ... */
 static void find_threads(forwards *f, const mtp_trace *t, const uint32_t *backward)
 {
     for (uint32_t i = 0; i < t->span_count; i++) {
@@ -125,8 +125,9 @@ static uint32_t forward_stack(const forwards *f, const mtp__detail *d)
     return 0;
 }
 
-/* Of what the file gives no stack: of a call in an op the op's, of one outside, and of an annotation of the device, that
- * of what is around it. As recorded, not as shown: the forward op's stack is for what is in a backward function. */
+/* For spans without a stack in the file: a call in an op gets the op's; one outside, or a device annotation,
+ * that of the enclosing event. As recorded, not as shown: the forward op's stack is only for spans in a
+ * backward function. */
 static uint32_t borrowed_stack(const mtp_trace *t, const uint32_t *around, bool python, uint32_t span)
 {
     for (unsigned step = 0; step < t->span_count; step++) {

@@ -2,17 +2,17 @@
 #include "base/json_check.h"
 #include "trace/facts.h"
 
-#define PYTHON_UP 4096 /* levels that the Python caller is looked for */
+#define PYTHON_UP 4096 /* levels to search for the Python caller */
 
 typedef struct args {
     mtp__chrome *w;
     mtp__out *o;
     const mtp__detail *d;
     uint32_t span;
-    bool any; /* something is written already */
+    bool any; /* something has been written */
 } args;
 
-/* Leaves room for a number behind it. */
+/* Reserves room for a number after it. */
 static inline __attribute__((always_inline)) void key_bytes(args *a, const char *text, size_t length)
 {
     char *p = mtp__out_room(a->o);
@@ -27,7 +27,7 @@ static inline __attribute__((always_inline)) void key_bytes(args *a, const char 
 
 static inline void number(args *a, uint64_t value)
 {
-    a->o->at = mtp__put_u64(a->o->at, value); /* the key looked for room */
+    a->o->at = mtp__put_u64(a->o->at, value); /* key_bytes() reserved the room */
 }
 
 static inline void signed_number(args *a, int64_t value)
@@ -37,7 +37,7 @@ static inline void signed_number(args *a, int64_t value)
 
 #define NUMBER(a, name, value) (KEY(a, name), number((a), (value)))
 
-/* A JSON text of the trace, as it is. */
+/* A JSON text of the trace, verbatim. */
 static void raw(args *a, uint32_t text)
 {
     mtp_text json = mtp__trace_get_text(a->w->t, text);
@@ -129,7 +129,7 @@ static void put_inside(args *a, const char *bytes, size_t length)
     }
 }
 
-/* "file:line:function" (ours) as TensorBoard's plug-in finds file and line in it: "file(line): function". */
+/* "file:line:function" (ours) in the form that TensorBoard's plug-in parses: "file(line): function". */
 static void call_frame(args *a, mtp_text frame)
 {
     size_t before = frame.length, digits = 0;
@@ -149,7 +149,7 @@ static void call_frame(args *a, mtp_text frame)
     put_inside(a, frame.bytes + before + 1, frame.length - before - 1);
 }
 
-/* Kineto's, and TensorBoard's. Frames of a file are in its form already. */
+/* For Kineto and TensorBoard. A file's frames are in its form already. */
 static void call_stack(args *a, bool mindtorch)
 {
     const mtp_trace *t = a->w->t;
@@ -166,7 +166,7 @@ static void call_stack(args *a, bool mindtorch)
     MTP__OUT(a->o, "\"");
 }
 
-/* Ours have MindTorch's, and ops TensorBoard's beside it. */
+/* Our traces have MindTorch's stack; ops also have TensorBoard's. */
 static void stack(args *a, bool mindtorch)
 {
     const mtp_trace *t = a->w->t;
@@ -206,7 +206,7 @@ static void queued(args *a)
     a->o->at = mtp__put_milli(p, (int64_t)at < 0 ? 0 - at : at);
 }
 
-/* A stream has its number whatever row it is shown on, and its device too. */
+/* A stream has its number whatever row it is shown on, and so has its device. */
 static void device_work(args *a, const mtp__track *track, bool is_annotation)
 {
     const mtp_trace *t = a->w->t;
@@ -215,7 +215,7 @@ static void device_work(args *a, const mtp__track *track, bool is_annotation)
     if (d->queued_ns != INT64_MIN) {
         queued(a);
     } else if (t->from_kineto && d->device == 0xffff && t->category[a->span] == MTP__CATEGORY_KERNEL) {
-        KEY(a, "queued"); /* as Kineto's kernels have it if it is not known */
+        KEY(a, "queued"); /* as in Kineto's kernels if unknown */
         number(a, 0);
     }
     if (track->pid_text == 0 && !is_annotation) {
@@ -245,8 +245,8 @@ static void device_work(args *a, const mtp__track *track, bool is_annotation)
     }
 }
 
-/* An annotation is no work, and HTA counts as work whatever names its stream: like Kineto's it has neither device, nor
- * stream, nor correlation. Where its row does not say which they are, names of our own do. */
+/* An annotation is not work, and HTA counts anything with a stream as work: like Kineto's, it has no device,
+ * stream or correlation. If its row does not identify them, our own keys do. */
 static void annotation_place(args *a, const mtp__lane *lane, const mtp__track *track)
 {
     if (track->pid_text == 0 && track->pid != lane->pid) {
@@ -293,13 +293,13 @@ static void mindtorch(args *a, bool on_device, int64_t step)
 
 /* ------------------------------------------------------------------------------------------------- public */
 
-/* Text of a recording is whatever a program gave us; of a JSON file it was read by the reader. */
+/* Text of a recording is whatever a program passed; text of a JSON file was validated by the reader. */
 static bool is_members(const mtp__chrome *w, mtp_text json)
 {
     size_t at;
     if (json.length == 0 || w->t->from_kineto)
         return json.length != 0;
-    if (json.bytes[0] != '"') /* blanks alone would do between braces */
+    if (json.bytes[0] != '"') /* whitespace alone would be valid between braces */
         return false;
     char small[512], *text = json.length + 2 <= sizeof small ? small : mtp__calloc(1, json.length + 2);
     if (text == NULL)
@@ -337,7 +337,7 @@ void mtp__chrome_span_args(mtp__chrome *w, const mtp__lane *lane, uint32_t span,
         device_work(&a, &t->tracks[lane->track], is_annotation);
     if (is_annotation)
         annotation_place(&a, lane, &t->tracks[lane->track]);
-    else if (correlation != 0 || (on_device && is_mindtorch)) /* 0: of no launch; HTA wants to be told */
+    else if (correlation != 0 || (on_device && is_mindtorch)) /* 0: no launch; HTA expects it */
         NUMBER(&a, "correlation", correlation);
     if (a.d->flops != 0)
         NUMBER(&a, "flops", a.d->flops);

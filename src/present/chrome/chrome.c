@@ -1,5 +1,5 @@
-/* present/chrome/chrome.c - the whole file: plans rows and flows, then merges tracks, allocations and instants by time in one
- * pass. Linear in events; memory beyond the trace is small unless spans overlap.
+/* present/chrome/chrome.c - the whole file: plans rows and flows, then merges tracks, allocations and
+ * instants by time in one pass. Linear in events; memory beyond the trace is small unless spans overlap.
  */
 #include "present/chrome/chrome.h"
 #include <limits.h>
@@ -20,7 +20,7 @@ typedef enum source_kind {
 
 /* Events in order of time: a track's spans, or all allocations, or all instants. */
 typedef struct source {
-    uint64_t ts, dur; /* of the next one */
+    uint64_t ts, dur; /* of the next event */
     uint32_t at, end;
     uint32_t number; /* among the sources: breaks ties */
     uint32_t track, link;
@@ -32,9 +32,9 @@ typedef struct merge {
     source *sources;    /* owned */
     source **heap;      /* owned */
     uint32_t count;     /* of the heap */
-    uint32_t *order;    /* owned, or NULL: spans as they lie */
-    uint32_t *instants; /* owned, or NULL: instants as they lie */
-    uint64_t told;      /* events, at the last progress */
+    uint32_t *order;    /* owned, or NULL: spans in stored order */
+    uint32_t *instants; /* owned, or NULL: instants in stored order */
+    uint64_t told;      /* events, at the last progress callback */
 } merge;
 
 /* -------------------------------------------------------------------------------------------- sources */
@@ -45,7 +45,7 @@ static inline uint32_t item(const merge *m, const source *s)
     return order != NULL ? order[s->at] : s->at;
 }
 
-/* Rounding both ends down keeps what nests nested and what is disjoint disjoint. */
+/* Rounding both ends down keeps nested spans nested and disjoint ones disjoint. */
 static inline uint64_t written_dur(const mtp__chrome *w, uint32_t span, uint64_t ts)
 {
     int64_t end = w->t->end[span];
@@ -61,7 +61,7 @@ static inline void look(const merge *m, source *s)
     if (s->kind == SPANS) {
         s->ts = mtp__chrome_ts(w, w->t->start[i]);
         s->dur = written_dur(w, i, s->ts);
-    } else if (s->kind == WINDOW) { /* the span, where it begins, where it ends */
+    } else if (s->kind == WINDOW) { /* the span, its begin, its end */
         uint64_t first = mtp__chrome_ts(w, w->t->first_ns), last = mtp__chrome_ts(w, w->t->last_ns);
         s->ts = i < 2 ? first : last;
         s->dur = i == 0 ? last - first : 0;
@@ -70,7 +70,7 @@ static inline void look(const merge *m, source *s)
     }
 }
 
-/* (ts, -dur): what is around comes before what is in it. */
+/* (ts, -dur): the enclosing span comes first. */
 static inline bool before(const source *a, const source *b)
 {
     if (a->ts != b->ts)
@@ -97,7 +97,7 @@ static void sift(merge *m, uint32_t at)
 
 /* ------------------------------------------------------------------------------------ orders, where needed */
 
-/* Of spans with one written ts the longest comes first; only whole microseconds can put them out of order. */
+/* Of spans with equal written ts the longest comes first; only whole microseconds can break that order. */
 typedef struct span_key {
     uint64_t dur;
     uint32_t span;
@@ -208,8 +208,8 @@ static mtp_status merge_init(merge *m)
         status = order_instants(m);
     if (status != MTP_OK)
         return status;
-    add_source(
-        m, (source){.end = m->w->window.tid != 0 ? 3 : 0, .kind = WINDOW}); /* around all: it comes first */
+    add_source(m, (source){.end = m->w->window.tid != 0 ? 3 : 0,
+                           .kind = WINDOW}); /* encloses everything: it comes first */
     for (uint32_t k = 0; k < t->track_count; k++)
         add_source(m, (source){.at = t->tracks[k].first,
                                .end = t->tracks[k].first + t->tracks[k].count,
@@ -246,7 +246,7 @@ static inline void write_one(merge *m, source *s)
     look(m, s);
 }
 
-/* The first event is one that has a duration, whatever comes before it in time; then rows get their names. */
+/* The first event must have a duration, whatever precedes it in time; then come the names of rows. */
 static void write_first(merge *m)
 {
     source *first = NULL;
@@ -303,8 +303,8 @@ static void merge_run(merge *m)
 
 __extension__ typedef __int128 wide;
 
-/* The day (UTC) that the trace begins in, so that ts is small enough for a double to hold nanoseconds, and files of ranks
- * that ran together have one base: some readers compare their ts as they are. */
+/* The day (UTC) in which the trace begins, so that a double can hold ts to the nanosecond, and the files of
+ * ranks that ran together share a base: some readers compare ts directly. */
 static void choose_base(mtp__chrome *w)
 {
     const mtp_trace *t = w->t;
@@ -314,7 +314,8 @@ static void choose_base(mtp__chrome *w)
         base = t->base_ns;
     w->base_ns = base < INT64_MIN ? INT64_MIN : base > INT64_MAX ? INT64_MAX : (int64_t)base;
     w->shift = (int64_t)((uint64_t)w->base_ns - (uint64_t)t->base_ns);
-    if (base != w->base_ns || base - t->base_ns != w->shift) /* no such time: only differences are right */
+    if (base != w->base_ns ||
+        base - t->base_ns != w->shift) /* not representable: only differences are right */
         w->shift = t->first_ns;
 }
 
@@ -380,7 +381,7 @@ static mtp_status read_options(mtp_export_options *to, const mtp_export_options 
     if (from->size < OPTIONS_V1)
         return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", from->size, OPTIONS_V1);
     if (from->size > MTP__STRUCT_MOST)
-        return MTP_FAIL(MTP_E_ABI, "options size %zu is no size of them: start from MTP_EXPORT_OPTIONS_INIT",
+        return MTP_FAIL(MTP_E_ABI, "options size %zu is not valid: start from MTP_EXPORT_OPTIONS_INIT",
                         from->size);
     for (size_t i = sizeof *to; i < from->size; i++)
         if (((const unsigned char *)from)[i] != 0)

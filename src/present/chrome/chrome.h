@@ -1,14 +1,15 @@
-/* present/chrome/chrome.h - what the parts of the Chrome/Kineto writer share. The contract is docs/trace-format.md.
+/* present/chrome/chrome.h - shared by the parts of the Chrome/Kineto writer. The contract is
+ * docs/trace-format.md.
  *
- *     lanes.c   which row each span is on, so that rows are nested and at most 512 deep
- *     rows.c    the pid and tid of each row, and the events that name them
- *     links.c   flows, each tied to its span
- *     launches.c  runtime calls under the names that readers know
- *     events.c  the events themselves: the hot part
- *     head.c    what comes before the events
- *     chrome.c         all of it in order: merges the tracks by time
+ *     lanes.c      which row each span is on, so that rows are nested and at most 512 deep
+ *     rows.c       the pid and tid of each row, and the events that name them
+ *     links.c      flows, each tied to its span
+ *     launches.c   runtime calls under the names that readers recognise
+ *     events.c     the events themselves: the hot part
+ *     head.c       what comes before the events
+ *     chrome.c     the whole file: merges the tracks by time
  *
- * A trace never changes, so everything here is read-only but the writer itself: one thread writes one file.
+ * Traces are immutable, so only the writer itself has state: one thread writes one file.
  */
 #ifndef MTP_PRESENT_CHROME_CHROME_H
 #define MTP_PRESENT_CHROME_CHROME_H
@@ -18,10 +19,10 @@
 
 #define MTP__LEVELS_MAX 512u
 
-/* A row: a track, or one beside it for what does not nest there. */
+/* A row: a track, or an extra one for spans that do not nest there. */
 typedef struct mtp__lane {
     uint32_t track;
-    uint32_t number; /* 1: the track's own; 2, 3 ...: beside it */
+    uint32_t number; /* 1: the track's own; 2, 3 ...: extra ones */
     uint32_t pid, tid;
     uint32_t length;
     char text[64]; /* `, "pid": 1, "tid": 2, "ts": ` */
@@ -45,11 +46,11 @@ typedef struct mtp__process_row {
     uint32_t pid_text;
     bool on_device;
     uint32_t out_pid;
-    uint32_t first_tid; /* of a row in it */
+    uint32_t first_tid; /* of one of its rows */
 } mtp__process_row;
 
 typedef struct mtp__quoted { /* a text as a JSON string, in the arena */
-    uint32_t offset, length; /* length 0: not looked at yet; UINT32_MAX: too long to keep */
+    uint32_t offset, length; /* length 0: not quoted yet; UINT32_MAX: too long to keep */
 } mtp__quoted;
 
 typedef struct mtp__chrome {
@@ -60,21 +61,21 @@ typedef struct mtp__chrome {
     int64_t shift; /* written ts = ts - shift */
     int64_t base_ns;
 
-    mtp__lane *lanes; /* owned: of track 0, 1, ... one after the other */
+    mtp__lane *lanes; /* owned: of track 0, 1, ... in order */
     uint32_t lane_count;
-    uint32_t *first_lane;   /* owned: per track, and one behind */
-    uint32_t *lane_of;      /* owned: per span, from its track's first; NULL: always 0 */
+    uint32_t *first_lane;   /* owned: per track, plus one */
+    uint32_t *lane_of;      /* owned: per span, relative to its track's first; NULL: always 0 */
     mtp__process_row *rows; /* owned */
     uint32_t row_count;
-    mtp__lane window; /* of Kineto's events about the recording; tid 0: there are none */
+    mtp__lane window; /* for Kineto's events about the recording; tid 0: none */
 
     mtp__link *links; /* owned: by span */
     uint32_t link_count, link_room;
     uint64_t fwdbwd; /* flows of this kind so far: their ids */
     uint64_t flows_dropped, bad_counters;
 
-    mtp__pair_map works;       /* correlation -> category of the work; of a trace that has runtime calls */
-    uint64_t next_correlation; /* for runtime calls that have none */
+    mtp__pair_map works;       /* correlation -> category of the work, if the trace has runtime calls */
+    uint64_t next_correlation; /* for runtime calls without one */
     bool has_calls;
 
     mtp__quoted *quoted; /* owned: by text id */
@@ -82,17 +83,17 @@ typedef struct mtp__chrome {
     size_t arena_used, arena_room;
     char scratch[8192];
 
-    uint32_t step; /* the step that the events are in now */
+    uint32_t step; /* the current step */
     uint64_t events, events_total;
     bool whole;   /* microseconds */
-    bool plain;   /* spans without detail have the args of a recording */
-    bool renamed; /* some text is shown as another */
+    bool plain;   /* spans without detail have a recording's args */
+    bool renamed; /* some text is shown under another name */
 
     mtp__pair_map metas;     /* key -> its last value */
     mtp__pair_map processes; /* (pid, text) -> process of the trace */
 } mtp__chrome;
 
-/* lanes.c. lane_of is made only if a track needs it; lanes[k] is how many track k has. */
+/* lanes.c. lane_of is allocated only if a track needs it; lanes[k] is the number of lanes of track k. */
 mtp_status mtp__chrome_lanes(const mtp_trace *t, uint32_t *lanes, uint32_t **lane_of);
 
 /* rows.c */
@@ -106,7 +107,7 @@ uint32_t mtp__chrome_first_link(const mtp__chrome *w, uint32_t span); /* of the 
 /* launches.c */
 mtp_status mtp__chrome_launches(mtp__chrome *w);
 const char *mtp__chrome_call_name(const mtp__chrome *w,
-                                  uint32_t span); /* CUDA's, in quotes; NULL: the span's own name is known */
+                                  uint32_t span); /* CUDA's name, quoted; NULL: readers know the span's own */
 uint64_t mtp__chrome_call_correlation(mtp__chrome *w, uint32_t span); /* the span's, or a new one; 0: none */
 
 /* head.c */
@@ -116,9 +117,9 @@ void mtp__chrome_tail(mtp__chrome *w);
 void mtp__chrome_json(mtp__out *o, const char *json,
                       size_t length); /* the same value, with a space after : and , */
 void mtp__chrome_metadata(mtp__chrome *w,
-                          const char *separator); /* "key": value, ... of all but the reserved keys */
+                          const char *separator); /* "key": value, ... for all but the reserved keys */
 
-/* events.c. ts and dur as they are written: nanoseconds, or whole microseconds. */
+/* events.c. ts and dur as written: nanoseconds, or whole microseconds. */
 void mtp__chrome_span(mtp__chrome *w, const mtp__lane *lane, uint32_t span, uint64_t ts, uint64_t dur);
 void mtp__chrome_link(mtp__chrome *w, const mtp__lane *lane, const mtp__link *link, uint64_t ts);
 void mtp__chrome_memory(mtp__chrome *w, uint32_t index, uint64_t ts);
@@ -138,7 +139,7 @@ static inline char *mtp__chrome_put_time(const mtp__chrome *w, char *p, uint64_t
     return w->whole ? mtp__put_u64(p, time) : mtp__put_milli(p, time);
 }
 
-/* What stands between two events; the first has nothing before it. */
+/* The separator between events; none before the first. */
 static inline char *mtp__chrome_put_comma(mtp__chrome *w, char *p)
 {
     if (__builtin_expect(w->events++ > 0, 1))

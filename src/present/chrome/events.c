@@ -1,12 +1,12 @@
-/* present/chrome/events.c - one event each. This is where exporting spends its time: nothing here formats by printf, and
- * all text that repeats (heads by category, names, rows) is made once and copied. bench/bench_export.c measures it.
+/* present/chrome/events.c - writes single events. This is the hot path of exporting: no printf, and repeated
+ * text (heads by category, names, rows) is formatted once and copied. bench/bench_export.c measures it.
  */
 #include <math.h>
 #include "base/grow.h"
 #include "present/chrome/chrome.h"
 #include "present/chrome/args.h"
 
-#define QUOTED_MAX 1024u /* bytes of a quoted text that is kept */
+#define QUOTED_MAX 1024u /* longest quoted text that is kept */
 #define ARENA_FIRST ((size_t)64 << 10)
 #define ARENA_MAX ((size_t)64 << 20)
 #define SLACK 64u /* mtp__put_short reads 32 bytes at once */
@@ -32,7 +32,7 @@ static bool arena_grow(mtp__chrome *w, size_t more)
     return need <= ARENA_MAX && MTP__GROW(w->arena, w->arena_room, w->arena_used, need, ARENA_FIRST);
 }
 
-/* A name may not be empty, nor one that viewers take for a V8 profile. */
+/* A name must not be empty, nor one that viewers take for a V8 profile. */
 static mtp_text shown(mtp_text name)
 {
     static const mtp_text instead[] = {{"[Profile]", 9}, {"[CpuProfile]", 12}, {"[ProfileChunk]", 14}};
@@ -45,14 +45,14 @@ static mtp_text shown(mtp_text name)
     return name;
 }
 
-/* Another stands in its place: its args say what it was. */
+/* Shown under another name: its args have the original. */
 static bool is_renamed(const mtp__chrome *w, uint32_t text)
 {
     mtp_text name = mtp__trace_get_text(w->t, text);
     return shown(name).bytes != name.bytes;
 }
 
-/* The text's place in the arena; length UINT32_MAX: it is not there, write it out. */
+/* The text's place in the arena; length UINT32_MAX: not kept, write it out. */
 static const mtp__quoted *quote(mtp__chrome *w, uint32_t text)
 {
     mtp__quoted *q = &w->quoted[text];
@@ -81,7 +81,7 @@ static inline const mtp__quoted *quoted(mtp__chrome *w, uint32_t text)
     return __builtin_expect(q->length != 0, 1) ? q : quote(w, text);
 }
 
-/* In a hurry: p has MTP__OUT_ROOM less what one event's fixed parts take. */
+/* Fast path: p has MTP__OUT_ROOM minus the fixed parts of one event. */
 static inline char *put_name(mtp__chrome *w, char *p, uint32_t text)
 {
     const mtp__quoted *q = quoted(w, text);
@@ -108,7 +108,7 @@ void mtp__chrome_text(mtp__chrome *w, uint32_t text)
 
 /* --------------------------------------------------------------------------------------------- spans */
 
-/* The number of the step that the event is in; events come in order of time. */
+/* The number of the enclosing step; events arrive in order of time. */
 static inline int64_t step_number(mtp__chrome *w, int64_t at)
 {
     const mtp_trace *t = w->t;
@@ -117,7 +117,7 @@ static inline int64_t step_number(mtp__chrome *w, int64_t at)
     return t->step_count > 0 ? t->steps[w->step].number : 0;
 }
 
-/* What a recorded op or annotation has that carries nothing else. */
+/* The args of a recorded op or annotation without details. */
 static inline char *put_plain_args(mtp__chrome *w, char *p, uint32_t span)
 {
     p = MTP__PUT(p, ", \"args\": {\"External id\": ");
@@ -190,7 +190,7 @@ void mtp__chrome_link(mtp__chrome *w, const mtp__lane *lane, const mtp__link *li
     w->out.at = link->phase == 'f' ? MTP__PUT(p, ", \"bp\": \"e\"}") : MTP__PUT(p, "}");
 }
 
-/* The same as a counter, which viewers draw. Our reader leaves it out: it says nothing that the event before it does not. */
+/* The same as a counter, which viewers draw. Our reader skips it: it repeats the event before it. */
 static void memory_counter(mtp__chrome *w, const mtp__memory *m, const mtp__lane *lane, uint64_t ts)
 {
     char *p = mtp__chrome_put_comma(w, mtp__out_room(&w->out));
@@ -214,8 +214,8 @@ static void memory_counter(mtp__chrome *w, const mtp__memory *m, const mtp__lane
     w->out.at = MTP__PUT(p, "}}");
 }
 
-/* What Kineto says of the recording as a whole: the span around all of it, and where it begins and ends. Our reader knows
- * them by "made by", and leaves them out. */
+/* Kineto's events about the recording as a whole: a span around all of it, and its begin and end. Our reader
+ * recognises them by "made by", and skips them. */
 void mtp__chrome_window(mtp__chrome *w, uint32_t index, uint64_t ts, uint64_t dur)
 {
     char *p = mtp__chrome_put_comma(w, mtp__out_room(&w->out));
@@ -306,7 +306,7 @@ void mtp__chrome_instant(mtp__chrome *w, uint32_t index, uint64_t ts)
     const mtp__lane *lane = &w->lanes[w->first_lane[e->track]];
     mtp__out *o = &w->out;
     if (e->is_counter) {
-        if (e->args != 0 || isfinite(e->value)) /* others were counted, and are named in the head */
+        if (e->args != 0 || isfinite(e->value)) /* the rest was counted, and is named in the head */
             counter(w, e, lane, ts);
         return;
     }

@@ -1,5 +1,5 @@
-/* present/chrome/head.c - what stands around the events. Readers take ranks and bases from it before they parse, by text:
- * so there is a space after each colon, and everything but the name stands before the events.
+/* present/chrome/head.c - everything around the events. Some readers search it for ranks and bases as text,
+ * before parsing: so there is a space after each colon, and everything but the name comes before the events.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "present/chrome/chrome.h"
 #include "trace/facts.h"
 
-/* X(key, what it is if the trace says nothing; "": it is ours to say) in the order of the file. */
+/* X(key, default if the trace has none; "": always ours) in file order. */
 #define RESERVED(X)                                                                                          \
     X(schemaVersion, "1")                                                                                    \
     X(deviceProperties, "[]")                                                                                \
@@ -35,7 +35,7 @@ static const reserved reserved_keys[] = {
 
 /* --------------------------------------------------------------------------------------------- raw JSON */
 
-/* The escape at `at` if it is half of a surrogate pair, which not every reader takes. */
+/* Whether the escape at `at` is a lone surrogate, which some readers reject. */
 static bool is_half(const char *at, const char *end, bool *low)
 {
     if (end - at < 6 || at[1] != 'u' || (at[2] | 0x20) != 'd')
@@ -45,7 +45,7 @@ static bool is_half(const char *at, const char *end, bool *low)
     return *low || (c >= '8' && c <= '9') || c == 'a' || c == 'b';
 }
 
-/* A string from its quote on; returns what is behind it. */
+/* A string, from its opening quote; returns its end. */
 static const char *json_text(mtp__out *o, const char *at, const char *end)
 {
     const char *from = at++;
@@ -71,7 +71,8 @@ static const char *json_text(mtp__out *o, const char *at, const char *end)
 void mtp__chrome_json(mtp__out *o, const char *json, size_t length)
 {
     size_t wrong;
-    if (!mtp__json_check(json, length, &wrong)) { /* of a damaged recording, or deeper than readers go */
+    if (!mtp__json_check(json, length,
+                         &wrong)) { /* from a damaged recording, or nested deeper than readers support */
         mtp__out_string(o, json, length);
         return;
     }
@@ -116,7 +117,7 @@ static void value_of(mtp__chrome *w, uint32_t json)
         mtp__chrome_json(&w->out, text.bytes, text.length);
 }
 
-/* The trace's own value of a key; NULL: it has none. */
+/* The trace's own value for a key; NULL: none. */
 static const mtp__meta *find_meta(const mtp__chrome *w, const char *key)
 {
     uint32_t id = mtp__trace_find_text(w->t, key);
@@ -133,7 +134,7 @@ static const reserved *find_reserved(mtp_text key)
     return NULL;
 }
 
-/* Readers count on the kind of value that a key of the file's own has: HTA looks into distributedInfo. */
+/* Readers rely on the type of a reserved key's value: HTA looks into distributedInfo. */
 static bool fits(const mtp__chrome *w, const reserved *key, const mtp__meta *meta)
 {
     mtp_text text = mtp__trace_get_text(w->t, meta->json);
@@ -144,7 +145,8 @@ static bool fits(const mtp__chrome *w, const reserved *key, const mtp__meta *met
     return key->otherwise[0] == (number ? '1' : text.bytes[at]);
 }
 
-/* A key that would be taken for the file's own gets "user." before it; if the file had it, it is the file's own. */
+/* A key that clashes with a reserved one gets the prefix "user."; one read from a file is the reserved one
+ * itself. */
 void mtp__chrome_metadata(mtp__chrome *w, const char *separator)
 {
     const mtp_trace *t = w->t;
@@ -203,7 +205,7 @@ static void ledger(mtp__out *o, const mtp_ledger *l)
     MTP__OUT(o, "}}");
 }
 
-/* Times of a device may be off by this much. */
+/* The error of each device's clock. */
 static void device_clocks(mtp__out *o, const mtp_trace *t)
 {
     for (uint32_t i = 0; i < t->clock_count; i++) {
@@ -216,7 +218,7 @@ static void device_clocks(mtp__out *o, const mtp_trace *t)
     }
 }
 
-/* What is missing or was mended. A file that says it of its recording already keeps that. */
+/* What is missing or was repaired. A file that already says so about its recording keeps that. */
 static void about(mtp__chrome *w)
 {
     mtp__out *o = &w->out;
@@ -290,7 +292,8 @@ static bool has_step_scopes(const mtp_trace *t)
     return false;
 }
 
-/* Steps that no scope shows: rows [number, ts, end]. Torch writes none without a schedule, so they are no events here. */
+/* Steps that no scope shows: rows [number, ts, end]. Torch writes none without a schedule, so they are not
+ * events here. */
 static void step_marks(mtp__chrome *w)
 {
     const mtp_trace *t = w->t;
@@ -311,8 +314,8 @@ static void step_marks(mtp__chrome *w)
     MTP__OUT(&w->out, "]");
 }
 
-/* What blocks are, and which were there before: rows [ts, address, device type, device index, category, bytes or 0]. Not
- * events, so that other readers' totals and pictures stay what they are. */
+/* Categories of blocks, and which are preexisting: rows [ts, address, device type, device index, category,
+ * bytes or 0]. Not events, so that other readers' totals and views are unaffected. */
 static void memory_tags(mtp__chrome *w)
 {
     const mtp_trace *t = w->t;

@@ -1,16 +1,17 @@
 /* present/chrome/lanes.c - rows on which spans are nested or disjoint, and at most 512 deep.
  *
- * Most tracks are so already and cost one look at each span. On the others a span goes to the row of its parent if it
- * nests there, else to the first row where it does, else to a new one. A tree over the rows finds that row, so n spans that
- * all overlap cost n log n.
+ * Most tracks are already like that, and cost one check per span. On others a span is put on its parent's row
+ * if it nests there, else on the first row where it does, else on a new one. A tree over the rows finds it,
+ * so n overlapping spans cost n log n.
  *
- * Where an annotation crosses a call (a step that ends inside a function, a scope that a coroutine keeps open while it
- * waits), the annotation alone goes beside: what a thread runs stays on the thread's row, in one piece.
+ * If an annotation crosses a call (a step that ends inside a function, a scope that a coroutine keeps open
+ * while it waits), only the annotation is moved: what a thread runs stays on the thread's row, in one piece.
  */
 #include "present/chrome/chrome.h"
 #include "base/error.h"
 
-/* A leaf is a lane. fits: the latest end that a span may have there now. over: when its innermost span is over. */
+/* A leaf is a lane. fits: the latest end that a span may have there now. over: when its innermost span
+ * ends. */
 typedef struct node {
     int64_t fits, over;
 } node;
@@ -20,7 +21,7 @@ typedef struct lane_tree {
     uint32_t *top;   /* owned: innermost open span of a lane */
     uint32_t *depth; /* owned */
     uint32_t leaves, count;
-    uint32_t *below; /* owned: per span of the track: what is under it in its lane */
+    uint32_t *below; /* owned: per span of the track: the enclosing one in its lane */
     uint8_t *alone;  /* owned: per span of the track: an annotation that crosses a call */
     uint32_t *home;  /* owned: per span of the track: the lane of its children */
     const mtp_trace *t;
@@ -47,9 +48,9 @@ static bool does_nest(const mtp_trace *t, const mtp__track *track)
 
 /* -------------------------------------------------------------------------------- annotations and calls */
 
-typedef struct crossing { /* spans that are open where we are */
+typedef struct crossing { /* the spans currently open */
     const mtp_trace *t;
-    uint32_t *call, *annotation; /* owned: a stack; a heap, the one that ends first on top */
+    uint32_t *call, *annotation; /* owned: a stack; a heap with the earliest end on top */
     uint32_t calls, annotations;
 } crossing;
 
@@ -166,10 +167,10 @@ static bool tree_grow(lane_tree *l)
     return true;
 }
 
-/* Spans that are over at `start` are taken off their lanes. */
+/* Removes spans that have ended by `start` from their lanes. */
 static void close_until(lane_tree *l, int64_t start)
 {
-    start = start < INT64_MAX ? start : INT64_MAX - 1; /* which says: nothing is open */
+    start = start < INT64_MAX ? start : INT64_MAX - 1; /* which means: nothing is open */
     while (l->node[1].over <= start) {
         uint32_t at = 1;
         while (at < l->leaves)
@@ -184,7 +185,7 @@ static void close_until(lane_tree *l, int64_t start)
     }
 }
 
-/* The first lane where a span with this end nests; a new one if there is none. MTP__NONE: out of memory. */
+/* The first lane where a span with this end nests, or a new one. MTP__NONE: out of memory. */
 static uint32_t first_fit(lane_tree *l, int64_t end)
 {
     if (l->node[1].fits >= end && l->node[1].fits != INT64_MIN) {
@@ -200,7 +201,7 @@ static uint32_t first_fit(lane_tree *l, int64_t end)
     return l->count++;
 }
 
-/* The same, but not the thread's own row. */
+/* The same, excluding the thread's own row. */
 static uint32_t first_beside(lane_tree *l, int64_t end)
 {
     if (l->count == 0) {

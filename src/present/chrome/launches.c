@@ -1,9 +1,9 @@
-/* present/chrome/launches.c - runtime calls as other programs know them.
+/* present/chrome/launches.c - runtime calls under the names that other tools recognise.
  *
- * HTA, TraceLens and Chakra recognise a launch by CUDA's name of the call, and take whatever has another for no launch at
- * all. So the calls of other runtimes are written under the name of the CUDA call that does the same: by the work that
- * was launched, or, where there was none, by what the call is known to do. `original name` in args says what it was, and
- * our reader gives it back. Kineto numbers every runtime call, also those that launch nothing; so do we.
+ * HTA, TraceLens and Chakra recognise a launch by the name of the CUDA call, and ignore all others. So calls
+ * of other runtimes are written under the name of the equivalent CUDA call: chosen by the work launched or,
+ * without any, by what the call is known to do. `original name` in args has the real name, which our reader
+ * restores. Kineto numbers every runtime call, including those that launch nothing; so do we.
  */
 #include "base/error.h"
 #include "present/chrome/chrome.h"
@@ -26,7 +26,7 @@ static bool is_call(const mtp_trace *t, uint32_t span)
     return t->category[span] == MTP__CATEGORY_CUDA_RUNTIME || t->category[span] == MTP__CATEGORY_CUDA_DRIVER;
 }
 
-/* Of a runtime that the readers do not know. In a file that others wrote only OpenCL's names are sure to be. */
+/* From a runtime unknown to the readers. In a file written by others, only OpenCL's names certainly are. */
 static bool is_foreign(const mtp_trace *t, uint32_t span)
 {
     mtp_text name = mtp__trace_get_text(t, t->name[span]);
@@ -38,7 +38,7 @@ static bool is_foreign(const mtp_trace *t, uint32_t span)
            !(starts(name, "cu", 2) && is_upper(name.bytes[2]));
 }
 
-/* Correlation -> category of the work; one call may launch several kinds, and is a launch of kernels then. */
+/* Correlation -> category of the work; a call that launches several kinds counts as a kernel launch. */
 static bool note_works(mtp__chrome *w)
 {
     const mtp_trace *t = w->t;
@@ -63,7 +63,7 @@ static bool note_works(mtp__chrome *w)
 mtp_status mtp__chrome_launches(mtp__chrome *w)
 {
     const mtp_trace *t = w->t;
-    if (w->options.without_args) /* nothing would say what the name was */
+    if (w->options.without_args) /* the original name would be lost */
         return MTP_OK;
     for (uint32_t i = 0; i < t->detail_count && !t->from_kineto; i++)
         if (t->details[i].correlation >= w->next_correlation)

@@ -1,7 +1,8 @@
-/* present/chrome/links.c - flows: from a launch to its device work (ac2g), from an op to its backward (fwdbwd).
+/* present/chrome/links.c - flows: from launches to device work (ac2g), from ops to their backward (fwdbwd).
  *
- * Each is tied to a span, and written right after it with the span's own ts and row, which is where every viewer looks for
- * it. A trace read from JSON has its flows, and they are tied again; of a recording they are made here.
+ * Each is attached to a span, and written right after it with the span's ts and row, where every viewer looks
+ * for it. A trace read from JSON has its own flows, which are attached again; for a recording they are made
+ * here.
  */
 #include <stdlib.h>
 #include "base/error.h"
@@ -41,7 +42,7 @@ uint32_t mtp__chrome_first_link(const mtp__chrome *w, uint32_t span)
 
 /* ------------------------------------------------------------------------------- of a JSON file's flows */
 
-/* The innermost span of a track at this time; MTP__NONE: there is none. */
+/* The innermost span of a track at this time; MTP__NONE: none. */
 static uint32_t span_at(const mtp_trace *t, const mtp__track *track, int64_t ts)
 {
     uint32_t low = track->first, high = track->first + track->count;
@@ -60,8 +61,8 @@ static uint32_t span_at(const mtp_trace *t, const mtp__track *track, int64_t ts)
     return span;
 }
 
-/* Starts first: a flow has one. Ends whose start is not in the file, as PyTorch writes them, are kept: viewers draw no arrow
- * for them, and that is all. */
+/* Starts first: a flow has one. Ends without a start in the file, as PyTorch writes them, are kept: viewers
+ * just draw no arrow for them. */
 static mtp_status tie_flows(mtp__chrome *w)
 {
     const mtp_trace *t = w->t;
@@ -93,7 +94,7 @@ static mtp_status tie_flows(mtp__chrome *w)
 typedef bool span_visit(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
                         const mtp__detail *d);
 
-/* Spans that have a detail, on devices or on hosts. */
+/* Visits spans with a detail, on devices or on hosts. */
 static bool visit(mtp__chrome *w, bool on_device, span_visit *fn, void *user)
 {
     const mtp_trace *t = w->t;
@@ -108,14 +109,14 @@ static bool visit(mtp__chrome *w, bool on_device, span_visit *fn, void *user)
     return true;
 }
 
-#define TOLD ((uint64_t)1 << 32) /* its start is among the links already */
+#define TOLD ((uint64_t)1 << 32) /* its start has been added to the links */
 
 static bool is_runtime(const mtp_trace *t, uint32_t span)
 {
     return t->category[span] == MTP__CATEGORY_CUDA_RUNTIME || t->category[span] == MTP__CATEGORY_CUDA_DRIVER;
 }
 
-/* Ends are noted first, and starts only looked up: most ops launch nothing and have no backward. */
+/* Ends are recorded first, and starts only looked up: most ops launch nothing and have no backward. */
 static bool note_work(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
                       const mtp__detail *d)
 {
@@ -124,7 +125,7 @@ static bool note_work(mtp__chrome *w, void *user, const mtp__track *track, uint3
     return d->correlation == 0 || mtp__pair_put(user, d->correlation, 0, MTP__NONE, &is_new) != NULL;
 }
 
-/* Who launched it: a runtime call rather than the op around it, else the first. */
+/* The launcher: a runtime call rather than the op around it, else the first. */
 static bool note_launch(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
                         const mtp__detail *d)
 {
@@ -152,8 +153,8 @@ static bool link_work(mtp__chrome *w, void *user, const mtp__track *track, uint3
     return add(w, link);
 }
 
-/* As torch has it: of the ops with one sequence number the one that starts last made the node; the node's own span is
- * within the one that the engine opens for it, and the first time it runs counts. Value: forward | backward << 32. */
+/* Like torch: of the ops with the same sequence number, the one that starts last made the node; the node's
+ * own span is inside the engine's, and its first run counts. Value: forward | backward << 32. */
 static bool note_backward(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
                           const mtp__detail *d)
 {

@@ -1,7 +1,8 @@
-/* present/chrome/rows.c - pids and tids that every reader takes (integers from 1 to 2^32 - 1), and their names.
+/* present/chrome/rows.c - pids and tids that every reader accepts (integers from 1 to 2^32 - 1), and their
+ * names.
  *
- * A row keeps its number where that is one; else it gets one that Linux gives to nobody. What a device's number was is in
- * its events' args, and the name of a row says the rest.
+ * A row keeps its number if that is valid; else it gets one that Linux never assigns. A device's real number
+ * is in its events' args, and the row's name has the rest.
  */
 #include "base/error.h"
 #include "present/chrome/chrome.h"
@@ -14,8 +15,8 @@
 
 typedef struct numbering {
     mtp__pair_map process; /* (pid, text << 1 | on_device) -> row */
-    mtp__pair_map pids;    /* taken in the file */
-    mtp__pair_map tids;    /* (pid, tid) taken in the file */
+    mtp__pair_map pids;    /* in use in the file */
+    mtp__pair_map tids;    /* (pid, tid) in use in the file */
     uint32_t next_pid, next_tid;
     bool no_memory;
 } numbering;
@@ -101,7 +102,7 @@ static void lane_text(mtp__lane *lane)
     lane->length = (uint32_t)(p - lane->text);
 }
 
-/* Tracks that have a good number first, so that nobody else takes it. */
+/* Tracks with a valid number first, so that no other takes it. */
 static mtp_status number_lanes(mtp__chrome *w, numbering *n, const uint32_t *lanes)
 {
     const mtp_trace *t = w->t;
@@ -126,15 +127,15 @@ static mtp_status number_lanes(mtp__chrome *w, numbering *n, const uint32_t *lan
         }
         lane_text(lane);
         mtp__process_row *row = row_of(w, n, &t->tracks[lane->track]);
-        if (row->first_tid == 0 || lane->tid == lane->pid) /* the main thread, where there is one */
+        if (row->first_tid == 0 || lane->tid == lane->pid) /* the main thread, if present */
             row->first_tid = lane->tid;
     }
     return n->no_memory ? MTP_FAIL(MTP_E_NOMEM, "the rows of %u tracks", t->track_count) : MTP_OK;
 }
 
-/* Kineto's events about the recording as a whole have a row of their own, in the recorded process: its pids are text, which
- * some viewers refuse. What others wrote has its own, or none; a recording that recorded nothing has
- * them too. */
+/* Kineto's events about the recording as a whole get a separate row in the recorded process: Kineto's pids
+ * there are text, which some viewers reject. Files written by others have their own, or none; an empty
+ * recording has them too. */
 static void number_window(mtp__chrome *w, numbering *n)
 {
     const mtp_trace *t = w->t;
@@ -151,7 +152,7 @@ static void number_window(mtp__chrome *w, numbering *n)
     lane_text(&w->window);
 }
 
-/* lanes: how many each track has. */
+/* lanes: the number of lanes of each track. */
 static mtp_status number_all(mtp__chrome *w, const uint32_t *lanes)
 {
     const mtp_trace *t = w->t;
@@ -247,8 +248,8 @@ static void process_name(mtp__chrome *w, const mtp__process_row *row, const mtp_
     }
 }
 
-/* User's metadata is at the top of the file, where readers look; and here, since callers of the MindTorch profiler look
- * among the metadata events, of which some readers allow five names only. */
+/* User metadata is at the top of the file, where readers look; and also here, since users of the MindTorch
+ * profiler look among the metadata events, of which some readers allow only five names. */
 static void process_labels(mtp__chrome *w, const mtp__process_row *row, const mtp__process *known, bool first)
 {
     mtp__out *o = &w->out;
@@ -287,7 +288,7 @@ static void process_events(mtp__chrome *w, const mtp__process_row *row, uint64_t
     sort_event(w, "process_sort_index", ts, row->out_pid, row->first_tid, index);
 }
 
-/* A thread's name is as Kineto has it, or (ours) the bare name; a row beside says which it is of. */
+/* A thread's name is as Kineto has it, or (ours) the bare name; an extra row names the one it belongs to. */
 static void thread_name(mtp__chrome *w, const mtp__lane *lane, const mtp__track *track)
 {
     mtp__out *o = &w->out;

@@ -1,8 +1,8 @@
-/* trace/json/number.c - the slow, exact lane of numbers. */
+/* trace/json/number.c - the slow, exact path for numbers. */
 #include "trace/json/number.h"
 #include <string.h>
 
-#define EXPONENT_LIMIT 100000 /* beyond: as good as infinite, or zero */
+#define EXPONENT_LIMIT 100000 /* beyond this: effectively infinite, or zero */
 
 static const uint64_t power[20] = {1u,
                                    10u,
@@ -30,7 +30,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Digits into d, as long as they fit: then the exponent counts them (*full). Returns the place behind them. */
+/* Reads digits into d while they fit; further ones only change the exponent (*full). Returns the end of the
+ * digits. */
 static const char *take_digits(const char *p, mtp__decimal *d, bool fraction, bool *full)
 {
     for (; is_digit(*p); p++) {
@@ -74,7 +75,7 @@ const char *mtp__json_decimal(const char *p, mtp__decimal *out)
     return p;
 }
 
-/* The magnitude times 10^shift; false: over `most`. */
+/* The magnitude times 10^shift; false: exceeds `most`. */
 static bool magnitude(const mtp__decimal *d, int shift, uint64_t most, uint64_t *out, bool *exact)
 {
     int64_t e = (int64_t)d->exponent + shift;
@@ -125,8 +126,8 @@ bool mtp__decimal_unsigned_slow(const mtp__decimal *d, uint64_t *out)
     return fits && exact && (!d->negative || *out == 0);
 }
 
-/* Right to the last bit for up to 15 digits and small powers, else to one unit in the last place or so. No strtod:
- * what it reads depends on the host's locale. */
+/* Exact for up to 15 digits and small powers, else accurate to about one unit in the last place. Not strtod,
+ * which depends on the host's locale. */
 double mtp__decimal_double(const mtp__decimal *d)
 {
     long double v = (long double)d->digits, ten = 10, factor = 1;

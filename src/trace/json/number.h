@@ -1,24 +1,25 @@
-/* trace/json/number.h - JSON numbers as decimals: nothing is rounded before it is known what for. */
+/* trace/json/number.h - JSON numbers as decimals: nothing is rounded before its use is known. */
 #ifndef MTP_TRACE_JSON_NUMBER_H
 #define MTP_TRACE_JSON_NUMBER_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* (-1)^negative * digits * 10^exponent. `more`: there are further digits, not all zero, behind those. */
+/* (-1)^negative * digits * 10^exponent. `more`: further digits follow, not all zero. */
 typedef struct mtp__decimal {
     uint64_t digits;
     int32_t exponent;
     bool negative, more;
 } mtp__decimal;
 
-/* One number as RFC 8259 has it; NULL: there is none. The bytes must end in one that no number has. */
+/* One number as in RFC 8259; NULL: not a number. The bytes must end with one that cannot be part of a
+ * number. */
 const char *mtp__json_decimal(const char *p, mtp__decimal *out);
 
-/* The number times 10^shift, to the nearest integer (halves away from zero). false: does not fit; *out is the nearest
- * that does. */
+/* The number times 10^shift, to the nearest integer (halves away from zero). false: out of range; *out is
+ * then the nearest value. */
 bool mtp__decimal_round(const mtp__decimal *d, int shift, int64_t *out);
-/* Exactly, else false. */
+/* false unless exact. */
 bool mtp__decimal_signed_slow(const mtp__decimal *d, int64_t *out);
 bool mtp__decimal_unsigned_slow(const mtp__decimal *d, uint64_t *out);
 static inline bool mtp__decimal_signed(const mtp__decimal *d, int64_t *out)
@@ -37,11 +38,11 @@ static inline bool mtp__decimal_unsigned(const mtp__decimal *d, uint64_t *out)
 }
 double mtp__decimal_double(const mtp__decimal *d);
 
-/* Numbers in text of any origin: decimal, or 0x and hexadecimal digits; all of it. */
+/* A number as text from any origin: decimal, or 0x and hexadecimal digits; the whole text must match. */
 bool mtp__text_unsigned(const char *bytes, size_t length, uint64_t *out);
 bool mtp__text_decimal(const char *bytes, size_t length, mtp__decimal *out);
 
-/* The fast lane: a whole number of at most 18 digits. NULL: something else, which may be a number too. */
+/* The fast path: an integer of at most 18 digits. NULL: anything else, perhaps another number. */
 static inline const char *mtp__json_whole(const char *p, mtp__decimal *out)
 {
     out->negative = *p == '-';
@@ -63,7 +64,7 @@ static inline const char *mtp__json_whole(const char *p, mtp__decimal *out)
     return p;
 }
 
-/* The fast lane of times: microseconds with three decimals, or none, to nanoseconds. NULL: something else. */
+/* The fast path for times: microseconds with three decimals, or none, to nanoseconds. NULL: anything else. */
 static inline const char *mtp__json_micros(const char *p, int64_t *ns)
 {
     const char *from = p;

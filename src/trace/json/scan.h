@@ -1,13 +1,13 @@
-/* trace/json/scan.h - reading JSON out of contiguous bytes, by pointer: the tokens.
+/* trace/json/scan.h - the tokens of JSON in contiguous bytes, read by pointer.
  *
- * The bytes end at `end`; MTP__JSON_PAD zeros follow, so that a token can be looked at without asking how far it is to
- * the end: outside of a string a zero stops everything. A call gives the place behind what it read, or NULL and the
- * reason in the scanner: more bytes are needed (the caller gets them and starts again at a place of its own), or the
- * text is wrong at stop_at.
+ * The bytes end at `end`, followed by MTP__JSON_PAD zeros, so that a token can be read without bounds checks:
+ * outside a string a zero stops every loop. A call returns the end of what it read, or NULL with the reason
+ * in the scanner: more bytes are needed (the caller gets them and retries from a position it chose), or the
+ * text is malformed at stop_at.
  *
- * What is taken although RFC 8259 forbids it: raw control characters and invalid UTF-8 in strings, unknown escapes
- * (a backslash then means itself), nan and infinity as C, Python and JavaScript write them. Such text is marked ODD, and
- * mtp__json_tidy() makes it strict.
+ * Accepted although RFC 8259 forbids it: raw control characters and invalid UTF-8 in strings, unknown escapes
+ * (the backslash is then literal), nan and infinity as C, Python and JavaScript write them. Such text is
+ * flagged ODD, and mtp__json_tidy() makes it strict.
  */
 #ifndef MTP_TRACE_JSON_SCAN_H
 #define MTP_TRACE_JSON_SCAN_H
@@ -23,14 +23,14 @@
 #define MTP__JSON_DEPTH 10000
 
 typedef enum mtp__json_stop {
-    MTP__JSON_MORE = 1, /* the bytes end inside of something */
+    MTP__JSON_MORE = 1, /* the bytes end inside a value */
     MTP__JSON_WRONG,    /* expected something else */
     MTP__JSON_DEEP      /* nested deeper than MTP__JSON_DEPTH */
 } mtp__json_stop;
 
 typedef struct mtp__json {
     const char *end; /* of the bytes; zeros follow */
-    bool complete;   /* and nothing more will come */
+    bool complete;   /* no more bytes will come */
     mtp__json_stop stop;
     const char *stop_at;                           /* borrowed */
     const char *expected;                          /* borrowed: static text */
@@ -40,10 +40,10 @@ typedef struct mtp__json {
 enum {
     MTP__JSON_ESCAPED = 1, /* has a backslash */
     MTP__JSON_ODD = 2,     /* not ASCII, or not strict */
-    MTP__JSON_LOOSE = 4    /* spaces are not as Kineto has them: one after ',' and ':', none elsewhere */
+    MTP__JSON_LOOSE = 4    /* whitespace differs from Kineto's: one space after ',' and ':', none elsewhere */
 };
 
-/* Between its quotes, as it stands in the file. */
+/* The text between the quotes, as in the file. */
 typedef struct mtp__json_string {
     const char *bytes; /* borrowed */
     size_t length;
@@ -59,7 +59,7 @@ typedef struct mtp__json_value {
     mtp__decimal number;
 } mtp__json_value;
 
-/* Tells that the text is wrong at `at`, or only ends there. */
+/* Records that the text is malformed at `at`, or merely ends there. */
 void mtp__json_stop_at(mtp__json *j, const char *at, const char *expected) __attribute__((cold));
 static inline const char *mtp__json_wrong(mtp__json *j, const char *at, const char *expected)
 {
@@ -67,14 +67,15 @@ static inline const char *mtp__json_wrong(mtp__json *j, const char *at, const ch
     return NULL;
 }
 
-/* One value of any kind and depth, checked. *flags collects. */
+/* One value of any type and depth, validated. Adds to *flags. */
 const char *mtp__json_skip(mtp__json *j, const char *p, unsigned *flags);
 const char *mtp__json_word(mtp__json *j, const char *p, unsigned *flags); /* true, null, nan, ... */
 const char *mtp__json_read_slow(mtp__json *j, const char *p, mtp__json_value *out);
-/* The members of an object that was read before: at first *p is behind its brace. false: there are no more. */
+/* Iterates over the members of an already validated object: initially *p is after its brace. false: no
+ * more. */
 bool mtp__json_member(mtp__json *j, const char **p, mtp__json_string *key, mtp__json_value *value);
 
-/* Behind spaces: mostly there is none, or one, or a line's end and its indentation. */
+/* Skips whitespace: usually none, one space, or a newline and indentation. */
 static inline const char *mtp__json_space(const char *p)
 {
     if ((unsigned char)*p > ' ')
@@ -82,7 +83,7 @@ static inline const char *mtp__json_space(const char *p)
     if (*p == ' ' && (unsigned char)p[1] > ' ')
         return p + 1;
 #if defined(__SSE2__)
-    for (;; p += 16) { /* the pad is zero, so this ends in it */
+    for (;; p += 16) { /* the pad is zero, so the loop ends there */
         __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
         __m128i blank =
             _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8(' ')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\n')));
@@ -99,7 +100,7 @@ static inline const char *mtp__json_space(const char *p)
 #endif
 }
 
-/* p: behind the opening quote. */
+/* p: after the opening quote. */
 static inline const char *mtp__json_string_end(mtp__json *j, const char *p, mtp__json_string *out)
 {
     unsigned flags = 0;
@@ -111,7 +112,7 @@ static inline const char *mtp__json_string_end(mtp__json *j, const char *p, mtp_
             _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('"')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\\')));
         unsigned hit = (unsigned)_mm_movemask_epi8(ends);
         unsigned odd = (unsigned)_mm_movemask_epi8(_mm_cmplt_epi8(v, _mm_set1_epi8(0x20)));
-        if (hit == 0) { /* signed: a byte from 0x80 on is below 0x20 too */
+        if (hit == 0) { /* signed compare: bytes from 0x80 on are below 0x20 too */
             flags |= odd != 0 ? MTP__JSON_ODD : 0;
             p += 16;
             if (p >= j->end)

@@ -19,26 +19,26 @@
 #define MTP__SOURCE_BYTES ((size_t)256 << 10)
 #endif
 #define HEAD_BYTES ((size_t)512)
-/* Traces become 10 to 50 times smaller, with long stacks 100 times. What is larger than this and became this much smaller was
- * made to fill memory. */
+/* Traces compress by a factor of 10 to 50, with long stacks 100. Anything larger than this that compressed
+ * better was made to exhaust memory. */
 #define BOMB_BYTES ((uint64_t)128 << 20)
 #define BOMB_TIMES 200u
 
 typedef ssize_t reading(mtp__source *s, void *to, size_t room);
 
 struct mtp__source {
-    int fd; /* owned unless it is standard input; -1: memory */
+    int fd; /* owned unless standard input; -1: memory */
     bool seekable;
     uint64_t offset, total; /* in the file; total 0: unknown */
     const char *memory;     /* borrowed */
     size_t memory_length, piece;
-    char *input; /* owned: MTP__SOURCE_BYTES of the file as it is */
+    char *input; /* owned: MTP__SOURCE_BYTES of raw input */
     size_t at, held;
-    bool ended;       /* nothing follows what is held */
+    bool ended;       /* nothing follows the bytes held */
     reading *reading; /* plain, gzip or zstd */
     const char *form;
     z_stream gzip;
-    bool gzip_open, inside; /* inside of a member or frame */
+    bool gzip_open, inside; /* inside a member or frame */
     ZSTD_DCtx *zstd;        /* owned */
     uint64_t decoded, members;
     mtp_status status;
@@ -70,7 +70,7 @@ static ssize_t raw_read(mtp__source *s, void *to, size_t room)
     return n;
 }
 
-/* More of the file behind what is held. false: failed. */
+/* Appends more of the file to the bytes held. false: failed. */
 static bool refill(mtp__source *s)
 {
     memmove(s->input, s->input + s->at, s->held - s->at);
@@ -112,22 +112,22 @@ static ssize_t broken(mtp__source *s, const char *what)
     s->status = MTP_FAIL(
         MTP_E_FORMAT, "the %s data %s, at byte %llu of the file, after %llu bytes of content", s->form, what,
         (unsigned long long)(s->offset - (s->held - s->at)), (unsigned long long)s->decoded);
-    mtp__advise("the file may have been cut or changed on its way here: get it again");
+    mtp__advise("the file may have been truncated or altered in transfer: get it again");
     return -1;
 }
 
-/* zlib's and zstd's own words, for those who know them, behind ours. */
+/* Our message, followed by zlib's or zstd's own for those who know it. */
 static ssize_t damaged(mtp__source *s, const char *library)
 {
     char what[128];
     bool checksum = strstr(library, "data check") != NULL || strstr(library, "length check") != NULL ||
                     strstr(library, "checksum") != NULL;
     snprintf(what, sizeof what, "is damaged (%s: %s)",
-             checksum ? "its checksum does not fit its content" : "it can not be decompressed", library);
+             checksum ? "its checksum does not match its content" : "it cannot be decompressed", library);
     return broken(s, what);
 }
 
-/* So much more content, and a user who has set no bound would not expect that. */
+/* Counts decoded bytes; far too many, when the user has set no limit, is an error. */
 static ssize_t decoded(mtp__source *s, size_t bytes)
 {
     uint64_t taken = mtp__source_done(s);
@@ -136,14 +136,14 @@ static ssize_t decoded(mtp__source *s, size_t bytes)
         return (ssize_t)bytes;
     s->status =
         MTP_FAIL(MTP_E_UNSUPPORTED,
-                 "the %s content is more than %u times as large as the file, as if made to fill memory",
+                 "the %s content is more than %u times as large as the file, as if made to exhaust memory",
                  s->form, BOMB_TIMES);
-    mtp__advise("if it is to be read, say how much memory that may take: --max-memory, MTPROF_MAX_MEMORY or "
+    mtp__advise("to read it anyway, set a memory limit: --max-memory, MTPROF_MAX_MEMORY or "
                 "max_memory");
     return -1;
 }
 
-/* Between members: true if another begins; what is left over must be padding. */
+/* Between members: true if another follows; anything else must be padding. */
 static bool next_member(mtp__source *s, bool *failed)
 {
     *failed = false;
@@ -154,7 +154,7 @@ static bool next_member(mtp__source *s, bool *failed)
             bool magic = s->held - s->at >= 2 && memcmp(s->input + s->at, "\x1f\x8b", 2) == 0;
             *failed = !magic;
             if (!magic)
-                broken(s, "is followed by something that is no gzip");
+                broken(s, "is followed by something that is not gzip");
             return magic;
         }
         if (s->ended)
@@ -183,7 +183,7 @@ static ssize_t read_gzip(mtp__source *s, void *to, size_t room)
         if (s->at == s->held && !s->ended && !refill(s))
             return -1;
         if (s->at == s->held && s->ended)
-            return broken(s, "is cut off");
+            return broken(s, "is truncated");
         s->gzip.next_in = (const Bytef *)s->input + s->at;
         s->gzip.avail_in = (uInt)(s->held - s->at);
         int rc = inflate(&s->gzip, Z_NO_FLUSH);
@@ -193,7 +193,7 @@ static ssize_t read_gzip(mtp__source *s, void *to, size_t room)
             return -1;
         }
         if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
-            return damaged(s, s->gzip.msg != NULL ? s->gzip.msg : "no cause is told");
+            return damaged(s, s->gzip.msg != NULL ? s->gzip.msg : "no reason given");
         s->inside = rc != Z_STREAM_END;
     }
     return decoded(s, want - s->gzip.avail_out);
@@ -206,7 +206,7 @@ static ssize_t read_zstd(mtp__source *s, void *to, size_t room)
         if (s->at == s->held && !s->ended && !refill(s))
             return -1;
         if (s->at == s->held && s->ended)
-            return s->inside ? broken(s, "is cut off") : 0;
+            return s->inside ? broken(s, "is truncated") : 0;
         ZSTD_inBuffer in = {s->input + s->at, s->held - s->at, 0};
         size_t rc = ZSTD_decompressStream(s->zstd, &out, &in);
         s->at += in.pos;
@@ -219,7 +219,7 @@ static ssize_t read_zstd(mtp__source *s, void *to, size_t room)
 
 /* --------------------------------------------------------------------------------------- life */
 
-/* Reads the head and takes the reader that it asks for. */
+/* Reads the head and selects the matching reader. */
 static mtp_status recognise(mtp__source *s)
 {
     s->input = mtp__calloc(1, MTP__SOURCE_BYTES);

@@ -1,5 +1,5 @@
-/* trace/json/text.c - see text.h. All of it is off the common way: most names have no escape, and Kineto's spelling
- * is even. */
+/* trace/json/text.c - see text.h. All of it is off the hot path: most names have no escapes, and Kineto's
+ * spelling is canonical. */
 #include "trace/json/text.h"
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ void mtp__buffer_fini(mtp__buffer *b)
 
 /* ------------------------------------------------------------------------------------------- escapes */
 
-/* The four hexadecimal digits of \uXXXX at p, the backslash; -1: it is none. */
+/* The four hexadecimal digits of \uXXXX, p at the backslash; -1: not such an escape. */
 static int hex4(const char *p, const char *end)
 {
     if (end - p < 6 || p[0] != '\\' || p[1] != 'u')
@@ -101,8 +101,7 @@ static char simple_escape(char c)
 
 void mtp__json_unescape(mtp__buffer *b, const char *bytes, size_t length)
 {
-    if (!mtp__buffer_reserve(b, length +
-                                    1)) /* no escape is shorter than what it means; there is always a place */
+    if (!mtp__buffer_reserve(b, length + 1)) /* unescaping never lengthens: there is always room */
         return;
     const char *p = bytes, *end = bytes + length;
     char *to = b->bytes + b->length;
@@ -172,7 +171,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* The closing quote of the string that opens at p. */
+/* The closing quote of the string opening at p. */
 static const char *closing(const char *p, const char *end)
 {
     for (p++; p < end && *p != '"'; p++)
@@ -180,7 +179,7 @@ static const char *closing(const char *p, const char *end)
     return p < end ? p : end;
 }
 
-/* A number or a word; what JSON has no word for is put in quotes. */
+/* A number or a word; words that are not JSON are quoted. */
 static const char *tidy_word(mtp__buffer *b, const char *p, const char *end)
 {
     const char *from = p;

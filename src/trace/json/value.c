@@ -9,7 +9,7 @@ void mtp__json_stop_at(mtp__json *j, const char *at, const char *expected)
     j->expected = expected;
 }
 
-/* The words that may stand for a value; from the fourth on as programs write them that ought not to. */
+/* The words that may stand for a value; from the fourth on, invalid ones that programs write nonetheless. */
 const char *mtp__json_word(mtp__json *j, const char *p, unsigned *flags)
 {
     static const char *const words[] = {"true", "false",    "null",      "NaN",      "nan",
@@ -21,7 +21,7 @@ const char *mtp__json_word(mtp__json *j, const char *p, unsigned *flags)
             continue;
         if (have < length || (have == length && !j->complete))
             return mtp__json_wrong(j, j->end, "a value");
-        char next = p[length]; /* infinity is not inf and something */
+        char next = p[length]; /* "infinity" is not "inf" plus something */
         if ((next >= 'a' && next <= 'z') || (next >= 'A' && next <= 'Z'))
             continue;
         *flags |= k >= 3 ? MTP__JSON_ODD : 0;
@@ -47,12 +47,12 @@ static const char *scalar(mtp__json *j, const char *p, unsigned *flags)
         while ((*digits >= '0' && *digits <= '9') || *digits == '.' || *digits == '-' || *digits == '+' ||
                (*digits | 0x20) == 'e')
             digits++;
-        if (digits >= j->end) /* a number cut off inside */
+        if (digits >= j->end) /* a truncated number */
             return mtp__json_wrong(j, j->end, "a number");
         return mtp__json_word(j, p, flags);
     }
     if (q >= j->end && !j->complete)
-        return mtp__json_wrong(j, j->end, "',', ']' or '}'"); /* it may go on */
+        return mtp__json_wrong(j, j->end, "',', ']' or '}'"); /* it may continue */
     return q;
 }
 
@@ -75,7 +75,7 @@ static const char *key(mtp__json *j, const char *p, unsigned *flags)
     return value;
 }
 
-/* Behind a value inside of something: up to the next value, or, when *depth comes down to 0, behind it all. */
+/* After a nested value: advances to the next value or, when *depth reaches 0, past the end. */
 static const char *go_on(mtp__json *j, const char *p, unsigned *depth, unsigned *flags)
 {
     while (*depth > 0) {
@@ -103,7 +103,7 @@ const char *mtp__json_skip(mtp__json *j, const char *p, unsigned *flags)
         if (*p == '[' || *p == '{') {
             bool object = *p == '{';
             if (depth == MTP__JSON_DEPTH) {
-                mtp__json_wrong(j, p, "a value that is less deep");
+                mtp__json_wrong(j, p, "a less deeply nested value");
                 j->stop = MTP__JSON_DEEP;
                 return NULL;
             }

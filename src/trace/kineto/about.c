@@ -1,5 +1,5 @@
-/* trace/kineto/about.c - what a file that we wrote says of its recording, under "mtprof": the ledger, and what was mended; and
- * under "mtprofMemory": what blocks of memory are; under "mtprofSteps": when steps began that no scope shows. */
+/* trace/kineto/about.c - what a file that we wrote says about its recording. "mtprof": the ledger and
+ * repaired faults; "mtprofMemory": categories of memory blocks; "mtprofSteps": steps that no scope shows. */
 #include <string.h>
 #include "trace/kineto/reader.h"
 
@@ -54,7 +54,7 @@ static void read_ledger(mtp__kineto *k, const mtp__json_value *object)
     }
 }
 
-/* Unfinished spans say so themselves. */
+/* Unfinished spans are marked individually. */
 void mtp__kineto_about(mtp__kineto *k, const mtp__json_value *object)
 {
     const struct {
@@ -80,7 +80,7 @@ void mtp__kineto_about(mtp__kineto *k, const mtp__json_value *object)
     }
 }
 
-/* The numbers of an array, at most `room`: how many. */
+/* Reads at most `room` numbers of an array and returns how many. */
 static size_t read_numbers(mtp__kineto *k, const mtp__json_value *array, mtp__decimal *out, size_t room)
 {
     const char *p = array->bytes + 1;

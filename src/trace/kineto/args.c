@@ -1,4 +1,4 @@
-/* trace/kineto/args.c - what an event's args mean. What has no place in the model is kept as the text it was. */
+/* trace/kineto/args.c - interprets an event's args. Members without a place in the model are kept as text. */
 #include <string.h>
 #include "base/hash.h"
 #include "trace/kineto/reader.h"
@@ -47,7 +47,7 @@ bool mtp__kineto_arg_text(mtp__kineto *k, mtp__kineto_arg arg, uint32_t *out)
     return true;
 }
 
-/* "key": value in the file is already as it is to be kept. */
+/* "key": value is already in canonical form in the file. */
 static bool is_tidy(const mtp__kineto_member *m)
 {
     const char *colon = m->key.bytes + m->key.length + 1;
@@ -70,7 +70,7 @@ void mtp__kineto_member_text(mtp__buffer *b, const mtp__kineto_member *m)
         mtp__json_tidy(b, m->value.bytes, m->value.length);
 }
 
-/* Mostly these members stand together and tidily in the file: then they are not copied first. */
+/* Usually these members are adjacent and canonical in the file, and need not be copied first. */
 uint32_t mtp__kineto_rest(mtp__kineto *k, uint64_t taken)
 {
     mtp__kineto_event *e = &k->event;
@@ -99,7 +99,7 @@ uint32_t mtp__kineto_rest(mtp__kineto *k, uint64_t taken)
 
 /* ------------------------------------------------------------------------------------------ categories */
 
-/* X(spelling, category): Kineto's own are those of MTP__CATEGORY_LIST; these are of older versions. */
+/* X(spelling, category): spellings of older versions; Kineto's current ones are in MTP__CATEGORY_LIST. */
 #define OLD_CATEGORIES(X)                                                                                    \
     X("Operator", CPU_OP)                                                                                    \
     X("operator", CPU_OP)                                                                                    \
@@ -140,9 +140,10 @@ static bool ends_in(const mtp__json_string *s, const char *end)
     return s->length > length && memcmp(s->bytes + s->length - length, end, length) == 0;
 }
 
-/* XPU and PrivateUse1 share CUDA's words but for the calls: xpu_runtime, privateuse1_driver; so do MTIA (mtia_runtime) and
- * others. MTIA's device work is mtia_ccp_events. HPU has one word for calls and device work, hpu_op: its row says which, and
- * where that is not known yet it stays OTHER, on a track that may turn out to be a device's. */
+/* XPU and PrivateUse1 use CUDA's categories except for calls: xpu_runtime, privateuse1_driver; so do MTIA
+ * (mtia_runtime) and others. MTIA's device work is mtia_ccp_events. HPU has one category for calls and device
+ * work, hpu_op: the row tells which, and until that is known it stays OTHER, on a track that may turn out to
+ * be a device's. */
 static mtp__category foreign_category(mtp__kineto *k, const mtp__json_string *s)
 {
     if (is_spelled(s, "hpu_op"))
@@ -183,7 +184,7 @@ static void add_frame(mtp__kineto *k, const mtp__json_string *s)
         k->frames[k->frame_count++] = mtp__kineto_string(k, s);
 }
 
-/* The strings of an array; false: there is something else in it. */
+/* The strings of an array; false: it contains something else. */
 static bool frames_of_array(mtp__kineto *k, const mtp__json_value *v)
 {
     const char *p = mtp__json_space(v->bytes + 1), *end = v->bytes + v->length - 1;
@@ -191,7 +192,7 @@ static bool frames_of_array(mtp__kineto *k, const mtp__json_value *v)
         mtp__json_string s;
         if (*p != '"')
             return false;
-        p = mtp__json_string_end(&k->json, p + 1, &s); /* it was read before: it is whole */
+        p = mtp__json_string_end(&k->json, p + 1, &s); /* already validated */
         add_frame(k, &s);
         p = mtp__json_space(p);
         p = *p == ',' ? mtp__json_space(p + 1) : p;
@@ -199,7 +200,7 @@ static bool frames_of_array(mtp__kineto *k, const mtp__json_value *v)
     return true;
 }
 
-/* "a;b;c", as Kineto wrote call stacks once; a line feed does as well. */
+/* "a;b;c", as older versions of Kineto wrote call stacks; line feeds separate too. */
 static void frames_of_string(mtp__kineto *k, const mtp__json_value *v)
 {
     const char *p = v->bytes + 1, *end = v->bytes + v->length - 1;
@@ -214,7 +215,7 @@ static void frames_of_string(mtp__kineto *k, const mtp__json_value *v)
     }
 }
 
-/* Innermost first in the file; in the model a frame knows the one above. */
+/* Innermost first in the file; in the model a frame refers to its parent. */
 static bool take_stack(mtp__kineto *k, mtp__kineto_arg arg, uint32_t *out)
 {
     const mtp__kineto_member *m = member(k, arg);
@@ -248,7 +249,7 @@ static uint64_t take_ids(const mtp__kineto *k, mtp__detail *d)
         d->event_index = (uint32_t)index + 1;
         taken |= MTP__ARG_BIT(EVENT_INDEX);
     }
-    if (d->sequence < -1) { /* not one of Kineto's: let it stay as it is */
+    if (d->sequence < -1) { /* not one of Kineto's: leave it unchanged */
         d->sequence = -1;
         taken &= ~MTP__ARG_BIT(SEQUENCE);
     }
@@ -269,7 +270,7 @@ static uint64_t take_shapes(mtp__kineto *k, mtp__detail *d)
         }
     }
     const mtp__kineto_member *m = member(k, MTP__ARG_INPUT_SHAPES);
-    if (m != NULL && m->value.kind == '[') { /* MindTorch's, beside or instead of Kineto's */
+    if (m != NULL && m->value.kind == '[') { /* MindTorch's, in addition to or instead of Kineto's */
         text[0] = text[0] != 0 ? text[0] : m->text;
         taken |= MTP__ARG_BIT(INPUT_SHAPES);
     }
@@ -316,19 +317,19 @@ static uint64_t take_device_work(mtp__kineto *k, mtp__detail *d)
     int64_t queued, device = k->event.pid.number;
     uint64_t taken = TAKE_SIGNED(BYTES, &d->bytes);
     mtp__kineto_signed(k, MTP__ARG_DEVICE, &device);
-    if (d->device != 0xffff && device >= 0 && device <= 0xff) /* MindTorch's; of others the track says it */
+    if (d->device != 0xffff && device >= 0 && device <= 0xff) /* MindTorch's; otherwise the track gives it */
         d->device = (uint16_t)MTP_DEVICE_NPU(device);
     taken |= take_triple(k, MTP__ARG_GRID, d->grid) ? MTP__ARG_BIT(GRID) : 0;
     taken |= take_triple(k, MTP__ARG_BLOCK, d->block) ? MTP__ARG_BIT(BLOCK) : 0;
     const mtp__kineto_member *m = member(k, MTP__ARG_QUEUED);
     if (m != NULL && m->value.kind == 0 && mtp__decimal_round(&m->value.number, 3, &queued)) {
-        d->queued_ns = queued != 0 ? queued : INT64_MIN; /* microseconds, like ts; Kineto's 0 is none */
+        d->queued_ns = queued != 0 ? queued : INT64_MIN; /* microseconds, like ts; Kineto writes 0 for none */
         taken |= MTP__ARG_BIT(QUEUED);
     }
     return taken;
 }
 
-/* What MindTorch writes beside Kineto's. */
+/* Members that MindTorch writes in addition to Kineto's. */
 static uint64_t take_mindtorch(mtp__kineto *k, mtp__detail *d)
 {
     uint64_t taken = 0, correlation, step;
@@ -365,7 +366,7 @@ typedef struct detail_words {
     uint64_t word[sizeof(mtp__detail) / 8];
 } detail_words;
 
-/* All details begin as a copy of the empty one, so what lies between members is the same too. */
+/* All details start as a copy of the empty one, so padding compares equal too. */
 static detail_words words_of(const mtp__detail *d)
 {
     detail_words w;
@@ -379,7 +380,7 @@ static bool same_detail(const mtp__detail *a, const mtp__detail *b)
     return memcmp(x.word, y.word, sizeof x.word) == 0;
 }
 
-/* Details without numbers of their own are often the same again. */
+/* Details without unique numbers often repeat. */
 static uint32_t keep_detail(mtp__kineto *k, const mtp__detail *d, const mtp__detail *empty)
 {
     if (d->event_index != 0 || d->external_id != 0 || d->correlation != 0)
@@ -425,7 +426,7 @@ uint32_t mtp__kineto_detail(mtp__kineto *k, mtp__category category, uint32_t num
     d.args = mtp__kineto_rest(k, taken);
     if (d.forward_thread != 0)
         *flags |= MTP__SPAN_BACKWARD;
-    const mtp__kineto_member *unfinished = member(k, MTP__ARG_UNFINISHED); /* our writer says so */
+    const mtp__kineto_member *unfinished = member(k, MTP__ARG_UNFINISHED); /* written by our exporter */
     if (unfinished != NULL && unfinished->value.kind == 't')
         *flags |= MTP__SPAN_UNFINISHED;
     return keep_detail(k, &d, &empty);

@@ -1,15 +1,14 @@
-/* trace/kineto/event.c - one event out of the window, in one pass; nothing of it reaches the model yet.
+/* trace/kineto/event.c - parses one event from the window in one pass; nothing reaches the model yet.
  *
- * Most bytes of a real trace are arrays of shapes, and most of those were there before. So before an array is read it is
- * compared with the one that stood at this place the last time: if that is there again, byte for byte, it is known to be
- * well formed, where it ends, and its id. bench/bench_read.c measures it.
+ * Most bytes of a real trace are arrays of shapes, and most of those repeat. So before an array is parsed it
+ * is compared with the one last seen at this place: if it matches byte for byte, its end and its id are
+ * known, and it is known to be well formed. bench/bench_read.c measures it.
  */
 #include <string.h>
 #include "base/hash.h"
 #include "trace/kineto/reader.h"
 
-#define MEMBERS_MOST                                                                                         \
-    65536u /* kept one by one: a member takes more room than its text, and any number of them may come */
+#define MEMBERS_MOST 65536u /* most members stored; the rest is kept as text */
 
 typedef enum field {
     FIELD_OTHER,
@@ -93,7 +92,7 @@ void mtp__kineto_event_init(mtp__kineto *k)
     }
 }
 
-/* The second spelling of the same thing. */
+/* The alternative spelling of the same arg. */
 static mtp__kineto_arg same_arg(mtp__kineto_arg arg)
 {
     return arg == MTP__ARG_OLD_DIMS          ? MTP__ARG_DIMS
@@ -115,13 +114,13 @@ static bool is_shape(mtp__kineto_arg arg)
     return (arg >= MTP__ARG_DIMS && arg <= MTP__ARG_OUTPUT_TYPES) || arg == MTP__ARG_INPUT_SHAPES;
 }
 
-/* An array that is likely to be one of those seen. p: at the bracket; at least 16 bytes may be read (the pad). */
+/* An array that was probably seen before. p: at the bracket; at least 16 bytes are readable (the pad). */
 static const char *read_shape(mtp__kineto *k, const char *p, mtp__kineto_member *m)
 {
     uint64_t hash = mtp__hash_mix(load8(p) ^ load8(p + 8) * 31, k->arg_context + m->arg);
     mtp__kineto_cached *guess = &k->array_cache[hash >> 20 & (MTP__KINETO_CACHE - 1)];
     if (guess->length != 0 && (size_t)(k->json.end - p) >= guess->length &&
-        memcmp(p, guess->bytes, guess->length) == 0) { /* an array says itself where it ends */
+        memcmp(p, guess->bytes, guess->length) == 0) { /* an array marks its own end */
         m->value = (mtp__json_value){.bytes = p, .length = guess->length, .kind = '['};
         m->text = guess->text;
         k->arg_context = hash;
@@ -147,12 +146,12 @@ static mtp__kineto_member *next_member(mtp__kineto *k)
     return &e->members[e->member_count];
 }
 
-/* One member of args, or an unknown one of the event: p at its value. It is put behind the others. */
+/* One member of args, or an unknown one of the event; p: at its value. Appended to the members. */
 static const char *read_member(mtp__kineto *k, const char *p, const mtp__json_string *key, bool in_args)
 {
     mtp__kineto_event *e = &k->event;
     mtp__kineto_arg arg = in_args ? same_arg(arg_of(k, key->bytes, key->length)) : MTP__ARG_NONE;
-    bool again = (e->args >> arg & 1) != 0; /* the later one counts */
+    bool again = (e->args >> arg & 1) != 0; /* the last one counts */
     mtp__kineto_member *m = again ? &e->members[e->arg[arg]] : next_member(k);
     if (m == NULL)
         return mtp__json_wrong(&k->json, p, "memory");
@@ -179,7 +178,7 @@ static const char *read_member(mtp__kineto *k, const char *p, const mtp__json_st
     return p;
 }
 
-/* Text, or what else is there as it is written. */
+/* A string's text, or any other value as written. */
 static mtp__json_string plain(const mtp__json_value *v)
 {
     bool quoted = v->kind == '"';
@@ -212,7 +211,7 @@ static const char *read_time(mtp__kineto *k, const char *p, unsigned seen, int64
         return p;
     bool number = v.kind == 0 || (v.kind == '"' && mtp__text_decimal(v.bytes + 1, v.length - 2, &v.number));
     if (number && mtp__decimal_round(&v.number, 3, out))
-        e->seen = (e->seen | seen) & ~bad; /* of two the last counts */
+        e->seen = (e->seen | seen) & ~bad; /* the last one counts */
     else if (bad != 0)
         e->seen = (e->seen | bad) & ~seen;
     else
@@ -232,7 +231,7 @@ static const char *read_id(mtp__kineto *k, const char *p, mtp__kineto_id *out)
     bool number = v.kind == 0 || (v.kind == '"' && v.flags == 0 &&
                                   mtp__text_decimal(out->text.bytes, out->text.length, &v.number));
     out->is_text = !number || !mtp__decimal_signed(&v.number, &out->number);
-    if (out->is_text && out->text.length == 0) /* nobody's, like Kineto's "Record Window End" */
+    if (out->is_text && out->text.length == 0) /* no process, like Kineto's "Record Window End" */
         *out = (mtp__kineto_id){.number = -1};
     return p;
 }
@@ -241,7 +240,7 @@ static const char *read_id(mtp__kineto *k, const char *p, mtp__kineto_id *out)
 
 typedef const char *reading(mtp__kineto *k, const char *p, const mtp__json_string *key);
 
-/* The members of an object, one call of `read` each; p: at the brace. */
+/* Calls `read` for each member of an object; p: at the brace. */
 static inline __attribute__((always_inline)) const char *each_member(mtp__kineto *k, const char *p,
                                                                      reading *read)
 {
@@ -318,7 +317,7 @@ static const char *read_field(mtp__kineto *k, const char *p, const mtp__json_str
     case FIELD_ARGS:
         if (*p == '{')
             return read_args(k, p);
-        return read_string(k, p, &text); /* null, or nothing that has members */
+        return read_string(k, p, &text); /* null, or anything without members */
     default:
         return read_member(k, p, key, false);
     }

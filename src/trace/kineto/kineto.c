@@ -1,5 +1,5 @@
-/* trace/kineto/kineto.c - the file as a whole: an object with traceEvents somewhere in it, or an array of events; or an execution
- * trace, an object with a schema and nodes. */
+/* trace/kineto/kineto.c - the whole file: an object with traceEvents somewhere in it, an array of events, or
+ * an execution trace: an object with a schema and nodes. */
 #include "trace/kineto/kineto.h"
 #include <string.h>
 #include "base/error.h"
@@ -8,10 +8,10 @@
 #include "trace/build.h"
 #include "trace/kineto/reader.h"
 
-#define TELL_EVERY ((uint64_t)16 << 20) /* bytes of the file between two calls of progress */
+#define TELL_EVERY ((uint64_t)16 << 20) /* bytes of the file between calls of progress */
 #define SPANS_FIRST 4096u
 
-enum { /* what peek() gives instead of a character */
+enum { /* what peek() returns instead of a character */
     AT_END = -1,
     FAILED = -2
 };
@@ -21,7 +21,7 @@ static unsigned long long offset(const mtp__kineto *k, const char *at)
     return k->window.offset + (uint64_t)(at - k->window.bytes);
 }
 
-/* More bytes; what is not yet read stays, at k->at. */
+/* Reads more bytes; those not yet parsed are kept, from k->at. */
 static mtp_status more(mtp__kineto *k)
 {
     mtp_status status = mtp__window_slide(&k->window, k->at);
@@ -39,7 +39,7 @@ static mtp_status more(mtp__kineto *k)
 static mtp_status wrong(const mtp__kineto *k, const char *at, const char *expected)
 {
     if (at >= k->json.end)
-        return MTP_FAIL(MTP_E_FORMAT, "byte %llu: the file ends where %s was expected: it is cut off",
+        return MTP_FAIL(MTP_E_FORMAT, "byte %llu: the file ends where %s was expected: it is truncated",
                         offset(k, k->json.end), expected);
     unsigned char c = (unsigned char)*at;
     if (c > ' ' && c < 0x7f)
@@ -47,8 +47,8 @@ static mtp_status wrong(const mtp__kineto *k, const char *at, const char *expect
     return MTP_FAIL(MTP_E_FORMAT, "byte %llu: expected %s, not the byte 0x%02x", offset(k, at), expected, c);
 }
 
-/* The character that comes next, spaces left out; k->at is then there. Spaces are not held, but nor are they waited for
- * without end: gzip makes a gigabyte of them out of a megabyte. */
+/* The next character after whitespace; moves k->at to it. Whitespace is not kept in the window, but not read
+ * without bound either: gzip expands a megabyte to a gigabyte of it. */
 static int peek(mtp__kineto *k, mtp_status *status)
 {
     for (unsigned long long from = offset(k, k->at);;) {
@@ -66,7 +66,7 @@ static int peek(mtp__kineto *k, mtp_status *status)
     }
 }
 
-/* That character, and no other. */
+/* Consumes exactly that character. */
 static mtp_status expect(mtp__kineto *k, char wanted, const char *expected)
 {
     mtp_status status = MTP_OK;
@@ -79,7 +79,7 @@ static mtp_status expect(mtp__kineto *k, char wanted, const char *expected)
     return MTP_OK;
 }
 
-/* The scanner gave up at k->at: MTP_OK if there are more bytes now, and it may start again. */
+/* The scanner stopped at k->at: MTP_OK if there are more bytes now and it may retry. */
 static mtp_status stopped(mtp__kineto *k)
 {
     if (k->no_memory)
@@ -130,7 +130,7 @@ static mtp_status read_node(mtp__kineto *k)
     return read_one(k, mtp__kineto_node_add);
 }
 
-/* A row of numbers of ours that is no event. */
+/* A row of numbers of our own, not an event. */
 static mtp_status read_row(mtp__kineto *k, void (*take)(mtp__kineto *k, const mtp__json_value *row))
 {
     mtp__json_value row;
@@ -154,11 +154,12 @@ static mtp_status read_step_row(mtp__kineto *k)
     return read_row(k, mtp__kineto_step_row);
 }
 
-/* Behind the bracket, up to the closing one. A bare array may lack that: its writer was to go on. */
+/* From after the opening bracket to the closing one. A bare array may lack it: its writer may have been
+ * interrupted. */
 static mtp_status read_events(mtp__kineto *k, bool bare, mtp_status (*read_next)(mtp__kineto *k))
 {
     mtp_status status = MTP_OK;
-    bool between = true; /* an event may come */
+    bool between = true; /* an event may follow */
     for (;;) {
         int c = peek(k, &status);
         if (c == FAILED)
@@ -184,7 +185,7 @@ static mtp_status read_events(mtp__kineto *k, bool bare, mtp_status (*read_next)
 
 /* ----------------------------------------------------------------------------------------- metadata */
 
-/* What the flags of a recording are called. */
+/* The names of the recording's flags. */
 static const struct {
     const char *key;
     uint32_t flag;
@@ -218,7 +219,7 @@ static void add_value(mtp__kineto *k, const char *key, size_t length, mtp__json_
     mtp__kineto_meta(k, key, length, v);
 }
 
-/* A string that the window may drop while what follows is read: its meaning, in `key`. */
+/* A string that the window may drop while the rest is read: unescaped into `key`. */
 static mtp_status read_key(mtp__kineto *k, mtp__buffer *key)
 {
     mtp__json_string s;
@@ -256,7 +257,7 @@ static mtp_status read_value(mtp__kineto *k, const mtp__buffer *key)
     return k->no_memory || k->trace->builder->out_of_memory ? MTP_FAIL(MTP_E_NOMEM, "metadata") : MTP_OK;
 }
 
-/* Behind the brace. */
+/* From after the opening brace. */
 static mtp_status read_object(mtp__kineto *k, mtp__buffer *key)
 {
     bool has_events = false, is_execution = false;
@@ -282,7 +283,7 @@ static mtp_status read_object(mtp__kineto *k, mtp__buffer *key)
             k->has_step_scopes = k->trace->step_count > 0;
             status = read_events(k, false, read_step_row);
         } else if (status == MTP_OK) {
-            is_execution |= key_is(key->bytes, key->length, "schema"); /* it comes first there */
+            is_execution |= key_is(key->bytes, key->length, "schema"); /* it comes first in such a file */
             status = read_value(k, key);
         }
         c = status == MTP_OK ? peek(k, &status) : FAILED;
@@ -305,7 +306,8 @@ static mtp_status no_trace(const mtp__kineto *k)
     if (mtp__spool_recognise(k->at, k->window.held))
         return MTP_FAIL(MTP_E_FORMAT, "a compressed spool: decompress it first");
     mtp_status status = wrong(k, k->at, "'{' or '[' at the start of a JSON trace");
-    mtp__advise("traces are mtprof's spools, and Kineto or Chrome JSON as it is or in gzip or zstd");
+    mtp__advise(
+        "supported are mtprof spools, and Kineto or Chrome JSON, plain or compressed with gzip or zstd");
     return status;
 }
 
@@ -394,7 +396,7 @@ mtp_status mtp__kineto_read(mtp__source *source, const mtp_open_options *options
     if (status == MTP_OK)
         status = complete(k);
     mtp_trace *trace = k->trace;
-    reader_fini(k); /* before finish(): it needs room of its own */
+    reader_fini(k); /* before finish(), which needs the memory */
     if (status != MTP_OK) {
         mtp_trace_destroy(trace);
         return status;

@@ -1,21 +1,22 @@
 /* trace/kineto/nodes.c - an execution trace: the nodes of PyTorch's .et.json, which are ops without times.
  *
- * A node names the one that it is in, and nodes are numbered as they began: that is all there is of time. So a node's span
- * begins with its place among the nodes, and lasts until the last one in it has begun, a nanosecond each: order and nesting are
- * true, durations mean nothing (mtp_trace_info.without_times). Arguments are put as Kineto puts them.
+ * A node names its parent, and nodes are numbered in order of start: there is no other timing. So a node's
+ * span starts at its position, one nanosecond per node, and lasts until the last node inside it has started:
+ * order and nesting are real, durations mean nothing (mtp_trace_info.without_times). Arguments are written as
+ * Kineto does.
  */
 #include <stdlib.h>
 #include <string.h>
 #include "trace/build.h"
 #include "trace/kineto/reader.h"
 
-#define MADE_NAME "[pytorch|profiler|execution_trace|" /* the process and its threads: no ops */
+#define MADE_NAME "[pytorch|profiler|execution_trace|" /* the process and its threads: not ops */
 #define SCOPE_BACKWARD 1
 #define SCOPE_USER 7
 
-/* One of the lists of a node's arguments, item by item. */
+/* One list of a node's arguments, item by item. */
 typedef struct list {
-    const char *at; /* NULL: there is none */
+    const char *at; /* NULL: absent */
 } list;
 
 static bool is(const mtp__json_string *key, const char *name)
@@ -36,7 +37,7 @@ static list list_of(const mtp__json_value *array)
     return (list){array != NULL && array->kind == '[' ? mtp__json_space(array->bytes + 1) : NULL};
 }
 
-/* The text was read before: it is whole. */
+/* The text is already validated. */
 static bool next(mtp__kineto *k, list *l, mtp__json_value *out)
 {
     if (l->at == NULL || *l->at == ']')
@@ -96,7 +97,7 @@ static bool starts(const mtp__json_value *v, const char *with)
     return v->kind == '"' && v->length >= strlen(with) + 2 && memcmp(v->bytes + 1, with, strlen(with)) == 0;
 }
 
-/* Where a tensor was: the last of [id, storage, offset, elements, bytes of one, "npu:0"]. */
+/* The device of a tensor: the last of [id, storage, offset, elements, bytes of one, "npu:0"]. */
 static void note_device(mtp__kineto *k, const mtp__json_value *tensor, mtp__detail *d)
 {
     mtp__json_value item, last = {0};
@@ -111,7 +112,7 @@ static void note_device(mtp__kineto *k, const mtp__json_value *tensor, mtp__deta
         d->device = (uint16_t)MTP_DEVICE_NPU(index);
 }
 
-/* One argument: its type as Kineto spells it, and its value if it is no tensor. */
+/* One argument: its type in Kineto's spelling, and its value if it is not a tensor. */
 static void add_argument(mtp__kineto *k, texts *t, const mtp__json_value *type, const mtp__json_value *value,
                          const mtp__json_value *shape, const mtp__json_value *stride, mtp__detail *d)
 {
@@ -271,7 +272,8 @@ static mtp__kineto_node *find(const mtp__kineto *k, uint64_t id)
     return k->node_count > 0 ? bsearch(&key, k->nodes, k->node_count, sizeof key, by_id) : NULL;
 }
 
-/* A node ends when the last of those in it on its thread has begun; one that is around others has a smaller number. */
+/* A node ends when the last node inside it on its thread has started; an enclosing node has a smaller
+ * number. */
 void mtp__kineto_nodes_finish(mtp__kineto *k)
 {
     mtp_trace *t = k->trace;

@@ -1,16 +1,16 @@
-/* trace/kineto/pairs.c - begin and end events to spans.
+/* trace/kineto/pairs.c - turns begin and end events into spans.
  *
- * They are kept until the file is read, since Chrome lets them come in any order: sorted by time if they were not, they
- * meet on a stack per track (linked through `under`), not per row: a row's track may become a device's when the file says
- * later that it is one. An end without a name ends the innermost; one with a name the innermost of that name, and what
- * is inside of that ends with it, unfinished.
+ * They are kept until the whole file is read, since Chrome allows any order; then they are sorted by time if necessary
+ * and matched on a stack per track (linked through `under`). Not per row: the track of a row becomes a device's if a
+ * later event says so. An end without a name ends the innermost begin; one with a name ends the innermost of that name,
+ * and everything inside that ends with it, unfinished.
  */
 #include <stdlib.h>
 #include <string.h>
 #include "base/os.h"
 #include "trace/kineto/reader.h"
 
-#define LOOK_DOWN 64 /* levels that an end with another name looks below the innermost */
+#define LOOK_DOWN 64 /* levels below the innermost that an end with another name searches */
 
 void mtp__kineto_pair_add(mtp__kineto *k, uint32_t row, bool is_end, uint64_t taken)
 {
@@ -52,7 +52,7 @@ typedef struct open_track {
     int64_t last_ns; /* its last event */
 } open_track;
 
-/* The begin that an end belongs to, MTP__NONE: there is none. */
+/* The begin that an end belongs to; MTP__NONE if none. */
 static uint32_t begin_of(const mtp__kineto *k, uint32_t innermost, const mtp__kineto_pair *end)
 {
     if (end->name == 0)
@@ -93,7 +93,7 @@ static void match(mtp__kineto *k, open_track *tracks, uint32_t at)
     }
 }
 
-/* What the end adds to the begin's args. */
+/* Appends the end's args to the begin's. */
 static uint32_t with_args(mtp__kineto *k, uint32_t detail, uint32_t args)
 {
     if (args == 0)

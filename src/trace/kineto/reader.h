@@ -1,12 +1,12 @@
-/* trace/kineto/reader.h - the parts of the Kineto reader, for its own files.
+/* trace/kineto/reader.h - the parts of the Kineto reader. Private to trace/kineto/.
  *
- *     kineto.c         the file: an object or an array, metadata, one event after the other
- *     event.c   one event from JSON to mtp__kineto_event; nothing is kept yet, so it can be begun again
- *     args.c    what its members mean
- *     add.c     the event into the model, by its phase
- *     rows.c    pid and tid to tracks, device tracks, names of threads and processes
- *     pairs.c   begin and end events to spans
- *     text.c    texts, shapes and stacks to ids
+ *     kineto.c   the file: an object or an array, metadata, one event after the other
+ *     event.c    one event from JSON to mtp__kineto_event; nothing is kept yet, so it can be begun again
+ *     args.c     what its members mean
+ *     add.c      the event into the model, by its phase
+ *     rows.c     pid and tid to tracks, device tracks, names of threads and processes
+ *     pairs.c    begin and end events to spans
+ *     text.c     texts, shapes and stacks to ids
  */
 #ifndef MTP_TRACE_KINETO_READER_H
 #define MTP_TRACE_KINETO_READER_H
@@ -15,7 +15,7 @@
 #include "trace/json/window.h"
 #include "trace/trace.h"
 
-/* Members of args that have a place in the model. X(symbol, spelling); some have two. */
+/* Members of args with a place in the model. X(symbol, spelling); some have two. */
 #define MTP__KINETO_ARG_LIST(X)                                                                              \
     X(NONE, "")                                                                                              \
     X(EXTERNAL_ID, "External id")                                                                            \
@@ -75,43 +75,43 @@ typedef enum mtp__kineto_arg {
 typedef struct mtp__kineto_member {
     mtp__json_string key;
     mtp__json_value value;
-    uint32_t text; /* of an array that is one of the shape args: its text's id */
+    uint32_t text; /* an array of the shape args: the id of its text */
     uint8_t arg;   /* mtp__kineto_arg */
 } mtp__kineto_member;
 
-/* A process, thread or flow id: a number, or text that is none. */
+/* A process, thread or flow id: a number or text. */
 typedef struct mtp__kineto_id {
     int64_t number;
     mtp__json_string text;
     bool is_text;
 } mtp__kineto_id;
 
-enum { /* what an event has */
+enum { /* which members an event has */
     MTP__SEEN_TS = 1,
     MTP__SEEN_DUR = 2,
     MTP__SEEN_ID = 4,
     MTP__SEEN_NAME = 8,
     MTP__SEEN_CATEGORY = 16,
-    MTP__SEEN_BAD_DUR = 32 /* there is one, which is no time */
+    MTP__SEEN_BAD_DUR = 32 /* present, but not a valid time */
 };
 
-/* One event as it is in the file; pointers are into the window. */
+/* One event as in the file; pointers point into the window. */
 typedef struct mtp__kineto_event {
     unsigned seen;
     char phase, scope;     /* 0: none */
-    unsigned clock_faults; /* a ts that no int64_t holds */
-    bool foreign_category; /* kineto_category(): its spelling must be kept */
+    unsigned clock_faults; /* a ts outside int64_t */
+    bool foreign_category; /* kineto_category(): the spelling must be kept */
     int64_t ts, dur;       /* ns */
     mtp__json_string name, category;
     mtp__kineto_id pid, tid, id;
-    uint64_t args;               /* a bit for each known arg that is there */
-    uint32_t arg[MTP__ARGS];     /* its member */
+    uint64_t args;               /* a bit for each known arg present */
+    uint32_t arg[MTP__ARGS];     /* index of its member */
     mtp__kineto_member *members; /* owned: args, and unknown members of the event itself */
     size_t member_count, member_room;
-    mtp__buffer overflow; /* text of members that are too many */
+    mtp__buffer overflow; /* text of members beyond the limit */
 } mtp__kineto_event;
 
-/* A set of items that lie elsewhere, by hash. */
+/* A set of items stored elsewhere, by hash. */
 typedef struct mtp__kineto_set {
     uint64_t *slot; /* owned: hash high, index + 1; 0: empty */
     size_t mask;
@@ -135,22 +135,22 @@ typedef struct mtp__kineto_row {
     mtp__kineto_row_key key;
     uint32_t track;       /* of the model; MTP__NONE: none yet */
     uint32_t process;     /* in processes */
-    uint32_t device_row;  /* of a file's row: where device work in it was put last, or MTP__NONE */
+    uint32_t device_row;  /* file row: where its device work was put last, or MTP__NONE */
     uint32_t name;        /* text */
-    uint32_t lane_of;     /* the row that this one was put beside, so that it nests (ours); MTP__NONE: none */
-    bool has_cpu;         /* a span of a CPU category is on its track */
-    bool made;            /* what stands on it our writer made, and will make again */
+    uint32_t lane_of;     /* the row beside which our writer put this one so that it nests; MTP__NONE: none */
+    bool has_cpu;         /* its track has a span of a CPU category */
+    bool made;            /* its contents were generated by our writer, which will generate them again */
     int64_t sort_index;   /* INT64_MIN: none */
-    int64_t last_ns;      /* the end of what is on it */
+    int64_t last_ns;      /* latest end on it */
     int64_t last_pair_ns; /* of begin and end events */
-    uint64_t cpu_spans, other_spans; /* by what the category says */
+    uint64_t cpu_spans, other_spans; /* by category */
 } mtp__kineto_row;
 
 typedef struct mtp__kineto_process {
     mtp__process model;
-    int64_t device; /* index that its device work gives, -1: none */
+    int64_t device; /* index from its device work, -1: none */
     bool described; /* has a name, labels or an index */
-    bool is_device; /* its labels say so */
+    bool is_device; /* according to its labels */
     uint64_t cpu_spans, other_spans;
 } mtp__kineto_process;
 
@@ -159,7 +159,7 @@ typedef struct mtp__kineto_pair {
     int64_t ts, end;
     uint32_t track, name, detail;
     uint32_t args;  /* of an end: text */
-    uint32_t under; /* the begin that was innermost before, or MTP__NONE */
+    uint32_t under; /* the enclosing begin, or MTP__NONE */
     uint32_t order;
     uint8_t category, flags;
     bool is_end, ended;
@@ -189,25 +189,25 @@ typedef struct mtp__kineto_cached {
 typedef struct mtp__kineto {
     mtp__json json;
     mtp__window window;
-    const char *at; /* in the window: what is not yet read */
+    const char *at; /* in the window: the next byte to parse */
     mtp_trace *trace;
     mtp__kineto_event event;
     bool no_memory;       /* latched */
-    uint64_t arg_context; /* event.c: of the next prediction */
+    uint64_t arg_context; /* event.c: context of the next prediction */
     uint64_t events, skipped;
-    uint64_t told;                   /* bytes, at the last call of progress */
+    uint64_t told;                   /* bytes at the last call of progress */
     const mtp_open_options *options; /* borrowed, or NULL */
 
-    mtp__buffer scratch, rest; /* of strings; of args */
+    mtp__buffer scratch, rest; /* for strings; for args */
     mtp__kineto_set shapes, stacks, rows_by_key, processes_by_pid, metas;
     mtp__kineto_row *rows;          /* owned */
-    mtp__pair_map devices;          /* 1 + process, its device: the trace's index; 0, index: it is taken */
-    bool has_step_scopes;           /* before "mtprofSteps" */
-    int64_t next_device;            /* indices below were tried */
+    mtp__pair_map devices;          /* (1 + process, its device): index in the trace; (0, index): in use */
+    bool has_step_scopes;           /* seen before "mtprofSteps" */
+    int64_t next_device;            /* lower indices are in use */
     mtp__kineto_process *processes; /* owned */
     mtp__kineto_pair *pairs;        /* owned */
     mtp__kineto_unfinished *unfinished; /* owned: complete events without a duration */
-    uint32_t *frames;                   /* owned: of one stack */
+    uint32_t *frames;                   /* owned: of the current stack */
     mtp__kineto_node *nodes;            /* owned */
     size_t node_count, node_room;
     uint64_t document_pid, document_start_ms; /* of an execution trace */
@@ -230,42 +230,42 @@ typedef struct mtp__kineto {
 void mtp__kineto_event_init(mtp__kineto *k);
 const char *mtp__kineto_event_parse(mtp__kineto *k, const char *p); /* p: at the brace */
 
-/* args.c: each is false, and nothing taken, if the arg is not there or is of another kind. */
+/* args.c: each returns false and takes nothing if the arg is absent or has another type. */
 bool mtp__kineto_signed(const mtp__kineto *k, mtp__kineto_arg arg, int64_t *out);
 bool mtp__kineto_unsigned(const mtp__kineto *k, mtp__kineto_arg arg, uint64_t *out);
 bool mtp__kineto_arg_text(mtp__kineto *k, mtp__kineto_arg arg, uint32_t *out);
-/* "key": value, behind what is there. */
+/* Appends "key": value. */
 void mtp__kineto_member_text(mtp__buffer *b, const mtp__kineto_member *m);
-/* The members that are not in `taken`, as JSON text; its id. Once for an event. */
+/* The members not in `taken` as JSON text; returns its id. At most once per event. */
 uint32_t mtp__kineto_rest(mtp__kineto *k, uint64_t taken);
-/* The detail of a span, 0: none is needed. */
+/* The detail of a span; 0 if it needs none. */
 uint32_t mtp__kineto_detail(mtp__kineto *k, mtp__category category, uint32_t number, uint64_t taken,
                             uint8_t *flags);
 mtp__category mtp__kineto_category(mtp__kineto *k);
 
 /* about.c: the value of "mtprof" */
-/* A row of "mtprofMemory", which is a tag; anything else is left out. */
+/* A row of "mtprofMemory": a tag; anything else is skipped. */
 void mtp__kineto_memory_row(mtp__kineto *k, const mtp__json_value *row);
-/* A row of "mtprofSteps": a step, unless scopes tell of them. */
+/* A row of "mtprofSteps": a step, unless there are scopes for steps. */
 void mtp__kineto_step_row(mtp__kineto *k, const mtp__json_value *row);
 void mtp__kineto_about(mtp__kineto *k, const mtp__json_value *object);
 
 /* add.c */
 void mtp__kineto_add(mtp__kineto *k);
-/* The flags that an event's name asks for; *step: the number of a step. */
+/* The flags implied by an event's name; *step: the number of a step. */
 uint8_t mtp__kineto_flags(const mtp__kineto *k, mtp__category category, int64_t *step);
 
 /* rows.c: rows by number; MTP__NONE: out of memory, latched. */
 uint32_t mtp__kineto_row_of(mtp__kineto *k); /* of the file's pid and tid */
 uint32_t mtp__kineto_row_for(mtp__kineto *k, mtp__category category,
                              uint64_t *taken);  /* for a span; has a track */
-bool mtp__kineto_on_device_row(mtp__kineto *k); /* the event stands on a row of a device, or names one */
-uint32_t mtp__kineto_row_any(mtp__kineto *k);   /* for what is no span; has a track */
+bool mtp__kineto_on_device_row(mtp__kineto *k); /* the event is on a device's row, or names a device */
+uint32_t mtp__kineto_row_any(mtp__kineto *k);   /* for anything but spans; has a track */
 uint32_t mtp__kineto_row_async(mtp__kineto *k); /* has a track */
-bool mtp__kineto_describe(mtp__kineto *k);      /* a metadata event; false: of another kind */
+bool mtp__kineto_describe(mtp__kineto *k);      /* a metadata event; false: of another type */
 void mtp__kineto_rows_finish(mtp__kineto *k);
 
-/* nodes.c: of an execution trace, what is in k->event; and all of them, once they are there. */
+/* nodes.c: adds the node in k->event; finishes when all have been added. */
 void mtp__kineto_node_add(mtp__kineto *k);
 void mtp__kineto_nodes_finish(mtp__kineto *k);
 
@@ -276,12 +276,12 @@ void mtp__kineto_pairs_finish(mtp__kineto *k);
 /* text.c */
 uint32_t mtp__kineto_text(mtp__kineto *k, const char *bytes, size_t length);
 uint32_t mtp__kineto_string(mtp__kineto *k, const mtp__json_string *s);
-uint32_t mtp__kineto_json(mtp__kineto *k, const mtp__json_value *v); /* tidied */
+uint32_t mtp__kineto_json(mtp__kineto *k, const mtp__json_value *v); /* in canonical form */
 uint32_t mtp__kineto_shape(mtp__kineto *k, const mtp__shape *shape);
 uint32_t mtp__kineto_stack_add(mtp__kineto *k, uint32_t parent, uint32_t frame);
 void mtp__kineto_meta(mtp__kineto *k, const char *key, size_t key_length, const mtp__json_value *v);
 
-/* The place of an item in the set: *found is its slot's index, or MTP__NONE; then mtp__set_put() may add it. */
+/* Looks up an item in the set: *found is its slot's index, or MTP__NONE; then mtp__set_put() may add it. */
 uint32_t mtp__set_find(const mtp__kineto_set *s, uint64_t hash, mtp__kineto_same *same, const void *items,
                        const void *key);
 bool mtp__set_put(mtp__kineto_set *s, uint64_t hash, uint32_t index);

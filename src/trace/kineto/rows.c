@@ -1,9 +1,10 @@
 /* trace/kineto/rows.c - rows of the file to tracks of the model.
  *
- * A pid and tid of the file is a row. Its CPU spans go to one track. Device work goes to the track of its device and
- * stream: those of args if they are there, else pid and tid; so lanes that a writer made beside a stream come together
- * again, and a process whose pid is 1 is not taken for device 1. What is no span, or of a category that says nothing, goes
- * to whichever track the row has; if it is first, it makes one that is the device's or the CPU's as what follows says.
+ * A row is a pid and tid of the file. Its CPU spans are put on one track. Device work is put on the track of
+ * its device and stream: those in args if present, else pid and tid; so lanes that a writer put beside a
+ * stream are merged again, and a process with pid 1 is not mistaken for device 1. Anything that is not a
+ * span, or has an uninformative category, is put on the track that the row has; if it comes first it creates
+ * one, which becomes a device's or the CPU's depending on what follows.
  */
 #include <stdio.h>
 #include <string.h>
@@ -93,7 +94,7 @@ uint32_t mtp__kineto_row_of(mtp__kineto *k)
     return row;
 }
 
-/* The row's track, made if it is not there. */
+/* The row's track, created if needed. */
 static bool row_track(mtp__kineto *k, uint32_t row, bool on_device)
 {
     mtp__kineto_row *r = &k->rows[row];
@@ -111,12 +112,12 @@ static bool row_track(mtp__kineto *k, uint32_t row, bool on_device)
     return r->track != MTP__NONE;
 }
 
-/* The index that a device has in the trace: its own, unless another process of the file has it. Files of several ranks
- * that were put into one have a device 0 in each; theirs are told apart as the file tells them, by the pid. */
+/* The index of a device in the trace: its own, unless another process in the file uses it. Files merged from
+ * several ranks have a device 0 each; they are told apart by pid, as in the file. */
 static int64_t device_index(mtp__kineto *k, uint32_t row, int64_t device)
 {
     const mtp__kineto_row_key *key = &k->rows[row].key;
-    uint64_t process = (uint64_t)k->rows[row].process + 1; /* 0: that the index is taken */
+    uint64_t process = (uint64_t)k->rows[row].process + 1; /* 0 marks an index in use */
     uint64_t *known = mtp__pair_find(&k->devices, process, (uint64_t)device);
     if (known != NULL)
         return (int64_t)*known;
@@ -133,7 +134,7 @@ static int64_t device_index(mtp__kineto *k, uint32_t row, int64_t device)
     return index;
 }
 
-/* The row of device work that stands in `row` of the file. */
+/* The row for device work found in `row` of the file. */
 static uint32_t row_on_device(mtp__kineto *k, uint32_t row, uint64_t *taken)
 {
     mtp__kineto_row_key key = k->rows[row].key;
@@ -164,7 +165,7 @@ static uint32_t row_on_device(mtp__kineto *k, uint32_t row, uint64_t *taken)
     mtp__kineto_row *r = &k->rows[row], *on = &k->rows[at];
     r->device_row = at;
     if (on->track == MTP__NONE && r->track != MTP__NONE &&
-        !r->has_cpu) { /* what was there first is the device's */
+        !r->has_cpu) { /* what came first belongs to the device */
         mtp__track *track = &k->trace->tracks[r->track];
         on->track = r->track;
         on->last_ns = r->last_ns;
@@ -219,7 +220,7 @@ uint32_t mtp__kineto_row_any(mtp__kineto *k)
     return row_track(k, row, k->rows[row].key.space == MTP__SPACE_DEVICE) ? row : MTP__NONE;
 }
 
-/* Asynchronous events with one id are a row of their own in their process: "category id". */
+/* Asynchronous events with the same id get a separate row in their process: "category id". */
 uint32_t mtp__kineto_row_async(mtp__kineto *k)
 {
     const mtp__kineto_event *e = &k->event;
@@ -248,7 +249,7 @@ uint32_t mtp__kineto_row_async(mtp__kineto *k)
 
 /* ---------------------------------------------------------------------------------- names and the end */
 
-/* "GPU 0", "NPU 1", ...: the labels of a device. */
+/* Labels of a device: "GPU 0", "NPU 1", ... */
 static bool is_device_label(mtp_text text)
 {
     static const char *const kinds[] = {"GPU ", "NPU ", "XPU ", "HPU ", "MTIA "};
@@ -266,7 +267,7 @@ static bool is_named(const mtp__kineto_event *e, const char *name)
     return e->name.length == strlen(name) && memcmp(e->name.bytes, name, e->name.length) == 0;
 }
 
-/* A row that our writer put beside another: what is on it belongs there. */
+/* Moves the contents of a row that our writer put beside another back to that row. */
 static bool put_back(mtp__kineto *k, uint32_t row)
 {
     mtp__kineto_row_key key = k->rows[row].key;
@@ -317,7 +318,7 @@ static void name_track(mtp__kineto *k, uint32_t track, const mtp__kineto_row *fr
     t->sort_index = t->sort_index != INT64_MIN ? t->sort_index : from->sort_index;
 }
 
-/* The process that most CPU spans are of; where no category says that they are, of those that might. */
+/* The process with most CPU spans; if no category identifies any, with most that could be. */
 static void find_pid(mtp__kineto *k)
 {
     uint64_t most = 0;
@@ -343,7 +344,7 @@ void mtp__kineto_rows_finish(mtp__kineto *k)
             continue;
         if (r->track == MTP__NONE && r->device_row == MTP__NONE && !r->made &&
             (r->name != 0 || r->sort_index != INT64_MIN) && row_track(k, (uint32_t)i, false)) {
-            mtp__track *track = &k->trace->tracks[r->track]; /* it did nothing, and has a name all the same */
+            mtp__track *track = &k->trace->tracks[r->track]; /* it did nothing, but has a name */
             if (p->is_device && p->device >= 0) {
                 track->pid = p->device;
                 track->pid_text = 0;

@@ -1,4 +1,4 @@
-/* trace/kineto/text.c - texts, shapes, stacks and metadata keys to ids, each of them once. */
+/* trace/kineto/text.c - interns texts, shapes, stacks and metadata keys. */
 #include <string.h>
 #include "base/grow.h"
 #include "base/hash.h"
@@ -74,7 +74,7 @@ static uint64_t load8(const char *p)
     return word;
 }
 
-/* Of the ends and the length alone: only a place in the cache. */
+/* Hashes only the ends and the length: a slot in the cache, not an identity. */
 static size_t cache_place(const char *bytes, size_t length)
 {
     uint64_t a, b;
@@ -181,7 +181,7 @@ static bool same_key(const void *items, uint32_t index, const void *key)
     return ((const mtp__meta *)items)[index].key == *(const uint32_t *)key;
 }
 
-/* A key that is there already gets the later value, as in any JSON object. */
+/* A repeated key gets the later value, as in any JSON object. */
 void mtp__kineto_meta(mtp__kineto *k, const char *key, size_t key_length, const mtp__json_value *v)
 {
     uint32_t id = mtp__kineto_text(k, key, key_length), json = mtp__kineto_json(k, v);

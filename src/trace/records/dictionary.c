@@ -12,7 +12,7 @@
 
 #define ID_NEAR (1u << 20) /* a damaged file must not make us allocate by its numbers */
 #define BLOB_MAX ((size_t)64 << 20)
-#define FRAME_ROOM 8192 /* a path, and the name of a template's function */
+#define FRAME_ROOM 8192 /* a path, and the name of a template function */
 
 uint32_t mtp__id_get_far(const mtp__id_list *list, uint32_t id)
 {
@@ -104,7 +104,7 @@ static void define_stop(mtp__dictionary *d, uint32_t cycle)
     d->stops = list;
 }
 
-/* A thread is told of again when its name changes: the last word holds, unless it is empty. */
+/* A thread is redefined when its name changes: the last name wins, unless it is empty. */
 static void define_thread(mtp__dictionary *d, uint32_t stream, uint32_t tid, uint32_t name)
 {
     mtp_trace *t = d->trace;
@@ -133,7 +133,7 @@ static void define_metadata(mtp__dictionary *d, uint32_t id, const char *blob, s
         mtp__trace_add_meta_text(d->trace, blob + 1, key, nul + 1, value);
 }
 
-/* Told again in each cycle: the last word holds. */
+/* Redefined in each cycle: the last one wins. */
 static void define_device(mtp__dictionary *d, uint32_t device, const char *blob, size_t length)
 {
     const char *nul = memchr(blob, 0, length);
@@ -211,11 +211,11 @@ static void define(mtp__dictionary *d, unsigned kind, uint32_t id, uint32_t tid,
             mtp__trace_set_meta_text(t, "trace_id", blob, length);
         break;
     default:
-        break; /* of a newer writer */
+        break; /* from a newer writer */
     }
 }
 
-/* The words after word 1 of a blob's record; parts are put together in order. */
+/* The words after word 1 of a blob's record; parts are concatenated in order. */
 static void read_blob(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint32_t count)
 {
     if (count < 2)
@@ -260,12 +260,12 @@ static void read_ledger(mtp_trace *t, const uint64_t *w, uint32_t count)
         t->ledger.dropped_by[i - 4] = w[i];
 }
 
-/* The record was written right after the clocks were read, so the two ticks are near. */
+/* The record was written right after the clocks were read, so the two ticks are close. */
 static void read_anchor(mtp__dictionary *d, const uint64_t *w, uint32_t count)
 {
     mtp__anchor a = {w[0], w[1], w[2], count > 3 ? w[3] : 0, count > 4 ? w[4] : 0};
     const uint64_t most = (uint64_t)1 << 40;   /* ticks: minutes */
-    const bool again = count > 5 && w[5] == 1; /* a ring tells old ones once more */
+    const bool again = count > 5 && w[5] == 1; /* a ring re-emits old ones */
     if (a.ticks > d->last_ticks + most || (!again && a.ticks + most < d->last_ticks))
         d->line.faults++;
     else if (!mtp__ticks_add(&d->line, &a))
@@ -340,7 +340,7 @@ mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, con
         if (length == 0)
             length = at + 1 < count ? (uint32_t)(words[at + 1] >> 32) : 0;
         if (length == 0 || length > count - at)
-            break; /* the visitor saw to it that this cannot be */
+            break; /* the visitor ruled this out */
         d->last_ticks = mtp__word0_full_ticks(words[at], chunk->base_ticks);
         if (MTP__WORD0_KIND(words[at]) == MTP__KIND_CONTROL && length >= 2)
             read_one(d, MTP__CONTROL_KIND(words[at + 1]), words + at + 2, length - 2);

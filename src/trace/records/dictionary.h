@@ -1,4 +1,4 @@
-/* trace/records/dictionary.h - what the control stream of a recording says. For the room trace alone. */
+/* trace/records/dictionary.h - the contents of a recording's control stream. Private to trace/. */
 #ifndef MTP_TRACE_RECORDS_DICTIONARY_H
 #define MTP_TRACE_RECORDS_DICTIONARY_H
 #include "base/pair_map.h"
@@ -7,8 +7,8 @@
 #include "trace/records/ticks.h"
 #include "trace/trace.h"
 
-/* Record's id -> the trace's. Ids count on for as long as a session lasts, and a ring holds the last of them: those far up
- * lie in pages. */
+/* Maps a record's id to the trace's. Ids keep counting as long as a session lasts, and a ring holds only the
+ * latest: high ids are stored in pages. */
 typedef struct mtp__id_list {
     uint32_t *id; /* owned: the lowest */
     uint32_t room;
@@ -36,12 +36,12 @@ typedef struct mtp__dictionary {
     double ticks_per_ns;
     mtp__stream_info *streams; /* owned */
     uint32_t stream_count;
-    mtp__device_text *devices; /* owned; by device */
+    mtp__device_text *devices; /* owned; sorted by device */
     uint32_t device_count;
-    mtp__cycle_stop *stops; /* owned; in the order of writing, which is that of cycles */
+    mtp__cycle_stop *stops; /* owned; in order of writing, which is that of cycles */
     uint32_t stop_count;
-    uint32_t metadata_seen; /* ids up to this one are in the trace */
-    bool second_pass;       /* anchors were taken in the first, the rest is completed now */
+    uint32_t metadata_seen; /* ids up to this one have been added to the trace */
+    bool second_pass;       /* anchors were read in the first; now everything else */
     uint64_t last_ticks;    /* of the control stream */
     unsigned char *part;    /* owned: a blob that comes in parts */
     size_t part_bytes, part_have;
@@ -51,8 +51,8 @@ typedef struct mtp__dictionary {
 } mtp__dictionary;
 
 void mtp__dictionary_fini(mtp__dictionary *d);
-void mtp__dictionary_rewind(mtp__dictionary *d); /* the first pass is made again: what is defined stays */
-/* What was found of the file itself. nameless: something uses a name that is not defined. */
+void mtp__dictionary_rewind(mtp__dictionary *d); /* restarts the first pass: definitions are kept */
+/* Findings about the file itself. nameless: an undefined name is used. */
 void mtp__dictionary_report(mtp_trace *t, const mtp__spool_report *report, bool nameless);
 mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, const uint64_t *words,
                                 uint32_t count);
@@ -69,8 +69,9 @@ static inline uint32_t mtp__dictionary_name(const mtp__dictionary *d, uint32_t i
                                    : mtp__id_get(&d->names, id);
 }
 const mtp__stream_info *mtp__dictionary_stream(const mtp__dictionary *d, uint32_t stream);
-uint64_t mtp__dictionary_stop(const mtp__dictionary *d, uint32_t cycle); /* 0: it was not stopped */
-void mtp__dictionary_add_process(mtp__dictionary *d);                    /* the recorded one, to the trace */
-/* From the file's header: what the control stream does not tell, because what told it is damaged, or its writer died before. */
+uint64_t mtp__dictionary_stop(const mtp__dictionary *d, uint32_t cycle); /* 0: not stopped */
+void mtp__dictionary_add_process(mtp__dictionary *d); /* adds the recorded process to the trace */
+/* Fills in from the file's header what the control stream lacks because it is damaged, or its writer died
+ * first. */
 void mtp__dictionary_complete(mtp__dictionary *d, const mtp__spool_header *header);
 #endif

@@ -10,7 +10,7 @@
 typedef struct mtp__pending_work {
     uint64_t word[11];
     uint32_t words;
-    uint32_t annotation; /* the CPU span whose shadow this is; MTP__NONE: it is work */
+    uint32_t annotation; /* the CPU span that this mirrors; MTP__NONE: real work */
     int64_t start, end;  /* once the clock is known */
 } pending_work;
 
@@ -85,7 +85,7 @@ static uint32_t point_after(const mtp__device_works *d, uint32_t device, uint64_
     return low;
 }
 
-/* A device's time, through the two points around it, or from the nearest one. */
+/* A device's time, interpolated between the two points around it, or from the nearest one. */
 static int64_t device_ns(const mtp__device_works *d, mtp__tick_line *line, uint32_t device, uint64_t at)
 {
     uint32_t after = point_after(d, device, at);
@@ -95,7 +95,7 @@ static int64_t device_ns(const mtp__device_works *d, mtp__tick_line *line, uint3
     high = high != NULL && high->device == device ? high : NULL;
     const clock_point *one = low != NULL ? low : high;
     if (one == NULL)
-        return mtp__ticks_of_clock(line, at); /* nothing is known of it: as if it were ours */
+        return mtp__ticks_of_clock(line, at); /* unknown: treat it as the host's clock */
     int64_t base = mtp__ticks_to_ns(line, one->ticks);
     double rate = 1.0;
     if (low != NULL && high != NULL)
@@ -116,7 +116,7 @@ static int64_t work_ns(const mtp__device_works *d, mtp__tick_line *line, const p
     }
 }
 
-/* How well each device's clock is known: by the worst of its readings. */
+/* How well each device's clock is known: by its worst sample. */
 static void add_clocks(const mtp__device_works *d, mtp_trace *t)
 {
     mtp__clock_info info = {0};
@@ -159,7 +159,7 @@ static bool map_launches(const mtp_trace *t, mtp__pair_map *by_correlation)
     return true;
 }
 
-/* The shadow of `annotation` on the place of work p begins, or reaches to its end. */
+/* Starts the mirror of `annotation` on the stream of work p, or extends it to the work's end. */
 static bool extend(mtp__device_works *d, mtp_trace *t, mtp__pair_map *shadows, uint32_t annotation,
                    uint32_t at)
 {
@@ -182,8 +182,8 @@ static bool extend(mtp__device_works *d, mtp_trace *t, mtp__pair_map *shadows, u
     return !t->builder->out_of_memory;
 }
 
-/* On each stream an annotation lasts from the first to the last of the work that was launched inside it. A program that
- * reports such spans itself knows better. */
+/* On each stream an annotation lasts from the first to the last work launched inside it. Not if the program
+ * reports such spans itself. */
 static bool add_annotations(mtp__device_works *d, mtp_trace *t)
 {
     uint32_t works = d->work_count;
@@ -211,7 +211,7 @@ static bool add_annotations(mtp__device_works *d, mtp_trace *t)
 
 /* --------------------------------------------------------------------------------------------- spans */
 
-/* By device, stream and start, so that work too comes track by track; what holds others comes before them. */
+/* By device, stream and start, so that work too is added track by track; enclosing spans come first. */
 static int by_place(const void *a, const void *b)
 {
     const pending_work *x = a, *y = b;
@@ -228,12 +228,12 @@ static int by_place(const void *a, const void *b)
     return (x->annotation > y->annotation) - (x->annotation < y->annotation);
 }
 
-/* A device's default stream is 0 for those who report work, and 7 in Kineto's traces: readers want streams above 0. If
- * the program has a stream 7, the next number that it has not. */
+/* A device's default stream is 0 for whoever reports work, and 7 in Kineto's traces: readers want streams
+ * above 0. If the program uses stream 7, the next free number. */
 static int64_t default_stream(const mtp__device_works *d, uint32_t device)
 {
     uint64_t number = DEFAULT_STREAM;
-    for (uint32_t i = 0; i < d->work_count; i++) /* by stream, upwards */
+    for (uint32_t i = 0; i < d->work_count; i++) /* in ascending order of stream */
         number += device_of(&d->work[i]) == device && stream_of(&d->work[i]) == number;
     return (int64_t)number;
 }
@@ -265,7 +265,7 @@ static void add_span(const mtp__device_works *d, mtp_trace *t, mtp__dictionary *
         detail.grid[2] = (uint32_t)w[9], detail.block[0] = (uint32_t)(w[9] >> 32);
         detail.block[1] = (uint32_t)w[10], detail.block[2] = (uint32_t)(w[10] >> 32);
     }
-    if (p->annotation != MTP__NONE) { /* spans of a recording keep their places: the id is that of link.c */
+    if (p->annotation != MTP__NONE) { /* spans of a recording keep their positions: the id of link.c */
         name = COLUMN(&t->builder->spans, NAME, uint32_t)[p->annotation];
         detail.external_id = (uint64_t)p->annotation + 1;
     }

@@ -1,6 +1,7 @@
-/* trace/records/from_records.c - see from_records.h. Streams come one after the other, each in the order of writing, so spans
- * are made in their final order and nothing is sorted. Begins wait for their ends in a list per stream, by slot (format.h);
- * where scopes do not end in the order of a stack, the track is nested once all ends are known. */
+/* trace/records/from_records.c - see from_records.h. Streams are read one after the other, each in order of
+ * writing, so spans are created in their final order and nothing is sorted. Begins wait for their ends in a
+ * list per stream, by slot (format.h); if scopes do not end in stack order, the track is nested once all ends
+ * are known. */
 #include "trace/records/from_records.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,15 +19,14 @@
 
 #define LIVE_TRIES 6
 #define SHARED_WORDS 6
-#define FORGET 4096u  /* events that are counted and forgotten at one time, or more */
+#define FORGET 4096u  /* fewest events to count and drop at a time */
 #define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
 
 typedef struct step_mark {
     uint64_t ticks, number;
 } step_mark;
 
-typedef struct
-    late_name { /* a span without a name, or whose name came after we had read the dictionary (live profiles) */
+typedef struct late_name { /* without a name, or defined after the dictionary was read (live profiles) */
     uint32_t span, id;
 } late_name;
 
@@ -42,37 +42,36 @@ typedef struct open_span {
 typedef struct unfinished_span {
     uint32_t span, cycle;
     uint64_t ticks; /* of its stream's last record in that cycle */
-    uint64_t until; /* it has ended by then, in ticks; 0: not known */
+    uint64_t until; /* it had ended by then, in ticks; 0: unknown */
 } unfinished_span;
 
 typedef struct reader {
     mtp__dictionary dict;
     mtp_trace *t;
     uint32_t only_cycle; /* 0: all */
-    mtp__tally *tally;   /* borrowed: events are counted and forgotten; NULL: they are kept */
+    mtp__tally *tally;   /* borrowed: events are counted and dropped; NULL: they are kept */
     /* the stream being read */
     uint32_t stream, track, cycle;
     uint64_t next_record, last_ticks;
-    uint64_t dropped; /* of the stream before here, as the chunk says */
-    int64_t
-        closed_ns; /* of the last end: a coarse clock gives the next record the same, or one that rounds to it */
-    uint32_t fresh; /* the span that has just begun: what comes next may tell of it. MTP__NONE: none */
-    shared_detail shared[SHARED_WORDS]; /* the last, by the number of words */
-    open_span *open;                    /* owned: spans without an end yet, by slot; the last one is open */
+    uint64_t dropped;  /* by the stream before this point, according to the chunk */
+    int64_t closed_ns; /* of the last end: with a coarse clock the next record may round to it */
+    uint32_t fresh;    /* the span just begun, to which the next records may refer; MTP__NONE: none */
+    shared_detail shared[SHARED_WORDS]; /* the latest, by number of words */
+    open_span *open;                    /* owned: spans without an end yet, by slot; the last entry is open */
     uint32_t open_count, open_room;
-    bool nameless;  /* a span's name is not defined */
-    uint32_t gaps;  /* of `open`: those that have ended */
-    uint32_t depth; /* of the stream, where we are */
-    /* kept for the end */
+    bool nameless;  /* a span's name is undefined */
+    uint32_t gaps;  /* ended entries in `open` */
+    uint32_t depth; /* of the stream, at this point */
+    /* kept until the end */
     unfinished_span *unfinished; /* owned */
     mtp__device_works devices;
     step_mark *marks;
     late_name *late;
     uint32_t unfinished_count, mark_count, late_count;
     uint64_t end_ticks;    /* the latest of all */
-    uint64_t now_ticks;    /* of a recording that goes on; else 0 */
-    uint64_t until;        /* of one that goes on: later records are left out; else 0 */
-    uint32_t newest_epoch; /* of definitions, that was met */
+    uint64_t now_ticks;    /* of a recording still running; else 0 */
+    uint64_t until;        /* of a recording still running: later records are ignored; else 0 */
+    uint32_t newest_epoch; /* of definitions seen */
 } reader;
 
 #define KEEP(r, list, count, item)                                                                           \
@@ -90,7 +89,7 @@ static void keep_unfinished(reader *r, uint32_t span, uint64_t until)
     KEEP(r, unfinished, unfinished_count, &u);
 }
 
-/* What is open stays open to the end of its cycle: nobody saw it end. */
+/* Open spans last to the end of their cycle: no end was recorded. */
 static void stream_close(reader *r)
 {
     for (uint32_t i = 0; i < r->open_count; i++)
@@ -123,8 +122,8 @@ static void stream_open(reader *r, const mtp__chunk *chunk)
     r->depth = chunk->depth;
 }
 
-/* Records found no room before this chunk, or a jump left one in the middle: of what was open, what the thread is not as deep
- * as any more has ended meanwhile. */
+/* Records were dropped before this chunk, or a longjmp left one half written: open spans deeper than the
+ * thread is now have ended meanwhile. */
 static void stream_goes_on(reader *r, const mtp__chunk *chunk)
 {
     r->fresh = MTP__NONE;
@@ -136,7 +135,7 @@ static void stream_goes_on(reader *r, const mtp__chunk *chunk)
             r->gaps--;
     }
     for (; r->open_count > 0 && r->open[r->open_count - 1].span == MTP__NONE; r->gaps--)
-        r->open_count--; /* the last one is open, always */
+        r->open_count--; /* the last one is always open */
     r->depth = chunk->depth;
 }
 
@@ -166,14 +165,14 @@ static const mtp__category category_of[] = {
 #undef X
 };
 
-/* Most ops of a program without shapes say the same about themselves: they share a detail. What ends may add to is not
- * shared. */
+/* Most ops of a program without shapes have identical details, which they share. Details that an end may
+ * extend are not shared. */
 static bool is_shared(uint32_t mask, uint32_t words)
 {
     return words < SHARED_WORDS && (mask & (MTP__HAS_DETAIL | MTP__HAS_ALLOCATED | MTP__HAS_NUMBER)) == 0;
 }
 
-/* The payload of a begin, as a detail; number: of a step. */
+/* The payload of a begin as a detail; number: of a step. */
 static uint32_t begin_detail(reader *r, const uint64_t *w, uint32_t words, uint64_t *number)
 {
     mtp__detail d = MTP__DETAIL_INIT;
@@ -266,7 +265,8 @@ static void on_begin(reader *r, const uint64_t *w, uint32_t words, uint64_t tick
     }
 }
 
-/* Slots grow along the list: what lies how far below the depth tells left from right, also when depths have wrapped. */
+/* Slots increase along the list: a binary search by distance below the depth, which also works after depths
+ * wrap. */
 static uint32_t find_open(const reader *r, uint32_t slot)
 {
     uint32_t low = 0, high = r->open_count, below = r->depth - slot;
@@ -282,7 +282,8 @@ static uint32_t find_open(const reader *r, uint32_t slot)
     return MTP__NONE;
 }
 
-/* One that is not the last leaves a gap, which goes when it comes to the end, or when gaps are the most. */
+/* Removing an entry other than the last leaves a gap; gaps are dropped at the end of the list, or when they
+ * outnumber the rest. */
 static uint32_t take_open(reader *r, uint32_t at)
 {
     uint32_t span = r->open[at].span, kept = 0;
@@ -305,7 +306,7 @@ static uint32_t take_open(reader *r, uint32_t at)
     return span;
 }
 
-/* The span that an END ends; MTP__NONE: its begin is not here. */
+/* The span that an END ends; MTP__NONE: its begin is missing. */
 static uint32_t span_ended(reader *r, const uint64_t *w, uint32_t words)
 {
     uint32_t at;
@@ -337,7 +338,7 @@ static void on_end(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks)
     if (*detail == 0)
         return;
     mtp__detail *d = r->t->details + *detail;
-    if (d->shape == 0 && d->allocated_before < 0) { /* others may have it, too */
+    if (d->shape == 0 && d->allocated_before < 0) { /* it may be shared */
         mtp__detail own = *d;
         uint32_t made = mtp__trace_add_detail(r->t, &own);
         if (made == 0)
@@ -351,20 +352,20 @@ static void on_end(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks)
         d->allocated_after = (int64_t)w[at];
 }
 
-/* The detail of the span that has just begun, of its own. NULL: out of memory. */
+/* A private detail for the span just begun. NULL: out of memory. */
 static mtp__detail *fresh_detail(reader *r)
 {
     uint32_t *detail = &COLUMN(&r->t->builder->spans, DETAIL, uint32_t)[r->fresh];
     const mtp__detail *d = r->t->details + *detail;
     if (*detail == 0 || (d->shape == 0 && d->allocated_before < 0 && d->held == 0)) {
         static const mtp__detail none = MTP__DETAIL_INIT;
-        mtp__detail own = *detail != 0 ? *d : none; /* others may have it, too */
+        mtp__detail own = *detail != 0 ? *d : none; /* it may be shared */
         *detail = mtp__trace_add_detail(r->t, &own);
     }
     return *detail != 0 ? r->t->details + *detail : NULL;
 }
 
-/* Which tensors an op was given, or what an object holds. */
+/* The tensors passed to an op, or held by an object. */
 static void on_tensors(reader *r, const uint64_t *w, uint32_t words)
 {
     uint32_t signature = (uint32_t)w[1], count = (uint32_t)(w[1] >> 32) & 0xff, first = 0;
@@ -406,7 +407,7 @@ static void on_memory(reader *r, const uint64_t *w, uint64_t ticks, unsigned kin
     int16_t index;
     device_of((uint32_t)(w[1] >> 48), &type, &index);
     int64_t ts = mtp__ticks_to_ns(&r->dict.line, ticks);
-    ts += ts == r->closed_ns; /* it came after: what is at the end's own time counts as inside */
+    ts += ts == r->closed_ns; /* it came after: an event at the end's own time would count as inside */
     if (kind == MTP__KIND_TAG || (kind == MTP__KIND_EXISTING && (int64_t)w[3] > 0)) {
         mtp__tag item = {
             ts, w[2], type, index, (uint32_t)w[1] & 0xff, kind == MTP__KIND_EXISTING ? (int64_t)w[3] : 0};
@@ -460,8 +461,8 @@ static void on_record(reader *r, const uint64_t *w, uint32_t length, uint64_t ti
         on_other(r, kind, w, length, ticks);
 }
 
-/* Plain scopes and ends, for as long as they last: what most of a long trace is made of. Stops in front of anything
- * else (bench: averages_ns_per_event). Room for the chunk's spans is there. */
+/* The fast path for plain scopes and ends, which most of a long trace is made of. Stops at anything else
+ * (bench: averages_ns_per_event). Room for the chunk's spans is reserved. */
 static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *words, uint32_t at,
                           uint32_t count, uint64_t *records)
 {
@@ -509,8 +510,8 @@ static uint32_t plain_run(reader *r, const mtp__chunk *chunk, const uint64_t *wo
     return at;
 }
 
-/* Forgets all spans but the open ones, which move to the front; when these are not the most, so that it takes time in
- * proportion to what was read. */
+/* Drops all spans but the open ones, which move to the front; only when those are a minority, so that the
+ * total cost is linear. */
 static void forget(reader *r)
 {
     mtp__span_memory *c = &r->t->builder->spans;
@@ -521,7 +522,8 @@ static void forget(reader *r)
         uint32_t from = r->open[i].span;
         if (from == MTP__NONE)
             continue;
-        COLUMN(c, START, int64_t)[kept] = COLUMN(c, START, int64_t)[from]; /* the rest of it is of no use */
+        COLUMN(c, START, int64_t)
+        [kept] = COLUMN(c, START, int64_t)[from]; /* the other columns are not needed */
         r->open[i].span = kept++;
     }
     mtp__tally_take(r->tally, r->t, kept);
@@ -530,7 +532,7 @@ static void forget(reader *r)
     r->late_count = 0;
 }
 
-/* Time on a stream does not go back: a clock that did is held where it was, and counted. */
+/* Time on a stream never goes back: a clock that did is held, and counted. */
 static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
 {
     reader *r = user;
@@ -543,7 +545,7 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
     if (r->until != 0)
         count = mtp__words_until(chunk, words, count, r->until);
     if (count == 0)
-        return MTP_OK; /* all of it came later */
+        return MTP_OK; /* all of it is later */
     if (r->stream != chunk->stream || r->cycle != chunk->cycle ||
         chunk->first - chunk->dropped != r->next_record - r->dropped)
         stream_open(r, chunk);
@@ -580,7 +582,7 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
 
 /* ------------------------------------------------------------------------------------ at the end */
 
-/* A loop ends with step(): what that began is no step unless something was recorded in it. */
+/* A loop ends with step(): the step this begins counts only if something was recorded in it. */
 static void add_steps(reader *r, int64_t end)
 {
     for (uint32_t i = 0; i < r->mark_count; i++) {
@@ -594,7 +596,7 @@ static void add_steps(reader *r, int64_t end)
     }
 }
 
-/* Those that came too late for the first pass. What has none, or could not be kept, is called "?". */
+/* Names defined too late for the first pass. Missing and lost names become "?". */
 static void name_late(reader *r)
 {
     const uint32_t unknown = r->late_count > 0 ? mtp__trace_text(r->t, "?", 1) : 0;
@@ -605,7 +607,7 @@ static void name_late(reader *r)
     }
 }
 
-/* Were ends lost? Those that made room for newer records took their begins along. */
+/* Were ends lost? Evicted ends took their begins along. */
 static bool lost_ends(const mtp_trace *t)
 {
     const uint64_t *by = t->ledger.dropped_by;
@@ -614,8 +616,8 @@ static bool lost_ends(const mtp_trace *t)
             by[MTP_DROP_BUDGET] + by[MTP_DROP_DISK] + by[MTP_DROP_NOMEM] + by[MTP_DROP_DAMAGED] > 0);
 }
 
-/* What nobody ended was open until the recording was stopped, or is open now; where that is not known, to the last record
- * of all. Where its end may have been lost it was open when its thread was last heard of. Returns when the trace ends. */
+/* Unfinished spans last until the recording was stopped, or until now; if that is unknown, to the last record
+ * of all. If the end may have been lost, to the thread's last record. Returns the end of the trace. */
 static int64_t end_unfinished(reader *r)
 {
     mtp_trace *t = r->t;
@@ -641,7 +643,7 @@ static mtp_status complete(reader *r, mtp_trace **out)
 {
     mtp_trace *t = r->t;
     stream_close(r);
-    if (r->end_ticks == 0) /* nothing but the control stream */
+    if (r->end_ticks == 0) /* only the control stream */
         r->end_ticks = r->dict.last_ticks;
     int64_t end = end_unfinished(r);
     if (r->tally != NULL) {
@@ -687,7 +689,8 @@ static mtp_status reader_init(reader *r, const char *source)
     return status;
 }
 
-/* Between the passes: anchors are known. A recording without any cannot be timed, and is empty or damaged. */
+/* Between the passes: the anchors are known. A recording without anchors cannot be timed, and is empty or
+ * damaged. */
 static void passes(reader *r)
 {
     static const mtp__anchor none;
@@ -701,11 +704,11 @@ static void passes(reader *r)
 typedef struct source { /* one of them */
     mtp_profile *prof;
     const char *path;
-    mtp__spool_report *report; /* of the path */
+    mtp__spool_report *report; /* for the path */
 } source;
 
-/* The definitions. While a recording goes on, an epoch may begin meanwhile, and chunks that we have not come to may go: what
- * is still needed of them was told again, and is found by reading again. */
+/* Reads the definitions. While a recording runs, a new epoch may begin meanwhile, and chunks not yet read may
+ * be evicted: whatever is still needed from them has been re-emitted, and is found by reading again. */
 static mtp_status read_control(reader *r, const source *from)
 {
     uint32_t before;
@@ -733,7 +736,7 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
         return status;
     r.only_cycle = prof->config.acc_events ? 0 : prof->recorder->cycle;
     mtp__anchor now;
-    if (prof->recording) { /* the end is now */
+    if (prof->recording) { /* it ends now */
         mtp__clock_anchor(&now);
         r.now_ticks = now.ticks;
         r.until = mtp__clock_ticks_slow();

@@ -15,7 +15,7 @@ uint32_t mtp__words_until(const mtp__chunk *chunk, const uint64_t *words, uint32
     return at < count ? at : count;
 }
 
-/* The latest record of all, so far. */
+/* Finds the latest record so far. */
 static mtp_status find_latest(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
 {
     uint64_t *latest = user;
@@ -30,7 +30,7 @@ static mtp_status find_latest(void *user, const mtp__chunk *chunk, const uint64_
     return MTP_OK;
 }
 
-/* Its clock may not be ours, so its records tell. */
+/* The writer's clock may differ from ours, so its records decide. */
 mtp_status mtp__find_moment(const char *path, uint64_t *until)
 {
     mtp__spool_header header;

@@ -25,7 +25,7 @@ void mtp__tally_take(mtp__tally *y, mtp_trace *t, uint32_t kept)
                 t->memory_count * sizeof *t->memory + t->instant_count * sizeof *t->instants +
                 t->tag_count * sizeof *t->tags + (t->detail_count - 1) * sizeof *t->details +
                 t->tensor_count * sizeof *t->tensors + t->held_count * sizeof *t->held;
-    if (c->count > 0) { /* as readers expect them: fresh */
+    if (c->count > 0) { /* readers expect zeroed columns */
         memset(COLUMN(c, DETAIL, uint32_t), 0, c->count * sizeof(uint32_t));
         memset(COLUMN(c, FLAGS, uint8_t) + kept, 0, c->count - kept);
     }

@@ -4,11 +4,11 @@
 #include "base/grow.h"
 #include "base/os.h"
 
-#define APART_NS 1e6    /* anchors nearer than this say little about the rate */
-#define AHEAD_MOST 8    /* anchors looked at to tell a jump from one that is off */
-#define SAMPLES 255     /* of rates, for the one that most anchors give */
+#define APART_NS 1e6    /* closer anchors say little about the rate */
+#define AHEAD_MOST 8    /* anchors examined to tell a jump from an outlier */
+#define SAMPLES 255     /* of rates, for the one that most anchors agree on */
 #define RATE_MOST 100.0 /* ns per tick */
-#define ERROR_SHARE 64  /* an error larger than this share of the way spoils the rate */
+#define ERROR_SHARE 64  /* an error above 1/64 of the interval spoils the rate */
 
 typedef mtp__tick_point point;
 
@@ -55,13 +55,13 @@ bool mtp__ticks_add(mtp__tick_line *line, const mtp__anchor *a)
 
 /* -------------------------------------------------------------------------------------------- judging */
 
-/* Clocks may be slewed, by some 8 % at the most. */
+/* Clocks may be slewed, by at most about 8 %. */
 static bool near(double ns, double expected, double error)
 {
     return ns > expected - expected / 8 - error && ns < expected + expected / 8 + error;
 }
 
-/* Do all clocks of the system agree on how long it was? */
+/* Do all clocks of the system agree on the interval? */
 static bool vouched(const point *a, const point *b)
 {
     double ns = (double)(b->ns - a->ns), real = (double)(b->realtime - a->realtime),
@@ -75,7 +75,7 @@ typedef enum verdict {
     BAD
 } verdict;
 
-/* What b, further on than a, says: too close to tell, a rate to be believed, or a contradiction. */
+/* What b, later than a, says: too close to tell, a credible rate, or a contradiction. */
 static verdict judge(const point *a, const point *b, double ns_per_tick)
 {
     double ticks = (double)(b->ticks - a->ticks), expected = ticks * ns_per_tick,
@@ -93,7 +93,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The session's rate, in ns per tick, unless it cannot be or most anchors say otherwise. */
+/* The session's rate, in ns per tick, unless it is impossible or most anchors disagree. */
 static double reference(mtp__tick_line *line, double ticks_per_ns)
 {
     double rate[SAMPLES], told = ticks_per_ns > 0.01 && ticks_per_ns < 100.0 ? 1.0 / ticks_per_ns : 0;
@@ -127,7 +127,7 @@ static int64_t scaled_between(const point *a, const point *b)
     return (int64_t)(((wide)(uint64_t)(b->ns - a->ns) << MTP__TICK_SHIFT) / (b->ticks - a->ticks));
 }
 
-/* Of an anchor that contradicts the last one: do those after it agree with it, and not with the last? */
+/* For an anchor that contradicts the last one: do those after it agree with it, and not with the last? */
 static bool is_jump(const mtp__tick_line *line, uint32_t i, const point *last, int64_t shift, double rate)
 {
     for (uint32_t k = i + 1; k < line->count && k <= i + AHEAD_MOST; k++) {
@@ -141,11 +141,11 @@ static bool is_jump(const mtp__tick_line *line, uint32_t i, const point *last, i
     return false;
 }
 
-/* One anchor that may be used, or that is moved to where the ticks say it is. */
+/* Accepts an anchor, or moves it to where the ticks put it. */
 typedef struct walk {
     uint32_t used;
-    int64_t shift; /* of all that comes: the jumps so far, taken back */
-    double rate;   /* the last that was believed */
+    int64_t shift; /* of all later anchors: the jumps so far, undone */
+    double rate;   /* the last one accepted */
 } walk;
 
 static void take(mtp__tick_line *line, walk *w, uint32_t i, double known)
@@ -199,10 +199,10 @@ void mtp__ticks_fini(mtp__tick_line *line)
     memset(line, 0, sizeof *line);
 }
 
-/* Mostly the next one; a stream that begins anew, or the next thread's, is far away. */
+/* Usually the next segment; a new stream or thread starts far away. */
 void mtp__ticks_seek(mtp__tick_line *line, uint64_t ticks)
 {
-    uint32_t low = 0, high = line->count; /* the last point that is not after it */
+    uint32_t low = 0, high = line->count; /* the last point not after it */
     if (line->at + 1 < line->count && ticks >= line->point[line->at + 1].ticks)
         low = line->at + 1;
     if (low + 1 == line->count || (low > 0 && ticks < line->point[low + 1].ticks)) {
