@@ -8,8 +8,7 @@ static const char help[] =
     "'mtprof export' writes the same trace without the faults. In a spool (.mtp) it checks checksums,\n"
     "definitions and the ledger. Remarks are good to know, but break no rule.\n\n"
     "      --json             the findings as JSON\n"
-    "  -o, --output FILE      write --json to FILE\n"
-    "  -h, --help\n\n"
+    "  -o, --output FILE      write --json to FILE\n" CLI_COMMON_HELP "\n"
     "Exit code: 0 clean (a recovered spool is, too), 1 rules are broken, 2 wrong usage, 3 bad input,\n"
     "5 not enough memory.\n\n"
     "  mtprof check trace.json.gz\n";

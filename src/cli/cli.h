@@ -46,6 +46,10 @@ int cli_fail_output(void); /* the same for an output file */
 int cli_usage_error(void);
 /* Lines of `mtprof info`: accelerators, and how to profile programs that use them. */
 void cli_about_devices(void);
+/* The options of all verbs, at the end of their lists. */
+#define CLI_COMMON_HELP                                                                                      \
+    "      --max-memory SIZE  the most memory to use: 2G, 500M, none (see 'mtprof --help')\n"                \
+    "  -h, --help\n"
 /* Prints a verb's help text (first line "usage: mtprof ...") to stdout; returns CLI_OK. */
 int cli_help(const char *text);
 

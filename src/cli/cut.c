@@ -6,15 +6,14 @@
 static const char help[] =
     "usage: mtprof cut TRACE -o OUT [--step N[-M]] [--time FROM-TO] [--name PATTERN] [--thread THREAD]\n\n"
     "Writes the part of a trace that meets all the given conditions. Device work stays with the op that\n"
-    "launched it. Spans that extend beyond the range are cut off there; their args have the full duration.\n"
-    "OUT's suffix selects the format, as in 'mtprof export'; '-' is JSON on standard output.\n\n"
+    "launched it. Spans that extend beyond the range are cut off there; the full duration is in their\n"
+    "args. OUT's suffix selects the format, as in 'mtprof export'; '-' is JSON on standard output.\n\n"
     "  -o, --output OUT       the file to write\n"
     "      --step N[-M]       these steps, by number\n"
     "      --time FROM-TO     since the start: 10ms-20ms, 1.5s-2s; either side may be omitted\n"
     "      --name PATTERN     spans of this name and everything nested in them: part of the name, or a\n"
     "                         pattern for the whole name, with * and ?\n"
-    "      --thread THREAD    a thread's number, or its name as above\n"
-    "  -h, --help\n\n"
+    "      --thread THREAD    a thread's number, or its name as above\n" CLI_COMMON_HELP "\n"
     "  mtprof cut run.json.gz -o steps.json.gz --step 3-5\n"
     "  mtprof cut run.mtp -o forward.json --name 'forward*' --time 10ms-20ms\n";
 

@@ -8,8 +8,8 @@
 
 static const char help[] =
     "usage: mtprof diff [options] BEFORE AFTER\n\n"
-    "Compares two runs, row by row. Columns: calls per step (without steps: in total); the typical time of\n"
-    "one call before and after, without outliers, and its change; own: the change without its callees;\n"
+    "Compares two runs, row by row. Columns: calls per step (without steps: in total); the typical time\n"
+    "of one call before and after, without outliers, and its change; own: the change without its callees;\n"
     "per step: the change of its own time over all calls in a step.\n\n"
     "Verdicts account for noise. A change that all rows share is drift of the machine and is not held\n"
     "against them. A row is slower or faster if its change is unlikely to be chance among so many rows,\n"
@@ -22,8 +22,7 @@ static const char help[] =
     "      --max-drift SHARE  attribute drift up to this to the machine, more to the program; default 10%\n"
     "  -l, --limit N          number of rows; -1: all. Default 20; with --json all\n"
     "      --json             all numbers as JSON\n"
-    "  -o, --output FILE      write --json to FILE\n"
-    "  -h, --help\n\n"
+    "  -o, --output FILE      write --json to FILE\n" CLI_COMMON_HELP "\n"
     "Exit code: 0 nothing is slower than allowed, 1 something is, 2 wrong usage, 3 bad input.\n\n"
     "  mtprof diff main.json.gz branch.json.gz\n"
     "  mtprof diff main.mtp branch.mtp --fail-over 10% || exit 1\n"

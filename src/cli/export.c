@@ -18,8 +18,7 @@ static const char help[] =
     "  -o, --output OUT       the file to write\n"
     "      --whole-us         whole microseconds, for readers that round badly (HTA)\n"
     "      --no-args          times and names only: smaller, for speedscope\n"
-    "  -z, --level N          compression of .gz: 1 (fast) to 9 (small)\n"
-    "  -h, --help\n\n"
+    "  -z, --level N          compression of .gz: 1 (fast) to 9 (small)\n" CLI_COMMON_HELP "\n"
     "  mtprof export run.mtp -o run.pt.trace.json.gz\n"
     "  mtprof export trace.json.gz -o trace.et.json\n";
 

@@ -5,8 +5,7 @@
 static const char help[] =
     "usage: mtprof info [TRACE]\n\n"
     "Shows what a trace contains, where it came from, and what is missing from it. Without a trace: what\n"
-    "this build and this machine can do.\n\n"
-    "  -h, --help\n";
+    "this build and this machine can do.\n\n" CLI_COMMON_HELP;
 
 static int about_machine(void)
 {

@@ -49,14 +49,9 @@ int cli_usage_error(void)
     return CLI_USAGE;
 }
 
-#define MAX_MEMORY_HELP                                                                                      \
-    "      --max-memory SIZE  any verb: the most memory to use (2G, 500M, none). Default: the value of\n"    \
-    "                         MTPROF_MAX_MEMORY, else three quarters of the available memory, but at\n"      \
-    "                         most 64 times the file's size (256M for small files)\n"
-
 int cli_help(const char *text)
 {
-    printf("%s\n%s", text, MAX_MEMORY_HELP);
+    fputs(text, stdout);
     return CLI_OK;
 }
 
@@ -288,10 +283,15 @@ static void print_help(FILE *to)
                 "'-' is standard input or output.\n\n");
     for (size_t i = 0; i < VERBS; i++)
         fprintf(to, "  %s%-8s%s %s\n", cli_bold(to), verbs[i].name, cli_plain(to), verbs[i].summary);
-    fprintf(to,
-            "\n'mtprof VERB --help' describes a verb; 'mtprof --version' prints the version.\n"
-            "Exit codes: 0 success, 1 findings (diff, check), 2 wrong usage, 3 bad input, 4 output failed,\n"
-            "5 not enough memory.\n\n" MAX_MEMORY_HELP);
+    fprintf(
+        to,
+        "\n'mtprof VERB --help' describes a verb; 'mtprof --version' prints the version.\n"
+        "Exit codes: 0 success, 1 findings (diff, check), 2 wrong usage, 3 bad input, 4 output failed,\n"
+        "5 not enough memory.\n\n"
+        "Options of all verbs:\n\n"
+        "  --max-memory SIZE  the most memory to use (2G, 500M, none). Default: MTPROF_MAX_MEMORY, else\n"
+        "                     three quarters of the available memory, but at most 64 times the file's size\n"
+        "                     (256M for small files)\n");
 }
 
 /* The verb that shares the most first letters with what was typed, or NULL. */

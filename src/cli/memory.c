@@ -15,8 +15,8 @@ static const char help[] =
     "      --json             everything as one JSON object\n"
     "  -o, --output FILE      with --json the object; else what torch's export_memory_timeline writes:\n"
     "                         .json or .json.gz  [times_us, sizes by category]\n"
-    "                         raw.json.gz        rows [time_ns, action, bytes, category]\n"
-    "  -h, --help\n\n"
+    "                         raw.json.gz        rows [time_ns, action, bytes, category]\n" CLI_COMMON_HELP
+    "\n"
     "Categories come from the recorded program (mindtorch_v2 reports them). PyTorch's traces have none:\n"
     "there they are inferred from where a block was allocated and freed, and the rest is Unknown, such as\n"
     "parameters and most inputs.\n\n"

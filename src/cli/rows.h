@@ -27,6 +27,5 @@ int cli_rows_load(const cli_rows *rows, mtp_trace **trace, mtp_averages **averag
     "      --python-functions   rows for Python functions, too; PyTorch omits them since 2.15\n"             \
     "      --as-torch         device time as PyTorch adds it up, including work that it counts twice\n"      \
     "      --json, --csv      rows with torch's attribute names\n"                                           \
-    "  -o, --output FILE      instead of standard output; .gz compresses\n"                                  \
-    "  -h, --help\n"
+    "  -o, --output FILE      instead of standard output; .gz compresses\n"
 #endif

@@ -3,14 +3,13 @@
 
 static const char help[] =
     "usage: mtprof stacks [options] TRACE\n\n"
-    "Folded stacks, the input of flame graph tools. One line per stack, the longest time first: functions,\n"
-    "ops and annotations from the root, joined by ';', then the self time of the last of them in\n"
-    "microseconds (with the device metric: a kernel's). Backward ops are shown where their forward op was\n"
-    "called. The trace must have been recorded with stacks. Python time outside ops and annotations is not\n"
-    "included.\n\n"
+    "Folded stacks, the input of flame graph tools. One line per stack, the longest time first:\n"
+    "functions, ops and annotations from the root, joined by ';', then the self time of the last of them\n"
+    "in microseconds (with the device metric: a kernel's). Backward ops are shown where their forward op\n"
+    "was called. The trace must have been recorded with stacks. Python time outside ops and annotations\n"
+    "is not included.\n\n"
     "  -m, --metric M         self_cpu_time_total (default) or self_device_time_total\n"
-    "  -o, --output FILE      instead of standard output; .gz compresses\n"
-    "  -h, --help\n\n"
+    "  -o, --output FILE      instead of standard output; .gz compresses\n" CLI_COMMON_HELP "\n"
     "  mtprof stacks trace.json.gz -o trace.folded    # then flamegraph.pl trace.folded, or speedscope\n"
     "  mtprof stacks trace.json.gz | head -5\n";
 

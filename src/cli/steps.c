@@ -15,8 +15,7 @@ static const char help[] =
     "how long nothing ran, when, after what, before what, and in which function or annotation.\n\n"
     "  -l, --limit N          only the first N steps; -1: all (default). The summary covers all steps\n"
     "      --json, --csv      times in microseconds\n"
-    "  -o, --output FILE      write --json or --csv to FILE; .gz compresses\n"
-    "  -h, --help\n\n"
+    "  -o, --output FILE      write --json or --csv to FILE; .gz compresses\n" CLI_COMMON_HELP "\n"
     "  mtprof steps trace.json.gz\n"
     "  mtprof steps --csv trace.json.gz | sort -t, -k7 -n\n";
 

@@ -9,7 +9,7 @@ static const char help[] =
     "      --header TEXT      a line above the table\n"
     "      --device NAME      name of the device columns: CUDA, NPU; default: as in the trace\n"
     "      --name-width N, --shapes-width N, --src-width N\n"
-    "                         maximum widths of these columns; -1: no limit\n\n"
+    "                         maximum widths of these columns; -1: no limit\n" CLI_COMMON_HELP "\n"
     "  mtprof table --sort self_cpu_time_total --limit 20 run.json.gz\n"
     "  mtprof table --by-shape --sort flops run.mtp\n";
 
