@@ -1,5 +1,4 @@
-/* mtprof.h - the profiler: records what a tensor program does, from any thread, at tens of nanoseconds per
- * event.
+/* mtprof.h - the profiler: records what a tensor program does, on any thread, in tens of nanoseconds.
  *
  *     mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
  *     mtp_profile *prof;
@@ -143,8 +142,9 @@ MTP_API uint64_t mtp_now_ns(void); /* the same instant in nanoseconds of CLOCK_M
  * loaded: a thread that disables the TSC later (prctl(PR_SET_TSC)) must not record. */
 MTP_API const char *mtp_clock_name(void);
 
-/* A name's id, valid for the life of the process; the same text gives the same id. 0 if out of memory:
- * records then carry the name "?". Safe from any thread. */
+/* A name's id, valid for the life of the process; the same text gives the same id. 0 if it could not be kept
+ * (out of memory, or a new name in a handler that interrupted the library): records then show "?". Safe from
+ * any thread. */
 MTP_API uint32_t mtp_name(const char *text);
 MTP_API uint32_t mtp_name_n(const char *text, size_t length);
 
@@ -160,8 +160,7 @@ MTP_API uint32_t mtp_name_n(const char *text, size_t length);
 #define MTP_WITH_MODULES 0x1000u
 
 /* The number of the current recording, taken from mtp_recording(): different at each start, never 0 while
- * recording. A framework that stores it per object detects the first use in a recording with one
- * comparison. */
+ * recording. By keeping it per object, a framework detects the first use in a recording in one comparison. */
 #define MTP_SESSION(recording) ((uint16_t)((recording) >> 16))
 
 MTP_API extern uint32_t mtp__recording; /* read through mtp_recording() */
@@ -214,8 +213,7 @@ static inline void mtp_scope_end(mtp_token token)
 #define MTP__LITERAL(text, say) _Static_assert(__builtin_constant_p(text), say)
 #endif
 
-/* The id of a literal, looked up once per call site. Anything else is a compile-time error; use
- * mtp_name(). */
+/* The id of a literal, looked up once per call site. Other names do not compile: use mtp_name(). */
 #define MTP_NAME(text)                                                                                       \
     (__extension__({                                                                                         \
         MTP__LITERAL(text, "MTP_NAME takes a literal: use mtp_name() for names made at run time");           \
@@ -366,8 +364,7 @@ static inline void mtp_op_begin(mtp_op *op)
         mtp__op_begin(op);
 }
 
-/* The same with a name made at run time instead of op->name: kept for the session only
- * (mtp_scope_begin_text). */
+/* The same with a name made at run time, instead of op->name, kept for the session only. */
 static inline void mtp_op_begin_text(mtp_op *op, const char *text, size_t length)
 {
     op->token = 0;
@@ -381,9 +378,9 @@ static inline void mtp_op_end(mtp_op *op)
         mtp__op_end(op);
 }
 
-/* The tensors that the object of a call holds (a module's parameters, an optimizer's state). Call it right
- * after the begin of an MTP_SCOPE_PYTHON or MTP_SCOPE_MODULE, before the thread records anything else; one
- * record per call. */
+/* Tensors that the object of a call holds (a module's parameters, an optimizer's state). Call it right after
+ * the begin of an MTP_SCOPE_PYTHON or MTP_SCOPE_MODULE, before the thread records anything else; each call
+ * adds one part (mtp_tree_held). */
 static inline void mtp_op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
 {
     if (MTP__UNLIKELY(op->token))
@@ -627,14 +624,12 @@ typedef struct mtp_profile_config {
     mtp_action (*schedule_callback)(void *user, uint64_t step); /* instead of schedule, or NULL */
     void (*on_trace_ready)(mtp_profile *prof, void *user);      /* once per saved cycle, or NULL */
     void (*on_warning)(void *user, mtp_warning code, const char *text);
-    /* Writes at most `room` (MTP_TRACE_ID_ROOM) bytes, NUL included. NULL: a random UUID, 32 hexadecimal
-     * digits. */
+    /* Writes at most `room` (MTP_TRACE_ID_ROOM) bytes, NUL included. NULL: a random UUID, 32 hex digits. */
     void (*custom_trace_id)(void *user, char *out, size_t room);
     void *user;            /* borrowed: passed to each callback */
     uint64_t buffer_bytes; /* budget for records; 0: 256 MiB */
     mtp_when_full when_full;
-    /* Unit of the budget, a power of two from 4 KiB to 1 MiB; 0: 64 KiB. Threads with few records share a
-     * chunk. */
+    /* Unit of the budget, a power of two, 4 KiB to 1 MiB; 0: 64 KiB. Threads with few records share one. */
     uint32_t chunk_bytes;
     /* Path of a file that records are written to as they are made, so that a crash loses none; copied. In it,
      * %p is the process id, %h the host, %t the time (UTC), %n the first number not yet taken by a file, %% a
@@ -675,8 +670,7 @@ MTP_API mtp_status mtp_profile_mark_step(mtp_profile *prof, uint64_t number);
 MTP_API mtp_status mtp_profile_toggle(mtp_profile *prof, bool enable, uint32_t activities);
 
 /* Metadata at the top level of an exported trace. add: while prepared; preset: at any time, applied at every
- * start. The _json forms take JSON text, which is validated: MTP_E_ARG, and mtp_last_error() says where it is
- * wrong. */
+ * start. The _json forms validate their JSON text: MTP_E_ARG, and mtp_last_error() says where it is wrong. */
 MTP_API mtp_status mtp_profile_add_metadata(mtp_profile *prof, const char *key, const char *value);
 MTP_API mtp_status mtp_profile_add_metadata_json(mtp_profile *prof, const char *key, const char *json);
 MTP_API mtp_status mtp_profile_preset_metadata_json(mtp_profile *prof, const char *key, const char *json);
@@ -687,8 +681,7 @@ MTP_API mtp_action mtp_profile_action(const mtp_profile *prof);
 MTP_API bool mtp_profile_is_recording(const mtp_profile *prof);
 MTP_API const char *mtp_profile_trace_id(const mtp_profile *prof); /* NULL before the first prepare */
 MTP_API const char *mtp_profile_spool(const mtp_profile *prof); /* path, patterns expanded; NULL: none yet */
-/* The new name of an unstopped recording that had this path (MTP_WARNING_SPOOL_KEPT); NULL: there was
- * none. */
+/* New name of a recording that had this path and was never stopped (MTP_WARNING_SPOOL_KEPT); NULL: none. */
 MTP_API const char *mtp_profile_spool_kept(const mtp_profile *prof);
 
 /* -------------------------------------------------------------------------------------------- ledger */

@@ -63,8 +63,8 @@ typedef struct mtp_plugin_times {
     uint64_t queued, submitted, start, end;
 } mtp_plugin_times;
 
-/* c = alpha * op(a) @ op(b) + beta * c, row-major, `batch` times. Offsets, leading dimensions and strides are
- * in elements. */
+/* c = alpha * op(a) @ op(b) + beta * c, row-major, `batch` times. Offsets, leading dimensions, strides: in
+ * elements. */
 typedef struct mtp_plugin_gemm {
     size_t size;    /* sizeof(mtp_plugin_gemm) */
     uint32_t dtype; /* MTP_FLOAT32 or MTP_FLOAT64 */
@@ -92,8 +92,8 @@ typedef struct mtp_plugin {
     void (*close)(mtp_plugin_device *device); /* after everything that belongs to it was released */
     mtp_status (*properties)(mtp_plugin_device *device, mtp_plugin_properties *out);
 
-    /* memory: uninitialised; at least one byte. free does not wait: the caller ensures that no work uses
-     * it */
+    /* memory: uninitialised; at least one byte. free does not wait: the caller has made sure that
+     * no work uses it */
     mtp_status (*alloc)(mtp_plugin_device *device, uint64_t bytes, mtp_plugin_memory **out);
     void (*free)(mtp_plugin_memory *memory);
 

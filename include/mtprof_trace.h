@@ -83,8 +83,7 @@ typedef struct mtp_trace_info {
     uint64_t missing_chunks; /* of a spool: truncated; chunks missing at its end */
     mtp_outcome outcome;
     bool without_times; /* an execution trace: times only express order and nesting */
-    /* The system's clocks stopped or contradicted each other during recording: times may be off by a
-     * percent. */
+    /* The system's clocks stopped or contradicted each other while recording: times may be off by 1%. */
     bool clock_uncertain;
     bool damaged_header; /* of a spool: one of the two copies of its header; the other one was used */
     uint64_t chunks; /* of a spool: in the file; damaged_chunks of them are unreadable, at least in part */
@@ -116,9 +115,9 @@ typedef struct mtp_recovered {
     }
 
 /* Writes a complete spool to `to` with everything readable in the spool `path`: of a killed process,
- * truncated or damaged. Recovering a recovered spool gives the same bytes. `path` is only read, and `to` must
- * be a different file; it appears complete or not at all. A spool that is still being recorded: MTP_E_STATE.
- * `out` may be NULL. */
+ * truncated or damaged. Recovering a recovered spool gives the same bytes. `path` is only read; `to` must be
+ * a different file, and appears complete or not at all. A spool still being recorded: MTP_E_STATE. `out` may
+ * be NULL. */
 MTP_API mtp_status mtp_recover(const char *path, const char *to, mtp_recovered *out);
 
 /* ------------------------------------------------------------------------------------------ averages */
@@ -173,8 +172,7 @@ MTP_API void mtp_averages_total(const mtp_averages *averages, mtp_row *out);    
 /* Python functions without a row because options.include_python_functions was not set. */
 MTP_API size_t mtp_averages_left_out(const mtp_averages *averages);
 /* Sorts rows, largest first, by a torch attribute: cpu_time_total, self_cpu_time_total, cpu_time, count,
- * device_time_total, cuda_time_total, self_npu_memory_usage, flops ... Unknown: MTP_E_ARG, listing the known
- * ones. */
+ * device_time_total, cuda_time_total, self_npu_memory_usage, flops ... Unknown: MTP_E_ARG. */
 MTP_API mtp_status mtp_averages_sort(mtp_averages *averages, const char *attribute);
 /* The share (0 to 1) of the ops' self CPU time for which FLOPs are known. */
 MTP_API double mtp_averages_flops_coverage(const mtp_averages *averages);
@@ -220,8 +218,7 @@ MTP_API mtp_status mtp_averages_chrome(const mtp_averages *averages, mtp_sink *s
  *     mtp_events_destroy(events);                      before the trace
  *
  * Averages are sums of exactly these times and sizes. Texts are borrowed from the events. May be used from
- * any number of threads at once. Computing on demand may run out of memory: MTP_E_NOMEM, and the next call
- * tries again. */
+ * any number of threads at once. A call that runs out of memory (MTP_E_NOMEM) may be repeated. */
 typedef struct mtp_events mtp_events;
 #define MTP_NO_EVENT SIZE_MAX
 
@@ -304,8 +301,7 @@ MTP_API mtp_status mtp_events_get(mtp_events *events, size_t index, mtp_event *o
 /* Time 0 of events (the start of the recording), relative to the trace's base_ns. */
 MTP_API int64_t mtp_events_zero_ns(const mtp_events *events);
 
-/* torch's cpu_children, in order: the first child of an event, and its next sibling; MTP_NO_EVENT: no
- * more. */
+/* torch's cpu_children, in order: an event's first child, and its next sibling; MTP_NO_EVENT: no more. */
 MTP_API mtp_status mtp_events_child(mtp_events *events, size_t index, size_t *out);
 MTP_API mtp_status mtp_events_sibling(mtp_events *events, size_t index, size_t *out);
 
@@ -324,8 +320,7 @@ MTP_API mtp_status mtp_events_stack(mtp_events *events, size_t index, mtp_text *
                                     size_t *depth);
 
 /* An event's inputs, already parsed: [[4, 6], [], [[2], [3]]] gives the items TENSOR 2, TENSOR 0, LIST 2,
- * TENSOR 1, TENSOR 1 and the numbers 4, 6, 2, 3. Non-tensors have rank 0. A list is followed by its
- * tensors. */
+ * TENSOR 1, TENSOR 1 (a list, then its tensors) and the numbers 4, 6, 2, 3. Non-tensors have rank 0. */
 typedef struct mtp_event_input {
     bool is_list;
     uint32_t count; /* rank of a tensor, tensors of a list */
@@ -355,7 +350,7 @@ MTP_API mtp_status mtp_events_inputs(mtp_events *events, size_t index, mtp_input
  *     instants time value name track is_counter
  *     shapes   dims strides types concrete (text ids: JSON); row 0: spans without a shape
  *     stacks   parent (a row, 0: none) frame (a text id)
- * With device work, spans also have launcher: the CPU span that launched it. category: see
+ * With device work, spans also have launcher, the CPU span that launched it. category:
  * mtp_category_text(). */
 typedef struct mtp_column {
     const char *table, *name; /* static */
@@ -384,7 +379,7 @@ typedef struct mtp_export_options {
     bool without_args;       /* smaller, for speedscope */
     int compression;         /* of .gz: 1 to 9, 0: the default */
     const char *trace_name;  /* "traceName"; NULL: the path */
-    void (*progress)(void *user, uint64_t events_done, uint64_t events_total);
+    void (*progress)(void *user, uint64_t events_done, uint64_t events_total); /* or NULL */
     void *user;
     bool without_concrete_inputs;  /* omit the values of arguments that are not tensors */
     bool without_forward_backward; /* omit a recording's arrows from ops to their backward ops */
@@ -411,9 +406,8 @@ MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
  * self_cpu_time_total or self_device_time_total (also spelled self_cuda_, self_npu_, self_xpu_,
  * self_privateuse1_). Others: MTP_E_ARG "metric should be one of: [...]". */
 MTP_API mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
-/* Folded stacks for flame graphs: one line per stack, the longest time first, including the ops and
- * annotations (not steps) open in it; for device time the kernel comes last. Empty if the trace has no
- * stacks. */
+/* Folded stacks for flame graphs: one line per stack, the longest time first, with the ops and annotations
+ * (not steps) open in it; for device time the kernel comes last. Empty if the trace has no stacks. */
 MTP_API mtp_status mtp_trace_folded(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
 
 /* An output file that appears complete or not at all, for the calls that write to a sink. Compressed if the
@@ -434,8 +428,8 @@ typedef struct mtp_cut_options {
     bool by_step, by_time;         /* which of the two ranges apply */
     int64_t first_step, last_step; /* inclusive */
     int64_t from_ns, to_ns;        /* since the trace's first event; to_ns is exclusive */
-    /* Spans of this name and everything nested in them; NULL: all. With * or ? it matches the whole name,
-     * else a part. */
+    /* Spans of this name, and all nested in them; NULL: all. With * or ? the whole name, else a part of
+     * it. */
     const char *name;
     const char *thread; /* a thread's number, or its name, matched as above; NULL: all */
 } mtp_cut_options;
@@ -653,8 +647,7 @@ MTP_API mtp_status mtp_memory_timeline_json(const mtp_memory_timeline *timeline,
 MTP_API mtp_status mtp_memory_timeline_raw(const mtp_memory_timeline *timeline, mtp_sink *sink, void *user);
 MTP_API mtp_status mtp_memory_timeline_summary(const mtp_memory_timeline *timeline, int64_t limit,
                                                mtp_sink *sink, void *user);
-/* In the format given by the path's suffix, as in torch: raw.json.gz, else .json or .json.gz. Others:
- * MTP_E_ARG. */
+/* The suffix selects the format, as in torch: raw.json.gz, else .json or .json.gz. Others: MTP_E_ARG. */
 MTP_API mtp_status mtp_memory_timeline_export(const mtp_memory_timeline *timeline, const char *path);
 
 /* ---------------------------------------------------------------------------------------------- tree */
@@ -761,8 +754,7 @@ typedef struct mtp_step_row {
     int64_t start_ns, end_ns;
     mtp_step_times times;
     uint64_t ops, kernels; /* that start in it: ops at any depth; kernels without copies */
-    /* With four steps or more: it took far longer or shorter than most. more_ns: its time minus the median;
-     * else 0. */
+    /* With four steps or more: it took far longer or shorter than most. more_ns: minus the median, else 0. */
     bool is_outlier;
     int64_t more_ns;
     uint32_t reason_count; /* the largest differences, largest first */

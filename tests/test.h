@@ -128,8 +128,7 @@ void test_spew(const char *path, const void *bytes, size_t count);
 mtp__chunk *test_chunk(char *file, size_t bytes, size_t nth);
 bool test_chunk_is_in(char *file, size_t bytes, const mtp__chunk *copy, const uint64_t *words,
                       uint32_t count);
-/* For a spool in memory that was modified: recompute the header's check and copy; the checks of a control
- * chunk's records. */
+/* After modifying a spool in memory: reseal its header and the copy; the records of a control chunk. */
 void test_seal_header(char *bytes);
 void test_seal_control(mtp__chunk *chunk);
 size_t test_rss(void); /* bytes */
@@ -138,7 +137,7 @@ double test_now(void); /* seconds */
 int test_scaled(int n);
 uint64_t test_random(void); /* seeded by MTP_TEST_SEED; the seed is printed on stderr */
 uint64_t test_below(uint64_t limit);
-/* A test's entry in `make reliability`: the row of docs/reliability.md, how often it ran, and its worst
+/* A test's entry in `make reliability`: its row in docs/reliability.md, how often it ran, its worst
  * result. */
 void test_row(int row, uint64_t runs, const char *worst, ...) __attribute__((format(printf, 3, 4)));
 

@@ -1,5 +1,4 @@
-/* cli/devices.c - this machine's accelerators, as the device plug-in finds them, and where the OpenCL layer
- * is. */
+/* cli/devices.c - the accelerators that the device plug-in finds, and where the OpenCL layer is. */
 #include "cli/cli.h"
 #include <dlfcn.h>
 #include <limits.h>
