@@ -631,8 +631,7 @@ typedef struct mtp_memory_block {
     const char *op; /* borrowed from the trace: the innermost op, else span, around the allocation; "" */
     size_t op_length;
     int64_t thread; /* that allocated it; -1: unknown */
-    mtp_text
-        maker; /* the op it was allocated for: the nearest that does more than allocate (aten::empty ...) */
+    mtp_text maker; /* the op it was allocated for: the nearest that does more than allocate */
     /* The innermost line of the program, not the framework, that led to it; of a backward op its forward
      * op's. "": no stacks were recorded. */
     mtp_text source;
@@ -754,9 +753,8 @@ typedef struct mtp_step_row {
     int64_t start_ns, end_ns;
     mtp_step_times times;
     uint64_t ops, kernels; /* that start in it: ops at any depth; kernels without copies */
-    /* With four steps or more: it took far longer or shorter than most. more_ns: minus the median, else 0. */
-    bool is_outlier;
-    int64_t more_ns;
+    bool is_outlier;       /* far longer or shorter than most; only with four steps or more */
+    int64_t more_ns;       /* of an outlier: its time minus the median; else 0 */
     uint32_t reason_count; /* the largest differences, largest first */
     mtp_step_reason reasons[MTP_STEP_REASONS];
 } mtp_step_row;
