@@ -103,14 +103,13 @@ static void print_summary(const mtp_diff_summary *s, const arguments *a)
 {
     char change[24];
     if (s->has_drift && s->drift_verdict != MTP_VERDICT_SAME)
-        printf("drift: all rows changed by %s, more than the machine's %g%%; rows vary around it by %.1f%%\n",
+        printf("drift: all rows changed by %s, more than the %g%% attributed to the machine; noise %.1f%%\n",
                change_text(s->drift, change), 100 * a->diff.max_drift, 100 * s->spread);
     else if (s->has_drift)
-        printf("drift: rows share a change of %s, %s; rows vary around it by %.1f%%\n",
-               change_text(s->drift, change),
+        printf("drift: rows share a change of %s, %s; noise %.1f%%\n", change_text(s->drift, change),
                a->diff.normalize                    ? "removed here"
-               : fabs(s->drift) > a->diff.max_drift ? "which may be the machine's: not held against any row"
-                                                    : "attributed to the machine: not held against any row",
+               : fabs(s->drift) > a->diff.max_drift ? "which may be the machine's and is ignored"
+                                                    : "attributed to the machine and ignored",
                100 * s->spread);
     else
         printf("drift: unknown; there are too few rows, or they do not change together\n");
