@@ -53,8 +53,7 @@ void cli_about_devices(void);
 /* Prints a verb's help text (first line "usage: mtprof ...") to stdout; returns CLI_OK. */
 int cli_help(const char *text);
 
-/* Opens the trace named on the command line, with progress on a terminal. NULL: printed why, and set
- * *code. */
+/* Opens a trace, with progress on a terminal. NULL: the reason was printed; *code is set. */
 mtp_trace *cli_open(const char *path, int *code);
 int cli_file_info(const char *path, mtp_trace_info *info); /* without loading its events; exit code */
 
