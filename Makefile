@@ -1,10 +1,10 @@
-# The front door. `make` lists what it can do; the work is done by meson and by the scripts in tools/.
+# The front door. `make` lists its targets; meson and the scripts in tools/ do the work.
 MESON ?= meson
 NINJA ?= ninja
 BUILD := build
 # Extra arguments for the first configuration: make build MESON_ARGS="-Dbuildtype=debug"
 MESON_ARGS ?=
-# The interpreter that the Python packages are built for: the shell's, also in a virtual environment. (Not meson's, which may be another.)
+# The interpreter that the Python packages are built for: the shell's, also in a virtual environment. (Meson's may be a different one.)
 PYTHON ?= $(shell python3 -c 'import sys; print(sys.executable)' 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -15,17 +15,17 @@ PYTHON ?= $(shell python3 -c 'import sys; print(sys.executable)' 2>/dev/null)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install the Debian packages that building and testing need, if any is missing
+setup: ## install the Debian packages needed to build and test, if any are missing
 	@tools/setup test
 
-build: ## build everything; the command is then build/mtprof
+build: ## build everything; the command is build/mtprof
 	@tools/setup build
 	@test -f $(BUILD)/build.ninja || $(MESON) setup $(BUILD) $(if $(PYTHON),-Dpython_path="$(PYTHON)") $(MESON_ARGS)
 	@$(FOLLOW_PYTHON)
 	@$(NINJA) -C $(BUILD)
 
-# Configured for another interpreter than PYTHON, as in another environment than at the last build. --wipe: Debian's meson 1.0 has
-# no other way to look at the interpreter again.
+# Reconfigures if the last build was for another interpreter, such as another virtual environment's. --wipe: Debian's meson 1.0 has
+# no other way to look up the interpreter again.
 FOLLOW_PYTHON = \
     if [ -n "$(PYTHON)" ] && [ -f $(BUILD)/src/python/python_path ] && [ "$$(cat $(BUILD)/src/python/python_path)" != "$(PYTHON)" ]; then \
         echo "make: configuring for $(PYTHON); the last build was for $$(cat $(BUILD)/src/python/python_path)"; \
@@ -33,11 +33,11 @@ FOLLOW_PYTHON = \
         test -f $(BUILD)/build.ninja; \
     fi
 
-run: build ## profile a real workload: prints its table and leaves a trace
+run: build ## profile a real workload: prints its averages and writes a trace
 	@tools/demo
 
-# Both suites run whatever the other says; test-summary counts them together and alone decides.
-test: setup build ## run all tests; the last line says how many
+# Both suites run even if the other fails; test-summary counts them together and sets the exit status.
+test: setup build ## run all tests; the last line counts them
 	@rm -f $(BUILD)/meson-logs/testlog.json $(BUILD)/pytest.xml
 	@$(MESON) test -C $(BUILD) --print-errorlogs || true
 	@if ls tests/mindtorch_v2/test_*.py >/dev/null 2>&1; then \
@@ -45,24 +45,24 @@ test: setup build ## run all tests; the last line says how many
 	fi
 	@tools/test-summary $(BUILD)
 
-test-locale: setup build ## run all tests once more, in programs that use a locale with a decimal comma
+test-locale: setup build ## run all tests in a locale with a decimal comma
 	@rm -f $(BUILD)/meson-logs/testlog.json $(BUILD)/pytest.xml
 	@$(MESON) test -C $(BUILD) --print-errorlogs --wrapper "'$(CURDIR)/tools/in-locale' '$(call absolute,$(BUILD))'" || true
 	@PYTHONPATH=src tools/in-locale $(BUILD) "$$(tools/setup --python)" -m pytest -q tests/mindtorch_v2 --junitxml=$(BUILD)/pytest.xml || true
 	@tools/test-summary $(BUILD) "locale"
 
-bench: build ## measure: prints a table and writes build/bench.json
+bench: build ## run the benchmarks: prints a table and writes build/bench.json
 	@tools/bench
 
-lint: ## check format, headers, clang-tidy, sizes and scripts
+lint: ## check formatting, headers, clang-tidy, sizes, scripts and docs
 	@tools/setup lint
 	@$(MAKE) --no-print-directory build
 	@tools/lint
 
-format: ## rewrite the C files as .clang-format says
+format: ## format the C files with clang-format
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs -r clang-format -i
 
-layers: ## check that no file includes against the direction of docs/ARCHITECTURE.md
+layers: ## check the include directions of docs/ARCHITECTURE.md
 	@tools/check_layers --self-test
 	@tools/check_layers
 
@@ -81,39 +81,39 @@ sanitize-%:
 	@$(MESON) test -C build-$* --suite unit --timeout-multiplier 5 --print-errorlogs || true
 	@tools/test-summary build-$* "$* ($(SANITIZERS))"
 
-mutate: setup ## put faults into a copy of the code, one by one: does a test notice? FAULTS="name ..." tries some
+mutate: setup ## mutation testing: do the tests catch each fault in tools/mutate.faults? (FAULTS="name ...": some)
 	@tools/mutate $(FAULTS)
 
 FUZZ_RUNS ?= 20000
-fuzz: ## run the fuzzers with clang's libFuzzer, FUZZ_RUNS each (FUZZ="-g -t 600 name ...": see tools/fuzz)
+fuzz: ## run the fuzzers with libFuzzer, FUZZ_RUNS each (FUZZ="-g -t 600 name ...": see tools/fuzz)
 	@tools/fuzz -r $(FUZZ_RUNS) $(FUZZ)
 
 SHARE ?= 1
-reliability: setup build ## the tests of docs/reliability.md at its scale, as a table (half an hour; SHARE=0.1: less. ROWS="1 7")
+reliability: setup build ## run the tests of docs/reliability.md at full scale, half an hour (SHARE=0.1: a tenth; ROWS="1 7")
 	@nice tests/stress/reliability -b $(BUILD) -s $(SHARE) -o $(BUILD)/reliability.json $(ROWS)
 
 SOAK_MINUTES ?= 10
-soak: setup build ## the same over and over for SOAK_MINUTES; the next call goes on (SOAK="-n": anew. See tests/stress/soak)
+soak: setup build ## repeat the reliability tests for SOAK_MINUTES; the next call continues (SOAK="-n": start over)
 	@nice tests/stress/soak -b $(BUILD) -m $(SOAK_MINUTES) $(SOAK)
 
-coverage: ## branches that the unit tests take, by folder (gcovr)
+coverage: ## line and branch coverage of the unit tests, by folder (gcovr)
 	@tools/setup coverage
 	@tools/coverage
 
-valgrind: ## the unit tests under memcheck
+valgrind: ## run the unit tests under valgrind's memcheck
 	@tools/setup valgrind
 	@tools/valgrind
 
-test-python-debug: ## the Python tests under Debian's debug build of Python, with extensions built for it
+test-python-debug: ## run the Python tests under Debian's debug build of Python
 	@tools/setup debug
 	@tools/python-debug $(PYTESTS)
 
-# Not abspath, which takes a path with spaces for several.
+# Not abspath, which splits a path at its spaces.
 absolute = $(if $(filter /%,$(firstword $(1))),$(1),$(CURDIR)/$(1))
 
 install: build ## install; PREFIX and DESTDIR are honoured
 	@$(if $(PREFIX),$(MESON) configure $(BUILD) -Dprefix="$(call absolute,$(PREFIX))")
 	@$(MESON) install -C $(BUILD) $(if $(DESTDIR),--destdir "$(call absolute,$(DESTDIR))")
 
-clean: ## remove what was built
+clean: ## remove all build folders
 	@rm -rf $(BUILD) build-asan build-tsan build-mutate build-fuzz build-coverage build-valgrind build-debug

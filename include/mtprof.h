@@ -1,4 +1,4 @@
-/* mtprof.h - the profiler: record what a tensor program does, from any thread, at tens of nanoseconds.
+/* mtprof.h - the profiler: records what a tensor program does, on any thread, in tens of nanoseconds.
  *
  *     mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
  *     mtp_profile *prof;
@@ -10,15 +10,16 @@
  *     mtp_profile_destroy(prof);
  *
  * Two kinds of calls:
- *   cold   (mtp_profile_*, mtp_name, ...) return mtp_status; the story of a failure is in mtp_last_error().
- *   hot    (MTP_SCOPE, mtp_op_begin, mtp_memory_event, ...) return nothing that needs checking, never block on
- *          a session, never allocate per call; what cannot be kept is counted in the ledger, by cause.
+ *   cold   (mtp_profile_*, mtp_name, ...) return mtp_status; mtp_last_error() explains a failure.
+ *   hot    (MTP_SCOPE, mtp_op_begin, mtp_memory_event, ...) return nothing that needs checking, never block
+ *          on a session and never allocate per call; dropped records are counted in the ledger, by cause.
  *
- * Threads: one thread at a time drives a profile (a second one gets MTP_E_STATE); any number of threads record into it. No
- * call is a cancellation point (pthread_cancel; asynchronous cancellation is not supported). Handlers may record, fork and
- * jump out of a record. A record takes up to 4 KiB of stack, 10 KiB with with_stack: a handler's signal stack has that
- * beside what the system needs (sysconf(_SC_MINSIGSTKSZ)). Without a running profile every hot call is one load and one
- * branch; compiled with -DMTP_DISABLE it is nothing at all.
+ * Threads: one thread at a time drives a profile (a second one gets MTP_E_STATE); any number of threads
+ * record into it. No call is a cancellation point (pthread_cancel; asynchronous cancellation is not
+ * supported). Signal handlers may record, fork, and longjmp out of a record. A record takes up to 4 KiB of
+ * stack, 10 KiB with with_stack: a signal stack needs that on top of the system's minimum
+ * (sysconf(_SC_MINSIGSTKSZ)). Without a running profile every hot call is one load and one branch; compiled
+ * with -DMTP_DISABLE, it is nothing at all.
  *
  * C11 and C++17. Structs that callers fill open with their size and grow at the tail: use the _INIT macros.
  */
@@ -53,10 +54,10 @@ extern "C" {
     X(E_ARG, -1, "an argument breaks the contract")                                                          \
     X(E_NOMEM, -2, "out of memory")                                                                          \
     X(E_ABI, -3, "caller and library disagree on a struct's size")                                           \
-    X(E_STATE, -4, "not possible in the profile's present state")                                            \
+    X(E_STATE, -4, "not possible in the profile's current state")                                            \
     X(E_BUSY, -5, "another profiler session is already active")                                              \
     X(E_IO, -6, "a file could not be opened, read or written")                                               \
-    X(E_FORMAT, -7, "not a file of the expected form, or damaged")                                           \
+    X(E_FORMAT, -7, "not a file of the expected format, or damaged")                                         \
     X(E_UNSUPPORTED, -8, "not available on this machine or in this build")
 
 #define X(sym, value, text) MTP_##sym = (value),
@@ -67,26 +68,26 @@ typedef enum mtp_status {
 
 MTP_API const char *mtp_status_text(mtp_status status);
 
-/* Why the last failing cold call on this thread failed, for users: what they named, what is wrong with it, what to do.
- * Borrowed; valid until the next failing call on this thread. Never NULL. */
+/* Why the last failing cold call on this thread failed, for users: what they named, what is wrong with it,
+ * what to do. Borrowed; valid until the next failing call on this thread. Never NULL. */
 MTP_API const char *mtp_last_error(void);
-/* Of the same failure: the system's errno, if that was the reason; else 0. */
+/* The errno of that failure, if a system call caused it; else 0. */
 MTP_API int mtp_last_error_number(void);
-/* Of the same failure, for a bug report: the library's functions that were in it, innermost first. As above. */
+/* For bug reports: the library functions involved in that failure, innermost first. Borrowed, as above. */
 MTP_API const char *mtp_last_error_trail(void);
 
 MTP_API const char *mtp_version(void); /* "0.1.0" */
 
 /* -------------------------------------------------------------------------------------- vocabulary */
 
-/* Activities: what is collected. Device work of any accelerator is NPU. */
+/* Activities: what to record. NPU covers device work on any accelerator. */
 #define MTP_CPU 0x1u
 #define MTP_NPU 0x2u
 
 /* "CPU", "NPU", "CUDA" or "GPU" in any case; the last three are MTP_NPU. Others: MTP_E_ARG. */
 MTP_API mtp_status mtp_activity_parse(const char *text, uint32_t *out);
 
-/* A device is its type and its index. */
+/* A device: its type and its index. */
 typedef uint32_t mtp_device;
 #define MTP_DEVICE(type, index) ((mtp_device)(((uint32_t)(type) << 8) | ((uint32_t)(index)&0xffu)))
 #define MTP_DEVICE_TYPE(device) ((uint32_t)(device) >> 8 & 0xffu)
@@ -136,30 +137,32 @@ typedef enum mtp_scope_kind {
 
 /* --------------------------------------------------------------------------------- clocks and names */
 
-/* The clock of all records: raw ticks, cheap to read; a trace holds what turns them into nanoseconds. */
+/* The clock of all records: raw ticks, cheap to read; a trace holds the conversion to nanoseconds. */
 MTP_API uint64_t mtp_ticks(void);
 MTP_API uint64_t mtp_now_ns(void); /* the same instant in nanoseconds of CLOCK_MONOTONIC */
-/* What ticks are here: "TSC", or "CLOCK_MONOTONIC" and why. It is decided when the library is loaded: a thread that
- * forbids itself the TSC later (prctl(PR_SET_TSC)) must not record. */
+/* What ticks are on this machine: "TSC", or "CLOCK_MONOTONIC" and the reason. Chosen when the library is
+ * loaded: a thread that disables the TSC later (prctl(PR_SET_TSC)) must not record. */
 MTP_API const char *mtp_clock_name(void);
 
-/* A name's id, for the life of the process; the same text gives the same id. 0 if it could not be kept
- * (out of memory: records then carry the name "?"). Safe from any thread. */
+/* A name's id, valid for the life of the process; the same text gives the same id. 0 if it could not be kept
+ * (out of memory, or a new name in a handler that interrupted the library): records then show "?". Safe from
+ * any thread. */
 MTP_API uint32_t mtp_name(const char *text);
 MTP_API uint32_t mtp_name_n(const char *text, size_t length);
 
 /* ------------------------------------------------------------------------------------- hot: is it on? */
 
-/* What is being recorded at this moment: MTP_CPU, MTP_NPU and MTP_WITH_* bits, and MTP_SESSION above them; 0 without
- * a running profile. Test bits, never compare the whole word. A framework asks before it gathers shapes or walks a stack. */
+/* What is being recorded right now: MTP_CPU, MTP_NPU and MTP_WITH_* bits, and MTP_SESSION above them; 0
+ * without a running profile. Test bits; never compare the whole word. A framework checks it before gathering
+ * shapes or walking a stack. */
 #define MTP_WITH_SHAPES 0x100u
 #define MTP_WITH_STACK 0x200u
 #define MTP_WITH_MEMORY 0x400u
 #define MTP_WITH_FLOPS 0x800u
 #define MTP_WITH_MODULES 0x1000u
 
-/* Of what mtp_recording() says: which recording this is. Another number at each start, never 0 while one runs; so a
- * framework tells the first use of something in a recording by one compare with what it kept. */
+/* The number of the current recording, taken from mtp_recording(): different at each start, never 0 while
+ * recording. By keeping it per object, a framework detects the first use in a recording in one comparison. */
 #define MTP_SESSION(recording) ((uint16_t)((recording) >> 16))
 
 MTP_API extern uint32_t mtp__recording; /* read through mtp_recording() */
@@ -175,10 +178,10 @@ MTP__INLINE uint32_t mtp_recording(void)
 
 /* ---------------------------------------------------------------------------------------- hot: scopes */
 
-/* A scope is begun and ended on the same thread. The token that begin returns (0 when nothing was recorded) goes to
- * end, once, and names the begin that it belongs to: scopes may end in any order (coroutines, fibers, tasks that take
- * turns on one thread), and one that was open when a profile started or stopped never closes another. Scopes that are
- * properly nested are the cheapest. */
+/* A scope begins and ends on the same thread. Pass the token that begin returns (0: nothing was recorded) to
+ * end, once. It identifies its begin: scopes may end in any order (coroutines, fibers, tasks that take turns
+ * on one thread), and a scope that was open when a profile started or stopped never closes another. Properly
+ * nested scopes are the cheapest. */
 typedef uint64_t mtp_token;
 
 MTP_API mtp_token mtp__scope_begin(uint32_t name);
@@ -192,8 +195,8 @@ MTP__INLINE mtp_token mtp_scope_begin(uint32_t name)
     return MTP__UNLIKELY(mtp_recording() & MTP_CPU) ? mtp__scope_begin(name) : 0;
 }
 
-/* For names that are made at run time: kept for the session only, so any number of them cannot fill the
- * process. Bytes are taken as they are; length without the NUL. */
+/* For names made at run time: kept for the session only, so that they cannot pile up in the process. Bytes
+ * are taken as they are; length excludes the NUL. */
 MTP__INLINE mtp_token mtp_scope_begin_text(const char *text, size_t length)
 {
     return MTP__UNLIKELY(mtp_recording() & MTP_CPU) ? mtp__scope_begin_text(text, length) : 0;
@@ -205,17 +208,17 @@ MTP__INLINE void mtp_scope_end(mtp_token token)
         mtp__scope_end(token);
 }
 
-/* What is looked up once per call site must be the same each time the line is run. */
+/* A name that is looked up once per call site must be the same on every execution. */
 #ifdef __cplusplus
 #define MTP__LITERAL(text, say) static_assert(__builtin_constant_p(text), say)
 #else
 #define MTP__LITERAL(text, say) _Static_assert(__builtin_constant_p(text), say)
 #endif
 
-/* The id of a literal, looked up once per call site. Anything else is an error of the compiler's: mtp_name() takes it. */
+/* The id of a literal, looked up once per call site. Other names do not compile: use mtp_name(). */
 #define MTP_NAME(text)                                                                                       \
     (__extension__({                                                                                         \
-        MTP__LITERAL(text, "MTP_NAME takes a literal: a name made at run time goes to mtp_name()");          \
+        MTP__LITERAL(text, "MTP_NAME takes a literal: use mtp_name() for names made at run time");           \
         static uint32_t mtp__site;                                                                           \
         uint32_t mtp__id = __atomic_load_n(&mtp__site, __ATOMIC_RELAXED);                                    \
         MTP__UNLIKELY(mtp__id == 0) ? mtp__site_resolve(&mtp__site, (text)) : mtp__id;                       \
@@ -254,7 +257,7 @@ MTP__INLINE void mtp__guard_end(mtp__guard *guard)
 #define MTP__PASTE(a, b) MTP__PASTE2(a, b)
 #define MTP__SCOPE(text, guard)                                                                              \
     for (mtp__guard guard __attribute__((cleanup(mtp__guard_end))) = __extension__({                         \
-             MTP__LITERAL(text, "MTP_SCOPE takes a literal: write MTP_SCOPE_TEXT for names of run time");    \
+             MTP__LITERAL(text, "MTP_SCOPE takes a literal: use MTP_SCOPE_TEXT for names made at run time"); \
              static uint32_t mtp__site;                                                                      \
              mtp__guard_begin(&mtp__site, (text));                                                           \
          });                                                                                                 \
@@ -263,13 +266,13 @@ MTP__INLINE void mtp__guard_end(mtp__guard *guard)
     for (mtp__guard guard __attribute__((cleanup(mtp__guard_end))) = mtp__guard_begin_text(text);            \
          guard.once; guard.once = 0)
 
-/* MTP_SCOPE("forward") { ... }   Left by the closing brace, return, break, goto or a C++ exception. (break leaves
- * the scope, not a loop around it; so does continue, but not with MTP_DISABLE: do without.) The text is a literal;
- * anything else is an error of the compiler's. */
+/* MTP_SCOPE("forward") { ... }   Ends at the closing brace, or by return, break, goto or a C++ exception.
+ * (break leaves the scope, not an enclosing loop; continue does the same, but not with MTP_DISABLE: avoid
+ * it.) The text must be a literal; anything else is a compile-time error. */
 #define MTP_SCOPE(text) MTP__SCOPE(text, MTP__PASTE(mtp__guard_, __COUNTER__))
 
-/* MTP_SCOPE_TEXT(layer->name) { ... }   The same for a name of run time, which ends with a NUL and is looked up each
- * time (mtp_scope_begin_text). NULL is "?". */
+/* MTP_SCOPE_TEXT(layer->name) { ... }   The same for a name made at run time, NUL-terminated and looked up
+ * each time (mtp_scope_begin_text). NULL is recorded as "?". */
 #define MTP_SCOPE_TEXT(text) MTP__SCOPE_TEXT(text, MTP__PASTE(mtp__guard_, __COUNTER__))
 
 #else /* MTP_DISABLE: nothing is left at the call sites, arguments are not evaluated */
@@ -296,15 +299,15 @@ typedef enum mtp_input_kind { /* ids reach files: append only */
     MTP_INPUT_TEXT = 7      /* text, count bytes */
 } mtp_input_kind;
 
-/* Which tensor an argument is: for those who follow tensors and memory through a program (mtp_tree). */
+/* Which tensor an argument is: lets mtp_tree follow tensors and memory through a program. */
 typedef struct mtp_identity {
-    uint64_t tensor;   /* a number that no other tensor of the process has or had, below 2^48; 0: not known */
-    uint64_t storage;  /* address of its memory, below 2^56; as mtp_memory_event() tells it */
+    uint64_t tensor;   /* a number never used for another tensor in this process, below 2^48; 0: unknown */
+    uint64_t storage;  /* address of its memory, below 2^56, as passed to mtp_memory_event() */
     mtp_device device; /* where that memory is */
     uint32_t reserved; /* 0 */
 } mtp_identity;
 
-/* One argument of an op. Everything is copied; nothing is kept alive. */
+/* One argument of an op. Everything is copied: nothing needs to outlive the call. */
 typedef struct mtp_input {
     uint8_t kind;           /* mtp_input_kind */
     uint8_t dtype;          /* of a tensor: mtp_dtype */
@@ -321,7 +324,7 @@ typedef struct mtp_input {
     } value;
 } mtp_input;
 
-/* One call of an operator. Fill what is known, leave the rest as MTP_OP_INIT made it. */
+/* One call of an operator. Fill in what is known; leave the rest as MTP_OP_INIT set it. */
 typedef struct mtp_op {
     uint32_t size;           /* sizeof(mtp_op) */
     uint32_t name;           /* MTP_NAME("aten::mm") */
@@ -329,25 +332,25 @@ typedef struct mtp_op {
     uint32_t kind;           /* MTP_SCOPE_OP, or any mtp_scope_kind */
     int64_t sequence;        /* autograd sequence number, -1: none */
     uint64_t forward_thread; /* of a backward op: the thread of its forward op, 0: none */
-    uint64_t correlation;    /* of a launch (MTP_SCOPE_RUNTIME): ties it to device events, 0: none */
-    uint64_t flops;          /* 0: to be derived from the shapes */
-    int64_t allocated;       /* bytes allocated on the device now, before begin and before end; -1: unknown */
-    const mtp_input *inputs; /* borrowed; read by begin with MTP_WITH_SHAPES */
+    uint64_t correlation;    /* of a launch (MTP_SCOPE_RUNTIME): links it to device events, 0: none */
+    uint64_t flops;          /* 0: derived from the shapes */
+    int64_t allocated; /* bytes now allocated on the device: set before begin and before end; -1: unknown */
+    const mtp_input *inputs;  /* borrowed; read by begin with MTP_WITH_SHAPES */
     const mtp_input *outputs; /* borrowed; read by end with MTP_WITH_SHAPES */
     uint32_t input_count, output_count;
     const char *args; /* borrowed: free text shown with the event, or NULL; see MTP_ARGS_MEMBERS */
-    mtp_token token;  /* the library's: set by begin, used by end */
+    mtp_token token;  /* private: set by begin, used by end */
     uint32_t flags;   /* MTP_OP_IDENTIFIED, or 0 */
 } mtp_op;
-#define MTP_OP_IDENTIFIED 1u /* tensors among the inputs have identities */
+#define MTP_OP_IDENTIFIED 1u /* input tensors have identities */
 #define MTP_OP_INIT(name_id)                                                                                 \
     {                                                                                                        \
         sizeof(mtp_op), (name_id), MTP_DEVICE_CPU, MTP_SCOPE_OP, -1, 0, 0, 0, -1, NULL, NULL, 0, 0, NULL, 0, \
             0                                                                                                \
     }
 
-/* args that begin with this are members of the event's JSON object: MTP_ARGS_MEMBERS "\"stream\": 0". They must be valid
- * JSON, without the braces. */
+/* args starting with this are members of the event's JSON object: MTP_ARGS_MEMBERS "\"stream\": 0". They must
+ * be valid JSON, without the braces. */
 #define MTP_ARGS_MEMBERS "\1"
 
 MTP_API void mtp__op_begin(mtp_op *op);
@@ -363,7 +366,7 @@ MTP__INLINE void mtp_op_begin(mtp_op *op)
         mtp__op_begin(op);
 }
 
-/* The same for a name that is made at run time, instead of op->name: kept for the session only (mtp_scope_begin_text). */
+/* The same with a name made at run time, instead of op->name, kept for the session only. */
 MTP__INLINE void mtp_op_begin_text(mtp_op *op, const char *text, size_t length)
 {
     op->token = 0;
@@ -377,8 +380,9 @@ MTP__INLINE void mtp_op_end(mtp_op *op)
         mtp__op_end(op);
 }
 
-/* What the object of a call holds (a module its parameters, an optimizer its state): after the begin of a
- * MTP_SCOPE_PYTHON or MTP_SCOPE_MODULE, before anything else that the thread records; a record for each call. */
+/* Tensors that the object of a call holds (a module's parameters, an optimizer's state). Call it right after
+ * the begin of an MTP_SCOPE_PYTHON or MTP_SCOPE_MODULE, before the thread records anything else; each call
+ * adds one part (mtp_tree_held). */
 MTP__INLINE void mtp_op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t count)
 {
     if (MTP__UNLIKELY(op->token))
@@ -393,7 +397,7 @@ MTP__INLINE void mtp_op_hold(const mtp_op *op, const mtp_input *inputs, uint32_t
 
 /* ------------------------------------------------------------------------ hot: memory, device, marks */
 
-/* X(symbol, value, torch's word). The order is that of torch's memory timeline. */
+/* X(symbol, value, torch's name). In the order of torch's memory timeline. */
 #define MTP_MEMORY_CATEGORY_LIST(X)                                                                          \
     X(PARAMETER, 0, "PARAMETER")                                                                             \
     X(OPTIMIZER_STATE, 1, "OPTIMIZER_STATE")                                                                 \
@@ -420,7 +424,7 @@ typedef enum mtp_device_event_kind { /* ids reach files: append only */
 typedef enum mtp_clock {     /* of device timestamps; ids reach files: append only */
     MTP_CLOCK_TICKS = 0,     /* mtp_ticks() */
     MTP_CLOCK_MONOTONIC = 1, /* nanoseconds of CLOCK_MONOTONIC: mtp_now_ns() */
-    MTP_CLOCK_DEVICE = 2     /* the device's own nanoseconds, tied to ours by mtp_device_clock() */
+    MTP_CLOCK_DEVICE = 2     /* nanoseconds of the device's clock, related to ours by mtp_device_clock() */
 } mtp_clock;
 
 /* Work that ran on a device. May be reported at any time, from any thread, in any order. */
@@ -428,10 +432,9 @@ typedef struct mtp_device_work {
     uint32_t size; /* sizeof(mtp_device_work) */
     uint32_t name; /* MTP_NAME("gemm_kernel") */
     mtp_device device;
-    uint32_t kind; /* mtp_device_event_kind */
-    uint64_t
-        stream; /* 0: the default one, which traces show as 7, as Kineto does (or as the next that is free) */
-    uint64_t correlation; /* of the launch that caused it (mtp_op.correlation), 0: none */
+    uint32_t kind;        /* mtp_device_event_kind */
+    uint64_t stream;      /* 0: the default stream, shown as 7, like Kineto's (or the next free number) */
+    uint64_t correlation; /* of the launch (mtp_op.correlation), 0: none */
     uint64_t start, end;  /* in `clock` */
     uint64_t bytes;       /* moved by a copy or a set */
     uint64_t queued;      /* when it was enqueued, in `clock`; 0: unknown */
@@ -445,12 +448,12 @@ typedef struct mtp_device_work {
             {0, 0, 0}, {0, 0, 0}, 0                                                                          \
     }
 
-/* What a device is: a trace's deviceProperties. 0 and NULL: unknown, left out. */
+/* A device's description: deviceProperties in a trace. 0 or NULL: unknown, left out. */
 typedef struct mtp_device_info {
     size_t size;      /* sizeof(mtp_device_info) */
     const char *name; /* "NVIDIA H200" */
     uint64_t memory_bytes;
-    uint64_t shared_bytes; /* of a work-group */
+    uint64_t shared_bytes; /* per work-group */
     uint32_t compute_units, clock_mhz, group_most, reserved;
     const char *vendor, *driver;
 } mtp_device_info;
@@ -470,8 +473,8 @@ MTP_API void mtp__device_describe(mtp_device device, const mtp_device_info *info
 MTP_API void mtp__mark(uint32_t name);
 MTP_API void mtp__counter(uint32_t name, double value);
 
-/* Device work may be reported late: `flush` is called by the thread that ends a cycle, just before recording ends, to
- * report what is still in flight (waiting for it, once). For the life of the process; at most 8, then MTP_E_STATE. */
+/* Registers `flush`, for the life of the process. The thread that ends a cycle calls it just before recording
+ * ends, to wait for the work still in flight and report it. At most 8; then MTP_E_STATE. */
 MTP_API mtp_status mtp_flush_add(void (*flush)(void *user), void *user);
 
 /* An id for a launch, unique in the process. */
@@ -486,15 +489,15 @@ MTP__INLINE void mtp_memory_event(mtp_device device, const void *ptr, int64_t by
         mtp__memory_event(device, ptr, bytes, total_allocated, total_reserved);
 }
 
-/* What the block at ptr is, from now on. */
+/* The category of the block at ptr from now on. */
 MTP__INLINE void mtp_memory_tag(mtp_device device, const void *ptr, mtp_memory_category category)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_WITH_MEMORY))
         mtp__memory_tag(device, ptr, category);
 }
 
-/* A block that was there before the recording began, told when it is first met (MTP_SESSION): not an allocation, but
- * part of the timeline from its start. */
+/* A block allocated before the recording began; report it on first use (see MTP_SESSION). Not counted as an
+ * allocation, but part of the timeline from its start. */
 MTP__INLINE void mtp_memory_existing(mtp_device device, const void *ptr, uint64_t bytes,
                                      mtp_memory_category category)
 {
@@ -508,8 +511,8 @@ MTP__INLINE void mtp_device_event(const mtp_device_work *work)
         mtp__device_event(work);
 }
 
-/* The device's clock read device_ns when ours read host_ticks, give or take error_ns. Two or more of these make
- * MTP_CLOCK_DEVICE timestamps comparable to the host's. */
+/* The device's clock read device_ns when ours read host_ticks, give or take error_ns. With two or more of
+ * these, MTP_CLOCK_DEVICE timestamps are comparable to the host's. */
 MTP__INLINE void mtp_device_clock(mtp_device device, uint64_t device_ns, uint64_t host_ticks,
                                   uint64_t error_ns)
 {
@@ -517,7 +520,7 @@ MTP__INLINE void mtp_device_clock(mtp_device device, uint64_t device_ns, uint64_
         mtp__device_clock(device, device_ns, host_ticks, error_ns);
 }
 
-/* What the device is; told once in each recording that its work is part of. */
+/* Describes the device; call it once in each recording that has work of it. */
 MTP__INLINE void mtp_device_describe(mtp_device device, const mtp_device_info *info)
 {
     if (MTP__UNLIKELY(mtp_recording() & MTP_NPU))
@@ -554,7 +557,7 @@ MTP__INLINE void mtp_counter(uint32_t name, double value)
 
 /* ------------------------------------------------------------------------------------------ schedules */
 
-/* What a step is for. X(symbol, value). Values are torch's. */
+/* What to do in a step. X(symbol, value). Values are torch's. */
 #define MTP_ACTION_LIST(X)                                                                                   \
     X(NONE, 0)                                                                                               \
     X(WARMUP, 1)                                                                                             \
@@ -567,7 +570,7 @@ typedef enum mtp_action {
 #undef X
 MTP_API const char *mtp_action_text(mtp_action action);
 
-/* Skip `skip_first` steps, then cycles of wait, warmup, active; `repeat` of them, 0: until stopped.
+/* Skips `skip_first` steps, then runs `repeat` cycles (0: until stopped) of wait, warmup and active steps.
  * skip_first_wait != 0: the first cycle does not wait. All zero: no schedule, everything is recorded. */
 typedef struct mtp_schedule {
     int64_t wait, warmup, active, repeat, skip_first, skip_first_wait;
@@ -581,13 +584,14 @@ MTP_API mtp_action mtp_schedule_action(const mtp_schedule *schedule, uint64_t st
 typedef struct mtp_profile mtp_profile;
 
 typedef enum mtp_when_full {
-    MTP_STOP_WHEN_FULL = 0, /* keep what there is, drop and count what comes */
-    MTP_KEEP_NEWEST = 1,    /* flight recorder: the oldest records are evicted, and counted */
-    MTP_STREAM = 2 /* to the spool file; buffer_bytes bounds what is mapped at one time, and so does an eighth
-                               of the mappings that a process may have (vm.max_map_count), one per chunk_bytes */
+    MTP_STOP_WHEN_FULL = 0, /* keep the records so far; drop and count new ones */
+    MTP_KEEP_NEWEST = 1,    /* flight recorder: the oldest records are evicted and counted */
+    /* Write to the spool file. buffer_bytes bounds how much is mapped at a time; so does an eighth of the
+     * mappings that a process may have (vm.max_map_count), at one per chunk_bytes. */
+    MTP_STREAM = 2
 } mtp_when_full;
 
-/* Things a user should hear about; the library itself never prints. X(symbol, value). */
+/* Passed to on_warning for the user to see; the library itself never prints. X(symbol, value). */
 #define MTP_WARNING_LIST(X)                                                                                  \
     X(NO_WARMUP, 1)                                                                                          \
     X(WARMUP_THEN_NONE, 2)                                                                                   \
@@ -616,26 +620,26 @@ typedef struct mtp_profile_config {
     uint32_t activities; /* MTP_CPU | MTP_NPU; 0: both */
     bool record_shapes, with_stack, profile_memory, with_flops, with_modules;
     bool acc_events;  /* keep the events of earlier cycles */
-    bool follow_fork; /* a forked child records into a spool of its own, <spool>.<pid>; else it is off */
+    bool follow_fork; /* a forked child records into its own spool, <spool>.<pid>; else it records nothing */
     bool reserved0;   /* false */
     mtp_schedule schedule;
     mtp_action (*schedule_callback)(void *user, uint64_t step); /* instead of schedule, or NULL */
     void (*on_trace_ready)(mtp_profile *prof, void *user);      /* once per saved cycle, or NULL */
     void (*on_warning)(void *user, mtp_warning code, const char *text);
-    /* Writes at most `room` (MTP_TRACE_ID_ROOM) bytes, NUL included; or NULL: a random UUID, 32 hexadecimal digits. */
+    /* Writes at most `room` (MTP_TRACE_ID_ROOM) bytes, NUL included. NULL: a random UUID, 32 hex digits. */
     void (*custom_trace_id)(void *user, char *out, size_t room);
-    void *user;            /* borrowed: handed to each callback */
+    void *user;            /* borrowed: passed to each callback */
     uint64_t buffer_bytes; /* budget for records; 0: 256 MiB */
     mtp_when_full when_full;
-    uint32_t
-        chunk_bytes; /* unit of the budget, a power of two from 4 KiB to 1 MiB; 0: 64 KiB. Threads with few records
-                             share one */
-    /* Copied: a file that holds the records as they come, so a crash loses none. In its name %p is the process, %h the
-     * host, %t the time (UTC), %n the first number that no file has, %% a percent sign. The file appears under its name when
-     * it can be recorded into. A recording there that was never stopped is kept (run.mtp becomes run.1.mtp, with a warning);
-     * one that is going on is not touched, and the start fails with MTP_E_IO; any other file is replaced. */
+    /* Unit of the budget, a power of two, 4 KiB to 1 MiB; 0: 64 KiB. Threads with few records share one. */
+    uint32_t chunk_bytes;
+    /* Path of a file that records are written to as they are made, so that a crash loses none; copied. In it,
+     * %p is the process id, %h the host, %t the time (UTC), %n the first number not yet taken by a file, %% a
+     * percent sign. The file appears under its name once it is ready to record into. If the name is taken by
+     * a recording that was never stopped, that file is kept (run.mtp becomes run.1.mtp, with a warning); by
+     * one still in progress, start fails with MTP_E_IO; any other file is replaced. */
     const char *spool;
-    uint64_t spool_bytes; /* largest size of a streamed spool; 0: until the disk is full */
+    uint64_t spool_bytes; /* maximum size of a streamed spool; 0: until the disk is full */
     /* end of v1 */
 } mtp_profile_config;
 #define MTP_PROFILE_CONFIG_INIT                                                                              \
@@ -644,56 +648,55 @@ typedef struct mtp_profile_config {
             {0, 0, 0, 0, 0, 0}, NULL, NULL, NULL, NULL, NULL, 0, MTP_STOP_WHEN_FULL, 0, NULL, 0              \
     }
 
-/* On success *out owns a profile; end it with mtp_profile_destroy(). On failure *out is NULL. `config` may be
- * NULL for the defaults. Fails with MTP_E_ARG, MTP_E_ABI, MTP_E_NOMEM. Nothing is recorded yet. */
+/* On success the caller owns *out; release it with mtp_profile_destroy(). On failure *out is NULL. `config`
+ * may be NULL for the defaults. Fails with MTP_E_ARG, MTP_E_ABI, MTP_E_NOMEM. Nothing is recorded yet. */
 MTP_API mtp_status mtp_profile_create(const mtp_profile_config *config, mtp_profile **out);
 MTP_API void mtp_profile_destroy(mtp_profile *prof); /* stops it first; NULL is fine */
 
 /* start: step 0 begins; with a schedule its action is taken, without one recording starts.
  * step:  the next step begins. Without a running profile: MTP_E_STATE.
- * stop:  ends the profile; what was being recorded is a saved cycle, on_trace_ready is called for it.
+ * stop:  ends the profile; a cycle in progress is saved, and on_trace_ready is called for it.
  * A second profile in the process: MTP_E_BUSY. A stopped profile may be started again. */
 MTP_API mtp_status mtp_profile_start(mtp_profile *prof);
 MTP_API mtp_status mtp_profile_step(mtp_profile *prof);
 MTP_API mtp_status mtp_profile_stop(mtp_profile *prof);
 
-/* The parts of the above for programs that drive a trace by hand: no schedule, no callback. */
+/* The parts of the above, for programs that control tracing by hand: no schedule, no callback. */
 MTP_API mtp_status mtp_profile_prepare_trace(mtp_profile *prof);
 MTP_API mtp_status mtp_profile_start_trace(mtp_profile *prof);
 MTP_API mtp_status mtp_profile_stop_trace(mtp_profile *prof);
-/* From here on events are of this step: what mtp_profile_step does for programs that do not drive by hand. */
+/* Events from here on belong to this step, as after mtp_profile_step(). */
 MTP_API mtp_status mtp_profile_mark_step(mtp_profile *prof, uint64_t number);
 
-/* Leaves out, or takes in again, the activities named, while a profile runs. No-op before it was prepared. */
+/* Pauses or resumes recording of `activities` while a profile runs. No-op before it is prepared. */
 MTP_API mtp_status mtp_profile_toggle(mtp_profile *prof, bool enable, uint32_t activities);
 
-/* Shown at the top of an exported trace. add: while prepared; preset: at any time, applied at every start. The
- * _json forms take JSON text, which is checked: MTP_E_ARG says where it is wrong. */
+/* Metadata at the top level of an exported trace. add: while prepared; preset: at any time, applied at every
+ * start. The _json forms validate their JSON text: MTP_E_ARG, and mtp_last_error() says where it is wrong. */
 MTP_API mtp_status mtp_profile_add_metadata(mtp_profile *prof, const char *key, const char *value);
 MTP_API mtp_status mtp_profile_add_metadata_json(mtp_profile *prof, const char *key, const char *json);
 MTP_API mtp_status mtp_profile_preset_metadata_json(mtp_profile *prof, const char *key, const char *json);
 
-/* State. Any of them may be asked at any time; NULL profile: zeros. */
+/* State. May be called at any time; with a NULL profile they return 0, false or NULL. */
 MTP_API uint64_t mtp_profile_step_number(const mtp_profile *prof);
 MTP_API mtp_action mtp_profile_action(const mtp_profile *prof);
 MTP_API bool mtp_profile_is_recording(const mtp_profile *prof);
 MTP_API const char *mtp_profile_trace_id(const mtp_profile *prof); /* NULL before the first prepare */
-MTP_API const char *
-mtp_profile_spool(const mtp_profile *prof); /* the file's path, without patterns; NULL: none yet */
-/* What a recording of that name that was never stopped is called now (MTP_WARNING_SPOOL_KEPT); NULL: there was none. */
+MTP_API const char *mtp_profile_spool(const mtp_profile *prof); /* path, patterns expanded; NULL: none yet */
+/* New name of a recording that had this path and was never stopped (MTP_WARNING_SPOOL_KEPT); NULL: none. */
 MTP_API const char *mtp_profile_spool_kept(const mtp_profile *prof);
 
 /* -------------------------------------------------------------------------------------------- ledger */
 
-/* Why a record is not there. X(symbol, value, text). Ids reach files: append only. */
+/* Why a record was dropped. X(symbol, value, text). Ids reach files: append only. */
 #define MTP_DROP_LIST(X)                                                                                     \
     X(BUDGET, 0, "buffer_bytes spent")                                                                       \
     X(OVERWRITTEN, 1, "overwritten by newer records")                                                        \
     X(DISK, 2, "the spool could not grow")                                                                   \
     X(NOMEM, 3, "out of memory")                                                                             \
     X(REENTRANT, 4, "recorded from a signal handler or callback inside a recording call")                    \
-    X(EXITING, 5, "recorded by a thread past its end")                                                       \
-    X(STUCK, 6, "written by a thread that did not come to rest")                                             \
+    X(EXITING, 5, "recorded by a thread after its end")                                                      \
+    X(STUCK, 6, "written by a thread that did not pause in time")                                            \
     X(DAMAGED, 7, "in a part of the file that was damaged")
 #define X(sym, value, text) MTP_DROP_##sym = (value),
 typedef enum mtp_drop {
@@ -702,16 +705,17 @@ typedef enum mtp_drop {
 #undef X
 MTP_API const char *mtp_drop_text(mtp_drop cause);
 
-/* emitted = kept + dropped, in records (a scope is two: its begin and its end, also if it found no room; a call that is
- * refused inside another, or past its thread's end, is one), for the events that the profile holds now: since it was prepared
- * last, or with acc_events or a spool of all cycles. Exact when stopped; while running, exact for threads at rest. */
+/* emitted = kept + dropped, counted in records, for the events that the profile holds now: since it was last prepared,
+ * or, with acc_events or a spool, of all cycles. A scope is two records, its begin and its end, even if dropped; a call
+ * refused inside another one, or after its thread's end, is one. Exact when stopped; while running, exact for threads
+ * that are not recording. */
 typedef struct mtp_ledger {
     size_t size; /* sizeof(mtp_ledger) */
     uint64_t emitted, kept, dropped;
     uint64_t dropped_by[16];   /* by mtp_drop */
     uint64_t lost_definitions; /* names, shapes or stacks that did not fit: shown as "?" */
     uint64_t bytes;            /* in use: chunks * chunk_bytes */
-    uint64_t chunks, threads;  /* units of chunk_bytes in use; seen */
+    uint64_t chunks, threads;  /* chunks in use; threads seen */
 } mtp_ledger;
 #define MTP_LEDGER_INIT                                                                                      \
     {                                                                                                        \
@@ -721,10 +725,10 @@ MTP_API mtp_status mtp_profile_ledger(const mtp_profile *prof, mtp_ledger *out);
 
 /* --------------------------------------------------------------------------------------------- stacks */
 
-/* Where call stacks come from, with with_stack. capture runs inside the recording call: it must not block, allocate or
- * record; it writes opaque frame keys, innermost first, and returns how many. describe is called when a key is met first in a
- * session (or again when a long session tells its definitions anew), by several threads at once if they meet it, and writes
- * "file:line:function" (NUL-terminated, at most `room` bytes). It may take locks of the program's. */
+/* Where call stacks come from (with_stack). capture runs inside the recording call: it must not block, allocate or record;
+ * it writes opaque frame keys, innermost first, and returns how many. describe is called once per key and session, or
+ * again when a long session redefines its names, possibly by several threads at once, and writes "file:line:function"
+ * (NUL-terminated, at most `room` bytes). It may take locks of the program. */
 typedef struct mtp_stack_provider {
     size_t size; /* sizeof(mtp_stack_provider) */
     uint32_t (*capture)(void *user, uint64_t *frames, uint32_t room);
@@ -732,7 +736,7 @@ typedef struct mtp_stack_provider {
     void *user; /* borrowed */
 } mtp_stack_provider;
 
-/* NULL: native stacks, by libunwind where it is installed, else by the compiler's unwinder (the default).
+/* NULL (the default): native stacks, by libunwind where installed, else by the compiler's unwinder.
  * MTP_E_STATE while a profile is active. */
 MTP_API mtp_status mtp_stack_provider_set(const mtp_stack_provider *provider);
 MTP_API const char *mtp_stack_provider_name(void); /* "libunwind", "gcc" or "custom" */

@@ -7,8 +7,8 @@
  *     mtp_trace_export(trace, "out.json.gz", NULL);
  *     mtp_averages_destroy(rows);  mtp_trace_destroy(trace);
  *
- * A trace never changes: all of these may be called from any number of threads at once. Text that comes out of a
- * trace is bytes with a length; it ends in a NUL for convenience and may hold others.
+ * A trace is immutable: all of these may be called from any number of threads at once. Text from a trace is
+ * bytes with a length; it is NUL-terminated for convenience and may contain other NULs.
  */
 #ifndef MTPROF_TRACE_H
 #define MTPROF_TRACE_H
@@ -19,7 +19,7 @@ extern "C" {
 
 typedef struct mtp_trace mtp_trace;
 
-/* Where output goes. Returns false to stop: the call then fails with MTP_E_IO. */
+/* Receives output. Returns false to stop: the call then fails with MTP_E_IO. */
 typedef bool mtp_sink(void *user, const void *bytes, size_t length);
 MTP_API bool mtp_sink_file(void *file, const void *bytes, size_t length); /* user: a FILE * */
 
@@ -30,14 +30,14 @@ MTP_API mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out);
 
 typedef struct mtp_open_options {
     size_t size; /* sizeof(mtp_open_options) */
-    /* Told now and then how far reading is; NULL: nobody. */
+    /* Progress callback; NULL: none. */
     void (*progress)(void *user, uint64_t bytes_done, uint64_t bytes_total);
     void *user;
-    /* The most memory that the call may take, in bytes; what needs more fails with MTP_E_NOMEM. 0: mtp_memory_limit() of
-     * this thread, if it was called; else MTPROF_MAX_MEMORY ("2G", "500M", "none"); else three quarters of what the
-     * machine, or the container, has left, and no more than 64 times the file's size, or 256 MiB if that is more: then a
-     * compressed file whose content is more than 200 times as large is refused, too, with MTP_E_UNSUPPORTED. UINT64_MAX: no
-     * bound. */
+    /* The most memory that the call may take, in bytes; beyond it the call fails with MTP_E_NOMEM.
+     * UINT64_MAX: no limit. 0: this thread's mtp_memory_limit(), if set; else MTPROF_MAX_MEMORY ("2G",
+     * "500M", "none"); else three quarters of the memory available to the machine or container, but at most
+     * 64 times the file's size (256 MiB if that is more); in that last case a compressed file that expands
+     * more than 200 times is refused with MTP_E_UNSUPPORTED. */
     uint64_t max_memory;
 } mtp_open_options;
 #define MTP_OPEN_OPTIONS_INIT                                                                                \
@@ -45,21 +45,21 @@ typedef struct mtp_open_options {
         sizeof(mtp_open_options), NULL, NULL, 0                                                              \
     }
 
-/* From now on, the most memory that all calls of this thread together may hold: "2G", "500M", "none"; NULL: the default of
- * max_memory. For a program that reads and analyses traces and does nothing else. Not a size: MTP_E_ARG. */
+/* Sets the most memory that all calls of this thread together may hold from now on: "2G", "500M", "none";
+ * NULL: the default of max_memory. For programs that only read and analyse traces. Not a size: MTP_E_ARG. */
 MTP_API mtp_status mtp_memory_limit(const char *size);
 
-/* A spool, Kineto/Chrome JSON, or an execution trace (.et.json), plain or gzip, told apart by content; "-" is standard
- * input. A bad file: MTP_E_FORMAT, and mtp_last_error() says at which byte. */
+/* Opens a spool, Kineto/Chrome JSON, or an execution trace (.et.json); plain, gzip or zstd, recognised by
+ * content. "-" is standard input. A bad file: MTP_E_FORMAT, and mtp_last_error() says at which byte. */
 MTP_API mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out);
 MTP_API void mtp_trace_destroy(mtp_trace *trace); /* NULL is fine */
 
 /* What became of the recording that a spool holds. X(symbol, value, text). Values are ABI: append. */
 #define MTP_OUTCOME_LIST(X)                                                                                  \
-    X(STOPPED, 0, "stopped")         /* or not from a spool */                                               \
+    X(STOPPED, 0, "stopped")         /* also for traces not read from a spool */                             \
     X(RECOVERED, 1, "recovered")     /* its process ended without stopping it */                             \
     X(LIVE, 2, "live")               /* its process is still recording */                                    \
-    X(NOT_STOPPED, 3, "not stopped") /* and the file system has no locks that would tell which of these */
+    X(NOT_STOPPED, 3, "not stopped") /* one of these two: the file system has no locks to tell which */
 #define X(sym, value, text) MTP_OUTCOME_##sym = (value),
 typedef enum mtp_outcome {
     MTP_OUTCOME_LIST(X)
@@ -74,20 +74,19 @@ typedef struct mtp_trace_info {
     int64_t first_ns, last_ns; /* of all events, relative to base_ns */
     uint64_t pid;              /* 0: unknown */
     uint64_t model_bytes;      /* memory that the trace takes */
-    /* what was found wrong and mended: 0 for a sound trace */
+    /* faults found and repaired: 0 for a sound trace */
     uint64_t unmatched_ends, unfinished, clock_faults, damaged_chunks;
     bool from_kineto, has_ledger;
-    mtp_ledger ledger;       /* of the recording; a JSON file that we wrote has it too */
-    uint64_t skipped_events; /* of a JSON file: without a time, or of no known kind; they are left out */
-    uint64_t bad_durations;  /* of a JSON file: no number, or below 0; such spans last 0 */
-    uint64_t missing_chunks; /* of a spool: cut off its end; it says that there were more */
+    mtp_ledger ledger;       /* of the recording; a JSON file written by mtprof has it too */
+    uint64_t skipped_events; /* of a JSON file: no time, or an unknown kind; left out */
+    uint64_t bad_durations;  /* of a JSON file: not a number, or negative; taken as 0 */
+    uint64_t missing_chunks; /* of a spool: truncated; chunks missing at its end */
     mtp_outcome outcome;
-    bool without_times; /* an execution trace: order and nesting are true, times mean nothing else */
-    /* The system's clocks stood still or contradicted each other when it was recorded: times may be off by a percent. */
+    bool without_times; /* an execution trace: times only express order and nesting */
+    /* The system's clocks stopped or contradicted each other while recording: times may be off by 1%. */
     bool clock_uncertain;
     bool damaged_header; /* of a spool: one of the two copies of its header; the other one was used */
-    uint64_t
-        chunks; /* of a spool: that the file has; damaged_chunks of them could not be read, or not wholly */
+    uint64_t chunks; /* of a spool: in the file; damaged_chunks of them are unreadable, at least in part */
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \
@@ -95,8 +94,8 @@ typedef struct mtp_trace_info {
             MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false, false, false, 0                            \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
-/* The same of a file. A spool without device work is counted and not kept, so that 10^8 records take some MB; model_bytes is
- * then about what the trace would take. */
+/* The same for a file. A spool without device work is counted, not loaded, so 10^8 records take a few MB;
+ * model_bytes is then an estimate. */
 MTP_API mtp_status mtp_trace_file_info(const char *path, const mtp_open_options *options,
                                        mtp_trace_info *out);
 
@@ -104,21 +103,21 @@ MTP_API mtp_status mtp_trace_file_info(const char *path, const mtp_open_options 
 typedef struct mtp_recovered {
     size_t size;             /* sizeof(mtp_recovered) */
     uint64_t records;        /* written */
-    uint64_t lost_records;   /* as far as the recording's own count tells */
-    uint64_t chunks;         /* of the source */
-    uint64_t damaged_chunks; /* of them: could not be read, or not wholly */
-    uint64_t missing_chunks; /* cut off its end */
-    bool was_stopped;        /* the recording was; else its process ended without doing so */
+    uint64_t lost_records;   /* as far as the recording's own counts show */
+    uint64_t chunks;         /* in the source */
+    uint64_t damaged_chunks; /* of those: unreadable, at least in part */
+    uint64_t missing_chunks; /* truncated at its end */
+    bool was_stopped;        /* false: the process ended without stopping the recording */
 } mtp_recovered;
 #define MTP_RECOVERED_INIT                                                                                   \
     {                                                                                                        \
         sizeof(mtp_recovered), 0, 0, 0, 0, 0, false                                                          \
     }
 
-/* Writes a whole spool to the file `to`, with all that can be read of the spool `path`, whatever became of that: killed while
- * it was recorded, cut, damaged. What a recovered spool is recovered to is the same, byte for byte. `path` is only read, and
- * `to` must be another file; it appears whole or not at all. A spool that is still being recorded: MTP_E_STATE. `out` may be
- * NULL. */
+/* Writes a complete spool to `to` with everything readable in the spool `path`: of a killed process,
+ * truncated or damaged. Recovering a recovered spool gives the same bytes. `path` is only read; `to` must be
+ * a different file, and appears complete or not at all. A spool still being recorded: MTP_E_STATE. `out` may
+ * be NULL. */
 MTP_API mtp_status mtp_recover(const char *path, const char *to, mtp_recovered *out);
 
 /* ------------------------------------------------------------------------------------------ averages */
@@ -130,16 +129,16 @@ typedef struct mtp_averages_options {
     bool by_input_shape;
     bool by_overload_name;
     uint32_t by_stack;   /* this many frames, innermost first; 0: not by stack */
-    bool top_level_only; /* spans that have no parent */
-    /* Rows of Python functions too (with_stack). PyTorch leaves them out from 2.15 on, and so do we; either way what
-     * they call is nested in them. */
+    bool top_level_only; /* spans without a parent */
+    /* Also rows for Python functions (with_stack). PyTorch omits them since 2.15, and so does mtprof by
+     * default; either way calls nest in them. */
     bool include_python_functions;
-    /* Of a trace that PyTorch wrote: device time by PyTorch's own join, which counts work twice where its profiler's
-     * overhead lies in an op, and loses what was launched outside of ops (CUDA graphs, for one). Otherwise work belongs
-     * to the op around its launch or, outside of any op, to the launching call. */
+    /* For traces written by PyTorch: device time by PyTorch's own join, which counts work twice where its
+     * profiler's overhead falls inside an op, and loses work launched outside ops (such as CUDA graphs).
+     * Otherwise work belongs to the op around its launch or, outside any op, to the launching call. */
     bool as_torch;
-    /* by_stack: what has no stack of its own is shown with the Python functions around it. PyTorch writes stacks only if
-     * its profile is verbose, else the functions alone; its own averages then have no stacks. */
+    /* by_stack: events without a stack get the Python functions around them. PyTorch writes stacks only for
+     * verbose profiles, otherwise just the functions; its own averages then have no stacks. */
     bool python_stacks;
 } mtp_averages_options;
 #define MTP_AVERAGES_OPTIONS_INIT                                                                            \
@@ -151,7 +150,7 @@ MTP_API mtp_status mtp_averages_create(const mtp_trace *trace, const mtp_average
                                        mtp_averages **out);
 MTP_API void mtp_averages_destroy(mtp_averages *averages); /* NULL is fine */
 
-/* One row. Times in microseconds as torch has them; text is borrowed from the averages. */
+/* One row. Times in microseconds, as in torch; text is borrowed from the averages. */
 typedef struct mtp_row {
     const char *key, *overload_name, *input_shapes; /* input_shapes: "" unless by_input_shape */
     size_t key_length;
@@ -162,7 +161,7 @@ typedef struct mtp_row {
     bool is_async;
     uint64_t count;
     double cpu_time_total, self_cpu_time_total, device_time_total, self_device_time_total;
-    double min, p50, p99, max; /* of one event's time: CPU time of CPU rows, device time of device rows */
+    double min, p50, p99, max; /* time of one event: CPU time for CPU rows, device time for device rows */
     int64_t cpu_memory_usage, self_cpu_memory_usage, device_memory_usage, self_device_memory_usage;
     uint64_t flops;
 } mtp_row;
@@ -170,25 +169,25 @@ typedef struct mtp_row {
 MTP_API size_t mtp_averages_count(const mtp_averages *averages);
 MTP_API const mtp_row *mtp_averages_row(const mtp_averages *averages, size_t index); /* NULL: no such row */
 MTP_API void mtp_averages_total(const mtp_averages *averages, mtp_row *out);         /* key "Total" */
-/* Python functions that have no row as options.include_python_functions was not set. */
+/* Python functions without a row because options.include_python_functions was not set. */
 MTP_API size_t mtp_averages_left_out(const mtp_averages *averages);
-/* Sorts rows, largest first, by an attribute of torch's: cpu_time_total, self_cpu_time_total, cpu_time, count,
- * device_time_total, cuda_time_total, self_npu_memory_usage, flops ... Unknown: MTP_E_ARG, naming those known. */
+/* Sorts rows, largest first, by a torch attribute: cpu_time_total, self_cpu_time_total, cpu_time, count,
+ * device_time_total, cuda_time_total, self_npu_memory_usage, flops ... Unknown: MTP_E_ARG. */
 MTP_API mtp_status mtp_averages_sort(mtp_averages *averages, const char *attribute);
-/* Of the self CPU time of ops, the share (0 to 1) for which FLOPs are known. */
+/* The share (0 to 1) of the ops' self CPU time for which FLOPs are known. */
 MTP_API double mtp_averages_flops_coverage(const mtp_averages *averages);
 
-/* As torch's EventList.table(): to the character. */
+/* Matches torch's EventList.table() character for character. */
 typedef struct mtp_table_options {
     size_t size;         /* sizeof(mtp_table_options) */
-    const char *sort_by; /* NULL: as they are */
+    const char *sort_by; /* NULL: do not sort */
     int64_t row_limit;   /* -1: all */
     int64_t max_src_column_width, max_name_column_width, max_shapes_column_width; /* -1: no limit */
     const char *header;                                                           /* NULL: none */
     bool top_level_events_only;
     const char *time_unit;                       /* "us", "ms", "s"; NULL: by size */
-    bool profile_memory, with_flops, with_stack; /* columns shown; _INIT: as the trace has them (see auto) */
-    bool automatic;                              /* true: the three above are taken from the trace */
+    bool profile_memory, with_flops, with_stack; /* columns to show, unless automatic */
+    bool automatic;                              /* the default: show the columns that the trace has */
     const char *device_name;                     /* "CUDA", "NPU"; NULL: from the trace */
 } mtp_table_options;
 #define MTP_TABLE_OPTIONS_INIT                                                                               \
@@ -197,9 +196,9 @@ typedef struct mtp_table_options {
     }
 MTP_API mtp_status mtp_averages_table(const mtp_averages *averages, const mtp_table_options *options,
                                       mtp_sink *sink, void *user);
-/* How many rows the three below write, the first ones; -1, which it is at first: all. (Tables have row_limit.) */
+/* How many rows the three functions below write, from the first; default -1: all. (Tables have row_limit.) */
 MTP_API void mtp_averages_limit(mtp_averages *averages, int64_t rows);
-/* Rows with torch's attribute names: a JSON list, or CSV with a head line. */
+/* Rows with torch's attribute names: a JSON list, or CSV with a header line. */
 MTP_API mtp_status mtp_averages_json(const mtp_averages *averages, mtp_sink *sink, void *user);
 MTP_API mtp_status mtp_averages_csv(const mtp_averages *averages, mtp_sink *sink, void *user);
 /* One Chrome event per row. */
@@ -207,19 +206,19 @@ MTP_API mtp_status mtp_averages_chrome(const mtp_averages *averages, mtp_sink *s
 
 /* -------------------------------------------------------------------------------------------- events */
 
-/* The events of a trace one by one, as torch's prof.events() has them: the same ones, in its order (by start, outer
- * before inner), after its rules (a parent absorbs an only child of its name; self is what the children leave).
+/* The events of a trace one by one, as in torch's prof.events(): the same events, in the same order (by
+ * start, outer before inner), by the same rules (a parent absorbs an only child of the same name; self
+ * excludes the children).
  *
  *     mtp_events *events;  size_t count;  mtp_event e;  e.size = sizeof e;
- *     mtp_events_create(trace, &events);               costs nothing, whatever the trace holds
- *     mtp_events_count(events, &count);                the first call that needs it looks at all spans, once
+ *     mtp_events_create(trace, &events);               costs nothing, whatever the trace's size
+ *     mtp_events_count(events, &count);                the first call visits all spans, once
  *     for (size_t i = 0; i < count; i++)
- *         mtp_events_get(events, i, &e);               then some tens of nanoseconds each, in any order
+ *         mtp_events_get(events, i, &e);               then tens of nanoseconds each, in any order
  *     mtp_events_destroy(events);                      before the trace
  *
- * Times and sizes are the very numbers that averages are the sums of. Texts are borrowed from the events. May be used
- * from any number of threads at once. What is computed on demand may run out of memory: MTP_E_NOMEM, and the next call
- * tries again. */
+ * Averages are sums of exactly these times and sizes. Texts are borrowed from the events. May be used from
+ * any number of threads at once. A call that runs out of memory (MTP_E_NOMEM) may be repeated. */
 typedef struct mtp_events mtp_events;
 #define MTP_NO_EVENT SIZE_MAX
 
@@ -242,8 +241,8 @@ typedef struct mtp_text {
     X(MEMCPY, 9, "memcpy")                                                                                   \
     X(MEMSET, 10, "memset")                                                                                  \
     X(SYNC, 11, "sync")                                                                                      \
-    X(DEVICE_SCOPE, 12, "device_scope") /* an annotation as the device saw it */                             \
-    X(MEMORY, 13, "memory")             /* "[memory]": what no other event covers */                         \
+    X(DEVICE_SCOPE, 12, "device_scope") /* an annotation, on the device's timeline */                        \
+    X(MEMORY, 13, "memory")             /* "[memory]": allocations outside all other events */               \
     X(OUT_OF_MEMORY, 14, "out_of_memory")                                                                    \
     X(OTHER, 15, "other")
 #define X(sym, value, text) MTP_EVENT_##sym = (value),
@@ -256,7 +255,7 @@ MTP_API const char *mtp_event_kind_text(mtp_event_kind kind);
 typedef struct mtp_event {
     size_t size;   /* sizeof(mtp_event): set by the caller */
     mtp_text name; /* "ProfilerStep#3": torch's trace_name */
-    mtp_text key;  /* "ProfilerStep*": torch's name and key. Else both are the same */
+    mtp_text key;  /* "ProfilerStep*": torch's name and key. Otherwise equal to name */
     mtp_text overload_name;
     uint32_t kind;  /* mtp_event_kind */
     uint32_t scope; /* torch's RecordScope: 0 FUNCTION, 1 BACKWARD_FUNCTION, 7 USER_SCOPE */
@@ -265,18 +264,18 @@ typedef struct mtp_event {
     bool is_user_annotation;
     bool is_unfinished;                      /* its end was not seen */
     int32_t device_type, device_index;       /* c10's: 0 CPU, 1 CUDA, 12 XPU, 20 PrivateUse1 (NPU) */
-    int32_t op_device_type, op_device_index; /* where an op computes, in the same numbers; -1: not recorded */
+    int32_t op_device_type, op_device_index; /* where an op computes, same numbering; -1: not recorded */
 
     int64_t start_ns, end_ns; /* since mtp_events_zero_ns() */
-    int64_t step;             /* calls of step() before it; -1: in no step. 0 without any step */
-    int64_t pid, tid;         /* the system's; of device work the device and the stream */
-    int64_t resource;         /* torch's device_resource_id: a device's stream, else the system's thread id */
-    uint64_t thread; /* numbered as torch does, from 1, the main thread first; of device work its op's */
-    uint64_t forward_thread; /* of a backward op, by the same numbers; 0: none */
+    int64_t step;     /* calls of step() before it; -1: outside all steps; 0: the trace has no steps */
+    int64_t pid, tid; /* the system's; for device work the device and the stream */
+    int64_t resource; /* torch's device_resource_id: a device's stream, else the system's thread id */
+    uint64_t thread;  /* numbered as in torch, from 1, the main thread first; for device work its op's */
+    uint64_t forward_thread; /* of a backward op, same numbering; 0: none */
 
     int64_t sequence;     /* autograd's, -1: none */
     uint64_t correlation; /* of a launch and its device work, 0: none */
-    uint64_t external_id; /* as in the exported trace, 0: none; of runtime calls and device work their op's */
+    uint64_t external_id; /* as in the exported trace, 0: none; of runtime calls and device work: their op */
     uint64_t record_function_id; /* of ops and scopes */
 
     size_t parent; /* torch's cpu_parent: an index, or MTP_NO_EVENT */
@@ -284,12 +283,12 @@ typedef struct mtp_event {
     int64_t cpu_memory_usage, self_cpu_memory_usage, device_memory_usage, self_device_memory_usage;
     uint64_t flops;
     int64_t allocated_before, allocated_after; /* bytes on the op's device, -1: not recorded */
-    int64_t bytes;                             /* moved by a copy or a set; of a MEMORY event its own */
+    int64_t bytes;                             /* moved by a copy or a set; of a MEMORY event: its size */
     uint32_t kernel_count;                     /* torch's kernels: see mtp_events_kernel() */
 
-    uint32_t shape; /* equal for equal inputs: whoever makes lists of them may keep these. 0: none recorded */
-    uint32_t span;  /* its place in the columns' "spans", UINT32_MAX: none */
-    uint32_t memory; /* of a MEMORY event its place in the columns' "memory", UINT32_MAX: none */
+    uint32_t shape;  /* the same for equal inputs: a key for caching parsed ones. 0: none recorded */
+    uint32_t span;   /* its row in the "spans" columns, UINT32_MAX: none */
+    uint32_t memory; /* of a MEMORY event: its row in the "memory" columns, UINT32_MAX: none */
     mtp_text input_dims, input_strides, input_types, concrete_inputs, output_dims; /* JSON lists, or "" */
     mtp_text args; /* further members of the args object: JSON without its braces, or "" */
 } mtp_event;
@@ -297,31 +296,31 @@ typedef struct mtp_event {
 MTP_API mtp_status mtp_events_create(const mtp_trace *trace, mtp_events **out);
 MTP_API void mtp_events_destroy(mtp_events *events); /* NULL is fine */
 MTP_API mtp_status mtp_events_count(mtp_events *events, size_t *out);
-/* out->size is set by the caller; the rest is filled. No such event: MTP_E_ARG. */
+/* The caller sets out->size. No such event: MTP_E_ARG. */
 MTP_API mtp_status mtp_events_get(mtp_events *events, size_t index, mtp_event *out);
-/* The instant from which events count, since the trace's base_ns: when recording started. */
+/* Time 0 of events (the start of the recording), relative to the trace's base_ns. */
 MTP_API int64_t mtp_events_zero_ns(const mtp_events *events);
 
-/* torch's cpu_children, in their order: the first, and the next of the same parent; MTP_NO_EVENT: no more. */
+/* torch's cpu_children, in order: an event's first child, and its next sibling; MTP_NO_EVENT: no more. */
 MTP_API mtp_status mtp_events_child(mtp_events *events, size_t index, size_t *out);
 MTP_API mtp_status mtp_events_sibling(mtp_events *events, size_t index, size_t *out);
 
-/* Device work that an event launched itself: 0 to kernel_count - 1, by start. */
+/* Device work launched by the event itself: 0 to kernel_count - 1, by start. */
 typedef struct mtp_event_kernel {
     mtp_text name;
     int64_t device, stream;
     double duration; /* microseconds */
-    size_t event;    /* the same as an event, or MTP_NO_EVENT */
+    size_t event;    /* its index among the events, or MTP_NO_EVENT */
 } mtp_event_kernel;
 MTP_API mtp_status mtp_events_kernel(mtp_events *events, size_t index, size_t kernel, mtp_event_kernel *out);
 
-/* torch's stack, innermost frame first, "file:line:function" (or as the file has it). Writes the first `room` of them;
- * *depth is how many there are. A backward op has its forward op's. */
+/* torch's stack, innermost frame first, "file:line:function" (or as in the file). Writes the first `room`
+ * frames; *depth is how many there are. A backward op has its forward op's stack. */
 MTP_API mtp_status mtp_events_stack(mtp_events *events, size_t index, mtp_text *frames, size_t room,
                                     size_t *depth);
 
-/* An event's inputs without parsing: [[4, 6], [], [[2], [3]]] is TENSOR 2, TENSOR 0, LIST 2, TENSOR 1, TENSOR 1 and
- * 4, 6, 2, 3. What is no tensor has rank 0. A list is followed by its tensors. */
+/* An event's inputs, already parsed: [[4, 6], [], [[2], [3]]] gives the items TENSOR 2, TENSOR 0, LIST 2,
+ * TENSOR 1, TENSOR 1 (a list, then its tensors) and the numbers 4, 6, 2, 3. Non-tensors have rank 0. */
 typedef struct mtp_event_input {
     bool is_list;
     uint32_t count; /* rank of a tensor, tensors of a list */
@@ -331,27 +330,28 @@ typedef enum mtp_input_lists {
     MTP_INPUT_STRIDES = 1,
     MTP_OUTPUT_DIMS = 2
 } mtp_input_lists;
-/* Writes the first `input_room` items and the first `number_room` numbers; *inputs and *numbers are how many there are. A
- * dim that is no whole number is -1. */
+/* Writes the first `input_room` items and the first `number_room` numbers; *inputs and *numbers are how many
+ * there are. A dim that is not an integer is -1. */
 MTP_API mtp_status mtp_events_inputs(mtp_events *events, size_t index, mtp_input_lists which,
                                      mtp_event_input *items, size_t input_room, size_t *inputs, int64_t *dims,
                                      size_t number_room, size_t *numbers);
 
 /* ------------------------------------------------------------------------------------------- columns */
 
-/* The trace's own arrays, for NumPy and the like: nothing is copied, nothing may be written; they live as long as the
- * trace. A column is `count` numbers, one every `stride` bytes; some lie in arrays of structs.
- *     spans    start end (int64, ns since base_ns) name (a text id) parent (a span, UINT32_MAX: none) category flags
- *              detail (a row of details; absent if no span has any)
- *     details  sequence forward_thread correlation external_id flops allocated_before allocated_after bytes queued
- *              shape outputs stack args number device; row 0 is that of spans without
- *     tracks   pid tid name on_device first count: spans lie track by track, this many from `first` on
+/* The trace's own arrays, for NumPy and the like: not copied, read-only, valid as long as the trace. A column
+ * is `count` numbers, `stride` bytes apart; some are fields in arrays of structs.
+ *     spans    start end (int64, ns since base_ns) name (a text id) parent (a span, UINT32_MAX: none)
+ *              category flags detail (a row of details; absent if no span has any)
+ *     details  sequence forward_thread correlation external_id flops allocated_before allocated_after bytes
+ *              queued shape outputs stack args number device; row 0: spans without details
+ *     tracks   pid tid name on_device first count: spans are stored by track, `count` of them from `first`
  *     memory   time address bytes total_allocated total_reserved track device_type device_index
  *     steps    start end number
  *     instants time value name track is_counter
- *     shapes   dims strides types concrete (text ids: JSON); row 0 is that of spans without
+ *     shapes   dims strides types concrete (text ids: JSON); row 0: spans without a shape
  *     stacks   parent (a row, 0: none) frame (a text id)
- * launcher of spans, if there is device work: the CPU span that launched it. category: mtp_category_text(). */
+ * With device work, spans also have launcher, the CPU span that launched it. category:
+ * mtp_category_text(). */
 typedef struct mtp_column {
     const char *table, *name; /* static */
     char type;                /* i, u or f: with bytes NumPy's "i8", "u4", ... */
@@ -366,79 +366,81 @@ typedef struct mtp_columns {
     mtp_column column[MTP_COLUMNS_MOST];
 } mtp_columns;
 MTP_API mtp_status mtp_trace_columns(const mtp_trace *trace, mtp_columns *out);
-/* A text id's bytes, borrowed from the trace; "" for 0 and for what is none. length may be NULL. */
+/* A text id's bytes, borrowed from the trace; "" for 0 and for unknown ids. length may be NULL. */
 MTP_API const char *mtp_trace_name(const mtp_trace *trace, uint32_t id, size_t *length);
-MTP_API size_t mtp_trace_name_count(const mtp_trace *trace); /* ids are 0 to this less 1 */
+MTP_API size_t mtp_trace_name_count(const mtp_trace *trace); /* ids are 0 to count - 1 */
 MTP_API const char *mtp_category_text(uint32_t category);    /* Kineto's; "" for others */
 
 /* ------------------------------------------------------------------------------------------- exports */
 
 typedef struct mtp_export_options {
     size_t size;             /* sizeof(mtp_export_options) */
-    bool whole_microseconds; /* for readers that round badly (HTA); nesting is kept */
+    bool whole_microseconds; /* for readers that round badly (HTA); preserves nesting */
     bool without_args;       /* smaller, for speedscope */
     int compression;         /* of .gz: 1 to 9, 0: the default */
     const char *trace_name;  /* "traceName"; NULL: the path */
-    void (*progress)(void *user, uint64_t events_done, uint64_t events_total);
+    void (*progress)(void *user, uint64_t events_done, uint64_t events_total); /* or NULL */
     void *user;
-    bool without_concrete_inputs;  /* the values of arguments that are no tensors */
-    bool without_forward_backward; /* arrows from ops to their backward, of a recording */
+    bool without_concrete_inputs;  /* omit the values of arguments that are not tensors */
+    bool without_forward_backward; /* omit a recording's arrows from ops to their backward ops */
 } mtp_export_options;
 #define MTP_EXPORT_OPTIONS_INIT                                                                              \
     {                                                                                                        \
         sizeof(mtp_export_options), false, false, 0, NULL, NULL, NULL, false, false                          \
     }
 
-/* Kineto/Chrome JSON, at the contract of docs/trace-format.md. */
+/* Kineto/Chrome JSON, as specified in docs/trace-format.md. */
 MTP_API mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
                                     void *user);
-/* To a file, by the end of its name; each may have .gz behind it:
- *     .json                        Chrome, as above; also "-" (standard output) and devices
- *     .et.json                     the execution trace (mtp_trace_execution_trace)
- *     .memory.json .memory.raw.json   torch's memory timeline (mtp_memory_timeline_json, _raw)
- *     .averages.json .csv          averages: one Chrome event each (mtp_averages_chrome), or rows (mtp_averages_csv)
- *     .stacks .folded .txt         folded stacks by self CPU time (mtp_trace_folded)
- * The file appears whole or not at all; one that was there is kept on failure. */
+/* Writes a file in the format given by its suffix; a further .gz compresses:
+ *     .json                          Chrome, as above; also "-" (standard output) and devices
+ *     .et.json                       the execution trace (mtp_trace_execution_trace)
+ *     .memory.json .memory.raw.json  torch's memory timeline (mtp_memory_timeline_json, _raw)
+ *     .averages.json .csv            averages: Chrome events (mtp_averages_chrome), rows (mtp_averages_csv)
+ *     .stacks .folded .txt           folded stacks by self CPU time (mtp_trace_folded)
+ * The file appears complete or not at all; on failure an existing file is left as it was. */
 MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
                                     const mtp_export_options *options);
 
-/* Folded stacks as torch's export_stacks writes them, a line per event, root first: metric is one of self_cpu_time_total, self_device_time_total (also spelled self_cuda_,
- * self_npu_, self_xpu_, self_privateuse1_). Others: MTP_E_ARG "metric should be one of: [...]". */
+/* Folded stacks as torch's export_stacks writes them: a line per event, root first. metric is
+ * self_cpu_time_total or self_device_time_total (also spelled self_cuda_, self_npu_, self_xpu_,
+ * self_privateuse1_). Others: MTP_E_ARG "metric should be one of: [...]". */
 MTP_API mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
-/* The same for flame graphs: one line per stack, the longest first, with the ops and annotations (not steps) that are open
- * in it; of device time with the kernel last. Nothing if the trace has no stacks. */
+/* Folded stacks for flame graphs: one line per stack, the longest time first, with the ops and annotations
+ * (not steps) open in it; for device time the kernel comes last. Empty if the trace has no stacks. */
 MTP_API mtp_status mtp_trace_folded(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
 
-/* A file that appears whole or not at all, for the calls that write to a sink. gz: by the path's suffix. A link of the
- * user's own is written through; one that another user made, or in a folder that all may write, is refused: MTP_E_IO. */
+/* An output file that appears complete or not at all, for the calls that write to a sink. Compressed if the
+ * path ends in .gz. The user's own symbolic link is followed; one made by another user, or in a
+ * world-writable directory, is refused: MTP_E_IO. */
 typedef struct mtp_file mtp_file;
-#define MTP_FILE_PLAIN (-1) /* a compression: none, whatever the suffix is */
+#define MTP_FILE_PLAIN (-1) /* compression: none, whatever the suffix */
 MTP_API mtp_status mtp_file_create(const char *path, int compression, mtp_file **out);
 MTP_API bool mtp_file_sink(void *file, const void *bytes, size_t length);
-MTP_API mtp_status mtp_file_commit(mtp_file *file); /* renames it into place, or says why not; frees it */
-MTP_API void mtp_file_abandon(mtp_file *file);      /* nothing is left of it; NULL is fine */
+MTP_API mtp_status mtp_file_commit(mtp_file *file); /* renames it into place; frees it, also on failure */
+MTP_API void mtp_file_abandon(mtp_file *file);      /* removes and frees it; NULL is fine */
 
 /* ----------------------------------------------------------------------------------------------- cut */
 
-/* Which part. What is asked for together must hold together. */
+/* Which part to keep: events that meet all conditions. */
 typedef struct mtp_cut_options {
     size_t size;                   /* sizeof(mtp_cut_options) */
-    bool by_step, by_time;         /* which of these count */
-    int64_t first_step, last_step; /* numbers, both included */
-    int64_t from_ns, to_ns;        /* since the trace's first event; to_ns itself is outside */
-    const char
-        *name; /* spans of such names, and what is nested in them; NULL: all. With a * or ? it is the whole
-                         * name, else a part of it */
-    const char *thread; /* a thread's number, or its name as above; NULL: all */
+    bool by_step, by_time;         /* which of the two ranges apply */
+    int64_t first_step, last_step; /* inclusive */
+    int64_t from_ns, to_ns;        /* since the trace's first event; to_ns is exclusive */
+    /* Spans of this name, and all nested in them; NULL: all. With * or ? the whole name, else a part of
+     * it. */
+    const char *name;
+    const char *thread; /* a thread's number, or its name, matched as above; NULL: all */
 } mtp_cut_options;
 #define MTP_CUT_OPTIONS_INIT                                                                                 \
     {                                                                                                        \
         sizeof(mtp_cut_options), false, false, 0, 0, 0, 0, NULL, NULL                                        \
     }
 
-/* A part of a trace as a trace of its own; times stay as they are. Spans that reach out of the steps or the time asked
- * for are cut there, and say in their args how long they were ("whole dur"). Device work stays with the span that
- * launched it. MTP_E_ARG: there is no such step, name or thread, or nothing is left. */
+/* A part of a trace as a new trace; times are unchanged. Spans that extend beyond the requested steps or time
+ * are cut off there, with their full duration in args ("whole dur"). Device work stays with the span that
+ * launched it. MTP_E_ARG: no such step, name or thread, or nothing is left. */
 MTP_API mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *options, mtp_trace **out);
 
 /* ---------------------------------------------------------------------------------------------- diff */
@@ -450,8 +452,8 @@ MTP_API mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *
     X(SLOWER, 2, "slower")                                                                                   \
     X(NEW, 3, "new")                                                                                         \
     X(GONE, 4, "gone")                                                                                       \
-    X(UNCERTAIN, 5, "uncertain")   /* looks different, but noise or too few calls could do that */           \
-    X(MORE_CALLS, 6, "more calls") /* a call takes as long, but each step has more of them */                \
+    X(UNCERTAIN, 5, "uncertain")   /* looks different, but could be noise or too few calls */                \
+    X(MORE_CALLS, 6, "more calls") /* a call takes as long, but each step has more calls */                  \
     X(FEWER_CALLS, 7, "fewer calls")
 #define X(sym, value, text) MTP_VERDICT_##sym = (value),
 typedef enum mtp_verdict {
@@ -463,41 +465,41 @@ MTP_API const char *mtp_verdict_text(mtp_verdict verdict);
 typedef struct mtp_diff_options {
     size_t size; /* sizeof(mtp_diff_options) */
     bool by_input_shape;
-    bool normalize;   /* changes are told after drift is taken out, whatever its size */
-    double threshold; /* the change of a row that matters; 0.05: five percent */
-    double max_drift; /* a change that all rows share, up to this, is the machine's and not the program's */
+    bool normalize;   /* report changes with drift removed, whatever its size */
+    double threshold; /* the smallest change of a row that matters; 0.05: five percent */
+    double max_drift; /* a change shared by all rows is attributed to the machine up to this size */
 } mtp_diff_options;
 #define MTP_DIFF_OPTIONS_INIT                                                                                \
     {                                                                                                        \
         sizeof(mtp_diff_options), false, false, 0.05, 0.10                                                   \
     }
 
-/* One row: of the averages of either trace. Times in microseconds; of one call, typical (what is far out is left out)
- * and for the same mix of calls on both sides. */
+/* One row of either trace's averages. Times in microseconds; the time of one call is typical (without
+ * outliers), for the same mix of calls on both sides. */
 typedef struct mtp_diff_row {
     const char *key, *input_shapes; /* borrowed from the diff */
     size_t key_length, input_shapes_length;
     bool is_device, is_user_annotation;
     uint64_t count_before, count_after;
     double total_before, total_after, self_before, self_after; /* of all calls */
-    double time_before, time_after, own_before, own_after;     /* of one call; own: without what it calls */
+    double time_before, time_after, own_before, own_after;     /* of one call; own: without its callees */
     double change, own_change; /* time_after / time_before - 1; 0 for new and gone */
-    double excess;             /* the change against what all rows share: what the verdict is about */
-    double low, high;          /* between these it is, for all we know */
-    mtp_verdict verdict; /* of the time of a call; if that is not faster or slower, of the number of calls */
-    mtp_verdict own_verdict; /* of its own part: where the cause is */
-    /* In a step, on average; of traces without steps in the whole run, as if both were equally long. */
+    double excess;             /* the change relative to the drift: the verdict's subject */
+    double low, high;          /* confidence bounds of excess */
+    mtp_verdict verdict;     /* on the time of a call; if neither faster nor slower, on the number of calls */
+    mtp_verdict own_verdict; /* on the row's own time: locates the cause */
+    /* Per step, on average; without steps in the whole run, scaled as if both runs were equally long. */
     double calls_before, calls_after;
-    double step_time_before, step_time_after; /* microseconds: calls by typical own time */
+    double step_time_before, step_time_after; /* microseconds: calls times typical own time */
     double calls_change; /* calls_after / calls_before - 1, if every step shows it; else 0 */
 } mtp_diff_row;
 
 typedef struct mtp_diff_summary {
     size_t size;               /* sizeof(mtp_diff_summary) */
-    bool has_drift;            /* enough rows to tell */
-    double drift;              /* the change that rows share */
-    double spread;             /* and how far rows stray from it without a cause: one standard deviation */
-    mtp_verdict drift_verdict; /* SLOWER, FASTER: beyond max_drift, so not taken for the machine's */
+    bool has_drift;            /* there were enough rows to estimate it */
+    double drift;              /* the change that all rows share */
+    double spread;             /* how far rows vary around it by noise: one standard deviation */
+    mtp_verdict drift_verdict; /* SLOWER, FASTER: beyond max_drift, so not attributed to the machine */
     uint64_t steps_before, steps_after;
     double step_before, step_after, step_change; /* microseconds, medians */
     mtp_verdict step_verdict;                    /* SAME without steps */
@@ -511,93 +513,93 @@ typedef struct mtp_diff_summary {
             0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                                     \
     }
 
-/* Two runs compared, row by row. The same traces give the same answer. */
+/* Compares two runs, row by row. Deterministic. */
 typedef struct mtp_diff mtp_diff;
 MTP_API mtp_status mtp_diff_create(const mtp_trace *before, const mtp_trace *after,
                                    const mtp_diff_options *options, mtp_diff **out);
 MTP_API void mtp_diff_destroy(mtp_diff *diff); /* NULL is fine */
 MTP_API size_t mtp_diff_count(const mtp_diff *diff);
-/* Those that changed come first, by what the change costs; NULL: no such row. */
+/* Changed rows come first, by the cost of the change; NULL: no such row. */
 MTP_API const mtp_diff_row *mtp_diff_row_at(const mtp_diff *diff, size_t index);
 MTP_API mtp_status mtp_diff_get_summary(const mtp_diff *diff, mtp_diff_summary *out);
-/* Is anything slower by more than `share` (0.05: 5 %)? A call of a row, all its calls in a step, the steps, or everything
- * beyond max_drift. */
+/* Is anything slower by more than `share` (0.05: 5%)? Looks at one call of a row, all its calls in a step,
+ * the steps, and drift beyond max_drift. */
 MTP_API bool mtp_diff_slower(const mtp_diff *diff, double share);
-/* How many rows mtp_diff_json writes; -1, which it is at first: all. */
+/* How many rows mtp_diff_json writes; default -1: all. */
 MTP_API void mtp_diff_limit(mtp_diff *diff, int64_t rows);
 MTP_API mtp_status mtp_diff_json(const mtp_diff *diff, mtp_sink *sink, void *user);
 
 /* --------------------------------------------------------------------------------------------- check */
 
 typedef enum mtp_severity {
-    MTP_SEVERITY_NOTE = 0,  /* untidy: a reader may be less exact */
+    MTP_SEVERITY_NOTE = 0,  /* a reader may be less exact */
     MTP_SEVERITY_ERROR = 1, /* a reader fails, or drops or misreads events */
     MTP_SEVERITY_REMARK = 2 /* good to know; breaks no rule */
 } mtp_severity;
 
 typedef struct mtp_finding {
-    uint32_t rule; /* of docs/trace-format.md; 0: of a spool, which has rules of its own */
+    uint32_t rule; /* number in docs/trace-format.md; 0: a spool's rule, which has no number */
     mtp_severity severity;
     uint64_t count;       /* how often */
-    uint64_t first_byte;  /* of the content, decompressed */
-    uint64_t first_event; /* its number in traceEvents, from 0; UINT64_MAX: not in an event */
-    const char *what;     /* borrowed from the check; an example is in it */
+    uint64_t first_byte;  /* offset in the decompressed content */
+    uint64_t first_event; /* index in traceEvents; UINT64_MAX: not in an event */
+    const char *what;     /* borrowed from the check; includes an example */
     const char *effect;   /* borrowed: what it does to which reader */
 } mtp_finding;
 
-/* Does a file keep the rules that its readers need? The raw file is looked at, not what we would make of it; Kineto or
- * Chrome JSON, plain or compressed, or a spool. A file that breaks rules is no failure: they are found. Fails with MTP_E_IO,
- * MTP_E_NOMEM, MTP_E_FORMAT (empty, or not to be decompressed). */
+/* Does a file follow the rules that its readers depend on? Checks the raw file, not a parsed trace: Kineto or
+ * Chrome JSON, plain or compressed, or a spool. Broken rules are findings, not failures. Fails with MTP_E_IO,
+ * MTP_E_NOMEM, MTP_E_FORMAT (empty, or cannot be decompressed). */
 typedef struct mtp_check mtp_check;
 MTP_API mtp_status mtp_trace_check_file(const char *path, const mtp_open_options *options, mtp_check **out);
 MTP_API void mtp_check_destroy(mtp_check *check); /* NULL is fine */
 MTP_API size_t mtp_check_count(const mtp_check *check);
-MTP_API size_t
-mtp_check_breaches(const mtp_check *check); /* of these, all but remarks; 0: the file is clean */
-MTP_API const mtp_finding *mtp_check_finding(const mtp_check *check,
-                                             size_t index); /* by rule; NULL: no such */
-/* A spool whose process ended without stopping the recording. That alone is no breach. */
+MTP_API size_t mtp_check_breaches(const mtp_check *check); /* without remarks; 0: the file is clean */
+/* By rule; NULL: no more. */
+MTP_API const mtp_finding *mtp_check_finding(const mtp_check *check, size_t index);
+/* A spool whose process ended without stopping the recording. That alone is not a breach. */
 MTP_API bool mtp_check_recovered(const mtp_check *check);
-MTP_API uint64_t
-mtp_check_events(const mtp_check *check); /* events, or records of a spool, that were looked at */
+MTP_API uint64_t mtp_check_events(const mtp_check *check); /* events, or records of a spool, checked */
 MTP_API mtp_status mtp_check_json(const mtp_check *check, mtp_sink *sink, void *user);
 
 /* -------------------------------------------------------------------------------------------- memory */
 
-/* What was allocated on one device over time, by category. Categories are those that mtp_memory_tag() and
- * mtp_memory_existing() told: a block's first tag holds from its creation, later ones from their time on. A block without a tag is
- *     TEMPORARY        made and freed within one top-level op
- *     AUTOGRAD_DETAIL  made in the backward pass and freed in it
- *     GRADIENT         made in the backward pass and not freed in it
- *     OPTIMIZER_STATE  made in an Optimizer.step# scope and alive after it
- *     INPUT            made in an enumerate(DataLoader)# scope and alive after it
- *     ACTIVATION       made by an op that a backward op belongs to (same sequence number), or freed in the backward pass
- *     Unknown          else; so are parameters without a tag, as a trace has no tensors
+/* Memory allocated on one device over time, by category. Categories come from mtp_memory_tag() and
+ * mtp_memory_existing(): a block's first tag applies from its creation, later ones from when they were set.
+ * An untagged block is
+ *     TEMPORARY        allocated and freed within one top-level op
+ *     AUTOGRAD_DETAIL  allocated and freed in the backward pass
+ *     GRADIENT         allocated in the backward pass and not freed in it
+ *     OPTIMIZER_STATE  allocated in an Optimizer.step# scope and alive after it
+ *     INPUT            allocated in an enumerate(DataLoader)# scope and alive after it
+ *     ACTIVATION       allocated by an op with a backward op (same sequence number), or freed in the backward
+ *                      pass
+ *     Unknown          otherwise, such as untagged parameters: a trace has no tensors
  * The trace must outlive its timelines. */
 typedef struct mtp_memory_timeline mtp_memory_timeline;
 #define MTP_MEMORY_CATEGORIES 8
-MTP_API const char *
-mtp_memory_category_text(mtp_memory_category category); /* torch's word; "Unknown" for others */
+/* torch's name; "Unknown" for others. */
+MTP_API const char *mtp_memory_category_text(mtp_memory_category category);
 
-/* device: "cpu", "npu:0", "cuda:0" ...; NULL: the one with most traffic. A device without events has an empty timeline;
- * what is no device at all is MTP_E_ARG. An accelerator's words (npu, cuda, gpu, hip) stand for each other where the
- * trace has only one of them. */
+/* device: "cpu", "npu:0", "cuda:0" ...; NULL: the one with the most traffic. A device without events has an
+ * empty timeline; not a device name: MTP_E_ARG. npu, cuda, gpu and hip are interchangeable where the trace
+ * has only one of them. */
 MTP_API mtp_status mtp_memory_timeline_create(const mtp_trace *trace, const char *device,
                                               mtp_memory_timeline **out);
 MTP_API void mtp_memory_timeline_destroy(mtp_memory_timeline *timeline); /* NULL is fine */
-/* The devices that the trace has memory events of; NULL: no more. */
+/* The devices with memory events in the trace; NULL: no more. */
 MTP_API const char *mtp_memory_timeline_device(const mtp_memory_timeline *timeline, size_t index);
 
 typedef struct mtp_memory_info {
     size_t size;        /* sizeof(mtp_memory_info) */
     const char *device; /* borrowed from the timeline */
     uint64_t allocations, frees;
-    uint64_t lost_events;      /* frees and allocations that must have been, but are not there */
-    uint64_t tagged;           /* blocks whose category was told */
+    uint64_t lost_events;      /* frees and allocations that must have happened but are missing */
+    uint64_t tagged;           /* blocks with a category from the program */
     int64_t allocated_bytes;   /* sum of all allocations */
-    int64_t preexisting_bytes; /* before the first event, as far as it was told or frees or totals tell */
-    int64_t end_bytes;         /* in use after the last */
-    int64_t unaccounted_bytes; /* what the last total says beyond that; 0: nothing is missing, or no totals */
+    int64_t preexisting_bytes; /* in use before the first event, as reported or implied by frees and totals */
+    int64_t end_bytes;         /* in use after the last event */
+    int64_t unaccounted_bytes; /* the last total minus end_bytes; 0: nothing is missing, or no totals */
     int64_t peak_ns;           /* relative to the trace's base_ns, like all times here */
     int64_t peak_bytes;
     int64_t peak_by_category[MTP_MEMORY_CATEGORIES]; /* by mtp_memory_category */
@@ -609,8 +611,8 @@ typedef struct mtp_memory_info {
     }
 MTP_API mtp_status mtp_memory_timeline_info(const mtp_memory_timeline *timeline, mtp_memory_info *out);
 
-/* Each instant at which something changed, in order, and the bytes in use after it. If there was something before the
- * first, the first point says so, at the time of the first change. false from visit ends it. */
+/* Visits each instant at which memory changed, in order, with the bytes in use after it. With preexisting
+ * bytes the first point shows those alone, at the time of the first change. visit returns false to stop. */
 typedef struct mtp_memory_point {
     int64_t ns;
     int64_t bytes[MTP_MEMORY_CATEGORIES];
@@ -621,44 +623,45 @@ MTP_API void mtp_memory_timeline_points(const mtp_memory_timeline *timeline, mtp
 
 /* Blocks alive at the peak, largest first; NULL: no more. */
 typedef struct mtp_memory_block {
-    uint64_t address; /* 0: what was there before the trace and stayed, as one block */
+    uint64_t address; /* 0: all memory from before the trace that was never freed, as one block */
     int64_t bytes;
     mtp_memory_category category; /* at the peak */
     int64_t created_ns;           /* INT64_MIN: before the trace */
     int64_t freed_ns;             /* INT64_MAX: not in the trace */
-    const char *op; /* borrowed from the trace: the innermost op that made it, else the innermost span; "" */
+    const char *op; /* borrowed from the trace: the innermost op, else span, around the allocation; "" */
     size_t op_length;
-    int64_t thread; /* that made it; -1: unknown */
-    mtp_text
-        maker; /* the op that it was made for: the nearest that does more than allocate (aten::empty ...) */
-    mtp_text
-        source; /* the innermost line of the program, not of the framework, that called it; of a backward op its
-                        forward op's; "": no stacks were recorded */
+    int64_t thread; /* that allocated it; -1: unknown */
+    mtp_text maker; /* the op it was allocated for: the nearest that does more than allocate */
+    /* The innermost line of the program, not the framework, that led to it; of a backward op its forward
+     * op's. "": no stacks were recorded. */
+    mtp_text source;
 } mtp_memory_block;
 MTP_API const mtp_memory_block *mtp_memory_timeline_block(const mtp_memory_timeline *timeline, size_t index);
 
-/* torch's export_memory_timeline. json: [times_us, sizes], a row of sizes is 0 and the bytes of the 8 categories. raw:
- * rows [t_ns or -1, action, +-bytes, category]; action is 1 preexisting, 2 create, 3 new version (here: a new tag), 4
- * destroy. Times are Unix times. summary: an object for people and scripts, with `limit` blocks (-1: all). */
+/* torch's export_memory_timeline. json: [times_us, sizes], each row of sizes being 0 and the bytes of the 8
+ * categories. raw: rows [t_ns or -1, action, +-bytes, category]; action is 1 preexisting, 2 create, 3 new
+ * version (here: a new tag), 4 destroy. Times are Unix times. summary: a JSON object for scripts, with
+ * `limit` blocks (-1: all). */
 MTP_API mtp_status mtp_memory_timeline_json(const mtp_memory_timeline *timeline, mtp_sink *sink, void *user);
 MTP_API mtp_status mtp_memory_timeline_raw(const mtp_memory_timeline *timeline, mtp_sink *sink, void *user);
 MTP_API mtp_status mtp_memory_timeline_summary(const mtp_memory_timeline *timeline, int64_t limit,
                                                mtp_sink *sink, void *user);
-/* By the path's end, as torch does: raw.json.gz, else .json or .json.gz. Others: MTP_E_ARG. */
+/* The suffix selects the format, as in torch: raw.json.gz, else .json or .json.gz. Others: MTP_E_ARG. */
 MTP_API mtp_status mtp_memory_timeline_export(const mtp_memory_timeline *timeline, const char *path);
 
 /* ---------------------------------------------------------------------------------------------- tree */
 
-/* Everything that a trace has, as one tree, as torch's experimental_event_tree() has it: ops and scopes, Python's calls,
- * allocations and frees where they happened, device work below what launched it. Nodes are numbered by time. The trace
- * must outlive the tree; it may be used from any number of threads at once.
+/* The whole trace as one tree, like torch's experimental_event_tree(): ops and scopes, Python calls,
+ * allocations and frees where they happened, device work below its launch. Nodes are numbered by time. The
+ * trace must outlive the tree; the tree may be used from any number of threads at once.
  *
- * Tensors have ids by torch's rules: an allocation_id is one piece of memory from its allocation to its free, however
- * often its address is used again; an id is one tensor through all the memory that it ever had, with all that share that
- * memory. Both need a recording with shapes; to tell memory apart that was freed, with memory too. */
+ * Tensors have ids by torch's rules. An allocation_id identifies one piece of memory from its allocation to
+ * its free, even if its address is reused; an id identifies one tensor across all the memory that it ever
+ * had, including the tensors that shared that memory. Both need a recording with shapes, and with memory to
+ * distinguish reused addresses. */
 typedef struct mtp_tree mtp_tree;
 
-/* X(symbol, value, torch's word). Values are torch's. */
+/* X(symbol, value, torch's name). Values are torch's. */
 #define MTP_TREE_KIND_LIST(X)                                                                                \
     X(TORCH_OP, 0, "TorchOp")                                                                                \
     X(BACKEND, 1, "Backend")                                                                                 \
@@ -675,9 +678,9 @@ typedef enum mtp_tree_kind {
 } mtp_tree_kind;
 #undef X
 
-/* A tensor that an op was given, or that an object holds. */
+/* A tensor that is an op's argument, or that an object holds. */
 typedef struct mtp_tree_tensor {
-    uint64_t number;                   /* as recorded (mtp_identity.tensor), 0: not known */
+    uint64_t number;                   /* as recorded (mtp_identity.tensor), 0: unknown */
     uint64_t storage;                  /* address of its memory */
     int64_t id;                        /* -1: none */
     int64_t allocation_id;             /* -1: none */
@@ -685,12 +688,11 @@ typedef struct mtp_tree_tensor {
     uint32_t dtype;                    /* mtp_dtype */
 } mtp_tree_tensor;
 
-/* Arguments: equal shape means equal texts. JSON lists, or "". */
+/* Arguments: JSON lists, or "". Equal shape means equal texts. */
 typedef struct mtp_tree_inputs {
     uint32_t shape; /* 0: none recorded */
     mtp_text dims, strides, types, concrete;
-    uint32_t first,
-        count; /* of mtp_tree_tensor_get(): those tensors among them, the items of lists one by one */
+    uint32_t first, count; /* the tensors among them, for mtp_tree_tensor_get(); lists are flattened */
 } mtp_tree_inputs;
 
 typedef struct mtp_tree_node {
@@ -701,11 +703,11 @@ typedef struct mtp_tree_node {
     int64_t start_ns, end_ns; /* Unix time */
     size_t parent;            /* a node, or MTP_NO_EVENT */
     size_t children;          /* how many */
-    uint64_t thread;          /* numbered as torch does, from 1 */
+    uint64_t thread;          /* numbered as in torch, from 1 */
     uint64_t correlation; /* torch's: of an op its record function id, of device work its launch's; else 0 */
     int64_t sequence;     /* autograd's, -1: none */
     mtp_tree_inputs inputs; /* of an op */
-    uint32_t held;          /* of a call: parts of what its object holds, see mtp_tree_held() */
+    uint32_t held;          /* of a call: number of parts for mtp_tree_held() */
     bool is_unfinished;     /* its end was not seen */
     mtp_text frame, caller; /* of a call: "file:line:function", innermost first, or "" */
     /* of an allocation */
@@ -718,20 +720,20 @@ typedef struct mtp_tree_node {
 MTP_API mtp_status mtp_tree_create(const mtp_trace *trace, mtp_tree **out);
 MTP_API void mtp_tree_destroy(mtp_tree *tree); /* NULL is fine */
 MTP_API size_t mtp_tree_count(const mtp_tree *tree);
-/* out->size is set by the caller; texts are borrowed from the trace. No such node: MTP_E_ARG. */
+/* The caller sets out->size; texts are borrowed from the trace. No such node: MTP_E_ARG. */
 MTP_API mtp_status mtp_tree_get(const mtp_tree *tree, size_t node, mtp_tree_node *out);
 /* A node's children by time, or with MTP_NO_EVENT the roots; borrowed. */
 MTP_API const uint32_t *mtp_tree_children(const mtp_tree *tree, size_t node, size_t *count);
 MTP_API mtp_status mtp_tree_tensor_get(const mtp_tree *tree, size_t tensor, mtp_tree_tensor *out);
-/* A part of what the object of a call holds, in the order of mtp_op_hold(). No such: MTP_E_ARG. */
+/* One part of what the object of a call holds, in the order of mtp_op_hold(). No such part: MTP_E_ARG. */
 MTP_API mtp_status mtp_tree_held(const mtp_tree *tree, size_t node, size_t part, mtp_tree_inputs *out);
 
 /* --------------------------------------------------------------------------------------------- steps */
 
-/* How each step's time was spent. A step is a ProfilerStep# scope; without any, what the recording marked as steps;
- * without those, the whole trace is one (is_whole_trace).
- *     cpu     at least one thread is in an op or a runtime call. A trace that has none of these counts by its scopes (not
- *             the steps' own), and one without scopes by its Python functions
+/* How each step's time was spent. Steps are ProfilerStep# scopes; without any, the steps marked in the
+ * recording; without those, the whole trace counts as one step (is_whole_trace).
+ *     cpu     at least one thread is in an op or a runtime call. A trace without either uses its scopes
+ *             (except the steps' own), and one without scopes its Python functions
  *     device  at least one stream of any device runs a kernel, a copy or a set
  *     idle    neither */
 typedef struct mtp_steps mtp_steps;
@@ -739,11 +741,11 @@ typedef struct mtp_step_times {
     int64_t wall_ns, cpu_ns, device_ns, idle_ns;
     int64_t both_ns; /* CPU and device at the same time */
 } mtp_step_times;
-/* What a step has more of, or less, than usual: its own time. Texts here are borrowed from the trace. */
+/* What took more or less of a step's time than usual. Texts here are borrowed from the trace. */
 #define MTP_STEP_REASONS 3
 typedef struct mtp_step_reason {
-    mtp_text what; /* an op, a kernel, or "(idle)" */
-    int64_t ns, calls;
+    mtp_text what;     /* an op, a kernel, or "(idle)" */
+    int64_t ns, calls; /* own time and calls, relative to usual */
     bool is_device;
 } mtp_step_reason;
 typedef struct mtp_step_row {
@@ -751,40 +753,39 @@ typedef struct mtp_step_row {
     int64_t start_ns, end_ns;
     mtp_step_times times;
     uint64_t ops, kernels; /* that start in it: ops at any depth; kernels without copies */
-    /* Of four steps or more: it took far longer, or less, than most. more_ns: than the median; else 0. */
-    bool is_outlier;
-    int64_t more_ns;
-    uint32_t reason_count; /* what differs most, the largest first */
+    bool is_outlier;       /* far longer or shorter than most; only with four steps or more */
+    int64_t more_ns;       /* of an outlier: its time minus the median; else 0 */
+    uint32_t reason_count; /* the largest differences, largest first */
     mtp_step_reason reasons[MTP_STEP_REASONS];
 } mtp_step_row;
-/* A stretch of a step in which neither CPU nor device did anything; of_device: in which no device did. */
+/* A period in a step in which neither CPU nor device was busy; of_device: in which no device was. */
 typedef struct mtp_step_gap {
     int64_t step;                        /* its number; -1: the whole trace */
     int64_t start_ns, end_ns, offset_ns; /* offset: since the step's start */
     bool of_device;
-    mtp_text after, before; /* what ended last, what began next; "": the step itself did */
-    mtp_text inside;        /* the innermost function or annotation that was open all the time, or "" */
+    mtp_text after, before; /* what ended last, what began next; "": the step itself */
+    mtp_text inside;        /* the innermost function or annotation open throughout, or "" */
 } mtp_step_gap;
 MTP_API mtp_status mtp_steps_create(const mtp_trace *trace, mtp_steps **out);
 MTP_API void mtp_steps_destroy(mtp_steps *steps); /* NULL is fine */
 MTP_API size_t mtp_steps_count(const mtp_steps *steps);
 MTP_API bool mtp_steps_is_whole_trace(const mtp_steps *steps);
 MTP_API const mtp_step_row *mtp_steps_row(const mtp_steps *steps, size_t index); /* NULL: no such row */
-/* The longest gaps of all steps (at most 64), longest first; of_device: of the device. NULL: no more. */
+/* The longest gaps of all steps (at most 64), longest first. NULL: no more. */
 MTP_API size_t mtp_steps_gap_count(const mtp_steps *steps, bool of_device);
 MTP_API const mtp_step_gap *mtp_steps_gap(const mtp_steps *steps, bool of_device, size_t index);
-/* Each figure over the steps; p50 is the nearest rank. NULL: not wanted. */
+/* Each figure over all steps; p50 is the nearest rank. Any pointer may be NULL. */
 MTP_API void mtp_steps_summary(const mtp_steps *steps, mtp_step_times *mean, mtp_step_times *p50,
                                mtp_step_times *max);
-/* How many steps the two below write; -1, which it is at first: all. The summary is of all, whatever it is. */
+/* How many steps the two functions below write; default -1: all. The summary always covers all steps. */
 MTP_API void mtp_steps_limit(mtp_steps *steps, int64_t rows);
 MTP_API mtp_status mtp_steps_json(const mtp_steps *steps, mtp_sink *sink, void *user);
 MTP_API mtp_status mtp_steps_csv(const mtp_steps *steps, mtp_sink *sink, void *user);
 
 /* ----------------------------------------------------------------------------------- execution trace */
 
-/* PyTorch's execution trace (Chakra's schema 1.1.1-chakra.0.0.4): a node for each op and annotation. rf_id is the
- * trace's "Record function id". A trace does not know which tensor is which: each gets an id of its own. */
+/* PyTorch's execution trace (Chakra schema 1.1.1-chakra.0.0.4): a node for each op and annotation. rf_id is
+ * the trace's "Record function id". A trace does not identify tensors: each argument gets a new id. */
 MTP_API mtp_status mtp_trace_execution_trace(const mtp_trace *trace, mtp_sink *sink, void *user);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* tests/made_trace.h - traces made by hand, and what analyses write, kept as text. Times are in nanoseconds. */
+/* tests/made_trace.h - hand-made traces, and a sink that keeps output as text. Times are in nanoseconds. */
 #ifndef TESTS_MADE_TRACE_H
 #define TESTS_MADE_TRACE_H
 #include "tests/test.h"
@@ -37,7 +37,7 @@ static inline uint32_t made_scope(mtp_trace *t, uint32_t track, int64_t start, i
     return made_span(t, track, start, end, name, MTP__CATEGORY_USER_ANNOTATION);
 }
 
-/* An op with autograd's number; forward_thread != 0: it runs in the backward pass. */
+/* An op with a sequence number; forward_thread != 0: it runs in the backward pass. */
 static inline uint32_t made_autograd(mtp_trace *t, uint32_t track, int64_t start, int64_t end,
                                      const char *name, int64_t sequence, uint64_t forward_thread)
 {
@@ -73,7 +73,7 @@ static inline void made_tag(mtp_trace *t, int64_t ts, uint64_t address, uint32_t
     mtp__trace_add_tag(t, &tag);
 }
 
-/* A block that was there before. */
+/* A block allocated before the trace. */
 static inline void made_existing(mtp_trace *t, int64_t ts, uint64_t address, int64_t bytes, uint32_t category)
 {
     mtp__tag tag = {ts, address, 0, -1, category, bytes};
@@ -122,7 +122,7 @@ static inline void collected_free(collected *c)
     memset(c, 0, sizeof *c);
 }
 
-/* Runs a script of tests/golden on files; false: python3 is not here. */
+/* Runs a script of tests/golden on files; false: there is no python3. */
 #ifdef TEST_ROOT
 static inline bool made_judge(const char *arguments)
 {

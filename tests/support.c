@@ -1,4 +1,4 @@
-/* tests/support.c - see test.h. Uses the plain heap, so that the library's own count of allocations stays its own. */
+/* tests/support.c - see test.h. Uses the plain heap, to stay out of the library's own allocation counts. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <dirent.h>
@@ -14,7 +14,7 @@
 #include "record/checks.h"
 
 #if TEST_TSAN
-/* Children of a program with threads are what some tests are about. */
+/* Some tests are about children of a multithreaded program. */
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
@@ -30,7 +30,7 @@ __attribute__((constructor)) static void remember_process(void)
     first_process = getpid();
 }
 
-/* A child that leaves in the middle of everything has not given back what the test holds. */
+/* A child that exits midway has not freed what the test holds. */
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
@@ -42,7 +42,7 @@ int __lsan_is_turned_off(void)
 
 struct seen_stream {
     uint32_t stream, cycle;
-    uint64_t next; /* `first` of the chunk that must come, if nothing is dropped */
+    uint64_t next; /* expected `first` of the next chunk, if nothing is dropped */
     uint64_t dropped;
     uint64_t ticks;
     size_t records;
@@ -86,7 +86,7 @@ static bool is_blob(unsigned kind)
     return kind <= MTP__CONTROL_THREAD || kind == MTP__CONTROL_TRACE_ID;
 }
 
-/* Where a blob is, or would be, in the index of 1 + places. */
+/* A blob's slot in the index, or the one it would get. */
 static size_t *index_at(const seen *s, unsigned kind, uint32_t id)
 {
     size_t at = (id * 0x9e3779b1u + kind * 0x85ebca6bu) & (s->index_room - 1);
@@ -96,7 +96,7 @@ static size_t *index_at(const seen *s, unsigned kind, uint32_t id)
     return &s->index[at];
 }
 
-/* A metadata blob has its place by its turn, and the index knows the last; the others have it by id. */
+/* Each metadata blob is a new one, and the index holds the last; others are found by id. */
 static seen_blob *blob_at(seen *s, unsigned kind, uint32_t id, bool first_part)
 {
     if (s->blobs * 2 >= s->index_room) {
@@ -196,7 +196,7 @@ static mtp_status see_chunk(void *user, const mtp__chunk *chunk, const uint64_t 
         length = length != 0 ? length : (uint32_t)(words[at + 1] >> 32);
         uint64_t ticks = MTP__WORD0_TICKS(words[at]);
         if (ticks < st->ticks && chunk->stream != 0)
-            odd(s, "stream %u: the clock goes back", chunk->stream);
+            odd(s, "stream %u: the clock goes backwards", chunk->stream);
         if (ticks < (chunk->base_ticks & UINT64_C(0xffffffffffffff)))
             odd(s, "stream %u: a record is older than its chunk's base", chunk->stream);
         st->ticks = ticks;
@@ -216,7 +216,7 @@ static mtp_status see_chunk(void *user, const mtp__chunk *chunk, const uint64_t 
     return MTP_OK;
 }
 
-/* Every id that a record uses must mean something. */
+/* Every id that a record uses must be defined. */
 static void check_ids(seen *s)
 {
     for (size_t i = 0; i < s->records; i++) {
@@ -225,7 +225,7 @@ static void check_ids(seen *s)
         bool named = r->kind == MTP__KIND_BEGIN || r->kind == MTP__KIND_MARK ||
                      r->kind == MTP__KIND_COUNTER || r->kind == MTP__KIND_DEVICE;
         if (named && name != 0 && seen_defined(s, MTP__CONTROL_NAME, name) == NULL)
-            odd(s, "name %u is used and not defined", name);
+            odd(s, "name %u is used but not defined", name);
         if (r->kind != MTP__KIND_BEGIN && r->kind != MTP__KIND_END)
             continue;
         unsigned mask = r->words > 1 ? (unsigned)(r->word[0] >> 40) & 0xffu : 0;
@@ -233,9 +233,9 @@ static void check_ids(seen *s)
             uint64_t word = r->word[1 + __builtin_popcount(mask & (MTP__HAS_DETAIL - 1u))];
             uint32_t shape = (uint32_t)word, stack = (uint32_t)(word >> 32);
             if (shape != 0 && seen_defined(s, MTP__CONTROL_SHAPE, shape) == NULL)
-                odd(s, "shape %u is used and not defined", shape);
+                odd(s, "shape %u is used but not defined", shape);
             if (stack != 0 && seen_defined(s, MTP__CONTROL_STACK, stack) == NULL)
-                odd(s, "stack %u is used and not defined", stack);
+                odd(s, "stack %u is used but not defined", stack);
         }
     }
     for (size_t i = 0; i < s->streams; i++)
@@ -248,7 +248,7 @@ static void check_ids(seen *s)
             memcpy(pair, s->blob[i].bytes, 8);
             if ((pair[0] != 0 && seen_defined(s, MTP__CONTROL_STACK, pair[0]) == NULL) ||
                 seen_defined(s, MTP__CONTROL_FRAME, pair[1]) == NULL)
-                odd(s, "stack %u stands on what is not defined", s->blob[i].id);
+                odd(s, "stack %u uses an undefined parent or frame", s->blob[i].id);
         }
 }
 
@@ -294,7 +294,7 @@ const seen_record *seen_nth(const seen *s, int kind, size_t nth)
     for (size_t i = 0; i < s->records; i++)
         if ((kind < 0 || s->record[i].kind == (mtp__kind)kind) && nth-- == 0)
             return &s->record[i];
-    fail_msg("there are not so many records of kind %d", kind);
+    fail_msg("there are not that many records of kind %d", kind);
     return NULL;
 }
 
@@ -435,8 +435,7 @@ const char *test_path(const char *name)
     static char path[8][512];
     static unsigned turn;
     if (folder_owner == 0) {
-        const char *top =
-            getenv("MTP_TEST_TMP"); /* files are written over thousands of times: not to a disk */
+        const char *top = getenv("MTP_TEST_TMP"); /* not a disk: files are rewritten thousands of times */
         top = top != NULL && *top != 0 ? top : access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
         snprintf(folder, sizeof folder, "%s/mtprof-test-XXXXXX", top);
         if (mkdtemp(folder) == NULL)
@@ -493,7 +492,7 @@ bool test_chunk_is_in(char *file, size_t bytes, const mtp__chunk *copy, const ui
     mtp__chunk *c;
     for (size_t i = 0; (c = test_chunk(file, bytes, i)) != NULL; i++) {
         mtp__chunk as_here = *copy;
-        as_here.sealed = c->sealed; /* the pool's own: nobody reads it, nothing vouches for it */
+        as_here.sealed = c->sealed; /* private to the pool: not read back, not covered by a check */
         if (memcmp(&as_here, c, sizeof as_here) == 0 &&
             memcmp(mtp__chunk_words(c), words, count * sizeof *words) == 0)
             return true;
@@ -520,7 +519,7 @@ void test_seal_control(mtp__chunk *chunk)
     }
 }
 
-/* Under valgrind it would be valgrind's: 0. */
+/* 0 under valgrind, where it would be valgrind's own. */
 size_t test_rss(void)
 {
     long pages = 0, ignored = 0;
@@ -578,7 +577,7 @@ void test_row(int row, uint64_t runs, const char *worst, ...)
     fprintf(stderr, "row %d: %llu runs: %s\n", row, (unsigned long long)runs, text);
 }
 
-/* One test of a program, or those of a pattern: MTP_TEST_ONLY=a_full_* */
+/* Runs only the tests that match a pattern: MTP_TEST_ONLY=a_full_* */
 static __attribute__((constructor)) void choose_tests(void)
 {
     const char *only = getenv("MTP_TEST_ONLY");
@@ -629,7 +628,7 @@ bool test_left_well(int status)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return true;
     if (WIFEXITED(status))
-        fprintf(stderr, "a child left with %d\n", WEXITSTATUS(status));
+        fprintf(stderr, "a child exited with %d\n", WEXITSTATUS(status));
     else
         fprintf(stderr, "a child died of signal %d%s\n", WTERMSIG(status),
                 WTERMSIG(status) == SIGALRM ? ": it hung" : "");

@@ -1,7 +1,8 @@
-/* tests/test.h - what the unit tests share: reading back what was recorded, files that go away, children, chance.
+/* tests/test.h - what the unit tests share: reading back recordings, temporary files, child processes,
+ * randomness.
  *
- * A test file is one program, so it owns the process. Asserts are for the main thread of the main process: other
- * threads count what is wrong, children leave with CHILD_CHECK. Only TAP goes to stdout.
+ * Each test file is a program and owns its process. Asserts are for the main thread of the main process:
+ * other threads count failures, children exit through CHILD_CHECK. Only TAP is written to stdout.
  */
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
@@ -60,7 +61,7 @@ typedef struct seen_words {
     uint64_t word[24];
 } seen_words;
 
-/* All that a profile or a spool holds. */
+/* Everything that a profile or a spool holds. */
 typedef struct seen {
     seen_record *record; /* owned */
     size_t records;
@@ -70,17 +71,16 @@ typedef struct seen {
     size_t controls;
     uint64_t chunks, control_chunks;
     mtp__spool_report report; /* of a file */
-    char problem[256];        /* the first thing that is not as it must be, or empty */
+    char problem[256];        /* the first violation found, or empty */
     size_t record_room, blob_room, control_room;
     struct seen_stream *stream; /* owned */
     size_t streams;
-    size_t *index; /* owned: 1 + place of a blob, by kind and id */
+    size_t *index; /* owned: 1 + index of a blob, by kind and id */
     size_t index_room;
-    bool live;      /* writers are at work: sealed counts are not looked at */
+    bool live;      /* writers are active: sealed counts are not checked */
     bool file;      /* chunks come from a file */
-    uint64_t magic; /* of them all: a file has its own */
-    bool
-        holes; /* a stream may lack chunks in the middle: one that was read could not make room, its next did */
+    uint64_t magic; /* of all chunks: each file has its own */
+    bool holes; /* streams may lack chunks in the middle: one being read was kept, its successor evicted */
 } seen;
 
 void seen_profile(seen *s, mtp_profile *prof);
@@ -92,12 +92,12 @@ const seen_record *seen_nth(const seen *s, int kind, size_t nth);
 const seen_blob *seen_defined(const seen *s, mtp__control_kind kind, uint32_t id);
 const char *seen_name(const seen *s, uint32_t id); /* "?": not defined */
 const seen_words *seen_control(const seen *s, mtp__control_kind kind, size_t nth);
-size_t seen_streams(const seen *s); /* streams that have records */
+size_t seen_streams(const seen *s); /* streams with records */
 
-/* The value of metadata, the nth time it is told; NULL: it is not. kind: 's' or 'j'. */
+/* The nth value of a metadata key; NULL: no such. kind: 's' or 'j'. */
 const char *seen_metadata(const seen *s, char kind, const char *key, size_t nth);
 
-/* emitted == kept + dropped, kept == what is there, and nothing is odd. */
+/* emitted == kept + dropped, kept == the records read back, and no violations. */
 void assert_balanced(mtp_profile *prof);
 void assert_balanced_as(mtp_profile *prof, seen how); /* how: live and holes */
 mtp_ledger ledger_of(mtp_profile *prof);
@@ -107,7 +107,7 @@ mtp_ledger ledger_of(mtp_profile *prof);
 typedef struct warnings {
     int count[16]; /* by mtp_warning */
     int total;
-    char text[512]; /* of the last */
+    char text[512]; /* of the last one */
     int ready;      /* calls of on_trace_ready */
 } warnings;
 
@@ -119,33 +119,34 @@ void test_ready(mtp_profile *prof, void *user);
 
 /* ---------------------------------------------------------------------------------------- surroundings */
 
-const char *
-test_path(const char *name); /* in a folder that is removed at the end; good until the 8th next call */
+/* A path in a folder that is removed at exit; valid until the 8th next call. */
+const char *test_path(const char *name);
 char *test_slurp(const char *path, size_t *bytes);
 void test_spew(const char *path, const void *bytes, size_t count);
-/* Of a spool that is in memory: its nth chunk from 0, in the file's order, or NULL; and whether `copy` is a true copy of one
- * of them and of the first `count` of its words. */
+/* For a spool in memory: its nth chunk from 0, in file order, or NULL; and whether `copy` is an exact copy of
+ * one of them, and `words` of its first `count` words. */
 mtp__chunk *test_chunk(char *file, size_t bytes, size_t nth);
 bool test_chunk_is_in(char *file, size_t bytes, const mtp__chunk *copy, const uint64_t *words,
                       uint32_t count);
-/* Of a spool in memory that was changed on purpose: its header's check and copy; the checks of a control chunk's records. */
+/* After modifying a spool in memory: reseal its header and the copy; the records of a control chunk. */
 void test_seal_header(char *bytes);
 void test_seal_control(mtp__chunk *chunk);
 size_t test_rss(void); /* bytes */
 double test_now(void); /* seconds */
-/* n, more if MTP_TEST_SCALE says so, fewer under a sanitizer */
+/* n times MTP_TEST_SCALE, fewer under a sanitizer */
 int test_scaled(int n);
-uint64_t test_random(void); /* seeded by MTP_TEST_SEED; the seed is said on stderr */
+uint64_t test_random(void); /* seeded by MTP_TEST_SEED; the seed is printed on stderr */
 uint64_t test_below(uint64_t limit);
-/* What `make reliability` shows of a test: the row of docs/reliability.md, how often it ran, and the worst that it saw. */
+/* A test's entry in `make reliability`: its row in docs/reliability.md, how often it ran, its worst
+ * result. */
 void test_row(int row, uint64_t runs, const char *worst, ...) __attribute__((format(printf, 3, 4)));
 
-/* Runs fn in a forked child that leaves with _exit(0); kills it after `seconds`. Returns wait()'s status. */
+/* Runs fn in a forked child that ends with _exit(0); kills it after `seconds`. Returns wait()'s status. */
 typedef void child_fn(void *arg);
 int test_child(child_fn *fn, void *arg, unsigned seconds);
 pid_t test_fork_child(child_fn *fn, void *arg, unsigned seconds);
 int test_wait(pid_t pid);
-bool test_left_well(int status); /* exited with 0; says on stderr what else */
+bool test_left_well(int status); /* exited with 0; otherwise prints the status on stderr */
 void *test_shared(size_t bytes); /* zeroed, shared with children */
 
 #define CHILD_CHECK(cond)                                                                                    \
@@ -159,7 +160,7 @@ void *test_shared(size_t bytes); /* zeroed, shared with children */
 #define assert_says(needle)                                                                                  \
     do {                                                                                                     \
         if (strstr(mtp_last_error(), (needle)) == NULL)                                                      \
-            fail_msg("the story is '%s', without '%s'", mtp_last_error(), (needle));                         \
+            fail_msg("the error is '%s', without '%s'", mtp_last_error(), (needle));                         \
     } while (0)
 
 #define assert_contains(text, needle)                                                                        \

@@ -1,17 +1,16 @@
-/* cli/check.c - mtprof check: does a trace keep the rules that its readers need? */
+/* cli/check.c - mtprof check: does a trace follow the rules that its readers depend on? */
 #include "cli/cli.h"
 
 static const char help[] =
     "usage: mtprof check [--json] TRACE\n\n"
-    "Looks at the file itself and names each rule that it breaks: how often, where first, and what\n"
-    "that does to which viewer. The rules are those of docs/trace-format.md. Files that PyTorch wrote\n"
-    "break some; 'mtprof export' writes the same trace without that. Of a spool (.mtp) it checks\n"
-    "checksums, definitions and the ledger. Remarks are good to know, and break nothing.\n\n"
-    "      --json             the findings, as JSON\n"
-    "  -o, --output FILE      of --json\n"
-    "  -h, --help\n\n"
-    "Exit code: 0 clean (a spool that was recovered is), 1 rules are broken, 2 wrong usage, 3 cannot be\n"
-    "read, 5 not enough memory.\n\n"
+    "Checks the file itself and reports each rule that it breaks: how often, where first, and what that\n"
+    "does to which viewer. The rules are those of docs/trace-format.md. PyTorch's own files break some;\n"
+    "'mtprof export' writes the same trace without the faults. In a spool (.mtp) it checks checksums,\n"
+    "definitions and the ledger. Remarks are good to know, but break no rule.\n\n"
+    "      --json             the findings as JSON\n"
+    "  -o, --output FILE      write --json to FILE\n" CLI_COMMON_HELP "\n"
+    "Exit code: 0 clean (a recovered spool is, too), 1 rules are broken, 2 wrong usage, 3 bad input,\n"
+    "5 not enough memory.\n\n"
     "  mtprof check trace.json.gz\n";
 
 static void show_progress(void *user, uint64_t done, uint64_t total)
@@ -77,9 +76,9 @@ int cli_check(int argc, char **argv)
         output = c == 'o' ? optarg : output;
     }
     if (argc - optind != 1)
-        return cli_fail(CLI_USAGE, "one trace: 'mtprof check TRACE'");
+        return cli_fail(CLI_USAGE, "expected one trace: 'mtprof check TRACE'");
     if (output != NULL && !json)
-        return cli_fail(CLI_USAGE, "-o is where --json goes");
+        return cli_fail(CLI_USAGE, "-o needs --json");
     mtp_open_options open = MTP_OPEN_OPTIONS_INIT;
     open.progress = show_progress;
     mtp_check *check;

@@ -1,20 +1,19 @@
-/* cli/cut.c - mtprof cut: a part of a trace. */
+/* cli/cut.c - mtprof cut: extracts part of a trace. */
 #include "cli/cli.h"
 #include <stdlib.h>
 #include <string.h>
 
 static const char help[] =
     "usage: mtprof cut TRACE -o OUT [--step N[-M]] [--time FROM-TO] [--name PATTERN] [--thread THREAD]\n\n"
-    "Writes a part of a trace: what is asked for together must hold together. Device work stays with\n"
-    "the op that launched it. Spans that reach out of the time are cut there; their args say how long\n"
-    "they were. The form is OUT's suffix, as in 'mtprof export'; '-' is JSON on standard output.\n\n"
-    "  -o, --output FILE\n"
-    "      --step N[-M]       these steps, by their numbers\n"
-    "      --time FROM-TO     since the start: 10ms-20ms, 1.5s-2s; either side may be left out\n"
-    "      --name PATTERN     spans of such names, with all that is in them: a part of the name, or\n"
-    "                         all of it with * and ?\n"
-    "      --thread THREAD    its number, or its name as above\n"
-    "  -h, --help\n\n"
+    "Writes the part of a trace that meets all the given conditions. Device work stays with the op that\n"
+    "launched it. Spans that extend beyond the range are cut off there; the full duration is in their\n"
+    "args. OUT's suffix selects the format, as in 'mtprof export'; '-' is JSON on standard output.\n\n"
+    "  -o, --output OUT       the file to write\n"
+    "      --step N[-M]       these steps, by number\n"
+    "      --time FROM-TO     since the start: 10ms-20ms, 1.5s-2s; either side may be omitted\n"
+    "      --name PATTERN     spans of this name and everything nested in them: part of the name, or a\n"
+    "                         pattern for the whole name, with * and ?\n"
+    "      --thread THREAD    a thread's number, or its name as above\n" CLI_COMMON_HELP "\n"
     "  mtprof cut run.json.gz -o steps.json.gz --step 3-5\n"
     "  mtprof cut run.mtp -o forward.json --name 'forward*' --time 10ms-20ms\n";
 
@@ -42,7 +41,7 @@ static bool parse_steps(const char *text, mtp_cut_options *cut)
     return *end == 0 && cut->first_step >= 0 && cut->first_step <= cut->last_step;
 }
 
-/* "10ms-20ms", "-20ms", "10ms-"; the first may leave its unit to the second: 10-20ms. */
+/* "10ms-20ms", "-20ms", "10ms-"; without a unit the first takes the second's: 10-20ms. */
 static bool parse_times(const char *text, mtp_cut_options *cut)
 {
     char from[64], with_unit[96];
@@ -85,13 +84,13 @@ static int parse(mtp_cut_options *cut, const char **output, int argc, char **arg
         else if (c == STEP && !parse_steps(optarg, cut))
             return cli_fail(CLI_USAGE, "'%s' is not a step or a range of steps, like 3 or 3-5", optarg);
         else if (c == TIME && !parse_times(optarg, cut))
-            return cli_fail(CLI_USAGE, "'%s' is not a stretch of time, like 10ms-20ms", optarg);
+            return cli_fail(CLI_USAGE, "'%s' is not a time range, like 10ms-20ms", optarg);
     }
     if (argc - optind != 1 || *output == NULL)
-        return cli_fail(CLI_USAGE, "a trace and a place to write it: 'mtprof cut TRACE -o OUT --step 3'");
+        return cli_fail(CLI_USAGE, "expected a trace and an output file: 'mtprof cut TRACE -o OUT --step 3'");
     if (!cut->by_step && !cut->by_time && cut->name == NULL && cut->thread == NULL)
         return cli_fail(CLI_USAGE,
-                        "which part? --step, --time, --name or --thread; 'mtprof export' writes all");
+                        "which part? Use --step, --time, --name or --thread; 'mtprof export' writes it all");
     *done = false;
     return CLI_OK;
 }

@@ -1,4 +1,4 @@
-/* cli/devices.c - the accelerators of this machine, as the device plug-in finds them, and where the OpenCL layer is. */
+/* cli/devices.c - the accelerators that the device plug-in finds, and where the OpenCL layer is. */
 #include "cli/cli.h"
 #include <dlfcn.h>
 #include <limits.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A library of ours: beside this program in a build tree, or where it is installed. False: in neither place. */
+/* Finds one of our libraries, next to this program in a build tree or where it is installed. */
 static bool find_library(const char *in_build, const char *name, char path[PATH_MAX])
 {
     char own[PATH_MAX];
@@ -56,15 +56,14 @@ static void about_plugin(const char *path)
     uint32_t count = 0;
     if (api == NULL) {
         printf("  npu               %s: %s\n", path,
-               h == NULL ? dlerror() : "is no device plug-in of this version");
+               h == NULL ? dlerror() : "not a device plug-in of this version");
         return;
     }
     if (api->count(&count) != MTP_OK)
         printf("  npu               %s\n", api->last_error());
     else if (count == 0)
-        printf(
-            "  npu               none: %s finds no device (Debian: pocl-opencl-icd makes one of the CPU)\n",
-            api->name);
+        printf("  npu               none: %s finds no device (Debian: pocl-opencl-icd makes the CPU one)\n",
+               api->name);
     for (uint32_t i = 0; i < count; i++)
         about_device(api, i);
 }
@@ -79,7 +78,7 @@ void cli_about_devices(void)
         about_plugin(path);
     else
         printf(
-            "  npu               not built: OpenCL's headers were not there (Debian: ocl-icd-opencl-dev)\n");
+            "  npu               not built: the OpenCL headers were missing (Debian: ocl-icd-opencl-dev)\n");
     if (find_library("src/collect/opencl", "libmtprof_opencl.so", path))
         printf("  OpenCL programs   OPENCL_LAYERS=%s MTPROF_OUT=trace.json PROGRAM\n", path);
 }

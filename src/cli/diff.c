@@ -1,29 +1,28 @@
-/* cli/diff.c - mtprof diff: two traces compared, and an exit code for gates. */
+/* cli/diff.c - mtprof diff: compares two traces, with an exit code for CI gates. */
 #include "cli/cli.h"
 #include <math.h>
 #include <string.h>
 
-#define BESIDE 81 /* columns of all but the name, without what follows a verdict */
+#define BESIDE 81 /* columns of all but the name, up to the verdict */
 #define ALLOWED 0.05
 
 static const char help[] =
     "usage: mtprof diff [options] BEFORE AFTER\n\n"
-    "Compares two runs, row by row. Columns: calls in a step (without steps: in all); the typical time of\n"
-    "one call before and after (outliers are left out) and its change; own: the change without what it\n"
-    "calls; per step: the change of its own time over all calls of a step.\n\n"
-    "Verdicts account for noise. What all rows share is the machine's drift and is not held against them.\n"
-    "A row is slower or faster if that is unlikely by chance among so many rows, shows in the fastest\n"
-    "calls too, and is large enough. It has more or fewer calls if every step shows it. Few calls, or\n"
-    "much noise: 'uncertain'. Steps are judged by their means or, if they are few, by their ranks: were\n"
-    "all later ones slower? Two runs of the same program fail in about 1 of 100 cases at most.\n\n"
-    "  -f, --fail-over SHARE  slower than this is a failure (exit code 1); 5% if not said\n"
-    "      --by-shape         a row for each shape of the inputs\n"
-    "      --normalize        take drift out, whatever its size\n"
-    "      --max-drift SHARE  more than this is the program's and not the machine's; 10% if not said\n"
-    "  -l, --limit N          rows; -1: all. If not said, 20, and all of them for --json\n"
-    "      --json             all numbers, as JSON\n"
-    "  -o, --output FILE      of --json\n"
-    "  -h, --help\n\n"
+    "Compares two runs, row by row. Columns: calls per step (without steps: in total); the typical time\n"
+    "of one call before and after, without outliers, and its change; own: the change without its callees;\n"
+    "per step: the change of its own time over all calls in a step.\n\n"
+    "Verdicts account for noise. A change that all rows share is drift of the machine and is not held\n"
+    "against them. A row is slower or faster if its change is unlikely to be chance among so many rows,\n"
+    "also shows in the fastest calls, and is large enough. It has more or fewer calls if every step shows\n"
+    "that. With few calls or much noise it is 'uncertain'. Steps are compared by their means or, if there\n"
+    "are few, by rank. Two runs of the same program fail in at most about 1 of 100 cases.\n\n"
+    "  -f, --fail-over SHARE  fail (exit code 1) if something is slower by more than this; default 5%\n"
+    "      --by-shape         one row per input shape\n"
+    "      --normalize        remove drift, whatever its size\n"
+    "      --max-drift SHARE  attribute drift up to this to the machine, more to the program; default 10%\n"
+    "  -l, --limit N          number of rows; -1: all. Default 20; with --json all\n"
+    "      --json             all numbers as JSON\n"
+    "  -o, --output FILE      write --json to FILE\n" CLI_COMMON_HELP "\n"
     "Exit code: 0 nothing is slower than allowed, 1 something is, 2 wrong usage, 3 bad input.\n\n"
     "  mtprof diff main.json.gz branch.json.gz\n"
     "  mtprof diff main.mtp branch.mtp --fail-over 10% || exit 1\n"
@@ -79,7 +78,7 @@ static void print_row(const mtp_diff_row *r, bool has_steps, bool by_shape, int 
            both && r->step_time_before > 0 ? change_text(r->step_time_after / r->step_time_before - 1, step)
                                            : "-",
            mtp_verdict_text(r->verdict), more,
-           changed && r->own_verdict == MTP_VERDICT_SAME ? ", by what it calls" : "", cli_plain(stdout));
+           changed && r->own_verdict == MTP_VERDICT_SAME ? ", in its callees" : "", cli_plain(stdout));
     if (by_shape && r->input_shapes_length > 2) {
         fputs("    ", stdout);
         cli_print_name(r->input_shapes, r->input_shapes_length, (int)r->input_shapes_length + 3);
@@ -94,7 +93,7 @@ static void print_steps(const mtp_diff_summary *s, const arguments *a)
     printf("steps: %llu > %llu, typically %s > %s (%s): %s%s\n", (unsigned long long)s->steps_before,
            (unsigned long long)s->steps_after, cli_time(s->step_before, before),
            cli_time(s->step_after, after), change_text(s->step_change, change),
-           mtp_verdict_text(s->step_verdict), aside ? ", but for what all rows share" : "");
+           mtp_verdict_text(s->step_verdict), aside ? ", apart from drift" : "");
     printf("       before %s to %s, after %s to %s\n", cli_time(s->step_before_min, low[0]),
            cli_time(s->step_before_max, high[0]), cli_time(s->step_after_min, low[1]),
            cli_time(s->step_after_max, high[1]));
@@ -104,18 +103,16 @@ static void print_summary(const mtp_diff_summary *s, const arguments *a)
 {
     char change[24];
     if (s->has_drift && s->drift_verdict != MTP_VERDICT_SAME)
-        printf(
-            "drift: all rows changed by %s, more than a machine's own %g%%; rows vary around it by %.1f%%\n",
-            change_text(s->drift, change), 100 * a->diff.max_drift, 100 * s->spread);
+        printf("drift: all rows changed by %s, more than the %g%% attributed to the machine; noise %.1f%%\n",
+               change_text(s->drift, change), 100 * a->diff.max_drift, 100 * s->spread);
     else if (s->has_drift)
-        printf("drift: rows share a change of %s, %s; rows vary around it by %.1f%%\n",
-               change_text(s->drift, change),
-               a->diff.normalize                    ? "taken out here"
-               : fabs(s->drift) > a->diff.max_drift ? "not surely the program's: no row is judged by it"
-                                                    : "taken for the machine's: no row is judged by it",
+        printf("drift: rows share a change of %s, %s; noise %.1f%%\n", change_text(s->drift, change),
+               a->diff.normalize                    ? "removed here"
+               : fabs(s->drift) > a->diff.max_drift ? "which may be the machine's and is ignored"
+                                                    : "attributed to the machine and ignored",
                100 * s->spread);
     else
-        printf("drift: too few rows to tell, or they do not move together\n");
+        printf("drift: unknown; there are too few rows, or they do not change together\n");
     if (s->steps_before > 0 && s->steps_after > 0)
         print_steps(s, a);
 }
@@ -160,7 +157,7 @@ static int print_diff(const mtp_diff *diff, const arguments *a)
     bool has_steps = summary.steps_before > 0 && summary.steps_after > 0;
     printf("%s%-*s %-6s %13s %10s %10s %8s %8s %8s  %s%s\n", cli_bold(stdout), width, "name", "where",
            has_steps ? "calls/step" : "calls", "before", "after", "change", "own",
-           has_steps ? "per step" : "in all", "verdict", cli_plain(stdout));
+           has_steps ? "per step" : "total", "verdict", cli_plain(stdout));
     for (size_t i = 0; i < count && (a->limit < 0 || (int64_t)i < a->limit); i++)
         print_row(mtp_diff_row_at(diff, i), has_steps, a->diff.by_input_shape, width);
     if (a->limit >= 0 && count > (size_t)a->limit)
@@ -223,13 +220,13 @@ static int parse(arguments *a, int argc, char **argv, bool *done)
                             c == 'l' ? "a number of rows" : "a share, like 5% or 0.05, above 0");
     }
     if (argc - optind != 2)
-        return cli_fail(CLI_USAGE, "two traces: 'mtprof diff BEFORE AFTER'");
+        return cli_fail(CLI_USAGE, "expected two traces: 'mtprof diff BEFORE AFTER'");
     a->before = argv[optind];
     a->after = argv[optind + 1];
     if (strcmp(a->before, "-") == 0 && strcmp(a->after, "-") == 0)
         return cli_fail(CLI_USAGE, "only one of the two can be standard input");
     if (a->output != NULL && !a->json)
-        return cli_fail(CLI_USAGE, "-o is where --json goes");
+        return cli_fail(CLI_USAGE, "-o needs --json");
     if (a->allowed < a->diff.threshold)
         a->diff.threshold = a->allowed; /* what fails must be shown */
     *done = false;

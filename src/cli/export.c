@@ -1,24 +1,24 @@
-/* cli/export.c - mtprof export: a trace in another form. */
+/* cli/export.c - mtprof export: converts a trace. */
 #include "cli/cli.h"
 #include <sys/stat.h>
 
 #define VIEWER_LIMIT (500ll << 20)
-#define EVENT_BYTES 250u /* of JSON, about */
+#define EVENT_BYTES 250u /* of JSON, on average */
 
 static const char help[] =
     "usage: mtprof export TRACE -o OUT\n\n"
-    "The form is the end of OUT's name, and .gz behind it compresses:\n\n"
+    "Converts a trace to the format given by OUT's suffix; a further .gz compresses:\n\n"
     "  .json                  for Perfetto, chrome://tracing, HTA, TensorBoard; also '-', standard output\n"
-    "  .et.json               PyTorch's execution trace, for Chakra's tools\n"
+    "  .et.json               PyTorch's execution trace, for Chakra tools\n"
     "  .folded .stacks .txt   folded stacks by self CPU time, for flame graphs (see 'mtprof stacks')\n"
-    "  .memory.json           torch's memory timeline (see 'mtprof memory'); .memory.raw.json: its events\n"
-    "  .csv                   averages, a line each (see 'mtprof stats'); .averages.json: as Chrome "
-    "events\n\n"
-    "  -o, --output FILE\n"
+    "  .memory.json           torch's memory timeline (see 'mtprof memory')\n"
+    "  .memory.raw.json       the events of that timeline\n"
+    "  .csv                   averages, one per line (see 'mtprof stats')\n"
+    "  .averages.json         averages as Chrome events\n\n"
+    "  -o, --output OUT       the file to write\n"
     "      --whole-us         whole microseconds, for readers that round badly (HTA)\n"
     "      --no-args          times and names only: smaller, for speedscope\n"
-    "  -z, --level N          of .gz: 1 (fast) to 9 (small)\n"
-    "  -h, --help\n\n"
+    "  -z, --level N          compression of .gz: 1 (fast) to 9 (small)\n" CLI_COMMON_HELP "\n"
     "  mtprof export run.mtp -o run.pt.trace.json.gz\n"
     "  mtprof export trace.json.gz -o trace.et.json\n";
 
@@ -34,8 +34,8 @@ static void warn_large(const char *path)
     struct stat st;
     if (cli_ends(path, ".json") && stat(path, &st) == 0 && st.st_size > VIEWER_LIMIT)
         fprintf(stderr,
-                "mtprof export: %s has %.0f MB; viewers that are web pages stop at 512. 'mtprof cut' makes a "
-                "smaller one.\n",
+                "mtprof export: %s is %.0f MB; web-based viewers stop at 512. 'mtprof cut' makes a smaller "
+                "one.\n",
                 path, (double)st.st_size / 1048576.0);
 }
 
@@ -65,7 +65,7 @@ int cli_export(int argc, char **argv)
             return cli_usage_error();
     }
     if (argc - optind != 1 || output == NULL)
-        return cli_fail(CLI_USAGE, "a trace and a place to write it: 'mtprof export TRACE -o OUT'");
+        return cli_fail(CLI_USAGE, "expected a trace and an output file: 'mtprof export TRACE -o OUT'");
     int code = CLI_OK;
     mtp_trace *trace = cli_open(argv[optind], &code);
     if (trace == NULL)

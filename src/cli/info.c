@@ -1,11 +1,11 @@
-/* cli/info.c - mtprof info: what is in a trace; without one, what this build and machine can do. */
+/* cli/info.c - mtprof info: what a trace contains; without one, what this build and machine can do. */
 #include "cli/cli.h"
 #include <time.h>
 
 static const char help[] =
     "usage: mtprof info [TRACE]\n\n"
-    "What a trace holds, where it came from, and what is missing from it. Without a trace: what this\n"
-    "build and this machine can do.\n";
+    "Shows what a trace contains, where it came from, and what is missing from it. Without a trace: what\n"
+    "this build and this machine can do.\n\n" CLI_COMMON_HELP;
 
 static int about_machine(void)
 {
@@ -36,43 +36,42 @@ static void about_losses(const mtp_trace_info *i)
 {
     const mtp_ledger *l = &i->ledger;
     if (i->has_ledger)
-        printf("  ledger            %llu records made, %llu kept, %llu dropped%s\n",
+        printf("  ledger            %llu records emitted, %llu kept, %llu dropped%s\n",
                (unsigned long long)l->emitted, (unsigned long long)l->kept, (unsigned long long)l->dropped,
-               l->emitted == l->kept + l->dropped ? "" : "  (does not balance: the recording was cut off)");
+               l->emitted == l->kept + l->dropped ? "" : "  (does not balance: the recording is truncated)");
     else if (!i->from_kineto)
         printf("  ledger            none: %s\n", i->missing_chunks > 0
-                                                     ? "it was in what is missing"
+                                                     ? "it was in the missing part"
                                                      : "it is written when the profile is stopped");
     for (int k = 0; k < MTP_DROP_CAUSES && i->has_ledger; k++)
         if (l->dropped_by[k] > 0)
             printf("    dropped         %llu: %s\n", (unsigned long long)l->dropped_by[k],
                    mtp_drop_text((mtp_drop)k));
     if (i->has_ledger && l->lost_definitions > 0)
-        printf(
-            "    definitions     %llu names, shapes or stacks could not be kept: they are shown as \"?\"\n",
-            (unsigned long long)l->lost_definitions);
+        printf("    definitions     %llu names, shapes or stacks could not be kept: shown as \"?\"\n",
+               (unsigned long long)l->lost_definitions);
     if (i->unfinished > 0)
         printf("  unfinished        %llu spans had no end\n", (unsigned long long)i->unfinished);
     if (i->unmatched_ends > 0)
         printf("  unmatched         %llu ends had no begin\n", (unsigned long long)i->unmatched_ends);
     if (i->clock_faults > 0)
-        printf("  clock             %llu times it went backwards, or its readings contradict each other\n",
+        printf("  clock             went backwards or contradicted itself, %llu times\n",
                (unsigned long long)i->clock_faults);
     if (i->clock_uncertain)
-        printf("  clock             the system's stood still or jumped: times may be wrong by a percent\n");
+        printf("  clock             the system clock stopped or jumped: times may be off by a percent\n");
     if (i->bad_durations > 0)
-        printf("  durations         %llu %s no number, or below 0: taken for 0\n",
+        printf("  durations         %llu %s not a number, or negative: taken as 0\n",
                (unsigned long long)i->bad_durations, i->bad_durations == 1 ? "was" : "were");
     if (i->skipped_events > 0)
-        printf("  skipped           %llu event%s without a time, or of no known kind\n",
+        printf("  skipped           %llu event%s without a time, or of unknown kind\n",
                (unsigned long long)i->skipped_events, i->skipped_events == 1 ? "" : "s");
     if (i->damaged_chunks > 0)
-        printf("  damaged           %llu of %llu chunks could not be read, or not wholly\n",
+        printf("  damaged           %llu of %llu chunks could not be read completely\n",
                (unsigned long long)i->damaged_chunks, (unsigned long long)i->chunks);
     if (i->damaged_header)
         printf("  header            damaged; its copy was used\n");
     if (i->missing_chunks > 0)
-        printf("  cut off           %llu chunks are missing at the end\n",
+        printf("  truncated         %llu chunks are missing at the end\n",
                (unsigned long long)i->missing_chunks);
 }
 
@@ -86,11 +85,11 @@ static void about_trace(const char *path, const mtp_trace_info *i)
     if (known && localtime_r(&start, &tm) != NULL)
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S %z", &tm);
     printf("%s%s%s\n", cli_bold(stdout), path, cli_plain(stdout));
-    printf("  form              %s\n", i->without_times ? "execution trace"
+    printf("  format            %s\n", i->without_times ? "execution trace"
                                        : i->from_kineto ? "Kineto/Chrome JSON"
                                                         : "mtprof spool");
     if (i->without_times)
-        printf("  recorded          %s; no times are in it, only the order of ops\n", when);
+        printf("  recorded          %s; it has no times, only the order of ops\n", when);
     else
         printf("  recorded          %s, over %s\n", when,
                duration((double)i->last_ns - (double)i->first_ns, text));
@@ -99,8 +98,8 @@ static void about_trace(const char *path, const mtp_trace_info *i)
     static const char *const states[] = {
         [MTP_OUTCOME_STOPPED] = "stopped",
         [MTP_OUTCOME_RECOVERED] = "recovered: the process ended without stopping the recording",
-        [MTP_OUTCOME_LIVE] = "still being recorded by that process: this is what was written so far",
-        [MTP_OUTCOME_NOT_STOPPED] = "not stopped; whether that process goes on cannot be told here"};
+        [MTP_OUTCOME_LIVE] = "still being recorded by that process: only the part so far is shown",
+        [MTP_OUTCOME_NOT_STOPPED] = "not stopped; whether that process is still recording is unknown"};
     if (!i->from_kineto)
         printf("  state             %s\n", states[i->outcome]);
     printf("  spans             %llu on %llu tracks (%llu on devices)\n", (unsigned long long)i->spans,
@@ -120,7 +119,7 @@ int cli_info(int argc, char **argv)
     if (argc - optind == 0)
         return about_machine();
     if (argc - optind != 1)
-        return cli_fail(CLI_USAGE, "one trace at a time: 'mtprof info TRACE'");
+        return cli_fail(CLI_USAGE, "expected one trace: 'mtprof info TRACE'");
     mtp_trace_info info = MTP_TRACE_INFO_INIT;
     int code = cli_file_info(argv[optind], &info);
     if (code == CLI_OK)

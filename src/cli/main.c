@@ -1,4 +1,4 @@
-/* cli/main.c - the command: finds the verb, and the helpers that verbs share. */
+/* cli/main.c - the command: dispatches to the verb; helpers that verbs share. */
 #include "cli/cli.h"
 #include <errno.h>
 #include <locale.h>
@@ -49,14 +49,9 @@ int cli_usage_error(void)
     return CLI_USAGE;
 }
 
-#define MAX_MEMORY_HELP                                                                                      \
-    "      --max-memory SIZE  of all verbs: the most memory to take (2G, 500M, none). At first what\n"       \
-    "                         MTPROF_MAX_MEMORY says, else three quarters of what the machine has left\n"    \
-    "                         and 64 times the file's size, at least 256M\n"
-
 int cli_help(const char *text)
 {
-    printf("%s\n%s", text, MAX_MEMORY_HELP);
+    fputs(text, stdout);
     return CLI_OK;
 }
 
@@ -121,7 +116,7 @@ static void show_progress(void *user, uint64_t done, uint64_t total)
         fprintf(stderr, "\rreading %.0f MB", (double)done / 1e6);
 }
 
-/* To keep the newest is to lose the oldest, as asked; what else was lost makes counts and times smaller than they were. */
+/* Overwritten records were evicted on request; any other loss makes counts and times too small. */
 static void tell_drops(const char *name, const mtp_ledger *l)
 {
     uint64_t dropped = 0;
@@ -133,25 +128,24 @@ static void tell_drops(const char *name, const mtp_ledger *l)
         most = l->dropped_by[k] > l->dropped_by[most] ? (mtp_drop)k : most;
     }
     if (dropped > 0)
-        cli_fail(0, "warning: %s: %llu of %llu records were dropped (%s): what is shown is the rest", name,
+        cli_fail(0, "warning: %s: %llu of %llu records were dropped (%s); the rest is shown", name,
                  (unsigned long long)dropped, (unsigned long long)l->emitted, mtp_drop_text(most));
 }
 
-/* What is not there, or not yet, is said whatever the verb is. */
+/* Every verb reports what is missing from a trace. */
 static void tell_state(const char *path, mtp_trace_info i)
 {
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     if (i.missing_chunks > 0)
-        cli_fail(0, "warning: %s is cut off: %llu chunk%s missing at its end, and the records in them", name,
+        cli_fail(0, "warning: %s is truncated: %llu chunk%s missing at its end, with their records", name,
                  (unsigned long long)i.missing_chunks, i.missing_chunks == 1 ? " is" : "s are");
     if (i.damaged_chunks > 0)
-        cli_fail(
-            0,
-            "warning: %s: damaged: %llu of %llu chunks could not be read, or not wholly; what is shown is "
-            "the rest ('mtprof check' says where)",
-            name, (unsigned long long)i.damaged_chunks, (unsigned long long)i.chunks);
+        cli_fail(0,
+                 "warning: %s: damaged: %llu of %llu chunks could not be read completely; the rest is shown "
+                 "('mtprof check' says where)",
+                 name, (unsigned long long)i.damaged_chunks, (unsigned long long)i.chunks);
     if (i.damaged_header)
-        cli_fail(0, "warning: %s: its header is damaged; the copy of it is not, and was used", name);
+        cli_fail(0, "warning: %s: its header is damaged; the intact copy was used", name);
     if (i.has_ledger)
         tell_drops(name, &i.ledger);
     if (i.has_ledger && i.ledger.lost_definitions > 0)
@@ -159,21 +153,19 @@ static void tell_state(const char *path, mtp_trace_info i)
                  "warning: %s: %llu names, shapes or stacks are lost: they are shown as \"?\", or not at all",
                  name, (unsigned long long)i.ledger.lost_definitions);
     if (i.clock_faults > 0)
-        cli_fail(0,
-                 "warning: %s: %llu times its clock went backwards, or its readings contradict each other; "
-                 "times are held there",
-                 name, (unsigned long long)i.clock_faults);
-    if (i.clock_uncertain)
         cli_fail(
-            0, "warning: %s: the clock of its machine stood still or jumped: times may be wrong by a percent",
-            name);
+            0,
+            "warning: %s: its clock went backwards or contradicted itself, %llu times; times stand still "
+            "there",
+            name, (unsigned long long)i.clock_faults);
+    if (i.clock_uncertain)
+        cli_fail(0, "warning: %s: the machine's clock stopped or jumped: times may be off by a percent",
+                 name);
     if (i.outcome == MTP_OUTCOME_LIVE)
-        cli_fail(0, "note: %s is still being recorded by process %llu: this is what was written so far", name,
+        cli_fail(0, "note: %s is still being recorded by process %llu: only the part so far is shown", name,
                  (unsigned long long)i.pid);
     if (i.without_times)
-        cli_fail(0,
-                 "note: %s is an execution trace: the order and number of its ops are true, it has no times",
-                 name);
+        cli_fail(0, "note: %s is an execution trace: it has the order and number of ops, but no times", name);
 }
 
 static mtp_open_options open_options(const char *path)
@@ -216,7 +208,7 @@ int cli_create(cli_out *out, const char *path)
     if (path == NULL || strcmp(path, "-") == 0)
         return CLI_OK;
     if (*path == 0)
-        return cli_fail(CLI_USAGE, "-o needs the name of a file; '-' is standard output");
+        return cli_fail(CLI_USAGE, "-o needs a file name; '-' is standard output");
     if (mtp_file_create(path, 0, &out->file) != MTP_OK)
         return cli_fail_output();
     out->sink = mtp_file_sink;
@@ -227,7 +219,7 @@ int cli_create(cli_out *out, const char *path)
 int cli_fail_output(void)
 {
     if (mtp_last_error_number() == EPIPE && strncmp(mtp_last_error(), "-:", 2) == 0)
-        raise(SIGPIPE); /* as what is printed: `mtprof export x -o - | head` ends quietly */
+        raise(SIGPIPE); /* as when printing: `mtprof export x -o - | head` ends quietly */
     return cli_fail(CLI_OUTPUT, "%s", mtp_last_error());
 }
 
@@ -239,10 +231,10 @@ int cli_close(cli_out *out, mtp_status status)
     if (status != MTP_OK && (status != MTP_E_IO || (file == NULL && !ferror(stdout)))) {
         code = cli_fail_status(status);
         mtp_file_abandon(file);
-    } else if (file != NULL && mtp_file_commit(file) != MTP_OK) { /* says why it took no more */
+    } else if (file != NULL && mtp_file_commit(file) != MTP_OK) { /* reports why writing failed */
         code = cli_fail_output();
     }
-    return code; /* main() looks at standard output */
+    return code; /* main() checks standard output */
 }
 
 /* ------------------------------------------------------------------------------------------- parsing */
@@ -290,20 +282,23 @@ bool cli_parse_count(const char *text, int64_t *count)
 
 static void print_help(FILE *to)
 {
-    fprintf(
-        to,
-        "usage: mtprof VERB [options] TRACE\n\n"
-        "Reads what mtprof recorded (.mtp) and what PyTorch's profiler wrote (.json, .json.gz, .et.json).\n"
-        "'-' is standard input or output.\n\n");
+    fprintf(to, "usage: mtprof VERB [options] TRACE\n\n"
+                "Reads mtprof recordings (.mtp) and PyTorch profiler traces (.json, .json.gz, .et.json).\n"
+                "'-' is standard input or output.\n\n");
     for (size_t i = 0; i < VERBS; i++)
         fprintf(to, "  %s%-8s%s %s\n", cli_bold(to), verbs[i].name, cli_plain(to), verbs[i].summary);
-    fprintf(to, "\nmtprof VERB --help tells more; mtprof --version its version. Exit codes: 0 done, 1 found "
-                "something\n"
-                "(diff, check), 2 wrong usage, 3 bad input, 4 output failed, 5 not enough "
-                "memory.\n\n" MAX_MEMORY_HELP);
+    fprintf(
+        to,
+        "\n'mtprof VERB --help' describes a verb; 'mtprof --version' prints the version.\n"
+        "Exit codes: 0 success, 1 findings (diff, check), 2 wrong usage, 3 bad input, 4 output failed,\n"
+        "5 not enough memory.\n\n"
+        "Options of all verbs:\n\n"
+        "  --max-memory SIZE  the most memory to use (2G, 500M, none). Default: MTPROF_MAX_MEMORY, else\n"
+        "                     three quarters of the available memory, but at most 64 times the file's size\n"
+        "                     (256M for small files)\n");
 }
 
-/* The verb that the user may have meant: the same first letters, or none. */
+/* The verb that shares the most first letters with what was typed, or NULL. */
 static const char *guess(const char *typed)
 {
     size_t best = 0;
@@ -320,20 +315,20 @@ static const char *guess(const char *typed)
     return found;
 }
 
-/* What was printed has arrived, or it went wrong. */
+/* The exit code, after making sure that everything printed was written. */
 static int ended(int code)
 {
     errno = 0;
     bool lost = fflush(stdout) != 0 || ferror(stdout);
     if (lost && errno == 0 && write(STDOUT_FILENO, "\n", 1) < 0)
-        clearerr(stdout); /* it failed long ago: asked again, the system says why */
+        clearerr(stdout); /* it failed earlier: writing again tells the reason */
     if (lost && (code == CLI_OK || code == CLI_FOUND))
-        return cli_fail(CLI_OUTPUT, "standard output cannot be written%s%s", errno != 0 ? ": " : "",
+        return cli_fail(CLI_OUTPUT, "cannot write to standard output%s%s", errno != 0 ? ": " : "",
                         errno != 0 ? mtp__reason(errno) : "");
     return code;
 }
 
-/* Takes --max-memory out of the command line, wherever it is; false: said what is wrong with it. */
+/* Removes --max-memory from the command line, wherever it is; false: it is wrong, which was reported. */
 static bool take_memory(int *argc, char **argv)
 {
     static const char option[] = "--max-memory";
@@ -363,7 +358,7 @@ static bool take_memory(int *argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    setlocale(LC_ALL, "C"); /* what is printed here is read by programs, too */
+    setlocale(LC_ALL, "C"); /* programs read this output, too */
     if (!take_memory(&argc, argv))
         return CLI_USAGE;
     signal(SIGPIPE, SIG_DFL); /* `mtprof table x | head` ends quietly */
@@ -381,7 +376,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < VERBS; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) {
-            static char called[32]; /* getopt begins what it says with it */
+            static char called[32]; /* the prefix of getopt's messages */
             snprintf(called, sizeof called, "mtprof %s", verbs[i].name);
             verb_name = verbs[i].name;
             argv[1] = called;

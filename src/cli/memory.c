@@ -1,4 +1,4 @@
-/* cli/memory.c - mtprof memory: memory over time, and what was alive at the peak. */
+/* cli/memory.c - mtprof memory: memory over time, and the blocks alive at the peak. */
 #include "cli/cli.h"
 #include <langinfo.h>
 #include <locale.h>
@@ -7,19 +7,19 @@
 
 static const char help[] =
     "usage: mtprof memory [options] TRACE\n\n"
-    "Bytes in use over time, by category, and the largest blocks that were alive at the peak. The trace\n"
-    "must have been recorded with profile_memory. A block is shown with the op that it was made for and, if\n"
-    "stacks were recorded, the line of the program that called it.\n\n"
-    "  -d, --device D         cpu, npu:0, cuda:0 ...; default: the one with most traffic\n"
-    "  -l, --limit N          blocks shown (default 15); -1: all\n"
+    "Bytes in use over time by category, and the largest blocks alive at the peak. The trace must have\n"
+    "been recorded with profile_memory. Each block is shown with the op it was allocated for and, if\n"
+    "stacks were recorded, the line of the program that led to it.\n\n"
+    "  -d, --device D         cpu, npu:0, cuda:0 ...; default: the one with the most traffic\n"
+    "  -l, --limit N          number of blocks; -1: all. Default 15; with --json all\n"
     "      --json             everything as one JSON object\n"
     "  -o, --output FILE      with --json the object; else what torch's export_memory_timeline writes:\n"
     "                         .json or .json.gz  [times_us, sizes by category]\n"
-    "                         raw.json.gz        rows [time_ns, action, bytes, category]\n"
-    "  -h, --help\n\n"
-    "Categories are told by the program that was recorded (mindtorch_v2 does). PyTorch's traces do not have\n"
-    "them; there they follow from where a block was made and freed, and what cannot be known is Unknown:\n"
-    "parameters, most inputs.\n\n"
+    "                         raw.json.gz        rows [time_ns, action, bytes, category]\n" CLI_COMMON_HELP
+    "\n"
+    "Categories come from the recorded program (mindtorch_v2 reports them). PyTorch's traces have none:\n"
+    "there they are inferred from where a block was allocated and freed, and the rest is Unknown, such as\n"
+    "parameters and most inputs.\n\n"
     "  mtprof memory run.mtp\n"
     "  mtprof memory --device cuda:0 --limit 40 trace.json.gz\n"
     "  mtprof memory --json trace.json.gz | jq .peak.by_category\n";
@@ -33,10 +33,10 @@ enum {
 typedef struct chart {
     int64_t from, to; /* ns */
     int width;
-    int64_t top[ROWS][WIDTH_MAX]; /* the most in each column */
+    int64_t top[ROWS][WIDTH_MAX]; /* the maximum in each column */
     int64_t now[ROWS];
     int at;      /* column of `now` */
-    bool before; /* the first point is what was there from the start */
+    bool before; /* the first point is what was in use before the trace */
 } chart;
 
 /* ------------------------------------------------------------------------------------------------ texts */
@@ -125,7 +125,7 @@ static void print_row(const chart *c, int row, int64_t peak, bool unicode)
     printf("| %s\n", bytes_text(most, text));
 }
 
-/* May the chart have characters beyond ASCII? */
+/* Can the terminal show characters beyond ASCII? */
 static bool terminal_has_unicode(void)
 {
     locale_t user = isatty(STDOUT_FILENO) ? newlocale(LC_CTYPE_MASK, "", (locale_t)0) : (locale_t)0;
@@ -181,7 +181,7 @@ static void print_peak(const mtp_trace *trace, const mtp_memory_info *info)
                (unsigned long long)info->lost_events, bytes_text(info->unaccounted_bytes, bytes));
 }
 
-/* Of a line's place the end tells most. */
+/* A long location loses its start: the file's name and line are at its end. */
 static void print_end(mtp_text text, int width)
 {
     size_t room = width > 3 ? (size_t)width - 3 : 0;
@@ -232,7 +232,7 @@ static void print_blocks(const mtp_trace *trace, const mtp_memory_timeline *time
                (unsigned long long)(info->peak_blocks - shown), cli_plain(stdout));
 }
 
-/* A timeline of nothing is not what was asked for, in whichever form. */
+/* An empty timeline is an error in every output format. */
 static int check_events(const mtp_memory_timeline *timeline, const mtp_memory_info *info)
 {
     if (mtp_memory_timeline_device(timeline, 0) == NULL)
@@ -242,7 +242,7 @@ static int check_events(const mtp_memory_timeline *timeline, const mtp_memory_in
         const char *name;
         for (size_t i = 0; (name = mtp_memory_timeline_device(timeline, i)) != NULL; i++)
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? ", " : "", name);
-        return cli_fail(CLI_USAGE, "no memory events of %s; the trace has them of %s", info->device, names);
+        return cli_fail(CLI_USAGE, "no memory events for %s; the trace has some for %s", info->device, names);
     }
     return CLI_OK;
 }
@@ -279,7 +279,7 @@ static int run(const char *path, const wishes *w)
     if (status != MTP_OK) {
         code = cli_fail_status(status);
     } else if ((code = check_events(timeline, &info)) != CLI_OK) {
-        ; /* it is said */
+        ; /* already reported */
     } else if (!w->json && w->output == NULL) {
         code = show(trace, timeline, &info, w->limit);
     } else {
@@ -324,7 +324,7 @@ int cli_memory(int argc, char **argv)
             return cli_usage_error();
     }
     if (argc - optind != 1)
-        return cli_fail(CLI_USAGE, "which trace? 'mtprof memory TRACE'");
+        return cli_fail(CLI_USAGE, "expected one trace: 'mtprof memory TRACE'");
     if (w.output != NULL && !w.json && strcmp(w.output, "-") != 0 && !cli_ends(w.output, ".json") &&
         !cli_ends(w.output, ".json.gz"))
         return cli_fail(CLI_USAGE, "'%s' must end in .json, .json.gz or raw.json.gz", w.output);

@@ -1,25 +1,24 @@
-/* cli/recover.c - mtprof recover: a whole spool out of what is left of one. */
+/* cli/recover.c - mtprof recover: rebuilds a complete spool from what is left of one. */
 #include "cli/cli.h"
 
 static const char help[] =
     "usage: mtprof recover FILE -o OUT\n\n"
-    "Writes a whole spool with all that can be read of the spool FILE: of a program that was killed, of\n"
-    "a file that was cut or damaged. All verbs read FILE as it is, too; a recovered one is closed, sealed\n"
-    "with checksums, and counts what is in it. FILE is only read. Recovering OUT again gives the same\n"
-    "bytes. What could not be saved is said on standard error.\n\n"
-    "  -o, --output OUT       the file to write\n"
-    "  -h, --help\n\n"
-    "Exit code: 0 done, 2 wrong usage, 3 FILE cannot be read, or is still being recorded, 4 OUT cannot be\n"
-    "written, 5 not enough memory.\n\n"
+    "Writes a complete spool with everything readable in the spool FILE, which may be truncated, damaged,\n"
+    "or left by a killed program. All verbs read such a FILE, too; the recovered one is closed, sealed\n"
+    "with checksums, and has a correct ledger. FILE is not changed. Recovering OUT again gives the same\n"
+    "bytes. Losses are reported on standard error.\n\n"
+    "  -o, --output OUT       the file to write\n" CLI_COMMON_HELP "\n"
+    "Exit code: 0 success, 2 wrong usage, 3 FILE cannot be read or is still being recorded, 4 OUT cannot\n"
+    "be written, 5 not enough memory.\n\n"
     "  mtprof recover run.mtp -o run.recovered.mtp\n";
 
 static void tell(const char *path, const mtp_recovered *r)
 {
     if (r->damaged_chunks > 0)
-        cli_fail(0, "warning: %s: damaged: %llu of %llu chunks could not be read, or not wholly", path,
+        cli_fail(0, "warning: %s: damaged: %llu of %llu chunks could not be read completely", path,
                  (unsigned long long)r->damaged_chunks, (unsigned long long)r->chunks);
     if (r->missing_chunks > 0)
-        cli_fail(0, "warning: %s: cut off: %llu chunks are missing at its end", path,
+        cli_fail(0, "warning: %s: truncated: %llu chunks are missing at its end", path,
                  (unsigned long long)r->missing_chunks);
     if (r->lost_records > 0)
         cli_fail(0, "warning: %s: %llu records are lost", path, (unsigned long long)r->lost_records);
@@ -38,9 +37,9 @@ int cli_recover(int argc, char **argv)
         output = optarg;
     }
     if (argc - optind != 1)
-        return cli_fail(CLI_USAGE, "one spool: 'mtprof recover FILE -o OUT'");
+        return cli_fail(CLI_USAGE, "expected one spool: 'mtprof recover FILE -o OUT'");
     if (output == NULL || *output == 0)
-        return cli_fail(CLI_USAGE, "where to? 'mtprof recover FILE -o OUT'");
+        return cli_fail(CLI_USAGE, "expected an output file: 'mtprof recover FILE -o OUT'");
     mtp_recovered found = MTP_RECOVERED_INIT;
     mtp_status status = mtp_recover(argv[optind], output, &found);
     if (status != MTP_OK)

@@ -99,9 +99,9 @@ static const char *name_of(int option)
 
 static const char *wanted(int option)
 {
-    return option == UNIT       ? "it is us, ms or s"
-           : option == BY_STACK ? "it is a number of frames, from 1 on"
-                                : "it is a number; -1: no limit";
+    return option == UNIT       ? "us, ms or s"
+           : option == BY_STACK ? "a number of frames (1 or more)"
+                                : "a number (-1: no limit)";
 }
 
 int cli_rows_options(cli_rows *r, int argc, char **argv, const char *help, bool *done)
@@ -114,11 +114,11 @@ int cli_rows_options(cli_rows *r, int argc, char **argv, const char *help, bool 
         if (c == '?')
             return cli_usage_error();
         if (!set(r, c, optarg))
-            return cli_fail(CLI_USAGE, "--%s does not take '%s'; %s", name_of(c), optarg, wanted(c));
+            return cli_fail(CLI_USAGE, "--%s '%s': expected %s", name_of(c), optarg, wanted(c));
     }
     if (argc - optind != 1)
         return cli_fail(CLI_USAGE,
-                        argc == optind ? "which trace? '%s TRACE'" : "one trace at a time: '%s TRACE'",
+                        argc == optind ? "which trace? '%s TRACE'" : "expected one trace: '%s TRACE'",
                         argv[0]);
     if (r->json && r->csv)
         return cli_fail(CLI_USAGE, "--json or --csv, not both");
@@ -149,6 +149,6 @@ int cli_rows_load(const cli_rows *r, mtp_trace **trace, mtp_averages **averages)
         mtp_averages_limit(*averages, r->table.row_limit);
     if (status == MTP_OK && r->group.by_stack != 0 && !has_stacks(*averages))
         cli_fail(CLI_OK,
-                 "the trace has no stacks, so --by-stack tells nothing; record it with with_stack=True");
+                 "the trace has no stacks, so --by-stack has no effect; record it with with_stack=True");
     return status == MTP_OK ? CLI_OK : cli_fail_status(status);
 }

@@ -3,14 +3,13 @@
 
 static const char help[] =
     "usage: mtprof stacks [options] TRACE\n\n"
-    "One line per stack, the longest first: functions, ops and annotations from the root on, joined by\n"
-    "';', then the microseconds that the last of them took by itself (with the device metric: a kernel).\n"
-    "It is the input of flame graph tools. Backward ops are shown where their forward op was called. The\n"
-    "trace must have been recorded with stacks; time that Python spent outside of ops and annotations is\n"
-    "not in it.\n\n"
+    "Folded stacks, the input of flame graph tools. One line per stack, the longest time first:\n"
+    "functions, ops and annotations from the root, joined by ';', then the self time of the last of them\n"
+    "in microseconds (with the device metric: a kernel's). Backward ops are shown where their forward op\n"
+    "was called. The trace must have been recorded with stacks. Python time outside ops and annotations\n"
+    "is not included.\n\n"
     "  -m, --metric M         self_cpu_time_total (default) or self_device_time_total\n"
-    "  -o, --output FILE\n"
-    "  -h, --help\n\n"
+    "  -o, --output FILE      instead of standard output; .gz compresses\n" CLI_COMMON_HELP "\n"
     "  mtprof stacks trace.json.gz -o trace.folded    # then flamegraph.pl trace.folded, or speedscope\n"
     "  mtprof stacks trace.json.gz | head -5\n";
 
@@ -44,7 +43,7 @@ int cli_stacks(int argc, char **argv)
             return cli_usage_error();
     }
     if (argc - optind != 1)
-        return cli_fail(CLI_USAGE, "which trace? 'mtprof stacks TRACE'");
+        return cli_fail(CLI_USAGE, "expected one trace: 'mtprof stacks TRACE'");
     int code = CLI_OK;
     mtp_trace *trace = cli_open(argv[optind], &code);
     if (trace == NULL)
@@ -56,7 +55,7 @@ int cli_stacks(int argc, char **argv)
         mtp_status status = mtp_trace_folded(trace, metric, count, &lines);
         if (status == MTP_OK && lines.bytes == 0) {
             mtp_file_abandon(out.file);
-            code = cli_fail(CLI_INPUT, "the trace has no stacks with %s; record it with with_stack", metric);
+            code = cli_fail(CLI_INPUT, "the trace has no stacks with %s; record it using with_stack", metric);
         } else {
             code = cli_close(&out, status);
         }

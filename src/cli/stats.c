@@ -1,13 +1,13 @@
-/* cli/stats.c - mtprof stats: how the times of each op are spread. */
+/* cli/stats.c - mtprof stats: how the times of each op are distributed. */
 #include "cli/rows.h"
 
 #define BESIDE 76 /* columns of all but the name */
 
 static const char help[] =
     "usage: mtprof stats [options] TRACE\n\n"
-    "For each op: calls, total and self time, and the time of one call: least, median, 99th\n"
-    "percentile, most. A file (-o) gets JSON, or CSV if its name ends in .csv or .csv.gz.\n\n" CLI_ROWS_HELP
-    "\n"
+    "For each op: calls, total and self time, and the minimum, median, 99th percentile and maximum time\n"
+    "of one call. An output file (-o) is JSON, or CSV if its name ends in .csv or .csv.gz.\n\n" CLI_ROWS_HELP
+        CLI_COMMON_HELP "\n"
     "  mtprof stats --limit 15 run.mtp\n"
     "  mtprof stats --json run.json.gz | jq '.[] | select(.p99 > 10 * .p50) | .key'\n";
 

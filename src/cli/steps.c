@@ -3,21 +3,19 @@
 #include <string.h>
 
 #define GAPS 5            /* shown */
-#define GAP_LEAST_NS 1000 /* shorter ones are between any two ops */
+#define GAP_LEAST_NS 1000 /* shorter ones occur between any two ops */
 
 static const char help[] =
     "usage: mtprof steps [options] TRACE\n\n"
     "For each step (ProfilerStep#N, or prof.step()): its time, and how much of it the CPU was in ops or\n"
-    "runtime calls, a device ran kernels or copies, and neither did anything (idle). CPU and device work\n"
-    "at the same time, so these may add up to more than the step. A trace without steps is taken as one.\n\n"
-    "A step that took far longer or less than most is marked with *, and below it is said what it had more "
-    "or\n"
-    "less of than usual: own time of ops and kernels, or idle time. Then the longest gaps of all steps: how\n"
-    "long nothing ran, when, after what, before what, and in which function or annotation.\n\n"
-    "  -l, --limit N          steps, the first ones; -1: all (default). The summary is of all\n"
+    "runtime calls, a device ran kernels or copies, and neither was busy (idle). CPU and device overlap,\n"
+    "so these may add up to more than the step. A trace without steps counts as one step.\n\n"
+    "A step that took far longer or shorter than most is marked with *, and what took more or less time\n"
+    "than usual is listed: own time of ops and kernels, or idle time. Then the longest gaps of all steps:\n"
+    "how long nothing ran, when, after what, before what, and in which function or annotation.\n\n"
+    "  -l, --limit N          only the first N steps; -1: all (default). The summary covers all steps\n"
     "      --json, --csv      times in microseconds\n"
-    "  -o, --output FILE      of --json or --csv, instead of standard output; .gz is compressed\n"
-    "  -h, --help\n\n"
+    "  -o, --output FILE      write --json or --csv to FILE; .gz compresses\n" CLI_COMMON_HELP "\n"
     "  mtprof steps trace.json.gz\n"
     "  mtprof steps --csv trace.json.gz | sort -t, -k7 -n\n";
 
@@ -33,7 +31,7 @@ static void print_times(const char *label, const mtp_step_times *t)
            time_text(t->device_ns, text[2]), time_text(t->idle_ns, text[3]));
 }
 
-/* The engine's scope around a backward op says the op's name last, where it would be cut. */
+/* The engine's scope around a backward op has the op's name at its end, where it would be truncated. */
 static void print_cell(mtp_text text, int width)
 {
     static const char engine[] = "autograd::engine::evaluate_function: ";
@@ -101,7 +99,7 @@ static int print_steps(const mtp_steps *steps, int64_t limit)
 {
     size_t count = mtp_steps_count(steps);
     if (mtp_steps_is_whole_trace(steps))
-        printf("The trace has no steps: use a schedule, or call step(). As a whole:\n\n");
+        printf("The trace has no steps: use a schedule, or call step(). The trace as a whole:\n\n");
     printf("%s%-8s %12s %12s %12s %12s %7s %9s %9s%s\n", cli_bold(stdout), "step", "time", "cpu", "device",
            "idle", "idle %", "ops", "kernels", cli_plain(stdout));
     for (size_t i = 0; i < count && (limit < 0 || (int64_t)i < limit); i++) {
@@ -184,10 +182,10 @@ int cli_steps(int argc, char **argv)
             return cli_fail(CLI_USAGE, "'%s' is not a number of steps", optarg);
     }
     if (argc - optind != 1)
-        return cli_fail(CLI_USAGE, "which trace? 'mtprof steps TRACE'");
+        return cli_fail(CLI_USAGE, "expected one trace: 'mtprof steps TRACE'");
     if (json && csv)
         return cli_fail(CLI_USAGE, "--json or --csv, not both");
     if (output != NULL && !json && !csv)
-        return cli_fail(CLI_USAGE, "--output is for --json or --csv");
+        return cli_fail(CLI_USAGE, "-o needs --json or --csv");
     return run(argv[optind], output, json, csv, limit);
 }

@@ -4,12 +4,12 @@
 static const char help[] =
     "usage: mtprof table [options] TRACE\n\n"
     "Averages, as torch's key_averages().table() prints them.\n\n" CLI_ROWS_HELP
-    "      --top-level        only events that are in no other\n"
+    "      --top-level        only events without a parent\n"
     "      --time-unit U      us, ms or s\n"
     "      --header TEXT      a line above the table\n"
-    "      --device NAME      what the device's columns are called: CUDA, NPU; default: as in the trace\n"
+    "      --device NAME      name of the device columns: CUDA, NPU; default: as in the trace\n"
     "      --name-width N, --shapes-width N, --src-width N\n"
-    "                         the widest these columns may be; -1: as wide as they are\n\n"
+    "                         maximum widths of these columns; -1: no limit\n" CLI_COMMON_HELP "\n"
     "  mtprof table --sort self_cpu_time_total --limit 20 run.json.gz\n"
     "  mtprof table --by-shape --sort flops run.mtp\n";
 
@@ -35,7 +35,7 @@ int cli_table(int argc, char **argv)
     if (code == CLI_OK && mtp_averages_left_out(averages) > 0 && !rows.json && !rows.csv)
         fprintf(
             stderr,
-            "mtprof table: without %zu Python functions, as PyTorch 2.15; --python-functions shows them\n",
+            "mtprof table: %zu Python functions are not shown, as in PyTorch 2.15; see --python-functions\n",
             mtp_averages_left_out(averages));
     mtp_averages_destroy(averages);
     mtp_trace_destroy(trace);

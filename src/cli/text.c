@@ -45,7 +45,7 @@ const char *cli_time(double us, char text[24])
 
 /* -------------------------------------------------------------------------------------------- names */
 
-/* What a terminal would obey is not sent to it. */
+/* Control characters are never sent to the terminal. */
 int cli_print_name(const char *name, size_t length, int width)
 {
     const unsigned char *p = (const unsigned char *)name, *end = p + length;

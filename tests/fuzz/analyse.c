@@ -1,4 +1,4 @@
-/* See fuzz.h: every analysis and every form of output, of any trace. */
+/* See fuzz.h: every analysis and every output format, for any trace. */
 #include "fuzz.h"
 
 static void averages(const mtp_trace *t, bool by_shape, bool by_stack)

@@ -1,8 +1,8 @@
 /* tests/fuzz/fuzz.h - what the fuzzers share. Each is one file with LLVMFuzzerTestOneInput.
  *
- * With clang they are libFuzzer's (`make fuzz`): built with ASan and UBSan, over a build of the library of their own. With any
- * compiler, tests/fuzz/fuzz_main.c runs them over their corpus, and over as many changed copies of it as it is told, in
- * `make test`: what was found once stays found.
+ * With clang they are libFuzzer programs (`make fuzz`), built with ASan and UBSan on their own build of the
+ * library. With any compiler, tests/fuzz/fuzz_main.c runs them in `make test` on their corpus and on mutated
+ * copies of it, so that old findings stay fixed.
  */
 #ifndef TESTS_FUZZ_H
 #define TESTS_FUZZ_H
@@ -43,7 +43,7 @@ static inline size_t fuzz_left(const fuzz_input *in)
     return (size_t)(in->end - in->at);
 }
 
-/* At most `most` bytes, in the input. */
+/* Up to `most` bytes; points into the input. */
 static inline const uint8_t *fuzz_bytes(fuzz_input *in, size_t most, size_t *length)
 {
     const uint8_t *bytes = in->at;
@@ -79,7 +79,7 @@ static inline void fuzz_text_free(fuzz_text *t)
     *t = (fuzz_text){0};
 }
 
-/* What was written is strict JSON; it is thrown away. */
+/* The text must be strict JSON; frees it. */
 static inline void fuzz_must_be_json(fuzz_text *t)
 {
     size_t wrong = 0;
@@ -91,11 +91,11 @@ static inline void fuzz_must_be_json(fuzz_text *t)
     fuzz_text_free(t);
 }
 
-/* All that can be made of a trace comes to an end, and what is JSON is. */
+/* Runs every analysis and output of a trace; JSON output must be valid. */
 void fuzz_analyse(const mtp_trace *t);
 
-/* A spool file out of an input (spool_input.c): as it is if the first byte is even, else of the records that it tells of, written
- * by the library's own pool. false: it is damaged, or may be. */
+/* Makes a spool file from an input (spool_input.c): the bytes themselves if the first byte is even, else the
+ * records it describes, written by the library's own pool. false: it is damaged, or may be. */
 bool fuzz_make_spool(const uint8_t *data, size_t size, const char **path);
 /* Every chunk of the spool can be read, and none is missing. (Names that nothing defines are the reader's to tell.) */
 bool fuzz_spool_is_whole(const char *path);

@@ -1,6 +1,7 @@
-/* Fuzz: present/chrome and present/stacks, from any trace at all: names, times, rows, flows and texts out of the input.
+/* Fuzz: present/chrome and present/stacks, for arbitrary traces: names, times, rows, flows and texts come
+ * from the input.
  *
- * Beside not crashing: what is written is strict JSON, holds every span, rows nest, nothing leaks.
+ * Besides not crashing: the output is strict JSON with every span, rows nest, nothing leaks.
  */
 #define _GNU_SOURCE
 #include "fuzz.h"
@@ -15,7 +16,7 @@ static uint64_t take(input *in, size_t bytes)
     return fuzz_take(in, bytes);
 }
 
-/* Mostly small, now and then anything. */
+/* Mostly small, sometimes anything. */
 static int64_t take_number(input *in)
 {
     uint64_t how = take(in, 1);
@@ -46,7 +47,7 @@ static uint32_t take_detail(input *in, mtp_trace *t)
     d.stack = has & 256
                   ? mtp__trace_add_stack(t, t->stack_count > 1 ? t->stack_count - 1 : 0, take_text(in, t))
                   : 0;
-    d.args = has & 512 && !t->from_kineto ? take_text(in, t) : 0; /* of a file they are JSON already */
+    d.args = has & 512 && !t->from_kineto ? take_text(in, t) : 0; /* from a file they are already JSON */
     d.category = has & 1024 ? take_text(in, t) : 0;
     d.grid[0] = has & 2048 ? (uint32_t)take(in, 4) : 0;
     d.device = has & 4096 ? (uint16_t)take(in, 2) : 0xffff;

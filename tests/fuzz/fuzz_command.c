@@ -1,8 +1,9 @@
-/* Fuzz: the command's arguments, one a line. main() of src/cli is called in this process, in a folder of its own with a few
- * traces in it; '/' is taken out of all arguments, so nothing outside of that folder is read or written.
+/* Fuzz: the command's arguments, one per line. main() of src/cli is called in this process, in a private
+ * folder with a few traces; '/' is removed from all arguments, so that nothing outside that folder is read or
+ * written.
  *
- * Beside not crashing: the exit code is one that the man page has; a trace that was there before is still there, as it was,
- * unless -o named it; nothing that was begun is left lying about.
+ * Besides not crashing: the exit code is one of the man page's; existing traces are unchanged unless named by
+ * -o; no unfinished files are left behind.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -45,7 +46,7 @@ static void put(const char *name, const char *bytes)
     fclose(f);
 }
 
-/* Takes away all but the traces; how many other files there were. */
+/* Removes all files but the traces; returns how many. */
 static int tidy(bool all)
 {
     int others = 0;

@@ -1,10 +1,10 @@
-/* Fuzz: gzip or zstd (FUZZ_ZSTD) around JSON, as trace/json_source reads them.
+/* Fuzz: gzip or zstd (FUZZ_ZSTD) around JSON, as trace/json/source reads them.
  *
- * Bytes out of chance do not get past the checksums. So the input says what is compressed, in how many members, and where
- * the result is damaged; or, for one first byte in eight, it is the compressed file itself.
+ * Random bytes do not get past the checksums. So the input says what is compressed, in how many members, and
+ * where the result is damaged; or, for one first byte in eight, it is the compressed file itself.
  *
- * Beside not crashing: what was not damaged is read as it was, in pieces of any size; nothing leaks, and no more memory is taken
- * than is allowed.
+ * Besides not crashing: undamaged content is read back exactly, in pieces of any size; nothing leaks, and the
+ * memory limit is kept.
  */
 #define _GNU_SOURCE
 #include <zlib.h>
@@ -16,7 +16,7 @@
 #define MEMORY_MOST ((uint64_t)64 << 20)
 #define CONTENT_MOST ((size_t)1 << 20)
 
-/* One member or frame more behind what is there. */
+/* Appends a member or frame. */
 static void compress_more(fuzz_text *out, const uint8_t *bytes, size_t length, int level)
 {
 #if FUZZ_ZSTD
@@ -47,7 +47,7 @@ static void compress_more(fuzz_text *out, const uint8_t *bytes, size_t length, i
     free(to);
 }
 
-/* All that the source gives; false: it failed, and said how. */
+/* Reads everything from the source; false: it failed, with an error. */
 static bool read_all(const fuzz_text *file, size_t piece, fuzz_text *content)
 {
     mtp__source *source;
@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t how = fuzz_take(&in, 1), piece = fuzz_take(&in, 1), damages = how >> 3 & 3;
     bool raw = (how & 7) == 7;
     while (!raw && fuzz_left(&in) > 4 * (size_t)damages && file.length < CONTENT_MOST) {
-        uint64_t part = fuzz_take(&in, 2), times = part & 0x8000 ? part % 97 : 1; /* what is alike shrinks */
+        uint64_t part = fuzz_take(&in, 2), times = part & 0x8000 ? part % 97 : 1; /* repetition compresses */
         size_t length;
         const uint8_t *bytes = fuzz_bytes(&in, 1 + part % 2000, &length);
         fuzz_text member = {0};

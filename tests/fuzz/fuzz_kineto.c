@@ -1,6 +1,6 @@
-/* Fuzz: trace/kineto, with all that it stands on (window, scanner, numbers, gzip, zstd).
+/* Fuzz: trace/kineto, with everything it builds on (window, scanner, numbers, gzip, zstd).
  *
- * Beside not crashing: the window's size changes nothing, kept JSON is strict, nothing leaks.
+ * Besides not crashing: the window's size changes nothing, kept JSON is strict, nothing leaks.
  */
 #define _GNU_SOURCE
 #include "fuzz.h"

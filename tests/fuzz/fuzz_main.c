@@ -1,5 +1,6 @@
-/* Runs a fuzzer without libFuzzer: `fuzz_x FILE|FOLDER|NUMBER ...`. Each file once; for a number, so many inputs that are
- * those files with some bytes changed, or mere chance if there are none. The numbers are the same each time. Speaks TAP. */
+/* Runs a fuzzer without libFuzzer: `fuzz_x FILE|FOLDER|NUMBER ...`. Runs each file once; then NUMBER inputs
+ * that are those files with some bytes changed, or random bytes if there are no files. Deterministic. Prints
+ * TAP. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include "fuzz.h"
@@ -19,7 +20,7 @@ static uint64_t chance(uint64_t below)
     return (seed >> 24) % below;
 }
 
-/* In memory of its own size: ASan sees a byte too many. */
+/* In memory of exactly its size, so that ASan sees a read beyond it. */
 static void run(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size > 0 ? size : 1);
@@ -30,7 +31,7 @@ static void run(const uint8_t *data, size_t size)
     free(copy);
 }
 
-/* All are read before the first is run: a fuzzer may go to another folder. */
+/* All files are read before the first is run: a fuzzer may change the working directory. */
 static void read_file(const char *path)
 {
     FILE *f = fopen(path, "rb");
@@ -86,7 +87,7 @@ static void run_chance(long runs)
             size = chance(size + 1);
         run(data, size);
     }
-    printf("ok %d - %ld_inputs_out_of_chance\n", ++told, runs);
+    printf("ok %d - %ld_random_inputs\n", ++told, runs);
 }
 
 int main(int argc, char **argv)

@@ -1,8 +1,8 @@
-/* Fuzz: names. The input is a name, a thread's name, a stack frame, an op's argument and a metadata value at once, and goes to
- * every kind of output: JSON, CSV, tables, folded stacks, the terminal.
+/* Fuzz: names. The input is used as a name, a thread's name, a stack frame, an op's argument and a metadata
+ * value, and written to every kind of output: JSON, CSV, tables, folded stacks, the terminal.
  *
- * Beside not crashing: JSON is strict and says the same name, with U+FFFD for what is not UTF-8; nothing that a terminal would
- * obey reaches one; lines stay lines.
+ * Besides not crashing: JSON is strict and has the same name, with U+FFFD for invalid UTF-8; no control
+ * characters reach a terminal; no name adds lines.
  */
 #define _GNU_SOURCE
 #include <unistd.h>
@@ -17,7 +17,8 @@
 
 /* ------------------------------------------------------------------------------- what is right, written again */
 
-/* The length of a well-formed character (Unicode, table 3-7), 0: none; *bad: bytes that one U+FFFD stands for. */
+/* The length of a well-formed character (Unicode, table 3-7), 0: none; *bad: how many bytes one U+FFFD
+ * replaces. */
 static size_t well_formed(const uint8_t *p, size_t left, size_t *bad)
 {
     static const struct {
@@ -55,7 +56,7 @@ static void mended(const uint8_t *p, size_t left, fuzz_text *out)
     }
 }
 
-/* Valid UTF-8 without control characters, but those in `allowed`. */
+/* Valid UTF-8 without control characters, except those in `allowed`. */
 static void must_be_harmless(const fuzz_text *t, const char *allowed)
 {
     const uint8_t *p = (const uint8_t *)t->bytes;
@@ -142,7 +143,7 @@ static mtp_trace *trace_of(const uint8_t *name, size_t length)
     return t;
 }
 
-/* The name as it comes back out of the file. */
+/* The name must come back from the file. */
 static void check_read_back(const fuzz_text *file, const uint8_t *name, size_t length)
 {
     mtp__source *source;

@@ -1,7 +1,7 @@
-/* Fuzz: mtp_recover, over the inputs of fuzz_spool.
+/* Fuzz: mtp_recover, with the inputs of fuzz_spool.
  *
- * Beside not crashing: what is recovered opens, and nothing of it is damaged or missing; recovering it again gives the same
- * bytes; nothing leaks.
+ * Besides not crashing: the recovered spool opens, and nothing in it is damaged or missing; recovering it
+ * again gives the same bytes; nothing leaks.
  */
 #define _GNU_SOURCE
 #include <unistd.h>

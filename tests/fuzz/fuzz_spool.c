@@ -1,8 +1,8 @@
-/* Fuzz: spools. The input is either a spool file as it is (first byte even), or tells what records go into one (odd): these are
- * written by the library's own pool, so that checksums fit, and may be damaged afterwards.
+/* Fuzz: spools. The input is either a spool file itself (first byte even), or describes the records of one
+ * (odd): these are written by the library's own pool, so that checksums match, and may be damaged afterwards.
  *
- * Beside not crashing: a spool that the pool wrote and nobody damaged opens with all its chunks; what opens can be analysed;
- * what does not says MTP_E_FORMAT; check says the same as open; nothing leaks.
+ * Besides not crashing: an undamaged spool from the pool opens with all its chunks; what opens can be
+ * analysed; what does not fails with MTP_E_FORMAT; check agrees with open; nothing leaks.
  */
 #define _GNU_SOURCE
 #include <unistd.h>

@@ -1,14 +1,12 @@
-/* tests/fuzz/spool_input.c - see fuzz.h: a spool out of an input. */
+/* tests/fuzz/spool_input.c - see fuzz.h: makes a spool from an input. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "fuzz.h"
 #include "record/pool.h"
-#include "record/spool.h"
-#if __has_include("record/checks.h") /* spools whose control records have a check each */
 #include "record/checks.h"
-#endif
+#include "record/spool.h"
 
 #define CHUNK_BYTES 4096u
 #define WORDS_MOST 14u
@@ -30,7 +28,7 @@ static void remove_file(void)
 
 /* ---------------------------------------------------------------------------------------------- building */
 
-/* A word of 0 to 8 bytes; or one of those that readers trip over. */
+/* A word of 0 to 8 bytes, or a value that readers tend to trip over. */
 static uint64_t take_word(fuzz_input *in)
 {
     static const uint64_t odd[] = {UINT64_MAX,        INT64_MAX,           (uint64_t)1 << 63,  UINT32_MAX,
@@ -39,7 +37,7 @@ static uint64_t take_word(fuzz_input *in)
     return how < 9 ? fuzz_take(in, how) : how > 248 ? odd[how - 249] : how;
 }
 
-/* Word 1 of a control record, when its other words are there. */
+/* Sets word 1 of a control record, once its other words are set. */
 static void seal_control(uint64_t *at, uint64_t kind, uint32_t words)
 {
 #ifdef MTP__CONTROL_WORD1
@@ -50,7 +48,7 @@ static void seal_control(uint64_t *at, uint64_t kind, uint32_t words)
 #endif
 }
 
-/* A record of the control stream; a blob has its text behind it. The words that it took, 0: no room. */
+/* A record of the control stream; a blob is followed by its text. Returns the words used, 0: no room. */
 static uint32_t put_control(fuzz_input *in, uint64_t *at, uint32_t room, uint64_t ticks)
 {
     uint64_t kind = fuzz_take(in, 1) % 20;
@@ -88,7 +86,7 @@ static uint32_t put_record(fuzz_input *in, uint64_t *at, uint32_t room, uint64_t
     return words;
 }
 
-/* Anchors and a session as every recording has them, so that times mean something. */
+/* The session and anchors that every recording has, so that times can be converted. */
 static uint32_t put_head(uint64_t *at, uint64_t ticks)
 {
     double rate = 2.0;
@@ -106,7 +104,8 @@ static uint32_t put_head(uint64_t *at, uint64_t ticks)
     return 21;
 }
 
-/* Chunks until the input ends. false: a reader has to miss something, the records of a gap or what all of them mean. */
+/* Writes chunks until the input ends. false: a reader must report a loss: records in a gap, or all
+ * definitions. */
 static bool fill(mtp__pool *pool, fuzz_input *in, uint64_t how)
 {
     uint64_t ticks = (uint64_t)1 << (how & 16 ? 60 : 40), first[4] = {0};
@@ -133,7 +132,7 @@ static bool fill(mtp__pool *pool, fuzz_input *in, uint64_t how)
             used += took;
             records++;
         }
-        gaps = gaps || place >> 7 != 0; /* now and then */
+        gaps = gaps || place >> 7 != 0; /* sometimes */
         first[place & 3] += records + (place >> 7);
         if ((place >> 4 & 7) != 7)
             mtp__pool_seal(pool, chunk, used, records);
@@ -141,7 +140,7 @@ static bool fill(mtp__pool *pool, fuzz_input *in, uint64_t how)
     return !gaps && (first[0] > 0 || first[1] + first[2] + first[3] == 0);
 }
 
-/* false: it was damaged afterwards, or something is missing in it. */
+/* false: it was damaged afterwards, or something in it is missing. */
 static bool build(fuzz_input *in, uint64_t how)
 {
     mtp__pool pool;

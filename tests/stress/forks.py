@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Forks a recording Python program: usage: tests/stress/forks.py FORKS (PYTHONPATH: the packages)
+"""Fork a Python program that is recording: usage: tests/stress/forks.py FORKS (PYTHONPATH: the packages)
 
-No child hangs; each is off, and can record by itself; the parent's recording stays whole.
+No child hangs; none records by inheritance, but each can record on its own; the parent's recording stays complete.
 """
 import os
 import signal
@@ -28,7 +28,7 @@ def main(forks):
     done, counts = threading.Event(), [0] * 4
 
     def work(k):
-        while not done.wait(0.0002):        # or the buffer would be full before the forks are done
+        while not done.wait(0.0002):        # else the buffer fills up before the forks are done
             for _ in range(10):
                 with record_function("of a thread"):
                     counts[k] += 1
@@ -51,7 +51,7 @@ def main(forks):
             thread.join()
     rows = {row.key: row.count for row in prof.key_averages()}
     assert rows["of a thread"] == sum(counts) and "of a child" not in rows, rows
-    print(f"row 7: {forks} runs: Python: no hang, the parent's {sum(counts)} scopes are all there", file=sys.stderr)
+    print(f"row 7: {forks} runs: Python: no hang, all {sum(counts)} scopes of the parent kept", file=sys.stderr)
     print("1..1\nok 1 - forks_of_a_python_program")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Kills a recording Python program at random moments: usage: tests/stress/kills.py KILLS (PYTHONPATH: the packages)
+"""Kill a recording Python program at random moments: usage: tests/stress/kills.py KILLS (PYTHONPATH: the packages)
 
-Its spool must open and hold all that it said it had recorded. MTP_TEST_SEED repeats a run.
+Its spool must open and hold everything that it reported as recorded. MTP_TEST_SEED repeats a run.
 """
 import os
 import pathlib
@@ -47,16 +47,16 @@ def main(kills):
             steps = int(said[-1])
             trace = mtprof.Trace.open(spool)
             found = sum(row["count"] for row in trace.averages() if row["key"] == "a step")
-            assert found > 0, "nothing is left"
+            assert found > 0, "no steps left"
             if how == "stream":
-                assert found >= steps, f"{found} of {steps} steps are there"
+                assert found >= steps, f"only {found} of {steps} steps left"
                 lost = max(lost, steps - found)
             spool.unlink()
     finally:
         for path in folder.glob("*"):
             path.unlink()
         folder.rmdir()
-    print(f"row 1: {kills} runs: Python: no spool that cannot be read, {lost} steps lost", file=sys.stderr)
+    print(f"row 1: {kills} runs: Python: every spool readable, {lost} steps lost", file=sys.stderr)
     print("1..1\nok 1 - kills_of_a_python_program")
 
 

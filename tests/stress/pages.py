@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Names of every kind in the pages that are made: usage: tests/stress/pages.py NAMES (PYTHONPATH: the packages)
+"""Hostile names in generated HTML pages: usage: tests/stress/pages.py NAMES (PYTHONPATH: the packages)
 
-A page's tags are the page's own, whatever names are in it: nothing is executed, nothing is loaded, and the names can be read.
-MTP_TEST_SEED repeats a run.
+Whatever names it contains, a page has no tags but its own: names execute nothing and load nothing. MTP_TEST_SEED repeats a run.
 """
 import html.parser
 import os
@@ -68,7 +67,7 @@ def main(count):
             MemoryProfileTimeline(prof._memory_profile()).export_memory_timeline_html(str(path), "cpu", title=title)
             tags = read(path.read_text(encoding="utf-8"))
             assert not tags.bad and sorted(set(tags.tags)) == shape, (title, tags.bad)
-    print(f"row 16: {names} runs: names, no tag but the page's own", file=sys.stderr)
+    print(f"row 16: {names} runs: names, no tags but the page's own", file=sys.stderr)
     print("1..1\nok 1 - html_with_hostile_names")
 
 

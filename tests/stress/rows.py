@@ -1,6 +1,6 @@
-"""The rows of docs/reliability.md and the tests that hold them: what `make reliability` and `make soak` run.
+"""The rows of docs/reliability.md and the tests behind them: what `make reliability` and `make soak` run.
 
-A test says on stderr `row N: RUNS runs: WHAT`, once or more (tests/test.h: test_row). MTP_TEST_SCALE makes its loops longer.
+A test prints `row N: RUNS runs: WHAT` on stderr, once or more (tests/test.h: test_row). MTP_TEST_SCALE scales its loops.
 """
 import os
 import pathlib
@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 class Test:
-    """One program, or those of its tests that a pattern names; `scale` is that of the table's CI column."""
+    """A program, or those of its tests that match a pattern; `scale` is that of the table's CI column."""
 
     def __init__(self, row, promise, program, only="", scale=1.0, seconds=900):
         self.row, self.promise, self.program, self.only = row, promise, program, only
@@ -24,15 +24,15 @@ class Test:
         return self.program + (f": {self.only}" if self.only else "")
 
 
-# Each scale makes the loops as long as CI's column says, where a test's own loop is shorter.
+# Each scale makes the loops as long as the CI column says, where the default loop is shorter.
 TESTS = [
     Test(1, "kill -9 at random points", "crash", "a_*_spool_survives_kills_at_random", 11.2),
     Test(1, "kill -9 of a Python program", "kills.py", "", 300),
     Test(2, "kill at every testpoint", "crash", "a_spool_survives_a_kill_at_every_testpoint"),
-    Test(3, "cut at each of the last 65,536 bytes", "spool", "a_file_cut_anywhere*", 10),
+    Test(3, "truncated at each of the last 65,536 bytes", "spool", "a_file_cut_anywhere*", 10),
     Test(3, "bits flipped in a finished file", "spool", "a_flipped_bit*", 25),
-    Test(3, "a dead program's file cut and flipped", "crash", "a_dead_programs_file*", 10),
-    Test(3, "words changed and sealed again", "damage", "", 5),
+    Test(3, "a killed program's file truncated and flipped", "crash", "a_dead_programs_file*", 10),
+    Test(3, "words changed and resealed", "damage", "", 5),
     Test(4, "every allocation, map and file call fails", "faults"),
     Test(5, "full disk, short writes, interruptions", "file_out"),
     Test(6, "a real full disk, a limit on files", "pool_faults", "a_f*"),
@@ -40,9 +40,9 @@ TESTS = [
     Test(7, "os.fork of a Python program", "forks.py", "", 1000),
     Test(8, "threads that come and go", "endurance", "threads_that_come_and_go*", 25),
     Test(8, "threads, stuck and stopped", "threads", "", 1),
-    Test(9, "ends of a program", "exits", "", 20),
+    Test(9, "ways for a program to end", "exits", "", 20),
     Test(10, "a recording handler at 10 kHz", "signals", "*recording_handler*", 14),
-    Test(10, "profiles driven in any order, callbacks that come back", "states", "", 5),
+    Test(10, "profiles driven in any order, reentrant callbacks", "states", "", 5),
     Test(11, "a flight recorder's memory and file", "endurance", "a_flight_recorder*", 215),
     Test(11, "a ring of 1 MiB for a year: a million threads and cycles", "epochs", "a_ring_runs_for_a_year", 365, 1800),
     Test(12, "start, stop and export", "endurance", "starting_stopping*", 25),
@@ -52,13 +52,13 @@ TESTS = [
     Test(16, "HTML with hostile names", "pages.py", "", 2000),
     Test(17, "nesting of 1e5", "endurance", "nesting*", 5),
     Test(17, "scopes in any order", "interleaved", "", 5),
-    Test(18, "clocks that stand, jump or go back", "clock"),
-    Test(18, "a clock that goes back is held", "mutants", "a_clock_*"),
+    Test(18, "clocks that stop, jump or go backwards", "clock"),
+    Test(18, "a clock that goes backwards is held", "mutants", "a_clock_*"),
     Test(19, "bombs, FIFOs, endless values", "kineto_files", "", 0.2),
-    Test(19, "a file that is cut while it is read", "endurance", "a_file_that_is_cut*", 20),
+    Test(19, "a file truncated while it is read", "endurance", "a_file_that_is_cut*", 20),
     Test(20, "links swapped under an output file", "file_out", "links_that_come_and_go*", 20),
     Test(22, "ledgers under every policy", "ledger", "", 2),
-    Test(22, "names made by many threads at once", "intern", "", 5),
+    Test(22, "names defined by many threads at once", "intern", "", 5),
 ]
 
 
@@ -79,7 +79,7 @@ def command_of(test, build, scale):
 
 
 def run(test, build, scale=None, seed=None):
-    """Runs it once; what it said."""
+    """Runs a test once."""
     scale = test.scale if scale is None else scale
     environment = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP", MTP_TEST_SCALE=str(scale), MTP_TEST_ONLY=test.only,
                        PYTHONPATH=str(ROOT / "src"))

@@ -1,9 +1,9 @@
-/* tests/tools/rows.c - the rows and tables of one trace, for tests/golden/torch_diff.py: one program run, all answers.
+/* tests/tools/rows.c - prints the rows or tables of a trace, for tests/golden/torch_diff.py.
  *
  *   rows TRACE json|csv|chrome|table [option...]
  *
- * Options: shapes, overloads, stack=N, top, python, torch (of create); sort=ATTRIBUTE, limit=N, name=N, shape=N, source=N, unit=U,
- * header=TEXT, toplevel (of table).
+ * Options: shapes, overloads, stack=N, top, python, torch (of create); sort=ATTRIBUTE, limit=N, name=N,
+ * shape=N, source=N, unit=U, header=TEXT, toplevel (of table).
  */
 #include <stdio.h>
 #include <stdlib.h>
