@@ -144,7 +144,7 @@ typedef struct mt_lbfgs_options {
     X(adam)                                                                                                  \
     X(adamw)                                                                                                 \
     X(adagrad) X(rmsprop) X(adadelta) X(adamax) X(nadam) X(radam) X(asgd) X(rprop) X(sparse_adam) X(lbfgs)
-/* mt_optimizer *mt_sgd_create(mt_tensor *const *params, uint32_t count, const mt_sgd_options *options), ... */
+/* mt_optimizer *mt_sgd_create(mt_tensor *const *params, uint32_t count, const mt_sgd_options *options) ... */
 #define X(name)                                                                                              \
     MT_API mt_optimizer *mt_##name##_create(mt_tensor *const *params, uint32_t count,                        \
                                             const mt_##name##_options *options);
