@@ -46,7 +46,7 @@ def _index(which=None) -> int:
             raise ValueError(f"Expected an npu device, but got: {which}")
         which = _C._npu_current() if made.index is None else made.index
     if not 0 <= which < device_count():
-        raise RuntimeError(f"invalid device ordinal: npu:{which}; there are {device_count()}")
+        raise RuntimeError(f"invalid device ordinal: npu:{which}; the number of devices is {device_count()}")
     return which
 
 
