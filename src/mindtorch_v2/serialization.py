@@ -67,7 +67,7 @@ def load(f, map_location=None, pickle_module=pickle, *, weights_only=True):
 
 _LEGACY = pickle.dumps(0x1950A86A20F9469CFC6C, 2)[2:]  # the magic number of PyTorch's old format, which is a separate pickle
 _PYTORCH = ("was written by PyTorch's torch.save: its format cannot be read here. In a Python with PyTorch, save its tensors as NumPy "
-            "arrays (tensor.numpy()), and make tensors of these with from_numpy")
+            "arrays (tensor.numpy()), and convert them with from_numpy")
 
 
 def _opening(f):

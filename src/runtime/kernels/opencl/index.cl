@@ -36,7 +36,7 @@ void add_to(volatile __global T *at, T x)
         *at = 1;
 }
 #endif
-/* Over the index's elements, of any strides; self, or what is scattered to, along `dim`. */
+/* Over the elements of the index, with any strides; `dim` is the indexed dim of self or of the target. */
 typedef struct places {
     long dims[9], index[9], self[9], other[9];
 } places;
