@@ -1,6 +1,6 @@
 /* runtime/blas.c - gemm: one interface to OpenBLAS, found at run time, and to our own code.
  *
- *     mt__gemm ──► layouts (copies where a stride is not 1) ──► split over the pool ──► OpenBLAS | blocked gemm | integers
+ *     mt__gemm ──► layouts (maybe copied) ──► split over the pool ──► OpenBLAS | blocked gemm | integers
  *
  * Threads: any. The library is opened once and limited to one thread: products are split over the runtime's
  * own pool, so that mt_set_num_threads() controls both, batches run in parallel and a fork meets no foreign
