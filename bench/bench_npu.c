@@ -141,7 +141,7 @@ static double profiled_launches(int n)
     mtp_profile *prof;
     if (mtp_profile_create(NULL, &prof) != MTP_OK || mtp_profile_start(prof) != MTP_OK)
         die("profile");
-    launches(16); /* so that the clock is synchronized */
+    launches(16); /* the first work reports the clock */
     double each = launches(n);
     mtp_profile_stop(prof);
     mtp_profile_destroy(prof);

@@ -3,7 +3,7 @@
  *
  * X(id, schema, form, derivative)
  *   schema      PyTorch's notation. The name before the dot is what profiles show (aten::NAME); the part
- *               after it is the overload. `Operand` is a tensor or a number. A name that ends in _ changes self.
+ *               after it is the overload. `Operand` is a tensor or a number. A name ending in _ changes self.
  *   form        K(infer, kernel)  infer checks arguments and creates outputs, the device's kernel fills them
  *               V(infer)          a view: infer creates it, nothing is computed
  *               C(function)       composed of other ops

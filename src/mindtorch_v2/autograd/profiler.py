@@ -243,7 +243,7 @@ class profile:
         self._results: _ProfilerResult | None = None
         self._function_events: EventList | None = None
         self._recorded = False  # was it ever started?
-        self._left_out = 0  # from exported traces: see common.toggles
+        self._left_out = 0  # omitted from exported traces: see common.toggles
         self._prepared = False  # is the session claimed?
         self._step = 0
         self._children_folder: str | None = None
