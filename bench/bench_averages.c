@@ -1,10 +1,11 @@
-/* bench/bench_averages.c - from stop() to rows: the trace out of the records, then the averages; and the same events one
- * by one. Prints a table and writes JSON, name -> number.
+/* bench/bench_averages.c - from stop() to rows: building the trace from the records, then the averages, then
+ * the event list. Prints a table and writes JSON, name -> number.
  *
- *   bench_averages [JSON [EVENTS]]     EVENTS: of the large run, default 10 million
+ *   bench_averages [JSON [EVENTS]]     EVENTS: size of the large run, default 10 million
  *
- * An event is one scope. The program is a loop of nested scopes of 100 names, with times that vary, so that quantiles
- * have something to search. Each figure is the least of several runs; "linear" compares CPU time with that of a tenth.
+ * An event is one scope. The program is a loop of nested scopes of 100 names, with varying durations, so that
+ * quantiles have something to search. Each figure is the minimum of several runs; "linear" compares the CPU
+ * time with that of a run a tenth the size.
  */
 #define _GNU_SOURCE
 #include <mtprof.h>
@@ -51,7 +52,7 @@ static void must(mtp_status status)
 static uint32_t name[NAMES];
 static volatile unsigned sink;
 
-/* One scope around three: the last of them around another, as ops call ops. */
+/* One scope around three; the last of these contains another, as ops call ops. */
 static void record(uint64_t events, bool memory)
 {
     uint32_t random = 12345;
@@ -76,7 +77,7 @@ static void record(uint64_t events, bool memory)
 
 typedef struct times {
     double trace, averages; /* ns per event */
-    double cpu;             /* of both: what others do on the machine is not in it */
+    double cpu;             /* both together; CPU time, so other load does not count */
 } times;
 
 static times measure(uint64_t events, int repeats, const mtp_averages_options *options, bool memory)
@@ -120,10 +121,10 @@ static times measure(uint64_t events, int repeats, const mtp_averages_options *o
 }
 
 typedef struct event_times {
-    double create_ms, first, get, at_random, children; /* ns per event, but for create */
+    double create_ms, first, get, at_random, children; /* ns per event, except create */
 } event_times;
 
-/* Create, the first access (which makes the list), all events in order, some at random, and the tree. */
+/* Create, the first access (which builds the list), all events in order, some at random, and the tree. */
 static event_times measure_events(uint64_t events, int repeats)
 {
     event_times least = {1e9, 1e9, 1e9, 1e9, 1e9};
@@ -197,17 +198,17 @@ int main(int argc, char **argv)
     mtp_averages_options by_stack = MTP_AVERAGES_OPTIONS_INIT;
     by_stack.by_stack = 5;
     report("averages_grouped_ns_per_event", measure(events / 10, 3, &by_stack, false).averages, "ns", 0,
-           "the same, by a composite key");
+           "mtp_averages_create, composite key");
     report("averages_memory_ns_per_event", measure(events / 10, 3, NULL, true).averages, "ns", 0,
-           "with a memory event in every fifth");
+           "with a memory event in every fifth scope");
     event_times list = measure_events(events, 3);
     report("events_create_ms", list.create_ms, "ms", 1, "mtp_events_create, all events");
     report("events_first_ns_per_event", list.first, "ns", 0,
-           "the first mtp_events_get, which makes the list");
-    report("events_get_ns", list.get, "ns", 0, "mtp_events_get in order, then");
-    report("events_get_random_ns", list.at_random, "ns", 0, "mtp_events_get at random, then");
+           "the first mtp_events_get, which builds the list");
+    report("events_get_ns", list.get, "ns", 0, "later mtp_events_get calls, in order");
+    report("events_get_random_ns", list.at_random, "ns", 0, "later mtp_events_get calls, at random");
     report("events_child_ns_per_event", list.children, "ns", 0,
-           "the first mtp_events_child, which makes the tree");
+           "the first mtp_events_child, which builds the tree");
     if (json != NULL) {
         fprintf(json, "\n}\n");
         fclose(json);

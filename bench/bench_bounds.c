@@ -1,10 +1,10 @@
-/* bench/bench_bounds.c - what the command takes of memory and time for files that are long, deep, sparse or made to harm.
- * Prints a table and writes JSON, name -> number.
+/* bench/bench_bounds.c - memory and time that the command needs for files that are long, deep, sparse or
+ * malicious. Prints a table and writes JSON, name -> number.
  *
  *     bench_bounds [OUT.json [RECORDS]]        RECORDS: 1e8
  *
- * The command is the one beside this program's folder. Each run is a process of its own: its largest resident set, and
- * its CPU time. Files go to a temporary folder and are removed.
+ * Runs the command next to this program's folder, each time in a new process, and measures its peak resident
+ * set and its CPU time. Files are written to a temporary folder and removed.
  */
 #define _GNU_SOURCE
 #include <libgen.h>
@@ -43,7 +43,7 @@ static const char *path_of(const char *file)
     return path;
 }
 
-/* bars: 0 for none. */
+/* Bars: 0 means no bar. */
 static void run(const char *verb, const char *file, const char *name, double mb_bar, double seconds_bar,
                 const char *meaning)
 {
@@ -62,7 +62,7 @@ static void run(const char *verb, const char *file, const char *name, double mb_
     snprintf(figure, sizeof figure, "bounds_%s_%s_mib", name, verb);
     report(figure, (double)used.ru_maxrss / 1024, "MiB", mb_bar, meaning);
     snprintf(figure, sizeof figure, "bounds_%s_%s_s", name, verb);
-    report(figure, seconds, "s", seconds_bar, "CPU time of the same");
+    report(figure, seconds, "s", seconds_bar, "its CPU time");
 }
 
 static void record(const char *file, void (*work)(long), long count)
@@ -124,18 +124,18 @@ int main(int argc, char **argv)
         perror("bench_bounds");
         return 1;
     }
-    printf("bounds of the command: %ld records, %d scopes in each other, 100 GiB of holes, gzip bombs of %d "
+    printf("bounds of the command: %ld records, %d nested scopes, 100 GiB of holes, gzip bombs of %d "
            "events\n",
            records, DEEP, BOMB_EVENTS);
     fflush(stdout);
     record("flat.mtp", flat, records);
     run("info", "flat.mtp", "long", 256, 0, "a spool of 10^8 records");
     run("check", "flat.mtp", "long", 256, 0, "a spool of 10^8 records");
-    run("table", "flat.mtp", "long", 0, 0, "the same: the trace is held, 24 bytes a span");
+    run("table", "flat.mtp", "long", 0, 0, "holds the whole trace, 24 bytes per span");
     unlink(path_of("flat.mtp"));
     record("deep.mtp", deep, DEEP);
-    run("info", "deep.mtp", "deep", 0, 0, "10^7 scopes in each other");
-    run("table", "deep.mtp", "deep", 0, 0, "10^7 scopes in each other");
+    run("info", "deep.mtp", "deep", 0, 0, "10^7 nested scopes");
+    run("table", "deep.mtp", "deep", 0, 0, "10^7 nested scopes");
     unlink(path_of("deep.mtp"));
     record("holes.mtp", flat, 1000);
     if (truncate(path_of("holes.mtp"), (off_t)100 << 30) == 0) {
@@ -149,7 +149,7 @@ int main(int argc, char **argv)
               BOMB_EVENTS);
     run("table", "spans.json.gz", "bomb_spans", 256, 5, "1.5 MB of gzip, 530 MB of spans");
     run("check", "spans.json.gz", "bomb_spans", 256, 5, "1.5 MB of gzip, 530 MB of spans");
-    run("table", "marks.json.gz", "bomb_marks", 256, 5, "the same of instants");
+    run("table", "marks.json.gz", "bomb_marks", 256, 5, "the same with instant events");
     unlink(path_of("spans.json.gz"));
     unlink(path_of("marks.json.gz"));
     rmdir(folder);

@@ -1,8 +1,9 @@
 /* bench/bench_export.c - what writing a trace costs. Prints a table and writes JSON, name -> number.
  *
- * Traces are recorded here, so they are what users have. Each figure is the best of several runs: machines are shared.
- * Plain spans have a name, times and ids; full ones are ops with shapes, sequence numbers and allocations. Packing is set
- * beside zlib's own speed on the very bytes, at the same level, with nothing written.
+ * Traces are recorded here, so they look like users' traces. Each figure is the best of several runs, since
+ * machines are shared. Plain spans have a name, times and ids; full ones are ops with shapes, sequence
+ * numbers and allocations. Compression is compared with zlib alone on the same bytes, at the same level,
+ * without writing.
  */
 #define _GNU_SOURCE
 #include <mtprof.h>
@@ -15,13 +16,13 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#define REPEATS 25 /* short ones: some of them have the core for themselves */
+#define REPEATS 25 /* short ones: some will run undisturbed */
 #define SPANS 1000000u
 
 static FILE *json;
 static int json_count;
 
-/* This thread's own time: nothing here waits, and others who want the core do not count. */
+/* This thread's CPU time: nothing here waits, and other load does not count. */
 static double now(void)
 {
     struct timespec t;
@@ -29,7 +30,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* bar: at least, or 0 for none. */
+/* bar: minimum, or 0 for none. */
 static void report(const char *name, double value, const char *unit, double bar, const char *meaning)
 {
     char mark[48] = "";
@@ -201,7 +202,7 @@ static void bench_gz(const mtp_trace *trace)
     rmdir(folder);
     report("gz_export_mb_per_s", (double)k.length / ours / 1e6, "MB/s", 0, "of JSON, to a .json.gz file");
     report("gz_zlib_mb_per_s", (double)k.length / zlib / 1e6, "MB/s", 0, "zlib alone on the same bytes");
-    report("gz_export_share_of_zlib", zlib / ours, "x", 0.8, "1: writing costs nothing beside packing");
+    report("gz_export_share_of_zlib", zlib / ours, "x", 0.8, "1: writing costs nothing beyond compression");
     free(k.bytes);
 }
 
@@ -223,11 +224,12 @@ int main(int argc, char **argv)
     report("chrome_export_bytes_per_event", (double)bytes / SPANS, "bytes", 0, "the same");
     options.without_args = true;
     took = export_seconds(trace, &options, REPEATS, &bytes);
-    report("chrome_export_bare_events_per_s", SPANS / took, "1/s", 0, "the same without args");
+    report("chrome_export_bare_events_per_s", SPANS / took, "1/s", 0, "plain spans without args");
     mtp_trace_destroy(trace);
     trace = record(SPANS * 10u, 1, false);
     double long_took = export_seconds(trace, NULL, 5, &bytes);
-    report("chrome_export_long_events_per_s", SPANS * 10.0 / long_took, "1/s", 0, "ten times as many");
+    report("chrome_export_long_events_per_s", SPANS * 10.0 / long_took, "1/s", 0,
+           "ten times as many plain spans");
     mtp_trace_destroy(trace);
     trace = record(SPANS, 16, false);
     took = export_seconds(trace, NULL, REPEATS, &bytes);

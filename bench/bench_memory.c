@@ -1,8 +1,8 @@
-/* bench/bench_memory.c - what the memory timeline, the steps and the execution trace of a recording cost, and that it is
- * linear. Prints a table and writes JSON, name -> number. Each figure is the best of several runs.
+/* bench/bench_memory.c - the cost of the memory timeline, the steps and the execution trace, and that it
+ * grows linearly. Prints a table and writes JSON, name -> number. Each figure is the best of several runs.
  *
- * The program that is recorded: steps of ops, two deep; each op allocates an output and a temporary, and frees the
- * temporary and the output of 64 ops ago.
+ * The recorded program: steps of ops, nested two deep; each op allocates an output and a temporary, and frees
+ * the temporary and the output of 64 ops ago.
  */
 #define _GNU_SOURCE
 #include <mtprof.h>
@@ -24,7 +24,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* bar: at most, or 0 for none. */
+/* bar: maximum, or 0 for none. */
 static void report(const char *name, double value, const char *unit, double bar, const char *meaning)
 {
     char mark[48] = "";
@@ -42,7 +42,7 @@ static void must(mtp_status status)
     }
 }
 
-static const char *at(uint64_t i) /* allocators give the same addresses again */
+static const char *at(uint64_t i) /* allocators reuse addresses */
 {
     return (const char *)(uintptr_t)(0x10000 + i % 4096 * 4160);
 }

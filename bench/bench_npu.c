@@ -1,9 +1,10 @@
-/* bench_npu.c - device "npu": a GPT's training step there and on the CPU, and what a launch costs with a profile and without.
+/* bench_npu.c - device "npu": a GPT training step there and on the CPU, and the cost of a launch with and
+ * without a profile.
  *
  *   bench_npu [JSON [WIDTH TIME BATCH STEPS]]
  *
- * Launches are measured in CPU time of the host's thread, the least of many short rounds, with and without a profile in
- * turn: other load on the machine does not count.
+ * Launches are measured in CPU time of the host thread: the minimum of many short rounds, alternating between
+ * with and without a profile, so that other load does not count.
  */
 #define _GNU_SOURCE
 #include <math.h>
@@ -63,7 +64,7 @@ static void make(model *m, int64_t width, mt_device device)
         die("optimizer");
 }
 
-/* The median step, in ms; *loss is the last one's. */
+/* Returns the median step time in ms; *loss is that of the last step. */
 static double train(int64_t width, int64_t time, int64_t batch, int steps, mt_device device, double *loss)
 {
     model m;
@@ -112,7 +113,7 @@ static double thread_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* ns of the host's thread per small launch: to the end of the last, so that reading events is in it. */
+/* ns of host thread time per small launch. Runs until the last one is done, so it includes reading events. */
 static double launches(int n)
 {
     double each = 0;
@@ -140,15 +141,16 @@ static double profiled_launches(int n)
     mtp_profile *prof;
     if (mtp_profile_create(NULL, &prof) != MTP_OK || mtp_profile_start(prof) != MTP_OK)
         die("profile");
-    launches(16); /* the clock is told */
+    launches(16); /* the first work reports the clock */
     double each = launches(n);
     mtp_profile_stop(prof);
     mtp_profile_destroy(prof);
     return each;
 }
 
-/* In a process of its own, on one processor: what a driver's threads do beside us hides the cost or multiplies it, from one
- * run to the next. ns[0] without a profile, ns[1] with one. Before this process opens the device. */
+/* Runs in a separate process on one processor: otherwise the driver's threads hide or multiply the cost,
+ * differently in each run. ns[0] without a profile, ns[1] with one. To be called before this process opens
+ * the device. */
 static void measure_launches(double ns[2])
 {
     int ends[2];
@@ -192,13 +194,13 @@ static void measure(int64_t width, int64_t time, int64_t batch, int steps, bool 
     double there = 0, here = 0, off = ns[0], on = ns[1];
     double npu_ms = train(width, time, batch, steps, MT_NPU(0), &there);
     double cpu_ms = train(width, time, batch, steps, MT_CPU, &here);
-    printf("GPT of 2 layers, width %lld, time %lld, batch %lld; the CPU's has %d threads and %s\n",
+    printf("GPT of 2 layers, width %lld, time %lld, batch %lld; the CPU run uses %d threads and %s\n",
            (long long)width, (long long)time, (long long)batch, mt_num_threads(), mt_blas_name());
     report("npu_gpt_step_ms", npu_ms, "ms", 0, "one training step");
     report("npu_gpt_step_cpu_ms", cpu_ms, "ms", 0, "the same on the CPU");
     report("npu_gpt_loss_difference", fabs(there - here) / here, "", 1e-3,
-           "of the last step's loss, relative");
-    report("npu_launch_ns", off, "ns", 0, "of the host's thread: x.add_(1) of 16 elements");
+           "relative, of the last step's loss");
+    report("npu_launch_ns", off, "ns", 0, "host thread time of x.add_(1), 16 elements");
     report("npu_launch_profiled_ns", on, "ns", 0, "the same under a profile");
     report("npu_launch_overhead_ns", on - off, "ns", is_cpu ? 400 : 0, "what a profile adds to a launch");
 }
@@ -211,7 +213,7 @@ int main(int argc, char **argv)
     mt_npu_properties p = {.size = sizeof p};
     json = argc > 1 ? fopen(argv[1], "we") : NULL;
     if (argc > 1 && json == NULL) {
-        fprintf(stderr, "bench_npu: %s: cannot be written\n", argv[1]);
+        fprintf(stderr, "bench_npu: cannot write %s\n", argv[1]);
         return 1;
     }
     if (json != NULL)
@@ -223,7 +225,7 @@ int main(int argc, char **argv)
     } else {
         if (mt_npu_describe(MT_NPU(0), &p) != MT_OK)
             die("device");
-        printf("npu:0 is %s (%s %s), %u compute units, products by %s\n", p.name, p.vendor, p.driver,
+        printf("npu:0 is %s (%s %s), %u compute units, matrix products by %s\n", p.name, p.vendor, p.driver,
                p.compute_units, p.blas);
         measure(width, time, batch, steps, p.is_cpu, ns);
     }

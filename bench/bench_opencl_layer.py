@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What the OpenCL layer costs a program that knows nothing of it: opencl_program's time with it over its time without.
+"""What the OpenCL layer costs an unmodified program: opencl_program's time with the layer over its time without.
 
 usage: bench_opencl_layer.py [FIGURES.json]       needs build/ and an OpenCL device
 
-Runs without the layer, with it and with it recording are taken in turn, all on one processor: what a driver's threads do
-beside the program hides the cost or multiplies it, from one run to the next, and here none of it is hidden. The least of all
-rounds counts. A launch of 64 items is as small as a kernel can be: PoCL needs a microsecond for it.
+Runs without the layer, with it, and with it recording alternate, all on one processor: on several, the driver's threads
+hide or multiply the cost, differently in each run. The minimum of all rounds counts. A launch of 64 items is about as
+small as a kernel gets: PoCL needs a microsecond for it.
 """
 import json
 import os
@@ -29,7 +29,7 @@ def say(name, value, unit, bar=None, note=""):
 
 
 def run(way, items, rounds, out, pinned):
-    """Least and median ns of a kernel, by the clock."""
+    """Minimum and median wall-clock ns per kernel."""
     env = {k: v for k, v in os.environ.items() if k not in ("OPENCL_LAYERS", "MTPROF_OUT")}
     if way in ("quiet", "recording"):
         env["OPENCL_LAYERS"] = str(LAYER)
@@ -59,16 +59,16 @@ def bench(out):
         got = measure(items, rounds, out)
         plain = got["plain"]
         say(f"opencl_kernel_{items}_ns", plain, "ns", note=f"a kernel of {items} items, without the layer")
-        say(f"opencl_profiling_{items}_ratio", got["profiling"] / plain, "x", note="no layer, a queue made for profiling: the driver's part")
+        say(f"opencl_profiling_{items}_ratio", got["profiling"] / plain, "x", note="no layer, profiling queue: the driver's share")
         say(f"opencl_layer_quiet_{items}_ratio", got["quiet"] / plain, "x", note="the layer, no profile")
         say(f"opencl_layer_{items}_ratio", got["recording"] / plain, "x", 1.1, "the layer, recording")
-        say(f"opencl_layer_{items}_ns", got["recording"] - plain, "ns", note="the same as a difference")
+        say(f"opencl_layer_{items}_ns", got["recording"] - plain, "ns", note="the difference: recording minus no layer")
     got = measure(64, 25, out, pinned=False)
     say("opencl_layer_64_all_processors_ratio", got["recording"] / got["plain"], "x", note="medians on all processors: noisy")
 
 
 def main():
-    print("OpenCL layer: 10,000 small kernels of a foreign program")
+    print("OpenCL layer: 10,000 small kernels of an unmodified program")
     if not LAYER.exists() or not PROGRAM.exists():
         print("  built without OpenCL's headers: nothing to measure")
     elif subprocess.run([PROGRAM, "1", "1"], capture_output=True).returncode == 77:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What profiling costs a Python program: mindtorch_v2.profiler, and torch.profiler beside it where it is installed.
+"""What profiling costs a Python program: mindtorch_v2.profiler, and torch.profiler for comparison where it is installed.
 
-usage: bench_profiler.py [FIGURES.json]        minima of many repeats; what is compared is taken in turn
+usage: bench_profiler.py [FIGURES.json]        minima of many repeats; compared runs alternate
 """
 import json
 import os
@@ -85,7 +85,7 @@ def bench_ops():
     for name, framework in {"py_number_overhead_ns": mindtorch_v2, "py_number_overhead_torch_ns": torch}.items():
         if framework:
             over = min(op_ns(framework, profiled(framework), 0, "x + 1") - op_ns(framework, None, 0, "x + 1") for _ in range(3))
-            say(name, over, "ns", note="x + 1, the same; its 1 becomes a tensor: five ops in all")
+            say(name, over, "ns", note="x + 1, on minus off; the 1 becomes a tensor: five ops in all")
 
 
 def session_of(framework, ops):
@@ -117,7 +117,7 @@ def bench_after(framework, ops, suffix=""):
     say(f"py_stop_averages_table{suffix}_ms", best["all"], "ms", bars[0], f"stop, key_averages, table: {ops} ops")
     say(f"py_events{suffix}_ms", best["events"], "ms", bars[1], "events()")
     if not suffix:
-        say("py_bytes_per_op", profile.profiler._session.ledger["bytes"] / ops, "B", 64, "records in memory, chunks as a whole")
+        say("py_bytes_per_op", profile.profiler._session.ledger["bytes"] / ops, "B", 64, "records in memory, counting whole chunks")
 
 
 def main():

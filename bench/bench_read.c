@@ -2,9 +2,10 @@
  *
  *     bench_read [OUT.json [TRACE...]]
  *
- * Without traces it makes them with bench/make_trace.py: 500 MB out of the real PyTorch trace in ../shared/data (where
- * that is not, a made-up one), and one whose shapes are all different. Each is read in a child, so that the peak of memory
- * is the reader's own, several times; the least time counts. A file is in the page cache: this is no test of disks.
+ * Without TRACE it makes traces with bench/make_trace.py: 500 MB from the real PyTorch trace in
+ * ../shared/data (or a synthetic one if that is absent), and one whose shapes are all different. Each is read
+ * several times in a child process, so that peak memory is the reader's alone; the minimum time counts. Files
+ * are in the page cache: this does not test disks.
  */
 #define _GNU_SOURCE
 #include <mtprof.h>
@@ -22,7 +23,7 @@
 #define REAL "../shared/data/gpt_cpu.json.gz"
 
 typedef struct figures {
-    double seconds; /* least */
+    double seconds; /* minimum */
     double megabytes, peak_bytes, model_bytes, events;
     bool failed;
 } figures;
@@ -30,7 +31,7 @@ typedef struct figures {
 static FILE *json;
 static int json_count;
 
-/* Of the processor, user and system: reading is one thread's work and waits for nothing, and machines are shared. */
+/* CPU time, user and system: reading is single-threaded and never waits, and machines are shared. */
 static double now(void)
 {
     struct timespec t;
@@ -50,7 +51,7 @@ static void report(const char *name, double value, const char *unit, double bar,
         fprintf(json, "%s\n  \"%s\": %.4f", json_count++ ? "," : "", name, value);
 }
 
-/* High-water mark of resident memory, from here on. */
+/* High-water mark of resident memory since the last reset. */
 static double peak_bytes(bool reset)
 {
     char line[128];
@@ -119,7 +120,7 @@ static void tell(const char *kind, const figures *f, double speed_bar, double me
     report(name, f->seconds * 1e9 / f->events, "ns", 0, false, "");
     snprintf(name, sizeof name, "json_read%s_memory_ratio", kind);
     report(name, f->peak_bytes / f->model_bytes, "x", memory_bar, false,
-           "peak of memory to the model's size");
+           "peak memory over the size of the model");
 }
 
 static bool make(const char *path, const char *options)

@@ -1,7 +1,7 @@
 /* bench/bench_record.c - what recording costs. Prints a table and writes JSON, name -> number.
  *
- * Every figure is the least of many short repeats: machines are shared, and only the least is the program's own.
- * The floor is measured in between, in the same run, so ratios mean something on any machine.
+ * Every figure is the minimum of many short repeats: machines are shared, and only the minimum is free of
+ * noise. The floor is measured in between, in the same run, so ratios are meaningful on any machine.
  */
 #define _GNU_SOURCE
 #include <mtprof.h>
@@ -30,7 +30,7 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Of this thread: a long run on a shared machine is interrupted, and that is not the program's time. */
+/* CPU time of this thread: a long run on a shared machine gets interrupted, which must not count. */
 static double cpu_ns(void)
 {
     struct timespec t;
@@ -147,7 +147,7 @@ static double least(work *fn, void *user, int repeats, uint64_t count)
     return best;
 }
 
-/* Two measures taken turn about, so that a slow spell of the machine meets both. */
+/* Alternates two measurements, so that a slow spell of the machine affects both. */
 static double least_beside(work *fn, void *user, double *floor_ns)
 {
     double best = 1e18;
@@ -251,7 +251,7 @@ static void bench_hot(void)
     report("begin_end_off_ns", off_pair, "ns", 1, "no profile running");
 }
 
-/* Ten million scopes into memory that was never touched; how long stop takes after them. */
+/* Ten million scopes into untouched memory, and how long stop takes afterwards. */
 static void bench_sustained(double floor_ns)
 {
     const uint64_t many = 10000000;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tensor runtime beside NumPy, OpenBLAS and, where it is installed, PyTorch: one run, one thread, minima of many repeats.
+"""The tensor runtime compared with NumPy, OpenBLAS and, if installed, PyTorch: one run, one thread, minima of many repeats.
 
 usage: bench_runtime.py [FIGURES.json]
 """
@@ -38,7 +38,7 @@ def each_ns(statement, names, number, repeats=25):
 
 
 def alternately(functions, repeats):
-    """The best time in seconds of each, taken in turn, so that all see the same machine."""
+    """The best time of each in seconds; runs alternate, so that all see the same machine."""
     best = [float("inf")] * len(functions)
     for _ in range(repeats):
         for i, f in enumerate(functions):
@@ -49,7 +49,7 @@ def alternately(functions, repeats):
 
 
 def openblas_gemm(a, b, c):
-    """cblas_sgemm of the OpenBLAS that the runtime found, called directly."""
+    """Calls cblas_sgemm of the OpenBLAS that the runtime found."""
     for name in ("libopenblas.so.0", "libopenblas.so", "libblas.so.3"):
         try:
             blas = ctypes.CDLL(name)
@@ -131,7 +131,7 @@ def adam_stepper(framework, **options):
 
 
 def bench_optimizers():
-    """Parameter by parameter, which is the default, and all at once."""
+    """Parameter by parameter (the default) and all at once."""
     for name, options, bar in (("adam", {}, 1), ("adam_fused", {"fused": True}, None)):
         steps = [adam_stepper(framework, **options) for framework in (mindtorch_v2, torch) if framework]
         times = alternately(steps, 30)
@@ -145,7 +145,7 @@ def main():
     mindtorch_v2.set_num_threads(1)
     if torch:
         torch.set_num_threads(1)
-    print(f"mindtorch_v2 beside NumPy {np.__version__} and {'PyTorch ' + torch.__version__ if torch else 'no PyTorch'}")
+    print(f"mindtorch_v2 vs. NumPy {np.__version__} and {'PyTorch ' + torch.__version__ if torch else 'no PyTorch'}")
     bench_dispatch()
     bench_matmul()
     bench_training()

@@ -1,4 +1,4 @@
-/* bench/floor_module.c - the floor for record_function: a context manager in C that takes a name and does nothing. */
+/* bench/floor_module.c - the floor for record_function: a context manager in C that ignores its name. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Make a large Kineto trace out of a small one, or out of nothing. Standard library only.
+"""Make a large Kineto trace from a small one, or from scratch. Standard library only.
 
 usage: bench/make_trace.py OUT --mb N [--from TRACE.json[.gz]] [--varied]
 
-With --from the events of a real trace are repeated: each copy is moved behind the last in time, its External ids and
-flow ids go on counting, so the copies are as distinct as the steps of one long run. Without it a training loop is made
-up: ops with shapes, python functions, launches, kernels, memory, flows. --varied gives every op shapes of its own, the
-worst case for a reader that remembers texts.
+With --from the events of a real trace are repeated: each copy starts after the previous one, and its External ids and
+flow ids continue counting, so the copies are as distinct as the steps of one long run. Without it the trace is that of
+a synthetic training loop: ops with shapes, Python functions, launches, kernels, memory, flows. --varied gives every op
+different shapes, the worst case for a reader that interns strings.
 """
 import argparse
 import gzip
@@ -26,7 +26,7 @@ def from_trace(path, out, size):
     times = [float(t) for t in re.findall(r'"ts": ([\d.]+)', body)]
     span = int(max(times) - min(times)) + 1000
     ids = max([int(i) for i in re.findall(r'"External id": (\d+)', body)], default=0) + 1
-    # Pieces to be rewritten in each copy: everything between stays as it is, byte for byte.
+    # The pieces to rewrite in each copy; everything in between is copied byte for byte.
     parts = re.split(r'("ts": \d+|"External id": \d+|"id": \d+|"Ev Idx": \d+)', body)
     out.write(head)
     written, copy = len(head) + len(tail), 0
@@ -47,7 +47,7 @@ def from_trace(path, out, size):
 
 
 class Maker:
-    """A made-up training loop, event by event, in Kineto's spelling."""
+    """A synthetic training loop, event by event, in Kineto's format."""
 
     def __init__(self, out, varied):
         self.out, self.varied = out, varied

@@ -1,9 +1,11 @@
-/* opencl_program.c - a program that knows nothing of us: n small OpenCL kernels, some copies; prints what a kernel cost it.
+/* opencl_program.c - an ordinary OpenCL program that does not know mtprof: n small kernels and some copies;
+ * prints the time per kernel.
  *
  * usage: opencl_program [kernels] [rounds] [items] [profiling]
  *
- * For the layer of src/collect/opencl: tests run it under OPENCL_LAYERS, and its time with and without is the layer's cost
- * (bench_opencl_layer.py). With "profiling" its queue is made for profiling, as the layer makes it.
+ * Exercises the layer in src/collect/opencl: tests run it under OPENCL_LAYERS, and bench_opencl_layer.py
+ * measures the layer's cost as its time with and without. With "profiling" it creates its queue with
+ * profiling enabled, as the layer does.
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
@@ -16,7 +18,7 @@
 
 #define GROUP 64
 
-/* The clock, the processors' time of the process, and that of this thread. */
+/* Wall clock, CPU time of the process, CPU time of this thread. */
 static const clockid_t clocks[3] = {CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID};
 
 static double now(int which)
@@ -49,7 +51,7 @@ static void tell(int n, int rounds, double (*each)[3])
 {
     double *one = malloc((size_t)rounds * sizeof *one);
     static const char *const of[3] = {"by the clock", "of the process", "of the thread"};
-    printf("%d kernels, ns each, least and median of %d rounds:", n, rounds);
+    printf("%d kernels, ns each, minimum and median of %d rounds:", n, rounds);
     for (int i = 0; i < 3 && one != NULL; i++) {
         for (int r = 0; r < rounds; r++)
             one[r] = each[r][i];
@@ -59,7 +61,7 @@ static void tell(int n, int rounds, double (*each)[3])
     free(one);
 }
 
-/* 0: each item was grown as often as it should. */
+/* Returns 0 if each item was incremented as often as it should be. */
 static int work(cl_context context, cl_device_id id, int n, int rounds, size_t items, bool profiling)
 {
     const char *source = "__kernel void grow(__global int *x) { x[get_global_id(0)] += 1; }";

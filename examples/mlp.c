@@ -1,9 +1,10 @@
-/* examples/mlp.c - a small network trained in plain C, profiled with mtprof: what a C engine's author writes.
+/* examples/mlp.c - a small network trained in plain C, profiled with mtprof: what the author of a C engine
+ * would write.
  *
- *     mlp [FOLDER]     trains, prints the averages table, leaves FOLDER/mlp.mtp and FOLDER/mlp.pt.trace.json.gz
+ *     mlp [FOLDER]     trains, prints the averages, writes FOLDER/mlp.mtp and FOLDER/mlp.pt.trace.json.gz
  *
- * The engine below is ordinary: arrays, matrix products, a worker thread that prepares batches. The lines that begin
- * with mtp_ or MTP_ are all that profiling takes. After `make install`:
+ * The engine below is ordinary: arrays, matrix products, a worker thread that prepares batches. The lines
+ * with mtp_ or MTP_ are all that profiling needs. After `make install`:
  *
  *     cc -O2 mlp.c -o mlp $(pkg-config --cflags --libs mtprof) -lm
  */
@@ -65,7 +66,7 @@ static mtp_input input_of(const tensor *t)
     return in;
 }
 
-/* Profiles what stands between the two as one op with up to two tensors. */
+/* Profiles everything between OP_BEGIN and OP_END as one op with up to two tensors. */
 #define OP_BEGIN(op, text, a, b)                                                                             \
     mtp_input op##_inputs[2] = {input_of(a), input_of(b)};                                                   \
     mtp_op op = MTP_OP_INIT(MTP_NAME(text));                                                                 \
@@ -137,7 +138,7 @@ static void sgd_(tensor *weight, const tensor *grad, float rate)
 
 /* ---------------------------------------------------------------------------------------------- data */
 
-typedef struct loader { /* a worker makes the next batch while this one is used */
+typedef struct loader { /* a worker prepares the next batch while this one is in use */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -247,7 +248,7 @@ static void save(mtp_profile *prof, void *user)
     if (mtp_profile_trace(prof, &trace) != MTP_OK || mtp_averages_create(trace, NULL, &averages) != MTP_OK ||
         mtp_averages_table(averages, &table, mtp_sink_file, stdout) != MTP_OK ||
         mtp_trace_export(trace, trace_path, NULL) != MTP_OK)
-        fail("the trace cannot be shown or saved");
+        fail("cannot show or save the trace");
     mtp_averages_destroy(averages);
     mtp_trace_destroy(trace);
 }
@@ -268,7 +269,7 @@ static mtp_profile *start_profile(void)
     config.on_warning = warn;
     config.spool = spool_path;
     if (mtp_profile_create(&config, &prof) != MTP_OK || mtp_profile_start(prof) != MTP_OK)
-        fail("the profile cannot start");
+        fail("cannot start the profile");
     return prof;
 }
 

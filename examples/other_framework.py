@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Another framework under the same profiler: a dispatcher tells mtprof what it runs, and that is all it takes.
+"""Another framework under the same profiler: all it takes is a dispatcher that reports to mtprof what it runs.
 
     PYTHONPATH=src python3 examples/other_framework.py [TRACE.json.gz]
 
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Array:
-    """A tensor of the other framework: anything that has .shape and .device."""
+    """A tensor of the other framework: anything with .shape and .device."""
 
     device = "cpu"
 

@@ -1,4 +1,5 @@
-/* mindtorch_nn.h - layers in C. A module owns its parameters and its children; forward() is ops, so autograd follows.
+/* mindtorch_nn.h - layers in C. A module owns its parameters and its children; forward() consists of ops, so
+ * autograd tracks it.
  *
  *     mt_module *net = mt_sequential_create(3, mt_linear_create(20, 64, true), mt_activation_create("relu"),
  *                                           mt_linear_create(64, 10, true));
@@ -7,9 +8,9 @@
  *     MT_SCOPE { mt_tensor *y = mt_module_forward(net, x); ... }
  *     mt_module_destroy(net);
  *
- * Every create returns NULL when it fails, and takes its children whatever happens: a NULL among them makes it NULL.
- * Parameters are initialised as PyTorch's, from the generator that mt_manual_seed sets. With with_modules a profile shows
- * each forward as nn.Module: KIND_NUMBER.
+ * Every create returns NULL on failure, and takes ownership of its children even then; a NULL child makes it
+ * fail. Parameters are initialised as in PyTorch, from the generator that mt_manual_seed seeds. With
+ * with_modules a profile shows each forward as nn.Module: KIND_NUMBER.
  */
 #ifndef MINDTORCH_NN_H
 #define MINDTORCH_NN_H
@@ -38,16 +39,18 @@ MT_API mt_module *mt_block_create(int64_t width, int64_t heads, bool causal);
 MT_API mt_module *mt_sequential_create(unsigned count, ...); /* of mt_module * */
 MT_API void mt_module_destroy(mt_module *module);            /* and its children; NULL is fine */
 
-/* The output belongs to the innermost scope, as MT()'s. */
+/* The output is owned by the innermost scope, as with MT(). */
 MT_API mt_tensor *mt_module_forward(mt_module *module, mt_tensor *x);
-MT_API void mt_module_train(mt_module *module, bool training); /* of all below; true at first */
+MT_API void mt_module_train(mt_module *module, bool training); /* recursively; initially true */
 
-/* In PyTorch's order: own parameters, then the children's. visit gets "0.weight" and so on; what it gets is borrowed. */
+/* In PyTorch's order: own parameters, then the children's. visit gets names like "0.weight"; its arguments
+ * are borrowed. */
 typedef void mt_module_visit_fn(void *user, const char *name, mt_tensor *t, bool is_parameter);
 MT_API void mt_module_visit(mt_module *module, mt_module_visit_fn *visit, void *user);
-/* Borrowed parameters; returns how many there are, writes at most `room`. */
+/* Borrowed parameters; returns their number, writes at most `room`. */
 MT_API uint32_t mt_module_parameters(mt_module *module, mt_tensor **out, uint32_t room);
-/* Moves parameters and buffers; call it before an optimizer is made of them. On failure what was moved stays moved. */
+/* Moves parameters and buffers; call it before creating an optimizer for them. On failure some may have been
+ * moved. */
 MT_API mt_status mt_module_to(mt_module *module, mt_device device);
 
 #ifdef __cplusplus

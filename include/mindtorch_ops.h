@@ -1,17 +1,17 @@
-/* mindtorch_ops.h - the op table: every operator of the runtime, once. It feeds the registry, the profiler's names, the
- * Python functions and methods, autograd and the op harness.
+/* mindtorch_ops.h - the op table: one row per operator of the runtime. It feeds the registry, the profiler's
+ * names, the Python functions and methods, autograd and the op harness.
  *
  * X(id, schema, form, derivative)
- *   schema      PyTorch's notation. The name before the dot is what profiles show (aten::NAME); what follows the dot
- *               tells overloads apart. `Operand` is a tensor or a number. Ops named with a trailing _ change self.
- *   form        K(infer, kernel)  infer checks the arguments and makes the outputs, the kernel of each device fills them
- *               V(infer)          a view: infer makes it, nothing is computed
- *               C(function)       made of other ops
- *               F(formula)        after any of these: how many floating-point operations a call is (PyTorch's count)
- *               O(overload, rule) at the end: it takes out=, as PyTorch's overload of that name; the rule says which dtypes
- *                                 (mt__out_rule in src/runtime/runtime.h)
+ *   schema      PyTorch's notation. The name before the dot is what profiles show (aten::NAME); the part
+ *               after it is the overload. `Operand` is a tensor or a number. A name ending in _ changes self.
+ *   form        K(infer, kernel)  infer checks arguments and creates outputs, the device's kernel fills them
+ *               V(infer)          a view: infer creates it, nothing is computed
+ *               C(function)       composed of other ops
+ *               F(formula)        after any of these: floating-point operations per call, by PyTorch's count
+ *               O(overload, rule) last: it takes out=, like PyTorch's overload of that name; the rule for
+ *                                 dtypes is an mt__out_rule (src/runtime/runtime.h)
  *   derivative  mt__grad_NAME in src/runtime/autograd/, or none
- * Columns 3 and 4 are names for src/runtime/ops.c alone. Rows may be added anywhere: ids are not kept in files.
+ * Columns 3 and 4 are used by src/runtime/ops.c only. Rows may be added anywhere: ids never reach files.
  */
 #ifndef MINDTORCH_OPS_H
 #define MINDTORCH_OPS_H
@@ -52,7 +52,7 @@
     X(bitwise_or, "bitwise_or.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_or) O(Tensor_out, CAST), none) \
     X(bitwise_xor, "bitwise_xor.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_xor) O(Tensor_out, CAST), none)
 
-/* elementwise with one operand, and those with three */
+/* elementwise with one or three operands */
 #define MT_OPS_UNARY(X) \
     X(neg, "neg(Tensor self) -> Tensor", K(unary, neg) O(out, FOUND), neg) \
     X(neg_, "neg_(Tensor(a!) self) -> Tensor(a!)", K(unary, neg), neg) \
@@ -113,7 +113,7 @@
     X(leaky_relu_backward, "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor", K(pair, leaky_relu_backward), none) \
     X(elu_backward, "elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor", K(elu_backward, elu_backward), none)
 
-/* views, copies, joins and cuts */
+/* views, copies, joining and splitting */
 #define MT_OPS_SHAPE(X) \
     X(as_strided, "as_strided(Tensor(a) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a)", V(as_strided), as_strided) \
     X(view, "view(Tensor(a) self, int[...] size) -> Tensor(a)", V(view), view) \
@@ -155,7 +155,7 @@
     X(slice_backward, "slice_backward(Tensor grad_output, int[] input_sizes, int dim, int start, int end, int step) -> Tensor", C(slice_backward), none) \
     X(diagonal_backward, "diagonal_backward(Tensor grad_output, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor", C(diagonal_backward), none)
 
-/* elements picked by tensors */
+/* indexing by tensors */
 #define MT_OPS_INDEX(X) \
     X(index, "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", K(index, index), index) \
     X(index_put_, "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", K(index_put, index_put), index_put) \
@@ -176,7 +176,7 @@
     X(embedding_dense_backward, "embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor", K(embedding_dense_backward, embedding_dense_backward), none) \
     X(one_hot, "one_hot(Tensor self, int num_classes=-1) -> Tensor", C(one_hot), none)
 
-/* new tensors, constant or by chance */
+/* new tensors, constant or random */
 #define MT_OPS_CREATE(X) \
     X(empty, "empty.memory_format(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty, nothing) O(out, CHOSEN), none) \
     X(empty_strided, "empty_strided(int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_strided, nothing), none) \
@@ -212,7 +212,7 @@
     X(multinomial, "multinomial(Tensor self, int num_samples, bool replacement=False) -> Tensor", K(multinomial, multinomial) O(out, SAME), none) \
     X(dropout, "dropout(Tensor input, float p, bool train) -> Tensor", C(dropout), none)
 
-/* over dims */
+/* reductions */
 #define MT_OPS_REDUCE(X) \
     X(sum, "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", K(sum, sum), sum) \
     X(sum_dim, "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", K(sum_dim, sum) O(IntList_out, CHOSEN), sum_dim) \
@@ -243,7 +243,7 @@
     X(argsort, "argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", C(argsort), none) \
     X(value_selecting_reduction_backward, "value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, int[] sizes, bool keepdim) -> Tensor", C(value_selecting_reduction_backward), none)
 
-/* products */
+/* matrix products, convolution, pooling */
 #define MT_OPS_MATRIX(X) \
     X(mm, "mm(Tensor self, Tensor mat2) -> Tensor", K(mm, mm) F(product) O(out, SAME), mm) \
     X(bmm, "bmm(Tensor self, Tensor mat2) -> Tensor", K(bmm, bmm) F(product) O(out, SAME), bmm) \
@@ -303,8 +303,8 @@
     X(nll_loss2d_backward, "nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight) -> Tensor", K(nll_loss2d_backward, nll_loss_backward), none) \
     X(cross_entropy_loss, "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, float label_smoothing=0.0) -> Tensor", C(cross_entropy_loss), none)
 
-/* steps of optimizers: all parameters at once. As PyTorch's fused ops, but state_steps are counted by the op; a list of
- * states that the options do not need may be empty */
+/* optimizer steps, all parameters at once. Like PyTorch's fused ops, but the op increments state_steps; lists
+ * of states that the options do not need may be empty */
 #define MT_OPS_OPTIM(X) \
     X(_fused_sgd_, "_fused_sgd_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step) -> ()", K(optimizer_step, fused_sgd), none) \
     X(_fused_adam_, "_fused_adam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] max_exp_avg_sqs, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) -> ()", K(optimizer_step, fused_adam), none) \

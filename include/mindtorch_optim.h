@@ -10,8 +10,8 @@
  *         die(mt_last_error());
  *     mt_optimizer_destroy(o);
  *
- * A create copies its options and keeps references to the parameters; it returns NULL when it fails. options NULL:
- * the defaults. A profile shows a step as Optimizer.step#AdamW.step. Threads: one at a time per optimizer.
+ * A create copies its options and retains the parameters; it returns NULL on failure. options NULL: defaults.
+ * A profile shows a step as Optimizer.step#AdamW.step. Threads: one at a time per optimizer.
  */
 #ifndef MINDTORCH_OPTIM_H
 #define MINDTORCH_OPTIM_H
@@ -118,7 +118,7 @@ typedef struct mt_rprop_options {
         1e-2, 0.5, 1.2, 1e-6, 50, false                                                                      \
     }
 
-/* Gradients are dense here: a row (of the first dim) that is all zeros counts as not there. */
+/* Gradients are dense here: rows (along the first dim) that are all zeros count as absent. */
 typedef struct mt_sparse_adam_options {
     double lr, beta1, beta2, eps;
     bool maximize;
@@ -144,7 +144,7 @@ typedef struct mt_lbfgs_options {
     X(adam)                                                                                                  \
     X(adamw)                                                                                                 \
     X(adagrad) X(rmsprop) X(adadelta) X(adamax) X(nadam) X(radam) X(asgd) X(rprop) X(sparse_adam) X(lbfgs)
-/* mt_optimizer *mt_sgd_create(mt_tensor *const *params, uint32_t count, const mt_sgd_options *options); and so on */
+/* mt_optimizer *mt_sgd_create(mt_tensor *const *params, uint32_t count, const mt_sgd_options *options) ... */
 #define X(name)                                                                                              \
     MT_API mt_optimizer *mt_##name##_create(mt_tensor *const *params, uint32_t count,                        \
                                             const mt_##name##_options *options);
@@ -152,13 +152,14 @@ MT_OPTIMIZER_LIST(X)
 #undef X
 MT_API void mt_optimizer_destroy(mt_optimizer *o); /* NULL is fine */
 
-/* One step with the gradients that are there. LBFGS needs a closure. */
+/* One step with the current gradients. LBFGS needs a closure. */
 MT_API mt_status mt_optimizer_step(mt_optimizer *o);
 /* Clears the gradients, computes the loss and its backward; returns MT_OK, or a status with its message. */
 typedef mt_status mt_closure_fn(void *user, double *loss);
-/* Calls the closure (LBFGS: as often as it needs), then steps. *loss, of its first call, may be NULL. */
+/* Calls the closure (LBFGS: as often as it needs), then steps. *loss is that of the first call; loss may be
+ * NULL. */
 MT_API mt_status mt_optimizer_step_with(mt_optimizer *o, mt_closure_fn *closure, void *user, double *loss);
-MT_API void mt_optimizer_zero_grad(mt_optimizer *o); /* no parameter has a gradient any more */
+MT_API void mt_optimizer_zero_grad(mt_optimizer *o); /* clears the gradients of all parameters */
 MT_API double mt_optimizer_lr(const mt_optimizer *o);
 MT_API void mt_optimizer_set_lr(mt_optimizer *o, double lr); /* for schedules */
 

@@ -1,8 +1,10 @@
-/* examples/train/train.c - train a small network in C with mindtorch: the same nets, weights, data and losses as train.py.
+/* examples/train/train.c - train a small network in C with mindtorch: the same nets, weights, data and losses
+ * as train.py.
  *
  *     train mlp|cnn|gpt [STEPS] [TRACE.json.gz] [cpu|npu]
  *
- * Prints one loss per step; with a trace's name the run is profiled, its averages go to stderr and its trace there.
+ * Prints one loss per step. Given a trace file, profiles the run, prints the averages to stderr and writes
+ * the trace.
  */
 #include <mindtorch.h>
 #include <mindtorch_nn.h>
@@ -59,7 +61,7 @@ static void fill_one(void *user, const char *name, mt_tensor *t, bool is_paramet
         return;
     }
     numbers(data, n, f->seed, 0.1f);
-    /* What a norm multiplies by is near one: its weight is a vector. */
+    /* The weight of a norm is a vector of values near one. */
     if (strstr(name, "weight") != NULL)
         for (int64_t i = 0; i < n; i++)
             data[i] += 1;
@@ -124,7 +126,7 @@ static void cnn_data(net *n)
     numbers(x, 128 * 144, 201, 1);
     for (int i = 0; i < 128; i++) {
         y[i] = i * 7 % 10;
-        for (int k = 0; k < 12; k++) /* a bright bar tells the class */
+        for (int k = 0; k < 12; k++) /* the position of a bright bar is the class */
             x[i * 144 + (y[i] + 1) * 12 + k] += 1.5f;
     }
 }
@@ -190,7 +192,7 @@ static void make(net *n, const char *name)
         n->loss = gpt_loss;
         gpt_data(n);
     } else {
-        die(name, "not a model: mlp, cnn or gpt");
+        die(name, "unknown model: choose mlp, cnn or gpt");
     }
 }
 

@@ -27,12 +27,12 @@ def numbers(shape, seed, scale=1.0):
 
 
 def given(torch, array):
-    """As a tensor, where the model is."""
+    """The array as a tensor on the model's device."""
     return torch.from_numpy(array).to(torch.get_default_device())
 
 
 def fill(model, torch):
-    """Every parameter of rank 2 or more gets numbers of the size that its fan-in asks for; the rest stays as it is."""
+    """Fills every parameter of rank 2 or more with numbers scaled by its fan-in; leaves the rest unchanged."""
     with torch.no_grad():
         for seed, p in enumerate(model.parameters()):
             if p.dim() > 1:
@@ -67,7 +67,7 @@ def make_cnn(torch):
     fill(model, torch)
     x = numbers((128, 1, 12, 12), 201, 1.0)
     y = np.arange(128) * 7 % 10
-    for i, k in enumerate(y):  # a bright bar tells the class
+    for i, k in enumerate(y):  # the position of a bright bar is the class
         x[i, 0, k + 1] += 1.5
     x, y = given(torch, x), given(torch, y.astype(np.int64))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -154,8 +154,8 @@ def main():
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--framework", default="mindtorch_v2", choices=["mindtorch_v2", "torch"])
-    parser.add_argument("--device", default="cpu", help="where: cpu, npu (mindtorch_v2), cuda")
-    parser.add_argument("--profile", metavar="TRACE", help="profile the run, print the averages, write the trace there")
+    parser.add_argument("--device", default="cpu", help="cpu, npu (mindtorch_v2 only) or cuda")
+    parser.add_argument("--profile", metavar="TRACE", help="profile the run, print the averages and write the trace to TRACE")
     options = parser.parse_args()
     torch = importlib.import_module(options.framework)
     torch.set_default_device(options.device)

@@ -36,7 +36,7 @@ strided = "torch.strided"
 contiguous_format = "torch.contiguous_format"
 
 globals().update(random.FUNCTIONS)
-# Every op of the table that the imports above do not shape further.
+# Every op of the table that the imports above do not wrap.
 _single = {_row[0] for _row in _C._op_table()} - {_row[1] for _row in _C._op_table()}  # ids of single overloads
 globals().update({_name: _op for _name, _op in vars(_C.ops).items() if _name not in _single and _name[0] != "_" and _name not in globals()})
 
@@ -44,7 +44,7 @@ from mindtorch_v2 import _schema, _tensor  # noqa: E402,F401  (gives _C its sche
 
 _LAZY = ("backends", "nn", "npu", "optim", "profiler", "utils", "version", "xpu")
 if _os.environ.get("KINETO_USE_DAEMON", ""):
-    _importlib.import_module("mindtorch_v2.profiler")  # it counts the steps of optimizers then
+    _importlib.import_module("mindtorch_v2.profiler")  # so that it counts optimizer steps
 
 
 def __getattr__(name):

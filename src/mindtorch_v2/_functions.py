@@ -1,4 +1,4 @@
-"""Functions of the package that are more than one op of the table."""
+"""Functions of the package that need more than one op of the table."""
 import builtins
 import collections
 
@@ -37,7 +37,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 
 def result_type(a, b):
-    """The dtype that an op of both would have."""
+    """The dtype that an op on both would return."""
     empty = [x.new_empty(x.shape) if isinstance(x, Tensor) and x.numel() == 0 else x for x in (a, b)]
     left, right = empty if isinstance(empty[0], Tensor) else reversed(empty)
     return ops.mul(left if isinstance(left, Tensor) else _C.tensor(left), right).dtype
@@ -74,7 +74,7 @@ def iinfo(type):
 
 
 def as_tensor(data, dtype=None, device=None):
-    """data as a tensor, on the same memory where that is possible."""
+    """data as a tensor, sharing its memory where possible."""
     if not isinstance(data, Tensor):
         try:
             data = _C.from_numpy(data)
@@ -92,7 +92,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 
 
 def where(condition, input=None, other=None, *, out=None):
-    """Elements of input where the condition holds, of other elsewhere; alone: the places where it holds."""
+    """Elements of input where the condition holds, of other elsewhere; with the condition only: the indices where it holds."""
     if input is None and other is None:
         return tuple(ops.nonzero(condition).unbind(1))
     return ops.where(condition, input, other, out=out)
@@ -153,7 +153,7 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def _labels(equation, operands):
-    """The letters of each operand and of the result, ellipses given letters of their own."""
+    """The letters of each operand and of the result; ellipses are replaced by unused letters."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(operands):
@@ -177,7 +177,7 @@ def _labels(equation, operands):
 
 
 def _without_repeats(t, term):
-    """The diagonal, where a letter stands twice in one term."""
+    """The diagonal, where a letter occurs twice in one term."""
     for c in dict.fromkeys(term):
         while term.count(c) > 1:
             i = term.index(c)
@@ -188,7 +188,7 @@ def _without_repeats(t, term):
 
 
 def _pair(a, first, b, second, kept):
-    """Contracts two operands by one bmm; `kept` are the letters that are needed afterwards."""
+    """Contracts two operands with one bmm; `kept` are the letters that are needed afterwards."""
     both = [c for c in first if c in second]
     batch, summed = [c for c in both if c in kept], [c for c in both if c not in kept]
     for c in [c for c in first if c not in second and c not in kept]:
@@ -218,7 +218,7 @@ def _pair(a, first, b, second, kept):
 
 
 def einsum(equation, *operands):
-    """Sums of products, by letters for dims: einsum("bij,bjk->bik", x, y)."""
+    """Sums of products, with a letter for each dim: einsum("bij,bjk->bik", x, y)."""
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     if not operands:

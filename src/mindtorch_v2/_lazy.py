@@ -1,5 +1,5 @@
-"""Modules that torch has and whose names live elsewhere here: torch._C._profiler, torch._C._autograd, torch.ops. They are there
-from the start, so that any form of import finds them, and empty until a name is asked for."""
+"""Modules of torch whose names live elsewhere here: torch._C._profiler, torch._C._autograd, torch.ops. They exist from the
+start, so that any form of import finds them, and look up names on first use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class _Borrowed(ModuleType):
-    """The names that `listed` of module `home` tells."""
+    """The names listed in `listed` of module `home`."""
 
     def __init__(self, name: str, home: str, listed: str, doc: str) -> None:
         super().__init__(name, doc)
@@ -35,10 +35,10 @@ _PRIVATE = "mindtorch_v2.profiler.private"
 
 
 def install(package: ModuleType) -> None:
-    """Puts them into the package and among the modules."""
+    """Adds them to the package and to sys.modules."""
     native = package._C
-    native._profiler = _Borrowed("mindtorch_v2._C._profiler", _PRIVATE, "PROFILER", "What torch._C._profiler has.")
-    native._autograd = _Borrowed("mindtorch_v2._C._autograd", _PRIVATE, "AUTOGRAD", "What torch._C._autograd has of the profiler.")
-    ops = package.ops = ModuleType("mindtorch_v2.ops", "Operators by namespace: here that of the profiler.")
+    native._profiler = _Borrowed("mindtorch_v2._C._profiler", _PRIVATE, "PROFILER", "The names of torch._C._profiler.")
+    native._autograd = _Borrowed("mindtorch_v2._C._autograd", _PRIVATE, "AUTOGRAD", "The profiler's names in torch._C._autograd.")
+    ops = package.ops = ModuleType("mindtorch_v2.ops", "Operators by namespace: only the profiler's.")
     sys.modules["mindtorch_v2.ops"] = ops
-    ops.profiler = _Borrowed("mindtorch_v2.ops.profiler", _PRIVATE, "OPS", "Scopes by hand.")
+    ops.profiler = _Borrowed("mindtorch_v2.ops.profiler", _PRIVATE, "OPS", "Manual scopes.")

@@ -1,8 +1,7 @@
 """Schemas of ops as objects, as torch._C has them: torch._C._jit_get_schemas_for_operator("aten::add").
 
-They are read from the op table when they are first asked for, with PyTorch's arguments, which is what profiles record
-(mt_op_recorded_schema). A parameter that takes a tensor or a number (`Operand` in the table) makes two overloads, as PyTorch
-has.
+They are parsed from the op table on first use, with PyTorch's arguments, as profiles record them (mt_op_recorded_schema).
+A parameter that takes a tensor or a number (`Operand` in the table) yields two overloads, as in PyTorch.
 """
 
 import itertools
@@ -15,7 +14,7 @@ _KINDS = {
     "str": "StringType", "ScalarType": "IntType", "Layout": "IntType", "MemoryFormat": "IntType", "Device": "DeviceObjType",
 }  # fmt: skip
 _TEXTS = {"Scalar": "number", "ScalarType": "int", "Layout": "int", "MemoryFormat": "int"}
-# The overloads that a row with Operands stands for, by the row's own: which of them are numbers -> its name.
+# The overloads of a row with Operands, by the row's own overload: which of them are numbers -> the overload's name.
 _OPERANDS = {
     "Tensor": {(False,): "Tensor", (True,): "Scalar"},
     "Scalar": {(False,): "Tensor", (True,): "Scalar"},
@@ -118,7 +117,7 @@ class FunctionSchema:
 
 
 def _split(text):
-    """At the commas that are not inside brackets."""
+    """Splits at commas outside brackets."""
     return [part.strip() for part in re.split(r",(?![^\[(]*[\])])", text) if part.strip()]
 
 
@@ -154,7 +153,7 @@ def _argument(text, kwarg_only):
 
 
 def _overloads(text):
-    """The schemas that a row of the table stands for."""
+    """The schemas of one row of the table."""
     operands = len(re.findall(r"\bOperand\b", text))
     if operands == 0:
         return [text]
@@ -171,11 +170,11 @@ def _overloads(text):
 
 
 def _with_out(text, overload):
-    """The schema of the overload that takes out=, from what the row records without it."""
+    """The schema of the out= overload, from the row's recorded schema without it."""
     head, rest = text.split("(", 1)
     inside, returned = rest.rsplit(") -> ", 1)
     parts = [part for part in _split(inside) if not (part.startswith(("Layout", "Device", "bool? pin_memory")))]
-    if len(parts) < len(_split(inside)):  # a factory: out= says what is made
+    if len(parts) < len(_split(inside)):  # a factory: out= determines dtype and device
         parts = [part for part in parts if not part.startswith("ScalarType")]
     if parts[-1] != "*" and "*" not in parts:
         parts.append("*")
@@ -188,18 +187,18 @@ def _with_out(text, overload):
 
 
 def _rows():
-    """What the rows record, then what they record with out=."""
+    """The recorded schemas of all rows, then those with out=."""
     recorded = _C._recorded_schemas()
     return recorded + [_with_out(text, out) for text, out in zip(recorded, _C._out_overloads()) if out is not None]
 
 
-# What profiles show as an op and is none of the table: parts of others.
+# Parts of other ops that profiles show as ops although the table does not have them.
 _PARTS = ["result_type.Scalar(Tensor tensor, Scalar other) -> ScalarType"]
-_schemas = {}  # of each name, in the table's order
+_schemas = {}  # by name, in the table's order
 
 
 def _jit_get_schemas_for_operator(name):
-    """The overloads of an op, [] if there is none of that name."""
+    """The overloads of an op; [] if there is no op of that name."""
     if "::" not in name:
         raise RuntimeError(f"all symbols must have a namespace, <namespace>::<string>, but found: {name}")
     if not _schemas:

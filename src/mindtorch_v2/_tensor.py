@@ -1,4 +1,4 @@
-"""Methods of Tensor that shape the API and do no work of their own."""
+"""Methods of Tensor that only adapt the API."""
 from mindtorch_v2 import _C, autograd
 from mindtorch_v2._functions import spread
 from mindtorch_v2._tensor_str import tensor_str
@@ -12,7 +12,7 @@ _TYPES = {
 
 
 class _Handle:
-    """Takes a hook away again."""
+    """Removes a hook."""
 
     def __init__(self, tensor, number):
         self._tensor, self.id = tensor, number
@@ -30,20 +30,20 @@ class _Handle:
 
 
 def _method(function, name=None):
-    """Makes it a method of Tensor, unless the C type has it."""
+    """Makes the function a method of Tensor, unless the C type already has one."""
     setattr(Tensor, name or function.__name__, function)
     return function
 
 
 @_method
 def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-    """Adds to the gradients of the leaves that this tensor was computed from."""
+    """Accumulates gradients into the leaves that this tensor was computed from."""
     autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 @_method
 def register_hook(self, hook):
-    """hook(grad) sees the gradient when it is known, and may return another. The result's remove() ends it."""
+    """hook(grad) is called when the gradient is known, and may return a replacement. The handle's remove() removes it."""
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     return _Handle(self, _C._hook_add(self, hook))
@@ -51,7 +51,7 @@ def register_hook(self, hook):
 
 @_method
 def register_post_accumulate_grad_hook(self, hook):
-    """hook(tensor) is called after .grad was added to."""
+    """hook(tensor) is called after the gradient was accumulated into .grad."""
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self.grad_fn is not None:
@@ -73,7 +73,7 @@ def __format__(self, spec):
 
 @_method
 def type(self, dtype=None, non_blocking=False):
-    """The name of its type, or a copy of another type."""
+    """The name of its type, or the tensor converted to another type."""
     if dtype is None:
         name = next(n for n, d in _TYPES.items() if d == self.dtype)
         return name if self.device.type == "cpu" else name.replace("torch.", "torch.npu.")
@@ -131,7 +131,7 @@ def __reduce_ex__(self, protocol):
 
 @_method
 def record_stream(self, stream):
-    """Its memory is in use on that npu.Stream, too: freed, it is not used again before what is there is done."""
+    """Marks its memory as also used on that npu.Stream: once freed, it is not reused before the work queued there is done."""
     if self.device.type != "cpu":
         _C._npu_record_stream(self, stream._handle)
 
@@ -202,7 +202,7 @@ def _list(value):
 
 @_method
 def split(self, split_size, dim=0):
-    """Pieces of a size, or of a list of sizes."""
+    """Splits into chunks of one size, or of a list of sizes."""
     return ops.split(self, split_size, dim)
 
 
@@ -315,7 +315,7 @@ class TypedStorage:
 
 @_method
 def storage(self):
-    """The memory that the tensor lies in."""
+    """The tensor's memory."""
     return TypedStorage(self)
 
 
@@ -324,13 +324,13 @@ _method(storage, "untyped_storage")
 
 @_method
 def resize_(self, *sizes):
-    """Another size; more memory where that is needed. Elements keep their order, new ones are not initialised."""
+    """Changes the size, allocating memory if needed. Elements keep their order; new ones are not initialised."""
     return self._resize(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)
 
 
 @_method
 def set_(self, source=None, storage_offset=0, size=None, stride=None):
-    """The memory of a storage or a tensor, with its shape unless one is given; without one none."""
+    """Uses the memory of a storage or a tensor, with its shape unless one is given; without a source: empty."""
     source = source._all if isinstance(source, TypedStorage) else source
     if size is not None:
         flat = source._storage_view()

@@ -1,5 +1,5 @@
-"""Tensors as text, by PyTorch's rules: one width for all elements, scientific where magnitudes differ much, the middle of
-large ones left out."""
+"""Tensors as text, by PyTorch's rules: one width for all elements, scientific notation where magnitudes differ widely,
+large tensors summarised."""
 import math
 
 from mindtorch_v2 import _C
@@ -13,7 +13,7 @@ _PROFILES = {
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
-    """How tensors are printed from now on; what is None stays, except sci_mode."""
+    """Sets how tensors are printed; None leaves an option unchanged, except sci_mode."""
     if profile is not None:
         _OPTIONS.update(_PROFILES[profile])
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
@@ -26,7 +26,7 @@ def get_printoptions():
 
 
 class _Format:
-    """How the elements of one tensor are written."""
+    """How the elements of one tensor are formatted."""
 
     def __init__(self, values, floating):
         self.floating, self.whole, self.scientific, self.width = floating, True, False, 1
@@ -57,7 +57,7 @@ class _Format:
 
 
 def _edges(tensor):
-    """Nested lists of what is shown of a large tensor: None stands for the middle of a dim."""
+    """Nested lists of the elements shown of a large tensor; None stands for the omitted middle of a dim."""
     if tensor.dim() == 0:
         return tensor.item()
     n, edge = tensor.size(0), _OPTIONS["edgeitems"]

@@ -1,4 +1,4 @@
-"""torch.backends: which libraries of PyTorch's are there. Scripts ask before they use one; here it is none of them."""
+"""torch.backends: which of PyTorch's backend libraries are available, as scripts check before using one. Here: none."""
 from types import SimpleNamespace as _Namespace
 
 

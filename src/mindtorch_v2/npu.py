@@ -1,7 +1,7 @@
-"""The accelerator: torch.cuda's functions for device "npu", which a device plug-in drives (OpenCL; see mtprof_device.h).
+"""The accelerator: torch.cuda's functions for device "npu", driven by a plug-in (OpenCL; see mtprof_device.h).
 
-MINDTORCH_OPENCL_PLATFORM and MINDTORCH_OPENCL_DEVICE choose the device, by number or by a part of its name; without them
-a GPU is preferred. Where there is none, is_available() is False, and what needs one says how to get it.
+MINDTORCH_OPENCL_PLATFORM and MINDTORCH_OPENCL_DEVICE select the device, by number or part of its name; without them
+a GPU is preferred. If there is no device, is_available() is False, and errors say how to get one.
 """
 import threading
 from types import SimpleNamespace
@@ -21,12 +21,12 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Was one used? Devices are opened at their first use."""
+    """Has a device been used? Devices are opened on first use."""
     return _C._npu_is_open()
 
 
 def init() -> None:
-    """Opens the current device now, so that its first op does not pay for it."""
+    """Opens the current device now rather than at its first op."""
     get_device_properties()
 
 
@@ -35,7 +35,7 @@ def device_count() -> int:
 
 
 def _index(which=None) -> int:
-    """The index of a device, an index or None: the current one."""
+    """The index of a device; None: the current one."""
     if not is_available():
         raise RuntimeError(f"no NPU is available: {_C._npu_absence()}")
     if which is None:
@@ -46,7 +46,7 @@ def _index(which=None) -> int:
             raise ValueError(f"Expected an npu device, but got: {which}")
         which = _C._npu_current() if made.index is None else made.index
     if not 0 <= which < device_count():
-        raise RuntimeError(f"invalid device ordinal: npu:{which}; there are {device_count()}")
+        raise RuntimeError(f"invalid device ordinal: npu:{which}; the number of devices is {device_count()}")
     return which
 
 
@@ -55,7 +55,7 @@ def current_device() -> int:
 
 
 def set_device(device) -> None:
-    """What "npu" without a number means from now on, to this thread."""
+    """Sets what "npu" without a number means on this thread."""
     _C._npu_set_current(_index(device))
 
 
@@ -94,7 +94,7 @@ def max_memory_reserved(device=None) -> int:
 
 
 def memory_stats(device=None) -> dict:
-    """torch's names for what is counted here."""
+    """The counters under torch's names."""
     s = _stats(device)
     return {"allocated_bytes.all.current": s["allocated"], "allocated_bytes.all.peak": s["peak_allocated"],
             "reserved_bytes.all.current": s["reserved"], "reserved_bytes.all.peak": s["peak_reserved"],
@@ -113,14 +113,14 @@ def mem_get_info(device=None) -> tuple:
 
 
 def empty_cache() -> None:
-    """Gives back what no tensor uses."""
+    """Releases cached memory that no tensor uses."""
     if is_initialized():
         for index in range(device_count()):
             _C._memory_empty_cache(f"npu:{index}")
 
 
 def manual_seed(seed: int) -> None:
-    """Random numbers have one seed here, whatever the device."""
+    """There is one seed for all devices here."""
     _C.manual_seed(seed)
 
 
@@ -130,7 +130,7 @@ manual_seed_all = manual_seed
 # ------------------------------------------------------------------------------------------- streams and events
 
 class Stream:
-    """Work on one stream runs in order; on several, at once."""
+    """Work on one stream runs in order; on different streams, concurrently."""
 
     def __init__(self, device=None, priority=0, *, _handle=None):
         self.device_index = _index(device)
@@ -156,7 +156,7 @@ class Stream:
         return event
 
     def wait_event(self, event) -> None:
-        if event._handle is not None:  # else nothing was recorded: there is nothing to wait for
+        if event._handle is not None:  # else not recorded: nothing to wait for
             _C._npu_stream_wait(self._handle, event._handle)
 
     def wait_stream(self, other) -> None:
@@ -198,7 +198,7 @@ class Event:
         return _C._npu_event_elapsed(self._handle, end_event._handle)
 
 
-_chosen = threading.local()  # the Streams that this thread uses, by device: in use, they stay
+_chosen = threading.local()  # this thread's current Streams by device: keeps them alive
 
 
 def current_stream(device=None) -> Stream:
@@ -220,7 +220,7 @@ def set_stream(stream) -> None:
 
 
 class stream:
-    """with npu.stream(s): work goes to s; None: nothing changes."""
+    """with npu.stream(s): makes s the current stream; None: no change."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -237,7 +237,7 @@ class stream:
 
 
 class device:
-    """with npu.device(i): i is the current device."""
+    """with npu.device(i): makes i the current device."""
 
     def __init__(self, device):
         self.index = _index(device)

@@ -1,4 +1,4 @@
-"""Generators of random numbers. The runtime draws from one; another one takes its place for the time of a call."""
+"""Random number generators. The runtime draws from one; another can replace it for the duration of a call."""
 import contextlib
 import functools
 import random as _random
@@ -9,7 +9,7 @@ ops = _C.ops
 
 
 class Generator:
-    """A seedable generator of its own; ops that draw take it as `generator`."""
+    """An independent, seedable generator; random ops take it as `generator`."""
 
     def __init__(self, device="cpu"):
         self.device = _C.device(device)
@@ -17,7 +17,7 @@ class Generator:
 
     @contextlib.contextmanager
     def active(self):
-        """Within it all that is drawn comes from this generator."""
+        """In this context all random numbers come from this generator."""
         _C._random_swap(self._state)
         try:
             yield self
@@ -49,7 +49,7 @@ class Generator:
 
 
 class _Default(Generator):
-    """The one that the runtime draws from when no other is given."""
+    """The generator that the runtime draws from by default."""
 
     @contextlib.contextmanager
     def active(self):
@@ -71,7 +71,7 @@ default_generator = _Default()
 
 
 def manual_seed(seed):
-    """Seeds all that is made by chance."""
+    """Seeds the default generator."""
     return default_generator.manual_seed(int(seed))
 
 
@@ -93,7 +93,7 @@ def set_rng_state(state):
 
 @contextlib.contextmanager
 def fork_rng(devices=None, enabled=True):
-    """What is drawn within leaves the numbers after it as they were."""
+    """Numbers drawn inside do not affect those drawn after it."""
     state = default_generator.get_state()
     try:
         yield
@@ -103,7 +103,7 @@ def fork_rng(devices=None, enabled=True):
 
 
 def drawing(op):
-    """The op with PyTorch's argument `generator`."""
+    """Adds PyTorch's `generator` argument to the op."""
 
     @functools.wraps(op)
     def draw(*args, generator=None, **kwargs):

@@ -1,4 +1,4 @@
-"""save and load: a pickle, tensors as their bytes."""
+"""save and load: a pickle with tensors as bytes."""
 import io
 import os
 import pickle
@@ -6,7 +6,7 @@ import zipfile
 
 
 def save(obj, f, pickle_module=pickle, pickle_protocol=4):
-    """Writes obj to a path or an open file. At a path it appears whole or not at all: what was there stays until then."""
+    """Writes obj to a path or an open file. A path is replaced atomically: an old file stays until the new one is complete."""
     if isinstance(f, (str, os.PathLike)):
         from mtprof._native import NewFile  # not when the runtime is imported
 
@@ -17,11 +17,11 @@ def save(obj, f, pickle_module=pickle, pickle_protocol=4):
 
 
 class _Refused(pickle.UnpicklingError):
-    """A file that is well but holds what it must not."""
+    """A valid file with contents that are not allowed."""
 
 
 class _Safe(pickle.Unpickler):
-    """Makes tensors and plain containers, and nothing else."""
+    """Creates only tensors and plain containers."""
 
     _ALLOWED = {
         ("collections", "OrderedDict"), ("mindtorch_v2._tensor", "_rebuild"), ("mindtorch_v2", "Tensor"),
@@ -41,8 +41,8 @@ class _Safe(pickle.Unpickler):
 
 
 def load(f, map_location=None, pickle_module=pickle, *, weights_only=True):
-    """Reads what save() wrote; the files of PyTorch's save are another format, and are refused. weights_only: refuses to make
-    anything but tensors and plain containers."""
+    """Reads what save() wrote; files of PyTorch's save have another format and are refused. weights_only: allows only tensors
+    and plain containers."""
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as source:
             return load(source, map_location, pickle_module, weights_only=weights_only)
@@ -59,19 +59,19 @@ def load(f, map_location=None, pickle_module=pickle, *, weights_only=True):
     except (EOFError, pickle.UnpicklingError) as error:
         raise RuntimeError(_broken(name, head, error)) from error
     except Exception as error:
-        if not weights_only:  # an object's own
+        if not weights_only:  # raised by an object in the file
             raise
         raise RuntimeError(_broken(name, head, error)) from error
     return obj if map_location is None else _moved(obj, map_location)
 
 
-_LEGACY = pickle.dumps(0x1950A86A20F9469CFC6C, 2)[2:]  # the number that PyTorch's old format begins with, in a pickle of its own
+_LEGACY = pickle.dumps(0x1950A86A20F9469CFC6C, 2)[2:]  # the magic number of PyTorch's old format, which is a separate pickle
 _PYTORCH = ("was written by PyTorch's torch.save: its format cannot be read here. In a Python with PyTorch, save its tensors as NumPy "
-            "arrays (tensor.numpy()), and make tensors of these with from_numpy")
+            "arrays (tensor.numpy()), and convert them with from_numpy")
 
 
 def _opening(f):
-    """The file and its first bytes, which stay in it; one that cannot seek is read whole."""
+    """The file and its first bytes, without consuming them; an unseekable file is read whole."""
     try:
         at = f.tell()
         head = f.read(32)
@@ -83,7 +83,7 @@ def _opening(f):
 
 
 def _what_else(f, head):
-    """What the file is, if that can be told and save() did not write it."""
+    """What the file is, if it is recognised and not from save()."""
     if not head:
         return "is empty"
     if head[2:].startswith(_LEGACY):
@@ -104,9 +104,9 @@ def _what_else(f, head):
 
 
 def _broken(name, head, error):
-    if head[0] == 0x80:  # so begins a pickle
-        return f"{name} is damaged or cut short: {error}"
-    return f"{name} is not a file that save() wrote: {error}"
+    if head[0] == 0x80:  # a pickle starts with this
+        return f"{name} is corrupt or truncated: {error}"
+    return f"{name} was not written by save(): {error}"
 
 
 def _moved(obj, device):

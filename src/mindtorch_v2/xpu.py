@@ -1,4 +1,4 @@
-"""torch.xpu: there are no Intel GPUs of PyTorch's kind here; one that OpenCL finds is an "npu"."""
+"""torch.xpu: never available; an Intel GPU that OpenCL finds is an "npu"."""
 
 
 def is_available():

@@ -1,7 +1,7 @@
-/* python/autograd.c - the graph in Python: nodes, backward and grad, hooks, derivatives of one's own.
+/* python/autograd.c - the graph in Python: nodes, backward and grad, hooks, custom derivatives.
  *
- * Backward runs without the GIL; callbacks take it. What a callback raises is kept by errors.c and raised when the
- * backward, which it ended, has returned.
+ * Backward runs without the GIL; callbacks take it. An exception in a callback ends the backward pass;
+ * errors.c keeps it and raises it afterwards.
  */
 #include "python/binding.h"
 #include <string.h>
@@ -74,7 +74,7 @@ static Py_hash_t node_hash(PyObject *self)
 
 static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
 static PyGetSetDef node_properties[] = {
-    {"next_functions", next_functions, NULL, "Pairs of a node and which of its outputs it is.", NULL},
+    {"next_functions", next_functions, NULL, "Pairs of a node and an output number.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot node_slots[] = {
@@ -97,7 +97,7 @@ int mtpy_autograd_init(PyObject *module)
 
 /* ------------------------------------------------------------------------------------------------ backward */
 
-/* The tensors of a tuple, retained for the time of the call; NULL in `none_ok` ones stands for None. */
+/* The tensors of a tuple, retained for the duration of the call; with `none_ok`, NULL stands for None. */
 typedef struct tensors {
     mt_tensor **items;
     uint32_t count;
@@ -229,7 +229,7 @@ static mt_tensor *run_hook(mt_tensor *grad, void *user, bool *failed)
     return other;
 }
 
-/* The result does not matter. */
+/* The hook's result is ignored. */
 static mt_tensor *run_post_hook(mt_tensor *leaf, void *user, bool *failed)
 {
     PyGILState_STATE state = PyGILState_Ensure();
@@ -245,7 +245,7 @@ static mt_tensor *run_post_hook(mt_tensor *leaf, void *user, bool *failed)
     return NULL;
 }
 
-/* On any thread, with or without the GIL. */
+/* Called on any thread, with or without the GIL. */
 static void drop_object(void *user)
 {
     if (!Py_IsInitialized())
@@ -328,7 +328,7 @@ static void drop_custom(void *user)
     free(c);
 }
 
-/* With the GIL. 0 or -1 with an exception. */
+/* Needs the GIL. Returns 0, or -1 with an exception set. */
 static int call_custom(const custom *c, mt_tensor *const *grads, mt_tensor **input_grads)
 {
     mt_tensor **held = PyMem_Malloc(sizeof *held * (c->outputs + 1));
@@ -476,6 +476,6 @@ PyMethodDef mtpy_autograd_functions[] = {
     {"_custom_end", custom_end, METH_O, NULL},
     {"_custom_attach", custom_attach, METH_VARARGS, NULL},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, NULL},
-    {"_set_grad_enabled", grad_enable, METH_O, "Sets the thread's mode; returns what it was."},
+    {"_set_grad_enabled", grad_enable, METH_O, "Sets the thread's mode; returns the previous one."},
     {NULL, NULL, 0, NULL},
 };

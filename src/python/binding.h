@@ -1,9 +1,10 @@
-/* python/binding.h - what the files of the CPython binding share. It sees the runtime through mindtorch.h alone: parse,
- * release the GIL where it pays, one call, translate.
+/* python/binding.h - shared by the files of the CPython binding. It uses the runtime only through
+ * mindtorch.h: parse, release the GIL where it pays, one call, translate.
  *
- * Invariants: an mt_tensor has at most one object (mt_python), which owns one reference to it; the object's death clears
- * the pointer. All functions need the GIL unless they say otherwise. References that a function returns are new ones,
- * those it is given are borrowed, unless it says `takes`. One interpreter: the types are the process's, as tensors are.
+ * Invariants: an mt_tensor has at most one object (mt_python), which owns one reference to it; destroying the
+ * object clears the pointer. All functions need the GIL unless they say otherwise. Returned references are
+ * new, arguments are borrowed, unless a comment says `takes`. Only one interpreter: types, like tensors, are
+ * per process.
  */
 #ifndef PYTHON_BINDING_H
 #define PYTHON_BINDING_H
@@ -21,7 +22,7 @@ typedef struct mtpy_tensor {
     PyObject *dict, *weak;
 } mtpy_tensor;
 
-/* The types and what else lives as long as the process. */
+/* The types and other objects that live as long as the process. */
 extern struct mtpy_state {
     PyTypeObject *tensor, *dtype, *device, *size, *node;
     PyObject *dtypes[MT_DTYPES]; /* torch.float32 ... */
@@ -31,9 +32,9 @@ extern struct mtpy_state {
 
 /* ---------------------------------------------------------------------------------------------- errors.c */
 
-/* The one place where a status becomes an exception. Always NULL. */
+/* The only place that turns a status into an exception. Returns NULL. */
 PyObject *mtpy_raise(mt_status status);
-/* From within a callback, whose exception is set: keeps it until mtpy_raise(MT_E_CALLBACK) on this thread. */
+/* In a callback with an exception set: keeps it until mtpy_raise(MT_E_CALLBACK) on this thread. */
 void mtpy_keep_exception(void);
 int mtpy_errors_init(PyObject *module);
 
@@ -47,7 +48,7 @@ static inline mt_tensor *mtpy_tensor_of(PyObject *o) /* borrowed; o is known to 
 {
     return ((mtpy_tensor *)o)->t;
 }
-/* The object of t, made when it has none. Takes t; NULL becomes None. */
+/* The object of t, created if needed. Takes t; NULL becomes None. */
 PyObject *mtpy_wrap(mt_tensor *t);
 /* A new object of a subclass for t, which has no object. Takes t. */
 PyObject *mtpy_wrap_as(PyTypeObject *type, mt_tensor *t);
@@ -57,7 +58,7 @@ extern PyGetSetDef mtpy_tensor_properties[];
 
 /* ------------------------------------------------------------------------------------------------ call.c */
 
-/* Is the work so large that other threads should run meanwhile? */
+/* Is the op large enough to release the GIL? */
 bool mtpy_is_heavy(mt_op_id op, const mt_value *args, unsigned count);
 /* mt_call for one output, as an object; args borrowed. */
 PyObject *mtpy_call1(mt_op_id op, const mt_value *args, unsigned count);
@@ -70,16 +71,16 @@ int mtpy_call_init(PyObject *module); /* adds the ops module, and methods to the
 
 /* Is o a number, Python's or NumPy's (not a tensor)? */
 bool mtpy_is_number(PyObject *o);
-/* 1: *out is the number; 0: o is none; -1: an exception is set. */
+/* 1: *out is the number; 0: o is not a number; -1: an exception is set. */
 int mtpy_number(PyObject *o, mt_value *out);
-/* A number for an op that wants a tensor there (a new mt_tensor, owned, 0-dim): it changes the dtype of the result no more than a
- * number does. beside: the other operand, or NULL. NULL: an exception is set. */
+/* A number as a tensor (new, owned, 0-dim) for an op that needs one: it affects the result's dtype no more
+ * than a number does. beside: the other operand, or NULL. Returns NULL with an exception set. */
 mt_tensor *mtpy_number_tensor(PyObject *o, const mt_tensor *beside);
-int mtpy_index(PyObject *o, int64_t *out); /* the same for ints; a bool is none */
-/* The element of a tensor that has one. */
+int mtpy_index(PyObject *o, int64_t *out); /* the same for ints; a bool is not one */
+/* The element of a one-element tensor. */
 PyObject *mtpy_item(mt_tensor *t);
 int mtpy_item_value(mt_tensor *t, mt_value *out); /* 1 or -1 */
-/* A tensor (a new mt_tensor, owned) with the data of o; dtype -1: inferred. NULL: an exception is set. */
+/* A tensor (new, owned) with the data of o; dtype -1: inferred. Returns NULL with an exception set. */
 mt_tensor *mtpy_tensor_from(PyObject *o, int dtype, mt_device device);
 PyObject *mtpy_tolist(mt_tensor *t);
 PyObject *mtpy_numpy(PyObject *self);
@@ -99,7 +100,8 @@ int mtpy_dtype_init(PyObject *module);
 bool mtpy_dtype(PyObject *o, mt_dtype *out); /* torch.float32, or the types float, int and bool */
 PyObject *mtpy_dtype_object(mt_dtype dtype);
 int mtpy_device_init(PyObject *module);
-/* 1: torch.device, "cpu", "npu:0" or an index; 0: something else; -1: an exception is set (a bad text). */
+/* 1: torch.device, "cpu", "npu:0" or an index; 0: something else; -1: an exception is set (invalid
+ * string). */
 int mtpy_device(PyObject *o, mt_device *out);
 PyObject *mtpy_device_object(mt_device device);
 int mtpy_size_init(PyObject *module);
@@ -112,7 +114,7 @@ PyObject *mtpy_node_object(mt_node *node); /* NULL becomes None */
 extern PyMethodDef mtpy_autograd_functions[];
 extern PyMethodDef mtpy_npu_functions[];           /* npu.c */
 extern PyMethodDef mtpy_dispatch_mode_functions[]; /* dispatch_mode.c */
-/* For the collector. */
+/* For the garbage collector. */
 int mtpy_hooks_traverse(mt_tensor *t, visitproc visit, void *arg);
 
 #endif

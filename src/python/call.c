@@ -1,21 +1,21 @@
-/* python/call.c - ops as Python functions and methods, made from the op table.
+/* python/call.c - ops as Python functions and methods, generated from the op table.
  *
- * Rows with the same name are overloads, tried in their order; first without, then with 0-dim tensors standing for
- * numbers. A few names have rows of another name among their overloads (max of two tensors is maximum), and a few
- * functions have a second name; both are in tables here.
+ * Rows with the same name are overloads, tried in order: first without, then with 0-dim tensors accepted as
+ * numbers. A few names include rows of another name as overloads (max of two tensors is maximum), and a few
+ * functions have aliases; both are in tables here.
  */
 #include "python/parse.h"
 #include <string.h>
 
 #define MOST_OVERLOADS 4
 #define HEAVY_NUMEL 65536
-#define HEAVY_PRODUCT 8192 /* of the inputs of matrix products, which do more per element */
+#define HEAVY_PRODUCT 8192 /* input elements of a matrix product, which does more per element */
 
 static struct overloads {
     mt_op_id ops[MOST_OVERLOADS];
     uint8_t count;
     bool method;
-    PyTypeObject *result; /* of ops with named outputs: a named tuple */
+    PyTypeObject *result; /* named tuple of an op with named outputs */
 } sets[MT_OP_COUNT];
 
 /* ---------------------------------------------------------------------------------------------- the GIL */
@@ -106,7 +106,7 @@ static PyObject *call_list(mt_op_id op, const mtpy_parse *p)
     if (status != MT_OK)
         return mtpy_raise(status);
     PyObject *tuple = pack(NULL, list, n);
-    mt_list_free(list, 0); /* the items are taken */
+    mt_list_free(list, 0); /* the items were taken */
     return tuple;
 }
 
@@ -131,7 +131,7 @@ static PyObject *call_parsed(mt_op_id op, const mtpy_parse *p)
     return n == 1 ? mtpy_wrap(outs[0]) : pack(sets[op].result, outs, n);
 }
 
-/* 1 or -1: one took the arguments, and *made is its result or NULL; 0: none did. */
+/* 1 or -1: an overload accepted the arguments, and *made is its result or NULL; 0: none did. */
 static int try_overloads(const struct overloads *set, const mtpy_args *a, mtpy_mismatch *m, PyObject **made)
 {
     mtpy_parse p;
@@ -146,8 +146,8 @@ static int try_overloads(const struct overloads *set, const mtpy_args *a, mtpy_m
     return 0;
 }
 
-/* Functions that take a number for their first tensor, as PyTorch's do: beside a tensor, or beside another number, too; some
- * take it for the second. */
+/* Functions that accept a number as their first tensor, as PyTorch's do: with a tensor as the other operand,
+ * or also with a number; some accept it as the second. */
 static const struct {
     mt_op_id op;
     bool alone, second;
@@ -170,7 +170,7 @@ static int operand_at(const mtpy_args *a, Py_ssize_t i)
     return PyUnicode_CompareWithASCIIString(name, "other") == 0 ? 1 : -1;
 }
 
-/* The same call with tensors in place of numbers, if this op allows it. As try_overloads. */
+/* Retries with numbers converted to tensors, if this op allows it. Returns like try_overloads. */
 static int try_numbers(mt_op_id first, const mtpy_args *a, mtpy_mismatch *m, PyObject **made)
 {
     PyObject *args[PARSE_ARGS], *own[2] = {NULL, NULL};
@@ -240,7 +240,7 @@ PyObject *mtpy_call_set(mt_op_id first, PyObject *self, PyObject *const *args, P
 MT_OPS(X)
 #undef X
 
-/* A vectorcall function as PyMethodDef holds it. */
+/* Casts a vectorcall function for PyMethodDef. */
 #define AS_METHOD(f) ((PyCFunction)(void (*)(void))(f))
 #define X(id, schema, form, derivative)                                                                      \
     {#id, AS_METHOD(function_##id), METH_FASTCALL | METH_KEYWORDS, schema},
@@ -252,7 +252,7 @@ static PyMethodDef methods[] = {MT_OPS(X)};
 
 /* ------------------------------------------------------------------------------------------------- names */
 
-/* Rows of another name that belong to a name's overloads. */
+/* Rows of another name that are overloads of a name. */
 static const struct {
     mt_op_id of, also;
 } more_overloads[] = {
@@ -261,7 +261,7 @@ static const struct {
     {MT_OP_split, MT_OP_split_with_sizes},
 };
 
-/* Second names. */
+/* Aliases. */
 static struct {
     mt_op_id of;
     const char *name;
@@ -301,7 +301,7 @@ static void gather(void)
     }
 }
 
-/* "-> (Tensor values, Tensor indices)": a named tuple, as torch.return_types has them. */
+/* "-> (Tensor values, Tensor indices)": a named tuple, as in torch.return_types. */
 static int make_result_type(mt_op_id op)
 {
     static PyStructSequence_Field fields[MT_OP_COUNT][5];
@@ -360,7 +360,7 @@ int mtpy_call_init(PyObject *module)
     if (mtpy.ops == NULL || PyModule_AddObjectRef(module, "ops", mtpy.ops) < 0)
         return -1;
     gather();
-    /* Last to first, so that a name that is both a row's id and a base name ends as the base name's. */
+    /* Last to first: a name that is both a row's id and a base name ends up as the base name's. */
     for (unsigned i = MT_OP_COUNT; i > 0; i--) {
         mt_op_id op = (mt_op_id)(i - 1);
         if (make_result_type(op) < 0 || add_function(mtpy.ops, &functions[op]) < 0)

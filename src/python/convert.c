@@ -1,5 +1,5 @@
-/* python/convert.c - between tensors and Python's numbers, nested lists, and memory of other libraries (the buffer
- * protocol: NumPy arrays are shared by it, without NumPy's headers).
+/* python/convert.c - conversion between tensors and Python numbers, nested lists, and memory of other
+ * libraries (through the buffer protocol, which shares NumPy arrays without NumPy's headers).
  */
 #include "python/binding.h"
 #include <mtprof.h>
@@ -7,7 +7,7 @@
 
 /* ------------------------------------------------------------------------------------------------ numbers */
 
-/* NumPy's scalars are numbers, its arrays, which convert to float when they hold one element, are not. */
+/* NumPy scalars are numbers; arrays are not, although one-element arrays convert to float. */
 static bool is_other_number(PyObject *o)
 {
     const PyTypeObject *type = Py_TYPE(o);
@@ -83,7 +83,7 @@ int mtpy_index(PyObject *o, int64_t *out)
             return 0;
     }
     PyObject *exact = PyNumber_Index(o);
-    if (exact == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) { /* an array that is no index */
+    if (exact == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) { /* an array that is not an index */
         PyErr_Clear();
         return 0;
     }
@@ -123,7 +123,7 @@ PyObject *mtpy_item(mt_tensor *t)
 typedef struct plan {
     int rank;
     int64_t dims[MT_MAX_RANK];
-    int dtype; /* the largest seen; -1: none yet */
+    int dtype; /* the highest seen; -1: none yet */
 } plan;
 
 static int bad_item(PyObject *o)
@@ -135,7 +135,7 @@ static int bad_item(PyObject *o)
     return -1;
 }
 
-/* Something to go into: a list, a tuple, a tensor with dims, or another sequence that is no text. */
+/* Is o a level of nesting: a list, a tuple, a tensor with dims, or another sequence except text? */
 static bool is_nest(PyObject *o)
 {
     if (PyList_Check(o) || PyTuple_Check(o))
@@ -183,7 +183,7 @@ static int survey(PyObject *o, int depth, plan *p)
         p->dtype = dtype > p->dtype ? dtype : p->dtype;
         return 0;
     }
-    if (depth == MT_MAX_RANK || Py_EnterRecursiveCall(" while a tensor is made of a list")) {
+    if (depth == MT_MAX_RANK || Py_EnterRecursiveCall(" while creating a tensor from a list")) {
         if (!PyErr_Occurred())
             PyErr_Format(PyExc_ValueError, "too many dimensions '%s'", Py_TYPE(o)->tp_name);
         return -1;
@@ -271,8 +271,8 @@ static int fill(PyObject *o, int depth, const plan *p, writer *w)
     }
     Py_DECREF(items);
     return status;
-changed: /* by an item's own code */
-    PyErr_SetString(PyExc_RuntimeError, "a list changed while a tensor was made of it");
+changed: /* by the code of an item */
+    PyErr_SetString(PyExc_RuntimeError, "a list changed while a tensor was being created from it");
     return -1;
 }
 
@@ -296,7 +296,7 @@ static mt_tensor *from_lists(PyObject *o, int dtype)
         return t;
     }
     if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_RuntimeError, "a list changed while a tensor was made of it");
+        PyErr_SetString(PyExc_RuntimeError, "a list changed while a tensor was being created from it");
     mt_release(t);
     return NULL;
 }
@@ -323,11 +323,11 @@ static bool dtype_of_format(const Py_buffer *b, mt_dtype *out)
     return true;
 }
 
-/* On any thread, with or without the GIL. */
+/* Called on any thread, with or without the GIL. */
 static void drop_buffer(void *user)
 {
     if (!Py_IsInitialized())
-        return; /* the process is ending: the memory goes with it */
+        return; /* the process is exiting, which frees the memory */
     PyGILState_STATE state = PyGILState_Ensure();
     PyBuffer_Release(user);
     PyMem_Free(user);
@@ -413,7 +413,7 @@ static PyObject *from_numpy(PyObject *module, PyObject *o)
     return t != NULL ? mtpy_wrap(t) : NULL;
 }
 
-/* Runs an op on *t (owned), which its result replaces; NULL after a failure, with an exception. */
+/* Replaces *t (owned) by the result of an op on it; NULL with an exception set on failure. */
 static void replace(mt_tensor **t, mt_op_id op, const mt_value *rest, unsigned count)
 {
     mt_value args[8] = {mt_value_tensor(*t)};
@@ -538,7 +538,7 @@ static PyObject *from_bytes(PyObject *module, PyObject *args)
     PyBuffer_Release(&data);
     if (!right) {
         if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "_from_bytes: the data does not go with the shape and dtype");
+            PyErr_SetString(PyExc_ValueError, "_from_bytes: the data does not match the shape and dtype");
         return NULL;
     }
     return status == MT_OK ? mtpy_wrap(t) : mtpy_raise(status);
@@ -613,7 +613,7 @@ int mtpy_getbuffer(PyObject *self, Py_buffer *view, int flags)
     }
     int rank = mt_rank(t);
     Py_ssize_t item = (Py_ssize_t)mt_dtype_bytes(mt_dtype_of(t));
-    Py_ssize_t *numbers = PyMem_Malloc(sizeof(Py_ssize_t) * 2 * MT_MAX_RANK); /* the tensor's may change */
+    Py_ssize_t *numbers = PyMem_Malloc(sizeof(Py_ssize_t) * 2 * MT_MAX_RANK); /* a copy */
     if (numbers == NULL) {
         PyErr_NoMemory();
         return -1;

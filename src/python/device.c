@@ -1,11 +1,11 @@
-/* python/device.c - torch.device. The accelerator is "npu"; "cuda" and "gpu" are other words for it. */
+/* python/device.c - torch.device. The accelerator is "npu"; "cuda" and "gpu" are aliases. */
 #include "python/binding.h"
 #include <string.h>
 
 typedef struct device_object {
     PyObject_HEAD
     uint8_t type;
-    int16_t index; /* -1: none was given */
+    int16_t index; /* -1: not given */
 } device_object;
 
 static const char *const type_names[] = {"cpu", "npu"};
@@ -183,7 +183,8 @@ static PyGetSetDef properties[] = {
     {"index", get_index, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
-/* with device("npu"): tensors that this thread makes of nothing are there. What was before is kept in a list of the thread. */
+/* with device("npu"): sets this thread's default device for new tensors. Previous ones are kept in a
+ * per-thread list. */
 static PyObject *entered(void)
 {
     PyObject *state = PyThreadState_GetDict(), *list = NULL;
@@ -194,7 +195,7 @@ static PyObject *entered(void)
     list = PyList_New(0);
     if (list != NULL && PyDict_SetItemString(state, "mindtorch_v2.devices", list) < 0)
         Py_CLEAR(list);
-    Py_XDECREF(list); /* the dict has it */
+    Py_XDECREF(list); /* the dict owns it */
     return list;
 }
 

@@ -1,7 +1,8 @@
-/* python/dispatch_mode.c - TorchDispatchMode: the ops of a thread are handed to Python before they are computed.
+/* python/dispatch_mode.c - TorchDispatchMode: passes the ops of a thread to Python instead of computing them.
  *
- * A thread's modes are a chain of tuples (mode, functions, outer level or None), innermost first; functions has one callable
- * per row of the op table, then one per row for calls with out=. While a mode handles an op the ones outside of it are in force, as in PyTorch.
+ * A thread's modes are a chain of tuples (mode, functions, outer level or None), innermost first; functions
+ * has one callable per row of the op table, then one per row for calls with out=. While a mode handles an op,
+ * the outer modes are active, as in PyTorch.
  */
 #include "python/binding.h"
 #include <stdlib.h>
@@ -56,7 +57,7 @@ static PyObject *value_object(const mt_value *v, const mt_param *p)
 static bool is_default(const mt_value *v, const mt_param *p)
 {
     const mt_value *standard = &p->standard;
-    if (p->has_default && p->type == MT_TYPE_BOOL && v->kind != MT_NONE) /* C says 0 and 1 */
+    if (p->has_default && p->type == MT_TYPE_BOOL && v->kind != MT_NONE) /* 0 and 1 in C */
         return (v->as.i != 0) == (standard->as.i != 0);
     if (!p->has_default || v->kind != standard->kind)
         return false;
@@ -80,7 +81,8 @@ static bool is_default(const mt_value *v, const mt_param *p)
     return false;
 }
 
-/* As PyTorch hands them over: positional ones up to the last that is no default, and of the others those that are none. */
+/* As PyTorch passes them: positional ones up to the last non-default one, and only non-default keyword
+ * ones. */
 static int make_arguments(mt_op_id op, const mt_value *values, unsigned count, PyObject **args,
                           PyObject **kwargs)
 {
@@ -129,7 +131,7 @@ static int add_out(mt_op_id op, mt_tensor *const *into, PyObject *kwargs)
 
 static int not_a_tensor(mt_op_id op, PyObject *o)
 {
-    PyErr_Format(PyExc_TypeError, "__torch_dispatch__ returned %s for %s where a Tensor is due",
+    PyErr_Format(PyExc_TypeError, "__torch_dispatch__ returned %s for %s; expected a Tensor",
                  Py_TYPE(o)->tp_name, mt_op_name(op));
     return -1;
 }
@@ -237,8 +239,8 @@ static PyObject *pop(PyObject *module, PyObject *mode)
     (void)module;
     if (innermost == NULL || PyTuple_GET_ITEM(innermost, 0) != mode)
         return PyErr_Format(PyExc_RuntimeError,
-                            "this mode is not the innermost one of this thread: modes are left in "
-                            "the reverse order of entering them");
+                            "this is not the innermost mode of this thread: leave modes in the reverse "
+                            "order of entering them");
     PyObject *outer = PyTuple_GET_ITEM(innermost, 2), *old = innermost;
     innermost = outer != Py_None ? Py_NewRef(outer) : NULL;
     put_in_force(innermost, is_below());
@@ -248,7 +250,7 @@ static PyObject *pop(PyObject *module, PyObject *mode)
 
 PyMethodDef mtpy_dispatch_mode_functions[] = {
     {"_push_dispatch_mode", push, METH_VARARGS,
-     "_push_dispatch_mode(mode, functions): one per row of the op table, and one per row for out="},
+     "_push_dispatch_mode(mode, functions): one function per row of the op table, then one per row for out="},
     {"_pop_dispatch_mode", pop, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

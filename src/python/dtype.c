@@ -34,7 +34,7 @@ static PyObject *repr(PyObject *self)
 static PyObject *reduce(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return PyUnicode_FromString(mt_dtype_name(((dtype_object *)self)->dtype)); /* a global of the module */
+    return PyUnicode_FromString(mt_dtype_name(((dtype_object *)self)->dtype)); /* a global */
 }
 
 static PyObject *is_floating_point(PyObject *self, void *unused)

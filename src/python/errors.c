@@ -1,8 +1,8 @@
-/* python/errors.c - a status becomes a Python exception, here and nowhere else. */
+/* python/errors.c - turns a status into a Python exception; nothing else does. */
 #include "python/binding.h"
 #include <string.h>
 
-/* What a callback raised, between its return and the end of the call that it ended. */
+/* The exception of a callback, kept until the call that it ended returns. */
 static _Thread_local struct {
     PyObject *type, *value, *trace; /* owned */
 } kept;
@@ -18,9 +18,8 @@ void mtpy_keep_exception(void)
 
 int mtpy_errors_init(PyObject *module)
 {
-    mtpy.out_of_memory =
-        PyErr_NewExceptionWithDoc("mindtorch_v2.OutOfMemoryError", "The memory of an accelerator is used up.",
-                                  PyExc_RuntimeError, NULL);
+    mtpy.out_of_memory = PyErr_NewExceptionWithDoc(
+        "mindtorch_v2.OutOfMemoryError", "An accelerator is out of memory.", PyExc_RuntimeError, NULL);
     return mtpy.out_of_memory == NULL ? -1
                                       : PyModule_AddObjectRef(module, "OutOfMemoryError", mtpy.out_of_memory);
 }
@@ -32,7 +31,7 @@ PyObject *mtpy_raise(mt_status status)
         kept.type = kept.value = kept.trace = NULL;
         return NULL;
     }
-    PyObject *kind = PyExc_RuntimeError; /* PyTorch's for want of the CPU's memory, too */
+    PyObject *kind = PyExc_RuntimeError; /* PyTorch's choice, also when the CPU is out of memory */
     switch (status) {
     case MT_E_VALUE:
         kind = PyExc_ValueError;

@@ -1,7 +1,7 @@
 /* python/index.c - x[...] and x[...] = v.
  *
- * Ints, slices, None, Ellipsis make a view, step by step (select, slice, unsqueeze); tensors, lists and masks are then
- * gathered for one index() or index_put_().
+ * Ints, slices, None and Ellipsis build a view step by step (select, slice, unsqueeze); tensors, lists and
+ * masks are collected for one index() or index_put_().
  */
 #include "python/binding.h"
 #include <string.h>
@@ -9,9 +9,9 @@
 typedef struct walk {
     mt_tensor *t; /* owned: the view so far */
     int dim;      /* the next dim of it */
-    int shift;    /* dims that masks cover beyond their first: they are one entry of indices */
+    int shift;    /* dims that masks cover beyond their first: a mask is one entry of indices */
     mt_tensor *indices[MT_MAX_RANK + 1]; /* owned, by dim; NULL: whole */
-    int count;                           /* of indices that matter: 0, or 1 + the last */
+    int count;                           /* of indices in use: 0, or 1 + the last */
 } walk;
 
 static void end(walk *w)
@@ -21,7 +21,7 @@ static void end(walk *w)
         mt_release(w->indices[i]);
 }
 
-/* Replaces the view by an op of it. */
+/* Replaces the view by the result of an op on it. */
 static int step(walk *w, mt_op_id op, const mt_value *rest, unsigned count)
 {
     mt_value args[5] = {mt_value_tensor(w->t)};
@@ -158,7 +158,7 @@ static int by_list(walk *w, PyObject *o, int rank)
     return by_tensor(w, index, rank);
 }
 
-/* How many dims of the tensor an item uses. */
+/* How many dims of the tensor an item consumes. */
 static int uses(PyObject *o)
 {
     if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o))
@@ -204,7 +204,7 @@ static int by_item(walk *w, PyObject *o, int used, int rank)
     return fits < 0 ? -1 : fits > 0 ? by_int(w, i, rank) : bad_index(o);
 }
 
-/* Walks through the index; the caller ends w in any case. */
+/* Walks through the index; the caller must end w even on failure. */
 static int go(walk *w, PyObject *self, PyObject *index)
 {
     w->t = mt_retain(mtpy_tensor_of(self));
@@ -240,7 +240,7 @@ PyObject *mtpy_getitem(PyObject *self, PyObject *index)
         if (w.count > 0) {
             mt_value args[] = {mt_value_tensor(w.t), mt_value_tensors(w.indices, (uint32_t)w.count)};
             made = mtpy_call1(MT_OP_index, args, 2);
-        } else if (w.t == mtpy_tensor_of(self)) { /* x[...]: another tensor, as PyTorch's alias */
+        } else if (w.t == mtpy_tensor_of(self)) { /* x[...]: a new tensor, like PyTorch's alias */
             mt_value args[] = {mt_value_tensor(w.t), mt_value_ints(mt_dims(w.t), (uint32_t)mt_rank(w.t))};
             made = mtpy_call1(MT_OP_expand, args, 2);
         } else {
@@ -253,7 +253,7 @@ PyObject *mtpy_getitem(PyObject *self, PyObject *index)
 
 /* ------------------------------------------------------------------------------------------------ setting */
 
-/* The value as a tensor of the dtype and on the device of t; owned, NULL with an exception. */
+/* The value as a tensor with the dtype and device of t; owned. NULL with an exception set. */
 static mt_tensor *value_tensor(PyObject *value, const mt_tensor *t)
 {
     if (!mtpy_is_tensor(value))
@@ -261,7 +261,7 @@ static mt_tensor *value_tensor(PyObject *value, const mt_tensor *t)
     return mt_retain(mtpy_tensor_of(value));
 }
 
-/* PyTorch lets a value have more dims than the place, when they are of size 1. */
+/* PyTorch allows a value to have extra leading dims of size 1. */
 static mt_status strip_ones(mt_tensor **v, int rank)
 {
     mt_status status = MT_OK;

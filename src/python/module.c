@@ -1,4 +1,4 @@
-/* python/module.c - mindtorch_v2._C: its types, its functions, and what the process as a whole may be asked. */
+/* python/module.c - mindtorch_v2._C: its types, its functions, and process-wide settings and queries. */
 #include "python/binding.h"
 #include <mtprof.h>
 
@@ -10,7 +10,7 @@ static PyObject *manual_seed(PyObject *module, PyObject *seed)
     PyObject *whole = PyNumber_Index(seed);
     if (whole == NULL)
         return NULL;
-    unsigned long long value = PyLong_AsUnsignedLongLongMask(whole); /* negative seeds wrap, as PyTorch's */
+    unsigned long long value = PyLong_AsUnsignedLongLongMask(whole); /* negative seeds wrap, as in PyTorch */
     Py_DECREF(whole);
     if (PyErr_Occurred())
         return NULL;
@@ -28,7 +28,7 @@ static PyObject *random_swap(PyObject *module, PyObject *state)
 {
     (void)module;
     if (!PyByteArray_Check(state) || (size_t)PyByteArray_GET_SIZE(state) != mt_random_bytes()) {
-        PyErr_Format(PyExc_TypeError, "the state of a generator is a bytearray of %zu bytes",
+        PyErr_Format(PyExc_TypeError, "a generator state must be a bytearray of %zu bytes",
                      mt_random_bytes());
         return NULL;
     }
@@ -198,7 +198,8 @@ static PyObject *scope_end(PyObject *module, PyObject *token)
     Py_RETURN_NONE;
 }
 
-/* The table: (id, name, schema, name of its backward or None, has a kernel for the CPU, for the NPU) of each row. */
+/* The table: (id, name, schema, backward's name or None, has a CPU kernel, has an NPU kernel) for each
+ * row. */
 static PyObject *op_table(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
@@ -249,7 +250,7 @@ static PyMethodDef functions[] = {
     {"manual_seed", manual_seed, METH_O, NULL},
     {"initial_seed", initial_seed, METH_NOARGS, NULL},
     {"_random_swap", random_swap, METH_O,
-     "_random_swap(bytearray): exchanges the generator's state with another one"},
+     "_random_swap(bytearray): swaps the generator's state with the bytearray's"},
     {"_random_bytes", random_bytes, METH_NOARGS, NULL},
     {"get_num_threads", get_num_threads, METH_NOARGS, NULL},
     {"set_num_threads", set_num_threads, METH_O, NULL},
@@ -264,12 +265,13 @@ static PyMethodDef functions[] = {
     {"_memory_tag", memory_tag, METH_VARARGS, "_memory_tag(tensor, category): see mtp_memory_category"},
     {"tag_parameter", tag_parameter, METH_O, NULL},
     {"scope_begin", scope_begin, METH_O,
-     "scope_begin(name): a scope in profiles; the result goes to scope_end"},
+     "scope_begin(name): begins a scope in profiles; pass the result to scope_end"},
     {"scope_end", scope_end, METH_O, NULL},
     {"_op_table", op_table, METH_NOARGS, NULL},
     {"_recorded_schemas", recorded_schemas, METH_NOARGS,
-     "of each row of the table: see mt_op_recorded_schema"},
-    {"_out_overloads", out_overloads, METH_NOARGS, "of each row of the table: see mt_op_out"},
+     "the recorded schema of each row of the table: see mt_op_recorded_schema"},
+    {"_out_overloads", out_overloads, METH_NOARGS,
+     "the out= overload of each row of the table: see mt_op_out"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -277,11 +279,11 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "mindtorch_v2._C",
     .m_doc = "The tensor runtime; see include/mindtorch.h.",
-    .m_size = -1, /* one per process, as the tensors are */
+    .m_size = -1, /* one per process, like tensors */
     .m_methods = functions,
 };
 
-/* How the profiler reads tensors that modules and optimizers hold; see mtprof.set_tensor_reader. */
+/* Lets the profiler read tensors that modules and optimizers hold: see mtprof.set_tensor_reader. */
 static int read_tensor(PyObject *object, mtp_input *in, mtp_identity *identity)
 {
     return mtpy_is_tensor(object) && mt_tensor_describe(mtpy_tensor_of(object), in, identity) == MT_OK;
@@ -291,7 +293,7 @@ static int add_tensor_reader(PyObject *module)
 {
     int (*function)(PyObject *, mtp_input *, mtp_identity *) = read_tensor;
     void *pointer;
-    memcpy(&pointer, &function, sizeof pointer); /* which ISO C does not convert */
+    memcpy(&pointer, &function, sizeof pointer); /* ISO C has no such conversion */
     PyObject *capsule = PyCapsule_New(pointer, "mtprof.tensor_reader", NULL);
     int bad = capsule == NULL ? -1 : PyModule_AddObjectRef(module, "_tensor_reader", capsule);
     Py_XDECREF(capsule);

@@ -1,4 +1,4 @@
-/* python/npu.c - the accelerator: what mindtorch_v2/npu.py is made of. Streams and events are capsules; npu.py wraps them. */
+/* python/npu.c - the C part of mindtorch_v2/npu.py. Streams and events are capsules that npu.py wraps. */
 #include "python/binding.h"
 #include <limits.h>
 
@@ -86,7 +86,7 @@ static void drop_event(PyObject *capsule)
     mt_event_destroy(PyCapsule_GetPointer(capsule, EVENT));
 }
 
-/* stream(index, which): a new stream, the one that this thread uses, or the default */
+/* stream(index, which): a new stream, this thread's current one, or the default */
 static PyObject *stream(PyObject *module, PyObject *args)
 {
     unsigned index;
@@ -146,7 +146,7 @@ static PyObject *record_stream(PyObject *module, PyObject *args)
     mt_stream *s = PyCapsule_GetPointer(capsule, STREAM);
     if (s == NULL || !mtpy_is_tensor(tensor)) {
         if (s != NULL)
-            PyErr_SetString(PyExc_TypeError, "record_stream(): a tensor was expected");
+            PyErr_SetString(PyExc_TypeError, "record_stream(): expected a Tensor");
         return NULL;
     }
     mt_status status = mt_tensor_record_stream(mtpy_tensor_of(tensor), s);

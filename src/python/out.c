@@ -1,10 +1,10 @@
-/* python/out.c - ops whose results go into tensors of the caller: torch.sin(x, out=y). */
+/* python/out.c - ops that write their results to tensors of the caller: torch.sin(x, out=y). */
 #include "python/parse.h"
 #include <string.h>
 
 #define MOST_OUTS 8
 
-/* What a tensor was like before the call. */
+/* The state of a tensor before the call. */
 typedef struct before {
     int rank;
     int64_t numel, dims[MT_MAX_RANK];
@@ -32,7 +32,7 @@ static PyObject *shape_text(int rank, const int64_t *dims)
     return text;
 }
 
-/* In PyTorch's words. */
+/* With PyTorch's message. */
 static int warn_of_resizing(const before *b, const mt_tensor *t)
 {
     int rank = mt_rank(t);
@@ -65,7 +65,7 @@ static mt_status call(mt_op_id op, const mtpy_parse *p, mt_tensor *const *into)
     return status;
 }
 
-/* The caller's own objects, under the names that the results have. */
+/* The caller's objects, under the names of the results. */
 static PyObject *pack(PyTypeObject *result, PyObject *items)
 {
     Py_ssize_t n = PyTuple_GET_SIZE(items);
@@ -80,7 +80,7 @@ PyObject *mtpy_call_out(mt_op_id op, const mtpy_parse *p, PyTypeObject *result)
     unsigned n = mt_op_outputs(op);
     mt_tensor *into[MOST_OUTS];
     before had[MOST_OUTS];
-    PyObject *items = n == 1 ? PyTuple_Pack(1, p->out) : PySequence_Tuple(p->out); /* held over the call */
+    PyObject *items = n == 1 ? PyTuple_Pack(1, p->out) : PySequence_Tuple(p->out); /* held during the call */
     if (items == NULL)
         return NULL;
     for (unsigned i = 0; i < n; i++) {

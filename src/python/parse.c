@@ -1,8 +1,8 @@
-/* python/parse.c - Python arguments made into those of one op, by the parameters of its row; and the words for what does
- * not fit, which are PyTorch's.
+/* python/parse.c - converts Python arguments to those of one op, by the parameters of its row, with PyTorch's
+ * error messages.
  *
- * Lists of tensors hold references until mtpy_parse_end, since another thread may change the Python list meanwhile; all
- * else is kept alive by the caller's frame.
+ * Lists of tensors hold references until mtpy_parse_end, since another thread may change the Python list
+ * meanwhile; the caller's frame keeps everything else alive.
  */
 #include "python/parse.h"
 #include <string.h>
@@ -11,12 +11,12 @@
 
 typedef struct block {
     struct block *next;
-    mt_tensor **tensors; /* held references within this list, or NULL */
+    mt_tensor **tensors; /* the references held in this list, or NULL */
     unsigned count;
     int64_t bytes[];
 } block;
 
-/* Room for n eight-byte items; tensors: they will be references to be given back. */
+/* Room for n eight-byte items; tensors: they will be references to release. */
 static void *take_room(mtpy_parse *p, Py_ssize_t n, bool tensors)
 {
     if (!tensors && n <= PARSE_ROOM - (Py_ssize_t)p->used) {
@@ -57,7 +57,7 @@ static int convert_int(PyObject *o, mt_value *v)
     return fits;
 }
 
-/* A bool is no int here, but an item of a list may be one: output_mask=[True, False]. */
+/* A bool is not an int here, except as an item of a list: output_mask=[True, False]. */
 static int convert_item(PyObject *o, int64_t *out)
 {
     if (PyBool_Check(o)) {
@@ -67,7 +67,7 @@ static int convert_item(PyObject *o, int64_t *out)
     return mtpy_index(o, out);
 }
 
-/* From a tuple or list. *bad: the item that is no int. */
+/* From a tuple or list. *bad: the item that is not an int. */
 static int convert_ints(mtpy_parse *p, PyObject *o, mt_value *v, Py_ssize_t *bad)
 {
     if (!PyTuple_Check(o) && !PyList_Check(o))
@@ -79,7 +79,7 @@ static int convert_ints(mtpy_parse *p, PyObject *o, mt_value *v, Py_ssize_t *bad
     for (Py_ssize_t i = 0; i < n; i++) {
         /* __index__ of an item may shorten the list */
         if (i >= PySequence_Fast_GET_SIZE(o)) {
-            PyErr_SetString(PyExc_RuntimeError, "a list changed while it was read");
+            PyErr_SetString(PyExc_RuntimeError, "a list changed while it was being read");
             return -1;
         }
         int fits = convert_item(PySequence_Fast_GET_ITEM(o, i), &ints[i]);
@@ -220,7 +220,7 @@ int mtpy_self_param(mt_op_id op)
     return -1;
 }
 
-/* The parameter that a keyword names; -1: none. PyTorch's functions say input for self; NumPy says axis, keepdims. */
+/* The parameter of a keyword; -1: none. Accepts PyTorch's `input` for self, and NumPy's axis and keepdims. */
 static int find_param(const mt_param *params, unsigned count, const char *name)
 {
     static const struct {
@@ -236,7 +236,7 @@ static int find_param(const mt_param *params, unsigned count, const char *name)
     return -1;
 }
 
-/* Keywords of creation functions that are no parameters of the op. */
+/* Keywords of factory functions that are not parameters of the op. */
 static int creation_keyword(const mt_param *params, unsigned count, const char *name, PyObject *o,
                             mtpy_parse *p)
 {
@@ -250,7 +250,7 @@ static int creation_keyword(const mt_param *params, unsigned count, const char *
            (strcmp(name, "generator") == 0 && o == Py_None) || (strcmp(name, "layout") == 0 && o == Py_None);
 }
 
-/* out=: a tensor, or as many as the op has results. 1: it is taken; 0: the op has none; -1: it does not fit. */
+/* out=: a tensor, or one per result of the op. 1: accepted; 0: the op has no out=; -1: it does not fit. */
 static int out_keyword(mt_op_id op, const mtpy_args *a, const char *name, PyObject *o, mtpy_parse *p)
 {
     unsigned n = mt_op_outputs(op);
@@ -390,14 +390,14 @@ static const char *type_text(const mt_param *q)
     return texts[q->type];
 }
 
-/* The type of o as PyTorch's messages say it. */
+/* The type of o as PyTorch's messages name it. */
 static const char *word_for(PyObject *o)
 {
     const char *name = Py_TYPE(o)->tp_name, *dot = strrchr(name, '.');
     return dot != NULL ? dot + 1 : name;
 }
 
-/* Of a parameter, which is not terminated in the schema. */
+/* A parameter's name, which is not NUL-terminated in the schema. */
 static const char *param_name(const mt_param *q, char text[64])
 {
     PyOS_snprintf(text, 64, "%.*s", (int)q->name_length, q->name);
@@ -460,7 +460,7 @@ void mtpy_raise_mismatch(mt_op_id op, const mtpy_args *a, const mtpy_mismatch *m
     }
 }
 
-/* "(Tensor, int, dim=str)": what was given. */
+/* "(Tensor, int, dim=str)": the types of the arguments. */
 static PyObject *given_text(const mtpy_args *a)
 {
     Py_ssize_t named = a->names != NULL ? PyTuple_GET_SIZE(a->names) : 0;

@@ -1,4 +1,4 @@
-/* python/size.c - torch.Size: a tuple of ints that knows its product. */
+/* python/size.c - torch.Size: a tuple of ints with numel(). */
 #include "python/binding.h"
 
 PyObject *mtpy_size_object(const int64_t *dims, int rank)
@@ -54,7 +54,7 @@ static PyObject *numel(PyObject *self, PyObject *unused)
     return n;
 }
 
-/* A plain tuple, made into a Size. Takes it. */
+/* Converts a plain tuple to a Size. Takes it. */
 static PyObject *as_size(PyObject *tuple)
 {
     if (tuple == NULL || !PyTuple_CheckExact(tuple))

@@ -1,5 +1,5 @@
-/* python/tensor_methods.c - what Tensor has beside operators and the ops of the table: questions about shape and memory,
- * its place in the graph, conversions.
+/* python/tensor_methods.c - methods of Tensor other than operators and table ops: shape and memory, autograd,
+ * conversions.
  */
 #include "python/binding.h"
 #include <mtprof.h>
@@ -15,7 +15,7 @@ static PyObject *get_shape(PyObject *self, void *unused)
     return mtpy_size_object(mt_dims(SELF), mt_rank(SELF));
 }
 
-/* One of n numbers, by an int or the keyword dim. */
+/* One of n numbers, selected by an int or the keyword dim. */
 static PyObject *one_of(const char *name, PyObject *self, const int64_t *numbers, PyObject *const *args,
                         Py_ssize_t n, PyObject *names, bool *asked)
 {
@@ -118,7 +118,7 @@ static PyObject *resize(PyObject *self, PyObject *size)
 static PyObject *set_memory(PyObject *self, PyObject *source)
 {
     if (source != Py_None && !mtpy_is_tensor(source))
-        return PyErr_Format(PyExc_TypeError, "set_(): a Tensor or a storage is needed");
+        return PyErr_Format(PyExc_TypeError, "set_(): expected a Tensor or a storage");
     mt_status status = mt_set(SELF, source != Py_None ? mtpy_tensor_of(source) : NULL);
     return status == MT_OK ? Py_NewRef(self) : mtpy_raise(status);
 }
@@ -186,7 +186,7 @@ static PyObject *get_on_cpu(PyObject *self, void *unused)
     return PyBool_FromLong(MT_DEVICE_TYPE(mt_device_of(SELF)) == 0);
 }
 
-/* x.T: all dims turned; x.mT: the last two. */
+/* x.T: all dims reversed; x.mT: the last two swapped. */
 static PyObject *get_turned(PyObject *self, void *unused)
 {
     (void)unused;
@@ -370,7 +370,7 @@ static PyObject *npu(PyObject *self, PyObject *args)
     return fits > 0 ? to_device(self, device) : NULL;
 }
 
-/* to(dtype), to(device, dtype), to(other): the last is the only form that no row has. */
+/* to(dtype), to(device, dtype), to(other): only the last form is not in the table. */
 static PyObject *to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
     if (n == 0 && names == NULL)
@@ -426,7 +426,7 @@ static PyObject *make_subclass(PyObject *cls, PyObject *args)
                           &requires_grad))
         return NULL;
     if (!PyType_IsSubtype((PyTypeObject *)type, mtpy.tensor)) {
-        PyErr_SetString(PyExc_TypeError, "_make_subclass: the class is no subclass of Tensor");
+        PyErr_SetString(PyExc_TypeError, "_make_subclass: the class is not a subclass of Tensor");
         return NULL;
     }
     mt_value from = mt_value_tensor(mtpy_tensor_of(data));
@@ -442,7 +442,7 @@ static PyObject *make_subclass(PyObject *cls, PyObject *args)
 
 PyMethodDef mtpy_tensor_methods[] = {
     {"size", AS_METHOD(size), METH_FASTCALL | METH_KEYWORDS,
-     "size(dim=None): its shape, or one of its sizes"},
+     "size(dim=None): the shape, or the size of one dim"},
     {"stride", AS_METHOD(stride), METH_FASTCALL | METH_KEYWORDS, "stride(dim=None): in elements"},
     {"dim", dim, METH_NOARGS, "The number of dims."},
     {"ndimension", dim, METH_NOARGS, "The number of dims."},
@@ -450,25 +450,25 @@ PyMethodDef mtpy_tensor_methods[] = {
     {"nelement", numel, METH_NOARGS, "The number of elements."},
     {"is_contiguous", is_contiguous, METH_NOARGS, NULL},
     {"is_floating_point", is_floating_point, METH_NOARGS, NULL},
-    {"element_size", element_size, METH_NOARGS, "Bytes of an element."},
+    {"element_size", element_size, METH_NOARGS, "Bytes per element."},
     {"_resize", resize, METH_O, "resize_ to a tuple of ints."},
-    {"_set", set_memory, METH_O, "set_ to another tensor's memory, or to none."},
-    {"_storage_view", storage_view, METH_NOARGS, "All its memory as a tensor of one dim."},
+    {"_set", set_memory, METH_O, "set_ to another tensor's memory, or to an empty one."},
+    {"_storage_view", storage_view, METH_NOARGS, "All of its memory as a one-dimensional tensor."},
     {"data_ptr", data_ptr, METH_NOARGS, "The address of the first element."},
     {"storage_offset", storage_offset, METH_NOARGS, NULL},
     {"item", item, METH_NOARGS, "The only element, as a Python number."},
     {"tolist", tolist, METH_NOARGS, "Nested lists of Python numbers."},
     {"requires_grad_", AS_METHOD(requires_grad_), METH_VARARGS | METH_KEYWORDS, NULL},
-    {"detach_", detach_, METH_NOARGS, "Leaves the graph, in place."},
-    {"retain_grad", retain_grad, METH_NOARGS, "Keeps the gradient of a tensor that is no leaf."},
+    {"detach_", detach_, METH_NOARGS, "Detaches it from the graph, in place."},
+    {"retain_grad", retain_grad, METH_NOARGS, "Keeps the gradient of a non-leaf tensor."},
     {"float", to_float, METH_NOARGS, NULL},
     {"double", to_double, METH_NOARGS, NULL},
     {"int", to_int, METH_NOARGS, NULL},
     {"long", to_long, METH_NOARGS, NULL},
     {"bool", to_bool, METH_NOARGS, NULL},
     {"cpu", cpu, METH_NOARGS, NULL},
-    {"npu", npu, METH_VARARGS, "npu(device=None): on the accelerator"},
-    {"cuda", npu, METH_VARARGS, "Another word for npu()."},
+    {"npu", npu, METH_VARARGS, "npu(device=None): the tensor on the accelerator"},
+    {"cuda", npu, METH_VARARGS, "Alias of npu()."},
     {"to", AS_METHOD(to), METH_FASTCALL | METH_KEYWORDS, "to(dtype), to(device, dtype=None) or to(other)"},
     {"numpy", AS_METHOD(numpy), METH_VARARGS | METH_KEYWORDS,
      "numpy(*, force=False): an array on the same memory"},
@@ -476,7 +476,7 @@ PyMethodDef mtpy_tensor_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* What profiles know the tensor by: no other one has or had it. */
+/* The tensor's id in profiles, never reused. */
 static PyObject *get_number(PyObject *self, void *unused)
 {
     mtp_input in;

@@ -1,6 +1,6 @@
-/* python/tensor_type.c - the Tensor type: life and identity of its objects, operators.
+/* python/tensor_type.c - the Tensor type: lifetime and identity of its objects, operators.
  *
- * Dead objects of the type itself (not of subclasses) are kept for the next ones, since every op makes one.
+ * Dead objects of the exact type (not of subclasses) are reused, since every op creates one.
  */
 #include "python/binding.h"
 #include <structmember.h>
@@ -28,7 +28,7 @@ PyObject *mtpy_wrap(mt_tensor *t)
     PyObject *known = mt_python(t);
     if (known != NULL) {
         Py_INCREF(known);
-        mt_release(t); /* the object has its own */
+        mt_release(t); /* the object holds its own reference */
         return known;
     }
     mtpy_tensor *o = new_object();
@@ -94,7 +94,7 @@ static int clear(PyObject *self)
     return 0;
 }
 
-/* Tensor(), Tensor(2, 3), Tensor([[1, 2]]), Tensor(other): float32 of the default dtype. */
+/* Tensor(), Tensor(2, 3), Tensor([[1, 2]]), Tensor(other): of the default dtype. */
 static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *names)
 {
     if (names != NULL && PyDict_GET_SIZE(names) > 0 && type == mtpy.tensor) {
@@ -140,7 +140,7 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *names)
 
 /* ------------------------------------------------------------------------------------------- operators */
 
-/* 1: *out is o as an operand; 0: o is none; -1: an exception is set. */
+/* 1: *out is o as an operand; 0: o cannot be one; -1: an exception is set. */
 static inline int operand(PyObject *o, mt_value *out)
 {
     if (LIKELY(mtpy_is_tensor(o))) {
@@ -150,7 +150,7 @@ static inline int operand(PyObject *o, mt_value *out)
     return mtpy_number(o, out);
 }
 
-/* a OP b where either may be the tensor; swapped: the op for a number on the left, with its operands exchanged. */
+/* a OP b where either may be the tensor; swapped: the op for a number on the left, operands swapped. */
 static inline PyObject *binary(mt_op_id op, mt_op_id swapped, PyObject *a, PyObject *b, unsigned count)
 {
     mt_value args[3];
@@ -197,7 +197,7 @@ static PyObject *nb_xor(PyObject *a, PyObject *b)
     return binary(MT_OP_bitwise_xor, MT_OP_bitwise_xor, a, b, 2);
 }
 
-/* A number on the left of ops that have no turned form becomes a tensor of the other's kind of dtype. */
+/* If an op has no swapped form, a number on the left becomes a tensor with a dtype like the other's. */
 static PyObject *number_left(mt_op_id op, PyObject *a, PyObject *b)
 {
     mt_value args[2];
@@ -504,6 +504,6 @@ int mtpy_tensor_type_init(PyObject *module)
 {
     mtpy.tensor = (PyTypeObject *)PyType_FromSpec(&spec);
     if (mtpy.tensor != NULL)
-        mtpy.tensor->tp_name = "Tensor"; /* what messages of the interpreter call it, as they do PyTorch's */
+        mtpy.tensor->tp_name = "Tensor"; /* the name in the interpreter's messages, as for PyTorch's */
     return mtpy.tensor == NULL ? -1 : PyModule_AddObjectRef(module, "Tensor", (PyObject *)mtpy.tensor);
 }

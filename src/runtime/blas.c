@@ -1,10 +1,10 @@
-/* runtime/blas.c - gemm: one interface over OpenBLAS, found at run time, and over code of our own.
+/* runtime/blas.c - gemm: one interface to OpenBLAS, found at run time, and to our own code.
  *
- *     mt__gemm ──► layouts (copies where a stride is not 1) ──► split over the pool ──► OpenBLAS | blocked gemm | integers
+ *     mt__gemm ──► layouts (maybe copied) ──► split over the pool ──► OpenBLAS | blocked gemm | integers
  *
- * Threads: any. The library is opened once. It is kept at one thread: we split products over the runtime's own pool,
- * so that mt_set_num_threads() rules both, batches run side by side and a fork finds no foreign threads at work.
- * MT_BLAS=builtin in the environment keeps to our own code.
+ * Threads: any. The library is opened once and limited to one thread: products are split over the runtime's
+ * own pool, so that mt_set_num_threads() controls both, batches run in parallel and a fork meets no foreign
+ * threads at work. MT_BLAS=builtin in the environment forces our own code.
  */
 #define _GNU_SOURCE
 #include "runtime/blas.h"
@@ -20,7 +20,7 @@ enum {
     ROW_MAJOR = 101,
     NO_TRANS = 111,
     TRANS = 112
-}; /* CBLAS's */
+}; /* values of CBLAS */
 
 typedef void sgemm_fn(int, int, int, int, int, int, float, const float *, int, const float *, int, float,
                       float *, int);
@@ -39,7 +39,7 @@ static struct {
 } lib;
 static pthread_once_t lib_once = PTHREAD_ONCE_INIT;
 
-/* ISO C has no cast from data to function pointers; POSIX promises that the bits fit. */
+/* ISO C has no cast from data to function pointers; POSIX guarantees that the bits fit. */
 static bool symbol(void *handle, const char *name, void *slot)
 {
     void *p = dlsym(handle, name);
@@ -88,7 +88,8 @@ const char *mt_blas_name(void)
 
 /* -------------------------------------------------------------------------------------------- our own gemm */
 
-/* A block of c, MR x 2 vectors, is computed from packed panels of a (MR wide) and b; accumulators stay in registers. */
+/* A block of c, MR x 2 vectors, is computed from packed panels of a (MR wide) and b; accumulators
+ * stay in registers. */
 #define TILE(name, type, vector, MR, TARGET)                                                                 \
     TARGET static void name(int64_t k, const type *restrict a, const type *restrict b, type *restrict out)   \
     {                                                                                                        \
@@ -135,7 +136,7 @@ static bool wide_vectors(void)
 #endif
 }
 
-/* The panels of a thread, kept for its life: they are too large to be taken from the system at each product. */
+/* A thread's panels, kept until it ends: they are too large to allocate for each product. */
 static pthread_key_t panels_key;
 static pthread_once_t panels_once = PTHREAD_ONCE_INIT;
 static void make_panels_key(void)
@@ -153,7 +154,7 @@ static void *panels(void)
     return p;
 }
 
-/* c += alpha * a @ b. Panels of a: MR rows each, of b: NR columns each, filled up with zeros. */
+/* c += alpha * a @ b. Panels of a have MR rows each, panels of b NR columns, padded with zeros. */
 #define BLOCKED(type, suffix, WIDE_TILE)                                                                     \
     static void pack_##suffix(const type *restrict from, int64_t wide, int64_t k, int64_t along,             \
                               int64_t across, int64_t w, type *restrict to)                                  \
@@ -211,7 +212,8 @@ BLOCKED(float, f32, tile_f32)
 BLOCKED(double, f64, tile_f64)
 #endif
 
-/* Integers: row by row, so that the inner loop is along c and b. Wraps around as unsigned numbers do. */
+/* Integers: row by row, so that the inner loop runs along c and b. Overflow wraps around as for
+ * unsigned numbers. */
 #define INTEGERS(type, word, suffix)                                                                         \
     static void integers_##suffix(type alpha, const mt__matrix *a, const mt__matrix *b, const mt__matrix *c) \
     {                                                                                                        \
@@ -263,15 +265,15 @@ static void scale(mt_dtype dtype, const mt__matrix *c, double beta)
 
 typedef struct product {
     mt_dtype dtype;
-    bool ours; /* not by the library */
+    bool ours; /* our own code, not the library */
     double alpha, beta;
     mt__matrix a, b, c;
     bool by_rows; /* how c is split */
-    int64_t part; /* rows or columns of each */
+    int64_t part; /* rows or columns per part */
     _Atomic bool failed;
 } product;
 
-/* How BLAS sees a matrix that lies in rows or in columns. */
+/* BLAS's description of a row-major or column-major matrix. */
 typedef struct layout {
     int trans, ld;
 } layout;
@@ -292,7 +294,7 @@ static bool layout_of(const mt__matrix *m, layout *out)
     return ld <= INT_MAX;
 }
 
-/* c is a column, or a row, which is a column of the transposed product. */
+/* c is a column, or a row, i.e. a column of the transposed product. */
 static void by_gemv(const product *p, mt__matrix a, mt__matrix x, mt__matrix y)
 {
     layout la = {NO_TRANS, 1};
@@ -314,7 +316,7 @@ static void by_library(product *p, const mt__matrix *a, const mt__matrix *b, con
     int m = (int)c->rows, n = (int)c->columns, k = (int)a->columns,
         ldc = (int)(c->rows == 1 ? c->columns : c->row);
     if (n == 1 || m == 1) {
-        if (p->beta == 0) /* gemv may read what it should not */
+        if (p->beta == 0) /* gemv may read c although it should not */
             scale(p->dtype, c, 0);
         if (n == 1)
             by_gemv(p, *a, *b, *c);
@@ -373,7 +375,7 @@ static void one_part(int64_t begin, int64_t end, void *user)
     (p->ours ? by_ourselves : by_library)(p, &a, &b, &c);
 }
 
-/* A copy of m in rows, for strides that no BLAS takes. *copy is the caller's to free. */
+/* A row-major copy of m, for strides that BLAS cannot handle. The caller frees *copy. */
 static mt_status straighten(mt_dtype dtype, mt__matrix *m, void **copy)
 {
     bool eight = dtype == MT_FLOAT64 || dtype == MT_INT64;
@@ -393,7 +395,7 @@ static mt_status straighten(mt_dtype dtype, mt__matrix *m, void **copy)
     return MT_OK;
 }
 
-#define SPLIT_FROM ((double)(1 << 20)) /* multiplications that are worth waking a worker */
+#define SPLIT_FROM ((double)(1 << 20)) /* multiplications that make waking a worker worthwhile */
 #define PART_UNIT 16                   /* parts are multiples of it: whole tiles, whole cache lines */
 
 static void split(product *p)
@@ -425,7 +427,7 @@ mt_status mt__gemm(mt_dtype dtype, double alpha, const mt__matrix *a, const mt__
     mt_blas_name();
     p.ours = lib.sgemm == NULL || !mt__is_floating(dtype) || c->rows > INT_MAX || c->columns > INT_MAX ||
              a->columns > INT_MAX || c->row > INT_MAX;
-    if (!p.ours) { /* ours takes any strides */
+    if (!p.ours) { /* ours handles any strides */
         if (!layout_of(a, &unused))
             status = straighten(dtype, &p.a, &copy_a);
         if (status == MT_OK && !layout_of(b, &unused))
@@ -434,7 +436,7 @@ mt_status mt__gemm(mt_dtype dtype, double alpha, const mt__matrix *a, const mt__
     if (status == MT_OK)
         split(&p);
     if (status == MT_OK && atomic_load_explicit(&p.failed, memory_order_relaxed))
-        status = mt__fail(MT_E_NOMEM, "out of memory: panels of a product of matrices");
+        status = mt__fail(MT_E_NOMEM, "out of memory: panels of a matrix product");
     free(copy_a);
     free(copy_b);
     return status;

@@ -1,4 +1,4 @@
-/* runtime/blas.h - products of matrices on the CPU, by OpenBLAS when it is there, else by our own code. */
+/* runtime/blas.h - matrix products on the CPU, by OpenBLAS if available, else by our own code. */
 #ifndef RUNTIME_BLAS_H
 #define RUNTIME_BLAS_H
 #include "runtime/runtime.h"
@@ -10,8 +10,9 @@ typedef struct mt__matrix {
     int64_t row, column; /* strides in elements */
 } mt__matrix;
 
-/* c = alpha * a @ b + beta * c; with beta 0, c is not read. All of `dtype`, which may be any but bool; c->column must be 1.
- * a and b are taken as they lie when one of their strides is 1, else copied. Large products are split over the pool. */
+/* c = alpha * a @ b + beta * c; with beta 0, c is not read. All have `dtype`, which may be any but bool;
+ * c->column must be 1. a and b are used in place if one of their strides is 1, else copied. Large products
+ * are split over the pool. */
 mt_status mt__gemm(mt_dtype dtype, double alpha, const mt__matrix *a, const mt__matrix *b, double beta,
                    const mt__matrix *c);
 

@@ -1,5 +1,5 @@
-/* runtime/bound.c - what bindings to other languages need and C programs do not: the object that stands for a tensor,
- * its hooks as a cycle collector sees them, and changes of a tensor under its object.
+/* runtime/bound.c - what language bindings need and C programs do not: the object of a tensor, its hooks for
+ * a cycle collector, and replacing a tensor's data under its object.
  */
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
@@ -46,7 +46,7 @@ mt_status mt_set_default_device(mt_device device)
 {
     if (MT_DEVICE_TYPE(device) != 0 && MT_DEVICE_INDEX(device) >= mt_npu_count())
         return mt__fail(MT_E_RUNTIME, "device %s is not available: %s", mt__device_text(device),
-                        mt_npu_count() > 0 ? "there are fewer" : mt_npu_absence());
+                        mt_npu_count() > 0 ? "there are fewer devices" : mt_npu_absence());
     mt__default_device = device;
     return MT_OK;
 }
@@ -72,7 +72,7 @@ mt_status mt_set_data(mt_tensor *t, const mt_tensor *from)
     memcpy(t->strides, from->strides, sizeof t->strides);
     mt__set_contiguous_flag(t);
     if (old->category == MTP_MEMORY_PARAMETER || old->category == MTP_MEMORY_OPTIMIZER_STATE)
-        mt_tensor_tag(t, old->category); /* a model that moves to another device stays a model */
+        mt_tensor_tag(t, old->category); /* parameters stay parameters on another device */
     mt__storage_release(old);
     return MT_OK;
 }
@@ -103,8 +103,8 @@ static int visit_hooks(const mt__hooks *hooks, mt_visit_fn *visit, void *arg)
 
 int mt_hooks_visit(const mt_tensor *t, mt_visit_fn *visit, void *arg)
 {
-    /* With another owner the object does not decide the tensor's life. relaxed: the collector holds the GIL, and a
-     * count that another thread is just changing is above 1. */
+    /* With another owner, the object does not control the tensor's lifetime. relaxed: the collector holds the
+     * GIL, and a count that another thread is changing is above 1. */
     if (atomic_load_explicit(&t->refs, memory_order_relaxed) != 1)
         return 0;
     int end = 0;

@@ -1,4 +1,4 @@
-/* runtime/chance.h - the generator of random numbers; see random.c. */
+/* runtime/chance.h - the random number generator; see random.c. */
 #ifndef RUNTIME_CHANCE_H
 #define RUNTIME_CHANCE_H
 #include "runtime/runtime.h"
@@ -14,7 +14,7 @@ typedef struct mt__chance {
 mt__chance *mt__chance_begin(void); /* locks */
 void mt__chance_end(void);
 void mt__chance_refill(mt__chance *g);
-/* Can elements of dtype be `from` ... `last`? As random_ says it. */
+/* Can elements of dtype hold `from` ... `last`? Fails with random_'s message. */
 mt_status mt__random_range(mt_dtype dtype, int64_t from, int64_t last);
 
 static inline uint32_t mt__random(mt__chance *g)

@@ -2,8 +2,8 @@
  *
  *     mt_call ──► checked ──► (profiler: begin) ──► composite, or infer + kernel (+ node) ──► (profiler: end)
  *
- * With no profile running the profiler costs one predicted branch. An op is recorded once, whether or not autograd
- * follows it; ops that it is made of are recorded inside it.
+ * Without a running profile the profiler costs one predicted branch. An op is recorded once, whether or not
+ * autograd tracks it; the ops that it is composed of are recorded inside it.
  */
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
@@ -38,15 +38,15 @@ static const char *kind_text(unsigned kind)
 static mt_status bad_argument(const mt__op *op, unsigned i, const mt_value *v)
 {
     const mt_param *p = &op->params[i];
-    return mt__fail(MT_E_TYPE, "%s(): argument '%.*s' (position %u) can not be %s; the op is %s",
-                    op->name + 6, (int)p->name_length, p->name, i + 1, kind_text(v->kind), op->schema);
+    return mt__fail(MT_E_TYPE, "%s(): argument '%.*s' (position %u) cannot be %s; the op is %s", op->name + 6,
+                    (int)p->name_length, p->name, i + 1, kind_text(v->kind), op->schema);
 }
 
-/* What the arguments say about the call. */
+/* Properties of the call derived from its arguments. */
 typedef struct facts {
     mt_device device;
     bool has_device, tracked;
-    bool host_number; /* there is a tensor without dims on the CPU */
+    bool host_number; /* there is a 0-dim tensor on the CPU */
 } facts;
 
 mt_status mt__mixed_devices(const mt__op *op, mt_device a, mt_device b)
@@ -57,7 +57,7 @@ mt_status mt__mixed_devices(const mt__op *op, mt_device a, mt_device b)
                     mt__device_text(a), mt__device_text(b), op->name);
 }
 
-/* A tensor without dims may stay on the CPU while the others are elsewhere, if the op takes it as a number. */
+/* A 0-dim tensor may stay on the CPU while the others are elsewhere, if the op accepts it as a number. */
 static inline mt_status look_at(const mt__op *op, const mt_tensor *t, facts *f)
 {
     f->tracked |= mt__tracks(t);
@@ -76,7 +76,7 @@ static inline mt_status look_at(const mt__op *op, const mt_tensor *t, facts *f)
     return mt__mixed_devices(op, f->device, t->device);
 }
 
-/* Kernels of accelerators read such a number if they say so, and never write one. */
+/* Kernels of accelerators read such a number only if they declare it, and never write one. */
 static mt_status check_host_number(const mt__op *op, const mt_value *args, const facts *f)
 {
     bool writes = op->in_place && op->id != MT_OP_copy_ && args[0].kind == MT_TENSOR &&
@@ -129,7 +129,7 @@ mt_status mt__complete(const mt__op *op, const mt_value *args, unsigned count, m
         } else if (p->has_default) {
             full[i] = p->standard;
         } else {
-            return mt__fail(MT_E_TYPE, "%s() misses its argument '%.*s': %s", op->name + 6,
+            return mt__fail(MT_E_TYPE, "%s() is missing its argument '%.*s': %s", op->name + 6,
                             (int)p->name_length, p->name, op->schema);
         }
         if (p->type == MT_TYPE_INTS && full[i].kind == MT_INT && p->ints > 0) {
@@ -196,7 +196,7 @@ mt_status mt__compute(mt__call *call)
     return infer_and_compute(call);
 }
 
-/* Two tensors of the dtype that is computed in need nothing of what numbers.c does. */
+/* Two tensors of the compute dtype need none of the conversions in numbers.c. */
 static bool is_plain(const mt__call *call)
 {
     const mt_value *a = &call->args[0], *b = &call->args[1];
@@ -269,7 +269,7 @@ static inline mt_status run_new(mt__call *call, bool tracked)
         mt_status status = op->composite(call);
         if (status == MT_OK)
             status = scope.status;
-        scope.status = MT_OK; /* it is told by what we return */
+        scope.status = MT_OK; /* our return value reports it */
         mt_scope_leave(&scope);
         return status;
     }
@@ -296,7 +296,7 @@ static inline mt_status run(mt__call *call, bool tracked)
 #define LIST_ITEMS 64
 #define MORE_INPUTS (4 + MT__MAX_OUTS) /* layout, pin_memory, two missing ones; out= */
 
-/* Numbers are given when they are first asked for; two threads that ask at once agree on one. */
+/* Assigned on first use; two threads that race agree on one number. */
 static uint64_t number_of(mt_tensor *t)
 {
     static _Atomic uint64_t last;
@@ -333,10 +333,10 @@ mt_status mt_tensor_describe(mt_tensor *t, mtp_input *in, mtp_identity *identity
     return MT_OK;
 }
 
-/* What describes the arguments of one call. */
+/* Describes the arguments of one call. */
 typedef struct description {
     mtp_input inputs[MT__MAX_ARGS + MORE_INPUTS], items[LIST_ITEMS];
-    mtp_identity identity[MT__MAX_ARGS + MORE_INPUTS + LIST_ITEMS]; /* of inputs, then of items */
+    mtp_identity identity[MT__MAX_ARGS + MORE_INPUTS + LIST_ITEMS]; /* of inputs, then items */
     unsigned used;                                                  /* items */
 } description;
 
@@ -387,8 +387,8 @@ __attribute__((always_inline)) static inline void describe(description *d, unsig
     }
 }
 
-/* A value as the schema has it, since profiles know ops by their schemas: what a whole number means depends on where it
- * is. Of a device PyTorch tells nothing, of a dtype its number there. */
+/* A value in the form of the schema, by which profiles identify ops: the meaning of an integer depends on its
+ * position. PyTorch records nothing for a device, and its own number for a dtype. */
 static mt_value as_declared(const mt_value *v, const mt_param *p)
 {
     static const uint8_t numbers[] = {11, 3, 4, 6, 7}; /* c10::ScalarType by mt_dtype */
@@ -417,8 +417,8 @@ static unsigned describe_as_is(const mt__call *call, description *d)
     return n;
 }
 
-/* The arguments as PyTorch's op has them. Where a dtype and a device stand side by side it has a layout between them
- * and pin_memory behind: mt_op_recorded_schema() writes the same. */
+/* The arguments of PyTorch's op. Between a dtype and a device it has a layout, and after them pin_memory, as
+ * in mt_op_recorded_schema(). */
 static unsigned describe_all(const mt__call *call, description *d)
 {
     static const mt_value none = {.kind = MT_NONE}, no = {.kind = MT_TRUTH};
@@ -427,7 +427,7 @@ static unsigned describe_all(const mt__call *call, description *d)
     d->used = 0;
     for (unsigned i = 0; i < op->param_count; i++) {
         if (call->into != NULL && op->options >= 0 && (int)i >= op->options)
-            break; /* where out= says what is made */
+            break; /* out= determines dtype and device */
         mt_value v = as_declared(&call->args[i], &op->params[i]);
         describe(d, n++, &v);
         if ((int)i == op->options)
@@ -440,7 +440,7 @@ static unsigned describe_all(const mt__call *call, description *d)
     return n;
 }
 
-/* All that a profile shows: the arguments, then the tensors of out=. */
+/* All inputs that a profile shows: the arguments, then the tensors of out=. */
 static unsigned describe_inputs(const mt__call *call, description *d)
 {
     unsigned n = call->op->as_is ? describe_as_is(call, d) : describe_all(call, d);
@@ -472,8 +472,8 @@ static int64_t allocated_now(mt_device device, uint32_t recording)
 MT__FAST_TLS uint32_t mt__recorded_depth;
 MT__FAST_TLS bool mt__within_op;
 
-/* What the user gives to an op is an input if autograd follows the op, or if it is older than the recording; and if it
- * is nothing else, and depends on no gradient. */
+/* A tensor that the user passes to an op is an input if autograd tracks the op or it is older than the
+ * recording, provided it has no other category and depends on no gradient. */
 static void meet(mt_tensor *t, uint32_t recording, bool tracked)
 {
     mt_storage *s = t->storage;
@@ -507,14 +507,14 @@ static uint32_t name_of(mt__op *op)
     return name;
 }
 
-/* What a part of an op's work is recorded as, and what does it. */
+/* A part of an op's work: the name it is recorded under, and its function. */
 typedef struct part {
     const char *as; /* NULL: the op's name */
     mt__fn *work;
     mt__call *of;
 } part;
 
-/* Runs the call, or, where that is given, a part of another one that is shown as this call. */
+/* Runs the call or, if given, a part of another call that is shown as this one. */
 __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tracked, const part *p)
 {
     mt__op *op = &mt__ops[call->op->id];
@@ -596,7 +596,7 @@ mt_status mt__call_op(mt__call *call)
     return status;
 }
 
-/* Completes the arguments when they need it, then calls. */
+/* Completes the arguments if necessary, then calls. */
 static mt_status complete_and_call(mt__call *call, const mt_value *args, unsigned count)
 {
     if (MT__LIKELY(is_complete(call->op, args, count))) {
@@ -609,7 +609,7 @@ static mt_status complete_and_call(mt__call *call, const mt_value *args, unsigne
     call->args = full;
     if (status == MT_OK)
         status = mt__call_op(call);
-    call->args = NULL; /* gone with this function */
+    call->args = NULL; /* local to this function */
     return status;
 }
 

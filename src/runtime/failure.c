@@ -1,7 +1,7 @@
-/* runtime/failure.c - the message of the last failure, per thread; and the small texts that messages are made of.
+/* runtime/failure.c - the message of the last failure, per thread, and formatting of parts of messages.
  *
- * They lie on the heap, made when a thread first fails: a library that Python loads has little room for thread-local
- * variables. Without memory for them the thread is told just that.
+ * Messages are on the heap, allocated at a thread's first failure: a library loaded by Python has little room
+ * for thread-local variables. If the allocation fails, the message says so.
  */
 #include "runtime/runtime.h"
 #include <pthread.h>

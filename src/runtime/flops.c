@@ -1,9 +1,10 @@
-/* runtime/flops.c - the op table's FLOP formulas: PyTorch's, so that a profile without shapes has them, too. The profiler
- * derives those of other ops from their shapes (analyze/flops.c). They run before the arguments are checked.
+/* runtime/flops.c - the op table's FLOP formulas, which are PyTorch's, so that profiles without shapes have
+ * FLOPs, too. The profiler derives those of other ops from their shapes (analyze/flops.c). They run before
+ * the arguments are checked.
  */
 #include "runtime/runtime.h"
 
-/* Of the first argument's elements, as PyTorch counts. */
+/* The elements of the first argument, as PyTorch counts. */
 uint64_t mt__flops_elements(const mt__call *call)
 {
     const mt_tensor *self = mt__arg_tensor(call, 0);

@@ -1,6 +1,6 @@
-/* runtime/intercept.c - ops that are handed to a function instead of being computed; see mt_intercept().
+/* runtime/intercept.c - ops that are passed to a function instead of being computed; see mt_intercept().
  *
- * The state is the thread's. dispatch.c asks for it where an op would be computed, which is below autograd.
+ * The state is per thread. dispatch.c checks it where an op would be computed, which is below autograd.
  */
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
@@ -21,8 +21,8 @@ mt_interceptor mt_intercept(mt_interceptor now)
     return before;
 }
 
-/* Autograd will write into the outputs: what has a graph, or is the call's own argument, is lent under another name.
- * Takes t. */
+/* Autograd will write to the outputs: a tensor with a graph, or an argument of the call, is replaced by
+ * an alias. Takes t. */
 static mt_status as_output(const mt__call *call, mt_tensor *t, mt_tensor **out)
 {
     bool known = mt__tracks(t);
@@ -44,11 +44,11 @@ static mt_status take_outputs(mt__call *call, mt_tensor **made, unsigned count)
     if (op->out_count == 0)
         status = mt__call_outs(call, count);
     else if (count != op->out_count)
-        status = mt__fail(MT_E_RUNTIME, "%s has %u results, but the mode that was asked for them returned %u",
-                          op->name, op->out_count, count);
+        status = mt__fail(MT_E_RUNTIME, "%s has %u results, but the mode returned %u", op->name,
+                          op->out_count, count);
     for (unsigned i = 0; i < count; i++) {
         mt_tensor *t = made[i];
-        if (status == MT_OK && op->in_place && i == 0) { /* it is what it changes */
+        if (status == MT_OK && op->in_place && i == 0) { /* the output is the argument itself */
             mt_release(t);
             call->outs[0] = mt_retain(call->args[0].as.tensor);
         } else if (status == MT_OK && t != NULL) {

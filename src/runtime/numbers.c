@@ -1,17 +1,17 @@
 /* runtime/numbers.c - numbers among the operands of calls that a profile records.
  *
- * PyTorch's ops compute with tensors: the 2 of `x * 2` becomes a tensor of one element, whose memory a profile shows, and
- * which is converted to the dtype of the computation by aten::to. Kernels here take numbers as they are, which is faster,
- * and do so when nobody looks. A call that is recorded on the CPU does what PyTorch's does: what a profile shows is what
- * ran, and what it says of the 2 can be found in a profile of PyTorch. Results are the same either way: a tensor that is a
- * number (MT__IS_NUMBER) promotes as the number does.
+ * PyTorch's ops compute with tensors: the 2 of `x * 2` becomes a one-element tensor, whose memory a profile
+ * shows, and which aten::to converts to the dtype of the computation. Kernels here take numbers directly,
+ * which is faster, and do so when nothing is recorded. A recorded call on the CPU does what PyTorch does: the
+ * profile shows what ran, and agrees with PyTorch's about the 2. Results are the same either way: a tensor
+ * that stands for a number (MT__IS_NUMBER) promotes like the number.
  *
- * Who makes the tensor: for add, sub, mul, div and floor_divide that user code calls, the call, before the op begins (in
- * PyTorch that is the binding). Called by an op or a derivative they make it themselves, and call themselves with it
- * (PyTorch's overloads that take a Scalar). Other ops always do.
+ * Where the tensor is made: if user code calls add, sub, mul, div or floor_divide, before the op begins (in
+ * PyTorch: by the binding). If an op or a derivative calls them, they make it themselves and call themselves
+ * with it (PyTorch's Scalar overloads). Other ops always make it themselves.
  *
- * Of tensors only those of one element are converted by aten::to. Larger ones are cast block by block on the way through
- * the kernel, recorded or not: a copy of them would be memory that the program does not need.
+ * Only one-element tensors are converted by aten::to. Larger ones are cast block by block in the kernel,
+ * recorded or not: a copy would be memory that the program does not need.
  */
 #include "runtime/runtime.h"
 
@@ -22,7 +22,7 @@ static inline bool is_number(const mt_value *v)
     return v->kind == MT_INT || v->kind == MT_FLOAT || v->kind == MT_TRUTH;
 }
 
-/* Floats are kept as float64 whatever the default dtype, so nothing is lost on the way. */
+/* Floats become float64 whatever the default dtype, so that no precision is lost. */
 static mt_status make_number(const mt_value *v, mt_tensor **out)
 {
     mt_dtype dtype = v->kind == MT_FLOAT ? MT_FLOAT64 : v->kind == MT_INT ? MT_INT64 : MT_BOOL;
@@ -76,7 +76,7 @@ mt_status mt__with_number(mt__call *call, mt_status (*run)(mt__call *call, bool 
 
 #define OPERANDS 2 /* the first arguments of all ops here */
 
-/* Computes with operands of one element converted first. What an in-place op changes stays what it is. */
+/* Converts one-element operands, then computes. The tensor that an in-place op changes is not converted. */
 static mt_status compute_converted(mt__call *call)
 {
     const mt_value *args = call->args;
@@ -103,7 +103,8 @@ static mt_status compute_converted(mt__call *call)
     return status;
 }
 
-/* The op `as`, which may be call's own, with a tensor in place of the number; recorded as a call of its own or not. */
+/* Calls the op `as`, which may be the call's own, with a tensor in place of the number; recorded as a
+ * separate call or not. */
 static mt_status compute_with_tensor(mt__call *call, mt_op_id as, bool recorded)
 {
     mt_value args[MT__MAX_ARGS];
@@ -133,7 +134,7 @@ static mt_status find_type(mt__call *call)
     return MT_OK;
 }
 
-/* x ** number: PyTorch asks for the result's type by an op, and for x in that type by another. */
+/* x ** number: PyTorch determines the result's dtype by one op and converts x to it by another. */
 static mt_status compute_power(mt__call *call)
 {
     const mt_value *args = call->args;

@@ -1,6 +1,7 @@
-/* runtime/ops.c - the registry: the op table of mindtorch_ops.h made into mt__op structs, their schemas read before main.
+/* runtime/ops.c - the registry: the op table of mindtorch_ops.h as mt__op structs; schemas are
+ * parsed before main.
  *
- * A schema that can not be read is a fault of the table: the process ends at its start, saying which row.
+ * A schema that cannot be parsed is a bug in the table: the process exits at startup and names the row.
  */
 #define _GNU_SOURCE
 #include "runtime/runtime.h"
@@ -76,11 +77,11 @@ static void read_type(mt__op *op, mt_param *p, const char **at)
             broken(op, *at, "unknown type");
         p->type = (uint8_t)words[i].type;
     }
-    if (**at == '(') { /* (a), or (a!) when it is written */
+    if (**at == '(') { /* (a), or (a!) if it is written */
         p->written = (*at)[2] == '!';
         *at = strchr(*at, ')') + 1;
     }
-    bool question = starts(at, "?"); /* of the items when a list follows: Tensor?[] */
+    bool question = starts(at, "?"); /* applies to the items if a list follows: Tensor?[] */
     if (**at == '[') {
         (*at)++;
         p->ints = list_size(at);
@@ -101,7 +102,7 @@ static void read_list(mt__op *op, mt_param *p, const char **at)
     for ((*at)++; **at != ']'; starts(at, ","), starts(at, " "))
         ints[n++] = strtoll(*at, (char **)at, 10);
     (*at)++;
-    p->standard = mt_value_ints(ints, n); /* for the life of the process */
+    p->standard = mt_value_ints(ints, n); /* never freed */
 }
 
 static void read_default(mt__op *op, mt_param *p, const char **at)
@@ -161,7 +162,7 @@ static void read_outs(mt__op *op, const char *at)
 {
     if (!starts(&at, " -> "))
         broken(op, at, "no outputs");
-    if (starts(&at, "Tensor[]") || starts(&at, "()")) /* nothing: a list that is empty */
+    if (starts(&at, "Tensor[]") || starts(&at, "()")) /* nothing: an empty list */
         return;
     for (const char *word = at; (word = strstr(word, "Tensor")) != NULL; word++)
         op->out_count++;
@@ -186,12 +187,12 @@ static void read_saves(mt__op *op)
             found = true;
         }
         if (!found)
-            broken(op, at, "the derivative saves what the op does not have");
+            broken(op, at, "the derivative saves an unknown argument or result");
         at += n + strspn(at + n, " ");
     }
 }
 
-/* Where PyTorch has a node of its own for a number as the operand. */
+/* Ops for which PyTorch has a separate node if the operand is a number. */
 static void find_number_node(mt__op *op)
 {
     static const struct {
@@ -259,7 +260,7 @@ static void find_recorded(mt__op *op)
                   op->id != MT_OP_new_empty_strided;
 }
 
-/* As PyTorch's ops do. Maxima, truths and the like take no numbers, but convert what they are given. */
+/* As in PyTorch. Maxima, logical ops etc. take no numbers, but convert their operands. */
 static void find_numbers(mt__op *op)
 {
     static const struct {
@@ -293,7 +294,7 @@ static void read_schema(mt__op *op)
     char *name = NULL;
     if (asprintf(&name, "aten::%.*s", (int)base, at) < 0)
         broken(op, at, "no memory");
-    op->name = name; /* for the life of the process */
+    op->name = name; /* never freed */
     at = strchr(at, '(') + 1;
     read_params(op, &at);
     read_outs(op, at);
@@ -321,7 +322,7 @@ unsigned mt_op_count(void)
     return MT_OP_COUNT;
 }
 
-/* By id, which tells overloads apart; else by name: the first overload. */
+/* By id, which distinguishes overloads; else by name: the first overload. */
 #define X(id, text, form, derivative) #id,
 static const char *const ids[] = {MT_OPS(X)};
 #undef X
@@ -351,7 +352,8 @@ const char *mt_op_schema(mt_op_id op)
 {
     return op < MT_OP_COUNT ? mt__ops[op].schema : "";
 }
-/* Its own schema with a layout between dtype and device, pin_memory behind them, and what else is missing at the end. */
+/* Its own schema with a layout between dtype and device, pin_memory after them, and other missing
+ * arguments at the end. */
 size_t mt_op_recorded_schema(mt_op_id op, char *out, size_t room)
 {
     if (op >= MT_OP_COUNT)

@@ -1,8 +1,8 @@
-/* runtime/out.c - results that are put where the caller says: torch.sin(x, out=y).
+/* runtime/out.c - results in the caller's tensors: torch.sin(x, out=y).
  *
- * The op runs as always, except that its infer, when it asks for the memory of an output, is given the caller's tensor,
- * resized if need be: the kernel then writes there. Where the kernel could not (another dtype, gaps between the elements,
- * memory that an argument shares) it gets new memory, and what it made is copied, as with ops that are made of others.
+ * The op runs as usual, except that when its infer allocates an output, it gets the caller's tensor, resized
+ * if necessary, and the kernel writes to it. If the kernel cannot (another dtype, gaps between elements,
+ * memory shared with an argument), it gets new memory and the result is copied, as for composite ops.
  */
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
@@ -22,7 +22,7 @@ static bool joins(const mt__op *op)
     return op->id == MT_OP_cat || op->id == MT_OP_stack;
 }
 
-/* May a result of that dtype go to `target`? The words are PyTorch's, for the most part. */
+/* May a result of that dtype be written to `target`? Messages are mostly PyTorch's. */
 static mt_status check_dtype(const mt__op *op, mt_dtype dtype, const mt_tensor *target)
 {
     const char *have = mt__dtype_word(dtype), *want = mt__dtype_word(target->dtype);
@@ -47,7 +47,7 @@ static mt_status check_dtype(const mt__op *op, mt_dtype dtype, const mt_tensor *
     }
 }
 
-/* Of ops that make tensors: they are made where out= is, with its dtype. */
+/* For factory ops: device and dtype are those of out=. */
 static mt_status check_options(mt__call *call)
 {
     const mt_value *dtype = &call->args[call->op->options], *device = dtype + 1;
@@ -81,7 +81,7 @@ mt_status mt__check_into(mt__call *call, bool tracked)
 
 /* ------------------------------------------------------------------------------------------------- placing */
 
-/* Rows whose kernels read an element of an argument only to write the same one of the result. */
+/* Ops whose kernels read an argument's element only to write the same element of the result. */
 static bool is_elementwise(const mt__op *op)
 {
     return op->id < MT_OP_as_strided;
@@ -100,7 +100,7 @@ static bool is_argument(const mt__call *call, const mt_tensor *t)
     return false;
 }
 
-/* Gives target the dims. */
+/* Resizes target to dims. */
 static mt_status fit(const mt__call *call, mt_tensor *target, int rank, const int64_t *dims)
 {
     if (mt__has_dims(target, rank, dims))
@@ -108,7 +108,7 @@ static mt_status fit(const mt__call *call, mt_tensor *target, int rank, const in
     if (is_argument(call, target))
         return mt__fail(MT_E_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
                         mt__shape_text(target->dims, target->rank), mt__shape_text(dims, rank));
-    /* as PyTorch's kernels do, which leave it to resize_ only where tensors are made */
+    /* like PyTorch's kernels, which use resize_ only in factory ops */
     return call->op->options >= 0 ? mt_resize(target, rank, dims) : mt__resize(target, rank, dims);
 }
 
@@ -129,7 +129,7 @@ static bool shares_memory(const mt_tensor *a, const mt_tensor *target, bool elem
            memcmp(a->strides, target->strides, (size_t)a->rank * sizeof *a->strides) != 0;
 }
 
-/* Would writing to target change what the kernel has yet to read? */
+/* Would writing to target change data that the kernel has yet to read? */
 static bool is_read(const mt__call *call, const mt_tensor *target)
 {
     bool elementwise = is_elementwise(call->op);
@@ -148,7 +148,7 @@ mt_status mt__place(mt_dtype dtype, mt_device device, int rank, const int64_t *d
 {
     mt__call *call = mt__placing;
     mt_tensor *target = call->into[out - call->outs];
-    mt__placing = NULL; /* what is allocated now is no output */
+    mt__placing = NULL; /* allocations from here on are not outputs */
     mt_status status = check_dtype(call->op, dtype, target);
     if (status == MT_OK)
         status = fit(call, target, rank, dims);
@@ -163,7 +163,7 @@ mt_status mt__place(mt_dtype dtype, mt_device device, int rank, const int64_t *d
     return status;
 }
 
-/* What is not said is as out= has it: the device of what is made, and the dtype where that is out's choice. */
+/* Takes missing options from out=: the device, and the dtype if out= determines it. */
 static void choose(mt__call *call)
 {
     const mt__op *op = call->op;
@@ -190,7 +190,7 @@ mt_status mt__settle(mt__call *call)
     for (uint32_t i = 0; i < call->out_count && status == MT_OK; i++) {
         mt_tensor *made = call->outs[i], *target = call->into[i], *done = NULL;
         if (made == NULL) {
-            continue; /* of a composite that failed within its scope */
+            continue; /* a composite that failed within its scope */
         } else if (made != target) {
             mt_value args[2] = {mt_value_tensor(target), mt_value_tensor(made)};
             status = check_dtype(call->op, (mt_dtype)made->dtype, target);
@@ -215,7 +215,7 @@ mt_status mt_call_out(mt_op_id id, const mt_value *args, unsigned count, mt_tens
 {
     if (id >= MT_OP_COUNT || mt__ops[id].out == NULL)
         return mt__fail(MT_E_VALUE, "mt_call_out: %s",
-                        id >= MT_OP_COUNT ? "no such op" : "the op does not take tensors for its results");
+                        id >= MT_OP_COUNT ? "no such op" : "the op does not support out=");
     const mt__op *op = &mt__ops[id];
     for (unsigned i = 0; i < op->out_count; i++)
         if (into[i] == NULL)

@@ -1,11 +1,12 @@
-/* runtime/parallel.c - the pool that large work is split over: the calling thread and sleeping workers claim parts.
+/* runtime/parallel.c - the thread pool for large work: the calling thread and the workers claim parts.
  *
- *     caller: job, word = odd (open) ──► claims parts ──► word = even (closed) ──► waits until nobody is inside
+ *     caller: job, word = odd (open) ──► claims parts ──► word = even (closed) ──► waits for inside == 0
  *     worker: waits for a new odd word ──► inside++ ──► open? claims parts ──► inside--
  *
- * Threads: any may call; one section runs at a time, whoever comes meanwhile runs its work itself, and so do calls from
- * inside a section. Workers start with the first work that needs them, block all signals and spin shortly before they sleep.
- * After a fork the child has no workers and starts its own. Workers are never joined: the library is linked nodelete.
+ * Threads: any may call. One section runs at a time; a concurrent caller runs its work inline, and so do
+ * calls from inside a section. Workers start with the first work that needs them, block all signals and spin
+ * briefly before they sleep. After a fork the child has no workers and starts its own. Workers are never
+ * joined: the library is linked nodelete.
  * Invariant: job changes only while word is even and inside is 0.
  */
 #define _GNU_SOURCE
@@ -20,24 +21,24 @@
 #include <unistd.h>
 
 #define MOST_THREADS 256
-#define PARTS_EACH 4 /* per thread: who is held up leaves parts to others */
-#define SPINS 4000   /* some ten microseconds: a series of ops does not pay for waking up at each */
+#define PARTS_EACH 4 /* per thread: others take over the parts of a delayed thread */
+#define SPINS 4000   /* some ten microseconds, so that a series of ops does not pay for a wake-up each time */
 
 static struct {
     void (*fn)(int64_t begin, int64_t end, void *user);
     void *user;
     int64_t n, part;
-    int helpers; /* workers with a lower index may help */
+    int helpers; /* workers with a lower index participate */
 } job;
 
 static _Alignas(
     64) _Atomic uint32_t word; /* odd: the job is open. seq_cst: with inside and sleepers, see wait_closed */
-static _Alignas(64) _Atomic uint32_t inside;   /* workers that look at the job */
-static _Alignas(64) _Atomic int64_t next_part; /* begin of the next part */
+static _Alignas(64) _Atomic uint32_t inside;   /* workers that access the job */
+static _Alignas(64) _Atomic int64_t next_part; /* start of the next part */
 static _Atomic uint32_t sleepers;
-static atomic_flag section = ATOMIC_FLAG_INIT; /* held by the caller whose job it is */
-static int started;                            /* workers; under section */
-static _Atomic int wanted;                     /* threads, 0: not looked up yet */
+static atomic_flag section = ATOMIC_FLAG_INIT; /* held by the owner of the job */
+static int started;                            /* workers; guarded by section */
+static _Atomic int wanted;                     /* threads; 0: not determined yet */
 static _Thread_local bool in_section;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
@@ -74,7 +75,7 @@ static void claim_parts(void)
     }
 }
 
-/* Until the word is odd and not `served`. */
+/* Waits until the word is odd and not `served`. */
 static uint32_t wait_open(uint32_t served)
 {
     for (;;) {
@@ -85,7 +86,7 @@ static uint32_t wait_open(uint32_t served)
             pause_shortly();
         }
         atomic_fetch_add(&sleepers,
-                         1); /* before the word is compared: pairs with the caller's look at sleepers */
+                         1); /* before comparing the word: pairs with the caller's load of sleepers */
         uint32_t now = atomic_load(&word);
         if (!(now & 1u) || now == served)
             sleep_while(&word, now);
@@ -96,20 +97,20 @@ static uint32_t wait_open(uint32_t served)
 static void *work(void *index)
 {
     uint32_t served = 0;
-    in_section = true; /* what a part calls runs inline */
+    in_section = true; /* nested sections run inline */
     for (;;) {
         served = wait_open(served);
         atomic_fetch_add(&inside, 1);
         if ((atomic_load(&word) & 1u) && (int)(intptr_t)index < job.helpers)
             claim_parts();
-        /* closed and the last: the caller may sleep */
+        /* closed, and this was the last: the caller may be asleep */
         if (atomic_fetch_sub(&inside, 1) == 1 && !(atomic_load(&word) & 1u))
             wake(&inside, 1);
     }
     return NULL;
 }
 
-/* In the child of a fork: its only thread goes on as if nothing had been started. */
+/* In the child of a fork: resets the state, as if no worker had been started. */
 static void forget_workers(void)
 {
     started = 0;
@@ -136,7 +137,7 @@ static void start_workers(int count)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (pthread_t thread; started < count; started++) {
         if (pthread_create(&thread, &attr, work, (void *)(intptr_t)started) != 0)
-            break; /* those that are there do */
+            break; /* make do with those that exist */
         pthread_setname_np(thread, "mt-worker");
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -176,8 +177,8 @@ void mt_set_num_threads(int threads)
     atomic_store(&wanted, threads < 1 ? 1 : threads < MOST_THREADS ? threads : MOST_THREADS);
 }
 
-/* Closes the job and waits for those inside. A worker that left before the word was even is seen by our look at inside;
- * one that leaves after it sees the even word, and wakes us. */
+/* Closes the job and waits for the workers inside. If a worker leaves before the word becomes even, our load
+ * of inside sees it; if later, the worker sees the even word and wakes us. */
 static void wait_closed(uint32_t open)
 {
     atomic_store(&word, open + 1);

@@ -1,5 +1,6 @@
-/* runtime/promotion.c - which dtype an op computes in, by PyTorch's rules: tensors with dims decide within their
- * category; a tensor without dims, then a number, counts only when its category (bool < integer < floating) is higher.
+/* runtime/promotion.c - the dtype that an op computes in, by PyTorch's rules: tensors with dims decide
+ * within their category; a 0-dim tensor, and then a number, counts only if its category (bool < integer <
+ * floating) is higher.
  */
 #include "runtime/runtime.h"
 
@@ -47,7 +48,7 @@ void mt__promote(mt__promotion *p, const mt_value *v)
         raise_to(slot, dtype);
 }
 
-/* The lower kind counts only with a higher category. */
+/* The lower-priority kind counts only if its category is higher. */
 static unsigned combine(unsigned higher, unsigned lower)
 {
     if (higher == 0 || lower == 0)

@@ -1,8 +1,8 @@
-/* runtime/random.c - chance: the default generator, a Mersenne twister in the order of PyTorch's CPU generator, so that
- * equal seeds give equal numbers.
+/* runtime/random.c - the default random generator, a Mersenne twister that draws in the order of PyTorch's
+ * CPU generator, so that equal seeds give equal numbers.
  *
- * One generator for the process. Lock rank: leaf; mt__chance_begin() takes the lock, mt__chance_end() gives it back, and
- * what lies between draws a whole tensor, so that threads do not mix their draws.
+ * One generator for the process. Lock rank: leaf; mt__chance_begin() takes the lock, mt__chance_end()
+ * releases it, and a whole tensor is drawn in between, so that draws of different threads do not mix.
  */
 #include "runtime/chance.h"
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #define SHIFT 397
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static mt__chance generator; /* under lock */
+static mt__chance generator; /* guarded by lock */
 
 static void seed_generator(mt__chance *g, uint64_t seed)
 {
@@ -28,7 +28,7 @@ mt__chance *mt__chance_begin(void)
 {
     pthread_mutex_lock(&lock);
     if (!generator.seeded)
-        seed_generator(&generator, 67280421310721u); /* PyTorch's */
+        seed_generator(&generator, 67280421310721u); /* PyTorch's default */
     return &generator;
 }
 

@@ -1,6 +1,6 @@
-/* runtime/resize.c - a tensor's memory exchanged under it: resize_, set_. The tensor stays the same one; views of what it had
- * keep the old memory. Recorded as the ops that PyTorch shows, which they are not: the op table's ops make results, and never
- * another tensor of their argument. CPU and devices alike.
+/* runtime/resize.c - replacing a tensor's memory: resize_ and set_. The tensor keeps its identity; views of
+ * it keep the old memory. Recorded as ops, as in PyTorch, although they are not in the op table: its ops
+ * never replace the memory of an argument. For the CPU and devices.
  */
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
@@ -11,7 +11,7 @@ typedef struct recorded {
     mtp_identity identity[2];
 } recorded;
 
-/* size: of resize_, whose third argument, the memory format, is none; else NULL. */
+/* size: for resize_, whose third argument, the memory format, is None; else NULL. */
 static void begin(recorded *r, uint32_t name, mt_tensor *t, mt_tensor *source, const mt_value *size)
 {
     r->op = (mtp_op)MTP_OP_INIT(name);
@@ -40,7 +40,7 @@ static void take_storage(mt_tensor *t, mt_storage *storage, int64_t offset)
     t->data = MT_DEVICE_TYPE(t->device) == 0 ? (char *)storage->data + offset * (int64_t)mt__size_of(t)
                                              : storage->data;
     if (storage->version <= version)
-        storage->version = version + 1; /* what autograd saved of the old memory is out of date */
+        storage->version = version + 1; /* tensors that autograd saved on the old memory are stale */
     mt__storage_release(old);
 }
 
@@ -53,7 +53,7 @@ static mt_status check(const mt_tensor *t, const char *what)
 
 /* ------------------------------------------------------------------------------------------------- resize_ */
 
-/* New memory for `bytes`, with the elements of the old at its front. */
+/* Allocates new memory, with the old elements at its front. */
 static mt_status grow(mt_tensor *t, int64_t numel)
 {
     mt_tensor *fresh = NULL, *to = NULL, *from = NULL, *done = NULL;
@@ -80,10 +80,10 @@ mt_status mt__resize(mt_tensor *t, int rank, const int64_t *dims)
 {
     int64_t numel = 1;
     if (mt__has_dims(t, rank, dims))
-        return MT_OK; /* its strides stay, too */
+        return MT_OK; /* keeps its strides, too */
     for (int i = 0; i < rank; i++)
         if (dims[i] < 0 || __builtin_mul_overflow(numel, dims[i], &numel))
-            return mt__fail(MT_E_RUNTIME, "resize_: %s is no size", mt__shape_text(dims, rank));
+            return mt__fail(MT_E_RUNTIME, "resize_: %s is not a valid size", mt__shape_text(dims, rank));
     if (numel > 0 && (size_t)(numel + t->offset) * mt__size_of(t) > t->storage->bytes) {
         mt_status status = grow(t, numel);
         if (status != MT_OK)
@@ -137,7 +137,7 @@ mt_status mt_set(mt_tensor *t, mt_tensor *source)
     if (t == NULL)
         return mt__fail(MT_E_VALUE, "mt_set: the tensor is NULL");
     if (source != NULL && (source->dtype != t->dtype || source->device != t->device))
-        return mt__fail(MT_E_RUNTIME, "set_: both must have one dtype and be on one device");
+        return mt__fail(MT_E_RUNTIME, "set_: both tensors must have the same dtype and device");
     mt_status status = check(t, "set the memory of");
     if (status != MT_OK)
         return status;

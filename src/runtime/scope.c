@@ -1,4 +1,5 @@
-/* runtime/scope.c - MT_SCOPE: who owns what ops return in C code, and the one error of a computation. */
+/* runtime/scope.c - MT_SCOPE: ownership of the results of ops in C code, and the first error
+ * of a computation. */
 #include "runtime/runtime.h"
 #include <stdlib.h>
 
@@ -18,7 +19,7 @@ void mt_scope_enter(mt_scope *scope)
 void mt_scope_leave(mt_scope *scope)
 {
     if (scope->items == NULL)
-        return; /* never entered, or left already */
+        return; /* never entered, or already left */
     for (uint32_t i = scope->count; i > 0; i--)
         mt_release(scope->items[i - 1]);
     if (scope->items != scope->few)
@@ -34,7 +35,7 @@ mt_status mt_scope_status(void)
     return innermost != NULL ? innermost->status : MT_OK;
 }
 
-/* The scope of the caller is left alone, so that an op that is made of others has its own. */
+/* Uses the innermost scope only: a composite op has its own, which leaves the caller's alone. */
 mt_tensor *mt_scope_keep(mt_tensor *t)
 {
     mt_scope *s = innermost;

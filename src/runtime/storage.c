@@ -1,8 +1,10 @@
-/* runtime/storage.c - memory of tensors. CPU blocks come from size classes (16 of 64 bytes up to 1 KiB, then four to each
- * doubling): freed ones are kept by the thread when small, by the process when large, and given back to the system when
- * more than a bound would lie idle. Every allocation and free is told to the profiler.
+/* runtime/storage.c - memory of tensors. CPU blocks come in size classes (16 in steps of 64 bytes up to
+ * 1 KiB, then four per doubling). Freed blocks are cached by the thread if small, by the process if
+ * large, and returned to the system if too many bytes would be idle. Every allocation and free is
+ * reported to the profiler.
  *
- * Threads: any. The thread's lists need no lock; the process's lists have one (rank: leaf, nothing is called under it).
+ * Threads: any. The thread's lists need no lock; the process's lists have one (rank: leaf, nothing is
+ * called under it).
  * Invariant: allocated counts the bytes asked for by live storages, reserved the bytes held from the system.
  */
 #define _GNU_SOURCE
@@ -12,14 +14,14 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define HEADER 64 /* of a block, before its bytes */
+#define HEADER 64 /* bytes before the data of a block */
 #define CLASSES 160
-#define SMALL_MOST ((size_t)64 << 10)   /* largest block that threads keep */
-#define THREAD_MOST ((size_t)256 << 10) /* bytes that a thread keeps of a class */
-#define IDLE_MOST ((size_t)1 << 30)     /* bytes that the process keeps idle */
+#define SMALL_MOST ((size_t)64 << 10)   /* largest block that threads cache */
+#define THREAD_MOST ((size_t)256 << 10) /* bytes that a thread caches per class */
+#define IDLE_MOST ((size_t)1 << 30)     /* bytes that the process caches */
 #define HUGE_FROM ((size_t)4 << 20)
 
-_Static_assert(sizeof(mt_storage) <= HEADER, "the header has its place before the bytes");
+_Static_assert(sizeof(mt_storage) <= HEADER, "the header must fit before the data");
 
 static struct {
     _Atomic uint64_t allocated, reserved, peak_allocated, peak_reserved, allocations, frees;
@@ -30,14 +32,14 @@ typedef struct block {
 } block;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static block *shared[CLASSES]; /* under lock */
-static size_t idle;            /* under lock: bytes in shared */
+static block *shared[CLASSES]; /* guarded by lock */
+static size_t idle;            /* guarded by lock: bytes in shared */
 
 typedef struct thread_blocks {
     block *list[CLASSES];
     uint32_t count[CLASSES];
 } thread_blocks;
-static MT__FAST_TLS thread_blocks *own; /* NULL until the thread frees something, and again when it ends */
+static MT__FAST_TLS thread_blocks *own; /* NULL until the thread frees a block, and again when it ends */
 static pthread_key_t own_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -188,7 +190,7 @@ static void give(void *p, unsigned c)
 
 /* ----------------------------------------------------------------------------------------------- storages */
 
-/* Is memory of the device a part of what is recorded now? */
+/* Does the recording include memory of the device? */
 static bool is_told(mt_device device, uint32_t recording)
 {
     return (recording & MTP_WITH_MEMORY) != 0 &&
@@ -211,8 +213,7 @@ void mt__storage_tell(mt_storage *s, int64_t change, uint64_t allocated, uint64_
     if (change > 0)
         atomic_store_explicit(&s->session, MTP_SESSION(recording), memory_order_relaxed);
     else if (atomic_load_explicit(&s->session, memory_order_relaxed) != MTP_SESSION(recording))
-        mt__storage_tell_existing(
-            s, recording); /* nothing used it meanwhile: what it was is known all the same */
+        mt__storage_tell_existing(s, recording); /* even if nothing used it during the recording */
     mtp_memory_event(s->device, s->data, change, allocated, reserved);
 }
 

@@ -1,8 +1,8 @@
-/* runtime/tensor.c - tensors: their life, their shape, and what may be asked of them.
+/* runtime/tensor.c - tensors: lifetime, shape and queries.
  *
- * Invariants: a tensor holds one reference to its storage; data is storage->data plus offset elements; the flag
- * MT__CONTIGUOUS tells the truth about dims and strides. Freed tensors are kept in a list of the thread, since an eager
- * program makes one per op.
+ * Invariants: a tensor holds one reference to its storage; data is storage->data plus offset elements; the
+ * flag MT__CONTIGUOUS always agrees with dims and strides. Freed tensors are cached per thread, since an
+ * eager program creates one per op.
  */
 #include "runtime/device/device.h"
 #include "runtime/runtime.h"
@@ -344,7 +344,7 @@ void *mt_data(const mt_tensor *t)
 {
     return MT_DEVICE_TYPE(t->device) == 0 ? t->data : NULL;
 }
-/* On a device: the handle of its memory stands for where that begins. */
+/* On a device, the memory's handle serves as the base address. */
 uint64_t mt_address(const mt_tensor *t)
 {
     return MT_DEVICE_TYPE(t->device) == 0
@@ -402,7 +402,7 @@ mt_status mt_tensor_borrow(void *data, mt_dtype dtype, int rank, const int64_t *
     s->category = MTP_MEMORY_INPUT;
     s->data = data;
     s->bytes = bytes;
-    s->drop = drop != NULL ? drop : drop_nothing; /* what tells borrowed memory from ours */
+    s->drop = drop != NULL ? drop : drop_nothing; /* marks borrowed memory */
     s->user = user;
     t->storage = s;
     t->data = data;
@@ -423,12 +423,12 @@ static mt_status one_element(const mt_tensor *t)
     return MT_OK;
 }
 
-/* An element on the CPU, copied from where it is. */
+/* Copies the element to the CPU from any device. */
 static mt_status read_element(const mt_tensor *t, void *out)
 {
-    if (t == NULL) { /* of an op that failed: its error stands */
+    if (t == NULL) { /* from a failed op: keep its error */
         mt_status failed = mt_scope_status();
-        return failed != MT_OK ? failed : mt__fail(MT_E_VALUE, "item() of no tensor");
+        return failed != MT_OK ? failed : mt__fail(MT_E_VALUE, "mt_item: the tensor is NULL");
     }
     mt_status status = one_element(t);
     if (status != MT_OK)

@@ -93,9 +93,9 @@ static void assert_absent(const char *name, const char *value, const char *says)
 static void a_plugin_that_cannot_be_used_is_told_by_name(void **state)
 {
     (void)state;
-    assert_absent("FAULTY_TABLE", "version", "is made for another version of mtprof_device.h");
-    assert_absent("FAULTY_TABLE", "short", "has too short a table");
-    assert_absent("FAULTY_TABLE", "hole", "lacks a function");
+    assert_absent("FAULTY_TABLE", "version", "was built for another version of mtprof_device.h");
+    assert_absent("FAULTY_TABLE", "short", "has a truncated function table");
+    assert_absent("FAULTY_TABLE", "hole", "lacks a required function");
     assert_absent("MINDTORCH_DEVICE_PLUGIN", "/nowhere/lib.so", "/nowhere/lib.so");
     assert_absent("MINDTORCH_DEVICE_PLUGIN", "libm.so.6", "does not export mtp_plugin_get");
     assert_absent("MINDTORCH_DEVICE", "none", "MINDTORCH_DEVICE=none");

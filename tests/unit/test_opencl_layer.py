@@ -165,7 +165,7 @@ def test_ends(p, calls, closed):
     began = time.monotonic()
     done, t = p.under(calls, "stuck")
     check("a_command_that_never_starts_does_not_hold_the_end", done.returncode == 0 and time.monotonic() - began < 10 and
-          "commands 1 had not ended" in done.stderr, said(done))
+          "device work: 1 (not finished at exit)" in done.stderr, said(done))
     check("nor_hide_those_that_ended", t.names() == {"grow": 1}, t.names())
     done, t = p.under(calls, "in_flight")
     check("exit_with_work_in_flight_keeps_it", done.returncode == 3 and t.names() == {"spin": 20}, said(done) + str(t.names()))

@@ -81,7 +81,7 @@ static void wrong_arguments_are_named(void **state)
     assert_int_equal(mt_call(MT_OP_add, text, 2, &out), MT_E_TYPE);
     assert_non_null(strstr(mt_last_error(), "'other' (position 2)"));
     assert_int_equal(mt_call(MT_OP_add, text, 1, &out), MT_E_TYPE);
-    assert_non_null(strstr(mt_last_error(), "misses its argument 'other'"));
+    assert_non_null(strstr(mt_last_error(), "is missing its argument 'other'"));
     assert_int_equal(mt_call(MT_OP_relu, none, 1, &out), MT_E_TYPE);
     assert_int_equal(mt_call(MT_OP_relu, text, 2, &out), MT_E_TYPE);
     assert_int_equal(mt_call((mt_op_id)60000, text, 1, &out), MT_E_VALUE);

@@ -1,7 +1,8 @@
-/* collect/opencl/commands.c - what the program enqueues: kernels, copies and fills of buffers and of shared memory.
+/* collect/opencl/commands.c - the commands that the program enqueues: kernels, copies and fills of buffers
+ * and shared memory.
  *
- * Each is a runtime event on the thread that enqueues it and, when the device is done, work on its queue's row, tied to it
- * by a correlation id. Markers and barriers are not touched.
+ * Each becomes a runtime event on the enqueueing thread and, when the device is done, device work on its
+ * queue's row, linked by a correlation id. Markers and barriers pass through unchanged.
  */
 #define _GNU_SOURCE
 #include "collect/opencl/copies.h"
@@ -54,7 +55,7 @@ cl_int mtp__command_end(mtp__command *c, cl_int code)
     return code;
 }
 
-/* It has waited, and so has all that its queue was given before. */
+/* A blocking command is done on return, and so is everything enqueued before it. */
 static cl_int end_waited(mtp__command *c, cl_int code, cl_bool blocking)
 {
     mtp__command_end(c, code);
@@ -191,7 +192,7 @@ static cl_int CL_API_CALL fill_buffer(cl_command_queue q, cl_mem m, const void *
 
 static handles mappings = HANDLES_INIT; /* a: bytes that the program may have written */
 
-static bool maps_old(cl_map_flags flags) /* what is there is to be seen */
+static bool maps_old(cl_map_flags flags) /* the old contents are visible */
 {
     return (flags & CL_MAP_WRITE_INVALIDATE_REGION) == 0;
 }
@@ -275,7 +276,7 @@ static cl_int CL_API_CALL migrate(cl_command_queue q, cl_uint count, const cl_me
 
 /* --------------------------------------------------------------------------------------------- shared memory */
 
-/* Either side may be the host's own memory: what is copied where is not known. */
+/* Either side may be host memory: the direction of the copy is unknown. */
 static cl_int CL_API_CALL svm_copy(cl_command_queue q, cl_bool blocking, void *to, const void *from,
                                    size_t bytes, cl_uint n, const cl_event *list, cl_event *e)
 {

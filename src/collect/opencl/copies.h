@@ -1,4 +1,4 @@
-/* collect/opencl/copies.h - how copies are called in a trace, as Kineto calls them, and how large they are. */
+/* collect/opencl/copies.h - names of copies in a trace (Kineto's) and their sizes. */
 #ifndef COLLECT_OPENCL_COPIES_H
 #define COLLECT_OPENCL_COPIES_H
 #include "collect/opencl/layer.h"

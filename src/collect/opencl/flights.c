@@ -1,8 +1,9 @@
-/* collect/opencl/flights.c - events of commands that the device may not be done with yet.
+/* collect/opencl/flights.c - events of commands that may still be in flight.
  *
- * Each thread keeps its own, in pieces of a list: it alone adds, without a lock, and whoever holds `air.lock` takes out.
- * There is no bound but memory's: a driver keeps far more of a command than we do. Commands of a queue end in order, as a
- * rule, so the first that is not done speaks for the rest of its queue, except at the end of a cycle, when each is asked.
+ * Each thread keeps its own in a list of pieces: only that thread adds, without a lock, and the holder of
+ * `air.lock` removes. Only memory bounds the list: a driver keeps far more per command. Commands of a queue
+ * usually end in order, so the first unfinished one blocks the rest of its queue; at the end of a cycle each
+ * is checked.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -11,28 +12,28 @@
 #include "collect/opencl/layer.h"
 
 #define PIECE 512
-#define CLOCK_EVERY 16 /* commands of a thread */
+#define CLOCK_EVERY 16 /* commands per thread */
 #define TELL_CLOCK_NS 500000000u
-#define GIVE_UP_NS 2000000000u /* for what is still in flight when a cycle ends */
+#define GIVE_UP_NS 2000000000u /* on commands still in flight when a cycle ends */
 #define BLOCKED_MOST 16
 #define AHEAD 4
 
 typedef struct piece {
     mtp__flight at[PIECE];
-    uint32_t added;      /* release by the thread, acquire by the harvest */
-    uint32_t first;      /* not landed; the harvest's */
-    struct piece *after; /* release, acquire as added */
+    uint32_t added;      /* release by the owner thread, acquire by the harvest */
+    uint32_t first;      /* not landed; harvest only */
+    struct piece *after; /* release and acquire, like `added` */
 } piece;
 
 struct mtp__ring {
     mtp__last last;
     uint32_t turn;
-    bool taken;             /* by a thread that lives; threads.lock */
-    piece *tail;            /* the thread's */
-    piece *head;            /* owned, with those after it; the harvest's */
-    uint64_t added;         /* the thread's */
-    uint64_t sweep_at;      /* the thread's: when so many are added, all queues are looked at */
-    uint64_t landed;        /* the harvest's */
+    bool taken;             /* by a live thread; threads.lock */
+    piece *tail;            /* owner thread only */
+    piece *head;            /* owned, with its successors; harvest only */
+    uint64_t added;         /* owner thread only */
+    uint64_t sweep_at;      /* owner thread only: value of `added` at which all queues are checked */
+    uint64_t landed;        /* harvest only */
     struct mtp__ring *next; /* set once */
 };
 
@@ -40,23 +41,23 @@ static struct {
     pthread_mutex_t lock; /* rank: first; only the end of a cycle and a fork wait for it */
     uint64_t lost, timeless, start_ns, start_ticks;
     bool recorded; /* a cycle has ended */
-    struct {       /* the narrowest reading of a device's clock since the last that was told */
+    struct {       /* the most precise reading of a device's clock since the last one reported */
         uint64_t device_ns, middle, width, told_ns;
     } clock[MTP__DEVICES_MOST];
     bool clock_read;
 } air = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* A driver may call the program while it holds locks of its own, and the program us: whoever waits here waits for no driver. */
+/* A driver may call the program with the driver's locks held, and the program may call us: nothing may wait
+ * for a driver while holding this lock. */
 static struct {
     pthread_mutex_t lock; /* rank: leaf */
-    mtp__ring *
-        rings; /* owned, for the life of the process; release, acquire. A thread's goes to another when it ends */
+    mtp__ring *rings; /* owned, never freed; release, acquire. When a thread ends, another reuses its ring */
     pthread_key_t key;
 } threads = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct {
     pthread_mutex_t lock; /* rank: leaf */
-    piece *first;         /* owned, with those after it */
+    piece *first;         /* owned, with its successors */
 } spares = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static __thread __attribute__((tls_model("initial-exec"))) mtp__ring *mine;
@@ -64,7 +65,7 @@ static __thread __attribute__((tls_model("initial-exec"))) bool harvesting;
 
 /* ----------------------------------------------------------------------------------------------- the threads' */
 
-/* Pieces are kept for use again: a large malloc or free makes the allocator tidy up, at the program's cost. */
+/* Pieces are reused: a large malloc or free makes the allocator consolidate, at the program's expense. */
 static piece *piece_create(void)
 {
     pthread_mutex_lock(&spares.lock);
@@ -184,7 +185,7 @@ static bool read_time(const mtp__flight *f, cl_profiling_info which, uint64_t *o
     return good;
 }
 
-/* It was queued between before and after: a reading of the device's clock for nothing. */
+/* The command was queued between two known host times: a free reading of the device's clock. */
 static void read_clock(const mtp__flight *f)
 {
     uint64_t queued, known = air.clock[f->device].width;
@@ -225,8 +226,8 @@ static bool has_ended(const mtp__flight *f, uint64_t *end)
     return read_time(f, CL_PROFILING_COMMAND_END, end) && *end != 0;
 }
 
-/* Its end is known only when it is done: one question tells both, as a rule. If it was done between that question and the
- * next, it is asked again. False: it is not done. */
+/* A command has an end time only when it is done, so one query usually answers both. If it finished between
+ * that query and the status query, the end is read again. False: not done. */
 static bool land(mtp__flight *f)
 {
     uint64_t start, end;
@@ -237,7 +238,7 @@ static bool land(mtp__flight *f)
                                       NULL) == CL_SUCCESS &&
             state > CL_COMPLETE)
             return false;
-        ended = state == CL_COMPLETE && has_ended(f, &end); /* else it failed, and has no times */
+        ended = state == CL_COMPLETE && has_ended(f, &end); /* else it failed and has no times */
     }
     if (ended && read_time(f, CL_PROFILING_COMMAND_START, &start))
         report(f, start, end);
@@ -251,7 +252,7 @@ static bool land(mtp__flight *f)
     return true;
 }
 
-/* How far a look at the flights goes: to the first that is not done; to the first of each queue; or to all. */
+/* How far to search: up to the first unfinished flight, the first of each queue, or all flights. */
 typedef enum reach {
     FIRST,
     QUEUES,
@@ -264,7 +265,7 @@ typedef struct look {
     uint64_t landed;
 } look;
 
-/* False: no need to look further. */
+/* False: stop searching. */
 static bool look_at(look *l, mtp__flight *f)
 {
     if (f->event == NULL)
@@ -283,14 +284,14 @@ static bool look_at(look *l, mtp__flight *f)
     return true;
 }
 
-/* The driver's own of an event was written by another thread, long ago: fetched while others are looked at. */
+/* Another thread wrote the driver's event object long ago: prefetch it while earlier events are processed. */
 static void fetch(const piece *p, uint32_t i)
 {
     for (uintptr_t line = 0; line < 4; line++)
         __builtin_prefetch((const void *)((uintptr_t)p->at[i].event + line * 64), 1);
 }
 
-/* Of one piece. *end: all of it has landed, and there will be no more. */
+/* Searches one piece. *end: it is full and all of its flights have landed. */
 static bool look_through(look *l, piece *p, bool *end)
 {
     uint32_t added = __atomic_load_n(&p->added, __ATOMIC_ACQUIRE);
@@ -338,7 +339,8 @@ void mtp__flights_harvest(void)
     pthread_mutex_unlock(&air.lock);
 }
 
-/* One's own, every so often; all its queues when twice as many fly as the last such look left. */
+/* Called by the owner thread every so often. Checks all queues once the number in flight has doubled since
+ * the last such check. */
 static void harvest_mine(mtp__ring *r)
 {
     if (harvesting || pthread_mutex_trylock(&air.lock) != 0)
@@ -365,7 +367,7 @@ void mtp__flight_add(mtp__ring *r, const mtp__flight *flight)
             return;
         }
         r->tail = more;
-        __atomic_store_n(&p->after, more, __ATOMIC_RELEASE); /* from here on p is the harvest's */
+        __atomic_store_n(&p->after, more, __ATOMIC_RELEASE); /* p now belongs to the harvest */
         p = more;
     }
     p->at[p->added] = *flight;
@@ -390,7 +392,7 @@ static uint64_t each_flying(void visit(mtp__flight *f))
     return count;
 }
 
-/* Drivers may keep commands back until they are asked: those would never end. */
+/* Drivers may hold back commands until the queue is flushed: those would never end. */
 static void submit(mtp__flight *f)
 {
     cl_command_queue queue = NULL;
@@ -417,7 +419,7 @@ static uint64_t harvest_all(void)
     return each_flying(NULL);
 }
 
-/* Others may need the lock to get on. */
+/* Other threads may need the lock to make progress. */
 static void rest(void)
 {
     harvesting = false;
@@ -427,7 +429,7 @@ static void rest(void)
     harvesting = true;
 }
 
-/* What is in flight gets some time, then it is left out. */
+/* Waits a while for commands in flight, then drops them. */
 static void flush(void *unused)
 {
     uint64_t start = mtp_now_ns();
@@ -445,7 +447,7 @@ static void flush(void *unused)
     air.lost += each_flying(leave_out);
     tell_clocks(true);
     for (uint32_t d = 0; d < MTP__DEVICES_MOST; d++)
-        air.clock[d].told_ns = 0; /* the next cycle tells at once */
+        air.clock[d].told_ns = 0; /* the next cycle reports the clock at once */
     harvesting = false;
     pthread_mutex_unlock(&air.lock);
 }
@@ -487,7 +489,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&air.lock);
 }
 
-/* The driver's threads are not in the child: what flies there never lands, and is not touched. */
+/* The driver's threads do not exist in the child: flights never land there and are abandoned. */
 static void after_fork_child(void)
 {
     threads.rings = NULL;
@@ -502,6 +504,6 @@ mtp_status mtp__flights_init(void)
     if (pthread_key_create(&threads.key, leave) != 0)
         return MTP_E_NOMEM;
     pthread_atfork(before_fork, after_fork,
-                   after_fork_child); /* after libmtprof's: our locks are taken first */
+                   after_fork_child); /* registered after libmtprof's, so our locks are taken first */
     return mtp_flush_add(flush, NULL);
 }

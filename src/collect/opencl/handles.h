@@ -1,4 +1,4 @@
-/* collect/opencl/handles.h - what is known of OpenCL's handles: a table from pointers to two numbers. */
+/* collect/opencl/handles.h - data about OpenCL handles: a map from pointers to two numbers. */
 #ifndef COLLECT_OPENCL_HANDLES_H
 #define COLLECT_OPENCL_HANDLES_H
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 typedef struct handle {
-    const void *key; /* NULL: free; GONE: was used */
+    const void *key; /* NULL: free; GONE: deleted */
     uint64_t a, b;
 } handle;
 
@@ -44,7 +44,7 @@ static inline bool handles_get(handles *h, const void *key, handle *out)
     return found;
 }
 
-/* Out of memory: it is not kept, and looked up again. */
+/* If out of memory, the entry is not stored and will be looked up again. */
 static inline void handles_put(handles *h, const void *key, uint64_t a, uint64_t b)
 {
     pthread_mutex_lock(&h->lock);

@@ -1,4 +1,5 @@
-/* collect/opencl/images.c - copies and fills of images. A region is in pixels: its bytes are known by the image's own. */
+/* collect/opencl/images.c - copies and fills of images. Regions are in pixels; the image's element size gives
+ * the bytes. */
 #define _GNU_SOURCE
 #include "collect/opencl/copies.h"
 

@@ -1,12 +1,13 @@
-/* collect/opencl/layer.c - an OpenCL layer: the kernels, copies and buffers of any OpenCL program, in a profile.
+/* collect/opencl/layer.c - an OpenCL layer: profiles the kernels, copies and buffers of any OpenCL program.
  *
  *     OPENCL_LAYERS=/path/libmtprof_opencl.so MTPROF_OUT=trace.json program
  *
- * The ICD loader puts this table of functions between the program and its drivers (ocl-icd from 2.3, Khronos' from 2021).
- * With MTPROF_OUT the layer makes the profile itself, for the whole process, and writes it at exit; without, it records into
- * whatever profile the program runs. See docs/opencl-layer.md.
+ * The ICD loader puts this table of functions between the program and its drivers (ocl-icd from 2.3, Khronos'
+ * from 2021). With MTPROF_OUT the layer itself profiles the whole process and writes the profile at exit;
+ * without, it records into whatever profile the program runs. See docs/opencl-layer.md.
  *
- * Threads: any. Errors of the layer never reach the program: it says them on stderr, and the program goes on.
+ * Threads: any. Errors of the layer never reach the program: they are printed to stderr, and the program
+ * continues.
  */
 #define _GNU_SOURCE
 #include "collect/opencl/layer.h"
@@ -28,11 +29,11 @@ static struct {
 static void warn(void *unused, mtp_warning code, const char *text)
 {
     (void)unused;
-    if (code != MTP_WARNING_FORK_NOT_FOLLOWED) /* what a child then runs has a layer and a trace of its own */
+    if (code != MTP_WARNING_FORK_NOT_FOLLOWED) /* a program that the child runs has its own layer and trace */
         fprintf(stderr, "mtprof: %s\n", text);
 }
 
-/* Said once: there is one reason, the first. */
+/* Printed once, with the first reason. */
 static void records_nothing(const char *why)
 {
     static bool said;
@@ -41,8 +42,8 @@ static void records_nothing(const char *why)
     said = true;
 }
 
-/* %p in the name is the process: programs that start others leave a file for each. A name without a folder is one of where
- * we are now: the program may go elsewhere. */
+/* %p in the name is the process id, so that programs which start others leave a file for each. A relative
+ * name is resolved now: the program may change its working directory. */
 static bool name_file(const char *pattern)
 {
     size_t at = 0;
@@ -63,7 +64,7 @@ static bool name_file(const char *pattern)
     return true;
 }
 
-/* A name that says no form: the run may not come again. */
+/* The extension names no format. Write JSON anyway: the run may not be repeatable. */
 static mtp_status write_json(const mtp_trace *trace)
 {
     char path[sizeof own.out + 8];
@@ -78,7 +79,7 @@ static mtp_status write_json(const mtp_trace *trace)
 static void tell_missing(uint64_t commands, const char *why)
 {
     if (commands > 0)
-        fprintf(stderr, "mtprof: of the commands %llu %s not in the trace as device work\n",
+        fprintf(stderr, "mtprof: commands missing from the trace as device work: %llu (%s)\n",
                 (unsigned long long)commands, why);
 }
 
@@ -86,7 +87,7 @@ static void write_own(void)
 {
     mtp_trace *trace = NULL;
     if (getpid() != own.pid)
-        return; /* a child: the trace is its parent's */
+        return; /* a child: the trace belongs to the parent */
     mtp_status status = mtp_profile_stop(own.profile);
     if (status == MTP_OK && !own.is_spool) {
         status = mtp_profile_trace(own.profile, &trace);
@@ -96,9 +97,9 @@ static void write_own(void)
             status = write_json(trace);
     }
     if (status != MTP_OK)
-        fprintf(stderr, "mtprof: there is no trace of this run in %s: %s\n", own.out, mtp_last_error());
-    tell_missing(mtp__flights_lost(), "had not ended and are");
-    tell_missing(mtp__flights_timeless(), "ran on queues that give no times and are");
+        fprintf(stderr, "mtprof: no trace was written to %s: %s\n", own.out, mtp_last_error());
+    tell_missing(mtp__flights_lost(), "not finished at exit");
+    tell_missing(mtp__flights_timeless(), "on queues without times");
     mtp_trace_destroy(trace);
     mtp_profile_destroy(own.profile);
 }
@@ -124,11 +125,11 @@ static void start_own(const char *out)
     atexit(write_own);
 }
 
-/* Without MTPROF_OUT the program was to run a profile. */
+/* Without MTPROF_OUT the program was expected to run a profile. */
 static void tell_unused(void)
 {
     if (getpid() == own.pid && !mtp__flights_recorded())
-        records_nothing("MTPROF_OUT names no file, and the program ran no profile of its own");
+        records_nothing("MTPROF_OUT is not set, and the program ran no profile");
 }
 
 static void start(void)
@@ -144,7 +145,7 @@ static void start(void)
     }
 }
 
-/* What we call at exit must be there then, also when the program has closed it. */
+/* Libraries that we call at exit must stay loaded, even if the program closes them. */
 static void keep_loaded(const void *inside)
 {
     Dl_info info;
@@ -172,12 +173,12 @@ CL_API_ENTRY cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t room, 
 CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch *target, cl_uint *count_out,
                                             const cl_icd_dispatch **out)
 {
-    static cl_icd_dispatch ours; /* NULL slots are the loader's to fill */
+    static cl_icd_dispatch ours; /* the loader fills NULL slots */
     if (target == NULL || count_out == NULL || out == NULL)
         return CL_INVALID_VALUE;
     if (count < sizeof ours / sizeof ours.clGetPlatformIDs) {
         records_nothing(
-            "OpenCL's loader (libOpenCL.so.1) is older than the headers that the layer was built with");
+            "the OpenCL loader (libOpenCL.so.1) is older than the headers that the layer was built with");
         return CL_INVALID_VALUE;
     }
     bool first = mtp__next == NULL;

@@ -1,8 +1,10 @@
-/* collect/opencl/memory.c - what the program allocates: buffers, images and shared memory, with the totals of a device.
+/* collect/opencl/memory.c - the program's allocations: buffers, images and shared memory, with totals per
+ * device.
  *
- * A memory object lives as long as anyone refers to it, a command of the driver's too; so its end is told by the driver
- * (clSetMemObjectDestructorCallback), not seen in the program's releases. Memory belongs to a context: the context's first
- * device stands for it. Sub-buffers and images of a buffer have no memory of their own.
+ * A memory object lives as long as it is referenced, also by commands in the driver, so its end comes from
+ * the driver (clSetMemObjectDestructorCallback), not from the program's releases. Memory belongs to a
+ * context; it is attributed to the context's first device. Sub-buffers and images created from a buffer have
+ * no memory of their own.
  */
 #define _GNU_SOURCE
 #include "collect/opencl/copies.h"
@@ -76,7 +78,7 @@ static cl_mem made(cl_context context, cl_mem m)
     if (mtp__next->clSetMemObjectDestructorCallback(m, gone, b) == CL_SUCCESS)
         count(m, bytes, device);
     else
-        free(b); /* OpenCL 1.0: its end would not be told */
+        free(b); /* OpenCL 1.0: its end would not be reported */
     return m;
 }
 
@@ -174,13 +176,13 @@ static void forget(const void *p)
 
 static void CL_API_CALL svm_free(cl_context context, void *p)
 {
-    forget(p); /* before: the address may be another's as soon as it is free */
+    forget(p); /* first: once freed, the address may be reused at once */
     mtp__next->clSVMFree(context, p);
 }
 
 typedef void CL_CALLBACK svm_freeing(cl_command_queue queue, cl_uint count, void *pointers[], void *user);
 
-/* Counted when it is asked for. With a function of the program's own it is that which frees, by clSVMFree. */
+/* Counted when requested. If the program passes a callback, that frees the memory by clSVMFree. */
 static cl_int CL_API_CALL svm_free_later(cl_command_queue q, cl_uint pointer_count, void *pointers[],
                                          svm_freeing *fn, void *user, cl_uint n, const cl_event *list,
                                          cl_event *e)

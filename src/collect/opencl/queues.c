@@ -1,7 +1,9 @@
-/* collect/opencl/queues.c - devices, queues and kernels: their numbers and names; the calls that wait or compile.
+/* collect/opencl/queues.c - devices, queues and kernels: their numbers and names; the calls that wait or
+ * compile.
  *
- * Queues are made with profiling on. The program does not see it: what it asks of its queues and events is answered as if it
- * had been made as it asked. Handles are used again after their last release, so what is known of one is set when it is made.
+ * Queues are created with profiling on. The program does not see this: queries about its queues and events
+ * are answered as if they had been created as requested. Handles are reused after their last release, so the
+ * data about a handle is set when it is created.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -13,11 +15,11 @@ enum {
     ASKED = 1,
     LISTED = 2,
     GIVEN = 4
-}; /* for profiling; with CL_QUEUE_PROPERTIES; with a list at all */
+}; /* the program asked for profiling; passed CL_QUEUE_PROPERTIES; passed a list at all */
 
 static handles kernels = HANDLES_INIT; /* a: name id */
 static handles queues = HANDLES_INIT;  /* a: device, b: stream | flags << 32 */
-static uint64_t age = 1;               /* of the handles: another when one may mean something else */
+static uint64_t age = 1;               /* of the handles: changes when one may have a new meaning */
 
 static struct {
     pthread_mutex_t lock; /* rank: after flights */
@@ -112,7 +114,7 @@ static handle queue_add(cl_command_queue queue, uint64_t flags)
     cl_device_id id = NULL;
     mtp__next->clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof id, &id, NULL);
     if (id == NULL)
-        return h; /* not a queue: the driver will say so */
+        return h; /* not a queue: the driver will report it */
     h.a = mtp__device_number(id);
     h.b = __atomic_fetch_add(&seen.streams, 1, __ATOMIC_RELAXED) | flags << 32;
     handles_put(&queues, queue, h.a, h.b);
@@ -125,7 +127,7 @@ mtp__queue mtp__queue_find(mtp__last *last, cl_command_queue queue)
     if (!is_last(last) || last->queue != queue) {
         handle h;
         if (!handles_get(&queues, queue, &h))
-            h = queue_add(queue, ASKED); /* made in a way that we do not know: not changed by us */
+            h = queue_add(queue, ASKED); /* created by an unknown call: not modified by us */
         last->queue = queue;
         last->at = (mtp__queue){(uint32_t)h.a, (uint32_t)h.b};
     }
@@ -147,7 +149,7 @@ static cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_i
     return q;
 }
 
-/* The program's list with profiling on. False: it is to be left alone. */
+/* The program's list with profiling on. False: leave it alone. */
 static bool with_profiling(const cl_queue_properties *given, cl_queue_properties *list, uint64_t *flags)
 {
     unsigned n = 0;
@@ -189,7 +191,7 @@ static cl_command_queue CL_API_CALL create_queue_with(cl_context context, cl_dev
     return q;
 }
 
-/* The list that it was made with, as the program gave it. */
+/* The list that the queue was created with, as the program passed it. */
 static void undo_list(uint64_t flags, cl_queue_properties *list, size_t *bytes)
 {
     if ((flags & GIVEN) == 0) {
@@ -199,7 +201,7 @@ static void undo_list(uint64_t flags, cl_queue_properties *list, size_t *bytes)
     for (size_t i = 0; i + 1 < *bytes / sizeof *list; i += 2)
         if (list[i] == CL_QUEUE_PROPERTIES) {
             list[i + 1] &= ~(cl_queue_properties)CL_QUEUE_PROFILING_ENABLE;
-            if ((flags & LISTED) == 0) { /* ours is the last */
+            if ((flags & LISTED) == 0) { /* our entry is the last */
                 list[i] = 0;
                 *bytes = (i + 1) * sizeof *list;
             }

@@ -1,4 +1,4 @@
-"""Derivatives: backward, grad, functions of one's own, and whether ops are recorded."""
+"""Derivatives: backward, grad, custom functions, and grad mode."""
 from mindtorch_v2 import _C
 from mindtorch_v2.autograd.function import Function, FunctionCtx, once_differentiable
 from mindtorch_v2.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -27,7 +27,7 @@ def _gradients(gradients, count):
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
-    """Adds to the gradients of the leaves that the tensors were computed from."""
+    """Accumulates gradients into the leaves that the tensors were computed from."""
     tensors = _tuple(tensors)
     grads = _gradients(grad_tensors if grad_tensors is not None else grad_variables, len(tensors))
     if inputs is not None:
@@ -40,7 +40,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
          is_grads_batched=False, materialize_grads=False):
-    """The gradients of the outputs' sum with respect to the inputs, as a tuple."""
+    """The gradients of the sum of the outputs with respect to the inputs, as a tuple."""
     if is_grads_batched:
         raise NotImplementedError("is_grads_batched")
     outputs, inputs = _tuple(outputs), _tuple(inputs)

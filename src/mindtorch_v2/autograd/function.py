@@ -1,4 +1,4 @@
-"""Functions with a derivative of one's own."""
+"""Functions with a custom derivative."""
 from mindtorch_v2 import _C
 from mindtorch_v2.autograd.grad_mode import no_grad
 
@@ -11,7 +11,7 @@ _FREED = (
 
 
 class FunctionCtx:
-    """What forward leaves for backward."""
+    """State that forward saves for backward."""
 
     _to_save = ()
     _saved = ()
@@ -46,7 +46,7 @@ class FunctionCtx:
         return tuple(t for t, _ in self._saved)
 
     def _seal(self, outputs):
-        """Keeps what was saved. An output is kept without its history, which would keep this context alive."""
+        """Stores what was saved. An output is stored without its history, which would keep this context alive."""
         saved = []
         for t in self._to_save:
             if t is not None and any(t is o for o in outputs):
@@ -57,7 +57,7 @@ class FunctionCtx:
 
 
 class Function:
-    """Subclass it with static methods forward(ctx, ...) and backward(ctx, *grads); call it by apply()."""
+    """Subclass it with static methods forward(ctx, ...) and backward(ctx, *grads); call it with apply()."""
 
     @staticmethod
     def forward(ctx, *args, **kwargs):
@@ -93,7 +93,7 @@ class Function:
         single = not isinstance(result, (tuple, list))
         outputs = [result] if single else list(result)
         for i, out in enumerate(outputs):
-            # An input that is handed through gets a node of its own, unless it was changed in place.
+            # An input returned as an output gets a new node, unless it was changed in place.
             if isinstance(out, _C.Tensor) and any(out is t for t in tensors) and not any(out is d for d in ctx._dirty):
                 outputs[i] = out.detach()
         ctx._seal([o for o in outputs if isinstance(o, _C.Tensor)])
@@ -132,7 +132,7 @@ def _attach(cls, forward, ctx, args, tensors, outputs):
 
 
 def once_differentiable(function):
-    """For backward(): its result is not part of a graph."""
+    """Decorates backward(): its result is not part of a graph."""
 
     def wrapper(ctx, *grads):
         with no_grad():

@@ -1,4 +1,4 @@
-"""Whether ops are recorded for backward: context managers that decorate functions too."""
+"""Whether ops are recorded for backward: context managers that also work as decorators."""
 import functools
 import inspect
 
@@ -69,7 +69,7 @@ class enable_grad(no_grad):
 
 
 class set_grad_enabled(_Mode):
-    """set_grad_enabled(mode): at once, and until the end of the block when used as one."""
+    """set_grad_enabled(mode): takes effect at once; as a context manager, until the end of the block."""
 
     def __init__(self, mode):
         self._enabled = bool(mode)
@@ -87,7 +87,7 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """As no_grad: this runtime has no cheaper mode."""
+    """The same as no_grad: this runtime has no cheaper mode."""
 
     def __new__(cls, mode=True):
         self = super().__new__(cls)

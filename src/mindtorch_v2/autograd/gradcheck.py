@@ -1,9 +1,9 @@
-"""Derivatives against finite differences."""
+"""Checks derivatives against finite differences."""
 from mindtorch_v2 import _C
 
 
 def _numeric(function, inputs, which, output, eps):
-    """The Jacobian of one output by one input, as a list of rows: one per element of the input."""
+    """The Jacobian of one output with respect to one input, as a list of rows: one per element of the input."""
     x = inputs[which]
     rows = []
     flat = x.detach().reshape(-1)

@@ -1,11 +1,11 @@
-"""torch.autograd.profiler: the recording session below mindtorch_v2.profiler, also of use by itself.
+"""torch.autograd.profiler: the recording session beneath mindtorch_v2.profiler, also usable on its own.
 
     with torch.autograd.profiler.profile(record_shapes=True) as prof:
         ...
     print(prof.key_averages().table(sort_by="self_cpu_time_total"))
 
-One session records at a time in a process, all threads of it. A child that is forked meanwhile records into a file of its
-own, and so do the workers of a DataLoader, whenever they were started (see _forks below).
+A process has at most one recording session, which covers all of its threads. A child forked meanwhile records into its own
+file, and so do the workers of a DataLoader, whenever they were started (see _Forks below).
 """
 
 from __future__ import annotations
@@ -72,21 +72,21 @@ def _set_is_profiler_enabled(enable: bool) -> None:
 
 
 class _Forks:
-    """What a child needs to know to record beside its parent: each writes a file <folder>/<pid>.mtp, which is whole at any
-    moment, also when the child is killed. A forked child knows by itself; a worker that was started before the recording,
-    or spawned, is told by each task (utils/data)."""
+    """What a child needs in order to record alongside its parent: each writes a file <folder>/<pid>.mtp, which is complete at
+    any moment, even if the child is killed. A forked child inherits it; a worker that was spawned, or started before the
+    recording, receives it with each task (utils/data)."""
 
     def __init__(self) -> None:
-        self.state: tuple[int, str, dict[str, Any]] | None = None  # while a session records: its number, folder, options
+        self.state: tuple[int, str, dict[str, Any]] | None = None  # during a session: its number, folder and options
         self.count = 0
-        self.mine: mtprof.Session | None = None  # of this process, if it is a child
+        self.mine: mtprof.Session | None = None  # this process's own session, if it is a child
 
     def follow(self, folder: str, options: dict[str, Any]) -> None:
         self.count += 1
         self.state = (self.count, folder, options)
 
     def ready(self) -> tuple[int, str, dict[str, Any]] | None:
-        """What a child is told; its folder is there."""
+        """The state that a child receives; its folder exists."""
         if self.state is not None:
             _children.make(self.state[1])
         return self.state
@@ -95,7 +95,7 @@ class _Forks:
         self.state = None
 
     def in_child(self) -> None:
-        """Runs in each child of os.fork(): it must not fail."""
+        """Runs in each child of os.fork(); must not fail."""
         _set_is_profiler_enabled(False)
         profile._current = None
         self.mine = None
@@ -106,7 +106,7 @@ class _Forks:
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             spool = os.path.join(folder, f"{os.getpid()}.mtp")
-            if os.path.exists(spool):  # of a cycle before
+            if os.path.exists(spool):  # from an earlier cycle
                 spool = os.path.join(folder, f"{os.getpid()}-{number}.mtp")
             session = mtprof.Session(**{"buffer_bytes": _CHILD_BYTES, **options, "spool": spool.replace("%", "%%")})
             session.prepare()
@@ -116,7 +116,7 @@ class _Forks:
             warnings.warn(f"this worker process is not recorded: {error}")
 
     def join(self, state: tuple[int, str, dict[str, Any]] | None) -> None:
-        """In a worker: from here on it records what its parent records, or nothing."""
+        """In a worker: from now on records what its parent records, or nothing."""
         if state == self.state:
             return
         self.give_way()
@@ -125,7 +125,7 @@ class _Forks:
             self._record(*state)
 
     def give_way(self) -> None:
-        """A profile of the child's own takes over."""
+        """Ends the child's recording: a profile started in the child takes over."""
         if self.mine is not None:
             self.mine.stop()
             self.mine = None
@@ -140,7 +140,7 @@ os.register_at_fork(before=_forks.ready, after_in_child=_forks.in_child)
 
 
 class _Counted:
-    """A number among the stats: of a list, counted when it is asked for, since events are made no earlier."""
+    """A statistic: the length of a list, taken on access, since events are not built earlier."""
 
     def __get__(self, stats, owner):
         known = 0 if stats is None else stats.__dict__.get("_counted", 0)
@@ -163,22 +163,22 @@ class _ProfilerStats:
     function_events_build_tree_call_duration_us: int = 0
 
 
-_HEARD = frozenset((7, 8, 9, 11, 12, 13, 14))  # of mtp_warning: records or names are lost, the spool, a stuck thread, the clock
+_HEARD = frozenset((7, 8, 9, 11, 12, 13, 14))  # mtp_warning codes: lost records or names, the spool, a stuck thread, the clock
 
 
 def _on_warning(code: int, text: str) -> None:
-    """libmtprof never prints: what a user should hear becomes a Python warning. (Schedules warn by themselves.)"""
+    """libmtprof never prints: what the user should know becomes a Python warning. (Schedules issue their own.)"""
     if code in _HEARD:
         warnings.warn(f"profiler: {text}", stacklevel=3)
 
 
 def _first_of(texts: list[str]) -> Callable[[], str]:
-    """It refers to the list alone: a session does not keep its profile alive."""
+    """Refers to the list only, so that a session does not keep its profile alive."""
     return lambda: texts[0]
 
 
 def _watch_collections(on: bool) -> None:
-    """Runs of the garbage collector become events, or no longer."""
+    """Turns the recording of garbage collections on or off."""
     if on and mtprof.gc_event not in gc.callbacks:
         gc.callbacks.append(mtprof.gc_event)
     elif not on and mtprof.gc_event in gc.callbacks:
@@ -187,7 +187,7 @@ def _watch_collections(on: bool) -> None:
 
 @functools.cache
 def _name_modules() -> None:
-    """Calls of modules are shown as such, and the event tree has what modules and optimizers hold."""
+    """Shows module calls as such, and adds the tensors that modules and optimizers hold to the event tree."""
     from mindtorch_v2 import _C
     from mindtorch_v2.nn import Module
     from mindtorch_v2.optim.optimizer import Optimizer
@@ -200,12 +200,12 @@ def _name_modules() -> None:
 class profile:
     """A recording session, as a context manager; most people use mindtorch_v2.profiler.profile.
 
-    enabled: False makes it do nothing. use_device: "npu" (also "cuda"), or None. The others, spool, buffer_bytes and
-    when_full too, are those of mindtorch_v2.profiler.profile. Not to be nested, not to be entered twice.
+    enabled: False makes it do nothing. use_device: "npu" (or "cuda"), or None. The other arguments, including spool,
+    buffer_bytes and when_full, are those of mindtorch_v2.profiler.profile. It cannot be nested or entered twice.
     """
 
-    _current: weakref.ref | None = None  # the one that is prepared or records
-    _spools = 0  # that this process has begun
+    _current: weakref.ref | None = None  # the one that is prepared or recording
+    _spools = 0  # number that this process has started
 
     def __init__(self, enabled: bool = True, *, use_cuda: bool = False, use_device: str | None = None, record_shapes: bool = False,
                  with_flops: bool = False, profile_memory: bool = False, with_stack: bool = False, with_modules: bool = False,
@@ -243,7 +243,7 @@ class profile:
         self._results: _ProfilerResult | None = None
         self._function_events: EventList | None = None
         self._recorded = False  # was it ever started?
-        self._left_out = 0  # of exported traces: see common.toggles
+        self._left_out = 0  # omitted from exported traces: see common.toggles
         self._prepared = False  # is the session claimed?
         self._step = 0
         self._children_folder: str | None = None
@@ -262,7 +262,7 @@ class profile:
 
     @staticmethod
     def _checked_device(use_device: str | None) -> str | None:
-        """The device's word, or None with a warning if there is no such device."""
+        """The name of the device, or None with a warning if there is no such device."""
         if use_device is None:
             return None
         from mindtorch_v2 import npu
@@ -277,7 +277,7 @@ class profile:
         return "npu"
 
     def config(self, create_trace_id: bool = False) -> Any:
-        """What this records, as _enable_profiler() of mindtorch_v2.autograd takes it."""
+        """What this session records, in the form that _enable_profiler() of mindtorch_v2.autograd takes."""
         from mindtorch_v2.profiler.private import ProfilerConfig
 
         if create_trace_id:
@@ -287,7 +287,7 @@ class profile:
 
     @property
     def profiler_kind(self) -> Any:
-        """Everything is recorded in one way."""
+        """There is only one kind here."""
         from mindtorch_v2.profiler.private import ProfilerState
 
         return ProfilerState.KINETO
@@ -337,7 +337,7 @@ class profile:
         self._stats.profiler_prepare_call_duration_us = (perf_counter_ns() - begun) // 1000
 
     def _claim(self) -> None:
-        """Once more where another has it: perhaps nobody has that one but itself."""
+        """Retries after a garbage collection if another profile holds the session: that one may be unreachable."""
         try:
             self._session.prepare()
         except RuntimeError as error:
@@ -350,8 +350,8 @@ class profile:
                 raise RuntimeError(ALREADY_ACTIVE) from None
 
     def _abandon(self) -> None:
-        """Whatever was begun of a recording ends: after an error, an interrupt between any two steps, or when nobody has this any
-        more. What ended before stays as it is."""
+        """Ends a recording that was begun in part or in full: after an error, an interrupt between any two steps, or when this
+        object is no longer referenced. Parts that have already ended are left alone."""
         if self._session is None or self._pid != os.getpid():
             return
         if self._prepared or self._session.recording:
@@ -362,11 +362,11 @@ class profile:
         try:
             self._session.stop()
         except RuntimeError:
-            pass  # it was not even prepared
+            pass  # not even prepared
         self._prepared = False
 
     def _disown(self) -> None:
-        """In a forked child: what the parent records is the parent's."""
+        """In a forked child: leaves the recording to the parent."""
         if self._pid != os.getpid():
             self._prepared = False
 
@@ -375,10 +375,10 @@ class profile:
             if self._prepared:
                 self._abandon()
         except Exception:
-            pass  # half made, or at the interpreter's end
+            pass  # half constructed, or the interpreter is shutting down
 
     def _new_spool(self) -> str | None:
-        """The file of this cycle. libmtprof fills in the other patterns, and replaces a file of that name, or keeps it."""
+        """The file of this cycle. libmtprof expands the other patterns, and replaces or keeps an existing file."""
         pattern = self._keeping.get("spool")
         if pattern is None:
             return None
@@ -388,7 +388,7 @@ class profile:
         return pattern if os.path.isabs(pattern) else os.path.join(os.getcwd().replace("%", "%%"), pattern)
 
     def _name_workers(self) -> None:
-        """Files of workers lie beside the spool, stay as it does, and go where it goes: with the recording of a crash."""
+        """Puts workers' files next to the spool. Old ones share the old spool's fate: deleted, or kept after a crash."""
         self._children_folder = self._session.spool + ".workers"
         old = self._worker_files()
         kept = self._session.spool_kept
@@ -426,7 +426,7 @@ class profile:
 
     def _stop_trace(self) -> None:
         if not self._prepared or self._pid != os.getpid():
-            return  # stopped already; or a forked child leaves the parent's block
+            return  # already stopped, or a forked child leaves the parent's block
         begun = self.profiling_end_time_ns = perf_counter_ns()
         try:
             self._function_events = self._stopped_trace = self._results = None
@@ -437,17 +437,17 @@ class profile:
         self._stats.profiling_window_duration_sec = (begun - self.profiling_start_time_ns) / 1e9
 
     def _worker_files(self) -> dict[str, str]:
-        """Files of worker processes, and how they are called beside an exported trace."""
+        """Files of worker processes, and their names next to an exported trace."""
         try:
             found = sorted(os.listdir(self._children_folder or ""))
         except OSError:
             return {}
-        trace = re.sub(r"[^\w.-]", "_", self.trace_id)  # it may be anything
+        trace = re.sub(r"[^\w.-]", "_", self.trace_id)  # may contain anything
         return {os.path.join(self._children_folder, name): f"worker_{name[:-4]}.{trace}.pt.trace.json.gz"
                 for name in found if name.endswith(".mtp")}
 
     def _mark_step(self, number: int) -> None:
-        """From here on, or from the start on, events are of this step."""
+        """Events belong to this step from now on, or from the start of the recording."""
         if self._session is not None and number != self._step:
             self._session.mark_step(number)
             self._step = number
@@ -482,9 +482,9 @@ class profile:
 
     @property
     def trace(self) -> mtprof.Trace:
-        """What is recorded: of a stopped session always the same; of a running one what there is now."""
+        """The recording: always the same object once stopped; while running, a snapshot."""
         if not self._recorded:
-            raise RuntimeError("nothing was recorded yet: start the profiler first")
+            raise RuntimeError("nothing has been recorded yet: start the profiler first")
         if self._stopped_trace is not None:
             return self._stopped_trace
         begun = perf_counter_ns()
@@ -529,8 +529,8 @@ class profile:
     table.__doc__ = EventList.table.__doc__
 
     def export_chrome_trace(self, path: Any, metadata: dict[str, str] | None = None, use_python_export: bool = False) -> None:
-        """Writes the trace as Kineto's JSON; .gz by the path's end. Worker processes have files of their own beside it, named
-        by "worker_traces". metadata: JSON texts that came after the recording."""
+        """Writes the trace as Kineto's JSON, compressed if the path ends in .gz. Worker processes have their own files next to
+        it, listed in "worker_traces". metadata: JSON texts that were added after the recording."""
         path = os.fspath(path)
         name = os.fsdecode(path)
         workers = self._worker_files()
@@ -561,7 +561,7 @@ class profile:
     key_averages.__doc__ = EventList.key_averages.__doc__
 
     def _changed(self) -> bool:
-        """Did somebody change the list that function_events gave?"""
+        """Was the list that function_events returned modified?"""
         events = self._function_events
         return events is not None and (events._source is None or events._source.touched)
 
@@ -588,7 +588,7 @@ class profile:
 
 
 def _with_events(config: _ExperimentalConfig, with_stack: bool) -> _ExperimentalConfig:
-    """trace_only does not go with stacks."""
+    """Turns trace_only off if stacks are requested."""
     if not (config.trace_only and with_stack):
         return config
     warnings.warn("trace_only=True is incompatible with with_stack=True (stack traces require event post-processing). "
@@ -598,7 +598,7 @@ def _with_events(config: _ExperimentalConfig, with_stack: bool) -> _Experimental
 
 
 def _shown(name: str) -> str:
-    """A file's name that is not Unicode as text that is."""
+    """A file name as valid Unicode."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -619,7 +619,7 @@ def _refuse(constant: str) -> None:
 
 
 class _Emit:
-    """Ops as ranges of another tool. That tool is not in this build: entering says so, and the block runs as it is."""
+    """Ops as ranges of another tool. This build does not support it: entering warns, and the block runs normally."""
 
     _tool = ""
 
@@ -632,7 +632,7 @@ class _Emit:
         if self.entered:
             raise RuntimeError(f"{self._tool} annotation context manager is not reentrant")
         self.entered = True
-        warnings.warn(f"{self._tool} is not in this build: no ranges are emitted", stacklevel=2)
+        warnings.warn(f"{self._tool} is not supported in this build: no ranges are emitted", stacklevel=2)
         return self
 
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> bool:

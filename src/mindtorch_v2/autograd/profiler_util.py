@@ -1,4 +1,4 @@
-"""torch.autograd.profiler_util: the names; what is behind them is in mindtorch_v2.profiler.event and .events."""
+"""torch.autograd.profiler_util: only the names; the implementation is in mindtorch_v2.profiler.event and .events."""
 
 from mindtorch_v2.profiler.common import (
     format_memory as _format_memory,

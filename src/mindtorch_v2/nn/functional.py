@@ -1,11 +1,11 @@
-"""Functions over tensors that modules are made of. Names of reductions become the ops' numbers here."""
+"""The functions that modules are built on. Converts names of reductions to the ops' numbers."""
 
 import warnings
 
 import mindtorch_v2 as torch
 from mindtorch_v2 import _C
 
-_ops = getattr(_C, "ops", torch)  # every op of the table by its name, also those that are no torch.NAME
+_ops = getattr(_C, "ops", torch)  # every op of the table by name, including those without a torch.NAME
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
@@ -24,7 +24,7 @@ def _reduction(name, size_average=None, reduce=None):
 
 
 def _in_place(input, result, inplace):
-    """`result` in the memory of `input`, for ops of which the table has no in-place row."""
+    """`result` in the memory of `input`, for ops without an in-place row in the table."""
     return input.copy_(result) if inplace else result
 
 
@@ -104,7 +104,7 @@ linear = _ops.linear
 
 
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-    """`sparse` is taken and gives the same dense gradient: the runtime has no sparse tensors."""
+    """`sparse` is accepted but the gradient is dense: the runtime has no sparse tensors."""
     rows = weight.size(0)
     if padding_idx is None:
         padding_idx = -1
@@ -134,7 +134,7 @@ def pair(value):
 
 
 def pad(input, pad, mode="constant", value=None):
-    """Constant padding: `pad` names, from the last dim backwards, how much goes before and after."""
+    """Constant padding: `pad` lists the amounts before and after, starting with the last dim."""
     if mode != "constant":
         raise NotImplementedError(f"pad: mode '{mode}' is not supported, only 'constant'")
     if len(pad) % 2 or len(pad) > 2 * input.dim():
@@ -166,7 +166,7 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
             total = [d * (k - 1) for d, k in zip(dilation, weight.shape[-2:])]
             padding = tuple(t // 2 for t in total)
             odd = [t % 2 for t in total]
-            if any(odd):  # what is left over goes behind
+            if any(odd):  # the odd one goes at the end
                 input = pad(input, [0, odd[1], 0, odd[0]])
         else:
             raise RuntimeError(f"Invalid padding string: '{padding}'")
@@ -226,7 +226,7 @@ def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
 
 
 def _same_size(input, target):
-    """Both in their common shape, with PyTorch's warning where they differ."""
+    """Both broadcast to a common shape, with PyTorch's warning if they differ."""
     if target.size() == input.size():
         return input, target
     warnings.warn(

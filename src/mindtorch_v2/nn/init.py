@@ -1,4 +1,4 @@
-"""Initial values. They draw the same random numbers, in the same order, as PyTorch's."""
+"""Initialisers. They draw the same random numbers as PyTorch's, in the same order."""
 
 import math
 import warnings

@@ -1,4 +1,4 @@
-"""Parameter and Buffer: tensors that a Module takes into its own when they are assigned to it."""
+"""Parameter and Buffer: tensors that a Module registers when they are assigned to it."""
 
 import mindtorch_v2 as torch
 from ..utils._record import tag_parameter

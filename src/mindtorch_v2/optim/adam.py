@@ -55,7 +55,7 @@ class Adam(GroupOptimizer):
         return state
 
     def _can_fuse(self, group, params):
-        # the op is chosen by the class: a group that disagrees is done in tensor ops
+        # the class determines the op: a group with other settings uses tensor ops
         return group["decoupled_weight_decay"] == (self._fused_op == "_fused_adamw_") and super()._can_fuse(group, params)
 
 

@@ -44,12 +44,12 @@ class Adagrad(GroupOptimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
         check_fused(defaults)
-        for group in self.param_groups:  # PyTorch's Adagrad has its state from the beginning
+        for group in self.param_groups:  # PyTorch's Adagrad creates its state up front
             for p in group["params"]:
                 self._state_of(p, group)
 
     def share_memory(self):
-        """Tensors of forked workers are not shared here: nothing to do."""
+        """Does nothing: tensors are not shared with forked workers here."""
 
     def _new_state(self, p, group):
         return {"step": counter(), "sum": torch.full_like(p, group["initial_accumulator_value"])}

@@ -113,10 +113,10 @@ def _update_rows(group, p, grad, state):
 
 
 class SparseAdam(GroupOptimizer):
-    """Adam that touches, in parameters and in moments, only the rows that the gradient has.
+    """Adam that updates only the rows of parameters and moments that occur in the gradient.
 
-    The runtime has no sparse tensors: the rows (along the first dim) of the gradient that are zero throughout are
-    what a sparse gradient would leave out, and they are left alone.
+    The runtime has no sparse tensors: rows (along the first dim) of the gradient that are all zeros count as absent
+    and are skipped.
     """
 
     _fused_op = "_fused_sparse_adam_"
@@ -128,7 +128,7 @@ class SparseAdam(GroupOptimizer):
             _update_rows(group, p, -grad if group["maximize"] else grad, state)
 
     def _at_once(self, group, params):
-        return True  # PyTorch leaves no choice here
+        return True  # PyTorch offers no choice here
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):
         check_lr(lr, positive=True)

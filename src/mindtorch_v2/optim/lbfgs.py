@@ -17,7 +17,7 @@ class _Trial(NamedTuple):
 
 
 def _cubic_minimum(a, b, bounds=None):
-    """Where the cubic through both trials has its minimum, within the bounds (or between them)."""
+    """The minimum of the cubic through both trials, within the bounds (default: between the trials)."""
     low, high = bounds if bounds is not None else (min(a.t, b.t), max(a.t, b.t))
     d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
     square = d1 * d1 - a.slope * b.slope
@@ -96,7 +96,7 @@ class _WolfeSearch:
 
     @staticmethod
     def _away_from_ends(t, near, far, stalled):
-        """A step that is close to an end of the bracket twice running is moved a tenth inward."""
+        """Moves a step that is close to an end of the bracket twice in a row inward by a tenth."""
         margin = 0.1 * (far - near)
         if min(far - t, t - near) >= margin:
             return t, False
@@ -174,7 +174,7 @@ class LBFGS(Optimizer):
                 self._move(t, direction)
             else:
                 self._move(t, direction)
-                if left > 0:  # after the last move the loss is the next call's business
+                if left > 0:  # after the last move, the next call computes the loss
                     _, loss, grad = self._evaluate(closure)
             if (
                 state["func_evals"] - evaluated >= group["max_eval"]
@@ -187,7 +187,7 @@ class LBFGS(Optimizer):
 
     @staticmethod
     def _direction(state, grad, history_size):
-        """The inverse Hessian's estimate times -grad, by the two-loop recursion over past moves."""
+        """The estimated inverse Hessian times -grad, by the two-loop recursion over past steps."""
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
             return grad.neg()

@@ -1,7 +1,7 @@
 """Learning-rate schedules.
 
-Most of them scale what the groups have at the moment (_ratio), so that several can be chained; where there is a closed
-form too (_share, of the initial rate) SequentialLR starts them with it.
+Most of them scale the groups' current rates (_ratio), so that several can be chained; if there is also a closed form
+(_share, relative to the initial rate), SequentialLR starts them with it.
 """
 
 import math
@@ -26,7 +26,7 @@ _EPOCH_WARNING = (
 
 
 def _set(group, key, value):
-    """A rate that is a tensor stays the same tensor."""
+    """Sets a value; a tensor is updated in place."""
     if isinstance(group[key], torch.Tensor):
         group[key].fill_(number(value))
     else:
@@ -55,7 +55,7 @@ def _check_optimizer(optimizer):
 
 
 class LRScheduler:
-    """Base class: subclasses say get_lr(), the rates of all groups at last_epoch."""
+    """Base class: subclasses define get_lr(), the rates of all groups at last_epoch."""
 
     _get_lr_called_within_step = False
     _is_initial = False
@@ -143,7 +143,7 @@ class _LRScheduler(LRScheduler):
 
 
 class _Scaled(LRScheduler):
-    """A schedule that multiplies all groups' rates by the same number."""
+    """A schedule that multiplies the rates of all groups by the same factor."""
 
     def _ratio(self):
         raise NotImplementedError
@@ -159,7 +159,7 @@ class _Scaled(LRScheduler):
 
 
 class _OfFunctions(LRScheduler):
-    """A schedule by functions of the epoch, one per group or one for all."""
+    """A schedule given by functions of the epoch, one per group or one for all."""
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
         _check_optimizer(optimizer)
@@ -174,7 +174,7 @@ class _OfFunctions(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self):
-        """Functions are not part of it; objects that can be called give their attributes."""
+        """Omits functions; of callable objects, stores the attributes."""
         state = {key: value for key, value in self.__dict__.items() if key not in ("optimizer", "lr_lambdas")}
         state["lr_lambdas"] = [None if isinstance(f, types.FunctionType) else f.__dict__.copy() for f in self.lr_lambdas]
         return state
@@ -195,7 +195,7 @@ class LambdaLR(_OfFunctions):
 
 
 class MultiplicativeLR(_OfFunctions):
-    """The present rate times lr_lambda(epoch), at each step."""
+    """Multiplies the current rate by lr_lambda(epoch) at each step."""
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
         for function in lr_lambda if isinstance(lr_lambda, (list, tuple)) else [lr_lambda]:
@@ -352,7 +352,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * wave / 2 for base in self.base_lrs]
 
     def step(self, epoch=None):
-        """One epoch on; or to `epoch`, which may be a fraction."""
+        """Advances by one epoch, or to `epoch`, which may be fractional."""
         if epoch is None and self.last_epoch >= 0:
             epoch = self.last_epoch + 1
             self.T_cur += 1
@@ -569,7 +569,7 @@ class _OfSchedulers(LRScheduler):
 
 
 class SequentialLR(_OfSchedulers):
-    """One scheduler after the other, changing at the milestones."""
+    """One scheduler after another, switching at the milestones."""
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         self._check(optimizer, schedulers)
@@ -591,7 +591,7 @@ class SequentialLR(_OfSchedulers):
         self._last_lr = first.get_last_lr()
 
     def recursive_undo(self, sched=None):
-        """Takes back the step that each scheduler did when it was made."""
+        """Undoes the step that each scheduler took on construction."""
         sched = self if sched is None else sched
         if hasattr(sched, "_schedulers"):
             for inner in sched._schedulers:
@@ -611,7 +611,7 @@ class SequentialLR(_OfSchedulers):
 
 
 class ChainedScheduler(_OfSchedulers):
-    """All schedulers at each step."""
+    """Runs all schedulers at each step."""
 
     def __init__(self, schedulers, optimizer=None):
         self.optimizer = self._check(optimizer, schedulers, " to be chained")
@@ -625,7 +625,7 @@ class ChainedScheduler(_OfSchedulers):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Reduces the rate when a metric has not become better for `patience` epochs."""
+    """Reduces the rate when a metric has not improved for `patience` epochs."""
 
     def __init__(
         self, optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4, threshold_mode="rel", cooldown=0,

@@ -1,8 +1,8 @@
 """Optimizer: parameter groups, state, hooks and the profiler scopes of step() and zero_grad().
 
-The optimizers of this package derive from GroupOptimizer, which collects what a group has to update and chooses the way
-to do it, as PyTorch does: parameter by parameter in tensor ops (_single_tensor_NAME, the default on the CPU), or all at
-once by an op of the table (fused=True, foreach=True, and the default on accelerators).
+The optimizers of this package derive from GroupOptimizer, which collects the parameters of a group to update and chooses
+how, as PyTorch does: one at a time in tensor ops (_single_tensor_NAME, the default on the CPU), or all at once by an op
+of the table (fused=True, foreach=True, and the default on accelerators).
 """
 
 import functools
@@ -44,12 +44,12 @@ def _registered(hooks, hook, prepend=False):
 
 
 def _observed(step):
-    """step() with its scope and its hooks around it."""
+    """Wraps step() in its scope and hooks."""
 
     @functools.wraps(step)
     def wrapper(*args, **kwargs):
         self = args[0]
-        self._opt_called = True  # what schedulers ask for
+        self._opt_called = True  # read by schedulers
         with scope(self._step_scope):
             for hook in (*_global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
                 changed = hook(self, args, kwargs)
@@ -95,7 +95,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def _optimizer_step_code(self):
-        """Called by each step when its work is done: a profile with stacks tells here what the optimizer holds."""
+        """Called at the end of each step: a profile with stacks reports here what the optimizer holds."""
 
     def _init_hooks(self):
         name = type(self).__name__
@@ -173,7 +173,7 @@ class Optimizer:
         return out
 
     def load_state_dict(self, state_dict):
-        """Takes over what state_dict() gave; state follows dtype and device of its parameter, "step" excepted."""
+        """Loads a state_dict(); state takes the dtype and device of its parameter, except "step"."""
         state_dict = dict(state_dict)
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
@@ -268,7 +268,7 @@ class Optimizer:
 
 
 def _fitted(param, value, key=None):
-    """Loaded state: a copy that suits the parameter."""
+    """A copy of loaded state that matches the parameter."""
     if isinstance(value, torch.Tensor):
         if key == "step":
             return tag_state(value.clone())
@@ -296,14 +296,14 @@ def counter(value=0.0):
 
 
 def keep_largest(largest, value, group):
-    """`largest`, changed to what is the larger of both in each element."""
+    """Updates `largest` to the elementwise maximum of both."""
     if group["differentiable"]:
         return largest.copy_(torch.maximum(largest, value))
     return torch.maximum(largest, value, out=largest)
 
 
 def decayed(p, grad, group, lr=None):
-    """The gradient with its weight decay. Where that is decoupled, the parameter is changed instead."""
+    """The gradient plus weight decay. If that is decoupled, changes the parameter instead."""
     if group["weight_decay"] == 0:
         return grad
     if group.get("decoupled_weight_decay"):
@@ -317,7 +317,7 @@ def new_moments(p):
 
 
 def update_moments(state, grad, betas):
-    """The running means of the gradient and of its square."""
+    """Updates the running means of the gradient and of its square."""
     beta1, beta2 = betas
     mean = state["exp_avg"].lerp_(grad, 1 - beta1)
     return mean, state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
@@ -325,7 +325,7 @@ def update_moments(state, grad, betas):
 
 @functools.cache
 def _devices_of(op):
-    """Types of devices that have a kernel for an op of the table."""
+    """The device types that have a kernel for an op of the table."""
     table = getattr(torch._C, "_op_table", list)()
     return {device for row in table if row[0] == op for device, has in zip(("cpu", "npu"), row[4:6]) if has}
 
@@ -362,9 +362,8 @@ def check_fused(defaults):
 
 
 class GroupOptimizer(Optimizer):
-    """step() over groups. Subclasses say _new_state(p, group); _single_tensor(group, params, grads, states), the step in
-    tensor ops; and how the op that does the same for a whole group is called: its name, the states it takes, and its
-    options."""
+    """step() over groups. Subclasses define _new_state(p, group); _single_tensor(group, params, grads, states), the step in
+    tensor ops; and the op that does the same for a whole group: its name, the states it takes, and its options."""
 
     _single_tensor = None
     _fused_op = None
@@ -402,7 +401,7 @@ class GroupOptimizer(Optimizer):
             self._single_tensor(group, params, grads, states)
 
     def _at_once(self, group, params):
-        """Are all parameters to be updated by one op? What is asked for is done; when nothing is, PyTorch's choice is."""
+        """Are all parameters updated by one op? As the options say, or by PyTorch's default."""
         if group.get("differentiable"):
             return False
         if group.get("fused") is None and group.get("foreach") is None:
@@ -414,7 +413,7 @@ class GroupOptimizer(Optimizer):
         return len(devices) == 1 and devices <= _devices_of(self._fused_op)
 
     def _update_fused(self, group, params, grads, states):
-        """States that the options do not need are not there: their lists stay empty."""
+        """The lists of states that the options do not need stay empty."""
         lists = [[s[key] for s in states] if key in states[0] else [] for key in self._fused_state]
         getattr(torch._C.ops, self._fused_op)(params, grads, *lists, **self._options_of(group))
 
@@ -425,7 +424,7 @@ class GroupOptimizer(Optimizer):
         return options
 
     def __setstate__(self, state):
-        """Groups that an older version saved get the options that it did not know."""
+        """Adds newer options to groups that an older version saved."""
         super().__setstate__(state)
         for group in self.param_groups:
             for name, default in self.defaults.items():

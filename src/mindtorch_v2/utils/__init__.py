@@ -1,4 +1,4 @@
-"""What the rest of the package shares: hook handles, profiler scopes, and the data loader."""
+"""Shared by the rest of the package: hook handles, profiler scopes, and the data loader."""
 
 from . import hooks
 from . import data

@@ -1,4 +1,4 @@
-"""torch.utils._python_dispatch: modes that see every op of their thread, and may do something else instead."""
+"""torch.utils._python_dispatch: modes that intercept every op of their thread."""
 
 import functools
 
@@ -6,7 +6,7 @@ from mindtorch_v2 import _C
 
 
 class _OpOverload:
-    """One row of the op table, as a mode is given it: what torch.ops.aten.NAME.OVERLOAD is in PyTorch."""
+    """One row of the op table as passed to a mode: PyTorch's torch.ops.aten.NAME.OVERLOAD."""
 
     __slots__ = ("_name", "_overloadname", "_run", "__name__")
 
@@ -22,7 +22,7 @@ class _OpOverload:
         return self._run(*args, **kwargs)
 
     def name(self):
-        """"aten::add.Tensor"; "aten::cat" of an op that has one overload."""
+        """"aten::add.Tensor"; "aten::cat" for an op with a single overload."""
         return self._name
 
     @property
@@ -43,10 +43,10 @@ def _functions():
 
 
 class TorchDispatchMode:
-    """A context in which each op that this thread computes is handed to __torch_dispatch__(func, types, args, kwargs); what that
-    returns is the op's result. Ops that are made of others (linear, matmul ...) come as these; ops of the backward pass come,
-    too, and calls with out= as the overload that has it. func(*args, **kwargs) computes the op. Within __torch_dispatch__ the mode is off, those around it are on, and autograd
-    does not follow: it follows the op that was handed over."""
+    """A context in which each op of this thread is passed to __torch_dispatch__(func, types, args, kwargs), whose return value
+    is the op's result. Composite ops (linear, matmul ...) arrive as their parts; ops of the backward pass are passed, too,
+    and calls with out= as the out= overload. func(*args, **kwargs) computes the op. Within __torch_dispatch__ this mode is
+    off, outer modes are on, and autograd is off: it tracks the op that was intercepted."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""torch.utils._pytree: values that lie in nested lists, tuples and dicts."""
+"""torch.utils._pytree: values in nested lists, tuples and dicts."""
 
 from collections import OrderedDict, defaultdict, deque, namedtuple  # noqa: F401
 
@@ -7,7 +7,7 @@ _MAPPINGS = (dict, OrderedDict, defaultdict)
 
 
 class TreeSpec:
-    """The form of a tree without its leaves."""
+    """The structure of a tree without its leaves."""
 
     def __init__(self, type, context, children_specs):
         self.type, self.context, self.children_specs = type, context, children_specs
@@ -34,7 +34,7 @@ def _is_named(tree):
 
 
 def _inside(tree, is_leaf):
-    """(children, what is needed besides them to make the tree again), or None of a leaf."""
+    """(children, context needed to rebuild the tree), or None for a leaf."""
     if is_leaf is not None and is_leaf(tree):
         return None
     if type(tree) in _MAPPINGS:
@@ -58,7 +58,7 @@ def tree_flatten(tree, is_leaf=None):
 
 
 def tree_unflatten(leaves, treespec):
-    """The tree of that form with these leaves."""
+    """The tree of that structure with these leaves."""
     leaves = list(leaves)
     if len(leaves) != treespec.num_leaves:
         raise ValueError(f"the tree has {treespec.num_leaves} leaves, {len(leaves)} were given")
@@ -87,7 +87,7 @@ def tree_structure(tree, is_leaf=None):
 
 
 def tree_map(func, tree, *rests, is_leaf=None):
-    """func of each leaf, and of the leaves of further trees of the same form."""
+    """Applies func to each leaf, together with the leaves of further trees of the same structure."""
     leaves, spec = tree_flatten(tree, is_leaf)
     others = [tree_leaves(rest, is_leaf) for rest in rests]
     return tree_unflatten([func(*values) for values in zip(leaves, *others, strict=True)], spec)

@@ -1,6 +1,6 @@
 """Scopes of the framework itself in profiles ("Optimizer.step#Adam.step"), memory categories, names of types.
 
-What the extension does not offer costs nothing: scope() is then one shared null context.
+If the extension lacks a feature, it costs nothing: scope() is then a shared null context.
 """
 
 import contextlib
@@ -30,30 +30,30 @@ def scope(name):
     return _Scope(name) if _begin is not None else _nothing
 
 
-# What is being recorded now, for workers in other processes; the profiler is loaded by who needs it.
+# The current recording, for workers in other processes; the profiler is imported only when needed.
 _PROFILER = "mindtorch_v2.autograd.profiler"
 
 
 def recording():
-    """To be sent to a worker with each task; None: nothing is recorded."""
+    """The state to send to a worker with each task; None: nothing is recorded."""
     profiler = sys.modules.get(_PROFILER)
     return profiler._forks.ready() if profiler is not None else None
 
 
 def join(state):
-    """In the worker: record as the process that sent this does."""
+    """In the worker: records as the sending process does."""
     if state is not None or _PROFILER in sys.modules:
         from mindtorch_v2.autograd.profiler import _forks
 
         _forks.join(state)
 
 
-_PARAMETER, _OPTIMIZER_STATE = 0, 1  # of mtp_memory_category
+_PARAMETER, _OPTIMIZER_STATE = 0, 1  # mtp_memory_category
 _tag = getattr(_C, "_memory_tag", lambda tensor, category: None)
 
 
 def tag_parameter(tensor):
-    """What the memory timeline calls its memory."""
+    """Sets the category of its memory in the memory timeline."""
     _tag(tensor, _PARAMETER)
 
 
@@ -63,7 +63,7 @@ def tag_state(tensor):
 
 
 def typename(value):
-    """How PyTorch's messages call the type of a value."""
+    """The type of a value as PyTorch's messages name it."""
     import mindtorch_v2 as torch
 
     if isinstance(value, torch.Tensor):

@@ -1,4 +1,4 @@
-"""Handles of hooks, and the identity nodes that full backward hooks of modules hang on."""
+"""Hook handles, and the identity nodes that modules' full backward hooks are attached to."""
 
 import itertools
 import weakref
@@ -7,7 +7,7 @@ import mindtorch_v2 as torch
 
 
 class RemovableHandle:
-    """Takes a hook out of its dict again: remove(), or leaving a `with`. Holds the dict weakly where it can."""
+    """Removes a hook from its dict: by remove(), or on leaving a `with`. Holds the dict weakly where possible."""
 
     _ids = itertools.count()
 
@@ -91,7 +91,7 @@ class BackwardHook:
             if changed is not None:
                 full = self._checked("grad_output", changed, self.output_count)
         self.grad_outputs = full
-        if self.input_places is None:  # no input asks for a gradient: nothing else will call the hooks
+        if self.input_places is None:  # no input requires a gradient: nothing else will call the hooks
             for hook in self.hooks:
                 changed = hook(self.module, (None,) * self.input_count, full)
                 if changed is not None and not (isinstance(changed, tuple) and all(c is None for c in changed)):

@@ -1,7 +1,8 @@
-/* runtime/autograd/autograd.h - the graph: nodes, what they save, and how derivatives are written.
+/* runtime/autograd/autograd.h - the graph: nodes, saved tensors, and how to write derivatives.
  *
- * A derivative is a constant mt__grad beside its function. The function reads the gradients of the op's outputs and its
- * saved arguments, and gives each wanted argument its gradient; all by MT(), in the scope that the engine has opened:
+ * A derivative is an mt__grad constant next to its function. The function reads the gradients of the op's
+ * outputs and its saved arguments, and computes the gradient of each wanted argument with MT(), in the scope
+ * that the engine opened:
  *
  *     static mt_status mul_backward(mt__backward *b)
  *     {
@@ -13,21 +14,21 @@
  *     }
  *     const mt__grad mt__grad_mul = {"MulBackward0", "self other", mul_backward};
  *
- * The engine sums a gradient over the dims that broadcasting made and casts it to the argument's dtype, so a derivative
- * need not. b->args are the op's arguments as they were given; a tensor that `saves` does not name is MT_NONE there (its
- * shape is in mt__meta_of). Numbers, lists of ints and texts are always there. Results are saved as result, result1 ...
+ * The engine sums a gradient over broadcast dims and casts it to the argument's dtype, so a derivative need
+ * not. b->args are the op's arguments; a tensor that `saves` does not name is MT_NONE (its shape is in
+ * mt__meta_of). Numbers, lists of ints and texts are always present. Results are saved as result, result1 ...
  */
 #ifndef RUNTIME_AUTOGRAD_AUTOGRAD_H
 #define RUNTIME_AUTOGRAD_AUTOGRAD_H
 #include "runtime/runtime.h"
 
-typedef struct mt__meta { /* what is known of a tensor that was not saved */
+typedef struct mt__meta { /* shape and type of a tensor that was not saved */
     uint8_t dtype, rank;
     mt_device device;
     int64_t dims[MT_MAX_RANK];
 } mt__meta;
 
-/* Where elements lie in a storage. Nodes of as_strided keep that of self in `user`. */
+/* Layout of elements in a storage. Nodes of as_strided keep that of self in `user`. */
 typedef struct mt__geometry {
     int rank;
     int64_t offset;
@@ -36,11 +37,11 @@ typedef struct mt__geometry {
 
 typedef struct mt__backward {
     mt_node *node;
-    mt_tensor *const *grads;   /* of the op's outputs, borrowed; NULL: zero */
+    mt_tensor *const *grads;   /* gradients of the op's outputs, borrowed; NULL: zero */
     const mt_value *args;      /* borrowed */
     mt_tensor *const *results; /* borrowed: the saved outputs, NULL where not saved */
-    mt_tensor **out;           /* per edge: what mt__give sets */
-    uint64_t spared;           /* bits of the first 64 edges: nobody asked for what lies behind */
+    mt_tensor **out;           /* per edge: set by mt__give */
+    uint64_t spared;           /* bits of the first 64 edges: no requested gradient lies behind */
 } mt__backward;
 
 struct mt__grad {
@@ -50,12 +51,12 @@ struct mt__grad {
 };
 
 typedef struct mt__edge {
-    mt_node *node; /* owned; NULL: nobody wants it */
+    mt_node *node; /* owned; NULL: not wanted */
     uint32_t output;
 } mt__edge;
 
 typedef struct mt__saved {
-    mt_tensor *tensor; /* owned; for an output: detached from this node, which it would keep alive */
+    mt_tensor *tensor; /* owned; an output is detached from this node, which it would keep alive */
     uint32_t version;
     bool is_output;
 } mt__saved;
@@ -69,12 +70,12 @@ typedef enum mt__node_kind {
 
 typedef struct mt__hook {
     uint64_t id;
-    uint32_t output; /* of the node; of a leaf 0 */
-    bool retains;    /* keeps the gradient for `tensor`: runs after all others */
+    uint32_t output; /* of the node; 0 for a leaf */
+    bool retains;    /* stores the gradient in `tensor`; runs after all others */
     mt_hook_fn *fn;
     void (*drop)(void *user);
     void *user;
-    mt_tensor *tensor; /* borrowed, of retains */
+    mt_tensor *tensor; /* borrowed; for retains */
 } mt__hook;
 
 typedef struct mt__hooks {
@@ -82,9 +83,9 @@ typedef struct mt__hooks {
     uint32_t count, room;
 } mt__hooks;
 
-/* What one run of the engine knows of a node. */
+/* The state of a node in one run of the engine. */
 typedef struct mt__visit {
-    uint32_t waiting; /* for so many gradients */
+    uint32_t waiting; /* number of gradients still to come */
     bool needed, walked;
     mt_tensor **incoming; /* per output: owned */
 } mt__visit;
@@ -92,7 +93,7 @@ typedef struct mt__visit {
 struct mt_node {
     _Atomic uint32_t refs;
     uint8_t kind;  /* mt__node_kind */
-    bool released; /* saved tensors were given back after a backward */
+    bool released; /* saved tensors were released after a backward pass */
     bool has_saved;
     uint8_t arg_count;
     const mt__grad *grad;
@@ -100,53 +101,54 @@ struct mt_node {
     const char *name;
     uint64_t sequence, thread;
     uint32_t edge_count, out_count;
-    mt__edge *edges; /* these lie in the node's own block */
-    mt__meta *metas; /* of the tensors that the edges lead to */
+    mt__edge *edges; /* from here on: in the node's own block */
+    mt__meta *metas; /* of the tensors at the edges */
     mt__meta *outs;  /* of the outputs */
     mt_value *args;
     mt__saved *saved;           /* per edge, of the arguments; tensor NULL: not saved */
     mt__saved *saved_out;       /* per output */
-    int16_t slot[MT__MAX_ARGS]; /* the first edge of an argument, -1: none */
-    mt_tensor *leaf;            /* of ACCUMULATE: owned */
+    int16_t slot[MT__MAX_ARGS]; /* the first edge of an argument; -1: none */
+    mt_tensor *leaf;            /* owned; for ACCUMULATE */
     mt_custom_fn *custom;
     void (*drop)(void *user);
     void *user;
     mt__hooks hooks;      /* on its outputs */
-    _Atomic uint64_t run; /* of the engine that `visit` belongs to; 0: nobody's */
+    _Atomic uint64_t run; /* the engine run that owns `visit`; 0: none */
     mt__visit visit;
 };
 
-/* What few tensors have. */
+/* Rarely needed parts of a tensor. */
 typedef struct mt__extra {
-    mt_node *accumulator;  /* of a leaf: weak, under the accumulators' lock */
+    mt_node *accumulator;  /* of a leaf: weak, guarded by the accumulators' lock */
     mt__hooks hooks;       /* of a leaf: before accumulation */
     mt__hooks post;        /* of a leaf: after it */
-    mt_tensor *base;       /* of a view that was made under autograd: owned */
-    uint32_t base_version; /* of the storage when grad_fn was made, for views */
+    mt_tensor *base;       /* of a view created under autograd: owned */
+    uint32_t base_version; /* for views: version of the storage when grad_fn was made */
 } mt__extra;
 
 extern MT__FAST_TLS bool mt__grad_mode;
 extern MT__FAST_TLS uint64_t mt__sequence; /* of the next node on this thread */
 uint64_t mt__thread_number(void);          /* the system's id of this thread */
 
-mt__extra *mt__extra_of(mt_tensor *t);  /* made when missing; NULL: out of memory */
-void mt__autograd_forget(mt_tensor *t); /* the tensor dies */
+mt__extra *mt__extra_of(mt_tensor *t);  /* created if missing; NULL: out of memory */
+void mt__autograd_forget(mt_tensor *t); /* the tensor is being freed */
 
-/* Before an op changes an argument: may it? */
+/* Before an op changes an argument in place: is it allowed? */
 mt_status mt__in_place_check(const mt__call *call);
-/* Of an argument of an op that autograd follows: is it what the memory timeline calls an input? */
+/* For an argument of an op that autograd tracks: is it an input for the memory timeline? */
 bool mt__is_input(const mt_tensor *t);
-/* After an op ran: gives its outputs a node. original: of an in-place op that saves self, as it was; or NULL. */
+/* After an op ran: gives its outputs a node. original: self before an in-place op that saves it; or NULL. */
 mt_status mt__record_node(mt__call *call, mt_tensor *original);
 mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_tensor **out); /* owned */
 
 void mt__geometry_set(mt__geometry *geometry, const mt_tensor *t);
 mt_status mt__node_keep_geometry(mt_node *node, const mt_tensor *self); /* for as_strided's derivative */
 
-/* After a view op, followed or not: a view knows its base, so that changing one changes the history of the other. */
+/* After a view op, tracked or not: links the view to its base, so that changing one updates the
+ * history of the other. */
 mt_status mt__note_view(const mt__call *call);
 mt_status mt__refresh_view(mt_tensor *t);
-/* Makes the grad_fn of a view anew where its memory has changed since. */
+/* Regenerates the grad_fn of a view if its memory has changed since. */
 static inline mt_status mt__fresh(mt_tensor *t)
 {
     bool stale = (t->flags & MT__IS_VIEW) && t->extra != NULL && t->extra->base != NULL &&
@@ -154,34 +156,34 @@ static inline mt_status mt__fresh(mt_tensor *t)
     return stale ? mt__refresh_view(t) : MT_OK;
 }
 
-/* After an in-place op: t, and what it is a view of, have the history that ends in node. */
+/* After an in-place op: sets the history of t, and of its base, to node. */
 mt_status mt__rebase(mt_tensor *t, mt_node *node);
 
-/* What runs of the engine share: a leaf's gradient, what a node saved. Each is one of a few locks, by address; none is
- * taken while another is held, and no callback runs under one. Rank: before the accumulators' lock. */
+/* Guard what runs of the engine share: a leaf's gradient, a node's saved tensors. Each is one of a few locks,
+ * chosen by address; none is taken while another is held, and no callback runs under one. Rank: before the
+ * accumulators' lock. */
 void mt__leaf_lock(const mt_tensor *leaf);
 void mt__leaf_unlock(const mt_tensor *leaf);
 void mt__saved_lock(const mt_node *node);
 void mt__saved_unlock(const mt_node *node);
 
-/* After a backward that does not keep the graph: gives back what the node saved. */
+/* After a backward pass that does not keep the graph: releases what the node saved. */
 void mt__node_let_go(mt_node *node);
-/* The node's function, recorded as such; outs, one per edge and NULL before, get owned references. */
+/* Runs and records the node's function; outs, one per edge and initially NULL, receive owned references. */
 mt_status mt__node_run(mt_node *node, mt_tensor **grads, mt_tensor **outs);
 void mt__copy_slices_let_go(mt_node *node);
 mt_status mt__copy_slices_run(mt_node *node, mt_tensor *const *grads, mt_tensor **outs);
-const char *
-mt__keep_name(const char *name); /* a copy for the life of the process; the same text gives the same */
+const char *mt__keep_name(const char *name); /* an interned copy, never freed */
 void mt__describe_tensor(mtp_input *in, mtp_identity *identity, mt_tensor *t);
 
-/* The edge that gradients of t go to; *out owns its node. */
+/* The edge that receives the gradients of t; *out owns its node. */
 mt_status mt__edge_of(mt_tensor *t, mt__edge *out);
 mt_node *mt__node_alloc(mt__node_kind kind, const char *name, uint32_t edges, uint32_t outs, uint32_t args);
 void mt__meta_set(mt__meta *meta, const mt_tensor *t);
 
 mt_status mt__hooks_add(mt__hooks *hooks, const mt__hook *hook);
 void mt__hooks_free(mt__hooks *hooks);
-/* Runs those for `output` on *grad (owned), which they may replace. */
+/* Runs the hooks for `output` on *grad (owned), which they may replace. */
 mt_status mt__hooks_run(const mt__hooks *hooks, uint32_t output, mt_tensor **grad);
 
 /* For derivatives. */

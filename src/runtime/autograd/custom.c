@@ -1,4 +1,4 @@
-/* runtime/autograd/custom.c - functions with a derivative of their own, and questions about nodes. */
+/* runtime/autograd/custom.c - functions with custom derivatives, and queries about nodes. */
 #include "runtime/autograd/autograd.h"
 
 mt_status mt_custom_attach(const char *name, mt_tensor *const *inputs, uint32_t input_count,
@@ -17,7 +17,7 @@ mt_status mt_custom_attach_to(const mt_custom *forward, const char *name, mt_ten
         return MT_E_NOMEM;
     if (forward != NULL) {
         node->sequence = forward->sequence;
-        mt__sequence--; /* the forward took one already */
+        mt__sequence--; /* the forward pass already took one */
     }
     mt_status status = MT_OK;
     for (uint32_t i = 0; i < input_count && status == MT_OK; i++) {
@@ -38,7 +38,7 @@ mt_status mt_custom_attach_to(const mt_custom *forward, const char *name, mt_ten
     return status;
 }
 
-/* As in PyTorch the function takes its number before it runs, whether or not it gets a node. */
+/* As in PyTorch, the function takes its sequence number before it runs, whether or not it gets a node. */
 void mt_custom_begin(const char *name, mt_tensor *const *inputs, uint32_t count, mt_custom *forward)
 {
     *forward = (mt_custom){.sequence = mt__sequence++};

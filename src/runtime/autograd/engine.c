@@ -1,28 +1,29 @@
-/* runtime/autograd/engine.c - backward: from the roots, each node once all its gradients are there, youngest first.
+/* runtime/autograd/engine.c - backward: starting at the roots, runs each node once all its gradients have
+ * arrived, youngest first.
  *
- * Two walks. The first counts for each node how many edges lead to it (and, when gradients of given inputs are asked for,
- * whether it lies on a way to one). The second takes ready nodes from a heap, by sequence number as PyTorch does, turns
- * the gradients of their outputs into those of their inputs, and hands them on.
+ * Two passes. The first counts for each node how many edges lead to it (and, if gradients of specific inputs
+ * are requested, whether it lies on a path to one). The second takes ready nodes from a heap, by sequence
+ * number as in PyTorch, turns the gradients of their outputs into those of their inputs, and passes them on.
  *
- * Threads: backward runs on the calling thread. Runs may share nodes: those of several threads, or one that a hook or
- * a custom function starts within another. What a run knows of a node is a visit. The first run to meet a node has its
- * visit in the node itself; the others keep theirs in a table of their own. What runs change for good is locked: the
- * gradient of a leaf, what a node saved.
- * Invariant: node->run is the number of the run whose visit is in the node, 0 if none; its incoming[] is empty then.
+ * Threads: backward runs on the calling thread. Runs may share nodes: runs on several threads, or a run that
+ * a hook or a custom function starts within another. A run's state of a node is a visit. The first run to
+ * reach a node keeps its visit in the node itself; others keep theirs in a table of their own. Lasting
+ * changes are locked: the gradient of a leaf, a node's saved tensors.
+ * Invariant: node->run is the number of the run whose visit is in the node; if 0, its incoming[] is empty.
  */
 #include "runtime/autograd/autograd.h"
 #include <stdio.h>
 #include <stdlib.h>
 
 typedef struct capture {
-    mt_node *node; /* borrowed: the graph holds it */
+    mt_node *node; /* borrowed from the graph */
     uint32_t output;
-    mt_tensor **to; /* where the gradient goes, owned there */
+    mt_tensor **to; /* where to store the gradient, owned there */
 } capture;
 
 /* A visit that is not in its node. */
 typedef struct elsewhere {
-    mt_node *node; /* borrowed: engine.all holds it */
+    mt_node *node; /* borrowed from engine.all */
     mt__visit visit;
     mt_tensor *incoming[];
 } elsewhere;
@@ -30,11 +31,11 @@ typedef struct elsewhere {
 typedef struct engine {
     uint64_t run;
     const mt_backward_options *options;
-    mt_node **heap, **all; /* borrowed; all: every node of this run, to be cleaned */
+    mt_node **heap, **all; /* borrowed; all: every node of this run, for cleanup */
     uint32_t heap_count, heap_room, all_count, all_room;
     capture *captures;
     uint32_t capture_count;
-    mt_tensor **held; /* owned: gradients of roots that nobody gave, until the end as in PyTorch */
+    mt_tensor **held; /* owned: implicit gradients of roots, held until the end as in PyTorch */
     uint32_t held_count;
     elsewhere **others; /* open addressing: visits of nodes that another run has claimed; owned */
     uint32_t other_count, other_room; /* room: a power of two, at least twice the count */
@@ -98,10 +99,10 @@ static uint32_t place_of(elsewhere *const *table, uint32_t room, const mt_node *
     return i;
 }
 
-/* What this run knows of the node; NULL: it has not met it. */
+/* This run's visit of the node; NULL: not reached yet. */
 static inline mt__visit *visit_of(const engine *e, mt_node *node)
 {
-    /* Only this thread stores this run's number, so relaxed will do. */
+    /* Only this thread stores this run's number, so relaxed is enough. */
     if (MT__LIKELY(atomic_load_explicit(&node->run, memory_order_relaxed) == e->run))
         return &node->visit;
     elsewhere *other = e->other_room > 0 ? e->others[place_of(e->others, e->other_room, node)] : NULL;
@@ -142,7 +143,7 @@ static mt_status meet(engine *e, mt_node *node)
     if (status != MT_OK)
         return status;
     mt_node_retain(node);
-    uint64_t nobody = 0; /* acquire: pairs with the release in clean() of the run before */
+    uint64_t nobody = 0; /* acquire: pairs with the release in clean() of the previous run */
     if (!atomic_compare_exchange_strong_explicit(&node->run, &nobody, e->run, memory_order_acquire,
                                                  memory_order_relaxed))
         status = visit_elsewhere(e, node);
@@ -155,7 +156,7 @@ static mt_status meet(engine *e, mt_node *node)
     return MT_OK;
 }
 
-/* Counts edges, breadth first: e->all grows while it is read. */
+/* Counts edges breadth first: e->all grows during the loop. */
 static mt_status count_dependencies(engine *e)
 {
     for (uint32_t i = 0; i < e->all_count; i++) {
@@ -173,7 +174,8 @@ static mt_status count_dependencies(engine *e)
     return MT_OK;
 }
 
-/* A node is needed when a capture is at it or behind it. Depth first, without recursion: `waiting` must not change. */
+/* A node is needed if it or a node behind it has a capture. Depth first, without recursion; must not
+ * change `waiting`. */
 static mt_status mark_needed(engine *e)
 {
     for (uint32_t i = 0; i < e->capture_count; i++) {
@@ -212,7 +214,7 @@ static mt_status mark_needed(engine *e)
 
 /* -------------------------------------------------------------------------------------------- second walk */
 
-/* Adds grad (taken) to what waits at (node, output). */
+/* Adds grad (taken) to the pending gradient at (node, output). */
 static mt_status deliver(const engine *e, mt_node *node, uint32_t output, mt_tensor *grad)
 {
     mt_tensor **slot = &visit_of(e, node)->incoming[output];
@@ -222,7 +224,7 @@ static mt_status deliver(const engine *e, mt_node *node, uint32_t output, mt_ten
     }
     mt_value args[] = {mt_value_tensor(*slot), mt_value_tensor(grad)};
     mt_tensor *sum = NULL;
-    /* In place where nobody else can see it. */
+    /* In place if there is no other reference. */
     bool alone = !mt__grad_mode && atomic_load(&(*slot)->refs) == 1 &&
                  atomic_load(&(*slot)->storage->refs) == 1 && (*slot)->storage->drop == NULL &&
                  ((*slot)->flags & MT__CONTIGUOUS) != 0 && (*slot)->dtype == grad->dtype &&
@@ -242,7 +244,7 @@ static bool same_shape(const mt_tensor *t, const mt__meta *meta)
     return t->rank == meta->rank && memcmp(t->dims, meta->dims, t->rank * sizeof *t->dims) == 0;
 }
 
-/* Sums *grad (owned) over the dims that broadcasting made, and casts it. */
+/* Sums *grad (owned) over broadcast dims, and casts it. */
 static mt_status fit(const mt_node *node, uint32_t edge, mt_tensor **grad)
 {
     const mt__meta *meta = &node->metas[edge];
@@ -280,7 +282,7 @@ static mt_status fit(const mt_node *node, uint32_t edge, mt_tensor **grad)
     return status;
 }
 
-/* What the node saved, kept by the caller's scope. lists[i] is to be freed. With the node locked. */
+/* The node's saved arguments, owned by the caller's scope. The caller frees lists[i]. The node is locked. */
 static mt_status unpack_saved(mt_node *node, mt_value *args, mt_tensor ***lists, mt_tensor **results)
 {
     mt_status status = MT_OK;
@@ -315,7 +317,7 @@ static mt_status unpack_saved(mt_node *node, mt_value *args, mt_tensor ***lists,
     return status;
 }
 
-/* The edges that lead to nothing that is asked for. */
+/* The edges that lead to no requested gradient. */
 static uint64_t spared_by(const mt_node *node)
 {
     uint64_t bits = 0;
@@ -326,7 +328,7 @@ static uint64_t spared_by(const mt_node *node)
     return bits;
 }
 
-/* Runs the derivative of an op's node; outs gets owned references. */
+/* Runs the derivative of an op's node; outs receives owned references. */
 static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor **outs)
 {
     mt_value args[MT__MAX_ARGS];
@@ -352,7 +354,7 @@ static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor *
     return status;
 }
 
-/* As PyTorch's engine makes it: in two steps, where a profile looks. */
+/* In two steps like PyTorch's engine, since profiles show them. */
 static mt_status copy_gradient(mt_tensor *grad, mt_tensor **out)
 {
     mt_value from = mt_value_tensor(grad);
@@ -369,7 +371,7 @@ static mt_status copy_gradient(mt_tensor *grad, mt_tensor **out)
     mt_value copy[] = {mt_value_tensor(*out), from};
     status = mt_call(MT_OP_copy_, copy, MT__COUNT_OF(copy), &same);
     mt_release(same);
-    (*out)->storage->version = 0; /* it is new, as a clone is */
+    (*out)->storage->version = 0; /* it is new, like a clone */
     if (status != MT_OK) {
         mt_release(*out);
         *out = NULL;
@@ -377,14 +379,14 @@ static mt_status copy_gradient(mt_tensor *grad, mt_tensor **out)
     return status;
 }
 
-/* *grad (owned, may be taken) into leaf->grad. With the leaf locked: other runs add to it, too. */
+/* Adds *grad (owned, may be taken) to leaf->grad. The leaf is locked: other runs may add to it, too. */
 static mt_status add_into(mt_tensor *leaf, mt_tensor **grad, mt_tensor **old)
 {
     mt_tensor *made = NULL;
     mt_status status = MT_OK;
     mt_value args[] = {mt_value_tensor(leaf->grad), mt_value_tensor(*grad)};
     if (leaf->grad == NULL) {
-        /* A gradient that nobody else has is taken as it is. */
+        /* A gradient without other references is taken as is. */
         bool alone = atomic_load(&(*grad)->refs) == 1 && atomic_load(&(*grad)->storage->refs) == 1 &&
                      ((*grad)->flags & MT__CONTIGUOUS) != 0 && (*grad)->storage->drop == NULL;
         if (mt__grad_mode)
@@ -404,8 +406,8 @@ static mt_status add_into(mt_tensor *leaf, mt_tensor **grad, mt_tensor **old)
     return MT_OK;
 }
 
-/* Hooks run outside of the lock: they may go backward themselves. (Those before accumulation: see before_run.) The
- * gradient is let go of here, so that a profile shows whose it was. */
+/* Hooks run outside the lock: they may call backward themselves. (Those before accumulation: see before_run.)
+ * The gradient is released here, so that a profile attributes it to this node. */
 static mt_status accumulate(mt_node *node, mt_tensor **grad)
 {
     mt_tensor *leaf = node->leaf, *old = NULL;
@@ -438,7 +440,7 @@ static mt_status run_node(mt_node *node, mt_tensor **grads, mt_tensor **outs)
     return run_op_node(node, grads, outs);
 }
 
-/* As PyTorch shows it: the function within its evaluation. */
+/* Recorded as in PyTorch: the function within its evaluation. */
 static mt_status run_recorded(mt_node *node, mt_tensor **grads, mt_tensor **outs)
 {
     mtp_op record = MTP_OP_INIT(0);
@@ -486,7 +488,7 @@ static mt_status before_run(engine *e, mt_node *node, mt_tensor **grads)
     return status;
 }
 
-/* Does anything that is asked for lie behind the node? */
+/* Is there a requested gradient behind the node? */
 static bool goes_on(const engine *e, mt_node *node)
 {
     if (e->capture_count == 0)
@@ -508,7 +510,7 @@ static mt_status fit_all(const engine *e, const mt_node *node, mt_tensor **outs)
     return status;
 }
 
-/* Takes all of outs. status: of what was done before; after a failure nothing is handed on. */
+/* Takes all of outs. status: of the preceding steps; after a failure nothing is passed on. */
 static mt_status hand_on(engine *e, const mt_node *node, mt_tensor **outs, mt_status status)
 {
     for (uint32_t i = 0; i < node->edge_count; i++) {
@@ -524,8 +526,8 @@ static mt_status hand_on(engine *e, const mt_node *node, mt_tensor **outs, mt_st
     return status;
 }
 
-/* Memory is given back in PyTorch's order: the gradients that the node was given, what it saved, and then, as the new
- * gradients are added up, those that were summed. */
+/* Memory is released in PyTorch's order: the node's incoming gradients, its saved tensors, and then, as the
+ * new gradients are added up, the summands. */
 static mt_status evaluate(engine *e, mt_node *node)
 {
     mt_tensor **grads = visit_of(e, node)->incoming;
@@ -678,7 +680,7 @@ static void clean(engine *e)
     free(e->heap);
 }
 
-/* PyTorch's engine gathers several roots by a node of its own, which takes a number and does nothing. */
+/* PyTorch's engine joins several roots in an extra node, which takes a sequence number and does nothing. */
 static void note_graph_root(void)
 {
     int64_t sequence = (int64_t)mt__sequence++;
@@ -717,7 +719,7 @@ static mt_status walk(engine *e, mt_tensor *const *roots, mt_tensor *const *grad
     while (e->heap_count > 0 && status == MT_OK) {
         mt_node *node = heap_pop(e);
         if (!visit_of(e, node)->needed)
-            continue; /* then nothing behind it is, either */
+            continue; /* then nothing behind it is needed, either */
         status = mtp_recording() & MTP_CPU ? evaluate_recorded(e, node) : evaluate(e, node);
     }
     return status == MT_OK ? check_captured(e, out) : status;
@@ -748,7 +750,7 @@ mt_status mt_backward_from(mt_tensor *const *roots, mt_tensor *const *grads, uin
 
 mt_status mt_backward(mt_tensor *loss)
 {
-    if (loss == NULL) /* an op before it failed: its message stands */
+    if (loss == NULL) /* an earlier op failed: keep its message */
         return mt_scope_status() != MT_OK ? mt_scope_status()
                                           : mt__fail(MT_E_VALUE, "mt_backward: the tensor is NULL");
     return mt_backward_from(&loss, NULL, 1, NULL, NULL);

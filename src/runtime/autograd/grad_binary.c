@@ -1,5 +1,5 @@
-/* runtime/autograd/grad_binary.c - derivatives of ops with two or three operands. Arguments are served in the order in which
- * PyTorch's derivatives are generated (by name), since profiles show it.
+/* runtime/autograd/grad_binary.c - derivatives of ops with two or three operands. Gradients are computed in
+ * the order of PyTorch's generated code (by argument name), since profiles show it.
  */
 #include "runtime/autograd/autograd.h"
 
@@ -101,7 +101,7 @@ const mt__grad mt__grad_atan2 = {"Atan2Backward0", "self other", atan2_backward}
 
 static mt_status pow_scalar_backward(mt__backward *b)
 {
-    double exponent = mt__value_number(&ARG(1)); /* a float, as PyTorch's formula has it */
+    double exponent = mt__value_number(&ARG(1)); /* a float, as in PyTorch's formula */
     if (exponent == 0.0) {
         mt__give(b, 0, MT(zeros_like, ARG(0)));
         return mt_scope_status();
@@ -144,7 +144,7 @@ const mt__grad mt__grad_pow_from = {"PowBackward2", "exponent result", pow_from_
 
 /* --------------------------------------------------------------------------------------- the larger, the smaller */
 
-/* Equal operands share the gradient; the one that was not taken gets none. */
+/* Equal operands share the gradient; the operand that lost gets zero. */
 static mt_tensor *shared(mt__backward *b, mt_tensor *lost)
 {
     mt_tensor *g = MT(where, MT(eq, ARG(0), ARG(1)), MT(div, GRAD, 2), GRAD);

@@ -26,7 +26,7 @@ static mt_status to_copy_backward(mt__backward *b)
 }
 const mt__grad mt__grad_to_copy = {"ToCopyBackward0", "", to_copy_backward};
 
-/* What was there before is gone. */
+/* self was overwritten: its gradient is zero. */
 static mt_status copy_backward(mt__backward *b)
 {
     if (mt__wants(b, 0))

@@ -1,5 +1,5 @@
-/* runtime/autograd/grad_index.c - derivatives of picking by tensors: what was read is added to where it was read from, what
- * was overwritten gets none. */
+/* runtime/autograd/grad_index.c - derivatives of indexing by tensors: gradients are added at the elements
+ * that were read; overwritten elements get zero. */
 #include "runtime/autograd/autograd.h"
 
 #define GRAD(name, node, saves) const mt__grad mt__grad_##name = {node, saves, name##_backward};

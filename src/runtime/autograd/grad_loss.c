@@ -1,7 +1,7 @@
 /* runtime/autograd/grad_loss.c - derivatives of losses.
  *
- * Where the derivative itself will be derived (create_graph: grad mode is on), those whose kernels have no derivative are
- * written out in ops that have one.
+ * If the derivative itself is to be differentiated (create_graph: grad mode is on), kernels without a
+ * derivative are replaced by ops that have one.
  */
 #include "runtime/autograd/autograd.h"
 
@@ -16,13 +16,13 @@ static int64_t numel_of(const mt__meta *meta)
     return mt__numel(meta->rank, meta->dims);
 }
 
-/* grad as each element of the loss sees it. */
+/* The gradient of each element of the loss before reduction. */
 static mt_tensor *spread(mt_tensor *grad, int64_t reduction, int64_t n)
 {
     return reduction == MEAN ? MT(div, grad, n) : grad;
 }
 
-/* How many elements the loss was made of: self and target broadcast. */
+/* The number of elements in the loss: self and target broadcast. */
 static int64_t loss_count(const mt__backward *b)
 {
     int64_t dims[MT_MAX_RANK];
@@ -45,7 +45,7 @@ static mt_status mse_backward(mt__backward *b)
 }
 const mt__grad mt__grad_mse_loss = {"MseLossBackward0", "self target", mse_backward};
 
-/* 2 g (self - target) / n, by each of the three */
+/* 2 g (self - target) / n, with respect to each of the three */
 static mt_status mse_backward_backward(mt__backward *b)
 {
     const mt_value *a = b->args;
@@ -114,7 +114,7 @@ static mt_status bce_backward(mt__backward *b)
 }
 const mt__grad mt__grad_bce = {"BinaryCrossEntropyBackward0", "self target weight", bce_backward};
 
-/* In place, unless a graph of the derivative needs what would be written over. */
+/* In place, unless the graph of the derivative needs the old value. */
 #define CHANGE(op, a, b) (mt__grad_mode ? MT(op, a, b) : MT(op##_, a, b))
 
 static mt_status bce_logits_backward(mt__backward *b)
@@ -141,7 +141,7 @@ static mt_status bce_logits_backward(mt__backward *b)
         mt__give(b, 0, g);
     }
     if (mt__wants(b, 1)) {
-        /* by the target: -x, and with a positive weight p: (p - 1) softplus(-x) more */
+        /* with respect to target: -x, plus (p - 1) softplus(-x) with pos_weight p */
         mt_tensor *slope = MT(neg, a[0]);
         if (positive)
             slope = MT(add, slope, MT(mul, MT(sub, a[3], 1), MT(softplus, slope)));
@@ -170,7 +170,7 @@ const mt__grad mt__grad_xlogy = {"XlogyBackward0", "self other", xlogy_backward}
 
 /* ------------------------------------------------------------------------------------------------ nll_loss */
 
-/* The loss is linear in self: the slope is a constant, written here as one. */
+/* The loss is linear in self: the derivative is a constant tensor. */
 static mt_tensor *nll_in_ops(mt__backward *b)
 {
     const mt_value *a = b->args; /* self, target, weight, reduction, ignore_index */

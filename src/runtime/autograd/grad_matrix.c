@@ -1,5 +1,5 @@
-/* runtime/autograd/grad_matrix.c - derivatives of products of matrices. The order in which the gradients of the arguments
- * are computed is PyTorch's: it is seen in profiles. */
+/* runtime/autograd/grad_matrix.c - derivatives of matrix products. Gradients are computed in PyTorch's order,
+ * since profiles show it. */
 #include "runtime/autograd/autograd.h"
 
 static mt_tensor *maybe_times(mt_tensor *t, const mt_value *factor)
@@ -7,7 +7,7 @@ static mt_tensor *maybe_times(mt_tensor *t, const mt_value *factor)
     return mt__value_number(factor) == 1 ? t : MT(mul, t, *factor);
 }
 
-/* Does the matrix lie in columns? Then its gradient is made so too, and no one has to copy it. */
+/* Is the matrix column-major? Then so is its gradient, which avoids a copy. */
 static bool in_columns(const mt_tensor *t)
 {
     return t->strides[0] == 1 && t->strides[1] == t->dims[0];

@@ -1,7 +1,7 @@
 /* runtime/autograd/grad_nn.c - derivatives of softmax and of the normalisations.
  *
- * Where the derivative itself will be derived (create_graph: grad mode is on), those of the norms are written out in ops
- * that have derivatives, since their kernels have none.
+ * If the derivative itself is to be differentiated (create_graph: grad mode is on), those of the norms are
+ * computed by ops that have derivatives, since their kernels have none.
  */
 #include "runtime/autograd/autograd.h"
 
@@ -25,7 +25,7 @@ static mt_status log_softmax_backward(mt__backward *b)
 }
 const mt__grad mt__grad_log_softmax = {"LogSoftmaxBackward0", "result", log_softmax_backward};
 
-/* y (g - sum(g y)), by g and by y */
+/* y (g - sum(g y)), with respect to g and y */
 static mt_status softmax_data_backward(mt__backward *b)
 {
     mt_tensor *grad = b->grads[0];
@@ -42,7 +42,7 @@ static mt_status softmax_data_backward(mt__backward *b)
 const mt__grad mt__grad_softmax_backward = {"SoftmaxBackwardDataBackward0", "grad_output output",
                                             softmax_data_backward};
 
-/* g - exp(y) sum(g), by g and by y */
+/* g - exp(y) sum(g), with respect to g and y */
 static mt_status log_softmax_data_backward(mt__backward *b)
 {
     mt_tensor *grad = b->grads[0], *p = MT(exp, b->args[1]);
@@ -58,9 +58,9 @@ const mt__grad mt__grad_log_softmax_backward = {"LogSoftmaxBackwardDataBackward0
 
 /* --------------------------------------------------------------------------------------------------- norms */
 
-/* With xhat = (x - mean) rstd, mean and rstd over dims; shaped: weight and bias as x sees them. */
+/* With xhat = (x - mean) rstd, mean and rstd over dims; shaped: weight and bias broadcast against x. */
 typedef struct parts {
-    mt_value dims;                /* that are normalised over */
+    mt_value dims;                /* the normalised ones */
     mt_value outer;               /* the others */
     mt_tensor *x, *grad, *weight; /* weight may be NULL */
     double eps;
@@ -73,7 +73,7 @@ static void give_sum(mt__backward *b, unsigned arg, mt_tensor *t, const parts *p
     mt__give(b, arg, MT(view, t, mt__meta_shape(mt__meta_of(b, arg))));
 }
 
-/* rstd (gw - mean(gw) - xhat mean(gw xhat)): every part of it a function of x, grad and weight. */
+/* rstd (gw - mean(gw) - xhat mean(gw xhat)), where every part is a function of x, grad and weight. */
 static mt_status norm_in_ops(mt__backward *b, const parts *p, unsigned x_at, unsigned weight_at,
                              unsigned bias_at)
 {

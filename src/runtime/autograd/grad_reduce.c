@@ -1,9 +1,10 @@
-/* runtime/autograd/grad_reduce.c - derivatives of reductions: a gradient of the output, spread over what made it. */
+/* runtime/autograd/grad_reduce.c - derivatives of reductions: the output's gradient, distributed
+ * over the inputs. */
 #include "runtime/autograd/autograd.h"
 #include "runtime/ops/reduce.h"
 #include <math.h>
 
-/* grad with the reduced dims back, as size 1, where keepdim had not kept them. dims: of argument `at`, or all. */
+/* grad with the reduced dims restored as size 1, unless keepdim kept them. dims: of argument `at`, or all. */
 static mt_tensor *unsqueezed(mt__backward *b, mt_tensor *grad, const mt_value *dims, bool keepdim)
 {
     const mt__meta *meta = mt__meta_of(b, 0);
@@ -23,7 +24,7 @@ static int64_t numel_of(const mt__meta *meta)
     return mt__numel(meta->rank, meta->dims);
 }
 
-/* As self, whose derivative the argument dtype may have changed. */
+/* Cast to self's dtype, which the argument dtype may have changed. */
 static mt_tensor *as_self(mt__backward *b, mt_tensor *grad)
 {
     return MT(expand, grad, mt__meta_shape(mt__meta_of(b, 0)));
@@ -63,13 +64,13 @@ const mt__grad mt__grad_mean_dim = {"MeanBackward1", "", mean_dim_backward};
 
 /* ------------------------------------------------------------------------------------------------ products */
 
-/* Of every element the product of the others along dim: those before it times those after it, without a division, since
- * something is 0. */
+/* For every element the product of the others along dim: those before it times those after it. No division,
+ * since some element is 0. */
 static mt_tensor *product_of_others(mt_tensor *self, int dim)
 {
     int64_t n = mt_dims(self)[dim];
     mt_tensor *parts[64], *before = NULL;
-    if (n > (int64_t)MT__COUNT_OF(parts)) { /* pairs of halves keep the tree shallow */
+    if (n > (int64_t)MT__COUNT_OF(parts)) { /* halving keeps the tree shallow */
         int64_t half = n / 2;
         mt_tensor *low = MT(narrow, self, dim, 0, half), *high = MT(narrow, self, dim, half, n - half);
         mt_tensor *a = product_of_others(low, dim), *b = product_of_others(high, dim);
@@ -150,7 +151,7 @@ const mt__grad mt__grad_prod_dim = {"ProdBackward1", "self result", prod_dim_bac
 
 /* ------------------------------------------------------------------------------------------------ extremes */
 
-/* Evenly over all elements that equal the result. */
+/* Distributed evenly over all elements that equal the result. */
 static mt_status whole_backward(mt__backward *b)
 {
     mt_tensor *self = b->args[0].as.tensor, *grad = b->grads[0], *result = b->results[0];
@@ -194,7 +195,7 @@ static mt_status amax_backward(mt__backward *b)
 const mt__grad mt__grad_amax = {"AmaxBackward0", "self result", amax_backward};
 const mt__grad mt__grad_amin = {"AminBackward0", "self result", amax_backward};
 
-/* max(dim), topk, sort: values came from where the indices say. */
+/* max(dim), topk, sort: the indices say where the values came from. */
 static void give_selected(mt__backward *b, int64_t dim, bool keepdim)
 {
     if (b->grads[0] != NULL)
@@ -238,7 +239,7 @@ static mt_tensor *variance_slope(mt__backward *b, mt_tensor *grad)
     if (!all)
         grad = unsqueezed(b, grad, &a[1], a[3].as.i != 0);
     mt_tensor *mean = all ? MT(mean, a[0]) : MT(mean_dim, a[0], a[1], true);
-    if (all && (double)n - correction <= 0) /* PyTorch does so here, and not with dims */
+    if (all && (double)n - correction <= 0) /* as in PyTorch, which does not do so with dims */
         return MT(mul, grad, MT(where, MT(eq, a[0], mean), (double)NAN, (double)INFINITY));
     mt_tensor *centred = MT(sub, a[0], mean);
     return MT(mul, MT(mul, grad, 2.0 / ((double)n - correction)), centred);
@@ -292,7 +293,7 @@ static mt_status norm_backward(mt__backward *b)
     const mt_value *a = b->args; /* self, ord, dim, keepdim */
     double p = mt__value_number(&a[1]);
     if (p == 0)
-        return MT_OK; /* a count does not change */
+        return MT_OK; /* a count has zero derivative */
     bool keepdim = a[3].as.i != 0;
     mt_tensor *grad = unsqueezed(b, b->grads[0], &a[2], keepdim),
               *norm = unsqueezed(b, b->results[0], &a[2], keepdim);

@@ -1,6 +1,6 @@
-/* runtime/autograd/grad_shape.c - derivatives of views, joins and cuts.
+/* runtime/autograd/grad_shape.c - derivatives of views, joining and splitting.
  *
- * Most put a gradient back where its part came from. What broadcasting made is summed by the engine.
+ * Most put a gradient back where its part came from. The engine sums over broadcast dims.
  */
 #include "runtime/autograd/autograd.h"
 #include <stdlib.h>
@@ -19,7 +19,7 @@ const mt__grad mt__grad_unsafe_view = {"UnsafeViewBackward0", "", view_backward}
 
 static mt_status expand_backward(mt__backward *b)
 {
-    mt__give(b, 0, b->grads[0]); /* the engine sums it */
+    mt__give(b, 0, b->grads[0]); /* the engine sums it over broadcast dims */
     return MT_OK;
 }
 GRAD(expand, "ExpandBackward0", "")
@@ -110,7 +110,7 @@ GRAD(diagonal, "DiagonalBackward0", "")
 
 /* ---------------------------------------------------------------------------------------------- as_strided */
 
-/* Do two indices of it meet in memory? As PyTorch asks: never wrongly no. */
+/* May two indices refer to the same memory? PyTorch's test: false is always right. */
 static bool overlaps(const mt__geometry *g)
 {
     int64_t order[MT_MAX_RANK], n = 0;
@@ -147,14 +147,14 @@ static mt_tensor *shown(mt_tensor *memory, const mt__geometry *g)
               mt_value_ints(g->strides, (uint32_t)g->rank), g->offset);
 }
 
-/* For each element that g shows, its place in memory. */
+/* The position in memory of each element of g. */
 static mt_tensor *places(int64_t bytes, const mt__geometry *g, mt_device device)
 {
     return MT(reshape, shown(MT(arange, bytes, (int64_t)MT_INT64, (int64_t)device), g), MT_SHAPE(-1));
 }
 
-/* The gradient is added into an image of the memory, and what self shows of that is its gradient. An element of memory
- * that self shows twice is shared among those. */
+/* Adds the gradient into an image of the memory and reads self's gradient from it. If self refers to a memory
+ * element more than once, these share its gradient. */
 static mt_status as_strided_backward(mt__backward *b)
 {
     const mt__geometry *self = b->node->user;
@@ -186,7 +186,7 @@ GRAD(as_strided, "AsStridedBackward0", "")
 
 /* --------------------------------------------------------------------------------------------- several outputs */
 
-/* The gradients of all parts, a missing one as zeros, joined. */
+/* Joins the gradients of all parts; a missing one is zeros. */
 static mt_status join_parts(mt__backward *b, int64_t dim)
 {
     uint32_t n = b->node->out_count;
@@ -238,7 +238,7 @@ static mt_status cat_backward(mt__backward *b)
     int64_t begin = 0, dim = b->args[1].as.i;
     for (unsigned i = 0; i < b->args[0].count; i++) {
         const mt__meta *meta = &b->node->metas[first + i];
-        bool skipped = meta->rank == 1 && meta->dims[0] == 0; /* an empty list joins with anything */
+        bool skipped = meta->rank == 1 && meta->dims[0] == 0; /* cat skips empty 1-dim tensors */
         int64_t n = skipped ? 0 : meta->dims[dim < 0 ? dim + meta->rank : dim];
         if (mt__wants_edge(b, first + i))
             b->out[first + i] =
@@ -260,7 +260,7 @@ static mt_status stack_backward(mt__backward *b)
 }
 GRAD(stack, "StackBackward0", "")
 
-/* Element (r * n + i) of a dim came from i: so the dim is cut in two, and the outer one summed. */
+/* Element (r * n + i) of a dim came from i: split the dim in two and sum over the outer one. */
 static mt_status repeat_backward(mt__backward *b)
 {
     const mt__meta *self = mt__meta_of(b, 0);
@@ -287,7 +287,7 @@ static mt_status repeat_backward(mt__backward *b)
         mt__give(b, 0, grad);
         return mt_scope_status();
     }
-    /* Too many dims for a tensor: one dim after the other. */
+    /* Too many dims for a tensor: one dim at a time. */
     for (int i = 0; i < (int)b->args[1].count && grad != NULL; i++) {
         int64_t n = i < lead ? 1 : self->dims[i - lead], outer = 1, inner = 1;
         for (int k = 0; k < i; k++)

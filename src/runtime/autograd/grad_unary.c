@@ -1,4 +1,4 @@
-/* runtime/autograd/grad_unary.c - derivatives of ops with one operand: most are one expression. */
+/* runtime/autograd/grad_unary.c - derivatives of ops with one operand; most are a single expression. */
 #include "runtime/autograd/autograd.h"
 
 #define GRAD (b->grads[0])

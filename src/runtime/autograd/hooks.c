@@ -1,4 +1,4 @@
-/* runtime/autograd/hooks.c - functions that see a gradient on its way, and tensors that keep theirs. */
+/* runtime/autograd/hooks.c - hooks on gradients, and tensors that retain their gradient. */
 #include "runtime/autograd/autograd.h"
 #include <stdlib.h>
 
@@ -30,7 +30,7 @@ void mt__hooks_free(mt__hooks *hooks)
 static mt_status keep(const mt__hook *hook, mt_tensor *grad)
 {
     if (hook->tensor == NULL)
-        return MT_OK; /* it died meanwhile */
+        return MT_OK; /* it was freed meanwhile */
     mt_tensor *old = hook->tensor->grad;
     if (old == NULL) {
         hook->tensor->grad = mt_retain(grad);
@@ -54,7 +54,7 @@ static mt_status run_one(const mt__hook *hook, mt_tensor **grad)
     mt_tensor *other = hook->fn(*grad, hook->user, &failed);
     if (failed) {
         mt_release(other);
-        return MT_E_CALLBACK; /* its message is the callback's affair */
+        return MT_E_CALLBACK; /* the callback keeps its own message */
     }
     if (other != NULL) {
         mt_release(*grad);
@@ -68,7 +68,7 @@ mt_status mt__hooks_run(const mt__hooks *hooks, uint32_t output, mt_tensor **gra
     mt_status status = MT_OK;
     for (unsigned retains = 0; retains < 2; retains++)
         for (uint32_t i = 0; i < hooks->count && status == MT_OK; i++) {
-            mt__hook hook = hooks->items[i]; /* by value: a hook may add others */
+            mt__hook hook = hooks->items[i]; /* a copy: a hook may add others */
             if (hook.output == output && hook.retains == (retains != 0))
                 status = retains ? keep(&hook, *grad) : run_one(&hook, grad);
         }
@@ -138,7 +138,7 @@ void mt_retain_grad(mt_tensor *t)
 {
     mt_node *fn = mt_grad_fn(t);
     if (fn == NULL || (t->flags & MT__RETAINS_GRAD))
-        return; /* a leaf keeps its gradient anyway */
+        return; /* a leaf always keeps its gradient */
     mt__hook hook = {.output = t->output, .retains = true, .tensor = t};
     if (mt__hooks_add(&fn->hooks, &hook) == MT_OK)
         t->flags |= MT__RETAINS_GRAD;

@@ -1,9 +1,10 @@
-/* runtime/autograd/in_place.c - changing tensors that autograd follows: who may be changed, and whose history the change
- * becomes.
+/* runtime/autograd/in_place.c - in-place changes of tensors that autograd tracks: which are allowed, and
+ * whose history they become part of.
  *
- * A change of a view is a change of its base: the base gets a CopySlices node, which wraps the op's own. A view whose
- * memory was changed since its grad_fn was made gets it anew, as AsStridedBackward0 of its base, when it is asked for.
- * Invariant: extra->base_version is the storage's version for which a view's grad_fn tells the truth.
+ * Changing a view changes its base: the base gets a CopySlices node, which wraps the op's own. If the
+ * memory of a view has changed since its grad_fn was made, a new one, AsStridedBackward0 of its base,
+ * is made on access.
+ * Invariant: extra->base_version is the storage version for which a view's grad_fn is valid.
  */
 #include "runtime/autograd/autograd.h"
 #include <stdio.h>
@@ -35,13 +36,14 @@ bool mt__base_tracks(const mt_tensor *view)
     return view->extra != NULL && view->extra->base != NULL && mt__tracks(view->extra->base);
 }
 
-/* Under no_grad a view of what is not followed gets a mark only: gradients are such, and engine.c takes those nobody shares. */
+/* Under no_grad a view of an untracked tensor only gets a mark: gradients are such tensors, and engine.c
+ * takes those without other references. */
 mt_status mt__note_view(const mt__call *call)
 {
     mt_tensor *of = call->args[0].as.tensor;
     const mt__op *op = call->op;
     if (op->grad == NULL || op->id == MT_OP__unsafe_view || !mt__is_floating((mt_dtype)of->dtype))
-        return MT_OK; /* detach: not followed on purpose */
+        return MT_OK; /* detach: untracked on purpose */
     uint16_t mark = of->flags & (MT__VIEW_OF_NO_GRAD | MT__VIEW_OF_SEVERAL);
     if (op->out_count == 0)
         mark = MT__VIEW_OF_SEVERAL;
@@ -50,7 +52,7 @@ mt_status mt__note_view(const mt__call *call)
     mt_tensor *base = of->extra != NULL && of->extra->base != NULL ? of->extra->base : of;
     for (uint32_t i = 0; i < call->out_count; i++) {
         if (MT__UNLIKELY(call->outs[i]->storage != of->storage))
-            continue; /* an interceptor made it, of something else */
+            continue; /* an interceptor made it from another tensor */
         call->outs[i]->flags |= mark | MT__IS_VIEW;
         if (!mt__grad_mode && !mt__tracks(of))
             continue;
@@ -63,7 +65,7 @@ mt_status mt__note_view(const mt__call *call)
     return MT_OK;
 }
 
-/* Why a view must not be changed: PyTorch's words. */
+/* Why a view must not be changed, in PyTorch's words. */
 static mt_status refuse_view(const mt_tensor *t, bool indirect)
 {
     char what[160];
@@ -97,7 +99,7 @@ static mt_status refuse_view(const mt_tensor *t, bool indirect)
 
 /* -------------------------------------------------------------------------------------------------- history */
 
-/* A retained gradient goes with the tensor, to its new node. */
+/* A retained gradient moves with the tensor to its new node. */
 static void set_history(mt_tensor *t, mt_node *node, uint32_t output)
 {
     mt_node *old = t->grad_fn;
@@ -157,7 +159,7 @@ mt_status mt__refresh_view(mt_tensor *t)
 
 mt_node *mt_grad_fn(mt_tensor *t)
 {
-    mt__fresh(t); /* where it can not be, the old one is still the best answer */
+    mt__fresh(t); /* on failure, the old one is the best answer */
     return t->grad_fn;
 }
 
@@ -181,9 +183,9 @@ mt_status mt__in_place_check(const mt__call *call)
 
 /* ----------------------------------------------------------------------------------------------- CopySlices */
 
-/* A CopySlices node's own, in its `user`. Its edges: the base as it was, then what inner's other edges lead to. */
+/* The `user` data of a CopySlices node. Its edges: the old base, then inner's other edges. */
 typedef struct slices {
-    mt_node *inner; /* owned: the op's, whose edge 0 is the view as it was */
+    mt_node *inner; /* owned: the op's node, whose edge 0 is the old view */
     mt__geometry base, view;
 } slices;
 
@@ -242,7 +244,7 @@ void mt__copy_slices_let_go(mt_node *node)
     mt__node_let_go(((slices *)node->user)->inner);
 }
 
-/* Memory like the base's, that can be written through the view's strides. */
+/* Memory like the base's, writable through the view's strides. */
 static mt_tensor *image_of(const mt__geometry *base, const mt_tensor *grad)
 {
     int64_t last = 0;
@@ -257,7 +259,7 @@ static mt_tensor *image_of(const mt__geometry *base, const mt_tensor *grad)
     return mt_scope_keep(image);
 }
 
-/* The slice's gradient goes through the op's node, and what that gives back for the view takes the slice's place. */
+/* Passes the slice's gradient through the op's node and replaces the slice by the view's gradient. */
 static mt_status run_within(const slices *s, mt_tensor *const *grads, mt_tensor **outs, bool base_wanted)
 {
     mt_tensor *image = image_of(&s->base, grads[0]);

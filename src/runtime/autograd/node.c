@@ -1,8 +1,9 @@
-/* runtime/autograd/node.c - nodes of the graph: made after an op ran, freed with the last tensor or node that leads to
- * them.
+/* runtime/autograd/node.c - nodes of the graph: created after an op ran, freed with the last tensor or node
+ * that refers to them.
  *
- * Ownership: a tensor owns its grad_fn, a node owns the nodes of its edges and what it saves; an accumulator owns its
- * leaf, the leaf knows its accumulator weakly (under `lock`, rank: leaf). Long chains are freed without recursion.
+ * Ownership: a tensor owns its grad_fn, a node owns the nodes of its edges and what it saves; an accumulator
+ * owns its leaf, which refers to the accumulator weakly (under `lock`, rank: leaf). Long chains are freed
+ * without recursion.
  */
 #define _GNU_SOURCE
 #include "runtime/autograd/autograd.h"
@@ -41,7 +42,7 @@ void mt__leaf_unlock(const mt_tensor *leaf)
     pthread_mutex_unlock(&graph_locks[lock_of(leaf)]);
 }
 
-/* Held for a few loads and stores only, and taken twice for each node: it spins. */
+/* A spinlock: it is taken twice per node and held only for a few loads and stores. */
 void mt__saved_lock(const mt_node *node)
 {
     while (MT__UNLIKELY(atomic_exchange_explicit(&saved_locks[lock_of(node)], true, memory_order_acquire)))
@@ -53,7 +54,7 @@ void mt__saved_unlock(const mt_node *node)
     atomic_store_explicit(&saved_locks[lock_of(node)], false, memory_order_release);
 }
 
-/* The child's thread is another one, and the threads that held locks are not there to give them back. */
+/* The child's thread has a new id, and the threads that held locks are not there to release them. */
 static void after_fork(void)
 {
     thread_id = 0;
@@ -127,7 +128,7 @@ static void free_copied_args(mt_node *node)
             free((void *)(uintptr_t)node->args[i].as.ints);
 }
 
-/* Some of the saved tensors: how many. (Those of the outputs lie behind those of the edges.) */
+/* Takes up to `room` saved tensors; returns how many. (Those of the outputs follow those of the edges.) */
 static uint32_t take_saved(mt_node *node, mt_tensor **taken, uint32_t room)
 {
     uint32_t n = 0;
@@ -139,7 +140,7 @@ static uint32_t take_saved(mt_node *node, mt_tensor **taken, uint32_t room)
     return n;
 }
 
-/* Tensors are released outside of the lock: what goes with them may be anything. */
+/* Tensors are released outside the lock: releasing one can run arbitrary code. */
 static void release_saved(mt_node *node, bool shared)
 {
     mt_tensor *taken[8];
@@ -158,7 +159,7 @@ static void release_saved(mt_node *node, bool shared)
 
 void mt__node_let_go(mt_node *node)
 {
-    if (node->has_saved) /* set when the node is made */
+    if (node->has_saved) /* set when the node is created */
         release_saved(node, true);
     if (node->kind == MT__NODE_COPY_SLICES)
         mt__copy_slices_let_go(node);
@@ -171,7 +172,8 @@ mt_node *mt_node_retain(mt_node *node)
     return node;
 }
 
-/* Nodes whose last reference went while others are being freed wait here, linked by their user pointer's place. */
+/* Nodes whose last reference is dropped while others are being freed wait here, linked through
+ * their user pointer. */
 static _Thread_local mt_node *dying;
 static _Thread_local bool freeing;
 
@@ -193,7 +195,7 @@ void mt_node_release(mt_node *node)
     if (node == NULL)
         return;
     if (node->kind == MT__NODE_ACCUMULATE) {
-        /* The leaf may be handing out the last reference just now. */
+        /* The leaf may be handing out a reference right now. */
         pthread_mutex_lock(&lock);
         bool last = atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) == 1;
         if (last && node->leaf->extra != NULL && node->leaf->extra->accumulator == node)
@@ -276,7 +278,7 @@ static mt_status accumulator_of(mt_tensor *leaf, mt_node **out)
     mt_node *node = mt__node_alloc(MT__NODE_ACCUMULATE, "torch::autograd::AccumulateGrad", 0, 1, 0);
     if (node == NULL)
         return MT_E_NOMEM;
-    mt__sequence--; /* it takes no number: it runs before all others */
+    mt__sequence--; /* takes no sequence number: it runs before all others */
     node->sequence = UINT64_MAX;
     node->leaf = mt_retain(leaf);
     mt__meta_set(&node->outs[0], leaf);
@@ -336,7 +338,7 @@ mt_status mt_set_requires_grad(mt_tensor *t, bool on)
     if (on && !mt__is_floating((mt_dtype)t->dtype))
         return mt__fail(MT_E_RUNTIME, "only Tensors of floating point dtype can require gradients");
     if (on && (t->storage->category == MTP_MEMORY_TEMPORARY || t->storage->category == MTP_MEMORY_INPUT))
-        mt_tensor_tag(t, MTP_MEMORY_PARAMETER); /* it is what is trained */
+        mt_tensor_tag(t, MTP_MEMORY_PARAMETER); /* it is being trained */
     if (on)
         t->flags |= MT__REQUIRES_GRAD;
     else
@@ -377,21 +379,22 @@ mt_status mt_set_grad(mt_tensor *t, mt_tensor *grad)
 
 /* ------------------------------------------------------------------------------------------------- saving */
 
-/* A tensor on the same memory that autograd does not know. */
+/* A tensor on the same memory that autograd does not track. */
 static mt_tensor *detached(const mt_tensor *t)
 {
     mt_tensor *d;
     return mt__alias(t, t->rank, t->dims, t->strides, t->offset, &d) == MT_OK ? d : NULL;
 }
 
-/* PyTorch's rule for inputs, as far as one look tells: it takes part in a gradient, and depends on none. What an op made
- * for its own use (the noise of a dropout) is none; that is known while recording. */
+/* PyTorch's rule for inputs, as far as it can be decided locally: part of a gradient computation, but
+ * depends on no gradient. Tensors that an op made for its own use (dropout noise) do not count, which is
+ * known while recording. */
 bool mt__is_input(const mt_tensor *t)
 {
     return !t->storage->of_graph && mt__recorded_depth <= 1 && !mt__tracks(t) && !(t->flags & MT__IS_NUMBER);
 }
 
-/* The same for a node. An interceptor sees it as PyTorch's modes do: as an op. */
+/* Like detached(), for a node. Interceptors see it as an op, as PyTorch's modes do. */
 static mt_status detach_for_node(mt_tensor *t, mt_tensor **out)
 {
     *out = NULL;
@@ -433,7 +436,7 @@ static mt_status changed_since(const mt_node *node, const mt__saved *saved)
     char origin[96] = "";
     const char *maker = saved->is_output     ? node->name
                         : t->grad_fn != NULL ? t->grad_fn->name
-                                             : ""; /* told without "Backward0" */
+                                             : ""; /* shown without "Backward0" */
     if (saved->is_output || t->grad_fn != NULL)
         snprintf(origin, sizeof origin, ", which is output %u of %.*s,", t->output, (int)strcspn(maker, "B"),
                  maker);
@@ -458,7 +461,7 @@ mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_
         *out = mt_retain(saved->tensor);
         return MT_OK;
     }
-    /* For a graph of the derivative: an output is a function of what the node was made from. */
+    /* For the graph of the derivative: an output is a function of the node's inputs. */
     mt_tensor *t = detached(saved->tensor);
     if (t == NULL)
         return MT_E_NOMEM;
@@ -534,7 +537,7 @@ static mt_status connect_args(mt_node *node, const mt__call *call, mt_tensor *or
             status = connect(node, edge, list[k], keep && !was_self);
             if (status == MT_OK && keep && !was_self && call->op->in_place && list[k] != NULL &&
                 list[k]->storage == call->outs[0]->storage)
-                node->saved[edge].version--; /* it was read before the change */
+                node->saved[edge].version--; /* it was saved before the change */
             if (status == MT_OK && was_self && keep) {
                 node->has_saved = true;
                 status = save(&node->saved[edge], original, false);
@@ -591,7 +594,7 @@ mt_status mt__record_node(mt__call *call, mt_tensor *original)
         return MT_E_NOMEM;
     node->grad = op->grad;
     node->op = op;
-    /* A view that is changed leads to what it was before: connecting must not take the change for another's. */
+    /* A changed view leads to its old history: connecting must not mistake this change for another one. */
     mt__extra *extra = op->in_place ? call->outs[0]->extra : NULL;
     if (extra != NULL)
         extra->base_version = call->outs[0]->storage->version;
@@ -614,7 +617,7 @@ const char *mt__keep_name(const char *name)
         struct kept *next;
         char text[];
     } kept;
-    static kept *names; /* under lock; a program has few */
+    static kept *names; /* guarded by lock; a program has few */
     pthread_mutex_lock(&lock);
     kept *k = names;
     while (k != NULL && strcmp(k->text, name) != 0)

@@ -1,7 +1,7 @@
 /* runtime/device/device.c - accelerators: the plug-in and its devices.
  *
- * The plug-in is loaded at the first question about an npu, a device is opened at its first use, and both stay until the
- * process ends (a driver's own threads may outlive main). memory.c, streams.c and work.c do the rest.
+ * The plug-in is loaded at the first query about an npu, a device is opened at its first use, and both stay
+ * until the process ends (a driver's threads may outlive main). memory.c, streams.c and work.c do the rest.
  *
  * Threads: any. Each device has one lock.
  */
@@ -14,21 +14,21 @@
 
 #define PLUGIN_FILE "libmindtorch_opencl.so"
 #define HOW_TO_GET_ONE                                                                                       \
-    "an OpenCL driver makes one (a GPU's own; on Debian pocl-opencl-icd makes one of the CPU)"
+    "install an OpenCL driver: that of your GPU, or one for the CPU (Debian: pocl-opencl-icd)"
 
 static struct {
-    mtp_plugin api; /* the plug-in's table; what an older one does not have is NULL */
+    mtp_plugin api; /* the plug-in's table; functions that an older one lacks are NULL */
     uint32_t count;
     char absence[1024];
 } plugin;
 static pthread_once_t plugin_once = PTHREAD_ONCE_INIT;
 static mt__npu *_Atomic opened[MT__NPUS_MOST];
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* rank: before a device's lock */
-static bool forked;                                         /* this is the child of a process that used one */
+static bool forked;                                         /* from a process that used a device */
 
 /* ------------------------------------------------------------------------------------------------- the plug-in */
 
-/* Our own file's folder, then the loader's places. */
+/* The folder of our own library, then the loader's search path. */
 static void *open_standard(char *tried, size_t room)
 {
     Dl_info info;
@@ -48,7 +48,7 @@ static void *open_standard(char *tried, size_t room)
     return h;
 }
 
-/* NULL: it may be used. Else what is wrong with it. */
+/* NULL: usable. Else what is wrong with it. */
 static const char *fault_of(void *library)
 {
     mtp_plugin_get_fn *get;
@@ -57,15 +57,15 @@ static const char *fault_of(void *library)
         return "does not export " MTP_PLUGIN_ENTRY;
     const mtp_plugin *api = get(MTP_PLUGIN_VERSION);
     if (api == NULL || api->version != MTP_PLUGIN_VERSION)
-        return "is made for another version of mtprof_device.h";
+        return "was built for another version of mtprof_device.h";
     if (api->size < offsetof(mtp_plugin, gemm))
-        return "has too short a table";
+        return "has a truncated function table";
     memcpy(&plugin.api, api, api->size < sizeof plugin.api ? api->size : sizeof plugin.api);
     void *const *slot = (void *const *)(const void *)&plugin.api.name,
                 *const *end = (void *const *)(const void *)&plugin.api.gemm;
     while (slot < end && *slot != NULL)
         slot++;
-    return slot < end ? "lacks a function that is not optional" : NULL;
+    return slot < end ? "lacks a required function" : NULL;
 }
 
 static void load(void)
@@ -73,7 +73,7 @@ static void load(void)
     const char *path = getenv("MINDTORCH_DEVICE_PLUGIN"), *choice = getenv("MINDTORCH_DEVICE");
     char why[512] = "";
     if (choice != NULL && strcmp(choice, "none") == 0) {
-        snprintf(plugin.absence, sizeof plugin.absence, "MINDTORCH_DEVICE=none hides them");
+        snprintf(plugin.absence, sizeof plugin.absence, "MINDTORCH_DEVICE=none hides all devices");
         return;
     }
     void *h;
@@ -87,17 +87,16 @@ static void load(void)
     if (h == NULL) {
         snprintf(
             plugin.absence, sizeof plugin.absence,
-            "the device plug-in is not there (%s): the build makes it where OpenCL's headers are (Debian: "
+            "the device plug-in cannot be loaded (%s): it is built if OpenCL headers are installed (Debian: "
             "ocl-icd-opencl-dev)",
             why);
         return;
     }
     const char *fault = fault_of(h);
     if (fault != NULL) {
-        snprintf(
-            plugin.absence, sizeof plugin.absence,
-            "the device plug-in %s %s; this is version %u: build it again, or unset MINDTORCH_DEVICE_PLUGIN",
-            path != NULL && *path != 0 ? path : PLUGIN_FILE, fault, MTP_PLUGIN_VERSION);
+        snprintf(plugin.absence, sizeof plugin.absence,
+                 "the device plug-in %s %s; this is version %u: rebuild it, or unset MINDTORCH_DEVICE_PLUGIN",
+                 path != NULL && *path != 0 ? path : PLUGIN_FILE, fault, MTP_PLUGIN_VERSION);
         return;
     }
     uint32_t count = 0;
@@ -105,7 +104,7 @@ static void load(void)
     if (status != MTP_OK)
         snprintf(plugin.absence, sizeof plugin.absence, "%s", plugin.api.last_error());
     else if (count == 0)
-        snprintf(plugin.absence, sizeof plugin.absence, "%s finds no device; " HOW_TO_GET_ONE,
+        snprintf(plugin.absence, sizeof plugin.absence, "%s found no device; " HOW_TO_GET_ONE,
                  plugin.api.name);
     else
         plugin.count = count < MT__NPUS_MOST ? count : MT__NPUS_MOST;
@@ -179,7 +178,7 @@ static mt_status open_npu(unsigned index, mt__npu **out)
         status = api->fill(npu->own.handle, npu->fault, 0, 64, &(int32_t){0}, 4, NULL);
     if (status == MTP_OK) /* other streams read it, too */
         status = api->stream_synchronize(npu->own.handle);
-    if (status != MTP_OK) { /* what the driver gave stays with it: it may be in any state */
+    if (status != MTP_OK) { /* driver objects are leaked: they may be in any state */
         mt_status failed = mt__npu_fail(npu, status, what);
         free(npu);
         free(flights);
@@ -190,7 +189,7 @@ static mt_status open_npu(unsigned index, mt__npu **out)
     return MT_OK;
 }
 
-/* A driver does not come along through a fork: the child forgets its devices, without a lock (one may be held). */
+/* A driver does not survive a fork: the child forgets its devices, without locking (the lock may be held). */
 static void forget_in_child(void)
 {
     for (unsigned i = 0; i < MT__NPUS_MOST; i++)
@@ -213,8 +212,8 @@ mt_status mt__npu_of(mt_device device, mt__npu **out)
         return mt__fail(MT_E_RUNTIME, "device %s is not available: %s", mt__device_text(device),
                         plugin.absence);
     if (index >= plugin.count)
-        return mt__fail(MT_E_RUNTIME, "device %s is not available: there are %u", mt__device_text(device),
-                        plugin.count);
+        return mt__fail(MT_E_RUNTIME, "device %s is not available: the number of devices is %u",
+                        mt__device_text(device), plugin.count);
     if (forked)
         return mt__fail(MT_E_RUNTIME,
                         "Cannot use %s in a forked subprocess of a process that used an npu: start it with "
@@ -255,7 +254,8 @@ mt_status mt_npu_set_current(unsigned index)
     if (mt_npu_count() == 0)
         return mt__fail(MT_E_RUNTIME, "no NPU is available: %s", plugin.absence);
     if (index >= plugin.count)
-        return mt__fail(MT_E_RUNTIME, "invalid device ordinal: npu:%u; there are %u", index, plugin.count);
+        return mt__fail(MT_E_RUNTIME, "invalid device ordinal: npu:%u; the number of devices is %u", index,
+                        plugin.count);
     current = index;
     return MT_OK;
 }

@@ -1,7 +1,8 @@
-/* runtime/device/device.h - what the runtime asks of an accelerator. The CPU is not one: storage.c and kernels/cpu serve it.
+/* runtime/device/device.h - the runtime's interface to accelerators. The CPU is not one: see storage.c
+ * and kernels/cpu.
  *
- * device.c opens devices, memory.c and streams.c are what they are named, work.c puts work on streams
- * and tells the profiler; kernels/opencl are the ops.
+ * device.c opens devices, memory.c and streams.c do what their names say, work.c submits work to streams and
+ * reports it to the profiler; the ops are in kernels/opencl.
  */
 #ifndef RUNTIME_DEVICE_DEVICE_H
 #define RUNTIME_DEVICE_DEVICE_H
@@ -14,10 +15,10 @@ void mt__device_storage_free(mt_storage *s);
 mt_status mt__device_memory(mt_device device, mt_memory_stats *out);
 void mt__device_reset_peak(mt_device device);
 void mt__device_empty_cache(mt_device device);
-/* The first element of t, which has one, to host memory; waits. */
+/* Copies the first element of t, which must have one, to host memory; waits. */
 mt_status mt__device_read(const mt_tensor *t, void *out);
 
-/* to = from, cast and broadcast, where at least one is not on the CPU. lazily: host memory may be read later. */
+/* to = from, cast and broadcast; at least one is not on the CPU. lazily: host memory may be read later. */
 mt_status mt__device_copy(mt_tensor *to, const mt_tensor *from, bool lazily);
 
 /* ------------------------------------------------------------------------------------------------ devices */
@@ -25,27 +26,27 @@ mt_status mt__device_copy(mt_tensor *to, const mt_tensor *from, bool lazily);
 typedef struct mt__kernel {
     uint64_t key; /* 0: free */
     mtp_plugin_kernel *handle;
-    uint32_t name; /* the profiler's */
+    uint32_t name; /* the profiler's id */
 } mt__kernel;
 
-/* Work whose event is not read yet. */
+/* Work in flight: its event has not been read yet. */
 typedef struct mt__flight {
     mtp_plugin_event *event; /* owned */
-    mt_storage *held;        /* owned: host memory that a copy reads; NULL: none */
-    mtp_device_work work;    /* all but the times; name 0: not to be told */
-    uint32_t session;        /* MTP_SESSION of the recording that it belongs to */
+    mt_storage *held;        /* owned: host memory that a copy reads; or NULL */
+    mtp_device_work work;    /* all but the times; name 0: not reported */
+    uint32_t session;        /* MTP_SESSION of its recording */
 } mt__flight;
 
 #define MT__FLIGHTS 4096
-#define MT__NPUS_MOST 8 /* devices that are used */
+#define MT__NPUS_MOST 8 /* further devices are ignored */
 
 struct mt_stream {
     struct mt__npu *npu;
     mtp_plugin_stream *handle;
-    uint64_t id; /* of the profiler: 0 is the default stream */
+    uint64_t id; /* in profiles: 0 is the default stream */
     struct mt_stream *next;
-    uint64_t work, done;     /* commands so far; those that are known to be done */
-    mtp_plugin_event *probe; /* owned: at the end of the first `probed` commands; NULL: none */
+    uint64_t work, done;     /* commands so far; commands known to be done */
+    mtp_plugin_event *probe; /* owned: event after the first `probed` commands; or NULL */
     uint64_t probed;
 };
 
@@ -54,35 +55,36 @@ typedef struct mt__npu {
     mtp_plugin_device *handle;
     mt_device device;
     mtp_plugin_properties properties;
-    pthread_mutex_t lock; /* of all below; rank: leaf, but for the plug-in and recording calls */
-    mt_stream own;        /* the default stream; others hang on it */
+    pthread_mutex_t lock; /* guards all below; rank: leaf, except for the plug-in and recording calls */
+    mt_stream own;        /* the default stream; others are linked to it */
     mt_stream
-        *spent; /* destroyed: blocks and threads may name them still, so they are used again, not freed */
+        *spent; /* destroyed: blocks and threads may still refer to them, so they are reused, not freed */
     uint64_t next_stream;
-    mt__kernel *kernels; /* by key, kernel_room of them */
+    mt__kernel *kernels; /* hash table by key, of kernel_room slots */
     uint32_t kernel_count, kernel_room;
     mt__flight *flights; /* a ring of MT__FLIGHTS */
     uint32_t flight_first, flight_count;
-    uint64_t held_bytes; /* of flights: host memory */
-    mt_storage **drops;  /* owned: what flights held, to be released without the lock; room for MT__FLIGHTS */
+    uint64_t held_bytes; /* host memory held by flights */
+    mt_storage **drops;  /* owned: to be released without the lock; room for MT__FLIGHTS */
     uint32_t drop_count;
     uint32_t launches;        /* since the last flush of the stream */
-    uint32_t clocked;         /* MTP_SESSION of the recording that was told the clock; 0: none */
-    uint64_t clocked_ns;      /* and when, last */
-    mtp_plugin_memory *fault; /* an int that kernels set when an element breaks the rules */
-    bool may_fault;           /* such a kernel was launched since it was read */
+    uint32_t clocked;         /* MTP_SESSION of the recording that the clock was reported to; 0: none */
+    uint64_t clocked_ns;      /* when it was last reported */
+    mtp_plugin_memory *fault; /* an int that kernels set on an invalid element */
+    bool may_fault;           /* such a kernel was launched since the last check */
     struct mt__block *idle[48 * 4];
     uint64_t allocated, reserved, peak_allocated, peak_reserved, allocations, frees;
 } mt__npu;
 
-/* Borrowed, opened at first use. */
+/* Borrowed; opened on first use. */
 mt_status mt__npu_of(mt_device device, mt__npu **out);
-/* The one that is open, or NULL. */
+/* The device if it is open, or NULL. */
 mt__npu *mt__npu_opened(unsigned index);
-mt_stream *mt__stream_now(mt__npu *npu); /* of this thread */
-/* The stream is about to be destroyed, and its work is done: its memory goes to the default stream. The lock is held. */
+mt_stream *mt__stream_now(mt__npu *npu); /* this thread's current stream */
+/* Moves the memory of a stream that is about to be destroyed, and whose work is done, to the default stream.
+ * The lock is held. */
 void mt__device_memory_leaves(mt__npu *npu, const mt_stream *stream);
-/* What the plug-in said, as an error of ours. */
+/* Turns an error of the plug-in into ours. */
 mt_status mt__npu_fail(const mt__npu *npu, mtp_status status, const char *what);
 
 /* --------------------------------------------------------------------------------------------------- work */
@@ -93,18 +95,18 @@ typedef struct mt__launch {
     uint32_t used; /* of bytes */
     bool may_fault;
     mtp_plugin_arg args[40];
-    uint64_t bytes[160]; /* of values */
+    uint64_t bytes[160]; /* the values */
 } mt__launch;
 
 mt_status mt__launch_begin(mt__launch *l, mt_device device);
 void mt__launch_memory(mt__launch *l, mtp_plugin_memory *memory);
 void mt__launch_value(mt__launch *l, const void *value, uint32_t bytes);
-void mt__launch_fault(mt__launch *l); /* the device's fault word */
+void mt__launch_fault(mt__launch *l); /* passes the device's fault word */
 static inline void mt__launch_long(mt__launch *l, int64_t x)
 {
     mt__launch_value(l, &x, sizeof x);
 }
-/* Memory of t and the offset of its first element. */
+/* Passes the memory of t and the offset of its first element. */
 static inline void mt__launch_tensor(mt__launch *l, const mt_tensor *t)
 {
     mt__launch_memory(l, t->storage->data);
@@ -113,11 +115,12 @@ static inline void mt__launch_tensor(mt__launch *l, const mt_tensor *t)
 mt_status mt__launch_run(mt__launch *l, const mt__kernel *k, uint32_t dims, const uint64_t *global,
                          const uint64_t *local);
 
-/* The kernel of `key`, not 0; when it is new, `write` gives its source (malloc'ed; NULL: out of memory) and its name. */
+/* The kernel of `key` (nonzero); if it is new, `write` returns its source (malloc'ed; NULL: out of
+ * memory) and name. */
 typedef char *mt__source_fn(const void *user, const mt__npu *npu, char *name, size_t room);
 mt_status mt__npu_kernel(mt__npu *npu, uint64_t key, mt__source_fn *write, const void *user, mt__kernel *out);
 
-/* Bytes; offsets too. */
+/* Sizes and offsets are in bytes. */
 mt_status mt__npu_copy_in(mt__npu *npu, mtp_plugin_memory *to, uint64_t at, const void *from, uint64_t bytes,
                           mt_storage *hold);
 mt_status mt__npu_copy_out(mt__npu *npu, void *to, mtp_plugin_memory *from, uint64_t at, uint64_t bytes);
@@ -127,11 +130,11 @@ mt_status mt__npu_fill(mt__npu *npu, mtp_plugin_memory *to, uint64_t at, uint64_
                        uint32_t pattern_bytes);
 mt_status mt__npu_gemm(mt__npu *npu, const mtp_plugin_gemm *gemm); /* MT_E_NOT_IMPLEMENTED: use a kernel */
 mt_status mt__npu_synchronize(mt__npu *npu, mt_stream *stream);    /* NULL: all of them */
-/* Tells the profiler what is done; with wait, of everything. The lock is held, and given back by mt__npu_unlock: the end of
- * host memory may be Python's business, which has a lock of its own. */
+/* Reports finished work to the profiler; with wait, all work. The lock is held, and must be released by
+ * mt__npu_unlock: freeing host memory may call into Python, which has its own lock. */
 void mt__npu_harvest(mt__npu *npu, bool wait);
 void mt__npu_unlock(mt__npu *npu);
-mt_status mt__npu_check_fault(mt__npu *npu, bool all_done); /* after a synchronisation */
+mt_status mt__npu_check_fault(mt__npu *npu, bool all_done); /* call after a synchronisation */
 
 void mt__npu_register(void); /* kernels/opencl/table.c: fills mt__ops[].kernels[1] */
 

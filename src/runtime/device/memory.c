@@ -1,8 +1,8 @@
-/* runtime/device/memory.c - memory of accelerators.
+/* runtime/device/memory.c - device memory.
  *
- * It is kept in classes (four to each doubling, from 512 bytes) per stream: what a stream gave back is reused on that
- * stream, in whose order the old use comes first, so no one waits. Invariant: allocated counts what live storages asked
- * for, reserved what is held from the device.
+ * A caching allocator with size classes (four per doubling, from 512 bytes) per stream: freed memory is
+ * reused on the same stream, whose order puts the old use first, so nothing waits. Invariant: `allocated`
+ * counts the bytes of live storages, `reserved` those held from the device.
  */
 #define _GNU_SOURCE
 #include "runtime/device/device.h"
@@ -12,15 +12,15 @@
 typedef struct mt__block {
     struct mt__block *next;
     mtp_plugin_memory *memory; /* owned */
-    mt_stream *stream;         /* borrowed: whose memory it is */
-    uint64_t stream_id;        /* of it, when it was taken: streams are used again */
+    mt_stream *stream;         /* borrowed: the stream that owns it */
+    uint64_t stream_id;        /* the stream's id at allocation: streams are reused */
     mt_stream *other;          /* borrowed: also used there (mt_tensor_record_stream), or NULL */
     size_t bytes;
     unsigned size_class;
 } block;
 
 #define SMALLEST 512
-#define NO_CLASS UINT_MAX /* of a block that goes back to the device when it is free */
+#define NO_CLASS UINT_MAX /* the block returns to the device when freed */
 
 static unsigned class_of(size_t bytes, size_t *rounded)
 {
@@ -46,7 +46,7 @@ static block *take_idle(mt__npu *npu, unsigned c, const mt_stream *stream)
     return NULL;
 }
 
-/* The lock is held. Work may be using what is idle: it ends first. */
+/* The lock is held. Work may still be using idle memory: waits for it. */
 static void drop_idle(mt__npu *npu)
 {
     for (mt_stream *s = &npu->own; s != NULL; s = s->next)
@@ -71,10 +71,10 @@ static mt_status no_memory(const mt__npu *npu, size_t bytes)
         (double)npu->allocated / 0x1p20, (double)npu->reserved / 0x1p20, npu->api->last_error());
 }
 
-/* So many bytes of the device, if need be after giving back what is idle. The lock is held. */
+/* Allocates from the device, if necessary after releasing idle memory. The lock is held. */
 static mtp_status alloc(mt__npu *npu, size_t bytes, block *b)
 {
-    uint64_t all = npu->properties.memory_bytes; /* a driver may say yes to more, and fail at first use */
+    uint64_t all = npu->properties.memory_bytes; /* a driver may accept more and fail at first use */
     if (npu->reserved + bytes > all)
         drop_idle(npu);
     if (npu->reserved + bytes > all)
@@ -97,7 +97,7 @@ static mt_status take_new(mt__npu *npu, unsigned c, size_t bytes, size_t rounded
     size_t exact = (bytes + SMALLEST - 1) / SMALLEST * SMALLEST;
     mtp_status status = alloc(npu, rounded, b);
     b->size_class = c;
-    if (status == MTP_E_NOMEM && exact < rounded) { /* the class is larger than what there is */
+    if (status == MTP_E_NOMEM && exact < rounded) { /* the size class does not fit, but the exact size may */
         status = alloc(npu, exact, b);
         b->size_class = NO_CLASS;
     }
@@ -122,7 +122,7 @@ mt_status mt__device_storage(mt_device device, size_t bytes, mt_storage **out)
         return status;
     mt_storage *s = calloc(1, sizeof *s);
     if (s == NULL)
-        return mt__fail(MT_E_NOMEM, "out of memory: the header of device memory");
+        return mt__fail(MT_E_NOMEM, "out of memory: the header of a device memory block");
     size_t rounded = 0;
     unsigned c = bytes >> 46 == 0 ? class_of(bytes, &rounded) : 0;
     mt_stream *stream = mt__stream_now(npu);
@@ -154,7 +154,7 @@ mt_status mt__device_storage(mt_device device, size_t bytes, mt_storage **out)
     return status;
 }
 
-/* Before its memory may be used again, its stream waits for what another one still does with it. */
+/* Before its memory is reused, its stream waits for another stream's pending use of it. */
 static void wait_for_other(mt__npu *npu, block *b)
 {
     mtp_plugin_event *event = NULL;
@@ -168,7 +168,7 @@ static void wait_for_other(mt__npu *npu, block *b)
     b->other = NULL;
 }
 
-/* A block that no storage has any more. The lock is held. */
+/* Handles a block that no storage uses any more. The lock is held. */
 static void settle(mt__npu *npu, block *b)
 {
     wait_for_other(npu, b);
@@ -192,7 +192,7 @@ mt_status mt_tensor_record_stream(const mt_tensor *t, mt_stream *stream)
     block *b = t->storage->device_block;
     pthread_mutex_lock(&npu->lock);
     if (b->other != NULL && b->other != stream)
-        wait_for_other(npu, b); /* of two others, the first is waited for now */
+        wait_for_other(npu, b); /* only one other stream is remembered: wait for the previous one now */
     b->other = stream;
     pthread_mutex_unlock(&npu->lock);
     return MT_OK;
@@ -202,7 +202,7 @@ void mt__device_storage_free(mt_storage *s)
 {
     mt__npu *npu = mt__npu_opened(MT_DEVICE_INDEX(s->device));
     block *b = s->device_block;
-    if (npu == NULL) { /* in a forked child: the memory is its parent's */
+    if (npu == NULL) { /* in a forked child: the memory belongs to the parent */
         free(s);
         return;
     }
@@ -211,7 +211,7 @@ void mt__device_storage_free(mt_storage *s)
     npu->frees++;
     if (s->bytes > 0)
         mt__storage_tell(s, -(int64_t)s->bytes, npu->allocated, npu->reserved);
-    if (b->stream->handle == NULL || b->stream->id != b->stream_id) /* it was destroyed meanwhile */
+    if (b->stream->handle == NULL || b->stream->id != b->stream_id) /* it has been destroyed */
         b->stream = &npu->own;
     settle(npu, b);
     pthread_mutex_unlock(&npu->lock);

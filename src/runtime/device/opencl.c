@@ -1,10 +1,10 @@
 /* runtime/device/opencl.c - the OpenCL plug-in: devices, memory, streams, copies, launches, events.
  *
- * Handles are OpenCL's own where they can be: memory is a cl_mem, a stream a cl_command_queue (in order, with profiling),
- * a kernel a cl_kernel, an event a cl_event. Only OpenCL 1.2 is used.
+ * Handles are OpenCL's own where possible: memory is a cl_mem, a stream a cl_command_queue (in order, with
+ * profiling), a kernel a cl_kernel, an event a cl_event. Only OpenCL 1.2 is used.
  *
- * MINDTORCH_OPENCL_PLATFORM and MINDTORCH_OPENCL_DEVICE choose: a number, or a part of the name in any case. Without them
- * all devices are there, GPUs first, then accelerators, then CPUs.
+ * MINDTORCH_OPENCL_PLATFORM and MINDTORCH_OPENCL_DEVICE select by number or by part of the name, ignoring
+ * case. Without them all devices are used: GPUs first, then accelerators, then CPUs.
  */
 #define _GNU_SOURCE
 #include "runtime/device/opencl.h"
@@ -30,7 +30,7 @@ mtp_status clp_fail(mtp_status status, const char *format, ...)
     return status;
 }
 
-/* X(code, what it becomes) */
+/* X(OpenCL code, status) */
 #define CODES(X)                                                                                             \
     X(CL_MEM_OBJECT_ALLOCATION_FAILURE, MTP_E_NOMEM)                                                         \
     X(CL_OUT_OF_RESOURCES, MTP_E_STATE)                                                                      \
@@ -77,10 +77,10 @@ static struct {
     int rank;
 } found[DEVICES_MOST];
 static uint32_t found_count;
-static char seen[512]; /* "name, name": of all that could be used */
+static char seen[512]; /* "name, name": all usable devices */
 static pthread_once_t looked = PTHREAD_ONCE_INIT;
 
-/* Is this the one that the variable asks for, by number or by name? Unset: any is. */
+/* Does the variable select this one, by number or name? If unset: yes. */
 static bool wanted(const char *variable, cl_uint number, const char *name)
 {
     const char *value = getenv(variable);
@@ -93,7 +93,7 @@ static bool wanted(const char *variable, cl_uint number, const char *name)
     return mtp__has_letters(name, value);
 }
 
-/* asked_for: the platform is. */
+/* asked_for: the platform is selected. */
 static void look_at(cl_platform_id platform, bool asked_for)
 {
     cl_device_id ids[DEVICES_MOST];
@@ -137,13 +137,13 @@ static void look(void)
     }
 }
 
-/* None, though there are some: the variables exclude them. */
+/* The variables exclude all devices. */
 static mtp_status excluded(void)
 {
     const char *platform = getenv("MINDTORCH_OPENCL_PLATFORM"), *device = getenv("MINDTORCH_OPENCL_DEVICE");
     return clp_fail(
         MTP_E_ARG,
-        "no OpenCL device is left by MINDTORCH_OPENCL_PLATFORM=%s and MINDTORCH_OPENCL_DEVICE=%s; there are: "
+        "MINDTORCH_OPENCL_PLATFORM=%s and MINDTORCH_OPENCL_DEVICE=%s exclude all OpenCL devices; available: "
         "%s",
         platform != NULL ? platform : "", device != NULL ? device : "", seen);
 }
@@ -176,7 +176,7 @@ static mtp_status open_device(uint32_t index, mtp_plugin_device **out)
     *out = NULL;
     pthread_once(&looked, look);
     if (index >= found_count)
-        return clp_fail(MTP_E_ARG, "no OpenCL device %u: there are %u", index, found_count);
+        return clp_fail(MTP_E_ARG, "no OpenCL device %u: the number of devices is %u", index, found_count);
     mtp_plugin_device *device = calloc(1, sizeof *device);
     if (device == NULL)
         return clp_fail(MTP_E_NOMEM, "out of memory: an OpenCL device");
@@ -265,7 +265,7 @@ static mtp_status alloc(mtp_plugin_device *device, uint64_t bytes, mtp_plugin_me
     cl_ulong all = 0;
     *out = NULL;
     clGetDeviceInfo(device->id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof all, &all, NULL);
-    if (bytes > all) /* a driver that allocates at first use would say yes */
+    if (bytes > all) /* a driver that allocates at first use would accept it */
         return clp_fail(MTP_E_NOMEM, "clCreateBuffer: %llu bytes, but the device has %llu",
                         (unsigned long long)bytes, (unsigned long long)all);
     *out = (mtp_plugin_memory *)clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes > 0 ? bytes : 1,
@@ -351,7 +351,7 @@ static mtp_status launch(mtp_plugin_stream *stream, mtp_plugin_kernel *kernel, u
                          const uint64_t *global, const uint64_t *local, const mtp_plugin_arg *args,
                          uint32_t arg_count, mtp_plugin_event **event)
 {
-    _Static_assert(sizeof(size_t) == sizeof(uint64_t), "sizes are handed over as they are");
+    _Static_assert(sizeof(size_t) == sizeof(uint64_t), "sizes are passed unconverted");
     cl_kernel k = (cl_kernel)kernel;
     if (event != NULL)
         *event = NULL;
@@ -414,11 +414,12 @@ static void event_release(mtp_plugin_event *event)
     clReleaseEvent((cl_event)event);
 }
 
-/* A marker is queued between the two readings: every driver stamps that on the device's clock. */
+/* A marker is queued between two readings of the host clock: every driver timestamps it by
+ * the device's clock. */
 static mtp_status device_clock(mtp_plugin_device *device, uint64_t (*host)(void), uint64_t *device_ns,
                                uint64_t *before, uint64_t *after)
 {
-    cl_command_queue queue = device->any; /* nothing is on it: the marker is done at once */
+    cl_command_queue queue = device->any; /* it is empty: the marker is done at once */
     cl_event e = NULL;
     cl_ulong queued = 0;
     *before = host();

@@ -1,7 +1,7 @@
-/* runtime/device/opencl_blas.c - products of matrices by CLBlast, loaded where it is found.
+/* runtime/device/opencl_blas.c - matrix products by CLBlast, if it is installed.
  *
- * MINDTORCH_CLBLAST=0 leaves it out, =1 uses it on every device; unset, it is used on GPUs: on a CPU its kernels, which
- * are tuned for GPUs, are no better than ours and take seconds to compile.
+ * MINDTORCH_CLBLAST=0 disables it, =1 uses it on every device; unset, it is used on GPUs only: on a CPU its
+ * kernels, which are tuned for GPUs, are no faster than ours and take seconds to compile.
  */
 #define _GNU_SOURCE
 #include "runtime/device/opencl.h"
@@ -91,6 +91,6 @@ mtp_status clp_gemm(mtp_plugin_stream *stream, const mtp_plugin_gemm *g, mtp_plu
                           g->b_at, g->ldb, g->b_step, g->beta, c, g->c_at, g->ldc, g->c_step, g->batch,
                           &queue, e);
     else
-        return clp_fail(MTP_E_UNSUPPORTED, "CLBlast multiplies float32 and float64 only");
+        return clp_fail(MTP_E_UNSUPPORTED, "CLBlast supports float32 and float64 only");
     return code == 0 ? MTP_OK : clp_fail(MTP_E_STATE, "CLBlast error %d", code);
 }

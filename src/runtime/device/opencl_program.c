@@ -1,11 +1,13 @@
-/* runtime/device/opencl_program.c - kernels from source, compiled once per device and driver and kept on disk.
+/* runtime/device/opencl_program.c - kernels from source, compiled once per device and driver
+ * and cached on disk.
  *
- * A source may hold many kernels: its program is built at the first of them and kept for the others.
+ * A source may contain many kernels: its program is built for the first one and kept for the others.
  *
- * The file's name is a hash of device, driver, options and source; it lies in $MINDTORCH_CACHE, else in
- * $XDG_CACHE_HOME/mindtorch, else in ~/.cache/mindtorch. It is written beside its place and renamed, so that processes do
- * not see halves of it. A file that the driver refuses is compiled anew. MINDTORCH_CACHE=0: no files. PoCL keeps such files
- * itself, and would compile every kernel once more to give us one: it is not asked.
+ * A file's name is a hash of device, driver, options and source; it is in $MINDTORCH_CACHE, else in
+ * $XDG_CACHE_HOME/mindtorch, else in ~/.cache/mindtorch. It is written under a temporary name and renamed,
+ * so that processes never see a partial file. If the driver rejects a file, it is recompiled.
+ * MINDTORCH_CACHE=0: no files. PoCL has its own cache, and would compile every kernel again to return a
+ * binary: for PoCL there are no files.
  */
 #define _GNU_SOURCE
 #include "runtime/device/opencl.h"
@@ -126,7 +128,7 @@ static mtp_status compile(mtp_plugin_device *device, const char *source, const c
         char *log = calloc(1, size + 1);
         if (log != NULL)
             clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, size, log, NULL);
-        mtp_status failed = clp_fail(MTP_E_FORMAT, "kernel %s does not build (%d): %.3000s", name, (int)code,
+        mtp_status failed = clp_fail(MTP_E_FORMAT, "kernel %s failed to build (%d): %.3000s", name, (int)code,
                                      log != NULL ? log : "");
         free(log);
         clReleaseProgram(program);
@@ -136,7 +138,7 @@ static mtp_status compile(mtp_plugin_device *device, const char *source, const c
     return MTP_OK;
 }
 
-/* From memory, from disk, or compiled. The lock is held; the program is borrowed. */
+/* Finds the program in memory or on disk, or compiles it. The lock is held; the program is borrowed. */
 static mtp_status program_of(mtp_plugin_device *device, const char *source, const char *options,
                              const char *name, cl_program *out)
 {

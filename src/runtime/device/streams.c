@@ -3,7 +3,7 @@
 #include "runtime/device/device.h"
 #include <stdlib.h>
 
-/* By device; NULL: the device's own. One that was destroyed meanwhile has no handle. */
+/* By device; NULL: the default stream. One that has been destroyed has no handle. */
 static MT__FAST_TLS mt_stream *chosen[MT__NPUS_MOST];
 
 mt_stream *mt__stream_now(mt__npu *npu)
@@ -12,7 +12,7 @@ mt_stream *mt__stream_now(mt__npu *npu)
     return s != NULL && s->handle != NULL ? s : &npu->own;
 }
 
-/* Streams and events are handles that may come along through a fork, into a process that has no device. */
+/* Handles of streams and events may be inherited through a fork by a process that has no device. */
 static mt_status check_here(const mt__npu *npu)
 {
     mt__npu *known;
@@ -44,14 +44,14 @@ mt_status mt_stream_create(mt_device device, mt_stream **out)
     return s != NULL ? MT_OK : mt__fail(MT_E_NOMEM, "out of memory: a stream");
 }
 
-/* Its memory goes to the default stream: all of its work is done. */
+/* Once all of its work is done, its memory moves to the default stream. */
 void mt_stream_destroy(mt_stream *s)
 {
     if (s == NULL || s == &s->npu->own)
         return;
     mt__npu *npu = s->npu;
     if (mt__npu_opened(MT_DEVICE_INDEX(npu->device)) != npu)
-        return; /* of a forked child's parent */
+        return; /* in a forked child: it belongs to the parent */
     npu->api->stream_synchronize(s->handle);
     if (chosen[MT_DEVICE_INDEX(npu->device)] == s)
         chosen[MT_DEVICE_INDEX(npu->device)] = NULL;
@@ -105,8 +105,8 @@ mt_status mt_stream_synchronize(mt_stream *stream)
     return status == MT_OK ? mt__npu_synchronize(stream->npu, stream) : status;
 }
 
-/* A question puts an event at the end of the work, and the next one looks whether that is done: nobody waits, and what
- * is done is known to be done by the second question at the latest. */
+/* A query enqueues an event after all work, and the next query checks it: nothing waits, and finished work is
+ * recognised by the second query at the latest. */
 mt_status mt_stream_done(mt_stream *stream, bool *out)
 {
     mt__npu *npu = stream->npu;

@@ -1,10 +1,12 @@
-/* runtime/device/work.c - work for accelerators: launches, copies and fills on a stream, each told to the profiler.
+/* runtime/device/work.c - work for accelerators: launches, copies and fills on a stream, each reported
+ * to the profiler.
  *
- * While a profile runs, every call is a runtime event on the host's thread with a correlation id, and its plug-in event
- * goes into the ring of flights. The ring is read, oldest first and without waiting, when a quarter of it is filled
- * again; only when it is full does anyone wait, for its oldest. What is in flight when a cycle ends is waited for then.
+ * While a profile runs, every call is a runtime event on the host thread with a correlation id, and its
+ * plug-in event is put into the ring of flights. Each time a quarter of the ring has been filled, it is read,
+ * oldest first and without waiting; only when it is full do callers wait, for the oldest. The end of a cycle
+ * waits for everything in flight.
  *
- * The device's clock is told at the first work of a cycle, then about every second, and at the end.
+ * The device's clock is reported with the first work of a cycle, then about every second, and at the end.
  */
 #define _GNU_SOURCE
 #include "runtime/device/device.h"
@@ -24,14 +26,14 @@ enum call {
 
 static uint32_t call_name(const mt__npu *npu, enum call which)
 {
-    static uint32_t names[CALLS]; /* relaxed: the same text gives the same id */
+    static uint32_t names[CALLS]; /* relaxed: the same text always yields the same id */
     uint32_t id = __atomic_load_n(&names[which], __ATOMIC_RELAXED);
     if (MT__UNLIKELY(id == 0))
         __atomic_store_n(&names[which], id = mtp_name(npu->api->calls[which]), __ATOMIC_RELAXED);
     return id;
 }
 
-/* Calls of the driver are part of the device's activity. */
+/* Driver calls are recorded with the device's activity. */
 static void begin_call(mtp_op *op)
 {
     if (mtp_recording() & MTP_NPU)
@@ -55,7 +57,7 @@ static void describe(const mt__npu *npu)
     mtp_device_describe(npu->device, &info);
 }
 
-/* The narrowest of a few readings. Half its width is the error. */
+/* The most precise of a few readings. Half its width is the error. */
 static void tell_clock(mt__npu *npu)
 {
     uint64_t best = UINT64_MAX, device_best = 0, middle = 0, first_ns = mtp_now_ns(), first = mtp_ticks();
@@ -85,7 +87,7 @@ static void tell(mt__npu *npu, mt__flight *f)
 {
     mtp_plugin_times t;
     bool ours =
-        f->work.name != 0 && f->session == MTP_SESSION(mtp_recording()); /* not of a recording that ended */
+        f->work.name != 0 && f->session == MTP_SESSION(mtp_recording()); /* its recording has not ended */
     if (ours && npu->api->event_times(f->event, &t) == MTP_OK) {
         f->work.start = t.start;
         f->work.end = t.end > t.start ? t.end : t.start;
@@ -118,7 +120,7 @@ void mt__npu_unlock(mt__npu *npu)
     }
 }
 
-/* The oldest leaves the ring. */
+/* Removes the oldest from the ring. */
 static void land(mt__npu *npu)
 {
     tell(npu, &npu->flights[npu->flight_first]);
@@ -126,7 +128,7 @@ static void land(mt__npu *npu)
     npu->flight_count--;
 }
 
-/* On a single stream one question about a late flight answers for all before it. */
+/* On a single stream, one query about a late flight covers all before it. */
 static uint32_t done_at_least(const mt__npu *npu)
 {
     uint32_t most = npu->flight_count - npu->flight_count / 4;
@@ -157,15 +159,14 @@ void mt__npu_harvest(mt__npu *npu, bool wait)
         tell_clock(npu);
 }
 
-#define HELD_MOST                                                                                            \
-    ((uint64_t)32 << 20) /* bytes of the host before it is looked whether their copies are done */
+#define HELD_MOST ((uint64_t)32 << 20) /* bytes of held host memory before checking for finished copies */
 
 static void fly(mt__npu *npu, mtp_plugin_event *event, const mtp_device_work *work, mt_storage *held)
 {
     if (npu->flight_count == MT__FLIGHTS) {
         npu->api->event_wait(npu->flights[npu->flight_first].event);
         mt__npu_harvest(npu, false);
-        if (npu->flight_count == MT__FLIGHTS) /* the device does not answer: the oldest is given up */
+        if (npu->flight_count == MT__FLIGHTS) /* the device does not respond: give up the oldest */
             land(npu);
     } else if (npu->flight_count > 0 &&
                (npu->flight_count % (MT__FLIGHTS / 4) == 0 || npu->held_bytes > HELD_MOST)) {
@@ -324,7 +325,7 @@ static mt_status build(mt__npu *npu, uint64_t key, mt__source_fn *write, const v
     if (source == NULL)
         return mt__fail(MT_E_NOMEM, "out of memory: the source of a kernel");
     mtp_op op =
-        MTP_OP_INIT(call_name(npu, BUILD)); /* it may take a second: a profile must not hide it in the op */
+        MTP_OP_INIT(call_name(npu, BUILD)); /* may take a second: a profile must not hide it in the op */
     op.kind = MTP_SCOPE_RUNTIME;
     op.args = name;
     begin_call(&op);
@@ -364,14 +365,14 @@ mt_status mt__npu_kernel(mt__npu *npu, uint64_t key, mt__source_fn *write, const
         seen;                                                                                                \
     }))
 
-#define STAGED_MOST ((uint64_t)64 << 10) /* bytes that are copied twice rather than waited for */
+#define STAGED_MOST ((uint64_t)64 << 10) /* bytes: below this, copying twice beats waiting */
 
 static void drop_nothing(void *user)
 {
     (void)user;
 }
 
-/* A copy of the host's memory, to be held until the device has read it; NULL: out of memory. */
+/* A copy of host memory, held until the device has read it; NULL: out of memory. */
 static mt_storage *staged(const void *from, uint64_t bytes)
 {
     mt_storage *s = calloc(1, sizeof *s + bytes);
@@ -380,12 +381,12 @@ static mt_storage *staged(const void *from, uint64_t bytes)
     atomic_init(&s->refs, 1);
     s->data = s + 1;
     s->bytes = bytes;
-    s->drop = drop_nothing; /* not the allocator's: no profile is told of it */
+    s->drop = drop_nothing; /* not from the allocator: not reported to profiles */
     memcpy(s->data, from, bytes);
     return s;
 }
 
-/* For the work that was just put on the stream. The lock is given up meanwhile: others go on launching. */
+/* Waits for the work just submitted. Releases the lock meanwhile, so that others can launch. */
 static mtp_status wait_here(mt__npu *npu, mt_stream *stream, told *t, mtp_status status)
 {
     if (t->event == NULL)
@@ -472,7 +473,7 @@ mt_status mt__npu_gemm(mt__npu *npu, const mtp_plugin_gemm *gemm)
 
 /* ---------------------------------------------------------------------------------------------------- waiting */
 
-/* What kernels/opencl/prelude.cl calls FAULT_*, in the words of the CPU's kernels. */
+/* The FAULT_* codes of kernels/opencl/prelude.cl, with the messages of the CPU kernels. */
 static mt_status fail_as(const int64_t fault[4])
 {
 #define EARLIER " (found by an earlier op on the device)"
@@ -498,13 +499,13 @@ static mt_status fail_as(const int64_t fault[4])
     case 8:
         return mt__fail(MT_E_RUNTIME, "Expected p_in >= 0 && p_in <= 1 to be true, but got false." EARLIER);
     default:
-        return mt__fail(MT_E_RUNTIME, "the device's fault word is %d, which means nothing",
+        return mt__fail(MT_E_RUNTIME, "the device's fault word is %d, which is not a known fault",
                         (int32_t)fault[0]);
     }
 #undef EARLIER
 }
 
-/* Other streams may not have come to their faults yet: only a wait for all of them settles it. */
+/* Other streams may not have reached their faults yet: only a wait for all of them settles it. */
 mt_status mt__npu_check_fault(mt__npu *npu, bool all_done)
 {
     int64_t fault[4] = {0}, none[4] = {0};
@@ -523,7 +524,7 @@ mt_status mt__npu_check_fault(mt__npu *npu, bool all_done)
     return fail_as(fault);
 }
 
-/* Other threads may make and destroy streams meanwhile: what is waited for is an event at the end of each. */
+/* Other threads may create and destroy streams meanwhile, so this waits for an event at the end of each. */
 static mtp_status wait_for_others(mt__npu *npu)
 {
     mtp_plugin_event *events[64];

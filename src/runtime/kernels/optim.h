@@ -1,22 +1,23 @@
-/* kernels/optim.h - steps of optimizers between cpu/optim.c, which knows the formulas, and other devices. */
+/* kernels/optim.h - optimizer steps: interface between cpu/optim.c, which has the formulas,
+ * and other devices. */
 #ifndef KERNELS_OPTIM_H
 #define KERNELS_OPTIM_H
 #include "runtime/runtime.h"
 
 typedef struct mt__formula_text {
-    const char *name, *text; /* of the C statements; NULL: there is no text */
+    const char *name, *text; /* text: C statements; NULL: not available */
 } mt__formula_text;
 
 typedef struct mt__device_step {
     mt__formula_text source;
-    const char *macros;                 /* that the text uses, besides ROOT, LERP and LARGER */
+    const char *macros;                 /* used by the text, besides ROOT, LERP and LARGER */
     mt_tensor *param, *grad, *state[3]; /* borrowed; state may be NULL */
     double sign, decay, k[10];
-    int64_t row; /* elements of one along the first dim */
+    int64_t row; /* elements per index of the first dim */
     bool flag;
 } mt__device_step;
 
-extern const mt__formula_text *const mt__formulas[]; /* all that have a text; NULL at the end */
+extern const mt__formula_text *const mt__formulas[]; /* all formulas with a text; NULL-terminated */
 mt_status mt__npu_optimizer_step(const mt__device_step *s);
 
 #endif

@@ -1,6 +1,8 @@
-/* runtime/nn/modules.c - layers: a table of kinds, each a forward function over the module's tensors and children.
+/* runtime/nn/modules.c - layers: a table of kinds, each a forward function over the module's
+ * tensors and children.
  *
- * Ownership: a module owns tensors[] and children[]. Threads: as tensors; training may be read by many, set by one.
+ * Ownership: a module owns tensors[] and children[]. Threads: as for tensors; many may read
+ * `training`, one may set it.
  */
 #define _GNU_SOURCE
 #include "runtime/runtime.h"
@@ -15,17 +17,17 @@
 typedef struct kind {
     const char *name;
     mt_tensor *(*forward)(mt_module *m, mt_tensor *x);
-    const char *tensors[MOST_TENSORS]; /* their names; those after `parameters` are buffers */
+    const char *tensors[MOST_TENSORS]; /* names; those after `parameters` are buffers */
     unsigned parameters;
-    const char *children[5]; /* their names; a sequence counts them */
+    const char *children[5]; /* names; a sequence numbers them */
 } kind;
 
 struct mt_module {
     const kind *kind;
     bool training;
-    uint32_t number; /* of its kind, as they are made: the profiler's */
+    uint32_t number; /* within its kind, in order of creation: for the profiler */
     uint32_t child_count;
-    mt_tensor *tensors[MOST_TENSORS]; /* owned; NULL: none */
+    mt_tensor *tensors[MOST_TENSORS]; /* owned; may be NULL */
     mt_module **children;             /* owned */
     int64_t ints[4];                  /* kernel, stride, padding; heads, causal */
     double numbers[2];                /* eps, momentum; p */
@@ -93,9 +95,10 @@ static mt_tensor *sequential(mt_module *m, mt_tensor *x)
 static mt_tensor *attention(mt_module *m, mt_tensor *x)
 {
     if (x->rank != 3 || x->dims[2] % m->ints[0] != 0)
-        return mt__fail_scope(mt__fail(
-            MT_E_RUNTIME, "attention expects (batch, time, width) with a width that %lld heads share, got %s",
-            (long long)m->ints[0], mt__shape_text(x->dims, x->rank)));
+        return mt__fail_scope(
+            mt__fail(MT_E_RUNTIME,
+                     "attention expects (batch, time, width) with a width divisible by %lld heads, got %s",
+                     (long long)m->ints[0], mt__shape_text(x->dims, x->rank)));
     int64_t b = x->dims[0], t = x->dims[1], width = x->dims[2], heads = m->ints[0];
     mt_tensor *all = mt_module_forward(m->children[0], x), *parts[3];
     for (int64_t i = 0; i < 3; i++) {
@@ -155,7 +158,7 @@ static uint32_t next_number(const kind *k)
     static struct {
         const kind *kind;
         uint32_t count;
-    } seen[16]; /* more than there are kinds; numbers are for display, a race shows one twice */
+    } seen[16]; /* more than there are kinds; numbers are for display only: a race may repeat one */
     for (unsigned i = 0; i < MT__COUNT_OF(seen); i++) {
         if (seen[i].kind == NULL)
             seen[i].kind = k;
@@ -183,7 +186,7 @@ static mt_module *make(const kind *k, uint32_t children)
     return m;
 }
 
-/* A new tensor of that shape, filled by an in-place op with two numbers. */
+/* Adds a new tensor of that shape, filled by an in-place op with two numbers. */
 static mt_status add_tensor(mt_module *m, unsigned slot, int rank, const int64_t *dims, mt_op_id fill,
                             double a, double b)
 {
@@ -324,7 +327,7 @@ mt_module *mt_activation_create(const char *op)
     return m;
 }
 
-/* Takes the children; NULL, with all of them destroyed, when one is missing. */
+/* Takes the children; if one is NULL, destroys the others and returns NULL. */
 static mt_module *adopt(const kind *k, mt_module **children, uint32_t count)
 {
     mt_module *m = make(k, count);
@@ -345,7 +348,7 @@ static mt_module *adopt(const kind *k, mt_module **children, uint32_t count)
 mt_module *mt_attention_create(int64_t width, int64_t heads, bool causal)
 {
     if (heads <= 0 || width <= 0 || width % heads != 0) {
-        mt__fail(MT_E_VALUE, "attention: %lld heads can not share a width of %lld", (long long)heads,
+        mt__fail(MT_E_VALUE, "attention: %lld heads do not divide a width of %lld", (long long)heads,
                  (long long)width);
         return NULL;
     }

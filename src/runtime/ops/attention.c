@@ -1,4 +1,4 @@
-/* runtime/ops/attention.c - scaled_dot_product_attention, made of products and a softmax. */
+/* runtime/ops/attention.c - scaled_dot_product_attention, composed of matrix products and a softmax. */
 #include "runtime/runtime.h"
 #include <math.h>
 
@@ -33,7 +33,7 @@ static mt_status check(const mt__call *call)
     return MT_OK;
 }
 
-/* What is added to the scores: 0 where a query may look, -inf where not; NULL: nothing. */
+/* The mask to add to the scores: 0 where a query may attend, -inf elsewhere; NULL: no mask. */
 static mt_tensor *bias_of(const mt__call *call, const mt_tensor *q, const mt_tensor *k)
 {
     mt_tensor *mask = mt__arg_tensor(call, 3);
@@ -59,7 +59,7 @@ mt_status mt__composite_scaled_dot_product_attention(mt__call *call)
     mt_tensor *scores = MT(matmul, MT(mul, q, scale), MT(transpose, k, -2, -1));
     if (bias != NULL)
         scores = bias->rank <= 2 ? MT(add_, scores, bias) : MT(add, scores, bias);
-    mt_tensor *lost = NULL; /* queries that may look nowhere get zeros, and pass no NaN back */
+    mt_tensor *lost = NULL; /* queries that may attend to nothing get zeros, and propagate no NaN backward */
     if (mt__arg_given(call, 3)) {
         lost = MT(all_dim, MT(eq, scores, -INFINITY), -1, true);
         scores = MT(masked_fill, scores, lost, 0.0);

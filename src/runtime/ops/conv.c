@@ -6,7 +6,7 @@ static const char *const names[] = {"Bool", "Int", "Long", "Float", "Double"};
 
 /* -------------------------------------------------------------------------------------------- arguments */
 
-/* A list of one number per spatial dim, or of one for all. */
+/* A list with one number per spatial dim, or a single number for all. */
 static mt_status read_list(const mt_value *v, const char *what, int spatial, int64_t least, int64_t fill,
                            int64_t out[2])
 {
@@ -135,7 +135,7 @@ mt_status mt__conv_read(const mt__call *call, const mt_tensor *input, const mt_t
     out->in_channels = input->dims[1];
     out->out_channels = weight->dims[0];
     for (int i = 0; i < 2; i++) {
-        int d = i + spatial; /* of the tensors; the first of one spatial dim is not there */
+        int d = i + spatial; /* of the tensors; with one spatial dim the first is absent */
         out->in[i] = d < 2 ? 1 : input->dims[d];
         out->kernel[i] = d < 2 ? 1 : weight->dims[d];
     }

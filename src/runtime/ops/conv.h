@@ -1,9 +1,9 @@
-/* runtime/ops/conv.h - the geometry of a convolution, as its checks (conv.c) and its kernels see it. */
+/* runtime/ops/conv.h - the geometry of a convolution, for its checks (conv.c) and kernels. */
 #ifndef RUNTIME_OPS_CONV_H
 #define RUNTIME_OPS_CONV_H
 #include "runtime/runtime.h"
 
-/* One spatial dim is two with a first of size 1. */
+/* One spatial dim is treated as two, the first of size 1. */
 typedef struct mt__conv {
     int64_t images, groups;
     int64_t in_channels, out_channels; /* of all groups */
@@ -11,8 +11,8 @@ typedef struct mt__conv {
     int64_t stride[2], padding[2], dilation[2];
 } mt__conv;
 
-/* Checks the arguments of a convolution with PyTorch's messages. The lists begin at argument `lists` of the call: stride,
- * padding, dilation, transposed, output_padding, groups. bias may be NULL. */
+/* Checks the arguments of a convolution with PyTorch's messages. The lists start at argument `lists` of the
+ * call: stride, padding, dilation, transposed, output_padding, groups. bias may be NULL. */
 mt_status mt__conv_read(const mt__call *call, const mt_tensor *input, const mt_tensor *weight,
                         const mt_tensor *bias, unsigned lists, mt__conv *out);
 

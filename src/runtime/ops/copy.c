@@ -1,4 +1,4 @@
-/* runtime/ops/copy.c - the same elements elsewhere or as another dtype, and constant tensors: ops that are made of copy_,
+/* runtime/ops/copy.c - copies to other memory or another dtype, and constant tensors: ops composed of copy_,
  * _to_copy, clone and fill_.
  */
 #include "runtime/runtime.h"
@@ -57,7 +57,7 @@ mt_status mt__composite_ones(mt__call *call)
     return mt__return(call, MT(fill_, t, 1));
 }
 
-/* Without a dtype the fill value says: bool, int64 or the default. */
+/* Without a dtype, the fill value determines it: bool, int64 or the default. */
 mt_status mt__composite_full(mt__call *call)
 {
     mt_value dtype = call->args[2];

@@ -1,4 +1,4 @@
-/* runtime/ops/create.c - new tensors, counted or by chance: the infers, and the ops that are made of others. */
+/* runtime/ops/create.c - new tensors, ranges and random ones: the infers and the composite ops. */
 #include "runtime/runtime.h"
 #include <math.h>
 
@@ -15,7 +15,7 @@ static mt_dtype dtype_arg(const mt__call *call, unsigned i, mt_dtype standard)
 
 /* -------------------------------------------------------------------------------------------------- counted */
 
-/* How many: as PyTorch counts, in int64 where both ends are whole. */
+/* The number of elements, computed as in PyTorch: in int64 if both ends are integers. */
 static mt_status arange_size(const mt_value *from, const mt_value *to, const mt_value *by, mt_dtype dtype,
                              int64_t *out)
 {

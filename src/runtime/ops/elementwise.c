@@ -1,8 +1,8 @@
-/* runtime/ops/elementwise.c - what elementwise ops, fills and copies give: shape by broadcasting, dtype by promotion,
- * and the refusals, in PyTorch's words. Touches no data: all devices use it.
+/* runtime/ops/elementwise.c - results of elementwise ops, fills and copies: shape by broadcasting, dtype by
+ * promotion, and errors, in PyTorch's words. Touches no data: all devices use it.
  *
- * Every function here sets call->compute, the dtype that kernels compute in; outs[0] may have another one (bool of
- * comparisons, self's of in-place ops).
+ * Every function here sets call->compute, the dtype that kernels compute in; outs[0] may have another one
+ * (bool for comparisons, self's for in-place ops).
  */
 #include "runtime/runtime.h"
 
@@ -54,7 +54,7 @@ static void extent(const mt_tensor *t, int64_t *first, int64_t *last)
     *last = (hi + 1) * size - 1;
 }
 
-/* No two elements share memory and none lies between them. */
+/* No two elements share memory, and there are no gaps. */
 static bool is_dense(const mt_tensor *t)
 {
     int64_t first, last;
@@ -118,7 +118,7 @@ static mt_status use_self(mt__call *call, mt_dtype dtype, int rank, const int64_
 
 /* -------------------------------------------------------------------------------------------------- shapes */
 
-/* The output of an op whose tensors broadcast: self of an in-place op, else a new one. */
+/* The output of an op whose tensors broadcast: self for an in-place op, else a new one. */
 static mt_status make_out(mt__call *call, unsigned count, mt_dtype dtype)
 {
     int64_t dims[MT_MAX_RANK];
@@ -155,7 +155,7 @@ mt_dtype mt__common_dtype(const mt__call *call)
     return call->op->floats ? floating(dtype) : dtype;
 }
 
-/* The common case, first: two tensors alike, a new output. */
+/* The common case first: two tensors alike, a new output. */
 static inline const mt_tensor *plain_pair(const mt__call *call)
 {
     const mt_tensor *a = mt__arg_tensor(call, 0), *b = mt__arg_tensor(call, 1);
@@ -185,7 +185,7 @@ static mt_status check_alpha(mt_dtype dtype, const mt_value *alpha)
     return MT_OK;
 }
 
-/* A number that is stored as an integer must be one that dtype can hold. */
+/* A number stored as an integer must fit the dtype. */
 __attribute__((noinline)) static mt_status check_fits(const mt_value *v, unsigned dtype)
 {
     double f = mt__value_number(v);
@@ -198,7 +198,7 @@ __attribute__((noinline)) static mt_status check_fits(const mt_value *v, unsigne
                     dtype == MT_INT32 ? "int" : "int64_t");
 }
 
-/* What some of the binary ops refuse. */
+/* Errors specific to some binary ops. */
 static inline mt_status check_binary(const mt__call *call, mt_dtype dtype)
 {
     switch (call->op->id) {
@@ -267,7 +267,7 @@ mt_status mt__infer_bitwise(mt__call *call)
     return status;
 }
 
-/* A gradient and what it is multiplied with: floats of one dtype, usually. */
+/* A gradient and its factor: usually floats of the same dtype. */
 mt_status mt__infer_pair(mt__call *call)
 {
     return mt__infer_binary_float(call);
@@ -436,7 +436,7 @@ mt_status mt__infer_lerp(mt__call *call)
 
 /* ----------------------------------------------------------------------------------------- copies and fills */
 
-/* self is changed, whatever is in it. */
+/* self is overwritten; its contents do not matter. */
 mt_status mt__infer_self(mt__call *call)
 {
     mt_tensor *self = call->args[0].as.tensor;
@@ -493,7 +493,7 @@ static mt_status make_like(mt__call *call)
     return mt__empty(call->compute, device_or(&call->args[2], x->device), x->rank, x->dims, &call->outs[0]);
 }
 
-/* Memory like that of x as PyTorch makes it: by empty_strided, where a profile looks. */
+/* Memory like that of x, allocated as in PyTorch: by empty_strided if a profile records. */
 static mt_status make_shown(mt__call *call, const mt_tensor *x, mt_dtype dtype, mt_device device,
                             mt__fn *make)
 {
@@ -549,7 +549,7 @@ mt_status mt__infer_empty_like(mt__call *call)
     return mt__infer_to_copy(call);
 }
 
-/* How many elements of memory the strides reach over. */
+/* The number of elements of memory that the strides span. */
 static mt_status count_strided(const mt_value *size, const mt_value *stride, int64_t *out)
 {
     int64_t last = 0, way;

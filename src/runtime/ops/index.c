@@ -1,7 +1,7 @@
-/* runtime/ops/index.c - elements picked by tensors: the infers, and the ops that are made of others.
+/* runtime/ops/index.c - indexing by tensors: the infers and the composite ops.
  *
- * Whether an index is within bounds only data can tell: the kernels check that. Infers touch no data; a mask in index() is
- * expanded by the op nonzero, on whatever device it is.
+ * Bounds of indices depend on data, so the kernels check them. Infers touch no data; a mask in index() is
+ * expanded by the op nonzero, on the mask's device.
  */
 #include "runtime/ops/picks.h"
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static bool is_index(const mt_tensor *t)
     return t->dtype == MT_INT32 || t->dtype == MT_INT64;
 }
 
-/* An in-place op writes self; its partner a copy. */
+/* An in-place op writes to self, its out-of-place form to a copy. */
 static mt_status self_or_copy(mt__call *call)
 {
     mt_tensor *self = mt__arg_tensor(call, 0);
@@ -49,7 +49,7 @@ static mt_status add_index(mt__picks *p, const mt_tensor *self, mt_tensor *index
     return MT_OK;
 }
 
-/* The places where the mask is true: a column of nonzero() for each of its dims. */
+/* The positions where the mask is true: a column of nonzero() per dim. */
 static mt_status add_mask(mt__picks *p, const mt_tensor *self, mt_tensor *mask, int dim)
 {
     for (int i = 0; i < mask->rank; i++)
@@ -88,7 +88,7 @@ static mt_status add_indices(mt__picks *p, const mt_tensor *self, const mt_value
             dim++;
         } else if (t->dtype == MT_BOOL) {
             if (t->rank == 0)
-                return mt__fail(MT_E_NOT_IMPLEMENTED, "indexing by a mask without dimensions");
+                return mt__fail(MT_E_NOT_IMPLEMENTED, "indexing by a 0-dim mask is not implemented");
             status = add_mask(p, self, t, dim);
             dim += t->rank;
         } else if (is_index(t)) {
@@ -120,7 +120,7 @@ static mt_status shapes_mismatch(const mt__picks *p)
                     "shape mismatch: indexing tensors could not be broadcast together with shapes %s", text);
 }
 
-/* The shape of the result from that of the indices and of what is left of self. */
+/* The shape of the result, from the shapes of the indices and the remaining dims of self. */
 static mt_status shape_picks(mt__picks *p, const mt_tensor *self)
 {
     bool adjacent = true;
@@ -308,7 +308,7 @@ mt_status mt__infer_embedding_dense_backward(mt__call *call)
 
 /* ----------------------------------------------------------------------------------------- gather and scatter */
 
-/* A scalar counts as a list of one. */
+/* A scalar counts as one-dimensional. */
 static int64_t size_at(const mt_tensor *t, int dim)
 {
     return t->rank == 0 ? 1 : t->dims[dim];
@@ -392,7 +392,7 @@ mt_status mt__infer_scatter_add(mt__call *call)
 
 /* ------------------------------------------------------------------------------------------------ composites */
 
-/* Its size is in the data: the kernel makes the output. */
+/* The size depends on the data: the kernel creates the output. */
 mt_status mt__infer_nonzero(mt__call *call)
 {
     (void)call;
@@ -409,7 +409,7 @@ mt_status mt__composite_masked_select(mt__call *call)
     mt_status status = mt__broadcast(mask->rank, mask->dims, self->rank, self->dims, &rank, dims);
     if (status != MT_OK)
         return status;
-    if (rank == 0) { /* index() wants a dim to pick from */
+    if (rank == 0) { /* index() needs a dim to index */
         rank = 1;
         dims[0] = 1;
     }

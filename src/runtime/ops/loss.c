@@ -1,4 +1,5 @@
-/* runtime/ops/loss.c - losses: arguments checked as PyTorch does, outputs made, composites. Reduction: 0 none, 1 mean, 2 sum.
+/* runtime/ops/loss.c - losses: PyTorch's argument checks, outputs, composites. Reduction: 0
+ * none, 1 mean, 2 sum.
  */
 #include "runtime/ops/reduce.h"
 
@@ -14,7 +15,7 @@ static mt_status out_of(mt__call *call, int64_t reduction, mt_dtype dtype, mt_de
     return mt__empty(dtype, device, reduction == NONE ? rank : 0, dims, &call->outs[0]);
 }
 
-/* The reduction is an argument of every loss, at a place of its own. */
+/* Every loss has a reduction argument, at varying positions. */
 static int64_t reduction_of(const mt__call *call)
 {
     for (unsigned i = 0; i < call->op->param_count; i++)
@@ -25,7 +26,7 @@ static int64_t reduction_of(const mt__call *call)
 
 /* ------------------------------------------------------------------------------------- mse, smooth_l1 and l1 */
 
-/* self and target from `at` on: the dims they broadcast to, and call->compute. */
+/* self and target are arguments `at` and at + 1: finds the dims they broadcast to, and sets call->compute. */
 static mt_status pair(mt__call *call, unsigned at, const char *kernel, int *rank, int64_t *dims)
 {
     const mt_tensor *self = mt__arg_tensor(call, at), *target = mt__arg_tensor(call, at + 1);
@@ -267,7 +268,7 @@ mt_status mt__infer_nll_loss2d(mt__call *call)
     return status == MT_OK ? nll_outs(call, mt__arg_int(call, 3) == NONE) : status;
 }
 
-/* What nll_loss*_backward share after their checks. */
+/* Shared by nll_loss*_backward after their checks. */
 static mt_status nll_backward_outs(mt__call *call, mt_status status, bool per_target)
 {
     const mt_tensor *grad = mt__arg_tensor(call, 0), *self = mt__arg_tensor(call, 1),
@@ -356,7 +357,7 @@ static mt_tensor *weight_as_seen(const mt_tensor *weight, const mt_tensor *x, in
     return MT(view, weight, mt_value_ints(shape, x->rank));
 }
 
-/* The target holds probabilities. */
+/* The target contains probabilities. */
 static mt_status with_probabilities(mt__call *call, int class_dim, double smoothing)
 {
     mt_tensor *self = mt__arg_tensor(call, 0), *target = mt__arg_tensor(call, 1),
@@ -387,7 +388,7 @@ static mt_status with_probabilities(mt__call *call, int class_dim, double smooth
                       reduction == MEAN ? MT(div, loss, classes > 0 ? self->numel / classes : 1) : loss);
 }
 
-/* The mean of a smoothed loss divides by the weights of the targets that count. */
+/* The mean of a smoothed loss divides by the total weight of the targets that are not ignored. */
 static mt_tensor *smooth_mean(const mt__call *call, mt_tensor *smooth, mt_tensor *ignored)
 {
     mt_tensor *target = mt__arg_tensor(call, 1), *weight = mt__arg_tensor(call, 2);
@@ -429,7 +430,7 @@ mt_status mt__composite_cross_entropy_loss(mt__call *call)
         self->rank == target->rank && memcmp(self->dims, target->dims, self->rank * sizeof *self->dims) == 0;
     if (same && self->rank == 0)
         return mt__is_floating((mt_dtype)target->dtype)
-                   ? mt__fail(MT_E_RUNTIME, "cross_entropy: a tensor without dims has no classes")
+                   ? mt__fail(MT_E_RUNTIME, "cross_entropy: a 0-dim tensor has no classes")
                    : mt__fail(MT_E_RUNTIME,
                               "Expected floating point type for target with class probabilities, got %s",
                               mt__scalar_type((mt_dtype)target->dtype));

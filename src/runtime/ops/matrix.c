@@ -1,9 +1,9 @@
-/* runtime/ops/matrix.c - products of matrices: the shapes and dtypes of mm, bmm, addmm, baddbmm, mv and dot, and the ops
- * that are made of them: outer, ger, matmul, linear. Nothing here touches data.
+/* runtime/ops/matrix.c - matrix products: shapes and dtypes of mm, bmm, addmm, baddbmm, mv and dot, and the
+ * composites outer, ger, matmul and linear. Nothing here touches data.
  */
 #include "runtime/runtime.h"
 
-/* How PyTorch's messages call dtypes: as C++ does, and as itself does. */
+/* Names of dtypes in PyTorch's messages: C++ names and its own. */
 static const char *const c_names[] = {"bool", "int", "long int", "float", "double"};
 static const char *const names[] = {"Bool", "Int", "Long", "Float", "Double"};
 
@@ -21,7 +21,7 @@ static mt_status cannot_multiply(const mt_tensor *a, const mt_tensor *b)
                     (long long)b->dims[1]);
 }
 
-/* Does t broadcast to dims, as expand() would have it? */
+/* Does t expand to dims? Fails like expand(). */
 static mt_status can_expand(const mt_tensor *t, int rank, const int64_t *dims)
 {
     if (t->rank > rank)
@@ -179,7 +179,7 @@ mt_status mt__composite_ger(mt__call *call)
     return mt__return(call, MT(outer, call->args[0], call->args[1]));
 }
 
-/* Can all dims but the last be made one without a copy? */
+/* Can all dims but the last be merged without a copy? */
 static bool folds_freely(const mt_tensor *t, const int64_t *strides)
 {
     for (int i = 0; i + 2 < t->rank; i++)
@@ -188,8 +188,8 @@ static bool folds_freely(const mt_tensor *t, const int64_t *strides)
     return true;
 }
 
-/* Is the product of a batch and one matrix (or vector) made as one product of matrices? When the matrix wants a gradient,
- * always: a batch of its gradients would have to be summed. */
+/* Should the product of a batch and one matrix (or vector) be computed as a single matrix product? Always if
+ * the matrix requires a gradient: otherwise a batch of its gradients would have to be summed. */
 static bool should_fold(const mt_tensor *a, const mt_tensor *b)
 {
     bool a_larger = a->rank >= b->rank;
@@ -199,12 +199,12 @@ static bool should_fold(const mt_tensor *a, const mt_tensor *b)
     if (mt__tracks(small) && mt_grad_enabled())
         return true;
     if (a->rank == 2)
-        return false; /* the result would have to be transposed, which is a copy */
+        return false; /* the result would have to be transposed by a copy */
     if (large->numel == 0)
         return true;
     int64_t strides[MT_MAX_RANK];
     memcpy(strides, large->strides, sizeof strides);
-    if (!a_larger) { /* its last two are seen transposed */
+    if (!a_larger) { /* its last two dims are viewed transposed */
         if (large->rank == 3)
             return large->dims[0] == 1 || strides[0] == strides[2] * large->dims[2];
         return false;
@@ -239,7 +239,8 @@ static mt_status matmul_folded(mt__call *call, mt_tensor *a, mt_tensor *b)
     return mt__return(call, turned ? MT(contiguous, MT(transpose, out, -2, -1)) : out);
 }
 
-/* t with the batch dims and its own last two, then as a batch of matrices. A vector is a column of each. */
+/* Expands t to the batch dims and its own last two, then flattens it to a batch of matrices. A vector
+ * becomes a column. */
 static mt_tensor *as_batch(mt_tensor *t, int batch_rank, const int64_t *batch, int64_t count, int64_t rows,
                            int64_t columns, bool vector)
 {

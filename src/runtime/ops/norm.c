@@ -1,4 +1,4 @@
-/* runtime/ops/norm.c - softmax and the normalisations: arguments checked as PyTorch does, outputs made, composites. */
+/* runtime/ops/norm.c - softmax and normalisations: PyTorch's argument checks, outputs, composites. */
 #include "runtime/ops/reduce.h"
 
 /* ------------------------------------------------------------------------------------------------- softmax */
@@ -27,7 +27,7 @@ mt_status mt__infer_softmax_backward(mt__call *call)
     if (grad->rank != output->rank ||
         memcmp(grad->dims, output->dims, grad->rank * sizeof *grad->dims) != 0 ||
         grad->dtype != output->dtype || !mt__is_floating((mt_dtype)grad->dtype))
-        return mt__fail(MT_E_RUNTIME, "%s: grad_output (%s %s) and output (%s %s) do not go together",
+        return mt__fail(MT_E_RUNTIME, "%s: grad_output (%s %s) and output (%s %s) do not match",
                         call->op->name + 6, mt__scalar_type((mt_dtype)grad->dtype),
                         mt__shape_text(grad->dims, grad->rank), mt__scalar_type((mt_dtype)output->dtype),
                         mt__shape_text(output->dims, output->rank));
@@ -112,7 +112,7 @@ mt_status mt__infer_layer_norm(mt__call *call)
     return status;
 }
 
-/* Outputs that the mask asks for: like x, weight, weight. */
+/* The outputs that the mask requests: like x, weight, weight. */
 static mt_status masked_outs(mt__call *call, unsigned mask_at, const mt_tensor *x, int rank,
                              const int64_t *dims)
 {
@@ -127,7 +127,7 @@ static mt_status masked_outs(mt__call *call, unsigned mask_at, const mt_tensor *
     return status;
 }
 
-/* Is t, which may be missing where `optional`, of x's dtype and of n elements? */
+/* Does t have x's dtype and n elements? It may be NULL if `optional`. */
 static mt_status check_part(const mt__call *call, const char *name, const mt_tensor *t, const mt_tensor *x,
                             int64_t n, bool optional)
 {

@@ -1,4 +1,5 @@
-/* runtime/ops/pool.c - max, average and adaptive pools over the last two dims: arguments, shapes and messages. */
+/* runtime/ops/pool.c - max, average and adaptive pooling over the last two dims: arguments,
+ * shapes and messages. */
 #include "runtime/ops/pool.h"
 
 static const char *const names[] = {"Bool", "Int", "Long", "Float", "Double"};
@@ -15,7 +16,8 @@ static mt_status read_pair(const mt_value *v, const char *op, const char *what, 
     return MT_OK;
 }
 
-/* How many windows fit; with ceil, a last one may hang over, but must begin inside the input or its left padding. */
+/* The number of windows; with ceil, the last may extend past the end, but must start inside the input or
+ * its left padding. */
 static int64_t windows(const mt__pool *p, int d, bool ceil)
 {
     int64_t room = p->in[d] + 2 * p->padding[d] - p->dilation[d] * (p->kernel[d] - 1) - 1 +

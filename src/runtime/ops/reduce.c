@@ -1,11 +1,11 @@
-/* runtime/ops/reduce.c - reductions: their arguments, checked as PyTorch does, and their outputs. No data is read here.
+/* runtime/ops/reduce.c - reductions: PyTorch's argument checks, and outputs. No data is read here.
  *
- * Where the arguments `dim`, `keepdim` and `dtype` lie differs by op: the table below says it, so that infer and kernel
- * of all reductions read them in one way.
+ * The positions of the arguments `dim`, `keepdim` and `dtype` differ by op: they are in the table below, so
+ * that the infers and kernels of all reductions read them the same way.
  */
 #include "runtime/ops/reduce.h"
 
-/* Positions of arguments; 0: the op has none (argument 0 is self). */
+/* Positions of arguments; 0: absent (argument 0 is self). */
 typedef struct places {
     uint8_t dim, keepdim, dtype;
 } places;
@@ -94,7 +94,7 @@ mt_status mt__rows_of(const mt_tensor *t, uint32_t mask, mt_tensor **out)
     return status;
 }
 
-/* The output of a reduction: call->outs[which], of the dims that are left. */
+/* Creates the output of a reduction, call->outs[which], with the remaining dims. */
 static mt_status make_out(mt__call *call, const mt__reduction *r, mt_dtype dtype, unsigned which)
 {
     const mt_tensor *self = mt__arg_tensor(call, 0);
@@ -118,7 +118,7 @@ static mt_status reduce_to(mt__call *call, mt_dtype dtype)
 
 /* ------------------------------------------------------------------------------------------- sums, products */
 
-/* Sums of integers are int64 unless another dtype is asked for. */
+/* Sums of integers are int64 unless another dtype is requested. */
 static mt_dtype sum_dtype(const mt__call *call)
 {
     const mt_tensor *self = mt__arg_tensor(call, 0);
@@ -160,7 +160,7 @@ mt_status mt__infer_mean_dim(mt__call *call)
 
 /* --------------------------------------------------------------------------------------- extremes and truth */
 
-/* An extreme of nothing does not exist. */
+/* An empty set has no extreme. */
 static mt_status check_not_empty(const mt__call *call, const mt__reduction *r)
 {
     const mt_tensor *self = mt__arg_tensor(call, 0);
@@ -320,7 +320,7 @@ mt_status mt__composite_argsort(mt__call *call)
     return status;
 }
 
-/* The gradient of what was picked along a dim goes back to where it was. */
+/* Scatters the gradient of selected elements back to their positions along a dim. */
 mt_status mt__composite_value_selecting_reduction_backward(mt__call *call)
 {
     mt_tensor *grad = mt__arg_tensor(call, 0), *indices = mt__arg_tensor(call, 2);

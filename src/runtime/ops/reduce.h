@@ -6,19 +6,19 @@
 typedef struct mt__reduction {
     uint32_t mask; /* bit i: dim i is reduced */
     bool keepdim;
-    int64_t count; /* elements that make one */
+    int64_t count; /* elements per output */
 } mt__reduction;
 
-/* Of call->args[0], by the op's arguments `dim` and `keepdim`; fails as PyTorch does. No list of dims, or an empty one,
- * means all. */
+/* For call->args[0], from the op's arguments `dim` and `keepdim`; fails as in PyTorch. A missing or empty
+ * list of dims means all. */
 mt_status mt__reduction_of(const mt__call *call, mt__reduction *out);
-/* The same of a list of dims. */
+/* The same for a list of dims. */
 mt_status mt__dims_mask(const int64_t *list, uint32_t count, int rank, uint32_t *mask);
 
-/* self in `dtype`, retained when it is that already. */
+/* t cast to `dtype`; retained if it already has it. */
 mt_status mt__cast(const mt_tensor *t, mt_dtype dtype, mt_tensor **out);
 
-/* A contiguous copy of t (or t, retained) with the masked dims last: what is left of them are rows of `count`. */
+/* A contiguous copy of t (or t, retained) with the masked dims last, as rows of `count` elements. */
 mt_status mt__rows_of(const mt_tensor *t, uint32_t mask, mt_tensor **out);
 
 const char *mt__scalar_type(mt_dtype dtype); /* "Long": as messages name it */

@@ -1,4 +1,4 @@
-/* runtime/ops/shape.c - reshaping, joining and cutting: ops made of views, and the infers of joins. */
+/* runtime/ops/shape.c - reshaping, joining and splitting: ops composed of views, and the infers of joins. */
 #include "runtime/runtime.h"
 #include "runtime/ops/views.h"
 
@@ -102,7 +102,7 @@ mt_status mt__composite_chunk(mt__call *call)
     int64_t n = t->dims[dim], size = n / chunks + (n % chunks != 0), none[64] = {0};
     unsigned made;
     mt_tensor **list;
-    if (size == 0 && n == 0 && chunks <= 64) /* so many empty parts */
+    if (size == 0 && n == 0 && chunks <= 64) /* `chunks` empty parts */
         status = mt_call_list(
             MT_OP_split_with_sizes,
             (mt_value[]){mt_value_tensor(t), mt_value_ints(none, (uint32_t)chunks), mt_value_int(dim)}, 3,
@@ -144,7 +144,7 @@ mt_status mt__composite_diagonal_backward(mt__call *call)
 
 /* ---------------------------------------------------------------------------------------------------- joins */
 
-/* An empty list joins with anything, for old programs' sake. */
+/* cat skips empty 1-dim tensors, for compatibility. */
 static bool is_skipped(const mt_tensor *t)
 {
     return t->rank == 1 && t->dims[0] == 0;

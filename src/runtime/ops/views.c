@@ -1,12 +1,12 @@
 /* runtime/ops/views.c - the infers of views: another shape, order or part of the same memory.
  *
- * Nothing is computed and no data is touched, so these serve every device. Messages are PyTorch's. Invariant: a view's
- * elements lie within its storage; only as_strided has to check that.
+ * Nothing is computed and no data is touched, so these work on every device. Messages are PyTorch's.
+ * Invariant: a view's elements are within its storage; only as_strided needs to check that.
  */
 #include "runtime/runtime.h"
 #include "runtime/ops/views.h"
 
-/* dims and strides that are being made into a view's. */
+/* The dims and strides of a view under construction. */
 typedef struct geometry {
     int rank;
     int64_t offset;
@@ -69,7 +69,7 @@ bool mt__view_strides(const mt_tensor *t, int rank, const int64_t *dims, int64_t
         mt__contiguous_strides(rank, dims, strides);
         return true;
     }
-    /* Walk both shapes from the end: a run of dims of t that lie behind each other can be cut anew. */
+    /* Walk both shapes from the end: a contiguous run of dims of t can be split differently. */
     int to = rank - 1;
     int64_t chunk_stride = t->strides[t->rank - 1], have = 1, want = 1;
     for (int from = t->rank - 1; from >= 0; from--) {
@@ -195,7 +195,7 @@ static mt_status make_detached(mt__call *call)
     return finish(call, &g);
 }
 
-/* PyTorch shows the dispatched op, and within it the function that makes the view. */
+/* PyTorch records the dispatched op, and within it the function that creates the view. */
 mt_status mt__infer_detach(mt__call *call)
 {
     if (MT__LIKELY(!call->shown))
@@ -348,7 +348,7 @@ mt_status mt__infer_slice(mt__call *call)
     end = clip(end < 0 ? end + n : end, start, n);
     g.dims[dim] = (end - start) / step + ((end - start) % step != 0);
     g.offset += start * g.strides[dim];
-    /* A part of one element needs no stride, and a huge one would overflow. */
+    /* A single element needs no stride, and a huge one would overflow. */
     g.strides[dim] = g.dims[dim] > 1 || step < INT32_MAX ? g.strides[dim] * step : g.strides[dim];
     return finish(call, &g);
 }

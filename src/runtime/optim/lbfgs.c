@@ -1,8 +1,8 @@
-/* runtime/optim/lbfgs.c - L-BFGS: minimises by what it remembers of past gradients; the closure is called many times a step.
+/* runtime/optim/lbfgs.c - L-BFGS: uses a history of gradients; calls the closure many times per step.
  *
- * All vectors are flat: the gradients of all parameters, one after the other. They are tensors and every operation on them is
- * an op, so it runs on the parameters' device and is seen in profiles. Invariant: dirs, steps and ro have `used` items each,
- * the oldest first.
+ * All vectors are flat: the gradients of all parameters, concatenated. They are tensors and every operation
+ * on them is an op, which runs on the parameters' device and shows up in profiles. Invariant: dirs, steps and
+ * ro have `used` items each, the oldest first.
  */
 #include "runtime/optim/optim.h"
 #include <math.h>
@@ -14,12 +14,12 @@ struct mt__lbfgs {
     int used;
     mt_tensor **dirs, **steps; /* owned; history_size of each */
     double *ro, *al;           /* owned */
-    mt_tensor *d, *previous;   /* owned: the direction, the last gradient; NULL at first */
+    mt_tensor *d, *previous;   /* owned: the direction, the last gradient; initially NULL */
     double t, h, loss;
 };
 typedef struct mt__lbfgs lbfgs;
 
-/* What a step carries about. */
+/* The state of a step. */
 typedef struct run {
     mt_optimizer *o;
     lbfgs *l;
@@ -68,7 +68,7 @@ void mt__lbfgs_destroy(lbfgs *l)
 
 /* ----------------------------------------------------------------------------------------------- vectors */
 
-static double number(mt_tensor *t) /* NaN when an op before it failed */
+static double number(mt_tensor *t) /* NaN if an earlier op failed */
 {
     double x = NAN;
     if (t != NULL)
@@ -117,7 +117,7 @@ static void move(const mt_optimizer *o, double t, mt_tensor *d)
     }
 }
 
-/* The loss and its gradient where the parameters are. */
+/* The loss and its gradient at the current parameters. */
 static mt_status evaluate(run *r)
 {
     mt_grad_enable(true);
@@ -126,7 +126,7 @@ static mt_status evaluate(run *r)
     return status == MT_OK ? flat_gradient(r) : status;
 }
 
-/* The same at x + t * d; the parameters come back to x. */
+/* The same at x + t * d; restores the parameters to x. */
 static mt_status evaluate_at(run *r, mt_tensor *const *x, double t, mt_tensor *d)
 {
     move(r->o, t, d);
@@ -180,7 +180,7 @@ typedef struct search {
     mt_tensor *const *x;
     mt_tensor *d;
     double f, slope;  /* at the start */
-    point bracket[2]; /* when done, bracket[0] alone counts */
+    point bracket[2]; /* when done, only bracket[0] counts */
     bool done;
     int tries, most_tries, evaluations;
 } search;
@@ -194,13 +194,13 @@ static mt_status try_at(search *s, double t, point *out)
     return status;
 }
 
-/* Goes on until two points enclose one that will do. */
+/* Continues until two points enclose an acceptable one. */
 static mt_status enclose(search *s, double t)
 {
     point before = {0}, now = {0}, *b = s->bracket;
     mt_tensor *start = s->r->grad;
     set_point(&before, 0, s->f, s->slope, start);
-    set_point(&b[0], 0, s->f, s->slope, start); /* when tries run out: from the start ... */
+    set_point(&b[0], 0, s->f, s->slope, start); /* if tries run out: from the start ... */
     mt_status status = try_at(s, t, &now);
     while (status == MT_OK && s->tries < s->most_tries) {
         if (now.f > s->f + C1 * now.t * s->slope || (s->tries > 1 && now.f >= before.f) || now.slope >= 0 ||
@@ -217,13 +217,13 @@ static mt_status enclose(search *s, double t)
         s->tries++;
     }
     if (status == MT_OK)
-        set_point(&b[s->done ? 0 : 1], now.t, now.f, now.slope, now.g); /* ... to where we are */
+        set_point(&b[s->done ? 0 : 1], now.t, now.f, now.slope, now.g); /* ... to the current point */
     mt_release(before.g);
     mt_release(now.g);
     return status;
 }
 
-/* A new t between the two, not too near to either when that has failed before. */
+/* A new t between the two, not too close to either if that has failed before. */
 static double between(const point *b, bool *stuck)
 {
     double low = least(b[0].t, b[1].t), high = most(b[0].t, b[1].t);
@@ -341,7 +341,7 @@ static void next_direction(run *r)
 
 /* ---------------------------------------------------------------------------------------------------- a step */
 
-/* One iteration; *stop when it was the last. */
+/* One iteration; sets *stop if it was the last. */
 static mt_status iterate(run *r, int n, int *evaluations, bool *stop)
 {
     lbfgs *l = r->l;
@@ -351,7 +351,7 @@ static mt_status iterate(run *r, int n, int *evaluations, bool *stop)
     mt_status status = MT_OK;
     l->iterations++;
     next_direction(r);
-    keep(&l->previous, r->grad); /* a gradient is never changed in place */
+    keep(&l->previous, r->grad); /* gradients are never changed in place */
     l->loss = r->f;
     l->t = l->iterations == 1 ? least(1, 1 / number(MT(sum, MT(abs, r->grad)))) * r->o->lr : r->o->lr;
     double slope = dot(r->grad, l->d);

@@ -1,4 +1,4 @@
-/* runtime/optim/optim.h - what the files of the optimizers share. */
+/* runtime/optim/optim.h - shared by the files of the optimizers. */
 #ifndef RUNTIME_OPTIM_OPTIM_H
 #define RUNTIME_OPTIM_OPTIM_H
 #include "runtime/runtime.h"
@@ -12,12 +12,12 @@ struct mt__lbfgs;          /* lbfgs.c */
 
 struct mt_optimizer {
     const struct mt__optimizer_kind *kind;
-    mt_tensor **params; /* owned, and each a reference */
+    mt_tensor **params; /* owned, with a reference to each */
     uint32_t count;
     mt_tensor **states[MT__MOST_LISTS]; /* owned: per list and parameter; NULL until its first gradient */
     double numbers[MT__MOST_NUMBERS];   /* the op's options, in the order of its schema */
-    double lr, initial;                 /* initial: what states begin as, where not 0 or lr */
-    struct mt__lbfgs *lbfgs;            /* owned; NULL for all others */
+    double lr, initial;                 /* initial: initial value of states that start at neither 0 nor lr */
+    struct mt__lbfgs *lbfgs;            /* owned; NULL except for LBFGS */
 };
 
 mt_status mt__lbfgs_create(const mt_lbfgs_options *options, struct mt__lbfgs **out);

@@ -1,7 +1,8 @@
-/* runtime/optim/optimizer.c - optimizers for C: a table of kinds, each an op, its options and how its states begin.
+/* runtime/optim/optimizer.c - optimizers for C: a table of kinds, each with an op, its options and the
+ * initial values of its states.
  *
- * Ownership: an optimizer owns references to its parameters, and the states. A parameter's states are made when its first
- * gradient is seen. Threads: one at a time per optimizer.
+ * Ownership: an optimizer owns references to its parameters, and the states. A parameter's states are created
+ * with its first gradient. Threads: one at a time per optimizer.
  */
 #define _GNU_SOURCE
 #include "runtime/optim/optim.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* How the tensors of a list of states begin. */
+/* The initial value of a list of states. */
 typedef enum start {
     NOTHING,
     ZEROS,
@@ -23,9 +24,9 @@ typedef enum start {
 typedef struct mt__optimizer_kind {
     const char *name; /* "AdamW" */
     mt_op_id op;
-    uint8_t lists, numbers; /* of states; of options */
-    uint8_t lr_at;          /* which option is lr; 255: none is */
-    uint8_t first_at;       /* 1 + the option that is true at a parameter's first step; 0: none is */
+    uint8_t lists, numbers; /* lists of states; options */
+    uint8_t lr_at;          /* index of option lr; 255: none */
+    uint8_t first_at;       /* 1 + index of the option that is true at a parameter's first step; 0: none */
     start starts[MT__MOST_LISTS];
 } kind;
 
@@ -111,7 +112,7 @@ void mt_optimizer_destroy(mt_optimizer *o)
     free(o);
 }
 
-/* Each create puts the options in the order of the op's schema. */
+/* Each create arranges the options in the order of the op's schema. */
 #define CREATE(name, k, OPTIONS, ...)                                                                        \
     mt_optimizer *mt_##name##_create(mt_tensor *const *params, uint32_t count,                               \
                                      const mt_##name##_options *options)                                     \
@@ -186,7 +187,7 @@ static mt_status make_state(const mt_optimizer *o, start how, mt_tensor *param, 
     return status;
 }
 
-/* Is list l of the states needed, with these options? As in the check of the op. */
+/* Is list l of the states needed with these options? Matches the check of the op. */
 static bool needed(const mt_optimizer *o, unsigned l)
 {
     switch (o->kind - kinds) {
@@ -204,7 +205,7 @@ static bool needed(const mt_optimizer *o, unsigned l)
 
 /* ------------------------------------------------------------------------------------------------- steps */
 
-/* One call of the op, for those parameters of `which` (indices). */
+/* One call of the op, for the parameters with the indices in `which`. */
 static mt_status call_op(const mt_optimizer *o, const uint32_t *which, uint32_t n, bool first,
                          mt_tensor **room)
 {

@@ -1,11 +1,11 @@
-/* runtime/optim/steps.c - what the steps of optimizers demand of their arguments, on every device.
+/* runtime/optim/steps.c - argument checks of optimizer steps, for all devices.
  *
- * self and grads have as many tensors as there are parameters, and so has each list of states; a list that the options
- * make unnecessary may be empty. Nothing is returned: the op's list of outputs is empty.
+ * self, grads and each list of states have one tensor per parameter; a list that the options do not need may
+ * be empty. Nothing is returned: the op's list of outputs is empty.
  */
 #include "runtime/runtime.h"
 
-/* Lists whose tensors have one element, wherever it lies. */
+/* Lists of one-element tensors, on any device. */
 static bool has_one_element(const mt_param *p)
 {
     static const char *const singles[] = {"state_steps", "mu_products", "mus", "etas"};
@@ -15,7 +15,7 @@ static bool has_one_element(const mt_param *p)
     return false;
 }
 
-/* Lists that are needed only when an option is not 0. */
+/* Lists that are needed only if an option is not 0. */
 static const struct {
     mt_op_id op;
     uint8_t list, option;

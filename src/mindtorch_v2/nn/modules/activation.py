@@ -1,11 +1,11 @@
-"""Activations and Dropout. Those that are a function and its options are made from one table row each."""
+"""Activations and Dropout. Modules that only wrap a function with options are generated from a table."""
 
 from .. import functional as F
 from .module import Module
 
 
 def _made(name, function, options=(), shown=(), doc=None):
-    """A module class: `options` are (argument, default) pairs that become attributes and go to the function."""
+    """A module class: `options` are (argument, default) pairs that become attributes and are passed to the function."""
 
     def __init__(self, *args, **kwargs):
         Module.__init__(self)

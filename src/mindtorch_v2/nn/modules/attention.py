@@ -1,4 +1,4 @@
-"""MultiheadAttention and the encoder layer made of it."""
+"""MultiheadAttention and the encoder layer built on it."""
 
 import math
 
@@ -65,7 +65,7 @@ class MultiheadAttention(Module):
         self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, average_attn_weights=True,
         is_causal=False,
     ):  # fmt: skip
-        """(length, batch, width) or, with batch_first, (batch, length, width); or without a batch."""
+        """Shapes: (length, batch, width); with batch_first (batch, length, width); unbatched (length, width)."""
         if is_causal and attn_mask is None:
             raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
         if query.dim() not in (2, 3):
@@ -116,7 +116,7 @@ class MultiheadAttention(Module):
         return t.reshape(batch, length, self.num_heads, self.head_dim).transpose(1, 2)
 
     def _mask(self, q, k, attn_mask, key_padding_mask):
-        """Both masks as one that is added to the scores, (batch or 1, heads or 1, length, length), or None."""
+        """Both masks combined into one to add to the scores, (batch or 1, heads or 1, length, length), or None."""
         attn_mask = _additive(attn_mask, q.dtype, "attn_mask")
         key_padding_mask = _additive(key_padding_mask, q.dtype, "key_padding_mask")
         if attn_mask is not None:
@@ -143,7 +143,7 @@ class MultiheadAttention(Module):
         return attn_mask
 
     def _extended(self, k, v, mask):
-        """With the learned and the zero key and value, which no mask hides."""
+        """Appends the learned and the zero key and value, which are never masked."""
         extra = 0
         if self.bias_k is not None:
             k, v = (torch.cat([t, b.expand(t.shape[0], 1, self.embed_dim)], 1) for t, b in ((k, self.bias_k), (v, self.bias_v)))

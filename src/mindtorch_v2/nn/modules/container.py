@@ -1,4 +1,4 @@
-"""Modules that hold other modules (or parameters) in an order or by name."""
+"""Modules that hold other modules (or parameters) in order or by name."""
 
 import itertools
 import operator
@@ -11,7 +11,7 @@ from .module import Module, _indented
 
 
 class _Listed(Module):
-    """What Sequential and ModuleList share: children by position, kept under the keys "0", "1", ..."""
+    """Base of Sequential and ModuleList: children by position, stored under the keys "0", "1", ..."""
 
     def _key(self, index):
         """The key of an index, which may be negative."""
@@ -57,7 +57,7 @@ class _Listed(Module):
 
 
 class Sequential(_Listed):
-    """Modules, each called with what the one before returned."""
+    """Calls its modules in order, each with the previous one's output."""
 
     def __init__(self, *args):
         super().__init__()
@@ -139,7 +139,7 @@ class ModuleList(_Listed):
         return super().extend(modules)
 
     def __repr__(self):
-        """Equal neighbours are written once."""
+        """Identical neighbours are written once."""
         if len(self) == 0:
             return self._get_name() + "()"
         lines, start = [], 0
@@ -201,7 +201,7 @@ class ModuleDict(Module):
 
 
 class ParameterList(Module):
-    """Parameters in an order; tensors that are assigned become parameters."""
+    """A list of parameters; tensors assigned to it become parameters."""
 
     def __init__(self, values=None):
         super().__init__()

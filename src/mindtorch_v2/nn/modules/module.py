@@ -114,7 +114,7 @@ class Module:
 
     def __getattr__(self, name):
         own = self.__dict__
-        params = own.get("_parameters")  # the first by far in number
+        params = own.get("_parameters")  # by far the most frequent case
         if params is not None and name in params:
             return params[name]
         for table in ("_buffers", "_modules"):
@@ -278,7 +278,7 @@ class Module:
     # --------------------------------------------------------------------------------- what acts on all of it
 
     def apply(self, fn):
-        """fn(module) for each module, children first."""
+        """Calls fn(module) for each module, children first."""
         for module in self.children():
             module.apply(fn)
         fn(self)
@@ -310,7 +310,7 @@ class Module:
                 param.grad = param.grad.detach().zero_() if param.grad.grad_fn is not None else param.grad.zero_()
 
     def _apply(self, fn, recurse=True):
-        """fn(tensor) for each parameter, gradient and buffer; parameters stay the same objects."""
+        """Applies fn(tensor) to each parameter, gradient and buffer; parameters stay the same objects."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -319,7 +319,7 @@ class Module:
                 if param is None:
                     continue
                 grad = param.grad
-                param.grad = None  # it must fit its parameter at any time
+                param.grad = None  # it must match its parameter at all times
                 param.data = fn(param.data)
                 if grad is not None:
                     param.grad = fn(grad)
@@ -353,7 +353,7 @@ class Module:
         return self
 
     def to(self, *args, **kwargs):
-        """to(device), to(dtype), to(device, dtype), to(tensor): floating dtypes only; integer tensors keep theirs."""
+        """to(device), to(dtype), to(device, dtype), to(tensor): floating dtypes only; integer tensors keep their dtype."""
         device, dtype = _parse_to(*args, **kwargs)
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
@@ -425,7 +425,7 @@ class Module:
         local = dict(metadata.get(prefix[:-1], {}))
         if assign:
             local["assign_to_params_buffers"] = True
-        # keys that no module asks for are collected in any case; load_state_dict(strict) decides what they mean
+        # unexpected keys are always collected; load_state_dict(strict) decides whether they are errors
         self._load_from_state_dict(state_dict, prefix, local, True, missing, unexpected, errors)
         for name, module in self._modules.items():
             if module is not None:
@@ -471,14 +471,14 @@ class Module:
                         unexpected_keys.append(key)
 
     def _load_one(self, name, key, own, value, assign):
-        """Copies (or takes) one entry; what is wrong with it, or None."""
+        """Copies (or assigns) one entry; returns an error message or None."""
         if not isinstance(value, torch.Tensor):
             return (
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
                 f"but received {type(value)}"
             )
         if own.dim() == 0 and value.dim() == 1 and value.shape[0] == 1:
-            value = value[0]  # as very old files have it
+            value = value[0]  # as in very old files
         if value.shape != own.shape:
             return (
                 f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, "
@@ -504,7 +504,7 @@ class Module:
 
     @staticmethod
     def _hooked(table, hook, prepend=False, **flags):
-        """flags: extra tables and whether this hook is in them."""
+        """flags: extra tables, and whether this hook is in each."""
         extras = [extra for extra, _ in flags.values()]
         handle = RemovableHandle(table, extra_dict=extras)
         table[handle.id] = hook
@@ -516,24 +516,24 @@ class Module:
         return handle
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-        """hook(module, args[, kwargs]) -> None or changed ones."""
+        """hook(module, args[, kwargs]) -> None or replacements."""
         return self._hooked(
             self._forward_pre_hooks, hook, prepend, kwargs=(self._forward_pre_hooks_with_kwargs, with_kwargs)
         )
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-        """hook(module, args[, kwargs], output) -> None or the output to use instead."""
+        """hook(module, args[, kwargs], output) -> None or a replacement output."""
         return self._hooked(
             self._forward_hooks, hook, prepend,
             kwargs=(self._forward_hooks_with_kwargs, with_kwargs), always=(self._forward_hooks_always_called, always_call),
         )  # fmt: skip
 
     def register_full_backward_pre_hook(self, hook, prepend=False):
-        """hook(module, grad_output) -> None or the gradients to use instead."""
+        """hook(module, grad_output) -> None or replacement gradients."""
         return self._hooked(self._backward_pre_hooks, hook, prepend)
 
     def register_full_backward_hook(self, hook, prepend=False):
-        """hook(module, grad_input, grad_output) -> None or the grad_input to use instead."""
+        """hook(module, grad_input, grad_output) -> None or a replacement grad_input."""
         if self._is_full_backward_hook is False:
             raise RuntimeError(
                 "Cannot use both regular backward hooks and full backward hooks on a single Module. "
@@ -585,7 +585,7 @@ class Module:
                 result = self._after(id, hook, args, kwargs, result)
             return backward.setup_output_hook(result) if backward is not None else result
         except Exception:
-            for id, hook in list(self._forward_hooks.items()):  # those that are called in any case
+            for id, hook in list(self._forward_hooks.items()):  # those with always_call
                 if id in self._forward_hooks_always_called and id not in called:
                     result = self._after(id, hook, args, kwargs, result)
             raise
@@ -631,7 +631,7 @@ class Module:
 
 
 def _parse_to(*args, device=None, dtype=None, non_blocking=False, copy=False):
-    """The device and dtype that to() was asked for."""
+    """The device and dtype requested from to()."""
     for value in args[:2]:
         if isinstance(value, torch.Tensor):
             device, dtype = value.device, value.dtype

@@ -1,4 +1,4 @@
-"""Gradients of many parameters at once: clipping, and parameters as one vector."""
+"""Gradient clipping, and parameters as one vector."""
 
 from .clip_grad import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .convert_parameters import parameters_to_vector, vector_to_parameters

@@ -1,4 +1,4 @@
-"""Clipping of gradients, by their common norm or element by element."""
+"""Gradient clipping, by total norm or element by element."""
 
 import mindtorch_v2 as torch
 from ..functional import _ops
@@ -33,7 +33,7 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-    """Scales all gradients so that their common norm is at most max_norm; returns what it was."""
+    """Scales all gradients so that their total norm is at most max_norm; returns the norm before."""
     parameters = _listed(parameters)
     grads = [p.grad for p in parameters if p.grad is not None]
     total = get_total_norm(grads, norm_type, error_if_nonfinite)

@@ -1,5 +1,5 @@
-/* kernels/cpu/activation.c - activations and their derivatives, of floats. Numbers among the arguments reach the loops as
- * doubles, in the order of `numbers`.
+/* kernels/cpu/activation.c - activations and their derivatives, for floats. Loops receive the numbers among
+ * the arguments as doubles, in the order of `numbers`.
  */
 #pragma GCC optimize("fp-contract=fast") /* polynomials: half the latency where there is FMA */
 #include "runtime/kernels/cpu/iterate.h"
@@ -7,7 +7,7 @@
 
 #define NUMBERS_MOST 4
 
-/* Runs the loop of the compute dtype over the tensors; `loops` is of float32, float64. */
+/* Runs the loop of the compute dtype over the tensors; `loops` are for float32 and float64. */
 static mt_status run(mt__call *call, mt__loop *const *loops, const mt_tensor *a, const mt_tensor *b,
                      const double *numbers)
 {

@@ -1,13 +1,14 @@
-/* kernels/cpu/binary.c - elementwise ops of two operands: one expression per op, made into a loop per dtype.
+/* kernels/cpu/binary.c - elementwise ops of two operands: one expression per op, expanded to
+ * a loop per dtype.
  *
- * Integers wrap, as PyTorch's do. An integer division by zero is found by the loop, which goes on with 1, and told when
- * all is done: "ZeroDivisionError".
+ * Integers wrap as in PyTorch. A loop that finds an integer division by zero continues with 1, and the op
+ * reports "ZeroDivisionError" at the end.
  */
 #include "runtime/kernels/cpu/iterate.h"
 #include "runtime/kernels/cpu/vector_math.h"
 #include <tgmath.h>
 
-/* One operand that a loop can take as it is: a number, or contiguous like out. */
+/* An operand that a loop can use directly: a number, or contiguous like out. */
 static inline bool is_direct(const mt_value *v, const mt_tensor *out, mt_dtype dtype, mt__scalar *s, char **p,
                              int64_t *step)
 {
@@ -153,7 +154,7 @@ static int64_t divisor(int64_t b, const void *user)
 static int64_t floor_quotient(int64_t a, int64_t b)
 {
     if (b == -1)
-        return (int64_t)(0u - (uint64_t)a); /* the least integer has no negative */
+        return (int64_t)(0u - (uint64_t)a); /* the smallest integer has no negation */
     int64_t q = a / b;
     return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
 }
@@ -176,7 +177,7 @@ static float real_restf(float a, float b)
     return r != 0 && (b < 0) != (r < 0) ? r + b : r;
 }
 
-/* Python's: exact where a / b alone would round to the next integer. */
+/* Python's floor division: exact where a / b would round to the next integer. */
 #define REAL_QUOTIENT(name, T)                                                                               \
     static T name(T a, T b)                                                                                  \
     {                                                                                                        \
@@ -239,7 +240,7 @@ LOOP(, pow, f32, float, float, float, MT__NO_SETUP, powf(a, b))
 LOOP(, pow, f64, double, double, double, MT__NO_SETUP, pow(a, b))
 TABLE_NUMBER(pow)
 
-/* The exponents that need no pow(); b is not looked at. */
+/* Exponents that need no pow(); b is ignored. */
 #define USUAL_POWERS(X)                                                                                      \
     X(square, 2.0, a *a)                                                                                     \
     X(cube, 3.0, a *a *a)                                                                                    \

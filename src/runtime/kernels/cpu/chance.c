@@ -1,8 +1,8 @@
-/* kernels/cpu/chance.c - tensors filled by chance, number for number as PyTorch's CPU kernels do on x86-64 with AVX2.
+/* kernels/cpu/chance.c - random tensors, number for number like PyTorch's CPU kernels on x86-64 with AVX2.
  *
- * Draws go in the order of memory, one element after the other, under the generator's lock. The block form of normal_
- * draws 16 at a time and turns pairs (j, j + 8) by Box and Muller; its float log, sin and cos are Cephes polynomials, with
- * fused multiply-adds where PyTorch's build has them: equal bits need equal rounding.
+ * Elements are drawn one by one in memory order, under the generator's lock. The block form of normal_ draws
+ * 16 at a time and transforms pairs (j, j + 8) by Box-Muller; its float log, sin and cos are Cephes
+ * polynomials, with fused multiply-adds where PyTorch's build has them: equal bits need equal rounding.
  */
 #include "runtime/chance.h"
 #include "runtime/kernels/cpu/iterate.h"
@@ -17,7 +17,7 @@ static const char *type_text(unsigned dtype)
 
 /* -------------------------------------------------------------------------------- any strides, in memory's order */
 
-/* The dims by falling strides: walked in this order, its elements come as they lie in memory. */
+/* Dims sorted by descending stride: walking them visits elements in memory order. */
 static mt_tensor in_memory_order(const mt_tensor *t)
 {
     mt_tensor m = *t;
@@ -35,7 +35,7 @@ static mt_tensor in_memory_order(const mt_tensor *t)
 
 typedef void fill_fn(mt__chance *g, const mt__call *call, mt_tensor *t); /* t: contiguous */
 
-/* Fills outs[0], through a contiguous tensor where it is not. */
+/* Fills outs[0], through a contiguous copy if necessary. */
 static mt_status fill(mt__call *call, fill_fn *fn)
 {
     mt_tensor order = in_memory_order(call->outs[0]), *flat = NULL;
@@ -123,7 +123,7 @@ MT__CLONES static void log_of(const float *restrict in, float *restrict out)
     }
 }
 
-/* Of angles that are not negative. */
+/* For non-negative angles. */
 MT__CLONES static void sincos_of(const float *restrict in, float *restrict sines, float *restrict cosines)
 {
     for (int i = 0; i < LANES; i++) {
@@ -175,7 +175,8 @@ static void turn_block_float64(double *x, double mean, double std)
     }
 }
 
-/* Uniform numbers, then block by block; the last 16 are drawn anew when the blocks do not end with them. */
+/* Uniform numbers, then block by block; if the size is not a multiple of the block, the
+ * last 16 are redrawn. */
 #define NORMAL(T, bits, draw)                                                                                \
     static void fill_normal_##bits(mt__chance *g, T *x, int64_t n, T mean, T std)                            \
     {                                                                                                        \
@@ -193,7 +194,7 @@ static void turn_block_float64(double *x, double mean, double std)
 NORMAL(float, float32, mt__random_float)
 NORMAL(double, float64, mt__random_double)
 
-/* One at a time: pairs are computed, the second waits in the generator. */
+/* One at a time: numbers are computed in pairs, and the generator keeps the second. */
 static double one_normal(mt__chance *g)
 {
     if (g->has_normal) {
@@ -239,7 +240,7 @@ mt_status mt__cpu_normal(mt__call *call)
 
 /* ------------------------------------------------------------------------------------------ random_, randperm */
 
-/* A number of dtype T at x. */
+/* Stores an integer as element i of t. */
 static void put(mt_tensor *t, int64_t i, int64_t value)
 {
     switch ((mt_dtype)t->dtype) {
@@ -330,7 +331,7 @@ mt_status mt__cpu_bernoulli(mt__call *call)
     return fill(call, fill_bernoulli);
 }
 
-/* outs[0] is contiguous; the chances come in the same order. */
+/* outs[0] is contiguous; the probabilities are in the same order. */
 mt_status mt__cpu_bernoulli_of(mt__call *call)
 {
     mt_tensor *chances, *out = call->outs[0];
@@ -377,7 +378,7 @@ static mt_status check_weights(const mt_tensor *t, int64_t rows, int64_t n)
     return MT_OK;
 }
 
-/* Without putting back: weights divided by exponential numbers, the largest first. Rounded as the dtype is. */
+/* Without replacement: weights divided by exponential numbers, the largest first. Rounded to the dtype. */
 static void draw_apart(mt__chance *g, const mt_tensor *t, int64_t row, int64_t n, double *keys, int64_t *out,
                        int64_t draws)
 {
@@ -395,7 +396,7 @@ static void draw_apart(mt__chance *g, const mt_tensor *t, int64_t row, int64_t n
     }
 }
 
-/* With putting back: where uniform numbers fall among the sums. */
+/* With replacement: looks up uniform numbers in the cumulative sums. */
 static void draw_again(mt__chance *g, const mt_tensor *t, int64_t row, int64_t n, double *sums, int64_t *out,
                        int64_t draws)
 {

@@ -1,8 +1,8 @@
-/* runtime/kernels/cpu/conv.c - convolutions as products of matrices: the patches of an image are laid out as columns
- * (im2col), one product per image and group makes its output.
+/* runtime/kernels/cpu/conv.c - convolutions as matrix products: the patches of an image are laid out as
+ * columns (im2col), and one product per image and group computes the output.
  *
- * Images go side by side when there are enough of them for all threads, else each product is split. A kernel of 1 x 1 with
- * stride 1 needs no columns: the image is them.
+ * Images run in parallel if there are enough of them for all threads, else each product is split. A 1 x 1
+ * kernel with stride 1 needs no columns: the image already has that form.
  */
 #include "runtime/blas.h"
 #include "runtime/ops/conv.h"
@@ -16,7 +16,7 @@ typedef struct job {
     char *output, *grad_input, *grad_weight;  /* grad_weight: one for each of `parts` */
     int64_t parts;
     bool direct;         /* without columns */
-    int64_t patch, area; /* rows and columns of the columns' matrix, of one group */
+    int64_t patch, area; /* rows and columns of the column matrix of one group */
     _Atomic bool failed;
 } job;
 
@@ -93,7 +93,7 @@ IMAGES(double, f64)
 
 /* ------------------------------------------------------------------------------------------- one image */
 
-/* Group g of image i, in the tensor that has `channels` planes of `area` per image. */
+/* Group g of image i, in a tensor with `channels` planes of `area` per image. */
 static char *at(const job *j, const char *data, int64_t i, int64_t g, int64_t channels, int64_t area)
 {
     return (char *)(uintptr_t)data + (size_t)((i * channels + g * (channels / j->c.groups)) * area) * j->size;
@@ -127,7 +127,7 @@ static mt__matrix outputs(const job *j, const char *data, int64_t i, int64_t g)
     return rows_of(at(j, data, i, g, j->c.out_channels, j->area), j->c.out_channels / j->c.groups, j->area);
 }
 
-/* Each row of the output begins as its bias. */
+/* Initialises each row of the output to its bias. */
 static void fill_bias(const job *j, const mt__matrix *out, int64_t first)
 {
     for (int64_t o = 0; o < out->rows; o++) {
@@ -191,7 +191,7 @@ static void backward_input(int64_t begin, int64_t end, void *user)
     free(room);
 }
 
-/* Part p of the images adds up its own gradient of the weights. */
+/* Each part of the images accumulates its own gradient of the weights. */
 static void backward_weight(int64_t begin, int64_t end, void *user)
 {
     job *j = user;

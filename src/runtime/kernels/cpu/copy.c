@@ -1,4 +1,5 @@
-/* kernels/cpu/copy.c - copies and casts. A float becomes a bool by being unequal to zero, an integer by truncation. */
+/* kernels/cpu/copy.c - copies and casts. A float becomes a bool by comparison with zero, an
+ * integer by truncation. */
 #include "runtime/device/device.h"
 #include "runtime/kernels/cpu/iterate.h"
 
@@ -21,13 +22,13 @@ mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from)
 
 /* --------------------------------------------------------------------------------------------- transposed copies */
 
-#define TILE 16 /* elements: a tile of both sides stays in the first cache */
+#define TILE 16 /* elements: a tile of both sides fits into the L1 cache */
 
-/* Rows of the output are columns of the input. Walked tile by tile, each line of memory is fetched once. */
+/* A transposed copy. Tile by tile, so that each cache line is fetched once. */
 typedef struct turned {
     char *to;
     const char *from;
-    int64_t rows, columns, row_step, column_step; /* bytes: of the output's rows, of the input's columns */
+    int64_t rows, columns, row_step, column_step; /* steps in bytes: output rows, input columns */
 } turned;
 
 #define TURN(T)                                                                                              \
@@ -49,7 +50,7 @@ typedef struct turned {
 TURN(uint32_t)
 TURN(uint64_t)
 
-/* Of the last two dims; those before are walked here. False: not of this kind. */
+/* Transposes the last two dims, looping over the others. False: not such a copy. */
 static bool copy_turned(const mt_tensor *to, const mt_tensor *from)
 {
     int n = to->rank;

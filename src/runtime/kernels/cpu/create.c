@@ -1,7 +1,8 @@
 /* kernels/cpu/create.c - arange, linspace, eye.
  *
- * A real arange comes in PyTorch's blocks of one AVX2 vector: the first of a block is start + step * i, the others count
- * from it, and what does not fill two blocks is computed alone. So equal calls give equal bits.
+ * A floating arange uses PyTorch's blocks of one AVX2 vector: the first element of a block is start + step *
+ * i, the others are counted from it, and elements beyond the last pair of blocks are computed individually.
+ * So results are bitwise those of PyTorch.
  */
 #include "runtime/kernels/cpu/iterate.h"
 #include <math.h>
@@ -65,7 +66,7 @@ mt_status mt__cpu_arange(mt__call *call)
     return MT_OK;
 }
 
-/* From both ends, so that the last is the end exactly. */
+/* From both ends, so that the last element is exactly the end. */
 #define LINSPACE(sym, T, FMA)                                                                                \
     static void linspace_##sym(T *x, int64_t n, T start, T end)                                              \
     {                                                                                                        \

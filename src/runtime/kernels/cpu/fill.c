@@ -1,7 +1,7 @@
 /* kernels/cpu/fill.c - one value into every element. */
 #include "runtime/kernels/cpu/iterate.h"
 
-/* A row of one value: the loop that copies would read it anew each time. */
+/* Fills a row with one value: the copy loop would reload it each time. */
 #define SPREAD(sym, T)                                                                                       \
     static void spread_##sym(char *const *p, const int64_t *step, int64_t n, const void *user)               \
     {                                                                                                        \
@@ -49,7 +49,7 @@ mt_status mt__cpu_zero(mt__call *call)
     return MT_OK;
 }
 
-/* Of empty(): what lies there stays. */
+/* For empty(): leaves the memory uninitialised. */
 mt_status mt__cpu_nothing(mt__call *call)
 {
     (void)call;

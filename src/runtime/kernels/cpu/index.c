@@ -1,9 +1,10 @@
-/* kernels/cpu/index.c - elements picked by tensors.
+/* kernels/cpu/index.c - indexing by tensors.
  *
- * index, index_put_, index_select, index_add_ and embedding share one picture, the grid: element (i, j, k) of the picked
- * side is contiguous, and lies in the tensor at outer[i] + pick[j] + inner[k]. gather and scatter walk the index's rows.
- * Invariant: all indices are checked before anything is read or written with them. What adds or overwrites runs on one
- * thread, in order, so equal calls give equal bits.
+ * index, index_put_, index_select, index_add_ and embedding share one structure, the grid: element (i, j,
+ * k) of the contiguous selection is at outer[i] + pick[j] + inner[k] in the tensor. gather and scatter walk
+ * the index's rows.
+ * Invariant: all indices are checked before anything is read or written with them. Adding and overwriting run
+ * on one thread, in order, so results are reproducible to the bit.
  */
 #include "runtime/kernels/cpu/iterate.h"
 #include "runtime/ops/picks.h"
@@ -74,7 +75,7 @@ static void grid_fini(grid *g)
     free(g->outer);
 }
 
-/* Adds what one index, broadcast to dims, picks from a dim of `size`. */
+/* Adds the offsets that one index, broadcast to dims, selects from a dim of `size`. */
 static mt_status add_picks(grid *g, const mt_tensor *index, int rank, const int64_t *dims, int64_t size,
                            int64_t stride, int k)
 {
@@ -106,7 +107,7 @@ static mt_status grid_of_picks(grid *g, const mt_tensor *self, const mt__picks *
     return status;
 }
 
-/* The grid of index, a list or (for embedding) anything, along one dim of t. */
+/* The grid of an index, 1-dim or (for embedding) of any rank, along one dim of t. */
 static mt_status grid_along(grid *g, const mt_tensor *t, int dim, const mt_tensor *index, bool adds)
 {
     int64_t dims[MT_MAX_RANK], strides[MT_MAX_RANK], size = t->rank > 0 ? t->dims[dim] : 1;
@@ -230,7 +231,7 @@ mt_status mt__cpu_embedding(mt__call *call)
 
 /* ------------------------------------------------------------------------------------------ writing by grid */
 
-/* step: of the values, 0 when one is written everywhere. */
+/* step: of the values; 0 if one value is written everywhere. */
 #define WRITE(sym, T)                                                                                        \
     static void put_##sym(const grid *g, T *to, const T *from, int64_t step)                                 \
     {                                                                                                        \
@@ -277,7 +278,7 @@ static void write_grid(const grid *g, const mt_tensor *to, const mt_tensor *from
     }
 }
 
-/* values as dims, contiguous; a single one as it is. */
+/* values expanded to dims, contiguous; a single value stays as is. */
 static mt_status spread(const mt_tensor *values, int rank, const int64_t *dims, mt_tensor **out)
 {
     mt_tensor *wide;
@@ -339,7 +340,7 @@ typedef struct embedded {
     int64_t padding;
 } embedded;
 
-/* Each part of the rows reads all indices, so that every sum is made in one order. */
+/* Each part of the rows reads all indices, so that every sum has a fixed order. */
 #define EMBED(sym, T)                                                                                        \
     static void embed_##sym(const embedded *e, int64_t begin, int64_t end)                                   \
     {                                                                                                        \
@@ -413,7 +414,8 @@ mt_status mt__cpu_embedding_dense_backward(mt__call *call)
 
 /* ---------------------------------------------------------------------------------------- gather and scatter */
 
-/* Rows of the index's last dim. `at` walks what the index picks from, `beside` what has the index's own places. */
+/* Rows along the last dim of the index. `at` are the strides of the indexed tensor, `beside` those of the
+ * tensor with the index's shape. */
 typedef struct rows {
     const mt_tensor *index; /* contiguous */
     int rank;
@@ -554,7 +556,7 @@ static mt_status run_scatter(mt__call *call, rows_fn *const *functions)
         mt__plan_run(&p, mt__cast_loop((mt_dtype)out->dtype, (mt_dtype)out->dtype), NULL);
     }
     const mt_tensor *src = mt__arg_tensor(call, 3);
-    if (src == NULL) { /* a number: as a tensor without dims */
+    if (src == NULL) { /* a number: as a 0-dim tensor */
         mt__scalar_set(&number, (mt_dtype)out->dtype, &call->args[3]);
         one.rank = 0;
         one.data = &number;

@@ -1,7 +1,7 @@
-/* kernels/cpu/iterate.c - the walk that iterate.h promises.
+/* kernels/cpu/iterate.c - the implementation of iterate.h.
  *
- * Invariant of a plan that runs: rank >= 1, no dim has size 1 unless it is the only one, and element k of operand j lies
- * at data[j] plus the sum of index * steps[j].
+ * Invariant of a running plan: rank >= 1, no dim has size 1 unless it is the only one, and element k of
+ * operand j is at data[j] plus the sum of index * steps[j].
  */
 #include "runtime/kernels/cpu/iterate.h"
 
@@ -105,7 +105,7 @@ static int64_t magnitude(int64_t x)
     return x < 0 ? -x : x;
 }
 
-/* Is dim a to be walked inside dim b > a? By the output's strides, then the inputs'. */
+/* Should dim a be nested inside dim b > a? By the output's strides, then the inputs'. */
 static bool belongs_inside(const mt__plan *p, int a, int b)
 {
     for (int k = 0; k < p->count; k++) {
@@ -124,7 +124,7 @@ static bool merges(const mt__plan *p, int outer, int inner)
     return true;
 }
 
-/* Drops dims of one, walks small strides innermost, merges what is one run. */
+/* Drops dims of size 1, makes small strides innermost, merges dims that form one run. */
 static void simplify(mt__plan *p)
 {
     int n = 0;

@@ -1,24 +1,24 @@
-/* kernels/cpu/iterate.h - one walk over up to four operands for every elementwise kernel.
+/* kernels/cpu/iterate.h - iteration over up to four operands, for all elementwise kernels.
  *
  *     mt__plan p;
- *     mt__plan_begin(&p, out, result_dtype);    // what the loop gives; cast when out has another dtype
+ *     mt__plan_begin(&p, out, result_dtype);    // the loop's result; cast if out has another dtype
  *     mt__plan_add(&p, &call->args[0], compute); // a tensor, broadcast to out, or a number
  *     mt__plan_run(&p, loop, user);
  *
- * A loop sees operands of the dtypes that were asked for: [0] is the output, then the inputs in the order of adding; a
- * tensor of another dtype is cast block by block on the stack, one of a single element once. Dims of all operands are
- * merged where their strides allow, so contiguous work of any rank is one row. Large work goes through mt__parallel:
- * a loop must not change what `user` points to, except by atomics.
+ * A loop gets operands of the requested dtypes: [0] is the output, then the inputs in the order they were
+ * added; a tensor of another dtype is cast block by block on the stack, a single element only once. Dims are
+ * merged where the strides of all operands allow, so contiguous work of any rank is one row. Large work runs
+ * through mt__parallel: a loop must not modify what `user` points to, except by atomics.
  */
 #ifndef KERNELS_CPU_ITERATE_H
 #define KERNELS_CPU_ITERATE_H
 #include "runtime/runtime.h"
 
 #define MT__OPERANDS 4
-#define MT__GRAIN 32768 /* elements: less is not worth a thread */
+#define MT__GRAIN 32768 /* elements: fewer are not worth a thread */
 
-/* n elements; p and step (in bytes, 0: the same element) per operand. Operands may be the same memory, element by
- * element, never shifted. */
+/* n elements; p and step (in bytes, 0: the same element) per operand. Operands may alias element by element,
+ * but not shifted. */
 typedef void mt__loop(char *const *p, const int64_t *step, int64_t n, const void *user);
 
 typedef union mt__scalar {
@@ -67,9 +67,9 @@ mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from);
 #define MT__NUMBER_TYPES(X) MT__INT_TYPES(X) MT__FLOAT_TYPES(X)
 #define MT__ALL_TYPES(X) X(BOOL, bool) MT__NUMBER_TYPES(X)
 
-/* Bodies of loops. `setup` declares what `expr` needs besides its operands: x, or a and b, or a, b and c. The iterations
- * do not depend on each other, which ivdep says (the output may be an input). The paths are those that vectorise, then
- * any stride. In expr `type` is the type of the operands. */
+/* Loop bodies. `setup` declares what `expr` needs besides its operands: x, or a and b, or a, b and c.
+ * Iterations are independent, hence ivdep (the output may be an input). First come the paths that vectorise,
+ * then arbitrary strides. In expr, `type` is the type of the operands. */
 #define MT__EACH _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)
 #define MT__LOOP1(attributes, name, T, R, setup, expr)                                                       \
     attributes static void name(char *const *p, const int64_t *step, int64_t n, const void *user)            \

@@ -1,7 +1,7 @@
 /* kernels/cpu/join.c - cat, stack, repeat, flip, roll, tril, triu: elements moved, none computed.
  *
- * All but the triangles are copies between parts of tensors. A part is a mt_tensor on the stack that borrows its
- * memory: it has dims, strides and data, no storage of its own, and never leaves this file.
+ * All but the triangles are copies between parts of tensors. A part is an mt_tensor on the stack that borrows
+ * its memory: it has dims, strides and data but no storage, and never leaves this file.
  */
 #include "runtime/kernels/cpu/iterate.h"
 
@@ -13,7 +13,7 @@ static void copy_part(const mt_tensor *to, const mt_tensor *from)
     mt__plan_run(&p, mt__cast_loop((mt_dtype)to->dtype, (mt_dtype)to->dtype), NULL);
 }
 
-/* t from `begin` on along dim, n long. */
+/* n elements of t along dim, starting at `begin`. */
 static mt_tensor part_of(const mt_tensor *t, int dim, int64_t begin, int64_t n)
 {
     mt_tensor part = *t;
@@ -60,7 +60,7 @@ mt_status mt__cpu_stack(mt__call *call)
     return MT_OK;
 }
 
-/* The first tile, then along each dim what is there copied behind itself, twice as much each time. */
+/* Copies the first tile, then doubles it along each dim. */
 mt_status mt__cpu_repeat(mt__call *call)
 {
     const mt_tensor *t = mt__arg_tensor(call, 0), *out = call->outs[0];
@@ -102,7 +102,7 @@ mt_status mt__cpu_flip(mt__call *call)
     return MT_OK;
 }
 
-/* Each dim that is rolled comes in two parts: what stays in order, and what wraps around. */
+/* Each rolled dim has two parts: one that stays in order, and one that wraps around. */
 static void roll_parts(const mt_tensor *to, const mt_tensor *from, const int64_t *shift, int dim)
 {
     while (dim < from->rank && shift[dim] == 0)

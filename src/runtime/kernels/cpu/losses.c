@@ -1,7 +1,7 @@
-/* runtime/kernels/cpu/losses.c - losses of two or three tensors element by element, and nll_loss.
+/* runtime/kernels/cpu/losses.c - elementwise losses of two or three tensors, and nll_loss.
  *
- * Operands are cast, broadcast and made contiguous first (they nearly always are). A loss that is reduced is summed in
- * parts of fixed size, each in double, so that its value does not depend on the number of threads.
+ * Operands are first cast, broadcast and made contiguous (usually they already are). A reduced loss is summed
+ * in parts of fixed size, each in double, so that its value does not depend on the number of threads.
  */
 #include "runtime/kernels/cpu/clones.h"
 #include "runtime/kernels/cpu/vexp.h"
@@ -220,7 +220,7 @@ static int joined(const mt__call *call, unsigned first, unsigned count, int64_t 
         const mt_tensor *t = mt__arg_tensor(call, i);
         if (t != NULL)
             (void)mt__broadcast(rank, dims, t->rank, t->dims, &rank,
-                                dims); /* infer saw that they go together */
+                                dims); /* infer checked that they broadcast */
     }
     return rank;
 }
@@ -319,7 +319,7 @@ mt_status mt__cpu_xlogy(mt__call *call)
 
 /* ------------------------------------------------------------------------------------------------ nll_loss */
 
-/* x is [batch, classes, inner], the target [batch, inner]; of a single sample batch is 1. */
+/* x is [batch, classes, inner], the target [batch, inner]; for a single sample, batch is 1. */
 typedef struct nll {
     const void *x, *weight;
     const int64_t *target;

@@ -1,9 +1,10 @@
-/* runtime/kernels/cpu/matrix.c - mm, bmm, addmm, baddbmm, mv and dot: matrices are handed to mt__gemm as they lie. */
+/* runtime/kernels/cpu/matrix.c - mm, bmm, addmm, baddbmm, mv and dot: matrices are passed to mt__gemm
+ * with their strides. */
 #include "runtime/blas.h"
 
 #define COPY_GRAIN 16384 /* elements */
 
-/* The last two dims of t, or of what it broadcasts to when strides are given. */
+/* The last two dims of t, for one item of the batch. */
 static mt__matrix matrix_of(const mt_tensor *t, int64_t item)
 {
     int r = t->rank;
@@ -26,7 +27,7 @@ static mt__matrix output_of(const mt_tensor *t, int64_t item) /* contiguous */
 typedef struct spread {
     const char *from;
     char *to;
-    int64_t rows, columns;      /* of each of the batch */
+    int64_t rows, columns;      /* of each batch item */
     int64_t batch, row, column; /* strides of from */
     size_t size;
 } spread;
@@ -75,7 +76,7 @@ mt_status mt__cpu_mm(mt__call *call)
     return product(mt__arg_tensor(call, 0), mt__arg_tensor(call, 1), call->outs[0], 1, 0);
 }
 
-/* A factor as the dtype sees it: integers lose the fraction. */
+/* A factor rounded to the dtype: integers lose the fraction. */
 static double factor(const mt__call *call, unsigned arg)
 {
     return mt__is_floating((mt_dtype)call->outs[0]->dtype) ? mt__arg_number(call, arg)
@@ -88,7 +89,7 @@ static mt_status fill_from_self(mt__call *call)
     return MT_OK;
 }
 
-/* What is added to a product lies in the output before it. */
+/* Initialises the output to the summand of the product. */
 static mt_status begin_with_self(mt__call *call)
 {
     if (MT__LIKELY(!call->shown))
@@ -121,7 +122,7 @@ typedef struct batch {
     const mt_tensor *a, *b;
     mt_tensor *out;
     double alpha, beta;
-    _Atomic int status; /* the first that was not MT_OK */
+    _Atomic int status; /* the first failure */
 } batch;
 
 static void batch_part(int64_t begin, int64_t end, void *user)
@@ -135,7 +136,7 @@ static void batch_part(int64_t begin, int64_t end, void *user)
     }
 }
 
-/* Side by side when there are enough of them for all threads; else each is split. */
+/* In parallel if there are enough products for all threads; else each is split. */
 static mt_status batched(mt__call *call, const mt_tensor *a, const mt_tensor *b, double alpha, double beta)
 {
     batch p = {a, b, call->outs[0], alpha, beta, MT_OK};
@@ -167,7 +168,7 @@ mt_status mt__cpu_baddbmm(mt__call *call)
 
 /* ------------------------------------------------------------------------------------------------- dot */
 
-/* Eight sums side by side: vectors for the machine, and better rounded than one. */
+/* Eight sums in parallel: vectorisable, and more accurate than one. */
 #define DOT(type, suffix)                                                                                    \
     static type dot_##suffix(int64_t n, const type *a, int64_t sa, const type *b, int64_t sb)                \
     {                                                                                                        \

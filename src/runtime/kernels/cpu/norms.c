@@ -1,8 +1,9 @@
-/* runtime/kernels/cpu/norms.c - layer_norm over dense rows, batch_norm over channels [N, C, inner], and their derivatives.
+/* runtime/kernels/cpu/norms.c - layer_norm over dense rows, batch_norm over channels [N, C, inner], and
+ * their derivatives.
  *
- * Inputs are made contiguous first. Means and variances go in two passes, lanes of the tensor's type summed into double
- * per chunk. Sums over rows (gradients of weight and bias) are cut by columns, so no thread shares an accumulator and
- * results do not depend on the number of threads.
+ * Inputs are first made contiguous. Means and variances take two passes; lanes of the tensor's type are
+ * summed into double per chunk. Sums over rows (gradients of weight and bias) are split by columns, so
+ * threads share no accumulator and results do not depend on the number of threads.
  */
 #include "runtime/kernels/cpu/clones.h"
 #include "runtime/runtime.h"
@@ -38,9 +39,9 @@
         return total;                                                                                        \
     }
 
-/* What the loops read and write; which of them are set differs. */
+/* The inputs and outputs of the loops; not all are set for each. */
 typedef struct job {
-    const void *x, *grad, *weight, *bias, *mean, *rstd; /* weight, bias: NULL: none */
+    const void *x, *grad, *weight, *bias, *mean, *rstd; /* weight, bias: may be NULL */
     void *y, *to_mean, *to_rstd, *grad_x, *grad_weight, *grad_bias;
     int64_t rows, n;                /* layer_norm */
     int64_t batch, channels, inner; /* batch_norm */
@@ -130,7 +131,7 @@ SUMS(double, d)
 LAYER_NORM(float, f)
 LAYER_NORM(double, d)
 
-/* Mean and 1/std of channel c, which also move the running ones. */
+/* Mean and 1/std of channel c, which also update the running ones. */
 #define BATCH_NORM(T, S)                                                                                     \
     static inline __attribute__((always_inline)) void channel_stats_##S(const job *j, int64_t c,             \
                                                                         double *mean, double *rstd)          \
@@ -238,7 +239,7 @@ static void go(const job *j, void (*run)(int64_t, int64_t, const job *), int64_t
         mt__parallel(items, weight < GRAIN ? GRAIN / weight : 1, run_part, &w);
 }
 
-/* Contiguous tensors for the time of a call. */
+/* Contiguous tensors for the duration of a call. */
 typedef struct held {
     mt_tensor *items[8];
     int count;

@@ -1,10 +1,11 @@
-/* runtime/kernels/cpu/optim.c - steps of optimizers: every parameter, its gradient and its state in a single pass.
+/* runtime/kernels/cpu/optim.c - optimizer steps: each parameter, its gradient and its state in a single pass.
  *
- * A formula is written once and compiled for float and double, each with and without AVX2 (no FMA: the results are the
- * same). The numbers that are the same for all elements are computed in double, per parameter, by the op's kernel. The
- * formulas are PyTorch's, in its order of operations. The elements of all parameters are shared out over the pool.
+ * A formula is written once and compiled for float and double, each with and without AVX2 (no FMA: the
+ * results are the same). Numbers that are the same for all elements are computed in double, per parameter, by
+ * the op's kernel. The formulas are PyTorch's, in its order of operations. The elements of all parameters are
+ * distributed over the thread pool.
  *
- * state_steps are counted here, not by the caller; other tensors of one element (mus, etas, mu_products) likewise.
+ * state_steps, and other one-element tensors (mus, etas, mu_products), are updated here, not by the caller.
  */
 #include "runtime/kernels/optim.h"
 #include <math.h>
@@ -12,14 +13,14 @@
 
 #define MOST_STATES 3
 #define NUMBERS 10
-#define UNIT 16384 /* elements that one claim of a thread works on */
+#define UNIT 16384 /* elements that a thread claims at a time */
 
 /* One parameter. */
 typedef struct item {
     void *param;
     const void *grad;
     void *state[MOST_STATES];
-    int64_t numel, row; /* row: elements of one along the first dim */
+    int64_t numel, row; /* row: elements per index of the first dim */
     double sign, decay; /* grad = sign * grad + decay * param */
     double k[NUMBERS];
     bool flag;
@@ -97,8 +98,8 @@ FORMULA(sgd, p += k0 * g;)
 FORMULA(sgd_first, R b = S0[i] = g; p += k0 * (flag ? g + k1 * b : b);)
 FORMULA(sgd_momentum, R b = S0[i] = S0[i] * k1 + k2 * g; p += k0 * (flag ? g + k1 * b : b);)
 
-/* adam: k0 -step size, k1 1 - beta1, k2 beta2, k3 1 - beta2, k4 root of bias correction 2, k5 eps, k6 what param is
- * multiplied with (1, or decoupled decay); S0 exp_avg, S1 exp_avg_sq, S2 max_exp_avg_sq */
+/* adam: k0 -step size, k1 1 - beta1, k2 beta2, k3 1 - beta2, k4 root of bias correction 2, k5 eps, k6 the
+ * factor of param (1, or decoupled decay); S0 exp_avg, S1 exp_avg_sq, S2 max_exp_avg_sq */
 #define ADAM_AVERAGES                                                                                        \
     p *= k6;                                                                                                 \
     R m = S0[i] = LERP(S0[i], g, k1);                                                                        \
@@ -109,7 +110,8 @@ FORMULA(adam_max, ADAM_AVERAGES R w = S2[i] = LARGER(S2[i], v); p += k0 * m / (R
 /* k0 -lr, k5 eps; S0 sum */
 FORMULA(adagrad, R s = S0[i] = S0[i] + g * g; p += k0 * g / (ROOT(s) + k5);)
 
-/* rmsprop: k0 -lr, k1 1 - alpha, k2 alpha, k3 momentum, k5 eps; flag: with momentum; S0 square_avg, S1 momentum, S2 grad_avg */
+/* rmsprop: k0 -lr, k1 1 - alpha, k2 alpha, k3 momentum, k5 eps; flag: with momentum; S0 square_avg, S1
+ * momentum, S2 grad_avg */
 #define RMSPROP_MOVE                                                                                         \
     if (flag) {                                                                                              \
         R b = S1[i] = S1[i] * k3 + g / a;                                                                    \
@@ -132,7 +134,8 @@ FORMULA(adamax, R m = S0[i] = LERP(S0[i], g, k1); R a = S1[i] * k2, b = (g < 0 ?
 /* nadam: as adam; k0 for the gradient, k7 for exp_avg, k4 bias correction 2 */
 FORMULA(nadam, ADAM_AVERAGES R d = ROOT(v / k4) + k5; p += k0 * g / d; p += k7 * m / d;)
 
-/* radam: as adam; k0 lr, k7 bias correction 1, k4 root of bias correction 2 times the rectification; flag: rectified */
+/* radam: as adam; k0 lr, k7 bias correction 1, k4 root of bias correction 2 times the
+ * rectification; flag: rectified */
 FORMULA(radam, ADAM_AVERAGES R u = m / k7 * k0; p -= flag ? u * (k4 / (ROOT(v) + k5)) : u;)
 
 /* k0 -eta, k1 1 - lambd * eta, k2 mu; flag: mu is 1; S0 ax */
@@ -201,7 +204,7 @@ static double count_step(mt_tensor *t)
     return number_of(t);
 }
 
-/* What an op knows about its arguments, and how it turns them into numbers. */
+/* The roles of an op's arguments, and how they become numbers. */
 typedef struct rule {
     int8_t states[MOST_STATES]; /* arguments that are S0 ..., 0: none */
     int8_t maximize, decay;     /* arguments, 0: none */
@@ -214,7 +217,7 @@ static mt_tensor *item_of(const mt__call *call, unsigned arg, uint32_t i)
     return call->args[arg].as.tensors[i];
 }
 
-/* Contiguous stand-ins for tensors that are not: those that are written are copied back. */
+/* Contiguous copies of tensors that are not; written ones are copied back. */
 typedef struct stand_in {
     mt_tensor *real, *copy; /* real: borrowed; copy: owned */
 } stand_in;
@@ -274,7 +277,7 @@ static mt_status prepare_item(const mt__call *call, const rule *r, uint32_t i, i
     return status;
 }
 
-/* Every tensor that the op writes has changed. */
+/* Bumps the version of every tensor that the op writes. */
 static void bump_versions(const mt__call *call)
 {
     for (unsigned a = 0; a < call->op->param_count; a++)
@@ -286,7 +289,7 @@ static void bump_versions(const mt__call *call)
 #define TEXT2(...) #__VA_ARGS__
 #define TEXT(...) TEXT2(__VA_ARGS__)
 
-/* On an accelerator: the same formulas, as text; one kernel per parameter. */
+/* On an accelerator: the same formulas as text, one kernel launch per parameter. */
 static mt_status step_elsewhere(mt__call *call, const rule *r)
 {
     static const char macros[] =
@@ -561,7 +564,7 @@ mt_status mt__cpu_fused_rprop(mt__call *call)
     return step(call, &r);
 }
 
-/* Adam for the rows that have a gradient; the others are left as they are. */
+/* Adam for rows with a gradient; the others stay unchanged. */
 #define SPARSE_ADAM(real, suffix)                                                                            \
     static void sparse_adam_##suffix(const item *it, int64_t begin, int64_t end)                             \
     {                                                                                                        \

@@ -1,7 +1,7 @@
-/* runtime/kernels/cpu/pick.c - what picks elements along a dim: max and min with indices, argmax, argmin, topk, sort.
+/* runtime/kernels/cpu/pick.c - selection along a dim: max and min with indices, argmax, argmin, topk, sort.
  *
- * Rows are dense (mt__rows_of). A NaN counts as the largest of all for sort and topk, and as the extreme for max and min;
- * among equals the first is picked. Sorting is stable: a merge sort of pairs (value, index).
+ * Rows are dense (mt__rows_of). A NaN counts as the largest value for sort and topk, and as the extreme for
+ * max and min; among equals the first wins. Sorting is stable: a merge sort of pairs (value, index).
  */
 #include "runtime/kernels/cpu/clones.h"
 #include "runtime/ops/reduce.h"
@@ -9,15 +9,15 @@
 
 #define LANES 16
 #define GRAIN (1 << 14)
-#define SMALL_K 32 /* topk keeps so few in order while it reads; more are taken from a sorted row */
+#define SMALL_K 32 /* up to this, topk keeps a sorted list while reading; else it sorts the row */
 
 typedef struct job {
     const void *from;
-    void *values; /* NULL: not asked for */
+    void *values; /* NULL: not wanted */
     int64_t *indices;
     int64_t n, k, inner; /* an output row has k elements, `inner` apart */
     bool down;           /* the largest first */
-    void *room;          /* of sort: two times n pairs */
+    void *room;          /* for sort: two times n pairs */
 } job;
 
 /* ----------------------------------------------------------------------------------------------- extremes */
@@ -118,7 +118,7 @@ mt_status mt__cpu_argmin(mt__call *call)
 
 /* -------------------------------------------------------------------------------------------- sort and topk */
 
-/* before: does a come before b, strictly? */
+/* before: does a come strictly before b? */
 #define SORT(T, S, UNUSED)                                                                                   \
     typedef struct pair_##S {                                                                                \
         T value;                                                                                             \
@@ -217,7 +217,7 @@ static mt_status order(mt__call *call, int64_t dim_argument, bool down)
         status = mt__fail(MT_E_NOMEM, "out of memory: sorting rows of %lld elements", (long long)j.n);
     work w = {&j, runs[self->dtype]};
     if (status == MT_OK && j.k > 0 && (j.room != NULL || self->numel <= GRAIN))
-        run_part(0, count, &w); /* the room is for one thread */
+        run_part(0, count, &w); /* there is room for one thread only */
     else if (status == MT_OK && j.k > 0)
         mt__parallel(count, j.n < GRAIN ? GRAIN / j.n : 1, run_part, &w);
     free(j.room);

@@ -1,5 +1,5 @@
-/* runtime/kernels/cpu/pools.c - pools, plane by plane; planes are shared out over the pool of threads. Tensors are made
- * contiguous first. In a backward each plane is written by one thread only, so nothing is added twice or raced for.
+/* runtime/kernels/cpu/pools.c - pooling, plane by plane; planes are distributed over the thread pool. Tensors
+ * are first made contiguous. In backward each plane is written by one thread only, so there are no races.
  */
 #include "runtime/ops/pool.h"
 #include <math.h>
@@ -26,7 +26,7 @@ static inline int64_t window(const mt__pool *p, int d, int64_t o, int64_t *begin
     return to - from;
 }
 
-/* What one element of an average's output is divided by; the window's rows and columns are set. */
+/* The divisor of one output element of an average pool; sets the window's rows and columns. */
 static inline int64_t averaged(const job *j, int64_t y, int64_t x, int64_t *y0, int64_t *y1, int64_t *x0,
                                int64_t *x1)
 {
@@ -104,7 +104,7 @@ MAX_POOL(int64_t, i64, INT64_MIN, NEVER)
                     for (int64_t yy = y0; yy < y1; yy++)                                                     \
                         for (int64_t xx = x0; xx < x1; xx++)                                                 \
                             sum += in[yy * p->in[1] + xx];                                                   \
-                    type by = (type)divisor; /* 0 where a divisor of the user's does not fit */              \
+                    type by = (type)divisor; /* 0 if the user's divisor does not fit */                      \
                     *out++ = y0 >= y1 || x0 >= x1 || by == 0 ? 0 : sum / by;                                 \
                 }                                                                                            \
         }                                                                                                    \
@@ -191,7 +191,7 @@ POOL_GRADIENTS(double, f64)
 /* ------------------------------------------------------------------------------------------------- kernels */
 
 typedef void part_fn(int64_t begin, int64_t end, void *user);
-typedef struct family { /* by dtype; NULL: infer refuses it */
+typedef struct family { /* by dtype; NULL: refused by infer */
     part_fn *parts[MT_DTYPES];
 } family;
 

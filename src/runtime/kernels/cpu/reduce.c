@@ -1,12 +1,13 @@
-/* runtime/kernels/cpu/reduce.c - reductions that keep one number per output: sums, products, extremes, truth.
+/* runtime/kernels/cpu/reduce.c - reductions with one accumulator per output: sums, products,
+ * extremes, any and all.
  *
- * An input of any strides is read as it lies. Its dims are parted into those that are kept and those that are reduced;
- * neighbours that lie behind each other are joined. Then either each output reduces runs of the input (run), or, where
- * the kept dim is the one that lies densely, blocks of columns are reduced together (columns).
+ * Inputs of any strides are read in place. Their dims are divided into kept and reduced ones; adjacent dims
+ * are merged where strides allow. Then either each output reduces runs of the input (run) or, if the dense
+ * dim is a kept one, blocks of columns are reduced together (columns).
  *
- * Accuracy: floats are added in float lanes for at most CHUNK elements, then to a double; so a sum over 1e6 floats is
- * right to the last bits. The order does not depend on the number of threads: a large single sum is cut in fixed PARTs.
- * Accumulators are 8 bytes: a double or an int64.
+ * Accuracy: floats are added in float lanes for at most CHUNK elements, then to a double; so a sum over 1e6
+ * floats is accurate to the last bits. The order does not depend on the number of threads: a large single sum
+ * is split into fixed PARTs. Accumulators are 8 bytes: a double or an int64.
  */
 #include "runtime/kernels/cpu/clones.h"
 #include "runtime/ops/reduce.h"
@@ -15,10 +16,10 @@
 
 #define LANES 32
 #define CHUNK 2048
-#define ROWS 32         /* that columns() adds in float */
-#define COLUMNS 256     /* in a block */
+#define ROWS 32         /* added in float by columns() */
+#define COLUMNS 256     /* per block */
 #define PART (1 << 16)  /* elements of a part of a single sum */
-#define GRAIN (1 << 15) /* elements that are worth a thread */
+#define GRAIN (1 << 15) /* elements: fewer are not worth a thread */
 
 typedef union number {
     double f;
@@ -37,14 +38,14 @@ typedef struct reducer {
 
 #define SUM(a, x) ((a) + (x))
 #define PROD(a, x) ((a) * (x))
-#define MAX(a, x) ((x) > (a) || (x) != (x) ? (x) : (a)) /* a NaN, once met, stays */
+#define MAX(a, x) ((x) > (a) || (x) != (x) ? (x) : (a)) /* NaN is sticky */
 #define MIN(a, x) ((x) < (a) || (x) != (x) ? (x) : (a))
 #define IMAX(a, x) ((x) > (a) ? (x) : (a))
 #define IMIN(a, x) ((x) < (a) ? (x) : (a))
 #define ANY(a, x) ((a) | ((x) != 0))
 #define ALL(a, x) ((a) & ((x) != 0))
 
-/* T: of the input; L: of lanes; M: member of number; A: its type. */
+/* T: input type; L: type of lanes; M: member of number; A: its type. */
 #define REDUCER(name, T, L, A, M, IDENTITY, STEP, MERGE)                                                     \
     MT__CLONES static void run_##name(const void *restrict from, int64_t n, int64_t stride, number *acc)     \
     {                                                                                                        \
@@ -110,7 +111,7 @@ ALL_DTYPES(prod, double, PROD, IMUL, 1, 1)
 ALL_DTYPES(max, float, MAX, IMAX, -INFINITY, INT64_MIN)
 ALL_DTYPES(min, float, MIN, IMIN, INFINITY, INT64_MAX)
 
-/* Truth: accumulators are int64 for every dtype. */
+/* any and all: accumulators are int64 for every dtype. */
 #define TRUTHS(op, STEP, ID)                                                                                 \
     REDUCER(op##_b, bool, uint8_t, int64_t, i, ID, STEP, STEP)                                               \
     REDUCER(op##_i, int32_t, int32_t, int64_t, i, ID, STEP, STEP)                                            \
@@ -132,13 +133,13 @@ typedef struct job {
     int kept, reduced;
     int64_t kept_dims[MT_MAX_RANK], kept_strides[MT_MAX_RANK];
     int64_t dims[MT_MAX_RANK], strides[MT_MAX_RANK]; /* reduced: outermost first */
-    int64_t count;                                   /* elements that make one output */
+    int64_t count;                                   /* elements per output */
     int64_t blocks;                                  /* of columns; 0: by runs */
     double divisor;                                  /* of means; 0: none */
     number *parts;                                   /* of a single sum */
 } job;
 
-/* Appends a dim, joined with the one before it when that steps over it exactly. */
+/* Appends a dim, merged with the previous one if that steps over it exactly. */
 static void append(int64_t *dims, int64_t *strides, int *n, int64_t dim, int64_t stride)
 {
     if (*n > 0 && strides[*n - 1] == stride * dim) {
@@ -157,7 +158,7 @@ static void plan(job *j, const mt_tensor *t, uint32_t mask)
         if (mask >> i & 1u) {
             if (t->dims[i] == 1)
                 continue;
-            int k = n++; /* by falling stride */
+            int k = n++; /* by descending stride */
             for (; k > 0 && t->strides[order[k - 1]] < t->strides[i]; k--)
                 order[k] = order[k - 1];
             order[k] = i;
@@ -202,7 +203,7 @@ static void store(const job *j, int64_t at, const number *acc, int64_t n)
 #undef STORE
 }
 
-/* Calls run or columns for every place of the outer reduced dims. */
+/* Calls run or columns for every index of the outer reduced dims. */
 static void gather(const job *j, const char *from, int64_t columns, number *acc)
 {
     int inner = j->reduced - 1;
@@ -227,7 +228,7 @@ static void gather(const job *j, const char *from, int64_t columns, number *acc)
     }
 }
 
-/* Where the input of the kept index lies; `kept` dims of it. */
+/* The input position of a kept index, over `kept` dims. */
 static const char *find(const job *j, int64_t index, int kept)
 {
     const char *from = j->from;
@@ -318,7 +319,8 @@ static mt_status reduce(mt__call *call, const mt_tensor *t, const reducer *of_dt
     return MT_OK;
 }
 
-/* Sums and products read the input in the output's dtype, except that integers of any width go to int64. */
+/* Sums and products convert the input to the output's dtype, except that integers of any
+ * width become int64. */
 static mt_status reduce_cast(mt__call *call, const reducer *of_dtype, bool mean)
 {
     const mt_tensor *self = mt__arg_tensor(call, 0);

@@ -1,6 +1,7 @@
-/* runtime/kernels/cpu/rows.c - reductions that see a row as a whole: var, std, norms, logsumexp; and cumsum.
+/* runtime/kernels/cpu/rows.c - reductions that need a whole row: var, std, norms, logsumexp; and cumsum.
  *
- * The reduced dims are brought last and made contiguous (mt__rows_of), so that every output is made of one dense row.
+ * The reduced dims are moved last and made contiguous (mt__rows_of), so that every output depends
+ * on one dense row.
  */
 #include "runtime/kernels/cpu/clones.h"
 #include "runtime/kernels/cpu/vexp.h"

@@ -1,4 +1,4 @@
-/* kernels/cpu/select.c - where, clamp, masked_fill, and the ops of three tensors: addcmul, addcdiv, lerp. */
+/* kernels/cpu/select.c - where, clamp, masked_fill, and ops on three tensors: addcmul, addcdiv, lerp. */
 #include "runtime/kernels/cpu/iterate.h"
 
 static mt_status run3(mt__call *call, mt__loop *const *loops, const mt_value *const operands[3],
@@ -41,7 +41,7 @@ typedef struct bounds {
     bool has_low, has_high;
 } bounds;
 
-/* NaN passes, and a NaN bound makes all NaN; where the bounds cross, the high one wins. */
+/* NaN is kept, and a NaN bound makes all NaN; if the bounds cross, the upper one wins. */
 #define CLAMP(sym, T, field)                                                                                 \
     MT__LOOP1(, clamp_##sym, T, T, const T low = ((const bounds *)user)->low.field;                          \
               const T high = ((const bounds *)user)->high.field;                                             \
@@ -99,7 +99,7 @@ MT__LOOP3(MT__CLONES, addcmul_FLOAT32, float, float, float, REAL_VALUE, a + valu
 MT__LOOP3(MT__CLONES, addcmul_FLOAT64, double, double, double, REAL_VALUE, a + value * b * c)
 MT__LOOP3(MT__CLONES, addcdiv_FLOAT32, float, float, float, REAL_VALUE, a + value * (b / c))
 MT__LOOP3(MT__CLONES, addcdiv_FLOAT64, double, double, double, REAL_VALUE, a + value * (b / c))
-/* From the nearer end, so that a weight of 1 gives the end itself. */
+/* From the nearer end, so that a weight of 1 yields exactly the end. */
 MT__LOOP3(MT__CLONES, lerp_FLOAT32, float, float, float, MT__NO_SETUP,
           c < 0.5f ? a + c * (b - a) : b - (b - a) * (1.0f - c))
 MT__LOOP3(MT__CLONES, lerp_FLOAT64, double, double, double, MT__NO_SETUP,

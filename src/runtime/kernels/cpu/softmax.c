@@ -1,7 +1,8 @@
 /* runtime/kernels/cpu/softmax.c - softmax and log_softmax over one dim, and their derivatives.
  *
- * A tensor is read as [outer, n, inner], made contiguous first. With inner 1 a row lies densely and its elements are the
- * lanes; else up to BLOCK neighbours in inner are reduced together. Sums are kept in double between chunks.
+ * A tensor is made contiguous and read as [outer, n, inner]. With inner 1 a row is dense and its
+ * elements are the lanes; else up to BLOCK neighbours in inner are reduced together. Sums are kept in
+ * double between chunks.
  */
 #include "runtime/kernels/cpu/clones.h"
 #include "runtime/kernels/cpu/vexp.h"
@@ -165,7 +166,7 @@ static void run_part(int64_t begin, int64_t end, void *user)
     w->run(begin, end, &w->j, w->logs);
 }
 
-/* How the tensor is read, and by which of: rows, blocks; of float, double. */
+/* Sets the layout of the tensor, and the function: by rows or blocks; for float or double. */
 static void start(work *w, const mt_tensor *t, int dim,
                   void (*const runs[4])(int64_t, int64_t, const job *, bool))
 {

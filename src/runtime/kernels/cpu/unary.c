@@ -1,5 +1,5 @@
-/* kernels/cpu/unary.c - elementwise ops of one operand: one expression per op, made into a loop per dtype. Activations are
- * in activation.c.
+/* kernels/cpu/unary.c - elementwise ops of one operand: one expression per op, expanded to a loop per dtype.
+ * Activations are in activation.c.
  */
 #pragma GCC optimize("fp-contract=fast") /* polynomials: half the latency where there is FMA */
 #include "runtime/kernels/cpu/iterate.h"
@@ -58,10 +58,10 @@ KERNEL(sign, call->compute, same_bool, sign_i32, sign_i64, sign_f32, sign_f64)
 
 BOOL_LOOP(relu, x)
 INT_LOOPS(relu, x > 0 ? x : 0)
-FLOAT_LOOPS(relu, x < 0 ? (type)0 : x) /* NaN stays */
+FLOAT_LOOPS(relu, x < 0 ? (type)0 : x) /* NaN is kept */
 KERNEL(relu, call->compute, relu_bool, relu_i32, relu_i64, relu_f32, relu_f64)
 
-/* Integers are whole already. */
+/* Integers need no rounding. */
 #define ROUNDED(op, expr)                                                                                    \
     FLOAT_LOOPS(op, expr)                                                                                    \
     KERNEL(op, call->compute, NULL, same_i32, same_i64, op##_f32, op##_f64)
@@ -88,7 +88,7 @@ REAL(tanh, MT__TANH(x))
 REAL(sigmoid, (type)1 / ((type)1 + MT__EXP(-x)))
 REAL(erf, MT__ERF(x))
 
-/* Angles too large for the fast reduction, and what is no angle, are done again by libm. */
+/* Angles too large for the fast reduction, infinities and NaN are redone by libm. */
 static void redo_large(char *const *p, const int64_t *step, int64_t n, float (*fn)(float))
 {
     for (int64_t i = 0; i < n; i++) {

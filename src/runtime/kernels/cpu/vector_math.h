@@ -1,8 +1,8 @@
-/* kernels/cpu/vector_math.h - float32 functions without branches and calls, so that loops of them vectorise. Within 2 ulp
- * of the exact result; infinities and NaN as libm has them. MT__EXP(x) and its like pick these for floats and libm for
- * doubles.
+/* kernels/cpu/vector_math.h - float32 functions without branches or calls, so that loops over them vectorise.
+ * Within 2 ulp of the exact result; infinities and NaN as in libm. MT__EXP(x) etc. use these for floats and
+ * libm for doubles.
  *
- * Rounding to the nearest integer is done by adding and subtracting 1.5 * 2^23, which SSE2 can do too.
+ * Rounding to the nearest integer adds and subtracts 1.5 * 2^23, which SSE2 can do, too.
  */
 #ifndef KERNELS_CPU_VECTOR_MATH_H
 #define KERNELS_CPU_VECTOR_MATH_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A loop for another instruction set takes in only what it must. */
+/* A function compiled for another instruction set inlines only what it must. */
 #define MT__INLINE static inline __attribute__((always_inline))
 
 MT__INLINE uint32_t mt__float_bits(float x)
@@ -32,7 +32,7 @@ MT__INLINE float mt__bits_float(uint32_t u)
 
 MT__INLINE float mt__expf(float x)
 {
-    float c = x < -104.0f ? -104.0f : x; /* NaN stays */
+    float c = x < -104.0f ? -104.0f : x; /* NaN is kept */
     c = c > 89.0f ? 89.0f : c;
     float k = c * 1.44269504088896341f + MT__ROUNDER;
     uint32_t n = mt__float_bits(k) - 0x4b400000u;
@@ -45,7 +45,7 @@ MT__INLINE float mt__expf(float x)
     y = y * r + 1.6666665459e-1f;
     y = y * r + 5.0000001201e-1f;
     y = y * (r * r) + r + 1.0f;
-    /* 2^n in two factors: one alone can be too large or too small for a float */
+    /* 2^n as two factors: a single one may overflow or underflow */
     uint32_t half = (uint32_t)((int32_t)n >> 1);
     return y * mt__bits_float((half + 127u) << 23) * mt__bits_float((n - half + 127u) << 23);
 }
@@ -55,7 +55,7 @@ MT__INLINE float mt__logf(float x)
     uint32_t tiny = x < 1.17549435e-38f;
     float s = tiny ? x * 8388608.0f : x;
     uint32_t u = mt__float_bits(s);
-    int32_t e = (int32_t)(u - 0x3f3504f3u) >> 23; /* the mantissa comes to lie in [sqrt(1/2), sqrt(2)) */
+    int32_t e = (int32_t)(u - 0x3f3504f3u) >> 23; /* puts the mantissa into [sqrt(1/2), sqrt(2)) */
     float f = mt__bits_float(u - ((uint32_t)e << 23)) - 1.0f;
     float z = f * f, n = (float)(e - (tiny ? 23 : 0));
     float y = 7.0376836292e-2f;
@@ -74,7 +74,7 @@ MT__INLINE float mt__logf(float x)
     return x >= 0.0f ? r : NAN;
 }
 
-/* The error of 1 + x is given back by the quotient. */
+/* The quotient corrects the rounding error of 1 + x. */
 MT__INLINE float mt__log1pf(float x)
 {
     float u = 1.0f + x, d = u - 1.0f;
@@ -83,7 +83,7 @@ MT__INLINE float mt__log1pf(float x)
     return u == INFINITY || x == -1.0f ? mt__logf(u) : r;
 }
 
-/* Near zero a polynomial of its own: exp(x) - 1 would lose the digits. */
+/* A separate polynomial near zero, where exp(x) - 1 would lose digits. */
 MT__INLINE float mt__expm1f(float x)
 {
     float y = 2.4801587e-5f;
@@ -136,7 +136,7 @@ MT__INLINE float mt__erff(float x)
     return t > 0.927734375f ? far : near;
 }
 
-/* Of an angle that was reduced to r in [-pi/4, pi/4], in quadrant q. */
+/* For an angle reduced to r in [-pi/4, pi/4], in quadrant q. */
 MT__INLINE float mt__sincos_of(float r, uint32_t q)
 {
     float z = r * r;
@@ -147,7 +147,7 @@ MT__INLINE float mt__sincos_of(float r, uint32_t q)
     return q & 2u ? -y : y;
 }
 
-/* Right for |x| below MT__ANGLE_MOST: the reduction, in doubles, has 53 - 22 bits to spare. */
+/* Valid for |x| below MT__ANGLE_MOST: the reduction, in double, has 53 - 22 bits to spare. */
 #define MT__ANGLE_MOST 4194304.0f
 MT__INLINE float mt__sine_shifted(float x, uint32_t quadrants)
 {

@@ -1,7 +1,8 @@
-/* runtime/kernels/cpu/vexp.h - exp of a float without branches or tables, so that a loop over it is vectorised.
+/* runtime/kernels/cpu/vexp.h - exp of a float without branches or tables, so that a loop over
+ * it is vectorised.
  *
- * x = n ln 2 + r, |r| <= ln 2 / 2; exp(r) by a polynomial; 2^n in two factors, so that results go through the subnormal
- * numbers to 0, and to infinity, as they should. Within 2 ulp of expf; NaN stays NaN.
+ * x = n ln 2 + r, |r| <= ln 2 / 2; exp(r) by a polynomial; 2^n as two factors, so that results underflow
+ * through the subnormals to 0, and overflow to infinity, correctly. Within 2 ulp of expf; NaN stays NaN.
  */
 #ifndef RUNTIME_KERNELS_CPU_VEXP_H
 #define RUNTIME_KERNELS_CPU_VEXP_H

@@ -1,7 +1,8 @@
-/* kernels/opencl/create.c - new tensors, counted or by chance, and joins: cat, stack, repeat, flip, roll, triangles.
+/* kernels/opencl/create.c - new tensors (ranges and random ones), and cat, stack, repeat, flip,
+ * roll, triangles.
  *
- * By chance: each call draws a key from the process's generator; the device's numbers follow from it (they are not those of
- * the CPU, as in PyTorch).
+ * Random numbers: each call draws a key from the process's generator, from which the device computes its
+ * numbers (as in PyTorch, they differ from the CPU's).
  */
 #include "runtime/chance.h"
 #include "runtime/kernels/opencl/npu.h"
@@ -37,7 +38,7 @@ static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_
     return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)t->dtype, k) : status;
 }
 
-/* Real numbers are counted in double where the device has it. */
+/* Floating ranges are computed in double if the device supports it. */
 static mt_dtype counting(const mt__npu *npu, mt_dtype dtype)
 {
     return mt__is_floating(dtype) ? (npu->properties.has_float64 ? MT_FLOAT64 : MT_FLOAT32) : MT_INT64;
@@ -171,7 +172,7 @@ static mt_status draw_into(mt__call *call, const draw *d, const mt_tensor *out)
     return mt__let_go(&h);
 }
 
-/* As the CPU's kernels do, in PyTorch's words. */
+/* The checks of the CPU kernels, with PyTorch's messages. */
 static mt_status check_draw(const mt__call *call, const draw *d, mt_dtype dtype)
 {
     double a = d->op != MT_OP_bernoulli ? mt__arg_number(call, 1) : 0,
@@ -225,7 +226,7 @@ static int wrapped(int64_t dim, int rank)
     return (int)(dim < 0 ? dim + (rank > 0 ? rank : 1) : dim);
 }
 
-/* `from` into the part of `to` that begins at `begin` along dim and is as long. */
+/* Copies `from` into `to`, starting at `begin` along dim. */
 static mt_status put_part(const mt_tensor *to, int dim, int64_t begin, int64_t n, bool drop,
                           const mt_tensor *from)
 {
@@ -271,7 +272,8 @@ mt_status mt__npu_stack(mt__call *call)
     return status;
 }
 
-/* out as [times, size] per dim; self broadcasts into it, as a view of twice the dims, in as many steps as needed. */
+/* Views out as [times, size] per dim, i.e. with twice the dims, and broadcasts self into it, in as many
+ * steps as needed. */
 mt_status mt__npu_repeat(mt__call *call)
 {
     const mt_tensor *t = mt__arg_tensor(call, 0), *out = call->outs[0];
@@ -293,7 +295,7 @@ mt_status mt__npu_repeat(mt__call *call)
         }
     }
     if (n > MT_MAX_RANK)
-        return mt__fail(MT_E_NOT_IMPLEMENTED, "repeat of so many dims (%d) has no kernel for device %s", n,
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "repeat with %d dims has no kernel for device %s", n,
                         mt__device_text(out->device));
     mt_tensor *part = NULL, *seen = NULL;
     mt_status status = mt__alias(out, n, dims, to, out->offset, &part);
@@ -326,7 +328,7 @@ mt_status mt__npu_flip(mt__call *call)
     return status;
 }
 
-/* One dim after the other; each is two parts, joined the other way round. */
+/* One dim at a time; each consists of two parts that are swapped. */
 mt_status mt__npu_roll(mt__call *call)
 {
     mt_tensor *out = call->outs[0];

@@ -1,7 +1,7 @@
-/* New elements: counted, or by chance (Philox 4x32-10: a key per call, a counter per element). */
+/* New elements: ranges and random numbers (Philox 4x32-10: a key per call, a counter per element). */
 #if !defined(CREATE_ONCE)
 #define CREATE_ONCE
-/* Real numbers are counted in double where the device has it; integers are divided in it too. */
+/* Floating ranges are computed in double if the device supports it; integer division uses it, too. */
 #if HAS_F64
 typedef double wide;
 #else

@@ -1,12 +1,12 @@
-/* kernels/opencl/elementwise.c - every elementwise op as expressions: of floats, of integers, of bools.
+/* kernels/opencl/elementwise.c - every elementwise op as expressions: for floats, integers and bools.
  *
  * The semantics are those of kernels/cpu (binary.c, unary.c, activation.c, select.c), line by line.
  */
 #include "runtime/kernels/opencl/npu.h"
 #include "runtime/ops/reduce.h"
 
-/* X(op, kernel's name, operands, numbers, of floats, of integers, of bools, gives a bool)
- *   operands: positions of arguments, a ? before one that is wanted as bool. numbers: likewise. An expression that is NULL:
+/* X(op, kernel's name, operands, numbers, for floats, for integers, for bools, returns a bool)
+ *   operands and numbers: positions of arguments, with ? before one that is read as bool. A NULL expression:
  *   the dtype is refused. */
 #define BINARY(X, op, real, whole, truth) X(op, op, "01", "", real, whole, truth, false)
 #define COMPARE(X, op, all) X(op, op, "01", "", all, all, all, true)
@@ -107,7 +107,7 @@
 #define X(op, kernel, operands, numbers, real, whole, truth, gives)                                          \
     [MT_OP_##op] = {#kernel, operands, numbers, real, whole, truth, gives},
 #define CLAMPED "(a < k0 || k0 != k0 ? k0 : a)"
-/* of an index a: k0 the size of the dim, k1 its stride, k2 its number */
+/* for an index a: k0 is the size of the dim, k1 its stride, k2 its number */
 #define PLACE                                                                                                \
     "((a < -k0 || a >= k0) ? (fault_at(fault, FAULT_PICK, a, k2, k0), (T)0) : a < 0 ? a + k0 : a) * k1"
 const mt__expression mt__expressions[MT__EXPRESSIONS] = {
@@ -121,7 +121,7 @@ const mt__expression mt__expressions[MT__EXPRESSIONS] = {
     [MT__POW] = {"pow", "01", "", "pow(a, b)", "int_power(a, b)", NULL, false},
     [MT__SQUARE] = {"square", "0", "", "a * a", NULL, NULL, false},
     [MT__CUBE] = {"cube", "0", "", "a * a * a", NULL, NULL, false},
-    /* NaN passes, and a NaN bound makes all NaN; where the bounds cross, the high one wins. */
+    /* NaN is kept, and a NaN bound makes all NaN; if the bounds cross, the upper one wins. */
     [MT__CLAMP_BOTH] = {"clamp", "0", "01", CLAMPED " > k1 || k1 != k1 ? k1 : " CLAMPED,
                         CLAMPED " > k1 ? k1 : " CLAMPED, NULL, false},
     [MT__CLAMP_LOW] = {"clamp_min", "0", "0", CLAMPED, CLAMPED, NULL, false},
@@ -155,7 +155,7 @@ static mt_status refuse(const mt__call *call)
                     mt__scalar_type(call->compute));
 }
 
-/* The op's arguments through the expression `id`, which may be another than its own. */
+/* Applies the expression `id`, which may be another op's, to the op's arguments. */
 static mt_status run_row(mt__call *call, uint32_t id)
 {
     const mt__expression *own = &mt__expressions[call->op->id], *e = &mt__expressions[id];
@@ -258,7 +258,7 @@ mt_status mt__npu_zero_tensor(mt_tensor *t)
                         1);
 }
 
-/* From or to the CPU. The host's side is made dense and of the right dtype there; the device's side here. */
+/* From or to the CPU. The host side is made dense and cast on the host, the device side on the device. */
 static mt_status from_host(mt_tensor *to, const mt_tensor *from, bool lazily)
 {
     mt__npu *npu;
@@ -310,7 +310,7 @@ static mt_status to_host(mt_tensor *to, const mt_tensor *from)
     return status;
 }
 
-/* By way of the host when both are devices, but not the same. */
+/* Through the host between two different devices. */
 mt_status mt__device_copy(mt_tensor *to, const mt_tensor *from, bool lazily)
 {
     bool to_npu = MT_DEVICE_TYPE(to->device) != 0, from_npu = MT_DEVICE_TYPE(from->device) != 0;
@@ -383,7 +383,7 @@ mt_status mt__npu_nothing(mt__call *call)
 
 /* ---------------------------------------------------------------------------------------------------- losses */
 
-/* As their expressions lie, from MT__LOSSES. */
+/* In the order of their expressions, from MT__LOSSES. */
 static const struct loss {
     mt_op_id op;
     uint8_t reduction, inputs, number; /* positions of arguments; number 0: none */

@@ -1,5 +1,5 @@
-/* kernels/opencl/index.c - elements picked by tensors: embedding, index_select, gather, scatter, index, index_put, and the
- * losses that pick by a target. An index out of range sets the device's fault word: the next wait fails.
+/* kernels/opencl/index.c - indexing by tensors: embedding, index_select, gather, scatter, index, index_put,
+ * and losses that index by a target. An index out of range sets the device's fault word: the next wait fails.
  */
 #include "runtime/kernels/opencl/npu.h"
 #include "runtime/ops/picks.h"
@@ -35,12 +35,12 @@ static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_
     if (status == MT_OK && (variant == ADD || variant == SCATTER_ADD) && mt__size_of(t) == 8 &&
         !l->npu->properties.has_int64_atomics)
         return mt__fail(MT_E_NOT_IMPLEMENTED,
-                        "sums by index of '%s' need 64-bit atomics, which device %s does not have",
+                        "sums by index of '%s' need 64-bit atomics, which device %s lacks",
                         mt__scalar_type((mt_dtype)t->dtype), mt__device_text(t->device));
     return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)t->dtype, k) : status;
 }
 
-/* t seen as [outer, t->dims[dim], inner] */
+/* t as [outer, t->dims[dim], inner] */
 static void split_at(const mt_tensor *t, int dim, int64_t *outer, int64_t *inner)
 {
     *outer = *inner = 1;
@@ -73,7 +73,7 @@ static mt_status select_rows(const mt_tensor *x, const mt_tensor *index, mt_tens
 typedef struct addition {
     const mt_tensor *x, *index, *to; /* to [outer, size, inner] += x [outer, count, inner] */
     int64_t size, inner, skip;
-    int dim;                 /* -1: wrong indices are left out */
+    int dim;                 /* -1: invalid indices are skipped */
     const mt_tensor *counts; /* NULL: all of x is added */
 } addition;
 
@@ -166,7 +166,7 @@ mt_status mt__npu_index_select(mt__call *call)
     return mt__let_go(&h);
 }
 
-/* Into a dense copy when self is not dense. */
+/* Uses a dense copy if self is not dense. */
 mt_status mt__npu_index_add(mt__call *call)
 {
     mt_tensor *self = call->outs[0];
@@ -338,7 +338,7 @@ mt_status mt__npu_index_put(mt__call *call)
     return status;
 }
 
-/* How many there are is in the data: it is counted on the device, read, and the places are written by rank. */
+/* The size depends on the data: counts on the device, reads the count, then writes the positions by rank. */
 mt_status mt__npu_nonzero(mt__call *call)
 {
     const mt_tensor *self = mt__arg_tensor(call, 0);
@@ -353,7 +353,7 @@ mt_status mt__npu_nonzero(mt__call *call)
     if (status == MT_OK)
         status = mt__empty(MT_INT64, self->device, 2, (int64_t[]){count, self->rank}, &call->outs[0]);
     if (status == MT_OK && count > 0 && self->rank > 0) {
-        /* the one place past the end takes what is not counted */
+        /* elements that do not count go to an extra slot past the end */
         mt_tensor *rank_of = MT(sub, MT(cumsum, flags, 0), 1);
         mt_tensor *slot = MT(where, flags, rank_of, count);
         mt_tensor *flat = MT(empty, MT_SHAPE(count + 1), (int64_t)MT_INT64, (int64_t)self->device);

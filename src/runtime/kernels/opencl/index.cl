@@ -1,4 +1,4 @@
-/* Kernels that pick elements by index. */
+/* Kernels that index by tensors. */
 #if !defined(INDEX_ONCE)
 #define INDEX_ONCE
 #if BYTES == 4 && REAL
@@ -15,7 +15,7 @@ void add_to(volatile __global T *at, T x)
     atomic_add(at, x);
 }
 #elif BYTES == 8 && !HAS_I64_ATOMICS
-#define add_to(at, x) /* the host has refused it */
+#define add_to(at, x) /* refused by the host */
 #elif BYTES == 8 && REAL
 void add_to(volatile __global T *at, T x)
 {
@@ -36,7 +36,7 @@ void add_to(volatile __global T *at, T x)
         *at = 1;
 }
 #endif
-/* Over the index's elements, of any strides; self, or what is scattered to, along `dim`. */
+/* Over the elements of the index, with any strides; `dim` is the indexed dim of self or of the target. */
 typedef struct places {
     long dims[9], index[9], self[9], other[9];
 } places;
@@ -61,8 +61,9 @@ __kernel void NAME(long total, long count, long size, long inner, __global const
 #endif
 
 #if defined(NEED_add)
-/* self [outer, size, inner] += source [outer, count, inner], by index [count]; `skip` is an index that is left out. With
- * counts, of how often each index is there, it adds the share. A negative dim: wrong indices are left out. */
+/* self [outer, size, inner] += source [outer, count, inner], by index [count]; `skip` is an index to
+ * ignore. With counts (occurrences of each index), values are divided by them. A negative dim: invalid
+ * indices are skipped. */
 __kernel void NAME(long total, long count, long size, long inner, long skip, long dim, int shares, __global const T *x, long x_at,
                    __global const long *index, long index_at, __global const T *counts, long counts_at, __global T *y,
                    long y_at, __global int *fault)

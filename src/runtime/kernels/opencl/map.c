@@ -1,33 +1,35 @@
-/* kernels/opencl/map.c - one elementwise kernel for every expression: operands a, b, c, d of any dtype and strides, numbers
- * k0 ... of the compute dtype.
+/* kernels/opencl/map.c - one elementwise kernel for every expression: operands a, b, c, d of any dtype and
+ * strides, numbers k0 ... of the compute dtype.
  *
- * The layout is part of the kernel. Dense: every tensor lies like the output and is read at i. Strided: dims are merged as
- * far as all tensors allow, and walked. A number comes by value. An operand of another dtype than the expression wants is
- * cast first by a kernel of its own, which all expressions share, unless it is large: then the cast is part of the kernel.
+ * The layout is part of the kernel. Dense: every tensor has the output's layout and is read at i. Strided:
+ * dims are merged as far as all tensors allow, and iterated. Numbers are passed by value. An operand whose
+ * dtype differs from the expression's is first cast by a separate kernel, which all expressions share, unless
+ * it is large: then the cast is part of the kernel.
  */
 #define _GNU_SOURCE
 #include "runtime/kernels/opencl/npu.h"
 #include <stdlib.h>
 
-#define FUSED_LEAST 65536 /* elements, from which a cast in the kernel pays for a kernel more */
-#define OUTERMOST 7       /* where its steps are */
+#define FUSED_LEAST 65536 /* elements from which a cast in the kernel is worth an extra kernel */
+#define OUTERMOST 7       /* index of its steps */
 
-typedef struct layout {                              /* as put_layout() has it */
-    int64_t inner;                                   /* dims but the outermost; innermost first */
+typedef struct layout {                              /* as in put_layout() */
+    int64_t inner;                                   /* dims except the outermost; innermost first */
     int64_t dims[8], steps[MT__MAP_OPERANDS + 1][8]; /* [0]: the output */
 } layout;
 
-/* Which kernel. */
+/* Selects a kernel. */
 typedef struct plan {
     uint32_t id;
     mt_dtype compute, out;
     mt_dtype from[MT__MAP_OPERANDS], wants[MT__MAP_OPERANDS];
     int count, number_count;
-    uint8_t numbers;    /* bits of the operands that are */
+    uint8_t numbers;    /* bits of the operands that are numbers */
     bool strided, wide; /* wide: 64-bit indices */
 } plan;
 
-/* Of each expression: the first one of its name, whose kernels it uses; and whether an element may break the rules. */
+/* For each expression: the first one of its name, whose kernels it uses; and whether an
+ * element may be invalid. */
 static uint16_t first_of[MT__EXPRESSIONS];
 static bool may_fault[MT__EXPRESSIONS][3];
 
@@ -80,7 +82,7 @@ void mt__map_add(mt__map *m, const mt_value *v, mt_dtype wants)
     m->in[m->count++].wants = wants;
 }
 
-/* A tensor without dims may be on the CPU. */
+/* A 0-dim tensor may be on the CPU. */
 void mt__map_add_tensor(mt__map *m, const mt_tensor *t, mt_dtype wants)
 {
     if (MT_DEVICE_TYPE(t->device) == 0) {
@@ -117,7 +119,7 @@ static bool lies_like(const mt_tensor *t, const mt_tensor *out)
     return t->rank == out->rank && memcmp(t->dims, out->dims, t->rank * sizeof *t->dims) == 0;
 }
 
-/* Dims that lie one within the other for all tensors become one; those of size 1 go. */
+/* Merges dims that are contiguous in all tensors; drops those of size 1. */
 static void lay_out(layout *w, const mt__map *m)
 {
     const mt_tensor *out = m->out;
@@ -183,7 +185,7 @@ static bool has_casts(const plan *p)
     return casts && p->id != MT__COPY;
 }
 
-/* The choices of operands that are numbers, as programs see them: of two the one or the other; of more those that ops have
+/* The usual combinations of number operands: for two operands one or the other; for more, those that ops use
  * (where(x, 1, 0), masked_fill, losses without weights). */
 static bool is_usual(uint32_t id, int count, uint8_t numbers)
 {
@@ -192,7 +194,7 @@ static bool is_usual(uint32_t id, int count, uint8_t numbers)
     return (usual[count] >> numbers & 1) != 0 || id == MT__COPY;
 }
 
-/* Is it one of put_program()'s? */
+/* Does put_program() include it? */
 static bool in_program(const plan *p)
 {
     return !p->wide && !has_casts(p) && is_usual(p->id, p->count, p->numbers);
@@ -264,8 +266,8 @@ static void put_dim(FILE *f, const plan *p, const char *slot)
     put_steps(f, p, "r", slot);
 }
 
-/* Two dims are what most have: without the loop they take a third of the time. A GPU wants the loop unrolled: its arguments
- * are no array to it. */
+/* Two dims are the most common case, and three times as fast without the loop. On a GPU the loop must be
+ * unrolled, since arguments cannot be indexed like an array. */
 static void put_walk(FILE *f, const plan *p, bool unroll)
 {
     fprintf(f, "    %s rest = i;\n    long io = o_at", p->wide ? "ulong" : "uint");
@@ -403,7 +405,7 @@ static mt_status launch(const mt__map *m, const plan *p)
     return mt__launch_flat(&l, &k, m->out->numel);
 }
 
-/* The casts apart: operands before, the result after. */
+/* With separate casts: operands before, the result after. */
 static mt_status run_apart(const mt__map *m)
 {
     mt__map same = *m;

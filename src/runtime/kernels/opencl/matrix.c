@@ -1,5 +1,5 @@
-/* kernels/opencl/matrix.c - products of matrices: by the plug-in's library where it has one and the matrices suit it, else by
- * a kernel of matrix.cl, which takes any strides: one for GPUs, one for processors.
+/* kernels/opencl/matrix.c - matrix products: by the plug-in's library if it has one that supports the
+ * matrices, else by a kernel of matrix.cl for any strides: one for GPUs, one for CPUs.
  */
 #include "runtime/kernels/opencl/npu.h"
 
@@ -25,7 +25,7 @@ static mt__matrix matrix_of(const mt_tensor *t)
                         r > 2 ? t->strides[0] : 0};
 }
 
-/* Rows, or columns, without gaps within: what a BLAS calls a leading dimension. */
+/* Dense rows or columns: finds BLAS's leading dimension. */
 static bool leads(const mt__matrix *m, bool *transposed, uint64_t *lead)
 {
     if (m->column == 1 || m->columns == 1) {
@@ -38,7 +38,8 @@ static bool leads(const mt__matrix *m, bool *transposed, uint64_t *lead)
     return (m->row == 1 || m->rows == 1) && *lead >= (uint64_t)m->rows;
 }
 
-/* CLBlast counts in int; and in a batch its fast path takes matrices to lie densely from the start of their buffer. */
+/* CLBlast counts in int; for batches its fast path assumes matrices that are dense from the start
+ * of their buffer. */
 static bool suits_library(const mtp_plugin_gemm *g)
 {
     const uint64_t most = INT32_MAX - (1u << 20); /* it pads to tiles */
@@ -118,7 +119,7 @@ mt_status mt__npu_product(const mt__matrix *a, const mt__matrix *b, const mt_ten
     }
     put_place(&l, c, c_at);
     mt__launch_long(&l, a->rows * b->columns);
-    /* work-items of a group, and results of one, along each dim */
+    /* work-items per group, and results per work-item, along each dim */
     uint64_t side = panels ? 1 : 16, each = panels ? 16 : 4;
     uint64_t local[] = {side, side, 1};
     uint64_t global[] = {mt__round_up(b->columns, side * each) / each,
@@ -132,7 +133,7 @@ static mt_status product(mt__matrix a, mt__matrix b, const mt_tensor *out, int64
     return mt__npu_product(&a, &b, out, 0, batch, alpha, beta);
 }
 
-/* A factor as the dtype sees it: integers lose the fraction. */
+/* A factor rounded to the dtype: integers lose the fraction. */
 static double factor(const mt__call *call, unsigned arg)
 {
     return mt__is_floating((mt_dtype)call->outs[0]->dtype) ? mt__arg_number(call, arg)

@@ -1,4 +1,5 @@
-/* c = alpha * a @ b + beta * c, of matrices anywhere: element (i, j) at i * row + j * column. c is dense rows. */
+/* c = alpha * a @ b + beta * c, with any strides: element (i, j) is at i * row + j * column. c is
+ * dense and row-major. */
 #if !defined(MATRIX_ONCE)
 #define MATRIX_ONCE
 #define TILE 64
@@ -11,7 +12,7 @@
 #endif
 
 #if defined(NEED_tile)
-/* For GPUs: a work-group of 16 x 16 makes a tile of 64 x 64, each work-item 4 x 4 of it. */
+/* For GPUs: a work-group of 16 x 16 computes a tile of 64 x 64, each work-item 4 x 4 of it. */
 __kernel void NAME(long m, long n, long k, T alpha, T beta, __global const T *a, long a_at, long a_row, long a_column,
                    long a_step, __global const T *b, long b_at, long b_row, long b_column, long b_step, __global T *c,
                    long c_at, long c_step)
@@ -29,7 +30,7 @@ __kernel void NAME(long m, long n, long k, T alpha, T beta, __global const T *a,
     for (long p0 = 0; p0 < k; p0 += TILE_DEEP) {
         for (int q = 0; q < EACH; q++) {
             const int e = q * 256 + me;
-            /* neighbours in memory go to neighbouring work-items */
+            /* neighbouring work-items read neighbouring memory */
             const int ai = a_column == 1 ? e / TILE_DEEP : e % TILE, ap = a_column == 1 ? e % TILE_DEEP : e / TILE;
             const int bj = b_column == 1 ? e % TILE : e / TILE_DEEP, bp = b_column == 1 ? e / TILE : e % TILE_DEEP;
             la[ap][ai] = i0 + ai < m && p0 + ap < k ? a[(i0 + ai) * a_row + (p0 + ap) * a_column] : (T)0;
@@ -58,7 +59,7 @@ __kernel void NAME(long m, long n, long k, T alpha, T beta, __global const T *a,
 #endif
 
 #if defined(NEED_panel)
-/* For processors: a work-item makes 16 x 16, from panels of b that lie dense. */
+/* For CPUs: a work-item computes 16 x 16, from dense panels of b. */
 __kernel void NAME(long m, long n, long k, T alpha, T beta, __global const T *a, long a_at, long a_row, long a_column,
                    long a_step, __global const T *b, long b_at, long b_row, long b_column, long b_step, __global T *c,
                    long c_at, long c_step)
@@ -84,7 +85,7 @@ __kernel void NAME(long m, long n, long k, T alpha, T beta, __global const T *a,
                 panel[p] = vload16(0, edge);
             }
         }
-        for (int u = 0; u < rows; u += 4) { /* past the last row: the last one again */
+        for (int u = 0; u < rows; u += 4) { /* past the last row: repeats the last one */
             __global const T *a0 = a + u * a_row + p0 * a_column, *a1 = a0 + min(1, rows - 1 - u) * a_row;
             __global const T *a2 = a0 + min(2, rows - 1 - u) * a_row, *a3 = a0 + min(3, rows - 1 - u) * a_row;
             V s0 = (V)(0), s1 = (V)(0), s2 = (V)(0), s3 = (V)(0);

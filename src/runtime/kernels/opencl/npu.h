@@ -1,22 +1,22 @@
-/* kernels/opencl/npu.h - what the ops of accelerators share: sources of kernels, elementwise maps, reductions.
+/* kernels/opencl/npu.h - shared by the ops of accelerators: kernel sources, elementwise maps, reductions.
  *
- * A kernel is made for each combination of dtypes and layouts that a program uses, at its first use: from a template (*.cl)
- * or from an expression. Where the driver compiles a kernel only when it is first launched (lazy_kernels), all kernels of a
- * family and dtype go into one program, since there the program is what costs. Every function here leaves its message with
- * mt__fail().
+ * A kernel is generated on first use for each combination of dtypes and layouts: from a template (*.cl) or an
+ * expression. If the driver compiles kernels only at their first launch (lazy_kernels), all kernels of a
+ * family and dtype share one program, since there programs are the expensive part. Every function here
+ * reports errors with mt__fail().
  */
 #ifndef KERNELS_OPENCL_NPU_H
 #define KERNELS_OPENCL_NPU_H
 #include "runtime/device/device.h"
 #include <stdio.h>
 
-#define MT__GROUP 64 /* work-items of a group that makes a row */
-#define MT__FLAT 128 /* work-items of a group of elementwise kernels */
+#define MT__GROUP 64 /* work-items per group of row kernels */
+#define MT__FLAT 128 /* work-items per group of elementwise kernels */
 
 extern const char mt__cl_prelude[], mt__cl_rows[], mt__cl_reduce[], mt__cl_matrix[], mt__cl_index[],
     mt__cl_create[], mt__cl_windows[], mt__cl_sort[];
 
-/* Part of a key: whose kernel it is. */
+/* The part of a key that says which family a kernel belongs to. */
 enum mt__family_id {
     MT__MAP = 1,
     MT__ROWS,
@@ -31,7 +31,7 @@ enum mt__family_id {
 #define MT__KEY(family, dtype, variant)                                                                      \
     ((uint64_t)(family) << 56 | (uint64_t)(dtype) << 52 | (uint64_t)(variant))
 
-/* Bits of dtypes. */
+/* Dtypes as bits. */
 #define MT__OF_REAL (1u << MT_FLOAT32 | 1u << MT_FLOAT64)
 #define MT__OF_WHOLE (1u << MT_INT32 | 1u << MT_INT64)
 #define MT__OF_TRUTH (1u << MT_BOOL)
@@ -39,9 +39,9 @@ enum mt__family_id {
 #define MT__OF_ANY (MT__OF_NUMBER | MT__OF_TRUTH)
 
 typedef struct mt__variant {
-    const char *name;    /* the kernel's, without the dtype */
+    const char *name;    /* of the kernel, without the dtype */
     const char *defines; /* for the template: "KEY value;KEY(x) value" */
-    uint8_t of;          /* the dtypes that T may be */
+    uint8_t of;          /* the possible dtypes of T */
 } mt__variant;
 
 typedef struct mt__family {
@@ -53,7 +53,7 @@ typedef struct mt__family {
 
 const char *mt__cl_type(mt_dtype dtype);   /* "float" */
 const char *mt__cl_suffix(mt_dtype dtype); /* "f32" */
-/* What every program starts with. */
+/* Writes the start of a program. */
 void mt__cl_begin(FILE *f, const mt__npu *npu, mt_dtype dtype);
 mt_status mt__npu_template(mt__npu *npu, const mt__family *family, unsigned variant, mt_dtype dtype,
                            mt__kernel *out);
@@ -62,13 +62,13 @@ static inline uint64_t mt__round_up(int64_t n, uint64_t to)
 {
     return ((uint64_t)n + to - 1) / to * to;
 }
-/* One work-item for each of n. */
+/* One work-item per element of n. */
 static inline mt_status mt__launch_flat(mt__launch *l, const mt__kernel *k, int64_t n)
 {
     uint64_t global = mt__round_up(n, MT__FLAT), local = MT__FLAT;
     return mt__launch_run(l, k, 1, &global, &local);
 }
-/* One work-group for each of rows. */
+/* One work-group per row. */
 static inline mt_status mt__launch_rows(mt__launch *l, const mt__kernel *k, int64_t rows)
 {
     uint64_t global = (uint64_t)rows * MT__GROUP, local = MT__GROUP;
@@ -96,16 +96,16 @@ static inline void mt__launch_number(mt__launch *l, mt_dtype dtype, double x)
 #define MT__MAP_OPERANDS 4
 #define MT__MAP_NUMBERS 4
 
-/* One function of elements, as OpenCL C: of operands a, b, c, d and numbers k0 ... */
+/* A function of elements in OpenCL C, with operands a, b, c, d and numbers k0 ... */
 typedef struct mt__expression {
-    const char *name;                 /* the kernel's; expressions of one name are one */
-    const char *operands;             /* the positions of arguments, a ? before one that is wanted as bool */
-    const char *numbers;              /* likewise */
-    const char *real, *whole, *truth; /* of floats, integers, bools; NULL: the dtype is refused */
+    const char *name;                 /* of the kernel; expressions with the same name share it */
+    const char *operands;             /* positions of arguments, with ? before one that is read as bool */
+    const char *numbers;              /* positions, as above */
+    const char *real, *whole, *truth; /* for floats, integers, bools; NULL: the dtype is refused */
     bool gives_truth;
 } mt__expression;
 
-/* Expressions that are not an op's own: ids after those of ops. */
+/* Expressions that belong to no op: ids after those of ops. */
 enum {
     MT__TANH_GELU = MT_OP_COUNT,
     MT__TANH_GELU_BACKWARD,
@@ -123,12 +123,12 @@ enum {
     MT__EXPRESSIONS = MT__LOSSES + 7
 };
 _Static_assert(MT__EXPRESSIONS < 1024, "ids of expressions have ten bits");
-extern const mt__expression mt__expressions[MT__EXPRESSIONS]; /* those without a name are not there */
+extern const mt__expression mt__expressions[MT__EXPRESSIONS]; /* entries without a name are unused */
 
 typedef struct mt__map {
     uint32_t id; /* of the expression */
     mt_dtype compute;
-    mt_tensor *out; /* borrowed; may be an alias that lives as long as the call */
+    mt_tensor *out; /* borrowed; may be an alias that lives only during the call */
     int count;
     struct {
         const mt_tensor *tensor; /* borrowed; NULL: number */
@@ -139,7 +139,7 @@ typedef struct mt__map {
     mt__element numbers[MT__MAP_NUMBERS]; /* k0 ... of the compute dtype */
 } mt__map;
 
-void mt__map_prepare(void); /* once, before all else */
+void mt__map_prepare(void); /* called once, first */
 void mt__map_add(mt__map *m, const mt_value *v, mt_dtype wants);
 void mt__map_add_tensor(mt__map *m, const mt_tensor *t, mt_dtype wants);
 void mt__map_number(mt__map *m, const mt_value *v);
@@ -167,7 +167,8 @@ enum mt__fold {
     MT__NORM_P,
     MT__FOLDS
 };
-/* y [outer, inner] = fold of x [outer, n, inner], both contiguous and of one dtype; k0 is a number for the fold. */
+/* y [outer, inner] = fold of x [outer, n, inner], both contiguous and of one dtype; k0 is a
+ * number for the fold. */
 mt_status mt__npu_reduce(enum mt__fold fold, const mt_tensor *x, int64_t outer, int64_t n, int64_t inner,
                          const mt_tensor *y, double k0);
 
@@ -175,14 +176,15 @@ mt_status mt__npu_reduce(enum mt__fold fold, const mt_tensor *x, int64_t outer, 
 
 typedef struct mt__matrix {
     const mt_tensor *t;                       /* borrowed */
-    int64_t at;                               /* the first element, after the tensor's own */
-    int64_t rows, columns, row, column, step; /* step: to the next of the batch */
+    int64_t at;                               /* offset of the first element from the tensor's */
+    int64_t rows, columns, row, column, step; /* step: to the next matrix of the batch */
 } mt__matrix;
-/* c = alpha * a @ b + beta * c, `batch` times; c's matrices are dense, one after the other, from c_at elements on. */
+/* c = alpha * a @ b + beta * c, `batch` times; c's matrices are dense and consecutive, starting
+ * at element c_at. */
 mt_status mt__npu_product(const mt__matrix *a, const mt__matrix *b, const mt_tensor *c, int64_t c_at,
                           int64_t batch, double alpha, double beta);
 
-/* Contiguous tensors for the time of a call. */
+/* Contiguous tensors for the duration of a call. */
 typedef struct mt__held {
     mt_tensor *items[10];
     int count;
@@ -195,7 +197,7 @@ mt_status mt__let_go(mt__held *h);
 /* ------------------------------------------------------------------------------------------------- the ops */
 
 /* clang-format off */
-/* X(kernel): mt__npu_KERNEL serves the ops that table.c names */
+/* X(kernel): mt__npu_KERNEL implements the ops listed in table.c */
 #define MT__NPU_KERNELS(X)                                                                                   \
     X(elementwise)                                                                                           \
     X(gelu)                                                                                                  \

@@ -1,4 +1,5 @@
-/* kernels/opencl/optim.c - one step of an optimizer for one parameter, from the formula that the CPU's kernels are made of. */
+/* kernels/opencl/optim.c - one optimizer step for one parameter, from the formula that the
+ * CPU kernels use. */
 #define _GNU_SOURCE
 #include "runtime/kernels/optim.h"
 #include "runtime/kernels/opencl/npu.h"
@@ -43,7 +44,7 @@ static char *write_step(const void *user, const mt__npu *npu, char *name, size_t
     return NULL;
 }
 
-/* The name stands for the formula: there are few. */
+/* The name identifies the formula: there are few. */
 static uint64_t hash(const char *name)
 {
     uint64_t h = 0xcbf29ce484222325u;

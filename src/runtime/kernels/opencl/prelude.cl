@@ -1,4 +1,4 @@
-/* What every kernel starts with. T is the type to compute in; WHOLE, REAL or TRUTH says of which kind it is. */
+/* The start of every program. T is the compute type; WHOLE, REAL or TRUTH says which kind it is. */
 #if HAS_F64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
@@ -6,7 +6,7 @@
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 #endif
 
-/* An element breaks the rules; the host reads who was first when it waits (device/work.c has the words). */
+/* Reports an invalid element; the host reads the first report when it waits (messages: device/work.c). */
 #define FAULT_INDEX 1
 #define FAULT_ZERO_DIVISION 2
 #define FAULT_TARGET 3

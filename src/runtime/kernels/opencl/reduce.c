@@ -1,5 +1,5 @@
-/* kernels/opencl/reduce.c - reductions. The input is seen as [outer, n, inner]; a long n with few results is cut into chunks,
- * whose results are reduced again, so that the device has enough to do at once and sums stay exact.
+/* kernels/opencl/reduce.c - reductions. The input is read as [outer, n, inner]; a long n with few results is
+ * split into chunks, whose results are reduced again, so that the device is kept busy and sums stay accurate.
  */
 #define _GNU_SOURCE
 #include "runtime/kernels/opencl/npu.h"
@@ -7,10 +7,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#define ENOUGH 2048     /* results: work for a device */
+#define ENOUGH 2048     /* results that keep a device busy */
 #define CHUNK_LEAST 512 /* elements */
 
-/* X(fold, kernel's name, where it begins, to each element, of two, to the result, dtypes) */
+/* X(fold, kernel's name, initial value, applied to each element, to two, to the result, dtypes) */
 #define EXTREME(sign) "(b " sign " a || b != b) ? b : a"
 #define FOLDS(X)                                                                                             \
     X(MT__SUM, "sum", "0", "x", "ADDED(a, b)", "x", MT__OF_ANY)                                              \
@@ -27,7 +27,7 @@
     X(MT__NORM_0, "norm_0", "0", "x != 0", "a + b", "x", MT__OF_REAL)                                        \
     X(MT__NORM_P, "norm_p", "0", "pow(fabs(x), k0)", "a + b", "pow(x, 1 / k0)", MT__OF_REAL)
 
-enum { /* after each fold by rows, each by columns */
+enum { /* all folds by rows, then all by columns */
     MAX_DIM = 2 * MT__FOLDS,
     MIN_DIM,
     VAR
@@ -101,7 +101,7 @@ mt_status mt__npu_reduce(enum mt__fold fold, const mt_tensor *x, int64_t outer, 
     return status;
 }
 
-/* x as [outer, n, inner]: as it lies when the reduced dims are neighbours, else with them last. */
+/* x as [outer, n, inner]: in place if the reduced dims are adjacent, else with them moved last. */
 static mt_status view_of(const mt_tensor *x, uint32_t mask, mt_tensor **out, shape *s)
 {
     *s = (shape){1, 1, 1};
@@ -129,7 +129,7 @@ static mt_status view_of(const mt_tensor *x, uint32_t mask, mt_tensor **out, sha
     return mt__contiguous(x, out);
 }
 
-/* In `compute`, to which the input is cast. */
+/* Reduces in `compute`, to which the input is cast. */
 static mt_status reduce_call(mt__call *call, enum mt__fold fold, mt_dtype compute, double k0)
 {
     mt__reduction r;
@@ -163,7 +163,7 @@ mt_status mt__npu_sum(mt__call *call)
     return status == MT_OK ? reduce_call(call, MT__MEAN, dtype, (double)r.count) : status;
 }
 
-/* Extremes and truths. */
+/* Extremes, any and all. */
 mt_status mt__npu_fold(mt__call *call)
 {
     mt_op_id op = call->op->id;

@@ -1,6 +1,6 @@
-/* Reductions of [outer, n, inner] over n, cut into chunks: out is [outer, chunks, inner]. FIRST is where a fold begins, FOLD
- * what it does to a and b, MAP(x) what is done to each element before, END(x) to the result. Of two passes the first (1)
- * leaves out END, the second (2) MAP; 0 is the only one. */
+/* Reductions of [outer, n, inner] over n, split into chunks: out is [outer, chunks, inner]. FIRST is the
+ * initial value, FOLD combines a and b, MAP(x) is applied to each element, END(x) to the result. Of two
+ * passes the first (1) omits END, the second (2) MAP; 0 is a single pass. */
 #if !defined(REDUCE_ONCE)
 #define REDUCE_ONCE
 #define MAPPED(x) (pass == 2 ? (x) : (T)(MAP(x)))
@@ -61,7 +61,7 @@ __kernel void NAME(long total_items, long n, long chunks, long chunk, long inner
 #endif
 
 #if defined(NEED_pick)
-/* The extreme along n of [outer, n, inner], where it is wanted, and where it is first; NaN wins. */
+/* The extreme along n of [outer, n, inner], if wanted, and its first index; NaN wins. */
 __kernel void NAME(long total_items, long n, long inner, int values, __global const T *x, long x_at, __global T *y,
                    long y_at, __global long *z, long z_at)
 {
@@ -85,7 +85,7 @@ __kernel void NAME(long total_items, long n, long inner, int values, __global co
 #endif
 
 #if defined(NEED_var)
-/* Rows of n: the mean, then the squares around it. */
+/* Rows of n: the mean, then the squared deviations. */
 __kernel void NAME(long n, T correction, int root, __global const T *x, long x_at, __global T *y, long y_at)
 {
     __local T room[GROUP];

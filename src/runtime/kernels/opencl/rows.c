@@ -257,7 +257,7 @@ static void put_channels(mt__launch *l, const channels *c)
     mt__launch_long(l, c->inner);
 }
 
-/* Running statistics are written: into dense stand-ins where they are not dense. */
+/* Writes running statistics, through dense copies if they are not dense. */
 static mt_status batch_statistics(mt__call *call, const mt_tensor *x, const channels *c)
 {
     mt_tensor *const running[] = {mt__arg_tensor(call, 3), mt__arg_tensor(call, 4)};
@@ -322,7 +322,7 @@ mt_status mt__npu_batch_norm(mt__call *call)
     return mt__let_go(&h);
 }
 
-/* What both kernels of the derivative read. */
+/* The inputs of both kernels of the derivative. */
 typedef struct batch_back {
     const mt_tensor *g, *x, *w, *mean, *spread, *dots, *sums;
     channels c;
@@ -379,7 +379,7 @@ mt_status mt__npu_batch_norm_backward(mt__call *call)
                     .spread = mt__hold(&h, mt__arg_tensor(call, training ? 6 : 4)),
                     .eps = mt__arg_number(call, 8),
                     .training = training};
-    mt_tensor *sums[2] = {NULL, NULL}; /* where the caller wants none */
+    mt_tensor *sums[2] = {NULL, NULL}; /* used for gradients that the caller does not want */
     if (h.status != MT_OK || b.x->dims[1] == 0)
         return mt__let_go(&h);
     b.c = channels_of(b.x);

@@ -1,9 +1,9 @@
-/* Kernels of rows: one work-group for each, of GROUP work-items. Element k of row r is at (r / inner) * n * inner + r % inner +
- * k * inner. */
+/* Row kernels: one work-group of GROUP work-items per row. Element k of row r is at (r / inner) * n * inner +
+ * r % inner + k * inner. */
 #if !defined(ROWS_ONCE)
 #define ROWS_ONCE
 
-/* total of a value per work-item, for all of them */
+/* the sum of one value per work-item, returned to all of them */
 #define GROUP_FOLD(x, room, FOLD)                                                                            \
     {                                                                                                        \
         uint me = get_local_id(0);                                                                           \
@@ -149,7 +149,7 @@ __kernel void NAME(long n, int has_weight, __global const T *g, long g_at, __glo
 #endif
 
 #if defined(NEED_layer_norm_params)
-/* Column k of chunk c of the rows: both sums, to be added up over chunks. */
+/* Both sums for column k of chunk c of the rows, to be added up over chunks. */
 __kernel void NAME(long n, long rows, long chunk, __global const T *g, long g_at, __global const T *x, long x_at,
                    __global const T *mean, long mean_at, __global const T *rstd, long rstd_at, __global T *gw,
                    long gw_at, __global T *gb, long gb_at)
@@ -192,7 +192,8 @@ __kernel void NAME(long rows, long n, long inner, __global const T *x, long x_at
 #endif
 
 #if defined(NEED_batch_statistics)
-/* A channel of x [batch, channels, inner]: its mean and the reciprocal of its deviation; the running ones follow. */
+/* A channel of x [batch, channels, inner]: its mean and the reciprocal of its deviation; updates
+ * the running ones. */
 __kernel void NAME(long batch, long channels, long inner, T eps, T momentum, int follow, __global const T *x, long x_at,
                    __global T *mean, long mean_at, __global T *rstd, long rstd_at, __global T *running_mean, long rm_at,
                    __global T *running_var, long rv_at)

@@ -1,12 +1,12 @@
-/* kernels/opencl/sort.c - sort and topk, and what is drawn through them: randperm and multinomial.
+/* kernels/opencl/sort.c - sort and topk, and the random ops based on them: randperm and multinomial.
  *
- * A bitonic sort: rows are padded to a power of two; exchanges within SORT_BLOCK elements are done by one work-group in
- * local memory, others one launch each. O(n log(n)^2), for any number of rows at once.
+ * A bitonic sort: rows are padded to a power of two; exchanges within SORT_BLOCK elements are done by one
+ * work-group in local memory, others take one launch each. O(n log(n)^2), for any number of rows at once.
  */
 #include "runtime/kernels/opencl/npu.h"
 
 #define SORT_BLOCK 1024
-#define LONGEST ((int64_t)1 << 30) /* places are 32 bits */
+#define LONGEST ((int64_t)1 << 30) /* positions have 32 bits */
 #define TEXT2(x) #x
 #define TEXT(x) TEXT2(x)
 
@@ -22,7 +22,7 @@ static const mt__variant variants[] = {
 };
 static const mt__family family = {MT__SORT, mt__cl_sort, variants, MT__COUNT_OF(variants)};
 
-/* Rows while they are sorted. */
+/* Rows being sorted. */
 typedef struct sorting {
     const mt_tensor *x; /* [outer, n, inner] */
     int64_t rows, n, inner, padded;
@@ -140,8 +140,8 @@ mt_status mt__npu_sort(mt__call *call)
     return mt__let_go(&h);
 }
 
-/* Without replacement: the largest of p / exponential. With: how many cumulated weights lie below a uniform number. Weights
- * that are none are refused, which waits for the device. */
+/* Without replacement: the largest p / exponential. With: the number of cumulative weights below a uniform
+ * number. Invalid weights are refused; checking them waits for the device. */
 static mt_status draw_classes(const mt__call *call, mt_tensor *out)
 {
     mt_tensor *p = mt__arg_tensor(call, 0);
@@ -183,7 +183,7 @@ mt_status mt__npu_multinomial(mt__call *call)
     return status;
 }
 
-/* The order of random keys. */
+/* Sorts random keys. */
 mt_status mt__npu_randperm(mt__call *call)
 {
     mt_tensor *out = call->outs[0], *sorted[2] = {NULL, NULL};

@@ -1,5 +1,5 @@
-/* Sorting by bitonic exchanges of rows that are padded to a power of two: within blocks in local memory, beyond them in
- * global memory. Values go with their places: places make the order total, so that equal values keep theirs. */
+/* Bitonic sort of rows padded to a power of two: within blocks in local memory, beyond them in global memory.
+ * Values carry their positions, which break ties, so that the sort is stable. */
 #if !defined(SORT_ONCE)
 #define SORT_ONCE
 #define PADDING INT_MAX
@@ -14,8 +14,8 @@ int before(T a, int a_place, T b, int b_place, int down)
 #endif
 
 #if defined(NEED_block)
-/* A work-group for each block of each row: the exchanges of widths first ... last that stay within it. `fresh`: the elements
- * come from x [outer, n, inner], else they are there already. */
+/* A work-group per block of each row: the exchanges of widths first ... last that stay within it. `fresh`:
+ * the elements come from x [outer, n, inner], else from the previous pass. */
 __kernel void NAME(long n, long inner, long padded, long block, long first, long last, int fresh, int down,
                    __global const T *x, long x_at, __global T *values, long values_at, __global int *places,
                    long places_at)
@@ -61,7 +61,7 @@ __kernel void NAME(long n, long inner, long padded, long block, long first, long
 #endif
 
 #if defined(NEED_step)
-/* One exchange of a width, of elements farther apart than a block. */
+/* One exchange step of elements farther apart than a block. */
 __kernel void NAME(long pairs, long padded, long width, long apart, int down, __global T *values, long values_at,
                    __global int *places, long places_at)
 {
@@ -82,7 +82,7 @@ __kernel void NAME(long pairs, long padded, long width, long apart, int down, __
 #endif
 
 #if defined(NEED_take)
-/* The first of each row, as [outer, most, inner]. */
+/* The first elements of each row, as [outer, most, inner]. */
 __kernel void NAME(long total, long most, long inner, long padded, __global const T *values, long values_at,
                    __global const int *places, long places_at, __global T *y, long y_at, __global long *z, long z_at)
 {

@@ -1,5 +1,5 @@
-/* kernels/opencl/source.c - the text of programs: dtypes, the prelude, then instances of a template. An instance is the template
- * with its variant's defines, which are undefined after it.
+/* kernels/opencl/source.c - the source of programs: dtypes, the prelude, then instances of a template. An
+ * instance is the template with its variant's defines, which are undefined afterwards.
  */
 #define _GNU_SOURCE
 #include "runtime/kernels/opencl/npu.h"
@@ -36,7 +36,7 @@ void mt__cl_begin(FILE *f, const mt__npu *npu, mt_dtype dtype)
             mt__cl_prelude);
 }
 
-/* "KEY value;KEY(x) value": each on a line of its own; or, to end it, each key without what follows. */
+/* "KEY value;KEY(x) value": writes a #define for each, or with `end` an #undef. */
 static void put_defines(FILE *f, const char *list, bool end)
 {
     while (*list != 0) {

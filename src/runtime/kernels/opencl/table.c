@@ -1,5 +1,5 @@
-/* kernels/opencl/table.c - which op runs which kernel on an accelerator. Elementwise ops have a table of their own; an op that
- * is in neither has no kernel there, and says so by name.
+/* kernels/opencl/table.c - which op runs which kernel on an accelerator. Elementwise ops have their own
+ * table; an op in neither has no kernel there, and its error says so.
  */
 #include "runtime/kernels/opencl/npu.h"
 
@@ -130,7 +130,7 @@ static const struct {
     {MT_OP_nll_loss2d_backward, mt__npu_nll_loss_backward},
 };
 
-/* Ops that read numbers from tensors without dims on the CPU, besides the elementwise ones and those that go to a device. */
+/* Ops that read numbers from 0-dim tensors on the CPU, besides elementwise ones and copies to a device. */
 static const mt_op_id takes_numbers[] = {MT_OP_copy_,      MT_OP_fill_,      MT_OP_pow,
                                          MT_OP_pow_tensor, MT_OP_pow_from,   MT_OP_pow_,
                                          MT_OP_index,      MT_OP_index_put_, MT_OP__index_put_impl_};
@@ -147,10 +147,10 @@ void mt__npu_register(void)
         mt__ops[takes_numbers[i]].host_numbers = true;
     for (unsigned i = 0; i < MT__COUNT_OF(table); i++)
         mt__ops[table[i].op].kernels[1] = table[i].kernel;
-        /* the steps of optimizers are one function for all devices: kernels/cpu/optim.c */
+        /* optimizer steps are one function for all devices: kernels/cpu/optim.c */
 #define X(op)                                                                                                \
     mt__ops[MT_OP_##op].kernels[1] = mt__ops[MT_OP_##op].kernels[0];                                         \
-    mt__ops[MT_OP_##op].host_numbers = true; /* counts of steps */
+    mt__ops[MT_OP_##op].host_numbers = true; /* step counts */
     OPTIMIZERS(X)
 #undef X
 }

@@ -1,5 +1,6 @@
-/* kernels/opencl/windows.c - pools and convolutions: one work-item for each element that is written, so sums do not
- * depend on chance. A convolution of one group is a product with the unfolded input; those of several are direct.
+/* kernels/opencl/windows.c - pooling and convolutions: one work-item per element written, so sums are
+ * deterministic. A convolution of one group is a product with the unfolded input; those of several
+ * groups are direct.
  */
 #include "runtime/ops/conv.h"
 #include "runtime/kernels/opencl/npu.h"
@@ -48,7 +49,7 @@ typedef struct average {
     int32_t count_pad;
 } average;
 
-/* in -> out, with the indices of max pools, or the numbers of averages */
+/* in -> out, with the indices of max pools, or the numbers of average pools */
 static mt_status pool(unsigned which, const mt__pool *p, const mt_tensor *in, mt_tensor *out,
                       const mt_tensor *indices, const average *a)
 {
@@ -117,13 +118,13 @@ mt_status mt__npu_adaptive_avg_pool2d(mt__call *call)
 
 /* ---------------------------------------------------------------------------------------------- convolutions */
 
-#define COLUMNS_MOST ((int64_t)1 << 25) /* elements: images are unfolded as many at a time as fit */
+#define COLUMNS_MOST ((int64_t)1 << 25) /* elements: as many images are unfolded at a time as fit */
 
 /* A convolution of one group as products, a chunk of images at a time. */
 typedef struct folding {
     mt__conv c;
-    int64_t depth, area, chunk; /* rows and columns of an image's columns; images at a time */
-    bool straight;              /* the input is its own columns: 1 x 1 windows, side by side */
+    int64_t depth, area, chunk; /* rows and columns of an image's column matrix; images at a time */
+    bool straight;              /* the input is already the columns: 1 x 1 windows, side by side */
 } folding;
 
 static folding folding_of(const mt__conv *c)
@@ -160,7 +161,7 @@ static mt_status fold(const folding *f, unsigned which, int64_t first, int64_t i
     return mt__launch_run(&l, &k, 3, global, local);
 }
 
-/* The columns of a chunk: of the input itself, or in `room`. */
+/* The columns of a chunk: in the input itself, or in `room`. */
 static mt_status columns_of(const folding *f, int64_t first, int64_t images, const mt_tensor *in,
                             const mt_tensor *room, mt__matrix *out)
 {
@@ -176,7 +177,7 @@ static mt_status room_for(const folding *f, const mt_tensor *like, mt_tensor **o
     return mt__empty((mt_dtype)like->dtype, like->device, 1, &n, out);
 }
 
-/* Of every image: out = w @ columns, on top of the bias. */
+/* For every image: out = w @ columns, added to the bias. */
 static mt_status by_product(const mt__conv *c, const mt_tensor *in, const mt_tensor *w, const mt_tensor *b,
                             mt_tensor *out)
 {
@@ -204,7 +205,7 @@ static mt_status by_product(const mt__conv *c, const mt_tensor *in, const mt_ten
     return status;
 }
 
-/* Of every image: the columns' gradient is w' @ g; folded, it is the input's. */
+/* For every image: the columns' gradient is w' @ g; folding it yields the input's. */
 static mt_status input_by_product(const mt__conv *c, const mt_tensor *g, const mt_tensor *w, mt_tensor *out)
 {
     folding f = folding_of(c);
@@ -226,7 +227,7 @@ static mt_status input_by_product(const mt__conv *c, const mt_tensor *g, const m
     return status;
 }
 
-/* g @ columns', image by image onto the same. */
+/* g @ columns', accumulated over images. */
 static mt_status weight_by_product(const mt__conv *c, const mt_tensor *g, const mt_tensor *in, mt_tensor *out)
 {
     folding f = folding_of(c);

@@ -1,4 +1,4 @@
-/* Windows that move over planes: pools and convolutions, one work-item for each element that is written. */
+/* Windows that move over planes: pooling and convolutions, one work-item per element written. */
 #if !defined(WINDOWS_ONCE)
 #define WINDOWS_ONCE
 typedef struct pool { /* mt__pool */
@@ -15,7 +15,7 @@ typedef struct conv { /* mt__conv */
     const long plane = i / (p.a[0] * p.a[1]), y = i / p.a[1] % p.a[0], x = i % p.a[1];                       \
     const long there = plane * p.b[0] * p.b[1];
 
-/* The outputs [first, last] whose windows may hold place y of the input. */
+/* The outputs [first, last] whose windows may contain position y of the input. */
 #define FIRST_OUT(d, y) max(0L, (y + p.padding[d] - (p.kernel_[d] - 1) * p.dilation[d] + p.stride[d] - 1) / p.stride[d])
 #define LAST_OUT(d, y) min(p.out[d] - 1, (y + p.padding[d]) / p.stride[d])
 
@@ -150,7 +150,7 @@ __kernel void NAME(pool p, __global const T *g, long g_at, __global T *o, long o
 #endif
 
 #if defined(NEED_unfold)
-/* Columns [images, in_channels * kernel, area] of the windows that lie over each output, from image `first` on. */
+/* Columns [images, in_channels * kernel, area] of each output's window, starting at image `first`. */
 __kernel void NAME(conv c, long first, __global const T *in, long in_at, __global T *o, long o_at)
 {
     const uint p = get_global_id(0), k = get_global_id(1), area = (uint)(c.out[0] * c.out[1]);
@@ -168,7 +168,7 @@ __kernel void NAME(conv c, long first, __global const T *in, long in_at, __globa
 #endif
 
 #if defined(NEED_fold)
-/* The reverse: each element of the input sums the places of the columns that it went to. */
+/* The reverse: each element of the input sums the column elements that it was copied to. */
 __kernel void NAME(conv c, long first, __global const T *columns, long columns_at, __global T *o, long o_at)
 {
     const uint p = get_global_id(0), ch = get_global_id(1), area = (uint)(c.in[0] * c.in[1]);
@@ -244,7 +244,7 @@ __kernel void NAME(conv c, __global const T *g, long g_at, __global const T *w, 
 #endif
 
 #if defined(NEED_conv_weight)
-/* A work-group for each weight. */
+/* One work-group per weight. */
 __kernel void NAME(conv c, __global const T *g, long g_at, __global const T *in, long in_at, __global T *o, long o_at)
 {
     __local T room[GROUP];
