@@ -451,6 +451,7 @@ static void a_ring_that_turns_survives_kills(void **state)
 {
     (void)state;
     shared = test_shared(sizeof *shared);
+    test_path("epochs.mtp"); /* makes the folder here, not in the child */
     for (int i = 0; i < test_scaled(60); i++) {
         atomic_store(&shared->ready, 0);
         pid_t pid = test_fork_child(record_until_killed, NULL, 30);
