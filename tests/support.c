@@ -46,6 +46,7 @@ struct seen_stream {
     uint64_t dropped;
     uint64_t ticks;
     size_t records;
+    bool lasting;
 };
 
 static void *grown(void *array, size_t used, size_t *room, size_t size)
@@ -187,10 +188,13 @@ static mtp_status see_chunk(void *user, const mtp__chunk *chunk, const uint64_t 
     s->magic = s->magic != 0 ? s->magic : chunk->magic;
     if (chunk->magic == 0 || chunk->magic != s->magic || chunk->order == 0)
         odd(s, "a chunk without magic or order");
+    bool begins = chunk->epoch == MTP__EPOCH_ALL ||
+                  (count > 1 && chunk->stream == 0 && MTP__CONTROL_KIND(words[1]) == MTP__CONTROL_SESSION);
     if (st->next != UINT64_MAX && chunk->first - chunk->dropped != st->next - st->dropped &&
-        st->cycle == chunk->cycle && !s->holes)
+        st->cycle == chunk->cycle && !s->holes && !(st->lasting && begins))
         odd(s, "stream %u: a chunk starts at %llu, not %llu", chunk->stream, (unsigned long long)chunk->first,
             (unsigned long long)st->next);
+    st->lasting = chunk->epoch == MTP__EPOCH_ALL && chunk->stream == 0; /* behind it, epochs may be gone */
     for (; at < count; records++) {
         uint32_t length = MTP__WORD0_LENGTH(words[at]);
         length = length != 0 ? length : (uint32_t)(words[at + 1] >> 32);

@@ -74,7 +74,7 @@ static bool may_take(mtp__recorder *r, uint64_t chunks)
 {
     uint32_t slots = ring_slots(r), part = (slots + 3) / 4, all_but_one = slots - 1;
     uint32_t most = r->control.opening ? all_but_one : slots - (part > 2 ? part : 2);
-    uint64_t held = r->control.held_count + chunks;
+    uint64_t held = (uint64_t)r->control.held_count + r->control.lasting_chunks + chunks;
     uint32_t now = atomic_load_explicit(&r->pool.epoch, memory_order_relaxed);
     return held <= most || (held <= all_but_one && mtp__pool_oldest_epoch(&r->pool) + 1 < now);
 }
@@ -104,7 +104,7 @@ bool mtp__control_has_room_for_epoch(mtp__recorder *r)
     bool at_once = beginning <= 1 || beginning * 16 <= ring_slots(r) || mtp__details_are_nearly_full(r) ||
                    !may_take(r, 1);
     if (!at_once)
-        return c->held_count + beginning <= ring_slots(r) / 2;
+        return c->held_count + beginning <= (ring_slots(r) - c->lasting_chunks) / 2;
     c->opening = true;
     bool fits;
     do
@@ -206,9 +206,11 @@ static void commit(mtp__recorder *r, uint64_t *at, mtp__control_kind kind, uint3
     mtp__control *c = &r->control;
     uint32_t capacity = mtp__span_words(c->chunk->span), near = capacity - capacity / 8;
     c->used += words;
-    c->epoch_words += words;
     c->records++;
     c->written++;
+    if (c->lasting)
+        return;
+    c->epoch_words += words;
     if (is_ring(r) && c->used >= near && c->used - words < near)
         want_next_epoch(r);
 }
@@ -252,6 +254,75 @@ static bool put_blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, uint
         done += part;
     } while (done < length);
     return true;
+}
+
+/* ------------------------------------------------------------------------------ names of call sites, in a ring */
+
+static uint32_t blob_words(size_t length)
+{
+    uint32_t parts = (uint32_t)((length + PART_BYTES - 1) / PART_BYTES),
+             rest = (uint32_t)(length % PART_BYTES);
+    uint32_t whole = (uint32_t)(length / PART_BYTES) * (PART_BYTES / 8);
+    return 4 * (parts > 0 ? parts : 1) + whole + (rest + 7) / 8;
+}
+
+/* The end of the names from `first` on that fill a chunk; `first`: there are too few. */
+static uint32_t end_of_chunk(const mtp__recorder *r, const mtp__intern *names, uint32_t first)
+{
+    uint32_t room = mtp__span_words(r->pool.chunk_bytes) - LAST_WORDS, words = 0;
+    for (uint32_t i = first, count = mtp__intern_count(names); i < count; i++) {
+        uint32_t more = blob_words(mtp__intern_get(names, names->first_id + i)->length);
+        if (more > room - words)
+            return i;
+        words += more;
+    }
+    return first;
+}
+
+/* The chunk is no epoch's, so none lets go of it. The one before it is left: the stream goes on behind. */
+static bool put_names_to_stay(mtp__recorder *r, const mtp__intern *names, uint32_t first, uint32_t end)
+{
+    mtp__control *c = &r->control;
+    mtp__chunk *chunk = take_chunk(r);
+    if (chunk == NULL)
+        return false;
+    if (c->chunk != NULL)
+        mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
+    if (c->ledger_chunk == chunk)
+        c->ledger_chunk = NULL;
+    __atomic_store_n(&chunk->epoch, MTP__EPOCH_ALL, __ATOMIC_RELAXED);
+    c->chunk = chunk;
+    c->sealed = NULL;
+    c->used = c->records = 0;
+    c->lasting = true;
+    bool told = true;
+    for (uint32_t i = first; i < end && told; i++) {
+        const mtp__intern_entry *e = mtp__intern_get(names, names->first_id + i);
+        told = put_blob(r, MTP__CONTROL_NAME, names->first_id + i, 0, e->bytes, e->length);
+    }
+    c->lasting = false;
+    mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
+    c->chunk = NULL;
+    c->lasting_chunks++;
+    atomic_fetch_add_explicit(&r->pool.lasting, 1, memory_order_relaxed);
+    return told;
+}
+
+/* Names of call sites never change: as many as fill a chunk are defined once, in one
+ * that stays. The rest, less than a chunk, is what each epoch defines. They take three eighths of a ring at most. This comes
+ * before the first chunk of an epoch, so that a reader knows where numbers may have a gap (spool.c). */
+void mtp__control_keep_names(mtp__recorder *r)
+{
+    mtp__control *c = &r->control;
+    const mtp__intern *names = mtp__names();
+    while (is_ring(r) && ((uint64_t)c->lasting_chunks + 1) * 8 <= (uint64_t)ring_slots(r) * 3) {
+        uint32_t end = end_of_chunk(r, names, c->lasting_names);
+        if (end == c->lasting_names || !put_names_to_stay(r, names, c->lasting_names, end))
+            break;
+        c->lasting_names = end;
+    }
+    if (r->names_told < c->lasting_names)
+        r->names_told = c->lasting_names;
 }
 
 /* ------------------------------------------------------- what is told once, and again as each epoch begins */
@@ -436,8 +507,11 @@ void mtp__control_session(mtp__recorder *r)
     mtp__control *c = &r->control;
     r->ticks_per_ns = mtp__clock_ticks_per_ns(); /* for a reader who finds one anchor only */
     mtp__hold before = mtp__writer_hold();
+    pthread_mutex_lock(&mtp__names()->lock);
     pthread_mutex_lock(&c->lock);
     bool first = c->written == 0;
+    mtp__control_keep_names(r);
+    pthread_mutex_unlock(&mtp__names()->lock);
     lost_when(r, !put_session(r));
     lost_when(r, !put_cycle(r, true));
     pthread_mutex_unlock(&c->lock);
@@ -486,7 +560,7 @@ bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
     mtp__registry_each(tell_thread, &x);
     const mtp__intern *names = mtp__names();
     r->names_told = mtp__intern_count(names);
-    for (uint32_t i = 0; i < r->names_told; i++) {
+    for (uint32_t i = c->lasting_names; i < r->names_told; i++) {
         const mtp__intern_entry *e = mtp__intern_get(names, names->first_id + i);
         x.lost += !put_blob(r, MTP__CONTROL_NAME, names->first_id + i, 0, e->bytes, e->length);
     }
@@ -608,6 +682,7 @@ void mtp__control_reset(mtp__recorder *r)
     c->used = c->records = 0;
     c->written = c->epoch_words = c->beginning = 0;
     c->held_count = c->anchors = 0;
+    c->lasting_chunks = c->lasting_names = 0;
     c->kept_bytes = 0;
     c->whole = atomic_load(&r->pool.epoch);
     r->names_told = 0;

@@ -7,7 +7,9 @@
 bool mtp__control_define(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes,
                          size_t length);
 bool mtp__control_copy(mtp__recorder *r, const uint64_t *record,
-                       uint32_t words);                 /* under the lock: told again */
+                       uint32_t words); /* under the lock: told again */
+void mtp__control_keep_names(
+    mtp__recorder *r); /* a ring, under the locks of names and control: those that stay */
 bool mtp__control_has_room_for_epoch(mtp__recorder *r); /* under the lock */
 /* Under the lock: the first chunk of the next epoch, which is on from here; NULL: there is none, and all is as it was. */
 mtp__chunk *mtp__control_take_for_epoch(mtp__recorder *r);

@@ -35,6 +35,7 @@ static void turn(mtp__recorder *r, const mtp__thread *self)
     pthread_mutex_lock(&names->lock);
     mtp__details_locks_of(old, pthread_mutex_lock);
     pthread_mutex_lock(&r->control.lock);
+    mtp__control_keep_names(r);
     mtp__chunk *chunk = mtp__control_has_room_for_epoch(r) ? mtp__control_take_for_epoch(r) : NULL;
     if (chunk != NULL)
         mtp__details_turn(r);

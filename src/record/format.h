@@ -148,6 +148,9 @@ static inline uint64_t mtp__word0_full_ticks(uint64_t word, uint64_t base_ticks)
 #define MTP__BEGIN_WORD1(name, scope_kind, mask, device)                                                     \
     ((uint64_t)(name) | (uint64_t)(scope_kind) << 32 | (uint64_t)(mask) << 40 | (uint64_t)(device) << 48)
 
+/* The epoch of control chunks that hold for all of them: names of call sites, in a ring. */
+#define MTP__EPOCH_ALL UINT32_MAX
+
 /* In front of each chunk's words. Span and head are its state, changed in one store: nothing is here (0), a chunk is
  * being made that will take `span` bytes (head 0), or it is there. All else is written before it is there; records,
  * words and checksum when it is sealed, and then, maybe, a shorter span. */
@@ -166,7 +169,7 @@ typedef struct mtp__chunk {
     uint64_t
         checksum; /* when sealed, in a file: of all but `sealed`, state and itself, and of the words; else 0 */
     uint32_t depth; /* of the stream before the first record */
-    uint32_t epoch; /* of definitions (record/control.h) when it was handed out */
+    uint32_t epoch; /* of definitions (record/control.h) when it was handed out, or MTP__EPOCH_ALL */
     union {
         struct {
             uint32_t

@@ -125,6 +125,7 @@ void mtp__pool_reset(mtp__pool *pool)
     memset(pool->list, 0, sizeof pool->list);
     pool->fresh = pool->held = 0;
     pool->controls = 0;
+    pool->lasting = 0;
     pool->kept = pool->overwritten = 0;
     pool->shared_oldest = UINT64_MAX;
     atomic_store(&pool->held_up, false);
@@ -744,16 +745,22 @@ void mtp__pool_forget_epochs(mtp__pool *pool, uint32_t before)
     mtp__writer_release(busy);
 }
 
+/* Pieces of the control stream that come and go. */
+static uint32_t passing(const mtp__pool *pool)
+{
+    return atomic_load_explicit(&pool->controls, memory_order_relaxed) -
+           atomic_load_explicit(&pool->lasting, memory_order_relaxed);
+}
+
 bool mtp__pool_control_is_large(const mtp__pool *pool)
 {
     uint32_t share = atomic_load_explicit(&pool->reach, memory_order_relaxed) / 8;
     share = share > 2 ? share : share > 0 ? 2 : 0; /* of very few pieces each epoch gets one */
-    return pool->when_full == MTP_KEEP_NEWEST &&
-           atomic_load_explicit(&pool->controls, memory_order_relaxed) > share;
+    return pool->when_full == MTP_KEEP_NEWEST && passing(pool) > share;
 }
 
 bool mtp__pool_control_is_half(const mtp__pool *pool)
 {
-    return pool->when_full == MTP_KEEP_NEWEST &&
-           (uint64_t)atomic_load_explicit(&pool->controls, memory_order_relaxed) * 2 > pool->slots;
+    uint32_t lasting = atomic_load_explicit(&pool->lasting, memory_order_relaxed);
+    return pool->when_full == MTP_KEEP_NEWEST && (uint64_t)passing(pool) * 2 > pool->slots - lasting;
 }

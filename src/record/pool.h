@@ -69,6 +69,7 @@ typedef struct mtp__pool {
     uint32_t waited;            /* takes since the disk was full */
     uint32_t held;              /* pieces with open chunks of the program */
     _Atomic uint32_t controls;  /* pieces of the control stream */
+    _Atomic uint32_t lasting;   /* of them, those that are never let go */
     uint32_t pinned;            /* slot that a reader is in, or UINT32_MAX */
     uint64_t order;             /* of the chunk given last */
     uint64_t ticks;             /* when a chunk was asked for last, as far as those who asked say */

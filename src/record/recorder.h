@@ -31,11 +31,14 @@ typedef struct mtp__control {
     uint64_t written;
     bool finishing; /* the last words of a cycle are said */
     bool opening;   /* an epoch begins */
+    bool lasting;   /* the chunk holds for all epochs */
     /* epochs, see epoch.h */
     uint64_t epoch_words, beginning; /* written in the epoch; of them, what it began with */
     uint32_t whole;    /* the last epoch that began with all that it should: older ones may go */
     mtp__chunk **held; /* owned; borrowed chunks that may be looked into, oldest first (a ring) */
     uint32_t held_count, held_room;
+    uint32_t lasting_chunks,
+        lasting_names;   /* a ring: chunks that stay, and how many names of call sites they define */
     unsigned char *kept; /* owned: blobs that each epoch begins with (control.c) */
     size_t kept_bytes, kept_room;
     mtp__anchor anchor[MTP__ANCHORS_KEPT]; /* of all the time, the older the fewer */

@@ -234,10 +234,19 @@ static bool is_counted(const mtp__spool *s)
     return s->header.complete == 1 ? s->header.totals.known == 1 : s->outcome == MTP_OUTCOME_RECOVERED;
 }
 
-/* A ring that has begun epochs anew begins with one of them. */
+/* A ring that has begun epochs anew begins with one of them, or with a chunk that is for all. Behind such a chunk others may
+ * be gone, up to the next that begins. */
 static bool begins(const mtp__chunk *c, const uint64_t *w, uint32_t words)
 {
-    return c->first == 0 || words < 2 || MTP__CONTROL_KIND(w[1]) == MTP__CONTROL_SESSION;
+    return c->first == 0 || words < 2 || MTP__CONTROL_KIND(w[1]) == MTP__CONTROL_SESSION ||
+           c->epoch == MTP__EPOCH_ALL;
+}
+
+static bool control_follows(const mtp__spool *s, const uint64_t *w, uint32_t words, uint64_t before)
+{
+    if (s->follow.control != 0 && before == s->follow.control_next)
+        return true;
+    return (s->follow.control == 0 || s->follow.lasting) && begins(s->chunk, w, words);
 }
 
 bool mtp__spool_follow(mtp__spool *s, uint32_t words)
@@ -248,7 +257,7 @@ bool mtp__spool_follow(mtp__spool *s, uint32_t words)
     bool counted = !control && c->checksum != 0; /* and vouched for */
     uint64_t before = c->first - c->dropped, count = counted ? c->records : mtp__records_in(w, words);
     if (control)
-        hole = s->follow.control != 0 ? before != s->follow.control_next : !begins(c, w, words);
+        hole = !control_follows(s, w, words, before);
     else
         hole = c->stream == s->follow.stream && c->cycle == s->follow.cycle && before != s->follow.next;
     hole = hole && is_counted(s) && s->header.mended != 1; /* there they are counted already */
@@ -256,6 +265,7 @@ bool mtp__spool_follow(mtp__spool *s, uint32_t words)
     s->follow.control_holes += hole && control;
     if (control) {
         s->follow.control += count;
+        s->follow.lasting = c->epoch == MTP__EPOCH_ALL;
         s->follow.control_next = before + count;
         return hole;
     }

@@ -24,6 +24,7 @@ typedef struct mtp__spool {
             control_next; /* records before the stream's next chunk, without those that were dropped */
         uint64_t records, control; /* read so far, of the program and of the control stream */
         uint64_t holes, control_holes;
+        bool lasting; /* the last control chunk is for all epochs */
     } follow;
 } mtp__spool;
 

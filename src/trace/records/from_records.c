@@ -537,7 +537,8 @@ static mtp_status on_chunk(void *user, const mtp__chunk *chunk, const uint64_t *
 {
     reader *r = user;
     if (chunk->stream == 0) {
-        r->newest_epoch = chunk->epoch > r->newest_epoch ? chunk->epoch : r->newest_epoch;
+        if (chunk->epoch != MTP__EPOCH_ALL && chunk->epoch > r->newest_epoch)
+            r->newest_epoch = chunk->epoch;
         return mtp__dictionary_read(&r->dict, chunk, words, count);
     }
     if (!r->dict.second_pass || (r->only_cycle != 0 && chunk->cycle != r->only_cycle))
