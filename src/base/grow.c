@@ -14,7 +14,7 @@ bool mtp__grow(void **items, size_t size, size_t count, void *room, size_t room_
             return false;
         more *= 2;
     }
-    void *grown = more <= most ? mtp__calloc(more, size) : NULL;
+    void *grown = more <= most && more <= PTRDIFF_MAX / size ? mtp__calloc(more, size) : NULL;
     if (grown == NULL)
         return false;
     if (count > 0)

@@ -40,7 +40,8 @@ static void what_cannot_grow_is_as_it_was(void **state)
     assert_true(MTP__GROW(item, room, 0, 4, 4));
     uint64_t *was = item;
     item[3] = 7;
-    assert_false(MTP__GROW(item, room, 4, (size_t)UINT32_MAX + 1, 4)); /* more than a room can count */
+    size_t many = (size_t)UINT32_MAX + 1;
+    assert_false(MTP__GROW(item, room, 4, many, 4)); /* more than a room can count */
     size_t wide = room;
     assert_false(MTP__GROW(item, wide, 4, SIZE_MAX / 2, 4)); /* more than there is */
     assert_ptr_equal(item, was);
