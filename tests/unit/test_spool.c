@@ -116,7 +116,7 @@ static void files_that_are_no_spools_are_refused_in_words(void **state)
     for (size_t bytes = 0; bytes < sizeof(mtp__spool_header); bytes++) {
         test_spew(path, whole, bytes);
         assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
-        assert_says(bytes < 8 ? "not an mtprof spool" : "header is cut off");
+        assert_says(bytes < 8 ? "not an mtprof spool" : "header is truncated");
     }
     test_spew(path, "{\"traceEvents\": []}                                            ", 64);
     assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
