@@ -93,8 +93,8 @@ static bool forget_some(mtp__recorder *r)
     return mtp__pool_oldest_epoch(&r->pool) > oldest; /* else they are in an open chunk */
 }
 
-/* An epoch with a long beginning waits until there is also room for the definitions that will follow it,
- * unless there is no room for anything else. */
+/* An epoch with a long beginning waits until it and the chunks still held fit half of the ring, unless tables
+ * or ring are full. */
 bool mtp__control_has_room_for_epoch(mtp__recorder *r)
 {
     mtp__control *c = &r->control;

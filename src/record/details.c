@@ -137,8 +137,7 @@ void mtp__details_turn(mtp__recorder *r)
     mtp__tables *old = atomic_load_explicit(&r->tables, memory_order_relaxed), *next = spare(r);
     for (int k = 0; k < TABLES; k++) {
         uint32_t id = mtp__intern_close(table(old, k));
-        if (id == 0 &&
-            r->pool.when_full == MTP_KEEP_NEWEST) /* ids are exhausted: the first ones are long out of use */
+        if (id == 0 && r->pool.when_full == MTP_KEEP_NEWEST) /* wraps: the first ids are long out of use */
             id = first_id(k);
         mtp__intern_restart(table(next, k), id);
     }

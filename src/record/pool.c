@@ -746,7 +746,7 @@ void mtp__pool_forget_epochs(mtp__pool *pool, uint32_t before)
     mtp__writer_release(busy);
 }
 
-/* Pieces of the control stream that can be evicted. */
+/* Pieces of the control stream that are not permanent. */
 static uint32_t passing(const mtp__pool *pool)
 {
     return atomic_load_explicit(&pool->controls, memory_order_relaxed) -

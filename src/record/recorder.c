@@ -476,7 +476,7 @@ static void thread_starts(mtp__recorder *r, mtp__thread *t)
     w->recorder = r;
 }
 
-/* A record of a thread that has not registered yet, or no longer is. stop() does not wait for it, so the
+/* A record of a thread that is not yet, or no longer, in the registry. stop() does not wait for it, so the
  * recorder is accessed under the lock that stop() needs. */
 static void count_homeless(mtp_drop cause)
 {

@@ -106,8 +106,7 @@ static void look_at_all(recovery *r)
         const mtp__chunk_place *p = &r->spool.places.place[i];
         bool control = p->stream == 0;
         bool unknown =
-            !known && (p->span == 0 ||
-                       p->order == 0); /* its stream, or that of the chunk in whose place it is, is unknown */
+            !known && (p->span == 0 || p->order == 0); /* stream unknown, or that of the lost one */
         r->damaged += state != MTP__CHUNK_WHOLE;
         r->lost_control += state != MTP__CHUNK_WHOLE && (control || unknown);
         if (state == MTP__CHUNK_DAMAGED || words == 0)
@@ -147,8 +146,7 @@ static uint64_t make_ledger(recovery *r)
     l[4 + (broken ? MTP_DROP_DAMAGED : MTP_DROP_OVERWRITTEN)] += lost;
     l[0] = l[1] + l[2];
     l[3] += r->lost_control + r->spool.missing;
-    if (broken && lost == 0 && !known &&
-        l[4 + MTP_DROP_DAMAGED] == 0) { /* some are lost, how many is unknown */
+    if (broken && lost == 0 && !known && l[4 + MTP_DROP_DAMAGED] == 0) { /* some, unknown how many */
         l[4 + MTP_DROP_DAMAGED] = 1;
         l[2]++;
         l[0]++;

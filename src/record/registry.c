@@ -159,7 +159,7 @@ void mtp__registry_barrier(void)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
     } else if (barrier_page != NULL) {
         mprotect(barrier_page, 4096, PROT_READ | PROT_WRITE);
-        *(volatile char *)barrier_page = 1; /* it must be mapped writable to be protected */
+        *(volatile char *)barrier_page = 1; /* only a present page causes the interrupt */
         mprotect(barrier_page, 4096, PROT_READ);
     }
     atomic_thread_fence(memory_order_seq_cst);

@@ -133,7 +133,7 @@ static void note_stack(mtp__recorder *r, wanted *w, const uint64_t *record, uint
     w->stacks++;
 }
 
-/* A stack refers to its parent, defined before it, and to a frame: so goes from the last to the first. */
+/* A stack refers to its parent, defined before it, and to a frame: so the last one comes first. */
 static void want_below(mtp__recorder *r, wanted *w, uint32_t epoch)
 {
     each_definition(r, w, epoch, note_stack);

@@ -198,7 +198,7 @@ static mtp__chunk_state judge(mtp__spool *s, const mtp__chunk_place *p, uint32_t
         return MTP__CHUNK_WHOLE;
     if (c->words > capacity) {
         if (got < (ssize_t)c->span && s->missing > 0)
-            return MTP__CHUNK_WHOLE; /* truncated by the file's end: the rest may be read */
+            return MTP__CHUNK_WHOLE; /* truncated by the file's end: what remains may be read */
         *why = got < (ssize_t)c->span ? "it is truncated" : "its size is impossible";
     } else if (c->checksum != mtp__chunk_checksum(c, mtp__chunk_words(c))) {
         *why = "its checksum is wrong";

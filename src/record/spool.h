@@ -47,8 +47,7 @@ bool mtp__spool_follow(mtp__spool *s, uint32_t words);
 /* After all chunks: the number of gaps, according to the chunks' counts or the totals of a stopped spool. */
 uint64_t mtp__spool_holes(mtp__spool *s);
 uint64_t mtp__spool_byte(const mtp__spool *s, uint64_t i); /* where chunk i begins in the file */
-uint32_t mtp__spool_span(const mtp__spool *s,
-                         uint64_t i); /* its length in bytes; of a damaged one: at most */
+uint32_t mtp__spool_span(const mtp__spool *s, uint64_t i); /* in bytes; a damaged one: at most */
 
 typedef struct mtp__spool_report {
     uint64_t total;    /* chunks in the file, as far as known */
