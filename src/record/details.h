@@ -4,8 +4,8 @@
  * no shared cache line.
  *
  * A shape signature is a run of words, one argument after the other:
- *     kind | dtype << 8 | flags << 16 | count << 32      flags: 1 strides follow the dims, 2 cut here (too long)
- *     tensor: count dims [, count strides]; int list: count values; tensor list: count tensors, each as above;
+ *     kind | dtype << 8 | flags << 16 | count << 32    flags: 1 strides follow dims, 2 cut here (too long)
+ *     tensor: count dims [, count strides]; int list: count values; tensor list: count tensors, as above;
  *     int, bool, float: one word of value; text: its bytes, padded to words
  */
 #ifndef MTP_RECORD_DETAILS_H

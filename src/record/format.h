@@ -5,7 +5,7 @@
  * into pieces of the session's chunk_bytes; a piece holds one or more consecutive chunks, each of `span`
  * bytes. A chunk is a header followed by records, which are runs of 8-byte words:
  *
- *     word 0   ticks << 8 | length << 4 | kind      length in words, 1 to 15; 0: it is in word 1, bits 32 to 63
+ *     word 0   ticks << 8 | length << 4 | kind    length in words, 1 to 15; 0: it is in word 1, bits 32 to 63
  *     word 1+  by kind, below
  *
  * Word 0 is stored last, with release: if it is not zero the record is complete, whatever happened to its
@@ -25,16 +25,16 @@
  *     END           nothing; or slot | is named << 32 | mask << 40, then a word per mask bit; slots: below
  *     MEMORY        device << 48; address; bytes; total allocated; total reserved
  *     TAG           category | device << 48; address
- *     DEVICE        name | kind << 32 | clock << 40 | device << 48; start; end; stream; correlation; bytes; queued;
- *                   [grid 0,1; grid 2, block 0; block 1,2]
+ *     DEVICE        name | kind << 32 | clock << 40 | device << 48; start; end; stream; correlation; bytes;
+ *                   queued; [grid 0,1; grid 2, block 0; block 1,2]
  *     DEVICE_CLOCK  device << 48; device ns; host ticks; error ns
  *     MARK          name
  *     COUNTER       name; double
  *     STEP          number: this step of the profile begins
  *     EXISTING      category | device << 48; address; bytes: allocated before the recording began
- *     TENSORS       signature | count << 32 | more << 40; then for each tensor: number | device << 48; address |
- *                   dtype << 56. Of the op that has just begun (signature 0), or a part of what its object holds.
- *                   more: 1, it continues the record before
+ *     TENSORS       signature | count << 32 | more << 40; then for each tensor: number | device << 48;
+ *                   address | dtype << 56. Of the op that has just begun (signature 0), or part of what its
+ *                   object holds. more 1: continues the previous record
  *     CONTROL       mtp__control_kind | check << 8 | length << 32; then by mtp__control_kind
  *
  * X(symbol, value, words that it has at least) */

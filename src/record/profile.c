@@ -362,7 +362,7 @@ static mtp_action action_at(mtp_profile *prof, uint64_t step)
     return prof->has_schedule ? mtp_schedule_action(&prof->config.schedule, step) : MTP_ACTION_RECORD;
 }
 
-/* P prepare, S start, X stop, R on_trace_ready; 1, 2, 3: the warnings below. Column 4: the profile is stopped. */
+/* P prepare, S start, X stop, R on_trace_ready; 1, 2, 3: the warnings below. Column 4: stop(). */
 static const char *const transit[4][5] = {
     /* from            NONE   WARMUP  RECORD  R&S     exit */
     /* NONE    */ {"", "P", "PS", "PS", ""},
