@@ -116,7 +116,7 @@ static void faults_of_a_spool_are_told(void **state)
 
     s = spoil(path);
     s.header->chunk_bytes = 5000;
-    assert_only(check_spoilt(&s, NULL), 0, "a chunk size of 5000 cannot be");
+    assert_only(check_spoilt(&s, NULL), 0, "5000 is not a valid chunk size");
 
     s = spoil(path);
     s.header->totals.ledger[0]++; /* emitted */

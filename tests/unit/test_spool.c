@@ -154,7 +154,7 @@ static void a_newer_version_and_impossible_sizes_are_told(void **state)
         h.check = mtp__spool_check(&h);
         test_spew(path, &h, sizeof h);
         assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
-        assert_says("cannot be");
+        assert_says("is not a valid chunk size");
     }
     h.chunk_bytes = 4096;
     h.check = mtp__spool_check(&h);
