@@ -25,7 +25,7 @@ uint32_t mtp__control_check(uint64_t word0, const uint64_t *words, uint32_t coun
     return (uint32_t)(sum ^ sum >> 24 ^ sum >> 48) & 0xffffffu;
 }
 
-/* The length of the control record that begins here; 0: none does, or it is damaged. */
+/* The length of the control record that begins here; 0: there is none, or it is damaged. */
 static uint32_t record_at(const uint64_t *words, uint32_t room)
 {
     if (room < 2 || (words[0] & 0xff) != MTP__WORD0(0, 0, MTP__KIND_CONTROL))
@@ -37,11 +37,11 @@ static uint32_t record_at(const uint64_t *words, uint32_t room)
     return right ? (uint32_t)length : 0;
 }
 
-/* After a damaged record the next sound one is looked for word by word: lengths may be what is damaged. */
+/* After a damaged record, searches for the next valid one word by word: the length itself may be damaged. */
 uint32_t mtp__control_sift(uint64_t *words, uint32_t capacity, bool *damaged)
 {
     uint32_t kept = 0, at = 0;
-    bool ended = false; /* nothing was written from here on: if something was, what is before it is damaged */
+    bool ended = false; /* saw an unwritten word: if a record follows, the words before it were damaged */
     *damaged = false;
     while (at < capacity) {
         uint32_t length = record_at(words + at, capacity - at);

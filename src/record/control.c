@@ -1,4 +1,4 @@
-/* record/control.c - the control stream: one at a time writes here, and only cold things. */
+/* record/control.c - the control stream: cold data, one writer at a time. */
 #define _GNU_SOURCE
 #include "record/control.h"
 #include <fcntl.h>
@@ -11,10 +11,10 @@
 #include "record/details.h"
 #include "record/epoch.h"
 
-#define PART_BYTES 2048u /* a blob longer than this comes in parts, so that it fits the smallest chunk */
+#define PART_BYTES 2048u /* longer blobs are split into parts, so that each fits the smallest chunk */
 #define KEPT_MOST ((size_t)1 << 20)
 _Static_assert(4 + MTP_DROP_CAUSES <= MTP__LEDGER_ROOM, "a ledger fits a header");
-#define LAST_WORDS (2u + 4u + MTP_DROP_CAUSES + 3u) /* ledger, and the cycle's end */
+#define LAST_WORDS (2u + 4u + MTP_DROP_CAUSES + 3u) /* ledger and end of the cycle */
 _Static_assert(MTP__CONTROL_TAIL >= sizeof(mtp__chunk) + (4 + PART_BYTES / 8 + LAST_WORDS) * 8,
                "a part of a blob fits");
 
@@ -25,8 +25,8 @@ static bool is_ring(const mtp__recorder *r)
     return r->pool.when_full == MTP_KEEP_NEWEST;
 }
 
-/* So that what it defines can be told again (renew.c). Without memory for the list it cannot; then the records that need
- * it keep it where it is. */
+/* Remembers the chunk, so that its definitions can be re-emitted (renew.c). If there is no memory for the
+ * list, they cannot be, and the records that need the chunk keep it alive. */
 static void hold(mtp__control *c, mtp__chunk *chunk)
 {
     if (c->held_count == c->held_room) {
@@ -43,8 +43,8 @@ static void hold(mtp__control *c, mtp__chunk *chunk)
     c->held[c->held_count++] = chunk;
 }
 
-/* A record may use ids of the epoch before its chunk's: it looked them up, an epoch began, and it took the chunk. So
- * that epoch stays, too. */
+/* A record may use ids of the epoch before its chunk's, if an epoch began after it looked them up and before
+ * it took the chunk. So that epoch is kept, too. */
 void mtp__control_release(mtp__recorder *r)
 {
     mtp__control *c = &r->control;
@@ -62,14 +62,15 @@ void mtp__control_release(mtp__recorder *r)
     mtp__pool_release_control(&r->pool, before);
 }
 
-/* Pieces that the ring has: fewer than were asked for, if the disk is full. */
+/* Pieces that the ring has: fewer than requested if the disk is full. */
 static uint32_t ring_slots(mtp__recorder *r)
 {
     return atomic_load_explicit(&r->pool.reach, memory_order_relaxed);
 }
 
-/* The records of an epoch keep a quarter of a ring, whatever there is to define; or one piece while the next epoch begins, as
- * only that lets go of older ones. Older records make room for definitions: what is kept is described. */
+/* Records keep a quarter of a ring, however much there is to define; or one piece while the next epoch
+ * begins, because only that releases older ones. Older records are evicted for definitions, so that the
+ * records that are kept are described. */
 static bool may_take(mtp__recorder *r, uint64_t chunks)
 {
     uint32_t slots = ring_slots(r), part = (slots + 3) / 4, all_but_one = slots - 1;
@@ -79,8 +80,8 @@ static bool may_take(mtp__recorder *r, uint64_t chunks)
     return held <= most || (held <= all_but_one && mtp__pool_oldest_epoch(&r->pool) + 1 < now);
 }
 
-/* A piece with records of many epochs may be in some thread's hands, and keeps the definitions of them all: of a ring the
- * older half of the epochs goes, records and definitions. false: there are none that can go. */
+/* An open piece may hold records of many epochs and so keep all their definitions: evicts the older half of a
+ * ring's epochs, records and definitions. false: none could be evicted. */
 static bool forget_some(mtp__recorder *r)
 {
     uint32_t now = atomic_load_explicit(&r->pool.epoch, memory_order_relaxed);
@@ -92,7 +93,8 @@ static bool forget_some(mtp__recorder *r)
     return mtp__pool_oldest_epoch(&r->pool) > oldest; /* else they are in an open chunk */
 }
 
-/* One that begins with much waits until there is room for what may have to wait for it; unless there is none for anything. */
+/* An epoch with a long beginning waits until it and the chunks still held fit half of the ring, unless tables
+ * or ring are full. */
 bool mtp__control_has_room_for_epoch(mtp__recorder *r)
 {
     mtp__control *c = &r->control;
@@ -114,8 +116,8 @@ bool mtp__control_has_room_for_epoch(mtp__recorder *r)
     return fits;
 }
 
-/* As a chunk comes to its end: is the epoch long enough to be worth its beginning, and has it had its part of what the
- * control stream should take? Four or five are there at a time. */
+/* When a chunk is nearly full: is the epoch long enough to be worth its beginning, and has it used its share
+ * of the control stream? Four or five epochs exist at a time. */
 static void want_next_epoch(mtp__recorder *r)
 {
     uint64_t part = (uint64_t)ring_slots(r) * r->pool.chunk_bytes / sizeof(uint64_t) / 32;
@@ -130,7 +132,7 @@ static void begin_chunk(mtp__recorder *r, mtp__chunk *chunk)
     c->chunk = chunk;
     c->used = c->records = 0;
     if (c->ledger_chunk == chunk)
-        c->ledger_chunk = NULL; /* it was there before */
+        c->ledger_chunk = NULL; /* it was overwritten */
     if (is_ring(r))
         hold(c, chunk);
 }
@@ -140,7 +142,7 @@ static mtp__chunk *try_take(mtp__recorder *r)
     mtp_drop why;
     mtp__control_release(r);
     if (is_ring(r) && !may_take(r, 1)) {
-        mtp__epoch_want(r); /* else it stays so */
+        mtp__epoch_want(r); /* else it stays full */
         return NULL;
     }
     return mtp__pool_take(&r->pool, 0, r->cycle, r->control.written, mtp__clock_ticks_slow(), &why);
@@ -166,8 +168,9 @@ mtp__chunk *mtp__control_take_for_epoch(mtp__recorder *r)
     return chunk;
 }
 
-/* Room for a record of `words`, or NULL. The last words of a recording, its ledger, find room when all is spent: it is kept
- * free for them, and the chunk with it is given up only for another. */
+/* Room for a record of `words`, or NULL. The ledger, the last record of a cycle, finds room even when the
+ * budget is exhausted: LAST_WORDS are kept free for it, and the chunk that has them is given up only for
+ * another. */
 static uint64_t *reserve(mtp__recorder *r, uint32_t words)
 {
     mtp__control *c = &r->control;
@@ -181,7 +184,7 @@ static uint64_t *reserve(mtp__recorder *r, uint32_t words)
     }
     if (c->chunk != NULL && mtp__span_words(c->chunk->span) - c->used >= need)
         return mtp__chunk_words(c->chunk) + c->used;
-    if (c->chunk != NULL && r->pool.when_full == MTP_STREAM) { /* its place in memory may be what is needed */
+    if (c->chunk != NULL && r->pool.when_full == MTP_STREAM) { /* its slot may be the one that is needed */
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
         c->chunk = NULL;
     }
@@ -193,7 +196,7 @@ static uint64_t *reserve(mtp__recorder *r, uint32_t words)
     c->sealed = NULL;
     begin_chunk(r, chunk);
     if (is_ring(r))
-        want_next_epoch(r); /* a long record may leave a chunk before it comes to its end */
+        want_next_epoch(r); /* a long record may skip the end of a chunk */
     return mtp__chunk_words(c->chunk) + c->used;
 }
 
@@ -266,7 +269,7 @@ static uint32_t blob_words(size_t length)
     return 4 * (parts > 0 ? parts : 1) + whole + (rest + 7) / 8;
 }
 
-/* The end of the names from `first` on that fill a chunk; `first`: there are too few. */
+/* The end of the names, from `first` on, that fill a chunk; `first`: too few to fill one. */
 static uint32_t end_of_chunk(const mtp__recorder *r, const mtp__intern *names, uint32_t first)
 {
     uint32_t room = mtp__span_words(r->pool.chunk_bytes) - LAST_WORDS, words = 0;
@@ -279,7 +282,8 @@ static uint32_t end_of_chunk(const mtp__recorder *r, const mtp__intern *names, u
     return first;
 }
 
-/* The chunk is no epoch's, so none lets go of it. The one before it is left: the stream goes on behind. */
+/* The chunk belongs to no epoch, so no epoch releases it. The current chunk is sealed; the stream continues
+ * after this one. */
 static bool put_names_to_stay(mtp__recorder *r, const mtp__intern *names, uint32_t first, uint32_t end)
 {
     mtp__control *c = &r->control;
@@ -308,9 +312,10 @@ static bool put_names_to_stay(mtp__recorder *r, const mtp__intern *names, uint32
     return told;
 }
 
-/* Names of call sites never change: as many as fill a chunk are defined once, in one
- * that stays. The rest, less than a chunk, is what each epoch defines. They take three eighths of a ring at most. This comes
- * before the first chunk of an epoch, so that a reader knows where numbers may have a gap (spool.c). */
+/* Names of call sites never change: as many as fill whole chunks are defined once, in permanent chunks. The
+ * rest, less than a chunk, is repeated in each epoch. Permanent chunks take at most three eighths of a ring.
+ * This runs before the first chunk of an epoch is taken, so that a reader knows where the sequence may have a
+ * gap (spool.c). */
 void mtp__control_keep_names(mtp__recorder *r)
 {
     mtp__control *c = &r->control;
@@ -337,7 +342,7 @@ static size_t kept_size(uint64_t length)
     return sizeof(kept_blob) + (((size_t)length + 7) & ~(size_t)7);
 }
 
-/* Is this the later word on the same thing? Metadata goes by its key, with what it is in front. */
+/* Does this redefine the old blob? Metadata is matched by its type letter and key. */
 static bool replaces(const kept_blob *old, mtp__control_kind kind, uint32_t id, const void *bytes,
                      size_t length)
 {
@@ -349,7 +354,7 @@ static bool replaces(const kept_blob *old, mtp__control_kind kind, uint32_t id, 
     return key < length && key < old->length && memcmp(old + 1, bytes, key + 1) == 0;
 }
 
-/* false: it will be missing in later epochs. */
+/* false: it will be missing from later epochs. */
 static bool keep(mtp__control *c, mtp__control_kind kind, uint32_t id, const void *bytes, size_t length)
 {
     for (size_t at = 0; at < c->kept_bytes;) {
@@ -383,8 +388,8 @@ static bool keep(mtp__control *c, mtp__control_kind kind, uint32_t id, const voi
     return true;
 }
 
-/* The anchors that later epochs begin with: the first, the newest, and between them the fewer the longer ago. One goes
- * where it leaves the smallest gap for its age. */
+/* The anchors that later epochs begin with: the first, the newest, and between them fewer the older they are.
+ * Drops the one that leaves the smallest gap relative to its age. */
 static void keep_anchor(mtp__control *c, const mtp__anchor *a)
 {
     if (c->anchors == MTP__ANCHORS_KEPT) {
@@ -471,8 +476,8 @@ void mtp__recorder_anchor(mtp__recorder *r)
     lost_when(r, !told);
 }
 
-/* Names of the process that the stream does not have yet. New ones are told as they come, under the table's lock, so
- * none is missed and none is told twice. */
+/* Names of the process that the stream does not have yet. New ones are defined as they are added, under the
+ * table's lock, so that none is missed or defined twice. */
 static void tell_names(mtp__recorder *r)
 {
     mtp__intern *names = mtp__names();
@@ -505,7 +510,7 @@ static bool put_cycle(mtp__recorder *r, bool started)
 void mtp__control_session(mtp__recorder *r)
 {
     mtp__control *c = &r->control;
-    r->ticks_per_ns = mtp__clock_ticks_per_ns(); /* for a reader who finds one anchor only */
+    r->ticks_per_ns = mtp__clock_ticks_per_ns(); /* for a reader that finds only one anchor */
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&mtp__names()->lock);
     pthread_mutex_lock(&c->lock);
@@ -527,7 +532,7 @@ void mtp__control_session(mtp__recorder *r)
 
 typedef struct telling {
     mtp__recorder *r;
-    uint64_t lost; /* told in older epochs only */
+    uint64_t lost; /* defined only in older epochs */
 } telling;
 
 static void tell_thread(void *user, mtp__thread *t)
@@ -567,12 +572,12 @@ bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
     c->opening = false;
     c->beginning = c->epoch_words;
     if (x.lost == 0)
-        c->whole = chunk->epoch; /* else older epochs stay, and what is missing is there */
+        c->whole = chunk->epoch; /* else older epochs are kept, which have what is missing */
     return x.lost == 0;
 }
 
-/* The kernel's name of a thread of ours, empty if it cannot be had. A thread's own is one call; that of another is a file
- * that the kernel makes for us, which takes it longer than to make the thread. */
+/* The kernel's name of one of our threads, empty if unavailable. A thread's own name takes one call;
+ * another's takes reading a file in /proc, which costs more than creating a thread. */
 static void thread_name(const mtp__thread *t, char name[16])
 {
     char path[64];
@@ -587,7 +592,7 @@ static void thread_name(const mtp__thread *t, char name[16])
     name[n > 0 ? n : 0] = 0;
 }
 
-/* The name that is told is kept under the control lock: who begins an epoch tells it again. */
+/* The name is stored under the control lock, because the thread that begins an epoch re-emits it. */
 void mtp__control_thread(mtp__recorder *r, mtp__thread *t)
 {
     char name[16];
@@ -604,7 +609,7 @@ void mtp__control_thread(mtp__recorder *r, mtp__thread *t)
     lost_when(r, !told);
 }
 
-/* Room for the last words first: to make it may cost records, which the ledger has to know. */
+/* Reserves room for the last records first: this may evict records, which the ledger has to count. */
 static void make_room(mtp__recorder *r, uint32_t words)
 {
     mtp__hold before = mtp__writer_hold();
@@ -624,8 +629,8 @@ static void ledger_words(mtp__recorder *r, uint64_t words[4 + MTP_DROP_CAUSES])
     memcpy(words + 4, ledger.dropped_by, MTP_DROP_CAUSES * sizeof *words);
 }
 
-/* Cycles that come when the budget is spent find no room for theirs: it takes the place of the last one, which it counts on
- * from. */
+/* Cycles that start when the budget is exhausted find no room for their ledger: it replaces the previous one,
+ * whose counts it continues. */
 static bool put_ledger(mtp__recorder *r, const uint64_t *words, uint32_t count)
 {
     mtp__control *c = &r->control;
@@ -661,18 +666,18 @@ void mtp__control_finish(mtp__recorder *r)
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&c->lock);
     lost_when(r, !put_ledger(r, words, 4 + MTP_DROP_CAUSES));
-    put_cycle(r, false); /* the ledger is told: it may count no more */
+    put_cycle(r, false); /* the ledger is written: a loss can no longer be counted */
     c->finishing = false;
     if (c->chunk != NULL)
         mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
-    /* The next cycle goes on in it: a chunk for each would use up the budget. */
+    /* The next cycle continues in it: a chunk per cycle would use up the budget. */
     if (c->chunk != NULL)
         c->sealed = r->pool.when_full != MTP_STREAM ? c->chunk : NULL;
     c->chunk = NULL;
     pthread_mutex_unlock(&c->lock);
     mtp__writer_release(before);
     r->pool.file.totals = (mtp__totals){.known = 1, .control = c->written};
-    ledger_words(r, r->pool.file.totals.ledger); /* again: these words themselves may have found no room */
+    ledger_words(r, r->pool.file.totals.ledger); /* again: these records themselves may have been dropped */
 }
 
 void mtp__control_reset(mtp__recorder *r)

@@ -11,7 +11,7 @@
 #include "record/stack.h"
 
 #define SHAPE_SLOTS 256u
-#define SHAPE_INLINE 30u /* words; longer signatures go to the table each time */
+#define SHAPE_INLINE 30u /* words; longer signatures are looked up in the table each time */
 #define FRAME_SLOTS 1024u
 #define SESSION_NAMES 0x80000001u
 #define DICTIONARY_MIN ((uint64_t)1 << 20)
@@ -34,7 +34,7 @@ struct mtp__thread_cache {
     frame_slot frame[FRAME_SLOTS];
     uint64_t frames[MTP__STACK_DEPTH_MAX];
     uint64_t words[MTP__SHAPE_WORDS_MAX];
-    char text[1024]; /* of the frame that is about to be told */
+    char text[1024]; /* of the frame that is about to be defined */
 };
 
 /* ------------------------------------------------------------------------------------------- tables */
@@ -52,14 +52,14 @@ static uint32_t first_id(int k)
     return k == 0 ? SESSION_NAMES : 1;
 }
 
-/* Under the table's lock: the control stream has it before anyone can use the id. */
+/* Under the table's lock: the definition is in the control stream before any thread can use the id. */
 static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
 {
     static const mtp__control_kind kinds[TABLES] = {MTP__CONTROL_NAME, MTP__CONTROL_SHAPE, MTP__CONTROL_FRAME,
                                                     MTP__CONTROL_STACK, MTP__CONTROL_TEXT};
     mtp__recorder *r = user;
     if (!r->open)
-        return 0; /* by a thread that was stuck: the recording is finished, and perhaps its file */
+        return 0; /* by a thread that was stuck: the recording, and perhaps its file, is finished */
     int k = 0;
     while (t != table(&r->set[0], k) && t != table(&r->set[1], k))
         k++;
@@ -68,7 +68,8 @@ static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes
     return told;
 }
 
-/* A frame is known by its key; what is told is its description, which the thread has got already (frame_id). */
+/* A frame is looked up by its key, but defined by its description, which the thread has already obtained
+ * (frame_id). */
 static int tell_frame(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
 {
     (void)t, (void)bytes, (void)length;
@@ -136,7 +137,7 @@ void mtp__details_turn(mtp__recorder *r)
     mtp__tables *old = atomic_load_explicit(&r->tables, memory_order_relaxed), *next = spare(r);
     for (int k = 0; k < TABLES; k++) {
         uint32_t id = mtp__intern_close(table(old, k));
-        if (id == 0 && r->pool.when_full == MTP_KEEP_NEWEST) /* all were used: the first are long gone */
+        if (id == 0 && r->pool.when_full == MTP_KEEP_NEWEST) /* wraps: the first ids are long out of use */
             id = first_id(k);
         mtp__intern_restart(table(next, k), id);
     }
@@ -157,7 +158,8 @@ void mtp__details_cache_free(struct mtp__thread_cache *cache)
     mtp__page_free(cache);
 }
 
-/* Looked at anew for each id: another epoch may have begun. The set stays while the thread is inside its record. */
+/* Loaded for each id, because another epoch may have begun. The set remains valid while the thread is inside
+ * its record. */
 static mtp__tables *tables_of(const mtp__recorder *r)
 {
 #ifdef MTP__TSAN
@@ -198,7 +200,7 @@ static uint32_t add(mtp__recorder *r, mtp__intern *t, uint64_t hash, const void 
     return id;
 }
 
-/* No id: because the set was closed under our hands? Then there is another. Else it is one loss per use, so that the
+/* No id: if the set was closed meanwhile, retry with the new one. Else count one loss per use, so that the
  * ledger shows how much is missing. */
 static bool is_lost(mtp__recorder *r, const mtp__tables *set)
 {
@@ -227,7 +229,7 @@ uint32_t mtp__session_name_id(mtp__recorder *r, mtp__thread *t, const char *text
     for (bool met = false; id == 0;) {
         mtp__tables *set = tables_of(r);
         id = add(r, &set->names, hash, text, length);
-        if (id == 0 && !met) /* nothing else was looked up: the next epoch's tables may have room for it */
+        if (id == 0 && !met) /* no other id is held yet: the next epoch's tables may have room */
             mtp__epoch_meet(r, t);
         else if (id == 0 && is_lost(r, set))
             break;
@@ -253,7 +255,7 @@ static bool put(shape_out *o, const void *words, size_t count)
     return true;
 }
 
-/* One argument; on false it did not fit and its first word, for which there is always room, says so. */
+/* One argument. false: it did not fit, and its first word, for which there is always room, says so. */
 static bool put_input(shape_out *o, const mtp_input *in)
 {
     bool strides = in->kind == MTP_INPUT_TENSOR && in->strides != NULL && in->count > 0;
@@ -283,7 +285,7 @@ static bool put_input(shape_out *o, const mtp_input *in)
         }
         break;
     }
-    default: /* none; a list's items are put by the caller */
+    default: /* none; a list's items are written by the caller */
         break;
     }
     if (!fits) {
@@ -341,8 +343,8 @@ uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs
 
 /* ------------------------------------------------------------------------------------------- stacks */
 
-/* Described before the table is locked: that may wait for the dynamic linker, or for whatever else a provider needs, and
- * whoever has it (a library's constructor) may be waiting for the table. */
+/* Describes the frame before the table is locked: this may wait for the dynamic linker, or for a lock of the
+ * provider, whose holder (a library's constructor) may be waiting for the table. */
 static uint32_t frame_id(mtp__recorder *r, mtp__tables *set, struct mtp__thread_cache *cache, uint64_t key)
 {
     uint64_t hash = mtp__hash_bytes(&key, sizeof key);
@@ -379,10 +381,10 @@ uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller)
     struct mtp__thread_cache *cache = cache_of(set, t);
     if (cache == NULL)
         return lost(r);
-    int its_errno = errno; /* of the program, which may have a stack provider of its own */
+    int its_errno = errno; /* the program's: its stack provider may change it */
     uint32_t from = 0, depth = mtp__stack_capture(caller, cache->frames, MTP__STACK_DEPTH_MAX, &from);
     errno = its_errno;
-    for (;;) { /* all of one set: what a stack stands on is of its epoch */
+    for (;;) { /* all ids from one set: a stack's parents and frames must be of its epoch */
         uint32_t id = 0, i = depth;
         for (; i > from; i--) { /* from the root inwards */
             id = stack_child(r, set, cache, id, cache->frames[i - 1]);

@@ -8,26 +8,26 @@
 #include "record/details.h"
 
 #define TRIES_AT_ONCE 8u
-#define WAITS_MOST 100 /* of one record, for others to come out of theirs */
-#define YIELDS 50      /* of them; the others are naps */
+#define WAITS_MOST 100 /* of one record, for others to finish theirs */
+#define YIELDS 50      /* of them; the rest are naps */
 #define NAP_NS 100000
-#define WAITS_IN_ALL 20000u /* until a turn */
-#define NO_ROOM_MOST 100u   /* of them for want of room */
-#define TRIES_SKIPPED 63u   /* then one of 64, so that those who record do not queue for the registry */
+#define WAITS_IN_ALL 20000u /* until an epoch begins */
+#define NO_ROOM_MOST 100u   /* of them for lack of room */
+#define TRIES_SKIPPED 63u   /* then one in 64, so that recording threads do not queue for the registry */
 
 static void hold_still(void *user, mtp__thread *t)
 {
     atomic_store_explicit(&t->held_still, user != NULL, memory_order_relaxed);
 }
 
-/* Under the registry's lock. The names' lock: none is told twice, and none is missed. The tables': nobody is about to
- * define something of the old epoch. */
+/* Under the registry's lock. The names' lock ensures that no name is defined twice or missed; the tables'
+ * locks, that no thread is about to define something of the old epoch. */
 static void turn(mtp__recorder *r, const mtp__thread *self)
 {
     const bool ring = r->pool.when_full == MTP_KEEP_NEWEST;
     mtp__tables *old = atomic_load_explicit(&r->tables, memory_order_relaxed);
     mtp__intern *names = mtp__names();
-    if (ring) { /* their chunks stay what they are until the registry's lock is free */
+    if (ring) { /* threads do not change chunks until the registry's lock is released */
         mtp__registry_each(hold_still, r);
         mtp__registry_barrier();
     }
@@ -49,7 +49,7 @@ static void turn(mtp__recorder *r, const mtp__thread *self)
     pthread_mutex_unlock(&r->control.lock);
     if (ring)
         mtp__registry_each(hold_still, NULL);
-    if (chunk == NULL) { /* which may take more than a moment to change */
+    if (chunk == NULL) { /* no room, which may last */
         atomic_fetch_add_explicit(&r->turn_tries, WAITS_IN_ALL / NO_ROOM_MOST, memory_order_relaxed);
         return;
     }
@@ -58,13 +58,14 @@ static void turn(mtp__recorder *r, const mtp__thread *self)
     atomic_store_explicit(&r->pace, chunk->epoch << 1 | !whole, memory_order_relaxed);
 }
 
-/* It may have to wait, for a thread that is inside a record or for a free chunk. true: it does. */
+/* Begins an epoch if possible. true: it is still due, because a thread is inside a record or no chunk is
+ * free. */
 static bool try_turn(mtp__recorder *r, mtp__thread *self)
 {
     if (r->pool.when_full == MTP_STOP_WHEN_FULL && atomic_load(&r->pool.refusing) != 0)
         return false;
     mtp__registry_lock();
-    bool due = r->open && /* else a thread that was stuck comes too late */
+    bool due = r->open && /* else this thread was stuck and comes too late */
                (atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0;
     if (due && mtp__registry_rested_since(r->retired, self))
         turn(r, self);
@@ -79,7 +80,7 @@ static bool is_time_to_try(mtp__recorder *r, uint32_t at_once)
     return tries < at_once || (tries & TRIES_SKIPPED) == 0;
 }
 
-/* Between two looks at the others. */
+/* Between two checks of the other threads. */
 static void doze(int waits)
 {
     MTP__UNCANCELLED;
@@ -90,8 +91,9 @@ static void doze(int waits)
         nanosleep(&nap, NULL);
 }
 
-/* Before tables or ring are full, and names are lost, we wait for those who are inside a record. They may be waiting here,
- * too: whoever does says that it looks at nothing. One that stays where it is for long is not waited for by every record. */
+/* If tables or ring are nearly full and names would be lost, waits for the threads inside a record. They may
+ * be waiting here, too: a waiting thread marks itself parked, that is, it reads no table. A thread that stays
+ * inside a record for long is not waited for by every record. */
 static void turn_or_wait(mtp__recorder *r, mtp__thread *self)
 {
     bool urgent = mtp__details_are_nearly_full(r) || mtp__pool_control_is_half(&r->pool);
@@ -119,7 +121,7 @@ void mtp__epoch_meet(mtp__recorder *r, mtp__thread *self)
 
 void mtp__epoch_new_chunk(mtp__recorder *r, mtp__thread *self, const mtp__chunk *chunk)
 {
-    self->pace = __atomic_load_n(&chunk->epoch, __ATOMIC_RELAXED) << 1; /* it may be abandoned already */
+    self->pace = __atomic_load_n(&chunk->epoch, __ATOMIC_RELAXED) << 1; /* it may already be abandoned */
     if ((atomic_load_explicit(&r->pace, memory_order_relaxed) & 1) != 0 && !self->no_turn &&
         is_time_to_try(r, TRIES_AT_ONCE))
         try_turn(r, self);

@@ -1,7 +1,7 @@
-/* record/events.c - the calls that programs record with. Each: enter, look at the gate, write one record, leave.
+/* record/events.c - the recording calls. Each one enters, reads the gate, writes one record and leaves.
  *
- * mtp__scope_begin and mtp__scope_end are the hot path proper (bench: scope_pair_ns). Their rare cases, all behind
- * one branch each, go to the general form below.
+ * mtp__scope_begin and mtp__scope_end are the hot path proper (bench: scope_pair_ns). Each has one branch for
+ * all its rare cases, which take the general form below.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -13,10 +13,10 @@
 
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define WORDS_MAX 12
-#define TENSORS_MOST 6u /* of a record: it has 15 words */
+#define TENSORS_MOST 6u /* per record, which has 15 words */
 #define PUT_WORD(mask, bit, value) (*(mask) |= (bit), words[count++] = (uint64_t)(value))
 
-/* A record in the room reserved for it: word 0 is made here. */
+/* Writes a record into the room reserved for it; word 0 is made here. */
 static inline void fill(mtp__writer *w, uint64_t *at, uint32_t gate, mtp__kind kind, const uint64_t *words,
                         size_t count)
 {
@@ -25,7 +25,7 @@ static inline void fill(mtp__writer *w, uint64_t *at, uint32_t gate, mtp__kind k
     mtp__writer_commit(w, at, count, MTP__WORD0(mtp__writer_ticks(gate), count, kind));
 }
 
-/* false: there is no room for it, and that is counted. */
+/* false: there is no room, which is counted. */
 static inline bool put(mtp__writer *w, uint32_t gate, mtp__kind kind, const uint64_t *words, size_t count)
 {
     uint64_t *at = mtp__writer_reserve(w, count);
@@ -34,14 +34,15 @@ static inline bool put(mtp__writer *w, uint32_t gate, mtp__kind kind, const uint
     return at != NULL;
 }
 
-/* The token of a scope that found no room: a scope is two records, so its end counts as well. 0: not of this recording. */
+/* The token of a scope that was dropped: a scope is two records, so its end counts as well. 0: the thread has
+ * not joined this recording. */
 static __attribute__((noinline)) mtp_token begin_dropped(const mtp__writer *w)
 {
     return w->token != 0 ? mtp__token_tie(w->token) | (mtp_token)MTP__SLOT_DROPPED << 32 : 0;
 }
 
-/* A begin, and its token. The caller is still inside the record, as stop() may clear the token as soon as the writer is at
- * rest. */
+/* Writes a begin and returns its token. The caller is still inside the record, because stop() may clear the
+ * token as soon as the writer is at rest. */
 static inline mtp_token put_begin(mtp__writer *w, uint32_t gate, const uint64_t *words, size_t count)
 {
     if (!put(w, gate, MTP__KIND_BEGIN, words, count))
@@ -51,14 +52,14 @@ static inline mtp_token put_begin(mtp__writer *w, uint32_t gate, const uint64_t 
     return token;
 }
 
-/* These take the caller out of the record. */
+/* These also leave the record. */
 static void emit(mtp__writer *w, uint32_t gate, mtp__kind kind, const uint64_t *words, size_t count)
 {
     put(w, gate, kind, words, count);
     mtp__writer_leave(w);
 }
 
-/* Not inlined: with it mtp__op_begin takes 4 ns more (bench: op_pair_ns). */
+/* Not inlined: that would add 4 ns to mtp__op_begin (bench: op_pair_ns). */
 static __attribute__((noinline)) mtp_token emit_begin(mtp__writer *w, uint32_t gate, const uint64_t *words,
                                                       size_t count)
 {
@@ -67,7 +68,8 @@ static __attribute__((noinline)) mtp_token emit_begin(mtp__writer *w, uint32_t g
     return token;
 }
 
-/* Entered already: stays if one of `wanted` is recorded; then *gate is what is. Else NULL. */
+/* After entering: stays inside and sets *gate if one of `wanted` is being recorded; else leaves and returns
+ * NULL. */
 static inline mtp__writer *stay(mtp__writer *w, uint32_t wanted, uint32_t *gate)
 {
     *gate = mtp__gate_read();
@@ -85,7 +87,7 @@ static inline mtp__writer *enter(uint32_t wanted, uint32_t *gate)
     return mtp__writer_enter(&mtp__self) ? stay(&mtp__self, wanted, gate) : NULL;
 }
 
-/* The thread's place in the registry, before anything of the session is used: NULL if it has none. */
+/* The thread's entry in the registry, before anything of the session is used; NULL: it has none. */
 static mtp__thread *thread_in(mtp__writer *w)
 {
     return UNLIKELY(w->token == 0) && !mtp__writer_join(w) ? NULL : w->thread;
@@ -93,7 +95,7 @@ static mtp__thread *thread_in(mtp__writer *w)
 
 /* ------------------------------------------------------------------------------------------- scopes */
 
-/* A scope with what the gate asks for; the writer is entered. */
+/* A scope with the attributes that the gate requests; the writer is entered. */
 static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t gate, uint32_t name,
                                                       const void *caller)
 {
@@ -112,7 +114,7 @@ static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t g
             mtp__writer_leave(w);
             return 0;
         }
-        if ((name & 0x80000000u) == 0) /* it holds no id of the session yet */
+        if ((name & 0x80000000u) == 0) /* no id of the session is held yet */
             mtp__epoch_check(w->recorder, t);
         words[count++] = (uint64_t)mtp__stack_id(w->recorder, t, caller) << 32;
         mask = MTP__HAS_DETAIL;
@@ -121,7 +123,7 @@ static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t g
     return emit_begin(w, gate, words, count);
 }
 
-/* Inside another record; or it was left, and we may go on. */
+/* Inside another record; or that record was abandoned by a jump, and this one may proceed. */
 static __attribute__((noinline)) mtp_token begin_again(uint32_t name)
 {
     return mtp__writer_again(&mtp__self, __builtin_dwarf_cfa()) ? mtp__scope_begin(name) : 0;
@@ -133,7 +135,7 @@ mtp_token mtp__scope_begin(uint32_t name)
     if (!mtp__writer_try(w))
         return begin_again(name);
     uint32_t gate = mtp__gate_read();
-    uint64_t *at; /* not looked at while the gate is shut: the one who shut it owns it then */
+    uint64_t *at; /* not read while the gate is closed: then stop() owns it */
     if (UNLIKELY((gate & (MTP_CPU | MTP_WITH_STACK | MTP__GATE_RARE)) != MTP_CPU ||
                  (size_t)(w->end - (at = w->cur)) < 2))
         return begin_rare(w, gate, name, __builtin_return_address(0));
@@ -145,16 +147,17 @@ mtp_token mtp__scope_begin(uint32_t name)
     return token;
 }
 
-/* An end of the cycle and thread that hold its begin; words from 2 on are filled, as mask says. The scope begun last ends
- * without a name and frees its slot; any other is named. If there is no room for the record, the scope ends all the same:
- * the next chunk says that records were lost, and how deep the thread is by then. */
+/* An end on the thread and in the cycle of its begin; words from 2 on are filled, according to mask. The
+ * scope begun last ends without naming its slot and frees it; any other names its slot. If there is no room
+ * for the record, the scope ends all the same: the next chunk says that records were lost, and how deep the
+ * thread is by then. */
 static inline void emit_end(mtp__writer *w, uint32_t gate, mtp_token token, uint64_t *words, size_t count,
                             uint32_t mask)
 {
     bool last = token + MTP__TOKEN_SLOT == w->token;
     words[1] = last ? MTP__BEGIN_WORD1(0, 0, mask, 0) : MTP__END_WORD1(token >> 32, mask);
     count = last && mask == 0 ? 1 : count;
-    uint64_t *at = mtp__writer_reserve(w, count); /* which may find that this is another cycle by now */
+    uint64_t *at = mtp__writer_reserve(w, count); /* which may find that another cycle has begun */
     if (mtp__token_tie(token) == mtp__token_tie(w->token)) {
         if (at != NULL)
             fill(w, at, gate, MTP__KIND_END, words, count);
@@ -164,7 +167,7 @@ static inline void emit_end(mtp__writer *w, uint32_t gate, mtp_token token, uint
     mtp__writer_leave(w);
 }
 
-/* Enter was successful. Is there anything of this recording to end? Else it has left. */
+/* After entering. Is this a scope of this recording that can be ended? If not, leaves. */
 static bool may_end(mtp__writer *w, uint32_t gate, mtp_token token)
 {
     if ((gate & MTP__GATE_LOOK) != 0)
@@ -237,7 +240,7 @@ typedef struct tensors_out {
 static void put_tensors(tensors_out *o)
 {
     if (mtp__token_tie(o->w->token) != o->tie)
-        return; /* the recording that the signature is of has ended */
+        return; /* the signature's recording has ended */
     o->words[1] = o->signature | (uint64_t)o->count << 32 | (uint64_t)o->more << 40;
     put(o->w, o->gate, MTP__KIND_TENSORS, o->words, 2 + 2 * (size_t)o->count);
     o->more = true;
@@ -257,8 +260,8 @@ static void put_tensor(tensors_out *o, const mtp_input *in)
         put_tensors(o);
 }
 
-/* Which tensors the inputs are, behind the record that they belong to; a list's items stand for themselves. Nothing where
- * nobody told. */
+/* Identifies the input tensors, after the record that they belong to; the items of a list are listed singly.
+ * Unknown identities are 0. */
 static __attribute__((noinline)) void identify(mtp__writer *w, uint32_t gate, uint32_t signature,
                                                const mtp_input *in, uint32_t count)
 {
@@ -311,7 +314,7 @@ static __attribute__((noinline)) mtp_token begin_identified(const mtp_op *op, mt
     return token;
 }
 
-/* text: its name, or NULL, and op->name is. */
+/* text: its name; NULL: op->name is used. */
 static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const char *text, size_t length,
                                                            const void *caller)
 {
@@ -388,7 +391,7 @@ void mtp__op_end(mtp_op *op)
 
 /* --------------------------------------------------------------------------- memory, device, marks */
 
-/* Memory of the CPU is part of the CPU's activity, that of a device of the device's. */
+/* CPU memory belongs to the CPU activity, device memory to the device's. */
 static inline mtp__writer *stay_for_memory(mtp_device device, uint32_t *gate)
 {
     mtp__writer *w = stay(&mtp__self, MTP_DEVICE_TYPE(device) == 0 ? MTP_CPU : MTP_NPU, gate);
@@ -398,7 +401,7 @@ static inline mtp__writer *stay_for_memory(mtp_device device, uint32_t *gate)
     return NULL;
 }
 
-/* As begin_again: a call of its own keeps what it needs out of the usual case (bench: memory_event_ns). */
+/* A separate call, like begin_again, keeps its registers out of the common case (bench: memory_event_ns). */
 static __attribute__((noinline)) void memory_again(mtp_device device, const void *ptr, int64_t bytes,
                                                    uint64_t total_allocated, uint64_t total_reserved)
 {

@@ -1,7 +1,7 @@
-/* record/fork.c - the one active profile of a process, and what becomes of it in a forked child and at exit.
+/* record/fork.c - the one active profile of a process, and what happens to it in a forked child and at exit.
  *
- * In the child the parent's chunks are not mapped and its gate is shut. Either recording goes on in a file of the
- * child's own (follow_fork), or the child is off and may start a profile itself.
+ * In the child, the parent's chunks are not mapped and its gate is closed. Either recording continues in a
+ * file of the child's own (follow_fork), or it is off, and the child may start a profile itself.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -34,11 +34,12 @@ void mtp__profile_release(mtp_profile *prof)
 }
 
 static mtp__hold busy_before; /* registry lock */
-static bool had_others;       /* when it was forked: other threads than the one that did */
+static bool had_others;       /* at the fork, the process had other threads */
 static _Thread_local bool unheard __attribute__((tls_model("initial-exec")));
 
-/* A fork from a callback that is called under a lock of ours (a stack provider's describe). The locks cannot be had, and
- * what they guard may be half done: the child is one that we have not heard of, which is off. */
+/* A fork from a callback that runs under one of our locks (a stack provider's describe). The locks cannot be
+ * taken, and what they guard may be inconsistent: the child is treated like one made by a raw clone, and does
+ * not record. */
 static bool fork_is_unheard(void)
 {
     unheard = mtp__guard_inside();
@@ -63,15 +64,15 @@ static void after_fork_parent(void)
         return;
     mtp__recorder_fork_locks(false);
     mtp__hold before = busy_before;
-    mtp_profile *prof = atomic_load(&active); /* stays while we hold the lock: see destroy */
+    mtp_profile *prof = atomic_load(&active); /* valid while we hold the lock: see destroy */
     if (prof != NULL && mtp__recorder_current() != NULL && !prof->config.follow_fork)
         atomic_fetch_add(&prof->forks, 1);
     mtp__registry_unlock();
     mtp__writer_release(before);
 }
 
-/* The child's own file: the parent's name and the child's number; what were patterns in it are none any more. Nothing is
- * said if it fails: the child is then simply off. */
+/* The child's own file: the parent's path, with patterns already expanded, and the child's pid. Failure is
+ * not reported: the child then does not record. */
 static void follow(mtp_profile *prof)
 {
     char path[2 * PATH_MAX + 32];
@@ -112,7 +113,7 @@ static void after_fork_child(void)
     prof->recording = false;
     prof->step_token = 0;
     if (atomic_load(&prof->driver) != (uintptr_t)pthread_self())
-        atomic_store(&prof->driver, 0); /* that thread is not here */
+        atomic_store(&prof->driver, 0); /* that thread is not in the child */
     if (recording && prof->config.follow_fork) {
         follow(prof);
         return;
@@ -121,7 +122,7 @@ static void after_fork_child(void)
     mtp__profile_release(prof);
 }
 
-/* A spool that is left running is finished properly; without a spool there is nobody left to show it to. */
+/* A spool that is still recording is finished; memory is discarded with the process. */
 static void at_exit(void)
 {
     mtp_profile *prof = atomic_load(&active);

@@ -1,21 +1,22 @@
-/* record/format.h - the form of records and chunks, in memory and in a spool file alike. Ids are append-only.
+/* record/format.h - the layout of records and chunks, the same in memory and in a spool file. Ids are
+ * append-only.
  *
- * A stream is what one thread wrote (stream 0: the control stream), in chunks. Memory and file are cut into pieces of
- * the session's chunk_bytes; a piece holds one chunk or several, one behind the other, each of `span` bytes. A chunk is a
- * header and then records, which are runs of 8-byte words:
+ * A stream is what one thread wrote (stream 0: the control stream), in chunks. Memory and file are divided
+ * into pieces of the session's chunk_bytes; a piece holds one or more consecutive chunks, each of `span`
+ * bytes. A chunk is a header followed by records, which are runs of 8-byte words:
  *
- *     word 0   ticks << 8 | length << 4 | kind      length in words, 1 to 15; 0: it is in word 1, bits 32 to 63
+ *     word 0   ticks << 8 | length << 4 | kind    length in words, 1 to 15; 0: it is in word 1, bits 32 to 63
  *     word 1+  by kind, below
  *
- * Word 0 is stored last, with release: a record is there when its word 0 is not zero, whole, whatever happened to
- * its writer since. Chunks are handed out zeroed, so the first zero word 0 ends what was written.
- * Ticks are cut to 56 bits (months); the chunk's base_ticks has all 64.
+ * Word 0 is stored last, with release: if it is not zero the record is complete, whatever happened to its
+ * writer since. Chunks are handed out zeroed, so the first zero word 0 ends the records. Ticks are truncated
+ * to 56 bits (months); the chunk's base_ticks has all 64.
  */
 #ifndef MTP_RECORD_FORMAT_H
 #define MTP_RECORD_FORMAT_H
 #include <stdint.h>
 
-/* Versions 1 to 3 were never released, and are not read. */
+/* Versions 1 to 3 were never released and are not read. */
 #define MTP__FORMAT_VERSION 4u
 
 /* What word 1 and the words after it hold:
@@ -24,16 +25,16 @@
  *     END           nothing; or slot | is named << 32 | mask << 40, then a word per mask bit; slots: below
  *     MEMORY        device << 48; address; bytes; total allocated; total reserved
  *     TAG           category | device << 48; address
- *     DEVICE        name | kind << 32 | clock << 40 | device << 48; start; end; stream; correlation; bytes; queued;
- *                   [grid 0,1; grid 2, block 0; block 1,2]
+ *     DEVICE        name | kind << 32 | clock << 40 | device << 48; start; end; stream; correlation; bytes;
+ *                   queued; [grid 0,1; grid 2, block 0; block 1,2]
  *     DEVICE_CLOCK  device << 48; device ns; host ticks; error ns
  *     MARK          name
  *     COUNTER       name; double
  *     STEP          number: this step of the profile begins
  *     EXISTING      category | device << 48; address; bytes: allocated before the recording began
- *     TENSORS       signature | count << 32 | more << 40; then for each tensor: number | device << 48; address |
- *                   dtype << 56. Of the op that has just begun (signature 0), or a part of what its object holds.
- *                   more: 1, it continues the record before
+ *     TENSORS       signature | count << 32 | more << 40; then for each tensor: number | device << 48;
+ *                   address | dtype << 56. Of the op that has just begun (signature 0), or part of what its
+ *                   object holds. more 1: continues the previous record
  *     CONTROL       mtp__control_kind | check << 8 | length << 32; then by mtp__control_kind
  *
  * X(symbol, value, words that it has at least) */
@@ -56,7 +57,7 @@ typedef enum mtp__kind {
 } mtp__kind;
 #undef X
 
-/* The least words of a record of this kind; 0: there is no such kind. */
+/* The minimum length of a record of this kind, in words; 0: unknown kind. */
 static inline uint32_t mtp__kind_words(unsigned kind)
 {
 #define X(sym, value, least) [value] = (least),
@@ -65,10 +66,11 @@ static inline uint32_t mtp__kind_words(unsigned kind)
     return words[kind & 15];
 }
 
-/* A begin takes the slot at the stream's depth, and the depth grows by one. An END that is not named ends the scope of
- * the highest slot, and the depth is that slot again. A named END ends the scope of its slot, and the depth stays: slots
- * above it are in use. So scopes that are nested need no names, and a reader that knows the depth where it begins (the
- * chunk has it) finds every begin that it has seen, in whatever order scopes end. Depths wrap at 32 bits. */
+/* A begin takes the slot at the stream's depth, and the depth grows by one. An END that is not named ends the
+ * scope in the highest slot and frees it. A named END ends the scope of its slot, and the depth stays,
+ * because slots above it are in use. So nested scopes need no names, and a reader that knows the depth where
+ * it starts (the chunk has it) finds every begin that it has seen, in whatever order scopes end. Depths wrap
+ * at 32 bits. */
 #define MTP__END_WORD1(slot, mask) ((uint64_t)(slot) | (uint64_t)1 << 32 | (uint64_t)(mask) << 40)
 #define MTP__END_IS_NAMED(word) (((word) >> 32 & 1) != 0)
 
@@ -81,26 +83,27 @@ enum {
     MTP__HAS_CORRELATION = 1 << 4,
     MTP__HAS_FLOPS = 1 << 5,
     MTP__HAS_ARGS = 1 << 6,  /* text id */
-    MTP__HAS_NUMBER = 1 << 7 /* of a step; its name is the name's text with the number behind */
+    MTP__HAS_NUMBER = 1 << 7 /* of a step: appended to the name's text */
 };
 
-/* The control stream: what the other streams' ids mean. Blobs may come in parts, in order. Each record has a check of all
- * its words (checks.h: mtp__control_check), because a chunk that its writer never sealed has none.
+/* The control stream: what the other streams' ids mean. Blobs may be split into parts, which are in order.
+ * Each record has a check over all its words (checks.h: mtp__control_check), because an unsealed chunk has no
+ * checksum.
  * X(symbol, value, is a blob): what the blob is, or the words. */
 #define MTP__CONTROL_LIST(X)                                                                                 \
-    X(NAME, 1, 1)     /* text. Ids with bit 31 are the session's own */                                      \
+    X(NAME, 1, 1)     /* text. Ids with bit 31 set are the session's own */                                  \
     X(SHAPE, 2, 1)    /* words, see record/details.c */                                                      \
     X(FRAME, 3, 1)    /* "file:line:function"; native: see record/stack.c */                                 \
     X(STACK, 4, 1)    /* two 32-bit ids, parent stack (0: none) and frame */                                 \
     X(TEXT, 5, 1)     /* args of an op */                                                                    \
     X(METADATA, 6, 1) /* 's' (text) or 'j' (JSON), key, NUL, value */                                        \
     X(THREAD, 7, 1)   /* the thread's name; id is its stream, word 2 bits 32 to 63 its OS tid */             \
-    X(ANCHOR, 8, 0)  /* ticks; monotonic; realtime; raw; error, all ns; [1: told again, in a later epoch] */ \
-    X(SESSION, 9, 0) /* pid; recording flags; cycle; MTP__CLOCK_*; ticks per ns, a double */                 \
-    X(CYCLE, 10, 0)  /* cycle | started (1) or stopped (0) << 32 */                                          \
-    X(LEDGER, 11, 0) /* emitted; kept; dropped; lost definitions; dropped by cause ... */                    \
+    X(ANCHOR, 8, 0)   /* ticks; monotonic; realtime; raw; error, all ns; [1: re-emitted in a later epoch] */ \
+    X(SESSION, 9, 0)  /* pid; recording flags; cycle; MTP__CLOCK_*; ticks per ns, a double */                \
+    X(CYCLE, 10, 0)   /* cycle | started (1) or stopped (0) << 32 */                                         \
+    X(LEDGER, 11, 0)  /* emitted; kept; dropped; lost definitions; dropped by cause ... */                   \
     X(TRACE_ID, 12, 1) /* text */                                                                            \
-    X(DEVICE, 13, 1)   /* the device's name, NUL, what it is as a JSON object; id is the mtp_device */
+    X(DEVICE, 13, 1)   /* the device's name, NUL, its description, a JSON object; id is the mtp_device */
 #define X(sym, value, blob) MTP__CONTROL_##sym = (value),
 typedef enum mtp__control_kind {
     MTP__CONTROL_LIST(X)
@@ -109,8 +112,7 @@ typedef enum mtp__control_kind {
 
 enum { /* of SESSION */
     MTP__CLOCK_IS_TSC = 1,
-    MTP__CLOCK_IN_TROUBLE =
-        2 /* the system's clocks contradicted each other: the rate was measured otherwise */
+    MTP__CLOCK_IN_TROUBLE = 2 /* the system's clocks disagreed: the rate was measured in another way */
 };
 
 static inline int mtp__control_is_blob(uint32_t kind)
@@ -120,7 +122,7 @@ static inline int mtp__control_is_blob(uint32_t kind)
 #undef X
 }
 
-/* A kind that is not in the list is of a newer writer. */
+/* An unknown kind was written by a newer version. */
 static inline int mtp__control_is_known(uint32_t kind)
 {
 #define X(sym, value, blob) kind == (value) ||
@@ -128,7 +130,8 @@ static inline int mtp__control_is_known(uint32_t kind)
 #undef X
 }
 
-/* Of a blob: word 2 = id | (offset of this part, or tid) << 32; word 3 = total bytes | bytes here << 32; bytes. */
+/* Blobs: word 2 = id | (offset of this part, or tid) << 32; word 3 = total bytes | bytes here << 32;
+ * bytes. */
 
 #define MTP__CONTROL_WORD1(kind, check, length)                                                              \
     ((uint64_t)(kind) | (uint64_t)(check) << 8 | (uint64_t)(length) << 32)
@@ -139,7 +142,7 @@ static inline int mtp__control_is_known(uint32_t kind)
 #define MTP__WORD0_KIND(word) ((unsigned)(word)&15u)
 #define MTP__WORD0_LENGTH(word) ((unsigned)(word) >> 4 & 15u)
 #define MTP__WORD0_TICKS(word) ((word) >> 8)
-/* All 64 bits: of those that end in these 56 the one nearest to the chunk's base_ticks. */
+/* All 64 bits: the value with these low 56 bits that is nearest to the chunk's base_ticks. */
 static inline uint64_t mtp__word0_full_ticks(uint64_t word, uint64_t base_ticks)
 {
     return base_ticks + (uint64_t)((int64_t)((MTP__WORD0_TICKS(word) - base_ticks) << 8) >> 8);
@@ -148,32 +151,30 @@ static inline uint64_t mtp__word0_full_ticks(uint64_t word, uint64_t base_ticks)
 #define MTP__BEGIN_WORD1(name, scope_kind, mask, device)                                                     \
     ((uint64_t)(name) | (uint64_t)(scope_kind) << 32 | (uint64_t)(mask) << 40 | (uint64_t)(device) << 48)
 
-/* The epoch of control chunks that hold for all of them: names of call sites, in a ring. */
+/* The epoch of control chunks that belong to all epochs: names of call sites, in a ring. */
 #define MTP__EPOCH_ALL UINT32_MAX
 
-/* In front of each chunk's words. Span and head are its state, changed in one store: nothing is here (0), a chunk is
- * being made that will take `span` bytes (head 0), or it is there. All else is written before it is there; records,
- * words and checksum when it is sealed, and then, maybe, a shorter span. */
+/* Precedes each chunk's words. Span and head are its state, changed in one store: both 0, no chunk; head 0, a
+ * chunk of `span` bytes is being created; both set, there is a chunk. All other fields are written before
+ * that, except records, words and checksum, which are written when it is sealed, and then possibly a shorter
+ * span. */
 typedef struct mtp__chunk {
-    uint64_t order; /* 1, 2, ... as chunks are handed out */
-    uint64_t
-        magic; /* of a file: its own (record/checks.h), so that no other's chunks pass for its; else MTP__CHUNK_MAGIC */
+    uint64_t order;      /* 1, 2, ... as chunks are handed out */
+    uint64_t magic;      /* in a file: specific to it (record/checks.h); else MTP__CHUNK_MAGIC */
     uint32_t stream;     /* 0: control */
     uint32_t cycle;      /* the recording cycle that it belongs to */
-    uint64_t base_ticks; /* all bits of a tick not after the first record's */
-    uint64_t first;      /* records of the stream before this chunk, and those that found no room */
-    uint64_t dropped;    /* of `first`: those that found no room. If it grows, some were to be just before */
-    uint32_t records;    /* when sealed: how many are here */
-    uint32_t words;      /* when sealed: how many are used */
-    uint64_t sealed;     /* the pool's own: 1, 2, ... as chunks are given back; 0: it is open */
-    uint64_t
-        checksum; /* when sealed, in a file: of all but `sealed`, state and itself, and of the words; else 0 */
-    uint32_t depth; /* of the stream before the first record */
-    uint32_t epoch; /* of definitions (record/control.h) when it was handed out, or MTP__EPOCH_ALL */
+    uint64_t base_ticks; /* all 64 bits of a tick not later than the first record's */
+    uint64_t first;      /* earlier records of the stream, including dropped ones */
+    uint64_t dropped; /* of `first`: the dropped ones. If it grows, some are missing just before this chunk */
+    uint32_t records; /* when sealed: how many it has */
+    uint32_t words;   /* when sealed: how many are used */
+    uint64_t sealed;  /* private to the pool: when it was returned, increasing; 0: it is open */
+    uint64_t checksum; /* when sealed, in a file: over the words and most fields (record/piece.c); else 0 */
+    uint32_t depth;    /* of the stream before the first record */
+    uint32_t epoch;    /* of definitions (record/epoch.h) when it was handed out, or MTP__EPOCH_ALL */
     union {
         struct {
-            uint32_t
-                span; /* bytes of its piece, header and all; the next chunk, if there is one, lies behind them */
+            uint32_t span; /* bytes, including the header; the next chunk of the piece, if any, follows */
             uint32_t head; /* check of order to dropped, depth and span (record/piece.h) */
         };
         uint64_t state;
@@ -182,30 +183,30 @@ typedef struct mtp__chunk {
 #define MTP__CHUNK_MAGIC 0x4b4e5548435054d4u
 #define MTP__CHUNK_HEADER_WORDS (sizeof(mtp__chunk) / 8)
 
-/* What there was when the recording was stopped: whatever is lost of the file afterwards, and though its control stream found
- * no room on the disk. */
+/* The counts when the recording was stopped: they survive later damage to the file, and a control stream that
+ * found no room on the disk. */
 #define MTP__LEDGER_ROOM 20
 typedef struct mtp__totals {
-    uint64_t known;   /* 1: what follows holds */
-    uint64_t control; /* records of the control stream up to its end; of a recovered spool: that it has */
-    uint64_t ledger[MTP__LEDGER_ROOM]; /* as MTP__CONTROL_LEDGER */
+    uint64_t known;   /* 1: the following is valid */
+    uint64_t control; /* records of the control stream to its end; in a recovered spool: those that it has */
+    uint64_t ledger[MTP__LEDGER_ROOM]; /* as in MTP__CONTROL_LEDGER */
 } mtp__totals;
 
-/* At the start of a spool file, in a piece of its own, and again at MTP__SPOOL_COPY_AT: a reader uses the one whose check is
- * right. Pieces with chunks follow. What times hang on is here too, so that no single damaged place in the file makes
- * them wrong. */
+/* At the start of a spool file, in its own piece, and again at MTP__SPOOL_COPY_AT: a reader uses the copy
+ * whose check is right. Pieces with chunks follow. The data that times depend on is repeated here, so that no
+ * single damaged place in the file makes times wrong. */
 typedef struct mtp__spool_header {
     char magic[8]; /* MTP__SPOOL_MAGIC */
     uint32_t version, chunk_bytes;
     uint64_t pid;
-    uint64_t complete; /* 1: the session was stopped and the file is as it was meant to be */
-    uint64_t chunks;   /* then: how many pieces follow; else: never trust it */
-    uint64_t locked;   /* 1: while it is not complete its writer holds a lock on the file (base/os.h) */
-    uint64_t mended;   /* 1: `mtprof recover` wrote it, of a recording that was not stopped */
+    uint64_t complete; /* 1: the session was stopped and the file is complete */
+    uint64_t chunks;   /* if complete: how many pieces follow; else meaningless */
+    uint64_t locked;   /* 1: while it is not complete, its writer holds a lock on the file (base/os.h) */
+    uint64_t mended;   /* 1: `mtprof recover` wrote it: it was damaged or not stopped */
     double ticks_per_ns;
-    uint64_t ticks, monotonic_ns, realtime_ns; /* an anchor: when the file was made */
-    mtp__totals totals;                        /* of a spool that is complete */
-    uint64_t check;                            /* of all before it */
+    uint64_t ticks, monotonic_ns, realtime_ns; /* an anchor: when the file was created */
+    mtp__totals totals;                        /* of a complete spool */
+    uint64_t check;                            /* over all fields before it */
 } mtp__spool_header;
 #define MTP__SPOOL_MAGIC "mtprof1\n"
 #define MTP__SPOOL_COPY_AT 2048u

@@ -1,4 +1,4 @@
-/* record/metadata.c - what a trace says about itself and of its devices, and the words of the vocabulary. */
+/* record/metadata.c - metadata of traces, descriptions of devices, and the texts of enums. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/random.h>
@@ -31,7 +31,8 @@ static mtp_status tell(mtp_profile *prof, char kind, const char *key, const char
     bool told = mtp__recorder_blob(prof->recorder, MTP__CONTROL_METADATA, ++prof->metadata_count, blob,
                                    1 + key_bytes + value_bytes);
     mtp__free(blob);
-    return told ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "metadata '%s': buffer_bytes is spent; make it larger", key);
+    return told ? MTP_OK
+                : MTP_FAIL(MTP_E_NOMEM, "metadata '%s': the buffer is full; use a larger buffer_bytes", key);
 }
 
 static mtp_status check(const mtp_profile *prof, const char *key, const char *value)
@@ -40,8 +41,7 @@ static mtp_status check(const mtp_profile *prof, const char *key, const char *va
         return MTP_FAIL(MTP_E_ARG, "metadata: profile, key or value is NULL");
     if (prof->recorder == NULL || !prof->active)
         return MTP_FAIL(MTP_E_STATE,
-                        "metadata '%s': the profile is not active; preset_metadata_json() takes it at any "
-                        "time",
+                        "metadata '%s': the profile is not active; preset_metadata_json() works at any time",
                         key);
     return MTP_OK;
 }
@@ -152,7 +152,7 @@ static char *put_number(char *p, const char *before, uint64_t value)
     return value != 0 ? mtp__put_u64(stpcpy(p, before), value) : p;
 }
 
-/* The names' lock keeps the recorder: see stop. */
+/* The recorder stays valid under the names' lock: see stop. */
 void mtp__device_describe(mtp_device device, const mtp_device_info *info)
 {
     char blob[TEXT_MOST + 1 + 3 * MTP__JSON_PUT_ROOM(TEXT_MOST) + 512], *p = blob;
@@ -161,8 +161,7 @@ void mtp__device_describe(mtp_device device, const mtp_device_info *info)
     size_t name = strnlen(info->name, TEXT_MOST);
     p = mempcpy(p, info->name, name);
     *p++ = 0;
-    p = mtp__put_u64(stpcpy(p, "{\"id\": "),
-                     MTP_DEVICE_INDEX(device)); /* keys are Kineto's where it has one */
+    p = mtp__put_u64(stpcpy(p, "{\"id\": "), MTP_DEVICE_INDEX(device)); /* Kineto's keys where it has them */
     p = put_text(p, ", \"name\": \"", info->name);
     p = put_number(p, ", \"totalGlobalMem\": ", info->memory_bytes);
     p = put_number(p, ", \"maxThreadsPerBlock\": ", info->group_most);

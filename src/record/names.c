@@ -1,4 +1,4 @@
-/* record/names.c - the process's names: call sites keep their ids for good, so these are never forgotten. */
+/* record/names.c - the process's names: call sites keep their ids, so names are never freed. */
 #include <errno.h>
 #include <string.h>
 #include "base/hash.h"
@@ -10,11 +10,12 @@
 static mtp__intern names;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A recording under way hears of the new name before anyone can use it (control.c: tell_names, for the rest). */
+/* The name is defined in the current recording before any thread can use it (the others: control.c,
+ * tell_names). */
 static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
 {
     (void)user;
-    mtp__recorder *r = mtp__recorder_current(); /* stays while we hold the table's lock: see stop */
+    mtp__recorder *r = mtp__recorder_current(); /* valid while we hold the table's lock: see stop */
     if (r != NULL && r->names_told == id - t->first_id) {
         mtp__recorder_blob(r, MTP__CONTROL_NAME, id, bytes, length);
         r->names_told++;
@@ -35,7 +36,7 @@ mtp__intern *mtp__names(void)
     return &names;
 }
 
-/* The table is full, for good: whoever records hears of each use. */
+/* The table is permanently full: each use is counted in the current recording. */
 static void count_lost(mtp__intern *t)
 {
     pthread_mutex_lock(&t->lock);
@@ -45,8 +46,8 @@ static void count_lost(mtp__intern *t)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Marked as a record is: a signal handler that lands here while the table is locked must not come for the lock, and
- * gets no new name. */
+/* Marks the writer busy, like a record: a signal handler that interrupts us while the table is locked must
+ * not wait for the lock, and gets no new name. */
 uint32_t mtp_name_n(const char *text, size_t length)
 {
     if (text == NULL)
@@ -58,7 +59,7 @@ uint32_t mtp_name_n(const char *text, size_t length)
         return id;
     if (mtp__writer_inside(__builtin_dwarf_cfa()))
         return 0;
-    int its_errno = errno; /* of a program whose first scope this is */
+    int its_errno = errno; /* the program's: this may be its first scope */
     mtp__hold before = mtp__writer_hold();
     id = mtp__intern_add(t, hash, text, length);
     if (id == 0)
@@ -76,7 +77,7 @@ uint32_t mtp_name(const char *text)
 uint32_t mtp__site_resolve(uint32_t *site, const char *text)
 {
     if (mtp__writer_inside(__builtin_dwarf_cfa()))
-        return 0; /* inside another record: what comes next is refused anyway */
+        return 0; /* inside another record: the record would be refused anyway */
     uint32_t id = mtp_name(text);
     __atomic_store_n(site, id, __ATOMIC_RELAXED);
     return id;

@@ -27,14 +27,15 @@ void mtp__chunk_set_span(mtp__chunk *chunk, uint32_t span)
     __atomic_store_n(&chunk->state, next.state, __ATOMIC_RELEASE); /* pairs: readers, state */
 }
 
-/* Span and head check each other; so a chunk may be cut to what it uses after it was summed up, and abandoned meanwhile. */
+/* Excludes span and head, which check each other: a chunk may be shortened, or abandoned, after its checksum
+ * was computed. */
 uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words)
 {
     mtp__chunk header = {0};
     memcpy(&header, chunk, offsetof(mtp__chunk, epoch));
     header.epoch = __atomic_load_n(&chunk->epoch, __ATOMIC_RELAXED);
     header.sealed = header.checksum = 0;
-    uint64_t fields[MTP__CHUNK_HEADER_WORDS]; /* a copy: they are not all words, and the compiler knows */
+    uint64_t fields[MTP__CHUNK_HEADER_WORDS]; /* a copy: not all fields are words (aliasing) */
     memcpy(fields, &header, sizeof fields);
     uint64_t sum = mtp__hash_words(fields, MTP__CHUNK_HEADER_WORDS);
     sum = mtp__hash_mix(sum, mtp__hash_words(words, chunk->words));
@@ -128,7 +129,7 @@ void mtp__places_tell_copies(mtp__places *places)
     }
 }
 
-/* Of a file no number is believed before the header's check says that it is right. */
+/* No number in a file is trusted before the header's check has been verified. */
 static bool header_is_right(const mtp__chunk *c, uint64_t magic, uint32_t from, uint32_t piece_bytes)
 {
     return c->order != 0 && c->magic == magic && mtp__span_is_possible(c->span, from, piece_bytes) &&
@@ -147,7 +148,7 @@ static mtp_status add(mtp__places *places, const mtp__chunk *c, uint64_t piece, 
 static mtp_status list_piece(mtp__places *places, uint64_t magic, uint64_t piece, const unsigned char *bytes,
                              uint32_t have, uint32_t piece_bytes)
 {
-    bool lost = false; /* behind a damaged header: where the next one is can only be found by looking */
+    bool lost = false; /* after a damaged header: search for the next one */
     for (uint32_t from = 0; from + sizeof(mtp__chunk) <= piece_bytes;) {
         mtp__chunk c;
         memcpy(&c, bytes + from, sizeof c);
@@ -157,12 +158,12 @@ static mtp_status list_piece(mtp__places *places, uint64_t magic, uint64_t piece
             continue;
         }
         if (!right && c.head == 0 && mtp__span_is_possible(c.span, from, piece_bytes)) {
-            from += c.span; /* being made */
+            from += c.span; /* being created */
             continue;
         }
         bool cut = have < from + sizeof c && c.order != 0;
         if (!right && !cut && (c.state == 0 || (c.order == 0 && c.magic == 0)))
-            break; /* nothing, or nothing any more */
+            break; /* unused, or evicted */
         lost = !right;
         mtp_status status = add(places, &c, piece, from, right ? c.span : 0);
         if (status != MTP_OK)
@@ -172,7 +173,7 @@ static mtp_status list_piece(mtp__places *places, uint64_t magic, uint64_t piece
     return MTP_OK;
 }
 
-/* A piece's first header says whether there is more to look at: most chunks fill their piece. */
+/* Most chunks fill their piece: the first header tells whether the rest must be read. */
 static mtp_status read_piece(mtp__places *places, int fd, uint64_t magic, uint64_t piece, unsigned char *copy,
                              uint32_t bytes)
 {
@@ -193,14 +194,14 @@ static mtp_status read_piece(mtp__places *places, int fd, uint64_t magic, uint64
     return got > 0 ? list_piece(places, magic, piece, copy, (uint32_t)got, bytes) : MTP_OK;
 }
 
-/* The first piece from i on that is not a hole; up to *known there is none. */
+/* The first piece from i on that is not a hole; pieces below *known are known not to be. */
 static uint64_t next_piece(int fd, uint32_t bytes, uint64_t i, uint64_t pieces, uint64_t *known)
 {
     if (i < *known)
         return i;
     off_t data = lseek(fd, (off_t)((i + 1) * bytes), SEEK_DATA);
     if (data < 0)
-        return errno == ENXIO ? pieces : i; /* nothing but holes; or the file system does not say */
+        return errno == ENXIO ? pieces : i; /* only holes; or the file system cannot tell */
     off_t hole = lseek(fd, data, SEEK_HOLE);
     uint64_t at = (uint64_t)data / bytes - 1;
     *known = hole > data ? (uint64_t)(hole - 1) / bytes : at + 1;

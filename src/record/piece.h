@@ -1,13 +1,13 @@
-/* record/piece.h - chunks as they lie in the pieces of memory or of a file: one behind the other, each as long as its span.
+/* record/piece.h - chunks in the pieces of memory or of a file: consecutive, each as long as its span.
  *
- * Threads: no state of its own.
+ * Threads: stateless.
  */
 #ifndef MTP_RECORD_PIECE_H
 #define MTP_RECORD_PIECE_H
 #include <mtprof.h>
 #include "record/format.h"
 
-#define MTP__CHUNK_ALIGN 64u /* spans, and so where chunks begin, are multiples of it */
+#define MTP__CHUNK_ALIGN 64u /* spans, and so the offsets of chunks, are multiples of it */
 #define MTP__CHUNK_LEAST 128u
 
 static inline uint64_t *mtp__chunk_words(mtp__chunk *chunk)
@@ -21,30 +21,32 @@ static inline uint32_t mtp__span_words(uint32_t span)
     return (uint32_t)(span / 8 - MTP__CHUNK_HEADER_WORDS);
 }
 
-/* Whether a chunk at byte `from` of a piece can be that long. */
+/* Can a chunk at byte `from` of a piece be that long? */
 static inline bool mtp__span_is_possible(uint32_t span, uint32_t from, uint32_t piece_bytes)
 {
     return span >= MTP__CHUNK_LEAST && span % MTP__CHUNK_ALIGN == 0 && span <= piece_bytes - from;
 }
 
-/* The check of the fields that stay as they are while the chunk is in use; never 0, nor one flipped bit away from it. */
+/* The check of the fields that do not change while the chunk is in use; never 0, nor one flipped bit away
+ * from it. */
 uint32_t mtp__chunk_head(const mtp__chunk *chunk);
-/* Makes `span` and the check of the header as it is now the chunk's state, in one store with release: the chunk is there. */
+/* Sets the state to `span` and the check of the current header, in one store with release: this publishes the
+ * chunk. */
 void mtp__chunk_set_span(mtp__chunk *chunk, uint32_t span);
 static inline void mtp__chunk_seal_head(mtp__chunk *chunk)
 {
     mtp__chunk_set_span(chunk, chunk->span);
 }
 uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words);
-/* How far records go from the start of `words`: up to the first that is not there, or cannot be one. */
+/* Words of complete records from the start of `words`: up to the first that is unwritten or impossible. */
 uint32_t mtp__chunk_written(const uint64_t *words, uint32_t capacity);
 
-uint64_t mtp__records_in(const uint64_t *words, uint32_t count); /* of so many words */
+uint64_t mtp__records_in(const uint64_t *words, uint32_t count); /* how many records are in `count` words */
 
 typedef struct mtp__chunk_place {
-    uint64_t order, piece; /* piece: slot, or piece of a file; order 0: the same chunk is there before it */
+    uint64_t order, piece; /* piece: slot, or piece of a file; order 0: a copy of an earlier chunk */
     uint32_t stream, from; /* from: byte of the piece */
-    uint32_t span;         /* 0: the header is damaged, and what else is here may be wrong */
+    uint32_t span;         /* 0: the header is damaged, and the other fields may be wrong */
 } mtp__chunk_place;
 
 typedef struct mtp__places {
@@ -56,12 +58,13 @@ typedef struct mtp__places {
 } mtp__places;
 
 void mtp__places_fini(mtp__places *places);
-mtp_status mtp__places_reserve(mtp__places *places, uint64_t more); /* room for so many more */
+mtp_status mtp__places_reserve(mtp__places *places, uint64_t more); /* room for `more` entries */
 void mtp__places_sort(mtp__places *places);        /* by stream, each in the order of writing, control last */
-void mtp__places_tell_copies(mtp__places *places); /* when sorted, of a file that nobody writes to */
+void mtp__places_tell_copies(mtp__places *places); /* sorted, not live: duplicates get order 0 */
 
-/* Adds every chunk of the file's first `pieces` pieces, whose chunks have this magic number. Chunks that are being made are passed over; a damaged header
- * is listed as such, once, and the next sound one behind it is found. The file may be shorter, and may be written to. */
+/* Adds every chunk with this magic number in the file's first `pieces` pieces. Skips chunks that are being
+ * created; lists a damaged header once, as such, and finds the next valid one after it. The file may be
+ * shorter, and may be written to meanwhile. */
 mtp_status mtp__places_list(mtp__places *places, int fd, uint64_t magic, uint32_t piece_bytes,
                             uint64_t pieces);
 #endif

@@ -1,6 +1,6 @@
-/* record/pool.c - see pool.h. Under the lock only slots and spans are moved about; zeroing, page faults and checksums, which
- * take microseconds, are done outside, on a chunk that nobody else can see: a piece's tail is offered only when its
- * first chunk is there. Nothing is zero behind a chunk by chance: whoever takes a piece zeroes all of it. */
+/* record/pool.c - see pool.h. Under the lock, only slots and spans are assigned; zeroing, page faults and
+ * checksums, which take microseconds, are done outside it, on a chunk that no other thread can see: a piece's
+ * tail is offered only when its first chunk is complete. The taker of a piece zeroes all of it. */
 #define _GNU_SOURCE
 #include "record/pool.h"
 #include <errno.h>
@@ -18,14 +18,14 @@
 #include "record/writer.h"
 
 #define HUGE_FROM ((uint64_t)4 << 20) /* smaller budgets would be rounded up too much */
-#define TAIL_LEAST 256u               /* a shorter rest of a piece is left unused */
+#define TAIL_LEAST 256u               /* shorter tails are left unused */
 #define TAILS_TRIED 8                 /* before a new piece is taken */
-#define RECORD_WORDS 16u              /* more than the longest record of a program */
+#define RECORD_WORDS 16u              /* more than the longest data record */
 #define RING_LEAST 4u                 /* pieces that a ring in a file must have on the disk */
 #define WAIT_FULL 64                  /* takes, before a full disk is tried again */
-#define HELD_SHARE 4                  /* of a ring: a part of it may be held by threads that fell silent */
-#define PIECES_AT_ONCE 8              /* that are asked back, where there is none to evict */
-#define MAP_SHARE 8                   /* of the mappings that a process may have, the most a stream takes */
+#define HELD_SHARE 4                  /* 1/4 of a ring may be held by idle threads */
+#define PIECES_AT_ONCE 8              /* reclaimed when none can be evicted */
+#define MAP_SHARE 8                   /* a stream takes at most 1/8 of a process's mappings */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -46,8 +46,8 @@ static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
                                config->when_full == MTP_KEEP_NEWEST ? RING_LEAST : 0, limit);
 }
 
-/* In a stream each slot is a mapping of its own, and a process may have so many and no more: most are the program's, for
- * its threads' stacks. */
+/* In a stream each slot is a separate mapping, and a process has a limited number of them: most are left to
+ * the program, for its threads' stacks. */
 static uint32_t slots_most(const mtp__pool_config *config)
 {
     if (config->when_full != MTP_STREAM)
@@ -77,8 +77,8 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
     pool->base =
         pool->piece != NULL ? mtp__map_memory(bytes, config->path == NULL && bytes >= HUGE_FROM) : NULL;
     if (pool->base == NULL) {
-        status = MTP_FAIL(MTP_E_NOMEM,
-                          "%zu bytes of address space for records: ask for a smaller buffer_bytes", bytes);
+        status = MTP_FAIL(MTP_E_NOMEM, "%zu bytes of address space for records: use a smaller buffer_bytes",
+                          bytes);
     } else {
         mtp__map_not_inherited(pool->base, bytes);
         if (config->path != NULL)
@@ -168,7 +168,8 @@ static void list_remove(mtp__pool *pool, mtp__piece_list list, uint32_t slot)
     *link = (mtp__piece_link){0};
 }
 
-/* The longest at rest is first. Most come to rest last of all; one that comes late takes its place among the others. */
+/* Longest at rest first. Most pieces are appended; one whose chunks were sealed late is inserted where it
+ * belongs. */
 static void idle_add(mtp__pool *pool, uint32_t slot)
 {
     mtp__piece_link *link = link_of(pool, MTP__PIECES_IDLE, slot);
@@ -188,7 +189,7 @@ static mtp__piece_list tails_of(bool control)
     return control ? MTP__PIECES_CONTROL_TAIL : MTP__PIECES_DATA_TAIL;
 }
 
-/* The last of a few that came last with so many bytes, or MTP__NO_SLOT. */
+/* Among the last few tails, the newest with at least `least` bytes, or MTP__NO_SLOT. */
 static uint32_t find_tail(mtp__pool *pool, bool control, uint32_t least)
 {
     mtp__piece_list tails = tails_of(control);
@@ -201,7 +202,7 @@ static uint32_t find_tail(mtp__pool *pool, bool control, uint32_t least)
 
 /* --------------------------------------------------------------------------------------- a new piece */
 
-/* The piece is nobody's any more. What it says of itself is nothing, from here on. */
+/* The piece is no longer in use, and its bookkeeping is cleared. */
 static void piece_drop(mtp__pool *pool, uint32_t slot)
 {
     mtp__piece *p = &pool->piece[slot];
@@ -218,7 +219,7 @@ static void piece_hide(mtp__pool *pool, uint32_t slot)
     __atomic_store_n(&mtp__chunk_at(pool, slot, 0)->state, 0, __ATOMIC_RELEASE); /* pairs: readers, state */
 }
 
-/* The piece that has been at rest for longest and that no reader is in. */
+/* The piece that has been at rest longest and is not being read. */
 static uint32_t oldest_idle(mtp__pool *pool)
 {
     uint32_t at = pool->list[MTP__PIECES_IDLE].first;
@@ -238,7 +239,7 @@ static uint32_t refuse(refusal *no, mtp_drop cause, bool for_good)
     return MTP__NO_SLOT;
 }
 
-/* A slot that was not used yet, or MTP__NO_SLOT: there is none, or the disk is full. */
+/* A slot that was not used yet, or MTP__NO_SLOT: there are none, or the disk is full. */
 static uint32_t fresh_slot(mtp__pool *pool, bool *dirty)
 {
     uint32_t slot = pool->fresh;
@@ -252,12 +253,12 @@ static uint32_t fresh_slot(mtp__pool *pool, bool *dirty)
     }
     pool->fresh++;
     *dirty = slot < pool->touched;
-    if (*dirty) /* what it holds is of before the reset */
+    if (*dirty) /* its contents are from before the reset */
         piece_hide(pool, slot);
     return slot;
 }
 
-/* Under the lock: from here on it only takes its place in the piece. */
+/* Under the lock: from now on the chunk only occupies its place in the piece. */
 static void chunk_hide(mtp__chunk *chunk, mtp__chunk now)
 {
     now.head = 0;
@@ -271,7 +272,7 @@ static void overwrite(mtp__pool *pool, uint64_t records)
     pool->overwritten += records;
 }
 
-/* Chunks of a piece that came back before `sealed`, or are of epochs before `epoch`. */
+/* Evicts the chunks of a piece that were returned before `sealed` or are of epochs before `epoch`. */
 static void drop_those(mtp__pool *pool, uint32_t slot, uint64_t sealed, uint32_t epoch)
 {
     mtp__piece *p = &pool->piece[slot];
@@ -293,8 +294,8 @@ static void drop_those(mtp__pool *pool, uint32_t slot, uint64_t sealed, uint32_t
     }
 }
 
-/* With a piece goes all that came back before its last chunk, also from pieces that stay for their other chunks' sake: so of
- * each thread there is its newest, without a hole. */
+/* Evicting a piece also evicts all chunks returned before its last one, even in pieces that remain because of
+ * other chunks: so each thread keeps its newest records, without gaps. */
 static void forget_older(mtp__pool *pool, uint64_t sealed)
 {
     if (pool->shared_oldest >= sealed)
@@ -312,7 +313,7 @@ static void forget_older(mtp__pool *pool, uint64_t sealed)
 static uint32_t evict(mtp__pool *pool, uint32_t slot)
 {
     list_remove(pool, MTP__PIECES_SHARED, slot);
-    forget_older(pool, pool->piece[slot].newest); /* first: a kill in between must leave no hole */
+    forget_older(pool, pool->piece[slot].newest); /* first: a kill in between must leave no gap */
     overwrite(pool, pool->piece[slot].records);
     piece_hide(pool, slot);
     piece_drop(pool, slot);
@@ -342,9 +343,9 @@ static uint32_t find_slot(mtp__pool *pool, bool *dirty, refusal *no)
     if (pool->when_full == MTP_STOP_WHEN_FULL)
         return refuse(no, MTP_DROP_BUDGET, true);
     if (disk_full && ++pool->waited >= WAIT_FULL && pool->waited >= pool->reach)
-        pool->reach = pool->slots; /* after a while the disk may have room again */
+        pool->reach = pool->slots; /* the disk may have room again */
     slot = oldest_idle(pool);
-    if (slot == MTP__NO_SLOT) /* every piece is in some thread's hands */
+    if (slot == MTP__NO_SLOT) /* every piece has an open chunk */
         return refuse(no, disk_full && pool->fresh < RING_LEAST ? MTP_DROP_DISK : MTP_DROP_BUDGET, false);
     *dirty = !streaming;
     if (!streaming)
@@ -364,8 +365,8 @@ typedef struct room {
     bool is_new, dirty; /* of the piece */
 } room;
 
-/* While many pieces are held open, what is given gets shorter: a few threads that fell silent with a whole piece each must not
- * be all that a small ring holds. */
+/* While many pieces are held open, new chunks are shorter: a few idle threads with a whole piece each must
+ * not occupy a small ring. */
 static uint32_t fair_bytes(const mtp__pool *pool, uint32_t bytes)
 {
     uint64_t held = pool->held, slots = pool->reach;
@@ -375,7 +376,7 @@ static uint32_t fair_bytes(const mtp__pool *pool, uint32_t bytes)
     return (bytes + MTP__CHUNK_ALIGN - 1) / MTP__CHUNK_ALIGN * MTP__CHUNK_ALIGN;
 }
 
-/* `want` bytes of the piece, or all that is left if that is less, or not much more. */
+/* Takes `want` bytes of the piece, or all that is left if that is less or not much more. */
 static void carve(mtp__pool *pool, room *r, bool control, uint32_t want)
 {
     mtp__piece *p = &pool->piece[r->slot];
@@ -400,7 +401,7 @@ static void carve(mtp__pool *pool, room *r, bool control, uint32_t want)
         list_remove(pool, tails_of(control), r->slot);
 }
 
-/* Under the lock. want 0: a new piece, all of it. */
+/* Under the lock. want 0: a whole new piece. */
 static bool find_room(mtp__pool *pool, bool control, uint32_t want, room *r, mtp_drop *why)
 {
     refusal no = {0};
@@ -413,7 +414,7 @@ static bool find_room(mtp__pool *pool, bool control, uint32_t want, room *r, mtp
         r->slot = find_slot(pool, &r->dirty, &no);
         r->is_new = r->slot != MTP__NO_SLOT;
         if (!r->is_new && !control && want != 0)
-            r->slot = find_tail(pool, false, TAIL_LEAST); /* to the last byte */
+            r->slot = find_tail(pool, false, TAIL_LEAST); /* any tail will do */
     }
     if (r->slot == MTP__NO_SLOT) {
         if (no.for_good)
@@ -433,8 +434,9 @@ static bool find_room(mtp__pool *pool, bool control, uint32_t want, room *r, mtp
     return true;
 }
 
-/* Are pieces in threads' hands in the way? They are if there is none to evict; and in a ring if they are many and older than
- * the next one to go. (A few may stay: what a thread did before it fell silent is its newest.) */
+/* Are pieces with open chunks needed? They are if none can be evicted; and in a ring, if they are many and
+ * older than the next piece to be evicted. (A few may stay: they have the newest records of their
+ * threads.) */
 static void look_at_held(mtp__pool *pool)
 {
     uint32_t held = pool->list[MTP__PIECES_HELD].first, idle = oldest_idle(pool);
@@ -448,12 +450,12 @@ static void look_at_held(mtp__pool *pool)
     atomic_store_explicit(&pool->held_up, up, memory_order_relaxed);
 }
 
-/* Outside the lock, before anything in the piece is there. */
+/* Outside the lock, before any chunk in the piece is visible. */
 static void piece_ready(mtp__pool *pool, mtp__chunk *chunk, bool dirty)
 {
     if (dirty) {
         MTP__TESTPOINT(CHUNK_EVICTED);
-        chunk->records = 0; /* state a reader may look at: not by memset */
+        chunk->records = 0; /* a reader may be reading these: no memset */
         chunk->words = 0;
         chunk->sealed = chunk->checksum = 0;
         memset(mtp__chunk_words(chunk), 0, pool->chunk_bytes - sizeof *chunk);
@@ -490,7 +492,7 @@ static mtp__chunk *take(mtp__pool *pool, const mtp__chunk_ask *ask, mtp_drop *wh
         order = ++pool->order;
         mtp__spool_out_go_on(&pool->file);
         chunk = mtp__chunk_at(pool, r.slot, r.from);
-        if (!r.is_new) { /* whoever comes next lies behind it, and must be found whatever becomes of us */
+        if (!r.is_new) { /* the next chunk follows it, and must be found even if this thread is killed */
             __atomic_store_n(&chunk->epoch, epoch, __ATOMIC_RELAXED);
             __atomic_store_n(&chunk->state, ((mtp__chunk){.span = r.span}).state, __ATOMIC_RELEASE);
         }
@@ -532,15 +534,15 @@ mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uin
 
 /* ------------------------------------------------------------------------------------------ sealing */
 
-/* Under the lock: the last chunk of its piece is cut to what it uses. One zero word stays behind its records, so that a
- * reader who still knows the old span finds their end. */
+/* Under the lock: the last chunk of its piece is cut to what it uses. A zero word remains after its records,
+ * so that a reader that has read the old span finds their end. */
 static void shrink(mtp__pool *pool, mtp__piece *p, mtp__chunk *chunk, uint32_t words)
 {
     uint32_t capacity = mtp__span_words(chunk->span), uses = (uint32_t)sizeof *chunk + (words + 1) * 8;
     uint32_t span = (uses + MTP__CHUNK_ALIGN - 1) / MTP__CHUNK_ALIGN * MTP__CHUNK_ALIGN;
     if (span >= chunk->span || pool->chunk_bytes - p->used + (chunk->span - span) < TAIL_LEAST)
         return;
-    uint32_t begun = capacity - words; /* a record that was never finished may lie here */
+    uint32_t begun = capacity - words; /* an unfinished record may be here */
     if (chunk->stream != 0 && begun > RECORD_WORDS)
         begun = RECORD_WORDS;
     memset(mtp__chunk_words(chunk) + words, 0, begun * 8);
@@ -548,8 +550,8 @@ static void shrink(mtp__pool *pool, mtp__piece *p, mtp__chunk *chunk, uint32_t w
     mtp__chunk_set_span(chunk, span);
 }
 
-/* When the chunk came back. One that comes late is as old as its last record, but newer than whatever its owner gave back
- * before it was handed out: so of each thread it is the newest that stay. */
+/* When the chunk was returned. One that is sealed late is as old as its last record, but newer than anything
+ * its owner returned before it was handed out: so each thread keeps its newest chunks. */
 static uint64_t time_back(mtp__pool *pool, const mtp__piece *p, uint64_t last)
 {
     uint64_t ticks = last != 0 ? last : pool->ticks;
@@ -559,7 +561,7 @@ static uint64_t time_back(mtp__pool *pool, const mtp__piece *p, uint64_t last)
     return ticks;
 }
 
-/* Under the lock, and not hidden. */
+/* Under the lock; the chunk is not hidden. */
 static void give_back(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records, uint64_t last)
 {
     bool control = chunk->stream == 0, stays = control && pool->when_full != MTP_STREAM;
@@ -598,7 +600,7 @@ static void seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t re
     MTP__TESTPOINT(CHUNK_SEALED);
     pthread_mutex_lock(&pool->lock);
     mtp__chunk now = {.state = __atomic_load_n(&chunk->state, __ATOMIC_RELAXED)};
-    if (now.head != 0) /* else it was abandoned, or it is no more than memory in a forked child */
+    if (now.head != 0) /* else it was abandoned, or this is a forked child */
         give_back(pool, chunk, words, records, last);
     pthread_mutex_unlock(&pool->lock);
     MTP__TESTPOINT(CHUNK_GIVEN_BACK);
@@ -639,7 +641,7 @@ bool mtp__pool_is_overdue(mtp__pool *pool, const mtp__chunk *chunk, uint64_t sin
     return overdue;
 }
 
-/* Its owner may have sealed it long ago: then there may be something else where it was. */
+/* Its owner may have sealed it long ago, and its place may have been reused. */
 bool mtp__pool_abandon(mtp__pool *pool, mtp__chunk *chunk, uint32_t stream)
 {
     mtp__chunk now = {0};
@@ -649,7 +651,7 @@ bool mtp__pool_abandon(mtp__pool *pool, mtp__chunk *chunk, uint32_t stream)
                    chunk->sealed == 0;
     if (in_hand) {
         chunk_hide(chunk, now);
-        list_remove(pool, MTP__PIECES_HELD, slot); /* it does not come back */
+        list_remove(pool, MTP__PIECES_HELD, slot); /* it will not be returned */
     }
     pthread_mutex_unlock(&pool->lock);
     return in_hand;
@@ -664,7 +666,7 @@ void mtp__pool_unseal(mtp__pool *pool, mtp__chunk *chunk)
     mtp__spool_out_go_on(&pool->file);
     pthread_mutex_unlock(&pool->lock);
     __atomic_store_n(&chunk->checksum, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&chunk->words, 0, __ATOMIC_RELEASE); /* a reader has to look how far it goes */
+    __atomic_store_n(&chunk->words, 0, __ATOMIC_RELEASE); /* readers must find the end themselves */
 }
 
 /* ------------------------------------------------------------------------------------------- epochs */
@@ -721,7 +723,6 @@ void mtp__pool_release_control(mtp__pool *pool, uint32_t before)
     mtp__writer_release(busy);
 }
 
-/* Of a piece that is in use. */
 static void forget_in(mtp__pool *pool, uint32_t slot, uint32_t before)
 {
     mtp__piece *p = &pool->piece[slot];
@@ -745,7 +746,7 @@ void mtp__pool_forget_epochs(mtp__pool *pool, uint32_t before)
     mtp__writer_release(busy);
 }
 
-/* Pieces of the control stream that come and go. */
+/* Pieces of the control stream that are not permanent. */
 static uint32_t passing(const mtp__pool *pool)
 {
     return atomic_load_explicit(&pool->controls, memory_order_relaxed) -
@@ -755,7 +756,7 @@ static uint32_t passing(const mtp__pool *pool)
 bool mtp__pool_control_is_large(const mtp__pool *pool)
 {
     uint32_t share = atomic_load_explicit(&pool->reach, memory_order_relaxed) / 8;
-    share = share > 2 ? share : share > 0 ? 2 : 0; /* of very few pieces each epoch gets one */
+    share = share > 2 ? share : share > 0 ? 2 : 0; /* in a very small ring each epoch gets one piece */
     return pool->when_full == MTP_KEEP_NEWEST && passing(pool) > share;
 }
 

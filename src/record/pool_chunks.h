@@ -1,4 +1,4 @@
-/* record/pool_chunks.h - where chunks lie in the pool's memory: for pool.c and its readers (pool_read.c). */
+/* record/pool_chunks.h - locates chunks in the pool's memory: for pool.c and its readers (pool_read.c). */
 #ifndef MTP_RECORD_POOL_CHUNKS_H
 #define MTP_RECORD_POOL_CHUNKS_H
 #include "record/pool.h"
@@ -10,7 +10,7 @@ static inline mtp__chunk *mtp__chunk_at(const mtp__pool *pool, uint32_t slot, ui
     return (mtp__chunk *)(void *)(pool->base + (size_t)slot * pool->chunk_bytes + from);
 }
 
-/* Under the lock: the chunk at byte `from` of a piece in use, there or being made, or NULL: there is none so far. */
+/* Under the lock: the chunk at byte `from` of a piece in use, complete or being created; NULL: none yet. */
 static inline mtp__chunk *mtp__chunk_in(const mtp__pool *pool, uint32_t slot, uint32_t from, mtp__chunk *now)
 {
     if (from >= pool->piece[slot].used)
@@ -20,7 +20,8 @@ static inline mtp__chunk *mtp__chunk_in(const mtp__pool *pool, uint32_t slot, ui
     return now->state != 0 ? chunk : NULL;
 }
 
-/* Does a chunk begin at byte `from`? The piece may have been given out anew, and cut otherwise: then there are records. */
+/* Does a chunk begin at byte `from`? The piece may have been reused and divided differently: then there may
+ * be records at `from`. */
 static inline bool mtp__chunk_is_there(const mtp__pool *pool, uint32_t slot, uint32_t from, mtp__chunk *now)
 {
     uint32_t at = 0;

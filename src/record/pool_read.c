@@ -1,4 +1,4 @@
-/* record/pool_read.c - all chunks of a pool, while writers may be at work: see mtp__pool_visit. */
+/* record/pool_read.c - visits all chunks of a pool while writers may be active: see mtp__pool_visit. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/types.h>
@@ -24,7 +24,7 @@ static void list_slot(const mtp__pool *pool, uint32_t slot, mtp__places *places)
                 (mtp__chunk_place){chunk->order, slot, chunk->stream, from, now.span};
 }
 
-/* A slot at a time, so that nobody waits for long. */
+/* One slot at a time, to hold the lock only briefly. */
 static mtp_status list_memory(mtp__pool *pool, mtp__places *places)
 {
     mtp_status status = MTP_OK;
@@ -92,7 +92,7 @@ static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__ch
         return MTP_OK;
     mtp__chunk *chunk = mtp__chunk_at(pool, (uint32_t)p->piece, p->from);
     const uint64_t *words = mtp__chunk_words(chunk);
-    uint32_t count = __atomic_load_n(&chunk->words, __ATOMIC_ACQUIRE); /* sealed: no need to look */
+    uint32_t count = __atomic_load_n(&chunk->words, __ATOMIC_ACQUIRE); /* not 0: sealed */
     if (count == 0)
         count = mtp__chunk_written(words, mtp__span_words(now.span));
     mtp_status status = visitor(user, chunk, words, count);
@@ -100,7 +100,7 @@ static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__ch
     return status;
 }
 
-/* A copy: in a streamed file the piece may be mapped or not, and in a ring it may change while it is read. */
+/* Reads a copy: in a stream the piece may not be mapped, and in a ring it may change meanwhile. */
 static mtp_status visit_piece(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk *copy,
                               mtp__chunk_visitor *visitor, void *user)
 {

@@ -1,9 +1,10 @@
-/* record/profile.c - life of a profile: configuration in, steps through the schedule, cycles out.
+/* record/profile.c - life of a profile: configuration, steps through the schedule, cycles.
  *
- * One thread at a time drives it; a second one is refused, and so is a callback or handler of the first (driving). The table `transit` is the whole of what a step does.
+ * One thread at a time drives it; a second one is refused, and so is a callback or handler of the first
+ * (driving). The table `transit` defines everything that a step does.
  *
- * Callbacks are the program's, and a C++ program's may throw. The exception goes through to who called us; on its way
- * cleanups bring the profile to where it would be if the callback had returned.
+ * Callbacks are the program's, and those of a C++ program may throw. The exception passes through to our
+ * caller; cleanups bring the profile to the state that it would have if the callback had returned.
  */
 #include "record/profile.h"
 #include <pthread.h>
@@ -38,7 +39,7 @@ void mtp__profile_warn(mtp_profile *prof, mtp_warning code, const char *fmt, ...
 
 /* -------------------------------------------------------------------------------------- configuration */
 
-/* Copy what both sides know; a newer caller is welcome as long as the rest is zero. */
+/* Copies the fields that both sides know; a newer caller is accepted as long as the rest is zero. */
 static mtp_status config_read(mtp_profile_config *to, const mtp_profile_config *from)
 {
     *to = (mtp_profile_config)MTP_PROFILE_CONFIG_INIT;
@@ -48,7 +49,7 @@ static mtp_status config_read(mtp_profile_config *to, const mtp_profile_config *
         return MTP_FAIL(MTP_E_ABI, "config size %zu, oldest known is %zu: start from MTP_PROFILE_CONFIG_INIT",
                         from->size, CONFIG_V1_SIZE);
     if (from->size > MTP__STRUCT_MOST)
-        return MTP_FAIL(MTP_E_ABI, "config size %zu is no size of it: start from MTP_PROFILE_CONFIG_INIT",
+        return MTP_FAIL(MTP_E_ABI, "config size %zu is not valid: start from MTP_PROFILE_CONFIG_INIT",
                         from->size);
     for (size_t i = sizeof *to; i < from->size; i++)
         if (((const unsigned char *)from)[i] != 0)
@@ -75,11 +76,12 @@ static mtp_status config_check_budget(mtp_profile_config *c)
         c->buffer_bytes = BUFFER_DEFAULT;
     if (c->buffer_bytes < CHUNKS_MIN * (uint64_t)c->chunk_bytes || c->buffer_bytes > BUFFER_MAX)
         return MTP_FAIL(MTP_E_ARG,
-                        "buffer_bytes=%llu must hold at least %u chunks of %u bytes, and at most 1 TiB",
+                        "buffer_bytes=%llu must be at least %u chunks of %u bytes and at most 1 TiB",
                         (unsigned long long)c->buffer_bytes, CHUNKS_MIN, c->chunk_bytes);
     c->buffer_bytes -= c->buffer_bytes % c->chunk_bytes;
     if ((unsigned)c->when_full > MTP_STREAM)
-        return MTP_FAIL(MTP_E_ARG, "when_full=%d is neither stop, keep newest nor stream", (int)c->when_full);
+        return MTP_FAIL(MTP_E_ARG, "when_full=%d is not one of stop, keep newest and stream",
+                        (int)c->when_full);
     if (c->when_full == MTP_STREAM && c->spool == NULL)
         return MTP_FAIL(MTP_E_ARG, "when_full=stream needs a file to stream to: set spool");
     if (c->when_full == MTP_STREAM && c->spool_bytes != 0 &&
@@ -146,7 +148,7 @@ void mtp_profile_destroy(mtp_profile *prof)
     if (prof->recording)
         mtp__recorder_stop(prof->recorder, NULL);
     mtp__hold before = mtp__writer_hold();
-    mtp__registry_lock(); /* another thread may be in the middle of a fork, and look at it */
+    mtp__registry_lock(); /* another thread may be forking, and looking at it */
     mtp__profile_release(prof);
     mtp__registry_unlock();
     mtp__writer_release(before);
@@ -174,7 +176,7 @@ static mtp_status recorder_make(mtp_profile *prof)
         memcpy(prof->spool_root, name->path, sizeof prof->spool_root);
     if (name != NULL && name->kept[0] != 0)
         mtp__profile_warn(prof, MTP_WARNING_SPOOL_KEPT,
-                          "spool '%s' held a recording that process %llu did not stop: it is kept, as '%s'",
+                          "spool '%s' held a recording that process %llu did not stop: it was kept as '%s'",
                           name->path, (unsigned long long)name->kept_pid, name->kept);
     return status;
 }
@@ -202,7 +204,7 @@ static mtp_status prepare(mtp_profile *prof)
 {
     static atomic_bool warned;
     if (prof->recorder != NULL && prof->recorder->leaked && !prof->config.acc_events &&
-        prof->config.spool == NULL) { /* its chunks can not be used again */
+        prof->config.spool == NULL) { /* its chunks cannot be reused */
         mtp__recorder_destroy(prof->recorder);
         prof->recorder = NULL;
     }
@@ -242,7 +244,7 @@ static mtp_status start_trace(mtp_profile *prof)
     return MTP_OK;
 }
 
-/* What would have kept more, by what most was lost to. */
+/* What would have kept more, by the main cause of the loss. */
 static const char *advice(const mtp_profile *prof, mtp_drop worst)
 {
     switch (worst) {
@@ -254,9 +256,8 @@ static const char *advice(const mtp_profile *prof, mtp_drop worst)
     case MTP_DROP_DISK:
         if (atomic_load(&prof->recorder->pool.file.cut) != 0)
             return "";
-        return prof->recorder->pool.file.error != 0
-                   ? ": make room on its disk, or put the spool on another"
-                   : ": a larger spool_bytes keeps more, or none, which is no limit";
+        return prof->recorder->pool.file.error != 0 ? ": make room on its disk, or put the spool on another"
+                                                    : ": use a larger spool_bytes, or 0 for no limit";
     case MTP_DROP_NOMEM:
         return ": a smaller buffer_bytes leaves more for the program";
     default:
@@ -264,7 +265,7 @@ static const char *advice(const mtp_profile *prof, mtp_drop worst)
     }
 }
 
-/* What a user should hear after a cycle. */
+/* Warnings after a cycle. */
 static void warn_after(mtp_profile *prof, uint32_t stuck)
 {
     mtp_ledger l = MTP_LEDGER_INIT;
@@ -279,19 +280,19 @@ static void warn_after(mtp_profile *prof, uint32_t stuck)
                           mtp_drop_text((mtp_drop)worst), advice(prof, (mtp_drop)worst));
     if (l.lost_definitions > 0)
         mtp__profile_warn(prof, MTP_WARNING_DEFINITIONS_LOST,
-                          "%llu names, shapes or stacks could not be kept, and are shown as \"?\"%s",
+                          "%llu names, shapes or stacks could not be kept and are shown as \"?\"%s",
                           (unsigned long long)l.lost_definitions,
                           prof->config.when_full == MTP_STREAM
-                              ? ": use fewer different ones"
-                              : ": a larger buffer_bytes keeps more, and a stream to a spool all");
+                              ? ": use fewer distinct ones"
+                              : ": a larger buffer_bytes keeps more; streaming to a spool keeps all");
     if (prof->recorder->pool.file.error != 0)
         mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
-                          "spool '%s' could not grow: %s; what it holds is whole", mtp_profile_spool(prof),
+                          "spool '%s' could not grow: %s; its contents are intact", mtp_profile_spool(prof),
                           mtp__reason(prof->recorder->pool.file.error));
     if (atomic_load(&prof->recorder->pool.file.cut) != 0)
         mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
-                          "spool '%s' was truncated by another program while it was recorded: it may still "
-                          "hold some of the records, and all are counted as lost",
+                          "spool '%s' was truncated by another program while recording: it may still hold "
+                          "some of the records, but all are counted as lost",
                           mtp_profile_spool(prof));
     if (stuck > 0)
         mtp__profile_warn(
@@ -323,13 +324,14 @@ mtp_status mtp_flush_add(void (*flush)(void *user), void *user)
     uint32_t at = atomic_fetch_add_explicit(&flush_taken, 1, memory_order_relaxed);
     if (at >= FLUSHES_MOST) {
         atomic_fetch_sub_explicit(&flush_taken, 1, memory_order_relaxed);
-        return MTP_FAIL(MTP_E_STATE, "flush_add: there are %d already", FLUSHES_MOST);
+        return MTP_FAIL(MTP_E_STATE, "flush_add: %d callbacks are already registered, the maximum",
+                        FLUSHES_MOST);
     }
     flushes[at].flush = flush;
     flushes[at].user = user;
     for (uint32_t before = at; !atomic_compare_exchange_weak_explicit(
              &flush_count, &before, at + 1, memory_order_release, memory_order_relaxed);)
-        before = at; /* those before us are about to be there */
+        before = at; /* earlier callers are about to publish theirs */
     return MTP_OK;
 }
 
@@ -337,7 +339,7 @@ static mtp_status stop_trace(mtp_profile *prof)
 {
     uint32_t stuck = 0;
     if (!prof->recording)
-        return MTP_OK; /* its start failed, and said so */
+        return MTP_OK; /* its start failed and reported that */
     uint32_t flush = prof->leaving ? 0 : atomic_load_explicit(&flush_count, memory_order_acquire);
     for (uint32_t i = 0; i < flush; i++)
         flushes[i].flush(flushes[i].user);
@@ -360,7 +362,7 @@ static mtp_action action_at(mtp_profile *prof, uint64_t step)
     return prof->has_schedule ? mtp_schedule_action(&prof->config.schedule, step) : MTP_ACTION_RECORD;
 }
 
-/* P prepare, S start, X stop, R on_trace_ready; 1, 2, 3: the warnings below. Column 4: the profile is stopped. */
+/* P prepare, S start, X stop, R on_trace_ready; 1, 2, 3: the warnings below. Column 4: stop(). */
 static const char *const transit[4][5] = {
     /* from            NONE   WARMUP  RECORD  R&S     exit */
     /* NONE    */ {"", "P", "PS", "PS", ""},
@@ -401,8 +403,8 @@ static mtp_status take(mtp_profile *prof, char what)
 
 typedef struct transition {
     mtp_profile *prof;
-    const char *next; /* what is being done, and what is left to do */
-    mtp_status first; /* of what failed */
+    const char *next; /* the current and the remaining actions */
+    mtp_status first; /* of the first action that failed */
 } transition;
 
 static void transit_on(transition *t)
@@ -421,7 +423,7 @@ static void transit_on(transition *t)
     }
 }
 
-/* Something is left to do only if a callback threw. */
+/* Actions remain only if a callback threw. */
 static void transit_end(transition *t)
 {
     if (*t->next == 0)
@@ -451,7 +453,7 @@ static void step_scope_end(mtp_profile *prof)
     prof->step_token = 0;
 }
 
-/* A schedule callback that answers nonsense must not index the table. */
+/* A bad return value of a schedule callback must not index the table. */
 static mtp_status next_action(mtp_profile *prof, mtp_action *out)
 {
     *out = action_at(prof, prof->step);
@@ -473,9 +475,9 @@ static mtp_status check_called(const mtp_profile *prof, bool active, const char 
     return MTP_OK;
 }
 
-/* A call that drives the profile, from its checks to its end, however that comes. */
+/* A call that drives the profile, from its checks to its end, however it ends. */
 typedef struct driving {
-    mtp_profile *prof; /* NULL: it is another call that drives */
+    mtp_profile *prof; /* NULL: another call drives it */
 } driving;
 
 static void drive_end(driving *d)
@@ -486,7 +488,7 @@ static void drive_end(driving *d)
     atomic_store(&d->prof->driver, 0);
 }
 
-/* A callback jumped out of the call (longjmp), and none of its cleanups was run. */
+/* A callback left the call by longjmp, and no cleanup ran. */
 static void drive_mend(mtp_profile *prof)
 {
     prof->in_callback = prof->leaving = false;
@@ -504,8 +506,8 @@ static mtp_status drive_from(mtp_profile *prof, bool active, const char *what, d
     if (!atomic_compare_exchange_strong(&prof->driver, &driver, me)) {
         if (driver != me)
             return MTP_FAIL(MTP_E_STATE,
-                            "%s: another thread is starting, stepping or stopping this profile: one at a "
-                            "time drives it",
+                            "%s: another thread is starting, stepping or stopping this profile: only one "
+                            "may do so at a time",
                             what);
         if (!mtp__frame_is_gone(prof->driver_frame, (uintptr_t)from))
             return MTP_FAIL(MTP_E_STATE, "%s: called from inside %s", what,
@@ -518,9 +520,9 @@ static mtp_status drive_from(mtp_profile *prof, bool active, const char *what, d
     return check_called(prof, active, what, from);
 }
 
-/* A start that fails, or is left by an exception, leaves nothing behind. */
+/* A start that fails, or is left by an exception, is undone. */
 typedef struct claim {
-    mtp_profile *prof; /* NULL: it is good */
+    mtp_profile *prof; /* NULL: the start succeeded */
 } claim;
 
 static void claim_end(claim *c)
@@ -542,7 +544,7 @@ mtp_status mtp_profile_start(mtp_profile *prof)
     if (status != MTP_OK)
         return status;
     if (prof->active)
-        return MTP_FAIL(MTP_E_STATE, "start: this profile is active already");
+        return MTP_FAIL(MTP_E_STATE, "start: this profile is already active");
     if (!mtp__profile_claim(prof))
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
     claim mine __attribute__((cleanup(claim_end))) = {prof};
@@ -560,7 +562,7 @@ mtp_status mtp_profile_start(mtp_profile *prof)
     return MTP_OK;
 }
 
-/* The end of a step(), however it comes. */
+/* The end of a step(), however it ends. */
 typedef struct stepping {
     mtp_profile *prof;
     uint64_t cycle;
@@ -589,13 +591,13 @@ mtp_status mtp_profile_step(mtp_profile *prof)
     return status != MTP_OK ? status : moved;
 }
 
-/* A schedule that was left before its first recorded step: say how far it was. */
+/* The schedule was stopped before its first recorded step: reports how far it got. */
 static void warn_nothing(mtp_profile *prof)
 {
     const mtp_schedule *s = &prof->config.schedule;
     if (prof->config.schedule_callback != NULL) {
         mtp__profile_warn(prof, MTP_WARNING_NOTHING_RECORDED,
-                          "nothing was recorded: in %llu steps schedule_callback never asked for it",
+                          "nothing was recorded: schedule_callback did not request it in %llu steps",
                           (unsigned long long)prof->step + 1);
         return;
     }
@@ -642,7 +644,7 @@ mtp_status mtp_profile_prepare_trace(mtp_profile *prof)
     if (status != MTP_OK)
         return status;
     if (prof->recording || (prof->active && !prof->by_hand))
-        return MTP_FAIL(MTP_E_STATE, "prepare_trace: this profile is recording already");
+        return MTP_FAIL(MTP_E_STATE, "prepare_trace: this profile is already recording");
     if (!prof->active && !mtp__profile_claim(prof))
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
     claim mine __attribute__((cleanup(claim_end))) = {prof};
@@ -662,7 +664,7 @@ mtp_status mtp_profile_start_trace(mtp_profile *prof)
     if (prof->recorder == NULL)
         return MTP_FAIL(MTP_E_STATE, "Profiler must be initialized before starting trace");
     if (prof->recording)
-        return MTP_FAIL(MTP_E_STATE, "start_trace: this profile is recording already");
+        return MTP_FAIL(MTP_E_STATE, "start_trace: this profile is already recording");
     bool claimed = !prof->active;
     if (claimed && !mtp__profile_claim(prof))
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
@@ -708,7 +710,7 @@ mtp_status mtp_profile_toggle(mtp_profile *prof, bool enable, uint32_t activitie
     if (prof == NULL)
         return MTP_FAIL(MTP_E_ARG, "toggle: the profile is NULL");
     driving d __attribute__((cleanup(drive_end))) = {NULL};
-    bool inside = atomic_load(&prof->driver) == (uintptr_t)pthread_self(); /* callbacks may */
+    bool inside = atomic_load(&prof->driver) == (uintptr_t)pthread_self(); /* callbacks may call this */
     mtp_status status = inside ? MTP_OK : drive(prof, false, "toggle", &d);
     if (status != MTP_OK)
         return status;

@@ -1,4 +1,4 @@
-/* record/profile.h - what a profile is made of; the calls are in mtprof.h. */
+/* record/profile.h - the struct of a profile; the calls are in mtprof.h. */
 #ifndef MTP_RECORD_PROFILE_H
 #define MTP_RECORD_PROFILE_H
 #include <limits.h>
@@ -15,27 +15,26 @@ struct mtp_profile {
     mtp_profile_config config; /* spool: owned */
     mtp__recorder *recorder;   /* owned; NULL before the first prepare */
     bool has_schedule;
-    bool active;      /* between start and stop, or prepare_trace and stop_trace: it is the process's one */
+    bool active;      /* between start and stop, or prepare_trace and stop_trace: the process's only one */
     bool by_hand;     /* driven by prepare_trace and the like */
     bool recording;   /* the recorder is open */
     bool in_callback; /* on_trace_ready is running */
     bool stopping;    /* inside stop() */
-    atomic_uintptr_t driver; /* the thread that is inside a call that drives it (pthread_self); 0: none */
-    uintptr_t driver_frame;  /* the driver's: where that call is on its stack; UINTPTR_MAX: not known yet */
-    bool leaving;            /* an exception of a callback is on its way through: no more callbacks */
+    atomic_uintptr_t driver; /* the thread inside a call that drives it (pthread_self); 0: none */
+    uintptr_t driver_frame;  /* where that call is on the driver's stack; UINTPTR_MAX: not known yet */
+    bool leaving;            /* an exception of a callback is propagating: no more callbacks */
     bool has_trace_id;
-    bool unsaved;               /* a cycle was recorded that on_trace_ready has not been told of */
+    bool unsaved;               /* a cycle was recorded and on_trace_ready has not been called for it */
     uint64_t step, cycles;      /* cycles: started so far */
     uint64_t cycles_before;     /* those of earlier runs */
-    atomic_uint_fast64_t forks; /* children made while recording that were not followed */
+    atomic_uint_fast64_t forks; /* children forked while recording that were not followed */
     mtp_action action;
     uint32_t step_name;
     mtp_token step_token; /* of the open ProfilerStep# scope */
     mtp__preset *presets; /* owned, in the order given */
     uint32_t metadata_count;
     char trace_id[MTP_TRACE_ID_ROOM];
-    char spool_root
-        [PATH_MAX]; /* the spool's path, without patterns; in a forked child that of the process that forked */
+    char spool_root[PATH_MAX]; /* the spool's expanded path; in a forked child, the parent's */
 };
 
 void mtp__profile_warn(mtp_profile *prof, mtp_warning code, const char *fmt, ...)
@@ -46,7 +45,7 @@ void mtp__profile_new_trace_id(mtp_profile *prof);
 void mtp__profile_tell_metadata(mtp_profile *prof); /* at each start: flags, presets, trace id */
 void mtp__profile_free_presets(mtp_profile *prof);
 
-/* fork.c: who is active in this process; NULL: nobody */
+/* fork.c: the process's active profile */
 bool mtp__profile_claim(mtp_profile *prof);
 void mtp__profile_release(mtp_profile *prof);
 

@@ -1,12 +1,13 @@
-/* record/reclaim.c - see reclaim.h. A thread outside a record owns its writer all the same: it may begin one at any time,
- * without a lock. While the gate says MTP__GATE_TAKING it waits for ours first; who is inside already is left alone. */
+/* record/reclaim.c - see reclaim.h. A thread outside a record still owns its writer: it may begin a record at
+ * any time, without a lock. While the gate has MTP__GATE_TAKING set, it waits for the registry's lock first;
+ * threads already inside a record are left alone. */
 #include "record/reclaim.h"
 #include <sched.h>
 #include "record/epoch.h"
 
 #define TRIES_AT_ONCE 4u
-#define TRIES_SKIPPED 15u /* then one of 16: those who hold pieces may be inside a record for long */
-#define LOOKS 3           /* at threads that are inside a record, until they are out of it */
+#define TRIES_SKIPPED 15u /* then one in 16: threads that hold pieces may be inside a record for long */
+#define LOOKS 3           /* passes over the threads, while some are inside a record */
 
 typedef struct reclaiming {
     mtp__recorder *r;
@@ -53,7 +54,7 @@ bool mtp__reclaim(mtp__recorder *r, const mtp__thread *self)
     if (tries >= TRIES_AT_ONCE && (tries & TRIES_SKIPPED) != 0)
         return false;
     mtp__registry_lock();
-    if (r->open && self->joined == r->id) /* else a thread that was stuck comes too late */
+    if (r->open && self->joined == r->id) /* else this thread was stuck and comes too late */
         got = take_overdue(r, self);
     mtp__registry_unlock();
     if (got > 0)

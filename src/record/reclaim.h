@@ -1,13 +1,13 @@
-/* record/reclaim.h - chunks that threads hold open and do not write to come back to the pool.
+/* record/reclaim.h - returns open chunks of idle threads to the pool.
  *
- * A chunk in a thread's hands keeps its piece from being evicted, or from leaving a stream's memory. Threads that record
- * once and then wait, one in each piece, would be the end of a ring: so whoever needs a piece takes their chunks away. They
- * find that at their next record, and take another.
+ * An open chunk keeps its piece from being evicted, or from leaving a stream's memory. Threads that record
+ * once and then wait, one in each piece, would block a ring: so a thread that needs a piece takes their
+ * chunks away. They notice at their next record, and take another.
  */
 #ifndef MTP_RECORD_RECLAIM_H
 #define MTP_RECORD_RECLAIM_H
 #include "record/recorder.h"
 
-/* Inside a record, with no chunk in hand and without locks. true: something came back. */
+/* Inside a record, without a chunk and without locks. true: a chunk was reclaimed. */
 bool mtp__reclaim(mtp__recorder *r, const mtp__thread *self);
 #endif

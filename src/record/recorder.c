@@ -1,5 +1,5 @@
-/* record/recorder.c - see recorder.h. The order of stop(): shut the gate, let every writer come to rest, seal what
- * they hold, write the ledger. None of it looks at records. */
+/* record/recorder.c - see recorder.h. The order of stop(): close the gate, wait until every writer is at
+ * rest, seal their chunks, write the ledger. None of this looks at records. */
 #define _GNU_SOURCE
 #include "record/recorder.h"
 #include <errno.h>
@@ -27,8 +27,8 @@ static atomic_uint_fast32_t last_session;
 static mtp__recorder *all, *left_behind; /* registry lock */
 static uint32_t last_serial;             /* registry lock */
 
-/* Records refused to handlers and callbacks inside a record. Of the process, and not of a thread: a handler can not
- * know how far its thread has come with joining or leaving. */
+/* Records of handlers and callbacks that were refused inside a record. Counted per process, not per thread: a
+ * handler cannot know whether its thread is just joining or leaving. */
 static atomic_uint_fast64_t refused[MTP_DROP_CAUSES];
 
 mtp__recorder *mtp__recorder_current(void)
@@ -58,7 +58,7 @@ mtp_status mtp__recorder_create(const mtp__recorder_config *config, mtp__recorde
         status = MTP_FAIL(MTP_E_NOMEM, "the spool's path");
         goto free_recorder;
     }
-    status = mtp__pool_init(&r->pool, &config->pool); /* the last that can fail: it may replace a file */
+    status = mtp__pool_init(&r->pool, &config->pool); /* the last step that can fail: it may replace a file */
     if (status != MTP_OK)
         goto free_path;
     pthread_mutex_init(&r->control.lock, NULL);
@@ -93,7 +93,7 @@ void mtp__recorder_destroy(mtp__recorder *r)
     *(r->prev != NULL ? &r->prev->next : &all) = r->next;
     if (r->next != NULL)
         r->next->prev = r->prev;
-    if (r->leaked) { /* some thread may still write there, one day */
+    if (r->leaked) { /* a stuck thread may still write to it */
         r->next = left_behind;
         left_behind = r;
     }
@@ -112,7 +112,7 @@ void mtp__recorder_destroy(mtp__recorder *r)
 
 /* --------------------------------------------------------------------------------- start and stop */
 
-/* At rest, under the registry's lock: the thread has nothing of a recorder in hand. */
+/* At rest, under the registry's lock: detaches the thread from any recorder. */
 static void thread_reset(mtp__thread *t)
 {
     mtp__writer *w = t->writer;
@@ -125,8 +125,8 @@ static void thread_reset(mtp__thread *t)
     t->joined = 0;
 }
 
-/* Under the registry's lock, with the gate shut: a thread that was stuck may have come to rest since. For those that have
- * not, the gate says that there are strays (writer_fresh). */
+/* Under the registry's lock, with the gate closed: a stuck thread may have come to rest since. For those that
+ * have not, the gate says that there are strays (writer_fresh). */
 static void thread_unstick(void *user, mtp__thread *t)
 {
     bool *strays = user;
@@ -152,7 +152,7 @@ void mtp__recorder_clear(mtp__recorder *r)
     atomic_store(&r->lost_definitions, 0);
 }
 
-/* All that a new name may need of the recorder (names.c: tell) is in place before it is the current one. */
+/* Everything that a new name needs of the recorder (names.c: tell) is in place before it becomes current. */
 static mtp_status become_current(mtp__recorder *r, bool *strays)
 {
     mtp__registry_lock();
@@ -178,14 +178,14 @@ static uint32_t next_session(void) /* 16 bits, not 0 */
     return session;
 }
 
-/* What programs see of the gate. */
+/* The part of the gate that programs see. */
 static void publish(const mtp__recorder *r, uint32_t flags)
 {
     __atomic_store_n(&mtp__recording, (flags & PUBLIC_FLAGS) | r->session << 16, __ATOMIC_RELEASE);
 }
 
-/* While records are made the chunks are this process's alone; what is at rest a forked child may read. A spool's file stays with
- * its process. */
+/* While recording, the chunks are private to this process; at rest, a forked child may read them. A spool's
+ * file stays with its process. */
 static void set_inherited(mtp__recorder *r, bool on)
 {
     if (on == r->inherited || r->leaked || r->pool.file.fd >= 0)
@@ -224,7 +224,7 @@ mtp_status mtp__recorder_start(mtp__recorder *r)
     return MTP_OK;
 }
 
-/* What the thread did in this recording, into the totals. */
+/* Adds the thread's counts in this recording to the totals. */
 static void thread_count(mtp__recorder *r, mtp__thread *t)
 {
     mtp__writer *w = t->writer;
@@ -236,7 +236,7 @@ static void thread_count(mtp__recorder *r, mtp__thread *t)
         r->dropped[k] += atomic_load_explicit(&w->dropped[k], memory_order_relaxed) - t->dropped_before[k];
 }
 
-/* When its last record was made. */
+/* The ticks of its last record. */
 static uint64_t last_ticks(const mtp__chunk *chunk, const uint64_t *words, uint32_t used)
 {
     uint64_t last = chunk->base_ticks;
@@ -271,7 +271,7 @@ void mtp__recorder_take_chunk(mtp__recorder *r, mtp__writer *w)
     seal_chunk(r, w, true);
 }
 
-/* Somebody may be looking at our chunk, and has the lock. */
+/* The thread that holds the registry's lock may be reading our chunk: waits for it. */
 static void hold_still(mtp__thread *t)
 {
     if (atomic_load_explicit(&t->held_still, MTP__BUSY_ORDER)) {
@@ -290,7 +290,7 @@ void mtp__recorder_change_chunk(mtp__recorder *r, mtp__writer *w)
     mtp__guard_leave();
 }
 
-/* Under the registry's lock, with the writer at rest or by its own thread: nothing of the recorder stays with it. */
+/* Under the registry's lock, with the writer at rest or on its own thread: detaches it from the recorder. */
 static void thread_settle(mtp__recorder *r, mtp__thread *t)
 {
     if (t->joined != r->id)
@@ -326,7 +326,7 @@ static void settle_one(void *user, mtp__thread *t)
     uint64_t sealed = atomic_load_explicit(&w->sealed, memory_order_relaxed);
     if (t->joined == s->r->id && chunk != NULL && mtp__pool_abandon(&s->r->pool, chunk, t->stream))
         s->r->dropped[MTP_DROP_STUCK] += atomic_load_explicit(&w->written, memory_order_relaxed) - sealed;
-    thread_count(s->r, t); /* after which nothing that it has taken becomes its own (hand_over) */
+    thread_count(s->r, t); /* from now on hand_over() gives it no chunk */
 }
 
 mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
@@ -339,7 +339,7 @@ mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
         return MTP_FAIL(MTP_E_STATE,
                         "called from inside a recording call (a stack provider or signal handler)");
     if (atomic_load(&mtp__gate.ours) == 0)
-        return MTP_FAIL(MTP_E_STATE, "this process is a copy of the one that records");
+        return MTP_FAIL(MTP_E_STATE, "this process is a forked copy of the one that is recording");
     __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
     atomic_store(&mtp__gate.flags, 0);
     MTP__TESTPOINT(STOP_GATE);
@@ -354,7 +354,7 @@ mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
     r->leaked |= s.stuck != 0;
     atomic_store(&current, NULL);
     mtp__hold before = mtp__writer_hold();
-    pthread_mutex_lock(&mtp__names()->lock); /* whoever was telling us a new name has done so */
+    pthread_mutex_lock(&mtp__names()->lock); /* a thread that was defining a new name has finished */
     pthread_mutex_unlock(&mtp__names()->lock);
     mtp__writer_release(before);
     mtp__recorder_anchor(r);
@@ -371,7 +371,7 @@ mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
 
 void mtp__recorder_toggle(mtp__recorder *r, bool enable, uint32_t activities)
 {
-    activities &= (MTP_CPU | MTP_NPU) & r->config.flags; /* only what was asked for at first */
+    activities &= (MTP_CPU | MTP_NPU) & r->config.flags; /* only what was requested at creation */
     if (!r->open)
         return;
     uint32_t flags = enable ? atomic_fetch_or(&mtp__gate.flags, activities) | activities
@@ -381,7 +381,7 @@ void mtp__recorder_toggle(mtp__recorder *r, bool enable, uint32_t activities)
 
 /* ------------------------------------------------------------------------------------------ writers */
 
-/* A signal stack with SS_AUTODISARM is not told while a handler is on it: it is remembered from before. */
+/* A signal stack with SS_AUTODISARM is not reported while a handler runs on it: remember it from before. */
 static void note_signal_stack(mtp__thread *t)
 {
     stack_t now;
@@ -391,9 +391,9 @@ static void note_signal_stack(mtp__thread *t)
     t->signal_stack_bytes = now.ss_size;
 }
 
-/* A handler lies below the frame that it interrupted, or on the signal stack. To be wrong with "yes" is to have two write one chunk, so
- * it is "no" between stacks that are not known: a thread's own ends where its control block is (the first thread's is above
- * all others). */
+/* A handler's frame is below the frame that it interrupted, or on the signal stack. A wrong "yes" would let
+ * two writers use one chunk, so the answer is "no" between stacks that are not known: a thread's own ends at
+ * its control block (the first thread's is above all others). */
 bool mtp__frame_is_gone(uintptr_t frame, uintptr_t from)
 {
     const mtp__thread *t = mtp__self.thread;
@@ -409,9 +409,9 @@ bool mtp__frame_is_gone(uintptr_t frame, uintptr_t from)
     return from >= frame && (known || from == (uintptr_t)MTP__FRAME_NONE);
 }
 
-/* What was written when a record was left in the middle: whole records are kept, the rest goes. The next one begins a new
- * chunk, which says how deep the thread really is. Under the registry's lock: stop() may have seen the thread at rest before
- * that record, and then all of it is stop()'s. */
+/* After a record was left in the middle: keeps the complete records and drops the rest. The next record
+ * starts a new chunk, which has the thread's real depth. Under the registry's lock: stop() may have seen the
+ * thread at rest before that record, and then owns all of it. */
 static void mend(mtp__writer *w)
 {
     if (w->chunk == NULL)
@@ -420,7 +420,7 @@ static void mend(mtp__writer *w)
     uint32_t room = (uint32_t)(w->end - words), used = mtp__chunk_written(words, room), at = 0, whole = 0;
     for (; at < used; whole++)
         at += MTP__WORD0_LENGTH(words[at]);
-    for (uint32_t i = used; i < room && i < used + 16; i++) /* 15 words at most */
+    for (uint32_t i = used; i < room && i < used + 16; i++) /* a record has at most 15 words */
         words[i] = 0;
     uint64_t sealed = atomic_load_explicit(&w->sealed, memory_order_relaxed);
     if (atomic_load_explicit(&w->written, memory_order_relaxed) - sealed != whole)
@@ -462,7 +462,8 @@ static uint32_t tie_of(const mtp__recorder *r, const mtp__thread *t)
     return (r->serial * 0x9e3779b1u ^ t->stream * 0x85ebca6bu) | 1u;
 }
 
-/* Under the registry's lock, at the thread's first record in this recording: from now on its counts are this recording's. */
+/* Under the registry's lock, at the thread's first record in this recording: its counts belong to this
+ * recording from now on. */
 static void thread_starts(mtp__recorder *r, mtp__thread *t)
 {
     mtp__writer *w = t->writer;
@@ -475,8 +476,8 @@ static void thread_starts(mtp__recorder *r, mtp__thread *t)
     w->recorder = r;
 }
 
-/* A record of a thread that has no place in the registry: it was not there yet, or is there no more. stop() does
- * not wait for it, so the recorder is looked at under the lock that stop() needs. */
+/* A record of a thread that is not yet, or no longer, in the registry. stop() does not wait for it, so the
+ * recorder is accessed under the lock that stop() needs. */
 static void count_homeless(mtp_drop cause)
 {
     mtp__registry_lock();
@@ -492,8 +493,8 @@ static void anchor_when_due(mtp__recorder *r)
         mtp__recorder_anchor(r);
 }
 
-/* Since the gate was looked at stop() may have ended the recording, and start() begun another. What was begun in the one is
- * not recorded in the other, whose names and shapes are not the same. */
+/* Since the gate was read, stop() may have ended the recording and start() begun another. A record begun in
+ * the former is not written to the latter, whose names and shapes differ. */
 static bool join(mtp__writer *w)
 {
     mtp__recorder *r = mtp__recorder_current();
@@ -512,7 +513,7 @@ static bool join(mtp__writer *w)
     r = mtp__recorder_current();
     bool starts = r != NULL && r->open && w->token == 0;
     t->stuck = false;
-    thread_reset(t); /* of one that was stuck: it has had a chunk of another cycle until now */
+    thread_reset(t); /* a stuck thread still has a chunk of another cycle */
     if (starts)
         thread_starts(r, t);
     mtp__registry_unlock();
@@ -526,7 +527,7 @@ static bool join(mtp__writer *w)
 
 bool mtp__writer_join(mtp__writer *w)
 {
-    int its_errno = errno; /* a program does not expect a scope to change it */
+    int its_errno = errno; /* programs do not expect a scope to change it */
     mtp__guard_enter();
     bool joined = join(w);
     mtp__guard_leave();
@@ -548,7 +549,8 @@ void mtp__writer_fresh(mtp__writer *w)
     mtp__registry_unlock();
 }
 
-/* From here on stop() knows that the writer has the chunk. false: it has been and gone, and left this thread behind. */
+/* From now on stop() knows that the writer has the chunk. false: stop() has already given up on this
+ * thread. */
 static bool hand_over(mtp__writer *w, mtp__chunk *chunk)
 {
     mtp__registry_lock();
@@ -559,8 +561,8 @@ static bool hand_over(mtp__writer *w, mtp__chunk *chunk)
     return joined;
 }
 
-/* A thread's first chunk in a recording is short, and the next are longer the more it has written: many threads with a
- * few records each need little, and busy ones come here once per whole piece. */
+/* A thread's first chunk in a recording is short, and later ones grow with the amount written: many threads
+ * with a few records each need little, and busy ones come here once per piece. */
 static uint32_t chunk_wish(const mtp__pool *pool, uint64_t written)
 {
     uint64_t bytes = written < pool->chunk_bytes ? written * CHUNK_GROWTH : pool->chunk_bytes;
@@ -569,7 +571,7 @@ static uint32_t chunk_wish(const mtp__pool *pool, uint64_t written)
                                         : pool->chunk_bytes;
 }
 
-/* What others hold open and do not write to may have to come back first. */
+/* Reclaims open chunks of idle threads first if necessary. */
 static mtp__chunk *take(mtp__recorder *r, const mtp__writer *w, const mtp__chunk_ask *ask, mtp_drop *why)
 {
     if (atomic_load_explicit(&r->pool.held_up, memory_order_relaxed))
@@ -636,7 +638,7 @@ typedef struct tally {
     mtp_ledger *out;
 } tally;
 
-/* A thread that is still at it. */
+/* A thread that is still recording. */
 static void tally_one(void *user, mtp__thread *t)
 {
     tally *s = user;
@@ -671,12 +673,12 @@ void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out)
     mtp__writer_release(before);
     out->dropped = overwritten;
     for (int k = 0; k < MTP_DROP_CAUSES; k++) {
-        out->emitted += out->dropped_by[k]; /* what never got as far as being written */
+        out->emitted += out->dropped_by[k]; /* these were never written ... */
         out->dropped += out->dropped_by[k];
     }
-    out->emitted -= out->dropped_by[MTP_DROP_STUCK]; /* but these were */
+    out->emitted -= out->dropped_by[MTP_DROP_STUCK]; /* ... but these were */
     out->dropped_by[MTP_DROP_OVERWRITTEN] += overwritten;
-    if (atomic_load(&r->pool.file.cut) != 0) { /* which of them the file still has, nobody knows */
+    if (atomic_load(&r->pool.file.cut) != 0) { /* which of them are still in the file is unknown */
         out->dropped_by[MTP_DROP_DISK] += out->emitted - out->dropped;
         out->dropped = out->emitted;
         out->kept = 0;
@@ -708,21 +710,21 @@ void mtp__recorder_fork_locks(bool take)
     }
 }
 
-/* The chunks of one that was open did not come along, and the parent's file is not ours to touch. */
+/* The chunks of an open recorder were not inherited, and the parent's file must not be touched. */
 mtp__recorder *mtp__recorder_forked(bool inside)
 {
     mtp__recorder *was = atomic_exchange(&current, NULL);
     __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
     atomic_store(&mtp__gate.flags, 0);
     atomic_store(&mtp__gate.ours, 1);
-    mtp__recorder_fork_locks(false); /* they are this thread's: it took them before the fork */
+    mtp__recorder_fork_locks(false); /* this thread took them before the fork */
     for (mtp__recorder *r = all; r != NULL; r = r->next) {
         if (r->inherited && r != was)
             continue;
         mtp__pool_forked(&r->pool);
         mtp__recorder_clear(r);
         r->open = false;
-        r->leaked = inside && r == mtp__self.recorder; /* the record that goes on may use it */
+        r->leaked = inside && r == mtp__self.recorder; /* the interrupted record may use it */
     }
     return was;
 }

@@ -1,6 +1,7 @@
-/* record/recover.c - a whole spool out of what is left of one (mtp_recover). Two passes: the first counts, the second writes
- * each chunk that can be read, sealed, in the order of its place in the file, and a ledger that fits. Nothing that is written
- * depends on when or where: recovering twice gives the same bytes. */
+/* record/recover.c - writes an intact spool from the readable parts of a damaged one (mtp_recover). Two
+ * passes: the first counts, the second writes each readable chunk, sealed, in the order of its place in the
+ * file, and a matching ledger. The output does not depend on time or place: recovering twice gives the same
+ * bytes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +22,14 @@ typedef struct recovery {
     uint64_t pieces, records, control, damaged, lost_control;
     bool has_ledger, new_ledger;
     uint64_t ledger[LEDGER_WORDS], ledger_order;
-    mtp__chunk last;        /* of the control stream: the header of the one with the highest order */
+    mtp__chunk last;        /* of the control stream: the header of the chunk with the highest order */
     uint64_t last_ticks;    /* its last record's, 56 bits */
     uint64_t last_records;  /* how many it has */
     uint64_t highest_order; /* of all chunks */
-    uint64_t holes;         /* chunks that are lost without a trace; they count as damaged */
+    uint64_t holes;         /* chunks that left no other sign of their loss; counted as damaged */
 } recovery;
 
-/* By place: what is written one behind the other was so before. */
+/* By place, which keeps the order in the file. */
 static int by_place(const void *a, const void *b)
 {
     const mtp__chunk_place *x = a, *y = b;
@@ -42,7 +43,7 @@ static uint32_t record_length(const uint64_t *w)
     return length != 0 ? length : (uint32_t)(w[1] >> 32);
 }
 
-/* The last word of the control stream holds. */
+/* The latest ledger in the control stream wins. */
 static void note_control(recovery *r, uint32_t words, uint32_t records)
 {
     const uint64_t *w = mtp__chunk_words(r->spool.chunk);
@@ -65,7 +66,7 @@ static void note_control(recovery *r, uint32_t words, uint32_t records)
     }
 }
 
-/* Chunks are written one behind the other, each as long as its words need: true when the next begins a new piece. */
+/* Chunks are written consecutively, each as long as its words need. true: the next one begins a new piece. */
 static bool add_to_piece(const recovery *r, uint32_t words, uint32_t *used, uint32_t *span)
 {
     uint32_t bytes = (uint32_t)sizeof(mtp__chunk) + words * 8;
@@ -80,7 +81,7 @@ static bool totals_are_known(const recovery *r)
     return r->spool.header.complete == 1 && r->spool.header.totals.known == 1;
 }
 
-/* In the order of the streams, which tells what is lost between chunks. */
+/* In stream order, which reveals losses between chunks. */
 static void look_for_holes(recovery *r)
 {
     for (uint64_t i = 0; i < r->spool.places.count; i++) {
@@ -96,7 +97,7 @@ static void look_for_holes(recovery *r)
 static void look_at_all(recovery *r)
 {
     uint32_t span;
-    const bool known = totals_are_known(r); /* and so whether the control stream is whole */
+    const bool known = totals_are_known(r); /* and so whether the control stream is complete */
     r->damaged = r->spool.places.unread;
     for (uint64_t i = 0; i < r->spool.places.count; i++) {
         uint32_t words;
@@ -104,7 +105,8 @@ static void look_at_all(recovery *r)
         mtp__chunk_state state = mtp__spool_read(&r->spool, i, &words, &why);
         const mtp__chunk_place *p = &r->spool.places.place[i];
         bool control = p->stream == 0;
-        bool unknown = !known && (p->span == 0 || p->order == 0); /* whose it was, or whose place it has */
+        bool unknown =
+            !known && (p->span == 0 || p->order == 0); /* stream unknown, or that of the lost one */
         r->damaged += state != MTP__CHUNK_WHOLE;
         r->lost_control += state != MTP__CHUNK_WHOLE && (control || unknown);
         if (state == MTP__CHUNK_DAMAGED || words == 0)
@@ -117,7 +119,7 @@ static void look_at_all(recovery *r)
         if (r->spool.chunk->order > r->highest_order)
             r->highest_order = r->spool.chunk->order;
     }
-    if (r->damaged == 0 && r->spool.missing == 0) { /* else they are the holes that these left */
+    if (r->damaged == 0 && r->spool.missing == 0) { /* else the holes were left by these */
         r->damaged = r->spool.follow.holes;
         r->holes = r->damaged;
     }
@@ -125,8 +127,9 @@ static void look_at_all(recovery *r)
         r->lost_control = r->spool.follow.control_holes;
 }
 
-/* The recording's own count, if there is one and it fits what is here; else one that does: what the last one counted and is
- * not here was damaged, or made way for newer records. Returns how many are lost. */
+/* The recording's own ledger, if it has one that matches the records found; else one that does: records
+ * counted by the last ledger and not found were damaged, or overwritten by newer ones. Returns how many are
+ * lost. */
 static uint64_t make_ledger(recovery *r)
 {
     uint64_t *l = r->ledger, lost = 0;
@@ -143,7 +146,7 @@ static uint64_t make_ledger(recovery *r)
     l[4 + (broken ? MTP_DROP_DAMAGED : MTP_DROP_OVERWRITTEN)] += lost;
     l[0] = l[1] + l[2];
     l[3] += r->lost_control + r->spool.missing;
-    if (broken && lost == 0 && !known && l[4 + MTP_DROP_DAMAGED] == 0) { /* some, nobody knows how many */
+    if (broken && lost == 0 && !known && l[4 + MTP_DROP_DAMAGED] == 0) { /* some, unknown how many */
         l[4 + MTP_DROP_DAMAGED] = 1;
         l[2]++;
         l[0]++;
@@ -170,7 +173,7 @@ static mtp_status write_header(recovery *r)
     h.mended = !totals_are_known(r) || h.mended == 1 || r->damaged > 0 || r->spool.missing > 0;
     h.complete = 1;
     h.totals = (mtp__totals){.known = 1, .control = r->control};
-    if (h.mended == 0) /* and so of the whole stream */
+    if (h.mended == 0) /* so the total is that of the whole stream */
         h.totals.control = r->spool.header.totals.control + r->new_ledger;
     memcpy(h.totals.ledger, r->ledger, sizeof r->ledger);
     h.chunks = r->pieces;
@@ -190,7 +193,7 @@ static mtp_status write_piece(recovery *r)
     return put(r, r->piece, r->spool.header.chunk_bytes);
 }
 
-/* The chunk that was read last, sealed; what lies behind its records goes. */
+/* The chunk that was read last, sealed; anything after its records is dropped. */
 static mtp_status write_chunk(recovery *r, uint32_t words, uint32_t records)
 {
     mtp__chunk *c = r->spool.chunk;
@@ -219,7 +222,7 @@ static mtp_status write_ledger(recovery *r)
     mtp__chunk *c = r->spool.chunk;
     uint64_t *w = mtp__chunk_words(c), ticks = r->last_ticks;
     *c = r->last;
-    if (r->last.order == 0) { /* nothing of the control stream is left */
+    if (r->last.order == 0) { /* the control stream is lost */
         c->magic = r->spool.magic;
         c->base_ticks = ticks = r->spool.header.ticks;
     }
@@ -294,7 +297,7 @@ static mtp_status recover(recovery *r, const char *path, const char *to, mtp_rec
         return status;
     struct stat st;
     if (fstat(r->spool.fd, &st) == 0)
-        mtp__file_set_mode(r->file, st.st_mode); /* who may not read the one may not read the other */
+        mtp__file_set_mode(r->file, st.st_mode); /* same readers as the original */
     write_all(r);
     return mtp_file_commit(r->file);
 }

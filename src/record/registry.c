@@ -21,9 +21,9 @@
 #include "record/recorder.h"
 
 #define MS ((uint64_t)1000000)
-#define REST_LIMIT_NS (1000 * MS)        /* for threads that could leave their record, and do not */
-#define REST_STARVED_NS (20 * 1000 * MS) /* for those that want to run, and are not let */
-#define REST_LOOK_NS (10 * MS) /* most that counts from one look to the next: we were not running either */
+#define REST_LIMIT_NS (1000 * MS)        /* for threads that could leave their record but do not */
+#define REST_STARVED_NS (20 * 1000 * MS) /* for those that are runnable but not scheduled */
+#define REST_LOOK_NS (10 * MS) /* the most that counts between two checks: we were not running either */
 #define REST_NAP_NS (MS / 5)
 #define RAN_ENOUGH_NS (20 * MS) /* a record takes less than a thousandth of that */
 
@@ -39,7 +39,7 @@ static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int init_error;
 static bool have_membarrier;
-static void *barrier_page; /* without membarrier: unmapping rights of a page interrupts every core */
+static void *barrier_page; /* without membarrier: write-protecting a page interrupts every core */
 
 static void thread_ended(void *arg);
 
@@ -122,8 +122,8 @@ static void forget(mtp__thread *t)
     thread_count--;
 }
 
-/* Key destructor: what the thread wrote goes to the recorder. Later records of this thread (of destructors that run
- * after this one) are counted as dropped: its storage is about to go. */
+/* Key destructor: settles the thread with the recorder. Later records of this thread (by destructors that run
+ * after this one) are counted as dropped: its storage is about to be freed. */
 static void thread_ended(void *arg)
 {
     mtp__writer *w = arg;
@@ -131,7 +131,7 @@ static void thread_ended(void *arg)
     if (t == NULL)
         return;
     if (atomic_load_explicit(&w->busy, memory_order_relaxed) != 0)
-        mtp__writer_left(w, MTP__FRAME_NONE); /* no frame of it is left */
+        mtp__writer_left(w, MTP__FRAME_NONE); /* its frames are gone */
     /* Handlers and callbacks are refused from here on. */
     atomic_store_explicit(&w->busy, MTP__BUSY_ANYWHERE, MTP__BUSY_ORDER);
     atomic_signal_fence(memory_order_seq_cst);
@@ -159,7 +159,7 @@ void mtp__registry_barrier(void)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
     } else if (barrier_page != NULL) {
         mprotect(barrier_page, 4096, PROT_READ | PROT_WRITE);
-        *(volatile char *)barrier_page = 1; /* it must be there to be taken away */
+        *(volatile char *)barrier_page = 1; /* only a present page causes the interrupt */
         mprotect(barrier_page, 4096, PROT_READ);
     }
     atomic_thread_fence(memory_order_seq_cst);
@@ -184,17 +184,17 @@ bool mtp__registry_rested_since(uint64_t retired, const mtp__thread *self)
     return all;
 }
 
-static uint64_t rest; /* under lock: counts the times that all were asked to come to rest */
+static uint64_t rest; /* under lock: number of calls of rest_and_lock() */
 
-/* The CPU time of another thread of ours; 0: not known. */
+/* The CPU time of another of our threads; 0: unknown. */
 static uint64_t cpu_ns(const mtp__thread *t)
 {
     struct timespec now;
-    clockid_t id = (clockid_t)((~(uint32_t)t->tid << 3) | 6u); /* as pthread_getcpuclockid makes it */
+    clockid_t id = (clockid_t)((~(uint32_t)t->tid << 3) | 6u); /* as pthread_getcpuclockid does */
     return clock_gettime(id, &now) == 0 ? (uint64_t)now.tv_sec * 1000 * MS + (uint64_t)now.tv_nsec : 0;
 }
 
-/* A thread that was once seen out of a record is at rest: it may look in again, and finds the gate shut. */
+/* A thread that was seen outside a record is at rest: if it enters again, it finds the gate closed. */
 static uint32_t busy_count(bool first)
 {
     uint32_t busy = 0;
@@ -219,11 +219,11 @@ static bool wants_to_run(const mtp__thread *t)
     ssize_t n = fd >= 0 ? mtp__pread(fd, text, sizeof text - 1, 0) : 0;
     mtp__close(fd);
     text[n > 0 ? n : 0] = 0;
-    const char *name_end = strrchr(text, ')'); /* "tid (name) state ..."; a name has 15 bytes at most */
+    const char *name_end = strrchr(text, ')'); /* "tid (name) state ..."; a name has at most 15 bytes */
     return name_end != NULL && name_end[1] == ' ' && (name_end[2] == 'R' || name_end[2] == 'D');
 }
 
-/* Of those that are busy, has any had no chance to leave? */
+/* Has any busy thread had no chance to leave? */
 static bool any_starved(void)
 {
     for (mtp__thread *t = threads; t != NULL; t = t->next)
@@ -232,7 +232,7 @@ static bool any_starved(void)
     return false;
 }
 
-/* Between two looks; for how long. */
+/* Waits between two checks; returns for how long. */
 static uint64_t doze(uint32_t looks)
 {
     MTP__UNCANCELLED;
@@ -244,8 +244,8 @@ static uint64_t doze(uint32_t looks)
     return looks < 100 ? 0 : REST_NAP_NS;
 }
 
-/* A pause of the whole process (a debugger, SIGSTOP, a virtual machine) is nobody's time: each look counts for as long
- * as we may have slept, or for as long as we slept where no clock tells. */
+/* A pause of the whole process (a debugger, SIGSTOP, a virtual machine) does not count: each check counts at
+ * most REST_LOOK_NS, and at least the nap in case the clock does not advance. */
 uint32_t mtp__registry_rest_and_lock(void)
 {
     mtp__registry_barrier();
@@ -258,7 +258,7 @@ uint32_t mtp__registry_rest_and_lock(void)
         uint32_t busy = busy_count(looks == 0);
         if (busy == 0 || waited > REST_STARVED_NS || (waited > REST_LIMIT_NS && !any_starved()))
             return busy;
-        mtp__registry_unlock(); /* the busy one may be on its way to this very lock */
+        mtp__registry_unlock(); /* the busy thread may be waiting for this very lock */
         uint64_t nap = doze(looks), now = mtp_now_ns(), passed = now - last;
         passed = passed > REST_LOOK_NS ? REST_LOOK_NS : passed;
         waited += passed > nap ? passed : nap;
@@ -266,15 +266,14 @@ uint32_t mtp__registry_rest_and_lock(void)
     }
 }
 
-/* The record that was being written when the program forked goes on in the child: its chunk was not inherited, so that it
- * gets memory to end in, which nobody reads. */
+/* The record that was being written at the fork continues in the child. Its chunk was not inherited, so it
+ * gets scratch memory to finish in. */
 static void lend_chunk(const mtp__writer *w)
 {
     const uintptr_t page = 4096;
     uintptr_t from = (uintptr_t)w->chunk & ~(page - 1), to = ((uintptr_t)w->end + page - 1) & ~(page - 1);
     if (w->chunk != NULL && to > from)
-        (void)mmap((char *)NULL + from, to - from,
-                   PROT_READ | PROT_WRITE, /* nothing helps where there is no memory */
+        (void)mmap((char *)NULL + from, to - from, PROT_READ | PROT_WRITE, /* if this fails, nothing helps */
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 }
 

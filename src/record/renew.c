@@ -1,7 +1,8 @@
-/* record/renew.c - definitions that an idle thread's open chunk uses are told again, so that it needs no older epoch.
+/* record/renew.c - re-emits the definitions that an idle thread's open chunk uses, so that it needs no older
+ * epoch.
  *
- * They are found where they were told: in the control chunks that are still there because of that chunk. Memory comes
- * from the system, as everything does inside a record; without it the chunk goes on needing its epoch.
+ * They are found in the control chunks that are still held because of that chunk. Memory comes from the
+ * system, as always inside a record; without it, the chunk keeps needing its epoch.
  */
 #include <string.h>
 #include "base/hash.h"
@@ -14,9 +15,9 @@ typedef struct stack_told {
 } stack_told;
 
 typedef struct wanted { /* a set of (kind, id) */
-    uint64_t *slot;     /* owned: kind << 33 | id << 1 | told; 0: free */
+    uint64_t *slot;     /* owned: kind << 33 | id << 1 | re-emitted; 0: free */
     size_t mask, count;
-    stack_told *stack; /* owned, while they are looked for */
+    stack_told *stack; /* owned, during the search */
     size_t stacks;
     bool failed; /* out of memory, or no room in the stream */
 } wanted;
@@ -86,10 +87,10 @@ static void want_of_chunk(wanted *w, mtp__chunk *chunk)
         uint32_t length = MTP__WORD0_LENGTH(record[0]);
         unsigned kind = MTP__WORD0_KIND(record[0]);
         if (length == 0)
-            return; /* no record of a program */
+            return; /* not a data record */
         if ((kind == MTP__KIND_BEGIN || kind == MTP__KIND_MARK || kind == MTP__KIND_COUNTER ||
              kind == MTP__KIND_DEVICE) &&
-            (record[1] & 0x80000000u) != 0) /* names of the process are told anyway */
+            (record[1] & 0x80000000u) != 0) /* the process's names are defined anyway */
             want(w, MTP__CONTROL_NAME, (uint32_t)record[1]);
         if ((kind == MTP__KIND_BEGIN || kind == MTP__KIND_END) && length >= 2)
             want_payload(w, record, length);
@@ -103,7 +104,7 @@ static void want_of_chunk(wanted *w, mtp__chunk *chunk)
 
 typedef void definition_visitor(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t length);
 
-/* Of all epochs before the one that has begun. */
+/* In all epochs before `epoch`. */
 static void each_definition(mtp__recorder *r, wanted *w, uint32_t epoch, definition_visitor *visit)
 {
     for (uint32_t i = 0; i < r->control.held_count && !w->failed; i++) {
@@ -118,7 +119,7 @@ static void each_definition(mtp__recorder *r, wanted *w, uint32_t epoch, definit
     }
 }
 
-/* Stacks are kept in the order of telling. */
+/* Stacks are listed in the order of definition. */
 static void note_stack(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t length)
 {
     (void)r;
@@ -132,7 +133,7 @@ static void note_stack(mtp__recorder *r, wanted *w, const uint64_t *record, uint
     w->stacks++;
 }
 
-/* A stack stands on its parent, which was told before it, and on a frame: so from the last one to the first. */
+/* A stack refers to its parent, defined before it, and to a frame: so the last one comes first. */
 static void want_below(mtp__recorder *r, wanted *w, uint32_t epoch)
 {
     each_definition(r, w, epoch, note_stack);
@@ -172,11 +173,11 @@ typedef struct renewing {
     const mtp__thread *self;
     uint32_t epoch;
     wanted w;
-    bool move; /* all is told */
+    bool move; /* everything was re-emitted */
 } renewing;
 
-/* Whoever was seen at rest, or parked, after it was told to hold still does not change chunks; one that began a record since uses
- * what is defined in this epoch or the one before. */
+/* A thread that was seen at rest, or parked, after `held_still` was set does not change chunks; if it has
+ * begun a record since, that uses definitions of this epoch or the one before. */
 static void look_at(void *user, mtp__thread *t)
 {
     renewing *x = user;

@@ -1,4 +1,4 @@
-/* record/schedule.c - which step does what: a pure function of the step's number. */
+/* record/schedule.c - maps steps to actions: a pure function of the step's number. */
 #include <mtprof.h>
 #include <string.h>
 #include "base/error.h"
@@ -34,7 +34,7 @@ mtp_action mtp_schedule_action(const mtp_schedule *s, uint64_t step)
         return MTP_ACTION_NONE;
     step -= (uint64_t)s->skip_first;
     uint64_t wait = (uint64_t)s->wait, warm = wait + (uint64_t)s->warmup, cycle = warm + (uint64_t)s->active;
-    if (s->active <= 0) /* mtp_schedule_check() does not take it */
+    if (s->active <= 0) /* rejected by mtp_schedule_check() */
         return MTP_ACTION_NONE;
     if (s->skip_first_wait != 0)
         step += wait;

@@ -31,7 +31,7 @@ static bool header_right(const mtp__spool_header *h, ssize_t got)
     return got == (ssize_t)sizeof *h && has_magic(h, sizeof *h, 0) && h->check == mtp__spool_check(h);
 }
 
-/* Neither the header nor its copy is right: what is it then? */
+/* Neither the header nor its copy is valid: finds out why. */
 static mtp_status header_wrong(const mtp__spool_header *h, ssize_t got, bool copy_there)
 {
     if (got < 0)
@@ -39,11 +39,12 @@ static mtp_status header_wrong(const mtp__spool_header *h, ssize_t got, bool cop
     if (!has_magic(h, (size_t)got, 0) && !copy_there)
         return MTP_FAIL(MTP_E_FORMAT, "this is not an mtprof spool");
     if (got < (ssize_t)sizeof *h)
-        return MTP_FAIL(MTP_E_FORMAT, "the spool's header is cut off, at byte %zu", (size_t)got);
+        return MTP_FAIL(MTP_E_FORMAT, "the spool's header is truncated, at byte %zu", (size_t)got);
     if (h->version != MTP__FORMAT_VERSION && !copy_there)
-        return MTP_FAIL(MTP_E_FORMAT,
-                        "a spool of version %u; this library reads version %u: use the mtprof that wrote it",
-                        h->version, MTP__FORMAT_VERSION);
+        return MTP_FAIL(
+            MTP_E_FORMAT,
+            "the spool has version %u; this library reads version %u: use the mtprof that wrote it",
+            h->version, MTP__FORMAT_VERSION);
     return MTP_FAIL(MTP_E_FORMAT, "the spool's header is damaged, and so is its copy at byte %u",
                     MTP__SPOOL_COPY_AT);
 }
@@ -64,12 +65,13 @@ mtp_status mtp__spool_header_read(int fd, mtp__spool_header *h, bool *damaged)
     if (!right)
         *h = copy;
     if (h->version != MTP__FORMAT_VERSION)
-        return MTP_FAIL(MTP_E_FORMAT,
-                        "a spool of version %u; this library reads version %u: use the mtprof that wrote it",
-                        h->version, MTP__FORMAT_VERSION);
+        return MTP_FAIL(
+            MTP_E_FORMAT,
+            "the spool has version %u; this library reads version %u: use the mtprof that wrote it",
+            h->version, MTP__FORMAT_VERSION);
     if (h->chunk_bytes < CHUNK_MIN || h->chunk_bytes > CHUNK_MAX ||
         (h->chunk_bytes & (h->chunk_bytes - 1)) != 0)
-        return MTP_FAIL(MTP_E_FORMAT, "byte 12: a chunk size of %u cannot be; the header is damaged",
+        return MTP_FAIL(MTP_E_FORMAT, "byte 12: %u is not a valid chunk size; the header is damaged",
                         h->chunk_bytes);
     return MTP_OK;
 }
@@ -81,7 +83,7 @@ mtp_outcome mtp__spool_outcome(int fd, const mtp__spool_header *h)
     mtp__lock lock = mtp__lock_test(fd);
     if (lock == MTP__LOCK_HELD)
         return MTP_OUTCOME_LIVE;
-    mtp__spool_header now; /* it may have been stopped since: the lock goes after that was written */
+    mtp__spool_header now; /* it may have been stopped since: the lock is released after that was written */
     if (mtp__pread(fd, &now, sizeof now, 0) == (ssize_t)sizeof now && header_right(&now, sizeof now) &&
         now.complete == 1)
         return MTP_OUTCOME_STOPPED;
@@ -97,7 +99,7 @@ static uint64_t missing_pieces(const mtp__spool *s)
 
 /* --------------------------------------------------------------------------------------------- the chunks */
 
-/* Where the chunks are, in the order of visits. A last piece that the file's end cuts still counts. */
+/* Lists the chunks, in the order of visits. A last piece that is truncated by the file's end still counts. */
 static mtp_status list_places(mtp__spool *s)
 {
     uint64_t size = s->header.chunk_bytes, pieces = (s->file_bytes + size - 1) / size;
@@ -114,11 +116,11 @@ static mtp_status list_places(mtp__spool *s)
 static mtp_status open_file(mtp__spool *s, const char *path)
 {
     struct stat st;
-    s->fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0); /* a FIFO must not hold us */
+    s->fd = mtp__open(path, O_RDONLY | O_NONBLOCK, 0); /* a FIFO must not block us */
     if (s->fd < 0 || fstat(s->fd, &st) != 0)
         return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
     if (!S_ISREG(st.st_mode))
-        return MTP_FAIL(MTP_E_FORMAT, "a spool must be a regular file, and this is not a regular file");
+        return MTP_FAIL(MTP_E_FORMAT, "this is not a regular file, and so not a spool");
     s->file_bytes = (uint64_t)st.st_size;
     return mtp__spool_header_read(s->fd, &s->header, &s->header_damaged);
 }
@@ -150,7 +152,7 @@ uint64_t mtp__spool_byte(const mtp__spool *s, uint64_t i)
     return (p->piece + 1) * s->header.chunk_bytes + p->from;
 }
 
-/* Of the control stream: each record tells by itself whether it is right, sealed or not. */
+/* A control chunk: each record has its own check, sealed or not. */
 static mtp__chunk_state judge_control(mtp__chunk *c, uint32_t capacity, uint32_t *words, const char **why)
 {
     bool damaged, sealed = c->checksum != 0 && c->words <= capacity;
@@ -162,23 +164,23 @@ static mtp__chunk_state judge_control(mtp__chunk *c, uint32_t capacity, uint32_t
     return *why == NULL ? MTP__CHUNK_WHOLE : MTP__CHUNK_PARTLY;
 }
 
-/* What is wrong with a chunk's header, if anything is. */
+/* What is wrong with a chunk's header, if it is wrong. */
 static const char *wrong_header(const mtp__chunk *c, const mtp__chunk_place *p, uint64_t magic)
 {
     if (p->order == 0 && p->span != 0)
-        return "it is there twice";
+        return "it is a duplicate of another chunk";
     if (c->magic == magic)
         return "its header is damaged";
     return c->head == mtp__chunk_head(c) ? "it is a chunk of another recording" : "its magic number is wrong";
 }
 
-/* Of the chunk that was read into s->chunk: `got` bytes of the `bytes` that its place has. */
+/* Judges the chunk in s->chunk: `got` bytes of the `bytes` of its place were read. */
 static mtp__chunk_state judge(mtp__spool *s, const mtp__chunk_place *p, uint32_t bytes, ssize_t got,
                               uint32_t *words, const char **why)
 {
     mtp__chunk *c = s->chunk;
     *words = 0;
-    *why = "its header is cut off";
+    *why = "its header is truncated";
     if (got < (ssize_t)sizeof *c)
         return MTP__CHUNK_DAMAGED;
     if (s->outcome == MTP_OUTCOME_LIVE && (c->order != p->order || c->head == 0))
@@ -196,8 +198,8 @@ static mtp__chunk_state judge(mtp__spool *s, const mtp__chunk_place *p, uint32_t
         return MTP__CHUNK_WHOLE;
     if (c->words > capacity) {
         if (got < (ssize_t)c->span && s->missing > 0)
-            return MTP__CHUNK_WHOLE; /* cut short by the file's end: what is there may be read */
-        *why = got < (ssize_t)c->span ? "it is cut off" : "its size cannot be";
+            return MTP__CHUNK_WHOLE; /* truncated by the file's end: what remains may be read */
+        *why = got < (ssize_t)c->span ? "it is truncated" : "its size is impossible";
     } else if (c->checksum != mtp__chunk_checksum(c, mtp__chunk_words(c))) {
         *why = "its checksum is wrong";
     } else if (*words != c->words) {
@@ -212,7 +214,7 @@ uint32_t mtp__spool_span(const mtp__spool *s, uint64_t i)
     return p->span != 0 ? p->span : s->header.chunk_bytes - p->from;
 }
 
-/* Of a file that is being written to, what changed while it was read is read again. */
+/* In a live file, chunks that changed while they were read are read again. */
 mtp__chunk_state mtp__spool_read(mtp__spool *s, uint64_t i, uint32_t *words, const char **why)
 {
     mtp__chunk_state state = MTP__CHUNK_DAMAGED;
@@ -228,14 +230,14 @@ mtp__chunk_state mtp__spool_read(mtp__spool *s, uint64_t i, uint32_t *words, con
     return state;
 }
 
-/* Not while it may be written to, nor where the writer did not count: numbers tell what is lost. */
+/* Can losses be found by counting? Not in a live file, nor if the writer did not count. */
 static bool is_counted(const mtp__spool *s)
 {
     return s->header.complete == 1 ? s->header.totals.known == 1 : s->outcome == MTP_OUTCOME_RECOVERED;
 }
 
-/* A ring that has begun epochs anew begins with one of them, or with a chunk that is for all. Behind such a chunk others may
- * be gone, up to the next that begins. */
+/* In a ring, the oldest chunk begins an epoch or belongs to all epochs. After a permanent chunk, others may
+ * have been evicted, up to the next one that begins an epoch. */
 static bool begins(const mtp__chunk *c, const uint64_t *w, uint32_t words)
 {
     return c->first == 0 || words < 2 || MTP__CONTROL_KIND(w[1]) == MTP__CONTROL_SESSION ||
@@ -254,13 +256,13 @@ bool mtp__spool_follow(mtp__spool *s, uint32_t words)
     const mtp__chunk *c = s->chunk;
     const uint64_t *w = mtp__chunk_words(s->chunk);
     bool control = c->stream == 0, hole;
-    bool counted = !control && c->checksum != 0; /* and vouched for */
+    bool counted = !control && c->checksum != 0; /* and covered by the checksum */
     uint64_t before = c->first - c->dropped, count = counted ? c->records : mtp__records_in(w, words);
     if (control)
         hole = !control_follows(s, w, words, before);
     else
         hole = c->stream == s->follow.stream && c->cycle == s->follow.cycle && before != s->follow.next;
-    hole = hole && is_counted(s) && s->header.mended != 1; /* there they are counted already */
+    hole = hole && is_counted(s) && s->header.mended != 1; /* there they are already counted */
     s->follow.holes += hole;
     s->follow.control_holes += hole && control;
     if (control) {

@@ -16,8 +16,8 @@
 #include "record/spool.h"
 
 #define NUMBERS_MOST 100000u
-#define TAKE_TRIES 200 /* while others come and go at the name */
-#define HELD_TRIES 20  /* a lock is held for a moment by who replaces the file, and for long by who records */
+#define TAKE_TRIES 200 /* while other processes take and free the name */
+#define HELD_TRIES 20  /* a process that replaces the file holds its lock for a moment, a recorder for long */
 #define HELD_NS 5000000
 
 /* ------------------------------------------------------------------------------------------------- patterns */
@@ -28,13 +28,13 @@ mtp_status mtp__spool_pattern_check(const char *pattern)
         if (p[1] == 0 || strchr("phtn%", p[1]) == NULL)
             return MTP_FAIL(
                 MTP_E_ARG,
-                "spool='%s': '%%%.1s' is no pattern: %%p is the process, %%h the host, %%t the time, "
+                "spool='%s': '%%%.1s' is not a pattern: %%p is the process, %%h the host, %%t the time, "
                 "%%n a number, and a percent sign is %%%%",
                 pattern, p + 1);
     return MTP_OK;
 }
 
-/* Of the letter after a percent sign. */
+/* The text for the letter after a percent sign. */
 static void pattern_text(char letter, uint64_t number, char text[64])
 {
     struct timespec now;
@@ -96,11 +96,11 @@ static mtp_status find_target(mtp__spool_name *n)
         return status;
     }
     if (n->target.place[0] != 0 || (n->target.there && !n->target.regular))
-        return MTP_FAIL(MTP_E_IO, "spool: %s: it is no regular file", n->path);
+        return MTP_FAIL(MTP_E_IO, "spool: %s: not a regular file", n->path);
     return MTP_OK;
 }
 
-/* The next path that no file has. */
+/* The next number whose path is free. */
 static mtp_status next_number(mtp__spool_name *n, const char *pattern)
 {
     mtp_status status;
@@ -159,7 +159,7 @@ void mtp__spool_name_drop(mtp__spool_name *n)
 
 /* ------------------------------------------------------------------------------------------- taking the name */
 
-/* run.mtp becomes run.1.mtp, another name NAME.1. */
+/* run.mtp becomes run.1.mtp, any other NAME becomes NAME.1. */
 static void numbered(char *to, size_t room, const char *path, unsigned number)
 {
     size_t stem = strlen(path) - (mtp__path_ends(path, ".mtp") ? 4 : 0);
@@ -174,7 +174,8 @@ static bool number_taken(const mtp__spool_name *n, unsigned number)
     return fstatat(n->target.dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* One that is free, above one that is not: the first, if there are no holes. A program that crashes all day has many. */
+/* A free number above a used one: the lowest, if there are no gaps. Bisects: a program that crashes all day
+ * leaves many. */
 static unsigned free_number(const mtp__spool_name *n)
 {
     unsigned taken = 0, is_free = 1;
@@ -205,7 +206,7 @@ static mtp_status keep_old(mtp__spool_name *n)
         return MTP_OK;
     n->kept[0] = 0;
     return MTP_FAIL(MTP_E_IO,
-                    "spool: %s: it holds a recording that was not stopped, which cannot be renamed: %s; name "
+                    "spool: %s: it holds a recording that was not stopped and cannot be renamed: %s; name "
                     "another file",
                     n->path, mtp__reason(error));
 }
@@ -220,7 +221,7 @@ static mtp_status refuse(const mtp__spool_name *n, int fd)
                     pid);
 }
 
-/* With the lock of the old file in our hands, so that nobody else is doing the same. */
+/* Holding the old file's lock, so that no other process does the same. */
 static mtp_status replace(mtp__spool_name *n, int old, int fd)
 {
     char start[sizeof(mtp__spool_header) + MTP__SPOOL_COPY_AT] = {0};
@@ -232,17 +233,17 @@ static mtp_status replace(mtp__spool_name *n, int old, int fd)
     bool known = ours && mtp__spool_header_read(old, &h, &damaged) == MTP_OK;
     if (ours && !(known && h.complete == 1)) {
         n->kept_pid = known ? h.pid : 0;
-        return keep_old(n); /* the name is free then */
+        return keep_old(n); /* which frees the name */
     }
     if (fstat(old, &st) == 0 && st.st_uid == geteuid())
-        fchmod(fd, st.st_mode & 0777); /* as it was; a new one is for its owner alone */
+        fchmod(fd, st.st_mode & 0777); /* as before; a new file is for its owner only */
     if (mtp__rename_at(n->target.dir, n->temp, n->target.name) != 0)
         return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be replaced: %s", n->path, mtp__reason(errno));
     n->temp[0] = 0;
     return MTP_OK;
 }
 
-/* The file that has the name, if it is still there. */
+/* Replaces or renames the file that has the name, if it still exists. */
 static mtp_status replace_old(mtp__spool_name *n, int fd, int *held)
 {
     struct stat opened, named;
@@ -253,7 +254,7 @@ static mtp_status replace_old(mtp__spool_name *n, int fd, int *held)
         return MTP_FAIL(MTP_E_IO, "spool: %s: cannot be created: %s", n->path, mtp__reason(errno));
     mtp_status status = MTP_OK;
     if (fstat(old, &opened) != 0 || !S_ISREG(opened.st_mode)) {
-        status = MTP_FAIL(MTP_E_IO, "spool: %s: it is no regular file", n->path);
+        status = MTP_FAIL(MTP_E_IO, "spool: %s: not a regular file", n->path);
     } else if (mtp__lock_file(old) == MTP__LOCK_HELD) {
         MTP__UNCANCELLED;
         const struct timespec moment = {0, HELD_NS};
@@ -265,7 +266,7 @@ static mtp_status replace_old(mtp__spool_name *n, int fd, int *held)
                named.st_dev == opened.st_dev && named.st_ino == opened.st_ino) {
         status = replace(n, old, fd);
     }
-    mtp__close(old); /* and its lock */
+    mtp__close(old); /* releases the lock */
     return status;
 }
 
@@ -284,7 +285,7 @@ mtp_status mtp__spool_name_take(mtp__spool_name *n, const char *pattern, int fd)
             return MTP_FAIL(MTP_E_BUSY, "spool: %s: its number was taken meanwhile", pattern);
     }
     if (status == MTP_OK && n->temp[0] != 0)
-        status =
-            MTP_FAIL(MTP_E_IO, "spool: %s: others take that name all the time; name another file", n->path);
+        status = MTP_FAIL(MTP_E_IO, "spool: %s: other processes keep taking that name; name another file",
+                          n->path);
     return status;
 }

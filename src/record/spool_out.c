@@ -12,7 +12,7 @@
 #include "record/checks.h"
 
 #define BUSY_TRIES 1000
-#define STEP_BYTES ((uint64_t)1 << 20) /* the file grows by */
+#define STEP_BYTES ((uint64_t)1 << 20) /* by which the file grows */
 
 static bool is_ours(const mtp__spool_out *f, int fd)
 {
@@ -33,12 +33,12 @@ int mtp__spool_out_descriptor(mtp__spool_out *f)
     f->fd = fd;
     f->reopened = true;
     if (!f->finished)
-        mtp__lock_file(fd); /* held by our own mappings, if there are any */
+        mtp__lock_file(fd); /* our mappings, if any, still hold it */
     return fd;
 }
 
-/* The lock goes with it: it is held while the file is not complete, and tells readers that its writer lives. Header and
- * copy are one write within one page: a kill leaves both as they were, or both new. */
+/* Also sets the lock: it is held while the file is not complete, and tells readers that its writer lives.
+ * Header and copy are one write within one page: a kill leaves both old or both new. */
 static bool header_write(mtp__spool_out *f, bool complete)
 {
     MTP__UNCANCELLED;
@@ -69,7 +69,7 @@ static bool header_write(mtp__spool_out *f, bool complete)
     return written;
 }
 
-/* One try; MTP_E_BUSY: the number in its name was taken meanwhile. */
+/* One attempt. MTP_E_BUSY: the number in its name was taken meanwhile. */
 static mtp_status create(mtp__spool_out *f, const char *pattern, uint64_t least)
 {
     mtp__spool_name *n = f->name;
@@ -104,7 +104,7 @@ mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chu
     f->name = mtp__calloc(1, sizeof *f->name);
     if (f->name == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "the spool's path");
-    mtp__clock_ticks_per_ns(); /* may wait: while there is no file that a kill could leave without its name */
+    mtp__clock_ticks_per_ns(); /* may wait: so before there is a file that a kill would leave */
     mtp__clock_anchor(&f->made);
     f->magic = mtp__file_magic(f->made.ticks, f->made.monotonic_ns, f->made.realtime_ns);
     mtp_status status = create(f, path, least);
@@ -129,7 +129,7 @@ void mtp__spool_out_close(mtp__spool_out *f)
     f->name = NULL;
 }
 
-/* In ever larger steps while the disk has room for them, and piece by piece up to the last that fits. */
+/* In increasing steps while the disk has room, and piece by piece up to the last that fits. */
 static bool grow(mtp__spool_out *f, int fd)
 {
     uint64_t most = STEP_BYTES / f->chunk_bytes;
@@ -146,7 +146,7 @@ static bool grow(mtp__spool_out *f, int fd)
     }
 }
 
-/* Real blocks first: a mapped hole on a full disk is SIGBUS. */
+/* Allocates blocks first: a mapped hole on a full disk is SIGBUS. */
 bool mtp__spool_out_next(mtp__spool_out *f, void *at)
 {
     int fd = mtp__spool_out_descriptor(f);
@@ -171,7 +171,7 @@ bool mtp__spool_out_cut(mtp__spool_out *f)
 void mtp__spool_out_finish(mtp__spool_out *f)
 {
     if (f->fd < 0 || mtp__spool_out_cut(f))
-        return; /* a header now would make what is left look whole */
+        return; /* a header would make the rest look complete */
     int fd = mtp__spool_out_descriptor(f);
     if (fd >= 0 && mtp__truncate(fd, (f->pieces + 1) * f->chunk_bytes) == 0)
         f->room = f->pieces;

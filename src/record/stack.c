@@ -1,5 +1,6 @@
-/* record/stack.c - the provider in use: the program's own, or native stacks by libunwind where it is installed (found
- * at run time; linking it would put its unwinder under everything else in the process), else by the compiler's. */
+/* record/stack.c - the stack provider in use: the program's own; else native stacks by libunwind if it is
+ * installed (loaded at run time, because linking it would replace the unwinder of the whole process), else by
+ * the compiler's unwinder. */
 #define _GNU_SOURCE
 #include "record/stack.h"
 #include <dlfcn.h>
@@ -17,7 +18,7 @@
 #include "base/guard.h"
 #include "record/recorder.h"
 
-#define PATH_ROOM PATH_MAX /* realpath() writes as much */
+#define PATH_ROOM PATH_MAX /* realpath() may write that much */
 #define ID_ROOM 41         /* hexadecimal digits of a build id, and a NUL */
 
 typedef int walk_fn(void **frames, int room);
@@ -27,7 +28,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static walk_fn *libunwind_walk;
 static bool orphan; /* see mtp__stack_forked */
 
-/* The compiler's unwinder locks nothing since gcc 12, with glibc 2.35 (_dl_find_object). */
+/* The compiler's unwinder takes no locks since gcc 12, with glibc 2.35 (_dl_find_object). */
 #if defined(__GLIBC__) && !defined(__clang__) && __GNUC__ >= 12
 #define GCC_WALKS_FREELY __GLIBC_PREREQ(2, 35)
 #else
@@ -36,7 +37,7 @@ static bool orphan; /* see mtp__stack_forked */
 
 static void find_libunwind(void)
 {
-#ifndef __SANITIZE_THREAD__ /* libunwind locks as a thread ends, when TSan has forgotten the thread */
+#ifndef __SANITIZE_THREAD__ /* libunwind takes a lock when a thread ends, after TSan has dropped the thread */
     void *lib = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     if (lib != NULL)
         *(void **)&libunwind_walk = dlsym(lib, "unw_backtrace");
@@ -71,14 +72,14 @@ static uint32_t native_capture(uint64_t *frames, uint32_t room)
     else if (!GCC_WALKS_FREELY)
         return 0;
     if (libunwind_walk != NULL && !orphan) {
-        MTP__UNCANCELLED; /* it asks by write() whether memory can be read */
+        MTP__UNCANCELLED; /* it probes memory with write(), a cancellation point */
         int n = libunwind_walk((void **)(void *)frames, (int)room);
         return n > 0 ? (uint32_t)n : 0;
     }
     return gcc_capture(frames, room);
 }
 
-/* The file that an address is of, and its build id. */
+/* The file that contains an address, and its build id. */
 typedef struct module {
     uint64_t address;
     char path[PATH_ROOM], id[ID_ROOM];
@@ -116,21 +117,22 @@ static int find_module(struct dl_phdr_info *info, size_t size, void *user)
         if (p->p_type == PT_NOTE)
             take_id((const char *)NULL + (info->dlpi_addr + p->p_vaddr), p->p_memsz, m->id);
     }
-    if (here && info->dlpi_name[0] == 0) { /* the program: its name is what it was called by */
+    if (here && info->dlpi_name[0] == 0) { /* the program itself: has no name here */
         ssize_t n = readlink("/proc/self/exe", m->path, sizeof m->path - 1);
         m->path[n > 0 ? n : 0] = 0;
     } else if (here && realpath(info->dlpi_name, m->path) == NULL) {
-        m->path[0] = 0; /* the kernel's own, or deleted */
+        m->path[0] = 0; /* the vdso, or deleted */
     }
     return here;
 }
 
-/* "module:+offset:symbol"; the line needs debug information, which is a reader's business. So do functions that the dynamic
- * linker does not know, static ones: of these "/path/module@build-id:+offset:?" says where to look (trace/symbols.h). */
+/* "module:+offset:symbol"; line numbers need debug information and are left to readers. So are static
+ * functions, which the dynamic linker does not know: for these, "/path/module@build-id:+offset:?" says where
+ * to look (trace/symbols.h). */
 static void native_describe(uint64_t frame, char *out, size_t room)
 {
     Dl_info info;
-    void *at = (char *)NULL + frame - 1; /* the call, not where it returns to */
+    void *at = (char *)NULL + frame - 1; /* the call, not its return address */
     if (dladdr(at, &info) == 0 || info.dli_fname == NULL) {
         snprintf(out, room, "?:+0x%llx:?", (unsigned long long)frame);
         return;
@@ -138,7 +140,7 @@ static void native_describe(uint64_t frame, char *out, size_t room)
     const char *slash = strrchr(info.dli_fname, '/');
     unsigned long long offset = (unsigned long long)((char *)at - (char *)info.dli_fbase);
     module m = {.address = frame - 1};
-    int error = errno; /* the program's: recording leaves it alone */
+    int error = errno; /* the program's, which recording preserves */
     if (info.dli_sname == NULL && !orphan && dl_iterate_phdr(find_module, &m) != 0 && m.path[0] == '/' &&
         strlen(m.path) + sizeof m.id + 32 < room)
         snprintf(out, room, "%s%s%s:+0x%llx:?", m.path, m.id[0] != 0 ? "@" : "", m.id, offset);
@@ -182,7 +184,7 @@ void mtp__stack_prepare(void)
         return;
     mtp__stack_capture(NULL, frames, 8, &from);
     if (!orphan)
-        gcc_capture(frames, 8); /* a forked child will walk with it */
+        gcc_capture(frames, 8); /* a forked child will use it */
 }
 
 void mtp__stack_forked(void)

@@ -1,14 +1,15 @@
 /* record/writer.h - the hot path: one thread's end of its stream.
  *
- * A record is written between enter and leave. `busy` keeps two others out of that stretch: a signal handler or
- * callback on the same thread, which sees it set, is refused and counted; and stop(), which shuts the gate and then
- * waits until no writer is busy (registry.c: rest). The gate is read after `busy` is set; a heavy barrier on stop's
- * side makes that order hold without one here.
+ * A record is written between enter and leave. `busy` excludes two others meanwhile: a signal handler or
+ * callback on the same thread, which sees it set, is refused and counted; and stop(), which closes the gate
+ * and then waits until no writer is busy (registry.c: rest). The gate is read after `busy` is set; a heavy
+ * barrier on stop's side enforces that order, so that none is needed here.
  *
- * A record can be left without its end: a handler jumps out, an exception of a stack provider passes. `busy` is the stack
- * pointer of the record, so a later call that does not lie below it knows that nobody is inside (mtp__writer_left).
+ * A record may be left without its end: a handler jumps out, or an exception of a stack provider passes
+ * through. `busy` is the stack pointer of the record, so a later call whose frame is not below it knows that
+ * the record was left (mtp__writer_left).
  *
- * Owner only, except at rest, when the registry's lock holder owns all writers.
+ * Accessed only by its thread, except at rest, when the holder of the registry's lock owns all writers.
  */
 #ifndef MTP_RECORD_WRITER_H
 #define MTP_RECORD_WRITER_H
@@ -23,28 +24,28 @@ struct mtp__thread;
 struct mtp__recorder;
 
 typedef struct mtp__writer {
-    uint64_t *cur, *end;      /* free words of the current chunk; NULL: none */
-    _Atomic uint64_t written; /* records, in this thread's life in the recorder */
-    _Atomic uint64_t busy; /* stack pointer of the record that is being written; 0: none. pairs: rest, busy */
-    mtp_token token;       /* of the next scope; 0: has not recorded in this cycle yet */
-    _Atomic uint64_t sealed;        /* of `written`: those before the current chunk */
-    mtp__chunk *chunk;              /* borrowed from the pool */
-    struct mtp__thread *thread;     /* owned; NULL: not in the registry */
-    struct mtp__recorder *recorder; /* borrowed: of the token; it stays, even if it is not current any more */
-    uint32_t gone;                  /* its thread is past the point where it could be drained */
-    mtp_drop why;                   /* the last record that found no room did not */
+    uint64_t *cur, *end;        /* free words of the current chunk; NULL: none */
+    _Atomic uint64_t written;   /* records, in this thread's life in the recorder */
+    _Atomic uint64_t busy;      /* stack pointer of the record being written; 0: none. pairs: rest, busy */
+    mtp_token token;            /* of the next scope; 0: has not recorded in this cycle yet */
+    _Atomic uint64_t sealed;    /* of `written`: those before the current chunk */
+    mtp__chunk *chunk;          /* borrowed from the pool */
+    struct mtp__thread *thread; /* owned; NULL: not in the registry */
+    struct mtp__recorder *recorder; /* borrowed: of the token; stays valid, even if no longer current */
+    uint32_t gone;                  /* its thread is ending and has left the registry */
+    mtp_drop why;                   /* cause of the last drop for lack of room */
     _Atomic uint64_t dropped[MTP_DROP_CAUSES];
 } mtp__writer;
 
-/* A token: what ties it to this thread in this cycle in the low half, never 0; the scope's slot in the high one. So one
- * compare tells whether an end is that of the scope begun last, here and now. */
+/* A token: its low half, never 0, ties it to this thread in this cycle; its high half is the scope's slot. So
+ * one compare tells whether an end belongs to the scope begun last, here and now. */
 #define MTP__TOKEN_SLOT ((mtp_token)1 << 32)
 static inline uint32_t mtp__token_tie(mtp_token token)
 {
     return (uint32_t)token;
 }
 
-/* The slot of a scope that was dropped: its end is dropped and counted, too. Depths do not get there. */
+/* The slot of a dropped scope, whose end is dropped and counted, too. Depths do not get there. */
 #define MTP__SLOT_DROPPED 0xfffffffeu
 static inline bool mtp__token_is_dropped(mtp_token token)
 {
@@ -53,19 +54,16 @@ static inline bool mtp__token_is_dropped(mtp_token token)
 
 extern _Thread_local mtp__writer mtp__self __attribute__((tls_model("initial-exec")));
 
-/* The gate: what is recorded now. It fills a page that a child made by any kind of fork finds zeroed. */
-#define MTP__GATE_OPEN 0x80000000u /* a cycle is being recorded, whatever is toggled off */
-#define MTP__GATE_SLOW 0x00010000u /* ticks must come from the slow read */
-#define MTP__GATE_STRAYS                                                                                     \
-    0x00020000u /* a thread that was stuck may come back with a chunk of an earlier cycle */
-#define MTP__GATE_TAKING                                                                                     \
-    0x00040000u /* threads at rest lose their chunks (reclaim.c): wait until that is done */
+/* The gate: what is being recorded. It fills a page that is zeroed in a child made by any kind of fork. */
+#define MTP__GATE_OPEN 0x80000000u   /* a cycle is being recorded, whatever is toggled off */
+#define MTP__GATE_SLOW 0x00010000u   /* ticks must come from the slow read */
+#define MTP__GATE_STRAYS 0x00020000u /* a stuck thread may return with a chunk of an earlier cycle */
+#define MTP__GATE_TAKING 0x00040000u /* chunks of threads at rest are being reclaimed (reclaim.c): wait */
 #define MTP__GATE_LOOK (MTP__GATE_STRAYS | MTP__GATE_TAKING)
 #define MTP__GATE_RARE (MTP__GATE_SLOW | MTP__GATE_LOOK)
 typedef struct mtp__gate_page {
     _Alignas(4096) atomic_uint flags;
-    atomic_uint
-        ours; /* 0: wiped. This is a child that we have not heard of; chunks and file are the parent's */
+    atomic_uint ours; /* 0: wiped, this is a raw clone; chunks and file are the parent's */
     char rest[4096 - 2 * sizeof(atomic_uint)];
 } mtp__gate_page;
 extern mtp__gate_page mtp__gate;
@@ -77,34 +75,34 @@ extern mtp__gate_page mtp__gate;
 #define MTP__TSAN 1
 #endif
 #endif
-#ifdef MTP__TSAN /* it knows nothing of the heavy barrier: pay for the order here */
+#ifdef MTP__TSAN /* it does not model the heavy barrier: pay for the order here */
 #define MTP__BUSY_ORDER memory_order_seq_cst
 #else
 #define MTP__BUSY_ORDER memory_order_relaxed
 #endif
 
-/* Was the call of this thread that has its stack pointer at `frame` left by a jump, seen from a call whose frame begins at
- * `from`? */
+/* Was this thread's call with its stack pointer at `frame` left by a jump, as seen from a call whose frame
+ * begins at `from`? */
 bool mtp__frame_is_gone(uintptr_t frame, uintptr_t from);
-/* `busy` is set. true: the record was left by a jump, seen from a call whose frame begins at `from`; the writer is in order
- * again. FRAME_NONE: the thread has no frames any more. */
+/* `busy` is set. true: the record was left by a jump, as seen from a call whose frame begins at `from`; the
+ * writer has been repaired. FRAME_NONE: the thread has no frames any more. */
 #define MTP__FRAME_NONE ((const char *)NULL + UINTPTR_MAX)
 bool mtp__writer_left(mtp__writer *w, const void *from);
-/* The same, and false counts: a record from inside another of this thread is refused. */
+/* The same; if false, counts a refused record: it is inside another one of this thread. */
 bool mtp__writer_again(mtp__writer *w, const void *from);
-/* The thread's place in the registry and in this recording. false: it has none, and that is counted. */
+/* Joins the registry and this recording. false: failed, which is counted. */
 bool mtp__writer_join(mtp__writer *w);
-/* With MTP__GATE_LOOK: what the writer has in hand is let go if it is of an earlier cycle; and whoever takes chunks away has
- * done so on return. */
+/* With MTP__GATE_LOOK: releases the writer's chunk if it is of an earlier cycle, and waits until chunks have
+ * been reclaimed. */
 void mtp__writer_fresh(mtp__writer *w);
-/* Room for `words` more in a new chunk, or NULL: not recorded, and counted where it has to be. */
+/* Room for `words` in a new chunk; NULL: not recorded, and counted where necessary. */
 uint64_t *mtp__writer_refill(mtp__writer *w, size_t words);
 
-#define MTP__BUSY_ANYWHERE 1u /* busy, where we cannot tell or do not want it to be found left */
+#define MTP__BUSY_ANYWHERE 1u /* busy, at an unknown place, or never to be considered left */
 static inline void mtp__writer_mark(mtp__writer *w)
 {
 #if defined(__x86_64__) && !defined(MTP__TSAN)
-    __asm__ volatile("movq %%rsp, %0" : "=m"(w->busy)); /* no instruction more than a constant takes */
+    __asm__ volatile("movq %%rsp, %0" : "=m"(w->busy)); /* no more instructions than storing a constant */
 #elif defined(__x86_64__)
     uint64_t here;
     __asm__ volatile("movq %%rsp, %0" : "=r"(here));
@@ -133,7 +131,7 @@ static inline bool mtp__writer_enter(mtp__writer *w)
     return true;
 }
 
-/* Is the caller called from inside a record? */
+/* Was the caller called from inside a record? */
 static inline bool mtp__writer_inside(const void *from)
 {
     return atomic_load_explicit(&mtp__self.busy, memory_order_relaxed) != 0 &&
@@ -145,8 +143,8 @@ static inline void mtp__writer_leave(mtp__writer *w)
     atomic_store_explicit(&w->busy, 0, memory_order_release); /* pairs: rest, busy */
 }
 
-/* A cold call that takes a lock does so inside a guard, and says so as a record does: a callback that it makes is refused,
- * and does not come for the same lock. Returns what to give back at the end. */
+/* A cold call that takes a lock does so inside a guard, and marks the writer busy like a record: a callback
+ * that it makes is refused, and does not try to take the same lock. Returns the state to restore. */
 typedef struct mtp__hold {
     uint64_t busy; /* as it was */
 } mtp__hold;
@@ -183,7 +181,7 @@ static inline uint64_t *mtp__writer_reserve(mtp__writer *w, size_t words)
     return at;
 }
 
-/* The record's other words are in place: now it is there. */
+/* The other words are in place: publishes the record. */
 static inline void mtp__writer_commit(mtp__writer *w, uint64_t *at, size_t words, uint64_t word0)
 {
     w->cur = at + words;

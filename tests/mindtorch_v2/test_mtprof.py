@@ -495,7 +495,7 @@ def test_a_second_start_that_is_refused_disturbs_nothing():
         pass
 
     with Recording(with_stack=True) as r:
-        with pytest.raises(RuntimeError, match="recording already"):
+        with pytest.raises(RuntimeError, match="already recording"):
             r.session.start()
         called()
     assert any(name.endswith(": called") for name in r.names)

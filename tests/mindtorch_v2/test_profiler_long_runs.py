@@ -243,7 +243,7 @@ def test_workers_spools_lie_beside_the_programs(tmp_path):
     ({"buffer_bytes": 0}, ValueError, "buffer_bytes must be above 0"),
     ({"buffer_bytes": 1 << 64}, ValueError, "buffer_bytes=18446744073709551616 "),
     ({"buffer_bytes": "17179869184G"}, ValueError, "buffer_bytes=18446744073709551616 "),
-    ({"buffer_bytes": "1K"}, ValueError, "buffer_bytes=1024 must hold at least"),
+    ({"buffer_bytes": "1K"}, ValueError, "buffer_bytes=1024 must be at least"),
     ({"buffer_bytes": 1.5}, TypeError, "buffer_bytes must be a number of bytes"),
     ({"when_full": "explode"}, ValueError, "when_full must be 'stop', 'newest' or 'stream'"),
     ({"when_full": "stream"}, ValueError, "needs a file to stream to"),

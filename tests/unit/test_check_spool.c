@@ -116,7 +116,7 @@ static void faults_of_a_spool_are_told(void **state)
 
     s = spoil(path);
     s.header->chunk_bytes = 5000;
-    assert_only(check_spoilt(&s, NULL), 0, "a chunk size of 5000 cannot be");
+    assert_only(check_spoilt(&s, NULL), 0, "5000 is not a valid chunk size");
 
     s = spoil(path);
     s.header->totals.ledger[0]++; /* emitted */
@@ -146,7 +146,7 @@ static void a_spool_cut_short_is_told(void **state)
     snprintf(path, sizeof path, "%s", record("short.mtp"));
     spoilt s = spoil(path);
     s.length = 20;
-    assert_only(check_spoilt(&s, NULL), 0, "header is cut off");
+    assert_only(check_spoilt(&s, NULL), 0, "header is truncated");
     s = spoil(path);
     size_t chunk = s.header->chunk_bytes, chunks = s.length / chunk - 1;
     assert_int_equal(s.header->chunks, chunks);

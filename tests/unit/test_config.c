@@ -90,7 +90,7 @@ static void bad_arguments_are_refused_in_words(void **state)
     refused(&c, MTP_E_ARG, "chunk_bytes=2097152");
     c = base;
     c.buffer_bytes = 1;
-    refused(&c, MTP_E_ARG, "buffer_bytes=1 must hold at least 4 chunks of 65536 bytes");
+    refused(&c, MTP_E_ARG, "buffer_bytes=1 must be at least 4 chunks of 65536 bytes");
     c = base;
     c.buffer_bytes = (4u << 16) - 1;
     refused(&c, MTP_E_ARG, "buffer_bytes=262143");
@@ -99,7 +99,7 @@ static void bad_arguments_are_refused_in_words(void **state)
     refused(&c, MTP_E_ARG, "at most 1 TiB");
     c = base;
     c.when_full = (mtp_when_full)3;
-    refused(&c, MTP_E_ARG, "when_full=3 is neither stop, keep newest nor stream");
+    refused(&c, MTP_E_ARG, "when_full=3 is not one of stop, keep newest and stream");
     c = base;
     c.when_full = (mtp_when_full)-1;
     refused(&c, MTP_E_ARG, "when_full=-1");

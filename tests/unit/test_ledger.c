@@ -512,7 +512,7 @@ static void advice_on_lost_records_is_of_their_cause(void **state)
         const char *says;
     } cases[] = {{MTP_STOP_WHEN_FULL, 0, false, "a larger buffer_bytes keeps more; when_full"},
                  {MTP_STREAM, 0, true, "make room on its disk, or put the spool on another"},
-                 {MTP_STREAM, 128 << 10, false, "a larger spool_bytes keeps more"}};
+                 {MTP_STREAM, 128 << 10, false, "use a larger spool_bytes, or 0 for no limit"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         char said[512] = "";
         mtp_profile_config c = test_config(NULL);

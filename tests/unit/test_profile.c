@@ -19,7 +19,7 @@ static void calls_before_start_and_after_stop_are_refused(void **state)
     assert_says("Profiler must be initialized before stopping trace");
     assert_ok(mtp_profile_start(prof));
     assert_int_equal(mtp_profile_start(prof), MTP_E_STATE);
-    assert_says("start: this profile is active already");
+    assert_says("start: this profile is already active");
     assert_int_equal(mtp_profile_prepare_trace(prof), MTP_E_STATE);
     assert_int_equal(mtp_profile_start_trace(prof), MTP_E_STATE);
     assert_ok(mtp_profile_stop(prof));
@@ -318,7 +318,7 @@ static void wrong_metadata_is_refused_in_words(void **state)
     (void)state;
     mtp_profile *prof = test_create(NULL);
     assert_int_equal(mtp_profile_add_metadata(prof, "k", "v"), MTP_E_STATE);
-    assert_says("metadata 'k': the profile is not active; preset_metadata_json() takes it at any time");
+    assert_says("metadata 'k': the profile is not active; preset_metadata_json() works at any time");
     assert_int_equal(mtp_profile_preset_metadata_json(prof, "k", "{\"a\":}"), MTP_E_ARG);
     assert_says("metadata 'k': not JSON at byte 5");
     assert_int_equal(mtp_profile_preset_metadata_json(prof, "k", NULL), MTP_E_ARG);
@@ -346,7 +346,7 @@ static void metadata_that_does_not_fit_is_told(void **state)
     char *huge = calloc(1, 40001);
     memset(huge, 'h', 40000);
     assert_int_equal(mtp_profile_add_metadata(prof, "huge", huge), MTP_E_NOMEM);
-    assert_says("buffer_bytes is spent");
+    assert_says("the buffer is full");
     assert_ok(mtp_profile_stop(prof));
     assert_true(ledger_of(prof).lost_definitions > 0);
     free(huge);

@@ -116,7 +116,7 @@ static void files_that_are_no_spools_are_refused_in_words(void **state)
     for (size_t bytes = 0; bytes < sizeof(mtp__spool_header); bytes++) {
         test_spew(path, whole, bytes);
         assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
-        assert_says(bytes < 8 ? "not an mtprof spool" : "header is cut off");
+        assert_says(bytes < 8 ? "not an mtprof spool" : "header is truncated");
     }
     test_spew(path, "{\"traceEvents\": []}                                            ", 64);
     assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
@@ -154,7 +154,7 @@ static void a_newer_version_and_impossible_sizes_are_told(void **state)
         h.check = mtp__spool_check(&h);
         test_spew(path, &h, sizeof h);
         assert_int_equal(seen_spool(&s, path), MTP_E_FORMAT);
-        assert_says("cannot be");
+        assert_says("is not a valid chunk size");
     }
     h.chunk_bytes = 4096;
     h.check = mtp__spool_check(&h);
