@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Does a trace keep the contract of docs/trace-format.md? A reader that is not ours: Python's own json, nothing else.
+"""Checks a trace against the contract of docs/trace-format.md. An independent reader: it uses only Python's json.
 
-usage: check_trace.py [--foreign] TRACE...    --foreign: categories and names that are not Kineto's are welcome
+usage: check_trace.py [--foreign] TRACE...    --foreign: allow categories and names that are not Kineto's
 
 Prints each broken rule with its number; exits 1 if there was any.
 """
@@ -74,7 +74,7 @@ class Checker:
         self.slices = [e for e in self.events if e.get("ph") == "X"]
         for number, event in enumerate(self.events):
             self.event(number, event)
-        if not self.problems:       # what follows leans on what was asked so far
+        if not self.problems:       # the later checks rely on the earlier ones
             self.rows()
             self.flows()
 
