@@ -1,4 +1,4 @@
-"""The event tree, the private names that tools import, and memory exchanged under a tensor. Where PyTorch is installed the same
+"""The event tree, the private names that tools import, and memory replaced under a tensor. If PyTorch is installed, the same
 program runs there too, and the trees are compared."""
 import gc
 import importlib

@@ -1,4 +1,4 @@
-"""Profiles of programs that start workers, run for long, or are killed: worker processes, spools, budgets."""
+"""Profiles of programs that start workers, run for a long time, or are killed: worker processes, spools, memory limits."""
 import gzip
 import json
 import os

@@ -1,5 +1,5 @@
-/* Unit: record/spool_name: a spool and the file that has its name: one that was there, one that another process records into,
- * one that a crash left, one that somebody cuts. */
+/* Unit: record/spool_name: a spool whose name is taken: by an earlier file, by one that another process records
+ * into, by one left by a crash, by one that is truncated meanwhile. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <fcntl.h>
