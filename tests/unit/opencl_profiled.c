@@ -1,4 +1,5 @@
-/* opencl_profiled.c - a program with its own profile, into which the layer records: two recordings, one exported.
+/* opencl_profiled.c - a program with its own profile, into which the layer records: two recordings, one
+ * exported.
  *
  * usage: opencl_profiled TRACE.json      prints the number of kernels in each recording
  */

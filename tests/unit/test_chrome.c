@@ -1,5 +1,5 @@
-/* Unit: present/chrome and present/export. The files are checked by tests/golden/check_exports.py, which runs this
- * program to write them:
+/* Unit: present/chrome and present/export. The files are checked by tests/golden/check_exports.py, which runs
+ * this program to write them:
  *
  *     test_chrome --write FOLDER            one file per kind of trace
  *     test_chrome --round-trip TRACE OUT    read, written to OUT, read again: 0 if the averages are the same

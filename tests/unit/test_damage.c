@@ -1,6 +1,6 @@
-/* Unit: spools damaged in ways that checksums do not catch: words are changed and the chunk is resealed, headers
- * have impossible values, files are truncated. Every reader must return a result or a status; run under
- * sanitizers. */
+/* Unit: spools damaged in ways that checksums do not catch: words are changed and the chunk is resealed,
+ * headers have impossible values, files are truncated. Every reader must return a result or a status; run
+ * under sanitizers. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <unistd.h>

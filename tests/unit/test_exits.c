@@ -1,5 +1,5 @@
-/* Unit: programs that exit while recording: the exit status is theirs, nothing crashes or hangs, and the spool is
- * readable. */
+/* Unit: programs that exit while recording: the exit status is theirs, nothing crashes or hangs, and the
+ * spool is readable. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <dlfcn.h>

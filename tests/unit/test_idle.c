@@ -1,5 +1,5 @@
-/* Unit: record/reclaim: chunks that idle threads hold open return to the pool. A ring keeps the newest records,
- * and a stream all of them, however many threads have recorded once and are waiting. */
+/* Unit: record/reclaim: chunks that idle threads hold open return to the pool. A ring keeps the newest
+ * records, and a stream all of them, however many threads have recorded once and are waiting. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,6 @@
-/* Unit: scopes that end in any order: record/events (tokens, slots), trace/from_records (begins found by slot), against a
- * reference model. Tasks interleaved on a thread, overwritten chunks, drops, toggles, old spools.
+/* Unit: scopes that end in any order: record/events (tokens, slots), trace/from_records (begins found by
+ * slot), against a reference model. Tasks interleaved on a thread, overwritten chunks, drops, toggles, old
+ * spools.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Unit: emitted == kept + dropped == requested; kept == found in the trace. For each policy, with racing threads,
- * while other threads start, stop, read and query the profile. */
+/* Unit: emitted == kept + dropped == requested; kept == found in the trace. For each policy, with racing
+ * threads, while other threads start, stop, read and query the profile. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <pthread.h>

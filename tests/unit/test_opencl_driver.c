@@ -1,4 +1,5 @@
-/* test_opencl_driver.c - unit: the OpenCL layer over a fake driver, which does what drivers may do but PoCL does not.
+/* test_opencl_driver.c - unit: the OpenCL layer over a fake driver, which does what drivers may do but PoCL
+ * does not.
  *
  * usage: test_opencl_driver LAYER       opens the layer as a loader would; it records into the test's profile
  */
