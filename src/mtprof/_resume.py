@@ -1,5 +1,5 @@
 """Scopes around coroutine and generator functions. A call of a coroutine function is one scope, from its first step to its end, as
-`with record_function` in its body would be. A generator is in its scope only while it produces an item: in between, its consumer runs."""
+`with record_function` in its body would be. A generator is in its scope only while it produces an item: its consumer is not."""
 import functools
 import inspect
 

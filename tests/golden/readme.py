@@ -3,8 +3,8 @@
 
 usage: tests/golden/readme.py SOURCE_ROOT BUILD_ROOT     writes TAP
 
-C is compiled with warnings as errors, Python is run with warnings as errors. The two commands that build and test the project are only
-compared with the Makefile: CI runs them. Links and pictures must exist; the verbs shown must be the command's.
+C is compiled with warnings as errors, Python is run with warnings as errors. The two commands that build and test the
+project are only compared with the Makefile: CI runs them. Links and pictures must exist; the verbs shown must be the command's.
 """
 import os
 import pathlib
