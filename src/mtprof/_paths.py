@@ -5,7 +5,7 @@ import sys
 
 
 def prefixes():
-    """Each ends with a separator; longer prefixes come first."""
+    """Each ends with a separator; of two that match a name, the longer comes first."""
     try:
         ours = site.getsitepackages() + [site.getuserbase(), site.getusersitepackages()]
     except AttributeError:  # a virtual environment with its own site module

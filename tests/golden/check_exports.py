@@ -228,7 +228,7 @@ class Tests:
 
     @staticmethod
     def pairs(trace, name):
-        """(start time, end time) of each flow that has both, ordered by start."""
+        """(start time, end time) of each flow that has both, relative to the first event."""
         zero = min(e["ts"] for e in of_phase(trace, "X") if e["cat"] != "Trace")
         starts, found = {}, set()
         for e in of_phase(trace, "s"):

@@ -223,7 +223,7 @@ def what_was_dropped_is_said_by_every_verb(folder):
     ran = run("check", full)
     assert ran.code == 1 and "records were dropped while recording: 90 of 100" in ran.out, ran
     ring = spool(folder / "ring.mtp", ledger=(100, 0, 100, 0, 0, 100))
-    equal(run("info", ring).err, "")                                                    # as was asked for
+    equal(run("info", ring).err, "")                                                    # dropping was requested
     equal(run("check", ring).code, 0)
     lost = spool(folder / "lost.mtp", ledger=(100, 100, 0))                             # but the file has none of them
     assert "lost.mtp: damaged: 1 of 1 chunks could not be read" in run("table", lost).err, run("table", lost)

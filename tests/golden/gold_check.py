@@ -30,7 +30,7 @@ TABLES = {"table": ["table", "sort=self_cpu_time_total", "limit=20"],
 
 
 def rules_of(gold):
-    """Adjusts for the torch version that computed the gold, where it differs from the newest or is wrong."""
+    """The rules of the torch version that computed the gold, where it differs from the newest or is wrong."""
     release = tuple(map(int, gold.get("torch", "2.13").split(".")[:2]))
     return ["torch"] + ["python"] * ((2, 12) <= release < (2, 15))
 

@@ -284,7 +284,7 @@ class OpTree:
 
 
 class SizeMap:
-    """Bytes of each tensor: the size of its allocation if recorded, else the largest extent of its views."""
+    """Bytes of each tensor: the size of its allocation if recorded, else a lower bound from its views."""
 
     def __init__(self, op_tree: OpTree) -> None:
         self._values: dict[TensorKey, int] = {}
@@ -622,7 +622,7 @@ class MemoryProfile:
                 return found
 
     def _set_gradients_and_temporaries(self) -> None:
-        """Gradients that the tree shows directly."""
+        """Gradients and temporaries, which the tree shows directly."""
         for event in self._op_tree.dfs():
             for _, grad in extract_gradients(event):
                 self._categories.set_by_id(grad, Category.GRADIENT)
@@ -695,7 +695,7 @@ class MemoryProfile:
                     self._categories.set_by_id(key, Category.OPTIMIZER_STATE)
 
     def _set_autograd_detail(self) -> None:
-        """Everything else that the backward pass creates, unless its category is already known."""
+        """Everything else that the backward pass creates, unless it changes a tensor of a known category."""
         unclaimed = (None, Category.AUTOGRAD_DETAIL)
         for node in self._data_flow_graph.flow_nodes:
             if node._in_backward:
