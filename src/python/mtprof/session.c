@@ -373,8 +373,7 @@ int mtpn_session_init(PyObject *module)
         {"trace_id", session_trace_id, NULL, "None before prepare()", NULL},
         {"spool", session_spool, NULL, "the spool's path, without patterns; None before prepare()", NULL},
         {"spool_kept", session_spool_kept, NULL,
-         "where an earlier recording of that name that was never stopped was moved to; None: there was none",
-         NULL},
+         "new path of an earlier recording of that name that was never stopped; None: there was none", NULL},
         {"recording", session_recording, NULL, "is it recording now?", NULL},
         {"ledger", session_ledger, NULL, "records emitted, kept and dropped, by cause", NULL},
         {NULL, NULL, NULL, NULL, NULL},
@@ -386,8 +385,7 @@ int mtpn_session_init(PyObject *module)
          "        with_modules=False, acc_events=False, buffer_bytes=0, when_full=STOP_WHEN_FULL, "
          "spool=None,\n"
          "        follow_fork=False, trace_id=None, on_warning=None)\n--\n\n"
-         "One recording session of this process, controlled explicitly: prepare(), start(), stop(), "
-         "trace().\n\n"
+         "One recording session of this process: prepare(), start(), stop(), trace().\n\n"
          "activities: CPU | NPU, 0 is both. buffer_bytes: memory for records, 0 is 256 MiB. when_full: "
          "STOP_WHEN_FULL\n"
          "drops new records, KEEP_NEWEST the oldest, STREAM writes to the spool. spool: a file that receives "
