@@ -283,7 +283,7 @@ class OptimizerSingleTensorPattern(Pattern):
         super().__init__(prof, should_benchmark)
         self.name = "Optimizer Single Tensor Pattern"
         self.optimizers_with_foreach = ["adam", "sgd", "adamw"]
-        self.description = "The optimizer updates its parameters one by one. Pass foreach=True to it."
+        self.description = "The optimizer updates its parameters one at a time. Pass foreach=True to it."
 
     def match(self, event: _ProfilerEvent) -> bool:
         return event.name.endswith(tuple(f"_single_tensor_{name}" for name in self.optimizers_with_foreach))
@@ -298,7 +298,7 @@ class SynchronizedDataLoaderPattern(Pattern):
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
         super().__init__(prof, should_benchmark)
         self.name = "Synchronized DataLoader Pattern"
-        self.description = "A DataLoader makes its batches in this process, between the steps. Give it num_workers > 0."
+        self.description = "A DataLoader creates its batches in this process, between the steps. Set num_workers > 0."
         self.url = _TUNING + "#enable-async-data-loading-and-augmentation"
 
     def match(self, event: _ProfilerEvent) -> bool:
@@ -338,7 +338,7 @@ class Conv2dBiasFollowedByBatchNorm2dPattern(Pattern):
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
         super().__init__(prof, should_benchmark)
         self.name = "Enabling Bias in Conv2d Followed By BatchNorm Pattern"
-        self.description = "A BatchNorm2d removes the bias that the Conv2d before it added. Make the Conv2d with bias=False."
+        self.description = "A BatchNorm2d removes the bias that the Conv2d before it added. Create the Conv2d with bias=False."
         self.url = _TUNING + "#disable-bias-for-convolutions-directly-followed-by-a-batch-norm"
 
     @property
@@ -362,7 +362,7 @@ class MatMulDimInFP16Pattern(Pattern):
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
         super().__init__(prof, should_benchmark)
         self.name = "Matrix Multiplication Dimension Not Aligned Pattern"
-        self.description = "Half-precision matrices are multiplied whose sizes are no multiples of 8. Pad them."
+        self.description = "Half-precision matrices are multiplied with sizes that are not multiples of 8. Pad them."
         self.url = _TUNING + "#use-mixed-precision-and-amp"
 
     @property
