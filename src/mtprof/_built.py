@@ -1,4 +1,4 @@
-"""Why an extension of ours cannot be imported, in words that help."""
+"""Explains why one of our extensions cannot be imported."""
 import importlib.machinery
 import os
 import sys
@@ -11,7 +11,7 @@ def missing(file, name, error):
     found = sorted(f for f in os.listdir(folder) if f.startswith(module + ".") and f.endswith(".so"))
     ours = [module + suffix for suffix in importlib.machinery.EXTENSION_SUFFIXES]
     if any(f in ours for f in found):
-        return ImportError(f"{error} ({name} is in {folder}; if its build folder is gone or was moved, build it again: make build)",
+        return ImportError(f"{error} ({name} is in {folder}; if its build folder was deleted or moved, rebuild: make build)",
                            name=name)
     if found:
         built = ", ".join(f[len(module) + 1:-len(".so")] for f in found)

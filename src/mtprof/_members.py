@@ -1,4 +1,4 @@
-"""What a scope was given by name, as its event shows it."""
+"""Keyword arguments of a scope, as its event shows them."""
 import json
 import math
 import warnings
@@ -9,7 +9,7 @@ def _is_plain(value: object) -> bool:
 
 
 def members(keywords: dict) -> str:
-    """Members of the event's JSON object, as libmtprof takes them (MTP_ARGS_MEMBERS); what has no form there is "NULL"."""
+    """Members of the event's JSON object, as libmtprof takes them (MTP_ARGS_MEMBERS); unsupported values are "NULL"."""
     out = {}
     for key, value in keywords.items():
         if _is_plain(value) or (isinstance(value, (list, tuple)) and all(map(_is_plain, value))):

@@ -1,11 +1,11 @@
-"""Scopes around functions that run piece by piece. A call of a coroutine function is one scope, from its first step to its end, as
-`with record_function` in its body would be. A generator is in its scope while it makes an item: between items its consumer runs."""
+"""Scopes around coroutine and generator functions. A call of a coroutine function is one scope, from its first step to its end, as
+`with record_function` in its body would be. A generator is in its scope only while it produces an item: its consumer is not."""
 import functools
 import inspect
 
 
 def wrap(function, name, args):
-    """The function in the scope, or None for one that runs in one go."""
+    """The function wrapped in the scope; None for a plain function."""
     from ._native import record_function
 
     if inspect.iscoroutinefunction(function):
@@ -32,7 +32,7 @@ def wrap(function, name, args):
                         resume, value = generator.send, (yield item)
                     except GeneratorExit:
                         raise
-                    except BaseException as error:  # what the caller throws in goes on in
+                    except BaseException as error:  # what the caller throws in is passed on
                         resume, value = generator.throw, error
             finally:
                 generator.close()

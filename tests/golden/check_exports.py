@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What the exporters write, judged by Python's json and by check_trace.py. Speaks TAP; needs nothing but Python.
+"""Checks what the exporters write with Python's json and check_trace.py. Writes TAP; needs only Python.
 
 usage: check_exports.py TEST_CHROME [--accept]     the program of tests/unit/test_chrome.c
-       --accept: what is written now is what tests/golden/chrome shall hold from now on
+       --accept: replace the expected files in tests/golden/chrome by the current output
 """
 import collections
 import decimal
@@ -28,12 +28,12 @@ TORCH += [SHARED] if os.path.exists(SHARED) else []
 
 
 def load(path):
-    """Exact: a double does not hold the nanoseconds of torch's times."""
+    """Exact: a double cannot hold torch's times to the nanosecond."""
     return json.loads(check_trace.read(path), parse_float=decimal.Decimal)
 
 
 def of_phase(trace, phase):
-    """What was recorded: not the window that the writer puts around it, nor what it draws of [memory] events."""
+    """The recorded events: without the window that the writer adds, or the counters that it draws for [memory] events."""
     return [e for e in trace["traceEvents"] if e["ph"] == phase and e.get("cat") != "mtprof_memory"
             and "made by" not in e.get("args", {})]
 
@@ -55,7 +55,7 @@ class Tests:
         try:
             test()
             print(f"ok {self.count} - {name}", flush=True)
-        except Exception as error:          # a test that falls over has failed
+        except Exception as error:          # a test that crashes has failed
             self.failed += 1
             print(f"not ok {self.count} - {name}")
             for line in f"{type(error).__name__}: {error}".splitlines()[:20]:
@@ -218,7 +218,7 @@ class Tests:
         assert before["baseTimeNanoseconds"] + moved == after["baseTimeNanoseconds"]
 
     def makes_torchs_flows(self, path):
-        """Thrown away and made anew: what torch links is linked (torch leaves out flows whose spans it lost)."""
+        """Flows are discarded and recreated: everything that torch links is linked (torch omits flows whose spans it lost)."""
         out = self.path("flows_anew.json")
         done = subprocess.run([self.program, "--flows", path, out], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -228,7 +228,7 @@ class Tests:
 
     @staticmethod
     def pairs(trace, name):
-        """(time of the start, time of the end) of each flow that has both, from the first start on."""
+        """(start time, end time) of each flow that has both, relative to the first event."""
         zero = min(e["ts"] for e in of_phase(trace, "X") if e["cat"] != "Trace")
         starts, found = {}, set()
         for e in of_phase(trace, "s"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Judges what mtprof writes about memory and execution with Python's own JSON, beside what torch wrote.
+"""Checks mtprof's memory timelines and execution traces with Python's json, and compares them with torch's.
 
 usage: check_memory.py json FILE...                          each is strict JSON, in UTF-8
        check_memory.py timeline OURS OURS_RAW TORCH TORCH_RAW
@@ -33,7 +33,7 @@ def timeline(ours, ours_raw, theirs, theirs_raw):
     before = sum(r[2] for r in torch_rows if r[1] == 1)
     torch_rows = [r for r in torch_rows if r[1] in (CREATE, DESTROY)]
     assert len(rows) > 100 and [r[:3] for r in rows] == [r[:3] for r in torch_rows], "time, action, bytes"
-    total = {t: sum(s) - before for t, s in zip(torch_times, torch_sizes)}   # what torch knows from tensors
+    total = {t: sum(s) - before for t, s in zip(torch_times, torch_sizes)}   # what torch derives from tensors
     assert all(len(s) == 9 and s[0] == 0 for s in sizes)
     assert all(total[t] == sum(s) for t, s in zip(times, sizes)), "times and totals"
     counts = collections.Counter()

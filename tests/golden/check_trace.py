@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Does a trace keep the contract of docs/trace-format.md? A reader that is not ours: Python's own json, nothing else.
+"""Checks a trace against the contract of docs/trace-format.md. An independent reader: it uses only Python's json.
 
-usage: check_trace.py [--foreign] TRACE...    --foreign: categories and names that are not Kineto's are welcome
+usage: check_trace.py [--foreign] TRACE...    --foreign: allow categories and names that are not Kineto's
 
 Prints each broken rule with its number; exits 1 if there was any.
 """
@@ -28,7 +28,7 @@ class Duplicate(ValueError):
 def no_twins(pairs):
     out = dict(pairs)
     if len(out) != len(pairs):
-        raise Duplicate(f"a key stands twice in {[k for k, _ in pairs][:12]}")
+        raise Duplicate(f"a duplicate key in {[k for k, _ in pairs][:12]}")
     return out
 
 
@@ -74,7 +74,7 @@ class Checker:
         self.slices = [e for e in self.events if e.get("ph") == "X"]
         for number, event in enumerate(self.events):
             self.event(number, event)
-        if not self.problems:       # what follows leans on what was asked so far
+        if not self.problems:       # the later checks rely on the earlier ones
             self.rows()
             self.flows()
 
@@ -86,21 +86,21 @@ class Checker:
         keys = list(self.trace)
         for key in HEAD:
             if key not in keys or keys.index(key) > keys.index("traceEvents"):
-                self.wrong(2, f"{key} does not stand before traceEvents")
+                self.wrong(2, f"{key} is not before traceEvents")
         info = self.trace.get("distributedInfo")
         if not isinstance(info, dict) or type(info.get("rank")) is not int or not re.search(r'"rank": \d', self.text):
             self.wrong(2, f"no rank to be found by text: {info}")
         if re.search(r':(?! )', STRING.sub('""', self.text)):
-            self.wrong(2, "a colon without a space behind it")
+            self.wrong(2, "a colon without a space after it")
         if type(self.trace.get("baseTimeNanoseconds")) is not int:
-            self.wrong(2, "baseTimeNanoseconds is no integer")
+            self.wrong(2, "baseTimeNanoseconds is not an integer")
         if len(self.text) > 500e6:
             self.wrong(17, "more than 500 MB")
 
     def order(self):
         """The first event has a duration; then (ts, -dur), each flow right after its slice."""
         if any(e.get("ph") == "X" for e in self.events) and self.events[0].get("ph") != "X":
-            self.wrong(8, "the first event is no X event")
+            self.wrong(8, "the first event is not an X event")
         last_key, last, last_slice = (-1, 0), None, None
         for i, e in enumerate(self.events):
             ph = e.get("ph")
@@ -113,7 +113,7 @@ class Checker:
             key = (e["ts"], -(e.get("dur") or 0))
             if ph == "X":
                 if last_slice is not None and key < last_slice:
-                    self.wrong(8, f"event {i} stands after a later one: {e}")
+                    self.wrong(8, f"event {i} is after a later one: {e}")
                 last_slice = key
             if i > 0 and key < last_key and last_key[0] != self.events[0].get("ts"):
                 self.wrong(8, f"event {i} is out of order: {e}")
@@ -132,10 +132,10 @@ class Checker:
         elif e["ts"] >= TS_MAX:
             wrong(5, "ts is too large for a double to hold nanoseconds")
         if not is_id(e.get("pid")) or not is_id(e.get("tid")):
-            wrong(4, "pid or tid is no integer from 1 to 2^32-1")
+            wrong(4, "pid or tid is not an integer from 1 to 2^32-1")
         for key in ("ts", "dur"):
             if isinstance(e.get(key), Decimal) and e[key].as_tuple().exponent != -3:
-                wrong(5, f"{key} has not three decimals")
+                wrong(5, f"{key} does not have three decimals")
         if name in ("Profile", "CpuProfile", "ProfileChunk"):
             wrong(16, "viewers take this name for a V8 profile")
         if ph == "X":
@@ -145,7 +145,7 @@ class Checker:
         elif ph == "C" and not (e.get("args") and all(is_number(v) for v in e["args"].values())) and not self.foreign:
             wrong(9, "a counter that is not numeric")
         elif ph == "M" and name not in ROW_NAMES:
-            wrong(14, "a metadata event of another name")
+            wrong(14, "a metadata event with an unknown name")
         elif ph == "M" and not isinstance(e.get("args"), dict):
             wrong(3, "no args")
 
@@ -158,7 +158,7 @@ class Checker:
         if not is_number(e.get("dur")) or e["dur"] < 0:
             wrong(3, "no dur")
         if args and cat in ON_DEVICE and not (type(args.get("device")) is int and type(args.get("stream")) is int):
-            wrong(4, "device work that does not say its device and stream")
+            wrong(4, "device work without its device and stream")
         if args and cat == "gpu_user_annotation" and {"device", "stream", "correlation"} & args.keys():
             wrong(10, "an annotation that HTA takes for work")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The command as people use it: every verb, its exit codes, and what it says of files and options that are wrong.
+"""The command as people use it: every verb, its exit codes, and its messages about invalid files and options.
 
 usage: command.py MTPROF TRACE      TRACE: one of PyTorch's, with steps, memory events and device work
 """
@@ -36,7 +36,7 @@ def test(function):
         try:
             function(pathlib.Path(folder))
             why = ""
-        except Exception as error:  # a test that fails says why, whatever it was
+        except Exception as error:  # report why a test failed, whatever the exception
             why = f"{type(error).__name__}: {error}"
     results.append(not why)
     print(f"{'not ' if why else ''}ok {len(results)} - {function.__name__}")
@@ -50,7 +50,7 @@ def equal(got, expected):
 
 
 def refused(ran, code, *words):
-    """One line, with the verb before it and these words in it; nothing on standard output."""
+    """One line that starts with the verb and contains these words; nothing on standard output."""
     assert ran.code == code and ran.out == "", ran
     assert ran.err.startswith("mtprof") and ran.err.count("\n") <= 2, ran
     for word in words:
@@ -199,7 +199,7 @@ def damage_is_said_by_every_verb(folder):
         assert "damaged: 1 of 1 chunks" in run("export", bad, "-o", folder / out).err, out
     assert "damaged: 1 of 1 chunks" in run("diff", bad, bad).err, run("diff", bad, bad)
     assert "damaged: 1 of 1 chunks" in run("cut", bad, "--name", "x", "-o", folder / "y.json").err, run("cut", bad, "--name", "x", "-o", folder / "y.json")
-    assert "1 of 1 chunks could not be read" in run("info", folder / "x.json").out, run("info", folder / "x.json")  # and what was made of it knows
+    assert "1 of 1 chunks could not be read" in run("info", folder / "x.json").out, run("info", folder / "x.json")  # and the exported file records it
     equal(run("check", bad).code, 1)
     text = bytearray(spool(folder / "head.mtp").read_bytes())
     text[13] ^= 1
@@ -219,13 +219,13 @@ def what_was_dropped_is_said_by_every_verb(folder):
         assert "full.mtp: 90 of 100 records were dropped (the spool could not grow)" in run(verb, full).err, verb
     ran = run("export", full, "-o", folder / "x.json")
     assert ran.code == 0 and "90 of 100 records were dropped" in ran.err, ran
-    assert "90 of 100 records were dropped" in run("table", folder / "x.json").err      # and what was made of it knows
+    assert "90 of 100 records were dropped" in run("table", folder / "x.json").err      # and the exported file records it
     ran = run("check", full)
     assert ran.code == 1 and "records were dropped while recording: 90 of 100" in ran.out, ran
     ring = spool(folder / "ring.mtp", ledger=(100, 0, 100, 0, 0, 100))
-    equal(run("info", ring).err, "")                                                    # as was asked for
+    equal(run("info", ring).err, "")                                                    # dropping was requested
     equal(run("check", ring).code, 0)
-    lost = spool(folder / "lost.mtp", ledger=(100, 100, 0))                             # but where are they?
+    lost = spool(folder / "lost.mtp", ledger=(100, 100, 0))                             # but the file has none of them
     assert "lost.mtp: damaged: 1 of 1 chunks could not be read" in run("table", lost).err, run("table", lost)
     ran = run("check", lost)
     assert ran.code == 1 and "100 records kept, 0 found" in ran.out, ran
@@ -260,7 +260,7 @@ def a_spool_that_was_cut_is_said_so_whatever_the_verb(folder):
         assert "cut.mtp is truncated: 5 chunks are missing" in run(verb, cut).err, verb
     assert "cut.mtp is truncated" in run("export", cut, "-o", folder / "x.json").err
     assert "truncated         5 chunks" in run("info", cut).out
-    assert "truncated         5 chunks" in run("info", folder / "x.json").out      # and what was made of it knows
+    assert "truncated         5 chunks" in run("info", folder / "x.json").out      # and the exported file records it
     ran = run("check", cut)
     assert ran.code == 1 and "the file is truncated: 5 of its 5 chunks" in ran.out, ran
 
@@ -272,7 +272,7 @@ def a_recovered_spool_is_clean_and_a_live_one_is_named(folder):
     assert json.loads(run("check", "--json", folder / "a.mtp").out)["recovered"]
     assert "recovered" in run("info", folder / "a.mtp").out
     with open(folder / "a.mtp", "r+b") as held:
-        fcntl.fcntl(held, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))    # F_OFD_SETLK, as a recorder has it
+        fcntl.fcntl(held, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))    # F_OFD_SETLK, as a recorder holds it
         ran = run("check", folder / "a.mtp")
         assert ran.code == 0 and "process 77 is still recording" in ran.out, ran
         assert "still being recorded by process 77" in run("table", folder / "a.mtp").err
@@ -360,7 +360,7 @@ def a_trace_of_an_xpu_has_its_columns_even_without_memory(folder):
         table = run("table", path).out
         assert "Self XPU" in table and "CUDA" not in table, table
     events[1]["cat"] = "cuda_runtime"
-    events[0]["name"] = "xpu_runtime"                 # a name is none
+    events[0]["name"] = "xpu_runtime"                 # a name is not a category
     xpu.write_text(json.dumps({"traceEvents": events}))
     assert "Self CUDA" in run("table", xpu).out
 
@@ -368,7 +368,7 @@ def a_trace_of_an_xpu_has_its_columns_even_without_memory(folder):
 @test
 def rows_are_as_many_as_asked(folder):
     everything = json.loads(run("stats", "--json", TRACE).out)
-    assert len(everything) > 120, len(everything)     # more than a table shows: no limit unless there is one
+    assert len(everything) > 120, len(everything)     # more than a table shows: unlimited by default
     for verb in ("table", "stats"):
         equal(json.loads(run(verb, "--json", TRACE).out), everything)
         equal(json.loads(run(verb, "--json", "--limit", "7", TRACE).out), everything[:7])
@@ -428,7 +428,7 @@ def standard_input_is_a_dash(folder):
 
 @test
 def remarks_leave_a_file_clean(folder):
-    equal(run("check", TRACE).code, 1)                                        # PyTorch's own breaks rules
+    equal(run("check", TRACE).code, 1)                                        # PyTorch's own traces break rules
     again = folder / "again.json"
     run("export", TRACE, "-o", again)
     ran = run("check", again)
@@ -436,7 +436,7 @@ def remarks_leave_a_file_clean(folder):
     told = json.loads(run("check", "--json", again).out)
     assert told["clean"] and [f["severity"] for f in told["findings"]] == ["remark"], told
     text = re.sub(r'("ph": "s", "id": \d+, "pid": \d+, "tid": \d+, "ts": )', r"\g<1>9", again.read_text(), count=1)
-    again.write_text(text)                                                    # a start where no span is
+    again.write_text(text)                                                    # a flow start where there is no span
     ran = run("check", again)
     assert ran.code == 1 and "a flow has no span at its time" in ran.out, ran
 
@@ -472,7 +472,7 @@ def colours_are_for_terminals(folder):
         try:
             reader, writer = pty.openpty()
         except OSError as error:  # a bare container
-            print(f"# no terminal to be had here, so none was tried: {error}", file=sys.stderr)
+            print(f"# no terminal available here, so this was not tested: {error}", file=sys.stderr)
             return
         child = subprocess.Popen([MTPROF, "check", TRACE], stdout=writer, stderr=writer, stdin=subprocess.DEVNULL,
                                  env={**os.environ, "NO_COLOR": "", "TERM": "xterm", **env})

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Device time by op, compared with a join of our own: by correlation, from the work to its launch to the op around that.
+"""Device time by op, compared with an independent join: by correlation, from the work to its launch to the enclosing op.
 
 usage: tests/golden/device_links.py MTPROF TRACE.json.gz...     MTPROF: the built command; traces of PyTorch with CUDA
 
-Each trace is taken as it is and in the forms that real ones have: "External id" that is the correlation over again (on
+Each trace is tested unchanged and in forms that occur in practice: an "External id" that repeats the correlation (on
 device work, on launches, with ops that have the same numbers), none, PyTorch's spelling of 2021, graphs whose kernels
 share one launch, no launches at all, two processes in one file.
 """
@@ -39,7 +39,7 @@ def as_it_is(events):
 
 
 def own_ids(events):
-    """Kineto knew of no op: the correlation stands where the op's id should."""
+    """Kineto knew no op: the correlation is stored in place of the op's id."""
     for e in of(events, WORK):
         e["args"][ID] = e["args"]["correlation"]
     return events
@@ -52,7 +52,7 @@ def own_ids_of_calls_too(events):
 
 
 def ops_with_the_numbers_of_others(events):
-    """The worst of it: each id is also some op's, just not that of the op that launched the work."""
+    """The worst case: each id is also that of an op, but not of the one that launched the work."""
     numbers = [e["args"]["correlation"] for e in of(events, WORK)][::-1]
     ops = of(events, OPS)
     for e, number in zip(ops, itertools.chain(numbers, itertools.count(max(numbers, default=0) + 1))):
@@ -80,7 +80,7 @@ def spelling_of_2021(events):
 
 
 def a_chance_match(events):
-    """One id that is right and happens to be the correlation as well."""
+    """One id that is correct and happens to equal the correlation."""
     work = of(events, WORK)
     by_id = {e["args"].get(ID): e for e in of(events, OPS)}
     for e in work:
@@ -94,7 +94,7 @@ def a_chance_match(events):
 
 
 def graphs(events):
-    """The launches of each op become one graph launch, whose kernels all have its correlation and no op's id."""
+    """The launches of each op become one graph launch; all its kernels have its correlation and no op id."""
     calls = {e["args"].get("correlation"): e for e in of(events, CALLS)}
     first, gone = {}, set()
     for e in of(events, WORK):
@@ -120,7 +120,7 @@ def no_calls_and_own_ids(events):
 
 
 def two_processes(events, later=40.0):
-    """The files of two ranks put into one: all ids are there twice. The second has the second half of the devices."""
+    """The files of two ranks merged: all ids occur twice. The second has the second half of the devices."""
     half = 1 + max((e["pid"] for e in of(events, WORK) if isinstance(e["pid"], int)), default=0)
     second = copy.deepcopy([e for e in events if e.get("ph") != "M"])
     for e in second:
@@ -143,7 +143,7 @@ def two_processes_the_second_first(events):
 
 
 def calls_with_ids_of_another_thread(events):
-    """At the time of each launch an op of another thread runs, and the launch has that one's id."""
+    """An op of another thread runs during each launch, and the launch has that op's id."""
     ids = itertools.count(1 + max((e["args"].get(ID, 0) for e in of(events, OPS + CALLS + WORK)), default=0))
     beside = []
     for call in of(events, CALLS):
@@ -153,7 +153,7 @@ def calls_with_ids_of_another_thread(events):
     rows = {(e["pid"], e["tid"]) for e in of(events, CALLS)}
     around = {row: Thread([e for e in of(events, OPS) if (e["pid"], e["tid"]) == row]) for row in rows}
     for call in of(events, CALLS):
-        if around[call["pid"], call["tid"]].at(call) is None:  # such a call has nothing but its id to go by
+        if around[call["pid"], call["tid"]].at(call) is None:  # such a call has only its id
             call["args"].pop(ID)
     return events + beside
 
@@ -187,7 +187,7 @@ class Thread:
 
 
 def expected(events):
-    """Device time by the name of the op, or of the call; and what has no launcher."""
+    """Device time by name of the op, or of the call; and device time without a launcher."""
     threads = collections.defaultdict(list)
     for e in of(events, OPS):
         threads[e["pid"], e["tid"]].append(e)

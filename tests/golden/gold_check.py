@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compare what we make of torch traces with what torch made of the events themselves.
+"""Compares our results for torch traces with torch's own for the same events.
 
 usage: tests/golden/gold_check.py ROWS TRACE.json.gz|FOLDER...     ROWS: the built tests/tools/rows
 
-Beside each TRACE lies its gold, X.gold.json.gz for X.json.gz: rows, rows_by_shape, rows_by_stack, and tables. Times
+Beside each TRACE is its gold file, X.gold.json.gz for X.json.gz: rows, rows_by_shape, rows_by_stack, and tables. Times
 and memory must be equal to the last bit, tables to the character.
 """
 import gzip
@@ -30,7 +30,7 @@ TABLES = {"table": ["table", "sort=self_cpu_time_total", "limit=20"],
 
 
 def rules_of(gold):
-    """What the torch that computed the gold does otherwise than the newest, or otherwise than is right."""
+    """The rules of the torch version that computed the gold, where it differs from the newest or is wrong."""
     release = tuple(map(int, gold.get("torch", "2.13").split(".")[:2]))
     return ["torch"] + ["python"] * ((2, 12) <= release < (2, 15))
 
@@ -48,7 +48,7 @@ def identity(row):
 
 
 def compare_rows(ours, gold):
-    """Each difference as a line of text, the first few of them."""
+    """The first few differences, one line each."""
     if [identity(r) for r in ours] != [identity(r) for r in gold] and "is_user_annotation" in gold[0]:
         mine, theirs = {identity(r) for r in ours}, {identity(r) for r in gold}
         for row in sorted(mine - theirs)[:3]:
@@ -77,7 +77,7 @@ def compare_text(ours, gold):
 
 
 def check(rows, trace, gold, say=print):
-    """Returns (answers that agree, answers asked for)."""
+    """Returns (number of answers that agree, number of answers)."""
     good = asked = 0
     for name, args in {**ROWS, **TABLES}.items():
         if name not in gold:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """usage: live_trace.py DEVICE OUT.json
 
-Trains a small model on DEVICE (cpu or npu) under the profiler, with all it can record, and exports the trace. Exit status 77:
+Trains a small model on DEVICE (cpu or npu) under the profiler, with every option on, and exports the trace. Exit status 77:
 there is no such device, or the runtime is not built.
 """
 import sys

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs test_readers.py with HTA and torch-tb-profiler, and speaks TAP.
+"""Runs test_readers.py with HTA and torch-tb-profiler, and writes TAP.
 
 usage: readers.py FOLDER TEST_CHROME
 
-They come from this python, or from a virtual environment in FOLDER, which is made with pip where PyPI can be reached
-(about half a minute, once). Elsewhere, or with MTP_TEST_OFFLINE set, their tests are skipped and say why.
+They are taken from this python, or from a virtual environment in FOLDER, which is created with pip if PyPI can be reached
+(about half a minute, once). Otherwise, or with MTP_TEST_OFFLINE set, their tests are skipped with the reason.
 """
 import importlib.util
 import os
@@ -16,8 +16,8 @@ import tempfile
 import xml.etree.ElementTree as xml
 
 READERS = ("HolisticTraceAnalysis==0.5.0", "torch-tb-profiler==0.4.3")
-# What they import; what they merely ask for (Jupyter, TensorBoard itself) is ten times as much.
-# Both were written for pandas before 3, and TraceLens and Chakra are not on PyPI: what is called tracelens there is not it.
+# Only what they import; all of their declared dependencies (Jupyter, TensorBoard itself) would be ten times as much.
+# Both need pandas < 3. TraceLens and Chakra are not on PyPI: the tracelens there is a different program.
 BESIDE = ("pytest", "pandas<3", "networkx", "plotly", "pydot", "pyyaml", "psutil")
 MODULES = ("hta", "torch_tb_profiler", "pytest")
 PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--retries", "1", "--timeout", "10")
@@ -31,7 +31,7 @@ def has_readers(python):
 
 
 def install(folder):
-    """A python that has them, or None and why not."""
+    """A python that has them, or None and the reason."""
     python = str(folder / "bin" / "python")
     if os.access(python, os.X_OK) and has_readers(python):
         return python, ""
@@ -54,7 +54,7 @@ def install(folder):
 
 
 def tell(report, why):
-    """TAP of pytest's report; 1 if a test failed."""
+    """Writes pytest's report as TAP; returns 1 if a test failed."""
     failed = count = 0
     for count, case in enumerate(xml.parse(report).iter("testcase"), 1):
         bad = next((case.find(kind) for kind in ("failure", "error") if case.find(kind) is not None), None)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Golden: the code blocks of the README are run as they stand, one after the other in one folder, as a reader would.
+"""Golden: runs the code blocks of the README unchanged, one after another in one folder, as a reader would.
 
-usage: tests/golden/readme.py SOURCE_ROOT BUILD_ROOT     speaks TAP
+usage: tests/golden/readme.py SOURCE_ROOT BUILD_ROOT     writes TAP
 
-C is compiled with warnings as errors, Python is run with warnings as errors. The two commands of the project itself are only compared with
-the Makefile: they are what CI runs. Links and pictures must lead somewhere; the verbs shown must be the command's.
+C is compiled with warnings as errors, Python is run with warnings as errors. The two commands that build and test the
+project are only compared with the Makefile: CI runs them. Links and pictures must exist; the verbs shown must be the command's.
 """
 import os
 import pathlib
@@ -85,7 +85,7 @@ def main():
 
 
 def whole():
-    """Nothing hides in an indented block, or in one without a language."""
+    """No code is in an indented block, or in one without a language."""
     outside = re.sub(r"^```\w+\n.*?^```$", "", TEXT, flags=re.M | re.S)
     assert "```" not in outside, "a block without a language"
     assert not re.search(r"^    \S", outside, re.M), "an indented block"

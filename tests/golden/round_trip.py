@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A trace of PyTorch's, read and written again, is the same trace: as many events of each category and phase, the same
-averages, and a file that `mtprof check` finds clean. usage: round_trip.py MTPROF TRACE-or-FOLDER..."""
+"""A PyTorch trace that is read and written again is the same trace: as many events of each category and phase, the same
+averages, and no problems found by `mtprof check`. usage: round_trip.py MTPROF TRACE-or-FOLDER..."""
 import collections
 import gzip
 import json
@@ -24,17 +24,17 @@ def events_of(path):
 
 
 def lines_of(path):
-    """In any order: rows are named as they come."""
+    """In any order: rows are named in order of appearance."""
     return collections.Counter(line.rstrip(b",") for line in path.read_bytes().splitlines())
 
 
 def counts(events):
-    """Of what the trace has, and not of what the writer makes of it."""
+    """Of the trace's own events, without those that the writer adds."""
     return collections.Counter((e.get("cat", ""), e["ph"]) for e in events if e["ph"] != "M" and e.get("cat") != "mtprof_memory")
 
 
 def keys_of(events):
-    """How many events of a category say what."""
+    """How many events of each category have which args."""
     return collections.Counter((e.get("cat", ""), key) for e in events if e["ph"] != "M" for key in e.get("args", {}))
 
 
@@ -69,7 +69,7 @@ def differences(trace, folder):
     once = lines_of(again)
     run("export", again, "-o", again)
     if lines_of(again) != once:
-        found.append("written a third time it is another file")
+        found.append("written a third time, the file differs")
     return found
 
 

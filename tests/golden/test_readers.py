@@ -1,12 +1,12 @@
-"""Programs that others wrote read what we write: HTA, torch-tb-profiler, TraceLens and Chakra, where they are installed.
+"""Third-party programs read what we write: HTA, torch-tb-profiler, TraceLens and Chakra, if installed.
 
-readers.py beside this installs what PyPI has of them, and runs this:
+readers.py, beside this file, installs those that are on PyPI and runs this:
 
     TEST_CHROME=build/tests/test_chrome build/readers/bin/python -m pytest tests/golden/test_readers.py
 
 Traces are those of tests/unit/test_chrome.c, those of our runtime on cpu and npu (live_trace.py), and PyTorch's own after
-they went through us. What a reader finds is compared with Python's json, with `mtprof stats`, and, for PyTorch's traces, with
-what the same reader finds in the file that PyTorch wrote.
+a round trip. A reader's results are compared with Python's json, with `mtprof stats`, and, for PyTorch's traces, with
+the same reader's results for PyTorch's file.
 """
 import collections
 import glob
@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 
-os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"  # HTA makes whole microseconds of all times, and shorter spans negative
+os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"  # HTA rounds times to microseconds, which makes short spans negative
 import pytest  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -45,7 +45,7 @@ def program(name="test_chrome"):
 def traces(tmp_path_factory):
     folder = tmp_path_factory.mktemp("traces")
     subprocess.run([program(), "--write", str(folder)], check=True)
-    for path in REAL:       # torch's own, after they went through us
+    for path in REAL:       # torch's own, after a round trip
         name = os.path.basename(path).replace(".json.gz", "")
         subprocess.run([program(), "--round-trip", path, str(folder / f"{name}_again.json")], check=True)
         with gzip.open(path) as file:
@@ -55,7 +55,7 @@ def traces(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def live(traces):
-    """Traces of our runtime by name; npu_again went through us a second time."""
+    """Traces of our runtime by name; npu_again is npu after a round trip."""
     def get(name):
         path = traces / f"{name}.json"
         if path.exists():
@@ -107,11 +107,11 @@ def hta_trace(path, tmp_path):
 
 
 def hta_calls(hta, folder, step):
-    """Every analysis that HTA has, by name."""
+    """Every analysis of HTA, by name."""
     rank = next(iter(hta.t.traces))
 
     def critical_path():
-        """Of a step: its annotation on the CPU is the first of that name."""
+        """Of a step: its CPU annotation is the first event of that name."""
         graph, good = hta.critical_path_analysis(rank, annotation=step, instance_id=0)
         assert good
         return graph
@@ -147,13 +147,13 @@ def hta_calls(hta, folder, step):
     }
 
 
-# What no trace of one process without communication and CUPTI's counters has, PyTorch's own neither.
+# These need several processes, communication or CUPTI's counters: PyTorch's own traces lack them, too.
 NEEDS_MORE = {"get_potential_stragglers", "get_cupti_counter_data_with_operators"}
 
 
 def outcome(call):
-    """What an analysis says, so that two can be compared: rows without the places in the file; or how it fails. PyTorch's times
-    are too large for a double to hold their nanoseconds."""
+    """The result of an analysis in comparable form: rows without positions in the file, or the error. PyTorch's times are too
+    large for a double to hold their nanoseconds."""
     import numpy
     import pandas
 
@@ -190,7 +190,7 @@ def test_every_analysis_of_hta_finds_something(traces, live, tmp_path, name):
     path = traces / "recorded.json" if name == "recorded" else live(name)
     hta = hta_trace(path, tmp_path / "hta")
     for analysis, call in hta_calls(hta, tmp_path, "ProfilerStep#2").items():
-        if analysis in NEEDS_MORE or (name == "recorded" and "memory_bw" in analysis):  # it copies nothing
+        if analysis in NEEDS_MORE or (name == "recorded" and "memory_bw" in analysis):  # it has no copies
             continue
         found = call()
         found = found[0] if isinstance(found, tuple) else found
@@ -204,7 +204,7 @@ def test_hta_finds_in_torchs_traces_what_it_found_before(traces, tmp_path, path)
     name = os.path.basename(path).split(".")[0]
     frames = [hta_trace(traces / f"{n}.json", tmp_path / n) for n in (name, f"{name}_again")]
     before, after = (hta_calls(hta, tmp_path / n, "ProfilerStep#1") for hta, n in zip(frames, (name, f"{name}_again")))
-    # Of these the result goes by the order of events in the file, which Kineto leaves to chance.
+    # These depend on the order of events in the file, which is arbitrary in Kineto's.
     for analysis in before.keys() - {"get_frequent_cuda_kernel_sequences", "overlay_critical_path_analysis", "critical_path_analysis"}:
         assert near(outcome(before[analysis]), outcome(after[analysis])), analysis
 
@@ -226,7 +226,7 @@ def test_hta_measures_what_mtprof_stats_says(live, tmp_path, name):
     whole = hta.get_temporal_breakdown(visualize=False).iloc[0]
     spans = [(e["ts"], e["ts"] + e["dur"]) for e in ours if e["cat"] in WORK]
     assert whole["kernel_time(us)"] == pytest.approx(max(b for _, b in spans) - min(a for a, _ in spans), abs=0.01)
-    assert whole["idle_time(us)"] == pytest.approx(whole["kernel_time(us)"] - busy(spans), abs=0.01)  # annotations are no work
+    assert whole["idle_time(us)"] == pytest.approx(whole["kernel_time(us)"] - busy(spans), abs=0.01)  # annotations are not work
     assert list(hta.get_profiler_steps()) == [2, 3, 4]
 
 
@@ -244,7 +244,7 @@ def test_hta_says_of_our_cpu_traces_what_it_says_of_torchs(live, traces, tmp_pat
         torchs.write_bytes(file.read())
     ours = hta_calls(hta_trace(live("cpu"), tmp_path / "ours"), tmp_path, "ProfilerStep#2")
     theirs = hta_calls(hta_trace(torchs, tmp_path / "theirs"), tmp_path, "ProfilerStep#2")
-    for analysis in ours:       # most need a device, and say so in ways of their own
+    for analysis in ours:       # most need a device, and fail in various ways without one
         here, there = outcome(ours[analysis]), outcome(theirs[analysis])
         assert here == there or not str(here).endswith("Error"), (analysis, here, there)
 
@@ -298,7 +298,7 @@ def tensorboard(path, folder):
     pytest.importorskip("torch_tb_profiler", reason="torch-tb-profiler is not installed")
     data_module = pytest.importorskip("torch_tb_profiler.profiler.data")
     generator = pytest.importorskip("torch_tb_profiler.profiler.run_generator")
-    logging.disable(logging.WARNING)        # it mentions each kernel whose device is 0
+    logging.disable(logging.WARNING)        # it logs each kernel on device 0
     data = data_module.RunProfileData.parse("worker", "1", str(path), str(folder))
     return data, generator.RunGenerator("worker", "1", data).generate_run_profile()
 
@@ -315,7 +315,7 @@ def test_tensorboard_shows_every_view(traces, tmp_path, name):
     if name == "recorded.json":
         operators = {op.name: op.calls for op in data.op_list_groupby_name}
         assert operators == {"aten::mul": 100, "MulBackward0": 100}
-        # it takes a step's span on a device for a step, too: of PyTorch's own traces as of ours
+        # it counts a step's span on a device as a step, too: in PyTorch's own traces as in ours
         assert list(dict.fromkeys(data.steps_names)) == ["1", "2"]
 
 
@@ -351,7 +351,7 @@ def test_tensorboard_shows_of_torchs_traces_what_it_showed_before(traces, tmp_pa
 
 
 def near(one, two):
-    """The same but for the last digits; what has the same value may come in another order."""
+    """Equal except for the last digits; rows of equal value may be in any order."""
     if isinstance(one, dict):
         return one.keys() == two.keys() and all(near(one[k], two[k]) for k in one)
     if isinstance(one, (list, tuple)):
@@ -366,8 +366,8 @@ def rough(value):
 
 # ------------------------------------------------------------------------------------- TraceLens and Chakra
 #
-# Neither is on PyPI (a "tracelens" is there, which is another program). Where they are installed they are run; everywhere our
-# traces are held against what they go by, told here in our own words.
+# Neither is on PyPI (the "tracelens" there is a different program). They are run if installed; in any case our traces are
+# checked against the rules that they rely on, restated here.
 
 KNOWN_LAUNCHES = {"cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync"}
 LINKED = LIVE + ["recorded", "cuda_gpt_again", "cuda_streams_again", "cuda_plain_again"]
@@ -379,9 +379,9 @@ def linked_trace(traces, live, name):
 
 @pytest.mark.parametrize("name", LINKED)
 def test_each_kernel_is_under_its_launch_and_op(traces, live, name):
-    """TraceLens: the first call with "launch" in its name says that correlations link; from a runtime call the ac2g flow of its
-    correlation leads to the row and correlation of the work; a call is inside its op on one row. Chakra: launches go by these
-    names, have correlations of their own, and External ids of their ops."""
+    """TraceLens: the first call with "launch" in its name determines that correlations link; from a runtime call, the ac2g flow
+    of its correlation leads to the row and correlation of the work; a call is inside its op, on the same row. Chakra: launches
+    have these names, unique correlations, and the External ids of their ops."""
     path = linked_trace(traces, live, name)
     everything = load(path)["traceEvents"]
     calls = [e for e in everything if e.get("cat") in ("cuda_runtime", "cuda_driver")]
@@ -407,7 +407,7 @@ def test_each_kernel_is_under_its_launch_and_op(traces, live, name):
         assert call["name"] in KNOWN_LAUNCHES, call
         assert child["args"]["stream"] > 0 and child["args"].get("External id") == call["args"].get("External id"), (call, child)
         around = [e for e in ops[call["pid"], call["tid"]] if e["ts"] <= call["ts"] and call["ts"] + call["dur"] <= e["ts"] + e["dur"] + 0.001]
-        assert around or name.startswith("cuda_"), call     # PyTorch's own launch outside of ops, too
+        assert around or name.startswith("cuda_"), call     # PyTorch's own also launch outside ops
         assert not around or max(around, key=lambda e: e["ts"])["args"]["External id"] == call["args"]["External id"], call
     assert found == sum(e.get("cat") in WORK for e in everything)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Differential test of averages and tables against PyTorch itself, where it is installed.
+"""Differential test of averages and tables against PyTorch itself, if installed.
 
 usage: tests/golden/torch_diff.py [--keep FOLDER] [--seed N] [--device cuda] ROWS [WORKLOAD...]
        ROWS: the built tests/tools/rows
 
-Runs small workloads under torch.profiler with many combinations of options, exports each trace, and compares what we
-make of the file with what torch makes of the events: every number to the last bit, every table to the character.
-Without torch it says so and exits with 77: skipped. --keep leaves the traces and torch's answers in a folder, for gold_check.py.
+Runs small workloads under torch.profiler with many combinations of options, exports each trace, and compares our results
+for the file with torch's for the events: every number to the last bit, every table to the character. Without torch it
+exits with 77: skipped. --keep leaves the traces and torch's results in a folder, for gold_check.py.
 """
 import argparse
 import gzip
@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gold_check
 
 spec = importlib.util.find_spec("torch")
-if spec is None or spec.origin is None:  # the folder torch/ beside this file is none
+if spec is None or spec.origin is None:  # the folder torch/ beside this file does not count
     print("torch_diff: skipped, torch is not installed")
     sys.exit(77)
 
@@ -36,7 +36,7 @@ RANDOM = random.Random()
 
 
 def modern_sum(values):
-    """sum() as Python 3.12 and later have it, for older ones: compensated."""
+    """The compensated sum() of Python 3.12 and later, for older versions."""
     high = low = 0.0
     whole = 0
     for x in values:
@@ -87,7 +87,7 @@ def transformer(step):
 
 
 def nesting(step):
-    """Names inside the same names, in all ways: only children, several, an op's name, empty scopes."""
+    """Names nested in the same names, in all ways: single children, several, an op's name, empty scopes."""
     x = torch.randn(4)
     with record_function("a"), record_function("a"), record_function("a"):
         x.add(1)
@@ -154,7 +154,7 @@ def loader(step):
 
 
 def memory(step):
-    """Allocations inside ops, between them, outside of everything; and frees of what came before."""
+    """Allocations inside ops, between them, outside everything; and frees of earlier allocations."""
     kept = [torch.randn(1000) for _ in range(3)]
     step()
     kept.append(torch.zeros(500_000))
@@ -180,7 +180,7 @@ def operators(step):
 
 
 def device(step):
-    """Streams, copies, waits, launches outside of ops, annotations around nothing but device work."""
+    """Streams, copies, waits, launches outside ops, annotations around device work only."""
     if not torch.cuda.is_available():
         return step()
     one, two = torch.cuda.Stream(), torch.cuda.Stream()

@@ -1,5 +1,5 @@
-"""Our modules over PyTorch's classes: what they make of PyTorch's own event trees can then be compared with what PyTorch's
-modules make of them.
+"""Our modules on top of PyTorch's classes, so that their results for PyTorch's own event trees can be compared with those of
+PyTorch's modules.
 
     utils, matcher, memory_profiler = on_torch.load()
 """

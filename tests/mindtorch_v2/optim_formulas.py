@@ -1,4 +1,4 @@
-"""The formulas of optimizers in NumPy. Each makes a step(x, gradient, state, t) -> x; t counts from 1."""
+"""The formulas of optimizers in NumPy. Each returns a step(x, gradient, state, t) -> x; t counts from 1."""
 
 import math
 

@@ -1,6 +1,6 @@
-"""Small programs that run with PyTorch and with mindtorch_v2, for tests that compare what profilers make of them.
+"""Small programs that run with PyTorch and with mindtorch_v2, for tests that compare their profiles.
 
-PROGRAMS: name -> f(torch), which does what must not be recorded and returns what is to be.
+PROGRAMS: name -> f(torch), which does the unrecorded setup and returns the function to record.
 """
 
 

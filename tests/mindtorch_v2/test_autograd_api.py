@@ -1,5 +1,5 @@
 """The autograd surface that callers of the contract use: creation, operators, backward, grad, hooks, modes, and errors.
-Expected numbers are worked out by hand or in NumPy; where PyTorch is installed, graphs and errors are compared with it."""
+Expected numbers are computed by hand or in NumPy; if PyTorch is installed, graphs and errors are compared with it."""
 
 import gc
 import warnings

@@ -1,4 +1,4 @@
-"""Several runs of backward that share nodes: within each other (hooks, functions) and on several threads."""
+"""Several runs of backward that share nodes: nested (hooks, functions) and on several threads."""
 import sys
 import threading
 

@@ -1,4 +1,4 @@
-"""The call parser: every op, with arguments that fit and arguments that do not. Nothing but exceptions may come of it."""
+"""The call parser: every op, with valid and invalid arguments. Invalid ones may only raise exceptions."""
 import random
 import re
 import zlib

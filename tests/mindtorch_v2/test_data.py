@@ -1,4 +1,4 @@
-"""Datasets, samplers and the DataLoader: order, batches, worker processes and how they end, errors of workers."""
+"""Datasets, samplers and the DataLoader: order, batches, worker processes and how they exit, errors in workers."""
 
 import collections
 import gc

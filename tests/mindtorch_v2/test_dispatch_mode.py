@@ -1,5 +1,4 @@
-"""torch.utils._python_dispatch: modes are given every op of their thread, with autograd around them; compared with PyTorch's
-where it is installed."""
+"""torch.utils._python_dispatch: modes receive every op of their thread, below autograd; compared with PyTorch's if installed."""
 import threading
 
 import pytest

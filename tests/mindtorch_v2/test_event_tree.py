@@ -1,4 +1,4 @@
-"""The event tree, the private names that tools import, and memory exchanged under a tensor. Where PyTorch is installed the same
+"""The event tree, the private names that tools import, and memory replaced under a tensor. If PyTorch is installed, the same
 program runs there too, and the trees are compared."""
 import gc
 import importlib
@@ -379,7 +379,7 @@ def test_fast_scopes_check_what_they_are_given():
         for _ in range(2):
             with scope:
                 pass
-        with scope, pytest.raises(RuntimeError, match="open already"):
+        with scope, pytest.raises(RuntimeError, match="already open"):
             scope.__enter__()
     assert [e.name for e in prof.events()] == ["again"] * 3
 

@@ -1,4 +1,4 @@
-"""Packages that were built for another Python, or not at all, say so."""
+"""Packages that were built for another Python, or not at all, report it."""
 import os
 import pathlib
 import subprocess

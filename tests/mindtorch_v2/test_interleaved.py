@@ -1,5 +1,5 @@
-"""Scopes and functions that do not nest: tasks that take turns on a thread, generators, threads older than the profile, step() inside
-a function. Every event is one, with its own times; what overlaps is shown on rows side by side."""
+"""Scopes and functions that do not nest: interleaved tasks on a thread, generators, threads older than the profile, step() inside
+a function. Each is a single event with its own times; overlapping events are shown on separate rows."""
 import asyncio
 import contextlib
 import itertools

@@ -1,5 +1,5 @@
 """Nothing depends on the locale: a program that has called setlocale(LC_ALL, "") imports, computes, profiles and
-exports what any other does."""
+exports like any other."""
 
 import os
 import pathlib

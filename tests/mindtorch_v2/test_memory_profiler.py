@@ -1,5 +1,5 @@
-"""mindtorch_v2.profiler._memory_profiler: on PyTorch's event trees it says what PyTorch's module says, where PyTorch is
-installed; on our own, what is true of the program."""
+"""mindtorch_v2.profiler._memory_profiler: for PyTorch's event trees, the results of PyTorch's module (if installed); for our
+own, the program's actual categories."""
 import functools
 import json
 from types import SimpleNamespace

@@ -765,7 +765,7 @@ def test_a_spool_that_was_cut_warns(tmp_path, recwarn):
     assert mtprof.Trace.open(path).info()["outcome"] == "stopped" and not recwarn.list
     whole = path.read_bytes()
     path.write_bytes(whole[:len(whole) // 2 // 65536 * 65536])
-    with pytest.warns(RuntimeWarning, match=r"run\.mtp is cut off: \d+ chunks are missing"):
+    with pytest.warns(RuntimeWarning, match=r"run\.mtp is truncated: \d+ chunks are missing"):
         trace = mtprof.Trace.open(path)
     assert trace.info()["missing_chunks"] > 0
 

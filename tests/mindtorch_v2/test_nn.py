@@ -1,5 +1,5 @@
-"""nn: modules as a tree, their state, hooks, text and errors; what each module computes, against NumPy; initial values.
-Where PyTorch is installed the same modules are compared with it, texts and errors included."""
+"""nn: modules as a tree, their state, hooks, repr and errors; what each module computes, against NumPy; initial values.
+If PyTorch is installed, the same modules are compared with it, including reprs and errors."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""Numbers where functions take tensors, as PyTorch takes them; and files that PyTorch wrote."""
+"""Numbers in place of tensors, where PyTorch accepts them; and files that PyTorch wrote."""
 import errno
 import io
 import itertools

@@ -1,9 +1,9 @@
-"""Every op of the table against NumPy in float64, finite differences, PyTorch's rules and, where installed, PyTorch.
+"""Every op of the table against NumPy in float64, finite differences, PyTorch's rules and, if installed, PyTorch.
 
     PYTHONPATH=src pytest tests/mindtorch_v2/test_ops.py [-k add]
 
-A failure's name tells the check, the op and the case. The cases are in ops/; the last test fails when a row of the op
-table has none, or has a derivative that no case differentiates.
+The name of a failure gives the check, the op and the case. The cases are in ops/; the last test fails if a row of the op
+table has no case, or has a derivative that no case differentiates.
 """
 import os
 

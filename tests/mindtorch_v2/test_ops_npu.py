@@ -1,8 +1,7 @@
 """The op harness on device "npu": every row of the op table, in every dtype and layout that it takes, against the CPU's
 references; its gradient; its errors.
 
-A choice of test_ops.py's cases, since each kernel is compiled at its first use: the figures are in docs/npu.md. All of
-them:
+A selection of test_ops.py's cases, because each kernel is compiled on first use: docs/npu.md has the numbers. To run all:
 
     MINDTORCH_TEST_DEVICE=npu PYTHONPATH=src pytest tests/mindtorch_v2/test_ops.py
 """

@@ -1,5 +1,5 @@
 """Optimizers against their formulas in NumPy (float64, 20 steps), their options, state, groups, hooks and errors; schedules
-against closed forms. Where PyTorch is installed the same runs are compared with it."""
+against closed forms. If PyTorch is installed, the same runs are compared with it."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""out=: results that go into tensors of the caller, for every op of the table that takes it; beside PyTorch where it is
+"""out=: results written to the caller's tensors, for every op of the table that supports it; compared with PyTorch if
 installed.
 
     PYTHONPATH=src pytest tests/mindtorch_v2/test_out.py [-k sum]

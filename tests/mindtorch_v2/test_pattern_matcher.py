@@ -1,5 +1,5 @@
-"""mindtorch_v2.profiler._pattern_matcher: the events that PyTorch's module finds in PyTorch's trees, where it is installed;
-on our own, the patterns that programs were written with."""
+"""mindtorch_v2.profiler._pattern_matcher: the events that PyTorch's module finds in PyTorch's trees, if installed;
+in our own, the patterns that the programs contain."""
 import functools
 import gc
 import json

@@ -1,4 +1,4 @@
-"""mindtorch_v2.profiler against its contract, line by line; the U parts by the names of tests that the contract gives."""
+"""mindtorch_v2.profiler against its contract, line by line; the U parts under the test names that the contract gives."""
 import asyncio
 import contextlib
 import copy

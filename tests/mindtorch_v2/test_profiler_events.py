@@ -1,4 +1,4 @@
-"""What single events of a profile tell: functions of one's own, sequence numbers, scopes, inputs, options."""
+"""Single events of a profile: custom functions, sequence numbers, scopes, inputs, options."""
 import gc
 import json
 import os

@@ -1,4 +1,4 @@
-"""A profile that is interrupted, dropped, copied or left behind takes nothing with it."""
+"""A profile that is interrupted, dropped, copied or abandoned leaves the process usable."""
 
 import copy
 import dis

@@ -1,4 +1,4 @@
-"""Profiles of programs that start workers, run for long, or are killed: worker processes, spools, budgets."""
+"""Profiles of programs that start workers, run for a long time, or are killed: worker processes, spools, memory limits."""
 import gzip
 import json
 import os
@@ -248,7 +248,7 @@ def test_workers_spools_lie_beside_the_programs(tmp_path):
     ({"when_full": "explode"}, ValueError, "when_full must be 'stop', 'newest' or 'stream'"),
     ({"when_full": "stream"}, ValueError, "needs a file to stream to"),
     ({"spool": 3}, TypeError, "str, bytes or os.PathLike"),
-    ({"spool": ""}, ValueError, "not an empty text"),
+    ({"spool": ""}, ValueError, "not an empty string"),
 ])
 def test_wrong_budgets_are_refused_at_once(options, error, text):
     with pytest.raises(error, match=text):

@@ -1,8 +1,8 @@
 """Small programs, profiled by torch.profiler and by mindtorch_v2.profiler: the same events.
 
-Compared are names, nesting, threads, scopes, sequence numbers, forward threads, shapes and annotations of all events; and
-of exported traces the keys of args. Runs where PyTorch is installed:
-PYTHONPATH=src python tests/mindtorch_v2/test_profiler_programs.py  prints both sides of what differs.
+Compares names, nesting, threads, scopes, sequence numbers, forward threads, shapes and annotations of all events, and the
+keys of args in exported traces. Needs PyTorch:
+PYTHONPATH=src python tests/mindtorch_v2/test_profiler_programs.py  prints both sides of each difference.
 """
 import json
 import random

@@ -1,8 +1,8 @@
 """mindtorch_v2.profiler and torch.profiler side by side: the same snippet under both, the same answer.
 
-Runs where PyTorch is installed:  PYTHONPATH=src python tests/mindtorch_v2/test_profiler_torch.py  tells the share that
-agrees and each difference; with pytest each snippet is a test. What is known to differ is in DIFFERENT, with its reason;
-docs/parity.md has the same list.
+Needs PyTorch:  PYTHONPATH=src python tests/mindtorch_v2/test_profiler_torch.py  prints the share that agrees and each
+difference; with pytest, each snippet is a test. Known differences are in DIFFERENT, with their reasons; docs/parity.md has the
+same list.
 """
 import gzip
 import inspect

@@ -1,4 +1,4 @@
-"""mindtorch_v2.profiler._utils: beside PyTorch's where it is installed, and by hand-made events."""
+"""mindtorch_v2.profiler._utils: compared with PyTorch's if installed, and with hand-made events."""
 import functools
 import random
 import types

@@ -1,5 +1,5 @@
-"""Numbers as operands: a call that a profile records makes tensors of them, as PyTorch does. What comes of the call is the same
-whether it is recorded or not, and what is recorded is PyTorch's."""
+"""Numbers as operands: a recorded call converts them to tensors, as PyTorch does. The result is the same whether the call is
+recorded or not, and the record is the same as PyTorch's."""
 import contextlib
 import inspect
 import itertools

@@ -1,4 +1,4 @@
-"""The type stubs say what is there: they are made from the op table by the build."""
+"""The type stubs, which the build generates from the op table, match the package."""
 import ast
 import pathlib
 

@@ -1,4 +1,4 @@
-"""Tensor in Python: life, indexing, conversion, operators, autograd's face. NumPy is the reference."""
+"""Tensor in Python: lifetime, indexing, conversion, operators, the autograd interface. NumPy is the reference."""
 import copy
 import gc
 import io

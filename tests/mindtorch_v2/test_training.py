@@ -1,4 +1,4 @@
-"""Training gives PyTorch's losses: from Python and from C, with the weights and data that PyTorch had (examples/train).
+"""Training gives PyTorch's losses: from Python and from C, with the weights and data that PyTorch used (examples/train).
 
 tests/golden/training holds what PyTorch 2.13 printed: OMP_NUM_THREADS=1 python examples/train/train.py MODEL --framework torch
 """

@@ -1,7 +1,7 @@
-/* A device plug-in that goes wrong when it is told to. It passes everything on to the plug-in at $FAULTY_BEHIND.
+/* A device plug-in that fails on request. It forwards all calls to the plug-in at $FAULTY_BEHIND.
  *
- * faulty_set(what, after): from the call number `after` of its kind on (0: the next), until faulty_clear().
- * $FAULTY_TABLE: "version", "short" or "hole": what is wrong with the table.
+ * faulty_set(what, after): fail from call number `after` of its kind on (0: the next), until faulty_clear().
+ * $FAULTY_TABLE: "version", "short" or "hole": the defect of the table.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
-/* opencl_calls.c - OpenCL programs for test_opencl_layer.py, one per word: what real programs do, and what they do wrong.
+/* opencl_calls.c - OpenCL programs for test_opencl_layer.py, one per CASE: correct and incorrect use.
  *
- * usage: opencl_calls CASE      exits with 0 if all went as OpenCL says it does, with or without the layer
+ * usage: opencl_calls CASE      exits with 0 if OpenCL behaved as specified, with or without the layer
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 300

@@ -1,4 +1,5 @@
-/* opencl_closed.c - a program that opens OpenCL, uses it and closes it before it ends: its trace is written all the same. */
+/* opencl_closed.c - a program that opens OpenCL, uses it and closes it before it exits: its trace is still
+ * written. */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS

@@ -1,6 +1,7 @@
-/* opencl_profiled.c - a program with a profile of its own, which the layer records into: two recordings, one exported.
+/* opencl_profiled.c - a program with its own profile, into which the layer records: two recordings, one
+ * exported.
  *
- * usage: opencl_profiled TRACE.json      prints how many kernels each recording holds
+ * usage: opencl_profiled TRACE.json      prints the number of kernels in each recording
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120

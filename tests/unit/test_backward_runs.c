@@ -1,4 +1,4 @@
-/* Runs of backward that share leaves and graphs: on several threads, and within each other; functions of one's own. */
+/* Runs of backward that share leaves and graphs: on several threads, and nested; custom functions. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Unit: whole blocks of a spool are lost (they read as zeroes), lie where another was, or come from another recording. Each is
- * sound in itself, so no checksum tells: what is shown is what was recorded, or damage is said, by all that reads the file. */
+/* Unit: whole blocks of a spool are lost (they read as zeroes), misplaced, or from another recording. Each is
+ * valid by itself, so checksums do not catch it: every reader shows what was recorded, or reports damage. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* Unit: record/control: names of call sites live as long as the process. A ring defines them once, in chunks that stay, so that
- * thousands of them do not take the room that epochs need. */
+/* Unit: record/control: names of call sites live as long as the process. A ring defines them once, in chunks
+ * that are never evicted, so that thousands of them do not take the space that epochs need. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-/* Unit: pthread_cancel. No call of ours is a cancellation point: a cancelled thread finishes what it does here, so no lock
- * is left locked, no record half counted and no file half written. */
+/* Unit: pthread_cancel. None of our calls is a cancellation point: a cancelled thread completes its call, so
+ * no lock stays locked, no record is half counted and no file half written. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <dirent.h>

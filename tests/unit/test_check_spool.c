@@ -1,4 +1,4 @@
-/* Unit: check/spool: spools, whole and damaged. */
+/* Unit: check/spool: spools, intact and damaged. */
 #define _GNU_SOURCE
 #include "tests/unit/checked_files.h"
 

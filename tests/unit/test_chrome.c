@@ -1,9 +1,9 @@
-/* Unit: present/chrome and present/export. What is in the files is judged by tests/golden/check_exports.py, which runs
- * this program to have them written:
+/* Unit: present/chrome and present/export. The files are checked by tests/golden/check_exports.py, which runs
+ * this program to write them:
  *
  *     test_chrome --write FOLDER            one file per kind of trace
  *     test_chrome --round-trip TRACE OUT    read, written to OUT, read again: 0 if the averages are the same
- *     test_chrome --flows TRACE OUT         flows of a torch trace thrown away and made anew
+ *     test_chrome --flows TRACE OUT         flows of a torch trace discarded and recreated
  */
 #define _GNU_SOURCE
 #include "tests/test.h"

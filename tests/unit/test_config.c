@@ -1,4 +1,4 @@
-/* Unit: what mtp_profile_create takes and what it refuses, and the ABI of structs that callers fill. */
+/* Unit: what mtp_profile_create accepts and rejects, and the ABI of structs that callers fill. */
 #include "tests/test.h"
 
 static void refused(const mtp_profile_config *c, mtp_status status, const char *says)

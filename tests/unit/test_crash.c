@@ -1,5 +1,6 @@
-/* Unit: a program is killed while it records into a spool, at random and at every named point. The file opens, nothing
- * in it is damaged, every id means something, and of each thread at most the record that was being written is missing.
+/* Unit: a program is killed while it records into a spool, at random and at every named point. The file
+ * opens, nothing in it is damaged, every id is defined, and each thread lacks at most the record that it was
+ * writing.
  *
  * Loops are bounded in time; MTP_TEST_SCALE makes them longer. */
 #define _GNU_SOURCE

@@ -1,6 +1,6 @@
-/* Unit: spools that are damaged in ways that no checksum tells: words are changed and the chunk is sealed again, headers
- * claim what cannot be, files are cut. All that reads a trace must come to an end with a result or a status; sanitizers
- * watch how. */
+/* Unit: spools damaged in ways that checksums do not catch: words are changed and the chunk is resealed,
+ * headers have impossible values, files are truncated. Every reader must return a result or a status; run
+ * under sanitizers. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <unistd.h>

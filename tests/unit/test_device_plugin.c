@@ -1,5 +1,5 @@
-/* What any device plug-in must do (mtprof_device.h): run it on another with MINDTORCH_DEVICE_PLUGIN=/path/lib.so. Skipped,
- * with the reason, where the plug-in finds no device.
+/* What any device plug-in must do (mtprof_device.h): test another with MINDTORCH_DEVICE_PLUGIN=/path/lib.so.
+ * Skipped, with the reason, if the plug-in finds no device.
  */
 #include <setjmp.h>
 #include <stdarg.h>

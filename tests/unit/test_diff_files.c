@@ -1,4 +1,4 @@
-/* Unit: analyze/diff: numbers, JSON, wrong arguments. */
+/* Unit: analyze/diff: numbers, JSON, invalid arguments. */
 #include "tests/unit/made_runs.h"
 
 /* ------------------------------------------------------------------------------------------------ numbers */

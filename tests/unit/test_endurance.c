@@ -1,5 +1,5 @@
-/* Unit: what must stay small however long it goes on, and what must be read however large or odd it is. Loops are short here;
- * `make reliability` runs them at the scale of docs/reliability.md. */
+/* Unit: what must stay small however long it runs, and what must be readable however large or odd it is.
+ * Loops are short here; `make reliability` runs them at the scale of docs/reliability.md. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

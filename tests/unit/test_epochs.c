@@ -1,5 +1,6 @@
-/* Unit: record/epoch, record/control, record/renew: a ring describes itself for ever. Definitions, anchors, threads and cycles
- * are recycled with the records that need them, and what is left is named, timed and counted right. */
+/* Unit: record/epoch, record/control, record/renew: a ring stays self-describing indefinitely. Definitions,
+ * anchors, threads and cycles are recycled with the records that need them, and the remaining records have
+ * correct names, times and counts. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-/* Unit: record/events: each recording call, decoded back word for word; and what is not recorded. */
+/* Unit: record/events: each recording call, decoded word for word; and what is not recorded. */
 #include "tests/test.h"
 #include <errno.h>
 #include <pthread.h>

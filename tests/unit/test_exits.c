@@ -1,5 +1,5 @@
-/* Unit: how programs end while they record: the exit status is theirs, nothing crashes or hangs, and a spool can be
- * read. */
+/* Unit: programs that exit while recording: the exit status is theirs, nothing crashes or hangs, and the
+ * spool is readable. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <dlfcn.h>

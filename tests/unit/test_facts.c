@@ -1,4 +1,4 @@
-/* Unit: trace/facts: what a span is, whoever wrote the trace. */
+/* Unit: trace/facts: what a span is, whichever program wrote the trace. */
 #include "trace/facts.h"
 #include "tests/made_trace.h"
 

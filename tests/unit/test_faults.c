@@ -1,5 +1,5 @@
-/* Unit: every allocation, mapping and file call of a whole profile made to fail, once and for good. The program goes
- * on, nothing leaks, the ledger stays exact, and afterwards all works again. */
+/* Unit: every allocation, mapping and file call of a whole profile is made to fail, once and permanently. The
+ * program continues, nothing leaks, the ledger stays exact, and afterwards everything works again. */
 #include "tests/test.h"
 #include <pthread.h>
 

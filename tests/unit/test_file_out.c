@@ -1,4 +1,4 @@
-/* Unit: base/file_out: a file appears whole or not at all, whatever fails and whatever lies in its way. */
+/* Unit: base/file_out: a file appears complete or not at all, whatever fails and whatever is in its place. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <dirent.h>

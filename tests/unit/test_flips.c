@@ -1,5 +1,6 @@
-/* Unit: one bit of a spool is flipped, in each byte of its header, its copy, of all control chunks and of every chunk's header:
- * what is shown is what was recorded, or damage is said. Of a recording that was stopped, and of one whose process was killed. */
+/* Unit: one bit of a spool is flipped, in each byte of its header, the header's copy, all control chunks and
+ * every chunk's header: readers show what was recorded, or report damage. For a recording that was stopped,
+ * and for one whose process was killed. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Unit: analyze/flops. The figures are torch 2.13's, by with_flops. */
+/* Unit: analyze/flops. The expected numbers are torch 2.13's, from with_flops. */
 #include "tests/made_trace.h"
 #include "analyze/flops.h"
 

@@ -1,4 +1,4 @@
-/* Unit: record/fork: what becomes of a recording in a child, made in whatever way, and of the parent beside it. */
+/* Unit: record/fork: a recording in a child, however created, and in its parent. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <errno.h>

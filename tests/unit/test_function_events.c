@@ -1,4 +1,4 @@
-/* Unit: analyze/events: sums, trees, the list, device work, what an event has. */
+/* Unit: analyze/events: sums, trees, the list, device work, the fields of an event. */
 #define _GNU_SOURCE
 #include "tests/unit/event_lists.h"
 

@@ -1,4 +1,4 @@
-/* Unit: analyze/events: agreement with averages, columns, what is wrong or large, threads, leaks. */
+/* Unit: analyze/events: agreement with averages, columns, invalid or large input, threads, leaks. */
 #define _GNU_SOURCE
 #include "tests/unit/event_lists.h"
 

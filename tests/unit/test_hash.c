@@ -1,4 +1,4 @@
-/* Unit: base/hash. What tables and checksums lean on: every bit counts, lengths count, runs are spread. */
+/* Unit: base/hash. What tables and checksums rely on: every bit counts, lengths count, runs are spread. */
 #include "tests/test.h"
 #include "base/hash.h"
 

@@ -1,5 +1,5 @@
-/* Unit: record/reclaim: what threads hold open and do not write to comes back to the pool. A ring goes on keeping the newest,
- * and a stream all, however many threads have recorded once and wait. */
+/* Unit: record/reclaim: chunks that idle threads hold open return to the pool. A ring keeps the newest
+ * records, and a stream all of them, however many threads have recorded once and are waiting. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* Unit: scopes that end in any order: record/events (tokens, slots), trace/from_records (begins found by slot), against a
- * model that remembers what it did. Tasks that take turns on a thread, chunks that were overwritten, drops, toggles, old
+/* Unit: scopes that end in any order: record/events (tokens, slots), trace/from_records (begins found by
+ * slot), against a reference model. Tasks interleaved on a thread, overwritten chunks, drops, toggles, old
  * spools.
  */
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-/* Unit: base/json_check. RFC 8259, and where exactly a text goes wrong. */
+/* Unit: base/json_check. RFC 8259, and the exact position of an error. */
 #include "tests/test.h"
 #include "base/json_check.h"
 

@@ -1,4 +1,4 @@
-/* Unit: programs that leave by a jump: a handler out of a record, a function out of its scopes. */
+/* Unit: programs that longjmp: a signal handler out of a record, a function out of its scopes. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <pthread.h>

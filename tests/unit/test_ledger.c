@@ -1,5 +1,5 @@
-/* Unit: emitted == kept + dropped == what was asked for; kept == what is there. For each policy, with threads that
- * race, while the profile is started, stopped, read and asked from elsewhere. */
+/* Unit: emitted == kept + dropped == requested; kept == found in the trace. For each policy, with racing
+ * threads, while other threads start, stop, read and query the profile. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <pthread.h>

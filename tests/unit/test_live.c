@@ -1,4 +1,4 @@
-/* Unit: traces of a recording that goes on, read in its process and from outside: what is shown is whole. */
+/* Unit: traces of a recording in progress, read in its process and from outside: they are consistent. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-/* Unit: analyze/memory: what is missing, devices, forms of output, limits. */
+/* Unit: analyze/memory: missing data, devices, output formats, limits. */
 #define _GNU_SOURCE
 #include "tests/unit/memory_lists.h"
 

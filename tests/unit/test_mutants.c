@@ -1,5 +1,5 @@
-/* Unit: faults that tools/mutate put into the code and no other test noticed. Each test names what would go wrong; its fault is
- * in tools/mutate.faults. */
+/* Unit: faults that tools/mutate put into the code and no other test detected. Each test names what would go
+ * wrong; its fault is in tools/mutate.faults. */
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/membarrier.h>

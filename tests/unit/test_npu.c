@@ -1,5 +1,5 @@
-/* Device "npu" against the CPU: every op with arguments by chance, a GPT that trains alike on both, memory, streams, errors, and
- * what the profiler shows. Skipped, with the reason, where there is no OpenCL device.
+/* Device "npu" against the CPU: every op with random arguments, a GPT that trains alike on both, memory,
+ * streams, errors, and what the profiler shows. Skipped, with the reason, if there is no OpenCL device.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,8 @@
-/* Device "npu" when its driver, its memory or its plug-in fails: a clear error that names it, and the process goes on.
+/* Device "npu" when its driver, its memory or its plug-in fails: a clear error that names it, and the process
+ * continues.
  *
- * Run with MINDTORCH_DEVICE_PLUGIN=faulty_plugin and FAULTY_BEHIND=the plug-in behind it. Skipped, with the reason, where
- * there is no OpenCL device.
+ * Run with MINDTORCH_DEVICE_PLUGIN=faulty_plugin and FAULTY_BEHIND=the plug-in behind it. Skipped, with the
+ * reason, if there is no OpenCL device.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Every row of the op table called with arguments by chance, right and wrong: it answers or refuses with words; nothing is
- * read or written out of bounds (the sanitizer builds run this too), nothing is left behind.
+/* Every row of the op table is called with random arguments, valid and invalid: it succeeds or fails with a
+ * message; nothing is read or written out of bounds (the sanitizer builds run this too), nothing leaks.
  */
 #include <setjmp.h>
 #include <stdarg.h>

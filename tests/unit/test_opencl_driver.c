@@ -1,6 +1,7 @@
-/* test_opencl_driver.c - unit: the OpenCL layer over a driver of our own, which does what drivers may do and PoCL does not.
+/* test_opencl_driver.c - unit: the OpenCL layer over a fake driver, which does what drivers may do but PoCL
+ * does not.
  *
- * usage: test_opencl_driver LAYER       the layer is opened as a loader would, and records into a profile of the test's
+ * usage: test_opencl_driver LAYER       opens the layer as a loader would; it records into the test's profile
  */
 #define _GNU_SOURCE
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Unit: base/os and base/testpoint: the calls that tests lean on must themselves be right. */
+/* Unit: base/os and base/testpoint: the calls that tests rely on must themselves be correct. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include "base/budget.h"

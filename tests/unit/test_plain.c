@@ -1,4 +1,5 @@
-/* tests/unit/test_plain.c - base/plain.h under locales of the world; the traces and tables of a program that has one. */
+/* tests/unit/test_plain.c - base/plain.h under various locales; the traces and tables of a program that sets
+ * one. */
 #define _GNU_SOURCE
 #include <locale.h>
 #include <math.h>

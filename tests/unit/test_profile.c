@@ -1,4 +1,4 @@
-/* Unit: record/profile and record/metadata: who may call what when, metadata, trace ids, toggling. */
+/* Unit: record/profile and record/metadata: which calls are allowed when, metadata, trace ids, toggling. */
 #include "tests/test.h"
 #include <ctype.h>
 #include <pthread.h>

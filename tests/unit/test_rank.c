@@ -1,4 +1,4 @@
-/* Unit: base/rank, and that the library keeps the order that it tells of. */
+/* Unit: base/rank, and that the library follows its documented lock order. */
 #define _GNU_SOURCE
 #define MTP__TESTING /* as the library that this is linked with */
 #include "base/rank.h"

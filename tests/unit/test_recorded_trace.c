@@ -1,5 +1,5 @@
-/* Unit: trace/from_records, trace/from_device: what a recording becomes: functions and scopes that do not nest, device
- * clocks, annotations on streams, what devices are.
+/* Unit: trace/from_records, trace/from_device: from a recording to a trace: functions and scopes that do not
+ * nest, device clocks, annotations on streams, device properties.
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
-/* Unit: record/recover: what can be read of a spool becomes a whole one, which check finds clean; twice is the same as once. */
+/* Unit: record/recover: the readable part of a spool becomes a complete spool that passes check; recovering
+ * twice is the same as once. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* Unit: recording from a signal handler, at any moment, whatever the thread was doing: no deadlock, and every record
- * is either there or counted. */
+/* Unit: recording from a signal handler, at any moment, whatever the thread was doing: no deadlock, and every
+ * record is either kept or counted as dropped. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Unit: record/spool: files that are whole, cut, flipped, or not spools at all. */
+/* Unit: record/spool: files that are intact, truncated, corrupted, or not spools at all. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include "record/checks.h"

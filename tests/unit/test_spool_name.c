@@ -1,5 +1,5 @@
-/* Unit: record/spool_name: a spool and the file that has its name: one that was there, one that another process records into,
- * one that a crash left, one that somebody cuts. */
+/* Unit: record/spool_name: a spool and the file under its name: an earlier one, one that another process
+ * records into, one left by a crash, one that is truncated while it is recorded. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <fcntl.h>

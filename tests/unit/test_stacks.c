@@ -1,4 +1,4 @@
-/* Unit: present/stacks: folded stacks as torch's export_stacks has them. */
+/* Unit: present/stacks: folded stacks as torch's export_stacks writes them. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include "tests/unit/chrome_traces.h"

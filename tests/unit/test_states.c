@@ -1,4 +1,4 @@
-/* Unit: record/profile's state machine: what each step does, whatever sequence of actions a schedule makes. */
+/* Unit: record/profile's state machine: what each step does, for any sequence of actions from a schedule. */
 #include "tests/test.h"
 #include <pthread.h>
 

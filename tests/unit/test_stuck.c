@@ -1,4 +1,5 @@
-/* Unit: threads that stay inside a record while the profile is stopped, and go on later; and a process that is paused. */
+/* Unit: threads that are inside a record while the profile is stopped, and resume later; and a process that
+ * is paused. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Unit: trace/symbols and what record/stack says of native functions: names from symbol tables, and files that have none, are
- * gone, are others or are damaged. */
+/* Unit: trace/symbols, and native functions in record/stack: names from symbol tables, and files that have
+ * none, were deleted, were replaced or are damaged. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* Unit: record/registry and how threads come, rest and go. */
+/* Unit: record/registry: threads that start, idle and exit. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <errno.h>

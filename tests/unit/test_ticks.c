@@ -1,4 +1,4 @@
-/* Unit: trace/ticks: the conversion of ticks, under clocks that do what they should not. */
+/* Unit: trace/ticks: the conversion of ticks, with clocks that misbehave. */
 #include "tests/test.h"
 #include <math.h>
 #include "trace/records/ticks.h"

@@ -1,4 +1,4 @@
-/* Unit: analyze/tree*, and what is recorded for it: which tensors ops were given, what objects hold. */
+/* Unit: analyze/tree*, and what is recorded for it: the tensors of ops and of objects. */
 #define _GNU_SOURCE
 #include <time.h>
 #include "tests/made_trace.h"

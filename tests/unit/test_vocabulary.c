@@ -1,4 +1,4 @@
-/* Unit: record/metadata's words, and names of the process. */
+/* Unit: record/metadata's vocabulary, and process names. */
 #include "tests/test.h"
 
 static void activities_are_parsed_in_any_case(void **state)

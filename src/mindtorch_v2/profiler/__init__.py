@@ -1,4 +1,4 @@
-"""torch.profiler for mindtorch_v2: what a program does, op by op, at a small cost.
+"""torch.profiler for mindtorch_v2: what a program does, op by op, with low overhead.
 
     import mindtorch_v2 as torch
     from mindtorch_v2.profiler import profile, record_function, ProfilerActivity
@@ -51,7 +51,7 @@ __all__ = [
 
 
 def _optimizer_post_hook(optimizer: Any, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Steps of optimizers are steps of the process, for a daemon that counts iterations."""
+    """Counts optimizer steps as steps of the process, for a daemon that counts iterations."""
     KinetoStepTracker.increment_step("Optimizer")
 
 

@@ -1,5 +1,5 @@
-"""Folders for the files of worker processes, in the folder for temporary files. Each goes with its profile. Whoever uses one holds
-a lock on it, the process and what it forked; so one that a killed process left behind is known, and goes with the next."""
+"""Temporary folders for the files of worker processes. Each is removed with its profile. The process and its forks hold a lock on
+it, so a folder left behind by a killed process is recognized, and removed by the next profile."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import time
 import uuid
 
 _NAME = re.compile(r"mtprof-\d+-[0-9a-f]{32}")
-_YOUNG = 60  # seconds: it may be about to be locked
-_held: dict[str, int] = {}  # folder -> descriptor that has the lock
+_YOUNG = 60  # seconds: its owner may be about to lock it
+_held: dict[str, int] = {}  # folder -> descriptor that holds the lock
 
 
 def folder() -> str:
-    """A name for one; it is made when a child needs it."""
+    """A name for a folder, which is created when a child needs it."""
     return os.path.join(tempfile.gettempdir(), f"mtprof-{os.getpid()}-{uuid.uuid4().hex}")
 
 
 def make(path: str) -> None:
-    """The folder is there, and ours. Called before each fork: it does not fail; the child says what it cannot do."""
+    """Creates and locks the folder. Called before each fork: never fails; the child reports what it cannot do."""
     if path in _held or not _NAME.fullmatch(os.path.basename(path)):
         return
     with contextlib.suppress(OSError):
@@ -35,7 +35,7 @@ def make(path: str) -> None:
 
 
 def remove(path: str, pid: int) -> None:
-    """At the end of the profile that process `pid` made it for."""
+    """Called at the end of the profile for which process `pid` created it."""
     if os.getpid() != pid:
         return
     shutil.rmtree(path, ignore_errors=True)

@@ -1,12 +1,12 @@
-"""torch.profiler._memory_profiler: what each tensor of a profile was, deduced from the event tree.
+"""torch.profiler._memory_profiler: the category of each tensor in a profile, deduced from the event tree.
 
     profile = MemoryProfile(prof.profiler.kineto_results)     # or prof._memory_profile()
     profile.timeline                                          # (time, Action, (TensorKey, version), bytes), by time
 
-The ops of the tree become a data-flow graph of versions of tensors. Where gradients enter it is plain to see; parameters,
-inputs, activations and the rest follow from what depends on what. It works on the tree alone, so on any program's, and
-therefore sees no more than the tree shows. prof.export_memory_timeline() does not use it: the runtime tells the recorder what
-a block is for when it knows (mindtorch_v2/profiler/memory.py; docs/parity.md says how the two relate).
+The ops of the tree become a data-flow graph of tensor versions. The tree shows gradients directly; parameters, inputs,
+activations and the rest are deduced from dependencies. It uses only the tree, so it works for any program, but sees no more
+than the tree shows. prof.export_memory_timeline() does not use it: there, the runtime reports the category of a block to the
+recorder when it is known (mindtorch_v2/profiler/memory.py; docs/parity.md explains how the two relate).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Action(enum.Enum):
     DESTROY = enum.auto()
 
 
-# In the order of the columns of a timeline; None: not known.
+# In the column order of a timeline; None: unknown.
 _CATEGORY_TO_COLORS = {Category.__members__.get(name): colour for name, colour in memory.CATEGORIES}
 _CATEGORY_TO_INDEX = {category: i for i, category in enumerate(_CATEGORY_TO_COLORS)}
 _ACTION_TO_INDEX = {action: action.value for action in Action}
@@ -66,14 +66,14 @@ _ACTION_TO_INDEX = {action: action.value for action in Action}
 
 @dataclasses.dataclass(eq=True, unsafe_hash=False, frozen=True)
 class Key:
-    """Memory of which only the device is known."""
+    """Memory for which only the device is known."""
 
     device: torch.device
 
 
 @dataclasses.dataclass(eq=False)
 class _Storage:
-    """A block of memory. Addresses are used again, so the allocation's id says which block it is."""
+    """A block of memory, identified by its allocation id because addresses are reused."""
 
     ptr: int
     allocation_id: int
@@ -90,7 +90,7 @@ class _Storage:
 
 @dataclasses.dataclass(eq=True, unsafe_hash=False, frozen=True)
 class TensorKey(Key):
-    """A tensor in one of the blocks that it had: the id is the tensor's, and stays when it moves to another block."""
+    """A tensor in one of its blocks: the id is the tensor's, and is kept when it moves to another block."""
 
     id: int
     storage: _Storage
@@ -112,7 +112,7 @@ class TensorKey(Key):
 
     @classmethod
     def from_allocation(cls, alloc: _ExtraFields_Allocation) -> TensorKey | None:
-        """None if no op was seen to use the block."""
+        """None if no recorded op used the block."""
         return cls._make(alloc.id, alloc.ptr, alloc.allocation_id, alloc.device)
 
     @classmethod
@@ -125,8 +125,8 @@ class TensorKey(Key):
 
 
 def _python_state(node: _ProfilerEvent) -> tuple[list[tuple], list[tuple]]:
-    """What the call of a module or of an optimizer's step saw: (parameter, its gradient or None), and the optimizer's state
-    as (name, tensor). It was read when the object was first called: later it may be out of date."""
+    """The tensors of a module or optimizer: (parameter, its gradient or None), and the optimizer's state as (name, tensor).
+    They were read when the object was first called, and may be stale later."""
     tag, call = node.typed
     if tag != _EventType.PyCall:
         return [], []
@@ -142,14 +142,14 @@ def _python_state(node: _ProfilerEvent) -> tuple[list[tuple], list[tuple]]:
 
 
 def _extract_parameters_and_gradients(node: _ProfilerEvent) -> Iterator[tuple[TensorKey | None, TensorKey | None]]:
-    """(parameter, gradient) as far as an event shows them."""
+    """The (parameter, gradient) pairs that an event shows."""
     tag, fields = node.typed
     if tag == _EventType.PyCall:
         for p, grad in _python_state(node)[0]:
             yield TensorKey.from_tensor(p), TensorKey.from_tensor(grad)
     elif tag == _EventType.TorchOp and fields.scope == RecordScope.BACKWARD_FUNCTION and \
             node.name == "torch::autograd::AccumulateGrad" and node.children:
-        # A first gradient is kept as it comes, which shows as a detach; further ones are added to it.
+        # The first gradient is stored as is, which appears as a detach; later ones are added to it.
         first_tag, first = node.children[0].typed
         if first_tag == _EventType.TorchOp and node.children[0].name in ("aten::detach", "aten::add_"):
             inputs = first.inputs
@@ -166,7 +166,7 @@ def extract_gradients(node: _ProfilerEvent) -> Iterator[tuple[TensorKey | None, 
 
 
 def get_scopes(event: _ProfilerEvent | None) -> tuple[RecordScope, ...]:
-    """The scopes of an op and of those around it, the innermost first."""
+    """The scopes of an op and its ancestors, innermost first."""
     scopes = []
     while event:
         tag, fields = event.typed
@@ -178,7 +178,7 @@ def get_scopes(event: _ProfilerEvent | None) -> tuple[RecordScope, ...]:
 
 # --------------------------------------------------------------------------------------------------- schemas
 
-# The Python types that a value of a schema's type is recorded as, by the type's kind.
+# The Python types as which values of a schema type are recorded, by the type's kind.
 _RECORDED_AS: dict[str, tuple[type, ...]] = {
     "TensorType": (TensorKey, _TensorMetadata),
     "NoneType": (type(None),),
@@ -191,12 +191,12 @@ _RECORDED_AS: dict[str, tuple[type, ...]] = {
 
 
 class SchemaMatcher:
-    """Which overload of an op was called, by comparing what was recorded of its arguments with the schemas of its name, and
+    """Determines which overload of an op was called, by matching the recorded arguments against the schemas of its name, and
     which arguments it may have changed."""
 
     @classmethod
     def inputs_are_mutable(cls, t: _ExtraFields_TorchOp) -> tuple[bool | None, ...]:
-        """Of each input, whether an overload that fits changes it. None, of all of them, if no overload fits."""
+        """For each input, whether a matching overload changes it; None for all if no overload matches."""
         schemas = cls.match_schemas(t)
         if not schemas:
             return tuple(None for _ in t.inputs)
@@ -230,7 +230,7 @@ class SchemaMatcher:
 
     @staticmethod
     def _lists_match(observed: Any, element: Any) -> bool:
-        """Lists of tensors are recorded; those with gaps (of an index) by PyTorch not, here without the gaps."""
+        """Lists of tensors are recorded. PyTorch does not record those with gaps (of an index); here they lack the gaps."""
         tensors = isinstance(observed, list) and all(isinstance(value, _RECORDED_AS["TensorType"]) for value in observed)
         if element.kind() == "TensorType":
             return tensors
@@ -239,7 +239,7 @@ class SchemaMatcher:
 
     @staticmethod
     def lookup_schemas(name: str) -> tuple[Any, ...] | None:
-        """None if the name cannot be that of an op, () if it is that of none."""
+        """None if the name cannot be an op's; () if there is no op of that name."""
         return _schemas_of(name)
 
 
@@ -254,14 +254,14 @@ def _schemas_of(name: str) -> tuple[Any, ...] | None:
 
 
 def _as_key(value: Any) -> Any:
-    """Tensors as keys; one without memory, such as a number in a tensor's place, as it is."""
+    """Tensors as keys; one without memory, such as a number in place of a tensor, unchanged."""
     if isinstance(value, list):
         return [_as_key(item) for item in value]
     return TensorKey.from_tensor(value) or value if isinstance(value, _TensorMetadata) else value
 
 
 def _tensors_of(value: Any) -> Iterable[_TensorMetadata]:
-    """The tensors that one input of an op is made of."""
+    """The tensors in one input of an op."""
     if isinstance(value, _TensorMetadata):
         return (value,)
     return value if isinstance(value, list) else ()
@@ -284,7 +284,7 @@ class OpTree:
 
 
 class SizeMap:
-    """Bytes of each tensor: of its allocation where that was seen, else at least what its views span."""
+    """Bytes of each tensor: the size of its allocation if recorded, else a lower bound from its views."""
 
     def __init__(self, op_tree: OpTree) -> None:
         self._values: dict[TensorKey, int] = {}
@@ -327,7 +327,7 @@ class SizeMap:
 
 @dataclasses.dataclass()
 class DataFlowEdge:
-    """What a node did to a tensor: input_version None: it allocated it; mutated None: it freed it."""
+    """What a node did to a tensor. input_version None: allocated it; mutated None: freed it."""
 
     input_version: int | None = None
     mutated: bool | None = False
@@ -342,7 +342,7 @@ class DataFlowEdge:
 
 
 class DataFlowNode:
-    """An op with all that ran inside it, or an allocation outside of ops."""
+    """An op with everything that ran inside it, or an allocation outside ops."""
 
     def __init__(self, event: _ProfilerEvent, graph: DataFlowGraph) -> None:
         self._event = event
@@ -373,19 +373,19 @@ class DataFlowNode:
                     (allocated if fields.alloc_size > 0 else freed).append(key)
         edges: dict[TensorKey, DataFlowEdge] = {}
         for key, seen in mutable.items():
-            # Where no op that took it could be identified, it may have been changed.
+            # If no op that used it could be identified, assume that it was changed.
             edges[key] = DataFlowEdge(self._graph.lookup(key), True in seen or seen == {None})
         for key in freed:
             if key in edges and edges[key].is_deletion:
                 raise AssertionError(f"Double delete: {key}")
             edges[key] = DataFlowEdge(self._graph.lookup(key), None)
-        for key in allocated:  # last: what is allocated here did not come in, whatever was done to it
+        for key in allocated:  # last: a tensor allocated here is not an input, whatever was done to it
             edges.setdefault(key, DataFlowEdge()).input_version = None
         return dict(sorted(edges.items(), key=lambda item: item[0]._as_sortable))
 
     @functools.cached_property
     def inputs(self) -> dict[TensorKey, tuple[bool, int]]:
-        """(whether it was changed, its version) of each tensor that was there before."""
+        """(changed?, version) of each tensor that existed before."""
         return {key: (bool(edge.mutated), edge.input_version) for key, edge in self._edges.items() if not edge.is_allocation}
 
     @functools.cached_property
@@ -396,7 +396,7 @@ class DataFlowNode:
 
     @property
     def intermediates(self) -> tuple[TensorKey, ...]:
-        """What was allocated and freed within."""
+        """Tensors both allocated and freed inside the node."""
         return tuple(key for key, edge in self._edges.items() if edge.is_allocation and edge.is_deletion)
 
     @property
@@ -430,7 +430,7 @@ class DataFlowGraph:
         return tuple(self._flow_nodes)
 
     def validate(self) -> None:
-        """Each version of a tensor is made once, and used between when it is made and when the next one is."""
+        """Each version of a tensor is created once, and used only until the next one is created."""
         made: set[TensorAndID] = set()
         current: dict[TensorKey, int] = {}
         for node in self._flow_nodes:
@@ -452,9 +452,9 @@ class DataFlowGraph:
 
     @staticmethod
     def _extract_leaf_events(op_tree: OpTree) -> tuple[_ProfilerEvent, ...]:
-        """The nodes of the graph: of each branch of the tree the outermost event that is an op. What an op calls is its own
-        business; but an annotation, which has no schema, is no op, and what is inside it is looked at. An allocation that
-        belongs to no op is a node of its own."""
+        """The nodes of the graph: the outermost op in each branch of the tree. Ops called by an op are part of it; an
+        annotation, which has no schema, is not an op, so its children are visited. An allocation outside ops is a separate
+        node."""
         leaves: list[_ProfilerEvent] = []
 
         def inside(event: _ProfilerEvent) -> list[_ProfilerEvent]:
@@ -491,7 +491,7 @@ class DataFlowGraph:
 
 @dataclasses.dataclass
 class CategoryElement:
-    """Of one tensor: its category in all blocks and versions, by block, by version."""
+    """The categories of one tensor: for all blocks and versions, by block, by version."""
 
     by_id: Category | None = None
     by_key: dict[TensorKey, Category] = dataclasses.field(default_factory=dict)
@@ -501,7 +501,7 @@ class CategoryElement:
 
 @dataclasses.dataclass
 class CategoryDict:
-    """Categories of tensors. What is said of a tensor goes before what is said of a block, and that before a version."""
+    """Categories of tensors. A tensor's category takes precedence over a block's, and that over a version's."""
 
     _values: collections.defaultdict[int, CategoryElement] = dataclasses.field(
         default_factory=lambda: collections.defaultdict(CategoryElement))
@@ -549,8 +549,8 @@ class MemoryProfile:
 
     @property
     def timeline(self) -> tuple[tuple[int, Action, KeyAndID, int], ...]:
-        """(time in ns, or -1: before the profile; what happened; to which tensor and version; its bytes), by time."""
-        times: dict[tuple[TensorKey, bool], int] = {}  # of (what, whether it was allocated rather than freed)
+        """(time in ns, or -1: before the profile; action; tensor and version; bytes), by time."""
+        times: dict[tuple[TensorKey, bool], int] = {}  # of (tensor, True: allocated, False: freed)
         output = list(self._unknown_memory(times))
         snapshot = self._category_snapshot()
         last_version = dict(snapshot.keys())  # these are sorted
@@ -567,7 +567,7 @@ class MemoryProfile:
         return tuple(sorted(output, key=lambda entry: (entry[0], entry[1].value)))
 
     def _unknown_memory(self, times: dict[tuple[TensorKey, bool], int]) -> Iterator[tuple[int, Action, KeyAndID, int]]:
-        """The timeline of memory that no op was seen to use; fills in when each tensor was allocated and freed."""
+        """The timeline of memory that no recorded op used; also records when each tensor was allocated and freed."""
         live: set[tuple[int, torch.device]] = set()
         for event in self._op_tree.dfs():
             tag, fields = event.typed
@@ -606,9 +606,9 @@ class MemoryProfile:
     # ---------------------------------------------------------------------------------------------- deductions
 
     def _any_version_depends_on_gradient(self) -> set[int]:
-        """Ids of tensors of which some version was computed from a gradient or a parameter, or from what was. An id stands
-        for all versions, also those before: so what is found late concerns nodes that came early, and the walk is made
-        again until nothing more is found."""
+        """Ids of tensors with a version that was computed, directly or indirectly, from a gradient or a parameter. An id
+        stands for all versions, including earlier ones: a late find can affect early nodes, so the walk is repeated until
+        nothing new is found."""
         found: set[int] = set()
         while True:
             before = len(found)
@@ -622,7 +622,7 @@ class MemoryProfile:
                 return found
 
     def _set_gradients_and_temporaries(self) -> None:
-        """Those that are plain to see."""
+        """Gradients and temporaries, which the tree shows directly."""
         for event in self._op_tree.dfs():
             for _, grad in extract_gradients(event):
                 self._categories.set_by_id(grad, Category.GRADIENT)
@@ -636,9 +636,9 @@ class MemoryProfile:
                 self._categories.set_by_id(p, Category.PARAMETER)
 
     def _set_inputs(self) -> None:
-        """Inputs contribute to gradients, and nothing that is computed from gradients contributes to them. Parameters,
-        activations and the optimizer's state all do depend on gradients once there was a step. Without a step, and without
-        modules that name their parameters, nothing can be told."""
+        """Inputs contribute to gradients, and do not depend on them. Parameters, activations and the optimizer's state all
+        depend on gradients after the first step. Without a step, and without modules that name their parameters, inputs
+        cannot be identified."""
         nodes = self._data_flow_graph.flow_nodes
         dependent = self._any_version_depends_on_gradient()
         contributing: set[TensorAndID] = set()
@@ -647,7 +647,7 @@ class MemoryProfile:
             if not contributing.isdisjoint(tensors) or any(
                     self._categories.get(*tensor) in (Category.GRADIENT, Category.PARAMETER) for tensor in tensors):
                 contributing |= tensors
-        for node in nodes:  # what the backward pass makes is its own affair
+        for node in nodes:  # tensors created by the backward pass are not considered
             if node._in_backward:
                 contributing -= node._output_versions
         for key, version in contributing:
@@ -655,9 +655,9 @@ class MemoryProfile:
                 self._categories.setdefault_by_version(key, version, Category.INPUT)
 
     def _set_parameters_using_data_flow(self) -> None:
-        """Parameters that no module or optimizer named: the forward pass uses them together with inputs or what came of
-        these, without being such themselves; some gradient is computed from them; and they are updated by gradients. The
-        optimizer's state fails the first of these, batch norm's averages the last."""
+        """Parameters that no module or optimizer named: the forward pass combines them with inputs or values derived from
+        inputs, but they are neither; some gradient is computed from them; and they are updated by gradients. The
+        optimizer's state fails the first test, batch norm's averages the last."""
         snapshot = self._category_snapshot()
         nodes = self._data_flow_graph.flow_nodes
         forward = {tensor for tensor, category in snapshot.items() if category == Category.INPUT}
@@ -678,7 +678,7 @@ class MemoryProfile:
                 self._categories.set_by_id(key, Category.PARAMETER)
 
     def _set_activations(self) -> None:
-        """What the forward pass makes of inputs and activations, with parameters and temporaries but nothing else."""
+        """Tensors that the forward pass computes from inputs and activations, parameters and temporaries only."""
         needed = {Category.INPUT, Category.ACTIVATION}
         allowed = needed | {Category.PARAMETER, Category.TEMPORARY}
         for node in self._data_flow_graph.flow_nodes:
@@ -695,7 +695,7 @@ class MemoryProfile:
                     self._categories.set_by_id(key, Category.OPTIMIZER_STATE)
 
     def _set_autograd_detail(self) -> None:
-        """What else the backward pass makes, unless it changes what something is known of."""
+        """Everything else that the backward pass creates, unless it changes a tensor of a known category."""
         unclaimed = (None, Category.AUTOGRAD_DETAIL)
         for node in self._data_flow_graph.flow_nodes:
             if node._in_backward:
@@ -712,7 +712,7 @@ class MemoryProfileTimeline:
         self.categories = memory_profile._categories
 
     def _changes(self, device_str: str) -> Iterator[tuple[int, Action, int, int]]:
-        """(time in ns, action, bytes more or less, index of the category); a change of version is one of each."""
+        """(time in ns, action, change in bytes, index of the category); a new version is a decrease and an increase."""
         device = torch.device(device_str)
         for time, action, (key, version), size in self.timeline:
             if key.device != device:
@@ -726,7 +726,7 @@ class MemoryProfileTimeline:
                 yield time, action, size, _CATEGORY_TO_INDEX[self.categories.get(key, after)]
 
     def _coalesce_timeline(self, device_str: str) -> tuple[list[int], list[list[int]]]:
-        """(times in us, bytes at each: a 0 and then one number per category). What was there before is at the first time."""
+        """(times in us, bytes at each: a 0, then one number per category). Earlier allocations are counted at the first time."""
         times: list[int] = []
         sizes: list[list[int]] = []
         for time, _, size, category in self._changes(device_str):
@@ -748,6 +748,6 @@ class MemoryProfileTimeline:
         write_file(path, json.dumps(changes))
 
     def export_memory_timeline_html(self, path: Any, device_str: str, figsize: Any = (20, 12), title: str | None = None) -> None:
-        """A page with the stacked plot; it needs nothing but itself."""
+        """A self-contained page with the stacked plot."""
         times, sizes = self._coalesce_timeline(device_str)
         write_file(path, memory.page(times, sizes, device_str, title, figsize))

@@ -1,4 +1,4 @@
-"""torch.profiler._pattern_matcher: ways of writing a program that are known to be slow, found in its event tree.
+"""torch.profiler._pattern_matcher: finds known performance anti-patterns in a program's event tree.
 
     with torch.profiler.profile(with_stack=True, record_shapes=True) as prof:
         train()
@@ -27,14 +27,14 @@ from mindtorch_v2._C._profiler import (
 from mindtorch_v2.profiler._utils import index_of_first_match, traverse_bfs, traverse_dfs
 
 _TUNING = "https://pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
-# How the names of the library's own files begin: shortened by the directory that it is imported from, or whole.
+# Prefixes of the library's own file names: relative to the import directory, or absolute.
 _LIBRARY = (torch.__name__ + os.sep, os.path.join(os.path.dirname(torch.__file__), ""))
 
 
 class Pattern:
-    """Base of patterns: a subclass says which events match(), and may narrow which are looked at (eventTreeTraversal) and
-    whether a profile holds what is needed (skip). One with benchmark(events) -> {input shapes: time after / before} can
-    estimate what a change would bring."""
+    """Base of patterns: a subclass defines which events match(), and may restrict which events are examined
+    (eventTreeTraversal) and which profiles are usable (skip). One that defines benchmark(events) -> {input shapes: time
+    after / before} can estimate the speedup."""
 
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
         self.prof = prof
@@ -52,14 +52,14 @@ class Pattern:
 
     @property
     def skip(self) -> bool:
-        """Whether the profile cannot show the pattern."""
+        """Whether the profile lacks the data to show the pattern."""
         return False
 
     def report(self, event: _ProfilerEvent) -> str:
         return f"{self.description}\n[Source Code Location] {source_code_location(event)}"
 
     def eventTreeTraversal(self) -> Iterator[_ProfilerEvent]:  # noqa: N802 (torch's name)
-        """The events that are tried."""
+        """The events to examine."""
         yield from traverse_dfs(self.event_tree)
 
     def summary(self, events: list[_ProfilerEvent]) -> str:
@@ -88,8 +88,8 @@ class Pattern:
         return event
 
     def _family(self, event: _ProfilerEvent) -> tuple[list[_ProfilerEvent], int]:
-        """The event with its siblings, and where it is among them. Looked up once for all of a parent's children: loops
-        have many."""
+        """The event's siblings, itself included, and its index among them. Looked up once per parent: loops have many
+        children."""
         parent = event.parent
         key = ("root", event.start_tid) if parent is None else ("child", parent.id)
         if key not in self._families:
@@ -99,7 +99,7 @@ class Pattern:
         return siblings, at[event.id]
 
     def siblings_of(self, event: _ProfilerEvent) -> tuple[list[_ProfilerEvent], list[_ProfilerEvent]]:
-        """Those before the event and those after it."""
+        """The siblings before the event and those after it."""
         siblings, at = self._family(event)
         return siblings[:at], siblings[at + 1:]
 
@@ -112,7 +112,7 @@ class Pattern:
         return siblings[at - 1] if at > 0 else None
 
     def go_up_until(self, event: _ProfilerEvent | None, predicate: Callable[[_ProfilerEvent], bool]) -> _ProfilerEvent | None:
-        """The event or the nearest one above for which the predicate holds; the root if it holds for none."""
+        """The event or its nearest ancestor for which the predicate holds; the root if there is none."""
         if not event:
             return None
         while event.parent and not predicate(event):
@@ -129,7 +129,7 @@ def _format_ns(ns: float) -> str:
 
 
 def _seconds(work: Callable[[], Any], repeats: int = 10) -> float:
-    """How long a call takes, waiting for the device included."""
+    """How long a call takes, including the wait for the device."""
     wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     work()
     wait()
@@ -144,7 +144,7 @@ def _seconds(work: Callable[[], Any], repeats: int = 10) -> float:
 
 
 class NamePattern(Pattern):
-    """Events whose name has a match of a regular expression."""
+    """Events whose name matches a regular expression."""
 
     def __init__(self, prof: Any, name: str, should_benchmark: bool = False) -> None:
         super().__init__(prof, should_benchmark)
@@ -156,10 +156,10 @@ class NamePattern(Pattern):
 
 
 class ExtraCUDACopyPattern(Pattern):
-    """A tensor is filled on the CPU and then moved to the device as it is: torch.zeros(100).to("cuda").
+    """A tensor is filled on the CPU and then moved to the device unchanged: torch.zeros(100).to("cuda").
 
-    The event is the aten::to that copied without a change of dtype. What ran before the call it belongs to must end in a
-    fill: that call's previous sibling, or its last child, or that one's, and so on.
+    The event is an aten::to that copied without a change of dtype. The call before its own must end in a fill: the previous
+    sibling, its last child, the last child of that, and so on.
     """
 
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
@@ -199,9 +199,9 @@ class ExtraCUDACopyPattern(Pattern):
 
 
 class ForLoopIndexingPattern(Pattern):
-    """A loop that takes one element or row of a tensor at a time: for i in range(n): x[i] = i.
+    """A loop that accesses one element or row of a tensor at a time: for i in range(n): x[i] = i.
 
-    The event is the first aten::select of ten or more that follow each other with the same ops between them.
+    The event is the first of ten or more consecutive aten::select with the same ops between them.
     """
 
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
@@ -211,7 +211,7 @@ class ForLoopIndexingPattern(Pattern):
         self.visited: set[int] = set()
 
     def eventTreeTraversal(self) -> Iterator[_ProfilerEvent]:  # noqa: N802
-        """Level by level, so that the first of a loop is seen before the rest of it."""
+        """Breadth first, so that the first event of a loop is seen before the rest."""
         yield from traverse_bfs(self.event_tree)
 
     def match(self, event: _ProfilerEvent) -> bool:
@@ -232,7 +232,7 @@ class ForLoopIndexingPattern(Pattern):
 
 
 class FP32MatMulPattern(Pattern):
-    """Products of float32 matrices without TF32, on devices that have it."""
+    """float32 matrix products without TF32, on devices that support it."""
 
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
         super().__init__(prof, should_benchmark)
@@ -268,8 +268,8 @@ class FP32MatMulPattern(Pattern):
 
 
 def _devices_have_tf32() -> bool:
-    """Whether all GPUs that the library was built for are of NVIDIA's generation 8.0 (Ampere) or later; False if there are
-    none. OpenCL has no such mode."""
+    """Whether all GPUs that the library was built for have NVIDIA compute capability 8.0 (Ampere) or later; False if there
+    are none. OpenCL has no such mode."""
     if getattr(getattr(torch, "version", None), "hip", None) is not None:
         return False
     architectures = getattr(torch.cuda, "get_arch_list", list)()
@@ -277,20 +277,20 @@ def _devices_have_tf32() -> bool:
 
 
 class OptimizerSingleTensorPattern(Pattern):
-    """An optimizer that updates one parameter after the other, where foreach=True would update all in few kernels."""
+    """An optimizer that updates parameters one at a time, where foreach=True would update all with few kernels."""
 
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
         super().__init__(prof, should_benchmark)
         self.name = "Optimizer Single Tensor Pattern"
         self.optimizers_with_foreach = ["adam", "sgd", "adamw"]
-        self.description = "The optimizer updates its parameters one by one. Pass foreach=True to it."
+        self.description = "The optimizer updates its parameters one at a time. Pass foreach=True to it."
 
     def match(self, event: _ProfilerEvent) -> bool:
         return event.name.endswith(tuple(f"_single_tensor_{name}" for name in self.optimizers_with_foreach))
 
 
 class SynchronizedDataLoaderPattern(Pattern):
-    """A DataLoader without workers: batches are made while nothing else is done.
+    """A DataLoader without workers: the program waits while each batch is loaded.
 
     The event is a DataLoader's __iter__ whose _get_iterator does not check the number of workers.
     """
@@ -298,7 +298,7 @@ class SynchronizedDataLoaderPattern(Pattern):
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
         super().__init__(prof, should_benchmark)
         self.name = "Synchronized DataLoader Pattern"
-        self.description = "A DataLoader makes its batches in this process, between the steps. Give it num_workers > 0."
+        self.description = "A DataLoader creates its batches in this process, between the steps. Set num_workers > 0."
         self.url = _TUNING + "#enable-async-data-loading-and-augmentation"
 
     def match(self, event: _ProfilerEvent) -> bool:
@@ -314,7 +314,7 @@ def _is_of_loader(event: _ProfilerEvent, function: str) -> bool:
 
 
 def _called(event: _ProfilerEvent, function: str) -> _ProfilerEvent | None:
-    """The first of the loader's functions of that name that an event called."""
+    """An event's first call of the loader's function of that name."""
     return next((child for child in event.children if _is_of_loader(child, function)), None)
 
 
@@ -333,12 +333,12 @@ class GradNotSetToNonePattern(Pattern):
 
 
 class Conv2dBiasFollowedByBatchNorm2dPattern(Pattern):
-    """A Conv2d with a bias before a BatchNorm2d, which takes any constant out again."""
+    """A Conv2d with a bias before a BatchNorm2d, which cancels any constant."""
 
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
         super().__init__(prof, should_benchmark)
         self.name = "Enabling Bias in Conv2d Followed By BatchNorm Pattern"
-        self.description = "A BatchNorm2d removes the bias that the Conv2d before it added. Make the Conv2d with bias=False."
+        self.description = "A BatchNorm2d removes the bias that the Conv2d before it added. Create the Conv2d with bias=False."
         self.url = _TUNING + "#disable-bias-for-convolutions-directly-followed-by-a-batch-norm"
 
     @property
@@ -357,12 +357,12 @@ class Conv2dBiasFollowedByBatchNorm2dPattern(Pattern):
 
 
 class MatMulDimInFP16Pattern(Pattern):
-    """Products of half-precision matrices whose sizes are not multiples of 8, which the fast units of a GPU ask for."""
+    """Half-precision matrix products with sizes that are not multiples of 8, as a GPU's tensor cores require."""
 
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
         super().__init__(prof, should_benchmark)
         self.name = "Matrix Multiplication Dimension Not Aligned Pattern"
-        self.description = "Half-precision matrices are multiplied whose sizes are no multiples of 8. Pad them."
+        self.description = "Half-precision matrices are multiplied with sizes that are not multiples of 8. Pad them."
         self.url = _TUNING + "#use-mixed-precision-and-amp"
 
     @property
@@ -385,7 +385,7 @@ class MatMulDimInFP16Pattern(Pattern):
         for event in events:
             shapes, dtype = input_shapes(event), input_dtypes(event)[0]
             if shapes not in factors:
-                operands = [shape for shape in shapes if len(shape) > 1][-2:]  # addmm has what is added before them
+                operands = [shape for shape in shapes if len(shape) > 1][-2:]  # addmm has its addend before them
                 factors[shapes] = seconds([[-(-size // 8) * 8 for size in shape] for shape in operands]) / seconds(operands)
         return factors
 
@@ -394,7 +394,7 @@ class MatMulDimInFP16Pattern(Pattern):
 
 
 def source_code_location(event: _ProfilerEvent | None) -> str:
-    """FILE:LINE of the innermost call around an event that was not made by the library itself."""
+    """FILE:LINE of the innermost enclosing call that was not made by the library itself."""
     while event:
         if event.tag in (_EventType.PyCall, _EventType.PyCCall):
             if not isinstance(event.extra_fields, (_ExtraFields_PyCall, _ExtraFields_PyCCall)):
@@ -413,12 +413,12 @@ def _op(event: _ProfilerEvent) -> _ExtraFields_TorchOp:
 
 
 def input_shapes(event: _ProfilerEvent) -> tuple[tuple[int, ...], ...]:
-    """The shape of each input of an op, () of what is no tensor."""
+    """The shape of each input of an op; () if not a tensor."""
     return tuple(tuple(getattr(value, "sizes", ())) for value in _op(event).inputs)
 
 
 def input_dtypes(event: _ProfilerEvent) -> tuple[Any, ...]:
-    """The dtype of each input of an op, None of what is no tensor."""
+    """The dtype of each input of an op; None if not a tensor."""
     return tuple(getattr(value, "dtype", None) for value in _op(event).inputs)
 
 
@@ -427,7 +427,7 @@ def input_dtypes(event: _ProfilerEvent) -> tuple[Any, ...]:
 
 def report_all_anti_patterns(prof: Any, should_benchmark: bool = False, print_enable: bool = True,
                              json_report_dir: str | None = None) -> None:
-    """Prints which patterns a profile has, and where. With json_report_dir it also adds what it found to
+    """Prints which patterns occur in a profile, and where. With json_report_dir, also adds them to
     torchtidy_report.json there, as {file: [{line_number, name, url, message}]}."""
     patterns = (ExtraCUDACopyPattern, FP32MatMulPattern, OptimizerSingleTensorPattern, SynchronizedDataLoaderPattern,
                 GradNotSetToNonePattern, Conv2dBiasFollowedByBatchNorm2dPattern, MatMulDimInFP16Pattern)
@@ -454,7 +454,7 @@ def report_all_anti_patterns(prof: Any, should_benchmark: bool = False, print_en
 
 
 def _add_to_report(path: str, found: dict[str, list[dict[str, Any]]]) -> None:
-    """What is told of a file replaces what an earlier report told of it."""
+    """Entries of a file replace those of an earlier report."""
     report: dict[str, Any] = {}
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:

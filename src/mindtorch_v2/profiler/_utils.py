@@ -1,7 +1,7 @@
-"""torch.profiler._utils: walks over the event tree, and what can be told from when things ran.
+"""torch.profiler._utils: traversals of the event tree, and metrics derived from timing.
 
 Everything here is a function of a finished profile: profiler.kineto_results.experimental_event_tree() (the host's events)
-and .events() (launches and device work). Walks keep their own queue, so that a tree may be as deep as it likes.
+and .events() (launches and device work). Traversals are iterative, so a tree may have any depth.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from mindtorch_v2.profiler import DeviceType
 
 def _traverse(tree: Sequence[Any], next_fn: Callable[[deque], Any],
               children_fn: Callable[[Any], Iterable[Any]] = lambda event: event.children, reverse: bool = False) -> Iterator[Any]:
-    """Every event below `tree`; next_fn takes the next one out of those that wait. An event's children are asked for after
-    it was given out, so children_fn can leave a subtree out."""
+    """Every event below `tree`; next_fn pops the next one from the queue. An event's children are queried after it was
+    yielded, so children_fn can skip a subtree."""
     waiting = deque(reversed(tree) if reverse else tree)
     while waiting:
         event = next_fn(waiting)
@@ -37,13 +37,13 @@ traverse_bfs = functools.partial(_traverse, next_fn=deque.popleft, reverse=False
 
 
 def index_of_first_match(seq: Sequence[Any], predicate: Callable[[Any], bool], start: int = 0, end: int | None = None) -> int | None:
-    """The index of the first of seq[start:end] for which the predicate holds, None if there is none."""
+    """The index of the first element of seq[start:end] for which the predicate holds; None if there is none."""
     end = len(seq) if end is None else min(end, len(seq))
     return next((i for i in range(start, end) if predicate(seq[i])), None)
 
 
 def argmax(seq: Sequence[Any], key: Callable[[Any], Any] = lambda value: value, start: int = 0, end: int | None = None) -> int | None:
-    """The index in seq of the largest of seq[start:end], the first of several, None if that is empty."""
+    """The index in seq of the first maximum of seq[start:end]; None if that is empty."""
     window = range(len(seq))[start:end]
     return max(window, key=lambda i: key(seq[i])) if window else None
 
@@ -80,7 +80,7 @@ class Interval:
 
 
 class EventKey:
-    """An event as a key: the same event is the same key."""
+    """An event as a key: keys of the same event are equal."""
 
     def __init__(self, event: Any) -> None:
         self.event = event
@@ -95,7 +95,7 @@ class EventKey:
         return f"{self.event.name}"
 
     def intervals_overlap(self, intervals: Iterable[Interval]) -> int:
-        """How much of the event's time the intervals cover; what several of them cover counts once."""
+        """How much of the event's time the intervals cover; overlaps count once."""
         covered, reached = 0, self.event.start_time_ns
         for interval in sorted(intervals, key=lambda i: i.start):
             start, end = max(reached, interval.start), min(self.event.end_time_ns, interval.end)
@@ -105,9 +105,9 @@ class EventKey:
         return covered
 
 
-# What starts a kernel, by the beginning of its name: CUDA's calls, and OpenCL's, which is what an NPU here has.
+# Prefixes of calls that launch a kernel: CUDA's, and OpenCL's, which the NPU here uses.
 _LAUNCHES = ("cudaLaunchKernel", "cudaLaunchCooperativeKernel", "__cudaLaunchKernel", "clEnqueueNDRangeKernel")
-_NO_KERNEL = ("mem", "cpy", "alloc", "free")  # in the names of device work that is no kernel
+_NO_KERNEL = ("mem", "cpy", "alloc", "free")  # in the names of device work that is not a kernel
 
 
 def _name(event: Any) -> str:
@@ -131,7 +131,7 @@ def _is_kernel(event: Any) -> bool:
 
 
 def _spawned_kernels(launches: list[Any], kernels: list[Any]) -> list[int | None]:
-    """Of each launch, the index of its kernel; kernels run in the order of their launches."""
+    """For each launch, the index of its kernel; kernels run in launch order."""
     indices: dict[int, list[int]] = {}
     for i, kernel in enumerate(kernels):
         indices.setdefault(kernel.linked_correlation_id(), []).append(i)
@@ -148,7 +148,7 @@ def _spawned_kernels(launches: list[Any], kernels: list[Any]) -> list[int | None
 class BasicEvaluation:
     """Self time, queue depth and idle time of each event, and which events keep the device waiting.
 
-    The queue depth is the number of kernels that were launched and have not begun. The device is idle while it is 0.
+    The queue depth is the number of kernels that were launched but have not started. The device is idle while it is 0.
     """
 
     def __init__(self, prof: Any) -> None:
@@ -167,7 +167,7 @@ class BasicEvaluation:
         return self.profile.kineto_results
 
     def compute_self_time(self) -> None:
-        """Fills metrics: each event's time, and the part of it that is not its children's."""
+        """Fills metrics: each event's time, and its self time."""
         waiting = list(self._results().experimental_event_tree())
         while waiting:
             event = waiting.pop()
@@ -189,7 +189,7 @@ class BasicEvaluation:
         self.cuda_events = by_start(launches + kernels)
         spawned_by = _spawned_kernels(launches, kernels)
         starts = [_span(kernel)[0] for kernel in kernels]
-        # (event, its kernel's index where it is a launch, its metrics where it is of the tree)
+        # (event, its kernel's index if it is a launch, its metrics if it is in the tree)
         points = [(launch, index, None) for launch, index in zip(launches, spawned_by)]
         points += [(kernel, None, None) for kernel in kernels]
         points += [(event, None, self.metrics[EventKey(event)]) for event in self.events]
@@ -206,7 +206,7 @@ class BasicEvaluation:
         return depths
 
     def compute_idle_time(self) -> None:
-        """Fills metrics: how much of each event's time the device had nothing to do."""
+        """Fills metrics: how long the device was idle during each event."""
         idle: list[Interval] = []
         if self.queue_depth_list and self.events:
             idle = [Interval(self.events[0].start_time_ns, self.queue_depth_list[0].start),
@@ -222,7 +222,7 @@ class BasicEvaluation:
             metrics.idle_time_ns = key.intervals_overlap(idle)
 
     def _falling(self, peak: int = 4) -> list[Interval]:
-        """Where the queue ran empty: from a peak to the first time after it that the depth is 0."""
+        """Intervals in which the queue drained: from a peak to the next time that the depth is 0."""
         found = []
         points = self.queue_depth_list[::-1]
         depths = [point.queue_depth for point in points]
@@ -238,8 +238,8 @@ class BasicEvaluation:
         return found
 
     def rank_events(self, length: int) -> list[EventKey]:
-        """At most `length` events while which the queue ran empty: those first that had the device idle for much of their
-        time and took long themselves."""
+        """At most `length` events during which the queue drained, ranked by the share of their time that the device was
+        idle and by their own duration."""
         falling = self._falling()
         keys = [key for key in self.metrics if key.intervals_overlap(falling)]
         if len(keys) < 2:
@@ -257,7 +257,7 @@ class BasicEvaluation:
         return [keys[i] for i in order[:length]]
 
     def get_optimizable_events(self, length: int = 1, print_enable: bool = True) -> list[EventKey]:
-        """rank_events, printed."""
+        """Prints rank_events()."""
         keys = self.rank_events(length)
         if print_enable:
             rule = "-" * 80
@@ -268,7 +268,7 @@ class BasicEvaluation:
 
 
 def _init_for_cuda_graphs() -> None:
-    """An empty profile, so that the collectors are there before a graph is captured."""
+    """Runs an empty profile, so that the collectors are initialized before a graph is captured."""
     from mindtorch_v2.autograd.profiler import profile
 
     with profile():
@@ -280,7 +280,7 @@ def _init_for_cuda_graphs() -> None:
 
 @dataclass
 class TimelineEvent:
-    """A point in time of a trace: where a marker begins or ends, or where any other event begins."""
+    """A point in time of a trace: the begin or end of a marker, or the begin of any other event."""
 
     timestamp: int
     event_type: Literal["start", "end", "regular"]
@@ -291,7 +291,7 @@ class TimelineEvent:
 
 @dataclass
 class ContextStackEntry:
-    """A marker that has begun and not ended."""
+    """An open marker."""
 
     context_type: Literal["filename", "node"]
     identifier: str | int
@@ -300,7 +300,7 @@ class ContextStackEntry:
 
 
 def _graph_registry() -> dict[str, dict]:
-    """What is known of compiled files, by name. This runtime compiles none."""
+    """Metadata of compiled files, by name. This runtime compiles none."""
     try:
         from mindtorch_v2.fx.traceback import _FX_METADATA_REGISTRY
     except ImportError:
@@ -309,7 +309,7 @@ def _graph_registry() -> dict[str, dict]:
 
 
 def _marker(event: dict[str, Any]) -> tuple[str, str | int] | None:
-    """(kind, what) of a marker: `## FILE.py ##` around a compiled file's run, `## N ##` around that of its node N."""
+    """(kind, content) of a marker: `## FILE.py ##` around a run of a compiled file, `## N ##` around its node N."""
     name = event.get("name", "")
     if event.get("cat") != "cpu_op" or not (name.startswith("## ") and name.endswith(" ##")):
         return None
@@ -319,7 +319,7 @@ def _marker(event: dict[str, Any]) -> tuple[str, str | int] | None:
     try:
         return "node", int(content)
     except ValueError:
-        return "", content  # a marker of another kind: nothing is known of it
+        return "", content  # an unknown kind of marker
 
 
 def _timeline_of(trace_events: Iterable[dict[str, Any]]) -> list[TimelineEvent]:
@@ -338,7 +338,7 @@ def _timeline_of(trace_events: Iterable[dict[str, Any]]) -> list[TimelineEvent]:
 
 
 def _opened(point: TimelineEvent, stack: list[ContextStackEntry], registry: dict[str, dict]) -> ContextStackEntry | None:
-    """What a marker tells about the events within it; None: nothing."""
+    """The metadata that a marker gives to the events inside it; None: none."""
     tid = point.event.get("tid")
     if point.marker_type == "filename":
         return ContextStackEntry("filename", point.identifier, registry.get(point.identifier), tid)
@@ -350,8 +350,8 @@ def _opened(point: TimelineEvent, stack: list[ContextStackEntry], registry: dict
 
 
 def map_recorded_events_to_aten_ops_with_stack_trace(traced_data: dict[str, Any]) -> None:
-    """Gives the events of a Chrome trace that ran inside a node of a compiled graph the node's `stack_trace` and
-    `node_name`, as args. traced_data is the file's JSON and is changed in place."""
+    """Adds the `stack_trace` and `node_name` of a compiled graph's node, as args, to the Chrome trace events that ran inside
+    it. traced_data is the file's JSON and is modified in place."""
     registry = _graph_registry()
     stacks: dict[Any, list[ContextStackEntry]] = {}  # of each thread
     open_at: dict[int, ContextStackEntry] = {}  # by the marker's event

@@ -1,4 +1,4 @@
-"""What all parts of the profiler share: enums, activities, schedules' errors, options."""
+"""Shared by all parts of the profiler: enums, activities, errors, options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import mtprof
 
 
 class DeviceType(str, Enum):
-    """Where an event ran: CPU or NPU; the others are there to be compared with. A member equals its name: "CPU"."""
+    """Where an event ran: CPU or NPU; the others exist only for comparisons. A member equals its name: "CPU"."""
 
     CPU = "CPU"
     NPU = "NPU"
@@ -59,7 +59,7 @@ _DEVICE_NUMBERS = {"CPU": 0, "NPU": 20} | {
 
 
 class ProfilerActivity(Enum):
-    """What is collected: CPU or NPU. CUDA and GPU mean NPU, the accelerator, whichever it is; the others are refused."""
+    """What to collect: CPU or NPU. CUDA and GPU mean NPU, the accelerator of any kind; the others are rejected."""
 
     CPU = 0
     NPU = 2
@@ -82,7 +82,7 @@ class ProfilerAction(Enum):
 
 
 class RecordScope(IntEnum):
-    """What kind of code a scope holds: FunctionEvent.scope."""
+    """The kind of code in a scope: FunctionEvent.scope."""
 
     FUNCTION = 0
     BACKWARD_FUNCTION = 1
@@ -100,7 +100,7 @@ class RecordScope(IntEnum):
 
 
 class _Toggles:
-    """What is left out of traces when it is off: torch._C._profiler sets them."""
+    """What traces contain; set by torch._C._profiler."""
 
     concrete_inputs = True
     forward_backward = True
@@ -108,7 +108,7 @@ class _Toggles:
 
     @property
     def left_out(self) -> int:
-        """As mtprof.Trace.chrome() takes it."""
+        """The `without` of mtprof.Trace.chrome()."""
         return (not self.concrete_inputs) | (not self.forward_backward) << 1
 
 
@@ -119,7 +119,7 @@ toggles = _Toggles()
 
 
 class ScheduleError(ValueError, AssertionError):
-    """schedule() was given impossible numbers. torch raises AssertionError, the MindTorch contract asks ValueError."""
+    """schedule() got invalid numbers. torch raises AssertionError; the MindTorch contract requires ValueError."""
 
 
 class NoActivityError(ValueError, AssertionError):
@@ -131,7 +131,7 @@ class ActivityTypeError(TypeError, ValueError):
 
 
 class ActivityFilterError(ValueError, RuntimeError):
-    """A filter names what its activity does not have. torch raises RuntimeError when recording starts."""
+    """A filter names a type that its activity does not have. torch raises RuntimeError when recording starts."""
 
 
 _WARNINGS_SHOWN: set[str] = set()
@@ -159,29 +159,29 @@ _FILTER_NAMES = {
 
 
 def kineto_available() -> bool:
-    """Whether traces of this profiler are Kineto's: they are."""
+    """Whether traces of this profiler are Kineto's: always."""
     return True
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """What can be collected on this machine: CPU, and NPU where there is an accelerator."""
+    """The activities available on this machine: CPU, and NPU if there is an accelerator."""
     from mindtorch_v2 import npu
 
     return {ProfilerActivity.CPU, ProfilerActivity.NPU} if npu.is_available() else {ProfilerActivity.CPU}
 
 
 def parse_activity(item: Any) -> ProfilerActivity:
-    """An enum or its name in any case; ValueError for what is none."""
+    """An enum or its name in any case; ValueError for anything else."""
     if isinstance(item, (str, ProfilerActivity)):
         found = _ACTIVITY_NAMES.get(item.strip().upper() if isinstance(item, str) else item.name)
         if found is None:
-            raise ValueError(f"unsupported profiler activity {item!r}: it is one of CPU, NPU, CUDA, GPU")
+            raise ValueError(f"unsupported profiler activity {item!r}: use one of CPU, NPU, CUDA, GPU")
         return found
     raise ActivityTypeError(f"Expected ProfilerActivity or dict, got {type(item)}")
 
 
 def listed(activities: Iterable[Any]) -> list[Any]:
-    """The activities one by one. A name or an activity by itself is refused: as an iterable "CPU" would be C, P and U."""
+    """The activities one by one. A single name or activity is rejected: as an iterable, "CPU" would be C, P and U."""
     if isinstance(activities, (str, bytes, ProfilerActivity)):
         one = f'"{activities}"' if isinstance(activities, str) else str(activities)
         raise ActivityTypeError(f"activities must be a list of activities, such as [{one}]: got {one} by itself")
@@ -223,7 +223,7 @@ def parse_activities(activities: Iterable[Any]) -> tuple[set[ProfilerActivity], 
 
 
 def activity_bits(activities: Iterable[Any]) -> int:
-    """What libmtprof calls them."""
+    """libmtprof's bits for them."""
     bits = 0
     for item in listed(activities):
         bits |= _ACTIVITY_BITS[parse_activity(item)]
@@ -244,20 +244,20 @@ def _bytes(value: Any, name: str) -> int:
         value = int(found[1]) * _UNITS[found[2].upper()]
     if isinstance(value, bool) or not isinstance(value, int):
         if not isinstance(value, str):
-            raise TypeError(f"{name} must be a number of bytes or a text like '64M', not {type(value).__name__}")
-        raise ValueError(f"{name} must be a number of bytes, as 67108864 or 64M, not {value!r}")
+            raise TypeError(f"{name} must be a number of bytes or a string like '64M', not {type(value).__name__}")
+        raise ValueError(f"{name} must be a number of bytes, such as 67108864 or 64M, not {value!r}")
     if value <= 0:
         raise ValueError(f"{name} must be above 0, not {value}")
     try:
-        mtprof.Session(buffer_bytes=value)  # it knows the bounds
+        mtprof.Session(buffer_bytes=value)  # checks the bounds
     except ValueError as error:
         raise ValueError(str(error).replace("buffer_bytes", name, 1)) from None
     return value
 
 
 def keeping(spool: Any = None, buffer_bytes: int | str | None = None, when_full: str | int | None = None) -> dict[str, Any]:
-    """What profile() asks of a Session about memory and files: of its arguments, else of the environment. Only what was asked
-    for is in it."""
+    """The Session options for memory and files: from the arguments of profile(), else from the environment. Only options that
+    were set are included."""
     given = {"spool": spool, "buffer_bytes": buffer_bytes, "when_full": when_full}
     names = {}
     for option, value in given.items():
@@ -268,7 +268,7 @@ def keeping(spool: Any = None, buffer_bytes: int | str | None = None, when_full:
     if given["spool"] is not None:
         made["spool"] = os.fsdecode(given["spool"])
         if not made["spool"]:
-            raise ValueError("spool must be the path of a file, not an empty text")
+            raise ValueError("spool must be the path of a file, not an empty string")
         made["when_full"] = mtprof.STREAM
     if given["buffer_bytes"] is not None:
         made["buffer_bytes"] = _bytes(given["buffer_bytes"], names.get("buffer_bytes", "buffer_bytes"))
@@ -284,7 +284,7 @@ def keeping(spool: Any = None, buffer_bytes: int | str | None = None, when_full:
 
 
 class _ExperimentalConfig:
-    """Kineto's experimental options, by their names. Those that concern CUDA's own tools are kept and have no effect."""
+    """Kineto's experimental options, by name. Those for CUDA's own tools are stored but have no effect."""
 
     _defaults: dict[str, Any] = {
         "profiler_metrics": (), "profiler_measure_per_kernel": False, "verbose": False, "performance_events": (),
@@ -343,7 +343,7 @@ def format_memory(nbytes: int) -> str:
 
 
 class KinetoStepTracker:
-    """Steps of the process, counted by whoever makes them: the highest count of any requester is the process's."""
+    """Steps of the process, counted per requester: the highest count is the process's."""
 
     _current_step = 0
     _step_dict: dict[str, int] = defaultdict(int)
@@ -360,7 +360,7 @@ class KinetoStepTracker:
 
     @classmethod
     def increment_step(cls, requester: str) -> int:
-        """Increments the step count for the requester; returns the process's."""
+        """Increments the requester's step count; returns the process's."""
         if requester not in cls._step_dict:
             cls.init_step_count(requester)
         cls._step_dict[requester] += 1

@@ -1,7 +1,7 @@
 """FunctionEvent and FunctionEventAvg: one event, one row of averages, with torch.autograd.profiler_util's names.
 
-A recorded event reads its attributes from C when they are asked for. Whoever changes its children, kernels or times has a
-plain Python object from then on, whose numbers are worked out from what it holds, as torch does.
+A recorded event reads its attributes from C on access. Once its children, kernels or times are changed, it is a plain Python
+object, whose numbers are computed from its members, as in torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OUT_OF_MEMORY_EVENT_NAME = "[OutOfMemory]"
 
 
 def _filter_name(name: str) -> bool:
-    """Is it a helper that events() leaves out?"""
+    """Is it a helper that events() omits?"""
     return name in (
         MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME, "profiler::_record_function_enter",
         "profiler::_record_function_enter_new", "profiler::_record_function_exit", "aten::is_leaf", "aten::output_nr",
@@ -60,7 +60,7 @@ def _deprecated(old: str, new: str, text: str) -> property:
 
 
 class FormattedTimesMixin:
-    """Averages and texts; a subclass has `*_time_total` and `count`."""
+    """Averages and formatted times; a subclass has `*_time_total` and `count`."""
 
     cpu_time_str = _attr_formatter("cpu_time")
     device_time_str = _attr_formatter("device_time")
@@ -104,7 +104,7 @@ Kernel = namedtuple("Kernel", ["name", "device", "duration"])
 
 
 class EventMetadata(NamedTuple):
-    """What a device event tells beyond its times; None: not known."""
+    """What a device event records beyond its times; None: unknown."""
 
     registers_per_thread: int | None = None
     shared_memory: int | None = None
@@ -143,7 +143,7 @@ class EventMetadata(NamedTuple):
     is_async: bool | None = None
 
 
-# Attributes of an event and what they are without a value, in the order of torch's constructor.
+# Attributes of an event and their defaults, in the order of torch's constructor.
 _EVENT_DEFAULTS: dict[str, Any] = {
     "overload_name": None, "fwd_thread": None, "input_shapes": None, "stack": None, "scope": 0, "use_device": None,
     "cpu_memory_usage": 0, "device_memory_usage": 0, "is_async": False, "is_remote": False, "sequence_nr": -1, "node_id": -1,
@@ -156,7 +156,7 @@ _EVENT_DEFAULTS: dict[str, Any] = {
 
 
 def _total(name: str, of_self: bool) -> property:
-    """A time or a size: C's, as long as nobody changed the event; else worked out from its parts as torch does."""
+    """A time or a size: C's while the event is unchanged, else computed from its parts as in torch."""
     whole = name.replace("self_", "")
     computed = {"cpu_time_total": "_cpu_time", "device_time_total": "_device_time"}.get(whole)
 
@@ -174,7 +174,7 @@ def _total(name: str, of_self: bool) -> property:
 
     def write(self, value):
         if of_self or computed:
-            raise AttributeError(f"{name} is worked out from the event's times and children")
+            raise AttributeError(f"{name} is computed from the event's times and children")
         self._detach()
         self.__dict__["_" + whole] = value
 
@@ -182,11 +182,11 @@ def _total(name: str, of_self: bool) -> property:
 
 
 class FunctionEvent(FormattedTimesMixin):
-    """One call of an op, a scope or a kernel. Answers as torch's FunctionEvent and as a mapping: event["name"], "stack" in
+    """One call of an op, a scope or a kernel. Acts as torch's FunctionEvent and as a mapping: event["name"], "stack" in
     event, event.get("step").
 
     Times are microseconds since the trace began; stack is innermost frame first; kernels are the device work that it
-    launched itself; self_* is what its children leave.
+    launched itself; self_* excludes its children.
     """
 
     def __init__(self, id: int, name: str, thread: int, start_us: float, end_us: float, *values: Any, **named: Any) -> None:
@@ -218,7 +218,7 @@ class FunctionEvent(FormattedTimesMixin):
         return made
 
     def __getattr__(self, name: str) -> Any:
-        """What was not looked at before: read from the record, and kept."""
+        """First access of an attribute: reads it from the record and caches it."""
         reader = _READERS.get(name)
         if reader is None or self.__dict__.get("_source") is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -226,7 +226,7 @@ class FunctionEvent(FormattedTimesMixin):
         return value
 
     def _detach(self) -> None:
-        """From here on the event is plain Python: what it holds decides its numbers."""
+        """From here on the event is plain Python: its numbers follow from its members."""
         if self._event is None:
             return
         for name in _READERS:
@@ -234,7 +234,7 @@ class FunctionEvent(FormattedTimesMixin):
         self.__dict__["_event"] = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy, or what is pickled, is plain: it does not need the recording."""
+        """A copy or a pickle is plain: it does not need the recording."""
         read = {name: getattr(self, name) for name in _READERS} if self._event is not None else {}
         return {**self.__dict__, **read, "_event": None, "_source": None, "_index": -1}
 
@@ -286,7 +286,7 @@ class FunctionEvent(FormattedTimesMixin):
         self.kernels.append(Kernel(name, device, duration))
 
     def append_cpu_child(self, child: FunctionEvent) -> None:
-        """Append a CPU child of type FunctionEvent: a direct one."""
+        """Append a direct CPU child of type FunctionEvent."""
         if self.device_type != DeviceType.CPU:
             raise AssertionError("Expected device_type to be CPU")
         if not isinstance(child, FunctionEvent):
@@ -342,7 +342,7 @@ class FunctionEvent(FormattedTimesMixin):
     # ------------------------------------------------------------------------------------------- as a mapping
 
     def keys(self) -> list[str]:
-        """What the event tells as a mapping; optional keys are there only when their flag was on."""
+        """The event as a mapping; optional keys are present only if their flag was on."""
         return list(self._mapping())
 
     def _mapping(self) -> dict[str, Any]:
@@ -428,7 +428,7 @@ def _event_mapping(event: FunctionEvent) -> dict[str, Any]:
 
 
 def _metadata_text(raw: Any) -> str:
-    """What the exported trace has in the event's args beyond ids and inputs: JSON without its braces, as torch gives it."""
+    """The event's args in the exported trace, except ids and inputs: JSON without its braces, as in torch."""
     parts = {"device": raw.device_index, "stream": raw.stream, "correlation": raw.correlation_id} if raw.is_device else {"Ev Idx": raw.span}
     if raw.is_device and raw.bytes > 0:
         parts["bytes"] = raw.bytes
@@ -440,7 +440,7 @@ def _json_list(text: str) -> list[Any]:
 
 
 def _value(text: str) -> Any:
-    """An argument that is no tensor, from the text that a trace has of it."""
+    """A non-tensor argument, from its text in a trace."""
     try:
         return ast.literal_eval(text) if text else None
     except (SyntaxError, ValueError):
@@ -448,7 +448,7 @@ def _value(text: str) -> Any:
 
 
 def _flat(shapes: list[Any] | None) -> list[Any]:
-    """torch's input_shapes: of a list of tensors it has an empty list."""
+    """torch's input_shapes: an empty list stands for a list of tensors."""
     return [[] if any(isinstance(dim, list) for dim in shape) else shape for shape in shapes or ()]
 
 
@@ -513,7 +513,7 @@ _ROW_SUMS = ("cpu_time_total", "device_time_total", "self_cpu_time_total", "self
 
 
 class FunctionEventAvg(FormattedTimesMixin):
-    """Sums over events of one key. min, p50, p99 and max are of one event's time, where C counted them."""
+    """Sums over events of one key. min, p50, p99 and max are over single events' times, if C computed them."""
 
     def __init__(self, row: dict[str, Any] | None = None) -> None:
         self.key: str | None = None
@@ -543,7 +543,7 @@ class FunctionEventAvg(FormattedTimesMixin):
             self._fill(row)
 
     def _fill(self, row: dict[str, Any]) -> None:
-        """From what _row gives, or as much of it as there is."""
+        """From the dict that _row returns, or a part of it."""
         state = self.__dict__
         state.update(node_id=-1, scope=0, input_shapes="", overload_name="", stack=[], cpu_children=[], is_user_annotation=False)
         for name, key in (("self_time_ns", "self_cpu_time_total"), ("total_time_ns", "cpu_time_total"),
@@ -560,7 +560,7 @@ class FunctionEventAvg(FormattedTimesMixin):
         state["stack"] = list(state["stack"])
 
     def __getattr__(self, name: str) -> Any:
-        """Relatives are those of the row's first event, as torch has it; it is looked for when they are asked for."""
+        """Parent and children are those of the row's first event, as in torch, which is looked up on access."""
         if name not in ("cpu_parent", "cpu_children") or "_first" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         event = self._first()
@@ -572,7 +572,7 @@ class FunctionEventAvg(FormattedTimesMixin):
 
     @property
     def _row(self) -> dict[str, Any]:
-        """The row as a dict, from which the class makes another."""
+        """The row as a dict, from which the class can create a copy."""
         made = {
             "name": self.key, "count": self.count, "device_type": self.device_type,
             "self_time_ns": round(self.self_cpu_time_total * 1000), "total_time_ns": round(self.cpu_time_total * 1000),
@@ -619,7 +619,7 @@ class FunctionEventAvg(FormattedTimesMixin):
 
 
 class StringTable(defaultdict):
-    """Names as they are shown. Ours are not mangled: each is itself."""
+    """Names as shown. Ours are not mangled, so they are unchanged."""
 
     def __missing__(self, key: str) -> str:
         self[key] = key

@@ -1,7 +1,7 @@
-"""EventList: what was recorded as a list, of events or of averages, with torch.autograd.profiler_util's names.
+"""EventList: a recording as a list of events or of averages, with torch.autograd.profiler_util's names.
 
-A list of a million events holds none until one is looked at: it asks a source, which asks C. Whoever changes a list has a
-plain one from then on, and the same answers, worked out in Python.
+A list of a million events creates none until one is accessed: it asks a source, which asks C. A list that is changed becomes a
+plain list, with the same results, computed in Python.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from mindtorch_v2.profiler.table import attribute, build_table, chrome_events, c
 
 
 class _EventSource:
-    """The events of a trace, made into objects as they are asked for; each only once. The trace itself may be given as
-    what makes it: then that happens at the first question, too."""
+    """The events of a trace; each object is created once, on first access. The trace may be given as a function that creates
+    it, which is called on first access, too."""
 
     def __init__(self, trace: mtprof.Trace | Callable[[], mtprof.Trace], options: Any) -> None:
         self._trace = trace
@@ -94,11 +94,11 @@ class _RowSource:
             made.use_device = self.options.use_device
             made.scope = 7 if made.is_user_annotation else int(bool(_BACKWARD.search(made.key)))
             made._first = functools.partial(self._first_event, made)
-            del made.cpu_parent, made.cpu_children  # known once somebody asks: see FunctionEventAvg.__getattr__
+            del made.cpu_parent, made.cpu_children  # looked up on access: see FunctionEventAvg.__getattr__
         return made
 
     def _first_event(self, row: FunctionEventAvg) -> FunctionEvent | None:
-        """The event that torch's row takes its relatives from."""
+        """The event whose parent and children torch shows in the row."""
         key, device, note = row.key, row.device_type, row.is_user_annotation
         for event in self.events():
             raw = event._event
@@ -111,7 +111,7 @@ class _RowSource:
 
     @property
     def touched(self) -> bool:
-        """A row that was handed out may have been changed."""
+        """A row that was returned may have been changed."""
         return bool(self._made)
 
 
@@ -121,7 +121,7 @@ _MOST_FRAMES = 256
 
 
 def _first_made(name: str) -> Callable[..., Any]:
-    """A method of list that needs, or changes, what the list holds: it is made first."""
+    """A method of list that reads or changes the items: they are created first."""
     method = getattr(list, name)
 
     def call(self, *args, **kwargs):
@@ -134,10 +134,10 @@ def _first_made(name: str) -> Callable[..., Any]:
 
 
 class EventList(list):
-    """A list of FunctionEvent or FunctionEventAvg that makes them when they are looked at.
+    """A list of FunctionEvent or FunctionEventAvg that creates its items on access.
 
-    table() prints them, key_averages() sums them up, export_chrome_trace() and export_stacks() write them. As the last
-    line of a notebook's cell it shows itself as an HTML table.
+    table() formats them, key_averages() sums them up, export_chrome_trace() and export_stacks() write them. Notebooks
+    display it as an HTML table.
     """
 
     _source: _EventSource | _RowSource | None = None
@@ -158,12 +158,12 @@ class EventList(list):
         return made
 
     def _settle(self) -> None:
-        """The recording is about to change: take what is needed of it now."""
+        """The recording is about to change: read what is needed from it now."""
         if isinstance(self._source, _EventSource):
             self._source.trace  # noqa: B018
 
     def _make(self) -> None:
-        """An interrupt on the way leaves it as it was; another thread that was faster has made it."""
+        """Unchanged if interrupted; if another thread was faster, its result is used."""
         source, everything = self._source, slice(None)
         if source is not None:
             made = [source.get(i) for i in range(len(source))]
@@ -225,7 +225,7 @@ class EventList(list):
     # --------------------------------------------------------------------------------------------- sums
 
     def _unchanged(self, kind: type) -> Any:
-        """The source, if it is of this kind and what it gave out is as C has it."""
+        """The source, if it is of this kind and its items are unchanged."""
         source = self._source
         return source if isinstance(source, kind) and not source.touched else None
 
@@ -256,15 +256,15 @@ class EventList(list):
         """Averages all function events over their keys.
 
         group_by_input_shapes: rows by name and input shapes; group_by_stack_n: and by that many innermost frames;
-        group_by_overload_name: aten::add.Tensor and aten::add.out apart; include_python_functions: rows of Python
-        functions too (with_stack), which PyTorch shows up to 2.14 and leaves out from 2.15 on.
+        group_by_overload_name: aten::add.Tensor and aten::add.out separately; include_python_functions: rows of Python
+        functions too (with_stack), which PyTorch shows up to 2.14 and omits from 2.15 on.
         """
         source = self._source
         if source is not None and not (isinstance(source, _EventSource) and source.touched):
             options = _Options(self)
             events = (lambda: self) if isinstance(source, _EventSource) else source.events
             if isinstance(source, _RowSource):
-                include_python_functions |= source.python_functions  # rows that are there stay
+                include_python_functions |= source.python_functions  # rows already present stay
             return EventList._lazy(_RowSource(source.trace, options, bool(group_by_input_shapes), int(group_by_stack_n),
                                               bool(group_by_overload_name), events, bool(include_python_functions)), options)
         rows: dict[tuple, FunctionEventAvg] = defaultdict(FunctionEventAvg)
@@ -292,7 +292,7 @@ class EventList(list):
     # ---------------------------------------------------------------------------------------------- trees
 
     def _build_tree(self) -> None:
-        """Parents and children of events that were put together by hand."""
+        """Sets parents and children of events that were created directly."""
         if self._tree_built:
             return
         self._populate_cpu_children()
@@ -358,8 +358,8 @@ class EventList(list):
         """A table as text.
 
         sort_by: an attribute (cpu_time_total, self_cpu_time_total, cpu_time, cuda_time_total, self_cpu_memory_usage,
-        count ...), largest first; as they are without. row_limit: -1 for all. top_level_events_only: leave out what is
-        nested. time_unit: "s", "ms" or "us" for all times.
+        count ...), largest first; None: unsorted. row_limit: -1 for all. top_level_events_only: omit nested events.
+        time_unit: "s", "ms" or "us" for all times.
         """
         if len(self) == 0:
             return ""
@@ -377,7 +377,7 @@ class EventList(list):
             device_name=self._use_device.upper() if self._use_device else None)
 
     def _facts(self) -> list[FunctionEventAvg] | None:
-        """Rows that tell a table of unchanged events how wide it is and what it sums up to; None: ask the list itself."""
+        """Rows that determine the widths and totals of a table of unchanged events; None: use the list itself."""
         source = self._unchanged(_EventSource)
         if source is None:
             return None
@@ -391,7 +391,7 @@ class EventList(list):
         return html_table(self)
 
     def export_chrome_trace(self, path: Any) -> None:
-        """Writes the list for chrome://tracing: events at their times; rows of averages one after the other."""
+        """Writes the list for chrome://tracing: events at their times, rows of averages one after another."""
         source = self._unchanged(_RowSource)
         if source is not None:
             source.averages.chrome(path)
@@ -406,7 +406,7 @@ class EventList(list):
         return ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total", "self_privateuse1_time_total"]
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
-        """Folded stacks for flame graphs: a line for each event, root first, and its microseconds."""
+        """Folded stacks for flame graphs: one line per event, root first, with its microseconds."""
         if metric not in self.supported_export_stacks_metrics() + ["self_npu_time_total", "self_device_time_total"]:
             raise ValueError("metric should be one of: " + str(self.supported_export_stacks_metrics()))
         source = self._source
@@ -424,7 +424,7 @@ class EventList(list):
 
 
 class _Options:
-    """A list's options, for the lists made from it."""
+    """A list's options, for the lists derived from it."""
 
     def __init__(self, events: EventList) -> None:
         self.use_device, self.profile_memory, self.with_flops = events._use_device, events._profile_memory, events._with_flops

@@ -18,7 +18,7 @@ import mindtorch_v2.autograd.profiler as prof
 
 
 class _ITraceObserver(ABC):
-    """What a profile tells when it starts, stops and ends."""
+    """Notified when a profile starts, stops and ends."""
 
     @abstractmethod
     def start(self) -> None: ...
@@ -33,7 +33,7 @@ class _ITraceObserver(ABC):
 class ExecutionTraceObserver(_ITraceObserver):
     """Writes an execution trace to a file: register_callback(path), start(), stop(), unregister_callback().
 
-    Given to a profile it shares the profile's recording; by itself it records on its own.
+    Passed to a profile, it shares the profile's recording; otherwise it records by itself.
     """
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class ExecutionTraceObserver(_ITraceObserver):
         self.resources_dir = ""
         self.output_file_path = ""
         self.output_file_path_observer = ""
-        self._parts: list[Any] = []  # sessions and profiles that hold what was seen
+        self._parts: list[Any] = []  # sessions and profiles that hold the recordings
         self._own: mtprof.Session | None = None
-        self._pid = 0  # who registered it, or started it last: a forked child does not write its parent's file
+        self._pid = 0  # the process that last registered or started it: a forked child does not write its parent's file
 
     def __del__(self) -> None:
         if getattr(self, "_registered", False):
@@ -67,7 +67,7 @@ class ExecutionTraceObserver(_ITraceObserver):
         return made
 
     def register_callback(self, output_file_path: str) -> ExecutionTraceObserver:
-        """Where the trace goes; .gz by its end. Without effect if registered already."""
+        """Sets the output path; compressed if it ends in .gz. No effect if already registered."""
         if not self._registered:
             self.output_file_path = self.output_file_path_observer = os.fspath(output_file_path)
             self._registered = True
@@ -95,7 +95,7 @@ class ExecutionTraceObserver(_ITraceObserver):
         return self._execution_trace_running
 
     def start(self) -> None:
-        """Starts to capture."""
+        """Starts capturing."""
         if self._pid != os.getpid():
             self._pid, self._parts, self._own, self._execution_trace_running = os.getpid(), [], None, False
         if not self._registered or self._execution_trace_running:
@@ -111,7 +111,7 @@ class ExecutionTraceObserver(_ITraceObserver):
         self._execution_trace_running = True
 
     def stop(self) -> None:
-        """Stops to capture."""
+        """Stops capturing."""
         if self._own is not None and self._pid == os.getpid():
             self._own.stop()
         self._own = None
@@ -128,7 +128,7 @@ class ExecutionTraceObserver(_ITraceObserver):
     # ------------------------------------------------------------------------------------------- resources
 
     def set_extra_resource_collection(self, val: bool) -> None:
-        """Whether a folder for what a replay needs is made beside the file. Nothing is generated here that would go in."""
+        """Whether to create a folder for replay data beside the file. Nothing is generated here that would be stored in it."""
         self.extra_resources_collection = val
         if val:
             self.get_resources_dir(can_create=True)
@@ -156,7 +156,7 @@ class ExecutionTraceObserver(_ITraceObserver):
 
 
 def _root() -> dict[str, Any]:
-    """The node that all others hang on, as C writes it."""
+    """The root node, as C writes it."""
     nothing: dict[str, list] = {"values": [], "shapes": [], "types": [], "strides": []}
     attributes = (("rf_id", "uint64", 0), ("fw_parent", "uint64", 0), ("seq_id", "int64", -1), ("scope", "uint64", 7), ("tid", "uint64", 0),
                   ("fw_tid", "uint64", 0), ("op_schema", "string", ""), ("kernel_backend", "string", ""), ("kernel_file", "string", ""),
@@ -166,7 +166,7 @@ def _root() -> dict[str, Any]:
 
 
 def _write(traces: list[mtprof.Trace], path: str) -> None:
-    """One trace as C writes it; none or several as one file: the nodes of the later ones numbered on."""
+    """One trace as C writes it; none or several are merged into one file, with consecutive node ids."""
     if len(traces) == 1:
         traces[0].execution_trace(path)
         return
@@ -185,7 +185,7 @@ def _write(traces: list[mtprof.Trace], path: str) -> None:
         first, nodes = not whole["nodes"], read.pop("nodes")
         whole.update({key: value for key, value in read.items() if first or key == "finish_ts"})
         for node in nodes:
-            if node["id"] == 1:  # the root: one for all
+            if node["id"] == 1:  # the root, which all share
                 if first:
                     whole["nodes"].append(node)
                 continue

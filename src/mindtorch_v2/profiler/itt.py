@@ -1,4 +1,4 @@
-"""Intel's instrumentation API, with torch.profiler.itt's names. This build has none: calls say so."""
+"""Intel's instrumentation API, with torch.profiler.itt's names. This build lacks it: calls raise."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ def mark(msg: str) -> None:
 
 @contextmanager
 def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
-    """A range around a block. Further arguments go to msg.format()."""
+    """A range around a block. Additional arguments are passed to msg.format()."""
     range_push(msg.format(*args, **kwargs))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Memory over time by category, as the runtime told it while recording (analyze/memory.c), and its drawing."""
+"""Memory over time by category, as reported by the runtime while recording (analyze/memory.c), and its plot."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from mtprof._native import write_file
 from mindtorch_v2.profiler.common import format_memory
 
 
-# What a row of sizes holds after its leading 0, with a colour each.
+# The columns of a row of sizes after its leading 0, with their colours.
 CATEGORIES = (("PARAMETER", "#2f6f4f"), ("OPTIMIZER_STATE", "#d9a520"), ("INPUT", "#20262e"), ("TEMPORARY", "#8064a2"),
                ("ACTIVATION", "#c0392b"), ("GRADIENT", "#5b9bd5"), ("AUTOGRAD_DETAIL", "#4b6ea9"), ("Unknown", "#9a9a9a"))
-_COLUMNS = 1200  # of the plot: more points than this are drawn by the largest of each column
+_COLUMNS = 1200  # of the plot: with more points than this, the maximum of each column is drawn
 
 
 class MemoryProfileTimeline:
-    """What a trace tells about memory."""
+    """The memory events of a trace."""
 
     def __init__(self, memory_profile: mtprof.Trace) -> None:
         self.trace = memory_profile
 
     def busiest_device(self, use_device: str | None) -> str:
-        """The device to show: the accelerator with the most events of memory, "cpu" if there are none."""
+        """The device to show: the accelerator with the most memory events, "cpu" if there are none."""
         if use_device is None:
             return "cpu"
         memory = self.trace.columns()["memory"]
@@ -36,7 +36,7 @@ class MemoryProfileTimeline:
         return f"{use_device}:{max(found.most_common(1)[0][0], 0)}" if found else "cpu"
 
     def export(self, path: str, device: str) -> None:
-        """By the path's end: .html, raw.json.gz, .json or .json.gz; what ends otherwise is JSON."""
+        """By the path's suffix: .html, raw.json.gz, .json or .json.gz; JSON for any other."""
         if path.endswith(".html"):
             self.export_memory_timeline_html(path, device)
         elif path.endswith((".json", ".json.gz")):
@@ -74,13 +74,13 @@ class MemoryProfileTimeline:
         return times, sizes
 
     def export_memory_timeline_html(self, path: str, device: str, figsize: Any = (20, 12), title: str | None = None) -> None:
-        """A page with the stacked plot; it needs nothing but itself."""
+        """A self-contained page with the stacked plot."""
         times, sizes = self._coalesce_timeline(device)
         write_file(path, page(times, sizes, device, title, figsize))
 
 
 def _thinned(times: list[int], sizes: list[list[int]]) -> list[tuple[int, list[int]]]:
-    """At most a few points per column, the peaks among them."""
+    """At most a few points per column, including the peaks."""
     points = [(time, row[1:]) for time, row in zip(times, sizes)]
     if len(points) <= 2 * _COLUMNS:
         return points
@@ -139,7 +139,7 @@ def page(times: list[int], sizes: list[list[int]], device: str, title: str | Non
 
 
 def _steps(points: list, values: list[int], x: Any, y: Any) -> list[str]:
-    """A line that holds each value until the next."""
+    """A step line: each value holds until the next."""
     made = []
     for i, ((time, _), value) in enumerate(zip(points, values)):
         if i:

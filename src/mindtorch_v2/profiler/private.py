@@ -1,7 +1,6 @@
-"""The names below torch.profiler that tools import: torch._C._profiler, torch._C._autograd, torch.ops.profiler.
+"""The private names of torch.profiler that tools import: torch._C._profiler, torch._C._autograd, torch.ops.profiler.
 
-mindtorch_v2/__init__.py puts them where torch has them (mindtorch_v2._C._profiler ...); nothing is imported before it is
-asked for.
+mindtorch_v2/__init__.py puts them where torch has them (mindtorch_v2._C._profiler ...); they are imported on first use.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from mindtorch_v2.profiler.tree import (  # noqa: F401
 
 
 class ProfilerState(Enum):
-    """What a profiler records with. Here all of them record as KINETO does."""
+    """The kind of profiler. Here all kinds record as KINETO does."""
 
     Disabled = 0
     CPU = 1
@@ -64,7 +63,7 @@ class ProfilerState(Enum):
 
 
 class ActiveProfilerType(IntEnum):
-    """What records now: NONE or KINETO."""
+    """The active kind: NONE or KINETO."""
 
     NONE = 0
     LEGACY = 1
@@ -75,7 +74,7 @@ class ActiveProfilerType(IntEnum):
 
 
 class ProfilerConfig:
-    """What _enable_profiler() is to record."""
+    """What _enable_profiler() should record."""
 
     def __init__(self, state: ProfilerState, report_input_shapes: bool, profile_memory: bool, with_stack: bool, with_flops: bool,
                  with_modules: bool, experimental_config: _ExperimentalConfig | None = None, trace_id: str | None = "") -> None:
@@ -88,13 +87,13 @@ class ProfilerConfig:
 
 
 class _Driven:
-    """The profile that _prepare_profiler() and _enable_profiler() made."""
+    """The profile created by _prepare_profiler() and _enable_profiler()."""
 
     profile: _profile | None = None
 
 
 def _prepare_profiler(config: ProfilerConfig, activities: set[ProfilerActivity]) -> None:
-    """Makes ready what _enable_profiler() starts."""
+    """Prepares the recording that _enable_profiler() starts."""
     wanted = {common.parse_activity(activity) for activity in activities}
     driven = _profile(use_device="npu" if ProfilerActivity.NPU in wanted else None, use_cpu=ProfilerActivity.CPU in wanted,
                       use_kineto=True, record_shapes=config.report_input_shapes, profile_memory=config.profile_memory,
@@ -106,7 +105,7 @@ def _prepare_profiler(config: ProfilerConfig, activities: set[ProfilerActivity])
 
 
 def _enable_profiler(config: ProfilerConfig, activities: set[ProfilerActivity], scopes: Any = None) -> None:
-    """Records from now on, until _disable_profiler()."""
+    """Records until _disable_profiler()."""
     if config.state is ProfilerState.Disabled:
         raise RuntimeError("_enable_profiler(): the state Disabled records nothing")
     if _Driven.profile is None:
@@ -115,10 +114,10 @@ def _enable_profiler(config: ProfilerConfig, activities: set[ProfilerActivity], 
 
 
 def _disable_profiler() -> _ProfilerResult:
-    """Stops what _enable_profiler() started; what was recorded."""
+    """Stops the recording that _enable_profiler() started, and returns it."""
     driven, _Driven.profile = _Driven.profile, None
     if driven is None or not driven._recorded:
-        raise RuntimeError("_disable_profiler(): no profiler was enabled: call _enable_profiler() first")
+        raise RuntimeError("_disable_profiler(): no profiler is enabled; call _enable_profiler() first")
     driven._stop_trace()
     return driven.kineto_results
 
@@ -128,7 +127,7 @@ def _current() -> _profile | None:
 
 
 def _add_metadata_json(key: str, value: str) -> None:
-    """A member of the head of the trace that is being recorded; without one nothing."""
+    """Adds a top-level member to the current recording; no-op if there is none."""
     current = _current()
     if current is not None and current._session is not None:
         current._session.add_metadata_json(key, value)
@@ -150,7 +149,7 @@ def _profiler_type() -> ActiveProfilerType:
 
 
 def _kineto_step() -> None:
-    """Steps are told by profile.step(): there is no daemon to tell."""
+    """Does nothing: profile.step() counts steps, and there is no daemon to notify."""
 
 
 _supported_activities = supported_activities
@@ -160,7 +159,7 @@ _supported_activities = supported_activities
 
 
 def _record_function_with_args_enter(name: str, *args: Any) -> int:
-    """A scope of the profile with inputs, ended by _record_function_with_args_exit(handle)."""
+    """Begins a scope with inputs, which _record_function_with_args_exit(handle) ends."""
     return mtprof.scope_with_args_enter(name, *args)
 
 
@@ -169,7 +168,7 @@ def _record_function_with_args_exit(handle: int) -> None:
 
 
 class _RecordFunction:
-    """An open scope: what _record_function_enter() gives and _record_function_exit() ends."""
+    """An open scope, returned by _record_function_enter() and ended by _record_function_exit()."""
 
     __slots__ = ("scope",)
 
@@ -196,7 +195,7 @@ _record_function_exit._RecordFunction = _record_function_exit  # torch's overloa
 
 
 def _set_record_concrete_inputs_enabled_val(val: bool) -> None:
-    """Whether traces and events show the values of inputs that are no tensors; what holds is what is set when a profile stops."""
+    """Whether traces and events show the values of non-tensor inputs; the setting at the time that a profile stops applies."""
     common.toggles.concrete_inputs = bool(val)
 
 
@@ -205,7 +204,7 @@ def _get_record_concrete_inputs_enabled() -> bool:
 
 
 def _set_fwd_bwd_enabled_val(val: bool) -> None:
-    """Whether exported traces have arrows from ops to their backward; what holds is what is set when a profile stops."""
+    """Whether exported traces link ops to their backward ops; the setting at the time that a profile stops applies."""
     common.toggles.forward_backward = bool(val)
 
 
@@ -214,7 +213,7 @@ def _get_fwd_bwd_enabled() -> bool:
 
 
 def _set_cuda_sync_enabled_val(val: bool) -> None:
-    """Kept for those who ask: waits for the device are always recorded."""
+    """Stored but without effect: waits for the device are always recorded."""
     common.toggles.device_sync = bool(val)
 
 
@@ -226,13 +225,13 @@ def _get_cuda_sync_enabled() -> bool:
 
 
 class _Observer:
-    """The observer of the functions below: there is one in a process."""
+    """The observer of the functions below: one per process."""
 
     made: Any = None
 
 
 def _add_execution_trace_observer(output_file_path: str) -> bool:
-    """An observer that writes there; False if there is one already."""
+    """Creates an observer that writes there; False if there is already one."""
     from mindtorch_v2.profiler.execution_trace import ExecutionTraceObserver
 
     if _Observer.made is not None:
@@ -266,7 +265,7 @@ def _get_approximate_time() -> int:
 
 
 class _ApproximateClockToUnixTimeConverter:
-    """What _get_approximate_time() gave, as Unix time."""
+    """A result of _get_approximate_time() as Unix time."""
 
     def __init__(self) -> None:
         before, unix, after = mtprof.now_ns(), time.time_ns(), mtprof.now_ns()
@@ -277,7 +276,7 @@ class _ApproximateClockToUnixTimeConverter:
 
 
 class CapturedTraceback:
-    """Frames of the Python program, innermost first, not yet read: symbolize_tracebacks() does that."""
+    """Unresolved frames of the Python program, innermost first: symbolize_tracebacks() resolves them."""
 
     __slots__ = ("_frames",)
 
@@ -286,7 +285,7 @@ class CapturedTraceback:
 
 
 def gather_traceback(python: bool, script: bool, cpp: bool) -> CapturedTraceback:
-    """Where the program is now. There are no script frames here, and native ones are not gathered."""
+    """The current stack. There are no script frames here, and native ones are not collected."""
     frames = []
     frame = sys._getframe(1) if python else None
     while frame is not None:
@@ -303,7 +302,7 @@ def _line_of(code: Any, instruction: int) -> int:
 
 
 def symbolize_tracebacks(to_symbolize: list[CapturedTraceback]) -> list[list[dict[str, Any]]]:
-    """Of each its frames: name, filename and line."""
+    """The frames of each traceback: name, filename and line."""
     return [[{"name": code.co_name, "filename": code.co_filename, "line": _line_of(code, at)} for code, at in one._frames]
             for one in to_symbolize]
 
@@ -315,9 +314,9 @@ class _Symbol(ctypes.Structure):
 
 
 def symbolize_addresses(addresses: list[int], mode: str = "dladdr") -> list[tuple[str, int, str]]:
-    """Of each (file, offset in it, function), as the dynamic linker knows them, in any mode; what it does not know is "??"."""
+    """(file, offset in it, function) of each address, from the dynamic linker in any mode; "??" if unknown."""
     if mode not in ("dladdr", "fast", "addr2line"):
-        raise RuntimeError(f"symbolize_addresses(): mode {mode!r} is none of dladdr, fast, addr2line")
+        raise RuntimeError(f"symbolize_addresses(): mode {mode!r} is not one of dladdr, fast, addr2line")
     find = ctypes.CDLL(None).dladdr
     find.argtypes, find.restype = [ctypes.c_void_p, ctypes.POINTER(_Symbol)], ctypes.c_int
     out = []

@@ -1,7 +1,7 @@
 """torch.profiler.profile: schedules, cycles, callbacks and exports around a recording session.
 
-The session itself, and what is computed from it, is mindtorch_v2.autograd.profiler over libmtprof. Here is torch's state
-machine: (action before, action now) -> what to call. Subclasses may override prepare_trace, start_trace and stop_trace.
+The session itself, and what is computed from it, is in mindtorch_v2.autograd.profiler, on top of libmtprof. This is torch's
+state machine: (previous action, current action) -> calls. Subclasses may override prepare_trace, start_trace and stop_trace.
 """
 
 from __future__ import annotations
@@ -56,9 +56,8 @@ PROFILER_STEP_NAME = "ProfilerStep"
 
 def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0,
              skip_first_wait: int = 0) -> Callable[[int], ProfilerAction]:
-    """A schedule for profile(): skip `skip_first` steps, then cycles of `wait` steps without recording, `warmup` steps of
-    getting ready, `active` recorded ones; `repeat` cycles, 0: until the end. skip_first_wait != 0: the first cycle does
-    not wait.
+    """A schedule for profile(): skip `skip_first` steps, then run cycles of `wait` steps without recording, `warmup` steps
+    and `active` recorded steps; `repeat` cycles, 0: until the end. skip_first_wait != 0: the first cycle does not wait.
     """
     numbers = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat, "skip_first": skip_first}
     if not all(isinstance(n, int) for n in (*numbers.values(), skip_first_wait)) or any(
@@ -93,14 +92,14 @@ def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first
 
 
 def _default_schedule_fn(_: int) -> ProfilerAction:
-    """Everything is recorded, from start to stop."""
+    """Records everything from start to stop."""
     return ProfilerAction.RECORD
 
 
 def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False,
                               use_python_export: bool = False) -> Callable[[Any], None]:
-    """An on_trace_ready that writes each trace to dir_name, as TensorBoard wants it: WORKER.TIME.pt.trace.json[.gz]. The
-    worker is HOST_PID unless it is named."""
+    """An on_trace_ready that writes each trace to dir_name, named for TensorBoard: WORKER.TIME.pt.trace.json[.gz]. The
+    default worker name is HOST_PID."""
     import socket
     import time
 
@@ -110,7 +109,7 @@ def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use
                 os.makedirs(dir_name, exist_ok=True)
             except Exception as e:
                 raise RuntimeError("Can't create directory: " + dir_name) from e
-        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"  # a forked child is another
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"  # differs in a forked child
         file_name = f"{worker}.{time.time_ns()}.pt.trace.json" + (".gz" if use_gzip else "")
         prof.export_chrome_trace(os.path.join(dir_name, file_name))
 
@@ -121,7 +120,7 @@ def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use
 
 
 class _KinetoProfile:
-    """The profiler without steps: start(), stop(), and what was recorded. Arguments are those of profile."""
+    """The profiler without steps: start(), stop() and the results. Arguments are those of profile."""
 
     def __init__(self, *, activities: Iterable[Any] | None = None, record_shapes: bool = False, profile_memory: bool = False,
                  with_stack: bool = False, with_flops: bool = False, with_modules: bool = False,
@@ -152,7 +151,7 @@ class _KinetoProfile:
         self.use_device = "npu" if ProfilerActivity.NPU in self.activities else None
         self.preset_metadata: dict[str, str] = {}
         self._trace_metadata: dict[str, str] = {}
-        self._late_metadata: dict[str, str] = {}  # told when nothing was recording
+        self._late_metadata: dict[str, str] = {}  # added while nothing was recording
 
     def start(self) -> None:
         self.prepare_trace()
@@ -162,7 +161,7 @@ class _KinetoProfile:
         self.stop_trace()
 
     def prepare_trace(self) -> None:
-        """Makes ready to record: a new cycle has a new trace id."""
+        """Prepares to record: each cycle has a new trace id."""
         if self.profiler is not None and not self.acc_events:
             warn_once("Warning: Profiler clears events at the end of each cycle. "
                       "Only events from the current cycle will be reported. "
@@ -180,14 +179,14 @@ class _KinetoProfile:
         try:
             profiler._prepare_trace()
             if self.profiler is not None:
-                self._late_metadata.clear()  # that was about the cycle before
+                self._late_metadata.clear()  # it belonged to the previous cycle
             self.profiler = profiler
         except BaseException:  # an interrupt may come between any two steps
             profiler._abandon()
             raise
 
     def start_trace(self) -> None:
-        """Records from now on."""
+        """Starts recording."""
         if self.execution_trace_observer:
             self.execution_trace_observer.start()
         if self.profiler is None:
@@ -201,7 +200,7 @@ class _KinetoProfile:
         self._late_metadata.clear()
 
     def stop_trace(self) -> None:
-        """Stops recording; what was recorded stays."""
+        """Stops recording; the records are kept."""
         if self.execution_trace_observer:
             self.execution_trace_observer.stop()
         if self.profiler is None:
@@ -217,12 +216,12 @@ class _KinetoProfile:
 
     @property
     def trace(self) -> RecordedTrace:
-        """What was recorded, for tools: trace.columns() has it as NumPy arrays, without a copy."""
+        """The recording, for tools: trace.columns() returns NumPy arrays, without a copy."""
         return RecordedTrace(self._ready("accessing the trace").trace)
 
     def export_chrome_trace(self, path: Any, use_python_export: bool = False) -> None:
         """Writes the trace as JSON for Perfetto, chrome://tracing and TensorBoard; compressed if the path ends in .gz. With a
-        schedule it holds the last cycle, with acc_events all."""
+        schedule it contains the last cycle, with acc_events all cycles."""
         self._ready("exporting chrome trace").export_chrome_trace(path, self._late_metadata)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
@@ -230,29 +229,29 @@ class _KinetoProfile:
         self._ready("exporting stacks").export_stacks(path, metric)
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any]) -> None:
-        """Leaves activities out, or takes them in again, at any point of a recording."""
+        """Disables or enables activities at any point of a recording."""
         if self.profiler is not None:
             self.profiler.toggle_collection_dynamic(enable, activities)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
                      group_by_overload_name: bool = False, include_python_functions: bool = False) -> prof.EventList:
-        """Averages by name and, if asked for, by input shapes, innermost frames and overload, with or without Python
+        """Averages by name and, optionally, by input shapes, innermost frames and overload, with or without Python
         functions: a list of FunctionEventAvg with table()."""
         return self._ready("getting key averages").key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name,
                                                                 include_python_functions)
 
     def events(self) -> prof.EventList:
-        """Each event as a FunctionEvent, by start; also while recording."""
+        """All events as FunctionEvents, by start time; also while recording."""
         return self._ready("accessing events").function_events
 
     def add_metadata(self, key: str, value: str) -> None:
-        """A text that the exported trace shows."""
+        """Adds a string to the exported trace."""
         if not isinstance(value, str):
             raise AttributeError(f"{type(value).__name__!r} object has no attribute 'replace'")
         self.add_metadata_json(key, json.dumps(value, ensure_ascii=False))
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """A JSON value that the exported trace shows. Text that is not JSON is shown as text."""
+        """Adds a JSON value to the exported trace. A string that is not JSON is shown as a string."""
         for text in (key, value):
             if not isinstance(text, str):
                 raise TypeError(f"metadata must be str, not {type(text).__name__}")
@@ -267,15 +266,15 @@ class _KinetoProfile:
             session.add_metadata(key, value)
 
     def preset_metadata_json(self, key: str, value: str) -> None:
-        """As add_metadata_json, but kept, and added whenever recording starts."""
+        """Like add_metadata_json, but kept and added whenever recording starts."""
         self.preset_metadata[key] = value
 
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
-        """Who makes the trace ids of the cycles to come."""
+        """Sets the function that creates the trace ids of later cycles."""
         self.custom_trace_id_callback = callback
 
     def get_trace_id(self) -> str | None:
-        """The present cycle's id; None before the first."""
+        """The current cycle's id; None before the first."""
         return None if self.profiler is None else self.profiler.trace_id
 
     def _memory_recorded(self) -> prof.profile:
@@ -293,10 +292,10 @@ class _KinetoProfile:
         return MemoryProfile(self._memory_recorded().kineto_results)
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
-        """Memory over time, by category (PARAMETER, GRADIENT, ACTIVATION ...), of "cpu" or "npu:0". Without a device: of the
-        accelerator if it was recorded and memory came and went there, else of the CPU.
+        """Memory over time, by category (PARAMETER, GRADIENT, ACTIVATION ...), of "cpu" or "npu:0". Default device: the
+        accelerator if it was recorded and has memory events, else the CPU.
 
-        By the path's end: .html, a page with the stacked plot; .raw.json.gz, each event; .json or .json.gz,
+        By the path's suffix: .html, a page with the stacked plot; .raw.json.gz, each event; .json or .json.gz,
         [times, sizes by category].
         """
         self.mem_tl = MemoryProfileTimeline(self._memory_recorded().trace)
@@ -319,7 +318,7 @@ def _is_taken(profiler: profile) -> bool:
 def _claim(profiler: profile) -> None:
     global _active
     if _is_taken(profiler):
-        gc.collect()  # perhaps nobody has it any more but itself
+        gc.collect()  # it may only be kept alive by a reference cycle
     if _is_taken(profiler):
         raise RuntimeError(prof.ALREADY_ACTIVE)
     _active = weakref.ref(profiler)
@@ -336,7 +335,7 @@ def _unreachable_transition(prev: str, current: str) -> None:
 
 
 def _turns() -> dict[tuple[ProfilerAction, ProfilerAction | None], tuple[str, ...]]:
-    """(action before, action now): methods to call. With a blank: a warning; with a comma: what cannot be."""
+    """(previous action, current action): methods to call. With a blank: a warning; with a comma: an invalid pair."""
     none, warmup, record, save, stopped = ProfilerAction
     prepare, start, stop, ready = "prepare_trace", "start_trace", "stop_trace", "_trace_ready"
     return {
@@ -389,7 +388,7 @@ class profile(_KinetoProfile):
             code_to_profile()
         print(p.key_averages().table(sort_by="self_cpu_time_total", row_limit=10))
 
-    and of chosen steps of a long run:
+    and for selected steps of a long run:
 
         with torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1),
                                     on_trace_ready=torch.profiler.tensorboard_trace_handler("./log")) as p:
@@ -401,12 +400,12 @@ class profile(_KinetoProfile):
     see schedule(). on_trace_ready: called as on_trace_ready(prof), once per recorded cycle. record_shapes: shapes of inputs,
     copied: no tensor is kept alive. profile_memory: what ops allocate and free. with_stack: where ops were called.
     with_flops: FLOPs from shapes. with_modules: nn.Module calls as events. execution_trace_observer: see
-    ExecutionTraceObserver. acc_events: keep the events of earlier cycles. custom_trace_id_callback: makes each cycle's id.
+    ExecutionTraceObserver. acc_events: keep the events of earlier cycles. custom_trace_id_callback: creates each cycle's id.
 
-    Beyond torch's, for long runs (docs/python.md): spool: a file that has the records as they come, so that kill -9 loses none;
-    buffer_bytes: what recording may hold in memory, 64 << 20 or "64M"; when_full: what then, "stop", "newest" (the oldest go)
-    or "stream" (to the spool; so it is with a spool). The environment's MTPROF_SPOOL, MTPROF_BUFFER_BYTES and MTPROF_WHEN_FULL
-    stand in for those that are not given.
+    Beyond torch's, for long runs (docs/python.md): spool: a file that receives the records as they are made, so that kill -9
+    loses none; buffer_bytes: the memory for records, 64 << 20 or "64M"; when_full: "stop", "newest" (evict the oldest) or
+    "stream" (to the spool; the default with a spool). The environment variables MTPROF_SPOOL, MTPROF_BUFFER_BYTES and
+    MTPROF_WHEN_FULL supply the defaults.
     """
 
     def __init__(self, *, activities: Iterable[Any] | None = None, schedule: Callable[[int], ProfilerAction] | None = None,
@@ -440,15 +439,15 @@ class profile(_KinetoProfile):
         self.step_rec_fn: mtprof.record_function | None = None
         self._started = False
         self._turns: tuple[int, Any] = (0, None)
-        self._pid = 0  # whose it is, once it is started
+        self._pid = 0  # the process that started it
         self.current_action = _checked_action(self.schedule(self.step_num))
         self._prev_schedule_action = self.current_action
         KinetoStepTracker.init_step_count(PROFILER_STEP_NAME)
 
     @property
     def action_map(self) -> dict[tuple[ProfilerAction, ProfilerAction | None], list[Callable[[], Any]]]:
-        """(action before, action now) -> what to call; None: at the end. Made when it is asked for: kept, it would be a cycle of
-        references, and a profile that is dropped would record until it is collected."""
+        """(previous action, current action) -> calls; None: at the end. Built on access: stored, it would be a reference cycle,
+        and a profile that is dropped would record until it is collected."""
         return {turn: [self._action(name) for name in names] for turn, names in _TURNS.items()}
 
     def _action(self, name: str) -> Callable[[], Any]:
@@ -467,13 +466,13 @@ class profile(_KinetoProfile):
             raise
 
     def start(self) -> None:
-        """Step 0 begins: its action is taken. An error or an interrupt on the way ends all of it."""
+        """Begins step 0 and takes its action. An error or an interrupt meanwhile ends the profile."""
         self._disown()
         if self._started:
             raise RuntimeError(prof.ALREADY_ACTIVE)
         try:
             self._pid = os.getpid()
-            self._turn()  # made before there is more than one thread to take it
+            self._turn()  # created before several threads may want it
             _claim(self)
             self._transit_action(ProfilerAction.NONE, self.current_action)
             self._started = True
@@ -483,12 +482,12 @@ class profile(_KinetoProfile):
             raise
 
     def _is_parents(self) -> bool:
-        """In a forked child: was it the parent that started it? What the child does is recorded into a file of its own, and
-        traces are the parent's to make."""
+        """In a forked child: did the parent start it? The child records into its own file, and the parent creates the
+        traces."""
         return self._started and self._pid != os.getpid()
 
     def _disown(self) -> None:
-        """A forked child is done with the parent's profile, and may start it for itself."""
+        """Detaches a forked child from the parent's profile, so that it may start the profile itself."""
         if self._is_parents():
             self._started, self.step_rec_fn = False, None
             if self.profiler is not None:
@@ -504,7 +503,7 @@ class profile(_KinetoProfile):
         _release(self)
 
     def stop(self) -> None:
-        """Ends the profile; a cycle that is being recorded is complete. A second time it does nothing."""
+        """Ends the profile, and completes a cycle that is being recorded. Later calls do nothing."""
         with self._turn():
             self._stop()
 
@@ -538,7 +537,7 @@ class profile(_KinetoProfile):
             self._step()
 
     def _turn(self) -> Any:
-        """One thread at a time takes an action. A forked child does not wait for threads that it does not have."""
+        """One thread at a time takes an action. A forked child does not wait for threads that only its parent has."""
         if self._turns[0] != os.getpid():
             self._turns = (os.getpid(), threading.RLock())
         return self._turns[1]
@@ -595,7 +594,7 @@ class profile(_KinetoProfile):
             self._action(name)()
 
     def _abandon(self) -> None:
-        """After an error on the way, the callback's for one: nothing goes on recording, and nobody is told twice."""
+        """After an error, for example in the callback: stops all recording, and calls no callback twice."""
         if self.profiler is not None:
             self.profiler._abandon()
 

@@ -1,4 +1,4 @@
-"""prof.profiler.kineto_results: the recording as torch's own tools ask for it."""
+"""prof.profiler.kineto_results: the recording through the interface of torch's own tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mindtorch_v2.profiler.tree import _ProfilerEvent, event_tree
 
 
 class _KinetoEvent:
-    """An event as Kineto has it: what torch makes FunctionEvents of. All of it is asked for by calls."""
+    """An event in Kineto's form, from which torch creates FunctionEvents. All members are methods."""
 
     __slots__ = ("_e", "_start_ns")
 
@@ -95,7 +95,7 @@ class _KinetoEvent:
 
 
 class _ProfilerResult:
-    """What a stopped profiler has. Anything else is asked of the trace itself."""
+    """The result of a stopped profiler. Other attributes are those of the trace."""
 
     def __init__(self, trace: mtprof.Trace) -> None:
         self.trace = trace

@@ -1,4 +1,4 @@
-"""Lists of events and rows as text: the table of a list that C does not know, notebooks' tables, Chrome events."""
+"""Lists of events and rows as text: the table of a list that was changed in Python, notebooks' tables, Chrome events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mindtorch_v2.profiler.common import DeviceType, format_memory, format_time,
 
 
 def attribute(name: str) -> str:
-    """An attribute as users spell it, as rows have it: every accelerator's words mean the device."""
+    """The attribute of rows that a user's spelling means: the names of all accelerators mean the device."""
     for word in ("cuda", "xpu", "privateuse1", "npu"):
         name = name.replace(word, "device")
     return {"cpu_time_avg": "cpu_time", "device_time_avg": "device_time"}.get(name, name)
@@ -45,7 +45,7 @@ def html_table(events: Any, limit: int = 100) -> str:
 
 
 class _TableLayout:
-    """Which columns a table of events has, how wide they are, and how rows are written into them."""
+    """The columns of a table of events, their widths, and how rows are formatted."""
 
     def __init__(self, events: list, name_width: int | None, shapes_width: int | None, src_width: int | None, with_flops: bool,
                  profile_memory: bool, time_unit: str | None) -> None:
@@ -145,9 +145,9 @@ def build_table(events: Iterable[Any], sort_by: str | None = None, header: str |
                 max_src_column_width: int | None = 75, max_name_column_width: int | None = 55,
                 max_shapes_column_width: int | None = 80, with_flops: bool = False, profile_memory: bool = False,
                 top_level_events_only: bool = False, time_unit: str | None = None, facts: list[Any] | None = None) -> str:
-    """The table of a list that C does not know: events, or rows that somebody changed.
+    """The table of a list that was changed in Python: events or rows.
 
-    facts: what tells which columns there are and what the sums are, if that is not the events themselves."""
+    facts: rows that determine the columns and the sums; default: the events themselves."""
     facts = list(events) if facts is None else facts
     if not facts:
         return ""

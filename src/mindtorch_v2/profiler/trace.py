@@ -1,4 +1,4 @@
-"""prof.trace: the recording for tools that want all of it, as arrays."""
+"""prof.trace: the whole recording as arrays, for tools."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class RecordedTrace:
         self._trace = trace
 
     def columns(self) -> dict[str, dict[str, numpy.ndarray]]:
-        """{table: {column: array}}: views of the recording itself, nothing is copied, nothing can be written.
+        """{table: {column: array}}: read-only views of the recording, without a copy.
 
-        spans has start and end (ns), name (see text()), parent, category ...; memory, steps, details, tracks, shapes,
-        stacks and instants are beside it. include/mtprof_trace.h tells what each column holds.
+        spans has start and end (ns), name (see text()), parent, category ...; the other tables are memory, steps, details,
+        tracks, shapes, stacks and instants. include/mtprof_trace.h describes each column.
         """
         import numpy
 
@@ -28,7 +28,7 @@ class RecordedTrace:
                 for table, columns in self._trace.columns().items()}
 
     def text(self, id: int) -> str:
-        """What a number in a column of names stands for."""
+        """The text of an id in a column of names."""
         return self._trace.text(int(id))
 
     def __getattr__(self, name: str) -> Any:

@@ -4,8 +4,8 @@
     for child in tree[0].children:
         print(child.name, child.tag, child.extra_fields)
 
-The tree is built in C, once (include/mtprof_trace.h, "tree"); an object is made when an event is looked at. While anyone
-holds an event's object, asking for that event again gives the same one.
+The tree is built in C, once (include/mtprof_trace.h, "tree"); an object is created when an event is accessed. As long as it is
+referenced, accessing the event again returns the same object.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mindtorch_v2.profiler.common import RecordScope
 
 
 class _EventType(IntEnum):
-    """What an event of the tree is."""
+    """The kind of an event."""
 
     TorchOp = 0
     Backend = 1
@@ -42,7 +42,7 @@ class _EventType(IntEnum):
 # ------------------------------------------------------------------------------------------------ what a tree knows
 
 _DTYPES = {1: "float32", 2: "float64", 5: "int64", 6: "int32", 10: "bool"}  # mtp_dtype
-_UNKNOWN = (0, 0, -1, -1, 0, -1, 0)  # a tensor of which only the shape is known
+_UNKNOWN = (0, 0, -1, -1, 0, -1, 0)  # a tensor with a known shape only
 
 
 def _device(kind: int, index: int) -> Any:
@@ -67,7 +67,7 @@ def _number(text: str) -> bool | int | float | None:
 
 
 class _Shape:
-    """The texts of some inputs, read: for each its kind, dims, strides and value."""
+    """The parsed texts of some inputs: kind, dims, strides and value of each."""
 
     __slots__ = ("items",)
 
@@ -80,7 +80,7 @@ class _Shape:
 
 
 class _Tree:
-    """A native tree with the objects that are made of it."""
+    """A native tree with the objects created from it."""
 
     def __init__(self, trace: mtprof.Trace) -> None:
         self.native = trace.tree()
@@ -116,7 +116,7 @@ class _Tree:
         return out
 
     def parts(self, node: int) -> list[list[Any]]:
-        """What the object of a call holds, part by part; texts as they are."""
+        """The tensors of a call's object, part by part; texts unchanged."""
         out = []
         for part, (number, tensors) in enumerate(self.native.held(node)):
             shape = self.shape(number, node, part)
@@ -128,7 +128,7 @@ class _Tree:
 
     @cached_property
     def owners(self) -> dict[int, list[list[Any]]]:
-        """An object's address -> what it held when it was first met."""
+        """An object's address -> its tensors when it was first seen."""
         out: dict[int, list[list[Any]]] = {}
         for node in range(len(self.native)):
             if self.native.node(node)[9] > 1:
@@ -141,8 +141,8 @@ class _Tree:
 
 
 class _TensorMetadata:
-    """A tensor at the time of an event: which one (impl_ptr, id), in which memory (storage_data_ptr, allocation_id), of
-    which shape. What was not recorded is None."""
+    """A tensor at the time of an event: its identity (impl_ptr, id), memory (storage_data_ptr, allocation_id) and shape.
+    Unrecorded fields are None."""
 
     __slots__ = ("impl_ptr", "storage_data_ptr", "id", "allocation_id", "device", "dtype", "sizes", "strides")
     layout = "torch.strided"
@@ -177,7 +177,7 @@ _KINETO_DTYPES = {"float": "float32", "double": "float64", "long int": "int64", 
 
 
 class _Fields:
-    """Of one event; made with it, read when asked."""
+    """Fields of one event, read on access."""
 
     __slots__ = ("_tree", "_node", "_about", "__dict__")
 
@@ -216,8 +216,8 @@ class _ExtraFields_TorchOp(_Fields):
         return found
 
 
-# torch gives these their number as a tensor without dims. So does the CPU's op here; on an accelerator it stays a number,
-# which has no memory.
+# torch passes the number to these ops as a tensor without dims. So does the CPU's op here; on an accelerator it stays a
+# number, which has no memory.
 _ARITHMETIC = {f"aten::{name}{end}" for name in ("add", "sub", "mul", "div") for end in ("", "_")}
 _NUMBERS = {bool: 10, int: 5, float: 2}  # mtp_dtype
 
@@ -261,7 +261,7 @@ class _ExtraFields_Allocation(_Fields):
 
     @property
     def total_reserved(self) -> int:
-        return max(self._told[3], 0) if self._told[6] else 0  # torch: of an accelerator's allocator alone
+        return max(self._told[3], 0) if self._told[6] else 0  # as in torch: only for an accelerator's allocator
 
     @property
     def id(self) -> int | None:
@@ -316,7 +316,7 @@ _NAME = re.compile(r"^(.*)\((\d+)\): (.*)$", re.DOTALL)
 
 
 class _Call(_Fields):
-    """Of a call: the innermost frame is the function's own, except where it has none."""
+    """Of a call: the innermost frame is the function's own, if it has one."""
 
     @cached_property
     def _head(self) -> list[Any]:
@@ -329,7 +329,7 @@ class _Call(_Fields):
 class _ExtraFields_PyCall(_Call):
     @cached_property
     def callsite(self) -> _PyFrameState:
-        """By its name, "file(line): function"; a module's by its frame."""
+        """From its name, "file(line): function"; a module's from its frame."""
         named = _NAME.match(self._about[2])
         return _PyFrameState._of(":".join(named.groups()) if named else self._about[10])
 
@@ -338,7 +338,7 @@ class _ExtraFields_PyCall(_Call):
         inner, own = _PyFrameState._of(self._about[10]), self.callsite
         if (inner.file_name, inner.function_name) == (own.file_name, own.function_name):
             return _PyFrameState._of(self._about[11])
-        around = self._tree.event(self._node).parent  # it ran when recording began: its stack is of that moment
+        around = self._tree.event(self._node).parent  # it was running when recording began: its stack is from that time
         while around is not None and around.tag is not _EventType.PyCall:
             around = around.parent
         return around.extra_fields.callsite if around is not None else _PyFrameState._of("")

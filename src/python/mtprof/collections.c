@@ -1,6 +1,6 @@
 /* python/mtprof/collections.c - runs of Python's garbage collector as events, for record_python_gc_info.
  *
- * gc_event is what gc.callbacks call, on the thread that collects, with the GIL. A collection does not nest in another.
+ * gc.callbacks calls gc_event on the collecting thread, with the GIL held. Collections do not nest.
  */
 #include "python/mtprof/native.h"
 #include <string.h>
@@ -50,6 +50,6 @@ static PyObject *gc_event(PyObject *self, PyObject *args)
 
 PyMethodDef mtpn_collections[] = {
     {"gc_event", gc_event, METH_VARARGS,
-     PyDoc_STR("For gc.callbacks: collections as events called \"Python GC\".")},
+     PyDoc_STR("For gc.callbacks: records collections as \"Python GC\" events.")},
     {NULL, NULL, 0, NULL},
 };

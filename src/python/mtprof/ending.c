@@ -1,8 +1,9 @@
-/* python/mtprof/ending.c - ends_in(method, end): a method after whose failure end(self) is called, whatever comes between.
+/* python/mtprof/ending.c - ends_in(method, end): wraps a method so that end(self) runs if it fails, even when
+ * interrupted.
  *
- * A signal's handler may raise (Ctrl-C: KeyboardInterrupt) at the first instruction of a Python function, before any `try` in
- * it, and in the midst of a `finally`. So a method that ends something, written in Python, may leave it as it was. Here the
- * end is called from C, again and again if it is interrupted, too.
+ * A signal handler may raise (Ctrl-C: KeyboardInterrupt) at the first instruction of a Python function,
+ * before any `try` in it, or in the middle of a `finally`. So cleanup written in Python may never run. Here
+ * end() is called from C, and retried if it is interrupted as well.
  */
 #include "python/mtprof/native.h"
 #include <structmember.h>
@@ -21,7 +22,7 @@ static PyObject *ending_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     PyObject *method = NULL, *end = NULL;
     if (kwargs != NULL || !PyArg_UnpackTuple(args, "ends_in", 2, 2, &method, &end) ||
         !PyCallable_Check(method) || !PyCallable_Check(end))
-        return PyErr_Format(PyExc_TypeError, "ends_in() takes two functions: a method, and what ends it");
+        return PyErr_Format(PyExc_TypeError, "ends_in() takes two functions: a method and its cleanup");
     PyObject *dict = Py_BuildValue("{sO}", "__wrapped__", method); /* for inspect.signature */
     ending *e = dict != NULL ? (ending *)type->tp_alloc(type, 0) : NULL;
     if (e == NULL) {
@@ -86,7 +87,7 @@ static PyObject *ending_bind(PyObject *self, PyObject *object, PyObject *type)
     return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
 }
 
-/* Its name, its doc and the like are the method's. */
+/* Name, docstring, qualified name and module are the method's. */
 static PyObject *ending_attribute(PyObject *self, PyObject *name)
 {
     static const char *const methods[] = {"__doc__", "__name__", "__qualname__", "__module__"};

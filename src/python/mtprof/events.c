@@ -1,21 +1,21 @@
 /* python/mtprof/events.c - the events of a trace as a lazy sequence, and its columns as buffers.
  *
- * Events makes an object when an index is asked for, and not before; the work behind it is C's and is done at the first
- * question that needs it. Nothing is copied into Python's memory but what is looked at.
+ * Events creates an object only when it is indexed; the work behind it is done in C, on first use. Only what
+ * is accessed is copied into Python objects.
  */
 #include "python/mtprof/trace.h"
 #include <structmember.h>
 
 typedef struct events {
     PyObject_HEAD
-    PyObject *trace;    /* the Trace that the rest borrows from */
+    PyObject *trace;    /* the Trace that the other members borrow from */
     mtp_events *events; /* owned */
     PyObject *item;     /* the class of its items: Event or a subclass */
 } events;
 
 typedef struct event {
     PyObject_HEAD
-    PyObject *owner; /* Events; NULL: made by hand */
+    PyObject *owner; /* Events; NULL: created directly, without a trace */
     size_t index;
     mtp_event e; /* texts are borrowed from the owner */
     PyObject *dict;
@@ -36,11 +36,11 @@ static PyObject *text_object(mtp_text t)
     return PyUnicode_DecodeUTF8(t.bytes, (Py_ssize_t)t.length, "replace");
 }
 
-static mtp_events *events_of(PyObject *self) /* NULL, with an exception: it has none */
+static mtp_events *events_of(PyObject *self) /* NULL, with an exception set: not of a trace */
 {
     PyObject *owner = ((event *)self)->owner;
     if (owner == NULL)
-        PyErr_SetString(PyExc_RuntimeError, "this event belongs to no trace");
+        PyErr_SetString(PyExc_RuntimeError, "this event does not belong to a trace");
     return owner != NULL ? ((events *)owner)->events : NULL;
 }
 
@@ -52,7 +52,7 @@ PyObject *mtpn_events_object(PyObject *trace, PyObject *item)
         item = (PyObject *)event_type;
     if (!PyType_Check(item) || !PyType_IsSubtype((PyTypeObject *)item, event_type))
         return PyErr_Format(PyExc_TypeError,
-                            "events(): the class of items must be mtprof.Event or a subclass of it");
+                            "events(): the item class must be mtprof.Event or a subclass of it");
     events *s = PyObject_New(events, events_type);
     if (s == NULL)
         return NULL;
@@ -81,7 +81,7 @@ static Py_ssize_t events_length(PyObject *self)
 {
     size_t count;
     mtp_status status;
-    Py_BEGIN_ALLOW_THREADS /* the first time it looks at all spans */
+    Py_BEGIN_ALLOW_THREADS /* the first call scans all spans */
     status = mtp_events_count(((events *)self)->events, &count);
     Py_END_ALLOW_THREADS
     if (status == MTP_OK)
@@ -124,7 +124,7 @@ static int event_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(((event *)self)->dict);
-    return 0; /* Events is not tracked: it refers to no event */
+    return 0; /* Events is not tracked: it does not refer to events */
 }
 
 static int event_clear(PyObject *self)
@@ -391,7 +391,7 @@ static int column_buffer(PyObject *self, Py_buffer *view, int flags)
     column *o = (column *)self;
     static char nothing[8];
     if (flags & PyBUF_WRITABLE) {
-        PyErr_SetString(PyExc_BufferError, "a trace never changes: its columns can not be written");
+        PyErr_SetString(PyExc_BufferError, "a trace is immutable: its columns are read-only");
         return -1;
     }
     bool tight = o->stride == (Py_ssize_t)o->c.bytes;
@@ -440,9 +440,9 @@ static PyMemberDef event_members[] = {
     FIELD("end_ns", T_LONGLONG, end_ns, NULL),
     FIELD("step", T_LONGLONG, step, "calls of step() before it"),
     FIELD("pid", T_LONGLONG, pid, NULL),
-    FIELD("tid", T_LONGLONG, tid, "the system's thread id; of device work the stream"),
+    FIELD("tid", T_LONGLONG, tid, "the system's thread id; for device work, the stream"),
     FIELD("stream", T_LONGLONG, resource, "torch's device_resource_id"),
-    FIELD("thread", T_ULONGLONG, thread, "numbered as torch does, from 1"),
+    FIELD("thread", T_ULONGLONG, thread, "numbered as in torch, from 1"),
     FIELD("fwd_thread", T_ULONGLONG, forward_thread, "of a backward op; 0: none"),
     FIELD("sequence_nr", T_LONGLONG, sequence, "autograd's; -1: none"),
     FIELD("correlation_id", T_ULONGLONG, correlation, "of a launch and its device work; 0: none"),
@@ -452,7 +452,7 @@ static PyMemberDef event_members[] = {
     FIELD("is_device", T_BOOL, is_device, NULL),
     FIELD("is_async", T_BOOL, is_async, NULL),
     FIELD("is_user_annotation", T_BOOL, is_user_annotation, NULL),
-    FIELD("is_unfinished", T_BOOL, is_unfinished, "its end was not seen"),
+    FIELD("is_unfinished", T_BOOL, is_unfinished, "its end was not recorded"),
     FIELD("device_type", T_INT, device_type, "c10's: 0 CPU, 1 CUDA, 20 NPU"),
     FIELD("device_index", T_INT, device_index, NULL),
     FIELD("op_device_type", T_INT, op_device_type, "where an op computes; -1: not recorded"),
@@ -468,7 +468,7 @@ static PyMemberDef event_members[] = {
     FIELD("flops", T_ULONGLONG, flops, NULL),
     FIELD("memory_before", T_LONGLONG, allocated_before, "bytes on the op's device; -1: not recorded"),
     FIELD("memory_after", T_LONGLONG, allocated_after, NULL),
-    FIELD("bytes", T_LONGLONG, bytes, "moved by a copy; of a [memory] event its own"),
+    FIELD("bytes", T_LONGLONG, bytes, "moved by a copy; for a [memory] event, allocated or freed"),
     FIELD("span", T_UINT, span, "its row in the columns"),
     {"__dictoffset__", T_PYSSIZET, offsetof(event, dict), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
@@ -484,10 +484,10 @@ static PyGetSetDef event_properties[] = {
     {"input_shapes", get_inputs, NULL, "[[4, 6], []]; None: not recorded", (void *)MTP_INPUT_DIMS},
     {"input_strides", get_inputs, NULL, NULL, (void *)MTP_INPUT_STRIDES},
     {"kind", get_kind, NULL, "op, scope, backward, step, kernel ...", NULL},
-    {"index", get_index, NULL, "its place among the events", NULL},
+    {"index", get_index, NULL, "its index in the events", NULL},
     {"parent", get_parent, NULL, "index of torch's cpu_parent; -1: none", NULL},
     {"children", get_children, NULL, "indices of torch's cpu_children", NULL},
-    {"kernels", get_kernels, NULL, "(name, device, microseconds) of what it launched", NULL},
+    {"kernels", get_kernels, NULL, "(name, device, microseconds) of each kernel it launched", NULL},
     {"stack", get_stack, NULL, "innermost first", NULL},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -496,11 +496,11 @@ static PyGetSetDef event_properties[] = {
 int mtpn_events_init(PyObject *module)
 {
     static PyGetSetDef events_properties[] = {
-        {"zero_ns", events_zero, NULL, "when recording started, since the trace's base_ns", NULL},
+        {"zero_ns", events_zero, NULL, "start of the recording, relative to the trace's base_ns", NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };
     static PyType_Slot events_slots[] = {
-        {Py_tp_doc, "The events of a trace, in torch's order. An object is made when one is asked for."},
+        {Py_tp_doc, "The events of a trace, in torch's order. Objects are created on access."},
         {Py_tp_dealloc, events_dealloc},
         {Py_sq_length, events_length},
         {Py_sq_item, events_item},
@@ -518,7 +518,7 @@ int mtpn_events_init(PyObject *module)
         {0, NULL},
     };
     static PyType_Slot column_slots[] = {
-        {Py_tp_doc, "A column of a trace: numpy.asarray() of it copies nothing."},
+        {Py_tp_doc, "A column of a trace: numpy.asarray(column) does not copy."},
         {Py_tp_dealloc, column_dealloc},
         {Py_bf_getbuffer, column_buffer},
         {Py_sq_length, column_length},

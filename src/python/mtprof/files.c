@@ -1,9 +1,9 @@
-/* python/mtprof/files.c - files that appear whole or not at all, for what Python writes. */
+/* python/mtprof/files.c - files written by Python that appear complete or not at all. */
 #include "python/mtprof/native.h"
 
 typedef struct new_file {
     PyObject_HEAD
-    mtp_file *file; /* NULL: it is there, or was given up */
+    mtp_file *file; /* NULL: committed or abandoned */
 } new_file;
 
 static PyObject *file_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -54,7 +54,7 @@ static PyObject *file_write(PyObject *self, PyObject *args)
     Py_buffer data;
     if (!PyArg_ParseTuple(args, "s*:write", &data))
         return NULL;
-    mtp_file *file = take(self); /* nobody else's while the GIL is not ours */
+    mtp_file *file = take(self); /* no other thread can use it while the GIL is released */
     bool took = false;
     if (file != NULL) {
         Py_BEGIN_ALLOW_THREADS
@@ -64,9 +64,9 @@ static PyObject *file_write(PyObject *self, PyObject *args)
     Py_ssize_t length = data.len;
     PyBuffer_Release(&data);
     if (file == NULL)
-        return PyErr_Format(PyExc_ValueError, "write to a file that is done, or in use by another thread");
+        return PyErr_Format(PyExc_ValueError, "write to a file that is closed, or in use by another thread");
     if (!took)
-        return commit(file); /* says why it took no more */
+        return commit(file); /* reports why the write failed */
     ((new_file *)self)->file = file;
     return PyLong_FromSsize_t(length);
 }
@@ -102,7 +102,7 @@ static PyObject *write_file(PyObject *module, PyObject *args)
     status = mtp_file_create(PyBytes_AS_STRING(path), MTP_FILE_PLAIN, &file);
     if (status == MTP_OK) {
         mtp_file_sink(file, data.buf, (size_t)data.len);
-        status = mtp_file_commit(file); /* says why it took no more */
+        status = mtp_file_commit(file); /* reports why a write failed */
     }
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&data);
@@ -116,19 +116,21 @@ int mtpn_files_init(PyObject *module)
 {
     static PyMethodDef functions[] = {
         {"write_file", write_file, METH_VARARGS,
-         PyDoc_STR("write_file(path, data): a file that appears whole or not at all; links of others are "
+         PyDoc_STR("write_file(path, data): write a file that appears complete or not at all; other users' "
+                   "links are "
                    "refused.")},
         {NULL, NULL, 0, NULL},
     };
     static PyMethodDef methods[] = {
-        {"write", file_write, METH_VARARGS, PyDoc_STR("write(data): str or bytes; how many bytes.")},
+        {"write", file_write, METH_VARARGS,
+         PyDoc_STR("write(data): write str or bytes; returns the number of bytes.")},
         {"__enter__", file_enter, METH_NOARGS, NULL},
         {"__exit__", file_exit, METH_VARARGS, NULL},
         {NULL, NULL, 0, NULL},
     };
     static PyType_Slot slots[] = {
         {Py_tp_doc,
-         "NewFile(path)\n--\n\nAs write_file, piece by piece: it is there at the end of its `with` "
+         "NewFile(path)\n--\n\nLike write_file, piece by piece: the file appears at the end of the `with` "
          "block, unless that raises."},
         {Py_tp_new, file_new},
         {Py_tp_dealloc, file_dealloc},

@@ -1,11 +1,12 @@
-/* python/mtprof/frames.c - Python's side of with_stack and with_modules: stacks of ops and scopes, Python functions and
- * nn.Module calls as events of their own.
+/* python/mtprof/frames.c - Python's side of with_stack and with_modules: stacks of ops and scopes, and Python
+ * functions and nn.Module calls as events.
  *
- * A frame's key is its code object and instruction in one word. The first time that a session meets a key it asks for
- * its text; from then on the code object is held until the session ends, so no other can take its address.
- * Threads: capture runs on any thread, inside a recording call; it needs the GIL, and gives no frames without it. Calls
- * are followed on all threads that Python knows: on those that are there when a recording starts, and on new ones by
- * threading.setprofile. Each records its own calls, from its first event on.
+ * A frame's key packs its code object and instruction into one word. When a session first sees a key it asks
+ * for its text; from then on the code object is held until the session ends, so that its address cannot be
+ * reused.
+ * Threads: capture runs on any thread, inside a recording call; without the GIL it returns no frames. Calls
+ * are followed on all threads that Python knows: those that exist when a recording starts, and new ones
+ * through threading.setprofile. Each thread records its own calls, from its first event on.
  */
 #include "python/mtprof/python_frames.h"
 #include <frameobject.h>
@@ -15,20 +16,20 @@
 #define INSTRUCTION_BITS 20
 #define HIDDEN_FILES 8
 
-static const void *taker; /* the session that has all this, or NULL */
+static const void *taker; /* the session that owns this state, or NULL */
 static pid_t taker_pid;
-static PyObject *kept;                 /* list: code objects and modules of this session */
-static PyObject *hidden[HIDDEN_FILES]; /* str: file names that are the profiler's own */
+static PyObject *kept;                 /* list: code objects and modules held for this session */
+static PyObject *hidden[HIDDEN_FILES]; /* str: names of the profiler's own files */
 static unsigned hidden_count;
 static PyCodeObject *module_call,
-    *optimizer_call; /* of nn.Module.__call__; of what each optimizer's step calls; owned, or NULL */
+    *optimizer_call; /* nn.Module.__call__; a method that every optimizer step calls; owned, or NULL */
 static PyObject *module_names,
-    *module_counts;              /* dicts of this session: module -> name id; class name -> how many */
+    *module_counts;              /* dicts of this session: module -> name id; class name -> count */
 static PyObject *function_names; /* dict of this session: code or method -> name id */
-static PyObject *prefixes;       /* list of str: what file names are shortened by, the first that fits */
+static PyObject *prefixes;       /* list of str: prefixes to strip from file names; the first match wins */
 static PyObject *optimizers;     /* dict of this session: address of an optimizer -> itself */
 static bool following, functions_too;
-static uint64_t follow_serial; /* of the recording that is, or was last, followed */
+static uint64_t follow_serial; /* of the current or the last recording that followed calls */
 
 /* --------------------------------------------------------------------------------------------------- texts */
 
@@ -60,7 +61,7 @@ static void put_str(text *t, PyObject *str)
     put_bytes(t, utf8, (size_t)n);
 }
 
-/* A code object's file, without the directory that modules come from. */
+/* A code object's file, without the import directory. */
 static void put_file(text *t, PyObject *file)
 {
     Py_ssize_t n = 0, length, count = prefixes != NULL ? PyList_GET_SIZE(prefixes) : 0;
@@ -132,11 +133,12 @@ static void describe(void *user, uint64_t frame, char *out, size_t room)
 typedef struct open_calls { /* of this thread */
     struct open_call {
         mtp_token token;
-        uintptr_t of; /* its frame; for a C function its caller's, with bit 0 set; 0: it ran when we began */
-        bool hidden;  /* the profiler's own, and all that it calls */
+        uintptr_t
+            of;      /* its frame; for a C function its caller's, with bit 0 set; 0: it was already running */
+        bool hidden; /* a function of the profiler, or called by one */
     } * call;
     uint32_t count, room;
-    uint64_t serial; /* of the recording that they are open in */
+    uint64_t serial; /* of the recording in which they are open */
 } open_calls;
 static _Thread_local open_calls calls;
 static pthread_key_t calls_key; /* frees calls.call when its thread ends */
@@ -147,7 +149,7 @@ static bool in_hidden(void)
     return calls.count > 0 && calls.call[calls.count - 1].hidden;
 }
 
-/* Whose call it is, if it is a module's or an optimizer's. */
+/* The module or optimizer that is called, if any. */
 typedef struct owner {
     PyObject *object; /* borrowed, or NULL */
     void (*hold)(const mtp_op *op, PyObject *object, bool is_new);
@@ -178,14 +180,14 @@ static void open_call(uint32_t name, mtp_scope_kind kind, bool hide, uintptr_t o
     calls.call[calls.count++] = (struct open_call){op.token, of, hide};
 }
 
-/* The innermost, but where frames change places (greenlets). */
+/* The innermost call, unless frames are switched (greenlets). */
 static void close_call(uintptr_t of)
 {
     uint32_t at = calls.count;
     while (at > 0 && calls.call[at - 1].of != of && calls.call[at - 1].of != 0)
         at--;
     if (at == 0)
-        return; /* it was running when we began */
+        return; /* it was already running when we began */
     mtp_scope_end(calls.call[at - 1].token);
     memmove(&calls.call[at - 1], &calls.call[at], (calls.count - at) * sizeof *calls.call);
     calls.count--;
@@ -196,7 +198,7 @@ static uintptr_t call_of(const PyFrameObject *frame, bool is_c)
     return (uintptr_t)frame | is_c;
 }
 
-/* The id kept for key, 0 if there is none. */
+/* The id stored for key; 0: none. */
 static uint32_t known(PyObject *names, PyObject *key)
 {
     PyObject *id = PyDict_GetItemWithError(names, key);
@@ -238,7 +240,7 @@ static void open_function(PyCodeObject *code, uintptr_t of, owner who)
     open_call(functions_too && !hide ? function_name(code) : 0, MTP_SCOPE_PYTHON, hide, of, who);
 }
 
-/* "nn.Module: Linear_0": modules of a class are numbered as they are met. */
+/* "nn.Module: Linear_0": modules of a class are numbered in order of first use. */
 static uint32_t module_name(PyObject *module, bool *is_new)
 {
     PyObject *key = PyLong_FromVoidPtr(module);
@@ -262,14 +264,15 @@ static uint32_t module_name(PyObject *module, bool *is_new)
     return id;
 }
 
-/* "<built-in function len>", "<built-in method add of Tensor>": without an address, so that names are few. */
+/* "<built-in function len>", "<built-in method add of Tensor>": without addresses, to keep the number of
+ * names low. */
 static uint32_t builtin_name(PyObject *callable)
 {
     if (!PyCFunction_Check(callable))
         return 0;
     PyCFunctionObject *f = (PyCFunctionObject *)callable;
     if (f->m_self != NULL && strncmp(Py_TYPE(f->m_self)->tp_name, "mtprof.", 7) == 0)
-        return 0; /* the profiler's own calls are not the program's */
+        return 0; /* calls within the profiler are not recorded */
     PyObject *key = PyLong_FromVoidPtr(f->m_ml);
     uint32_t id = key != NULL ? known(function_names, key) : 0;
     if (id == 0 && key != NULL) {
@@ -286,7 +289,7 @@ static uint32_t builtin_name(PyObject *callable)
     return id;
 }
 
-/* Was the optimizer not met before? It is held from then on, so that no other can take its address. */
+/* Is the optimizer new to this session? It is held from then on, so that its address cannot be reused. */
 static bool meet_optimizer(PyObject *optimizer)
 {
     PyObject *key = PyLong_FromVoidPtr(optimizer);
@@ -313,7 +316,7 @@ static void enter_python(PyFrameObject *frame)
     Py_DECREF(code);
 }
 
-/* Functions that run already are shown from the thread's first event on, outermost first; not the innermost `skip`. */
+/* Opens functions that are already running, outermost first, without the innermost `skip`. */
 static void open_running(unsigned skip)
 {
     PyCodeObject *running[512];
@@ -332,7 +335,7 @@ static void open_running(unsigned skip)
 static int on_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
 {
     (void)self;
-    if (UNLIKELY(!following)) { /* the session ended: this thread has not been told */
+    if (UNLIKELY(!following)) { /* the session ended, but this thread still has the hook */
         PyEval_SetProfile(NULL, NULL);
         return 0;
     }
@@ -362,7 +365,8 @@ static int on_event(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
     return 0;
 }
 
-/* What a new thread's first event calls (threading.setprofile): from then on the C function above is its profiler. */
+/* Called at a new thread's first event (threading.setprofile): installs the C function above as its profiler.
+ */
 static PyObject *follow_thread(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -380,13 +384,14 @@ static PyObject *follow_thread(PyObject *self, PyObject *args)
 
 static PyMethodDef follow_method = {"follow_thread", follow_thread, METH_VARARGS, NULL};
 
-/* A function that the program gave to threading.setprofile, before or meanwhile, stays: ours takes no other's place. */
+/* A function that the program passes to threading.setprofile, before or during the recording, is never
+ * replaced. */
 static void set_for_new_threads(bool on)
 {
     static PyObject *ours;
     if (ours == NULL)
         ours = PyCFunction_New(&follow_method, NULL);
-    /* what threading.setprofile sets: no code of Python's runs here, which Ctrl-C could leave half done */
+    /* set directly: threading.setprofile is Python code, which Ctrl-C could interrupt halfway */
     static const char hook[] = "_profile_hook";
     PyObject *threading = PyImport_ImportModule("threading");
     PyObject *there = threading != NULL ? PyObject_GetAttrString(threading, hook) : NULL;
@@ -402,7 +407,7 @@ static bool is_followed_by_others(const PyThreadState *thread)
     return thread->c_profilefunc != NULL && thread->c_profilefunc != on_event;
 }
 
-/* Of all threads that are there; one that has another profiler of Python code keeps it. */
+/* On all existing threads; a thread that has another Python profiler keeps it. */
 static void set_for_all_threads(bool on)
 {
     PyThreadState *first = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
@@ -424,7 +429,7 @@ static void set_for_all_threads(bool on)
 
 /* ---------------------------------------------------------------------------------------- begin and end */
 
-/* What is raised meanwhile is not ours to swallow: it may be Ctrl-C. */
+/* Exceptions are passed on, not swallowed: one may be Ctrl-C. */
 static bool set_prefixes(void)
 {
     PyObject *paths = PyImport_ImportModule("mtprof._paths");
@@ -460,7 +465,7 @@ static void end(void)
 bool mtpn_frames_are_free(void)
 {
     return taker == NULL ||
-           taker_pid != getpid(); /* a forked child has its parent's, which records no more */
+           taker_pid != getpid(); /* after fork: the parent's session, which no longer records here */
 }
 
 bool mtpn_frames_begin(const void *session, bool with_stack)
@@ -490,14 +495,14 @@ bool mtpn_frames_begin(const void *session, bool with_stack)
 
 bool mtpn_frames_may_follow(void)
 {
-    return !is_followed_by_others(PyThreadState_Get()); /* another profiler of Python code goes first */
+    return !is_followed_by_others(PyThreadState_Get()); /* another Python profiler has precedence */
 }
 
 void mtpn_frames_follow(void)
 {
     if (!mtpn_frames_may_follow())
         return;
-    set_for_new_threads(true); /* before events are taken: it is ours, not the program's */
+    set_for_new_threads(true); /* before following: the import is ours, not the program's */
     following = true;
     follow_serial++;
     open_running(0);
@@ -522,7 +527,7 @@ static PyObject *hide_file(PyObject *self, PyObject *name)
 {
     (void)self;
     if (!PyUnicode_Check(name))
-        return PyErr_Format(PyExc_TypeError, "hide_file(): a file name, as code objects have it");
+        return PyErr_Format(PyExc_TypeError, "hide_file() takes a file name, as in co_filename");
     if (hidden_count < HIDDEN_FILES)
         hidden[hidden_count++] = Py_NewRef(name);
     Py_RETURN_NONE;
@@ -532,7 +537,7 @@ static PyObject *set_module_call(PyObject *self, PyObject *code)
 {
     (void)self;
     if (!PyCode_Check(code))
-        return PyErr_Format(PyExc_TypeError, "set_module_call(): the code object of nn.Module.__call__");
+        return PyErr_Format(PyExc_TypeError, "set_module_call() takes the code object of nn.Module.__call__");
     Py_XSETREF(module_call, (PyCodeObject *)Py_NewRef(code));
     Py_RETURN_NONE;
 }
@@ -542,17 +547,17 @@ static PyObject *set_optimizer_call(PyObject *self, PyObject *code)
     (void)self;
     if (!PyCode_Check(code))
         return PyErr_Format(PyExc_TypeError,
-                            "set_optimizer_call(): the code object of a method that each step calls");
+                            "set_optimizer_call() takes the code object of a method that every step calls");
     Py_XSETREF(optimizer_call, (PyCodeObject *)Py_NewRef(code));
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
     {"set_optimizer_call", set_optimizer_call, METH_O,
-     PyDoc_STR("Calls of this code object tell what the optimizer, their first argument, holds.")},
-    {"hide_file", hide_file, METH_O, PyDoc_STR("Leave the frames of this file (co_filename) out of stacks.")},
+     PyDoc_STR("Calls of this code object report the tensors of the optimizer, their first argument.")},
+    {"hide_file", hide_file, METH_O, PyDoc_STR("Omit the frames of this file (co_filename) from stacks.")},
     {"set_module_call", set_module_call, METH_O,
-     PyDoc_STR("Calls of this code object are shown as nn.Module: CLASS_n.")},
+     PyDoc_STR("Show calls of this code object as nn.Module: CLASS_n.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,11 +1,12 @@
-/* python/mtprof/hooks.c - for the dispatchers of other frameworks: is_profiler_enabled, dispatch_op_enter, dispatch_op_exit.
+/* python/mtprof/hooks.c - for the dispatchers of other frameworks: is_profiler_enabled, dispatch_op_enter,
+ * dispatch_op_exit.
  *
  *     token = mtprof.dispatch_op_enter("aten::add", x.device, (x, y), {})
  *     try: ...
  *     finally: mtprof.dispatch_op_exit(token)
  *
- * Neither raises: what can not be read of an argument is left out. Tensors are whatever has .shape and .device; nothing
- * is kept alive.
+ * Neither raises: whatever cannot be read from an argument is omitted. Any object with .shape and .device is
+ * a tensor; nothing is kept alive.
  */
 #include "python/mtprof/native.h"
 #include "base/plain.h"
@@ -78,7 +79,7 @@ static uint8_t dtype_of(PyObject *tensor)
     return found;
 }
 
-/* Reads an object that looks like a tensor; false: it does not. */
+/* Reads an object that looks like a tensor; false: not a tensor. */
 static bool read_tensor(reader *r, PyObject *o, mtp_input *in)
 {
     PyObject *shape = PyObject_GetAttrString(o, "shape"),
@@ -175,7 +176,7 @@ static void read_inputs(reader *r, PyObject *args, PyObject *kwargs)
     PyErr_Clear();
 }
 
-/* The begin of an op or a scope; name is a str. 0: not recorded. Never raises. */
+/* Begins an op or a scope; name is a str. 0: not recorded. Never raises. */
 static mtp_token begin(PyObject *name, mtp_scope_kind kind, mtp_device device, PyObject *args,
                        PyObject *kwargs, const char *members)
 {
@@ -230,7 +231,7 @@ static PyObject *scope_with_args_enter(PyObject *self, PyObject *args)
     PyObject *name = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : NULL;
     if (name == NULL || !PyUnicode_Check(name))
         return PyErr_Format(PyExc_TypeError,
-                            "_record_function_with_args_enter(): the first argument is a name");
+                            "_record_function_with_args_enter(): the first argument must be a name (str)");
     mtp_token token = 0;
     if (mtp_recording() & MTP_CPU) {
         PyObject *rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
@@ -271,7 +272,7 @@ static int fast_init(PyObject *self, PyObject *args, PyObject *kwargs)
     return 0;
 }
 
-/* keywords as members of a JSON object, a new str, or NULL: there are none. Never raises. */
+/* keywords as members of a JSON object, a new str; NULL: none. Never raises. */
 static PyObject *members_of(PyObject *keywords)
 {
     PyObject *module = PyImport_ImportModule("mtprof._members");
@@ -291,7 +292,7 @@ static PyObject *fast_enter(PyObject *self, PyObject *unused)
         Py_RETURN_NONE;
     if (f->name == NULL || f->entered)
         return PyErr_Format(PyExc_RuntimeError,
-                            "_RecordFunctionFast: this scope is open already: make another one");
+                            "_RecordFunctionFast: this scope is already open; create another one");
     PyObject *text = f->keywords != NULL && PyDict_GET_SIZE(f->keywords) > 0 && (recording & MTP_WITH_SHAPES)
                          ? members_of(f->keywords)
                          : NULL;
@@ -318,7 +319,7 @@ static void fast_dealloc(PyObject *self)
 {
     fast *f = (fast *)self;
     PyTypeObject *type = Py_TYPE(self);
-    mtp_scope_end(f->token); /* entered by hand and forgotten */
+    mtp_scope_end(f->token); /* entered without `with` and never exited */
     Py_XDECREF(f->name);
     Py_XDECREF(f->inputs);
     Py_XDECREF(f->keywords);
@@ -335,8 +336,8 @@ int mtpn_hooks_init(PyObject *module)
     };
     static PyType_Slot slots[] = {
         {Py_tp_doc,
-         "_RecordFunctionFast(name, input_values=None, keyword_values=None)\n--\n\nAn op of your own in the "
-         "profile, with inputs and keywords if shapes are recorded. Without a profiler it does nothing."},
+         "_RecordFunctionFast(name, input_values=None, keyword_values=None)\n--\n\nA custom op in the "
+         "profile, with inputs and keywords if shapes are recorded. Does nothing without a profiler."},
         {Py_tp_new, PyType_GenericNew},
         {Py_tp_init, fast_init},
         {Py_tp_dealloc, fast_dealloc},
@@ -351,13 +352,14 @@ int mtpn_hooks_init(PyObject *module)
 
 PyMethodDef mtpn_hooks[] = {
     {"scope_with_args_enter", scope_with_args_enter, METH_VARARGS,
-     PyDoc_STR("scope_with_args_enter(name, *args) -> token\n\nA scope with inputs; dispatch_op_exit(token) "
-               "ends it.")},
+     PyDoc_STR(
+         "scope_with_args_enter(name, *args) -> token\n\nBegin a scope with inputs; dispatch_op_exit(token) "
+         "ends it.")},
     {"is_profiler_enabled", is_profiler_enabled, METH_NOARGS, PyDoc_STR("Is anything being recorded?")},
     {"dispatch_op_enter", (PyCFunction)(void (*)(void))dispatch_op_enter, METH_FASTCALL,
      PyDoc_STR(
-         "dispatch_op_enter(name, device, args, kwargs) -> token or None\n\nAn op begins. Never raises.")},
+         "dispatch_op_enter(name, device, args, kwargs) -> token or None\n\nBegin an op. Never raises.")},
     {"dispatch_op_exit", dispatch_op_exit, METH_O,
-     PyDoc_STR("dispatch_op_exit(token)\n\nThe op ends; also after the profiler stopped. Never raises.")},
+     PyDoc_STR("dispatch_op_exit(token)\n\nEnd the op; safe after the profiler stopped. Never raises.")},
     {NULL, NULL, 0, NULL},
 };

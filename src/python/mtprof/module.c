@@ -1,4 +1,4 @@
-/* python/mtprof/module.c - the extension module mtprof._native: its start, its errors, its texts. */
+/* python/mtprof/module.c - the extension module mtprof._native: initialization, errors, texts. */
 #include "python/mtprof/trace.h"
 
 PyObject *mtpn_raise(mtp_status status)
@@ -23,7 +23,8 @@ PyObject *mtpn_raise(mtp_status status)
     int number = mtp_last_error_number();
     PyObject *error = mtpn_message(mtp_last_error());
     if (error != NULL && type == PyExc_OSError && number != 0)
-        error = Py_BuildValue("(iN)", number, error); /* Python makes a FileNotFoundError of it */
+        error =
+            Py_BuildValue("(iN)", number, error); /* lets Python choose the subclass: FileNotFoundError ... */
     if (error != NULL)
         PyErr_SetObject(type, error);
     Py_XDECREF(error);
@@ -93,7 +94,7 @@ static PyObject *activity_parse(PyObject *self, PyObject *text)
 static PyMethodDef functions[] = {
     {"version", version, METH_NOARGS, PyDoc_STR("libmtprof's version.")},
     {"now_ns", now_ns, METH_NOARGS, PyDoc_STR("The clock of the records, in nanoseconds.")},
-    {"activity_parse", activity_parse, METH_O, PyDoc_STR("The bits of an activity's name.")},
+    {"activity_parse", activity_parse, METH_O, PyDoc_STR("The bits of a named activity.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,18 +1,21 @@
-/* python/mtprof/objects.c - what modules and optimizers hold, told when a call of theirs begins: the event tree has it.
+/* python/mtprof/objects.c - records the tensors that modules and optimizers hold when one is called, for the
+ * event tree.
  *
- * Each call says whose it is; the tensors are told once in a session, when the object is first met, as torch does.
- * The framework says how its tensors are read (set_tensor_reader); without that, nothing is told. Nothing here raises, and
- * nothing runs the program's code but what `.grad` of a tensor's class may be.
+ * Each call names its object; the tensors are recorded once per session, when the object is first seen, as in
+ * torch. The framework supplies the function that reads its tensors (set_tensor_reader); without one, nothing
+ * is recorded. Nothing here raises, and no code of the program runs, except possibly the `.grad` of a tensor
+ * class.
  */
 #include "python/mtprof/native.h"
 
 #define STATES_MOST 16
 
-/* int reader(PyObject *object, mtp_input *in, mtp_identity *identity): 0 if it is no tensor; borrows from the object. */
+/* int reader(PyObject *object, mtp_input *in, mtp_identity *identity): 0 if it is not a tensor; borrows from
+ * the object. */
 typedef int tensor_reader(PyObject *object, mtp_input *in, mtp_identity *identity);
 #define READER_NAME "mtprof.tensor_reader"
 
-static PyObject *reader_capsule; /* keeps what `reader` is of */
+static PyObject *reader_capsule; /* keeps `reader` alive */
 static tensor_reader *reader;
 
 typedef struct part {
@@ -50,7 +53,7 @@ static void put_pointer(part *p, const void *pointer)
     in->value.i = (int64_t)(intptr_t)pointer;
 }
 
-/* A tensor; what is none is an input without a value. */
+/* Anything but a tensor becomes an input without a value. */
 static bool put_tensor(part *p, PyObject *object)
 {
     mtp_identity *identity = &p->identity[p->count];
@@ -67,11 +70,11 @@ static bool put_gradient(part *p, PyObject *tensor)
     PyObject *grad = PyObject_GetAttrString(tensor, "grad");
     bool is = put_tensor(p, grad);
     PyErr_Clear();
-    Py_XDECREF(grad); /* the tensor has it; what was read of it is copied before anything runs */
+    Py_XDECREF(grad); /* the tensor owns it; what was read is copied before other code runs */
     return is;
 }
 
-/* An attribute that the object itself has, as a dict's item: no code of the program runs. Borrowed. */
+/* An attribute from the object's __dict__: no code of the program runs. Borrowed. */
 static PyObject *own(PyObject *object, const char *name)
 {
     PyObject *dict = PyObject_GenericGetDict(object, NULL);
@@ -155,7 +158,7 @@ static PyObject *set_tensor_reader(PyObject *self, PyObject *capsule)
     void *pointer = capsule != Py_None ? PyCapsule_GetPointer(capsule, READER_NAME) : NULL;
     if (capsule != Py_None && pointer == NULL)
         return NULL;
-    memcpy(&given, &pointer, sizeof given); /* a pointer to a function, which ISO C does not convert */
+    memcpy(&given, &pointer, sizeof given); /* ISO C does not convert object to function pointers */
     reader = given;
     Py_XSETREF(reader_capsule, Py_NewRef(capsule));
     Py_RETURN_NONE;
@@ -166,9 +169,9 @@ int mtpn_objects_init(PyObject *module)
     static PyMethodDef functions[] = {
         {"set_tensor_reader", set_tensor_reader, METH_O,
          PyDoc_STR(
-             "set_tensor_reader(capsule or None)\n\nHow tensors are read that modules and optimizers hold: a "
+             "set_tensor_reader(capsule or None)\n\nHow to read the tensors of modules and optimizers: a "
              "capsule \"" READER_NAME "\" of int (*)(PyObject *, mtp_input *, mtp_identity *), which returns "
-             "0 for what is no tensor.")},
+             "0 if the object is not a tensor.")},
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, functions);

@@ -1,5 +1,6 @@
-/* python/mtprof/python_frames.h - the frames of this thread, innermost first. CPython 3.11 to 3.13 are walked through their
- * internal frames, which costs a few nanoseconds each; others through the public API, which makes an object for each.
+/* python/mtprof/python_frames.h - the frames of this thread, innermost first. CPython 3.11 to 3.13 are walked
+ * through their internal frames, which costs a few nanoseconds each; others through the public API, which
+ * creates an object for each.
  */
 #ifndef PYTHON_MTPROF_PYTHON_FRAMES_H
 #define PYTHON_MTPROF_PYTHON_FRAMES_H
@@ -82,7 +83,7 @@ static inline PyCodeObject *mtpn_walk_next(mtpn_walk *w, int *instruction)
     *instruction = PyFrame_GetLasti(w->frame) / (int)sizeof(_Py_CODEUNIT);
     Py_DECREF(w->frame);
     w->frame = back;
-    Py_DECREF(code); /* the frame, which is still running, holds it */
+    Py_DECREF(code); /* the frame is still running and holds it */
     return code;
 }
 

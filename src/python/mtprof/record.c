@@ -1,8 +1,9 @@
 /* python/mtprof/record.c - record_function: a scope as a context manager and as a decorator.
  *
- * Off, entering and leaving are one load and one branch each. On, the name goes to the recorder as UTF-8, which Python
- * keeps with the string. An object may be used again, also while it is entered: by the same function, then the last
- * entry is left first, or by tasks and threads that take turns, then each leaves its own.
+ * Off, entering and leaving cost one load and one branch each. On, the name is passed to the recorder as
+ * UTF-8, which Python caches in the string. An object may be reused, even while entered: recursively, in
+ * which case the last entry is left first, or by interleaved tasks and threads, in which case each leaves its
+ * own entry.
  */
 #include "python/mtprof/native.h"
 #include <stddef.h>
@@ -10,7 +11,7 @@
 
 typedef struct entry {
     mtp_token token;
-    const void *thread, *context; /* whose it is: compared, not looked into */
+    const void *thread, *context; /* the owner: compared, never dereferenced */
 } entry;
 
 typedef struct record {
@@ -18,7 +19,7 @@ typedef struct record {
     PyObject *name, *args; /* str; str or NULL */
     entry last;            /* the last entry */
     uint32_t depth, room;
-    entry *earlier; /* owned: those before it */
+    entry *earlier; /* owned: the entries before it */
 } record;
 
 static PyTypeObject *record_type, *scoped_type;
@@ -29,7 +30,7 @@ static mtp_token begin(PyObject *name, PyObject *args)
 {
     Py_ssize_t length;
     const char *text = PyUnicode_AsUTF8AndSize(name, &length);
-    if (UNLIKELY(text == NULL)) { /* lone surrogates: shown as Python would escape them */
+    if (UNLIKELY(text == NULL)) { /* lone surrogates: escaped as in Python */
         PyErr_Clear();
         PyObject *bytes = PyUnicode_AsEncodedString(name, "utf-8", "backslashreplace");
         if (bytes == NULL) {
@@ -44,7 +45,7 @@ static mtp_token begin(PyObject *name, PyObject *args)
         return mtp_scope_begin_text(text, (size_t)length);
     mtp_op op = MTP_OP_INIT(0);
     size_t name_length = (size_t)length;
-    mtp_input input = {.kind = MTP_INPUT_TEXT}; /* with shapes: the scope's one input, as in PyTorch */
+    mtp_input input = {.kind = MTP_INPUT_TEXT}; /* with shapes: the scope's only input, as in PyTorch */
     op.kind = MTP_SCOPE_USER;
     op.args = PyUnicode_AsUTF8AndSize(args, &length);
     if (op.args == NULL) {
@@ -75,7 +76,7 @@ static int push(record *r)
     return 0;
 }
 
-/* A task of asyncio runs in a context of its own. */
+/* Each asyncio task runs in its own context. */
 static entry entry_of(mtp_token token)
 {
     const PyThreadState *thread = PyThreadState_Get();
@@ -93,8 +94,8 @@ static PyObject *record_enter(PyObject *self, PyObject *unused)
     return Py_NewRef(self);
 }
 
-/* Entered more than once: the caller's own entry is made the last. One of this context; else one of this thread that was
- * made before it had any; else the last there is. */
+/* Entered more than once: moves the caller's own entry to the end. That is one of this context, else one that
+ * this thread made before it had a context, else the last entry. */
 static void find_own(record *r)
 {
     entry me = entry_of(0);
@@ -171,8 +172,9 @@ static PyObject *record_vectorcall(PyObject *type, PyObject *const *args, size_t
         *slot = args[n + i];
     }
     if (n > 2 || name == NULL)
-        return PyErr_Format(PyExc_TypeError,
-                            "record_function() takes a name and optionally args, %zd were given", n + named);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "record_function() takes a name and optionally args, but %zd arguments were given", n + named);
     return make((PyTypeObject *)type, name, more);
 }
 
@@ -189,7 +191,7 @@ static void record_dealloc(PyObject *self)
 {
     record *r = (record *)self;
     PyTypeObject *type = Py_TYPE(self);
-    while (r->depth > 0) /* entered by hand and forgotten */
+    while (r->depth > 0) /* entered without `with` and never exited */
         leave(r);
     Py_XDECREF(r->name);
     Py_XDECREF(r->args);
@@ -203,7 +205,7 @@ static PyObject *record_repr(PyObject *self)
     return PyUnicode_FromFormat("record_function(%R)", ((record *)self)->name);
 }
 
-/* What pickle and copy make anew: it has not been entered. */
+/* For pickle and copy: the copy is not entered. */
 static PyObject *record_reduce(PyObject *self, PyObject *unused)
 {
     record *r = (record *)self;
@@ -218,7 +220,7 @@ static PyObject *record_reduce(PyObject *self, PyObject *unused)
 
 /* ------------------------------------------------------------------------------------------- as a decorator */
 
-/* A plain function in a scope. What runs piece by piece (generators, coroutines) is wrapped by mtprof._resume. */
+/* A plain function in a scope. Generators and coroutines are wrapped by mtprof._resume. */
 typedef struct scoped {
     PyObject_HEAD
     vectorcallfunc call;
@@ -278,7 +280,7 @@ static PyObject *scoped_repr(PyObject *self)
     return PyUnicode_FromFormat("<%R in the scope %R>", s->function, s->name);
 }
 
-/* By name, as functions are: where it is found, that is the one. */
+/* Pickled by name, as functions are. */
 static PyObject *scoped_reduce(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -298,7 +300,7 @@ static PyObject *wrap_plain(record *r, PyObject *function)
     PyObject *same = functools ? PyObject_CallMethod(functools, "update_wrapper", "OO", s, function) : NULL;
     Py_XDECREF(functools);
     Py_DECREF(s);
-    return same; /* it is s */
+    return same; /* update_wrapper returns s */
 }
 
 static PyObject *record_call(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -347,12 +349,12 @@ int mtpn_record_init(PyObject *module)
         {NULL, NULL, 0, NULL},
     };
     static PyGetSetDef properties[] = {
-        {"name", recorded_name, NULL, "what the scope is called", NULL},
+        {"name", recorded_name, NULL, "the name of the scope", NULL},
         {"args", recorded_args, NULL, "text shown with the event, or None", NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };
     static PyType_Slot record_slots[] = {
-        {Py_tp_doc, "record_function(name, args=None)\n--\n\nA scope of your own in the profile: `with "
+        {Py_tp_doc, "record_function(name, args=None)\n--\n\nA custom scope in the profile: `with "
                     "record_function(\"forward\"): "
                     "...`, or as a decorator of\na function, method, generator or coroutine function. "
                     "Without a running profiler it "

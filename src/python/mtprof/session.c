@@ -1,6 +1,7 @@
-/* python/mtprof/session.c - one recording session, driven by hand: the Python layer has torch's state machine above it.
+/* python/mtprof/session.c - one recording session, controlled explicitly: torch's state machine is in the
+ * Python layer above.
  *
- * GIL: given up where a call may wait for other threads (stop) or takes long (trace).
+ * GIL: released where a call may wait for other threads (stop) or take long (trace).
  */
 #include "python/mtprof/native.h"
 
@@ -10,7 +11,7 @@ typedef struct session {
     bool with_stack, wants_frames, frames_on;
     PyObject *trace_id;              /* callable or NULL */
     PyObject *on_warning;            /* callable or NULL */
-    char next_id[MTP_TRACE_ID_ROOM]; /* what trace_id said */
+    char next_id[MTP_TRACE_ID_ROOM]; /* returned by trace_id */
 } session;
 
 /* ------------------------------------------------------------------------------------------------ callbacks */
@@ -20,7 +21,7 @@ static void on_warning(void *user, mtp_warning code, const char *text)
     session *s = user;
     PyGILState_STATE gil = PyGILState_Ensure();
     if (s->on_warning != NULL) {
-        PyObject *type, *value, *trace; /* an exception on its way stays on its way */
+        PyObject *type, *value, *trace; /* a pending exception stays pending */
         PyErr_Fetch(&type, &value, &trace);
         PyObject *message = mtpn_message(text);
         PyObject *result =
@@ -33,7 +34,7 @@ static void on_warning(void *user, mtp_warning code, const char *text)
     PyGILState_Release(gil);
 }
 
-/* Asked for before the session is claimed: an error of the callback's is the caller's to hear. */
+/* Called before the session is claimed, so that an error in the callback is raised to the caller. */
 static bool ask_trace_id(session *s)
 {
     PyObject *made = PyObject_CallNoArgs(s->trace_id);
@@ -58,7 +59,7 @@ static void copy_trace_id(void *user, char *out, size_t room)
 
 /* --------------------------------------------------------------------------------------------- life */
 
-/* Of an argument that may be absent (NULL): a number from 0 to most, or an exception. */
+/* An optional argument (NULL: absent): a number from 0 to most, or an exception. */
 static bool get_number(PyObject *given, const char *name, unsigned long long most, unsigned long long *number)
 {
     if (given == NULL)
@@ -76,7 +77,7 @@ static bool get_number(PyObject *given, const char *name, unsigned long long mos
     return fits;
 }
 
-/* Of an argument that may be absent or None. */
+/* An optional argument: absent, None or a callable. */
 static bool is_callable(PyObject *given, const char *name)
 {
     if (given == NULL || given == Py_None || PyCallable_Check(given))
@@ -171,7 +172,7 @@ static void session_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     mtp_profile *prof = s->prof;
     s->prof = NULL;
-    Py_BEGIN_ALLOW_THREADS /* it stops first, which may wait */
+    Py_BEGIN_ALLOW_THREADS /* stops first, which may wait */
     mtp_profile_destroy(prof);
     Py_END_ALLOW_THREADS
     end_frames(s);
@@ -202,11 +203,11 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
 {
     session *s = (session *)self;
     (void)unused;
-    bool begins = s->wants_frames && !s->frames_on && mtpn_frames_are_free(); /* else it will be refused */
+    bool begins = s->wants_frames && !s->frames_on && mtpn_frames_are_free(); /* else start will fail */
     if (begins && !mtpn_frames_may_follow() &&
         PyErr_WarnEx(
             PyExc_UserWarning,
-            "another profiler follows this thread's Python calls (sys.setprofile; cProfile, for one): "
+            "another profiler follows this thread's Python calls (sys.setprofile; for example cProfile): "
             "Python functions and modules are not recorded; stop it before the profile starts",
             1) < 0)
         return NULL;
@@ -216,7 +217,7 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
     mtp_status status = mtp_profile_start_trace(s->prof);
     if (status == MTP_OK && s->frames_on)
         mtpn_frames_follow();
-    if (status != MTP_OK && begins) /* what records already goes on */
+    if (status != MTP_OK && begins) /* a session that was already recording keeps them */
         end_frames(s);
     return done(status);
 }
@@ -228,7 +229,7 @@ static PyObject *session_stop(PyObject *self, PyObject *unused)
     mtp_status status;
     if (s->frames_on)
         mtpn_frames_unfollow(s);
-    Py_BEGIN_ALLOW_THREADS /* a thread that is inside a recording call may want the GIL to walk its stack */
+    Py_BEGIN_ALLOW_THREADS /* a thread inside a recording call may need the GIL to walk its stack */
     status = mtp_profile_stop_trace(s->prof);
     Py_END_ALLOW_THREADS
     if (status == MTP_OK)
@@ -354,25 +355,25 @@ int mtpn_session_init(PyObject *module)
 {
     static PyMethodDef methods[] = {
         {"prepare", session_prepare, METH_NOARGS,
-         PyDoc_STR("Make ready to record: the session is claimed, memory is there.")},
-        {"start", session_start, METH_NOARGS, PyDoc_STR("Record from now on.")},
-        {"stop", session_stop, METH_NOARGS, PyDoc_STR("Stop recording; what was recorded stays.")},
-        {"mark_step", session_mark_step, METH_O, PyDoc_STR("From here on events are of this step.")},
+         PyDoc_STR("Prepare to record: claim the session and reserve its memory.")},
+        {"start", session_start, METH_NOARGS, PyDoc_STR("Start recording.")},
+        {"stop", session_stop, METH_NOARGS, PyDoc_STR("Stop recording; the records are kept.")},
+        {"mark_step", session_mark_step, METH_O, PyDoc_STR("Events from here on belong to this step.")},
         {"toggle", session_toggle, METH_VARARGS,
-         PyDoc_STR("toggle(enable, activities): leave out, or take in again.")},
+         PyDoc_STR("toggle(enable, activities): enable or disable activities while recording.")},
         {"add_metadata", session_metadata, METH_VARARGS, PyDoc_STR("add_metadata(key, text)")},
         {"add_metadata_json", session_metadata_json, METH_VARARGS,
          PyDoc_STR("add_metadata_json(key, json_text)")},
         {"preset_metadata_json", session_preset_json, METH_VARARGS,
          PyDoc_STR("preset_metadata_json(key, json_text)")},
-        {"trace", session_trace, METH_NOARGS, PyDoc_STR("What is recorded so far, as a Trace.")},
+        {"trace", session_trace, METH_NOARGS, PyDoc_STR("The recording so far, as a Trace.")},
         {NULL, NULL, 0, NULL},
     };
     static PyGetSetDef properties[] = {
         {"trace_id", session_trace_id, NULL, "None before prepare()", NULL},
         {"spool", session_spool, NULL, "the spool's path, without patterns; None before prepare()", NULL},
         {"spool_kept", session_spool_kept, NULL,
-         "what a recording of that name that was never stopped is called now; None: there was none", NULL},
+         "new path of an earlier recording of that name that was never stopped; None: there was none", NULL},
         {"recording", session_recording, NULL, "is it recording now?", NULL},
         {"ledger", session_ledger, NULL, "records emitted, kept and dropped, by cause", NULL},
         {NULL, NULL, NULL, NULL, NULL},
@@ -384,16 +385,16 @@ int mtpn_session_init(PyObject *module)
          "        with_modules=False, acc_events=False, buffer_bytes=0, when_full=STOP_WHEN_FULL, "
          "spool=None,\n"
          "        follow_fork=False, trace_id=None, on_warning=None)\n--\n\n"
-         "One recording session of this process, driven by hand: prepare(), start(), stop(), trace().\n\n"
-         "activities: CPU | NPU, 0 is both. buffer_bytes: what records may take, 0 is 256 MiB. when_full: "
+         "One recording session of this process: prepare(), start(), stop(), trace().\n\n"
+         "activities: CPU | NPU, 0 is both. buffer_bytes: memory for records, 0 is 256 MiB. when_full: "
          "STOP_WHEN_FULL\n"
-         "drops what comes, KEEP_NEWEST the oldest, STREAM writes to the spool. spool: a file that has the "
-         "records as they\n"
-         "come, whole after kill -9; Trace.open() and the command mtprof read it. follow_fork: a forked "
-         "child records into\n"
-         "<spool>.<pid>. trace_id: () -> str, called by prepare(). on_warning: (code, text) -> None. ledger "
-         "says what was\n"
-         "dropped, and why. docs/python.md has more."},
+         "drops new records, KEEP_NEWEST the oldest, STREAM writes to the spool. spool: a file that receives "
+         "the records as\n"
+         "they are made, and survives kill -9; Trace.open() and the command mtprof read it. follow_fork: a "
+         "forked child\n"
+         "records into <spool>.<pid>. trace_id: () -> str, called by prepare(). on_warning: (code, text) -> "
+         "None. ledger\n"
+         "says what was dropped, and why. See docs/python.md."},
         {Py_tp_new, session_new},
         {Py_tp_dealloc, session_dealloc},
         {Py_tp_traverse, session_traverse},

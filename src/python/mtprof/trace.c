@@ -1,5 +1,5 @@
-/* python/mtprof/trace.c - Trace and Averages: what was recorded, and rows over it. Both are immutable, so all work on them
- * runs without the GIL.
+/* python/mtprof/trace.c - Trace and Averages: a recording, and rows that summarize it. Both are immutable, so
+ * all work on them runs without the GIL.
  */
 #include "python/mtprof/trace.h"
 #include <errno.h>
@@ -11,7 +11,7 @@ static PyTypeObject *trace_type, *averages_type;
 typedef struct averages {
     PyObject_HEAD
     mtp_averages *rows; /* owned */
-    PyObject *trace;    /* keeps what rows borrow from */
+    PyObject *trace;    /* keeps alive what rows borrow from */
 } averages;
 
 /* -------------------------------------------------------------------------------------------------- Trace */
@@ -38,26 +38,24 @@ static void trace_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-/* What is not there is said, and not only in info(). */
+/* Losses are reported as warnings, not only in info(). */
 static bool warn_of_losses(const mtp_trace *trace, const char *path)
 {
     mtp_trace_info i = MTP_TRACE_INFO_INIT;
     mtp_trace_get_info(trace, &i);
     if (i.missing_chunks > 0 &&
         PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
-                         "%s is cut off: %llu chunks are missing at its end, and the records in them", path,
+                         "%s is truncated: %llu chunks are missing at its end, with their records", path,
                          (unsigned long long)i.missing_chunks) < 0)
         return false;
-    if (i.damaged_header &&
-        PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
-                         "%s: its header is damaged; the copy of it is not, and was used", path) < 0)
+    if (i.damaged_header && PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                                             "%s: its header is damaged; the intact copy was used", path) < 0)
         return false;
     return i.damaged_chunks == 0 ||
            PyErr_WarnFormat(
                PyExc_RuntimeWarning, 1,
-               "%s is damaged: %llu of %llu chunks could not be read, or not wholly; what is shown "
-               "is the rest",
-               path, (unsigned long long)i.damaged_chunks, (unsigned long long)i.chunks) == 0;
+               "%s is damaged: %llu of %llu chunks could not be read completely; the rest is shown", path,
+               (unsigned long long)i.damaged_chunks, (unsigned long long)i.chunks) == 0;
 }
 
 static PyObject *trace_open(PyObject *type, PyObject *args, PyObject *kwargs)
@@ -111,7 +109,7 @@ static PyObject *trace_info(PyObject *self, PyObject *unused)
                          "outcome", mtp_outcome_text(i.outcome));
 }
 
-/* Writes to a file that appears whole or not at all. */
+/* Writes to a file that appears complete or not at all. */
 typedef mtp_status write_fn(const mtp_trace *trace, const char *word, mtp_sink *sink, void *user);
 
 enum {
@@ -119,9 +117,9 @@ enum {
     WITHOUT_FORWARD_BACKWARD = 2
 };
 
-/* A JSON object gets further members at its start: metadata that came after the recording. */
+/* Inserts members at the start of a JSON object: metadata added after the recording. */
 typedef struct head {
-    const char *more; /* members without braces, or NULL: nothing, or written already */
+    const char *more; /* members without braces; NULL: none, or already written */
     int without;      /* WITHOUT_* */
     mtp_file *file;
 } head;
@@ -150,7 +148,7 @@ static PyObject *write_file(PyObject *self, PyObject *args, const char *format, 
     status = mtp_file_create(PyBytes_AS_STRING(path), 0, &h.file);
     if (status == MTP_OK) {
         status = write(trace, word, head_sink, &h);
-        if (status == MTP_OK || status == MTP_E_IO) /* the file knows best why it took no more */
+        if (status == MTP_OK || status == MTP_E_IO) /* the file reports why a write failed */
             status = mtp_file_commit(h.file);
         else
             mtp_file_abandon(h.file);
@@ -306,7 +304,7 @@ static PyObject *averages_item(PyObject *self, Py_ssize_t i)
 {
     const mtp_row *row = i < 0 ? NULL : mtp_averages_row(((averages *)self)->rows, (size_t)i);
     if (row == NULL)
-        return PyErr_Format(PyExc_IndexError, "averages: there is no row %zd", i);
+        return PyErr_Format(PyExc_IndexError, "averages: row %zd does not exist", i);
     return row_dict(row);
 }
 
@@ -412,21 +410,21 @@ int mtpn_trace_init(PyObject *module)
     static PyMethodDef trace_methods[] = {
         {"open", (PyCFunction)(void (*)(void))trace_open, METH_VARARGS | METH_KEYWORDS | METH_STATIC,
          PyDoc_STR("open(path, *, max_memory=None): a spool, or Kineto/Chrome JSON, plain or compressed. "
-                   "max_memory: the\n"
-                   "most bytes that it may take, else MemoryError; None: as MTPROF_MAX_MEMORY says, or three "
+                   "max_memory: a\n"
+                   "limit in bytes, beyond which MemoryError is raised; None: MTPROF_MAX_MEMORY, or three "
                    "quarters of\n"
-                   "what the machine has left.")},
+                   "the machine's available memory.")},
         {"events", trace_events, METH_VARARGS,
-         PyDoc_STR("events(item=Event): a lazy sequence; items are of that class.")},
+         PyDoc_STR("events(item=Event): a lazy sequence of that class.")},
         {"columns", trace_columns, METH_NOARGS,
-         PyDoc_STR("{table: {column: buffer}}: numpy.asarray() of a buffer copies nothing.")},
-        {"tree", mtpn_tree_object, METH_NOARGS, PyDoc_STR("All events as one tree, with ids of tensors.")},
-        {"text", mtpn_trace_text, METH_O, PyDoc_STR("text(id): what a text id in the columns stands for.")},
+         PyDoc_STR("{table: {column: buffer}}: numpy.asarray(buffer) does not copy.")},
+        {"tree", mtpn_tree_object, METH_NOARGS, PyDoc_STR("All events as one tree, with tensor ids.")},
+        {"text", mtpn_trace_text, METH_O, PyDoc_STR("text(id): the text of an id in the columns.")},
         {"info", trace_info, METH_NOARGS, PyDoc_STR("Counts, times and losses, as a dict.")},
         {"chrome", trace_chrome, METH_VARARGS,
          PyDoc_STR(
              "chrome(path, name, more=None, without=0): write Kineto/Chrome JSON; .gz by suffix. more: "
-             "further members at the top, as JSON without braces. without: 1 concrete inputs, 2 arrows to "
+             "additional top-level members, as JSON without braces. without: 1 concrete inputs, 2 arrows to "
              "backward ops.")},
         {"stacks", trace_stacks, METH_VARARGS, PyDoc_STR("stacks(path, metric): write folded stacks.")},
         {"execution_trace", trace_execution, METH_VARARGS,
@@ -438,7 +436,7 @@ int mtpn_trace_init(PyObject *module)
         {NULL, NULL, 0, NULL},
     };
     static PyType_Slot trace_slots[] = {
-        {Py_tp_doc, "What was recorded, or read from a file. It never changes."},
+        {Py_tp_doc, "A recording, or a trace read from a file. Immutable."},
         {Py_tp_dealloc, trace_dealloc},
         {Py_tp_methods, trace_methods},
         {0, NULL},
@@ -449,7 +447,7 @@ int mtpn_trace_init(PyObject *module)
          PyDoc_STR("torch's table, as text.")},
         {"chrome", averages_chrome, METH_VARARGS, PyDoc_STR("chrome(path): one Chrome event per row.")},
         {"flops_coverage", averages_coverage, METH_NOARGS,
-         PyDoc_STR("Share of self CPU time whose FLOPs are known.")},
+         PyDoc_STR("Share of self CPU time spent in ops whose FLOPs are known.")},
         {NULL, NULL, 0, NULL},
     };
     static PyType_Slot averages_slots[] = {

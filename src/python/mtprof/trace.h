@@ -1,4 +1,4 @@
-/* python/mtprof/trace.h - the Trace object, for the files that look into it. */
+/* python/mtprof/trace.h - the Trace object, for the files that use its members. */
 #ifndef PYTHON_MTPROF_TRACE_H
 #define PYTHON_MTPROF_TRACE_H
 #include "python/mtprof/native.h"

@@ -1,5 +1,6 @@
-/* python/mtprof/tree.c - the event tree of a trace, node by node: numbers and tuples, which the classes of
- * mindtorch_v2.profiler.tree make torch's events of. Built once, without the GIL; a node costs nothing until it is asked for.
+/* python/mtprof/tree.c - the event tree of a trace, node by node, as numbers and tuples;
+ * mindtorch_v2.profiler.tree turns them into torch's events. Built once, without the GIL; a node costs
+ * nothing until it is accessed.
  */
 #include "python/mtprof/trace.h"
 
@@ -48,7 +49,7 @@ static PyObject *text_object(mtp_text t)
     return PyUnicode_DecodeUTF8(t.bytes, (Py_ssize_t)t.length, "replace");
 }
 
-/* The node that `index` asks for. false: an exception is set. */
+/* The node at `index`. false: an exception is set. */
 static bool get(PyObject *self, PyObject *index, size_t *at, mtp_tree_node *out)
 {
     *at = PyLong_AsSize_t(index);
@@ -138,7 +139,7 @@ static PyObject *tensors_of(PyObject *self, const mtp_tree_inputs *in)
     return list;
 }
 
-/* (shape, tensors): equal shapes have equal texts, so that these need be read only once. */
+/* (shape, tensors): equal shapes have equal texts, so the texts need to be read only once. */
 static PyObject *inputs_object(PyObject *self, const mtp_tree_inputs *in)
 {
     PyObject *tensors = tensors_of(self, in);
@@ -182,7 +183,7 @@ static PyObject *texts_of(const mtp_tree_inputs *in)
     return NULL;
 }
 
-/* What a shape stands for: of the node's inputs, or of a part of what it holds. */
+/* The texts of a shape: of the node's inputs, or of a part of its held tensors. */
 static PyObject *tree_shape(PyObject *self, PyObject *args)
 {
     PyObject *index;
@@ -211,13 +212,15 @@ int mtpn_tree_init(PyObject *module)
         {"inputs", tree_inputs, METH_O,
          PyDoc_STR("inputs(node) -> (shape, tensors); a tensor is (number, storage, id, allocation_id, "
                    "device_type, device_index, dtype)")},
-        {"held", tree_held, METH_O, PyDoc_STR("held(node) -> parts of what its object holds, as inputs()")},
+        {"held", tree_held, METH_O,
+         PyDoc_STR("held(node) -> the tensors of its object, part by part, as inputs()")},
         {"shape", tree_shape, METH_VARARGS,
-         PyDoc_STR("shape(node, part=-1) -> (dims, strides, types, concrete): JSON, of inputs or of a part")},
+         PyDoc_STR(
+             "shape(node, part=-1) -> (dims, strides, types, concrete): JSON, of the inputs or of a part")},
         {NULL, NULL, 0, NULL},
     };
     static PyType_Slot slots[] = {
-        {Py_tp_doc, "All events of a trace as one tree: numbers of nodes, and what is known of each."},
+        {Py_tp_doc, "All events of a trace as one tree of numbered nodes."},
         {Py_tp_dealloc, tree_dealloc},
         {Py_tp_methods, methods},
         {Py_sq_length, tree_length},

@@ -1,8 +1,8 @@
-"""Messages between the loader and its workers: pickled objects over a pipe, arrays and tensors beside them.
+"""Messages between the loader and its workers: pickled objects over a pipe, with arrays and tensors out of band.
 
 A message is a header (length of the pickle, count of buffers), the lengths of the buffers, the pickle, the buffers;
-memory of arrays goes from the worker's straight into new memory of the parent's. The other end's death is EOFError when
-reading and BrokenPipeError when writing.
+array data is read from the pipe directly into new memory. If the other end died, reading raises EOFError and writing
+BrokenPipeError.
 """
 
 import fcntl
@@ -35,17 +35,17 @@ class _Pickler(pickle.Pickler):
 
 
 def make_pipe():
-    """(read end, write end) as file descriptors that children of exec do not get."""
+    """(read end, write end) as file descriptors that are closed on exec."""
     ends = os.pipe()
     try:
         fcntl.fcntl(ends[1], _F_SETPIPE_SZ, _PIPE_BYTES)
     except OSError:
-        pass  # the limit of the system is smaller: only slower
+        pass  # the system's limit is lower: slower, but works
     return ends
 
 
 class End:
-    """An end of a pipe for a process that is not forked: pickled into it, it is that process's own."""
+    """An end of a pipe for a process that is not forked: pickling transfers the descriptor to it."""
 
     def __init__(self, fd):
         self.fd = fd
@@ -81,7 +81,7 @@ def receive(fd):
 
 
 def readable(fds, seconds):
-    """Those of the descriptors that have something to read, or an end; none after that many seconds."""
+    """The descriptors that are readable or at their end; empty after a timeout, in seconds."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
@@ -94,7 +94,7 @@ def _write(fd, view):
 
 
 def _read(fd, size):
-    memory = numpy.empty(size, numpy.uint8)  # not a bytearray: it would be cleared first
+    memory = numpy.empty(size, numpy.uint8)  # not a bytearray, which would be zeroed first
     view = memoryview(memory)
     while view.nbytes:
         got = os.readv(fd, [view])

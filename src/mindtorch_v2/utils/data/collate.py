@@ -1,4 +1,4 @@
-"""Samples into batches."""
+"""Collates samples into batches."""
 
 import copy
 from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
@@ -11,7 +11,7 @@ _WRONG = "default_collate: batch must contain tensors, numpy arrays, numbers, di
 
 
 def default_collate(batch):
-    """A batch of a list of samples: tensors are stacked, numbers become tensors, containers keep their form."""
+    """A batch from a list of samples: tensors are stacked, numbers become tensors, containers keep their structure."""
     first = batch[0]
     kind = type(first)
     if isinstance(first, torch.Tensor):
@@ -41,7 +41,7 @@ def _of_mappings(batch, first, kind):
     values = {key: default_collate([sample[key] for sample in batch]) for key in first}
     try:
         if isinstance(first, MutableMapping):
-            clone = copy.copy(first)  # it may have more than its items
+            clone = copy.copy(first)  # it may have more attributes than its items
             clone.update(values)
             return clone
         return kind(values)
@@ -67,7 +67,7 @@ def _of_sequences(batch, first, kind):
 
 
 def default_convert(data):
-    """Without batches: arrays become tensors, all else stays."""
+    """Without batching: arrays become tensors, everything else is unchanged."""
     if isinstance(data, (numpy.ndarray, numpy.number, numpy.bool_)):
         array = numpy.asarray(data)
         return data if array.dtype.kind in "SUOa" else torch.from_numpy(array)

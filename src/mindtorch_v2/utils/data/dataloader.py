@@ -1,9 +1,9 @@
 """DataLoader: batches of a dataset, in this process or from worker processes.
 
 Workers are forked, or started as multiprocessing_context says, each with a pipe for its tasks and one for its batches; tasks
-go to them in turn and batches are given out in the order of tasks. The loader's ends of all pipes are known (_loader_ends), so
-that workers that are forked later close them: a worker's end of file is then the loader's death and nothing else. Each task says
-what the profiler of this process records, and the worker records the same (autograd.profiler).
+are assigned round robin and batches are returned in task order. The loader's ends of all pipes are listed in _loader_ends, so
+that workers forked later close them: a worker then sees end of file only when the loader died. Each task includes the
+profiler's settings in this process, and the worker records the same (autograd.profiler).
 """
 
 import functools
@@ -53,7 +53,7 @@ class DataLoader:
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if prefetch_factor is None and num_workers > 0 else prefetch_factor
-        self.pin_memory = pin_memory  # taken, without effect: the runtime's copies do not need it
+        self.pin_memory = pin_memory  # accepted, but without effect: the runtime's copies do not need it
         self.pin_memory_device = pin_memory_device
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
@@ -152,14 +152,14 @@ class DataLoader:
             self._iterator._begin(self)
         return self._iterator
 
-    def _get_iterator(self):  # profiles tell by this one, and by what it calls, whether there are workers
+    def _get_iterator(self):  # from this call and its callees, profiles deduce whether there are workers
         if self.num_workers == 0:
             return _SingleProcessDataLoaderIter(self)
         self.check_worker_number_rationality()
         return _MultiProcessingDataLoaderIter(self)
 
     def check_worker_number_rationality(self):
-        """Warns if there are more workers than processors that they may use."""
+        """Warns if there are more workers than available processors."""
         processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         if processors and self.num_workers > processors:
             warnings.warn(
@@ -233,7 +233,7 @@ class _Worker:
         context = loader.multiprocessing_context or multiprocessing.get_context("fork")
         method = context.get_start_method()
         ends = (tasks_read, results_write, tuple(_loader_ends))
-        if method != "fork":  # they do not inherit ours
+        if method != "fork":  # they do not inherit our descriptors
             ends = (channel.End(tasks_read), channel.End(results_write), ())
         self.process = context.Process(
             target=worker.run,
@@ -257,7 +257,7 @@ class _Worker:
 
 
 def _end(workers, owner):
-    """Closes the pipes, which ends the workers, and waits for them. A forked copy of the loader must not."""
+    """Closes the pipes, which ends the workers, and waits for them. Not in a forked copy of the loader."""
     if os.getpid() != owner:
         return
     for w in workers:
@@ -273,13 +273,13 @@ def _end(workers, owner):
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """Tasks are numbered; a batch that comes too early waits in _early until those before it were given out."""
+    """Tasks are numbered; a batch that arrives early waits in _early until those before it were returned."""
 
     def __init__(self, loader):
         self._workers = []
         self._epoch = 0
         self._timeout = loader.timeout
-        self._ahead = max(1, loader.prefetch_factor) * loader.num_workers  # tasks under way
+        self._ahead = max(1, loader.prefetch_factor) * loader.num_workers  # tasks in flight
         self._persistent_workers = loader.persistent_workers
         super().__init__(loader)
         self._shutdown = weakref.finalize(self, _end, self._workers, os.getpid())
@@ -293,7 +293,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._prime()
 
     def _begin(self, loader):
-        """Another epoch with the same workers: what is under way of the last one will be thrown away."""
+        """Another epoch with the same workers: batches still in flight from the last one will be discarded."""
         if not self._shutdown.alive:
             self.__init__(loader)
             return
@@ -305,10 +305,10 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _prime(self):
         self._next_task = 0  # number of the next task to send
-        self._next_batch = 0  # of the next batch to give out
+        self._next_batch = 0  # of the next batch to return
         self._early = {}
-        self._owner = {}  # task number -> worker, of those under way
-        self._active = list(self._workers)  # those that may have more
+        self._owner = {}  # task number -> worker, of tasks in flight
+        self._active = list(self._workers)  # workers that may have more batches
         self._turn = 0
         for _ in range(self._ahead):
             self._send_next()
@@ -349,7 +349,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         raise StopIteration
 
     def _receive(self):
-        """Takes at least one batch from the workers that owe one."""
+        """Receives at least one batch from the workers with tasks in flight."""
         if not self._shutdown.alive:
             raise RuntimeError("the workers of this DataLoader iterator were shut down")
         ready = channel.readable(self._by_fd, self._timeout or None)

@@ -1,4 +1,4 @@
-"""Datasets: by index, by iteration, and made of others."""
+"""Datasets: by index, by iteration, and composed of others."""
 
 import bisect
 import itertools
@@ -9,7 +9,7 @@ from .chance import permutation
 
 
 class Dataset:
-    """By index: subclasses define __getitem__ and, as a rule, __len__."""
+    """By index: subclasses define __getitem__ and usually __len__."""
 
     def __class_getitem__(cls, item):
         return cls
@@ -32,7 +32,7 @@ class IterableDataset(Dataset):
 
 
 class TensorDataset(Dataset):
-    """Tuples of the rows of tensors."""
+    """Tuples of rows of tensors."""
 
     def __init__(self, *tensors):
         if any(tensors[0].size(0) != tensor.size(0) for tensor in tensors):
@@ -47,7 +47,7 @@ class TensorDataset(Dataset):
 
 
 class StackDataset(Dataset):
-    """Several datasets side by side: tuples, or dicts when they are named."""
+    """Several datasets side by side: tuples, or dicts if they are named."""
 
     def __init__(self, *args, **kwargs):
         if args and kwargs:
@@ -73,7 +73,7 @@ class StackDataset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """One dataset after the other."""
+    """Datasets one after another."""
 
     def __init__(self, datasets):
         self.datasets = list(datasets)
@@ -110,7 +110,7 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset):
-    """Some of the elements of a dataset, by their indices."""
+    """Elements of a dataset, selected by index."""
 
     def __init__(self, dataset, indices):
         self.dataset = dataset
@@ -131,7 +131,7 @@ class Subset(Dataset):
 
 
 def random_split(dataset, lengths, generator=None):
-    """Subsets of these lengths, or of these fractions (what they leave over goes to the first ones), that do not overlap."""
+    """Random disjoint subsets of these lengths, or of these fractions (remaining elements are added to the first ones)."""
     total = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         for i, fraction in enumerate(lengths):

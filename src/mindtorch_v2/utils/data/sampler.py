@@ -119,7 +119,7 @@ class BatchSampler(Sampler):
 
 
 class InfiniteConstantSampler(Sampler):
-    """Of iterable datasets, which have no indices."""
+    """For iterable datasets, which have no indices."""
 
     def __iter__(self):
         return itertools.repeat(None)

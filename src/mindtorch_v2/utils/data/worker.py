@@ -1,6 +1,6 @@
-"""The worker process of a DataLoader: takes tasks, gives batches, ends when the loader's end of its pipe is gone.
+"""The worker process of a DataLoader: receives tasks, returns batches, exits when the loader's end of its pipe is closed.
 
-A thread of its own reads the tasks, so that the loader never waits for a worker that is itself waiting to be read.
+A separate thread reads the tasks, so that the loader never blocks on a worker that is itself blocked on the loader.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import mindtorch_v2 as torch
 from .. import _record
 from . import channel
 
-_GRACE_S = 5.0  # for user code to come to its end once the loader is gone
+_GRACE_S = 5.0  # for user code to finish after the loader has exited
 _PARENT_CHECK_S = 5.0
 
 _info = None
@@ -34,16 +34,16 @@ class WorkerInfo:
 
 
 def get_worker_info():
-    """Which worker this process is; None in the main process."""
+    """Information about this worker process; None in the main process."""
     return _info
 
 
 class Ended:
-    """In place of a batch: the worker's iterable dataset has no more."""
+    """Sent in place of a batch: the worker's iterable dataset is exhausted."""
 
 
 class WorkerError:
-    """An exception of a worker, as text: most exceptions do not survive pickling."""
+    """An exception in a worker, as text: most exceptions do not survive pickling."""
 
     def __init__(self, error, where):
         self.kind = type(error)
@@ -63,7 +63,7 @@ class WorkerError:
     def reraise(self):
         message = f"Caught {self.kind.__name__} {self.where}.\nOriginal {self.text}"
         if self.kind is KeyError:
-            message = _Verbatim(message)  # whose repr, which KeyError prints, is the text itself
+            message = _Verbatim(message)  # its repr, which KeyError prints, is the text itself
         try:
             error = self.kind(message)
         except Exception:
@@ -107,14 +107,14 @@ def make_fetcher(dataset, iterable, auto_collation, collate_fn, drop_last):
 
 
 def run(id, count, tasks_fd, results_fd, foreign_fds, seed, init_fn, dataset, make, parent, recording):
-    """The whole life of a worker. Tasks are (epoch, number, index, what the loader's process records); number None starts an
-    epoch. The ends of pipes are numbers, or Ends where the process was not forked. parent: None if it is not the loader's."""
+    """The main function of a worker. Tasks are (epoch, number, index, profiler state of the loader's process); number None
+    starts an epoch. Pipe ends are descriptors, or Ends if the process was not forked. parent: None if it is not the loader's."""
     global _info
     tasks_fd, results_fd = int(tasks_fd), int(results_fd)
-    for fd in foreign_fds:  # the loader's ends: while we hold them nobody would see the loader's death
-        with contextlib.suppress(OSError):  # an iterator that was collected meanwhile has closed its own
+    for fd in foreign_fds:  # the loader's ends: as long as we hold them, no worker sees the loader's death
+        with contextlib.suppress(OSError):  # already closed if its iterator was collected meanwhile
             os.close(fd)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the loader's: it ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the loader handles Ctrl-C, and ends its workers
     torch.set_num_threads(1)
     random.seed(seed)
     torch.manual_seed(seed)
