@@ -330,7 +330,7 @@ void mtp__control_keep_names(mtp__recorder *r)
         r->names_told = c->lasting_names;
 }
 
-/* ------------------------------------------------------- what is told once, and again as each epoch begins */
+/* ------------------------------------------------------------- defined once, and again as each epoch begins */
 
 typedef struct kept_blob {
     uint32_t kind, id;

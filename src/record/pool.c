@@ -545,7 +545,9 @@ static void shrink(mtp__pool *pool, mtp__piece *p, mtp__chunk *chunk, uint32_t w
     uint32_t begun = capacity - words; /* an unfinished record may be here */
     if (chunk->stream != 0 && begun > RECORD_WORDS)
         begun = RECORD_WORDS;
-    memset(mtp__chunk_words(chunk) + words, 0, begun * 8);
+    uint64_t *word = mtp__chunk_words(chunk) + words;
+    for (uint32_t i = 0; i < begun; i++)
+        __atomic_store_n(&word[i], 0, __ATOMIC_RELAXED); /* pairs: mtp__chunk_written, of a live reader */
     p->used -= chunk->span - span;
     mtp__chunk_set_span(chunk, span);
 }
