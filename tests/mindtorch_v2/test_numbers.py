@@ -219,7 +219,7 @@ def test_a_new_file(tmp_path):
         assert file.write("é") == 2 and file.write(b"x") == 1 and file.write(bytearray(2)) == 2
         assert not path.exists()
     assert path.read_bytes() == b"\xc3\xa9x\0\0"
-    with pytest.raises(ValueError, match="done"):
+    with pytest.raises(ValueError, match="closed"):
         file.write("more")
     with pytest.raises(TypeError):
         NewFile(3)
