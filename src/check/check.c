@@ -136,14 +136,9 @@ mtp_status mtp_trace_check_file(const char *path, const mtp_open_options *option
     if (out == NULL)
         return MTP_FAIL(MTP_E_ARG, "out is NULL");
     *out = NULL;
-    if (path == NULL)
-        return MTP_FAIL(MTP_E_ARG, "path is NULL");
     mtp_open_options known;
-    mtp_status status = mtp__open_options(options, &known);
-    if (status != MTP_OK)
-        return status;
     mtp__budget outer;
-    status = mtp__budget_begin(known.max_memory, &outer);
+    mtp_status status = mtp__open_begin(path, options, &known, &outer);
     if (status != MTP_OK)
         return status;
     mtp_check *c = mtp__calloc(1, sizeof *c);

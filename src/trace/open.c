@@ -58,18 +58,22 @@ mtp_status mtp__open_options(const mtp_open_options *from, mtp_open_options *to)
     return MTP_OK;
 }
 
+mtp_status mtp__open_begin(const char *path, const mtp_open_options *from, mtp_open_options *to,
+                           mtp__budget *outer)
+{
+    if (path == NULL)
+        return MTP_FAIL(MTP_E_ARG, "path is NULL");
+    mtp_status status = mtp__open_options(from, to);
+    return status == MTP_OK ? mtp__budget_begin(to->max_memory, outer) : status;
+}
+
 static mtp_status open_tallied(const char *path, const mtp_open_options *options, mtp__tally *tally,
                                mtp_trace **out)
 {
     *out = NULL;
-    if (path == NULL)
-        return MTP_FAIL(MTP_E_ARG, "path is NULL");
     mtp_open_options known;
-    mtp_status status = mtp__open_options(options, &known);
-    if (status != MTP_OK)
-        return status;
     mtp__budget outer;
-    status = mtp__budget_begin(known.max_memory, &outer);
+    mtp_status status = mtp__open_begin(path, options, &known, &outer);
     if (status != MTP_OK)
         return status;
     const char *name = strcmp(path, "-") == 0 ? "standard input" : *path != 0 ? path : "'' (an empty path)";

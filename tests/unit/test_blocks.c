@@ -2,6 +2,7 @@
  * valid by itself, so checksums do not catch it: every reader shows what was recorded, or reports damage. */
 #define _GNU_SOURCE
 #include "tests/test.h"
+#include "tests/unit/kept_text.h"
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,22 +11,6 @@ enum {
 };
 
 static char path[512], mended[512];
-
-typedef struct text {
-    char *bytes; /* owned */
-    size_t length, room;
-} text;
-
-static bool keep(void *user, const void *bytes, size_t length)
-{
-    text *t = user;
-    if (t->length + length + 1 > t->room)
-        t->bytes = realloc(t->bytes, t->room = (t->length + length + 1) * 2);
-    memcpy(t->bytes + t->length, bytes, length);
-    t->length += length;
-    t->bytes[t->length] = 0;
-    return true;
-}
 
 typedef struct plan {
     mtp_when_full policy;

@@ -3,28 +3,13 @@
  * and for one whose process was killed. */
 #define _GNU_SOURCE
 #include "tests/test.h"
+#include "tests/unit/kept_text.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 static char path[512]; /* of the damaged file */
-
-typedef struct text {
-    char *bytes; /* owned */
-    size_t length, room;
-} text;
-
-static bool keep(void *user, const void *bytes, size_t length)
-{
-    text *t = user;
-    if (t->length + length + 1 > t->room)
-        t->bytes = realloc(t->bytes, t->room = (t->length + length + 1) * 2);
-    memcpy(t->bytes + t->length, bytes, length);
-    t->length += length;
-    t->bytes[t->length] = 0;
-    return true;
-}
 
 /* Definitions of every kind, parts of a long one, two threads' worth of chunks. */
 static void record(void *arg)
