@@ -164,7 +164,7 @@ static unsigned char *arena_copy(mtp__intern *t, const void *bytes, size_t lengt
     return copy;
 }
 
-/* Would the table or the arena have to grow for the next few, and be unable to? */
+/* Would the table, the arena or the entries have to grow for the next few, and be unable to? */
 static void look_ahead(mtp__intern *t, uint32_t count)
 {
     const mtp__intern_table *table = atomic_load_explicit(&t->table, memory_order_relaxed);
@@ -172,6 +172,10 @@ static void look_ahead(mtp__intern *t, uint32_t count)
     size_t more = ((size_t)count + ENTRIES_AHEAD) * 2 >= slots ? slots * 2 * sizeof table->slot[0] : 0;
     if (t->blocks->room - t->blocks->used < BYTES_AHEAD)
         more += BLOCK_BYTES;
+    uint32_t place;
+    unsigned k = segment_of(count + ENTRIES_AHEAD, &place);
+    if (k >= MTP__INTERN_SEGMENTS || atomic_load_explicit(&t->segment[k], memory_order_relaxed) == NULL)
+        more += ((size_t)SEGMENT0 << k) * sizeof(mtp__intern_entry);
     if (more > left)
         atomic_store_explicit(&t->nearly_full, true, memory_order_relaxed);
 }

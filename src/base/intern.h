@@ -39,7 +39,7 @@ struct mtp__intern {
     bool closed;               /* lock */
     atomic_bool nearly_full;   /* only a few hundred more may fit; see mtp__intern_is_nearly_full */
     mtp__intern_block *blocks; /* owned: the arena, newest first */
-    size_t bytes, limit;       /* of the arena and the tables */
+    size_t bytes, limit;       /* of the arena, the tables and the entries */
     mtp__intern_added *added;  /* or NULL */
     void *user;                /* borrowed */
 };

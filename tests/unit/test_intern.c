@@ -161,6 +161,28 @@ static void the_limit_refuses_the_new_and_keeps_the_old(void **state)
     mtp__intern_fini(&t);
 }
 
+/* Until a table says that it is nearly full, it takes what one record may need (a deep stack), whatever has to grow for it: the
+ * hash table, the arena, or the list of entries. */
+static void a_table_that_is_not_nearly_full_takes_a_deep_stack(void **state)
+{
+    (void)state;
+    enum {
+        DEEP = 500
+    };
+    for (size_t limit = 1 << 20; limit <= 8 << 20; limit += 200 << 10) {
+        mtp__intern t;
+        uint64_t word = 0;
+        unsigned refused = 0;
+        mtp__intern_init(&t, 1, limit, NULL, NULL);
+        while (!mtp__intern_is_nearly_full(&t))
+            for (int i = 0; i < DEEP; i++, word++)
+                refused += mtp__intern_add(&t, mtp__hash_bytes(&word, sizeof word), &word, sizeof word) == 0;
+        if (refused != 0)
+            fail_msg("a limit of %zu bytes: %u of %llu refused", limit, refused, (unsigned long long)word);
+        mtp__intern_fini(&t);
+    }
+}
+
 static void reset_forgets_all_and_starts_anew(void **state)
 {
     (void)state;
@@ -353,6 +375,7 @@ int main(void)
         TEST(words_are_aligned_in_the_arena),
         TEST(one_large_entry_is_kept_whole),
         TEST(the_limit_refuses_the_new_and_keeps_the_old),
+        TEST(a_table_that_is_not_nearly_full_takes_a_deep_stack),
         TEST(reset_forgets_all_and_starts_anew),
         TEST(the_listener_hears_each_entry_once_before_it_is_seen),
         TEST(refused_entries_take_no_room),
