@@ -33,7 +33,7 @@ struct mtp__ring {
     piece *head;            /* owned, with its successors; harvest only */
     uint64_t added;         /* owner thread only */
     uint64_t sweep_at;      /* owner thread only: value of `added` at which all queues are checked */
-    uint64_t landed;        /* harvest only */
+    uint64_t landed;        /* written by the harvest; atomic */
     struct mtp__ring *next; /* set once */
 };
 
@@ -50,7 +50,7 @@ static struct {
 /* A driver may call the program with the driver's locks held, and the program may call us: nothing may wait
  * for a driver while holding this lock. */
 static struct {
-    pthread_mutex_t lock; /* rank: leaf */
+    pthread_mutex_t lock; /* rank: before spares.lock */
     mtp__ring *rings; /* owned, never freed; release, acquire. When a thread ends, another reuses its ring */
     pthread_key_t key;
 } threads = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -243,7 +243,7 @@ static bool land(mtp__flight *f)
     if (ended && read_time(f, CL_PROFILING_COMMAND_START, &start))
         report(f, start, end);
     else if (state == CL_COMPLETE)
-        air.timeless++;
+        __atomic_add_fetch(&air.timeless, 1, __ATOMIC_RELAXED);
     if (ended && f->width != 0)
         read_clock(f);
     cl_event event = f->event;
@@ -378,7 +378,7 @@ void mtp__flight_add(mtp__ring *r, const mtp__flight *flight)
 
 /* --------------------------------------------------------------------------------------- the end of a cycle */
 
-static uint64_t each_flying(void visit(mtp__flight *f))
+static uint64_t each_flying(void visit(mtp__ring *r, mtp__flight *f))
 {
     uint64_t count = 0;
     for (mtp__ring *r = first_ring(); r != NULL; r = r->next)
@@ -387,14 +387,15 @@ static uint64_t each_flying(void visit(mtp__flight *f))
                 if (p->at[i].event != NULL) {
                     count++;
                     if (visit != NULL)
-                        visit(&p->at[i]);
+                        visit(r, &p->at[i]);
                 }
     return count;
 }
 
 /* Drivers may hold back commands until the queue is flushed: those would never end. */
-static void submit(mtp__flight *f)
+static void submit(mtp__ring *r, mtp__flight *f)
 {
+    (void)r;
     cl_command_queue queue = NULL;
     cl_int state = CL_COMPLETE;
     if (mtp__next->clGetEventInfo(f->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) ==
@@ -406,10 +407,12 @@ static void submit(mtp__flight *f)
         mtp__next->clFlush(queue);
 }
 
-static void leave_out(mtp__flight *f)
+/* It counts as landed, too: otherwise it would count as in flight for ever. */
+static void leave_out(mtp__ring *r, mtp__flight *f)
 {
     mtp__next->clReleaseEvent(f->event);
     f->event = NULL;
+    __atomic_add_fetch(&r->landed, 1, __ATOMIC_RELAXED);
 }
 
 static uint64_t harvest_all(void)
@@ -444,7 +447,8 @@ static void flush(void *unused)
         while (harvest_all() > 0 && mtp_now_ns() - start < GIVE_UP_NS)
             rest();
     }
-    air.lost += each_flying(leave_out);
+    __atomic_add_fetch(&air.lost, each_flying(leave_out),
+                       __ATOMIC_RELAXED); /* threads add to it without the lock */
     tell_clocks(true);
     for (uint32_t d = 0; d < MTP__DEVICES_MOST; d++)
         air.clock[d].told_ns = 0; /* the next cycle reports the clock at once */
@@ -464,7 +468,7 @@ bool mtp__flights_recorded(void)
 
 uint64_t mtp__flights_timeless(void)
 {
-    return air.timeless;
+    return __atomic_load_n(&air.timeless, __ATOMIC_RELAXED);
 }
 
 /* ---------------------------------------------------------------------------------------------- fork, start */
