@@ -164,6 +164,8 @@ static void spoil_blocks(plan p)
         memcpy(bytes, whole, length);
         memcpy(bytes + i * BLOCK, other + (1 + i % (others - 1)) * BLOCK, BLOCK);
         judge(bytes, length, &before, "block of another recording:", i);
+        memcpy(bytes + i * BLOCK, other + i * BLOCK, i < others ? BLOCK : 0);
+        judge(bytes, length, &before, "the same block of another recording:", i);
         memcpy(bytes, whole, length);
         memcpy(bytes + length, whole + i * BLOCK, BLOCK);
         judge(bytes, length + BLOCK, &before, "block again at the end:", i);
