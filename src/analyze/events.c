@@ -54,9 +54,9 @@ static mtp_status make(mtp_events *e, unsigned part)
         return mtp__events_list(e);
     if (part == MTP__EVENTS_NESTED)
         return mtp__events_nest(e);
-    if (e->t->stack_count <= 1)
+    if (e->t->stack_count <= 1 && !e->python_stacks)
         return MTP_OK;
-    mtp_status status = mtp__stacks_of(e->t, false, &e->stacks);
+    mtp_status status = mtp__stacks_of(e->t, e->python_stacks, &e->stacks);
     if (status != MTP_OK)
         mtp__scratch_free(&e->stacks);
     return status;

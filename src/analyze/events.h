@@ -1,4 +1,4 @@
-/* analyze/events.h - internals of mtp_events (mtprof_trace.h). Private to events*.c.
+/* analyze/events.h - internals of mtp_events (mtprof_trace.h). Private to events*.c and present/stacks.c.
  *
  *   events.c         lifetime, parts made on demand, a single event
  *   events_list.c    the list of events, their order and nesting
@@ -50,6 +50,7 @@ struct mtp_events {
 
     /* STACKED: as mtp__stacks_of; p NULL: no stacks */
     mtp__scratch stacks;
+    bool python_stacks; /* set before the first call that needs them, if at all */
 };
 
 mtp_status mtp__events_need(mtp_events *e, unsigned part);

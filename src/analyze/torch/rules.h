@@ -12,7 +12,8 @@
  *   fast.c     the walk of plain recordings, without a stack
  *   exact.c    torch's own floating-point sums, for traces that torch wrote; the order of its list
  *
- * ../averages.c calls them in order; ../events*.c exposes what the walk finds, event by event.
+ * ../averages.c calls them in order; ../events*.c exposes what the walk finds, event by event; export_stacks
+ * (present/stacks.c) is a list of those, and folded stacks (present/folded.c) have the same times.
  */
 #ifndef MTP_ANALYZE_TORCH_RULES_H
 #define MTP_ANALYZE_TORCH_RULES_H
@@ -139,7 +140,6 @@ static inline uint32_t mtp__group_row(mtp__group *g, uint32_t key, unsigned clas
 uint32_t mtp__group_text(mtp__group *g, const void *bytes,
                          size_t length); /* id; 0 and latched: out of memory */
 size_t mtp__overload_at(mtp_text name);  /* position of the dot in aten::add.Tensor; 0: none */
-bool mtp__frame_is_filtered(const char *frame);
 
 /* ------------------------------------------------------------------------------------- what spans carry */
 
@@ -179,12 +179,28 @@ uint32_t mtp__main_track(const mtp_trace *t);
  * caller frees *out. */
 mtp_status mtp__around(const mtp_trace *t, mtp__scratch *out);
 
+/* uint32_t by span: 1 + the forward op whose stack is shown for it; MTP__NONE: in a backward function whose
+ * forward op is unknown; 0: not in a backward function. The caller frees *out. */
+mtp_status mtp__forward_of(const mtp_trace *t, mtp__scratch *out);
 /* uint32_t by span: index into t->stacks; or MTP__STACK_CALL and a Python span: its name, then its stack.
  * python: spans without a stack get the enclosing Python functions, as such calls. The caller frees *out. */
 #define MTP__STACK_CALL 0x80000000u
 mtp_status mtp__stacks_of(const mtp_trace *t, bool python, mtp__scratch *out);
-/* The innermost Python function around a span; MTP__NONE: none. */
-uint32_t mtp__python_around(const mtp_trace *t, uint32_t span);
+/* uint32_t by span: 1 + the innermost Python function around it; 0: none. The caller frees *out. */
+mtp_status mtp__python_of(const mtp_trace *t, mtp__scratch *out);
+
+/* The frames of such a stack, innermost first, less those that torch omits. python: as for mtp__stacks_of. */
+typedef struct mtp__frames {
+    const mtp_trace *t;
+    uint32_t call, stack; /* what is next: MTP__NONE or a Python span; index into t->stacks */
+    bool python;
+} mtp__frames;
+static inline mtp__frames mtp__frames_of(const mtp_trace *t, bool python, uint32_t stack)
+{
+    bool call = (stack & MTP__STACK_CALL) != 0;
+    return (mtp__frames){t, call ? stack & ~MTP__STACK_CALL : MTP__NONE, call ? 0 : stack, python};
+}
+bool mtp__frames_next(mtp__frames *f, uint32_t *text); /* false: that was all */
 
 /* Prefix sums over t->memory, and which events lie inside some CPU span. */
 typedef struct mtp__bytes {
