@@ -68,9 +68,10 @@ static void fill_times(mtp_row *row, const mtp__sum *s, bool exact)
     }
 }
 
-static void fill_row(mtp_averages *a, mtp__row *out, const mtp__sum *s, bool exact, const char ***frame)
+static void fill_row(mtp_averages *a, mtp__averages_row *out, const mtp__sum *s, bool exact,
+                     const char ***frame)
 {
-    mtp_row *row = &out->seen;
+    mtp_row *row = &out->shown;
     const mtp__intern_entry *key = mtp__intern_get(&a->text, s->key);
     out->nested = s->nested;
     row->key = (const char *)key->bytes;
@@ -107,7 +108,7 @@ static void fill_total(mtp_averages *a)
     sum->key_length = 5;
     sum->overload_name = sum->input_shapes = "";
     for (size_t i = 0; i < a->count; i++) {
-        const mtp_row *row = &a->row[i].seen;
+        const mtp_row *row = &a->row[i].shown;
         sum->count += row->count;
         sum->cpu_time_total += row->cpu_time_total;
         sum->self_cpu_time_total += row->self_cpu_time_total;
@@ -293,7 +294,7 @@ size_t mtp_averages_left_out(const mtp_averages *a)
 
 const mtp_row *mtp_averages_row(const mtp_averages *a, size_t index)
 {
-    return a != NULL && index < a->count ? &a->row[index].seen : NULL;
+    return a != NULL && index < a->count ? &a->row[index].shown : NULL;
 }
 
 void mtp_averages_total(const mtp_averages *a, mtp_row *out)

@@ -107,19 +107,9 @@ int64_t mtp_events_zero_ns(const mtp_events *e)
     return e != NULL ? e->zero_ns : 0;
 }
 
-const char *mtp_event_kind_text(mtp_event_kind kind)
-{
-    static const char *const text[] = {
-#define X(sym, value, spelling) [value] = spelling,
-        MTP_EVENT_KIND_LIST(X)
-#undef X
-    };
-    return (unsigned)kind < sizeof text / sizeof *text ? text[kind] : "";
-}
-
 /* ------------------------------------------------------------------------------------------- what it is */
 
-mtp_event_kind mtp__event_kind(const mtp_trace *t, uint32_t span)
+mtp_event_kind mtp__event_kind_of(const mtp_trace *t, uint32_t span)
 {
     static const uint8_t kind[MTP__CATEGORIES] = {
         [MTP__CATEGORY_CPU_OP] = MTP_EVENT_OP,
@@ -225,7 +215,7 @@ static void fill_place(const mtp_events *e, uint32_t span, uint32_t k, const mtp
 
 /* -------------------------------------------------------------------------------------------- how much */
 
-static double lasted_us(const mtp_events *e, uint32_t span)
+static double duration_us(const mtp_events *e, uint32_t span)
 {
     const mtp_trace *t = e->t;
     int64_t trim = mtp__trim(t, span), start = mtp__plus(t->start[span], trim),
@@ -246,7 +236,7 @@ static void fill_cpu(const mtp_events *e, uint32_t span, mtp_event *out)
     const mtp__walk *w = &e->walk;
     uint32_t up = ((const uint32_t *)w->parent.p)[span];
     out->parent = up != 0 ? ((const uint32_t *)w->row.p)[up - 1] - 1u : MTP_NO_EVENT;
-    out->cpu_time_total = lasted_us(e, span);
+    out->cpu_time_total = duration_us(e, span);
     out->self_cpu_time_total = ((const double *)w->self_us.p)[span];
     if (w->device_us.p != NULL) {
         const uint32_t *kernels;
@@ -299,7 +289,7 @@ static void fill_span(const mtp_events *e, uint32_t span, mtp_event *out)
         class = class == MTP__CLASS_CPU_ANNOTATION ? MTP__CLASS_DEVICE_ANNOTATION : MTP__CLASS_DEVICE;
     fill_names(e, name, t->name[span], out);
     out->span = span;
-    out->kind = mtp__event_kind(t, span);
+    out->kind = mtp__event_kind_of(t, span);
     out->scope = out->kind == MTP_EVENT_BACKWARD                               ? 1
                  : out->kind == MTP_EVENT_SCOPE || out->kind == MTP_EVENT_STEP ? 7
                                                                                : 0;
@@ -310,7 +300,7 @@ static void fill_span(const mtp_events *e, uint32_t span, mtp_event *out)
     fill_details(e, span, d, out);
     out->flops = flops_of(e, span, d, out->key.bytes);
     if (out->is_device)
-        out->device_time_total = out->self_device_time_total = lasted_us(e, span);
+        out->device_time_total = out->self_device_time_total = duration_us(e, span);
     else
         fill_cpu(e, span, out);
 }

@@ -59,7 +59,7 @@ mtp_status mtp__events_item(mtp_events *e, size_t index, uint32_t *item);
 
 mtp_status mtp__events_list(mtp_events *e);
 mtp_status mtp__events_number_threads(mtp_events *e); /* thread_of, numbered; needs only t */
-mtp_event_kind mtp__event_kind(const mtp_trace *t, uint32_t span);
+mtp_event_kind mtp__event_kind_of(const mtp_trace *t, uint32_t span);
 void mtp__events_unlist(mtp_events *e); /* also for a partial list */
 mtp_status mtp__events_nest(mtp_events *e);
 

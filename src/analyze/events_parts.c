@@ -56,7 +56,7 @@ mtp_status mtp_events_kernel(mtp_events *e, size_t index, size_t kernel, mtp_eve
                               .stream = track->tid,
                               .duration = w->exact ? mtp__microseconds(t->end[span], w->zero_ns) -
                                                          mtp__microseconds(t->start[span], w->zero_ns)
-                                                   : (double)mtp__lasted(t, span) / 1000,
+                                                   : (double)mtp__duration(t, span) / 1000,
                               .event = event != 0 ? event - 1u : MTP_NO_EVENT};
     return MTP_OK;
 }

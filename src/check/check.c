@@ -73,7 +73,7 @@ void mtp__check_say(mtp_check *c, mtp__found what, uint64_t byte, uint64_t event
 /* ------------------------------------------------------------------------------------------ findings */
 
 /* Formats the text with its example. */
-static size_t tell(char *to, size_t room, const kind *k, const char *example)
+static size_t describe(char *to, size_t room, const kind *k, const char *example)
 {
     const char *gap = strstr(k->what, "%s");
     int n = gap == NULL ? snprintf(to, room, "%s", k->what)
@@ -103,7 +103,7 @@ static mtp_status conclude(mtp_check *c)
                              .first_event = s->event,
                              .what = text,
                              .effect = kinds[i].effect};
-        text += tell(text, each, &kinds[i], s->example);
+        text += describe(text, each, &kinds[i], s->example);
     }
     return MTP_OK;
 }

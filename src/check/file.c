@@ -10,7 +10,7 @@
 #include "trace/json/window.h"
 #include "trace/kineto/kineto.h"
 
-#define TELL_EVERY ((uint64_t)16 << 20)
+#define PROGRESS_EVERY ((uint64_t)16 << 20)
 #define LARGE_BYTES ((uint64_t)500000000)
 #define TOO_LARGE_BYTES ((uint64_t)512 << 20)
 
@@ -38,7 +38,7 @@ typedef struct reader {
     mtp__window window;
     const char *at; /* the next byte to read */
     const mtp_open_options *options;
-    uint64_t told;
+    uint64_t reported;
     bool ended; /* nothing more can be read, and the reason has been reported */
     bool has_events;
     bool has[KEYS];
@@ -65,15 +65,15 @@ static mtp_status more(reader *r)
     r->c.json.end = r->window.bytes + r->window.held;
     r->c.json.complete = r->window.complete;
     if (status == MTP_E_FORMAT && mtp__source_status(r->window.source) == MTP_E_FORMAT) {
-        const char *said = mtp_last_error(); /* the remedy is in the finding's effect */
+        const char *message = mtp_last_error(); /* the remedy is in the finding's effect */
         mtp__check_say(r->c.check, MTP__FOUND_DAMAGED, r->window.offset + r->window.held, MTP__NO_EVENT,
-                       "%.*s", (int)strcspn(said, ";"), said);
+                       "%.*s", (int)strcspn(message, ";"), message);
         r->ended = true;
         return MTP_OK;
     }
     uint64_t done = mtp__source_done(r->window.source);
-    if (r->options != NULL && r->options->progress != NULL && done - r->told >= TELL_EVERY) {
-        r->told = done;
+    if (r->options != NULL && r->options->progress != NULL && done - r->reported >= PROGRESS_EVERY) {
+        r->reported = done;
         r->options->progress(r->options->user, done, mtp__source_total(r->window.source));
     }
     return status;

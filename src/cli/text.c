@@ -10,8 +10,8 @@
 int cli_columns(void)
 {
     struct winsize size;
-    const char *told = getenv("COLUMNS");
-    int n = told != NULL ? atoi(told) : 0;
+    const char *columns = getenv("COLUMNS");
+    int n = columns != NULL ? atoi(columns) : 0;
     if (n <= 0 && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
         n = size.ws_col;
     return n > 0 ? n : 0;

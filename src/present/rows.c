@@ -85,7 +85,7 @@ mtp_status mtp_averages_json(const mtp_averages *averages, mtp_sink *sink, void 
     MTP__OUT(&o, "[");
     for (size_t i = 0; i < averages->written; i++) {
         mtp__out_text(&o, i > 0 ? ",\n " : "\n ");
-        put_json(&o, averages, &averages->row[i].seen);
+        put_json(&o, averages, &averages->row[i].shown);
     }
     MTP__OUT(&o, "\n]\n");
     return mtp__out_finish(&o);
@@ -153,7 +153,7 @@ static size_t longest_text(const mtp_averages *a)
 {
     size_t most = 0;
     for (size_t i = 0; i < a->count; i++) {
-        const mtp_row *row = &a->row[i].seen;
+        const mtp_row *row = &a->row[i].shown;
         size_t length[] = {row->key_length, strlen(row->overload_name), strlen(row->input_shapes)};
         for (size_t k = 0; k < sizeof length / sizeof *length; k++)
             most = length[k] > most ? length[k] : most;
@@ -178,7 +178,7 @@ mtp_status mtp_averages_csv(const mtp_averages *averages, mtp_sink *sink, void *
 #undef X
         MTP__OUT(&o, ",input_shapes,stack,is_user_annotation,is_async\r\n");
         for (size_t i = 0; i < averages->written; i++)
-            put_csv(&o, scratch, averages, &averages->row[i].seen);
+            put_csv(&o, scratch, averages, &averages->row[i].shown);
         status = mtp__out_finish(&o);
     }
     mtp__free(scratch);
@@ -218,7 +218,7 @@ mtp_status mtp_averages_chrome(const mtp_averages *averages, mtp_sink *sink, voi
     double ts[2] = {0, 0};
     MTP__OUT(&o, "{\"schemaVersion\": 1, \"displayTimeUnit\": \"ms\", \"traceEvents\": [");
     for (size_t i = 0; i < averages->written; i++) {
-        const mtp_row *row = &averages->row[i].seen;
+        const mtp_row *row = &averages->row[i].shown;
         double dur = row->is_device ? row->device_time_total : row->cpu_time_total;
         mtp__out_text(&o, i > 0 ? ",\n" : "\n");
         put_chrome(&o, averages, row, ts[row->is_device], dur);

@@ -23,7 +23,7 @@ typedef struct mtp__spool {
             control_next;          /* records expected before the stream's next chunk, without dropped ones */
         uint64_t records, control; /* read so far: data, control */
         uint64_t holes, control_holes;
-        bool lasting; /* the last control chunk belongs to all epochs */
+        bool permanent; /* the last control chunk belongs to all epochs */
     } follow;
 } mtp__spool;
 

@@ -657,16 +657,6 @@ mtp_status mtp__trace_finish(mtp_trace *t)
 
 /* ------------------------------------------------------------------------------------------- reading */
 
-const char *mtp__category_text(mtp__category category)
-{
-    static const char *const text[] = {
-#define X(sym, spelling) spelling,
-        MTP__CATEGORY_LIST(X)
-#undef X
-    };
-    return (unsigned)category < MTP__CATEGORIES ? text[category] : "";
-}
-
 uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span)
 {
     uint32_t low = 0, high = t->track_count;

@@ -69,7 +69,7 @@ static inline void mtp__count(int64_t *sum, int64_t more)
     *sum = mtp__plus(*sum, more);
 }
 
-static inline int64_t mtp__lasted(const mtp_trace *t, uint32_t span)
+static inline int64_t mtp__duration(const mtp_trace *t, uint32_t span)
 {
     return mtp__minus(t->end[span], t->start[span]);
 }
@@ -289,6 +289,6 @@ mtp_status mtp__spread(const mtp__walk *w);
 static inline int64_t mtp__trim(const mtp_trace *t, uint32_t span)
 {
     return mtp__is_torchs(t) && t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION &&
-           mtp__lasted(t, span) >= 2;
+           mtp__duration(t, span) >= 2;
 }
 #endif
