@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "analyze/diff.h"
+#include "base/bisect.h"
 #include "base/error.h"
 #include "base/os.h"
 
@@ -24,13 +25,7 @@ typedef struct range { /* calls per step */
 static uint32_t step_at(const mtp_trace *t, int64_t ts)
 {
     uint32_t low = 0, high = t->step_count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (t->steps[mid].start <= ts)
-            low = mid + 1;
-        else
-            high = mid;
-    }
+    MTP__BISECT(low, high, mid, t->steps[mid].start <= ts)
     return low > 0 && ts < t->steps[low - 1].end ? low - 1 : MTP__NONE;
 }
 

@@ -2,6 +2,7 @@
 #include "analyze/events.h"
 #include <string.h>
 #include "analyze/flops.h"
+#include "base/bisect.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "trace/facts.h"
@@ -153,14 +154,8 @@ static int64_t step_at(const mtp_events *e, int64_t ts)
     uint32_t low = 0, high = e->step_count;
     if (e->step_count == 0)
         return e->t->from_kineto ? -1 : 0;
-    while (low < high) { /* the first that starts later */
-        uint32_t mid = low + (high - low) / 2;
-        if (e->steps[mid].start <= ts)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    if (!e->t->from_kineto) /* everything recorded is in a step */
+    MTP__BISECT(low, high, mid, e->steps[mid].start <= ts) /* the first that starts later */
+    if (!e->t->from_kineto)                                /* everything recorded is in a step */
         return e->steps[low > 0 ? low - 1 : 0].number;
     return low > 0 && ts < e->steps[low - 1].end ? e->steps[low - 1].number : -1;
 }
@@ -171,13 +166,7 @@ static uint64_t forward_thread(const mtp_events *e, uint64_t thread)
     uint32_t low = 0, high = e->threads;
     if (thread == 0 || e->t->from_kineto)
         return thread;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (e->numbered[mid].tid < (int64_t)thread)
-            low = mid + 1;
-        else
-            high = mid;
-    }
+    MTP__BISECT(low, high, mid, e->numbered[mid].tid < (int64_t)thread)
     return low < e->threads && e->numbered[low].tid == (int64_t)thread ? e->numbered[low].number : thread;
 }
 

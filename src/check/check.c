@@ -194,10 +194,8 @@ uint64_t mtp_check_events(const mtp_check *c)
 
 mtp_status mtp_check_json(const mtp_check *c, mtp_sink *sink, void *user)
 {
-    if (c == NULL)
-        return MTP_FAIL(MTP_E_ARG, "check is NULL");
     mtp__out o;
-    mtp_status status = mtp__out_init(&o, sink, user);
+    mtp_status status = mtp__out_begin(&o, c, "check", sink, user);
     if (status != MTP_OK)
         return status;
     MTP__OUT(&o, "{\"events\": ");

@@ -235,9 +235,18 @@ static void check_key(reader *r, const char *key, size_t length, const char *val
 }
 
 /* A member other than traceEvents. Its key is short, and is held in the window with its value. */
-static mtp_status read_member(reader *r, const char *key, size_t length, uint64_t byte)
+/* The end of what begins at r->at and is not an event, after it has been checked; NULL: see whole(). */
+static const char *checked(reader *r, mtp_status *status)
 {
     unsigned flags;
+    const char *end = whole(r, MTP__NO_EVENT, &flags, status);
+    if (end != NULL && is_odd(flags))
+        mtp__check_strict(&r->c, r->at, (size_t)(end - r->at), offset(r, r->at), MTP__NO_EVENT);
+    return end;
+}
+
+static mtp_status read_member(reader *r, const char *key, size_t length, uint64_t byte)
+{
     mtp_status status = MTP_OK;
     int c = peek(r, &status);
     if (c == STOPPED)
@@ -246,11 +255,9 @@ static mtp_status read_member(reader *r, const char *key, size_t length, uint64_
         wrong(r, r->at, "a value", MTP__NO_EVENT);
         return MTP_OK;
     }
-    const char *end = whole(r, MTP__NO_EVENT, &flags, &status);
+    const char *end = checked(r, &status);
     if (end == NULL)
         return status;
-    if (is_odd(flags))
-        mtp__check_strict(&r->c, r->at, (size_t)(end - r->at), offset(r, r->at), MTP__NO_EVENT);
     check_key(r, key, length, r->at, byte);
     r->at = end;
     return MTP_OK;
@@ -259,7 +266,6 @@ static mtp_status read_member(reader *r, const char *key, size_t length, uint64_
 /* The name of a member, truncated beyond the length of any that matters. *length: SIZE_MAX if none. */
 static mtp_status read_key(reader *r, char name[64], size_t *length, uint64_t *byte)
 {
-    unsigned flags;
     mtp_status status = MTP_OK;
     *length = SIZE_MAX;
     *byte = offset(r, r->at);
@@ -267,11 +273,9 @@ static mtp_status read_key(reader *r, char name[64], size_t *length, uint64_t *b
         wrong(r, r->at, "'\"' at the start of a member's name", MTP__NO_EVENT);
         return MTP_OK;
     }
-    const char *end = whole(r, MTP__NO_EVENT, &flags, &status);
+    const char *end = checked(r, &status);
     if (end == NULL)
         return status;
-    if (is_odd(flags))
-        mtp__check_strict(&r->c, r->at, (size_t)(end - r->at), *byte, MTP__NO_EVENT);
     size_t n = (size_t)(end - r->at) - 2;
     *length = n < 63 ? n : 63;
     memcpy(name, r->at + 1, *length);

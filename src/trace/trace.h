@@ -288,6 +288,8 @@ static inline const mtp__detail *mtp__trace_detail(const mtp_trace *t, uint32_t 
     return t->details + (t->detail != NULL ? t->detail[span] : 0);
 }
 uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span);
+/* The innermost span of the track that is running at `ts`, its end included; MTP__NONE: none. */
+uint32_t mtp__trace_span_at(const mtp_trace *t, uint32_t track, int64_t ts);
 /* Kineto's "External id". Ops and annotations have their own ids; runtime calls and device work have their
  * op's. In a recording the id is the span's position, so nothing is stored. 0: none. */
 uint64_t mtp__trace_external_id(const mtp_trace *t, uint32_t span);

@@ -330,10 +330,7 @@ static cl_int CL_API_CALL svm_migrate(cl_command_queue q, cl_uint count, const v
 
 void mtp__commands_fork_hold(bool hold)
 {
-    if (hold)
-        pthread_mutex_lock(&mappings.lock);
-    else
-        pthread_mutex_unlock(&mappings.lock);
+    mtp__hold_locks((pthread_mutex_t *const[]){&mappings.lock}, 1, hold);
 }
 
 void mtp__commands_hook(cl_icd_dispatch *ours)

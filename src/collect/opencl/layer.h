@@ -14,6 +14,7 @@
 #include <CL/cl_layer.h>
 #pragma GCC visibility pop
 #include <mtprof.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -98,6 +99,14 @@ void mtp__images_hook(cl_icd_dispatch *ours);
 void mtp__memory_hook(cl_icd_dispatch *ours);
 
 /* Hold or release their locks around a fork. */
+static inline void mtp__hold_locks(pthread_mutex_t *const *locks, size_t count, bool hold)
+{
+    for (size_t i = 0; i < count; i++)
+        if (hold)
+            pthread_mutex_lock(locks[i]);
+        else
+            pthread_mutex_unlock(locks[i]);
+}
 void mtp__queues_fork_hold(bool hold);
 void mtp__commands_fork_hold(bool hold);
 void mtp__memory_fork_hold(bool hold);

@@ -31,11 +31,7 @@ static struct {
 void mtp__queues_fork_hold(bool hold)
 {
     pthread_mutex_t *const locks[] = {&seen.lock, &kernels.lock, &queues.lock};
-    for (int i = 0; i < 3; i++)
-        if (hold)
-            pthread_mutex_lock(locks[i]);
-        else
-            pthread_mutex_unlock(locks[i]);
+    mtp__hold_locks(locks, 3, hold);
 }
 
 uint32_t mtp__device_number(cl_device_id id)

@@ -1,6 +1,7 @@
 #include "trace/records/ticks.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/bisect.h"
 #include "base/grow.h"
 #include "base/os.h"
 
@@ -209,26 +210,15 @@ void mtp__ticks_seek(mtp__tick_line *line, uint64_t ticks)
         line->at = low;
         return;
     }
-    while (high - low > 1) {
-        uint32_t mid = low + (high - low) / 2;
-        if (line->point[mid].ticks <= ticks)
-            low = mid;
-        else
-            high = mid;
-    }
-    line->at = low;
+    low++;
+    MTP__BISECT(low, high, mid, line->point[mid].ticks <= ticks)
+    line->at = low - 1;
 }
 
 int64_t mtp__ticks_of_clock(const mtp__tick_line *line, uint64_t ns)
 {
     int64_t recorded = mtp__ns_bound_clock(ns);
-    uint32_t low = 0, high = line->count;
-    while (high - low > 1) {
-        uint32_t mid = low + (high - low) / 2;
-        if (line->point[mid].ns - line->point[mid].shift <= recorded)
-            low = mid;
-        else
-            high = mid;
-    }
-    return recorded + line->point[low].shift - line->zero_ns;
+    uint32_t low = 1, high = line->count;
+    MTP__BISECT(low, high, mid, line->point[mid].ns - line->point[mid].shift <= recorded)
+    return recorded + line->point[low - 1].shift - line->zero_ns;
 }
