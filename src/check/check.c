@@ -9,7 +9,7 @@
 #include "base/os.h"
 #include "base/plain.h"
 #include "present/plain_text.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 #include "trace/json/source.h"
 #include "trace/kineto/kineto.h"
 

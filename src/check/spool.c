@@ -8,7 +8,7 @@
 #include "base/os.h"
 #include "check/check.h"
 #include "base/pair_map.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 
 typedef struct spool {
     mtp_check *check;

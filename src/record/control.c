@@ -315,7 +315,7 @@ static bool put_permanent_names(mtp__recorder *r, const mtp__intern *names, uint
 /* Names of call sites never change: as many as fill whole chunks are defined once, in permanent chunks. The
  * rest, less than a chunk, is repeated in each epoch. Permanent chunks take at most three eighths of a ring.
  * This runs before the first chunk of an epoch is taken, so that a reader knows where the sequence may have a
- * gap (spool.c). */
+ * gap (spool/spool.c). */
 void mtp__control_keep_names(mtp__recorder *r)
 {
     mtp__control *c = &r->control;

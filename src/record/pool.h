@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "record/piece.h"
-#include "record/spool_out.h"
+#include "record/spool/out.h"
 
 typedef struct mtp__pool_config {
     uint64_t bytes;       /* budget, a multiple of chunk_bytes */

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/budget.h"
 #include "base/error.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 #include "trace/records/from_records.h"
 #include "trace/kineto/kineto.h"
 

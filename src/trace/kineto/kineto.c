@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/os.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 #include "trace/build.h"
 #include "trace/kineto/reader.h"
 

@@ -1,6 +1,6 @@
-/* analyze/diff.c - two traces compared row by row: runs all parts in order; the public calls. A diff is
+/* analyze/diff/diff.c - two traces compared row by row: runs all parts in order; the public calls. A diff is
  * immutable. */
-#include "analyze/diff.h"
+#include "analyze/diff/diff.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

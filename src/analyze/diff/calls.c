@@ -1,4 +1,4 @@
-/* analyze/diff_calls.c - how often each op is called per step, and its time per step.
+/* analyze/diff/calls.c - how often each op is called per step, and its time per step.
  *
  * The time of one call does not show that there are twice as many. Calls are counted per step: it is a change
  * only if every step of the later run has more than every step of the earlier one (or fewer), so a program
@@ -7,7 +7,7 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include "analyze/diff.h"
+#include "analyze/diff/diff.h"
 #include "base/bisect.h"
 #include "base/error.h"
 #include "base/os.h"

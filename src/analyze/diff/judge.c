@@ -1,4 +1,4 @@
-/* analyze/diff_judge.c - from numbers to verdicts.
+/* analyze/diff/judge.c - from numbers to verdicts.
  *
  * The scatter of calls within a run says how well that run's typical time is known. It does not say how much
  * the typical time varies between runs of the same program: memory layout, clock frequency and neighbours
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "analyze/diff.h"
+#include "analyze/diff/diff.h"
 #include "base/error.h"
 #include "base/os.h"
 

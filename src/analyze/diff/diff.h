@@ -1,16 +1,16 @@
-/* analyze/diff.h - the parts of comparing two traces.
+/* analyze/diff/diff.h - the parts of comparing two traces.
  *
- *   diff_gather.c   a trace's calls by row, each with its self time and comparison keys
- *   diff_stats.c    two samples of times
- *   diff_judge.c    from numbers to verdicts: drift, noise between runs, multiple testing
- *   diff_calls.c    calls and time per step
- *   diff.c          runs them in order; the public calls
+ *   gather.c   a trace's calls by row, each with its self time and comparison keys
+ *   stats.c    two samples of times
+ *   judge.c    from numbers to verdicts: drift, noise between runs, multiple testing
+ *   calls.c    calls and time per step
+ *   diff.c     runs them in order; the public calls
  */
 #ifndef MTP_ANALYZE_DIFF_H
 #define MTP_ANALYZE_DIFF_H
 #include <mtprof.h>
 #include "analyze/torch/rules.h"
-#include "analyze/diff_stats.h"
+#include "analyze/diff/stats.h"
 
 /* ------------------------------------------------------------------------------------------ gathering */
 

@@ -1,4 +1,4 @@
-/* record/spool.h - reads a spool file, whatever happened to its writer. The file is read with pread, one
+/* record/spool/spool.h - reads a spool file, whatever happened to its writer. The file is read with pread, one
  * chunk at a time: it may be truncated meanwhile, and no number in it is trusted before it was checked. */
 #ifndef MTP_RECORD_SPOOL_H
 #define MTP_RECORD_SPOOL_H

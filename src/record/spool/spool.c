@@ -1,5 +1,5 @@
-/* record/spool.c - see spool.h. */
-#include "record/spool.h"
+/* record/spool/spool.c - see spool.h. */
+#include "record/spool/spool.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
