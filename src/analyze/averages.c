@@ -194,12 +194,8 @@ static void out_of_memory_events(mtp__group *g)
 
 static mtp_status walk(mtp_averages *a, mtp__group *g, mtp__launched *launched, mtp__bytes *bytes)
 {
-    mtp__walk w = {.g = g,
-                   .launched = launched,
-                   .bytes = bytes,
-                   .zero_ns = mtp__is_torchs(g->t) ? mtp__zero_of(g->t) : 0,
-                   .exact = mtp__is_torchs(g->t),
-                   .flops = a->has_flops};
+    mtp__walk w = mtp__walk_of(g, launched, bytes);
+    w.flops = a->has_flops;
     bool done;
     mtp_status status = mtp__fast_sums(&w, &done);
     if (status == MTP_OK && !done)
@@ -232,7 +228,7 @@ static mtp_status make(mtp_averages *a, const mtp_trace *t, const mtp_averages_o
         group.stack = stacks.p;
     }
     if (status == MTP_OK)
-        status = mtp__launched_init(&launched, t, options->as_torch, mtp__is_torchs(t) ? mtp__zero_of(t) : 0);
+        status = mtp__launched_init(&launched, t, options->as_torch, mtp__walk_zero(t));
     if (status == MTP_OK && t->memory_count > 0)
         status = mtp__bytes_init(&bytes, t);
     if (status == MTP_OK)

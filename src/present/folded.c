@@ -67,20 +67,20 @@ static int64_t self_ns(const stacks *s, uint32_t span)
 
 static void add_time(node *to, int64_t ns)
 {
-    to->ns = ns < INT64_MAX - to->ns ? to->ns + ns : INT64_MAX;
+    if (ns > 0)
+        to->ns = ns < INT64_MAX - to->ns ? to->ns + ns : INT64_MAX;
 }
 
 static mtp_status find_events(stacks *s)
 {
     static const mtp_averages_options options = MTP_AVERAGES_OPTIONS_INIT;
     const mtp_trace *t = s->t;
-    int64_t zero = mtp__is_torchs(t) ? mtp__zero_of(t) : 0;
     mtp_status status = mtp__group_init(&s->group, t, &options, &s->text);
     s->group.class_of[MTP__CATEGORY_PYTHON_FUNCTION] = MTP__CLASS_NONE;
     if (status == MTP_OK)
-        status = mtp__launched_init(&s->launched, t, false, zero);
-    s->walk = (mtp__walk){
-        .g = &s->group, .launched = &s->launched, .zero_ns = zero, .exact = mtp__is_torchs(t), .each = true};
+        status = mtp__launched_init(&s->launched, t, false, mtp__walk_zero(t));
+    s->walk = mtp__walk_of(&s->group, &s->launched, NULL);
+    s->walk.each = true;
     if (status == MTP_OK)
         status = mtp__walk_run(&s->walk);
     if (status == MTP_OK)

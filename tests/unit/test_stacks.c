@@ -385,7 +385,7 @@ static void no_failure_leaks(void **state)
         for (int nth = 1, fired = 1; fired > 0; nth++) {
             text out = {0};
             long live = mtp__alloc_live();
-            mtp__fault_plan(1u << MTP__FAULT_ALLOC, nth, false);
+            mtp__fault_plan(1u << MTP__FAULT_ALLOC | 1u << MTP__FAULT_MAP, nth, false);
             mtp_status status = write(traces[i / 2], "self_cpu_time_total", text_sink, &out);
             fired = mtp__fault_stop();
             assert_int_equal(status, fired > 0 ? MTP_E_NOMEM : MTP_OK);

@@ -255,6 +255,20 @@ typedef struct mtp__walk {
     mtp__scratch work;        /* out, if each and device work is linked: uint32_t by span: whose it has */
     mtp__scratch cost;        /* private: FLOPs by shape */
 } mtp__walk;
+/* Where the times of its sums begin. */
+static inline int64_t mtp__walk_zero(const mtp_trace *t)
+{
+    return mtp__is_torchs(t) ? mtp__zero_of(t) : 0;
+}
+/* With torch's arithmetic for torch's files. bytes: NULL without memory events. */
+static inline mtp__walk mtp__walk_of(mtp__group *g, const mtp__launched *launched, mtp__bytes *bytes)
+{
+    return (mtp__walk){.g = g,
+                       .launched = launched,
+                       .bytes = bytes,
+                       .zero_ns = mtp__walk_zero(g->t),
+                       .exact = mtp__is_torchs(g->t)};
+}
 mtp_status mtp__walk_run(mtp__walk *w);
 void mtp__walk_fini(mtp__walk *w);
 
