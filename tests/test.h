@@ -22,7 +22,7 @@
 #include "record/format.h"
 #include "record/profile.h"
 #include "record/recorder.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define TEST(fn) cmocka_unit_test(fn)

@@ -68,9 +68,10 @@ static void fill_times(mtp_row *row, const mtp__sum *s, bool exact)
     }
 }
 
-static void fill_row(mtp_averages *a, mtp__row *out, const mtp__sum *s, bool exact, const char ***frame)
+static void fill_row(mtp_averages *a, mtp__averages_row *out, const mtp__sum *s, bool exact,
+                     const char ***frame)
 {
-    mtp_row *row = &out->seen;
+    mtp_row *row = &out->shown;
     const mtp__intern_entry *key = mtp__intern_get(&a->text, s->key);
     out->nested = s->nested;
     row->key = (const char *)key->bytes;
@@ -107,7 +108,7 @@ static void fill_total(mtp_averages *a)
     sum->key_length = 5;
     sum->overload_name = sum->input_shapes = "";
     for (size_t i = 0; i < a->count; i++) {
-        const mtp_row *row = &a->row[i].seen;
+        const mtp_row *row = &a->row[i].shown;
         sum->count += row->count;
         sum->cpu_time_total += row->cpu_time_total;
         sum->self_cpu_time_total += row->self_cpu_time_total;
@@ -193,12 +194,8 @@ static void out_of_memory_events(mtp__group *g)
 
 static mtp_status walk(mtp_averages *a, mtp__group *g, mtp__launched *launched, mtp__bytes *bytes)
 {
-    mtp__walk w = {.g = g,
-                   .launched = launched,
-                   .bytes = bytes,
-                   .zero_ns = mtp__is_torchs(g->t) ? mtp__zero_of(g->t) : 0,
-                   .exact = mtp__is_torchs(g->t),
-                   .flops = a->has_flops};
+    mtp__walk w = mtp__walk_of(g, launched, bytes);
+    w.flops = a->has_flops;
     bool done;
     mtp_status status = mtp__fast_sums(&w, &done);
     if (status == MTP_OK && !done)
@@ -231,7 +228,7 @@ static mtp_status make(mtp_averages *a, const mtp_trace *t, const mtp_averages_o
         group.stack = stacks.p;
     }
     if (status == MTP_OK)
-        status = mtp__launched_init(&launched, t, options->as_torch, mtp__is_torchs(t) ? mtp__zero_of(t) : 0);
+        status = mtp__launched_init(&launched, t, options->as_torch, mtp__walk_zero(t));
     if (status == MTP_OK && t->memory_count > 0)
         status = mtp__bytes_init(&bytes, t);
     if (status == MTP_OK)
@@ -293,7 +290,7 @@ size_t mtp_averages_left_out(const mtp_averages *a)
 
 const mtp_row *mtp_averages_row(const mtp_averages *a, size_t index)
 {
-    return a != NULL && index < a->count ? &a->row[index].seen : NULL;
+    return a != NULL && index < a->count ? &a->row[index].shown : NULL;
 }
 
 void mtp_averages_total(const mtp_averages *a, mtp_row *out)

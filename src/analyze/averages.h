@@ -4,13 +4,13 @@
 #include <mtprof.h>
 #include "base/intern.h"
 
-typedef struct mtp__row {
-    mtp_row seen; /* the public part; its texts are in mtp_averages.text */
-    bool nested;  /* its first event has a parent: omitted from top_level_events_only */
-} mtp__row;
+typedef struct mtp__averages_row {
+    mtp_row shown; /* the public part; its texts are in mtp_averages.text */
+    bool nested;   /* its first event has a parent: omitted from top_level_events_only */
+} mtp__averages_row;
 
 struct mtp_averages {
-    mtp__row *row; /* owned: in order of their first events */
+    mtp__averages_row *row; /* owned: in order of their first events */
     size_t count;
     size_t written;  /* rows written to JSON and CSV */
     size_t left_out; /* Python functions without a row */

@@ -102,7 +102,7 @@ mtp_status mtp__averages_order(const mtp_averages *a, const char *attribute, siz
     if (list == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "the order of %zu rows", a->count);
     for (size_t i = 0; i < a->count; i++)
-        list[i] = (keyed){number(&a->row[i].seen), i};
+        list[i] = (keyed){number(&a->row[i].shown), i};
     qsort(list, a->count, sizeof *list, largest_first);
     for (size_t i = 0; i < a->count; i++)
         order[i] = list[i].index;
@@ -115,14 +115,14 @@ mtp_status mtp_averages_sort(mtp_averages *a, const char *attribute)
     if (a == NULL || attribute == NULL)
         return MTP_FAIL(MTP_E_ARG, "%s is NULL", a == NULL ? "averages" : "attribute");
     size_t *order = mtp__calloc(a->count + 1, sizeof *order);
-    mtp__row *row = mtp__calloc(a->count + 1, sizeof *row);
+    mtp__averages_row *row = mtp__calloc(a->count + 1, sizeof *row);
     mtp_status status = MTP_E_NOMEM;
     if (order == NULL || row == NULL)
         MTP_FAIL(status, "the order of %zu rows", a->count);
     else if ((status = mtp__averages_order(a, attribute, order)) == MTP_OK) {
         for (size_t i = 0; i < a->count; i++)
             row[i] = a->row[order[i]];
-        mtp__row *old = a->row;
+        mtp__averages_row *old = a->row;
         a->row = row;
         row = old;
     }

@@ -107,7 +107,7 @@ mtp_status mtp__spread(const mtp__walk *w)
     }
     for (uint32_t i = 0; i < t->span_count; i++)
         if (row[i] != 0)
-            *next[row[i] - 1]++ = (uint64_t)mtp__minus(mtp__lasted(t, i), 2 * mtp__trim(t, i));
+            *next[row[i] - 1]++ = (uint64_t)mtp__minus(mtp__duration(t, i), 2 * mtp__trim(t, i));
     at = times.p;
     for (uint32_t r = 0; r < g->sums; r++) {
         size_t count = (size_t)g->sum[r].count;

@@ -2,6 +2,7 @@
 #include "analyze/events.h"
 #include <string.h>
 #include "analyze/flops.h"
+#include "base/bisect.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "trace/facts.h"
@@ -54,9 +55,9 @@ static mtp_status make(mtp_events *e, unsigned part)
         return mtp__events_list(e);
     if (part == MTP__EVENTS_NESTED)
         return mtp__events_nest(e);
-    if (e->t->stack_count <= 1)
+    if (e->t->stack_count <= 1 && !e->python_stacks)
         return MTP_OK;
-    mtp_status status = mtp__stacks_of(e->t, false, &e->stacks);
+    mtp_status status = mtp__stacks_of(e->t, e->python_stacks, &e->stacks);
     if (status != MTP_OK)
         mtp__scratch_free(&e->stacks);
     return status;
@@ -107,19 +108,9 @@ int64_t mtp_events_zero_ns(const mtp_events *e)
     return e != NULL ? e->zero_ns : 0;
 }
 
-const char *mtp_event_kind_text(mtp_event_kind kind)
-{
-    static const char *const text[] = {
-#define X(sym, value, spelling) [value] = spelling,
-        MTP_EVENT_KIND_LIST(X)
-#undef X
-    };
-    return (unsigned)kind < sizeof text / sizeof *text ? text[kind] : "";
-}
-
 /* ------------------------------------------------------------------------------------------- what it is */
 
-mtp_event_kind mtp__event_kind(const mtp_trace *t, uint32_t span)
+mtp_event_kind mtp__event_kind_of(const mtp_trace *t, uint32_t span)
 {
     static const uint8_t kind[MTP__CATEGORIES] = {
         [MTP__CATEGORY_CPU_OP] = MTP_EVENT_OP,
@@ -163,14 +154,8 @@ static int64_t step_at(const mtp_events *e, int64_t ts)
     uint32_t low = 0, high = e->step_count;
     if (e->step_count == 0)
         return e->t->from_kineto ? -1 : 0;
-    while (low < high) { /* the first that starts later */
-        uint32_t mid = low + (high - low) / 2;
-        if (e->steps[mid].start <= ts)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    if (!e->t->from_kineto) /* everything recorded is in a step */
+    MTP__BISECT(low, high, mid, e->steps[mid].start <= ts) /* the first that starts later */
+    if (!e->t->from_kineto)                                /* everything recorded is in a step */
         return e->steps[low > 0 ? low - 1 : 0].number;
     return low > 0 && ts < e->steps[low - 1].end ? e->steps[low - 1].number : -1;
 }
@@ -181,13 +166,7 @@ static uint64_t forward_thread(const mtp_events *e, uint64_t thread)
     uint32_t low = 0, high = e->threads;
     if (thread == 0 || e->t->from_kineto)
         return thread;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (e->numbered[mid].tid < (int64_t)thread)
-            low = mid + 1;
-        else
-            high = mid;
-    }
+    MTP__BISECT(low, high, mid, e->numbered[mid].tid < (int64_t)thread)
     return low < e->threads && e->numbered[low].tid == (int64_t)thread ? e->numbered[low].number : thread;
 }
 
@@ -225,7 +204,7 @@ static void fill_place(const mtp_events *e, uint32_t span, uint32_t k, const mtp
 
 /* -------------------------------------------------------------------------------------------- how much */
 
-static double lasted_us(const mtp_events *e, uint32_t span)
+static double duration_us(const mtp_events *e, uint32_t span)
 {
     const mtp_trace *t = e->t;
     int64_t trim = mtp__trim(t, span), start = mtp__plus(t->start[span], trim),
@@ -246,7 +225,7 @@ static void fill_cpu(const mtp_events *e, uint32_t span, mtp_event *out)
     const mtp__walk *w = &e->walk;
     uint32_t up = ((const uint32_t *)w->parent.p)[span];
     out->parent = up != 0 ? ((const uint32_t *)w->row.p)[up - 1] - 1u : MTP_NO_EVENT;
-    out->cpu_time_total = lasted_us(e, span);
+    out->cpu_time_total = duration_us(e, span);
     out->self_cpu_time_total = ((const double *)w->self_us.p)[span];
     if (w->device_us.p != NULL) {
         const uint32_t *kernels;
@@ -299,7 +278,7 @@ static void fill_span(const mtp_events *e, uint32_t span, mtp_event *out)
         class = class == MTP__CLASS_CPU_ANNOTATION ? MTP__CLASS_DEVICE_ANNOTATION : MTP__CLASS_DEVICE;
     fill_names(e, name, t->name[span], out);
     out->span = span;
-    out->kind = mtp__event_kind(t, span);
+    out->kind = mtp__event_kind_of(t, span);
     out->scope = out->kind == MTP_EVENT_BACKWARD                               ? 1
                  : out->kind == MTP_EVENT_SCOPE || out->kind == MTP_EVENT_STEP ? 7
                                                                                : 0;
@@ -310,7 +289,7 @@ static void fill_span(const mtp_events *e, uint32_t span, mtp_event *out)
     fill_details(e, span, d, out);
     out->flops = flops_of(e, span, d, out->key.bytes);
     if (out->is_device)
-        out->device_time_total = out->self_device_time_total = lasted_us(e, span);
+        out->device_time_total = out->self_device_time_total = duration_us(e, span);
     else
         fill_cpu(e, span, out);
 }

@@ -1,4 +1,4 @@
-/* analyze/events.h - internals of mtp_events (mtprof_trace.h). Private to events*.c.
+/* analyze/events.h - internals of mtp_events (mtprof_trace.h). Private to events*.c and present/stacks.c.
  *
  *   events.c         lifetime, parts made on demand, a single event
  *   events_list.c    the list of events, their order and nesting
@@ -50,6 +50,7 @@ struct mtp_events {
 
     /* STACKED: as mtp__stacks_of; p NULL: no stacks */
     mtp__scratch stacks;
+    bool python_stacks; /* set before the first call that needs them, if at all */
 };
 
 mtp_status mtp__events_need(mtp_events *e, unsigned part);
@@ -58,7 +59,7 @@ mtp_status mtp__events_item(mtp_events *e, size_t index, uint32_t *item);
 
 mtp_status mtp__events_list(mtp_events *e);
 mtp_status mtp__events_number_threads(mtp_events *e); /* thread_of, numbered; needs only t */
-mtp_event_kind mtp__event_kind(const mtp_trace *t, uint32_t span);
+mtp_event_kind mtp__event_kind_of(const mtp_trace *t, uint32_t span);
 void mtp__events_unlist(mtp_events *e); /* also for a partial list */
 mtp_status mtp__events_nest(mtp_events *e);
 

@@ -286,17 +286,12 @@ static void pass_by_absorbed(mtp_events *e, const mtp__launched *launched)
 static mtp_status walk(mtp_events *e, mtp__launched *launched)
 {
     const mtp_trace *t = e->t;
-    int64_t zero = mtp__is_torchs(t) ? mtp__zero_of(t) : 0;
-    mtp_status status = mtp__launched_init(launched, t, false, zero);
+    mtp_status status = mtp__launched_init(launched, t, false, mtp__walk_zero(t));
     if (status == MTP_OK && t->memory_count > 0)
         status = mtp__bytes_init(&e->bytes, t);
-    e->walk = (mtp__walk){.g = &e->group,
-                          .launched = launched,
-                          .bytes = t->memory_count > 0 ? &e->bytes : NULL,
-                          .zero_ns = zero,
-                          .exact = mtp__is_torchs(t),
-                          .each = true,
-                          .flops = e->has_flops};
+    e->walk = mtp__walk_of(&e->group, launched, t->memory_count > 0 ? &e->bytes : NULL);
+    e->walk.each = true;
+    e->walk.flops = e->has_flops;
     if (status == MTP_OK)
         status = mtp__walk_run(&e->walk);
     if (status == MTP_OK && launched->us.p != NULL)

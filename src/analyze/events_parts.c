@@ -56,7 +56,7 @@ mtp_status mtp_events_kernel(mtp_events *e, size_t index, size_t kernel, mtp_eve
                               .stream = track->tid,
                               .duration = w->exact ? mtp__microseconds(t->end[span], w->zero_ns) -
                                                          mtp__microseconds(t->start[span], w->zero_ns)
-                                                   : (double)mtp__lasted(t, span) / 1000,
+                                                   : (double)mtp__duration(t, span) / 1000,
                               .event = event != 0 ? event - 1u : MTP_NO_EVENT};
     return MTP_OK;
 }
@@ -75,23 +75,10 @@ mtp_status mtp_events_stack(mtp_events *e, size_t index, mtp_text *frames, size_
         status = mtp__events_need(e, MTP__EVENTS_STACKED);
     if (status != MTP_OK || e->stacks.p == NULL || item >= e->t->span_count)
         return status;
-    const mtp_trace *t = e->t;
-    uint32_t stack = ((const uint32_t *)e->stacks.p)[item];
-    if ((stack & MTP__STACK_CALL) != 0) { /* a Python call, then its callers */
-        uint32_t span = stack & ~MTP__STACK_CALL;
-        if (room > 0)
-            frames[0] = mtp__events_text(e, t->name[span]);
-        count = 1;
-        stack = mtp__trace_detail(t, span)->stack;
-    }
-    for (; stack != 0; stack = t->stacks[stack].parent) {
-        mtp_text frame = mtp__events_text(e, t->stacks[stack].frame);
-        if (mtp__frame_is_filtered(frame.bytes))
-            continue;
+    mtp__frames f = mtp__frames_of(e->t, e->python_stacks, ((const uint32_t *)e->stacks.p)[item]);
+    for (uint32_t text; mtp__frames_next(&f, &text); count++)
         if (count < room)
-            frames[count] = frame;
-        count++;
-    }
+            frames[count] = mtp__events_text(e, text);
     *depth = count;
     return MTP_OK;
 }

@@ -72,22 +72,10 @@ static bool of_framework(mtp_text frame)
 /* The innermost line of the program, or if none, the innermost of all. */
 mtp_text mtp__source_of(const mtp__sources *s, uint32_t span)
 {
-    const mtp_trace *t = s->t;
     mtp_text first = {"", 0};
-    uint32_t stack = s->stacks != NULL && span != MTP__NONE ? s->stacks[span] : 0;
-    uint32_t call = (stack & MTP__STACK_CALL) != 0 ? stack & ~MTP__STACK_CALL : MTP__NONE;
-    for (; call != MTP__NONE; call = mtp__python_around(t, call)) {
-        mtp_text name = mtp__trace_get_text(t, t->name[call]);
-        first = first.length == 0 ? name : first;
-        if (!of_framework(name))
-            return name;
-        stack = mtp__trace_detail(t, call)->stack;
-        if (stack != 0)
-            break;
-    }
-    stack = (stack & MTP__STACK_CALL) != 0 ? 0 : stack;
-    for (; stack != 0; stack = t->stacks[stack].parent) {
-        mtp_text frame = mtp__trace_get_text(t, t->stacks[stack].frame);
+    mtp__frames f = mtp__frames_of(s->t, true, s->stacks != NULL && span != MTP__NONE ? s->stacks[span] : 0);
+    for (uint32_t text; mtp__frames_next(&f, &text);) {
+        mtp_text frame = mtp__trace_get_text(s->t, text);
         first = first.length == 0 ? frame : first;
         if (!of_framework(frame))
             return frame;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "analyze/by_time.h"
+#include "base/bisect.h"
 #include "base/error.h"
 #include "base/os.h"
 
@@ -294,14 +295,10 @@ mtp_step_row *mtp__step_row_at(mtp__step_counting *c, int64_t ts)
         c->at = 0;                          /* the next track */
     uint32_t low = c->at, high = c->at + 1; /* usually in this one or the next */
     if (high < c->count && c->rows[high].start_ns <= ts) {
-        low = high;
-        for (high = c->count; high - low > 1;) {
-            uint32_t mid = low + (high - low) / 2;
-            if (c->rows[mid].start_ns <= ts)
-                low = mid;
-            else
-                high = mid;
-        }
+        low = high + 1;
+        high = c->count;
+        MTP__BISECT(low, high, mid, c->rows[mid].start_ns <= ts)
+        low--;
     }
     c->at = low;
     mtp_step_row *row = &c->rows[low];

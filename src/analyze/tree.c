@@ -353,7 +353,7 @@ static void fill_span(const mtp_tree *tree, uint32_t span, mtp_tree_node *out)
 {
     const mtp_trace *t = tree->t;
     const mtp__detail *d = mtp__trace_detail(t, span);
-    mtp_event_kind kind = mtp__event_kind(t, span);
+    mtp_event_kind kind = mtp__event_kind_of(t, span);
     out->name = text_of(t, t->name[span]);
     out->kind = kind_of(kind, out->name);
     out->start_ns = mtp__plus(t->base_ns, t->start[span]);

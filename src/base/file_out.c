@@ -129,25 +129,13 @@ static mtp_status open_target(mtp_file *f)
 
 /* ------------------------------------------------------------------------------------------ packing */
 
-static void *z_alloc(void *user, unsigned count, unsigned size)
-{
-    (void)user;
-    return mtp__calloc(count, size);
-}
-
-static void z_free(void *user, void *p)
-{
-    (void)user;
-    mtp__free(p);
-}
-
 static mtp_status pack_init(mtp_file *f, int compression)
 {
     f->packed = compression != MTP_FILE_PLAIN && mtp__path_ends(f->path, ".gz");
     if (!f->packed)
         return MTP_OK;
-    f->z.zalloc = z_alloc;
-    f->z.zfree = z_free;
+    f->z.zalloc = mtp__zlib_alloc;
+    f->z.zfree = mtp__zlib_free;
     int level = compression != 0 ? compression : Z_DEFAULT_COMPRESSION;
     if (deflateInit2(&f->z, level, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
         f->packed = false;

@@ -203,13 +203,31 @@ void mtp__unmap(void *p, size_t bytes)
     }
 }
 
+void *mtp__zlib_alloc(void *user, unsigned count, unsigned size)
+{
+    (void)user;
+    return mtp__calloc(count, size);
+}
+
+void mtp__zlib_free(void *user, void *p)
+{
+    (void)user;
+    mtp__free(p);
+}
+
 void mtp__unmapped(void *p)
 {
     if (p != NULL)
         atomic_fetch_sub(&live, 1);
 }
 
-int mtp__open(const char *path, int flags, mode_t mode)
+/* A signal handler without SA_RESTART interrupts calls: they are made again. */
+#define RETRY(rc, call)                                                                                      \
+    do {                                                                                                     \
+        (rc) = (call);                                                                                       \
+    } while ((rc) < 0 && errno == EINTR)
+
+static int open_file(int dir, const char *path, int flags, mode_t mode)
 {
     MTP__UNCANCELLED;
     if (fault(MTP__FAULT_OPEN)) {
@@ -217,10 +235,23 @@ int mtp__open(const char *path, int flags, mode_t mode)
         return -1;
     }
     int fd;
-    do {
-        fd = open(path, flags | O_CLOEXEC, mode);
-    } while (fd < 0 && errno == EINTR);
+    RETRY(fd, openat(dir, path, flags | O_CLOEXEC, mode));
     return fd;
+}
+
+int mtp__open(const char *path, int flags, mode_t mode)
+{
+    return open_file(AT_FDCWD, path, flags, mode);
+}
+
+int mtp__open_at(int dir, const char *name, int flags, mode_t mode)
+{
+    return open_file(dir, name, flags | O_NOFOLLOW, mode);
+}
+
+int mtp__open_folder(int dir, const char *path)
+{
+    return open_file(dir, path, O_PATH | O_DIRECTORY, 0);
 }
 
 int mtp__grow_file(int fd, uint64_t offset, uint64_t bytes)
@@ -252,9 +283,7 @@ int mtp__truncate(int fd, uint64_t bytes)
         return -1;
     }
     int rc;
-    do {
-        rc = ftruncate(fd, (off_t)bytes);
-    } while (rc < 0 && errno == EINTR);
+    RETRY(rc, ftruncate(fd, (off_t)bytes));
     return rc;
 }
 
@@ -291,9 +320,7 @@ static mtp__lock lock_call(int fd, int command, short type)
     MTP__UNCANCELLED;
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
     int rc;
-    do {
-        rc = fcntl(fd, command, &lock);
-    } while (rc < 0 && errno == EINTR);
+    RETRY(rc, fcntl(fd, command, &lock));
     if (rc < 0)
         return errno == EAGAIN || errno == EACCES ? MTP__LOCK_HELD : MTP__LOCK_UNKNOWN;
     return command == F_OFD_GETLK && lock.l_type != F_UNLCK ? MTP__LOCK_HELD : MTP__LOCK_NONE;
@@ -399,38 +426,8 @@ int mtp__sync(int fd)
         return -1;
     }
     int rc;
-    do {
-        rc = fsync(fd);
-    } while (rc < 0 && errno == EINTR);
+    RETRY(rc, fsync(fd));
     return rc;
-}
-
-int mtp__open_at(int dir, const char *name, int flags, mode_t mode)
-{
-    MTP__UNCANCELLED;
-    if (fault(MTP__FAULT_OPEN)) {
-        errno = EACCES;
-        return -1;
-    }
-    int fd;
-    do {
-        fd = openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC, mode);
-    } while (fd < 0 && errno == EINTR);
-    return fd;
-}
-
-int mtp__open_folder(int dir, const char *path)
-{
-    MTP__UNCANCELLED;
-    if (fault(MTP__FAULT_OPEN)) {
-        errno = EACCES;
-        return -1;
-    }
-    int fd;
-    do {
-        fd = openat(dir, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    } while (fd < 0 && errno == EINTR);
-    return fd;
 }
 
 int mtp__rename_at(int dir, const char *from, const char *to)

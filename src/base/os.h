@@ -10,8 +10,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-void *mtp__calloc(size_t count, size_t size); /* zeroed; NULL: out of memory */
-void mtp__free(void *p);                      /* NULL is fine */
+void *mtp__calloc(size_t count, size_t size);                     /* zeroed; NULL: out of memory */
+void mtp__free(void *p);                                          /* NULL is fine */
+void *mtp__zlib_alloc(void *user, unsigned count, unsigned size); /* the same, as zlib calls them */
+void mtp__zlib_free(void *user, void *p);
 char *mtp__strdup(const char *text);
 
 /* As above, directly from the system, in whole pages: for allocations while recording. A signal handler may

@@ -26,6 +26,11 @@ mtp_status mtp__out_init(mtp__out *o, mtp_sink *sink, void *user)
     return MTP_OK;
 }
 
+mtp_status mtp__out_begin(mtp__out *o, const void *subject, const char *name, mtp_sink *sink, void *user)
+{
+    return subject != NULL ? mtp__out_init(o, sink, user) : MTP_FAIL(MTP_E_ARG, "%s is NULL", name);
+}
+
 void mtp__out_flush(mtp__out *o)
 {
     size_t length = (size_t)(o->at - o->buffer);

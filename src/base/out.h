@@ -25,7 +25,9 @@ typedef struct mtp__out {
 } mtp__out;
 
 mtp_status mtp__out_init(mtp__out *o, mtp_sink *sink, void *user); /* MTP_E_ARG, MTP_E_NOMEM */
-mtp_status mtp__out_finish(mtp__out *o);                           /* flushes the rest; always frees */
+/* The same for what is written, unless it is NULL: MTP_E_ARG "NAME is NULL". */
+mtp_status mtp__out_begin(mtp__out *o, const void *subject, const char *name, mtp_sink *sink, void *user);
+mtp_status mtp__out_finish(mtp__out *o); /* flushes the rest; always frees */
 void mtp__out_flush(mtp__out *o);
 
 static inline uint64_t mtp__out_count(const mtp__out *o) /* bytes so far */

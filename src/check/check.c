@@ -9,7 +9,7 @@
 #include "base/os.h"
 #include "base/plain.h"
 #include "present/plain_text.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 #include "trace/json/source.h"
 #include "trace/kineto/kineto.h"
 
@@ -73,7 +73,7 @@ void mtp__check_say(mtp_check *c, mtp__found what, uint64_t byte, uint64_t event
 /* ------------------------------------------------------------------------------------------ findings */
 
 /* Formats the text with its example. */
-static size_t tell(char *to, size_t room, const kind *k, const char *example)
+static size_t describe(char *to, size_t room, const kind *k, const char *example)
 {
     const char *gap = strstr(k->what, "%s");
     int n = gap == NULL ? snprintf(to, room, "%s", k->what)
@@ -103,7 +103,7 @@ static mtp_status conclude(mtp_check *c)
                              .first_event = s->event,
                              .what = text,
                              .effect = kinds[i].effect};
-        text += tell(text, each, &kinds[i], s->example);
+        text += describe(text, each, &kinds[i], s->example);
     }
     return MTP_OK;
 }
@@ -194,10 +194,8 @@ uint64_t mtp_check_events(const mtp_check *c)
 
 mtp_status mtp_check_json(const mtp_check *c, mtp_sink *sink, void *user)
 {
-    if (c == NULL)
-        return MTP_FAIL(MTP_E_ARG, "check is NULL");
     mtp__out o;
-    mtp_status status = mtp__out_init(&o, sink, user);
+    mtp_status status = mtp__out_begin(&o, c, "check", sink, user);
     if (status != MTP_OK)
         return status;
     MTP__OUT(&o, "{\"events\": ");

@@ -10,7 +10,7 @@
 #include "trace/json/window.h"
 #include "trace/kineto/kineto.h"
 
-#define TELL_EVERY ((uint64_t)16 << 20)
+#define PROGRESS_EVERY ((uint64_t)16 << 20)
 #define LARGE_BYTES ((uint64_t)500000000)
 #define TOO_LARGE_BYTES ((uint64_t)512 << 20)
 
@@ -38,7 +38,7 @@ typedef struct reader {
     mtp__window window;
     const char *at; /* the next byte to read */
     const mtp_open_options *options;
-    uint64_t told;
+    uint64_t reported;
     bool ended; /* nothing more can be read, and the reason has been reported */
     bool has_events;
     bool has[KEYS];
@@ -65,15 +65,15 @@ static mtp_status more(reader *r)
     r->c.json.end = r->window.bytes + r->window.held;
     r->c.json.complete = r->window.complete;
     if (status == MTP_E_FORMAT && mtp__source_status(r->window.source) == MTP_E_FORMAT) {
-        const char *said = mtp_last_error(); /* the remedy is in the finding's effect */
+        const char *message = mtp_last_error(); /* the remedy is in the finding's effect */
         mtp__check_say(r->c.check, MTP__FOUND_DAMAGED, r->window.offset + r->window.held, MTP__NO_EVENT,
-                       "%.*s", (int)strcspn(said, ";"), said);
+                       "%.*s", (int)strcspn(message, ";"), message);
         r->ended = true;
         return MTP_OK;
     }
     uint64_t done = mtp__source_done(r->window.source);
-    if (r->options != NULL && r->options->progress != NULL && done - r->told >= TELL_EVERY) {
-        r->told = done;
+    if (r->options != NULL && r->options->progress != NULL && done - r->reported >= PROGRESS_EVERY) {
+        r->reported = done;
         r->options->progress(r->options->user, done, mtp__source_total(r->window.source));
     }
     return status;
@@ -235,9 +235,18 @@ static void check_key(reader *r, const char *key, size_t length, const char *val
 }
 
 /* A member other than traceEvents. Its key is short, and is held in the window with its value. */
-static mtp_status read_member(reader *r, const char *key, size_t length, uint64_t byte)
+/* The end of what begins at r->at and is not an event, after it has been checked; NULL: see whole(). */
+static const char *checked(reader *r, mtp_status *status)
 {
     unsigned flags;
+    const char *end = whole(r, MTP__NO_EVENT, &flags, status);
+    if (end != NULL && is_odd(flags))
+        mtp__check_strict(&r->c, r->at, (size_t)(end - r->at), offset(r, r->at), MTP__NO_EVENT);
+    return end;
+}
+
+static mtp_status read_member(reader *r, const char *key, size_t length, uint64_t byte)
+{
     mtp_status status = MTP_OK;
     int c = peek(r, &status);
     if (c == STOPPED)
@@ -246,11 +255,9 @@ static mtp_status read_member(reader *r, const char *key, size_t length, uint64_
         wrong(r, r->at, "a value", MTP__NO_EVENT);
         return MTP_OK;
     }
-    const char *end = whole(r, MTP__NO_EVENT, &flags, &status);
+    const char *end = checked(r, &status);
     if (end == NULL)
         return status;
-    if (is_odd(flags))
-        mtp__check_strict(&r->c, r->at, (size_t)(end - r->at), offset(r, r->at), MTP__NO_EVENT);
     check_key(r, key, length, r->at, byte);
     r->at = end;
     return MTP_OK;
@@ -259,7 +266,6 @@ static mtp_status read_member(reader *r, const char *key, size_t length, uint64_
 /* The name of a member, truncated beyond the length of any that matters. *length: SIZE_MAX if none. */
 static mtp_status read_key(reader *r, char name[64], size_t *length, uint64_t *byte)
 {
-    unsigned flags;
     mtp_status status = MTP_OK;
     *length = SIZE_MAX;
     *byte = offset(r, r->at);
@@ -267,11 +273,9 @@ static mtp_status read_key(reader *r, char name[64], size_t *length, uint64_t *b
         wrong(r, r->at, "'\"' at the start of a member's name", MTP__NO_EVENT);
         return MTP_OK;
     }
-    const char *end = whole(r, MTP__NO_EVENT, &flags, &status);
+    const char *end = checked(r, &status);
     if (end == NULL)
         return status;
-    if (is_odd(flags))
-        mtp__check_strict(&r->c, r->at, (size_t)(end - r->at), *byte, MTP__NO_EVENT);
     size_t n = (size_t)(end - r->at) - 2;
     *length = n < 63 ? n : 63;
     memcpy(name, r->at + 1, *length);

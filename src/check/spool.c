@@ -8,7 +8,7 @@
 #include "base/os.h"
 #include "check/check.h"
 #include "base/pair_map.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 
 typedef struct spool {
     mtp_check *check;
@@ -205,9 +205,9 @@ static void use_totals(spool *s)
 /* Definitions lost with the last chunks; lost records are in the ledger. */
 static void check_end(spool *s)
 {
-    uint64_t told = s->file.follow.control_holes;
+    uint64_t before = s->file.follow.control_holes;
     mtp__spool_holes(&s->file);
-    if (s->file.follow.control_holes > told && s->damaged == 0 && s->file.missing == 0)
+    if (s->file.follow.control_holes > before && s->damaged == 0 && s->file.missing == 0)
         mtp__check_say(s->check, MTP__FOUND_SPOOL_GAP, s->file.file_bytes, MTP__NO_EVENT,
                        "stream 0: its last");
 }

@@ -81,8 +81,9 @@ int cli_name_width(int beside, int usual);
 int cli_print_name(const char *name, size_t length, int width);
 bool cli_ends(const char *text, const char *with);
 const char *cli_time(double us, char text[24]); /* "1.500ms" */
+const char *cli_time_spaced(double us, const char *space, char text[24]);
 /* Whether to show progress: on a terminal, for work that takes a while. */
-bool cli_tells_progress(uint64_t bytes);
+bool cli_shows_progress(uint64_t bytes);
 void cli_progress_done(void); /* erases it */
 
 /* Colours, only on a terminal and without NO_COLOR: the escape sequence, or "". */

@@ -25,7 +25,7 @@ static const char help[] =
 static void show_progress(void *user, uint64_t done, uint64_t total)
 {
     (void)user;
-    if (total > 0 && cli_tells_progress(total * EVENT_BYTES))
+    if (total > 0 && cli_shows_progress(total * EVENT_BYTES))
         fprintf(stderr, "\rwriting %3.0f%%", 100.0 * (double)done / (double)total);
 }
 

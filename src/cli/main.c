@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "base/plain.h"
 
-#define WORTH_TELLING ((uint64_t)16 << 20) /* bytes: some tens of milliseconds */
+#define WORTH_SHOWING ((uint64_t)16 << 20) /* bytes: some tens of milliseconds */
 
 static const char *verb_name = "";
 
@@ -89,25 +89,25 @@ const char *cli_plain(FILE *to)
 
 /* ------------------------------------------------------------------------------------------- opening */
 
-static bool progress_told;
+static bool progress_shown;
 
-bool cli_tells_progress(uint64_t bytes)
+bool cli_shows_progress(uint64_t bytes)
 {
-    progress_told = progress_told || (bytes >= WORTH_TELLING && isatty(STDERR_FILENO));
-    return progress_told;
+    progress_shown = progress_shown || (bytes >= WORTH_SHOWING && isatty(STDERR_FILENO));
+    return progress_shown;
 }
 
 void cli_progress_done(void)
 {
-    if (progress_told)
+    if (progress_shown)
         fprintf(stderr, "\r\033[K");
-    progress_told = false;
+    progress_shown = false;
 }
 
 static void show_progress(void *user, uint64_t done, uint64_t total)
 {
     (void)user;
-    if (!cli_tells_progress(total > done ? total : done))
+    if (!cli_shows_progress(total > done ? total : done))
         return;
     if (total > 0)
         fprintf(stderr, "\rreading %3.0f%% of %.0f MB", 100.0 * (double)done / (double)total,
@@ -117,7 +117,7 @@ static void show_progress(void *user, uint64_t done, uint64_t total)
 }
 
 /* Overwritten records were evicted on request; any other loss makes counts and times too small. */
-static void tell_drops(const char *name, const mtp_ledger *l)
+static void report_drops(const char *name, const mtp_ledger *l)
 {
     uint64_t dropped = 0;
     mtp_drop most = MTP_DROP_BUDGET;
@@ -133,7 +133,7 @@ static void tell_drops(const char *name, const mtp_ledger *l)
 }
 
 /* Every verb reports what is missing from a trace. */
-static void tell_state(const char *path, mtp_trace_info i)
+static void report_state(const char *path, mtp_trace_info i)
 {
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     if (i.missing_chunks > 0)
@@ -147,7 +147,7 @@ static void tell_state(const char *path, mtp_trace_info i)
     if (i.damaged_header)
         cli_fail(0, "warning: %s: its header is damaged; the intact copy was used", name);
     if (i.has_ledger)
-        tell_drops(name, &i.ledger);
+        report_drops(name, &i.ledger);
     if (i.has_ledger && i.ledger.lost_definitions > 0)
         cli_fail(0,
                  "warning: %s: %llu names, shapes or stacks are lost: they are shown as \"?\", or not at all",
@@ -187,7 +187,7 @@ mtp_trace *cli_open(const char *path, int *code)
     if (status != MTP_OK)
         *code = cli_fail_status(status);
     else if (mtp_trace_get_info(trace, &info) == MTP_OK)
-        tell_state(path, info);
+        report_state(path, info);
     return status == MTP_OK ? trace : NULL;
 }
 
@@ -198,7 +198,7 @@ int cli_file_info(const char *path, mtp_trace_info *info)
     cli_progress_done();
     if (status != MTP_OK)
         return cli_fail_status(status);
-    tell_state(path, *info);
+    report_state(path, *info);
     return CLI_OK;
 }
 

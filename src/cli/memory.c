@@ -54,14 +54,7 @@ static const char *bytes_text(int64_t bytes, char text[24])
 
 static const char *time_text(int64_t ns, char text[24])
 {
-    double us = (double)ns / 1e3;
-    if (us >= 1e6)
-        snprintf(text, 24, "%.3f s", us / 1e6);
-    else if (us >= 1e3)
-        snprintf(text, 24, "%.3f ms", us / 1e3);
-    else
-        snprintf(text, 24, "%.3f us", us);
-    return text;
+    return cli_time_spaced((double)ns / 1e3, " ", text);
 }
 
 /* ------------------------------------------------------------------------------------------------ chart */

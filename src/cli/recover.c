@@ -12,7 +12,7 @@ static const char help[] =
     "be written, 5 not enough memory.\n\n"
     "  mtprof recover run.mtp -o run.recovered.mtp\n";
 
-static void tell(const char *path, const mtp_recovered *r)
+static void report(const char *path, const mtp_recovered *r)
 {
     if (r->damaged_chunks > 0)
         cli_fail(0, "warning: %s: damaged: %llu of %llu chunks could not be read completely", path,
@@ -44,7 +44,7 @@ int cli_recover(int argc, char **argv)
     mtp_status status = mtp_recover(argv[optind], output, &found);
     if (status != MTP_OK)
         return found.chunks > 0 && status == MTP_E_IO ? cli_fail_output() : cli_fail_status(status);
-    tell(argv[optind], &found);
+    report(argv[optind], &found);
     fprintf(stderr, "%s: %llu records; the recording %s\n", output, (unsigned long long)found.records,
             found.was_stopped ? "had been stopped" : "had not been stopped");
     return CLI_OK;

@@ -10,8 +10,8 @@
 int cli_columns(void)
 {
     struct winsize size;
-    const char *told = getenv("COLUMNS");
-    int n = told != NULL ? atoi(told) : 0;
+    const char *columns = getenv("COLUMNS");
+    int n = columns != NULL ? atoi(columns) : 0;
     if (n <= 0 && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
         n = size.ws_col;
     return n > 0 ? n : 0;
@@ -32,15 +32,16 @@ bool cli_ends(const char *text, const char *with)
     return length >= end && strcmp(text + length - end, with) == 0;
 }
 
+const char *cli_time_spaced(double us, const char *space, char text[24])
+{
+    const char *unit = us >= 1e6 ? "s" : us >= 1e3 ? "ms" : "us";
+    snprintf(text, 24, "%.3f%s%s", us >= 1e6 ? us / 1e6 : us >= 1e3 ? us / 1e3 : us, space, unit);
+    return text;
+}
+
 const char *cli_time(double us, char text[24])
 {
-    if (us >= 1e6)
-        snprintf(text, 24, "%.3fs", us / 1e6);
-    else if (us >= 1e3)
-        snprintf(text, 24, "%.3fms", us / 1e3);
-    else
-        snprintf(text, 24, "%.3fus", us);
-    return text;
+    return cli_time_spaced(us, "", text);
 }
 
 /* -------------------------------------------------------------------------------------------- names */

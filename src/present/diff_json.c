@@ -1,6 +1,6 @@
 /* present/diff_json.c - a diff as JSON: the summary, then the rows. Times in microseconds, changes as
  * fractions. */
-#include "analyze/diff.h"
+#include "analyze/diff/diff.h"
 #include "base/error.h"
 #include "base/json_out.h"
 

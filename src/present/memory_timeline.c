@@ -55,32 +55,30 @@ static bool rows_next(rows *r)
     return true;
 }
 
-static void put_times(mtp__out *o, const mtp_memory_timeline *m)
+static char *put_numbers(char *p, const int64_t *numbers, size_t count)
 {
-    rows r;
-    rows_init(&r, m);
-    for (bool more = false; rows_next(&r); more = true) {
-        char *p = mtp__out_room(o);
-        if (more)
-            p = MTP__PUT(p, ", ");
-        o->at = mtp__put_i64(p, r.us);
+    for (size_t i = 0; i < count; i++) {
+        p = i > 0 ? MTP__PUT(p, ", ") : p;
+        p = mtp__put_i64(p, numbers[i]);
     }
+    return p;
 }
 
-static void put_sizes(mtp__out *o, const mtp_memory_timeline *m)
+/* The rows' times, or their sizes: torch's list has all of one, then all of the other. */
+static void put_rows(mtp__out *o, const mtp_memory_timeline *m, bool sizes)
 {
     rows r;
     rows_init(&r, m);
     for (bool more = false; rows_next(&r); more = true) {
         char *p = mtp__out_room(o);
-        if (more)
-            p = MTP__PUT(p, ", ");
-        p = MTP__PUT(p, "[0");
-        for (int k = 0; k < MTP_MEMORY_CATEGORIES; k++) {
-            p = MTP__PUT(p, ", ");
-            p = mtp__put_i64(p, r.replay.sizes[k]);
+        p = more ? MTP__PUT(p, ", ") : p;
+        if (sizes) {
+            p = MTP__PUT(p, "[0, ");
+            p = put_numbers(p, r.replay.sizes, MTP_MEMORY_CATEGORIES);
+            *p++ = ']';
+        } else {
+            p = mtp__put_i64(p, r.us);
         }
-        *p++ = ']';
         o->at = p;
     }
 }
@@ -88,15 +86,13 @@ static void put_sizes(mtp__out *o, const mtp_memory_timeline *m)
 mtp_status mtp_memory_timeline_json(const mtp_memory_timeline *m, mtp_sink *sink, void *user)
 {
     mtp__out o;
-    if (m == NULL)
-        return MTP_FAIL(MTP_E_ARG, "timeline is NULL");
-    mtp_status status = mtp__out_init(&o, sink, user);
+    mtp_status status = mtp__out_begin(&o, m, "timeline", sink, user);
     if (status != MTP_OK)
         return status;
     MTP__OUT(&o, "[[");
-    put_times(&o, m);
+    put_rows(&o, m, false);
     MTP__OUT(&o, "], [");
-    put_sizes(&o, m);
+    put_rows(&o, m, true);
     MTP__OUT(&o, "]]");
     return mtp__out_finish(&o);
 }
@@ -105,18 +101,11 @@ mtp_status mtp_memory_timeline_json(const mtp_memory_timeline *m, mtp_sink *sink
 
 static void put_raw(mtp__out *o, bool *more, int64_t ns, unsigned action, int64_t bytes, unsigned category)
 {
+    const int64_t numbers[] = {ns, action, bytes, category};
     char *p = mtp__out_room(o);
-    if (*more)
-        p = MTP__PUT(p, ", ");
+    p = *more ? MTP__PUT(p, ", [") : MTP__PUT(p, "[");
     *more = true;
-    *p++ = '[';
-    p = mtp__put_i64(p, ns);
-    p = MTP__PUT(p, ", ");
-    p = mtp__put_u64(p, action);
-    p = MTP__PUT(p, ", ");
-    p = mtp__put_i64(p, bytes);
-    p = MTP__PUT(p, ", ");
-    p = mtp__put_u64(p, category);
+    p = put_numbers(p, numbers, 4);
     *p++ = ']';
     o->at = p;
 }
@@ -125,9 +114,7 @@ mtp_status mtp_memory_timeline_raw(const mtp_memory_timeline *m, mtp_sink *sink,
 {
     mtp__out o;
     bool more = false;
-    if (m == NULL)
-        return MTP_FAIL(MTP_E_ARG, "timeline is NULL");
-    mtp_status status = mtp__out_init(&o, sink, user);
+    mtp_status status = mtp__out_begin(&o, m, "timeline", sink, user);
     if (status != MTP_OK)
         return status;
     MTP__OUT(&o, "[");
@@ -207,9 +194,7 @@ mtp_status mtp_memory_timeline_summary(const mtp_memory_timeline *m, int64_t lim
                                        void *user)
 {
     mtp__out o;
-    if (m == NULL)
-        return MTP_FAIL(MTP_E_ARG, "timeline is NULL");
-    mtp_status status = mtp__out_init(&o, sink, user);
+    mtp_status status = mtp__out_begin(&o, m, "timeline", sink, user);
     if (status != MTP_OK)
         return status;
     const mtp_memory_info *i = &m->info;

@@ -32,13 +32,6 @@ static void put_device_type(mtp__out *o, const mtp_averages *a, const mtp_row *r
     mtp__out_text(o, row->is_device ? a->device_name : "CPU");
 }
 
-static mtp_status check(const mtp_averages *averages, mtp_sink *sink)
-{
-    if (averages == NULL || sink == NULL)
-        return MTP_FAIL(MTP_E_ARG, "%s is NULL", averages == NULL ? "averages" : "sink");
-    return MTP_OK;
-}
-
 void mtp_averages_limit(mtp_averages *averages, int64_t rows)
 {
     if (averages != NULL)
@@ -77,15 +70,13 @@ static void put_json(mtp__out *o, const mtp_averages *a, const mtp_row *row)
 mtp_status mtp_averages_json(const mtp_averages *averages, mtp_sink *sink, void *user)
 {
     mtp__out o;
-    mtp_status status = check(averages, sink);
-    if (status == MTP_OK)
-        status = mtp__out_init(&o, sink, user);
+    mtp_status status = mtp__out_begin(&o, averages, "averages", sink, user);
     if (status != MTP_OK)
         return status;
     MTP__OUT(&o, "[");
     for (size_t i = 0; i < averages->written; i++) {
         mtp__out_text(&o, i > 0 ? ",\n " : "\n ");
-        put_json(&o, averages, &averages->row[i].seen);
+        put_json(&o, averages, &averages->row[i].shown);
     }
     MTP__OUT(&o, "\n]\n");
     return mtp__out_finish(&o);
@@ -153,7 +144,7 @@ static size_t longest_text(const mtp_averages *a)
 {
     size_t most = 0;
     for (size_t i = 0; i < a->count; i++) {
-        const mtp_row *row = &a->row[i].seen;
+        const mtp_row *row = &a->row[i].shown;
         size_t length[] = {row->key_length, strlen(row->overload_name), strlen(row->input_shapes)};
         for (size_t k = 0; k < sizeof length / sizeof *length; k++)
             most = length[k] > most ? length[k] : most;
@@ -164,13 +155,10 @@ static size_t longest_text(const mtp_averages *a)
 mtp_status mtp_averages_csv(const mtp_averages *averages, mtp_sink *sink, void *user)
 {
     mtp__out o;
-    mtp_status status = check(averages, sink);
-    if (status != MTP_OK)
-        return status;
-    char *scratch = mtp__calloc(1, MTP__PLAIN_ROOM(longest_text(averages)));
+    char *scratch = mtp__calloc(1, MTP__PLAIN_ROOM(averages != NULL ? longest_text(averages) : 0));
     if (scratch == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a line of CSV");
-    status = mtp__out_init(&o, sink, user);
+    mtp_status status = mtp__out_begin(&o, averages, "averages", sink, user);
     if (status == MTP_OK) {
         MTP__OUT(&o, "key,overload_name,device_type");
 #define X(name, type, expression) MTP__OUT(&o, "," #name);
@@ -178,7 +166,7 @@ mtp_status mtp_averages_csv(const mtp_averages *averages, mtp_sink *sink, void *
 #undef X
         MTP__OUT(&o, ",input_shapes,stack,is_user_annotation,is_async\r\n");
         for (size_t i = 0; i < averages->written; i++)
-            put_csv(&o, scratch, averages, &averages->row[i].seen);
+            put_csv(&o, scratch, averages, &averages->row[i].shown);
         status = mtp__out_finish(&o);
     }
     mtp__free(scratch);
@@ -210,15 +198,13 @@ static void put_chrome(mtp__out *o, const mtp_averages *a, const mtp_row *row, d
 mtp_status mtp_averages_chrome(const mtp_averages *averages, mtp_sink *sink, void *user)
 {
     mtp__out o;
-    mtp_status status = check(averages, sink);
-    if (status == MTP_OK)
-        status = mtp__out_init(&o, sink, user);
+    mtp_status status = mtp__out_begin(&o, averages, "averages", sink, user);
     if (status != MTP_OK)
         return status;
     double ts[2] = {0, 0};
     MTP__OUT(&o, "{\"schemaVersion\": 1, \"displayTimeUnit\": \"ms\", \"traceEvents\": [");
     for (size_t i = 0; i < averages->written; i++) {
-        const mtp_row *row = &averages->row[i].seen;
+        const mtp_row *row = &averages->row[i].shown;
         double dur = row->is_device ? row->device_time_total : row->cpu_time_total;
         mtp__out_text(&o, i > 0 ? ",\n" : "\n");
         put_chrome(&o, averages, row, ts[row->is_device], dur);

@@ -89,9 +89,7 @@ void mtp_steps_limit(mtp_steps *s, int64_t rows)
 mtp_status mtp_steps_json(const mtp_steps *s, mtp_sink *sink, void *user)
 {
     mtp__out o;
-    if (s == NULL)
-        return MTP_FAIL(MTP_E_ARG, "steps is NULL");
-    mtp_status status = mtp__out_init(&o, sink, user);
+    mtp_status status = mtp__out_begin(&o, s, "steps", sink, user);
     if (status != MTP_OK)
         return status;
     MTP__OUT(&o, "{\"whole_trace\": ");
@@ -129,9 +127,7 @@ mtp_status mtp_steps_json(const mtp_steps *s, mtp_sink *sink, void *user)
 mtp_status mtp_steps_csv(const mtp_steps *s, mtp_sink *sink, void *user)
 {
     mtp__out o;
-    if (s == NULL)
-        return MTP_FAIL(MTP_E_ARG, "steps is NULL");
-    mtp_status status = mtp__out_init(&o, sink, user);
+    mtp_status status = mtp__out_begin(&o, s, "steps", sink, user);
     if (status != MTP_OK)
         return status;
     MTP__OUT(&o, "step,start_us");

@@ -69,7 +69,7 @@ typedef struct table {
 
 static const mtp_row *row_at(const table *t, size_t i)
 {
-    return &t->a->row[t->order[i]].seen;
+    return &t->a->row[t->order[i]].shown;
 }
 
 /* ------------------------------------------------------------------------------------------------ numbers */
@@ -486,7 +486,7 @@ static mtp_status prepare(table *t)
 {
     size_t most = 0;
     for (size_t i = 0; i < t->a->count; i++) {
-        const mtp_row *row = &t->a->row[i].seen;
+        const mtp_row *row = &t->a->row[i].shown;
         size_t length[] = {row->key_length, strlen(row->overload_name), strlen(row->input_shapes)};
         for (size_t k = 0; k < sizeof length / sizeof *length; k++)
             most = length[k] > most ? length[k] : most;

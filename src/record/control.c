@@ -25,7 +25,7 @@ static bool is_ring(const mtp__recorder *r)
     return r->pool.when_full == MTP_KEEP_NEWEST;
 }
 
-/* Remembers the chunk, so that its definitions can be re-emitted (renew.c). If there is no memory for the
+/* Remembers the chunk, so that its definitions can be re-emitted (reemit.c). If there is no memory for the
  * list, they cannot be, and the records that need the chunk keep it alive. */
 static void hold(mtp__control *c, mtp__chunk *chunk)
 {
@@ -75,7 +75,7 @@ static bool may_take(mtp__recorder *r, uint64_t chunks)
 {
     uint32_t slots = ring_slots(r), part = (slots + 3) / 4, all_but_one = slots - 1;
     uint32_t most = r->control.opening ? all_but_one : slots - (part > 2 ? part : 2);
-    uint64_t held = (uint64_t)r->control.held_count + r->control.lasting_chunks + chunks;
+    uint64_t held = (uint64_t)r->control.held_count + r->control.permanent_chunks + chunks;
     uint32_t now = atomic_load_explicit(&r->pool.epoch, memory_order_relaxed);
     return held <= most || (held <= all_but_one && mtp__pool_oldest_epoch(&r->pool) + 1 < now);
 }
@@ -106,7 +106,7 @@ bool mtp__control_has_room_for_epoch(mtp__recorder *r)
     bool at_once = beginning <= 1 || beginning * 16 <= ring_slots(r) || mtp__details_are_nearly_full(r) ||
                    !may_take(r, 1);
     if (!at_once)
-        return c->held_count + beginning <= (ring_slots(r) - c->lasting_chunks) / 2;
+        return c->held_count + beginning <= (ring_slots(r) - c->permanent_chunks) / 2;
     c->opening = true;
     bool fits;
     do
@@ -211,7 +211,7 @@ static void commit(mtp__recorder *r, uint64_t *at, mtp__control_kind kind, uint3
     c->used += words;
     c->records++;
     c->written++;
-    if (c->lasting)
+    if (c->permanent)
         return;
     c->epoch_words += words;
     if (is_ring(r) && c->used >= near && c->used - words < near)
@@ -284,7 +284,7 @@ static uint32_t end_of_chunk(const mtp__recorder *r, const mtp__intern *names, u
 
 /* The chunk belongs to no epoch, so no epoch releases it. The current chunk is sealed; the stream continues
  * after this one. */
-static bool put_names_to_stay(mtp__recorder *r, const mtp__intern *names, uint32_t first, uint32_t end)
+static bool put_permanent_names(mtp__recorder *r, const mtp__intern *names, uint32_t first, uint32_t end)
 {
     mtp__control *c = &r->control;
     mtp__chunk *chunk = take_chunk(r);
@@ -298,36 +298,36 @@ static bool put_names_to_stay(mtp__recorder *r, const mtp__intern *names, uint32
     c->chunk = chunk;
     c->sealed = NULL;
     c->used = c->records = 0;
-    c->lasting = true;
-    bool told = true;
-    for (uint32_t i = first; i < end && told; i++) {
+    c->permanent = true;
+    bool written = true;
+    for (uint32_t i = first; i < end && written; i++) {
         const mtp__intern_entry *e = mtp__intern_get(names, names->first_id + i);
-        told = put_blob(r, MTP__CONTROL_NAME, names->first_id + i, 0, e->bytes, e->length);
+        written = put_blob(r, MTP__CONTROL_NAME, names->first_id + i, 0, e->bytes, e->length);
     }
-    c->lasting = false;
+    c->permanent = false;
     mtp__pool_seal(&r->pool, c->chunk, c->used, c->records);
     c->chunk = NULL;
-    c->lasting_chunks++;
-    atomic_fetch_add_explicit(&r->pool.lasting, 1, memory_order_relaxed);
-    return told;
+    c->permanent_chunks++;
+    atomic_fetch_add_explicit(&r->pool.permanent, 1, memory_order_relaxed);
+    return written;
 }
 
 /* Names of call sites never change: as many as fill whole chunks are defined once, in permanent chunks. The
  * rest, less than a chunk, is repeated in each epoch. Permanent chunks take at most three eighths of a ring.
  * This runs before the first chunk of an epoch is taken, so that a reader knows where the sequence may have a
- * gap (spool.c). */
+ * gap (spool/spool.c). */
 void mtp__control_keep_names(mtp__recorder *r)
 {
     mtp__control *c = &r->control;
     const mtp__intern *names = mtp__names();
-    while (is_ring(r) && ((uint64_t)c->lasting_chunks + 1) * 8 <= (uint64_t)ring_slots(r) * 3) {
-        uint32_t end = end_of_chunk(r, names, c->lasting_names);
-        if (end == c->lasting_names || !put_names_to_stay(r, names, c->lasting_names, end))
+    while (is_ring(r) && ((uint64_t)c->permanent_chunks + 1) * 8 <= (uint64_t)ring_slots(r) * 3) {
+        uint32_t end = end_of_chunk(r, names, c->permanent_names);
+        if (end == c->permanent_names || !put_permanent_names(r, names, c->permanent_names, end))
             break;
-        c->lasting_names = end;
+        c->permanent_names = end;
     }
-    if (r->names_told < c->lasting_names)
-        r->names_told = c->lasting_names;
+    if (r->names_defined < c->permanent_names)
+        r->names_defined = c->permanent_names;
 }
 
 /* ------------------------------------------------------------- defined once, and again as each epoch begins */
@@ -427,25 +427,25 @@ bool mtp__recorder_words(mtp__recorder *r, mtp__control_kind kind, const uint64_
 {
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
-    bool told = put_words(r, kind, words, count);
+    bool written = put_words(r, kind, words, count);
     pthread_mutex_unlock(&r->control.lock);
     mtp__writer_release(before);
-    lost_when(r, !told);
-    return told;
+    lost_when(r, !written);
+    return written;
 }
 
 static bool blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes, size_t length)
 {
-    bool lasting = is_ring(r) && (kind == MTP__CONTROL_METADATA || kind == MTP__CONTROL_TRACE_ID ||
-                                  kind == MTP__CONTROL_DEVICE);
+    bool permanent = is_ring(r) && (kind == MTP__CONTROL_METADATA || kind == MTP__CONTROL_TRACE_ID ||
+                                    kind == MTP__CONTROL_DEVICE);
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
-    bool told = put_blob(r, kind, id, 0, bytes, length);
-    if (told && lasting)
+    bool written = put_blob(r, kind, id, 0, bytes, length);
+    if (written && permanent)
         lost_when(r, !keep(&r->control, kind, id, bytes, length));
     pthread_mutex_unlock(&r->control.lock);
     mtp__writer_release(before);
-    return told;
+    return written;
 }
 
 bool mtp__control_define(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes,
@@ -457,9 +457,9 @@ bool mtp__control_define(mtp__recorder *r, mtp__control_kind kind, uint32_t id, 
 bool mtp__recorder_blob(mtp__recorder *r, mtp__control_kind kind, uint32_t id, const void *bytes,
                         size_t length)
 {
-    bool told = blob(r, kind, id, bytes, length);
-    lost_when(r, !told);
-    return told;
+    bool written = blob(r, kind, id, bytes, length);
+    lost_when(r, !written);
+    return written;
 }
 
 void mtp__recorder_anchor(mtp__recorder *r)
@@ -469,24 +469,24 @@ void mtp__recorder_anchor(mtp__recorder *r)
     mtp__clock_anchor(&a);
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
-    bool told = put_anchor(r, &a, false);
+    bool written = put_anchor(r, &a, false);
     keep_anchor(&r->control, &a);
     pthread_mutex_unlock(&r->control.lock);
     mtp__writer_release(before);
-    lost_when(r, !told);
+    lost_when(r, !written);
 }
 
 /* Names of the process that the stream does not have yet. New ones are defined as they are added, under the
  * table's lock, so that none is missed or defined twice. */
-static void tell_names(mtp__recorder *r)
+static void define_names(mtp__recorder *r)
 {
     mtp__intern *names = mtp__names();
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&names->lock);
     uint32_t count = mtp__intern_count(names);
-    for (; r->names_told < count; r->names_told++) {
-        const mtp__intern_entry *e = mtp__intern_get(names, names->first_id + r->names_told);
-        mtp__recorder_blob(r, MTP__CONTROL_NAME, names->first_id + r->names_told, e->bytes, e->length);
+    for (; r->names_defined < count; r->names_defined++) {
+        const mtp__intern_entry *e = mtp__intern_get(names, names->first_id + r->names_defined);
+        mtp__recorder_blob(r, MTP__CONTROL_NAME, names->first_id + r->names_defined, e->bytes, e->length);
     }
     pthread_mutex_unlock(&names->lock);
     mtp__writer_release(before);
@@ -521,7 +521,7 @@ void mtp__control_session(mtp__recorder *r)
     lost_when(r, !put_cycle(r, true));
     pthread_mutex_unlock(&c->lock);
     mtp__writer_release(before);
-    tell_names(r);
+    define_names(r);
     before = mtp__writer_hold();
     pthread_mutex_lock(&c->lock);
     if (first)
@@ -530,15 +530,15 @@ void mtp__control_session(mtp__recorder *r)
     mtp__writer_release(before);
 }
 
-typedef struct telling {
+typedef struct reemission {
     mtp__recorder *r;
     uint64_t lost; /* defined only in older epochs */
-} telling;
+} reemission;
 
-static void tell_thread(void *user, mtp__thread *t)
+static void reemit_thread(void *user, mtp__thread *t)
 {
-    telling *x = user;
-    if (t->seen == x->r->id)
+    reemission *x = user;
+    if (t->counted == x->r->id)
         x->lost +=
             !put_blob(x->r, MTP__CONTROL_THREAD, t->stream, (uint32_t)t->tid, t->name, strlen(t->name));
 }
@@ -552,7 +552,7 @@ bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
     c->epoch_words = c->beginning = 0;
     begin_chunk(r, chunk);
     c->opening = true;
-    telling x = {r, 0};
+    reemission x = {r, 0};
     x.lost += !put_session(r);
     x.lost += !put_cycle(r, true);
     for (uint32_t i = 0; i < c->anchors; i++)
@@ -562,10 +562,10 @@ bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
         x.lost += !put_blob(r, (mtp__control_kind)b->kind, b->id, 0, b + 1, b->length);
         at += kept_size(b->length);
     }
-    mtp__registry_each(tell_thread, &x);
+    mtp__registry_each(reemit_thread, &x);
     const mtp__intern *names = mtp__names();
-    r->names_told = mtp__intern_count(names);
-    for (uint32_t i = c->lasting_names; i < r->names_told; i++) {
+    r->names_defined = mtp__intern_count(names);
+    for (uint32_t i = c->permanent_names; i < r->names_defined; i++) {
         const mtp__intern_entry *e = mtp__intern_get(names, names->first_id + i);
         x.lost += !put_blob(r, MTP__CONTROL_NAME, names->first_id + i, 0, e->bytes, e->length);
     }
@@ -597,16 +597,16 @@ void mtp__control_thread(mtp__recorder *r, mtp__thread *t)
 {
     char name[16];
     thread_name(t, name);
-    if (t->told == r->id && (name[0] == 0 || strcmp(name, t->name) == 0))
+    if (t->named == r->id && (name[0] == 0 || strcmp(name, t->name) == 0))
         return;
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&r->control.lock);
     memcpy(t->name, name, sizeof name);
-    bool told = put_blob(r, MTP__CONTROL_THREAD, t->stream, (uint32_t)t->tid, name, strlen(name));
+    bool written = put_blob(r, MTP__CONTROL_THREAD, t->stream, (uint32_t)t->tid, name, strlen(name));
     pthread_mutex_unlock(&r->control.lock);
     mtp__writer_release(before);
-    t->told = r->id;
-    lost_when(r, !told);
+    t->named = r->id;
+    lost_when(r, !written);
 }
 
 /* Reserves room for the last records first: this may evict records, which the ledger has to count. */
@@ -659,7 +659,7 @@ static bool put_ledger(mtp__recorder *r, const uint64_t *words, uint32_t count)
 void mtp__control_finish(mtp__recorder *r)
 {
     uint64_t words[4 + MTP_DROP_CAUSES];
-    tell_names(r);
+    define_names(r);
     make_room(r, LAST_WORDS);
     ledger_words(r, words);
     mtp__control *c = &r->control;
@@ -687,10 +687,10 @@ void mtp__control_reset(mtp__recorder *r)
     c->used = c->records = 0;
     c->written = c->epoch_words = c->beginning = 0;
     c->held_count = c->anchors = 0;
-    c->lasting_chunks = c->lasting_names = 0;
+    c->permanent_chunks = c->permanent_names = 0;
     c->kept_bytes = 0;
     c->whole = atomic_load(&r->pool.epoch);
-    r->names_told = 0;
+    r->names_defined = 0;
     atomic_store(&r->pace, c->whole << 1);
 }
 

@@ -53,7 +53,7 @@ static uint32_t first_id(int k)
 }
 
 /* Under the table's lock: the definition is in the control stream before any thread can use the id. */
-static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
+static int define(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
 {
     static const mtp__control_kind kinds[TABLES] = {MTP__CONTROL_NAME, MTP__CONTROL_SHAPE, MTP__CONTROL_FRAME,
                                                     MTP__CONTROL_STACK, MTP__CONTROL_TEXT};
@@ -63,14 +63,14 @@ static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes
     int k = 0;
     while (t != table(&r->set[0], k) && t != table(&r->set[1], k))
         k++;
-    bool told = mtp__control_define(r, kinds[k], id, bytes, length);
+    bool defined = mtp__control_define(r, kinds[k], id, bytes, length);
     MTP__TESTPOINT(DEFINITION);
-    return told;
+    return defined;
 }
 
 /* A frame is looked up by its key, but defined by its description, which the thread has already obtained
  * (frame_id). */
-static int tell_frame(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
+static int define_frame(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
 {
     (void)t, (void)bytes, (void)length;
     const char *text = mtp__self.thread->cache->text;
@@ -85,7 +85,7 @@ void mtp__details_init(mtp__recorder *r)
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < TABLES; k++) {
             mtp__intern *t = table(&r->set[i], k);
-            mtp__intern_init(t, first_id(k), limit, t == &r->set[i].frames ? tell_frame : tell, r);
+            mtp__intern_init(t, first_id(k), limit, t == &r->set[i].frames ? define_frame : define, r);
             mtp__rank_set(&t->lock, MTP__RANK_TABLES + i * TABLES + k, r);
         }
     r->set[0].key = mtp__recorder_new_id();

@@ -43,7 +43,7 @@ static void turn(mtp__recorder *r, const mtp__thread *self)
     bool whole = chunk != NULL && mtp__control_begin_epoch(r, chunk);
     pthread_mutex_unlock(&names->lock);
     if (whole && ring) {
-        mtp__renew_idle(r, self);
+        mtp__reemit_for_idle(r, self);
         mtp__control_release(r);
     }
     pthread_mutex_unlock(&r->control.lock);

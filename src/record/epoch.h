@@ -15,7 +15,7 @@
  * waiting for it.
  *
  * Open chunks of idle threads would keep all epochs since: the definitions that they use are re-emitted
- * (renew.c).
+ * (reemit.c).
  */
 #ifndef MTP_RECORD_EPOCH_H
 #define MTP_RECORD_EPOCH_H
@@ -39,7 +39,7 @@ static inline void mtp__epoch_want(mtp__recorder *r)
         atomic_fetch_or_explicit(&r->pace, 1, memory_order_relaxed);
 }
 
-/* renew.c. Under the locks of registry and control; for the chunks of threads that are at rest and have
+/* reemit.c. Under the locks of registry and control; for the chunks of threads that are at rest and have
  * `held_still` set. */
-void mtp__renew_idle(mtp__recorder *r, const mtp__thread *self);
+void mtp__reemit_for_idle(mtp__recorder *r, const mtp__thread *self);
 #endif

@@ -87,6 +87,16 @@ static inline mtp__writer *enter(uint32_t wanted, uint32_t *gate)
     return mtp__writer_enter(&mtp__self) ? stay(&mtp__self, wanted, gate) : NULL;
 }
 
+/* A record of its own, if one of `wanted` is being recorded. Inlined: enter() marks this place on the stack. */
+static inline __attribute__((always_inline)) void record(uint32_t wanted, mtp__kind kind,
+                                                         const uint64_t *words, size_t count)
+{
+    uint32_t gate;
+    mtp__writer *w = enter(wanted, &gate);
+    if (w != NULL)
+        emit(w, gate, kind, words, count);
+}
+
 /* The thread's entry in the registry, before anything of the session is used; NULL: it has none. */
 static mtp__thread *thread_in(mtp__writer *w)
 {
@@ -477,30 +487,21 @@ void mtp__device_event(const mtp_device_work *k)
 
 void mtp__device_clock(mtp_device device, uint64_t device_ns, uint64_t host_ticks, uint64_t error_ns)
 {
-    uint32_t gate;
-    mtp__writer *w = enter(MTP_NPU, &gate);
     uint64_t words[] = {0, (uint64_t)device << 48, device_ns, host_ticks, error_ns};
-    if (w != NULL)
-        emit(w, gate, MTP__KIND_DEVICE_CLOCK, words, 5);
+    record(MTP_NPU, MTP__KIND_DEVICE_CLOCK, words, 5);
 }
 
 void mtp__mark(uint32_t name)
 {
-    uint32_t gate;
-    mtp__writer *w = enter(MTP_CPU, &gate);
     uint64_t words[] = {0, name};
-    if (w != NULL)
-        emit(w, gate, MTP__KIND_MARK, words, 2);
+    record(MTP_CPU, MTP__KIND_MARK, words, 2);
 }
 
 void mtp__counter(uint32_t name, double value)
 {
-    uint32_t gate;
-    mtp__writer *w = enter(MTP_CPU, &gate);
     uint64_t words[] = {0, name, 0};
     memcpy(&words[2], &value, sizeof value);
-    if (w != NULL)
-        emit(w, gate, MTP__KIND_COUNTER, words, 3);
+    record(MTP_CPU, MTP__KIND_COUNTER, words, 3);
 }
 
 uint64_t mtp_correlation_next(void)
@@ -513,11 +514,8 @@ uint64_t mtp_correlation_next(void)
 
 void mtp__step_mark(uint64_t number)
 {
-    uint32_t gate;
-    mtp__writer *w = enter(MTP__GATE_OPEN, &gate);
     uint64_t words[] = {0, number};
-    if (w != NULL)
-        emit(w, gate, MTP__KIND_STEP, words, 2);
+    record(MTP__GATE_OPEN, MTP__KIND_STEP, words, 2);
 }
 
 mtp_token mtp__step_begin(uint32_t name, uint64_t number)

@@ -1,4 +1,4 @@
-/* record/fork.c - the one active profile of a process, and what happens to it in a forked child and at exit.
+/* record/fork.c - what happens to the active profile in a forked child.
  *
  * In the child, the parent's chunks are not mapped and its gate is closed. Either recording continues in a
  * file of the child's own (follow_fork), or it is off, and the child may start a profile itself.
@@ -7,7 +7,6 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/single_threaded.h>
 #include <unistd.h>
@@ -15,41 +14,23 @@
 #include "record/profile.h"
 #include "record/stack.h"
 
-static _Atomic(mtp_profile *) active; /* borrowed */
-
-bool mtp__profile_claim(mtp_profile *prof)
-{
-    mtp_profile *none = NULL;
-    if (!atomic_compare_exchange_strong(&active, &none, prof))
-        return false;
-    prof->active = true;
-    return true;
-}
-
-void mtp__profile_release(mtp_profile *prof)
-{
-    mtp_profile *mine = prof;
-    atomic_compare_exchange_strong(&active, &mine, NULL);
-    prof->active = false;
-}
-
 static mtp__hold busy_before; /* registry lock */
 static bool had_others;       /* at the fork, the process had other threads */
-static _Thread_local bool unheard __attribute__((tls_model("initial-exec")));
+static _Thread_local bool without_locks __attribute__((tls_model("initial-exec")));
 
 /* A fork from a callback that runs under one of our locks (a stack provider's describe). The locks cannot be
  * taken, and what they guard may be inconsistent: the child is treated like one made by a raw clone, and does
  * not record. */
-static bool fork_is_unheard(void)
+static bool forks_without_locks(void)
 {
-    unheard = mtp__guard_inside();
-    return unheard;
+    without_locks = mtp__guard_inside();
+    return without_locks;
 }
 
 static void before_fork(void)
 {
     bool others = !__libc_single_threaded;
-    if (fork_is_unheard())
+    if (forks_without_locks())
         return;
     mtp__hold before = mtp__writer_hold();
     mtp__registry_lock();
@@ -60,11 +41,11 @@ static void before_fork(void)
 
 static void after_fork_parent(void)
 {
-    if (unheard)
+    if (without_locks)
         return;
     mtp__recorder_fork_locks(false);
     mtp__hold before = busy_before;
-    mtp_profile *prof = atomic_load(&active); /* valid while we hold the lock: see destroy */
+    mtp_profile *prof = mtp__profile_active(); /* valid while we hold the lock: see destroy */
     if (prof != NULL && mtp__recorder_current() != NULL && !prof->config.follow_fork)
         atomic_fetch_add(&prof->forks, 1);
     mtp__registry_unlock();
@@ -88,16 +69,16 @@ static void follow(mtp_profile *prof)
         return;
     }
     prof->recording = true;
-    mtp__profile_tell_metadata(prof);
+    mtp__profile_write_metadata(prof);
     mtp__step_mark(prof->step);
 }
 
 static void after_fork_child(void)
 {
     MTP__TESTPOINT(FORK_CHILD);
-    if (unheard || had_others)
+    if (without_locks || had_others)
         mtp__stack_forked();
-    if (unheard) {
+    if (without_locks) {
         __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
         return;
     }
@@ -106,7 +87,7 @@ static void after_fork_child(void)
     mtp__recorder *was = mtp__recorder_forked(inside);
     mtp__registry_forked(inside);
     mtp__writer_release(before);
-    mtp_profile *prof = atomic_load(&active);
+    mtp_profile *prof = mtp__profile_active();
     if (prof == NULL)
         return;
     bool recording = prof->recording && was == prof->recorder;
@@ -122,17 +103,7 @@ static void after_fork_child(void)
     mtp__profile_release(prof);
 }
 
-/* A spool that is still recording is finished; memory is discarded with the process. */
-static void at_exit(void)
-{
-    mtp_profile *prof = atomic_load(&active);
-    if (prof != NULL && prof->recording && prof->config.spool != NULL &&
-        mtp__recorder_stop(prof->recorder, NULL) == MTP_OK)
-        prof->recording = false;
-}
-
 void mtp__recorder_fork_init(void)
 {
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-    atexit(at_exit);
 }

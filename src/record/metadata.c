@@ -1,4 +1,4 @@
-/* record/metadata.c - metadata of traces, descriptions of devices, and the texts of enums. */
+/* record/metadata.c - metadata of traces: flags, the user's own, the trace id; descriptions of devices. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/random.h>
@@ -7,7 +7,6 @@
 #include "base/json_check.h"
 #include "base/json_out.h"
 #include "base/os.h"
-#include "base/plain.h"
 #include "record/profile.h"
 
 static mtp_status json_check(const char *key, const char *json)
@@ -19,7 +18,7 @@ static mtp_status json_check(const char *key, const char *json)
 }
 
 /* One blob: kind, key, NUL, value. */
-static mtp_status tell(mtp_profile *prof, char kind, const char *key, const char *value)
+static mtp_status write_entry(mtp_profile *prof, char kind, const char *key, const char *value)
 {
     size_t key_bytes = strlen(key) + 1, value_bytes = strlen(value);
     char *blob = mtp__calloc(1, 1 + key_bytes + value_bytes + 1);
@@ -28,11 +27,12 @@ static mtp_status tell(mtp_profile *prof, char kind, const char *key, const char
     blob[0] = kind;
     memcpy(blob + 1, key, key_bytes);
     memcpy(blob + 1 + key_bytes, value, value_bytes);
-    bool told = mtp__recorder_blob(prof->recorder, MTP__CONTROL_METADATA, ++prof->metadata_count, blob,
-                                   1 + key_bytes + value_bytes);
+    bool written = mtp__recorder_blob(prof->recorder, MTP__CONTROL_METADATA, ++prof->metadata_count, blob,
+                                      1 + key_bytes + value_bytes);
     mtp__free(blob);
-    return told ? MTP_OK
-                : MTP_FAIL(MTP_E_NOMEM, "metadata '%s': the buffer is full; use a larger buffer_bytes", key);
+    return written
+               ? MTP_OK
+               : MTP_FAIL(MTP_E_NOMEM, "metadata '%s': the buffer is full; use a larger buffer_bytes", key);
 }
 
 static mtp_status check(const mtp_profile *prof, const char *key, const char *value)
@@ -49,7 +49,7 @@ static mtp_status check(const mtp_profile *prof, const char *key, const char *va
 mtp_status mtp_profile_add_metadata(mtp_profile *prof, const char *key, const char *value)
 {
     mtp_status status = check(prof, key, value);
-    return status == MTP_OK ? tell(prof, 's', key, value) : status;
+    return status == MTP_OK ? write_entry(prof, 's', key, value) : status;
 }
 
 mtp_status mtp_profile_add_metadata_json(mtp_profile *prof, const char *key, const char *json)
@@ -57,7 +57,7 @@ mtp_status mtp_profile_add_metadata_json(mtp_profile *prof, const char *key, con
     mtp_status status = check(prof, key, json);
     if (status == MTP_OK)
         status = json_check(key, json);
-    return status == MTP_OK ? tell(prof, 'j', key, json) : status;
+    return status == MTP_OK ? write_entry(prof, 'j', key, json) : status;
 }
 
 mtp_status mtp_profile_preset_metadata_json(mtp_profile *prof, const char *key, const char *json)
@@ -92,7 +92,7 @@ void mtp__profile_free_presets(mtp_profile *prof)
     }
 }
 
-void mtp__profile_tell_metadata(mtp_profile *prof)
+void mtp__profile_write_metadata(mtp_profile *prof)
 {
     const mtp_profile_config *c = &prof->config;
     const struct {
@@ -105,9 +105,9 @@ void mtp__profile_tell_metadata(mtp_profile *prof)
                 {"with_flops", c->with_flops}};
     for (size_t i = 0; i < sizeof flag / sizeof *flag; i++)
         if (flag[i].on)
-            tell(prof, 'j', flag[i].key, "1");
+            write_entry(prof, 'j', flag[i].key, "1");
     for (mtp__preset *p = prof->presets; p != NULL; p = p->next)
-        tell(prof, 'j', p->key, p->json);
+        write_entry(prof, 'j', p->key, p->json);
     mtp__recorder_blob(prof->recorder, MTP__CONTROL_TRACE_ID, 1, prof->trace_id, strlen(prof->trace_id));
 }
 
@@ -180,66 +180,4 @@ void mtp__device_describe(mtp_device device, const mtp_device_info *info)
         pthread_mutex_unlock(&mtp__names()->lock);
     }
     mtp__writer_release(before);
-}
-
-/* --------------------------------------------------------------------------------------- vocabulary */
-
-mtp_status mtp_activity_parse(const char *text, uint32_t *out)
-{
-    static const struct {
-        const char *text;
-        uint32_t activity;
-    } known[] = {{"CPU", MTP_CPU}, {"NPU", MTP_NPU}, {"CUDA", MTP_NPU}, {"GPU", MTP_NPU}};
-    for (size_t i = 0; text != NULL && out != NULL && i < sizeof known / sizeof *known; i++)
-        if (mtp__same_letters(text, known[i].text, SIZE_MAX)) {
-            *out = known[i].activity;
-            return MTP_OK;
-        }
-    return MTP_FAIL(MTP_E_ARG, "unknown activity '%s': use CPU or NPU (CUDA and GPU mean NPU)",
-                    text != NULL ? text : "(null)");
-}
-
-const char *mtp_outcome_text(mtp_outcome outcome)
-{
-    switch (outcome) {
-#define X(sym, value, text)                                                                                  \
-    case MTP_OUTCOME_##sym:                                                                                  \
-        return text;
-        MTP_OUTCOME_LIST(X)
-#undef X
-    default:
-        return "unknown outcome";
-    }
-}
-
-const char *mtp_drop_text(mtp_drop cause)
-{
-    switch (cause) {
-#define X(sym, value, text)                                                                                  \
-    case MTP_DROP_##sym:                                                                                     \
-        return text;
-        MTP_DROP_LIST(X)
-#undef X
-    default:
-        return "unknown cause";
-    }
-}
-
-const char *mtp_dtype_text(mtp_dtype dtype)
-{
-    switch (dtype) {
-#define X(sym, value, text, bytes)                                                                           \
-    case MTP_##sym:                                                                                          \
-        return text;
-        MTP_DTYPE_LIST(X)
-#undef X
-    }
-    return "";
-}
-
-const char *mtp_version(void)
-{
-#define TEXT2(x) #x
-#define TEXT(x) TEXT2(x)
-    return TEXT(MTP_VERSION_MAJOR) "." TEXT(MTP_VERSION_MINOR) "." TEXT(MTP_VERSION_PATCH);
 }

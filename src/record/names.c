@@ -12,13 +12,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* The name is defined in the current recording before any thread can use it (the others: control.c,
  * tell_names). */
-static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
+static int define(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
 {
     (void)user;
     mtp__recorder *r = mtp__recorder_current(); /* valid while we hold the table's lock: see stop */
-    if (r != NULL && r->names_told == id - t->first_id) {
+    if (r != NULL && r->names_defined == id - t->first_id) {
         mtp__recorder_blob(r, MTP__CONTROL_NAME, id, bytes, length);
-        r->names_told++;
+        r->names_defined++;
     }
     MTP__TESTPOINT(DEFINITION);
     return 1;
@@ -26,7 +26,7 @@ static int tell(void *user, const mtp__intern *t, uint32_t id, const void *bytes
 
 static void init(void)
 {
-    mtp__intern_init(&names, 1, NAMES_BYTES_MAX, tell, NULL);
+    mtp__intern_init(&names, 1, NAMES_BYTES_MAX, define, NULL);
     mtp__rank_set(&names.lock, MTP__RANK_NAMES, NULL);
 }
 

@@ -115,7 +115,7 @@ void mtp__places_sort(mtp__places *places)
         qsort(places->place, places->count, sizeof *places->place, compare);
 }
 
-void mtp__places_tell_copies(mtp__places *places)
+void mtp__places_mark_copies(mtp__places *places)
 {
     const mtp__chunk_place *last = NULL;
     for (uint64_t i = 0; i < places->count; i++) {

@@ -60,7 +60,7 @@ typedef struct mtp__places {
 void mtp__places_fini(mtp__places *places);
 mtp_status mtp__places_reserve(mtp__places *places, uint64_t more); /* room for `more` entries */
 void mtp__places_sort(mtp__places *places);        /* by stream, each in the order of writing, control last */
-void mtp__places_tell_copies(mtp__places *places); /* sorted, not live: duplicates get order 0 */
+void mtp__places_mark_copies(mtp__places *places); /* sorted, not live: duplicates get order 0 */
 
 /* Adds every chunk with this magic number in the file's first `pieces` pieces. Skips chunks that are being
  * created; lists a damaged header once, as such, and finds the next valid one after it. The file may be

@@ -125,7 +125,7 @@ void mtp__pool_reset(mtp__pool *pool)
     memset(pool->list, 0, sizeof pool->list);
     pool->fresh = pool->held = 0;
     pool->controls = 0;
-    pool->lasting = 0;
+    pool->permanent = 0;
     pool->kept = pool->overwritten = 0;
     pool->shared_oldest = UINT64_MAX;
     atomic_store(&pool->held_up, false);
@@ -752,7 +752,7 @@ void mtp__pool_forget_epochs(mtp__pool *pool, uint32_t before)
 static uint32_t passing(const mtp__pool *pool)
 {
     return atomic_load_explicit(&pool->controls, memory_order_relaxed) -
-           atomic_load_explicit(&pool->lasting, memory_order_relaxed);
+           atomic_load_explicit(&pool->permanent, memory_order_relaxed);
 }
 
 bool mtp__pool_control_is_large(const mtp__pool *pool)
@@ -764,6 +764,6 @@ bool mtp__pool_control_is_large(const mtp__pool *pool)
 
 bool mtp__pool_control_is_half(const mtp__pool *pool)
 {
-    uint32_t lasting = atomic_load_explicit(&pool->lasting, memory_order_relaxed);
-    return pool->when_full == MTP_KEEP_NEWEST && (uint64_t)passing(pool) * 2 > pool->slots - lasting;
+    uint32_t permanent = atomic_load_explicit(&pool->permanent, memory_order_relaxed);
+    return pool->when_full == MTP_KEEP_NEWEST && (uint64_t)passing(pool) * 2 > pool->slots - permanent;
 }

@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "record/piece.h"
-#include "record/spool_out.h"
+#include "record/spool/out.h"
 
 typedef struct mtp__pool_config {
     uint64_t bytes;       /* budget, a multiple of chunk_bytes */
@@ -70,7 +70,7 @@ typedef struct mtp__pool {
     uint32_t waited;            /* takes since the disk was full */
     uint32_t held;              /* pieces with open data chunks */
     _Atomic uint32_t controls;  /* pieces of the control stream */
-    _Atomic uint32_t lasting;   /* of them, the permanent ones */
+    _Atomic uint32_t permanent; /* of them, the permanent ones */
     uint32_t pinned;            /* slot that is being read, or UINT32_MAX */
     uint64_t order;             /* of the chunk handed out last */
     uint64_t ticks;             /* the latest time in any request for a chunk */

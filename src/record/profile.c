@@ -168,7 +168,6 @@ static mtp_status recorder_make(mtp_profile *prof)
         .flags = c->activities | (c->record_shapes ? MTP_WITH_SHAPES : 0) |
                  (c->with_stack ? MTP_WITH_STACK : 0) | (c->profile_memory ? MTP_WITH_MEMORY : 0) |
                  (c->with_flops ? MTP_WITH_FLOPS : 0) | (c->with_modules ? MTP_WITH_MODULES : 0),
-        .follow_fork = c->follow_fork,
     };
     mtp_status status = mtp__recorder_create(&rc, &prof->recorder);
     const mtp__spool_name *name = status == MTP_OK ? prof->recorder->pool.file.name : NULL;
@@ -239,7 +238,7 @@ static mtp_status start_trace(mtp_profile *prof)
     if (prof->cycles++ == 0 && mtp__clock_trouble() != NULL)
         mtp__profile_warn(prof, MTP_WARNING_CLOCK, "%s", mtp__clock_trouble());
     prof->forks = 0;
-    mtp__profile_tell_metadata(prof);
+    mtp__profile_write_metadata(prof);
     mtp__step_mark(prof->step);
     return MTP_OK;
 }

@@ -42,12 +42,13 @@ void mtp__profile_warn(mtp_profile *prof, mtp_warning code, const char *fmt, ...
 
 /* metadata.c */
 void mtp__profile_new_trace_id(mtp_profile *prof);
-void mtp__profile_tell_metadata(mtp_profile *prof); /* at each start: flags, presets, trace id */
+void mtp__profile_write_metadata(mtp_profile *prof); /* at each start: flags, presets, trace id */
 void mtp__profile_free_presets(mtp_profile *prof);
 
-/* fork.c: the process's active profile */
-bool mtp__profile_claim(mtp_profile *prof);
+/* active.c: the process's only active profile */
+bool mtp__profile_claim(mtp_profile *prof); /* false: there is another */
 void mtp__profile_release(mtp_profile *prof);
+mtp_profile *mtp__profile_active(void); /* borrowed; NULL: none */
 
 /* events.c */
 void mtp__step_mark(uint64_t number);

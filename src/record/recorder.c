@@ -147,7 +147,7 @@ void mtp__recorder_clear(mtp__recorder *r)
     mtp__control_reset(r);
     r->id = mtp__recorder_new_id();
     r->retired = 0;
-    r->written = r->threads_seen = 0;
+    r->written = r->threads = 0;
     memset(r->dropped, 0, sizeof r->dropped);
     atomic_store(&r->lost_definitions, 0);
 }
@@ -471,8 +471,8 @@ static void thread_starts(mtp__recorder *r, mtp__thread *t)
     t->written_before = atomic_load_explicit(&w->written, memory_order_relaxed);
     for (int k = 0; k < MTP_DROP_CAUSES; k++)
         t->dropped_before[k] = atomic_load_explicit(&w->dropped[k], memory_order_relaxed);
-    r->threads_seen += t->seen != r->id;
-    t->seen = r->id;
+    r->threads += t->counted != r->id;
+    t->counted = r->id;
     w->recorder = r;
 }
 
@@ -661,7 +661,7 @@ void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out)
     out->kept = 0;
     for (int k = 0; k < MTP_DROP_CAUSES; k++)
         out->dropped_by[k] = r->dropped[k] + (r->open ? atomic_load(&refused[k]) - r->refused_before[k] : 0);
-    out->threads = r->threads_seen;
+    out->threads = r->threads;
     tally s = {r, out};
     mtp__registry_each(tally_one, &s);
     pthread_mutex_lock(&r->pool.lock);

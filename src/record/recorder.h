@@ -16,7 +16,6 @@
 typedef struct mtp__recorder_config {
     mtp__pool_config pool;
     uint32_t flags; /* activities and MTP_WITH_* bits */
-    bool follow_fork;
 } mtp__recorder_config;
 
 #define MTP__ANCHORS_KEPT 24u
@@ -32,14 +31,14 @@ typedef struct mtp__control {
     uint64_t written;
     bool finishing; /* the last records of a cycle are being written */
     bool opening;   /* an epoch is beginning */
-    bool lasting;   /* the chunk belongs to all epochs */
+    bool permanent; /* the chunk belongs to all epochs */
     /* epochs, see epoch.h */
     uint64_t epoch_words, beginning; /* words written in the epoch; of them, those that it began with */
     uint32_t whole;                  /* the last epoch with a complete beginning: older ones may be evicted */
-    mtp__chunk **held;               /* owned; borrowed chunks that renew.c may read, oldest first (a ring) */
+    mtp__chunk **held; /* owned; borrowed chunks that reemit.c may read, oldest first (a ring) */
     uint32_t held_count, held_room;
-    uint32_t lasting_chunks, lasting_names; /* a ring: permanent chunks, and the names that they define */
-    unsigned char *kept;                    /* owned: blobs that each epoch begins with (control.c) */
+    uint32_t permanent_chunks, permanent_names; /* a ring: permanent chunks, and the names that they define */
+    unsigned char *kept;                        /* owned: blobs that each epoch begins with (control.c) */
     size_t kept_bytes, kept_room;
     mtp__anchor anchor[MTP__ANCHORS_KEPT]; /* of the whole recording, sparser the older they are */
     uint32_t anchors;
@@ -61,18 +60,18 @@ typedef struct mtp__recorder {
     atomic_uint turn_tries;        /* since an epoch is due */
     atomic_uint reclaim_tries;     /* since the last success */
     uint64_t retired;              /* registry lock: when the spare set was retired (mtp__registry_retire) */
-    uint64_t id;         /* unique in the process, new after each clear: identifies threads that joined */
-    uint32_t cycle;      /* from 1 */
-    uint32_t session;    /* MTP_SESSION of the recording; the last one if it is not open */
-    double ticks_per_ns; /* as in the SESSION record */
-    uint32_t serial;     /* of the cycle in the process: tokens are derived from it */
-    uint32_t names_told; /* names lock: how many of the process's names the control stream has */
-    atomic_bool open;    /* the gate is open for this one; changes under the registry's lock */
-    bool leaked;         /* a thread is stuck in a record: never freed */
-    bool inherited;      /* pool lock: at rest, and forked children inherit its chunks */
+    uint64_t id;            /* unique in the process, new after each clear: identifies threads that joined */
+    uint32_t cycle;         /* from 1 */
+    uint32_t session;       /* MTP_SESSION of the recording; the last one if it is not open */
+    double ticks_per_ns;    /* as in the SESSION record */
+    uint32_t serial;        /* of the cycle in the process: tokens are derived from it */
+    uint32_t names_defined; /* names lock: how many of the process's names the control stream has */
+    atomic_bool open;       /* the gate is open for this one; changes under the registry's lock */
+    bool leaked;            /* a thread is stuck in a record: never freed */
+    bool inherited;         /* pool lock: at rest, and forked children inherit its chunks */
     uint64_t written, dropped[MTP_DROP_CAUSES]; /* registry lock: by threads that have settled */
     uint64_t refused_before[MTP_DROP_CAUSES];   /* registry lock: the process's counts when the cycle began */
-    uint64_t threads_seen;                      /* registry lock */
+    uint64_t threads;                           /* registry lock */
     atomic_uint_fast64_t lost_definitions;
     atomic_uint_fast64_t last_anchor;  /* when, in seconds of CLOCK_MONOTONIC_COARSE */
     struct mtp__recorder *next, *prev; /* registry lock: list of all recorders */
@@ -109,7 +108,8 @@ void mtp__recorder_take_chunk(mtp__recorder *r, mtp__writer *w);
 
 /* From the registry. */
 void mtp__recorder_thread_ends(mtp__thread *t); /* under its lock */
-void mtp__recorder_fork_init(void);             /* installs the fork handlers, once */
+void mtp__recorder_fork_init(void);             /* fork.c: installs the fork handlers, once */
+void mtp__profile_exit_init(void);              /* active.c: a spool is finished at exit */
 
 /* Around fork, under the registry's lock: takes or releases all other locks; in the child, drops the
  * chunks. */

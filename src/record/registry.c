@@ -55,6 +55,7 @@ static void init(void)
     madvise(&mtp__gate, sizeof mtp__gate, MADV_WIPEONFORK);
     atomic_store(&mtp__gate.ours, 1);
     mtp__recorder_fork_init();
+    mtp__profile_exit_init();
 }
 
 mtp_status mtp__registry_init(void)
@@ -293,7 +294,7 @@ void mtp__registry_forked(bool inside)
     if (self != NULL) {
         self->next = self->prev = NULL;
         self->tid = (int32_t)syscall(SYS_gettid);
-        self->joined = self->seen = self->told = 0;
+        self->joined = self->counted = self->named = 0;
         self->stuck = inside;
     }
     if (inside) {

@@ -18,15 +18,15 @@ typedef struct mtp__thread {
     uint64_t rest_cpu;      /* the registry's: its CPU time when it was asked to come to rest */
     uintptr_t signal_stack; /* its own: the last one seen, and its size; 0: none (mtp__frame_is_gone) */
     size_t signal_stack_bytes;
-    bool first;          /* the process's first thread */
-    bool stuck;          /* did not come to rest when asked to; it keeps its chunk */
-    uint64_t seen, told; /* id of the recording that counted it last; of the one that has its name */
+    bool first;              /* the process's first thread */
+    bool stuck;              /* did not come to rest when asked to; it keeps its chunk */
+    uint64_t counted, named; /* id of the recording that counted it last; of the one that has its name */
     uint64_t written_before, dropped_before[MTP_DROP_CAUSES]; /* the writer's counts when it joined */
     uint64_t quiet; /* lock: the last mtp__registry_retire() since which it was seen outside a record */
     atomic_bool held_still;          /* it must take the lock before it changes chunks; pairs: refill */
     atomic_bool parked;              /* inside a record, but reads no tables; pairs: rested_since */
     uint32_t pace;                   /* its own: the recorder's `pace` when it last looked something up */
-    bool renewed;                    /* lock: see renew.c */
+    bool reemitted;                  /* lock: see reemit.c */
     bool no_turn;                    /* its own: the current record uses an id in more than one chunk */
     struct mtp__thread_cache *cache; /* owned: recent signatures and stacks, or NULL */
 } mtp__thread;

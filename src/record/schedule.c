@@ -46,15 +46,3 @@ mtp_action mtp_schedule_action(const mtp_schedule *s, uint64_t step)
            : at < cycle - 1 ? MTP_ACTION_RECORD
                             : MTP_ACTION_RECORD_AND_SAVE;
 }
-
-const char *mtp_action_text(mtp_action action)
-{
-    switch (action) {
-#define X(sym, value)                                                                                        \
-    case MTP_ACTION_##sym:                                                                                   \
-        return #sym;
-        MTP_ACTION_LIST(X)
-#undef X
-    }
-    return "?";
-}

@@ -136,5 +136,10 @@ size_t mtp_trace_name_count(const mtp_trace *trace)
 
 const char *mtp_category_text(uint32_t category)
 {
-    return category < MTP__CATEGORIES ? mtp__category_text((mtp__category)category) : "";
+    static const char *const text[] = {
+#define X(sym, spelling) spelling,
+        MTP__CATEGORY_LIST(X)
+#undef X
+    };
+    return category < MTP__CATEGORIES ? text[category] : "";
 }

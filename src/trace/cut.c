@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/bisect.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "trace/build.h"
@@ -137,13 +138,7 @@ static mtp_status windows_make(cutter *c)
 static uint32_t window_at(const cutter *c, int64_t at)
 {
     uint32_t low = 0, high = c->window_count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (c->windows[mid].to > at)
-            high = mid;
-        else
-            low = mid + 1;
-    }
+    MTP__BISECT(low, high, mid, c->windows[mid].to <= at)
     return low;
 }
 
@@ -267,23 +262,6 @@ static void find_spans(cutter *c)
         }
 }
 
-/* The innermost span of the track running at `at`. */
-static uint32_t span_at(const mtp_trace *t, uint32_t track, int64_t at)
-{
-    uint32_t first = t->tracks[track].first, low = first, high = first + t->tracks[track].count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (t->start[mid] <= at)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    uint32_t i = low > first ? low - 1 : MTP__NONE;
-    while (i != MTP__NONE && t->end[i] < at)
-        i = t->parent[i];
-    return i;
-}
-
 /* Things with a track and a timestamp: memory events, instants, counters. */
 static bool keep_moment(const cutter *c, uint32_t track, int64_t ts)
 {
@@ -291,7 +269,7 @@ static bool keep_moment(const cutter *c, uint32_t track, int64_t ts)
         return false;
     if (c->named == NULL)
         return true;
-    uint32_t i = span_at(c->t, track, ts);
+    uint32_t i = mtp__trace_span_at(c->t, track, ts);
     return i != MTP__NONE && c->keep[i] != DROPPED;
 }
 
@@ -527,7 +505,7 @@ static mtp_status copy_flows(cutter *c)
         return MTP_FAIL(MTP_E_NOMEM, "%u flows", t->flow_count);
     for (uint32_t i = 0; i < t->flow_count; i++) {
         const mtp__flow *f = &t->flows[i];
-        uint32_t span = f->track < t->track_count ? span_at(t, f->track, f->ts) : MTP__NONE;
+        uint32_t span = f->track < t->track_count ? mtp__trace_span_at(t, f->track, f->ts) : MTP__NONE;
         c->flow_kept[i] = span != MTP__NONE &&
                           (c->keep[span] == WHOLE || (c->keep[span] == CLIPPED && in_windows(c, f->ts)));
         keys[i] = (flow_key){f->id, f->name, i};
@@ -568,7 +546,7 @@ static void copy_steps(cutter *c)
         if (c->named != NULL && kept) {
             kept = false;
             for (uint32_t k = 0; k < t->track_count && !kept; k++) {
-                uint32_t span = span_at(t, k, s->start);
+                uint32_t span = mtp__trace_span_at(t, k, s->start);
                 while (span != MTP__NONE && (t->flags[span] & MTP__SPAN_STEP) == 0)
                     span = t->parent[span];
                 kept = span != MTP__NONE && t->start[span] == s->start && c->keep[span] == WHOLE;

@@ -57,8 +57,8 @@ bool mtp__is_backward(const mtp_trace *t, uint32_t span)
     if (t->category[span] != MTP__CATEGORY_CPU_OP)
         return false;
     const mtp__detail *d = mtp__trace_detail(t, span);
-    bool said = (t->flags[span] & MTP__SPAN_BACKWARD) != 0 || (d->forward_thread != 0 && d->sequence >= 0);
-    return said ? !mtp__is_engine_scope(t, span) : is_run_by_engine(t, span);
+    bool marked = (t->flags[span] & MTP__SPAN_BACKWARD) != 0 || (d->forward_thread != 0 && d->sequence >= 0);
+    return marked ? !mtp__is_engine_scope(t, span) : is_run_by_engine(t, span);
 }
 
 /* ---------------------------------------------------------------------------------------------- the trace */

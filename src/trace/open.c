@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/budget.h"
 #include "base/error.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 #include "trace/records/from_records.h"
 #include "trace/kineto/kineto.h"
 
@@ -46,7 +46,7 @@ static mtp_status open_any(const char *path, const mtp_open_options *options, mt
     return status;
 }
 
-mtp_status mtp__open_options(const mtp_open_options *from, mtp_open_options *to)
+mtp_status mtp__open_read_options(const mtp_open_options *from, mtp_open_options *to)
 {
     const size_t oldest = offsetof(mtp_open_options, max_memory);
     *to = (mtp_open_options)MTP_OPEN_OPTIONS_INIT;
@@ -63,7 +63,7 @@ mtp_status mtp__open_begin(const char *path, const mtp_open_options *from, mtp_o
 {
     if (path == NULL)
         return MTP_FAIL(MTP_E_ARG, "path is NULL");
-    mtp_status status = mtp__open_options(from, to);
+    mtp_status status = mtp__open_read_options(from, to);
     return status == MTP_OK ? mtp__budget_begin(to->max_memory, outer) : status;
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/bisect.h"
 #include "base/os.h"
 
 #define PATH_ROOM 4096
@@ -255,13 +256,7 @@ static const char *name_at(const mtp__module *m, uint64_t offset)
 {
     uint64_t at = m->base + offset;
     size_t low = 0, high = m->count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (m->functions[mid].at <= at)
-            low = mid + 1;
-        else
-            high = mid;
-    }
+    MTP__BISECT(low, high, mid, m->functions[mid].at <= at)
     if (low == 0)
         return NULL;
     const function *f = &m->functions[low - 1];

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/bisect.h"
 #include "base/budget.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -657,27 +658,21 @@ mtp_status mtp__trace_finish(mtp_trace *t)
 
 /* ------------------------------------------------------------------------------------------- reading */
 
-const char *mtp__category_text(mtp__category category)
+uint32_t mtp__trace_span_at(const mtp_trace *t, uint32_t track, int64_t ts)
 {
-    static const char *const text[] = {
-#define X(sym, spelling) spelling,
-        MTP__CATEGORY_LIST(X)
-#undef X
-    };
-    return (unsigned)category < MTP__CATEGORIES ? text[category] : "";
+    uint32_t first = t->tracks[track].first, low = first, high = first + t->tracks[track].count;
+    MTP__BISECT(low, high, mid, t->start[mid] <= ts)
+    uint32_t span = low > first ? low - 1 : MTP__NONE;
+    while (span != MTP__NONE && t->start[span] != ts && t->end[span] < ts)
+        span = t->parent[span];
+    return span;
 }
 
 uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span)
 {
-    uint32_t low = 0, high = t->track_count;
-    while (high - low >
-           1) { /* the last track that starts at or before the span; empty tracks end where they start */
-        uint32_t mid = low + (high - low) / 2;
-        if (t->tracks[mid].first <= span)
-            low = mid;
-        else
-            high = mid;
-    }
+    uint32_t low = 1, high = t->track_count;
+    MTP__BISECT(low, high, mid, t->tracks[mid].first <= span)
+    low--; /* the last that starts at or before the span; empty tracks end where they start */
     while (low > 0 && t->tracks[low].count == 0)
         low--;
     return low;

@@ -37,7 +37,6 @@ typedef enum mtp__category {
 #undef X
 #define MTP__MEMORY_COUNTER                                                                                  \
     "mtprof_memory" /* category of the counters that the writer derives from [memory] events */
-const char *mtp__category_text(mtp__category category);
 static inline bool mtp__category_on_device(mtp__category c)
 {
     return c >= MTP__CATEGORY_KERNEL && c <= MTP__CATEGORY_GPU_USER_ANNOTATION;
@@ -62,8 +61,8 @@ typedef struct mtp__detail {
     int64_t allocated_before, allocated_after; /* [-1] bytes on the span's device */
     int64_t bytes;                             /* [0] copied or set */
     int64_t queued_ns;                         /* [INT64_MIN] */
-    uint32_t shape, outputs;                   /* [0] mtp__trace.shapes */
-    uint32_t stack;                            /* [0] mtp__trace.stacks */
+    uint32_t shape, outputs;                   /* [0] mtp_trace.shapes */
+    uint32_t stack;                            /* [0] mtp_trace.stacks */
     uint32_t args;              /* [0] text: further members of the args object, JSON without the braces */
     uint32_t category;          /* [0] text: the file's spelling, if it is not that of MTP__CATEGORY_LIST */
     uint32_t number;            /* [0] of a step */
@@ -71,8 +70,8 @@ typedef struct mtp__detail {
     uint16_t device;            /* [0xffff] mtp_device low 16 bits: where the op computes */
     uint16_t tensor_count;      /* [0] see tensors */
     uint32_t event_index;       /* [0] Kineto's "Ev Idx" + 1, if the file had it */
-    uint32_t tensors;           /* [0] mtp__trace.tensors: identities of its inputs, in order */
-    uint32_t held, held_count;  /* [0] mtp__trace.held: what the called object holds */
+    uint32_t tensors;           /* [0] mtp_trace.tensors: identities of its inputs, in order */
+    uint32_t held, held_count;  /* [0] mtp_trace.held: what the called object holds */
 } mtp__detail;
 #define MTP__DETAIL_INIT                                                                                     \
     {                                                                                                        \
@@ -94,8 +93,8 @@ typedef struct mtp__tensor {
 
 /* One part of what an object holds (mtp_op_hold). */
 typedef struct mtp__held {
-    uint32_t shape;          /* mtp__trace.shapes: texts, numbers, tensors */
-    uint32_t tensors, count; /* mtp__trace.tensors */
+    uint32_t shape;          /* mtp_trace.shapes: texts, numbers, tensors */
+    uint32_t tensors, count; /* mtp_trace.tensors */
 } mtp__held;
 
 typedef struct mtp__stack_node {
@@ -289,6 +288,8 @@ static inline const mtp__detail *mtp__trace_detail(const mtp_trace *t, uint32_t 
     return t->details + (t->detail != NULL ? t->detail[span] : 0);
 }
 uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span);
+/* The innermost span of the track that is running at `ts`, its end included; MTP__NONE: none. */
+uint32_t mtp__trace_span_at(const mtp_trace *t, uint32_t track, int64_t ts);
 /* Kineto's "External id". Ops and annotations have their own ids; runtime calls and device work have their
  * op's. In a recording the id is the span's position, so nothing is stored. 0: none. */
 uint64_t mtp__trace_external_id(const mtp_trace *t, uint32_t span);

@@ -6,7 +6,7 @@
 #include "fuzz.h"
 #include "record/pool.h"
 #include "record/checks.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 
 #define CHUNK_BYTES 4096u
 #define WORDS_MOST 14u

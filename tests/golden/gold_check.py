@@ -3,8 +3,8 @@
 
 usage: tests/golden/gold_check.py ROWS TRACE.json.gz|FOLDER...     ROWS: the built tests/tools/rows
 
-Beside each TRACE is its gold file, X.gold.json.gz for X.json.gz: rows, rows_by_shape, rows_by_stack, and tables. Times
-and memory must be equal to the last bit, tables to the character.
+Beside each TRACE is its gold file, X.gold.json.gz for X.json.gz: rows, rows_by_shape, rows_by_stack, tables, and stacks.
+Times and memory must be equal to the last bit, tables and stacks to the character.
 """
 import gzip
 import json
@@ -26,7 +26,8 @@ TABLES = {"table": ["table", "sort=self_cpu_time_total", "limit=20"],
           "table_shapes": ["table", "shapes", "sort=cuda_time_total", "limit=15", "name=40", "shape=60",
                            "header=By shape", "unit=ms"],
           "table_stack": ["table", "stack=5", "sort=self_cpu_time_total", "limit=10"],
-          "table_overload": ["table", "overloads", "sort=count", "limit=30", "name=-1"]}
+          "table_overload": ["table", "overloads", "sort=count", "limit=30", "name=-1"],
+          "stacks": ["stacks"]}
 
 
 def rules_of(gold):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Differential test of averages and tables against PyTorch itself, if installed.
+"""Differential test of averages, tables and stacks against PyTorch itself, if installed.
 
 usage: tests/golden/torch_diff.py [--keep FOLDER] [--seed N] [--device cuda] ROWS [WORKLOAD...]
        ROWS: the built tests/tools/rows
@@ -241,6 +241,17 @@ def rows_of(averages):
     return out
 
 
+def stacks_of(events):
+    """torch's export_stacks, but a nonzero time counts as a microsecond at least, and one frame is followed by the op."""
+    lines = []
+    for event in events:
+        if event.stack and event.self_cpu_time_total > 0:
+            frames = [*reversed(event.stack), *([event.name] if len(event.stack) == 1 else [])]
+            text = ";".join(frame.translate(str.maketrans(" ;\t\n", "____")) for frame in frames)
+            lines.append(f"{text} {max(1, int(event.self_cpu_time_total))}\n")
+    return "".join(lines)
+
+
 def gold_of(prof, stack, flops):
     plain, shapes = prof.key_averages(), prof.key_averages(group_by_input_shape=True)
     stacks = prof.key_averages(group_by_stack_n=5)
@@ -257,6 +268,8 @@ def gold_of(prof, stack, flops):
             "table_overload": overloads.table(sort_by="count", row_limit=30, max_name_column_width=None)}
     if not (stack and flops):  # torch swaps the two columns
         gold["table_stack"] = stacks.table(sort_by="self_cpu_time_total", row_limit=10)
+    if stack:
+        gold["stacks"] = stacks_of(prof.events())
     return gold
 
 

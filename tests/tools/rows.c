@@ -1,6 +1,6 @@
 /* tests/tools/rows.c - prints the rows or tables of a trace, for tests/golden/torch_diff.py.
  *
- *   rows TRACE json|csv|chrome|table [option...]
+ *   rows TRACE json|csv|chrome|table|stacks [option...]
  *
  * Options: shapes, overloads, stack=N, top, python, torch (of create); sort=ATTRIBUTE, limit=N, name=N,
  * shape=N, source=N, unit=U, header=TEXT, toplevel (of table).
@@ -65,6 +65,12 @@ int main(int argc, char **argv)
     }
     if (mtp_trace_open(argv[1], NULL, &trace) != MTP_OK)
         return die("open");
+    if (strcmp(argv[2], "stacks") == 0) {
+        if (mtp_trace_stacks(trace, "self_cpu_time_total", mtp_sink_file, stdout) != MTP_OK)
+            return die("stacks");
+        mtp_trace_destroy(trace);
+        return 0;
+    }
     if (mtp_averages_create(trace, &by, &rows) != MTP_OK)
         return die("averages");
     if (print(rows, argv[2], &table) != MTP_OK)

@@ -3,7 +3,7 @@
 #define TESTS_UNIT_MADE_RUNS_H
 #include "tests/test.h"
 #include <math.h>
-#include "analyze/diff_stats.h"
+#include "analyze/diff/stats.h"
 #include "base/json_check.h"
 #include "trace/trace.h"
 

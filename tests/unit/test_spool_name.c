@@ -1,4 +1,4 @@
-/* Unit: record/spool_name: a spool and the file under its name: an earlier one, one that another process
+/* Unit: record/spool/name: a spool and the file under its name: an earlier one, one that another process
  * records into, one left by a crash, one that is truncated while it is recorded. */
 #define _GNU_SOURCE
 #include "tests/test.h"

@@ -1,4 +1,4 @@
-/* Unit: present/stacks: folded stacks as torch's export_stacks writes them. */
+/* Unit: present/stacks, present/folded: stacks as torch's export_stacks writes them, and for flame graphs. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include "tests/unit/chrome_traces.h"
@@ -28,6 +28,14 @@ static void check(const mtp_trace *t, const char *metric, const char *want)
 {
     text out = {0};
     assert_ok(mtp_trace_stacks(t, metric, text_sink, &out));
+    assert_string_equal(out.bytes != NULL ? out.bytes : "", want);
+    free(out.bytes);
+}
+
+static void check_folded(const mtp_trace *t, const char *metric, const char *want)
+{
+    text out = {0};
+    assert_ok(mtp_trace_folded(t, metric, text_sink, &out));
     assert_string_equal(out.bytes != NULL ? out.bytes : "", want);
     free(out.bytes);
 }
@@ -155,16 +163,72 @@ static void backward_is_shown_where_forward_was_called(void **state)
     mtp__trace_add_span(t, engine, 10000, 20000, text_of(t, "MmBackward0"), MTP__CATEGORY_CPU_OP,
                         MTP__SPAN_BACKWARD, detail);
     add_span(t, engine, 11000, 14000, "aten::mm", MTP__CATEGORY_CPU_OP, &inner);
-    back.sequence = 99; /* nobody's: its own stack is better than none */
+    back.sequence = 99; /* nobody's: torch shows no stack */
     detail = mtp__trace_add_detail(t, &back);
     mtp__trace_add_span(t, engine, 30000, 32000, text_of(t, "Other"), MTP__CATEGORY_CPU_OP,
                         MTP__SPAN_BACKWARD, detail);
     t = maker_finish(t);
-    check(t, "self_cpu_time_total", "main;forward 5\nmain;forward 7\nmain;forward 3\nengine;run 2\n");
+    check(t, "self_cpu_time_total", "main;forward 5\nmain;forward 7\nmain;forward 3\n");
+    check_folded(t, "self_cpu_time_total",
+                 "main;forward;MmBackward0 7\n"
+                 "main;forward;aten::mm 5\n"
+                 "main;forward;MmBackward0;aten::mm 3\n"
+                 "engine;run;Other 2\n"); /* where it ran is better than nowhere */
     mtp_trace_destroy(t);
 }
 
-static void device_time_is_that_of_what_the_op_launched(void **state)
+/* Since 2.12. What an op calls in Python is not its own time; in older files, it is. */
+static void functions_of_python_are_events_as_in_torch(void **state)
+{
+    (void)state;
+    for (int old = 0; old < 2; old++) {
+        mtp_trace *t = maker_start(old);
+        uint32_t main = add_thread(t, 517, 517, "main");
+        add_span(t, main, 0, 100000, "train.py(1): <module>", MTP__CATEGORY_PYTHON_FUNCTION, NULL);
+        add_span(t, main, 1000, 90000, "net.py(3): forward", MTP__CATEGORY_PYTHON_FUNCTION, NULL);
+        add_span(t, main, 2000, 30000, "scope", MTP__CATEGORY_USER_ANNOTATION, NULL);
+        add_span(t, main, 3000, 23000, "<built-in function sleep>", MTP__CATEGORY_PYTHON_FUNCTION, NULL);
+        t = maker_finish(t);
+        check(t, "self_cpu_time_total",
+              old ? "train.py(1):_<module>;net.py(3):_forward 28\n"
+                  : "train.py(1):_<module>;net.py(3):_forward 61\n"
+                    "train.py(1):_<module>;net.py(3):_forward 8\n"
+                    "train.py(1):_<module>;net.py(3):_forward 20\n");
+        check_folded(t, "self_cpu_time_total", "train.py(1):_<module>;net.py(3):_forward;scope 28\n");
+        mtp_trace_destroy(t);
+    }
+}
+
+static void lines_are_in_the_order_of_events_whichever_thread_they_are_on(void **state)
+{
+    (void)state;
+    mtp_trace *t = maker_start(false);
+    uint32_t main = add_thread(t, 517, 517, "main"), other = add_thread(t, 517, 518, "other");
+    mtp__detail a = STACK(t, "main", "a"), b = STACK(t, "run", "b"), c = STACK(t, "main", "c");
+    add_span(t, main, 0, 1000, "op", MTP__CATEGORY_CPU_OP, &a);
+    add_span(t, main, 4000, 7000, "op", MTP__CATEGORY_CPU_OP, &c);
+    add_span(t, other, 2000, 4000, "op", MTP__CATEGORY_CPU_OP, &b);
+    t = maker_finish(t);
+    check(t, "self_cpu_time_total", "main;a 1\nrun;b 2\nmain;c 3\n");
+    mtp_trace_destroy(t);
+}
+
+static void frames_and_events_that_torch_omits_are_omitted(void **state)
+{
+    (void)state;
+    mtp_trace *t = maker_start(false);
+    uint32_t main = add_thread(t, 517, 517, "main");
+    mtp__detail d = STACK(t, "main.py(1): main", "step.py(3): step",
+                          "torch/autograd/__init__.py(246): backward", "<built-in method run_backward>");
+    add_span(t, main, 0, 9000, "op", MTP__CATEGORY_CPU_OP, &d);
+    add_span(t, main, 1000, 8000, "profiler::_record_function_enter", MTP__CATEGORY_CPU_OP, &d);
+    t = maker_finish(t);
+    check(t, "self_cpu_time_total", "main.py(1):_main;step.py(3):_step;<built-in_method_run_backward> 9\n");
+    mtp_trace_destroy(t);
+}
+
+/* As in torch, whose list has kernels as well. */
+static void device_time_is_that_of_kernels_and_of_the_ops_that_launched_them(void **state)
 {
     (void)state;
     static const char *const spellings[] = {"self_device_time_total", "self_cuda_time_total",
@@ -180,19 +244,11 @@ static void device_time_is_that_of_what_the_op_launched(void **state)
     add_span(t, stream, 11000, 12000, "kernel", MTP__CATEGORY_KERNEL, &work);
     t = maker_finish(t);
     for (size_t i = 0; i < COUNT(spellings); i++)
-        check(t, spellings[i], "a;b 8\n");
+        check(t, spellings[i], "a;b 8\na;b 7\na;b 1\n");
     mtp_trace_destroy(t);
 }
 
 /* ------------------------------------------------------------------------------------------------- folded */
-
-static void check_folded(const mtp_trace *t, const char *metric, const char *want)
-{
-    text out = {0};
-    assert_ok(mtp_trace_folded(t, metric, text_sink, &out));
-    assert_string_equal(out.bytes != NULL ? out.bytes : "", want);
-    free(out.bytes);
-}
 
 static void a_stack_is_one_line_however_often_it_was_there(void **state)
 {
@@ -329,7 +385,7 @@ static void no_failure_leaks(void **state)
         for (int nth = 1, fired = 1; fired > 0; nth++) {
             text out = {0};
             long live = mtp__alloc_live();
-            mtp__fault_plan(1u << MTP__FAULT_ALLOC, nth, false);
+            mtp__fault_plan(1u << MTP__FAULT_ALLOC | 1u << MTP__FAULT_MAP, nth, false);
             mtp_status status = write(traces[i / 2], "self_cpu_time_total", text_sink, &out);
             fired = mtp__fault_stop();
             assert_int_equal(status, fired > 0 ? MTP_E_NOMEM : MTP_OK);
@@ -375,7 +431,10 @@ int main(void)
         TEST(without_a_stack_the_python_functions_around_are_it),
         TEST(an_only_child_of_the_same_name_is_part_of_its_parent),
         TEST(backward_is_shown_where_forward_was_called),
-        TEST(device_time_is_that_of_what_the_op_launched),
+        TEST(functions_of_python_are_events_as_in_torch),
+        TEST(lines_are_in_the_order_of_events_whichever_thread_they_are_on),
+        TEST(frames_and_events_that_torch_omits_are_omitted),
+        TEST(device_time_is_that_of_kernels_and_of_the_ops_that_launched_them),
         TEST(a_stack_is_one_line_however_often_it_was_there),
         TEST(functions_ops_and_scopes_are_folded_as_they_nest),
         TEST(kernels_are_folded_below_the_op_that_launched_them),

@@ -203,7 +203,7 @@ static void gather(fast *f, struct mtp__torch_thread thread)
     const uint32_t *row_of = f->row_of.p;
     uint64_t *end = (uint64_t *)f->times.p + f->times.bytes / sizeof(uint64_t) - 1;
     for (uint32_t i = thread.first; i < thread.first + thread.count; i++) {
-        uint64_t ns = (uint64_t)mtp__lasted(t, i);
+        uint64_t ns = (uint64_t)mtp__duration(t, i);
         target *to = f->target[row_of[place_of(t->name[i], t->category[i])] - 1];
         for (unsigned q = 0; q < QUANTILES; q++) {
             bool inside = ns - to[q].low < to[q].width;

@@ -239,43 +239,19 @@ static uint32_t shape_text(mtp__group *g, uint32_t shape)
     return *known;
 }
 
-/* Internal frames, which torch omits: both parts occur in them. */
-bool mtp__frame_is_filtered(const char *frame)
-{
-    static const char *const both[][2] = {{"autograd/__init__", "_make_grads"},
-                                          {"autograd/__init__", "backward"},
-                                          {"torch/tensor", "backward"},
-                                          {"_internal/common_utils", "prof_callable"},
-                                          {"_internal/common_utils", "prof_func_call"},
-                                          {"_internal/common_utils", "prof_meth_call"}};
-    for (size_t i = 0; i < sizeof both / sizeof *both; i++)
-        if (strstr(frame, both[i][0]) != NULL && strstr(frame, both[i][1]) != NULL)
-            return true;
-    return false;
-}
-
-/* The innermost frames of a stack, encoded as a text of their text ids. */
+/* The innermost frames of a stack, encoded as a text of their text ids. Python calls are not cached: these
+ * are few. */
 static uint32_t stack_text(mtp__group *g, uint32_t stack)
 {
-    const mtp_trace *t = g->t;
-    bool call = (stack & MTP__STACK_CALL) != 0; /* a Python call's name, then its own stack: these are few */
-    uint32_t span = stack & ~MTP__STACK_CALL, no;
-    uint32_t *known = call ? (no = 0, &no) : (uint32_t *)g->stack_of.p + stack;
+    uint32_t none = 0, *known = (stack & MTP__STACK_CALL) != 0 ? &none : (uint32_t *)g->stack_of.p + stack;
     if (*known != 0)
         return *known;
-    uint32_t frames[DEEPEST], count = 0, most = g->options->by_stack;
+    uint32_t frames[DEEPEST], count = 0, most = g->options->by_stack, text;
     most = most < DEEPEST ? most : DEEPEST;
-    for (stack = call ? 0 : stack; call && stack == 0 && span != MTP__NONE && count < most;
-         span = g->options->python_stacks ? mtp__python_around(t, span) : MTP__NONE) {
-        mtp_text name = mtp__trace_get_text(t, t->name[span]);
-        if (!g->options->python_stacks || !mtp__frame_is_filtered(name.bytes))
-            frames[count++] = mtp__group_text(g, name.bytes, name.length);
-        stack = mtp__trace_detail(t, span)->stack;
-    }
-    for (uint32_t at = stack; at != 0 && count < most; at = t->stacks[at].parent) {
-        mtp_text frame = mtp__trace_get_text(t, t->stacks[at].frame);
-        if (!mtp__frame_is_filtered(frame.bytes))
-            frames[count++] = mtp__group_text(g, frame.bytes, frame.length);
+    mtp__frames f = mtp__frames_of(g->t, g->options->python_stacks, stack);
+    while (count < most && mtp__frames_next(&f, &text)) {
+        mtp_text frame = mtp__trace_get_text(g->t, text);
+        frames[count++] = mtp__group_text(g, frame.bytes, frame.length);
     }
     return *known = mtp__group_text(g, frames, count * sizeof *frames);
 }

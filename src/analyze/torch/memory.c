@@ -5,6 +5,7 @@
  */
 #include <string.h>
 #include "analyze/torch/rules.h"
+#include "base/bisect.h"
 #include "base/error.h"
 
 /* c10::DeviceType to the column: 0 CPU, 1 device, 2 neither. */
@@ -58,13 +59,7 @@ void mtp__bytes_fini(mtp__bytes *b)
 /* The first event in [low, high) that is not before `when`. */
 static uint32_t bisect(const int64_t *ts, uint32_t low, uint32_t high, int64_t when)
 {
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (ts[mid] < when)
-            low = mid + 1;
-        else
-            high = mid;
-    }
+    MTP__BISECT(low, high, mid, ts[mid] < when)
     return low;
 }
 

@@ -104,7 +104,7 @@ static void sum_more(mtp__walk *w, mtp__sum *s, const frame *f, const extra *x)
         ((uint32_t *)w->work.p)[f->span] = x->work;
     if (w->g->t->category[f->span] == MTP__CATEGORY_CPU_OP) {
         cost c = cost_of(w, f->key, f->span);
-        int64_t self = mtp__minus(mtp__lasted(w->g->t, f->span), f->child_ns);
+        int64_t self = mtp__minus(mtp__duration(w->g->t, f->span), f->child_ns);
         s->flops += c.flops;
         mtp__count(&s->op_ns, self);
         mtp__count(&s->known_ns, c.known ? self : 0);
@@ -198,7 +198,7 @@ static inline __attribute__((always_inline)) void end_top(mtp__walk *w, stack *k
         return;
     }
     frame *parent = f - 1;
-    mtp__count(&parent->child_ns, mtp__lasted(w->g->t, f->span));
+    mtp__count(&parent->child_ns, mtp__duration(w->g->t, f->span));
     if (full) {
         extra *above = x - 1;
         mtp__add(&above->child_us[0], &above->child_us[1], x->total_us);
@@ -314,7 +314,7 @@ static void walk_device(mtp__walk *w, const mtp__track *track)
         if (row == MTP__NONE)
             continue;
         mtp__sum *s = &g->sum[row];
-        int64_t trim = mtp__trim(t, i), ns = mtp__minus(mtp__lasted(t, i), 2 * trim);
+        int64_t trim = mtp__trim(t, i), ns = mtp__minus(mtp__duration(t, i), 2 * trim);
         s->count++;
         mtp__count(&s->total_ns, ns);
         s->min_ns = ns < s->min_ns ? ns : s->min_ns;

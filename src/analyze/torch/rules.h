@@ -12,7 +12,8 @@
  *   fast.c     the walk of plain recordings, without a stack
  *   exact.c    torch's own floating-point sums, for traces that torch wrote; the order of its list
  *
- * ../averages.c calls them in order; ../events*.c exposes what the walk finds, event by event.
+ * ../averages.c calls them in order; ../events*.c exposes what the walk finds, event by event; export_stacks
+ * (present/stacks.c) is a list of those, and folded stacks (present/folded.c) have the same times.
  */
 #ifndef MTP_ANALYZE_TORCH_RULES_H
 #define MTP_ANALYZE_TORCH_RULES_H
@@ -68,7 +69,7 @@ static inline void mtp__count(int64_t *sum, int64_t more)
     *sum = mtp__plus(*sum, more);
 }
 
-static inline int64_t mtp__lasted(const mtp_trace *t, uint32_t span)
+static inline int64_t mtp__duration(const mtp_trace *t, uint32_t span)
 {
     return mtp__minus(t->end[span], t->start[span]);
 }
@@ -139,7 +140,6 @@ static inline uint32_t mtp__group_row(mtp__group *g, uint32_t key, unsigned clas
 uint32_t mtp__group_text(mtp__group *g, const void *bytes,
                          size_t length); /* id; 0 and latched: out of memory */
 size_t mtp__overload_at(mtp_text name);  /* position of the dot in aten::add.Tensor; 0: none */
-bool mtp__frame_is_filtered(const char *frame);
 
 /* ------------------------------------------------------------------------------------- what spans carry */
 
@@ -179,12 +179,28 @@ uint32_t mtp__main_track(const mtp_trace *t);
  * caller frees *out. */
 mtp_status mtp__around(const mtp_trace *t, mtp__scratch *out);
 
+/* uint32_t by span: 1 + the forward op whose stack is shown for it; MTP__NONE: in a backward function whose
+ * forward op is unknown; 0: not in a backward function. The caller frees *out. */
+mtp_status mtp__forward_of(const mtp_trace *t, mtp__scratch *out);
 /* uint32_t by span: index into t->stacks; or MTP__STACK_CALL and a Python span: its name, then its stack.
  * python: spans without a stack get the enclosing Python functions, as such calls. The caller frees *out. */
 #define MTP__STACK_CALL 0x80000000u
 mtp_status mtp__stacks_of(const mtp_trace *t, bool python, mtp__scratch *out);
-/* The innermost Python function around a span; MTP__NONE: none. */
-uint32_t mtp__python_around(const mtp_trace *t, uint32_t span);
+/* uint32_t by span: 1 + the innermost Python function around it; 0: none. The caller frees *out. */
+mtp_status mtp__python_of(const mtp_trace *t, mtp__scratch *out);
+
+/* The frames of such a stack, innermost first, less those that torch omits. python: as for mtp__stacks_of. */
+typedef struct mtp__frames {
+    const mtp_trace *t;
+    uint32_t call, stack; /* what is next: MTP__NONE or a Python span; index into t->stacks */
+    bool python;
+} mtp__frames;
+static inline mtp__frames mtp__frames_of(const mtp_trace *t, bool python, uint32_t stack)
+{
+    bool call = (stack & MTP__STACK_CALL) != 0;
+    return (mtp__frames){t, call ? stack & ~MTP__STACK_CALL : MTP__NONE, call ? 0 : stack, python};
+}
+bool mtp__frames_next(mtp__frames *f, uint32_t *text); /* false: that was all */
 
 /* Prefix sums over t->memory, and which events lie inside some CPU span. */
 typedef struct mtp__bytes {
@@ -239,6 +255,20 @@ typedef struct mtp__walk {
     mtp__scratch work;        /* out, if each and device work is linked: uint32_t by span: whose it has */
     mtp__scratch cost;        /* private: FLOPs by shape */
 } mtp__walk;
+/* Where the times of its sums begin. */
+static inline int64_t mtp__walk_zero(const mtp_trace *t)
+{
+    return mtp__is_torchs(t) ? mtp__zero_of(t) : 0;
+}
+/* With torch's arithmetic for torch's files. bytes: NULL without memory events. */
+static inline mtp__walk mtp__walk_of(mtp__group *g, const mtp__launched *launched, mtp__bytes *bytes)
+{
+    return (mtp__walk){.g = g,
+                       .launched = launched,
+                       .bytes = bytes,
+                       .zero_ns = mtp__walk_zero(g->t),
+                       .exact = mtp__is_torchs(g->t)};
+}
 mtp_status mtp__walk_run(mtp__walk *w);
 void mtp__walk_fini(mtp__walk *w);
 
@@ -273,6 +303,6 @@ mtp_status mtp__spread(const mtp__walk *w);
 static inline int64_t mtp__trim(const mtp_trace *t, uint32_t span)
 {
     return mtp__is_torchs(t) && t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION &&
-           mtp__lasted(t, span) >= 2;
+           mtp__duration(t, span) >= 2;
 }
 #endif

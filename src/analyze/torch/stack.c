@@ -1,4 +1,4 @@
-/* analyze/torch/stack.c - the stack shown for an event.
+/* analyze/torch/stack.c - the stack shown for an event, and its frames.
  *
  * torch: an event inside a backward function has the stack of the first forward op with the same sequence
  * number, on the thread that the backward function names. Device work and runtime calls have no stack in a
@@ -14,7 +14,7 @@
 
 typedef struct forward {
     int64_t sequence;
-    uint32_t track, stack;
+    uint32_t track, span;
     bool used;
     bool op; /* a forward op, not the engine's scope around a backward one */
 } forward;
@@ -44,22 +44,7 @@ static void find_backward(const mtp_trace *t, uint32_t *out)
         out[i] = mtp__is_backward(t, i) ? i : t->parent[i] != MTP__NONE ? out[t->parent[i]] : MTP__NONE;
 }
 
-uint32_t mtp__python_around(const mtp_trace *t, uint32_t span)
-{
-    do
-        span = t->parent[span];
-    while (span != MTP__NONE && t->category[span] != MTP__CATEGORY_PYTHON_FUNCTION);
-    return span;
-}
-
-static uint32_t own_stack(const mtp_trace *t, bool python, uint32_t span)
-{
-    uint32_t stack = mtp__trace_detail(t, span)->stack,
-             around = stack == 0 && python ? mtp__python_around(t, span) : MTP__NONE;
-    return around != MTP__NONE ? MTP__STACK_CALL | around : stack;
-}
-
-static void find_forwards(forwards *f, const mtp_trace *t, bool python, const uint32_t *backward)
+static void find_forwards(forwards *f, const mtp_trace *t, const uint32_t *backward)
 {
     for (uint32_t k = 0; k < t->track_count; k++)
         for (uint32_t i = t->tracks[k].first;
@@ -69,7 +54,7 @@ static void find_forwards(forwards *f, const mtp_trace *t, bool python, const ui
                 continue;
             forward *slot = slot_of(f, d->sequence, k);
             if (!slot->used)
-                *slot = (forward){d->sequence, k, own_stack(t, python, i), true, d->forward_thread == 0};
+                *slot = (forward){d->sequence, k, i, true, d->forward_thread == 0};
         }
 }
 
@@ -115,29 +100,82 @@ static void find_threads(forwards *f, const mtp_trace *t, const uint32_t *backwa
     }
 }
 
-static uint32_t forward_stack(const forwards *f, const mtp__detail *d)
+static uint32_t forward_op(const forwards *f, const mtp__detail *d)
 {
     for (unsigned n = 0; n < f->threads; n++)
         if (f->thread[n].thread == d->forward_thread && f->thread[n].track != MTP__NONE) {
             const forward *slot = slot_of(f, d->sequence, f->thread[n].track);
-            return slot->used ? slot->stack : 0;
+            return slot->used ? slot->span + 1 : MTP__NONE;
         }
-    return 0;
+    return MTP__NONE;
+}
+
+mtp_status mtp__forward_of(const mtp_trace *t, mtp__scratch *out)
+{
+    forwards f = {0};
+    mtp__scratch backward = {0};
+    size_t slots = 64;
+    while (slots < (size_t)t->detail_count * 2)
+        slots *= 2;
+    f.mask = slots - 1;
+    f.slot = mtp__calloc(slots, sizeof *f.slot);
+    bool ok = f.slot != NULL && mtp__scratch_make(&backward, t->span_count, sizeof(uint32_t)) &&
+              mtp__scratch_make(out, t->span_count, sizeof(uint32_t));
+    if (ok) {
+        uint32_t *in = backward.p, *op = out->p;
+        find_backward(t, in);
+        find_forwards(&f, t, in);
+        find_threads(&f, t, in);
+        for (uint32_t i = 0; i < t->span_count; i++)
+            op[i] = in[i] != MTP__NONE ? forward_op(&f, mtp__trace_detail(t, in[i])) : 0;
+    }
+    mtp__free(f.slot);
+    mtp__scratch_free(&backward);
+    return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the forward ops of %u spans", t->span_count);
+}
+
+/* ------------------------------------------------------------------------------------------ which stack */
+
+mtp_status mtp__python_of(const mtp_trace *t, mtp__scratch *out)
+{
+    if (!mtp__scratch_make(out, t->span_count, sizeof(uint32_t)))
+        return MTP_FAIL(MTP_E_NOMEM, "the Python functions around %u spans", t->span_count);
+    uint32_t *python = out->p;
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        uint32_t up = t->parent[i];
+        if (up != MTP__NONE)
+            python[i] = t->category[up] == MTP__CATEGORY_PYTHON_FUNCTION ? up + 1 : python[up];
+    }
+    return MTP_OK;
+}
+
+typedef struct lookup {
+    const mtp_trace *t;
+    const uint32_t *python; /* by span, as mtp__python_of; NULL: recorded stacks only */
+    const uint32_t *around; /* by span, as mtp__around; NULL: not in a recording */
+} lookup;
+
+static uint32_t own_stack(const lookup *k, uint32_t span)
+{
+    uint32_t stack = mtp__trace_detail(k->t, span)->stack;
+    return stack == 0 && k->python != NULL && k->python[span] != 0 ? MTP__STACK_CALL | (k->python[span] - 1)
+                                                                   : stack;
 }
 
 /* For spans without a stack in the file: a call in an op gets the op's; one outside, or a device annotation,
  * that of the enclosing event. As recorded, not as shown: the forward op's stack is only for spans in a
  * backward function. */
-static uint32_t borrowed_stack(const mtp_trace *t, const uint32_t *around, bool python, uint32_t span)
+static uint32_t borrowed_stack(const lookup *k, uint32_t span)
 {
+    const mtp_trace *t = k->t;
     for (unsigned step = 0; step < t->span_count; step++) {
         const mtp__detail *d = mtp__trace_detail(t, span);
         mtp__category category = (mtp__category)t->category[span];
         uint32_t next = MTP__NONE;
         if (d->stack != 0 || category == MTP__CATEGORY_CPU_OP || category == MTP__CATEGORY_USER_ANNOTATION)
-            return own_stack(t, python, span);
-        if (around != NULL && around[span] != 0) {
-            next = around[span] - 1;
+            return own_stack(k, span);
+        if (k->around != NULL && k->around[span] != 0) {
+            next = k->around[span] - 1;
             if (t->category[next] == MTP__CATEGORY_PYTHON_FUNCTION)
                 return MTP__STACK_CALL | next;
         } else if (mtp__category_on_device(category) && t->launcher != NULL) {
@@ -157,30 +195,75 @@ static bool borrows(const mtp_trace *t, uint32_t span)
     return mtp__is_collected(t, span) || mtp__category_on_device((mtp__category)t->category[span]);
 }
 
+static uint32_t shown_stack(const lookup *k, uint32_t op, uint32_t span)
+{
+    if (op != 0)
+        return op != MTP__NONE ? own_stack(k, op - 1) : 0;
+    return borrows(k->t, span) ? borrowed_stack(k, span) : own_stack(k, span);
+}
+
 mtp_status mtp__stacks_of(const mtp_trace *t, bool python, mtp__scratch *out)
 {
-    forwards f = {0};
-    mtp__scratch backward = {0}, around = {0};
-    size_t slots = 64;
-    while (slots < (size_t)t->detail_count * 2)
-        slots *= 2;
-    f.mask = slots - 1;
-    f.slot = mtp__calloc(slots, sizeof *f.slot);
-    bool ok = f.slot != NULL && mtp__scratch_make(&backward, t->span_count, sizeof(uint32_t)) &&
-              mtp__scratch_make(out, t->span_count, sizeof(uint32_t)) &&
-              (!t->from_kineto || mtp__around(t, &around) == MTP_OK);
-    if (ok) {
-        uint32_t *in = backward.p, *stack = out->p;
-        find_backward(t, in);
-        find_forwards(&f, t, python, in);
-        find_threads(&f, t, in);
+    mtp__scratch ops = {0}, functions = {0}, around = {0};
+    mtp_status status = mtp__forward_of(t, &ops);
+    if (status == MTP_OK && python)
+        status = mtp__python_of(t, &functions);
+    if (status == MTP_OK && t->from_kineto)
+        status = mtp__around(t, &around);
+    if (status == MTP_OK && !mtp__scratch_make(out, t->span_count, sizeof(uint32_t)))
+        status = MTP_FAIL(MTP_E_NOMEM, "the stacks of %u spans", t->span_count);
+    if (status == MTP_OK) {
+        lookup k = {t, functions.p, around.p};
+        uint32_t *stack = out->p;
         for (uint32_t i = 0; i < t->span_count; i++)
-            stack[i] = in[i] != MTP__NONE ? forward_stack(&f, mtp__trace_detail(t, in[i]))
-                       : borrows(t, i)    ? borrowed_stack(t, around.p, python, i)
-                                          : own_stack(t, python, i);
+            stack[i] = shown_stack(&k, ((const uint32_t *)ops.p)[i], i);
     }
-    mtp__free(f.slot);
-    mtp__scratch_free(&backward);
+    mtp__scratch_free(&ops);
+    mtp__scratch_free(&functions);
     mtp__scratch_free(&around);
-    return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the stacks of %u spans", t->span_count);
+    return status;
+}
+
+/* ----------------------------------------------------------------------------------------------- frames */
+
+/* Internal frames, which torch omits: both parts occur in them. */
+static bool is_omitted(const char *frame)
+{
+    static const char *const both[][2] = {{"autograd/__init__", "_make_grads"},
+                                          {"autograd/__init__", "backward"},
+                                          {"torch/tensor", "backward"},
+                                          {"_internal/common_utils", "prof_callable"},
+                                          {"_internal/common_utils", "prof_func_call"},
+                                          {"_internal/common_utils", "prof_meth_call"}};
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++)
+        if (strstr(frame, both[i][0]) != NULL && strstr(frame, both[i][1]) != NULL)
+            return true;
+    return false;
+}
+
+/* The innermost Python function around a span; MTP__NONE: none. */
+static uint32_t python_around(const mtp_trace *t, uint32_t span)
+{
+    do
+        span = t->parent[span];
+    while (span != MTP__NONE && t->category[span] != MTP__CATEGORY_PYTHON_FUNCTION);
+    return span;
+}
+
+bool mtp__frames_next(mtp__frames *f, uint32_t *text)
+{
+    const mtp_trace *t = f->t;
+    do {
+        if (f->call != MTP__NONE) {
+            *text = t->name[f->call];
+            f->stack = mtp__trace_detail(t, f->call)->stack;
+            f->call = f->python && f->stack == 0 ? python_around(t, f->call) : MTP__NONE;
+        } else if (f->stack != 0) {
+            *text = t->stacks[f->stack].frame;
+            f->stack = t->stacks[f->stack].parent;
+        } else {
+            return false;
+        }
+    } while (is_omitted(mtp__trace_get_text(t, *text).bytes));
+    return true;
 }

@@ -215,15 +215,15 @@ static void *CL_API_CALL map_buffer(cl_command_queue q, cl_mem m, cl_bool blocki
                                     cl_int *code)
 {
     mtp__command c;
-    cl_int told = CL_SUCCESS;
+    cl_int error = CL_SUCCESS;
     mtp__command_begin(&c, q, MTP_NAME("clEnqueueMapBuffer"), MAP, MTP_DEVICE_MEMCPY,
                        maps_old(flags) ? bytes : 0, e);
-    void *p = mtp__next->clEnqueueMapBuffer(q, m, blocking, flags, at, bytes, n, list, c.event, &told);
+    void *p = mtp__next->clEnqueueMapBuffer(q, m, blocking, flags, at, bytes, n, list, c.event, &error);
     if (c.ring != NULL)
         keep_mapping(p, flags, bytes);
-    end_waited(&c, told, blocking);
+    end_waited(&c, error, blocking);
     if (code != NULL)
-        *code = told;
+        *code = error;
     return p;
 }
 
@@ -232,17 +232,17 @@ static void *CL_API_CALL map_image(cl_command_queue q, cl_mem m, cl_bool blockin
                                    cl_uint n, const cl_event *list, cl_event *e, cl_int *code)
 {
     mtp__command c;
-    cl_int told = CL_SUCCESS;
+    cl_int error = CL_SUCCESS;
     mtp__command_begin(&c, q, MTP_NAME("clEnqueueMapImage"), MAP, MTP_DEVICE_MEMCPY, 0, e);
     uint64_t bytes = c.ring != NULL ? mtp__image_bytes(m, region) : 0;
     c.flight.of.bytes = maps_old(flags) ? bytes : 0;
     void *p = mtp__next->clEnqueueMapImage(q, m, blocking, flags, origin, region, row, slice, n, list,
-                                           c.event, &told);
+                                           c.event, &error);
     if (c.ring != NULL)
         keep_mapping(p, flags, bytes);
-    end_waited(&c, told, blocking);
+    end_waited(&c, error, blocking);
     if (code != NULL)
-        *code = told;
+        *code = error;
     return p;
 }
 
@@ -330,10 +330,7 @@ static cl_int CL_API_CALL svm_migrate(cl_command_queue q, cl_uint count, const v
 
 void mtp__commands_fork_hold(bool hold)
 {
-    if (hold)
-        pthread_mutex_lock(&mappings.lock);
-    else
-        pthread_mutex_unlock(&mappings.lock);
+    mtp__hold_locks((pthread_mutex_t *const[]){&mappings.lock}, 1, hold);
 }
 
 void mtp__commands_hook(cl_icd_dispatch *ours)

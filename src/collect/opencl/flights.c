@@ -156,7 +156,7 @@ bool mtp__ring_reads_clock(mtp__ring *ring)
 
 /* ----------------------------------------------------------------------------------------- the device's clock */
 
-static void tell_clock(uint32_t device, uint64_t now)
+static void report_clock(uint32_t device, uint64_t now)
 {
     uint64_t ns = now - air.start_ns, ticks = mtp_ticks() - air.start_ticks;
     if (air.clock[device].width == 0 || ticks == 0)
@@ -168,12 +168,12 @@ static void tell_clock(uint32_t device, uint64_t now)
     air.clock[device].told_ns = now;
 }
 
-static void tell_clocks(bool all)
+static void report_clocks(bool all)
 {
     uint64_t now = mtp_now_ns();
     for (uint32_t d = 0, n = mtp__device_count(); d < n; d++)
         if (air.clock[d].width != 0 && (all || now - air.clock[d].told_ns > TELL_CLOCK_NS))
-            tell_clock(d, now);
+            report_clock(d, now);
     air.clock_read = false;
 }
 
@@ -334,7 +334,7 @@ void mtp__flights_harvest(void)
     for (mtp__ring *r = first_ring(); r != NULL; r = r->next)
         harvest_ring(r, FIRST);
     if (air.clock_read)
-        tell_clocks(false);
+        report_clocks(false);
     harvesting = false;
     pthread_mutex_unlock(&air.lock);
 }
@@ -351,7 +351,7 @@ static void harvest_mine(mtp__ring *r)
     if (sweep)
         r->sweep_at = r->added + flying + PIECE;
     if (air.clock_read)
-        tell_clocks(false);
+        report_clocks(false);
     harvesting = false;
     pthread_mutex_unlock(&air.lock);
 }
@@ -449,7 +449,7 @@ static void flush(void *unused)
     }
     __atomic_add_fetch(&air.lost, each_flying(leave_out),
                        __ATOMIC_RELAXED); /* threads add to it without the lock */
-    tell_clocks(true);
+    report_clocks(true);
     for (uint32_t d = 0; d < MTP__DEVICES_MOST; d++)
         air.clock[d].told_ns = 0; /* the next cycle reports the clock at once */
     harvesting = false;

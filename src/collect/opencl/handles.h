@@ -30,7 +30,7 @@ static inline handle *handles_slot(handle *slots, uint32_t room, const void *key
     return &slots[i];
 }
 
-static inline bool handles_get(handles *h, const void *key, handle *out)
+static inline bool handles_find(handles *h, const void *key, bool take, handle *out)
 {
     bool found = false;
     pthread_mutex_lock(&h->lock);
@@ -39,9 +39,21 @@ static inline bool handles_get(handles *h, const void *key, handle *out)
         found = s->key == key;
         if (found)
             *out = *s;
+        if (found && take)
+            s->key = GONE;
     }
     pthread_mutex_unlock(&h->lock);
     return found;
+}
+
+static inline bool handles_get(handles *h, const void *key, handle *out)
+{
+    return handles_find(h, key, false, out);
+}
+
+static inline bool handles_take(handles *h, const void *key, handle *out)
+{
+    return handles_find(h, key, true, out);
 }
 
 /* If out of memory, the entry is not stored and will be looked up again. */
@@ -72,22 +84,6 @@ static inline void handles_put(handles *h, const void *key, uint64_t a, uint64_t
     }
     *s = (handle){key, a, b};
     pthread_mutex_unlock(&h->lock);
-}
-
-static inline bool handles_take(handles *h, const void *key, handle *out)
-{
-    bool found = false;
-    pthread_mutex_lock(&h->lock);
-    if (h->room > 0) {
-        handle *s = handles_slot(h->slots, h->room, key, false);
-        found = s->key == key;
-        if (found) {
-            *out = *s;
-            s->key = GONE;
-        }
-    }
-    pthread_mutex_unlock(&h->lock);
-    return found;
 }
 
 #endif

@@ -36,10 +36,10 @@ static void warn(void *unused, mtp_warning code, const char *text)
 /* Printed once, with the first reason. */
 static void records_nothing(const char *why)
 {
-    static bool said;
-    if (!said)
+    static bool reported;
+    if (!reported)
         fprintf(stderr, "mtprof: the OpenCL layer records nothing: %s\n", why);
-    said = true;
+    reported = true;
 }
 
 /* %p in the name is the process id, so that programs which start others leave a file for each. A relative
@@ -76,7 +76,7 @@ static mtp_status write_json(const mtp_trace *trace)
     return status;
 }
 
-static void tell_missing(uint64_t commands, const char *why)
+static void report_missing(uint64_t commands, const char *why)
 {
     if (commands > 0)
         fprintf(stderr, "mtprof: commands missing from the trace as device work: %llu (%s)\n",
@@ -98,8 +98,8 @@ static void write_own(void)
     }
     if (status != MTP_OK)
         fprintf(stderr, "mtprof: no trace was written to %s: %s\n", own.out, mtp_last_error());
-    tell_missing(mtp__flights_lost(), "not finished at exit");
-    tell_missing(mtp__flights_timeless(), "on queues without times");
+    report_missing(mtp__flights_lost(), "not finished at exit");
+    report_missing(mtp__flights_timeless(), "on queues without times");
     mtp_trace_destroy(trace);
     mtp_profile_destroy(own.profile);
 }
@@ -126,7 +126,7 @@ static void start_own(const char *out)
 }
 
 /* Without MTPROF_OUT the program was expected to run a profile. */
-static void tell_unused(void)
+static void report_unused(void)
 {
     if (getpid() == own.pid && !mtp__flights_recorded())
         records_nothing("MTPROF_OUT is not set, and the program ran no profile");
@@ -141,7 +141,7 @@ static void start(void)
         start_own(file);
     } else {
         own.pid = getpid();
-        atexit(tell_unused);
+        atexit(report_unused);
     }
 }
 

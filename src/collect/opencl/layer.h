@@ -14,6 +14,7 @@
 #include <CL/cl_layer.h>
 #pragma GCC visibility pop
 #include <mtprof.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,10 +34,10 @@ uint32_t mtp__device_number(cl_device_id id);
 uint32_t mtp__device_count(void);
 /* Reports the device to each recording at its first command, for deviceProperties. No lock is held. */
 void mtp__device_describe_to(uint32_t number, uint16_t session);
-extern uint16_t mtp__device_told[MTP__DEVICES_MOST]; /* relaxed: reporting twice does no harm */
+extern uint16_t mtp__device_described[MTP__DEVICES_MOST]; /* relaxed: reporting twice does no harm */
 static inline void mtp__device_met(uint32_t number, uint16_t session)
 {
-    if (__builtin_expect(__atomic_load_n(&mtp__device_told[number], __ATOMIC_RELAXED) != session, 0))
+    if (__builtin_expect(__atomic_load_n(&mtp__device_described[number], __ATOMIC_RELAXED) != session, 0))
         mtp__device_describe_to(number, session);
 }
 
@@ -98,6 +99,14 @@ void mtp__images_hook(cl_icd_dispatch *ours);
 void mtp__memory_hook(cl_icd_dispatch *ours);
 
 /* Hold or release their locks around a fork. */
+static inline void mtp__hold_locks(pthread_mutex_t *const *locks, size_t count, bool hold)
+{
+    for (size_t i = 0; i < count; i++)
+        if (hold)
+            pthread_mutex_lock(locks[i]);
+        else
+            pthread_mutex_unlock(locks[i]);
+}
 void mtp__queues_fork_hold(bool hold);
 void mtp__commands_fork_hold(bool hold);
 void mtp__memory_fork_hold(bool hold);

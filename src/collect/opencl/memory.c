@@ -25,11 +25,7 @@ static handles shared = HANDLES_INIT; /* a: bytes, b: device */
 void mtp__memory_fork_hold(bool hold)
 {
     pthread_mutex_t *const locks[] = {&totals.lock, &shared.lock};
-    for (int i = 0; i < 2; i++)
-        if (hold)
-            pthread_mutex_lock(locks[i]);
-        else
-            pthread_mutex_unlock(locks[i]);
+    mtp__hold_locks(locks, 2, hold);
 }
 
 uint64_t mtp__memory_bytes(cl_mem memory)

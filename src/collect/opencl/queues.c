@@ -31,11 +31,7 @@ static struct {
 void mtp__queues_fork_hold(bool hold)
 {
     pthread_mutex_t *const locks[] = {&seen.lock, &kernels.lock, &queues.lock};
-    for (int i = 0; i < 3; i++)
-        if (hold)
-            pthread_mutex_lock(locks[i]);
-        else
-            pthread_mutex_unlock(locks[i]);
+    mtp__hold_locks(locks, 3, hold);
 }
 
 uint32_t mtp__device_number(cl_device_id id)
@@ -60,7 +56,7 @@ static const char *text_of(cl_device_id id, cl_device_info what, char text[128])
     return text[0] != 0 ? text : NULL;
 }
 
-uint16_t mtp__device_told[MTP__DEVICES_MOST];
+uint16_t mtp__device_described[MTP__DEVICES_MOST];
 
 void mtp__device_describe_to(uint32_t number, uint16_t session)
 {
@@ -84,7 +80,7 @@ void mtp__device_describe_to(uint32_t number, uint16_t session)
     info.clock_mhz = clock;
     info.group_most = (uint32_t)group;
     mtp_device_describe(MTP_DEVICE_NPU(number), &info);
-    __atomic_store_n(&mtp__device_told[number], session, __ATOMIC_RELAXED);
+    __atomic_store_n(&mtp__device_described[number], session, __ATOMIC_RELAXED);
 }
 
 uint32_t mtp__device_count(void)

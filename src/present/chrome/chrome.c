@@ -34,7 +34,7 @@ typedef struct merge {
     uint32_t count;     /* of the heap */
     uint32_t *order;    /* owned, or NULL: spans in stored order */
     uint32_t *instants; /* owned, or NULL: instants in stored order */
-    uint64_t told;      /* events, at the last progress callback */
+    uint64_t reported;  /* events, at the last progress callback */
 } merge;
 
 /* -------------------------------------------------------------------------------------------- sources */
@@ -269,7 +269,7 @@ static void write_first(merge *m)
 static void progress(merge *m)
 {
     mtp__chrome *w = m->w;
-    m->told = w->events;
+    m->reported = w->events;
     if (w->options.progress != NULL)
         w->options.progress(w->options.user, w->events < w->events_total ? w->events : w->events_total,
                             w->events_total);
@@ -289,12 +289,12 @@ static void merge_run(merge *m)
         do {
             write_one(m, top);
         } while (top->at < top->end && (next == NULL || before(top, next)) &&
-                 w->events - m->told < PROGRESS_EVERY);
+                 w->events - m->reported < PROGRESS_EVERY);
         if (top->at >= top->end)
             m->heap[0] = m->heap[--m->count];
         if (m->count > 0)
             sift(m, 0);
-        if (w->events - m->told >= PROGRESS_EVERY)
+        if (w->events - m->reported >= PROGRESS_EVERY)
             progress(m);
     }
 }

@@ -5,6 +5,7 @@
  * here.
  */
 #include <stdlib.h>
+#include "base/bisect.h"
 #include "base/error.h"
 #include "base/grow.h"
 #include "present/chrome/chrome.h"
@@ -30,36 +31,11 @@ static int by_span(const void *a, const void *b)
 uint32_t mtp__chrome_first_link(const mtp__chrome *w, uint32_t span)
 {
     uint32_t low = 0, high = w->link_count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (w->links[mid].span < span)
-            low = mid + 1;
-        else
-            high = mid;
-    }
+    MTP__BISECT(low, high, mid, w->links[mid].span < span)
     return low;
 }
 
 /* ------------------------------------------------------------------------------- of a JSON file's flows */
-
-/* The innermost span of a track at this time; MTP__NONE: none. */
-static uint32_t span_at(const mtp_trace *t, const mtp__track *track, int64_t ts)
-{
-    uint32_t low = track->first, high = track->first + track->count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (t->start[mid] <= ts)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    if (low == track->first)
-        return MTP__NONE;
-    uint32_t span = low - 1;
-    while (span != MTP__NONE && t->start[span] != ts && t->end[span] < ts)
-        span = t->parent[span];
-    return span;
-}
 
 /* Starts first: a flow has one. Ends without a start in the file, as PyTorch writes them, are kept: viewers
  * just draw no arrow for them. */
@@ -74,7 +50,7 @@ static mtp_status tie_flows(mtp__chrome *w)
             bool is_new = true;
             if ((f->phase == 's') != (pass == 0))
                 continue;
-            uint32_t span = f->track < t->track_count ? span_at(t, &t->tracks[f->track], f->ts) : MTP__NONE;
+            uint32_t span = f->track < t->track_count ? mtp__trace_span_at(t, f->track, f->ts) : MTP__NONE;
             bool again = pass == 0 && mtp__pair_find(&started, f->name, f->id) != NULL;
             if (span == MTP__NONE || again) {
                 w->flows_dropped++;

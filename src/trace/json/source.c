@@ -95,18 +95,6 @@ static ssize_t read_plain(mtp__source *s, void *to, size_t room)
 
 /* --------------------------------------------------------------------------------------- compressed */
 
-static void *zlib_alloc(void *user, unsigned count, unsigned size)
-{
-    (void)user;
-    return mtp__calloc(count, size);
-}
-
-static void zlib_free(void *user, void *p)
-{
-    (void)user;
-    mtp__free(p);
-}
-
 static ssize_t broken(mtp__source *s, const char *what)
 {
     s->status = MTP_FAIL(
@@ -235,8 +223,8 @@ static mtp_status recognise(mtp__source *s)
     if (s->held >= 2 && memcmp(s->input, "\x1f\x8b", 2) == 0) {
         s->form = "gzip";
         s->reading = read_gzip;
-        s->gzip.zalloc = zlib_alloc;
-        s->gzip.zfree = zlib_free;
+        s->gzip.zalloc = mtp__zlib_alloc;
+        s->gzip.zfree = mtp__zlib_free;
         if (inflateInit2(&s->gzip, 15 + 16) != Z_OK)
             return MTP_FAIL(MTP_E_NOMEM, "decompressing");
         s->gzip_open = true;

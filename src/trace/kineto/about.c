@@ -71,12 +71,12 @@ void mtp__kineto_about(mtp__kineto *k, const mtp__json_value *object)
     mtp__json_value v;
     const char *p = object->bytes + 1;
     while (object->kind == '{' && mtp__json_member(&k->json, &p, &key, &v)) {
-        uint64_t told = 0;
+        uint64_t value = 0;
         if (is(&key, "ledger") && v.kind == '{')
             read_ledger(k, &v);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-            if (is(&key, counts[i].key) && whole(&v, &told))
-                *counts[i].count += told;
+            if (is(&key, counts[i].key) && whole(&v, &value))
+                *counts[i].count += value;
     }
 }
 

@@ -4,11 +4,11 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/os.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 #include "trace/build.h"
 #include "trace/kineto/reader.h"
 
-#define TELL_EVERY ((uint64_t)16 << 20) /* bytes of the file between calls of progress */
+#define PROGRESS_EVERY ((uint64_t)16 << 20) /* bytes of the file between calls of progress */
 #define SPANS_FIRST 4096u
 
 enum { /* what peek() returns instead of a character */
@@ -29,8 +29,8 @@ static mtp_status more(mtp__kineto *k)
     k->json.end = k->window.bytes + k->window.held;
     k->json.complete = k->window.complete;
     uint64_t done = mtp__source_done(k->window.source);
-    if (k->options != NULL && k->options->progress != NULL && done - k->told >= TELL_EVERY) {
-        k->told = done;
+    if (k->options != NULL && k->options->progress != NULL && done - k->reported >= PROGRESS_EVERY) {
+        k->reported = done;
         k->options->progress(k->options->user, done, mtp__source_total(k->window.source));
     }
     return status;

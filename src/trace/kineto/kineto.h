@@ -10,7 +10,7 @@
 
 /* Converts a caller's options to the current struct; older callers have a shorter one, NULL means the
  * defaults. MTP_E_ABI. */
-mtp_status mtp__open_options(const mtp_open_options *from, mtp_open_options *to);
+mtp_status mtp__open_read_options(const mtp_open_options *from, mtp_open_options *to);
 /* The same for a path, with its memory bound in force: the caller ends that with mtp__budget_end(outer). */
 mtp_status mtp__open_begin(const char *path, const mtp_open_options *from, mtp_open_options *to,
                            mtp__budget *outer);

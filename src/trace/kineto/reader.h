@@ -195,7 +195,7 @@ typedef struct mtp__kineto {
     bool no_memory;       /* latched */
     uint64_t arg_context; /* event.c: context of the next prediction */
     uint64_t events, skipped;
-    uint64_t told;                   /* bytes at the last call of progress */
+    uint64_t reported;               /* bytes at the last call of progress */
     const mtp_open_options *options; /* borrowed, or NULL */
 
     mtp__buffer scratch, rest; /* for strings; for args */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/bisect.h"
 #include "base/error.h"
 #include "base/grow.h"
 #include "base/guard.h"
@@ -86,13 +87,7 @@ const mtp__stream_info *mtp__dictionary_stream(const mtp__dictionary *d, uint32_
 uint64_t mtp__dictionary_stop(const mtp__dictionary *d, uint32_t cycle)
 {
     uint32_t low = 0, high = d->stop_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (d->stops[middle].cycle < cycle)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    MTP__BISECT(low, high, middle, d->stops[middle].cycle < cycle)
     return low < d->stop_count && d->stops[low].cycle == cycle ? d->stops[low].ticks : 0;
 }
 

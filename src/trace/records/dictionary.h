@@ -2,7 +2,7 @@
 #ifndef MTP_TRACE_RECORDS_DICTIONARY_H
 #define MTP_TRACE_RECORDS_DICTIONARY_H
 #include "base/pair_map.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 #include "trace/symbols.h"
 #include "trace/records/ticks.h"
 #include "trace/trace.h"

@@ -2,6 +2,7 @@
 #include "trace/records/from_device.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/bisect.h"
 #include "base/pair_map.h"
 #include "trace/build.h"
 
@@ -74,14 +75,8 @@ static int by_device_time(const void *a, const void *b)
 static uint32_t point_after(const mtp__device_works *d, uint32_t device, uint64_t at)
 {
     uint32_t low = 0, high = d->point_count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        const clock_point *p = &d->point[mid];
-        if (p->device < device || (p->device == device && p->device_ns <= at))
-            low = mid + 1;
-        else
-            high = mid;
-    }
+    const clock_point *p = d->point;
+    MTP__BISECT(low, high, mid, p[mid].device < device || (p[mid].device == device && p[mid].device_ns <= at))
     return low;
 }
 

@@ -12,7 +12,7 @@
 #include "base/os.h"
 #include "record/details.h"
 #include "record/profile.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 #include "trace/build.h"
 #include "trace/records/from_device.h"
 #include "trace/records/moment.h"

@@ -1,7 +1,7 @@
 #include "trace/records/moment.h"
 #include <fcntl.h>
 #include "base/os.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 
 uint32_t mtp__words_until(const mtp__chunk *chunk, const uint64_t *words, uint32_t count, uint64_t until)
 {

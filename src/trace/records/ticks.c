@@ -1,6 +1,7 @@
 #include "trace/records/ticks.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/bisect.h"
 #include "base/grow.h"
 #include "base/os.h"
 
@@ -96,7 +97,7 @@ static int by_value(const void *a, const void *b)
 /* The session's rate, in ns per tick, unless it is impossible or most anchors disagree. */
 static double reference(mtp__tick_line *line, double ticks_per_ns)
 {
-    double rate[SAMPLES], told = ticks_per_ns > 0.01 && ticks_per_ns < 100.0 ? 1.0 / ticks_per_ns : 0;
+    double rate[SAMPLES], recorded = ticks_per_ns > 0.01 && ticks_per_ns < 100.0 ? 1.0 / ticks_per_ns : 0;
     uint32_t count = 0, step = line->count / SAMPLES + 1;
     for (uint32_t i = step; i < line->count; i += step) {
         const point *a = &line->point[i - step], *b = &line->point[i];
@@ -105,12 +106,12 @@ static double reference(mtp__tick_line *line, double ticks_per_ns)
             rate[count++] = each;
     }
     if (count == 0)
-        return told != 0 ? told : 1.0;
+        return recorded != 0 ? recorded : 1.0;
     qsort(rate, count, sizeof *rate, by_value);
     double middle = rate[count / 2];
-    if (told != 0 && (near(middle, told, 0) || count < 3))
-        return told;
-    line->faults += told != 0;
+    if (recorded != 0 && (near(middle, recorded, 0) || count < 3))
+        return recorded;
+    line->faults += recorded != 0;
     return middle;
 }
 
@@ -209,26 +210,15 @@ void mtp__ticks_seek(mtp__tick_line *line, uint64_t ticks)
         line->at = low;
         return;
     }
-    while (high - low > 1) {
-        uint32_t mid = low + (high - low) / 2;
-        if (line->point[mid].ticks <= ticks)
-            low = mid;
-        else
-            high = mid;
-    }
-    line->at = low;
+    low++;
+    MTP__BISECT(low, high, mid, line->point[mid].ticks <= ticks)
+    line->at = low - 1;
 }
 
 int64_t mtp__ticks_of_clock(const mtp__tick_line *line, uint64_t ns)
 {
-    int64_t told = mtp__ns_bound_clock(ns);
-    uint32_t low = 0, high = line->count;
-    while (high - low > 1) {
-        uint32_t mid = low + (high - low) / 2;
-        if (line->point[mid].ns - line->point[mid].shift <= told)
-            low = mid;
-        else
-            high = mid;
-    }
-    return told + line->point[low].shift - line->zero_ns;
+    int64_t recorded = mtp__ns_bound_clock(ns);
+    uint32_t low = 1, high = line->count;
+    MTP__BISECT(low, high, mid, line->point[mid].ns - line->point[mid].shift <= recorded)
+    return recorded + line->point[low - 1].shift - line->zero_ns;
 }

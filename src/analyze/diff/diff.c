@@ -1,21 +1,11 @@
-/* analyze/diff.c - two traces compared row by row: runs all parts in order; the public calls. A diff is
+/* analyze/diff/diff.c - two traces compared row by row: runs all parts in order; the public calls. A diff is
  * immutable. */
-#include "analyze/diff.h"
+#include "analyze/diff/diff.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
 #include "base/os.h"
-
-const char *mtp_verdict_text(mtp_verdict verdict)
-{
-    static const char *const text[] = {
-#define X(sym, value, spelling) [value] = spelling,
-        MTP_VERDICT_LIST(X)
-#undef X
-    };
-    return (unsigned)verdict < sizeof text / sizeof *text ? text[verdict] : "?";
-}
 
 /* ----------------------------------------------------------------------------------------- rows in pairs */
 
@@ -42,9 +32,9 @@ static int by_key_and_side(const void *a, const void *b)
 }
 
 /* Ids refer to the texts shared by both sides. */
-static void fill_sums(mtp_diff *d, mtp__diff_row *r)
+static void fill_sums(mtp_diff *d, mtp__diff_pair *r)
 {
-    mtp_diff_row *s = &r->seen;
+    mtp_diff_row *s = &r->shown;
     const mtp__sum *sum[2] = {r->before != MTP__NONE ? &d->calls[0].group.sum[r->before] : NULL,
                               r->after != MTP__NONE ? &d->calls[1].group.sum[r->after] : NULL};
     const mtp__sum *any = sum[0] != NULL ? sum[0] : sum[1];
@@ -93,7 +83,7 @@ static mtp_status pair_rows(mtp_diff *d)
     qsort(keys, n, sizeof *keys, by_key_and_side);
     for (size_t i = 0; i < n; i++) {
         bool pair = i + 1 < n && by_key(&keys[i], &keys[i + 1]) == 0;
-        mtp__diff_row *r = &d->row[d->count++];
+        mtp__diff_pair *r = &d->row[d->count++];
         r->before = keys[i].after == 0 ? keys[i].row : MTP__NONE;
         r->after = keys[i].after == 1 ? keys[i].row : pair ? keys[i + 1].row : MTP__NONE;
         fill_sums(d, r);
@@ -105,33 +95,33 @@ static mtp_status pair_rows(mtp_diff *d)
 
 /* ----------------------------------------------------------------------------------------------- the order */
 
-static int rank_of(const mtp__diff_row *r)
+static int rank_of(const mtp__diff_pair *r)
 {
     static const int rank[] = {
         [MTP_VERDICT_MORE_CALLS] = 0, [MTP_VERDICT_FEWER_CALLS] = 0, [MTP_VERDICT_SLOWER] = 0,
         [MTP_VERDICT_FASTER] = 0,     [MTP_VERDICT_NEW] = 1,         [MTP_VERDICT_GONE] = 1,
         [MTP_VERDICT_UNCERTAIN] = 2,  [MTP_VERDICT_SAME] = 3};
-    return rank[r->seen.verdict];
+    return rank[r->shown.verdict];
 }
 
 static int by_cost(const void *a, const void *b)
 {
-    const mtp__diff_row *x = a, *y = b;
+    const mtp__diff_pair *x = a, *y = b;
     if (rank_of(x) != rank_of(y))
         return rank_of(x) - rank_of(y);
     if (x->cost != y->cost)
         return x->cost > y->cost ? -1 : 1;
-    size_t shorter = x->seen.key_length < y->seen.key_length ? x->seen.key_length : y->seen.key_length;
-    int order = memcmp(x->seen.key, y->seen.key, shorter);
+    size_t shorter = x->shown.key_length < y->shown.key_length ? x->shown.key_length : y->shown.key_length;
+    int order = memcmp(x->shown.key, y->shown.key, shorter);
     if (order != 0)
         return order;
-    if (x->seen.key_length != y->seen.key_length)
-        return x->seen.key_length < y->seen.key_length ? -1 : 1;
-    if (x->seen.is_device != y->seen.is_device)
-        return x->seen.is_device ? 1 : -1;
-    if (x->seen.is_user_annotation != y->seen.is_user_annotation)
-        return x->seen.is_user_annotation ? 1 : -1;
-    return strcmp(x->seen.input_shapes, y->seen.input_shapes);
+    if (x->shown.key_length != y->shown.key_length)
+        return x->shown.key_length < y->shown.key_length ? -1 : 1;
+    if (x->shown.is_device != y->shown.is_device)
+        return x->shown.is_device ? 1 : -1;
+    if (x->shown.is_user_annotation != y->shown.is_user_annotation)
+        return x->shown.is_user_annotation ? 1 : -1;
+    return strcmp(x->shown.input_shapes, y->shown.input_shapes);
 }
 
 /* The cost of a change, over all calls of the later run. Without a change: the row's time. */
@@ -147,13 +137,14 @@ static void put_in_order(mtp_diff *d)
                                [MTP_VERDICT_MORE_CALLS] = &s->more_calls,
                                [MTP_VERDICT_FEWER_CALLS] = &s->fewer_calls};
     for (size_t i = 0; i < d->count; i++) {
-        mtp__diff_row *r = &d->row[i];
-        bool changed = r->seen.verdict == MTP_VERDICT_SLOWER || r->seen.verdict == MTP_VERDICT_FASTER;
-        bool calls = r->seen.verdict == MTP_VERDICT_MORE_CALLS || r->seen.verdict == MTP_VERDICT_FEWER_CALLS;
-        r->cost = changed ? fabs(r->seen.time_after - r->seen.time_before) * (double)r->seen.count_after
-                  : calls ? fabs(r->seen.self_after - r->seen.self_before)
-                          : r->seen.self_before + r->seen.self_after;
-        ++*count[r->seen.verdict];
+        mtp__diff_pair *r = &d->row[i];
+        bool changed = r->shown.verdict == MTP_VERDICT_SLOWER || r->shown.verdict == MTP_VERDICT_FASTER;
+        bool calls =
+            r->shown.verdict == MTP_VERDICT_MORE_CALLS || r->shown.verdict == MTP_VERDICT_FEWER_CALLS;
+        r->cost = changed ? fabs(r->shown.time_after - r->shown.time_before) * (double)r->shown.count_after
+                  : calls ? fabs(r->shown.self_after - r->shown.self_before)
+                          : r->shown.self_before + r->shown.self_after;
+        ++*count[r->shown.verdict];
     }
     s->rows = d->count;
     qsort(d->row, d->count, sizeof *d->row, by_cost);
@@ -232,7 +223,7 @@ size_t mtp_diff_count(const mtp_diff *d)
 
 const mtp_diff_row *mtp_diff_row_at(const mtp_diff *d, size_t index)
 {
-    return d != NULL && index < d->count ? &d->row[index].seen : NULL;
+    return d != NULL && index < d->count ? &d->row[index].shown : NULL;
 }
 
 mtp_status mtp_diff_get_summary(const mtp_diff *d, mtp_diff_summary *out)
@@ -250,8 +241,9 @@ bool mtp_diff_slower(const mtp_diff *d, double share)
     if (d == NULL)
         return false;
     for (size_t i = 0; i < d->count; i++)
-        if ((d->row[i].seen.verdict == MTP_VERDICT_SLOWER && mtp__judged_exceeds(&d->row[i].time, share)) ||
-            (d->row[i].seen.verdict == MTP_VERDICT_MORE_CALLS && d->row[i].seen.calls_change >= share - 1e-9))
+        if ((d->row[i].shown.verdict == MTP_VERDICT_SLOWER && mtp__judged_exceeds(&d->row[i].time, share)) ||
+            (d->row[i].shown.verdict == MTP_VERDICT_MORE_CALLS &&
+             d->row[i].shown.calls_change >= share - 1e-9))
             return true;
     if (d->summary.step_verdict == MTP_VERDICT_SLOWER && mtp__judged_exceeds(&d->steps, share))
         return true;

@@ -1,4 +1,4 @@
-/* record/spool_name.h - the name of a recording's file, and how the file gets it without harming another.
+/* record/spool/name.h - the name of a recording's file, and how the file gets it without harming another.
  *
  * A spool is created beside its final name, under a temporary one, locked, given its header and only then
  * renamed. So a start that fails leaves an existing file in place, and a reader always finds a complete

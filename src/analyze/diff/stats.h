@@ -1,4 +1,4 @@
-/* analyze/diff_stats.h - two samples of times: how much they differ, and how certain that is.
+/* analyze/diff/stats.h - two samples of times: how much they differ, and how certain that is.
  *
  * Times are compared as logarithms, within strata (calls that do the same work). A busy machine makes calls
  * slower, never faster, and so moves the fastest calls least, while a change of the program moves them all.

@@ -1,4 +1,4 @@
-/* analyze/diff_calls.c - how often each op is called per step, and its time per step.
+/* analyze/diff/calls.c - how often each op is called per step, and its time per step.
  *
  * The time of one call does not show that there are twice as many. Calls are counted per step: it is a change
  * only if every step of the later run has more than every step of the earlier one (or fewer), so a program
@@ -7,7 +7,8 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include "analyze/diff.h"
+#include "analyze/diff/diff.h"
+#include "base/bisect.h"
 #include "base/error.h"
 #include "base/os.h"
 
@@ -24,13 +25,7 @@ typedef struct range { /* calls per step */
 static uint32_t step_at(const mtp_trace *t, int64_t ts)
 {
     uint32_t low = 0, high = t->step_count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (t->steps[mid].start <= ts)
-            low = mid + 1;
-        else
-            high = mid;
-    }
+    MTP__BISECT(low, high, mid, t->steps[mid].start <= ts)
     return low > 0 && ts < t->steps[low - 1].end ? low - 1 : MTP__NONE;
 }
 
@@ -73,8 +68,8 @@ static double common_ratio(const mtp_diff *d, double *ratios)
     size_t count = 0, best = 0;
     double ratio = 0;
     for (size_t i = 0; i < d->count; i++)
-        if (d->row[i].seen.count_before > 0 && d->row[i].seen.count_after > 0)
-            ratios[count++] = (double)d->row[i].seen.count_after / (double)d->row[i].seen.count_before;
+        if (d->row[i].shown.count_before > 0 && d->row[i].shown.count_after > 0)
+            ratios[count++] = (double)d->row[i].shown.count_after / (double)d->row[i].shown.count_before;
     qsort(ratios, count, sizeof *ratios, by_number);
     for (size_t i = 0, same = 0; i < count; i++) {
         same = i > 0 && ratios[i] == ratios[i - 1] ? same + 1 : 1;
@@ -99,11 +94,11 @@ static void fill(mtp_diff_row *s, double units_before, double units_after)
 static void judge(mtp_diff_row *s, double threshold, bool more, bool fewer)
 {
     double change = s->calls_before > 0 ? s->calls_after / s->calls_before - 1 : 0;
-    bool told = s->verdict == MTP_VERDICT_SLOWER || s->verdict == MTP_VERDICT_FASTER;
+    bool changed = s->verdict == MTP_VERDICT_SLOWER || s->verdict == MTP_VERDICT_FASTER;
     more = more && change >= threshold - 1e-9;
     fewer = fewer && -change >= threshold - 1e-9;
     s->calls_change = more || fewer ? change : 0;
-    if ((more || fewer) && !told)
+    if ((more || fewer) && !changed)
         s->verdict = more ? MTP_VERDICT_MORE_CALLS : MTP_VERDICT_FEWER_CALLS;
 }
 
@@ -118,8 +113,8 @@ mtp_status mtp__diff_count_calls(mtp_diff *d)
     mtp_status status =
         counts != NULL && ratios != NULL ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "calls of %zu rows", d->count);
     for (size_t i = 0; status == MTP_OK && i < d->count; i++) {
-        mtp__diff_row *r = &d->row[i];
-        mtp_diff_row *s = &r->seen;
+        mtp__diff_pair *r = &d->row[i];
+        mtp_diff_row *s = &r->shown;
         bool both = r->before != MTP__NONE && r->after != MTP__NONE;
         if (steps)
             fill(s, before->step_count, after->step_count);

@@ -1,4 +1,4 @@
-/* analyze/diff_judge.c - from numbers to verdicts.
+/* analyze/diff/judge.c - from numbers to verdicts.
  *
  * The scatter of calls within a run says how well that run's typical time is known. It does not say how much
  * the typical time varies between runs of the same program: memory layout, clock frequency and neighbours
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "analyze/diff.h"
+#include "analyze/diff/diff.h"
 #include "base/error.h"
 #include "base/os.h"
 
@@ -46,7 +46,7 @@
 
 /* -------------------------------------------------------------------------------------- one row's numbers */
 
-static size_t fill(mtp_diff *d, const mtp__diff_row *r, bool own, mtp__likeness like, size_t *after)
+static size_t fill(mtp_diff *d, const mtp__diff_pair *r, bool own, mtp__likeness like, size_t *after)
 {
     *after = mtp__calls_times(&d->calls[1], r->after, own, like, mtp__comparer_times(d->comparer, true));
     return mtp__calls_times(&d->calls[0], r->before, own, like, mtp__comparer_times(d->comparer, false));
@@ -55,36 +55,37 @@ static size_t fill(mtp_diff *d, const mtp__diff_row *r, bool own, mtp__likeness 
 /* More similar calls scatter less, if both sides have them: the likeness with the smallest error is used, a
  * finer one only if it is clearly better. The fastest calls, however, are chosen among all that do the same
  * work: the faster call of a pair says nothing. */
-static void measure(mtp_diff *d, const mtp__diff_row *r, bool own, mtp__judged *j)
+static void measure(mtp_diff *d, const mtp__diff_pair *r, bool own, mtp__judged *j)
 {
-    bool as_many = r->seen.count_before == r->seen.count_after;
+    bool as_many = r->shown.count_before == r->shown.count_after;
     size_t after, before = fill(d, r, own, MTP__LIKE_WORK, &after);
     j->like = MTP__LIKE_WORK;
-    j->known = mtp__compare(d->comparer, before, after, &j->seen) && j->seen.coverage >= 0.8;
+    j->known = mtp__compare(d->comparer, before, after, &j->measured) && j->measured.coverage >= 0.8;
     if (!j->known) {
         before = fill(d, r, own, MTP__LIKE_ANY, &after);
         j->like = MTP__LIKE_ANY;
-        j->known = mtp__compare(d->comparer, before, after, &j->seen);
+        j->known = mtp__compare(d->comparer, before, after, &j->measured);
     }
-    const mtp__compared coarse = j->seen;
+    const mtp__compared coarse = j->measured;
     for (int like = MTP__LIKE_PATH; j->known && like < (as_many ? MTP__LIKENESSES : MTP__LIKE_TURN); like++) {
-        mtp__compared seen;
+        mtp__compared measured;
         before = fill(d, r, own, (mtp__likeness)like, &after);
-        if (!mtp__compare(d->comparer, before, after, &seen) || seen.coverage < 0.8 ||
-            seen.error > 0.8 * j->seen.error || seen.freedom < CALLS_LEAST)
+        if (!mtp__compare(d->comparer, before, after, &measured) || measured.coverage < 0.8 ||
+            measured.error > 0.8 * j->measured.error || measured.freedom < CALLS_LEAST)
             continue;
-        j->seen = seen;
+        j->measured = measured;
         j->like = (mtp__likeness)like;
     }
-    j->seen.low_change = coarse.low_change;
-    j->seen.low_error = coarse.low_error;
+    j->measured.low_change = coarse.low_change;
+    j->measured.low_error = coarse.low_error;
 }
 
-static double ranks(mtp_diff *d, const mtp__diff_row *r, bool own, const mtp__judged *j)
+static double ranks(mtp_diff *d, const mtp__diff_pair *r, bool own, const mtp__judged *j)
 {
     size_t after, before = fill(d, r, own, j->like, &after);
-    mtp__compared seen;
-    return mtp__compare(d->comparer, before, after, &seen) ? mtp__compare_ranks(d->comparer, d->drift) : 0;
+    mtp__compared measured;
+    return mtp__compare(d->comparer, before, after, &measured) ? mtp__compare_ranks(d->comparer, d->drift)
+                                                               : 0;
 }
 
 /* ------------------------------------------------------------------------------------ what the rows share */
@@ -106,17 +107,18 @@ static size_t gather_votes(const mtp_diff *d, vote *votes, bool low)
     double all = 0;
     size_t count = 0;
     for (size_t i = 0; i < d->count; i++)
-        all += d->row[i].seen.self_before + d->row[i].seen.self_after;
+        all += d->row[i].shown.self_before + d->row[i].shown.self_after;
     for (size_t i = 0; i < d->count; i++) {
-        const mtp__diff_row *r = &d->row[i];
-        const mtp__compared *seen = &r->time.seen;
-        double own = r->seen.self_before + r->seen.self_after;
-        if (!r->time.known || seen->calls < CALLS_FEW || seen->error > DRIFT_ERROR_MOST ||
-            own < DRIFT_SHARE_LEAST * all || own < 0.5 * (r->seen.total_before + r->seen.total_after))
+        const mtp__diff_pair *r = &d->row[i];
+        const mtp__compared *measured = &r->time.measured;
+        double own = r->shown.self_before + r->shown.self_after;
+        if (!r->time.known || measured->calls < CALLS_FEW || measured->error > DRIFT_ERROR_MOST ||
+            own < DRIFT_SHARE_LEAST * all || own < 0.5 * (r->shown.total_before + r->shown.total_after))
             continue;
-        double error = low ? seen->low_error : seen->error;
+        double error = low ? measured->low_error : measured->error;
         double weight = sqrt(own) / (error * error + NOISE_PRIOR * NOISE_PRIOR);
-        votes[count++] = (vote){low ? seen->low_change : seen->change, weight, error, seen->shared};
+        votes[count++] =
+            (vote){low ? measured->low_change : measured->change, weight, error, measured->shared};
     }
     qsort(votes, count, sizeof *votes, by_change);
     return count;
@@ -202,15 +204,15 @@ static mtp_status find_usual(mtp_diff *d)
         return MTP_FAIL(MTP_E_NOMEM, "%zu rows", d->count);
     size_t count = 0;
     for (size_t i = 0; i < d->count; i++)
-        if (d->row[i].time.known && d->row[i].time.seen.calls >= CALLS_FEW)
-            numbers[count++] = d->row[i].time.seen.scatter;
+        if (d->row[i].time.known && d->row[i].time.measured.calls >= CALLS_FEW)
+            numbers[count++] = d->row[i].time.measured.scatter;
     qsort(numbers, count, sizeof *numbers, by_number);
     d->usual_scatter = count > 0 ? numbers[count / 2] : 0;
     count = 0;
     for (size_t i = 0; i < d->count; i++) {
-        const mtp__compared *seen = &d->row[i].time.seen;
-        if (d->row[i].time.known && seen->calls >= CALLS_FEW && seen->before_ns < NOISE_NS_OF)
-            numbers[count++] = fabs(seen->low_change - d->low_drift) * seen->before_ns;
+        const mtp__compared *measured = &d->row[i].time.measured;
+        if (d->row[i].time.known && measured->calls >= CALLS_FEW && measured->before_ns < NOISE_NS_OF)
+            numbers[count++] = fabs(measured->low_change - d->low_drift) * measured->before_ns;
     }
     qsort(numbers, count, sizeof *numbers, by_number);
     double ns = count >= DRIFT_ROWS ? 2 * numbers[count * 9 / 10] : NOISE_NS;
@@ -248,11 +250,11 @@ static mtp_status find_drift(mtp_diff *d)
 /* -------------------------------------------------------------------------------------------- verdicts */
 
 /* The scatter of few calls is poorly known: it is shrunk towards the usual scatter of all rows. */
-static double steadied(const mtp_diff *d, const mtp__compared *seen, double *freedom)
+static double steadied(const mtp_diff *d, const mtp__compared *measured, double *freedom)
 {
-    double own = seen->freedom > 1 ? seen->freedom : 1;
+    double own = measured->freedom > 1 ? measured->freedom : 1;
     *freedom = own + SCATTER_FREEDOM;
-    return (own * seen->scatter + SCATTER_FREEDOM * d->usual_scatter) / *freedom * seen->factor;
+    return (own * measured->scatter + SCATTER_FREEDOM * d->usual_scatter) / *freedom * measured->factor;
 }
 
 static double chance_of(const mtp_diff *d, double excess, double within, double freedom, double between)
@@ -266,9 +268,9 @@ static double chance_of(const mtp_diff *d, double excess, double within, double 
  * the bulk. */
 static void choose(mtp__judged *j)
 {
-    const mtp__compared *seen = &j->seen;
-    j->by_low = seen->calls >= LOW_CALLS && j->low_spread < j->bulk_spread;
-    j->change = j->by_low ? seen->low_change : seen->change;
+    const mtp__compared *measured = &j->measured;
+    j->by_low = measured->calls >= LOW_CALLS && j->low_spread < j->bulk_spread;
+    j->change = j->by_low ? measured->low_change : measured->change;
     j->excess = j->by_low ? j->low : j->bulk;
     j->spread = j->by_low ? j->low_spread : j->bulk_spread;
 }
@@ -276,17 +278,17 @@ static void choose(mtp__judged *j)
 static void weigh(const mtp_diff *d, mtp__judged *j)
 {
     double grain = (double)(d->calls[0].grain > d->calls[1].grain ? d->calls[0].grain : d->calls[1].grain);
-    double ns = j->seen.before_ns > 1 ? j->seen.before_ns : 1;
+    double ns = j->measured.before_ns > 1 ? j->measured.before_ns : 1;
     double clock = (d->clock_ns + (grain > 1 ? grain / sqrt(12) : 0)) / ns;
-    double freedom, within = steadied(d, &j->seen, &freedom),
-                    low_within = j->seen.low_error * j->seen.low_error;
+    double freedom, within = steadied(d, &j->measured, &freedom),
+                    low_within = j->measured.low_error * j->measured.low_error;
     double between = d->noise * d->noise + clock * clock,
            low_between = d->low_noise * d->low_noise + clock * clock;
-    j->bulk = j->seen.change - d->drift;
-    j->low = j->seen.low_change - d->low_drift;
+    j->bulk = j->measured.change - d->drift;
+    j->low = j->measured.low_change - d->low_drift;
     j->bulk_spread = sqrt(within + between);
     j->low_spread = sqrt(low_within + low_between);
-    j->tested = j->known && j->seen.calls >= CALLS_FEW;
+    j->tested = j->known && j->measured.calls >= CALLS_FEW;
     choose(j);
     j->chance = 1;
     if (j->tested && j->by_low)
@@ -295,7 +297,7 @@ static void weigh(const mtp_diff *d, mtp__judged *j)
         j->chance = chance_of(d, j->bulk, within, freedom, between);
 }
 
-static mtp__judged *judged(mtp__diff_row *r, bool own)
+static mtp__judged *judged(mtp__diff_pair *r, bool own)
 {
     return own ? &r->own : &r->time;
 }
@@ -316,7 +318,8 @@ static bool confirmed(const mtp__judged *j, double rank)
         return false;
     if (j->by_low)
         return bulk >= LOW_PART * low - ERROR_REACH * j->bulk_spread;
-    bool low_tells = j->seen.low_error <= LOW_BLUNT * j->seen.error; /* else the calls are too diverse */
+    bool low_tells =
+        j->measured.low_error <= LOW_BLUNT * j->measured.error; /* else the calls are too diverse */
     return sign * rank >= RANKS_SURE && bulk >= LOW_PART * low &&
            (!low_tells || low >= LOW_SURE * j->low_spread);
 }
@@ -363,7 +366,7 @@ static mtp_verdict verdict_of(const mtp_diff *d, const mtp__judged *j)
 {
     if (!j->known || !mtp__judged_exceeds(j, d->options.threshold))
         return MTP_VERDICT_SAME;
-    bool huge = j->seen.calls >= CALLS_LEAST && j->seen.apart && fabs(j->excess) >= HUGE_CHANGE &&
+    bool huge = j->measured.calls >= CALLS_LEAST && j->measured.apart && fabs(j->excess) >= HUGE_CHANGE &&
                 fabs(j->excess) >= HUGE_SURE * j->spread;
     if (j->tested ? j->sure : huge)
         return j->excess > 0 ? MTP_VERDICT_SLOWER : MTP_VERDICT_FASTER;
@@ -371,10 +374,10 @@ static mtp_verdict verdict_of(const mtp_diff *d, const mtp__judged *j)
 }
 
 /* Self time is not judged if it is so short that it is due to recording, or a sliver of the total. */
-static bool own_matters(const mtp__diff_row *r)
+static bool own_matters(const mtp__diff_pair *r)
 {
-    return r->own.known && r->own.seen.before_ns >= OWN_NS_LEAST &&
-           r->own.seen.before_ns >= 0.01 * r->time.seen.before_ns;
+    return r->own.known && r->own.measured.before_ns >= OWN_NS_LEAST &&
+           r->own.measured.before_ns >= 0.01 * r->time.measured.before_ns;
 }
 
 /* --------------------------------------------------------------------------------------------------- steps */
@@ -394,12 +397,12 @@ static size_t step_times(const mtp_trace *t, mtp__time *out)
  * is subtracted first: drift, and the noise between runs. */
 static bool changed_by_ranks(const mtp_diff *d, mtp__judged *j)
 {
-    double excess = j->seen.change - d->drift, sign = excess > 0 ? 1 : -1;
+    double excess = j->measured.change - d->drift, sign = excess > 0 ? 1 : -1;
     double shift = d->drift + sign * STEPS_NOISE_SURE * d->noise;
     if (sign * mtp__compare_ranks(d->comparer, shift) <= 0 ||
         mtp__compare_rank_chance(d->comparer, shift) > (j->tested ? STEPS_ALPHA : STEPS_RANK_ALPHA))
         return false;
-    j->change = j->seen.change;
+    j->change = j->measured.change;
     j->excess = excess;
     j->spread = j->bulk_spread;
     return true;
@@ -424,7 +427,7 @@ static void judge_steps(mtp_diff *d)
     step_range(d->calls[1].t, &s->step_after_min, &s->step_after_max);
     size_t before = step_times(d->calls[0].t, mtp__comparer_times(d->comparer, false));
     size_t after = step_times(d->calls[1].t, mtp__comparer_times(d->comparer, true));
-    if (before == 0 || after == 0 || !mtp__compare(d->comparer, before, after, &j->seen))
+    if (before == 0 || after == 0 || !mtp__compare(d->comparer, before, after, &j->measured))
         return;
     j->known = true;
     weigh(d, j);
@@ -432,7 +435,7 @@ static void judge_steps(mtp_diff *d)
     if (!j->sure && changed_by_ranks(d, j))
         j->sure = j->tested = true;
     double change = d->options.normalize ? j->excess : j->change;
-    s->step_before = j->seen.before_ns / 1000;
+    s->step_before = j->measured.before_ns / 1000;
     s->step_after = s->step_before * exp(change);
     s->step_change = expm1(change);
     s->step_verdict = verdict_of(d, j);
@@ -440,17 +443,17 @@ static void judge_steps(mtp_diff *d)
 
 /* ----------------------------------------------------------------------------------------------------- all */
 
-static void fill_row(const mtp_diff *d, mtp__diff_row *r)
+static void fill_row(const mtp_diff *d, mtp__diff_pair *r)
 {
-    mtp_diff_row *s = &r->seen;
+    mtp_diff_row *s = &r->shown;
     if (!r->time.known)
         return;
     bool normal = d->options.normalize;
     double change = normal ? r->time.excess : r->time.change;
     double own = !r->own.known ? 0 : normal ? r->own.excess : r->own.change;
-    s->time_before = r->time.seen.before_ns / 1000;
+    s->time_before = r->time.measured.before_ns / 1000;
     s->time_after = s->time_before * exp(change);
-    s->own_before = r->own.seen.before_ns / 1000;
+    s->own_before = r->own.measured.before_ns / 1000;
     s->own_after = s->own_before * exp(own);
     s->change = expm1(change);
     s->own_change = expm1(own);
@@ -464,11 +467,11 @@ static void fill_row(const mtp_diff *d, mtp__diff_row *r)
 mtp_status mtp__diff_judge(mtp_diff *d)
 {
     for (size_t i = 0; i < d->count; i++) {
-        mtp__diff_row *r = &d->row[i];
+        mtp__diff_pair *r = &d->row[i];
         if (r->before == MTP__NONE || r->after == MTP__NONE)
             continue;
         measure(d, r, false, &r->time);
-        if (!r->seen.is_device)
+        if (!r->shown.is_device)
             measure(d, r, true, &r->own);
         else
             r->own = r->time;

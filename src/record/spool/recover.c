@@ -1,4 +1,4 @@
-/* record/recover.c - writes an intact spool from the readable parts of a damaged one (mtp_recover). Two
+/* record/spool/recover.c - writes an intact spool from the readable parts of a damaged one (mtp_recover). Two
  * passes: the first counts, the second writes each readable chunk, sealed, in the order of its place in the
  * file, and a matching ledger. The output does not depend on time or place: recovering twice gives the same
  * bytes. */
@@ -10,7 +10,7 @@
 #include "base/file_out.h"
 #include "base/os.h"
 #include "record/checks.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 
 #define LEDGER_WORDS (4 + MTP_DROP_CAUSES)
 

@@ -1,6 +1,6 @@
-/* record/spool_name.c - see spool_name.h. */
+/* record/spool/name.c - see spool_name.h. */
 #define _GNU_SOURCE
-#include "record/spool_name.h"
+#include "record/spool/name.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "base/guard.h"
 #include "base/os.h"
 #include "base/plain.h"
-#include "record/spool.h"
+#include "record/spool/spool.h"
 
 #define NUMBERS_MOST 100000u
 #define TAKE_TRIES 200 /* while other processes take and free the name */

@@ -1,4 +1,4 @@
-/* record/spool_out.h - writes a spool file: creates and locks it, grows it by mapped pieces, and finishes it.
+/* record/spool/out.h - writes a spool file: creates and locks it, grows it by mapped pieces, and finishes it.
  *
  * Threads: under the pool's lock, or while no writer is inside the recorder.
  */
@@ -9,7 +9,7 @@
 #include <sys/types.h>
 #include "base/clock.h"
 #include "record/format.h"
-#include "record/spool_name.h"
+#include "record/spool/name.h"
 
 typedef struct mtp__spool_out {
     int fd;        /* -1: none; else see mtp__spool_out_descriptor */

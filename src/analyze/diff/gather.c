@@ -1,7 +1,7 @@
-/* analyze/diff_gather.c - a trace's calls, row by row. Rows are those of the averages, from the same walk. */
+/* analyze/diff/gather.c - a trace's calls, row by row. Rows are those of the averages, from the same walk. */
 #include <math.h>
 #include <string.h>
-#include "analyze/diff.h"
+#include "analyze/diff/diff.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/os.h"

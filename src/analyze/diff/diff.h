@@ -1,16 +1,16 @@
-/* analyze/diff.h - the parts of comparing two traces.
+/* analyze/diff/diff.h - the parts of comparing two traces.
  *
- *   diff_gather.c   a trace's calls by row, each with its self time and comparison keys
- *   diff_stats.c    two samples of times
- *   diff_judge.c    from numbers to verdicts: drift, noise between runs, multiple testing
- *   diff_calls.c    calls and time per step
- *   diff.c          runs them in order; the public calls
+ *   gather.c   a trace's calls by row, each with its self time and comparison keys
+ *   stats.c    two samples of times
+ *   judge.c    from numbers to verdicts: drift, noise between runs, multiple testing
+ *   calls.c    calls and time per step
+ *   diff.c     runs them in order; the public calls
  */
 #ifndef MTP_ANALYZE_DIFF_H
 #define MTP_ANALYZE_DIFF_H
 #include <mtprof.h>
 #include "analyze/torch/rules.h"
-#include "analyze/diff_stats.h"
+#include "analyze/diff/stats.h"
 
 /* ------------------------------------------------------------------------------------------ gathering */
 
@@ -48,7 +48,7 @@ size_t mtp__calls_times(const mtp__calls *c, uint32_t row, bool own, mtp__likene
 /* -------------------------------------------------------------------------------------------- judging */
 
 typedef struct mtp__judged { /* a row's total or self time */
-    mtp__compared seen;
+    mtp__compared measured;
     mtp__likeness like;
     bool known;                     /* there are calls on both sides */
     bool tested;                    /* enough of them */
@@ -62,17 +62,17 @@ typedef struct mtp__judged { /* a row's total or self time */
     double chance;
 } mtp__judged;
 
-typedef struct mtp__diff_row {
-    mtp_diff_row seen;
+typedef struct mtp__diff_pair {
+    mtp_diff_row shown;
     uint32_t before, after; /* rows of the averages; MTP__NONE: absent */
     mtp__judged time, own;
     double cost; /* microseconds, for ordering */
-} mtp__diff_row;
+} mtp__diff_pair;
 
 struct mtp_diff {
     mtp_diff_options options;
     mtp_diff_summary summary;
-    mtp__diff_row *row;    /* owned */
+    mtp__diff_pair *row;   /* owned */
     size_t count, written; /* written: in JSON */
     mtp__intern text;      /* owned: keys and shapes of both */
     mtp__calls calls[2];

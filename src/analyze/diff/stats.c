@@ -1,8 +1,8 @@
-/* analyze/diff_stats.c - see diff_stats.h. The methods: Yuen's test of trimmed means with Kish's effective
+/* analyze/diff/stats.c - see diff_stats.h. The methods: Yuen's test of trimmed means with Kish's effective
  * sample size for weights; Hodges-Lehmann alignment for strata; Mann-Whitney ranks; batch means for
  * autocorrelation; Wallace's approximation of Student's t distribution. All of it is deterministic.
  */
-#include "analyze/diff_stats.h"
+#include "analyze/diff/stats.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* record/spool.h - reads a spool file, whatever happened to its writer. The file is read with pread, one
+/* record/spool/spool.h - reads a spool file, whatever happened to its writer. The file is read with pread, one
  * chunk at a time: it may be truncated meanwhile, and no number in it is trusted before it was checked. */
 #ifndef MTP_RECORD_SPOOL_H
 #define MTP_RECORD_SPOOL_H
@@ -23,7 +23,7 @@ typedef struct mtp__spool {
             control_next;          /* records expected before the stream's next chunk, without dropped ones */
         uint64_t records, control; /* read so far: data, control */
         uint64_t holes, control_holes;
-        bool lasting; /* the last control chunk belongs to all epochs */
+        bool permanent; /* the last control chunk belongs to all epochs */
     } follow;
 } mtp__spool;
 

@@ -1,4 +1,4 @@
-/* record/renew.c - re-emits the definitions that an idle thread's open chunk uses, so that it needs no older
+/* record/reemit.c - re-emits the definitions that an idle thread's open chunk uses, so that it needs no older
  * epoch.
  *
  * They are found in the control chunks that are still held because of that chunk. Memory comes from the
@@ -10,14 +10,14 @@
 #include "record/control.h"
 #include "record/epoch.h"
 
-typedef struct stack_told {
+typedef struct defined_stack {
     uint32_t id, pair[2];
-} stack_told;
+} defined_stack;
 
 typedef struct wanted { /* a set of (kind, id) */
     uint64_t *slot;     /* owned: kind << 33 | id << 1 | re-emitted; 0: free */
     size_t mask, count;
-    stack_told *stack; /* owned, during the search */
+    defined_stack *stack; /* owned, during the search */
     size_t stacks;
     bool failed; /* out of memory, or no room in the stream */
 } wanted;
@@ -126,7 +126,7 @@ static void note_stack(mtp__recorder *r, wanted *w, const uint64_t *record, uint
     if (MTP__CONTROL_KIND(record[1]) != MTP__CONTROL_STACK || length != 5)
         return;
     if (w->stack != NULL) {
-        stack_told *s = &w->stack[w->stacks];
+        defined_stack *s = &w->stack[w->stacks];
         s->id = (uint32_t)record[2];
         memcpy(s->pair, record + 4, sizeof s->pair);
     }
@@ -151,7 +151,7 @@ static void want_below(mtp__recorder *r, wanted *w, uint32_t epoch)
     mtp__page_free(w->stack);
 }
 
-static void tell_again(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t length)
+static void reemit(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t length)
 {
     mtp__control_kind kind = (mtp__control_kind)MTP__CONTROL_KIND(record[1]);
     if (kind > MTP__CONTROL_TEXT || length < 4)
@@ -168,25 +168,26 @@ static void tell_again(mtp__recorder *r, wanted *w, const uint64_t *record, uint
 
 /* --------------------------------------------------------------------------------------------- threads */
 
-typedef struct renewing {
+typedef struct reemission {
     mtp__recorder *r;
     const mtp__thread *self;
     uint32_t epoch;
     wanted w;
     bool move; /* everything was re-emitted */
-} renewing;
+} reemission;
 
 /* A thread that was seen at rest, or parked, after `held_still` was set does not change chunks; if it has
  * begun a record since, that uses definitions of this epoch or the one before. */
 static void look_at(void *user, mtp__thread *t)
 {
-    renewing *x = user;
+    reemission *x = user;
     mtp__writer *w = t->writer;
     if (!x->move)
-        t->renewed = t != x->self && t->joined == x->r->id && !t->stuck &&
-                     (atomic_load_explicit(&w->busy, memory_order_acquire) == 0 || atomic_load(&t->parked)) &&
-                     w->chunk != NULL && w->chunk->epoch + 1 < x->epoch;
-    if (!t->renewed)
+        t->reemitted =
+            t != x->self && t->joined == x->r->id && !t->stuck &&
+            (atomic_load_explicit(&w->busy, memory_order_acquire) == 0 || atomic_load(&t->parked)) &&
+            w->chunk != NULL && w->chunk->epoch + 1 < x->epoch;
+    if (!t->reemitted)
         return;
     if (x->move)
         __atomic_store_n(&w->chunk->epoch, x->epoch, __ATOMIC_RELAXED);
@@ -194,13 +195,14 @@ static void look_at(void *user, mtp__thread *t)
         want_of_chunk(&x->w, w->chunk);
 }
 
-void mtp__renew_idle(mtp__recorder *r, const mtp__thread *self)
+void mtp__reemit_for_idle(mtp__recorder *r, const mtp__thread *self)
 {
-    renewing x = {.r = r, .self = self, .epoch = atomic_load_explicit(&r->pool.epoch, memory_order_relaxed)};
+    reemission x = {
+        .r = r, .self = self, .epoch = atomic_load_explicit(&r->pool.epoch, memory_order_relaxed)};
     mtp__registry_each(look_at, &x);
     if (x.w.count > 0) {
         want_below(r, &x.w, x.epoch);
-        each_definition(r, &x.w, x.epoch, tell_again);
+        each_definition(r, &x.w, x.epoch, reemit);
         r->control.beginning = r->control.epoch_words;
     }
     x.move = !x.w.failed;

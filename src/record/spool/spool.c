@@ -1,5 +1,5 @@
-/* record/spool.c - see spool.h. */
-#include "record/spool.h"
+/* record/spool/spool.c - see spool.h. */
+#include "record/spool/spool.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -109,7 +109,7 @@ static mtp_status list_places(mtp__spool *s)
         mtp__places_list(&s->places, s->fd, s->magic, (uint32_t)size, pieces > 0 ? pieces - 1 : 0);
     mtp__places_sort(&s->places);
     if (s->outcome != MTP_OUTCOME_LIVE)
-        mtp__places_tell_copies(&s->places);
+        mtp__places_mark_copies(&s->places);
     return status;
 }
 
@@ -248,7 +248,7 @@ static bool control_follows(const mtp__spool *s, const uint64_t *w, uint32_t wor
 {
     if (s->follow.control != 0 && before == s->follow.control_next)
         return true;
-    return (s->follow.control == 0 || s->follow.lasting) && begins(s->chunk, w, words);
+    return (s->follow.control == 0 || s->follow.permanent) && begins(s->chunk, w, words);
 }
 
 bool mtp__spool_follow(mtp__spool *s, uint32_t words)
@@ -267,7 +267,7 @@ bool mtp__spool_follow(mtp__spool *s, uint32_t words)
     s->follow.control_holes += hole && control;
     if (control) {
         s->follow.control += count;
-        s->follow.lasting = c->epoch == MTP__EPOCH_ALL;
+        s->follow.permanent = c->epoch == MTP__EPOCH_ALL;
         s->follow.control_next = before + count;
         return hole;
     }

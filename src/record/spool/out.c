@@ -1,6 +1,6 @@
-/* record/spool_out.c - see spool_out.h. */
+/* record/spool/out.c - see spool_out.h. */
 #define _GNU_SOURCE
-#include "record/spool_out.h"
+#include "record/spool/out.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
