@@ -1,0 +1,93 @@
+/* base/hash_map.h - maps keys of whole words to values: open addressing, at most half full, growing. One
+ * thread at a time.
+ *
+ * The size of the key, in bytes, a multiple of 8 without padding, and of the value are the same in all calls
+ * for one map. They are constants there, so the compiler makes a loop for each kind of map:
+ *
+ *     place *at = mtp__hash_map_put(&places, &address, sizeof address, sizeof *at, &is_new);
+ *
+ * Values are zeroed when added, and stay where they are until the next one is.
+ */
+#ifndef MTP_BASE_HASH_MAP_H
+#define MTP_BASE_HASH_MAP_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include "base/hash.h"
+
+typedef struct mtp__hash_map { /* {0} is empty */
+    uint64_t *slot; /* owned: key and value; free if the key is 0. The key 0 has one after the last */
+    size_t mask, count;
+    bool has_zero; /* the key 0 */
+    bool in_pages; /* set before the first call: for use inside a record (mtp__page_calloc) */
+} mtp__hash_map;
+
+void mtp__hash_map_fini(mtp__hash_map *m); /* empty again */
+
+/* Room for `count` keys in all: so many can then be added without failing. false: out of memory, unchanged. */
+bool mtp__hash_map_reserve(mtp__hash_map *m, size_t count, size_t key_bytes, size_t value_bytes);
+
+/* The value of a key that is not in the map yet; NULL: out of memory, unchanged. */
+void *mtp__hash_map_add(mtp__hash_map *m, const void *key, size_t key_bytes, size_t value_bytes);
+
+/* All values, in an order that only the keys decide; NULL: no more. *at is 0 at first. */
+void *mtp__hash_map_next(const mtp__hash_map *m, size_t *at, size_t key_bytes, size_t value_bytes);
+
+static inline size_t mtp__hash_map_words(size_t key_bytes, size_t value_bytes) /* of a slot */
+{
+    return (key_bytes + value_bytes + 7) / 8;
+}
+
+static inline uint64_t mtp__hash_map_word(const void *key, size_t i)
+{
+    uint64_t word;
+    memcpy(&word, (const char *)key + i * 8, sizeof word);
+    return word;
+}
+
+static inline bool mtp__hash_map_is_zero(const void *key, size_t key_bytes)
+{
+    uint64_t bits = 0;
+    for (size_t i = 0; i < key_bytes / 8; i++)
+        bits |= mtp__hash_map_word(key, i);
+    return bits == 0;
+}
+
+static inline size_t mtp__hash_map_place(const mtp__hash_map *m, const void *key, size_t key_bytes)
+{
+    uint64_t hash = MTP__HASH_K1;
+    for (size_t i = 0; i < key_bytes / 8; i++)
+        hash = mtp__hash_mix(hash, mtp__hash_map_word(key, i));
+    return hash & m->mask;
+}
+
+/* Its value; NULL: absent. */
+static inline void *mtp__hash_map_find(const mtp__hash_map *m, const void *key, size_t key_bytes,
+                                       size_t value_bytes)
+{
+    const size_t words = mtp__hash_map_words(key_bytes, value_bytes);
+    if (m->slot == NULL)
+        return NULL;
+    if (__builtin_expect(mtp__hash_map_is_zero(key, key_bytes), 0))
+        return m->has_zero ? m->slot + (m->mask + 1) * words + key_bytes / 8 : NULL;
+    for (size_t at = mtp__hash_map_place(m, key, key_bytes);; at = (at + 1) & m->mask) {
+        uint64_t *slot = m->slot + at * words, differing = 0;
+        for (size_t i = 0; i < key_bytes / 8; i++)
+            differing |= slot[i] ^ mtp__hash_map_word(key, i);
+        if (differing == 0)
+            return slot + key_bytes / 8;
+        if (mtp__hash_map_is_zero(slot, key_bytes))
+            return NULL;
+    }
+}
+
+/* Its value, added if absent; NULL: out of memory. */
+static inline void *mtp__hash_map_put(mtp__hash_map *m, const void *key, size_t key_bytes, size_t value_bytes,
+                                      bool *is_new)
+{
+    void *value = mtp__hash_map_find(m, key, key_bytes, value_bytes);
+    *is_new = value == NULL;
+    return value != NULL ? value : mtp__hash_map_add(m, key, key_bytes, value_bytes);
+}
+#endif
