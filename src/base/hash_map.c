@@ -13,15 +13,16 @@ void mtp__hash_map_fini(mtp__hash_map *m)
     *m = (mtp__hash_map){.in_pages = m->in_pages};
 }
 
-/* The free slot for a key that is not in the map. */
-static uint64_t *free_slot(const mtp__hash_map *m, const void *key, size_t key_bytes, size_t words)
+static inline void move_all(mtp__hash_map *to, const mtp__hash_map *from, size_t key_bytes, size_t words)
 {
-    if (mtp__hash_map_is_zero(key, key_bytes))
-        return m->slot + (m->mask + 1) * words;
-    size_t at = mtp__hash_map_place(m, key, key_bytes);
-    while (!mtp__hash_map_is_zero(m->slot + at * words, key_bytes))
-        at = (at + 1) & m->mask;
-    return m->slot + at * words;
+    bool is_free;
+    for (size_t i = 0; from->slot != NULL && i <= from->mask; i++) {
+        const uint64_t *slot = from->slot + i * words;
+        if (!mtp__hash_map_is_zero(slot, key_bytes))
+            memcpy(mtp__hash_map_slot(to, slot, key_bytes, words, &is_free), slot, words * 8);
+    }
+    if (from->has_zero)
+        memcpy(to->slot + (to->mask + 1) * words, from->slot + (from->mask + 1) * words, words * 8);
 }
 
 static bool resize(mtp__hash_map *m, size_t slots, size_t key_bytes, size_t words)
@@ -33,13 +34,12 @@ static bool resize(mtp__hash_map *m, size_t slots, size_t key_bytes, size_t word
     bigger.slot = m->in_pages ? mtp__page_calloc(slots + 1, words * 8) : mtp__calloc(slots + 1, words * 8);
     if (bigger.slot == NULL)
         return false;
-    for (size_t i = 0; m->slot != NULL && i <= m->mask; i++) {
-        const uint64_t *slot = m->slot + i * words;
-        if (!mtp__hash_map_is_zero(slot, key_bytes))
-            memcpy(free_slot(&bigger, slot, key_bytes, words), slot, words * 8);
-    }
-    if (m->has_zero)
-        memcpy(bigger.slot + slots * words, m->slot + (m->mask + 1) * words, words * 8);
+    if (key_bytes == 8 && words == 2) /* the common kinds, with constants */
+        move_all(&bigger, m, 8, 2);
+    else if (key_bytes == 16 && words == 3)
+        move_all(&bigger, m, 16, 3);
+    else
+        move_all(&bigger, m, key_bytes, words);
     mtp__hash_map_fini(m);
     *m = bigger;
     return true;
@@ -55,18 +55,6 @@ bool mtp__hash_map_reserve(mtp__hash_map *m, size_t count, size_t key_bytes, siz
     }
     return (m->slot != NULL && slots == m->mask + 1) ||
            resize(m, slots, key_bytes, mtp__hash_map_words(key_bytes, value_bytes));
-}
-
-void *mtp__hash_map_add(mtp__hash_map *m, const void *key, size_t key_bytes, size_t value_bytes)
-{
-    if ((m->slot == NULL || m->count * 2 > m->mask) &&
-        !mtp__hash_map_reserve(m, m->count + 1, key_bytes, value_bytes))
-        return NULL;
-    uint64_t *slot = free_slot(m, key, key_bytes, mtp__hash_map_words(key_bytes, value_bytes));
-    memcpy(slot, key, key_bytes);
-    m->has_zero |= mtp__hash_map_is_zero(key, key_bytes);
-    m->count++;
-    return slot + key_bytes / 8;
 }
 
 void *mtp__hash_map_next(const mtp__hash_map *m, size_t *at, size_t key_bytes, size_t value_bytes)
