@@ -6,7 +6,7 @@
  *
  *     place *at = mtp__hash_map_put(&places, &address, sizeof address, sizeof *at, &is_new);
  *
- * Values are zeroed when added, and stay where they are until the next one is.
+ * Values are zeroed when added, and stay where they are until the next put or reserve.
  */
 #ifndef MTP_BASE_HASH_MAP_H
 #define MTP_BASE_HASH_MAP_H
