@@ -1,26 +1,13 @@
 #include "analyze/by_time.h"
 #include "base/error.h"
+#include "base/heap.h"
 #include "base/os.h"
 
-static bool before(const mtp__time_cursor *a, const mtp__time_cursor *b)
+static bool before(const void *x, const void *y, const void *user)
 {
+    (void)user;
+    const mtp__time_cursor *a = x, *b = y;
     return a->start != b->start ? a->start < b->start : a->track < b->track;
-}
-
-static void sift(mtp__by_time *b, uint32_t i)
-{
-    for (;;) {
-        uint32_t least = i, left = i * 2 + 1;
-        for (uint32_t k = left; k < b->count && k <= left + 1; k++)
-            if (before(&b->heap[k], &b->heap[least]))
-                least = k;
-        if (least == i)
-            return;
-        mtp__time_cursor moved = b->heap[i];
-        b->heap[i] = b->heap[least];
-        b->heap[least] = moved;
-        i = least;
-    }
 }
 
 mtp_status mtp__by_time_init(mtp__by_time *b, const mtp_trace *t, const uint8_t *wanted)
@@ -34,8 +21,7 @@ mtp_status mtp__by_time_init(mtp__by_time *b, const mtp_trace *t, const uint8_t 
             b->heap[b->count++] =
                 (mtp__time_cursor){t->start[track->first], k, track->first, track->first + track->count};
     }
-    for (uint32_t i = b->count / 2; i-- > 0;)
-        sift(b, i);
+    mtp__heap_order(b->heap, sizeof *b->heap, b->count, before, NULL);
     return MTP_OK;
 }
 
@@ -56,6 +42,6 @@ uint32_t mtp__by_time_next(mtp__by_time *b, uint32_t *track)
         c->start = b->t->start[c->at];
     else
         *c = b->heap[--b->count];
-    sift(b, 0);
+    mtp__heap_down(b->heap, sizeof *b->heap, b->count, 0, before, NULL);
     return span;
 }

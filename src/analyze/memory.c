@@ -4,12 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/hash_map.h"
 #include "base/os.h"
 #include "base/plain.h"
 
 #define NO_CATEGORY 0xffu
-#define FIRST_PLACES ((size_t)1024)
 
 const char *mtp_memory_category_text(mtp_memory_category category)
 {
@@ -167,10 +166,9 @@ static bool is_ours(const mtp_memory_timeline *m, uint16_t type, int16_t index)
 /* ------------------------------------------------------------------------------------------- pairing */
 
 typedef struct place { /* an address that was seen */
-    uint64_t address;
-    uint32_t block;  /* live block; MTP__NONE: none */
-    uint8_t told;    /* a tag of a block whose allocation was not seen; NO_CATEGORY: none */
-    bool used, seen; /* seen: has had a block */
+    uint32_t block;    /* live block; MTP__NONE: none */
+    uint8_t told;      /* a tag of a block whose allocation was not seen; NO_CATEGORY: none */
+    bool seen;         /* has had a block */
 } place;
 
 typedef struct pairing {
@@ -178,8 +176,7 @@ typedef struct pairing {
     uint32_t *events;       /* owned: the device's, as indexes into trace->memory */
     mtp__tag *tags;         /* owned: the device's, by time */
     mtp__context *contexts; /* owned: of the events */
-    place *places;          /* owned: open addressing */
-    size_t mask, place_count;
+    mtp__hash_map places;   /* by address. Programs reuse them: there are fewer than events */
     uint32_t event_count, tag_count;
 } pairing;
 
@@ -188,7 +185,7 @@ static void pairing_fini(pairing *p)
     mtp__free(p->events);
     mtp__free(p->tags);
     mtp__free(p->contexts);
-    mtp__free(p->places);
+    mtp__hash_map_fini(&p->places);
 }
 
 static int by_time(const void *a, const void *b) /* preexisting blocks first */
@@ -213,7 +210,7 @@ static bool pairing_init(pairing *p, mtp_memory_timeline *m)
 {
     const mtp_trace *t = m->trace;
     size_t events = 0, tags = 0, existing = 0;
-    *p = (pairing){.m = m, .mask = FIRST_PLACES - 1};
+    *p = (pairing){.m = m};
     for (uint32_t i = 0; i < t->memory_count; i++)
         events += t->memory[i].bytes != 0 && is_ours(m, t->memory[i].device_type, t->memory[i].device_index);
     for (uint32_t i = 0; i < t->tag_count; i++)
@@ -224,12 +221,11 @@ static bool pairing_init(pairing *p, mtp_memory_timeline *m)
     p->events = mtp__calloc(events + 1, sizeof *p->events);
     p->tags = mtp__calloc(tags + 1, sizeof *p->tags);
     p->contexts = mtp__calloc(events + 1, sizeof *p->contexts);
-    p->places = mtp__calloc(FIRST_PLACES, sizeof *p->places);
     m->blocks =
         mtp__calloc(events + existing + 1, sizeof *m->blocks); /* plus one for memory in use throughout */
     m->changes = mtp__calloc(events * 2 + tags + existing + 1, sizeof *m->changes);
-    if (p->events == NULL || p->tags == NULL || p->contexts == NULL || p->places == NULL ||
-        m->blocks == NULL || m->changes == NULL)
+    if (p->events == NULL || p->tags == NULL || p->contexts == NULL || m->blocks == NULL ||
+        m->changes == NULL)
         return false;
     for (uint32_t i = 0; i < t->memory_count; i++)
         if (t->memory[i].bytes != 0 && is_ours(m, t->memory[i].device_type, t->memory[i].device_index))
@@ -241,42 +237,12 @@ static bool pairing_init(pairing *p, mtp_memory_timeline *m)
     return true;
 }
 
-static place *find_place(const pairing *p, uint64_t address) /* or the free slot for it */
-{
-    size_t at = mtp__hash_mix(address, MTP__HASH_K1) & p->mask;
-    while (p->places[at].used && p->places[at].address != address)
-        at = (at + 1) & p->mask;
-    return &p->places[at];
-}
-
-/* Programs reuse addresses, so the table grows with those, not with the events. */
-static bool grow_places(pairing *p)
-{
-    pairing bigger = {.mask = p->mask * 2 + 1};
-    bigger.places = mtp__calloc(bigger.mask + 1, sizeof *bigger.places);
-    if (bigger.places == NULL)
-        return false;
-    for (size_t i = 0; i <= p->mask; i++)
-        if (p->places[i].used)
-            *find_place(&bigger, p->places[i].address) = p->places[i];
-    mtp__free(p->places);
-    p->places = bigger.places;
-    p->mask = bigger.mask;
-    return true;
-}
-
 static place *place_at(pairing *p, uint64_t address) /* NULL: out of memory */
 {
-    place *at = find_place(p, address);
-    if (at->used)
-        return at;
-    if (p->place_count * 2 > p->mask) {
-        if (!grow_places(p))
-            return NULL;
-        at = find_place(p, address);
-    }
-    p->place_count++;
-    *at = (place){address, MTP__NONE, NO_CATEGORY, true, false};
+    bool is_new;
+    place *at = mtp__hash_map_put(&p->places, &address, sizeof address, sizeof *at, &is_new);
+    if (at != NULL && is_new)
+        *at = (place){MTP__NONE, NO_CATEGORY, false};
     return at;
 }
 
@@ -411,7 +377,7 @@ static mtp_status pair(pairing *p)
     }
     for (; ok && tag < p->tag_count; tag++)
         ok = on_tag(p, &p->tags[tag]);
-    return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%zu addresses", p->place_count);
+    return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%zu addresses", p->places.count);
 }
 
 /* The first total gives what was in use before; the part that is not freed in the trace is one block. */

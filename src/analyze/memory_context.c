@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/grow.h"
-#include "base/hash.h"
+#include "base/hash_map.h"
 #include "base/os.h"
 #include "trace/facts.h"
 
@@ -25,20 +25,17 @@ typedef struct frame {
     mtp__context context;
 } frame;
 
-typedef struct sequence { /* autograd's sequence number, and the op that made the node: the last op with it */
-    int64_t number;
+typedef struct maker { /* the op that made an autograd node: the last op with its sequence number */
     uint32_t track, top;
-    bool used;
-} sequence;
+} maker;
 
 typedef struct walk {
     const mtp_trace *t;
     uint8_t *names; /* owned: by text */
     frame *stack;   /* owned */
     uint32_t depth, room;
-    sequence *sequences; /* owned: open addressing; those of backward ops */
-    size_t mask;
-    uint8_t *forward; /* owned: a bit per span: it has a backward op */
+    mtp__hash_map makers; /* by the sequence numbers of backward ops */
+    uint8_t *forward;     /* owned: a bit per span: it has a backward op */
 } walk;
 
 static uint8_t name_of(walk *w, uint32_t span)
@@ -56,53 +53,40 @@ static uint8_t name_of(walk *w, uint32_t span)
 
 /* ------------------------------------------------------------------------------------------ sequences */
 
-/* Its slot, or the free one for it. */
-static sequence *sequence_at(const walk *w, int64_t number)
-{
-    size_t at = mtp__hash_mix((uint64_t)number, MTP__HASH_K1) & w->mask;
-    while (w->sequences[at].used && w->sequences[at].number != number)
-        at = (at + 1) & w->mask;
-    return &w->sequences[at];
-}
-
 static mtp_status gather_sequences(walk *w)
 {
     const mtp_trace *t = w->t;
-    size_t count = 0, room = 2;
-    for (uint32_t i = 0; t->detail != NULL && i < t->span_count; i++)
-        count += mtp__is_of_backward(t, i) && mtp__trace_detail(t, i)->sequence >= 0;
-    while (room < count * 2)
-        room *= 2;
-    w->sequences = mtp__calloc(room, sizeof *w->sequences);
     w->forward = mtp__calloc(t->span_count / 8 + 1, 1);
-    if (w->sequences == NULL || w->forward == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "the forward ops of %zu backward ops", count);
-    w->mask = room - 1;
-    for (uint32_t i = 0; count > 0 && i < t->span_count; i++) {
+    bool ok = w->forward != NULL, is_new;
+    for (uint32_t i = 0; ok && t->detail != NULL && i < t->span_count; i++) {
         int64_t number = mtp__trace_detail(t, i)->sequence;
-        if (number >= 0 && mtp__is_of_backward(t, i))
-            *sequence_at(w, number) = (sequence){number, MTP__NONE, MTP__NONE, true};
+        if (number < 0 || !mtp__is_of_backward(t, i))
+            continue;
+        maker *m = mtp__hash_map_put(&w->makers, &number, sizeof number, sizeof *m, &is_new);
+        ok = m != NULL;
+        if (ok)
+            *m = (maker){MTP__NONE, MTP__NONE};
     }
-    return MTP_OK;
+    return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the forward ops of %zu backward ops", w->makers.count);
 }
 
-static void mark_forward(walk *w, const sequence *s)
+static void mark_forward(walk *w, const maker *m)
 {
-    if (s->used && s->top != MTP__NONE)
-        w->forward[s->top / 8] |= (uint8_t)(1u << s->top % 8);
+    if (m->top != MTP__NONE)
+        w->forward[m->top / 8] |= (uint8_t)(1u << m->top % 8);
 }
 
 /* An op outside the backward pass has the number that the next node will get: of several ops, the last made
  * it. */
 static void note_sequence(walk *w, uint32_t track, uint32_t span, uint32_t top)
 {
-    sequence *s = sequence_at(w, mtp__trace_detail(w->t, span)->sequence);
-    if (!s->used)
+    int64_t number = mtp__trace_detail(w->t, span)->sequence;
+    maker *m = mtp__hash_map_find(&w->makers, &number, sizeof number, sizeof *m);
+    if (m == NULL)
         return;
-    if (s->track != track) /* numbers are per thread */
-        mark_forward(w, s);
-    s->track = track;
-    s->top = top;
+    if (m->track != track) /* numbers are per thread */
+        mark_forward(w, m);
+    *m = (maker){track, top};
 }
 
 /* ----------------------------------------------------------------------------------------------- walk */
@@ -208,13 +192,14 @@ mtp_status mtp__memory_contexts(const mtp_trace *t, const uint32_t *events, uint
             ok = walk_track(&w, k, events, order + first[k], first[k + 1] - first[k], out);
     if (status == MTP_OK && !ok)
         status = MTP_FAIL(MTP_E_NOMEM, "the open spans of a track");
-    for (size_t i = 0; ok && i <= w.mask; i++)
-        mark_forward(&w, &w.sequences[i]);
+    const maker *m;
+    for (size_t at = 0; ok && (m = mtp__hash_map_next(&w.makers, &at, sizeof(int64_t), sizeof *m)) != NULL;)
+        mark_forward(&w, m);
     for (uint32_t i = 0; ok && i < count; i++)
         if (out[i].top != MTP__NONE && (w.forward[out[i].top / 8] >> out[i].top % 8 & 1) != 0)
             out[i].flags |= MTP__IN_FORWARD;
     mtp__free(w.forward);
-    mtp__free(w.sequences);
+    mtp__hash_map_fini(&w.makers);
     mtp__free(w.stack);
     mtp__free(w.names);
     mtp__free(order);

@@ -1,6 +1,6 @@
-/* base/intern.c - open addressing over (hash high, index + 1) words; a full table is replaced, and the old
- * one kept until reset for readers still using it. With doubling, all old tables together are smaller than
- * the newest. */
+/* base/intern.c - open addressing over (hash high, index + 1) words; not base/hash_map, as lookups take no
+ * lock. A full table is replaced, and the old one kept until reset for readers still using it. With doubling,
+ * all old tables together are smaller than the newest. */
 #include "base/intern.h"
 #include <stdbool.h>
 #include <string.h>

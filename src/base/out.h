@@ -58,31 +58,13 @@ void mtp__out_double(mtp__out *o, double value);
 #define MTP__PUT_MAX 32 /* no number is longer */
 
 extern const char mtp__two_digits[201];
+extern const uint64_t mtp__powers_of_ten[20]; /* 1, 10, ... */
 
 static inline unsigned mtp__digits_of(uint64_t v)
 {
-    static const uint64_t power[] = {0,
-                                     10u,
-                                     100u,
-                                     1000u,
-                                     10000u,
-                                     100000u,
-                                     1000000u,
-                                     10000000u,
-                                     100000000u,
-                                     1000000000u,
-                                     10000000000u,
-                                     100000000000u,
-                                     1000000000000u,
-                                     10000000000000u,
-                                     100000000000000u,
-                                     1000000000000000u,
-                                     10000000000000000u,
-                                     100000000000000000u,
-                                     1000000000000000000u,
-                                     10000000000000000000u};
-    unsigned guess = (64u - (unsigned)__builtin_clzll(v | 1)) * 1233u >> 12; /* log10(2) */
-    return guess + (v >= power[guess]);
+    v |= 1;                                                              /* as long, and not 0 */
+    unsigned guess = (64u - (unsigned)__builtin_clzll(v)) * 1233u >> 12; /* log10(2) */
+    return guess + (v >= mtp__powers_of_ten[guess]);
 }
 
 static inline char *mtp__put_u64(char *p, uint64_t v)

@@ -1,6 +1,6 @@
-/* base/rank.c - see rank.h. The table of ranks is read without a lock and synchronises nothing between
- * threads, so that TSan still sees the library's own races. A mutex has one creator, so two threads never set
- * or remove the same one. */
+/* base/rank.c - see rank.h. The table of ranks (its own: base/hash_map may not change under readers) is read
+ * without a lock and synchronises nothing between threads, so that TSan still sees the library's own races. A
+ * mutex has one creator, so two threads never set or remove the same one. */
 #ifdef MTP__TESTING
 #undef pthread_mutex_lock /* the real functions from here on */
 #undef pthread_mutex_trylock

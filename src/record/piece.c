@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/hash.h"
 #include "base/os.h"
 
@@ -83,18 +84,9 @@ void mtp__places_fini(mtp__places *places)
 
 mtp_status mtp__places_reserve(mtp__places *places, uint64_t more)
 {
-    if (places->room - places->count >= more)
-        return MTP_OK;
-    uint64_t room = places->room * 2 > places->count + more ? places->room * 2 : places->count + more;
-    mtp__chunk_place *grown = mtp__calloc(room, sizeof *grown);
-    if (grown == NULL)
-        return MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)room);
-    if (places->count > 0)
-        memcpy(grown, places->place, places->count * sizeof *grown);
-    mtp__free(places->place);
-    places->place = grown;
-    places->room = room;
-    return MTP_OK;
+    return MTP__GROW(places->place, places->room, places->count, places->count + more, more)
+               ? MTP_OK
+               : MTP_FAIL(MTP_E_NOMEM, "a list of %llu chunks", (unsigned long long)(places->count + more));
 }
 
 static int compare(const void *a, const void *b)

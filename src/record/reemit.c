@@ -5,8 +5,8 @@
  * system, as always inside a record; without it, the chunk keeps needing its epoch.
  */
 #include <string.h>
-#include "base/hash.h"
 #include "base/os.h"
+#include "base/pair_map.h"
 #include "record/control.h"
 #include "record/epoch.h"
 
@@ -14,49 +14,18 @@ typedef struct defined_stack {
     uint32_t id, pair[2];
 } defined_stack;
 
-typedef struct wanted { /* a set of (kind, id) */
-    uint64_t *slot;     /* owned: kind << 33 | id << 1 | re-emitted; 0: free */
-    size_t mask, count;
+typedef struct wanted {
+    mtp__pair_map map;    /* (kind, id) -> it was re-emitted */
     defined_stack *stack; /* owned, during the search */
     size_t stacks;
     bool failed; /* out of memory, or no room in the stream */
 } wanted;
 
-static uint64_t *find(const wanted *w, mtp__control_kind kind, uint32_t id)
-{
-    uint64_t key = (uint64_t)kind << 33 | (uint64_t)id << 1;
-    size_t at = mtp__hash_mix(key, MTP__HASH_K1) & w->mask;
-    while (w->slot[at] != 0 && w->slot[at] >> 1 != key >> 1)
-        at = (at + 1) & w->mask;
-    return &w->slot[at];
-}
-
-static bool grow(wanted *w)
-{
-    wanted bigger = *w;
-    bigger.mask = w->slot != NULL ? w->mask * 2 + 1 : 1023;
-    bigger.slot = mtp__page_calloc(bigger.mask + 1, sizeof *bigger.slot);
-    if (bigger.slot == NULL)
-        return false;
-    for (size_t i = 0; w->slot != NULL && i <= w->mask; i++)
-        if (w->slot[i] != 0)
-            *find(&bigger, (mtp__control_kind)(w->slot[i] >> 33), (uint32_t)(w->slot[i] >> 1)) = w->slot[i];
-    mtp__page_free(w->slot);
-    *w = bigger;
-    return true;
-}
-
 static void want(wanted *w, mtp__control_kind kind, uint32_t id)
 {
-    if (id == 0 || w->failed)
-        return;
-    if ((w->slot == NULL || w->count * 2 > w->mask) && !grow(w)) {
-        w->failed = true;
-        return;
-    }
-    uint64_t *slot = find(w, kind, id);
-    w->count += *slot == 0;
-    *slot |= (uint64_t)kind << 33 | (uint64_t)id << 1;
+    bool is_new;
+    if (id != 0 && !w->failed)
+        w->failed = mtp__pair_put(&w->map, (uint64_t)kind, id, false, &is_new) == NULL;
 }
 
 /* ------------------------------------------------------------------------------------ what a chunk uses */
@@ -144,7 +113,7 @@ static void want_below(mtp__recorder *r, wanted *w, uint32_t epoch)
     w->stacks = 0;
     each_definition(r, w, epoch, note_stack);
     for (size_t i = w->stacks; i-- > 0 && !w->failed;)
-        if (*find(w, MTP__CONTROL_STACK, w->stack[i].id) != 0) {
+        if (mtp__pair_find(&w->map, MTP__CONTROL_STACK, w->stack[i].id) != NULL) {
             want(w, MTP__CONTROL_STACK, w->stack[i].pair[0]);
             want(w, MTP__CONTROL_FRAME, w->stack[i].pair[1]);
         }
@@ -156,14 +125,14 @@ static void reemit(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t
     mtp__control_kind kind = (mtp__control_kind)MTP__CONTROL_KIND(record[1]);
     if (kind > MTP__CONTROL_TEXT || length < 4)
         return;
-    uint64_t *slot = find(w, kind, (uint32_t)record[2]);
-    if (*slot == 0 || (*slot & 1) != 0)
+    uint64_t *done = mtp__pair_find(&w->map, (uint64_t)kind, (uint32_t)record[2]);
+    if (done == NULL || *told)
         return;
     if (!mtp__control_copy(r, record, length))
         w->failed = true;
     uint64_t total = (uint32_t)record[3], part = record[3] >> 32, offset = record[2] >> 32;
     if (offset + part == total) /* its last part */
-        *slot |= 1;
+        *done = true;
 }
 
 /* --------------------------------------------------------------------------------------------- threads */
@@ -197,10 +166,12 @@ static void look_at(void *user, mtp__thread *t)
 
 void mtp__reemit_for_idle(mtp__recorder *r, const mtp__thread *self)
 {
-    reemission x = {
-        .r = r, .self = self, .epoch = atomic_load_explicit(&r->pool.epoch, memory_order_relaxed)};
+    reemission x = {.r = r,
+                    .self = self,
+                    .epoch = atomic_load_explicit(&r->pool.epoch, memory_order_relaxed),
+                    .w.map.in_pages = true};
     mtp__registry_each(look_at, &x);
-    if (x.w.count > 0) {
+    if (x.w.map.count > 0) {
         want_below(r, &x.w, x.epoch);
         each_definition(r, &x.w, x.epoch, reemit);
         r->control.beginning = r->control.epoch_words;
@@ -208,5 +179,5 @@ void mtp__reemit_for_idle(mtp__recorder *r, const mtp__thread *self)
     x.move = !x.w.failed;
     if (x.move)
         mtp__registry_each(look_at, &x);
-    mtp__page_free(x.w.slot);
+    mtp__pair_map_fini(&x.w.map);
 }

@@ -13,7 +13,6 @@
  */
 #include <string.h>
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/os.h"
 #include "base/pair_map.h"
 #include "trace/build.h"
@@ -27,47 +26,11 @@ enum {
     ANY = 0
 };
 
-/* Maps (id, process) to a span: open addressing, 0 is not an id. The first span with an id keeps it. */
-typedef struct id_map {
-    struct {
-        uint64_t id;
-        uint32_t span, home;
-    } * slot; /* owned */
-    size_t mask;
-} id_map;
-
-static bool map_init(id_map *m, size_t count)
+/* 0 is not an id. */
+static uint32_t span_of(const mtp__pair_map *m, uint64_t id, uint32_t home)
 {
-    size_t slots = 16;
-    while (slots < count * 2)
-        slots *= 2;
-    m->mask = slots - 1;
-    m->slot = mtp__calloc(slots, sizeof *m->slot);
-    return m->slot != NULL;
-}
-
-static size_t map_at(const id_map *m, uint64_t id, uint32_t home)
-{
-    size_t at = mtp__hash_mix(id, MTP__HASH_K1 + home) & m->mask;
-    while (m->slot[at].id != 0 && (m->slot[at].id != id || m->slot[at].home != home))
-        at = (at + 1) & m->mask;
-    return at;
-}
-
-static void map_put(id_map *m, uint64_t id, uint32_t home, uint32_t span)
-{
-    size_t at = map_at(m, id, home);
-    if (m->slot[at].id == 0) {
-        m->slot[at].id = id;
-        m->slot[at].home = home;
-        m->slot[at].span = span;
-    }
-}
-
-static uint32_t map_get(const id_map *m, uint64_t id, uint32_t home)
-{
-    size_t at = id != 0 ? map_at(m, id, home) : 0;
-    return id != 0 && m->slot[at].id == id ? m->slot[at].span : MTP__NONE;
+    const uint64_t *span = id != 0 ? mtp__pair_find(m, id, home) : NULL;
+    return span != NULL ? (uint32_t)*span : MTP__NONE;
 }
 
 /* The op that a launch belongs to: itself or the nearest enclosing one; without one, the launch. */
@@ -88,9 +51,9 @@ static bool is_call(const mtp_trace *t, uint32_t span)
 }
 
 typedef struct links {
-    id_map op;      /* by External id */
-    id_map launch;  /* by correlation */
-    uint32_t homes; /* processes that make calls; if one, everything is under ANY */
+    mtp__pair_map op;     /* (External id, process) -> span: the first */
+    mtp__pair_map launch; /* by correlation */
+    uint32_t homes;       /* processes that make calls; if one, everything is under ANY */
     uint32_t *home; /* owned, by track: a thread's process; for a stream, the one that launches its work */
     bool foreign;   /* External ids of device work are its correlation ids */
 } links;
@@ -125,27 +88,31 @@ static bool find_homes(const mtp_trace *t, links *l)
     return fine;
 }
 
-static void put(id_map *m, uint64_t id, uint32_t home, uint32_t span)
+/* With several processes, for its process and for ANY. */
+static bool put(mtp__pair_map *m, uint64_t id, uint32_t home, uint32_t span)
 {
-    map_put(m, id, ANY, span);
-    if (home != ANY)
-        map_put(m, id, home, span);
+    bool is_new;
+    return mtp__pair_put(m, id, ANY, span, &is_new) != NULL &&
+           (home == ANY || mtp__pair_put(m, id, home, span, &is_new) != NULL);
 }
 
 /* Calls come first: anything else with a correlation (one of our ops) is only a fallback. */
-static void gather(const mtp_trace *t, links *l)
+static bool gather(const mtp_trace *t, links *l)
 {
+    bool fine = true;
     for (int calls = 1; calls >= 0; calls--)
         for (uint32_t k = 0; k < t->track_count; k++) {
             const mtp__track *track = &t->tracks[k];
-            for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
+            for (uint32_t i = track->first; fine && !track->on_device && i < track->first + track->count;
+                 i++) {
                 const mtp__detail *d = mtp__trace_detail(t, i);
                 if (calls == 0 && d->external_id != 0 && mtp__is_call(t, i))
-                    put(&l->op, d->external_id, l->home[k], i);
+                    fine = put(&l->op, d->external_id, l->home[k], i);
                 if (d->correlation != 0 && is_call(t, i) == (calls == 1))
-                    put(&l->launch, d->correlation, l->home[k], i);
+                    fine = fine && put(&l->launch, d->correlation, l->home[k], i);
             }
         }
+    return fine;
 }
 
 /* How much of the stream's work the process may have launched: it made calls with the same ids, before the
@@ -155,7 +122,7 @@ static uint32_t works_of(const mtp_trace *t, const links *l, const mtp__track *s
     uint32_t count = 0, by = stream->count / SAMPLES + 1;
     for (uint32_t i = 0; i < stream->count; i += by) {
         uint32_t work = stream->first + i;
-        uint32_t call = map_get(&l->launch, mtp__trace_detail(t, work)->correlation, home);
+        uint32_t call = span_of(&l->launch, mtp__trace_detail(t, work)->correlation, home);
         count += call != MTP__NONE && t->start[call] <= t->start[work];
     }
     return count;
@@ -212,7 +179,7 @@ static bool ids_are_foreign(const mtp_trace *t)
 static uint32_t caller_of(const mtp_trace *t, const links *l, uint32_t call, uint32_t home)
 {
     const mtp__detail *d = mtp__trace_detail(t, call);
-    uint32_t op = d->external_id != d->correlation ? map_get(&l->op, d->external_id, home) : MTP__NONE;
+    uint32_t op = d->external_id != d->correlation ? span_of(&l->op, d->external_id, home) : MTP__NONE;
     uint32_t inside = op_of(t, call);
     if (op == MTP__NONE || inside == op || t->start[op] > t->start[call] || t->start[call] >= t->end[op])
         return inside;
@@ -230,29 +197,25 @@ static uint32_t launcher_of(const mtp_trace *t, const links *l, uint32_t work, u
     if (t->category[work] == MTP__CATEGORY_GPU_USER_ANNOTATION) {
         if (!t->from_kineto)
             return d->external_id != 0 ? (uint32_t)d->external_id - 1 : MTP__NONE;
-        return map_get(&l->op, d->external_id, home);
+        return span_of(&l->op, d->external_id, home);
     }
-    uint32_t call = map_get(&l->launch, d->correlation, home);
+    uint32_t call = span_of(&l->launch, d->correlation, home);
     if (call != MTP__NONE)
         return caller_of(t, l, call, home);
-    return l->foreign ? MTP__NONE : map_get(&l->op, d->external_id, home);
+    return l->foreign ? MTP__NONE : span_of(&l->op, d->external_id, home);
 }
 
-/* Both maps: with several processes each id is entered twice, for its process and for ANY. */
 static bool links_init(const mtp_trace *t, links *l)
 {
     *l = (links){.foreign = ids_are_foreign(t),
                  .home = mtp__calloc((size_t)t->track_count + 1, sizeof *l->home)};
-    if (l->home == NULL || !find_homes(t, l))
-        return false;
-    size_t count = l->homes > 1 ? (size_t)t->detail_count * 2 : t->detail_count;
-    return map_init(&l->op, count) && map_init(&l->launch, count);
+    return l->home != NULL && find_homes(t, l) && gather(t, l) && find_device_homes(t, l);
 }
 
 static void links_fini(links *l)
 {
-    mtp__free(l->op.slot);
-    mtp__free(l->launch.slot);
+    mtp__pair_map_fini(&l->op);
+    mtp__pair_map_fini(&l->launch);
     mtp__free(l->home);
 }
 
@@ -266,10 +229,6 @@ mtp_status mtp__trace_link(mtp_trace *t)
     links l;
     t->launcher = mtp__calloc(t->span_count, sizeof *t->launcher);
     bool fine = links_init(t, &l) && t->launcher != NULL;
-    if (fine) {
-        gather(t, &l);
-        fine = find_device_homes(t, &l);
-    }
     if (fine)
         memset(t->launcher, 0xff, t->span_count * sizeof *t->launcher);
     for (uint32_t k = 0; k < t->track_count && fine; k++) {

@@ -6,11 +6,13 @@
 #include "base/bisect.h"
 #include "base/budget.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/hash.h"
 #include "base/json_out.h"
 #include "base/os.h"
 #include "trace/build.h"
 
+#define LIST_FIRST 16u
 #define SPANS_FIRST 4096u
 #define DETAILS_FIRST ((size_t)64 << 10)
 #define HUGE_FROM ((size_t)4 << 20)
@@ -81,18 +83,11 @@ void mtp_trace_destroy(mtp_trace *t)
 /* Lists double when their count is a power of two: no capacity is stored. */
 uint32_t mtp__list_add(mtp_trace *t, void **list, uint32_t *count, size_t size, const void *item)
 {
-    uint32_t n = *count;
-    if (n == 0 || (n >= 16 && (n & (n - 1)) == 0)) {
-        size_t room = n == 0 ? 16 : (size_t)n * 2;
-        void *grown = n < UINT32_MAX / 2 ? mtp__calloc(room, size) : NULL;
-        if (grown == NULL) {
-            t->builder->out_of_memory = true;
-            return MTP__NONE;
-        }
-        if (n > 0)
-            memcpy(grown, *list, n * size);
-        mtp__free(*list);
-        *list = grown;
+    uint32_t n = *count, room = n;
+    if ((n == 0 || (n >= LIST_FIRST && (n & (n - 1)) == 0)) &&
+        !mtp__grow(list, size, n, &room, sizeof room, (size_t)n + 1, LIST_FIRST)) {
+        t->builder->out_of_memory = true;
+        return MTP__NONE;
     }
     memcpy((char *)*list + n * size, item, size);
     *count = n + 1;

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "analyze/diff/diff.h"
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/hash_map.h"
 #include "base/os.h"
 
 static bool is_event(const mtp__calls *c, uint32_t span)
@@ -37,24 +37,18 @@ static void own_times(mtp__calls *c)
 
 /* -------------------------------------------------------------------------------------------- likeness */
 
-typedef struct turns { /* how often a caller has called a name */
-    uint64_t *key;     /* owned: caller, name; 0: free */
-    uint32_t *count;   /* owned */
-    size_t mask;
-} turns;
-
-static uint32_t next_turn(turns *n, uint32_t caller, uint32_t name)
+/* How often a caller has called a name, before this time. */
+static uint32_t next_turn(mtp__calls *c, mtp__hash_map *turns, uint32_t caller, uint32_t name)
 {
-    uint64_t key = ((uint64_t)caller << 32 | name) + 1;
-    size_t at = mtp__hash_mix(key, MTP__HASH_K1) & n->mask;
-    while (n->key[at] != 0 && n->key[at] != key)
-        at = (at + 1) & n->mask;
-    n->key[at] = key;
-    return n->count[at]++;
+    uint64_t key = (uint64_t)caller << 32 | name;
+    bool is_new;
+    uint32_t *count = mtp__hash_map_put(turns, &key, sizeof key, sizeof *count, &is_new);
+    c->group.failed |= count == NULL;
+    return count != NULL ? (*count)++ : 0;
 }
 
 /* Uses names as keys of the averages: they have the same ids in both traces. */
-static void find_paths(mtp__calls *c, turns *n, bool on_device)
+static void find_paths(mtp__calls *c, mtp__hash_map *turns, bool on_device)
 {
     const mtp_trace *t = c->t;
     for (uint32_t k = 0; k < t->track_count; k++) {
@@ -64,7 +58,7 @@ static void find_paths(mtp__calls *c, turns *n, bool on_device)
             uint32_t key = mtp__group_key(&c->group, t->name[i]);
             uint32_t caller = on_device && t->launcher != NULL ? t->launcher[i] : t->parent[i];
             bool step = (t->flags[i] & MTP__SPAN_STEP) != 0;
-            uint32_t turn = caller != MTP__NONE && !step ? next_turn(n, caller, key) : 0;
+            uint32_t turn = caller != MTP__NONE && !step ? next_turn(c, turns, caller, key) : 0;
             c->path[i] = mtp__hash_mix(caller != MTP__NONE ? c->path[caller] : 0, key);
             c->spot[i] = mtp__hash_mix(mtp__hash_mix(caller != MTP__NONE ? c->spot[caller] : 0, key), turn);
         }
@@ -73,20 +67,12 @@ static void find_paths(mtp__calls *c, turns *n, bool on_device)
 
 static mtp_status find_likes(mtp__calls *c)
 {
-    turns n = {.mask = 63};
-    while (n.mask < (size_t)c->t->span_count * 2)
-        n.mask = n.mask * 2 + 1;
-    n.key = mtp__calloc(n.mask + 1, sizeof *n.key);
-    n.count = mtp__calloc(n.mask + 1, sizeof *n.count);
-    bool ok = n.key != NULL && n.count != NULL;
-    if (ok) {
-        find_paths(c, &n, false);
-        find_paths(c, &n, true);
-    }
-    mtp__free(n.key);
-    mtp__free(n.count);
-    return ok && !c->group.failed ? MTP_OK
-                                  : MTP_FAIL(MTP_E_NOMEM, "the callers of %u spans", c->t->span_count);
+    mtp__hash_map turns = {0};
+    c->group.failed |= !mtp__hash_map_reserve(&turns, c->t->span_count, sizeof(uint64_t), sizeof(uint32_t));
+    find_paths(c, &turns, false);
+    find_paths(c, &turns, true);
+    mtp__hash_map_fini(&turns);
+    return !c->group.failed ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the callers of %u spans", c->t->span_count);
 }
 
 static uint64_t work_of(const mtp__calls *c, uint32_t span)

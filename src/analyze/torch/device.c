@@ -17,28 +17,18 @@
 #include <string.h>
 #include "analyze/torch/rules.h"
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/os.h"
 
 /* --------------------------------------------------------------------------------- device work by op id */
 
 typedef struct work {
-    uint64_t id;      /* 0: free */
     double high, low; /* its time in us, compensated like Python's sum() */
 } work;
 
-typedef struct work_map {
-    work *slot; /* owned */
-    size_t mask;
-} work_map;
-
-static work *map_at(const work_map *m, uint64_t id)
-{
-    size_t at = mtp__hash_mix(id, MTP__HASH_K1) & m->mask;
-    while (m->slot[at].id != 0 && m->slot[at].id != id)
-        at = (at + 1) & m->mask;
-    return &m->slot[at];
-}
+typedef struct works {
+    mtp__scratch by_span; /* work; by link, where ids are positions */
+    mtp__hash_map by_id;  /* else */
+} works;
 
 typedef struct begun {
     int64_t start, end;
@@ -89,23 +79,22 @@ static mtp_status gather_work(const mtp_trace *t, bool by_link, begun **out, siz
     return MTP_OK;
 }
 
-static mtp_status map_work(work_map *m, const mtp_trace *t, bool by_link, int64_t zero_ns)
+static mtp_status map_work(works *m, const mtp_trace *t, bool by_link, int64_t zero_ns)
 {
     begun *list;
-    size_t count = 0, slots = 16;
+    size_t count = 0;
+    bool is_new;
     mtp_status status = gather_work(t, by_link, &list, &count);
-    if (status != MTP_OK)
-        return status;
-    while (slots < count * 2)
-        slots *= 2;
-    m->mask = slots - 1;
-    m->slot = mtp__calloc(slots, sizeof *m->slot);
-    if (m->slot == NULL)
-        status = MTP_FAIL(MTP_E_NOMEM, "a map of %zu ids", count);
-    for (size_t i = 0; i < count && m->slot != NULL; i++) {
+    if (status == MTP_OK && by_link && !mtp__scratch_make(&m->by_span, t->span_count, sizeof(work)))
+        status = MTP_FAIL(MTP_E_NOMEM, "the device work of %u spans", t->span_count);
+    for (size_t i = 0; i < count && status == MTP_OK; i++) {
         uint64_t id = work_id(t, by_link, list[i].span);
-        work *w = map_at(m, id);
-        w->id = id;
+        work *w = by_link ? (work *)m->by_span.p + (id - 1)
+                          : mtp__hash_map_put(&m->by_id, &id, sizeof id, sizeof *w, &is_new);
+        if (w == NULL) {
+            status = MTP_FAIL(MTP_E_NOMEM, "a map of %zu ids", count);
+            break;
+        }
         double us = mtp__is_torchs(t)
                         ? mtp__microseconds(list[i].end, zero_ns) - mtp__microseconds(list[i].start, zero_ns)
                         : mtp__microseconds(list[i].end, list[i].start);
@@ -170,7 +159,7 @@ static bool joins_by_link(const mtp_trace *t, bool as_torch)
 
 static mtp_status fill_launched(mtp__launched *l, const mtp_trace *t, bool by_link, int64_t zero_ns)
 {
-    work_map map = {0};
+    works map = {0};
     mtp__scratch around = {0};
     mtp_status status = map_work(&map, t, by_link, zero_ns);
     if (status == MTP_OK && !by_link && some_lack_ids(t))
@@ -178,71 +167,70 @@ static mtp_status fill_launched(mtp__launched *l, const mtp_trace *t, bool by_li
     double *us = l->us.p;
     for (uint32_t i = 0; i < t->span_count && status == MTP_OK; i++) {
         uint64_t id = joined_by(t, by_link, around.p, i);
-        const work *w = id != 0 ? map_at(&map, id) : NULL;
-        if (w != NULL && w->id == id)
+        const work *w = by_link   ? (const work *)map.by_span.p + i
+                        : id != 0 ? mtp__hash_map_find(&map.by_id, &id, sizeof id, sizeof *w)
+                                  : NULL;
+        if (w != NULL)
             us[i] = mtp__added(w->high, w->low);
     }
     mtp__scratch_free(&around);
-    mtp__free(map.slot);
+    mtp__scratch_free(&map.by_span);
+    mtp__hash_map_fini(&map.by_id);
     return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ kernels */
 
-struct mtp__kernel_slot {
-    uint64_t id; /* 0: free */
-    uint32_t first, count;
-};
+typedef struct part { /* of the list */
+    uint32_t first, count, listed;
+} part;
 
-static struct mtp__kernel_slot *kernel_slot(const mtp__kernels *k, uint64_t id)
+static part *part_of(const mtp__kernels *k, uint64_t id) /* NULL: none */
 {
-    size_t at = mtp__hash_mix(id, MTP__HASH_K1) & k->mask;
-    while (k->slot[at].id != 0 && k->slot[at].id != id)
-        at = (at + 1) & k->mask;
-    return &k->slot[at];
+    return k->by_link ? (part *)k->by_span.p + (id - 1)
+                      : mtp__hash_map_find(&k->by_id, &id, sizeof id, sizeof(part));
 }
 
-static void list_work(mtp__kernels *k, const mtp_trace *t, begun *list, size_t count)
+static bool list_work(mtp__kernels *k, const mtp_trace *t, const begun *list, size_t count)
 {
-    uint32_t first = 0;
+    uint32_t next = 0;
+    bool is_new;
+    if (k->by_link && !mtp__scratch_make(&k->by_span, t->span_count, sizeof(part)))
+        return false;
     for (size_t i = 0; i < count; i++) {
         uint64_t id = work_id(t, k->by_link, list[i].span);
-        struct mtp__kernel_slot *s = kernel_slot(k, id);
-        s->id = id;
-        s->count++;
-    }
-    for (size_t i = 0; i <= k->mask; i++) {
-        k->slot[i].first = first;
-        first += k->slot[i].count;
-        k->slot[i].count = 0;
+        part *p =
+            k->by_link ? part_of(k, id) : mtp__hash_map_put(&k->by_id, &id, sizeof id, sizeof *p, &is_new);
+        if (p == NULL)
+            return false;
+        p->count++;
     }
     for (size_t i = 0; i < count; i++) {
-        struct mtp__kernel_slot *s = kernel_slot(k, work_id(t, k->by_link, list[i].span));
-        k->list[s->first + s->count++] = list[i].span;
+        part *p = part_of(k, work_id(t, k->by_link, list[i].span));
+        if (p->listed == 0) {
+            p->first = next;
+            next += p->count;
+        }
+        k->list[p->first + p->listed++] = list[i].span;
     }
+    return true;
 }
 
 mtp_status mtp__kernels_init(mtp__kernels *k, const mtp_trace *t, bool as_torch)
 {
-    size_t count = 0, slots = 16;
+    size_t count = 0;
     begun *list = NULL;
     memset(k, 0, sizeof *k);
     if (t->launcher == NULL)
         return MTP_OK;
     k->by_link = joins_by_link(t, as_torch);
     mtp_status status = gather_work(t, k->by_link, &list, &count);
-    while (slots < count * 2)
-        slots *= 2;
-    k->mask = slots - 1;
-    k->slot = mtp__calloc(slots, sizeof *k->slot);
     k->list = mtp__calloc(count + 1, sizeof *k->list);
-    if (status == MTP_OK && (k->slot == NULL || k->list == NULL))
+    if (status == MTP_OK && (k->list == NULL || !list_work(k, t, list, count)))
         status = MTP_FAIL(MTP_E_NOMEM, "%zu pieces of device work", count);
     if (status == MTP_OK && !k->by_link && some_lack_ids(t))
         status = mtp__around(t, &k->around);
-    if (status == MTP_OK)
-        list_work(k, t, list, count);
-    else
+    if (status != MTP_OK)
         mtp__kernels_fini(k);
     mtp__free(list);
     return status;
@@ -250,7 +238,8 @@ mtp_status mtp__kernels_init(mtp__kernels *k, const mtp_trace *t, bool as_torch)
 
 void mtp__kernels_fini(mtp__kernels *k)
 {
-    mtp__free(k->slot);
+    mtp__scratch_free(&k->by_span);
+    mtp__hash_map_fini(&k->by_id);
     mtp__free(k->list);
     mtp__scratch_free(&k->around);
     memset(k, 0, sizeof *k);
@@ -259,14 +248,14 @@ void mtp__kernels_fini(mtp__kernels *k)
 uint32_t mtp__kernels_of(const mtp__kernels *k, const mtp_trace *t, uint32_t span, const uint32_t **first)
 {
     *first = NULL;
-    if (k->slot == NULL)
+    if (k->list == NULL)
         return 0;
     uint64_t id = joined_by(t, k->by_link, k->around.p, span);
-    const struct mtp__kernel_slot *s = id != 0 ? kernel_slot(k, id) : NULL;
-    if (s == NULL || s->id != id)
+    const part *p = id != 0 ? part_of(k, id) : NULL;
+    if (p == NULL || p->count == 0)
         return 0;
-    *first = k->list + s->first;
-    return s->count;
+    *first = k->list + p->first;
+    return p->count;
 }
 
 /* ------------------------------------------------------------------------------------------------ threads */

@@ -8,28 +8,18 @@
 #include <string.h>
 #include "analyze/torch/rules.h"
 #include "base/error.h"
+#include "base/heap.h"
 #include "base/os.h"
 
-static bool comes_first(const mtp__head *a, const mtp__head *b)
+static bool comes_first(const void *x, const void *y, const void *user)
 {
+    (void)user;
+    const mtp__head *a = x, *b = y;
     if (a->start != b->start)
         return a->start < b->start;
     if (a->stop != b->stop)
         return a->stop > b->stop;
     return a->last != b->last ? b->last : a->at < b->at;
-}
-
-static void sink(mtp__head *heap, size_t count, size_t at)
-{
-    mtp__head moving = heap[at];
-    for (size_t child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && comes_first(&heap[child + 1], &heap[child]))
-            child++;
-        if (!comes_first(&heap[child], &moving))
-            break;
-        heap[at] = heap[child];
-    }
-    heap[at] = moving;
 }
 
 /* What a head takes from its track: everything, or spans trimmed alike, and so in order. */
@@ -84,8 +74,7 @@ mtp_status mtp__in_order_init(mtp__in_order *o, const mtp__walk *w)
             o->count += look(&o->heap[o->count], w);
         }
     }
-    for (size_t i = o->count / 2; i-- > 0;)
-        sink(o->heap, o->count, i);
+    mtp__heap_order(o->heap, sizeof *o->heap, o->count, comes_first, NULL);
     return MTP_OK;
 }
 
@@ -94,8 +83,7 @@ void mtp__in_order_next(mtp__in_order *o)
     o->heap[0].at++;
     if (!look(&o->heap[0], o->w))
         o->heap[0] = o->heap[--o->count];
-    if (o->count > 1)
-        sink(o->heap, o->count, 0);
+    mtp__heap_down(o->heap, sizeof *o->heap, o->count, 0, comes_first, NULL);
 }
 
 void mtp__in_order_fini(mtp__in_order *o)

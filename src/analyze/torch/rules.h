@@ -18,6 +18,7 @@
 #ifndef MTP_ANALYZE_TORCH_RULES_H
 #define MTP_ANALYZE_TORCH_RULES_H
 #include "analyze/averages.h"
+#include "base/hash_map.h"
 #include "trace/facts.h"
 
 /* A row's events share their class: torch's (device_type, is_user_annotation). */
@@ -157,10 +158,10 @@ void mtp__launched_fini(mtp__launched *l);
 
 /* The device work that each event shows as its kernels: that of mtp__launched. */
 typedef struct mtp__kernels {
-    struct mtp__kernel_slot *slot; /* owned: by id */
-    size_t mask;
-    uint32_t *list;      /* owned: spans, id by id, in order of start */
-    mtp__scratch around; /* if some lack ids */
+    mtp__scratch by_span; /* a part of the list; by link, where ids are positions */
+    mtp__hash_map by_id;  /* else */
+    uint32_t *list;       /* owned: spans, id by id, in order of start */
+    mtp__scratch around;  /* if some lack ids */
     bool by_link;
 } mtp__kernels;
 mtp_status mtp__kernels_init(mtp__kernels *k, const mtp_trace *t, bool as_torch);

@@ -7,21 +7,16 @@
 #include <string.h>
 #include "analyze/torch/rules.h"
 #include "base/error.h"
-#include "base/hash.h"
-#include "base/os.h"
 
 #define THREADS 64 /* most forward threads; a trace has one or two */
 
-typedef struct forward {
-    int64_t sequence;
-    uint32_t track, span;
-    bool used;
+typedef struct forward { /* the first span with a sequence number on a track */
+    uint32_t span;
     bool op; /* a forward op, not the engine's scope around a backward one */
 } forward;
 
 typedef struct forwards {
-    forward *slot; /* owned */
-    size_t mask;
+    mtp__hash_map map; /* (sequence, track) -> forward */
     struct {
         uint64_t thread;
         uint32_t track; /* MTP__NONE: unknown */
@@ -29,12 +24,10 @@ typedef struct forwards {
     unsigned threads;
 } forwards;
 
-static forward *slot_of(const forwards *f, int64_t sequence, uint32_t track)
+static const forward *find(const forwards *f, int64_t sequence, uint32_t track) /* NULL: none */
 {
-    size_t at = mtp__hash_mix((uint64_t)sequence, track + MTP__HASH_K1) & f->mask;
-    while (f->slot[at].used && (f->slot[at].sequence != sequence || f->slot[at].track != track))
-        at = (at + 1) & f->mask;
-    return &f->slot[at];
+    const uint64_t key[2] = {(uint64_t)sequence, track};
+    return mtp__hash_map_find(&f->map, key, sizeof key, sizeof(forward));
 }
 
 /* out[i]: the backward function around span i, or MTP__NONE. */
@@ -44,7 +37,7 @@ static void find_backward(const mtp_trace *t, uint32_t *out)
         out[i] = mtp__is_backward(t, i) ? i : t->parent[i] != MTP__NONE ? out[t->parent[i]] : MTP__NONE;
 }
 
-static void find_forwards(forwards *f, const mtp_trace *t, const uint32_t *backward)
+static bool find_forwards(forwards *f, const mtp_trace *t, const uint32_t *backward)
 {
     for (uint32_t k = 0; k < t->track_count; k++)
         for (uint32_t i = t->tracks[k].first;
@@ -52,10 +45,15 @@ static void find_forwards(forwards *f, const mtp_trace *t, const uint32_t *backw
             const mtp__detail *d = mtp__trace_detail(t, i);
             if (backward[i] != MTP__NONE || d->sequence < 0)
                 continue;
-            forward *slot = slot_of(f, d->sequence, k);
-            if (!slot->used)
-                *slot = (forward){d->sequence, k, i, true, d->forward_thread == 0};
+            const uint64_t key[2] = {(uint64_t)d->sequence, k};
+            bool is_new;
+            forward *at = mtp__hash_map_put(&f->map, key, sizeof key, sizeof *at, &is_new);
+            if (at == NULL)
+                return false;
+            if (is_new)
+                *at = (forward){i, d->forward_thread == 0};
         }
+    return true;
 }
 
 /* How well a track matches a forward thread: an op for each of its numbers. For a second derivative there are
@@ -70,8 +68,8 @@ static uint32_t votes_for(const forwards *f, const mtp_trace *t, const uint32_t 
         return UINT32_MAX;
     for (uint32_t i = 0; i < t->span_count; i++)
         if (backward[i] == i && mtp__trace_detail(t, i)->forward_thread == thread) {
-            const forward *slot = slot_of(f, mtp__trace_detail(t, i)->sequence, track);
-            votes += slot->op ? 3 : slot->used;
+            const forward *there = find(f, mtp__trace_detail(t, i)->sequence, track);
+            votes += there == NULL ? 0 : there->op ? 3 : 1;
         }
     return votes;
 }
@@ -104,8 +102,8 @@ static uint32_t forward_op(const forwards *f, const mtp__detail *d)
 {
     for (unsigned n = 0; n < f->threads; n++)
         if (f->thread[n].thread == d->forward_thread && f->thread[n].track != MTP__NONE) {
-            const forward *slot = slot_of(f, d->sequence, f->thread[n].track);
-            return slot->used ? slot->span + 1 : MTP__NONE;
+            const forward *there = find(f, d->sequence, f->thread[n].track);
+            return there != NULL ? there->span + 1 : MTP__NONE;
         }
     return MTP__NONE;
 }
@@ -114,22 +112,19 @@ mtp_status mtp__forward_of(const mtp_trace *t, mtp__scratch *out)
 {
     forwards f = {0};
     mtp__scratch backward = {0};
-    size_t slots = 64;
-    while (slots < (size_t)t->detail_count * 2)
-        slots *= 2;
-    f.mask = slots - 1;
-    f.slot = mtp__calloc(slots, sizeof *f.slot);
-    bool ok = f.slot != NULL && mtp__scratch_make(&backward, t->span_count, sizeof(uint32_t)) &&
+    bool ok = mtp__scratch_make(&backward, t->span_count, sizeof(uint32_t)) &&
               mtp__scratch_make(out, t->span_count, sizeof(uint32_t));
+    uint32_t *in = backward.p, *op = out->p;
     if (ok) {
-        uint32_t *in = backward.p, *op = out->p;
         find_backward(t, in);
-        find_forwards(&f, t, in);
+        ok = find_forwards(&f, t, in);
+    }
+    if (ok) {
         find_threads(&f, t, in);
         for (uint32_t i = 0; i < t->span_count; i++)
             op[i] = in[i] != MTP__NONE ? forward_op(&f, mtp__trace_detail(t, in[i])) : 0;
     }
-    mtp__free(f.slot);
+    mtp__hash_map_fini(&f.map);
     mtp__scratch_free(&backward);
     return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the forward ops of %u spans", t->span_count);
 }

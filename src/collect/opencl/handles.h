@@ -1,4 +1,5 @@
-/* collect/opencl/handles.h - data about OpenCL handles: a map from pointers to two numbers. */
+/* collect/opencl/handles.h - data about OpenCL handles: a map from pointers to two numbers. Not base/hash_map: the
+ * layer sees only public headers, and handles are deleted. */
 #ifndef COLLECT_OPENCL_HANDLES_H
 #define COLLECT_OPENCL_HANDLES_H
 #include <pthread.h>

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "base/error.h"
+#include "base/heap.h"
 
 #define DAY_NS 86400000000000LL
 #define PROGRESS_EVERY 65536u
@@ -80,19 +81,11 @@ static inline bool before(const source *a, const source *b)
     return a->number < b->number;
 }
 
-static void sift(merge *m, uint32_t at)
+static bool comes_first(const void *x, const void *y, const void *user)
 {
-    source *s = m->heap[at];
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child + 1 < m->count && before(m->heap[child + 1], m->heap[child]))
-            child++;
-        if (child >= m->count || !before(m->heap[child], s))
-            break;
-        m->heap[at] = m->heap[child];
-        at = child;
-    }
-    m->heap[at] = s;
+    (void)user;
+    const source *const *a = x, *const *b = y;
+    return before(*a, *b);
 }
 
 /* ------------------------------------------------------------------------------------ orders, where needed */
@@ -279,9 +272,7 @@ static void merge_run(merge *m)
 {
     mtp__chrome *w = m->w;
     write_first(m);
-    for (uint32_t i = m->count / 2 + 1; i-- > 0;)
-        if (i < m->count)
-            sift(m, i);
+    mtp__heap_order(m->heap, sizeof *m->heap, m->count, comes_first, NULL);
     while (m->count > 0 && !w->out.failed) {
         source *top = m->heap[0], *next = m->count > 1 ? m->heap[1] : NULL;
         if (m->count > 2 && before(m->heap[2], next))
@@ -292,8 +283,7 @@ static void merge_run(merge *m)
                  w->events - m->reported < PROGRESS_EVERY);
         if (top->at >= top->end)
             m->heap[0] = m->heap[--m->count];
-        if (m->count > 0)
-            sift(m, 0);
+        mtp__heap_down(m->heap, sizeof *m->heap, m->count, 0, comes_first, NULL);
         if (w->events - m->reported >= PROGRESS_EVERY)
             progress(m);
     }

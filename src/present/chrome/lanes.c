@@ -9,6 +9,7 @@
  */
 #include "present/chrome/chrome.h"
 #include "base/error.h"
+#include "base/heap.h"
 
 /* A leaf is a lane. fits: the latest end that a span may have there now. over: when its innermost span
  * ends. */
@@ -54,35 +55,22 @@ typedef struct crossing { /* the spans currently open */
     uint32_t calls, annotations;
 } crossing;
 
-static bool ends_before(const crossing *c, uint32_t a, uint32_t b)
+static bool ends_before(const void *a, const void *b, const void *user)
 {
-    return c->t->end[c->annotation[a]] < c->t->end[c->annotation[b]];
-}
-
-static void swap(crossing *c, uint32_t a, uint32_t b)
-{
-    uint32_t was = c->annotation[a];
-    c->annotation[a] = c->annotation[b];
-    c->annotation[b] = was;
+    const int64_t *end = ((const mtp_trace *)user)->end;
+    return end[*(const uint32_t *)a] < end[*(const uint32_t *)b];
 }
 
 static void heap_add(crossing *c, uint32_t span)
 {
-    uint32_t at = c->annotations++;
-    c->annotation[at] = span;
-    for (; at > 0 && ends_before(c, at, (at - 1) / 2); at = (at - 1) / 2)
-        swap(c, at, (at - 1) / 2);
+    c->annotation[c->annotations] = span;
+    mtp__heap_up(c->annotation, sizeof span, c->annotations++, ends_before, c->t);
 }
 
 static void heap_drop(crossing *c)
 {
     c->annotation[0] = c->annotation[--c->annotations];
-    for (uint32_t at = 0, next; (next = 2 * at + 1) < c->annotations; at = next) {
-        next += next + 1 < c->annotations && ends_before(c, next + 1, next);
-        if (!ends_before(c, next, at))
-            return;
-        swap(c, at, next);
-    }
+    mtp__heap_down(c->annotation, sizeof *c->annotation, c->annotations, 0, ends_before, c->t);
 }
 
 static void look_at(crossing *c, uint32_t first, uint32_t span, uint8_t *alone)

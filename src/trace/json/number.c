@@ -1,29 +1,9 @@
 /* trace/json/number.c - the slow, exact path for numbers. */
 #include "trace/json/number.h"
 #include <string.h>
+#include "base/out.h"
 
 #define EXPONENT_LIMIT 100000 /* beyond this: effectively infinite, or zero */
-
-static const uint64_t power[20] = {1u,
-                                   10u,
-                                   100u,
-                                   1000u,
-                                   10000u,
-                                   100000u,
-                                   1000000u,
-                                   10000000u,
-                                   100000000u,
-                                   1000000000u,
-                                   10000000000u,
-                                   100000000000u,
-                                   1000000000000u,
-                                   10000000000000u,
-                                   100000000000000u,
-                                   1000000000000000u,
-                                   10000000000000000u,
-                                   100000000000000000u,
-                                   1000000000000000000u,
-                                   10000000000000000000u};
 
 static bool is_digit(char c)
 {
@@ -87,9 +67,9 @@ static bool magnitude(const mtp__decimal *d, int shift, uint64_t most, uint64_t 
     }
     if (e >= 0) {
         *out = most;
-        if (e > 19 || n > most / power[e])
+        if (e > 19 || n > most / mtp__powers_of_ten[e])
             return false;
-        *out = n * power[e];
+        *out = n * mtp__powers_of_ten[e];
         return true;
     }
     if (e < -19) {
@@ -97,7 +77,7 @@ static bool magnitude(const mtp__decimal *d, int shift, uint64_t most, uint64_t 
         *exact = false;
         return true;
     }
-    uint64_t unit = power[-e], rest = n % unit;
+    uint64_t unit = mtp__powers_of_ten[-e], rest = n % unit;
     n = n / unit + (rest >= unit - rest);
     *exact = *exact && rest == 0;
     *out = n <= most ? n : most;

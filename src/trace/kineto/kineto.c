@@ -357,11 +357,11 @@ static void reader_fini(mtp__kineto *k)
     mtp__buffer_fini(&k->rest);
     mtp__free(k->event.members);
     mtp__buffer_fini(&k->event.overflow);
-    mtp__free(k->shapes.slot);
-    mtp__free(k->stacks.slot);
-    mtp__free(k->rows_by_key.slot);
-    mtp__free(k->processes_by_pid.slot);
-    mtp__free(k->metas.slot);
+    mtp__hash_map_fini(&k->shapes);
+    mtp__hash_map_fini(&k->stacks);
+    mtp__hash_map_fini(&k->rows_by_key);
+    mtp__pair_map_fini(&k->processes_by_pid);
+    mtp__hash_map_fini(&k->metas);
     mtp__free(k->rows);
     mtp__free(k->processes);
     mtp__pair_map_fini(&k->devices);

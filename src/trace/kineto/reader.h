@@ -111,14 +111,6 @@ typedef struct mtp__kineto_event {
     mtp__buffer overflow; /* text of members beyond the limit */
 } mtp__kineto_event;
 
-/* A set of items stored elsewhere, by hash. */
-typedef struct mtp__kineto_set {
-    uint64_t *slot; /* owned: hash high, index + 1; 0: empty */
-    size_t mask;
-    uint32_t count;
-} mtp__kineto_set;
-typedef bool mtp__kineto_same(const void *items, uint32_t index, const void *key);
-
 typedef enum mtp__kineto_space {
     MTP__SPACE_FILE,   /* a pid and tid of the file */
     MTP__SPACE_DEVICE, /* a device and stream */
@@ -198,9 +190,11 @@ typedef struct mtp__kineto {
     uint64_t reported;               /* bytes at the last call of progress */
     const mtp_open_options *options; /* borrowed, or NULL */
 
-    mtp__buffer scratch, rest; /* for strings; for args */
-    mtp__kineto_set shapes, stacks, rows_by_key, processes_by_pid, metas;
-    mtp__kineto_row *rows;          /* owned */
+    mtp__buffer scratch, rest;           /* for strings; for args */
+    mtp__hash_map shapes, stacks, metas; /* of the trace: what is there, its index */
+    mtp__hash_map rows_by_key;           /* mtp__kineto_row_key -> its index */
+    mtp__pair_map processes_by_pid;      /* (pid, its text) -> its index */
+    mtp__kineto_row *rows;               /* owned */
     mtp__pair_map devices;          /* (1 + process, its device): index in the trace; (0, index): in use */
     bool has_step_scopes;           /* seen before "mtprofSteps" */
     int64_t next_device;            /* lower indices are in use */
@@ -280,11 +274,6 @@ uint32_t mtp__kineto_json(mtp__kineto *k, const mtp__json_value *v); /* in canon
 uint32_t mtp__kineto_shape(mtp__kineto *k, const mtp__shape *shape);
 uint32_t mtp__kineto_stack_add(mtp__kineto *k, uint32_t parent, uint32_t frame);
 void mtp__kineto_meta(mtp__kineto *k, const char *key, size_t key_length, const mtp__json_value *v);
-
-/* Looks up an item in the set: *found is its slot's index, or MTP__NONE; then mtp__set_put() may add it. */
-uint32_t mtp__set_find(const mtp__kineto_set *s, uint64_t hash, mtp__kineto_same *same, const void *items,
-                       const void *key);
-bool mtp__set_put(mtp__kineto_set *s, uint64_t hash, uint32_t index);
 
 /* Room for one more item in a growing list. false: out of memory, latched. */
 bool mtp__kineto_room(mtp__kineto *k, void **list, size_t *room, size_t count, size_t size);

@@ -8,59 +8,40 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include "base/hash.h"
 #include "trace/kineto/reader.h"
 
 /* ------------------------------------------------------------------------------------------ processes */
 
-static bool same_process(const void *items, uint32_t index, const void *key)
-{
-    const mtp__kineto_process *p = (const mtp__kineto_process *)items + index;
-    const mtp__process *want = key;
-    return p->model.pid == want->pid && p->model.pid_text == want->pid_text;
-}
-
 static uint32_t process_of(mtp__kineto *k, int64_t pid, uint32_t pid_text)
 {
-    mtp__process key = {.pid = pid, .pid_text = pid_text, .sort_index = INT64_MIN};
-    uint64_t words[2] = {(uint64_t)pid, pid_text}, hash = mtp__hash_words(words, 2);
-    uint32_t at = mtp__set_find(&k->processes_by_pid, hash, same_process, k->processes, &key);
-    if (at != MTP__NONE)
-        return at;
     if (!MTP__KINETO_ROOM(k, k->processes, k->process_room, k->process_count))
         return MTP__NONE;
-    at = (uint32_t)k->process_count;
-    if (!mtp__set_put(&k->processes_by_pid, hash, at)) {
-        k->no_memory = true;
-        return MTP__NONE;
-    }
-    k->processes[k->process_count++] = (mtp__kineto_process){.model = key, .device = -1};
-    return at;
+    bool is_new;
+    uint64_t *at = mtp__pair_put(&k->processes_by_pid, (uint64_t)pid, pid_text, k->process_count, &is_new);
+    k->no_memory |= at == NULL;
+    if (at != NULL && is_new)
+        k->processes[k->process_count++] = (mtp__kineto_process){
+            .model = {.pid = pid, .pid_text = pid_text, .sort_index = INT64_MIN}, .device = -1};
+    return at != NULL ? (uint32_t)*at : MTP__NONE;
 }
 
 /* ----------------------------------------------------------------------------------------------- rows */
 
-static bool same_row(const void *items, uint32_t index, const void *key)
-{
-    return memcmp(&((const mtp__kineto_row *)items)[index].key, key, sizeof(mtp__kineto_row_key)) == 0;
-}
-
 static uint32_t row_get(mtp__kineto *k, const mtp__kineto_row_key *key)
 {
-    uint64_t words[sizeof *key / 8];
-    memcpy(words, key, sizeof words);
-    uint64_t hash = mtp__hash_words(words, sizeof words / 8);
-    uint32_t at = mtp__set_find(&k->rows_by_key, hash, same_row, k->rows, key);
-    if (at != MTP__NONE)
-        return at;
+    uint32_t *at = mtp__hash_map_find(&k->rows_by_key, key, sizeof *key, sizeof *at);
+    if (at != NULL)
+        return *at;
     uint32_t process = process_of(k, key->pid, key->pid_text);
     if (process == MTP__NONE || !MTP__KINETO_ROOM(k, k->rows, k->row_room, k->row_count))
         return MTP__NONE;
-    at = (uint32_t)k->row_count;
-    if (!mtp__set_put(&k->rows_by_key, hash, at)) {
+    bool is_new;
+    at = mtp__hash_map_put(&k->rows_by_key, key, sizeof *key, sizeof *at, &is_new);
+    if (at == NULL) {
         k->no_memory = true;
         return MTP__NONE;
     }
+    *at = (uint32_t)k->row_count;
     k->rows[k->row_count++] = (mtp__kineto_row){.key = *key,
                                                 .track = MTP__NONE,
                                                 .process = process,
@@ -69,7 +50,7 @@ static uint32_t row_get(mtp__kineto *k, const mtp__kineto_row_key *key)
                                                 .sort_index = INT64_MIN,
                                                 .last_ns = INT64_MIN,
                                                 .last_pair_ns = INT64_MIN};
-    return at;
+    return *at;
 }
 
 uint32_t mtp__kineto_row_of(mtp__kineto *k)

@@ -38,9 +38,9 @@ static bool id_set_far(mtp_trace *t, mtp__id_list *list, uint32_t id, uint32_t t
 static void id_list_fini(mtp__id_list *list)
 {
     mtp__free(list->id);
-    for (size_t i = 0; list->pages.slot != NULL && i <= list->pages.mask; i++)
-        if (list->pages.slot[i].used != 0)
-            mtp__free((void *)(uintptr_t)list->pages.slot[i].value);
+    const uint64_t *page;
+    for (size_t at = 0; (page = mtp__pair_next(&list->pages, &at)) != NULL;)
+        mtp__free((void *)(uintptr_t)*page);
     mtp__pair_map_fini(&list->pages);
 }
 
