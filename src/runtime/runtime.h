@@ -122,6 +122,8 @@ mt_status mt__alias(const mt_tensor *t, int rank, const int64_t *dims, const int
                     mt_tensor **out);
 /* t, retained, if contiguous; else a contiguous copy that is not recorded and has no graph. */
 mt_status mt__contiguous(const mt_tensor *t, mt_tensor **out);
+/* The same for t broadcast to (rank, dims). */
+mt_status mt__contiguous_as(const mt_tensor *t, int rank, const int64_t *dims, mt_tensor **out);
 void mt__set_contiguous_flag(mt_tensor *t);
 void mt__contiguous_strides(int rank, const int64_t *dims, int64_t *strides);
 int64_t mt__numel(int rank, const int64_t *dims);
@@ -135,6 +137,10 @@ void mt__broadcast_strides(const mt_tensor *t, int rank, const int64_t *dims, in
 mt_status mt__check_written(const mt_tensor *self);
 /* dim in [-rank, rank) to [0, rank); a scalar counts as rank 1. Fails with PyTorch's IndexError. */
 mt_status mt__wrap_dim(int64_t dim, int rank, int *out);
+static inline int mt__wrapped_dim(int64_t dim, int rank) /* for a dim that infer has checked */
+{
+    return (int)(dim < 0 ? dim + (rank > 0 ? rank : 1) : dim);
+}
 
 static inline bool mt__has_dims(const mt_tensor *t, int rank, const int64_t *dims)
 {

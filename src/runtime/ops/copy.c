@@ -13,6 +13,19 @@ mt_status mt__contiguous(const mt_tensor *t, mt_tensor **out)
     return mt__run_quietly(MT_OP_clone, &self, 1, out);
 }
 
+mt_status mt__contiguous_as(const mt_tensor *t, int rank, const int64_t *dims, mt_tensor **out)
+{
+    mt_tensor *wide;
+    int64_t strides[MT_MAX_RANK];
+    mt__broadcast_strides(t, rank, dims, strides);
+    mt_status status = mt__alias(t, rank, dims, strides, t->offset, &wide);
+    if (status != MT_OK)
+        return status;
+    status = mt__contiguous(wide, out);
+    mt_release(wide);
+    return status;
+}
+
 mt_status mt__composite_contiguous(mt__call *call)
 {
     mt_tensor *x = call->args[0].as.tensor;

@@ -5,39 +5,13 @@
  * summed into double per chunk. Sums over rows (gradients of weight and bias) are split by columns, so
  * threads share no accumulator and results do not depend on the number of threads.
  */
-#include "runtime/kernels/cpu/clones.h"
+#include "runtime/kernels/cpu/sums.h"
 #include "runtime/runtime.h"
 #include <math.h>
 
-#define LANES 16
-#define CHUNK 1024
 #define COLUMNS 64
 #define ROWS 32
 #define GRAIN (1 << 14)
-
-/* double NAME(a, b, m, n): the sum over k of EXPRESSION. */
-#define SUM_OF(T, NAME, EXPRESSION)                                                                          \
-    static inline __attribute__((always_inline)) double NAME(const T *restrict a, const T *restrict b,       \
-                                                             const T *restrict c, T m, int64_t n)            \
-    {                                                                                                        \
-        double total = 0;                                                                                    \
-        int64_t i = 0;                                                                                       \
-        (void)a, (void)b, (void)c, (void)m;                                                                  \
-        while (n - i >= LANES) {                                                                             \
-            int64_t end = n - i < CHUNK ? i + (n - i) / LANES * LANES : i + CHUNK;                           \
-            T lane[LANES] = {0};                                                                             \
-            for (; i < end; i += LANES)                                                                      \
-                for (int l = 0; l < LANES; l++) {                                                            \
-                    int64_t k = i + l;                                                                       \
-                    lane[l] += (EXPRESSION);                                                                 \
-                }                                                                                            \
-            for (int l = 0; l < LANES; l++)                                                                  \
-                total += (double)lane[l];                                                                    \
-        }                                                                                                    \
-        for (int64_t k = i; k < n; k++)                                                                      \
-            total += (double)(EXPRESSION);                                                                   \
-        return total;                                                                                        \
-    }
 
 /* The inputs and outputs of the loops; not all are set for each. */
 typedef struct job {
@@ -51,11 +25,11 @@ typedef struct job {
 } job;
 
 #define SUMS(T, S)                                                                                           \
-    SUM_OF(T, sum_##S, a[k])                                                                                 \
-    SUM_OF(T, spread_##S, (a[k] - m) * (a[k] - m))                                                           \
-    SUM_OF(T, dot_##S, a[k] * b[k])                                                                          \
-    SUM_OF(T, dev_dot_##S, a[k] * (b[k] - m))                                                                \
-    SUM_OF(T, dev_dot3_##S, a[k] * c[k] * (b[k] - m))
+    MT__SUM_OF(T, sum_##S, a[k])                                                                             \
+    MT__SUM_OF(T, spread_##S, (a[k] - m) * (a[k] - m))                                                       \
+    MT__SUM_OF(T, dot_##S, a[k] * b[k])                                                                      \
+    MT__SUM_OF(T, dev_dot_##S, a[k] * (b[k] - m))                                                            \
+    MT__SUM_OF(T, dev_dot3_##S, a[k] * c[k] * (b[k] - m))
 SUMS(float, f)
 SUMS(double, d)
 
@@ -133,8 +107,7 @@ LAYER_NORM(double, d)
 
 /* Mean and 1/std of channel c, which also update the running ones. */
 #define BATCH_NORM(T, S)                                                                                     \
-    static inline __attribute__((always_inline)) void channel_stats_##S(const job *j, int64_t c,             \
-                                                                        double *mean, double *rstd)          \
+    MT__INLINE void channel_stats_##S(const job *j, int64_t c, double *mean, double *rstd)                   \
     {                                                                                                        \
         int64_t n = j->batch * j->inner, step = j->channels * j->inner;                                      \
         const T *x = (const T *)j->x + c * j->inner;                                                         \

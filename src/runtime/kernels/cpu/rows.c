@@ -4,7 +4,7 @@
  * on one dense row.
  */
 #include "runtime/kernels/cpu/clones.h"
-#include "runtime/kernels/cpu/vexp.h"
+#include "runtime/kernels/cpu/vector_math.h"
 #include "runtime/ops/reduce.h"
 #include <math.h>
 
@@ -22,7 +22,7 @@ typedef struct job {
 
 /* The sum over i of EXPRESSION, in double lanes. */
 #define SUM_OF(T, NAME, EXPRESSION)                                                                          \
-    static inline __attribute__((always_inline)) double NAME(const T *restrict x, double m, int64_t n)       \
+    MT__INLINE double NAME(const T *restrict x, double m, int64_t n)                                         \
     {                                                                                                        \
         double lane[LANES] = {0}, total = 0;                                                                 \
         int64_t k = 0;                                                                                       \
@@ -91,7 +91,7 @@ static double extreme_f64(double best, double v, bool largest)
             ((T *)j->to)[r] = (T)(log(exps_##S(x, m, j->n)) + m);                                            \
         }                                                                                                    \
     }
-ROWS(float, f, mt__exp_f32)
+ROWS(float, f, mt__expf_in_order)
 ROWS(double, d, exp)
 
 static void run_part(int64_t begin, int64_t end, void *user)

@@ -221,11 +221,6 @@ mt_status mt__npu_chance(mt__call *call)
 
 /* ---------------------------------------------------------------------------------------------------- joins */
 
-static int wrapped(int64_t dim, int rank)
-{
-    return (int)(dim < 0 ? dim + (rank > 0 ? rank : 1) : dim);
-}
-
 /* Copies `from` into `to`, starting at `begin` along dim. */
 static mt_status put_part(const mt_tensor *to, int dim, int64_t begin, int64_t n, bool drop,
                           const mt_tensor *from)
@@ -249,7 +244,7 @@ static mt_status put_part(const mt_tensor *to, int dim, int64_t begin, int64_t n
 mt_status mt__npu_cat(mt__call *call)
 {
     const mt_tensor *out = call->outs[0];
-    int dim = wrapped(mt__arg_int(call, 1), out->rank);
+    int dim = mt__wrapped_dim(mt__arg_int(call, 1), out->rank);
     int64_t begin = 0;
     mt_status status = MT_OK;
     for (uint32_t i = 0; i < call->args[0].count && status == MT_OK; i++) {
@@ -265,7 +260,7 @@ mt_status mt__npu_cat(mt__call *call)
 mt_status mt__npu_stack(mt__call *call)
 {
     const mt_tensor *out = call->outs[0];
-    int dim = wrapped(mt__arg_int(call, 1), out->rank);
+    int dim = mt__wrapped_dim(mt__arg_int(call, 1), out->rank);
     mt_status status = MT_OK;
     for (uint32_t i = 0; i < call->args[0].count && status == MT_OK; i++)
         status = put_part(out, dim, i, 1, true, call->args[0].as.tensors[i]);
@@ -317,7 +312,7 @@ mt_status mt__npu_flip(mt__call *call)
         return MT_OK;
     memcpy(strides, t->strides, sizeof strides);
     for (uint32_t i = 0; i < call->args[1].count && t->rank > 0; i++) {
-        int dim = wrapped(call->args[1].as.ints[i], t->rank);
+        int dim = mt__wrapped_dim(call->args[1].as.ints[i], t->rank);
         offset += (t->dims[dim] - 1) * strides[dim];
         strides[dim] = -strides[dim];
     }
@@ -342,7 +337,7 @@ mt_status mt__npu_roll(mt__call *call)
     if (flat)
         x = MT(reshape, x, MT_SHAPE(out->numel));
     for (uint32_t i = 0; i < (flat ? 1 : call->args[2].count) && x != NULL && x->rank > 0; i++) {
-        int dim = flat ? 0 : wrapped(call->args[2].as.ints[i], x->rank);
+        int dim = flat ? 0 : mt__wrapped_dim(call->args[2].as.ints[i], x->rank);
         int64_t n = x->dims[dim], by = call->args[1].as.ints[i] % n;
         by = by < 0 ? by + n : by;
         if (by != 0) {
