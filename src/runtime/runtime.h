@@ -124,6 +124,15 @@ mt_status mt__alias(const mt_tensor *t, int rank, const int64_t *dims, const int
 mt_status mt__contiguous(const mt_tensor *t, mt_tensor **out);
 /* The same for t broadcast to (rank, dims). */
 mt_status mt__contiguous_as(const mt_tensor *t, int rank, const int64_t *dims, mt_tensor **out);
+/* Contiguous tensors for the duration of a call. */
+typedef struct mt__held { /* set status to MT_OK */
+    mt_tensor *items[10];
+    int count;
+    mt_status status; /* the first error; nothing is held after it */
+} mt__held;
+const mt_tensor *mt__hold(mt__held *h, const mt_tensor *t); /* NULL stays NULL */
+const mt_tensor *mt__hold_as(mt__held *h, const mt_tensor *t, mt_dtype dtype);
+mt_status mt__let_go(mt__held *h);
 void mt__set_contiguous_flag(mt_tensor *t);
 void mt__contiguous_strides(int rank, const int64_t *dims, int64_t *strides);
 int64_t mt__numel(int rank, const int64_t *dims);
@@ -152,6 +161,18 @@ static inline bool mt__has_dims(const mt_tensor *t, int rank, const int64_t *dim
     return true;
 }
 
+/* t as [outer, n, inner], where n is the size of dim; a scalar as [1, 1, 1]. */
+typedef struct mt__split {
+    int64_t outer, n, inner;
+} mt__split;
+static inline mt__split mt__split_at(const mt_tensor *t, int dim)
+{
+    mt__split s = {1, 1, 1};
+    for (int i = 0; i < t->rank; i++)
+        *(i < dim ? &s.outer : i == dim ? &s.n : &s.inner) *= t->dims[i];
+    return s;
+}
+
 bool mt__base_tracks(const mt_tensor *view);
 static inline bool mt__tracks(const mt_tensor *t) /* does autograd track it? */
 {
@@ -169,6 +190,16 @@ static inline size_t mt__size_of(const mt_tensor *t)
 }
 
 /* ------------------------------------------------------------------------------------------------- ops */
+
+/* The bytes of one element. */
+typedef union mt__scalar {
+    bool b;
+    int32_t i32;
+    int64_t i64;
+    float f32;
+    double f64;
+} mt__scalar;
+mt__scalar mt__scalar_of(mt_dtype dtype, const mt_value *v); /* of a number, cast to dtype */
 
 #define MT__MAX_ARGS 16
 #define MT__MAX_OUTS 4

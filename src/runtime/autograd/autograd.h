@@ -210,4 +210,13 @@ static inline mt_value mt__meta_shape(const mt__meta *meta)
     return mt_value_ints(meta->dims, meta->rank);
 }
 
+/* A derivative that is one expression: the gradient of the first argument. */
+#define MT__GRAD_OF_FIRST(id, node_name, saves, gradient)                                                    \
+    static mt_status id##_backward(mt__backward *b)                                                          \
+    {                                                                                                        \
+        mt__give(b, 0, gradient);                                                                            \
+        return mt_scope_status();                                                                            \
+    }                                                                                                        \
+    const mt__grad mt__grad_##id = {node_name, saves, id##_backward};
+
 #endif

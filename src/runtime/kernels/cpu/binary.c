@@ -18,7 +18,7 @@ static inline bool is_direct(const mt_value *v, const mt_tensor *out, mt_dtype d
         *step = (int64_t)mt__size_of(t);
         return t->dtype == dtype && t->numel == out->numel && (t->flags & MT__CONTIGUOUS);
     }
-    mt__scalar_set(s, dtype, v);
+    *s = mt__scalar_of(dtype, v);
     *p = (char *)s;
     *step = 0;
     return true;

@@ -541,7 +541,7 @@ static mt_status run_scatter(mt__call *call, rows_fn *const *functions)
         mt__plan_copy(out, self);
     const mt_tensor *src = mt__arg_tensor(call, 3);
     if (src == NULL) { /* a number: as a 0-dim tensor */
-        mt__scalar_set(&number, (mt_dtype)out->dtype, &call->args[3]);
+        number = mt__scalar_of((mt_dtype)out->dtype, &call->args[3]);
         one.rank = 0;
         one.data = &number;
         src = &one;

@@ -22,14 +22,6 @@
  * but not shifted. */
 typedef void mt__loop(char *const *p, const int64_t *step, int64_t n, const void *user);
 
-typedef union mt__scalar {
-    bool b;
-    int32_t i32;
-    int64_t i64;
-    float f32;
-    double f64;
-} mt__scalar;
-
 typedef struct mt__plan {
     int count, rank;
     int64_t numel;
@@ -49,8 +41,6 @@ void mt__plan_add(mt__plan *p, const mt_value *v, mt_dtype wants);
 void mt__plan_add_tensor(mt__plan *p, const mt_tensor *t, mt_dtype wants);
 void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user);
 
-/* The number v as one element of dtype. */
-void mt__scalar_set(mt__scalar *s, mt_dtype dtype, const mt_value *v);
 /* The loop that copies [1] to [0]. */
 mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from);
 /* Copies, and casts, a tensor that broadcasts to `to`. */

@@ -212,37 +212,20 @@ static void go(const job *j, void (*run)(int64_t, int64_t, const job *), int64_t
         mt__parallel(items, weight < GRAIN ? GRAIN / weight : 1, run_part, &w);
 }
 
-/* Contiguous tensors for the duration of a call. */
-typedef struct held {
-    mt_tensor *items[8];
-    int count;
-    mt_status status;
-} held;
-
-static const void *hold(held *h, const mt_tensor *t)
-{
-    if (t == NULL || h->status != MT_OK)
-        return NULL;
-    h->status = mt__contiguous(t, &h->items[h->count]);
-    return h->status == MT_OK ? h->items[h->count++]->data : NULL;
-}
-
-static mt_status let_go(held *h)
-{
-    for (int i = 0; i < h->count; i++)
-        mt_release(h->items[i]);
-    return h->status;
-}
-
 static void *data_of(const mt_tensor *t)
 {
     return t != NULL ? t->data : NULL;
 }
 
+static const void *hold(mt__held *h, const mt_tensor *t)
+{
+    return data_of(mt__hold(h, t));
+}
+
 mt_status mt__cpu_layer_norm(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 0);
-    held h = {.status = MT_OK};
+    mt__held h = {.status = MT_OK};
     job j = {.x = hold(&h, x),
              .weight = hold(&h, mt__arg_tensor(call, 2)),
              .bias = hold(&h, mt__arg_tensor(call, 3)),
@@ -254,14 +237,14 @@ mt_status mt__cpu_layer_norm(mt__call *call)
              .eps = mt__arg_number(call, 4)};
     if (h.status == MT_OK)
         go(&j, x->dtype == MT_FLOAT32 ? layer_norm_f : layer_norm_d, j.rows, j.n > 0 ? j.n : 1);
-    return let_go(&h);
+    return mt__let_go(&h);
 }
 
 mt_status mt__cpu_layer_norm_backward(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 1);
     bool single = x->dtype == MT_FLOAT32;
-    held h = {.status = MT_OK};
+    mt__held h = {.status = MT_OK};
     job j = {.grad = hold(&h, mt__arg_tensor(call, 0)),
              .x = hold(&h, x),
              .mean = hold(&h, mt__arg_tensor(call, 3)),
@@ -277,7 +260,7 @@ mt_status mt__cpu_layer_norm_backward(mt__call *call)
     if (h.status == MT_OK && (j.grad_weight != NULL || j.grad_bias != NULL))
         go(&j, single ? layer_norm_params_f : layer_norm_params_d, (j.n + COLUMNS - 1) / COLUMNS,
            j.rows * COLUMNS);
-    return let_go(&h);
+    return mt__let_go(&h);
 }
 
 static void set_channels(job *j, const mt_tensor *x)
@@ -290,7 +273,7 @@ static void set_channels(job *j, const mt_tensor *x)
 mt_status mt__cpu_batch_norm(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 0);
-    held h = {.status = MT_OK};
+    mt__held h = {.status = MT_OK};
     job j = {.x = hold(&h, x),
              .weight = hold(&h, mt__arg_tensor(call, 1)),
              .bias = hold(&h, mt__arg_tensor(call, 2)),
@@ -305,13 +288,13 @@ mt_status mt__cpu_batch_norm(mt__call *call)
     set_channels(&j, x);
     if (h.status == MT_OK)
         go(&j, x->dtype == MT_FLOAT32 ? batch_norm_f : batch_norm_d, j.channels, j.batch * j.inner + 1);
-    return let_go(&h);
+    return mt__let_go(&h);
 }
 
 mt_status mt__cpu_batch_norm_backward(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 1);
-    held h = {.status = MT_OK};
+    mt__held h = {.status = MT_OK};
     job j = {.grad = hold(&h, mt__arg_tensor(call, 0)),
              .x = hold(&h, x),
              .weight = hold(&h, mt__arg_tensor(call, 2)),
@@ -328,5 +311,5 @@ mt_status mt__cpu_batch_norm_backward(mt__call *call)
     if (h.status == MT_OK)
         go(&j, x->dtype == MT_FLOAT32 ? batch_norm_back_f : batch_norm_back_d, j.channels,
            j.batch * j.inner + 1);
-    return let_go(&h);
+    return mt__let_go(&h);
 }

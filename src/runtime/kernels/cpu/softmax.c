@@ -151,17 +151,15 @@ static void run_part(int64_t begin, int64_t end, void *user)
 static void start(work *w, const mt_tensor *t, int dim,
                   void (*const runs[4])(int64_t, int64_t, const job *, bool))
 {
-    int64_t outer = 1;
-    w->j.n = t->rank > 0 ? t->dims[dim] : 1;
-    w->j.inner = 1;
-    for (int i = 0; i < t->rank; i++)
-        *(i < dim ? &outer : i > dim ? &w->j.inner : &(int64_t){0}) *= t->dims[i];
+    mt__split s = mt__split_at(t, dim);
+    w->j.n = s.n;
+    w->j.inner = s.inner;
     if (t->numel == 0)
         return;
     bool blocks = w->j.inner > 1;
     w->j.blocks = (w->j.inner + BLOCK - 1) / BLOCK;
     w->run = runs[(blocks ? 2 : 0) + (t->dtype == MT_FLOAT64)];
-    int64_t items = blocks ? outer * w->j.blocks : outer, weight = w->j.n * (blocks ? BLOCK : 1);
+    int64_t items = blocks ? s.outer * w->j.blocks : s.outer, weight = w->j.n * (blocks ? BLOCK : 1);
     if (t->numel <= GRAIN)
         run_part(0, items, w);
     else

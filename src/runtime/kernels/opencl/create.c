@@ -32,12 +32,6 @@ static const mt__variant variants[] = {
 };
 static const mt__family family = {MT__CREATE, mt__cl_create, variants, MT__COUNT_OF(variants)};
 
-static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_tensor *t)
-{
-    mt_status status = mt__launch_begin(l, t->device);
-    return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)t->dtype, k) : status;
-}
-
 /* Floating ranges are computed in double if the device supports it. */
 static mt_dtype counting(const mt__npu *npu, mt_dtype dtype)
 {
@@ -54,11 +48,11 @@ mt_status mt__npu_arange(mt__call *call)
     mt__kernel k;
     if (out->dtype == MT_BOOL)
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"arange_npu\" not implemented for 'Bool'");
-    mt_status status = begin(&l, &k, ARANGE, out);
+    mt_status status = mt__launch_variant(&l, &k, &family, ARANGE, out);
     if (status != MT_OK)
         return status;
     mt_dtype as = counting(l.npu, (mt_dtype)out->dtype);
-    mt__element start = mt__element_of(as, from), step = mt__element_of(as, by);
+    mt__scalar start = mt__scalar_of(as, from), step = mt__scalar_of(as, by);
     mt__launch_long(&l, out->numel);
     mt__launch_value(&l, &start, (uint32_t)mt_dtype_bytes(as));
     mt__launch_value(&l, &step, (uint32_t)mt_dtype_bytes(as));
@@ -73,7 +67,7 @@ mt_status mt__npu_linspace(mt__call *call)
     mt__kernel k;
     if (out->dtype == MT_BOOL)
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"linspace_npu\" not implemented for 'Bool'");
-    mt_status status = begin(&l, &k, LINSPACE, out);
+    mt_status status = mt__launch_variant(&l, &k, &family, LINSPACE, out);
     if (status != MT_OK)
         return status;
     bool whole = !mt__is_floating((mt_dtype)out->dtype);
@@ -91,7 +85,7 @@ mt_status mt__npu_eye(mt__call *call)
     mt_tensor *out = call->outs[0];
     mt__launch l;
     mt__kernel k;
-    mt_status status = begin(&l, &k, EYE, out);
+    mt_status status = mt__launch_variant(&l, &k, &family, EYE, out);
     if (status != MT_OK)
         return status;
     mt__launch_long(&l, out->numel);
@@ -109,7 +103,7 @@ mt_status mt__npu_triangle(mt__call *call)
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK)
-        h.status = begin(&l, &k, TRIANGLE, out);
+        h.status = mt__launch_variant(&l, &k, &family, TRIANGLE, out);
     if (h.status == MT_OK && out->numel > 0) {
         int64_t columns = out->dims[out->rank - 1], rows = out->dims[out->rank - 2],
                 diagonal = mt__arg_int(call, 1);
@@ -118,7 +112,7 @@ mt_status mt__npu_triangle(mt__call *call)
         mt__launch_long(&l, rows);
         mt__launch_long(&l, columns);
         mt__launch_long(&l, diagonal);
-        mt__launch_value(&l, &(int32_t){upper}, 4);
+        mt__launch_flag(&l, upper);
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, out);
         h.status = mt__launch_flat(&l, &k, out->numel);
@@ -148,7 +142,7 @@ static mt_status draw_into(mt__call *call, const draw *d, const mt_tensor *out)
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK)
-        h.status = begin(&l, &k, d->variant, out);
+        h.status = mt__launch_variant(&l, &k, &family, d->variant, out);
     if (h.status == MT_OK && out->numel > 0) {
         mt__chance *g = mt__chance_begin();
         uint64_t seed = mt__random64(g);
@@ -158,7 +152,7 @@ static mt_status draw_into(mt__call *call, const draw *d, const mt_tensor *out)
         for (unsigned i = 1; i < 3; i++) {
             mt_value zero = mt_value_int(0);
             const mt_value *v = i < call->op->param_count ? &call->args[i] : &zero;
-            mt__element e = mt__element_of(as, v);
+            mt__scalar e = mt__scalar_of(as, v);
             mt__launch_value(&l, &e, (uint32_t)mt_dtype_bytes(as));
         }
         mt__launch_tensor(&l, x);

@@ -36,12 +36,6 @@ static const mt__variant variants[] = {
 };
 static const mt__family family = {MT__WINDOWS, mt__cl_windows, variants, MT__COUNT_OF(variants)};
 
-static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_tensor *t)
-{
-    mt_status status = mt__launch_begin(l, t->device);
-    return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)t->dtype, k) : status;
-}
-
 /* ----------------------------------------------------------------------------------------------------- pools */
 
 typedef struct average {
@@ -58,7 +52,7 @@ static mt_status pool(unsigned which, const mt__pool *p, const mt_tensor *in, mt
     mt__kernel k;
     const mt_tensor *from = mt__hold(&h, in), *where = which == MAX ? indices : mt__hold(&h, indices);
     if (h.status == MT_OK)
-        h.status = begin(&l, &k, which, out);
+        h.status = mt__launch_variant(&l, &k, &family, which, out);
     if (h.status == MT_OK && out->numel > 0) {
         mt__launch_value(&l, p, sizeof *p);
         if (a != NULL) {
@@ -147,7 +141,7 @@ static mt_status fold(const folding *f, unsigned which, int64_t first, int64_t i
 {
     mt__launch l;
     mt__kernel k;
-    mt_status status = begin(&l, &k, which, to);
+    mt_status status = mt__launch_variant(&l, &k, &family, which, to);
     if (status != MT_OK)
         return status;
     mt__launch_value(&l, &f->c, sizeof f->c);
@@ -268,10 +262,10 @@ mt_status mt__npu_convolution(mt__call *call)
         h.status = by_product(&c, in, w, b, out);
         return mt__let_go(&h);
     }
-    h.status = begin(&l, &k, CONV, out);
+    h.status = mt__launch_variant(&l, &k, &family, CONV, out);
     if (h.status == MT_OK) {
         mt__launch_value(&l, &c, sizeof c);
-        mt__launch_value(&l, &(int32_t){b != NULL}, 4);
+        mt__launch_flag(&l, b != NULL);
         mt__launch_tensor(&l, in);
         mt__launch_tensor(&l, w);
         mt__launch_tensor(&l, b != NULL ? b : w);
@@ -290,7 +284,7 @@ static mt_status conv_part(const mt__conv *c, unsigned which, const mt_tensor *g
         return MT_OK;
     if (c->groups == 1)
         return which == CONV_INPUT ? input_by_product(c, g, other, out) : weight_by_product(c, g, other, out);
-    mt_status status = begin(&l, &k, which, out);
+    mt_status status = mt__launch_variant(&l, &k, &family, which, out);
     if (status != MT_OK)
         return status;
     mt__launch_value(&l, c, sizeof *c);
