@@ -82,8 +82,8 @@ enum mt__tensor_flags {
     MT__RETAINS_GRAD = 4,
     MT__IS_PARAMETER = 8,
     MT__IS_VIEW = 16,          /* a view of extra->base */
-    MT__VIEW_OF_NO_GRAD = 64,  /* a view made under no_grad, or of such: unchangeable under autograd */
-    MT__VIEW_OF_SEVERAL = 128, /* one of several views of an op like split(), or of such a view: the same */
+    MT__VIEW_OF_NO_GRAD = 64,  /* a view made under no_grad, or a view of one: autograd forbids changes */
+    MT__VIEW_OF_SEVERAL = 128, /* one of several views of split() or the like, or a view of one: the same */
     MT__IS_INPUT = 32,         /* made from the user's data, not by an op */
     MT__IS_NUMBER = 256        /* stands for a number, and promotes like one: numbers.c */
 };

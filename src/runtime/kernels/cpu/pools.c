@@ -119,8 +119,8 @@ AVG_POOL(double, f64)
 AVG_POOL(int32_t, i32)
 AVG_POOL(int64_t, i64)
 
-/* Adds to each input of the planes its share of the gradients: SHARE(j, y, x, gradient, y0, y1, x0, x1) sets
- * the window of output (y, x), and is what each input in it gets. */
+/* Distributes gradients over the inputs: SHARE(j, y, x, gradient, &y0, &y1, &x0, &x1) sets the window of output
+ * (y, x) and returns the share of each input in it. */
 #define UNPOOL(name, type, SHARE)                                                                            \
     static void name(int64_t begin, int64_t end, void *user)                                                 \
     {                                                                                                        \

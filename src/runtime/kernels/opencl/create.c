@@ -8,28 +8,21 @@
 #include "runtime/kernels/opencl/npu.h"
 #include "runtime/ops/reduce.h"
 
+/* X(variant, kernel, defines, dtypes) */
+#define VARIANTS(X)                                                                                          \
+    X(ARANGE, "arange", "NEED_arange", MT__OF_NUMBER)                                                        \
+    X(LINSPACE, "linspace", "NEED_linspace", MT__OF_NUMBER)                                                  \
+    X(EYE, "eye", "NEED_eye", MT__OF_ANY)                                                                    \
+    X(TRIANGLE, "triangle", "NEED_triangle", MT__OF_ANY)                                                     \
+    X(UNIFORM, "uniform", "NEED_chance;CHANCE_UNIFORM 1;A T", MT__OF_REAL)                                   \
+    X(NORMAL, "normal", "NEED_chance;CHANCE_NORMAL 1;A T", MT__OF_REAL)                                      \
+    X(BERNOULLI, "bernoulli", "NEED_chance;CHANCE_BERNOULLI 1;A float", MT__OF_ANY)                          \
+    X(BERNOULLI_OF, "bernoulli_of", "NEED_chance;CHANCE_BERNOULLI_OF 1;A T", MT__OF_REAL)                    \
+    X(RANDOM, "random", "NEED_chance;A long", MT__OF_ANY)
 enum {
-    ARANGE,
-    LINSPACE,
-    EYE,
-    TRIANGLE,
-    UNIFORM,
-    NORMAL,
-    BERNOULLI,
-    BERNOULLI_OF,
-    RANDOM
+    VARIANTS(MT__VARIANT_ID)
 };
-static const mt__variant variants[] = {
-    [ARANGE] = {"arange", "NEED_arange", MT__OF_NUMBER},
-    [LINSPACE] = {"linspace", "NEED_linspace", MT__OF_NUMBER},
-    [EYE] = {"eye", "NEED_eye", MT__OF_ANY},
-    [TRIANGLE] = {"triangle", "NEED_triangle", MT__OF_ANY},
-    [UNIFORM] = {"uniform", "NEED_chance;CHANCE_UNIFORM 1;A T", MT__OF_REAL},
-    [NORMAL] = {"normal", "NEED_chance;CHANCE_NORMAL 1;A T", MT__OF_REAL},
-    [BERNOULLI] = {"bernoulli", "NEED_chance;CHANCE_BERNOULLI 1;A float", MT__OF_ANY},
-    [BERNOULLI_OF] = {"bernoulli_of", "NEED_chance;CHANCE_BERNOULLI_OF 1;A T", MT__OF_REAL},
-    [RANDOM] = {"random", "NEED_chance;A long", MT__OF_ANY},
-};
+static const mt__variant variants[] = {VARIANTS(MT__VARIANT)};
 static const mt__family family = {MT__CREATE, mt__cl_create, variants, MT__COUNT_OF(variants)};
 
 /* Floating ranges are computed in double if the device supports it. */

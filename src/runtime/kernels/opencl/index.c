@@ -9,24 +9,19 @@ typedef struct places { /* as in index.cl */
     int64_t dims[9], index[9], self[9], other[9];
 } places;
 
+/* X(variant, kernel, defines, dtypes) */
+#define VARIANTS(X)                                                                                          \
+    X(SELECT, "index_select", "NEED_select", MT__OF_ANY)                                                     \
+    X(ADD, "index_add", "NEED_add", MT__OF_ANY)                                                              \
+    X(GATHER, "gather", "NEED_gather", MT__OF_ANY)                                                           \
+    X(SCATTER, "scatter", "NEED_scatter;ADDS 0", MT__OF_ANY)                                                 \
+    X(SCATTER_ADD, "scatter_add", "NEED_scatter;ADDS 1", MT__OF_ANY)                                         \
+    X(NLL, "nll_loss", "NEED_nll", MT__OF_REAL)                                                              \
+    X(NLL_BACK, "nll_loss_backward", "NEED_nll_backward", MT__OF_REAL)
 enum {
-    SELECT,
-    ADD,
-    GATHER,
-    SCATTER,
-    SCATTER_ADD,
-    NLL,
-    NLL_BACK
+    VARIANTS(MT__VARIANT_ID)
 };
-static const mt__variant variants[] = {
-    [SELECT] = {"index_select", "NEED_select", MT__OF_ANY},
-    [ADD] = {"index_add", "NEED_add", MT__OF_ANY},
-    [GATHER] = {"gather", "NEED_gather", MT__OF_ANY},
-    [SCATTER] = {"scatter", "NEED_scatter;ADDS 0", MT__OF_ANY},
-    [SCATTER_ADD] = {"scatter_add", "NEED_scatter;ADDS 1", MT__OF_ANY},
-    [NLL] = {"nll_loss", "NEED_nll", MT__OF_REAL},
-    [NLL_BACK] = {"nll_loss_backward", "NEED_nll_backward", MT__OF_REAL},
-};
+static const mt__variant variants[] = {VARIANTS(MT__VARIANT)};
 static const mt__family family = {MT__INDEX, mt__cl_index, variants, MT__COUNT_OF(variants)};
 
 static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_tensor *t)

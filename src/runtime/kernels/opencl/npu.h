@@ -44,6 +44,10 @@ typedef struct mt__variant {
     uint8_t of;          /* the possible dtypes of T */
 } mt__variant;
 
+/* For lists of variants, X(id, name, defines, of): their ids and their table. */
+#define MT__VARIANT_ID(id, ...) id,
+#define MT__VARIANT(id, ...) [id] = {__VA_ARGS__},
+
 typedef struct mt__family {
     enum mt__family_id id;
     const char *body; /* the template */

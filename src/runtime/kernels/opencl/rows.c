@@ -2,36 +2,25 @@
 #include "runtime/kernels/opencl/npu.h"
 #include "runtime/ops/reduce.h"
 
+/* X(variant, kernel, defines, dtypes) */
+#define VARIANTS(X)                                                                                          \
+    X(SOFTMAX, "softmax", "NEED_softmax;LOGS 0", MT__OF_REAL)                                                \
+    X(LOG_SOFTMAX, "log_softmax", "NEED_softmax;LOGS 1", MT__OF_REAL)                                        \
+    X(SOFTMAX_BACKWARD, "softmax_backward", "NEED_softmax_backward;LOGS 0", MT__OF_REAL)                     \
+    X(LOG_SOFTMAX_BACKWARD, "log_softmax_backward", "NEED_softmax_backward;LOGS 1", MT__OF_REAL)             \
+    X(LOGSUMEXP, "logsumexp", "NEED_logsumexp", MT__OF_REAL)                                                 \
+    X(CUMSUM, "cumsum", "NEED_cumsum", MT__OF_ANY)                                                           \
+    X(LAYER_NORM, "layer_norm", "NEED_layer_norm", MT__OF_REAL)                                              \
+    X(LAYER_NORM_BACKWARD, "layer_norm_backward", "NEED_layer_norm_backward", MT__OF_REAL)                   \
+    X(LAYER_NORM_PARAMS, "layer_norm_params", "NEED_layer_norm_params", MT__OF_REAL)                         \
+    X(BATCH_STATISTICS, "batch_norm_statistics", "NEED_batch_statistics", MT__OF_REAL)                       \
+    X(BATCH_NORM, "batch_norm", "NEED_batch_norm", MT__OF_REAL)                                              \
+    X(BATCH_SUMS, "batch_norm_sums", "NEED_batch_sums", MT__OF_REAL)                                         \
+    X(BATCH_NORM_BACKWARD, "batch_norm_backward", "NEED_batch_norm_backward", MT__OF_REAL)
 enum {
-    SOFTMAX,
-    LOG_SOFTMAX,
-    SOFTMAX_BACKWARD,
-    LOG_SOFTMAX_BACKWARD,
-    LOGSUMEXP,
-    CUMSUM,
-    LAYER_NORM,
-    LAYER_NORM_BACKWARD,
-    LAYER_NORM_PARAMS,
-    BATCH_STATISTICS,
-    BATCH_NORM,
-    BATCH_SUMS,
-    BATCH_NORM_BACKWARD
+    VARIANTS(MT__VARIANT_ID)
 };
-static const mt__variant variants[] = {
-    [SOFTMAX] = {"softmax", "NEED_softmax;LOGS 0", MT__OF_REAL},
-    [LOG_SOFTMAX] = {"log_softmax", "NEED_softmax;LOGS 1", MT__OF_REAL},
-    [SOFTMAX_BACKWARD] = {"softmax_backward", "NEED_softmax_backward;LOGS 0", MT__OF_REAL},
-    [LOG_SOFTMAX_BACKWARD] = {"log_softmax_backward", "NEED_softmax_backward;LOGS 1", MT__OF_REAL},
-    [LOGSUMEXP] = {"logsumexp", "NEED_logsumexp", MT__OF_REAL},
-    [CUMSUM] = {"cumsum", "NEED_cumsum", MT__OF_ANY},
-    [LAYER_NORM] = {"layer_norm", "NEED_layer_norm", MT__OF_REAL},
-    [LAYER_NORM_BACKWARD] = {"layer_norm_backward", "NEED_layer_norm_backward", MT__OF_REAL},
-    [LAYER_NORM_PARAMS] = {"layer_norm_params", "NEED_layer_norm_params", MT__OF_REAL},
-    [BATCH_STATISTICS] = {"batch_norm_statistics", "NEED_batch_statistics", MT__OF_REAL},
-    [BATCH_NORM] = {"batch_norm", "NEED_batch_norm", MT__OF_REAL},
-    [BATCH_SUMS] = {"batch_norm_sums", "NEED_batch_sums", MT__OF_REAL},
-    [BATCH_NORM_BACKWARD] = {"batch_norm_backward", "NEED_batch_norm_backward", MT__OF_REAL},
-};
+static const mt__variant variants[] = {VARIANTS(MT__VARIANT)};
 static const mt__family family = {MT__ROWS, mt__cl_rows, variants, MT__COUNT_OF(variants)};
 
 /* --------------------------------------------------------------------------------------------------- softmax */

@@ -10,16 +10,15 @@
 #define TEXT2(x) #x
 #define TEXT(x) TEXT2(x)
 
+/* X(variant, kernel, defines, dtypes) */
+#define VARIANTS(X)                                                                                          \
+    X(BLOCK, "sort_block", "NEED_block;SORT_BLOCK " TEXT(SORT_BLOCK), MT__OF_ANY)                            \
+    X(STEP, "sort_step", "NEED_step", MT__OF_ANY)                                                            \
+    X(TAKE, "sort_take", "NEED_take", MT__OF_ANY)
 enum {
-    BLOCK,
-    STEP,
-    TAKE
+    VARIANTS(MT__VARIANT_ID)
 };
-static const mt__variant variants[] = {
-    [BLOCK] = {"sort_block", "NEED_block;SORT_BLOCK " TEXT(SORT_BLOCK), MT__OF_ANY},
-    [STEP] = {"sort_step", "NEED_step", MT__OF_ANY},
-    [TAKE] = {"sort_take", "NEED_take", MT__OF_ANY},
-};
+static const mt__variant variants[] = {VARIANTS(MT__VARIANT)};
 static const mt__family family = {MT__SORT, mt__cl_sort, variants, MT__COUNT_OF(variants)};
 
 /* Rows being sorted. */

@@ -8,32 +8,23 @@
 
 _Static_assert(sizeof(mt__pool) == 13 * 8 && sizeof(mt__conv) == 16 * 8, "as in windows.cl");
 
+/* X(variant, kernel, defines, dtypes) */
+#define VARIANTS(X)                                                                                          \
+    X(MAX, "max_pool2d", "NEED_max_pool", MT__OF_NUMBER)                                                     \
+    X(MAX_BACK, "max_pool2d_backward", "NEED_max_pool_backward", MT__OF_NUMBER)                              \
+    X(AVG, "avg_pool2d", "NEED_avg_pool", MT__OF_NUMBER)                                                     \
+    X(AVG_BACK, "avg_pool2d_backward", "NEED_avg_pool_backward", MT__OF_NUMBER)                              \
+    X(ADAPT, "adaptive_avg_pool2d", "NEED_adaptive", MT__OF_NUMBER)                                          \
+    X(ADAPT_BACK, "adaptive_avg_pool2d_backward", "NEED_adaptive_backward", MT__OF_NUMBER)                   \
+    X(CONV, "convolution", "NEED_conv", MT__OF_NUMBER)                                                       \
+    X(CONV_INPUT, "convolution_input", "NEED_conv_input", MT__OF_NUMBER)                                     \
+    X(CONV_WEIGHT, "convolution_weight", "NEED_conv_weight", MT__OF_NUMBER)                                  \
+    X(UNFOLD, "unfold", "NEED_unfold", MT__OF_NUMBER)                                                        \
+    X(FOLD, "fold", "NEED_fold", MT__OF_NUMBER)
 enum {
-    MAX,
-    MAX_BACK,
-    AVG,
-    AVG_BACK,
-    ADAPT,
-    ADAPT_BACK,
-    CONV,
-    CONV_INPUT,
-    CONV_WEIGHT,
-    UNFOLD,
-    FOLD
+    VARIANTS(MT__VARIANT_ID)
 };
-static const mt__variant variants[] = {
-    [MAX] = {"max_pool2d", "NEED_max_pool", MT__OF_NUMBER},
-    [MAX_BACK] = {"max_pool2d_backward", "NEED_max_pool_backward", MT__OF_NUMBER},
-    [AVG] = {"avg_pool2d", "NEED_avg_pool", MT__OF_NUMBER},
-    [AVG_BACK] = {"avg_pool2d_backward", "NEED_avg_pool_backward", MT__OF_NUMBER},
-    [ADAPT] = {"adaptive_avg_pool2d", "NEED_adaptive", MT__OF_NUMBER},
-    [ADAPT_BACK] = {"adaptive_avg_pool2d_backward", "NEED_adaptive_backward", MT__OF_NUMBER},
-    [CONV] = {"convolution", "NEED_conv", MT__OF_NUMBER},
-    [CONV_INPUT] = {"convolution_input", "NEED_conv_input", MT__OF_NUMBER},
-    [CONV_WEIGHT] = {"convolution_weight", "NEED_conv_weight", MT__OF_NUMBER},
-    [UNFOLD] = {"unfold", "NEED_unfold", MT__OF_NUMBER},
-    [FOLD] = {"fold", "NEED_fold", MT__OF_NUMBER},
-};
+static const mt__variant variants[] = {VARIANTS(MT__VARIANT)};
 static const mt__family family = {MT__WINDOWS, mt__cl_windows, variants, MT__COUNT_OF(variants)};
 
 /* ----------------------------------------------------------------------------------------------------- pools */
