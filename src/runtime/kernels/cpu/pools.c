@@ -27,21 +27,18 @@ static inline int64_t window(const mt__pool *p, int d, int64_t o, int64_t *begin
     return to - from;
 }
 
-/* The divisor of one output element of an average pool; sets the window's rows and columns. */
-static inline int64_t averaged(const job *j, int64_t y, int64_t x, int64_t *y0, int64_t *y1, int64_t *x0,
-                               int64_t *x1)
-{
-    int64_t whole = window(&j->p, 0, y, y0, y1) * window(&j->p, 1, x, x0, x1);
-    if (j->divisor != 0)
-        return j->divisor;
-    return j->count_pad ? whole : (*y1 - *y0) * (*x1 - *x0);
-}
-
-/* The window of an adaptive pool. */
-static inline void adapted(const mt__pool *p, int d, int64_t o, int64_t *begin, int64_t *end)
+/* The same for an adaptive pool. */
+static inline int64_t adapted(const mt__pool *p, int d, int64_t o, int64_t *begin, int64_t *end)
 {
     *begin = o * p->in[d] / p->out[d];
     *end = 1 + ((o + 1) * p->in[d] - 1) / p->out[d];
+    return *end - *begin;
+}
+
+/* The divisor of one output element of an average pool, from the size of its window with and without padding. */
+static inline int64_t divisor_of(const job *j, int64_t whole, int64_t inside)
+{
+    return j->divisor != 0 ? j->divisor : j->count_pad ? whole : inside;
 }
 
 #define IS_NAN_FLOAT(x) ((x) != (x))
@@ -109,7 +106,8 @@ MAX_POOL(int64_t, i64, INT64_MIN, NEVER)
     {                                                                                                        \
         (void)i;                                                                                             \
         int64_t y0, y1, x0, x1;                                                                              \
-        type by = (type)averaged(j, y, x, &y0, &y1, &x0, &x1); /* 0 if the user's divisor does not fit */    \
+        int64_t whole = window(&j->p, 0, y, &y0, &y1) * window(&j->p, 1, x, &x0, &x1);                       \
+        type by = (type)divisor_of(j, whole, (y1 - y0) * (x1 - x0)); /* 0 if the user's does not fit */      \
         type sum = sum_##suffix(&j->p, in, y0, y1, x0, x1);                                                  \
         return y0 >= y1 || x0 >= x1 || by == 0 ? 0 : sum / by;                                               \
     }                                                                                                        \
@@ -119,9 +117,8 @@ AVG_POOL(double, f64)
 AVG_POOL(int32_t, i32)
 AVG_POOL(int64_t, i64)
 
-/* Distributes gradients over the inputs: SHARE(j, y, x, gradient, &y0, &y1, &x0, &x1) sets the window of output
- * (y, x) and returns the share of each input in it. */
-#define UNPOOL(name, type, SHARE)                                                                            \
+/* Distributes gradients over the inputs: each input in the window of an output gets SHARE, of the gradient g. */
+#define UNPOOL(name, type, WINDOW, SHARE)                                                                    \
     static void name(int64_t begin, int64_t end, void *user)                                                 \
     {                                                                                                        \
         const job *j = user;                                                                                 \
@@ -130,14 +127,16 @@ AVG_POOL(int64_t, i64)
         for (int64_t plane = begin; plane < end; plane++) {                                                  \
             type *to = (type *)j->output + plane * p->in[0] * p->in[1];                                      \
             memset(to, 0, (size_t)(p->in[0] * p->in[1]) * sizeof(type));                                     \
-            for (int64_t y = 0; y < p->out[0]; y++)                                                          \
+            for (int64_t y = 0; y < p->out[0]; y++) {                                                        \
+                int64_t y0, y1, height = WINDOW(p, 0, y, &y0, &y1);                                          \
                 for (int64_t x = 0; x < p->out[1]; x++) {                                                    \
-                    int64_t y0, y1, x0, x1;                                                                  \
-                    type share = SHARE(j, y, x, *grad++, &y0, &y1, &x0, &x1);                                \
+                    int64_t x0, x1, width = WINDOW(p, 1, x, &x0, &x1);                                       \
+                    type g = *grad++, share = (SHARE);                                                       \
                     for (int64_t yy = y0; yy < y1; yy++)                                                     \
                         for (int64_t xx = x0; xx < x1; xx++)                                                 \
                             to[yy * p->in[1] + xx] += share;                                                 \
                 }                                                                                            \
+            }                                                                                                \
         }                                                                                                    \
     }
 
@@ -152,28 +151,15 @@ AVG_POOL(int64_t, i64)
             if ((uint64_t)j->indices[i] < (uint64_t)in_area)                                                 \
                 ((type *)j->output)[i / area * in_area + j->indices[i]] += ((const type *)j->input)[i];      \
     }                                                                                                        \
-    MT__INLINE type avg_share_##suffix(const job *j, int64_t y, int64_t x, type grad, int64_t *y0,           \
-                                       int64_t *y1, int64_t *x0, int64_t *x1)                                \
-    {                                                                                                        \
-        return grad / (type)averaged(j, y, x, y0, y1, x0, x1);                                               \
-    }                                                                                                        \
-    MT__INLINE type adaptive_share_##suffix(const job *j, int64_t y, int64_t x, type grad, int64_t *y0,      \
-                                            int64_t *y1, int64_t *x0, int64_t *x1)                           \
-    {                                                                                                        \
-        adapted(&j->p, 0, y, y0, y1);                                                                        \
-        adapted(&j->p, 1, x, x0, x1);                                                                        \
-        return grad / (type)(*y1 - *y0) / (type)(*x1 - *x0);                                                 \
-    }                                                                                                        \
     MT__INLINE type adaptive_of_##suffix(const job *j, const type *in, int64_t y, int64_t x, int64_t i)      \
     {                                                                                                        \
         (void)i;                                                                                             \
         int64_t y0, y1, x0, x1;                                                                              \
-        adapted(&j->p, 0, y, &y0, &y1);                                                                      \
-        adapted(&j->p, 1, x, &x0, &x1);                                                                      \
-        return sum_##suffix(&j->p, in, y0, y1, x0, x1) / (type)(y1 - y0) / (type)(x1 - x0);                  \
+        int64_t height = adapted(&j->p, 0, y, &y0, &y1), width = adapted(&j->p, 1, x, &x0, &x1);             \
+        return sum_##suffix(&j->p, in, y0, y1, x0, x1) / (type)height / (type)width;                         \
     }                                                                                                        \
-    UNPOOL(avg_back_##suffix, type, avg_share_##suffix)                                                      \
-    UNPOOL(adaptive_back_##suffix, type, adaptive_share_##suffix)                                            \
+    UNPOOL(avg_back_##suffix, type, window, g / (type)divisor_of(j, height * width, (y1 - y0) * (x1 - x0)))  \
+    UNPOOL(adaptive_back_##suffix, type, adapted, g / (type)height / (type)width)                            \
     POOL(adaptive_##suffix, type, adaptive_of_##suffix)
 POOLS_OF_FLOATS(float, f32)
 POOLS_OF_FLOATS(double, f64)
