@@ -31,11 +31,7 @@ static void node_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static PyObject *node_name(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return PyUnicode_FromString(mt_node_name(((node_object *)self)->node));
-}
+MTPY_NOARGS(node_name, PyUnicode_FromString(mt_node_name(((node_object *)self)->node)))
 
 static PyObject *node_repr(PyObject *self)
 {
@@ -52,10 +48,7 @@ static PyObject *next_functions(PyObject *self, void *unused)
         unsigned output = 0;
         mt_node *next = mt_node_next(node, i, &output);
         PyObject *pair = Py_BuildValue("NI", mtpy_node_object(next), output);
-        if (pair == NULL)
-            Py_CLEAR(tuple);
-        else
-            PyTuple_SET_ITEM(tuple, i, pair);
+        mtpy_put(&tuple, (Py_ssize_t)i, pair);
     }
     return tuple;
 }
@@ -454,11 +447,7 @@ end:
 
 /* -------------------------------------------------------------------------------------------------- modes */
 
-static PyObject *is_grad_enabled(PyObject *module, PyObject *unused)
-{
-    (void)module, (void)unused;
-    return PyBool_FromLong(mt_grad_enabled());
-}
+MTPY_NOARGS(is_grad_enabled, PyBool_FromLong(mt_grad_enabled()))
 
 static PyObject *grad_enable(PyObject *module, PyObject *on)
 {

@@ -8,12 +8,9 @@
  */
 #ifndef PYTHON_BINDING_H
 #define PYTHON_BINDING_H
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/common.h"
 #include <mindtorch.h>
 
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define COUNT_OF(a) (sizeof(a) / sizeof(*(a)))
 
 typedef struct mtpy_tensor {
@@ -34,6 +31,14 @@ extern struct mtpy_state {
 
 /* The only place that turns a status into an exception. Returns NULL. */
 PyObject *mtpy_raise(mt_status status);
+static inline PyObject *mtpy_none(mt_status status) /* None, or the exception */
+{
+    return status == MT_OK ? Py_NewRef(Py_None) : mtpy_raise(status);
+}
+static inline int mtpy_set(mt_status status) /* for setters: 0, or -1 with the exception set */
+{
+    return status == MT_OK ? 0 : (mtpy_raise(status), -1);
+}
 /* In a callback with an exception set: keeps it until mtpy_raise(MT_E_CALLBACK) on this thread. */
 void mtpy_keep_exception(void);
 int mtpy_errors_init(PyObject *module);

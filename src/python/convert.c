@@ -578,10 +578,7 @@ static PyObject *list_of(const mt_tensor *t, int dim, const char *at)
     PyObject *list = PyList_New((Py_ssize_t)n);
     for (int64_t i = 0; list != NULL && i < n; i++) {
         PyObject *item = list_of(t, dim + 1, at + i * step);
-        if (item == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, item);
+        mtpy_put(&list, (Py_ssize_t)i, item);
     }
     return list;
 }

@@ -157,11 +157,7 @@ static PyObject *compare(PyObject *a, PyObject *b, int op)
     return PyBool_FromLong(same == (op == Py_EQ));
 }
 
-static PyObject *get_type(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyUnicode_InternFromString(type_names[((device_object *)self)->type]);
-}
+MTPY_GETTER(get_type, PyUnicode_InternFromString(type_names[((device_object *)self)->type]))
 
 static PyObject *get_index(PyObject *self, void *unused)
 {
@@ -172,11 +168,7 @@ static PyObject *get_index(PyObject *self, void *unused)
     return PyLong_FromLong(index);
 }
 
-static PyObject *reduce(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return Py_BuildValue("O(N)", (PyObject *)mtpy.device, device_str(self));
-}
+MTPY_NOARGS(reduce, Py_BuildValue("O(N)", (PyObject *)mtpy.device, device_str(self)))
 
 static PyGetSetDef properties[] = {
     {"type", get_type, NULL, NULL, NULL},

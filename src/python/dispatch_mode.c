@@ -18,10 +18,7 @@ static PyObject *list_object(const mt_value *v)
     for (uint32_t i = 0; list != NULL && i < v->count; i++) {
         PyObject *o = v->kind == MT_TENSORS ? mtpy_wrap(mt_retain(v->as.tensors[i]))
                                             : PyLong_FromLongLong(v->as.ints[i]);
-        if (o == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, i, o);
+        mtpy_put(&list, (Py_ssize_t)i, o);
     }
     return list;
 }
@@ -117,10 +114,7 @@ static int add_out(mt_op_id op, mt_tensor *const *into, PyObject *kwargs)
     PyObject *outs = n == 1 ? mtpy_wrap(mt_retain(into[0])) : PyTuple_New(n);
     for (unsigned i = 0; n > 1 && outs != NULL && i < n; i++) {
         PyObject *o = mtpy_wrap(mt_retain(into[i]));
-        if (o == NULL)
-            Py_CLEAR(outs);
-        else
-            PyTuple_SET_ITEM(outs, i, o);
+        mtpy_put(&outs, (Py_ssize_t)i, o);
     }
     int bad = outs == NULL ? -1 : PyDict_SetItemString(kwargs, "out", outs);
     Py_XDECREF(outs);

@@ -37,11 +37,7 @@ static PyObject *reduce(PyObject *self, PyObject *unused)
     return PyUnicode_FromString(mt_dtype_name(((dtype_object *)self)->dtype)); /* a global */
 }
 
-static PyObject *is_floating_point(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(((dtype_object *)self)->dtype >= MT_FLOAT32);
-}
+MTPY_GETTER(is_floating_point, PyBool_FromLong(((dtype_object *)self)->dtype >= MT_FLOAT32))
 
 static PyObject *is_complex(PyObject *self, void *unused)
 {
@@ -49,17 +45,9 @@ static PyObject *is_complex(PyObject *self, void *unused)
     Py_RETURN_FALSE;
 }
 
-static PyObject *is_signed(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(((dtype_object *)self)->dtype != MT_BOOL);
-}
+MTPY_GETTER(is_signed, PyBool_FromLong(((dtype_object *)self)->dtype != MT_BOOL))
 
-static PyObject *itemsize(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromSize_t(mt_dtype_bytes(((dtype_object *)self)->dtype));
-}
+MTPY_GETTER(itemsize, PyLong_FromSize_t(mt_dtype_bytes(((dtype_object *)self)->dtype)))
 
 static PyObject *refuse_new(PyTypeObject *type, PyObject *args, PyObject *names)
 {

@@ -18,11 +18,7 @@ static PyObject *manual_seed(PyObject *module, PyObject *seed)
     Py_RETURN_NONE;
 }
 
-static PyObject *initial_seed(PyObject *module, PyObject *unused)
-{
-    (void)module, (void)unused;
-    return PyLong_FromUnsignedLongLong(mt_initial_seed());
-}
+MTPY_NOARGS(initial_seed, PyLong_FromUnsignedLongLong(mt_initial_seed()))
 
 static PyObject *random_swap(PyObject *module, PyObject *state)
 {
@@ -36,17 +32,9 @@ static PyObject *random_swap(PyObject *module, PyObject *state)
     Py_RETURN_NONE;
 }
 
-static PyObject *random_bytes(PyObject *module, PyObject *unused)
-{
-    (void)module, (void)unused;
-    return PyLong_FromSize_t(mt_random_bytes());
-}
+MTPY_NOARGS(random_bytes, PyLong_FromSize_t(mt_random_bytes()))
 
-static PyObject *get_num_threads(PyObject *module, PyObject *unused)
-{
-    (void)module, (void)unused;
-    return PyLong_FromLong(mt_num_threads());
-}
+MTPY_NOARGS(get_num_threads, PyLong_FromLong(mt_num_threads()))
 
 static PyObject *set_num_threads(PyObject *module, PyObject *count)
 {
@@ -62,23 +50,11 @@ static PyObject *set_num_threads(PyObject *module, PyObject *count)
     Py_RETURN_NONE;
 }
 
-static PyObject *blas_name(PyObject *module, PyObject *unused)
-{
-    (void)module, (void)unused;
-    return PyUnicode_FromString(mt_blas_name());
-}
+MTPY_NOARGS(blas_name, PyUnicode_FromString(mt_blas_name()))
 
-static PyObject *get_default_dtype(PyObject *module, PyObject *unused)
-{
-    (void)module, (void)unused;
-    return mtpy_dtype_object(mt_default_dtype());
-}
+MTPY_NOARGS(get_default_dtype, mtpy_dtype_object(mt_default_dtype()))
 
-static PyObject *get_default_device(PyObject *module, PyObject *unused)
-{
-    (void)module, (void)unused;
-    return mtpy_device_object(mt_default_device());
-}
+MTPY_NOARGS(get_default_device, mtpy_device_object(mt_default_device()))
 
 static PyObject *set_default_device(PyObject *module, PyObject *given)
 {
@@ -91,9 +67,7 @@ static PyObject *set_default_device(PyObject *module, PyObject *given)
     if (fits <= 0)
         return NULL;
     mt_status status = mt_set_default_device(device);
-    if (status != MT_OK)
-        return mtpy_raise(status);
-    Py_RETURN_NONE;
+    return mtpy_none(status);
 }
 
 static PyObject *set_default_dtype(PyObject *module, PyObject *given)
@@ -106,9 +80,7 @@ static PyObject *set_default_dtype(PyObject *module, PyObject *given)
         return NULL;
     }
     mt_status status = mt_set_default_dtype(dtype);
-    if (status != MT_OK)
-        return mtpy_raise(status);
-    Py_RETURN_NONE;
+    return mtpy_none(status);
 }
 
 static int parse_device(PyObject *given, mt_device *device)
@@ -134,24 +106,25 @@ static PyObject *memory_stats(PyObject *module, PyObject *given)
                          s.allocations, "frees", s.frees);
 }
 
-static PyObject *memory_reset_peak(PyObject *module, PyObject *given)
+static PyObject *do_on_device(PyObject *given, void (*function)(mt_device device))
 {
     mt_device device;
-    (void)module;
     if (parse_device(given, &device) < 0)
         return NULL;
-    mt_memory_reset_peak(device);
+    function(device);
     Py_RETURN_NONE;
+}
+
+static PyObject *memory_reset_peak(PyObject *module, PyObject *given)
+{
+    (void)module;
+    return do_on_device(given, mt_memory_reset_peak);
 }
 
 static PyObject *memory_empty_cache(PyObject *module, PyObject *given)
 {
-    mt_device device;
     (void)module;
-    if (parse_device(given, &device) < 0)
-        return NULL;
-    mt_memory_empty_cache(device);
-    Py_RETURN_NONE;
+    return do_on_device(given, mt_memory_empty_cache);
 }
 
 static PyObject *memory_tag(PyObject *module, PyObject *args)
@@ -198,53 +171,40 @@ static PyObject *scope_end(PyObject *module, PyObject *token)
     Py_RETURN_NONE;
 }
 
-/* The table: (id, name, schema, backward's name or None, has a CPU kernel, has an NPU kernel) for each
- * row. */
-static PyObject *op_table(PyObject *module, PyObject *unused)
+/* A list with one item per row of the op table. */
+static PyObject *for_each_op(PyObject *(*item)(mt_op_id op))
 {
-    (void)module, (void)unused;
-    PyObject *rows = PyList_New(0);
-    for (unsigned i = 0; rows != NULL && i < mt_op_count(); i++) {
-        mt_op_id op = (mt_op_id)i;
-        PyObject *row = Py_BuildValue("(ssszNN)", mt_op_id_text(op), mt_op_name(op) + 6, mt_op_schema(op),
-                                      mt_op_backward(op), PyBool_FromLong(mt_op_has_kernel(op, 0)),
-                                      PyBool_FromLong(mt_op_has_kernel(op, 1)));
-        if (row == NULL || PyList_Append(rows, row) < 0)
-            Py_CLEAR(rows);
-        Py_XDECREF(row);
-    }
-    return rows;
+    PyObject *list = PyList_New((Py_ssize_t)mt_op_count());
+    for (unsigned i = 0; list != NULL && i < mt_op_count(); i++)
+        mtpy_put(&list, (Py_ssize_t)i, item((mt_op_id)i));
+    return list;
 }
 
-static PyObject *recorded_schemas(PyObject *module, PyObject *unused)
+/* (id, name, schema, backward's name or None, has a CPU kernel, has an NPU kernel) */
+static PyObject *op_row(mt_op_id op)
 {
-    (void)module, (void)unused;
-    PyObject *texts = PyList_New(0);
-    for (unsigned i = 0; texts != NULL && i < mt_op_count(); i++) {
-        char schema[1024];
-        size_t length = mt_op_recorded_schema((mt_op_id)i, schema, sizeof schema);
-        PyObject *text = length < sizeof schema ? PyUnicode_FromStringAndSize(schema, (Py_ssize_t)length)
-                                                : PyErr_Format(PyExc_ValueError, "%s: its schema is too long",
-                                                               mt_op_name((mt_op_id)i));
-        if (text == NULL || PyList_Append(texts, text) < 0)
-            Py_CLEAR(texts);
-        Py_XDECREF(text);
-    }
-    return texts;
+    return Py_BuildValue("(ssszNN)", mt_op_id_text(op), mt_op_name(op) + 6, mt_op_schema(op),
+                         mt_op_backward(op), PyBool_FromLong(mt_op_has_kernel(op, 0)),
+                         PyBool_FromLong(mt_op_has_kernel(op, 1)));
 }
 
-static PyObject *out_overloads(PyObject *module, PyObject *unused)
+static PyObject *recorded_schema(mt_op_id op)
 {
-    (void)module, (void)unused;
-    PyObject *names = PyList_New(0);
-    for (unsigned i = 0; names != NULL && i < mt_op_count(); i++) {
-        PyObject *name = Py_BuildValue("z", mt_op_out((mt_op_id)i));
-        if (name == NULL || PyList_Append(names, name) < 0)
-            Py_CLEAR(names);
-        Py_XDECREF(name);
-    }
-    return names;
+    char schema[1024];
+    size_t length = mt_op_recorded_schema(op, schema, sizeof schema);
+    return length < sizeof schema
+               ? PyUnicode_FromStringAndSize(schema, (Py_ssize_t)length)
+               : PyErr_Format(PyExc_ValueError, "%s: its schema is too long", mt_op_name(op));
 }
+
+static PyObject *out_overload(mt_op_id op)
+{
+    return Py_BuildValue("z", mt_op_out(op));
+}
+
+MTPY_NOARGS(op_table, for_each_op(op_row))
+MTPY_NOARGS(recorded_schemas, for_each_op(recorded_schema))
+MTPY_NOARGS(out_overloads, for_each_op(out_overload))
 
 static PyMethodDef functions[] = {
     {"manual_seed", manual_seed, METH_O, NULL},

@@ -2,34 +2,13 @@
 #include "python/binding.h"
 #include <limits.h>
 
-static PyObject *none_or_raise(mt_status status)
-{
-    return status == MT_OK ? Py_NewRef(Py_None) : mtpy_raise(status);
-}
+MTPY_NOARGS(count, PyLong_FromUnsignedLong(mt_npu_count()))
 
-static PyObject *count(PyObject *module, PyObject *unused)
-{
-    (void)module, (void)unused;
-    return PyLong_FromUnsignedLong(mt_npu_count());
-}
+MTPY_NOARGS(absence, PyUnicode_FromString(mt_npu_count() > 0 ? "" : mt_npu_absence()))
 
-static PyObject *absence(PyObject *module, PyObject *unused)
-{
-    (void)module, (void)unused;
-    return PyUnicode_FromString(mt_npu_count() > 0 ? "" : mt_npu_absence());
-}
+MTPY_NOARGS(is_open, PyBool_FromLong(mt_npu_is_open()))
 
-static PyObject *is_open(PyObject *module, PyObject *unused)
-{
-    (void)module, (void)unused;
-    return PyBool_FromLong(mt_npu_is_open());
-}
-
-static PyObject *current(PyObject *module, PyObject *unused)
-{
-    (void)module, (void)unused;
-    return PyLong_FromUnsignedLong(mt_npu_current());
-}
+MTPY_NOARGS(current, PyLong_FromUnsignedLong(mt_npu_current()))
 
 static PyObject *set_current(PyObject *module, PyObject *index)
 {
@@ -37,8 +16,7 @@ static PyObject *set_current(PyObject *module, PyObject *index)
     unsigned long i = PyLong_AsUnsignedLong(index);
     if (i == (unsigned long)-1 && PyErr_Occurred())
         return NULL;
-    mt_status status = mt_npu_set_current(i > UINT_MAX ? UINT_MAX : (unsigned)i);
-    return none_or_raise(status);
+    return mtpy_none(mt_npu_set_current(i > UINT_MAX ? UINT_MAX : (unsigned)i));
 }
 
 static PyObject *describe(PyObject *module, PyObject *index)
@@ -68,7 +46,7 @@ static PyObject *synchronize(PyObject *module, PyObject *index)
     Py_BEGIN_ALLOW_THREADS
     status = mt_synchronize(MT_NPU(i));
     Py_END_ALLOW_THREADS
-    return none_or_raise(status);
+    return mtpy_none(status);
 }
 
 /* -------------------------------------------------------------------------------------- streams and events */
@@ -85,6 +63,33 @@ static void drop_event(PyObject *capsule)
 {
     mt_event_destroy(PyCapsule_GetPointer(capsule, EVENT));
 }
+
+/* What streams and events have in common: waiting for them, and asking whether they are done. */
+#define WAITING(kind, NAME)                                                                                  \
+    static PyObject *kind##_synchronize(PyObject *module, PyObject *capsule)                                 \
+    {                                                                                                        \
+        mt_##kind *awaited = PyCapsule_GetPointer(capsule, NAME);                                            \
+        mt_status status;                                                                                    \
+        (void)module;                                                                                        \
+        if (awaited == NULL)                                                                                 \
+            return NULL;                                                                                     \
+        Py_BEGIN_ALLOW_THREADS                                                                               \
+        status = mt_##kind##_synchronize(awaited);                                                           \
+        Py_END_ALLOW_THREADS                                                                                 \
+        return mtpy_none(status);                                                                            \
+    }                                                                                                        \
+    static PyObject *kind##_done(PyObject *module, PyObject *capsule)                                        \
+    {                                                                                                        \
+        mt_##kind *awaited = PyCapsule_GetPointer(capsule, NAME);                                            \
+        bool done = false;                                                                                   \
+        (void)module;                                                                                        \
+        if (awaited == NULL)                                                                                 \
+            return NULL;                                                                                     \
+        mt_status status = mt_##kind##_done(awaited, &done);                                                 \
+        return status == MT_OK ? PyBool_FromLong(done) : mtpy_raise(status);                                 \
+    }
+WAITING(stream, STREAM)
+WAITING(event, EVENT)
 
 /* stream(index, which): a new stream, this thread's current one, or the default */
 static PyObject *stream(PyObject *module, PyObject *args)
@@ -113,30 +118,6 @@ static PyObject *stream_use(PyObject *module, PyObject *capsule)
     Py_RETURN_NONE;
 }
 
-static PyObject *stream_synchronize(PyObject *module, PyObject *capsule)
-{
-    mt_stream *s = PyCapsule_GetPointer(capsule, STREAM);
-    mt_status status;
-    (void)module;
-    if (s == NULL)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = mt_stream_synchronize(s);
-    Py_END_ALLOW_THREADS
-    return none_or_raise(status);
-}
-
-static PyObject *stream_done(PyObject *module, PyObject *capsule)
-{
-    mt_stream *s = PyCapsule_GetPointer(capsule, STREAM);
-    bool done;
-    (void)module;
-    if (s == NULL)
-        return NULL;
-    mt_status status = mt_stream_done(s, &done);
-    return status == MT_OK ? PyBool_FromLong(done) : mtpy_raise(status);
-}
-
 static PyObject *record_stream(PyObject *module, PyObject *args)
 {
     PyObject *tensor, *capsule;
@@ -149,8 +130,7 @@ static PyObject *record_stream(PyObject *module, PyObject *args)
             PyErr_SetString(PyExc_TypeError, "record_stream(): expected a Tensor");
         return NULL;
     }
-    mt_status status = mt_tensor_record_stream(mtpy_tensor_of(tensor), s);
-    return none_or_raise(status);
+    return mtpy_none(mt_tensor_record_stream(mtpy_tensor_of(tensor), s));
 }
 
 static PyObject *stream_id(PyObject *module, PyObject *capsule)
@@ -170,8 +150,7 @@ static PyObject *stream_wait(PyObject *module, PyObject *args)
     mt_event *e = s != NULL ? PyCapsule_GetPointer(b, EVENT) : NULL;
     if (e == NULL)
         return NULL;
-    mt_status status = mt_stream_wait(s, e);
-    return none_or_raise(status);
+    return mtpy_none(mt_stream_wait(s, e));
 }
 
 static PyObject *event_record(PyObject *module, PyObject *capsule)
@@ -183,30 +162,6 @@ static PyObject *event_record(PyObject *module, PyObject *capsule)
         return NULL;
     mt_status status = mt_event_record(s, &e);
     return status == MT_OK ? PyCapsule_New(e, EVENT, drop_event) : mtpy_raise(status);
-}
-
-static PyObject *event_done(PyObject *module, PyObject *capsule)
-{
-    mt_event *e = PyCapsule_GetPointer(capsule, EVENT);
-    bool done = false;
-    (void)module;
-    if (e == NULL)
-        return NULL;
-    mt_status status = mt_event_done(e, &done);
-    return status == MT_OK ? PyBool_FromLong(done) : mtpy_raise(status);
-}
-
-static PyObject *event_synchronize(PyObject *module, PyObject *capsule)
-{
-    mt_event *e = PyCapsule_GetPointer(capsule, EVENT);
-    mt_status status;
-    (void)module;
-    if (e == NULL)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = mt_event_synchronize(e);
-    Py_END_ALLOW_THREADS
-    return none_or_raise(status);
 }
 
 static PyObject *event_elapsed(PyObject *module, PyObject *args)

@@ -22,10 +22,7 @@ static PyObject *shape_text(int rank, const int64_t *dims)
     PyObject *list = PyList_New(rank), *text;
     for (int i = 0; list != NULL && i < rank; i++) {
         PyObject *o = PyLong_FromLongLong(dims[i]);
-        if (o == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, i, o);
+        mtpy_put(&list, (Py_ssize_t)i, o);
     }
     text = list != NULL ? PyObject_Str(list) : NULL;
     Py_XDECREF(list);

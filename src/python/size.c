@@ -81,11 +81,7 @@ static PyObject *subscript(PyObject *self, PyObject *index)
     return PySlice_Check(index) ? as_size(item) : item;
 }
 
-static PyObject *reduce(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return Py_BuildValue("O(N)", (PyObject *)mtpy.size, PySequence_Tuple(self));
-}
+MTPY_NOARGS(reduce, Py_BuildValue("O(N)", (PyObject *)mtpy.size, PySequence_Tuple(self)))
 
 static PyMethodDef methods[] = {
     {"numel", numel, METH_NOARGS, "The number of elements of a tensor of this size."},

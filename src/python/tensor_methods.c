@@ -9,11 +9,7 @@
 
 /* ------------------------------------------------------------------------------------------ shape and memory */
 
-static PyObject *get_shape(PyObject *self, void *unused)
-{
-    (void)unused;
-    return mtpy_size_object(mt_dims(SELF), mt_rank(SELF));
-}
+MTPY_GETTER(get_shape, mtpy_size_object(mt_dims(SELF), mt_rank(SELF)))
 
 /* One of n numbers, selected by an int or the keyword dim. */
 static PyObject *one_of(const char *name, PyObject *self, const int64_t *numbers, PyObject *const *args,
@@ -61,44 +57,17 @@ static PyObject *stride(PyObject *self, PyObject *const *args, Py_ssize_t n, PyO
     PyObject *tuple = PyTuple_New(mt_rank(SELF));
     for (int i = 0; tuple != NULL && i < mt_rank(SELF); i++) {
         PyObject *item = PyLong_FromLongLong(mt_strides(SELF)[i]);
-        if (item == NULL)
-            Py_CLEAR(tuple);
-        else
-            PyTuple_SET_ITEM(tuple, i, item);
+        mtpy_put(&tuple, (Py_ssize_t)i, item);
     }
     return tuple;
 }
 
-static PyObject *dim(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return PyLong_FromLong(mt_rank(SELF));
-}
-static PyObject *numel(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return PyLong_FromLongLong(mt_numel(SELF));
-}
-static PyObject *is_contiguous(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(mt_is_contiguous(SELF));
-}
-static PyObject *is_floating_point(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(mt_dtype_of(SELF) >= MT_FLOAT32);
-}
-static PyObject *element_size(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return PyLong_FromSize_t(mt_dtype_bytes(mt_dtype_of(SELF)));
-}
-static PyObject *data_ptr(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(mt_numel(SELF) > 0 ? mt_address(SELF) : 0);
-}
+MTPY_NOARGS(dim, PyLong_FromLong(mt_rank(SELF)))
+MTPY_NOARGS(numel, PyLong_FromLongLong(mt_numel(SELF)))
+MTPY_NOARGS(is_contiguous, PyBool_FromLong(mt_is_contiguous(SELF)))
+MTPY_NOARGS(is_floating_point, PyBool_FromLong(mt_dtype_of(SELF) >= MT_FLOAT32))
+MTPY_NOARGS(element_size, PyLong_FromSize_t(mt_dtype_bytes(mt_dtype_of(SELF))))
+MTPY_NOARGS(data_ptr, PyLong_FromUnsignedLongLong(mt_numel(SELF) > 0 ? mt_address(SELF) : 0))
 static PyObject *resize(PyObject *self, PyObject *size)
 {
     int64_t dims[MT_MAX_RANK];
@@ -129,62 +98,18 @@ static PyObject *storage_view(PyObject *self, PyObject *unused)
     mt_status status = mt_storage_view(SELF, &view);
     return status == MT_OK ? mtpy_wrap(view) : mtpy_raise(status);
 }
-static PyObject *storage_offset(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return PyLong_FromLongLong(mt_offset(SELF));
-}
-static PyObject *item(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return mtpy_item(SELF);
-}
-static PyObject *tolist(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return mtpy_tolist(SELF);
-}
+MTPY_NOARGS(storage_offset, PyLong_FromLongLong(mt_offset(SELF)))
+MTPY_NOARGS(item, mtpy_item(SELF))
+MTPY_NOARGS(tolist, mtpy_tolist(SELF))
 
-static PyObject *get_dtype(PyObject *self, void *unused)
-{
-    (void)unused;
-    return mtpy_dtype_object(mt_dtype_of(SELF));
-}
-static PyObject *get_device(PyObject *self, void *unused)
-{
-    (void)unused;
-    return mtpy_device_object(mt_device_of(SELF));
-}
-static PyObject *get_ndim(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromLong(mt_rank(SELF));
-}
-static PyObject *get_itemsize(PyObject *self, void *unused)
-{
-    (void)unused;
-    return element_size(self, NULL);
-}
-static PyObject *get_nbytes(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromLongLong(mt_numel(SELF) * (int64_t)mt_dtype_bytes(mt_dtype_of(SELF)));
-}
-static PyObject *get_version(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLong(mt_version(SELF));
-}
-static PyObject *get_on_npu(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(MT_DEVICE_TYPE(mt_device_of(SELF)) == 1);
-}
-static PyObject *get_on_cpu(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(MT_DEVICE_TYPE(mt_device_of(SELF)) == 0);
-}
+MTPY_GETTER(get_dtype, mtpy_dtype_object(mt_dtype_of(SELF)))
+MTPY_GETTER(get_device, mtpy_device_object(mt_device_of(SELF)))
+MTPY_GETTER(get_ndim, PyLong_FromLong(mt_rank(SELF)))
+MTPY_GETTER(get_itemsize, element_size(self, NULL))
+MTPY_GETTER(get_nbytes, PyLong_FromLongLong(mt_numel(SELF) * (int64_t)mt_dtype_bytes(mt_dtype_of(SELF))))
+MTPY_GETTER(get_version, PyLong_FromUnsignedLong(mt_version(SELF)))
+MTPY_GETTER(get_on_npu, PyBool_FromLong(MT_DEVICE_TYPE(mt_device_of(SELF)) == 1))
+MTPY_GETTER(get_on_cpu, PyBool_FromLong(MT_DEVICE_TYPE(mt_device_of(SELF)) == 0))
 
 /* x.T: all dims reversed; x.mT: the last two swapped. */
 static PyObject *get_turned(PyObject *self, void *unused)
@@ -213,11 +138,7 @@ static PyObject *get_matrix_turned(PyObject *self, void *unused)
 
 /* ------------------------------------------------------------------------------------------------ autograd */
 
-static PyObject *get_grad(PyObject *self, void *unused)
-{
-    (void)unused;
-    return mtpy_wrap(mt_retain(mt_grad(SELF)));
-}
+MTPY_GETTER(get_grad, mtpy_wrap(mt_retain(mt_grad(SELF))))
 
 static int set_grad(PyObject *self, PyObject *value, void *unused)
 {
@@ -227,39 +148,17 @@ static int set_grad(PyObject *self, PyObject *value, void *unused)
                      Py_TYPE(value)->tp_name);
         return -1;
     }
-    mt_status status = mt_set_grad(SELF, value == NULL || value == Py_None ? NULL : mtpy_tensor_of(value));
-    if (status != MT_OK)
-        mtpy_raise(status);
-    return status == MT_OK ? 0 : -1;
+    return mtpy_set(mt_set_grad(SELF, value == NULL || value == Py_None ? NULL : mtpy_tensor_of(value)));
 }
 
-static PyObject *get_grad_fn(PyObject *self, void *unused)
-{
-    (void)unused;
-    return mtpy_node_object(mt_grad_fn(SELF));
-}
-static PyObject *get_is_leaf(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(mt_is_leaf(SELF));
-}
-static PyObject *get_retains_grad(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(mt_retains_grad(SELF));
-}
-static PyObject *get_requires_grad(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(mt_requires_grad(SELF));
-}
+MTPY_GETTER(get_grad_fn, mtpy_node_object(mt_grad_fn(SELF)))
+MTPY_GETTER(get_is_leaf, PyBool_FromLong(mt_is_leaf(SELF)))
+MTPY_GETTER(get_retains_grad, PyBool_FromLong(mt_retains_grad(SELF)))
+MTPY_GETTER(get_requires_grad, PyBool_FromLong(mt_requires_grad(SELF)))
 
 static int change_requires_grad(PyObject *self, bool on)
 {
-    mt_status status = mt_set_requires_grad(SELF, on);
-    if (status != MT_OK)
-        mtpy_raise(status);
-    return status == MT_OK ? 0 : -1;
+    return mtpy_set(mt_set_requires_grad(SELF, on));
 }
 
 static int set_requires_grad(PyObject *self, PyObject *value, void *unused)
@@ -314,10 +213,7 @@ static int set_data(PyObject *self, PyObject *value, void *unused)
                      value != NULL ? Py_TYPE(value)->tp_name : "nothing");
         return -1;
     }
-    mt_status status = mt_set_data(SELF, mtpy_tensor_of(value));
-    if (status != MT_OK)
-        mtpy_raise(status);
-    return status == MT_OK ? 0 : -1;
+    return mtpy_set(mt_set_data(SELF, mtpy_tensor_of(value)));
 }
 
 /* --------------------------------------------------------------------------------------------- conversion */
@@ -351,11 +247,7 @@ static PyObject *to_device(PyObject *self, mt_device device)
     return mtpy_call1(MT_OP_to_device, args, 2);
 }
 
-static PyObject *cpu(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return to_device(self, MT_CPU);
-}
+MTPY_NOARGS(cpu, to_device(self, MT_CPU))
 
 static PyObject *npu(PyObject *self, PyObject *args)
 {

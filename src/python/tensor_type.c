@@ -172,30 +172,18 @@ static inline PyObject *binary(mt_op_id op, mt_op_id swapped, PyObject *a, PyObj
     return mtpy_call1(op, args, count);
 }
 
-static PyObject *nb_add(PyObject *a, PyObject *b)
-{
-    return binary(MT_OP_add, MT_OP_add, a, b, 3);
-}
-static PyObject *nb_subtract(PyObject *a, PyObject *b)
-{
-    return binary(MT_OP_sub, MT_OP_rsub, a, b, 3);
-}
-static PyObject *nb_multiply(PyObject *a, PyObject *b)
-{
-    return binary(MT_OP_mul, MT_OP_mul, a, b, 2);
-}
-static PyObject *nb_and(PyObject *a, PyObject *b)
-{
-    return binary(MT_OP_bitwise_and, MT_OP_bitwise_and, a, b, 2);
-}
-static PyObject *nb_or(PyObject *a, PyObject *b)
-{
-    return binary(MT_OP_bitwise_or, MT_OP_bitwise_or, a, b, 2);
-}
-static PyObject *nb_xor(PyObject *a, PyObject *b)
-{
-    return binary(MT_OP_bitwise_xor, MT_OP_bitwise_xor, a, b, 2);
-}
+#define BINARY(name, op, swapped, count)                                                                     \
+    static PyObject *nb_##name(PyObject *a, PyObject *b)                                                     \
+    {                                                                                                        \
+        return binary(MT_OP_##op, MT_OP_##swapped, a, b, count);                                             \
+    }
+BINARY(add, add, add, 3)
+BINARY(subtract, sub, rsub, 3)
+BINARY(multiply, mul, mul, 2)
+BINARY(and, bitwise_and, bitwise_and, 2)
+BINARY(or, bitwise_or, bitwise_or, 2)
+BINARY(xor, bitwise_xor, bitwise_xor, 2)
+#undef BINARY
 
 /* If an op has no swapped form, a number on the left becomes a tensor with a dtype like the other's. */
 static PyObject *number_left(mt_op_id op, PyObject *a, PyObject *b)

@@ -82,8 +82,8 @@ enum mt__tensor_flags {
     MT__RETAINS_GRAD = 4,
     MT__IS_PARAMETER = 8,
     MT__IS_VIEW = 16,          /* a view of extra->base */
-    MT__VIEW_OF_NO_GRAD = 64,  /* a view made under no_grad, or of such: unchangeable under autograd */
-    MT__VIEW_OF_SEVERAL = 128, /* one of several views of an op like split(), or of such a view: the same */
+    MT__VIEW_OF_NO_GRAD = 64,  /* a view made under no_grad, or a view of one: autograd forbids changes */
+    MT__VIEW_OF_SEVERAL = 128, /* one of several views of split() or the like, or a view of one: the same */
     MT__IS_INPUT = 32,         /* made from the user's data, not by an op */
     MT__IS_NUMBER = 256        /* stands for a number, and promotes like one: numbers.c */
 };
@@ -122,6 +122,17 @@ mt_status mt__alias(const mt_tensor *t, int rank, const int64_t *dims, const int
                     mt_tensor **out);
 /* t, retained, if contiguous; else a contiguous copy that is not recorded and has no graph. */
 mt_status mt__contiguous(const mt_tensor *t, mt_tensor **out);
+/* The same for t broadcast to (rank, dims). */
+mt_status mt__contiguous_as(const mt_tensor *t, int rank, const int64_t *dims, mt_tensor **out);
+/* Contiguous tensors for the duration of a call. */
+typedef struct mt__held { /* set status to MT_OK */
+    mt_tensor *items[10];
+    int count;
+    mt_status status; /* the first error; nothing is held after it */
+} mt__held;
+const mt_tensor *mt__hold(mt__held *h, const mt_tensor *t); /* NULL stays NULL */
+const mt_tensor *mt__hold_as(mt__held *h, const mt_tensor *t, mt_dtype dtype);
+mt_status mt__let_go(mt__held *h);
 void mt__set_contiguous_flag(mt_tensor *t);
 void mt__contiguous_strides(int rank, const int64_t *dims, int64_t *strides);
 int64_t mt__numel(int rank, const int64_t *dims);
@@ -135,6 +146,10 @@ void mt__broadcast_strides(const mt_tensor *t, int rank, const int64_t *dims, in
 mt_status mt__check_written(const mt_tensor *self);
 /* dim in [-rank, rank) to [0, rank); a scalar counts as rank 1. Fails with PyTorch's IndexError. */
 mt_status mt__wrap_dim(int64_t dim, int rank, int *out);
+static inline int mt__wrapped_dim(int64_t dim, int rank) /* for a dim that infer has checked */
+{
+    return (int)(dim < 0 ? dim + (rank > 0 ? rank : 1) : dim);
+}
 
 static inline bool mt__has_dims(const mt_tensor *t, int rank, const int64_t *dims)
 {
@@ -144,6 +159,18 @@ static inline bool mt__has_dims(const mt_tensor *t, int rank, const int64_t *dim
         if (t->dims[i] != dims[i])
             return false;
     return true;
+}
+
+/* t as [outer, n, inner], where n is the size of dim; a scalar as [1, 1, 1]. */
+typedef struct mt__split {
+    int64_t outer, n, inner;
+} mt__split;
+static inline mt__split mt__split_at(const mt_tensor *t, int dim)
+{
+    mt__split s = {1, 1, 1};
+    for (int i = 0; i < t->rank; i++)
+        *(i < dim ? &s.outer : i == dim ? &s.n : &s.inner) *= t->dims[i];
+    return s;
 }
 
 bool mt__base_tracks(const mt_tensor *view);
@@ -163,6 +190,16 @@ static inline size_t mt__size_of(const mt_tensor *t)
 }
 
 /* ------------------------------------------------------------------------------------------------- ops */
+
+/* The bytes of one element. */
+typedef union mt__scalar {
+    bool b;
+    int32_t i32;
+    int64_t i64;
+    float f32;
+    double f64;
+} mt__scalar;
+mt__scalar mt__scalar_of(mt_dtype dtype, const mt_value *v); /* of a number, cast to dtype */
 
 #define MT__MAX_ARGS 16
 #define MT__MAX_OUTS 4

@@ -114,6 +114,29 @@ mt_status mt__wrap_dim(int64_t dim, int rank, int *out)
     return MT_OK;
 }
 
+mt__scalar mt__scalar_of(mt_dtype dtype, const mt_value *v)
+{
+    mt__scalar e = {.i64 = 0};
+    bool real = v->kind == MT_FLOAT;
+    switch (dtype) {
+    case MT_BOOL:
+        e.b = real ? v->as.f != 0 : v->as.i != 0;
+        break;
+    case MT_INT32:
+        e.i32 = real ? (int32_t)v->as.f : (int32_t)v->as.i;
+        break;
+    case MT_INT64:
+        e.i64 = real ? (int64_t)v->as.f : v->as.i;
+        break;
+    case MT_FLOAT32:
+        e.f32 = real ? (float)v->as.f : (float)v->as.i;
+        break;
+    default:
+        e.f64 = real ? v->as.f : (double)v->as.i;
+    }
+    return e;
+}
+
 /* --------------------------------------------------------------------------------------- life of a tensor */
 
 #define KEPT 256
@@ -440,41 +463,29 @@ static mt_status read_element(const mt_tensor *t, void *out)
     return mt__device_read(t, out);
 }
 
+/* The element e of t, cast. */
+#define ELEMENT_AS(type)                                                                                     \
+    (t->dtype == MT_FLOAT32   ? (type)e.f32                                                                  \
+     : t->dtype == MT_FLOAT64 ? (type)e.f64                                                                  \
+     : t->dtype == MT_INT64   ? (type)e.i64                                                                  \
+     : t->dtype == MT_INT32   ? (type)e.i32                                                                  \
+                              : (type)e.b)
+
 mt_status mt_item(const mt_tensor *t, double *out)
 {
-    union {
-        bool b;
-        int32_t i32;
-        int64_t i64;
-        float f32;
-        double f64;
-    } e;
+    mt__scalar e;
     mt_status status = read_element(t, &e);
     if (status == MT_OK)
-        *out = t->dtype == MT_FLOAT32   ? (double)e.f32
-               : t->dtype == MT_FLOAT64 ? e.f64
-               : t->dtype == MT_INT64   ? (double)e.i64
-               : t->dtype == MT_INT32   ? (double)e.i32
-                                        : (double)e.b;
+        *out = ELEMENT_AS(double);
     return status;
 }
 
 mt_status mt_item_int(const mt_tensor *t, int64_t *out)
 {
-    union {
-        bool b;
-        int32_t i32;
-        int64_t i64;
-        float f32;
-        double f64;
-    } e;
+    mt__scalar e;
     mt_status status = read_element(t, &e);
     if (status == MT_OK)
-        *out = t->dtype == MT_FLOAT32   ? (int64_t)e.f32
-               : t->dtype == MT_FLOAT64 ? (int64_t)e.f64
-               : t->dtype == MT_INT64   ? e.i64
-               : t->dtype == MT_INT32   ? (int64_t)e.i32
-                                        : (int64_t)e.b;
+        *out = ELEMENT_AS(int64_t);
     return status;
 }
 

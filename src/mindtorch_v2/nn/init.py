@@ -66,6 +66,12 @@ def _calculate_fan_in_and_fan_out(tensor):
     return tensor.size(1) * field, tensor.size(0) * field
 
 
+def _bias_bound(weight):
+    """Linear and Conv2d draw their bias from [-bound, bound]."""
+    fan_in, _ = _calculate_fan_in_and_fan_out(weight)
+    return 1 / math.sqrt(fan_in) if fan_in > 0 else 0
+
+
 def _calculate_correct_fan(tensor, mode):
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):

@@ -3,7 +3,7 @@
 import math
 
 import mindtorch_v2 as torch
-from .optimizer import GroupOptimizer, check_adam, check_fused, decayed, keep_largest, new_moments, number, update_moments
+from .optimizer import GroupOptimizer, check_adam, check_fused, counter, decayed, keep_largest, number, update_moments
 
 
 def _single_tensor_adam(group, params, grads, states):
@@ -49,7 +49,7 @@ class Adam(GroupOptimizer):
         check_fused(defaults)
 
     def _new_state(self, p, group):
-        state = new_moments(p)
+        state = {"step": counter(), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = torch.zeros_like(p)
         return state

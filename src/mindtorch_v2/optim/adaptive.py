@@ -4,7 +4,7 @@ import math
 
 import mindtorch_v2 as torch
 from .optimizer import (
-    GroupOptimizer, check, check_adam, check_fused, check_lr, counter, decayed, keep_largest, new_moments, number, update_moments,
+    GroupOptimizer, check, check_adam, check_fused, check_lr, counter, decayed, keep_largest, number, update_moments,
 )  # fmt: skip
 
 
@@ -53,7 +53,6 @@ class Adagrad(GroupOptimizer):
 
     def _new_state(self, p, group):
         return {"step": counter(), "sum": torch.full_like(p, group["initial_accumulator_value"])}
-
 
 
 def _single_tensor_rmsprop(group, params, grads, states):
@@ -107,7 +106,6 @@ class RMSprop(GroupOptimizer):
         return state
 
 
-
 def _single_tensor_adadelta(group, params, grads, states):
     lr, rho, eps = number(group["lr"]), group["rho"], group["eps"]
     for p, grad, state in zip(params, grads, states):
@@ -143,10 +141,6 @@ class Adadelta(GroupOptimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _new_state(self, p, group):
-        return {"step": counter(), "square_avg": torch.zeros_like(p), "acc_delta": torch.zeros_like(p)}
-
-
 
 def _single_tensor_adamax(group, params, grads, states):
     beta1, beta2 = group["betas"]
@@ -178,10 +172,6 @@ class Adamax(GroupOptimizer):
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         }  # fmt: skip
         super().__init__(params, defaults)
-
-    def _new_state(self, p, group):
-        return {"step": counter(), "exp_avg": torch.zeros_like(p), "exp_inf": torch.zeros_like(p)}
-
 
 
 def _single_tensor_nadam(group, params, grads, states):
@@ -231,7 +221,6 @@ class NAdam(GroupOptimizer):
         }  # fmt: skip
 
 
-
 def _single_tensor_radam(group, params, grads, states):
     beta1, beta2 = group["betas"]
     lr, longest = number(group["lr"]), 2 / (1 - beta2) - 1
@@ -270,6 +259,3 @@ class RAdam(GroupOptimizer):
             "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay, "differentiable": differentiable,
         }  # fmt: skip
         super().__init__(params, defaults)
-
-    def _new_state(self, p, group):
-        return new_moments(p)

@@ -49,7 +49,6 @@ class ASGD(GroupOptimizer):
         return {"step": counter(), "eta": counter(float(number(group["lr"]))), "mu": counter(1.0), "ax": torch.zeros_like(p)}
 
 
-
 def _single_tensor_rprop(group, params, grads, states):
     shrink, grow = group["etas"]
     for p, grad, state in zip(params, grads, states):
@@ -89,7 +88,6 @@ class Rprop(GroupOptimizer):
     def _options_of(self, group):
         names = ("etaminus", "etaplus", "step_size_min", "step_size_max")
         return dict(zip(names, (*group["etas"], *group["step_sizes"]))) | {"maximize": group["maximize"]}
-
 
 
 def _update_rows(group, p, grad, state):

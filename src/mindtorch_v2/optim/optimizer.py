@@ -312,10 +312,6 @@ def decayed(p, grad, group, lr=None):
     return grad.add(p, alpha=group["weight_decay"])
 
 
-def new_moments(p):
-    return {"step": counter(), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-
-
 def update_moments(state, grad, betas):
     """Updates the running means of the gradient and of its square."""
     beta1, beta2 = betas
@@ -362,8 +358,9 @@ def check_fused(defaults):
 
 
 class GroupOptimizer(Optimizer):
-    """step() over groups. Subclasses define _new_state(p, group); _single_tensor(group, params, grads, states), the step in
-    tensor ops; and the op that does the same for a whole group: its name, the states it takes, and its options."""
+    """step() over groups. Subclasses define _single_tensor(group, params, grads, states), the step in tensor ops; the op that
+    does the same for a whole group: its name, the states it takes, and its options; and, unless all states begin as zeros,
+    _new_state(p, group)."""
 
     _single_tensor = None
     _fused_op = None
@@ -392,7 +389,12 @@ class GroupOptimizer(Optimizer):
         return state
 
     def _new_state(self, p, group):
-        return {}
+        """A count of steps, and zeros for every other state that the op takes."""
+        state = {"step": counter()} if "step" in self._fused_state else {}
+        for key in self._fused_state:
+            if key != "step":
+                state[key] = torch.zeros_like(p)
+        return state
 
     def _update(self, group, params, grads, states):
         if self._at_once(group, params) and self._can_fuse(group, params):

@@ -36,12 +36,13 @@ class Pattern:
     (eventTreeTraversal) and which profiles are usable (skip). One that defines benchmark(events) -> {input shapes: time
     after / before} can estimate the speedup."""
 
+    name: str = "Pattern without a name"
+    description: str = "Pattern without a description"
+    url: str = ""
+
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
         self.prof = prof
         self.should_benchmark = should_benchmark
-        self.name = "Pattern without a name"
-        self.description = "Pattern without a description"
-        self.url = ""
         if prof.profiler is None or prof.profiler.kineto_results is None:
             raise AssertionError("profiler and kineto_results must not be None")
         self.event_tree = prof.profiler.kineto_results.experimental_event_tree()
@@ -162,12 +163,10 @@ class ExtraCUDACopyPattern(Pattern):
     sibling, its last child, the last child of that, and so on.
     """
 
-    def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
-        super().__init__(prof, should_benchmark)
-        self.name = "Extra CUDA Copy Pattern"
-        self.description = "A tensor was filled on the CPU and then copied to the device. Create it on the device."
-        self.url = _TUNING + "#create-tensors-directly-on-the-target-device"
-        self.init_ops = {"aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_"}
+    name = "Extra CUDA Copy Pattern"
+    description = "A tensor was filled on the CPU and then copied to the device. Create it on the device."
+    url = _TUNING + "#create-tensors-directly-on-the-target-device"
+    init_ops = {"aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_"}
 
     @property
     def skip(self) -> bool:
@@ -234,12 +233,10 @@ class ForLoopIndexingPattern(Pattern):
 class FP32MatMulPattern(Pattern):
     """float32 matrix products without TF32, on devices that support it."""
 
-    def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
-        super().__init__(prof, should_benchmark)
-        self.name = "FP32 MatMul Pattern"
-        self.description = ("Matrices are multiplied in full float32 on a GPU that has TF32. "
-                            "Set torch.backends.cuda.matmul.allow_tf32 = True if that is exact enough.")
-        self.url = "https://pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-devices"
+    name = "FP32 MatMul Pattern"
+    description = ("Matrices are multiplied in full float32 on a GPU that has TF32. "
+                   "Set torch.backends.cuda.matmul.allow_tf32 = True if that is exact enough.")
+    url = "https://pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-devices"
 
     @property
     def skip(self) -> bool:
@@ -279,11 +276,9 @@ def _devices_have_tf32() -> bool:
 class OptimizerSingleTensorPattern(Pattern):
     """An optimizer that updates parameters one at a time, where foreach=True would update all with few kernels."""
 
-    def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
-        super().__init__(prof, should_benchmark)
-        self.name = "Optimizer Single Tensor Pattern"
-        self.optimizers_with_foreach = ["adam", "sgd", "adamw"]
-        self.description = "The optimizer updates its parameters one at a time. Pass foreach=True to it."
+    name = "Optimizer Single Tensor Pattern"
+    optimizers_with_foreach = ["adam", "sgd", "adamw"]
+    description = "The optimizer updates its parameters one at a time. Pass foreach=True to it."
 
     def match(self, event: _ProfilerEvent) -> bool:
         return event.name.endswith(tuple(f"_single_tensor_{name}" for name in self.optimizers_with_foreach))
@@ -295,11 +290,9 @@ class SynchronizedDataLoaderPattern(Pattern):
     The event is a DataLoader's __iter__ whose _get_iterator does not check the number of workers.
     """
 
-    def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
-        super().__init__(prof, should_benchmark)
-        self.name = "Synchronized DataLoader Pattern"
-        self.description = "A DataLoader creates its batches in this process, between the steps. Set num_workers > 0."
-        self.url = _TUNING + "#enable-async-data-loading-and-augmentation"
+    name = "Synchronized DataLoader Pattern"
+    description = "A DataLoader creates its batches in this process, between the steps. Set num_workers > 0."
+    url = _TUNING + "#enable-async-data-loading-and-augmentation"
 
     def match(self, event: _ProfilerEvent) -> bool:
         made = _called(event, "_get_iterator") if _is_of_loader(event, "__iter__") else None
@@ -321,11 +314,9 @@ def _called(event: _ProfilerEvent, function: str) -> _ProfilerEvent | None:
 class GradNotSetToNonePattern(Pattern):
     """zero_grad(set_to_none=False): gradients are filled with zeros, which costs time and memory."""
 
-    def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
-        super().__init__(prof, should_benchmark)
-        self.name = "Gradient Set To Zero Instead of None Pattern"
-        self.description = "Gradients are filled with zeros. Call zero_grad(set_to_none=True)."
-        self.url = _TUNING + "#disable-gradient-calculation-for-validation-or-inference"
+    name = "Gradient Set To Zero Instead of None Pattern"
+    description = "Gradients are filled with zeros. Call zero_grad(set_to_none=True)."
+    url = _TUNING + "#disable-gradient-calculation-for-validation-or-inference"
 
     def match(self, event: _ProfilerEvent) -> bool:
         return event.name.endswith(": zero_grad") and any(
@@ -335,11 +326,9 @@ class GradNotSetToNonePattern(Pattern):
 class Conv2dBiasFollowedByBatchNorm2dPattern(Pattern):
     """A Conv2d with a bias before a BatchNorm2d, which cancels any constant."""
 
-    def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
-        super().__init__(prof, should_benchmark)
-        self.name = "Enabling Bias in Conv2d Followed By BatchNorm Pattern"
-        self.description = "A BatchNorm2d removes the bias that the Conv2d before it added. Create the Conv2d with bias=False."
-        self.url = _TUNING + "#disable-bias-for-convolutions-directly-followed-by-a-batch-norm"
+    name = "Enabling Bias in Conv2d Followed By BatchNorm Pattern"
+    description = "A BatchNorm2d removes the bias that the Conv2d before it added. Create the Conv2d with bias=False."
+    url = _TUNING + "#disable-bias-for-convolutions-directly-followed-by-a-batch-norm"
 
     @property
     def skip(self) -> bool:
@@ -359,11 +348,9 @@ class Conv2dBiasFollowedByBatchNorm2dPattern(Pattern):
 class MatMulDimInFP16Pattern(Pattern):
     """Half-precision matrix products with sizes that are not multiples of 8, as a GPU's tensor cores require."""
 
-    def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
-        super().__init__(prof, should_benchmark)
-        self.name = "Matrix Multiplication Dimension Not Aligned Pattern"
-        self.description = "Half-precision matrices are multiplied with sizes that are not multiples of 8. Pad them."
-        self.url = _TUNING + "#use-mixed-precision-and-amp"
+    name = "Matrix Multiplication Dimension Not Aligned Pattern"
+    description = "Half-precision matrices are multiplied with sizes that are not multiples of 8. Pad them."
+    url = _TUNING + "#use-mixed-precision-and-amp"
 
     @property
     def skip(self) -> bool:

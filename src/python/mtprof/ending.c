@@ -81,12 +81,6 @@ static PyObject *ending_call(PyObject *self, PyObject *args, PyObject *kwargs)
     return NULL;
 }
 
-static PyObject *ending_bind(PyObject *self, PyObject *object, PyObject *type)
-{
-    (void)type;
-    return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
-}
-
 /* Name, docstring, qualified name and module are the method's. */
 static PyObject *ending_attribute(PyObject *self, PyObject *name)
 {
@@ -109,7 +103,7 @@ int mtpn_ending_init(PyObject *module)
         {Py_tp_traverse, ending_traverse},
         {Py_tp_clear, ending_clear},
         {Py_tp_call, ending_call},
-        {Py_tp_descr_get, ending_bind},
+        {Py_tp_descr_get, mtpn_bind},
         {Py_tp_getattro, ending_attribute},
         {Py_tp_members, members},
         {0, NULL},

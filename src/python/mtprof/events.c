@@ -31,11 +31,6 @@ typedef struct column {
 
 static PyTypeObject *events_type, *event_type, *column_type;
 
-static PyObject *text_object(mtp_text t)
-{
-    return PyUnicode_DecodeUTF8(t.bytes, (Py_ssize_t)t.length, "replace");
-}
-
 static mtp_events *events_of(PyObject *self) /* NULL, with an exception set: not of a trace */
 {
     PyObject *owner = ((event *)self)->owner;
@@ -112,11 +107,7 @@ static PyObject *events_item(PyObject *self, Py_ssize_t i)
     return mtpn_raise(status);
 }
 
-static PyObject *events_zero(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromLongLong(mtp_events_zero_ns(((events *)self)->events));
-}
+MTPY_GETTER(events_zero, PyLong_FromLongLong(mtp_events_zero_ns(((events *)self)->events)))
 
 /* -------------------------------------------------------------------------------------------------- Event */
 
@@ -162,31 +153,19 @@ static PyObject *get_text(PyObject *self, void *which)
                               e->input_strides, e->input_types, e->concrete_inputs, e->output_dims,
                               e->args};
     mtp_text t = texts[(intptr_t)which];
-    return t.bytes != NULL ? text_object(t) : PyUnicode_FromStringAndSize("", 0);
+    return t.bytes != NULL ? mtpn_str(t) : PyUnicode_FromStringAndSize("", 0);
 }
 
-static PyObject *get_kind(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyUnicode_FromString(mtp_event_kind_text((mtp_event_kind)((event *)self)->e.kind));
-}
+MTPY_GETTER(get_kind, PyUnicode_FromString(mtp_event_kind_text((mtp_event_kind)((event *)self)->e.kind)))
 
-static PyObject *get_index(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromSize_t(((event *)self)->index);
-}
+MTPY_GETTER(get_index, PyLong_FromSize_t(((event *)self)->index))
 
 static PyObject *index_or_minus_one(size_t index)
 {
     return index == MTP_NO_EVENT ? PyLong_FromLong(-1) : PyLong_FromSize_t(index);
 }
 
-static PyObject *get_parent(PyObject *self, void *unused)
-{
-    (void)unused;
-    return index_or_minus_one(((event *)self)->e.parent);
-}
+MTPY_GETTER(get_parent, index_or_minus_one(((event *)self)->e.parent))
 
 static PyObject *get_children(PyObject *self, void *unused)
 {
@@ -225,11 +204,8 @@ static PyObject *get_kernels(PyObject *self, void *unused)
             return mtpn_raise(status);
         }
         PyObject *item =
-            Py_BuildValue("(NLd)", text_object(kernel.name), (long long)kernel.device, kernel.duration);
-        if (item == NULL)
-            Py_CLEAR(list);
-        else
-            PyTuple_SET_ITEM(list, (Py_ssize_t)k, item);
+            Py_BuildValue("(NLd)", mtpn_str(kernel.name), (long long)kernel.device, kernel.duration);
+        mtpy_put(&list, (Py_ssize_t)k, item);
     }
     return list;
 }
@@ -248,11 +224,8 @@ static PyObject *get_stack(PyObject *self, void *unused)
     depth = depth < 256 ? depth : 256;
     PyObject *list = PyList_New((Py_ssize_t)depth);
     for (size_t i = 0; list != NULL && i < depth; i++) {
-        PyObject *frame = text_object(frames[i]);
-        if (frame == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, frame);
+        PyObject *frame = mtpn_str(frames[i]);
+        mtpy_put(&list, (Py_ssize_t)i, frame);
     }
     return list;
 }
@@ -264,10 +237,7 @@ static PyObject *dims_list(uint32_t rank, const int64_t *numbers, size_t *at, si
     for (uint32_t i = 0; dims != NULL && i < rank; i++) {
         PyObject *n = PyLong_FromLongLong(*at < count ? numbers[*at] : -1);
         ++*at;
-        if (n == NULL)
-            Py_CLEAR(dims);
-        else
-            PyList_SET_ITEM(dims, (Py_ssize_t)i, n);
+        mtpy_put(&dims, (Py_ssize_t)i, n);
     }
     return dims;
 }
@@ -329,7 +299,7 @@ static PyObject *get_inputs(PyObject *self, void *which)
 static PyObject *event_repr(PyObject *self)
 {
     const mtp_event *e = &((event *)self)->e;
-    PyObject *name = text_object(e->name);
+    PyObject *name = mtpn_str(e->name);
     PyObject *text =
         name != NULL ? PyUnicode_FromFormat("<Event %R, %lld ns>", name, (long long)(e->end_ns - e->start_ns))
                      : NULL;

@@ -44,9 +44,7 @@ static PyObject *commit(mtp_file *file)
     Py_BEGIN_ALLOW_THREADS
     status = mtp_file_commit(file);
     Py_END_ALLOW_THREADS
-    if (status != MTP_OK)
-        return mtpn_raise(status);
-    Py_RETURN_NONE;
+    return mtpn_none(status);
 }
 
 static PyObject *file_write(PyObject *self, PyObject *args)
@@ -71,11 +69,7 @@ static PyObject *file_write(PyObject *self, PyObject *args)
     return PyLong_FromSsize_t(length);
 }
 
-static PyObject *file_enter(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return Py_NewRef(self);
-}
+MTPY_NOARGS(file_enter, Py_NewRef(self))
 
 static PyObject *file_exit(PyObject *self, PyObject *args)
 {
@@ -107,9 +101,7 @@ static PyObject *write_file(PyObject *module, PyObject *args)
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&data);
     Py_DECREF(path);
-    if (status != MTP_OK)
-        return mtpn_raise(status);
-    Py_RETURN_NONE;
+    return mtpn_none(status);
 }
 
 int mtpn_files_init(PyObject *module)

@@ -14,11 +14,7 @@
 #define MOST_INPUTS 16
 #define MOST_DIMS 128
 
-static PyObject *is_profiler_enabled(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    return PyBool_FromLong(mtp_recording() & (MTP_CPU | MTP_NPU));
-}
+MTPY_NOARGS(is_profiler_enabled, PyBool_FromLong(mtp_recording() & (MTP_CPU | MTP_NPU)))
 
 typedef struct reader {
     mtp_input inputs[MOST_INPUTS], items[MOST_INPUTS * 2];

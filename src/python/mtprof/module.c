@@ -68,17 +68,15 @@ PyObject *mtpn_text_object(mtpn_text *t)
     return text;
 }
 
-static PyObject *version(PyObject *self, PyObject *unused)
+PyObject *mtpn_bind(PyObject *self, PyObject *object, PyObject *type)
 {
-    (void)self, (void)unused;
-    return PyUnicode_FromString(mtp_version());
+    (void)type;
+    return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
 }
 
-static PyObject *now_ns(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    return PyLong_FromUnsignedLongLong(mtp_now_ns());
-}
+MTPY_NOARGS(version, PyUnicode_FromString(mtp_version()))
+
+MTPY_NOARGS(now_ns, PyLong_FromUnsignedLongLong(mtp_now_ns()))
 
 static PyObject *activity_parse(PyObject *self, PyObject *text)
 {

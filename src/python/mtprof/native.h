@@ -6,20 +6,23 @@
  */
 #ifndef PYTHON_MTPROF_NATIVE_H
 #define PYTHON_MTPROF_NATIVE_H
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/common.h"
 #include <mtprof.h>
-
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* errors: the only place that turns a status into an exception. Always returns NULL. */
 PyObject *mtpn_raise(mtp_status status);
+static inline PyObject *mtpn_none(mtp_status status) /* None, or the exception */
+{
+    return status == MTP_OK ? Py_NewRef(Py_None) : mtpn_raise(status);
+}
 PyObject *mtpn_message(const char *text); /* a str, even if it contains a file name that is not Unicode */
 
 /* Creates a type from its spec and adds it to the module; it lives as long as the process. NULL: an exception
  * is set. */
 PyTypeObject *mtpn_add_type(PyObject *module, const char *name, PyType_Spec *spec);
+
+/* Py_tp_descr_get of callables that become methods, as functions do. */
+PyObject *mtpn_bind(PyObject *self, PyObject *object, PyObject *type);
 
 /* record.c */
 int mtpn_record_init(PyObject *module);

@@ -238,12 +238,6 @@ static PyObject *scoped_call(PyObject *self, PyObject *const *args, size_t flags
     return result;
 }
 
-static PyObject *scoped_get(PyObject *self, PyObject *object, PyObject *type)
-{
-    (void)type;
-    return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
-}
-
 static int scoped_traverse(PyObject *self, visitproc visit, void *arg)
 {
     scoped *s = (scoped *)self;
@@ -281,11 +275,7 @@ static PyObject *scoped_repr(PyObject *self)
 }
 
 /* Pickled by name, as functions are. */
-static PyObject *scoped_reduce(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return PyObject_GetAttrString(self, "__qualname__");
-}
+MTPY_NOARGS(scoped_reduce, PyObject_GetAttrString(self, "__qualname__"))
 
 static PyObject *wrap_plain(record *r, PyObject *function)
 {
@@ -328,17 +318,9 @@ static PyObject *record_call(PyObject *self, PyObject *args, PyObject *kwargs)
 
 /* --------------------------------------------------------------------------------------------------- types */
 
-static PyObject *recorded_name(PyObject *self, void *unused)
-{
-    (void)unused;
-    return Py_NewRef(((record *)self)->name);
-}
+MTPY_GETTER(recorded_name, Py_NewRef(((record *)self)->name))
 
-static PyObject *recorded_args(PyObject *self, void *unused)
-{
-    (void)unused;
-    return Py_NewRef(((record *)self)->args ? ((record *)self)->args : Py_None);
-}
+MTPY_GETTER(recorded_args, Py_NewRef(((record *)self)->args ? ((record *)self)->args : Py_None))
 
 int mtpn_record_init(PyObject *module)
 {
@@ -385,7 +367,7 @@ int mtpn_record_init(PyObject *module)
     };
     static PyType_Slot scoped_slots[] = {
         {Py_tp_dealloc, scoped_dealloc}, {Py_tp_call, PyVectorcall_Call},
-        {Py_tp_descr_get, scoped_get},   {Py_tp_traverse, scoped_traverse},
+        {Py_tp_descr_get, mtpn_bind},    {Py_tp_traverse, scoped_traverse},
         {Py_tp_clear, scoped_clear},     {Py_tp_repr, scoped_repr},
         {Py_tp_members, members},        {Py_tp_getset, scoped_properties},
         {Py_tp_methods, scoped_methods}, {0, NULL},

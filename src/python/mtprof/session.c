@@ -185,9 +185,7 @@ static void session_dealloc(PyObject *self)
 
 static PyObject *done(mtp_status status)
 {
-    if (status != MTP_OK)
-        return mtpn_raise(status);
-    Py_RETURN_NONE;
+    return mtpn_none(status);
 }
 
 static PyObject *session_prepare(PyObject *self, PyObject *unused)
@@ -302,11 +300,7 @@ static PyObject *session_trace_id(PyObject *self, void *unused)
     return PyUnicode_DecodeUTF8(id, (Py_ssize_t)strlen(id), "replace");
 }
 
-static PyObject *session_recording(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(mtp_profile_is_recording(((session *)self)->prof));
-}
+MTPY_GETTER(session_recording, PyBool_FromLong(mtp_profile_is_recording(((session *)self)->prof)))
 
 static PyObject *session_ledger(PyObject *self, void *unused)
 {
@@ -339,17 +333,9 @@ static PyObject *path_object(const char *path)
     return PyUnicode_DecodeFSDefault(path);
 }
 
-static PyObject *session_spool(PyObject *self, void *unused)
-{
-    (void)unused;
-    return path_object(mtp_profile_spool(((session *)self)->prof));
-}
+MTPY_GETTER(session_spool, path_object(mtp_profile_spool(((session *)self)->prof)))
 
-static PyObject *session_spool_kept(PyObject *self, void *unused)
-{
-    (void)unused;
-    return path_object(mtp_profile_spool_kept(((session *)self)->prof));
-}
+MTPY_GETTER(session_spool_kept, path_object(mtp_profile_spool_kept(((session *)self)->prof)))
 
 int mtpn_session_init(PyObject *module)
 {

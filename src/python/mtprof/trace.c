@@ -155,9 +155,7 @@ static PyObject *write_file(PyObject *self, PyObject *args, const char *format, 
     }
     Py_END_ALLOW_THREADS
     Py_DECREF(path);
-    if (status != MTP_OK)
-        return mtpn_raise(status);
-    Py_RETURN_NONE;
+    return mtpn_none(status);
 }
 
 static mtp_status write_chrome(const mtp_trace *trace, const char *name, mtp_sink *sink, void *user)
@@ -211,9 +209,7 @@ static PyObject *trace_memory(PyObject *self, PyObject *args)
     }
     Py_END_ALLOW_THREADS
     Py_DECREF(path);
-    if (status != MTP_OK)
-        return mtpn_raise(status);
-    Py_RETURN_NONE;
+    return mtpn_none(status);
 }
 
 /* ----------------------------------------------------------------------------------------------- Averages */
@@ -262,10 +258,7 @@ static PyObject *row_stack(const mtp_row *r)
     PyObject *list = PyList_New((Py_ssize_t)r->stack_depth);
     for (uint32_t i = 0; list != NULL && i < r->stack_depth; i++) {
         PyObject *frame = PyUnicode_DecodeUTF8(r->stack[i], (Py_ssize_t)strlen(r->stack[i]), "replace");
-        if (frame == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, frame);
+        mtpy_put(&list, (Py_ssize_t)i, frame);
     }
     return list;
 }
@@ -380,16 +373,10 @@ static PyObject *averages_chrome(PyObject *self, PyObject *args)
     }
     Py_END_ALLOW_THREADS
     Py_DECREF(path);
-    if (status != MTP_OK)
-        return mtpn_raise(status);
-    Py_RETURN_NONE;
+    return mtpn_none(status);
 }
 
-static PyObject *averages_coverage(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return PyFloat_FromDouble(mtp_averages_flops_coverage(((averages *)self)->rows));
-}
+MTPY_NOARGS(averages_coverage, PyFloat_FromDouble(mtp_averages_flops_coverage(((averages *)self)->rows)))
 
 /* -------------------------------------------------------------------------------------------------- types */
 
@@ -399,11 +386,7 @@ static PyObject *trace_events(PyObject *self, PyObject *args)
     return PyArg_ParseTuple(args, "|O:events", &item) ? mtpn_events_object(self, item) : NULL;
 }
 
-static PyObject *trace_columns(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return mtpn_columns_object(self);
-}
+MTPY_NOARGS(trace_columns, mtpn_columns_object(self))
 
 int mtpn_trace_init(PyObject *module)
 {

@@ -8,6 +8,11 @@ typedef struct mtpn_trace {
     mtp_trace *trace; /* owned */
 } mtpn_trace;
 
+static inline PyObject *mtpn_str(mtp_text t)
+{
+    return PyUnicode_DecodeUTF8(t.bytes, (Py_ssize_t)t.length, "replace");
+}
+
 /* events.c */
 int mtpn_events_init(PyObject *module);
 PyObject *mtpn_events_object(PyObject *trace, PyObject *item); /* item: the class of events, or NULL */

@@ -44,11 +44,6 @@ static Py_ssize_t tree_length(PyObject *self)
     return (Py_ssize_t)mtp_tree_count(((tree *)self)->tree);
 }
 
-static PyObject *text_object(mtp_text t)
-{
-    return PyUnicode_DecodeUTF8(t.bytes, (Py_ssize_t)t.length, "replace");
-}
-
 /* The node at `index`. false: an exception is set. */
 static bool get(PyObject *self, PyObject *index, size_t *at, mtp_tree_node *out)
 {
@@ -69,19 +64,12 @@ static PyObject *children_of(PyObject *self, size_t node)
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list != NULL && i < count; i++) {
         PyObject *number = PyLong_FromUnsignedLong(child[i]);
-        if (number == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, number);
+        mtpy_put(&list, (Py_ssize_t)i, number);
     }
     return list;
 }
 
-static PyObject *tree_roots(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return children_of(self, MTP_NO_EVENT);
-}
+MTPY_NOARGS(tree_roots, children_of(self, MTP_NO_EVENT))
 
 static PyObject *tree_children(PyObject *self, PyObject *index)
 {
@@ -96,7 +84,7 @@ static PyObject *tree_node(PyObject *self, PyObject *index)
     size_t at;
     if (!get(self, index, &at, &n))
         return NULL;
-    PyObject *name = text_object(n.name), *frame = text_object(n.frame), *caller = text_object(n.caller);
+    PyObject *name = mtpn_str(n.name), *frame = mtpn_str(n.frame), *caller = mtpn_str(n.caller);
     if (name == NULL || frame == NULL || caller == NULL) {
         Py_XDECREF(name);
         Py_XDECREF(frame);
@@ -131,10 +119,7 @@ static PyObject *tensors_of(PyObject *self, const mtp_tree_inputs *in)
                                                           (unsigned long long)t.storage, (long long)t.id,
                                                           (long long)t.allocation_id, (int)t.device_type,
                                                           (int)t.device_index, t.dtype);
-        if (item == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, item);
+        mtpy_put(&list, (Py_ssize_t)i, item);
     }
     return list;
 }
@@ -162,18 +147,15 @@ static PyObject *tree_held(PyObject *self, PyObject *index)
         mtp_tree_inputs in;
         mtp_status status = mtp_tree_held(((tree *)self)->tree, at, i, &in);
         PyObject *part = status == MTP_OK ? inputs_object(self, &in) : mtpn_raise(status);
-        if (part == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, part);
+        mtpy_put(&list, (Py_ssize_t)i, part);
     }
     return list;
 }
 
 static PyObject *texts_of(const mtp_tree_inputs *in)
 {
-    PyObject *dims = text_object(in->dims), *strides = text_object(in->strides),
-             *types = text_object(in->types), *concrete = text_object(in->concrete);
+    PyObject *dims = mtpn_str(in->dims), *strides = mtpn_str(in->strides), *types = mtpn_str(in->types),
+             *concrete = mtpn_str(in->concrete);
     if (dims != NULL && strides != NULL && types != NULL && concrete != NULL)
         return Py_BuildValue("(NNNN)", dims, strides, types, concrete);
     Py_XDECREF(dims);

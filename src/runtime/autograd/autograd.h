@@ -41,7 +41,7 @@ typedef struct mt__backward {
     const mt_value *args;      /* borrowed */
     mt_tensor *const *results; /* borrowed: the saved outputs, NULL where not saved */
     mt_tensor **out;           /* per edge: set by mt__give */
-    uint64_t spared;           /* bits of the first 64 edges: no requested gradient lies behind */
+    uint64_t spared;           /* bits of the first 64 edges: no requested gradient lies behind them */
 } mt__backward;
 
 struct mt__grad {
@@ -159,7 +159,7 @@ static inline mt_status mt__fresh(mt_tensor *t)
 /* After an in-place op: sets the history of t, and of its base, to node. */
 mt_status mt__rebase(mt_tensor *t, mt_node *node);
 
-/* Guard what runs of the engine share: a leaf's gradient, a node's saved tensors. Each is one of a few locks,
+/* Guard the state that runs of the engine share: a leaf's gradient, a node's saved tensors. Each is one of a few locks,
  * chosen by address; none is taken while another is held, and no callback runs under one. Rank: before the
  * accumulators' lock. */
 void mt__leaf_lock(const mt_tensor *leaf);
@@ -209,5 +209,14 @@ static inline mt_value mt__meta_shape(const mt__meta *meta)
 {
     return mt_value_ints(meta->dims, meta->rank);
 }
+
+/* A derivative that is one expression: the gradient of the first argument. */
+#define MT__GRAD_OF_FIRST(id, node_name, saves, gradient)                                                    \
+    static mt_status id##_backward(mt__backward *b)                                                          \
+    {                                                                                                        \
+        mt__give(b, 0, gradient);                                                                            \
+        return mt_scope_status();                                                                            \
+    }                                                                                                        \
+    const mt__grad mt__grad_##id = {node_name, saves, id##_backward};
 
 #endif

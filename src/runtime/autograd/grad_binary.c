@@ -151,23 +151,24 @@ static mt_tensor *shared(mt__backward *b, mt_tensor *lost)
     return MT(masked_fill_, g, lost, 0);
 }
 
-static mt_status maximum_backward(mt__backward *b)
+static mt_status extreme_backward(mt__backward *b, bool largest)
 {
     if (mt__wants(b, 1))
-        mt__give(b, 1, shared(b, MT(gt, ARG(0), ARG(1))));
+        mt__give(b, 1, shared(b, largest ? MT(gt, ARG(0), ARG(1)) : MT(lt, ARG(0), ARG(1))));
     if (mt__wants(b, 0))
-        mt__give(b, 0, shared(b, MT(lt, ARG(0), ARG(1))));
+        mt__give(b, 0, shared(b, largest ? MT(lt, ARG(0), ARG(1)) : MT(gt, ARG(0), ARG(1))));
     return mt_scope_status();
+}
+
+static mt_status maximum_backward(mt__backward *b)
+{
+    return extreme_backward(b, true);
 }
 const mt__grad mt__grad_maximum = {"MaximumBackward0", "self other", maximum_backward};
 
 static mt_status minimum_backward(mt__backward *b)
 {
-    if (mt__wants(b, 1))
-        mt__give(b, 1, shared(b, MT(lt, ARG(0), ARG(1))));
-    if (mt__wants(b, 0))
-        mt__give(b, 0, shared(b, MT(gt, ARG(0), ARG(1))));
-    return mt_scope_status();
+    return extreme_backward(b, false);
 }
 const mt__grad mt__grad_minimum = {"MinimumBackward0", "self other", minimum_backward};
 

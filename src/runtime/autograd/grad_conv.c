@@ -35,10 +35,5 @@ static mt_status avg_pool2d_backward(mt__backward *b)
 }
 const mt__grad mt__grad_avg_pool2d = {"AvgPool2DBackward0", "self", avg_pool2d_backward};
 
-static mt_status adaptive_avg_pool2d_backward(mt__backward *b)
-{
-    mt__give(b, 0, MT(_adaptive_avg_pool2d_backward, b->grads[0], b->args[0]));
-    return mt_scope_status();
-}
-const mt__grad mt__grad_adaptive_avg_pool2d = {"AdaptiveAvgPool2DBackward0", "self",
-                                               adaptive_avg_pool2d_backward};
+MT__GRAD_OF_FIRST(adaptive_avg_pool2d, "AdaptiveAvgPool2DBackward0", "self",
+                  MT(_adaptive_avg_pool2d_backward, b->grads[0], b->args[0]))

@@ -3,12 +3,7 @@
 
 #define GRAD (b->grads[0])
 
-static mt_status clone_backward(mt__backward *b)
-{
-    mt__give(b, 0, GRAD);
-    return mt_scope_status();
-}
-const mt__grad mt__grad_clone = {"CloneBackward0", "", clone_backward};
+MT__GRAD_OF_FIRST(clone, "CloneBackward0", "", GRAD)
 
 /* The gradient as the argument's dtype, on its device. */
 static mt_tensor *as_argument(mt__backward *b, unsigned arg)
@@ -19,12 +14,7 @@ static mt_tensor *as_argument(mt__backward *b, unsigned arg)
     return MT(to_dtype, GRAD, (int)meta->dtype);
 }
 
-static mt_status to_copy_backward(mt__backward *b)
-{
-    mt__give(b, 0, as_argument(b, 0));
-    return mt_scope_status();
-}
-const mt__grad mt__grad_to_copy = {"ToCopyBackward0", "", to_copy_backward};
+MT__GRAD_OF_FIRST(to_copy, "ToCopyBackward0", "", as_argument(b, 0))
 
 /* self was overwritten: its gradient is zero. */
 static mt_status copy_backward(mt__backward *b)
@@ -47,9 +37,4 @@ static mt_status fill_backward(mt__backward *b)
 }
 const mt__grad mt__grad_fill = {"FillBackward3", "", fill_backward};
 
-static mt_status zero_backward(mt__backward *b)
-{
-    mt__give(b, 0, MT(zeros_like, GRAD));
-    return mt_scope_status();
-}
-const mt__grad mt__grad_zero = {"ZeroBackward0", "", zero_backward};
+MT__GRAD_OF_FIRST(zero, "ZeroBackward0", "", MT(zeros_like, GRAD))

@@ -51,12 +51,8 @@ static mt_status index_add_backward(mt__backward *b)
 }
 GRAD(index_add, "IndexAddBackward0", "index")
 
-static mt_status gather_backward(mt__backward *b)
-{
-    mt__give(b, 0, MT(gather_backward, b->grads[0], b->args[0], b->args[1], b->args[2]));
-    return mt_scope_status();
-}
-GRAD(gather, "GatherBackward0", "self index")
+MT__GRAD_OF_FIRST(gather, "GatherBackward0", "self index",
+                  MT(gather_backward, b->grads[0], b->args[0], b->args[1], b->args[2]))
 
 /* src may be larger than index: then only its corner was read. */
 static mt_tensor *grad_of_src(mt__backward *b)

@@ -7,23 +7,13 @@
 
 /* ------------------------------------------------------------------------------------------------- softmax */
 
-static mt_status softmax_backward(mt__backward *b)
-{
-    mt__give(b, 0,
-             MT(_softmax_backward_data, b->grads[0], b->results[0], b->args[1],
-                (int64_t)mt__meta_of(b, 0)->dtype));
-    return mt_scope_status();
-}
-const mt__grad mt__grad_softmax = {"SoftmaxBackward0", "result", softmax_backward};
+MT__GRAD_OF_FIRST(softmax, "SoftmaxBackward0", "result",
+                  MT(_softmax_backward_data, b->grads[0], b->results[0], b->args[1],
+                     (int64_t)mt__meta_of(b, 0)->dtype))
 
-static mt_status log_softmax_backward(mt__backward *b)
-{
-    mt__give(b, 0,
-             MT(_log_softmax_backward_data, b->grads[0], b->results[0], b->args[1],
-                (int64_t)mt__meta_of(b, 0)->dtype));
-    return mt_scope_status();
-}
-const mt__grad mt__grad_log_softmax = {"LogSoftmaxBackward0", "result", log_softmax_backward};
+MT__GRAD_OF_FIRST(log_softmax, "LogSoftmaxBackward0", "result",
+                  MT(_log_softmax_backward_data, b->grads[0], b->results[0], b->args[1],
+                     (int64_t)mt__meta_of(b, 0)->dtype))
 
 /* y (g - sum(g y)), with respect to g and y */
 static mt_status softmax_data_backward(mt__backward *b)

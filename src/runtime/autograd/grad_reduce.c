@@ -32,26 +32,12 @@ static mt_tensor *as_self(mt__backward *b, mt_tensor *grad)
 
 /* --------------------------------------------------------------------------------------------- sums and means */
 
-static mt_status sum_backward(mt__backward *b)
-{
-    mt__give(b, 0, as_self(b, b->grads[0]));
-    return mt_scope_status();
-}
-const mt__grad mt__grad_sum = {"SumBackward0", "", sum_backward};
+MT__GRAD_OF_FIRST(sum, "SumBackward0", "", as_self(b, b->grads[0]))
 
-static mt_status sum_dim_backward(mt__backward *b)
-{
-    mt__give(b, 0, as_self(b, unsqueezed(b, b->grads[0], &b->args[1], b->args[2].as.i != 0)));
-    return mt_scope_status();
-}
-const mt__grad mt__grad_sum_dim = {"SumBackward1", "", sum_dim_backward};
+MT__GRAD_OF_FIRST(sum_dim, "SumBackward1", "",
+                  as_self(b, unsqueezed(b, b->grads[0], &b->args[1], b->args[2].as.i != 0)))
 
-static mt_status mean_backward(mt__backward *b)
-{
-    mt__give(b, 0, MT(div, as_self(b, b->grads[0]), numel_of(mt__meta_of(b, 0))));
-    return mt_scope_status();
-}
-const mt__grad mt__grad_mean = {"MeanBackward0", "", mean_backward};
+MT__GRAD_OF_FIRST(mean, "MeanBackward0", "", MT(div, as_self(b, b->grads[0]), numel_of(mt__meta_of(b, 0))))
 
 static mt_status mean_dim_backward(mt__backward *b)
 {
@@ -245,12 +231,7 @@ static mt_tensor *variance_slope(mt__backward *b, mt_tensor *grad)
     return MT(mul, MT(mul, grad, 2.0 / ((double)n - correction)), centred);
 }
 
-static mt_status var_backward(mt__backward *b)
-{
-    mt__give(b, 0, variance_slope(b, b->grads[0]));
-    return mt_scope_status();
-}
-const mt__grad mt__grad_var = {"VarBackward0", "self", var_backward};
+MT__GRAD_OF_FIRST(var, "VarBackward0", "self", variance_slope(b, b->grads[0]))
 
 static mt_status std_backward(mt__backward *b)
 {

@@ -9,12 +9,7 @@
 
 /* --------------------------------------------------------------------------------------------------- views */
 
-static mt_status view_backward(mt__backward *b)
-{
-    mt__give(b, 0, MT(reshape, b->grads[0], mt__meta_shape(mt__meta_of(b, 0))));
-    return mt_scope_status();
-}
-GRAD(view, "ViewBackward0", "")
+MT__GRAD_OF_FIRST(view, "ViewBackward0", "", MT(reshape, b->grads[0], mt__meta_shape(mt__meta_of(b, 0))))
 const mt__grad mt__grad_unsafe_view = {"UnsafeViewBackward0", "", view_backward};
 
 static mt_status expand_backward(mt__backward *b)
@@ -24,19 +19,9 @@ static mt_status expand_backward(mt__backward *b)
 }
 GRAD(expand, "ExpandBackward0", "")
 
-static mt_status t_backward(mt__backward *b)
-{
-    mt__give(b, 0, MT(t, b->grads[0]));
-    return mt_scope_status();
-}
-GRAD(t, "TBackward0", "")
+MT__GRAD_OF_FIRST(t, "TBackward0", "", MT(t, b->grads[0]))
 
-static mt_status transpose_backward(mt__backward *b)
-{
-    mt__give(b, 0, MT(transpose, b->grads[0], b->args[1], b->args[2]));
-    return mt_scope_status();
-}
-GRAD(transpose, "TransposeBackward0", "")
+MT__GRAD_OF_FIRST(transpose, "TransposeBackward0", "", MT(transpose, b->grads[0], b->args[1], b->args[2]))
 
 static mt_status permute_backward(mt__backward *b)
 {
@@ -51,12 +36,7 @@ static mt_status permute_backward(mt__backward *b)
 }
 GRAD(permute, "PermuteBackward0", "")
 
-static mt_status unsqueeze_backward(mt__backward *b)
-{
-    mt__give(b, 0, MT(squeeze_dim, b->grads[0], b->args[1]));
-    return mt_scope_status();
-}
-GRAD(unsqueeze, "UnsqueezeBackward0", "")
+MT__GRAD_OF_FIRST(unsqueeze, "UnsqueezeBackward0", "", MT(squeeze_dim, b->grads[0], b->args[1]))
 
 static mt_status squeeze_backward(mt__backward *b)
 {
@@ -80,13 +60,8 @@ static mt_status squeeze_dim_backward(mt__backward *b)
 }
 GRAD(squeeze_dim, "SqueezeBackward1", "")
 
-static mt_status select_backward(mt__backward *b)
-{
-    mt__give(b, 0,
-             MT(select_backward, b->grads[0], mt__meta_shape(mt__meta_of(b, 0)), b->args[1], b->args[2]));
-    return mt_scope_status();
-}
-GRAD(select, "SelectBackward0", "")
+MT__GRAD_OF_FIRST(select, "SelectBackward0", "",
+                  MT(select_backward, b->grads[0], mt__meta_shape(mt__meta_of(b, 0)), b->args[1], b->args[2]))
 
 static mt_status slice_backward(mt__backward *b)
 {
@@ -99,14 +74,9 @@ static mt_status slice_backward(mt__backward *b)
 }
 GRAD(slice, "SliceBackward0", "")
 
-static mt_status diagonal_backward(mt__backward *b)
-{
-    mt__give(b, 0,
-             MT(diagonal_backward, b->grads[0], mt__meta_shape(mt__meta_of(b, 0)), b->args[1], b->args[2],
-                b->args[3]));
-    return mt_scope_status();
-}
-GRAD(diagonal, "DiagonalBackward0", "")
+MT__GRAD_OF_FIRST(diagonal, "DiagonalBackward0", "",
+                  MT(diagonal_backward, b->grads[0], mt__meta_shape(mt__meta_of(b, 0)), b->args[1],
+                     b->args[2], b->args[3]))
 
 /* ---------------------------------------------------------------------------------------------- as_strided */
 
@@ -186,47 +156,40 @@ GRAD(as_strided, "AsStridedBackward0", "")
 
 /* --------------------------------------------------------------------------------------------- several outputs */
 
-/* Joins the gradients of all parts; a missing one is zeros. */
-static mt_status join_parts(mt__backward *b, int64_t dim)
+/* Joins the gradients of all parts; a missing one is zeros (for stack, as in PyTorch, one zero expanded). */
+static mt_status join_parts(mt__backward *b, const mt_value *dim, bool stacked)
 {
     uint32_t n = b->node->out_count;
-    mt_tensor **parts = calloc(n > 0 ? n : 1, sizeof *parts);
+    mt_tensor **parts = calloc(n > 0 ? n : 1, sizeof *parts), *joined = NULL;
     if (parts == NULL)
         return mt__fail(MT_E_NOMEM, "out of memory: backward of %s", b->node->name);
     for (uint32_t i = 0; i < n; i++) {
         const mt__meta *meta = &b->node->outs[i];
-        parts[i] = b->grads[i] != NULL
-                       ? b->grads[i]
-                       : MT(zeros, mt__meta_shape(meta), (int64_t)meta->dtype, (int64_t)meta->device);
+        mt_value shape = mt__meta_shape(meta);
+        parts[i] = b->grads[i];
+        if (parts[i] == NULL)
+            parts[i] = MT(zeros, stacked ? MT_SHAPE0 : shape, (int64_t)meta->dtype, (int64_t)meta->device);
+        if (b->grads[i] == NULL && stacked)
+            parts[i] = MT(expand, parts[i], shape);
     }
-    mt__give(b, 0, mt_scope_status() == MT_OK ? MT(cat, mt_value_tensors(parts, n), dim) : NULL);
+    if (mt_scope_status() == MT_OK)
+        joined =
+            stacked ? MT(stack, mt_value_tensors(parts, n), *dim) : MT(cat, mt_value_tensors(parts, n), *dim);
+    mt__give(b, 0, joined);
     free(parts);
     return mt_scope_status();
 }
 
 static mt_status split_backward(mt__backward *b)
 {
-    return join_parts(b, b->args[2].as.i);
+    return join_parts(b, &b->args[2], false);
 }
 GRAD(split, "SplitBackward0", "")
 const mt__grad mt__grad_split_with_sizes = {"SplitWithSizesBackward0", "", split_backward};
 
 static mt_status unbind_backward(mt__backward *b)
 {
-    uint32_t n = b->node->out_count;
-    mt_tensor **parts = calloc(n > 0 ? n : 1, sizeof *parts);
-    if (parts == NULL)
-        return mt__fail(MT_E_NOMEM, "out of memory: backward of %s", b->node->name);
-    for (uint32_t i = 0; i < n; i++) {
-        const mt__meta *meta = &b->node->outs[i];
-        parts[i] = b->grads[i] != NULL
-                       ? b->grads[i]
-                       : MT(expand, MT(zeros, MT_SHAPE0, (int64_t)meta->dtype, (int64_t)meta->device),
-                            mt__meta_shape(meta));
-    }
-    mt__give(b, 0, mt_scope_status() == MT_OK ? MT(stack, mt_value_tensors(parts, n), b->args[1]) : NULL);
-    free(parts);
-    return mt_scope_status();
+    return join_parts(b, &b->args[1], true);
 }
 GRAD(unbind, "UnbindBackward0", "")
 
@@ -305,12 +268,7 @@ static mt_status repeat_backward(mt__backward *b)
 }
 GRAD(repeat, "RepeatBackward0", "")
 
-static mt_status flip_backward(mt__backward *b)
-{
-    mt__give(b, 0, MT(flip, b->grads[0], b->args[1]));
-    return mt_scope_status();
-}
-GRAD(flip, "FlipBackward0", "")
+MT__GRAD_OF_FIRST(flip, "FlipBackward0", "", MT(flip, b->grads[0], b->args[1]))
 
 static mt_status roll_backward(mt__backward *b)
 {
@@ -323,16 +281,6 @@ static mt_status roll_backward(mt__backward *b)
 }
 GRAD(roll, "RollBackward0", "")
 
-static mt_status tril_backward(mt__backward *b)
-{
-    mt__give(b, 0, MT(tril, b->grads[0], b->args[1]));
-    return mt_scope_status();
-}
-GRAD(tril, "TrilBackward0", "")
+MT__GRAD_OF_FIRST(tril, "TrilBackward0", "", MT(tril, b->grads[0], b->args[1]))
 
-static mt_status triu_backward(mt__backward *b)
-{
-    mt__give(b, 0, MT(triu, b->grads[0], b->args[1]));
-    return mt_scope_status();
-}
-GRAD(triu, "TriuBackward0", "")
+MT__GRAD_OF_FIRST(triu, "TriuBackward0", "", MT(triu, b->grads[0], b->args[1]))

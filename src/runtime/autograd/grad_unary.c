@@ -38,15 +38,7 @@
     X(leaky_relu, "LeakyReluBackward0", "self", MT(leaky_relu_backward, GRAD, SELF, ARG(1), false))          \
     X(elu, "EluBackward0", "self", MT(elu_backward, GRAD, ARG(1), ARG(2), ARG(3), false, SELF))
 
-#define X(id, node_name, saved, gradient)                                                                    \
-    static mt_status id##_backward(mt__backward *b)                                                          \
-    {                                                                                                        \
-        mt__give(b, 0, gradient);                                                                            \
-        return mt_scope_status();                                                                            \
-    }                                                                                                        \
-    const mt__grad mt__grad_##id = {node_name, saved, id##_backward};
-SIMPLE(X)
-#undef X
+SIMPLE(MT__GRAD_OF_FIRST)
 
 mt_status mt__composite_square(mt__call *call)
 {

@@ -54,7 +54,7 @@ void mt__saved_unlock(const mt_node *node)
     atomic_store_explicit(&saved_locks[lock_of(node)], false, memory_order_release);
 }
 
-/* The child's thread has a new id, and the threads that held locks are not there to release them. */
+/* The child's thread has a new id, and the threads that held locks no longer exist to release them. */
 static void after_fork(void)
 {
     thread_id = 0;

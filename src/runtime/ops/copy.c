@@ -13,6 +13,43 @@ mt_status mt__contiguous(const mt_tensor *t, mt_tensor **out)
     return mt__run_quietly(MT_OP_clone, &self, 1, out);
 }
 
+mt_status mt__contiguous_as(const mt_tensor *t, int rank, const int64_t *dims, mt_tensor **out)
+{
+    mt_tensor *wide;
+    int64_t strides[MT_MAX_RANK];
+    mt__broadcast_strides(t, rank, dims, strides);
+    mt_status status = mt__alias(t, rank, dims, strides, t->offset, &wide);
+    if (status != MT_OK)
+        return status;
+    status = mt__contiguous(wide, out);
+    mt_release(wide);
+    return status;
+}
+
+const mt_tensor *mt__hold(mt__held *h, const mt_tensor *t)
+{
+    if (t == NULL || h->status != MT_OK)
+        return NULL;
+    h->status = mt__contiguous(t, &h->items[h->count]);
+    return h->status == MT_OK ? h->items[h->count++] : NULL;
+}
+
+const mt_tensor *mt__hold_as(mt__held *h, const mt_tensor *t, mt_dtype dtype)
+{
+    if (t == NULL || h->status != MT_OK || t->dtype == dtype)
+        return mt__hold(h, t);
+    mt_value args[] = {mt_value_tensor(t), mt_value_int(dtype)};
+    h->status = mt__run_quietly(MT_OP__to_copy, args, 2, &h->items[h->count]);
+    return h->status == MT_OK ? h->items[h->count++] : NULL;
+}
+
+mt_status mt__let_go(mt__held *h)
+{
+    for (int i = 0; i < h->count; i++)
+        mt_release(h->items[i]);
+    return h->status;
+}
+
 mt_status mt__composite_contiguous(mt__call *call)
 {
     mt_tensor *x = call->args[0].as.tensor;

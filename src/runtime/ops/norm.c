@@ -96,6 +96,17 @@ static mt_status check_layer_norm(const mt_tensor *x, const mt_value *shape, con
     return MT_OK;
 }
 
+/* One output like x and two of another size, where `wanted`; all of x's dtype. */
+static mt_status norm_outs(mt__call *call, const int64_t *wanted, const mt_tensor *x, int rank,
+                           const int64_t *dims)
+{
+    mt_status status = wanted[0] ? mt__empty_like(x, (mt_dtype)x->dtype, &call->outs[0]) : MT_OK;
+    for (unsigned i = 1; i < 3 && status == MT_OK; i++)
+        if (wanted[i])
+            status = mt__empty((mt_dtype)x->dtype, x->device, rank, dims, &call->outs[i]);
+    return status;
+}
+
 mt_status mt__infer_layer_norm(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 0);
@@ -106,10 +117,7 @@ mt_status mt__infer_layer_norm(mt__call *call)
     int outer = x->rank - (int)call->args[1].count;
     for (int i = 0; i < x->rank; i++)
         dims[i] = i < outer ? x->dims[i] : 1;
-    status = mt__empty_like(x, (mt_dtype)x->dtype, &call->outs[0]);
-    for (unsigned i = 1; i < 3 && status == MT_OK; i++)
-        status = mt__empty((mt_dtype)x->dtype, x->device, x->rank, dims, &call->outs[i]);
-    return status;
+    return norm_outs(call, (const int64_t[]){1, 1, 1}, x, x->rank, dims);
 }
 
 /* The outputs that the mask requests: like x, weight, weight. */
@@ -120,11 +128,7 @@ static mt_status masked_outs(mt__call *call, unsigned mask_at, const mt_tensor *
     if (mask->count != 3)
         return mt__fail(MT_E_RUNTIME, "%s: output_mask must have 3 elements, not %u", call->op->name + 6,
                         mask->count);
-    mt_status status = mask->as.ints[0] ? mt__empty_like(x, (mt_dtype)x->dtype, &call->outs[0]) : MT_OK;
-    for (unsigned i = 1; i < 3 && status == MT_OK; i++)
-        if (mask->as.ints[i])
-            status = mt__empty((mt_dtype)x->dtype, x->device, rank, dims, &call->outs[i]);
-    return status;
+    return norm_outs(call, mask->as.ints, x, rank, dims);
 }
 
 /* Does t have x's dtype and n elements? It may be NULL if `optional`. */
@@ -204,10 +208,7 @@ mt_status mt__infer_batch_norm(mt__call *call)
     if (status != MT_OK)
         return status;
     int64_t saved = training ? x->dims[1] : 0;
-    status = mt__empty_like(x, (mt_dtype)x->dtype, &call->outs[0]);
-    for (unsigned i = 1; i < 3 && status == MT_OK; i++)
-        status = mt__empty((mt_dtype)x->dtype, x->device, 1, &saved, &call->outs[i]);
-    return status;
+    return norm_outs(call, (const int64_t[]){1, 1, 1}, x, 1, &saved);
 }
 
 mt_status mt__infer_batch_norm_backward(mt__call *call)

@@ -133,19 +133,26 @@ static mt_status same_shape(const mt_tensor *grad, const mt_tensor *input, const
 
 /* ---------------------------------------------------------------------------------------------------- infer */
 
+/* Output i: planes like the input's, of size `out`. */
+static mt_status pooled_out(mt__call *call, unsigned i, const mt_tensor *input, mt_dtype dtype,
+                            const int64_t *out)
+{
+    int64_t dims[MT_MAX_RANK];
+    pooled_dims(input, out, dims);
+    return mt__empty(dtype, call->device, input->rank, dims, &call->outs[i]);
+}
+
 mt_status mt__infer_max_pool2d(mt__call *call)
 {
     const mt_tensor *input = mt__arg_tensor(call, 0);
     mt__pool p;
-    int64_t dims[MT_MAX_RANK];
     mt_status status = mt__pool_read(call, "max_pool2d", input, 1, true, &p);
     if (status == MT_OK)
         status = refuse_bool(input, "max_pool2d");
     if (status != MT_OK)
         return status;
-    pooled_dims(input, p.out, dims);
-    status = mt__empty((mt_dtype)input->dtype, call->device, input->rank, dims, &call->outs[0]);
-    return status == MT_OK ? mt__empty(MT_INT64, call->device, input->rank, dims, &call->outs[1]) : status;
+    status = pooled_out(call, 0, input, (mt_dtype)input->dtype, p.out);
+    return status == MT_OK ? pooled_out(call, 1, input, MT_INT64, p.out) : status;
 }
 
 mt_status mt__infer_max_pool2d_backward(mt__call *call)
@@ -172,7 +179,6 @@ mt_status mt__infer_avg_pool2d(mt__call *call)
 {
     const mt_tensor *input = mt__arg_tensor(call, 0);
     mt__pool p;
-    int64_t dims[MT_MAX_RANK];
     mt_status status = mt__pool_read(call, "avg_pool2d", input, 1, false, &p);
     if (status == MT_OK)
         status = check_divisor(call, 6);
@@ -180,8 +186,7 @@ mt_status mt__infer_avg_pool2d(mt__call *call)
         status = refuse_bool(input, "avg_pool2d_out_frame");
     if (status != MT_OK)
         return status;
-    pooled_dims(input, p.out, dims);
-    return mt__empty((mt_dtype)input->dtype, call->device, input->rank, dims, &call->outs[0]);
+    return pooled_out(call, 0, input, (mt_dtype)input->dtype, p.out);
 }
 
 mt_status mt__infer_avg_pool2d_backward(mt__call *call)
@@ -219,7 +224,6 @@ mt_status mt__infer_adaptive_avg_pool2d(mt__call *call)
 {
     const mt_tensor *input = mt__arg_tensor(call, 0);
     const mt_value *size = &call->args[1];
-    int64_t dims[MT_MAX_RANK];
     if (size->count != 2)
         return mt__fail(MT_E_RUNTIME, "adaptive_avg_pool2d: output_size must be 2");
     if (size->as.ints[0] < 0 || size->as.ints[1] < 0)
@@ -230,8 +234,7 @@ mt_status mt__infer_adaptive_avg_pool2d(mt__call *call)
     mt_status status = check_adaptive(input);
     if (status != MT_OK)
         return status;
-    pooled_dims(input, size->as.ints, dims);
-    return mt__empty((mt_dtype)input->dtype, call->device, input->rank, dims, &call->outs[0]);
+    return pooled_out(call, 0, input, (mt_dtype)input->dtype, size->as.ints);
 }
 
 mt_status mt__infer_adaptive_avg_pool2d_backward(mt__call *call)

@@ -8,14 +8,12 @@ mt_status mt__composite_reshape(mt__call *call)
 {
     mt_tensor *t = mt__arg_tensor(call, 0);
     int rank = 0;
-    int64_t dims[MT_MAX_RANK], full[MT_MAX_RANK], strides[MT_MAX_RANK];
-    mt_status status = mt__size_arg(&call->args[1], &rank, dims);
-    if (status == MT_OK)
-        status = mt__infer_dims(t->numel, rank, dims, full);
+    int64_t dims[MT_MAX_RANK], strides[MT_MAX_RANK];
+    mt_status status = mt__view_size(t, &call->args[1], &rank, dims);
     if (status != MT_OK)
         return status;
-    mt_value shape = mt_value_ints(full, (uint32_t)rank);
-    if (mt__view_strides(t, rank, full, strides))
+    mt_value shape = mt_value_ints(dims, (uint32_t)rank);
+    if (mt__view_strides(t, rank, dims, strides))
         return mt__return(call, MT(view, t, shape));
     return mt__return(call, MT(_unsafe_view, MT(clone, t), shape));
 }
@@ -24,9 +22,7 @@ mt_status mt__composite_flatten(mt__call *call)
 {
     mt_tensor *t = mt__arg_tensor(call, 0);
     int start, end;
-    mt_status status = mt__wrap_dim(mt__arg_int(call, 1), t->rank, &start);
-    if (status == MT_OK)
-        status = mt__wrap_dim(mt__arg_int(call, 2), t->rank, &end);
+    mt_status status = mt__wrap_two_dims(call, 1, t->rank, &start, &end);
     if (status != MT_OK)
         return status;
     if (start > end)

@@ -63,6 +63,19 @@ mt_status mt__size_arg(const mt_value *v, int *rank, int64_t *dims)
     return MT_OK;
 }
 
+mt_status mt__view_size(const mt_tensor *t, const mt_value *size, int *rank, int64_t *dims)
+{
+    int64_t asked[MT_MAX_RANK];
+    mt_status status = mt__size_arg(size, rank, asked);
+    return status == MT_OK ? mt__infer_dims(t->numel, *rank, asked, dims) : status;
+}
+
+mt_status mt__wrap_two_dims(const mt__call *call, unsigned first, int rank, int *a, int *b)
+{
+    mt_status status = mt__wrap_dim(mt__arg_int(call, first), rank, a);
+    return status == MT_OK ? mt__wrap_dim(mt__arg_int(call, first + 1), rank, b) : status;
+}
+
 bool mt__view_strides(const mt_tensor *t, int rank, const int64_t *dims, int64_t *strides)
 {
     if (t->flags & MT__CONTIGUOUS) {
@@ -95,17 +108,15 @@ mt_status mt__infer_view(mt__call *call)
 {
     const mt_tensor *t = mt__arg_tensor(call, 0);
     int rank = 0;
-    int64_t dims[MT_MAX_RANK], full[MT_MAX_RANK], strides[MT_MAX_RANK];
-    mt_status status = mt__size_arg(&call->args[1], &rank, dims);
-    if (status == MT_OK)
-        status = mt__infer_dims(t->numel, rank, dims, full);
+    int64_t dims[MT_MAX_RANK], strides[MT_MAX_RANK];
+    mt_status status = mt__view_size(t, &call->args[1], &rank, dims);
     if (status != MT_OK)
         return status;
-    if (!mt__view_strides(t, rank, full, strides))
+    if (!mt__view_strides(t, rank, dims, strides))
         return mt__fail(MT_E_RUNTIME, "view size is not compatible with input tensor's size and stride (at "
                                       "least one dimension spans across two "
                                       "contiguous subspaces). Use .reshape(...) instead.");
-    return mt__alias(t, rank, full, strides, t->offset, &call->outs[0]);
+    return mt__alias(t, rank, dims, strides, t->offset, &call->outs[0]);
 }
 
 static mt_status expand_dim(const mt_tensor *t, const mt_value *size, int i, int64_t *dims, int64_t *strides)
@@ -267,9 +278,7 @@ mt_status mt__infer_transpose(mt__call *call)
 {
     geometry g = geometry_of(mt__arg_tensor(call, 0));
     int a, b;
-    mt_status status = mt__wrap_dim(mt__arg_int(call, 1), g.rank, &a);
-    if (status == MT_OK)
-        status = mt__wrap_dim(mt__arg_int(call, 2), g.rank, &b);
+    mt_status status = mt__wrap_two_dims(call, 1, g.rank, &a, &b);
     if (status != MT_OK)
         return status;
     if (g.rank > 0)
@@ -305,15 +314,20 @@ mt_status mt__infer_permute(mt__call *call)
 
 /* -------------------------------------------------------------------------------------------------- a part */
 
+static mt_status dim_with_parts(const mt__call *call, const char *op, int rank, int *dim)
+{
+    if (rank == 0)
+        return mt__fail(MT_E_INDEX, "%s() cannot be applied to a 0-dim tensor.", op);
+    return mt__wrap_dim(mt__arg_int(call, 1), rank, dim);
+}
+
 mt_status mt__infer_select(mt__call *call)
 {
     const mt_tensor *t = mt__arg_tensor(call, 0);
     geometry g = geometry_of(t);
     int64_t index = mt__arg_int(call, 2);
     int dim;
-    if (g.rank == 0)
-        return mt__fail(MT_E_INDEX, "select() cannot be applied to a 0-dim tensor.");
-    mt_status status = mt__wrap_dim(mt__arg_int(call, 1), g.rank, &dim);
+    mt_status status = dim_with_parts(call, "select", g.rank, &dim);
     if (status != MT_OK)
         return status;
     if (index < -g.dims[dim] || index >= g.dims[dim])
@@ -334,9 +348,7 @@ mt_status mt__infer_slice(mt__call *call)
     geometry g = geometry_of(mt__arg_tensor(call, 0));
     int64_t step = mt__arg_int(call, 4);
     int dim;
-    if (g.rank == 0)
-        return mt__fail(MT_E_INDEX, "slice() cannot be applied to a 0-dim tensor.");
-    mt_status status = mt__wrap_dim(mt__arg_int(call, 1), g.rank, &dim);
+    mt_status status = dim_with_parts(call, "slice", g.rank, &dim);
     if (status != MT_OK)
         return status;
     if (step <= 0)
@@ -358,9 +370,7 @@ mt_status mt__infer_diagonal(mt__call *call)
     geometry g = geometry_of(mt__arg_tensor(call, 0));
     int64_t shift = mt__arg_int(call, 1);
     int a, b;
-    mt_status status = mt__wrap_dim(mt__arg_int(call, 2), g.rank, &a);
-    if (status == MT_OK)
-        status = mt__wrap_dim(mt__arg_int(call, 3), g.rank, &b);
+    mt_status status = mt__wrap_two_dims(call, 2, g.rank, &a, &b);
     if (status != MT_OK)
         return status;
     if (a == b)

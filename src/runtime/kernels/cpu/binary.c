@@ -18,7 +18,7 @@ static inline bool is_direct(const mt_value *v, const mt_tensor *out, mt_dtype d
         *step = (int64_t)mt__size_of(t);
         return t->dtype == dtype && t->numel == out->numel && (t->flags & MT__CONTIGUOUS);
     }
-    mt__scalar_set(s, dtype, v);
+    *s = mt__scalar_of(dtype, v);
     *p = (char *)s;
     *step = 0;
     return true;
@@ -254,23 +254,24 @@ TABLE_NUMBER(pow)
 USUAL_POWERS(X)
 #undef X
 
-static mt_status first_power(mt__call *call)
+static mt_status set_to(mt__call *call, const mt_value *v)
 {
     mt__plan plan;
     mt__plan_begin(&plan, call->outs[0], call->compute);
-    mt__plan_add(&plan, &call->args[0], call->compute);
+    mt__plan_add(&plan, v, call->compute);
     mt__plan_run(&plan, mt__cast_loop(call->compute, call->compute), NULL);
     return MT_OK;
+}
+
+static mt_status first_power(mt__call *call)
+{
+    return set_to(call, &call->args[0]);
 }
 
 static mt_status zeroth_power(mt__call *call)
 {
     mt_value one = mt_value_int(1);
-    mt__plan plan;
-    mt__plan_begin(&plan, call->outs[0], call->compute);
-    mt__plan_add(&plan, &one, call->compute);
-    mt__plan_run(&plan, mt__cast_loop(call->compute, call->compute), NULL);
-    return MT_OK;
+    return set_to(call, &one);
 }
 
 /* x ** 0 and x ** 1 need no arithmetic: PyTorch leaves them to fill_ and copy_. */

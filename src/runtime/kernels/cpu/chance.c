@@ -50,10 +50,7 @@ static mt_status fill(mt__call *call, fill_fn *fn)
     fn(g, call, flat != NULL ? flat : &order);
     mt__chance_end();
     if (flat != NULL) {
-        mt__plan p;
-        mt__plan_begin(&p, &order, (mt_dtype)order.dtype);
-        mt__plan_add_tensor(&p, flat, (mt_dtype)order.dtype);
-        mt__plan_run(&p, mt__cast_loop((mt_dtype)order.dtype, (mt_dtype)order.dtype), NULL);
+        mt__plan_copy(&order, flat);
         mt_release(flat);
     }
     return MT_OK;

@@ -1,5 +1,5 @@
 /* runtime/kernels/cpu/clones.h - MT__CLONES: compiles a function for several instruction sets; the
- * loader picks one. */
+ * loader picks one. MT__INLINE: for the functions that it calls. */
 #ifndef RUNTIME_KERNELS_CPU_CLONES_H
 #define RUNTIME_KERNELS_CPU_CLONES_H
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) &&                                  \
@@ -8,4 +8,7 @@
 #else
 #define MT__CLONES /* resolvers would run before the sanitizers are initialised */
 #endif
+
+/* A function compiled for another instruction set inlines only what it must. */
+#define MT__INLINE static inline __attribute__((always_inline))
 #endif

@@ -20,6 +20,14 @@ mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from)
     return loops[to][from];
 }
 
+void mt__plan_copy(const mt_tensor *to, const mt_tensor *from)
+{
+    mt__plan p;
+    mt__plan_begin(&p, to, (mt_dtype)to->dtype);
+    mt__plan_add_tensor(&p, from, (mt_dtype)from->dtype);
+    mt__plan_run(&p, mt__cast_loop((mt_dtype)to->dtype, (mt_dtype)p.wants[1]), NULL);
+}
+
 /* --------------------------------------------------------------------------------------------- transposed copies */
 
 #define TILE 16 /* elements: a tile of both sides fits into the L1 cache */
@@ -89,12 +97,8 @@ static void copy(mt_tensor *to, const mt_tensor *from)
         memcpy(to->data, from->data, (size_t)to->numel * mt__size_of(to));
         return;
     }
-    if (copy_turned(to, from))
-        return;
-    mt__plan p;
-    mt__plan_begin(&p, to, (mt_dtype)to->dtype);
-    mt__plan_add_tensor(&p, from, (mt_dtype)from->dtype);
-    mt__plan_run(&p, mt__cast_loop((mt_dtype)to->dtype, (mt_dtype)p.wants[1]), NULL);
+    if (!copy_turned(to, from))
+        mt__plan_copy(to, from);
 }
 
 /* One of the two may be on another device. */

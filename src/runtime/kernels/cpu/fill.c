@@ -24,8 +24,7 @@ static void fill(mt_tensor *t, const mt_value *v)
     static mt__loop *const loops[] = {MT__ALL_TYPES(ENTRY)};
     mt_dtype dtype = (mt_dtype)t->dtype;
     if (t->numel <= MT__GRAIN && (t->flags & MT__CONTIGUOUS) && v->kind != MT_TENSOR) {
-        mt__scalar s;
-        mt__scalar_set(&s, dtype, v);
+        mt__scalar s = mt__scalar_of(dtype, v);
         loops[dtype]((char *const[]){t->data, (char *)&s}, (const int64_t[]){(int64_t)mt__size_of(t), 0},
                      t->numel, NULL);
         return;

@@ -213,15 +213,10 @@ static mt_status select_along(mt__call *call, int dim, const mt_tensor *index)
     return status;
 }
 
-static int wrapped(const mt__call *call, unsigned arg, int rank)
-{
-    int64_t dim = mt__arg_int(call, arg);
-    return (int)(dim < 0 ? dim + (rank > 0 ? rank : 1) : dim);
-}
-
 mt_status mt__cpu_index_select(mt__call *call)
 {
-    return select_along(call, wrapped(call, 1, mt__arg_tensor(call, 0)->rank), mt__arg_tensor(call, 2));
+    return select_along(call, mt__wrapped_dim(mt__arg_int(call, 1), mt__arg_tensor(call, 0)->rank),
+                        mt__arg_tensor(call, 2));
 }
 
 mt_status mt__cpu_embedding(mt__call *call)
@@ -281,19 +276,11 @@ static void write_grid(const grid *g, const mt_tensor *to, const mt_tensor *from
 /* values expanded to dims, contiguous; a single value stays as is. */
 static mt_status spread(const mt_tensor *values, int rank, const int64_t *dims, mt_tensor **out)
 {
-    mt_tensor *wide;
-    int64_t strides[MT_MAX_RANK];
     if (values->numel == 1) {
         *out = mt_retain((mt_tensor *)(uintptr_t)values);
         return MT_OK;
     }
-    mt__broadcast_strides(values, rank, dims, strides);
-    mt_status status = mt__alias(values, rank, dims, strides, values->offset, &wide);
-    if (status != MT_OK)
-        return status;
-    status = mt__contiguous(wide, out);
-    mt_release(wide);
-    return status;
+    return mt__contiguous_as(values, rank, dims, out);
 }
 
 mt_status mt__cpu_index_put(mt__call *call)
@@ -322,7 +309,8 @@ mt_status mt__cpu_index_add(mt__call *call)
     mt_status status = mt__contiguous(mt__arg_tensor(call, 3), &source);
     if (status != MT_OK)
         return status;
-    status = grid_along(&g, self, wrapped(call, 1, self->rank), mt__arg_tensor(call, 2), true);
+    status = grid_along(&g, self, mt__wrapped_dim(mt__arg_int(call, 1), self->rank), mt__arg_tensor(call, 2),
+                        true);
     if (status == MT_OK) {
         write_grid(&g, self, source, 1, true);
         grid_fini(&g);
@@ -525,7 +513,7 @@ static mt_status ready_index(const mt__call *call, int dim, mt_tensor **out)
 mt_status mt__cpu_gather(mt__call *call)
 {
     const mt_tensor *self = mt__arg_tensor(call, 0);
-    int dim = wrapped(call, 1, self->rank);
+    int dim = mt__wrapped_dim(mt__arg_int(call, 1), self->rank);
     mt_tensor *index;
     rows r;
     mt_status status = ready_index(call, dim, &index);
@@ -543,21 +531,17 @@ static mt_status run_scatter(mt__call *call, rows_fn *const *functions)
 {
     const mt_tensor *self = mt__arg_tensor(call, 0);
     mt_tensor *out = call->outs[0], *index, one = *out;
-    int dim = wrapped(call, 1, self->rank);
+    int dim = mt__wrapped_dim(mt__arg_int(call, 1), self->rank);
     mt__scalar number;
     rows r;
     mt_status status = ready_index(call, dim, &index);
     if (status != MT_OK)
         return status;
-    if (!call->op->in_place) {
-        mt__plan p;
-        mt__plan_begin(&p, out, (mt_dtype)out->dtype);
-        mt__plan_add_tensor(&p, self, (mt_dtype)out->dtype);
-        mt__plan_run(&p, mt__cast_loop((mt_dtype)out->dtype, (mt_dtype)out->dtype), NULL);
-    }
+    if (!call->op->in_place)
+        mt__plan_copy(out, self);
     const mt_tensor *src = mt__arg_tensor(call, 3);
     if (src == NULL) { /* a number: as a 0-dim tensor */
-        mt__scalar_set(&number, (mt_dtype)out->dtype, &call->args[3]);
+        number = mt__scalar_of((mt_dtype)out->dtype, &call->args[3]);
         one.rank = 0;
         one.data = &number;
         src = &one;

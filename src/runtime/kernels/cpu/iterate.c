@@ -7,29 +7,6 @@
 
 #define BLOCK 512 /* elements cast at a time */
 
-void mt__scalar_set(mt__scalar *s, mt_dtype dtype, const mt_value *v)
-{
-    bool real = v->kind == MT_FLOAT;
-    s->i64 = 0;
-    switch (dtype) {
-    case MT_BOOL:
-        s->b = real ? v->as.f != 0 : v->as.i != 0;
-        break;
-    case MT_INT32:
-        s->i32 = real ? (int32_t)v->as.f : (int32_t)v->as.i;
-        break;
-    case MT_INT64:
-        s->i64 = real ? (int64_t)v->as.f : v->as.i;
-        break;
-    case MT_FLOAT32:
-        s->f32 = real ? (float)v->as.f : (float)v->as.i;
-        break;
-    default:
-        s->f64 = real ? v->as.f : (double)v->as.i;
-        break;
-    }
-}
-
 /* ----------------------------------------------------------------------------------------------- planning */
 
 void mt__plan_begin(mt__plan *p, const mt_tensor *out, mt_dtype gives)
@@ -83,7 +60,7 @@ void mt__plan_add(mt__plan *p, const mt_value *v, mt_dtype wants)
     if (v->kind == MT_TENSOR) {
         mt__plan_add_tensor(p, v->as.tensor, wants);
     } else {
-        mt__scalar_set(&p->scalars[p->count], wants, v);
+        p->scalars[p->count] = mt__scalar_of(wants, v);
         add_scalar(p, wants);
     }
 }

@@ -12,6 +12,7 @@
  */
 #ifndef KERNELS_CPU_ITERATE_H
 #define KERNELS_CPU_ITERATE_H
+#include "runtime/kernels/cpu/clones.h"
 #include "runtime/runtime.h"
 
 #define MT__OPERANDS 4
@@ -20,14 +21,6 @@
 /* n elements; p and step (in bytes, 0: the same element) per operand. Operands may alias element by element,
  * but not shifted. */
 typedef void mt__loop(char *const *p, const int64_t *step, int64_t n, const void *user);
-
-typedef union mt__scalar {
-    bool b;
-    int32_t i32;
-    int64_t i64;
-    float f32;
-    double f64;
-} mt__scalar;
 
 typedef struct mt__plan {
     int count, rank;
@@ -48,18 +41,10 @@ void mt__plan_add(mt__plan *p, const mt_value *v, mt_dtype wants);
 void mt__plan_add_tensor(mt__plan *p, const mt_tensor *t, mt_dtype wants);
 void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user);
 
-/* The number v as one element of dtype. */
-void mt__scalar_set(mt__scalar *s, mt_dtype dtype, const mt_value *v);
 /* The loop that copies [1] to [0]. */
 mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from);
-
-/* Float loops are compiled for several instruction sets; the loader picks. */
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)
-#define MT__CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define MT__CLONES
-#endif
+/* Copies, and casts, a tensor that broadcasts to `to`. */
+void mt__plan_copy(const mt_tensor *to, const mt_tensor *from);
 
 /* The C types of dtypes: X(symbol, C type). */
 #define MT__INT_TYPES(X) X(INT32, int32_t) X(INT64, int64_t)
@@ -70,99 +55,68 @@ mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from);
 /* Loop bodies. `setup` declares what `expr` needs besides its operands: x, or a and b, or a, b and c.
  * Iterations are independent, hence ivdep (the output may be an input). First come the paths that vectorise,
  * then arbitrary strides. In expr, `type` is the type of the operands. */
-#define MT__EACH _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)
-#define MT__LOOP1(attributes, name, T, R, setup, expr)                                                       \
+#define MT__LOOP_BEGIN(attributes, name, T, setup)                                                           \
     attributes static void name(char *const *p, const int64_t *step, int64_t n, const void *user)            \
     {                                                                                                        \
         typedef T type __attribute__((unused));                                                              \
         (void)user;                                                                                          \
-        setup;                                                                                               \
-        if (step[0] == sizeof(R) && step[1] == sizeof(T)) {                                                  \
-            R *o = (R *)(void *)p[0];                                                                        \
-            const T *in = (const T *)(const void *)p[1];                                                     \
-            MT__EACH                                                                                         \
-            {                                                                                                \
-                const T x = in[i];                                                                           \
-                o[i] = (R)(expr);                                                                            \
-            }                                                                                                \
-        } else {                                                                                             \
-            for (int64_t i = 0; i < n; i++) {                                                                \
-                const T x = *(const T *)(const void *)(p[1] + i * step[1]);                                  \
-                *(R *)(void *)(p[0] + i * step[0]) = (R)(expr);                                              \
-            }                                                                                                \
-        }                                                                                                    \
+        setup;
+/* o[i] = expr for all i, where the last argument declares the operands that vary with i. */
+#define MT__LOOP_DENSE(R, expr, ...)                                                                         \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)                                                     \
+    {                                                                                                        \
+        __VA_ARGS__;                                                                                         \
+        o[i] = (R)(expr);                                                                                    \
+    }
+#define MT__LOOP_STRIDED(R, expr, ...)                                                                       \
+    for (int64_t i = 0; i < n; i++) {                                                                        \
+        __VA_ARGS__;                                                                                         \
+        *(R *)(void *)(p[0] + i * step[0]) = (R)(expr);                                                      \
+    }
+#define MT__LOOP_AT(T, k) (*(const T *)(const void *)(p[k] + i * step[k])) /* element i of operand k */
+
+#define MT__LOOP1(attributes, name, T, R, setup, expr)                                                       \
+    MT__LOOP_BEGIN(attributes, name, T, setup)                                                               \
+    if (step[0] == sizeof(R) && step[1] == sizeof(T)) {                                                      \
+        R *o = (R *)(void *)p[0];                                                                            \
+        const T *in = (const T *)(const void *)p[1];                                                         \
+        MT__LOOP_DENSE(R, expr, const T x = in[i])                                                           \
+    } else {                                                                                                 \
+        MT__LOOP_STRIDED(R, expr, const T x = MT__LOOP_AT(T, 1))                                             \
+    }                                                                                                        \
     }
 #define MT__LOOP2(attributes, name, T, R, setup, expr)                                                       \
-    attributes static void name(char *const *p, const int64_t *step, int64_t n, const void *user)            \
-    {                                                                                                        \
-        typedef T type __attribute__((unused));                                                              \
-        (void)user;                                                                                          \
-        setup;                                                                                               \
-        R *o = (R *)(void *)p[0];                                                                            \
-        const T *pa = (const T *)(const void *)p[1], *pb = (const T *)(const void *)p[2];                    \
-        if (step[0] == sizeof(R) && step[1] == sizeof(T) && step[2] == sizeof(T)) {                          \
-            MT__EACH                                                                                         \
-            {                                                                                                \
-                const T a = pa[i], b = pb[i];                                                                \
-                o[i] = (R)(expr);                                                                            \
-            }                                                                                                \
-        } else if (step[0] == sizeof(R) && step[1] == sizeof(T) && step[2] == 0) {                           \
-            const T b = *pb;                                                                                 \
-            MT__EACH                                                                                         \
-            {                                                                                                \
-                const T a = pa[i];                                                                           \
-                o[i] = (R)(expr);                                                                            \
-            }                                                                                                \
-        } else {                                                                                             \
-            for (int64_t i = 0; i < n; i++) {                                                                \
-                const T a = *(const T *)(const void *)(p[1] + i * step[1]),                                  \
-                        b = *(const T *)(const void *)(p[2] + i * step[2]);                                  \
-                *(R *)(void *)(p[0] + i * step[0]) = (R)(expr);                                              \
-            }                                                                                                \
-        }                                                                                                    \
+    MT__LOOP_BEGIN(attributes, name, T, setup)                                                               \
+    R *o = (R *)(void *)p[0];                                                                                \
+    const T *pa = (const T *)(const void *)p[1], *pb = (const T *)(const void *)p[2];                        \
+    if (step[0] == sizeof(R) && step[1] == sizeof(T) && step[2] == sizeof(T)) {                              \
+        MT__LOOP_DENSE(R, expr, const T a = pa[i], b = pb[i])                                                \
+    } else if (step[0] == sizeof(R) && step[1] == sizeof(T) && step[2] == 0) {                               \
+        const T b = *pb;                                                                                     \
+        MT__LOOP_DENSE(R, expr, const T a = pa[i])                                                           \
+    } else {                                                                                                 \
+        MT__LOOP_STRIDED(R, expr, const T a = MT__LOOP_AT(T, 1), b = MT__LOOP_AT(T, 2))                      \
+    }                                                                                                        \
     }
 /* The first input may have its own type, for conditions. */
 #define MT__LOOP3(attributes, name, A, T, R, setup, expr)                                                    \
-    attributes static void name(char *const *p, const int64_t *step, int64_t n, const void *user)            \
-    {                                                                                                        \
-        typedef T type __attribute__((unused));                                                              \
-        (void)user;                                                                                          \
-        setup;                                                                                               \
-        R *o = (R *)(void *)p[0];                                                                            \
-        const A *pa = (const A *)(const void *)p[1];                                                         \
-        const T *pb = (const T *)(const void *)p[2], *pc = (const T *)(const void *)p[3];                    \
-        bool rows = step[0] == sizeof(R) && step[1] == sizeof(A);                                            \
-        if (rows && step[2] == sizeof(T) && step[3] == sizeof(T)) {                                          \
-            MT__EACH                                                                                         \
-            {                                                                                                \
-                const A a = pa[i];                                                                           \
-                const T b = pb[i], c = pc[i];                                                                \
-                o[i] = (R)(expr);                                                                            \
-            }                                                                                                \
-        } else if (rows && step[2] == sizeof(T) && step[3] == 0) {                                           \
-            const T c = *pc;                                                                                 \
-            MT__EACH                                                                                         \
-            {                                                                                                \
-                const A a = pa[i];                                                                           \
-                const T b = pb[i];                                                                           \
-                o[i] = (R)(expr);                                                                            \
-            }                                                                                                \
-        } else if (rows && step[2] == 0 && step[3] == sizeof(T)) {                                           \
-            const T b = *pb;                                                                                 \
-            MT__EACH                                                                                         \
-            {                                                                                                \
-                const A a = pa[i];                                                                           \
-                const T c = pc[i];                                                                           \
-                o[i] = (R)(expr);                                                                            \
-            }                                                                                                \
-        } else {                                                                                             \
-            for (int64_t i = 0; i < n; i++) {                                                                \
-                const A a = *(const A *)(const void *)(p[1] + i * step[1]);                                  \
-                const T b = *(const T *)(const void *)(p[2] + i * step[2]),                                  \
-                        c = *(const T *)(const void *)(p[3] + i * step[3]);                                  \
-                *(R *)(void *)(p[0] + i * step[0]) = (R)(expr);                                              \
-            }                                                                                                \
-        }                                                                                                    \
+    MT__LOOP_BEGIN(attributes, name, T, setup)                                                               \
+    R *o = (R *)(void *)p[0];                                                                                \
+    const A *pa = (const A *)(const void *)p[1];                                                             \
+    const T *pb = (const T *)(const void *)p[2], *pc = (const T *)(const void *)p[3];                        \
+    bool rows = step[0] == sizeof(R) && step[1] == sizeof(A);                                                \
+    if (rows && step[2] == sizeof(T) && step[3] == sizeof(T)) {                                              \
+        MT__LOOP_DENSE(R, expr, const A a = pa[i]; const T b = pb[i], c = pc[i])                             \
+    } else if (rows && step[2] == sizeof(T) && step[3] == 0) {                                               \
+        const T c = *pc;                                                                                     \
+        MT__LOOP_DENSE(R, expr, const A a = pa[i]; const T b = pb[i])                                        \
+    } else if (rows && step[2] == 0 && step[3] == sizeof(T)) {                                               \
+        const T b = *pb;                                                                                     \
+        MT__LOOP_DENSE(R, expr, const A a = pa[i]; const T c = pc[i])                                        \
+    } else {                                                                                                 \
+        MT__LOOP_STRIDED(R, expr, const A a = MT__LOOP_AT(A, 1);                                             \
+                         const T b = MT__LOOP_AT(T, 2), c = MT__LOOP_AT(T, 3))                               \
+    }                                                                                                        \
     }
 
 #define MT__NO_SETUP (void)0

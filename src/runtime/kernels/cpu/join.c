@@ -5,14 +5,6 @@
  */
 #include "runtime/kernels/cpu/iterate.h"
 
-static void copy_part(const mt_tensor *to, const mt_tensor *from)
-{
-    mt__plan p;
-    mt__plan_begin(&p, to, (mt_dtype)to->dtype);
-    mt__plan_add_tensor(&p, from, (mt_dtype)to->dtype);
-    mt__plan_run(&p, mt__cast_loop((mt_dtype)to->dtype, (mt_dtype)to->dtype), NULL);
-}
-
 /* n elements of t along dim, starting at `begin`. */
 static mt_tensor part_of(const mt_tensor *t, int dim, int64_t begin, int64_t n)
 {
@@ -23,22 +15,17 @@ static mt_tensor part_of(const mt_tensor *t, int dim, int64_t begin, int64_t n)
     return part;
 }
 
-static int wrapped(int64_t dim, int rank)
-{
-    return (int)(dim < 0 ? dim + (rank > 0 ? rank : 1) : dim);
-}
-
 mt_status mt__cpu_cat(mt__call *call)
 {
     const mt_tensor *out = call->outs[0];
-    int dim = wrapped(mt__arg_int(call, 1), out->rank);
+    int dim = mt__wrapped_dim(mt__arg_int(call, 1), out->rank);
     int64_t begin = 0;
     for (uint32_t i = 0; i < call->args[0].count; i++) {
         const mt_tensor *t = call->args[0].as.tensors[i];
         if (t->rank == 1 && t->dims[0] == 0)
             continue;
         mt_tensor part = part_of(out, dim, begin, t->dims[dim]);
-        copy_part(&part, t);
+        mt__plan_copy(&part, t);
         begin += t->dims[dim];
     }
     return MT_OK;
@@ -47,7 +34,7 @@ mt_status mt__cpu_cat(mt__call *call)
 mt_status mt__cpu_stack(mt__call *call)
 {
     const mt_tensor *out = call->outs[0];
-    int dim = wrapped(mt__arg_int(call, 1), out->rank);
+    int dim = mt__wrapped_dim(mt__arg_int(call, 1), out->rank);
     for (uint32_t i = 0; i < call->args[0].count; i++) {
         mt_tensor part = part_of(out, dim, i, 1);
         part.rank--;
@@ -55,7 +42,7 @@ mt_status mt__cpu_stack(mt__call *call)
             part.dims[k] = part.dims[k + 1];
             part.strides[k] = part.strides[k + 1];
         }
-        copy_part(&part, call->args[0].as.tensors[i]);
+        mt__plan_copy(&part, call->args[0].as.tensors[i]);
     }
     return MT_OK;
 }
@@ -70,7 +57,7 @@ mt_status mt__cpu_repeat(mt__call *call)
     mt_tensor done = *out;
     for (int i = 0; i < out->rank; i++)
         done = part_of(&done, i, 0, i < lead ? 1 : t->dims[i - lead]);
-    copy_part(&done, t);
+    mt__plan_copy(&done, t);
     for (int i = out->rank - 1; i >= 0; i--) {
         int64_t n = done.dims[i], all = out->dims[i];
         mt_tensor row = done;
@@ -79,7 +66,7 @@ mt_status mt__cpu_repeat(mt__call *call)
         for (int64_t have = n; have < all;) {
             int64_t more = have < all - have ? have : all - have;
             mt_tensor from = part_of(&row, i, 0, more), to = part_of(&row, i, have, more);
-            copy_part(&to, &from);
+            mt__plan_copy(&to, &from);
             have += more;
         }
         done = row;
@@ -93,12 +80,12 @@ mt_status mt__cpu_flip(mt__call *call)
     if (from.numel == 0)
         return MT_OK;
     for (uint32_t i = 0; i < call->args[1].count && from.rank > 0; i++) {
-        int dim = wrapped(call->args[1].as.ints[i], from.rank);
+        int dim = mt__wrapped_dim(call->args[1].as.ints[i], from.rank);
         from.data =
             (char *)from.data + (from.dims[dim] - 1) * from.strides[dim] * (int64_t)mt__size_of(&from);
         from.strides[dim] = -from.strides[dim];
     }
-    copy_part(call->outs[0], &from);
+    mt__plan_copy(call->outs[0], &from);
     return MT_OK;
 }
 
@@ -108,7 +95,7 @@ static void roll_parts(const mt_tensor *to, const mt_tensor *from, const int64_t
     while (dim < from->rank && shift[dim] == 0)
         dim++;
     if (dim == from->rank) {
-        copy_part(to, from);
+        mt__plan_copy(to, from);
         return;
     }
     int64_t n = from->dims[dim], s = shift[dim];
@@ -133,7 +120,7 @@ mt_status mt__cpu_roll(mt__call *call)
     if (call->args[2].count > 0) {
         whole = mt_retain(mt__arg_tensor(call, 0));
         for (uint32_t i = 0; i < call->args[2].count && to.rank > 0; i++) {
-            int dim = wrapped(call->args[2].as.ints[i], to.rank);
+            int dim = mt__wrapped_dim(call->args[2].as.ints[i], to.rank);
             add_shift(&shift[dim], call->args[1].as.ints[i], to.dims[dim]);
         }
     } else { /* as if it were one row */

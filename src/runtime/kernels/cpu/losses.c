@@ -4,7 +4,7 @@
  * in parts of fixed size, each in double, so that its value does not depend on the number of threads.
  */
 #include "runtime/kernels/cpu/clones.h"
-#include "runtime/kernels/cpu/vexp.h"
+#include "runtime/kernels/cpu/vector_math.h"
 #include "runtime/ops/reduce.h"
 #include <math.h>
 #include <stdlib.h>
@@ -27,18 +27,12 @@ typedef struct operands {
 
 static mt_status fit(const mt_tensor *t, mt_dtype dtype, int rank, const int64_t *dims, mt_tensor **out)
 {
-    int64_t strides[MT_MAX_RANK];
-    mt_tensor *cast, *wide;
+    mt_tensor *cast;
     mt_status status = mt__cast(t, dtype, &cast);
     if (status != MT_OK)
         return status;
-    mt__broadcast_strides(cast, rank, dims, strides);
-    status = mt__alias(cast, rank, dims, strides, cast->offset, &wide);
+    status = mt__contiguous_as(cast, rank, dims, out);
     mt_release(cast);
-    if (status != MT_OK)
-        return status;
-    status = mt__contiguous(wide, out);
-    mt_release(wide);
     return status;
 }
 
@@ -152,7 +146,7 @@ BOTH(FORWARD, bce, (t - 1) * LOG1P_F(-x) - t * LOG_F(x), (t - 1) * LOG1P_D(-x) -
 BOTH(BACKWARD, bce_back, BCE_BACK(float), BCE_BACK(double))
 /* -log(sigmoid(x)) is log1p(exp(-|x|)) + max(-x, 0) */
 #define POSITIVE (positive != NULL ? (positive[i + k] - 1) * t + 1 : 1)
-BOTH(FORWARD, bce_logits, (1 - t) * x + POSITIVE * (log1pf(mt__exp_f32(-ABS(x))) + (x < 0 ? -x : 0)),
+BOTH(FORWARD, bce_logits, (1 - t) * x + POSITIVE * (log1pf(mt__expf_in_order(-ABS(x))) + (x < 0 ? -x : 0)),
      (1 - t) * x + POSITIVE * (log1p(exp(-ABS(x))) + (x < 0 ? -x : 0)))
 BOTH(FORWARD, xlogy, t != t ? t : x == 0 ? 0 : x * logf(t), t != t ? t : x == 0 ? 0 : x * log(t))
 

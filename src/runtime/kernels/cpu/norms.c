@@ -5,39 +5,13 @@
  * summed into double per chunk. Sums over rows (gradients of weight and bias) are split by columns, so
  * threads share no accumulator and results do not depend on the number of threads.
  */
-#include "runtime/kernels/cpu/clones.h"
+#include "runtime/kernels/cpu/sums.h"
 #include "runtime/runtime.h"
 #include <math.h>
 
-#define LANES 16
-#define CHUNK 1024
 #define COLUMNS 64
 #define ROWS 32
 #define GRAIN (1 << 14)
-
-/* double NAME(a, b, m, n): the sum over k of EXPRESSION. */
-#define SUM_OF(T, NAME, EXPRESSION)                                                                          \
-    static inline __attribute__((always_inline)) double NAME(const T *restrict a, const T *restrict b,       \
-                                                             const T *restrict c, T m, int64_t n)            \
-    {                                                                                                        \
-        double total = 0;                                                                                    \
-        int64_t i = 0;                                                                                       \
-        (void)a, (void)b, (void)c, (void)m;                                                                  \
-        while (n - i >= LANES) {                                                                             \
-            int64_t end = n - i < CHUNK ? i + (n - i) / LANES * LANES : i + CHUNK;                           \
-            T lane[LANES] = {0};                                                                             \
-            for (; i < end; i += LANES)                                                                      \
-                for (int l = 0; l < LANES; l++) {                                                            \
-                    int64_t k = i + l;                                                                       \
-                    lane[l] += (EXPRESSION);                                                                 \
-                }                                                                                            \
-            for (int l = 0; l < LANES; l++)                                                                  \
-                total += (double)lane[l];                                                                    \
-        }                                                                                                    \
-        for (int64_t k = i; k < n; k++)                                                                      \
-            total += (double)(EXPRESSION);                                                                   \
-        return total;                                                                                        \
-    }
 
 /* The inputs and outputs of the loops; not all are set for each. */
 typedef struct job {
@@ -51,11 +25,11 @@ typedef struct job {
 } job;
 
 #define SUMS(T, S)                                                                                           \
-    SUM_OF(T, sum_##S, a[k])                                                                                 \
-    SUM_OF(T, spread_##S, (a[k] - m) * (a[k] - m))                                                           \
-    SUM_OF(T, dot_##S, a[k] * b[k])                                                                          \
-    SUM_OF(T, dev_dot_##S, a[k] * (b[k] - m))                                                                \
-    SUM_OF(T, dev_dot3_##S, a[k] * c[k] * (b[k] - m))
+    MT__SUM_OF(T, sum_##S, a[k])                                                                             \
+    MT__SUM_OF(T, spread_##S, (a[k] - m) * (a[k] - m))                                                       \
+    MT__SUM_OF(T, dot_##S, a[k] * b[k])                                                                      \
+    MT__SUM_OF(T, dev_dot_##S, a[k] * (b[k] - m))                                                            \
+    MT__SUM_OF(T, dev_dot3_##S, a[k] * c[k] * (b[k] - m))
 SUMS(float, f)
 SUMS(double, d)
 
@@ -133,8 +107,7 @@ LAYER_NORM(double, d)
 
 /* Mean and 1/std of channel c, which also update the running ones. */
 #define BATCH_NORM(T, S)                                                                                     \
-    static inline __attribute__((always_inline)) void channel_stats_##S(const job *j, int64_t c,             \
-                                                                        double *mean, double *rstd)          \
+    MT__INLINE void channel_stats_##S(const job *j, int64_t c, double *mean, double *rstd)                   \
     {                                                                                                        \
         int64_t n = j->batch * j->inner, step = j->channels * j->inner;                                      \
         const T *x = (const T *)j->x + c * j->inner;                                                         \
@@ -239,37 +212,20 @@ static void go(const job *j, void (*run)(int64_t, int64_t, const job *), int64_t
         mt__parallel(items, weight < GRAIN ? GRAIN / weight : 1, run_part, &w);
 }
 
-/* Contiguous tensors for the duration of a call. */
-typedef struct held {
-    mt_tensor *items[8];
-    int count;
-    mt_status status;
-} held;
-
-static const void *hold(held *h, const mt_tensor *t)
-{
-    if (t == NULL || h->status != MT_OK)
-        return NULL;
-    h->status = mt__contiguous(t, &h->items[h->count]);
-    return h->status == MT_OK ? h->items[h->count++]->data : NULL;
-}
-
-static mt_status let_go(held *h)
-{
-    for (int i = 0; i < h->count; i++)
-        mt_release(h->items[i]);
-    return h->status;
-}
-
 static void *data_of(const mt_tensor *t)
 {
     return t != NULL ? t->data : NULL;
 }
 
+static const void *hold(mt__held *h, const mt_tensor *t)
+{
+    return data_of(mt__hold(h, t));
+}
+
 mt_status mt__cpu_layer_norm(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 0);
-    held h = {.status = MT_OK};
+    mt__held h = {.status = MT_OK};
     job j = {.x = hold(&h, x),
              .weight = hold(&h, mt__arg_tensor(call, 2)),
              .bias = hold(&h, mt__arg_tensor(call, 3)),
@@ -281,14 +237,14 @@ mt_status mt__cpu_layer_norm(mt__call *call)
              .eps = mt__arg_number(call, 4)};
     if (h.status == MT_OK)
         go(&j, x->dtype == MT_FLOAT32 ? layer_norm_f : layer_norm_d, j.rows, j.n > 0 ? j.n : 1);
-    return let_go(&h);
+    return mt__let_go(&h);
 }
 
 mt_status mt__cpu_layer_norm_backward(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 1);
     bool single = x->dtype == MT_FLOAT32;
-    held h = {.status = MT_OK};
+    mt__held h = {.status = MT_OK};
     job j = {.grad = hold(&h, mt__arg_tensor(call, 0)),
              .x = hold(&h, x),
              .mean = hold(&h, mt__arg_tensor(call, 3)),
@@ -304,7 +260,7 @@ mt_status mt__cpu_layer_norm_backward(mt__call *call)
     if (h.status == MT_OK && (j.grad_weight != NULL || j.grad_bias != NULL))
         go(&j, single ? layer_norm_params_f : layer_norm_params_d, (j.n + COLUMNS - 1) / COLUMNS,
            j.rows * COLUMNS);
-    return let_go(&h);
+    return mt__let_go(&h);
 }
 
 static void set_channels(job *j, const mt_tensor *x)
@@ -317,7 +273,7 @@ static void set_channels(job *j, const mt_tensor *x)
 mt_status mt__cpu_batch_norm(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 0);
-    held h = {.status = MT_OK};
+    mt__held h = {.status = MT_OK};
     job j = {.x = hold(&h, x),
              .weight = hold(&h, mt__arg_tensor(call, 1)),
              .bias = hold(&h, mt__arg_tensor(call, 2)),
@@ -332,13 +288,13 @@ mt_status mt__cpu_batch_norm(mt__call *call)
     set_channels(&j, x);
     if (h.status == MT_OK)
         go(&j, x->dtype == MT_FLOAT32 ? batch_norm_f : batch_norm_d, j.channels, j.batch * j.inner + 1);
-    return let_go(&h);
+    return mt__let_go(&h);
 }
 
 mt_status mt__cpu_batch_norm_backward(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 1);
-    held h = {.status = MT_OK};
+    mt__held h = {.status = MT_OK};
     job j = {.grad = hold(&h, mt__arg_tensor(call, 0)),
              .x = hold(&h, x),
              .weight = hold(&h, mt__arg_tensor(call, 2)),
@@ -355,5 +311,5 @@ mt_status mt__cpu_batch_norm_backward(mt__call *call)
     if (h.status == MT_OK)
         go(&j, x->dtype == MT_FLOAT32 ? batch_norm_back_f : batch_norm_back_d, j.channels,
            j.batch * j.inner + 1);
-    return let_go(&h);
+    return mt__let_go(&h);
 }

@@ -259,21 +259,27 @@ static mt_status end_stand_ins(stand_ins *s, mt_status status)
     return status;
 }
 
+/* Sets the numbers that all formulas use. */
+static void set_common(const mt__call *call, const rule *r, uint32_t i, item *it)
+{
+    const mt_tensor *p = item_of(call, 0, i);
+    it->numel = p->numel;
+    it->row = p->rank > 0 && p->dims[0] > 0 ? p->numel / p->dims[0] : 1;
+    it->sign = r->maximize != 0 && mt__arg_int(call, (unsigned)r->maximize) ? -1 : 1;
+    it->decay = r->decay != 0 ? mt__arg_number(call, (unsigned)r->decay) : 0;
+}
+
 static mt_status prepare_item(const mt__call *call, const rule *r, uint32_t i, item *it, stand_ins *s)
 {
-    mt_tensor *p = item_of(call, 0, i);
     void *grad = NULL;
-    mt_status status = straight(p, true, s, &it->param);
+    mt_status status = straight(item_of(call, 0, i), true, s, &it->param);
     if (status == MT_OK)
         status = straight(item_of(call, 1, i), false, s, &grad);
     it->grad = grad;
     for (unsigned k = 0; k < MOST_STATES && status == MT_OK; k++)
         if (r->states[k] != 0 && call->args[r->states[k]].count > 0)
             status = straight(item_of(call, (unsigned)r->states[k], i), true, s, &it->state[k]);
-    it->numel = p->numel;
-    it->row = p->rank > 0 && p->dims[0] > 0 ? p->numel / p->dims[0] : 1;
-    it->sign = r->maximize != 0 && mt__arg_int(call, (unsigned)r->maximize) ? -1 : 1;
-    it->decay = r->decay != 0 ? mt__arg_number(call, (unsigned)r->decay) : 0;
+    set_common(call, r, i, it);
     return status;
 }
 
@@ -297,9 +303,8 @@ static mt_status step_elsewhere(mt__call *call, const rule *r)
                                                      "#define RMSPROP_MOVE " TEXT(RMSPROP_MOVE) "\n";
     mt_status status = MT_OK;
     for (uint32_t i = 0; i < call->args[0].count && status == MT_OK; i++) {
-        const mt_tensor *p = item_of(call, 0, i);
-        item it = {.sign = r->maximize != 0 && mt__arg_int(call, (unsigned)r->maximize) ? -1 : 1,
-                   .decay = r->decay != 0 ? mt__arg_number(call, (unsigned)r->decay) : 0};
+        item it = {0};
+        set_common(call, r, i, &it);
         const formula *f = r->prepare(call, i, &it);
         mt__device_step s = {.source = f->source,
                              .macros = macros,
@@ -307,7 +312,7 @@ static mt_status step_elsewhere(mt__call *call, const rule *r)
                              .grad = item_of(call, 1, i),
                              .sign = it.sign,
                              .decay = it.decay,
-                             .row = p->rank > 0 && p->dims[0] > 0 ? p->numel / p->dims[0] : 1,
+                             .row = it.row,
                              .flag = it.flag};
         memcpy(s.k, it.k, sizeof s.k);
         for (unsigned k = 0; k < MOST_STATES; k++)
@@ -359,6 +364,14 @@ static mt_status step(mt__call *call, const rule *r)
 
 /* ----------------------------------------------------------------------------------------- numbers of each op */
 
+/* The kernel of _fused_<name>_, whose numbers prepare_<name> computes; ...: the arguments that are S0 ... */
+#define OPTIMIZER(name, maximize, decay, ...)                                                                \
+    mt_status mt__cpu_fused_##name(mt__call *call)                                                           \
+    {                                                                                                        \
+        static const rule r = {{__VA_ARGS__}, maximize, decay, prepare_##name};                              \
+        return step(call, &r);                                                                               \
+    }
+
 static const formula *prepare_sgd(const mt__call *call, uint32_t i, item *it)
 {
     (void)i;
@@ -369,12 +382,7 @@ static const formula *prepare_sgd(const mt__call *call, uint32_t i, item *it)
     it->flag = mt__arg_int(call, 7) != 0;
     return momentum == 0 ? &sgd : mt__arg_int(call, 9) ? &sgd_first : &sgd_momentum;
 }
-
-mt_status mt__cpu_fused_sgd(mt__call *call)
-{
-    static const rule r = {{2}, 8, 3, prepare_sgd};
-    return step(call, &r);
-}
+OPTIMIZER(sgd, 8, 3, 2)
 
 /* The numbers of Adam's averages. */
 static void averages(item *it, double beta1, double beta2, double eps, double factor)
@@ -405,18 +413,8 @@ static const formula *prepare_adamw(const mt__call *call, uint32_t i, item *it)
 {
     return prepare_adam_like(call, i, it, true);
 }
-
-mt_status mt__cpu_fused_adam(mt__call *call)
-{
-    static const rule r = {{2, 3, 4}, 12, 9, prepare_adam};
-    return step(call, &r);
-}
-
-mt_status mt__cpu_fused_adamw(mt__call *call)
-{
-    static const rule r = {{2, 3, 4}, 12, 0, prepare_adamw};
-    return step(call, &r);
-}
+OPTIMIZER(adam, 12, 9, 2, 3, 4)
+OPTIMIZER(adamw, 12, 0, 2, 3, 4)
 
 static const formula *prepare_adagrad(const mt__call *call, uint32_t i, item *it)
 {
@@ -425,12 +423,7 @@ static const formula *prepare_adagrad(const mt__call *call, uint32_t i, item *it
     it->k[5] = mt__arg_number(call, 7);
     return &adagrad;
 }
-
-mt_status mt__cpu_fused_adagrad(mt__call *call)
-{
-    static const rule r = {{2}, 8, 6, prepare_adagrad};
-    return step(call, &r);
-}
+OPTIMIZER(adagrad, 8, 6, 2)
 
 static const formula *prepare_rmsprop(const mt__call *call, uint32_t i, item *it)
 {
@@ -444,12 +437,7 @@ static const formula *prepare_rmsprop(const mt__call *call, uint32_t i, item *it
     it->flag = it->k[3] > 0;
     return mt__arg_int(call, 11) ? &rmsprop_centered : &rmsprop;
 }
-
-mt_status mt__cpu_fused_rmsprop(mt__call *call)
-{
-    static const rule r = {{2, 4, 3}, 12, 9, prepare_rmsprop};
-    return step(call, &r);
-}
+OPTIMIZER(rmsprop, 12, 9, 2, 4, 3)
 
 static const formula *prepare_adadelta(const mt__call *call, uint32_t i, item *it)
 {
@@ -461,12 +449,7 @@ static const formula *prepare_adadelta(const mt__call *call, uint32_t i, item *i
     it->k[5] = mt__arg_number(call, 7);
     return &adadelta;
 }
-
-mt_status mt__cpu_fused_adadelta(mt__call *call)
-{
-    static const rule r = {{2, 3}, 9, 8, prepare_adadelta};
-    return step(call, &r);
-}
+OPTIMIZER(adadelta, 9, 8, 2, 3)
 
 static const formula *prepare_adamax(const mt__call *call, uint32_t i, item *it)
 {
@@ -475,12 +458,7 @@ static const formula *prepare_adamax(const mt__call *call, uint32_t i, item *it)
     it->k[0] = -mt__arg_number(call, 5) / (1 - pow(beta1, t));
     return &adamax;
 }
-
-mt_status mt__cpu_fused_adamax(mt__call *call)
-{
-    static const rule r = {{2, 3}, 10, 8, prepare_adamax};
-    return step(call, &r);
-}
+OPTIMIZER(adamax, 10, 8, 2, 3)
 
 static const formula *prepare_nadam(const mt__call *call, uint32_t i, item *it)
 {
@@ -499,12 +477,7 @@ static const formula *prepare_nadam(const mt__call *call, uint32_t i, item *it)
     it->k[7] = -lr * next / (1 - number_of(product) * next);
     return &nadam;
 }
-
-mt_status mt__cpu_fused_nadam(mt__call *call)
-{
-    static const rule r = {{2, 3}, 13, 0, prepare_nadam};
-    return step(call, &r);
-}
+OPTIMIZER(nadam, 13, 0, 2, 3)
 
 static const formula *prepare_radam(const mt__call *call, uint32_t i, item *it)
 {
@@ -523,12 +496,7 @@ static const formula *prepare_radam(const mt__call *call, uint32_t i, item *it)
                    : 1;
     return &radam;
 }
-
-mt_status mt__cpu_fused_radam(mt__call *call)
-{
-    static const rule r = {{2, 3}, 11, 0, prepare_radam};
-    return step(call, &r);
-}
+OPTIMIZER(radam, 11, 0, 2, 3)
 
 static const formula *prepare_asgd(const mt__call *call, uint32_t i, item *it)
 {
@@ -543,12 +511,7 @@ static const formula *prepare_asgd(const mt__call *call, uint32_t i, item *it)
     set_number(mu, 1 / (since > 1 ? since : 1));
     return &asgd;
 }
-
-mt_status mt__cpu_fused_asgd(mt__call *call)
-{
-    static const rule r = {{2}, 11, 10, prepare_asgd};
-    return step(call, &r);
-}
+OPTIMIZER(asgd, 11, 10, 2)
 
 static const formula *prepare_rprop(const mt__call *call, uint32_t i, item *it)
 {
@@ -557,12 +520,7 @@ static const formula *prepare_rprop(const mt__call *call, uint32_t i, item *it)
         it->k[k] = mt__arg_number(call, 5 + k);
     return &rprop;
 }
-
-mt_status mt__cpu_fused_rprop(mt__call *call)
-{
-    static const rule r = {{2, 3}, 9, 0, prepare_rprop};
-    return step(call, &r);
-}
+OPTIMIZER(rprop, 9, 0, 2, 3)
 
 /* Adam for rows with a gradient; the others stay unchanged. */
 #define SPARSE_ADAM(real, suffix)                                                                            \
@@ -603,12 +561,7 @@ static const formula *prepare_sparse_adam(const mt__call *call, uint32_t i, item
     it->k[0] = -mt__arg_number(call, 5) * sqrt(1 - pow(beta2, t)) / (1 - pow(beta1, t));
     return &sparse_adam;
 }
-
-mt_status mt__cpu_fused_sparse_adam(mt__call *call)
-{
-    static const rule r = {{2, 3}, 9, 0, prepare_sparse_adam};
-    return step(call, &r);
-}
+OPTIMIZER(sparse_adam, 9, 0, 2, 3)
 
 const mt__formula_text *const mt__formulas[] = {
     &sgd.source,      &sgd_first.source, &sgd_momentum.source, &adam.source,

@@ -203,16 +203,12 @@ static mt_status order(mt__call *call, int64_t dim_argument, bool down)
         status = mt__rows_of(self, self->rank > 0 ? 1u << dim : 0, &rows);
     if (status != MT_OK)
         return status;
-    job j = {.from = rows->data,
-             .values = call->outs[0]->data,
-             .indices = call->outs[1]->data,
-             .inner = 1,
-             .down = down};
-    j.n = self->rank > 0 ? self->dims[dim] : 1;
+    job j = {.from = rows->data, .values = call->outs[0]->data, .indices = call->outs[1]->data, .down = down};
+    mt__split s = mt__split_at(self, dim);
+    j.n = s.n;
+    j.inner = s.inner;
     j.k = self->rank > 0 ? call->outs[0]->dims[dim] : call->outs[0]->numel;
-    for (int i = dim + 1; i < self->rank; i++)
-        j.inner *= self->dims[i];
-    int64_t count = j.n > 0 ? self->numel / j.n : 0;
+    int64_t count = j.n > 0 ? s.outer * s.inner : 0;
     if (j.k > SMALL_K && (j.room = malloc((size_t)j.n * 2 * sizeof(biggest_pair))) == NULL)
         status = mt__fail(MT_E_NOMEM, "out of memory: sorting rows of %lld elements", (long long)j.n);
     work w = {&j, runs[self->dtype]};

@@ -1,6 +1,7 @@
 /* runtime/kernels/cpu/pools.c - pooling, plane by plane; planes are distributed over the thread pool. Tensors
  * are first made contiguous. In backward each plane is written by one thread only, so there are no races.
  */
+#include "runtime/kernels/cpu/clones.h"
 #include "runtime/ops/pool.h"
 #include <math.h>
 
@@ -26,95 +27,120 @@ static inline int64_t window(const mt__pool *p, int d, int64_t o, int64_t *begin
     return to - from;
 }
 
-/* The divisor of one output element of an average pool; sets the window's rows and columns. */
-static inline int64_t averaged(const job *j, int64_t y, int64_t x, int64_t *y0, int64_t *y1, int64_t *x0,
-                               int64_t *x1)
+/* The same for an adaptive pool. */
+static inline int64_t adapted(const mt__pool *p, int d, int64_t o, int64_t *begin, int64_t *end)
 {
-    int64_t whole = window(&j->p, 0, y, y0, y1) * window(&j->p, 1, x, x0, x1);
-    if (j->divisor != 0)
-        return j->divisor;
-    return j->count_pad ? whole : (*y1 - *y0) * (*x1 - *x0);
+    *begin = o * p->in[d] / p->out[d];
+    *end = 1 + ((o + 1) * p->in[d] - 1) / p->out[d];
+    return *end - *begin;
 }
 
-static inline int64_t adaptive_begin(int64_t o, int64_t out, int64_t in)
+/* The divisor of one output element of an average pool, from the size of its window with and without padding. */
+static inline int64_t divisor_of(const job *j, int64_t whole, int64_t inside)
 {
-    return o / out * in + o % out * in / out;
-}
-static inline int64_t adaptive_end(int64_t o, int64_t out, int64_t in)
-{
-    return 1 + ((o + 1) * in - 1) / out;
+    return j->divisor != 0 ? j->divisor : j->count_pad ? whole : inside;
 }
 
 #define IS_NAN_FLOAT(x) ((x) != (x))
 #define NEVER(x) false
 
-/* NaN wins, as in PyTorch. */
-#define MAX_POOL(type, suffix, LOWEST, IS_NAN)                                                               \
-    static void max_##suffix(int64_t begin, int64_t end, void *user)                                         \
+/* Sets each output i of the planes, at (y, x) of its plane, to ELEMENT(j, the input plane, y, x, i). */
+#define POOL(name, type, ELEMENT)                                                                            \
+    static void name(int64_t begin, int64_t end, void *user)                                                 \
     {                                                                                                        \
         const job *j = user;                                                                                 \
         const mt__pool *p = &j->p;                                                                           \
-        type *out = (type *)j->output + begin * p->out[0] * p->out[1];                                       \
-        int64_t *index = j->indices + begin * p->out[0] * p->out[1];                                         \
+        int64_t i = begin * p->out[0] * p->out[1];                                                           \
         for (int64_t plane = begin; plane < end; plane++) {                                                  \
             const type *in = (const type *)j->input + plane * p->in[0] * p->in[1];                           \
             for (int64_t y = 0; y < p->out[0]; y++)                                                          \
-                for (int64_t x = 0; x < p->out[1]; x++) {                                                    \
-                    int64_t y0 = y * p->stride[0] - p->padding[0], x0 = x * p->stride[1] - p->padding[1];    \
-                    int64_t y1 = y0 + (p->kernel[0] - 1) * p->dilation[0] + 1;                               \
-                    int64_t x1 = x0 + (p->kernel[1] - 1) * p->dilation[1] + 1;                               \
-                    while (y0 < 0)                                                                           \
-                        y0 += p->dilation[0];                                                                \
-                    while (x0 < 0)                                                                           \
-                        x0 += p->dilation[1];                                                                \
-                    y1 = y1 < p->in[0] ? y1 : p->in[0];                                                      \
-                    x1 = x1 < p->in[1] ? x1 : p->in[1];                                                      \
-                    type best = (LOWEST);                                                                    \
-                    int64_t where = y0 * p->in[1] + x0;                                                      \
-                    for (int64_t yy = y0; yy < y1; yy += p->dilation[0])                                     \
-                        for (int64_t xx = x0; xx < x1; xx += p->dilation[1]) {                               \
-                            type v = in[yy * p->in[1] + xx];                                                 \
-                            if (v > best || IS_NAN(v)) {                                                     \
-                                best = v;                                                                    \
-                                where = yy * p->in[1] + xx;                                                  \
-                            }                                                                                \
-                        }                                                                                    \
-                    *out++ = best;                                                                           \
-                    *index++ = where;                                                                        \
-                }                                                                                            \
+                for (int64_t x = 0; x < p->out[1]; x++, i++)                                                 \
+                    ((type *)j->output)[i] = ELEMENT(j, in, y, x, i);                                        \
         }                                                                                                    \
     }
+
+/* NaN wins, as in PyTorch. */
+#define MAX_POOL(type, suffix, LOWEST, IS_NAN)                                                               \
+    MT__INLINE type max_of_##suffix(const job *j, const type *in, int64_t y, int64_t x, int64_t i)           \
+    {                                                                                                        \
+        const mt__pool *p = &j->p;                                                                           \
+        int64_t y0 = y * p->stride[0] - p->padding[0], x0 = x * p->stride[1] - p->padding[1];                \
+        int64_t y1 = y0 + (p->kernel[0] - 1) * p->dilation[0] + 1;                                           \
+        int64_t x1 = x0 + (p->kernel[1] - 1) * p->dilation[1] + 1;                                           \
+        while (y0 < 0)                                                                                       \
+            y0 += p->dilation[0];                                                                            \
+        while (x0 < 0)                                                                                       \
+            x0 += p->dilation[1];                                                                            \
+        y1 = y1 < p->in[0] ? y1 : p->in[0];                                                                  \
+        x1 = x1 < p->in[1] ? x1 : p->in[1];                                                                  \
+        type best = (LOWEST);                                                                                \
+        int64_t where = y0 * p->in[1] + x0;                                                                  \
+        for (int64_t yy = y0; yy < y1; yy += p->dilation[0])                                                 \
+            for (int64_t xx = x0; xx < x1; xx += p->dilation[1]) {                                           \
+                type v = in[yy * p->in[1] + xx];                                                             \
+                if (v > best || IS_NAN(v)) {                                                                 \
+                    best = v;                                                                                \
+                    where = yy * p->in[1] + xx;                                                              \
+                }                                                                                            \
+            }                                                                                                \
+        j->indices[i] = where;                                                                               \
+        return best;                                                                                         \
+    }                                                                                                        \
+    POOL(max_##suffix, type, max_of_##suffix)
 MAX_POOL(float, f32, -INFINITY, IS_NAN_FLOAT)
 MAX_POOL(double, f64, (double)-INFINITY, IS_NAN_FLOAT)
 MAX_POOL(int32_t, i32, INT32_MIN, NEVER)
 MAX_POOL(int64_t, i64, INT64_MIN, NEVER)
 
 #define AVG_POOL(type, suffix)                                                                               \
-    static void avg_##suffix(int64_t begin, int64_t end, void *user)                                         \
+    MT__INLINE type sum_##suffix(const mt__pool *p, const type *in, int64_t y0, int64_t y1, int64_t x0,      \
+                                 int64_t x1)                                                                 \
     {                                                                                                        \
-        const job *j = user;                                                                                 \
-        const mt__pool *p = &j->p;                                                                           \
-        type *out = (type *)j->output + begin * p->out[0] * p->out[1];                                       \
-        for (int64_t plane = begin; plane < end; plane++) {                                                  \
-            const type *in = (const type *)j->input + plane * p->in[0] * p->in[1];                           \
-            for (int64_t y = 0; y < p->out[0]; y++)                                                          \
-                for (int64_t x = 0; x < p->out[1]; x++) {                                                    \
-                    int64_t y0, y1, x0, x1, divisor = averaged(j, y, x, &y0, &y1, &x0, &x1);                 \
-                    type sum = 0;                                                                            \
-                    for (int64_t yy = y0; yy < y1; yy++)                                                     \
-                        for (int64_t xx = x0; xx < x1; xx++)                                                 \
-                            sum += in[yy * p->in[1] + xx];                                                   \
-                    type by = (type)divisor; /* 0 if the user's divisor does not fit */                      \
-                    *out++ = y0 >= y1 || x0 >= x1 || by == 0 ? 0 : sum / by;                                 \
-                }                                                                                            \
-        }                                                                                                    \
-    }
+        type sum = 0;                                                                                        \
+        for (int64_t y = y0; y < y1; y++)                                                                    \
+            for (int64_t x = x0; x < x1; x++)                                                                \
+                sum += in[y * p->in[1] + x];                                                                 \
+        return sum;                                                                                          \
+    }                                                                                                        \
+    MT__INLINE type avg_of_##suffix(const job *j, const type *in, int64_t y, int64_t x, int64_t i)           \
+    {                                                                                                        \
+        (void)i;                                                                                             \
+        int64_t y0, y1, x0, x1;                                                                              \
+        int64_t whole = window(&j->p, 0, y, &y0, &y1) * window(&j->p, 1, x, &x0, &x1);                       \
+        type by = (type)divisor_of(j, whole, (y1 - y0) * (x1 - x0)); /* 0 if the user's does not fit */      \
+        type sum = sum_##suffix(&j->p, in, y0, y1, x0, x1);                                                  \
+        return y0 >= y1 || x0 >= x1 || by == 0 ? 0 : sum / by;                                               \
+    }                                                                                                        \
+    POOL(avg_##suffix, type, avg_of_##suffix)
 AVG_POOL(float, f32)
 AVG_POOL(double, f64)
 AVG_POOL(int32_t, i32)
 AVG_POOL(int64_t, i64)
 
-#define POOL_GRADIENTS(type, suffix)                                                                         \
+/* Distributes gradients over the inputs: each input in the window of an output gets SHARE, of the gradient g. */
+#define UNPOOL(name, type, WINDOW, SHARE)                                                                    \
+    static void name(int64_t begin, int64_t end, void *user)                                                 \
+    {                                                                                                        \
+        const job *j = user;                                                                                 \
+        const mt__pool *p = &j->p;                                                                           \
+        const type *grad = (const type *)j->input + begin * p->out[0] * p->out[1];                           \
+        for (int64_t plane = begin; plane < end; plane++) {                                                  \
+            type *to = (type *)j->output + plane * p->in[0] * p->in[1];                                      \
+            memset(to, 0, (size_t)(p->in[0] * p->in[1]) * sizeof(type));                                     \
+            for (int64_t y = 0; y < p->out[0]; y++) {                                                        \
+                int64_t y0, y1, height = WINDOW(p, 0, y, &y0, &y1);                                          \
+                for (int64_t x = 0; x < p->out[1]; x++) {                                                    \
+                    int64_t x0, x1, width = WINDOW(p, 1, x, &x0, &x1);                                       \
+                    type g = *grad++, share = (SHARE);                                                       \
+                    for (int64_t yy = y0; yy < y1; yy++)                                                     \
+                        for (int64_t xx = x0; xx < x1; xx++)                                                 \
+                            to[yy * p->in[1] + xx] += share;                                                 \
+                }                                                                                            \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+
+#define POOLS_OF_FLOATS(type, suffix)                                                                        \
     static void max_back_##suffix(int64_t begin, int64_t end, void *user)                                    \
     {                                                                                                        \
         const job *j = user;                                                                                 \
@@ -125,68 +151,18 @@ AVG_POOL(int64_t, i64)
             if ((uint64_t)j->indices[i] < (uint64_t)in_area)                                                 \
                 ((type *)j->output)[i / area * in_area + j->indices[i]] += ((const type *)j->input)[i];      \
     }                                                                                                        \
-    static void avg_back_##suffix(int64_t begin, int64_t end, void *user)                                    \
+    MT__INLINE type adaptive_of_##suffix(const job *j, const type *in, int64_t y, int64_t x, int64_t i)      \
     {                                                                                                        \
-        const job *j = user;                                                                                 \
-        const mt__pool *p = &j->p;                                                                           \
-        const type *grad = (const type *)j->input + begin * p->out[0] * p->out[1];                           \
-        for (int64_t plane = begin; plane < end; plane++) {                                                  \
-            type *to = (type *)j->output + plane * p->in[0] * p->in[1];                                      \
-            memset(to, 0, (size_t)(p->in[0] * p->in[1]) * sizeof(type));                                     \
-            for (int64_t y = 0; y < p->out[0]; y++)                                                          \
-                for (int64_t x = 0; x < p->out[1]; x++) {                                                    \
-                    int64_t y0, y1, x0, x1, divisor = averaged(j, y, x, &y0, &y1, &x0, &x1);                 \
-                    type share = *grad++ / (type)divisor;                                                    \
-                    for (int64_t yy = y0; yy < y1; yy++)                                                     \
-                        for (int64_t xx = x0; xx < x1; xx++)                                                 \
-                            to[yy * p->in[1] + xx] += share;                                                 \
-                }                                                                                            \
-        }                                                                                                    \
+        (void)i;                                                                                             \
+        int64_t y0, y1, x0, x1;                                                                              \
+        int64_t height = adapted(&j->p, 0, y, &y0, &y1), width = adapted(&j->p, 1, x, &x0, &x1);             \
+        return sum_##suffix(&j->p, in, y0, y1, x0, x1) / (type)height / (type)width;                         \
     }                                                                                                        \
-    static void adaptive_##suffix(int64_t begin, int64_t end, void *user)                                    \
-    {                                                                                                        \
-        const job *j = user;                                                                                 \
-        const mt__pool *p = &j->p;                                                                           \
-        type *out = (type *)j->output + begin * p->out[0] * p->out[1];                                       \
-        for (int64_t plane = begin; plane < end; plane++) {                                                  \
-            const type *in = (const type *)j->input + plane * p->in[0] * p->in[1];                           \
-            for (int64_t y = 0; y < p->out[0]; y++)                                                          \
-                for (int64_t x = 0; x < p->out[1]; x++) {                                                    \
-                    int64_t y0 = adaptive_begin(y, p->out[0], p->in[0]),                                     \
-                            y1 = adaptive_end(y, p->out[0], p->in[0]);                                       \
-                    int64_t x0 = adaptive_begin(x, p->out[1], p->in[1]),                                     \
-                            x1 = adaptive_end(x, p->out[1], p->in[1]);                                       \
-                    type sum = 0;                                                                            \
-                    for (int64_t yy = y0; yy < y1; yy++)                                                     \
-                        for (int64_t xx = x0; xx < x1; xx++)                                                 \
-                            sum += in[yy * p->in[1] + xx];                                                   \
-                    *out++ = sum / (type)(y1 - y0) / (type)(x1 - x0);                                        \
-                }                                                                                            \
-        }                                                                                                    \
-    }                                                                                                        \
-    static void adaptive_back_##suffix(int64_t begin, int64_t end, void *user)                               \
-    {                                                                                                        \
-        const job *j = user;                                                                                 \
-        const mt__pool *p = &j->p;                                                                           \
-        const type *grad = (const type *)j->input + begin * p->out[0] * p->out[1];                           \
-        for (int64_t plane = begin; plane < end; plane++) {                                                  \
-            type *to = (type *)j->output + plane * p->in[0] * p->in[1];                                      \
-            memset(to, 0, (size_t)(p->in[0] * p->in[1]) * sizeof(type));                                     \
-            for (int64_t y = 0; y < p->out[0]; y++)                                                          \
-                for (int64_t x = 0; x < p->out[1]; x++) {                                                    \
-                    int64_t y0 = adaptive_begin(y, p->out[0], p->in[0]),                                     \
-                            y1 = adaptive_end(y, p->out[0], p->in[0]);                                       \
-                    int64_t x0 = adaptive_begin(x, p->out[1], p->in[1]),                                     \
-                            x1 = adaptive_end(x, p->out[1], p->in[1]);                                       \
-                    type share = *grad++ / (type)(y1 - y0) / (type)(x1 - x0);                                \
-                    for (int64_t yy = y0; yy < y1; yy++)                                                     \
-                        for (int64_t xx = x0; xx < x1; xx++)                                                 \
-                            to[yy * p->in[1] + xx] += share;                                                 \
-                }                                                                                            \
-        }                                                                                                    \
-    }
-POOL_GRADIENTS(float, f32)
-POOL_GRADIENTS(double, f64)
+    UNPOOL(avg_back_##suffix, type, window, g / (type)divisor_of(j, height * width, (y1 - y0) * (x1 - x0)))  \
+    UNPOOL(adaptive_back_##suffix, type, adapted, g / (type)height / (type)width)                            \
+    POOL(adaptive_##suffix, type, adaptive_of_##suffix)
+POOLS_OF_FLOATS(float, f32)
+POOLS_OF_FLOATS(double, f64)
 
 /* ------------------------------------------------------------------------------------------------- kernels */
 

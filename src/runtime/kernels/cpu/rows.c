@@ -4,7 +4,7 @@
  * on one dense row.
  */
 #include "runtime/kernels/cpu/clones.h"
-#include "runtime/kernels/cpu/vexp.h"
+#include "runtime/kernels/cpu/vector_math.h"
 #include "runtime/ops/reduce.h"
 #include <math.h>
 
@@ -22,7 +22,7 @@ typedef struct job {
 
 /* The sum over i of EXPRESSION, in double lanes. */
 #define SUM_OF(T, NAME, EXPRESSION)                                                                          \
-    static inline __attribute__((always_inline)) double NAME(const T *restrict x, double m, int64_t n)       \
+    MT__INLINE double NAME(const T *restrict x, double m, int64_t n)                                         \
     {                                                                                                        \
         double lane[LANES] = {0}, total = 0;                                                                 \
         int64_t k = 0;                                                                                       \
@@ -91,7 +91,7 @@ static double extreme_f64(double best, double v, bool largest)
             ((T *)j->to)[r] = (T)(log(exps_##S(x, m, j->n)) + m);                                            \
         }                                                                                                    \
     }
-ROWS(float, f, mt__exp_f32)
+ROWS(float, f, mt__expf_in_order)
 ROWS(double, d, exp)
 
 static void run_part(int64_t begin, int64_t end, void *user)
@@ -155,11 +155,11 @@ mt_status mt__cpu_logsumexp(mt__call *call)
 /* ------------------------------------------------------------------------------------------------- cumsum */
 
 #define CUMSUM(T, A)                                                                                         \
-    for (int64_t o = 0; o < outer; o++)                                                                      \
-        for (int64_t i = 0; i < inner; i++) {                                                                \
+    for (int64_t o = 0; o < s.outer; o++)                                                                    \
+        for (int64_t i = 0; i < s.inner; i++) {                                                              \
             A total = 0;                                                                                     \
-            for (int64_t k = 0; k < n; k++) {                                                                \
-                int64_t at = (o * n + k) * inner + i;                                                        \
+            for (int64_t k = 0; k < s.n; k++) {                                                              \
+                int64_t at = (o * s.n + k) * s.inner + i;                                                    \
                 total = (A)(total + (A)((const T *)x->data)[at]);                                            \
                 ((T *)out->data)[at] = (T)total;                                                             \
             }                                                                                                \
@@ -179,9 +179,7 @@ mt_status mt__cpu_cumsum(mt__call *call)
     mt_release(cast);
     if (status != MT_OK)
         return status;
-    int64_t n = out->rank > 0 ? out->dims[dim] : 1, outer = mt__numel(dim, out->dims), inner = 1;
-    for (int i = dim + 1; i < out->rank; i++)
-        inner *= out->dims[i];
+    mt__split s = mt__split_at(out, dim);
     switch ((mt_dtype)out->dtype) {
     case MT_BOOL:
         CUMSUM(bool, uint64_t);

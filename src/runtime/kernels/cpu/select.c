@@ -66,8 +66,8 @@ static mt_status clamp(mt__call *call, const mt_value *low, const mt_value *high
     bounds b = {.has_low = low->kind != MT_NONE, .has_high = high->kind != MT_NONE};
     if (loops[call->compute] == NULL)
         return mt__refuse_dtype(call);
-    mt__scalar_set(&b.low, call->compute, low);
-    mt__scalar_set(&b.high, call->compute, high);
+    b.low = mt__scalar_of(call->compute, low);
+    b.high = mt__scalar_of(call->compute, high);
     mt__plan p;
     mt__plan_begin(&p, call->outs[0], call->compute);
     mt__plan_add(&p, &call->args[0], call->compute);

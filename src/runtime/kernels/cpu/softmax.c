@@ -4,13 +4,11 @@
  * elements are the lanes; else up to BLOCK neighbours in inner are reduced together. Sums are kept in
  * double between chunks.
  */
-#include "runtime/kernels/cpu/clones.h"
-#include "runtime/kernels/cpu/vexp.h"
+#include "runtime/kernels/cpu/sums.h"
+#include "runtime/kernels/cpu/vector_math.h"
 #include "runtime/runtime.h"
 #include <math.h>
 
-#define LANES 16
-#define CHUNK 1024
 #define BLOCK 64
 #define GRAIN (1 << 14)
 
@@ -20,51 +18,35 @@ typedef struct job {
     int64_t n, inner, blocks;
 } job;
 
-#define EXP_F(x) mt__exp_f32(x)
+/* Where block b begins, and its width. */
+static int64_t block_at(const job *j, int64_t b, int64_t *at)
+{
+    int64_t c = b % j->blocks * BLOCK;
+    *at = b / j->blocks * j->n * j->inner + c;
+    return j->inner - c < BLOCK ? j->inner - c : BLOCK;
+}
+
+#define EXP_F(x) mt__expf_in_order(x)
 #define EXP_D(x) exp(x)
 
-#define SUM_OF(T, NAME, EXPRESSION)                                                                          \
-    static inline __attribute__((always_inline)) double NAME(const T *restrict a, const T *restrict b,       \
-                                                             int64_t n)                                      \
-    {                                                                                                        \
-        double total = 0;                                                                                    \
-        (void)a;                                                                                             \
-        (void)b;                                                                                             \
-        int64_t i = 0;                                                                                       \
-        while (n - i >= LANES) {                                                                             \
-            int64_t end = n - i < CHUNK ? i + (n - i) / LANES * LANES : i + CHUNK;                           \
-            T lane[LANES] = {0};                                                                             \
-            for (; i < end; i += LANES)                                                                      \
-                for (int l = 0; l < LANES; l++) {                                                            \
-                    int64_t k = i + l;                                                                       \
-                    lane[l] += (EXPRESSION);                                                                 \
-                }                                                                                            \
-            for (int l = 0; l < LANES; l++)                                                                  \
-                total += (double)lane[l];                                                                    \
-        }                                                                                                    \
-        for (int64_t k = i; k < n; k++)                                                                      \
-            total += (double)(EXPRESSION);                                                                   \
-        return total;                                                                                        \
-    }
-
 #define SOFTMAX(T, S, EXP)                                                                                   \
-    static inline __attribute__((always_inline)) T max_##S(const T *restrict x, int64_t n)                   \
+    MT__INLINE T max_##S(const T *restrict x, int64_t n)                                                     \
     {                                                                                                        \
-        T lane[LANES], m = -(T)INFINITY;                                                                     \
+        T lane[MT__LANES], m = -(T)INFINITY;                                                                 \
         int64_t i = 0;                                                                                       \
-        for (int l = 0; l < LANES; l++)                                                                      \
+        for (int l = 0; l < MT__LANES; l++)                                                                  \
             lane[l] = m;                                                                                     \
-        for (; i + LANES <= n; i += LANES)                                                                   \
-            for (int l = 0; l < LANES; l++)                                                                  \
+        for (; i + MT__LANES <= n; i += MT__LANES)                                                           \
+            for (int l = 0; l < MT__LANES; l++)                                                              \
                 lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];                                           \
-        for (int l = 0; l < LANES; l++)                                                                      \
+        for (int l = 0; l < MT__LANES; l++)                                                                  \
             m = lane[l] > m ? lane[l] : m;                                                                   \
         for (; i < n; i++)                                                                                   \
             m = x[i] > m ? x[i] : m;                                                                         \
         return m;                                                                                            \
     }                                                                                                        \
-    SUM_OF(T, sum_##S, a[k])                                                                                 \
-    SUM_OF(T, dot_##S, a[k] * b[k])                                                                          \
+    MT__SUM_OF(T, sum_##S, a[k])                                                                             \
+    MT__SUM_OF(T, dot_##S, a[k] * b[k])                                                                      \
     MT__CLONES static void soft_rows_##S(int64_t begin, int64_t end, const job *j, bool logs)                \
     {                                                                                                        \
         int64_t n = j->n;                                                                                    \
@@ -74,7 +56,7 @@ typedef struct job {
             T m = max_##S(x, n);                                                                             \
             for (int64_t i = 0; i < n; i++)                                                                  \
                 y[i] = EXP(x[i] - m);                                                                        \
-            double total = sum_##S(y, y, n);                                                                 \
+            double total = sum_##S(y, y, y, 0, n);                                                           \
             T scale = (T)(1 / total), shift = (T)log(total);                                                 \
             if (logs)                                                                                        \
                 for (int64_t i = 0; i < n; i++)                                                              \
@@ -113,7 +95,7 @@ typedef struct job {
         for (int64_t r = begin; r < end; r++) {                                                              \
             const T *restrict g = (const T *)j->a + r * n, *restrict y = (const T *)j->b + r * n;            \
             T *restrict out = (T *)j->to + r * n;                                                            \
-            T total = (T)(logs ? sum_##S(g, g, n) : dot_##S(g, y, n));                                       \
+            T total = (T)(logs ? sum_##S(g, g, g, 0, n) : dot_##S(g, y, y, 0, n));                           \
             if (logs)                                                                                        \
                 for (int64_t i = 0; i < n; i++)                                                              \
                     out[i] = g[i] - EXP(y[i]) * total;                                                       \
@@ -138,17 +120,16 @@ typedef struct job {
     static void run_soft_##S(int64_t begin, int64_t end, const job *j, bool logs)                            \
     {                                                                                                        \
         for (int64_t b = begin; b < end; b++) {                                                              \
-            int64_t c = b % j->blocks * BLOCK, at = b / j->blocks * j->n * j->inner + c;                     \
-            soft_block_##S((const T *)j->a + at, (T *)j->to + at, j->n, j->inner,                            \
-                           j->inner - c < BLOCK ? j->inner - c : BLOCK, logs);                               \
+            int64_t at, w = block_at(j, b, &at);                                                             \
+            soft_block_##S((const T *)j->a + at, (T *)j->to + at, j->n, j->inner, w, logs);                  \
         }                                                                                                    \
     }                                                                                                        \
     static void run_back_##S(int64_t begin, int64_t end, const job *j, bool logs)                            \
     {                                                                                                        \
         for (int64_t b = begin; b < end; b++) {                                                              \
-            int64_t c = b % j->blocks * BLOCK, at = b / j->blocks * j->n * j->inner + c;                     \
-            back_block_##S((const T *)j->a + at, (const T *)j->b + at, (T *)j->to + at, j->n, j->inner,      \
-                           j->inner - c < BLOCK ? j->inner - c : BLOCK, logs);                               \
+            int64_t at, w = block_at(j, b, &at);                                                             \
+            back_block_##S((const T *)j->a + at, (const T *)j->b + at, (T *)j->to + at, j->n, j->inner, w,   \
+                           logs);                                                                            \
         }                                                                                                    \
     }
 SOFTMAX(float, f, EXP_F)
@@ -170,17 +151,15 @@ static void run_part(int64_t begin, int64_t end, void *user)
 static void start(work *w, const mt_tensor *t, int dim,
                   void (*const runs[4])(int64_t, int64_t, const job *, bool))
 {
-    int64_t outer = 1;
-    w->j.n = t->rank > 0 ? t->dims[dim] : 1;
-    w->j.inner = 1;
-    for (int i = 0; i < t->rank; i++)
-        *(i < dim ? &outer : i > dim ? &w->j.inner : &(int64_t){0}) *= t->dims[i];
+    mt__split s = mt__split_at(t, dim);
+    w->j.n = s.n;
+    w->j.inner = s.inner;
     if (t->numel == 0)
         return;
     bool blocks = w->j.inner > 1;
     w->j.blocks = (w->j.inner + BLOCK - 1) / BLOCK;
     w->run = runs[(blocks ? 2 : 0) + (t->dtype == MT_FLOAT64)];
-    int64_t items = blocks ? outer * w->j.blocks : outer, weight = w->j.n * (blocks ? BLOCK : 1);
+    int64_t items = blocks ? s.outer * w->j.blocks : s.outer, weight = w->j.n * (blocks ? BLOCK : 1);
     if (t->numel <= GRAIN)
         run_part(0, items, w);
     else

@@ -6,12 +6,10 @@
  */
 #ifndef KERNELS_CPU_VECTOR_MATH_H
 #define KERNELS_CPU_VECTOR_MATH_H
+#include "runtime/kernels/cpu/clones.h"
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-
-/* A function compiled for another instruction set inlines only what it must. */
-#define MT__INLINE static inline __attribute__((always_inline))
 
 MT__INLINE uint32_t mt__float_bits(float x)
 {
@@ -30,24 +28,45 @@ MT__INLINE float mt__bits_float(uint32_t u)
 #define MT__LN2_HIGH 0.693359375f
 #define MT__LN2_LOW -2.12194440e-4f
 
-MT__INLINE float mt__expf(float x)
+/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2. Sets n and r; returns y of exp(r) = 1 + r + y * r * r. */
+MT__INLINE float mt__exp_parts(float x, uint32_t *n, float *r)
 {
     float c = x < -104.0f ? -104.0f : x; /* NaN is kept */
     c = c > 89.0f ? 89.0f : c;
     float k = c * 1.44269504088896341f + MT__ROUNDER;
-    uint32_t n = mt__float_bits(k) - 0x4b400000u;
+    *n = mt__float_bits(k) - 0x4b400000u;
     float whole = k - MT__ROUNDER;
-    float r = c - whole * MT__LN2_HIGH - whole * MT__LN2_LOW;
+    *r = c - whole * MT__LN2_HIGH - whole * MT__LN2_LOW;
     float y = 1.9875691500e-4f;
-    y = y * r + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f;
-    y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f;
-    y = y * r + 5.0000001201e-1f;
-    y = y * (r * r) + r + 1.0f;
-    /* 2^n as two factors: a single one may overflow or underflow */
+    y = y * *r + 1.3981999507e-3f;
+    y = y * *r + 8.3334519073e-3f;
+    y = y * *r + 4.1665795894e-2f;
+    y = y * *r + 1.6666665459e-1f;
+    return y * *r + 5.0000001201e-1f;
+}
+
+/* 2^n y. In two factors, because a single one may overflow or underflow: results underflow through the
+ * subnormals to 0, and overflow to infinity, correctly. */
+MT__INLINE float mt__scaled(float y, uint32_t n)
+{
     uint32_t half = (uint32_t)((int32_t)n >> 1);
     return y * mt__bits_float((half + 127u) << 23) * mt__bits_float((n - half + 127u) << 23);
+}
+
+MT__INLINE float mt__expf(float x)
+{
+    uint32_t n;
+    float r, y = mt__exp_parts(x, &n, &r);
+    return mt__scaled(y * (r * r) + r + 1.0f, n);
+}
+
+/* For softmax, logsumexp and the losses: rounds y * r before it multiplies again. It differs from mt__expf in
+ * the last bit, and results must not change. */
+MT__INLINE float mt__expf_in_order(float x)
+{
+    uint32_t n;
+    float r, y = mt__exp_parts(x, &n, &r);
+    return mt__scaled(y * r * r + r + 1.0f, n);
 }
 
 MT__INLINE float mt__logf(float x)

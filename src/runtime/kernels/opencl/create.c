@@ -8,35 +8,22 @@
 #include "runtime/kernels/opencl/npu.h"
 #include "runtime/ops/reduce.h"
 
+/* X(variant, kernel, defines, dtypes) */
+#define VARIANTS(X)                                                                                          \
+    X(ARANGE, "arange", "NEED_arange", MT__OF_NUMBER)                                                        \
+    X(LINSPACE, "linspace", "NEED_linspace", MT__OF_NUMBER)                                                  \
+    X(EYE, "eye", "NEED_eye", MT__OF_ANY)                                                                    \
+    X(TRIANGLE, "triangle", "NEED_triangle", MT__OF_ANY)                                                     \
+    X(UNIFORM, "uniform", "NEED_chance;CHANCE_UNIFORM 1;A T", MT__OF_REAL)                                   \
+    X(NORMAL, "normal", "NEED_chance;CHANCE_NORMAL 1;A T", MT__OF_REAL)                                      \
+    X(BERNOULLI, "bernoulli", "NEED_chance;CHANCE_BERNOULLI 1;A float", MT__OF_ANY)                          \
+    X(BERNOULLI_OF, "bernoulli_of", "NEED_chance;CHANCE_BERNOULLI_OF 1;A T", MT__OF_REAL)                    \
+    X(RANDOM, "random", "NEED_chance;A long", MT__OF_ANY)
 enum {
-    ARANGE,
-    LINSPACE,
-    EYE,
-    TRIANGLE,
-    UNIFORM,
-    NORMAL,
-    BERNOULLI,
-    BERNOULLI_OF,
-    RANDOM
+    VARIANTS(MT__VARIANT_ID)
 };
-static const mt__variant variants[] = {
-    [ARANGE] = {"arange", "NEED_arange", MT__OF_NUMBER},
-    [LINSPACE] = {"linspace", "NEED_linspace", MT__OF_NUMBER},
-    [EYE] = {"eye", "NEED_eye", MT__OF_ANY},
-    [TRIANGLE] = {"triangle", "NEED_triangle", MT__OF_ANY},
-    [UNIFORM] = {"uniform", "NEED_chance;CHANCE_UNIFORM 1;A T", MT__OF_REAL},
-    [NORMAL] = {"normal", "NEED_chance;CHANCE_NORMAL 1;A T", MT__OF_REAL},
-    [BERNOULLI] = {"bernoulli", "NEED_chance;CHANCE_BERNOULLI 1;A float", MT__OF_ANY},
-    [BERNOULLI_OF] = {"bernoulli_of", "NEED_chance;CHANCE_BERNOULLI_OF 1;A T", MT__OF_REAL},
-    [RANDOM] = {"random", "NEED_chance;A long", MT__OF_ANY},
-};
+static const mt__variant variants[] = {VARIANTS(MT__VARIANT)};
 static const mt__family family = {MT__CREATE, mt__cl_create, variants, MT__COUNT_OF(variants)};
-
-static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_tensor *t)
-{
-    mt_status status = mt__launch_begin(l, t->device);
-    return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)t->dtype, k) : status;
-}
 
 /* Floating ranges are computed in double if the device supports it. */
 static mt_dtype counting(const mt__npu *npu, mt_dtype dtype)
@@ -54,11 +41,11 @@ mt_status mt__npu_arange(mt__call *call)
     mt__kernel k;
     if (out->dtype == MT_BOOL)
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"arange_npu\" not implemented for 'Bool'");
-    mt_status status = begin(&l, &k, ARANGE, out);
+    mt_status status = mt__launch_variant(&l, &k, &family, ARANGE, out);
     if (status != MT_OK)
         return status;
     mt_dtype as = counting(l.npu, (mt_dtype)out->dtype);
-    mt__element start = mt__element_of(as, from), step = mt__element_of(as, by);
+    mt__scalar start = mt__scalar_of(as, from), step = mt__scalar_of(as, by);
     mt__launch_long(&l, out->numel);
     mt__launch_value(&l, &start, (uint32_t)mt_dtype_bytes(as));
     mt__launch_value(&l, &step, (uint32_t)mt_dtype_bytes(as));
@@ -73,7 +60,7 @@ mt_status mt__npu_linspace(mt__call *call)
     mt__kernel k;
     if (out->dtype == MT_BOOL)
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"linspace_npu\" not implemented for 'Bool'");
-    mt_status status = begin(&l, &k, LINSPACE, out);
+    mt_status status = mt__launch_variant(&l, &k, &family, LINSPACE, out);
     if (status != MT_OK)
         return status;
     bool whole = !mt__is_floating((mt_dtype)out->dtype);
@@ -91,7 +78,7 @@ mt_status mt__npu_eye(mt__call *call)
     mt_tensor *out = call->outs[0];
     mt__launch l;
     mt__kernel k;
-    mt_status status = begin(&l, &k, EYE, out);
+    mt_status status = mt__launch_variant(&l, &k, &family, EYE, out);
     if (status != MT_OK)
         return status;
     mt__launch_long(&l, out->numel);
@@ -109,7 +96,7 @@ mt_status mt__npu_triangle(mt__call *call)
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK)
-        h.status = begin(&l, &k, TRIANGLE, out);
+        h.status = mt__launch_variant(&l, &k, &family, TRIANGLE, out);
     if (h.status == MT_OK && out->numel > 0) {
         int64_t columns = out->dims[out->rank - 1], rows = out->dims[out->rank - 2],
                 diagonal = mt__arg_int(call, 1);
@@ -118,7 +105,7 @@ mt_status mt__npu_triangle(mt__call *call)
         mt__launch_long(&l, rows);
         mt__launch_long(&l, columns);
         mt__launch_long(&l, diagonal);
-        mt__launch_value(&l, &(int32_t){upper}, 4);
+        mt__launch_flag(&l, upper);
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, out);
         h.status = mt__launch_flat(&l, &k, out->numel);
@@ -148,7 +135,7 @@ static mt_status draw_into(mt__call *call, const draw *d, const mt_tensor *out)
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK)
-        h.status = begin(&l, &k, d->variant, out);
+        h.status = mt__launch_variant(&l, &k, &family, d->variant, out);
     if (h.status == MT_OK && out->numel > 0) {
         mt__chance *g = mt__chance_begin();
         uint64_t seed = mt__random64(g);
@@ -158,7 +145,7 @@ static mt_status draw_into(mt__call *call, const draw *d, const mt_tensor *out)
         for (unsigned i = 1; i < 3; i++) {
             mt_value zero = mt_value_int(0);
             const mt_value *v = i < call->op->param_count ? &call->args[i] : &zero;
-            mt__element e = mt__element_of(as, v);
+            mt__scalar e = mt__scalar_of(as, v);
             mt__launch_value(&l, &e, (uint32_t)mt_dtype_bytes(as));
         }
         mt__launch_tensor(&l, x);
@@ -221,11 +208,6 @@ mt_status mt__npu_chance(mt__call *call)
 
 /* ---------------------------------------------------------------------------------------------------- joins */
 
-static int wrapped(int64_t dim, int rank)
-{
-    return (int)(dim < 0 ? dim + (rank > 0 ? rank : 1) : dim);
-}
-
 /* Copies `from` into `to`, starting at `begin` along dim. */
 static mt_status put_part(const mt_tensor *to, int dim, int64_t begin, int64_t n, bool drop,
                           const mt_tensor *from)
@@ -249,7 +231,7 @@ static mt_status put_part(const mt_tensor *to, int dim, int64_t begin, int64_t n
 mt_status mt__npu_cat(mt__call *call)
 {
     const mt_tensor *out = call->outs[0];
-    int dim = wrapped(mt__arg_int(call, 1), out->rank);
+    int dim = mt__wrapped_dim(mt__arg_int(call, 1), out->rank);
     int64_t begin = 0;
     mt_status status = MT_OK;
     for (uint32_t i = 0; i < call->args[0].count && status == MT_OK; i++) {
@@ -265,7 +247,7 @@ mt_status mt__npu_cat(mt__call *call)
 mt_status mt__npu_stack(mt__call *call)
 {
     const mt_tensor *out = call->outs[0];
-    int dim = wrapped(mt__arg_int(call, 1), out->rank);
+    int dim = mt__wrapped_dim(mt__arg_int(call, 1), out->rank);
     mt_status status = MT_OK;
     for (uint32_t i = 0; i < call->args[0].count && status == MT_OK; i++)
         status = put_part(out, dim, i, 1, true, call->args[0].as.tensors[i]);
@@ -317,7 +299,7 @@ mt_status mt__npu_flip(mt__call *call)
         return MT_OK;
     memcpy(strides, t->strides, sizeof strides);
     for (uint32_t i = 0; i < call->args[1].count && t->rank > 0; i++) {
-        int dim = wrapped(call->args[1].as.ints[i], t->rank);
+        int dim = mt__wrapped_dim(call->args[1].as.ints[i], t->rank);
         offset += (t->dims[dim] - 1) * strides[dim];
         strides[dim] = -strides[dim];
     }
@@ -342,7 +324,7 @@ mt_status mt__npu_roll(mt__call *call)
     if (flat)
         x = MT(reshape, x, MT_SHAPE(out->numel));
     for (uint32_t i = 0; i < (flat ? 1 : call->args[2].count) && x != NULL && x->rank > 0; i++) {
-        int dim = flat ? 0 : wrapped(call->args[2].as.ints[i], x->rank);
+        int dim = flat ? 0 : mt__wrapped_dim(call->args[2].as.ints[i], x->rank);
         int64_t n = x->dims[dim], by = call->args[1].as.ints[i] % n;
         by = by < 0 ? by + n : by;
         if (by != 0) {

@@ -259,55 +259,61 @@ mt_status mt__npu_zero_tensor(mt_tensor *t)
 }
 
 /* From or to the CPU. The host side is made dense and cast on the host, the device side on the device. */
+typedef struct transfer {
+    mt__npu *npu;
+    mt_tensor *dense;      /* owned: what is transferred */
+    mt_tensor *staged;     /* owned: `into` if the target has another dtype or layout, else NULL */
+    const mt_tensor *into; /* dense memory on the target's device */
+    uint64_t size;         /* of an element */
+} transfer;
+
+static mt_status transfer_begin(transfer *t, mt_device npu, const mt_tensor *to, const mt_tensor *from)
+{
+    *t = (transfer){.size = mt__size_of(from)};
+    mt_status status = mt__npu_of(npu, &t->npu);
+    if (status == MT_OK)
+        status = mt__contiguous(from, &t->dense);
+    if (status == MT_OK &&
+        !(from->dtype == to->dtype && from->numel == to->numel && (to->flags & MT__CONTIGUOUS)))
+        status = mt__empty((mt_dtype)from->dtype, to->device, from->rank, from->dims, &t->staged);
+    t->into = t->staged != NULL ? t->staged : to;
+    return status;
+}
+
+static mt_status transfer_end(transfer *t, mt_status status)
+{
+    mt_release(t->staged);
+    mt_release(t->dense);
+    return status;
+}
+
 static mt_status from_host(mt_tensor *to, const mt_tensor *from, bool lazily)
 {
-    mt__npu *npu;
-    mt_tensor *dense = NULL, *staged = NULL;
-    mt_status status = mt__npu_of(to->device, &npu);
+    transfer t;
+    mt_status status = transfer_begin(&t, to->device, to, from);
     if (status == MT_OK)
-        status = mt__contiguous(from, &dense);
-    if (status != MT_OK)
-        return status;
-    bool straight = dense->dtype == to->dtype && dense->numel == to->numel && (to->flags & MT__CONTIGUOUS);
-    if (!straight)
-        status = mt__empty((mt_dtype)dense->dtype, to->device, dense->rank, dense->dims, &staged);
-    const mt_tensor *into = straight ? to : staged;
-    uint64_t size = mt__size_of(dense);
-    if (status == MT_OK)
-        status = mt__npu_copy_in(npu, into->storage->data, (uint64_t)into->offset * size, dense->data,
-                                 (uint64_t)dense->numel * size, lazily ? dense->storage : NULL);
-    if (status == MT_OK && !straight)
-        status = mt__npu_assign(to, staged);
-    mt_release(staged);
-    mt_release(dense);
-    return status;
+        status =
+            mt__npu_copy_in(t.npu, t.into->storage->data, (uint64_t)t.into->offset * t.size, t.dense->data,
+                            (uint64_t)t.dense->numel * t.size, lazily ? t.dense->storage : NULL);
+    if (status == MT_OK && t.staged != NULL)
+        status = mt__npu_assign(to, t.staged);
+    return transfer_end(&t, status);
 }
 
 static mt_status to_host(mt_tensor *to, const mt_tensor *from)
 {
-    mt__npu *npu;
-    mt_tensor *dense = NULL, *landed = NULL, *same = NULL;
-    mt_status status = mt__npu_of(from->device, &npu);
+    transfer t;
+    mt_tensor *same = NULL;
+    mt_status status = transfer_begin(&t, from->device, to, from);
     if (status == MT_OK)
-        status = mt__contiguous(from, &dense);
-    if (status != MT_OK)
-        return status;
-    bool straight = dense->dtype == to->dtype && dense->numel == to->numel && (to->flags & MT__CONTIGUOUS);
-    if (!straight)
-        status = mt__empty((mt_dtype)dense->dtype, MT_CPU, dense->rank, dense->dims, &landed);
-    const mt_tensor *into = straight ? to : landed;
-    uint64_t size = mt__size_of(dense);
-    if (status == MT_OK)
-        status = mt__npu_copy_out(npu, into->data, dense->storage->data, (uint64_t)dense->offset * size,
-                                  (uint64_t)dense->numel * size);
-    if (status == MT_OK && !straight) {
-        mt_value args[] = {mt_value_tensor(to), mt_value_tensor(landed)};
+        status = mt__npu_copy_out(t.npu, t.into->data, t.dense->storage->data,
+                                  (uint64_t)t.dense->offset * t.size, (uint64_t)t.dense->numel * t.size);
+    if (status == MT_OK && t.staged != NULL) {
+        mt_value args[] = {mt_value_tensor(to), mt_value_tensor(t.staged)};
         status = mt__run_quietly(MT_OP_copy_, args, 2, &same);
     }
     mt_release(same);
-    mt_release(landed);
-    mt_release(dense);
-    return status;
+    return transfer_end(&t, status);
 }
 
 /* Through the host between two different devices. */
@@ -357,7 +363,7 @@ mt_status mt__npu_fill_kernel(mt__call *call)
     if (status != MT_OK || t->numel == 0)
         return status;
     if ((t->flags & MT__CONTIGUOUS) && v->kind != MT_TENSOR) {
-        mt__element e = mt__element_of(dtype, v);
+        mt__scalar e = mt__scalar_of(dtype, v);
         uint32_t size = (uint32_t)mt__size_of(t);
         return mt__npu_fill(npu, t->storage->data, (uint64_t)t->offset * size, (uint64_t)t->numel * size, &e,
                             size);

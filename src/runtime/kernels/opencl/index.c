@@ -9,24 +9,19 @@ typedef struct places { /* as in index.cl */
     int64_t dims[9], index[9], self[9], other[9];
 } places;
 
+/* X(variant, kernel, defines, dtypes) */
+#define VARIANTS(X)                                                                                          \
+    X(SELECT, "index_select", "NEED_select", MT__OF_ANY)                                                     \
+    X(ADD, "index_add", "NEED_add", MT__OF_ANY)                                                              \
+    X(GATHER, "gather", "NEED_gather", MT__OF_ANY)                                                           \
+    X(SCATTER, "scatter", "NEED_scatter;ADDS 0", MT__OF_ANY)                                                 \
+    X(SCATTER_ADD, "scatter_add", "NEED_scatter;ADDS 1", MT__OF_ANY)                                         \
+    X(NLL, "nll_loss", "NEED_nll", MT__OF_REAL)                                                              \
+    X(NLL_BACK, "nll_loss_backward", "NEED_nll_backward", MT__OF_REAL)
 enum {
-    SELECT,
-    ADD,
-    GATHER,
-    SCATTER,
-    SCATTER_ADD,
-    NLL,
-    NLL_BACK
+    VARIANTS(MT__VARIANT_ID)
 };
-static const mt__variant variants[] = {
-    [SELECT] = {"index_select", "NEED_select", MT__OF_ANY},
-    [ADD] = {"index_add", "NEED_add", MT__OF_ANY},
-    [GATHER] = {"gather", "NEED_gather", MT__OF_ANY},
-    [SCATTER] = {"scatter", "NEED_scatter;ADDS 0", MT__OF_ANY},
-    [SCATTER_ADD] = {"scatter_add", "NEED_scatter;ADDS 1", MT__OF_ANY},
-    [NLL] = {"nll_loss", "NEED_nll", MT__OF_REAL},
-    [NLL_BACK] = {"nll_loss_backward", "NEED_nll_backward", MT__OF_REAL},
-};
+static const mt__variant variants[] = {VARIANTS(MT__VARIANT)};
 static const mt__family family = {MT__INDEX, mt__cl_index, variants, MT__COUNT_OF(variants)};
 
 static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_tensor *t)
@@ -38,14 +33,6 @@ static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_
                         "sums by index of '%s' need 64-bit atomics, which device %s lacks",
                         mt__scalar_type((mt_dtype)t->dtype), mt__device_text(t->device));
     return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)t->dtype, k) : status;
-}
-
-/* t as [outer, t->dims[dim], inner] */
-static void split_at(const mt_tensor *t, int dim, int64_t *outer, int64_t *inner)
-{
-    *outer = *inner = 1;
-    for (int i = 0; i < t->rank; i++)
-        *(i < dim ? outer : i > dim ? inner : &(int64_t){0}) *= t->dims[i];
 }
 
 /* out [outer, count, inner] from x [outer, size, inner] */
@@ -92,7 +79,7 @@ static mt_status add_rows(const addition *a)
     mt__launch_long(&l, a->inner);
     mt__launch_long(&l, a->skip);
     mt__launch_long(&l, a->dim);
-    mt__launch_value(&l, &(int32_t){a->counts != NULL}, 4);
+    mt__launch_flag(&l, a->counts != NULL);
     mt__launch_tensor(&l, a->x);
     mt__launch_tensor(&l, a->index);
     mt__launch_tensor(&l, a->counts != NULL ? a->counts : a->x);
@@ -155,13 +142,9 @@ mt_status mt__npu_index_select(mt__call *call)
     mt__held h = {.status = MT_OK};
     const mt_tensor *x = mt__hold(&h, mt__arg_tensor(call, 0)),
                     *index = mt__hold_as(&h, mt__arg_tensor(call, 2), MT_INT64);
-    int dim = 0;
-    int64_t outer, inner;
-    if (h.status == MT_OK)
-        h.status = mt__wrap_dim(mt__arg_int(call, 1), out->rank, &dim);
     if (h.status == MT_OK) {
-        split_at(x, dim, &outer, &inner);
-        h.status = select_rows(x, index, out, x->rank > 0 ? x->dims[dim] : 1, inner);
+        mt__split s = mt__split_at(x, mt__wrapped_dim(mt__arg_int(call, 1), x->rank));
+        h.status = select_rows(x, index, out, s.n, s.inner);
     }
     return mt__let_go(&h);
 }
@@ -173,15 +156,10 @@ mt_status mt__npu_index_add(mt__call *call)
     mt__held h = {.status = MT_OK};
     const mt_tensor *index = mt__hold_as(&h, mt__arg_tensor(call, 2), MT_INT64),
                     *source = mt__hold(&h, mt__arg_tensor(call, 3)), *to = mt__hold(&h, self);
-    int dim = 0;
-    int64_t outer, inner;
+    int dim = mt__wrapped_dim(mt__arg_int(call, 1), self->rank);
+    mt__split s = mt__split_at(self, dim);
     if (h.status == MT_OK)
-        h.status = mt__wrap_dim(mt__arg_int(call, 1), self->rank, &dim);
-    if (h.status == MT_OK) {
-        split_at(self, dim, &outer, &inner);
-        h.status = add_rows(&(addition){source, index, to, self->rank > 0 ? self->dims[dim] : 1, inner,
-                                        INT64_MIN, dim, NULL});
-    }
+        h.status = add_rows(&(addition){source, index, to, s.n, s.inner, INT64_MIN, dim, NULL});
     if (h.status == MT_OK && to != self)
         h.status = mt__npu_assign(self, to);
     return mt__let_go(&h);
@@ -198,7 +176,7 @@ static mt_status walk(unsigned variant, const mt_tensor *self, int dim, int64_t 
     mt__kernel k;
     mt_dtype dtype = (mt_dtype)self->dtype;
     mt_value zero = mt_value_int(0);
-    mt__element e = mt__element_of(dtype, number != NULL ? number : &zero);
+    mt__scalar e = mt__scalar_of(dtype, number != NULL ? number : &zero);
     if (total == 0)
         return MT_OK;
     mt_status status = begin(&l, &k, variant, self);
@@ -213,7 +191,7 @@ static mt_status walk(unsigned variant, const mt_tensor *self, int dim, int64_t 
     mt__launch_tensor(&l, index);
     mt__launch_tensor(&l, other != NULL ? other : self);
     mt__launch_value(&l, &e, (uint32_t)mt_dtype_bytes(dtype));
-    mt__launch_value(&l, &(int32_t){number != NULL}, 4);
+    mt__launch_flag(&l, number != NULL);
     mt__launch_fault(&l);
     return mt__launch_flat(&l, &k, total);
 }
@@ -415,7 +393,7 @@ mt_status mt__npu_nll_loss(mt__call *call)
         mt__launch_long(&l, classes);
         mt__launch_long(&l, inner);
         mt__launch_long(&l, mt__arg_int(call, 4));
-        mt__launch_value(&l, &(int32_t){w != NULL}, 4);
+        mt__launch_flag(&l, w != NULL);
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, target);
         mt__launch_tensor(&l, w != NULL ? w : x);
@@ -460,9 +438,9 @@ mt_status mt__npu_nll_loss_backward(mt__call *call)
         mt__launch_long(&l, classes);
         mt__launch_long(&l, inner);
         mt__launch_long(&l, mt__arg_int(call, 5));
-        mt__launch_value(&l, &(int32_t){reduction == 0 && x->rank > 1}, 4);
-        mt__launch_value(&l, &(int32_t){reduction == 1}, 4);
-        mt__launch_value(&l, &(int32_t){w != NULL}, 4);
+        mt__launch_flag(&l, reduction == 0 && x->rank > 1);
+        mt__launch_flag(&l, reduction == 1);
+        mt__launch_flag(&l, w != NULL);
         mt__launch_tensor(&l, g);
         mt__launch_tensor(&l, target);
         mt__launch_tensor(&l, w != NULL ? w : g);

@@ -1,39 +1,38 @@
 /* Kernels that index by tensors. */
 #if !defined(INDEX_ONCE)
 #define INDEX_ONCE
-#if BYTES == 4 && REAL
-void add_to(volatile __global T *at, T x)
-{
-    volatile __global uint *word = (volatile __global uint *)at;
-    uint old = *word, seen;
-    while ((seen = atomic_cmpxchg(word, old, as_uint(as_float(old) + x))) != old)
-        old = seen;
-}
-#elif BYTES == 4
-void add_to(volatile __global T *at, T x)
-{
-    atomic_add(at, x);
-}
-#elif BYTES == 8 && !HAS_I64_ATOMICS
+#if BYTES == 8 && !HAS_I64_ATOMICS
 #define add_to(at, x) /* refused by the host */
-#elif BYTES == 8 && REAL
+#elif REAL
+#if BYTES == 4
+#define WORD uint
+#define WORD_OF(x) as_uint(x)
+#define REAL_OF(w) as_float(w)
+#define EXCHANGE atomic_cmpxchg
+#else
+#define WORD ulong
+#define WORD_OF(x) as_ulong(x)
+#define REAL_OF(w) as_double(w)
+#define EXCHANGE atom_cmpxchg
+#endif
 void add_to(volatile __global T *at, T x)
 {
-    volatile __global ulong *word = (volatile __global ulong *)at;
-    ulong old = *word, seen;
-    while ((seen = atom_cmpxchg(word, old, as_ulong(as_double(old) + x))) != old)
+    volatile __global WORD *word = (volatile __global WORD *)at;
+    WORD old = *word, seen;
+    while ((seen = EXCHANGE(word, old, WORD_OF(REAL_OF(old) + x))) != old)
         old = seen;
-}
-#elif BYTES == 8
-void add_to(volatile __global T *at, T x)
-{
-    atom_add(at, x);
 }
 #else
 void add_to(volatile __global T *at, T x)
 {
+#if BYTES == 4
+    atomic_add(at, x);
+#elif BYTES == 8
+    atom_add(at, x);
+#else
     if (x)
         *at = 1;
+#endif
 }
 #endif
 /* Over the elements of the index, with any strides; `dim` is the indexed dim of self or of the target. */

@@ -78,7 +78,7 @@ void mt__map_add(mt__map *m, const mt_value *v, mt_dtype wants)
         return;
     }
     m->in[m->count].tensor = NULL;
-    m->in[m->count].number = mt__element_of(wants, v);
+    m->in[m->count].number = mt__scalar_of(wants, v);
     m->in[m->count++].wants = wants;
 }
 
@@ -105,7 +105,7 @@ void mt__map_add_tensor(mt__map *m, const mt_tensor *t, mt_dtype wants)
 
 void mt__map_number(mt__map *m, const mt_value *v)
 {
-    m->numbers[m->number_count++] = mt__element_of(m->compute, v);
+    m->numbers[m->number_count++] = mt__scalar_of(m->compute, v);
 }
 
 /* --------------------------------------------------------------------------------------------------- planning */

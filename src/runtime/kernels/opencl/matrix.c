@@ -3,14 +3,14 @@
  */
 #include "runtime/kernels/opencl/npu.h"
 
+/* X(variant, kernel, defines, dtypes) */
+#define VARIANTS(X)                                                                                          \
+    X(TILE, "gemm", "NEED_tile", MT__OF_NUMBER)                                                              \
+    X(PANEL, "gemm_panel", "NEED_panel", MT__OF_NUMBER)
 enum {
-    TILE,
-    PANEL
+    VARIANTS(MT__VARIANT_ID)
 };
-static const mt__variant variants[] = {
-    [TILE] = {"gemm", "NEED_tile", MT__OF_NUMBER},
-    [PANEL] = {"gemm_panel", "NEED_panel", MT__OF_NUMBER},
-};
+static const mt__variant variants[] = {VARIANTS(MT__VARIANT)};
 static const mt__family family = {MT__MATRIX, mt__cl_matrix, variants, MT__COUNT_OF(variants)};
 
 static mt__matrix matrix_of(const mt_tensor *t)

@@ -44,6 +44,10 @@ typedef struct mt__variant {
     uint8_t of;          /* the possible dtypes of T */
 } mt__variant;
 
+/* For lists of variants, X(id, name, defines, of): their ids and their table. */
+#define MT__VARIANT_ID(id, ...) id,
+#define MT__VARIANT(id, ...) [id] = {__VA_ARGS__},
+
 typedef struct mt__family {
     enum mt__family_id id;
     const char *body; /* the template */
@@ -57,6 +61,9 @@ const char *mt__cl_suffix(mt_dtype dtype); /* "f32" */
 void mt__cl_begin(FILE *f, const mt__npu *npu, mt_dtype dtype);
 mt_status mt__npu_template(mt__npu *npu, const mt__family *family, unsigned variant, mt_dtype dtype,
                            mt__kernel *out);
+/* Begins the launch of a variant on t's device, for its dtype. */
+mt_status mt__launch_variant(mt__launch *l, mt__kernel *k, const mt__family *family, unsigned variant,
+                             const mt_tensor *t);
 
 static inline uint64_t mt__round_up(int64_t n, uint64_t to)
 {
@@ -75,19 +82,14 @@ static inline mt_status mt__launch_rows(mt__launch *l, const mt__kernel *k, int6
     return mt__launch_run(l, k, 1, &global, &local);
 }
 
-/* A number as one element of dtype: its bytes. */
-typedef union mt__element {
-    bool b;
-    int32_t i32;
-    int64_t i64;
-    float f32;
-    double f64;
-} mt__element;
-mt__element mt__element_of(mt_dtype dtype, const mt_value *v);
+static inline void mt__launch_flag(mt__launch *l, bool flag)
+{
+    mt__launch_value(l, &(int32_t){flag}, 4);
+}
 static inline void mt__launch_number(mt__launch *l, mt_dtype dtype, double x)
 {
     mt_value v = mt_value_float(x);
-    mt__element e = mt__element_of(dtype, &v);
+    mt__scalar e = mt__scalar_of(dtype, &v);
     mt__launch_value(l, &e, (uint32_t)mt_dtype_bytes(dtype));
 }
 
@@ -132,11 +134,11 @@ typedef struct mt__map {
     int count;
     struct {
         const mt_tensor *tensor; /* borrowed; NULL: number */
-        mt__element number;
+        mt__scalar number;
         mt_dtype wants;
     } in[MT__MAP_OPERANDS];
     int number_count;
-    mt__element numbers[MT__MAP_NUMBERS]; /* k0 ... of the compute dtype */
+    mt__scalar numbers[MT__MAP_NUMBERS]; /* k0 ... of the compute dtype */
 } mt__map;
 
 void mt__map_prepare(void); /* called once, first */
@@ -183,16 +185,6 @@ typedef struct mt__matrix {
  * at element c_at. */
 mt_status mt__npu_product(const mt__matrix *a, const mt__matrix *b, const mt_tensor *c, int64_t c_at,
                           int64_t batch, double alpha, double beta);
-
-/* Contiguous tensors for the duration of a call. */
-typedef struct mt__held {
-    mt_tensor *items[10];
-    int count;
-    mt_status status;
-} mt__held;
-const mt_tensor *mt__hold(mt__held *h, const mt_tensor *t); /* NULL stays NULL */
-const mt_tensor *mt__hold_as(mt__held *h, const mt_tensor *t, mt_dtype dtype);
-mt_status mt__let_go(mt__held *h);
 
 /* ------------------------------------------------------------------------------------------------- the ops */
 

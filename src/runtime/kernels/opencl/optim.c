@@ -81,7 +81,7 @@ mt_status mt__npu_optimizer_step(const mt__device_step *s)
         mt__launch_number(&l, dtype, s->decay);
         for (int i = 0; i < NUMBERS; i++)
             mt__launch_number(&l, dtype, s->k[i]);
-        mt__launch_value(&l, &(int32_t){s->flag}, 4);
+        mt__launch_flag(&l, s->flag);
         h.status = mt__launch_flat(&l, &k, s->param->numel);
     }
     for (int i = 0; i < 4 && h.status == MT_OK; i++)

@@ -46,20 +46,14 @@ static const mt__variant variants[] = {
 };
 static const mt__family family = {MT__REDUCE, mt__cl_reduce, variants, MT__COUNT_OF(variants)};
 
-typedef struct shape {
-    int64_t outer, n, inner;
-} shape;
-
-static mt_status one_pass(enum mt__fold fold, const mt_tensor *x, shape s, int64_t chunk, const mt_tensor *y,
-                          int32_t pass, double k0)
+static mt_status one_pass(enum mt__fold fold, const mt_tensor *x, mt__split s, int64_t chunk,
+                          const mt_tensor *y, int32_t pass, double k0)
 {
     bool columns = s.inner > 1 || s.n < 32;
     int64_t chunks = s.n > 0 ? (s.n + chunk - 1) / chunk : 1, items = s.outer * chunks * s.inner;
     mt__launch l;
     mt__kernel k;
-    mt_status status = mt__launch_begin(&l, x->device);
-    if (status == MT_OK)
-        status = mt__npu_template(l.npu, &family, columns ? MT__FOLDS + fold : fold, (mt_dtype)x->dtype, &k);
+    mt_status status = mt__launch_variant(&l, &k, &family, columns ? MT__FOLDS + fold : fold, x);
     if (status != MT_OK)
         return status;
     if (columns)
@@ -79,7 +73,7 @@ static mt_status one_pass(enum mt__fold fold, const mt_tensor *x, shape s, int64
 mt_status mt__npu_reduce(enum mt__fold fold, const mt_tensor *x, int64_t outer, int64_t n, int64_t inner,
                          const mt_tensor *y, double k0)
 {
-    shape s = {outer, n, inner};
+    mt__split s = {outer, n, inner};
     int64_t results = outer * inner, chunk = n > 0 ? n : 1;
     if (results == 0)
         return MT_OK;
@@ -96,15 +90,15 @@ mt_status mt__npu_reduce(enum mt__fold fold, const mt_tensor *x, int64_t outer, 
     if (status == MT_OK)
         status = one_pass(fold, x, s, chunk, parts, 1, k0);
     if (status == MT_OK)
-        status = one_pass(fold, parts, (shape){outer, chunks, inner}, chunks, y, 2, k0);
+        status = one_pass(fold, parts, (mt__split){outer, chunks, inner}, chunks, y, 2, k0);
     mt_release(parts);
     return status;
 }
 
 /* x as [outer, n, inner]: in place if the reduced dims are adjacent, else with them moved last. */
-static mt_status view_of(const mt_tensor *x, uint32_t mask, mt_tensor **out, shape *s)
+static mt_status view_of(const mt_tensor *x, uint32_t mask, mt_tensor **out, mt__split *s)
 {
-    *s = (shape){1, 1, 1};
+    *s = (mt__split){1, 1, 1};
     int first = -1, last = -1;
     for (int i = 0; i < x->rank; i++)
         if (mask >> i & 1u) {
@@ -134,7 +128,7 @@ static mt_status reduce_call(mt__call *call, enum mt__fold fold, mt_dtype comput
 {
     mt__reduction r;
     mt_tensor *x, *seen;
-    shape s;
+    mt__split s;
     mt_status status = mt__reduction_of(call, &r);
     if (status == MT_OK)
         status = mt__cast(mt__arg_tensor(call, 0), compute, &x);
@@ -184,25 +178,22 @@ mt_status mt__npu_pick(mt__call *call)
     const mt_tensor *self = mt__arg_tensor(call, 0);
     mt__reduction r;
     mt_tensor *x;
-    shape s;
+    mt__split s;
     mt__launch l;
     mt__kernel k;
-    mt_dtype dtype = (mt_dtype)self->dtype;
     mt_status status = mt__reduction_of(call, &r);
     if (status == MT_OK)
         status = view_of(self, r.mask, &x, &s);
     if (status != MT_OK)
         return status;
-    status = mt__launch_begin(&l, self->device);
-    if (status == MT_OK)
-        status = mt__npu_template(l.npu, &family, high ? MAX_DIM : MIN_DIM, dtype, &k);
+    status = mt__launch_variant(&l, &k, &family, high ? MAX_DIM : MIN_DIM, self);
     if (status == MT_OK) {
         int64_t items = s.outer * s.inner;
         const mt_tensor *where = call->outs[values ? 1 : 0];
         mt__launch_long(&l, items);
         mt__launch_long(&l, s.n);
         mt__launch_long(&l, s.inner);
-        mt__launch_value(&l, &(int32_t){values}, 4);
+        mt__launch_flag(&l, values);
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, call->outs[0]);
         mt__launch_tensor(&l, where);
@@ -227,13 +218,11 @@ mt_status mt__npu_var(mt__call *call)
         status = mt__rows_of(self, r.mask, &x);
     if (status != MT_OK)
         return status;
-    status = mt__launch_begin(&l, self->device);
-    if (status == MT_OK)
-        status = mt__npu_template(l.npu, &family, VAR, dtype, &k);
+    status = mt__launch_variant(&l, &k, &family, VAR, self);
     if (status == MT_OK) {
         mt__launch_long(&l, r.count);
         mt__launch_number(&l, dtype, correction);
-        mt__launch_value(&l, &(int32_t){root}, 4);
+        mt__launch_flag(&l, root);
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, call->outs[0]);
         status = mt__launch_rows(&l, &k, call->outs[0]->numel);

@@ -2,59 +2,28 @@
 #include "runtime/kernels/opencl/npu.h"
 #include "runtime/ops/reduce.h"
 
+/* X(variant, kernel, defines, dtypes) */
+#define VARIANTS(X)                                                                                          \
+    X(SOFTMAX, "softmax", "NEED_softmax;LOGS 0", MT__OF_REAL)                                                \
+    X(LOG_SOFTMAX, "log_softmax", "NEED_softmax;LOGS 1", MT__OF_REAL)                                        \
+    X(SOFTMAX_BACKWARD, "softmax_backward", "NEED_softmax_backward;LOGS 0", MT__OF_REAL)                     \
+    X(LOG_SOFTMAX_BACKWARD, "log_softmax_backward", "NEED_softmax_backward;LOGS 1", MT__OF_REAL)             \
+    X(LOGSUMEXP, "logsumexp", "NEED_logsumexp", MT__OF_REAL)                                                 \
+    X(CUMSUM, "cumsum", "NEED_cumsum", MT__OF_ANY)                                                           \
+    X(LAYER_NORM, "layer_norm", "NEED_layer_norm", MT__OF_REAL)                                              \
+    X(LAYER_NORM_BACKWARD, "layer_norm_backward", "NEED_layer_norm_backward", MT__OF_REAL)                   \
+    X(LAYER_NORM_PARAMS, "layer_norm_params", "NEED_layer_norm_params", MT__OF_REAL)                         \
+    X(BATCH_STATISTICS, "batch_norm_statistics", "NEED_batch_statistics", MT__OF_REAL)                       \
+    X(BATCH_NORM, "batch_norm", "NEED_batch_norm", MT__OF_REAL)                                              \
+    X(BATCH_SUMS, "batch_norm_sums", "NEED_batch_sums", MT__OF_REAL)                                         \
+    X(BATCH_NORM_BACKWARD, "batch_norm_backward", "NEED_batch_norm_backward", MT__OF_REAL)
 enum {
-    SOFTMAX,
-    LOG_SOFTMAX,
-    SOFTMAX_BACKWARD,
-    LOG_SOFTMAX_BACKWARD,
-    LOGSUMEXP,
-    CUMSUM,
-    LAYER_NORM,
-    LAYER_NORM_BACKWARD,
-    LAYER_NORM_PARAMS,
-    BATCH_STATISTICS,
-    BATCH_NORM,
-    BATCH_SUMS,
-    BATCH_NORM_BACKWARD
+    VARIANTS(MT__VARIANT_ID)
 };
-static const mt__variant variants[] = {
-    [SOFTMAX] = {"softmax", "NEED_softmax;LOGS 0", MT__OF_REAL},
-    [LOG_SOFTMAX] = {"log_softmax", "NEED_softmax;LOGS 1", MT__OF_REAL},
-    [SOFTMAX_BACKWARD] = {"softmax_backward", "NEED_softmax_backward;LOGS 0", MT__OF_REAL},
-    [LOG_SOFTMAX_BACKWARD] = {"log_softmax_backward", "NEED_softmax_backward;LOGS 1", MT__OF_REAL},
-    [LOGSUMEXP] = {"logsumexp", "NEED_logsumexp", MT__OF_REAL},
-    [CUMSUM] = {"cumsum", "NEED_cumsum", MT__OF_ANY},
-    [LAYER_NORM] = {"layer_norm", "NEED_layer_norm", MT__OF_REAL},
-    [LAYER_NORM_BACKWARD] = {"layer_norm_backward", "NEED_layer_norm_backward", MT__OF_REAL},
-    [LAYER_NORM_PARAMS] = {"layer_norm_params", "NEED_layer_norm_params", MT__OF_REAL},
-    [BATCH_STATISTICS] = {"batch_norm_statistics", "NEED_batch_statistics", MT__OF_REAL},
-    [BATCH_NORM] = {"batch_norm", "NEED_batch_norm", MT__OF_REAL},
-    [BATCH_SUMS] = {"batch_norm_sums", "NEED_batch_sums", MT__OF_REAL},
-    [BATCH_NORM_BACKWARD] = {"batch_norm_backward", "NEED_batch_norm_backward", MT__OF_REAL},
-};
+static const mt__variant variants[] = {VARIANTS(MT__VARIANT)};
 static const mt__family family = {MT__ROWS, mt__cl_rows, variants, MT__COUNT_OF(variants)};
 
-/* Begins a launch of a variant. */
-static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_tensor *t)
-{
-    mt_status status = mt__launch_begin(l, t->device);
-    return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)t->dtype, k) : status;
-}
-
-static void put_flag(mt__launch *l, bool flag)
-{
-    mt__launch_value(l, &(int32_t){flag}, 4);
-}
-
 /* --------------------------------------------------------------------------------------------------- softmax */
-
-static void split_at(const mt_tensor *t, int dim, int64_t *n, int64_t *inner)
-{
-    *n = t->rank > 0 ? t->dims[dim] : 1;
-    *inner = 1;
-    for (int i = dim + 1; i < t->rank; i++)
-        *inner *= t->dims[i];
-}
 
 static mt_status soft(mt__call *call, unsigned inputs, unsigned variant)
 {
@@ -63,21 +32,18 @@ static mt_status soft(mt__call *call, unsigned inputs, unsigned variant)
     const mt_tensor *x[2] = {NULL, NULL};
     mt__launch l;
     mt__kernel k;
-    int dim;
-    h.status = mt__wrap_dim(mt__arg_int(call, inputs), out->rank, &dim);
     for (unsigned i = 0; i < inputs; i++)
         x[i] = mt__hold(&h, mt__arg_tensor(call, i));
     if (h.status == MT_OK && out->numel > 0)
-        h.status = begin(&l, &k, variant, out);
+        h.status = mt__launch_variant(&l, &k, &family, variant, out);
     if (h.status == MT_OK && out->numel > 0) {
-        int64_t n, inner;
-        split_at(out, dim, &n, &inner);
-        mt__launch_long(&l, n);
-        mt__launch_long(&l, inner);
+        mt__split s = mt__split_at(out, mt__wrapped_dim(mt__arg_int(call, inputs), out->rank));
+        mt__launch_long(&l, s.n);
+        mt__launch_long(&l, s.inner);
         for (unsigned i = 0; i < inputs; i++)
             mt__launch_tensor(&l, x[i]);
         mt__launch_tensor(&l, out);
-        h.status = mt__launch_rows(&l, &k, out->numel / n);
+        h.status = mt__launch_rows(&l, &k, s.outer * s.inner);
     }
     return mt__let_go(&h);
 }
@@ -98,22 +64,18 @@ mt_status mt__npu_cumsum(mt__call *call)
     mt_tensor *out = call->outs[0];
     mt__held h = {.status = MT_OK};
     const mt_tensor *x = mt__hold_as(&h, mt__arg_tensor(call, 0), (mt_dtype)out->dtype);
-    int dim = 0;
-    int64_t n, inner;
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK)
-        h.status = mt__wrap_dim(mt__arg_int(call, 1), out->rank, &dim);
-    if (h.status == MT_OK)
-        h.status = begin(&l, &k, CUMSUM, out);
+        h.status = mt__launch_variant(&l, &k, &family, CUMSUM, out);
     if (h.status == MT_OK && out->numel > 0) {
-        split_at(out, dim, &n, &inner);
-        mt__launch_long(&l, out->numel / n);
-        mt__launch_long(&l, n);
-        mt__launch_long(&l, inner);
+        mt__split s = mt__split_at(out, mt__wrapped_dim(mt__arg_int(call, 1), out->rank));
+        mt__launch_long(&l, s.outer * s.inner);
+        mt__launch_long(&l, s.n);
+        mt__launch_long(&l, s.inner);
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, out);
-        h.status = mt__launch_flat(&l, &k, out->numel / n);
+        h.status = mt__launch_flat(&l, &k, s.outer * s.inner);
     }
     return mt__let_go(&h);
 }
@@ -133,7 +95,7 @@ mt_status mt__npu_logsumexp(mt__call *call)
     mt_release(x);
     if (status != MT_OK)
         return status;
-    status = begin(&l, &k, LOGSUMEXP, out);
+    status = mt__launch_variant(&l, &k, &family, LOGSUMEXP, out);
     if (status == MT_OK) {
         mt__launch_long(&l, r.count);
         mt__launch_long(&l, 1);
@@ -157,12 +119,12 @@ mt_status mt__npu_layer_norm(mt__call *call)
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK)
-        h.status = begin(&l, &k, LAYER_NORM, out);
+        h.status = mt__launch_variant(&l, &k, &family, LAYER_NORM, out);
     if (h.status == MT_OK) {
         mt__launch_long(&l, mt__numel((int)call->args[1].count, call->args[1].as.ints));
         mt__launch_number(&l, dtype, mt__arg_number(call, 4));
-        put_flag(&l, w != NULL);
-        put_flag(&l, b != NULL);
+        mt__launch_flag(&l, w != NULL);
+        mt__launch_flag(&l, b != NULL);
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, w != NULL ? w : x);
         mt__launch_tensor(&l, b != NULL ? b : x);
@@ -184,7 +146,7 @@ static mt_status layer_params(mt__call *call, const mt_tensor *g, const mt_tenso
     mt_tensor *parts[2] = {NULL, NULL};
     mt__launch l;
     mt__kernel k;
-    mt_status status = begin(&l, &k, LAYER_NORM_PARAMS, x);
+    mt_status status = mt__launch_variant(&l, &k, &family, LAYER_NORM_PARAMS, x);
     for (int i = 0; i < 2 && status == MT_OK; i++)
         status = mt__empty(dtype, x->device, 2, (int64_t[]){chunks, n}, &parts[i]);
     if (status == MT_OK && n > 0) {
@@ -218,10 +180,10 @@ mt_status mt__npu_layer_norm_backward(mt__call *call)
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK && call->outs[0] != NULL && x->numel > 0) {
-        h.status = begin(&l, &k, LAYER_NORM_BACKWARD, x);
+        h.status = mt__launch_variant(&l, &k, &family, LAYER_NORM_BACKWARD, x);
         if (h.status == MT_OK) {
             mt__launch_long(&l, n);
-            put_flag(&l, w != NULL);
+            mt__launch_flag(&l, w != NULL);
             mt__launch_tensor(&l, g);
             mt__launch_tensor(&l, x);
             mt__launch_tensor(&l, mean);
@@ -266,12 +228,12 @@ static mt_status batch_statistics(mt__call *call, const mt_tensor *x, const chan
     mt__launch l;
     mt__kernel k;
     if (h.status == MT_OK)
-        h.status = begin(&l, &k, BATCH_STATISTICS, x);
+        h.status = mt__launch_variant(&l, &k, &family, BATCH_STATISTICS, x);
     if (h.status == MT_OK) {
         put_channels(&l, c);
         mt__launch_number(&l, (mt_dtype)x->dtype, mt__arg_number(call, 7));
         mt__launch_number(&l, (mt_dtype)x->dtype, mt__arg_number(call, 6));
-        put_flag(&l, dense[0] != NULL);
+        mt__launch_flag(&l, dense[0] != NULL);
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, call->outs[1]);
         mt__launch_tensor(&l, call->outs[2]);
@@ -302,15 +264,15 @@ mt_status mt__npu_batch_norm(mt__call *call)
     if (training)
         h.status = batch_statistics(call, x, &c);
     if (h.status == MT_OK && out->numel > 0)
-        h.status = begin(&l, &k, BATCH_NORM, x);
+        h.status = mt__launch_variant(&l, &k, &family, BATCH_NORM, x);
     if (h.status == MT_OK && out->numel > 0) {
         mt__launch_long(&l, out->numel);
         mt__launch_long(&l, c.count);
         mt__launch_long(&l, c.inner);
         mt__launch_number(&l, (mt_dtype)x->dtype, mt__arg_number(call, 7));
-        put_flag(&l, !training);
-        put_flag(&l, w != NULL);
-        put_flag(&l, b != NULL);
+        mt__launch_flag(&l, !training);
+        mt__launch_flag(&l, w != NULL);
+        mt__launch_flag(&l, b != NULL);
         mt__launch_tensor(&l, x);
         mt__launch_tensor(&l, mean);
         mt__launch_tensor(&l, spread);
@@ -334,13 +296,13 @@ static mt_status batch_sums(const batch_back *b)
 {
     mt__launch l;
     mt__kernel k;
-    mt_status status = begin(&l, &k, BATCH_SUMS, b->x);
+    mt_status status = mt__launch_variant(&l, &k, &family, BATCH_SUMS, b->x);
     if (status != MT_OK)
         return status;
     const mt_tensor *const tensors[] = {b->g, b->x, b->mean, b->spread, b->dots, b->sums};
     put_channels(&l, &b->c);
     mt__launch_number(&l, (mt_dtype)b->x->dtype, b->eps);
-    put_flag(&l, !b->training);
+    mt__launch_flag(&l, !b->training);
     for (unsigned i = 0; i < MT__COUNT_OF(tensors); i++)
         mt__launch_tensor(&l, tensors[i]);
     return mt__launch_rows(&l, &k, b->c.count);
@@ -351,7 +313,7 @@ static mt_status batch_input(const batch_back *b, const mt_tensor *out)
     mt__launch l;
     mt__kernel k;
     mt_dtype dtype = (mt_dtype)b->x->dtype;
-    mt_status status = begin(&l, &k, BATCH_NORM_BACKWARD, b->x);
+    mt_status status = mt__launch_variant(&l, &k, &family, BATCH_NORM_BACKWARD, b->x);
     if (status != MT_OK)
         return status;
     const mt_tensor *const tensors[] = {b->g,    b->x,    b->mean, b->spread, b->w != NULL ? b->w : b->x,
@@ -361,8 +323,8 @@ static mt_status batch_input(const batch_back *b, const mt_tensor *out)
     mt__launch_long(&l, b->c.inner);
     mt__launch_number(&l, dtype, (double)(b->c.batch * b->c.inner));
     mt__launch_number(&l, dtype, b->eps);
-    put_flag(&l, !b->training);
-    put_flag(&l, b->w != NULL);
+    mt__launch_flag(&l, !b->training);
+    mt__launch_flag(&l, b->w != NULL);
     for (unsigned i = 0; i < MT__COUNT_OF(tensors); i++)
         mt__launch_tensor(&l, tensors[i]);
     return mt__launch_flat(&l, &k, out->numel);

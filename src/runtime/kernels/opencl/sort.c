@@ -10,16 +10,15 @@
 #define TEXT2(x) #x
 #define TEXT(x) TEXT2(x)
 
+/* X(variant, kernel, defines, dtypes) */
+#define VARIANTS(X)                                                                                          \
+    X(BLOCK, "sort_block", "NEED_block;SORT_BLOCK " TEXT(SORT_BLOCK), MT__OF_ANY)                            \
+    X(STEP, "sort_step", "NEED_step", MT__OF_ANY)                                                            \
+    X(TAKE, "sort_take", "NEED_take", MT__OF_ANY)
 enum {
-    BLOCK,
-    STEP,
-    TAKE
+    VARIANTS(MT__VARIANT_ID)
 };
-static const mt__variant variants[] = {
-    [BLOCK] = {"sort_block", "NEED_block;SORT_BLOCK " TEXT(SORT_BLOCK), MT__OF_ANY},
-    [STEP] = {"sort_step", "NEED_step", MT__OF_ANY},
-    [TAKE] = {"sort_take", "NEED_take", MT__OF_ANY},
-};
+static const mt__variant variants[] = {VARIANTS(MT__VARIANT)};
 static const mt__family family = {MT__SORT, mt__cl_sort, variants, MT__COUNT_OF(variants)};
 
 /* Rows being sorted. */
@@ -30,25 +29,19 @@ typedef struct sorting {
     mt_tensor *values, *places; /* owned: [rows, padded] */
 } sorting;
 
-static mt_status begin(const sorting *s, mt__launch *l, mt__kernel *k, unsigned variant)
-{
-    mt_status status = mt__launch_begin(l, s->x->device);
-    return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)s->x->dtype, k) : status;
-}
-
 static mt_status run_blocks(const sorting *s, int64_t first, int64_t last)
 {
     int64_t block = s->padded < SORT_BLOCK ? s->padded : SORT_BLOCK;
     mt__launch l;
     mt__kernel k;
-    mt_status status = begin(s, &l, &k, BLOCK);
+    mt_status status = mt__launch_variant(&l, &k, &family, BLOCK, s->x);
     if (status != MT_OK)
         return status;
     const int64_t numbers[] = {s->n, s->inner, s->padded, block, first, last};
     for (unsigned i = 0; i < MT__COUNT_OF(numbers); i++)
         mt__launch_long(&l, numbers[i]);
-    mt__launch_value(&l, &(int32_t){first == 2}, 4);
-    mt__launch_value(&l, &(int32_t){s->down}, 4);
+    mt__launch_flag(&l, first == 2);
+    mt__launch_flag(&l, s->down);
     mt__launch_tensor(&l, s->x);
     mt__launch_tensor(&l, s->values);
     mt__launch_tensor(&l, s->places);
@@ -60,14 +53,14 @@ static mt_status run_step(const sorting *s, int64_t width, int64_t apart)
     mt__launch l;
     mt__kernel k;
     int64_t pairs = s->rows * (s->padded / 2);
-    mt_status status = begin(s, &l, &k, STEP);
+    mt_status status = mt__launch_variant(&l, &k, &family, STEP, s->x);
     if (status != MT_OK)
         return status;
     mt__launch_long(&l, pairs);
     mt__launch_long(&l, s->padded);
     mt__launch_long(&l, width);
     mt__launch_long(&l, apart);
-    mt__launch_value(&l, &(int32_t){s->down}, 4);
+    mt__launch_flag(&l, s->down);
     mt__launch_tensor(&l, s->values);
     mt__launch_tensor(&l, s->places);
     return mt__launch_flat(&l, &k, pairs);
@@ -77,7 +70,7 @@ static mt_status take(const sorting *s, mt_tensor *const outs[2], int64_t most)
 {
     mt__launch l;
     mt__kernel k;
-    mt_status status = begin(s, &l, &k, TAKE);
+    mt_status status = mt__launch_variant(&l, &k, &family, TAKE, s->x);
     if (status != MT_OK)
         return status;
     mt__launch_long(&l, outs[0]->numel);
@@ -116,20 +109,15 @@ mt_status mt__npu_sort(mt__call *call)
 {
     bool top = call->op->id == MT_OP_topk;
     mt__held h = {.status = MT_OK};
-    sorting s = {.x = mt__hold(&h, mt__arg_tensor(call, 0)),
-                 .n = 1,
-                 .inner = 1,
-                 .padded = 2,
-                 .down = mt__arg_int(call, top ? 3 : 2) != 0};
-    int dim = 0;
-    if (h.status == MT_OK)
-        h.status = mt__wrap_dim(mt__arg_int(call, top ? 2 : 1), s.x->rank, &dim);
+    sorting s = {
+        .x = mt__hold(&h, mt__arg_tensor(call, 0)), .padded = 2, .down = mt__arg_int(call, top ? 3 : 2) != 0};
     if (h.status != MT_OK || call->outs[0]->numel == 0)
         return mt__let_go(&h);
-    s.n = s.x->rank > 0 ? s.x->dims[dim] : 1;
-    for (int i = dim + 1; i < s.x->rank; i++)
-        s.inner *= s.x->dims[i];
-    s.rows = s.x->numel / s.n;
+    int dim = mt__wrapped_dim(mt__arg_int(call, top ? 2 : 1), s.x->rank);
+    mt__split at = mt__split_at(s.x, dim);
+    s.n = at.n;
+    s.inner = at.inner;
+    s.rows = at.outer * at.inner;
     while (s.padded < s.n)
         s.padded *= 2;
     if (s.n > LONGEST)

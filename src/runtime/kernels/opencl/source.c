@@ -90,49 +90,10 @@ mt_status mt__npu_template(mt__npu *npu, const mt__family *family, unsigned vari
     const instance i = {family, variant, dtype};
     return mt__npu_kernel(npu, MT__KEY(family->id, dtype, variant), write_template, &i, out);
 }
-mt__element mt__element_of(mt_dtype dtype, const mt_value *v)
-{
-    mt__element e = {.i64 = 0};
-    bool real = v->kind == MT_FLOAT;
-    switch (dtype) {
-    case MT_BOOL:
-        e.b = real ? v->as.f != 0 : v->as.i != 0;
-        break;
-    case MT_INT32:
-        e.i32 = real ? (int32_t)v->as.f : (int32_t)v->as.i;
-        break;
-    case MT_INT64:
-        e.i64 = real ? (int64_t)v->as.f : v->as.i;
-        break;
-    case MT_FLOAT32:
-        e.f32 = real ? (float)v->as.f : (float)v->as.i;
-        break;
-    default:
-        e.f64 = real ? v->as.f : (double)v->as.i;
-    }
-    return e;
-}
 
-const mt_tensor *mt__hold(mt__held *h, const mt_tensor *t)
+mt_status mt__launch_variant(mt__launch *l, mt__kernel *k, const mt__family *family, unsigned variant,
+                             const mt_tensor *t)
 {
-    if (t == NULL || h->status != MT_OK)
-        return NULL;
-    h->status = mt__contiguous(t, &h->items[h->count]);
-    return h->status == MT_OK ? h->items[h->count++] : NULL;
-}
-
-const mt_tensor *mt__hold_as(mt__held *h, const mt_tensor *t, mt_dtype dtype)
-{
-    if (t == NULL || h->status != MT_OK || t->dtype == dtype)
-        return mt__hold(h, t);
-    mt_value args[] = {mt_value_tensor(t), mt_value_int(dtype)};
-    h->status = mt__run_quietly(MT_OP__to_copy, args, 2, &h->items[h->count]);
-    return h->status == MT_OK ? h->items[h->count++] : NULL;
-}
-
-mt_status mt__let_go(mt__held *h)
-{
-    for (int i = 0; i < h->count; i++)
-        mt_release(h->items[i]);
-    return h->status;
+    mt_status status = mt__launch_begin(l, t->device);
+    return status == MT_OK ? mt__npu_template(l->npu, family, variant, (mt_dtype)t->dtype, k) : status;
 }

@@ -8,39 +8,24 @@
 
 _Static_assert(sizeof(mt__pool) == 13 * 8 && sizeof(mt__conv) == 16 * 8, "as in windows.cl");
 
+/* X(variant, kernel, defines, dtypes) */
+#define VARIANTS(X)                                                                                          \
+    X(MAX, "max_pool2d", "NEED_max_pool", MT__OF_NUMBER)                                                     \
+    X(MAX_BACK, "max_pool2d_backward", "NEED_max_pool_backward", MT__OF_NUMBER)                              \
+    X(AVG, "avg_pool2d", "NEED_avg_pool", MT__OF_NUMBER)                                                     \
+    X(AVG_BACK, "avg_pool2d_backward", "NEED_avg_pool_backward", MT__OF_NUMBER)                              \
+    X(ADAPT, "adaptive_avg_pool2d", "NEED_adaptive", MT__OF_NUMBER)                                          \
+    X(ADAPT_BACK, "adaptive_avg_pool2d_backward", "NEED_adaptive_backward", MT__OF_NUMBER)                   \
+    X(CONV, "convolution", "NEED_conv", MT__OF_NUMBER)                                                       \
+    X(CONV_INPUT, "convolution_input", "NEED_conv_input", MT__OF_NUMBER)                                     \
+    X(CONV_WEIGHT, "convolution_weight", "NEED_conv_weight", MT__OF_NUMBER)                                  \
+    X(UNFOLD, "unfold", "NEED_unfold", MT__OF_NUMBER)                                                        \
+    X(FOLD, "fold", "NEED_fold", MT__OF_NUMBER)
 enum {
-    MAX,
-    MAX_BACK,
-    AVG,
-    AVG_BACK,
-    ADAPT,
-    ADAPT_BACK,
-    CONV,
-    CONV_INPUT,
-    CONV_WEIGHT,
-    UNFOLD,
-    FOLD
+    VARIANTS(MT__VARIANT_ID)
 };
-static const mt__variant variants[] = {
-    [MAX] = {"max_pool2d", "NEED_max_pool", MT__OF_NUMBER},
-    [MAX_BACK] = {"max_pool2d_backward", "NEED_max_pool_backward", MT__OF_NUMBER},
-    [AVG] = {"avg_pool2d", "NEED_avg_pool", MT__OF_NUMBER},
-    [AVG_BACK] = {"avg_pool2d_backward", "NEED_avg_pool_backward", MT__OF_NUMBER},
-    [ADAPT] = {"adaptive_avg_pool2d", "NEED_adaptive", MT__OF_NUMBER},
-    [ADAPT_BACK] = {"adaptive_avg_pool2d_backward", "NEED_adaptive_backward", MT__OF_NUMBER},
-    [CONV] = {"convolution", "NEED_conv", MT__OF_NUMBER},
-    [CONV_INPUT] = {"convolution_input", "NEED_conv_input", MT__OF_NUMBER},
-    [CONV_WEIGHT] = {"convolution_weight", "NEED_conv_weight", MT__OF_NUMBER},
-    [UNFOLD] = {"unfold", "NEED_unfold", MT__OF_NUMBER},
-    [FOLD] = {"fold", "NEED_fold", MT__OF_NUMBER},
-};
+static const mt__variant variants[] = {VARIANTS(MT__VARIANT)};
 static const mt__family family = {MT__WINDOWS, mt__cl_windows, variants, MT__COUNT_OF(variants)};
-
-static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_tensor *t)
-{
-    mt_status status = mt__launch_begin(l, t->device);
-    return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)t->dtype, k) : status;
-}
 
 /* ----------------------------------------------------------------------------------------------------- pools */
 
@@ -58,7 +43,7 @@ static mt_status pool(unsigned which, const mt__pool *p, const mt_tensor *in, mt
     mt__kernel k;
     const mt_tensor *from = mt__hold(&h, in), *where = which == MAX ? indices : mt__hold(&h, indices);
     if (h.status == MT_OK)
-        h.status = begin(&l, &k, which, out);
+        h.status = mt__launch_variant(&l, &k, &family, which, out);
     if (h.status == MT_OK && out->numel > 0) {
         mt__launch_value(&l, p, sizeof *p);
         if (a != NULL) {
@@ -147,7 +132,7 @@ static mt_status fold(const folding *f, unsigned which, int64_t first, int64_t i
 {
     mt__launch l;
     mt__kernel k;
-    mt_status status = begin(&l, &k, which, to);
+    mt_status status = mt__launch_variant(&l, &k, &family, which, to);
     if (status != MT_OK)
         return status;
     mt__launch_value(&l, &f->c, sizeof f->c);
@@ -268,10 +253,10 @@ mt_status mt__npu_convolution(mt__call *call)
         h.status = by_product(&c, in, w, b, out);
         return mt__let_go(&h);
     }
-    h.status = begin(&l, &k, CONV, out);
+    h.status = mt__launch_variant(&l, &k, &family, CONV, out);
     if (h.status == MT_OK) {
         mt__launch_value(&l, &c, sizeof c);
-        mt__launch_value(&l, &(int32_t){b != NULL}, 4);
+        mt__launch_flag(&l, b != NULL);
         mt__launch_tensor(&l, in);
         mt__launch_tensor(&l, w);
         mt__launch_tensor(&l, b != NULL ? b : w);
@@ -290,7 +275,7 @@ static mt_status conv_part(const mt__conv *c, unsigned which, const mt_tensor *g
         return MT_OK;
     if (c->groups == 1)
         return which == CONV_INPUT ? input_by_product(c, g, other, out) : weight_by_product(c, g, other, out);
-    mt_status status = begin(&l, &k, which, out);
+    mt_status status = mt__launch_variant(&l, &k, &family, which, out);
     if (status != MT_OK)
         return status;
     mt__launch_value(&l, c, sizeof *c);
