@@ -126,7 +126,7 @@ static void reemit(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t
     if (kind > MTP__CONTROL_TEXT || length < 4)
         return;
     uint64_t *done = mtp__pair_find(&w->map, (uint64_t)kind, (uint32_t)record[2]);
-    if (done == NULL || *told)
+    if (done == NULL || *done)
         return;
     if (!mtp__control_copy(r, record, length))
         w->failed = true;
