@@ -27,3 +27,31 @@ def _leave_modes_as_they_were():
     torch._C._set_grad_enabled(before)
     torch.set_default_dtype(dtype)
     torch.set_default_device(device)
+
+
+def pytest_generate_tests(metafunc):
+    if "each_device" in metafunc.fixturenames:
+        import mindtorch_v2 as torch
+
+        metafunc.parametrize("each_device", ["cpu", "npu"] if torch.npu.is_available() else ["cpu"], indirect=True)
+
+
+@pytest.fixture
+def each_device(request):
+    """The test runs once on each device that this machine has."""
+    import mindtorch_v2 as torch
+
+    torch.set_default_device(request.param)
+
+
+@pytest.fixture
+def fresh_warnings(monkeypatch):
+    """Warnings that a process shows once are shown again in each test."""
+    monkeypatch.setattr("mindtorch_v2.profiler.common._WARNINGS_SHOWN", set())
+
+
+@pytest.fixture
+def x():
+    import mindtorch_v2 as torch
+
+    return torch.ones(2, 3)

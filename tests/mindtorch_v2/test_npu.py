@@ -1,6 +1,6 @@
 """Device "npu" from Python: mindtorch_v2.npu, copies, streams and events, several devices, forks.
 
-test_ops covers what ops compute there, test_profiler what profiles show, and tests/unit/test_npu_faults.c driver faults.
+test_ops covers what ops compute there, test_profiler_npu what profiles show, and tests/unit/test_npu_faults.c driver faults.
 """
 import json
 import os

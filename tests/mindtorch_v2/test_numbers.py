@@ -117,7 +117,7 @@ MAGIC = 0x1950A86A20F9469CFC6C
     (b"", "is empty"),
     (b"hello, world", "was not written by save"),
     (b"\x89HDF\r\n\x1a\n" + bytes(64), "was not written by save"),
-])
+], ids=["torch_zip", "torch_pickle", "zip", "empty", "text", "hdf5"])
 @pytest.mark.parametrize("weights_only", [True, False])
 def test_load_says_what_a_file_is_that_it_cannot_read(tmp_path, content, text, weights_only):
     path = tmp_path / "model.pt"
