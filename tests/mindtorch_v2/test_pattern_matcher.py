@@ -1,7 +1,6 @@
 """mindtorch_v2.profiler._pattern_matcher: the events that PyTorch's module finds in PyTorch's trees, if installed;
 in our own, the patterns that the programs contain."""
 import functools
-import gc
 import json
 
 import pytest
@@ -22,19 +21,7 @@ def _both():
 
 @functools.cache
 def _torch_profile(name):
-    """PyTorch may lose the names of functions that it saw (its events point to freed memory): then without functions."""
-    torch = pytest.importorskip("torch")
-    for _ in range(3):
-        prof = profiled(torch, name)
-        gc.collect()
-        try:
-            NamePattern = _both()[0].NamePattern
-            NamePattern(prof, "").matched_events()
-            NamePattern(prof, "").matched_events()
-            return prof
-        except UnicodeDecodeError:
-            continue
-    return profiled(torch, name, with_stack=False)
+    return profiled(pytest.importorskip("torch"), name)
 
 
 def _found(module, prof, name):
