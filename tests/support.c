@@ -608,7 +608,9 @@ pid_t test_fork_child(child_fn *fn, void *arg, unsigned seconds)
     if (pid != 0)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    end_after(seconds * (TEST_TSAN ? 4 : 1));
+    end_after(seconds * (TEST_TSAN   ? 10
+                         : TEST_ASAN ? 6
+                                     : 3)); /* only a hang may take so long, on any machine */
     fn(arg);
     _exit(0);
 }

@@ -2,6 +2,7 @@
  * that are never evicted, so that thousands of them do not take the space that epochs need. */
 #define _GNU_SOURCE
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "tests/test.h"
@@ -138,21 +139,29 @@ static void call_sites_that_come_later_stay_as_well(void **state)
     check_file(path, REQUESTS + REQUESTS / 4);
 }
 
+static _Atomic uint32_t *served; /* shared with the child */
+
 static void serve_for_ever(void *arg)
 {
     start(arg, 16 << 10);
-    for (uint32_t i = 0;; i += 100)
+    for (uint32_t i = 0;; i += 100) {
         serve(i, 100);
+        atomic_store(served, i + 100);
+    }
 }
 
 static void the_file_of_a_killed_program_has_its_call_sites(void **state)
 {
     (void)state;
     const char *path = test_path("killed.mtp"), *whole = test_path("whole.mtp");
+    served = test_shared(sizeof *served);
     for (int i = 0; i < test_scaled(20); i++) {
         unlink(path);
+        atomic_store(served, 0);
         pid_t pid = test_fork_child(serve_for_ever, (void *)(uintptr_t)path, 30);
-        usleep(50000 + (useconds_t)test_below(100000));
+        while (atomic_load(served) == 0)
+            usleep(1000);
+        usleep((useconds_t)test_below(100000));
         kill(pid, SIGKILL);
         test_wait(pid);
         mtp_trace *t;

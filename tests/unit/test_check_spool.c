@@ -254,9 +254,9 @@ static void a_spool_says_whether_its_process_lives(void **state)
     mtp_profile_destroy(prof);
     kill(child, SIGKILL);
     test_wait(child);
-    for (int i = 0; i < 500 && outcome_of(live_path, &pid) == MTP_OUTCOME_LIVE; i++)
-        usleep(
-            10000); /* whoever looks at a process (ps does) keeps its mappings a moment longer, and the lock with them */
+    /* A process that looks at the child (ps does) keeps its mappings a moment longer, and the lock with them. */
+    while (outcome_of(live_path, &pid) == MTP_OUTCOME_LIVE)
+        usleep(10000);
     assert_int_equal(outcome_of(live_path, &pid), MTP_OUTCOME_RECOVERED);
     c = check_file(live_path);
     assert_int_equal(mtp_check_breaches(c), 0);

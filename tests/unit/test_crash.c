@@ -71,10 +71,11 @@ static void write_range(int k, uint64_t from, uint64_t limit)
     }
 }
 
-static void write_for_ever(int k, uint64_t limit)
-{
-    write_range(k, 0, limit);
-}
+/* Of each thread. What a full buffer dropped would be missing, and the parent may come late. */
+enum {
+    FITS = 100000
+};
+static uint64_t write_limit;
 
 typedef struct short_life {
     int k;
@@ -92,18 +93,19 @@ static void *live_shortly(void *arg)
 static void *write_by_turns(void *arg)
 {
     short_life l = {.k = (int)(intptr_t)arg};
-    for (;; l.from = l.to) {
+    for (; l.from < write_limit; l.from = l.to) {
         pthread_t t;
         l.to = l.from + 1 + l.from % 23;
         if (pthread_create(&t, NULL, live_shortly, &l) != 0)
             _exit(43);
         pthread_join(t, NULL);
     }
+    return NULL;
 }
 
 static void *writer(void *arg)
 {
-    write_for_ever((int)(intptr_t)arg, UINT64_MAX);
+    write_range((int)(intptr_t)arg, 0, write_limit);
     return NULL;
 }
 
@@ -122,6 +124,7 @@ static void record_until_killed(void *arg)
     const kill_plan *p = arg;
     mtp_profile_config c = crash_config(p->policy, p->bytes);
     mtp_profile *prof = NULL;
+    write_limit = p->policy == MTP_KEEP_NEWEST ? UINT64_MAX : FITS;
     CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
     for (int k = 1; k < THREADS; k++) {
         pthread_t t;
@@ -130,7 +133,10 @@ static void record_until_killed(void *arg)
     atomic_store(&shared->ready, 1);
     if (p->threads)
         write_by_turns(NULL);
-    write_for_ever(0, UINT64_MAX);
+    else
+        writer(NULL);
+    for (;;)
+        pause();
 }
 
 /* What must hold of a file whatever happened to its writer. `exact`: nothing but a kill can have cost a record. */
@@ -247,7 +253,7 @@ static void kill_there(mtp__testpoint point, void *user)
 
 static void *short_writer(void *arg)
 {
-    write_for_ever((int)(intptr_t)arg, 700);
+    write_range((int)(intptr_t)arg, 0, 700);
     return NULL;
 }
 
@@ -264,10 +270,10 @@ static void record_with_hook(void *arg)
         CHILD_CHECK(mtp_profile_start(prof) == MTP_OK);
         if (round == 0) {
             CHILD_CHECK(pthread_create(&t, NULL, short_writer, (void *)(intptr_t)1) == 0);
-            write_for_ever(0, 700);
+            write_range(0, 0, 700);
             pthread_join(t, NULL);
         } else {
-            write_for_ever(2, 700);
+            write_range(2, 0, 700);
         }
         CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
         atomic_fetch_add(&shared->stops, 1);
@@ -324,7 +330,7 @@ static void fork_and_die(void *arg)
     mtp_profile *prof = NULL;
     c.follow_fork = true;
     CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
-    write_for_ever(0, 100);
+    write_range(0, 0, 100);
     the_plan = (kill_plan){.point = MTP__POINT_FORK_CHILD, .nth = 1};
     mtp__testpoint_set(kill_there, NULL);
     pid_t pid = fork();
@@ -332,7 +338,7 @@ static void fork_and_die(void *arg)
         _exit(0); /* never: it was killed on the way */
     int status = test_wait(pid);
     CHILD_CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    write_for_ever(1, 100);
+    write_range(1, 0, 100);
     CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
 }
 

@@ -387,7 +387,7 @@ static void times_of_any_size_and_empty_traces_do_no_harm(void **state)
 static void deep_nesting_and_many_threads_stay_linear(void **state)
 {
     (void)state;
-    const int64_t many = 200000;
+    const int64_t many = test_scaled(1000000); /* if it were not linear, it would run into the timeout */
     mtp_trace *t = made_begin();
     uint32_t k = made_thread(t, 1);
     for (int64_t i = 0; i < many; i++)
@@ -395,13 +395,11 @@ static void deep_nesting_and_many_threads_stay_linear(void **state)
     for (int64_t i = 0; i < 5000; i++)
         made_op(t, made_thread(t, 2 + i), i, i + 10, "c");
     mtp_events *e = events_of(made_end(t));
-    double began = test_now();
     assert_int_equal(count_of(e), many + 5000);
     size_t deepest = find(e, "a", 0), depth = 0;
     for (size_t next; (next = child_of(e, deepest)) != MTP_NO_EVENT; depth++)
         deepest = next;
     assert_int_equal(depth, many - 2);
-    assert_true(test_now() - began < 20);
     finish(e, t);
 }
 

@@ -256,7 +256,7 @@ static void let_time_pass(void)
     clock_gettime(CLOCK_MONOTONIC, &from);
     do
         clock_gettime(CLOCK_MONOTONIC, &now);
-    while (now.tv_sec == from.tv_sec && now.tv_nsec - from.tv_nsec < 2000);
+    while ((now.tv_sec - from.tv_sec) * 1000000000 + now.tv_nsec - from.tv_nsec < 2000);
 }
 
 /* torch's rule: it is where it began, until what is around it ends. By time it would be around that. */
