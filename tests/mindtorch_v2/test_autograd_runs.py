@@ -162,7 +162,7 @@ def test_two_threads_are_in_a_shared_leaf_at_once():
 
     def work(i):
         y = w * 2
-        y.register_hook(lambda g: after(inside.wait(20)))
+        y.register_hook(lambda g: after(inside.wait(120)))
         y.sum().backward()
 
     run_threads(2, work)
@@ -173,7 +173,7 @@ def test_two_threads_are_in_one_graph_at_once():
     w = leaf(3.0)
     inside = threading.Barrier(2)
     y = w * w
-    y.register_hook(lambda g: after(inside.wait(20)))
+    y.register_hook(lambda g: after(inside.wait(120)))
     total = y.sum()
     run_threads(2, lambda i: total.backward(retain_graph=True))
     assert w.grad.tolist() == [12.0]

@@ -248,9 +248,9 @@ def test_a_spool_that_was_cut_warns(tmp_path, recwarn):
 
 def test_a_spool_says_whether_its_process_lives(tmp_path):
     path = tmp_path / "run.mtp"
-    code = ("import mtprof, sys, time; s = mtprof.Session(activities=mtprof.CPU, spool=sys.argv[1]); s.prepare(); s.start();"
-            "print('ready', flush=True); time.sleep(60)")
-    with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as child:
+    code = ("import mtprof, sys; s = mtprof.Session(activities=mtprof.CPU, spool=sys.argv[1]); s.prepare(); s.start();"
+            "print('ready', flush=True); sys.stdin.read()")
+    with subprocess.Popen([sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         child.stdout.readline()
         assert mtprof.Trace.open(path).info()["outcome"] == "live"
         child.kill()

@@ -74,7 +74,7 @@ def test_times_nest_and_self_is_what_children_leave(x):
     assert outer.time_range.start <= inner.time_range.start and inner.time_range.end <= outer.time_range.end
     assert outer.cpu_time_total == pytest.approx(outer.time_range.elapsed_us())
     assert outer.self_cpu_time_total == pytest.approx(outer.cpu_time_total - inner.cpu_time_total)
-    assert inner.cpu_time_total == inner.self_cpu_time_total >= 2000
+    assert inner.cpu_time_total == inner.self_cpu_time_total >= 1900
 
 
 def test_self_times_of_threads_do_not_mix():
@@ -88,7 +88,7 @@ def test_self_times_of_threads_do_not_mix():
             thread.start()
             thread.join()
     main, other = find(prof.events(), "main")[0], find(prof.events(), "other")[0]
-    assert main.self_cpu_time_total == main.cpu_time_total >= 10000
+    assert main.self_cpu_time_total == main.cpu_time_total >= other.cpu_time_total >= 9900
     assert other.cpu_parent is None and other.thread != main.thread and other["thread_id"] != main["thread_id"]
 
 
