@@ -8,6 +8,7 @@
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -453,10 +454,14 @@ static int in_flight(void)
     cl_mem x = buffer_of(256);
     cl_kernel k = kernel_of("spin", x);
     cl_command_queue q = queue_of(ids[0], 0);
+    launch(q, k, NULL);
+    CHECK(clFinish(q)); /* a driver that compiles when a kernel first runs has done so */
     for (int i = 0; i < 20; i++)
         launch(q, k, NULL);
     exit(3);
 }
+
+static sem_t launched;
 
 static void *launch_on(void *kernel)
 {
@@ -465,6 +470,7 @@ static void *launch_on(void *kernel)
         for (int i = 0; i < 50; i++)
             launch(q, kernel, NULL);
         CHECK(clFinish(q));
+        sem_post(&launched);
     }
     return NULL;
 }
@@ -474,9 +480,11 @@ static int exit_elsewhere(void)
     cl_mem x = buffer_of(256);
     cl_kernel k = kernel_of("grow", x);
     pthread_t t;
-    if (pthread_create(&t, NULL, launch_on, k) != 0)
+    if (sem_init(&launched, 0, 0) != 0 || pthread_create(&t, NULL, launch_on, k) != 0)
         return 1;
-    usleep(100000);
+    while (sem_wait(&launched) != 0)
+        ;
+    usleep(20000);
     exit(4);
 }
 

@@ -166,7 +166,7 @@ def test_ends(p, calls, closed):
           "device work: 1 (not finished at exit)" in done.stderr, said(done))
     check("nor_hide_those_that_ended", t.names() == {"grow": 1}, t.names())
     done, t = p.under(calls, "in_flight")
-    check("exit_with_work_in_flight_keeps_it", done.returncode == 3 and t.names() == {"spin": 20}, said(done) + str(t.names()))
+    check("exit_with_work_in_flight_keeps_it", done.returncode == 3 and t.names() == {"spin": 21}, said(done) + str(t.names()))
     done, t = p.under(calls, "exit_elsewhere")
     check("exit_while_others_enqueue_ends_the_trace", done.returncode == 4 and t.names()["grow"] > 0, said(done) + str(t.names()))
     done, t = p.under(calls, "forks")
