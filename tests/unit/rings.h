@@ -7,7 +7,7 @@
 #include "trace/trace.h"
 
 #define RING ((uint64_t)1 << 20)
-#define NEWEST 200 /* of the scopes that are made at the end, all must be there */
+#define NEWEST 200 /* scopes recorded at the end: all must be kept */
 
 static inline mtp_profile_config ring_config(bool file)
 {
@@ -39,8 +39,7 @@ static inline void newest_scopes(void)
     }
 }
 
-/* All spans have names, the newest are there, and their times are those of the clock: one offset fits all of them, wherever
- * the thread was preempted. */
+/* All spans have names, the newest are present, and their times match the clock: one offset fits all of them, wherever the thread was preempted. */
 static inline void check_trace(const mtp_trace *t)
 {
     const int64_t slack = 1000000;
@@ -73,7 +72,7 @@ static inline void check_clean(const char *path)
     mtp_check_destroy(check);
 }
 
-/* Unique names, shapes, stacks and args: its chunk needs definitions of all kinds. */
+/* Unique names, shapes, stacks and args: the chunk needs definitions of all kinds. */
 static inline void record_details(int number, int round)
 {
     char text[64];

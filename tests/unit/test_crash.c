@@ -17,9 +17,9 @@ enum {
     POLICIES = 3
 };
 
-/* What the child says of itself, in memory that outlives it. */
+/* The child's progress, in memory that outlives it. */
 typedef struct diary {
-    _Atomic uint64_t committed[THREADS]; /* counters of thread k that have returned */
+    _Atomic uint64_t committed[THREADS]; /* counters of thread k whose call has returned */
     _Atomic uint32_t ready;
     _Atomic uint32_t hits;
     _Atomic uint32_t stops; /* profiles that were stopped */
@@ -37,7 +37,7 @@ typedef struct kill_plan {
 
 static const char *const counter_name[THREADS] = {"counter 0", "counter 1", "counter 2"};
 
-/* Counters without a hole, and between them all else that makes definitions and chunks. */
+/* Counters without gaps, interleaved with everything else that creates definitions and chunks. */
 static void write_range(int k, uint64_t from, uint64_t limit)
 {
     uint32_t name = mtp_name(counter_name[k]);
@@ -71,7 +71,7 @@ static void write_range(int k, uint64_t from, uint64_t limit)
     }
 }
 
-/* Of each thread. What a full buffer dropped would be missing, and the parent may come late. */
+/* Per thread: fits the buffer, however late the parent's kill is. A full buffer would drop records. */
 enum {
     FITS = 100000
 };
@@ -89,7 +89,7 @@ static void *live_shortly(void *arg)
     return NULL;
 }
 
-/* The same by threads that end after a few records each: they share pieces, and hand on what they leave of them. */
+/* The same, by threads that end after a few records each: they share pieces, and pass on what is left of them. */
 static void *write_by_turns(void *arg)
 {
     short_life l = {.k = (int)(intptr_t)arg};
@@ -139,7 +139,7 @@ static void record_until_killed(void *arg)
         pause();
 }
 
-/* What must hold of a file whatever happened to its writer. `exact`: nothing but a kill can have cost a record. */
+/* Invariants of a file, whatever happened to its writer. `exact`: only a kill can have cost a record. */
 static void check_file(const kill_plan *p, bool exact, const char *what)
 {
     seen s = {0};
@@ -148,8 +148,7 @@ static void check_file(const kill_plan *p, bool exact, const char *what)
         fail_msg("%s: %s", what, mtp_last_error());
     if (s.problem[0] != 0 || s.report.damaged != 0)
         fail_msg("%s: %llu damaged; %s", what, (unsigned long long)s.report.damaged, s.problem);
-    for (size_t i = 0; i < s.records;
-         i++) /* every record is there with all its words: here each has a name */
+    for (size_t i = 0; i < s.records; i++) /* all words of every record are present: here each has a name */
         if ((s.record[i].kind == MTP__KIND_BEGIN || s.record[i].kind == MTP__KIND_COUNTER ||
              s.record[i].kind == MTP__KIND_MARK) &&
             (uint32_t)s.record[i].word[0] == 0)
@@ -171,7 +170,7 @@ static void check_file(const kill_plan *p, bool exact, const char *what)
         }
         uint64_t last = next == UINT64_MAX ? 0 : next;
         if (count == 0 && p->policy == MTP_KEEP_NEWEST)
-            continue; /* other threads' newer records may have made all of these go */
+            continue; /* newer records of other threads may have evicted all of these */
         if (last > committed + 1)
             fail_msg("%s: thread %d: %llu there, %llu written", what, k, (unsigned long long)last,
                      (unsigned long long)committed);
@@ -257,7 +256,7 @@ static void *short_writer(void *arg)
     return NULL;
 }
 
-/* Two recordings of two threads, one after the other, with the hook set from the start. */
+/* Two recordings by two threads, one after the other, with the hook set from the start. */
 static void record_with_hook(void *arg)
 {
     const kill_plan *p = arg;
@@ -335,7 +334,7 @@ static void fork_and_die(void *arg)
     mtp__testpoint_set(kill_there, NULL);
     pid_t pid = fork();
     if (pid == 0)
-        _exit(0); /* never: it was killed on the way */
+        _exit(0); /* not reached: it was killed before */
     int status = test_wait(pid);
     CHILD_CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     write_range(1, 0, 100);
@@ -359,7 +358,7 @@ static size_t dead_bytes;
 static mtp_status original(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
 {
     if (chunk->checksum == 0 || chunk->stream == 0) /* control records are checked one by one: test_flips.c */
-        return MTP_OK;                              /* was in its writer's hands: nothing vouches for it */
+        return MTP_OK;                              /* was still open: nothing vouches for it */
     *(int *)user += !test_chunk_is_in(dead, dead_bytes, chunk, words, count);
     return MTP_OK;
 }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include "rings.h"
 
-/* More names than the session's table holds: in a stream all are kept, with a small budget what was lost is said. */
+/* More names than the session's table holds: a stream keeps all of them. */
 static void a_stream_names_any_number(void **state)
 {
     (void)state;
@@ -43,8 +43,7 @@ static void *name_things(void *arg)
     return NULL;
 }
 
-/* Threads that do nothing but define things are inside a record nearly always, and so keep each other from beginning an epoch:
- * they wait for each other. (One that the system stops there may be waited for in vain: that costs a few.) */
+/* Threads that only define names are inside a record nearly all the time, and so prevent each other from beginning an epoch: they wait for each other. (Waiting for one that is preempted there may fail: that costs a few names.) */
 static void threads_that_name_things_at_once_lose_hardly_any(void **state)
 {
     (void)state;
@@ -62,14 +61,14 @@ static void threads_that_name_things_at_once_lose_hardly_any(void **state)
         assert_true(lost * 100 < (uint64_t)test_scaled(40000) * 2);
         name_things(&(int){3});
         newest_scopes();
-        assert_int_equal(ledger_of(prof).lost_definitions, lost); /* they are all out of the way */
+        assert_int_equal(ledger_of(prof).lost_definitions, lost); /* the other threads are gone */
         assert_ok(mtp_profile_stop(prof));
         assert_balanced(prof);
         mtp_profile_destroy(prof);
     }
 }
 
-/* Definitions that need a hundred times what their records do: the ring holds what both have room for, all of it named. */
+/* Definitions a hundred times the size of their records: the ring holds as much as both have room for, all of it named. */
 static void long_names_do_not_fill_a_ring(void **state)
 {
     (void)state;
@@ -101,7 +100,7 @@ static void long_names_do_not_fill_a_ring(void **state)
     }
 }
 
-/* A server that names each request has used all ids after some weeks: then the first are free again. */
+/* A server that names each request runs out of ids after some weeks: ids are then reused. */
 static void ids_do_not_run_out_in_a_ring(void **state)
 {
     (void)state;
@@ -133,7 +132,7 @@ static void ids_do_not_run_out_in_a_ring(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* Ops named at run time leave nothing behind in the process. */
+/* Names given to ops at run time belong to the session, not to the process. */
 static void ops_named_by_text_are_the_sessions(void **state)
 {
     (void)state;
@@ -166,7 +165,7 @@ static bool put_text(void *user, const void *bytes, size_t count)
     return true;
 }
 
-/* A budget that cannot hold what there is to define: that is counted, and everybody says so. */
+/* A budget too small for the definitions: the loss is counted, and reported everywhere. */
 static void lost_definitions_are_said(void **state)
 {
     (void)state;
@@ -175,7 +174,7 @@ static void lost_definitions_are_said(void **state)
     c.buffer_bytes = 16 * 4096;
     c.spool = test_path("lost.mtp");
     mtp_profile *prof = test_start(&c);
-    MTP_SCOPE ("around") { /* its chunk has room when the budget is spent */
+    MTP_SCOPE ("around") { /* its chunk still has room when the budget is spent */
         for (int i = 0; i < 5000; i++)
             scope_text("a long name so that definitions need more than records do, %llu",
                        (unsigned long long)i);
@@ -207,10 +206,10 @@ static void lost_definitions_are_said(void **state)
 
 typedef struct full_disk {
     uint64_t buffer_bytes;
-    uint64_t *kept; /* shared: records, and names that are not */
+    uint64_t *kept; /* shared with the child: records kept; definitions lost */
 } full_disk;
 
-/* A file may have 49 pieces, whatever was asked for. */
+/* The file is limited to 49 pieces, whatever the configured size. */
 static void record_on_a_full_disk(void *arg)
 {
     const full_disk *d = arg;
@@ -237,8 +236,7 @@ static void record_on_a_full_disk(void *arg)
     mtp_profile_destroy(prof);
 }
 
-/* Names of which eight fit a chunk, and leave it before it comes to its end. When the disk is found full, definitions may have
- * more than their part already; records have their share of what the disk gives, not of what was asked for. */
+/* Eight such names fill a chunk. When the disk turns out to be full, definitions may already have more than their share; records get their share of the space that the disk has, not of the configured size. */
 static void long_names_do_not_fill_a_ring_nor_one_on_a_full_disk(void **state)
 {
     (void)state;

@@ -168,7 +168,7 @@ static void empty_traces_and_odd_times_are_fine(void **state)
     assert_int_equal(summary_of(d).appeared, mtp_diff_count(d));
     mtp_diff_destroy(d);
     mtp_trace *t[2];
-    for (int k = 0; k < 2; k++) { /* no time at all, and all there is */
+    for (int k = 0; k < 2; k++) { /* no time at all; the whole time */
         run r = run_begin();
         for (int i = 0; i < 20; i++) {
             mtp__trace_add_span(r.t, r.track, 0, 0, text(r.t, "nothing"), MTP__CATEGORY_CPU_OP, 0, 0);

@@ -12,7 +12,7 @@
 #include "record/epoch.h"
 #include "rings.h"
 
-/* Of a ring that was stopped. */
+/* Checks a stopped ring. */
 static void check_ring(mtp_profile *prof)
 {
     mtp_trace *t;
@@ -142,7 +142,7 @@ static uint64_t virtual_clock(clockid_t id)
     return atomic_fetch_add(&virtual_ns, 100) + (id == CLOCK_REALTIME ? epoch : 0);
 }
 
-/* Names that end in " 5 ms" last so long. */
+/* Scopes whose names end in " 5 ms" have that duration. */
 static void check_durations(const mtp_trace *t, int least)
 {
     int found = 0;
@@ -160,8 +160,7 @@ static void check_durations(const mtp_trace *t, int least)
     assert_true(found >= least);
 }
 
-/* A scope each second, a thread and a cycle each half minute, a name of its own each minute: a million of each in a year
- * (MTP_TEST_SCALE=365). What is left is the newest, named and timed. */
+/* A scope each second, a thread and a cycle each half minute, a unique name each minute: a million of each in a year (MTP_TEST_SCALE=365). The newest remain, with names and times. */
 static void a_ring_runs_for_a_year(void **state)
 {
     (void)state;
@@ -215,7 +214,7 @@ static void a_ring_runs_for_a_year(void **state)
 typedef struct idler {
     pthread_t thread;
     int number;
-    atomic_int go; /* 1: it has recorded; 2: once more; 3: it has; 4: it may end */
+    atomic_int go; /* 1: has recorded; 2: record again; 3: has done so; 4: end */
 } idler;
 
 static void *idle_thread(void *arg)
@@ -257,7 +256,7 @@ static void idlers_say(int what, int until)
     }
 }
 
-/* What idle threads recorded first and last is there, with all its details. */
+/* The first and last records of idle threads are present with all their details. */
 static void check_idlers(mtp_trace *t, int rounds)
 {
     int names = 0, args = 0, shapes = 0, stacks = 0;
@@ -315,7 +314,7 @@ static void everything_and_idle_threads_do_not_fill_a_ring(void **state)
                 colors++;
             }
         assert_int_equal(colors, 1);
-        for (uint32_t i = 0; i < t->track_count; i++) /* living and gone, each has its name */
+        for (uint32_t i = 0; i < t->track_count; i++) /* both running and finished threads have their names */
             assert_true(t->tracks[i].on_device || t->tracks[i].tid > 100);
         mtp_trace_destroy(t);
         mtp_profile_destroy(prof);
@@ -327,14 +326,14 @@ static void everything_and_idle_threads_do_not_fill_a_ring(void **state)
 static struct {
     atomic_int ready; /* its epoch */
     atomic_int
-        lost; /* the system stopped a thread inside a record for so long that the others did without a name */
+        lost; /* a thread was preempted inside a record for so long that the others lost a definition */
 } * shared;
 
 static void *churn_names(void *arg)
 {
     for (uint64_t i = 0;; i++) {
         scope_text(arg != NULL ? "churned by one, %llu" : "churned by another, %llu", (unsigned long long)i);
-        if (i % 8 == 0) /* one that is stopped inside a record keeps an epoch from beginning */
+        if (i % 8 == 0) /* a thread preempted inside a record keeps an epoch from beginning */
             usleep(1);
     }
     return NULL;
@@ -363,12 +362,12 @@ static void record_until_killed(void *arg)
     }
 }
 
-/* Whatever is being recycled at that instant: what is there has its names. */
+/* Whatever is being recycled when it is killed: the remaining records have names. */
 static void a_ring_that_turns_survives_kills(void **state)
 {
     (void)state;
     shared = test_shared(sizeof *shared);
-    test_path("epochs.mtp"); /* makes the folder here, not in the child */
+    test_path("epochs.mtp"); /* creates the folder in the parent */
     for (int done = 0; done < test_scaled(60);) {
         atomic_store(&shared->ready, 0);
         atomic_store(&shared->lost, 0);
@@ -416,7 +415,7 @@ static void *turn_often(void *arg)
     return NULL;
 }
 
-/* Four threads define, look up and begin epochs at random: none is named by another's words. */
+/* Four threads define, look up and begin epochs at random: no id resolves to another's text. */
 static void epochs_begin_beside_threads_that_look_things_up(void **state)
 {
     (void)state;
@@ -447,7 +446,7 @@ static void epochs_begin_beside_threads_that_look_things_up(void **state)
         assert_true(atomic_load(&prof->recorder->pool.epoch) > 3);
         mtp_ledger l = ledger_of(prof);
         if (policy ==
-            MTP_STREAM) /* in a ring, a thread that is stopped inside a record may hold things up for too long */
+            MTP_STREAM) /* in a ring, a thread preempted inside a record may delay an epoch for too long */
             assert_int_equal(l.lost_definitions, 0);
         assert_balanced(prof);
         mtp_trace *trace;
