@@ -1,4 +1,5 @@
-/* tests/unit/forked.h - for the tests of record/fork: threads that keep recording, and a child's own profile. */
+/* tests/unit/forked.h - for the tests of record/fork: threads that keep recording, and a child's own
+ * profile. */
 #ifndef TESTS_UNIT_FORKED_H
 #define TESTS_UNIT_FORKED_H
 #include "tests/test.h"

@@ -80,7 +80,8 @@ static void launch(cl_command_queue q, cl_kernel k, cl_event after)
                                  NULL));
 }
 
-/* -------------------------------------------------------------------------------------------------- every call */
+/* -------------------------------------------------------------------------------------------------- every
+ * call */
 
 static void use_buffers(cl_command_queue q)
 {
@@ -197,7 +198,8 @@ static int all_calls(void)
     return 0;
 }
 
-/* ----------------------------------------------------------------------- the answers that the program is given */
+/* ----------------------------------------------------------------------- the answers that the program is
+ * given */
 
 static void tell_queue(const char *name, cl_command_queue q)
 {
@@ -247,7 +249,8 @@ static int answers(void)
     return 0;
 }
 
-/* ------------------------------------------------------------------------------ threads, devices, many in flight */
+/* ------------------------------------------------------------------------------ threads, devices, many in
+ * flight */
 
 #define THREADS 4
 #define EACH 700
@@ -416,7 +419,8 @@ static int out_of_order(void)
     return 0;
 }
 
-/* -------------------------------------------------------------------------------------------- what goes wrong */
+/* -------------------------------------------------------------------------------------------- what goes
+ * wrong */
 
 static int failing(void)
 {

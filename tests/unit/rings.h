@@ -39,7 +39,8 @@ static inline void newest_scopes(void)
     }
 }
 
-/* All spans have names, the newest are present, and their times match the clock: one offset fits all of them, wherever the thread was preempted. */
+/* All spans have names, the newest are present, and their times match the clock: one offset fits all of
+ * them, wherever the thread was preempted. */
 static inline void check_trace(const mtp_trace *t)
 {
     const int64_t slack = 1000000;

@@ -1,7 +1,8 @@
 /* Unit: analyze/averages and analyze/torch: nesting, sums, order. */
 #include "tests/unit/averages_rows.h"
 
-/* ------------------------------------------------------------------------------------------------- nesting */
+/* -------------------------------------------------------------------------------------------------
+ * nesting */
 
 static void self_time_is_what_direct_children_leave(void **state)
 {
@@ -310,7 +311,8 @@ static void deep_nesting_and_many_names_need_no_special_care(void **state)
     finish(a, t);
 }
 
-/* A function that calls itself a million times: 64 bytes for each that is open are enough, in a trace with memory events 160. */
+/* A function that calls itself a million times: 64 bytes for each that is open are enough, in a trace with
+ * memory events 160. */
 static void deep_recursion_takes_little_memory(void **state)
 {
     (void)state;
@@ -339,7 +341,8 @@ static void deep_recursion_takes_little_memory(void **state)
     }
 }
 
-/* --------------------------------------------------------------------------------------------- sort, total */
+/* --------------------------------------------------------------------------------------------- sort,
+ * total */
 
 static mtp_trace *some_rows(void)
 {
@@ -393,7 +396,8 @@ static void rows_sort_by_torchs_attributes_largest_first_and_stable(void **state
     finish(a, t);
 }
 
-/* ------------------------------------------------------------------------------------------------- the rest */
+/* ------------------------------------------------------------------------------------------------- the
+ * rest */
 
 static void an_empty_trace_has_no_rows(void **state)
 {

@@ -1,7 +1,8 @@
 /* Unit: analyze/torch: memory and device time. */
 #include "tests/unit/averages_rows.h"
 
-/* -------------------------------------------------------------------------------------------------- memory */
+/* --------------------------------------------------------------------------------------------------
+ * memory */
 
 static void memory_is_of_all_spans_that_are_open_whichever_thread_allocates(void **state)
 {
@@ -44,7 +45,8 @@ static void allocations_that_failed_are_a_row(void **state)
     finish(a, t);
 }
 
-/* -------------------------------------------------------------------------------------------------- device */
+/* --------------------------------------------------------------------------------------------------
+ * device */
 
 static void device_time_is_of_the_op_and_of_all_around_it(void **state)
 {

@@ -1,7 +1,8 @@
 /* Unit: analyze/torch: which events share a row; FLOPs. */
 #include "tests/unit/averages_rows.h"
 
-/* ------------------------------------------------------------------------------------------------ grouping */
+/* ------------------------------------------------------------------------------------------------
+ * grouping */
 
 static void by_shape_a_list_of_tensors_is_empty(void **state)
 {
@@ -170,7 +171,8 @@ static void top_level_only_leaves_out_what_has_a_parent(void **state)
     finish(a, t);
 }
 
-/* --------------------------------------------------------------------------------------------------- FLOPs */
+/* ---------------------------------------------------------------------------------------------------
+ * FLOPs */
 
 static void coverage_is_the_share_of_op_time_with_known_flops(void **state)
 {

@@ -189,7 +189,8 @@ static void blocks_of_a_stopped_ring(void **state)
     spoil_blocks((plan){.policy = MTP_KEEP_NEWEST, .buffer_bytes = 16 * BLOCK});
 }
 
-/* Where it ends nobody knows: so of what is lost only the holes between chunks are told, and what is not its own. */
+/* Where it ends nobody knows: so of what is lost only the holes between chunks are told, and what is not
+ * its own. */
 static void blocks_of_a_killed_programs_spool(void **state)
 {
     (void)state;

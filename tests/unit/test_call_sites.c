@@ -114,7 +114,8 @@ static void thousands_of_call_sites_leave_a_ring_its_room(void **state)
     }
 }
 
-/* Sites that are met while it records are defined for later epochs, too; and cycles go on with what is defined. */
+/* Sites that are met while it records are defined for later epochs, too; and cycles go on with what is
+ * defined. */
 static void call_sites_that_come_later_stay_as_well(void **state)
 {
     (void)state;

@@ -30,7 +30,8 @@ static void record_some(victim *v, int i)
     v->asked += 6;
 }
 
-/* Cancelled while it records; on its way to its first record; or as it ends, in the destructors of its keys. */
+/* Cancelled while it records; on its way to its first record; or as it ends, in the destructors of its
+ * keys. */
 static void *is_cancelled(void *arg)
 {
     victim *v = arg;

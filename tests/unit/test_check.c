@@ -417,7 +417,8 @@ static void torchs_own_files_break_just_these(void **state)
     }
 }
 
-/* -------------------------------------------------------------------------------------------- surroundings */
+/* --------------------------------------------------------------------------------------------
+ * surroundings */
 
 static bool keep(void *user, const void *bytes, size_t length)
 {

@@ -587,7 +587,8 @@ static bool has_ops(const mtp_trace *t, const mtp__track *track)
     return false;
 }
 
-/* torch numbers the threads that run ops 1, 2, ... in order of appearance; forward threads use these numbers. */
+/* torch numbers the threads that run ops 1, 2, ... in order of appearance; forward threads use these
+ * numbers. */
 static int make_flows_anew(const char *from, const char *to)
 {
     mtp_trace *t;

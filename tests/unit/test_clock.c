@@ -171,7 +171,8 @@ static void a_clock_that_runs_backwards_or_stands_still_is_recorded_as_it_is(voi
     }
 }
 
-/* ------------------------------------------------------------------------------ the system's clocks gone wrong */
+/* ------------------------------------------------------------------------------ the system's clocks gone
+ * wrong */
 
 static bool monotonic_stands, all_stand;
 static int64_t step; /* an offset that was added to CLOCK_MONOTONIC */

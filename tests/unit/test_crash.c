@@ -89,7 +89,8 @@ static void *live_shortly(void *arg)
     return NULL;
 }
 
-/* The same, by threads that end after a few records each: they share pieces, and pass on what is left of them. */
+/* The same, by threads that end after a few records each: they share pieces, and pass on what is left of
+ * them. */
 static void *write_by_turns(void *arg)
 {
     short_life l = {.k = (int)(intptr_t)arg};

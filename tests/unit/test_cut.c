@@ -4,7 +4,9 @@
 #include "tests/made_trace.h"
 #include "trace/trace.h"
 
-/* Three steps of 1000 ns at 0, 1000, 2000. Each has, on the main thread: step > forward > aten::mm > launch, then aten::add; a kernel that runs 900 ns after its launch (the last one outside all steps), with its flow; memory, a mark; and a worker's "load" that crosses from one step into the next. */
+/* Three steps of 1000 ns at 0, 1000, 2000. Each has, on the main thread: step > forward > aten::mm >
+ * launch, then aten::add; a kernel that runs 900 ns after its launch (the last one outside all steps),
+ * with its flow; memory, a mark; and a worker's "load" that crosses from one step into the next. */
 typedef struct built {
     mtp_trace *t;
     uint32_t main, worker, stream;
@@ -132,7 +134,8 @@ static void assert_sound(const mtp_trace *part)
     mtp_trace_destroy(again);
 }
 
-/* ------------------------------------------------------------------------------------------------- by step */
+/* ------------------------------------------------------------------------------------------------- by
+ * step */
 
 static void a_step_has_what_began_in_it_and_the_device_work_that_it_launched(void **state)
 {
@@ -212,7 +215,8 @@ static void what_spans_carry_is_kept(void **state)
     mtp_trace_destroy(t);
 }
 
-/* ------------------------------------------------------------------------------------------------- by time */
+/* ------------------------------------------------------------------------------------------------- by
+ * time */
 
 static void a_stretch_of_time_cuts_what_reaches_out(void **state)
 {
@@ -427,7 +431,8 @@ static void what_is_asked_together_holds_together(void **state)
     mtp_trace_destroy(t);
 }
 
-/* ------------------------------------------------------------------------------------------------- the whole */
+/* ------------------------------------------------------------------------------------------------- the
+ * whole */
 
 static void without_a_wish_it_is_a_copy(void **state)
 {
@@ -453,7 +458,8 @@ static void without_a_wish_it_is_a_copy(void **state)
     mtp_trace_destroy(t);
 }
 
-/* Each step cut from PyTorch's own files is a sound file, and together they have all ops that are in steps. */
+/* Each step cut from PyTorch's own files is a sound file, and together they have all ops that are in
+ * steps. */
 static void steps_of_torchs_traces_are_sound(void **state)
 {
     (void)state;
@@ -522,7 +528,8 @@ static void hostile_names_pass_through(void **state)
     mtp_trace_destroy(t);
 }
 
-/* ---------------------------------------------------------------------------------------------------- errors */
+/* ----------------------------------------------------------------------------------------------------
+ * errors */
 
 static void what_cannot_be_is_told(void **state)
 {

@@ -1,5 +1,5 @@
-/* Unit: record/control, record/intern: what a session defines. Any number of names, long names, ids that wrap, and
- * budgets that definitions do not fit into. */
+/* Unit: record/control, record/intern: a session's definitions. Any number of names, long names, ids that wrap,
+ * budgets that are too small. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sys/resource.h>
@@ -43,7 +43,9 @@ static void *name_things(void *arg)
     return NULL;
 }
 
-/* Threads that only define names are inside a record nearly all the time, and so prevent each other from beginning an epoch: they wait for each other. (Waiting for one that is preempted there may fail: that costs a few names.) */
+/* Threads that only define names are inside a record nearly all the time, and so prevent each other from
+ * beginning an epoch: they wait for each other. (Waiting for one that is preempted there may fail: that
+ * costs a few names.) */
 static void threads_that_name_things_at_once_lose_hardly_any(void **state)
 {
     (void)state;
@@ -68,7 +70,8 @@ static void threads_that_name_things_at_once_lose_hardly_any(void **state)
     }
 }
 
-/* Definitions a hundred times the size of their records: the ring holds as much as both have room for, all of it named. */
+/* Definitions a hundred times the size of their records: the ring holds as much as both have room for, all
+ * of it named. */
 static void long_names_do_not_fill_a_ring(void **state)
 {
     (void)state;
@@ -236,7 +239,8 @@ static void record_on_a_full_disk(void *arg)
     mtp_profile_destroy(prof);
 }
 
-/* Eight such names fill a chunk. When the disk turns out to be full, definitions may already have more than their share; records get their share of the space that the disk has, not of the configured size. */
+/* Eight such names fill a chunk. When the disk turns out to be full, definitions may already have more
+ * than their share; records get their share of the space that the disk has, not of the configured size. */
 static void long_names_do_not_fill_a_ring_nor_one_on_a_full_disk(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Unit: record/details and record/stack: shape signatures, stacks, texts, and what happens when they do not fit. */
+/* Unit: record/details and record/stack: shape signatures, stacks, texts, and what happens when they do
+ * not fit. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <dlfcn.h>
@@ -559,7 +560,8 @@ static void describing_survives_addresses_that_are_nothing(void **state)
     assert_ok(mtp_stack_provider_set(NULL));
 }
 
-/* Describing a frame takes the program's locks (such as the dynamic linker's), whose holder may be recording: it must not have to wait for us. */
+/* Describing a frame takes the program's locks (such as the dynamic linker's), whose holder may be
+ * recording: it must not have to wait for us. */
 static sem_t describing, recorded;
 static _Thread_local uint64_t own_frame;
 

@@ -1,7 +1,8 @@
 /* Unit: analyze/diff: how often a verdict is wrong, and verdicts one by one. */
 #include "tests/unit/made_runs.h"
 
-/* ------------------------------------------------------------------------------------- how often it is wrong */
+/* ------------------------------------------------------------------------------------- how often it is
+ * wrong */
 
 static void the_same_program_with_spikes_is_quiet(void **state)
 {
@@ -94,7 +95,8 @@ static void a_tenth_that_became_faster_is_told(void **state)
     mtp_trace_destroy(after);
 }
 
-/* ---------------------------------------------------------------------------------------------- one by one */
+/* ---------------------------------------------------------------------------------------------- one by
+ * one */
 
 /* `calls` calls of each name with its time, and a little scatter. */
 typedef struct timed {

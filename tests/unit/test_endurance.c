@@ -219,7 +219,8 @@ static void read_long(void *arg)
     the_run->reader = peak_rss();
 }
 
-/* reliability.md 13. Writers use bounded memory, however much they write. Readers hold the columns of all spans, 26 bytes each, and report their size. */
+/* reliability.md 13. Writers use bounded memory, however much they write. Readers hold the columns of all
+ * spans, 26 bytes each, and report their size. */
 static void a_long_recording_is_written_in_bounded_memory_and_read(void **state)
 {
     (void)state;
@@ -276,7 +277,8 @@ static void nesting_of_any_depth_and_ends_without_begins_are_read(void **state)
     free(open);
 }
 
-/* --------------------------------------------------------------------------------- files that are not kept still */
+/* --------------------------------------------------------------------------------- files that are not
+ * kept still */
 
 typedef struct shaking {
     const char *path;

@@ -53,7 +53,8 @@ static void each_ring(void (*fill)(mtp_profile *prof))
     }
 }
 
-/* ---------------------------------------------------------------------------------------- what fills a ring */
+/* ---------------------------------------------------------------------------------------- what fills a
+ * ring */
 
 static void *short_thread(void *arg)
 {
@@ -160,7 +161,8 @@ static void check_durations(const mtp_trace *t, int least)
     assert_true(found >= least);
 }
 
-/* A scope each second, a thread and a cycle each half minute, a unique name each minute: a million of each in a year (MTP_TEST_SCALE=365). The newest remain, with names and times. */
+/* A scope each second, a thread and a cycle each half minute, a unique name each minute: a million of each
+ * in a year (MTP_TEST_SCALE=365). The newest remain, with names and times. */
 static void a_ring_runs_for_a_year(void **state)
 {
     (void)state;
@@ -393,7 +395,8 @@ static void a_ring_that_turns_survives_kills(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ the turn itself */
+/* ------------------------------------------------------------------------------------------ the turn
+ * itself */
 
 typedef struct turning {
     mtp_profile *prof;

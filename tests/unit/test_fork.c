@@ -15,7 +15,7 @@ extern char **environ;
 
 /* ------------------------------------------------------------------------------------------ child off */
 
-static void *chunks; /* where the parent's are */
+static void *chunks; /* address of the parent's chunks */
 
 static void child_records_nothing(void *arg)
 {
@@ -49,7 +49,7 @@ static void child_on_its_own(void *arg)
 {
     child_is_off(arg);
     own_profile();
-    CHILD_CHECK(mtp_profile_start(prof) == MTP_E_STATE); /* what it recorded into is not here */
+    CHILD_CHECK(mtp_profile_start(prof) == MTP_E_STATE); /* its chunks were not inherited */
     CHILD_CHECK(strstr(mtp_last_error(), "stayed with the parent process") != NULL);
     CHILD_CHECK(mtp_recording() == 0);
     mtp_profile_destroy(prof);
@@ -115,7 +115,7 @@ static void *fork_too(void *arg)
     return NULL;
 }
 
-/* Any thread may fork, several at once, while the profile is started, stopped and asked. */
+/* Any thread may fork, several at once, while the profile is started, stopped and queried. */
 static void forks_from_several_threads_beside_starts_and_stops(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void count_live(void *arg)
     live[1] = mtp__alloc_live();
 }
 
-/* What is the child's to give back, it can; of the parent's, it believes to have nothing. */
+/* The child can free what it owns, and counts nothing of the parent's as its own. */
 static void a_child_gives_back_all_it_has(void **state)
 {
     (void)state;
@@ -296,12 +296,12 @@ static void a_followed_child_records_into_a_file_of_its_own(void **state)
             assert_int_equal(s.report.damaged, 0);
             assert_int_equal(s.report.complete, how == 0 || how == 3);
             assert_int_equal(s.report.pid, pid);
-            assert_int_equal(s.records, how == 0 ? 2003 : 2002); /* its STEP, and what it did */
+            assert_int_equal(s.records, how == 0 ? 2003 : 2002); /* its STEP and its own records */
             assert_int_equal(seen_streams(&s), 1);
             assert_string_equal(seen_metadata(&s, 'j', "rank", 0), "5");
             const seen_record *last = seen_nth(&s, MTP__KIND_MARK, 0);
             assert_string_equal(seen_name(&s, (uint32_t)last->word[0]), "a name that only the child knows");
-            for (size_t i = 0; i < s.records; i++) /* nothing of the parent's */
+            for (size_t i = 0; i < s.records; i++) /* none of the parent's records */
                 assert_true(s.record[i].kind != MTP__KIND_BEGIN ||
                             strstr(seen_name(&s, (uint32_t)s.record[i].word[0]), "child") != NULL);
             seen_free(&s);
@@ -317,7 +317,7 @@ static void child_that_cannot_follow(void *arg)
     mtp_profile_destroy(prof);
 }
 
-/* The file, or the memory, may not be there to be had: the child is then simply off. */
+/* If the child cannot get its file or its memory, it does not record. */
 static void a_child_that_cannot_have_its_file_is_off(void **state)
 {
     (void)state;
@@ -325,7 +325,7 @@ static void a_child_that_cannot_have_its_file_is_off(void **state)
     c.spool = test_path("nofollow.mtp");
     c.follow_fork = true;
     prof = test_start(&c);
-    for (int nth = 1; nth <= 4; nth++) { /* what its pool needs: a list, addresses, a file, its first block */
+    for (int nth = 1; nth <= 4; nth++) { /* its pool needs a list, addresses, a file, its first block */
         mtp__fault_plan(MTP__FAULTS_ALL, nth, nth % 2);
         int status = test_child(child_that_cannot_follow, NULL, 20);
         mtp__fault_stop();
@@ -339,7 +339,7 @@ static void a_child_that_cannot_have_its_file_is_off(void **state)
 
 static void copy_behaves(int how)
 {
-    for (int i = 0; i < 100; i++) { /* no handler of ours has run: only the gate's page is wiped */
+    for (int i = 0; i < 100; i++) { /* our fork handlers did not run: only the gate's page is wiped */
         MTP_SCOPE ("copy") {
         }
         mtp_mark(MTP_NAME("copy"));
@@ -355,11 +355,12 @@ static void copy_behaves(int how)
     if (how == 2)
         mtp_profile_destroy(prof);
     if (how == 3)
-        exit(0); /* its handlers must not finish the parent's file */
+        exit(0); /* its exit handlers must not finish the parent's file */
     _exit(0);
 }
 
-/* A child of the bare system call: the library does not hear of it, and still nothing of the parent's is touched. */
+/* A child of the bare system call: the library is not notified, and yet nothing of the parent's is
+ * touched. */
 static void a_child_of_a_bare_system_call_does_not_touch_the_parents_file(void **state)
 {
     (void)state;
@@ -421,7 +422,7 @@ static void programs_that_are_started_do_not_disturb(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* The trace of a stopped profile is memory as any other: a child may read it, and give it back. */
+/* The trace of a stopped profile is ordinary memory: a child may read and free it. */
 static void child_reads(void *arg)
 {
     mtp_trace *trace = arg;
@@ -459,7 +460,7 @@ static uint64_t spans_now(void)
     return info.spans;
 }
 
-/* What it records itself comes after what it has of its parent, or instead of it. */
+/* Its own records follow those inherited from its parent, or replace them. */
 static void child_has_what_was_recorded(void *arg)
 {
     const uint64_t scopes = *(const uint64_t *)arg, before = prof->config.acc_events ? scopes : 0;
@@ -490,8 +491,8 @@ static void a_child_has_what_was_recorded_and_stopped(void **state)
         assert_int_equal(spans_now(), scopes);
         assert_ok(mtp_profile_start(prof));
         chunks = prof->recorder->pool.base;
-        assert_true(
-            test_left_well(test_child(child_is_off, NULL, 20))); /* while it records it is the parent's */
+        assert_true(test_left_well(
+            test_child(child_is_off, NULL, 20))); /* a recording in progress stays with the parent */
         chunks = NULL;
         assert_ok(mtp_profile_stop(prof));
         mtp_profile_destroy(prof);

@@ -1,4 +1,5 @@
-/* Unit: record/fork: forks inside a record, in a signal handler, under one of our locks, beside the dynamic linker. */
+/* Unit: record/fork: forks inside a record, in a signal handler, under one of our locks, beside the
+ * dynamic linker. */
 #define _GNU_SOURCE
 #include <link.h>
 #include <pthread.h>
@@ -9,10 +10,10 @@
 
 static mtp__testpoint fork_at;
 static pid_t tester;
-static _Thread_local bool i_fork; /* a child of another thread would be that thread for ever */
+static _Thread_local bool i_fork; /* a child of another thread would run that thread's endless loop */
 static volatile sig_atomic_t handler_forks, handler_bad;
 
-/* The child returns from the handler, too, into whatever was interrupted. */
+/* The child also returns from the handler, into whatever was interrupted. */
 static void fork_in_handler(int sig)
 {
     (void)sig;
@@ -50,7 +51,7 @@ static void fork_inside_records(void *arg)
     for (int i = 0; i < 2000; i++) {
         char name[24];
         mtp_scope_end(mtp_scope_begin_text(name, (size_t)snprintf(name, sizeof name, "h%d", i % 900)));
-        if (getpid() != tester) { /* off, or in a file of its own; a profile of its own is possible */
+        if (getpid() != tester) { /* not recording, or into its own file; it can start its own profile */
             if (follow) {
                 CHILD_CHECK(mtp_profile_is_recording(prof));
                 for (int k = 0; k < 3000; k++)
@@ -84,14 +85,14 @@ static void forks_in_a_handler_inside_a_record_leave_both_sides_well(void **stat
                                            MTP__POINT_DEFINITION};
     for (size_t i = 0; i < COUNT(point); i++)
         for (int follow = 0; follow < (TEST_TSAN ? 1 : 2);
-             follow++) { /* it minds that such a child allocates */
+             follow++) { /* TSan does not allow such a child to allocate */
             fork_at = point[i];
             if (!test_left_well(test_child(fork_inside_records, follow ? (void *)"follow" : NULL, 30)))
                 fail_msg("at %s, follow %d", mtp__testpoint_text(point[i]), follow);
         }
 }
 
-/* A stack provider asks another program what a frame is: it forks under a lock of ours. */
+/* A stack provider runs another program to describe a frame: it forks under one of our locks. */
 static uint32_t one_frame(void *user, uint64_t *frames, uint32_t room)
 {
     static uint64_t last;
@@ -109,7 +110,7 @@ static void describe_by_fork(void *user, uint64_t frame, char *text, size_t room
         MTP_SCOPE ("in the child") {
         }
         mtp_profile *mine = NULL;
-        mtp_profile_create(NULL, &mine); /* it may not work, but it must not hang */
+        mtp_profile_create(NULL, &mine); /* it may fail, but must not hang */
         _exit(mtp_recording() == 0 ? 0 : 1);
     }
     handler_forks = handler_forks + 1;
@@ -140,7 +141,7 @@ static void a_stack_provider_may_fork(void **state)
     assert_true(test_left_well(test_child(fork_in_a_provider, NULL, 30)));
 }
 
-/* A thread that is inside the dynamic linker has its lock, and in the child nobody gives it back. */
+/* A thread inside the dynamic linker holds its lock, which is never released in the child. */
 static sem_t inside_linker, leave_linker;
 
 static int stay_inside(struct dl_phdr_info *info, size_t size, void *user)
@@ -168,7 +169,7 @@ static void *records_with_stacks(void *arg)
 
 static void child_beside_the_linker(void *arg)
 {
-    if (arg == NULL) { /* one that is not followed may begin anew */
+    if (arg == NULL) { /* a child that does not follow may start its own profile */
         mtp_profile_config c = test_config(NULL);
         c.with_stack = true;
         CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);

@@ -281,7 +281,8 @@ static void annotations_that_the_program_reports_are_the_only_ones(void **state)
     mtp_trace_destroy(t);
 }
 
-/* Two devices whose clocks run at rates of their own, with many readings: each time is found between its two. */
+/* Two devices whose clocks run at rates of their own, with many readings: each time is found between its
+ * two. */
 static void a_devices_times_go_through_the_readings_around_them(void **state)
 {
     (void)state;

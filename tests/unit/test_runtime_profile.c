@@ -1,7 +1,8 @@
 /* Unit: runtime: what a profile sees, threads, fork. */
 #include "small_tensors.h"
 
-/* ------------------------------------------------------------------------------------- the profiler, threads, fork */
+/* ------------------------------------------------------------------------------------- the profiler,
+ * threads, fork */
 
 static void the_profiler_sees_each_op_once(void **state)
 {

@@ -162,7 +162,8 @@ static void what_a_crash_left_is_kept(void **state)
     assert_int_not_equal(access(test_path("crashed.4.mtp"), F_OK), 0);
 }
 
-/* An error between prepare and start, or a schedule that ends before: nothing was recorded, so there is nothing to keep. */
+/* An error between prepare and start, or a schedule that ends before: nothing was recorded, so there is
+ * nothing to keep. */
 static void one_that_never_started_is_not_kept(void **state)
 {
     (void)state;
@@ -312,7 +313,8 @@ static void a_followed_child_is_called_after_its_parents_file(void **state)
     assert_int_equal(outcome, MTP_OUTCOME_STOPPED);
 }
 
-/* ----------------------------------------------------------------------------------------------- truncation */
+/* -----------------------------------------------------------------------------------------------
+ * truncation */
 
 typedef struct cutting {
     mtp_when_full policy;
@@ -447,7 +449,8 @@ static void a_handler_that_the_program_sets_later_stays(void **state)
     signal(SIGBUS, SIG_DFL);
 }
 
-/* What a daemon does: it goes to another folder and closes all that it has not opened. The numbers are soon its own files'. */
+/* What a daemon does: it goes to another folder and closes all that it has not opened. The numbers are
+ * soon its own files'. */
 enum {
     FILES = 8,
     FILE_BYTES = 1 << 20

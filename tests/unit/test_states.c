@@ -421,7 +421,8 @@ static void memory_is_not_recorded_while_its_activity_is_off(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* ------------------------------------------------------------------------------------- more than one driver */
+/* ------------------------------------------------------------------------------------- more than one
+ * driver */
 
 typedef struct second_driver {
     mtp_profile *prof;

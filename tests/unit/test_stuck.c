@@ -33,7 +33,8 @@ static void get_stuck(int where)
     }
 }
 
-/* Chunks of the control stream are taken and sealed under its lock: whoever waits there is waited for, not stuck. */
+/* Chunks of the control stream are taken and sealed under its lock: whoever waits there is waited for, not
+ * stuck. */
 static bool in_control_stream(void)
 {
     mtp__recorder *r = mtp__recorder_current();
@@ -211,7 +212,8 @@ static void nap(int ms)
     }
 }
 
-/* While stop() waits, all of us are paused for longer than it would wait; then the thread that it waits for leaves its record. */
+/* While stop() waits, all of us are paused for longer than it would wait; then the thread that it waits
+ * for leaves its record. */
 static void *pauses_all(void *arg)
 {
     (void)arg;

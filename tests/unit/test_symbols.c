@@ -10,7 +10,8 @@
 #include "trace/symbols.h"
 #include "trace/trace.h"
 
-/* ------------------------------------------------------------------------------------------------- helpers */
+/* -------------------------------------------------------------------------------------------------
+ * helpers */
 
 static const char *shown(const char *frame)
 {
@@ -74,7 +75,8 @@ __attribute__((noinline)) static void static_branch(void)
     __asm__ volatile("" ::: "memory");
 }
 
-/* --------------------------------------------------------------------------------------------------- names */
+/* ---------------------------------------------------------------------------------------------------
+ * names */
 
 static void static_functions_of_a_recording_have_names(void **state)
 {
@@ -134,7 +136,8 @@ static void what_is_no_such_frame_stays_as_it_is(void **state)
     mtp__symbols_fini(&s);
 }
 
-/* ------------------------------------------------------------------------------------------------- fallbacks */
+/* -------------------------------------------------------------------------------------------------
+ * fallbacks */
 
 static void without_the_file_module_and_offset_remain(void **state)
 {

@@ -222,7 +222,8 @@ static void device_columns_come_with_device_time(void **state)
     mtp_averages_destroy(a);
 }
 
-/* ------------------------------------------------------------------------------------ shapes, stacks, FLOPs */
+/* ------------------------------------------------------------------------------------ shapes, stacks,
+ * FLOPs */
 
 static mtp_trace *detailed(void)
 {
@@ -300,7 +301,8 @@ static void flops_scale_by_the_smallest(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------- hostile */
+/* -------------------------------------------------------------------------------------------------
+ * hostile */
 
 static const char *const hostile[] = {"\x1b[2J\x1b]0;gotcha\x07",
                                       "a\nb\rc\td",
@@ -390,7 +392,8 @@ static void rows_are_strict_json_whatever_they_are_called(void **state)
     mtp_averages_destroy(a);
 }
 
-/* --------------------------------------------------------------------------------------- rows for programs */
+/* --------------------------------------------------------------------------------------- rows for
+ * programs */
 
 static void rows_have_torchs_attributes(void **state)
 {

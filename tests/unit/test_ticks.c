@@ -31,7 +31,8 @@ static int64_t at(mtp__tick_line *line, uint64_t ticks)
     return mtp__ticks_to_ns(line, START + ticks);
 }
 
-/* ----------------------------------------------------------------------------- a few anchors that are right */
+/* ----------------------------------------------------------------------------- a few anchors that are
+ * right */
 
 static void one_anchor_goes_by_the_rate_of_the_session(void **state)
 {
@@ -175,7 +176,8 @@ static void anchors_too_near_or_too_vague_to_tell_a_rate_are_passed_over(void **
     mtp__ticks_fini(&line);
 }
 
-/* --------------------------------------------------------------------------------------- clocks gone wrong */
+/* --------------------------------------------------------------------------------------- clocks gone
+ * wrong */
 
 /* A machine moved to a faster one, say: every clock of the system says that ticks are shorter now. */
 static void a_rate_that_all_clocks_vouch_for_is_followed(void **state)
@@ -355,7 +357,8 @@ static void rates_cannot_creep_beyond_what_a_clock_has(void **state)
     mtp__ticks_fini(&line);
 }
 
-/* ----------------------------------------------------------------------------------- whatever was recorded */
+/* ----------------------------------------------------------------------------------- whatever was
+ * recorded */
 
 static void odd_step(clocks *c)
 {

@@ -195,7 +195,8 @@ static void calls_of_python_and_of_c_are_told_apart(void **state)
     done(tree, t);
 }
 
-/* -------------------------------------------------------------------------------------------------- tensors */
+/* --------------------------------------------------------------------------------------------------
+ * tensors */
 
 static void an_address_that_is_used_again_is_other_memory(void **state)
 {
@@ -383,7 +384,8 @@ static void nothing_is_recorded_of_tensors_without_shapes_or_without_identity(vo
     done(tree, t);
 }
 
-/* --------------------------------------------------------------------------------------------------- objects */
+/* ---------------------------------------------------------------------------------------------------
+ * objects */
 
 /* A module's call with two parameters, and another that holds nothing. */
 static void hold(void)
@@ -515,7 +517,8 @@ static void objects_whose_calls_are_alike_keep_apart_what_they_hold(void **state
     done(tree, t);
 }
 
-/* ---------------------------------------------------------------------------------------------------- faults */
+/* ----------------------------------------------------------------------------------------------------
+ * faults */
 
 static void wrong_arguments_are_refused(void **state)
 {
