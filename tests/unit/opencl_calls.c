@@ -194,7 +194,7 @@ static int all_calls(void)
     use_shared(q);
     use_programs(q);
     CHECK(clReleaseCommandQueue(q));
-    usleep(20000); /* the driver may let go of what it used a little later */
+    usleep(20000); /* the driver may release resources a little later */
     return 0;
 }
 
@@ -294,7 +294,7 @@ static int threads(void)
         pthread_join(t[i], NULL);
     while (__atomic_load_n(&alive, __ATOMIC_RELAXED) > 0)
         usleep(1000);
-    usleep(20000); /* callbacks that were set before ours come after it */
+    usleep(20000); /* callbacks set before ours run after it */
     return 0;
 }
 
@@ -312,7 +312,7 @@ static int short_threads(void)
     cl_kernel k = kernel_of("grow", x);
     cl_command_queue q = queue_of(ids[0], 0);
     launch(q, k, NULL);
-    CHECK(clFinish(q)); /* a driver may compile a kernel when it first runs: that is done */
+    CHECK(clFinish(q)); /* so that the driver has compiled the kernel */
     for (int i = 0; i < 200; i++) {
         pthread_t t;
         if (pthread_create(&t, NULL, one_kernel, k) != 0 || pthread_join(t, NULL) != 0)
@@ -321,7 +321,7 @@ static int short_threads(void)
     return 0;
 }
 
-/* More in flight than any ring holds, and all of them held back until the end. */
+/* More in flight than any ring holds, all held back until the end. */
 static int burst(void)
 {
     cl_int code;
@@ -386,7 +386,7 @@ static int callbacks(void)
     return clFinish(c.queue);
 }
 
-/* Twenty kernels by name, each made anew: handles come again with other names. */
+/* Twenty kernels, each created anew: handles are reused with other names. */
 static int recycled(void)
 {
     cl_mem x = buffer_of(256);
@@ -441,7 +441,7 @@ static int failing(void)
     return 0;
 }
 
-/* A kernel that never starts, and one elsewhere that does. */
+/* A kernel that never starts, and one in another queue that does. */
 static int stuck(void)
 {
     cl_int code;
@@ -516,7 +516,7 @@ static int forks(void)
     for (int i = 0; i < 20; i++) {
         pid_t child = fork();
         if (child == 0)
-            exit(0); /* runs what is to be run at exit, with its parent's driver */
+            exit(0); /* runs the exit handlers, with its parent's driver */
         if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
             return 1;
     }

@@ -48,7 +48,7 @@ static void serve(uint32_t first, uint32_t count)
     }
 }
 
-/* Requests in a row up to the last, each with its call site. */
+/* Consecutive requests up to the last, each with its call site. */
 static void check_names(const mtp_trace *t, uint32_t end)
 {
     uint32_t request = UINT32_MAX, requests = 0, number;
@@ -114,8 +114,8 @@ static void thousands_of_call_sites_leave_a_ring_its_room(void **state)
     }
 }
 
-/* Sites that are met while it records are defined for later epochs, too; and cycles go on with what is
- * defined. */
+/* Sites first used while recording are defined for later epochs too, and later cycles use these
+ * definitions. */
 static void call_sites_that_come_later_stay_as_well(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void the_file_of_a_killed_program_has_its_call_sites(void **state)
     }
 }
 
-/* Then definitions are lost, and counted; records are kept all the same. */
+/* Definitions are then lost and counted; records are still kept. */
 static void more_call_sites_than_a_ring_holds_are_counted_as_lost(void **state)
 {
     (void)state;

@@ -62,7 +62,7 @@ static void assert_same(const char *a, const char *b, const char *what)
     free(y);
 }
 
-/* The recovered file of `path` is clean and has every record that can be read of it. */
+/* The file recovered from `path` is clean and has every readable record. */
 static mtp_recovered assert_recovers(const char *what)
 {
     mtp_recovered found = MTP_RECOVERED_INIT, again = MTP_RECOVERED_INIT;
@@ -165,7 +165,7 @@ static void a_cut_or_damaged_spool_is_recovered_and_the_loss_is_said(void **stat
             bool written = at < sizeof *c + c->words * sizeof(uint64_t);
             mtp_recovered found = assert_recovers("damaged");
             assert_int_equal(found.damaged_chunks,
-                             written || c->stream == 0); /* there nothing may follow the last */
+                             written || c->stream == 0); /* nothing may follow the last there */
             assert_true(!written || c->stream == 0 || found.lost_records > 0);
         }
     free(whole);
@@ -200,7 +200,7 @@ static void what_cannot_be_recovered_is_said_so(void **state)
     assert_int_equal(mtp_recover(path, once, &old), MTP_E_ABI);
 }
 
-/* Every call fails once: no file then, or the same one. */
+/* Every call fails once: no file, or the same one. */
 static void recovery_survives_every_failing_call(void **state)
 {
     (void)state;
@@ -225,7 +225,7 @@ static void recovery_survives_every_failing_call(void **state)
     }
 }
 
-/* A spool is for its owner alone, and so is what is made of it; what is there already keeps its mode. */
+/* Only its owner may read a spool, and a file recovered from it; an existing file keeps its mode. */
 static void what_is_recovered_is_for_the_same_readers(void **state)
 {
     (void)state;

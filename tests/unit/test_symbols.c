@@ -24,7 +24,7 @@ static const char *shown(const char *frame)
 
 static void static_leaf(void);
 
-/* So many bytes into static_leaf, as a recording has it; of another file if given. */
+/* An address `bytes` into static_leaf, as in a recording; in another file if given. */
 static const char *frame_of(intptr_t bytes, const char *path, const char *id)
 {
     void (*volatile function)(void) = static_leaf;
@@ -169,7 +169,7 @@ static void another_build_of_the_file_is_not_asked(void **state)
     assert_null(strchr(shown(frame_of(1, NULL, "@0123456789abcdef")), '@'));
 }
 
-/* Without the section of all symbols, those that are exported are known. */
+/* Without the full symbol table, exported symbols are known. */
 static void a_stripped_file_tells_what_it_exports(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void a_stripped_file_tells_what_it_exports(void **state)
     assert_contains(shown(libc), ":qsort");
 }
 
-/* Any byte may be another, and the file may end anywhere. */
+/* Any byte may be changed, and the file may end anywhere. */
 static void damaged_files_do_no_harm(void **state)
 {
     (void)state;
