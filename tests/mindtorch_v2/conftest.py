@@ -8,7 +8,7 @@ import pytest
 def pytest_configure(config):
     if importlib.util.find_spec("mindtorch_v2") is None:
         raise pytest.UsageError("mindtorch_v2 is not importable: run `make build`, then with PYTHONPATH=src")
-    # Loaded under a decimal comma (make test-locale), PyTorch takes the default 0.01 of an argument for 0.
+    # Loaded under a decimal comma (make test-locale), PyTorch reads an argument's default of 0.01 as 0.
     ours = locale.setlocale(locale.LC_NUMERIC)
     if ours != "C" and importlib.util.find_spec("torch") is not None:
         locale.setlocale(locale.LC_NUMERIC, "C")

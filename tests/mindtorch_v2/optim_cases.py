@@ -86,8 +86,8 @@ OTHERS = ["RMSprop", "Adadelta", "Adamax", "NAdam", "RAdam", "ASGD", "Rprop"]
 
 
 def ops_of_a_step(make, module=torch, before=0):
-    """The ops of one step on one parameter, after some that are not recorded. Those that the step's counter is read by are
-    left out: reading a number is no op here."""
+    """The ops of one step on one parameter, after some steps that are not recorded. Ops that read the step's counter are
+    left out: reading a number is not an op here."""
     p = module.ones((3,), requires_grad=True)
     optimizer = make([p])
     for i in range(before + 1):

@@ -212,7 +212,7 @@ def profiled(torch, name, **flags):
     def profile():
         return torch.profiler.profile(**{"record_shapes": True, "profile_memory": True, "with_stack": True, **flags})
 
-    # PyTorch's events point to the names of functions, even of those that are gone. The code of a module is gone after its
+    # PyTorch's events point to the names of functions, even of freed ones. The code of a module is freed after its
     # import, so a first run imports whatever the program and the profiler load lazily; the functions of the program are kept.
     if torch.__name__ == "torch":
         with profile():

@@ -1,4 +1,4 @@
-"""What tests of profiles share."""
+"""Helpers for tests of profiles."""
 import gzip
 import json
 
@@ -49,6 +49,6 @@ def find(events, name):
 
 
 def changed(rows):
-    """The list, no longer lazy: its order is not that of the recording."""
+    """Reverses the list: it is then no longer lazy."""
     rows.reverse()
     return rows

@@ -5,7 +5,7 @@ import mtprof
 
 
 class Tensor:
-    """What another framework's tensor looks like to the hooks."""
+    """Another framework's tensor, as the hooks see it."""
 
     def __init__(self, *shape, dtype="float32", device="cpu"):
         self.shape, self.dtype, self.device = shape, f"other.{dtype}", types.SimpleNamespace(type=device, index=0)

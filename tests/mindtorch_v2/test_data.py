@@ -303,7 +303,7 @@ def test_persistent_workers_stay_for_the_next_epoch():
     first, second = ({p for b in lists(loader) for p in b} for _ in range(2))
     assert first == second and len(first) == 2
     it = iter(loader)
-    next(it)  # an epoch that is broken off
+    next(it)  # an epoch that is abandoned
     assert len(lists(loader)) == 6
     del it, loader
     gc.collect()

@@ -65,7 +65,7 @@ def test_devices_are_objects_strings_or_none(device, meant):
 
 
 class Raises:
-    """Every look at it fails."""
+    """Every attribute access fails."""
 
     def __getattr__(self, name):
         raise RuntimeError("do not look")
@@ -187,7 +187,7 @@ def test_a_scope_open_over_stop_and_start_closes_no_other():
         with mtprof.record_function("inside"):
             scope.__exit__(None, None, None)
     assert first.names == ["open"] and second.names == ["inside"]
-    scope.__exit__(None, None, None)  # once more than it was entered
+    scope.__exit__(None, None, None)  # one exit more than entries
 
 
 def test_scopes_entered_without_a_session_do_nothing():
@@ -378,7 +378,7 @@ def test_threads_that_record_while_it_starts_and_stops():
             for _ in range(20):
                 with mtprof.record_function("busy"):
                     op("aten::add", None, (Tensor(2),))
-            time.sleep(0.0002)  # lets the one who looks at it have the interpreter, too
+            time.sleep(0.0002)  # gives the main thread the interpreter lock
 
     threads = [threading.Thread(target=body) for _ in range(2)]
     for thread in threads:

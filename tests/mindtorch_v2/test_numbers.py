@@ -66,7 +66,7 @@ def test_numbers_by_name_with_alpha_and_with_gradients():
 
 @needs_peer
 def test_every_function_takes_numbers_where_pytorchs_does():
-    """Of those that both have: a number in place of the first tensor, or of the second."""
+    """Of the ops that both have: a number in place of the first tensor, or of the second."""
     known = ("rsub", "reshape")  # alpha without its name; a size that is a number
     names = [n for n in vars(torch._C.ops) if hasattr(torch, n) and callable(getattr(peer, n, None)) and n[0] != "_" and n not in known]
     assert len(names) > 100 and "true_divide" in names and "clip" in names

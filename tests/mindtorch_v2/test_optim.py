@@ -45,7 +45,7 @@ def test_ways_to_compute_a_step_agree(name, options):
     more = {"lr": 0.1, "maximize": True} | ({} if name == "Rprop" else {"weight_decay": 0.1})
     base, _ = trained(lambda p: getattr(optim, name)(p, **more))
     other, _ = trained(lambda p: getattr(optim, name)(p, **more, **options))
-    for a, b in zip(base, other):  # NAdam keeps a product of the past in a float32
+    for a, b in zip(base, other):  # NAdam keeps a running product in float32
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-8 if name == "NAdam" else 1e-12)
 
 
@@ -382,7 +382,7 @@ def test_step_hooks_run_in_order_and_can_be_removed():
         pass
     optimizer.step()
     assert len(log) == 3
-    after.remove()  # a second time does nothing
+    after.remove()  # the second call does nothing
 
 
 def test_a_step_pre_hook_may_change_the_arguments():
@@ -466,7 +466,7 @@ def test_an_optimizer_of_ones_own_gets_hooks_and_groups():
 
 
 def rates(optimizer, scheduler, count=12, metrics=None):
-    """Of the first group, before each step; the second has half of it unless the schedule says otherwise."""
+    """The rates of all groups before each step."""
     out = []
     for i in range(count):
         optimizer.step()

@@ -38,7 +38,7 @@ def test_results_state_and_text_equal_pytorchs(name, options):
                     np.testing.assert_allclose(np.asarray(value), np.asarray(other["state"][key][what]), rtol=1e-6, atol=1e-12)
 
 
-SHOWN = [(name, options) for name, options, _ in CASES if name not in ("RAdam", "ASGD", "Rprop")]  # which take fewer ops here
+SHOWN = [(name, options) for name, options, _ in CASES if name not in ("RAdam", "ASGD", "Rprop")]  # these take fewer ops here
 
 
 @pytest.mark.parametrize("name, options", SHOWN, ids=[i for (n, _, _), i in zip(CASES, IDS) if n not in ("RAdam", "ASGD", "Rprop")])

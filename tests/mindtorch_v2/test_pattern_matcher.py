@@ -86,7 +86,7 @@ def test_reports_name_the_places_that_pytorchs_do(name, tmp_path, capsys):
 
 
 def test_tf32_is_advised_on_gpus_that_have_it_only(monkeypatch):
-    """PyTorch advises it for every product on a machine without a GPU."""
+    """On a machine without a GPU, PyTorch advises it for every product."""
     torch = pytest.importorskip("torch")
     theirs, ours = _both()
     prof = _torch_profile("step_by_hand")
@@ -224,7 +224,7 @@ def test_a_pattern_of_ones_own():
 
 
 class _Event:
-    """Of a tree made by hand."""
+    """An event of a tree made by hand."""
 
     def __init__(self, name, *children, inputs=None):
         from mindtorch_v2.profiler._pattern_matcher import _EventType, _ExtraFields_TorchOp

@@ -1,4 +1,4 @@
-"""mindtorch_v2.profiler against its contract, line by line; the U parts under the test names that the contract gives."""
+"""mindtorch_v2.profiler against the user's contract; tests that the contract names have these names."""
 import gzip
 import json
 import os
@@ -286,7 +286,7 @@ def _npu_memory(event_or_args):
 def test_profiler_profile_memory_adds_npu_memory_fields():
     before = torch.npu.memory_allocated()
     with profile(activities=["CPU", "NPU"], profile_memory=True) as prof:
-        x = torch.ones(256, device="npu")  # kept: what is freed between ops is in none of them
+        x = torch.ones(256, device="npu")  # kept: memory freed between ops belongs to none of them
         y = x + 1
     events = [e for e in prof.events() if "npu_memory_allocated_before" in e]
     assert events and sum(_npu_memory(e) for e in events if e.cpu_parent is None) == torch.npu.memory_allocated() - before
@@ -402,7 +402,7 @@ def test_flags_are_metadata(x, tmp_path):
 
 def test_profile_toggle_collection_dynamic_blocks_and_restores_cpu_collection(x):
     prof = profile(activities=CPU)
-    prof.toggle_collection_dynamic(False, CPU)  # before the profiler exists: nothing
+    prof.toggle_collection_dynamic(False, CPU)  # before the profiler exists: no effect
     with prof:
         x + x
         prof.toggle_collection_dynamic(False, CPU)
@@ -428,7 +428,7 @@ def test_memory_timeline_has_its_forms(name, tmp_path):
     with profile(activities=sorted({"cpu", here()}), record_shapes=True, profile_memory=True, with_stack=True) as prof:
         model(torch.ones(8, 64)).sum().backward()
     path = str(tmp_path / name)
-    prof.export_memory_timeline(path)  # of the accelerator, if that was recorded
+    prof.export_memory_timeline(path)  # of the accelerator, if recorded
     opener = gzip.open if name.endswith(".gz") else open
     text = opener(path, "rt", encoding="utf-8").read()
     if name.endswith("html"):

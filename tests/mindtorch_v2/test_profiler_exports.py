@@ -1,4 +1,4 @@
-"""Files that a profile writes, and what its columns give."""
+"""Files that a profile writes, and its columns."""
 import json
 import os
 import re

@@ -50,7 +50,7 @@ def test_a_trace_that_is_read_again_has_the_same_averages(tmp_path):
 
 
 def test_where_a_driver_is_installed_there_is_an_npu():
-    """So that the tests that need one are not skipped unnoticed; in CI there must be one."""
+    """Tests that need an NPU must not be skipped unnoticed; CI must have one."""
     hidden = os.environ.get("MINDTORCH_DEVICE") == "none"
     if not hidden and (os.environ.get("CI") or list(pathlib.Path("/etc/OpenCL/vendors").glob("*.icd"))):
         assert torch.npu.is_available(), _why_there_is_no_npu()
@@ -108,7 +108,7 @@ def test_a_profile_of_the_cpu_alone_does_not_open_the_npu():
 
 
 def test_hooks_give_npu_ops_their_device(tmp_path):
-    """The same path from Python that an NPU backend takes, without one."""
+    """The path that an NPU backend takes, without one."""
     device = types.SimpleNamespace(type="npu", index=0)
     with profile(activities=CPU) as prof:
         mtprof.dispatch_op_exit(mtprof.dispatch_op_enter("aten::add", device, (), {}))

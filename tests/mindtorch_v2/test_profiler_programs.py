@@ -19,7 +19,7 @@ from parity import ours, theirs  # noqa: E402
 from parity.profiles import PROFILES  # noqa: E402
 from parity.programs import PROGRAMS  # noqa: E402
 
-# torch gives the engine's event the number of what comes first in it: none if a hook does. Ours has the node's.
+# torch gives the engine's event the number of its first child: none if that is a hook. Ours has the node's number.
 HOOKS_FIRST = {"hooks", "backward_in_a_hook", "retained", "scopes_within_backward"}
 ENGINE = "autograd::engine::evaluate_function: "
 INNER = parity.INNER | {"aten::transpose"}
@@ -29,9 +29,9 @@ INNER = parity.INNER | {"aten::transpose"}
 
 
 def described(prof, name):
-    """Each thread's events as a tree, in the order in which threads come."""
+    """Each thread's events as a tree, in the threads' order of appearance."""
     events = list(prof.events())
-    first = {}  # by thread: numbers count on from whatever ran before
+    first = {}  # by thread: numbers continue from earlier programs
     order = []
     for event in events:
         if event.thread not in order:
@@ -62,7 +62,7 @@ def flat(tree, depth=0):
 
 
 def profile(torch, **options):
-    """Of all threads: torch asks for that."""
+    """Profiles all threads, which torch does only on request."""
     config = torch.profiler._ExperimentalConfig(profile_all_threads=True)
     return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], experimental_config=config, **options)
 
@@ -91,7 +91,7 @@ def trace_of(torch, name, **options):
             return json.load(file)["traceEvents"]
 
 
-# What the contract adds to args.
+# Keys of args that the contract adds.
 OURS = {"Call stack", "step", "args", "input_shapes", "stack", "device_type", "cpu_memory_allocated_before", "cpu_memory_allocated_after", "cpu_memory_allocated_delta"}
 
 

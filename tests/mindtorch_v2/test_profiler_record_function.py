@@ -94,7 +94,7 @@ def _region(name):
 
 @pytest.mark.parametrize("region", [_Region, _region])
 def test_a_scope_that_a_function_began_outlives_it(x, region):
-    """With with_stack functions are events, too: one that returns ends itself, not the scope that it began."""
+    """With with_stack, functions are events too: a return ends the function's event, not the scope that it began."""
     with profile(activities=CPU, with_stack=True) as prof:
         with region("held"):
             work(x)

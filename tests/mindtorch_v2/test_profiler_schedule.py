@@ -31,7 +31,7 @@ def test_threads_step_one_after_the_other():
     cycles = []
 
     def ready(prof):
-        time.sleep(0.001)  # the others get their turn
+        time.sleep(0.001)  # lets the others run
         cycles.append(prof.step_num)
 
     failed = []
@@ -56,7 +56,7 @@ def test_steps_are_counted_without_a_schedule():
     prof, _ = steps(3)
     assert {e["step"] for e in find(prof.events(), "aten::add")} == {0, 1, 2}
     assert steps(0)[0].trace.info()["steps"] == 1
-    assert prof.trace.info()["steps"] == 3           # the last step() began one in which nothing was recorded
+    assert prof.trace.info()["steps"] == 3           # the last step() began an empty one
 
 
 def test_events_are_cleared_between_cycles():

@@ -22,7 +22,7 @@ def expected(model):
     return [float(line) for line in (ROOT / "tests/golden/training" / f"{model}.txt").read_text().split()]
 
 
-DEVICES = [("cpu", 1e-4)] + [("npu", 1e-3)] * mindtorch_v2.npu.is_available()  # and how far losses may be off
+DEVICES = [("cpu", 1e-4)] + [("npu", 1e-3)] * mindtorch_v2.npu.is_available()  # tolerance of the losses
 
 
 def assert_same(losses, model, most):

@@ -1,4 +1,4 @@
-"""Whole profiles: each profiles by itself and returns what is compared."""
+"""Whole profiles: each function profiles something and returns the values to compare."""
 import json
 import tempfile
 
@@ -34,7 +34,7 @@ SCHEDULES = {
 
 @whole(variants={f"{s} {a}": (SCHEDULES[s], a) for s in SCHEDULES for a in (False, True)})
 def scheduled(torch, case):
-    """What each cycle holds, and what is left at the end."""
+    """The events of each cycle, and the state at the end."""
     options, acc = case
     x, cycles = torch.ones(2), []
     ordered = sorted if acc else list  # with acc_events torch has the last cycle first; ours are by start (contract)
@@ -117,7 +117,7 @@ def exceptions_leave_the_profile_whole(torch):
 @whole(variants={"plain": {}, "shapes": dict(record_shapes=True), "memory": dict(profile_memory=True), "flops": dict(with_flops=True),
                  "shapes and memory": dict(record_shapes=True, profile_memory=True), "stack": dict(with_stack=True)})
 def columns(torch, flags):
-    """The header of each table. Stacks: torch asks for verbose, too."""
+    """The header of each table. torch shows stacks only if verbose."""
     w, x, config = leaf(torch, 4, 4), torch.ones(2, 4), torch.profiler._ExperimentalConfig(verbose=True)
     with torch.profiler.profile(activities=cpu(torch), experimental_config=config, **flags) as prof:
         x.mm(w).sum().backward()
@@ -141,7 +141,7 @@ def rows(torch, options):
 
 @whole
 def stacks(torch):
-    """The innermost frames of ops and scopes; torch asks for verbose, too."""
+    """The innermost frames of ops and scopes; torch records them only if verbose."""
     x = torch.ones(2)
 
     def inner():
@@ -163,7 +163,7 @@ def stacks(torch):
 
 @whole
 def python_functions(torch):
-    """Functions of this file, and what lies within them."""
+    """Functions of this file, and their children."""
     x = torch.ones(2)
 
     def inner():

@@ -545,7 +545,7 @@ class Random:
         if not x.requires_grad:
             return
         with self.torch.enable_grad():
-            total = (x * self.leaves[0]).sum()  # an input that is not used takes a number in torch
+            total = (x * self.leaves[0]).sum()  # in torch, an unused input takes a number
         kind = self.choose.randrange(3)
         if kind == 0:
             total.backward(retain_graph=True)

@@ -267,8 +267,8 @@ def signature(torch, path):
         target = getattr(target, part)
     if path.endswith("record_function"):
         return ["name", "args"]
-    beyond = ("spool", "buffer_bytes", "when_full",  # torch has none of these (docs/python.md)
-              "include_python_functions")  # and this from 2.15 on
+    beyond = ("spool", "buffer_bytes", "when_full",  # not in torch (docs/python.md)
+              "include_python_functions")  # in torch from 2.15 on
     return [(p.name, p.default if not callable(p.default) else None, str(p.kind)) for p in inspect.signature(target).parameters.values()
             if p.name not in beyond]
 

@@ -1,4 +1,4 @@
-"""Snippets: name -> f(torch); what they give under both is compared. Known differences are in DIFFERENT, with their reasons."""
+"""Snippets: name -> f(torch), whose results under both are compared. DIFFERENT has the known differences and their reasons."""
 import locale
 import sys
 import warnings
@@ -9,14 +9,14 @@ SNIPPETS = {}
 
 _ONE = "one kernel here where torch's op calls others (mean: sum and div_, relu: clamp_min, t: transpose, ...)"
 
-# What is known to differ, and why. A reason that no longer holds fails.
+# Known differences and their reasons. One that no longer exists fails.
 DIFFERENT = {
-    "nested profile": "a second session is an error here (contract); torch 2.13 stops the first one without a word",
+    "nested profile": "a second session is an error here (contract); torch 2.13 silently stops the first one",
     "step before start": "RuntimeError here (contract); torch counts a step of nothing",
     "stop twice": "on_trace_ready is called once per cycle here (contract); torch calls it again for an empty trace",
     "activity XPU": "here CPU and NPU exist, CUDA and GPU mean NPU (contract)",
     "activity by name": "names are understood here (contract); torch takes enums only",
-    "add metadata json not json": "the text is kept as a text and the file stays valid; torch writes a broken file",
+    "add metadata json not json": "the text is kept as a string and the file stays valid; torch writes a broken file",
     "metadata with quotes and newline": "exact here; torch's file is not valid JSON",
     "names with quotes and unicode": "exact here; torch shows mangled names or 'unknown'",
     "row key averages": "rows can be grouped again here (contract); torch raises",
@@ -33,11 +33,11 @@ DIFFERENT = {
     "export stacks below a microsecond": "a nonzero time below 1 us counts as 1 here (contract)",
     "export chrome of rows": "rows export here (contract); torch raises",
     "event is a mapping": "events answer as a mapping too (contract)",
-    "invalid schedule float": "numbers that are no ints are refused here (contract)",
-    "schedule not callable": "TypeError at construction here (contract); torch says that it can not be called",
+    "invalid schedule float": "numbers that are not ints are refused here (contract)",
+    "schedule not callable": "TypeError at construction here (contract); torch raises when it calls it",
 }
 if locale.localeconv()["decimal_point"] != ".":  # make test-locale
-    DIFFERENT["observer"] = "PyTorch's execution traces have decimal commas in such a locale, and are no JSON"
+    DIFFERENT["observer"] = "PyTorch's execution traces have decimal commas in such a locale, and are not JSON"
 if theirs.cuda.is_available() != ours.npu.is_available():
     # "cuda" is the accelerator, whichever it is (contract). PoCL is one where PyTorch has none.
     DIFFERENT |= {f"autograd profile options {name}": "one of the two has an accelerator on this machine" for name in ("cuda", "use_cuda")}
@@ -64,7 +64,7 @@ def variants(values):
 
 
 def outcome(run, torch):
-    """What a snippet gives: a value or an exception, and the warnings on the way."""
+    """The value or exception of a snippet, and its warnings."""
     for module in ("torch.profiler.profiler", "mindtorch_v2.profiler.common"):
         sys.modules[module]._WARNINGS_SHOWN.clear()
     with warnings.catch_warnings(record=True) as caught:
@@ -82,7 +82,7 @@ def normal(text):
 
 
 def compare(name):
-    """None if both answer the same, else what differs."""
+    """None if both agree, else the difference."""
     a, b = outcome(SNIPPETS[name], theirs), outcome(SNIPPETS[name], ours)
     if (a[1] is None) != (b[1] is None):
         return f"torch: {a[1]!r} {a[0]!r:.300}\n  ours: {b[1]!r} {b[0]!r:.300}"
