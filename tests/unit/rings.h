@@ -21,6 +21,13 @@ static inline mtp_profile_config ring_config(bool file)
     return c;
 }
 
+static inline mtp_profile_config config_of(int policy)
+{
+    mtp_profile_config c = ring_config(policy == MTP_STREAM);
+    c.when_full = (mtp_when_full)policy;
+    return c;
+}
+
 static inline void scope_text(const char *format, unsigned long long number)
 {
     char text[96];

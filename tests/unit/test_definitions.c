@@ -50,8 +50,7 @@ static void threads_that_name_things_at_once_lose_hardly_any(void **state)
 {
     (void)state;
     for (int policy = MTP_KEEP_NEWEST; policy <= MTP_STREAM; policy++) {
-        mtp_profile_config c = ring_config(policy == MTP_STREAM);
-        c.when_full = (mtp_when_full)policy;
+        mtp_profile_config c = config_of(policy);
         mtp_profile *prof = test_start(&c);
         pthread_t thread[2];
         int number[2] = {1, 2};

@@ -423,8 +423,7 @@ static void epochs_begin_beside_threads_that_look_things_up(void **state)
 {
     (void)state;
     for (int policy = MTP_STOP_WHEN_FULL; policy <= MTP_STREAM; policy++) {
-        mtp_profile_config c = ring_config(policy == MTP_STREAM);
-        c.when_full = (mtp_when_full)policy;
+        mtp_profile_config c = config_of(policy);
         c.buffer_bytes = policy == MTP_STOP_WHEN_FULL ? 64 << 20 : 4 << 20;
         c.chunk_bytes = 16 << 10;
         c.with_stack = true;

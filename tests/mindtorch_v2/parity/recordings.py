@@ -183,25 +183,23 @@ def add_metadata_of(torch, value):
         prof.add_metadata("k", value)
 
 
-@snippet
-def add_metadata_json_not_json(torch):
-    def body(torch):
-        pass
-
+def metadata_k(torch, add):
+    """The value of "k" in the exported file."""
     with tempfile.TemporaryDirectory() as folder:
         with torch.profiler.profile() as prof:
-            prof.add_metadata_json("k", "{oh")
+            add(prof)
         prof.export_chrome_trace(folder + "/t.json")
         return json.load(open(folder + "/t.json"))["k"]
+
+
+@snippet
+def add_metadata_json_not_json(torch):
+    return metadata_k(torch, lambda prof: prof.add_metadata_json("k", "{oh"))
 
 
 @snippet
 def metadata_with_quotes_and_newline(torch):
-    with tempfile.TemporaryDirectory() as folder:
-        with torch.profiler.profile() as prof:
-            prof.add_metadata("k", 'a "b"\n\\')
-        prof.export_chrome_trace(folder + "/t.json")
-        return json.load(open(folder + "/t.json"))["k"]
+    return metadata_k(torch, lambda prof: prof.add_metadata("k", 'a "b"\n\\'))
 
 
 @snippet
