@@ -71,6 +71,15 @@ static inline void check_trace(const mtp_trace *t)
     assert_int_equal(found, NEWEST);
 }
 
+/* Only evictions, as a ring should. */
+static inline void check_evicted_only(mtp_profile *prof)
+{
+    mtp_ledger l = ledger_of(prof);
+    assert_int_equal(l.lost_definitions, 0);
+    assert_int_equal(l.dropped, l.dropped_by[MTP_DROP_OVERWRITTEN]);
+    assert_balanced(prof);
+}
+
 static inline void check_clean(const char *path)
 {
     mtp_check *check;
