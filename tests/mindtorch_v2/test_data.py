@@ -341,7 +341,7 @@ def test_errors_of_workers_come_with_their_traceback(error, kind):
     assert "raise self.error" in text and "three" in text or "1 2" in text
 
 
-def test_after_an_error_loading_can_go_on():
+def test_after_an_error_loading_can_continue():
     dataset = Failing(6)
     dataset.error = ValueError("x")
     it = iter(data.DataLoader(dataset, num_workers=2))

@@ -485,7 +485,7 @@ def test_version_and_clock():
     assert mtprof.record_function.__doc__ and mtprof.dispatch_op_enter.__doc__
 
 
-def test_the_stub_names_what_is_there():
+def test_the_stub_names_the_extensions_contents():
     import ast
 
     with open(os.path.join(os.path.dirname(mtprof.__file__), "_native.pyi"), encoding="utf-8") as file:

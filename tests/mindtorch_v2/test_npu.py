@@ -328,7 +328,7 @@ def test_threads_have_streams_of_their_own():
 # ----------------------------------------------------------------------------------------------------- the rest
 
 
-def test_a_forked_child_is_told():
+def test_a_forked_child_gets_an_error():
     x = torch.ones(3, device="npu")
     stream = torch.npu.Stream()
     event = stream.record_event()

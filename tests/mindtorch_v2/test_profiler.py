@@ -94,7 +94,7 @@ def test_an_error_of_the_callback_within_step_is_what_the_user_sees(options):
         pass
 
 
-def test_steps_go_on_after_an_error_of_the_callback():
+def test_steps_continue_after_an_error_of_the_callback():
     calls = []
 
     def wrong(prof):

@@ -157,7 +157,7 @@ def test_accumulation_is_of_the_backward_scope():
     assert (event.scope, event.sequence_nr, event.is_user_annotation) == (1, -1, False)
 
 
-def test_gradients_that_nobody_asks_for_are_not_computed():
+def test_gradients_that_are_not_needed_are_not_computed():
     a, b = torch.ones(2, requires_grad=True), torch.full((2,), 3.0, requires_grad=True)
     y = (a * b).sum()
     got = []

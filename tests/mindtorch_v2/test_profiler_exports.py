@@ -81,7 +81,7 @@ def test_tensorboard_trace_handler_names_its_files(x, tmp_path, gz):
     assert re.fullmatch(rf".+_{os.getpid()}\.\d+{end}", names[0]) and re.fullmatch(rf"me\.\d+{end}", names[1])
 
 
-def test_tensorboard_trace_handler_says_what_folder_it_can_not_make(x, tmp_path):
+def test_tensorboard_trace_handler_says_which_folder_it_cannot_make(x, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RuntimeError, match="Can't create directory: "):
         with profile(activities=CPU, on_trace_ready=tensorboard_trace_handler(str(tmp_path / "file" / "sub"))):

@@ -110,7 +110,7 @@ def test_autograd_profiler_by_itself(x):
     assert nothing is None
 
 
-def test_emitters_of_other_tools_say_that_they_are_not_there(x):
+def test_emitters_of_other_tools_say_that_they_are_unavailable(x):
     for kind, word in ((torch.autograd.profiler.emit_itt, "ITT"), (torch.autograd.profiler.emit_nvtx, "NVTX")):
         with pytest.warns(UserWarning, match=word):
             with kind() as emitter:
@@ -141,7 +141,7 @@ def test_help_and_signatures():
                           "custom_trace_id_callback", "post_processing_timeout_s", "spool", "buffer_bytes", "when_full"]
 
 
-def test_stats_tell_of_events_once_they_are_asked_for():
+def test_stats_count_events_once_they_are_requested():
     with torch.profiler.profile() as prof:
         torch.ones(3).sin().sum()
     stats = prof._stats()

@@ -90,7 +90,7 @@ def test_schedule_without_warmup_warns_and_a_negative_step_is_an_error():
         made(-1)
 
 
-def test_a_schedule_that_can_not_be_called_is_a_type_error():
+def test_a_schedule_that_cannot_be_called_is_a_type_error():
     with pytest.raises(TypeError):
         profile(activities=CPU, schedule=3)
 
@@ -182,7 +182,7 @@ def test_a_second_active_session_is_an_error(x):
         pass
 
 
-def test_a_forgotten_profile_blocks_nobody():
+def test_a_forgotten_profile_blocks_no_other():
     prof = profile(activities=CPU)
     prof.start()
     del prof

@@ -162,7 +162,7 @@ static void every_rule_that_a_file_shows_is_tried(void **state)
             assert_true(tried[rule]);
 }
 
-static void a_list_of_events_is_no_object(void **state)
+static void a_list_of_events_is_not_an_object(void **state)
 {
     (void)state;
     char *text = strdup(strstr(clean, "[\n{"));
@@ -204,7 +204,7 @@ static void kernels_without_flows_are_worth_a_remark(void **state)
     free(text);
 }
 
-static void values_nested_too_deep_are_said_so(void **state)
+static void values_nested_too_deep_are_reported(void **state)
 {
     (void)state;
     size_t deep = 10002, length;
@@ -230,7 +230,7 @@ static void keys_behind_the_events_are_told(void **state)
     free(text);
 }
 
-static void a_file_cut_off_anywhere_is_told_once(void **state)
+static void a_file_truncated_anywhere_is_reported_once(void **state)
 {
     (void)state;
     for (size_t length = 1; length < sizeof clean - 3; length += 7) {
@@ -248,7 +248,7 @@ static void a_file_cut_off_anywhere_is_told_once(void **state)
     }
 }
 
-static void spans_deeper_than_512_are_told(void **state)
+static void spans_deeper_than_512_are_reported(void **state)
 {
     (void)state;
     char *text = malloc(200000), *at = text + sprintf(text, "%s", HEAD);
@@ -323,7 +323,7 @@ static void compressed_files_are_one_whole_member(void **state)
     free(both);
 }
 
-static void files_that_web_pages_can_not_hold_are_told(void **state)
+static void files_that_web_pages_cannot_hold_are_reported(void **state)
 {
     (void)state;
     if (TEST_ASAN || TEST_TSAN) {
@@ -490,7 +490,7 @@ static void arguments_are_checked(void **state)
     mtp_check_destroy(c);
 }
 
-static void running_out_of_memory_anywhere_is_told_and_leaks_nothing(void **state)
+static void running_out_of_memory_anywhere_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
     const char *json = test_path("sweep.json");
@@ -529,20 +529,20 @@ int main(void)
         TEST(a_trace_that_keeps_the_rules_is_clean),
         TEST(each_fault_is_found_by_its_rule_and_nothing_else),
         TEST(every_rule_that_a_file_shows_is_tried),
-        TEST(a_list_of_events_is_no_object),
+        TEST(a_list_of_events_is_not_an_object),
         TEST(counters_need_no_thread),
         TEST(kernels_without_flows_are_worth_a_remark),
-        TEST(values_nested_too_deep_are_said_so),
+        TEST(values_nested_too_deep_are_reported),
         TEST(keys_behind_the_events_are_told),
-        TEST(a_file_cut_off_anywhere_is_told_once),
-        TEST(spans_deeper_than_512_are_told),
+        TEST(a_file_truncated_anywhere_is_reported_once),
+        TEST(spans_deeper_than_512_are_reported),
         TEST(the_first_place_and_the_number_are_right),
         TEST(compressed_files_are_one_whole_member),
-        TEST(files_that_web_pages_can_not_hold_are_told),
+        TEST(files_that_web_pages_cannot_hold_are_reported),
         TEST(torchs_own_files_break_just_these),
         TEST(findings_come_out_as_strict_json),
         TEST(arguments_are_checked),
-        TEST(running_out_of_memory_anywhere_is_told_and_leaks_nothing),
+        TEST(running_out_of_memory_anywhere_is_reported_and_leaks_nothing),
     };
     return cmocka_run_group_tests_name("check", tests, NULL, NULL);
 }

@@ -89,7 +89,7 @@ static void records_that_made_way_are_a_remark_and_lost_ones_a_note(void **state
     }
 }
 
-static void faults_of_a_spool_are_told(void **state)
+static void faults_of_a_spool_are_reported(void **state)
 {
     (void)state;
     char path[512]; /* test_path()'s results are valid only for a while */
@@ -140,7 +140,7 @@ static void faults_of_a_spool_are_told(void **state)
     assert_only(check_spoilt(&s, c), 0, "a record has an unknown format (kind 12)");
 }
 
-static void a_spool_cut_short_is_told(void **state)
+static void a_truncated_spool_is_reported(void **state)
 {
     (void)state;
     char path[512];
@@ -278,8 +278,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_sound_spool_is_clean),
         TEST(records_that_made_way_are_a_remark_and_lost_ones_a_note),
-        TEST(faults_of_a_spool_are_told),
-        TEST(a_spool_cut_short_is_told),
+        TEST(faults_of_a_spool_are_reported),
+        TEST(a_truncated_spool_is_reported),
         TEST(a_spool_that_describes_a_device_is_clean),
         TEST(a_spool_says_whether_its_process_lives),
     };

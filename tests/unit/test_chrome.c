@@ -353,7 +353,7 @@ static void runtime_calls_have_cudas_names_and_keep_their_own(void **state)
     mtp_trace_destroy(again);
 }
 
-static void an_annotation_on_a_device_is_no_work(void **state)
+static void an_annotation_on_a_device_is_not_work(void **state)
 {
     (void)state;
     mtp_trace *t = make_calls(), *again = read_back(t);
@@ -632,7 +632,7 @@ int main(int argc, char **argv)
         TEST(ts_is_relative_to_the_day_that_it_begins_in),
         TEST(flags_that_were_off_leave_no_keys),
         TEST(runtime_calls_have_cudas_names_and_keep_their_own),
-        TEST(an_annotation_on_a_device_is_no_work),
+        TEST(an_annotation_on_a_device_is_not_work),
         TEST(the_window_and_counters_are_written_and_not_read),
         TEST(ops_have_the_call_stack_that_tensorboard_shows),
         TEST(the_device_of_our_own_traces_keeps_its_name),

@@ -198,7 +198,7 @@ static void creating_survives_every_allocation_failure(void **state)
     }
 }
 
-static void a_schedule_without_warmup_is_told_once_at_creation(void **state)
+static void a_schedule_without_warmup_is_reported_once_at_creation(void **state)
 {
     (void)state;
     warnings w;
@@ -328,7 +328,7 @@ int main(void)
         TEST(smallest_and_largest_budgets_work),
         TEST(the_spools_path_is_copied),
         TEST(creating_survives_every_allocation_failure),
-        TEST(a_schedule_without_warmup_is_told_once_at_creation),
+        TEST(a_schedule_without_warmup_is_reported_once_at_creation),
         TEST(a_ledger_of_another_size_is_judged_like_a_config),
         TEST(stack_providers_are_checked),
         TEST(a_size_that_cannot_be_is_refused),

@@ -570,7 +570,7 @@ static void what_cannot_be_is_told(void **state)
     mtp_trace_destroy(empty);
 }
 
-static void running_out_of_memory_anywhere_is_told_and_leaks_nothing(void **state)
+static void running_out_of_memory_anywhere_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
     mtp_trace *t = build();
@@ -616,7 +616,7 @@ int main(void)
         TEST(steps_of_torchs_traces_are_sound),
         TEST(hostile_names_pass_through),
         TEST(what_cannot_be_is_told),
-        TEST(running_out_of_memory_anywhere_is_told_and_leaks_nothing),
+        TEST(running_out_of_memory_anywhere_is_reported_and_leaks_nothing),
     };
     return cmocka_run_group_tests_name("cut", tests, NULL, NULL);
 }

@@ -165,7 +165,7 @@ static bool put_text(void *user, const void *bytes, size_t count)
 }
 
 /* A budget too small for the definitions: the loss is counted, and reported everywhere. */
-static void lost_definitions_are_said(void **state)
+static void lost_definitions_are_reported(void **state)
 {
     (void)state;
     warnings w;
@@ -257,7 +257,7 @@ int main(void)
         TEST(ids_do_not_run_out_in_a_ring),
         TEST(a_stream_names_any_number),
         TEST(ops_named_by_text_are_the_sessions),
-        TEST(lost_definitions_are_said),
+        TEST(lost_definitions_are_reported),
         TEST(long_names_do_not_fill_a_ring_nor_one_on_a_full_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

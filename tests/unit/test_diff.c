@@ -146,7 +146,7 @@ static void one_call_says_nothing(void **state)
     mtp_trace_destroy(y);
 }
 
-static void rows_that_came_or_went_are_told(void **state)
+static void added_and_removed_rows_are_reported(void **state)
 {
     (void)state;
     const timed before[] = {{"a", 10000}, {"old", 20000}}, after[] = {{"a", 10000}, {"young", 30000}};
@@ -339,7 +339,7 @@ static void calls_are_compared_with_their_like(void **state)
     mtp_trace_destroy(z);
 }
 
-static void slower_steps_are_told(void **state)
+static void slower_steps_are_reported(void **state)
 {
     (void)state;
     mtp_trace *t[2];
@@ -506,12 +506,12 @@ int main(void)
         TEST(a_tenth_that_became_faster_is_told),
         TEST(few_calls_are_uncertain_unless_the_change_is_huge),
         TEST(one_call_says_nothing),
-        TEST(rows_that_came_or_went_are_told),
+        TEST(added_and_removed_rows_are_reported),
         TEST(an_op_that_is_called_twice_as_often_is_found),
         TEST(drift_is_the_machines_up_to_a_limit),
         TEST(a_parent_is_slower_by_what_it_calls),
         TEST(calls_are_compared_with_their_like),
-        TEST(slower_steps_are_told),
+        TEST(slower_steps_are_reported),
         TEST(six_steps_that_all_took_longer_are_slower),
         TEST(six_steps_of_the_same_program_are_quiet),
         TEST(ranks_are_exact_for_few),

@@ -541,7 +541,7 @@ static mtp_trace *some_ops(void)
     return made_end(t);
 }
 
-static void wrong_calls_and_full_sinks_are_told(void **state)
+static void wrong_calls_and_full_sinks_are_reported(void **state)
 {
     (void)state;
     mtp_trace *t = some_ops();
@@ -649,7 +649,7 @@ int main(void)
         TEST(odd_nodes_are_read_as_far_as_they_go),
         TEST(nodes_nest_to_any_depth),
         TEST(reading_nodes_fails_whole),
-        TEST(wrong_calls_and_full_sinks_are_told),
+        TEST(wrong_calls_and_full_sinks_are_reported),
         TEST(every_allocation_may_fail),
         TEST(a_recorded_program_has_its_execution_trace),
     };

@@ -142,7 +142,7 @@ static void forks_from_several_threads_beside_starts_and_stops(void **state)
     mtp_profile_destroy(prof);
 }
 
-static void forks_are_only_told_of_while_recording(void **state)
+static void forks_are_reported_only_while_recording(void **state)
 {
     (void)state;
     warnings w;
@@ -504,7 +504,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(forks_while_four_threads_record_leave_both_sides_well),
         TEST(forks_from_several_threads_beside_starts_and_stops),
-        TEST(forks_are_only_told_of_while_recording),
+        TEST(forks_are_reported_only_while_recording),
         TEST(a_child_of_a_profile_that_waits_is_off_too),
         TEST(a_child_gives_back_all_it_has),
         TEST(a_followed_child_records_into_a_file_of_its_own),

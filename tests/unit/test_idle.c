@@ -152,7 +152,7 @@ static void waiting_threads_do_not_stop_a_stream(void **state)
 }
 
 /* After its chunk was reclaimed, a thread continues in another one, and its scopes still match. */
-static void a_waiting_thread_goes_on_where_it_was(void **state)
+static void a_waiting_thread_continues_where_it_was(void **state)
 {
     (void)state;
     mtp_profile_config c = config_of(MTP_KEEP_NEWEST, false);
@@ -285,7 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(waiting_threads_do_not_stop_a_ring),
         TEST(waiting_threads_do_not_stop_a_stream),
-        TEST(a_waiting_thread_goes_on_where_it_was),
+        TEST(a_waiting_thread_continues_where_it_was),
         TEST(a_slow_thread_keeps_its_newest),
         TEST(what_a_few_did_last_stays),
         TEST(chunks_change_hands_while_all_record),

@@ -529,7 +529,7 @@ static void forget_one_and_wait(void)
 }
 
 /* As in torch: nothing was recorded after it, and yet it was open all that time. */
-static void a_scope_that_nobody_ended_lasts_until_the_stop(void **state)
+static void a_scope_that_is_never_ended_lasts_until_the_stop(void **state)
 {
     (void)state;
     mtp_profile *prof = start();
@@ -544,7 +544,7 @@ static void a_scope_that_nobody_ended_lasts_until_the_stop(void **state)
     mtp_trace_destroy(t);
 }
 
-static void a_scope_that_nobody_ended_stays_in_its_cycle(void **state)
+static void a_scope_that_is_never_ended_stays_in_its_cycle(void **state)
 {
     (void)state;
     mtp_profile_config c = test_config(NULL);
@@ -692,8 +692,8 @@ int main(void)
         TEST(a_queue_of_scopes_is_read_quickly),
         TEST(an_end_given_twice_is_counted),
         TEST(a_forgotten_scope_is_the_only_one_unfinished),
-        TEST(a_scope_that_nobody_ended_lasts_until_the_stop),
-        TEST(a_scope_that_nobody_ended_stays_in_its_cycle),
+        TEST(a_scope_that_is_never_ended_lasts_until_the_stop),
+        TEST(a_scope_that_is_never_ended_stays_in_its_cycle),
         TEST(a_scope_whose_end_was_dropped_lasts_to_the_last_record),
         TEST(a_toggle_between_begin_and_end_changes_no_pairs),
         TEST(ends_of_a_torn_chunk_hurt_nobody),

@@ -4,7 +4,7 @@
 
 /* ------------------------------------------------------------------------------------------ bad files */
 
-static void errors_tell_the_byte_and_what_was_expected(void **state)
+static void errors_name_the_byte_and_what_was_expected(void **state)
 {
     (void)state;
     static const struct {
@@ -108,7 +108,7 @@ static void every_window_and_every_piece_give_the_same_trace(void **state)
 }
 
 /* Errors too: they do not depend on where the window ends. */
-static void every_window_tells_the_same_error(void **state)
+static void every_window_gives_the_same_error(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
@@ -482,7 +482,7 @@ static void what_is_no_file_is_told_with_its_name(void **state)
     assert_int_equal(mtp_trace_open(path, &options, &t), MTP_E_ABI);
 }
 
-static void a_read_error_is_told(void **state)
+static void a_read_error_is_reported(void **state)
 {
     (void)state;
     mtp_trace *t;
@@ -588,11 +588,11 @@ static void progress_goes_up_to_the_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(errors_tell_the_byte_and_what_was_expected),
+        TEST(errors_name_the_byte_and_what_was_expected),
         TEST(a_file_cut_off_anywhere_is_an_error),
         TEST(a_bare_array_cut_off_inside_an_event_is_an_error),
         TEST(every_window_and_every_piece_give_the_same_trace),
-        TEST(every_window_tells_the_same_error),
+        TEST(every_window_gives_the_same_error),
         TEST(nesting_beyond_the_limit_is_an_error_not_an_overflow),
         TEST(every_failing_allocation_is_reported_and_nothing_leaks),
         TEST(gzip_and_zstd_are_read_like_the_plain_file),
@@ -604,7 +604,7 @@ int main(void)
         TEST(a_threads_limit_holds_for_analyses_too),
         TEST(a_gzip_bomb_of_one_endless_string_ends_at_the_limit),
         TEST(what_is_no_file_is_told_with_its_name),
-        TEST(a_read_error_is_told),
+        TEST(a_read_error_is_reported),
         TEST(a_fifo_is_read),
         TEST(standard_input_is_a_dash),
         TEST(progress_goes_up_to_the_whole),

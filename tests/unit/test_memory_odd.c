@@ -380,7 +380,7 @@ static void a_summary_has_no_more_blocks_than_asked_for(void **state)
     mtp_trace_destroy(t);
 }
 
-static void the_form_of_a_file_is_told_by_its_name(void **state)
+static void the_format_of_a_file_follows_from_its_name(void **state)
 {
     (void)state;
     mtp_trace *t = small_program();
@@ -524,7 +524,7 @@ int main(void)
         TEST(a_real_training_is_told_as_torch_tells_it),
         TEST(hostile_names_stay_json),
         TEST(a_summary_has_no_more_blocks_than_asked_for),
-        TEST(the_form_of_a_file_is_told_by_its_name),
+        TEST(the_format_of_a_file_follows_from_its_name),
         TEST(wrong_calls_are_refused),
         TEST(a_sink_that_says_no_ends_it),
         TEST(every_allocation_may_fail),

@@ -113,7 +113,7 @@ static void *stop_it(void *prof)
 }
 
 /* While a thread defines a new name in a recording, the recording stays. */
-static void stop_waits_for_whoever_defines_a_name(void **state)
+static void stop_waits_for_a_thread_that_defines_a_name(void **state)
 {
     (void)state;
     memset(&naming, 0, sizeof naming);
@@ -265,7 +265,7 @@ static void *let_go_soon(void *arg)
 }
 
 /* A lock that a thread of the parent holds during the fork would never be released in the child. */
-static void a_child_is_not_left_with_a_lock_that_nobody_holds(void **state)
+static void a_child_does_not_inherit_a_held_lock(void **state)
 {
     (void)state;
     if (TEST_TSAN) /* in the child, TSan misses the parent's threads */
@@ -662,11 +662,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(stop_passes_a_barrier_on_every_core),
-        TEST(stop_waits_for_whoever_defines_a_name),
+        TEST(stop_waits_for_a_thread_that_defines_a_name),
         TEST(a_handler_that_names_inside_naming_gets_none),
         TEST(a_profile_is_not_driven_from_inside_a_record),
         TEST(a_thread_of_two_cycles_counts_once),
-        TEST(a_child_is_not_left_with_a_lock_that_nobody_holds),
+        TEST(a_child_does_not_inherit_a_held_lock),
         TEST(a_thread_has_the_name_that_it_had_last),
         TEST(toggling_does_not_add_what_was_not_asked_for),
         TEST(one_frame_of_many_callers_has_many_stacks),

@@ -221,7 +221,7 @@ static void a_visit_survives_every_failing_call(void **state)
     }
 }
 
-static void paths_that_cannot_be_a_spool_are_told(void **state)
+static void paths_that_cannot_be_a_spool_are_reported(void **state)
 {
     (void)state;
     mtp__pool pool;
@@ -477,7 +477,7 @@ int main(void)
         TEST(a_ring_that_has_nothing_to_evict_tries_the_disk_again),
         TEST(finish_survives_a_failing_truncate),
         TEST(a_visit_survives_every_failing_call),
-        TEST(paths_that_cannot_be_a_spool_are_told),
+        TEST(paths_that_cannot_be_a_spool_are_reported),
         TEST(files_are_private),
         TEST(a_full_tmpfs_is_an_error_and_never_a_bus_error),
         TEST(a_file_size_limit_is_an_error_and_never_a_signal),

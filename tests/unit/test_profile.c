@@ -337,7 +337,7 @@ static void wrong_metadata_is_refused_in_words(void **state)
     mtp_profile_destroy(prof);
 }
 
-static void metadata_that_does_not_fit_is_told(void **state)
+static void metadata_that_does_not_fit_is_reported(void **state)
 {
     (void)state;
     mtp_profile_config c = test_config(NULL);
@@ -522,7 +522,7 @@ static void what_is_asked_for_is_what_mtp_recording_says(void **state)
 
 /* -------------------------------------------------------------------------------------------- warnings */
 
-static void dropped_records_are_told_with_their_cause(void **state)
+static void dropped_records_are_reported_with_their_cause(void **state)
 {
     (void)state;
     warnings w;
@@ -554,7 +554,7 @@ static void dropped_records_are_told_with_their_cause(void **state)
     mtp_profile_destroy(prof);
 }
 
-static void a_spool_that_fails_is_told_once_and_the_program_goes_on(void **state)
+static void a_spool_that_fails_is_reported_once_and_the_program_continues(void **state)
 {
     (void)state;
     warnings w;
@@ -642,15 +642,15 @@ int main(void)
         TEST(metadata_is_told_as_it_was_given),
         TEST(presets_are_told_at_every_start_in_their_order),
         TEST(wrong_metadata_is_refused_in_words),
-        TEST(metadata_that_does_not_fit_is_told),
+        TEST(metadata_that_does_not_fit_is_reported),
         TEST(the_default_trace_id_is_a_random_uuid),
         TEST(a_custom_trace_id_is_made_anew_for_each_cycle),
         TEST(toggling_leaves_out_and_takes_in_again),
         TEST(each_recording_has_a_number_of_its_own),
         TEST(only_what_was_asked_for_at_first_can_be_taken_in),
         TEST(what_is_asked_for_is_what_mtp_recording_says),
-        TEST(dropped_records_are_told_with_their_cause),
-        TEST(a_spool_that_fails_is_told_once_and_the_program_goes_on),
+        TEST(dropped_records_are_reported_with_their_cause),
+        TEST(a_spool_that_fails_is_reported_once_and_the_program_continues),
         TEST(a_spool_that_cannot_be_made_is_an_error_of_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -142,7 +142,7 @@ static void a_spool_recovers_from_a_kill_at_every_testpoint(void **state)
     assert_true(killed > 50);
 }
 
-static void a_cut_or_damaged_spool_is_recovered_and_the_loss_is_said(void **state)
+static void a_truncated_or_damaged_spool_is_recovered_and_the_loss_is_reported(void **state)
 {
     (void)state;
     plan p = {.policy = MTP_STREAM};
@@ -171,7 +171,7 @@ static void a_cut_or_damaged_spool_is_recovered_and_the_loss_is_said(void **stat
     free(whole);
 }
 
-static void what_cannot_be_recovered_is_said_so(void **state)
+static void unrecoverable_files_are_reported(void **state)
 {
     (void)state;
     mtp_profile_config c = test_config(NULL);
@@ -258,8 +258,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_stopped_spool_stays_as_it_is),
         TEST(a_spool_recovers_from_a_kill_at_every_testpoint),
-        TEST(a_cut_or_damaged_spool_is_recovered_and_the_loss_is_said),
-        TEST(what_cannot_be_recovered_is_said_so),
+        TEST(a_truncated_or_damaged_spool_is_recovered_and_the_loss_is_reported),
+        TEST(unrecoverable_files_are_reported),
         TEST(recovery_survives_every_failing_call),
         TEST(what_is_recovered_is_for_the_same_readers),
     };

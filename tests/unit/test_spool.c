@@ -132,7 +132,7 @@ static void a_fifo_is_refused_and_not_waited_for(void **state)
     assert_says("not a regular file");
 }
 
-static void a_newer_version_and_impossible_sizes_are_told(void **state)
+static void a_newer_version_and_impossible_sizes_are_reported(void **state)
 {
     (void)state;
     const char *path = test_path("header.mtp");
@@ -175,7 +175,7 @@ static void spools_are_known_by_their_first_bytes(void **state)
 }
 
 /* A header may contain anything: no number in it costs memory or time before it is checked. */
-static void a_huge_hole_is_no_chunk(void **state)
+static void a_huge_hole_is_not_a_chunk(void **state)
 {
     (void)state;
     const char *path = test_path("hole.mtp");
@@ -358,12 +358,18 @@ static void reading_survives_every_failing_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_finished_file_is_complete_and_balanced), TEST(the_control_stream_can_be_read_alone),
-        TEST(a_visitors_status_ends_the_visit),         TEST(files_that_are_no_spools_are_refused_in_words),
-        TEST(a_fifo_is_refused_and_not_waited_for),     TEST(a_newer_version_and_impossible_sizes_are_told),
-        TEST(spools_are_known_by_their_first_bytes),    TEST(a_huge_hole_is_no_chunk),
-        TEST(holes_of_terabytes_are_passed_over),       TEST(a_file_cut_anywhere_gives_a_prefix),
-        TEST(a_flipped_bit_never_makes_a_wrong_record), TEST(many_flips_and_a_cut_end_in_a_status),
+        TEST(a_finished_file_is_complete_and_balanced),
+        TEST(the_control_stream_can_be_read_alone),
+        TEST(a_visitors_status_ends_the_visit),
+        TEST(files_that_are_no_spools_are_refused_in_words),
+        TEST(a_fifo_is_refused_and_not_waited_for),
+        TEST(a_newer_version_and_impossible_sizes_are_reported),
+        TEST(spools_are_known_by_their_first_bytes),
+        TEST(a_huge_hole_is_not_a_chunk),
+        TEST(holes_of_terabytes_are_passed_over),
+        TEST(a_file_cut_anywhere_gives_a_prefix),
+        TEST(a_flipped_bit_never_makes_a_wrong_record),
+        TEST(many_flips_and_a_cut_end_in_a_status),
         TEST(reading_survives_every_failing_call),
     };
     return cmocka_run_group_tests(tests, make_whole, free_whole);

@@ -209,7 +209,7 @@ static void run_create(run *r)
 }
 
 /* Must be the first test: it happens once per process. */
-static void clearing_events_is_told_once_per_process(void **state)
+static void clearing_events_is_reported_once_per_process(void **state)
 {
     (void)state;
     warnings w[3];
@@ -511,7 +511,7 @@ static void a_jump_out_of_on_trace_ready_blocks_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(clearing_events_is_told_once_per_process),
+        TEST(clearing_events_is_reported_once_per_process),
         TEST(every_pair_of_actions_does_what_the_table_says),
         TEST(any_sequence_does_what_the_table_says),
         TEST(acc_events_keeps_the_events_of_all_cycles),

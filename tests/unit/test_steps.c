@@ -227,7 +227,7 @@ static void steps_alone_are_not_work(void **state)
     ",\"dur\":" #dur ",\"args\":{" args "}}"
 
 /* PyTorch 1.8 and 1.9 wrote steps, and all annotations, as operators. */
-static void the_steps_of_old_traces_are_no_work_of_the_cpu(void **state)
+static void the_steps_of_old_traces_are_not_cpu_work(void **state)
 {
     (void)state;
     mtp_trace *t = made_from_json(EVENT("Operator", "ProfilerStep#0", 1, 1, 0, 900, "") "," EVENT(
@@ -421,7 +421,7 @@ static mtp_trace *one_odd_step(int64_t wait, int64_t longer)
     return made_end(t);
 }
 
-static void an_unusual_step_is_told_with_what_differed(void **state)
+static void an_unusual_step_is_reported_with_its_differences(void **state)
 {
     (void)state;
     mtp_trace *t = one_odd_step(90000, 30000);
@@ -456,7 +456,7 @@ static void an_unusual_step_is_told_with_what_differed(void **state)
     mtp_trace_destroy(t);
 }
 
-static void gaps_are_told_longest_first_with_what_is_around_them(void **state)
+static void gaps_are_listed_longest_first_with_their_surroundings(void **state)
 {
     (void)state;
     mtp_trace *t = one_odd_step(90000, 0);
@@ -698,7 +698,7 @@ static mtp_profile *profile_of_three_marks(void)
 }
 
 /* A mean or a median would include one step too many. */
-static void what_the_last_call_of_step_began_is_no_step(void **state)
+static void what_the_last_call_of_step_began_is_not_a_step(void **state)
 {
     (void)state;
     mtp_profile *prof = profile_of_three_marks();
@@ -774,21 +774,21 @@ int main(void)
         TEST(marks_are_steps_where_there_are_no_scopes),
         TEST(scopes_count_where_there_are_no_ops_and_python_where_there_are_no_scopes),
         TEST(steps_alone_are_not_work),
-        TEST(the_steps_of_old_traces_are_no_work_of_the_cpu),
+        TEST(the_steps_of_old_traces_are_not_cpu_work),
         TEST(work_of_every_accelerator_is_device_time),
         TEST(calls_of_every_accelerators_runtime_are_cpu_time),
         TEST(steps_may_overlap),
         TEST(busy_times_are_those_of_a_plain_count),
         TEST(spans_of_many_tracks_come_in_one_order),
-        TEST(an_unusual_step_is_told_with_what_differed),
-        TEST(gaps_are_told_longest_first_with_what_is_around_them),
+        TEST(an_unusual_step_is_reported_with_its_differences),
+        TEST(gaps_are_listed_longest_first_with_their_surroundings),
         TEST(the_longest_of_many_gaps_are_kept),
         TEST(steps_are_written_as_json_and_csv),
         TEST(wrong_calls_are_refused),
         TEST(absurd_times_do_no_harm),
         TEST(every_allocation_may_fail),
         TEST(a_recorded_program_has_its_steps),
-        TEST(what_the_last_call_of_step_began_is_no_step),
+        TEST(what_the_last_call_of_step_began_is_not_a_step),
         TEST(marks_are_still_steps_when_read_back),
         TEST(rows_of_steps_that_are_none_are_left_out),
     };

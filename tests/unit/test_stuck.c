@@ -162,7 +162,7 @@ static void one_gets_stuck(void *arg)
     }
 }
 
-static void a_thread_that_was_stuck_goes_on_wherever_it_was(void **state)
+static void a_thread_that_was_stuck_continues_wherever_it_was(void **state)
 {
     (void)state;
     static const int at[] = {MTP__POINT_RECORD_RESERVED,
@@ -249,7 +249,7 @@ static void paused_in_stop(void *arg)
     pthread_join(other, NULL);
 }
 
-static void a_pause_of_the_process_makes_nobody_stuck(void **state)
+static void a_pause_of_the_process_makes_no_thread_stuck(void **state)
 {
     (void)state;
     pid_t pid = test_fork_child(paused_in_stop, NULL, 30);
@@ -266,8 +266,8 @@ static void a_pause_of_the_process_makes_nobody_stuck(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_thread_that_was_stuck_goes_on_wherever_it_was),
-        TEST(a_pause_of_the_process_makes_nobody_stuck),
+        TEST(a_thread_that_was_stuck_continues_wherever_it_was),
+        TEST(a_pause_of_the_process_makes_no_thread_stuck),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,7 +105,7 @@ static void *silent_later(void *arg)
     return NULL;
 }
 
-static void threads_that_record_nothing_are_not_told_of(void **state)
+static void threads_that_record_nothing_are_not_reported(void **state)
 {
     (void)state;
     sem_t sem[2];
@@ -469,7 +469,7 @@ static void *sticky(void *arg)
 
 /* A debugger or an overloaded machine holds a thread inside a record while the profile is stopped, used
  * again and even destroyed. When the thread resumes, it must do no harm. */
-static void a_thread_stuck_in_a_record_is_left_behind_and_harms_nobody(void **state)
+static void a_thread_stuck_in_a_record_is_left_behind_and_does_no_harm(void **state)
 {
     (void)state;
     static const mtp__testpoint point[] = {MTP__POINT_RECORD_RESERVED, MTP__POINT_CHUNK_TAKEN};
@@ -528,14 +528,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(names_and_tids_of_all_threads_are_kept),
-        TEST(threads_that_record_nothing_are_not_told_of),
+        TEST(threads_that_record_nothing_are_not_reported),
         TEST(thousands_of_short_threads_are_counted_exactly),
         TEST(one_thread_records_into_one_profile_after_the_other),
         TEST(records_of_a_thread_past_its_end_are_counted),
         TEST(a_handler_at_any_point_of_a_record_is_counted),
         TEST(a_thread_that_only_looks_in_is_not_taken_for_stuck),
         TEST(a_thread_that_joins_while_the_profile_stops_finds_it_stopped),
-        TEST(a_thread_stuck_in_a_record_is_left_behind_and_harms_nobody),
+        TEST(a_thread_stuck_in_a_record_is_left_behind_and_does_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

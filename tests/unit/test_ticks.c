@@ -464,7 +464,7 @@ static void a_year_of_anchors_takes_bounded_memory_and_stays_exact(void **state)
     mtp__ticks_fini(&line);
 }
 
-static void no_memory_for_an_anchor_is_told(void **state)
+static void no_memory_for_an_anchor_is_reported(void **state)
 {
     (void)state;
     mtp__tick_line line = {0};
@@ -500,7 +500,7 @@ int main(void)
         TEST(rates_cannot_creep_beyond_what_a_clock_has),
         TEST(time_is_monotone_and_continuous_whatever_the_anchors_say),
         TEST(a_year_of_anchors_takes_bounded_memory_and_stays_exact),
-        TEST(no_memory_for_an_anchor_is_told),
+        TEST(no_memory_for_an_anchor_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
