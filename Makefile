@@ -39,7 +39,7 @@ run: build ## profile a real workload: prints its averages and writes a trace
 # Both suites run even if the other fails; test-summary counts them together and sets the exit status.
 test: setup build ## run all tests; the last line counts them
 	@rm -f $(BUILD)/meson-logs/testlog.json $(BUILD)/pytest.xml
-	@$(MESON) test -C $(BUILD) --print-errorlogs || true
+	@$(MESON) test -C $(BUILD) --timeout-multiplier 4 --print-errorlogs || true
 	@if ls tests/mindtorch_v2/test_*.py >/dev/null 2>&1; then \
 	    PYTHONPATH=src "$$(tools/setup --python)" -m pytest -q tests/mindtorch_v2 --junitxml=$(BUILD)/pytest.xml || true; \
 	fi
@@ -47,7 +47,7 @@ test: setup build ## run all tests; the last line counts them
 
 test-locale: setup build ## run all tests in a locale with a decimal comma
 	@rm -f $(BUILD)/meson-logs/testlog.json $(BUILD)/pytest.xml
-	@$(MESON) test -C $(BUILD) --print-errorlogs --wrapper "'$(CURDIR)/tools/in-locale' '$(call absolute,$(BUILD))'" || true
+	@$(MESON) test -C $(BUILD) --timeout-multiplier 4 --print-errorlogs --wrapper "'$(CURDIR)/tools/in-locale' '$(call absolute,$(BUILD))'" || true
 	@PYTHONPATH=src tools/in-locale $(BUILD) "$$(tools/setup --python)" -m pytest -q tests/mindtorch_v2 --junitxml=$(BUILD)/pytest.xml || true
 	@tools/test-summary $(BUILD) "locale"
 
@@ -78,7 +78,7 @@ sanitize-%:
 	    -Dbuildtype=debugoptimized -Db_sanitize=$(SANITIZERS) -Db_lundef=false $(MESON_ARGS)
 	@$(NINJA) -C build-$*
 	@rm -f build-$*/meson-logs/testlog.json
-	@$(MESON) test -C build-$* --suite unit --timeout-multiplier 5 --print-errorlogs || true
+	@$(MESON) test -C build-$* --suite unit --timeout-multiplier 10 --print-errorlogs || true
 	@tools/test-summary build-$* "$* ($(SANITIZERS))"
 
 mutate: setup ## mutation testing: do the tests catch each fault in tools/mutate.faults? (FAULTS="name ...": some)

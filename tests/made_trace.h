@@ -93,7 +93,8 @@ static inline mtp_trace *made_end(mtp_trace *t)
     return t;
 }
 
-/* ---------------------------------------------------------------------------------------------- what came out */
+/* ---------------------------------------------------------------------------------------------- what came
+ * out */
 
 typedef struct collected {
     char *bytes; /* NUL-terminated */

@@ -194,7 +194,7 @@ static mtp_status see_chunk(void *user, const mtp__chunk *chunk, const uint64_t 
         st->cycle == chunk->cycle && !s->holes && !(st->lasting && begins))
         odd(s, "stream %u: a chunk starts at %llu, not %llu", chunk->stream, (unsigned long long)chunk->first,
             (unsigned long long)st->next);
-    st->lasting = chunk->epoch == MTP__EPOCH_ALL && chunk->stream == 0; /* behind it, epochs may be gone */
+    st->lasting = chunk->epoch == MTP__EPOCH_ALL && chunk->stream == 0; /* after it, epochs may be missing */
     for (; at < count; records++) {
         uint32_t length = MTP__WORD0_LENGTH(words[at]);
         length = length != 0 ? length : (uint32_t)(words[at + 1] >> 32);
@@ -608,7 +608,9 @@ pid_t test_fork_child(child_fn *fn, void *arg, unsigned seconds)
     if (pid != 0)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    end_after(seconds * (TEST_TSAN ? 4 : 1));
+    end_after(seconds * (TEST_TSAN   ? 10
+                         : TEST_ASAN ? 6
+                                     : 3)); /* only a hang takes this long, on any machine */
     fn(arg);
     _exit(0);
 }

@@ -97,6 +97,7 @@ void fuzz_analyse(const mtp_trace *t);
 /* Makes a spool file from an input (spool_input.c): the bytes themselves if the first byte is even, else the
  * records it describes, written by the library's own pool. false: it is damaged, or may be. */
 bool fuzz_make_spool(const uint8_t *data, size_t size, const char **path);
-/* Every chunk of the spool can be read, and none is missing. (Names that nothing defines are the reader's to tell.) */
+/* Every chunk of the spool can be read, and none is missing. (Names that nothing defines are the reader's
+ * to tell.) */
 bool fuzz_spool_is_whole(const char *path);
 #endif

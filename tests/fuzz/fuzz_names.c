@@ -15,7 +15,8 @@
 #include "trace/kineto/kineto.h"
 #include "trace/trace.h"
 
-/* ------------------------------------------------------------------------------- what is right, written again */
+/* ------------------------------------------------------------------------------- what is right, written
+ * again */
 
 /* The length of a well-formed character (Unicode, table 3-7), 0: none; *bad: how many bytes one U+FFFD
  * replaces. */
@@ -79,7 +80,8 @@ static size_t lines(const fuzz_text *t)
     return n;
 }
 
-/* ------------------------------------------------------------------------------------------------------ sinks */
+/* ------------------------------------------------------------------------------------------------------
+ * sinks */
 
 static void check_string(const uint8_t *name, size_t length)
 {

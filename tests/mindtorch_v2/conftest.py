@@ -8,7 +8,7 @@ import pytest
 def pytest_configure(config):
     if importlib.util.find_spec("mindtorch_v2") is None:
         raise pytest.UsageError("mindtorch_v2 is not importable: run `make build`, then with PYTHONPATH=src")
-    # Loaded under a decimal comma (make test-locale), PyTorch takes the default 0.01 of an argument for 0.
+    # Loaded under a decimal comma (make test-locale), PyTorch reads an argument's default of 0.01 as 0.
     ours = locale.setlocale(locale.LC_NUMERIC)
     if ours != "C" and importlib.util.find_spec("torch") is not None:
         locale.setlocale(locale.LC_NUMERIC, "C")
@@ -27,3 +27,31 @@ def _leave_modes_as_they_were():
     torch._C._set_grad_enabled(before)
     torch.set_default_dtype(dtype)
     torch.set_default_device(device)
+
+
+def pytest_generate_tests(metafunc):
+    if "each_device" in metafunc.fixturenames:
+        import mindtorch_v2 as torch
+
+        metafunc.parametrize("each_device", ["cpu", "npu"] if torch.npu.is_available() else ["cpu"], indirect=True)
+
+
+@pytest.fixture
+def each_device(request):
+    """The test runs once on each device that this machine has."""
+    import mindtorch_v2 as torch
+
+    torch.set_default_device(request.param)
+
+
+@pytest.fixture
+def fresh_warnings(monkeypatch):
+    """Warnings that a process shows once are shown again in each test."""
+    monkeypatch.setattr("mindtorch_v2.profiler.common._WARNINGS_SHOWN", set())
+
+
+@pytest.fixture
+def x():
+    import mindtorch_v2 as torch
+
+    return torch.ones(2, 3)

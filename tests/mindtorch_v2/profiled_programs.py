@@ -209,8 +209,16 @@ PROGRAMS = {f.__name__: f for f in (
 
 def profiled(torch, name, **flags):
     """A finished profile of a program."""
+    def profile():
+        return torch.profiler.profile(**{"record_shapes": True, "profile_memory": True, "with_stack": True, **flags})
+
+    # PyTorch's events point to the names of functions, even of freed ones. The code of a module is freed after its
+    # import, so a first run imports whatever the program and the profiler load lazily; the functions of the program are kept.
+    if torch.__name__ == "torch":
+        with profile():
+            PROGRAMS[name](torch)()
     run = PROGRAMS[name](torch)
-    with torch.profiler.profile(**{"record_shapes": True, "profile_memory": True, "with_stack": True, **flags}) as prof:
+    with profile() as prof:
         kept = run()
-    prof.kept = run, kept  # PyTorch's events point to the names of functions, even of those that are gone
+    prof.kept = run, kept
     return prof

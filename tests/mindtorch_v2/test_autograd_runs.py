@@ -12,7 +12,7 @@ def leaf(*values):
 
 
 def after(_):
-    """What a hook returns that leaves the gradient as it is."""
+    """The result of a hook that leaves the gradient unchanged."""
     return None
 
 
@@ -162,7 +162,7 @@ def test_two_threads_are_in_a_shared_leaf_at_once():
 
     def work(i):
         y = w * 2
-        y.register_hook(lambda g: after(inside.wait(20)))
+        y.register_hook(lambda g: after(inside.wait(120)))
         y.sum().backward()
 
     run_threads(2, work)
@@ -173,7 +173,7 @@ def test_two_threads_are_in_one_graph_at_once():
     w = leaf(3.0)
     inside = threading.Barrier(2)
     y = w * w
-    y.register_hook(lambda g: after(inside.wait(20)))
+    y.register_hook(lambda g: after(inside.wait(120)))
     total = y.sum()
     run_threads(2, lambda i: total.backward(retain_graph=True))
     assert w.grad.tolist() == [12.0]
@@ -246,7 +246,7 @@ def test_hooks_of_leaves_see_each_gradient_once():
     assert seen == [2.0, 3.0, 4.0, 5.0]
 
 
-# What nobody asks for is spared: each derivative must do without.
+# Gradients that are not needed are not computed: each derivative must cope with that.
 PAIRS = {
     "mul": lambda a, b: a * b, "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "div": lambda a, b: a / b, "pow": lambda a, b: a ** b,
     "mm": lambda a, b: a.mm(b), "matmul": lambda a, b: a.matmul(b[0]), "cat": lambda a, b: torch.cat([a, b]), "stack": lambda a, b: torch.stack([a, b]),

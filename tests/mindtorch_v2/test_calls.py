@@ -100,7 +100,7 @@ def test_a_wrong_type_is_named_with_its_position():
         x + "a"
 
 
-def test_missing_unexpected_and_surplus_arguments_are_told():
+def test_missing_unexpected_and_surplus_arguments_are_reported():
     x = torch.ones(2)
     with pytest.raises(TypeError, match=r'mul\(\) missing 1 required positional arguments: "other"'):
         torch.mul(x)

@@ -46,7 +46,7 @@ def test_a_mode_sees_what_pytorchs_sees(program):
     theirs = pytest.importorskip("torch")
     from torch.utils._python_dispatch import TorchDispatchMode as Theirs
 
-    def logged(module, base):  # PyTorch's Python functions add a device and pin_memory to what makes tensors
+    def logged(module, base):  # PyTorch's Python functions add a device and pin_memory to tensor factories
         log = type("Log", (base,), {"__init__": Log.__init__, "__torch_dispatch__": Log.__torch_dispatch__})()
         run = program(module)
         with log:

@@ -303,10 +303,10 @@ def test_callers_are_the_frames_around():
     assert (node.extra_fields.callsite.function_name, node.extra_fields.caller.function_name) == ("inner", "outer")
     assert node.extra_fields.callsite.line_number == inner.__code__.co_firstlineno
     assert node.extra_fields.caller.line_number == outer.__code__.co_firstlineno + 1
-    assert __file__.endswith(node.extra_fields.caller.file_name)  # without the folder that modules come from
+    assert __file__.endswith(node.extra_fields.caller.file_name)  # without the modules' folder
     builtin = find(roots, "<built-in function len>").extra_fields
     assert builtin.caller.function_name == "outer"
-    for n in walk(roots):  # what the tree says is what the stack says
+    for n in walk(roots):  # the tree agrees with the stack
         if not n.tag.name.startswith("Py"):
             continue
         above = n.parent
@@ -461,7 +461,8 @@ def test_tracebacks_and_clocks():
     with pytest.raises(RuntimeError, match="dladdr"):
         private.symbolize_addresses([], "slow")
     converter = private._ApproximateClockToUnixTimeConverter()
-    assert abs(converter.to_unix_ns(private._get_approximate_time()) - time.time_ns()) < 10**9
+    before, now, after = time.time_ns(), converter.to_unix_ns(private._get_approximate_time()), time.time_ns()
+    assert before - 10**9 < now < after + 10**9
 
 
 # ------------------------------------------------------------------------------------------ memory under a tensor
@@ -593,6 +594,6 @@ def test_the_copy_that_a_product_begins_with_is_shown():
 
 
 def test_what_an_op_does_for_itself_is_not_shown():
-    """mean() of whole numbers of another dtype makes a copy of its own."""
+    """mean() of integers with another dtype makes its own copy."""
     x = torch.ones(3, 4, dtype=torch.int64)
     assert _parts(torch, lambda: x.sum(dtype=torch.float64)) == [("aten::sum", [])]

@@ -21,7 +21,7 @@ CPU = [ProfilerActivity.CPU]
 
 
 def spans(prof, *names):
-    """name -> (start, end) in ns, of events that are there once."""
+    """name -> (start, end) in ns, for events that occur once."""
     found = {e.name: (e["start_ns"], e["end_ns"]) for e in prof.events() if not names or e.name in names}
     assert all(sum(e.name == n for e in prof.events()) == 1 for n in names or found)
     return found
@@ -77,7 +77,7 @@ def test_tasks_that_take_turns_keep_their_times(tmp_path, with_stack):
         assert shown[name]["dur"] == pytest.approx((end - start) / 1000, abs=0.002)
     if with_stack:
         functions = {e["tid"] for e in rows_of(prof, tmp_path) if e["cat"] == "python_function"}
-        assert len(functions) == 1  # what the thread runs stays on its row
+        assert len(functions) == 1  # what the thread runs stays on its own row
 
 
 def test_any_order_of_ends(tmp_path):
@@ -271,7 +271,7 @@ def test_threads_older_than_the_profile_have_frames(tmp_path):
         found = functions(prof)
         (tid,) = {e.thread for e in found["inner"]}
         assert len(found["inner"]) == 3 and tid != threading.get_native_id()
-        assert [e.thread for e in found["worker"]] == [tid]  # it ran already: once, around them
+        assert [e.thread for e in found["worker"]] == [tid]  # it was running already: once, around them
         assert all(found["worker"][0].time_range.start <= e.time_range.start for e in found["inner"])
         scopes = [e for e in prof.events() if e.name == "in the worker"]
         assert len(scopes) == 3 and all("inner" in e.stack[0] and any("worker" in f for f in e.stack) for e in scopes)
@@ -346,7 +346,7 @@ def test_a_function_that_lasts_over_cycles_is_one_call_in_each():
 
 
 def test_functions_last_as_long_as_they_ran():
-    """A scope that a function begins, and another ends, cuts neither."""
+    """A scope that one function begins and another ends truncates neither."""
 
     def opens(scope):
         scope.__enter__()

@@ -132,7 +132,7 @@ def _ours(name, **flags):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_ops_are_known_by_their_schemas(name):
-    """An op of which no schema fits counts as one that may have changed whatever it was given."""
+    """An op without a matching schema may have changed any of its arguments."""
     from mindtorch_v2.profiler import _memory_profiler as module
     from mindtorch_v2.profiler._utils import traverse_dfs
 
@@ -180,7 +180,7 @@ def test_tensors_of_a_training_are_called_what_they_are():
 
 
 def test_what_an_op_leaves_behind_is_a_tensors():
-    """Results that nothing used, and what is kept for the backward pass; not what an op frees itself."""
+    """Unused results, and what is kept for the backward pass; not what an op frees itself."""
     import mindtorch_v2 as torch
 
     x, y = torch.ones(100), torch.ones(100, requires_grad=True)

@@ -191,7 +191,7 @@ def test_state_dict_has_parameters_and_persistent_buffers():
     assert array(other.head.weight).any()
 
 
-def test_errors_of_loading_are_told_together():
+def test_errors_of_loading_are_reported_together():
     net = Net()
     state = net.state_dict()
     del state["head.weight"]

@@ -1,6 +1,6 @@
 """Device "npu" from Python: mindtorch_v2.npu, copies, streams and events, several devices, forks.
 
-test_ops covers what ops compute there, test_profiler what profiles show, and tests/unit/test_npu_faults.c driver faults.
+test_ops covers what ops compute there, test_profiler_npu what profiles show, and tests/unit/test_npu_faults.c driver faults.
 """
 import json
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not torch.npu.is_available(), reason="no OpenCL 
 
 
 def run(code, **environment):
-    """In a process of its own; returns what it printed."""
+    """Runs code in a separate process; returns its output."""
     done = subprocess.run([sys.executable, "-c", "import mindtorch_v2 as torch\n" + code], capture_output=True, text=True,
                           timeout=120, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
@@ -56,7 +56,7 @@ def test_a_copy_that_does_not_block_has_the_values_of_its_time():
         back = there.to("cpu", non_blocking=True)
         torch.npu.synchronize()
         assert back.sum().item() == n and there.sum().item() == n
-        del x  # the copy may still be on its way: its memory stays
+        del x  # the copy may still be in flight: its memory stays
     there = [torch.full((1 << 16,), float(i)).to("npu", non_blocking=True) for i in range(64)]
     assert [t[-1].item() for t in there] == list(range(64))
 
@@ -298,7 +298,7 @@ def test_streams_have_rows_of_their_own(tmp_path):
     events = [e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e.get("cat") in ("kernel", "gpu_memset")]
     streams = {e["args"]["stream"] for e in events}
     assert other.stream_id in streams and len(streams) == len({e["tid"] for e in events}) == 2
-    assert min(streams) > 0  # HTA takes a stream 0 for none
+    assert min(streams) > 0  # HTA treats stream 0 as no stream
     assert y.sum().item() == 128
 
 
@@ -328,7 +328,7 @@ def test_threads_have_streams_of_their_own():
 # ----------------------------------------------------------------------------------------------------- the rest
 
 
-def test_a_forked_child_is_told():
+def test_a_forked_child_gets_an_error():
     x = torch.ones(3, device="npu")
     stream = torch.npu.Stream()
     event = stream.record_event()
@@ -399,7 +399,7 @@ def test_a_model_that_moved_is_still_one_in_the_memory_timeline(tmp_path):
 
 
 def test_a_training_step_reads_nothing_back():
-    """What an optimizer counts stays on the host: a step does not wait for the device."""
+    """An optimizer's step counters stay on the host: a step does not wait for the device."""
     with torch.device("npu"):
         model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
         optimizer = torch.optim.AdamW(model.parameters())
@@ -427,7 +427,7 @@ def test_memory_of_numpy_that_copies_hold_is_let_go_by_any_thread():
     assert not any(t.is_alive() for t in threads)
 
 
-@pytest.mark.parametrize("size", [64, 1024])  # libraries have another way for large ones
+@pytest.mark.parametrize("size", [64, 1024])  # libraries handle large ones differently
 def test_batches_that_lie_anywhere(size):
     rng = np.random.default_rng(5)
     whole, one = (rng.standard_normal((n, 2, size, size)).astype(np.float32) for n in (3, 1))
@@ -451,7 +451,7 @@ def test_more_groups_than_some_devices_have_in_a_row():
 
 
 def test_batches_that_lie_anywhere_are_not_clblasts():
-    """In a batch it takes matrices to lie densely from the start of their buffer: others are ours to multiply."""
+    """In a batch it expects dense matrices at the start of their buffer: we multiply the others ourselves."""
     said = run("""
 print(torch.npu.get_device_properties().blas)
 whole = torch.arange(3).reshape(3, 1, 1, 1).expand(3, 2, 1024, 1024).float().contiguous().npu()  # of 0, of 1, of 2

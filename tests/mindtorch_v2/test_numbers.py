@@ -66,7 +66,7 @@ def test_numbers_by_name_with_alpha_and_with_gradients():
 
 @needs_peer
 def test_every_function_takes_numbers_where_pytorchs_does():
-    """Of those that both have: a number in place of the first tensor, or of the second."""
+    """Of the ops that both have: a number in place of the first tensor, or of the second."""
     known = ("rsub", "reshape")  # alpha without its name; a size that is a number
     names = [n for n in vars(torch._C.ops) if hasattr(torch, n) and callable(getattr(peer, n, None)) and n[0] != "_" and n not in known]
     assert len(names) > 100 and "true_divide" in names and "clip" in names
@@ -117,7 +117,7 @@ MAGIC = 0x1950A86A20F9469CFC6C
     (b"", "is empty"),
     (b"hello, world", "was not written by save"),
     (b"\x89HDF\r\n\x1a\n" + bytes(64), "was not written by save"),
-])
+], ids=["torch_zip", "torch_pickle", "zip", "empty", "text", "hdf5"])
 @pytest.mark.parametrize("weights_only", [True, False])
 def test_load_says_what_a_file_is_that_it_cannot_read(tmp_path, content, text, weights_only):
     path = tmp_path / "model.pt"

@@ -50,7 +50,7 @@ def over(cases):
 
 
 def with_torch(items):
-    """None without PyTorch: one skip instead of thousands."""
+    """Empty without PyTorch: one skip instead of thousands."""
     return items if torch is not None else []
 
 
@@ -61,7 +61,7 @@ def as_list(x):
 
 
 def wanted(case, args):
-    """What NumPy says, as a list of arrays; computed in float64, unless the case asks for the tried dtype."""
+    """NumPy's results, as a list of arrays; computed in float64, unless the case asks for the tried dtype."""
     if not case.typed:
         args = [convert(a, DTYPES["d"]) if i in case.real() else a for i, a in enumerate(args)]
     with np.errstate(all="ignore"):
@@ -131,7 +131,7 @@ LAID_OUT = [c for c in CASES if c.layouts and any(np.ndim(x) > 0 for i in c.real
 
 
 def ties_matter(op):
-    """Ops where equal values along a dim leave the answer open."""
+    """Ops whose answer is ambiguous for equal values along a dim."""
     return any(word in op for word in ("max", "min", "sort", "topk", "pool"))
 
 
@@ -313,7 +313,7 @@ def mixed(peer, case, values, weights):
 
 @over([c for c in DIFFERENTIABLE if small_enough(c, SMALL) and size_of(c.args[c.differentiable()[0]]) > 0])
 def test_second_derivative(mt, case):
-    """Right, or refused: never wrong."""
+    """Correct or refused, never wrong."""
     values = tried(case, "d")
     outs = floats(mt, case, run(mt, case)[0])
     weights = [mt.array(w) for w in weights_for(mt, outs, case.id)]
@@ -345,7 +345,7 @@ IN_PLACE = [c for c in CASES if c.op.endswith("_")]
 
 @over(IN_PLACE)
 def test_in_place(mt, case):
-    """Changes self and nothing else, counts it, and returns self."""
+    """Changes self and nothing else, increments its version, and returns self."""
     for letter in letters(case):
         values = tried(case, letter)
         args = [mt.argument(a) for a in values]
@@ -383,7 +383,7 @@ def test_in_place_on_a_view_is_seen_by_its_base(mt, case):
     close(case, got[1], mt.array(grads[0]), "gradient of the view")
 
 
-# PyTorch lets these write one place several times.
+# PyTorch lets these write to one place several times.
 MAY_OVERLAP = {"fill_", "zero_", "masked_fill_", "index_put_", "_index_put_impl_"}
 
 
@@ -470,7 +470,7 @@ def test_change_through_a_view_has_a_gradient(mt, case):
 
 @over([c for c in CASES if c.random is not None])
 def test_chance(mt, case):
-    """The same from the same seed, other from another; and distributed as it should be."""
+    """The same seed gives the same numbers, another seed others, with the right distribution."""
     def drawn(seed):
         mindtorch.manual_seed(seed)
         return [mt.array(t) for t in run(mt, case)[0]][0]
@@ -573,7 +573,7 @@ def test_optimizer_step(mt, step, layout, letter):
 
 @pytest.mark.parametrize("step", with_torch(STEPS), ids=[step.id for step in with_torch(STEPS)])
 def test_optimizer_reference_is_torch(pt, step):
-    """What test_optimizer_step compares with is what torch.optim does."""
+    """The reference of test_optimizer_step does what torch.optim does."""
     name, options = step.torch
     params = [pt.module.nn.Parameter(pt.tensor(p)) for p in parameters(step)]
     optimizer = getattr(pt.module.optim, name)(params, **(options | ({"lr": 0.01} if name == "Rprop" else {})))
@@ -664,11 +664,11 @@ def test_joins_promote(mt, op):
 
 @pytest.mark.parametrize("error", ERRORS, ids=[f"{e.op}-{e.label}" for e in ERRORS])
 def test_error(mt, error):
-    """The exception and the words that PyTorch has; and the runtime goes on afterwards."""
+    """PyTorch's exception and message; and the runtime works afterwards."""
     with pytest.raises(error.kind, match=error.match):
         mt.call(mt_rows()[error.op], [mt.argument(a) for a in error.args], error.kwargs)
         if mt.device != "cpu":
-            mindtorch.npu.synchronize()  # what only the data can tell is found there
+            mindtorch.npu.synchronize()  # errors that depend on the data are found there
     assert mt.array(mt.call(mt_rows()["add"], [mt.argument(np.ones(2)), 1])[0]).tolist() == [2, 2]
 
 

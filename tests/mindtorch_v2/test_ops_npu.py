@@ -146,7 +146,7 @@ def test_error(mt, error):
     harness.test_error(mt, error)
 
 
-# What only the data can tell: the CPU says it at once, the device at the next wait, with the same exception.
+# Errors that depend on the data: the CPU raises them at once, the device at the next wait, with the same exception.
 FAULTS = {
     "embedding": lambda t: ("embedding", [t(np.ones((3, 2))), t(np.array([0, 3]))]),
     "index_select": lambda t: ("index_select", [t(np.ones((3, 2))), 1, t(np.array([2]))]),
@@ -185,4 +185,4 @@ def test_fault_is_the_cpus(mt, name):
     assert here is not None and there is not None
     assert there[0] is here[0]
     assert here[1].startswith(there[1])
-    mindtorch.npu.synchronize()  # it was said once
+    mindtorch.npu.synchronize()  # it was reported once

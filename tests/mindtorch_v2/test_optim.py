@@ -1,5 +1,5 @@
 """Optimizers against their formulas in NumPy (float64, 20 steps), their options, state, groups, hooks and errors; schedules
-against closed forms. If PyTorch is installed, the same runs are compared with it."""
+against closed forms. test_optim_torch.py compares the same runs with PyTorch."""
 
 import copy
 import math
@@ -12,88 +12,21 @@ import mindtorch_v2 as torch
 from mindtorch_v2 import optim
 from mindtorch_v2.optim import lr_scheduler
 from mindtorch_v2.utils import _record
-from optim_formulas import adadelta, adagrad, adam, adamax, asgd, nadam, radam, rmsprop, rprop, sgd
-
-try:
-    import torch as peer
-except ImportError:
-    peer = None
-
-needs_peer = pytest.mark.skipif(peer is None, reason="PyTorch is not installed")
-STEPS = 20
-START = [np.linspace(-1.0, 1.5, 12).reshape(4, 3), np.array([0.5, -0.25, 2.0])]
-SCALE = [np.linspace(0.3, 2.0, 12).reshape(4, 3), np.array([1.0, 4.0, 0.5])]
-
-
-def gradient(x, scale):
-    """Of sum(scale * (x - 0.3)^2 / 2 + 0.1 * x^4 / 4)."""
-    return scale * (x - 0.3) + 0.1 * x**3
-
-
-def loss_of(params, scale):
-    return sum((s * (p - 0.3) ** 2 * 0.5).sum() + (p * p * p * p).sum() * 0.025 for p, s in zip(params, scale))
-
-
-def parameters(module=torch):
-    return [module.tensor(x, dtype=module.float64, requires_grad=True) for x in START]
-
-
-def trained(make, module=torch, steps=STEPS):
-    params = parameters(module)
-    scale = [module.tensor(s, dtype=module.float64) for s in SCALE]
-    optimizer = make(params)
-
-    def closure():
-        optimizer.zero_grad()
-        loss = loss_of(params, scale)
-        loss.backward()
-        return loss
-
-    for _ in range(steps):
-        optimizer.step(closure)
-    return params, optimizer
-
-
-def by_formula(step):
-    out = []
-    for x, scale in zip(START, SCALE):
-        state = {}
-        for t in range(1, STEPS + 1):
-            x = step(x, gradient(x, scale), state, t)
-        out.append(x)
-    return out
-
-
-CASES = [
-    ("SGD", {"lr": 0.1}, sgd(0.1)),
-    ("SGD", {"lr": 0.05, "momentum": 0.9}, sgd(0.05, 0.9)),
-    ("SGD", {"lr": 0.05, "momentum": 0.9, "dampening": 0.1}, sgd(0.05, 0.9, 0.1)),
-    ("SGD", {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.1, "nesterov": True}, sgd(0.05, 0.9, 0, 0.1, True)),
-    ("SGD", {"lr": 0.01, "maximize": True}, sgd(0.01, maximize=True)),
-    ("Adam", {}, adam()),
-    ("Adam", {"lr": 0.1, "betas": (0.8, 0.95), "weight_decay": 0.1}, adam(0.1, (0.8, 0.95), weight_decay=0.1)),
-    ("Adam", {"lr": 0.1, "amsgrad": True}, adam(0.1, amsgrad=True)),
-    ("Adam", {"lr": 0.1, "maximize": True, "eps": 1e-3}, adam(0.1, maximize=True, eps=1e-3)),
-    ("AdamW", {"lr": 0.1}, adam(0.1, weight_decay=0.01, decoupled=True)),
-    ("AdamW", {"weight_decay": 0.3, "amsgrad": True}, adam(weight_decay=0.3, decoupled=True, amsgrad=True)),
-    ("Adagrad", {"lr": 0.1}, adagrad(0.1)),
-    ("Adagrad", {"lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5}, adagrad(1e-2, 0.1, 0.1, 0.5)),
-    ("RMSprop", {}, rmsprop()),
-    ("RMSprop", {"centered": True, "momentum": 0.9, "weight_decay": 0.1}, rmsprop(weight_decay=0.1, momentum=0.9, centered=True)),
-    ("Adadelta", {}, adadelta()),
-    ("Adadelta", {"lr": 0.5, "rho": 0.8, "weight_decay": 0.1}, adadelta(0.5, 0.8, weight_decay=0.1)),
-    ("Adamax", {"lr": 0.05}, adamax(0.05)),
-    ("Adamax", {"weight_decay": 0.1}, adamax(weight_decay=0.1)),
-    ("NAdam", {"lr": 0.05}, nadam(0.05)),
-    ("NAdam", {"weight_decay": 0.1, "momentum_decay": 0.1}, nadam(weight_decay=0.1, momentum_decay=0.1)),
-    ("RAdam", {"lr": 0.05}, radam(0.05)),
-    ("RAdam", {"betas": (0.9, 0.99), "weight_decay": 0.1}, radam(betas=(0.9, 0.99), weight_decay=0.1)),
-    ("ASGD", {}, asgd()),
-    ("ASGD", {"lambd": 0.1, "alpha": 0.5, "weight_decay": 0.1}, asgd(lambd=0.1, alpha=0.5, weight_decay=0.1)),
-    ("Rprop", {}, rprop()),
-    ("Rprop", {"lr": 0.2, "etas": (0.3, 1.5), "step_sizes": (1e-2, 0.4)}, rprop(0.2, (0.3, 1.5), (1e-2, 0.4))),
-]  # fmt: skip
-IDS = [f"{name}-{'-'.join(options) or 'plain'}" for name, options, _ in CASES]
+from optim_cases import (
+    CASES,
+    FORMULAS,
+    FUSING,
+    IDS,
+    OTHERS,
+    SCALE,
+    STEPS,
+    by_formula,
+    loss_of,
+    ops_of_a_step,
+    parameters,
+    trained,
+    two_groups,
+)
 
 
 @pytest.mark.parametrize("foreach", [None, True], ids=["one_by_one", "at_once"])
@@ -104,41 +37,6 @@ def test_twenty_steps_follow_the_formula(name, options, formula, foreach):
         np.testing.assert_allclose(got.detach().numpy(), want, rtol=1e-6)
 
 
-MORE = [
-    ("SGD", {"momentum": 0.5, "maximize": True}),
-    ("NAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True}),
-    ("RAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True}),
-    ("ASGD", {"t0": 3, "lambd": 0.01}),
-    ("LBFGS", {"lr": 0.1}),
-    ("LBFGS", {"line_search_fn": "strong_wolfe", "max_iter": 3}),
-    ("LBFGS", {"max_iter": 4, "history_size": 2}),
-    ("Adadelta", {"maximize": True}),
-]
-
-
-@needs_peer
-@pytest.mark.parametrize("name, options", [c[:2] for c in CASES] + MORE, ids=lambda v: v if isinstance(v, str) else "-".join(v))
-def test_results_state_and_text_equal_pytorchs(name, options):
-    ours, mine = trained(lambda p: getattr(optim, name)(p, **options))
-    theirs, other = trained(lambda p: getattr(peer.optim, name)(p, **options), peer)
-    for a, b in zip(ours, theirs):
-        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-6, atol=1e-12)
-    assert repr(mine) == repr(other)
-    mine, other = mine.state_dict(), other.state_dict()
-    assert mine["param_groups"] == other["param_groups"]
-    assert list(mine["state"]) == list(other["state"])
-    if name != "LBFGS":
-        for key in mine["state"]:
-            assert set(mine["state"][key]) == set(other["state"][key])
-            for what, value in mine["state"][key].items():
-                if value is not None:
-                    np.testing.assert_allclose(np.asarray(value), np.asarray(other["state"][key][what]), rtol=1e-6, atol=1e-12)
-
-
-FUSING = ["SGD", "Adam", "AdamW", "Adagrad"]
-OTHERS = ["RMSprop", "Adadelta", "Adamax", "NAdam", "RAdam", "ASGD", "Rprop"]
-
-
 @pytest.mark.parametrize("options", [{"fused": False}, {"foreach": True}, {"foreach": False}, {"fused": True}], ids=str)
 @pytest.mark.parametrize("name", FUSING + OTHERS)
 def test_ways_to_compute_a_step_agree(name, options):
@@ -147,21 +45,8 @@ def test_ways_to_compute_a_step_agree(name, options):
     more = {"lr": 0.1, "maximize": True} | ({} if name == "Rprop" else {"weight_decay": 0.1})
     base, _ = trained(lambda p: getattr(optim, name)(p, **more))
     other, _ = trained(lambda p: getattr(optim, name)(p, **more, **options))
-    for a, b in zip(base, other):  # NAdam keeps a product of the past in a float32
+    for a, b in zip(base, other):  # NAdam keeps a running product in float32
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-8 if name == "NAdam" else 1e-12)
-
-
-def ops_of_a_step(make, module=torch, before=0):
-    """The ops of one step on one parameter, after some that are not recorded. Those that the step's counter is read by are
-    left out: reading a number is no op here."""
-    p = module.ones((3,), requires_grad=True)
-    optimizer = make([p])
-    for i in range(before + 1):
-        p.grad = module.full((3,), 0.5 - i % 2)
-        with module.profiler.profile(activities=[module.profiler.ProfilerActivity.CPU]) as prof:
-            optimizer.step()
-    top = [e.name for e in prof.events() if e.cpu_parent is None or not e.cpu_parent.name.startswith("aten::")]
-    return [name for name in top if name.startswith("aten::") and name != "aten::item"]
 
 
 @pytest.mark.parametrize("name", FUSING + OTHERS)
@@ -174,16 +59,6 @@ def test_one_op_does_it_where_that_is_asked_for(name):
     for options in others:
         done = ops_of_a_step(lambda p: getattr(optim, name)(p, lr=0.1, **options), before=1)
         assert len(done) >= 1 and fused[0] not in done
-
-
-SHOWN = [(name, options) for name, options, _ in CASES if name not in ("RAdam", "ASGD", "Rprop")]  # which take fewer ops here
-
-
-@needs_peer
-@pytest.mark.parametrize("name, options", SHOWN, ids=[i for (n, _, _), i in zip(CASES, IDS) if n not in ("RAdam", "ASGD", "Rprop")])
-def test_a_profile_shows_the_ops_of_pytorchs_step(name, options):
-    ours, theirs = (ops_of_a_step(lambda p: getattr(m.optim, name)(p, **options), m, before=1) for m in (torch, peer))
-    assert ours == theirs
 
 
 def test_state_that_one_way_made_is_continued_by_another():
@@ -294,20 +169,6 @@ def test_sparse_adam_touches_only_rows_with_a_gradient():
         want[rows] -= 0.1 * math.sqrt(1 - 0.999**t) / (1 - 0.9**t) * m[rows] / (np.sqrt(v[rows]) + 1e-8)
     np.testing.assert_allclose(weight.detach().numpy(), want, rtol=1e-9)
     assert weight[1].tolist() == [1, 1] and optimizer.state[weight]["step"] == 3
-
-
-@needs_peer
-def test_sparse_adam_equals_pytorchs_on_sparse_gradients():
-    ours = torch.tensor(START[0], requires_grad=True)
-    theirs = peer.tensor(START[0], requires_grad=True)
-    mine, other = optim.SparseAdam([ours], lr=0.1), peer.optim.SparseAdam([theirs], lr=0.1)
-    for i in range(STEPS):
-        rows = [i % 4, (i * 3) % 4]
-        mine.zero_grad(), other.zero_grad()
-        torch.nn.functional.embedding(torch.tensor(rows), ours).pow(2).sum().backward()
-        peer.nn.functional.embedding(peer.tensor(rows), theirs, sparse=True).pow(2).sum().backward()
-        mine.step(), other.step()
-    np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-9)
 
 
 # -------------------------------------------------------------------------------------------- groups and errors
@@ -521,7 +382,7 @@ def test_step_hooks_run_in_order_and_can_be_removed():
         pass
     optimizer.step()
     assert len(log) == 3
-    after.remove()  # a second time does nothing
+    after.remove()  # the second call does nothing
 
 
 def test_a_step_pre_hook_may_change_the_arguments():
@@ -604,14 +465,8 @@ def test_an_optimizer_of_ones_own_gets_hooks_and_groups():
 # -------------------------------------------------------------------------------------------------- schedules
 
 
-def two_groups(module=optim, tensors=torch, cls="SGD", **options):
-    params = [tensors.zeros(1, requires_grad=True), tensors.zeros(1, requires_grad=True)]
-    options = {"momentum": 0.9} | options if cls == "SGD" else options
-    return getattr(module, cls)([{"params": [params[0]]}, {"params": [params[1]], "lr": 0.05}], lr=0.1, **options)
-
-
 def rates(optimizer, scheduler, count=12, metrics=None):
-    """Of the first group, before each step; the second has half of it unless the schedule says otherwise."""
+    """The rates of all groups before each step."""
     out = []
     for i in range(count):
         optimizer.step()
@@ -619,32 +474,6 @@ def rates(optimizer, scheduler, count=12, metrics=None):
         assert [float(v) for v in scheduler.get_last_lr()] == out[-1]
         scheduler.step(*([metrics[i]] if metrics else []))
     return np.array(out)
-
-
-E = np.arange(12)
-FORMULAS = {
-    "LambdaLR": (lambda L, o: L.LambdaLR(o, lambda e: 0.9**e), 0.9**E),
-    "MultiplicativeLR": (lambda L, o: L.MultiplicativeLR(o, lambda e: 0.8), 0.8**E),
-    "StepLR": (lambda L, o: L.StepLR(o, 3, 0.5), 0.5 ** (E // 3)),
-    "MultiStepLR": (lambda L, o: L.MultiStepLR(o, [2, 5, 5], 0.5), 0.5 ** ((E >= 2) + 2.0 * (E >= 5))),
-    "ConstantLR": (lambda L, o: L.ConstantLR(o, 0.5, 4), np.where(E < 4, 0.5, 1)),
-    "LinearLR": (lambda L, o: L.LinearLR(o, 0.2, 0.8, 6), 0.2 + 0.6 * np.minimum(E, 6) / 6),
-    "ExponentialLR": (lambda L, o: L.ExponentialLR(o, 0.7), 0.7**E),
-    "PolynomialLR": (lambda L, o: L.PolynomialLR(o, 8, 2.0), (1 - np.minimum(E, 8) / 8) ** 2),
-    "CosineAnnealingLR": (lambda L, o: L.CosineAnnealingLR(o, 5), (1 + np.cos(np.pi * E / 5)) / 2),
-    "CosineAnnealingWarmRestarts": (
-        lambda L, o: L.CosineAnnealingWarmRestarts(o, 3, 2),
-        (1 + np.cos(np.pi * np.array([0, 1 / 3, 2 / 3, 0, 1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 0, 1 / 12, 2 / 12]))) / 2,
-    ),
-    "SequentialLR": (
-        lambda L, o: L.SequentialLR(o, [L.ConstantLR(o, 0.1, 20), L.ExponentialLR(o, 0.9)], [4]),
-        np.where(E < 4, 0.1, 0.9 ** (E - 4.0)),
-    ),
-    "ChainedScheduler": (
-        lambda L, o: L.ChainedScheduler([L.ConstantLR(o, 0.1, 4), L.ExponentialLR(o, 0.9)]),
-        np.where(E < 4, 0.1, 1) * 0.9**E,
-    ),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -835,35 +664,3 @@ def test_schedules_of_schedules_need_one_optimizer():
         lr_scheduler.SequentialLR(a, steps[:1], [1, 2])
     with pytest.raises(ValueError, match="does not support `ReduceLROnPlateau` scheduler"):
         lr_scheduler.ChainedScheduler([lr_scheduler.ReduceLROnPlateau(a)])
-
-
-PEER_SCHEDULES = {name: make for name, (make, _) in FORMULAS.items()} | {
-    "OneCycleLR": lambda L, o: L.OneCycleLR(o, [0.5, 0.3], total_steps=25),
-    "OneCycleLR-three": lambda L, o: L.OneCycleLR(o, 0.5, epochs=5, steps_per_epoch=5, three_phase=True, anneal_strategy="linear"),
-    "CyclicLR": lambda L, o: L.CyclicLR(o, 0.01, 0.2, 3, 4),
-    "CyclicLR-2": lambda L, o: L.CyclicLR(o, [0.01, 0.02], 0.2, 3, mode="triangular2"),
-    "CyclicLR-exp": lambda L, o: L.CyclicLR(o, 0.01, 0.2, 3, mode="exp_range", gamma=0.97),
-    "CyclicLR-own": lambda L, o: L.CyclicLR(o, 0.01, 0.2, 3, scale_fn=lambda x: 0.5**x, scale_mode="iterations"),
-    "SequentialLR-three": lambda L, o: L.SequentialLR(o, [L.LinearLR(o, 0.1, 1, 3), L.CosineAnnealingWarmRestarts(o, 4), L.StepLR(o, 2)], [4, 12]),
-    "CosineAnnealingLR-min": lambda L, o: L.CosineAnnealingLR(o, 6, 0.01),
-}  # fmt: skip
-
-
-@needs_peer
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("cls", ["SGD", "Adam"])
-@pytest.mark.parametrize("name", PEER_SCHEDULES)
-def test_schedules_equal_pytorchs(name, cls):
-    make = PEER_SCHEDULES[name]
-    runs = []
-    for module, tensors in ((optim, torch), (peer.optim, peer)):
-        optimizer = two_groups(module, tensors, cls)
-        scheduler = make(module.lr_scheduler, optimizer)
-        values = []
-        for _ in range(24):
-            optimizer.step()
-            values.append([(g["lr"], g["momentum"] if cls == "SGD" else g["betas"][0]) for g in optimizer.param_groups])
-            scheduler.step()
-        runs.append((np.array(values), sorted(scheduler.state_dict())))
-    np.testing.assert_allclose(runs[0][0], runs[1][0], rtol=1e-12, atol=1e-17)
-    assert runs[0][1] == runs[1][1]

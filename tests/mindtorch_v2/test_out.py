@@ -155,7 +155,7 @@ def test_methods_and_ops_without_the_overload_take_no_out():
             call()
 
 
-def test_an_out_that_is_no_tensor_is_refused():
+def test_an_out_that_is_not_a_tensor_is_refused():
     x = mindtorch.ones(3)
     with pytest.raises(TypeError, match=r"sin\(\): argument 'out' must be Tensor, not int"):
         mindtorch.sin(x, out=1)

@@ -157,7 +157,7 @@ def test_accumulation_is_of_the_backward_scope():
     assert (event.scope, event.sequence_nr, event.is_user_annotation) == (1, -1, False)
 
 
-def test_gradients_that_nobody_asks_for_are_not_computed():
+def test_gradients_that_are_not_needed_are_not_computed():
     a, b = torch.ones(2, requires_grad=True), torch.full((2,), 3.0, requires_grad=True)
     y = (a * b).sum()
     got = []
@@ -209,7 +209,7 @@ def test_inputs_are_those_of_pytorchs_op(name):
 
 
 def test_every_op_is_recorded_with_as_many_inputs_as_pytorchs():
-    """By the schemas, where PyTorch is installed."""
+    """Compared with the schemas, if PyTorch is installed."""
     peer = pytest.importorskip("torch")
     for make in (lambda t: t.ones(2), lambda t: t.zeros_like(t.ones(2)), lambda t: t.ones(2, 3).t().contiguous(), lambda t: t.ones(2).to(t.float64),
                  lambda t: t.rand(2), lambda t: t.eye(2), lambda t: t.linspace(0, 1, 3), lambda t: t.randperm(3), lambda t: t.bernoulli(t.ones(2)),
@@ -404,7 +404,7 @@ def timeline(prof, tmp_path, **options):
 
 
 def test_a_timeline_without_a_device_shows_one_with_traffic(tmp_path):
-    with torch.device("cpu"), profile(**ALL) as prof:  # with an accelerator, where there is one
+    with torch.device("cpu"), profile(**ALL) as prof:  # with an accelerator, if there is one
         kept = torch.ones(1000)
     assert timeline(prof, tmp_path) == timeline(prof, tmp_path, device="cpu")
     assert max(sum(row) for row in timeline(prof, tmp_path)[1]) >= 4000

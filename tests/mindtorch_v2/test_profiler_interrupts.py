@@ -36,7 +36,7 @@ def interrupt_now():
 
 
 def interrupted_at(n, action, interrupt=interrupt_now):
-    """Runs action() with an interrupt before the n-th opcode of our Python code. None: it has fewer."""
+    """Runs action() with an interrupt before the n-th opcode of our Python code. Returns None if there are fewer."""
     ours = (os.path.dirname(torch.__file__), os.path.dirname(mtprof.__file__))
     count = 0
 
@@ -53,7 +53,7 @@ def interrupted_at(n, action, interrupt=interrupt_now):
         return tracer
 
     collecting = gc.isenabled()
-    gc.disable()  # what is raised in a finalizer is not for us
+    gc.disable()  # exceptions raised in a finalizer would not reach us
     sys.settrace(tracer)
     try:
         action()
@@ -87,7 +87,7 @@ def new_profile(kind):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["plain", "steps", "stacks", "autograd"])
 def test_an_interrupt_anywhere_in_enter_leaves_no_session(kind):
-    new_profile(kind).__enter__().__exit__(None, None, None)  # what happens once in a process has happened
+    new_profile(kind).__enter__().__exit__(None, None, None)  # one-time initialization is done
     gc.disable()
     try:
         for n in range(1, 100_000):
@@ -140,7 +140,7 @@ def test_a_profile_whose_exit_was_interrupted_has_ended_also_if_it_is_kept(kind)
         else:
             profile().__enter__().__exit__(None, None, None)
         if kind != "steps":
-            assert "aten::ones" in p.key_averages().table()  # what was recorded is there
+            assert "aten::ones" in p.key_averages().table()  # the recorded events are kept
         p.__exit__(None, None, None)
         if interrupt is None:
             break
@@ -194,7 +194,7 @@ def test_a_method_that_ends_in_another():
 
     thing = Child()
     assert Thing().close() == 1 and Thing().close(more=5) == 5 and thing.close() == 2 and ended == []
-    with pytest.raises(ValueError, match="wrong") as raised:  # the error of the method, whatever end() had to say
+    with pytest.raises(ValueError, match="wrong") as raised:  # the method's error, whatever end() raises
         thing.close(ValueError("wrong"))
     assert ended == [thing] * 3 and raised.value.__context__ is None
     assert Thing.close.__doc__ == "Closes it." and Thing.close.__name__ == "close"
@@ -300,7 +300,7 @@ def test_a_profile_that_was_not_started_is_copied_with_what_holds_it(copied):
         assert any(e.name == "aten::ones" for e in made.events())
     with original:
         torch.ones(2)
-    with pytest.raises(TypeError, match="Session"):  # as with PyTorch's: what was recorded is not
+    with pytest.raises(TypeError, match="Session"):  # as in PyTorch: without the recorded events
         pickle.dumps(original)
 
 
@@ -384,7 +384,7 @@ def test_folders_of_living_processes_stay(tmp_path, monkeypatch):
 
 
 def in_child(action):
-    """What action() gives, or how it fails, in a forked child; as text."""
+    """The result or error of action() in a forked child, as text."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -422,7 +422,7 @@ def test_a_profile_that_was_made_before_the_fork_is_the_childs_own(acc_events):
     counts = [1, 2] if acc_events else [1, 1]
     assert in_child(twice) == repr((counts, 2, 1))
     assert run_once(p) == 1 and len(ready) == 1
-    with p:  # of a second cycle of the parent's: the child makes it its own, too
+    with p:  # of the parent's second cycle: the child adopts it too
         torch.ones(2)
         assert in_child(lambda: (p.stop(), run_once(p), run_once(profile()))) in (repr((None, 1, 1)), repr((None, 2, 1)))
     assert op_count(p) == counts[1]
@@ -588,7 +588,7 @@ def test_an_observer_of_a_profile_that_did_not_start_is_dropped_in_silence(tmp_p
         p = autograd_profiler.profile()
         p._prepare_trace()
         observer = observer_of(tmp_path / "b.json")
-        observer.start()  # and the profile does not
+        observer.start()  # the profile does not
         p._abandon()
         del p, observer
         gc.collect()
@@ -621,7 +621,7 @@ def test_a_list_that_was_interrupted_while_it_was_made_has_all_its_events(get, c
 
 @pytest.mark.parametrize("get", [lambda p: p.events(), lambda p: p.key_averages()])
 def test_a_list_is_whole_for_other_threads_while_it_is_made(get):
-    """What another thread, or a handler, sees between any two instructions."""
+    """What another thread or a signal handler sees between any two instructions."""
     with profile() as p:
         for _ in range(3):
             torch.ones(2)
@@ -633,7 +633,7 @@ def test_a_list_is_whole_for_other_threads_while_it_is_made(get):
 
         def look(events=events, seen=seen):
             seen.extend((len(events), len(list(events)), len(get(p)), events[0].key))
-            raise Interrupt  # from here on it is as above
+            raise Interrupt  # from here on, as above
 
         if interrupted_at(n, lambda: events.append(events[0]), look) is None:
             break

@@ -20,7 +20,7 @@ CPU = [torch.profiler.ProfilerActivity.CPU]
 
 
 class Squares:
-    """A dataset that says in the trace what it did."""
+    """A dataset whose items are scopes in the trace."""
 
     def __init__(self, length=8):
         self.length = length
@@ -39,7 +39,7 @@ def begin_worker(id):
 
 
 def items_of(prof, folder):
-    """process -> the items that it got, as the files of workers beside the trace say."""
+    """process -> its items, according to the worker files beside the trace."""
     prof.export_chrome_trace(str(folder / "trace.json"))
     found = {}
     for path in folder.glob("worker_*.json.gz"):
@@ -58,7 +58,7 @@ def test_workers_started_before_the_recording_are_recorded_while_it_lasts(tmp_pa
             prof.step()
     found = items_of(prof, tmp_path)
     assert len(found) == 2 and os.getpid() not in found
-    # Steps 3, 4 and 5 are recorded, and in each the item after the next is asked for.
+    # Steps 3, 4 and 5 are recorded, and each requests the item after the next.
     assert sorted(name for names in found.values() for name in names) == ["item 5", "item 6", "item 7"]
     named = json.loads((tmp_path / "trace.json").read_text())["worker_traces"]
     assert sorted(named) == sorted(path.name for path in tmp_path.glob("worker_*.json.gz")) and len(named) == 2
@@ -173,7 +173,7 @@ def rows_of(prof):
 
 def test_a_budget_keeps_the_newest(tmp_path):
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # to lose the oldest is what was asked for
+        warnings.simplefilter("error")  # dropping the oldest was requested
         with profile(activities=CPU, buffer_bytes="2M", when_full="newest") as prof:
             many(400_000)
     rows = rows_of(prof)
@@ -209,7 +209,7 @@ def test_each_cycle_has_a_file_if_it_is_named_so(tmp_path):
             prof.step()
     files = sorted(tmp_path.glob("cycle-*.mtp"))
     assert len(files) == 2 and [count_of(f, f"step {i}") for f, i in zip(files, (1, 3))] == [1, 1]
-    # What is read only now lies in files that were gone on with.
+    # The traces are read only now, from files that were continued.
     assert [sum(e.name == f"step {i}" for e in events) for (events, _), i in zip(kept, (1, 3))] == [1, 1]
 
 
@@ -234,7 +234,7 @@ def test_workers_spools_lie_beside_the_programs(tmp_path):
     assert count_of(worker, "item 3") == 1
     with profile(activities=CPU, spool=spool) as prof:
         pass
-    assert not worker.exists()  # of a run before
+    assert not worker.exists()  # of an earlier run
     assert prof.profiler._worker_files() == {}
 
 
@@ -312,7 +312,7 @@ def test_a_restart_keeps_the_workers_of_the_crash(tmp_path):
     for n in (1, 2):
         killed(f", spool={str(spool)!r}", fork=True)
         (worker,) = os.listdir(tmp_path / "run.mtp.workers")
-        (tmp_path / f"run.{n}.mtp.workers").mkdir()  # of a run whose spool somebody removed
+        (tmp_path / f"run.{n}.mtp.workers").mkdir()  # of a run whose spool was deleted
         with pytest.warns(UserWarning, match=f"run.{n}.mtp"), profile(activities=CPU, spool=spool) as prof:
             torch.ones(2)
         assert prof.profiler._worker_files() == {}

@@ -20,7 +20,7 @@ class Event:
 
 
 class DeviceEvent:
-    """Of the list: a launch, or device work."""
+    """An event of the list: a launch, or device work."""
 
     def __init__(self, name, start, duration, correlation, device_type):
         self.name, self._start, self._duration, self._correlation, self._type = name, start, duration, correlation, device_type

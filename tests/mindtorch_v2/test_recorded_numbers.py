@@ -57,7 +57,7 @@ def same(a, b):
 
 
 def close(a, b):
-    """PyTorch's powers and remainders differ in the last bit; of errors the kind is compared."""
+    """PyTorch's powers and remainders differ in the last bit; errors are compared by type."""
     if len(a) == 2 or len(b) == 2:
         return len(a) == len(b)
     return a[:2] == b[:2] and np.allclose(a[2], b[2], rtol=1e-6 if a[0] == "float32" else 1e-14, atol=0, equal_nan=True)
@@ -104,7 +104,7 @@ def test_numbers_promote_by_the_default_dtype_then():
 @pytest.mark.parametrize("recorded_forward", (False, True))
 @pytest.mark.parametrize("op", [op for op in OPS if not any(sign in op for sign in "&|^=<>_%//")] + ["x / n", "n / x", "x % n"])
 def test_gradients_do_not_depend_on_being_recorded(op, recorded_forward):
-    """Recorded forward the node keeps a tensor, otherwise the number; and the backward pass may be recorded alone."""
+    """If the forward pass is recorded, the node keeps a tensor, otherwise the number; the backward pass may be recorded alone."""
     def gradient(forward, backward):
         x = ours.tensor([3.0, -2.0, 0.5], requires_grad=True)
         weight = ours.tensor([1.0, 10.0, 100.0])
@@ -124,7 +124,7 @@ def test_gradients_do_not_depend_on_being_recorded(op, recorded_forward):
 
 
 def tree(torch, run, **options):
-    """Lines: ops, and where memory is taken and given back, with the tensors that ops were given."""
+    """Lines: ops with their tensors, allocations and frees."""
     with profile(torch, record_shapes=True, profile_memory=True, **options) as prof:
         run()
 
@@ -145,7 +145,7 @@ def text(lines):
 
 
 def dropped(torch, expression, **names):
-    """Computes it and lets the result go, so that its memory is seen to be given back."""
+    """Computes it and drops the result, so that its free is recorded."""
     code = compile(expression, "<expression>", "exec")
     return lambda: exec(code, {"torch": torch, **names})
 
@@ -250,7 +250,7 @@ def test_an_annotation_that_is_not_left_ends_with_the_one_around_it():
 
 
 def test_each_numbers_memory_is_its_own():
-    """The same address again and again: each is another tensor, made and freed in its turn."""
+    """The same address again and again: each time another tensor, allocated and freed in turn."""
     def run():
         for _ in range(10):
             x.add_(2)

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import mindtorch_v2
+from process_memory import resident
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "train"))
@@ -21,7 +22,7 @@ def expected(model):
     return [float(line) for line in (ROOT / "tests/golden/training" / f"{model}.txt").read_text().split()]
 
 
-DEVICES = [("cpu", 1e-4)] + [("npu", 1e-3)] * mindtorch_v2.npu.is_available()  # and how far losses may be off
+DEVICES = [("cpu", 1e-4)] + [("npu", 1e-3)] * mindtorch_v2.npu.is_available()  # tolerance of the losses
 
 
 def assert_same(losses, model, most):
@@ -58,11 +59,6 @@ def stepper(model):
         optimizer.step()
 
     return step
-
-
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
 
 
 def test_ten_thousand_steps_leave_nothing_behind():

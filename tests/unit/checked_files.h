@@ -1,4 +1,4 @@
-/* tests/unit/checked_files.h - files that the tests of check look at. */
+/* tests/unit/checked_files.h - files for the tests of check. */
 #ifndef TESTS_UNIT_CHECKED_FILES_H
 #define TESTS_UNIT_CHECKED_FILES_H
 #include "tests/test.h"
@@ -74,7 +74,7 @@ static inline void assert_clean(mtp_check *c)
     mtp_check_destroy(c);
 }
 
-/* This one, and no other. Destroys it. */
+/* This finding and no other. Destroys the check. */
 static inline mtp_finding assert_only(mtp_check *c, uint32_t rule, const char *what)
 {
     if (mtp_check_count(c) != 1 || mtp_check_finding(c, 0)->rule != rule ||

@@ -1,4 +1,5 @@
-/* Traces made by hand, for the tests of exporters. Each maker returns a finished trace that the caller destroys. */
+/* Traces made by hand, for the tests of exporters. Each maker returns a finished trace that the caller
+ * destroys. */
 #ifndef TESTS_UNIT_CHROME_TRACES_H
 #define TESTS_UNIT_CHROME_TRACES_H
 #include "tests/test.h"
@@ -164,7 +165,7 @@ MAKER mtp_trace *make_instants(void)
     return maker_finish(t);
 }
 
-/* Ids that no reader takes, and rows that would fall together. */
+/* Ids that readers reject, and rows that would collide. */
 MAKER mtp_trace *make_ids(void)
 {
     mtp_trace *t = maker_start(false);
@@ -258,7 +259,7 @@ MAKER mtp_trace *make_times(bool small)
     return maker_finish(t);
 }
 
-/* Reliability #15, through every place that a text can come from. Where a folder is given the raw names go there. */
+/* Reliability #15: text from every possible source. If a folder is given, the raw names are written there. */
 MAKER mtp_trace *make_hostile(const char *folder)
 {
     static const struct {
@@ -332,7 +333,7 @@ MAKER mtp_trace *make_hostile(const char *folder)
     return maker_finish(t);
 }
 
-/* JSON texts that are none, as a damaged recording could have them. */
+/* Invalid JSON texts, as a damaged recording may contain. */
 MAKER mtp_trace *make_damaged_texts(void)
 {
     static const char *const bad[] = {"\"a\": ",    "\"a\": 1}, {\"b\": 2", "nonsense",
@@ -356,7 +357,8 @@ MAKER mtp_trace *make_damaged_texts(void)
     return maker_finish(t);
 }
 
-/* Flows as a file has them: good ones, twins, ends without a start, starts on nothing, in a slice's middle. */
+/* Flows as a file has them: good ones, twins, ends without a start, starts on nothing, in a slice's
+ * middle. */
 MAKER mtp_trace *make_flows(void)
 {
     mtp_trace *t = maker_start(true);

@@ -30,7 +30,7 @@ static inline mtp_event at(mtp_events *e, size_t index)
     return out;
 }
 
-/* The first event of a name, from `from` on. */
+/* The first event with this name, from `from` on. */
 static inline size_t find(mtp_events *e, const char *name, size_t from)
 {
     for (size_t i = from; i < count_of(e); i++)
@@ -158,8 +158,8 @@ static inline void assert_agrees(const mtp_trace *t, mtp_events *e, bool exact)
     mtp_averages_destroy(a);
 }
 
-/* In order; parents are around their children, on their thread; children are listed once each; self is what they leave;
- * kernels add up. */
+/* In order; parents enclose their children, on the same thread; children are listed once each; self time
+ * is the rest; kernels add up. */
 static inline void assert_tree(mtp_events *e)
 {
     size_t count = count_of(e), listed = 0, nested = 0;
@@ -201,7 +201,7 @@ static inline void assert_tree(mtp_events *e)
     assert_int_equal(listed, nested);
 }
 
-/* As our own recordings come: in the order of beginning, parents given. The clock stood still. */
+/* Like our own recordings: ordered by begin, with parents. The clock stood still. */
 static inline mtp_trace *held_trace(uint32_t pairs)
 {
     mtp_trace *t = made_begin();

@@ -1,4 +1,5 @@
-/* tests/unit/kept_text.h - a sink that keeps what is written, NUL-terminated. Set length to 0 to begin again. */
+/* tests/unit/kept_text.h - a sink that keeps what is written, NUL-terminated. Set length to 0 to begin
+ * again. */
 #ifndef TESTS_UNIT_KEPT_TEXT_H
 #define TESTS_UNIT_KEPT_TEXT_H
 #include "tests/test.h"

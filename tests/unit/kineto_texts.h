@@ -1,4 +1,4 @@
-/* tests/unit/kineto_texts.h - traces read out of JSON texts, and what is in them. */
+/* tests/unit/kineto_texts.h - traces read from JSON texts, and their contents. */
 #ifndef TESTS_UNIT_KINETO_TEXTS_H
 #define TESTS_UNIT_KINETO_TEXTS_H
 #include "tests/test.h"
@@ -37,7 +37,7 @@ static inline mtp_status read_bytes(const void *bytes, size_t length, size_t win
     return status;
 }
 
-/* A text that must be taken. */
+/* A text that must be accepted. */
 static inline mtp_trace *read_text(const char *json)
 {
     mtp_trace *t;
@@ -47,7 +47,7 @@ static inline mtp_trace *read_text(const char *json)
     return t;
 }
 
-/* Events, given without the brackets around them. */
+/* Events, without the enclosing brackets. */
 static inline mtp_trace *read_list(const char *events)
 {
     size_t room = strlen(events) + 64;
@@ -68,7 +68,7 @@ static inline const mtp__track *track_of(const mtp_trace *t, uint32_t span)
     return &t->tracks[mtp__trace_track_of(t, span)];
 }
 
-/* The one span of that name. */
+/* The only span with that name. */
 static inline uint32_t span_named(const mtp_trace *t, const char *name)
 {
     uint32_t found = MTP__NONE;
@@ -87,7 +87,7 @@ static inline const char *args_of(const mtp_trace *t, const char *name)
     return text(t, mtp__trace_detail(t, span_named(t, name))->args);
 }
 
-/* All that a trace holds, in words. */
+/* The whole contents of a trace as text. */
 static inline char *describe(const mtp_trace *t)
 {
     char *out;

@@ -12,14 +12,13 @@
 /* A program: `ops` ops, `calls` calls of each in each of `steps` steps, and the machine that it runs on. */
 typedef struct model {
     int ops, calls, steps;
-    double sigma; /* of the logarithm of a call's time */
-    double spike,
-        spike_size;          /* share of the calls that something comes between; by how much more they take */
-    double drift;            /* of all times: at most this, either way */
-    double busy;             /* share of the time that a neighbour makes everything slower by a third */
-    int slow_op, slow_count; /* in the second run, from this op on */
-    double slow;             /* they take this much more */
-    bool flat;               /* no steps */
+    double sigma;             /* of the logarithm of a call's time */
+    double spike, spike_size; /* share of calls that are disturbed; how much longer they take */
+    double drift;             /* of all times: at most this much, either way */
+    double busy;              /* share of the time in which a neighbour slows everything down by a third */
+    int slow_op, slow_count;  /* in the second run, from this op on */
+    double slow;              /* they take this much more */
+    bool flat;                /* no steps */
 } model;
 
 static const model usual = {
@@ -204,7 +203,7 @@ static inline void assert_found(const char *what, model m, double least)
     assert_true(r.wrong <= 0.02);
 }
 
-/* Two shapes, the large one slower, and not the same number of each on both sides. */
+/* Two shapes, the large one slower, in different proportions on both sides. */
 static inline mtp_trace *run_shapes(int64_t large, int large_calls, unsigned seed)
 {
     chance c = {seed * UINT64_C(0x9e3779b97f4a7c15) + 5};

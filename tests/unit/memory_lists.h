@@ -40,7 +40,7 @@ static inline void assert_writes(const mtp_memory_timeline *m, writer *write, co
     collected_free(&c);
 }
 
-/* The category of the block that is at the address at the end, or was there last. */
+/* The category of the block at the address at the end, or of the last one there. */
 static inline const char *category_at(const mtp_memory_timeline *m, uint64_t address)
 {
     for (uint32_t i = m->block_count; i-- > 0;)

@@ -1,4 +1,5 @@
-/* Arguments by chance for any row of the op table: mostly right, some wrong. Set `seed`; drop what was made. */
+/* Random arguments for any row of the op table: mostly valid, some invalid. Set `seed`; drop the tensors
+ * made. */
 #ifndef OP_ARGUMENTS_H
 #define OP_ARGUMENTS_H
 #include <mindtorch.h>
@@ -15,7 +16,8 @@ static uint32_t chance(uint32_t below)
     return (uint32_t)((seed >> 11) % below);
 }
 
-/* ------------------------------------------------------------------------------------------------ arguments */
+/* ------------------------------------------------------------------------------------------------
+ * arguments */
 
 typedef struct made {
     mt_tensor *tensors[64]; /* owned */
@@ -31,7 +33,7 @@ static void fill(mt_tensor *t)
     int64_t n = mt_numel(t);
     void *data = mt_data(t);
     for (int64_t i = 0; i < n; i++) {
-        int value = (int)chance(8) - 2; /* small: many are right as indices and classes */
+        int value = (int)chance(8) - 2; /* small: many are valid as indices and classes */
         switch (mt_dtype_of(t)) {
         case MT_BOOL:
             ((bool *)data)[i] = value > 0;

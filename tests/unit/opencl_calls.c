@@ -8,6 +8,7 @@
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,8 @@ static void launch(cl_command_queue q, cl_kernel k, cl_event after)
                                  NULL));
 }
 
-/* -------------------------------------------------------------------------------------------------- every call */
+/* -------------------------------------------------------------------------------------------------- every
+ * call */
 
 static void use_buffers(cl_command_queue q)
 {
@@ -192,11 +194,12 @@ static int all_calls(void)
     use_shared(q);
     use_programs(q);
     CHECK(clReleaseCommandQueue(q));
-    usleep(20000); /* the driver may let go of what it used a little later */
+    usleep(20000); /* the driver may release resources a little later */
     return 0;
 }
 
-/* ----------------------------------------------------------------------- the answers that the program is given */
+/* ----------------------------------------------------------------------- the answers that the program is
+ * given */
 
 static void tell_queue(const char *name, cl_command_queue q)
 {
@@ -246,7 +249,8 @@ static int answers(void)
     return 0;
 }
 
-/* ------------------------------------------------------------------------------ threads, devices, many in flight */
+/* ------------------------------------------------------------------------------ threads, devices, many in
+ * flight */
 
 #define THREADS 4
 #define EACH 700
@@ -290,7 +294,7 @@ static int threads(void)
         pthread_join(t[i], NULL);
     while (__atomic_load_n(&alive, __ATOMIC_RELAXED) > 0)
         usleep(1000);
-    usleep(20000); /* callbacks that were set before ours come after it */
+    usleep(20000); /* callbacks set before ours run after it */
     return 0;
 }
 
@@ -306,6 +310,9 @@ static int short_threads(void)
 {
     cl_mem x = buffer_of(256);
     cl_kernel k = kernel_of("grow", x);
+    cl_command_queue q = queue_of(ids[0], 0);
+    launch(q, k, NULL);
+    CHECK(clFinish(q)); /* so that the driver has compiled the kernel */
     for (int i = 0; i < 200; i++) {
         pthread_t t;
         if (pthread_create(&t, NULL, one_kernel, k) != 0 || pthread_join(t, NULL) != 0)
@@ -314,7 +321,7 @@ static int short_threads(void)
     return 0;
 }
 
-/* More in flight than any ring holds, and all of them held back until the end. */
+/* More in flight than any ring holds, all held back until the end. */
 static int burst(void)
 {
     cl_int code;
@@ -379,7 +386,7 @@ static int callbacks(void)
     return clFinish(c.queue);
 }
 
-/* Twenty kernels by name, each made anew: handles come again with other names. */
+/* Twenty kernels, each created anew: handles are reused with other names. */
 static int recycled(void)
 {
     cl_mem x = buffer_of(256);
@@ -412,7 +419,8 @@ static int out_of_order(void)
     return 0;
 }
 
-/* -------------------------------------------------------------------------------------------- what goes wrong */
+/* -------------------------------------------------------------------------------------------- what goes
+ * wrong */
 
 static int failing(void)
 {
@@ -433,7 +441,7 @@ static int failing(void)
     return 0;
 }
 
-/* A kernel that never starts, and one elsewhere that does. */
+/* A kernel that never starts, and one in another queue that does. */
 static int stuck(void)
 {
     cl_int code;
@@ -453,10 +461,14 @@ static int in_flight(void)
     cl_mem x = buffer_of(256);
     cl_kernel k = kernel_of("spin", x);
     cl_command_queue q = queue_of(ids[0], 0);
+    launch(q, k, NULL);
+    CHECK(clFinish(q)); /* compiled */
     for (int i = 0; i < 20; i++)
         launch(q, k, NULL);
     exit(3);
 }
+
+static sem_t launched;
 
 static void *launch_on(void *kernel)
 {
@@ -465,6 +477,7 @@ static void *launch_on(void *kernel)
         for (int i = 0; i < 50; i++)
             launch(q, kernel, NULL);
         CHECK(clFinish(q));
+        sem_post(&launched);
     }
     return NULL;
 }
@@ -474,9 +487,11 @@ static int exit_elsewhere(void)
     cl_mem x = buffer_of(256);
     cl_kernel k = kernel_of("grow", x);
     pthread_t t;
-    if (pthread_create(&t, NULL, launch_on, k) != 0)
+    if (sem_init(&launched, 0, 0) != 0 || pthread_create(&t, NULL, launch_on, k) != 0)
         return 1;
-    usleep(100000);
+    while (sem_wait(&launched) != 0)
+        ;
+    usleep(20000);
     exit(4);
 }
 
@@ -501,7 +516,7 @@ static int forks(void)
     for (int i = 0; i < 20; i++) {
         pid_t child = fork();
         if (child == 0)
-            exit(0); /* runs what is to be run at exit, with its parent's driver */
+            exit(0); /* runs the exit handlers, with its parent's driver */
         if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
             return 1;
     }

@@ -1,4 +1,4 @@
-/* tests/unit/pools.h - pools and chunks that the tests of record/pool fill and read. */
+/* tests/unit/pools.h - pools and chunks for the tests of record/pool. */
 #ifndef TESTS_UNIT_POOLS_H
 #define TESTS_UNIT_POOLS_H
 #include "tests/test.h"
@@ -27,7 +27,7 @@ static inline mtp__chunk *take(mtp__pool *pool, uint32_t stream, mtp_drop *why)
     return mtp__pool_take(pool, stream, 1, 0, 1000, why != NULL ? why : &ignored);
 }
 
-/* Marks with the chunk's order as their name, so that a reader can tell whose they are. */
+/* Marks with the chunk's order as their name, so that a reader can tell which chunk they belong to. */
 static inline void fill(mtp__chunk *chunk, uint32_t records)
 {
     uint64_t *at = mtp__chunk_words(chunk);

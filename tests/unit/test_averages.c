@@ -1,7 +1,8 @@
 /* Unit: analyze/averages and analyze/torch: nesting, sums, order. */
 #include "tests/unit/averages_rows.h"
 
-/* ------------------------------------------------------------------------------------------------- nesting */
+/* -------------------------------------------------------------------------------------------------
+ * nesting */
 
 static void self_time_is_what_direct_children_leave(void **state)
 {
@@ -52,7 +53,7 @@ static void a_span_that_is_outlasted_is_no_parent_from_then_on(void **state)
     uint32_t k = made_thread(t, 1);
     made_op(t, k, 0, 10000, "a");
     made_op(t, k, 5000, 12000, "b");  /* begins in a, outlasts it */
-    made_op(t, k, 6000, 7000, "c");   /* of b now, though in a too */
+    made_op(t, k, 6000, 7000, "c");   /* in b now, though also in a */
     made_op(t, k, 12000, 12000, "d"); /* at the end of b: outside */
     mtp_averages *a = rows_of(made_end(t));
     assert_us(op_row(a, "a")->self_cpu_time_total, 10);
@@ -131,7 +132,7 @@ static void steps_are_one_row_and_utility_ops_are_none(void **state)
     uint32_t k = made_thread(t, 1);
     made_scope(t, k, 0, 10000, "ProfilerStep#7");
     made_op(t, k, 1000, 5000, "profiler::_record_function_enter_new");
-    made_op(t, k, 2000, 3000, "x"); /* of the step, since its parent is none */
+    made_op(t, k, 2000, 3000, "x"); /* of the step, which has no parent */
     made_scope(t, k, 20000, 30000, "ProfilerStep#8");
     made_op(t, k, 21000, 22000, "aten::is_leaf");
     mtp_averages *a = rows_of(made_end(t));
@@ -156,7 +157,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* As torch's Python does it, slowly. Events of a thread are in order. */
+/* As in torch's Python, slowly. The events of a thread are in order. */
 static void nest(event *e, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -164,7 +165,7 @@ static void nest(event *e, int count)
         int at = i - 1;
         while (at >= 0 && e[at].thread == e[i].thread) {
             if (e[i].start >= e[at].end || e[i].end > e[at].end) {
-                at = e[at].parent; /* what it pops is gone for good: its parent is next on the stack */
+                at = e[at].parent; /* popped for good: its parent is next on the stack */
                 continue;
             }
             e[i].parent = at;
@@ -215,7 +216,7 @@ static void check_row(const mtp_averages *a, event *e, int count, int name)
     free(times);
 }
 
-/* Nested at random, of few names, so that names meet themselves; times from a few ns to seconds. */
+/* Nested at random, with few names, so that names nest in themselves; times from a few ns to seconds. */
 static int grow(event *e, int at, int room, int thread, int64_t start, int64_t end, int names, int depth)
 {
     while (at < room && end - start > 4 && test_below(8) != 0) {
@@ -310,7 +311,8 @@ static void deep_nesting_and_many_names_need_no_special_care(void **state)
     finish(a, t);
 }
 
-/* A function that calls itself a million times: 64 bytes for each that is open are enough, in a trace with memory events 160. */
+/* A function that calls itself a million times: 64 bytes per open call suffice, 160 in a trace with memory
+ * events. */
 static void deep_recursion_takes_little_memory(void **state)
 {
     (void)state;
@@ -333,13 +335,14 @@ static void deep_recursion_takes_little_memory(void **state)
         assert_ok(mtp_memory_limit("none"));
         assert_int_equal(status, MTP_OK);
         assert_int_equal(op_row(a, "f")->count + op_row(a, "g")->count,
-                         DEPTH / 3 * 2); /* an f in an f is one */
+                         DEPTH / 3 * 2); /* an f inside an f counts once */
         mtp_averages_destroy(a);
         mtp_trace_destroy(t);
     }
 }
 
-/* --------------------------------------------------------------------------------------------- sort, total */
+/* --------------------------------------------------------------------------------------------- sort,
+ * total */
 
 static mtp_trace *some_rows(void)
 {
@@ -376,7 +379,7 @@ static void rows_sort_by_torchs_attributes_largest_first_and_stable(void **state
     mtp_averages_destroy(a);
     a = rows_of(t);
     assert_ok(mtp_averages_sort(a, "cpu_time_total"));
-    assert_string_equal(mtp_averages_row(a, 1)->key, "b"); /* 2 us, as c, and it was before it */
+    assert_string_equal(mtp_averages_row(a, 1)->key, "b"); /* 2 us, like c, which it precedes */
     assert_int_equal(mtp_averages_sort(a, "wall_time"), MTP_E_ARG);
     assert_says("wall_time");
     assert_says("self_cpu_time_total");
@@ -393,7 +396,8 @@ static void rows_sort_by_torchs_attributes_largest_first_and_stable(void **state
     finish(a, t);
 }
 
-/* ------------------------------------------------------------------------------------------------- the rest */
+/* ------------------------------------------------------------------------------------------------- the
+ * rest */
 
 static void an_empty_trace_has_no_rows(void **state)
 {
@@ -448,7 +452,7 @@ static void a_live_profile_has_averages(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* Something of everything. */
+/* A bit of everything. */
 static mtp_trace *rich_trace(bool kineto)
 {
     static const char *const frame[] = {"f.py(1): f", "g.py(2): g"};

@@ -1,7 +1,8 @@
 /* Unit: analyze/torch: memory and device time. */
 #include "tests/unit/averages_rows.h"
 
-/* -------------------------------------------------------------------------------------------------- memory */
+/* --------------------------------------------------------------------------------------------------
+ * memory */
 
 static void memory_is_of_all_spans_that_are_open_whichever_thread_allocates(void **state)
 {
@@ -12,11 +13,11 @@ static void memory_is_of_all_spans_that_are_open_whichever_thread_allocates(void
     made_op(t, one, 2000, 5000, "inner");
     made_memory(t, two, 500, 1, 7);                     /* before everything */
     made_memory(t, two, 1000, 2, 100);                  /* at the very start counts */
-    made_memory(t, one, 5000, 3, 50);                   /* and so does the very end */
+    made_memory(t, one, 5000, 3, 50);                   /* as does the very end */
     made_memory(t, one, 3000, 2, -100);                 /* freed inside */
     made_memory_of(t, one, 4000, 4, 4096, -1, 1, 0);    /* CUDA */
     made_memory_of(t, one, 4000, 5, 1 << 20, -1, 9, 0); /* XLA: neither CPU nor device */
-    made_memory_of(t, two, 20000, 6, 9, -1, 9, 0);      /* outside of all, and of no kind that counts */
+    made_memory_of(t, two, 20000, 6, 9, -1, 9, 0); /* outside everything, and of a kind that does not count */
     mtp_averages *a = rows_of(made_end(t));
     const mtp_row *outer = op_row(a, "outer"), *inner = op_row(a, "inner"), *rest = op_row(a, "[memory]");
     assert_int_equal(outer->cpu_memory_usage, 50);
@@ -44,7 +45,8 @@ static void allocations_that_failed_are_a_row(void **state)
     finish(a, t);
 }
 
-/* -------------------------------------------------------------------------------------------------- device */
+/* --------------------------------------------------------------------------------------------------
+ * device */
 
 static void device_time_is_of_the_op_and_of_all_around_it(void **state)
 {
@@ -90,16 +92,16 @@ static void an_absorbed_childs_device_work_replaces_its_parents(void **state)
     finish(a, t);
 }
 
-/* A thread that calls what has the same number as another's op, and overhead inside that op. */
+/* A thread's call with the same number as another thread's op, and overhead inside that op. */
 static mtp_trace *ids_that_meet(void)
 {
     mtp_trace *t = made_begin();
     uint32_t thread = made_thread(t, 100), other = made_thread(t, 101), stream = made_stream(t, 0, 7);
     launch(t, thread, stream, 1000, 3000, 11);
     mtp__detail stray = MTP__DETAIL_INIT;
-    stray.correlation = 11; /* of its own counting, and the same number */
+    stray.correlation = 11; /* numbered separately, and equal by chance */
     span_with(t, other, 30000, 31000, "cudaDeviceSynchronize", MTP__CATEGORY_CUDA_RUNTIME, stray);
-    stray.correlation = 0; /* no id: that of the op around it */
+    stray.correlation = 0; /* no id: that of the enclosing op */
     span_with(t, other, 1300, 1400, "Lazy Function Loading", MTP__CATEGORY_OVERHEAD, stray);
     as_kineto(t, true);
     return made_end(t);
@@ -122,7 +124,7 @@ static void kernels_whose_ids_are_correlations_go_to_the_op_around_their_launch(
     (void)state;
     mtp_trace *t = made_begin();
     uint32_t thread = made_thread(t, 100), stream = made_stream(t, 0, 7);
-    for (unsigned i = 1; i <= 3; i++) { /* each number is an op's as well: the next one's */
+    for (unsigned i = 1; i <= 3; i++) { /* each number is also that of an op: the next one */
         mtp__detail op = MTP__DETAIL_INIT, call = MTP__DETAIL_INIT, work = MTP__DETAIL_INIT;
         static const char *const names[] = {"", "aten::mm", "aten::add", "aten::relu"};
         op.external_id = 100 + i;
@@ -166,7 +168,7 @@ static void a_call_whose_id_is_its_correlation_has_no_op_by_it(void **state)
     uint32_t thread = made_thread(t, 100), other = made_thread(t, 101), stream = made_stream(t, 0, 7);
     mtp__detail op = MTP__DETAIL_INIT, call = MTP__DETAIL_INIT;
     op.external_id = call.external_id = call.correlation =
-        11; /* by chance the number of an op that runs just then */
+        11; /* by chance the number of an op that is running */
     span_with(t, other, 0, 9000, "aten::mm", MTP__CATEGORY_CPU_OP, op);
     span_with(t, thread, 1000, 1100, "hipLaunchKernel", MTP__CATEGORY_CUDA_RUNTIME, call);
     span_with(t, stream, 5000, 8000, "kernel", MTP__CATEGORY_KERNEL, call);
@@ -200,7 +202,7 @@ static void overhead_takes_the_id_of_what_is_open_on_the_main_thread_even_if_it_
         mtp__detail scope = MTP__DETAIL_INIT, none = MTP__DETAIL_INIT;
         scope.external_id = 5;
         launch(t, thread, stream, 1000, 3000, 11);
-        if (covered) /* of the device, and yet torch has it open on the thread */
+        if (covered) /* on the device, and yet torch treats it as open on the thread */
             span_with(t, stream, 1199, 7001, "forward", MTP__CATEGORY_GPU_USER_ANNOTATION, scope);
         span_with(t, other, 1300, 1400, "Lazy Function Loading", MTP__CATEGORY_OVERHEAD, none);
         as_kineto(t, true);
@@ -223,7 +225,7 @@ static void annotations_on_the_device_are_rows_that_launch_nothing(void **state)
     mtp_averages *a = rows_of(made_end(t));
     assert_us(scope_row(a, "forward")->device_time_total, 0);
     const mtp_row *row = find_row(a, "forward", true, true);
-    assert_us(row->device_time_total, 3); /* Kineto wrote it one ns wider on either side */
+    assert_us(row->device_time_total, 3); /* Kineto wrote it one ns wider on both sides */
     assert_us(row->p50, 3);
     finish(a, t);
 }

@@ -1,7 +1,8 @@
 /* Unit: analyze/torch: which events share a row; FLOPs. */
 #include "tests/unit/averages_rows.h"
 
-/* ------------------------------------------------------------------------------------------------ grouping */
+/* ------------------------------------------------------------------------------------------------
+ * grouping */
 
 static void by_shape_a_list_of_tensors_is_empty(void **state)
 {
@@ -70,7 +71,7 @@ static void by_stack_the_innermost_frames_tell_rows_apart(void **state)
         mtp_averages *a = rows_by(t, options);
         assert_int_equal(mtp_averages_count(a), n == 1 ? 1 : 2);
         const mtp_row *row = mtp_averages_row(a, 0);
-        assert_int_equal(row->stack_depth, n == 1 ? 1 : 2); /* the machinery's frame is left out */
+        assert_int_equal(row->stack_depth, n == 1 ? 1 : 2); /* the machinery's frame is omitted */
         assert_string_equal(row->stack[0], "m.py(2): f");
         if (n > 1)
             assert_string_equal(row->stack[1], "main.py(1): main");
@@ -111,7 +112,7 @@ static void backward_ops_have_the_stack_of_their_forward_op(void **state)
     finish(a, t);
 }
 
-/* PyTorch's traces have stacks only if verbose, but Python's functions in any case. */
+/* PyTorch's traces have stacks only if verbose, but always Python functions. */
 static void without_stacks_the_python_functions_around_may_be_them(void **state)
 {
     (void)state;
@@ -136,7 +137,7 @@ static void without_stacks_the_python_functions_around_may_be_them(void **state)
     a = rows_by(t, options);
     static const char *const ops[] = {"aten::mm", "MmBackward0", "aten::mul", "aten::t"};
     for (size_t i = 0; i < COUNT(ops); i++) {
-        assert_int_equal(op_row(a, ops[i])->stack_depth, 2); /* the machinery's is left out */
+        assert_int_equal(op_row(a, ops[i])->stack_depth, 2); /* the machinery's is omitted */
         assert_string_equal(op_row(a, ops[i])->stack[0], "m.py(2): f");
         assert_string_equal(op_row(a, ops[i])->stack[1], "main.py(1): <module>");
     }
@@ -170,7 +171,8 @@ static void top_level_only_leaves_out_what_has_a_parent(void **state)
     finish(a, t);
 }
 
-/* --------------------------------------------------------------------------------------------------- FLOPs */
+/* ---------------------------------------------------------------------------------------------------
+ * FLOPs */
 
 static void coverage_is_the_share_of_op_time_with_known_flops(void **state)
 {
@@ -187,7 +189,7 @@ static void coverage_is_the_share_of_op_time_with_known_flops(void **state)
     assert_us(mtp_averages_flops_coverage(a), 0.5);
     assert_int_equal(op_row(a, "aten::mm")->flops, 240);
     mtp_averages_destroy(a);
-    t->flags_recorded = 0; /* not asked for: torch has 0 then */
+    t->flags_recorded = 0; /* not requested: 0 in torch */
     a = rows_of(t);
     assert_int_equal(op_row(a, "aten::mm")->flops, 0);
     finish(a, t);

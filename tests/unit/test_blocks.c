@@ -63,7 +63,7 @@ static void record(void *arg)
     mtp_profile_destroy(prof);
 }
 
-/* The trace as text; *said: its reader was told of damage. */
+/* The trace as text; *said: damage was reported. */
 static void show(text *json, bool *said)
 {
     mtp_trace *t;
@@ -88,13 +88,13 @@ static size_t breaches(const char *file)
     return count;
 }
 
-/* What recover makes of it says what is lost once, is clean, and stays as it is. */
+/* The recovered file reports the loss once, is clean, and does not change if recovered again. */
 static void recovers(const char *what, size_t block, bool lost)
 {
     mtp_recovered found = MTP_RECOVERED_INIT, again = MTP_RECOVERED_INIT;
     assert_ok(mtp_recover(path, mended, &found));
     if (found.damaged_chunks + found.missing_chunks == 0)
-        fail_msg("%s %zu: recover says nothing of damage", what, block);
+        fail_msg("%s %zu: recover does not report the damage", what, block);
     if (breaches(mended) != 0)
         fail_msg("%s %zu: check finds something in what was recovered", what, block);
     mtp_trace_info info = MTP_TRACE_INFO_INIT;
@@ -111,7 +111,7 @@ static void recovers(const char *what, size_t block, bool lost)
     free(y);
 }
 
-/* Without what is in front of them, where the damage is told. */
+/* Without the text before them, which reports the damage. */
 static const char *events_of(const text *json)
 {
     const char *at = strstr(json->bytes, "\"traceEvents\"");
@@ -191,7 +191,7 @@ static void blocks_of_a_stopped_ring(void **state)
     spoil_blocks((plan){.policy = MTP_KEEP_NEWEST, .buffer_bytes = 16 * BLOCK});
 }
 
-/* Where it ends nobody knows: so of what is lost only the holes between chunks are told, and what is not its own. */
+/* Its end is unknown, so only gaps between chunks and foreign blocks are reported as losses. */
 static void blocks_of_a_killed_programs_spool(void **state)
 {
     (void)state;
@@ -221,7 +221,7 @@ static void blocks_of_a_killed_programs_spool(void **state)
     free(other);
 }
 
-/* How much is missing nobody knows, but names that are used and not there tell that something is. */
+/* How much is missing is unknown, but names that are used without being defined show that something is. */
 static void names_that_were_cut_off_a_killed_programs_spool_are_missed(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void names_that_were_cut_off_a_killed_programs_spool_are_missed(void **st
     free(whole);
 }
 
-/* A stream that may grow no more has no room for its ledger either: the header has it. */
+/* A stream that may not grow any more has no room for its ledger: it is in the header. */
 static void what_was_dropped_is_told_by_a_file_without_room(void **state)
 {
     (void)state;

@@ -2,6 +2,7 @@
  * that are never evicted, so that thousands of them do not take the space that epochs need. */
 #define _GNU_SOURCE
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "tests/test.h"
@@ -47,7 +48,7 @@ static void serve(uint32_t first, uint32_t count)
     }
 }
 
-/* Requests in a row up to the last, each with its call site. */
+/* Consecutive requests up to the last, each with its call site. */
 static void check_names(const mtp_trace *t, uint32_t end)
 {
     uint32_t request = UINT32_MAX, requests = 0, number;
@@ -113,7 +114,8 @@ static void thousands_of_call_sites_leave_a_ring_its_room(void **state)
     }
 }
 
-/* Sites that are met while it records are defined for later epochs, too; and cycles go on with what is defined. */
+/* Sites first used while recording are defined for later epochs too, and later cycles use these
+ * definitions. */
 static void call_sites_that_come_later_stay_as_well(void **state)
 {
     (void)state;
@@ -138,21 +140,29 @@ static void call_sites_that_come_later_stay_as_well(void **state)
     check_file(path, REQUESTS + REQUESTS / 4);
 }
 
+static _Atomic uint32_t *served; /* shared with the child */
+
 static void serve_for_ever(void *arg)
 {
     start(arg, 16 << 10);
-    for (uint32_t i = 0;; i += 100)
+    for (uint32_t i = 0;; i += 100) {
         serve(i, 100);
+        atomic_store(served, i + 100);
+    }
 }
 
 static void the_file_of_a_killed_program_has_its_call_sites(void **state)
 {
     (void)state;
     const char *path = test_path("killed.mtp"), *whole = test_path("whole.mtp");
+    served = test_shared(sizeof *served);
     for (int i = 0; i < test_scaled(20); i++) {
         unlink(path);
+        atomic_store(served, 0);
         pid_t pid = test_fork_child(serve_for_ever, (void *)(uintptr_t)path, 30);
-        usleep(50000 + (useconds_t)test_below(100000));
+        while (atomic_load(served) == 0)
+            usleep(1000);
+        usleep((useconds_t)test_below(100000));
         kill(pid, SIGKILL);
         test_wait(pid);
         mtp_trace *t;
@@ -170,7 +180,7 @@ static void the_file_of_a_killed_program_has_its_call_sites(void **state)
     }
 }
 
-/* Then definitions are lost, and counted; records are kept all the same. */
+/* Definitions are then lost and counted; records are still kept. */
 static void more_call_sites_than_a_ring_holds_are_counted_as_lost(void **state)
 {
     (void)state;

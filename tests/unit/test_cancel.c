@@ -30,7 +30,8 @@ static void record_some(victim *v, int i)
     v->asked += 6;
 }
 
-/* Cancelled while it records; on its way to its first record; or as it ends, in the destructors of its keys. */
+/* Cancelled while it records; on its way to its first record; or as it ends, in the destructors of its
+ * keys. */
 static void *is_cancelled(void *arg)
 {
     victim *v = arg;
@@ -103,7 +104,7 @@ static void cancelled_threads_are_counted_exactly(void **state)
 static const char *folder, *json, *spool;
 static volatile int stages;
 
-/* The cancellation is pending from the beginning: the first cancellation point would be the last. */
+/* The cancellation is pending from the start: the thread would not survive a cancellation point. */
 static void *profiles_while_cancelled(void *arg)
 {
     (void)arg;
@@ -150,7 +151,7 @@ static void a_cancelled_thread_finishes_what_it_has_begun(void **state)
         pthread_join(t, &result);
         assert_ptr_equal(result, PTHREAD_CANCELED);
         assert_int_equal(stages, 7);
-        if (i == 1) /* the first has made names, which stay */
+        if (i == 1) /* the first round created names, which stay */
             assert_int_equal(mtp__alloc_live(), live);
         live = mtp__alloc_live();
     }
@@ -159,7 +160,7 @@ static void a_cancelled_thread_finishes_what_it_has_begun(void **state)
         assert_null(strstr(e->d_name, ".tmp"));
     closedir(d);
     mtp_profile_config c = test_config(NULL);
-    mtp_profile *prof = test_start(&c); /* and all goes on */
+    mtp_profile *prof = test_start(&c); /* recording still works */
     assert_ok(mtp_profile_stop(prof));
     mtp_profile_destroy(prof);
 }
@@ -232,7 +233,7 @@ static void the_first_record_of_a_thread_leaves_errno_alone(void **state)
             pthread_join(t, NULL);
             assert_int_equal(is, 0);
         }
-        atomic_store(&prof->recorder->pool.refusing, 1 + MTP_DROP_BUDGET); /* nothing more is given */
+        atomic_store(&prof->recorder->pool.refusing, 1 + MTP_DROP_BUDGET); /* no more chunks */
         int is = 0;
         pthread_t t;
         pthread_create(&t, NULL, first_record, &is);

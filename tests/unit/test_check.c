@@ -1,4 +1,4 @@
-/* Unit: check: the rules of JSON files, compressed files, PyTorch's own. */
+/* Unit: check: the rules for JSON files; compressed files; PyTorch's own files. */
 #define _GNU_SOURCE
 #include "tests/unit/checked_files.h"
 
@@ -145,7 +145,7 @@ static void each_fault_is_found_by_its_rule_and_nothing_else(void **state)
         assert_int_equal(f.severity, faults[i].severity);
         assert_int_equal(f.count, 1);
         assert_true(f.first_byte <= length);
-        if (f.first_event != UINT64_MAX && f.rule != 1) /* it is told where: an event begins there */
+        if (f.first_event != UINT64_MAX && f.rule != 1) /* reported where an event begins */
             assert_true(text[f.first_byte] == '{' || text[f.first_byte] == '1');
         free(text);
     }
@@ -162,7 +162,7 @@ static void every_rule_that_a_file_shows_is_tried(void **state)
             assert_true(tried[rule]);
 }
 
-static void a_list_of_events_is_no_object(void **state)
+static void a_list_of_events_is_not_an_object(void **state)
 {
     (void)state;
     char *text = strdup(strstr(clean, "[\n{"));
@@ -204,7 +204,7 @@ static void kernels_without_flows_are_worth_a_remark(void **state)
     free(text);
 }
 
-static void values_nested_too_deep_are_said_so(void **state)
+static void values_nested_too_deep_are_reported(void **state)
 {
     (void)state;
     size_t deep = 10002, length;
@@ -230,13 +230,14 @@ static void keys_behind_the_events_are_told(void **state)
     free(text);
 }
 
-static void a_file_cut_off_anywhere_is_told_once(void **state)
+static void a_file_truncated_anywhere_is_reported_once(void **state)
 {
     (void)state;
     for (size_t length = 1; length < sizeof clean - 3; length += 7) {
         mtp_check *c = check_text(clean, length);
         size_t cut = 0;
-        for (size_t i = 0; i < mtp_check_count(c); i++) { /* what was read may lack the other end of a flow */
+        for (size_t i = 0; i < mtp_check_count(c);
+             i++) { /* the part that was read may lack the other end of a flow */
             const mtp_finding *f = mtp_check_finding(c, i);
             cut += f->rule == 1;
             assert_true(f->rule == 1 || f->rule == 11);
@@ -247,7 +248,7 @@ static void a_file_cut_off_anywhere_is_told_once(void **state)
     }
 }
 
-static void spans_deeper_than_512_are_told(void **state)
+static void spans_deeper_than_512_are_reported(void **state)
 {
     (void)state;
     char *text = malloc(200000), *at = text + sprintf(text, "%s", HEAD);
@@ -322,7 +323,7 @@ static void compressed_files_are_one_whole_member(void **state)
     free(both);
 }
 
-static void files_that_web_pages_can_not_hold_are_told(void **state)
+static void files_that_web_pages_cannot_hold_are_reported(void **state)
 {
     (void)state;
     if (TEST_ASAN || TEST_TSAN) {
@@ -337,8 +338,7 @@ static void files_that_web_pages_can_not_hold_are_told(void **state)
                  {(size_t)513 << 20, "the content is 538 MB", MTP_SEVERITY_ERROR}};
     char *blank = malloc(1 << 20);
     memset(blank, ' ', 1 << 20);
-    setenv("MTPROF_MAX_MEMORY", "1G",
-           1); /* without it, spaces that gzip makes so small are taken for a bomb */
+    setenv("MTPROF_MAX_MEMORY", "1G", 1); /* without it, spaces that compress this well look like a bomb */
     for (size_t i = 0; i < COUNT(sizes); i++) {
         const char *path = test_path("large.json.gz");
         mtp_file *file;
@@ -358,7 +358,7 @@ static void files_that_web_pages_can_not_hold_are_told(void **state)
 
 /* ------------------------------------------------------------------------------------------ PyTorch's own */
 
-/* What PyTorch 2.11 breaks in its own files; counted by a reader in Python that shares nothing with ours. */
+/* Rules that PyTorch 2.11's own files break, counted by an independent reader in Python. */
 static void torchs_own_files_break_just_these(void **state)
 {
     (void)state;
@@ -409,7 +409,7 @@ static void torchs_own_files_break_just_these(void **state)
             tell(c);
         assert_int_equal(mtp_check_count(c), at);
         mtp_check_destroy(c);
-        mtp_trace *t; /* and written by us, none of it */
+        mtp_trace *t; /* none of them when we write the file */
         assert_ok(mtp_trace_open(path, NULL, &t));
         assert_ok(mtp_trace_export(t, test_path("torch.json"), NULL));
         assert_clean(check_file(test_path("torch.json")));
@@ -417,7 +417,8 @@ static void torchs_own_files_break_just_these(void **state)
     }
 }
 
-/* -------------------------------------------------------------------------------------------- surroundings */
+/* --------------------------------------------------------------------------------------------
+ * surroundings */
 
 static bool keep(void *user, const void *bytes, size_t length)
 {
@@ -445,7 +446,7 @@ static void findings_come_out_as_strict_json(void **state)
         if (!mtp__json_check(json, strlen(json), &wrong))
             fail_msg("not JSON at %zu: %s", wrong, json);
         assert_contains(json, "\"rule\": 14, \"severity\": \"error\"");
-        for (size_t k = 0; k < mtp_check_count(c); k++) /* a terminal may be given it */
+        for (size_t k = 0; k < mtp_check_count(c); k++) /* safe to print on a terminal */
             for (const char *p = mtp_check_finding(c, k)->what; *p != 0; p++)
                 assert_true((unsigned char)*p >= 0x20 && *p != 0x7f);
         mtp_check_destroy(c);
@@ -489,7 +490,7 @@ static void arguments_are_checked(void **state)
     mtp_check_destroy(c);
 }
 
-static void running_out_of_memory_anywhere_is_told_and_leaks_nothing(void **state)
+static void running_out_of_memory_anywhere_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
     const char *json = test_path("sweep.json");
@@ -512,7 +513,7 @@ static void running_out_of_memory_anywhere_is_told_and_leaks_nothing(void **stat
             assert_int_equal(status, MTP_E_NOMEM);
             assert_null(c);
         }
-    for (int nth = 1; nth < 6; nth++) { /* and a disk that fails is no finding */
+    for (int nth = 1; nth < 6; nth++) { /* a failing disk is not a finding */
         mtp_check *c = NULL;
         mtp__fault_plan(1u << MTP__FAULT_READ, nth, true);
         mtp_status status = mtp_trace_check_file(json, NULL, &c);
@@ -528,20 +529,20 @@ int main(void)
         TEST(a_trace_that_keeps_the_rules_is_clean),
         TEST(each_fault_is_found_by_its_rule_and_nothing_else),
         TEST(every_rule_that_a_file_shows_is_tried),
-        TEST(a_list_of_events_is_no_object),
+        TEST(a_list_of_events_is_not_an_object),
         TEST(counters_need_no_thread),
         TEST(kernels_without_flows_are_worth_a_remark),
-        TEST(values_nested_too_deep_are_said_so),
+        TEST(values_nested_too_deep_are_reported),
         TEST(keys_behind_the_events_are_told),
-        TEST(a_file_cut_off_anywhere_is_told_once),
-        TEST(spans_deeper_than_512_are_told),
+        TEST(a_file_truncated_anywhere_is_reported_once),
+        TEST(spans_deeper_than_512_are_reported),
         TEST(the_first_place_and_the_number_are_right),
         TEST(compressed_files_are_one_whole_member),
-        TEST(files_that_web_pages_can_not_hold_are_told),
+        TEST(files_that_web_pages_cannot_hold_are_reported),
         TEST(torchs_own_files_break_just_these),
         TEST(findings_come_out_as_strict_json),
         TEST(arguments_are_checked),
-        TEST(running_out_of_memory_anywhere_is_told_and_leaks_nothing),
+        TEST(running_out_of_memory_anywhere_is_reported_and_leaks_nothing),
     };
     return cmocka_run_group_tests_name("check", tests, NULL, NULL);
 }

@@ -2,11 +2,12 @@
 #define _GNU_SOURCE
 #include "tests/unit/checked_files.h"
 
-/* -------------------------------------------------------------------------------------------------- spools */
+/* --------------------------------------------------------------------------------------------------
+ * spools */
 
-#define RECORDS 1201 /* 300 times two begins and two ends, and the step's */
+#define RECORDS 1201 /* 300 times two begins and two ends, and the STEP */
 
-/* The file in memory, to be spoilt. */
+/* The file in memory, to be damaged. */
 typedef struct spoilt {
     char *bytes;
     size_t length;
@@ -31,7 +32,7 @@ static mtp__chunk *chunk_of(const spoilt *s, bool control)
     return NULL;
 }
 
-/* The first control record of a kind; of a definition, that of this text. */
+/* The first control record of a kind; for definitions, the one of this text. */
 static uint64_t *control_of(const spoilt *s, mtp__control_kind kind, const char *text)
 {
     mtp__chunk *c = chunk_of(s, true);
@@ -67,7 +68,7 @@ static void a_sound_spool_is_clean(void **state)
     assert_clean(c);
 }
 
-/* To keep the newest is to lose the oldest, as asked; to lose what did not fit is not. */
+/* Keeping the newest evicts the oldest, as configured; dropping records that did not fit is a loss. */
 static void records_that_made_way_are_a_remark_and_lost_ones_a_note(void **state)
 {
     (void)state;
@@ -88,10 +89,10 @@ static void records_that_made_way_are_a_remark_and_lost_ones_a_note(void **state
     }
 }
 
-static void faults_of_a_spool_are_told(void **state)
+static void faults_of_a_spool_are_reported(void **state)
 {
     (void)state;
-    char path[512]; /* those of test_path() are lent for a while only */
+    char path[512]; /* test_path()'s results are valid only for a while */
     snprintf(path, sizeof path, "%s", record("spool.mtp"));
     spoilt s = spoil(path);
     mtp__chunk *c = chunk_of(&s, false);
@@ -104,7 +105,7 @@ static void faults_of_a_spool_are_told(void **state)
     assert_only(check_spoilt(&s, NULL), 0, "its magic number is wrong");
 
     s = spoil(path);
-    s.header->complete = s.header->locked = 0; /* of a file system without locks */
+    s.header->complete = s.header->locked = 0; /* as on a file system without locks */
     mtp_check *not_stopped = check_spoilt(&s, NULL);
     assert_int_equal(mtp_check_breaches(not_stopped), 0);
     assert_false(mtp_check_recovered(not_stopped));
@@ -139,7 +140,7 @@ static void faults_of_a_spool_are_told(void **state)
     assert_only(check_spoilt(&s, c), 0, "a record has an unknown format (kind 12)");
 }
 
-static void a_spool_cut_short_is_told(void **state)
+static void a_truncated_spool_is_reported(void **state)
 {
     (void)state;
     char path[512];
@@ -182,7 +183,7 @@ static void describe_and_record(const char *path, int ready)
         MTP_SCOPE ("scope") {
         }
     if (ready >= 0) {
-        if (fork() == 0) { /* a child that lives on does not keep the lock */
+        if (fork() == 0) { /* a surviving child does not hold the lock */
             char end;
             close(hold_pipe[1]);
             _exit(read(hold_pipe[0], &end, 1) == 0 ? 0 : 1);
@@ -226,7 +227,7 @@ static mtp_outcome outcome_of(const char *path, uint64_t *pid)
     return info.outcome;
 }
 
-/* While it lives, after a kill, and when it was stopped: each is told from the others, and none is a breach. */
+/* Live, killed and stopped recordings are told apart, and none of these states is a breach. */
 static void a_spool_says_whether_its_process_lives(void **state)
 {
     (void)state;
@@ -244,7 +245,7 @@ static void a_spool_says_whether_its_process_lives(void **state)
     assert_false(mtp_check_recovered(c));
     snprintf(process, sizeof process, "process %d is still recording", (int)child);
     assert_only(c, 0, process);
-    mtp_profile_config config = test_config(NULL); /* and nobody else takes its file */
+    mtp_profile_config config = test_config(NULL); /* no other recording takes its file */
     config.spool = live_path;
     mtp_profile *prof;
     assert_ok(mtp_profile_create(&config, &prof));
@@ -254,9 +255,9 @@ static void a_spool_says_whether_its_process_lives(void **state)
     mtp_profile_destroy(prof);
     kill(child, SIGKILL);
     test_wait(child);
-    for (int i = 0; i < 500 && outcome_of(live_path, &pid) == MTP_OUTCOME_LIVE; i++)
-        usleep(
-            10000); /* whoever looks at a process (ps does) keeps its mappings a moment longer, and the lock with them */
+    /* A process that inspects the child, such as ps, keeps its mappings and so the lock a moment longer. */
+    while (outcome_of(live_path, &pid) == MTP_OUTCOME_LIVE)
+        usleep(10000);
     assert_int_equal(outcome_of(live_path, &pid), MTP_OUTCOME_RECOVERED);
     c = check_file(live_path);
     assert_int_equal(mtp_check_breaches(c), 0);
@@ -277,8 +278,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_sound_spool_is_clean),
         TEST(records_that_made_way_are_a_remark_and_lost_ones_a_note),
-        TEST(faults_of_a_spool_are_told),
-        TEST(a_spool_cut_short_is_told),
+        TEST(faults_of_a_spool_are_reported),
+        TEST(a_truncated_spool_is_reported),
         TEST(a_spool_that_describes_a_device_is_clean),
         TEST(a_spool_says_whether_its_process_lives),
     };

@@ -41,10 +41,10 @@ static char *written(const mtp_trace *trace, const mtp_export_options *options)
     return t.bytes;
 }
 
-/* Not by strstr or memmem: a sanitizer's look through all that follows each time. */
+/* Not strstr or memmem: a sanitizer's scan all the remaining text each time. */
 static size_t times(const char *in, const char *needle)
 {
-    size_t n = 0, matched = 0; /* no needle here begins again inside itself */
+    size_t n = 0, matched = 0; /* no needle here overlaps itself */
     for (const char *at = in; *at != 0; at++) {
         matched = *at == needle[matched] ? matched + 1 : *at == needle[0];
         if (needle[matched] == 0)
@@ -122,7 +122,7 @@ static bool nowhere(void *user, const void *bytes, size_t length)
     return true;
 }
 
-/* Every allocation fails once: told, and nothing leaked. */
+/* Every allocation fails once: an error, and no leak. */
 static void no_allocation_failure_costs_anything(void **state)
 {
     (void)state;
@@ -295,7 +295,7 @@ static mtp_trace *read_back(const mtp_trace *t)
     return again;
 }
 
-/* A device's work and the calls of a runtime that is not CUDA's: each caused what `work` says, or nothing. */
+/* Device work, and calls of a runtime other than CUDA's: each caused the work named by `work`, or none. */
 static const struct {
     const char *call, *known;
     mtp__category work;
@@ -343,7 +343,7 @@ static void runtime_calls_have_cudas_names_and_keep_their_own(void **state)
         assert_int_equal(times(twice, own), renamed);
         assert_int_equal(times(twice, known), times(got, known));
     }
-    assert_int_equal(times(got, "\"correlation\": 51"), 1); /* calls that launch nothing are numbered, too */
+    assert_int_equal(times(got, "\"correlation\": 51"), 1); /* calls that launch nothing have numbers too */
     assert_int_equal(times(got, "\"correlation\": 53"), 1);
     for (uint32_t i = 0; i < CALLS; i++)
         assert_string_equal(mtp__trace_get_text(again, again->name[i]).bytes, calls[i].call);
@@ -353,7 +353,7 @@ static void runtime_calls_have_cudas_names_and_keep_their_own(void **state)
     mtp_trace_destroy(again);
 }
 
-static void an_annotation_on_a_device_is_no_work(void **state)
+static void an_annotation_on_a_device_is_not_work(void **state)
 {
     (void)state;
     mtp_trace *t = make_calls(), *again = read_back(t);
@@ -392,7 +392,7 @@ static void the_window_and_counters_are_written_and_not_read(void **state)
     assert_int_equal(again->track_count, t->track_count);
     mtp_trace_destroy(t);
     mtp_trace_destroy(again);
-    t = make_small(true); /* of another's file: what it has */
+    t = make_small(true); /* in another program's file: unchanged */
     char *got = written(t, NULL);
     assert_int_equal(times(got, "PyTorch Profiler"), 0);
     free(got);
@@ -453,7 +453,7 @@ static void the_device_of_our_own_traces_keeps_its_name(void **state)
 
 /* ------------------------------------------------------------------------------------------------- large */
 
-/* 1e5 spans in each other: rows of 512 levels, nothing lost, and no time wasted. */
+/* 100,000 nested spans: rows of 512 levels each, nothing lost, in linear time. */
 static void nesting_of_any_depth_is_written(void **state)
 {
     (void)state;
@@ -587,7 +587,8 @@ static bool has_ops(const mtp_trace *t, const mtp__track *track)
     return false;
 }
 
-/* torch numbers the threads that run ops 1, 2, ... as they come; forward threads go by that number. */
+/* torch numbers the threads that run ops 1, 2, ... in order of appearance; forward threads use these
+ * numbers. */
 static int make_flows_anew(const char *from, const char *to)
 {
     mtp_trace *t;
@@ -631,7 +632,7 @@ int main(int argc, char **argv)
         TEST(ts_is_relative_to_the_day_that_it_begins_in),
         TEST(flags_that_were_off_leave_no_keys),
         TEST(runtime_calls_have_cudas_names_and_keep_their_own),
-        TEST(an_annotation_on_a_device_is_no_work),
+        TEST(an_annotation_on_a_device_is_not_work),
         TEST(the_window_and_counters_are_written_and_not_read),
         TEST(ops_have_the_call_stack_that_tensorboard_shows),
         TEST(the_device_of_our_own_traces_keeps_its_name),

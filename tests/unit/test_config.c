@@ -59,7 +59,7 @@ static void a_newer_config_is_taken_as_long_as_its_tail_is_zero(void **state)
         snprintf(says, sizeof says, "config byte %zu is newer", sizeof c.v1 + i);
         refused(&c.v1, MTP_E_ABI, says);
     }
-    c.v1.size = sizeof c.v1; /* beyond what the size tells, nothing is read */
+    c.v1.size = sizeof c.v1; /* nothing is read beyond the given size */
     assert_ok(mtp_profile_create(&c.v1, &prof));
     mtp_profile_destroy(prof);
 }
@@ -198,7 +198,7 @@ static void creating_survives_every_allocation_failure(void **state)
     }
 }
 
-static void a_schedule_without_warmup_is_told_once_at_creation(void **state)
+static void a_schedule_without_warmup_is_reported_once_at_creation(void **state)
 {
     (void)state;
     warnings w;
@@ -217,7 +217,7 @@ static void a_schedule_without_warmup_is_told_once_at_creation(void **state)
     mtp_profile_destroy(test_create(&c)); /* nobody listens: nothing is called */
     c.on_warning = test_warned;
     c.schedule = (mtp_schedule){0};
-    c.schedule_callback = always; /* what a callback will answer is not known */
+    c.schedule_callback = always; /* a callback's answers are not known in advance */
     mtp_profile_destroy(test_create(&c));
     assert_int_equal(w.total, 1);
 }
@@ -280,7 +280,7 @@ static void stack_providers_are_checked(void **state)
     assert_ok(mtp_stack_provider_set(NULL));
 }
 
-/* A struct that nobody filled may claim any size: nothing is read by it. */
+/* An uninitialized struct may claim any size: it is rejected, and nothing is read. */
 static void a_size_that_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -328,7 +328,7 @@ int main(void)
         TEST(smallest_and_largest_budgets_work),
         TEST(the_spools_path_is_copied),
         TEST(creating_survives_every_allocation_failure),
-        TEST(a_schedule_without_warmup_is_told_once_at_creation),
+        TEST(a_schedule_without_warmup_is_reported_once_at_creation),
         TEST(a_ledger_of_another_size_is_judged_like_a_config),
         TEST(stack_providers_are_checked),
         TEST(a_size_that_cannot_be_is_refused),

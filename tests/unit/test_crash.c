@@ -17,9 +17,9 @@ enum {
     POLICIES = 3
 };
 
-/* What the child says of itself, in memory that outlives it. */
+/* The child's progress, in memory that outlives it. */
 typedef struct diary {
-    _Atomic uint64_t committed[THREADS]; /* counters of thread k that have returned */
+    _Atomic uint64_t committed[THREADS]; /* counters of thread k whose call has returned */
     _Atomic uint32_t ready;
     _Atomic uint32_t hits;
     _Atomic uint32_t stops; /* profiles that were stopped */
@@ -37,7 +37,7 @@ typedef struct kill_plan {
 
 static const char *const counter_name[THREADS] = {"counter 0", "counter 1", "counter 2"};
 
-/* Counters without a hole, and between them all else that makes definitions and chunks. */
+/* Counters without gaps, interleaved with everything else that creates definitions and chunks. */
 static void write_range(int k, uint64_t from, uint64_t limit)
 {
     uint32_t name = mtp_name(counter_name[k]);
@@ -71,10 +71,11 @@ static void write_range(int k, uint64_t from, uint64_t limit)
     }
 }
 
-static void write_for_ever(int k, uint64_t limit)
-{
-    write_range(k, 0, limit);
-}
+/* Per thread: fits the buffer, however late the parent's kill is. A full buffer would drop records. */
+enum {
+    FITS = 100000
+};
+static uint64_t write_limit;
 
 typedef struct short_life {
     int k;
@@ -88,22 +89,24 @@ static void *live_shortly(void *arg)
     return NULL;
 }
 
-/* The same by threads that end after a few records each: they share pieces, and hand on what they leave of them. */
+/* The same, by threads that end after a few records each: they share pieces, and pass on what is left of
+ * them. */
 static void *write_by_turns(void *arg)
 {
     short_life l = {.k = (int)(intptr_t)arg};
-    for (;; l.from = l.to) {
+    for (; l.from < write_limit; l.from = l.to) {
         pthread_t t;
         l.to = l.from + 1 + l.from % 23;
         if (pthread_create(&t, NULL, live_shortly, &l) != 0)
             _exit(43);
         pthread_join(t, NULL);
     }
+    return NULL;
 }
 
 static void *writer(void *arg)
 {
-    write_for_ever((int)(intptr_t)arg, UINT64_MAX);
+    write_range((int)(intptr_t)arg, 0, write_limit);
     return NULL;
 }
 
@@ -122,6 +125,7 @@ static void record_until_killed(void *arg)
     const kill_plan *p = arg;
     mtp_profile_config c = crash_config(p->policy, p->bytes);
     mtp_profile *prof = NULL;
+    write_limit = p->policy == MTP_KEEP_NEWEST ? UINT64_MAX : FITS;
     CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
     for (int k = 1; k < THREADS; k++) {
         pthread_t t;
@@ -130,10 +134,13 @@ static void record_until_killed(void *arg)
     atomic_store(&shared->ready, 1);
     if (p->threads)
         write_by_turns(NULL);
-    write_for_ever(0, UINT64_MAX);
+    else
+        writer(NULL);
+    for (;;)
+        pause();
 }
 
-/* What must hold of a file whatever happened to its writer. `exact`: nothing but a kill can have cost a record. */
+/* Invariants of a file, whatever happened to its writer. `exact`: only a kill can have cost a record. */
 static void check_file(const kill_plan *p, bool exact, const char *what)
 {
     seen s = {0};
@@ -142,8 +149,7 @@ static void check_file(const kill_plan *p, bool exact, const char *what)
         fail_msg("%s: %s", what, mtp_last_error());
     if (s.problem[0] != 0 || s.report.damaged != 0)
         fail_msg("%s: %llu damaged; %s", what, (unsigned long long)s.report.damaged, s.problem);
-    for (size_t i = 0; i < s.records;
-         i++) /* every record is there with all its words: here each has a name */
+    for (size_t i = 0; i < s.records; i++) /* all words of every record are present: here each has a name */
         if ((s.record[i].kind == MTP__KIND_BEGIN || s.record[i].kind == MTP__KIND_COUNTER ||
              s.record[i].kind == MTP__KIND_MARK) &&
             (uint32_t)s.record[i].word[0] == 0)
@@ -165,7 +171,7 @@ static void check_file(const kill_plan *p, bool exact, const char *what)
         }
         uint64_t last = next == UINT64_MAX ? 0 : next;
         if (count == 0 && p->policy == MTP_KEEP_NEWEST)
-            continue; /* other threads' newer records may have made all of these go */
+            continue; /* newer records of other threads may have evicted all of these */
         if (last > committed + 1)
             fail_msg("%s: thread %d: %llu there, %llu written", what, k, (unsigned long long)last,
                      (unsigned long long)committed);
@@ -247,11 +253,11 @@ static void kill_there(mtp__testpoint point, void *user)
 
 static void *short_writer(void *arg)
 {
-    write_for_ever((int)(intptr_t)arg, 700);
+    write_range((int)(intptr_t)arg, 0, 700);
     return NULL;
 }
 
-/* Two recordings of two threads, one after the other, with the hook set from the start. */
+/* Two recordings by two threads, one after the other, with the hook set from the start. */
 static void record_with_hook(void *arg)
 {
     const kill_plan *p = arg;
@@ -264,10 +270,10 @@ static void record_with_hook(void *arg)
         CHILD_CHECK(mtp_profile_start(prof) == MTP_OK);
         if (round == 0) {
             CHILD_CHECK(pthread_create(&t, NULL, short_writer, (void *)(intptr_t)1) == 0);
-            write_for_ever(0, 700);
+            write_range(0, 0, 700);
             pthread_join(t, NULL);
         } else {
-            write_for_ever(2, 700);
+            write_range(2, 0, 700);
         }
         CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
         atomic_fetch_add(&shared->stops, 1);
@@ -324,15 +330,15 @@ static void fork_and_die(void *arg)
     mtp_profile *prof = NULL;
     c.follow_fork = true;
     CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
-    write_for_ever(0, 100);
+    write_range(0, 0, 100);
     the_plan = (kill_plan){.point = MTP__POINT_FORK_CHILD, .nth = 1};
     mtp__testpoint_set(kill_there, NULL);
     pid_t pid = fork();
     if (pid == 0)
-        _exit(0); /* never: it was killed on the way */
+        _exit(0); /* not reached: it was killed before */
     int status = test_wait(pid);
     CHILD_CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    write_for_ever(1, 100);
+    write_range(1, 0, 100);
     CHILD_CHECK(mtp_profile_stop(prof) == MTP_OK);
 }
 
@@ -353,7 +359,7 @@ static size_t dead_bytes;
 static mtp_status original(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
 {
     if (chunk->checksum == 0 || chunk->stream == 0) /* control records are checked one by one: test_flips.c */
-        return MTP_OK;                              /* was in its writer's hands: nothing vouches for it */
+        return MTP_OK;                              /* was still open: nothing vouches for it */
     *(int *)user += !test_chunk_is_in(dead, dead_bytes, chunk, words, count);
     return MTP_OK;
 }

@@ -4,9 +4,9 @@
 #include "tests/made_trace.h"
 #include "trace/trace.h"
 
-/* Three steps of 1000 ns from 0, 1000, 2000; in each on the main thread: step > forward > aten::mm > launch, and aten::add
- * after; a kernel that runs 900 ns after its launch (of the last step: outside of all), with its flow; memory, a mark; and
- * a worker's "load" that crosses from one step to the next. */
+/* Three steps of 1000 ns at 0, 1000, 2000. Each has, on the main thread: step > forward > aten::mm >
+ * launch, then aten::add; a kernel that runs 900 ns after its launch (the last one outside all steps),
+ * with its flow; memory, a mark; and a worker's "load" that crosses from one step into the next. */
 typedef struct built {
     mtp_trace *t;
     uint32_t main, worker, stream;
@@ -134,7 +134,8 @@ static void assert_sound(const mtp_trace *part)
     mtp_trace_destroy(again);
 }
 
-/* ------------------------------------------------------------------------------------------------- by step */
+/* ------------------------------------------------------------------------------------------------- by
+ * step */
 
 static void a_step_has_what_began_in_it_and_the_device_work_that_it_launched(void **state)
 {
@@ -149,7 +150,7 @@ static void a_step_has_what_began_in_it_and_the_device_work_that_it_launched(voi
     assert_int_equal(count_of(part, "aten::mm"), 1);
     assert_int_equal(count_of(part, "gemm"), 1);
     assert_int_equal(part->start[find(part, "gemm")],
-                     2050);                      /* outside of the step, and not the one that runs in it */
+                     2050);                      /* outside the step, not the one that runs in it */
     assert_int_equal(count_of(part, "load"), 2); /* a part of each */
     assert_int_equal(part->memory_count, 1);
     assert_int_equal(part->tag_count, 1);
@@ -173,7 +174,7 @@ static void a_range_of_steps_is_one_piece(void **state)
     o.last_step = 4;
     mtp_trace *part = cut_of(t, o);
     assert_int_equal(part->step_count, 2);
-    uint32_t load = find(part, "load"); /* the first crosses from one step to the other, and is whole */
+    uint32_t load = find(part, "load"); /* the first crosses into the next step, and is kept whole */
     assert_int_equal(part->start[load], 800);
     assert_int_equal(part->end[load], 1200);
     assert_int_equal(mtp__trace_detail(part, load)->args, 0);
@@ -214,7 +215,8 @@ static void what_spans_carry_is_kept(void **state)
     mtp_trace_destroy(t);
 }
 
-/* ------------------------------------------------------------------------------------------------- by time */
+/* ------------------------------------------------------------------------------------------------- by
+ * time */
 
 static void a_stretch_of_time_cuts_what_reaches_out(void **state)
 {
@@ -225,9 +227,9 @@ static void a_stretch_of_time_cuts_what_reaches_out(void **state)
     o.from_ns = 300;
     o.to_ns = 1100;
     mtp_trace *part = cut_of(t, o);
-    assert_int_equal(part->step_count, 0); /* none is there as a whole, */
+    assert_int_equal(part->step_count, 0); /* none is complete, */
     assert_int_equal(count_of(part, "ProfilerStep#3"), 0);
-    assert_int_equal(count_of(part, "ProfilerStep#4"), 0); /* and a part of a step is no step */
+    assert_int_equal(count_of(part, "ProfilerStep#4"), 0); /* and a part of a step is not a step */
     uint32_t mm = find(part, "aten::mm");
     assert_int_equal(part->start[mm], 300);
     assert_int_equal(part->end[mm], 400);
@@ -254,7 +256,7 @@ static void what_was_there_before_is_in_each_part_unless_it_was_freed(void **sta
     made_op(t, main, 1000, 2000, "second");
     made_existing(t, 10, 0x10, 100, MTP_MEMORY_PARAMETER);
     made_existing(t, 20, 0x20, 200, MTP_MEMORY_INPUT);
-    made_existing(t, 1500, 0x30, 300, MTP_MEMORY_PARAMETER); /* met late, but there from the start */
+    made_existing(t, 1500, 0x30, 300, MTP_MEMORY_PARAMETER); /* seen late, but present from the start */
     made_memory(t, main, 600, 0x20, -200);
     made_end(t);
     const struct {
@@ -294,7 +296,7 @@ static void time_is_counted_from_the_first_event(void **state)
     assert_int_equal(part->span_count, 2);
     assert_int_equal(part->start[0], -4800);
     mtp_trace_destroy(part);
-    o.to_ns = INT64_MAX; /* to the end, without running over */
+    o.to_ns = INT64_MAX; /* up to the end, without overflow */
     part = cut_of(t, o);
     assert_int_equal(part->span_count, 8);
     mtp_trace_destroy(part);
@@ -402,7 +404,7 @@ static void a_thread_is_its_number_or_its_name(void **state)
     assert_int_equal(part->step_count, 3);
     assert_sound(part);
     mtp_trace_destroy(part);
-    o.thread = "4"; /* a number is no part of a name */
+    o.thread = "4"; /* a number is not part of a name */
     assert_int_equal(mtp_trace_cut(t, &o, &part), MTP_E_ARG);
     assert_says("no thread has the number or the name '4'");
     mtp_trace_destroy(t);
@@ -429,7 +431,8 @@ static void what_is_asked_together_holds_together(void **state)
     mtp_trace_destroy(t);
 }
 
-/* ------------------------------------------------------------------------------------------------- the whole */
+/* ------------------------------------------------------------------------------------------------- the
+ * whole */
 
 static void without_a_wish_it_is_a_copy(void **state)
 {
@@ -455,7 +458,8 @@ static void without_a_wish_it_is_a_copy(void **state)
     mtp_trace_destroy(t);
 }
 
-/* Each step of PyTorch's own files is a sound file, and together they have all ops that are in steps. */
+/* Each step cut from PyTorch's own files is a sound file, and together they have all ops that are in
+ * steps. */
 static void steps_of_torchs_traces_are_sound(void **state)
 {
     (void)state;
@@ -470,7 +474,7 @@ static void steps_of_torchs_traces_are_sound(void **state)
         }
         mtp_trace *t, *part;
         assert_ok(mtp_trace_open(path, NULL, &t));
-        assert_ok(mtp_trace_cut(t, NULL, &part)); /* also flows that start outside of the file */
+        assert_ok(mtp_trace_cut(t, NULL, &part)); /* including flows that start outside the file */
         assert_int_equal(part->flow_count, t->flow_count);
         mtp_trace_destroy(part);
         size_t ops = 0;
@@ -524,7 +528,8 @@ static void hostile_names_pass_through(void **state)
     mtp_trace_destroy(t);
 }
 
-/* ---------------------------------------------------------------------------------------------------- errors */
+/* ----------------------------------------------------------------------------------------------------
+ * errors */
 
 static void what_cannot_be_is_told(void **state)
 {
@@ -565,7 +570,7 @@ static void what_cannot_be_is_told(void **state)
     mtp_trace_destroy(empty);
 }
 
-static void running_out_of_memory_anywhere_is_told_and_leaks_nothing(void **state)
+static void running_out_of_memory_anywhere_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
     mtp_trace *t = build();
@@ -611,7 +616,7 @@ int main(void)
         TEST(steps_of_torchs_traces_are_sound),
         TEST(hostile_names_pass_through),
         TEST(what_cannot_be_is_told),
-        TEST(running_out_of_memory_anywhere_is_told_and_leaks_nothing),
+        TEST(running_out_of_memory_anywhere_is_reported_and_leaks_nothing),
     };
     return cmocka_run_group_tests_name("cut", tests, NULL, NULL);
 }

@@ -115,7 +115,7 @@ static void analyse(const mtp_trace *t)
     mtp_events_destroy(events);
 }
 
-/* Everything that opens a file; what fails begins with the file's name. */
+/* Everything that opens a file; error messages begin with the file's name. */
 static bool read_all(const void *bytes, size_t length)
 {
     mtp_trace *t;
@@ -166,7 +166,7 @@ static size_t chunk_count(void)
     return count;
 }
 
-/* `span`: as it was, for how far the words go. */
+/* `span`: the original, to tell how many words there are. */
 static void reseal(mtp__chunk *c, uint32_t span)
 {
     c->words = mtp__chunk_written(mtp__chunk_words(c), mtp__span_words(span));
@@ -196,14 +196,14 @@ static void words_that_were_changed_and_sealed_are_survived(void **state)
             if (test_below(8) != 0)
                 reseal(c, span);
             else
-                c->checksum = 0; /* as if it had been open */
+                c->checksum = 0; /* as if still open */
         }
         read_all(bytes, whole_bytes);
     }
     free(bytes);
 }
 
-/* Anchors are what all times hang on: each of their words is everything that it can be. */
+/* All times depend on anchors: each of their words takes every odd value. */
 static void anchors_that_no_clock_gives_are_survived(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static void anchors_that_no_clock_gives_are_survived(void **state)
     free(bytes);
 }
 
-/* An anchor is written when it was read: one whose ticks are elsewhere is damaged, and changes no time. */
+/* An anchor is written when it is read: one with ticks elsewhere is damaged, and does not affect times. */
 static void an_anchor_whose_ticks_are_elsewhere_is_counted_and_changes_nothing(void **state)
 {
     (void)state;
@@ -280,7 +280,7 @@ static void headers_that_cannot_be_are_survived(void **state)
     free(bytes);
 }
 
-/* A complete spool that lost its end opens, and says how much is missing. */
+/* A complete spool that lost its end opens, and reports how much is missing. */
 static void a_cut_spool_says_what_is_missing(void **state)
 {
     (void)state;
@@ -294,7 +294,7 @@ static void a_cut_spool_says_what_is_missing(void **state)
             assert_ok(mtp_trace_get_info(t, &info));
             assert_int_equal(info.missing_chunks, chunks - left);
             assert_int_equal(info.outcome, MTP_OUTCOME_STOPPED);
-            mtp_trace_info old; /* a caller of before these fields were */
+            mtp_trace_info old; /* a caller compiled before these fields existed */
             memset(&old, 0xee, sizeof old);
             old.size = offsetof(mtp_trace_info, bad_durations);
             assert_ok(mtp_trace_get_info(t, &old));

@@ -1,4 +1,5 @@
-/* Unit: record/details and record/stack: shape signatures, stacks, texts, and what happens when they do not fit. */
+/* Unit: record/details and record/stack: shape signatures, stacks, texts, and what happens when they do
+ * not fit. */
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <dlfcn.h>
@@ -168,7 +169,7 @@ static void ids_begin_anew_with_each_recording(void **state)
     mtp_profile_config c = test_config(NULL);
     c.record_shapes = true;
     prof = test_create(&c);
-    for (int round = 0; round < 3; round++) { /* a cache that outlived its table would give ids of before */
+    for (int round = 0; round < 3; round++) { /* a cache that outlived its table would return stale ids */
         assert_ok(mtp_profile_start(prof));
         for (int64_t i = 3; i > 0; i--) {
             dims[0] = round * 10 + i;
@@ -185,7 +186,7 @@ static void ids_begin_anew_with_each_recording(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* Signatures that are too long are cut, and say so, at every possible length around the limit. */
+/* Signatures that are too long are truncated and marked as such, for every length around the limit. */
 static void a_signature_that_is_too_long_says_where_it_was_cut(void **state)
 {
     (void)state;
@@ -286,7 +287,7 @@ static void each_definition_that_does_not_fit_is_counted_once(void **state)
     size_t nameless = 0;
     for (size_t i = 0; i < seen_count(&s, MTP__KIND_BEGIN, -1); i++)
         nameless += (uint32_t)seen_nth(&s, MTP__KIND_BEGIN, i)->word[0] == 0;
-    assert_int_equal(nameless, tokens - (50 - lost)); /* kept all the same, without a name */
+    assert_int_equal(nameless, tokens - (50 - lost)); /* still kept, without a name */
     close_it();
 }
 
@@ -412,7 +413,7 @@ static void a_provider_s_stacks_become_a_tree_of_frames(void **state)
         frames += s.blob[i].kind == MTP__CONTROL_FRAME;
         stacks += s.blob[i].kind == MTP__CONTROL_STACK;
     }
-    assert_int_equal(frames, 4); /* each once, whatever the number of stacks */
+    assert_int_equal(frames, 4); /* once each, whatever the number of stacks */
     assert_int_equal(stacks, 4);
     assert_int_equal(fake.user_wrong, 0);
     close_it();
@@ -480,7 +481,7 @@ static uint32_t meddling_capture(void *user, uint64_t *frames, uint32_t room)
     return 0;
 }
 
-/* What a provider records from inside is refused and counted: 3 calls each time (their ends have no token). */
+/* Records made inside a provider are refused and counted: 3 calls each time (their ends have no token). */
 static void a_provider_that_records_is_refused_and_counted(void **state)
 {
     (void)state;
@@ -516,7 +517,7 @@ __attribute__((noinline)) static void branch(void)
     __asm__ volatile("" ::: "memory");
 }
 
-/* Static functions have no names to dladdr; the places are in this program, and innermost comes last. */
+/* dladdr does not know static functions; the locations are in this program, innermost last. */
 static void native_stacks_lead_to_the_caller(void **state)
 {
     (void)state;
@@ -559,8 +560,8 @@ static void describing_survives_addresses_that_are_nothing(void **state)
     assert_ok(mtp_stack_provider_set(NULL));
 }
 
-/* Describing takes locks of the program's (the dynamic linker's, for one), and their holder may record: nobody waits for us
- * meanwhile. */
+/* Describing a frame takes the program's locks (such as the dynamic linker's), whose holder may be
+ * recording: it must not have to wait for us. */
 static sem_t describing, recorded;
 static _Thread_local uint64_t own_frame;
 

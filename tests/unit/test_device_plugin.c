@@ -184,7 +184,8 @@ static void times_are_in_order_and_on_the_clock(void **state)
     OK(api->stream_synchronize(stream));
     OK(api->clock(device, host_clock, &last, &x, &y));
     assert_true(last > first && x >= after);
-    /* both clocks count nanoseconds: they went on alike, give or take their resolution and a busy machine */
+    /* both clocks count nanoseconds at the same rate, within their resolution and the noise of a busy
+     * machine */
     double device_ns = (double)(last - first), host_ns = (double)(x - before);
     assert_true(device_ns < host_ns * 1.2 + 1e6 &&
                 device_ns > host_ns * 0.8 - 1e6 - (double)(y - x) - (double)(after - before));

@@ -1,7 +1,8 @@
 /* Unit: analyze/diff: how often a verdict is wrong, and verdicts one by one. */
 #include "tests/unit/made_runs.h"
 
-/* ------------------------------------------------------------------------------------- how often it is wrong */
+/* ------------------------------------------------------------------------------------- how often it is
+ * wrong */
 
 static void the_same_program_with_spikes_is_quiet(void **state)
 {
@@ -94,9 +95,10 @@ static void a_tenth_that_became_faster_is_told(void **state)
     mtp_trace_destroy(after);
 }
 
-/* ---------------------------------------------------------------------------------------------- one by one */
+/* ---------------------------------------------------------------------------------------------- one by
+ * one */
 
-/* `calls` calls of each name, each with its time, and a little scatter. */
+/* `calls` calls of each name with its time, and a little scatter. */
 typedef struct timed {
     const char *name;
     int64_t ns;
@@ -144,7 +146,7 @@ static void one_call_says_nothing(void **state)
     mtp_trace_destroy(y);
 }
 
-static void rows_that_came_or_went_are_told(void **state)
+static void added_and_removed_rows_are_reported(void **state)
 {
     (void)state;
     const timed before[] = {{"a", 10000}, {"old", 20000}}, after[] = {{"a", 10000}, {"young", 30000}};
@@ -176,7 +178,7 @@ static mtp_trace *run_at_speed(double factor, unsigned seed)
     return run_of(ops, 12, 60, seed);
 }
 
-/* Steps in which "mul" is called `calls` times, and now and then, by chance, "extra". */
+/* Steps in which "mul" is called `calls` times, and occasionally, at random, "extra". */
 static mtp_trace *run_with_calls(int calls, int steps, bool marked, unsigned seed)
 {
     chance c = {seed * UINT64_C(0x9e3779b97f4a7c15) + 5};
@@ -221,7 +223,7 @@ static void an_op_that_is_called_twice_as_often_is_found(void **state)
         assert_int_equal(row_of(d, "mul")->verdict, MTP_VERDICT_FEWER_CALLS);
         assert_true(fabs(row_of(d, "mul")->calls_change + 0.5) < 1e-9);
         mtp_diff_destroy(d);
-        d = diff_of(a, longer, NULL); /* a longer run is no more calls */
+        d = diff_of(a, longer, NULL); /* a longer run does not count as more calls */
         assert_int_equal(row_of(d, "mul")->verdict, MTP_VERDICT_SAME);
         assert_int_equal(row_of(d, "mm")->verdict, MTP_VERDICT_SAME);
         mtp_diff_destroy(d);
@@ -314,11 +316,11 @@ static void calls_are_compared_with_their_like(void **state)
 {
     (void)state;
     mtp_trace *x = run_shapes(200000, 5, 1), *y = run_shapes(200000, 3, 2), *z = run_shapes(240000, 3, 3);
-    mtp_diff *d = diff_of(x, y, NULL); /* fewer large ones: the mean falls, no call changed */
+    mtp_diff *d = diff_of(x, y, NULL); /* fewer large ones: the mean falls, though no call changed */
     assert_int_equal(row_of(d, "aten::mm")->verdict, MTP_VERDICT_SAME);
     assert_true(fabs(row_of(d, "aten::mm")->change) < 0.02);
     mtp_diff_destroy(d);
-    d = diff_of(x, z, NULL); /* and the large ones slower: they are most of the time */
+    d = diff_of(x, z, NULL); /* and the large ones got slower: most of the time is theirs */
     assert_int_equal(row_of(d, "aten::mm")->verdict, MTP_VERDICT_SLOWER);
     assert_true(fabs(row_of(d, "aten::mm")->change - 0.2) < 0.03);
     mtp_diff_destroy(d);
@@ -337,7 +339,7 @@ static void calls_are_compared_with_their_like(void **state)
     mtp_trace_destroy(z);
 }
 
-static void slower_steps_are_told(void **state)
+static void slower_steps_are_reported(void **state)
 {
     (void)state;
     mtp_trace *t[2];
@@ -365,7 +367,7 @@ static void slower_steps_are_told(void **state)
     mtp_trace_destroy(t[1]);
 }
 
-/* Steps of these times, in milliseconds; of `rows` ops each, which share the time if they are to be seen at all. */
+/* Steps that take these times, in milliseconds, of `rows` ops each that share the time; 0: no ops. */
 static mtp_trace *run_of_steps(const double *ms, size_t count, int rows)
 {
     run r = run_begin();
@@ -416,7 +418,7 @@ static void six_steps_that_all_took_longer_are_slower(void **state)
     }
 }
 
-/* Six steps, whatever disturbs them: a gate that fails for nothing is soon switched off. */
+/* Six steps with any noise: a gate that fails without cause is soon switched off. */
 static void six_steps_of_the_same_program_are_quiet(void **state)
 {
     (void)state;
@@ -504,12 +506,12 @@ int main(void)
         TEST(a_tenth_that_became_faster_is_told),
         TEST(few_calls_are_uncertain_unless_the_change_is_huge),
         TEST(one_call_says_nothing),
-        TEST(rows_that_came_or_went_are_told),
+        TEST(added_and_removed_rows_are_reported),
         TEST(an_op_that_is_called_twice_as_often_is_found),
         TEST(drift_is_the_machines_up_to_a_limit),
         TEST(a_parent_is_slower_by_what_it_calls),
         TEST(calls_are_compared_with_their_like),
-        TEST(slower_steps_are_told),
+        TEST(slower_steps_are_reported),
         TEST(six_steps_that_all_took_longer_are_slower),
         TEST(six_steps_of_the_same_program_are_quiet),
         TEST(ranks_are_exact_for_few),

@@ -168,7 +168,7 @@ static void empty_traces_and_odd_times_are_fine(void **state)
     assert_int_equal(summary_of(d).appeared, mtp_diff_count(d));
     mtp_diff_destroy(d);
     mtp_trace *t[2];
-    for (int k = 0; k < 2; k++) { /* no time at all, and all there is */
+    for (int k = 0; k < 2; k++) { /* no time at all; the whole time */
         run r = run_begin();
         for (int i = 0; i < 20; i++) {
             mtp__trace_add_span(r.t, r.track, 0, 0, text(r.t, "nothing"), MTP__CATEGORY_CPU_OP, 0, 0);
@@ -220,7 +220,7 @@ static void arguments_are_checked(void **state)
     mtp_trace_destroy(t);
 }
 
-static void running_out_of_memory_anywhere_is_told_and_leaks_nothing(void **state)
+static void running_out_of_memory_anywhere_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
     mtp_trace *x = run_shapes(200000, 5, 1), *y = run_shapes(240000, 3, 2);
@@ -257,7 +257,7 @@ int main(void)
         TEST(hostile_names_come_out_as_strict_json),
         TEST(empty_traces_and_odd_times_are_fine),
         TEST(arguments_are_checked),
-        TEST(running_out_of_memory_anywhere_is_told_and_leaks_nothing),
+        TEST(running_out_of_memory_anywhere_is_reported_and_leaks_nothing),
     };
     return cmocka_run_group_tests_name("diff", tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #include "trace/trace.h"
 
 #define MIB ((size_t)1 << 20)
-#define MEASURED (!TEST_ASAN && !TEST_TSAN) /* a sanitizer's memory is not ours */
+#define MEASURED (!TEST_ASAN && !TEST_TSAN) /* the sanitizer's memory is not ours */
 
 static bool swallow(void *user, const void *bytes, size_t length)
 {
@@ -19,7 +19,7 @@ static bool swallow(void *user, const void *bytes, size_t length)
     return true;
 }
 
-/* The most memory that this process has had, in bytes. */
+/* The peak memory of this process, in bytes. */
 static size_t peak_rss(void)
 {
     char line[256];
@@ -147,7 +147,7 @@ static void threads_that_come_and_go_are_counted_and_leave_nothing(void **state)
     c.when_full = MTP_KEEP_NEWEST;
     c.buffer_bytes = 512u << 10; /* all of it is in use soon */
     mtp_profile *prof = test_start(&c);
-    for (uint64_t i = 0; i < rounds + 300; i++) { /* the first: until all is touched that will be */
+    for (uint64_t i = 0; i < rounds + 300; i++) { /* first round: until all memory has been touched */
         pthread_t thread[8];
         for (size_t k = 0; k < COUNT(thread); k++)
             assert_int_equal(pthread_create(&thread[k], NULL, short_thread, NULL), 0);
@@ -219,8 +219,8 @@ static void read_long(void *arg)
     the_run->reader = peak_rss();
 }
 
-/* reliability.md 13. What writes is bounded whatever is written. What reads holds the columns of all spans, 26 bytes each, and says
- * how much that was. */
+/* reliability.md 13. Writers use bounded memory, however much they write. Readers hold the columns of all
+ * spans, 26 bytes each, and report their size. */
 static void a_long_recording_is_written_in_bounded_memory_and_read(void **state)
 {
     (void)state;
@@ -277,7 +277,8 @@ static void nesting_of_any_depth_and_ends_without_begins_are_read(void **state)
     free(open);
 }
 
-/* --------------------------------------------------------------------------------- files that are not kept still */
+/* --------------------------------------------------------------------------------- files that are not
+ * kept still */
 
 typedef struct shaking {
     const char *path;
@@ -286,7 +287,7 @@ typedef struct shaking {
     atomic_bool done;
 } shaking;
 
-/* Cuts the file and makes it whole again, while it is read. */
+/* Truncates the file and restores it while it is read. */
 static void *shake(void *arg)
 {
     shaking *s = arg;

@@ -17,7 +17,7 @@ static void open_plain(void)
     open_with(test_config(NULL));
 }
 
-/* Stops, reads all back; the first record is the profile's own STEP. */
+/* Stops, and reads everything back; the first record is the profile's own STEP. */
 static void read_back(void)
 {
     assert_ok(mtp_profile_stop(prof));
@@ -218,7 +218,7 @@ static void names_are_told_whenever_they_come(void **state)
     assert_string_equal(seen_name(&s, (uint32_t)at(1)->word[0]), text);
     assert_int_equal((uint32_t)at(2)->word[0], 0);
     uint32_t highest = 0;
-    for (size_t i = 0; i < s.blobs; i++) /* each name of the process once, all of them */
+    for (size_t i = 0; i < s.blobs; i++) /* all names of the process, once each */
         if (s.blob[i].kind == MTP__CONTROL_NAME && s.blob[i].id < 0x80000000u)
             highest = s.blob[i].id > highest ? s.blob[i].id : highest;
     assert_int_equal(highest, mtp__intern_count(mtp__names()));
@@ -236,7 +236,7 @@ static void an_end_after_the_stop_writes_nothing(void **state)
     assert_ok(mtp_profile_stop(prof));
     mtp_scope_end(open);
     assert_int_equal(ledger_of(prof).emitted, 2);
-    assert_ok(mtp_profile_start(prof)); /* and in a later cycle neither */
+    assert_ok(mtp_profile_start(prof)); /* nor in a later cycle */
     mtp_scope_end(open);
     MTP_SCOPE ("of this cycle") {
         mtp_scope_end(open);
@@ -247,7 +247,7 @@ static void an_end_after_the_stop_writes_nothing(void **state)
     close_it();
 }
 
-/* Two profiles, each in its first cycle: their tokens are not the same. */
+/* Two profiles, each in its first cycle: their tokens differ. */
 static void an_end_in_another_profile_writes_nothing(void **state)
 {
     (void)state;

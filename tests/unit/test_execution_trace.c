@@ -185,12 +185,12 @@ static void backward_ops_name_their_forward_thread_and_what_is_open_there(void *
     mtp_trace *t = made_begin();
     uint32_t main = made_thread(t, 70), engine = made_thread(t, 80);
     made_scope(t, main, 0, 1000, "loss.backward");                   /* 4 */
-    made_op(t, main, 10, 20, "aten::done");                          /* 5: has ended when the engine runs */
+    made_op(t, main, 10, 20, "aten::done");                          /* 5: has ended before the engine runs */
     made_autograd(t, engine, 100, 200, ENGINE "MmBackward0", 3, 70); /* 6 */
     made_autograd(t, engine, 110, 190, "MmBackward0", 3, 70);        /* 7 */
     made_op(t, engine, 120, 180, "aten::mm");                        /* 8 */
     made_op(t, engine, 300, 400, ENGINE "torch::autograd::AccumulateGrad"); /* 9 */
-    made_op(t, engine, 310, 390, "torch::autograd::AccumulateGrad");        /* 10: does not say, as before */
+    made_op(t, engine, 310, 390, "torch::autograd::AccumulateGrad");        /* 10: unspecified, as before */
     made_op(t, engine, 392, 395, "aten::sum"); /* 11: beside it, not a backward op */
     made_autograd(t, engine, 1100, 1200, "AddBackward0", 4,
                   1); /* 12: torch's own number of the main thread */
@@ -382,7 +382,7 @@ static mtp_trace *read_nodes(const char *json, size_t length)
     return t;
 }
 
-/* It has no times: what is written last is when the last of them was. */
+/* It has no times, so the last one written counts. */
 static void cut_finish(collected *c)
 {
     c->bytes[strstr(c->bytes, "\"finish_ts\"") - c->bytes] = 0;
@@ -423,7 +423,7 @@ static void an_execution_trace_is_read_back(void **state)
     mtp_trace_destroy(again);
 }
 
-/* Not on the CPU, whatever it is: tensors of a trace of CUDA, and of ours of such a trace. */
+/* Tensors that are not on the CPU: in a CUDA trace, and in our export of such a trace. */
 static void devices_that_are_not_known_are_not_made_up(void **state)
 {
     (void)state;
@@ -541,7 +541,7 @@ static mtp_trace *some_ops(void)
     return made_end(t);
 }
 
-static void wrong_calls_and_full_sinks_are_told(void **state)
+static void wrong_calls_and_full_sinks_are_reported(void **state)
 {
     (void)state;
     mtp_trace *t = some_ops();
@@ -619,7 +619,7 @@ static void a_recorded_program_has_its_execution_trace(void **state)
     collected c = written(t);
     ASSERT_NODE(&c, 3, "\"name\": \"aten::mul\"", ",0,128,2,\"cpu\"],0.25,[7,9],\"<None>\"]",
                 "[\"Tensor(c10::BFloat16)\",\"Double\",\"GenericList[Int,Int]\",\"None\"]");
-    assert_non_null(strstr(c.bytes, "a\\\"\xef\xbf\xbd")); /* a text of any bytes is valid UTF-8 there */
+    assert_non_null(strstr(c.bytes, "a\\\"\xef\xbf\xbd")); /* any bytes become valid UTF-8 there */
     assert_null(strchr(c.bytes, '\xff'));
     collected_free(&c);
     collected chrome = {0};
@@ -649,7 +649,7 @@ int main(void)
         TEST(odd_nodes_are_read_as_far_as_they_go),
         TEST(nodes_nest_to_any_depth),
         TEST(reading_nodes_fails_whole),
-        TEST(wrong_calls_and_full_sinks_are_told),
+        TEST(wrong_calls_and_full_sinks_are_reported),
         TEST(every_allocation_may_fail),
         TEST(a_recorded_program_has_its_execution_trace),
     };

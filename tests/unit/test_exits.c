@@ -120,7 +120,7 @@ static bool ended_as_it_should(way_out way, int status)
     return test_left_well(status);
 }
 
-/* reliability.md 9. The children leave by exit(): nothing of cmocka's or ours may be said twice. */
+/* reliability.md 9. The children leave through exit(): no buffered output may be printed twice. */
 static void a_program_may_end_in_any_way_while_it_records(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void a_program_may_end_in_any_way_while_it_records(void **state)
         for (int spool = 0; spool < 2; spool++)
             for (int round = 0; round < test_scaled(10); round++) {
                 if (way == BY_PTHREAD_EXIT && TEST_TSAN)
-                    continue; /* its own thread never ends, and so the process would not */
+                    continue; /* its thread never ends, so the process would not either */
                 ending e = {(way_out)way, spool, way == BY_PTHREAD_EXIT ? 0 : round % 3};
                 if (!ended_as_it_should((way_out)way, test_child(end, &e, 20)))
                     fail_msg("way %d, spool %d", way, spool);
@@ -248,7 +248,7 @@ static void *marks_then_waits(void *arg)
     for (int i = 0; i < 100; i++)
         a->mark(name);
     pthread_barrier_wait(&a->barrier); /* recorded */
-    pthread_barrier_wait(&a->barrier); /* unloaded: now the thread ends, and its destructor runs */
+    pthread_barrier_wait(&a->barrier); /* unloaded; now the thread ends, and its destructor runs */
     return NULL;
 }
 
@@ -272,7 +272,7 @@ static void load_record_unload(void *arg)
         dlclose(a.lib);
         pthread_barrier_wait(&a.barrier);
         pthread_join(t, NULL);
-        if (how == 1) { /* it was left running: loading it again finds it so */
+        if (how == 1) { /* it was left recording: still so when loaded again */
             load(&a);
             CHILD_CHECK(a.stop(p) == MTP_OK);
             a.destroy(p);

@@ -4,7 +4,7 @@
 
 #define ENGINE MTP__ENGINE_PREFIX
 
-/* The span of a name, and of a category if there are several. */
+/* The span with a name, and with a category if there are several. */
 static uint32_t span_of(const mtp_trace *t, const char *name)
 {
     uint32_t id = mtp__trace_find_text(t, name);
@@ -22,18 +22,18 @@ static void a_backward_function_is_one_by_any_of_its_marks(void **state)
     assert_ok(mtp__trace_create(&t));
     uint32_t track = made_thread(t, 1);
     made_autograd(t, track, 0, 90, "aten::mm", 4, 0);
-    /* Kineto's: the scope and the function both name their forward op */
+    /* Kineto: both the scope and the function refer to their forward op */
     made_autograd(t, track, 100, 190, ENGINE "MmBackward0", 4, 1);
     made_autograd(t, track, 110, 180, "MmBackward0", 4, 1);
     made_op(t, track, 120, 170, "aten::mul");
-    /* without a forward op only the scope around it tells, Python functions between or not */
+    /* without a forward op, only the enclosing scope tells, with or without Python functions in between */
     made_op(t, track, 200, 290, ENGINE "torch::autograd::AccumulateGrad");
     made_op(t, track, 210, 280, "torch::autograd::AccumulateGrad");
     made_op(t, track, 220, 230, "aten::add_");
     made_op(t, track, 300, 390, ENGINE "OwnBackward");
     made_span(t, track, 305, 385, "own.py(3): apply", MTP__CATEGORY_PYTHON_FUNCTION);
     made_op(t, track, 310, 380, "OwnBackward");
-    /* a recording of ours: by its kind */
+    /* our recording: by its kind */
     mtp__trace_add_span(t, track, 400, 490, made_text(t, "ReluBackward0"), MTP__CATEGORY_CPU_OP,
                         MTP__SPAN_BACKWARD, 0);
     /* names alone are nothing */

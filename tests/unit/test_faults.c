@@ -16,7 +16,7 @@ typedef struct whole_run {
     uint64_t starts;   /* cycles that were recorded */
     int failures;      /* of cold calls */
     int ready, fired;
-    char odd[256]; /* the first thing that is not as it must be */
+    char odd[256]; /* the first violation */
 } whole_run;
 
 static void odd(whole_run *w, bool is, const char *what)
@@ -90,7 +90,7 @@ static void drive(whole_run *w, mtp_profile *prof)
         expect(w, stopped);
 }
 
-/* With the faults off again: is what is there what the ledger says? */
+/* With the faults off again: do the records match the ledger? */
 static void look(whole_run *w, mtp_profile *prof)
 {
     mtp_ledger l = ledger_of(prof);
@@ -100,7 +100,8 @@ static void look(whole_run *w, mtp_profile *prof)
     odd(w, l.emitted != l.kept + l.dropped, "the ledger does not balance");
     odd(w, l.kept != s.records, "the ledger keeps what is not there");
     odd(w, s.problem[0] != 0 && l.lost_definitions == 0, s.problem);
-    /* the profile's own: a mark and a scope per cycle, or a mark per step; an end only if its begin was kept */
+    /* the profile's own records: a mark and a scope per cycle, or a mark per step; an end only if its
+     * begin was kept */
     uint64_t least = w->scheduled ? 2 * w->starts : 3 * w->starts;
     odd(w, l.emitted < w->attempts + least || l.emitted > w->attempts + 3 * w->starts,
         "not every record that was asked for is in the ledger, once");
@@ -144,8 +145,7 @@ static whole_run run_all(bool spool, bool scheduled, mtp_when_full when_full, pl
 static void sweep(bool spool, bool scheduled, mtp_when_full when_full, unsigned mask, bool forever)
 {
     const plan none = {0, 0, false};
-    whole_run w =
-        run_all(spool, scheduled, when_full, none); /* what the process keeps for good, it has now */
+    whole_run w = run_all(spool, scheduled, when_full, none); /* the process now has what it keeps for good */
     assert_string_equal(w.odd, "");
     assert_int_equal(w.failures, 0);
     assert_int_equal(w.ready, scheduled ? 2 : 1);
@@ -165,7 +165,7 @@ static void sweep(bool spool, bool scheduled, mtp_when_full when_full, unsigned 
     }
     assert_true(fired > 0);
     test_row(4, (uint64_t)fired, "calls failed%s, no leak", forever ? " for good" : "");
-    assert_int_equal(w.failures, 0); /* the last one met no fault, and all was well again */
+    assert_int_equal(w.failures, 0); /* the last one met no fault, and everything worked again */
     assert_int_equal(w.ready, scheduled ? 2 : 1);
 }
 

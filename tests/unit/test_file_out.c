@@ -17,7 +17,7 @@
 
 #define CHILD_SKIPS 77
 
-static char folder[4096]; /* of one test; empty at its start */
+static char folder[4096]; /* per test; initially empty */
 
 static int new_folder(void **state)
 {
@@ -57,7 +57,7 @@ static void assert_holds(const char *path, const void *bytes, size_t length)
 }
 #define assert_text(path, text) assert_holds(path, text, strlen(text))
 
-/* Much data that does not pack away to nothing. */
+/* Much data that does not compress well. */
 static const char *data(size_t *length)
 {
     static char bytes[600000];
@@ -186,7 +186,8 @@ static void modes_are_the_umasks_or_those_of_the_old_file(void **state)
     assert_int_equal(mode_of(in_folder("open")), 0666);
     umask(before);
     mtp_file *f;
-    assert_ok(mtp_file_create(in_folder("third"), 0, &f)); /* while it grows it is nobody else's */
+    assert_ok(mtp_file_create(in_folder("third"), 0,
+                              &f)); /* while it is being written, only its owner may read it */
     DIR *dir = opendir(folder);
     for (struct dirent *e; (e = readdir(dir)) != NULL;)
         if (strncmp(e->d_name, ".mtprof", 7) == 0)
@@ -222,7 +223,8 @@ static void the_longest_name_is_long_enough(void **state)
 
 /* ---------------------------------------------------------------------------------------------- faults */
 
-/* Every call of every kind fails once, and from then on: old file, no leftover, nothing leaked. */
+/* Every call of every kind fails, once or from then on: the old file stays, with no leftovers and no
+ * leaks. */
 static void no_failure_costs_the_old_file(void **state)
 {
     (void)state;
@@ -344,7 +346,7 @@ static void limited_child(void *arg)
     CHILD_CHECK(write_file(path) == MTP_E_IO);
     CHILD_CHECK(strstr(mtp_last_error(), "File too large") != NULL);
     CHILD_CHECK(entries() == 1);
-    sigset_t pending; /* and the signal that says so is not waiting for the program */
+    sigset_t pending; /* and no SIGXFSZ is left pending */
     sigpending(&pending);
     CHILD_CHECK(!sigismember(&pending, SIGXFSZ));
 }
@@ -428,7 +430,8 @@ static void a_fifo_is_written_in_place(void **state)
     assert_int_equal(entries(), 1);
 }
 
-/* --------------------------------------------------------------------------------------- what is in the way */
+/* --------------------------------------------------------------------------------------- what is in the
+ * way */
 
 static bool is_link(const char *path)
 {
@@ -449,7 +452,7 @@ static void a_link_of_ones_own_is_written_through(void **state)
     assert_int_equal(chmod(in_folder("file"), 0640), 0);
     assert_int_equal(mkdir(in_folder("sub"), 0700), 0);
     make_link("file", "link");
-    make_link("../link", "sub/again"); /* a link to a link, each as its own folder sees it */
+    make_link("../link", "sub/again"); /* a link to a link, each relative to its own folder */
     make_link("nowhere", "dangling");
     make_link(in_folder("sub"), "folder"); /* a link in the path, not at its end */
     const char *const to[][2] = {{"link", "file"},
@@ -489,7 +492,7 @@ static void a_link_in_a_folder_that_others_may_write_is_refused(void **state)
     }
     assert_text(in_folder("victim"), "precious");
     assert_int_equal(entries(), 4);
-    assert_int_equal(chmod(folder, 0770), 0); /* of a group one is in oneself */
+    assert_int_equal(chmod(folder, 0770), 0); /* a group that this user belongs to */
     assert_ok(write_file(in_folder("link")));
     assert_written(in_folder("victim"));
 }
@@ -556,7 +559,7 @@ static void *swap(void *path)
 {
     while (swapping) {
         unlink(path);
-        sched_yield(); /* now there is none, now there is one */
+        sched_yield(); /* absent and present by turns */
         if (symlink("victim", path) != 0 || test_below(2) == 0)
             sched_yield();
     }
@@ -594,7 +597,7 @@ static void links_that_come_and_go_lead_nowhere(void **state)
     assert_in_range(entries(), 1, 2);
 }
 
-/* A pipe, and in its place, for a moment, another name of somebody's file. */
+/* A pipe, replaced for a moment by a hard link to another file. */
 static void *swap_fifo(void *path)
 {
     char victim[8192];

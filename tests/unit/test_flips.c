@@ -11,7 +11,7 @@
 
 static char path[512]; /* of the damaged file */
 
-/* Definitions of every kind, parts of a long one, two threads' worth of chunks. */
+/* Definitions of every kind, a long one in parts, chunks of two threads. */
 static void record(void *arg)
 {
     mtp_profile_config c = test_config(NULL);
@@ -50,7 +50,7 @@ static void record(void *arg)
     mtp_profile_destroy(prof);
 }
 
-/* The whole trace as text, and the time between its ends; false: it does not open. */
+/* The whole trace as text, and its duration; false: it does not open. */
 static bool shown(text *json, int64_t *extent, bool *said)
 {
     mtp_trace *t;
@@ -139,7 +139,7 @@ static void a_flipped_bit_of_a_killed_programs_spool_shows_nothing_wrong(void **
     flip_all(true);
 }
 
-/* What times hang on is in the header, too. */
+/* Times also depend on the header. */
 static void without_its_control_stream_times_are_as_they_were(void **state)
 {
     (void)state;

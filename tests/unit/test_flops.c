@@ -94,7 +94,7 @@ static void we_know_more_flops_than_torch_and_say_so(void **state)
     mtp_trace_destroy(t);
 }
 
-/* Whatever a file has there: no crash, and no figure out of thin air. */
+/* Whatever the file says there: no crash, and no made-up number. */
 static void shapes_that_make_no_sense_have_no_flops(void **state)
 {
     (void)state;

@@ -27,7 +27,7 @@ static void events_come_by_start_and_outer_before_inner_over_all_threads(void **
     assert_int_equal(a.end_ns, 30);
     assert_int_equal(a.kind, MTP_EVENT_OP);
     assert_false(a.is_user_annotation);
-    assert_int_equal(a.thread, 2); /* the other is main: its tid is the pid */
+    assert_int_equal(a.thread, 2); /* the other one is the main thread: its tid is the pid */
     assert_int_equal(a.tid, 7);
     assert_int_equal(c.thread, 1);
     assert_int_equal(c.pid, 100);

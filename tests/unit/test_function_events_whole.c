@@ -156,7 +156,7 @@ static void live_sessions_spools_and_files_have_the_same_events(void **state)
         assert_names(e, "forward aten::mm [memory] forward aten::mm [memory] forward aten::mm [memory]");
         for (size_t i = 0; i < 9; i++) {
             mtp_event v = at(e, i);
-            if (v.kind != MTP_EVENT_MEMORY || k < 2) /* a file's own steps are told by its spans */
+            if (v.kind != MTP_EVENT_MEMORY || k < 2) /* in a file, steps come from its spans */
                 assert_int_equal(v.step, i / 3);
             assert_int_equal(v.thread, 1);
             assert_true(v.start_ns >= 0);
@@ -189,7 +189,7 @@ static void memory_freed_in_the_tick_of_an_end_is_not_inside(void **state)
     coarse_now = 1000;
     mtp__clock_hook_set(coarse_clock);
     mtp_profile *prof = test_start(&config);
-    for (int i = 0; i < 2; i++) { /* with an op, and with a scope that the reader takes in a run */
+    for (int i = 0; i < 2; i++) { /* with an op, and with a scope that the reader handles in a batch */
         mtp_op op = MTP_OP_INIT(mtp_name("aten::mm"));
         mtp_token token = 0;
         coarse_now += 1000;
@@ -197,7 +197,7 @@ static void memory_freed_in_the_tick_of_an_end_is_not_inside(void **state)
             mtp_op_begin(&op);
         else
             token = mtp_scope_begin(mtp_name("scope"));
-        mtp_memory_event(MTP_DEVICE_CPU, &op, 64, 64, 64); /* in the tick of a begin: inside */
+        mtp_memory_event(MTP_DEVICE_CPU, &op, 64, 64, 64); /* in the same tick as a begin: inside */
         coarse_now += 1000;
         if (i == 0)
             mtp_op_end(&op);
@@ -363,7 +363,7 @@ static void times_of_any_size_and_empty_traces_do_no_harm(void **state)
         d.sequence = INT64_MAX;
         span_with(t, k, INT64_MAX, INT64_MAX, "end", MTP__CATEGORY_CPU_OP, d);
         mtp_events *e = events_of(made_end(t));
-        assert_int_equal(count_of(e), 6); /* the last instant of all is covered by nothing */
+        assert_int_equal(count_of(e), 6); /* nothing covers the very last instant */
         for (size_t i = 0; i < 6; i++) {
             at(e, i);
             child_of(e, i);
@@ -387,7 +387,7 @@ static void times_of_any_size_and_empty_traces_do_no_harm(void **state)
 static void deep_nesting_and_many_threads_stay_linear(void **state)
 {
     (void)state;
-    const int64_t many = 200000;
+    const int64_t many = test_scaled(1000000); /* if not linear, it would exceed the timeout */
     mtp_trace *t = made_begin();
     uint32_t k = made_thread(t, 1);
     for (int64_t i = 0; i < many; i++)
@@ -395,13 +395,11 @@ static void deep_nesting_and_many_threads_stay_linear(void **state)
     for (int64_t i = 0; i < 5000; i++)
         made_op(t, made_thread(t, 2 + i), i, i + 10, "c");
     mtp_events *e = events_of(made_end(t));
-    double began = test_now();
     assert_int_equal(count_of(e), many + 5000);
     size_t deepest = find(e, "a", 0), depth = 0;
     for (size_t next; (next = child_of(e, deepest)) != MTP_NO_EVENT; depth++)
         deepest = next;
     assert_int_equal(depth, many - 2);
-    assert_true(test_now() - began < 20);
     finish(e, t);
 }
 
@@ -478,7 +476,7 @@ static mtp_trace *rich_trace(bool kineto)
     return made_end(t);
 }
 
-/* Everything that is made on demand. */
+/* Everything that is computed on demand. */
 static mtp_status ask(mtp_events *e)
 {
     size_t count, child, depth;

@@ -46,7 +46,7 @@ static void zeros_of_different_lengths_differ(void **state)
         }
 }
 
-/* A checksum must notice that two words of a chunk changed places. */
+/* A checksum must detect that two words of a chunk were swapped. */
 static void exchanged_words_change_the_hash(void **state)
 {
     (void)state;
@@ -65,7 +65,7 @@ static void exchanged_words_change_the_hash(void **state)
         }
 }
 
-/* Tables use the low bits as the place and the high half as the tag. */
+/* Tables use the low bits as the index and the high half as the tag. */
 static void counted_names_spread_over_a_table(void **state)
 {
     (void)state;

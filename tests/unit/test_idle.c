@@ -8,13 +8,13 @@
 #include "trace/trace.h"
 
 #define RING ((uint64_t)1 << 20)
-#define LATE 1000 /* scopes at the end, all of which must be there */
+#define LATE 1000 /* scopes at the end: all must be kept */
 
 typedef struct waiter {
     pthread_t thread;
     uint32_t name;
     mtp_token open;
-    atomic_int asked, done; /* what it should do; what it has done */
+    atomic_int asked, done; /* requested action; last completed action */
 } waiter;
 
 enum {
@@ -87,7 +87,7 @@ static mtp_profile_config config_of(mtp_when_full when_full, bool file)
     return c;
 }
 
-/* Workers come one by one while others record, so that there is one in each piece. */
+/* Workers start one by one while others record, so that each piece holds one of them. */
 #define WORKERS 64
 static waiter workers[WORKERS];
 
@@ -151,8 +151,8 @@ static void waiting_threads_do_not_stop_a_stream(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* What a thread does after its chunk was taken from it goes to another, and its scopes are still its own. */
-static void a_waiting_thread_goes_on_where_it_was(void **state)
+/* After its chunk was reclaimed, a thread continues in another one, and its scopes still match. */
+static void a_waiting_thread_continues_where_it_was(void **state)
 {
     (void)state;
     mtp_profile_config c = config_of(MTP_KEEP_NEWEST, false);
@@ -172,7 +172,7 @@ static void a_waiting_thread_goes_on_where_it_was(void **state)
     mtp_trace *t;
     assert_ok(mtp_profile_trace(prof, &t));
     assert_int_equal(spans_of(t, "slow"),
-                     1); /* what it did last; the begin of the other is evicted, its end is there */
+                     1); /* its last scope; the other's begin was evicted, its end was kept */
     assert_int_equal(t->unmatched_ends, 1);
     mtp_trace_destroy(t);
     end(&slow);
@@ -180,7 +180,7 @@ static void a_waiting_thread_goes_on_where_it_was(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* What a few did before they fell silent is their newest: it stays. */
+/* The last records of threads that went idle are their newest: they stay. */
 static void what_a_few_did_last_stays(void **state)
 {
     (void)state;
@@ -201,7 +201,7 @@ static void what_a_few_did_last_stays(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* One that records now and then keeps what it did last, as long as that is newer than the rest. */
+/* A thread that records occasionally keeps its last records as long as they are newer than the rest. */
 static void a_slow_thread_keeps_its_newest(void **state)
 {
     (void)state;
@@ -225,7 +225,8 @@ static void a_slow_thread_keeps_its_newest(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* ------------------------------------------------------------------------------------------- with all at work */
+/* ------------------------------------------------------------------------------------------- with all at
+ * work */
 
 static atomic_bool enough;
 
@@ -284,7 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(waiting_threads_do_not_stop_a_ring),
         TEST(waiting_threads_do_not_stop_a_stream),
-        TEST(a_waiting_thread_goes_on_where_it_was),
+        TEST(a_waiting_thread_continues_where_it_was),
         TEST(a_slow_thread_keeps_its_newest),
         TEST(what_a_few_did_last_stays),
         TEST(chunks_change_hands_while_all_record),

@@ -18,7 +18,7 @@
 
 /* ------------------------------------------------------------------------------- a clock that is known */
 
-static _Thread_local uint64_t told; /* what the next records of this thread are stamped with; 0: the time */
+static _Thread_local uint64_t told; /* timestamp of this thread's next records; 0: the clock's */
 
 static uint64_t mono(void)
 {
@@ -56,7 +56,7 @@ typedef struct actor { /* a thread */
     uint32_t act_count, scope_count;
     uint64_t emitted;
     uint32_t ids[8], counter;
-    int nested; /* of 100: how often the one begun last is ended */
+    int nested; /* percent: how often the scope begun last is ended */
 } actor;
 
 static uint64_t draw(actor *a, uint64_t below)
@@ -125,7 +125,7 @@ static void *act_out(void *arg)
 
 typedef struct kept {
     uint32_t stream;
-    uint64_t from, to; /* of the stream's records: those that are there */
+    uint64_t from, to; /* the stream's records that were kept */
 } kept;
 
 typedef struct kept_list {
@@ -180,7 +180,8 @@ static uint32_t track_of(const mtp_trace *t, long tid)
     return 0;
 }
 
-/* When what has no end was open: at the end of the trace, or, where ends were dropped, as its thread was last heard of. */
+/* The end of a scope that was never ended: the end of the trace or, where ends were dropped, the last
+ * record of its thread. */
 static int64_t open_until(const mtp_trace *t, uint32_t track)
 {
     int64_t last = INT64_MIN;
@@ -197,7 +198,7 @@ static int64_t open_until(const mtp_trace *t, uint32_t track)
     return last;
 }
 
-/* Every span of the track as the model has it. Returns the ends whose begins are not there. */
+/* Every span of the track matches the model. Returns the number of ends whose begins are missing. */
 static uint64_t compare(const mtp_trace *t, const actor *a, const kept *k, const char *const *names)
 {
     uint32_t track = track_of(t, a->tid), count = 0;
@@ -216,7 +217,7 @@ static uint64_t compare(const mtp_trace *t, const actor *a, const kept *k, const
             unmatched += ends;
             continue;
         }
-        if (at[s->begin] == INT64_MIN) /* its counter was the last that made room */
+        if (at[s->begin] == INT64_MIN) /* its counter was the last one evicted */
             at[s->begin] = t->start[t->tracks[track].first];
         want[count++] = (expected){at[s->begin], ends ? at[s->end] : open_until(t, track), s->name,
                                    ends ? 0 : MTP__SPAN_UNFINISHED, s->begin};
@@ -343,7 +344,7 @@ static void streamed_scopes_end_in_any_order(void **state)
 
 /* -------------------------------------------------------------------------------------------- by hand */
 
-/* No two readings are the same. */
+/* All readings differ. */
 static atomic_uint_fast64_t stepping_now;
 static uint64_t stepping(void)
 {
@@ -376,7 +377,8 @@ static uint32_t span_of(const mtp_trace *t, const char *name)
     return 0;
 }
 
-/* Two tasks of an event loop: the one that began first is done first. An op lies in the scope that lasts around it. */
+/* Two tasks of an event loop: the first to begin is the first to end. An op is inside the scope that
+ * encloses it in time. */
 static void tasks_that_take_turns_keep_their_times(void **state)
 {
     (void)state;
@@ -401,7 +403,7 @@ static void tasks_that_take_turns_keep_their_times(void **state)
     mtp_trace_destroy(t);
 }
 
-/* Nested again once the tasks are done: ends are one word, as ever. */
+/* Once the tasks are done, scopes nest again: ends take one word, as usual. */
 static void only_ends_out_of_order_are_named(void **state)
 {
     (void)state;
@@ -429,7 +431,7 @@ static void only_ends_out_of_order_are_named(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* For ever two tasks at a time: depths grow, the reader's list does not. */
+/* Always two tasks at a time: depths grow, the reader's list does not. */
 static void overlapping_without_end_costs_nothing(void **state)
 {
     (void)state;
@@ -494,7 +496,7 @@ static void an_end_given_twice_is_counted(void **state)
     mtp_trace_destroy(t);
 }
 
-/* A scope that nobody ends does not take the ends of those around it. */
+/* A scope that is never ended does not consume the ends of the enclosing scopes. */
 static void a_forgotten_scope_is_the_only_one_unfinished(void **state)
 {
     (void)state;
@@ -511,7 +513,7 @@ static void a_forgotten_scope_is_the_only_one_unfinished(void **state)
     mtp_trace_destroy(t);
 }
 
-/* How much later than the scopes around it a forgotten one ends, in lengths of those. */
+/* How much later than the enclosing scopes a forgotten one ends, in multiples of their length. */
 static double lengths_after(const mtp_trace *t)
 {
     uint32_t open = span_of(t, "forgotten"), brief = span_of(t, "brief");
@@ -526,8 +528,8 @@ static void forget_one_and_wait(void)
     atomic_fetch_add(&stepping_now, 10 * 1000 * 1000);
 }
 
-/* As in torch: nothing was recorded after it, and still it was open all that time. */
-static void a_scope_that_nobody_ended_lasts_until_the_stop(void **state)
+/* As in torch: nothing was recorded after it, and yet it was open all that time. */
+static void a_scope_that_is_never_ended_lasts_until_the_stop(void **state)
 {
     (void)state;
     mtp_profile *prof = start();
@@ -542,7 +544,7 @@ static void a_scope_that_nobody_ended_lasts_until_the_stop(void **state)
     mtp_trace_destroy(t);
 }
 
-static void a_scope_that_nobody_ended_stays_in_its_cycle(void **state)
+static void a_scope_that_is_never_ended_stays_in_its_cycle(void **state)
 {
     (void)state;
     mtp_profile_config c = test_config(NULL);
@@ -560,7 +562,7 @@ static void a_scope_that_nobody_ended_stays_in_its_cycle(void **state)
     mtp_trace_destroy(t);
 }
 
-/* Then it is not known that it was open: its end may be among what was dropped. */
+/* It may not have been open: its end may be among the dropped records. */
 static void a_scope_whose_end_was_dropped_lasts_to_the_last_record(void **state)
 {
     (void)state;
@@ -605,7 +607,8 @@ static void a_toggle_between_begin_and_end_changes_no_pairs(void **state)
 
 /* --------------------------------------------------------------------------------- files of other kinds */
 
-/* The words of the first stream's chunk in the spool at path, as if its writer had died; the file is kept in *file. */
+/* The words of the first stream's chunk in the spool at path, as if its writer had died; *file owns the
+ * file's bytes. */
 static uint64_t *open_words(const char *path, char **file, size_t *bytes, mtp__chunk **chunk)
 {
     *file = test_slurp(path, bytes);
@@ -689,8 +692,8 @@ int main(void)
         TEST(a_queue_of_scopes_is_read_quickly),
         TEST(an_end_given_twice_is_counted),
         TEST(a_forgotten_scope_is_the_only_one_unfinished),
-        TEST(a_scope_that_nobody_ended_lasts_until_the_stop),
-        TEST(a_scope_that_nobody_ended_stays_in_its_cycle),
+        TEST(a_scope_that_is_never_ended_lasts_until_the_stop),
+        TEST(a_scope_that_is_never_ended_stays_in_its_cycle),
         TEST(a_scope_whose_end_was_dropped_lasts_to_the_last_record),
         TEST(a_toggle_between_begin_and_end_changes_no_pairs),
         TEST(ends_of_a_torn_chunk_hurt_nobody),

@@ -55,7 +55,7 @@ static void bytes_are_bytes(void **state)
     mtp__intern_fini(&t);
 }
 
-/* The hash is the caller's: entries with the same one must still be told apart. */
+/* The caller supplies the hash: entries with equal hashes must still be distinguished. */
 static void equal_hashes_do_not_mean_equal_bytes(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void growth_across_segments_and_tables_keeps_every_id(void **state)
     for (uint32_t i = 0; i < MANY; i++) {
         snprintf(text, sizeof text, "entry %u", i);
         assert_int_equal(add(&t, text), 0x80000001u + i);
-        if (i % 997 == 0) /* nothing that was there before has moved */
+        if (i % 997 == 0) /* no earlier entry has moved */
             for (uint32_t k = 0; k <= i; k += 61) {
                 snprintf(text, sizeof text, "entry %u", k);
                 assert_int_equal(find(&t, text), 0x80000001u + k);
@@ -231,7 +231,7 @@ static void the_listener_hears_each_entry_once_before_it_is_seen(void **state)
     assert_int_equal(s.count, 3);
     assert_string_equal(s.text[1], "b");
     assert_int_equal(s.id[2], 3);
-    assert_int_equal(add(&t, "d"), 0); /* refused: no id is given, none is lost */
+    assert_int_equal(add(&t, "d"), 0); /* refused: no id is assigned, and none is lost */
     assert_int_equal(mtp__intern_count(&t), 3);
     assert_int_equal(find(&t, "d"), 0);
     s.refuse_from = 4;
@@ -240,7 +240,7 @@ static void the_listener_hears_each_entry_once_before_it_is_seen(void **state)
     mtp__intern_fini(&t);
 }
 
-/* A listener that refuses for good must not make the table eat memory. */
+/* A listener that always refuses must not make the table leak memory. */
 static void refused_entries_take_no_room(void **state)
 {
     (void)state;
@@ -255,7 +255,7 @@ static void refused_entries_take_no_room(void **state)
         assert_int_equal(add(&t, text), 0);
     }
     assert_int_equal(t.bytes, bytes);
-    s.refuse_from = 1; /* what comes next takes the place of a longer one */
+    s.refuse_from = 1; /* the next text takes the space of a longer one */
     assert_int_equal(add(&t, "short"), 1);
     assert_string_equal((const char *)mtp__intern_get(&t, 1)->bytes, "short");
     mtp__intern_fini(&t);
@@ -267,7 +267,7 @@ enum {
     SWEEP = 700
 }; /* three segments, four tables, several arena blocks */
 
-/* How many were kept; asserts that those can be found again. */
+/* The number of texts kept; asserts that these can be found again. */
 static uint32_t fill(mtp__intern *t)
 {
     char text[96];
@@ -302,7 +302,7 @@ static void every_allocation_may_fail(void **state)
             }
             assert_true(forever ? kept < SWEEP : kept == SWEEP - 1);
             assert_int_equal(mtp__intern_count(&t), kept);
-            assert_int_equal(fill(&t), SWEEP); /* all is well again when memory is back */
+            assert_int_equal(fill(&t), SWEEP); /* everything works again once there is memory */
             mtp__intern_fini(&t);
             assert_int_equal(mtp__alloc_live(), live);
         }
@@ -326,7 +326,7 @@ static void *race(void *arg)
 {
     racer *r = arg;
     char text[32];
-    for (unsigned i = 0; i < SHARED; i++) { /* the same names, each thread from another end */
+    for (unsigned i = 0; i < SHARED; i++) { /* the same names, each thread in another order */
         unsigned k = (i * 7 + r->me * 751) % SHARED;
         snprintf(text, sizeof text, "shared %u", k);
         uint32_t before = find(r->table, text);
@@ -336,7 +336,7 @@ static void *race(void *arg)
         const mtp__intern_entry *e = mtp__intern_get(r->table, id);
         r->wrong += e == NULL || strcmp((const char *)e->bytes, text) != 0;
         uint32_t count = mtp__intern_count(r->table);
-        e = mtp__intern_get(r->table, count); /* the newest, whatever it is, is whole */
+        e = mtp__intern_get(r->table, count); /* the newest, whichever it is, is complete */
         r->wrong += e == NULL || e->length == 0 || e->bytes[e->length] != 0;
     }
     return NULL;

@@ -9,7 +9,7 @@ typedef struct text_case {
 
 static bool valid(const char *text, size_t length, size_t *at)
 {
-    char *tight = malloc(length + 1); /* no NUL behind it: reading on is seen by ASan */
+    char *tight = malloc(length + 1); /* no NUL after it: ASan detects reads beyond the end */
     char *exact = memcpy(malloc(length != 0 ? length : 1), text, length);
     bool ok = mtp__json_check(exact, length, at);
     free(exact);
@@ -132,7 +132,7 @@ static void invalid_utf8_is_refused_at_the_first_wrong_byte(void **state)
     }
 }
 
-/* All of it: what decodes by the book is taken, everything else is refused. */
+/* All of Unicode: valid encodings are accepted, everything else is rejected. */
 static void every_code_point_and_no_other_bytes_are_characters(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static void depth_is_bounded_and_costs_no_stack(void **state)
     free(text);
 }
 
-/* Against a second, plain, recursive reading of the grammar. */
+/* Against a second, plain, recursive implementation of the grammar. */
 static const char *model_value(const char *p, const char *end, int depth);
 
 static const char *model_space(const char *p, const char *end)

@@ -48,7 +48,7 @@ static void by_memory(void)
     mtp_memory_event(MTP_DEVICE_CPU, &out, 64, 64, 64);
 }
 
-/* The thread records again at once, every whole record is there, and what came after is nested as it was. */
+/* The thread records again at once, every complete record is kept, and later records nest as before. */
 static void leave_a_record_by_a_jump(void *arg)
 {
     one_record *one = *(one_record **)arg;
@@ -110,13 +110,13 @@ static void jump_back(int sig)
 }
 
 static atomic_bool done;
-static atomic_uint jumps, whole; /* rounds that were left by a jump; rounds that were recorded to their end */
+static atomic_uint jumps, whole; /* rounds left by a jump; rounds recorded to their end */
 
 static void *jumps_all_the_time(void *arg)
 {
     (void)arg;
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};
-    volatile long apart = 100000; /* ns; more on a machine where no round ends within that */
+    volatile long apart = 100000; /* ns; more if no round ends within that time */
     volatile bool ended = true;   /* a round, since the last jump */
     timer_t timer;
     event.sigev_notify_thread_id = (int)syscall(SYS_gettid);
@@ -154,7 +154,7 @@ static void *jumps_all_the_time(void *arg)
     return NULL;
 }
 
-/* A stop waits for a second for a thread that jumped and does not come back: side by side that is not long. */
+/* A stop waits a second for a thread that jumped and does not return: the programs run side by side. */
 enum {
     JUMP_ROUNDS = 4,
     JUMPS_LEAST = 8, /* in each of them */
@@ -216,10 +216,11 @@ static void stop_returns_beside_threads_that_jump_out_of_records(void **state)
     assert_int_equal(bad, 0);
 }
 
-/* --------------------------------------------------------------------- handlers that do not jump, elsewhere */
+/* --------------------------------------------------------------------- handlers that do not jump,
+ * elsewhere */
 
-/* A handler inside a record is found there, wherever its stack lies: above the record's, too, and if the system does not tell
- * of it while it is in use (SS_AUTODISARM). */
+/* A handler inside a record is recognized wherever its stack is: also above the record's, and also if the
+ * system does not report it while in use (SS_AUTODISARM). */
 #ifndef SS_AUTODISARM
 #define SS_AUTODISARM (1u << 31)
 #endif
@@ -329,7 +330,7 @@ static void fails(void)
     }
 }
 
-/* Nobody ended them: each lasts to the stop. That is one and the same time, and not a thousand times it. */
+/* They were never ended, so each lasts until the stop: the total is that time once, not a thousand times. */
 static void scopes_that_are_left_by_longjmp_are_not_added_up(void **state)
 {
     (void)state;

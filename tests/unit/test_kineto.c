@@ -261,8 +261,8 @@ static void unbalanced_begin_and_end_events_are_mended_and_counted(void **state)
     mtp_trace_destroy(t);
 }
 
-/* The row is a device's, as its third event says. What came before is the device's, too (found by fuzzing: the span was
- * added to a track that was not there). */
+/* The row is a device's, as its third event says. Earlier events belong to the device too. (Found by
+ * fuzzing: the span was added to a track that did not exist.) */
 static void begin_events_on_a_row_that_turns_out_to_be_a_devices_are_on_its_track(void **state)
 {
     (void)state;

@@ -218,7 +218,7 @@ static void raw_zero_bytes_in_a_name_are_kept(void **state)
     mtp_trace_destroy(t);
 }
 
-/* What goes out again as it came in must be what a strict parser takes. */
+/* Text that is copied to the output must be acceptable to a strict parser. */
 static void kept_json_is_strict_whatever_came_in(void **state)
 {
     (void)state;
@@ -255,7 +255,7 @@ static void random_bytes_in_strings_always_leave_strict_json(void **state)
                  "[{\"ph\":\"X\",\"name\":\"n\",\"ts\":1,\"dur\":1,\"args\":{\"k%s\":[\"%s\"]}}]", raw, raw);
         mtp_trace *t;
         if (read_bytes(json, strlen(json), 0, 0, &t) != MTP_OK)
-            continue; /* the quotes fell so that it is no JSON */
+            continue; /* the quotes make it invalid JSON */
         mtp_text args = mtp__trace_get_text(t, mtp__trace_detail(t, 0)->args);
         char whole[1024];
         int n = snprintf(whole, sizeof whole, "{%s}", args.bytes);

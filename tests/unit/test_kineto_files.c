@@ -4,7 +4,7 @@
 
 /* ------------------------------------------------------------------------------------------ bad files */
 
-static void errors_tell_the_byte_and_what_was_expected(void **state)
+static void errors_name_the_byte_and_what_was_expected(void **state)
 {
     (void)state;
     static const struct {
@@ -70,7 +70,7 @@ static void a_file_cut_off_anywhere_is_an_error(void **state)
     free(json);
 }
 
-/* A bare array may end between events, but not inside of one. */
+/* A bare array may end between events, but not inside one. */
 static void a_bare_array_cut_off_inside_an_event_is_an_error(void **state)
 {
     (void)state;
@@ -107,8 +107,8 @@ static void every_window_and_every_piece_give_the_same_trace(void **state)
     free(json);
 }
 
-/* Errors too: what is wrong does not depend on where the window ends. */
-static void every_window_tells_the_same_error(void **state)
+/* Errors too: they do not depend on where the window ends. */
+static void every_window_gives_the_same_error(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
@@ -334,7 +334,7 @@ static void a_gzip_bomb_is_streamed_not_held(void **state)
     }
 }
 
-/* A few kilobytes that are a million events: each way to say how much memory they may have. */
+/* A few kilobytes that expand to a million events: each way to limit their memory. */
 static void a_gzip_bomb_of_events_ends_at_the_memory_it_may_take(void **state)
 {
     (void)state;
@@ -382,7 +382,7 @@ static void a_gzip_bomb_of_events_ends_at_the_memory_it_may_take(void **state)
     assert_int_equal(mtp__alloc_live(), live);
 }
 
-/* Nobody has said how much memory it may take: what is hundreds of times larger than its file is not read. */
+/* Without a memory limit, content hundreds of times larger than its file is refused. */
 static void a_gzip_bomb_is_refused_unless_memory_was_granted(void **state)
 {
     (void)state;
@@ -431,7 +431,7 @@ static void a_threads_limit_holds_for_analyses_too(void **state)
     assert_int_equal(mtp_trace_open(SMALL, NULL, &second), MTP_E_NOMEM);
     assert_int_equal(mtp_memory_limit("2 elephants"), MTP_E_ARG);
     assert_ok(mtp_memory_limit("64M"));
-    for (int i = 0; i < 500; i++) { /* what is given back may be had again */
+    for (int i = 0; i < 500; i++) { /* memory that was returned can be taken again */
         assert_ok(mtp_trace_open(SMALL, NULL, &second));
         mtp_trace_destroy(second);
     }
@@ -482,7 +482,7 @@ static void what_is_no_file_is_told_with_its_name(void **state)
     assert_int_equal(mtp_trace_open(path, &options, &t), MTP_E_ABI);
 }
 
-static void a_read_error_is_told(void **state)
+static void a_read_error_is_reported(void **state)
 {
     (void)state;
     mtp_trace *t;
@@ -588,11 +588,11 @@ static void progress_goes_up_to_the_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(errors_tell_the_byte_and_what_was_expected),
+        TEST(errors_name_the_byte_and_what_was_expected),
         TEST(a_file_cut_off_anywhere_is_an_error),
         TEST(a_bare_array_cut_off_inside_an_event_is_an_error),
         TEST(every_window_and_every_piece_give_the_same_trace),
-        TEST(every_window_tells_the_same_error),
+        TEST(every_window_gives_the_same_error),
         TEST(nesting_beyond_the_limit_is_an_error_not_an_overflow),
         TEST(every_failing_allocation_is_reported_and_nothing_leaks),
         TEST(gzip_and_zstd_are_read_like_the_plain_file),
@@ -604,7 +604,7 @@ int main(void)
         TEST(a_threads_limit_holds_for_analyses_too),
         TEST(a_gzip_bomb_of_one_endless_string_ends_at_the_limit),
         TEST(what_is_no_file_is_told_with_its_name),
-        TEST(a_read_error_is_told),
+        TEST(a_read_error_is_reported),
         TEST(a_fifo_is_read),
         TEST(standard_input_is_a_dash),
         TEST(progress_goes_up_to_the_whole),

@@ -37,7 +37,7 @@ static void *record(void *arg)
          me->stop != NULL ? !atomic_load_explicit(me->stop, memory_order_relaxed) : i < me->count; i++) {
         mtp_token token = 0;
         char name[24];
-        if (me->stop != NULL && i % 64 == 0) /* the one that starts and stops wants to run too */
+        if (me->stop != NULL && i % 64 == 0) /* the thread that starts and stops needs to run too */
             sched_yield();
         switch ((me->kind + (int)(i & 1)) % 4) {
         case 0:
@@ -81,7 +81,7 @@ static void run_threads(recorder_thread *me, uint64_t count)
         pthread_join(t[i], NULL);
 }
 
-/* The ledger that is written into a file is the one that the API tells. */
+/* The ledger written into a file is the one that the API returns. */
 static void assert_same_in_file(mtp_profile *prof, const mtp_ledger *l)
 {
     seen s = {0};
@@ -154,7 +154,7 @@ static void too_little_room_counts_every_record_under_every_policy(void **state)
     }
 }
 
-/* What keep-newest keeps of each thread is its newest, without a hole. */
+/* Keep-newest keeps the newest records of each thread, without gaps. */
 static void *count_up(void *arg)
 {
     for (uint64_t i = 0; i < *(uint64_t *)arg; i++)
@@ -188,7 +188,7 @@ static void keep_newest_keeps_the_last_records_of_each_thread(void **state)
             if (s.record[i].stream == stream)
                 assert_true(value == next);
             else
-                assert_true(stream == 0 || next == (double)count); /* the one before went to its end */
+                assert_true(stream == 0 || next == (double)count); /* the previous one ran to its end */
             stream = s.record[i].stream;
             next = value + 1;
         }
@@ -217,7 +217,7 @@ static mtp_status count_words(void *user, const mtp__chunk *chunk, const uint64_
         length = length != 0 ? length : (uint32_t)(words[at + 1] >> 32);
         unsigned kind = MTP__WORD0_KIND(words[at]);
         w->wrong += length == 0 || (kind == MTP__KIND_CONTROL) != (chunk->stream == 0);
-        if (kind == MTP__KIND_BEGIN || kind == MTP__KIND_COUNTER) /* there with its words, or not there */
+        if (kind == MTP__KIND_BEGIN || kind == MTP__KIND_COUNTER) /* present with its words, or absent */
             w->wrong += (uint32_t)words[at + 1] == 0;
         at += length != 0 ? length : count;
     }
@@ -225,7 +225,7 @@ static mtp_status count_words(void *user, const mtp__chunk *chunk, const uint64_
     return MTP_OK;
 }
 
-/* Asks and reads all the time: from another thread than the one that drives, and than those that record. */
+/* Queries and reads continuously, on a thread that neither drives the profile nor records. */
 static void *watch(void *arg)
 {
     watcher *w = arg;
@@ -241,8 +241,8 @@ static void *watch(void *arg)
     return NULL;
 }
 
-/* Threads record without a pause through many starts and stops. Each cycle's ledger balances and is what is there;
- * and over all cycles there are as many begins as were given a token. */
+/* Threads record without pause through many starts and stops. Each cycle's ledger balances and matches the
+ * records; and over all cycles there are as many begins as tokens. */
 static void starts_and_stops_beside_racing_threads_lose_nothing(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void starts_and_stops_beside_racing_threads_lose_nothing(void **state)
             mtp_ledger l = ledger_of(prof);
             assert_int_equal(l.emitted, l.kept + l.dropped);
             if (k >= 2 && cycle % 20 != 0)
-                continue; /* the file grows: it is read now and then */
+                continue; /* the file grows, so it is read only occasionally */
             seen s = {0};
             seen_profile(&s, prof);
             assert_string_equal(s.problem, "");
@@ -320,8 +320,8 @@ static void asking_and_reading_while_threads_record_is_safe(void **state)
     }
 }
 
-/* Stores that miss the cache fill the store buffer, and what is stored after them is seen late by others: then a
- * record's mark of being busy is most likely to be missed. */
+/* Stores that miss the cache fill the store buffer, so that others see later stores late: the busy mark of
+ * a record is then most likely to be missed. */
 static void *hammer(void *arg)
 {
     enum {
@@ -342,7 +342,7 @@ static void *hammer(void *arg)
     return NULL;
 }
 
-/* As fast as it goes: the one record that a stop does not see is what its barrier is for. */
+/* As fast as possible: stop()'s barrier exists for the one record that it would miss. */
 static void no_record_slips_through_a_stop(void **state)
 {
     (void)state;
@@ -374,7 +374,7 @@ static void no_record_slips_through_a_stop(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* A flight recorder runs for days, through any number of cycles: what each leaves behind must be little. */
+/* A flight recorder runs for days, through any number of cycles: each must leave little behind. */
 static void many_cycles_do_not_use_up_a_flight_recorder(void **state)
 {
     (void)state;
@@ -393,7 +393,7 @@ static void many_cycles_do_not_use_up_a_flight_recorder(void **state)
         }
         mtp_ledger l = ledger_of(prof);
         assert_int_equal(l.emitted, CYCLES * 601);
-        assert_int_equal(l.dropped, l.dropped_by[MTP_DROP_OVERWRITTEN]); /* and nothing for want of room */
+        assert_int_equal(l.dropped, l.dropped_by[MTP_DROP_OVERWRITTEN]); /* and nothing for lack of space */
         assert_int_equal(l.lost_definitions, 0);
         assert_balanced(prof);
         seen s = {0};
@@ -404,8 +404,7 @@ static void many_cycles_do_not_use_up_a_flight_recorder(void **state)
         for (size_t i = 0; (w = seen_control(&s, MTP__CONTROL_CYCLE, i)) != NULL; i++)
             if (w->word[0] >> 32 == 0 && w->word[0] < oldest)
                 oldest = w->word[0];
-        for (size_t i = 0; i < s.records;
-             i++) /* of each cycle that has records left it is known when it ended */
+        for (size_t i = 0; i < s.records; i++) /* the end of each cycle that still has records is known */
             assert_true(s.record[i].cycle >= oldest);
         seen_free(&s);
         if (k >= 2)
@@ -431,7 +430,7 @@ static void *make_names(void *arg)
     return NULL;
 }
 
-/* A name that is made beside a start or a stop is in every recording that uses it. */
+/* A name created during a start or a stop is in every recording that uses it. */
 static void names_made_beside_starts_and_stops_are_defined(void **state)
 {
     (void)state;
@@ -465,7 +464,7 @@ static void *short_life(void *arg)
     return NULL;
 }
 
-/* Threads that come and go all the time, in a budget that is too small for them. */
+/* Threads start and end all the time, in a budget that is too small for them. */
 static void short_threads_under_every_policy_are_counted(void **state)
 {
     (void)state;
@@ -501,7 +500,7 @@ static void keep_dropped(void *user, mtp_warning code, const char *text)
         snprintf(user, 512, "%s", text);
 }
 
-/* What is advised helps against what happened: not to stream while it streams to a full disk. */
+/* The advice fits the cause: no advice to stream when it is already streaming to a full disk. */
 static void advice_on_lost_records_is_of_their_cause(void **state)
 {
     (void)state;
@@ -591,7 +590,7 @@ static void short_threads_and_cycles_make_no_large_file(void **state)
     for (int cycles = 0; cycles < 2; cycles++) {
         const char *path = test_path("short.mtp");
         mtp_profile *prof = start_with_large_pieces(MTP_STREAM, path);
-        const uint64_t names = ledger_of(prof).bytes; /* the process has many, of the tests before */
+        const uint64_t names = ledger_of(prof).bytes; /* the process has many, from earlier tests */
         int rounds = test_scaled(600);
         for (int i = 0; i < rounds; i++) {
             pthread_t t;
@@ -613,7 +612,7 @@ static void short_threads_and_cycles_make_no_large_file(void **state)
     }
 }
 
-/* A scope is two records, whether it is kept or not. */
+/* A scope counts as two records, whether it is kept or not. */
 static void a_scope_that_is_dropped_counts_as_two_records(void **state)
 {
     (void)state;
@@ -647,14 +646,13 @@ static uint32_t span_named(const mtp_trace *t, const char *name)
     return 0;
 }
 
-/* An end finds no room; later there is some again. What comes then is not inside the scope that has ended, and the scope
- * says that its end was not seen. */
+/* There is no room for an end; later there is room again. Later records are not inside the scope that has
+ * ended, and the scope is marked as unfinished. */
 static void an_end_that_is_dropped_does_not_nest_the_rest_of_its_thread(void **state)
 {
     (void)state;
     for (int way = 0; way < 2; way++) {
-        mtp_profile_config c =
-            policy_config(0, 4096 * 4096); /* the names of the tests before this one fit, too */
+        mtp_profile_config c = policy_config(0, 4096 * 4096); /* the names of earlier tests fit too */
         mtp_profile *prof = test_start(&c);
         mtp_token outer = mtp_scope_begin(MTP_NAME("outer")), inner = mtp_scope_begin(MTP_NAME("inner"));
         mtp__writer *w = &mtp__self;
@@ -691,7 +689,8 @@ static void an_end_that_is_dropped_does_not_nest_the_rest_of_its_thread(void **s
     }
 }
 
-/* What came in cycles after the budget was spent is in the file's ledger, though there is no room for another. */
+/* Records of cycles after the budget was spent are in the file's ledger, although there is no room for
+ * another one. */
 static void the_files_ledger_counts_cycles_that_found_no_room(void **state)
 {
     (void)state;

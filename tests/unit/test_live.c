@@ -9,7 +9,7 @@
 #include "tests/test.h"
 #include "trace/trace.h"
 
-/* One op with everything that has to be defined, all of it new each time; a mark and a scope with names of their own. */
+/* An op that needs definitions of every kind, all new each time; a mark and a scope with unique names. */
 static void record_new_things(unsigned number)
 {
     char text[64];
@@ -26,13 +26,13 @@ static void record_new_things(unsigned number)
     MTP_SCOPE_TEXT(text)
     {
     }
-    if (number % 128 == 0 && number < 20000) { /* names of the process, a few */
+    if (number % 128 == 0 && number < 20000) { /* a few names of the process */
         snprintf(text, sizeof text, "mark %u", number);
         mtp_mark(mtp_name(text));
     }
 }
 
-/* Returns how many ops there are. */
+/* Returns the number of ops. */
 static int check_whole(const mtp_trace *t, bool stacks)
 {
     int ops = 0;
@@ -57,8 +57,7 @@ static int check_whole(const mtp_trace *t, bool stacks)
 static void *record_for_ever(void *arg)
 {
     atomic_bool *stop = arg;
-    for (unsigned i = 0; i < 40000 && !atomic_load(stop);
-         i++) { /* reading takes the longer the more there is */
+    for (unsigned i = 0; i < 40000 && !atomic_load(stop); i++) { /* reading takes longer the more there is */
         record_new_things(i);
         if (i % 8 == 0)
             usleep(20);
@@ -97,7 +96,7 @@ static void a_live_trace_is_of_the_moment_when_it_is_asked_for(void **state)
     }
 }
 
-/* The control chunk of the cycle before is gone on with: what is new in it must be seen. */
+/* The control chunk of the previous cycle is continued: new definitions in it must be seen. */
 static void a_later_cycles_live_trace_has_its_names(void **state)
 {
     (void)state;
@@ -145,7 +144,7 @@ static void record_until_killed(void *arg)
     }
 }
 
-/* A piece that is used again while it is read is no damage, and what is shown is whole. */
+/* A piece that is reused while it is read is not damage, and the result is consistent. */
 static void a_live_file_is_read_from_outside(void **state)
 {
     (void)state;

@@ -142,7 +142,7 @@ static void categories_follow_from_where_a_block_was_made_and_freed(void **state
     mtp_trace_destroy(t);
 }
 
-/* Sequence numbers are counted by each thread for itself. */
+/* Each thread has its own sequence numbers. */
 static void each_threads_last_op_of_a_number_made_the_node(void **state)
 {
     (void)state;
@@ -178,9 +178,9 @@ static void a_first_tag_holds_from_creation_and_a_later_one_from_its_time(void *
     made_memory(t, main, 1000, 0x10, 100);
     made_memory(t, main, 2000, 0x20, 10);
     made_memory(t, main, 5000, 0x10, -100);
-    made_memory(t, main, 6000, 0x10, 1); /* another block at the same address: it is not tagged */
+    made_memory(t, main, 6000, 0x10, 1); /* another block at the same address: not tagged */
     made_tag(t, 4000, 0x10, MTP_MEMORY_GRADIENT);
-    made_tag(t, 4000, 0x10, MTP_MEMORY_GRADIENT); /* the same again is nothing new */
+    made_tag(t, 4000, 0x10, MTP_MEMORY_GRADIENT); /* the same tag again changes nothing */
     made_tag(t, 3000, 0x10, MTP_MEMORY_ACTIVATION);
     made_tag(t, 7000, 0x20, 200); /* no such category */
     made_end(t);

@@ -30,7 +30,7 @@ static void what_was_there_before_is_known_from_frees_and_totals(void **state)
     assert_writes(m, mtp_memory_timeline_raw,
                   "[[-1, 1, 300, 0], [-1, 1, 700, 7], [1700000000000001000, 2, 100, 7], "
                   "[1700000000000002000, 4, -300, 0], [1700000000000003000, 4, -100, 7]]");
-    /* as torch has it: a row for what was there, at the first time */
+    /* as in torch: a row for the memory in use, at the first time */
     assert_writes(m, mtp_memory_timeline_json,
                   "[[1700000000000001, 1700000000000001, 1700000000000002, 1700000000000003], "
                   "[[0, 300, 0, 0, 0, 0, 0, 0, 700], [0, 300, 0, 0, 0, 0, 0, 0, 800], "
@@ -66,7 +66,7 @@ static void what_was_there_before_has_the_category_that_was_told(void **state)
     mtp_trace *t = with_existing();
     mtp_memory_timeline *m = timeline_of(t, NULL);
     mtp_memory_info info = info_of(m);
-    assert_int_equal(info.preexisting_bytes, 1000); /* 50 of them nobody told of */
+    assert_int_equal(info.preexisting_bytes, 1000); /* 50 of them were not reported */
     assert_int_equal(info.allocations, 1);
     assert_int_equal(info.allocated_bytes, 100);
     assert_int_equal(info.frees, 2);
@@ -156,9 +156,9 @@ static void a_block_in_the_place_of_another_is_known_from_when_it_was_told(void 
     mtp_trace *t = made_begin();
     uint32_t main = made_thread(t, 7);
     made_memory(t, main, 1000, 0x10, 100);
-    made_existing(t, 2000, 0x10, 100, MTP_MEMORY_INPUT); /* the same block, met in another cycle */
+    made_existing(t, 2000, 0x10, 100, MTP_MEMORY_INPUT); /* the same block, seen in another cycle */
     made_existing(t, 3000, 0x10, 8,
-                  MTP_MEMORY_PARAMETER); /* its free and this one's making were not recorded */
+                  MTP_MEMORY_PARAMETER); /* its free and this one's allocation were not recorded */
     made_memory(t, main, 4000, 0x10, -8);
     made_existing(t, 5000, 0x10, 9, MTP_MEMORY_PARAMETER);
     made_end(t);
@@ -211,7 +211,7 @@ static void events_that_were_lost_are_counted_and_bytes_stay_right(void **state)
     mtp_trace_destroy(t);
 }
 
-/* A free is of what was allocated, whatever size it names; nothing is done for zero bytes. */
+/* A free releases what was allocated, whatever size it states; zero bytes are ignored. */
 static void odd_sizes_do_no_harm(void **state)
 {
     (void)state;
@@ -295,7 +295,8 @@ static void more_devices_than_can_be_named_are_still_read(void **state)
 
 /* --------------------------------------------------------------------------------------------- forms */
 
-/* torch divides as doubles and then cuts: from 875 ns on it is the next microsecond, at today's times. */
+/* torch divides in doubles and then truncates: with today's timestamps, 875 ns or more become the next
+ * microsecond. */
 static void times_become_microseconds_as_torch_does_it(void **state)
 {
     (void)state;
@@ -379,7 +380,7 @@ static void a_summary_has_no_more_blocks_than_asked_for(void **state)
     mtp_trace_destroy(t);
 }
 
-static void the_form_of_a_file_is_told_by_its_name(void **state)
+static void the_format_of_a_file_follows_from_its_name(void **state)
 {
     (void)state;
     mtp_trace *t = small_program();
@@ -523,7 +524,7 @@ int main(void)
         TEST(a_real_training_is_told_as_torch_tells_it),
         TEST(hostile_names_stay_json),
         TEST(a_summary_has_no_more_blocks_than_asked_for),
-        TEST(the_form_of_a_file_is_told_by_its_name),
+        TEST(the_format_of_a_file_follows_from_its_name),
         TEST(wrong_calls_are_refused),
         TEST(a_sink_that_says_no_ends_it),
         TEST(every_allocation_may_fail),

@@ -13,14 +13,14 @@
 #include "base/clock.h"
 #include "tests/made_trace.h"
 
-#define PATIENCE_US 200000 /* how long something that must not happen is waited for */
+#define PATIENCE_US 200000 /* how long to wait for something that must not happen */
 
 /* ------------------------------------------------------------------------------------------------ stop() */
 
 #if defined(__x86_64__)
 static volatile sig_atomic_t barriers;
 
-/* Instead of the system call: it says that it is done. */
+/* Replaces the system call, and reports success. */
 static void on_barrier(int sig, siginfo_t *info, void *context)
 {
     (void)sig, (void)info;
@@ -62,8 +62,8 @@ static void stop_and_count_barriers(void *arg)
 }
 #endif
 
-/* Whether a writer was about to begin can be seen only behind a barrier on all cores (ARCHITECTURE, "Threads"): without it
- * records are lost once in many millions of stops, which no test has the time for. */
+/* A writer that is about to begin is visible only after a barrier on all cores (ARCHITECTURE, "Threads").
+ * Without it, a record is lost once in many millions of stops: too rare for a test. */
 static void stop_passes_a_barrier_on_every_core(void **state)
 {
     (void)state;
@@ -79,7 +79,7 @@ static void stop_passes_a_barrier_on_every_core(void **state)
 #endif
 }
 
-/* Where a thread waits inside a definition, with the table's lock. */
+/* A thread that waits inside a definition, holding the table's lock. */
 static struct {
     pthread_t thread;
     atomic_int inside, go_on, stopped, rested;
@@ -101,7 +101,7 @@ static void wait_in_definition(mtp__testpoint point, void *user)
 static void *name_something(void *text)
 {
     naming.thread = pthread_self();
-    mtp_name(text); /* it has not recorded: stop() does not wait for it as for a writer */
+    mtp_name(text); /* it has not recorded, so stop() does not wait for it as a writer */
     return NULL;
 }
 
@@ -112,8 +112,8 @@ static void *stop_it(void *prof)
     return NULL;
 }
 
-/* While a thread tells a recording of a new name, the recording stays. */
-static void stop_waits_for_whoever_defines_a_name(void **state)
+/* While a thread defines a new name in a recording, the recording stays. */
+static void stop_waits_for_a_thread_that_defines_a_name(void **state)
 {
     (void)state;
     memset(&naming, 0, sizeof naming);
@@ -153,7 +153,7 @@ static void strike_in_definition(mtp__testpoint point, void *user)
 {
     int *left = user;
     if (point == MTP__POINT_DEFINITION && *left > 0 && (*left)-- > 0)
-        raise(SIGTRAP); /* others wait until the name is there (base/guard.h) */
+        raise(SIGTRAP); /* others wait until the name is defined (base/guard.h) */
 }
 
 static void name_while_naming(void *arg)
@@ -174,7 +174,7 @@ static void a_handler_that_names_inside_naming_gets_none(void **state)
     assert_true(test_left_well(test_child(name_while_naming, NULL, 10)));
 }
 
-/* A stack provider runs inside a record: nothing that it may call takes the profile apart. */
+/* A stack provider runs inside a record: none of its calls may dismantle the profile. */
 static struct {
     mtp_profile *prof, *other;
     mtp_status stop, step, start;
@@ -212,7 +212,7 @@ static void a_profile_is_not_driven_from_inside_a_record(void **state)
     MTP_SCOPE ("with a stack") {
     }
     assert_true(provided.calls > 0);
-    assert_int_equal(provided.start, MTP_E_STATE); /* and not MTP_E_BUSY: that is a lock further in */
+    assert_int_equal(provided.start, MTP_E_STATE); /* not MTP_E_BUSY, which a later lock would give */
     assert_int_equal(provided.step, MTP_E_STATE);
     assert_int_equal(provided.stop, MTP_E_STATE);
     assert_true(mtp_profile_is_recording(provided.prof));
@@ -265,10 +265,10 @@ static void *let_go_soon(void *arg)
 }
 
 /* A lock that a thread of the parent holds during the fork would never be released in the child. */
-static void a_child_is_not_left_with_a_lock_that_nobody_holds(void **state)
+static void a_child_does_not_inherit_a_held_lock(void **state)
 {
     (void)state;
-    if (TEST_TSAN) /* in the child it misses the parent's threads */
+    if (TEST_TSAN) /* in the child, TSan misses the parent's threads */
         skip();
     memset(&naming, 0, sizeof naming);
     mtp_profile_config c = test_config(NULL);
@@ -279,7 +279,7 @@ static void a_child_is_not_left_with_a_lock_that_nobody_holds(void **state)
     while (!atomic_load(&naming.inside))
         usleep(1000);
     assert_int_equal(pthread_create(&timer, NULL, let_go_soon, NULL), 0);
-    int status = test_child(name_in_child, NULL, 20); /* forks while the name is being told */
+    int status = test_child(name_in_child, NULL, 20); /* forks while the name is being defined */
     pthread_join(namer, NULL);
     pthread_join(timer, NULL);
     mtp__testpoint_set(NULL, NULL);
@@ -483,7 +483,8 @@ static void names_that_come_while_a_live_trace_is_made_are_known(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* ------------------------------------------------------------------------------------- chunks that are lost */
+/* ------------------------------------------------------------------------------------- chunks that are
+ * lost */
 
 static int chunks_taken;
 
@@ -512,7 +513,8 @@ static void damage_chunk_with(char *bytes, size_t length, uint32_t name)
     fail_msg("there is no begin of name %u", name);
 }
 
-/* The chunk that is lost ends two scopes and begins two others, so the depth is the same on both sides of the gap. */
+/* The chunk that is lost ends two scopes and begins two others, so the depth is the same on both sides of
+ * the gap. */
 static void scopes_do_not_end_across_a_lost_chunk(void **state)
 {
     (void)state;
@@ -548,7 +550,8 @@ static void scopes_do_not_end_across_a_lost_chunk(void **state)
     mtp_trace_destroy(t);
 }
 
-/* -------------------------------------------------------------------------------------- links and averages */
+/* -------------------------------------------------------------------------------------- links and
+ * averages */
 
 static uint32_t add_call(mtp_trace *t, uint32_t track, int64_t start, uint64_t correlation)
 {
@@ -613,7 +616,7 @@ static void ranks_in_one_file_keep_their_own_kernels(void **state)
     mtp_trace_destroy(t);
 }
 
-/* 51 of the longer: the middle one of 101 is one of them, and as many are shorter as fit before it. */
+/* 51 longer ones: the median of 101 is one of them, and all shorter ones come before it. */
 static void the_median_is_right_where_two_times_meet(void **state)
 {
     (void)state;
@@ -631,7 +634,7 @@ static void the_median_is_right_where_two_times_meet(void **state)
     mtp_trace_destroy(t);
 }
 
-/* Arrays that begin alike, at the same place of events of the same name. */
+/* Arrays with the same beginning, at the same place in events of the same name. */
 static void shapes_that_begin_alike_are_told_apart(void **state)
 {
     (void)state;
@@ -659,11 +662,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(stop_passes_a_barrier_on_every_core),
-        TEST(stop_waits_for_whoever_defines_a_name),
+        TEST(stop_waits_for_a_thread_that_defines_a_name),
         TEST(a_handler_that_names_inside_naming_gets_none),
         TEST(a_profile_is_not_driven_from_inside_a_record),
         TEST(a_thread_of_two_cycles_counts_once),
-        TEST(a_child_is_not_left_with_a_lock_that_nobody_holds),
+        TEST(a_child_does_not_inherit_a_held_lock),
         TEST(a_thread_has_the_name_that_it_had_last),
         TEST(toggling_does_not_add_what_was_not_asked_for),
         TEST(one_frame_of_many_callers_has_many_stacks),

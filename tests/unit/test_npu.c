@@ -25,7 +25,8 @@ static mt_tensor *moved(const mt_tensor *t, mt_device device)
     return out;
 }
 
-/* ------------------------------------------------------------------------------------------------ comparing */
+/* ------------------------------------------------------------------------------------------------
+ * comparing */
 
 static bool alike(double a, double b, double most)
 {
@@ -52,7 +53,7 @@ static double element(const void *data, mt_dtype dtype, int64_t i)
     }
 }
 
-/* "" when they are the same; else how they differ. */
+/* "" if they are equal; else how they differ. */
 static const char *difference(const mt_tensor *want, const mt_tensor *got)
 {
     static char text[256];
@@ -79,9 +80,10 @@ static const char *difference(const mt_tensor *want, const mt_tensor *got)
     return text;
 }
 
-/* -------------------------------------------------------------------------------------------- ops by chance */
+/* -------------------------------------------------------------------------------------------- ops by
+ * chance */
 
-/* Their results are the generator's, or what lay in memory. */
+/* Their results are random, or uninitialized memory. */
 static bool by_chance(const char *name)
 {
     static const char *const names[] = {"empty",
@@ -107,7 +109,7 @@ static bool by_chance(const char *name)
     return false;
 }
 
-/* Where several elements go to one place, which of them stays is not said. */
+/* If several elements are written to one place, any of them may stay. */
 static bool any_order(const char *name)
 {
     static const char *const names[] = {"scatter", "scatter_", "index_put_", "_index_put_impl_"};
@@ -122,7 +124,7 @@ typedef struct twins {
     unsigned count;
 } twins;
 
-/* The same tensor gives the same twin; strides are kept by viewing the twin of all of its storage. */
+/* A tensor always has the same twin; strides are kept by viewing the twin of its whole storage. */
 static mt_tensor *twin_of(twins *w, mt_tensor *t)
 {
     for (unsigned i = 0; i < w->count; i++)
@@ -355,7 +357,8 @@ static void a_gpt_trains_with_the_losses_of_the_cpu(void **state)
     gpt_destroy(&there);
 }
 
-/* ------------------------------------------------------------------------------------------- memory and order */
+/* ------------------------------------------------------------------------------------------- memory and
+ * order */
 
 static mt_memory_stats memory(void)
 {
@@ -485,7 +488,8 @@ static void copies_cross_devices_in_any_layout_and_dtype(void **state)
     mt_release(here);
 }
 
-/* ------------------------------------------------------------------------------------------------- the profiler */
+/* ------------------------------------------------------------------------------------------------- the
+ * profiler */
 
 static void a_profile_shows_launches_kernels_and_copies(void **state)
 {

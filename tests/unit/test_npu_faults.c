@@ -42,7 +42,7 @@ static double sum_of(int64_t n)
     return s != NULL && mt_item(s, &sum) == MT_OK ? sum : -1;
 }
 
-/* Loads the plug-in, at the first time. */
+/* Loads the plug-in on first use. */
 static void assert_well(void)
 {
     if (heal == NULL) {
@@ -58,9 +58,10 @@ static void assert_well(void)
     }
 }
 
-/* -------------------------------------------------------------------------------------- plug-ins that are not one */
+/* -------------------------------------------------------------------------------------- plug-ins that are
+ * not one */
 
-/* What mt_npu_absence() says in a process with this in its environment; and the CPU goes on there. */
+/* What mt_npu_absence() says in a process with this environment, in which the CPU still works. */
 static void assert_absent(const char *name, const char *value, const char *says)
 {
     char text[1024] = "";
@@ -103,7 +104,8 @@ static void a_plugin_that_cannot_be_used_is_told_by_name(void **state)
     assert_absent("MINDTORCH_OPENCL_DEVICE", "no such name", "MINDTORCH_OPENCL_DEVICE=no such name");
 }
 
-/* -------------------------------------------------------------------------------------------------- faults */
+/* --------------------------------------------------------------------------------------------------
+ * faults */
 
 static void out_of_memory_tells_how_much_and_the_next_op_works(void **state)
 {
@@ -139,7 +141,7 @@ static void what_is_cached_is_given_back_before_memory_is_out(void **state)
     fault(FAULTY_MEMORY, 0);
     MT_SCOPE
     {
-        assert_null(ones(5 << 20)); /* of another size: it needs new memory */
+        assert_null(ones(5 << 20)); /* another size: it needs new memory */
     }
     heal();
     assert_int_equal(mt_memory(MT_NPU(0), &stats), MT_OK);
@@ -228,7 +230,7 @@ static void a_lost_device_ends_no_process_and_no_profile(void **state)
         }
         assert_int_equal(mt_synchronize(MT_NPU(0)), MT_E_RUNTIME);
         assert_says("npu:0");
-    } /* what is on the device is released all the same */
+    } /* memory on the device is still released */
     MT_SCOPE
     {
         double sum;
@@ -239,7 +241,7 @@ static void a_lost_device_ends_no_process_and_no_profile(void **state)
     assert_well();
 }
 
-/* Its class has 40 MiB, and the device gives no more than 34 at a time. */
+/* Its size class has 40 MiB, and the device allocates at most 34 at a time. */
 static void a_block_that_fits_but_for_its_class_is_had(void **state)
 {
     (void)state;
@@ -264,7 +266,7 @@ static void a_block_that_fits_but_for_its_class_is_had(void **state)
     assert_well();
 }
 
-/* What was in flight when a recording ended belongs to no other. */
+/* Work in flight when a recording ends belongs to no other recording. */
 static void work_of_an_abandoned_profile_is_not_in_the_next(void **state)
 {
     (void)state;
@@ -281,7 +283,7 @@ static void work_of_an_abandoned_profile_is_not_in_the_next(void **state)
     assert_int_equal(kernels_of(prof), each);
 }
 
-/* More launches than the ring holds, of a device that never says that they are done. */
+/* More launches than the ring holds, on a device that never reports them as done. */
 static void events_that_never_end_do_not_stop_the_program(void **state)
 {
     (void)state;
@@ -303,7 +305,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(
-            a_plugin_that_cannot_be_used_is_told_by_name), /* first: this process has not loaded it */
+            a_plugin_that_cannot_be_used_is_told_by_name), /* first: this process has not loaded the plug-in */
         cmocka_unit_test(out_of_memory_tells_how_much_and_the_next_op_works),
         cmocka_unit_test(what_is_cached_is_given_back_before_memory_is_out),
         cmocka_unit_test(a_kernel_that_does_not_build_has_the_compilers_words),
@@ -314,7 +316,7 @@ int main(void)
         cmocka_unit_test(events_that_never_end_do_not_stop_the_program),
     };
     int failed = 0;
-    pid_t probe = fork(); /* whoever asks loads the plug-in, and here that is for the children to do */
+    pid_t probe = fork(); /* asking loads the plug-in, and only the children may load it here */
     if (probe == 0)
         _exit(mt_npu_count() > 0 ? 0 : 77);
     waitpid(probe, &failed, 0);

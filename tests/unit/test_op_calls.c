@@ -18,9 +18,10 @@ static uint64_t allocated(void)
     return stats.allocated;
 }
 
-/* -------------------------------------------------------------------------------------------------- one call */
+/* -------------------------------------------------------------------------------------------------- one
+ * call */
 
-/* Goes backward through an output that has a graph. */
+/* Runs backward through an output that has a graph. */
 static void go_back(mt_tensor *out)
 {
     if (out == NULL || !mt_requires_grad(out) || mt_is_leaf(out))
@@ -65,7 +66,8 @@ static bool call_once(mt_op_id op)
     return status == MT_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------ out= */
+/* ------------------------------------------------------------------------------------------------------
+ * out= */
 
 static bool draws(mt_op_id op)
 {
@@ -77,7 +79,7 @@ static bool draws(mt_op_id op)
     return false;
 }
 
-/* Contiguous bytes of both are the same, where they can be compared. */
+/* The contiguous bytes of both are equal, where they can be compared. */
 static bool same_bytes(mt_tensor *a, mt_tensor *b)
 {
     if (mt_dtype_of(a) != mt_dtype_of(b))
@@ -95,11 +97,11 @@ static bool same_bytes(mt_tensor *a, mt_tensor *b)
     return same;
 }
 
-/* Any tensors for the results: some that fit, some that are arguments. */
+/* Random tensors for the results: some fit, some are arguments. */
 static void some_places(made *m, mt_op_id op, mt_tensor **fit, mt_tensor **into)
 {
     for (unsigned i = 0; i < mt_op_outputs(op); i++) {
-        bool again = i == 0 && m->count > 0 && chance(3) == 0; /* no two results to one place */
+        bool again = i == 0 && m->count > 0 && chance(3) == 0; /* no two results share memory */
         into[i] = again ? m->tensors[chance(m->count)] : a_tensor(m);
         mt_value like = mt_value_tensor(fit[i]);
         mt_tensor *t = NULL;

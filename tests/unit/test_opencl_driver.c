@@ -18,11 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ the driver */
+/* ------------------------------------------------------------------------------------------------ the
+ * driver */
 
 typedef struct fake_event {
     cl_int state, refs;
-    bool late; /* its times are refused once more than its state says */
+    bool late; /* its times are unavailable once more after its state says complete */
     cl_command_queue queue;
 } fake_event;
 
@@ -142,7 +143,8 @@ static cl_int CL_API_CALL finish(cl_command_queue q)
     return CL_SUCCESS;
 }
 
-/* -------------------------------------------------------------------------------------------------- the tests */
+/* -------------------------------------------------------------------------------------------------- the
+ * tests */
 
 static const char *layer_path;
 static const cl_icd_dispatch *layer;
@@ -182,7 +184,7 @@ static int start(void **state)
     return mtp_profile_start(prof) == MTP_OK ? 0 : -1;
 }
 
-/* Stops, and tells how much device work was recorded. */
+/* Stops, and returns the amount of device work recorded. */
 static uint64_t work(void)
 {
     mtp_trace *trace;

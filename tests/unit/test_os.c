@@ -115,7 +115,7 @@ static void grow_gives_real_blocks(void **state)
     mtp__close(fd);
 }
 
-/* The kernel answers a file over RLIMIT_FSIZE with a signal whose default is death. */
+/* For a file over RLIMIT_FSIZE, the kernel sends a signal that kills by default. */
 static void grow_beyond(void *arg)
 {
     struct rlimit limit = {64 << 10, 64 << 10};
@@ -165,7 +165,7 @@ static void do_nothing(void *arg)
     (void)arg;
 }
 
-/* A list that nobody passes is a list of lies: one busy profile meets them all. */
+/* Every testpoint must be reachable: one busy profile passes them all. */
 static void a_busy_profile_passes_every_testpoint(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static bool has_room_for(size_t bytes)
     return p != NULL;
 }
 
-/* The default goes by the file that is read; what the user chose stays. */
+/* The default depends on the file that is read; the user's choice is kept. */
 static void small_files_may_not_take_much_memory_unless_that_was_chosen(void **state)
 {
     (void)state;

@@ -9,7 +9,7 @@
 #include "base/out.h"
 #include "base/plain.h"
 
-typedef struct bin { /* a sink that keeps what it gets */
+typedef struct bin { /* a sink that keeps its input */
     char *bytes;
     size_t length, room;
     size_t calls, refuse_at; /* refuse_at: the call that is refused, 0: none */
@@ -30,7 +30,7 @@ static bool bin_sink(void *user, const void *bytes, size_t length)
     return true;
 }
 
-/* What `write` made of it, as text that the caller frees. */
+/* The output of `write`; the caller frees it. */
 #define WRITTEN(text, body)                                                                                  \
     do {                                                                                                     \
         bin b_ = {0};                                                                                        \
@@ -213,14 +213,14 @@ static void what_is_not_utf8_becomes_the_replacement_character(void **state)
     STRING("\xe0\x80\xaf", "\"" R R R "\""); /* overlong */
     STRING("\xed\xa0\x80", "\"" R R R "\""); /* half a surrogate pair */
     STRING("\xf4\x90\x80\x80", "\"" R R R R "\"");
-    STRING("\xe4\xb8", "\"" R "\""); /* cut: one for what there is */
+    STRING("\xe4\xb8", "\"" R "\""); /* truncated: one for the bytes present */
     STRING("\xe4\xb8x", "\"" R "x\"");
     STRING("\xf0\x9f\x98", "\"" R "\"");
     STRING("\xf0\x9f\x98\"", "\"" R "\\\"\"");
     STRING("ok\xc3", "\"ok" R "\"");
 }
 
-/* At once or in pieces, and whatever the bytes: the same, and strict. */
+/* At once or in pieces, for any bytes: the same result, and strict JSON. */
 static void any_bytes_give_strict_json(void **state)
 {
     (void)state;

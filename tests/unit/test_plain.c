@@ -11,7 +11,7 @@
 
 static const char *const locales[] = {"C", "de_DE.UTF-8", "tr_TR.UTF-8", "tr_TR.ISO-8859-9", "ps_AF.UTF-8"};
 
-/* Runs `check` in each locale. Where none can be made the test says so; CI does not take that for an answer. */
+/* Runs `check` in each locale. If none can be built, the test is skipped; in CI it fails. */
 static void in_each_locale(void (*check)(void))
 {
     check();
@@ -95,7 +95,7 @@ static bool keep(void *user, const void *bytes, size_t length)
     return true;
 }
 
-/* An op with numbers among its arguments, and a counter: every double that a trace has. */
+/* An op with numbers among its arguments, and a counter: every kind of double in a trace. */
 static void check_trace(void)
 {
     mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;

@@ -59,7 +59,7 @@ static void visit_in_hook(mtp__testpoint point, void *user)
         seen_in_hook += sights(pool_in_hook)->count;
 }
 
-/* After a reset a slot still holds its old bytes when it is handed out: nobody may take them for news. */
+/* After a reset, a slot still holds its old bytes when it is handed out: they must not be read as new. */
 static void old_chunks_are_not_seen_again_after_a_reset(void **state)
 {
     (void)state;
@@ -88,7 +88,7 @@ static void keep_newest_empties_the_chunk_that_was_sealed_first_and_counts_it(vo
     mtp__chunk *chunk[4];
     for (int i = 0; i < 4; i++)
         chunk[i] = take(&pool, 1, NULL);
-    fill_and_seal(&pool, chunk[2], 3); /* sealed in another order than taken */
+    fill_and_seal(&pool, chunk[2], 3); /* not sealed in the order taken */
     fill_and_seal(&pool, chunk[0], 5);
     fill_and_seal(&pool, chunk[3], 7);
     assert_int_equal(pool.kept, 15);
@@ -131,7 +131,7 @@ static void control_chunks_are_never_made_room_of(void **state)
     assert_ok(mtp__pool_init(&pool, &c));
     for (int i = 0; i < 3; i++)
         fill_and_seal(&pool, take(&pool, 0, NULL), 2);
-    assert_int_equal(pool.kept, 0); /* definitions are not records of the program */
+    assert_int_equal(pool.kept, 0); /* definitions do not count as records */
     for (uint64_t i = 0; i < 100; i++) {
         mtp__chunk *chunk = take(&pool, 1, &why);
         assert_non_null(chunk);
@@ -154,7 +154,7 @@ static void a_visit_goes_stream_by_stream_in_order_with_control_last(void **stat
     static const uint32_t stream[] = {0, 3, 1, 3, 0, 2, 1, 3, 2, 0};
     for (size_t i = 0; i < COUNT(stream); i++)
         fill_and_seal(&pool, take(&pool, stream[i], NULL), 1 + (uint32_t)i);
-    fill(take(&pool, 2, NULL), 4); /* still in hand: seen as far as it goes */
+    fill(take(&pool, 2, NULL), 4); /* still open: visible as far as it is written */
     static const uint64_t order[] = {3, 7, 6, 9, 11, 2, 4, 8, 1, 5, 10};
     sight *s = sights(&pool);
     assert_int_equal(s->count, COUNT(order));
@@ -192,7 +192,7 @@ static mtp_status take_while_visiting(void *user, const mtp__chunk *chunk, const
 {
     sight *s = user;
     uint64_t order = chunk->order;
-    if (s->count < 3) { /* two chunks make room: never the one that is being read */
+    if (s->count < 3) { /* two chunks are evicted, but never the one being read */
         for (int i = 0; i < 2; i++) {
             mtp__chunk *fresh = take(s->pool, 1, NULL);
             if (fresh == NULL || fresh == chunk)
@@ -337,7 +337,7 @@ static void a_stream_whose_chunks_are_all_in_hand_refuses_for_the_moment(void **
     mtp__pool_fini(&pool);
 }
 
-/* In the file they are safe: their places in memory are needed by others. */
+/* They are safe in the file: their memory is needed by others. */
 static void a_stream_of_definitions_does_not_use_up_the_places_in_memory(void **state)
 {
     (void)state;
@@ -372,7 +372,7 @@ static void a_streamed_file_never_grows_over_its_limit(void **state)
             assert_true((uint64_t)file_size(path) <= limit);
         }
         assert_int_equal(why, MTP_DROP_DISK);
-        assert_int_equal(given, limit / CHUNK - 1); /* all of it is used: one piece is the header's */
+        assert_int_equal(given, limit / CHUNK - 1); /* all of it is used; one piece is the header */
         assert_int_equal(pool.file.error, 0);       /* as configured: nothing went wrong */
         mtp__pool_finish(&pool);
         assert_ok(visit_file(path, NULL));
@@ -435,7 +435,7 @@ static int mappings(void)
     return lines;
 }
 
-/* Each slot of a stream is a mapping, and the program needs some for its threads. */
+/* Each slot of a stream is a mapping, and the program needs some mappings for its threads. */
 static void a_stream_leaves_the_program_its_mappings(void **state)
 {
     (void)state;
@@ -445,13 +445,13 @@ static void a_stream_leaves_the_program_its_mappings(void **state)
     assert_ok(mtp__pool_init(&pool, &c));
     assert_true(pool.slots <= 65000);
     mtp__chunk **held = calloc(pool.slots, sizeof *held);
-    for (int round = 0; round < 3; round++) { /* given back in such an order that no two mappings are one */
+    for (int round = 0; round < 3; round++) { /* returned in an order that lets no two mappings merge */
         for (uint32_t i = 0; i < pool.slots; i++)
             assert_non_null(held[i] = take(&pool, 1, NULL));
         for (uint32_t i = 0; i < pool.slots; i++)
             fill_and_seal(&pool, held[(uint64_t)i * 7919 % pool.slots], 1);
     }
-    assert_true(mappings() - before <= most / 8 + 64); /* a sanitizer has some of its own */
+    assert_true(mappings() - before <= most / 8 + 64); /* a sanitizer has mappings of its own */
     pthread_t t;
     assert_int_equal(pthread_create(&t, NULL, idle_thread, NULL), 0);
     pthread_join(t, NULL);
@@ -468,7 +468,7 @@ static void a_checksum_sees_each_flipped_bit_of_a_sealed_chunk(void **state)
     mtp__pool pool;
     mtp__pool_config c = config(4, MTP_STOP_WHEN_FULL, path);
     assert_ok(mtp__pool_init(&pool, &c));
-    for (int i = 0; i < 3; i++) /* order 3 has two bits: no single flip makes it 0 */
+    for (int i = 0; i < 3; i++) /* order 3 has two bits set: no single flip makes it 0 */
         fill_and_seal(&pool, take(&pool, 1, NULL), 20);
     mtp__pool_finish(&pool);
     mtp__pool_fini(&pool);
@@ -478,7 +478,7 @@ static void a_checksum_sees_each_flipped_bit_of_a_sealed_chunk(void **state)
     char *third = file + 3 * CHUNK;
     for (size_t bit = 0; bit < (sizeof(mtp__chunk) + 20 * 16) * 8; bit++) {
         if (bit / 64 == offsetof(mtp__chunk, sealed) / 8)
-            continue; /* the pool's own, which no reader looks at */
+            continue; /* the pool's own field, which no reader uses */
         third[bit / 8] ^= (char)(1 << bit % 8);
         test_spew(path, file, bytes);
         mtp__spool_report report;

@@ -53,7 +53,7 @@ static void a_disk_that_fills_ends_the_growth_and_keeps_what_is_there(void **sta
                 assert_int_equal(why, MTP_DROP_DISK);
                 assert_int_equal(pool.file.error, k == 0 ? ENOSPC : ENOMEM);
                 assert_int_equal(given, k == 0 ? (1 << (nth - 1)) - 1 : nth - 1); /* 1, 2, 4, ... at a time */
-                assert_null(take(&pool, 1, &why)); /* for good: no second try in a hot call */
+                assert_null(take(&pool, 1, &why)); /* permanently: a hot call does not retry */
                 assert_int_equal(why, MTP_DROP_DISK);
                 mtp__pool_finish(&pool);
                 assert_int_equal(pool.kept, given * 3);
@@ -65,7 +65,7 @@ static void a_disk_that_fills_ends_the_growth_and_keeps_what_is_there(void **sta
             }
 }
 
-/* The step that fails is tried again in smaller ones: each of them may fail, too. */
+/* A failed step is retried in smaller ones, each of which may fail too. */
 static void a_step_that_the_disk_has_no_room_for_is_not_the_end(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void a_step_that_the_disk_has_no_room_for_is_not_the_end(void **state)
         }
 }
 
-/* The newest of what was given, as many as there are pieces, and nothing else. */
+/* The newest chunks, as many as there are pieces, and nothing else. */
 static void assert_newest(const sight *s, uint64_t given, uint64_t pieces)
 {
     assert_int_equal(s->count, pieces);
@@ -108,7 +108,7 @@ static void a_ring_on_a_full_disk_keeps_the_newest_in_the_pieces_it_has(void **s
             fill_and_seal(&pool, chunk, 3);
         }
         uint64_t pieces = 4 + ((uint64_t)1 << (nth - 1)) - 1;
-        assert_true(mtp__fault_stop() < 3000 / 16); /* it is tried again, and not each time */
+        assert_true(mtp__fault_stop() < 3000 / 16); /* it is retried, but not each time */
         assert_int_equal(pool.file.error, ENOSPC);
         assert_int_equal(pool.kept, pieces * 3);
         assert_int_equal(pool.kept + pool.overwritten, 9000);
@@ -123,7 +123,7 @@ static void a_ring_on_a_full_disk_keeps_the_newest_in_the_pieces_it_has(void **s
     }
 }
 
-/* Of a disk that has room for three pieces and the header. */
+/* On a disk with room for three pieces and the header. */
 static void start_a_ring_under_rlimit(void *arg)
 {
     (void)arg;
@@ -147,7 +147,7 @@ static void a_ring_without_room_for_four_pieces_does_not_start(void **state)
     assert_true(test_left_well(test_child(start_a_ring_under_rlimit, NULL, 30)));
 }
 
-/* All pieces there are may be in hand: the disk is looked at again all the same. */
+/* Even if all pieces are in use, the disk is tried again. */
 static void a_ring_that_has_nothing_to_evict_tries_the_disk_again(void **state)
 {
     (void)state;
@@ -221,7 +221,7 @@ static void a_visit_survives_every_failing_call(void **state)
     }
 }
 
-static void paths_that_cannot_be_a_spool_are_told(void **state)
+static void paths_that_cannot_be_a_spool_are_reported(void **state)
 {
     (void)state;
     mtp__pool pool;
@@ -243,8 +243,8 @@ static void paths_that_cannot_be_a_spool_are_told(void **state)
     }
     assert_int_equal(open_files(), files);
     assert_says("a link in a folder that others can write to");
-    assert_int_equal(file_size(target), 8); /* what such a link points to is not ours */
-    const char *own = test_path("own.mtp"); /* one of the user's own is */
+    assert_int_equal(file_size(target), 8); /* the target of such a link is not ours */
+    const char *own = test_path("own.mtp"); /* a link of the user's own is followed */
     assert_int_equal(symlink("target", own), 0);
     mtp__pool_config c = config(8, MTP_STOP_WHEN_FULL, own);
     assert_ok(mtp__pool_init(&pool, &c));
@@ -316,7 +316,7 @@ static void a_full_tmpfs_is_an_error_and_never_a_bus_error(void **state)
             skip();
         }
         assert_true(test_left_well(status));
-        assert_int_equal(*d.given, (4 << 20) / CHUNK - 1); /* to the last piece; one is the header's */
+        assert_int_equal(*d.given, (4 << 20) / CHUNK - 1); /* up to the last piece; one is the header */
     }
 }
 
@@ -382,8 +382,8 @@ static mtp_status check_chunk(void *user, const mtp__chunk *chunk, const uint64_
     return MTP_OK;
 }
 
-/* Four threads take and seal while a fifth reads: every record is in one of the three counts, and what the reader
- * sees is always whole. */
+/* Four threads take and seal while a fifth reads: every record is in one of the three counts, and the
+ * reader always sees complete records. */
 static void threads_that_race_lose_no_record_under_any_policy(void **state)
 {
     (void)state;
@@ -426,7 +426,8 @@ static void threads_that_race_lose_no_record_under_any_policy(void **state)
     }
 }
 
-/* A stuck thread's chunk: nobody reads it or gets its memory, and it counts for nothing if its owner seals it after all. */
+/* A stuck thread's chunk is not read, its memory is not reused, and it does not count if its owner seals
+ * it after all. */
 static void an_abandoned_chunk_is_passed_over_and_stays_taken(void **state)
 {
     (void)state;
@@ -476,7 +477,7 @@ int main(void)
         TEST(a_ring_that_has_nothing_to_evict_tries_the_disk_again),
         TEST(finish_survives_a_failing_truncate),
         TEST(a_visit_survives_every_failing_call),
-        TEST(paths_that_cannot_be_a_spool_are_told),
+        TEST(paths_that_cannot_be_a_spool_are_reported),
         TEST(files_are_private),
         TEST(a_full_tmpfs_is_an_error_and_never_a_bus_error),
         TEST(a_file_size_limit_is_an_error_and_never_a_signal),

@@ -4,7 +4,7 @@
 
 /* --------------------------------------------------------------------------------------- parts of pieces */
 
-/* What is seen of a pool in memory and of its twin in a file, while it goes on and after. */
+/* What a reader sees of a pool in memory and of its twin in a file, during and after recording. */
 static void assert_same_in_file_and_memory(mtp__pool *memory, mtp__pool *file, const char *path)
 {
     static sight in_memory;
@@ -81,7 +81,7 @@ static void what_a_chunk_leaves_is_for_the_next_taker(void **state)
     }
 }
 
-/* A record that was begun and given up (a handler jumped out of it) leaves its words behind. */
+/* A record that was begun and abandoned (a handler jumped out of it) leaves its words behind. */
 static void a_tail_is_zeroed_whatever_its_last_owner_began(void **state)
 {
     (void)state;
@@ -97,8 +97,8 @@ static void a_tail_is_zeroed_whatever_its_last_owner_began(void **state)
     assert_ptr_equal(full, (char *)chunk + 128);
     for (uint32_t w = 0; w < mtp__span_words(full->span); w++)
         assert_int_equal(mtp__chunk_words(full)[w], 0);
-    /* Its words end where 128 bytes do, and yet a zero follows: to a reader who knows the old span the next chunk's order
-     * would look like a record. */
+    /* Its words end at a multiple of 128 bytes, and yet a zero follows: otherwise a reader with the old
+     * extent would take the next chunk's order for a record. */
     fill_and_seal(&pool, full, 3);
     assert_int_equal(full->span, 128 + 64);
     mtp__chunk *next = take_part(&pool, 3, 512);
@@ -108,7 +108,7 @@ static void a_tail_is_zeroed_whatever_its_last_owner_began(void **state)
     mtp__pool_fini(&pool);
 }
 
-/* Once nothing new is to be had, any tail will do. */
+/* Once there are no new pieces, any tail will do. */
 static void a_full_pool_is_used_to_the_last_tail(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void record_whole(mtp__pool *pool, int pieces)
         fill_and_seal(pool, take_part(pool, 1, CHUNK), 250);
 }
 
-/* A piece stays for the sake of one open chunk; what else is in it grows old all the same. */
+/* A piece stays because of one open chunk; the rest of it still ages. */
 static void a_ring_keeps_the_newest_of_each_thread_without_a_hole(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void a_ring_keeps_the_newest_of_each_thread_without_a_hole(void **state)
     fill(slow, 58);
     record_whole(&pool, 7);
     assert_int_equal(pool.overwritten, 0);
-    record_whole(&pool, 1); /* the first of the long ones goes, and all before it */
+    record_whole(&pool, 1); /* the first of the long ones is evicted, and all before it */
     assert_int_equal(pool.overwritten, 60 + 250);
     assert_int_equal(pool.kept, 7 * 250);
     sight *s = sights(&pool);
@@ -159,11 +159,11 @@ static void a_ring_keeps_the_newest_of_each_thread_without_a_hole(void **state)
         assert_int_equal(s->chunk[i].order, 7 + i);
     assert_int_equal(s->chunk[7].order, 4);
     assert_int_equal(s->chunk[7].words, 116);
-    mtp__pool_seal(&pool, slow, 116, 58); /* just now: it is the newest, whenever it was taken */
+    mtp__pool_seal(&pool, slow, 116, 58); /* returned just now: it is the newest, whenever it was taken */
     record_whole(&pool, 7);
     assert_int_equal(sights(&pool)->chunk[7].order, 4);
     assert_int_equal(pool.overwritten, 60 + 8 * 250);
-    record_whole(&pool, 1); /* what came back after it goes */
+    record_whole(&pool, 1); /* those returned after it are evicted */
     assert_int_equal(pool.overwritten, 60 + 9 * 250 + 58);
     assert_int_equal(sights(&pool)->count, 8);
     fill_and_seal(&pool, silent, 3);
@@ -171,7 +171,8 @@ static void a_ring_keeps_the_newest_of_each_thread_without_a_hole(void **state)
     mtp__pool_fini(&pool);
 }
 
-/* Two pieces whose chunks came back in turns: with the one goes what is older than its last, not than its first. */
+/* Two pieces whose chunks were returned alternately: evicting one evicts what is older than its last
+ * chunk, not its first. */
 static void an_eviction_is_as_new_as_the_last_chunk_of_its_piece(void **state)
 {
     (void)state;
@@ -203,7 +204,7 @@ static void a_chunk_is_not_kept_for_its_tail(void **state)
     mtp__pool_config c = config(8, MTP_KEEP_NEWEST, NULL);
     assert_ok(mtp__pool_init(&pool, &c));
     fill_and_seal(&pool, take(&pool, 1, NULL), 1);
-    assert_non_null(take_part(&pool, 2, CHUNK)); /* the rest of that piece, held for ever */
+    assert_non_null(take_part(&pool, 2, CHUNK)); /* the rest of that piece, held indefinitely */
     record_whole(&pool, 8);
     assert_int_equal(pool.overwritten, 1 + 250);
     assert_int_equal(sights(&pool)->count, 8);
@@ -236,7 +237,8 @@ static void the_tail_of_an_evicted_piece_is_nobodys(void **state)
     }
 }
 
-/* Evicted for the control stream, and free again: it is given once, as a piece, and not as a tail besides. */
+/* Evicted for the control stream, and free again: it is handed out once, as a piece, and not also as a
+ * tail. */
 static void a_piece_that_is_free_again_has_no_tail(void **state)
 {
     (void)state;
@@ -288,7 +290,7 @@ static mtp_status look_slowly(void *user, const mtp__chunk *chunk, const uint64_
     return MTP_OK;
 }
 
-/* The list of chunks is older than the visit of each: a piece may have gone, and its bytes not yet. */
+/* The list of chunks is older than the visit of each: a piece may be gone while its bytes are still there. */
 static void a_piece_that_goes_during_a_visit_is_passed_over(void **state)
 {
     (void)state;
@@ -311,7 +313,7 @@ static void a_piece_that_goes_during_a_visit_is_passed_over(void **state)
     mtp__pool_fini(&pool);
 }
 
-/* Threads that fell silent with a chunk each hold no whole pieces when there are few. */
+/* Idle threads that hold a chunk each do not hold whole pieces when pieces are few. */
 static void many_silent_threads_do_not_hold_a_small_ring(void **state)
 {
     (void)state;
@@ -342,7 +344,8 @@ static void take_behind(mtp__testpoint point, void *user)
     assert_ok(visit_file(test_path("behind.mtp"), NULL)); /* as a kill now would leave it */
 }
 
-/* Whoever takes a part may be killed before it is a chunk; who lies behind must not suffer by it. */
+/* A thread may be killed between taking a part and making it a chunk; the chunks behind it must stay
+ * readable. */
 static void a_chunk_behind_one_that_is_being_made_is_found(void **state)
 {
     (void)state;
@@ -416,7 +419,7 @@ static void epochs_are_as_old_as_the_oldest_chunk_in_use(void **state)
         mtp__chunk *b = take_part(&pool, 2, 512);
         assert_int_equal(b->epoch, 5);
         assert_int_equal(mtp__pool_oldest_epoch(&pool), 3); /* that of a; control does not count */
-        a->epoch = 4;                                       /* its definitions are in 4, too */
+        a->epoch = 4;                                       /* its definitions are also in 4 */
         mtp__chunk_seal_head(a);
         assert_int_equal(mtp__pool_oldest_epoch(&pool), 4);
         fill_and_seal(&pool, b, 1);
@@ -451,7 +454,7 @@ static void control_chunks_of_past_epochs_are_free_again(void **state)
         }
         assert_true(mtp__pool_control_is_large(&pool));
         mtp__pool_unseal(&pool, control[5]);
-        fill(control[5], 5); /* goes on, and is seen to */
+        fill(control[5], 5); /* continues, and is seen to */
         assert_int_equal(sights(&pool)->chunk[5].words, 10);
         mtp__pool_release_control(&pool, 3);
         assert_false(mtp__pool_control_is_large(&pool));
@@ -498,7 +501,7 @@ static void a_control_chunk_that_is_being_read_is_not_freed(void **state)
     mtp__pool_fini(&pool);
 }
 
-/* A ring of 1 MiB with control chunks of 64 KiB that come without end. */
+/* A ring of 1 MiB with an endless sequence of control chunks of 64 KiB. */
 static void definitions_without_end_do_not_fill_a_ring(void **state)
 {
     (void)state;

@@ -189,7 +189,7 @@ static void a_profile_may_be_destroyed_at_any_time(void **state)
 {
     (void)state;
     mtp_profile_config c = test_config(NULL);
-    mtp_profile_destroy(test_start(&c)); /* what the process keeps, it has now */
+    mtp_profile_destroy(test_start(&c)); /* the process now has what it keeps */
     long live = mtp__alloc_live();
     c.schedule = (mtp_schedule){.wait = 1, .warmup = 1, .active = 2};
     for (int steps = 0; steps < 8; steps++) {
@@ -337,7 +337,7 @@ static void wrong_metadata_is_refused_in_words(void **state)
     mtp_profile_destroy(prof);
 }
 
-static void metadata_that_does_not_fit_is_told(void **state)
+static void metadata_that_does_not_fit_is_reported(void **state)
 {
     (void)state;
     mtp_profile_config c = test_config(NULL);
@@ -452,7 +452,7 @@ static void toggling_leaves_out_and_takes_in_again(void **state)
     assert_ok(mtp_profile_step(prof)); /* steps are the profile's own */
     assert_ok(mtp_profile_stop(prof));
     assert_ok(mtp_profile_toggle(prof, true, MTP_CPU));
-    assert_int_equal(mtp_recording(), 0); /* nothing runs that it could be taken into */
+    assert_int_equal(mtp_recording(), 0); /* no recording that could take it */
     seen s = {0};
     seen_profile(&s, prof);
     assert_int_equal(seen_count(&s, MTP__KIND_BEGIN, -1), 3);
@@ -477,7 +477,7 @@ static void each_recording_has_a_number_of_its_own(void **state)
         uint32_t session = MTP_SESSION(mtp_recording());
         assert_int_not_equal(session, 0);
         assert_int_not_equal(session, last);
-        assert_ok(mtp_profile_toggle(prof, false, MTP_CPU | MTP_NPU)); /* the same recording all the time */
+        assert_ok(mtp_profile_toggle(prof, false, MTP_CPU | MTP_NPU)); /* still the same recording */
         assert_int_equal(MTP_SESSION(mtp_recording()), session);
         assert_ok(mtp_profile_toggle(prof, true, MTP_CPU));
         assert_int_equal(MTP_SESSION(mtp_recording()), session);
@@ -522,7 +522,7 @@ static void what_is_asked_for_is_what_mtp_recording_says(void **state)
 
 /* -------------------------------------------------------------------------------------------- warnings */
 
-static void dropped_records_are_told_with_their_cause(void **state)
+static void dropped_records_are_reported_with_their_cause(void **state)
 {
     (void)state;
     warnings w;
@@ -543,7 +543,7 @@ static void dropped_records_are_told_with_their_cause(void **state)
     assert_balanced(prof);
     mtp_profile_destroy(prof);
 
-    c.when_full = MTP_KEEP_NEWEST; /* what was overwritten was meant to be */
+    c.when_full = MTP_KEEP_NEWEST; /* overwriting was configured */
     prof = test_start(&c);
     for (int i = 0; i < 20000; i++)
         mtp_mark(MTP_NAME("too much"));
@@ -554,7 +554,7 @@ static void dropped_records_are_told_with_their_cause(void **state)
     mtp_profile_destroy(prof);
 }
 
-static void a_spool_that_fails_is_told_once_and_the_program_goes_on(void **state)
+static void a_spool_that_fails_is_reported_once_and_the_program_continues(void **state)
 {
     (void)state;
     warnings w;
@@ -603,7 +603,7 @@ static void a_spool_that_cannot_be_made_is_an_error_of_start(void **state)
     }
 }
 
-/* The text begins with what the user set, and holds no function of ours. */
+/* The message begins with what the user set, and names none of our functions. */
 static void a_start_that_fails_says_what_was_asked_for(void **state)
 {
     (void)state;
@@ -642,15 +642,15 @@ int main(void)
         TEST(metadata_is_told_as_it_was_given),
         TEST(presets_are_told_at_every_start_in_their_order),
         TEST(wrong_metadata_is_refused_in_words),
-        TEST(metadata_that_does_not_fit_is_told),
+        TEST(metadata_that_does_not_fit_is_reported),
         TEST(the_default_trace_id_is_a_random_uuid),
         TEST(a_custom_trace_id_is_made_anew_for_each_cycle),
         TEST(toggling_leaves_out_and_takes_in_again),
         TEST(each_recording_has_a_number_of_its_own),
         TEST(only_what_was_asked_for_at_first_can_be_taken_in),
         TEST(what_is_asked_for_is_what_mtp_recording_says),
-        TEST(dropped_records_are_told_with_their_cause),
-        TEST(a_spool_that_fails_is_told_once_and_the_program_goes_on),
+        TEST(dropped_records_are_reported_with_their_cause),
+        TEST(a_spool_that_fails_is_reported_once_and_the_program_continues),
         TEST(a_spool_that_cannot_be_made_is_an_error_of_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

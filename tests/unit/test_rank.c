@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "tests/test.h"
 
-/* What src/meson.build makes of pthread_mutex_lock and its like in the library. */
+/* What src/meson.build replaces pthread_mutex_lock and the like with. */
 int mtp__ranked_lock(pthread_mutex_t *lock);
 int mtp__ranked_trylock(pthread_mutex_t *lock);
 int mtp__ranked_unlock(pthread_mutex_t *lock);
@@ -66,7 +66,7 @@ static bool aborts(child_fn *fn)
 static void a_lock_of_a_lower_rank_is_not_taken_later(void **state)
 {
     (void)state;
-    if (TEST_TSAN) /* it finds the wrong order, too, which is made here on purpose */
+    if (TEST_TSAN) /* it also reports the wrong order that is produced here on purpose */
         skip();
     int mine = 0, yours = 0;
     rank_them(&mine, &mine);
@@ -78,7 +78,7 @@ static void a_lock_of_a_lower_rank_is_not_taken_later(void **state)
     rank_them(&mine, &yours);
     assert_true(test_left_well(test_child(take_against_order, NULL, 10)));
     rank_them(&mine, &mine);
-    mtp__ranked_destroy(&low); /* what comes to lie there has no rank */
+    mtp__ranked_destroy(&low); /* a new lock at that address has no rank */
     assert_true(test_left_well(test_child(take_against_order, NULL, 10)));
 }
 
@@ -104,7 +104,7 @@ static void leave(void *arg)
     (void)arg;
 }
 
-/* All tests run under the check; this one sees to it that there is something to check. */
+/* All tests run under the check; this one makes sure that there is something to check. */
 static void a_busy_profile_takes_locks_of_every_rank(void **state)
 {
     (void)state;

@@ -8,7 +8,7 @@
 #include "tests/test.h"
 #include "trace/trace.h"
 
-/* No two readings are the same: trees do not depend on how fine the machine's clock is. */
+/* All readings differ: trees do not depend on the resolution of the machine's clock. */
 static uint64_t stepping(void)
 {
     static atomic_uint_fast64_t now;
@@ -31,7 +31,7 @@ static mtp_profile *start(void)
     return test_start(&c);
 }
 
-/* The nth span of this name; MTP__NONE: there are not so many. */
+/* The nth span with this name; MTP__NONE: there are fewer. */
 static uint32_t span_of(const mtp_trace *t, const char *name, uint32_t nth)
 {
     for (uint32_t i = 0; i < t->span_count; i++)
@@ -134,7 +134,7 @@ static void a_scope_outlives_the_functions_that_began_it(void **state)
     mtp_trace_destroy(t);
 }
 
-/* A step that ends inside them: each is one call still. */
+/* A step that ends inside them: each still counts as one call. */
 static void calls_that_outlast_the_scope_around_them_are_whole(void **state)
 {
     (void)state;
@@ -221,7 +221,7 @@ static void annotations_last_from_the_first_to_the_last_of_their_work(void **sta
     }
     id[3] = launch();
     ran(0, id[1], now + 10,
-        now + 20); /* told in any order: the middle first, then what is after and before it */
+        now + 20); /* reported in any order: the middle first, then those after and before it */
     ran(0, id[2], now + 30, now + 40);
     ran(0, id[0], now, now + 10);
     ran(7, id[2], now + 5, now + 6);
@@ -239,7 +239,7 @@ static void annotations_last_from_the_first_to_the_last_of_their_work(void **sta
     mtp_trace_destroy(t);
 }
 
-/* HTA takes a stream 0 for none. */
+/* HTA treats stream 0 as no stream. */
 static void the_default_stream_has_a_number_of_its_own(void **state)
 {
     (void)state;
@@ -281,7 +281,8 @@ static void annotations_that_the_program_reports_are_the_only_ones(void **state)
     mtp_trace_destroy(t);
 }
 
-/* Two devices whose clocks run at rates of their own, with many readings: each time is found between its two. */
+/* Two devices whose clocks run at different rates, with many readings: each time is interpolated between
+ * two of them. */
 static void a_devices_times_go_through_the_readings_around_them(void **state)
 {
     (void)state;
@@ -325,7 +326,7 @@ static void devices_say_what_they_are(void **state)
     info.name = "A \"fast\" one";
     info.memory_bytes = 1u << 30;
     info.compute_units = 132;
-    mtp_device_describe(MTP_DEVICE_NPU(1), &info); /* nothing is recorded yet: nothing happens */
+    mtp_device_describe(MTP_DEVICE_NPU(1), &info); /* nothing is recorded yet: no effect */
     mtp_profile *prof = start();
     mtp_device_describe(MTP_DEVICE_NPU(1), &info);
     mtp_device_describe(MTP_DEVICE_NPU(0), &info);
@@ -374,7 +375,7 @@ static void work_of_a_scope_in_an_op_is_the_ops_also_when_it_is_read_again(void 
         for (size_t i = 0; i < mtp_averages_count(rows); i++)
             if (strcmp(mtp_averages_row(rows, i)->key, "inner") == 0 &&
                 mtp_averages_row(rows, i)->self_device_time_total > 0)
-                row = mtp_averages_row(rows, i); /* on the device: not trimmed as Kineto's are */
+                row = mtp_averages_row(rows, i); /* on the device: not trimmed like Kineto's */
         assert_non_null(row);
         assert_true(row->self_device_time_total == 0.591);
         mtp_averages_destroy(rows);
@@ -400,7 +401,7 @@ static void no_failure_leaks(void **state)
         mtp_device_describe(MTP_DEVICE_NPU(0), &info);
         mtp_device_clock(MTP_DEVICE_NPU(0), 1, mtp_ticks(), 1);
     }
-    mtp__clock_hook_set(frozen); /* so that the scopes that cross must change places */
+    mtp__clock_hook_set(frozen); /* so that the crossing scopes must be swapped */
     assert_ok(mtp_profile_stop(prof));
     assert_ok(mtp_profile_start(prof));
     ran(0, launch(), 10, 20);
@@ -423,7 +424,7 @@ static void no_failure_leaks(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* mtp_name() gives 0 for what it could not keep; tables and exports then agree on the name. */
+/* mtp_name() returns 0 for a name that it could not keep; tables and exports then agree on the name. */
 static void what_has_no_name_is_called_so(void **state)
 {
     (void)state;
@@ -465,7 +466,7 @@ static void ticks_are_whole_again_when_their_lower_bits_overflow(void **state)
         assert_int_equal(t->span_count, 1000);
         assert_int_equal(t->clock_faults, 0);
         for (uint32_t i = 0; i < 1000; i++) {                   /* a tick is a ns here */
-            assert_in_range(t->end[i] - t->start[i], 200, 300); /* a new chunk reads the clock, too */
+            assert_in_range(t->end[i] - t->start[i], 200, 300); /* a new chunk also reads the clock */
             assert_in_range(t->start[i], i > 0 ? t->end[i - 1] + 100 : 0, 400000);
         }
         assert_in_range(t->last_ns, t->end[999], 400000);
@@ -473,7 +474,7 @@ static void ticks_are_whole_again_when_their_lower_bits_overflow(void **state)
     }
 }
 
-/* The place of the data chunk that was handed out nth, from 0, in a spool of chunks of 4 KiB. */
+/* The offset of the nth data chunk handed out, from 0, in a spool with chunks of 4 KiB. */
 static mtp__chunk *data_chunk(char *bytes, size_t length, uint64_t nth)
 {
     uint64_t last = 0;
@@ -492,8 +493,8 @@ static mtp__chunk *data_chunk(char *bytes, size_t length, uint64_t nth)
     }
 }
 
-/* A scope ends in a chunk that is lost, and another begins there at the same depth: the end that comes after the gap is not
- * that of the first. */
+/* A scope ends in a chunk that is lost, and another begins there at the same depth: the end after the gap
+ * is not that of the first. */
 static void what_was_open_before_a_lost_chunk_is_not_ended_after_it(void **state)
 {
     (void)state;
@@ -554,7 +555,7 @@ static void one_odd_record(mtp_token *open, size_t *count)
         mtp_op_end(&op);
         break;
     case 4:
-        if (*count > 0) { /* any of them: they need not nest */
+        if (*count > 0) { /* any order: they need not nest */
             size_t which = test_below(*count);
             mtp_scope_end(open[which]);
             open[which] = open[--*count];
@@ -644,13 +645,13 @@ static void *record_late(void *arg)
     pthread_barrier_wait(turn); /* the budget is spent meanwhile */
     pthread_barrier_wait(turn);
     nanosleep(&(struct timespec){0, 50000000}, NULL);
-    MTP_SCOPE ("last of another thread") { /* in the chunk that it still has */
+    MTP_SCOPE ("last of another thread") { /* in the chunk that it still holds */
     }
     return NULL;
 }
 
-/* A thread finds no room for an end, and another goes on for long: the span was open when its thread was last heard of, and
- * nobody knows of more. */
+/* There is no room for a thread's end, while another thread continues for long: the span ends with the
+ * last record of its thread. */
 static void a_span_whose_end_found_no_room_does_not_last_to_the_end(void **state)
 {
     (void)state;
@@ -683,7 +684,7 @@ static void a_span_whose_end_found_no_room_does_not_last_to_the_end(void **state
     pthread_barrier_destroy(&turn);
 }
 
-/* Out of memory while a trace is made is an error, and never a trace that lacks something. */
+/* Running out of memory while building a trace is an error, never an incomplete trace. */
 static void a_trace_is_whole_or_an_error(void **state)
 {
     (void)state;

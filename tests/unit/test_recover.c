@@ -62,7 +62,7 @@ static void assert_same(const char *a, const char *b, const char *what)
     free(y);
 }
 
-/* The recovered file of `path` is clean and has every record that can be read of it. */
+/* The file recovered from `path` is clean and has every readable record. */
 static mtp_recovered assert_recovers(const char *what)
 {
     mtp_recovered found = MTP_RECOVERED_INIT, again = MTP_RECOVERED_INIT;
@@ -142,7 +142,7 @@ static void a_spool_recovers_from_a_kill_at_every_testpoint(void **state)
     assert_true(killed > 50);
 }
 
-static void a_cut_or_damaged_spool_is_recovered_and_the_loss_is_said(void **state)
+static void a_truncated_or_damaged_spool_is_recovered_and_the_loss_is_reported(void **state)
 {
     (void)state;
     plan p = {.policy = MTP_STREAM};
@@ -165,13 +165,13 @@ static void a_cut_or_damaged_spool_is_recovered_and_the_loss_is_said(void **stat
             bool written = at < sizeof *c + c->words * sizeof(uint64_t);
             mtp_recovered found = assert_recovers("damaged");
             assert_int_equal(found.damaged_chunks,
-                             written || c->stream == 0); /* there nothing may follow the last */
+                             written || c->stream == 0); /* nothing may follow the last there */
             assert_true(!written || c->stream == 0 || found.lost_records > 0);
         }
     free(whole);
 }
 
-static void what_cannot_be_recovered_is_said_so(void **state)
+static void unrecoverable_files_are_reported(void **state)
 {
     (void)state;
     mtp_profile_config c = test_config(NULL);
@@ -200,7 +200,7 @@ static void what_cannot_be_recovered_is_said_so(void **state)
     assert_int_equal(mtp_recover(path, once, &old), MTP_E_ABI);
 }
 
-/* Every call fails once: no file then, or the same one. */
+/* Every call fails once: no file, or the same one. */
 static void recovery_survives_every_failing_call(void **state)
 {
     (void)state;
@@ -225,7 +225,7 @@ static void recovery_survives_every_failing_call(void **state)
     }
 }
 
-/* A spool is for its owner alone, and so is what is made of it; what is there already keeps its mode. */
+/* Only its owner may read a spool, and a file recovered from it; an existing file keeps its mode. */
 static void what_is_recovered_is_for_the_same_readers(void **state)
 {
     (void)state;
@@ -258,8 +258,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_stopped_spool_stays_as_it_is),
         TEST(a_spool_recovers_from_a_kill_at_every_testpoint),
-        TEST(a_cut_or_damaged_spool_is_recovered_and_the_loss_is_said),
-        TEST(what_cannot_be_recovered_is_said_so),
+        TEST(a_truncated_or_damaged_spool_is_recovered_and_the_loss_is_reported),
+        TEST(unrecoverable_files_are_reported),
         TEST(recovery_survives_every_failing_call),
         TEST(what_is_recovered_is_for_the_same_readers),
     };

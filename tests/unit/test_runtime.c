@@ -1,7 +1,8 @@
 /* Unit: runtime: tensors, memory, calls, scopes, interception, autograd. */
 #include "small_tensors.h"
 
-/* -------------------------------------------------------------------------------------------- tensors, memory */
+/* -------------------------------------------------------------------------------------------- tensors,
+ * memory */
 
 static void a_tensor_knows_its_shape(void **state)
 {
@@ -71,7 +72,8 @@ static void borrowed_memory_is_given_back_once(void **state)
     assert_int_equal(drops, 1);
 }
 
-/* ---------------------------------------------------------------------------------------------- calls, scopes */
+/* ---------------------------------------------------------------------------------------------- calls,
+ * scopes */
 
 static void wrong_arguments_are_named(void **state)
 {
@@ -188,7 +190,8 @@ static void recorded_schemas_have_pytorchs_arguments(void **state)
     assert_int_equal(mt_op_recorded_schema((mt_op_id)mt_op_count(), text, sizeof text), 0);
 }
 
-/* --------------------------------------------------------------------------------------------- interception */
+/* ---------------------------------------------------------------------------------------------
+ * interception */
 
 typedef struct watcher {
     unsigned calls, wrong;
@@ -259,7 +262,8 @@ static void an_interceptor_that_fails_fails_the_op(void **state)
     mt_release(x);
 }
 
-/* ------------------------------------------------------------------------------------------------- autograd */
+/* -------------------------------------------------------------------------------------------------
+ * autograd */
 
 static void gradients_flow_to_leaves(void **state)
 {

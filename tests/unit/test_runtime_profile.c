@@ -1,7 +1,8 @@
 /* Unit: runtime: what a profile sees, threads, fork. */
 #include "small_tensors.h"
 
-/* ------------------------------------------------------------------------------------- the profiler, threads, fork */
+/* ------------------------------------------------------------------------------------- the profiler,
+ * threads, fork */
 
 static void the_profiler_sees_each_op_once(void **state)
 {
@@ -43,7 +44,7 @@ static void the_profiler_sees_each_op_once(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* A linear layer of 8 to 16, its relu, one of 16 to 4; 32 rows. */
+/* A linear layer from 8 to 16, a relu, a linear layer from 16 to 4; 32 rows. */
 enum {
     WEIGHTS = (8 * 16 + 16 + 16 * 4 + 4) * 4,
     INPUTS = (32 * 8 + 32 * 4) * 4,
@@ -66,7 +67,7 @@ static void training_begin(training *t)
     assert_non_null(t->optimizer);
     MT_SCOPE
     {
-        t->x = mt_retain(MT(randn, MT_SHAPE(32, 8))); /* nobody says that it is an input */
+        t->x = mt_retain(MT(randn, MT_SHAPE(32, 8))); /* it is not declared as an input */
         float zeros[32 * 4] = {0};
         t->target = from(zeros, 2, (const int64_t[]){32, 4});
     }
@@ -101,7 +102,7 @@ static mtp_profile *memory_profile(void)
     return prof;
 }
 
-/* The most bytes of each category, over time. */
+/* The peak bytes of each category over time. */
 static bool most_of_each(void *user, const mtp_memory_point *point)
 {
     int64_t *most = user;
@@ -164,7 +165,7 @@ static void each_profile_hears_of_all_that_is_there(void **state)
     uint64_t others = allocated();
     training_begin(&t);
     training_step(&t);
-    for (int i = 0; i < 3; i++) { /* now gradients and the optimizer's state are there too */
+    for (int i = 0; i < 3; i++) { /* now including gradients and the optimizer's state */
         int64_t most[MTP_MEMORY_CATEGORIES], before = (int64_t)allocated();
         mtp_profile *prof = memory_profile();
         training_step(&t);
@@ -240,7 +241,7 @@ static void a_number_that_is_recorded_is_no_input_and_is_given_back(void **state
     mt_release(w);
 }
 
-/* The table's formulas are those that the profiler derives from shapes. */
+/* The table's formulas agree with those that the profiler derives from shapes. */
 static uint64_t flops_of(const char *key, bool record_shapes)
 {
     mtp_profile *prof;

@@ -37,7 +37,7 @@ static void actions_follow_the_table(void **state)
     }
 }
 
-/* The long way: phases one after the other, no arithmetic. */
+/* The slow way: one phase after the other, without arithmetic. */
 typedef struct walker {
     const mtp_schedule *s;
     int64_t skip, wait, warmup, active, cycles;

@@ -14,7 +14,7 @@
 
 static volatile uint64_t handler_asked, handler_runs, handler_tokens;
 
-/* The handler runs on the thread that drives: what it sees of the switch is what its records see. */
+/* The handler runs on the thread that drives the profile, so it sees the switch as its records do. */
 static void tick(int sig)
 {
     (void)sig;
@@ -27,7 +27,7 @@ static void tick(int sig)
     handler_tokens += token != 0;
     mtp_scope_end(token);
     MTP_SCOPE ("tick macro") {
-        handler_asked++; /* its begin; the end only counts if that was taken, which the ledger knows */
+        handler_asked++; /* its begin; the end only counts if that was kept, which the ledger knows */
     }
 }
 
@@ -164,7 +164,7 @@ static void make_threads(mtp_profile *prof, uint64_t *asked)
     pthread_join(t, NULL);
 }
 
-/* Ends well only if not one record is missing from the ledger. */
+/* Succeeds only if no record is missing from the ledger. */
 static void work_under_ticks(void *arg)
 {
     const work_case *w = arg;
@@ -204,7 +204,7 @@ static void work_under_ticks(void *arg)
     CHILD_CHECK(l.kept == s.records);
     CHILD_CHECK(l.lost_definitions > 0 || s.problem[0] == 0);
     CHILD_CHECK(handler_runs > 0);
-    /* ends of MTP_SCOPE in the handler: only those whose begin was taken; the ledger must be between */
+    /* ends of MTP_SCOPE in the handler count only if their begin was kept; the ledger must be in between */
     macros = l.emitted - (handler_asked + asked + starts);
     if (l.emitted < handler_asked + asked + starts || macros > handler_runs) {
         fprintf(stderr, "%s: emitted %llu, asked %llu + %llu, %llu starts, %llu runs\n", w->name,
@@ -212,7 +212,7 @@ static void work_under_ticks(void *arg)
                 (unsigned long long)starts, (unsigned long long)handler_runs);
         _exit(98);
     }
-    if (l.dropped == l.dropped_by[MTP_DROP_REENTRANT]) { /* nothing else was lost: it is exact */
+    if (l.dropped == l.dropped_by[MTP_DROP_REENTRANT]) { /* nothing else was dropped: the count is exact */
         size_t begun = 0;
         for (size_t i = 0; i < s.records; i++)
             begun += s.record[i].kind == MTP__KIND_BEGIN &&

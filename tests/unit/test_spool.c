@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A finished session's file, with all kinds of records in it. */
+/* The file of a finished session, with all kinds of records. */
 static char *whole;
 static size_t whole_bytes;
 
@@ -132,7 +132,7 @@ static void a_fifo_is_refused_and_not_waited_for(void **state)
     assert_says("not a regular file");
 }
 
-static void a_newer_version_and_impossible_sizes_are_told(void **state)
+static void a_newer_version_and_impossible_sizes_are_reported(void **state)
 {
     (void)state;
     const char *path = test_path("header.mtp");
@@ -158,7 +158,7 @@ static void a_newer_version_and_impossible_sizes_are_told(void **state)
     }
     h.chunk_bytes = 4096;
     h.check = mtp__spool_check(&h);
-    test_spew(path, &h, sizeof h); /* a header and nothing else: an empty recording */
+    test_spew(path, &h, sizeof h); /* only a header: an empty recording */
     assert_ok(seen_spool(&s, path));
     assert_int_equal(s.records, 0);
     seen_free(&s);
@@ -174,8 +174,8 @@ static void spools_are_known_by_their_first_bytes(void **state)
     assert_false(mtp__spool_recognise("", 0));
 }
 
-/* A header may say anything: no number in it costs memory or time before it was checked. */
-static void a_huge_hole_is_no_chunk(void **state)
+/* A header may contain anything: no number in it costs memory or time before it is checked. */
+static void a_huge_hole_is_not_a_chunk(void **state)
 {
     (void)state;
     const char *path = test_path("hole.mtp");
@@ -192,14 +192,14 @@ static void a_huge_hole_is_no_chunk(void **state)
     seen_free(&s);
 }
 
-/* What the file has no blocks for is not read. */
+/* Holes in the file are not read. */
 static void holes_of_terabytes_are_passed_over(void **state)
 {
     (void)state;
     const char *path = test_path("holes.mtp");
     test_spew(path, whole, whole_bytes);
     if (truncate(path, (off_t)1 << 42) != 0)
-        skip(); /* a file system without such files */
+        skip(); /* a file system without sparse files */
     mtp_check *check;
     mtp_trace *trace;
     mtp__fault_plan(1u << MTP__FAULT_READ, 5000, true);
@@ -215,7 +215,7 @@ static void holes_of_terabytes_are_passed_over(void **state)
 
 /* ------------------------------------------------------------------------------------- cut and flipped */
 
-/* Every record of `part` stands at the same place of its stream in the whole file. */
+/* Every record of `part` is at the same place in its stream in the whole file. */
 static void assert_prefix(const seen *all, const seen *part, const char *what, size_t where)
 {
     static size_t next[64];
@@ -265,7 +265,7 @@ static void a_file_cut_anywhere_gives_a_prefix(void **state)
 
 static mtp_status compare_chunk(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
 {
-    if (chunk->stream == 0) { /* of a damaged one the records that are right are given out */
+    if (chunk->stream == 0) { /* the intact records of a damaged chunk are returned */
         for (uint32_t at = 0, length; at < count; at += length) {
             length = (uint32_t)(words[at + 1] >> 32);
             *(int *)user += memmem(whole, whole_bytes, words + at, length * sizeof *words) == NULL;
@@ -276,7 +276,7 @@ static mtp_status compare_chunk(void *user, const mtp__chunk *chunk, const uint6
     return MTP_OK;
 }
 
-/* All chunks of a finished file are sealed: a flipped bit costs its chunk, and nothing wrong is ever read. */
+/* All chunks of a finished file are sealed: a flipped bit costs its chunk, and no wrong data is ever read. */
 static void a_flipped_bit_never_makes_a_wrong_record(void **state)
 {
     (void)state;
@@ -297,7 +297,7 @@ static void a_flipped_bit_never_makes_a_wrong_record(void **state)
             fail_msg("bit %zu flipped: a wrong chunk was given out", bit);
         if (bit / 8 >= 4096) {
             assert_int_equal(status, MTP_OK);
-            assert_in_range(report.chunks, chunks - 1, chunks); /* a control chunk may be read in part */
+            assert_in_range(report.chunks, chunks - 1, chunks); /* control chunks may be read in part */
             passed_over += report.damaged == 1;
         } else {
             assert_true(status == MTP_OK || status == MTP_E_FORMAT);
@@ -349,7 +349,7 @@ static void reading_survives_every_failing_call(void **state)
                 assert_true(nth > (int)(whole_bytes / 4096));
                 break;
             }
-            /* either it failed, or it says how much is missing */
+            /* either it fails, or it reports how much is missing */
             assert_true(status == MTP_E_NOMEM || status == MTP_E_IO ||
                         (status == MTP_OK && (report.damaged > 0 || report.header_damaged)));
         }
@@ -358,12 +358,18 @@ static void reading_survives_every_failing_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_finished_file_is_complete_and_balanced), TEST(the_control_stream_can_be_read_alone),
-        TEST(a_visitors_status_ends_the_visit),         TEST(files_that_are_no_spools_are_refused_in_words),
-        TEST(a_fifo_is_refused_and_not_waited_for),     TEST(a_newer_version_and_impossible_sizes_are_told),
-        TEST(spools_are_known_by_their_first_bytes),    TEST(a_huge_hole_is_no_chunk),
-        TEST(holes_of_terabytes_are_passed_over),       TEST(a_file_cut_anywhere_gives_a_prefix),
-        TEST(a_flipped_bit_never_makes_a_wrong_record), TEST(many_flips_and_a_cut_end_in_a_status),
+        TEST(a_finished_file_is_complete_and_balanced),
+        TEST(the_control_stream_can_be_read_alone),
+        TEST(a_visitors_status_ends_the_visit),
+        TEST(files_that_are_no_spools_are_refused_in_words),
+        TEST(a_fifo_is_refused_and_not_waited_for),
+        TEST(a_newer_version_and_impossible_sizes_are_reported),
+        TEST(spools_are_known_by_their_first_bytes),
+        TEST(a_huge_hole_is_not_a_chunk),
+        TEST(holes_of_terabytes_are_passed_over),
+        TEST(a_file_cut_anywhere_gives_a_prefix),
+        TEST(a_flipped_bit_never_makes_a_wrong_record),
+        TEST(many_flips_and_a_cut_end_in_a_status),
         TEST(reading_survives_every_failing_call),
     };
     return cmocka_run_group_tests(tests, make_whole, free_whole);

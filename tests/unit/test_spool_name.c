@@ -67,7 +67,7 @@ static void crash(void *arg)
     kill(getpid(), SIGKILL);
 }
 
-/* Files of ours that are under way. */
+/* Our temporary files. */
 static int leftovers(void)
 {
     char folder[512];
@@ -112,7 +112,7 @@ static void a_start_that_fails_leaves_the_old_file(void **state)
     free(before);
 }
 
-/* Writes that are short or interrupted are no failures. */
+/* Short or interrupted writes are not failures. */
 static void a_header_that_is_written_in_parts_is_whole(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void what_a_crash_left_is_kept(void **state)
         assert_int_equal(outcome, MTP_OUTCOME_RECOVERED);
         assert_int_equal(spans_of(path, &outcome), 2);
         assert_int_equal(outcome, MTP_OUTCOME_STOPPED);
-        record(path, 3, &w); /* one that was stopped is replaced */
+        record(path, 3, &w); /* a stopped one is replaced */
         assert_int_equal(w.total, 0);
         assert_string_equal(last_kept, "");
         assert_int_equal(spans_of(path, &outcome), 3);
@@ -162,7 +162,8 @@ static void what_a_crash_left_is_kept(void **state)
     assert_int_not_equal(access(test_path("crashed.4.mtp"), F_OK), 0);
 }
 
-/* An error between prepare and start, or a schedule that ends before: nothing was recorded, so there is nothing to keep. */
+/* An error between prepare and start, or a schedule that ends before it: nothing was recorded, so nothing
+ * is kept. */
 static void one_that_never_started_is_not_kept(void **state)
 {
     (void)state;
@@ -204,7 +205,8 @@ static void race_for_it(void *arg)
     CHILD_CHECK(!won || mtp_profile_stop(prof) == MTP_OK);
 }
 
-/* Several at once on one path: one records, all of it, the others are told. Whatever was there. */
+/* Several processes on one path: one records completely, the others get an error, whatever file existed
+ * before. */
 static void of_several_processes_on_one_path_one_records(void **state)
 {
     (void)state;
@@ -312,12 +314,13 @@ static void a_followed_child_is_called_after_its_parents_file(void **state)
     assert_int_equal(outcome, MTP_OUTCOME_STOPPED);
 }
 
-/* ----------------------------------------------------------------------------------------------- truncation */
+/* -----------------------------------------------------------------------------------------------
+ * truncation */
 
 typedef struct cutting {
     mtp_when_full policy;
     off_t to;
-    int handler; /* 0: none; 1: of the program, before us; 2: after us */
+    int handler; /* 0: none; 1: the program's, before ours; 2: after ours */
 } cutting;
 
 static volatile sig_atomic_t program_saw;
@@ -389,12 +392,12 @@ static void a_file_that_is_cut_under_us_is_survived(void **state)
                 }
                 assert_ok(status);
                 assert_ok(mtp_trace_get_info(t, &info));
-                assert_int_not_equal(info.outcome, MTP_OUTCOME_STOPPED); /* it is not said to be whole */
+                assert_int_not_equal(info.outcome, MTP_OUTCOME_STOPPED); /* not reported as complete */
                 mtp_trace_destroy(t);
             }
 }
 
-/* Any other SIGBUS is the program's. */
+/* Any other SIGBUS belongs to the program. */
 static void break_something_else(void *arg)
 {
     const cutting *how = arg;
@@ -447,7 +450,8 @@ static void a_handler_that_the_program_sets_later_stays(void **state)
     signal(SIGBUS, SIG_DFL);
 }
 
-/* What a daemon does: it goes to another folder and closes all that it has not opened. The numbers are soon its own files'. */
+/* What a daemon does: it changes its folder and closes all descriptors that it did not open. Their numbers
+ * are soon reused. */
 enum {
     FILES = 8,
     FILE_BYTES = 1 << 20
@@ -479,7 +483,7 @@ static void check_untouched(const int fd[FILES])
 
 static void become_a_daemon(void *arg)
 {
-    const cutting *how = arg; /* handler: the file goes, too, so that it can not be opened again */
+    const cutting *how = arg; /* handler: the file is deleted too, so that it cannot be reopened */
     warnings w = {0};
     mtp_profile_config c = config_of(&w, "daemon.mtp");
     mtp_profile *prof = NULL;

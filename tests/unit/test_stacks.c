@@ -163,7 +163,7 @@ static void backward_is_shown_where_forward_was_called(void **state)
     mtp__trace_add_span(t, engine, 10000, 20000, text_of(t, "MmBackward0"), MTP__CATEGORY_CPU_OP,
                         MTP__SPAN_BACKWARD, detail);
     add_span(t, engine, 11000, 14000, "aten::mm", MTP__CATEGORY_CPU_OP, &inner);
-    back.sequence = 99; /* nobody's: torch shows no stack */
+    back.sequence = 99; /* no forward op: torch shows no stack */
     detail = mtp__trace_add_detail(t, &back);
     mtp__trace_add_span(t, engine, 30000, 32000, text_of(t, "Other"), MTP__CATEGORY_CPU_OP,
                         MTP__SPAN_BACKWARD, detail);
@@ -401,7 +401,7 @@ static void no_failure_leaks(void **state)
         mtp_trace_destroy(traces[i]);
 }
 
-/* Every line of a recording: frames, a space, a number; at least two frames. */
+/* Every line of a recording has at least two frames, a space and a number. */
 static void lines_of_a_recording_are_folded_stacks(void **state)
 {
     (void)state;

@@ -4,7 +4,7 @@
 
 #define MAX_STEPS 40
 
-/* One run: its actions, and what the table of reference/torch-profiler.md says must come of them. */
+/* One run: its actions, and the effects that the table of reference/torch-profiler.md demands. */
 typedef struct run {
     mtp_action action[MAX_STEPS];
     int steps;
@@ -37,7 +37,7 @@ static void warned(void *user, mtp_warning code, const char *text)
     test_warned(&running->got, code, text);
 }
 
-/* Which steps have left their counter; -1: something is odd. */
+/* The steps whose counters are present; -1: an inconsistency. */
 static int kept_steps(mtp_profile *prof, bool *kept)
 {
     seen s = {0};
@@ -168,7 +168,7 @@ static void go(run *r)
             bool saved[MAX_STEPS];
             memcpy(saved, r->kept, sizeof saved);
             model_letters(r, model_table(r->action[step - 1], (int)r->action[step]));
-            if (r->got.ready > ready_before) /* what the callback saw is the cycle that ended */
+            if (r->got.ready > ready_before) /* the callback saw the cycle that ended */
                 assert_memory_equal(r->kept_at_ready, saved, sizeof saved);
             for (int k = 0; k < 3; k++)
                 if (r->got.total > before && r->warned[MTP_WARNING_WARMUP_THEN_NONE + k] > 0 &&
@@ -208,8 +208,8 @@ static void run_create(run *r)
     r->prof = test_create(&c);
 }
 
-/* Must be the first test: it is once per process. */
-static void clearing_events_is_told_once_per_process(void **state)
+/* Must be the first test: it happens once per process. */
+static void clearing_events_is_reported_once_per_process(void **state)
 {
     (void)state;
     warnings w[3];
@@ -250,7 +250,7 @@ static void random_sequences(bool acc, bool spool, int rounds)
         run_create(&r);
         for (int again = 0; again < 3; again++) { /* a stopped profile may be started again */
             if (again > 0 && (acc || spool))
-                break; /* counters of the same number would be taken for doubles */
+                break; /* counters with the same number would count as duplicates */
             r.steps = 1 + (int)test_below(MAX_STEPS - 1);
             for (int i = 0; i < r.steps; i++)
                 r.action[i] = (mtp_action)test_below(4);
@@ -394,7 +394,7 @@ static void a_callback_that_answers_nonsense_is_an_error_and_means_none(void **s
     mtp_profile_destroy(prof);
 }
 
-/* Memory is part of its device's activity, whatever is said of it. */
+/* Memory belongs to its device's activity, whatever the flags. */
 static void memory_is_not_recorded_while_its_activity_is_off(void **state)
 {
     (void)state;
@@ -421,7 +421,8 @@ static void memory_is_not_recorded_while_its_activity_is_off(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* ------------------------------------------------------------------------------------- more than one driver */
+/* ------------------------------------------------------------------------------------- more than one
+ * driver */
 
 typedef struct second_driver {
     mtp_profile *prof;
@@ -475,7 +476,7 @@ static void while_one_call_drives_a_profile_others_are_refused(void **state)
     }
 }
 
-/* A C program leaves a callback as a C++ program throws: profiles can be had afterwards. */
+/* A C program jumps out of a callback, as a C++ program throws: profiles still work afterwards. */
 static jmp_buf out;
 
 static void jump_out(mtp_profile *prof, void *user)
@@ -499,7 +500,7 @@ static void a_jump_out_of_on_trace_ready_blocks_nobody(void **state)
         }
         c.on_trace_ready = NULL;
         assert_int_equal(mtp_profile_stop(prof),
-                         stepping ? MTP_OK : MTP_E_STATE); /* one that is over is over */
+                         stepping ? MTP_OK : MTP_E_STATE); /* a finished one stays finished */
         mtp_profile *next = test_start(&c);
         assert_ok(mtp_profile_stop(next));
         mtp_profile_destroy(next);
@@ -510,7 +511,7 @@ static void a_jump_out_of_on_trace_ready_blocks_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(clearing_events_is_told_once_per_process),
+        TEST(clearing_events_is_reported_once_per_process),
         TEST(every_pair_of_actions_does_what_the_table_says),
         TEST(any_sequence_does_what_the_table_says),
         TEST(acc_events_keeps_the_events_of_all_cycles),

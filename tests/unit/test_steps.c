@@ -32,7 +32,7 @@ static void assert_counts(const mtp_steps *s, size_t index, uint64_t ops, uint64
     assert_int_equal(mtp_steps_row(s, index)->kernels, kernels);
 }
 
-/* A trace read from Kineto's JSON; events: without the brackets around them. */
+/* A trace read from Kineto's JSON; events: without the enclosing brackets. */
 static mtp_trace *made_from_json(const char *events)
 {
     char path[] = "/tmp/mtp-made-XXXXXX";
@@ -49,7 +49,7 @@ static mtp_trace *made_from_json(const char *events)
     return t;
 }
 
-/* Two steps; ops on two threads, kernels on two streams, and what must not count. */
+/* Two steps; ops on two threads, kernels on two streams, and events that must not count. */
 static mtp_trace *two_steps(void)
 {
     mtp_trace *t = made_begin();
@@ -134,7 +134,7 @@ static void a_trace_without_steps_is_one(void **state)
     uint32_t main = made_thread(t, 7);
     made_op(t, main, 500, 600, "aten::add");
     made_op(t, main, 900, 1000, "aten::add");
-    made_op(t, main, 1000, 1000, "aten::last");    /* at the very end: in it */
+    made_op(t, main, 1000, 1000, "aten::last");    /* at the very end: inside */
     made_scope(t, main, 700, 710, "ProfilerStep"); /* no number: not a step */
     made_scope(t, main, 720, 730, "ProfilerStep#");
     made_end(t);
@@ -192,7 +192,7 @@ static void scopes_count_where_there_are_no_ops_and_python_where_there_are_no_sc
             made_scope(t, main, 100, 400, "forward");
         if (level >= 2)
             made_op(t, main, 200, 300, "aten::add");
-        mtp__detail d = MTP__DETAIL_INIT; /* as Kineto's files have it: the recording itself */
+        mtp__detail d = MTP__DETAIL_INIT; /* as in Kineto's files: the recording itself */
         d.category = made_text(t, "Trace");
         mtp__trace_add_span(t, spans, 0, 5000, made_text(t, "PyTorch Profiler (0)"), MTP__CATEGORY_OTHER, 0,
                             mtp__trace_add_detail(t, &d));
@@ -227,7 +227,7 @@ static void steps_alone_are_not_work(void **state)
     ",\"dur\":" #dur ",\"args\":{" args "}}"
 
 /* PyTorch 1.8 and 1.9 wrote steps, and all annotations, as operators. */
-static void the_steps_of_old_traces_are_no_work_of_the_cpu(void **state)
+static void the_steps_of_old_traces_are_not_cpu_work(void **state)
 {
     (void)state;
     mtp_trace *t = made_from_json(EVENT("Operator", "ProfilerStep#0", 1, 1, 0, 900, "") "," EVENT(
@@ -277,7 +277,7 @@ static void work_of_every_accelerator_is_device_time(void **state)
     }
 }
 
-/* Calls of any accelerator's runtime are work of the CPU, and keep their category when written again. */
+/* Calls of any accelerator's runtime are CPU work, and keep their category when exported. */
 static void calls_of_every_accelerators_runtime_are_cpu_time(void **state)
 {
     (void)state;
@@ -396,7 +396,7 @@ static void assert_writes(const mtp_steps *s, writer *write, const char *expecte
     collected_free(&c);
 }
 
-/* Ten steps of 100 us, of which one has a longer op, a call more and a wait. */
+/* Ten steps of 100 us, one of which has a longer op, an extra call and a wait. */
 static mtp_trace *one_odd_step(int64_t wait, int64_t longer)
 {
     mtp_trace *t = made_begin();
@@ -421,7 +421,7 @@ static mtp_trace *one_odd_step(int64_t wait, int64_t longer)
     return made_end(t);
 }
 
-static void an_unusual_step_is_told_with_what_differed(void **state)
+static void an_unusual_step_is_reported_with_its_differences(void **state)
 {
     (void)state;
     mtp_trace *t = one_odd_step(90000, 30000);
@@ -433,7 +433,7 @@ static void an_unusual_step_is_told_with_what_differed(void **state)
     assert_int_equal(r->reason_count, 2);
     assert_string_equal(r->reasons[0].what.bytes, "(idle)");
     assert_true(r->reasons[0].ns > 87000 && r->reasons[0].ns < 89000);
-    assert_string_equal(r->reasons[1].what.bytes, "aten::linear"); /* and not aten::t, which is in it */
+    assert_string_equal(r->reasons[1].what.bytes, "aten::linear"); /* not aten::t, which is inside it */
     assert_int_equal(r->reasons[1].ns, 30000);
     assert_int_equal(r->reasons[1].calls, 0);
     mtp_steps_destroy(s);
@@ -456,7 +456,7 @@ static void an_unusual_step_is_told_with_what_differed(void **state)
     mtp_trace_destroy(t);
 }
 
-static void gaps_are_told_longest_first_with_what_is_around_them(void **state)
+static void gaps_are_listed_longest_first_with_their_surroundings(void **state)
 {
     (void)state;
     mtp_trace *t = one_odd_step(90000, 0);
@@ -697,8 +697,8 @@ static mtp_profile *profile_of_three_marks(void)
     return prof;
 }
 
-/* A mean over it, or a median, would be of one step too many. */
-static void what_the_last_call_of_step_began_is_no_step(void **state)
+/* A mean or a median would include one step too many. */
+static void what_the_last_call_of_step_began_is_not_a_step(void **state)
 {
     (void)state;
     mtp_profile *prof = profile_of_three_marks();
@@ -713,7 +713,7 @@ static void what_the_last_call_of_step_began_is_no_step(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* Without a schedule steps are marks, which no event of the file shows. */
+/* Without a schedule, steps are marks, which no event in the file shows. */
 static void marks_are_still_steps_when_read_back(void **state)
 {
     (void)state;
@@ -742,7 +742,7 @@ static void marks_are_still_steps_when_read_back(void **state)
     mtp_profile_destroy(prof);
 }
 
-/* Rows that are none are left out; where scopes show the steps, they do. */
+/* Invalid rows are skipped; if scopes show the steps, these are used. */
 static void rows_of_steps_that_are_none_are_left_out(void **state)
 {
     (void)state;
@@ -774,21 +774,21 @@ int main(void)
         TEST(marks_are_steps_where_there_are_no_scopes),
         TEST(scopes_count_where_there_are_no_ops_and_python_where_there_are_no_scopes),
         TEST(steps_alone_are_not_work),
-        TEST(the_steps_of_old_traces_are_no_work_of_the_cpu),
+        TEST(the_steps_of_old_traces_are_not_cpu_work),
         TEST(work_of_every_accelerator_is_device_time),
         TEST(calls_of_every_accelerators_runtime_are_cpu_time),
         TEST(steps_may_overlap),
         TEST(busy_times_are_those_of_a_plain_count),
         TEST(spans_of_many_tracks_come_in_one_order),
-        TEST(an_unusual_step_is_told_with_what_differed),
-        TEST(gaps_are_told_longest_first_with_what_is_around_them),
+        TEST(an_unusual_step_is_reported_with_its_differences),
+        TEST(gaps_are_listed_longest_first_with_their_surroundings),
         TEST(the_longest_of_many_gaps_are_kept),
         TEST(steps_are_written_as_json_and_csv),
         TEST(wrong_calls_are_refused),
         TEST(absurd_times_do_no_harm),
         TEST(every_allocation_may_fail),
         TEST(a_recorded_program_has_its_steps),
-        TEST(what_the_last_call_of_step_began_is_no_step),
+        TEST(what_the_last_call_of_step_began_is_not_a_step),
         TEST(marks_are_still_steps_when_read_back),
         TEST(rows_of_steps_that_are_none_are_left_out),
     };

@@ -33,7 +33,8 @@ static void get_stuck(int where)
     }
 }
 
-/* Chunks of the control stream are taken and sealed under its lock: whoever waits there is waited for, not stuck. */
+/* Chunks of the control stream are taken and sealed under its lock: a thread that waits there is waited
+ * for, not stuck. */
 static bool in_control_stream(void)
 {
     mtp__recorder *r = mtp__recorder_current();
@@ -68,7 +69,7 @@ static void describe(void *user, uint64_t frame, char *out, size_t room)
     snprintf(out, room, "file:%llu:f", (unsigned long long)frame);
 }
 
-/* Everything that needs the recorder, each time something new. */
+/* Everything that needs the recorder, with new definitions each time. */
 static void record_all(int i)
 {
     char name[32];
@@ -101,7 +102,7 @@ static void *sticky(void *arg)
 
 typedef struct stuck_case {
     int at,
-        after; /* after: 0 nothing is recorded any more, 1 another cycle, 2 another profile: the first is gone */
+        after; /* after: 0 no more recording, 1 another cycle, 2 another profile (the first is destroyed) */
     bool spool, acc;
     char file[32];
 } stuck_case;
@@ -131,7 +132,7 @@ static void one_gets_stuck(void *arg)
     CHILD_CHECK(mtp_profile_ledger(prof, &l) == MTP_OK && l.emitted == l.kept + l.dropped);
     seen s = {0};
     seen_profile(&s, prof);
-    CHILD_CHECK(s.records == l.kept); /* what it has in hand is not read: it may change */
+    CHILD_CHECK(s.records == l.kept); /* its open chunk is not read: it may change */
     seen_free(&s);
     next = prof;
     if (k->after == 2) {
@@ -143,7 +144,7 @@ static void one_gets_stuck(void *arg)
         CHILD_CHECK(mtp_profile_start(next) == MTP_OK);
     sem_post(&stuck_go);
     CHILD_CHECK(pthread_join(t, NULL) == 0);
-    if (k->after != 0) { /* all of its records but the one that it was in are of the new recording */
+    if (k->after != 0) { /* all its records but the interrupted one belong to the new recording */
         CHILD_CHECK(mtp_profile_stop(next) == MTP_OK);
         CHILD_CHECK(mtp_profile_ledger(next, &l) == MTP_OK && l.emitted == l.kept + l.dropped);
         CHILD_CHECK(l.emitted > (k->acc ? 7 * 560 : 7 * 570));
@@ -161,7 +162,7 @@ static void one_gets_stuck(void *arg)
     }
 }
 
-static void a_thread_that_was_stuck_goes_on_wherever_it_was(void **state)
+static void a_thread_that_was_stuck_continues_wherever_it_was(void **state)
 {
     (void)state;
     static const int at[] = {MTP__POINT_RECORD_RESERVED,
@@ -174,7 +175,7 @@ static void a_thread_that_was_stuck_goes_on_wherever_it_was(void **state)
     enum {
         WAYS = 4
     };
-    pid_t program[COUNT(at) * WAYS]; /* side by side: each waits for a second in stop() */
+    pid_t program[COUNT(at) * WAYS]; /* side by side: each waits a second in stop() */
     stuck_case cases[COUNT(at) * WAYS];
     test_path("folder");
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -211,7 +212,8 @@ static void nap(int ms)
     }
 }
 
-/* While stop() waits, all of us are paused for longer than it would wait; then the thread that it waits for leaves its record. */
+/* While stop() waits, the whole process is paused for longer than stop() would wait; then the thread
+ * leaves its record. */
 static void *pauses_all(void *arg)
 {
     (void)arg;
@@ -247,7 +249,7 @@ static void paused_in_stop(void *arg)
     pthread_join(other, NULL);
 }
 
-static void a_pause_of_the_process_makes_nobody_stuck(void **state)
+static void a_pause_of_the_process_makes_no_thread_stuck(void **state)
 {
     (void)state;
     pid_t pid = test_fork_child(paused_in_stop, NULL, 30);
@@ -264,8 +266,8 @@ static void a_pause_of_the_process_makes_nobody_stuck(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_thread_that_was_stuck_goes_on_wherever_it_was),
-        TEST(a_pause_of_the_process_makes_nobody_stuck),
+        TEST(a_thread_that_was_stuck_continues_wherever_it_was),
+        TEST(a_pause_of_the_process_makes_no_thread_stuck),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,8 @@
 #include "trace/symbols.h"
 #include "trace/trace.h"
 
-/* ------------------------------------------------------------------------------------------------- helpers */
+/* -------------------------------------------------------------------------------------------------
+ * helpers */
 
 static const char *shown(const char *frame)
 {
@@ -23,7 +24,7 @@ static const char *shown(const char *frame)
 
 static void static_leaf(void);
 
-/* So many bytes into static_leaf, as a recording has it; of another file if given. */
+/* An address `bytes` into static_leaf, as in a recording; in another file if given. */
 static const char *frame_of(intptr_t bytes, const char *path, const char *id)
 {
     void (*volatile function)(void) = static_leaf;
@@ -74,7 +75,8 @@ __attribute__((noinline)) static void static_branch(void)
     __asm__ volatile("" ::: "memory");
 }
 
-/* --------------------------------------------------------------------------------------------------- names */
+/* ---------------------------------------------------------------------------------------------------
+ * names */
 
 static void static_functions_of_a_recording_have_names(void **state)
 {
@@ -134,7 +136,8 @@ static void what_is_no_such_frame_stays_as_it_is(void **state)
     mtp__symbols_fini(&s);
 }
 
-/* ------------------------------------------------------------------------------------------------- fallbacks */
+/* -------------------------------------------------------------------------------------------------
+ * fallbacks */
 
 static void without_the_file_module_and_offset_remain(void **state)
 {
@@ -166,7 +169,7 @@ static void another_build_of_the_file_is_not_asked(void **state)
     assert_null(strchr(shown(frame_of(1, NULL, "@0123456789abcdef")), '@'));
 }
 
-/* Without the section of all symbols, those that are exported are known. */
+/* Without the full symbol table, exported symbols are known. */
 static void a_stripped_file_tells_what_it_exports(void **state)
 {
     (void)state;
@@ -197,7 +200,7 @@ static void a_stripped_file_tells_what_it_exports(void **state)
     assert_contains(shown(libc), ":qsort");
 }
 
-/* Any byte may be another, and the file may end anywhere. */
+/* Any byte may be changed, and the file may end anywhere. */
 static void damaged_files_do_no_harm(void **state)
 {
     (void)state;

@@ -13,7 +13,7 @@ static mtp_averages *rows_of(mtp_trace *t, mtp_averages_options options)
 
 #define PLAIN ((mtp_averages_options)MTP_AVERAGES_OPTIONS_INIT)
 
-/* The table, good until the next. */
+/* The table; valid until the next call. */
 static const char *table_by(const mtp_averages *a, const mtp_table_options *options)
 {
     static collected out;
@@ -23,7 +23,7 @@ static const char *table_by(const mtp_averages *a, const mtp_table_options *opti
     return out.bytes;
 }
 
-/* The nth line, from 0, good until the next. */
+/* The nth line, from 0; valid until the next call. */
 static const char *line_of(const char *text, int n)
 {
     static char line[1024];
@@ -98,7 +98,7 @@ static void options_shape_the_table(void **state)
     (void)state;
     mtp_averages *a = rows_of(two_ops(), PLAIN);
     mtp_table_options o = MTP_TABLE_OPTIONS_INIT;
-    o.sort_by = "self_cuda_time_total"; /* all the same: as they were */
+    o.sort_by = "self_cuda_time_total"; /* all equal: the order is unchanged */
     assert_contains(line_of(table_by(a, &o), 3), "aten::mm");
     o.sort_by = "cpu_time";
     o.row_limit = 1;
@@ -181,7 +181,7 @@ static void the_point_is_a_point_in_every_locale(void **state)
 {
     (void)state;
     mtp_averages *a = rows_of(two_ops(), PLAIN);
-    /* where such a locale is installed; else this is the C locale's */
+    /* if such a locale is installed; otherwise the C locale */
     (void)(setlocale(LC_NUMERIC, "de_DE.UTF-8") != NULL || setlocale(LC_NUMERIC, "de_DE") != NULL ||
            setlocale(LC_NUMERIC, "ps_AF") != NULL);
     assert_contains(table_by(a, NULL), "       2.000us       100.00%");
@@ -222,7 +222,8 @@ static void device_columns_come_with_device_time(void **state)
     mtp_averages_destroy(a);
 }
 
-/* ------------------------------------------------------------------------------------ shapes, stacks, FLOPs */
+/* ------------------------------------------------------------------------------------ shapes, stacks,
+ * FLOPs */
 
 static mtp_trace *detailed(void)
 {
@@ -266,7 +267,7 @@ static void stacks_and_flops_stand_under_their_own_headings(void **state)
     assert_contains(line_of(text, 6), "          []  ");
     assert_contains(line_of(text, 6), "          --  ");
     mtp_averages_destroy(a);
-    a = rows_of(detailed(), PLAIN); /* not grouped by them: not shown */
+    a = rows_of(detailed(), PLAIN); /* not grouped by it: not shown */
     assert_null(strstr(table_by(a, NULL), "Source Location"));
     assert_null(strstr(table_by(a, NULL), "Input Shapes"));
     assert_contains(table_by(a, NULL), "Total FLOPs");
@@ -300,7 +301,8 @@ static void flops_scale_by_the_smallest(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------- hostile */
+/* -------------------------------------------------------------------------------------------------
+ * hostile */
 
 static const char *const hostile[] = {"\x1b[2J\x1b]0;gotcha\x07",
                                       "a\nb\rc\td",
@@ -390,7 +392,8 @@ static void rows_are_strict_json_whatever_they_are_called(void **state)
     mtp_averages_destroy(a);
 }
 
-/* --------------------------------------------------------------------------------------- rows for programs */
+/* --------------------------------------------------------------------------------------- rows for
+ * programs */
 
 static void rows_have_torchs_attributes(void **state)
 {

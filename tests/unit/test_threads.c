@@ -39,7 +39,7 @@ static void *named_thread(void *arg)
     return NULL;
 }
 
-/* no_files: a program that may open no more of them; its threads end while the profile runs. */
+/* no_files: the program cannot open more files; its threads end while the profile runs. */
 static void names_and_tids_are_kept(bool no_files)
 {
     struct rlimit before, none;
@@ -52,7 +52,7 @@ static void names_and_tids_are_kept(bool no_files)
                   {.name = ""}};
     pthread_t t[5];
     mtp_profile_config c = test_config(NULL);
-    for (int i = 0; i < 3; i++) { /* some are there before the profile, some come while it runs */
+    for (int i = 0; i < 3; i++) { /* some start before the profile, some while it runs */
         sem_init(&n[i].go, 0, 0);
         pthread_create(&t[i], NULL, named_thread, &n[i]);
     }
@@ -94,7 +94,7 @@ static void names_and_tids_of_all_threads_are_kept(void **state)
     names_and_tids_are_kept(true);
 }
 
-/* A thread that is there but records nothing is no thread of this recording. */
+/* A thread that records nothing is not part of the recording. */
 static void *silent_later(void *arg)
 {
     sem_t *sem = arg;
@@ -105,7 +105,7 @@ static void *silent_later(void *arg)
     return NULL;
 }
 
-static void threads_that_record_nothing_are_not_told_of(void **state)
+static void threads_that_record_nothing_are_not_reported(void **state)
 {
     (void)state;
     sem_t sem[2];
@@ -180,7 +180,7 @@ static void thousands_of_short_threads_are_counted_exactly(void **state)
     assert_int_equal(seen_streams(&s), made + 1);
     seen_free(&s);
     mtp_profile_destroy(prof);
-    if (!TEST_TSAN && !TEST_ASAN) /* the chunks they filled, and no more than 1 MiB besides */
+    if (!TEST_TSAN && !TEST_ASAN) /* the chunks they filled, plus at most 1 MiB */
         assert_true((int64_t)grown <= (int64_t)(made / 2 * 4096 * 9 / 8) + (1 << 20));
     test_row(8, made, "counted exactly");
 }
@@ -254,7 +254,7 @@ static void records_of_a_thread_past_its_end_are_counted(void **state)
         THREADS = 20
     };
     mtp_profile_config c = test_config(NULL);
-    mtp_profile *prof = test_start(&c); /* makes the library's key first: ours is destroyed after it */
+    mtp_profile *prof = test_start(&c); /* creates the library's key first: ours is destroyed after it */
     assert_int_equal(pthread_key_create(&late_key, late), 0);
     for (int i = 0; i < THREADS; i++) {
         pthread_t t;
@@ -292,7 +292,7 @@ static void raise_there(mtp__testpoint point, void *user)
         raise(SIGUSR1);
 }
 
-/* Wherever in a record a handler strikes, what it wants to record is in the ledger. */
+/* Wherever a handler interrupts a record, its own records are in the ledger. */
 static void a_handler_at_any_point_of_a_record_is_counted(void **state)
 {
     (void)state;
@@ -327,7 +327,7 @@ static void a_handler_at_any_point_of_a_record_is_counted(void **state)
         assert_true(atomic_load(&handler_calls) > 0);
         assert_ok(mtp_profile_stop(prof));
         mtp_ledger l = ledger_of(prof);
-        /* what is raised under a lock comes after it, which may be past the thread's end */
+        /* a signal raised under a lock is delivered after it, possibly after the thread's end */
         assert_int_equal(l.dropped_by[MTP_DROP_REENTRANT] + l.dropped_by[MTP_DROP_EXITING],
                          atomic_load(&handler_calls));
         assert_int_equal(l.emitted, asked + atomic_load(&handler_calls) + 1);
@@ -342,7 +342,7 @@ static void a_handler_at_any_point_of_a_record_is_counted(void **state)
 static atomic_bool churning;
 static atomic_uint_fast64_t ends_made;
 
-/* Calls into the recorder all the time without ever having anything to write. */
+/* Keeps calling into the recorder without ever writing anything. */
 static void *stale_ends(void *arg)
 {
     mtp_token stale = *(mtp_token *)arg;
@@ -403,7 +403,7 @@ static void *joins_late(void *arg)
     return NULL;
 }
 
-/* A thread has seen the gate open and is not in the registry yet: stop() can not wait for it. */
+/* A thread has seen the gate open and is not yet in the registry: stop() cannot wait for it. */
 static void a_thread_that_joins_while_the_profile_stops_finds_it_stopped(void **state)
 {
     (void)state;
@@ -418,8 +418,7 @@ static void a_thread_that_joins_while_the_profile_stops_finds_it_stopped(void **
         wait_for(&joining);
         assert_ok(mtp_profile_stop(prof));
         assert_int_equal(ledger_of(prof).emitted, 1);
-        if (way ==
-            1) /* it finds another recording instead: then it is in that one, from its first record on */
+        if (way == 1) /* it finds another recording instead, and is in that one from its first record on */
             assert_ok(mtp_profile_start(prof));
         if (way == 2)
             mtp_profile_destroy(prof);
@@ -468,9 +467,9 @@ static void *sticky(void *arg)
     return NULL;
 }
 
-/* A debugger, or a machine that is far too busy, holds a thread inside a record while the profile is stopped, goes on
- * without it and even ends. It comes back into a world that has changed, and must harm nobody. */
-static void a_thread_stuck_in_a_record_is_left_behind_and_harms_nobody(void **state)
+/* A debugger or an overloaded machine holds a thread inside a record while the profile is stopped, used
+ * again and even destroyed. When the thread resumes, it must do no harm. */
+static void a_thread_stuck_in_a_record_is_left_behind_and_does_no_harm(void **state)
 {
     (void)state;
     static const mtp__testpoint point[] = {MTP__POINT_RECORD_RESERVED, MTP__POINT_CHUNK_TAKEN};
@@ -494,7 +493,7 @@ static void a_thread_stuck_in_a_record_is_left_behind_and_harms_nobody(void **st
         mtp_ledger l = ledger_of(prof);
         assert_int_equal(l.emitted, l.kept + l.dropped);
         mtp_profile *next = prof;
-        if (way % 3 == 2) { /* it is even gone when the thread comes back */
+        if (way % 3 == 2) { /* destroyed by the time the thread resumes */
             mtp_profile_destroy(prof);
             next = test_create(&c);
         }
@@ -511,7 +510,7 @@ static void a_thread_stuck_in_a_record_is_left_behind_and_harms_nobody(void **st
         l = ledger_of(next);
         assert_int_equal(l.emitted, l.kept + l.dropped);
         assert_int_equal(w.count[MTP_WARNING_LEDGER_MISMATCH], 0);
-        assert_ok(mtp_profile_start(next)); /* by now it has come to rest: all is as ever */
+        assert_ok(mtp_profile_start(next)); /* by now it has left its record: everything works as usual */
         sem_post(&stuck_go);
         pthread_join(t, NULL);
         assert_ok(mtp_profile_stop(next));
@@ -529,14 +528,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(names_and_tids_of_all_threads_are_kept),
-        TEST(threads_that_record_nothing_are_not_told_of),
+        TEST(threads_that_record_nothing_are_not_reported),
         TEST(thousands_of_short_threads_are_counted_exactly),
         TEST(one_thread_records_into_one_profile_after_the_other),
         TEST(records_of_a_thread_past_its_end_are_counted),
         TEST(a_handler_at_any_point_of_a_record_is_counted),
         TEST(a_thread_that_only_looks_in_is_not_taken_for_stuck),
         TEST(a_thread_that_joins_while_the_profile_stops_finds_it_stopped),
-        TEST(a_thread_stuck_in_a_record_is_left_behind_and_harms_nobody),
+        TEST(a_thread_stuck_in_a_record_is_left_behind_and_does_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,11 +4,11 @@
 #include "trace/records/ticks.h"
 
 #define SECOND 1000000000ull
-#define GHZ 2.5 /* ticks per ns of most tests: exact in binary, and far from 1 */
+#define GHZ 2.5 /* ticks per ns in most tests: exact in binary, and far from 1 */
 #define START 7000000000000000ull
 #define REAL 1700000000000000000ull
 
-typedef struct clocks { /* what a machine's clocks say; ns since the first anchor */
+typedef struct clocks { /* readings of a machine's clocks; ns since the first anchor */
     uint64_t ticks, ns, raw, real;
 } clocks;
 
@@ -31,7 +31,8 @@ static int64_t at(mtp__tick_line *line, uint64_t ticks)
     return mtp__ticks_to_ns(line, START + ticks);
 }
 
-/* ----------------------------------------------------------------------------- a few anchors that are right */
+/* ----------------------------------------------------------------------------- a few anchors that are
+ * right */
 
 static void one_anchor_goes_by_the_rate_of_the_session(void **state)
 {
@@ -75,7 +76,7 @@ static void a_rate_that_cannot_be_is_taken_for_one(void **state)
     }
 }
 
-/* Against straight lines in long double, between the anchors around it. */
+/* Compared with straight lines in long double between the surrounding anchors. */
 static long double exact_ns(const clocks *c, size_t count, uint64_t ticks)
 {
     size_t i = 0;
@@ -99,7 +100,7 @@ static void assert_exact(mtp__tick_line *line, const clocks *c, size_t count, in
     }
 }
 
-/* A clock that is slewed, or whose quartz gets warm: each second has a rate of its own. */
+/* A clock that is slewed, or whose quartz warms up: each second has its own rate. */
 static void between_anchors_time_is_their_straight_line(void **state)
 {
     (void)state;
@@ -175,9 +176,10 @@ static void anchors_too_near_or_too_vague_to_tell_a_rate_are_passed_over(void **
     mtp__ticks_fini(&line);
 }
 
-/* --------------------------------------------------------------------------------------- clocks gone wrong */
+/* --------------------------------------------------------------------------------------- clocks gone
+ * wrong */
 
-/* A machine moved to a faster one, say: every clock of the system says that ticks are shorter now. */
+/* For example, a virtual machine migrated to a faster host: by every system clock, ticks are shorter now. */
 static void a_rate_that_all_clocks_vouch_for_is_followed(void **state)
 {
     (void)state;
@@ -199,11 +201,11 @@ static void a_rate_that_all_clocks_vouch_for_is_followed(void **state)
 
 typedef struct odd_clock {
     const char *what;
-    int64_t ns, raw, real; /* added to what they say, from the 10th anchor on */
+    int64_t ns, raw, real; /* added to their readings, from the 10th anchor on */
     uint32_t most_faults;
 } odd_clock;
 
-/* Ticks go on as ever, and so does time: nothing else than a count tells of it. */
+/* Ticks continue, and so does time: only a counter reports it. */
 static void a_jump_of_the_systems_clock_is_counted_and_does_not_move_time(void **state)
 {
     (void)state;
@@ -333,7 +335,7 @@ static void no_time_is_beyond_the_bound(void **state)
     mtp__ticks_fini(&line);
 }
 
-/* Each rate is near the last one, and all together go to where no rate can be. */
+/* Each rate is close to the previous one, but together they drift to an impossible rate. */
 static void rates_cannot_creep_beyond_what_a_clock_has(void **state)
 {
     (void)state;
@@ -355,7 +357,8 @@ static void rates_cannot_creep_beyond_what_a_clock_has(void **state)
     mtp__ticks_fini(&line);
 }
 
-/* ----------------------------------------------------------------------------------- whatever was recorded */
+/* ----------------------------------------------------------------------------------- whatever was
+ * recorded */
 
 static void odd_step(clocks *c)
 {
@@ -393,7 +396,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* No time goes back, none is left out, none is beyond the bound. */
+/* No time goes backward, none is skipped, none is beyond the bound. */
 static void time_is_monotone_and_continuous_whatever_the_anchors_say(void **state)
 {
     (void)state;
@@ -433,7 +436,7 @@ static void time_is_monotone_and_continuous_whatever_the_anchors_say(void **stat
 
 /* ------------------------------------------------------------------------------------------------- months */
 
-/* A year of anchors. What is asked about lies anywhere, as when threads are read one after the other. */
+/* A year of anchors, with lookups anywhere, as when threads are read one after the other. */
 static void a_year_of_anchors_takes_bounded_memory_and_stays_exact(void **state)
 {
     (void)state;
@@ -447,7 +450,8 @@ static void a_year_of_anchors_takes_bounded_memory_and_stays_exact(void **state)
     }
     assert_true(line.room <= MTP__TICK_POINTS_MOST);
     assert_true(line.count > MTP__TICK_POINTS_MOST / 4);
-    for (uint32_t i = 1; i + 1 < line.count; i++) /* none of the year is forgotten more than the rest */
+    for (uint32_t i = 1; i + 1 < line.count;
+         i++) /* no part of the year is kept less precisely than the rest */
         assert_int_equal(line.point[i].ticks - line.point[i - 1].ticks,
                          line.point[1].ticks - line.point[0].ticks);
     assert_int_equal(line.point[line.count - 1].ticks, START + year * SECOND / 2 * 5);
@@ -460,7 +464,7 @@ static void a_year_of_anchors_takes_bounded_memory_and_stays_exact(void **state)
     mtp__ticks_fini(&line);
 }
 
-static void no_memory_for_an_anchor_is_told(void **state)
+static void no_memory_for_an_anchor_is_reported(void **state)
 {
     (void)state;
     mtp__tick_line line = {0};
@@ -496,7 +500,7 @@ int main(void)
         TEST(rates_cannot_creep_beyond_what_a_clock_has),
         TEST(time_is_monotone_and_continuous_whatever_the_anchors_say),
         TEST(a_year_of_anchors_takes_bounded_memory_and_stays_exact),
-        TEST(no_memory_for_an_anchor_is_told),
+        TEST(no_memory_for_an_anchor_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

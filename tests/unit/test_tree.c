@@ -195,7 +195,8 @@ static void calls_of_python_and_of_c_are_told_apart(void **state)
     done(tree, t);
 }
 
-/* -------------------------------------------------------------------------------------------------- tensors */
+/* --------------------------------------------------------------------------------------------------
+ * tensors */
 
 static void an_address_that_is_used_again_is_other_memory(void **state)
 {
@@ -206,7 +207,7 @@ static void an_address_that_is_used_again_is_other_memory(void **state)
     memory(0x1000, -8);
     memory(0x1000, 8);
     op_on("second", 2, 0x1000);
-    memory(0x2000, 8); /* no tensor is ever seen on it */
+    memory(0x2000, 8); /* no tensor was ever seen there */
     mtp_trace *t = stopped(prof);
     mtp_tree *tree = tree_of(t);
     mtp_tree_tensor first = first_of(tree, "first"), second = first_of(tree, "second");
@@ -249,17 +250,18 @@ static void a_tensor_is_one_through_all_memory_that_it_had(void **state)
     done(tree, t);
 }
 
-/* What happens in the nanosecond in which a scope ends counts as within it. */
+/* Events in the nanosecond in which a scope ends count as inside it. */
 static void let_time_pass(void)
 {
     struct timespec from, now;
     clock_gettime(CLOCK_MONOTONIC, &from);
     do
         clock_gettime(CLOCK_MONOTONIC, &now);
-    while (now.tv_sec == from.tv_sec && now.tv_nsec - from.tv_nsec < 2000);
+    while ((now.tv_sec - from.tv_sec) * 1000000000 + now.tv_nsec - from.tv_nsec < 2000);
 }
 
-/* torch's rule: it is where it began, until what is around it ends. By time it would be around that. */
+/* torch's rule: it belongs where it began, until the enclosing scope ends. By time it would enclose that
+ * scope. */
 static void what_nobody_ended_is_left_with_what_is_around_it(void **state)
 {
     (void)state;
@@ -289,10 +291,10 @@ static void what_an_op_allocated_and_nobody_freed_is_a_tensors(void **state)
     mtp_profile *prof = start(true, NULL);
     mtp_op op = MTP_OP_INIT(mtp_name("sum"));
     mtp_op_begin(&op);
-    memory(0x1000, 8); /* its result, which is still there at the end */
+    memory(0x1000, 8); /* its result, which is still alive at the end */
     memory(0x2000, 8); /* its workspace */
     memory(0x2000, -8);
-    memory(0x4000, 8); /* another result, which nothing uses: torch does not know it for a tensor's */
+    memory(0x4000, 8); /* another result, which nothing uses: torch does not know that it is a tensor's */
     mtp_op_end(&op);
     memory(0x4000, -8);
     mtp_token scope = mtp_scope_begin_text("no op", 5);
@@ -383,9 +385,10 @@ static void nothing_is_recorded_of_tensors_without_shapes_or_without_identity(vo
     done(tree, t);
 }
 
-/* --------------------------------------------------------------------------------------------------- objects */
+/* ---------------------------------------------------------------------------------------------------
+ * objects */
 
-/* A module's call with two parameters, and another that holds nothing. */
+/* A call of a module with two parameters, and one of a module with none. */
 static void hold(void)
 {
     mtp_identity id[8];
@@ -480,7 +483,7 @@ static void a_record_of_tensors_without_its_op_is_passed_by(void **state)
     mtp_op_begin(&inner);
     mtp_op_end(&inner);
     mtp_input head[1] = {text_input("late")};
-    mtp_op_hold(&op, head, 1); /* an op was in between: it is not known whose it would be */
+    mtp_op_hold(&op, head, 1); /* an op came in between: its owner is unknown */
     mtp_op_end(&op);
     mtp_trace *t = stopped(prof);
     mtp_tree *tree = tree_of(t);
@@ -515,7 +518,8 @@ static void objects_whose_calls_are_alike_keep_apart_what_they_hold(void **state
     done(tree, t);
 }
 
-/* ---------------------------------------------------------------------------------------------------- faults */
+/* ----------------------------------------------------------------------------------------------------
+ * faults */
 
 static void wrong_arguments_are_refused(void **state)
 {

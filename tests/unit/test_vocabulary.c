@@ -95,7 +95,7 @@ static void correlations_are_never_given_twice(void **state)
     }
 }
 
-/* A name that cannot be kept is 0, and the program goes on; once memory is back it is kept. */
+/* A name that cannot be kept is 0, and the program continues; once there is memory again, it is kept. */
 static void names_survive_every_allocation_failure(void **state)
 {
     (void)state;
