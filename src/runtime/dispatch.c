@@ -250,8 +250,6 @@ static mt_status run_tracked(mt__call *call)
     }
     if (status == MT_OK)
         status = run_or_hand_over(call);
-    if (status == MT_OK && op->in_place)
-        written(call)->storage->version++;
     if (status == MT_OK)
         status = mt__record_node(call, original);
     mt_release(original);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include "base/plain.h"
 
-const mt__grad mt__grad_none;
+const mt__grad mt__grad_of_parts, mt__grad_not_differentiable;
 
 #define K(infer_fn, kernel) .infer = mt__infer_##infer_fn, .kernels = {mt__cpu_##kernel}
 #define V(infer_fn) .infer = mt__infer_##infer_fn, .view = true

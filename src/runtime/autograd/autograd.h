@@ -137,7 +137,8 @@ void mt__autograd_forget(mt_tensor *t); /* the tensor is being freed */
 mt_status mt__in_place_check(const mt__call *call);
 /* For an argument of an op that autograd tracks: is it an input for the memory timeline? */
 bool mt__is_input(const mt_tensor *t);
-/* After an op ran: gives its outputs a node. original: self before an in-place op that saves it; or NULL. */
+/* After an op ran: gives its outputs a node, and the memory that an in-place op changed a new version. original: self
+ * before an in-place op that saves it; or NULL. */
 mt_status mt__record_node(mt__call *call, mt_tensor *original);
 mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_tensor **out); /* owned */
 

@@ -523,6 +523,8 @@ static mt_status connect_args(mt_node *node, const mt__call *call, mt_tensor *or
 {
     uint32_t edge = 0;
     mt_status status = MT_OK;
+    node->grad = call->op->grad;
+    node->op = call->op;
     for (unsigned i = 0; i < call->op->param_count && status == MT_OK; i++) {
         const mt_value *v = &call->args[i];
         bool keep = (call->op->save_args >> i & 1u) != 0;
@@ -535,9 +537,6 @@ static mt_status connect_args(mt_node *node, const mt__call *call, mt_tensor *or
         for (uint32_t k = 0; k < n && status == MT_OK; k++, edge++) {
             bool was_self = i == 0 && original != NULL;
             status = connect(node, edge, list[k], keep && !was_self);
-            if (status == MT_OK && keep && !was_self && call->op->in_place && list[k] != NULL &&
-                list[k]->storage == call->outs[0]->storage)
-                node->saved[edge].version--; /* it was saved before the change */
             if (status == MT_OK && was_self && keep) {
                 node->has_saved = true;
                 status = save(&node->saved[edge], original, false);
@@ -582,25 +581,34 @@ static const char *name_for(const mt__call *call)
     return op->number_node;
 }
 
+/* For ops whose derivative nobody has written: silence would look like a gradient of zero. */
+static mt_status refuse(mt__backward *b)
+{
+    return mt__fail(MT_E_RUNTIME, "derivative for %s is not implemented", b->node->op->name);
+}
+const mt__grad mt__grad_not_implemented = {"NotImplemented", "", refuse};
+
 mt_status mt__record_node(mt__call *call, mt_tensor *original)
 {
     const mt__op *op = call->op;
-    if (op->grad == NULL)
-        return op->in_place ? mt__fail(MT_E_RUNTIME, "derivative for %s is not implemented", op->name)
-                            : MT_OK;
-    mt_node *node =
-        mt__node_alloc(MT__NODE_OP, name_for(call), count_edges(call), call->out_count, op->param_count);
-    if (node == NULL)
-        return MT_E_NOMEM;
-    node->grad = op->grad;
-    node->op = op;
-    /* A changed view leads to its old history: connecting must not mistake this change for another one. */
-    mt__extra *extra = op->in_place ? call->outs[0]->extra : NULL;
-    if (extra != NULL)
-        extra->base_version = call->outs[0]->storage->version;
-    mt_status status = connect_args(node, call, original);
-    if (status == MT_OK)
-        status = own_outputs(node, call);
+    mt_node *node = NULL;
+    mt_status status = MT_OK;
+    if (op->grad != NULL) {
+        node = mt__node_alloc(MT__NODE_OP, name_for(call), count_edges(call), call->out_count,
+                              op->param_count);
+        status = node != NULL ? connect_args(node, call, original) : MT_E_NOMEM;
+    } else if (op->in_place) {
+        status = mt__fail(MT_E_RUNTIME, "derivative for %s is not implemented", op->name);
+    }
+    /* Only now: the arguments were connected and saved as they were before the change. Views of the changed
+     * memory among them led to its old history, and will be refreshed. */
+    if (op->in_place)
+        call->outs[0]->storage->version++;
+    if (status != MT_OK || node == NULL) {
+        mt_node_release(node);
+        return status;
+    }
+    status = own_outputs(node, call);
     if (status == MT_OK && op->id == MT_OP_as_strided)
         status = mt__node_keep_geometry(node, call->args[0].as.tensor);
     if (status == MT_OK && op->view)
