@@ -237,7 +237,7 @@ static mt_status run_tracked(mt__call *call)
     mt_status status = MT_OK;
     if (op->in_place) {
         status = mt__in_place_check(call);
-        if (status == MT_OK && (op->save_args & 1u)) {
+        if (status == MT_OK && (op->save_for[0] & mt__tracked_args(call))) {
             mt_value self = mt_value_tensor(written(call));
             status = call->shown && mt__interceptor.fn == NULL
                          ? mt__call_below(MT_OP_clone, &self, 1, &original)
@@ -267,6 +267,8 @@ static inline mt_status run_new(mt__call *call, bool tracked)
         mt_status status = op->composite(call);
         if (status == MT_OK)
             status = scope.status;
+        if (status == MT_OK && op->factory && call->into == NULL)
+            call->outs[0]->storage->version = 0; /* filling it was not a change */
         scope.status = MT_OK; /* our return value reports it */
         mt_scope_leave(&scope);
         return status;
@@ -276,7 +278,7 @@ static inline mt_status run_new(mt__call *call, bool tracked)
     mt_status status = run_or_hand_over(call);
     if ((op->in_place || op->view) && status == MT_OK && !mt__interceptor.below_autograd) {
         if (op->in_place)
-            written(call)->storage->version++;
+            ++*mt__version(written(call));
         if (op->view)
             status = mt__note_view(call);
     }
@@ -663,7 +665,7 @@ mt_status mt__run_quietly(mt_op_id id, const mt_value *args, unsigned count, mt_
     if (status == MT_OK)
         status = run_kernel(&call);
     if (status == MT_OK && op->in_place)
-        written(&call)->storage->version++;
+        ++*mt__version(written(&call));
     if (status != MT_OK)
         drop_outs(&call);
     return status;

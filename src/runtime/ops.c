@@ -170,25 +170,46 @@ static void read_outs(mt__op *op, const char *at)
         broken(op, at, "outputs");
 }
 
-/* The bits of the arguments and outputs that grad->saves names: "self other result1". */
+static int find_param(const mt__op *op, const char *name, size_t length)
+{
+    for (unsigned i = 0; i < op->param_count; i++)
+        if (op->params[i].name_length == length && strncmp(op->params[i].name, name, length) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* "self,other": the bits of these parameters; nothing: all. */
+static uint16_t read_users(const mt__op *op, const char *at)
+{
+    uint16_t users = 0;
+    while (*at == ':' || *at == ',') {
+        size_t n = strcspn(++at, ", ");
+        int param = find_param(op, at, n);
+        if (param < 0)
+            broken(op, at, "the derivative saves something for an unknown argument");
+        users |= (uint16_t)(1u << param);
+        at += n;
+    }
+    return users != 0 ? users : UINT16_MAX;
+}
+
+/* grad->saves: "self:other other result1". */
 static void read_saves(mt__op *op)
 {
     const char *at = op->grad->saves;
     while (at != NULL && *at != 0) {
-        size_t n = strcspn(at, " ");
-        bool found = false;
-        for (unsigned i = 0; i < op->param_count; i++)
-            if (op->params[i].name_length == n && strncmp(op->params[i].name, at, n) == 0) {
-                op->save_args |= 1u << i;
-                found = true;
-            }
-        if (strncmp(at, "result", 6) == 0 && n <= 7) {
-            op->save_outs |= 1u << (n == 7 ? at[6] - '0' : 0);
-            found = true;
-        }
-        if (!found)
+        size_t n = strcspn(at, " :");
+        int param = find_param(op, at, n);
+        uint16_t users = read_users(op, at + n);
+        if (param >= 0) {
+            op->save_for[param] = users;
+        } else if (strncmp(at, "result", 6) == 0 && n <= 7) {
+            op->save_out_for[n == 7 ? at[6] - '0' : 0] = users;
+        } else {
             broken(op, at, "the derivative saves an unknown argument or result");
-        at += n + strspn(at + n, " ");
+        }
+        at += strcspn(at, " ");
+        at += strspn(at, " ");
     }
 }
 

@@ -12,7 +12,7 @@
  *             mt__give(b, 1, MT(mul, b->grads[0], b->args[0]));
  *         return mt_scope_status();
  *     }
- *     const mt__grad mt__grad_mul = {"MulBackward0", "self other", mul_backward};
+ *     const mt__grad mt__grad_mul = {"MulBackward0", "self:other other:self", mul_backward};
  *
  * The engine sums a gradient over broadcast dims and casts it to the argument's dtype, so a derivative need
  * not. b->args are the op's arguments; a tensor that `saves` does not name is MT_NONE (its shape is in
@@ -24,6 +24,7 @@
 
 typedef struct mt__meta { /* shape and type of a tensor that was not saved */
     uint8_t dtype, rank;
+    bool in_columns; /* a column-major matrix */
     mt_device device;
     int64_t dims[MT_MAX_RANK];
 } mt__meta;
@@ -45,8 +46,10 @@ typedef struct mt__backward {
 } mt__backward;
 
 struct mt__grad {
-    const char *name;  /* "AddBackward0" */
-    const char *saves; /* names of parameters, result, result1 ...; separated by spaces */
+    const char *name; /* "AddBackward0" */
+    const char *
+        saves; /* names of parameters, result, result1 ...; separated by spaces. "self:other": self, if the gradient
+                        * of other is wanted */
     mt_status (*run)(mt__backward *b);
 };
 
@@ -117,13 +120,20 @@ struct mt_node {
     mt__visit visit;
 };
 
+/* A count of changes that is not the storage's. */
+typedef struct mt__versions {
+    _Atomic uint32_t refs;
+    uint32_t value;
+} mt__versions;
+
 /* Rarely needed parts of a tensor. */
 typedef struct mt__extra {
-    mt_node *accumulator;  /* of a leaf: weak, guarded by the accumulators' lock */
-    mt__hooks hooks;       /* of a leaf: before accumulation */
-    mt__hooks post;        /* of a leaf: after it */
-    mt_tensor *base;       /* of a view created under autograd: owned */
-    uint32_t base_version; /* for views: version of the storage when grad_fn was made */
+    mt_node *accumulator;          /* of a leaf: weak, guarded by the accumulators' lock */
+    mt__hooks hooks;               /* of a leaf: before accumulation */
+    mt__hooks post;                /* of a leaf: after it */
+    mt_tensor *base;               /* of a view created under autograd: owned */
+    uint32_t base_version;         /* for views: version of the memory when grad_fn was made */
+    struct mt__versions *versions; /* owned; NULL: the storage's */
 } mt__extra;
 
 extern MT__FAST_TLS bool mt__grad_mode;
@@ -133,6 +143,8 @@ uint64_t mt__thread_number(void);          /* the system's id of this thread */
 mt__extra *mt__extra_of(mt_tensor *t);  /* created if missing; NULL: out of memory */
 void mt__autograd_forget(mt_tensor *t); /* the tensor is being freed */
 
+/* The arguments that autograd tracks: bits. */
+uint32_t mt__tracked_args(const mt__call *call);
 /* Before an op changes an argument in place: is it allowed? */
 mt_status mt__in_place_check(const mt__call *call);
 /* For an argument of an op that autograd tracks: is it an input for the memory timeline? */
@@ -153,7 +165,7 @@ mt_status mt__refresh_view(mt_tensor *t);
 static inline mt_status mt__fresh(mt_tensor *t)
 {
     bool stale = (t->flags & MT__IS_VIEW) && t->extra != NULL && t->extra->base != NULL &&
-                 t->extra->base_version != t->storage->version;
+                 t->extra->base_version != *mt__version(t);
     return stale ? mt__refresh_view(t) : MT_OK;
 }
 

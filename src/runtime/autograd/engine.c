@@ -296,7 +296,7 @@ static mt_status unpack_saved(mt_node *node, mt_value *args, mt_tensor ***lists,
                                       "if you need to access saved tensors after calling backward.");
     for (unsigned i = 0; i < node->arg_count && status == MT_OK; i++) {
         args[i] = node->args[i];
-        if (node->slot[i] < 0 || !(node->op->save_args >> i & 1u))
+        if (node->slot[i] < 0 || node->op->save_for[i] == 0)
             continue;
         uint32_t n = args[i].count;
         mt_tensor *one, **list = n == 0 ? &one : calloc(n, sizeof *list);

@@ -35,7 +35,7 @@ static mt_status tanh_backward_backward(mt__backward *b)
         mt__give(b, 1, MT(mul, GRAD, MT(mul, MT(mul, ARG(1), -2), ARG(0))));
     return mt_scope_status();
 }
-const mt__grad mt__grad_tanh_backward = {"TanhBackwardBackward0", "grad_output output",
+const mt__grad mt__grad_tanh_backward = {"TanhBackwardBackward0", "grad_output:output output",
                                          tanh_backward_backward};
 
 static mt_status sigmoid_backward_backward(mt__backward *b)
@@ -48,7 +48,7 @@ static mt_status sigmoid_backward_backward(mt__backward *b)
     }
     return mt_scope_status();
 }
-const mt__grad mt__grad_sigmoid_backward = {"SigmoidBackwardBackward0", "grad_output output",
+const mt__grad mt__grad_sigmoid_backward = {"SigmoidBackwardBackward0", "grad_output:output output",
                                             sigmoid_backward_backward};
 
 static mt_status silu_backward_backward(mt__backward *b)
@@ -62,7 +62,8 @@ static mt_status silu_backward_backward(mt__backward *b)
     }
     return mt_scope_status();
 }
-const mt__grad mt__grad_silu_backward = {"SiluBackwardBackward0", "grad_output self", silu_backward_backward};
+const mt__grad mt__grad_silu_backward = {"SiluBackwardBackward0", "grad_output:self self",
+                                         silu_backward_backward};
 
 /* (1 - t^2) (u' + x u'' / 2 - x t u'^2), t = tanh(u), u = sqrt(2 / pi) (x + 0.044715 x^3) */
 static mt_tensor *gelu_tanh_bend(mt_value x)
@@ -93,7 +94,8 @@ static mt_status gelu_backward_backward(mt__backward *b)
         give_bend(b, 1, by_tanh ? gelu_tanh_bend(SELF) : gelu_bend(SELF));
     return mt_scope_status();
 }
-const mt__grad mt__grad_gelu_backward = {"GeluBackwardBackward0", "grad_output self", gelu_backward_backward};
+const mt__grad mt__grad_gelu_backward = {"GeluBackwardBackward0", "grad_output:self self",
+                                         gelu_backward_backward};
 
 static mt_status softplus_backward_backward(mt__backward *b)
 {
@@ -106,7 +108,7 @@ static mt_status softplus_backward_backward(mt__backward *b)
     }
     return mt_scope_status();
 }
-const mt__grad mt__grad_softplus_backward = {"SoftplusBackwardBackward0", "grad_output self",
+const mt__grad mt__grad_softplus_backward = {"SoftplusBackwardBackward0", "grad_output:self self",
                                              softplus_backward_backward};
 
 static mt_status leaky_relu_backward_backward(mt__backward *b)
@@ -132,5 +134,5 @@ static mt_status elu_backward_backward(mt__backward *b)
     }
     return mt_scope_status();
 }
-const mt__grad mt__grad_elu_backward = {"EluBackwardBackward0", "grad_output self_or_result",
+const mt__grad mt__grad_elu_backward = {"EluBackwardBackward0", "grad_output:self_or_result self_or_result",
                                         elu_backward_backward};

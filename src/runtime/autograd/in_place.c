@@ -60,7 +60,7 @@ mt_status mt__note_view(const mt__call *call)
         if (extra == NULL)
             return MT_E_NOMEM;
         extra->base = mt_retain(base);
-        extra->base_version = base->storage->version;
+        extra->base_version = *mt__version(base);
     }
     return MT_OK;
 }
@@ -111,7 +111,7 @@ static void set_history(mt_tensor *t, mt_node *node, uint32_t output)
     t->grad_fn = mt_node_retain(node);
     t->output = output;
     if (t->extra != NULL)
-        t->extra->base_version = t->storage->version;
+        t->extra->base_version = *mt__version(t);
     if (retains)
         mt_retain_grad(t);
     mt_node_release(old);
