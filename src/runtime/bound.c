@@ -109,7 +109,8 @@ mt_status mt_forget_history(mt_tensor *t)
 static int visit_hooks(const mt__hooks *hooks, mt_visit_fn *visit, void *arg)
 {
     for (uint32_t i = 0; i < hooks->count; i++) {
-        int end = hooks->items[i].fn != NULL ? visit(hooks->items[i].fn, hooks->items[i].user, arg) : 0;
+        const mt__hook *hook = hooks->items[i];
+        int end = hook->fn != NULL ? visit(hook->fn, hook->user, arg) : 0;
         if (end != 0)
             return end;
     }

@@ -72,6 +72,7 @@ typedef enum mt__node_kind {
 } mt__node_kind;
 
 typedef struct mt__hook {
+    _Atomic uint32_t refs;
     uint64_t id;
     uint32_t output; /* of the node; 0 for a leaf */
     bool retains;    /* stores the gradient in `tensor`; runs after all others */
@@ -82,7 +83,7 @@ typedef struct mt__hook {
 } mt__hook;
 
 typedef struct mt__hooks {
-    mt__hook *items; /* owned */
+    mt__hook **items; /* owned */
     uint32_t count, room;
 } mt__hooks;
 
@@ -196,7 +197,8 @@ void mt__meta_set(mt__meta *meta, const mt_tensor *t);
 
 mt_status mt__hooks_add(mt__hooks *hooks, const mt__hook *hook);
 void mt__hooks_free(mt__hooks *hooks);
-/* Runs the hooks for `output` on *grad (owned), which they may replace. */
+/* Runs the hooks for `output` on *grad (owned), which they may replace. Those that are there when it begins: hooks may add
+ * and remove hooks. */
 mt_status mt__hooks_run(const mt__hooks *hooks, uint32_t output, mt_tensor **grad);
 
 /* For derivatives. */

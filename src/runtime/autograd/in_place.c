@@ -105,8 +105,8 @@ static void set_history(mt_tensor *t, mt_node *node, uint32_t output)
     mt_node *old = t->grad_fn;
     bool retains = (t->flags & MT__RETAINS_GRAD) != 0;
     for (uint32_t i = 0; retains && old != NULL && i < old->hooks.count; i++)
-        if (old->hooks.items[i].tensor == t)
-            old->hooks.items[i].tensor = NULL;
+        if (old->hooks.items[i]->tensor == t)
+            old->hooks.items[i]->tensor = NULL;
     t->flags &= (uint16_t)~MT__RETAINS_GRAD;
     t->grad_fn = mt_node_retain(node);
     t->output = output;

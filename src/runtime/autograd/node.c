@@ -282,8 +282,8 @@ mt_status mt__leave_version(mt_tensor *t, uint32_t version)
 static void forget_retained(mt_node *node, const mt_tensor *t)
 {
     for (uint32_t i = 0; i < node->hooks.count; i++)
-        if (node->hooks.items[i].tensor == t)
-            node->hooks.items[i].tensor = NULL;
+        if (node->hooks.items[i]->tensor == t)
+            node->hooks.items[i]->tensor = NULL;
 }
 
 void mt__autograd_forget(mt_tensor *t)
