@@ -234,8 +234,8 @@ static mt_status run_tracked(mt__call *call)
 {
     const mt__op *op = call->op;
     mt_tensor *original = NULL;
-    mt_status status = MT_OK;
-    if (op->in_place) {
+    mt_status status = MT__UNLIKELY(op->constants != 0) ? mt__check_constants(call) : MT_OK;
+    if (status == MT_OK && op->in_place) {
         status = mt__in_place_check(call);
         if (status == MT_OK && (op->save_for[0] & mt__tracked_args(call))) {
             mt_value self = mt_value_tensor(written(call));
@@ -269,7 +269,7 @@ static inline mt_status run_new(mt__call *call, bool tracked)
             status = scope.status;
         if (status == MT_OK && op->factory && call->into == NULL)
             call->outs[0]->storage->version = 0; /* filling it was not a change */
-        scope.status = MT_OK; /* our return value reports it */
+        scope.status = MT_OK;                    /* our return value reports it */
         mt_scope_leave(&scope);
         return status;
     }

@@ -213,6 +213,18 @@ static void read_saves(mt__op *op)
     }
 }
 
+/* grad->constants: "weight pos_weight". */
+static void read_constants(mt__op *op)
+{
+    const char *at = op->grad->constants != NULL ? op->grad->constants : "";
+    for (size_t n; (n = strcspn(at, " ")) > 0; at += n + strspn(at + n, " ")) {
+        int param = find_param(op, at, n);
+        if (param < 0)
+            broken(op, at, "an unknown argument has no derivative");
+        op->constants |= (uint16_t)(1u << param);
+    }
+}
+
 /* Ops for which PyTorch has a separate node if the operand is a number. */
 static void find_number_node(mt__op *op)
 {
@@ -324,6 +336,7 @@ static void read_schema(mt__op *op)
         op->grad = NULL;
     if (op->grad != NULL) {
         read_saves(op);
+        read_constants(op);
         find_number_node(op);
     }
     find_recorded(op);

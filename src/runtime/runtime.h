@@ -238,6 +238,7 @@ typedef struct mt__op {
     bool host_numbers;               /* kernels of accelerators accept 0-dim CPU tensors */
     uint16_t save_for[MT__MAX_ARGS]; /* from grad->saves: the arguments whose gradients need this one */
     uint16_t save_out_for[MT__MAX_OUTS]; /* and this output */
+    uint16_t constants;                  /* from grad->constants: bits */
     mt_param params[MT__MAX_ARGS];
 } mt__op;
 

@@ -52,23 +52,12 @@ class Op:
     def ours(self):
         return getattr(mindtorch_v2._C.ops, self.id)
 
-    def theirs(self, torch, args):
+    def theirs(self, torch):
+        """All overloads: PyTorch chooses by the arguments."""
         packet = getattr(torch.ops.aten, self.name, None)
         if packet is None:
             raise Unfit(self.name)
-        name = self.overload
-        if any(p.type == "Operand" for p in self.parameters):
-            at = [i for i, p in enumerate(self.parameters) if p.type == "Operand"][0]
-            number = at < len(args) and not isinstance(args[at], Array)
-            if number:
-                name = name.replace("Tensor", "Scalar") if "Tensor" in name else name
-            if number and name not in packet.overloads():
-                return getattr(torch, self.name, None) or getattr(torch.Tensor, self.name)
-        if name not in packet.overloads():
-            name = name if name in packet.overloads() else "default"
-        if name not in packet.overloads():
-            raise Unfit(self.name)
-        return getattr(packet, name)
+        return packet
 
 
 OPS = [Op(row) for row in mindtorch_v2._C._op_table() if not UNRELATED.match(row[0])]
@@ -492,7 +481,7 @@ def _differ(kind, ours, theirs, loose):
 
 def compare(made, torch):
     """None: they agree. Else (what differs, details)."""
-    theirs_call = made.op.theirs(torch, made.args)
+    theirs_call = made.op.theirs(torch)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs, ours = _run(torch, theirs_call, made), _run(mindtorch_v2, made.op.ours(), made)

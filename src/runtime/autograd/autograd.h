@@ -51,6 +51,9 @@ struct mt__grad {
         saves; /* names of parameters, result, result1 ...; separated by spaces. "self:other": self, if the gradient
                         * of other is wanted */
     mt_status (*run)(mt__backward *b);
+    const char
+        *constants;  /* names of parameters without a derivative, which must not be tracked; NULL: none */
+    bool only_first; /* results but the first are constants to autograd */
 };
 
 typedef struct mt__edge {
@@ -146,6 +149,8 @@ void mt__autograd_forget(mt_tensor *t); /* the tensor is being freed */
 
 /* The arguments that autograd tracks: bits. */
 uint32_t mt__tracked_args(const mt__call *call);
+/* Fails if autograd tracks an argument that the op has no derivative for. */
+mt_status mt__check_constants(const mt__call *call);
 /* Before an op changes an argument in place: is it allowed? */
 mt_status mt__in_place_check(const mt__call *call);
 /* For an argument of an op that autograd tracks: is it an input for the memory timeline? */

@@ -576,6 +576,18 @@ uint32_t mt__tracked_args(const mt__call *call)
     return tracked;
 }
 
+mt_status mt__check_constants(const mt__call *call)
+{
+    uint32_t bad = call->op->constants & mt__tracked_args(call);
+    if (bad == 0)
+        return MT_OK;
+    const mt_param *p = &call->op->params[__builtin_ctz(bad)];
+    return mt__fail(MT_E_RUNTIME,
+                    "The function '%s' is not differentiable with respect to argument '%.*s'. This input "
+                    "cannot have requires_grad True.",
+                    call->op->name + 6, (int)p->name_length, p->name);
+}
+
 static mt_status connect_args(mt_node *node, const mt__call *call, mt_tensor *original, uint32_t tracked)
 {
     uint32_t edge = 0;
@@ -619,7 +631,8 @@ static mt_status own_outputs(mt_node *node, mt__call *call, uint32_t tracked)
             if (status == MT_OK)
                 node->saved_out[i].tensor->output = i;
         }
-        if (status == MT_OK && mt__is_floating((mt_dtype)t->dtype) && !call->op->in_place) {
+        bool constant = !mt__is_floating((mt_dtype)t->dtype) || (call->op->grad->only_first && i > 0);
+        if (status == MT_OK && !constant && !call->op->in_place) {
             t->grad_fn = mt_node_retain(node);
             t->output = i;
         }
