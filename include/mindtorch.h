@@ -454,6 +454,8 @@ MT_API mt_status mt_set_default_device(mt_device device); /* MT_E_RUNTIME: no su
 /* t becomes an alias of the data of `from` and keeps its place in the graph; same dtype where a graph needs
  * it. */
 MT_API mt_status mt_set_data(mt_tensor *t, const mt_tensor *from);
+/* Another tensor on the same memory, untracked: autograd does not notice its changes in place (PyTorch's t.data). */
+MT_API mt_status mt_alias(const mt_tensor *t, mt_tensor **out);
 /* t becomes a leaf that requires no gradient. Refused for views that autograd tracks. */
 MT_API mt_status mt_forget_history(mt_tensor *t);
 /* For cycle collectors: visits what only t keeps alive (nothing if there are other references to t), or drops

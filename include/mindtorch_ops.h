@@ -10,7 +10,10 @@
  *               F(formula)        after any of these: floating-point operations per call, by PyTorch's count
  *               O(overload, rule) last: it takes out=, like PyTorch's overload of that name; the rule for
  *                                 dtypes is an mt__out_rule (src/runtime/runtime.h)
- *   derivative  mt__grad_NAME in src/runtime/autograd/, or none
+ *   derivative  mt__grad_NAME in src/runtime/autograd/, or one of
+ *               of_parts            that of the ops it is composed of
+ *               not_differentiable  its results are constants to autograd
+ *               not_implemented     backward through it fails, with its name
  * Columns 3 and 4 are used by src/runtime/ops.c only. Rows may be added anywhere: ids never reach files.
  */
 #ifndef MINDTORCH_OPS_H
@@ -29,7 +32,7 @@
     X(mul_, "mul_.Tensor(Tensor(a!) self, Operand other) -> Tensor(a!)", K(binary, mul) F(elements), mul) \
     X(div, "div.Tensor(Tensor self, Operand other) -> Tensor", K(binary_float, div) O(out, CAST), div) \
     X(div_, "div_.Tensor(Tensor(a!) self, Operand other) -> Tensor(a!)", K(binary_float, div), div) \
-    X(floor_divide, "floor_divide(Tensor self, Operand other) -> Tensor", K(binary, floor_divide) O(out, CAST), none) \
+    X(floor_divide, "floor_divide(Tensor self, Operand other) -> Tensor", K(binary, floor_divide) O(out, CAST), not_implemented) \
     X(remainder, "remainder.Tensor(Tensor self, Operand other) -> Tensor", K(binary, remainder) O(Tensor_out, CAST), remainder) \
     X(pow, "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", K(binary, pow) O(Tensor_Scalar_out, CAST), pow_scalar) \
     X(pow_tensor, "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", K(binary, pow) O(Tensor_Tensor_out, CAST), pow_tensor) \
@@ -38,19 +41,19 @@
     X(maximum, "maximum(Tensor self, Tensor other) -> Tensor", K(binary, maximum) O(out, CAST), maximum) \
     X(minimum, "minimum(Tensor self, Tensor other) -> Tensor", K(binary, minimum) O(out, CAST), minimum) \
     X(atan2, "atan2(Tensor self, Tensor other) -> Tensor", K(binary_float, atan2) O(out, CAST), atan2) \
-    X(eq, "eq.Tensor(Tensor self, Operand other) -> Tensor", K(compare, eq) O(Tensor_out, CAST), none) \
-    X(ne, "ne.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ne) O(Tensor_out, CAST), none) \
-    X(lt, "lt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, lt) O(Tensor_out, CAST), none) \
-    X(le, "le.Tensor(Tensor self, Operand other) -> Tensor", K(compare, le) O(Tensor_out, CAST), none) \
-    X(gt, "gt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, gt) O(Tensor_out, CAST), none) \
-    X(ge, "ge.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ge) O(Tensor_out, CAST), none) \
-    X(logical_and, "logical_and(Tensor self, Tensor other) -> Tensor", K(compare, logical_and) O(out, CAST), none) \
-    X(logical_and_, "logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)", K(compare, logical_and), none) \
-    X(logical_or, "logical_or(Tensor self, Tensor other) -> Tensor", K(compare, logical_or) O(out, CAST), none) \
-    X(logical_xor, "logical_xor(Tensor self, Tensor other) -> Tensor", K(compare, logical_xor) O(out, CAST), none) \
-    X(bitwise_and, "bitwise_and.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_and) O(Tensor_out, CAST), none) \
-    X(bitwise_or, "bitwise_or.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_or) O(Tensor_out, CAST), none) \
-    X(bitwise_xor, "bitwise_xor.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_xor) O(Tensor_out, CAST), none)
+    X(eq, "eq.Tensor(Tensor self, Operand other) -> Tensor", K(compare, eq) O(Tensor_out, CAST), not_differentiable) \
+    X(ne, "ne.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ne) O(Tensor_out, CAST), not_differentiable) \
+    X(lt, "lt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, lt) O(Tensor_out, CAST), not_differentiable) \
+    X(le, "le.Tensor(Tensor self, Operand other) -> Tensor", K(compare, le) O(Tensor_out, CAST), not_differentiable) \
+    X(gt, "gt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, gt) O(Tensor_out, CAST), not_differentiable) \
+    X(ge, "ge.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ge) O(Tensor_out, CAST), not_differentiable) \
+    X(logical_and, "logical_and(Tensor self, Tensor other) -> Tensor", K(compare, logical_and) O(out, CAST), not_differentiable) \
+    X(logical_and_, "logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)", K(compare, logical_and), not_differentiable) \
+    X(logical_or, "logical_or(Tensor self, Tensor other) -> Tensor", K(compare, logical_or) O(out, CAST), not_differentiable) \
+    X(logical_xor, "logical_xor(Tensor self, Tensor other) -> Tensor", K(compare, logical_xor) O(out, CAST), not_differentiable) \
+    X(bitwise_and, "bitwise_and.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_and) O(Tensor_out, CAST), not_differentiable) \
+    X(bitwise_or, "bitwise_or.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_or) O(Tensor_out, CAST), not_differentiable) \
+    X(bitwise_xor, "bitwise_xor.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_xor) O(Tensor_out, CAST), not_differentiable)
 
 /* elementwise with one or three operands */
 #define MT_OPS_UNARY(X) \
@@ -63,7 +66,7 @@
     X(ceil, "ceil(Tensor self) -> Tensor", K(unary, ceil) O(out, FOUND), ceil) \
     X(round, "round(Tensor self) -> Tensor", K(unary, round) O(out, FOUND), round) \
     X(trunc, "trunc(Tensor self) -> Tensor", K(unary, trunc) O(out, FOUND), trunc) \
-    X(square, "square(Tensor self) -> Tensor", C(square) O(out, CAST), none) \
+    X(square, "square(Tensor self) -> Tensor", C(square) O(out, CAST), of_parts) \
     X(exp, "exp(Tensor self) -> Tensor", K(unary_float, exp) O(out, CAST), exp) \
     X(exp_, "exp_(Tensor(a!) self) -> Tensor(a!)", K(unary_float, exp), exp) \
     X(expm1, "expm1(Tensor self) -> Tensor", K(unary_float, expm1) O(out, CAST), expm1) \
@@ -80,11 +83,11 @@
     X(tanh, "tanh(Tensor self) -> Tensor", K(unary_float, tanh) O(out, CAST), tanh) \
     X(sigmoid, "sigmoid(Tensor self) -> Tensor", K(unary_float, sigmoid) O(out, CAST), sigmoid) \
     X(erf, "erf(Tensor self) -> Tensor", K(unary_float, erf) O(out, CAST), erf) \
-    X(isnan, "isnan(Tensor self) -> Tensor", K(unary_truth, isnan), none) \
-    X(isinf, "isinf(Tensor self) -> Tensor", K(unary_truth, isinf), none) \
-    X(isfinite, "isfinite(Tensor self) -> Tensor", K(unary_truth, isfinite), none) \
-    X(logical_not, "logical_not(Tensor self) -> Tensor", K(unary_truth, logical_not) O(out, CAST), none) \
-    X(bitwise_not, "bitwise_not(Tensor self) -> Tensor", K(unary_bits, bitwise_not) O(out, FOUND), none) \
+    X(isnan, "isnan(Tensor self) -> Tensor", K(unary_truth, isnan), not_differentiable) \
+    X(isinf, "isinf(Tensor self) -> Tensor", K(unary_truth, isinf), not_differentiable) \
+    X(isfinite, "isfinite(Tensor self) -> Tensor", K(unary_truth, isfinite), not_differentiable) \
+    X(logical_not, "logical_not(Tensor self) -> Tensor", K(unary_truth, logical_not) O(out, CAST), not_differentiable) \
+    X(bitwise_not, "bitwise_not(Tensor self) -> Tensor", K(unary_bits, bitwise_not) O(out, FOUND), not_differentiable) \
     X(relu, "relu(Tensor self) -> Tensor", K(unary, relu), relu) \
     X(relu_, "relu_(Tensor(a!) self) -> Tensor(a!)", K(unary, relu), relu) \
     X(gelu, "gelu(Tensor self, *, str approximate='none') -> Tensor", K(unary_real, gelu) O(out, SAME), gelu) \
@@ -107,42 +110,42 @@
     X(threshold_backward, "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor", K(pair, threshold_backward), threshold_backward) \
     X(tanh_backward, "tanh_backward(Tensor grad_output, Tensor output) -> Tensor", K(pair, tanh_backward), tanh_backward) \
     X(sigmoid_backward, "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor", K(pair, sigmoid_backward), sigmoid_backward) \
-    X(gelu_backward, "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor", K(pair, gelu_backward), none) \
-    X(silu_backward, "silu_backward(Tensor grad_output, Tensor self) -> Tensor", K(pair, silu_backward), none) \
-    X(softplus_backward, "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor", K(pair, softplus_backward), none) \
-    X(leaky_relu_backward, "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor", K(pair, leaky_relu_backward), none) \
-    X(elu_backward, "elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor", K(elu_backward, elu_backward), none)
+    X(gelu_backward, "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor", K(pair, gelu_backward), gelu_backward) \
+    X(silu_backward, "silu_backward(Tensor grad_output, Tensor self) -> Tensor", K(pair, silu_backward), silu_backward) \
+    X(softplus_backward, "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor", K(pair, softplus_backward), softplus_backward) \
+    X(leaky_relu_backward, "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor", K(pair, leaky_relu_backward), leaky_relu_backward) \
+    X(elu_backward, "elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor", K(elu_backward, elu_backward), elu_backward)
 
 /* views, copies, joining and splitting */
 #define MT_OPS_SHAPE(X) \
     X(as_strided, "as_strided(Tensor(a) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a)", V(as_strided), as_strided) \
     X(view, "view(Tensor(a) self, int[...] size) -> Tensor(a)", V(view), view) \
     X(_unsafe_view, "_unsafe_view(Tensor self, int[] size) -> Tensor", V(view), unsafe_view) \
-    X(reshape, "reshape(Tensor(a) self, int[...] shape) -> Tensor(a)", C(reshape), none) \
-    X(flatten, "flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)", C(flatten), none) \
+    X(reshape, "reshape(Tensor(a) self, int[...] shape) -> Tensor(a)", C(reshape), of_parts) \
+    X(flatten, "flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)", C(flatten), of_parts) \
     X(t, "t(Tensor(a) self) -> Tensor(a)", V(t), t) \
     X(transpose, "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", V(transpose), transpose) \
     X(permute, "permute(Tensor(a) self, int[...] dims) -> Tensor(a)", V(permute), permute) \
     X(expand, "expand(Tensor(a) self, int[...] size, *, bool implicit=False) -> Tensor(a)", V(expand), expand) \
-    X(expand_as, "expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", C(expand_as), none) \
-    X(view_as, "view_as(Tensor(a) self, Tensor other) -> Tensor(a)", C(view_as), none) \
+    X(expand_as, "expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", C(expand_as), of_parts) \
+    X(view_as, "view_as(Tensor(a) self, Tensor other) -> Tensor(a)", C(view_as), of_parts) \
     X(select, "select.int(Tensor(a) self, int dim, int index) -> Tensor(a)", V(select), select) \
     X(slice, "slice.Tensor(Tensor(a) self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor(a)", V(slice), slice) \
-    X(narrow, "narrow(Tensor(a) self, int dim, int start, int length) -> Tensor(a)", C(narrow), none) \
+    X(narrow, "narrow(Tensor(a) self, int dim, int start, int length) -> Tensor(a)", C(narrow), of_parts) \
     X(unsqueeze, "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", V(unsqueeze), unsqueeze) \
     X(squeeze, "squeeze(Tensor(a) self) -> Tensor(a)", V(squeeze), squeeze) \
     X(squeeze_dim, "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", V(squeeze_dim), squeeze_dim) \
     X(diagonal, "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)", V(diagonal), diagonal) \
-    X(detach, "detach(Tensor(a) self) -> Tensor(a)", V(detach), none) \
+    X(detach, "detach(Tensor(a) self) -> Tensor(a)", V(detach), not_differentiable) \
     X(split, "split.Tensor(Tensor(a) self, int split_size, int dim=0) -> Tensor[]", V(split), split) \
     X(split_with_sizes, "split_with_sizes(Tensor(a) self, int[] split_sizes, int dim=0) -> Tensor[]", V(split_with_sizes), split_with_sizes) \
-    X(chunk, "chunk(Tensor(a) self, int chunks, int dim=0) -> Tensor[]", C(chunk), none) \
+    X(chunk, "chunk(Tensor(a) self, int chunks, int dim=0) -> Tensor[]", C(chunk), of_parts) \
     X(unbind, "unbind.int(Tensor(a) self, int dim=0) -> Tensor[]", V(unbind), unbind) \
     X(clone, "clone(Tensor self) -> Tensor", K(clone, clone), clone) \
-    X(contiguous, "contiguous(Tensor(a) self) -> Tensor(a)", C(contiguous), none) \
+    X(contiguous, "contiguous(Tensor(a) self) -> Tensor(a)", C(contiguous), of_parts) \
     X(copy_, "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", K(copy, copy), copy) \
-    X(to_dtype, "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_dtype), none) \
-    X(to_device, "to.device(Tensor(a) self, Device device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_device), none) \
+    X(to_dtype, "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_dtype), of_parts) \
+    X(to_device, "to.device(Tensor(a) self, Device device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_device), of_parts) \
     X(_to_copy, "_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False) -> Tensor", K(to_copy, to_copy), to_copy) \
     X(cat, "cat(Tensor[] tensors, int dim=0) -> Tensor", K(cat, cat) O(out, CAST), cat) \
     X(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor", K(stack, stack) O(out, CAST), stack) \
@@ -151,9 +154,9 @@
     X(roll, "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor", K(roll, roll), roll) \
     X(tril, "tril(Tensor self, int diagonal=0) -> Tensor", K(triangle, tril) O(out, SAME), tril) \
     X(triu, "triu(Tensor self, int diagonal=0) -> Tensor", K(triangle, triu) O(out, SAME), triu) \
-    X(select_backward, "select_backward(Tensor grad_output, int[] input_sizes, int dim, int index) -> Tensor", C(select_backward), none) \
-    X(slice_backward, "slice_backward(Tensor grad_output, int[] input_sizes, int dim, int start, int end, int step) -> Tensor", C(slice_backward), none) \
-    X(diagonal_backward, "diagonal_backward(Tensor grad_output, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor", C(diagonal_backward), none)
+    X(select_backward, "select_backward(Tensor grad_output, int[] input_sizes, int dim, int index) -> Tensor", C(select_backward), of_parts) \
+    X(slice_backward, "slice_backward(Tensor grad_output, int[] input_sizes, int dim, int start, int end, int step) -> Tensor", C(slice_backward), of_parts) \
+    X(diagonal_backward, "diagonal_backward(Tensor grad_output, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor", C(diagonal_backward), of_parts)
 
 /* indexing by tensors */
 #define MT_OPS_INDEX(X) \
@@ -161,56 +164,56 @@
     X(index_put_, "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", K(index_put, index_put), index_put) \
     X(_index_put_impl_, "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)", K(index_put, index_put), index_put) \
     X(index_select, "index_select(Tensor self, int dim, Tensor index) -> Tensor", K(index_select, index_select) O(out, SAME), index_select) \
-    X(index_select_backward, "index_select_backward(Tensor grad, int[] self_sizes, int dim, Tensor index) -> Tensor", C(index_select_backward), none) \
+    X(index_select_backward, "index_select_backward(Tensor grad, int[] self_sizes, int dim, Tensor index) -> Tensor", C(index_select_backward), of_parts) \
     X(index_add_, "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)", K(index_add, index_add), index_add) \
     X(gather, "gather(Tensor self, int dim, Tensor index) -> Tensor", K(gather, gather) O(out, SAME), gather) \
-    X(gather_backward, "gather_backward(Tensor grad, Tensor self, int dim, Tensor index) -> Tensor", C(gather_backward), none) \
+    X(gather_backward, "gather_backward(Tensor grad, Tensor self, int dim, Tensor index) -> Tensor", C(gather_backward), of_parts) \
     X(scatter, "scatter.src(Tensor self, int dim, Tensor index, Operand src) -> Tensor", K(scatter, scatter) O(src_out, SAME), scatter) \
     X(scatter_, "scatter_.src(Tensor(a!) self, int dim, Tensor index, Operand src) -> Tensor(a!)", K(scatter, scatter), scatter) \
     X(scatter_add, "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", K(scatter_add, scatter_add) O(out, SAME), scatter_add) \
     X(scatter_add_, "scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", K(scatter_add, scatter_add), scatter_add) \
-    X(masked_select, "masked_select(Tensor self, Tensor mask) -> Tensor", C(masked_select) O(out, SAME), none) \
-    X(nonzero, "nonzero(Tensor self) -> Tensor", K(nonzero, nonzero) O(out, SAME), none) \
+    X(masked_select, "masked_select(Tensor self, Tensor mask) -> Tensor", C(masked_select) O(out, SAME), of_parts) \
+    X(nonzero, "nonzero(Tensor self) -> Tensor", K(nonzero, nonzero) O(out, SAME), not_differentiable) \
     X(embedding, "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", K(embedding, embedding), embedding) \
-    X(embedding_backward, "embedding_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor", C(embedding_backward), none) \
-    X(embedding_dense_backward, "embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor", K(embedding_dense_backward, embedding_dense_backward), none) \
-    X(one_hot, "one_hot(Tensor self, int num_classes=-1) -> Tensor", C(one_hot), none)
+    X(embedding_backward, "embedding_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor", C(embedding_backward), of_parts) \
+    X(embedding_dense_backward, "embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor", K(embedding_dense_backward, embedding_dense_backward), embedding_dense_backward) \
+    X(one_hot, "one_hot(Tensor self, int num_classes=-1) -> Tensor", C(one_hot), of_parts)
 
 /* new tensors, constant or random */
 #define MT_OPS_CREATE(X) \
-    X(empty, "empty.memory_format(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty, nothing) O(out, CHOSEN), none) \
-    X(empty_strided, "empty_strided(int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_strided, nothing), none) \
-    X(empty_like, "empty_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_like, nothing), none) \
-    X(zeros, "zeros(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(zeros) O(out, CHOSEN), none) \
-    X(zeros_like, "zeros_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(zeros_like), none) \
-    X(ones, "ones(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(ones) O(out, CHOSEN), none) \
-    X(ones_like, "ones_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(ones_like), none) \
-    X(full, "full(int[] size, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(full) O(out, CHOSEN), none) \
-    X(full_like, "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(full_like), none) \
-    X(new_empty_strided, "new_empty_strided(Tensor self, int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(new_empty_strided), none) \
-    X(new_zeros, "new_zeros(Tensor self, int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(new_zeros), none) \
+    X(empty, "empty.memory_format(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty, nothing) O(out, CHOSEN), not_differentiable) \
+    X(empty_strided, "empty_strided(int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_strided, nothing), not_differentiable) \
+    X(empty_like, "empty_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_like, nothing), not_differentiable) \
+    X(zeros, "zeros(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(zeros) O(out, CHOSEN), of_parts) \
+    X(zeros_like, "zeros_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(zeros_like), of_parts) \
+    X(ones, "ones(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(ones) O(out, CHOSEN), of_parts) \
+    X(ones_like, "ones_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(ones_like), of_parts) \
+    X(full, "full(int[] size, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(full) O(out, CHOSEN), of_parts) \
+    X(full_like, "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(full_like), of_parts) \
+    X(new_empty_strided, "new_empty_strided(Tensor self, int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(new_empty_strided), of_parts) \
+    X(new_zeros, "new_zeros(Tensor self, int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(new_zeros), of_parts) \
     X(fill_, "fill_.Scalar(Tensor(a!) self, Operand value) -> Tensor(a!)", K(fill, fill), fill) \
     X(zero_, "zero_(Tensor(a!) self) -> Tensor(a!)", K(self, zero), zero) \
-    X(arange, "arange(Scalar end, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange) O(out, CHOSEN), none) \
-    X(arange_start, "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange) O(start_out, CHOSEN), none) \
-    X(arange_step, "arange.start_step(Scalar start, Scalar end, Scalar step, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange) O(start_out, CHOSEN), none) \
-    X(linspace, "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(linspace, linspace) O(out, CHOSEN), none) \
-    X(eye, "eye(int n, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(eye, eye) O(out, CHOSEN), none) \
-    X(eye_m, "eye.m(int n, int m, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(eye, eye) O(m_out, CHOSEN), none) \
-    X(rand, "rand(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(rand) O(out, CHOSEN), none) \
-    X(rand_like, "rand_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(rand_like), none) \
-    X(randn, "randn(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randn) O(out, CHOSEN), none) \
-    X(randn_like, "randn_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randn_like), none) \
-    X(randint, "randint(int high, int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randint) O(out, CHOSEN), none) \
-    X(randint_low, "randint.low(int low, int high, int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randint_low) O(low_out, CHOSEN), none) \
-    X(randperm, "randperm(int n, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(randperm, randperm) O(out, CHOSEN), none) \
+    X(arange, "arange(Scalar end, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange) O(out, CHOSEN), not_differentiable) \
+    X(arange_start, "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange) O(start_out, CHOSEN), not_differentiable) \
+    X(arange_step, "arange.start_step(Scalar start, Scalar end, Scalar step, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange) O(start_out, CHOSEN), not_differentiable) \
+    X(linspace, "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(linspace, linspace) O(out, CHOSEN), not_differentiable) \
+    X(eye, "eye(int n, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(eye, eye) O(out, CHOSEN), not_differentiable) \
+    X(eye_m, "eye.m(int n, int m, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(eye, eye) O(m_out, CHOSEN), not_differentiable) \
+    X(rand, "rand(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(rand) O(out, CHOSEN), of_parts) \
+    X(rand_like, "rand_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(rand_like), of_parts) \
+    X(randn, "randn(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randn) O(out, CHOSEN), of_parts) \
+    X(randn_like, "randn_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randn_like), of_parts) \
+    X(randint, "randint(int high, int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randint) O(out, CHOSEN), of_parts) \
+    X(randint_low, "randint.low(int low, int high, int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randint_low) O(low_out, CHOSEN), of_parts) \
+    X(randperm, "randperm(int n, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(randperm, randperm) O(out, CHOSEN), not_differentiable) \
     X(uniform_, "uniform_(Tensor(a!) self, float from=0, float to=1) -> Tensor(a!)", K(self, uniform), zero) \
     X(normal_, "normal_(Tensor(a!) self, float mean=0, float std=1) -> Tensor(a!)", K(self, normal), zero) \
     X(random_, "random_.from(Tensor(a!) self, int from, int to) -> Tensor(a!)", K(self, random), zero) \
     X(bernoulli_, "bernoulli_.float(Tensor(a!) self, float p=0.5) -> Tensor(a!)", K(self, bernoulli), zero) \
-    X(bernoulli, "bernoulli(Tensor self) -> Tensor", K(bernoulli_of, bernoulli_of) O(out, SAME), none) \
-    X(multinomial, "multinomial(Tensor self, int num_samples, bool replacement=False) -> Tensor", K(multinomial, multinomial) O(out, SAME), none) \
-    X(dropout, "dropout(Tensor input, float p, bool train) -> Tensor", C(dropout), none)
+    X(bernoulli, "bernoulli(Tensor self) -> Tensor", K(bernoulli_of, bernoulli_of) O(out, SAME), not_differentiable) \
+    X(multinomial, "multinomial(Tensor self, int num_samples, bool replacement=False) -> Tensor", K(multinomial, multinomial) O(out, SAME), not_differentiable) \
+    X(dropout, "dropout(Tensor input, float p, bool train) -> Tensor", C(dropout), of_parts)
 
 /* reductions */
 #define MT_OPS_REDUCE(X) \
@@ -226,22 +229,22 @@
     X(min_dim, "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", K(pick_dim, min_dim) O(dim_min, SAME), min_dim) \
     X(amax, "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", K(amax, amax) O(out, SAME), amax) \
     X(amin, "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", K(amax, amin) O(out, SAME), amin) \
-    X(argmax, "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", K(argmax, argmax) O(out, SAME), none) \
-    X(argmin, "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", K(argmax, argmin) O(out, SAME), none) \
-    X(any, "any(Tensor self) -> Tensor", K(truth, any) O(all_out, TRUTH), none) \
-    X(any_dim, "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", K(truth_dim, any) O(out, TRUTH), none) \
-    X(all, "all(Tensor self) -> Tensor", K(truth, all) O(all_out, TRUTH), none) \
-    X(all_dim, "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", K(truth_dim, all) O(out, TRUTH), none) \
+    X(argmax, "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", K(argmax, argmax) O(out, SAME), not_differentiable) \
+    X(argmin, "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", K(argmax, argmin) O(out, SAME), not_differentiable) \
+    X(any, "any(Tensor self) -> Tensor", K(truth, any) O(all_out, TRUTH), not_differentiable) \
+    X(any_dim, "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", K(truth_dim, any) O(out, TRUTH), not_differentiable) \
+    X(all, "all(Tensor self) -> Tensor", K(truth, all) O(all_out, TRUTH), not_differentiable) \
+    X(all_dim, "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", K(truth_dim, all) O(out, TRUTH), not_differentiable) \
     X(var, "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", K(var, var) O(correction_out, CAST), var) \
     X(std, "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", K(var, std) O(correction_out, CAST), std) \
-    X(norm, "norm.ScalarOpt_dim(Tensor self, Scalar? p=2, int[1] dim=[], bool keepdim=False) -> Tensor", C(norm) O(out, SAME), none) \
+    X(norm, "norm.ScalarOpt_dim(Tensor self, Scalar? p=2, int[1] dim=[], bool keepdim=False) -> Tensor", C(norm) O(out, SAME), of_parts) \
     X(linalg_vector_norm, "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False) -> Tensor", K(vector_norm, vector_norm) O(out, SAME), vector_norm) \
     X(cumsum, "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", K(cumsum, cumsum) O(out, CHOSEN), cumsum) \
     X(logsumexp, "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", K(logsumexp, logsumexp) O(out, CAST), logsumexp) \
     X(topk, "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", K(topk, topk) O(values, SAME), topk) \
     X(sort, "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", K(sort, sort) O(values, SAME), sort) \
-    X(argsort, "argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", C(argsort), none) \
-    X(value_selecting_reduction_backward, "value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, int[] sizes, bool keepdim) -> Tensor", C(value_selecting_reduction_backward), none)
+    X(argsort, "argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", C(argsort), of_parts) \
+    X(value_selecting_reduction_backward, "value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, int[] sizes, bool keepdim) -> Tensor", C(value_selecting_reduction_backward), of_parts)
 
 /* matrix products, convolution, pooling */
 #define MT_OPS_MATRIX(X) \
@@ -251,73 +254,73 @@
     X(baddbmm, "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(baddbmm, baddbmm) F(added_product) O(out, SAME), baddbmm) \
     X(mv, "mv(Tensor self, Tensor vec) -> Tensor", K(mv, mv) O(out, SAME), mv) \
     X(dot, "dot(Tensor self, Tensor tensor) -> Tensor", K(dot, dot) O(out, SAME), dot) \
-    X(outer, "outer(Tensor self, Tensor vec2) -> Tensor", C(outer) O(out, CAST), none) \
-    X(ger, "ger(Tensor self, Tensor vec2) -> Tensor", C(ger) O(out, CAST), none) \
-    X(matmul, "matmul(Tensor self, Tensor other) -> Tensor", C(matmul) O(out, SAME), none) \
-    X(linear, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", C(linear), none) \
-    X(scaled_dot_product_attention, "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None) -> Tensor", C(scaled_dot_product_attention), none) \
-    X(conv2d, "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=[1, 1], int[2] padding=[0, 0], int[2] dilation=[1, 1], int groups=1) -> Tensor", C(conv2d) F(convolution), none) \
-    X(conv1d, "conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=[1], int[1] padding=[0], int[1] dilation=[1], int groups=1) -> Tensor", C(conv1d), none) \
+    X(outer, "outer(Tensor self, Tensor vec2) -> Tensor", C(outer) O(out, CAST), of_parts) \
+    X(ger, "ger(Tensor self, Tensor vec2) -> Tensor", C(ger) O(out, CAST), of_parts) \
+    X(matmul, "matmul(Tensor self, Tensor other) -> Tensor", C(matmul) O(out, SAME), of_parts) \
+    X(linear, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", C(linear), of_parts) \
+    X(scaled_dot_product_attention, "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None) -> Tensor", C(scaled_dot_product_attention), of_parts) \
+    X(conv2d, "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=[1, 1], int[2] padding=[0, 0], int[2] dilation=[1, 1], int groups=1) -> Tensor", C(conv2d) F(convolution), of_parts) \
+    X(conv1d, "conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=[1], int[1] padding=[0], int[1] dilation=[1], int groups=1) -> Tensor", C(conv1d), of_parts) \
     X(convolution, "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups) -> Tensor", K(convolution, convolution), convolution) \
-    X(convolution_backward, "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(convolution_backward, convolution_backward), none) \
-    X(max_pool2d, "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=[0, 0], int[2] dilation=[1, 1], bool ceil_mode=False) -> Tensor", C(max_pool2d), none) \
+    X(convolution_backward, "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(convolution_backward, convolution_backward), convolution_backward) \
+    X(max_pool2d, "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=[0, 0], int[2] dilation=[1, 1], bool ceil_mode=False) -> Tensor", C(max_pool2d), of_parts) \
     X(max_pool2d_with_indices, "max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=[0, 0], int[2] dilation=[1, 1], bool ceil_mode=False) -> (Tensor, Tensor)", K(max_pool2d, max_pool2d), max_pool2d) \
-    X(max_pool2d_with_indices_backward, "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", K(max_pool2d_backward, max_pool2d_backward), none) \
+    X(max_pool2d_with_indices_backward, "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", K(max_pool2d_backward, max_pool2d_backward), max_pool2d_backward) \
     X(avg_pool2d, "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=[0, 0], bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", K(avg_pool2d, avg_pool2d) O(out, SAME), avg_pool2d) \
-    X(avg_pool2d_backward, "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", K(avg_pool2d_backward, avg_pool2d_backward), none) \
-    X(adaptive_avg_pool2d, "adaptive_avg_pool2d(Tensor self, int[2] output_size) -> Tensor", C(adaptive_avg_pool2d) O(out, SAME), none) \
+    X(avg_pool2d_backward, "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", K(avg_pool2d_backward, avg_pool2d_backward), avg_pool2d_backward) \
+    X(adaptive_avg_pool2d, "adaptive_avg_pool2d(Tensor self, int[2] output_size) -> Tensor", C(adaptive_avg_pool2d) O(out, SAME), of_parts) \
     X(_adaptive_avg_pool2d, "_adaptive_avg_pool2d(Tensor self, int[2] output_size) -> Tensor", K(adaptive_avg_pool2d, adaptive_avg_pool2d), adaptive_avg_pool2d) \
-    X(_adaptive_avg_pool2d_backward, "_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor", K(adaptive_avg_pool2d_backward, adaptive_avg_pool2d_backward), none)
+    X(_adaptive_avg_pool2d_backward, "_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor", K(adaptive_avg_pool2d_backward, adaptive_avg_pool2d_backward), adaptive_avg_pool2d_backward)
 
 /* normalisation, softmax, losses */
 #define MT_OPS_NN(X) \
-    X(softmax, "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", C(softmax) O(int_out, SAME), none) \
+    X(softmax, "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", C(softmax) O(int_out, SAME), of_parts) \
     X(_softmax, "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", K(softmax, softmax) O(out, SAME), softmax) \
     X(_softmax_backward_data, "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor", K(softmax_backward, softmax_backward), softmax_backward) \
-    X(log_softmax, "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", C(log_softmax) O(int_out, SAME), none) \
+    X(log_softmax, "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", C(log_softmax) O(int_out, SAME), of_parts) \
     X(_log_softmax, "_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", K(softmax, log_softmax) O(out, SAME), log_softmax) \
     X(_log_softmax_backward_data, "_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor", K(softmax_backward, log_softmax_backward) O(out, SAME), log_softmax_backward) \
-    X(layer_norm, "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor", C(layer_norm), none) \
+    X(layer_norm, "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor", C(layer_norm), of_parts) \
     X(native_layer_norm, "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)", K(layer_norm, layer_norm), layer_norm) \
-    X(native_layer_norm_backward, "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(layer_norm_backward, layer_norm_backward), none) \
-    X(batch_norm, "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor", C(batch_norm), none) \
-    X(_batch_norm_impl_index, "_batch_norm_impl_index(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> (Tensor, Tensor, Tensor)", C(batch_norm_impl_index), none) \
+    X(native_layer_norm_backward, "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(layer_norm_backward, layer_norm_backward), not_implemented) \
+    X(batch_norm, "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor", C(batch_norm), of_parts) \
+    X(_batch_norm_impl_index, "_batch_norm_impl_index(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> (Tensor, Tensor, Tensor)", C(batch_norm_impl_index), of_parts) \
     X(native_batch_norm, "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", K(batch_norm, batch_norm), batch_norm) \
-    X(native_batch_norm_backward, "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(batch_norm_backward, batch_norm_backward), none) \
+    X(native_batch_norm_backward, "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(batch_norm_backward, batch_norm_backward), not_implemented) \
     X(mse_loss, "mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", K(loss, mse_loss) O(out, CAST), mse_loss) \
     X(mse_loss_backward, "mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor", K(loss_backward, mse_loss_backward), mse_loss_backward) \
-    X(l1_loss, "l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", C(l1_loss), none) \
+    X(l1_loss, "l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", C(l1_loss), of_parts) \
     X(smooth_l1_loss, "smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor", K(loss, smooth_l1_loss) O(out, CAST), smooth_l1_loss) \
-    X(smooth_l1_loss_backward, "smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor", K(loss_backward, smooth_l1_loss_backward), none) \
+    X(smooth_l1_loss_backward, "smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor", K(loss_backward, smooth_l1_loss_backward), not_implemented) \
     X(binary_cross_entropy, "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor", K(bce, bce) O(out, SAME), bce) \
-    X(binary_cross_entropy_backward, "binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor", K(loss_backward, bce_backward), none) \
+    X(binary_cross_entropy_backward, "binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor", K(loss_backward, bce_backward), not_implemented) \
     X(binary_cross_entropy_with_logits, "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor", K(bce_logits, bce_logits), bce_logits) \
-    X(kl_div, "kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor", C(kl_div), none) \
+    X(kl_div, "kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor", C(kl_div), of_parts) \
     X(xlogy, "xlogy.Tensor(Tensor self, Tensor other) -> Tensor", K(xlogy, xlogy) O(OutTensor, CAST), xlogy) \
-    X(nll_loss_nd, "nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor", C(nll_loss_nd), none) \
-    X(nll_loss, "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor", C(nll_loss) O(out, SAME), none) \
+    X(nll_loss_nd, "nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor", C(nll_loss_nd), of_parts) \
+    X(nll_loss, "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor", C(nll_loss) O(out, SAME), of_parts) \
     X(nll_loss_forward, "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor output, Tensor total_weight)", K(nll_loss, nll_loss), nll_loss) \
-    X(nll_loss_backward, "nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight) -> Tensor", K(nll_loss_backward, nll_loss_backward), none) \
-    X(nll_loss2d, "nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor", C(nll_loss2d), none) \
+    X(nll_loss_backward, "nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight) -> Tensor", K(nll_loss_backward, nll_loss_backward), not_implemented) \
+    X(nll_loss2d, "nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor", C(nll_loss2d), of_parts) \
     X(nll_loss2d_forward, "nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor output, Tensor total_weight)", K(nll_loss2d, nll_loss), nll_loss2d) \
-    X(nll_loss2d_backward, "nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight) -> Tensor", K(nll_loss2d_backward, nll_loss_backward), none) \
-    X(cross_entropy_loss, "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, float label_smoothing=0.0) -> Tensor", C(cross_entropy_loss), none)
+    X(nll_loss2d_backward, "nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight) -> Tensor", K(nll_loss2d_backward, nll_loss_backward), not_implemented) \
+    X(cross_entropy_loss, "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, float label_smoothing=0.0) -> Tensor", C(cross_entropy_loss), of_parts)
 
 /* optimizer steps, all parameters at once. Like PyTorch's fused ops, but the op increments state_steps; lists
  * of states that the options do not need may be empty */
 #define MT_OPS_OPTIM(X) \
-    X(_fused_sgd_, "_fused_sgd_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step) -> ()", K(optimizer_step, fused_sgd), none) \
-    X(_fused_adam_, "_fused_adam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] max_exp_avg_sqs, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) -> ()", K(optimizer_step, fused_adam), none) \
-    X(_fused_adamw_, "_fused_adamw_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] max_exp_avg_sqs, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) -> ()", K(optimizer_step, fused_adamw), none) \
-    X(_fused_adagrad_, "_fused_adagrad_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] state_sums, Tensor(c!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize) -> ()", K(optimizer_step, fused_adagrad), none) \
-    X(_fused_rmsprop_, "_fused_rmsprop_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] square_avgs, Tensor(c!)[] grad_avgs, Tensor(d!)[] momentum_buffer_list, Tensor(e!)[] state_steps, *, float lr, float alpha, float eps, float weight_decay, float momentum, bool centered, bool maximize) -> ()", K(optimizer_step, fused_rmsprop), none) \
-    X(_fused_adadelta_, "_fused_adadelta_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] square_avgs, Tensor(c!)[] acc_deltas, Tensor(d!)[] state_steps, *, float lr, float rho, float eps, float weight_decay, bool maximize) -> ()", K(optimizer_step, fused_adadelta), none) \
-    X(_fused_adamax_, "_fused_adamax_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_infs, Tensor(d!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool maximize) -> ()", K(optimizer_step, fused_adamax), none) \
-    X(_fused_nadam_, "_fused_nadam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] mu_products, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float momentum_decay, float eps, bool decoupled_weight_decay, bool maximize) -> ()", K(optimizer_step, fused_nadam), none) \
-    X(_fused_radam_, "_fused_radam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool decoupled_weight_decay, bool maximize) -> ()", K(optimizer_step, fused_radam), none) \
-    X(_fused_asgd_, "_fused_asgd_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] axs, Tensor(c!)[] mus, Tensor(d!)[] etas, Tensor(e!)[] state_steps, *, float lambd, float lr, float t0, float alpha, float weight_decay, bool maximize) -> ()", K(optimizer_step, fused_asgd), none) \
-    X(_fused_rprop_, "_fused_rprop_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] prevs, Tensor(c!)[] step_sizes, Tensor(d!)[] state_steps, *, float etaminus, float etaplus, float step_size_min, float step_size_max, bool maximize) -> ()", K(optimizer_step, fused_rprop), none) \
-    X(_fused_sparse_adam_, "_fused_sparse_adam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] state_steps, *, float lr, float beta1, float beta2, float eps, bool maximize) -> ()", K(optimizer_step, fused_sparse_adam), none)
+    X(_fused_sgd_, "_fused_sgd_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step) -> ()", K(optimizer_step, fused_sgd), not_implemented) \
+    X(_fused_adam_, "_fused_adam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] max_exp_avg_sqs, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) -> ()", K(optimizer_step, fused_adam), not_implemented) \
+    X(_fused_adamw_, "_fused_adamw_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] max_exp_avg_sqs, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) -> ()", K(optimizer_step, fused_adamw), not_implemented) \
+    X(_fused_adagrad_, "_fused_adagrad_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] state_sums, Tensor(c!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize) -> ()", K(optimizer_step, fused_adagrad), not_implemented) \
+    X(_fused_rmsprop_, "_fused_rmsprop_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] square_avgs, Tensor(c!)[] grad_avgs, Tensor(d!)[] momentum_buffer_list, Tensor(e!)[] state_steps, *, float lr, float alpha, float eps, float weight_decay, float momentum, bool centered, bool maximize) -> ()", K(optimizer_step, fused_rmsprop), not_implemented) \
+    X(_fused_adadelta_, "_fused_adadelta_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] square_avgs, Tensor(c!)[] acc_deltas, Tensor(d!)[] state_steps, *, float lr, float rho, float eps, float weight_decay, bool maximize) -> ()", K(optimizer_step, fused_adadelta), not_implemented) \
+    X(_fused_adamax_, "_fused_adamax_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_infs, Tensor(d!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool maximize) -> ()", K(optimizer_step, fused_adamax), not_implemented) \
+    X(_fused_nadam_, "_fused_nadam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] mu_products, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float momentum_decay, float eps, bool decoupled_weight_decay, bool maximize) -> ()", K(optimizer_step, fused_nadam), not_implemented) \
+    X(_fused_radam_, "_fused_radam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool decoupled_weight_decay, bool maximize) -> ()", K(optimizer_step, fused_radam), not_implemented) \
+    X(_fused_asgd_, "_fused_asgd_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] axs, Tensor(c!)[] mus, Tensor(d!)[] etas, Tensor(e!)[] state_steps, *, float lambd, float lr, float t0, float alpha, float weight_decay, bool maximize) -> ()", K(optimizer_step, fused_asgd), not_implemented) \
+    X(_fused_rprop_, "_fused_rprop_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] prevs, Tensor(c!)[] step_sizes, Tensor(d!)[] state_steps, *, float etaminus, float etaplus, float step_size_min, float step_size_max, bool maximize) -> ()", K(optimizer_step, fused_rprop), not_implemented) \
+    X(_fused_sparse_adam_, "_fused_sparse_adam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] state_steps, *, float lr, float beta1, float beta2, float eps, bool maximize) -> ()", K(optimizer_step, fused_sparse_adam), not_implemented)
 
 #define MT_OPS(X) \
     MT_OPS_BINARY(X) \

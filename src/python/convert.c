@@ -595,6 +595,12 @@ PyObject *mtpy_tolist(mt_tensor *t)
     return list;
 }
 
+/* What a buffer keeps: the tensor's memory, which the object may leave (x.data = y), and its shape. */
+typedef struct lent {
+    mt_tensor *memory;
+    Py_ssize_t dims[MT_MAX_RANK], strides[MT_MAX_RANK];
+} lent;
+
 int mtpy_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
     static char *const formats[] = {"?", "i", "l", "f", "d"};
@@ -610,14 +616,15 @@ int mtpy_getbuffer(PyObject *self, Py_buffer *view, int flags)
     }
     int rank = mt_rank(t);
     Py_ssize_t item = (Py_ssize_t)mt_dtype_bytes(mt_dtype_of(t));
-    Py_ssize_t *numbers = PyMem_Malloc(sizeof(Py_ssize_t) * 2 * MT_MAX_RANK); /* a copy */
-    if (numbers == NULL) {
+    lent *l = PyMem_Malloc(sizeof *l);
+    if (l == NULL || mt_alias(t, &l->memory) != MT_OK) {
+        PyMem_Free(l);
         PyErr_NoMemory();
         return -1;
     }
     for (int i = 0; i < rank; i++) {
-        numbers[i] = (Py_ssize_t)mt_dims(t)[i];
-        numbers[MT_MAX_RANK + i] = (Py_ssize_t)mt_strides(t)[i] * item;
+        l->dims[i] = (Py_ssize_t)mt_dims(t)[i];
+        l->strides[i] = (Py_ssize_t)mt_strides(t)[i] * item;
     }
     view->buf = mt_data(t);
     view->len = (Py_ssize_t)mt_numel(t) * item;
@@ -625,18 +632,20 @@ int mtpy_getbuffer(PyObject *self, Py_buffer *view, int flags)
     view->itemsize = item;
     view->format = flags & PyBUF_FORMAT ? formats[mt_dtype_of(t)] : NULL;
     view->ndim = rank;
-    view->shape = flags & PyBUF_ND && rank > 0 ? numbers : NULL;
-    view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES && rank > 0 ? numbers + MT_MAX_RANK : NULL;
+    view->shape = flags & PyBUF_ND && rank > 0 ? l->dims : NULL;
+    view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES && rank > 0 ? l->strides : NULL;
     view->suboffsets = NULL;
-    view->internal = numbers;
+    view->internal = l;
     view->obj = Py_NewRef(self);
     return 0;
 }
 
 void mtpy_releasebuffer(PyObject *self, Py_buffer *view)
 {
+    lent *l = view->internal;
     (void)self;
-    PyMem_Free(view->internal);
+    mt_release(l->memory);
+    PyMem_Free(l);
 }
 
 PyObject *mtpy_numpy(PyObject *self)

@@ -201,8 +201,9 @@ static PyObject *retain_grad(PyObject *self, PyObject *unused)
 static PyObject *get_data(PyObject *self, void *unused)
 {
     (void)unused;
-    mt_value args[] = {mt_value_tensor(SELF)};
-    return mtpy_call1(MT_OP_detach, args, 1);
+    mt_tensor *alias;
+    mt_status status = mt_alias(SELF, &alias);
+    return status == MT_OK ? mtpy_wrap(alias) : mtpy_raise(status);
 }
 
 static int set_data(PyObject *self, PyObject *value, void *unused)

@@ -61,6 +61,9 @@ mt_status mt_set_data(mt_tensor *t, const mt_tensor *from)
             MT_E_RUNTIME,
             "data set to a tensor that requires gradients must be floating point or complex dtype");
     mt_storage *old = t->storage;
+    mt_status status = mt__leave_version(t, *mt__version(t)); /* not a change, to autograd */
+    if (status != MT_OK)
+        return status;
     t->storage = mt__storage_retain(from->storage);
     t->dtype = from->dtype;
     t->rank = from->rank;
@@ -75,6 +78,18 @@ mt_status mt_set_data(mt_tensor *t, const mt_tensor *from)
         mt_tensor_tag(t, old->category); /* parameters stay parameters on another device */
     mt__storage_release(old);
     return MT_OK;
+}
+
+mt_status mt_alias(const mt_tensor *t, mt_tensor **out)
+{
+    mt_status status = mt__alias(t, t->rank, t->dims, t->strides, t->offset, out);
+    if (status == MT_OK)
+        status = mt__leave_version(*out, 0);
+    if (status != MT_OK) {
+        mt_release(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 mt_status mt_forget_history(mt_tensor *t)
@@ -94,7 +109,8 @@ mt_status mt_forget_history(mt_tensor *t)
 static int visit_hooks(const mt__hooks *hooks, mt_visit_fn *visit, void *arg)
 {
     for (uint32_t i = 0; i < hooks->count; i++) {
-        int end = hooks->items[i].fn != NULL ? visit(hooks->items[i].fn, hooks->items[i].user, arg) : 0;
+        const mt__hook *hook = hooks->items[i];
+        int end = hook->fn != NULL ? visit(hook->fn, hook->user, arg) : 0;
         if (end != 0)
             return end;
     }

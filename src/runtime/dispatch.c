@@ -234,10 +234,10 @@ static mt_status run_tracked(mt__call *call)
 {
     const mt__op *op = call->op;
     mt_tensor *original = NULL;
-    mt_status status = MT_OK;
-    if (op->in_place) {
+    mt_status status = MT__UNLIKELY(op->constants != 0) ? mt__check_constants(call) : MT_OK;
+    if (status == MT_OK && op->in_place) {
         status = mt__in_place_check(call);
-        if (status == MT_OK && (op->save_args & 1u)) {
+        if (status == MT_OK && (op->save_for[0] & mt__tracked_args(call))) {
             mt_value self = mt_value_tensor(written(call));
             status = call->shown && mt__interceptor.fn == NULL
                          ? mt__call_below(MT_OP_clone, &self, 1, &original)
@@ -250,8 +250,6 @@ static mt_status run_tracked(mt__call *call)
     }
     if (status == MT_OK)
         status = run_or_hand_over(call);
-    if (status == MT_OK && op->in_place)
-        written(call)->storage->version++;
     if (status == MT_OK)
         status = mt__record_node(call, original);
     mt_release(original);
@@ -269,7 +267,9 @@ static inline mt_status run_new(mt__call *call, bool tracked)
         mt_status status = op->composite(call);
         if (status == MT_OK)
             status = scope.status;
-        scope.status = MT_OK; /* our return value reports it */
+        if (status == MT_OK && op->factory && call->into == NULL)
+            call->outs[0]->storage->version = 0; /* filling it was not a change */
+        scope.status = MT_OK;                    /* our return value reports it */
         mt_scope_leave(&scope);
         return status;
     }
@@ -278,7 +278,7 @@ static inline mt_status run_new(mt__call *call, bool tracked)
     mt_status status = run_or_hand_over(call);
     if ((op->in_place || op->view) && status == MT_OK && !mt__interceptor.below_autograd) {
         if (op->in_place)
-            written(call)->storage->version++;
+            ++*mt__version(written(call));
         if (op->view)
             status = mt__note_view(call);
     }
@@ -665,7 +665,7 @@ mt_status mt__run_quietly(mt_op_id id, const mt_value *args, unsigned count, mt_
     if (status == MT_OK)
         status = run_kernel(&call);
     if (status == MT_OK && op->in_place)
-        written(&call)->storage->version++;
+        ++*mt__version(written(&call));
     if (status != MT_OK)
         drop_outs(&call);
     return status;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include "base/plain.h"
 
-const mt__grad mt__grad_none;
+const mt__grad mt__grad_of_parts, mt__grad_not_differentiable;
 
 #define K(infer_fn, kernel) .infer = mt__infer_##infer_fn, .kernels = {mt__cpu_##kernel}
 #define V(infer_fn) .infer = mt__infer_##infer_fn, .view = true
@@ -170,25 +170,58 @@ static void read_outs(mt__op *op, const char *at)
         broken(op, at, "outputs");
 }
 
-/* The bits of the arguments and outputs that grad->saves names: "self other result1". */
+static int find_param(const mt__op *op, const char *name, size_t length)
+{
+    for (unsigned i = 0; i < op->param_count; i++)
+        if (op->params[i].name_length == length && strncmp(op->params[i].name, name, length) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* "self,other": the bits of these parameters; nothing: all. */
+static uint16_t read_users(const mt__op *op, const char *at)
+{
+    uint16_t users = 0;
+    while (*at == ':' || *at == ',') {
+        size_t n = strcspn(++at, ", ");
+        int param = find_param(op, at, n);
+        if (param < 0)
+            broken(op, at, "the derivative saves something for an unknown argument");
+        users |= (uint16_t)(1u << param);
+        at += n;
+    }
+    return users != 0 ? users : UINT16_MAX;
+}
+
+/* grad->saves: "self:other other result1". */
 static void read_saves(mt__op *op)
 {
     const char *at = op->grad->saves;
     while (at != NULL && *at != 0) {
-        size_t n = strcspn(at, " ");
-        bool found = false;
-        for (unsigned i = 0; i < op->param_count; i++)
-            if (op->params[i].name_length == n && strncmp(op->params[i].name, at, n) == 0) {
-                op->save_args |= 1u << i;
-                found = true;
-            }
-        if (strncmp(at, "result", 6) == 0 && n <= 7) {
-            op->save_outs |= 1u << (n == 7 ? at[6] - '0' : 0);
-            found = true;
-        }
-        if (!found)
+        size_t n = strcspn(at, " :");
+        int param = find_param(op, at, n);
+        uint16_t users = read_users(op, at + n);
+        if (param >= 0) {
+            op->save_for[param] = users;
+        } else if (strncmp(at, "result", 6) == 0 && n <= 7) {
+            op->save_out_for[n == 7 ? at[6] - '0' : 0] = users;
+        } else {
             broken(op, at, "the derivative saves an unknown argument or result");
-        at += n + strspn(at + n, " ");
+        }
+        at += strcspn(at, " ");
+        at += strspn(at, " ");
+    }
+}
+
+/* grad->constants: "weight pos_weight". */
+static void read_constants(mt__op *op)
+{
+    const char *at = op->grad->constants != NULL ? op->grad->constants : "";
+    for (size_t n; (n = strcspn(at, " ")) > 0; at += n + strspn(at + n, " ")) {
+        int param = find_param(op, at, n);
+        if (param < 0)
+            broken(op, at, "an unknown argument has no derivative");
+        op->constants |= (uint16_t)(1u << param);
     }
 }
 
@@ -303,6 +336,7 @@ static void read_schema(mt__op *op)
         op->grad = NULL;
     if (op->grad != NULL) {
         read_saves(op);
+        read_constants(op);
         find_number_node(op);
     }
     find_recorded(op);

@@ -203,7 +203,7 @@ mt_status mt__settle(mt__call *call)
             mt_release(made);
             call->outs[i] = done;
         } else {
-            target->storage->version++;
+            ++*mt__version(target);
         }
     }
     return status;

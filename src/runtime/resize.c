@@ -31,17 +31,19 @@ static void begin(recorded *r, uint32_t name, mt_tensor *t, mt_tensor *source, c
     mtp_op_begin(&r->op);
 }
 
-static void take_storage(mt_tensor *t, mt_storage *storage, int64_t offset)
+/* The tensor goes on counting its own changes: what autograd saved on the old memory is stale. */
+static mt_status take_storage(mt_tensor *t, mt_storage *storage, int64_t offset)
 {
     mt_storage *old = t->storage;
-    uint32_t version = old != NULL ? old->version : 0;
+    mt_status status = mt__leave_version(t, *mt__version(t) + 1);
+    if (status != MT_OK)
+        return status;
     t->storage = mt__storage_retain(storage);
     t->offset = offset;
     t->data = MT_DEVICE_TYPE(t->device) == 0 ? (char *)storage->data + offset * (int64_t)mt__size_of(t)
                                              : storage->data;
-    if (storage->version <= version)
-        storage->version = version + 1; /* tensors that autograd saved on the old memory are stale */
     mt__storage_release(old);
+    return MT_OK;
 }
 
 static mt_status check(const mt_tensor *t, const char *what)
@@ -71,7 +73,7 @@ static mt_status grow(mt_tensor *t, int64_t numel)
         mt_release(done);
     }
     if (status == MT_OK)
-        take_storage(t, fresh->storage, t->offset);
+        status = take_storage(t, fresh->storage, t->offset);
     mt_release(fresh);
     return status;
 }
@@ -89,7 +91,7 @@ mt_status mt__resize(mt_tensor *t, int rank, const int64_t *dims)
         if (status != MT_OK)
             return status;
     } else {
-        t->storage->version++;
+        ++*mt__version(t);
     }
     t->rank = (uint8_t)rank;
     t->numel = numel;
@@ -123,8 +125,10 @@ static mt_status set_empty(mt_tensor *t)
     mt_status status = mt__storage_create(t->device, 0, &none);
     if (status != MT_OK)
         return status;
-    take_storage(t, none, 0);
+    status = take_storage(t, none, 0);
     mt__storage_release(none);
+    if (status != MT_OK)
+        return status;
     t->rank = 1;
     t->numel = t->dims[0] = 0;
     t->strides[0] = 1;
@@ -145,8 +149,7 @@ mt_status mt_set(mt_tensor *t, mt_tensor *source)
     begin(&r, MTP_NAME("aten::set_"), t, source, NULL);
     if (source == NULL) {
         status = set_empty(t);
-    } else {
-        take_storage(t, source->storage, source->offset);
+    } else if ((status = take_storage(t, source->storage, source->offset)) == MT_OK) {
         t->rank = source->rank;
         t->numel = source->numel;
         memcpy(t->dims, source->dims, sizeof t->dims);

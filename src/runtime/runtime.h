@@ -33,7 +33,7 @@ const char *mt__device_text(mt_device device); /* "cpu", "npu:0" */
 /* Memory shared by tensors. For CPU memory that we allocate, this header precedes the bytes. */
 struct mt_storage {
     _Atomic uint32_t refs;
-    uint32_t version; /* how often the bytes were changed in place */
+    uint32_t version; /* how often the bytes were changed in place: mt__version() */
     mt_device device;
     _Atomic uint8_t category; /* mtp_memory_category; relaxed: independent of other fields */
     uint8_t size_class;       /* for the allocator */
@@ -85,7 +85,8 @@ enum mt__tensor_flags {
     MT__VIEW_OF_NO_GRAD = 64,  /* a view made under no_grad, or a view of one: autograd forbids changes */
     MT__VIEW_OF_SEVERAL = 128, /* one of several views of split() or the like, or a view of one: the same */
     MT__IS_INPUT = 32,         /* made from the user's data, not by an op */
-    MT__IS_NUMBER = 256        /* stands for a number, and promotes like one: numbers.c */
+    MT__IS_NUMBER = 256,       /* stands for a number, and promotes like one: numbers.c */
+    MT__OWN_VERSION = 512      /* counts its changes in extra->versions, not in the storage */
 };
 
 struct mt__extra; /* autograd/autograd.h: rarely needed parts */
@@ -173,6 +174,16 @@ static inline mt__split mt__split_at(const mt_tensor *t, int dim)
     return s;
 }
 
+/* How often the memory was changed in place, as far as autograd should notice: a tensor shares its count with its views
+ * and with what detach() returns, but not with its .data. */
+uint32_t *mt__own_version(const mt_tensor *t);
+static inline uint32_t *mt__version(const mt_tensor *t)
+{
+    return MT__UNLIKELY(t->flags & MT__OWN_VERSION) ? mt__own_version(t) : &t->storage->version;
+}
+mt_status mt__share_version(mt_tensor *t, const mt_tensor *with); /* with has an own one */
+mt_status mt__leave_version(mt_tensor *t, uint32_t version);      /* t counts for itself from now on */
+
 bool mt__base_tracks(const mt_tensor *view);
 static inline bool mt__tracks(const mt_tensor *t) /* does autograd track it? */
 {
@@ -253,16 +264,18 @@ typedef struct mt__op {
     uint8_t param_count, required;
     uint8_t out_count; /* 0: a list */
     bool in_place;
-    bool view;                     /* outputs share the first tensor's storage */
-    bool factory;                  /* hidden from autograd, with the ops that it calls */
-    int8_t options;                /* position of the adjacent dtype and device; -1: none */
-    const mt__missing *missing;    /* NULL: none */
-    bool as_is;                    /* recorded with its own arguments only */
-    bool copies;                   /* its kernel does the same as copy_, from its first argument */
-    uint8_t numbers;               /* mt__numbers */
-    bool floats;                   /* two operands are computed in a floating dtype, whatever theirs are */
-    bool host_numbers;             /* kernels of accelerators accept 0-dim CPU tensors */
-    uint32_t save_args, save_outs; /* bits, from grad->saves */
+    bool view;                       /* outputs share the first tensor's storage */
+    bool factory;                    /* hidden from autograd, with the ops that it calls */
+    int8_t options;                  /* position of the adjacent dtype and device; -1: none */
+    const mt__missing *missing;      /* NULL: none */
+    bool as_is;                      /* recorded with its own arguments only */
+    bool copies;                     /* its kernel does the same as copy_, from its first argument */
+    uint8_t numbers;                 /* mt__numbers */
+    bool floats;                     /* two operands are computed in a floating dtype, whatever theirs are */
+    bool host_numbers;               /* kernels of accelerators accept 0-dim CPU tensors */
+    uint16_t save_for[MT__MAX_ARGS]; /* from grad->saves: the arguments whose gradients need this one */
+    uint16_t save_out_for[MT__MAX_OUTS]; /* and this output */
+    uint16_t constants;                  /* from grad->constants: bits */
     mt_param params[MT__MAX_ARGS];
 } mt__op;
 

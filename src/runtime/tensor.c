@@ -275,8 +275,12 @@ mt_status mt__alias(const mt_tensor *t, int rank, const int64_t *dims, const int
     v->data = MT_DEVICE_TYPE(t->device) == 0 ? (char *)t->storage->data + offset * (int64_t)mt__size_of(t)
                                              : t->storage->data;
     mt__set_contiguous_flag(v);
-    *out = v;
-    return MT_OK;
+    mt_status status = MT__UNLIKELY(t->flags & MT__OWN_VERSION) ? mt__share_version(v, t) : MT_OK;
+    if (status == MT_OK)
+        *out = v;
+    else
+        mt_release(v);
+    return status;
 }
 
 mt_tensor *mt_retain(mt_tensor *t)
@@ -376,7 +380,7 @@ uint64_t mt_address(const mt_tensor *t)
 }
 uint32_t mt_version(const mt_tensor *t)
 {
-    return t->storage->version;
+    return *mt__version(t);
 }
 
 mt_status mt_tensor_create(mt_dtype dtype, mt_device device, int rank, const int64_t *dims, mt_tensor **out)

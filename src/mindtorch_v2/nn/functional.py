@@ -173,6 +173,9 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     return _ops.conv2d(input, weight, bias, stride, pair(padding), dilation, groups)
 
 
+conv1d = _ops.conv1d
+
+
 def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     op = _ops.max_pool2d_with_indices if return_indices else _ops.max_pool2d
     return op(input, pair(kernel_size), [] if stride is None else pair(stride), pair(padding), pair(dilation), ceil_mode)

@@ -12,7 +12,7 @@
  *             mt__give(b, 1, MT(mul, b->grads[0], b->args[0]));
  *         return mt_scope_status();
  *     }
- *     const mt__grad mt__grad_mul = {"MulBackward0", "self other", mul_backward};
+ *     const mt__grad mt__grad_mul = {"MulBackward0", "self:other other:self", mul_backward};
  *
  * The engine sums a gradient over broadcast dims and casts it to the argument's dtype, so a derivative need
  * not. b->args are the op's arguments; a tensor that `saves` does not name is MT_NONE (its shape is in
@@ -24,6 +24,7 @@
 
 typedef struct mt__meta { /* shape and type of a tensor that was not saved */
     uint8_t dtype, rank;
+    bool in_columns; /* a column-major matrix */
     mt_device device;
     int64_t dims[MT_MAX_RANK];
 } mt__meta;
@@ -45,9 +46,14 @@ typedef struct mt__backward {
 } mt__backward;
 
 struct mt__grad {
-    const char *name;  /* "AddBackward0" */
-    const char *saves; /* names of parameters, result, result1 ...; separated by spaces */
+    const char *name; /* "AddBackward0" */
+    const char *
+        saves; /* names of parameters, result, result1 ...; separated by spaces. "self:other": self, if the gradient
+                        * of other is wanted */
     mt_status (*run)(mt__backward *b);
+    const char
+        *constants;  /* names of parameters without a derivative, which must not be tracked; NULL: none */
+    bool only_first; /* results but the first are constants to autograd */
 };
 
 typedef struct mt__edge {
@@ -69,6 +75,7 @@ typedef enum mt__node_kind {
 } mt__node_kind;
 
 typedef struct mt__hook {
+    _Atomic uint32_t refs;
     uint64_t id;
     uint32_t output; /* of the node; 0 for a leaf */
     bool retains;    /* stores the gradient in `tensor`; runs after all others */
@@ -79,7 +86,7 @@ typedef struct mt__hook {
 } mt__hook;
 
 typedef struct mt__hooks {
-    mt__hook *items; /* owned */
+    mt__hook **items; /* owned */
     uint32_t count, room;
 } mt__hooks;
 
@@ -117,13 +124,20 @@ struct mt_node {
     mt__visit visit;
 };
 
+/* A count of changes that is not the storage's. */
+typedef struct mt__versions {
+    _Atomic uint32_t refs;
+    uint32_t value;
+} mt__versions;
+
 /* Rarely needed parts of a tensor. */
 typedef struct mt__extra {
-    mt_node *accumulator;  /* of a leaf: weak, guarded by the accumulators' lock */
-    mt__hooks hooks;       /* of a leaf: before accumulation */
-    mt__hooks post;        /* of a leaf: after it */
-    mt_tensor *base;       /* of a view created under autograd: owned */
-    uint32_t base_version; /* for views: version of the storage when grad_fn was made */
+    mt_node *accumulator;          /* of a leaf: weak, guarded by the accumulators' lock */
+    mt__hooks hooks;               /* of a leaf: before accumulation */
+    mt__hooks post;                /* of a leaf: after it */
+    mt_tensor *base;               /* of a view created under autograd: owned */
+    uint32_t base_version;         /* for views: version of the memory when grad_fn was made */
+    struct mt__versions *versions; /* owned; NULL: the storage's */
 } mt__extra;
 
 extern MT__FAST_TLS bool mt__grad_mode;
@@ -133,11 +147,16 @@ uint64_t mt__thread_number(void);          /* the system's id of this thread */
 mt__extra *mt__extra_of(mt_tensor *t);  /* created if missing; NULL: out of memory */
 void mt__autograd_forget(mt_tensor *t); /* the tensor is being freed */
 
+/* The arguments that autograd tracks: bits. */
+uint32_t mt__tracked_args(const mt__call *call);
+/* Fails if autograd tracks an argument that the op has no derivative for. */
+mt_status mt__check_constants(const mt__call *call);
 /* Before an op changes an argument in place: is it allowed? */
 mt_status mt__in_place_check(const mt__call *call);
 /* For an argument of an op that autograd tracks: is it an input for the memory timeline? */
 bool mt__is_input(const mt_tensor *t);
-/* After an op ran: gives its outputs a node. original: self before an in-place op that saves it; or NULL. */
+/* After an op ran: gives its outputs a node, and the memory that an in-place op changed a new version. original: self
+ * before an in-place op that saves it; or NULL. */
 mt_status mt__record_node(mt__call *call, mt_tensor *original);
 mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_tensor **out); /* owned */
 
@@ -152,7 +171,7 @@ mt_status mt__refresh_view(mt_tensor *t);
 static inline mt_status mt__fresh(mt_tensor *t)
 {
     bool stale = (t->flags & MT__IS_VIEW) && t->extra != NULL && t->extra->base != NULL &&
-                 t->extra->base_version != t->storage->version;
+                 t->extra->base_version != *mt__version(t);
     return stale ? mt__refresh_view(t) : MT_OK;
 }
 
@@ -183,7 +202,8 @@ void mt__meta_set(mt__meta *meta, const mt_tensor *t);
 
 mt_status mt__hooks_add(mt__hooks *hooks, const mt__hook *hook);
 void mt__hooks_free(mt__hooks *hooks);
-/* Runs the hooks for `output` on *grad (owned), which they may replace. */
+/* Runs the hooks for `output` on *grad (owned), which they may replace. Those that are there when it begins: hooks may add
+ * and remove hooks. */
 mt_status mt__hooks_run(const mt__hooks *hooks, uint32_t output, mt_tensor **grad);
 
 /* For derivatives. */

@@ -179,7 +179,7 @@ static mt_status count_dependencies(engine *e)
 static mt_status mark_needed(engine *e)
 {
     for (uint32_t i = 0; i < e->capture_count; i++) {
-        mt__visit *visit = visit_of(e, e->captures[i].node);
+        mt__visit *visit = e->captures[i].node != NULL ? visit_of(e, e->captures[i].node) : NULL;
         if (visit != NULL)
             visit->needed = true;
     }
@@ -296,7 +296,7 @@ static mt_status unpack_saved(mt_node *node, mt_value *args, mt_tensor ***lists,
                                       "if you need to access saved tensors after calling backward.");
     for (unsigned i = 0; i < node->arg_count && status == MT_OK; i++) {
         args[i] = node->args[i];
-        if (node->slot[i] < 0 || !(node->op->save_args >> i & 1u))
+        if (node->slot[i] < 0 || node->op->save_for[i] == 0)
             continue;
         uint32_t n = args[i].count;
         mt_tensor *one, **list = n == 0 ? &one : calloc(n, sizeof *list);
@@ -599,13 +599,13 @@ static mt_status check_grad(const mt_tensor *root, const mt_tensor *grad, uint32
 
 static mt_status add_root(engine *e, mt_tensor *root, mt_tensor *grad, uint32_t i)
 {
-    if (!mt__tracks(root))
-        return mt__fail(MT_E_RUNTIME,
-                        "element %u of tensors does not require grad and does not have a grad_fn", i);
-    mt__edge edge;
+    mt__edge edge; /* none, also of a view that was made under no_grad, although its base is tracked */
     mt_status status = mt__edge_of(root, &edge);
     if (status != MT_OK)
         return status;
+    if (edge.node == NULL)
+        return mt__fail(MT_E_RUNTIME,
+                        "element %u of tensors does not require grad and does not have a grad_fn", i);
     mt_tensor *g = NULL;
     status = grad == NULL ? default_grad(root, &g) : check_grad(root, grad, i);
     if (status == MT_OK && grad != NULL)

@@ -59,7 +59,7 @@ static mt_status mul_backward(mt__backward *b)
         mt__give(b, 0, MT(mul, GRAD, mt__shown_operand(ARG(1))));
     return mt_scope_status();
 }
-const mt__grad mt__grad_mul = {"MulBackward0", "self other", mul_backward};
+const mt__grad mt__grad_mul = {"MulBackward0", "self:other other:self", mul_backward};
 
 static mt_status div_backward(mt__backward *b)
 {
@@ -71,19 +71,21 @@ static mt_status div_backward(mt__backward *b)
         mt__give(b, 0, MT(div, GRAD, mt__shown_operand(ARG(1))));
     return mt_scope_status();
 }
-const mt__grad mt__grad_div = {"DivBackward0", "self other", div_backward};
+const mt__grad mt__grad_div = {"DivBackward0", "self:other other", div_backward};
 
 static mt_status remainder_backward(mt__backward *b)
 {
     if (mt__wants(b, 1)) {
+        bool was = mt_grad_enable(false); /* a step function: flat where it has a slope */
         mt_tensor *q = MT(floor_divide, ARG(0), ARG(1));
+        mt_grad_enable(was);
         mt__give(b, 1, MT(mul, MT(neg, GRAD), q));
     }
     if (mt__wants(b, 0))
         mt__give(b, 0, GRAD);
     return mt_scope_status();
 }
-const mt__grad mt__grad_remainder = {"RemainderBackward1", "self other", remainder_backward};
+const mt__grad mt__grad_remainder = {"RemainderBackward1", "self:other other:other", remainder_backward};
 
 static mt_status atan2_backward(mt__backward *b)
 {
@@ -127,7 +129,7 @@ static mt_status pow_tensor_backward(mt__backward *b)
     }
     return mt_scope_status();
 }
-const mt__grad mt__grad_pow_tensor = {"PowBackward1", "self exponent result", pow_tensor_backward};
+const mt__grad mt__grad_pow_tensor = {"PowBackward1", "self exponent result:exponent", pow_tensor_backward};
 
 static mt_status pow_from_backward(mt__backward *b)
 {
@@ -221,7 +223,7 @@ static mt_status addcmul_backward(mt__backward *b)
         mt__give(b, 2, MT(mul, GRAD, MT(mul, ARG(1), ARG(3))));
     return mt_scope_status();
 }
-const mt__grad mt__grad_addcmul = {"AddcmulBackward0", "tensor1 tensor2", addcmul_backward};
+const mt__grad mt__grad_addcmul = {"AddcmulBackward0", "tensor1:tensor2 tensor2:tensor1", addcmul_backward};
 
 static mt_status addcdiv_backward(mt__backward *b)
 {
@@ -235,7 +237,8 @@ static mt_status addcdiv_backward(mt__backward *b)
     }
     return mt_scope_status();
 }
-const mt__grad mt__grad_addcdiv = {"AddcdivBackward0", "tensor1 tensor2", addcdiv_backward};
+const mt__grad mt__grad_addcdiv = {"AddcdivBackward0", "tensor1:tensor2 tensor2:tensor1,tensor2",
+                                   addcdiv_backward};
 
 static mt_status lerp_backward(mt__backward *b)
 {
@@ -250,4 +253,4 @@ static mt_status lerp_backward(mt__backward *b)
         mt__give(b, 2, MT(mul, GRAD, MT(sub, ARG(1), ARG(0))));
     return mt_scope_status();
 }
-const mt__grad mt__grad_lerp = {"LerpBackward1", "self end weight", lerp_backward};
+const mt__grad mt__grad_lerp = {"LerpBackward1", "self:weight end:weight weight:self,end", lerp_backward};

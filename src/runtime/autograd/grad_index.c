@@ -97,3 +97,17 @@ static mt_status embedding_backward(mt__backward *b)
     return mt_scope_status();
 }
 GRAD(embedding, "EmbeddingBackward0", "indices")
+
+/* The rows that were read, with zeros for the padding. (PyTorch ignores scale_grad_by_freq here, too.) */
+static mt_status embedding_dense_backward_backward(mt__backward *b)
+{
+    mt_tensor *indices = b->args[1].as.tensor;
+    int64_t padding = b->args[3].as.i;
+    mt_tensor *flat = MT(reshape, indices, MT_SHAPE(-1));
+    mt_tensor *rows = MT(index_select, b->grads[0], 0, flat);
+    if (padding >= 0)
+        rows = MT(masked_fill, rows, MT(unsqueeze, MT(eq, flat, padding), 1), 0);
+    mt__give(b, 0, MT(view, rows, mt__meta_shape(mt__meta_of(b, 0))));
+    return mt_scope_status();
+}
+GRAD(embedding_dense_backward, "EmbeddingDenseBackwardBackward0", "indices")

@@ -112,7 +112,8 @@ static mt_status bce_backward(mt__backward *b)
     }
     return mt_scope_status();
 }
-const mt__grad mt__grad_bce = {"BinaryCrossEntropyBackward0", "self target weight", bce_backward};
+const mt__grad mt__grad_bce = {"BinaryCrossEntropyBackward0", "self target weight", bce_backward,
+                               .constants = "weight"};
 
 /* In place, unless the graph of the derivative needs the old value. */
 #define CHANGE(op, a, b) (mt__grad_mode ? MT(op, a, b) : MT(op##_, a, b))
@@ -152,7 +153,8 @@ static mt_status bce_logits_backward(mt__backward *b)
     return mt_scope_status();
 }
 const mt__grad mt__grad_bce_logits = {"BinaryCrossEntropyWithLogitsBackward0",
-                                      "self target weight pos_weight", bce_logits_backward};
+                                      "self target weight pos_weight", bce_logits_backward,
+                                      .constants = "weight pos_weight"};
 
 static mt_status xlogy_backward(mt__backward *b)
 {
@@ -198,7 +200,8 @@ static mt_status nll_backward(mt__backward *b)
                            : MT(nll_loss_backward, b->grads[0], a[0], a[1], a[2], a[3], a[4], b->results[1]));
     return mt_scope_status();
 }
-const mt__grad mt__grad_nll_loss = {"NllLossBackward0", "self target weight result1", nll_backward};
+const mt__grad mt__grad_nll_loss = {"NllLossBackward0", "self target weight result1", nll_backward,
+                                    .constants = "weight", .only_first = true};
 
 static mt_status nll2d_backward(mt__backward *b)
 {
@@ -211,4 +214,5 @@ static mt_status nll2d_backward(mt__backward *b)
                  : MT(nll_loss2d_backward, b->grads[0], a[0], a[1], a[2], a[3], a[4], b->results[1]));
     return mt_scope_status();
 }
-const mt__grad mt__grad_nll_loss2d = {"NllLoss2DBackward0", "self target weight result1", nll2d_backward};
+const mt__grad mt__grad_nll_loss2d = {"NllLoss2DBackward0", "self target weight result1", nll2d_backward,
+                                      .constants = "weight", .only_first = true};

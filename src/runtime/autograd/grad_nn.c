@@ -110,7 +110,7 @@ static mt_status layer_norm_backward(mt__backward *b)
     return mt_scope_status();
 }
 const mt__grad mt__grad_layer_norm = {"NativeLayerNormBackward0", "input weight bias result1 result2",
-                                      layer_norm_backward};
+                                      layer_norm_backward, .only_first = true};
 
 static mt_status batch_norm_in_ops(mt__backward *b)
 {
@@ -155,4 +155,5 @@ static mt_status batch_norm_backward(mt__backward *b)
     return mt_scope_status();
 }
 const mt__grad mt__grad_batch_norm = {
-    "NativeBatchNormBackward0", "input weight running_mean running_var result1 result2", batch_norm_backward};
+    "NativeBatchNormBackward0", "input weight running_mean running_var result1 result2", batch_norm_backward,
+    .constants = "running_mean running_var", .only_first = true};

@@ -4,27 +4,43 @@
 
 static _Atomic uint64_t last_id;
 
+static void release_hook(mt__hook *hook)
+{
+    if (atomic_fetch_sub_explicit(&hook->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (hook->drop != NULL)
+        hook->drop(hook->user);
+    free(hook);
+}
+
 mt_status mt__hooks_add(mt__hooks *hooks, const mt__hook *hook)
 {
-    if (hooks->count == hooks->room) {
+    mt__hook *added = malloc(sizeof *added);
+    if (added != NULL && hooks->count == hooks->room) {
         uint32_t room = hooks->room > 0 ? hooks->room * 2 : 2;
-        mt__hook *items = realloc(hooks->items, room * sizeof *items);
-        if (items == NULL)
-            return mt__fail(MT_E_NOMEM, "out of memory: a hook");
-        hooks->items = items;
-        hooks->room = room;
+        mt__hook **items = realloc(hooks->items, room * sizeof *items);
+        if (items != NULL) {
+            hooks->items = items;
+            hooks->room = room;
+        }
     }
-    hooks->items[hooks->count++] = *hook;
+    if (added == NULL || hooks->count == hooks->room) {
+        free(added);
+        return mt__fail(MT_E_NOMEM, "out of memory: a hook");
+    }
+    *added = *hook;
+    atomic_init(&added->refs, 1);
+    hooks->items[hooks->count++] = added;
     return MT_OK;
 }
 
 void mt__hooks_free(mt__hooks *hooks)
 {
-    for (uint32_t i = 0; i < hooks->count; i++)
-        if (hooks->items[i].drop != NULL)
-            hooks->items[i].drop(hooks->items[i].user);
-    free(hooks->items);
+    mt__hooks gone = *hooks; /* dropping a hook can run arbitrary code */
     *hooks = (mt__hooks){0};
+    for (uint32_t i = 0; i < gone.count; i++)
+        release_hook(gone.items[i]);
+    free(gone.items);
 }
 
 static mt_status keep(const mt__hook *hook, mt_tensor *grad)
@@ -66,12 +82,24 @@ static mt_status run_one(const mt__hook *hook, mt_tensor **grad)
 mt_status mt__hooks_run(const mt__hooks *hooks, uint32_t output, mt_tensor **grad)
 {
     mt_status status = MT_OK;
+    uint32_t count = hooks->count;
+    if (count == 0)
+        return MT_OK;
+    mt__hook *few[8], **these = count <= MT__COUNT_OF(few) ? few : malloc(count * sizeof *these);
+    if (these == NULL)
+        return mt__fail(MT_E_NOMEM, "out of memory: hooks");
+    for (uint32_t i = 0; i < count; i++) {
+        these[i] = hooks->items[i];
+        atomic_fetch_add_explicit(&these[i]->refs, 1, memory_order_relaxed);
+    }
     for (unsigned retains = 0; retains < 2; retains++)
-        for (uint32_t i = 0; i < hooks->count && status == MT_OK; i++) {
-            mt__hook hook = hooks->items[i]; /* a copy: a hook may add others */
-            if (hook.output == output && hook.retains == (retains != 0))
-                status = retains ? keep(&hook, *grad) : run_one(&hook, grad);
-        }
+        for (uint32_t i = 0; i < count && status == MT_OK; i++)
+            if (these[i]->output == output && these[i]->retains == (retains != 0))
+                status = retains ? keep(these[i], *grad) : run_one(these[i], grad);
+    for (uint32_t i = 0; i < count; i++)
+        release_hook(these[i]);
+    if (these != few)
+        free(these);
     return status;
 }
 
@@ -114,12 +142,11 @@ mt_status mt_post_hook_add(mt_tensor *t, mt_hook_fn *hook, void (*drop)(void *us
 static void remove_from(mt__hooks *hooks, uint64_t id)
 {
     for (uint32_t i = 0; i < hooks->count; i++)
-        if (hooks->items[i].id == id) {
-            mt__hook gone = hooks->items[i];
-            memmove(&hooks->items[i], &hooks->items[i + 1], (hooks->count - i - 1) * sizeof gone);
+        if (hooks->items[i]->id == id) {
+            mt__hook *gone = hooks->items[i];
+            memmove(&hooks->items[i], &hooks->items[i + 1], (hooks->count - i - 1) * sizeof *hooks->items);
             hooks->count--;
-            if (gone.drop != NULL)
-                gone.drop(gone.user);
+            release_hook(gone);
             return;
         }
 }

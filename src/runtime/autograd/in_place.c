@@ -60,7 +60,7 @@ mt_status mt__note_view(const mt__call *call)
         if (extra == NULL)
             return MT_E_NOMEM;
         extra->base = mt_retain(base);
-        extra->base_version = base->storage->version;
+        extra->base_version = *mt__version(base);
     }
     return MT_OK;
 }
@@ -105,13 +105,13 @@ static void set_history(mt_tensor *t, mt_node *node, uint32_t output)
     mt_node *old = t->grad_fn;
     bool retains = (t->flags & MT__RETAINS_GRAD) != 0;
     for (uint32_t i = 0; retains && old != NULL && i < old->hooks.count; i++)
-        if (old->hooks.items[i].tensor == t)
-            old->hooks.items[i].tensor = NULL;
+        if (old->hooks.items[i]->tensor == t)
+            old->hooks.items[i]->tensor = NULL;
     t->flags &= (uint16_t)~MT__RETAINS_GRAD;
     t->grad_fn = mt_node_retain(node);
     t->output = output;
     if (t->extra != NULL)
-        t->extra->base_version = t->storage->version;
+        t->extra->base_version = *mt__version(t);
     if (retains)
         mt_retain_grad(t);
     mt_node_release(old);

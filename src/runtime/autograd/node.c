@@ -238,11 +238,52 @@ mt__extra *mt__extra_of(mt_tensor *t)
     return extra;
 }
 
+static void release_versions(mt__versions *versions)
+{
+    if (versions != NULL && atomic_fetch_sub_explicit(&versions->refs, 1, memory_order_acq_rel) == 1)
+        free(versions);
+}
+
+uint32_t *mt__own_version(const mt_tensor *t)
+{
+    return &t->extra->versions->value;
+}
+
+static mt_status take_versions(mt_tensor *t, mt__versions *versions) /* takes the reference */
+{
+    mt__extra *extra = versions != NULL ? mt__extra_of(t) : NULL;
+    if (extra == NULL) {
+        release_versions(versions);
+        return mt__fail(MT_E_NOMEM, "out of memory: the version of a tensor");
+    }
+    release_versions(extra->versions);
+    extra->versions = versions;
+    t->flags |= MT__OWN_VERSION;
+    return MT_OK;
+}
+
+mt_status mt__share_version(mt_tensor *t, const mt_tensor *with)
+{
+    mt__versions *versions = with->extra->versions;
+    atomic_fetch_add_explicit(&versions->refs, 1, memory_order_relaxed);
+    return take_versions(t, versions);
+}
+
+mt_status mt__leave_version(mt_tensor *t, uint32_t version)
+{
+    mt__versions *versions = calloc(1, sizeof *versions);
+    if (versions != NULL) {
+        atomic_init(&versions->refs, 1);
+        versions->value = version;
+    }
+    return take_versions(t, versions);
+}
+
 static void forget_retained(mt_node *node, const mt_tensor *t)
 {
     for (uint32_t i = 0; i < node->hooks.count; i++)
-        if (node->hooks.items[i].tensor == t)
-            node->hooks.items[i].tensor = NULL;
+        if (node->hooks.items[i]->tensor == t)
+            node->hooks.items[i]->tensor = NULL;
 }
 
 void mt__autograd_forget(mt_tensor *t)
@@ -259,6 +300,7 @@ void mt__autograd_forget(mt_tensor *t)
         mt__hooks_free(&extra->hooks);
         mt__hooks_free(&extra->post);
         mt_release(extra->base);
+        release_versions(extra->versions);
         free(extra);
     }
     mt_node_release(node);
@@ -312,6 +354,7 @@ void mt__meta_set(mt__meta *meta, const mt_tensor *t)
     meta->dtype = t->dtype;
     meta->rank = t->rank;
     meta->device = t->device;
+    meta->in_columns = t->rank == 2 && t->strides[0] == 1 && t->strides[1] == t->dims[0];
     memcpy(meta->dims, t->dims, t->rank * sizeof *t->dims);
 }
 
@@ -421,7 +464,7 @@ static mt_status save(mt__saved *slot, mt_tensor *t, bool is_output)
         slot->tensor = mt_retain(t);
     if (status != MT_OK)
         return status;
-    slot->version = t->storage->version;
+    slot->version = *mt__version(t);
     slot->is_output = is_output;
     if (t->storage->category == MTP_MEMORY_TEMPORARY)
         mt_tensor_tag(t, !is_output && mt__is_input(t) ? MTP_MEMORY_INPUT : MTP_MEMORY_ACTIVATION);
@@ -446,7 +489,7 @@ static mt_status changed_since(const mt_node *node, const mt__saved *saved)
                     "%s]%s is at version %u; expected version %u instead. Hint: enable anomaly detection to "
                     "find the operation "
                     "that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).",
-                    types[t->dtype], mt__shape_text(t->dims, t->rank), origin, t->storage->version,
+                    types[t->dtype], mt__shape_text(t->dims, t->rank), origin, *mt__version(t),
                     saved->version);
 }
 
@@ -455,7 +498,7 @@ mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_
     *out = NULL;
     if (saved->tensor == NULL)
         return MT_OK;
-    if (saved->tensor->storage->version != saved->version)
+    if (*mt__version(saved->tensor) != saved->version)
         return changed_since(node, saved);
     if (!saved->is_output || !mt__grad_mode) {
         *out = mt_retain(saved->tensor);
@@ -519,13 +562,41 @@ static mt_status connect(mt_node *node, uint32_t edge, mt_tensor *t, bool keep)
     return status;
 }
 
-static mt_status connect_args(mt_node *node, const mt__call *call, mt_tensor *original)
+uint32_t mt__tracked_args(const mt__call *call)
+{
+    uint32_t tracked = 0;
+    for (unsigned i = 0; i < call->op->param_count; i++) {
+        const mt_value *v = &call->args[i];
+        uint32_t n = v->kind == MT_TENSOR ? 1 : v->kind == MT_TENSORS ? v->count : 0;
+        mt_tensor *const *list = v->kind == MT_TENSOR ? &v->as.tensor : v->as.tensors;
+        for (uint32_t k = 0; k < n; k++)
+            if (list[k] != NULL && mt__is_floating((mt_dtype)list[k]->dtype) && mt__tracks(list[k]))
+                tracked |= 1u << i;
+    }
+    return tracked;
+}
+
+mt_status mt__check_constants(const mt__call *call)
+{
+    uint32_t bad = call->op->constants & mt__tracked_args(call);
+    if (bad == 0)
+        return MT_OK;
+    const mt_param *p = &call->op->params[__builtin_ctz(bad)];
+    return mt__fail(MT_E_RUNTIME,
+                    "The function '%s' is not differentiable with respect to argument '%.*s'. This input "
+                    "cannot have requires_grad True.",
+                    call->op->name + 6, (int)p->name_length, p->name);
+}
+
+static mt_status connect_args(mt_node *node, const mt__call *call, mt_tensor *original, uint32_t tracked)
 {
     uint32_t edge = 0;
     mt_status status = MT_OK;
+    node->grad = call->op->grad;
+    node->op = call->op;
     for (unsigned i = 0; i < call->op->param_count && status == MT_OK; i++) {
         const mt_value *v = &call->args[i];
-        bool keep = (call->op->save_args >> i & 1u) != 0;
+        bool keep = (call->op->save_for[i] & tracked) != 0;
         status = copy_arg(&node->args[i], v);
         if (v->kind != MT_TENSOR && v->kind != MT_TENSORS)
             continue;
@@ -535,9 +606,6 @@ static mt_status connect_args(mt_node *node, const mt__call *call, mt_tensor *or
         for (uint32_t k = 0; k < n && status == MT_OK; k++, edge++) {
             bool was_self = i == 0 && original != NULL;
             status = connect(node, edge, list[k], keep && !was_self);
-            if (status == MT_OK && keep && !was_self && call->op->in_place && list[k] != NULL &&
-                list[k]->storage == call->outs[0]->storage)
-                node->saved[edge].version--; /* it was saved before the change */
             if (status == MT_OK && was_self && keep) {
                 node->has_saved = true;
                 status = save(&node->saved[edge], original, false);
@@ -547,7 +615,7 @@ static mt_status connect_args(mt_node *node, const mt__call *call, mt_tensor *or
     return status;
 }
 
-static mt_status own_outputs(mt_node *node, mt__call *call)
+static mt_status own_outputs(mt_node *node, mt__call *call, uint32_t tracked)
 {
     mt_status status = MT_OK;
     for (uint32_t i = 0; i < call->out_count && status == MT_OK; i++) {
@@ -557,13 +625,14 @@ static mt_status own_outputs(mt_node *node, mt__call *call)
         mt__meta_set(&node->outs[i], t);
         if (!call->op->view)
             t->storage->of_graph = true;
-        if (call->op->save_outs >> i & 1u) {
+        if (i < MT__MAX_OUTS && (call->op->save_out_for[i] & tracked) != 0) {
             node->has_saved = true;
             status = save(&node->saved_out[i], t, true);
             if (status == MT_OK)
                 node->saved_out[i].tensor->output = i;
         }
-        if (status == MT_OK && mt__is_floating((mt_dtype)t->dtype) && !call->op->in_place) {
+        bool constant = !mt__is_floating((mt_dtype)t->dtype) || (call->op->grad->only_first && i > 0);
+        if (status == MT_OK && !constant && !call->op->in_place) {
             t->grad_fn = mt_node_retain(node);
             t->output = i;
         }
@@ -582,25 +651,35 @@ static const char *name_for(const mt__call *call)
     return op->number_node;
 }
 
+/* For ops whose derivative nobody has written: silence would look like a gradient of zero. */
+static mt_status refuse(mt__backward *b)
+{
+    return mt__fail(MT_E_RUNTIME, "derivative for %s is not implemented", b->node->op->name);
+}
+const mt__grad mt__grad_not_implemented = {"NotImplemented", "", refuse};
+
 mt_status mt__record_node(mt__call *call, mt_tensor *original)
 {
     const mt__op *op = call->op;
-    if (op->grad == NULL)
-        return op->in_place ? mt__fail(MT_E_RUNTIME, "derivative for %s is not implemented", op->name)
-                            : MT_OK;
-    mt_node *node =
-        mt__node_alloc(MT__NODE_OP, name_for(call), count_edges(call), call->out_count, op->param_count);
-    if (node == NULL)
-        return MT_E_NOMEM;
-    node->grad = op->grad;
-    node->op = op;
-    /* A changed view leads to its old history: connecting must not mistake this change for another one. */
-    mt__extra *extra = op->in_place ? call->outs[0]->extra : NULL;
-    if (extra != NULL)
-        extra->base_version = call->outs[0]->storage->version;
-    mt_status status = connect_args(node, call, original);
-    if (status == MT_OK)
-        status = own_outputs(node, call);
+    mt_node *node = NULL;
+    mt_status status = MT_OK;
+    uint32_t tracked = mt__tracked_args(call);
+    if (op->grad != NULL) {
+        node =
+            mt__node_alloc(MT__NODE_OP, name_for(call), count_edges(call), call->out_count, op->param_count);
+        status = node != NULL ? connect_args(node, call, original, tracked) : MT_E_NOMEM;
+    } else if (op->in_place) {
+        status = mt__fail(MT_E_RUNTIME, "derivative for %s is not implemented", op->name);
+    }
+    /* Only now: the arguments were connected and saved as they were before the change. Views of the changed
+     * memory among them led to its old history, and will be refreshed. */
+    if (op->in_place)
+        ++*mt__version(call->outs[0]);
+    if (status != MT_OK || node == NULL) {
+        mt_node_release(node);
+        return status;
+    }
+    status = own_outputs(node, call, tracked);
     if (status == MT_OK && op->id == MT_OP_as_strided)
         status = mt__node_keep_geometry(node, call->args[0].as.tensor);
     if (status == MT_OK && op->view)

@@ -163,8 +163,8 @@ for label, i, padding, by_frequency in (("matrix", np.array([[0, 4, 1], [4, 4, 2
                                         ("frequency", np.array([[0, 4, 1], [4, 4, 2]]), -1, True),
                                         ("nothing", np.zeros((0,), dtype=np.int64), -1, False)):
     add("embedding_backward", label, (real(*i.shape, 3), i, 5, padding, by_frequency, False),
-        lambda *a: embedding_backward(*a[:5]), grad=False)
-    add("embedding_dense_backward", label, (real(*i.shape, 3), i, 5, padding, by_frequency), embedding_backward, grad=False)
+        lambda *a: embedding_backward(*a[:5]), grad=not by_frequency and i.size > 0, node=False)
+    add("embedding_dense_backward", label, (real(*i.shape, 3), i, 5, padding, by_frequency), embedding_backward, grad=not by_frequency and i.size > 0)
 
 for label, i, classes in (("vector", np.array([0, 2, 1]), 4), ("guess", np.array([0, 2, 1]), -1),
                           ("matrix", np.array([[0, 1], [1, 1]]), 2), ("scalar", np.array(1), 3),

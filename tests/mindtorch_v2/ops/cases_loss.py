@@ -53,10 +53,10 @@ for label, shape in SHAPES.items():
         add("mse_loss", name, (x, y, r), mse, grad=small, **SUMS)
         add("l1_loss", name, (x, y, r), l1, grad=small, node={0: "AbsBackward0", 1: "MeanBackward0", 2: "SumBackward0"}[r],
             **SUMS)
-        add("smooth_l1_loss", name, (x, y, r), smooth_l1, grad=[0] if small else False, second=False, **SUMS)
-        add("smooth_l1_loss", name + "_beta", (x, y, r, 0.3), smooth_l1, grad=[0] if small else False, second=False, **SUMS)
-        add("binary_cross_entropy", name, (p, q, None, r), bce, grad=[0] if small else False, second=False, **SUMS)
-        add("binary_cross_entropy", name + "_weight", (p, q, w, r), bce, grad=[0] if small else False, second=False, **SUMS)
+        add("smooth_l1_loss", name, (x, y, r), smooth_l1, grad=[0] if small else False, **SUMS)
+        add("smooth_l1_loss", name + "_beta", (x, y, r, 0.3), smooth_l1, grad=[0] if small else False, **SUMS)
+        add("binary_cross_entropy", name, (p, q, None, r), bce, grad=[0] if small else False, **SUMS)
+        add("binary_cross_entropy", name + "_weight", (p, q, w, r), bce, grad=[0] if small else False, **SUMS)
         add("binary_cross_entropy_with_logits", name, (x, q, None, None, r), bce_logits, grad=[0] if small else False,
             **SUMS)
         add("binary_cross_entropy_with_logits", name + "_weights", (x, q, w, positive(*shape[-1:], seed=4), r), bce_logits,
@@ -129,33 +129,33 @@ for how, r in REDUCTIONS.items():
         target = np.where(TARGET == -100, 2, TARGET) if ignore == 3 else TARGET
         args = (x, target, weight, r, ignore)
         name = f"{label}_{how}"
-        add("nll_loss", name, args, lambda *a: nll(*a)[0], grad=[0], second=False, node="NllLossBackward0", **SUMS)
-        add("nll_loss_nd", name, args, lambda *a: nll(*a)[0], grad=[0], second=False, node="NllLossBackward0", **SUMS)
-        add("nll_loss_forward", name, args, nll, grad=[0], grad_outs=[0], second=False, **SUMS)
+        add("nll_loss", name, args, lambda *a: nll(*a)[0], grad=[0], node="NllLossBackward0", **SUMS)
+        add("nll_loss_nd", name, args, lambda *a: nll(*a)[0], grad=[0], node="NllLossBackward0", **SUMS)
+        add("nll_loss_forward", name, args, nll, grad=[0], grad_outs=[0], **SUMS)
         total = nll(*args)[1]
         g = real(*((5,) if r == 0 else ()), seed=3)
         add("nll_loss_backward", name, (g, *args, total),
             lambda g, x, t, w, r, ignore, total: pulled_back(lambda x: nll(x, t, w, r, ignore)[0], 0)(g, x), free=False,
             **PULLED)
-        add("cross_entropy_loss", name, args, cross_entropy, grad=[0], second=False, node=False, **SUMS)
-        add("cross_entropy_loss", name + "_smoothed", (*args, 0.2), cross_entropy, grad=[0], second=False, node=False,
+        add("cross_entropy_loss", name, args, cross_entropy, grad=[0], node=False, **SUMS)
+        add("cross_entropy_loss", name + "_smoothed", (*args, 0.2), cross_entropy, grad=[0], node=False,
             **SUMS)
     add("cross_entropy_loss", "probabilities_" + how, (x, real(5, 4, lo=0.05, hi=0.45, seed=2), w, r), cross_entropy,
-        grad=[0, 1], second=False, node=False, **SUMS)
+        grad=[0, 1], node=False, **SUMS)
     one = np.array(2)
-    add("nll_loss", "one_sample_" + how, (real(4), one, None, r), lambda *a: nll(*a)[0], grad=[0], second=False,
+    add("nll_loss", "one_sample_" + how, (real(4), one, None, r), lambda *a: nll(*a)[0], grad=[0],
         node="NllLossBackward0", **SUMS)
-    add("nll_loss_nd", "one_sample_" + how, (real(4), one, None, r), lambda *a: nll(*a)[0], grad=[0], second=False,
+    add("nll_loss_nd", "one_sample_" + how, (real(4), one, None, r), lambda *a: nll(*a)[0], grad=[0],
         node="NllLossBackward0", **SUMS)
-    add("cross_entropy_loss", "one_sample_" + how, (real(4), one, None, r), cross_entropy, grad=[0], second=False,
+    add("cross_entropy_loss", "one_sample_" + how, (real(4), one, None, r), cross_entropy, grad=[0],
         node=False, **SUMS)
     add("cross_entropy_loss", "large_" + how, (real(37, 131), integers(37, hi=131), None, r), cross_entropy, grad=False,
         **SUMS)
     add("cross_entropy_loss", "no_samples_" + how, (real(0, 4), np.zeros(0, dtype=np.int64), None, r), cross_entropy,
         grad=False, **SUMS)
-add("cross_entropy_loss", "standard", (real(5, 4), np.array([0, 1, 2, 3, 0])), cross_entropy, grad=[0], second=False,
+add("cross_entropy_loss", "standard", (real(5, 4), np.array([0, 1, 2, 3, 0])), cross_entropy, grad=[0],
     node=False, **SUMS)
-add("cross_entropy_loss", "images", (real(2, 3, 2, 2), integers(2, 2, 2, hi=3)), cross_entropy, grad=[0], second=False,
+add("cross_entropy_loss", "images", (real(2, 3, 2, 2), integers(2, 2, 2, hi=3)), cross_entropy, grad=[0],
     node=False, **SUMS)
 
 for how, r in REDUCTIONS.items():
@@ -164,8 +164,8 @@ for how, r in REDUCTIONS.items():
     for label, weight in (("plain", None), ("weight", w)):
         args = (x, t, weight, r, -100)
         name = f"{label}_{how}"
-        add("nll_loss2d", name, args, lambda *a: nll(*a)[0], grad=[0], second=False, node="NllLoss2DBackward0", **SUMS)
-        add("nll_loss2d_forward", name, args, nll, grad=[0], grad_outs=[0], second=False, **SUMS)
+        add("nll_loss2d", name, args, lambda *a: nll(*a)[0], grad=[0], node="NllLoss2DBackward0", **SUMS)
+        add("nll_loss2d_forward", name, args, nll, grad=[0], grad_outs=[0], **SUMS)
         g = real(*(t.shape if r == 0 else ()), seed=3)
         add("nll_loss2d_backward", name, (g, *args, nll(*args)[1]),
             lambda g, x, t, w, r, ignore, total: pulled_back(lambda x: nll(x, t, w, r, ignore)[0], 0)(g, x), free=False,

@@ -32,7 +32,7 @@ for label, (shape, dim) in SHAPES.items():
             def back(grad, y, dim, dtype, f=f, op=op):
                 return pulled_back(lambda x: f(x, dim), 0)(grad, np.log(y) if op == "softmax" else y)
             add(f"_{op}_backward_data", label, (g, y, dim, Dtype("d")), back, dtypes="",
-                grad=[0] if op == "log_softmax" else [0, 1], second=False, **PULLED)
+                grad=[0] if op == "log_softmax" else [0, 1], **PULLED)
 for op, f in (("softmax", soft), ("log_softmax", log_soft)):
     add(op, "to_float64", (real(3, 4), 1, Dtype("d")), f, dtypes="fil", out="d", grad=False, **SUMS)
     add(op, "far", (np.array([[1000.0, 1001.0], [-1000.0, -1001.0]]), 1), f, grad=False)
@@ -52,13 +52,13 @@ for label, shape, normal in (("matrix", (3, 4), (4,)), ("cube", (2, 3, 4), (4,))
                              ("all", (5,), (5,)), ("no_rows", (0, 4), (4,)), ("large", (37, 131), (131,))):
     x, w, b = real(*shape), positive(*normal, seed=1), real(*normal, seed=2)
     small = label != "large"
-    add("layer_norm", label, (x, normal, w, b), lambda *a: layer(*a)[0], grad=small, second=False,
+    add("layer_norm", label, (x, normal, w, b), lambda *a: layer(*a)[0], grad=small,
         node="NativeLayerNormBackward0", **SUMS)
-    add("layer_norm", label + "_plain", (x, normal), lambda *a: layer(*a)[0], grad=small, second=False,
+    add("layer_norm", label + "_plain", (x, normal), lambda *a: layer(*a)[0], grad=small,
         node="NativeLayerNormBackward0", **SUMS)
-    add("native_layer_norm", label, (x, normal, w, b, 1e-3), layer, grad=small, grad_outs=[0], second=False, **SUMS)
+    add("native_layer_norm", label, (x, normal, w, b, 1e-3), layer, grad=small, grad_outs=[0], **SUMS)
     add("native_layer_norm", label + "_weight", (x, normal, w, None, 1e-3), layer, grad=[0, 2] if small else False,
-        grad_outs=[0], second=False, **SUMS)
+        grad_outs=[0], **SUMS)
     if small:
         _, mean, rstd = layer(x, normal, w, b)
 
@@ -91,12 +91,12 @@ for label, shape in (("images", (2, 3, 2, 2)), ("matrix", (5, 3)), ("lines", (2,
     for training in (True, False):
         name = label + ("_training" if training else "_eval")
         add("batch_norm", name, (x, w, b, mean, var, training, 0.1, 1e-5, True), lambda *a: batch(*a)[0],
-            grad=[0, 1, 2] if small else False, second=False, node="NativeBatchNormBackward0", **SUMS)
+            grad=[0, 1, 2] if small else False, node="NativeBatchNormBackward0", **SUMS)
         add("_batch_norm_impl_index", name, (x, w, b, mean, var, training, 0.1, 1e-5, True), batch,
-            grad=[0, 1, 2] if small else False, grad_outs=[0], second=False,
+            grad=[0, 1, 2] if small else False, grad_outs=[0],
             node="NativeBatchNormBackward0", torch=False, **SUMS)
         add("native_batch_norm", name, (x, w, b, mean, var, training, 0.1, 1e-5), batch, grad=[0, 1, 2] if small else False,
-            grad_outs=[0], second=False, **SUMS)
+            grad_outs=[0], **SUMS)
         if small:
             saved = batch(x, w, b, mean, var, training, 0.1, 1e-5)[1:]
 
@@ -106,4 +106,4 @@ for label, shape in (("images", (2, 3, 2, 2)), ("matrix", (5, 3)), ("lines", (2,
             add("native_batch_norm_backward", name, (real(*shape, seed=3), x, w, mean, var, *saved, training, 1e-5,
                                                      (1, 1, 1)), back, grad=False, free=False, **PULLED)
     add("batch_norm", label + "_bare", (x, None, None, None, None, True, 0.1, 1e-5, True), lambda *a: batch(*a)[0],
-        grad=[0] if small else False, second=False, node="NativeBatchNormBackward0", **SUMS)
+        grad=[0] if small else False, node="NativeBatchNormBackward0", **SUMS)

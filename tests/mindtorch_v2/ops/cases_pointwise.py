@@ -53,17 +53,17 @@ for label, shape in SHAPES.items():
         dtypes="f", **LOOSE)
     add("tanh_backward", label, (g, inside), at_result(np.tanh, np.arctanh), grad=small, **LOOSE)
     add("sigmoid_backward", label, (g, inside), at_result(sigmoid, lambda y: np.log(y / (1 - y))), grad=small, **LOOSE)
-    add("gelu_backward", label, (g, x), pulled_back(gelu, 0), grad=False, **LOOSE)
-    add("silu_backward", label, (g, x), pulled_back(silu, 0), grad=False, **LOOSE)
-    add("softplus_backward", label, (g, x, 1, 20), pulled_back(softplus, 0), grad=False, **LOOSE)
+    add("gelu_backward", label, (g, x), pulled_back(gelu, 0), grad=small, **LOOSE)
+    add("silu_backward", label, (g, x), pulled_back(silu, 0), grad=small, torch=False, **LOOSE)  # has no derivative there
+    add("softplus_backward", label, (g, x, 1, 20), pulled_back(softplus, 0), grad=small, **LOOSE)
     add("leaky_relu_backward", label, (g, x, 0.01, False),
-        lambda g, x, s, is_result: pulled_back(leaky_relu, 0)(g, x, s), grad=False, **LOOSE)
+        lambda g, x, s, is_result: pulled_back(leaky_relu, 0)(g, x, s), grad=small, **LOOSE)
     add("elu_backward", label, (g, 1, 1, 1, False, x),
-        lambda g, a, s, i, is_result, x: pulled_back(elu, 0)(g, x, a, s, i), grad=False, **LOOSE)
+        lambda g, a, s, i, is_result, x: pulled_back(elu, 0)(g, x, a, s, i), grad=small, **LOOSE)
 add("gelu_backward", "tanh", (real(3, 4, seed=3), real(3, 4)),
     lambda g, x, approximate: pulled_back(lambda x: gelu(x, "tanh"), 0)(g, x),
-    kwargs={"approximate": "tanh"}, grad=False, **LOOSE)
+    kwargs={"approximate": "tanh"}, **LOOSE)
 add("threshold_backward", "at_half", (real(3, 4, seed=3), real(3, 4), 0.5), lambda g, x, t: g * (x > t), grad=[0])
-add("softplus_backward", "beta", (real(3, 4, seed=3), real(3, 4), 2.5, 3), pulled_back(softplus, 0), grad=False, **LOOSE)
+add("softplus_backward", "beta", (real(3, 4, seed=3), real(3, 4), 2.5, 3), pulled_back(softplus, 0), **LOOSE)
 add("elu_backward", "alpha", (real(3, 4, seed=3), 1.7, 1.05, 0.8, False, real(3, 4)),
-    lambda g, a, s, i, is_result, x: pulled_back(elu, 0)(g, x, a, s, i), grad=False, **LOOSE)
+    lambda g, a, s, i, is_result, x: pulled_back(elu, 0)(g, x, a, s, i), **LOOSE)

@@ -4,7 +4,7 @@ import numpy as np
 from .case import add, pulled_back, real
 
 SUMS = dict(rtol=1e-9, rtol32=1e-4)
-PULLED = dict(rtol=1e-6, rtol32=2e-4, grad=False)
+PULLED = dict(rtol=1e-6, rtol32=2e-4)
 
 
 def two(v):
@@ -53,9 +53,9 @@ for label, image, weight, stride, padding, dilation, groups in CONVOLUTIONS:
     small = label != "large"
     options = (two(stride), two(padding), two(dilation), groups)
     rest = (two(stride), two(padding), two(dilation), False, (0, 0), groups)
-    add("conv2d", label, (x, w, b, *options), convolution, grad=small, second=False, node="ConvolutionBackward0", **SUMS)
-    add("convolution", label, (x, w, b, *rest), general, grad=small, second=False, **SUMS)
-    add("convolution", label + "_no_bias", (x, w, None, *rest), general, grad=[0, 1] if small else False, second=False,
+    add("conv2d", label, (x, w, b, *options), convolution, grad=small, node="ConvolutionBackward0", **SUMS)
+    add("convolution", label, (x, w, b, *rest), general, grad=small, **SUMS)
+    add("convolution", label + "_no_bias", (x, w, None, *rest), general, grad=[0, 1] if small else False,
         **SUMS)
     g = real(*convolution(x, w, b, *options).shape, seed=3)
     if small:
@@ -63,12 +63,12 @@ for label, image, weight, stride, padding, dilation, groups in CONVOLUTIONS:
             args = (x, w, np.zeros(w.shape[0]), stride, padding, dilation, groups)
             return tuple(pulled_back(convolution, i)(grad, *args) for i in range(3))
         add("convolution_backward", label, (g, x, w, (weight[0],), *rest, (1, 1, 1)), back, **PULLED)
-add("conv2d", "no_batch_dim", (real(2, 4, 4), real(3, 2, 3, 3, seed=1), real(3, seed=2)), convolution, second=False,
+add("conv2d", "no_batch_dim", (real(2, 4, 4), real(3, 2, 3, 3, seed=1), real(3, seed=2)), convolution,
     node=False, **SUMS)
-add("conv2d", "standard", (real(1, 2, 4, 4), real(3, 2, 3, 3, seed=1)), convolution, second=False,
+add("conv2d", "standard", (real(1, 2, 4, 4), real(3, 2, 3, 3, seed=1)), convolution,
     node="ConvolutionBackward0", **SUMS)
 add("conv2d", "single_ints", (real(1, 2, 5, 5), real(3, 2, 3, 3, seed=1), None, 2, 1), convolution, grad=[0, 1],
-    second=False, node="ConvolutionBackward0", torch=False, **SUMS)
+    node="ConvolutionBackward0", torch=False, **SUMS)
 
 
 def convolution1(x, w, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1):
@@ -81,7 +81,7 @@ for label, line, weight, options in (("plain", (2, 2, 6), (3, 2, 3), ()), ("padd
                                      ("groups", (2, 4, 5), (4, 2, 2), ((1,), (0,), (1,), 2)),
                                      ("no_batch", (0, 2, 6), (3, 2, 3), ()), ("no_batch_dim", (2, 6), (3, 2, 3), ())):
     add("conv1d", label, (real(*line), real(*weight, seed=1), real(weight[0], seed=2), *options), convolution1,
-        second=False, node=False, **SUMS)
+        node=False, **SUMS)
 
 
 def out_size(n, k, s, p, d, ceil):
@@ -116,16 +116,15 @@ POOLS = (("plain", (2, 2, 4, 6), (2,)), ("strided", (1, 2, 5, 5), (3, 1)),
 for label, shape, args in POOLS:
     x = real(*shape)
     small = label != "large"
-    add("max_pool2d", label, (x, *args), lambda *a: max_pool(*a)[0], grad=[0] if small else False, second=False,
+    add("max_pool2d", label, (x, *args), lambda *a: max_pool(*a)[0], grad=[0] if small else False,
         node="MaxPool2DWithIndicesBackward0")
-    add("max_pool2d_with_indices", label, (x, *args), max_pool, out=("same", "l"), grad=[0] if small else False,
-        second=False)
+    add("max_pool2d_with_indices", label, (x, *args), max_pool, out=("same", "l"), grad=[0] if small else False)
     full = (two(args[0]), two(args[1] if len(args) > 1 else args[0]), two(args[2] if len(args) > 2 else 0),
             two(args[3] if len(args) > 3 else 1), len(args) > 4)
     values, places = max_pool(x, *full)
     if small:
         add("max_pool2d_with_indices_backward", label, (real(*values.shape, seed=3), x, *full, places),
-            lambda g, x, *rest: pulled_back(lambda x: max_pool(x, *rest[:-1])[0], 0)(g, x), **PULLED)
+            lambda g, x, *rest: pulled_back(lambda x: max_pool(x, *rest[:-1])[0], 0)(g, x), grad=[0], **PULLED)
 
 
 def average_pool(x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
@@ -150,7 +149,7 @@ AVERAGES = (("plain", (2, 2, 4, 6), (2,)), ("strided", (1, 2, 5, 5), (3, 1)),
 for label, shape, args in AVERAGES:
     x = real(*shape)
     small = label != "large"
-    add("avg_pool2d", label, (x, *args), average_pool, grad=[0] if small else False, second=False, **SUMS)
+    add("avg_pool2d", label, (x, *args), average_pool, grad=[0] if small else False, **SUMS)
     full = list(args) + [(), 0, False, True, None][len(args) - 1:]
     full = (two(full[0]), two(full[1]) if np.size(full[1]) else two(full[0]), two(full[2]), *full[3:])
     if small:
@@ -171,11 +170,11 @@ def adaptive(x, size):
 for label, shape, size in (("uneven", (2, 2, 5, 7), (3, 2)), ("even", (1, 2, 4, 6), (2, 3)), ("same", (1, 1, 3, 3), (3, 3)),
                            ("larger", (1, 1, 2, 3), (4, 5)), ("no_batch_dim", (2, 5, 4), (2, 2))):
     x = real(*shape)
-    add("adaptive_avg_pool2d", label, (x, size), adaptive, grad=[0], second=False, node="AdaptiveAvgPool2DBackward0",
+    add("adaptive_avg_pool2d", label, (x, size), adaptive, grad=[0], node="AdaptiveAvgPool2DBackward0",
         **SUMS)
-    add("_adaptive_avg_pool2d", label, (x, size), adaptive, grad=[0], second=False, **SUMS)
+    add("_adaptive_avg_pool2d", label, (x, size), adaptive, grad=[0], **SUMS)
     add("_adaptive_avg_pool2d_backward", label, (real(*adaptive(x, size).shape, seed=3), x),
         lambda g, x: pulled_back(adaptive, 0)(g, x, g.shape[-2:]), **PULLED)
-add("adaptive_avg_pool2d", "single_int", (real(1, 2, 5, 5), 2), adaptive, grad=[0], second=False,
+add("adaptive_avg_pool2d", "single_int", (real(1, 2, 5, 5), 2), adaptive, grad=[0],
     node="AdaptiveAvgPool2DBackward0", torch=False, **SUMS)
 add("adaptive_avg_pool2d", "to_one", (real(2, 3, 4, 5), (1, 1)), adaptive, grad=[0], node="MeanBackward1", **SUMS)

@@ -192,7 +192,7 @@ for p in (2, 1, 3, 0.5, float("inf"), -float("inf"), 0):
         add("linalg_vector_norm", f"{text}_{label}", (real(*shape), p, *vector_args), norm, grad=grad, **SUMS)
 add("norm", "standard", (real(3, 4),), norm, grad=[0], node="LinalgVectorNormBackward0", torch=False)
 add("linalg_vector_norm", "standard", (real(3, 4),), norm, grad=[0])
-add("linalg_vector_norm", "empty", (real(0, 3),), norm, grad=[0], second=False)
+add("linalg_vector_norm", "empty", (real(0, 3),), norm, grad=[0])
 add("linalg_vector_norm", "scalar", (real(),), norm, grad=[0])
 for label, (shape, dim) in (DIMS | {"over_nothing": ((2, 0, 3), 1)}).items():
     small = is_small(shape)

@@ -34,7 +34,7 @@ every_shape("abs", np.abs, dtypes="fil")
 every_shape("sign", np.sign, dtypes="filb")
 every_shape("sgn", np.sign, dtypes="filb")
 for op, f in (("floor", np.floor), ("ceil", np.ceil), ("round", np.round), ("trunc", np.trunc)):
-    every_shape(op, f, dtypes="fil", second=False)
+    every_shape(op, f, dtypes="fil")
     add(op, "halves", (np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 1e15 + 0.5]),), f, grad=False)
     odd(op, f)
 every_shape("square", np.square, dtypes="fil", node="PowBackward0")
@@ -89,15 +89,15 @@ def elu(x, alpha=1, scale=1, input_scale=1):
     return np.where(x > 0, x, alpha * np.expm1(x * input_scale)) * scale
 
 
-every_shape("gelu", gelu, second=False)
-add("gelu", "tanh", (real(3, 4),), gelu, kwargs={"approximate": "tanh"}, second=False)
-every_shape("silu", silu, second=False)
-every_shape("softplus", softplus, second=False)
-add("softplus", "beta", (real(3, 4), 2.5, 3), softplus, grad=[0], second=False)
-every_shape("leaky_relu", leaky_relu, second=False)
-add("leaky_relu", "slope", (real(3, 4), 0.3), leaky_relu, grad=[0], second=False)
-every_shape("elu", elu, second=False)
-add("elu", "alpha", (real(3, 4), 1.7, 1.05, 0.8), elu, grad=[0], second=False)
+every_shape("gelu", gelu)
+add("gelu", "tanh", (real(3, 4),), gelu, kwargs={"approximate": "tanh"})
+every_shape("silu", silu)
+every_shape("softplus", softplus)
+add("softplus", "beta", (real(3, 4), 2.5, 3), softplus, grad=[0])
+every_shape("leaky_relu", leaky_relu)
+add("leaky_relu", "slope", (real(3, 4), 0.3), leaky_relu, grad=[0])
+every_shape("elu", elu)
+add("elu", "alpha", (real(3, 4), 1.7, 1.05, 0.8), elu, grad=[0])
 
 
 def clamp(x, min=None, max=None):

@@ -289,7 +289,7 @@ static void bump_versions(const mt__call *call)
     for (unsigned a = 0; a < call->op->param_count; a++)
         if (call->op->params[a].written)
             for (uint32_t i = 0; i < call->args[a].count; i++)
-                call->args[a].as.tensors[i]->storage->version++;
+                ++*mt__version(call->args[a].as.tensors[i]);
 }
 
 #define TEXT2(...) #__VA_ARGS__
