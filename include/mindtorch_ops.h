@@ -98,6 +98,10 @@
     X(clamp, "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", K(clamp, clamp) O(out, FOUND), clamp) \
     X(clamp_, "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)", K(clamp, clamp), clamp) \
     X(clamp_min, "clamp_min(Tensor self, Scalar min) -> Tensor", K(clamp_min, clamp_min) O(out, FOUND), clamp_min) \
+    X(hardtanh, "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", K(hardtanh, clamp) O(out, SAME), hardtanh) \
+    X(hardtanh_, "hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)", K(hardtanh, clamp), hardtanh_) \
+    X(relu6, "relu6(Tensor self) -> Tensor", C(relu6), of_parts) \
+    X(relu6_, "relu6_(Tensor(a!) self) -> Tensor(a!)", C(relu6_), of_parts) \
     X(where, "where.self(Tensor condition, Operand self, Operand other) -> Tensor", K(where, where) O(self_out, SAME), where) \
     X(masked_fill, "masked_fill.Scalar(Tensor self, Tensor mask, Operand value) -> Tensor", K(masked_fill, masked_fill), masked_fill) \
     X(masked_fill_, "masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Operand value) -> Tensor(a!)", K(masked_fill, masked_fill), masked_fill) \
@@ -114,6 +118,7 @@
     X(silu_backward, "silu_backward(Tensor grad_output, Tensor self) -> Tensor", K(pair, silu_backward), silu_backward) \
     X(softplus_backward, "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor", K(pair, softplus_backward), softplus_backward) \
     X(leaky_relu_backward, "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor", K(pair, leaky_relu_backward), leaky_relu_backward) \
+    X(hardtanh_backward, "hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor", K(pair, hardtanh_backward), hardtanh_backward) \
     X(elu_backward, "elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor", K(elu_backward, elu_backward), elu_backward)
 
 /* views, copies, joining and splitting */

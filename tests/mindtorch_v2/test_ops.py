@@ -746,4 +746,4 @@ def test_every_row_is_covered(mt):
     assert sorted(covered - set(mt_rows())) == [], "cases of no row"
     derived = {c.op for c in DIFFERENTIABLE} | {c.op for c in CASES if c.random is not None}
     assert sorted(id for id, row in mt_rows().items()
-                  if row.backward and id not in derived) == [], "derivatives without cases"
+                  if row.backward not in (None, "NotImplemented") and id not in derived) == [], "derivatives without cases"

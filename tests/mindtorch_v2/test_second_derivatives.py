@@ -130,3 +130,21 @@ def test_numbers_of_pytorch():
     bend, = torch.autograd.grad((slope * slope).sum(), x)
     for got, right in zip(bend.tolist(), [1.068952202796936, 0.38997215032577515, 0.5242612361907959]):
         assert math.isclose(got, right, rel_tol=1e-6)
+
+
+def test_at_its_bounds_hardtanh_is_flat():
+    """clamp's gradient is 1 there, hardtanh's 0, as in PyTorch."""
+    x = torch.tensor([0.0, 6.0, -1.0, 7.0, 3.0], requires_grad=True)
+    F.relu6(x).sum().backward()
+    assert x.grad.tolist() == [0, 0, 0, 0, 1]
+    y = torch.tensor([-1.0, 1.0, 0.5], requires_grad=True)
+    F.hardtanh(y).sum().backward()
+    assert y.grad.tolist() == [0, 0, 1]
+    z = torch.tensor([-1.0, 1.0, 0.5], requires_grad=True)
+    z.clamp(-1, 1).sum().backward()
+    assert z.grad.tolist() == [1, 1, 1]
+    w = torch.tensor([-1.0, 1.0, 0.5], requires_grad=True)
+    F.hardtanh(w * 1, inplace=True).sum().backward()
+    assert w.grad.tolist() == [0, 0, 1]
+    with pytest.raises(ValueError, match="min_val cannot be greater"):
+        F.hardtanh(y, 2, 1)

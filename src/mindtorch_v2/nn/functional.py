@@ -65,11 +65,13 @@ def logsigmoid(input):
 
 
 def relu6(input, inplace=False):
-    return input.clamp_(0, 6) if inplace else input.clamp(0, 6)
+    return _ops.relu6_(input) if inplace else _ops.relu6(input)
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
-    return input.clamp_(min_val, max_val) if inplace else input.clamp(min_val, max_val)
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return _ops.hardtanh_(input, min_val, max_val) if inplace else _ops.hardtanh(input, min_val, max_val)
 
 
 def _softmax_dim(name, rank):

@@ -136,3 +136,13 @@ static mt_status elu_backward_backward(mt__backward *b)
 }
 const mt__grad mt__grad_elu_backward = {"EluBackwardBackward0", "grad_output:self_or_result self_or_result",
                                         elu_backward_backward};
+
+static mt_status hardtanh_backward_backward(mt__backward *b)
+{
+    if (mt__wants(b, 0))
+        mt__give(b, 0, MT(hardtanh_backward, GRAD, SELF, ARG(2), ARG(3)));
+    if (mt__wants(b, 1))
+        mt__give(b, 1, MT(zeros_like, GRAD));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_hardtanh_backward = {"HardtanhBackwardBackward0", "self", hardtanh_backward_backward};

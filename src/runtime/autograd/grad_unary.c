@@ -35,6 +35,8 @@
     X(gelu, "GeluBackward0", "self", MT(gelu_backward, GRAD, SELF, ARG(1)))                                  \
     X(silu, "SiluBackward0", "self", MT(silu_backward, GRAD, SELF))                                          \
     X(softplus, "SoftplusBackward0", "self", MT(softplus_backward, GRAD, SELF, ARG(1), ARG(2)))              \
+    X(hardtanh, "HardtanhBackward0", "self", MT(hardtanh_backward, GRAD, SELF, ARG(1), ARG(2)))              \
+    X(hardtanh_, "HardtanhBackward0", "result", MT(hardtanh_backward, GRAD, RESULT, ARG(1), ARG(2)))         \
     X(leaky_relu, "LeakyReluBackward0", "self", MT(leaky_relu_backward, GRAD, SELF, ARG(1), false))          \
     X(elu, "EluBackward0", "self", MT(elu_backward, GRAD, ARG(1), ARG(2), ARG(3), false, SELF))
 

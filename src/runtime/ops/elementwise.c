@@ -360,6 +360,25 @@ mt_status mt__infer_clamp(mt__call *call)
     return infer_bounded(call, 3);
 }
 
+/* The bounds take self's dtype. */
+mt_status mt__infer_hardtanh(mt__call *call)
+{
+    mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
+    if (dtype == MT_BOOL)
+        return mt__fail(MT_E_RUNTIME, "Bool inputs not supported for hardtanh");
+    return unary(call, dtype, dtype);
+}
+
+mt_status mt__composite_relu6(mt__call *call)
+{
+    return mt__return(call, MT(hardtanh, call->args[0], 0, 6));
+}
+
+mt_status mt__composite_relu6_(mt__call *call)
+{
+    return mt__return(call, MT(hardtanh_, call->args[0], 0, 6));
+}
+
 mt_status mt__infer_clamp_min(mt__call *call)
 {
     return infer_bounded(call, 2);

@@ -58,6 +58,7 @@ for label, shape in SHAPES.items():
     add("softplus_backward", label, (g, x, 1, 20), pulled_back(softplus, 0), grad=small, **LOOSE)
     add("leaky_relu_backward", label, (g, x, 0.01, False),
         lambda g, x, s, is_result: pulled_back(leaky_relu, 0)(g, x, s), grad=small, **LOOSE)
+    add("hardtanh_backward", label, (g, x, -1, 1), lambda g, x, lo, hi: g * ((x > lo) & (x < hi)), grad=[0] if small else False)
     add("elu_backward", label, (g, 1, 1, 1, False, x),
         lambda g, a, s, i, is_result, x: pulled_back(elu, 0)(g, x, a, s, i), grad=small, **LOOSE)
 add("gelu_backward", "tanh", (real(3, 4, seed=3), real(3, 4)),

@@ -114,3 +114,9 @@ add("clamp", "float_of_integers", (real(3, 4), -0.5, 0.5), lambda x, lo, hi: np.
     grad=False)
 every_shape("clamp_min", lambda x, lo: np.maximum(x, lo), args=(0.25,))
 add("clamp_min", "integer", (real(3, 4), 1), lambda x, lo: np.maximum(x, lo), dtypes="fil", grad=[0])
+
+for op in ("hardtanh", "hardtanh_"):
+    every_shape(op, lambda x, lo=-1, hi=1: np.clip(x, lo, hi), dtypes="fil")
+    add(op, "bounds", (real(3, 4), -0.3, 1.2), clamp, grad=[0])
+for op in ("relu6", "relu6_"):
+    every_shape(op, lambda x: np.clip(x, 0, 6), dtypes="fil", node="HardtanhBackward0")

@@ -111,6 +111,11 @@ LOOPS1(elu, ELU, x <= 0 ? MT__EXPM1((type)(x * within)) * low : x * scale)
 LOOPS2(elu_backward, ELU, b <= 0 ? a * within * low * MT__EXP((type)(b * within)) : a * scale)
 LOOPS2(elu_backward_result, ELU, b <= 0 ? a * within * (b + low) : a * scale)
 
+#define BOUNDS                                                                                               \
+    const type low = NUMBER(0);                                                                              \
+    const type high = NUMBER(1)
+LOOPS2(hardtanh_backward, BOUNDS, b <= low || b >= high ? (type)0 : a)
+
 #define MOST const type most = NUMBER(0)
 LOOPS2(threshold_backward, MOST, b <= most ? (type)0 : a)
 LOOPS2(tanh_backward, MT__NO_SETUP, a *((type)1 - b * b))
@@ -132,6 +137,7 @@ KERNEL(softplus, 1, 1, 2)
 KERNEL(softplus_backward, 2, 2, 2)
 KERNEL(leaky_relu, 1, 1, 1)
 KERNEL(leaky_relu_backward, 2, 2, 1)
+KERNEL(hardtanh_backward, 2, 2, 2)
 KERNEL(threshold_backward, 2, 2, 1)
 KERNEL(tanh_backward, 2, 2, 0)
 KERNEL(sigmoid_backward, 2, 2, 0)

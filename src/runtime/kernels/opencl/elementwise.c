@@ -101,6 +101,7 @@
     X(softplus_backward, softplus_backward, "01", "23", "b * k0 > k1 ? a : a * SIGMOID(b * k0)", NULL, NULL, \
       false)                                                                                                 \
     X(leaky_relu_backward, leaky_relu_backward, "01", "2", "b > 0 ? a : a * k0", NULL, NULL, false)          \
+    X(hardtanh_backward, hardtanh_backward, "01", "23", "b <= k0 || b >= k1 ? (T)0 : a", NULL, NULL, false)  \
     X(elu_backward, elu_backward, "05", "123", "b <= 0 ? a * k2 * k0 * k1 * exp(b * k2) : a * k1", NULL,     \
       NULL, false)
 

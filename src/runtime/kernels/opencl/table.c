@@ -28,6 +28,8 @@ static const struct {
     {MT_OP_pow_, mt__npu_pow},
     {MT_OP_clamp, mt__npu_clamp},
     {MT_OP_clamp_, mt__npu_clamp},
+    {MT_OP_hardtanh, mt__npu_clamp},
+    {MT_OP_hardtanh_, mt__npu_clamp},
     {MT_OP_clamp_min, mt__npu_clamp},
     {MT_OP_clone, mt__npu_clone},
     {MT_OP_copy_, mt__npu_copy_kernel},
