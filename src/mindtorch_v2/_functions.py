@@ -176,12 +176,14 @@ def _labels(equation, operands):
     return terms, dots + "".join(sorted(c for c in set(seen) if seen.count(c) == 1 and c not in dots))
 
 
-def _without_repeats(t, term):
+def _without_repeats(t, term, number):
     """The diagonal, where a letter occurs twice in one term."""
     for c in dict.fromkeys(term):
         while term.count(c) > 1:
             i = term.index(c)
             j = term.index(c, i + 1)
+            if t.size(i) != t.size(j):
+                raise RuntimeError(f"einsum(): subscript {c} is repeated for operand {number} but the sizes don't match, {t.size(j)} != {t.size(i)}")
             t = t.diagonal(0, i, j)
             term = term[:i] + term[i + 1 : j] + term[j + 1 :] + c
     return t, term
@@ -224,7 +226,7 @@ def einsum(equation, *operands):
     if not operands:
         raise ValueError("einsum(): must provide at least one operand")
     terms, result = _labels(equation, operands)
-    work = [_without_repeats(t, term) for t, term in zip(operands, terms)]
+    work = [_without_repeats(t, term, i) for i, (t, term) in enumerate(zip(operands, terms))]
     made, letters = work[0]
     for i, (t, term) in enumerate(work[1:], 1):
         kept = set(result).union(*(w[1] for w in work[i + 1 :]))

@@ -1,4 +1,6 @@
 """Methods of Tensor that only adapt the API."""
+import builtins
+
 from mindtorch_v2 import _C, autograd
 from mindtorch_v2._functions import spread
 from mindtorch_v2._tensor_str import tensor_str
@@ -66,7 +68,7 @@ def __repr__(self):
 
 @_method
 def __format__(self, spec):
-    if self.dim() == 0 and spec:
+    if self.dim() == 0 and builtins.type(self) is _C.Tensor:
         return format(self.item(), spec)
     return object.__format__(self, spec)
 
@@ -189,11 +191,26 @@ def unflatten(self, dim, sizes):
 
 @_method
 def movedim(self, source, destination):
-    n = self.dim()
-    source, destination = [s % n for s in _list(source)], [d % n for d in _list(destination)]
+    n, source, destination = self.dim(), _list(source), _list(destination)
+    if len(source) != len(destination):
+        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({source} dims) should contain the same number of dims "
+                           f"as destination ({destination} dims)")
+    source, destination = [_wrapped(s, n) for s in source], [_wrapped(d, n) for d in destination]
+    for what, dims in (("source", source), ("destination", destination)):
+        if len(set(dims)) < len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{what}` ({dims})")
+    if n == 0:
+        return self.view([])
     rest = iter(i for i in range(n) if i not in source)
     placed = dict(zip(destination, source))
     return self.permute([placed[i] if i in placed else next(rest) for i in range(n)])
+
+
+def _wrapped(dim, rank):
+    last = max(rank, 1) - 1
+    if not -last - 1 <= dim <= last:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-last - 1}, {last}], but got {dim})")
+    return dim % (last + 1)
 
 
 def _list(value):
@@ -253,7 +270,6 @@ def bitwise_not_(self):
     return self.copy_(~self)
 
 
-Tensor.__str__ = __repr__
 Tensor.is_sparse = False
 Tensor.is_meta = False
 Tensor.is_quantized = False

@@ -261,26 +261,57 @@ static mt_tensor *value_tensor(PyObject *value, const mt_tensor *t)
     return mt_retain(mtpy_tensor_of(value));
 }
 
-/* PyTorch allows a value to have extra leading dims of size 1. */
-static mt_status strip_ones(mt_tensor **v, int rank)
+/* Replaces *v by op(*v, dims). */
+static mt_status reshaped(mt_tensor **v, mt_op_id op, const int64_t *dims, int rank)
+{
+    mt_value args[] = {mt_value_tensor(*v), mt_value_ints(dims, (uint32_t)rank)};
+    mt_tensor *made = NULL;
+    mt_status status = mt_call(op, args, 2, &made);
+    if (status == MT_OK) {
+        mt_release(*v);
+        *v = made;
+    }
+    return status;
+}
+
+/* PyTorch drops a value's leading dims of size 1. */
+static mt_status strip_ones(mt_tensor **v)
+{
+    int ones = 0;
+    while (ones < mt_rank(*v) && mt_dims(*v)[ones] == 1)
+        ones++;
+    return reshaped(v, MT_OP_view, mt_dims(*v) + ones, mt_rank(*v) - ones);
+}
+
+static bool same_dims(const mt_tensor *a, const mt_tensor *b)
+{
+    return mt_rank(a) == mt_rank(b) &&
+           memcmp(mt_dims(a), mt_dims(b), (size_t)mt_rank(a) * sizeof *mt_dims(a)) == 0;
+}
+
+/* Expanded before it is copied, as in PyTorch: x[:] = x[0] is not refused as an overlap. */
+static mt_status put_all(const walk *w, mt_tensor **v)
 {
     mt_status status = MT_OK;
-    while (status == MT_OK && mt_rank(*v) > rank && mt_dims(*v)[0] == 1) {
-        mt_value args[] = {mt_value_tensor(*v), mt_value_int(0)};
-        mt_tensor *made = NULL;
-        status = mt_call(MT_OP_squeeze_dim, args, 2, &made);
-        if (status == MT_OK) {
-            mt_release(*v);
-            *v = made;
-        }
+    mt_tensor *out = NULL;
+    if (!same_dims(*v, w->t)) {
+        status = strip_ones(v);
+        if (status == MT_OK && !same_dims(*v, w->t))
+            status = reshaped(v, MT_OP_expand, mt_dims(w->t), mt_rank(w->t));
     }
+    mt_value args[] = {mt_value_tensor(w->t), mt_value_tensor(*v), mt_value_truth(false)};
+    if (status == MT_OK)
+        status = mt_call(MT_OP_copy_, args, 3, &out);
+    mt_release(out);
     return status;
 }
 
 static mt_status put_indexed(const walk *w, mt_tensor **v)
 {
     mt_tensor *out = NULL;
-    mt_status status = MT_OK;
+    mt_status status = mt_rank(*v) > 0 && mt_dims(*v)[0] == 1 ? strip_ones(v) : MT_OK;
+    if (status != MT_OK)
+        return status;
     if (mt_dtype_of(*v) != mt_dtype_of(w->t)) {
         mt_value args[] = {mt_value_tensor(*v), mt_value_int(mt_dtype_of(w->t))};
         mt_tensor *made = NULL;
@@ -315,16 +346,7 @@ static mt_status put(walk *w, PyObject *value, bool *raised)
     *raised = v == NULL;
     if (v == NULL)
         return MT_OK;
-    mt_status status;
-    if (w->count > 0) {
-        status = put_indexed(w, &v);
-    } else {
-        status = strip_ones(&v, mt_rank(w->t));
-        mt_value args[] = {mt_value_tensor(w->t), mt_value_tensor(v), mt_value_truth(false)};
-        if (status == MT_OK)
-            status = mt_call(MT_OP_copy_, args, 3, &out);
-        mt_release(out);
-    }
+    mt_status status = w->count > 0 ? put_indexed(w, &v) : put_all(w, &v);
     mt_release(v);
     return status;
 }

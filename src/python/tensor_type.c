@@ -267,9 +267,15 @@ static PyObject *through_copy(PyObject *self, PyObject *made)
 {
     if (made == NULL || made == Py_NotImplemented)
         return made;
+    static const char *const words[] = {"Bool", "Int", "Long", "Float", "Double"};
     mt_value args[] = {mt_value_tensor(mtpy_tensor_of(self)), mt_value_tensor(mtpy_tensor_of(made)),
                        mt_value_truth(false)};
-    PyObject *done = mtpy_call1(MT_OP_copy_, args, 3);
+    mt_dtype to = mt_dtype_of(mtpy_tensor_of(self)), from = mt_dtype_of(mtpy_tensor_of(made));
+    bool fits = to >= MT_FLOAT32 || from == MT_BOOL || (to != MT_BOOL && from < MT_FLOAT32);
+    PyObject *done =
+        fits ? mtpy_call1(MT_OP_copy_, args, 3)
+             : PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s",
+                            words[from], words[to]);
     Py_DECREF(made);
     return done;
 }

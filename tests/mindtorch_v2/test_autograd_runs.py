@@ -1,4 +1,5 @@
 """Several runs of backward that share nodes: nested (hooks, functions) and on several threads."""
+import weakref
 import sys
 import threading
 
@@ -276,3 +277,72 @@ def test_gradients_of_some_inputs_are_those_of_all(name):
     if both[0] is not None:
         y.backward(inputs=[a])
         assert a.grad.tolist() == both[0].tolist() and b.grad is None
+
+
+def test_a_view_among_the_arguments_of_an_in_place_op_follows_it():
+    x = torch.ones(3, requires_grad=True)
+    y = x * 1
+    v = y.view(-1)
+    y.add_(v)
+    v.sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
+def test_a_view_made_without_history_is_neither_root_nor_input():
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    with torch.no_grad():
+        v = y.view(-1)
+    with pytest.raises(RuntimeError, match="does not require grad and does not have a grad_fn"):
+        v.backward(torch.ones(3))
+    with pytest.raises(RuntimeError, match="not have been used in the graph"):
+        torch.autograd.grad(y.sum(), v)
+    assert torch.autograd.grad((x * 2).sum(), v, allow_unused=True) == (None,)
+
+
+def test_a_recurrence_may_write_into_slices():
+    """A factor that no gradient needs is not saved, so changing its memory harms nothing."""
+    w, h = torch.ones(2, requires_grad=True), torch.zeros(4, 2)
+    for i in range(1, 4):
+        h[i] = h[i - 1] * 0.5 + w * i
+    h.sum().backward()
+    assert w.grad.tolist() == [7.75, 7.75]
+
+
+def test_frozen_layers_keep_nothing_alive():
+    x = torch.ones(4, 3)
+    frozen, trained = torch.ones(3, 3), torch.ones(3, 3, requires_grad=True)
+    hidden = x @ frozen
+    alive = weakref.ref(hidden)
+    out = (hidden * 2) @ trained        # the product is saved, its factor not
+    del hidden
+    assert alive() is None
+    out.sum().backward()
+    assert trained.grad.tolist() == [[24.0] * 3] * 3
+
+
+def test_hooks_that_are_there_when_a_run_begins_are_called():
+    x, calls, handles = torch.ones(2, requires_grad=True), [], []
+    handles.append(x.register_hook(lambda g: (calls.append(1), handles[0].remove(), None)[2]))
+    x.register_hook(lambda g: calls.append(2))
+    (x * 2).sum().backward()
+    (x * 2).sum().backward()
+    assert calls == [1, 2, 2]
+
+    def grow(g):
+        calls.append(3)
+        y.register_hook(grow)
+    y = torch.ones(2, requires_grad=True)
+    y.register_hook(grow)
+    (y * 2).sum().backward()
+    assert calls == [1, 2, 2, 3]
+
+
+def test_weights_of_losses_are_constants():
+    x = torch.randn(3, 2, requires_grad=True)
+    weight = torch.ones(2, requires_grad=True)
+    F = torch.nn.functional
+    for call in (lambda: F.nll_loss(x, torch.tensor([0, 1, 1]), weight=weight),
+                 lambda: F.binary_cross_entropy_with_logits(x, torch.rand(3, 2), pos_weight=weight)):
+        with pytest.raises(RuntimeError, match="is not differentiable with respect to argument '(pos_)?weight'"):
+            call()

@@ -371,3 +371,94 @@ def test_methods_of_every_kind_answer():
     assert x.shape == (4,)
     with pytest.raises(IndexError, match="Dimension out of range"):
         x.size(3)
+
+
+def test_a_value_is_expanded_before_it_is_assigned():
+    x = torch.arange(6.0).reshape(2, 3)
+    x[:] = x[0]
+    assert x.tolist() == [[0, 1, 2], [0, 1, 2]]
+    x[x > 1] = torch.full((1, 1), 7.0)
+    assert x.tolist() == [[0, 1, 7], [0, 1, 7]]
+    x[1] = torch.ones(1, 1, 3)
+    assert x.tolist() == [[0, 1, 7], [1, 1, 1]]
+    x[0, 0] = torch.full((1, 1), 5.0)
+    assert x[0, 0] == 5
+    with pytest.raises(RuntimeError):
+        x[0] = torch.ones(2)
+
+
+def test_a_number_in_a_tensor_is_formatted_as_a_number():
+    assert f"{torch.tensor(1.5)}" == "1.5" and f"{torch.tensor(3)}" == "3" and f"{torch.tensor(1.5):.2f}" == "1.50"
+    assert f"{torch.tensor([1.5])}" == "tensor([1.5000])"
+    assert f"{torch.nn.Parameter(torch.tensor(2.0))}" == "Parameter containing:\ntensor(2., requires_grad=True)"
+    with pytest.raises(TypeError):
+        f"{torch.tensor([1.5]):.2f}"
+
+
+def test_results_in_place_must_fit_the_dtype():
+    x = torch.tensor([3, 4])
+    for change in ("x %= 2.5", "x //= 2.0", "x /= 2"):
+        with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+            exec(change)
+    assert x.tolist() == [3, 4]
+    x %= 3
+    assert x.tolist() == [0, 1]
+
+
+def test_dims_are_moved_within_their_range():
+    x = torch.ones(2, 3, 4)
+    assert x.movedim(0, -1).shape == (3, 4, 2) and x.movedim((0, 1), (1, 2)).shape == (4, 2, 3)
+    assert torch.ones(()).movedim(0, 0).shape == ()
+    for bad in ((0, 3), (-4, 0)):
+        with pytest.raises(IndexError, match=r"expected to be in range of \[-3, 2\]"):
+            x.movedim(*bad)
+    with pytest.raises(RuntimeError, match="repeated dim in `source`"):
+        x.movedim((0, 0), (0, 1))
+    with pytest.raises(RuntimeError, match="same number of dims"):
+        x.movedim((0, 1), (0,))
+
+
+def test_a_letter_has_one_size():
+    with pytest.raises(RuntimeError, match=r"subscript i is repeated for operand 0 but the sizes don't match, 3 != 2"):
+        torch.einsum("ii->i", torch.ones(2, 3))
+    assert torch.einsum("ii->i", torch.eye(3)).tolist() == [1, 1, 1]
+
+
+def test_data_is_the_memory_without_the_history():
+    """Changes through .data do not count as changes of the tensor; detach() shares the count."""
+    x = torch.ones(2, requires_grad=True)
+    y = x * 1
+    z = y * y
+    y.data.add_(1)
+    z.sum().backward()
+    assert x.grad.tolist() == [4, 4]
+    t = torch.ones(3)
+    t.data.add_(1)
+    assert t._version == 0 and t.tolist() == [2, 2, 2]
+    t.detach().add_(1)
+    assert t._version == 1
+    d = t.data
+    d.view(3).mul_(2)
+    assert (d._version, t._version) == (1, 1)
+    t.data = torch.zeros(4)
+    assert t._version == 1
+    t.add_(1)
+    assert t._version == 2 and d.tolist() == [6, 6, 6]
+    w = torch.ones(2)
+    u = w.data
+    v = torch.ones(2, requires_grad=True) * u
+    u.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        v.sum().backward()
+
+
+def test_an_array_keeps_the_memory_it_shows():
+    x = torch.ones(3)
+    array = x.numpy()
+    x.data = torch.zeros(5)
+    others = [torch.full((3,), 9.0) for _ in range(8)]
+    assert array.tolist() == [1, 1, 1] and len(others) == 8
+    view = memoryview(others[0])
+    others[0].set_(torch.zeros(2))
+    others.append(torch.full((3,), 4.0))
+    assert view.tolist() == [9, 9, 9]
