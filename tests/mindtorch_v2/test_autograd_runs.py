@@ -1,7 +1,7 @@
 """Several runs of backward that share nodes: nested (hooks, functions) and on several threads."""
-import weakref
 import sys
 import threading
+import weakref
 
 import pytest
 
