@@ -162,7 +162,7 @@ static mt_status xlogy_backward(mt__backward *b)
     mt_value self = b->args[0], other = b->args[1];
     if (mt__wants(b, 0)) {
         mt_tensor *none = MT(logical_and, MT(eq, self, 0), MT(le, other, 0));
-        mt__give(b, 0, MT(mul, grad, MT(masked_fill, MT(log, other), none, 0)));
+        mt__give(b, 0, MT(masked_fill, MT(xlogy, grad, other), none, 0));
     }
     if (mt__wants(b, 1))
         mt__give(b, 1, MT(div, MT(mul, grad, self), other));

@@ -15,7 +15,12 @@ static mt_dtype dtype_arg(const mt__call *call, unsigned i, mt_dtype standard)
 
 /* -------------------------------------------------------------------------------------------------- counted */
 
-/* The number of elements, computed as in PyTorch: in int64 if both ends are integers. */
+static int64_t whole(const mt_value *v)
+{
+    return v->kind == MT_FLOAT ? (int64_t)v->as.f : v->as.i;
+}
+
+/* The number of elements, computed as in PyTorch: for int64 with the ends as int64. */
 static mt_status arange_size(const mt_value *from, const mt_value *to, const mt_value *by, mt_dtype dtype,
                              int64_t *out)
 {
@@ -27,18 +32,11 @@ static mt_status arange_size(const mt_value *from, const mt_value *to, const mt_
     if (!((step > 0 && end >= start) || (step < 0 && end <= start)))
         return mt__fail(MT_E_RUNTIME, "upper bound and lower bound inconsistent with step sign");
     double size = ceil((end - start) / step);
-    if (dtype == MT_INT64) {
-        int64_t a = (int64_t)start, b = (int64_t)end, s = (int64_t)step;
-        bool whole = from->kind != MT_FLOAT && to->kind != MT_FLOAT && by->kind != MT_FLOAT;
-        if (whole) {
-            a = from->as.i;
-            b = to->as.i;
-            s = by->as.i;
-            uint64_t way = s > 0 ? (uint64_t)b - (uint64_t)a : (uint64_t)a - (uint64_t)b;
-            uint64_t each = s > 0 ? (uint64_t)s : 0 - (uint64_t)s;
-            uint64_t steps = way / each + (way % each != 0);
-            size = (double)steps;
-        }
+    if (dtype == MT_INT64 && whole(by) != 0 && fabs(start) < 9e18 && fabs(end) < 9e18) {
+        int64_t a = whole(from), b = whole(to), s = whole(by);
+        uint64_t way = s > 0 ? (uint64_t)b - (uint64_t)a : (uint64_t)a - (uint64_t)b;
+        uint64_t each = s > 0 ? (uint64_t)s : 0 - (uint64_t)s;
+        size = (double)(way / each + (way % each != 0));
     }
     if (!(size >= 0 && size <= (double)INT64_MAX / 8))
         return mt__fail(MT_E_RUNTIME, "invalid size, possible overflow?");

@@ -429,9 +429,6 @@ mt_status mt__infer_addc(mt__call *call)
             "integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future "
             "addcdiv behavior is just the latter implementation: (input + value * tensor1 / "
             "tensor2), for all dtypes.");
-    if (call->args[3].kind == MT_FLOAT && !mt__is_floating(call->compute))
-        return mt__fail(MT_E_RUNTIME,
-                        "For integral input tensors, argument value must not be a floating point number.");
     return make_out(call, 3, call->compute);
 }
 
@@ -442,7 +439,8 @@ mt_status mt__infer_lerp(mt__call *call)
     const mt_tensor *self = call->args[0].as.tensor;
     for (unsigned i = 1; i < 3; i++) {
         const mt_tensor *t = mt__arg_tensor(call, i);
-        if (t != NULL && t->dtype != self->dtype)
+        bool number = i == 2 && t != NULL && t->rank == 0; /* a weight, in a tensor */
+        if (t != NULL && t->dtype != self->dtype && !number)
             return mt__fail(MT_E_RUNTIME, "expected dtype %s for `%s` but got dtype %s", types[self->dtype],
                             names[i], types[t->dtype]);
     }

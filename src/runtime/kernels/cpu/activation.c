@@ -108,13 +108,13 @@ LOOPS2(leaky_relu_backward, SLOPE, b > 0 ? a : a * slope)
     const type scale = NUMBER(1);                                                                            \
     const type within = NUMBER(2)
 LOOPS1(elu, ELU, x <= 0 ? MT__EXPM1((type)(x * within)) * low : x * scale)
-LOOPS2(elu_backward, ELU, b <= 0 ? a * within * low * MT__EXP((type)(b * within)) : a * scale)
-LOOPS2(elu_backward_result, ELU, b <= 0 ? a * within * (b + low) : a * scale)
+LOOPS2(elu_backward, ELU, b > 0 ? a * scale : a * within * low * MT__EXP((type)(b * within)))
+LOOPS2(elu_backward_result, ELU, b > 0 ? a * scale : a * within * (b + low))
 
 #define BOUNDS                                                                                               \
     const type low = NUMBER(0);                                                                              \
     const type high = NUMBER(1)
-LOOPS2(hardtanh_backward, BOUNDS, b <= low || b >= high ? (type)0 : a)
+LOOPS2(hardtanh_backward, BOUNDS, b > low && b < high ? a : (type)0)
 
 #define MOST const type most = NUMBER(0)
 LOOPS2(threshold_backward, MOST, b <= most ? (type)0 : a)

@@ -88,8 +88,13 @@ mt_status mt__cpu_clamp_min(mt__call *call)
 
 /* -------------------------------------------------------------------------------------------- three tensors */
 
+static int64_t whole(const mt_value *v) /* PyTorch cuts off the fraction, for integers */
+{
+    return v->kind == MT_FLOAT ? (int64_t)v->as.f : v->as.i;
+}
+
 /* user: value, as an mt_value */
-#define INT_VALUE(U) const U value = (U)((const mt_value *)user)->as.i
+#define INT_VALUE(U) const U value = (U)whole(user)
 #define REAL_VALUE const type value = (type)mt__value_number(user)
 MT__LOOP3(, addcmul_INT32, int32_t, int32_t, int32_t, INT_VALUE(uint32_t),
           (uint32_t)a + value * (uint32_t)b * (uint32_t)c)

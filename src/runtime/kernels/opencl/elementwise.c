@@ -101,8 +101,8 @@
     X(softplus_backward, softplus_backward, "01", "23", "b * k0 > k1 ? a : a * SIGMOID(b * k0)", NULL, NULL, \
       false)                                                                                                 \
     X(leaky_relu_backward, leaky_relu_backward, "01", "2", "b > 0 ? a : a * k0", NULL, NULL, false)          \
-    X(hardtanh_backward, hardtanh_backward, "01", "23", "b <= k0 || b >= k1 ? (T)0 : a", NULL, NULL, false)  \
-    X(elu_backward, elu_backward, "05", "123", "b <= 0 ? a * k2 * k0 * k1 * exp(b * k2) : a * k1", NULL,     \
+    X(hardtanh_backward, hardtanh_backward, "01", "23", "b > k0 && b < k1 ? a : (T)0", NULL, NULL, false)    \
+    X(elu_backward, elu_backward, "05", "123", "b > 0 ? a * k1 : a * k2 * k0 * k1 * exp(b * k2)", NULL,      \
       NULL, false)
 
 #define X(op, kernel, operands, numbers, real, whole, truth, gives)                                          \
@@ -117,7 +117,7 @@ const mt__expression mt__expressions[MT__EXPRESSIONS] = {
          "(T)0.5 * a * ((T)1 + tanh((T)0.79788456080286535588 * (a + (T)0.044715 * a * a * a)))", NULL, NULL,
          false},
     [MT__TANH_GELU_BACKWARD] = {"gelu_tanh_backward", "01", "", "a * gelu_tanh_slope(b)", NULL, NULL, false},
-    [MT__ELU_OF_RESULT] = {"elu_backward_of_result", "01", "012", "b <= 0 ? a * k2 * (b + k0 * k1) : a * k1",
+    [MT__ELU_OF_RESULT] = {"elu_backward_of_result", "01", "012", "b > 0 ? a * k1 : a * k2 * (b + k0 * k1)",
                            NULL, NULL, false},
     [MT__POW] = {"pow", "01", "", "pow(a, b)", "int_power(a, b)", NULL, false},
     [MT__SQUARE] = {"square", "0", "", "a * a", NULL, NULL, false},
