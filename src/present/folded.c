@@ -290,7 +290,8 @@ static void put_folded(stacks *s, line *lines)
             if (k > 0)
                 MTP__OUT(&s->out, ";");
         }
-        mtp__stacks_time(&s->out, (double)(lines[i].ns / 1000));
+        uint64_t us = lines[i].ns / 1000; /* whole ones, as torch */
+        mtp__stacks_time(&s->out, (double)us);
     }
 }
 

@@ -36,7 +36,8 @@ static mt_status arange_size(const mt_value *from, const mt_value *to, const mt_
         int64_t a = whole(from), b = whole(to), s = whole(by);
         uint64_t way = s > 0 ? (uint64_t)b - (uint64_t)a : (uint64_t)a - (uint64_t)b;
         uint64_t each = s > 0 ? (uint64_t)s : 0 - (uint64_t)s;
-        size = (double)(way / each + (way % each != 0));
+        uint64_t steps = way / each + (way % each != 0);
+        size = (double)steps;
     }
     if (!(size >= 0 && size <= (double)INT64_MAX / 8))
         return mt__fail(MT_E_RUNTIME, "invalid size, possible overflow?");
