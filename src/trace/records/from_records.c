@@ -176,16 +176,14 @@ static bool is_shared(uint32_t mask, uint32_t words)
 static uint32_t begin_detail(reader *r, const uint64_t *w, uint32_t words, uint64_t *number)
 {
     mtp__detail d = MTP__DETAIL_INIT;
-    uint32_t mask = (uint32_t)(w[1] >> 40) & 0xff, at = 2;
-    shared_detail *last = is_shared(mask, words) ? &r->shared[words] : NULL;
+    mtp__payload p = mtp__payload_of(w, words);
+    shared_detail *last = is_shared(p.mask, words) ? &r->shared[words] : NULL;
     if (last != NULL && last->detail != 0 && last->word[1] == w[1] >> 40 &&
         memcmp(last->word + 2, w + 2, (words - 2) * sizeof *w) == 0)
         return last->detail;
     d.device = (uint16_t)(w[1] >> 48);
-    for (uint32_t bit = 1; bit <= MTP__HAS_NUMBER && at < words; bit <<= 1) {
-        if ((mask & bit) == 0)
-            continue;
-        uint64_t value = w[at++];
+    uint64_t value;
+    for (uint32_t bit; (bit = mtp__payload_next(&p, &value)) != 0;) {
         switch (bit) {
         case MTP__HAS_SEQUENCE:
             d.sequence = (int64_t)value;
@@ -333,7 +331,6 @@ static void on_end(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks)
     COLUMN(c, END, int64_t)[span] = ns;
     if (words < 3)
         return;
-    uint32_t mask = (uint32_t)(w[1] >> 40) & 0xff, at = 2;
     uint32_t *detail = &COLUMN(c, DETAIL, uint32_t)[span];
     if (*detail == 0)
         return;
@@ -346,10 +343,13 @@ static void on_end(reader *r, const uint64_t *w, uint32_t words, uint64_t ticks)
         *detail = made;
         d = r->t->details + made;
     }
-    if ((mask & MTP__HAS_DETAIL) != 0 && at < words)
-        d->outputs = mtp__id_get(&r->dict.shapes, (uint32_t)w[at++]);
-    if ((mask & MTP__HAS_ALLOCATED) != 0 && at < words)
-        d->allocated_after = (int64_t)w[at];
+    mtp__payload p = mtp__payload_of(w, words);
+    uint64_t value;
+    for (uint32_t bit; (bit = mtp__payload_next(&p, &value)) != 0;)
+        if (bit == MTP__HAS_DETAIL)
+            d->outputs = mtp__id_get(&r->dict.shapes, (uint32_t)value);
+        else if (bit == MTP__HAS_ALLOCATED)
+            d->allocated_after = (int64_t)value;
 }
 
 /* A private detail for the span just begun. NULL: out of memory. */
