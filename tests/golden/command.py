@@ -395,6 +395,41 @@ def rows_are_as_many_as_asked(folder):
     equal(json.loads(run("diff", "--json", "--limit", "4", TRACE, TRACE).out)["rows"], rows[:4])
 
 
+def without_macros(page):
+    return re.sub(r"\\f.|[\\\"]", "", page)
+
+
+@test
+def every_suffix_is_documented_and_writes_something(folder):
+    help_text = run("export", "--help").out
+    suffixes = re.findall(r"^  (\.\S+) ", help_text, re.M)
+    assert {".json", ".et.json"} < set(suffixes), suffixes
+    refused(run("export", TRACE, "-o", folder / "x.other"), 2, " ".join(suffixes), ".gz")
+    assert " ".join(suffixes) in run("info").out, run("info").out
+    man = without_macros((ROOT / "docs/man/mtprof.1").read_text())
+    pages = {"docs/man/mtprof.1": man.split("\n.B export ")[1].split("\n.B stacks ")[0],
+             "docs/trace-format.md": (ROOT / "docs/trace-format.md").read_text().split("## Other formats")[1],
+             "docs/opencl-layer.md": (ROOT / "docs/opencl-layer.md").read_text()}
+    for suffix in suffixes:
+        for name, text in pages.items():
+            words = {word.removeprefix("trace") for word in re.findall(r"[a-z]*(?:\.[a-z]+)+", text)}
+            assert suffix in words, f"{name} does not list {suffix}"
+        equal(run("export", TRACE, "-o", folder / ("x" + suffix)).code, 0)
+
+
+@test
+def what_can_be_read_is_documented(folder):
+    readable = re.findall(r"(?:\.[a-z]+)+", run("--help").out.split("Reads ")[1].split(").\n")[0])
+    equal(readable, [".mtp", ".json", ".json.gz", ".json.zst"])
+    (folder / "x").write_text("hello")
+    refused(run("table", folder / "x"), 3, *readable)
+    man = without_macros((ROOT / "docs/man/mtprof.1").read_text()).split(".SH DESCRIPTION")[1].split(".SH VERBS")[0]
+    readme = (ROOT / "README.md").read_text()
+    for suffix in readable:
+        assert re.search(rf"{re.escape(suffix)}(?![.a-z])", man), f"the man page does not say that it reads {suffix}"
+        assert f"`{suffix}`" in readme, f"README.md does not say that the command reads {suffix}"
+
+
 @test
 def the_suffix_says_the_form(folder):
     def exported(name):
