@@ -1,6 +1,6 @@
 /* trace/records/reader.h - the state of reading records, shared by the files that do:
  *
- *     from_records.c   the sources, the streams and their chunks; calls a function below for each record
+ *     from_records.c   the sources, the streams and their chunks, plain scopes; other records by the calls below
  *     scopes.c         BEGIN, END, TENSORS: what becomes a span
  *     points.c         memory, marks, counters, steps, device work: what happens at a moment
  *     complete.c       after the last record: spans without an end, steps, names, nesting
@@ -76,9 +76,6 @@ typedef struct mtp__reader {
 void mtp__read_begin(mtp__reader *r, const uint64_t *w, uint32_t words, uint64_t ticks);
 void mtp__read_end(mtp__reader *r, const uint64_t *w, uint32_t words, uint64_t ticks);
 void mtp__read_tensors(mtp__reader *r, const uint64_t *w, uint32_t words);
-/* Reads plain scopes and ends from word `at` on, and returns where it stopped. */
-uint32_t mtp__read_plain(mtp__reader *r, const mtp__chunk *chunk, const uint64_t *words, uint32_t at,
-                         uint32_t count, uint64_t *records);
 
 /* points.c: all other kinds; unknown ones are ignored. */
 void mtp__read_point(mtp__reader *r, unsigned kind, const uint64_t *w, uint32_t words, uint64_t ticks);
