@@ -67,6 +67,20 @@ typedef enum mtp_outcome {
 #undef X
 MTP_API const char *mtp_outcome_text(mtp_outcome outcome);
 
+/* What a trace was read from. X(symbol, value, text) */
+#define MTP_FORMAT_LIST(X)                                                                                   \
+    X(RECORDING, 0, "mtprof spool") /* one of our recordings: a spool, or this process */                    \
+    X(KINETO, 1, "Kineto/Chrome JSON")                                                                       \
+    X(EXECUTION, 2, "execution trace") /* JSON without times */
+#define X(sym, value, text) MTP_FORMAT_##sym = (value),
+typedef enum mtp_format {
+    MTP_FORMAT_LIST(X)
+} mtp_format;
+#undef X
+MTP_API const char *mtp_format_text(mtp_format format);
+/* The files that can be read, for messages. */
+#define MTP_READABLE "mtprof spools (.mtp); Kineto, Chrome and execution traces (.json, .json.gz, .json.zst)"
+
 typedef struct mtp_trace_info {
     size_t size; /* sizeof(mtp_trace_info) */
     uint64_t spans, cpu_spans, device_spans, memory_events, instants, flows, tracks, steps;
@@ -76,7 +90,8 @@ typedef struct mtp_trace_info {
     uint64_t model_bytes;      /* memory that the trace takes */
     /* faults found and repaired: 0 for a sound trace */
     uint64_t unmatched_ends, unfinished, clock_faults, damaged_chunks;
-    bool from_kineto, has_ledger;
+    mtp_format format;
+    bool has_ledger;
     mtp_ledger ledger;       /* of the recording; a JSON file written by mtprof has it too */
     uint64_t skipped_events; /* of a JSON file: no time, or an unknown kind; left out */
     uint64_t bad_durations;  /* of a JSON file: not a number, or negative; taken as 0 */
@@ -90,8 +105,8 @@ typedef struct mtp_trace_info {
 } mtp_trace_info;
 #define MTP_TRACE_INFO_INIT                                                                                  \
     {                                                                                                        \
-        sizeof(mtp_trace_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false,             \
-            MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false, false, false, 0                            \
+        sizeof(mtp_trace_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, MTP_FORMAT_RECORDING,     \
+            false, MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false, false, false, 0                     \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
 /* The same for a file. A spool without device work is counted, not loaded, so 10^8 records take a few MB;
@@ -392,12 +407,20 @@ typedef struct mtp_export_options {
 /* Kineto/Chrome JSON, as specified in docs/trace-format.md. */
 MTP_API mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
                                     void *user);
-/* Writes a file in the format given by its suffix; a further .gz compresses:
- *     .json                          Chrome, as above; also "-" (standard output) and devices
- *     .et.json                       the execution trace (mtp_trace_execution_trace)
- *     .memory.json .memory.raw.json  torch's memory timeline (mtp_memory_timeline_json, _raw)
- *     .averages.json .csv            averages: Chrome events (mtp_averages_chrome), rows (mtp_averages_csv)
- *     .stacks .folded .txt           folded stacks by self CPU time (mtp_trace_folded)
+/* The formats of mtp_trace_export. X(writer, suffix, what it is), in the order of 'mtprof export --help'. */
+#define MTP_EXPORT_LIST(X)                                                                                   \
+    X(chrome, ".json", "for Perfetto, chrome://tracing, HTA, TensorBoard; also '-', standard output")        \
+    X(execution, ".et.json", "PyTorch's execution trace, for Chakra tools")                                  \
+    X(folded, ".folded", "folded stacks by self CPU time, for flame graphs (see 'mtprof stacks')")           \
+    X(folded, ".stacks", "the same")                                                                         \
+    X(folded, ".txt", "the same")                                                                            \
+    X(memory, ".memory.json", "torch's memory timeline (see 'mtprof memory')")                               \
+    X(memory_raw, ".memory.raw.json", "the events of that timeline")                                         \
+    X(csv, ".csv", "averages, one per line (see 'mtprof stats')")                                            \
+    X(averages, ".averages.json", "averages as Chrome events")
+/* Writes a file in the format given by its suffix, one of the list; a further .gz compresses. "-" (standard
+ * output) and devices get .json. The formats are those of mtp_trace_chrome, mtp_trace_execution_trace,
+ * mtp_trace_folded, mtp_memory_timeline_json and _raw, mtp_averages_csv and _chrome.
  * The file appears complete or not at all; on failure an existing file is left as it was. */
 MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
                                     const mtp_export_options *options);

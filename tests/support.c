@@ -169,11 +169,10 @@ static void see_record(seen *s, const mtp__chunk *chunk, const uint64_t *w, uint
                        .ticks = MTP__WORD0_TICKS(w[0]),
                        .words = words};
     memcpy(r->word, w + 1, (words - 1) * sizeof *w);
-    if (r->kind < MTP__KIND_BEGIN || r->kind > MTP__KIND_TENSORS)
-        odd(s, "record of kind %u in stream %u", r->kind, chunk->stream);
-    static const unsigned mask_at = 40;
+    if (r->kind == MTP__KIND_CONTROL || mtp__kind_words(r->kind) == 0 || words < mtp__kind_words(r->kind))
+        odd(s, "record of kind %u and %u words in stream %u", r->kind, words, chunk->stream);
     if (r->kind == MTP__KIND_BEGIN &&
-        words != 2 + (uint32_t)__builtin_popcount((unsigned)(r->word[0] >> mask_at) & 0xffu))
+        words != 2 + (uint32_t)__builtin_popcount(mtp__payload_of(w, words).mask))
         odd(s, "begin in %u words, word 1 is %llx", words, (unsigned long long)r->word[0]);
 }
 
@@ -225,11 +224,10 @@ static void check_ids(seen *s)
 {
     for (size_t i = 0; i < s->records; i++) {
         const seen_record *r = &s->record[i];
-        uint32_t name = (uint32_t)r->word[0];
-        bool named = r->kind == MTP__KIND_BEGIN || r->kind == MTP__KIND_MARK ||
-                     r->kind == MTP__KIND_COUNTER || r->kind == MTP__KIND_DEVICE;
-        if (named && name != 0 && seen_defined(s, MTP__CONTROL_NAME, name) == NULL)
-            odd(s, "name %u is used but not defined", name);
+        uint32_t id = (uint32_t)r->word[0], refers_to = mtp__kind_refers_to(r->kind);
+        if (refers_to != MTP__CONTROL_NONE && id != 0 &&
+            seen_defined(s, (mtp__control_kind)refers_to, id) == NULL)
+            odd(s, "%s %u is used but not defined", refers_to == MTP__CONTROL_NAME ? "name" : "shape", id);
         if (r->kind != MTP__KIND_BEGIN && r->kind != MTP__KIND_END)
             continue;
         unsigned mask = r->words > 1 ? (unsigned)(r->word[0] >> 40) & 0xffu : 0;

@@ -14,7 +14,7 @@
 /* Recording started with the first step; a file says when. */
 static int64_t zero_of(const mtp_trace *t)
 {
-    if (t->from_kineto)
+    if (!mtp__is_recording(t))
         return mtp__zero_of(t);
     return t->step_count > 0 && t->steps[0].start < t->first_ns ? t->steps[0].start : t->first_ns;
 }
@@ -153,9 +153,9 @@ static int64_t step_at(const mtp_events *e, int64_t ts)
 {
     uint32_t low = 0, high = e->step_count;
     if (e->step_count == 0)
-        return e->t->from_kineto ? -1 : 0;
+        return !mtp__is_recording(e->t) ? -1 : 0;
     MTP__BISECT(low, high, mid, e->steps[mid].start <= ts) /* the first that starts later */
-    if (!e->t->from_kineto)                                /* everything recorded is in a step */
+    if (mtp__is_recording(e->t))                           /* everything recorded is in a step */
         return e->steps[low > 0 ? low - 1 : 0].number;
     return low > 0 && ts < e->steps[low - 1].end ? e->steps[low - 1].number : -1;
 }
@@ -164,7 +164,7 @@ static int64_t step_at(const mtp_events *e, int64_t ts)
 static uint64_t forward_thread(const mtp_events *e, uint64_t thread)
 {
     uint32_t low = 0, high = e->threads;
-    if (thread == 0 || e->t->from_kineto)
+    if (thread == 0 || !mtp__is_recording(e->t))
         return thread;
     MTP__BISECT(low, high, mid, e->numbered[mid].tid < (int64_t)thread)
     return low < e->threads && e->numbered[low].tid == (int64_t)thread ? e->numbered[low].number : thread;
@@ -191,7 +191,8 @@ static void fill_place(const mtp_events *e, uint32_t span, uint32_t k, const mtp
     int64_t trim = mtp__trim(e->t, span);
     out->start_ns = mtp__minus(mtp__plus(e->t->start[span], trim), e->zero_ns);
     out->end_ns = mtp__minus(mtp__minus(e->t->end[span], trim), e->zero_ns);
-    out->step = e->t->from_kineto && d->device != 0xffff ? (int64_t)d->number : step_at(e, e->t->start[span]);
+    out->step =
+        !mtp__is_recording(e->t) && d->device != 0xffff ? (int64_t)d->number : step_at(e, e->t->start[span]);
     out->pid = track->pid;
     out->tid = out->resource = track->tid;
     out->thread = thread_of(e, span, k, out->is_device);

@@ -79,7 +79,7 @@ static mtp_status find_steps(mtp_events *e)
 {
     mtp_steps *found = NULL;
     uint32_t count = e->t->step_count;
-    mtp_status status = count == 0 && e->t->from_kineto ? mtp_steps_create(e->t, &found) : MTP_OK;
+    mtp_status status = count == 0 && !mtp__is_recording(e->t) ? mtp_steps_create(e->t, &found) : MTP_OK;
     if (status != MTP_OK)
         return status;
     if (found != NULL && !mtp_steps_is_whole_trace(found))

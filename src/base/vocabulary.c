@@ -13,8 +13,8 @@ const char *mtp_version(void)
 /* ------------------------------------------------------------------------------------------------ texts */
 
 #define X(sym, value, text) [value] = text,
-static const char *const outcomes[] = {MTP_OUTCOME_LIST(X)}, *const drops[] = {MTP_DROP_LIST(X)},
-                         *const event_kinds[] = {MTP_EVENT_KIND_LIST(X)},
+static const char *const outcomes[] = {MTP_OUTCOME_LIST(X)}, *const formats[] = {MTP_FORMAT_LIST(X)},
+                         *const drops[] = {MTP_DROP_LIST(X)}, *const event_kinds[] = {MTP_EVENT_KIND_LIST(X)},
                          *const verdicts[] = {MTP_VERDICT_LIST(X)};
 #undef X
 #define X(sym, value, text, bytes) [value] = text,
@@ -33,6 +33,11 @@ static const char *pick(const char *const *texts, size_t count, unsigned value, 
 const char *mtp_outcome_text(mtp_outcome outcome)
 {
     return PICK(outcomes, outcome, "unknown outcome");
+}
+
+const char *mtp_format_text(mtp_format format)
+{
+    return PICK(formats, format, "unknown format");
 }
 
 const char *mtp_drop_text(mtp_drop cause)

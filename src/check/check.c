@@ -3,15 +3,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/budget.h"
 #include "base/error.h"
 #include "base/json_out.h"
 #include "base/os.h"
 #include "base/plain.h"
 #include "present/plain_text.h"
-#include "record/spool/spool.h"
-#include "trace/json/source.h"
-#include "trace/kineto/kineto.h"
+#include "trace/open.h"
 
 #define EXAMPLE_MOST ((size_t)40) /* of an example */
 
@@ -112,23 +109,15 @@ static mtp_status conclude(mtp_check *c)
 
 static mtp_status check_any(mtp_check *c, const char *path, const mtp_open_options *options)
 {
-    mtp__source *source;
-    mtp_status status = mtp__source_open(path, &source);
+    mtp__input in;
+    mtp_status status = mtp__open_input(path, &in);
     if (status != MTP_OK)
         return status;
-    size_t bytes;
-    mtp__budget_fit(mtp__source_total(source));
-    const void *head = mtp__source_head(source, &bytes);
-    if (!mtp__spool_recognise(head, bytes)) {
-        status = mtp__check_json_file(c, source, options);
-        mtp__source_close(source);
-        return status;
-    }
-    bool seekable = mtp__source_seekable(source);
-    mtp__source_close(source);
-    if (!seekable)
-        return MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can only be read from a file, not from a pipe");
-    return mtp__check_spool(c, strcmp(path, "-") == 0 ? "/dev/stdin" : path);
+    if (in.format == MTP_FORMAT_RECORDING)
+        return mtp__check_spool(c, in.file);
+    status = mtp__check_json_file(c, in.source, options);
+    mtp__source_close(in.source);
+    return status;
 }
 
 mtp_status mtp_trace_check_file(const char *path, const mtp_open_options *options, mtp_check **out)
@@ -147,7 +136,7 @@ mtp_status mtp_trace_check_file(const char *path, const mtp_open_options *option
         status = conclude(c);
     mtp__budget_end(&outer);
     if (status != MTP_OK) {
-        MTP_NOTE("%s", strcmp(path, "-") == 0 ? "standard input" : path);
+        MTP_NOTE("%s", mtp__open_name(path));
         mtp_check_destroy(c);
         return status;
     }

@@ -84,18 +84,12 @@ static void use(spool *s, mtp__control_kind kind, uint32_t id, uint32_t at)
                        s->records, "%s %u", what[kind], id);
 }
 
-/* A word for each bit of the mask, from word 2 on. */
 static void payload(spool *s, const uint64_t *w, uint32_t length, uint32_t at, bool begin)
 {
-    uint32_t mask = (uint32_t)(w[1] >> 40) & 0xff, next = 2;
-    for (uint32_t bit = 1; bit <= MTP__HAS_NUMBER; bit <<= 1) {
-        if ((mask & bit) == 0)
-            continue;
-        if (next >= length) {
-            bad_record(s, at, "too short for its mask,", mask);
-            return;
-        }
-        uint64_t value = w[next++];
+    mtp__payload p = mtp__payload_of(w, length);
+    const uint32_t mask = p.mask;
+    uint64_t value;
+    for (uint32_t bit; (bit = mtp__payload_next(&p, &value)) != 0;) {
         if (bit == MTP__HAS_DETAIL) {
             use(s, MTP__CONTROL_SHAPE, (uint32_t)value, at);
             use(s, MTP__CONTROL_STACK, begin ? (uint32_t)(value >> 32) : 0, at);
@@ -103,20 +97,20 @@ static void payload(spool *s, const uint64_t *w, uint32_t length, uint32_t at, b
             use(s, MTP__CONTROL_TEXT, (uint32_t)value, at);
         }
     }
+    if (p.mask != 0)
+        bad_record(s, at, "too short for its mask,", mask);
 }
 
 static void one_record(spool *s, const uint64_t *w, uint32_t length, uint32_t at)
 {
     unsigned kind = MTP__WORD0_KIND(w[0]);
+    uint32_t refers_to = mtp__kind_refers_to(kind);
     if (mtp__kind_words(kind) == 0 || length < mtp__kind_words(kind))
         bad_record(s, at, "kind", kind);
-    else if (kind == MTP__KIND_BEGIN || kind == MTP__KIND_DEVICE || kind == MTP__KIND_MARK ||
-             kind == MTP__KIND_COUNTER)
-        use(s, MTP__CONTROL_NAME, (uint32_t)w[1], at);
-    if (kind == MTP__KIND_BEGIN && length >= 2)
-        payload(s, w, length, at, true);
-    else if (kind == MTP__KIND_END && length >= 2)
-        payload(s, w, length, at, false);
+    else if (refers_to != MTP__CONTROL_NONE)
+        use(s, (mtp__control_kind)refers_to, (uint32_t)w[1], at);
+    if (kind == MTP__KIND_BEGIN || kind == MTP__KIND_END)
+        payload(s, w, length, at, kind == MTP__KIND_BEGIN);
 }
 
 /* ---------------------------------------------------------------------------------------------- streams */

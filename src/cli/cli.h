@@ -24,7 +24,7 @@ typedef int cli_verb(int argc, char **argv); /* argv[0] is the verb's name */
 #define CLI_VERB_LIST(X)                                                                                     \
     X(table, "averages, as torch prints them")                                                               \
     X(stats, "averages with min, p50, p99 and max; also as JSON or CSV")                                     \
-    X(export, "convert a trace: .json, .et.json, .folded, .csv, ...")                                        \
+    X(export, "convert a trace to the format that the suffix of the output names")                           \
     X(stacks, "folded stacks, for flame graphs")                                                             \
     X(memory, "memory over time by category, and the blocks alive at the peak")                              \
     X(steps, "time per step: CPU, device, idle")                                                             \

@@ -5,22 +5,22 @@
 #define VIEWER_LIMIT (500ll << 20)
 #define EVENT_BYTES 250u /* of JSON, on average */
 
-static const char help[] =
-    "usage: mtprof export TRACE -o OUT\n\n"
-    "Converts a trace to the format given by OUT's suffix; a further .gz compresses:\n\n"
-    "  .json                  for Perfetto, chrome://tracing, HTA, TensorBoard; also '-', standard output\n"
-    "  .et.json               PyTorch's execution trace, for Chakra tools\n"
-    "  .folded .stacks .txt   folded stacks by self CPU time, for flame graphs (see 'mtprof stacks')\n"
-    "  .memory.json           torch's memory timeline (see 'mtprof memory')\n"
-    "  .memory.raw.json       the events of that timeline\n"
-    "  .csv                   averages, one per line (see 'mtprof stats')\n"
-    "  .averages.json         averages as Chrome events\n\n"
-    "  -o, --output OUT       the file to write\n"
-    "      --whole-us         whole microseconds, for readers that round badly (HTA)\n"
-    "      --no-args          times and names only: smaller, for speedscope\n"
-    "  -z, --level N          compression of .gz: 1 (fast) to 9 (small)\n" CLI_COMMON_HELP "\n"
-    "  mtprof export run.mtp -o run.pt.trace.json.gz\n"
-    "  mtprof export trace.json.gz -o trace.et.json\n";
+static int print_help(void)
+{
+    printf("usage: mtprof export TRACE -o OUT\n\n"
+           "Converts a trace to the format given by OUT's suffix; a further .gz compresses:\n\n");
+#define X(writer, suffix, what) printf("  %-22s %s\n", suffix, what);
+    MTP_EXPORT_LIST(X)
+#undef X
+    return cli_help("\n"
+                    "  -o, --output OUT       the file to write\n"
+                    "      --whole-us         whole microseconds, for readers that round badly (HTA)\n"
+                    "      --no-args          times and names only: smaller, for speedscope\n"
+                    "  -z, --level N          compression of .gz: 1 (fast) to 9 (small)\n" CLI_COMMON_HELP
+                    "\n"
+                    "  mtprof export run.mtp -o run.pt.trace.json.gz\n"
+                    "  mtprof export trace.json.gz -o trace.et.json\n");
+}
 
 static void show_progress(void *user, uint64_t done, uint64_t total)
 {
@@ -50,7 +50,7 @@ int cli_export(int argc, char **argv)
     int64_t level;
     for (int c; (c = getopt_long(argc, argv, "o:z:h", options, NULL)) != -1;) {
         if (c == 'h')
-            return cli_help(help);
+            return print_help();
         if (c == 'o')
             output = optarg;
         else if (c == 'w')

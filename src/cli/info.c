@@ -13,10 +13,10 @@ static int about_machine(void)
     printf("  native stacks     %s%s\n", mtp_stack_provider_name(),
            mtp_stack_provider_name()[0] == 'g' ? " (libunwind8 would be faster)" : "");
     printf("  clock             %s\n", mtp_clock_name());
-    printf("  traces read       mtprof spool (.mtp), Kineto/Chrome JSON, execution traces, gzip, zstd\n");
-    printf(
-        "  traces written    Kineto/Chrome JSON, execution traces, memory timelines, folded stacks, gzip;\n"
-        "                    tables, JSON, CSV\n");
+    printf("  traces read       " MTP_READABLE "\n");
+#define X(writer, suffix, what) suffix " "
+    printf("  traces written    " MTP_EXPORT_LIST(X) "and .gz\n");
+#undef X
     cli_about_devices();
     return CLI_OK;
 }
@@ -39,7 +39,7 @@ static void about_losses(const mtp_trace_info *i)
         printf("  ledger            %llu records emitted, %llu kept, %llu dropped%s\n",
                (unsigned long long)l->emitted, (unsigned long long)l->kept, (unsigned long long)l->dropped,
                l->emitted == l->kept + l->dropped ? "" : "  (does not balance: the recording is truncated)");
-    else if (!i->from_kineto)
+    else if (i->format == MTP_FORMAT_RECORDING)
         printf("  ledger            none: %s\n", i->missing_chunks > 0
                                                      ? "it was in the missing part"
                                                      : "it is written when the profile is stopped");
@@ -85,9 +85,7 @@ static void about_trace(const char *path, const mtp_trace_info *i)
     if (known && localtime_r(&start, &tm) != NULL)
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S %z", &tm);
     printf("%s%s%s\n", cli_bold(stdout), path, cli_plain(stdout));
-    printf("  format            %s\n", i->without_times ? "execution trace"
-                                       : i->from_kineto ? "Kineto/Chrome JSON"
-                                                        : "mtprof spool");
+    printf("  format            %s\n", mtp_format_text(i->format));
     if (i->without_times)
         printf("  recorded          %s; it has no times, only the order of ops\n", when);
     else
@@ -100,7 +98,7 @@ static void about_trace(const char *path, const mtp_trace_info *i)
         [MTP_OUTCOME_RECOVERED] = "recovered: the process ended without stopping the recording",
         [MTP_OUTCOME_LIVE] = "still being recorded by that process: only the part so far is shown",
         [MTP_OUTCOME_NOT_STOPPED] = "not stopped; whether that process is still recording is unknown"};
-    if (!i->from_kineto)
+    if (i->format == MTP_FORMAT_RECORDING)
         printf("  state             %s\n", states[i->outcome]);
     printf("  spans             %llu on %llu tracks (%llu on devices)\n", (unsigned long long)i->spans,
            (unsigned long long)i->tracks, (unsigned long long)i->device_spans);

@@ -283,7 +283,7 @@ bool cli_parse_count(const char *text, int64_t *count)
 static void print_help(FILE *to)
 {
     fprintf(to, "usage: mtprof VERB [options] TRACE\n\n"
-                "Reads mtprof recordings (.mtp) and PyTorch profiler traces (.json, .json.gz, .et.json).\n"
+                "Reads " MTP_READABLE ".\n"
                 "'-' is standard input or output.\n\n");
     for (size_t i = 0; i < VERBS; i++)
         fprintf(to, "  %s%-8s%s %s\n", cli_bold(to), verbs[i].name, cli_plain(to), verbs[i].summary);

@@ -57,7 +57,7 @@ static bool is_node(const mtp_trace *t, uint32_t span)
 static uint64_t record_function_id(const mtp_trace *t, uint32_t span)
 {
     uint64_t id = mtp__trace_detail(t, span)->external_id;
-    return id != 0 || t->from_kineto ? id : (uint64_t)span + 1;
+    return id != 0 || !mtp__is_recording(t) ? id : (uint64_t)span + 1;
 }
 
 static void number_threads(writer *w, mtp__by_time *order)

@@ -1,5 +1,6 @@
 /* present/export.c - writes a trace to a file, in the format given by the file name. */
 #include <stdio.h>
+#include <string.h>
 #include "base/error.h"
 #include "base/file_out.h"
 #include "base/guard.h"
@@ -9,7 +10,7 @@
 typedef mtp_status writing(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
                            void *user);
 
-static mtp_status write_stacks(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
+static mtp_status write_folded(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
                                void *user)
 {
     (void)options;
@@ -74,26 +75,36 @@ static mtp_status write_csv(const mtp_trace *trace, const mtp_export_options *op
     return write_rows(trace, true, sink, user);
 }
 
-/* Each may be followed by .gz. The first match wins: .json is the last of its kind. */
+#define write_chrome mtp_trace_chrome
+
 static const struct {
     const char *suffix, *packed;
     writing *write;
-} forms[] = {{".et.json", ".et.json.gz", write_execution},
-             {".memory.raw.json", ".memory.raw.json.gz", write_memory_raw},
-             {".memory.json", ".memory.json.gz", write_memory},
-             {".averages.json", ".averages.json.gz", write_averages},
-             {".json", ".json.gz", mtp_trace_chrome},
-             {".csv", ".csv.gz", write_csv},
-             {".stacks", ".stacks.gz", write_stacks},
-             {".folded", ".folded.gz", write_stacks},
-             {".txt", ".txt.gz", write_stacks}};
+} forms[] = {
+#define X(writer, suffix, what) {suffix, suffix ".gz", write_##writer},
+    MTP_EXPORT_LIST(X)
+#undef X
+};
 
+static const char suffixes[] =
+#define X(writer, suffix, what) " " suffix
+    MTP_EXPORT_LIST(X);
+#undef X
+
+/* The longest suffix wins: .et.json also ends in .json. */
 static writing *form_of(const char *path)
 {
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (mtp__path_ends(path, forms[i].suffix) || mtp__path_ends(path, forms[i].packed))
-            return forms[i].write;
-    return mtp__path_in_place(path) ? mtp_trace_chrome : NULL;
+    writing *found = mtp__path_in_place(path) ? mtp_trace_chrome : NULL;
+    size_t longest = 0;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        size_t length = strlen(forms[i].suffix);
+        if (length > longest &&
+            (mtp__path_ends(path, forms[i].suffix) || mtp__path_ends(path, forms[i].packed))) {
+            found = forms[i].write;
+            longest = length;
+        }
+    }
+    return found;
 }
 
 bool mtp_sink_file(void *file, const void *bytes, size_t length)
@@ -108,10 +119,8 @@ mtp_status mtp_trace_export(const mtp_trace *trace, const char *path, const mtp_
         return MTP_FAIL(MTP_E_ARG, "trace or path is NULL");
     writing *write = form_of(path);
     if (write == NULL)
-        return MTP_FAIL(MTP_E_ARG,
-                        "%s: the name must end in .json or .json.gz (a trace), or in one of .et.json, .csv, "
-                        ".folded, .stacks, .txt, .memory.json, .memory.raw.json, .averages.json",
-                        path);
+        return MTP_FAIL(MTP_E_ARG, "%s: the name must end in one of%s; .gz may follow, as in .json.gz", path,
+                        suffixes);
     mtp_export_options own = MTP_EXPORT_OPTIONS_INIT;
     if (options != NULL && options->size == sizeof own)
         own = *options;

@@ -37,21 +37,21 @@
  *                   object holds. more 1: continues the previous record
  *     CONTROL       mtp__control_kind | check << 8 | length << 32; then by mtp__control_kind
  *
- * X(symbol, value, words that it has at least) */
+ * X(symbol, value, words that it has at least, what word 1 begins with: the id of a NAME or SHAPE, or NONE) */
 #define MTP__KIND_LIST(X)                                                                                    \
-    X(BEGIN, 1, 2)                                                                                           \
-    X(END, 2, 1)                                                                                             \
-    X(MEMORY, 3, 6)                                                                                          \
-    X(TAG, 4, 3)                                                                                             \
-    X(DEVICE, 5, 8)                                                                                          \
-    X(DEVICE_CLOCK, 6, 5)                                                                                    \
-    X(MARK, 7, 2)                                                                                            \
-    X(COUNTER, 8, 3)                                                                                         \
-    X(STEP, 9, 2)                                                                                            \
-    X(EXISTING, 10, 4)                                                                                       \
-    X(TENSORS, 11, 2)                                                                                        \
-    X(CONTROL, 15, 2)
-#define X(sym, value, least) MTP__KIND_##sym = (value),
+    X(BEGIN, 1, 2, NAME)                                                                                     \
+    X(END, 2, 1, NONE)                                                                                       \
+    X(MEMORY, 3, 6, NONE)                                                                                    \
+    X(TAG, 4, 3, NONE)                                                                                       \
+    X(DEVICE, 5, 8, NAME)                                                                                    \
+    X(DEVICE_CLOCK, 6, 5, NONE)                                                                              \
+    X(MARK, 7, 2, NAME)                                                                                      \
+    X(COUNTER, 8, 3, NAME)                                                                                   \
+    X(STEP, 9, 2, NONE)                                                                                      \
+    X(EXISTING, 10, 4, NONE)                                                                                 \
+    X(TENSORS, 11, 2, SHAPE)                                                                                 \
+    X(CONTROL, 15, 2, NONE)
+#define X(sym, value, least, id) MTP__KIND_##sym = (value),
 typedef enum mtp__kind {
     MTP__KIND_LIST(X)
 } mtp__kind;
@@ -60,7 +60,7 @@ typedef enum mtp__kind {
 /* The minimum length of a record of this kind, in words; 0: unknown kind. */
 static inline uint32_t mtp__kind_words(unsigned kind)
 {
-#define X(sym, value, least) [value] = (least),
+#define X(sym, value, least, id) [value] = (least),
     static const uint8_t words[16] = {MTP__KIND_LIST(X)};
 #undef X
     return words[kind & 15];
@@ -86,6 +86,30 @@ enum {
     MTP__HAS_NUMBER = 1 << 7 /* of a step: appended to the name's text */
 };
 
+/* Walks them:
+ *     mtp__payload p = mtp__payload_of(record, length);
+ *     for (uint64_t value; (bit = mtp__payload_next(&p, &value)) != 0;)
+ * A mask that is left over at the end had more bits than the record has words. */
+typedef struct mtp__payload {
+    const uint64_t *next, *end;
+    uint32_t mask;
+} mtp__payload;
+static inline mtp__payload mtp__payload_of(const uint64_t *record, uint32_t length)
+{
+    if (length < 2)
+        return (mtp__payload){record, record, 0};
+    return (mtp__payload){record + 2, record + length, (uint32_t)(record[1] >> 40) & 0xff};
+}
+static inline uint32_t mtp__payload_next(mtp__payload *p, uint64_t *value)
+{
+    uint32_t bit = p->mask & -p->mask;
+    if (bit == 0 || p->next == p->end)
+        return 0;
+    p->mask ^= bit;
+    *value = *p->next++;
+    return bit;
+}
+
 /* The control stream: what the other streams' ids mean. Blobs may be split into parts, which are in order.
  * Each record has a check over all its words (checks.h: mtp__control_check), because an unsealed chunk has no
  * checksum.
@@ -109,6 +133,18 @@ typedef enum mtp__control_kind {
     MTP__CONTROL_LIST(X)
 } mtp__control_kind;
 #undef X
+
+#define MTP__CONTROL_NONE 0
+
+/* The definition that word 1 of a record of this kind refers to in its low half: MTP__CONTROL_NAME or _SHAPE,
+ * or MTP__CONTROL_NONE. */
+static inline uint32_t mtp__kind_refers_to(unsigned kind)
+{
+#define X(sym, value, least, id) [value] = MTP__CONTROL_##id,
+    static const uint8_t refers_to[16] = {MTP__KIND_LIST(X)};
+#undef X
+    return refers_to[kind & 15];
+}
 
 enum { /* of SESSION */
     MTP__CLOCK_IS_TSC = 1,

@@ -32,12 +32,10 @@ static void want(wanted *w, mtp__control_kind kind, uint32_t id)
 
 static void want_payload(wanted *w, const uint64_t *record, uint32_t length)
 {
-    uint32_t mask = (uint32_t)(record[1] >> 40) & 0xff, next = 2;
     bool begin = MTP__WORD0_KIND(record[0]) == MTP__KIND_BEGIN;
-    for (uint32_t bit = 1; bit <= MTP__HAS_NUMBER && next < length; bit <<= 1) {
-        if ((mask & bit) == 0)
-            continue;
-        uint64_t value = record[next++];
+    mtp__payload p = mtp__payload_of(record, length);
+    uint64_t value;
+    for (uint32_t bit; (bit = mtp__payload_next(&p, &value)) != 0;) {
         if (bit == MTP__HAS_DETAIL) {
             want(w, MTP__CONTROL_SHAPE, (uint32_t)value);
             want(w, MTP__CONTROL_STACK, begin ? (uint32_t)(value >> 32) : 0);
@@ -45,6 +43,12 @@ static void want_payload(wanted *w, const uint64_t *record, uint32_t length)
             want(w, MTP__CONTROL_TEXT, (uint32_t)value);
         }
     }
+}
+
+/* The process's names are defined anyway. */
+static bool is_lasting(uint32_t kind, uint32_t id)
+{
+    return kind == MTP__CONTROL_NAME && (id & 0x80000000u) == 0;
 }
 
 static void want_of_chunk(wanted *w, mtp__chunk *chunk)
@@ -57,14 +61,11 @@ static void want_of_chunk(wanted *w, mtp__chunk *chunk)
         unsigned kind = MTP__WORD0_KIND(record[0]);
         if (length == 0)
             return; /* not a data record */
-        if ((kind == MTP__KIND_BEGIN || kind == MTP__KIND_MARK || kind == MTP__KIND_COUNTER ||
-             kind == MTP__KIND_DEVICE) &&
-            (record[1] & 0x80000000u) != 0) /* the process's names are defined anyway */
-            want(w, MTP__CONTROL_NAME, (uint32_t)record[1]);
-        if ((kind == MTP__KIND_BEGIN || kind == MTP__KIND_END) && length >= 2)
+        uint32_t refers_to = mtp__kind_refers_to(kind);
+        if (refers_to != MTP__CONTROL_NONE && length >= 2 && !is_lasting(refers_to, (uint32_t)record[1]))
+            want(w, (mtp__control_kind)refers_to, (uint32_t)record[1]);
+        if (kind == MTP__KIND_BEGIN || kind == MTP__KIND_END)
             want_payload(w, record, length);
-        if (kind == MTP__KIND_TENSORS)
-            want(w, MTP__CONTROL_SHAPE, (uint32_t)record[1]);
         at += length;
     }
 }

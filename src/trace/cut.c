@@ -382,7 +382,7 @@ static uint32_t copy_detail(cutter *c, uint32_t span)
     copy.category = copy_text(c, d->category);
     copy.args =
         clipped ? clipped_args(c, d->args, c->t->end[span] - c->t->start[span]) : copy_text(c, d->args);
-    if (!c->t->from_kineto && c->t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION)
+    if (mtp__is_recording(c->t) && c->t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION)
         copy.external_id = 0; /* in a recording it is a position, and positions change */
     return mtp__trace_add_detail(c->out, &copy);
 }
@@ -566,7 +566,7 @@ static void copy_processes(cutter *c)
         for (uint32_t k = 0; k < t->track_count && !used; k++)
             used = c->track_of[k] != MTP__NONE && t->tracks[k].pid == copy.pid &&
                    t->tracks[k].pid_text == copy.pid_text &&
-                   (t->from_kineto || t->tracks[k].on_device == copy.on_device);
+                   (!mtp__is_recording(t) || t->tracks[k].on_device == copy.on_device);
         if (!used)
             continue;
         copy.pid_text = copy_text(c, copy.pid_text);
@@ -589,7 +589,7 @@ static void copy_head(cutter *c)
     }
     out->base_ns = t->base_ns;
     out->pid = t->pid;
-    out->from_kineto = t->from_kineto;
+    out->format = t->format;
     out->made_window = t->made_window;
     out->without_times = t->without_times;
     out->has_ledger = t->has_ledger;

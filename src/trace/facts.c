@@ -115,5 +115,5 @@ uint16_t mtp__device_type(const mtp_trace *t)
     for (uint32_t i = 0; i < t->memory_count; i++)
         if (t->memory[i].device_type == MTP__DEVICE_XPU)
             return MTP__DEVICE_XPU;
-    return !t->from_kineto || has_npu(t) ? MTP__DEVICE_NPU : MTP__DEVICE_CUDA;
+    return mtp__is_recording(t) || has_npu(t) ? MTP__DEVICE_NPU : MTP__DEVICE_CUDA;
 }

@@ -47,7 +47,7 @@ extern const char *const mtp__filtered_names[];
  * threads. One of our recordings (it has a ledger), exported and read back, stays exact. */
 static inline bool mtp__is_torchs(const mtp_trace *t)
 {
-    return t->from_kineto && !t->has_ledger;
+    return !mtp__is_recording(t) && !t->has_ledger;
 }
 
 /* Metadata as torch writes it, "with_flops": 1; our own traces have flags. */

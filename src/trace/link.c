@@ -195,7 +195,7 @@ static uint32_t launcher_of(const mtp_trace *t, const links *l, uint32_t work, u
 {
     const mtp__detail *d = mtp__trace_detail(t, work);
     if (t->category[work] == MTP__CATEGORY_GPU_USER_ANNOTATION) {
-        if (!t->from_kineto)
+        if (mtp__is_recording(t))
             return d->external_id != 0 ? (uint32_t)d->external_id - 1 : MTP__NONE;
         return span_of(&l->op, d->external_id, home);
     }
@@ -246,7 +246,7 @@ mtp_status mtp__trace_link(mtp_trace *t)
 uint64_t mtp__trace_external_id(const mtp_trace *t, uint32_t span)
 {
     const mtp__detail *d = mtp__trace_detail(t, span);
-    if (d->external_id != 0 || t->from_kineto)
+    if (d->external_id != 0 || !mtp__is_recording(t))
         return d->external_id;
     if (mtp__category_on_device((mtp__category)t->category[span])) {
         uint32_t launcher = t->launcher != NULL ? t->launcher[span] : MTP__NONE;

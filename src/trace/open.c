@@ -1,18 +1,38 @@
 /* trace/open.c - opens a trace file of any supported format. */
+#include "trace/open.h"
 #include <stdio.h>
 #include <string.h>
-#include "base/budget.h"
 #include "base/error.h"
 #include "record/spool/spool.h"
-#include "trace/records/from_records.h"
 #include "trace/kineto/kineto.h"
+#include "trace/records/from_records.h"
 
-/* A spool is read in two passes, so it needs a path; standard input has one if it is a file. */
-static mtp_status open_spool(const char *path, bool seekable, mtp__tally *tally, mtp_trace **out)
+const char *mtp__open_name(const char *path)
 {
-    if (!seekable)
-        return MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can only be read from a file, not from a pipe");
-    const char *file = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+    return strcmp(path, "-") == 0 ? "standard input" : *path != 0 ? path : "'' (an empty path)";
+}
+
+/* A spool is read in several passes, so it needs a path; standard input has one if it is a file. */
+mtp_status mtp__open_input(const char *path, mtp__input *out)
+{
+    size_t bytes;
+    *out = (mtp__input){.format = MTP_FORMAT_KINETO};
+    mtp_status status = mtp__source_open(path, &out->source);
+    if (status != MTP_OK)
+        return status;
+    mtp__budget_fit(mtp__source_total(out->source));
+    const void *head = mtp__source_head(out->source, &bytes);
+    if (!mtp__spool_recognise(head, bytes))
+        return MTP_OK;
+    bool seekable = mtp__source_seekable(out->source);
+    mtp__source_close(out->source);
+    *out = (mtp__input){.format = MTP_FORMAT_RECORDING, .file = strcmp(path, "-") == 0 ? "/dev/stdin" : path};
+    return seekable ? MTP_OK
+                    : MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can only be read from a file, not from a pipe");
+}
+
+static mtp_status open_spool(const char *file, mtp__tally *tally, mtp_trace **out)
+{
     mtp_status status = mtp__trace_from_spool(file, tally, out);
     if (tally != NULL && tally->has_devices) {
         *tally = (mtp__tally){0};
@@ -25,24 +45,19 @@ static mtp_status open_spool(const char *path, bool seekable, mtp__tally *tally,
 static mtp_status open_any(const char *path, const mtp_open_options *options, mtp__tally *tally,
                            mtp_trace **out)
 {
-    mtp__source *source;
-    mtp_status status = mtp__source_open(path, &source);
+    mtp__input in;
+    mtp_status status = mtp__open_input(path, &in);
     if (status != MTP_OK)
         return status;
-    mtp__budget_fit(mtp__source_total(source));
-    size_t bytes;
-    const void *head = mtp__source_head(source, &bytes);
-    if (mtp__spool_recognise(head, bytes)) {
-        bool seekable = mtp__source_seekable(source);
-        mtp__source_close(source);
-        return open_spool(path, seekable, tally, out);
-    }
-    status = mtp__kineto_read(source, options, 0, out);
-    if (status == MTP_E_FORMAT && *mtp__source_form(source) != 0 && mtp__source_status(source) == MTP_OK)
-        mtp__advise("bytes are counted in the decompressed %s content", mtp__source_form(source));
+    if (in.format == MTP_FORMAT_RECORDING)
+        return open_spool(in.file, tally, out);
+    status = mtp__kineto_read(in.source, options, 0, out);
+    if (status == MTP_E_FORMAT && *mtp__source_form(in.source) != 0 &&
+        mtp__source_status(in.source) == MTP_OK)
+        mtp__advise("bytes are counted in the decompressed %s content", mtp__source_form(in.source));
     if (status == MTP_OK && options != NULL && options->progress != NULL)
-        options->progress(options->user, mtp__source_done(source), mtp__source_done(source));
-    mtp__source_close(source);
+        options->progress(options->user, mtp__source_done(in.source), mtp__source_done(in.source));
+    mtp__source_close(in.source);
     return status;
 }
 
@@ -76,16 +91,15 @@ static mtp_status open_tallied(const char *path, const mtp_open_options *options
     mtp_status status = mtp__open_begin(path, options, &known, &outer);
     if (status != MTP_OK)
         return status;
-    const char *name = strcmp(path, "-") == 0 ? "standard input" : *path != 0 ? path : "'' (an empty path)";
     status = open_any(path, &known, tally, out);
     if (status == MTP_E_NOMEM && !mtp__budget_exceeded())
         mtp__advise("read it where there is more memory, or record less");
     mtp__budget_end(&outer);
     if (status != MTP_OK) {
-        MTP_NOTE("%s", name);
+        MTP_NOTE("%s", mtp__open_name(path));
         return status;
     }
-    snprintf((*out)->source, sizeof(*out)->source, "%s", name);
+    snprintf((*out)->source, sizeof(*out)->source, "%s", mtp__open_name(path));
     return MTP_OK;
 }
 

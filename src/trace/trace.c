@@ -710,7 +710,7 @@ mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *to)
     out->clock_faults = t->clock_faults;
     out->clock_uncertain = t->clock_uncertain;
     out->damaged_chunks = t->damaged_chunks;
-    out->from_kineto = t->from_kineto;
+    out->format = t->format;
     out->without_times = t->without_times;
     out->has_ledger = t->has_ledger;
     out->ledger = t->ledger;

@@ -47,7 +47,7 @@ static uint32_t take_detail(input *in, mtp_trace *t)
     d.stack = has & 256
                   ? mtp__trace_add_stack(t, t->stack_count > 1 ? t->stack_count - 1 : 0, take_text(in, t))
                   : 0;
-    d.args = has & 512 && !t->from_kineto ? take_text(in, t) : 0; /* from a file they are already JSON */
+    d.args = has & 512 && mtp__is_recording(t) ? take_text(in, t) : 0; /* from a file they are already JSON */
     d.category = has & 1024 ? take_text(in, t) : 0;
     d.grid[0] = has & 2048 ? (uint32_t)take(in, 4) : 0;
     d.device = has & 4096 ? (uint16_t)take(in, 2) : 0xffff;
@@ -132,7 +132,7 @@ static void check(const mtp_trace *t, bool whole, bool bare)
         fprintf(stderr, "not JSON at %zu: ...%.80s\n", wrong, out.bytes + (wrong > 40 ? wrong - 40 : 0));
         abort();
     }
-    bool window = !t->from_kineto && t->span_count + t->memory_count + t->instant_count != 0;
+    bool window = mtp__is_recording(t) && t->span_count + t->memory_count + t->instant_count != 0;
     MUST(times(&out, "\n{\"ph\": \"X\", \"cat\": ") == t->span_count + window);
     MUST(t->span_count == 0 || times(&out, "\"traceEvents\": [\n{\"ph\": \"X\", ") == 1);
     free(out.bytes);
@@ -149,7 +149,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mtp_trace *t;
     MUST(mtp__trace_create(&t) == MTP_OK);
     uint64_t how = take(&in, 1);
-    t->from_kineto = how & 1;
+    t->format = how & 1 ? MTP_FORMAT_KINETO : MTP_FORMAT_RECORDING;
     t->base_ns = how & 2 ? (int64_t)take(&in, 8) : 1794729088000000000;
     for (uint64_t i = 0; i <= how >> 5; i++)
         take_track(&in, t);

@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 MTPROF, TRACE = (str(pathlib.Path(a).resolve()) for a in sys.argv[1:3])
-VERBS = ("table", "stats", "export", "stacks", "memory", "steps", "cut", "diff", "recover", "check", "info")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 Ran = collections.namedtuple("Ran", "code out err")
 results = []
 
@@ -29,6 +29,9 @@ def run(*args, stdin=None, stdout=subprocess.PIPE, **env):
     done = subprocess.run([MTPROF, *map(str, args)], input=stdin, stdout=stdout, stderr=subprocess.PIPE,
                           env={**os.environ, "LC_ALL": "C.UTF-8", **env})
     return Ran(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
+
+
+VERBS = re.findall(r"^  ([a-z]+) ", run("--help").out, re.M)
 
 
 def test(function):
@@ -61,6 +64,7 @@ def refused(ran, code, *words):
 @test
 def help_and_version_are_told(folder):
     assert run("--help").out.startswith("usage: mtprof VERB") and run("--version").out.startswith("mtprof ")
+    assert {"table", "info"} < set(VERBS), VERBS
     equal(run().code, 2)
     for verb in VERBS:
         ran = run(verb, "--help")
@@ -70,10 +74,13 @@ def help_and_version_are_told(folder):
 
 @test
 def the_man_page_and_the_completion_know_every_option(folder):
-    root = pathlib.Path(__file__).resolve().parents[2]
-    page = (root / "docs/man/mtprof.1").read_text().replace("\\", "")
-    completion = (root / "tools/completion/mtprof.bash").read_text()
+    page = (ROOT / "docs/man/mtprof.1").read_text().replace("\\", "")
+    completion = (ROOT / "tools/completion/mtprof.bash").read_text()
+    verbs = page.split(".SH VERBS")[1].split(".SH EXIT STATUS")[0]
+    equal(re.findall(r"^\.B ([a-z]+) f", re.sub(r"\.RS.*?\.RE", "", verbs, flags=re.S), re.M), VERBS)
+    equal(re.search(r'compgen -W "([a-z ]+) --help --version"', completion)[1].split(), VERBS)
     for verb in VERBS:
+        assert re.search(rf"^    {verb}\) options=", completion, re.M), f"the options of {verb} are not completed"
         for option in set(re.findall(r"--[a-z][a-z-]+", run(verb, "--help").out)):
             assert option == "--help" or option in page, f"{verb} {option} is not in the man page"
             assert option in completion, f"{verb} {option} is not completed"
@@ -95,8 +102,9 @@ def wrong_usage_is_2_and_says_what_is_right(folder):
     refused(run("memory", "--device", "nonsense", TRACE), 2, "cuda:0")
     refused(run("stacks", "--metric", "nonsense", TRACE), 2, "self_cpu_time_total")
     refused(run("diff", TRACE), 2, "BEFORE AFTER")
-    for verb in VERBS[:-1]:
-        refused(run(verb), 2, "mtprof " + verb)
+    for verb in VERBS:
+        if f"mtprof {verb} [TRACE]" not in run(verb, "--help").out:
+            refused(run(verb), 2, "mtprof " + verb)
     equal(list(folder.iterdir()), [])
 
 
@@ -385,6 +393,41 @@ def rows_are_as_many_as_asked(folder):
     rows = json.loads(run("diff", "--json", TRACE, TRACE).out)["rows"]
     assert len(rows) > 20
     equal(json.loads(run("diff", "--json", "--limit", "4", TRACE, TRACE).out)["rows"], rows[:4])
+
+
+def without_macros(page):
+    return re.sub(r"\\f.|[\\\"]", "", page)
+
+
+@test
+def every_suffix_is_documented_and_writes_something(folder):
+    help_text = run("export", "--help").out
+    suffixes = re.findall(r"^  (\.\S+) ", help_text, re.M)
+    assert {".json", ".et.json"} < set(suffixes), suffixes
+    refused(run("export", TRACE, "-o", folder / "x.other"), 2, " ".join(suffixes), ".gz")
+    assert " ".join(suffixes) in run("info").out, run("info").out
+    man = without_macros((ROOT / "docs/man/mtprof.1").read_text())
+    pages = {"docs/man/mtprof.1": man.split("\n.B export ")[1].split("\n.B stacks ")[0],
+             "docs/trace-format.md": (ROOT / "docs/trace-format.md").read_text().split("## Other formats")[1],
+             "docs/opencl-layer.md": (ROOT / "docs/opencl-layer.md").read_text()}
+    for suffix in suffixes:
+        for name, text in pages.items():
+            words = {word.removeprefix("trace") for word in re.findall(r"[a-z]*(?:\.[a-z]+)+", text)}
+            assert suffix in words, f"{name} does not list {suffix}"
+        equal(run("export", TRACE, "-o", folder / ("x" + suffix)).code, 0)
+
+
+@test
+def what_can_be_read_is_documented(folder):
+    readable = re.findall(r"(?:\.[a-z]+)+", run("--help").out.split("Reads ")[1].split(").\n")[0])
+    equal(readable, [".mtp", ".json", ".json.gz", ".json.zst"])
+    (folder / "x").write_text("hello")
+    refused(run("table", folder / "x"), 3, *readable)
+    man = without_macros((ROOT / "docs/man/mtprof.1").read_text()).split(".SH DESCRIPTION")[1].split(".SH VERBS")[0]
+    readme = (ROOT / "README.md").read_text()
+    for suffix in readable:
+        assert re.search(rf"{re.escape(suffix)}(?![.a-z])", man), f"the man page does not say that it reads {suffix}"
+        assert f"`{suffix}`" in readme, f"README.md does not say that the command reads {suffix}"
 
 
 @test

@@ -64,13 +64,21 @@ def links(folder):
         assert target.startswith("http") or (ROOT / target).exists(), f"{target} is not there"
 
 
+def numbers(folder):
+    """Counts that the text gives are those of the tree."""
+    ops = len(re.findall(r"^ *X\(\w+, \"", (ROOT / "include/mindtorch_ops.h").read_text(), re.M))
+    told = re.findall(r"(?<![\d,])(\d+) ops\b", TEXT)
+    assert told and set(told) == {str(ops)}, f"mindtorch_ops.h has {ops} ops, the text says {told}"
+
+
 def main():
     known = {"c": run_c, "python": run_python, "sh": run_shell}
     work = [(f"block_{i}_{language}", known[language], code) for i, (language, code) in enumerate(BLOCKS, 1)]
-    print(f"1..{len(work) + 2}")
     failed = 0
     folder = pathlib.Path(tempfile.mkdtemp(prefix="mtprof-readme-"))
     work += [("links", lambda code, folder, name: links(folder), ""), ("every_block_has_a_language", lambda *_: whole(), "")]
+    work.append(("numbers", lambda code, folder, name: numbers(folder), ""))
+    print(f"1..{len(work)}")
     for n, (name, function, code) in enumerate(work, 1):
         try:
             function(code, folder, name)

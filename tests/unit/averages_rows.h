@@ -77,7 +77,7 @@ static inline void finish(mtp_averages *a, mtp_trace *t)
 /* Metadata that makes a trace one of torch's. */
 static inline void as_kineto(mtp_trace *t, bool host_name)
 {
-    t->from_kineto = true;
+    t->format = MTP_FORMAT_KINETO;
     if (host_name)
         mtp__trace_add_meta(t, "host_name", 9, "\"x\"", 3);
 }

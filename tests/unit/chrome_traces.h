@@ -13,7 +13,7 @@ MAKER mtp_trace *maker_start(bool kineto)
 {
     mtp_trace *t;
     assert_ok(mtp__trace_create(&t));
-    t->from_kineto = kineto;
+    t->format = kineto ? MTP_FORMAT_KINETO : MTP_FORMAT_RECORDING;
     t->pid = 517;
     t->base_ns = 1794729088000000000; /* 28288 s into a day */
     snprintf(t->source, sizeof t->source, "a test");
@@ -241,7 +241,7 @@ MAKER mtp_trace *make_distinct(uint32_t count)
 MAKER mtp_trace *make_times(bool small)
 {
     mtp_trace *t = maker_start(small);
-    t->from_kineto = false;
+    t->format = MTP_FORMAT_RECORDING;
     uint32_t track = add_thread(t, 517, 517, "main");
     if (!small) {
         t->base_ns = 1790857026000000000;

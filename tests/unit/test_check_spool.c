@@ -138,6 +138,22 @@ static void faults_of_a_spool_are_reported(void **state)
     c = chunk_of(&s, false);
     mtp__chunk_words(c)[0] = (mtp__chunk_words(c)[0] & ~(uint64_t)15) | 12; /* no such kind */
     assert_only(check_spoilt(&s, c), 0, "a record has an unknown format (kind 12)");
+
+    s = spoil(path);
+    c = chunk_of(&s, false);
+    uint64_t *w = mtp__chunk_words(c);
+    assert_int_equal(MTP__WORD0_LENGTH(w[0]), 2);
+    w[0] = MTP__WORD0(MTP__WORD0_TICKS(w[0]), 2, MTP__KIND_TENSORS); /* of a shape that nobody defined */
+    w[1] = 77;
+    assert_only(check_spoilt(&s, c), 0, "an undefined id (shape 77)");
+
+    s = spoil(path);
+    c = chunk_of(&s, false);
+    for (w = mtp__chunk_words(c); MTP__WORD0_KIND(w[0]) != MTP__KIND_BEGIN;)
+        w += MTP__WORD0_LENGTH(w[0]);
+    assert_int_equal(MTP__WORD0_LENGTH(w[0]), 2 + __builtin_popcount((unsigned)(w[1] >> 40) & 0xff));
+    w[1] |= (uint64_t)MTP__HAS_FLOPS << 40; /* promises a word that is not there */
+    assert_only(check_spoilt(&s, c), 0, "too short for its mask");
 }
 
 static void a_truncated_spool_is_reported(void **state)

@@ -595,7 +595,7 @@ static int make_flows_anew(const char *from, const char *to)
     if (mtp_trace_open(from, NULL, &t) != MTP_OK)
         return fail_io(from);
     t->flow_count = 0;
-    t->from_kineto = false;
+    t->format = MTP_FORMAT_RECORDING;
     for (uint32_t k = 0; k < t->track_count; k++) {
         mtp__track *track = &t->tracks[k];
         if (track->on_device || !has_ops(t, track))

@@ -150,9 +150,7 @@ static void check_file(const kill_plan *p, bool exact, const char *what)
     if (s.problem[0] != 0 || s.report.damaged != 0)
         fail_msg("%s: %llu damaged; %s", what, (unsigned long long)s.report.damaged, s.problem);
     for (size_t i = 0; i < s.records; i++) /* all words of every record are present: here each has a name */
-        if ((s.record[i].kind == MTP__KIND_BEGIN || s.record[i].kind == MTP__KIND_COUNTER ||
-             s.record[i].kind == MTP__KIND_MARK) &&
-            (uint32_t)s.record[i].word[0] == 0)
+        if (mtp__kind_refers_to(s.record[i].kind) == MTP__CONTROL_NAME && (uint32_t)s.record[i].word[0] == 0)
             fail_msg("%s: a record without its words", what);
     for (int k = 0; k < THREADS; k++) {
         uint64_t committed = atomic_load(&shared->committed[k]), next = UINT64_MAX, count = 0;

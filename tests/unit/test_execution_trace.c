@@ -163,7 +163,7 @@ static void record_function_ids_are_those_of_the_trace(void **state)
     for (int kineto = 0; kineto < 2; kineto++) {
         mtp_trace *t = made_begin();
         uint32_t main = made_thread(t, 7);
-        t->from_kineto = kineto != 0;
+        t->format = kineto != 0 ? MTP_FORMAT_KINETO : MTP_FORMAT_RECORDING;
         mtp__detail d = MTP__DETAIL_INIT;
         d.external_id = 77;
         made_op(t, main, 0, 10, "aten::a");
@@ -411,6 +411,7 @@ static void an_execution_trace_is_read_back(void **state)
     collected twice = written(again);
     mtp_trace_info info = MTP_TRACE_INFO_INIT;
     assert_ok(mtp_trace_get_info(again, &info));
+    assert_int_equal(info.format, MTP_FORMAT_EXECUTION);
     assert_true(info.without_times && info.pid == 77 && info.steps == 1 && info.spans == 6 &&
                 info.tracks == 2);
     assert_int_equal(info.base_ns, t->base_ns / 1000000 * 1000000);

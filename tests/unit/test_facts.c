@@ -65,7 +65,7 @@ static void events_say_backward_of_functions_without_a_forward_op(void **state)
     mtp_events *events;
     assert_ok(mtp__trace_create(&t));
     uint32_t track = made_thread(t, 1);
-    t->from_kineto = true;
+    t->format = MTP_FORMAT_KINETO;
     made_op(t, track, 200, 290, ENGINE "torch::autograd::AccumulateGrad");
     made_op(t, track, 210, 280, "torch::autograd::AccumulateGrad");
     assert_ok(mtp__trace_finish(t));

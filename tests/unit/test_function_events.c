@@ -64,7 +64,7 @@ static void steps_keep_their_names_and_share_a_key(void **state)
 {
     (void)state;
     mtp_trace *t = made_begin();
-    t->from_kineto = true;
+    t->format = MTP_FORMAT_KINETO;
     uint32_t k = made_thread(t, 1);
     made_scope(t, k, 0, 100, "ProfilerStep#3");
     made_op(t, k, 10, 20, "aten::add.Tensor");
@@ -194,7 +194,7 @@ static void a_call_outside_of_any_op_is_on_the_main_thread_in_torchs_files(void 
 {
     (void)state;
     mtp_trace *t = made_begin();
-    t->from_kineto = true;
+    t->format = MTP_FORMAT_KINETO;
     uint32_t other = made_thread(t, 9), main = made_thread(t, 100);
     mtp__detail d = MTP__DETAIL_INIT;
     made_op(t, other, 0, 50, "worker");

@@ -75,7 +75,7 @@ static mtp_trace *random_trace(bool kineto)
                                              MTP__CATEGORY_USER_ANNOTATION, MTP__CATEGORY_CUDA_RUNTIME,
                                              MTP__CATEGORY_PYTHON_FUNCTION, MTP__CATEGORY_OVERHEAD};
     mtp_trace *t = made_begin();
-    t->from_kineto = kineto;
+    t->format = kineto ? MTP_FORMAT_KINETO : MTP_FORMAT_RECORDING;
     if (test_below(2) != 0)
         mtp__trace_add_meta(t, "host_name", 9, "\"x\"", 3);
     uint32_t track[4] = {made_thread(t, 100), made_thread(t, 7), made_stream(t, 0, 7), made_stream(t, 1, 8)};
@@ -349,7 +349,7 @@ static void times_of_any_size_and_empty_traces_do_no_harm(void **state)
     (void)state;
     for (int kineto = 0; kineto < 2; kineto++) {
         mtp_trace *t = made_begin();
-        t->from_kineto = kineto != 0;
+        t->format = kineto != 0 ? MTP_FORMAT_KINETO : MTP_FORMAT_RECORDING;
         uint32_t k = made_thread(t, INT64_MIN), device = made_stream(t, INT64_MAX, INT64_MIN);
         made_thread(t, INT64_MAX); /* empty */
         made_op(t, k, INT64_MIN, INT64_MAX, "all");
@@ -370,7 +370,7 @@ static void times_of_any_size_and_empty_traces_do_no_harm(void **state)
         }
         finish(e, t);
         t = made_begin();
-        t->from_kineto = kineto != 0;
+        t->format = kineto != 0 ? MTP_FORMAT_KINETO : MTP_FORMAT_RECORDING;
         made_thread(t, 1);
         e = events_of(made_end(t));
         assert_int_equal(count_of(e), 0);
@@ -458,7 +458,7 @@ static void many_threads_may_ask_first(void **state)
 static mtp_trace *rich_trace(bool kineto)
 {
     mtp_trace *t = made_begin();
-    t->from_kineto = kineto;
+    t->format = kineto ? MTP_FORMAT_KINETO : MTP_FORMAT_RECORDING;
     uint32_t k = made_thread(t, 100), other = made_thread(t, 7), stream = made_stream(t, 0, 7);
     uint32_t stack = mtp__trace_add_stack(t, 0, made_text(t, "main.py:1:main"));
     mtp__detail d = MTP__DETAIL_INIT;

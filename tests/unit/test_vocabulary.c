@@ -45,6 +45,13 @@ static void words_of_every_list_are_told(void **state)
 #define X(sym, value) assert_string_equal(mtp_action_text(MTP_ACTION_##sym), #sym);
     MTP_ACTION_LIST(X)
 #undef X
+#define X(sym, value, text) assert_string_equal(mtp_outcome_text(MTP_OUTCOME_##sym), text);
+    MTP_OUTCOME_LIST(X)
+#undef X
+#define X(sym, value, text) assert_string_equal(mtp_format_text(MTP_FORMAT_##sym), text);
+    MTP_FORMAT_LIST(X)
+#undef X
+    assert_string_equal(mtp_format_text((mtp_format)99), "unknown format");
     assert_string_equal(mtp_dtype_text((mtp_dtype)99), "");
     assert_string_equal(mtp_drop_text((mtp_drop)99), "unknown cause");
     assert_string_equal(mtp_action_text((mtp_action)99), "?");

@@ -49,7 +49,7 @@ static unsigned python_class(const mtp_trace *t, const mtp_averages_options *opt
 {
     if (options->include_python_functions)
         return MTP__CLASS_CPU;
-    return !t->from_kineto || has_metadata(t, "host_name") ? MTP__CLASS_PYTHON : MTP__CLASS_NONE;
+    return mtp__is_recording(t) || has_metadata(t, "host_name") ? MTP__CLASS_PYTHON : MTP__CLASS_NONE;
 }
 
 static void set_classes(mtp__group *g)
@@ -59,7 +59,7 @@ static void set_classes(mtp__group *g)
     g->class_of[MTP__CATEGORY_USER_ANNOTATION] = MTP__CLASS_CPU_ANNOTATION;
     g->class_of[MTP__CATEGORY_GPU_USER_ANNOTATION] = MTP__CLASS_DEVICE_ANNOTATION;
     g->class_of[MTP__CATEGORY_PYTHON_FUNCTION] = (uint8_t)python_class(g->t, g->options);
-    g->trace_category = g->t->from_kineto ? mtp__trace_find_text(g->t, "Trace") : 0;
+    g->trace_category = !mtp__is_recording(g->t) ? mtp__trace_find_text(g->t, "Trace") : 0;
 }
 
 /* ----------------------------------------------------------------------------------------------- life */
@@ -72,7 +72,7 @@ mtp_status mtp__group_init(mtp__group *g, const mtp_trace *t, const mtp_averages
     g->options = options;
     g->text = text;
     g->plain = !options->by_input_shape && !options->by_overload_name && options->by_stack == 0;
-    g->split = t->from_kineto;
+    g->split = !mtp__is_recording(t);
     mtp__intern_init(&g->rows, 1, SIZE_MAX, NULL, NULL);
     set_classes(g);
     size_t texts = (size_t)mtp__intern_count(&t->text) + 1;

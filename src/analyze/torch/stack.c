@@ -64,7 +64,7 @@ static uint32_t votes_for(const forwards *f, const mtp_trace *t, const uint32_t 
     uint32_t votes = 0;
     if (t->tracks[track].on_device)
         return 0;
-    if (!t->from_kineto && (uint64_t)t->tracks[track].tid == thread)
+    if (mtp__is_recording(t) && (uint64_t)t->tracks[track].tid == thread)
         return UINT32_MAX;
     for (uint32_t i = 0; i < t->span_count; i++)
         if (backward[i] == i && mtp__trace_detail(t, i)->forward_thread == thread) {
@@ -203,7 +203,7 @@ mtp_status mtp__stacks_of(const mtp_trace *t, bool python, mtp__scratch *out)
     mtp_status status = mtp__forward_of(t, &ops);
     if (status == MTP_OK && python)
         status = mtp__python_of(t, &functions);
-    if (status == MTP_OK && t->from_kineto)
+    if (status == MTP_OK && !mtp__is_recording(t))
         status = mtp__around(t, &around);
     if (status == MTP_OK && !mtp__scratch_make(out, t->span_count, sizeof(uint32_t)))
         status = MTP_FAIL(MTP_E_NOMEM, "the stacks of %u spans", t->span_count);

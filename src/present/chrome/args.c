@@ -82,15 +82,15 @@ static void own_ids(args *a)
 {
     const mtp_trace *t = a->w->t;
     uint64_t id = mtp__trace_external_id(t, a->span);
-    if (t->category[a->span] == MTP__CATEGORY_PYTHON_FUNCTION && !t->from_kineto)
+    if (t->category[a->span] == MTP__CATEGORY_PYTHON_FUNCTION && mtp__is_recording(t))
         python_args(a);
     else if (id != 0)
         NUMBER(a, "External id", id);
-    if (mtp__is_call(t, a->span) && !t->from_kineto)
+    if (mtp__is_call(t, a->span) && mtp__is_recording(t))
         NUMBER(a, "Record function id", (uint64_t)a->span + 1);
     if (a->d->event_index != 0)
         NUMBER(a, "Ev Idx", a->d->event_index - 1u);
-    else if (!t->from_kineto && !mtp__category_on_device(t->category[a->span]))
+    else if (mtp__is_recording(t) && !mtp__category_on_device(t->category[a->span]))
         NUMBER(a, "Ev Idx", a->span);
 }
 
@@ -214,7 +214,7 @@ static void device_work(args *a, const mtp__track *track, bool is_annotation)
     double dur = (double)t->end[a->span] - (double)t->start[a->span];
     if (d->queued_ns != INT64_MIN) {
         queued(a);
-    } else if (t->from_kineto && d->device == 0xffff && t->category[a->span] == MTP__CATEGORY_KERNEL) {
+    } else if (!mtp__is_recording(t) && d->device == 0xffff && t->category[a->span] == MTP__CATEGORY_KERNEL) {
         KEY(a, "queued"); /* as in Kineto's kernels if unknown */
         number(a, 0);
     }
@@ -239,7 +239,7 @@ static void device_work(args *a, const mtp__track *track, bool is_annotation)
         signed_number(a, d->bytes);
     }
     double bandwidth = d->bytes > 0 && dur > 0 ? (double)d->bytes / dur : 0; /* bytes/ns are GB/s */
-    if (bandwidth > 0 && bandwidth < 1e12 && !t->from_kineto) {
+    if (bandwidth > 0 && bandwidth < 1e12 && mtp__is_recording(t)) {
         KEY(a, "memory bandwidth (GB/s)");
         a->o->at = mtp__put_milli(a->o->at, (uint64_t)(bandwidth * 1000 + 0.5));
     }
@@ -280,7 +280,7 @@ static void mindtorch(args *a, bool on_device, int64_t step)
 {
     const mtp__detail *d = a->d;
     bool npu = d->device != 0xffff ? MTP_DEVICE_TYPE(d->device) != 0 : on_device;
-    if (a->w->t->from_kineto)
+    if (!mtp__is_recording(a->w->t))
         step = d->number;
     KEY(a, "device_type");
     a->o->at = npu ? MTP__PUT(a->o->at, "\"NPU\"") : MTP__PUT(a->o->at, "\"CPU\"");
@@ -297,7 +297,7 @@ static void mindtorch(args *a, bool on_device, int64_t step)
 static bool is_members(const mtp__chrome *w, mtp_text json)
 {
     size_t at;
-    if (json.length == 0 || w->t->from_kineto)
+    if (json.length == 0 || !mtp__is_recording(w->t))
         return json.length != 0;
     if (json.bytes[0] != '"') /* whitespace alone would be valid between braces */
         return false;
@@ -328,7 +328,7 @@ void mtp__chrome_span_args(mtp__chrome *w, const mtp__lane *lane, uint32_t span,
     const mtp_trace *t = w->t;
     args a = {w, &w->out, mtp__trace_detail(t, span), span, false};
     bool on_device = mtp__category_on_device(t->category[span]);
-    bool is_mindtorch = !t->from_kineto || a.d->device != 0xffff;
+    bool is_mindtorch = mtp__is_recording(t) || a.d->device != 0xffff;
     own_ids(&a);
     shapes(&a, is_mindtorch);
     bool is_annotation = t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION;
@@ -344,7 +344,7 @@ void mtp__chrome_span_args(mtp__chrome *w, const mtp__lane *lane, uint32_t span,
     stack(&a, is_mindtorch);
     if (is_mindtorch)
         mindtorch(&a, on_device, step);
-    if ((t->flags[span] & MTP__SPAN_UNFINISHED) != 0 && !t->from_kineto) {
+    if ((t->flags[span] & MTP__SPAN_UNFINISHED) != 0 && mtp__is_recording(t)) {
         KEY(&a, "unfinished");
         MTP__OUT(&w->out, "true");
     }

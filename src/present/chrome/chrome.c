@@ -391,7 +391,7 @@ mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *op
     w->t = trace;
     mtp_status status = read_options(&w->options, options);
     w->whole = w->options.whole_microseconds;
-    w->plain = !trace->from_kineto && !w->options.without_args;
+    w->plain = mtp__is_recording(trace) && !w->options.without_args;
     if (status == MTP_OK)
         status = mtp__out_init(&w->out, sink, user);
     if (status == MTP_OK) {

@@ -267,7 +267,7 @@ void mtp__chrome_memory(mtp__chrome *w, uint32_t index, uint64_t ts)
     p = mtp__put_u64(p, m->device_type);
     p = MTP__PUT(p, ", \"Addr\": ");
     p = mtp__put_u64(p, m->address);
-    if (m->event_index != 0 || !w->t->from_kineto) {
+    if (m->event_index != 0 || mtp__is_recording(w->t)) {
         p = MTP__PUT(p, ", \"Ev Idx\": ");
         p = mtp__put_u64(p, m->event_index != 0 ? m->event_index - 1u : (uint64_t)w->t->span_count + index);
     }
@@ -315,7 +315,7 @@ void mtp__chrome_instant(mtp__chrome *w, uint32_t index, uint64_t ts)
     if (e->category != 0) {
         p = MTP__PUT(p, ", \"cat\": ");
         p = put_name(w, p, e->category);
-    } else if (!w->t->from_kineto) {
+    } else if (mtp__is_recording(w->t)) {
         p = MTP__PUT(p, ", \"cat\": \"cpu_instant_event\"");
     }
     p = MTP__PUT(p, ", \"s\": \"");

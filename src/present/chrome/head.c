@@ -156,7 +156,8 @@ void mtp__chrome_metadata(mtp__chrome *w, const char *separator)
         const reserved *taken = find_reserved(key);
         uint64_t *last = mtp__pair_find(&w->metas, t->metadata[i].key, 0);
         if (last == NULL || *last != i ||
-            (taken != NULL && (taken->otherwise[0] != 0 ? fits(w, taken, &t->metadata[i]) : t->from_kineto)))
+            (taken != NULL &&
+             (taken->otherwise[0] != 0 ? fits(w, taken, &t->metadata[i]) : !mtp__is_recording(t))))
             continue;
         if (any)
             mtp__out_text(&w->out, ", ");
@@ -223,7 +224,7 @@ static void about(mtp__chrome *w)
 {
     mtp__out *o = &w->out;
     const mtp_trace *t = w->t;
-    const mtp__meta *had = t->from_kineto ? find_meta(w, "mtprof") : NULL;
+    const mtp__meta *had = !mtp__is_recording(t) ? find_meta(w, "mtprof") : NULL;
     MTP__OUT(o, ",\n  \"mtprof\": ");
     if (had != NULL) {
         value_of(w, had->json);
@@ -254,8 +255,8 @@ static void about(mtp__chrome *w)
 static void host_name(mtp__chrome *w)
 {
     char name[256];
-    if (w->t->from_kineto || strcmp(w->t->source, "this process") != 0 || find_meta(w, "host_name") != NULL ||
-        gethostname(name, sizeof name) != 0)
+    if (!mtp__is_recording(w->t) || strcmp(w->t->source, "this process") != 0 ||
+        find_meta(w, "host_name") != NULL || gethostname(name, sizeof name) != 0)
         return;
     name[sizeof name - 1] = 0;
     MTP__OUT(&w->out, ",\n  \"host_name\": ");
@@ -345,7 +346,7 @@ static void memory_tags(mtp__chrome *w)
 void mtp__chrome_tail(mtp__chrome *w)
 {
     mtp__out *o = &w->out;
-    const mtp__meta *had = w->t->from_kineto ? find_meta(w, "traceName") : NULL;
+    const mtp__meta *had = !mtp__is_recording(w->t) ? find_meta(w, "traceName") : NULL;
     MTP__OUT(o, "\n  ]");
     memory_tags(w);
     step_marks(w);

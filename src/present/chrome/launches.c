@@ -32,7 +32,7 @@ static bool is_foreign(const mtp_trace *t, uint32_t span)
     mtp_text name = mtp__trace_get_text(t, t->name[span]);
     if (starts(name, "cl", 2) && is_upper(name.bytes[2]))
         return true;
-    if (t->from_kineto && mtp__trace_detail(t, span)->device == 0xffff)
+    if (!mtp__is_recording(t) && mtp__trace_detail(t, span)->device == 0xffff)
         return false;
     return !starts(name, "cuda", 4) && !starts(name, "hip", 3) &&
            !(starts(name, "cu", 2) && is_upper(name.bytes[2]));
@@ -65,7 +65,7 @@ mtp_status mtp__chrome_launches(mtp__chrome *w)
     const mtp_trace *t = w->t;
     if (w->options.without_args) /* the original name would be lost */
         return MTP_OK;
-    for (uint32_t i = 0; i < t->detail_count && !t->from_kineto; i++)
+    for (uint32_t i = 0; i < t->detail_count && mtp__is_recording(t); i++)
         if (t->details[i].correlation >= w->next_correlation)
             w->next_correlation = t->details[i].correlation + 1;
     for (uint32_t i = 0; i < t->span_count && !w->has_calls; i++)
@@ -93,5 +93,7 @@ const char *mtp__chrome_call_name(const mtp__chrome *w, uint32_t span)
 uint64_t mtp__chrome_call_correlation(mtp__chrome *w, uint32_t span)
 {
     uint64_t id = mtp__trace_detail(w->t, span)->correlation;
-    return id != 0 || !w->has_calls || w->t->from_kineto || !is_call(w->t, span) ? id : w->next_correlation++;
+    return id != 0 || !w->has_calls || !mtp__is_recording(w->t) || !is_call(w->t, span)
+               ? id
+               : w->next_correlation++;
 }

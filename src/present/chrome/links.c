@@ -200,7 +200,7 @@ static mtp_status make_links(mtp__chrome *w)
 
 mtp_status mtp__chrome_links(mtp__chrome *w)
 {
-    mtp_status status = w->t->from_kineto || w->t->flow_count > 0 ? tie_flows(w) : make_links(w);
+    mtp_status status = !mtp__is_recording(w->t) || w->t->flow_count > 0 ? tie_flows(w) : make_links(w);
     if (status == MTP_OK && w->link_count > 1)
         qsort(w->links, w->link_count, sizeof *w->links, by_span);
     return status;

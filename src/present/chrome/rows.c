@@ -140,7 +140,7 @@ static void number_window(mtp__chrome *w, numbering *n)
 {
     const mtp_trace *t = w->t;
     bool empty = t->span_count + t->memory_count + t->instant_count == 0;
-    if ((t->from_kineto && !t->made_window) || w->lane_count == 0 || (empty && !t->has_ledger))
+    if ((!mtp__is_recording(t) && !t->made_window) || w->lane_count == 0 || (empty && !t->has_ledger))
         return;
     uint32_t pid = w->lanes[0].pid;
     for (uint32_t i = 0; i < w->row_count; i++)
@@ -228,7 +228,7 @@ static void sort_event(mtp__chrome *w, const char *name, uint64_t ts, uint32_t p
 
 static const mtp__process *process_of(const mtp__chrome *w, const mtp__process_row *row)
 {
-    bool on_device = row->on_device && !w->t->from_kineto; /* a file has its own pids for devices */
+    bool on_device = row->on_device && mtp__is_recording(w->t); /* a file has its own pids for devices */
     uint64_t *at =
         mtp__pair_find(&w->processes, (uint64_t)row->pid, (uint64_t)row->pid_text << 1 | on_device);
     return at != NULL ? &w->t->processes[*at] : NULL;
@@ -257,13 +257,13 @@ static void process_labels(mtp__chrome *w, const mtp__process_row *row, const mt
     if (known != NULL && known->labels != 0) {
         mtp__chrome_text(w, known->labels);
     } else if (row->on_device) {
-        mtp__out_text(o, w->t->from_kineto ? "\"GPU " : "\"NPU ");
+        mtp__out_text(o, !mtp__is_recording(w->t) ? "\"GPU " : "\"NPU ");
         mtp__out_i64(o, row->pid);
         MTP__OUT(o, "\"");
     } else {
         MTP__OUT(o, "\"CPU\"");
     }
-    if (first && !w->t->from_kineto && w->t->metadata_count > 0) {
+    if (first && mtp__is_recording(w->t) && w->t->metadata_count > 0) {
         MTP__OUT(o, ", \"metadata\": {");
         mtp__chrome_metadata(w, "");
         MTP__OUT(o, "}");
@@ -294,7 +294,7 @@ static void thread_name(mtp__chrome *w, const mtp__lane *lane, const mtp__track 
     mtp__out *o = &w->out;
     mtp_text name = mtp__trace_get_text(w->t, track->name != 0 ? track->name : track->tid_text);
     MTP__OUT(o, "\"");
-    if (name.length > 0 && (w->t->from_kineto || track->on_device)) {
+    if (name.length > 0 && (!mtp__is_recording(w->t) || track->on_device)) {
         mtp__out_string_inside(o, name.bytes, name.length);
     } else {
         mtp__out_text(o, track->on_device ? "stream " : "thread ");

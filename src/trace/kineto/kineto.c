@@ -306,8 +306,7 @@ static mtp_status no_trace(const mtp__kineto *k)
     if (mtp__spool_recognise(k->at, k->window.held))
         return MTP_FAIL(MTP_E_FORMAT, "a compressed spool: decompress it first");
     mtp_status status = wrong(k, k->at, "'{' or '[' at the start of a JSON trace");
-    mtp__advise(
-        "supported are mtprof spools, and Kineto or Chrome JSON, plain or compressed with gzip or zstd");
+    mtp__advise("what can be read: " MTP_READABLE);
     return status;
 }
 
@@ -343,7 +342,7 @@ static mtp_status complete(mtp__kineto *k)
     mtp__kineto_rows_finish(k);
     if (k->no_memory)
         return MTP_FAIL(MTP_E_NOMEM, "a trace of %llu events", (unsigned long long)k->events);
-    t->from_kineto = true;
+    t->format = t->without_times ? MTP_FORMAT_EXECUTION : MTP_FORMAT_KINETO;
     t->flags_recorded |= (t->memory_count > 0 ? MTP_WITH_MEMORY : 0) |
                          (t->shape_count > 1 ? MTP_WITH_SHAPES : 0) |
                          (t->stack_count > 1 ? MTP_WITH_STACK : 0);

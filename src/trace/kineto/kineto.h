@@ -1,19 +1,11 @@
 /* trace/kineto/kineto.h - reads Kineto and Chrome JSON into a trace. docs/reading-json.md has the mapping. */
 #ifndef MTP_TRACE_KINETO_KINETO_H
 #define MTP_TRACE_KINETO_KINETO_H
-#include "base/budget.h"
 #include "trace/json/source.h"
 #include "trace/trace.h"
 
 #define MTP__KINETO_WINDOW ((size_t)256 << 10)
 #define MTP__KINETO_LARGEST ((size_t)64 << 20) /* of one event, or of another top-level value */
-
-/* Converts a caller's options to the current struct; older callers have a shorter one, NULL means the
- * defaults. MTP_E_ABI. */
-mtp_status mtp__open_read_options(const mtp_open_options *from, mtp_open_options *to);
-/* The same for a path, with its memory bound in force: the caller ends that with mtp__budget_end(outer). */
-mtp_status mtp__open_begin(const char *path, const mtp_open_options *from, mtp_open_options *to,
-                           mtp__budget *outer);
 
 /* Reads the whole source. `options` may be NULL; `window` is the initial size of the buffer (0: default), for
  * tests only. Fails with MTP_E_FORMAT and the byte offset, MTP_E_NOMEM, or the source's error. */
