@@ -7,6 +7,7 @@
 #include "base/hash_map.h"
 #include "base/os.h"
 #include "base/plain.h"
+#include "trace/facts.h"
 
 #define NO_CATEGORY 0xffu
 
@@ -48,9 +49,9 @@ static const struct {
     {"lazy", 17},
     {"ipu", 18},
     {"mtia", 19},
-    {"npu", 20},
-    {"privateuseone", 20},
-    {"privateuse1", 20},
+    {"npu", MTP__DEVICE_NPU},
+    {"privateuseone", MTP__DEVICE_NPU},
+    {"privateuse1", MTP__DEVICE_NPU},
 };
 #define WORDS (sizeof device_words / sizeof *device_words)
 
@@ -145,9 +146,11 @@ static mtp_status choose_device(mtp_memory_timeline *m, const char *text)
         return MTP_OK;
     }
     mtp_status status = parse_device(text, &m->device);
-    static const uint32_t alike[] = {1, 6, 20}; /* CUDA, HIP, ours: often used interchangeably */
+    static const uint32_t alike[] = {MTP__DEVICE_CUDA, MTP__DEVICE_HIP,
+                                     MTP__DEVICE_NPU}; /* often used interchangeably */
     uint32_t type = m->device.type;
-    if (status != MTP_OK || (type != 1 && type != 6 && type != 20) ||
+    if (status != MTP_OK ||
+        (type != MTP__DEVICE_CUDA && type != MTP__DEVICE_HIP && type != MTP__DEVICE_NPU) ||
         find_device(m, type, m->device.index) != NULL)
         return status;
     for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
