@@ -39,6 +39,9 @@ CLI_VERB_LIST(X)
 
 /* Prints "mtprof VERB: ..." to stderr and returns the code. */
 int cli_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a trace that can be shown all the same, as "warning: ..." and "note: ...". */
+void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Prints the library's last error; returns the exit code for the status. */
 int cli_fail_status(mtp_status status);
 int cli_fail_output(void); /* the same for an output file */
@@ -69,8 +72,8 @@ int cli_close(cli_out *out,
 
 /* "12" (milliseconds), "1.5ms", "3s", "250us", "40ns". false: not a time. */
 bool cli_parse_time(const char *text, int64_t *ns);
-/* "5%" or "0.05". false: not a share. */
-bool cli_parse_share(const char *text, double *share);
+/* "5%" or "0.05". false: neither. */
+bool cli_parse_fraction(const char *text, double *fraction);
 bool cli_parse_count(const char *text, int64_t *count);
 
 /* Width of the terminal, or COLUMNS; 0: neither. */
