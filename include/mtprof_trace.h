@@ -402,13 +402,14 @@ MTP_API mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_opt
 MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
                                     const mtp_export_options *options);
 
-/* Folded stacks as torch's export_stacks writes them: a line for each of mtp_events with a stack and self time,
- * in their order, root first. Events without a stack get the Python functions around them. metric is
- * self_cpu_time_total or self_device_time_total (also spelled self_cuda_, self_npu_, self_xpu_,
+/* Folded stacks as torch's export_stacks writes them, not merged: a line for each of mtp_events with a stack
+ * and self time, in their order, root first. Events without a stack get the Python functions around them.
+ * metric is self_cpu_time_total or self_device_time_total (also spelled self_cuda_, self_npu_, self_xpu_,
  * self_privateuse1_). Others: MTP_E_ARG "metric should be one of: [...]". */
 MTP_API mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
-/* Folded stacks for flame graphs: one line per stack, the longest time first, with the ops and annotations
- * (not steps) open in it; for device time the kernel comes last. Empty if the trace has no stacks. */
+/* Folded stacks as `mtprof stacks` and mtp_trace_export write them, merged: one line per stack, the longest
+ * time first, with the ops and annotations (not steps) open in it; for device time the kernel comes last. Flame
+ * graph tools read both forms, but only this one shows the ops. Empty if the trace has no stacks. */
 MTP_API mtp_status mtp_trace_folded(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
 
 /* An output file that appears complete or not at all, for the calls that write to a sink. Compressed if the

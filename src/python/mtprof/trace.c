@@ -409,7 +409,10 @@ int mtpn_trace_init(PyObject *module)
              "chrome(path, name, more=None, without=0): write Kineto/Chrome JSON; .gz by suffix. more: "
              "additional top-level members, as JSON without braces. without: 1 concrete inputs, 2 arrows to "
              "backward ops.")},
-        {"stacks", trace_stacks, METH_VARARGS, PyDoc_STR("stacks(path, metric): write folded stacks.")},
+        {"stacks", trace_stacks, METH_VARARGS,
+         PyDoc_STR(
+             "stacks(path, metric): write folded stacks as torch's export_stacks does, a line per event; "
+             "the command 'mtprof stacks' merges them.")},
         {"execution_trace", trace_execution, METH_VARARGS,
          PyDoc_STR("execution_trace(path): write Chakra JSON.")},
         {"memory_timeline", trace_memory, METH_VARARGS,
