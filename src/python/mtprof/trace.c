@@ -433,7 +433,7 @@ int mtpn_trace_init(PyObject *module)
          PyDoc_STR("torch's table, as text.")},
         {"chrome", averages_chrome, METH_VARARGS, PyDoc_STR("chrome(path): one Chrome event per row.")},
         {"flops_coverage", averages_coverage, METH_NOARGS,
-         PyDoc_STR("Share of self CPU time spent in ops whose FLOPs are known.")},
+         PyDoc_STR("Fraction of self CPU time spent in ops whose FLOPs are known.")},
         {NULL, NULL, 0, NULL},
     };
     static PyType_Slot averages_slots[] = {
