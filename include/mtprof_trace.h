@@ -174,7 +174,7 @@ MTP_API size_t mtp_averages_left_out(const mtp_averages *averages);
 /* Sorts rows, largest first, by a torch attribute: cpu_time_total, self_cpu_time_total, cpu_time, count,
  * device_time_total, cuda_time_total, self_npu_memory_usage, flops ... Unknown: MTP_E_ARG. */
 MTP_API mtp_status mtp_averages_sort(mtp_averages *averages, const char *attribute);
-/* The share (0 to 1) of the ops' self CPU time for which FLOPs are known. */
+/* The fraction (0 to 1) of the ops' self CPU time for which FLOPs are known. */
 MTP_API double mtp_averages_flops_coverage(const mtp_averages *averages);
 
 /* Matches torch's EventList.table() character for character. */
@@ -359,11 +359,11 @@ typedef struct mtp_column {
     const void *data; /* borrowed from the trace; NULL if count is 0 */
     size_t count, stride;
 } mtp_column;
-#define MTP_COLUMNS_MOST 96
+#define MTP_COLUMNS_MAX 96
 typedef struct mtp_columns {
     size_t size; /* sizeof(mtp_columns): set by the caller */
     size_t count;
-    mtp_column column[MTP_COLUMNS_MOST];
+    mtp_column column[MTP_COLUMNS_MAX];
 } mtp_columns;
 MTP_API mtp_status mtp_trace_columns(const mtp_trace *trace, mtp_columns *out);
 /* A text id's bytes, borrowed from the trace; "" for 0 and for unknown ids. length may be NULL. */
@@ -524,9 +524,9 @@ MTP_API size_t mtp_diff_count(const mtp_diff *diff);
 /* Changed rows come first, by the cost of the change; NULL: no such row. */
 MTP_API const mtp_diff_row *mtp_diff_row_at(const mtp_diff *diff, size_t index);
 MTP_API mtp_status mtp_diff_get_summary(const mtp_diff *diff, mtp_diff_summary *out);
-/* Is anything slower by more than `share` (0.05: 5%)? Looks at one call of a row, all its calls in a step,
+/* Is anything slower by more than `fraction` (0.05: 5%)? Looks at one call of a row, all its calls in a step,
  * the steps, and drift beyond max_drift. */
-MTP_API bool mtp_diff_slower(const mtp_diff *diff, double share);
+MTP_API bool mtp_diff_slower(const mtp_diff *diff, double fraction);
 /* How many rows mtp_diff_json writes; default -1: all. */
 MTP_API void mtp_diff_limit(mtp_diff *diff, int64_t rows);
 MTP_API mtp_status mtp_diff_json(const mtp_diff *diff, mtp_sink *sink, void *user);

@@ -170,7 +170,7 @@ static bool is_ours(const mtp_memory_timeline *m, uint16_t type, int16_t index)
 
 typedef struct place { /* an address that was seen */
     uint32_t block;    /* live block; MTP__NONE: none */
-    uint8_t told;      /* a tag of a block whose allocation was not seen; NO_CATEGORY: none */
+    uint8_t tagged;    /* a tag of a block whose allocation was not seen; NO_CATEGORY: none */
     bool seen;         /* has had a block */
 } place;
 
@@ -291,11 +291,11 @@ static bool on_event(pairing *p, uint32_t i)
                                             .ended = MTP__NONE,
                                             .first = MTP_MEMORY_UNKNOWN,
                                             .last = MTP_MEMORY_UNKNOWN};
-        if (e->bytes < 0 && at->told != NO_CATEGORY) {
-            m->blocks[at->block].first = m->blocks[at->block].last = at->told;
+        if (e->bytes < 0 && at->tagged != NO_CATEGORY) {
+            m->blocks[at->block].first = m->blocks[at->block].last = at->tagged;
             m->blocks[at->block].tagged = true;
         }
-        at->told = NO_CATEGORY;
+        at->tagged = NO_CATEGORY;
     }
     if (e->bytes > 0) {
         m->info.allocations++;
@@ -318,7 +318,7 @@ static void on_existing(pairing *p, place *at, const mtp__tag *tag, uint8_t cate
         on_free(p, at, tag->ts, MTP__NONE);
     m->info.lost_events += late;
     at->seen = true;
-    at->told = NO_CATEGORY;
+    at->tagged = NO_CATEGORY;
     at->block = m->block_count++;
     m->blocks[at->block] = (mtp__block){.address = tag->address,
                                         .bytes = tag->bytes,
@@ -345,7 +345,7 @@ static bool on_tag(pairing *p, const mtp__tag *tag)
         return true;
     }
     if (at->block == MTP__NONE) {
-        at->told = category;
+        at->tagged = category;
         return true;
     }
     mtp__block *b = &m->blocks[at->block];

@@ -6,6 +6,7 @@
  * with the steps, not with the spans.
  */
 #include "analyze/steps.h"
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include "analyze/by_time.h"
@@ -339,6 +340,8 @@ static mtp_status summarise(mtp_steps *s)
     enum {
         FIGURES = sizeof(mtp_step_times) / sizeof(int64_t)
     };
+    _Static_assert(FIGURES == 5 && offsetof(mtp_step_times, both_ns) == 4 * sizeof(int64_t),
+                   "mtp_step_times is read as an array of int64_t");
     int64_t *values = mtp__calloc(s->count, sizeof *values);
     if (values == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "figures of %u steps", s->count);
