@@ -1,10 +1,10 @@
 /* record/pool.h - chunks, allocated from one byte budget.
  *
  * Writers take a chunk, fill it without the pool, and return it sealed. Whether chunks are anonymous memory
- * or pages of a spool file is decided here and nowhere else. The budget is divided into slots of piece_bytes;
- * a slot shows a piece of memory or of the file, and a piece holds one or more chunks. The part of a piece
- * after its last sealed chunk (the tail) is available to the next taker, so that a thread or a cycle costs
- * what it records and not a whole piece. When the budget is exhausted, the policy decides: no more chunks are
+ * or pages of a spool file is decided here and nowhere else. The budget is divided into slots of piece_bytes
+ * (not related to the slots of scopes); a slot shows a piece of memory or of the file, and a piece holds one
+ * or more chunks. The part of a piece after its last sealed chunk (the tail) is available to the next taker,
+ * so that a thread or a cycle costs what it records and not a whole piece. When the budget is exhausted, the policy decides: no more chunks are
  * handed out (stop), the oldest piece without an open chunk is evicted (keep newest), or it stays in the file
  * and its slot shows the file's next piece (stream).
  *
