@@ -39,9 +39,9 @@ CLI_VERB_LIST(X)
 
 /* Prints "mtprof VERB: ..." to stderr and returns the code. */
 int cli_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The same for a trace that can be shown all the same, as "warning: ..." and "note: ...". */
-void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* About a trace that is shown nevertheless: "mtprof VERB: warning: ..." and "note: ...". */
+#define cli_warn(...) ((void)cli_fail(CLI_OK, "warning: " __VA_ARGS__))
+#define cli_note(...) ((void)cli_fail(CLI_OK, "note: " __VA_ARGS__))
 /* Prints the library's last error; returns the exit code for the status. */
 int cli_fail_status(mtp_status status);
 int cli_fail_output(void); /* the same for an output file */

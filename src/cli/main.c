@@ -25,37 +25,16 @@ static const struct {
 
 /* ------------------------------------------------------------------------------------------- saying */
 
-static void print_message(const char *kind, const char *fmt, va_list args)
-{
-    fflush(stdout);
-    fprintf(stderr, "mtprof%s%s: %s", *verb_name ? " " : "", verb_name, kind);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
-}
-
 int cli_fail(int code, const char *fmt, ...)
 {
     va_list args;
+    fflush(stdout);
+    fprintf(stderr, "mtprof%s%s: ", *verb_name ? " " : "", verb_name);
     va_start(args, fmt);
-    print_message("", fmt, args);
+    vfprintf(stderr, fmt, args);
     va_end(args);
+    fputc('\n', stderr);
     return code;
-}
-
-void cli_warn(const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    print_message("warning: ", fmt, args);
-    va_end(args);
-}
-
-void cli_note(const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    print_message("note: ", fmt, args);
-    va_end(args);
 }
 
 int cli_fail_status(mtp_status status)
