@@ -197,9 +197,9 @@ typedef struct mt_param {
     bool optional;     /* None is accepted */
     bool keyword_only; /* after the * */
     bool has_default;
-    bool written;      /* Tensor(a!) */
-    uint8_t ints;      /* int[2]: a single int is repeated so often; 0: not allowed; MT_INTS_SPREAD */
-    mt_value standard; /* the default */
+    bool written; /* Tensor(a!) */
+    uint8_t ints; /* int[2]: a single int is repeated so often; 0: not allowed; MT_INTS_SPREAD */
+    mt_value default_value;
 } mt_param;
 MT_API const mt_param *mt_op_params(mt_op_id op, unsigned *count); /* borrowed */
 

@@ -189,7 +189,7 @@ MTP_API size_t mtp_averages_left_out(const mtp_averages *averages);
 /* Sorts rows, largest first, by a torch attribute: cpu_time_total, self_cpu_time_total, cpu_time, count,
  * device_time_total, cuda_time_total, self_npu_memory_usage, flops ... Unknown: MTP_E_ARG. */
 MTP_API mtp_status mtp_averages_sort(mtp_averages *averages, const char *attribute);
-/* The share (0 to 1) of the ops' self CPU time for which FLOPs are known. */
+/* The fraction (0 to 1) of the ops' self CPU time for which FLOPs are known. */
 MTP_API double mtp_averages_flops_coverage(const mtp_averages *averages);
 
 /* Matches torch's EventList.table() character for character. */
@@ -374,11 +374,11 @@ typedef struct mtp_column {
     const void *data; /* borrowed from the trace; NULL if count is 0 */
     size_t count, stride;
 } mtp_column;
-#define MTP_COLUMNS_MOST 96
+#define MTP_COLUMNS_MAX 96
 typedef struct mtp_columns {
     size_t size; /* sizeof(mtp_columns): set by the caller */
     size_t count;
-    mtp_column column[MTP_COLUMNS_MOST];
+    mtp_column column[MTP_COLUMNS_MAX];
 } mtp_columns;
 MTP_API mtp_status mtp_trace_columns(const mtp_trace *trace, mtp_columns *out);
 /* A text id's bytes, borrowed from the trace; "" for 0 and for unknown ids. length may be NULL. */
@@ -425,13 +425,14 @@ MTP_API mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_opt
 MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
                                     const mtp_export_options *options);
 
-/* Folded stacks as torch's export_stacks writes them: a line for each of mtp_events with a stack and self time,
- * in their order, root first. Events without a stack get the Python functions around them. metric is
- * self_cpu_time_total or self_device_time_total (also spelled self_cuda_, self_npu_, self_xpu_,
+/* Folded stacks as torch's export_stacks writes them, not merged: a line for each of mtp_events with a stack
+ * and self time, in their order, root first. Events without a stack get the Python functions around them.
+ * metric is self_cpu_time_total or self_device_time_total (also spelled self_cuda_, self_npu_, self_xpu_,
  * self_privateuse1_). Others: MTP_E_ARG "metric should be one of: [...]". */
 MTP_API mtp_status mtp_trace_stacks(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
-/* Folded stacks for flame graphs: one line per stack, the longest time first, with the ops and annotations
- * (not steps) open in it; for device time the kernel comes last. Empty if the trace has no stacks. */
+/* Folded stacks as `mtprof stacks` and mtp_trace_export write them, merged: one line per stack, the longest
+ * time first, with the ops and annotations (not steps) open in it; for device time the kernel comes last. Flame
+ * graph tools read both forms, but only this one shows the ops. Empty if the trace has no stacks. */
 MTP_API mtp_status mtp_trace_folded(const mtp_trace *trace, const char *metric, mtp_sink *sink, void *user);
 
 /* An output file that appears complete or not at all, for the calls that write to a sink. Compressed if the
@@ -546,9 +547,9 @@ MTP_API size_t mtp_diff_count(const mtp_diff *diff);
 /* Changed rows come first, by the cost of the change; NULL: no such row. */
 MTP_API const mtp_diff_row *mtp_diff_row_at(const mtp_diff *diff, size_t index);
 MTP_API mtp_status mtp_diff_get_summary(const mtp_diff *diff, mtp_diff_summary *out);
-/* Is anything slower by more than `share` (0.05: 5%)? Looks at one call of a row, all its calls in a step,
+/* Is anything slower by more than `fraction` (0.05: 5%)? Looks at one call of a row, all its calls in a step,
  * the steps, and drift beyond max_drift. */
-MTP_API bool mtp_diff_slower(const mtp_diff *diff, double share);
+MTP_API bool mtp_diff_slower(const mtp_diff *diff, double fraction);
 /* How many rows mtp_diff_json writes; default -1: all. */
 MTP_API void mtp_diff_limit(mtp_diff *diff, int64_t rows);
 MTP_API mtp_status mtp_diff_json(const mtp_diff *diff, mtp_sink *sink, void *user);

@@ -7,8 +7,6 @@
 #include "base/os.h"
 #include "trace/facts.h"
 
-#define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
-
 /* ------------------------------------------------------------------------------------------------ life */
 
 /* Recording started with the first step; a file says when. */
@@ -199,7 +197,9 @@ static void fill_place(const mtp_events *e, uint32_t span, uint32_t k, const mtp
     out->forward_thread = forward_thread(e, d->forward_thread);
     out->device_type = out->is_device ? e->device_type : 0;
     out->device_index = out->is_device && track->on_device ? (int32_t)track->pid : 0;
-    out->op_device_type = d->device == 0xffff ? -1 : MTP_DEVICE_TYPE(d->device) != 0 ? KINETO_NPU : 0;
+    out->op_device_type = d->device == 0xffff               ? -1
+                          : MTP_DEVICE_TYPE(d->device) != 0 ? MTP__DEVICE_NPU
+                                                            : MTP__DEVICE_CPU;
     out->op_device_index = d->device == 0xffff ? -1 : (int32_t)MTP_DEVICE_INDEX(d->device);
 }
 

@@ -7,6 +7,7 @@
 #include "base/hash_map.h"
 #include "base/os.h"
 #include "base/plain.h"
+#include "trace/facts.h"
 
 #define NO_CATEGORY 0xffu
 
@@ -48,9 +49,9 @@ static const struct {
     {"lazy", 17},
     {"ipu", 18},
     {"mtia", 19},
-    {"npu", 20},
-    {"privateuseone", 20},
-    {"privateuse1", 20},
+    {"npu", MTP__DEVICE_NPU},
+    {"privateuseone", MTP__DEVICE_NPU},
+    {"privateuse1", MTP__DEVICE_NPU},
 };
 #define WORDS (sizeof device_words / sizeof *device_words)
 
@@ -145,9 +146,11 @@ static mtp_status choose_device(mtp_memory_timeline *m, const char *text)
         return MTP_OK;
     }
     mtp_status status = parse_device(text, &m->device);
-    static const uint32_t alike[] = {1, 6, 20}; /* CUDA, HIP, ours: often used interchangeably */
+    static const uint32_t alike[] = {MTP__DEVICE_CUDA, MTP__DEVICE_HIP,
+                                     MTP__DEVICE_NPU}; /* often used interchangeably */
     uint32_t type = m->device.type;
-    if (status != MTP_OK || (type != 1 && type != 6 && type != 20) ||
+    if (status != MTP_OK ||
+        (type != MTP__DEVICE_CUDA && type != MTP__DEVICE_HIP && type != MTP__DEVICE_NPU) ||
         find_device(m, type, m->device.index) != NULL)
         return status;
     for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
@@ -167,7 +170,7 @@ static bool is_ours(const mtp_memory_timeline *m, uint16_t type, int16_t index)
 
 typedef struct place { /* an address that was seen */
     uint32_t block;    /* live block; MTP__NONE: none */
-    uint8_t told;      /* a tag of a block whose allocation was not seen; NO_CATEGORY: none */
+    uint8_t tagged;    /* a tag of a block whose allocation was not seen; NO_CATEGORY: none */
     bool seen;         /* has had a block */
 } place;
 
@@ -288,11 +291,11 @@ static bool on_event(pairing *p, uint32_t i)
                                             .ended = MTP__NONE,
                                             .first = MTP_MEMORY_UNKNOWN,
                                             .last = MTP_MEMORY_UNKNOWN};
-        if (e->bytes < 0 && at->told != NO_CATEGORY) {
-            m->blocks[at->block].first = m->blocks[at->block].last = at->told;
+        if (e->bytes < 0 && at->tagged != NO_CATEGORY) {
+            m->blocks[at->block].first = m->blocks[at->block].last = at->tagged;
             m->blocks[at->block].tagged = true;
         }
-        at->told = NO_CATEGORY;
+        at->tagged = NO_CATEGORY;
     }
     if (e->bytes > 0) {
         m->info.allocations++;
@@ -315,7 +318,7 @@ static void on_existing(pairing *p, place *at, const mtp__tag *tag, uint8_t cate
         on_free(p, at, tag->ts, MTP__NONE);
     m->info.lost_events += late;
     at->seen = true;
-    at->told = NO_CATEGORY;
+    at->tagged = NO_CATEGORY;
     at->block = m->block_count++;
     m->blocks[at->block] = (mtp__block){.address = tag->address,
                                         .bytes = tag->bytes,
@@ -342,7 +345,7 @@ static bool on_tag(pairing *p, const mtp__tag *tag)
         return true;
     }
     if (at->block == MTP__NONE) {
-        at->told = category;
+        at->tagged = category;
         return true;
     }
     mtp__block *b = &m->blocks[at->block];

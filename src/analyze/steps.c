@@ -6,6 +6,7 @@
  * with the steps, not with the spans.
  */
 #include "analyze/steps.h"
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include "analyze/by_time.h"
@@ -50,16 +51,14 @@ static bool view_init(view *v, const mtp_trace *t)
     uint32_t count = mtp__intern_count(&t->text);
     *v = (view){.t = t, .step_names = mtp__calloc((size_t)count + 1, 1)};
     for (uint32_t id = 1; v->step_names != NULL && id <= count; id++) {
-        mtp_text name = mtp__trace_get_text(t, id);
-        const char *digit = name.bytes + sizeof MTP__STEP_PREFIX - 1;
-        v->step_names[id] = MTP__BEGINS_WITH(name, MTP__STEP_PREFIX) && *digit >= '0' && *digit <= '9';
+        v->step_names[id] = mtp__is_numbered_step_name(mtp__trace_get_text(t, id));
     }
     return v->step_names != NULL;
 }
 
 static bool is_step(const view *v, uint32_t span)
 {
-    return (v->t->flags[span] & MTP__SPAN_STEP) != 0 || /* in files of 2021 in the same category as ops */
+    return (v->t->flags[span] & MTP__SPAN_STEP) != 0 || /* files of 2021 have steps among the ops */
            (v->t->category[span] == MTP__CATEGORY_USER_ANNOTATION && v->step_names[v->t->name[span]] != 0);
 }
 
@@ -78,7 +77,7 @@ static int64_t plus(int64_t a, int64_t b)
 static bool is_recording(const mtp_trace *t, uint32_t span)
 {
     mtp_text category = mtp__trace_get_text(t, mtp__trace_detail(t, span)->category);
-    return category.length == 5 && memcmp(category.bytes, "Trace", 5) == 0;
+    return MTP__EQUALS(category, MTP__RECORDING_CATEGORY);
 }
 
 /* The level at which the span would count. */
@@ -341,6 +340,8 @@ static mtp_status summarise(mtp_steps *s)
     enum {
         FIGURES = sizeof(mtp_step_times) / sizeof(int64_t)
     };
+    _Static_assert(FIGURES == 5 && offsetof(mtp_step_times, both_ns) == 4 * sizeof(int64_t),
+                   "mtp_step_times is read as an array of int64_t");
     int64_t *values = mtp__calloc(s->count, sizeof *values);
     if (values == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "figures of %u steps", s->count);

@@ -15,12 +15,12 @@
 #define FAR_SHARE 0.1
 #define FAR_SIGMAS 4.0 /* of a normal distribution with the same median absolute deviation */
 #define SIGMA_OF_MAD 1.4826
-#define EXPLAINED_MOST 16u /* outliers; the farthest */
-#define REASON_SHARE 0.05  /* share of a step's excess that is worth reporting */
+#define EXPLAINED_MAX 16u    /* outliers; the farthest */
+#define REASON_FRACTION 0.05 /* fraction of a step's excess that is worth reporting */
 
 typedef struct sums { /* of one op or kernel: [0] for all usual steps together, then for each outlier */
-    double ns[EXPLAINED_MOST + 1];
-    int64_t calls[EXPLAINED_MOST + 1];
+    double ns[EXPLAINED_MAX + 1];
+    int64_t calls[EXPLAINED_MAX + 1];
     uint32_t name;
     bool on_device;
 } sums;
@@ -33,8 +33,8 @@ typedef struct work {
     uint8_t *column; /* owned: by row: column of sums; SKIP: ignored */
     sums *sums;      /* owned */
     uint32_t count, room, texts;
-    uint32_t rows[EXPLAINED_MOST + 1]; /* by column */
-    uint32_t columns, usual;           /* usual: steps in column 0 */
+    uint32_t rows[EXPLAINED_MAX + 1]; /* by column */
+    uint32_t columns, usual;          /* usual: steps in column 0 */
 } work;
 #define SKIP 0xff
 
@@ -82,8 +82,8 @@ static void choose_columns(work *w)
         w->usual += !row->is_outlier;
         if (!row->is_outlier)
             continue;
-        uint32_t at = w->columns < EXPLAINED_MOST ? ++w->columns : 0;
-        for (uint32_t c = 1; at == 0 && c <= EXPLAINED_MOST; c++) /* replaces one that is less far out */
+        uint32_t at = w->columns < EXPLAINED_MAX ? ++w->columns : 0;
+        for (uint32_t c = 1; at == 0 && c <= EXPLAINED_MAX; c++) /* replaces one that is less far out */
             if (llabs(w->s->rows[w->rows[c]].more_ns) < llabs(row->more_ns)) {
                 w->column[w->rows[c]] = SKIP;
                 at = c;
@@ -141,7 +141,7 @@ static bool sum_track(work *w, const mtp__track *track, const mtp__step_view *v)
 static void offer(mtp_step_row *row, const mtp_step_reason *r)
 {
     double sign = row->more_ns > 0 ? 1 : -1, ns = sign * (double)r->ns;
-    if (ns < REASON_SHARE * fabs((double)row->more_ns))
+    if (ns < REASON_FRACTION * fabs((double)row->more_ns))
         return;
     uint32_t at = row->reason_count < MTP_STEP_REASONS ? row->reason_count++ : MTP_STEP_REASONS - 1;
     if (at == MTP_STEP_REASONS - 1 && row->reasons[at].what.bytes != NULL &&

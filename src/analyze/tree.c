@@ -7,8 +7,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/pair_map.h"
-
-#define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
+#include "trace/facts.h"
 
 /* --------------------------------------------------------------------------------------------- the order */
 
@@ -121,18 +120,12 @@ static uint32_t above_device(maker *m, uint32_t span)
     return m->t->launcher != NULL ? m->t->launcher[span] : MTP__NONE;
 }
 
-static bool is_call(mtp__category c)
-{
-    return c == MTP__CATEGORY_CUDA_RUNTIME || c == MTP__CATEGORY_CUDA_DRIVER;
-}
-
 static bool find_calls(maker *m)
 {
     const mtp_trace *t = m->t;
     bool is_new;
     for (uint32_t i = 0; i < t->span_count; i++) {
-        uint64_t correlation =
-            is_call((mtp__category)t->category[i]) ? mtp__trace_detail(t, i)->correlation : 0;
+        uint64_t correlation = mtp__is_runtime_call(t, i) ? mtp__trace_detail(t, i)->correlation : 0;
         if (correlation != 0 && mtp__pair_put(&m->call, correlation, 0, (uint64_t)i + 1, &is_new) == NULL)
             return false;
     }
@@ -441,7 +434,7 @@ mtp_status mtp_tree_tensor_get(const mtp_tree *tree, size_t tensor, mtp_tree_ten
                              .storage = is->storage,
                              .id = (int64_t)tree->id[tensor] - 1,
                              .allocation_id = is->number != 0 ? (int64_t)tree->allocation[tensor] : -1,
-                             .device_type = on_device ? KINETO_NPU : 0,
+                             .device_type = on_device ? MTP__DEVICE_NPU : MTP__DEVICE_CPU,
                              .device_index = on_device ? (int32_t)MTP_DEVICE_INDEX(is->device) : -1,
                              .dtype = is->dtype};
     return MTP_OK;

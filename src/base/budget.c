@@ -12,7 +12,7 @@
  * same again. */
 #define TIMES_FILE 64u
 #define LEAST ((uint64_t)256 << 20)
-#define FILE_MOST ((uint64_t)1 << 48)
+#define FILE_MAX ((uint64_t)1 << 48)
 
 static _Thread_local mtp__budget budget;
 
@@ -49,7 +49,7 @@ void mtp__budget_fit(uint64_t file_bytes)
 {
     if (budget.ceiling == 0 || file_bytes == 0)
         return;
-    uint64_t plausible = file_bytes < FILE_MOST ? file_bytes * TIMES_FILE : FILE_MOST * TIMES_FILE;
+    uint64_t plausible = file_bytes < FILE_MAX ? file_bytes * TIMES_FILE : FILE_MAX * TIMES_FILE;
     plausible = budget.used + (plausible > LEAST ? plausible : LEAST);
     if (budget.limit == budget.ceiling || plausible > budget.limit) /* with several files, for the largest */
         budget.limit = plausible < budget.ceiling ? plausible : budget.ceiling;

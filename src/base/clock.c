@@ -15,7 +15,7 @@
 
 #define LENGTH_NS 2000000u           /* over a shorter time an estimate of the rate is poor */
 #define PATIENCE_NS (10 * LENGTH_NS) /* of CLOCK_MONOTONIC_RAW, if CLOCK_MONOTONIC does not advance */
-#define READINGS_MOST 50000          /* about 100 ms, if no clock advances */
+#define READINGS_MAX 50000           /* about 100 ms, if no clock advances */
 
 static _Atomic(mtp__clock_hook *) hook;
 static _Atomic(mtp__clock_system_hook *) system_hook;
@@ -217,8 +217,8 @@ double mtp__clock_ticks_per_ns(void)
     mtp__anchor now, began;
     mtp__clock_anchor(&began);
     if (!agree(began.monotonic_ns - first.monotonic_ns, began.raw_ns - first.raw_ns))
-        first = began;                        /* a clock jumped in between: start over */
-    for (int i = 0; i < READINGS_MOST; i++) { /* once per process, wait until the estimate is good */
+        first = began;                       /* a clock jumped in between: start over */
+    for (int i = 0; i < READINGS_MAX; i++) { /* once per process, wait until the estimate is good */
         mtp__clock_anchor(&now);
         uint64_t ns = now.monotonic_ns - first.monotonic_ns, raw = now.raw_ns - first.raw_ns;
         rate = rate_between(&first, &now, ns);

@@ -24,5 +24,5 @@ void mtp__advise(const char *fmt, ...) __attribute__((format(printf, 1, 2), cold
 #define MTP_NOTE(...) mtp__note(__func__, __VA_ARGS__)
 
 /* No caller's struct is larger: a size above this is uninitialised memory. */
-#define MTP__STRUCT_MOST 4096
+#define MTP__STRUCT_MAX 4096
 #endif

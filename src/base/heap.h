@@ -9,13 +9,13 @@
 #include <stddef.h>
 #include <string.h>
 
-#define MTP__HEAP_ITEM_MOST 64 /* bytes */
+#define MTP__HEAP_ITEM_MAX 64 /* bytes */
 
 typedef bool mtp__heap_before(const void *a, const void *b, const void *user);
 
 static inline void mtp__heap_swap(char *a, char *b, size_t size)
 {
-    char was[MTP__HEAP_ITEM_MOST];
+    char was[MTP__HEAP_ITEM_MAX];
     memcpy(was, a, size);
     memcpy(a, b, size);
     memcpy(b, was, size);

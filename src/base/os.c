@@ -157,7 +157,7 @@ void mtp__map_inherited(void *p, size_t bytes)
     madvise(p, bytes, MADV_DOFORK);
 }
 
-unsigned long mtp__mappings_most(void)
+unsigned long mtp__mappings_max(void)
 {
     char text[32] = "";
     int fd = mtp__open("/proc/sys/vm/max_map_count", O_RDONLY, 0);

@@ -27,7 +27,7 @@ void *mtp__map_memory(size_t bytes, bool huge);
 /* Not inherited by a forked child, which must neither read nor unmap it (mtp__unmapped). */
 void mtp__map_not_inherited(void *p, size_t bytes);
 void mtp__map_inherited(void *p, size_t bytes); /* inherited again, as the child's own copy */
-unsigned long mtp__mappings_most(void);         /* the limit per process */
+unsigned long mtp__mappings_max(void);          /* the limit per process */
 /* Grows memory from mtp__map_memory, moving it if necessary; NULL: unchanged. */
 void *mtp__map_grow(void *p, size_t bytes, size_t to);
 void *mtp__map_file(void *at, size_t bytes, int fd,

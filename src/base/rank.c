@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #define SLOTS 8192u /* locks alive at one time, of many profiles */
-#define HELD_MOST 256
+#define HELD_MAX 256
 #define RANKS 64
 
 int mtp__ranked_lock(pthread_mutex_t *lock);
@@ -33,7 +33,7 @@ static ranked table[SLOTS];
 static atomic_ulong taken[RANKS];
 
 static _Thread_local struct {
-    const ranked *of[HELD_MOST];
+    const ranked *of[HELD_MAX];
     unsigned count;
 } held;
 
@@ -92,7 +92,7 @@ static void check(const ranked *r)
 
 static void note(const ranked *r)
 {
-    if (held.count < HELD_MOST)
+    if (held.count < HELD_MAX)
         held.of[held.count++] = r;
     atomic_fetch_add_explicit(&taken[atomic_load_explicit(&r->rank, memory_order_relaxed) % RANKS], 1,
                               memory_order_relaxed);

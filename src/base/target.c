@@ -10,7 +10,7 @@
 #include "base/os.h"
 #include "base/plain.h"
 
-#define LINKS_MOST 40 /* as in the kernel */
+#define LINKS_MAX 40 /* as in the kernel */
 
 bool mtp__path_in_place(const char *path)
 {
@@ -93,7 +93,7 @@ mtp_status mtp__target_find(const char *path, mtp__target *t)
     snprintf(at, sizeof at, "%s", path);
     mtp_status status = MTP_OK;
     bool again = true;
-    for (int links = 0; status == MTP_OK && again && links <= LINKS_MOST; links++) {
+    for (int links = 0; status == MTP_OK && again && links <= LINKS_MAX; links++) {
         if (mtp__path_in_place(at) && strcmp(at, "-") != 0) {
             snprintf(t->place, sizeof t->place, "%s", at);
             again = false;

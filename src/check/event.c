@@ -6,9 +6,11 @@
 #include "base/hash.h"
 #include "base/utf8.h"
 #include "check/scan.h"
+#include "trace/facts.h"
 #include "trace/json/text.h"
 
-#define TS_LIMIT_NS ((int64_t)4500000000000000) /* 4.5e12 us */
+/* About 2^53 half nanoseconds: viewers keep times in doubles, in which later ones lose nanoseconds. */
+#define TS_LIMIT_NS ((int64_t)4500000000000000)
 
 typedef struct event {
     mtp__json_value member[MTP__MEMBERS]; /* bytes NULL: absent */
@@ -61,8 +63,8 @@ static void bad_byte(mtp__checker *c, mtp__found what, const place *p, const cha
     mtp__check_say(c->check, what, byte_of(p, at), p->event, "0x%02x", (unsigned)(unsigned char)*at);
 }
 
-/* An escape, starting at the backslash; returns its length. */
-static size_t strict_escape(mtp__checker *c, const place *p, const char *at)
+/* An escape, starting at the backslash. */
+static void strict_escape(mtp__checker *c, const place *p, const char *at)
 {
     const char *end = p->end;
     size_t digits = 0;
@@ -74,7 +76,6 @@ static size_t strict_escape(mtp__checker *c, const place *p, const char *at)
         at + 1 < end && (at[1] == 'u' ? digits == 4 : at[1] != 0 && strchr("\"\\/bfnrt", at[1]) != NULL);
     if (!good)
         mtp__check_found(c->check, MTP__FOUND_ESCAPE, byte_of(p, at), p->event, at, 2);
-    return 2;
 }
 
 static const char *strict_string(mtp__checker *c, const place *p, const char *at)
@@ -83,7 +84,8 @@ static const char *strict_string(mtp__checker *c, const place *p, const char *at
         size_t n = 1;
         unsigned skip;
         if (*at == '\\') {
-            n = strict_escape(c, p, at);
+            strict_escape(c, p, at);
+            n = 2; /* the digits of \u are ordinary characters */
         } else if ((unsigned char)*at < 0x20) {
             bad_byte(c, MTP__FOUND_CONTROL, p, at);
         } else if ((n = mtp__utf8_character((const unsigned char *)at, (const unsigned char *)p->end,
@@ -145,7 +147,8 @@ static bool take_time(mtp__checker *c, const mtp__json_value *v, int64_t *ns)
     }
     if (exact.digits != 0 && (exact.exponent < -3 || exact.more))
         found(c, MTP__FOUND_FINE_TIME, v);
-    return mtp__decimal_round(&v->number, 3, ns) || true; /* else the nearest that fits */
+    (void)mtp__decimal_round(&v->number, 3, ns); /* false: the nearest that fits */
+    return true;
 }
 
 /* ------------------------------------------------------------------------------------------ rules 3, 5 */
@@ -243,34 +246,17 @@ static bool is_one_of(mtp__json_string s, const char *const *words, size_t count
 }
 #define IS_ONE_OF(s, words) is_one_of((s), (words), sizeof(words) / sizeof *(words))
 
-/* Everything Kineto has a name for, not only what we write; Trace is its span around everything, which HTA
- * knows. */
-static const char *const categories[] = {"cpu_op",
-                                         "user_annotation",
-                                         "gpu_user_annotation",
-                                         "python_function",
-                                         "cuda_runtime",
-                                         "cuda_driver",
-                                         "kernel",
-                                         "gpu_memcpy",
-                                         "gpu_memset",
-                                         "cuda_sync",
-                                         "cuda_event",
-                                         "overhead",
-                                         "cpu_instant_event",
-                                         "external_correlation",
-                                         "xpu_runtime",
-                                         "xpu_driver",
-                                         "hpu_op",
-                                         "mtia_runtime",
-                                         "mtia_ccp_events",
-                                         "mtia_insight",
-                                         "glow_runtime",
-                                         "cuda_profiler_range",
-                                         "collective_comm",
-                                         "privateuse1_runtime",
-                                         "privateuse1_driver",
-                                         "Trace"};
+/* Everything Kineto has a name for, not only what we write. HTA knows the category of the whole recording. */
+static const char *const categories[] = {
+    "cuda_event",          "cpu_instant_event",   "external_correlation",
+    "xpu_runtime",         "xpu_driver",          "hpu_op",
+    "mtia_runtime",        "mtia_ccp_events",     "mtia_insight",
+    "glow_runtime",        "cuda_profiler_range", "collective_comm",
+    "privateuse1_runtime", "privateuse1_driver",  MTP__RECORDING_CATEGORY,
+#define X(sym, text) text,
+    MTP__CATEGORY_LIST(X)
+#undef X
+};
 static const char *const on_device[] = {"kernel", "gpu_memcpy", "gpu_memset"};
 static const char *const launches[] = {"cuda_runtime", "cuda_driver"};
 static const char *const spellings[] = {"External id",
@@ -301,8 +287,12 @@ static const char *const spellings[] = {"External id",
                                         "Total Allocated",
                                         "Total Reserved"};
 
-/* Equal except for case. */
-static bool nearly(mtp__json_string s, const char *word)
+static bool is_known(mtp__json_string category)
+{
+    return category.length > 0 && IS_ONE_OF(category, categories); /* MTP__CATEGORY_OTHER's text is empty */
+}
+
+static bool equal_ignoring_case(mtp__json_string s, const char *word)
 {
     if (s.length != strlen(word))
         return false;
@@ -321,7 +311,7 @@ static void check_spelling(mtp__checker *c, mtp__json_string key)
     if (IS_ONE_OF(key, spellings))
         return;
     for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
-        if (nearly(key, spellings[i])) {
+        if (equal_ignoring_case(key, spellings[i])) {
             mtp__check_found(c->check, MTP__FOUND_SPELLING, c->byte, c->event, key.bytes, key.length);
             return;
         }
@@ -345,7 +335,7 @@ static void check_args(mtp__checker *c, const event *e)
     mtp__json_string category = text_of(&e->member[MTP__MEMBER_CAT]), key;
     mtp__json_value value, correlation = {0};
     const mtp__json_value *args = &e->member[MTP__MEMBER_ARGS];
-    bool device = IS_ONE_OF(category, on_device), known = IS_ONE_OF(category, categories);
+    bool device = IS_ONE_OF(category, on_device), known = is_known(category);
     if (device && c->kernels++ == 0) {
         c->kernel_byte = c->byte;
         c->kernel_event = c->event;
@@ -396,7 +386,7 @@ static void check_span(mtp__checker *c, event *e)
 {
     check_complete(c, e);
     mtp__json_string category = text_of(&e->member[MTP__MEMBER_CAT]);
-    if (category.length > 0 && !IS_ONE_OF(category, categories))
+    if (category.length > 0 && !is_known(category))
         found(c, MTP__FOUND_CATEGORY, &e->member[MTP__MEMBER_CAT]);
     check_args(c, e);
     check_step(c, e);

@@ -9,7 +9,7 @@
 #include "base/os.h"
 #include "check/scan.h"
 
-#define LEVELS_MOST 512u
+#define LEVELS_MAX 512u
 
 static int by_place(const void *a, const void *b)
 {
@@ -85,7 +85,7 @@ static bool sweep_span(sweep *s, const mtp__check_span *span, const mtp__check_s
         say(s, MTP__FOUND_OVERLAP, span);
         return true;
     }
-    if (s->depth >= LEVELS_MOST)
+    if (s->depth >= LEVELS_MAX)
         say(s, MTP__FOUND_TOO_DEEP, span);
     return push(s, span->end);
 }

@@ -39,6 +39,9 @@ CLI_VERB_LIST(X)
 
 /* Prints "mtprof VERB: ..." to stderr and returns the code. */
 int cli_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* About a trace that is shown nevertheless: "mtprof VERB: warning: ..." and "note: ...". */
+#define cli_warn(...) ((void)cli_fail(CLI_OK, "warning: " __VA_ARGS__))
+#define cli_note(...) ((void)cli_fail(CLI_OK, "note: " __VA_ARGS__))
 /* Prints the library's last error; returns the exit code for the status. */
 int cli_fail_status(mtp_status status);
 int cli_fail_output(void); /* the same for an output file */
@@ -69,8 +72,8 @@ int cli_close(cli_out *out,
 
 /* "12" (milliseconds), "1.5ms", "3s", "250us", "40ns". false: not a time. */
 bool cli_parse_time(const char *text, int64_t *ns);
-/* "5%" or "0.05". false: not a share. */
-bool cli_parse_share(const char *text, double *share);
+/* "5%" or "0.05". false: neither. */
+bool cli_parse_fraction(const char *text, double *fraction);
 bool cli_parse_count(const char *text, int64_t *count);
 
 /* Width of the terminal, or COLUMNS; 0: neither. */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#define BESIDE 81 /* columns of all but the name, up to the verdict */
+#define BESIDE 82 /* columns of all but the name, up to the verdict */
 #define ALLOWED 0.05
 
 static const char help[] =
@@ -16,10 +16,10 @@ static const char help[] =
     "also shows in the fastest calls, and is large enough. It has more or fewer calls if every step shows\n"
     "that. With few calls or much noise it is 'uncertain'. Steps are compared by their means or, if there\n"
     "are few, by rank. Two runs of the same program fail in at most about 1 of 100 cases.\n\n"
-    "  -f, --fail-over SHARE  fail (exit code 1) if something is slower by more than this; default 5%\n"
+    "  -f, --fail-over PCT    fail (exit code 1) if something is slower by more than this; default 5%\n"
     "      --by-shape         one row per input shape\n"
     "      --normalize        remove drift, whatever its size\n"
-    "      --max-drift SHARE  attribute drift up to this to the machine, more to the program; default 10%\n"
+    "      --max-drift PCT    attribute drift up to this to the machine, more to the program; default 10%\n"
     "  -l, --limit N          number of rows; -1: all. Default 20; with --json all\n"
     "      --json             all numbers as JSON\n"
     "  -o, --output FILE      write --json to FILE\n" CLI_COMMON_HELP "\n"
@@ -64,13 +64,13 @@ static void print_row(const mtp_diff_row *r, bool has_steps, bool by_shape, int 
     if (r->calls_before == r->calls_after)
         snprintf(calls, sizeof calls, "%.5g", r->calls_after);
     else
-        snprintf(calls, sizeof calls, "%.5g > %.5g", r->calls_before, r->calls_after);
+        snprintf(calls, sizeof calls, "%.5g -> %.5g", r->calls_before, r->calls_after);
     double more_us = r->step_time_after - r->step_time_before;
     if (of_calls)
         snprintf(more, sizeof more, ", %c%s%s", more_us < 0 ? '-' : '+', cli_time(fabs(more_us), own),
                  has_steps ? " a step" : "");
     fputs(verdict_colour(r->verdict), stdout);
-    printf("%*s %-6s %13s %10s %10s %8s %8s %8s  %s%s%s%s\n", cli_print_name(r->key, r->key_length, width),
+    printf("%*s %-6s %14s %10s %10s %8s %8s %8s  %s%s%s%s\n", cli_print_name(r->key, r->key_length, width),
            "", r->is_device ? "device" : "cpu", calls,
            r->verdict == MTP_VERDICT_NEW ? "-" : cli_time(r->time_before, before),
            r->verdict == MTP_VERDICT_GONE ? "-" : cli_time(r->time_after, after),
@@ -90,7 +90,7 @@ static void print_steps(const mtp_diff_summary *s, const arguments *a)
 {
     char before[24], after[24], change[24], low[2][24], high[2][24];
     bool aside = s->step_verdict == MTP_VERDICT_SAME && fabs(s->step_change) > a->diff.threshold;
-    printf("steps: %llu > %llu, typically %s > %s (%s): %s%s\n", (unsigned long long)s->steps_before,
+    printf("steps: %llu -> %llu, typically %s -> %s (%s): %s%s\n", (unsigned long long)s->steps_before,
            (unsigned long long)s->steps_after, cli_time(s->step_before, before),
            cli_time(s->step_after, after), change_text(s->step_change, change),
            mtp_verdict_text(s->step_verdict), aside ? ", apart from drift" : "");
@@ -155,7 +155,7 @@ static int print_diff(const mtp_diff *diff, const arguments *a)
     size_t count = mtp_diff_count(diff);
     int width = cli_name_width(BESIDE, 46);
     bool has_steps = summary.steps_before > 0 && summary.steps_after > 0;
-    printf("%s%-*s %-6s %13s %10s %10s %8s %8s %8s  %s%s\n", cli_bold(stdout), width, "name", "where",
+    printf("%s%-*s %-6s %14s %10s %10s %8s %8s %8s  %s%s\n", cli_bold(stdout), width, "name", "where",
            has_steps ? "calls/step" : "calls", "before", "after", "change", "own",
            has_steps ? "per step" : "total", "verdict", cli_plain(stdout));
     for (size_t i = 0; i < count && (a->limit < 0 || (int64_t)i < a->limit); i++)
@@ -179,7 +179,7 @@ static bool set(arguments *a, int option, const char *value)
 {
     switch (option) {
     case 'f':
-        return cli_parse_share(value, &a->allowed) && a->allowed > 0 && isfinite(a->allowed);
+        return cli_parse_fraction(value, &a->allowed) && a->allowed > 0 && isfinite(a->allowed);
     case 'l':
         a->limited = true;
         return cli_parse_count(value, &a->limit);
@@ -187,13 +187,16 @@ static bool set(arguments *a, int option, const char *value)
         a->output = value;
         return true;
     case BY_SHAPE:
-        return a->diff.by_input_shape = true;
+        a->diff.by_input_shape = true;
+        return true;
     case NORMALIZE:
-        return a->diff.normalize = true;
+        a->diff.normalize = true;
+        return true;
     case MAX_DRIFT:
-        return cli_parse_share(value, &a->diff.max_drift) && isfinite(a->diff.max_drift);
+        return cli_parse_fraction(value, &a->diff.max_drift) && isfinite(a->diff.max_drift);
     default:
-        return a->json = true;
+        a->json = true;
+        return true;
     }
 }
 
@@ -217,7 +220,8 @@ static int parse(arguments *a, int argc, char **argv, bool *done)
             return cli_usage_error();
         if (!set(a, c, optarg))
             return cli_fail(CLI_USAGE, "'%s' is not %s", optarg,
-                            c == 'l' ? "a number of rows" : "a share, like 5% or 0.05, above 0");
+                            c == 'l' ? "a number of rows"
+                                     : "a percentage or fraction above 0, such as 5% or 0.05");
     }
     if (argc - optind != 2)
         return cli_fail(CLI_USAGE, "expected two traces: 'mtprof diff BEFORE AFTER'");

@@ -128,7 +128,7 @@ static void report_drops(const char *name, const mtp_ledger *l)
         most = l->dropped_by[k] > l->dropped_by[most] ? (mtp_drop)k : most;
     }
     if (dropped > 0)
-        cli_fail(0, "warning: %s: %llu of %llu records were dropped (%s); the rest is shown", name,
+        cli_warn("%s: %llu of %llu records were dropped (%s); the rest is shown", name,
                  (unsigned long long)dropped, (unsigned long long)l->emitted, mtp_drop_text(most));
 }
 
@@ -137,35 +137,30 @@ static void report_state(const char *path, mtp_trace_info i)
 {
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     if (i.missing_chunks > 0)
-        cli_fail(0, "warning: %s is truncated: %llu chunk%s missing at its end, with their records", name,
+        cli_warn("%s is truncated: %llu chunk%s missing at its end, with their records", name,
                  (unsigned long long)i.missing_chunks, i.missing_chunks == 1 ? " is" : "s are");
     if (i.damaged_chunks > 0)
-        cli_fail(0,
-                 "warning: %s: damaged: %llu of %llu chunks could not be read completely; the rest is shown "
+        cli_warn("%s: damaged: %llu of %llu chunks could not be read completely; the rest is shown "
                  "('mtprof check' says where)",
                  name, (unsigned long long)i.damaged_chunks, (unsigned long long)i.chunks);
     if (i.damaged_header)
-        cli_fail(0, "warning: %s: its header is damaged; the intact copy was used", name);
+        cli_warn("%s: its header is damaged; the intact copy was used", name);
     if (i.has_ledger)
         report_drops(name, &i.ledger);
     if (i.has_ledger && i.ledger.lost_definitions > 0)
-        cli_fail(0,
-                 "warning: %s: %llu names, shapes or stacks are lost: they are shown as \"?\", or not at all",
-                 name, (unsigned long long)i.ledger.lost_definitions);
+        cli_warn("%s: %llu names, shapes or stacks are lost: they are shown as \"?\", or not at all", name,
+                 (unsigned long long)i.ledger.lost_definitions);
     if (i.clock_faults > 0)
-        cli_fail(
-            0,
-            "warning: %s: its clock went backwards or contradicted itself, %llu times; times stand still "
-            "there",
-            name, (unsigned long long)i.clock_faults);
+        cli_warn("%s: its clock went backwards or contradicted itself, %llu times; times stand still "
+                 "there",
+                 name, (unsigned long long)i.clock_faults);
     if (i.clock_uncertain)
-        cli_fail(0, "warning: %s: the machine's clock stopped or jumped: times may be off by a percent",
-                 name);
+        cli_warn("%s: the machine's clock stopped or jumped: times may be off by a percent", name);
     if (i.outcome == MTP_OUTCOME_LIVE)
-        cli_fail(0, "note: %s is still being recorded by process %llu: only the part so far is shown", name,
+        cli_note("%s is still being recorded by process %llu: only the part so far is shown", name,
                  (unsigned long long)i.pid);
     if (i.without_times)
-        cli_fail(0, "note: %s is an execution trace: it has the order and number of ops, but no times", name);
+        cli_note("%s is an execution trace: it has the order and number of ops, but no times", name);
 }
 
 static mtp_open_options open_options(const char *path)
@@ -257,17 +252,17 @@ bool cli_parse_time(const char *text, int64_t *ns)
     return false;
 }
 
-bool cli_parse_share(const char *text, double *share)
+bool cli_parse_fraction(const char *text, double *fraction)
 {
     char *end;
-    *share = mtp__read_double(text, &end);
-    if (end == text || *share != *share)
+    *fraction = mtp__read_double(text, &end);
+    if (end == text || *fraction != *fraction)
         return false;
     if (strcmp(end, "%") == 0)
-        *share /= 100;
+        *fraction /= 100;
     else if (*end != 0)
         return false;
-    return *share >= 0;
+    return *fraction >= 0;
 }
 
 bool cli_parse_count(const char *text, int64_t *count)

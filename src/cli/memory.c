@@ -77,9 +77,9 @@ static void fill(chart *c, int to)
 static bool on_point(void *user, const mtp_memory_point *point)
 {
     chart *c = user;
-    double share =
+    double fraction =
         c->to > c->from ? ((double)point->ns - (double)c->from) / ((double)c->to - (double)c->from) : 0;
-    int column = share <= 0 ? 0 : share >= 1 ? c->width - 1 : (int)(share * c->width);
+    int column = fraction <= 0 ? 0 : fraction >= 1 ? c->width - 1 : (int)(fraction * c->width);
     if (c->before)
         column = 0;
     c->before = false;
@@ -111,8 +111,8 @@ static void print_row(const chart *c, int row, int64_t peak, bool unicode)
            row == TOTAL ? "total" : mtp_memory_category_text((mtp_memory_category)row),
            row == TOTAL ? cli_plain(stdout) : "");
     for (int x = 0; x < c->width; x++) {
-        double share = peak > 0 ? (double)c->top[row][x] / (double)peak : 0;
-        int level = c->top[row][x] <= 0 ? 0 : 1 + (int)(share * 7.999);
+        double fraction = peak > 0 ? (double)c->top[row][x] / (double)peak : 0;
+        int level = c->top[row][x] <= 0 ? 0 : 1 + (int)(fraction * 7.999);
         fputs((unicode ? blocks : ascii)[level > 8 ? 8 : level], stdout);
     }
     printf("| %s\n", bytes_text(most, text));

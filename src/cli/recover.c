@@ -15,13 +15,13 @@ static const char help[] =
 static void report(const char *path, const mtp_recovered *r)
 {
     if (r->damaged_chunks > 0)
-        cli_fail(0, "warning: %s: damaged: %llu of %llu chunks could not be read completely", path,
+        cli_warn("%s: damaged: %llu of %llu chunks could not be read completely", path,
                  (unsigned long long)r->damaged_chunks, (unsigned long long)r->chunks);
     if (r->missing_chunks > 0)
-        cli_fail(0, "warning: %s: truncated: %llu chunks are missing at its end", path,
+        cli_warn("%s: truncated: %llu chunks are missing at its end", path,
                  (unsigned long long)r->missing_chunks);
     if (r->lost_records > 0)
-        cli_fail(0, "warning: %s: %llu records are lost", path, (unsigned long long)r->lost_records);
+        cli_warn("%s: %llu records are lost", path, (unsigned long long)r->lost_records);
 }
 
 int cli_recover(int argc, char **argv)

@@ -51,26 +51,33 @@ static bool set(cli_rows *r, int option, const char *value)
         r->limited = true;
         return cli_parse_count(value, &r->table.row_limit);
     case BY_SHAPE:
-        return r->group.by_input_shape = true;
+        r->group.by_input_shape = true;
+        return true;
     case BY_STACK:
         r->group.by_stack = cli_parse_count(value, &n) && n > 0 && n < 100000 ? (uint32_t)n : 0;
         r->group.python_stacks = true;
         return r->group.by_stack != 0;
     case BY_OVERLOAD:
-        return r->group.by_overload_name = true;
+        r->group.by_overload_name = true;
+        return true;
     case PYTHON:
-        return r->group.include_python_functions = true;
+        r->group.include_python_functions = true;
+        return true;
     case AS_TORCH:
-        return r->group.as_torch = true;
+        r->group.as_torch = true;
+        return true;
     case JSON:
-        return r->json = true;
+        r->json = true;
+        return true;
     case CSV:
-        return r->csv = true;
+        r->csv = true;
+        return true;
     case 'o':
         r->output = value;
         return true;
     case TOP:
-        return r->table.top_level_events_only = true;
+        r->table.top_level_events_only = true;
+        return true;
     case UNIT:
         r->table.time_unit = value;
         return strcmp(value, "us") == 0 || strcmp(value, "ms") == 0 || strcmp(value, "s") == 0;

@@ -7,7 +7,7 @@ static const char help[] =
     "functions, ops and annotations from the root, joined by ';', then the self time of the last of them\n"
     "in microseconds (with the device metric: a kernel's). Backward ops are shown where their forward op\n"
     "was called. The trace must have been recorded with stacks. Python time outside ops and annotations\n"
-    "is not included.\n\n"
+    "is not included. (torch's export_stacks() writes a line per call instead, without the ops.)\n\n"
     "  -m, --metric M         self_cpu_time_total (default) or self_device_time_total\n"
     "  -o, --output FILE      instead of standard output; .gz compresses\n" CLI_COMMON_HELP "\n"
     "  mtprof stacks trace.json.gz -o trace.folded    # then flamegraph.pl trace.folded, or speedscope\n"

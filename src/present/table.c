@@ -13,7 +13,6 @@
 #include "base/plain.h"
 #include "present/plain_text.h"
 
-#define COLUMNS 20
 #define WIDTH 12 /* of number columns */
 #define SPACING 2
 #define HEADING 48
@@ -22,13 +21,13 @@
 #define COLUMN_LIST(X)                                                                                       \
     X(NAME)                                                                                                  \
     X(OVERLOAD)                                                                                              \
-    X(SELF_CPU_SHARE)                                                                                        \
+    X(SELF_CPU_PERCENT)                                                                                      \
     X(SELF_CPU)                                                                                              \
-    X(CPU_SHARE)                                                                                             \
+    X(CPU_PERCENT)                                                                                           \
     X(CPU)                                                                                                   \
     X(CPU_AVERAGE)                                                                                           \
     X(SELF_DEVICE)                                                                                           \
-    X(SELF_DEVICE_SHARE)                                                                                     \
+    X(SELF_DEVICE_PERCENT)                                                                                   \
     X(DEVICE)                                                                                                \
     X(DEVICE_AVERAGE)                                                                                        \
     X(CPU_MEMORY)                                                                                            \
@@ -55,8 +54,8 @@ typedef struct column {
 typedef struct table {
     const mtp_averages *a;
     const mtp_table_options *options;
-    size_t *order; /* owned */
-    column column[COLUMNS];
+    size_t *order;               /* owned */
+    column column[COLUMN_KINDS]; /* each kind at most once */
     size_t columns, name_width, shapes_width, source_width;
     size_t line;                  /* length of a line of "=" */
     double self_cpu, self_device; /* of all rows */
@@ -193,14 +192,14 @@ static void add_flops_column(table *t)
 
 static void add_time_columns(table *t)
 {
-    add_column(t, COLUMN_SELF_CPU_SHARE, WIDTH, "Self CPU %");
+    add_column(t, COLUMN_SELF_CPU_PERCENT, WIDTH, "Self CPU %");
     add_column(t, COLUMN_SELF_CPU, WIDTH, "Self CPU");
-    add_column(t, COLUMN_CPU_SHARE, WIDTH, "CPU total %");
+    add_column(t, COLUMN_CPU_PERCENT, WIDTH, "CPU total %");
     add_column(t, COLUMN_CPU, WIDTH, "CPU total");
     add_column(t, COLUMN_CPU_AVERAGE, WIDTH, "CPU time avg");
     if (t->has_device_time) {
         add_device_column(t, COLUMN_SELF_DEVICE, "Self ", "");
-        add_device_column(t, COLUMN_SELF_DEVICE_SHARE, "Self ", " %");
+        add_device_column(t, COLUMN_SELF_DEVICE_PERCENT, "Self ", " %");
         add_device_column(t, COLUMN_DEVICE, "", " total");
         add_device_column(t, COLUMN_DEVICE_AVERAGE, "", " time avg");
     }
@@ -327,13 +326,13 @@ static void put_number(table *t, const column *c, const mtp_row *row)
     const char *unit = t->options->time_unit;
     size_t room = sizeof text;
     switch (c->kind) {
-    case COLUMN_SELF_CPU_SHARE:
+    case COLUMN_SELF_CPU_PERCENT:
         put_share(text, room, row->self_cpu_time_total, t->self_cpu);
         break;
     case COLUMN_SELF_CPU:
         put_time(text, room, row->self_cpu_time_total, unit);
         break;
-    case COLUMN_CPU_SHARE:
+    case COLUMN_CPU_PERCENT:
         if (row->is_async)
             snprintf(text, room, "0");
         else
@@ -348,7 +347,7 @@ static void put_number(table *t, const column *c, const mtp_row *row)
     case COLUMN_SELF_DEVICE:
         put_time(text, room, row->self_device_time_total, unit);
         break;
-    case COLUMN_SELF_DEVICE_SHARE:
+    case COLUMN_SELF_DEVICE_PERCENT:
         put_share(text, room, row->self_device_time_total, t->self_device);
         break;
     case COLUMN_DEVICE:

@@ -53,24 +53,24 @@ static PyObject *value_object(const mt_value *v, const mt_param *p)
 
 static bool is_default(const mt_value *v, const mt_param *p)
 {
-    const mt_value *standard = &p->standard;
+    const mt_value *by_default = &p->default_value;
     if (p->has_default && p->type == MT_TYPE_BOOL && v->kind != MT_NONE) /* 0 and 1 in C */
-        return (v->as.i != 0) == (standard->as.i != 0);
-    if (!p->has_default || v->kind != standard->kind)
+        return (v->as.i != 0) == (by_default->as.i != 0);
+    if (!p->has_default || v->kind != by_default->kind)
         return false;
     switch ((mt_kind)v->kind) {
     case MT_NONE:
         return true;
     case MT_INT:
     case MT_TRUTH:
-        return v->as.i == standard->as.i;
+        return v->as.i == by_default->as.i;
     case MT_FLOAT:
-        return v->as.f == standard->as.f;
+        return v->as.f == by_default->as.f;
     case MT_INTS:
-        return v->count == standard->count &&
-               memcmp(v->as.ints, standard->as.ints, v->count * sizeof *v->as.ints) == 0;
+        return v->count == by_default->count &&
+               memcmp(v->as.ints, by_default->as.ints, v->count * sizeof *v->as.ints) == 0;
     case MT_TEXT:
-        return v->count == standard->count && memcmp(v->as.text, standard->as.text, v->count) == 0;
+        return v->count == by_default->count && memcmp(v->as.text, by_default->as.text, v->count) == 0;
     case MT_TENSOR:
     case MT_TENSORS:
         break;

@@ -367,7 +367,7 @@ int mtpy_parse_row(mt_op_id op, const mtpy_args *a, bool lenient, mtpy_parse *p,
             continue;
         if (!params[i].has_default)
             return misfit(m, FIT_MISSING, i, 0, NULL);
-        p->values[i] = params[i].standard;
+        p->values[i] = params[i].default_value;
     }
     return fits;
 }

@@ -12,7 +12,7 @@
 #include "record/epoch.h"
 
 #define PART_BYTES 2048u /* longer blobs are split into parts, so that each fits the smallest chunk */
-#define KEPT_MOST ((size_t)1 << 20)
+#define KEPT_MAX ((size_t)1 << 20)
 _Static_assert(4 + MTP_DROP_CAUSES <= MTP__LEDGER_ROOM, "a ledger fits a header");
 #define LAST_WORDS (2u + 4u + MTP_DROP_CAUSES + 3u) /* ledger and end of the cycle */
 _Static_assert(MTP__CONTROL_TAIL >= sizeof(mtp__chunk) + (4 + PART_BYTES / 8 + LAST_WORDS) * 8,
@@ -101,7 +101,7 @@ bool mtp__control_has_room_for_epoch(mtp__recorder *r)
     if (!is_ring(r))
         return true;
     mtp__control_release(r);
-    uint64_t chunk = mtp__span_words(r->pool.chunk_bytes);
+    uint64_t chunk = mtp__span_words(r->pool.piece_bytes);
     uint64_t beginning = (c->beginning + chunk - 1) / chunk;
     bool at_once = beginning <= 1 || beginning * 16 <= ring_slots(r) || mtp__details_are_nearly_full(r) ||
                    !may_take(r, 1);
@@ -120,7 +120,7 @@ bool mtp__control_has_room_for_epoch(mtp__recorder *r)
  * of the control stream? Four or five epochs exist at a time. */
 static void want_next_epoch(mtp__recorder *r)
 {
-    uint64_t part = (uint64_t)ring_slots(r) * r->pool.chunk_bytes / sizeof(uint64_t) / 32;
+    uint64_t part = (uint64_t)ring_slots(r) * r->pool.piece_bytes / sizeof(uint64_t) / 32;
     if (r->control.epoch_words > 2 * r->control.beginning && r->control.epoch_words >= part &&
         mtp__pool_control_is_large(&r->pool))
         mtp__epoch_want(r);
@@ -272,7 +272,7 @@ static uint32_t blob_words(size_t length)
 /* The end of the names, from `first` on, that fill a chunk; `first`: too few to fill one. */
 static uint32_t end_of_chunk(const mtp__recorder *r, const mtp__intern *names, uint32_t first)
 {
-    uint32_t room = mtp__span_words(r->pool.chunk_bytes) - LAST_WORDS, words = 0;
+    uint32_t room = mtp__span_words(r->pool.piece_bytes) - LAST_WORDS, words = 0;
     for (uint32_t i = first, count = mtp__intern_count(names); i < count; i++) {
         uint32_t more = blob_words(mtp__intern_get(names, names->first_id + i)->length);
         if (more > room - words)
@@ -368,7 +368,7 @@ static bool keep(mtp__control *c, mtp__control_kind kind, uint32_t id, const voi
         }
     }
     size_t need = c->kept_bytes + kept_size(length);
-    if (need > KEPT_MOST)
+    if (need > KEPT_MAX)
         return false;
     if (need > c->kept_room) {
         size_t room = need < 8000 ? 8000 : need * 2;

@@ -8,11 +8,11 @@
 #include "record/details.h"
 
 #define TRIES_AT_ONCE 8u
-#define WAITS_MOST 100 /* of one record, for others to finish theirs */
-#define YIELDS 50      /* of them; the rest are naps */
+#define WAITS_MAX 100 /* of one record, for others to finish theirs */
+#define YIELDS 50     /* of them; the rest are naps */
 #define NAP_NS 100000
 #define WAITS_IN_ALL 20000u /* until an epoch begins */
-#define NO_ROOM_MOST 100u   /* of them for lack of room */
+#define NO_ROOM_MAX 100u    /* of them for lack of room */
 #define TRIES_SKIPPED 63u   /* then one in 64, so that recording threads do not queue for the registry */
 
 static void hold_still(void *user, mtp__thread *t)
@@ -50,7 +50,7 @@ static void turn(mtp__recorder *r, const mtp__thread *self)
     if (ring)
         mtp__registry_each(hold_still, NULL);
     if (chunk == NULL) { /* no room, which may last */
-        atomic_fetch_add_explicit(&r->turn_tries, WAITS_IN_ALL / NO_ROOM_MOST, memory_order_relaxed);
+        atomic_fetch_add_explicit(&r->turn_tries, WAITS_IN_ALL / NO_ROOM_MAX, memory_order_relaxed);
         return;
     }
     r->retired = mtp__registry_retire();
@@ -98,7 +98,7 @@ static void turn_or_wait(mtp__recorder *r, mtp__thread *self)
 {
     bool urgent = mtp__details_are_nearly_full(r) || mtp__pool_control_is_half(&r->pool);
     atomic_store(&self->parked, true); /* pairs: rested_since */
-    for (int waits = 0; waits < WAITS_MOST && is_time_to_try(r, urgent ? WAITS_IN_ALL : TRIES_AT_ONCE);
+    for (int waits = 0; waits < WAITS_MAX && is_time_to_try(r, urgent ? WAITS_IN_ALL : TRIES_AT_ONCE);
          waits++) {
         if (!try_turn(r, self) || !urgent)
             break;
@@ -114,7 +114,7 @@ void mtp__epoch_meet(mtp__recorder *r, mtp__thread *self)
         turn_or_wait(r, self);
     uint32_t now = atomic_load_explicit(&r->pace, memory_order_relaxed) & ~1u;
     if (self->pace != now && r->pool.when_full == MTP_KEEP_NEWEST)
-        mtp__recorder_change_chunk(r, self->writer);
+        mtp__recorder_retire_chunk(r, self->writer);
     self->pace = now;
     errno = its_errno;
 }

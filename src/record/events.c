@@ -13,7 +13,7 @@
 
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define WORDS_MAX 12
-#define TENSORS_MOST 6u /* per record, which has 15 words */
+#define TENSORS_MAX 6u /* per record, which has 15 words */
 #define PUT_WORD(mask, bit, value) (*(mask) |= (bit), words[count++] = (uint64_t)(value))
 
 /* Writes a record into the room reserved for it; word 0 is made here. */
@@ -244,7 +244,7 @@ typedef struct tensors_out {
     mtp__writer *w;
     uint32_t gate, signature, count, tie;
     bool more;
-    uint64_t words[2 + 2 * TENSORS_MOST];
+    uint64_t words[2 + 2 * TENSORS_MAX];
 } tensors_out;
 
 static void put_tensors(tensors_out *o)
@@ -266,7 +266,7 @@ static void put_tensor(tensors_out *o, const mtp_input *in)
     uint64_t *at = o->words + 2 + 2 * (size_t)o->count++;
     at[0] = (id->tensor & (((uint64_t)1 << 48) - 1)) | (uint64_t)(id->device & 0xffffu) << 48;
     at[1] = (id->storage & (((uint64_t)1 << 56) - 1)) | (uint64_t)in->dtype << 56;
-    if (o->count == TENSORS_MOST)
+    if (o->count == TENSORS_MAX)
         put_tensors(o);
 }
 

@@ -136,14 +136,14 @@ void mtp__profile_new_trace_id(mtp_profile *prof)
 
 /* ------------------------------------------------------------------------------------------ devices */
 
-#define TEXT_MOST 128 /* bytes of a name that are kept */
+#define TEXT_MAX 128 /* bytes of a name that are kept */
 
 static char *put_text(char *p, const char *before, const char *text)
 {
     if (text == NULL)
         return p;
     p = stpcpy(p, before);
-    p = mtp__json_put(p, text, strnlen(text, TEXT_MOST));
+    p = mtp__json_put(p, text, strnlen(text, TEXT_MAX));
     return stpcpy(p, "\"");
 }
 
@@ -155,10 +155,10 @@ static char *put_number(char *p, const char *before, uint64_t value)
 /* The recorder stays valid under the names' lock: see stop. */
 void mtp__device_describe(mtp_device device, const mtp_device_info *info)
 {
-    char blob[TEXT_MOST + 1 + 3 * MTP__JSON_PUT_ROOM(TEXT_MOST) + 512], *p = blob;
+    char blob[TEXT_MAX + 1 + 3 * MTP__JSON_PUT_ROOM(TEXT_MAX) + 512], *p = blob;
     if (info == NULL || info->size < sizeof *info || info->name == NULL)
         return;
-    size_t name = strnlen(info->name, TEXT_MOST);
+    size_t name = strnlen(info->name, TEXT_MAX);
     p = mempcpy(p, info->name, name);
     *p++ = 0;
     p = mtp__put_u64(stpcpy(p, "{\"id\": "), MTP_DEVICE_INDEX(device)); /* Kineto's keys where it has them */

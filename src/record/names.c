@@ -10,8 +10,7 @@
 static mtp__intern names;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The name is defined in the current recording before any thread can use it (the others: control.c,
- * tell_names). */
+/* The name is defined in the current recording before any thread can use it (the others: control.c). */
 static int define(void *user, const mtp__intern *t, uint32_t id, const void *bytes, size_t length)
 {
     (void)user;

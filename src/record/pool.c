@@ -33,26 +33,26 @@
 static uint32_t slot_of(const mtp__pool *pool, const mtp__chunk *chunk, uint32_t *from)
 {
     size_t at = (size_t)((const unsigned char *)chunk - pool->base);
-    *from = (uint32_t)(at % pool->chunk_bytes);
-    return (uint32_t)(at / pool->chunk_bytes);
+    *from = (uint32_t)(at % pool->piece_bytes);
+    return (uint32_t)(at / pool->piece_bytes);
 }
 
 static mtp_status file_open(mtp__pool *pool, const mtp__pool_config *config)
 {
     uint64_t limit = pool->slots;
     if (config->when_full == MTP_STREAM)
-        limit = config->file_limit != 0 ? config->file_limit / pool->chunk_bytes - 1 : UINT64_MAX;
-    return mtp__spool_out_open(&pool->file, config->path, pool->chunk_bytes,
+        limit = config->file_limit != 0 ? config->file_limit / pool->piece_bytes - 1 : UINT64_MAX;
+    return mtp__spool_out_open(&pool->file, config->path, pool->piece_bytes,
                                config->when_full == MTP_KEEP_NEWEST ? RING_LEAST : 0, limit);
 }
 
 /* In a stream each slot is a separate mapping, and a process has a limited number of them: most are left to
  * the program, for its threads' stacks. */
-static uint32_t slots_most(const mtp__pool_config *config)
+static uint32_t slots_max(const mtp__pool_config *config)
 {
     if (config->when_full != MTP_STREAM)
         return UINT32_MAX;
-    unsigned long most = mtp__mappings_most() / MAP_SHARE;
+    unsigned long most = mtp__mappings_max() / MAP_SHARE;
     return most < RING_LEAST ? RING_LEAST : most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
@@ -61,9 +61,9 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
     memset(pool, 0, sizeof *pool);
     pool->file.fd = -1;
     pool->pinned = MTP__NO_SLOT;
-    pool->chunk_bytes = config->chunk_bytes;
-    uint32_t most = slots_most(config);
-    uint64_t slots = config->bytes / config->chunk_bytes;
+    pool->piece_bytes = config->piece_bytes;
+    uint32_t most = slots_max(config);
+    uint64_t slots = config->bytes / config->piece_bytes;
     pool->slots = slots < most ? (uint32_t)slots : most;
     pool->reach = pool->slots;
     pool->when_full = config->when_full;
@@ -71,7 +71,7 @@ mtp_status mtp__pool_init(mtp__pool *pool, const mtp__pool_config *config)
     atomic_store_explicit(&pool->epoch, 1, memory_order_relaxed);
     pthread_mutex_init(&pool->lock, NULL);
     mtp_status status = MTP_OK;
-    size_t bytes = (size_t)pool->slots * pool->chunk_bytes;
+    size_t bytes = (size_t)pool->slots * pool->piece_bytes;
     pool->piece =
         mtp__map_memory(pool->slots * sizeof *pool->piece, false); /* little of it may ever be used */
     pool->base =
@@ -95,7 +95,7 @@ void mtp__pool_fini(mtp__pool *pool)
 {
     mtp__sigbus_remove(pool->base);
     mtp__spool_out_close(&pool->file);
-    mtp__unmap(pool->base, (size_t)pool->slots * pool->chunk_bytes);
+    mtp__unmap(pool->base, (size_t)pool->slots * pool->piece_bytes);
     mtp__unmap(pool->piece, pool->slots * sizeof *pool->piece);
     pthread_mutex_destroy(&pool->lock);
     memset(pool, 0, sizeof *pool);
@@ -195,7 +195,7 @@ static uint32_t find_tail(mtp__pool *pool, bool control, uint32_t least)
     mtp__piece_list tails = tails_of(control);
     uint32_t at = pool->list[tails].last;
     for (int i = 0; at != 0 && i < TAILS_TRIED; i++, at = link_of(pool, tails, at - 1)->prev)
-        if (pool->chunk_bytes - pool->piece[at - 1].used >= least)
+        if (pool->piece_bytes - pool->piece[at - 1].used >= least)
             return at - 1;
     return MTP__NO_SLOT;
 }
@@ -370,7 +370,7 @@ typedef struct room {
 static uint32_t fair_bytes(const mtp__pool *pool, uint32_t bytes)
 {
     uint64_t held = pool->held, slots = pool->reach;
-    uint32_t most = pool->chunk_bytes / (held * 4 > slots * 3 ? 32 : held * 2 > slots ? 8 : 1);
+    uint32_t most = pool->piece_bytes / (held * 4 > slots * 3 ? 32 : held * 2 > slots ? 8 : 1);
     bytes = bytes < most ? bytes : most;
     bytes = bytes > MTP__CHUNK_ASK_LEAST ? bytes : MTP__CHUNK_ASK_LEAST;
     return (bytes + MTP__CHUNK_ALIGN - 1) / MTP__CHUNK_ALIGN * MTP__CHUNK_ALIGN;
@@ -389,7 +389,7 @@ static void carve(mtp__pool *pool, room *r, bool control, uint32_t want)
         list_add(pool, MTP__PIECES_HELD, r->slot);
     }
     p->given = pool->sealed;
-    uint32_t left = pool->chunk_bytes - p->used;
+    uint32_t left = pool->piece_bytes - p->used;
     r->from = p->used;
     r->span = left < want + TAIL_LEAST ? left : want;
     p->used += r->span;
@@ -397,7 +397,7 @@ static void carve(mtp__pool *pool, room *r, bool control, uint32_t want)
         list_add(pool, MTP__PIECES_SHARED, r->slot);
         pool->shared_oldest = p->oldest < pool->shared_oldest ? p->oldest : pool->shared_oldest;
     }
-    if (p->used == pool->chunk_bytes)
+    if (p->used == pool->piece_bytes)
         list_remove(pool, tails_of(control), r->slot);
 }
 
@@ -430,7 +430,7 @@ static bool find_room(mtp__pool *pool, bool control, uint32_t want, room *r, mtp
                          .control = control};
         pool->controls += control;
     }
-    carve(pool, r, control, want != 0 ? want : pool->chunk_bytes);
+    carve(pool, r, control, want != 0 ? want : pool->piece_bytes);
     return true;
 }
 
@@ -458,9 +458,9 @@ static void piece_ready(mtp__pool *pool, mtp__chunk *chunk, bool dirty)
         chunk->records = 0; /* a reader may be reading these: no memset */
         chunk->words = 0;
         chunk->sealed = chunk->checksum = 0;
-        memset(mtp__chunk_words(chunk), 0, pool->chunk_bytes - sizeof *chunk);
+        memset(mtp__chunk_words(chunk), 0, pool->piece_bytes - sizeof *chunk);
     } else if (pool->file.fd >= 0) {
-        madvise(chunk, pool->chunk_bytes, MADV_POPULATE_WRITE); /* one call instead of sixteen faults */
+        madvise(chunk, pool->piece_bytes, MADV_POPULATE_WRITE); /* one call instead of sixteen faults */
     }
 }
 
@@ -514,7 +514,7 @@ static mtp__chunk *take(mtp__pool *pool, const mtp__chunk_ask *ask, mtp_drop *wh
     __atomic_store_n(&chunk->epoch, epoch, __ATOMIC_RELAXED);
     chunk->order = order;
     mtp__chunk_set_span(chunk, r.span);
-    if (r.is_new && r.span < pool->chunk_bytes)
+    if (r.is_new && r.span < pool->piece_bytes)
         offer_tail(pool, r.slot);
     MTP__TESTPOINT(CHUNK_TAKEN);
     return chunk;
@@ -540,7 +540,7 @@ static void shrink(mtp__pool *pool, mtp__piece *p, mtp__chunk *chunk, uint32_t w
 {
     uint32_t capacity = mtp__span_words(chunk->span), uses = (uint32_t)sizeof *chunk + (words + 1) * 8;
     uint32_t span = (uses + MTP__CHUNK_ALIGN - 1) / MTP__CHUNK_ALIGN * MTP__CHUNK_ALIGN;
-    if (span >= chunk->span || pool->chunk_bytes - p->used + (chunk->span - span) < TAIL_LEAST)
+    if (span >= chunk->span || pool->piece_bytes - p->used + (chunk->span - span) < TAIL_LEAST)
         return;
     uint32_t begun = capacity - words; /* an unfinished record may be here */
     if (chunk->stream != 0 && begun > RECORD_WORDS)
@@ -582,7 +582,7 @@ static void give_back(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32
         p->records += records;
         pool->kept += records;
     }
-    if (!stays && pool->chunk_bytes - p->used >= TAIL_LEAST)
+    if (!stays && pool->piece_bytes - p->used >= TAIL_LEAST)
         list_add(pool, tails_of(control), slot);
     if (--p->open == 0) {
         pool->held -= !control;

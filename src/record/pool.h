@@ -1,10 +1,10 @@
 /* record/pool.h - chunks, allocated from one byte budget.
  *
  * Writers take a chunk, fill it without the pool, and return it sealed. Whether chunks are anonymous memory
- * or pages of a spool file is decided here and nowhere else. The budget is divided into slots of chunk_bytes;
- * a slot shows a piece of memory or of the file, and a piece holds one or more chunks. The part of a piece
- * after its last sealed chunk (the tail) is available to the next taker, so that a thread or a cycle costs
- * what it records and not a whole piece. When the budget is exhausted, the policy decides: no more chunks are
+ * or pages of a spool file is decided here and nowhere else. The budget is divided into slots of piece_bytes
+ * (not related to the slots of scopes); a slot shows a piece of memory or of the file, and a piece holds one
+ * or more chunks. The part of a piece after its last sealed chunk (the tail) is available to the next taker,
+ * so that a thread or a cycle costs what it records and not a whole piece. When the budget is exhausted, the policy decides: no more chunks are
  * handed out (stop), the oldest piece without an open chunk is evicted (keep newest), or it stays in the file
  * and its slot shows the file's next piece (stream).
  *
@@ -19,8 +19,8 @@
 #include "record/spool/out.h"
 
 typedef struct mtp__pool_config {
-    uint64_t bytes;       /* budget, a multiple of chunk_bytes */
-    uint32_t chunk_bytes; /* power of two, >= 4 KiB */
+    uint64_t bytes;       /* budget, a multiple of piece_bytes */
+    uint32_t piece_bytes; /* power of two, >= 4 KiB */
     mtp_when_full when_full;
     const char *path;    /* borrowed for init: the spool file, or NULL for memory */
     uint64_t file_limit; /* of a streamed file; 0: none */
@@ -57,8 +57,8 @@ typedef struct mtp__piece {
 
 typedef struct mtp__pool {
     pthread_mutex_t lock; /* rank 5, the innermost */
-    unsigned char *base;  /* owned mapping: slots * chunk_bytes */
-    uint32_t slots, chunk_bytes;
+    unsigned char *base;  /* owned mapping: slots * piece_bytes */
+    uint32_t slots, piece_bytes;
     mtp_when_full when_full;
     mtp__piece *piece; /* owned mapping: one per slot */
     struct {

@@ -7,7 +7,7 @@
 
 static inline mtp__chunk *mtp__chunk_at(const mtp__pool *pool, uint32_t slot, uint32_t from)
 {
-    return (mtp__chunk *)(void *)(pool->base + (size_t)slot * pool->chunk_bytes + from);
+    return (mtp__chunk *)(void *)(pool->base + (size_t)slot * pool->piece_bytes + from);
 }
 
 /* Under the lock: the chunk at byte `from` of a piece in use, complete or being created; NULL: none yet. */

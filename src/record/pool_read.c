@@ -54,7 +54,7 @@ static mtp_status list_file(mtp__pool *pool, mtp__places *places)
     int fd = mtp__spool_out_descriptor(&pool->file);
     pthread_mutex_unlock(&pool->lock);
     mtp__writer_release(before);
-    mtp_status status = mtp__places_list(places, fd, pool->file.magic, pool->chunk_bytes, pieces);
+    mtp_status status = mtp__places_list(places, fd, pool->file.magic, pool->piece_bytes, pieces);
     if (status == MTP_OK && places->unread > 0)
         status = piece_unread(places->unread_at, places->unread_error);
     return status;
@@ -120,9 +120,9 @@ static mtp_status visit(mtp__pool *pool, bool control_only, mtp__chunk_visitor *
     bool filed = pool->file.fd >= 0;
     mtp__places places = {0};
     mtp_status status = (filed ? list_file : list_memory)(pool, &places);
-    mtp__chunk *copy = filed && status == MTP_OK ? mtp__calloc(1, pool->chunk_bytes) : NULL;
+    mtp__chunk *copy = filed && status == MTP_OK ? mtp__calloc(1, pool->piece_bytes) : NULL;
     if (filed && status == MTP_OK && copy == NULL)
-        status = MTP_FAIL(MTP_E_NOMEM, "a piece of %u bytes", pool->chunk_bytes);
+        status = MTP_FAIL(MTP_E_NOMEM, "a piece of %u bytes", pool->piece_bytes);
     mtp__places_sort(&places);
     for (uint64_t i = 0; status == MTP_OK && i < places.count; i++) {
         const mtp__chunk_place *p = &places.place[i];

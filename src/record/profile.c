@@ -48,7 +48,7 @@ static mtp_status config_read(mtp_profile_config *to, const mtp_profile_config *
     if (from->size < CONFIG_V1_SIZE)
         return MTP_FAIL(MTP_E_ABI, "config size %zu, oldest known is %zu: start from MTP_PROFILE_CONFIG_INIT",
                         from->size, CONFIG_V1_SIZE);
-    if (from->size > MTP__STRUCT_MOST)
+    if (from->size > MTP__STRUCT_MAX)
         return MTP_FAIL(MTP_E_ABI, "config size %zu is not valid: start from MTP_PROFILE_CONFIG_INIT",
                         from->size);
     for (size_t i = sizeof *to; i < from->size; i++)
@@ -309,11 +309,11 @@ static void warn_after(mtp_profile *prof, uint32_t stuck)
                           (unsigned long long)l.dropped);
 }
 
-#define FLUSHES_MOST 8
+#define FLUSHES_MAX 8
 static struct {
     void (*flush)(void *user);
     void *user; /* borrowed */
-} flushes[FLUSHES_MOST];
+} flushes[FLUSHES_MAX];
 static _Atomic uint32_t flush_taken, flush_count; /* count: release, pairs with stop_trace's acquire */
 
 mtp_status mtp_flush_add(void (*flush)(void *user), void *user)
@@ -321,10 +321,10 @@ mtp_status mtp_flush_add(void (*flush)(void *user), void *user)
     if (flush == NULL)
         return MTP_FAIL(MTP_E_ARG, "flush_add: flush=NULL");
     uint32_t at = atomic_fetch_add_explicit(&flush_taken, 1, memory_order_relaxed);
-    if (at >= FLUSHES_MOST) {
+    if (at >= FLUSHES_MAX) {
         atomic_fetch_sub_explicit(&flush_taken, 1, memory_order_relaxed);
         return MTP_FAIL(MTP_E_STATE, "flush_add: %d callbacks are already registered, the maximum",
-                        FLUSHES_MOST);
+                        FLUSHES_MAX);
     }
     flushes[at].flush = flush;
     flushes[at].user = user;

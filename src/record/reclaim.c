@@ -28,7 +28,7 @@ static void look_at(void *user, mtp__thread *t)
     }
     if (w->chunk == NULL || !mtp__pool_is_overdue(&x->r->pool, w->chunk, x->since))
         return;
-    mtp__recorder_take_chunk(x->r, w);
+    mtp__recorder_reclaim_chunk(x->r, w);
     x->got++;
 }
 

@@ -152,7 +152,7 @@ void mtp__recorder_clear(mtp__recorder *r)
     atomic_store(&r->lost_definitions, 0);
 }
 
-/* Everything that a new name needs of the recorder (names.c: tell) is in place before it becomes current. */
+/* Everything that a new name needs of the recorder (names.c: define) is in place before it becomes current. */
 static mtp_status become_current(mtp__recorder *r, bool *strays)
 {
     mtp__registry_lock();
@@ -192,7 +192,7 @@ static void set_inherited(mtp__recorder *r, bool on)
         return;
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&r->pool.lock);
-    size_t bytes = (size_t)r->pool.slots * r->pool.chunk_bytes;
+    size_t bytes = (size_t)r->pool.slots * r->pool.piece_bytes;
     (on ? mtp__map_inherited : mtp__map_not_inherited)(r->pool.base, bytes);
     r->inherited = on;
     pthread_mutex_unlock(&r->pool.lock);
@@ -266,7 +266,7 @@ static void chunk_back(mtp__recorder *r, mtp__writer *w)
         seal_chunk(r, w, false);
 }
 
-void mtp__recorder_take_chunk(mtp__recorder *r, mtp__writer *w)
+void mtp__recorder_reclaim_chunk(mtp__recorder *r, mtp__writer *w)
 {
     seal_chunk(r, w, true);
 }
@@ -280,7 +280,7 @@ static void hold_still(mtp__thread *t)
     }
 }
 
-void mtp__recorder_change_chunk(mtp__recorder *r, mtp__writer *w)
+void mtp__recorder_retire_chunk(mtp__recorder *r, mtp__writer *w)
 {
     if (w->chunk == NULL)
         return;
@@ -565,10 +565,10 @@ static bool hand_over(mtp__writer *w, mtp__chunk *chunk)
  * with a few records each need little, and busy ones come here once per piece. */
 static uint32_t chunk_wish(const mtp__pool *pool, uint64_t written)
 {
-    uint64_t bytes = written < pool->chunk_bytes ? written * CHUNK_GROWTH : pool->chunk_bytes;
+    uint64_t bytes = written < pool->piece_bytes ? written * CHUNK_GROWTH : pool->piece_bytes;
     return bytes < MTP__CHUNK_ASK_LEAST ? MTP__CHUNK_ASK_LEAST
-           : bytes < pool->chunk_bytes  ? (uint32_t)bytes
-                                        : pool->chunk_bytes;
+           : bytes < pool->piece_bytes  ? (uint32_t)bytes
+                                        : pool->piece_bytes;
 }
 
 /* Reclaims open chunks of idle threads first if necessary. */
@@ -588,7 +588,7 @@ static uint64_t *refill(mtp__writer *w)
     if (!join(w))
         return NULL;
     mtp__recorder *r = w->recorder;
-    mtp__recorder_change_chunk(r, w);
+    mtp__recorder_retire_chunk(r, w);
     if (r->open)
         anchor_when_due(r);
     uint64_t dropped = 0, written = atomic_load_explicit(&w->written, memory_order_relaxed);
@@ -683,7 +683,7 @@ void mtp__recorder_ledger(mtp__recorder *r, mtp_ledger *out)
         out->dropped = out->emitted;
         out->kept = 0;
     }
-    out->bytes = out->chunks * r->pool.chunk_bytes;
+    out->bytes = out->chunks * r->pool.piece_bytes;
     out->lost_definitions = atomic_load(&r->lost_definitions);
 }
 

@@ -102,9 +102,9 @@ uint64_t mtp__recorder_new_id(void); /* unique in the process */
 mtp__recorder *mtp__recorder_current(void);
 
 /* Inside a record: seals the chunk, so that the next record takes another. */
-void mtp__recorder_change_chunk(mtp__recorder *r, mtp__writer *w);
+void mtp__recorder_retire_chunk(mtp__recorder *r, mtp__writer *w);
 /* Under the registry's lock: seals the chunk of a writer that is at rest and has one. */
-void mtp__recorder_take_chunk(mtp__recorder *r, mtp__writer *w);
+void mtp__recorder_reclaim_chunk(mtp__recorder *r, mtp__writer *w);
 
 /* From the registry. */
 void mtp__recorder_thread_ends(mtp__thread *t); /* under its lock */

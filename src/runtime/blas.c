@@ -121,8 +121,8 @@ TILE(tile_f32_avx2, float, float8, 6, AVX2)
 TILE(tile_f64_avx2, double, double4, 6, AVX2)
 #endif
 
-#define MR_MOST 6
-#define NR_MOST 16
+#define MR_MAX 6
+#define NR_MAX 16
 #define KC 256
 #define MC 96   /* a multiple of every MR */
 #define NC 1024 /* a multiple of every NR */
@@ -178,7 +178,7 @@ static void *panels(void)
         const bool wide = wide_vectors();                                                                    \
         const int64_t mr = wide ? 6 : 4, nr = (wide ? 64 : 32) / (int64_t)sizeof(type);                      \
         type *pa = panels(), *pb = pa + KC * MC;                                                             \
-        _Alignas(64) type out[MR_MOST * NR_MOST];                                                            \
+        _Alignas(64) type out[MR_MAX * NR_MAX];                                                              \
         if (pa == NULL)                                                                                      \
             return false;                                                                                    \
         for (int64_t j0 = 0; j0 < c->columns; j0 += NC)                                                      \

@@ -1,6 +1,15 @@
 /* runtime/dispatch.c - one call of an op: check, record for the profiler, run, record for autograd.
  *
- *     mt_call ──► checked ──► (profiler: begin) ──► composite, or infer + kernel (+ node) ──► (profiler: end)
+ *     mt_call ─► complete_and_call ─► mt__call_op: checks the arguments, then
+ *         record, if a profile runs: run_recorded begins the profiler's op, runs, ends it
+ *         run: run_new, then settles out=
+ *           run_new: a composite calls other ops; anything else goes on by
+ *             run_tracked, if autograd follows it: saves, goes on, adds the node
+ *             run_or_hand_over: to an interceptor (a dispatch mode), if there is one, or
+ *               run_kernel: computes, frees scratch memory
+ *                 infer_and_compute: makes the outputs, runs the device's kernel
+ *                 compute_with_numbers, if recorded: as PyTorch does, which converts numbers by ops
+ *                   mt__compute_recorded (numbers.c)
  *
  * Without a running profile the profiler costs one predicted branch. An op is recorded once, whether or not
  * autograd tracks it; the ops that it is composed of are recorded inside it.
@@ -38,8 +47,9 @@ static const char *kind_text(unsigned kind)
 static mt_status bad_argument(const mt__op *op, unsigned i, const mt_value *v)
 {
     const mt_param *p = &op->params[i];
-    return mt__fail(MT_E_TYPE, "%s(): argument '%.*s' (position %u) cannot be %s; the op is %s", op->name + 6,
-                    (int)p->name_length, p->name, i + 1, kind_text(v->kind), op->schema);
+    return mt__fail(MT_E_TYPE, "%s(): argument '%.*s' (position %u) cannot be %s; the op is %s",
+                    mt__op_short_name(op), (int)p->name_length, p->name, i + 1, kind_text(v->kind),
+                    op->schema);
 }
 
 /* Properties of the call derived from its arguments. */
@@ -108,7 +118,8 @@ static mt_status examine(const mt__op *op, const mt_value *args, facts *f)
             f->device = (mt_device)v->as.i;
             f->has_device = true;
         } else if (MT__UNLIKELY(p->type == MT_TYPE_DTYPE && (uint64_t)v->as.i >= MT_DTYPES)) {
-            return mt__fail(MT_E_TYPE, "%s(): %lld is not a dtype", op->name + 6, (long long)v->as.i);
+            return mt__fail(MT_E_TYPE, "%s(): %lld is not a dtype", mt__op_short_name(op),
+                            (long long)v->as.i);
         }
     }
     if (MT__UNLIKELY(f->host_number && MT_DEVICE_TYPE(f->device) != 0) && status == MT_OK)
@@ -120,16 +131,16 @@ mt_status mt__complete(const mt__op *op, const mt_value *args, unsigned count, m
                        int64_t (*lists)[4])
 {
     if (count > op->param_count)
-        return mt__fail(MT_E_TYPE, "%s() takes %u arguments, %u were given: %s", op->name + 6,
+        return mt__fail(MT_E_TYPE, "%s() takes %u arguments, %u were given: %s", mt__op_short_name(op),
                         op->param_count, count, op->schema);
     for (unsigned i = 0; i < op->param_count; i++) {
         const mt_param *p = &op->params[i];
         if (i < count) {
             full[i] = args[i];
         } else if (p->has_default) {
-            full[i] = p->standard;
+            full[i] = p->default_value;
         } else {
-            return mt__fail(MT_E_TYPE, "%s() is missing its argument '%.*s': %s", op->name + 6,
+            return mt__fail(MT_E_TYPE, "%s() is missing its argument '%.*s': %s", mt__op_short_name(op),
                             (int)p->name_length, p->name, op->schema);
         }
         if (p->type == MT_TYPE_INTS && full[i].kind == MT_INT && p->ints > 0) {
@@ -182,7 +193,7 @@ static mt_status infer_and_compute(mt__call *call)
     if (MT__UNLIKELY(kernel == NULL))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "%s has no kernel for device %s", op->name,
                         mt__device_text(call->device));
-    if (MT__UNLIKELY(call->shown && op->copies)) {
+    if (MT__UNLIKELY(call->recorded && op->copies)) {
         mt_value no = mt_value_truth(false);
         mt_value args[] = {mt_value_tensor(call->outs[0]), call->args[0],
                            op->id == MT_OP__to_copy ? call->args[3] : no};
@@ -204,15 +215,15 @@ static bool is_plain(const mt__call *call)
            (!call->op->floats || mt__is_floating((mt_dtype)a->as.tensor->dtype));
 }
 
-__attribute__((noinline)) static mt_status compute_recorded(mt__call *call)
+__attribute__((noinline)) static mt_status compute_with_numbers(mt__call *call)
 {
-    return is_plain(call) ? infer_and_compute(call) : mt__compute_shown(call);
+    return is_plain(call) ? infer_and_compute(call) : mt__compute_recorded(call);
 }
 
 static mt_status run_kernel(mt__call *call)
 {
-    mt_status status = MT__UNLIKELY(call->shown && call->op->numbers != MT__NUMBERS_STAY)
-                           ? compute_recorded(call)
+    mt_status status = MT__UNLIKELY(call->recorded && call->op->numbers != MT__NUMBERS_STAY)
+                           ? compute_with_numbers(call)
                            : infer_and_compute(call);
     if (MT__UNLIKELY(call->drop_scratch != NULL))
         call->drop_scratch(call->scratch);
@@ -239,7 +250,7 @@ static mt_status run_tracked(mt__call *call)
         status = mt__in_place_check(call);
         if (status == MT_OK && (op->save_for[0] & mt__tracked_args(call))) {
             mt_value self = mt_value_tensor(written(call));
-            status = call->shown && mt__interceptor.fn == NULL
+            status = call->recorded && mt__interceptor.fn == NULL
                          ? mt__call_below(MT_OP_clone, &self, 1, &original)
                          : mt__run_quietly(MT_OP_clone, &self, 1, &original);
             if (status == MT_OK && written(call)->grad_fn != NULL) { /* for second derivatives */
@@ -312,7 +323,9 @@ static uint64_t number_of(mt_tensor *t)
 
 void mt__describe_tensor(mtp_input *in, mtp_identity *identity, mt_tensor *t)
 {
-    static const uint8_t dtypes[] = {MTP_BOOL, MTP_INT32, MTP_INT64, MTP_FLOAT32, MTP_FLOAT64};
+#define X(sym, value, text, bytes) [MT_##sym] = MTP_##sym,
+    static const uint8_t dtypes[MT_DTYPES] = {MT_DTYPE_LIST(X)};
+#undef X
     in->kind = MTP_INPUT_TENSOR;
     in->dtype = dtypes[t->dtype];
     in->count = t->rank;
@@ -391,21 +404,23 @@ __attribute__((always_inline)) static inline void describe(description *d, unsig
  * position. PyTorch records nothing for a device, and its own number for a dtype. */
 static mt_value as_declared(const mt_value *v, const mt_param *p)
 {
-    static const uint8_t numbers[] = {11, 3, 4, 6, 7}; /* c10::ScalarType by mt_dtype */
-    mt_value told = *v;
+    /* c10::ScalarType */
+    static const uint8_t scalar_types[MT_DTYPES] = {
+        [MT_BOOL] = 11, [MT_INT32] = 3, [MT_INT64] = 4, [MT_FLOAT32] = 6, [MT_FLOAT64] = 7};
+    mt_value declared = *v;
     if (p->type == MT_TYPE_DEVICE)
         return (mt_value){.kind = MT_NONE};
     if (v->kind != MT_INT)
-        return told;
+        return declared;
     if (p->type == MT_TYPE_DTYPE) {
-        told.as.i = numbers[v->as.i];
+        declared.as.i = scalar_types[v->as.i];
     } else if (p->type == MT_TYPE_BOOL) {
-        told.kind = MT_TRUTH;
+        declared.kind = MT_TRUTH;
     } else if (p->type == MT_TYPE_FLOAT) {
-        told.kind = MT_FLOAT;
-        told.as.f = (double)v->as.i;
+        declared.kind = MT_FLOAT;
+        declared.as.f = (double)v->as.i;
     }
-    return told;
+    return declared;
 }
 
 static unsigned describe_as_is(const mt__call *call, description *d)
@@ -482,7 +497,7 @@ static void meet(mt_tensor *t, uint32_t recording, bool tracked)
         mt__is_input(t))
         mt_tensor_tag(t, MTP_MEMORY_INPUT);
     else if (older)
-        mt__storage_tell_existing(s, recording);
+        mt__storage_report_existing(s, recording);
 }
 
 static void meet_arguments(const mt__call *call, uint32_t recording, bool tracked)
@@ -514,7 +529,7 @@ typedef struct part {
     mt__call *of;
 } part;
 
-/* Runs the call or, if given, a part of another call that is shown as this one. */
+/* Runs the call or, if given, a part of another call that is recorded as this one. */
 __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tracked, const part *p)
 {
     mt__op *op = &mt__ops[call->op->id];
@@ -539,7 +554,7 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     mtp_op_begin(&record);
     bool was_within = mt__within_op;
     mt__recorded_depth++;
-    mt__within_op = call->shown = true;
+    mt__within_op = call->recorded = true;
     mt_status status = p == NULL ? run(call, tracked) : p->work(p->of);
     mt__within_op = was_within;
     mt__recorded_depth--;
@@ -552,8 +567,8 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
 mt_status mt__record_part(mt__call *call, mt_op_id op, const char *as, const mt_value *args, mt__fn *work)
 {
     part p = {as, work, call};
-    mt__call shown = {.op = &mt__ops[op], .args = args, .device = call->device};
-    return mtp_recording() & MTP_CPU ? run_recorded(&shown, false, &p) : work(call);
+    mt__call as_op = {.op = &mt__ops[op], .args = args, .device = call->device};
+    return mtp_recording() & MTP_CPU ? run_recorded(&as_op, false, &p) : work(call);
 }
 
 mt_status mt__call_below(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)

@@ -153,7 +153,7 @@ static mt_status compute_power(mt__call *call)
     return status;
 }
 
-mt_status mt__compute_shown(mt__call *call)
+mt_status mt__compute_recorded(mt__call *call)
 {
     if (MT_DEVICE_TYPE(call->device) != 0)
         return mt__compute(call);

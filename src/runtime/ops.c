@@ -102,7 +102,7 @@ static void read_list(mt__op *op, mt_param *p, const char **at)
     for ((*at)++; **at != ']'; starts(at, ","), starts(at, " "))
         ints[n++] = strtoll(*at, (char **)at, 10);
     (*at)++;
-    p->standard = mt_value_ints(ints, n); /* never freed */
+    p->default_value = mt_value_ints(ints, n); /* never freed */
 }
 
 static void read_default(mt__op *op, mt_param *p, const char **at)
@@ -110,16 +110,16 @@ static void read_default(mt__op *op, mt_param *p, const char **at)
     p->has_default = true;
     if (starts(at, "None")) {
         p->optional = true;
-        p->standard = mt_value_none(NULL);
+        p->default_value = mt_value_none(NULL);
     } else if (starts(at, "True")) {
-        p->standard = mt_value_truth(true);
+        p->default_value = mt_value_truth(true);
     } else if (starts(at, "False")) {
-        p->standard = mt_value_truth(false);
+        p->default_value = mt_value_truth(false);
     } else if (**at == '[') {
         read_list(op, p, at);
     } else if (**at == '\'') {
         const char *end = strchr(*at + 1, '\'');
-        p->standard = mt_value_text(strndup(*at + 1, (size_t)(end - *at - 1)));
+        p->default_value = mt_value_text(strndup(*at + 1, (size_t)(end - *at - 1)));
         *at = end + 1;
     } else {
         char *end, *float_end;
@@ -127,7 +127,7 @@ static void read_default(mt__op *op, mt_param *p, const char **at)
         double f = mtp__read_double(*at, &float_end);
         if (float_end == *at)
             broken(op, *at, "unknown default");
-        p->standard = float_end > end || p->type == MT_TYPE_FLOAT ? mt_value_float(f) : mt_value_int(i);
+        p->default_value = float_end > end || p->type == MT_TYPE_FLOAT ? mt_value_float(f) : mt_value_int(i);
         *at = float_end;
     }
 }
@@ -367,7 +367,7 @@ bool mt_op_find(const char *name, mt_op_id *out)
         name += 6;
     for (unsigned pass = 0; pass < 2; pass++)
         for (unsigned i = 0; i < MT_OP_COUNT; i++)
-            if (strcmp(pass == 0 ? ids[i] : mt__ops[i].name + 6, name) == 0) {
+            if (strcmp(pass == 0 ? ids[i] : mt__op_short_name(&mt__ops[i]), name) == 0) {
                 *out = (mt_op_id)i;
                 return true;
             }

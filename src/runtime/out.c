@@ -11,12 +11,6 @@ MT__FAST_TLS mt__call *mt__placing;
 
 /* ------------------------------------------------------------------------------------------------- refusals */
 
-static const char *c_type(unsigned dtype)
-{
-    static const char *const texts[] = {"bool", "int", "long int", "float", "double"};
-    return texts[dtype];
-}
-
 static bool joins(const mt__op *op)
 {
     return op->id == MT_OP_cat || op->id == MT_OP_stack;
@@ -25,7 +19,7 @@ static bool joins(const mt__op *op)
 /* May a result of that dtype be written to `target`? Messages are mostly PyTorch's. */
 static mt_status check_dtype(const mt__op *op, mt_dtype dtype, const mt_tensor *target)
 {
-    const char *have = mt__dtype_word(dtype), *want = mt__dtype_word(target->dtype);
+    const char *have = mt__scalar_type(dtype), *want = mt__scalar_type(target->dtype);
     if (target->dtype == dtype)
         return MT_OK;
     switch (op->out_rule) {
@@ -40,10 +34,11 @@ static mt_status check_dtype(const mt__op *op, mt_dtype dtype, const mt_tensor *
     case MT__OUT_FOUND:
         return mt__fail(MT_E_RUNTIME, "Found dtype %s but expected %s", want, have);
     case MT__OUT_TRUTH:
-        return mt__fail(MT_E_RUNTIME, "%s only supports bool tensor for result, got: %s", op->name + 6, want);
+        return mt__fail(MT_E_RUNTIME, "%s only supports bool tensor for result, got: %s",
+                        mt__op_short_name(op), want);
     default:
         return mt__fail(MT_E_RUNTIME, "Expected out tensor to have dtype %s, but got %s instead",
-                        c_type(dtype), c_type(target->dtype));
+                        mt__c_type(dtype), mt__c_type(target->dtype));
     }
 }
 
@@ -55,7 +50,7 @@ static mt_status check_options(mt__call *call)
         call->device = call->into[0]->device;
     if (dtype->kind == MT_INT && dtype->as.i != call->into[0]->dtype)
         return mt__fail(MT_E_RUNTIME, "dtype %s does not match dtype of out parameter (%s)",
-                        mt__dtype_word((unsigned)dtype->as.i), mt__dtype_word(call->into[0]->dtype));
+                        mt__scalar_type((unsigned)dtype->as.i), mt__scalar_type(call->into[0]->dtype));
     return MT_OK;
 }
 
@@ -72,7 +67,7 @@ mt_status mt__check_into(mt__call *call, bool tracked)
         return mt__fail(MT_E_RUNTIME,
                         "%s(): functions with out=... arguments don't support automatic differentiation, but "
                         "one of the arguments requires grad.",
-                        op->name + 6);
+                        mt__op_short_name(op));
     for (uint32_t i = 0; i < call->out_count; i++)
         if (call->into[i]->device != call->device)
             return mt__mixed_devices(op, call->device, call->into[i]->device);

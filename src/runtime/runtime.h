@@ -51,9 +51,9 @@ void mt__storage_free(mt_storage *s); /* after the last reference */
 
 /* Reports a block that existed before the recording, once. recording: mtp_recording(). Borrowed memory is not
  * reported: it is not in the allocator's totals, and its end is unknown. */
-void mt__storage_tell_existing(mt_storage *s, uint32_t recording);
+void mt__storage_report_existing(mt_storage *s, uint32_t recording);
 /* Reports that it was allocated (change > 0) or is about to be freed, with the totals afterwards. */
-void mt__storage_tell(mt_storage *s, int64_t change, uint64_t allocated, uint64_t reserved);
+void mt__storage_report(mt_storage *s, int64_t change, uint64_t allocated, uint64_t reserved);
 
 /* How many recorded ops and nodes the thread is in: at 0, the arguments of an op come from the user. */
 extern MT__FAST_TLS uint32_t mt__recorded_depth;
@@ -196,9 +196,14 @@ static inline bool mt__is_floating(mt_dtype d)
 }
 static inline size_t mt__size_of(const mt_tensor *t)
 {
-    static const uint8_t bytes[] = {1, 4, 8, 4, 8};
-    return bytes[t->dtype];
+#define X(sym, value, text, bytes) [MT_##sym] = (bytes),
+    static const uint8_t sizes[MT_DTYPES] = {MT_DTYPE_LIST(X)};
+#undef X
+    return sizes[t->dtype];
 }
+/* As PyTorch's messages name it, some in the one way, some in the other: "Long", "long int". */
+const char *mt__scalar_type(unsigned dtype);
+const char *mt__c_type(unsigned dtype);
 
 /* ------------------------------------------------------------------------------------------------- ops */
 
@@ -278,6 +283,10 @@ typedef struct mt__op {
     uint16_t constants;                  /* from grad->constants: bits */
     mt_param params[MT__MAX_ARGS];
 } mt__op;
+static inline const char *mt__op_short_name(const mt__op *op) /* "add" */
+{
+    return op->name + sizeof "aten::" - 1;
+}
 
 extern mt__op mt__ops[]; /* MT_OP_COUNT of them; initialised before main */
 
@@ -291,7 +300,7 @@ typedef struct mt__call {
     mt_value *own;                       /* with into: a modifiable copy of args for infer */
     mt_device device;                    /* where it computes */
     mt_dtype compute;                    /* for kernels: the dtype that infer chose to compute in */
-    bool shown;                          /* a profile records it and its parts */
+    bool recorded;                       /* a profile records it and its parts */
     void *scratch;                       /* from infer to kernel */
     void (*drop_scratch)(void *scratch); /* after the kernel, or NULL */
 } mt__call;
@@ -344,7 +353,6 @@ mt_status mt__settle(mt__call *call);
 /* Checks the args of an elementwise op against the tensor it writes: refuses shared memory, unless the
  * layouts are identical or cannot overlap. */
 mt_status mt__check_overlap(const mt_tensor *written, const mt_value *args, unsigned count);
-const char *mt__dtype_word(unsigned dtype); /* "Double" */
 bool mt__castable(unsigned from, unsigned to);
 
 /* ---------------------------------------------------------------------------------------- parts of dispatch.c */
@@ -371,7 +379,7 @@ mt_status mt__call_below(mt_op_id op, const mt_value *args, unsigned count, mt_t
 /* ----------------------------------------------------------------------------------------------- numbers */
 
 /* mt__compute() for a recorded call whose op has `numbers`. */
-mt_status mt__compute_shown(mt__call *call);
+mt_status mt__compute_recorded(mt__call *call);
 /* Does this call, of an op with MT__NUMBERS_OUTSIDE, turn its number into a tensor before the op begins? */
 bool mt__wraps_outside(const mt__call *call);
 /* Runs the call with that tensor. */

@@ -16,9 +16,9 @@
 
 #define HEADER 64 /* bytes before the data of a block */
 #define CLASSES 160
-#define SMALL_MOST ((size_t)64 << 10)   /* largest block that threads cache */
-#define THREAD_MOST ((size_t)256 << 10) /* bytes that a thread caches per class */
-#define IDLE_MOST ((size_t)1 << 30)     /* bytes that the process caches */
+#define SMALL_MAX ((size_t)64 << 10)   /* largest block that threads cache */
+#define THREAD_MAX ((size_t)256 << 10) /* bytes that a thread caches per class */
+#define IDLE_MAX ((size_t)1 << 30)     /* bytes that the process caches */
 #define HUGE_FROM ((size_t)4 << 20)
 
 _Static_assert(sizeof(mt_storage) <= HEADER, "the header must fit before the data");
@@ -99,7 +99,7 @@ static void give_shared(block *b, unsigned c)
 {
     size_t bytes = class_bytes(c);
     pthread_mutex_lock(&lock);
-    bool keep = idle + bytes <= IDLE_MOST;
+    bool keep = idle + bytes <= IDLE_MAX;
     if (keep) {
         b->next = shared[c];
         shared[c] = b;
@@ -179,7 +179,7 @@ static void give(void *p, unsigned c)
     block *b = p;
     if (MT__UNLIKELY(own == NULL))
         begin_thread();
-    if (bytes <= SMALL_MOST && own != NULL && own->count[c] * bytes < THREAD_MOST) {
+    if (bytes <= SMALL_MAX && own != NULL && own->count[c] * bytes < THREAD_MAX) {
         b->next = own->list[c];
         own->list[c] = b;
         own->count[c]++;
@@ -191,29 +191,29 @@ static void give(void *p, unsigned c)
 /* ----------------------------------------------------------------------------------------------- storages */
 
 /* Does the recording include memory of the device? */
-static bool is_told(mt_device device, uint32_t recording)
+static bool is_recorded(mt_device device, uint32_t recording)
 {
     return (recording & MTP_WITH_MEMORY) != 0 &&
            (recording & (MT_DEVICE_TYPE(device) == 0 ? MTP_CPU : MTP_NPU)) != 0;
 }
 
-void mt__storage_tell_existing(mt_storage *s, uint32_t recording)
+void mt__storage_report_existing(mt_storage *s, uint32_t recording)
 {
-    if (s->drop != NULL || s->bytes == 0 || !is_told(s->device, recording))
+    if (s->drop != NULL || s->bytes == 0 || !is_recorded(s->device, recording))
         return;
     atomic_store_explicit(&s->session, MTP_SESSION(recording), memory_order_relaxed);
     mtp_memory_existing(s->device, s->data, s->bytes, (mtp_memory_category)s->category);
 }
 
-void mt__storage_tell(mt_storage *s, int64_t change, uint64_t allocated, uint64_t reserved)
+void mt__storage_report(mt_storage *s, int64_t change, uint64_t allocated, uint64_t reserved)
 {
     uint32_t recording = mtp_recording();
-    if (MT__LIKELY(!is_told(s->device, recording)))
+    if (MT__LIKELY(!is_recorded(s->device, recording)))
         return;
     if (change > 0)
         atomic_store_explicit(&s->session, MTP_SESSION(recording), memory_order_relaxed);
     else if (atomic_load_explicit(&s->session, memory_order_relaxed) != MTP_SESSION(recording))
-        mt__storage_tell_existing(s, recording); /* even if nothing used it during the recording */
+        mt__storage_report_existing(s, recording); /* even if nothing used it during the recording */
     mtp_memory_event(s->device, s->data, change, allocated, reserved);
 }
 
@@ -239,8 +239,8 @@ mt_status mt__storage_create(mt_device device, size_t bytes, mt_storage **out)
     if (MT__UNLIKELY(now > atomic_load_explicit(&counted.peak_allocated, memory_order_relaxed)))
         raise_peak(&counted.peak_allocated, now);
     if (bytes > 0)
-        mt__storage_tell(s, (int64_t)bytes, now,
-                         atomic_load_explicit(&counted.reserved, memory_order_relaxed));
+        mt__storage_report(s, (int64_t)bytes, now,
+                           atomic_load_explicit(&counted.reserved, memory_order_relaxed));
     *out = s;
     return MT_OK;
 }
@@ -259,8 +259,8 @@ void mt__storage_free(mt_storage *s)
     uint64_t now = atomic_fetch_sub_explicit(&counted.allocated, s->bytes, memory_order_relaxed) - s->bytes;
     atomic_fetch_add_explicit(&counted.frees, 1, memory_order_relaxed);
     if (s->bytes > 0)
-        mt__storage_tell(s, -(int64_t)s->bytes, now,
-                         atomic_load_explicit(&counted.reserved, memory_order_relaxed));
+        mt__storage_report(s, -(int64_t)s->bytes, now,
+                           atomic_load_explicit(&counted.reserved, memory_order_relaxed));
     give(s, s->size_class);
 }
 

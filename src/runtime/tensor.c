@@ -303,9 +303,29 @@ void mt_release(mt_tensor *t)
 
 /* --------------------------------------------------------------------------------------- what users ask */
 
-#define X(sym, value, text, bytes) text,
-static const char *const dtype_names[] = {MT_DTYPE_LIST(X)};
+#define X(sym, value, text, bytes) [MT_##sym] = text,
+static const char *const dtype_names[MT_DTYPES] = {MT_DTYPE_LIST(X)};
 #undef X
+
+const char *mt__scalar_type(unsigned dtype)
+{
+    static const char *const names[MT_DTYPES] = {[MT_BOOL] = "Bool",
+                                                 [MT_INT32] = "Int",
+                                                 [MT_INT64] = "Long",
+                                                 [MT_FLOAT32] = "Float",
+                                                 [MT_FLOAT64] = "Double"};
+    return dtype < MT_DTYPES ? names[dtype] : "?";
+}
+
+const char *mt__c_type(unsigned dtype)
+{
+    static const char *const names[MT_DTYPES] = {[MT_BOOL] = "bool",
+                                                 [MT_INT32] = "int",
+                                                 [MT_INT64] = "long int",
+                                                 [MT_FLOAT32] = "float",
+                                                 [MT_FLOAT64] = "double"};
+    return dtype < MT_DTYPES ? names[dtype] : "?";
+}
 
 const char *mt_dtype_name(mt_dtype dtype)
 {
@@ -314,8 +334,8 @@ const char *mt_dtype_name(mt_dtype dtype)
 
 size_t mt_dtype_bytes(mt_dtype dtype)
 {
-#define X(sym, value, text, bytes) bytes,
-    static const uint8_t sizes[] = {MT_DTYPE_LIST(X)};
+#define X(sym, value, text, bytes) [MT_##sym] = (bytes),
+    static const uint8_t sizes[MT_DTYPES] = {MT_DTYPE_LIST(X)};
 #undef X
     return (unsigned)dtype < MT_DTYPES ? sizes[dtype] : 0;
 }
@@ -502,7 +522,7 @@ void mt_tensor_tag(mt_tensor *t, int category)
     if (MT__LIKELY(!(recording & MTP_WITH_MEMORY)))
         return;
     if (atomic_load_explicit(&s->session, memory_order_relaxed) != MTP_SESSION(recording))
-        mt__storage_tell_existing(s, recording);
+        mt__storage_report_existing(s, recording);
     else if (!same)
         mtp_memory_tag(s->device, s->data, (mtp_memory_category)category);
 }

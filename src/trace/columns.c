@@ -9,7 +9,7 @@
 static void add(mtp_columns *out, const char *table, const char *name, char type, size_t bytes,
                 const void *data, size_t count, size_t stride)
 {
-    if (out->count < MTP_COLUMNS_MOST)
+    if (out->count < MTP_COLUMNS_MAX)
         out->column[out->count++] = (mtp_column){table,
                                                  name,
                                                  type,

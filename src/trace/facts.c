@@ -78,7 +78,7 @@ bool mtp__was_recorded(const mtp_trace *t, uint32_t flag, const char *key)
 
 int64_t mtp__zero_of(const mtp_trace *t)
 {
-    uint32_t category = mtp__trace_find_text(t, "Trace");
+    uint32_t category = mtp__trace_find_text(t, MTP__RECORDING_CATEGORY);
     for (uint32_t i = 0; i < t->span_count && category != 0; i++)
         if (t->category[i] == MTP__CATEGORY_OTHER && mtp__trace_detail(t, i)->category == category)
             return t->start[i];

@@ -40,14 +40,9 @@ static uint32_t op_of(const mtp_trace *t, uint32_t launch)
         if (t->category[i] == MTP__CATEGORY_CPU_OP)
             return i;
     for (uint32_t i = launch; i != MTP__NONE; i = t->parent[i])
-        if (mtp__is_call(t, i))
+        if (mtp__has_external_id(t, i))
             return i;
     return launch;
-}
-
-static bool is_call(const mtp_trace *t, uint32_t span)
-{
-    return t->category[span] == MTP__CATEGORY_CUDA_RUNTIME || t->category[span] == MTP__CATEGORY_CUDA_DRIVER;
 }
 
 typedef struct links {
@@ -61,7 +56,7 @@ typedef struct links {
 static bool has_calls(const mtp_trace *t, const mtp__track *track)
 {
     for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++)
-        if (is_call(t, i) && mtp__trace_detail(t, i)->correlation != 0)
+        if (mtp__is_runtime_call(t, i) && mtp__trace_detail(t, i)->correlation != 0)
             return true;
     return false;
 }
@@ -106,9 +101,9 @@ static bool gather(const mtp_trace *t, links *l)
             for (uint32_t i = track->first; fine && !track->on_device && i < track->first + track->count;
                  i++) {
                 const mtp__detail *d = mtp__trace_detail(t, i);
-                if (calls == 0 && d->external_id != 0 && mtp__is_call(t, i))
+                if (calls == 0 && d->external_id != 0 && mtp__has_external_id(t, i))
                     fine = put(&l->op, d->external_id, l->home[k], i);
-                if (d->correlation != 0 && is_call(t, i) == (calls == 1))
+                if (d->correlation != 0 && mtp__is_runtime_call(t, i) == (calls == 1))
                     fine = fine && put(&l->launch, d->correlation, l->home[k], i);
             }
         }
@@ -252,5 +247,5 @@ uint64_t mtp__trace_external_id(const mtp_trace *t, uint32_t span)
         uint32_t launcher = t->launcher != NULL ? t->launcher[span] : MTP__NONE;
         return launcher != MTP__NONE ? (uint64_t)launcher + 1 : 0;
     }
-    return (uint64_t)(is_call(t, span) ? op_of(t, span) : span) + 1;
+    return (uint64_t)(mtp__is_runtime_call(t, span) ? op_of(t, span) : span) + 1;
 }

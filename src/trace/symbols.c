@@ -16,9 +16,9 @@
 
 #define PATH_ROOM 4096
 #define ID_ROOM 41 /* hexadecimal digits of a build id, and a NUL */
-#define SECTIONS_MOST 65535u
-#define SEGMENTS_MOST 1024u
-#define TABLE_MOST ((uint64_t)1 << 31)
+#define SECTIONS_MAX 65535u
+#define SEGMENTS_MAX 1024u
+#define TABLE_MAX ((uint64_t)1 << 31)
 #define PAGE_MASK (~(uint64_t)4095)
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -54,7 +54,7 @@ typedef struct elf_file {
 /* A range of the file, NUL-terminated; NULL: not in the file, or out of memory. */
 static void *read_part(elf_file *f, uint64_t offset, uint64_t bytes)
 {
-    if (bytes == 0 || bytes > TABLE_MOST || offset > f->size || bytes > f->size - offset)
+    if (bytes == 0 || bytes > TABLE_MAX || offset > f->size || bytes > f->size - offset)
         return NULL;
     char *part = mtp__calloc(1, (size_t)bytes + 1);
     f->out_of_memory |= part == NULL;
@@ -109,7 +109,7 @@ static void read_segments(elf_file *f, uint64_t *base, char id[ID_ROOM])
 {
     uint32_t count = f->head.e_phnum;
     bool first = true;
-    Elf64_Phdr *segments = f->head.e_phentsize == sizeof *segments && count <= SEGMENTS_MOST
+    Elf64_Phdr *segments = f->head.e_phentsize == sizeof *segments && count <= SEGMENTS_MAX
                                ? read_part(f, f->head.e_phoff, (uint64_t)count * sizeof *segments)
                                : NULL;
     for (uint32_t i = 0; segments != NULL && i < count; i++) {
@@ -178,7 +178,7 @@ static bool read_table(elf_file *f, mtp__module *m, const Elf64_Shdr *sections, 
 static bool read_functions(elf_file *f, mtp__module *m, bool whole)
 {
     uint32_t count = f->head.e_shnum;
-    Elf64_Shdr *sections = f->head.e_shentsize == sizeof *sections && count <= SECTIONS_MOST
+    Elf64_Shdr *sections = f->head.e_shentsize == sizeof *sections && count <= SECTIONS_MAX
                                ? read_part(f, f->head.e_shoff, (uint64_t)count * sizeof *sections)
                                : NULL;
     bool found = sections != NULL && read_table(f, m, sections, count, whole ? SHT_SYMTAB : SHT_DYNSYM);

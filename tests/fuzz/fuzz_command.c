@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include "fuzz.h"
 
-#define ARGUMENTS_MOST 24
+#define ARGUMENTS_MAX 24
 #define INPUT "a.json"
 
 int mtprof_main(int argc, char **argv); /* cli/main.c */
@@ -106,14 +106,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (nothing == NULL)
         prepare();
-    char text[2048], *argument[ARGUMENTS_MOST + 2] = {"mtprof"};
+    char text[2048], *argument[ARGUMENTS_MAX + 2] = {"mtprof"};
     int count = 1;
     bool writes = false;
     size_t length = size < sizeof text - 1 ? size : sizeof text - 1;
     for (size_t i = 0; i < length; i++)
         text[i] = data[i] == '/' ? '_' : (char)data[i];
     text[length] = 0;
-    for (char *at = text; at != NULL && *at != 0 && count <= ARGUMENTS_MOST;) {
+    for (char *at = text; at != NULL && *at != 0 && count <= ARGUMENTS_MAX;) {
         argument[count++] = strsep(&at, "\n");
         writes |= strncmp(argument[count - 1], "-o", 2) == 0 || strncmp(argument[count - 1], "--o", 3) == 0;
     }

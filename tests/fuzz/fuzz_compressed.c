@@ -13,8 +13,8 @@
 #include "trace/json/source.h"
 #include "trace/kineto/kineto.h"
 
-#define MEMORY_MOST ((uint64_t)64 << 20)
-#define CONTENT_MOST ((size_t)1 << 20)
+#define MEMORY_MAX ((uint64_t)64 << 20)
+#define CONTENT_MAX ((size_t)1 << 20)
 
 /* Appends a member or frame. */
 static void compress_more(fuzz_text *out, const uint8_t *bytes, size_t length, int level)
@@ -55,7 +55,7 @@ static bool read_all(const fuzz_text *file, size_t piece, fuzz_text *content)
         return false;
     char buffer[4096];
     ssize_t n = 1;
-    while (n > 0 && content->length < CONTENT_MOST) {
+    while (n > 0 && content->length < CONTENT_MAX) {
         n = mtp__source_read(source, buffer, piece > 1 ? piece % sizeof buffer + 1 : sizeof buffer);
         if (n > 0)
             fuzz_sink(content, buffer, (size_t)n);
@@ -70,7 +70,7 @@ static void read_trace(const fuzz_text *file)
     mtp__source *source;
     mtp_trace *t = NULL;
     mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
-    options.max_memory = MEMORY_MOST;
+    options.max_memory = MEMORY_MAX;
     if (mtp__source_memory(file->bytes != NULL ? file->bytes : "", file->length, 0, &source) == MTP_OK) {
         mtp_status status = mtp__kineto_read(source, &options, 0, &t);
         MUST((status == MTP_OK) == (t != NULL));
@@ -86,12 +86,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     long live = mtp__alloc_live();
     uint64_t how = fuzz_take(&in, 1), piece = fuzz_take(&in, 1), damages = how >> 3 & 3;
     bool raw = (how & 7) == 7;
-    while (!raw && fuzz_left(&in) > 4 * (size_t)damages && file.length < CONTENT_MOST) {
+    while (!raw && fuzz_left(&in) > 4 * (size_t)damages && file.length < CONTENT_MAX) {
         uint64_t part = fuzz_take(&in, 2), times = part & 0x8000 ? part % 97 : 1; /* repetition compresses */
         size_t length;
         const uint8_t *bytes = fuzz_bytes(&in, 1 + part % 2000, &length);
         fuzz_text member = {0};
-        for (uint64_t i = 0; i < times && member.length < CONTENT_MOST / 4; i++)
+        for (uint64_t i = 0; i < times && member.length < CONTENT_MAX / 4; i++)
             fuzz_sink(&member, bytes, length);
         fuzz_sink(&plain, member.bytes, member.length);
         compress_more(&file, (const uint8_t *)member.bytes, member.length, (int)(how >> 5) + 1);
@@ -106,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         whole = whole && by == 0;
     }
     bool read = read_all(&file, (size_t)piece, &content);
-    if (whole && plain.length < CONTENT_MOST)
+    if (whole && plain.length < CONTENT_MAX)
         MUST(read && content.length == plain.length &&
              (plain.length == 0 || memcmp(content.bytes, plain.bytes, plain.length) == 0));
     read_trace(&file);

@@ -9,7 +9,7 @@
 #include "record/spool/spool.h"
 
 #define CHUNK_BYTES 4096u
-#define WORDS_MOST 14u
+#define WORDS_MAX 14u
 
 static char path[64];
 
@@ -77,7 +77,7 @@ static uint32_t put_control(fuzz_input *in, uint64_t *at, uint32_t room, uint64_
 static uint32_t put_record(fuzz_input *in, uint64_t *at, uint32_t room, uint64_t ticks)
 {
     uint64_t kind = fuzz_take(in, 1);
-    uint32_t words = 1 + (uint32_t)(kind >> 4) % WORDS_MOST;
+    uint32_t words = 1 + (uint32_t)(kind >> 4) % WORDS_MAX;
     if (room < words)
         return 0;
     for (uint32_t i = 1; i < words; i++)

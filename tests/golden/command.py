@@ -102,6 +102,7 @@ def wrong_usage_is_2_and_says_what_is_right(folder):
     refused(run("memory", "--device", "nonsense", TRACE), 2, "cuda:0")
     refused(run("stacks", "--metric", "nonsense", TRACE), 2, "self_cpu_time_total")
     refused(run("diff", TRACE), 2, "BEFORE AFTER")
+    refused(run("diff", "--fail-over", "much", TRACE, TRACE), 2, "percentage or fraction", "5% or 0.05")
     for verb in VERBS:
         if f"mtprof {verb} [TRACE]" not in run(verb, "--help").out:
             refused(run(verb), 2, "mtprof " + verb)
@@ -392,6 +393,7 @@ def rows_are_as_many_as_asked(folder):
     equal(run("steps", "--csv", "--limit", "1", TRACE).out.count("\n"), 2)
     rows = json.loads(run("diff", "--json", TRACE, TRACE).out)["rows"]
     assert len(rows) > 20
+    assert re.search(r"^steps: 3 -> 3, typically \S+ -> \S+ ", run("diff", TRACE, TRACE).out, re.M), run("diff", TRACE, TRACE).out
     equal(json.loads(run("diff", "--json", "--limit", "4", TRACE, TRACE).out)["rows"], rows[:4])
 
 

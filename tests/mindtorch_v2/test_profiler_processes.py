@@ -85,3 +85,17 @@ def test_traces_are_freed(x):
     del prof, events
     gc.collect()
     assert [r() for r in seen] == [None, None]
+
+
+def test_no_profile_shows_the_loading_of_the_matrix_library():
+    code = """if True:
+        import mindtorch_v2 as torch
+        with torch.profiler.profile():
+            with open("/proc/self/maps") as maps:
+                before = {line.split()[-1] for line in maps}
+            torch.ones(2, 2) @ torch.ones(2, 2)
+            with open("/proc/self/maps") as maps:
+                loaded = {line.split()[-1] for line in maps if ".so" in line} - before
+        assert not loaded, loaded
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

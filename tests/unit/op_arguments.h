@@ -122,7 +122,7 @@ static mt_value an_argument(made *m, const mt_param *p)
     if (chance(40) == 0) /* of the wrong kind */
         return chance(2) ? mt_value_text("x") : mt_value_none(NULL);
     if (p->has_default && chance(2))
-        return p->standard;
+        return p->default_value;
     switch ((mt_type)p->type) {
     case MT_TYPE_TENSOR:
         return p->optional && chance(2) ? mt_value_none(NULL) : mt_value_tensor(a_tensor(m));

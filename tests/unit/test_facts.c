@@ -94,11 +94,14 @@ static void steps_and_modules_are_known_by_name_where_no_flag_says_so(void **sta
     assert_true(mtp__is_step(t, span_of(t, "ProfilerStep#3")) &&
                 mtp__is_step(t, span_of(t, "ProfilerStep#4")));
     assert_false(mtp__is_step(t, span_of(t, "ProfilerStep#op")));
+    assert_true(mtp__is_numbered_step_name((mtp_text){"ProfilerStep#3", 14}));
+    assert_false(mtp__is_numbered_step_name((mtp_text){"ProfilerStep#op", 15}) ||
+                 mtp__is_numbered_step_name((mtp_text){"ProfilerStep#", 13}));
     assert_true(mtp__is_module(t, span_of(t, "nn.Module: Linear_0")));
     assert_false(mtp__is_module(t, span_of(t, "nn.Module: scope")));
-    assert_true(mtp__is_call(t, span_of(t, "ProfilerStep#3")) &&
-                mtp__is_call(t, span_of(t, "ProfilerStep#op")));
-    assert_false(mtp__is_call(t, span_of(t, "nn.Module: Linear_0")));
+    assert_true(mtp__has_external_id(t, span_of(t, "ProfilerStep#3")) &&
+                mtp__has_external_id(t, span_of(t, "ProfilerStep#op")));
+    assert_false(mtp__has_external_id(t, span_of(t, "nn.Module: Linear_0")));
     mtp_trace_destroy(t);
 }
 

@@ -257,7 +257,7 @@ static void columns_are_the_models_own_arrays(void **state)
     made_end(t);
     mtp_columns c = {.size = sizeof c};
     assert_ok(mtp_trace_columns(t, &c));
-    assert_true(c.count < MTP_COLUMNS_MOST);
+    assert_true(c.count < MTP_COLUMNS_MAX);
     assert_ptr_equal(column(&c, "spans", "start")->data, t->start);
     assert_ptr_equal(column(&c, "spans", "parent")->data, t->parent);
     assert_int_equal(column(&c, "spans", "start")->count, 3);

@@ -14,7 +14,7 @@
 
 #define THREADS 3
 #define ACTS 6000
-#define OPEN_MOST 40
+#define OPEN_MAX 40
 
 /* ------------------------------------------------------------------------------- a clock that is known */
 
@@ -105,10 +105,10 @@ static void end(actor *a, uint32_t which)
 static void *act_out(void *arg)
 {
     actor *a = arg;
-    uint32_t open[OPEN_MOST], count = 0;
+    uint32_t open[OPEN_MAX], count = 0;
     a->tid = syscall(SYS_gettid);
     while (a->act_count < ACTS) {
-        if (count == 0 || (count < OPEN_MOST && draw(a, 2) == 0)) {
+        if (count == 0 || (count < OPEN_MAX && draw(a, 2) == 0)) {
             open[count++] = a->scope_count;
             begin(a);
             continue;

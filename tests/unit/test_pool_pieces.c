@@ -320,7 +320,7 @@ static void many_silent_threads_do_not_hold_a_small_ring(void **state)
     mtp__pool pool;
     mtp__pool_config c = config(16, MTP_KEEP_NEWEST, NULL);
     c.bytes = 16 * 65536;
-    c.chunk_bytes = 65536;
+    c.piece_bytes = 65536;
     assert_ok(mtp__pool_init(&pool, &c));
     for (uint32_t i = 0; i < 100; i++)
         assert_non_null(take_part(&pool, 2 + i, 65536));
@@ -508,7 +508,7 @@ static void definitions_without_end_do_not_fill_a_ring(void **state)
     mtp__pool pool;
     mtp__pool_config c = config(0, MTP_KEEP_NEWEST, NULL);
     c.bytes = 16 * 65536;
-    c.chunk_bytes = 65536;
+    c.piece_bytes = 65536;
     assert_ok(mtp__pool_init(&pool, &c));
     for (uint32_t i = 0; i < 10000; i++) {
         if (mtp__pool_control_is_large(&pool)) {

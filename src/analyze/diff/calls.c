@@ -12,7 +12,8 @@
 #include "base/error.h"
 #include "base/os.h"
 
-#define LENGTH_ROWS 0.5  /* share of rows that must agree on a ratio for it to be that of the runs' lengths */
+#define LENGTH_ROWS                                                                                          \
+    0.5 /* fraction of rows that must agree on a ratio for it to be that of the runs' lengths */
 #define LENGTH_LEAST 0.4 /* smallest change in a row's calls to report when there are no steps */
 
 typedef struct range { /* calls per step */

@@ -236,16 +236,17 @@ mtp_status mtp_diff_get_summary(const mtp_diff *d, mtp_diff_summary *out)
     return MTP_OK;
 }
 
-bool mtp_diff_slower(const mtp_diff *d, double share)
+bool mtp_diff_slower(const mtp_diff *d, double fraction)
 {
     if (d == NULL)
         return false;
     for (size_t i = 0; i < d->count; i++)
-        if ((d->row[i].shown.verdict == MTP_VERDICT_SLOWER && mtp__judged_exceeds(&d->row[i].time, share)) ||
+        if ((d->row[i].shown.verdict == MTP_VERDICT_SLOWER &&
+             mtp__judged_exceeds(&d->row[i].time, fraction)) ||
             (d->row[i].shown.verdict == MTP_VERDICT_MORE_CALLS &&
-             d->row[i].shown.calls_change >= share - 1e-9))
+             d->row[i].shown.calls_change >= fraction - 1e-9))
             return true;
-    if (d->summary.step_verdict == MTP_VERDICT_SLOWER && mtp__judged_exceeds(&d->steps, share))
+    if (d->summary.step_verdict == MTP_VERDICT_SLOWER && mtp__judged_exceeds(&d->steps, fraction))
         return true;
-    return d->summary.drift_verdict == MTP_VERDICT_SLOWER && d->summary.drift >= share;
+    return d->summary.drift_verdict == MTP_VERDICT_SLOWER && d->summary.drift >= fraction;
 }

@@ -87,6 +87,6 @@ struct mtp_diff {
 
 mtp_status mtp__diff_judge(mtp_diff *d);
 mtp_status mtp__diff_count_calls(mtp_diff *d); /* after judge() */
-/* Is the change, within its error margin, `share` or more? */
-bool mtp__judged_exceeds(const mtp__judged *j, double share);
+/* Is the change, within its error margin, `fraction` or more? */
+bool mtp__judged_exceeds(const mtp__judged *j, double fraction);
 #endif

@@ -93,7 +93,7 @@ static uint64_t work_of(const mtp__calls *c, uint32_t span)
 size_t mtp__calls_times(const mtp__calls *c, uint32_t row, bool own, mtp__likeness like, mtp__time *out)
 {
     size_t first = c->first[row], count = c->first[row + 1] - first;
-    size_t most = count < MTP__COMPARE_MOST ? count : MTP__COMPARE_MOST;
+    size_t most = count < MTP__COMPARE_MAX ? count : MTP__COMPARE_MAX;
     for (size_t i = 0; i < most; i++) {
         uint32_t span = c->span[first + i * count / most];
         int64_t ns = mtp__calls_ns(c, span, own);

@@ -29,7 +29,7 @@
 #define LOW_SURE 1.645
 #define LOW_BLUNT 4.0
 #define LOW_CALLS 40.0       /* with fewer calls there are too few fastest to base a verdict on */
-#define LOW_FREEDOM 0.2      /* as a share of the bulk's degrees of freedom */
+#define LOW_FREEDOM 0.2      /* as a fraction of the bulk's degrees of freedom */
 #define NOISE_PRIOR 0.008    /* between runs, for rows about which nothing is known */
 #define NOISE_PRIOR_ROWS 4.0 /* weight of the prior, in rows */
 #define NOISE_PRIOR_FREEDOM 10.0
@@ -39,7 +39,7 @@
 #define NOISE_NS_OF 5000.0 /* only shorter calls are used to estimate it */
 #define DRIFT_ROWS 5       /* fewer cannot agree */
 #define DRIFT_SHARE_LEAST 0.001
-#define DRIFT_ERROR_MOST 0.2
+#define DRIFT_ERROR_MAX 0.2
 #define DRIFT_AGREE 0.6
 #define DRIFT_LOW_PART 0.75 /* part of the drift that the fastest calls must show, else it is the machine's */
 #define OWN_NS_LEAST 20.0   /* shorter self times are due to recording */
@@ -112,7 +112,7 @@ static size_t gather_votes(const mtp_diff *d, vote *votes, bool low)
         const mtp__diff_pair *r = &d->row[i];
         const mtp__compared *measured = &r->time.measured;
         double own = r->shown.self_before + r->shown.self_after;
-        if (!r->time.known || measured->calls < CALLS_FEW || measured->error > DRIFT_ERROR_MOST ||
+        if (!r->time.known || measured->calls < CALLS_FEW || measured->error > DRIFT_ERROR_MAX ||
             own < DRIFT_SHARE_LEAST * all || own < 0.5 * (r->shown.total_before + r->shown.total_after))
             continue;
         double error = low ? measured->low_error : measured->error;
@@ -356,9 +356,9 @@ static double margin(const mtp__judged *j, double limit)
     return m < 0.02 ? m : 0.02;
 }
 
-bool mtp__judged_exceeds(const mtp__judged *j, double share)
+bool mtp__judged_exceeds(const mtp__judged *j, double fraction)
 {
-    double limit = log1p(share);
+    double limit = log1p(fraction);
     return fabs(j->excess) >= limit - margin(j, limit);
 }
 
@@ -384,7 +384,7 @@ static bool own_matters(const mtp__diff_pair *r)
 
 static size_t step_times(const mtp_trace *t, mtp__time *out)
 {
-    size_t most = t->step_count < MTP__COMPARE_MOST ? t->step_count : MTP__COMPARE_MOST;
+    size_t most = t->step_count < MTP__COMPARE_MAX ? t->step_count : MTP__COMPARE_MAX;
     for (size_t i = 0; i < most; i++) {
         const mtp__step *s = &t->steps[i * t->step_count / most];
         out[i] = (mtp__time){log(s->end - s->start > 1 ? (double)(s->end - s->start) : 1), 0};

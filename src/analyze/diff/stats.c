@@ -8,15 +8,15 @@
 #include <string.h>
 #include "base/os.h"
 
-#define BULK_FROM 0.1 /* shares of the calls, fastest first */
+#define BULK_FROM 0.1 /* fractions of the calls, fastest first */
 #define BULK_TO 0.6
 #define FASTEST_FROM 0.02
 #define FASTEST_TO 0.15
 #define FASTEST_CALLS 3.0 /* but at least these */
 #define BATCHES_FROM 16u  /* calls; fewer tell nothing about autocorrelation */
 #define BATCHES_LEAST 6u
-#define RANKS_EXACT 15u  /* most calls of a side to count orders for; more are close to normal */
-#define BATCHES_MOST 16u /* few and long: a busy period may last for a good part of the run */
+#define RANKS_EXACT 15u /* most calls of a side to count orders for; more are close to normal */
+#define BATCHES_MAX 16u /* few and long: a busy period may last for a good part of the run */
 
 typedef struct item {
     double value; /* log ns, then the residual */
@@ -44,10 +44,10 @@ typedef struct side {
 } side;
 
 struct mtp__comparer {
-    mtp__time time[2][MTP__COMPARE_MOST];
-    item items[2 * MTP__COMPARE_MOST];
-    weighed sorted[2 * MTP__COMPARE_MOST];
-    double series[2][MTP__COMPARE_MOST]; /* in order of time; nan: no counterpart */
+    mtp__time time[2][MTP__COMPARE_MAX];
+    item items[2 * MTP__COMPARE_MAX];
+    weighed sorted[2 * MTP__COMPARE_MAX];
+    double series[2][MTP__COMPARE_MAX]; /* in order of time; nan: no counterpart */
     side side[2];
     double tie; /* both variances are multiplied by this: strata and autocorrelation */
 };
@@ -147,7 +147,7 @@ static double quantile(const side *s, double part)
     return s->count > 0 ? s->sorted[s->count - 1].value : 0;
 }
 
-/* Over the calls between two shares of the weight. A call's contribution to the error: its winsorized value
+/* Over the calls between two fractions of the weight. A call's contribution to the error: its winsorized value
  * over the share that counts. */
 static cut_mean mean_between(const side *s, double weight, double from_share, double to_share)
 {
@@ -218,7 +218,7 @@ static double likeness(const double *series, size_t count, const side *s, double
     if (have < BATCHES_FROM)
         return 1;
     size_t batches = (size_t)cbrt((double)have), batch, n = 0;
-    batches = batches > BATCHES_MOST ? BATCHES_MOST : batches < BATCHES_LEAST ? BATCHES_LEAST : batches;
+    batches = batches > BATCHES_MAX ? BATCHES_MAX : batches < BATCHES_LEAST ? BATCHES_LEAST : batches;
     batch = have / batches;
     double sum = 0, squares = 0, means = 0, mean_squares = 0, part = 0;
     for (size_t i = 0; i < count && n < batch * batches; i++) {
@@ -318,7 +318,7 @@ double mtp__compare_ranks(const mtp__comparer *c, double shift)
     return (won / (weight_a * weight_b) - 0.5) / sqrt(c->tie / 12 * (1 / a->calls + 1 / b->calls));
 }
 
-/* Of all orders in which a + b calls can rank, the share in which the later side wins `most` or fewer pairs:
+/* Of all orders in which a + b calls can rank, the fraction in which the later side wins `most` or fewer pairs:
  * Mann and Whitney's recursion, adding one call at a time. */
 static double share_of_orders(size_t a, size_t b, size_t most)
 {

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MTP__COMPARE_MOST ((size_t)4096) /* calls used per side */
+#define MTP__COMPARE_MAX ((size_t)4096) /* calls used per side */
 
 typedef struct mtp__time {
     double log_ns;
@@ -36,7 +36,7 @@ typedef struct mtp__comparer mtp__comparer; /* its working memory */
 mtp__comparer *mtp__comparer_create(void);  /* NULL: out of memory */
 void mtp__comparer_destroy(mtp__comparer *c);
 
-/* Where to put the times, in order: MTP__COMPARE_MOST for each side. */
+/* Where to put the times, in order: MTP__COMPARE_MAX for each side. */
 mtp__time *mtp__comparer_times(mtp__comparer *c, bool after);
 /* false: no stratum has calls on both sides; nothing is known. */
 bool mtp__compare(mtp__comparer *c, size_t before, size_t after, mtp__compared *out);

@@ -111,7 +111,7 @@ static uint64_t id_of(const mtp_trace *t, const uint32_t *around, uint32_t span)
 {
     for (;;) {
         const mtp__detail *d = mtp__trace_detail(t, span);
-        if (mtp__is_call(t, span) || t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION)
+        if (mtp__has_external_id(t, span) || t->category[span] == MTP__CATEGORY_GPU_USER_ANNOTATION)
             return d->external_id;
         if (!mtp__is_collected(t, span) && !mtp__category_on_device((mtp__category)t->category[span]))
             return 0; /* Python's */
@@ -126,9 +126,9 @@ static bool ops_have_ids(const mtp_trace *t)
 {
     bool any = false;
     for (uint32_t i = 0; i < t->span_count; i++) {
-        if (mtp__is_call(t, i) && mtp__trace_detail(t, i)->external_id != 0)
+        if (mtp__has_external_id(t, i) && mtp__trace_detail(t, i)->external_id != 0)
             return true;
-        any |= mtp__is_call(t, i);
+        any |= mtp__has_external_id(t, i);
     }
     return !any;
 }
@@ -149,7 +149,7 @@ static uint64_t joined_by(const mtp_trace *t, bool by_link, const uint32_t *arou
 {
     if (by_link)
         return (uint64_t)span + 1;
-    return mtp__is_call(t, span) || mtp__is_stray(t, span) ? id_of(t, around, span) : 0;
+    return mtp__has_external_id(t, span) || mtp__is_stray(t, span) ? id_of(t, around, span) : 0;
 }
 
 static bool joins_by_link(const mtp_trace *t, bool as_torch)

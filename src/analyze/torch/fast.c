@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/os.h"
 
-#define ROWS_MOST 2048u /* their buckets take 15 MB */
+#define ROWS_MAX 2048u /* their buckets take 15 MB */
 #define QUANTILES 2
 
 static const unsigned percent[QUANTILES] = {50, 99};
@@ -93,7 +93,7 @@ static outcome new_row(fast *f, uint32_t span, size_t place)
     uint32_t row = f->g->failed ? MTP__NONE : mtp__group_row(f->g, key, class, MTP__NONE);
     if (row == MTP__NONE || (row >= f->room && !more_buckets(f)))
         return FAILED;
-    if (row >= ROWS_MOST)
+    if (row >= ROWS_MAX)
         return UNFIT;
     ((uint32_t *)f->row_of.p)[place] = row + 1;
     return DONE;

@@ -59,7 +59,7 @@ static void set_classes(mtp__group *g)
     g->class_of[MTP__CATEGORY_USER_ANNOTATION] = MTP__CLASS_CPU_ANNOTATION;
     g->class_of[MTP__CATEGORY_GPU_USER_ANNOTATION] = MTP__CLASS_DEVICE_ANNOTATION;
     g->class_of[MTP__CATEGORY_PYTHON_FUNCTION] = (uint8_t)python_class(g->t, g->options);
-    g->trace_category = !mtp__is_recording(g->t) ? mtp__trace_find_text(g->t, "Trace") : 0;
+    g->trace_category = !mtp__is_recording(g->t) ? mtp__trace_find_text(g->t, MTP__RECORDING_CATEGORY) : 0;
 }
 
 /* ----------------------------------------------------------------------------------------------- life */

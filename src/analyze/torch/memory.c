@@ -12,14 +12,14 @@
 static unsigned column_of(uint16_t device_type)
 {
     switch (device_type) {
-    case 0: /* CPU */
-    case 2: /* MKLDNN */
-    case 5: /* IDEEP */
+    case MTP__DEVICE_CPU:
+    case MTP__DEVICE_MKLDNN:
+    case MTP__DEVICE_IDEEP:
         return 0;
-    case 1:  /* CUDA */
-    case 6:  /* HIP */
-    case 12: /* XPU */
-    case 20: /* PrivateUse1 */
+    case MTP__DEVICE_CUDA:
+    case MTP__DEVICE_HIP:
+    case MTP__DEVICE_XPU:
+    case MTP__DEVICE_NPU:
         return 1;
     default:
         return 2;

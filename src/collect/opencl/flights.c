@@ -15,7 +15,7 @@
 #define CLOCK_EVERY 16 /* commands per thread */
 #define TELL_CLOCK_NS 500000000u
 #define GIVE_UP_NS 2000000000u /* on commands still in flight when a cycle ends */
-#define BLOCKED_MOST 16
+#define BLOCKED_MAX 16
 #define AHEAD 4
 
 typedef struct piece {
@@ -43,7 +43,7 @@ static struct {
     bool recorded; /* a cycle has ended */
     struct {       /* the most precise reading of a device's clock since the last one reported */
         uint64_t device_ns, middle, width, told_ns;
-    } clock[MTP__DEVICES_MOST];
+    } clock[MTP__DEVICES_MAX];
     bool clock_read;
 } air = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -261,7 +261,7 @@ typedef enum reach {
 
 typedef struct look {
     reach reach;
-    uint32_t blocked[BLOCKED_MOST], count; /* streams */
+    uint32_t blocked[BLOCKED_MAX], count; /* streams */
     uint64_t landed;
 } look;
 
@@ -277,7 +277,7 @@ static bool look_at(look *l, mtp__flight *f)
         l->landed++;
         return true;
     }
-    if (l->reach == FIRST || l->count == BLOCKED_MOST)
+    if (l->reach == FIRST || l->count == BLOCKED_MAX)
         return false;
     if (l->reach == QUEUES)
         l->blocked[l->count++] = f->stream;
@@ -450,7 +450,7 @@ static void flush(void *unused)
     __atomic_add_fetch(&air.lost, each_flying(leave_out),
                        __ATOMIC_RELAXED); /* threads add to it without the lock */
     report_clocks(true);
-    for (uint32_t d = 0; d < MTP__DEVICES_MOST; d++)
+    for (uint32_t d = 0; d < MTP__DEVICES_MAX; d++)
         air.clock[d].told_ns = 0; /* the next cycle reports the clock at once */
     harvesting = false;
     pthread_mutex_unlock(&air.lock);

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MTP__DEVICES_MOST 64
+#define MTP__DEVICES_MAX 64
 
 extern const cl_icd_dispatch *mtp__next; /* borrowed from the loader: the next layer or the driver */
 
@@ -34,7 +34,7 @@ uint32_t mtp__device_number(cl_device_id id);
 uint32_t mtp__device_count(void);
 /* Reports the device to each recording at its first command, for deviceProperties. No lock is held. */
 void mtp__device_describe_to(uint32_t number, uint16_t session);
-extern uint16_t mtp__device_described[MTP__DEVICES_MOST]; /* relaxed: reporting twice does no harm */
+extern uint16_t mtp__device_described[MTP__DEVICES_MAX]; /* relaxed: reporting twice does no harm */
 static inline void mtp__device_met(uint32_t number, uint16_t session)
 {
     if (__builtin_expect(__atomic_load_n(&mtp__device_described[number], __ATOMIC_RELAXED) != session, 0))

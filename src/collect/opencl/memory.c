@@ -17,7 +17,7 @@ typedef struct block {
 
 static struct {
     pthread_mutex_t lock; /* rank: leaf */
-    uint64_t allocated[MTP__DEVICES_MOST];
+    uint64_t allocated[MTP__DEVICES_MAX];
 } totals = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static handles shared = HANDLES_INIT; /* a: bytes, b: device */

@@ -10,7 +10,7 @@
 #include "collect/opencl/handles.h"
 #include "collect/opencl/layer.h"
 
-#define PROPERTIES_MOST 32
+#define PROPERTIES_MAX 32
 enum {
     ASKED = 1,
     LISTED = 2,
@@ -23,7 +23,7 @@ static uint64_t age = 1;               /* of the handles: changes when one may h
 
 static struct {
     pthread_mutex_t lock; /* rank: after flights */
-    cl_device_id ids[MTP__DEVICES_MOST];
+    cl_device_id ids[MTP__DEVICES_MAX];
     uint32_t count; /* release: pairs with mtp__device_count */
     uint32_t streams;
 } seen = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -40,12 +40,12 @@ uint32_t mtp__device_number(cl_device_id id)
     pthread_mutex_lock(&seen.lock);
     while (i < seen.count && seen.ids[i] != id)
         i++;
-    if (i == seen.count && i < MTP__DEVICES_MOST) {
+    if (i == seen.count && i < MTP__DEVICES_MAX) {
         seen.ids[i] = id;
         __atomic_store_n(&seen.count, i + 1, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&seen.lock);
-    return i < MTP__DEVICES_MOST ? i : MTP__DEVICES_MOST - 1;
+    return i < MTP__DEVICES_MAX ? i : MTP__DEVICES_MAX - 1;
 }
 
 static const char *text_of(cl_device_id id, cl_device_info what, char text[128])
@@ -56,7 +56,7 @@ static const char *text_of(cl_device_id id, cl_device_info what, char text[128])
     return text[0] != 0 ? text : NULL;
 }
 
-uint16_t mtp__device_described[MTP__DEVICES_MOST];
+uint16_t mtp__device_described[MTP__DEVICES_MAX];
 
 void mtp__device_describe_to(uint32_t number, uint16_t session)
 {
@@ -151,7 +151,7 @@ static bool with_profiling(const cl_queue_properties *given, cl_queue_properties
     unsigned n = 0;
     *flags = given != NULL ? GIVEN : 0;
     for (; given != NULL && given[n] != 0; n += 2) {
-        if (n + 4 >= PROPERTIES_MOST)
+        if (n + 4 >= PROPERTIES_MAX)
             return false;
         list[n] = given[n];
         list[n + 1] = given[n + 1];
@@ -173,7 +173,7 @@ static bool with_profiling(const cl_queue_properties *given, cl_queue_properties
 static cl_command_queue CL_API_CALL create_queue_with(cl_context context, cl_device_id id,
                                                       const cl_queue_properties *given, cl_int *code)
 {
-    cl_queue_properties list[PROPERTIES_MOST];
+    cl_queue_properties list[PROPERTIES_MAX];
     cl_command_queue q = NULL;
     uint64_t flags;
     if (with_profiling(given, list, &flags))
@@ -209,7 +209,7 @@ static cl_int CL_API_CALL queue_info(cl_command_queue q, cl_command_queue_info w
                                      size_t *size)
 {
     handle h;
-    cl_queue_properties list[PROPERTIES_MOST + 1];
+    cl_queue_properties list[PROPERTIES_MAX + 1];
     size_t bytes = 0;
     if ((what != CL_QUEUE_PROPERTIES && what != CL_QUEUE_PROPERTIES_ARRAY) || !handles_get(&queues, q, &h) ||
         (h.b >> 32 & ASKED) != 0 ||

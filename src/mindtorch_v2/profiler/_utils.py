@@ -369,8 +369,8 @@ def map_recorded_events_to_aten_ops_with_stack_trace(traced_data: dict[str, Any]
         else:
             node = next((entry for entry in reversed(stack) if entry.context_type == "node" and entry.metadata), None)
             if node is not None:
-                told = {"stack_trace": node.metadata.get("stack_trace", "No model stack trace available"),
+                args = {"stack_trace": node.metadata.get("stack_trace", "No model stack trace available"),
                         "node_name": node.metadata.get("name", "")}
-                told = {name: value for name, value in told.items() if value}
-                if told:
-                    point.event.setdefault("args", {}).update(told)
+                args = {name: value for name, value in args.items() if value}
+                if args:
+                    point.event.setdefault("args", {}).update(args)

@@ -225,7 +225,8 @@ class _KinetoProfile:
         self._ready("exporting chrome trace").export_chrome_trace(path, self._late_metadata)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
-        """Writes folded stacks for flame graphs; metric: self_cpu_time_total or self_cuda_time_total."""
+        """Writes folded stacks for flame graphs, a line per event as torch does; metric: self_cpu_time_total or
+        self_cuda_time_total. `mtprof stacks` on an exported trace merges them, and shows the ops."""
         self._ready("exporting stacks").export_stacks(path, metric)
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any]) -> None:

@@ -105,8 +105,8 @@ class _Tree:
         out: list[Any] = []
         for kind, dims, strides, value in shape.items:
             if kind == "TensorList":
-                told = [(next(rest, _UNKNOWN), d, s) for d, s in zip(dims, strides)]
-                out.append([_TensorMetadata._of(*one) for one in told if one[0][0] or not tensors])
+                listed = [(next(rest, _UNKNOWN), d, s) for d, s in zip(dims, strides)]
+                out.append([_TensorMetadata._of(*one) for one in listed if one[0][0] or not tensors])
             elif kind == "Scalar":
                 out.append(_number(value))
             elif kind in ("", "ScalarList"):
@@ -244,36 +244,36 @@ class _ExtraFields_PythonGC(_Fields):
 
 class _ExtraFields_Allocation(_Fields):
     @cached_property
-    def _told(self) -> tuple[int, ...]:
+    def _values(self) -> tuple[int, ...]:
         return self._tree.native.allocation(self._node)
 
     @property
     def ptr(self) -> int:
-        return self._told[0]
+        return self._values[0]
 
     @property
     def alloc_size(self) -> int:
-        return self._told[1]
+        return self._values[1]
 
     @property
     def total_allocated(self) -> int:
-        return max(self._told[2], 0)
+        return max(self._values[2], 0)
 
     @property
     def total_reserved(self) -> int:
-        return max(self._told[3], 0) if self._told[6] else 0  # as in torch: only for an accelerator's allocator
+        return max(self._values[3], 0) if self._values[6] else 0  # as in torch: only for an accelerator's allocator
 
     @property
     def id(self) -> int | None:
-        return _known(self._told[4])
+        return _known(self._values[4])
 
     @property
     def allocation_id(self) -> int | None:
-        return _known(self._told[5])
+        return _known(self._values[5])
 
     @property
     def device(self) -> Any:
-        return _device(self._told[6], self._told[7])
+        return _device(self._values[6], self._values[7])
 
 
 class _PyFrameState:

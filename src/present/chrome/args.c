@@ -86,7 +86,7 @@ static void own_ids(args *a)
         python_args(a);
     else if (id != 0)
         NUMBER(a, "External id", id);
-    if (mtp__is_call(t, a->span) && mtp__is_recording(t))
+    if (mtp__has_external_id(t, a->span) && mtp__is_recording(t))
         NUMBER(a, "Record function id", (uint64_t)a->span + 1);
     if (a->d->event_index != 0)
         NUMBER(a, "Ev Idx", a->d->event_index - 1u);

@@ -370,7 +370,7 @@ static mtp_status read_options(mtp_export_options *to, const mtp_export_options 
         return MTP_OK;
     if (from->size < OPTIONS_V1)
         return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", from->size, OPTIONS_V1);
-    if (from->size > MTP__STRUCT_MOST)
+    if (from->size > MTP__STRUCT_MAX)
         return MTP_FAIL(MTP_E_ABI, "options size %zu is not valid: start from MTP_EXPORT_OPTIONS_INIT",
                         from->size);
     for (size_t i = sizeof *to; i < from->size; i++)

@@ -5,6 +5,7 @@
 #include "base/grow.h"
 #include "present/chrome/chrome.h"
 #include "present/chrome/args.h"
+#include "trace/facts.h"
 
 #define QUOTED_MAX 1024u /* longest quoted text that is kept */
 #define ARENA_FIRST ((size_t)64 << 10)
@@ -195,11 +196,11 @@ static void memory_counter(mtp__chrome *w, const mtp__memory *m, const mtp__lane
 {
     char *p = mtp__chrome_put_comma(w, mtp__out_room(&w->out));
     p = MTP__PUT(p, "{\"ph\": \"C\", \"cat\": \"" MTP__MEMORY_COUNTER "\", \"name\": \"Memory ");
-    p = m->device_type == 0    ? MTP__PUT(p, "CPU")
-        : m->device_type == 1  ? MTP__PUT(p, "CUDA")
-        : m->device_type == 12 ? MTP__PUT(p, "XPU")
-        : m->device_type == 20 ? MTP__PUT(p, "NPU")
-                               : mtp__put_u64(MTP__PUT(p, "device type "), m->device_type);
+    p = m->device_type == MTP__DEVICE_CPU    ? MTP__PUT(p, "CPU")
+        : m->device_type == MTP__DEVICE_CUDA ? MTP__PUT(p, "CUDA")
+        : m->device_type == MTP__DEVICE_XPU  ? MTP__PUT(p, "XPU")
+        : m->device_type == MTP__DEVICE_NPU  ? MTP__PUT(p, "NPU")
+                                             : mtp__put_u64(MTP__PUT(p, "device type "), m->device_type);
     if (m->device_index >= 0)
         p = mtp__put_i64(MTP__PUT(p, ":"), m->device_index);
     *p++ = '"';

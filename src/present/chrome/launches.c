@@ -7,9 +7,7 @@
  */
 #include "base/error.h"
 #include "present/chrome/chrome.h"
-
-#define IS(text, word)                                                                                       \
-    ((text).length == sizeof(word) - 1 && memcmp((text).bytes, (word), sizeof(word) - 1) == 0)
+#include "trace/facts.h"
 
 static bool is_upper(char c)
 {
@@ -19,11 +17,6 @@ static bool is_upper(char c)
 static bool starts(mtp_text name, const char *with, size_t length)
 {
     return name.length > length && memcmp(name.bytes, with, length) == 0;
-}
-
-static bool is_call(const mtp_trace *t, uint32_t span)
-{
-    return t->category[span] == MTP__CATEGORY_CUDA_RUNTIME || t->category[span] == MTP__CATEGORY_CUDA_DRIVER;
 }
 
 /* From a runtime unknown to the readers. In a file written by others, only OpenCL's names certainly are. */
@@ -69,14 +62,14 @@ mtp_status mtp__chrome_launches(mtp__chrome *w)
         if (t->details[i].correlation >= w->next_correlation)
             w->next_correlation = t->details[i].correlation + 1;
     for (uint32_t i = 0; i < t->span_count && !w->has_calls; i++)
-        w->has_calls = is_call(t, i);
+        w->has_calls = mtp__is_runtime_call(t, i);
     return !w->has_calls || note_works(w) ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the launches of a trace");
 }
 
 const char *mtp__chrome_call_name(const mtp__chrome *w, uint32_t span)
 {
     const mtp_trace *t = w->t;
-    if (!is_call(t, span) || !is_foreign(t, span))
+    if (!mtp__is_runtime_call(t, span) || !is_foreign(t, span))
         return NULL;
     uint64_t id = mtp__trace_detail(t, span)->correlation;
     const uint64_t *work = id != 0 ? mtp__pair_find(&w->works, id, 0) : NULL;
@@ -85,15 +78,15 @@ const char *mtp__chrome_call_name(const mtp__chrome *w, uint32_t span)
                : *work == MTP__CATEGORY_GPU_MEMCPY ? "\"cudaMemcpyAsync\""
                                                    : "\"cudaMemsetAsync\"";
     mtp_text name = mtp__trace_get_text(t, t->name[span]);
-    return IS(name, "clFinish")          ? "\"cudaStreamSynchronize\""
-           : IS(name, "clWaitForEvents") ? "\"cudaEventSynchronize\""
-                                         : NULL;
+    return MTP__EQUALS(name, "clFinish")          ? "\"cudaStreamSynchronize\""
+           : MTP__EQUALS(name, "clWaitForEvents") ? "\"cudaEventSynchronize\""
+                                                  : NULL;
 }
 
 uint64_t mtp__chrome_call_correlation(mtp__chrome *w, uint32_t span)
 {
     uint64_t id = mtp__trace_detail(w->t, span)->correlation;
-    return id != 0 || !w->has_calls || !mtp__is_recording(w->t) || !is_call(w->t, span)
+    return id != 0 || !w->has_calls || !mtp__is_recording(w->t) || !mtp__is_runtime_call(w->t, span)
                ? id
                : w->next_correlation++;
 }

@@ -21,15 +21,15 @@ static pid_t taker_pid;
 static PyObject *kept;                 /* list: code objects and modules held for this session */
 static PyObject *hidden[HIDDEN_FILES]; /* str: names of the profiler's own files */
 static unsigned hidden_count;
-static PyCodeObject *module_call,
-    *optimizer_call; /* nn.Module.__call__; a method that every optimizer step calls; owned, or NULL */
-static PyObject *module_names,
-    *module_counts;              /* dicts of this session: module -> name id; class name -> count */
-static PyObject *function_names; /* dict of this session: code or method -> name id */
-static PyObject *prefixes;       /* list of str: prefixes to strip from file names; the first match wins */
-static PyObject *optimizers;     /* dict of this session: address of an optimizer -> itself */
-static bool following, functions_too;
-static uint64_t follow_serial; /* of the current or the last recording that followed calls */
+static PyCodeObject *module_call;    /* owned, or NULL: nn.Module.__call__ */
+static PyCodeObject *optimizer_call; /* owned, or NULL: a method that every optimizer step calls */
+static PyObject *module_names;       /* dict of this session: module -> name id */
+static PyObject *module_counts;      /* dict of this session: class name -> count */
+static PyObject *function_names;     /* dict of this session: code or method -> name id */
+static PyObject *prefixes;   /* list of str: prefixes to strip from file names; the first match wins */
+static PyObject *optimizers; /* dict of this session: address of an optimizer -> itself */
+static bool following, with_functions; /* with_functions: not only modules */
+static uint64_t follow_serial;         /* of the current or the last recording that followed calls */
 
 /* --------------------------------------------------------------------------------------------------- texts */
 
@@ -133,8 +133,8 @@ static void describe(void *user, uint64_t frame, char *out, size_t room)
 typedef struct open_calls { /* of this thread */
     struct open_call {
         mtp_token token;
-        uintptr_t
-            of;      /* its frame; for a C function its caller's, with bit 0 set; 0: it was already running */
+        /* Its frame; for a C function its caller's, with bit 0 set; 0: it was already running. */
+        uintptr_t of;
         bool hidden; /* a function of the profiler, or called by one */
     } * call;
     uint32_t count, room;
@@ -237,7 +237,7 @@ static uint32_t function_name(PyCodeObject *code)
 static void open_function(PyCodeObject *code, uintptr_t of, owner who)
 {
     bool hide = in_hidden() || is_hidden(code);
-    open_call(functions_too && !hide ? function_name(code) : 0, MTP_SCOPE_PYTHON, hide, of, who);
+    open_call(with_functions && !hide ? function_name(code) : 0, MTP_SCOPE_PYTHON, hide, of, who);
 }
 
 /* "nn.Module: Linear_0": modules of a class are numbered in order of first use. */
@@ -310,7 +310,7 @@ static void enter_python(PyFrameObject *frame)
         uint32_t name = module_name(first, &who.is_new);
         open_call(name, MTP_SCOPE_MODULE, false, call_of(frame, false), who);
     } else {
-        who.is_new = first != NULL && functions_too && meet_optimizer(first);
+        who.is_new = first != NULL && with_functions && meet_optimizer(first);
         open_function(code, call_of(frame, false), who);
     }
     Py_DECREF(code);
@@ -348,7 +348,7 @@ static int on_event(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
         enter_python(frame);
         break;
     case PyTrace_C_CALL:
-        open_call(functions_too && !in_hidden() ? builtin_name(arg) : 0, MTP_SCOPE_PYTHON, in_hidden(),
+        open_call(with_functions && !in_hidden() ? builtin_name(arg) : 0, MTP_SCOPE_PYTHON, in_hidden(),
                   call_of(frame, true), nobody);
         break;
     case PyTrace_RETURN:
@@ -479,7 +479,7 @@ bool mtpn_frames_begin(const void *session, bool with_stack)
     module_counts = PyDict_New();
     function_names = PyDict_New();
     optimizers = PyDict_New();
-    functions_too = with_stack;
+    with_functions = with_stack;
     if (kept == NULL || module_names == NULL || module_counts == NULL || function_names == NULL ||
         optimizers == NULL || !set_prefixes()) {
         mtpn_frames_end(session);

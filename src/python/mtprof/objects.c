@@ -8,7 +8,7 @@
  */
 #include "python/mtprof/native.h"
 
-#define STATES_MOST 16
+#define STATES_MAX 16
 
 /* int reader(PyObject *object, mtp_input *in, mtp_identity *identity): 0 if it is not a tensor; borrows from
  * the object. */
@@ -19,8 +19,8 @@ static PyObject *reader_capsule; /* keeps `reader` alive */
 static tensor_reader *reader;
 
 typedef struct part {
-    mtp_input input[2 + 2 * STATES_MOST];
-    mtp_identity identity[2 + 2 * STATES_MOST];
+    mtp_input input[2 + 2 * STATES_MAX];
+    mtp_identity identity[2 + 2 * STATES_MAX];
     uint32_t count;
 } part;
 
@@ -84,12 +84,12 @@ static PyObject *own(PyObject *object, const char *name)
     return found;
 }
 
-static void tell(const mtp_op *op, const part *p)
+static void record_part(const mtp_op *op, const part *p)
 {
     mtp_op_hold(op, p->input, p->count);
 }
 
-static void tell_owner(const mtp_op *op, const char *what, PyObject *object)
+static void record_owner(const mtp_op *op, const char *what, PyObject *object)
 {
     part p = {.count = 0};
     const char *class_name = Py_TYPE(object)->tp_name, *dot = strrchr(class_name, '.');
@@ -98,14 +98,14 @@ static void tell_owner(const mtp_op *op, const char *what, PyObject *object)
     put_pointer(&p, object);
     put_pointer(&p, Py_TYPE(object));
     put_text(&p, class_name, (Py_ssize_t)strlen(class_name));
-    tell(op, &p);
+    record_part(op, &p);
 }
 
 void mtpn_hold_module(const mtp_op *op, PyObject *module, bool is_new)
 {
     if (reader == NULL || op->token == 0)
         return;
-    tell_owner(op, "module", module);
+    record_owner(op, "module", module);
     PyObject *parameters = is_new ? own(module, "_parameters") : NULL, *name, *tensor;
     Py_ssize_t at = 0;
     while (parameters != NULL && PyDict_Check(parameters) && PyDict_Next(parameters, &at, &name, &tensor)) {
@@ -113,12 +113,12 @@ void mtpn_hold_module(const mtp_op *op, PyObject *module, bool is_new)
         put_str(&p, name);
         if (put_tensor(&p, tensor)) {
             put_gradient(&p, tensor);
-            tell(op, &p);
+            record_part(op, &p);
         }
     }
 }
 
-static void tell_parameter(const mtp_op *op, PyObject *tensor, PyObject *states)
+static void record_parameter(const mtp_op *op, PyObject *tensor, PyObject *states)
 {
     part p = {.count = 0};
     if (!put_tensor(&p, tensor))
@@ -128,26 +128,26 @@ static void tell_parameter(const mtp_op *op, PyObject *tensor, PyObject *states)
              *name, *value;
     PyErr_Clear();
     Py_ssize_t at = 0;
-    while (state != NULL && PyDict_Check(state) && p.count < 2 * STATES_MOST &&
+    while (state != NULL && PyDict_Check(state) && p.count < 2 * STATES_MAX &&
            PyDict_Next(state, &at, &name, &value)) {
         put_str(&p, name);
         if (!put_tensor(&p, value))
             p.count -= 2;
     }
-    tell(op, &p);
+    record_part(op, &p);
 }
 
 void mtpn_hold_optimizer(const mtp_op *op, PyObject *optimizer, bool is_new)
 {
     if (reader == NULL || op->token == 0)
         return;
-    tell_owner(op, "optimizer", optimizer);
+    record_owner(op, "optimizer", optimizer);
     PyObject *groups = is_new ? own(optimizer, "param_groups") : NULL, *states = own(optimizer, "state");
     for (Py_ssize_t g = 0; groups != NULL && PyList_Check(groups) && g < PyList_GET_SIZE(groups); g++) {
         PyObject *group = PyList_GET_ITEM(groups, g);
         PyObject *params = PyDict_Check(group) ? PyDict_GetItemString(group, "params") : NULL;
         for (Py_ssize_t i = 0; params != NULL && PyList_Check(params) && i < PyList_GET_SIZE(params); i++)
-            tell_parameter(op, PyList_GET_ITEM(params, i), states);
+            record_parameter(op, PyList_GET_ITEM(params, i), states);
     }
 }
 

@@ -409,7 +409,10 @@ int mtpn_trace_init(PyObject *module)
              "chrome(path, name, more=None, without=0): write Kineto/Chrome JSON; .gz by suffix. more: "
              "additional top-level members, as JSON without braces. without: 1 concrete inputs, 2 arrows to "
              "backward ops.")},
-        {"stacks", trace_stacks, METH_VARARGS, PyDoc_STR("stacks(path, metric): write folded stacks.")},
+        {"stacks", trace_stacks, METH_VARARGS,
+         PyDoc_STR(
+             "stacks(path, metric): write folded stacks as torch's export_stacks does, a line per event; "
+             "the command 'mtprof stacks' merges them.")},
         {"execution_trace", trace_execution, METH_VARARGS,
          PyDoc_STR("execution_trace(path): write Chakra JSON.")},
         {"memory_timeline", trace_memory, METH_VARARGS,
@@ -430,7 +433,7 @@ int mtpn_trace_init(PyObject *module)
          PyDoc_STR("torch's table, as text.")},
         {"chrome", averages_chrome, METH_VARARGS, PyDoc_STR("chrome(path): one Chrome event per row.")},
         {"flops_coverage", averages_coverage, METH_NOARGS,
-         PyDoc_STR("Share of self CPU time spent in ops whose FLOPs are known.")},
+         PyDoc_STR("Fraction of self CPU time spent in ops whose FLOPs are known.")},
         {NULL, NULL, 0, NULL},
     };
     static PyType_Slot averages_slots[] = {

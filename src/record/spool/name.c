@@ -15,7 +15,7 @@
 #include "base/plain.h"
 #include "record/spool/spool.h"
 
-#define NUMBERS_MOST 100000u
+#define NUMBERS_MAX 100000u
 #define TAKE_TRIES 200 /* while other processes take and free the name */
 #define HELD_TRIES 20  /* a process that replaces the file holds its lock for a moment, a recorder for long */
 #define HELD_NS 5000000
@@ -105,9 +105,9 @@ static mtp_status next_number(mtp__spool_name *n, const char *pattern)
 {
     mtp_status status;
     do {
-        if (++n->number > NUMBERS_MOST)
+        if (++n->number > NUMBERS_MAX)
             return MTP_FAIL(MTP_E_IO, "spool: %s: no number up to %u is free: remove old files", pattern,
-                            NUMBERS_MOST);
+                            NUMBERS_MAX);
         status = expand(n, pattern);
         if (status == MTP_OK)
             status = find_target(n);
@@ -179,7 +179,7 @@ static bool number_taken(const mtp__spool_name *n, unsigned number)
 static unsigned free_number(const mtp__spool_name *n)
 {
     unsigned taken = 0, is_free = 1;
-    while (is_free < NUMBERS_MOST && number_taken(n, is_free)) {
+    while (is_free < NUMBERS_MAX && number_taken(n, is_free)) {
         taken = is_free;
         is_free *= 2;
     }
@@ -197,7 +197,7 @@ static mtp_status keep_old(mtp__spool_name *n)
 {
     char name[NAME_MAX + 1] = "";
     int error = EEXIST;
-    for (unsigned k = free_number(n); error == EEXIST && k <= NUMBERS_MOST; k++) {
+    for (unsigned k = free_number(n); error == EEXIST && k <= NUMBERS_MAX; k++) {
         numbered(name, sizeof name, n->target.name, k);
         numbered(n->kept, sizeof n->kept, n->path, k);
         error = mtp__rename_new_at(n->target.dir, n->target.name, name) == 0 ? 0 : errno;

@@ -48,7 +48,7 @@ static bool header_write(mtp__spool_out *f, bool complete)
     unsigned char page[MTP__SPOOL_COPY_AT + sizeof(mtp__spool_header)] = {0};
     mtp__spool_header header = {.magic = MTP__SPOOL_MAGIC,
                                 .version = MTP__FORMAT_VERSION,
-                                .chunk_bytes = f->chunk_bytes,
+                                .chunk_bytes = f->piece_bytes,
                                 .pid = (uint64_t)getpid(),
                                 .complete = complete,
                                 .chunks = complete ? f->pieces : 0,
@@ -73,7 +73,7 @@ static bool header_write(mtp__spool_out *f, bool complete)
 static mtp_status create(mtp__spool_out *f, const char *pattern, uint64_t least)
 {
     mtp__spool_name *n = f->name;
-    uint64_t bytes = (least + 1) * f->chunk_bytes;
+    uint64_t bytes = (least + 1) * f->piece_bytes;
     mtp_status status = mtp__spool_name_make(n, pattern, &f->fd);
     struct stat made;
     if (status == MTP_OK && fstat(f->fd, &made) != 0)
@@ -97,10 +97,10 @@ static mtp_status create(mtp__spool_out *f, const char *pattern, uint64_t least)
     return status;
 }
 
-mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chunk_bytes, uint64_t least,
+mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t piece_bytes, uint64_t least,
                                uint64_t limit)
 {
-    *f = (mtp__spool_out){.fd = -1, .chunk_bytes = chunk_bytes, .limit = limit};
+    *f = (mtp__spool_out){.fd = -1, .piece_bytes = piece_bytes, .limit = limit};
     f->name = mtp__calloc(1, sizeof *f->name);
     if (f->name == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "the spool's path");
@@ -132,12 +132,12 @@ void mtp__spool_out_close(mtp__spool_out *f)
 /* In increasing steps while the disk has room, and piece by piece up to the last that fits. */
 static bool grow(mtp__spool_out *f, int fd)
 {
-    uint64_t most = STEP_BYTES / f->chunk_bytes;
+    uint64_t most = STEP_BYTES / f->piece_bytes;
     f->step = f->step == 0 ? 1 : f->step * 2 < most ? f->step * 2 : most;
     f->step = f->step != 0 ? f->step : 1;
     for (;; f->step /= 2) {
         uint64_t more = f->step < f->limit - f->pieces ? f->step : f->limit - f->pieces;
-        if (mtp__grow_file(fd, (f->pieces + 1) * f->chunk_bytes, more * f->chunk_bytes) == 0) {
+        if (mtp__grow_file(fd, (f->pieces + 1) * f->piece_bytes, more * f->piece_bytes) == 0) {
             f->room = f->pieces + more;
             return true;
         }
@@ -152,7 +152,7 @@ bool mtp__spool_out_next(mtp__spool_out *f, void *at)
     int fd = mtp__spool_out_descriptor(f);
     if (fd < 0 || (f->pieces >= f->room && !grow(f, fd)))
         return false;
-    if (mtp__map_file(at, f->chunk_bytes, fd, (f->pieces + 1) * f->chunk_bytes) == NULL)
+    if (mtp__map_file(at, f->piece_bytes, fd, (f->pieces + 1) * f->piece_bytes) == NULL)
         return false;
     f->pieces++;
     return true;
@@ -163,7 +163,7 @@ bool mtp__spool_out_cut(mtp__spool_out *f)
     struct stat st;
     int fd = mtp__spool_out_descriptor(f);
     if (fd >= 0 && atomic_load(&f->cut) == 0 && fstat(fd, &st) == 0 &&
-        (uint64_t)st.st_size < (f->room + 1) * f->chunk_bytes)
+        (uint64_t)st.st_size < (f->room + 1) * f->piece_bytes)
         atomic_store(&f->cut, 1);
     return atomic_load(&f->cut) != 0;
 }
@@ -173,7 +173,7 @@ void mtp__spool_out_finish(mtp__spool_out *f)
     if (f->fd < 0 || mtp__spool_out_cut(f))
         return; /* a header would make the rest look complete */
     int fd = mtp__spool_out_descriptor(f);
-    if (fd >= 0 && mtp__truncate(fd, (f->pieces + 1) * f->chunk_bytes) == 0)
+    if (fd >= 0 && mtp__truncate(fd, (f->pieces + 1) * f->piece_bytes) == 0)
         f->room = f->pieces;
     if (!header_write(f, true) && f->error == 0)
         f->error = errno; /* readers do without: complete stays 0 */
@@ -187,5 +187,5 @@ void mtp__spool_out_go_on(mtp__spool_out *f)
 
 ssize_t mtp__spool_out_read(const mtp__spool_out *f, uint64_t piece, uint32_t from, void *copy, size_t bytes)
 {
-    return mtp__pread(f->fd, copy, bytes, (piece + 1) * f->chunk_bytes + from);
+    return mtp__pread(f->fd, copy, bytes, (piece + 1) * f->piece_bytes + from);
 }

@@ -17,7 +17,7 @@ typedef struct mtp__spool_out {
     ino_t inode;   /* ... */
     bool reopened; /* the first descriptor was closed by the program; our mappings still hold its lock */
     int error;     /* errno that ended the file's growth, or 0 */
-    uint32_t chunk_bytes;  /* of a piece */
+    uint32_t piece_bytes;  /* of a piece */
     bool finished;         /* the header says that it is complete */
     uint64_t pieces;       /* in use, without the header's */
     uint64_t room;         /* pieces that have blocks on the disk */
@@ -32,7 +32,7 @@ typedef struct mtp__spool_out {
 
 /* An empty spool with its header and blocks for `least` pieces. close() must be called after a failure,
  * too. */
-mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t chunk_bytes, uint64_t least,
+mtp_status mtp__spool_out_open(mtp__spool_out *f, const char *path, uint32_t piece_bytes, uint64_t least,
                                uint64_t limit);
 void mtp__spool_out_close(mtp__spool_out *f);
 /* In a forked child, possibly in a signal handler: what needs malloc is left to close. */

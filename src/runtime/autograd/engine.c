@@ -728,8 +728,8 @@ static mt_status walk(engine *e, mt_tensor *const *roots, mt_tensor *const *grad
 mt_status mt_backward_from(mt_tensor *const *roots, mt_tensor *const *grads, uint32_t count,
                            const mt_backward_options *options, mt_tensor **out)
 {
-    static const mt_backward_options standard = {.size = sizeof standard};
-    engine e = {.run = atomic_fetch_add(&runs, 1) + 1, .options = options != NULL ? options : &standard};
+    static const mt_backward_options defaults = {.size = sizeof defaults};
+    engine e = {.run = atomic_fetch_add(&runs, 1) + 1, .options = options != NULL ? options : &defaults};
     if (e.options->size != sizeof *e.options)
         return mt__fail(MT_E_VALUE, "mt_backward_from: set options->size to sizeof(mt_backward_options)");
     for (uint32_t i = 0; out != NULL && i < e.options->input_count; i++)

@@ -585,7 +585,7 @@ mt_status mt__check_constants(const mt__call *call)
     return mt__fail(MT_E_RUNTIME,
                     "The function '%s' is not differentiable with respect to argument '%.*s'. This input "
                     "cannot have requires_grad True.",
-                    call->op->name + 6, (int)p->name_length, p->name);
+                    mt__op_short_name(call->op), (int)p->name_length, p->name);
 }
 
 static mt_status connect_args(mt_node *node, const mt__call *call, mt_tensor *original, uint32_t tracked)

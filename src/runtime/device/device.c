@@ -22,7 +22,7 @@ static struct {
     char absence[1024];
 } plugin;
 static pthread_once_t plugin_once = PTHREAD_ONCE_INIT;
-static mt__npu *_Atomic opened[MT__NPUS_MOST];
+static mt__npu *_Atomic opened[MT__NPUS_MAX];
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* rank: before a device's lock */
 static bool forked;                                         /* from a process that used a device */
 
@@ -107,7 +107,7 @@ static void load(void)
         snprintf(plugin.absence, sizeof plugin.absence, "%s found no device; " HOW_TO_GET_ONE,
                  plugin.api.name);
     else
-        plugin.count = count < MT__NPUS_MOST ? count : MT__NPUS_MOST;
+        plugin.count = count < MT__NPUS_MAX ? count : MT__NPUS_MAX;
 }
 
 unsigned mt_npu_count(void)
@@ -133,7 +133,7 @@ mt_status mt__npu_fail(const mt__npu *npu, mtp_status status, const char *what)
 static void flush_all(void *unused)
 {
     (void)unused;
-    for (unsigned i = 0; i < MT__NPUS_MOST; i++) {
+    for (unsigned i = 0; i < MT__NPUS_MAX; i++) {
         mt__npu *npu = mt__npu_opened(i);
         if (npu == NULL)
             continue;
@@ -192,18 +192,18 @@ static mt_status open_npu(unsigned index, mt__npu **out)
 /* A driver does not survive a fork: the child forgets its devices, without locking (the lock may be held). */
 static void forget_in_child(void)
 {
-    for (unsigned i = 0; i < MT__NPUS_MOST; i++)
+    for (unsigned i = 0; i < MT__NPUS_MAX; i++)
         forked |= atomic_exchange(&opened[i], NULL) != NULL;
 }
 
 mt__npu *mt__npu_opened(unsigned index)
 {
-    return index < MT__NPUS_MOST ? atomic_load_explicit(&opened[index], memory_order_acquire) : NULL;
+    return index < MT__NPUS_MAX ? atomic_load_explicit(&opened[index], memory_order_acquire) : NULL;
 }
 
 mt_status mt__npu_of(mt_device device, mt__npu **out)
 {
-    static bool told;
+    static bool registered;
     unsigned index = MT_DEVICE_INDEX(device);
     *out = mt__npu_opened(index);
     if (MT__LIKELY(*out != NULL))
@@ -226,8 +226,8 @@ mt_status mt__npu_of(mt_device device, mt__npu **out)
         status = open_npu(index, out);
         if (status == MT_OK)
             atomic_store_explicit(&opened[index], *out, memory_order_release); /* pairs with mt__npu_opened */
-        if (status == MT_OK && !told)
-            told =
+        if (status == MT_OK && !registered)
+            registered =
                 mtp_flush_add(flush_all, NULL) == MTP_OK && pthread_atfork(NULL, NULL, forget_in_child) == 0;
     }
     pthread_mutex_unlock(&opening);
@@ -236,7 +236,7 @@ mt_status mt__npu_of(mt_device device, mt__npu **out)
 
 bool mt_npu_is_open(void)
 {
-    for (unsigned i = 0; i < MT__NPUS_MOST; i++)
+    for (unsigned i = 0; i < MT__NPUS_MAX; i++)
         if (mt__npu_opened(i) != NULL)
             return true;
     return false;

@@ -38,7 +38,7 @@ typedef struct mt__flight {
 } mt__flight;
 
 #define MT__FLIGHTS 4096
-#define MT__NPUS_MOST 8 /* further devices are ignored */
+#define MT__NPUS_MAX 8 /* further devices are ignored */
 
 struct mt_stream {
     struct mt__npu *npu;

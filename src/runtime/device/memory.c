@@ -145,7 +145,7 @@ mt_status mt__device_storage(mt_device device, size_t bytes, mt_storage **out)
         s->device_block = b;
         b->stream_id = stream->id;
         if (bytes > 0)
-            mt__storage_tell(s, (int64_t)bytes, npu->allocated, npu->reserved);
+            mt__storage_report(s, (int64_t)bytes, npu->allocated, npu->reserved);
         *out = s;
     } else {
         free(s);
@@ -210,7 +210,7 @@ void mt__device_storage_free(mt_storage *s)
     npu->allocated -= s->bytes;
     npu->frees++;
     if (s->bytes > 0)
-        mt__storage_tell(s, -(int64_t)s->bytes, npu->allocated, npu->reserved);
+        mt__storage_report(s, -(int64_t)s->bytes, npu->allocated, npu->reserved);
     if (b->stream->handle == NULL || b->stream->id != b->stream_id) /* it has been destroyed */
         b->stream = &npu->own;
     settle(npu, b);

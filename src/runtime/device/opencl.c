@@ -15,7 +15,7 @@
 #include <string.h>
 #include "base/plain.h"
 
-#define DEVICES_MOST 16
+#define DEVICES_MAX 16
 
 /* ------------------------------------------------------------------------------------------------- errors */
 
@@ -75,7 +75,7 @@ static struct {
     cl_platform_id platform;
     cl_device_id id;
     int rank;
-} found[DEVICES_MOST];
+} found[DEVICES_MAX];
 static uint32_t found_count;
 static char seen[512]; /* "name, name": all usable devices */
 static pthread_once_t looked = PTHREAD_ONCE_INIT;
@@ -96,11 +96,11 @@ static bool wanted(const char *variable, cl_uint number, const char *name)
 /* asked_for: the platform is selected. */
 static void look_at(cl_platform_id platform, bool asked_for)
 {
-    cl_device_id ids[DEVICES_MOST];
+    cl_device_id ids[DEVICES_MAX];
     cl_uint n = 0;
-    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, DEVICES_MOST, ids, &n) != CL_SUCCESS)
+    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, DEVICES_MAX, ids, &n) != CL_SUCCESS)
         return;
-    for (cl_uint i = 0; i < n && i < DEVICES_MOST && found_count < DEVICES_MOST; i++) {
+    for (cl_uint i = 0; i < n && i < DEVICES_MAX && found_count < DEVICES_MAX; i++) {
         cl_device_type type = 0;
         cl_bool usable = CL_FALSE, compiles = CL_FALSE;
         char name[256] = "";
@@ -126,11 +126,11 @@ static void look_at(cl_platform_id platform, bool asked_for)
 
 static void look(void)
 {
-    cl_platform_id platforms[DEVICES_MOST];
+    cl_platform_id platforms[DEVICES_MAX];
     cl_uint n = 0;
-    if (clGetPlatformIDs(DEVICES_MOST, platforms, &n) != CL_SUCCESS)
+    if (clGetPlatformIDs(DEVICES_MAX, platforms, &n) != CL_SUCCESS)
         return;
-    for (cl_uint i = 0; i < n && i < DEVICES_MOST; i++) {
+    for (cl_uint i = 0; i < n && i < DEVICES_MAX; i++) {
         char name[256] = "";
         clGetPlatformInfo(platforms[i], CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
         look_at(platforms[i], wanted("MINDTORCH_OPENCL_PLATFORM", i, name));

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* By device; NULL: the default stream. One that has been destroyed has no handle. */
-static MT__FAST_TLS mt_stream *chosen[MT__NPUS_MOST];
+static MT__FAST_TLS mt_stream *chosen[MT__NPUS_MAX];
 
 mt_stream *mt__stream_now(mt__npu *npu)
 {

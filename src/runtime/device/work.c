@@ -58,7 +58,7 @@ static void describe(const mt__npu *npu)
 }
 
 /* The most precise of a few readings. Half its width is the error. */
-static void tell_clock(mt__npu *npu)
+static void report_clock(mt__npu *npu)
 {
     uint64_t best = UINT64_MAX, device_best = 0, middle = 0, first_ns = mtp_now_ns(), first = mtp_ticks();
     for (int i = 0; i < 4; i++) {
@@ -83,7 +83,7 @@ static void tell_clock(mt__npu *npu)
 
 /* ------------------------------------------------------------------------------------------------- harvesting */
 
-static void tell(mt__npu *npu, mt__flight *f)
+static void report_flight(mt__npu *npu, mt__flight *f)
 {
     mtp_plugin_times t;
     bool ours =
@@ -123,7 +123,7 @@ void mt__npu_unlock(mt__npu *npu)
 /* Removes the oldest from the ring. */
 static void land(mt__npu *npu)
 {
-    tell(npu, &npu->flights[npu->flight_first]);
+    report_flight(npu, &npu->flights[npu->flight_first]);
     npu->flight_first = (npu->flight_first + 1) % MT__FLIGHTS;
     npu->flight_count--;
 }
@@ -156,10 +156,10 @@ void mt__npu_harvest(mt__npu *npu, bool wait)
         land(npu);
     }
     if (wait && npu->clocked != 0 && (mtp_recording() & MTP_NPU))
-        tell_clock(npu);
+        report_clock(npu);
 }
 
-#define HELD_MOST ((uint64_t)32 << 20) /* bytes of held host memory before checking for finished copies */
+#define HELD_MAX ((uint64_t)32 << 20) /* bytes of held host memory before checking for finished copies */
 
 static void fly(mt__npu *npu, mtp_plugin_event *event, const mtp_device_work *work, mt_storage *held)
 {
@@ -169,7 +169,7 @@ static void fly(mt__npu *npu, mtp_plugin_event *event, const mtp_device_work *wo
         if (npu->flight_count == MT__FLIGHTS) /* the device does not respond: give up the oldest */
             land(npu);
     } else if (npu->flight_count > 0 &&
-               (npu->flight_count % (MT__FLIGHTS / 4) == 0 || npu->held_bytes > HELD_MOST)) {
+               (npu->flight_count % (MT__FLIGHTS / 4) == 0 || npu->held_bytes > HELD_MAX)) {
         mt__npu_harvest(npu, false);
     }
     mt__flight *f = &npu->flights[(npu->flight_first + npu->flight_count++) % MT__FLIGHTS];
@@ -185,16 +185,16 @@ static void fly(mt__npu *npu, mtp_plugin_event *event, const mtp_device_work *wo
 
 /* ----------------------------------------------------------------------------------------- around each call */
 
-typedef struct told {
+typedef struct recorded_call {
     mtp_op op;
     mtp_device_work work;
     mtp_plugin_event *event;
     bool on;
-} told;
+} recorded_call;
 
 /* The lock is held. */
-static void before(mt__npu *npu, told *t, enum call which, uint32_t name, uint32_t kind, uint64_t bytes,
-                   const mt_stream *stream)
+static void before(mt__npu *npu, recorded_call *t, enum call which, uint32_t name, uint32_t kind,
+                   uint64_t bytes, const mt_stream *stream)
 {
     t->event = NULL;
     t->on = (mtp_recording() & MTP_NPU) != 0;
@@ -202,7 +202,7 @@ static void before(mt__npu *npu, told *t, enum call which, uint32_t name, uint32
         return;
     if (MT__UNLIKELY(npu->clocked != MTP_SESSION(mtp_recording()) ||
                      mtp_now_ns() - npu->clocked_ns > 1000000000u))
-        tell_clock(npu);
+        report_clock(npu);
     t->op = (mtp_op)MTP_OP_INIT(call_name(npu, which));
     t->op.kind = MTP_SCOPE_RUNTIME;
     t->op.correlation = mtp_correlation_next();
@@ -214,7 +214,7 @@ static void before(mt__npu *npu, told *t, enum call which, uint32_t name, uint32
     mtp_op_begin(&t->op);
 }
 
-static mt_status after(mt__npu *npu, told *t, mt_stream *stream, mtp_status status, const char *what,
+static mt_status after(mt__npu *npu, recorded_call *t, mt_stream *stream, mtp_status status, const char *what,
                        mt_storage *held)
 {
     if (MT__UNLIKELY(t->on))
@@ -268,7 +268,7 @@ mt_status mt__launch_run(mt__launch *l, const mt__kernel *k, uint32_t dims, cons
 {
     mt__npu *npu = l->npu;
     mt_stream *stream = mt__stream_now(npu);
-    told t;
+    recorded_call t;
     for (uint32_t i = 0; i < dims; i++)
         if (global[i] == 0)
             return MT_OK;
@@ -365,7 +365,7 @@ mt_status mt__npu_kernel(mt__npu *npu, uint64_t key, mt__source_fn *write, const
         seen;                                                                                                \
     }))
 
-#define STAGED_MOST ((uint64_t)64 << 10) /* bytes: below this, copying twice beats waiting */
+#define STAGED_MAX ((uint64_t)64 << 10) /* bytes: below this, copying twice beats waiting */
 
 static void drop_nothing(void *user)
 {
@@ -387,7 +387,7 @@ static mt_storage *staged(const void *from, uint64_t bytes)
 }
 
 /* Waits for the work just submitted. Releases the lock meanwhile, so that others can launch. */
-static mtp_status wait_here(mt__npu *npu, mt_stream *stream, told *t, mtp_status status)
+static mtp_status wait_here(mt__npu *npu, mt_stream *stream, recorded_call *t, mtp_status status)
 {
     if (t->event == NULL)
         return status;
@@ -403,8 +403,8 @@ mt_status mt__npu_copy_in(mt__npu *npu, mtp_plugin_memory *to, uint64_t at, cons
                           mt_storage *hold)
 {
     mt_stream *stream = mt__stream_now(npu);
-    told t;
-    mt_storage *copy = hold == NULL && bytes <= STAGED_MOST ? staged(from, bytes) : NULL;
+    recorded_call t;
+    mt_storage *copy = hold == NULL && bytes <= STAGED_MAX ? staged(from, bytes) : NULL;
     if (copy != NULL)
         hold = copy;
     pthread_mutex_lock(&npu->lock);
@@ -421,7 +421,7 @@ mt_status mt__npu_copy_in(mt__npu *npu, mtp_plugin_memory *to, uint64_t at, cons
 mt_status mt__npu_copy_out(mt__npu *npu, void *to, mtp_plugin_memory *from, uint64_t at, uint64_t bytes)
 {
     mt_stream *stream = mt__stream_now(npu);
-    told t;
+    recorded_call t;
     pthread_mutex_lock(&npu->lock);
     before(npu, &t, COPY_OUT, NAMED("Memcpy DtoH (Device -> Pageable)"), MTP_DEVICE_MEMCPY, bytes, stream);
     mtp_status status = npu->api->copy_out(stream->handle, to, from, at, bytes, false, &t.event);
@@ -434,7 +434,7 @@ mt_status mt__npu_copy(mt__npu *npu, mtp_plugin_memory *to, uint64_t to_at, mtp_
                        uint64_t from_at, uint64_t bytes)
 {
     mt_stream *stream = mt__stream_now(npu);
-    told t;
+    recorded_call t;
     pthread_mutex_lock(&npu->lock);
     before(npu, &t, COPY, NAMED("Memcpy DtoD (Device -> Device)"), MTP_DEVICE_MEMCPY, bytes, stream);
     mtp_status status =
@@ -446,7 +446,7 @@ mt_status mt__npu_fill(mt__npu *npu, mtp_plugin_memory *to, uint64_t at, uint64_
                        uint32_t pattern_bytes)
 {
     mt_stream *stream = mt__stream_now(npu);
-    told t;
+    recorded_call t;
     pthread_mutex_lock(&npu->lock);
     before(npu, &t, FILL, NAMED("Memset (Device)"), MTP_DEVICE_MEMSET, bytes, stream);
     mtp_status status =
@@ -459,7 +459,7 @@ mt_status mt__npu_gemm(mt__npu *npu, const mtp_plugin_gemm *gemm)
     if (npu->api->gemm_name == NULL || npu->api->gemm_name(npu->handle) == NULL)
         return MT_E_NOT_IMPLEMENTED;
     mt_stream *stream = mt__stream_now(npu);
-    told t;
+    recorded_call t;
     pthread_mutex_lock(&npu->lock);
     before(npu, &t, GEMM, gemm->dtype == MTP_FLOAT32 ? NAMED("clblast_sgemm") : NAMED("clblast_dgemm"),
            MTP_DEVICE_KERNEL, 0, stream);

@@ -2,8 +2,6 @@
 #include "runtime/runtime.h"
 #include <math.h>
 
-static const char *const c_names[] = {"bool", "int", "long int", "float", "double"};
-
 static mt_status check(const mt__call *call)
 {
     const mt_tensor *q = mt__arg_tensor(call, 0), *k = mt__arg_tensor(call, 1), *v = mt__arg_tensor(call, 2),
@@ -13,7 +11,7 @@ static mt_status check(const mt__call *call)
                         "Expected query, key, and value to have the same dtype, but got query.dtype: %s "
                         "key.dtype: %s and "
                         "value.dtype: %s instead.",
-                        c_names[q->dtype], c_names[k->dtype], c_names[v->dtype]);
+                        mt__c_type(q->dtype), mt__c_type(k->dtype), mt__c_type(v->dtype));
     if (q->rank < 2 || k->rank < 2 || v->rank < 2)
         return mt__fail(MT_E_RUNTIME,
                         "Expected query, key, and value to all be  at least 2 dimensional, but got "
@@ -25,7 +23,7 @@ static mt_status check(const mt__call *call)
                         "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
                         "attn_mask.dtype: %s and  "
                         "query.dtype: %s instead.",
-                        c_names[mask->dtype], c_names[q->dtype]);
+                        mt__c_type(mask->dtype), mt__c_type(q->dtype));
     if (mask != NULL && mt__arg_int(call, 5))
         return mt__fail(
             MT_E_RUNTIME,

@@ -1,9 +1,6 @@
 /* runtime/ops/conv.c - convolutions: arguments, shapes and messages. Nothing here touches data. */
 #include "runtime/ops/conv.h"
 
-static const char *const c_names[] = {"bool", "int", "long int", "float", "double"};
-static const char *const names[] = {"Bool", "Int", "Long", "Float", "Double"};
-
 /* -------------------------------------------------------------------------------------------- arguments */
 
 /* A list with one number per spatial dim, or a single number for all. */
@@ -101,10 +98,10 @@ static mt_status check_dtypes(const mt_tensor *input, const mt_tensor *weight, c
     if (input->dtype != weight->dtype)
         return mt__fail(MT_E_RUNTIME,
                         "Input type (torch.%sTensor) and weight type (torch.%sTensor) should be the same",
-                        names[input->dtype], names[weight->dtype]);
+                        mt__scalar_type(input->dtype), mt__scalar_type(weight->dtype));
     if (bias != NULL && bias->dtype != input->dtype)
         return mt__fail(MT_E_RUNTIME, "Input type (%s) and bias type (%s) should be the same",
-                        c_names[input->dtype], c_names[bias->dtype]);
+                        mt__c_type(input->dtype), mt__c_type(bias->dtype));
     if (input->dtype == MT_BOOL)
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"slow_conv2d_cpu\" not implemented for 'Bool'");
     return MT_OK;

@@ -2,15 +2,9 @@
 #include "runtime/runtime.h"
 #include <math.h>
 
-static const char *type_text(unsigned dtype)
+static mt_dtype dtype_arg(const mt__call *call, unsigned i, mt_dtype otherwise)
 {
-    static const char *const texts[] = {"Bool", "Int", "Long", "Float", "Double"};
-    return texts[dtype];
-}
-
-static mt_dtype dtype_arg(const mt__call *call, unsigned i, mt_dtype standard)
-{
-    return mt__arg_given(call, i) ? (mt_dtype)call->args[i].as.i : standard;
+    return mt__arg_given(call, i) ? (mt_dtype)call->args[i].as.i : otherwise;
 }
 
 /* -------------------------------------------------------------------------------------------------- counted */
@@ -90,7 +84,7 @@ mt_status mt__infer_bernoulli_of(mt__call *call)
     const mt_tensor *t = mt__arg_tensor(call, 0);
     if (!mt__is_floating((mt_dtype)t->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"bernoulli_tensor_cpu_p_\" not implemented for '%s'",
-                        type_text(t->dtype));
+                        mt__scalar_type(t->dtype));
     return mt__empty_like(t, (mt_dtype)t->dtype, &call->outs[0]);
 }
 
@@ -102,7 +96,7 @@ mt_status mt__infer_multinomial(mt__call *call)
         return mt__fail(MT_E_RUNTIME, "prob_dist must be 1 or 2 dim");
     if (!mt__is_floating((mt_dtype)t->dtype))
         return mt__fail(MT_E_RUNTIME, "multinomial only supports floating-point dtypes for input, got: %s",
-                        type_text(t->dtype));
+                        mt__scalar_type(t->dtype));
     if (draws <= 0)
         return mt__fail(MT_E_RUNTIME, "cannot sample n_sample <= 0 samples");
     if (mt__arg_int(call, 2) == 0 && draws > t->dims[t->rank - 1])

@@ -18,12 +18,6 @@
     "use the `~` or "                                                                                        \
     "`logical_not()` operator instead."
 
-const char *mt__dtype_word(unsigned dtype)
-{
-    static const char *const texts[] = {"Bool", "Int", "Long", "Float", "Double"};
-    return texts[dtype];
-}
-
 static bool same_shape(const mt_tensor *a, const mt_tensor *b)
 {
     return mt__has_dims(a, b->rank, b->dims);
@@ -106,7 +100,7 @@ static mt_status use_self(mt__call *call, mt_dtype dtype, int rank, const int64_
     mt_tensor *self = call->args[0].as.tensor;
     if (!mt__castable(dtype, self->dtype))
         return mt__fail(MT_E_RUNTIME, "result type %s can't be cast to the desired output type %s",
-                        mt__dtype_word(dtype), mt__dtype_word(self->dtype));
+                        mt__scalar_type(dtype), mt__scalar_type(self->dtype));
     if (!mt__has_dims(self, rank, dims))
         return mt__fail(MT_E_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
                         mt__shape_text(self->dims, self->rank), mt__shape_text(dims, rank));
@@ -262,8 +256,8 @@ mt_status mt__infer_bitwise(mt__call *call)
     call->compute = promoted(call, 2);
     mt_status status = make_out(call, 2, call->compute);
     if (status == MT_OK && mt__is_floating(call->compute))
-        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", call->op->name + 6,
-                        mt__dtype_word(call->compute));
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'",
+                        mt__op_short_name(call->op), mt__scalar_type(call->compute));
     return status;
 }
 
@@ -323,8 +317,8 @@ mt_status mt__infer_unary_real(mt__call *call)
 {
     mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
     if (!mt__is_floating(dtype))
-        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", call->op->name + 6,
-                        mt__dtype_word(dtype));
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'",
+                        mt__op_short_name(call->op), mt__scalar_type(dtype));
     if (call->args[1].kind == MT_TEXT && call->op->param_count > 1 &&
         strcmp(call->args[1].as.text, "none") != 0 && strcmp(call->args[1].as.text, "tanh") != 0)
         return mt__fail(MT_E_RUNTIME, "approximate argument must be either none or tanh.");
@@ -341,7 +335,7 @@ mt_status mt__infer_unary_bits(mt__call *call)
     mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
     if (mt__is_floating(dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"bitwise_not_cpu\" not implemented for '%s'",
-                        mt__dtype_word(dtype));
+                        mt__scalar_type(dtype));
     return unary(call, dtype, dtype);
 }
 
@@ -390,7 +384,7 @@ mt_status mt__infer_where(mt__call *call)
     if (condition->dtype != MT_BOOL)
         return mt__fail(MT_E_RUNTIME,
                         "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
-                        mt__dtype_word(condition->dtype));
+                        mt__scalar_type(condition->dtype));
     mt__promotion p = {0};
     mt__promote(&p, &call->args[1]);
     mt__promote(&p, &call->args[2]);
@@ -404,7 +398,7 @@ mt_status mt__infer_masked_fill(mt__call *call)
                     *value = mt__arg_tensor(call, 2);
     if (mask->dtype != MT_BOOL)
         return mt__fail(MT_E_RUNTIME, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
-                        mt__dtype_word(mask->dtype));
+                        mt__scalar_type(mask->dtype));
     if (value != NULL && value->rank > 0)
         return mt__fail(
             MT_E_RUNTIME,
@@ -435,19 +429,18 @@ mt_status mt__infer_addc(mt__call *call)
 mt_status mt__infer_lerp(mt__call *call)
 {
     static const char *const names[] = {"self", "end", "weight"};
-    static const char *const types[] = {"bool", "int", "long int", "float", "double"};
     const mt_tensor *self = call->args[0].as.tensor;
     for (unsigned i = 1; i < 3; i++) {
         const mt_tensor *t = mt__arg_tensor(call, i);
         bool number = i == 2 && t != NULL && t->rank == 0; /* a weight, in a tensor */
         if (t != NULL && t->dtype != self->dtype && !number)
-            return mt__fail(MT_E_RUNTIME, "expected dtype %s for `%s` but got dtype %s", types[self->dtype],
-                            names[i], types[t->dtype]);
+            return mt__fail(MT_E_RUNTIME, "expected dtype %s for `%s` but got dtype %s",
+                            mt__c_type(self->dtype), names[i], mt__c_type(t->dtype));
     }
     call->compute = (mt_dtype)self->dtype;
     if (!mt__is_floating(call->compute))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"lerp_kernel\" not implemented for '%s'",
-                        mt__dtype_word(call->compute));
+                        mt__scalar_type(call->compute));
     return make_out(call, 3, call->compute);
 }
 
@@ -499,9 +492,9 @@ static mt_dtype dtype_or(const mt_value *v, mt_dtype otherwise)
     return v->kind == MT_NONE ? otherwise : (mt_dtype)v->as.i;
 }
 
-static mt_device device_or(const mt_value *v, mt_device standard)
+static mt_device device_or(const mt_value *v, mt_device otherwise)
 {
-    return v->kind != MT_NONE ? (mt_device)v->as.i : standard;
+    return v->kind != MT_NONE ? (mt_device)v->as.i : otherwise;
 }
 
 static mt_status make_like(mt__call *call)
@@ -525,7 +518,7 @@ mt_status mt__infer_to_copy(mt__call *call)
 {
     const mt_tensor *x = call->args[0].as.tensor;
     call->compute = dtype_or(&call->args[1], (mt_dtype)x->dtype);
-    if (MT__LIKELY(!call->shown))
+    if (MT__LIKELY(!call->recorded))
         return make_like(call);
     return make_shown(call, x, call->compute, device_or(&call->args[2], x->device), make_like);
 }
@@ -539,8 +532,8 @@ static mt_status make_clone(mt__call *call)
 mt_status mt__infer_clone(mt__call *call)
 {
     const mt_tensor *x = call->args[0].as.tensor;
-    return MT__LIKELY(!call->shown) ? make_clone(call)
-                                    : make_shown(call, x, (mt_dtype)x->dtype, x->device, make_clone);
+    return MT__LIKELY(!call->recorded) ? make_clone(call)
+                                       : make_shown(call, x, (mt_dtype)x->dtype, x->device, make_clone);
 }
 
 static mt_status check_rank(const mt_value *size)

@@ -6,12 +6,6 @@
 #include "runtime/ops/picks.h"
 #include <stdlib.h>
 
-static const char *type_text(unsigned dtype)
-{
-    static const char *const texts[] = {"Bool", "Int", "Long", "Float", "Double"};
-    return texts[dtype];
-}
-
 static bool is_index(const mt_tensor *t)
 {
     return t->dtype == MT_INT32 || t->dtype == MT_INT64;
@@ -187,7 +181,7 @@ mt_status mt__infer_index_put(mt__call *call)
                         "Index put requires the source and destination dtypes match, got %s for the "
                         "destination and %s for the "
                         "source.",
-                        type_text(self->dtype), type_text(values->dtype));
+                        mt__scalar_type(self->dtype), mt__scalar_type(values->dtype));
     mt_status status = make_picks(call, &p);
     if (status != MT_OK)
         return status;
@@ -239,14 +233,14 @@ mt_status mt__infer_index_add(mt__call *call)
         return mt__fail(
             MT_E_INDEX,
             "index_add_(): Index is supposed to be a vector, but got dim: %d with type: %s and size: %s",
-            index->rank, type_text(index->dtype), mt__shape_text(index->dims, index->rank));
+            index->rank, mt__scalar_type(index->dtype), mt__shape_text(index->dims, index->rank));
     if (!is_index(index))
         return mt__fail(MT_E_RUNTIME, "index_add_(): Expected dtype int32/int64 for index but got: %s",
-                        type_text(index->dtype));
+                        mt__scalar_type(index->dtype));
     if (self->dtype != source->dtype)
         return mt__fail(MT_E_RUNTIME,
                         "index_add_(): self (%s) and source (%s) must have the same scalar type",
-                        type_text(self->dtype), type_text(source->dtype));
+                        mt__scalar_type(self->dtype), mt__scalar_type(source->dtype));
     if (source->rank > 0 && dim >= source->rank)
         return mt__fail(MT_E_INDEX,
                         "index_add_(): Indexing dim %d is out of bounds of the source tensor with dim %d",

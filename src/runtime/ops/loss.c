@@ -99,13 +99,13 @@ mt_status mt__infer_bce(mt__call *call)
     int rank;
     if (!mt__is_floating((mt_dtype)self->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"binary_cross_entropy\" not implemented for '%s'",
-                        mt__scalar_type((mt_dtype)self->dtype));
+                        mt__scalar_type(self->dtype));
     mt_status status = mt__broadcast(self->rank, self->dims, 0, NULL, &rank, dims);
     for (unsigned i = 1; i < 3 && status == MT_OK; i++) {
         const mt_tensor *t = mt__arg_tensor(call, i);
         if (t != NULL && t->dtype != self->dtype)
-            return mt__fail(MT_E_RUNTIME, "Found dtype %s but expected %s",
-                            mt__scalar_type((mt_dtype)t->dtype), mt__scalar_type((mt_dtype)self->dtype));
+            return mt__fail(MT_E_RUNTIME, "Found dtype %s but expected %s", mt__scalar_type(t->dtype),
+                            mt__scalar_type(self->dtype));
         if (t != NULL)
             status = mt__broadcast(rank, dims, t->rank, t->dims, &rank, dims);
     }
@@ -122,7 +122,7 @@ mt_status mt__infer_bce_logits(mt__call *call)
     mt__promotion p = {0};
     if (!mt__is_floating((mt_dtype)self->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"log_sigmoid_cpu\" not implemented for '%s'",
-                        mt__scalar_type((mt_dtype)self->dtype));
+                        mt__scalar_type(self->dtype));
     if (target->dtype == MT_BOOL)
         return mt__fail(
             MT_E_RUNTIME,
@@ -130,7 +130,7 @@ mt_status mt__infer_bce_logits(mt__call *call)
             "`logical_xor()` operator instead.");
     if (!mt__is_floating((mt_dtype)target->dtype))
         return mt__fail(MT_E_RUNTIME, "result type Float can't be cast to the desired output type %s",
-                        mt__scalar_type((mt_dtype)target->dtype));
+                        mt__scalar_type(target->dtype));
     if (target->rank != self->rank ||
         memcmp(target->dims, self->dims, self->rank * sizeof *self->dims) != 0) {
         mt_status status = mt__broadcast(self->rank, self->dims, target->rank, target->dims, &rank, dims);
@@ -188,10 +188,10 @@ static mt_status check_target_dtype(const mt_tensor *self, const mt_tensor *targ
 {
     if (!mt__is_floating((mt_dtype)self->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"nll_loss_out_frame\" not implemented for '%s'",
-                        mt__scalar_type((mt_dtype)self->dtype));
+                        mt__scalar_type(self->dtype));
     if (target->dtype != MT_INT64)
         return mt__fail(MT_E_RUNTIME, "expected target dtype to be Long or Byte, but got %s",
-                        mt__scalar_type((mt_dtype)target->dtype));
+                        mt__scalar_type(target->dtype));
     return MT_OK;
 }
 
@@ -207,8 +207,8 @@ static mt_status check_class_weight(const char *prefix, const mt_tensor *weight,
                         "shape: %s",
                         prefix, (long long)classes, mt__shape_text(weight->dims, weight->rank));
     if (weight->dtype != self->dtype)
-        return mt__fail(MT_E_RUNTIME, "expected scalar type %s but found %s",
-                        mt__scalar_type((mt_dtype)self->dtype), mt__scalar_type((mt_dtype)weight->dtype));
+        return mt__fail(MT_E_RUNTIME, "expected scalar type %s but found %s", mt__scalar_type(self->dtype),
+                        mt__scalar_type(weight->dtype));
     return MT_OK;
 }
 
@@ -277,8 +277,8 @@ static mt_status nll_backward_outs(mt__call *call, mt_status status, bool per_ta
         return status;
     if (grad->dtype != self->dtype || grad->numel != (per_target ? mt__arg_tensor(call, 2)->numel : 1))
         return mt__fail(MT_E_RUNTIME, "%s: Expected a tensor of %s for grad_output, got %s %s",
-                        call->op->name + 6, per_target ? "the target's shape" : "one element",
-                        mt__scalar_type((mt_dtype)grad->dtype), mt__shape_text(grad->dims, grad->rank));
+                        mt__op_short_name(call->op), per_target ? "the target's shape" : "one element",
+                        mt__scalar_type(grad->dtype), mt__shape_text(grad->dims, grad->rank));
     if (total->numel != 1 || total->dtype != self->dtype)
         return mt__fail(MT_E_RUNTIME,
                         "expected total_weight to be a  single element tensor, got: %s (%lld elements)",
@@ -366,7 +366,7 @@ static mt_status with_probabilities(mt__call *call, int class_dim, double smooth
     if (!mt__is_floating((mt_dtype)target->dtype))
         return mt__fail(MT_E_RUNTIME,
                         "Expected floating point type for target with class probabilities, got %s",
-                        mt__scalar_type((mt_dtype)target->dtype));
+                        mt__scalar_type(target->dtype));
     if (mt__arg_int(call, 4) >= 0)
         return mt__fail(MT_E_RUNTIME, "ignore_index is not supported for floating point target");
     if (weight != NULL && (weight->rank != 1 || weight->numel != classes))
@@ -433,7 +433,7 @@ mt_status mt__composite_cross_entropy_loss(mt__call *call)
                    ? mt__fail(MT_E_RUNTIME, "cross_entropy: a 0-dim tensor has no classes")
                    : mt__fail(MT_E_RUNTIME,
                               "Expected floating point type for target with class probabilities, got %s",
-                              mt__scalar_type((mt_dtype)target->dtype));
+                              mt__scalar_type(target->dtype));
     if (self->rank == 0)
         return mt__fail(MT_E_VALUE, "Expected 1 or more dimensions (got 0)");
     if (!(smoothing >= 0 && smoothing <= 1))

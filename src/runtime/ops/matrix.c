@@ -3,10 +3,6 @@
  */
 #include "runtime/runtime.h"
 
-/* Names of dtypes in PyTorch's messages: C++ names and its own. */
-static const char *const c_names[] = {"bool", "int", "long int", "float", "double"};
-static const char *const names[] = {"Bool", "Int", "Long", "Float", "Double"};
-
 static mt_status no_bools(const mt_tensor *t, const char *kernel)
 {
     if (t->dtype == MT_BOOL)
@@ -29,8 +25,8 @@ static mt_status can_expand(const mt_tensor *t, int rank, const int64_t *dims)
                         "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must be "
                         "greater or equal to the "
                         "number of dimensions in the tensor (%d)",
-                        names[t->dtype], mt__shape_text(t->dims, t->rank), mt__shape_text(dims, rank), rank,
-                        t->rank);
+                        mt__scalar_type(t->dtype), mt__shape_text(t->dims, t->rank),
+                        mt__shape_text(dims, rank), rank, t->rank);
     for (int i = rank - 1, j = t->rank - 1; j >= 0; i--, j--)
         if (t->dims[j] != dims[i] && t->dims[j] != 1)
             return mt__fail(
@@ -53,7 +49,7 @@ mt_status mt__infer_mm(mt__call *call)
         return cannot_multiply(a, b);
     if (a->dtype != b->dtype)
         return mt__fail(MT_E_RUNTIME, "expected m1 and m2 to have the same dtype, but got: %s != %s",
-                        c_names[a->dtype], c_names[b->dtype]);
+                        mt__c_type(a->dtype), mt__c_type(b->dtype));
     mt_status status = no_bools(a, "addmm_impl_cpu_");
     if (status != MT_OK)
         return status;
@@ -72,7 +68,8 @@ mt_status mt__infer_addmm(mt__call *call)
     if (self->dtype != b->dtype || a->dtype != b->dtype)
         return mt__fail(MT_E_RUNTIME, "%s and mat2 must have the same dtype, but got %s and %s",
                         self->dtype != b->dtype ? "self" : "mat1",
-                        names[self->dtype != b->dtype ? self->dtype : a->dtype], names[b->dtype]);
+                        mt__scalar_type(self->dtype != b->dtype ? self->dtype : a->dtype),
+                        mt__scalar_type(b->dtype));
     int64_t dims[] = {a->dims[0], b->dims[1]};
     mt_status status = can_expand(self, 2, dims);
     if (status == MT_OK)
@@ -105,8 +102,8 @@ mt_status mt__infer_bmm(mt__call *call)
     int64_t dims[3];
     mt_status status = batch_dims(a, b, dims);
     if (status == MT_OK && a->dtype != b->dtype)
-        status =
-            mt__fail(MT_E_RUNTIME, "expected scalar type %s but found %s", names[a->dtype], names[b->dtype]);
+        status = mt__fail(MT_E_RUNTIME, "expected scalar type %s but found %s", mt__scalar_type(a->dtype),
+                          mt__scalar_type(b->dtype));
     if (status == MT_OK)
         status = no_bools(a, "bmm");
     return status == MT_OK ? mt__empty(a->dtype, call->device, 3, dims, &call->outs[0]) : status;
@@ -123,7 +120,7 @@ mt_status mt__infer_baddbmm(mt__call *call)
     if (status == MT_OK && (self->dtype != a->dtype || a->dtype != b->dtype))
         status =
             mt__fail(MT_E_RUNTIME, "Input dtypes must be the same, got: input %s, batch1: %s, batch2: %s",
-                     c_names[self->dtype], c_names[a->dtype], c_names[b->dtype]);
+                     mt__c_type(self->dtype), mt__c_type(a->dtype), mt__c_type(b->dtype));
     if (status == MT_OK)
         status = no_bools(a, "baddbmm");
     return status == MT_OK ? mt__empty(a->dtype, call->device, 3, dims, &call->outs[0]) : status;
@@ -140,7 +137,7 @@ mt_status mt__infer_mv(mt__call *call)
                         (long long)x->dims[0]);
     if (a->dtype != x->dtype)
         return mt__fail(MT_E_RUNTIME, "addmv input tensors must have the same dtype, but got %s, %s, and %s",
-                        names[x->dtype], names[a->dtype], names[x->dtype]);
+                        mt__scalar_type(x->dtype), mt__scalar_type(a->dtype), mt__scalar_type(x->dtype));
     mt_status status = no_bools(a, "addmv_impl_cpu");
     return status == MT_OK ? mt__empty(a->dtype, call->device, 1, a->dims, &call->outs[0]) : status;
 }
@@ -152,7 +149,7 @@ mt_status mt__infer_dot(mt__call *call)
         return mt__fail(MT_E_RUNTIME, "1D tensors expected, but got %dD and %dD tensors", a->rank, b->rank);
     if (a->dtype != b->dtype)
         return mt__fail(MT_E_RUNTIME, "dot : expected both vectors to have same dtype, but found %s and %s",
-                        names[a->dtype], names[b->dtype]);
+                        mt__scalar_type(a->dtype), mt__scalar_type(b->dtype));
     if (a->numel != b->numel)
         return mt__fail(MT_E_RUNTIME,
                         "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same "

@@ -13,7 +13,7 @@ mt_status mt__infer_softmax(mt__call *call)
     if (!mt__is_floating((mt_dtype)self->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s%s_kernel_impl\" not implemented for '%s'",
                         call->op->name + 7, dim >= self->rank - 1 ? "_lastdim" : "",
-                        mt__scalar_type((mt_dtype)self->dtype));
+                        mt__scalar_type(self->dtype));
     return mt__empty_like(self, (mt_dtype)self->dtype, &call->outs[0]);
 }
 
@@ -28,8 +28,8 @@ mt_status mt__infer_softmax_backward(mt__call *call)
         memcmp(grad->dims, output->dims, grad->rank * sizeof *grad->dims) != 0 ||
         grad->dtype != output->dtype || !mt__is_floating((mt_dtype)grad->dtype))
         return mt__fail(MT_E_RUNTIME, "%s: grad_output (%s %s) and output (%s %s) do not match",
-                        call->op->name + 6, mt__scalar_type((mt_dtype)grad->dtype),
-                        mt__shape_text(grad->dims, grad->rank), mt__scalar_type((mt_dtype)output->dtype),
+                        mt__op_short_name(call->op), mt__scalar_type(grad->dtype),
+                        mt__shape_text(grad->dims, grad->rank), mt__scalar_type(output->dtype),
                         mt__shape_text(output->dims, output->rank));
     return mt__empty_like(grad, (mt_dtype)grad->dtype, &call->outs[0]);
 }
@@ -89,7 +89,7 @@ static mt_status check_layer_norm(const mt_tensor *x, const mt_value *shape, con
     }
     if (!mt__is_floating((mt_dtype)x->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"LayerNormKernelImpl\" not implemented for '%s'",
-                        mt__scalar_type((mt_dtype)x->dtype));
+                        mt__scalar_type(x->dtype));
     for (int i = 0; i < 2; i++)
         if (given[i] != NULL && given[i]->dtype != x->dtype)
             return mixed_dtype(x);
@@ -126,8 +126,8 @@ static mt_status masked_outs(mt__call *call, unsigned mask_at, const mt_tensor *
 {
     const mt_value *mask = &call->args[mask_at];
     if (mask->count != 3)
-        return mt__fail(MT_E_RUNTIME, "%s: output_mask must have 3 elements, not %u", call->op->name + 6,
-                        mask->count);
+        return mt__fail(MT_E_RUNTIME, "%s: output_mask must have 3 elements, not %u",
+                        mt__op_short_name(call->op), mask->count);
     return norm_outs(call, mask->as.ints, x, rank, dims);
 }
 
@@ -137,8 +137,8 @@ static mt_status check_part(const mt__call *call, const char *name, const mt_ten
 {
     if (t == NULL ? optional : t->dtype == x->dtype && t->numel == n)
         return MT_OK;
-    return mt__fail(MT_E_RUNTIME, "%s: %s must be a %s tensor of %lld elements", call->op->name + 6, name,
-                    mt__scalar_type((mt_dtype)x->dtype), (long long)n);
+    return mt__fail(MT_E_RUNTIME, "%s: %s must be a %s tensor of %lld elements", mt__op_short_name(call->op),
+                    name, mt__scalar_type(x->dtype), (long long)n);
 }
 
 mt_status mt__infer_layer_norm_backward(mt__call *call)
@@ -191,7 +191,7 @@ static mt_status check_batch_norm(const mt_tensor *x, mt_tensor *const parts[4],
                         "running_mean and running_var must either both be None or neither be None");
     if (!mt__is_floating((mt_dtype)x->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"batch_norm\" not implemented for '%s'",
-                        mt__scalar_type((mt_dtype)x->dtype));
+                        mt__scalar_type(x->dtype));
     for (int i = 0; i < 4; i++)
         if (parts[i] != NULL && parts[i]->dtype != x->dtype)
             return mixed_dtype(x);

@@ -2,8 +2,6 @@
  * shapes and messages. */
 #include "runtime/ops/pool.h"
 
-static const char *const names[] = {"Bool", "Int", "Long", "Float", "Double"};
-
 static mt_status read_pair(const mt_value *v, const char *op, const char *what, int64_t out[2])
 {
     if (v->count != 1 && v->count != 2)
@@ -127,7 +125,7 @@ static mt_status same_shape(const mt_tensor *grad, const mt_tensor *input, const
     if (grad->dtype != input->dtype || !mt__is_floating((mt_dtype)grad->dtype))
         return mt__fail(MT_E_RUNTIME,
                         "%s: expected grad_output of the floating dtype of input, but got %s and %s", op,
-                        names[grad->dtype], names[input->dtype]);
+                        mt__scalar_type(grad->dtype), mt__scalar_type(input->dtype));
     return MT_OK;
 }
 
@@ -216,7 +214,7 @@ static mt_status check_adaptive(const mt_tensor *input)
                             mt__shape_text(input->dims, r), d);
     if (!mt__is_floating((mt_dtype)input->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"adaptive_avg_pool2d\" not implemented for '%s'",
-                        names[input->dtype]);
+                        mt__scalar_type(input->dtype));
     return MT_OK;
 }
 

@@ -21,12 +21,6 @@ static const places where[MT_OP_COUNT] = {
     [MT_OP_sort] = {1, 0, 0},
 };
 
-const char *mt__scalar_type(mt_dtype dtype)
-{
-    static const char *const names[] = {"Bool", "Int", "Long", "Float", "Double"};
-    return (unsigned)dtype < MT_DTYPES ? names[dtype] : "?";
-}
-
 mt_status mt__dims_mask(const int64_t *list, uint32_t count, int rank, uint32_t *mask)
 {
     *mask = 0;
@@ -164,7 +158,7 @@ mt_status mt__infer_mean_dim(mt__call *call)
 static mt_status check_not_empty(const mt__call *call, const mt__reduction *r)
 {
     const mt_tensor *self = mt__arg_tensor(call, 0);
-    const char *name = call->op->name + 6;
+    const char *name = mt__op_short_name(call->op);
     unsigned at = where[call->op->id].dim;
     if (self->numel > 0)
         return MT_OK;
@@ -207,7 +201,7 @@ mt_status mt__infer_pick_dim(mt__call *call)
 mt_status mt__infer_argmax(mt__call *call)
 {
     if (mt__arg_tensor(call, 0)->dtype == MT_BOOL)
-        return mt__fail(MT_E_RUNTIME, "%s(): does not support bool input", call->op->name + 6);
+        return mt__fail(MT_E_RUNTIME, "%s(): does not support bool input", mt__op_short_name(call->op));
     return extreme_to(call, MT_INT64, false);
 }
 mt_status mt__infer_truth(mt__call *call)
@@ -237,7 +231,7 @@ mt_status mt__infer_vector_norm(mt__call *call)
     if (!mt__is_floating((mt_dtype)self->dtype))
         return mt__fail(MT_E_RUNTIME,
                         "linalg.vector_norm: Expected a floating point or complex tensor as input. Got %s",
-                        mt__scalar_type((mt_dtype)self->dtype));
+                        mt__scalar_type(self->dtype));
     mt_status status = mt__reduction_of(call, &r);
     if (status != MT_OK)
         return status;

@@ -21,6 +21,4 @@ mt_status mt__cast(const mt_tensor *t, mt_dtype dtype, mt_tensor **out);
 /* A contiguous copy of t (or t, retained) with the masked dims last, as rows of `count` elements. */
 mt_status mt__rows_of(const mt_tensor *t, uint32_t mask, mt_tensor **out);
 
-const char *mt__scalar_type(mt_dtype dtype); /* "Long": as messages name it */
-
 #endif

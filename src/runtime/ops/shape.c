@@ -304,6 +304,7 @@ mt_status mt__infer_triangle(mt__call *call)
 {
     const mt_tensor *t = mt__arg_tensor(call, 0);
     if (t->rank < 2)
-        return mt__fail(MT_E_RUNTIME, "%s: input tensor must have at least 2 dimensions", call->op->name + 6);
+        return mt__fail(MT_E_RUNTIME, "%s: input tensor must have at least 2 dimensions",
+                        mt__op_short_name(call->op));
     return mt__empty_like(t, (mt_dtype)t->dtype, &call->outs[0]);
 }

@@ -209,7 +209,7 @@ static mt_status make_detached(mt__call *call)
 /* PyTorch records the dispatched op, and within it the function that creates the view. */
 mt_status mt__infer_detach(mt__call *call)
 {
-    if (MT__LIKELY(!call->shown))
+    if (MT__LIKELY(!call->recorded))
         return make_detached(call);
     return mt__record_part(call, MT_OP_detach, "detach", call->args, make_detached);
 }

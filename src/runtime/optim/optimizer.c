@@ -117,8 +117,8 @@ void mt_optimizer_destroy(mt_optimizer *o)
     mt_optimizer *mt_##name##_create(mt_tensor *const *params, uint32_t count,                               \
                                      const mt_##name##_options *options)                                     \
     {                                                                                                        \
-        static const mt_##name##_options standard = OPTIONS;                                                 \
-        const mt_##name##_options *o = options != NULL ? options : &standard;                                \
+        static const mt_##name##_options defaults = OPTIONS;                                                 \
+        const mt_##name##_options *o = options != NULL ? options : &defaults;                                \
         return create(k, params, count, o->lr, (const double[]){__VA_ARGS__});                               \
     }
 CREATE(sgd, SGD, MT_SGD_OPTIONS, o->weight_decay, o->momentum, o->lr, o->dampening, o->nesterov, o->maximize,
@@ -142,8 +142,8 @@ CREATE(sparse_adam, SPARSE_ADAM, MT_SPARSE_ADAM_OPTIONS, o->lr, o->beta1, o->bet
 
 mt_optimizer *mt_adagrad_create(mt_tensor *const *params, uint32_t count, const mt_adagrad_options *options)
 {
-    static const mt_adagrad_options standard = MT_ADAGRAD_OPTIONS;
-    const mt_adagrad_options *a = options != NULL ? options : &standard;
+    static const mt_adagrad_options defaults = MT_ADAGRAD_OPTIONS;
+    const mt_adagrad_options *a = options != NULL ? options : &defaults;
     mt_optimizer *o = create(ADAGRAD, params, count, a->lr,
                              (const double[]){a->lr, a->lr_decay, a->weight_decay, a->eps, a->maximize});
     if (o != NULL)
@@ -153,9 +153,9 @@ mt_optimizer *mt_adagrad_create(mt_tensor *const *params, uint32_t count, const 
 
 mt_optimizer *mt_lbfgs_create(mt_tensor *const *params, uint32_t count, const mt_lbfgs_options *options)
 {
-    static const mt_lbfgs_options standard = MT_LBFGS_OPTIONS;
+    static const mt_lbfgs_options defaults = MT_LBFGS_OPTIONS;
     const double none = 0;
-    const mt_lbfgs_options *l = options != NULL ? options : &standard;
+    const mt_lbfgs_options *l = options != NULL ? options : &defaults;
     mt_optimizer *o = create(LBFGS, params, count, l->lr, &none);
     if (o != NULL && mt__lbfgs_create(l, &o->lbfgs) != MT_OK) {
         mt_optimizer_destroy(o);

@@ -37,19 +37,19 @@ static mt_status check_item(const mt__call *call, unsigned a, uint32_t i)
     const mt_param *p = &call->op->params[a];
     const mt_tensor *t = call->args[a].as.tensors[i], *self = call->args[0].as.tensors[i];
     if (t == NULL || self == NULL)
-        return mt__fail(MT_E_TYPE, "%s(): %.*s[%u] is None", call->op->name + 6, (int)p->name_length, p->name,
-                        i);
+        return mt__fail(MT_E_TYPE, "%s(): %.*s[%u] is None", mt__op_short_name(call->op), (int)p->name_length,
+                        p->name, i);
     if (has_one_element(p)) {
         if (t->numel != 1 || !mt__is_floating((mt_dtype)t->dtype))
             return mt__fail(MT_E_RUNTIME, "%s(): %.*s[%u] must be a floating tensor of one element",
-                            call->op->name + 6, (int)p->name_length, p->name, i);
+                            mt__op_short_name(call->op), (int)p->name_length, p->name, i);
         return MT_OK;
     }
     if (!mt__is_floating((mt_dtype)t->dtype) || t->dtype != self->dtype || t->rank != self->rank ||
         memcmp(t->dims, self->dims, (size_t)t->rank * sizeof *t->dims) != 0)
         return mt__fail(MT_E_RUNTIME, "%s(): %.*s[%u] of size %s does not fit a parameter of size %s",
-                        call->op->name + 6, (int)p->name_length, p->name, i, mt__shape_text(t->dims, t->rank),
-                        mt__shape_text(self->dims, self->rank));
+                        mt__op_short_name(call->op), (int)p->name_length, p->name, i,
+                        mt__shape_text(t->dims, t->rank), mt__shape_text(self->dims, self->rank));
     return MT_OK;
 }
 
@@ -62,7 +62,8 @@ mt_status mt__infer_optimizer_step(mt__call *call)
             continue;
         if (call->args[a].count != n)
             return mt__fail(MT_E_RUNTIME, "%s(): %.*s has %u tensors, but there are %u parameters",
-                            call->op->name + 6, (int)p->name_length, p->name, call->args[a].count, n);
+                            mt__op_short_name(call->op), (int)p->name_length, p->name, call->args[a].count,
+                            n);
         for (uint32_t i = 0; i < n; i++) {
             mt_status status = check_item(call, a, i);
             if (status != MT_OK)

@@ -66,7 +66,8 @@ static bool is_window(mtp__kineto *k)
     if ((e->args & MTP__ARG_BIT(MADE_BY)) == 0 || !mtp__kineto_arg_text(k, MTP__ARG_MADE_BY, &by) ||
         strcmp(mtp__trace_get_text(k->trace, by).bytes, "mtprof") != 0 ||
         !(e->phase == 'X'
-              ? STARTS_WITH(&e->name, "PyTorch Profiler (") && STARTS_WITH(&e->category, "Trace")
+              ? STARTS_WITH(&e->name, "PyTorch Profiler (") &&
+                    STARTS_WITH(&e->category, MTP__RECORDING_CATEGORY)
               : STARTS_WITH(&e->name, "Iteration Start: ") || STARTS_WITH(&e->name, "Record Window End")))
         return false;
     uint32_t row = mtp__kineto_row_of(k);

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "trace/kineto/reader.h"
 
-#define MEMBERS_MOST 65536u /* most members stored; the rest is kept as text */
+#define MEMBERS_MAX 65536u /* most members stored; the rest is kept as text */
 
 typedef enum field {
     FIELD_OTHER,
@@ -169,7 +169,7 @@ static const char *read_member(mtp__kineto *k, const char *p, const mtp__json_st
     if (arg != MTP__ARG_NONE) {
         e->args |= (uint64_t)1 << arg;
         e->arg[arg] = (uint32_t)e->member_count;
-    } else if (e->member_count >= MEMBERS_MOST) {
+    } else if (e->member_count >= MEMBERS_MAX) {
         mtp__kineto_member_text(&e->overflow, m);
         k->no_memory |= e->overflow.failed;
         return e->overflow.failed ? mtp__json_wrong(&k->json, p, "memory") : p;

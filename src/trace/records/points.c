@@ -1,13 +1,12 @@
 /* trace/records/points.c - records of what happens at a moment: memory, marks, counters, steps, device work. */
 #include <string.h>
 #include "record/format.h"
+#include "trace/facts.h"
 #include "trace/records/reader.h"
-
-#define KINETO_NPU 20 /* c10::DeviceType::PrivateUse1 */
 
 static void device_of(uint32_t device, uint16_t *type, int16_t *index)
 {
-    *type = MTP_DEVICE_TYPE(device) == 0 ? 0 : KINETO_NPU;
+    *type = MTP_DEVICE_TYPE(device) == 0 ? 0 : MTP__DEVICE_NPU;
     *index = MTP_DEVICE_TYPE(device) == 0 ? -1 : (int16_t)MTP_DEVICE_INDEX(device);
 }
 

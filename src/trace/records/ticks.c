@@ -5,11 +5,11 @@
 #include "base/grow.h"
 #include "base/os.h"
 
-#define APART_NS 1e6    /* closer anchors say little about the rate */
-#define AHEAD_MOST 8    /* anchors examined to tell a jump from an outlier */
-#define SAMPLES 255     /* of rates, for the one that most anchors agree on */
-#define RATE_MOST 100.0 /* ns per tick */
-#define ERROR_SHARE 64  /* an error above 1/64 of the interval spoils the rate */
+#define APART_NS 1e6   /* closer anchors say little about the rate */
+#define AHEAD_MAX 8    /* anchors examined to tell a jump from an outlier */
+#define SAMPLES 255    /* of rates, for the one that most anchors agree on */
+#define RATE_MAX 100.0 /* ns per tick */
+#define ERROR_SHARE 64 /* an error above 1/64 of the interval spoils the rate */
 
 typedef mtp__tick_point point;
 
@@ -33,14 +33,14 @@ static void thin(mtp__tick_line *line)
 
 bool mtp__ticks_add(mtp__tick_line *line, const mtp__anchor *a)
 {
-    const uint64_t most = (uint64_t)MTP__NS_MOST;
+    const uint64_t most = (uint64_t)MTP__NS_MAX;
     if (a->monotonic_ns > most || a->realtime_ns > most * 4 || a->raw_ns > most || a->error_ns > most) {
         line->faults++;
         return true;
     }
     if (line->stride == 0)
         line->stride = 1;
-    if (line->since == 0 && line->count + 1 >= MTP__TICK_POINTS_MOST)
+    if (line->since == 0 && line->count + 1 >= MTP__TICK_POINTS_MAX)
         thin(line);
     if (!MTP__GROW(line->point, line->room, line->count, line->count + 1, 1))
         return false;
@@ -85,7 +85,7 @@ static verdict judge(const point *a, const point *b, double ns_per_tick)
         return ns < -error - APART_NS ? BAD : CLOSE;
     if (near(ns, expected, error))
         return GOOD;
-    return vouched(a, b) && ns > expected / 16 && ns < expected * 16 && ns / ticks < RATE_MOST ? GOOD : BAD;
+    return vouched(a, b) && ns > expected / 16 && ns < expected * 16 && ns / ticks < RATE_MAX ? GOOD : BAD;
 }
 
 static int by_value(const void *a, const void *b)
@@ -102,7 +102,7 @@ static double reference(mtp__tick_line *line, double ticks_per_ns)
     for (uint32_t i = step; i < line->count; i += step) {
         const point *a = &line->point[i - step], *b = &line->point[i];
         double each = b->ticks > a->ticks ? (double)(b->ns - a->ns) / (double)(b->ticks - a->ticks) : 0;
-        if (each > 0.01 && each < RATE_MOST && vouched(a, b))
+        if (each > 0.01 && each < RATE_MAX && vouched(a, b))
             rate[count++] = each;
     }
     if (count == 0)
@@ -131,7 +131,7 @@ static int64_t scaled_between(const point *a, const point *b)
 /* For an anchor that contradicts the last one: do those after it agree with it, and not with the last? */
 static bool is_jump(const mtp__tick_line *line, uint32_t i, const point *last, int64_t shift, double rate)
 {
-    for (uint32_t k = i + 1; k < line->count && k <= i + AHEAD_MOST; k++) {
+    for (uint32_t k = i + 1; k < line->count && k <= i + AHEAD_MAX; k++) {
         verdict with = judge(&line->point[i], &line->point[k], rate);
         if (with == CLOSE)
             continue;
@@ -161,14 +161,14 @@ static void take(mtp__tick_line *line, walk *w, uint32_t i, double known)
     if (v == BAD) {
         int64_t there = last->ns + mtp__ns_bound((double)(p.ticks - last->ticks) * w->rate);
         line->faults++;
-        if (there - line->zero_ns >= MTP__NS_MOST || p.ticks == last->ticks ||
+        if (there - line->zero_ns >= MTP__NS_MAX || p.ticks == last->ticks ||
             !is_jump(line, i, last, w->shift, w->rate))
             return;
         w->shift += there - p.ns;
         p.ns = there;
     }
     double rate = (double)(p.ns - last->ns) / (double)(p.ticks - last->ticks);
-    if (!(rate > 0 && rate < RATE_MOST) || p.ns - line->zero_ns > MTP__NS_MOST) {
+    if (!(rate > 0 && rate < RATE_MAX) || p.ns - line->zero_ns > MTP__NS_MAX) {
         line->faults++;
         return;
     }

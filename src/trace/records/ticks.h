@@ -9,7 +9,7 @@
  * fault: everything after a jump is moved to where the ticks put it, and a single outlier is skipped. Times
  * are thus monotonic and continuous, whatever was recorded.
  *
- * Anchors arrive once a second, perhaps for months: at MTP__TICK_POINTS_MOST every other one is dropped, of
+ * Anchors arrive once a second, perhaps for months: at MTP__TICK_POINTS_MAX every other one is dropped, of
  * later ones too.
  */
 #ifndef MTP_TRACE_RECORDS_TICKS_H
@@ -18,8 +18,8 @@
 #include <stdint.h>
 #include "base/clock.h"
 
-#define MTP__TICK_POINTS_MOST (1u << 15) /* 2 MB; after a year one in 17 minutes */
-#define MTP__TICK_SHIFT 55               /* a rate below 128 ns per tick fits 62 bits */
+#define MTP__TICK_POINTS_MAX (1u << 15) /* 2 MB; after a year one in 17 minutes */
+#define MTP__TICK_SHIFT 55              /* a rate below 128 ns per tick fits 62 bits */
 
 typedef struct mtp__tick_point {
     uint64_t ticks;
@@ -50,27 +50,26 @@ int64_t mtp__ticks_of_clock(const mtp__tick_line *line, uint64_t ns);
 
 /* No time is farther than this from the clock's zero: 36 years. A damaged recording may claim anything; with
  * this bound, times can be added and subtracted without overflow. */
-#define MTP__NS_MOST ((int64_t)1 << 60)
+#define MTP__NS_MAX ((int64_t)1 << 60)
 
 static inline int64_t mtp__ns_bound(double ns) /* also bounds nan */
 {
-    return ns > -(double)MTP__NS_MOST ? ns < (double)MTP__NS_MOST ? (int64_t)ns : MTP__NS_MOST
-                                      : -MTP__NS_MOST;
+    return ns > -(double)MTP__NS_MAX ? ns < (double)MTP__NS_MAX ? (int64_t)ns : MTP__NS_MAX : -MTP__NS_MAX;
 }
 
 static inline int64_t mtp__ns_bound_clock(uint64_t ns)
 {
-    return ns < (uint64_t)MTP__NS_MOST ? (int64_t)ns : MTP__NS_MOST;
+    return ns < (uint64_t)MTP__NS_MAX ? (int64_t)ns : MTP__NS_MAX;
 }
 
 /* Ticks to ns, rounded down: where two lines meet, the first never passes the second. */
 static inline int64_t mtp__ticks_scale(int64_t ticks, int64_t ns_per_tick_scaled)
 {
     __extension__ typedef __int128 wide;
-    const uint64_t most = (uint64_t)MTP__NS_MOST >> (64 - MTP__TICK_SHIFT); /* of the upper half */
+    const uint64_t most = (uint64_t)MTP__NS_MAX >> (64 - MTP__TICK_SHIFT); /* of the upper half */
     wide product = (wide)ticks * ns_per_tick_scaled;
     if (__builtin_expect((uint64_t)(product >> 64) + most >= 2 * most, 0))
-        return product > 0 ? MTP__NS_MOST : -MTP__NS_MOST;
+        return product > 0 ? MTP__NS_MAX : -MTP__NS_MAX;
     return (int64_t)(product >> MTP__TICK_SHIFT);
 }
 

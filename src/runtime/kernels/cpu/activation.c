@@ -5,7 +5,7 @@
 #include "runtime/kernels/cpu/iterate.h"
 #include "runtime/kernels/cpu/vector_math.h"
 
-#define NUMBERS_MOST 4
+#define NUMBERS_MAX 4
 
 /* Runs the loop of the compute dtype over the tensors; `loops` are for float32 and float64. */
 static mt_status run(mt__call *call, mt__loop *const *loops, const mt_tensor *a, const mt_tensor *b,
@@ -125,7 +125,7 @@ LOOPS2(sigmoid_backward, MT__NO_SETUP, a *((type)1 - b) * b)
 #define KERNEL(op, tensors, first_number, count)                                                             \
     mt_status mt__cpu_##op(mt__call *call)                                                                   \
     {                                                                                                        \
-        double numbers[NUMBERS_MOST] = {0};                                                                  \
+        double numbers[NUMBERS_MAX] = {0};                                                                   \
         for (int i = 0; i < (count); i++)                                                                    \
             numbers[i] = mt__arg_number(call, (first_number) + (unsigned)i);                                 \
         return run(call, op##_loops, call->args[0].as.tensor,                                                \

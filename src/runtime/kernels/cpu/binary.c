@@ -280,8 +280,9 @@ __attribute__((noinline)) static mt_status trivial_power(mt__call *call, double 
     mt_value copy[] = {mt_value_tensor(call->outs[0]), call->args[0], mt_value_truth(false)},
              fill[] = {mt_value_tensor(call->outs[0]), mt_value_int(1)};
     if (exponent == 1)
-        return call->shown ? mt__record_part(call, MT_OP_copy_, NULL, copy, first_power) : first_power(call);
-    return call->shown ? mt__record_part(call, MT_OP_fill_, NULL, fill, zeroth_power) : zeroth_power(call);
+        return call->recorded ? mt__record_part(call, MT_OP_copy_, NULL, copy, first_power)
+                              : first_power(call);
+    return call->recorded ? mt__record_part(call, MT_OP_fill_, NULL, fill, zeroth_power) : zeroth_power(call);
 }
 
 mt_status mt__cpu_pow(mt__call *call)

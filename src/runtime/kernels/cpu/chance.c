@@ -9,12 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const char *type_text(unsigned dtype)
-{
-    static const char *const texts[] = {"Bool", "Int", "Long", "Float", "Double"};
-    return texts[dtype];
-}
-
 /* -------------------------------------------------------------------------------- any strides, in memory's order */
 
 /* Dims sorted by descending stride: walking them visits elements in memory order. */
@@ -77,7 +71,7 @@ mt_status mt__cpu_uniform(mt__call *call)
     double from = mt__arg_number(call, 1), to = mt__arg_number(call, 2);
     if (!mt__is_floating((mt_dtype)call->outs[0]->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"check_uniform_bounds\" not implemented for '%s'",
-                        type_text(call->outs[0]->dtype));
+                        mt__scalar_type(call->outs[0]->dtype));
     if (from > to)
         return mt__fail(MT_E_RUNTIME,
                         "uniform_ expects to return a [from, to) range, but found from=%g > to=%g", from, to);
@@ -229,7 +223,7 @@ mt_status mt__cpu_normal(mt__call *call)
     double std = mt__arg_number(call, 2);
     if (!mt__is_floating((mt_dtype)call->outs[0]->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"normal_kernel_cpu\" not implemented for '%s'",
-                        type_text(call->outs[0]->dtype));
+                        mt__scalar_type(call->outs[0]->dtype));
     if (!(std >= 0))
         return mt__fail(MT_E_RUNTIME, "normal expects std >= 0.0, but found std %g", std);
     return fill(call, fill_normal);

@@ -209,7 +209,6 @@ void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user)
 
 mt_status mt__refuse_dtype(const mt__call *call)
 {
-    static const char *const texts[] = {"Bool", "Int", "Long", "Float", "Double"};
-    return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", call->op->name + 6,
-                    texts[call->compute]);
+    return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", mt__op_short_name(call->op),
+                    mt__scalar_type(call->compute));
 }

@@ -92,7 +92,7 @@ static mt_status fill_from_self(mt__call *call)
 /* Initialises the output to the summand of the product. */
 static mt_status begin_with_self(mt__call *call)
 {
-    if (MT__LIKELY(!call->shown))
+    if (MT__LIKELY(!call->recorded))
         return fill_from_self(call);
     mt_value args[] = {mt_value_tensor(call->outs[0]), call->args[0], mt_value_truth(false)};
     return mt__record_part(call, MT_OP_copy_, NULL, args, fill_from_self);

@@ -93,17 +93,17 @@ static void redo_large(char *const *p, const int64_t *step, int64_t n, float (*f
 {
     for (int64_t i = 0; i < n; i++) {
         float x = *(const float *)(const void *)(p[1] + i * step[1]);
-        if (!(fabsf(x) < MT__ANGLE_MOST))
+        if (!(fabsf(x) < MT__ANGLE_MAX))
             *(float *)(void *)(p[0] + i * step[0]) = fn(x);
     }
 }
 
-MT__CLONES static int count_large(const float *x, int64_t n)
+MT__CLONES static bool any_large(const float *x, int64_t n)
 {
-    int large = 0;
+    int large = 0; /* an int: the loop is vectorized */
     for (int64_t i = 0; i < n; i++)
-        large |= !(fabsf(x[i]) < MT__ANGLE_MOST);
-    return large;
+        large |= !(fabsf(x[i]) < MT__ANGLE_MAX);
+    return large != 0;
 }
 
 #define ANGLE(op, quadrants, whole)                                                                          \
@@ -118,7 +118,7 @@ MT__CLONES static int count_large(const float *x, int64_t n)
             mt__cast_loop(MT_FLOAT32, MT_FLOAT32)(in, (const int64_t[]){4, step[1]}, part, NULL);            \
             const int64_t steps[2] = {step[0], 4};                                                           \
             op##_near_f32(out, steps, part, user);                                                           \
-            if (MT__UNLIKELY(count_large(kept, part)))                                                       \
+            if (MT__UNLIKELY(any_large(kept, part)))                                                         \
                 redo_large(out, steps, part, op##f);                                                         \
         }                                                                                                    \
     }                                                                                                        \

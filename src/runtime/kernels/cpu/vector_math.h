@@ -166,8 +166,8 @@ MT__INLINE float mt__sincos_of(float r, uint32_t q)
     return q & 2u ? -y : y;
 }
 
-/* Valid for |x| below MT__ANGLE_MOST: the reduction, in double, has 53 - 22 bits to spare. */
-#define MT__ANGLE_MOST 4194304.0f
+/* Valid for |x| below MT__ANGLE_MAX: the reduction, in double, has 53 - 22 bits to spare. */
+#define MT__ANGLE_MAX 4194304.0f
 MT__INLINE float mt__sine_shifted(float x, uint32_t quadrants)
 {
     double d = (double)x, k = d * 0.63661977236758134308 + 6755399441055744.0;

@@ -152,7 +152,7 @@ const mt__expression mt__expressions[MT__EXPRESSIONS] = {
 
 static mt_status refuse(const mt__call *call)
 {
-    return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_npu\" not implemented for '%s'", call->op->name + 6,
+    return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_npu\" not implemented for '%s'", mt__op_short_name(call->op),
                     mt__scalar_type(call->compute));
 }
 

@@ -31,7 +31,7 @@ static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_
         !l->npu->properties.has_int64_atomics)
         return mt__fail(MT_E_NOT_IMPLEMENTED,
                         "sums by index of '%s' need 64-bit atomics, which device %s lacks",
-                        mt__scalar_type((mt_dtype)t->dtype), mt__device_text(t->device));
+                        mt__scalar_type(t->dtype), mt__device_text(t->device));
     return status == MT_OK ? mt__npu_template(l->npu, &family, variant, (mt_dtype)t->dtype, k) : status;
 }
 

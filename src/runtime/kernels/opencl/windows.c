@@ -103,7 +103,7 @@ mt_status mt__npu_adaptive_avg_pool2d(mt__call *call)
 
 /* ---------------------------------------------------------------------------------------------- convolutions */
 
-#define COLUMNS_MOST ((int64_t)1 << 25) /* elements: as many images are unfolded at a time as fit */
+#define COLUMNS_MAX ((int64_t)1 << 25) /* elements: as many images are unfolded at a time as fit */
 
 /* A convolution of one group as products, a chunk of images at a time. */
 typedef struct folding {
@@ -121,7 +121,7 @@ static folding folding_of(const mt__conv *c)
     for (int d = 0; d < 2; d++)
         f.straight &= c->kernel[d] == 1 && c->stride[d] == 1 && c->padding[d] == 0;
     int64_t each = f.depth * f.area > 0 ? f.depth * f.area : 1;
-    f.chunk = COLUMNS_MOST / each > 1 ? COLUMNS_MOST / each : 1;
+    f.chunk = COLUMNS_MAX / each > 1 ? COLUMNS_MAX / each : 1;
     f.chunk = f.chunk > c->images ? c->images : f.chunk;
     return f;
 }
