@@ -146,8 +146,8 @@
     X(split_with_sizes, "split_with_sizes(Tensor(a) self, int[] split_sizes, int dim=0) -> Tensor[]", V(split_with_sizes), split_with_sizes) \
     X(chunk, "chunk(Tensor(a) self, int chunks, int dim=0) -> Tensor[]", C(chunk), of_parts) \
     X(unbind, "unbind.int(Tensor(a) self, int dim=0) -> Tensor[]", V(unbind), unbind) \
-    X(clone, "clone(Tensor self) -> Tensor", K(clone, clone), clone) \
-    X(contiguous, "contiguous(Tensor(a) self) -> Tensor(a)", C(contiguous), of_parts) \
+    X(clone, "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", K(clone, clone), clone) \
+    X(contiguous, "contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)", C(contiguous), of_parts) \
     X(copy_, "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", K(copy, copy), copy) \
     X(to_dtype, "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_dtype), of_parts) \
     X(to_device, "to.device(Tensor(a) self, Device device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_device), of_parts) \

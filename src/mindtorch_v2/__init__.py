@@ -19,7 +19,7 @@ from mindtorch_v2._C import (  # noqa: F401
 from mindtorch_v2 import autograd
 from mindtorch_v2._functions import (  # noqa: F401
     allclose, as_tensor, asarray, broadcast_tensors, broadcast_to, einsum, equal, finfo, iinfo,
-    is_floating_point, is_tensor, isclose, movedim, numel, result_type, std, std_mean, var, var_mean,
+    is_floating_point, is_tensor, isclose, memory_format, movedim, numel, result_type, std, std_mean, var, var_mean,
     where,
 )
 from mindtorch_v2._tensor_str import get_printoptions, set_printoptions  # noqa: F401
@@ -33,7 +33,7 @@ __version__ = "0.1.0"
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 FloatTensor = Tensor
 strided = "torch.strided"
-contiguous_format = "torch.contiguous_format"
+contiguous_format, preserve_format, channels_last = (memory_format(_i) for _i in range(3))
 
 globals().update(random.FUNCTIONS)
 # Every op of the table that the imports above do not wrap.

@@ -11,6 +11,13 @@ ops = _C.ops
 # ------------------------------------------------------------------------------------------------ questions
 
 
+class memory_format(builtins.int):
+    """How the dims of a tensor lie in memory."""
+
+    def __repr__(self):
+        return "torch." + ("contiguous_format", "preserve_format", "channels_last")[self]
+
+
 def is_tensor(value):
     return isinstance(value, Tensor)
 

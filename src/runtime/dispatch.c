@@ -183,7 +183,16 @@ static void drop_outs(mt__call *call)
     }
 }
 
-static mt_status infer_and_compute(mt__call *call)
+/* Has an elementwise op an operand that does not lie in memory in the order of its dims? */
+static inline bool lies_otherwise(const mt__call *call)
+{
+    for (unsigned i = 0; i < call->op->param_count; i++)
+        if (call->args[i].kind == MT_TENSOR && !(call->args[i].as.tensor->flags & MT__CONTIGUOUS))
+            return call->into == NULL && !call->op->in_place;
+    return false;
+}
+
+static mt_status compute_as_is(mt__call *call)
 {
     const mt__op *op = call->op;
     mt_status status = MT__UNLIKELY(call->into != NULL) ? mt__infer_into(call) : op->infer(call);
@@ -200,6 +209,13 @@ static mt_status infer_and_compute(mt__call *call)
         return mt__record_part(call, MT_OP_copy_, NULL, args, kernel);
     }
     return kernel(call);
+}
+
+static mt_status infer_and_compute(mt__call *call)
+{
+    return call->op->elementwise && MT__UNLIKELY(lies_otherwise(call))
+               ? mt__compute_in_order(call, compute_as_is)
+               : compute_as_is(call);
 }
 
 mt_status mt__compute(mt__call *call)

@@ -66,7 +66,7 @@ static void read_type(mt__op *op, mt_param *p, const char **at)
                  {"Scalar", MT_TYPE_SCALAR}, /* ScalarType: below */
                  {"int", MT_TYPE_INT},       {"float", MT_TYPE_FLOAT},
                  {"bool", MT_TYPE_BOOL},     {"str", MT_TYPE_TEXT},
-                 {"Device", MT_TYPE_DEVICE}};
+                 {"Device", MT_TYPE_DEVICE}, {"MemoryFormat", MT_TYPE_INT}};
     unsigned i = 0;
     if (starts(at, "ScalarType")) {
         p->type = MT_TYPE_DTYPE;
@@ -246,8 +246,6 @@ static void find_recorded(mt__op *op)
 #define GENERATOR "*, Generator? generator=None"
 #define SCALED "Tensor? grad_scale=None, Tensor? found_inf=None"
     static const mt__missing missing[] = {
-        {MT_OP_clone, 1, {.kind = MT_NONE}, "*, " FORMAT},
-        {MT_OP_contiguous, 1, {.kind = MT_INT, .as.i = 0}, "*, MemoryFormat memory_format=0"},
         {MT_OP_to_dtype, 1, {.kind = MT_NONE}, FORMAT},
         {MT_OP_to_device, 1, {.kind = MT_NONE}, FORMAT},
         {MT_OP__to_copy, 1, {.kind = MT_NONE}, FORMAT},
@@ -293,6 +291,20 @@ static void find_recorded(mt__op *op)
                   op->id != MT_OP_new_empty_strided;
 }
 
+static bool is_elementwise(const mt__op *op)
+{
+    static mt__fn *const infers[] = {mt__infer_binary,      mt__infer_binary_float, mt__infer_compare,
+                                     mt__infer_bitwise,     mt__infer_pair,         mt__infer_elu_backward,
+                                     mt__infer_unary,       mt__infer_unary_float,  mt__infer_unary_real,
+                                     mt__infer_unary_truth, mt__infer_unary_bits,   mt__infer_clamp,
+                                     mt__infer_clamp_min,   mt__infer_hardtanh,     mt__infer_where,
+                                     mt__infer_addc,        mt__infer_lerp,         mt__infer_xlogy};
+    for (unsigned i = 0; i < MT__COUNT_OF(infers); i++)
+        if (op->infer == infers[i])
+            return op->id != MT_OP_pow_from; /* contiguous in PyTorch */
+    return false;
+}
+
 /* As in PyTorch. Maxima, logical ops etc. take no numbers, but convert their operands. */
 static void find_numbers(mt__op *op)
 {
@@ -318,6 +330,7 @@ static void find_numbers(mt__op *op)
     if (op->id == MT_OP_pow_from)
         op->numbers = MT__NUMBERS_STAY;
     op->floats = op->infer == mt__infer_binary_float;
+    op->elementwise = is_elementwise(op);
 }
 
 static void read_schema(mt__op *op)

@@ -275,6 +275,7 @@ typedef struct mt__op {
     const mt__missing *missing;      /* NULL: none */
     bool as_is;                      /* recorded with its own arguments only */
     bool copies;                     /* its kernel does the same as copy_, from its first argument */
+    bool elementwise;                /* its result lies in memory like its operands: layout.c */
     uint8_t numbers;                 /* mt__numbers */
     bool floats;                     /* two operands are computed in a floating dtype, whatever theirs are */
     bool host_numbers;               /* kernels of accelerators accept 0-dim CPU tensors */
@@ -394,6 +395,18 @@ extern MT__FAST_TLS mt_interceptor mt__interceptor; /* mt_intercept() */
 
 /* Passes the call to the interceptor, which must be set, and takes its results as the op's outputs. */
 mt_status mt__hand_over(mt__call *call);
+
+/* ------------------------------------------------------------------------------------------------ layout */
+
+/* Calls compute for an elementwise op whose operands do not all lie in memory in the order of their dims. */
+mt_status mt__compute_in_order(mt__call *call, mt__fn *compute);
+/* Arguments memory_format: PyTorch's numbers. */
+enum {
+    MT__CONTIGUOUS_FORMAT,
+    MT__PRESERVE_FORMAT
+};
+/* Strides without gaps, in the order in which the dims of t lie in memory. */
+void mt__strides_like(const mt_tensor *t, int64_t *strides);
 
 /* -------------------------------------------------------------------------------------------- promotion */
 

@@ -525,8 +525,10 @@ def _same_strides(shape, a, b):
 
 # (op, what differs, a word of the details) -> why. None: any. docs/parity.md explains them to users.
 KNOWN = [
-    (None, "strides of result", None, "results are contiguous; PyTorch keeps the order in which an operand's dims lie in memory"),
     ("nonzero", "strides of result", None, "PyTorch returns the transpose of what it computed"),
+    ("index flip binary_cross_entropy _to_copy index_put", "strides of result", None, "ours is contiguous, PyTorch's like an operand's"),
+    ("conv1d conv2d convolution max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d", "strides of result", None,
+     "PyTorch keeps channels_last there"),
     ("logical_and_", "call: only ours fails", None, "PyTorch keeps the old history, whose gradient is wrong for the new values"),
     ("norm", "call: only theirs fails", "match any schema", "PyTorch's overloads have no default for p"),
     ("rsub", "call: only theirs fails", "match any schema", "alpha=True"),
@@ -558,6 +560,9 @@ KNOWN = [
     ("lerp lerp_", "values of result", None, "1e30 overflows in another order of operations"),
     ("binary_cross_entropy_with_logits", "fails at call", None, "a pos_weight of more dims"),
     ("masked_fill", "call: only theirs fails", "Autograd not support dtype", "the result is bool, and has no gradient"),
+    ("relu6 relu6_ hardtanh hardtanh_", "gradient", None, "at nan: PyTorch's vectors give 0, its remainders the gradient"),
+    ("pow_tensor", "gradient", None, "the logarithm of integers is a float32"),
+    ("mse_loss smooth_l1_loss binary_cross_entropy_with_logits", "strides of result", None, "ours is contiguous, PyTorch's like an operand's"),
     ("kl_div", "gradient", None, "of no elements: 0 times nan"),
     ("linalg_vector_norm", "values of result", None, "1e30 squared overflows in PyTorch"),
     ("xlogy", "second gradient", None, "at infinity"),

@@ -9,8 +9,8 @@ mt_status mt__contiguous(const mt_tensor *t, mt_tensor **out)
         *out = mt_retain((mt_tensor *)(uintptr_t)t);
         return MT_OK;
     }
-    mt_value self = mt_value_tensor(t);
-    return mt__run_quietly(MT_OP_clone, &self, 1, out);
+    mt_value args[] = {mt_value_tensor(t), mt_value_int(MT__CONTIGUOUS_FORMAT)};
+    return mt__run_quietly(MT_OP_clone, args, 2, out);
 }
 
 mt_status mt__contiguous_as(const mt_tensor *t, int rank, const int64_t *dims, mt_tensor **out)
@@ -53,7 +53,7 @@ mt_status mt__let_go(mt__held *h)
 mt_status mt__composite_contiguous(mt__call *call)
 {
     mt_tensor *x = call->args[0].as.tensor;
-    return mt__return(call, x->flags & MT__CONTIGUOUS ? x : MT(clone, x));
+    return mt__return(call, x->flags & MT__CONTIGUOUS ? x : MT(clone, x, MT__CONTIGUOUS_FORMAT));
 }
 
 static mt_status to(mt__call *call, mt_dtype dtype, mt_device device, const mt_value *non_blocking, bool copy)

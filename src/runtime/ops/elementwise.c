@@ -497,10 +497,26 @@ static mt_device device_or(const mt_value *v, mt_device otherwise)
     return v->kind != MT_NONE ? (mt_device)v->as.i : otherwise;
 }
 
+/* A tensor of x's shape, that lies in memory like x. */
+static mt_status empty_like(mt__call *call, const mt_tensor *x, mt_dtype dtype, mt_device device)
+{
+    mt_status status = mt__empty(dtype, device, x->rank, x->dims, &call->outs[0]);
+    if (status == MT_OK && MT__UNLIKELY(!(x->flags & MT__CONTIGUOUS)) && call->into == NULL) {
+        mt__strides_like(x, call->outs[0]->strides);
+        mt__set_contiguous_flag(call->outs[0]);
+    }
+    return status;
+}
+
 static mt_status make_like(mt__call *call)
 {
     const mt_tensor *x = call->args[0].as.tensor;
-    return mt__empty(call->compute, device_or(&call->args[2], x->device), x->rank, x->dims, &call->outs[0]);
+    return empty_like(call, x, call->compute, device_or(&call->args[2], x->device));
+}
+
+static bool is_contiguous_format(const mt__call *clone)
+{
+    return mt__arg_given(clone, 1) && clone->args[1].as.i == MT__CONTIGUOUS_FORMAT;
 }
 
 /* Memory like that of x, allocated as in PyTorch: by empty_strided if a profile records. */
@@ -508,7 +524,10 @@ static mt_status make_shown(mt__call *call, const mt_tensor *x, mt_dtype dtype, 
                             mt__fn *make)
 {
     int64_t strides[MT_MAX_RANK];
-    mt__contiguous_strides(x->rank, x->dims, strides);
+    if (call->op->id == MT_OP_clone && is_contiguous_format(call))
+        mt__contiguous_strides(x->rank, x->dims, strides);
+    else
+        mt__strides_like(x, strides);
     mt_value args[] = {mt_value_ints(x->dims, x->rank), mt_value_ints(strides, x->rank), mt_value_int(dtype),
                        mt_value_int(device)};
     return mt__record_part(call, MT_OP_empty_strided, NULL, args, make);
@@ -526,12 +545,17 @@ mt_status mt__infer_to_copy(mt__call *call)
 static mt_status make_clone(mt__call *call)
 {
     const mt_tensor *x = call->args[0].as.tensor;
-    return unary(call, (mt_dtype)x->dtype, (mt_dtype)x->dtype);
+    call->compute = (mt_dtype)x->dtype;
+    return is_contiguous_format(call) ? mt__empty(call->compute, x->device, x->rank, x->dims, &call->outs[0])
+                                      : empty_like(call, x, call->compute, x->device);
 }
 
 mt_status mt__infer_clone(mt__call *call)
 {
     const mt_tensor *x = call->args[0].as.tensor;
+    if (mt__arg_given(call, 1) && call->args[1].as.i > MT__PRESERVE_FORMAT)
+        return mt__fail(MT_E_NOT_IMPLEMENTED,
+                        "clone: of memory formats, only contiguous_format and preserve_format are supported");
     return MT__LIKELY(!call->recorded) ? make_clone(call)
                                        : make_shown(call, x, (mt_dtype)x->dtype, x->device, make_clone);
 }

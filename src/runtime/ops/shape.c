@@ -15,7 +15,7 @@ mt_status mt__composite_reshape(mt__call *call)
     mt_value shape = mt_value_ints(dims, (uint32_t)rank);
     if (mt__view_strides(t, rank, dims, strides))
         return mt__return(call, MT(view, t, shape));
-    return mt__return(call, MT(_unsafe_view, MT(clone, t), shape));
+    return mt__return(call, MT(_unsafe_view, MT(clone, t, MT__CONTIGUOUS_FORMAT), shape));
 }
 
 mt_status mt__composite_flatten(mt__call *call)
