@@ -94,6 +94,9 @@ void mt__plan_copy(const mt_tensor *to, const mt_tensor *from);
     } else if (step[0] == sizeof(R) && step[1] == sizeof(T) && step[2] == 0) {                               \
         const T b = *pb;                                                                                     \
         MT__LOOP_DENSE(R, expr, const T a = pa[i])                                                           \
+    } else if (step[0] == sizeof(R) && step[1] == 0 && step[2] == sizeof(T)) {                               \
+        const T a = *pa;                                                                                     \
+        MT__LOOP_DENSE(R, expr, const T b = pb[i])                                                           \
     } else {                                                                                                 \
         MT__LOOP_STRIDED(R, expr, const T a = MT__LOOP_AT(T, 1), b = MT__LOOP_AT(T, 2))                      \
     }                                                                                                        \
