@@ -98,7 +98,7 @@
     X(clamp, "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", K(clamp, clamp) O(out, FOUND), clamp) \
     X(clamp_, "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)", K(clamp, clamp), clamp) \
     X(clamp_min, "clamp_min(Tensor self, Scalar min) -> Tensor", K(clamp_min, clamp_min) O(out, FOUND), clamp_min) \
-    X(hardtanh, "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", K(hardtanh, clamp) O(out, SAME), hardtanh) \
+    X(hardtanh, "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", K(hardtanh, clamp) O(out, FOUND), hardtanh) \
     X(hardtanh_, "hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)", K(hardtanh, clamp), hardtanh_) \
     X(relu6, "relu6(Tensor self) -> Tensor", C(relu6), of_parts) \
     X(relu6_, "relu6_(Tensor(a!) self) -> Tensor(a!)", C(relu6_), of_parts) \
