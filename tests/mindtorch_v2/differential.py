@@ -533,7 +533,7 @@ KNOWN = [
     ("sum_dim mean_dim", "call: only ours fails", 'missing 1 required', "PyTorch took the overload without dim"),
     ("logsumexp", "call: only theirs fails", "broadcast shape", "PyTorch fails for an empty list of dims"),
     ("std var", "gradient", None, "PyTorch divides by zero for an empty list of dims"),
-    ("mse_loss smooth_l1_loss", "gradient", None, "PyTorch scales the gradient of a target (or input) that is broadcast by the wrong number of elements"),
+    ("mse_loss smooth_l1_loss", "gradient", None, "of shapes that broadcast, aten's own gradient is wrong (torch.nn.functional expands them first)"),
     ("batch_norm native_batch_norm", "gradient", None, "PyTorch ignores the stride of weight"),
     ("layer_norm native_layer_norm batch_norm native_batch_norm", "second backward: only theirs fails", "proper Tensor", "a defect of PyTorch: no weight"),
     ("layer_norm native_layer_norm", "gradient", None, "one element per row: rounding of a zero"),
