@@ -745,5 +745,5 @@ MTP_API const char *mtp_stack_provider_name(void); /* "libunwind", "gcc" or "cus
 }
 #endif
 
-#include <mtprof_trace.h> /* reading what was recorded */
+#include <mtprof_trace.h> /* what was recorded, and what it says */
 #endif

@@ -1,4 +1,4 @@
-/* analyze/averages.h - internals of mtp_averages (mtprof_trace.h), for present/. */
+/* analyze/averages.h - internals of mtp_averages (mtprof_analysis.h), for present/. */
 #ifndef MTP_ANALYZE_AVERAGES_H
 #define MTP_ANALYZE_AVERAGES_H
 #include <mtprof.h>

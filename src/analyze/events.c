@@ -1,4 +1,4 @@
-/* analyze/events.c - see mtprof_trace.h, "events", and events.h. */
+/* analyze/events.c - see mtprof_analysis.h, "events", and events.h. */
 #include "analyze/events.h"
 #include <string.h>
 #include "analyze/flops.h"

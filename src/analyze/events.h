@@ -1,4 +1,4 @@
-/* analyze/events.h - internals of mtp_events (mtprof_trace.h). Private to events*.c and present/stacks.c.
+/* analyze/events.h - internals of mtp_events (mtprof_analysis.h). Private to events*.c and present/stacks.c.
  *
  *   events.c         lifetime, parts made on demand, a single event
  *   events_list.c    the list of events, their order and nesting

@@ -408,7 +408,7 @@ static void add_base(pairing *p)
 
 /* ---------------------------------------------------------------------------------------- categories */
 
-/* The rules of mtprof_trace.h, in the same order. */
+/* The rules of mtprof_analysis.h, in the same order. */
 static mtp_memory_category derive(const pairing *p, const mtp__block *b)
 {
     static const mtp__context nowhere = {MTP__NONE, MTP__NONE, MTP__NONE, 0};

@@ -1,4 +1,4 @@
-/* analyze/memory.h - internals of mtp_memory_timeline (mtprof_trace.h): blocks, and their changes in order.
+/* analyze/memory.h - internals of mtp_memory_timeline (mtprof_analysis.h): blocks, and their changes in order.
  *
  *     memory_context.c   where in the program each memory event happened: one walk over the tracks
  *     memory_source.c    the op and the source line that a block was allocated for

@@ -1,4 +1,4 @@
-/* analyze/steps.c - see mtprof_trace.h, "steps".
+/* analyze/steps.c - see mtprof_analysis.h, "steps".
  *
  * The spans of all tracks are merged by start into three unions of intervals (CPU, device, either), of which
  * only the last interval and the total length of earlier ones are kept. At each begin and end of a step, in
@@ -353,7 +353,7 @@ static mtp_status summarise(mtp_steps *s)
         }
         qsort(values, s->count, sizeof *values, by_value);
         double mean = sum / s->count + 0.5;
-        ((int64_t *)&s->mean)[f] = mean > -9e18 && mean < 9e18 ? (int64_t)mean : 0;
+        ((int64_t *)&s->mean)[f] = mtp__whole_ns(mean);
         ((int64_t *)&s->p50)[f] = values[(s->count - 1) / 2];
         ((int64_t *)&s->max)[f] = values[s->count - 1];
     }

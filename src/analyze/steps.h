@@ -1,4 +1,4 @@
-/* analyze/steps.h - internals of mtp_steps (mtprof_trace.h).
+/* analyze/steps.h - internals of mtp_steps (mtprof_analysis.h).
  *
  *   steps.c            what a step is, what counts as busy, times
  *   steps_gaps.c       the longest gaps without work
@@ -41,6 +41,12 @@ typedef struct mtp__step_counting { /* disjoint steps by start; in overlaps, the
     bool whole; /* one row: it includes the last instant */
 } mtp__step_counting;
 mtp_step_row *mtp__step_row_at(mtp__step_counting *c, int64_t ts);
+
+/* Nanoseconds computed as a double, which may be beyond int64_t: the nearest there is. */
+static inline int64_t mtp__whole_ns(double ns)
+{
+    return ns >= 0x1p63 ? INT64_MAX : ns < -0x1p63 ? INT64_MIN : (int64_t)ns;
+}
 
 /* last: what ended before the gap; next: what begins after it; MTP__NONE: nothing. */
 void mtp__gap_add(mtp_steps *s, const mtp_trace *t, bool of_device, int64_t from, int64_t to, uint32_t last,

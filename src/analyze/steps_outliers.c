@@ -66,7 +66,7 @@ static mtp_status mark(mtp_steps *s, double *middle)
     for (uint32_t i = 0; i < s->count; i++) {
         double more = (double)s->rows[i].times.wall_ns - *middle;
         s->rows[i].is_outlier = *middle > 0 && fabs(more) > usual && fabs(more) > least;
-        s->rows[i].more_ns = s->rows[i].is_outlier ? (int64_t)more : 0;
+        s->rows[i].more_ns = s->rows[i].is_outlier ? mtp__whole_ns(more) : 0;
     }
     mtp__free(values);
     return MTP_OK;
@@ -159,13 +159,14 @@ static void explain(work *w)
         idle += w->s->rows[i].is_outlier ? 0 : (double)w->s->rows[i].times.idle_ns / w->usual;
     for (uint32_t c = 1; c <= w->columns; c++) {
         mtp_step_row *row = &w->s->rows[w->rows[c]];
-        mtp_step_reason nothing = {.what = {"(idle)", 6}, .ns = row->times.idle_ns - (int64_t)idle};
+        mtp_step_reason nothing = {.what = {"(idle)", 6},
+                                   .ns = mtp__whole_ns((double)row->times.idle_ns - idle)};
         offer(row, &nothing);
         for (uint32_t i = 0; i < w->count; i++) {
             const sums *s = &w->sums[i];
             mtp_text name = mtp__trace_get_text(w->t, s->name);
             mtp_step_reason reason = {{name.bytes, name.length},
-                                      (int64_t)(s->ns[c] - s->ns[0] / w->usual),
+                                      mtp__whole_ns(s->ns[c] - s->ns[0] / w->usual),
                                       s->calls[c] - (int64_t)llround((double)s->calls[0] / w->usual),
                                       s->on_device};
             offer(row, &reason);

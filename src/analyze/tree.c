@@ -1,4 +1,4 @@
-/* analyze/tree.c - see mtprof_trace.h, "tree", and tree.h. */
+/* analyze/tree.c - see mtprof_analysis.h, "tree", and tree.h. */
 #include "analyze/tree.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* analyze/tree.h - internals of mtp_tree (mtprof_trace.h). Private to tree*.c.
+/* analyze/tree.h - internals of mtp_tree (mtprof_analysis.h). Private to tree*.c.
  *
  *   tree.c       the nodes, their order and nesting; the public calls
  *   tree_ids.c   identities of tensors and memory

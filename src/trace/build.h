@@ -8,10 +8,10 @@ typedef struct mtp__trace_builder {
     bool out_of_memory; /* latched by any add; reported by finish() */
     /* The reader guarantees: spans were added track by track, each in order, and the tracks' ranges, the
      * parents (in the TRACK column) and the trace's extent are filled in. */
-    bool vouched;
+    bool in_order;
 } mtp__trace_builder;
 
-/* For a reader that sets vouched: sorts the spans of a track, whose ends are known, into the order of the
+/* For a reader that sets in_order: sorts the spans of a track, whose ends are known, into the order of the
  * model and nests them as finish() does. false: out of memory, which is latched. */
 bool mtp__trace_nest_track(mtp_trace *t, const mtp__track *track);
 

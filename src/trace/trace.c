@@ -602,13 +602,13 @@ static mtp_status finish(mtp_trace *t)
 {
     uint32_t *index = NULL;
     mtp__span_memory *c = &t->builder->spans;
-    bool vouched = t->builder->vouched, moved = true;
+    bool in_order = t->builder->in_order, moved = true;
     if (t->builder->out_of_memory)
         return MTP_FAIL(MTP_E_NOMEM, "a trace of %u spans so far", c->count);
-    mtp_status status = vouched ? MTP_OK : order_spans(t, &index);
+    mtp_status status = in_order ? MTP_OK : order_spans(t, &index);
     if (status != MTP_OK)
         return status;
-    if (!vouched && index != NULL) {
+    if (!in_order && index != NULL) {
         moved = permute(c, &t->columns, index);
         mtp__free(index);
         columns_free(c);
@@ -630,12 +630,12 @@ static mtp_status finish(mtp_trace *t)
         return MTP_FAIL(MTP_E_NOMEM, "the parents of %u spans", c->count);
     t->parent = COLUMN(c, TRACK, uint32_t); /* the tracks have their ranges, so this column is free */
     for (uint32_t k = 0; k < t->track_count; k++)
-        if (!vouched || t->tracks[k].on_device)
+        if (!in_order || t->tracks[k].on_device)
             nest_track(c, &t->tracks[k]);
     if (!sort_list(t->memory, t->memory_count, sizeof *t->memory, by_ts) ||
         !sort_list(t->steps, t->step_count, sizeof *t->steps, by_start))
         return MTP_FAIL(MTP_E_NOMEM, "the order of %u memory events", t->memory_count);
-    if (!vouched)
+    if (!in_order)
         find_extent(t);
     status = mtp__trace_link(t);
     mtp__free(t->builder);

@@ -213,7 +213,7 @@ static inline mtp_trace *held_trace(uint32_t pairs)
         mtp__trace_add_span(t, 0, i, i + 10, made_text(t, "long"), MTP__CATEGORY_CPU_OP, 0, 0);
     }
     t->tracks[k].count = 1 + 2 * pairs;
-    t->builder->vouched = true;
+    t->builder->in_order = true;
     t->last_ns = end;
     return made_end(t);
 }

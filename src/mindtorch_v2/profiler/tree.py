@@ -4,7 +4,7 @@
     for child in tree[0].children:
         print(child.name, child.tag, child.extra_fields)
 
-The tree is built in C, once (include/mtprof_trace.h, "tree"); an object is created when an event is accessed. As long as it is
+The tree is built in C, once (include/mtprof_analysis.h, "tree"); an object is created when an event is accessed. As long as it is
 referenced, accessing the event again returns the same object.
 """
 

@@ -76,7 +76,7 @@ mtp_status mtp__reader_complete(mtp__reader *r, mtp_trace **out)
             mtp__trace_nest_track(t, &t->tracks[k]);
     mtp__trace_extent_by_tracks(t, end);
     mtp__device_add(&r->devices, t, &r->dict);
-    t->builder->vouched = true;
+    t->builder->in_order = true;
     add_steps(r, end);
     mtp__dictionary_add_process(&r->dict);
     mtp__device_describe_all(t, &r->dict);

@@ -114,8 +114,8 @@ void mtp__read_begin(mtp__reader *r, const uint64_t *w, uint32_t words, uint64_t
         flags = MTP__SPAN_MODULE;
     }
     int64_t ns = mtp__ticks_to_ns(&r->dict.line, ticks);
-    uint32_t parent =
-        r->open_count > 0 ? r->open[r->open_count - 1].span : MTP__NONE; /* in the TRACK column: vouched */
+    uint32_t parent = r->open_count > 0 ? r->open[r->open_count - 1].span
+                                        : MTP__NONE; /* in the TRACK column: see in_order */
     uint32_t span = mtp__trace_add_span(r->t, parent, ns, ns, name, category_of[kind], flags, detail);
     if (span == MTP__NONE || !push_open(r, span))
         return;

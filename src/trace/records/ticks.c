@@ -63,7 +63,7 @@ static bool near(double ns, double expected, double error)
 }
 
 /* Do all clocks of the system agree on the interval? */
-static bool vouched(const point *a, const point *b)
+static bool clocks_agree(const point *a, const point *b)
 {
     double ns = (double)(b->ns - a->ns), real = (double)(b->realtime - a->realtime),
            raw = a->raw != 0 && b->raw != 0 ? (double)(b->raw - a->raw) : ns;
@@ -85,7 +85,8 @@ static verdict judge(const point *a, const point *b, double ns_per_tick)
         return ns < -error - APART_NS ? BAD : CLOSE;
     if (near(ns, expected, error))
         return GOOD;
-    return vouched(a, b) && ns > expected / 16 && ns < expected * 16 && ns / ticks < RATE_MAX ? GOOD : BAD;
+    return clocks_agree(a, b) && ns > expected / 16 && ns < expected * 16 && ns / ticks < RATE_MAX ? GOOD
+                                                                                                   : BAD;
 }
 
 static int by_value(const void *a, const void *b)
@@ -102,7 +103,7 @@ static double reference(mtp__tick_line *line, double ticks_per_ns)
     for (uint32_t i = step; i < line->count; i += step) {
         const point *a = &line->point[i - step], *b = &line->point[i];
         double each = b->ticks > a->ticks ? (double)(b->ns - a->ns) / (double)(b->ticks - a->ticks) : 0;
-        if (each > 0.01 && each < RATE_MAX && vouched(a, b))
+        if (each > 0.01 && each < RATE_MAX && clocks_agree(a, b))
             rate[count++] = each;
     }
     if (count == 0)
