@@ -27,7 +27,7 @@ static int64_t block_at(const job *j, int64_t b, int64_t *at)
 }
 
 #define EXP_F(x) mt__expf_in_order(x)
-#define EXP_D(x) exp(x)
+#define EXP_D(x) mt__exp64(x)
 
 #define SOFTMAX(T, S, EXP)                                                                                   \
     MT__INLINE T max_##S(const T *restrict x, int64_t n)                                                     \

@@ -1,12 +1,13 @@
 /* kernels/cpu/vector_math.h - float32 functions without branches or calls, so that loops over them vectorise.
  * Within 2 ulp of the exact result; infinities and NaN as in libm. MT__EXP(x) etc. use these for floats and
- * libm for doubles.
+ * those of vector_math64.h for doubles.
  *
  * Rounding to the nearest integer adds and subtracts 1.5 * 2^23, which SSE2 can do, too.
  */
 #ifndef KERNELS_CPU_VECTOR_MATH_H
 #define KERNELS_CPU_VECTOR_MATH_H
 #include "runtime/kernels/cpu/clones.h"
+#include "runtime/kernels/cpu/vector_math64.h"
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -113,6 +114,7 @@ MT__INLINE float mt__expm1f(float x)
     y = y * x + 1.6666667e-1f;
     y = y * x + 0.5f;
     float near = y * (x * x) + x, far = mt__expf(x) - 1.0f;
+    near = x == 0.0f ? x : near; /* the sign of zero */
     return fabsf(x) < 0.5f ? near : far;
 }
 
@@ -126,7 +128,7 @@ MT__INLINE float mt__tanhf(float x)
     y = y * z + 1.33314422036e-1f;
     y = y * z - 3.33332819422e-1f;
     float near = y * z * x + x;
-    return a < 0.625f ? near : copysignf(far, x);
+    return copysignf(a < 0.625f ? near : far, x);
 }
 
 MT__INLINE float mt__sigmoidf(float x)
@@ -160,6 +162,7 @@ MT__INLINE float mt__sincos_of(float r, uint32_t q)
 {
     float z = r * r;
     float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+    s = copysignf(s, r); /* zeros, too */
     float c = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
               0.5f * z + 1.0f;
     float y = q & 1u ? c : s;
@@ -178,12 +181,12 @@ MT__INLINE float mt__sine_shifted(float x, uint32_t quadrants)
     return mt__sincos_of(r, (uint32_t)u + quadrants);
 }
 
-#define MT__EXP(x) _Generic((x), float : mt__expf, default : exp)(x)
-#define MT__LOG(x) _Generic((x), float : mt__logf, default : log)(x)
-#define MT__LOG1P(x) _Generic((x), float : mt__log1pf, default : log1p)(x)
-#define MT__EXPM1(x) _Generic((x), float : mt__expm1f, default : expm1)(x)
-#define MT__TANH(x) _Generic((x), float : mt__tanhf, default : tanh)(x)
-#define MT__ERF(x) _Generic((x), float : mt__erff, default : erf)(x)
+#define MT__EXP(x) _Generic((x), float : mt__expf, default : mt__exp64)(x)
+#define MT__LOG(x) _Generic((x), float : mt__logf, default : mt__log64)(x)
+#define MT__LOG1P(x) _Generic((x), float : mt__log1pf, default : mt__log1p64)(x)
+#define MT__EXPM1(x) _Generic((x), float : mt__expm1f, default : mt__expm1_64)(x)
+#define MT__TANH(x) _Generic((x), float : mt__tanhf, default : mt__tanh64)(x)
+#define MT__ERF(x) _Generic((x), float : mt__erff, default : mt__erf64)(x)
 #define MT__SQRT(x) _Generic((x), float : sqrtf, default : sqrt)(x)
 
 #endif
