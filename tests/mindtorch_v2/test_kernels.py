@@ -79,3 +79,105 @@ def test_zeros_keep_their_sign(dtype):
     for name in ("expm1", "log1p", "tanh", "erf", "sin"):
         got = getattr(torch, name)(torch.tensor([0.0, -0.0], dtype=dtype)).tolist()
         assert [math.copysign(1, y) for y in got] == [1, -1], name
+
+
+# --------------------------------------------------------------------------------------------------- reductions
+
+DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", LENGTHS[1:])
+def test_reductions_of_rows_of_any_length(n, dtype):
+    rows = [[int(v * 8) for v in numbers(n, seed=r)] for r in range(5)]  # exact in every dtype
+    x = torch.tensor(rows, dtype=dtype)
+    for t in (x, torch.tensor(list(zip(*rows)), dtype=dtype).t(), torch.stack([x, x], 1)[:, 0]):
+        assert t.sum(-1).tolist() == [sum(row) for row in rows]
+        assert t.amax(-1).tolist() == [max(row) for row in rows]
+        assert t.amin(-1).tolist() == [min(row) for row in rows]
+        assert t.max(-1)[0].tolist() == [max(row) for row in rows]
+        assert t.argmax(-1).tolist() == [row.index(max(row)) for row in rows]
+        assert t.argmin(-1).tolist() == [row.index(min(row)) for row in rows]
+        assert t.sum(0).tolist() == [sum(column) for column in zip(*rows)]
+        assert t.sum().item() == sum(map(sum, rows))
+        assert (t == max(rows[0])).any(-1).tolist() == [max(rows[0]) in row for row in rows]
+
+
+@pytest.mark.parametrize("n", (1, 31, 32, 100, 257))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_nan_wins_wherever_it_is(n, dtype):
+    for at in {0, n // 2, n - 1}:
+        row = numbers(n)
+        row[at] = math.nan
+        row[n - 1 if at != n - 1 else 0] = math.inf if n > 1 else math.nan
+        x = torch.tensor([row], dtype=dtype)
+        for reduced in (x.amax(-1), x.amin(-1), x.max(-1)[0], x.min(-1)[0], x.sum(-1), x.logsumexp(-1)):
+            assert math.isnan(reduced.item())
+        assert x.argmax(-1).tolist() == x.argmin(-1).tolist() == [at]
+        assert all(math.isnan(y) for y in x.softmax(-1)[0].tolist())
+
+
+@pytest.mark.parametrize("n", LENGTHS[1:])
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_softmax_logsumexp_and_layer_norm_of_rows_of_any_length(n, dtype):
+    row, near = numbers(n), 1e-5 if dtype == torch.float32 else 1e-12
+    x = torch.tensor([row, [v - 1e4 for v in row]], dtype=dtype)
+    exps = [math.exp(v) for v in row]
+    want = [e / sum(exps) for e in exps]
+    assert x.softmax(-1)[0].tolist() == pytest.approx(want, rel=near)
+    assert x.softmax(-1)[1].tolist() == pytest.approx(want, rel=3e-3 if dtype == torch.float32 else 1e-10)
+    assert x.log_softmax(-1)[0].tolist() == pytest.approx([math.log(w) for w in want], rel=near, abs=near)
+    assert x.logsumexp(-1)[0].item() == pytest.approx(math.log(sum(exps)), rel=near, abs=near)
+    mean = sum(row) / n
+    std = math.sqrt(sum((v - mean) ** 2 for v in row) / n + 1e-5)
+    got = torch.nn.functional.layer_norm(x, (n,))[0].tolist()
+    assert got == pytest.approx([(v - mean) / std for v in row], rel=100 * near, abs=100 * near)
+
+
+def test_logsumexp_of_infinities():
+    inf = math.inf
+    x = torch.tensor([[-inf, -inf], [inf, 0.0], [inf, -inf], [-inf, 2.0]])
+    assert x.logsumexp(-1).tolist() == [-inf, inf, inf, 2.0]
+
+
+def test_clamp_with_one_bound_crossed_bounds_and_nan():
+    x = torch.tensor([-5.0, -0.5, 0.5, 5.0, math.nan, math.inf, -math.inf] * 5)
+    for low, high in ((-1, 1), (-1, None), (None, 1), (2, -2), (-math.inf, math.inf)):
+        for value, got in zip(x.tolist(), x.clamp(low, high).tolist()):
+            want = value
+            if low is not None and value < low:
+                want = low
+            if high is not None and want > high:
+                want = high
+            assert got == want or math.isnan(got) and math.isnan(value)
+    for bounds in ((math.nan, 1), (-1, math.nan), (math.nan, None)):
+        assert all(math.isnan(y) for y in x.clamp(*bounds).tolist())
+    for dtype in (torch.int32, torch.int64):
+        assert torch.tensor([-9, 0, 9], dtype=dtype).clamp(min=-1).tolist() == [-1, 0, 9]
+        assert torch.tensor([-9, 0, 9], dtype=dtype).clamp(max=1).tolist() == [-9, 0, 1]
+
+
+# ------------------------------------------------------------------------------------------------------- indices
+
+
+@pytest.mark.parametrize("index_dtype", (torch.int32, torch.int64))
+def test_gather_and_index_select_with_strides(index_dtype):
+    table = [[10 * r + c for c in range(40)] for r in range(6)]
+    index = [[(7 * r + 3 * c) % 40 for c in range(17)] for r in range(6)]
+    want = [[table[r][i] for i in index[r]] for r in range(6)]
+    for x in (torch.tensor(table), torch.tensor(list(zip(*table))).t()):
+        for i in (torch.tensor(index), torch.tensor(list(zip(*index))).t()):
+            assert x.gather(1, i).tolist() == want
+        picks = torch.tensor(index[1], dtype=index_dtype)
+        assert x.index_select(1, picks).tolist() == [[row[i] for i in index[1]] for row in table]
+        assert x.index_select(0, picks % 6).tolist() == [table[i % 6] for i in index[1]]
+        assert x.gather(0, torch.tensor([[5] * 40, [0] * 40])).tolist() == [table[5], table[0]]
+
+
+def test_gather_refuses_indices_outside():
+    x = torch.arange(12).view(3, 4)
+    for bad in (-1, 4, -(2**63), 2**63 - 1):
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            x.gather(1, torch.tensor([[0] * 30 + [bad]]))
+    with pytest.raises(RuntimeError):
+        torch.zeros(3, 0).gather(1, torch.zeros(3, 1, dtype=torch.int64))

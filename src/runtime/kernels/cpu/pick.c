@@ -7,7 +7,7 @@
 #include "runtime/ops/reduce.h"
 #include <stdlib.h>
 
-#define LANES 16
+#define LANES 32
 #define GRAIN (1 << 14)
 #define SMALL_K 32 /* up to this, topk keeps a sorted list while reading; else it sorts the row */
 
@@ -35,20 +35,26 @@ typedef struct job {
             for (; i + LANES <= n; i += LANES)                                                               \
                 for (int l = 0; l < LANES; l++)                                                              \
                     lane[l] = x[i + l] BETTER lane[l] || x[i + l] != x[i + l] ? x[i + l] : lane[l];          \
-            for (int l = 0; l < LANES; l++)                                                                  \
-                best = lane[l] BETTER best || lane[l] != lane[l] ? lane[l] : best;                           \
-            for (; i < n; i++)                                                                               \
+            for (int half = LANES / 2; half > 0; half /= 2)                                                  \
+                for (int l = 0; l < half; l++)                                                               \
+                    lane[l] = lane[l + half] BETTER lane[l] || lane[l + half] != lane[l + half]              \
+                                  ? lane[l + half]                                                           \
+                                  : lane[l];                                                                 \
+            for (best = lane[0]; i < n; i++)                                                                 \
                 best = x[i] BETTER best || x[i] != x[i] ? x[i] : best;                                       \
             int64_t at = 0;                                                                                  \
-            if (best == best)                                                                                \
-                while (x[at] != best)                                                                        \
-                    at++;                                                                                    \
-            else                                                                                             \
-                while (x[at] == x[at])                                                                       \
-                    at++;                                                                                    \
+            for (; at + LANES <= n; at += LANES) { /* the block that has it */                               \
+                int hit = 0;                                                                                 \
+                for (int l = 0; l < LANES; l++)                                                              \
+                    hit |= (x[at + l] == best) | (x[at + l] != x[at + l]);                                   \
+                if (hit)                                                                                     \
+                    break;                                                                                   \
+            }                                                                                                \
+            while (!(x[at] == best || x[at] != x[at]))                                                       \
+                at++;                                                                                        \
             j->indices[r] = at;                                                                              \
             if (j->values != NULL)                                                                           \
-                ((T *)j->values)[r] = best;                                                                  \
+                ((T *)j->values)[r] = x[at];                                                                 \
         }                                                                                                    \
     }
 #define TYPES(X, ...)                                                                                        \

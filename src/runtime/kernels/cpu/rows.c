@@ -3,7 +3,8 @@
  * The reduced dims are moved last and made contiguous (mt__rows_of), so that every output depends
  * on one dense row.
  */
-#include "runtime/kernels/cpu/clones.h"
+#pragma GCC optimize("fp-contract=fast")
+#include "runtime/kernels/cpu/sums.h"
 #include "runtime/kernels/cpu/vector_math.h"
 #include "runtime/ops/reduce.h"
 #include <math.h>
@@ -53,7 +54,8 @@ static double extreme_f64(double best, double v, bool largest)
     SUM_OF(T, absolutes_##S, v < 0 ? -v : v)                                                                 \
     SUM_OF(T, nonzeros_##S, v != 0 ? 1.0 : 0.0)                                                              \
     SUM_OF(T, powers_##S, pow(v < 0 ? -v : v, m))                                                            \
-    SUM_OF(T, exps_##S, (double)EXP((T)(v - m)))                                                             \
+    MT__SUM_OF(T, exps_##S, EXP(a[k] - m))                                                                   \
+    MT__MAX_OF(T, max_##S)                                                                                   \
     MT__CLONES static void var_##S(int64_t begin, int64_t end, const job *j)                                 \
     {                                                                                                        \
         for (int64_t r = begin; r < end; r++) {                                                              \
@@ -84,15 +86,13 @@ static double extreme_f64(double best, double v, bool largest)
     {                                                                                                        \
         for (int64_t r = begin; r < end; r++) {                                                              \
             const T *x = (const T *)j->from + r * j->n;                                                      \
-            double m = -INFINITY;                                                                            \
-            for (int64_t i = 0; i < j->n; i++)                                                               \
-                m = extreme_f64(m, (double)x[i], true);                                                      \
+            T m = max_##S(x, j->n);                                                                          \
             m = isinf(m) ? 0 : m;                                                                            \
-            ((T *)j->to)[r] = (T)(log(exps_##S(x, m, j->n)) + m);                                            \
+            ((T *)j->to)[r] = (T)(log(exps_##S(x, x, x, m, j->n)) + (double)m);                              \
         }                                                                                                    \
     }
-ROWS(float, f, mt__expf_in_order)
-ROWS(double, d, exp)
+ROWS(float, f, mt__expf)
+ROWS(double, d, mt__exp64)
 
 static void run_part(int64_t begin, int64_t end, void *user)
 {
