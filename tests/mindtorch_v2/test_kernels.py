@@ -181,3 +181,47 @@ def test_gather_refuses_indices_outside():
             x.gather(1, torch.tensor([[0] * 30 + [bad]]))
     with pytest.raises(RuntimeError):
         torch.zeros(3, 0).gather(1, torch.zeros(3, 1, dtype=torch.int64))
+
+
+# ------------------------------------------------------------------------------------- copies, short rows, pools
+
+
+@pytest.mark.parametrize("dtype", (*DTYPES, torch.bool))
+@pytest.mark.parametrize("rows, columns", ((1, 1), (3, 5), (16, 16), (17, 33), (20, 64), (65, 19), (300, 3), (40, 0)))
+def test_copies_keep_every_element(rows, columns, dtype):
+    table = [[(r * columns + c) % (2 if dtype == torch.bool else 1000) for c in range(columns)] for r in range(rows)]
+    x = torch.tensor(table, dtype=dtype).view(rows, columns)
+    turned = [[row[c] for row in table] for c in range(columns)]
+    assert x.t().contiguous().tolist() == turned
+    wide = torch.cat([x, x, x], 1)
+    assert wide.tolist() == [row * 3 for row in table]
+    assert wide[:, columns : 2 * columns].clone().tolist() == table
+    assert torch.stack([x, x], 1).tolist() == [[row, row] for row in table]
+    assert torch.stack([x, x], 2).tolist() == [[[v, v] for v in row] for row in table]
+    assert torch.stack([x, x]).transpose(0, 1).contiguous().tolist() == [[row, row] for row in table]
+    deep = torch.stack([wide, wide]).view(2, rows, 3, columns).permute(2, 0, 1, 3).contiguous()
+    assert deep.tolist() == [[table, table]] * 3
+
+
+@pytest.mark.parametrize("columns", (1, 2, 3, 7, 63, 64, 65))
+@pytest.mark.parametrize("rows", (1, 2, 8, 9, 171, 1000, 20000))
+def test_short_rows_are_combined_with_a_shared_one(rows, columns):
+    x, row = torch.arange(rows * columns).view(rows, columns), torch.arange(columns) * 7
+    spread = row.expand(rows, columns).contiguous()
+    assert bool((x + row == x + spread).all())
+    assert bool((row - x == spread - x).all())
+    assert bool(((x * 2.5) * row.double() == (x * 2.5) * spread.double()).all())
+    column = torch.arange(0, 2 * columns, 2)[: columns].flip(0)
+    assert bool((torch.where(x > row, x, column) == torch.where(x > spread, x, column.expand(rows, columns).contiguous())).all())
+    half = torch.arange(2 * columns)[::2]
+    y = x.clone()
+    y += half
+    assert bool((y == x + half.expand(rows, columns).contiguous()).all())
+
+
+@pytest.mark.parametrize("size", ((1, 1), (5, 7), (14, 14), (9, 40)))
+def test_adaptive_average_of_whole_rows(size):
+    x = torch.tensor(numbers(6 * size[0] * size[1])).view(2, 3, *size)
+    pool = torch.nn.functional.adaptive_avg_pool2d
+    assert torch.allclose(pool(x, 1), x.mean((2, 3), keepdim=True), atol=1e-6)
+    assert torch.allclose(pool(x, (size[0], 1)), x.mean(3, keepdim=True), atol=1e-6)

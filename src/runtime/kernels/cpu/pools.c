@@ -1,7 +1,7 @@
 /* runtime/kernels/cpu/pools.c - pooling, plane by plane; planes are distributed over the thread pool. Tensors
  * are first made contiguous. In backward each plane is written by one thread only, so there are no races.
  */
-#include "runtime/kernels/cpu/clones.h"
+#include "runtime/kernels/cpu/sums.h"
 #include "runtime/ops/pool.h"
 #include <math.h>
 
@@ -46,7 +46,7 @@ static inline int64_t divisor_of(const job *j, int64_t whole, int64_t inside)
 
 /* Sets each output i of the planes, at (y, x) of its plane, to ELEMENT(j, the input plane, y, x, i). */
 #define POOL(name, type, ELEMENT)                                                                            \
-    static void name(int64_t begin, int64_t end, void *user)                                                 \
+    MT__CLONES static void name(int64_t begin, int64_t end, void *user)                                      \
     {                                                                                                        \
         const job *j = user;                                                                                 \
         const mt__pool *p = &j->p;                                                                           \
@@ -141,6 +141,7 @@ AVG_POOL(int64_t, i64)
     }
 
 #define POOLS_OF_FLOATS(type, suffix)                                                                        \
+    MT__SUM_OF(type, run_##suffix, a[k])                                                                     \
     static void max_back_##suffix(int64_t begin, int64_t end, void *user)                                    \
     {                                                                                                        \
         const job *j = user;                                                                                 \
@@ -156,7 +157,10 @@ AVG_POOL(int64_t, i64)
         (void)i;                                                                                             \
         int64_t y0, y1, x0, x1;                                                                              \
         int64_t height = adapted(&j->p, 0, y, &y0, &y1), width = adapted(&j->p, 1, x, &x0, &x1);             \
-        return sum_##suffix(&j->p, in, y0, y1, x0, x1) / (type)height / (type)width;                         \
+        type sum = width == j->p.in[1] /* whole rows are one dense run */                                    \
+                       ? (type)run_##suffix(in + y0 * width, in, in, 0, height * width)                      \
+                       : sum_##suffix(&j->p, in, y0, y1, x0, x1);                                            \
+        return sum / (type)height / (type)width;                                                             \
     }                                                                                                        \
     UNPOOL(avg_back_##suffix, type, window, g / (type)divisor_of(j, height * width, (y1 - y0) * (x1 - x0)))  \
     UNPOOL(adaptive_back_##suffix, type, adapted, g / (type)height / (type)width)                            \

@@ -61,15 +61,6 @@ MT__INLINE float mt__expf(float x)
     return mt__scaled(y * (r * r) + r + 1.0f, n);
 }
 
-/* For softmax, logsumexp and the losses: rounds y * r before it multiplies again. It differs from mt__expf in
- * the last bit, and results must not change. */
-MT__INLINE float mt__expf_in_order(float x)
-{
-    uint32_t n;
-    float r, y = mt__exp_parts(x, &n, &r);
-    return mt__scaled(y * r * r + r + 1.0f, n);
-}
-
 MT__INLINE float mt__logf(float x)
 {
     uint32_t tiny = x < 1.17549435e-38f;
