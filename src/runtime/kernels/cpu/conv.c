@@ -154,9 +154,8 @@ static void fill_bias(const job *j, const mt__matrix *out, int64_t first)
 
 static char *column_room(job *j)
 {
-    char *room = malloc(j->shifted  ? (size_t)mt__shifts_room(&j->shifts) * sizeof(float)
-                        : j->direct ? 1
-                                    : (size_t)(j->patch * j->area) * j->size);
+    char *room = j->shifted ? calloc((size_t)mt__shifts_room(&j->shifts), sizeof(float))
+                            : malloc(j->direct ? 1 : (size_t)(j->patch * j->area) * j->size);
     if (room == NULL)
         atomic_store(&j->failed, true);
     return room;
@@ -301,6 +300,7 @@ mt_status mt__cpu_convolution(mt__call *call)
             status = end_of(&j);
         free(j.packed);
     }
+    mt__shifts_fini(&j.shifts);
     for (unsigned i = 0; i < 3; i++)
         mt_release(held[i]);
     return status;
@@ -395,6 +395,7 @@ mt_status mt__cpu_convolution_backward(mt__call *call)
                 sum_bias_f64(held[0]->data, j.c.images, j.c.out_channels, j.area, call->outs[2]->data);
         }
     }
+    mt__shifts_fini(&j.shifts);
     for (unsigned i = 0; i < 3; i++)
         mt_release(held[i]);
     return status;

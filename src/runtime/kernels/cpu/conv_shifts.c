@@ -7,6 +7,7 @@
  * The first two are one kernel: a tile of some channels and neighbouring q, kept in registers.
  */
 #pragma GCC optimize("fp-contract=fast")
+#pragma GCC optimize("no-tree-loop-distribute-patterns") /* rows are too short for calls of memcpy */
 #include "runtime/kernels/cpu/conv_shifts.h"
 #include "runtime/kernels/cpu/clones.h"
 #include <stdlib.h>
@@ -132,6 +133,35 @@ static int64_t phase_of(const mt__shifts *s, int64_t t, int64_t *shift)
     return dy % c->stride[0] * s->phases[1] + dx % c->stride[1];
 }
 
+/* A gradient with the zeros that shifts to both sides reach. */
+static int64_t grad_plane(const mt__shifts *s)
+{
+    return s->reach + s->plane;
+}
+
+static bool make_shifts(mt__shifts *s)
+{
+    int64_t phases = s->phases[0] * s->phases[1], within, *to;
+    s->into_planes = malloc((size_t)((s->in_each + s->out_each) * s->taps + 8) * sizeof *to);
+    if (s->into_planes == NULL)
+        return false;
+    to = s->into_planes;
+    for (int64_t i = 0; i < s->in_each; i++)
+        for (int64_t t = 0; t < s->taps; t++) {
+            int64_t phase = phase_of(s, t, &within);
+            *to++ = (i * phases + phase) * s->plane + within;
+        }
+    for (int t = 0; t < 8; t++)
+        *to++ = 0; /* for the rest of the last block of taps */
+    s->into_grads = to;
+    for (int64_t phase = 0; phase < phases; phase++)
+        for (int64_t o = 0; o < s->out_each; o++)
+            for (int64_t t = 0; t < s->taps; t++)
+                if (phase_of(s, t, &within) == phase)
+                    *to++ = o * grad_plane(s) + s->reach - within;
+    return true;
+}
+
 bool mt__shifts_init(mt__shifts *s, const mt__conv *c)
 {
     int64_t reach[2], size[2];
@@ -154,7 +184,12 @@ bool mt__shifts_init(mt__shifts *s, const mt__conv *c)
         return false;
     /* Wasted: what lies beside the image. Columns need a product that is large enough to be fast. */
     bool narrow = s->in_each < 8 || s->out_each < 8;
-    return narrow || 4 * c->out[1] >= 3 * s->width;
+    return (narrow || 4 * c->out[1] >= 3 * s->width) && make_shifts(s);
+}
+
+void mt__shifts_fini(mt__shifts *s)
+{
+    free(s->into_planes);
 }
 
 static int64_t round_up(int64_t n, int64_t to)
@@ -183,25 +218,14 @@ static int64_t planes_size(const mt__shifts *s)
     return s->in_each * s->phases[0] * s->phases[1] * s->plane + SLACK;
 }
 
-/* A gradient with the zeros that shifts to both sides reach. */
-static int64_t grad_plane(const mt__shifts *s)
-{
-    return s->reach + s->plane;
-}
-
 static int64_t grads_size(const mt__shifts *s)
 {
     return s->out_each * grad_plane(s) + SLACK;
 }
 
-static int64_t shifts_size(const mt__shifts *s) /* in int64 */
-{
-    return s->taps * (s->in_each > s->out_each ? s->in_each : s->out_each) + 8;
-}
-
 int64_t mt__shifts_room(const mt__shifts *s)
 {
-    return planes_size(s) + grads_size(s) + 2 * shifts_size(s) + 2;
+    return planes_size(s) + grads_size(s);
 }
 
 MT__CLONES bool mt__all_finite(const float *x, int64_t n)
@@ -263,29 +287,26 @@ static void range(int64_t count, int64_t stride, int64_t at, int64_t n, int64_t 
     *begin = least(*begin, *end);
 }
 
+/* Only what lies in the image: the zeros beside it stay. */
 static void fill_plane(const mt__shifts *s, const float *image, int64_t py, int64_t px, float *restrict to)
 {
     const mt__conv *c = s->c;
     int64_t begin, end, top, bottom, step = c->stride[1];
     range(s->width, step, px - c->padding[1], c->in[1], &begin, &end);
     range(s->height, c->stride[0], py - c->padding[0], c->in[0], &top, &bottom);
-    memset(to, 0, (size_t)(top * s->width) * sizeof *to);
-    memset(to + bottom * s->width, 0, (size_t)(s->plane - bottom * s->width) * sizeof *to);
+    image += (py - c->padding[0]) * c->in[1] + px - c->padding[1] + begin * step;
     for (int64_t y = top; y < bottom; y++) {
-        const float *restrict from = image + (y * c->stride[0] + py - c->padding[0]) * c->in[1] + px - c->padding[1];
-        float *restrict row = to + y * s->width;
-        for (int64_t x = 0; x < begin; x++)
-            row[x] = 0;
+        const float *restrict from = image + y * c->stride[0] * c->in[1];
+        float *restrict row = to + y * s->width + begin;
         if (step == 1)
-            memcpy(row + begin, from + begin, (size_t)(end - begin) * sizeof *row);
+            for (int64_t x = 0; x < end - begin; x++)
+                row[x] = from[x];
         else if (step == 2)
-            for (int64_t x = begin; x < end; x++)
+            for (int64_t x = 0; x < end - begin; x++)
                 row[x] = from[x * 2];
         else
-            for (int64_t x = begin; x < end; x++)
+            for (int64_t x = 0; x < end - begin; x++)
                 row[x] = from[x * step];
-        for (int64_t x = end; x < s->width; x++)
-            row[x] = 0;
     }
 }
 
@@ -295,23 +316,18 @@ static void fill_planes(const mt__shifts *s, const float *image, float *planes)
     for (int64_t i = 0; i < s->in_each; i++)
         for (int64_t p = 0; p < s->phases[0] * s->phases[1]; p++, planes += s->plane)
             fill_plane(s, image + i * area, p / s->phases[1], p % s->phases[1], planes);
-    memset(planes, 0, SLACK * sizeof *planes);
 }
 
 /* Each channel in rows of the width of planes, after `reach` zeros. */
 static void fill_grads(const mt__shifts *s, const float *grad, float *to)
 {
     const int64_t *out = s->c->out;
-    for (int64_t o = 0; o < s->out_each; o++, to += grad_plane(s)) {
-        memset(to, 0, (size_t)s->reach * sizeof *to);
+    for (int64_t o = 0; o < s->out_each; o++, to += grad_plane(s))
         for (int64_t y = 0; y < out[0]; y++, grad += out[1]) {
-            float *row = to + s->reach + y * s->width;
-            memcpy(row, grad, (size_t)out[1] * sizeof *row);
-            memset(row + out[1], 0, (size_t)(s->width - out[1]) * sizeof *row);
+            float *restrict row = to + s->reach + y * s->width;
+            for (int64_t x = 0; x < out[1]; x++)
+                row[x] = grad[x];
         }
-        memset(to + s->reach + out[0] * s->width, 0, (size_t)(s->plane - out[0] * s->width) * sizeof *to);
-    }
-    memset(to, 0, SLACK * sizeof *to);
 }
 
 /* ------------------------------------------------------------------------------------------------ products */
@@ -376,22 +392,6 @@ static void run_product(product *p)
     mt__parallel(blocks, (1 << 18) / (each + 1) + 1, product_rows, p);
 }
 
-static int64_t *shifts_in(float *room)
-{
-    return (int64_t *)(((uintptr_t)room + 7) & ~(uintptr_t)7);
-}
-
-static int64_t *all_shifts(const mt__shifts *s, float *room)
-{
-    int64_t *shift = shifts_in(room), each = s->phases[0] * s->phases[1] * s->plane;
-    for (int64_t i = 0; i < s->in_each; i++)
-        for (int64_t t = 0, within; t < s->taps; t++) {
-            int64_t phase = phase_of(s, t, &within);
-            shift[i * s->taps + t] = i * each + phase * s->plane + within;
-        }
-    return shift;
-}
-
 void mt__shifts_forward(const mt__shifts *s, int64_t group, const float *image, const float *packed,
                         const float *bias, float *out, float *room)
 {
@@ -402,7 +402,7 @@ void mt__shifts_forward(const mt__shifts *s, int64_t group, const float *image, 
                            .k = s->in_each * s->taps,
                            .a = packed + group * forward_block(s),
                            .b = room,
-                           .shift = all_shifts(s, room + planes_size(s)),
+                           .shift = s->into_planes,
                            .count = (c->out[0] - 1) * s->width + c->out[1],
                            .wide = s->width,
                            .end = c->out[1],
@@ -413,15 +413,14 @@ void mt__shifts_forward(const mt__shifts *s, int64_t group, const float *image, 
                            .bias = bias});
 }
 
-static void input_phase(const mt__shifts *s, int64_t phase, product *p, int64_t *shift, float *grad_image)
+static void input_phase(const mt__shifts *s, int64_t phase, product *p, float *grad_image)
 {
     const mt__conv *c = s->c;
-    int64_t py = phase / s->phases[1] - c->padding[0], px = phase % s->phases[1] - c->padding[1], top, bottom;
+    int64_t py = phase / s->phases[1] - c->padding[0], px = phase % s->phases[1] - c->padding[1];
+    int64_t top, bottom, within;
     p->k = 0;
-    for (int64_t o = 0; o < s->out_each; o++)
-        for (int64_t t = 0, within; t < s->taps; t++)
-            if (phase_of(s, t, &within) == phase)
-                shift[p->k++] = o * grad_plane(s) + s->reach - within;
+    for (int64_t t = 0; t < s->taps; t++)
+        p->k += phase_of(s, t, &within) == phase ? s->out_each : 0;
     range(s->width, c->stride[1], px, c->in[1], &p->begin, &p->end);
     range(s->height, c->stride[0], py, c->in[0], &top, &bottom);
     p->first = top * s->width;
@@ -430,27 +429,29 @@ static void input_phase(const mt__shifts *s, int64_t phase, product *p, int64_t 
     if (p->k > 0 && p->count > 0)
         run_product(p);
     p->a += round_up(s->in_each, s->rows_out) * p->k;
+    p->shift += p->k;
 }
 
 void mt__shifts_backward_input(const mt__shifts *s, int64_t group, const float *grad, const float *packed,
                                float *grad_image, float *room)
 {
     const mt__conv *c = s->c;
-    int64_t area = c->in[0] * c->in[1], *shift = shifts_in(room + grads_size(s));
+    int64_t area = c->in[0] * c->in[1];
     if (c->stride[0] > 1 || c->stride[1] > 1 || c->padding[0] + c->padding[1] > 0)
         memset(grad_image, 0, (size_t)(s->in_each * area) * sizeof *grad_image); /* inputs that nothing reads */
+    room += planes_size(s);
     fill_grads(s, grad, room);
     product p = {.channels = s->in_each,
                  .rows = s->rows_out,
                  .a = packed + group * backward_block(s),
                  .b = room,
-                 .shift = shift,
+                 .shift = s->into_grads,
                  .wide = s->width,
                  .channel = area,
                  .row = c->stride[0] * c->in[1],
                  .step = c->stride[1]};
     for (int64_t phase = 0; phase < s->phases[0] * s->phases[1]; phase++)
-        input_phase(s, phase, &p, shift, grad_image);
+        input_phase(s, phase, &p, grad_image);
 }
 
 void mt__shifts_backward_weight(const mt__shifts *s, const float *grad, const float *image, float *grad_weight,
@@ -463,14 +464,11 @@ void mt__shifts_backward_weight(const mt__shifts *s, const float *grad, const fl
     float *planes = room, *g = room + planes_size(s), sums[64];
     fill_planes(s, image, planes);
     fill_grads(s, grad, g);
-    int64_t *shift = all_shifts(s, g + grads_size(s));
-    for (int64_t t = k; t < k + 8; t++)
-        shift[t] = 0; /* the rest of the last block */
     for (int64_t o = 0; o < s->out_each; o += grads) {
         int64_t from = one ? o : least(o, s->out_each - grads); /* the last block overlaps */
         for (int64_t t = 0; t < k; t += taps) {
             (one ? kernel->dot1 : kernel->dot)(n, g + from * grad_plane(s) + s->reach, grad_plane(s), planes,
-                                               shift + t, sums);
+                                               s->into_planes + t, sums);
             for (int64_t i = o - from; i < grads; i++)
                 for (int64_t j = 0; j < least(taps, k - t); j++)
                     grad_weight[(from + i) * k + t + j] += sums[i * taps + j];

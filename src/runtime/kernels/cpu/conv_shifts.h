@@ -24,12 +24,15 @@ typedef struct mt__shifts {
     int64_t height, width, plane; /* of a phase plane; plane: in floats, padded */
     int64_t reach; /* the largest shift */
     int64_t rows_in, rows_out; /* channels per tile of forward's and backward's products */
+    int64_t *into_planes;      /* owned: the shift of each channel and tap */
+    int64_t *into_grads;       /* the same for backward, in the same block: the taps of a phase are together */
 } mt__shifts;
 
-/* False: columns are better. */
+/* False: columns are better, or there is no memory. */
 bool mt__shifts_init(mt__shifts *s, const mt__conv *c);
+void mt__shifts_fini(mt__shifts *s);
 
-/* In floats: packed weights of one direction, room that a thread needs. */
+/* In floats: packed weights of one direction, room that a thread needs, all zeros at first. */
 int64_t mt__shifts_packed(const mt__shifts *s);
 int64_t mt__shifts_room(const mt__shifts *s);
 void mt__shifts_pack(const mt__shifts *s, const float *weight, float *packed);
