@@ -225,3 +225,97 @@ def test_adaptive_average_of_whole_rows(size):
     pool = torch.nn.functional.adaptive_avg_pool2d
     assert torch.allclose(pool(x, 1), x.mean((2, 3), keepdim=True), atol=1e-6)
     assert torch.allclose(pool(x, (size[0], 1)), x.mean(3, keepdim=True), atol=1e-6)
+
+
+# --------------------------------------------------------------------------------- convolutions and attention
+
+
+def convolved(x, w, stride, padding, dilation, groups):
+    """conv2d of nested lists, by definition."""
+    (n, channels, height, width), (outs, each, kh, kw) = x.shape, w.shape
+    rows = (height + 2 * padding[0] - dilation[0] * (kh - 1) - 1) // stride[0] + 1
+    columns = (width + 2 * padding[1] - dilation[1] * (kw - 1) - 1) // stride[1] + 1
+    xs, ws, result = x.tolist(), w.tolist(), []
+    for image in xs:
+        for o in range(outs):
+            first = o // (outs // groups) * each
+            for y in range(rows):
+                for z in range(columns):
+                    total = 0.0
+                    for c in range(each):
+                        for ky in range(kh):
+                            for kx in range(kw):
+                                i = y * stride[0] + ky * dilation[0] - padding[0]
+                                j = z * stride[1] + kx * dilation[1] - padding[1]
+                                if 0 <= i < height and 0 <= j < width:
+                                    total += image[first + c][i][j] * ws[o][c][ky][kx]
+                    result.append(total)
+    return torch.tensor(result, dtype=torch.float64).view(n, outs, rows, columns)
+
+
+GEOMETRIES = {  # images, channels, height, width, outs, kernel, stride, padding, dilation, groups
+    "plain": (2, 3, 7, 9, 10, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    "depthwise": (2, 5, 8, 6, 5, (3, 3), (1, 1), (1, 1), (1, 1), 5),
+    "two_per_channel": (1, 4, 6, 6, 8, (3, 3), (2, 2), (1, 1), (1, 1), 4),
+    "strided": (1, 2, 11, 13, 9, (3, 5), (2, 3), (1, 2), (1, 1), 1),
+    "stride_over_kernel": (1, 2, 9, 9, 3, (2, 1), (3, 4), (0, 0), (1, 1), 1),
+    "point_strided": (1, 9, 7, 7, 4, (1, 1), (2, 2), (0, 0), (1, 1), 1),
+    "dilated": (1, 2, 12, 10, 3, (3, 2), (1, 2), (2, 1), (2, 3), 1),
+    "wide_padding": (1, 1, 2, 3, 2, (3, 3), (1, 1), (4, 3), (1, 1), 1),
+    "groups": (2, 6, 5, 5, 9, (3, 3), (1, 1), (1, 1), (1, 1), 3),
+    "narrow_image": (1, 9, 30, 2, 9, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    "tall_kernel": (1, 2, 20, 3, 2, (7, 1), (1, 1), (3, 0), (1, 1), 1),
+    "unread_inputs": (1, 1, 10, 10, 1, (2, 2), (5, 5), (0, 0), (1, 1), 1),
+}
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("threads", (1, 2))
+def test_convolutions_of_any_geometry_and_their_gradients(name, threads):
+    n, channels, height, width, outs, kernel, stride, padding, dilation, groups = GEOMETRIES[name]
+    x = torch.tensor(numbers(n * channels * height * width)).view(n, channels, height, width)
+    w = torch.tensor(numbers(outs * (channels // groups) * kernel[0] * kernel[1], seed=1)).view(outs, channels // groups, *kernel)
+    b = torch.tensor(numbers(outs, seed=2))
+    want = convolved(x, w, stride, padding, dilation, groups) + b.double().view(-1, 1, 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        results = []
+        for dtype in (torch.float32, torch.float64):
+            leaves = [t.clone().to(dtype).requires_grad_(True) for t in (x, w, b)]
+            y = torch.nn.functional.conv2d(*leaves, stride, padding, dilation, groups)
+            assert torch.allclose(y.double(), want, atol=1e-4)
+            y.backward(torch.tensor(numbers(y.numel(), seed=3), dtype=dtype).view(*y.shape))
+            results.append([leaf.grad.double() for leaf in leaves])
+    finally:
+        torch.set_num_threads(before)
+    for single, double in zip(*results):  # float64 takes another path
+        assert torch.allclose(single, double, atol=2e-4)
+
+
+@pytest.mark.parametrize("bad", (math.inf, math.nan))
+def test_an_infinity_spreads_no_further_than_its_products(bad):
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        x, w = torch.ones(1, 9, 6, 6, dtype=dtype), torch.ones(9, 9, 3, 3, dtype=dtype)
+        x[0, 2, 0, 0] = bad
+        w[3, 4, 0, 0] = bad
+        x.requires_grad_(True)
+        w.requires_grad_(True)
+        y = torch.nn.functional.conv2d(x, w, padding=1)
+        y.backward(torch.ones_like(y))
+        results.append([t.detach().isfinite().tolist() for t in (y, x.grad, w.grad)])
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("queries, keys", ((512, 512), (700, 700), (513, 600), (600, 512)))
+def test_causal_attention_by_blocks_is_attention_with_a_mask(queries, keys):
+    results = []
+    mask = torch.ones(queries, keys, dtype=torch.bool).tril()
+    for options in ({"is_causal": True}, {"attn_mask": mask}):
+        q, k, v = (torch.tensor(numbers(2 * n * 8, seed=n)).view(2, n, 8).requires_grad_(True) for n in (queries, keys, keys))
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+        y.backward(torch.tensor(numbers(y.numel(), seed=5)).view(*y.shape))
+        results.append([y.detach(), q.grad, k.grad, v.grad])
+    for blocks, masked in zip(*results):
+        assert torch.allclose(blocks, masked, atol=1e-4)

@@ -17,10 +17,10 @@ typedef struct job {
     const char *input, *weight, *bias, *grad; /* contiguous */
     char *output, *grad_input, *grad_weight;  /* grad_weight: one for each of `parts` */
     int64_t parts;
-    bool direct;         /* without columns */
-    bool shifted;        /* by conv_shifts.h */
+    bool direct;  /* without columns */
+    bool shifted; /* by conv_shifts.h */
     mt__shifts shifts;
-    float *packed; /* its weights */
+    float *packed;       /* its weights */
     int64_t patch, area; /* rows and columns of the column matrix of one group */
     _Atomic bool failed;
 } job;

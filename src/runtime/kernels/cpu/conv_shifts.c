@@ -28,19 +28,19 @@
                             const int64_t *restrict shift, float *restrict out)                              \
     {                                                                                                        \
         vector acc[ROWS][WIDE], x[WIDE];                                                                     \
-        UNROLLED (i, ROWS)                                                                                   \
-            UNROLLED (v, WIDE)                                                                               \
-                acc[i][v] = (vector){0};                                                                     \
+        UNROLLED(i, ROWS)                                                                                    \
+        UNROLLED(v, WIDE)                                                                                    \
+        acc[i][v] = (vector){0};                                                                             \
         for (int64_t p = 0; p < k; p++, a += (ROWS)) {                                                       \
-            UNROLLED (v, WIDE)                                                                               \
-                memcpy(&x[v], b + shift[p] + v * LANES(vector), sizeof x[v]);                                \
-            UNROLLED (i, ROWS)                                                                               \
-                UNROLLED (v, WIDE)                                                                           \
-                    acc[i][v] += a[i] * x[v];                                                                \
+            UNROLLED(v, WIDE)                                                                                \
+            memcpy(&x[v], b + shift[p] + v * LANES(vector), sizeof x[v]);                                    \
+            UNROLLED(i, ROWS)                                                                                \
+            UNROLLED(v, WIDE)                                                                                \
+            acc[i][v] += a[i] * x[v];                                                                        \
         }                                                                                                    \
-        UNROLLED (i, ROWS)                                                                                   \
-            UNROLLED (v, WIDE)                                                                               \
-                memcpy(out + (i * (WIDE) + v) * LANES(vector), &acc[i][v], sizeof acc[i][v]);                \
+        UNROLLED(i, ROWS)                                                                                    \
+        UNROLLED(v, WIDE)                                                                                    \
+        memcpy(out + (i * (WIDE) + v) * LANES(vector), &acc[i][v], sizeof acc[i][v]);                        \
     }
 
 /* sums[i][t] = sum over q < n of g[i * step + q] * b[shift[t] + q]; n is a multiple of 16. */
@@ -50,26 +50,28 @@
     {                                                                                                        \
         vector acc[GRADS][TAPS], x[GRADS], y;                                                                \
         float lane[sizeof(vector) / sizeof(float)];                                                          \
-        UNROLLED (i, GRADS)                                                                                  \
-            UNROLLED (t, TAPS)                                                                               \
-                acc[i][t] = (vector){0};                                                                     \
+        UNROLLED(i, GRADS)                                                                                   \
+        UNROLLED(t, TAPS)                                                                                    \
+        acc[i][t] = (vector){0};                                                                             \
         for (int64_t q = 0; q < n; q += LANES(vector)) {                                                     \
-            UNROLLED (i, GRADS)                                                                              \
-                memcpy(&x[i], g + i * step + q, sizeof x[i]);                                                \
-            UNROLLED (t, TAPS) {                                                                             \
+            UNROLLED(i, GRADS)                                                                               \
+            memcpy(&x[i], g + i * step + q, sizeof x[i]);                                                    \
+            UNROLLED(t, TAPS)                                                                                \
+            {                                                                                                \
                 memcpy(&y, b + shift[t] + q, sizeof y);                                                      \
-                UNROLLED (i, GRADS)                                                                          \
-                    acc[i][t] += x[i] * y;                                                                   \
+                UNROLLED(i, GRADS)                                                                           \
+                acc[i][t] += x[i] * y;                                                                       \
             }                                                                                                \
         }                                                                                                    \
-        UNROLLED (i, GRADS)                                                                                  \
-            UNROLLED (t, TAPS) {                                                                             \
-                memcpy(lane, &acc[i][t], sizeof lane);                                                       \
-                for (int half = LANES(vector) / 2; half > 0; half /= 2)                                      \
-                    for (int l = 0; l < half; l++)                                                           \
-                        lane[l] += lane[l + half];                                                           \
-                sums[i * (TAPS) + t] = lane[0];                                                              \
-            }                                                                                                \
+        UNROLLED(i, GRADS)                                                                                   \
+        UNROLLED(t, TAPS)                                                                                    \
+        {                                                                                                    \
+            memcpy(lane, &acc[i][t], sizeof lane);                                                           \
+            for (int half = LANES(vector) / 2; half > 0; half /= 2)                                          \
+                for (int l = 0; l < half; l++)                                                               \
+                    lane[l] += lane[l + half];                                                               \
+            sums[i * (TAPS) + t] = lane[0];                                                                  \
+        }                                                                                                    \
     }
 
 typedef void tile_fn(int64_t k, const float *a, const float *b, const int64_t *shift, float *out);
@@ -335,15 +337,15 @@ static void fill_grads(const mt__shifts *s, const float *grad, float *to)
 /* Where the results of a product go: rows of `wide` floats of each channel, of which the columns [begin, end)
  * are kept and written `step` apart. */
 typedef struct product {
-    int64_t channels, rows;  /* rows: channels of a tile */
-    int64_t k;               /* products per result */
-    const float *a, *b;      /* packed weights; planes or gradients */
-    const int64_t *shift;    /* of each product */
-    int64_t first, count;    /* the run of q */
+    int64_t channels, rows; /* rows: channels of a tile */
+    int64_t k;              /* products per result */
+    const float *a, *b;     /* packed weights; planes or gradients */
+    const int64_t *shift;   /* of each product */
+    int64_t first, count;   /* the run of q */
     int64_t wide, begin, end;
-    float *to;               /* column 0 of the row of q = first, of the first channel */
+    float *to;                  /* column 0 of the row of q = first, of the first channel */
     int64_t channel, row, step; /* strides of to */
-    const float *bias;       /* may be NULL */
+    const float *bias;          /* may be NULL */
 } product;
 
 /* Writes n results that start at q, row by row. */
@@ -438,7 +440,8 @@ void mt__shifts_backward_input(const mt__shifts *s, int64_t group, const float *
     const mt__conv *c = s->c;
     int64_t area = c->in[0] * c->in[1];
     if (c->stride[0] > 1 || c->stride[1] > 1 || c->padding[0] + c->padding[1] > 0)
-        memset(grad_image, 0, (size_t)(s->in_each * area) * sizeof *grad_image); /* inputs that nothing reads */
+        memset(grad_image, 0,
+               (size_t)(s->in_each * area) * sizeof *grad_image); /* inputs that nothing reads */
     room += planes_size(s);
     fill_grads(s, grad, room);
     product p = {.channels = s->in_each,
@@ -454,8 +457,8 @@ void mt__shifts_backward_input(const mt__shifts *s, int64_t group, const float *
         input_phase(s, phase, &p, grad_image);
 }
 
-void mt__shifts_backward_weight(const mt__shifts *s, const float *grad, const float *image, float *grad_weight,
-                                float *room)
+void mt__shifts_backward_weight(const mt__shifts *s, const float *grad, const float *image,
+                                float *grad_weight, float *room)
 {
     const kernels *kernel = best();
     const bool one = s->out_each < kernel->grads;

@@ -17,15 +17,15 @@
 #include "runtime/ops/conv.h"
 
 typedef struct mt__shifts {
-    const mt__conv *c; /* borrowed */
+    const mt__conv *c;         /* borrowed */
     int64_t in_each, out_each; /* channels of a group */
     int64_t taps;
-    int64_t phases[2]; /* that have taps, in y and x */
+    int64_t phases[2];            /* that have taps, in y and x */
     int64_t height, width, plane; /* of a phase plane; plane: in floats, padded */
-    int64_t reach; /* the largest shift */
-    int64_t rows_in, rows_out; /* channels per tile of forward's and backward's products */
-    int64_t *into_planes;      /* owned: the shift of each channel and tap */
-    int64_t *into_grads;       /* the same for backward, in the same block: the taps of a phase are together */
+    int64_t reach;                /* the largest shift */
+    int64_t rows_in, rows_out;    /* channels per tile of forward's and backward's products */
+    int64_t *into_planes;         /* owned: the shift of each channel and tap */
+    int64_t *into_grads; /* the same for backward, in the same block: the taps of a phase are together */
 } mt__shifts;
 
 /* False: columns are better, or there is no memory. */
@@ -45,8 +45,8 @@ void mt__shifts_forward(const mt__shifts *s, int64_t group, const float *image, 
 void mt__shifts_backward_input(const mt__shifts *s, int64_t group, const float *grad, const float *packed,
                                float *grad_image, float *room);
 /* Adds to grad_weight. */
-void mt__shifts_backward_weight(const mt__shifts *s, const float *grad, const float *image, float *grad_weight,
-                                float *room);
+void mt__shifts_backward_weight(const mt__shifts *s, const float *grad, const float *image,
+                                float *grad_weight, float *room);
 
 bool mt__all_finite(const float *x, int64_t n);
 

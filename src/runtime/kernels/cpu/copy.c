@@ -3,6 +3,18 @@
 #include "runtime/device/device.h"
 #include "runtime/kernels/cpu/iterate.h"
 
+/* One element, cast, to many places. */
+#define SPREAD(sym, T)                                                                                       \
+    static void spread_##sym(char *const *p, const int64_t *step, int64_t n, const void *user)               \
+    {                                                                                                        \
+        T *to = (T *)(void *)p[0];                                                                           \
+        const T x = *(const T *)(const void *)p[1];                                                          \
+        (void)user, (void)step;                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                                      \
+            to[i] = x;                                                                                       \
+    }
+MT__ALL_TYPES(SPREAD)
+
 #define CASTS_TO(TO, to_type)                                                                                \
     MT__LOOP1(, cast_##TO##_BOOL, bool, to_type, MT__NO_SETUP, x)                                            \
     MT__LOOP1(, cast_##TO##_INT32, int32_t, to_type, MT__NO_SETUP, x)                                        \
@@ -111,7 +123,14 @@ void mt__plan_copy(const mt_tensor *to, const mt_tensor *from)
     mt__plan p;
     mt__plan_begin(&p, to, (mt_dtype)to->dtype);
     mt__plan_add_tensor(&p, from, (mt_dtype)from->dtype);
-    mt__plan_run(&p, mt__cast_loop((mt_dtype)to->dtype, (mt_dtype)p.wants[1]), NULL);
+    bool even = p.wants[1] == to->dtype && (to->flags & MT__CONTIGUOUS);
+    for (int i = 0; i < p.rank; i++)
+        even &= p.steps[1][i] == 0;
+#define X(sym, T) [MT_##sym] = spread_##sym,
+    static mt__loop *const spreads[MT_DTYPES] = {MT__ALL_TYPES(X)};
+#undef X
+    mt__plan_run(&p, even ? spreads[to->dtype] : mt__cast_loop((mt_dtype)to->dtype, (mt_dtype)p.wants[1]),
+                 NULL);
 }
 
 /* --------------------------------------------------------------------------------------------- transposed copies */

@@ -29,11 +29,10 @@ MT__INLINE float mt__bits_float(uint32_t u)
 #define MT__LN2_HIGH 0.693359375f
 #define MT__LN2_LOW -2.12194440e-4f
 
-/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2. Sets n and r; returns y of exp(r) = 1 + r + y * r * r. */
-MT__INLINE float mt__exp_parts(float x, uint32_t *n, float *r)
+/* exp(c) = 2^n exp(r), |r| <= ln 2 / 2, for c in [-104, 89]. Sets n and r; returns y of
+ * exp(r) = 1 + r + y * r * r. */
+MT__INLINE float mt__exp_parts(float c, uint32_t *n, float *r)
 {
-    float c = x < -104.0f ? -104.0f : x; /* NaN is kept */
-    c = c > 89.0f ? 89.0f : c;
     float k = c * 1.44269504088896341f + MT__ROUNDER;
     *n = mt__float_bits(k) - 0x4b400000u;
     float whole = k - MT__ROUNDER;
@@ -57,8 +56,18 @@ MT__INLINE float mt__scaled(float y, uint32_t n)
 MT__INLINE float mt__expf(float x)
 {
     uint32_t n;
-    float r, y = mt__exp_parts(x, &n, &r);
+    float c = x < -104.0f ? -104.0f : x; /* NaN is kept */
+    c = c > 89.0f ? 89.0f : c;
+    float r, y = mt__exp_parts(c, &n, &r);
     return mt__scaled(y * (r * r) + r + 1.0f, n);
+}
+
+/* For x in [-80, 80], where neither result nor factor overflows or underflows; NaN is kept. */
+MT__INLINE float mt__expf_middle(float x)
+{
+    uint32_t n;
+    float r, y = mt__exp_parts(x, &n, &r);
+    return (y * (r * r) + r + 1.0f) * mt__bits_float((n + 127u) << 23);
 }
 
 MT__INLINE float mt__logf(float x)
@@ -111,8 +120,8 @@ MT__INLINE float mt__expm1f(float x)
 
 MT__INLINE float mt__tanhf(float x)
 {
-    float a = fabsf(x), z = x * x;
-    float far = 1.0f - 2.0f / (mt__expf(2.0f * a) + 1.0f);
+    float a = fabsf(x), z = x * x, c = a > 20.0f ? 20.0f : a;
+    float far = 1.0f - 2.0f / (mt__expf_middle(2.0f * c) + 1.0f);
     float y = -5.70498872745e-3f;
     y = y * z + 2.06390887954e-2f;
     y = y * z - 5.37397155531e-2f;
@@ -137,7 +146,7 @@ MT__INLINE float mt__erff(float x)
     r = r * t - 6.34846687e-1f;
     r = r * t - 1.28717512e-1f;
     r = r * t - t;
-    float far = copysignf(1.0f - mt__expf(r), x);
+    float far = copysignf(1.0f - mt__expf_middle(r), x);
     float y = -5.96761703e-4f;
     y = y * s + 4.99119423e-3f;
     y = y * s - 2.67681349e-2f;
