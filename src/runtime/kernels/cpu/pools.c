@@ -57,7 +57,8 @@ static inline int64_t divisor_of(const job *j, int64_t whole, int64_t inside)
     }
 
 /* The outputs x of a row whose input x * stride + shift lies in [0, in). */
-static inline void inside(int64_t out, int64_t stride, int64_t shift, int64_t in, int64_t *begin, int64_t *end)
+static inline void inside(int64_t out, int64_t stride, int64_t shift, int64_t in, int64_t *begin,
+                          int64_t *end)
 {
     *begin = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
     *end = in - shift <= 0 ? 0 : (in - shift + stride - 1) / stride;
@@ -100,7 +101,8 @@ static inline void inside(int64_t out, int64_t stride, int64_t shift, int64_t in
             int64_t yy = y * p->stride[0] - p->padding[0] + ky * p->dilation[0];                             \
             if (yy < 0 || yy >= p->in[0])                                                                    \
                 continue;                                                                                    \
-            for (int64_t x = 0; x < out && fresh; x++) { /* if all are the lowest: the first of the window */ \
+            for (int64_t x = 0; x < out && fresh;                                                            \
+                 x++) { /* if all are the lowest: the first of the window */                                 \
                 int64_t xx = x * stride - p->padding[1];                                                     \
                 while (xx < 0)                                                                               \
                     xx += p->dilation[1];                                                                    \
