@@ -45,6 +45,31 @@ static mt_tensor *bias_of(const mt__call *call, const mt_tensor *q, const mt_ten
     return MT(masked_fill, MT(zeros_like, mask, dtype), MT(logical_not, mask), -INFINITY);
 }
 
+#define CAUSAL_BLOCK 256 /* queries */
+#define CAUSAL_BLOCKS 64 /* at most; larger blocks beyond */
+
+/* Causal attention by blocks of queries: a block needs no scores of the keys after its last query, which are half
+ * of all. */
+static mt_tensor *causal_blocks(mt_tensor *q, mt_tensor *k, mt_tensor *v)
+{
+    mt_tensor *parts[CAUSAL_BLOCKS], *turned = MT(transpose, k, -2, -1);
+    int64_t queries = q->dims[q->rank - 2], keys = k->dims[k->rank - 2];
+    int64_t block = (queries + CAUSAL_BLOCKS - 1) / CAUSAL_BLOCKS;
+    uint32_t count = 0;
+    mt_value dtype = mt_value_int(q->dtype), device = mt_value_int(q->device);
+    block = block > CAUSAL_BLOCK ? block : CAUSAL_BLOCK;
+    for (int64_t at = 0; at < queries; at += block) {
+        int64_t n = queries - at < block ? queries - at : block, seen = at + n < keys ? at + n : keys;
+        mt_tensor *bias = MT(triu, MT(full, MT_SHAPE(n, seen), -INFINITY, dtype, device), at + 1);
+        mt_tensor *scores = MT(matmul, MT(narrow, q, -2, at, n), MT(narrow, turned, -1, 0, seen));
+        mt_tensor *weights = MT(softmax, MT(add_, scores, bias), -1);
+        parts[count++] = MT(matmul, weights, MT(narrow, v, -2, 0, seen));
+        if (mt_scope_status() != MT_OK)
+            return NULL;
+    }
+    return MT(cat, mt_value_tensors(parts, count), -2);
+}
+
 mt_status mt__composite_scaled_dot_product_attention(mt__call *call)
 {
     mt_tensor *q = mt__arg_tensor(call, 0), *k = mt__arg_tensor(call, 1), *v = mt__arg_tensor(call, 2);
@@ -53,6 +78,10 @@ mt_status mt__composite_scaled_dot_product_attention(mt__call *call)
         return status;
     double p = mt__arg_number(call, 4);
     double scale = mt__arg_given(call, 6) ? mt__arg_number(call, 6) : 1 / sqrt((double)q->dims[q->rank - 1]);
+    if (mt__arg_int(call, 5) && p == 0 && MT_DEVICE_TYPE(q->device) == 0 &&
+        q->dims[q->rank - 2] >= 2 * CAUSAL_BLOCK && k->dims[k->rank - 2] >= 2 * CAUSAL_BLOCK &&
+        v->dims[v->rank - 2] == k->dims[k->rank - 2])
+        return mt__return(call, causal_blocks(MT(mul, q, scale), k, v));
     mt_tensor *bias = bias_of(call, q, k);
     mt_tensor *scores = MT(matmul, MT(mul, q, scale), MT(transpose, k, -2, -1));
     if (bias != NULL)

@@ -1,10 +1,12 @@
-/* runtime/kernels/cpu/conv.c - convolutions as matrix products: the patches of an image are laid out as
- * columns (im2col), and one product per image and group computes the output.
+/* runtime/kernels/cpu/conv.c - convolutions. Those of float32 read the image shifted (conv_shifts.h). Others are
+ * matrix products: the patches of an image are laid out as columns (im2col), and one product per image and group
+ * computes the output.
  *
  * Images run in parallel if there are enough of them for all threads, else each product is split. A 1 x 1
  * kernel with stride 1 needs no columns: the image already has that form.
  */
 #include "runtime/blas.h"
+#include "runtime/kernels/cpu/conv_shifts.h"
 #include "runtime/ops/conv.h"
 #include <stdlib.h>
 
@@ -15,7 +17,10 @@ typedef struct job {
     const char *input, *weight, *bias, *grad; /* contiguous */
     char *output, *grad_input, *grad_weight;  /* grad_weight: one for each of `parts` */
     int64_t parts;
-    bool direct;         /* without columns */
+    bool direct;  /* without columns */
+    bool shifted; /* by conv_shifts.h */
+    mt__shifts shifts;
+    float *packed;       /* its weights */
     int64_t patch, area; /* rows and columns of the column matrix of one group */
     _Atomic bool failed;
 } job;
@@ -110,9 +115,14 @@ static mt__matrix weights(const job *j, const char *data, int64_t g)
     return rows_of(data + (size_t)(g * out * j->patch) * j->size, out, j->patch);
 }
 
+static void *image_of(const job *j, const char *data, int64_t i, int64_t g)
+{
+    return at(j, data, i, g, j->c.in_channels, j->c.in[0] * j->c.in[1]);
+}
+
 static mt__matrix columns_of(const job *j, int64_t i, int64_t g, char *room)
 {
-    const char *image = at(j, j->input, i, g, j->c.in_channels, j->c.in[0] * j->c.in[1]);
+    const char *image = image_of(j, j->input, i, g);
     if (j->direct)
         return rows_of(image, j->patch, j->area);
     if (j->size == 4)
@@ -144,7 +154,8 @@ static void fill_bias(const job *j, const mt__matrix *out, int64_t first)
 
 static char *column_room(job *j)
 {
-    char *room = malloc(j->direct ? 1 : (size_t)(j->patch * j->area) * j->size);
+    char *room = j->shifted ? calloc((size_t)mt__shifts_room(&j->shifts), sizeof(float))
+                            : malloc(j->direct ? 1 : (size_t)(j->patch * j->area) * j->size);
     if (room == NULL)
         atomic_store(&j->failed, true);
     return room;
@@ -162,6 +173,13 @@ static void forward_images(int64_t begin, int64_t end, void *user)
     char *room = column_room(j);
     for (int64_t i = begin; i < end && room != NULL; i++)
         for (int64_t g = 0; g < j->c.groups; g++) {
+            if (j->shifted) {
+                const float *bias = (const float *)(const void *)j->bias;
+                mt__shifts_forward(&j->shifts, g, (const float *)image_of(j, j->input, i, g), j->packed,
+                                   bias != NULL ? bias + g * j->shifts.out_each : NULL,
+                                   outputs(j, j->output, i, g).data, (float *)(void *)room);
+                continue;
+            }
             mt__matrix w = weights(j, j->weight, g), x = columns_of(j, i, g, room),
                        out = outputs(j, j->output, i, g);
             if (j->bias != NULL)
@@ -177,16 +195,21 @@ static void backward_input(int64_t begin, int64_t end, void *user)
     char *room = column_room(j);
     for (int64_t i = begin; i < end && room != NULL; i++)
         for (int64_t g = 0; g < j->c.groups; g++) {
-            char *image = at(j, j->grad_input, i, g, j->c.in_channels, j->c.in[0] * j->c.in[1]);
+            void *image = image_of(j, j->grad_input, i, g);
+            if (j->shifted) {
+                mt__shifts_backward_input(&j->shifts, g, outputs(j, j->grad, i, g).data, j->packed, image,
+                                          (float *)(void *)room);
+                continue;
+            }
             mt__matrix w = mt__transposed(weights(j, j->weight, g)), y = outputs(j, j->grad, i, g);
             mt__matrix x = rows_of(j->direct ? image : room, j->patch, j->area);
             note(j, mt__gemm(j->dtype, 1, &w, &y, 0, &x));
             if (j->direct)
                 continue;
             if (j->dtype == MT_FLOAT32)
-                col2im_f32(&j->c, (const float *)(const void *)room, (float *)(void *)image);
+                col2im_f32(&j->c, (const float *)(const void *)room, image);
             else
-                col2im_f64(&j->c, (const double *)(const void *)room, (double *)(void *)image);
+                col2im_f64(&j->c, (const double *)(const void *)room, image);
         }
     free(room);
 }
@@ -201,6 +224,14 @@ static void backward_weight(int64_t begin, int64_t end, void *user)
         int64_t first = j->c.images * p / j->parts, last = j->c.images * (p + 1) / j->parts;
         for (int64_t i = first; i < last; i++)
             for (int64_t g = 0; g < j->c.groups; g++) {
+                if (j->shifted) {
+                    mt__matrix w = weights(j, sum, g);
+                    if (i == first)
+                        memset(w.data, 0, (size_t)(w.rows * w.columns) * j->size);
+                    mt__shifts_backward_weight(&j->shifts, outputs(j, j->grad, i, g).data,
+                                               image_of(j, j->input, i, g), w.data, (float *)(void *)room);
+                    continue;
+                }
                 mt__matrix x = mt__transposed(columns_of(j, i, g, room)), y = outputs(j, j->grad, i, g),
                            w = weights(j, sum, g);
                 note(j, mt__gemm(j->dtype, 1, &y, &x, i == first ? 0 : 1, &w));
@@ -222,7 +253,19 @@ static mt_status begin(job *j, const mt__call *call, const mt_tensor *input, con
     j->patch = c->in_channels / c->groups * c->kernel[0] * c->kernel[1];
     j->direct = c->kernel[0] == 1 && c->kernel[1] == 1 && c->stride[0] == 1 && c->stride[1] == 1 &&
                 c->padding[0] == 0 && c->padding[1] == 0;
+    j->shifted = j->dtype == MT_FLOAT32 && !j->direct && status == MT_OK && mt__shifts_init(&j->shifts, c);
     return status;
+}
+
+static mt_status pack(job *j, void (*how)(const mt__shifts *, const float *, float *))
+{
+    if (!j->shifted)
+        return MT_OK;
+    j->packed = malloc((size_t)mt__shifts_packed(&j->shifts) * sizeof(float));
+    if (j->packed == NULL)
+        return mt__fail(MT_E_NOMEM, "out of memory: weights of a convolution");
+    how(&j->shifts, (const float *)(const void *)j->weight, j->packed);
+    return MT_OK;
 }
 
 static void over_images(job *j, void (*fn)(int64_t, int64_t, void *))
@@ -250,9 +293,14 @@ mt_status mt__cpu_convolution(mt__call *call)
         j.input = held[0]->data;
         j.weight = held[1]->data;
         j.bias = held[2] != NULL ? held[2]->data : NULL;
-        over_images(&j, forward_images);
-        status = end_of(&j);
+        status = pack(&j, mt__shifts_pack);
+        if (status == MT_OK)
+            over_images(&j, forward_images);
+        if (status == MT_OK)
+            status = end_of(&j);
+        free(j.packed);
     }
+    mt__shifts_fini(&j.shifts);
     for (unsigned i = 0; i < 3; i++)
         mt_release(held[i]);
     return status;
@@ -325,12 +373,21 @@ mt_status mt__cpu_convolution_backward(mt__call *call)
         j.input = held[1]->data;
         j.weight = held[2]->data;
         if (call->outs[0] != NULL && call->outs[0]->numel > 0) {
+            bool shifted = j.shifted;
+            j.shifted = shifted && mt__all_finite(held[2]->data, held[2]->numel);
             j.grad_input = call->outs[0]->data;
-            over_images(&j, backward_input);
-            status = end_of(&j);
+            status = pack(&j, mt__shifts_pack_backward);
+            if (status == MT_OK)
+                over_images(&j, backward_input);
+            if (status == MT_OK)
+                status = end_of(&j);
+            free(j.packed);
+            j.shifted = shifted;
         }
-        if (call->outs[1] != NULL && status == MT_OK)
+        if (call->outs[1] != NULL && status == MT_OK) {
+            j.shifted = j.shifted && mt__all_finite(held[1]->data, held[1]->numel);
             status = weight_gradient(&j, call->outs[1]);
+        }
         if (call->outs[2] != NULL && status == MT_OK) {
             if (j.dtype == MT_FLOAT32)
                 sum_bias_f32(held[0]->data, j.c.images, j.c.out_channels, j.area, call->outs[2]->data);
@@ -338,6 +395,7 @@ mt_status mt__cpu_convolution_backward(mt__call *call)
                 sum_bias_f64(held[0]->data, j.c.images, j.c.out_channels, j.area, call->outs[2]->data);
         }
     }
+    mt__shifts_fini(&j.shifts);
     for (unsigned i = 0; i < 3; i++)
         mt_release(held[i]);
     return status;

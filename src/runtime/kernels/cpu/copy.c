@@ -3,6 +3,18 @@
 #include "runtime/device/device.h"
 #include "runtime/kernels/cpu/iterate.h"
 
+/* One element, cast, to many places. */
+#define SPREAD(sym, T)                                                                                       \
+    static void spread_##sym(char *const *p, const int64_t *step, int64_t n, const void *user)               \
+    {                                                                                                        \
+        T *to = (T *)(void *)p[0];                                                                           \
+        const T x = *(const T *)(const void *)p[1];                                                          \
+        (void)user, (void)step;                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                                      \
+            to[i] = x;                                                                                       \
+    }
+MT__ALL_TYPES(SPREAD)
+
 #define CASTS_TO(TO, to_type)                                                                                \
     MT__LOOP1(, cast_##TO##_BOOL, bool, to_type, MT__NO_SETUP, x)                                            \
     MT__LOOP1(, cast_##TO##_INT32, int32_t, to_type, MT__NO_SETUP, x)                                        \
@@ -20,12 +32,105 @@ mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from)
     return loops[to][from];
 }
 
+/* --------------------------------------------------------------------------------------------- copies of rows */
+
+/* Rows of dense elements, `size` bytes each. */
+typedef struct lines {
+    char *to;
+    const char *from;
+    int64_t to_step, from_step;
+    size_t size;
+} lines;
+
+#define FIXED(bytes)                                                                                         \
+    case bytes:                                                                                              \
+        for (int64_t i = begin; i < end; i++)                                                                \
+            memcpy(c->to + i * c->to_step, c->from + i * c->from_step, bytes);                               \
+        break;
+
+static void copy_lines(int64_t begin, int64_t end, void *user)
+{
+    const lines *c = user;
+    switch (c->size) { /* short ones without a call */
+        FIXED(4)
+        FIXED(8)
+        FIXED(12)
+        FIXED(16)
+        FIXED(24)
+        FIXED(32)
+        FIXED(64)
+        FIXED(128)
+        FIXED(256)
+    default:
+        for (int64_t i = begin; i < end; i++)
+            memcpy(c->to + i * c->to_step, c->from + i * c->from_step, c->size);
+    }
+}
+
+/* Appends a dim, merged with the previous one if both sides step over it exactly. Dims are in bytes. */
+static int append(int n, int64_t (*dims)[3], int64_t dim, int64_t to, int64_t from)
+{
+    if (n > 0 && dims[n - 1][1] == to * dim && dims[n - 1][2] == from * dim) {
+        dims[n - 1][0] *= dim;
+        dims[n - 1][1] = to;
+        dims[n - 1][2] = from;
+        return n;
+    }
+    dims[n][0] = dim;
+    dims[n][1] = to;
+    dims[n][2] = from;
+    return n + 1;
+}
+
+/* Copies equal shapes whose inner elements are dense on both sides. False: not such a copy. */
+static bool copy_rows(const mt_tensor *to, const mt_tensor *from)
+{
+    int64_t dims[MT_MAX_RANK][3], item = (int64_t)mt__size_of(to);
+    int n = 0;
+    if (to->dtype != from->dtype || to->rank != from->rank || to->numel != from->numel)
+        return false;
+    for (int i = 0; i < to->rank; i++)
+        if (to->dims[i] != 1)
+            n = append(n, dims, to->dims[i], to->strides[i] * item, from->strides[i] * item);
+    if (n < 2 || dims[n - 1][1] != item || dims[n - 1][2] != item)
+        return false;
+    lines c = {
+        .to_step = dims[n - 2][1], .from_step = dims[n - 2][2], .size = (size_t)(dims[n - 1][0] * item)};
+    int64_t rows = dims[n - 2][0], per_block = rows * dims[n - 1][0], blocks = to->numel / per_block;
+    if (n > 2 && rows < 8)
+        return false;
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t rest = block;
+        c.to = to->data;
+        c.from = from->data;
+        for (int d = n - 3; d >= 0; d--) {
+            c.to += rest % dims[d][0] * dims[d][1];
+            c.from += rest % dims[d][0] * dims[d][2];
+            rest /= dims[d][0];
+        }
+        if (per_block > MT__GRAIN)
+            mt__parallel(rows, MT__GRAIN / dims[n - 1][0] + 1, copy_lines, &c);
+        else
+            copy_lines(0, rows, &c);
+    }
+    return true;
+}
+
 void mt__plan_copy(const mt_tensor *to, const mt_tensor *from)
 {
+    if (to->numel == 0 || copy_rows(to, from))
+        return;
     mt__plan p;
     mt__plan_begin(&p, to, (mt_dtype)to->dtype);
     mt__plan_add_tensor(&p, from, (mt_dtype)from->dtype);
-    mt__plan_run(&p, mt__cast_loop((mt_dtype)to->dtype, (mt_dtype)p.wants[1]), NULL);
+    bool even = p.wants[1] == to->dtype && (to->flags & MT__CONTIGUOUS);
+    for (int i = 0; i < p.rank; i++)
+        even &= p.steps[1][i] == 0;
+#define X(sym, T) [MT_##sym] = spread_##sym,
+    static mt__loop *const spreads[MT_DTYPES] = {MT__ALL_TYPES(X)};
+#undef X
+    mt__plan_run(&p, even ? spreads[to->dtype] : mt__cast_loop((mt_dtype)to->dtype, (mt_dtype)p.wants[1]),
+                 NULL);
 }
 
 /* --------------------------------------------------------------------------------------------- transposed copies */
@@ -39,6 +144,38 @@ typedef struct turned {
     int64_t rows, columns, row_step, column_step; /* steps in bytes: output rows, input columns */
 } turned;
 
+/* One whole tile, in squares of 4 x 4. */
+typedef uint32_t four __attribute__((vector_size(16)));
+static inline void turn_square(const char *from, int64_t from_step, char *to, int64_t to_step)
+{
+    four a, b, c, d;
+    memcpy(&a, from, sizeof a);
+    memcpy(&b, from + from_step, sizeof b);
+    memcpy(&c, from + 2 * from_step, sizeof c);
+    memcpy(&d, from + 3 * from_step, sizeof d);
+    four ab = __builtin_shuffle(a, b, (four){0, 4, 1, 5}), cd = __builtin_shuffle(c, d, (four){0, 4, 1, 5});
+    four ef = __builtin_shuffle(a, b, (four){2, 6, 3, 7}), gh = __builtin_shuffle(c, d, (four){2, 6, 3, 7});
+    a = __builtin_shuffle(ab, cd, (four){0, 1, 4, 5});
+    b = __builtin_shuffle(ab, cd, (four){2, 3, 6, 7});
+    c = __builtin_shuffle(ef, gh, (four){0, 1, 4, 5});
+    d = __builtin_shuffle(ef, gh, (four){2, 3, 6, 7});
+    memcpy(to, &a, sizeof a);
+    memcpy(to + to_step, &b, sizeof b);
+    memcpy(to + 2 * to_step, &c, sizeof c);
+    memcpy(to + 3 * to_step, &d, sizeof d);
+}
+
+static bool turn_tile(const turned *t, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
+{
+    if (r1 - r0 != TILE || (c1 - c0) % 4 != 0)
+        return false;
+    for (int64_t c = c0; c < c1; c += 4)
+        for (int64_t r = r0; r < r0 + TILE; r += 4)
+            turn_square(t->from + c * t->column_step + r * 4, t->column_step, t->to + r * t->row_step + c * 4,
+                        t->row_step);
+    return true;
+}
+
 #define TURN(T)                                                                                              \
     static void turn_##T(int64_t begin, int64_t end, void *user)                                             \
     {                                                                                                        \
@@ -48,6 +185,8 @@ typedef struct turned {
             for (int64_t c0 = 0; c0 < t->columns; c0 += TILE) {                                              \
                 int64_t r1 = r0 + TILE < last ? r0 + TILE : last,                                            \
                         c1 = c0 + TILE < t->columns ? c0 + TILE : t->columns;                                \
+                if (sizeof(T) == 4 && turn_tile(t, r0, r1, c0, c1))                                          \
+                    continue;                                                                                \
                 for (int64_t r = r0; r < r1; r++) {                                                          \
                     T *to = (T *)(void *)(t->to + r * t->row_step);                                          \
                     for (int64_t c = c0; c < c1; c++)                                                        \

@@ -150,12 +150,22 @@ typedef struct reading {
                             int64_t end)                                                                     \
     {                                                                                                        \
         int64_t i = begin / g->picks, j = begin % g->picks;                                                  \
+        if (g->inners == 1) {                                                                                \
+            for (int64_t r = begin; r < end; i++, j = 0) {                                                   \
+                const uint##bits##_t *restrict row = from + g->outer[i];                                     \
+                const int64_t *restrict pick = g->pick + j;                                                  \
+                int64_t n = g->picks - j < end - r ? g->picks - j : end - r;                                 \
+                uint##bits##_t *restrict out = to + r;                                                       \
+                for (int64_t k = 0; k < n; k++)                                                              \
+                    out[k] = row[pick[k]];                                                                   \
+                r += n;                                                                                      \
+            }                                                                                                \
+            return;                                                                                          \
+        }                                                                                                    \
         for (int64_t r = begin; r < end; r++) {                                                              \
             const uint##bits##_t *row = from + g->outer[i] + g->pick[j];                                     \
             uint##bits##_t *out = to + r * g->inners;                                                        \
-            if (g->inners == 1)                                                                              \
-                *out = *row;                                                                                 \
-            else if (g->flat)                                                                                \
+            if (g->flat)                                                                                     \
                 memcpy(out, row, (size_t)g->inners * sizeof *out);                                           \
             else                                                                                             \
                 for (int64_t k = 0; k < g->inners; k++)                                                      \
@@ -414,8 +424,25 @@ typedef struct rows {
     bool adds;
 } rows;
 
+/* Is any index outside [0, size)? Then the sign bit of it or of its distance to the last is set. */
+static bool any_outside(const mt_tensor *index, int64_t size)
+{
+    uint64_t bits = 0;
+    const int32_t *narrow = index->data;
+    const int64_t *wide = index->data;
+    if (index->dtype == MT_INT32)
+        for (int64_t j = 0; j < index->numel; j++)
+            bits |= (uint64_t)narrow[j] | ((uint64_t)size - 1 - (uint64_t)narrow[j]);
+    else
+        for (int64_t j = 0; j < index->numel; j++)
+            bits |= (uint64_t)wide[j] | ((uint64_t)size - 1 - (uint64_t)wide[j]);
+    return bits >> 63 != 0;
+}
+
 static mt_status check_bounds(const mt_tensor *index, int64_t size, int dim)
 {
+    if (MT__LIKELY(!any_outside(index, size)))
+        return MT_OK;
     for (int64_t j = 0; j < index->numel; j++) {
         int64_t i = index_at(index, j);
         if (MT__UNLIKELY(i < 0 || i >= size))
@@ -465,8 +492,25 @@ static void row_begins(const rows *r, int64_t row, int64_t *at, int64_t *beside)
 #define ROWS(sym, T)                                                                                         \
     static void gather_##sym(const rows *r, int64_t begin, int64_t end)                                      \
     {                                                                                                        \
-        EACH_PLACE(T) *small = *big;                                                                         \
-        END_PLACE                                                                                            \
+        const int64_t n = r->length, step = r->at[r->rank - 1], pick = r->pick_stride;                       \
+        if (r->index->dtype != MT_INT64 || r->beside[r->rank - 1] != 1) {                                    \
+            EACH_PLACE(T) *small = *big;                                                                     \
+            END_PLACE                                                                                        \
+            return;                                                                                          \
+        }                                                                                                    \
+        for (int64_t row = begin; row < end; row++) {                                                        \
+            int64_t at, beside;                                                                              \
+            row_begins(r, row, &at, &beside);                                                                \
+            const T *restrict from = (const T *)r->big->data + at;                                           \
+            const int64_t *restrict index = (const int64_t *)r->index->data + row * n;                       \
+            T *restrict to = (T *)r->small->data + beside;                                                   \
+            if (step == 0 && pick == 1)                                                                      \
+                for (int64_t i = 0; i < n; i++)                                                              \
+                    to[i] = from[index[i]];                                                                  \
+            else                                                                                             \
+                for (int64_t i = 0; i < n; i++)                                                              \
+                    to[i] = from[i * step + index[i] * pick];                                                \
+        }                                                                                                    \
     }                                                                                                        \
     static void scatter_##sym(const rows *r, int64_t begin, int64_t end)                                     \
     {                                                                                                        \

@@ -6,6 +6,7 @@
 #include "runtime/kernels/cpu/iterate.h"
 
 #define BLOCK 512 /* elements cast at a time */
+#define SHORT 64  /* rows of at most so many elements are joined */
 
 /* ----------------------------------------------------------------------------------------------- planning */
 
@@ -194,6 +195,54 @@ static void walk(int64_t begin, int64_t end, void *user)
     }
 }
 
+/* ------------------------------------------------------------------------------------------- short rows */
+
+/* Is it rows of a few elements, one after the other, where some operands are the same for every row? */
+static bool repeats_rows(const mt__plan *p)
+{
+    bool any = false;
+    if (p->rank != 2 || p->casts || p->dims[1] > SHORT || p->dims[0] < 8 ||
+        p->steps[0][1] != (int64_t)mt_dtype_bytes((mt_dtype)p->has[0]))
+        return false;
+    for (int k = 0; k < p->count; k++) {
+        bool same = p->steps[k][0] == 0 && k > 0;
+        if (!same && p->steps[k][0] != p->steps[k][1] * p->dims[1])
+            return false;
+        any |= same && p->steps[k][1] != 0;
+    }
+    return any;
+}
+
+/* Joins many rows into one, so that the loop is called less often: repeats the operands that all rows share. */
+__attribute__((noinline)) static void run_repeated(mt__plan *p)
+{
+    _Alignas(64) int64_t room[MT__OPERANDS][BLOCK];
+    int64_t n = p->dims[1], rows = p->dims[0], many = BLOCK / n < rows ? BLOCK / n : rows;
+    for (int k = 1; k < p->count; k++) {
+        size_t size = mt_dtype_bytes((mt_dtype)p->has[k]);
+        if (p->steps[k][0] != 0 || p->steps[k][1] == 0)
+            continue;
+        for (int64_t i = 0; i < n * many; i++)
+            memcpy((char *)room[k] + (size_t)i * size, p->data[k] + i % n * p->steps[k][1], size);
+        p->data[k] = (char *)room[k];
+        p->steps[k][1] = (int64_t)size;
+    }
+    for (int k = 0; k < p->count; k++)
+        p->steps[k][0] *= many;
+    p->dims[1] = n * many;
+    p->dims[0] = rows / many;
+    p->numel = p->dims[0] * p->dims[1];
+    mt__parallel(p->numel, MT__GRAIN, walk, p);
+    for (int k = 0; k < p->count; k++)
+        p->data[k] += p->dims[0] * p->steps[k][0];
+    p->numel = p->dims[0] = rows % many * n; /* the rest, as one row */
+    p->rank = 1;
+    for (int k = 0; k < p->count; k++)
+        p->steps[k][0] = p->steps[k][1];
+    if (p->numel > 0)
+        walk(0, p->numel, p);
+}
+
 void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user)
 {
     if (p->numel == 0)
@@ -201,7 +250,9 @@ void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user)
     simplify(p);
     p->loop = loop;
     p->user = user;
-    if (p->numel > MT__GRAIN)
+    if (repeats_rows(p))
+        run_repeated(p);
+    else if (p->numel > MT__GRAIN)
         mt__parallel(p->numel, MT__GRAIN, walk, p);
     else
         walk(0, p->numel, p);

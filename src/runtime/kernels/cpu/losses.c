@@ -146,7 +146,7 @@ BOTH(FORWARD, bce, (t - 1) * LOG1P_F(-x) - t * LOG_F(x), (t - 1) * LOG1P_D(-x) -
 BOTH(BACKWARD, bce_back, BCE_BACK(float), BCE_BACK(double))
 /* -log(sigmoid(x)) is log1p(exp(-|x|)) + max(-x, 0) */
 #define POSITIVE (positive != NULL ? (positive[i + k] - 1) * t + 1 : 1)
-BOTH(FORWARD, bce_logits, (1 - t) * x + POSITIVE * (log1pf(mt__expf_in_order(-ABS(x))) + (x < 0 ? -x : 0)),
+BOTH(FORWARD, bce_logits, (1 - t) * x + POSITIVE * (log1pf(mt__expf(-ABS(x))) + (x < 0 ? -x : 0)),
      (1 - t) * x + POSITIVE * (log1p(exp(-ABS(x))) + (x < 0 ? -x : 0)))
 BOTH(FORWARD, xlogy, t != t ? t : x == 0 ? 0 : x * logf(t), t != t ? t : x == 0 ? 0 : x * log(t))
 

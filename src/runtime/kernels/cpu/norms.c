@@ -5,6 +5,7 @@
  * summed into double per chunk. Sums over rows (gradients of weight and bias) are split by columns, so
  * threads share no accumulator and results do not depend on the number of threads.
  */
+#pragma GCC optimize("fp-contract=fast")
 #include "runtime/kernels/cpu/sums.h"
 #include "runtime/runtime.h"
 #include <math.h>

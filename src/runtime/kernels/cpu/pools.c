@@ -1,7 +1,7 @@
 /* runtime/kernels/cpu/pools.c - pooling, plane by plane; planes are distributed over the thread pool. Tensors
  * are first made contiguous. In backward each plane is written by one thread only, so there are no races.
  */
-#include "runtime/kernels/cpu/clones.h"
+#include "runtime/kernels/cpu/sums.h"
 #include "runtime/ops/pool.h"
 #include <math.h>
 
@@ -41,12 +41,9 @@ static inline int64_t divisor_of(const job *j, int64_t whole, int64_t inside)
     return j->divisor != 0 ? j->divisor : j->count_pad ? whole : inside;
 }
 
-#define IS_NAN_FLOAT(x) ((x) != (x))
-#define NEVER(x) false
-
 /* Sets each output i of the planes, at (y, x) of its plane, to ELEMENT(j, the input plane, y, x, i). */
 #define POOL(name, type, ELEMENT)                                                                            \
-    static void name(int64_t begin, int64_t end, void *user)                                                 \
+    MT__CLONES static void name(int64_t begin, int64_t end, void *user)                                      \
     {                                                                                                        \
         const job *j = user;                                                                                 \
         const mt__pool *p = &j->p;                                                                           \
@@ -59,39 +56,82 @@ static inline int64_t divisor_of(const job *j, int64_t whole, int64_t inside)
         }                                                                                                    \
     }
 
-/* NaN wins, as in PyTorch. */
-#define MAX_POOL(type, suffix, LOWEST, IS_NAN)                                                               \
-    MT__INLINE type max_of_##suffix(const job *j, const type *in, int64_t y, int64_t x, int64_t i)           \
-    {                                                                                                        \
-        const mt__pool *p = &j->p;                                                                           \
-        int64_t y0 = y * p->stride[0] - p->padding[0], x0 = x * p->stride[1] - p->padding[1];                \
-        int64_t y1 = y0 + (p->kernel[0] - 1) * p->dilation[0] + 1;                                           \
-        int64_t x1 = x0 + (p->kernel[1] - 1) * p->dilation[1] + 1;                                           \
-        while (y0 < 0)                                                                                       \
-            y0 += p->dilation[0];                                                                            \
-        while (x0 < 0)                                                                                       \
-            x0 += p->dilation[1];                                                                            \
-        y1 = y1 < p->in[0] ? y1 : p->in[0];                                                                  \
-        x1 = x1 < p->in[1] ? x1 : p->in[1];                                                                  \
-        type best = (LOWEST);                                                                                \
-        int64_t where = y0 * p->in[1] + x0;                                                                  \
-        for (int64_t yy = y0; yy < y1; yy += p->dilation[0])                                                 \
-            for (int64_t xx = x0; xx < x1; xx += p->dilation[1]) {                                           \
-                type v = in[yy * p->in[1] + xx];                                                             \
-                if (v > best || IS_NAN(v)) {                                                                 \
-                    best = v;                                                                                \
-                    where = yy * p->in[1] + xx;                                                              \
-                }                                                                                            \
-            }                                                                                                \
-        j->indices[i] = where;                                                                               \
-        return best;                                                                                         \
-    }                                                                                                        \
-    POOL(max_##suffix, type, max_of_##suffix)
-MAX_POOL(float, f32, -INFINITY, IS_NAN_FLOAT)
-MAX_POOL(double, f64, (double)-INFINITY, IS_NAN_FLOAT)
-MAX_POOL(int32_t, i32, INT32_MIN, NEVER)
-MAX_POOL(int64_t, i64, INT64_MIN, NEVER)
+/* The outputs x of a row whose input x * stride + shift lies in [0, in). */
+static inline void inside(int64_t out, int64_t stride, int64_t shift, int64_t in, int64_t *begin,
+                          int64_t *end)
+{
+    *begin = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
+    *end = in - shift <= 0 ? 0 : (in - shift + stride - 1) / stride;
+    *end = *end < out ? *end : out;
+}
 
+/* For x in [begin, end): STEP, with v the input of tap `shift` of output x. The usual strides are constants, so
+ * that the loops vectorise. */
+#define EACH_OF_ROW(STEP)                                                                                    \
+    if (stride == 1)                                                                                         \
+        for (int64_t x = begin; x < end; x++)                                                                \
+            STEP(x, row[x]);                                                                                 \
+    else if (stride == 2)                                                                                    \
+        for (int64_t x = begin; x < end; x++)                                                                \
+            STEP(x, row[x * 2]);                                                                             \
+    else                                                                                                     \
+        for (int64_t x = begin; x < end; x++)                                                                \
+            STEP(x, row[x * stride]);
+
+/* NaN wins, as in PyTorch. */
+#define LARGER(x, value)                                                                                     \
+    do {                                                                                                     \
+        const T v = (value);                                                                                 \
+        const bool wins = (v > best[x]) | (v != v);                                                          \
+        best[x] = wins ? v : best[x];                                                                        \
+        where[x] = wins ? first + x * stride : where[x];                                                     \
+    } while (0)
+
+/* Row y of the output: tap by tap, for all columns. */
+#define MAX_POOL(type, suffix, LOWEST)                                                                       \
+    MT__CLONES static void max_row_##suffix(const mt__pool *p, const type *in, int64_t y,                    \
+                                            type *restrict best, int64_t *restrict where)                    \
+    {                                                                                                        \
+        typedef type T;                                                                                      \
+        const int64_t stride = p->stride[1], out = p->out[1];                                                \
+        bool fresh = true;                                                                                   \
+        for (int64_t x = 0; x < out; x++)                                                                    \
+            best[x] = (LOWEST);                                                                              \
+        for (int64_t ky = 0; ky < p->kernel[0]; ky++) {                                                      \
+            int64_t yy = y * p->stride[0] - p->padding[0] + ky * p->dilation[0];                             \
+            if (yy < 0 || yy >= p->in[0])                                                                    \
+                continue;                                                                                    \
+            for (int64_t x = 0; x < out && fresh;                                                            \
+                 x++) { /* if all are the lowest: the first of the window */                                 \
+                int64_t xx = x * stride - p->padding[1];                                                     \
+                while (xx < 0)                                                                               \
+                    xx += p->dilation[1];                                                                    \
+                where[x] = yy * p->in[1] + xx;                                                               \
+            }                                                                                                \
+            fresh = false;                                                                                   \
+            for (int64_t kx = 0; kx < p->kernel[1]; kx++) {                                                  \
+                int64_t shift = kx * p->dilation[1] - p->padding[1], begin, end;                             \
+                int64_t first = yy * p->in[1] + shift;                                                       \
+                const type *restrict row = in + first;                                                       \
+                inside(out, stride, shift, p->in[1], &begin, &end);                                          \
+                EACH_OF_ROW(LARGER)                                                                          \
+            }                                                                                                \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void max_##suffix(int64_t begin, int64_t end, void *user)                                         \
+    {                                                                                                        \
+        const job *j = user;                                                                                 \
+        const int64_t *in = j->p.in, *out = j->p.out;                                                        \
+        for (int64_t row = begin * out[0]; row < end * out[0]; row++)                                        \
+            max_row_##suffix(&j->p, (const type *)j->input + row / out[0] * in[0] * in[1], row % out[0],     \
+                             (type *)j->output + row * out[1], j->indices + row * out[1]);                   \
+    }
+MAX_POOL(float, f32, -INFINITY)
+MAX_POOL(double, f64, (double)-INFINITY)
+MAX_POOL(int32_t, i32, INT32_MIN)
+MAX_POOL(int64_t, i64, INT64_MIN)
+
+#define PLUS(x, value) to[x] = (T)(to[x] + (value))
 #define AVG_POOL(type, suffix)                                                                               \
     MT__INLINE type sum_##suffix(const mt__pool *p, const type *in, int64_t y0, int64_t y1, int64_t x0,      \
                                  int64_t x1)                                                                 \
@@ -102,16 +142,35 @@ MAX_POOL(int64_t, i64, INT64_MIN, NEVER)
                 sum += in[y * p->in[1] + x];                                                                 \
         return sum;                                                                                          \
     }                                                                                                        \
-    MT__INLINE type avg_of_##suffix(const job *j, const type *in, int64_t y, int64_t x, int64_t i)           \
+    MT__CLONES static void avg_row_##suffix(const job *j, const type *in, int64_t y, type *restrict to)      \
     {                                                                                                        \
-        (void)i;                                                                                             \
-        int64_t y0, y1, x0, x1;                                                                              \
-        int64_t whole = window(&j->p, 0, y, &y0, &y1) * window(&j->p, 1, x, &x0, &x1);                       \
-        type by = (type)divisor_of(j, whole, (y1 - y0) * (x1 - x0)); /* 0 if the user's does not fit */      \
-        type sum = sum_##suffix(&j->p, in, y0, y1, x0, x1);                                                  \
-        return y0 >= y1 || x0 >= x1 || by == 0 ? 0 : sum / by;                                               \
+        typedef type T;                                                                                      \
+        const mt__pool *p = &j->p;                                                                           \
+        const int64_t stride = p->stride[1], out = p->out[1];                                                \
+        int64_t y0, y1, x0, x1, height = window(p, 0, y, &y0, &y1);                                          \
+        for (int64_t x = 0; x < out; x++)                                                                    \
+            to[x] = 0;                                                                                       \
+        for (int64_t yy = y0; yy < y1; yy++)                                                                 \
+            for (int64_t kx = 0; kx < p->kernel[1]; kx++) {                                                  \
+                int64_t shift = kx - p->padding[1], begin, end;                                              \
+                const type *restrict row = in + yy * p->in[1] + shift;                                       \
+                inside(out, stride, shift, p->in[1], &begin, &end);                                          \
+                EACH_OF_ROW(PLUS)                                                                            \
+            }                                                                                                \
+        for (int64_t x = 0; x < out; x++) {                                                                  \
+            int64_t whole = height * window(p, 1, x, &x0, &x1);                                              \
+            type by = (type)divisor_of(j, whole, (y1 - y0) * (x1 - x0)); /* 0 if the user's does not fit */  \
+            to[x] = y0 >= y1 || x0 >= x1 || by == 0 ? 0 : to[x] / by;                                        \
+        }                                                                                                    \
     }                                                                                                        \
-    POOL(avg_##suffix, type, avg_of_##suffix)
+    static void avg_##suffix(int64_t begin, int64_t end, void *user)                                         \
+    {                                                                                                        \
+        const job *j = user;                                                                                 \
+        const int64_t *in = j->p.in, *out = j->p.out;                                                        \
+        for (int64_t row = begin * out[0]; row < end * out[0]; row++)                                        \
+            avg_row_##suffix(j, (const type *)j->input + row / out[0] * in[0] * in[1], row % out[0],         \
+                             (type *)j->output + row * out[1]);                                              \
+    }
 AVG_POOL(float, f32)
 AVG_POOL(double, f64)
 AVG_POOL(int32_t, i32)
@@ -141,6 +200,7 @@ AVG_POOL(int64_t, i64)
     }
 
 #define POOLS_OF_FLOATS(type, suffix)                                                                        \
+    MT__SUM_OF(type, run_##suffix, a[k])                                                                     \
     static void max_back_##suffix(int64_t begin, int64_t end, void *user)                                    \
     {                                                                                                        \
         const job *j = user;                                                                                 \
@@ -156,7 +216,10 @@ AVG_POOL(int64_t, i64)
         (void)i;                                                                                             \
         int64_t y0, y1, x0, x1;                                                                              \
         int64_t height = adapted(&j->p, 0, y, &y0, &y1), width = adapted(&j->p, 1, x, &x0, &x1);             \
-        return sum_##suffix(&j->p, in, y0, y1, x0, x1) / (type)height / (type)width;                         \
+        type sum = width == j->p.in[1] /* whole rows are one dense run */                                    \
+                       ? (type)run_##suffix(in + y0 * width, in, in, 0, height * width)                      \
+                       : sum_##suffix(&j->p, in, y0, y1, x0, x1);                                            \
+        return sum / (type)height / (type)width;                                                             \
     }                                                                                                        \
     UNPOOL(avg_back_##suffix, type, window, g / (type)divisor_of(j, height * width, (y1 - y0) * (x1 - x0)))  \
     UNPOOL(adaptive_back_##suffix, type, adapted, g / (type)height / (type)width)                            \

@@ -27,7 +27,7 @@ typedef union number {
 } number;
 
 typedef struct reducer {
-    void (*run)(const void *x, int64_t n, int64_t stride, number *acc);
+    void (*run)(const void *x, int64_t n, int64_t stride, int64_t rows, int64_t step, number *acc);
     void (*columns)(const void *x, int64_t rows, int64_t step, int64_t count, number *acc);
     void (*merge)(number *acc, number other);
     number identity;
@@ -47,10 +47,8 @@ typedef struct reducer {
 
 /* T: input type; L: type of lanes; M: member of number; A: its type. */
 #define REDUCER(name, T, L, A, M, IDENTITY, STEP, MERGE)                                                     \
-    MT__CLONES static void run_##name(const void *restrict from, int64_t n, int64_t stride, number *acc)     \
+    MT__INLINE A fold_##name(const T *restrict x, int64_t n, int64_t stride, A total)                        \
     {                                                                                                        \
-        const T *restrict x = from;                                                                          \
-        A total = acc->M;                                                                                    \
         while (stride == 1 && n >= LANES) {                                                                  \
             int64_t m = n < CHUNK ? n / LANES * LANES : CHUNK;                                               \
             L lane[LANES];                                                                                   \
@@ -59,14 +57,28 @@ typedef struct reducer {
             for (int64_t i = 0; i < m; i += LANES)                                                           \
                 for (int l = 0; l < LANES; l++)                                                              \
                     lane[l] = (L)STEP(lane[l], x[i + l]);                                                    \
-            for (int l = 0; l < LANES; l++)                                                                  \
-                total = (A)MERGE(total, lane[l]);                                                            \
+            for (int half = LANES / 2; half >= 8; half /= 2)                                                 \
+                for (int l = 0; l < half; l++)                                                               \
+                    lane[l] = (L)MERGE(lane[l], lane[l + half]);                                             \
+            A wide[8];                                                                                       \
+            for (int l = 0; l < 8; l++)                                                                      \
+                wide[l] = (A)lane[l];                                                                        \
+            for (int half = 4; half > 0; half /= 2)                                                          \
+                for (int l = 0; l < half; l++)                                                               \
+                    wide[l] = (A)MERGE(wide[l], wide[l + half]);                                             \
+            total = (A)MERGE(total, wide[0]);                                                                \
             x += m;                                                                                          \
             n -= m;                                                                                          \
         }                                                                                                    \
         for (int64_t i = 0; i < n; i++)                                                                      \
             total = (A)STEP(total, x[i * stride]);                                                           \
-        acc->M = total;                                                                                      \
+        return total;                                                                                        \
+    }                                                                                                        \
+    MT__CLONES static void run_##name(const void *restrict from, int64_t n, int64_t stride, int64_t rows,    \
+                                      int64_t step, number *acc)                                             \
+    {                                                                                                        \
+        for (int64_t r = 0; r < rows; r++)                                                                   \
+            acc[r].M = fold_##name((const T *)from + r * step, n, stride, acc[r].M);                         \
     }                                                                                                        \
     MT__CLONES static void columns_##name(const void *restrict from, int64_t rows, int64_t step,             \
                                           int64_t count, number *restrict acc)                               \
@@ -203,8 +215,8 @@ static void store(const job *j, int64_t at, const number *acc, int64_t n)
 #undef STORE
 }
 
-/* Calls run or columns for every index of the outer reduced dims. */
-static void gather(const job *j, const char *from, int64_t columns, number *acc)
+/* Calls run, for `rows` outputs, or columns for every index of the outer reduced dims. */
+static void gather(const job *j, const char *from, int64_t rows, int64_t columns, number *acc)
 {
     int inner = j->reduced - 1;
     int64_t index[MT_MAX_RANK] = {0};
@@ -214,7 +226,8 @@ static void gather(const job *j, const char *from, int64_t columns, number *acc)
         if (columns > 0)
             j->how->columns(from, j->dims[inner], j->strides[inner], columns, acc);
         else
-            j->how->run(from, j->dims[inner], j->strides[inner], acc);
+            j->how->run(from, j->dims[inner], j->strides[inner], rows,
+                        j->kept > 0 ? j->kept_strides[j->kept - 1] : 0, acc);
         int d = inner - 1;
         for (; d >= 0; d--) {
             from += j->strides[d] * j->item;
@@ -242,10 +255,15 @@ static const char *find(const job *j, int64_t index, int kept)
 static void reduce_runs(int64_t begin, int64_t end, void *user)
 {
     const job *j = user;
-    for (int64_t i = begin; i < end; i++) {
-        number acc = j->how->identity;
-        gather(j, find(j, i, j->kept), 0, &acc);
-        store(j, i, &acc, 1);
+    number acc[COLUMNS];
+    for (int64_t i = begin, n; i < end; i += n) { /* n outputs along the last kept dim */
+        int64_t line = j->kept > 0 ? j->kept_dims[j->kept - 1] : 1, left = line - i % line;
+        n = left < end - i ? left : end - i;
+        n = n < COLUMNS ? n : COLUMNS;
+        for (int64_t k = 0; k < n; k++)
+            acc[k] = j->how->identity;
+        gather(j, find(j, i, j->kept), n, 0, acc);
+        store(j, i, acc, n);
     }
 }
 
@@ -259,7 +277,7 @@ static void reduce_columns(int64_t begin, int64_t end, void *user)
         int64_t n = j->kept_dims[last] - column < COLUMNS ? j->kept_dims[last] - column : COLUMNS;
         for (int64_t k = 0; k < n; k++)
             acc[k] = j->how->identity;
-        gather(j, find(j, row, last) + column * j->item, n, acc);
+        gather(j, find(j, row, last) + column * j->item, 0, n, acc);
         store(j, row * j->kept_dims[last] + column, acc, n);
     }
 }
@@ -270,7 +288,7 @@ static void reduce_parts(int64_t begin, int64_t end, void *user)
     for (int64_t i = begin; i < end; i++) {
         int64_t n = j->dims[0] - i * PART < PART ? j->dims[0] - i * PART : PART;
         j->parts[i] = j->how->identity;
-        j->how->run(j->from + i * PART * j->strides[0] * j->item, n, j->strides[0], &j->parts[i]);
+        j->how->run(j->from + i * PART * j->strides[0] * j->item, n, j->strides[0], 1, 0, &j->parts[i]);
     }
 }
 

@@ -3,7 +3,8 @@
  * The reduced dims are moved last and made contiguous (mt__rows_of), so that every output depends
  * on one dense row.
  */
-#include "runtime/kernels/cpu/clones.h"
+#pragma GCC optimize("fp-contract=fast")
+#include "runtime/kernels/cpu/sums.h"
 #include "runtime/kernels/cpu/vector_math.h"
 #include "runtime/ops/reduce.h"
 #include <math.h>
@@ -53,7 +54,8 @@ static double extreme_f64(double best, double v, bool largest)
     SUM_OF(T, absolutes_##S, v < 0 ? -v : v)                                                                 \
     SUM_OF(T, nonzeros_##S, v != 0 ? 1.0 : 0.0)                                                              \
     SUM_OF(T, powers_##S, pow(v < 0 ? -v : v, m))                                                            \
-    SUM_OF(T, exps_##S, (double)EXP((T)(v - m)))                                                             \
+    MT__SUM_OF(T, exps_##S, EXP(a[k] - m))                                                                   \
+    MT__MAX_OF(T, max_##S)                                                                                   \
     MT__CLONES static void var_##S(int64_t begin, int64_t end, const job *j)                                 \
     {                                                                                                        \
         for (int64_t r = begin; r < end; r++) {                                                              \
@@ -84,15 +86,13 @@ static double extreme_f64(double best, double v, bool largest)
     {                                                                                                        \
         for (int64_t r = begin; r < end; r++) {                                                              \
             const T *x = (const T *)j->from + r * j->n;                                                      \
-            double m = -INFINITY;                                                                            \
-            for (int64_t i = 0; i < j->n; i++)                                                               \
-                m = extreme_f64(m, (double)x[i], true);                                                      \
+            T m = max_##S(x, j->n);                                                                          \
             m = isinf(m) ? 0 : m;                                                                            \
-            ((T *)j->to)[r] = (T)(log(exps_##S(x, m, j->n)) + m);                                            \
+            ((T *)j->to)[r] = (T)(log(exps_##S(x, x, x, m, j->n)) + (double)m);                              \
         }                                                                                                    \
     }
-ROWS(float, f, mt__expf_in_order)
-ROWS(double, d, exp)
+ROWS(float, f, mt__expf)
+ROWS(double, d, mt__exp64)
 
 static void run_part(int64_t begin, int64_t end, void *user)
 {
@@ -154,17 +154,64 @@ mt_status mt__cpu_logsumexp(mt__call *call)
 
 /* ------------------------------------------------------------------------------------------------- cumsum */
 
-#define CUMSUM(T, A)                                                                                         \
-    for (int64_t o = 0; o < s.outer; o++)                                                                    \
-        for (int64_t i = 0; i < s.inner; i++) {                                                              \
+#define COLUMNS 64 /* summed together */
+#define TOGETHER 4 /* rows: their sums do not wait for each other */
+
+typedef struct sums_job {
+    const void *from;
+    void *to;
+    int64_t n, inner;
+} sums_job;
+
+#define CUMSUM(sym, T, A)                                                                                    \
+    MT__CLONES static void cumsum_columns_##sym(const T *restrict x, T *restrict to, int64_t n,              \
+                                                int64_t step, int64_t w)                                     \
+    {                                                                                                        \
+        A total[COLUMNS] = {0};                                                                              \
+        for (int64_t k = 0; k < n; k++, x += step, to += step)                                               \
+            for (int64_t i = 0; i < w; i++) {                                                                \
+                total[i] = (A)(total[i] + (A)x[i]);                                                          \
+                to[i] = (T)total[i];                                                                         \
+            }                                                                                                \
+    }                                                                                                        \
+    static void cumsum_rows_##sym(const T *restrict x, T *restrict to, int64_t n, int64_t rows)              \
+    {                                                                                                        \
+        for (; rows >= TOGETHER; rows -= TOGETHER, x += TOGETHER * n, to += TOGETHER * n) {                  \
+            A total[TOGETHER] = {0};                                                                         \
+            for (int64_t k = 0; k < n; k++)                                                                  \
+                for (int r = 0; r < TOGETHER; r++) {                                                         \
+                    total[r] = (A)(total[r] + (A)x[r * n + k]);                                              \
+                    to[r * n + k] = (T)total[r];                                                             \
+                }                                                                                            \
+        }                                                                                                    \
+        for (; rows > 0; rows--, x += n, to += n) {                                                          \
             A total = 0;                                                                                     \
-            for (int64_t k = 0; k < s.n; k++) {                                                              \
-                int64_t at = (o * s.n + k) * s.inner + i;                                                    \
-                total = (A)(total + (A)((const T *)x->data)[at]);                                            \
-                ((T *)out->data)[at] = (T)total;                                                             \
+            for (int64_t k = 0; k < n; k++) {                                                                \
+                total = (A)(total + (A)x[k]);                                                                \
+                to[k] = (T)total;                                                                            \
             }                                                                                                \
         }                                                                                                    \
-    break
+    }                                                                                                        \
+    static void cumsum_##sym(int64_t begin, int64_t end, void *user)                                         \
+    {                                                                                                        \
+        const sums_job *j = user;                                                                            \
+        int64_t at = begin * j->n * j->inner;                                                                \
+        const T *x = (const T *)j->from + at;                                                                \
+        T *to = (T *)j->to + at;                                                                             \
+        if (j->inner == 1) {                                                                                 \
+            cumsum_rows_##sym(x, to, j->n, end - begin);                                                     \
+            return;                                                                                          \
+        }                                                                                                    \
+        for (int64_t o = begin; o < end; o++, x += j->n * j->inner, to += j->n * j->inner)                   \
+            for (int64_t i = 0; i < j->inner; i += COLUMNS)                                                  \
+                cumsum_columns_##sym(x + i, to + i, j->n, j->inner,                                          \
+                                     j->inner - i < COLUMNS ? j->inner - i : COLUMNS);                       \
+    }
+CUMSUM(BOOL, bool, uint64_t)
+CUMSUM(INT32, int32_t, uint64_t)
+CUMSUM(INT64, int64_t, uint64_t)
+CUMSUM(FLOAT32, float, double)
+CUMSUM(FLOAT64, double, double)
 
 mt_status mt__cpu_cumsum(mt__call *call)
 {
@@ -180,20 +227,12 @@ mt_status mt__cpu_cumsum(mt__call *call)
     if (status != MT_OK)
         return status;
     mt__split s = mt__split_at(out, dim);
-    switch ((mt_dtype)out->dtype) {
-    case MT_BOOL:
-        CUMSUM(bool, uint64_t);
-    case MT_INT32:
-        CUMSUM(int32_t, uint64_t);
-    case MT_INT64:
-        CUMSUM(int64_t, uint64_t);
-    case MT_FLOAT32:
-        CUMSUM(float, double);
-    case MT_FLOAT64:
-        CUMSUM(double, double);
-    case MT_DTYPES:
-        break;
-    }
+    static void (*const runs[MT_DTYPES])(int64_t, int64_t, void *) = {cumsum_BOOL, cumsum_INT32, cumsum_INT64,
+                                                                      cumsum_FLOAT32, cumsum_FLOAT64};
+    sums_job j = {x->data, out->data, s.n, s.inner};
+    int64_t weight = s.n * s.inner;
+    if (out->numel > 0)
+        mt__parallel(s.outer, weight < GRAIN ? GRAIN / weight : 1, runs[out->dtype], &j);
     mt_release(x);
     return MT_OK;
 }

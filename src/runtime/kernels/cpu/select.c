@@ -1,5 +1,6 @@
 /* kernels/cpu/select.c - where, clamp, masked_fill, and ops on three tensors: addcmul, addcdiv, lerp. */
 #include "runtime/kernels/cpu/iterate.h"
+#include <math.h>
 
 static mt_status run3(mt__call *call, mt__loop *const *loops, const mt_value *const operands[3],
                       mt_dtype first, const void *user)
@@ -38,40 +39,52 @@ mt_status mt__cpu_masked_fill(mt__call *call)
 
 typedef struct bounds {
     mt__scalar low, high;
-    bool has_low, has_high;
 } bounds;
 
-/* NaN is kept, and a NaN bound makes all NaN; if the bounds cross, the upper one wins. */
-#define CLAMP(sym, T, field)                                                                                 \
-    MT__LOOP1(, clamp_##sym, T, T, const T low = ((const bounds *)user)->low.field;                          \
-              const T high = ((const bounds *)user)->high.field;                                             \
-              const bool raise = ((const bounds *)user)->has_low;                                            \
-              const bool cut = ((const bounds *)user)->has_high, clamp_one_##sym(x, low, high, raise, cut))
+/* NaN is kept; if the bounds cross, the upper one wins. */
+#define CLAMP(attributes, sym, T, field)                                                                     \
+    MT__LOOP1(attributes, clamp_##sym, T, T, const T low = ((const bounds *)user)->low.field;                \
+              const T high = ((const bounds *)user)->high.field, clamp_one_##sym(x, low, high))
 #define CLAMP_ONE(sym, T)                                                                                    \
-    static inline T clamp_one_##sym(T x, T low, T high, bool raise, bool cut)                                \
+    MT__INLINE T clamp_one_##sym(T x, T low, T high)                                                         \
     {                                                                                                        \
-        T y = raise & ((x < low) | (low != low)) ? low : x;                                                  \
-        return cut & ((y > high) | (high != high)) ? high : y;                                               \
+        T y = x < low ? low : x;                                                                             \
+        return y > high ? high : y;                                                                          \
     }
 MT__NUMBER_TYPES(CLAMP_ONE)
-CLAMP(INT32, int32_t, i32)
-CLAMP(INT64, int64_t, i64)
-CLAMP(FLOAT32, float, f32)
-CLAMP(FLOAT64, double, f64)
+CLAMP(, INT32, int32_t, i32)
+CLAMP(, INT64, int64_t, i64)
+CLAMP(MT__CLONES, FLOAT32, float, f32)
+CLAMP(MT__CLONES, FLOAT64, double, f64)
+
+/* The bounds of dtype; those not given are the widest. */
+static bounds bounds_of(mt_dtype dtype, const mt_value *low, const mt_value *high)
+{
+    mt_value least = mt__is_floating(dtype) ? mt_value_float(-INFINITY)
+                                            : mt_value_int(dtype == MT_INT32 ? INT32_MIN : INT64_MIN);
+    mt_value most = mt__is_floating(dtype) ? mt_value_float(INFINITY)
+                                           : mt_value_int(dtype == MT_INT32 ? INT32_MAX : INT64_MAX);
+    return (bounds){mt__scalar_of(dtype, low->kind != MT_NONE ? low : &least),
+                    mt__scalar_of(dtype, high->kind != MT_NONE ? high : &most)};
+}
+
+static bool is_nan(const mt_value *bound)
+{
+    return bound->kind == MT_FLOAT && isnan(bound->as.f);
+}
 
 static mt_status clamp(mt__call *call, const mt_value *low, const mt_value *high)
 {
 #define CLAMP_ENTRY(sym, T) [MT_##sym] = clamp_##sym,
     static mt__loop *const loops[MT_DTYPES] = {MT__NUMBER_TYPES(CLAMP_ENTRY)};
-    bounds b = {.has_low = low->kind != MT_NONE, .has_high = high->kind != MT_NONE};
     if (loops[call->compute] == NULL)
         return mt__refuse_dtype(call);
-    b.low = mt__scalar_of(call->compute, low);
-    b.high = mt__scalar_of(call->compute, high);
+    bounds b = bounds_of(call->compute, low, high);
+    bool nan = mt__is_floating(call->compute) && (is_nan(low) || is_nan(high)); /* then all are NaN */
     mt__plan p;
     mt__plan_begin(&p, call->outs[0], call->compute);
-    mt__plan_add(&p, &call->args[0], call->compute);
-    mt__plan_run(&p, loops[call->compute], &b);
+    mt__plan_add(&p, nan ? is_nan(low) ? low : high : &call->args[0], call->compute);
+    mt__plan_run(&p, nan ? mt__cast_loop(call->compute, call->compute) : loops[call->compute], &b);
     return MT_OK;
 }
 

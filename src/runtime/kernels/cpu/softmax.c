@@ -4,6 +4,7 @@
  * elements are the lanes; else up to BLOCK neighbours in inner are reduced together. Sums are kept in
  * double between chunks.
  */
+#pragma GCC optimize("fp-contract=fast")
 #include "runtime/kernels/cpu/sums.h"
 #include "runtime/kernels/cpu/vector_math.h"
 #include "runtime/runtime.h"
@@ -26,25 +27,11 @@ static int64_t block_at(const job *j, int64_t b, int64_t *at)
     return j->inner - c < BLOCK ? j->inner - c : BLOCK;
 }
 
-#define EXP_F(x) mt__expf_in_order(x)
-#define EXP_D(x) exp(x)
+#define EXP_F(x) mt__expf(x)
+#define EXP_D(x) mt__exp64(x)
 
 #define SOFTMAX(T, S, EXP)                                                                                   \
-    MT__INLINE T max_##S(const T *restrict x, int64_t n)                                                     \
-    {                                                                                                        \
-        T lane[MT__LANES], m = -(T)INFINITY;                                                                 \
-        int64_t i = 0;                                                                                       \
-        for (int l = 0; l < MT__LANES; l++)                                                                  \
-            lane[l] = m;                                                                                     \
-        for (; i + MT__LANES <= n; i += MT__LANES)                                                           \
-            for (int l = 0; l < MT__LANES; l++)                                                              \
-                lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];                                           \
-        for (int l = 0; l < MT__LANES; l++)                                                                  \
-            m = lane[l] > m ? lane[l] : m;                                                                   \
-        for (; i < n; i++)                                                                                   \
-            m = x[i] > m ? x[i] : m;                                                                         \
-        return m;                                                                                            \
-    }                                                                                                        \
+    MT__MAX_OF(T, max_##S)                                                                                   \
     MT__SUM_OF(T, sum_##S, a[k])                                                                             \
     MT__SUM_OF(T, dot_##S, a[k] * b[k])                                                                      \
     MT__CLONES static void soft_rows_##S(int64_t begin, int64_t end, const job *j, bool logs)                \
@@ -57,13 +44,15 @@ static int64_t block_at(const job *j, int64_t b, int64_t *at)
             for (int64_t i = 0; i < n; i++)                                                                  \
                 y[i] = EXP(x[i] - m);                                                                        \
             double total = sum_##S(y, y, y, 0, n);                                                           \
-            T scale = (T)(1 / total), shift = (T)log(total);                                                 \
-            if (logs)                                                                                        \
+            if (logs) {                                                                                      \
+                T shift = (T)log(total);                                                                     \
                 for (int64_t i = 0; i < n; i++)                                                              \
                     y[i] = x[i] - m - shift;                                                                 \
-            else                                                                                             \
+            } else {                                                                                         \
+                T scale = (T)(1 / total);                                                                    \
                 for (int64_t i = 0; i < n; i++)                                                              \
                     y[i] *= scale;                                                                           \
+            }                                                                                                \
         }                                                                                                    \
     }                                                                                                        \
     MT__CLONES static void soft_block_##S(const T *restrict x, T *restrict y, int64_t n, int64_t step,       \

@@ -89,43 +89,48 @@ REAL(sigmoid, (type)1 / ((type)1 + MT__EXP(-x)))
 REAL(erf, MT__ERF(x))
 
 /* Angles too large for the fast reduction, infinities and NaN are redone by libm. */
-static void redo_large(char *const *p, const int64_t *step, int64_t n, float (*fn)(float))
-{
-    for (int64_t i = 0; i < n; i++) {
-        float x = *(const float *)(const void *)(p[1] + i * step[1]);
-        if (!(fabsf(x) < MT__ANGLE_MAX))
-            *(float *)(void *)(p[0] + i * step[0]) = fn(x);
-    }
-}
-
-MT__CLONES static bool any_large(const float *x, int64_t n)
-{
-    int large = 0; /* an int: the loop is vectorized */
-    for (int64_t i = 0; i < n; i++)
-        large |= !(fabsf(x[i]) < MT__ANGLE_MAX);
-    return large != 0;
-}
-
-#define ANGLE(op, quadrants, whole)                                                                          \
-    MT__LOOP1(MT__CLONES, op##_near_f32, float, float, MT__NO_SETUP, mt__sine_shifted(x, quadrants))         \
-    static void op##_f32(char *const *p, const int64_t *step, int64_t n, const void *user)                   \
+#define LARGE_ANGLES(T, S, MOST)                                                                             \
+    static void redo_large_##S(char *const *p, const int64_t *step, int64_t n, T (*fn)(T))                   \
     {                                                                                                        \
-        float kept[256]; /* the output may be the input */                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            T x = *(const T *)(const void *)(p[1] + i * step[1]);                                            \
+            if (!(fabs(x) < (MOST)))                                                                         \
+                *(T *)(void *)(p[0] + i * step[0]) = fn(x);                                                  \
+        }                                                                                                    \
+    }                                                                                                        \
+    MT__CLONES static bool any_large_##S(const T *x, int64_t n)                                              \
+    {                                                                                                        \
+        int large = 0; /* an int: the loop is vectorized */                                                  \
+        for (int64_t i = 0; i < n; i++)                                                                      \
+            large |= !(fabs(x[i]) < (MOST));                                                                 \
+        return large != 0;                                                                                   \
+    }
+LARGE_ANGLES(float, f32, MT__ANGLE_MAX)
+LARGE_ANGLES(double, f64, MT__ANGLE64_MAX)
+
+#define ANGLE_LOOP(op, T, S, DTYPE, NEAR, FAR)                                                               \
+    MT__LOOP1(MT__CLONES, op##_near_##S, T, T, MT__NO_SETUP, NEAR)                                           \
+    static void op##_##S(char *const *p, const int64_t *step, int64_t n, const void *user)                   \
+    {                                                                                                        \
+        T kept[256]; /* the output may be the input */                                                       \
+        const int64_t size = sizeof(T);                                                                      \
         for (int64_t i = 0; i < n; i += 256) {                                                               \
             int64_t part = n - i < 256 ? n - i : 256;                                                        \
             char *const in[2] = {(char *)kept, p[1] + i * step[1]}, *const out[2] = {p[0] + i * step[0],     \
                                                                                      (char *)kept};          \
-            mt__cast_loop(MT_FLOAT32, MT_FLOAT32)(in, (const int64_t[]){4, step[1]}, part, NULL);            \
-            const int64_t steps[2] = {step[0], 4};                                                           \
-            op##_near_f32(out, steps, part, user);                                                           \
-            if (MT__UNLIKELY(any_large(kept, part)))                                                         \
-                redo_large(out, steps, part, op##f);                                                         \
+            mt__cast_loop(DTYPE, DTYPE)(in, (const int64_t[]){size, step[1]}, part, NULL);                   \
+            const int64_t steps[2] = {step[0], size};                                                        \
+            op##_near_##S(out, steps, part, user);                                                           \
+            if (MT__UNLIKELY(any_large_##S(kept, part)))                                                     \
+                redo_large_##S(out, steps, part, FAR);                                                       \
         }                                                                                                    \
-    }                                                                                                        \
-    MT__LOOP1(, op##_f64, double, double, MT__NO_SETUP, whole)                                               \
+    }
+#define ANGLE(op, quadrants)                                                                                 \
+    ANGLE_LOOP(op, float, f32, MT_FLOAT32, mt__sine_shifted(x, quadrants), op##f)                            \
+    ANGLE_LOOP(op, double, f64, MT_FLOAT64, mt__sine_shifted64(x, quadrants), (op))                          \
     KERNEL(op, call->compute, NULL, NULL, NULL, op##_f32, op##_f64)
-ANGLE(sin, 0u, sin(x))
-ANGLE(cos, 1u, cos(x))
+ANGLE(sin, 0u)
+ANGLE(cos, 1u)
 
 /* --------------------------------------------------------------------------------------------- truths and bits */
 

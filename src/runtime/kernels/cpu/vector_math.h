@@ -1,12 +1,13 @@
 /* kernels/cpu/vector_math.h - float32 functions without branches or calls, so that loops over them vectorise.
  * Within 2 ulp of the exact result; infinities and NaN as in libm. MT__EXP(x) etc. use these for floats and
- * libm for doubles.
+ * those of vector_math64.h for doubles.
  *
  * Rounding to the nearest integer adds and subtracts 1.5 * 2^23, which SSE2 can do, too.
  */
 #ifndef KERNELS_CPU_VECTOR_MATH_H
 #define KERNELS_CPU_VECTOR_MATH_H
 #include "runtime/kernels/cpu/clones.h"
+#include "runtime/kernels/cpu/vector_math64.h"
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -28,11 +29,10 @@ MT__INLINE float mt__bits_float(uint32_t u)
 #define MT__LN2_HIGH 0.693359375f
 #define MT__LN2_LOW -2.12194440e-4f
 
-/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2. Sets n and r; returns y of exp(r) = 1 + r + y * r * r. */
-MT__INLINE float mt__exp_parts(float x, uint32_t *n, float *r)
+/* exp(c) = 2^n exp(r), |r| <= ln 2 / 2, for c in [-104, 89]. Sets n and r; returns y of
+ * exp(r) = 1 + r + y * r * r. */
+MT__INLINE float mt__exp_parts(float c, uint32_t *n, float *r)
 {
-    float c = x < -104.0f ? -104.0f : x; /* NaN is kept */
-    c = c > 89.0f ? 89.0f : c;
     float k = c * 1.44269504088896341f + MT__ROUNDER;
     *n = mt__float_bits(k) - 0x4b400000u;
     float whole = k - MT__ROUNDER;
@@ -56,17 +56,18 @@ MT__INLINE float mt__scaled(float y, uint32_t n)
 MT__INLINE float mt__expf(float x)
 {
     uint32_t n;
-    float r, y = mt__exp_parts(x, &n, &r);
+    float c = x < -104.0f ? -104.0f : x; /* NaN is kept */
+    c = c > 89.0f ? 89.0f : c;
+    float r, y = mt__exp_parts(c, &n, &r);
     return mt__scaled(y * (r * r) + r + 1.0f, n);
 }
 
-/* For softmax, logsumexp and the losses: rounds y * r before it multiplies again. It differs from mt__expf in
- * the last bit, and results must not change. */
-MT__INLINE float mt__expf_in_order(float x)
+/* For x in [-80, 80], where neither result nor factor overflows or underflows; NaN is kept. */
+MT__INLINE float mt__expf_middle(float x)
 {
     uint32_t n;
     float r, y = mt__exp_parts(x, &n, &r);
-    return mt__scaled(y * r * r + r + 1.0f, n);
+    return (y * (r * r) + r + 1.0f) * mt__bits_float((n + 127u) << 23);
 }
 
 MT__INLINE float mt__logf(float x)
@@ -113,20 +114,21 @@ MT__INLINE float mt__expm1f(float x)
     y = y * x + 1.6666667e-1f;
     y = y * x + 0.5f;
     float near = y * (x * x) + x, far = mt__expf(x) - 1.0f;
+    near = x == 0.0f ? x : near; /* the sign of zero */
     return fabsf(x) < 0.5f ? near : far;
 }
 
 MT__INLINE float mt__tanhf(float x)
 {
-    float a = fabsf(x), z = x * x;
-    float far = 1.0f - 2.0f / (mt__expf(2.0f * a) + 1.0f);
+    float a = fabsf(x), z = x * x, c = a > 20.0f ? 20.0f : a;
+    float far = 1.0f - 2.0f / (mt__expf_middle(2.0f * c) + 1.0f);
     float y = -5.70498872745e-3f;
     y = y * z + 2.06390887954e-2f;
     y = y * z - 5.37397155531e-2f;
     y = y * z + 1.33314422036e-1f;
     y = y * z - 3.33332819422e-1f;
     float near = y * z * x + x;
-    return a < 0.625f ? near : copysignf(far, x);
+    return copysignf(a < 0.625f ? near : far, x);
 }
 
 MT__INLINE float mt__sigmoidf(float x)
@@ -144,7 +146,7 @@ MT__INLINE float mt__erff(float x)
     r = r * t - 6.34846687e-1f;
     r = r * t - 1.28717512e-1f;
     r = r * t - t;
-    float far = copysignf(1.0f - mt__expf(r), x);
+    float far = copysignf(1.0f - mt__expf_middle(r), x);
     float y = -5.96761703e-4f;
     y = y * s + 4.99119423e-3f;
     y = y * s - 2.67681349e-2f;
@@ -160,6 +162,7 @@ MT__INLINE float mt__sincos_of(float r, uint32_t q)
 {
     float z = r * r;
     float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+    s = copysignf(s, r); /* zeros, too */
     float c = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
               0.5f * z + 1.0f;
     float y = q & 1u ? c : s;
@@ -178,12 +181,12 @@ MT__INLINE float mt__sine_shifted(float x, uint32_t quadrants)
     return mt__sincos_of(r, (uint32_t)u + quadrants);
 }
 
-#define MT__EXP(x) _Generic((x), float : mt__expf, default : exp)(x)
-#define MT__LOG(x) _Generic((x), float : mt__logf, default : log)(x)
-#define MT__LOG1P(x) _Generic((x), float : mt__log1pf, default : log1p)(x)
-#define MT__EXPM1(x) _Generic((x), float : mt__expm1f, default : expm1)(x)
-#define MT__TANH(x) _Generic((x), float : mt__tanhf, default : tanh)(x)
-#define MT__ERF(x) _Generic((x), float : mt__erff, default : erf)(x)
+#define MT__EXP(x) _Generic((x), float : mt__expf, default : mt__exp64)(x)
+#define MT__LOG(x) _Generic((x), float : mt__logf, default : mt__log64)(x)
+#define MT__LOG1P(x) _Generic((x), float : mt__log1pf, default : mt__log1p64)(x)
+#define MT__EXPM1(x) _Generic((x), float : mt__expm1f, default : mt__expm1_64)(x)
+#define MT__TANH(x) _Generic((x), float : mt__tanhf, default : mt__tanh64)(x)
+#define MT__ERF(x) _Generic((x), float : mt__erff, default : mt__erf64)(x)
 #define MT__SQRT(x) _Generic((x), float : sqrtf, default : sqrt)(x)
 
 #endif

@@ -1,0 +1,480 @@
+/* kernels/cpu/conv_shifts.c - the implementation of conv_shifts.h.
+ *
+ * Three products, all of dense rows:
+ *     forward            out[o][q]     = sum over c, tap of weight[o][c][tap] * plane[c][q + shift(tap)]
+ *     backward, input    plane[c][q]   = sum over o, tap of weight[o][c][tap] * grad[o][q - shift(tap)]
+ *     backward, weight   w[o][c][tap]  = sum over q of grad[o][q] * plane[c][q + shift(tap)]
+ * The first two are one kernel: a tile of some channels and neighbouring q, kept in registers.
+ */
+#pragma GCC optimize("fp-contract=fast")
+#pragma GCC optimize("no-tree-loop-distribute-patterns") /* rows are too short for calls of memcpy */
+#include "runtime/kernels/cpu/conv_shifts.h"
+#include "runtime/kernels/cpu/clones.h"
+#include <stdlib.h>
+
+#define SLACK 64 /* floats after a plane that tiles may read and write */
+#define ROWS_MAX 8
+#define TILE_MAX (ROWS_MAX * 64)
+
+/* ------------------------------------------------------------------------------------------------ the tiles */
+
+/* Vectors are read and written one by one, else GCC keeps the arrays in memory. */
+#define UNROLLED(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
+#define LANES(vector) ((int)(sizeof(vector) / sizeof(float)))
+
+/* out[i][] = sum over p < k of a[p][i] * b[shift[p]...] */
+#define TILE(name, vector, ROWS, WIDE, TARGET)                                                               \
+    TARGET static void name(int64_t k, const float *restrict a, const float *restrict b,                     \
+                            const int64_t *restrict shift, float *restrict out)                              \
+    {                                                                                                        \
+        vector acc[ROWS][WIDE], x[WIDE];                                                                     \
+        UNROLLED(i, ROWS)                                                                                    \
+        UNROLLED(v, WIDE)                                                                                    \
+        acc[i][v] = (vector){0};                                                                             \
+        for (int64_t p = 0; p < k; p++, a += (ROWS)) {                                                       \
+            UNROLLED(v, WIDE)                                                                                \
+            memcpy(&x[v], b + shift[p] + v * LANES(vector), sizeof x[v]);                                    \
+            UNROLLED(i, ROWS)                                                                                \
+            UNROLLED(v, WIDE)                                                                                \
+            acc[i][v] += a[i] * x[v];                                                                        \
+        }                                                                                                    \
+        UNROLLED(i, ROWS)                                                                                    \
+        UNROLLED(v, WIDE)                                                                                    \
+        memcpy(out + (i * (WIDE) + v) * LANES(vector), &acc[i][v], sizeof acc[i][v]);                        \
+    }
+
+/* sums[i][t] = sum over q < n of g[i * step + q] * b[shift[t] + q]; n is a multiple of 16. */
+#define DOTS(name, vector, GRADS, TAPS, TARGET)                                                              \
+    TARGET static void name(int64_t n, const float *restrict g, int64_t step, const float *restrict b,       \
+                            const int64_t *restrict shift, float *restrict sums)                             \
+    {                                                                                                        \
+        vector acc[GRADS][TAPS], x[GRADS], y;                                                                \
+        float lane[sizeof(vector) / sizeof(float)];                                                          \
+        UNROLLED(i, GRADS)                                                                                   \
+        UNROLLED(t, TAPS)                                                                                    \
+        acc[i][t] = (vector){0};                                                                             \
+        for (int64_t q = 0; q < n; q += LANES(vector)) {                                                     \
+            UNROLLED(i, GRADS)                                                                               \
+            memcpy(&x[i], g + i * step + q, sizeof x[i]);                                                    \
+            UNROLLED(t, TAPS)                                                                                \
+            {                                                                                                \
+                memcpy(&y, b + shift[t] + q, sizeof y);                                                      \
+                UNROLLED(i, GRADS)                                                                           \
+                acc[i][t] += x[i] * y;                                                                       \
+            }                                                                                                \
+        }                                                                                                    \
+        UNROLLED(i, GRADS)                                                                                   \
+        UNROLLED(t, TAPS)                                                                                    \
+        {                                                                                                    \
+            memcpy(lane, &acc[i][t], sizeof lane);                                                           \
+            for (int half = LANES(vector) / 2; half > 0; half /= 2)                                          \
+                for (int l = 0; l < half; l++)                                                               \
+                    lane[l] += lane[l + half];                                                               \
+            sums[i * (TAPS) + t] = lane[0];                                                                  \
+        }                                                                                                    \
+    }
+
+typedef void tile_fn(int64_t k, const float *a, const float *b, const int64_t *shift, float *out);
+typedef void dots_fn(int64_t n, const float *g, int64_t step, const float *b, const int64_t *shift,
+                     float *sums);
+typedef struct kernels {
+    int64_t rows, wide;         /* of a tile of several channels */
+    int64_t single;             /* width of a tile of one channel */
+    int64_t grads, dots, dots1; /* channels and taps of dots; taps where there is one channel */
+    tile_fn *tile, *tile1;
+    dots_fn *dot, *dot1;
+} kernels;
+
+typedef float float4 __attribute__((vector_size(16)));
+TILE(tile_4, float4, 4, 2, )
+TILE(line_4, float4, 1, 4, )
+DOTS(dots_4, float4, 3, 3, )
+DOTS(dots1_4, float4, 1, 4, )
+static const kernels plain = {4, 8, 16, 3, 3, 4, tile_4, line_4, dots_4, dots1_4};
+#ifdef __x86_64__
+#define AVX2 __attribute__((target("avx2,fma")))
+#define AVX512 __attribute__((target("avx512f,avx2,fma")))
+typedef float float8 __attribute__((vector_size(32)));
+typedef float float16 __attribute__((vector_size(64)));
+TILE(tile_8, float8, 6, 2, AVX2)
+TILE(line_8, float8, 1, 4, AVX2)
+DOTS(dots_8, float8, 4, 3, AVX2)
+DOTS(dots1_8, float8, 1, 4, AVX2)
+TILE(tile_16, float16, 8, 2, AVX512)
+TILE(line_16, float16, 1, 4, AVX512)
+DOTS(dots_16, float16, 4, 6, AVX512)
+DOTS(dots1_16, float16, 1, 5, AVX512)
+static const kernels avx2 = {6, 16, 32, 4, 3, 4, tile_8, line_8, dots_8, dots1_8};
+static const kernels avx512 = {8, 32, 64, 4, 6, 5, tile_16, line_16, dots_16, dots1_16};
+#endif
+
+static const kernels *best(void)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f"))
+        return &avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return &avx2;
+#endif
+    return &plain;
+}
+
+/* ------------------------------------------------------------------------------------------------ geometry */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Where tap t of the kernel reads: its phase, and the shift within the plane. */
+static int64_t phase_of(const mt__shifts *s, int64_t t, int64_t *shift)
+{
+    const mt__conv *c = s->c;
+    int64_t dy = t / c->kernel[1] * c->dilation[0], dx = t % c->kernel[1] * c->dilation[1];
+    *shift = dy / c->stride[0] * s->width + dx / c->stride[1];
+    return dy % c->stride[0] * s->phases[1] + dx % c->stride[1];
+}
+
+/* A gradient with the zeros that shifts to both sides reach. */
+static int64_t grad_plane(const mt__shifts *s)
+{
+    return s->reach + s->plane;
+}
+
+static bool make_shifts(mt__shifts *s)
+{
+    int64_t phases = s->phases[0] * s->phases[1], within, *to;
+    s->into_planes = malloc((size_t)((s->in_each + s->out_each) * s->taps + 8) * sizeof *to);
+    if (s->into_planes == NULL)
+        return false;
+    to = s->into_planes;
+    for (int64_t i = 0; i < s->in_each; i++)
+        for (int64_t t = 0; t < s->taps; t++) {
+            int64_t phase = phase_of(s, t, &within);
+            *to++ = (i * phases + phase) * s->plane + within;
+        }
+    for (int t = 0; t < 8; t++)
+        *to++ = 0; /* for the rest of the last block of taps */
+    s->into_grads = to;
+    for (int64_t phase = 0; phase < phases; phase++)
+        for (int64_t o = 0; o < s->out_each; o++)
+            for (int64_t t = 0; t < s->taps; t++)
+                if (phase_of(s, t, &within) == phase)
+                    *to++ = o * grad_plane(s) + s->reach - within;
+    return true;
+}
+
+bool mt__shifts_init(mt__shifts *s, const mt__conv *c)
+{
+    int64_t reach[2], size[2];
+    *s = (mt__shifts){.c = c,
+                      .in_each = c->in_channels / c->groups,
+                      .out_each = c->out_channels / c->groups,
+                      .taps = c->kernel[0] * c->kernel[1]};
+    for (int d = 0; d < 2; d++) {
+        reach[d] = (c->kernel[d] - 1) * c->dilation[d];
+        s->phases[d] = least(c->stride[d], reach[d] + 1);
+        size[d] = c->out[d] + reach[d] / c->stride[d];
+    }
+    s->height = size[0];
+    s->width = size[1];
+    s->reach = reach[0] / c->stride[0] * s->width + reach[1] / c->stride[1];
+    s->plane = s->height * s->width + SLACK;
+    s->rows_in = s->out_each > 1 ? best()->rows : 1;
+    s->rows_out = s->in_each > 1 ? best()->rows : 1;
+    if (s->in_each == 0 || s->out_each == 0 || c->out[0] <= 0 || c->out[1] <= 0)
+        return false;
+    /* Wasted: what lies beside the image. Columns need a product that is large enough to be fast. */
+    bool narrow = s->in_each < 8 || s->out_each < 8;
+    return (narrow || 4 * c->out[1] >= 3 * s->width) && make_shifts(s);
+}
+
+void mt__shifts_fini(mt__shifts *s)
+{
+    free(s->into_planes);
+}
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static int64_t forward_block(const mt__shifts *s)
+{
+    return round_up(s->out_each, s->rows_in) * s->in_each * s->taps;
+}
+
+static int64_t backward_block(const mt__shifts *s)
+{
+    return round_up(s->in_each, s->rows_out) * s->out_each * s->taps;
+}
+
+int64_t mt__shifts_packed(const mt__shifts *s)
+{
+    int64_t a = forward_block(s), b = backward_block(s);
+    return s->c->groups * (a > b ? a : b);
+}
+
+static int64_t planes_size(const mt__shifts *s)
+{
+    return s->in_each * s->phases[0] * s->phases[1] * s->plane + SLACK;
+}
+
+static int64_t grads_size(const mt__shifts *s)
+{
+    return s->out_each * grad_plane(s) + SLACK;
+}
+
+int64_t mt__shifts_room(const mt__shifts *s)
+{
+    return planes_size(s) + grads_size(s);
+}
+
+MT__CLONES bool mt__all_finite(const float *x, int64_t n)
+{
+    float sum[16] = {0};
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int l = 0; l < 16; l++)
+            sum[l] += x[i + l] * 0.0f;
+    for (; i < n; i++)
+        sum[0] += x[i] * 0.0f;
+    for (int l = 1; l < 16; l++)
+        sum[0] += sum[l];
+    return sum[0] == 0.0f;
+}
+
+/* ------------------------------------------------------------------------------------------------- packing */
+
+/* Blocks of `rows` channels; in a block, product by product, a value for each channel. */
+void mt__shifts_pack(const mt__shifts *s, const float *weight, float *packed)
+{
+    const int64_t k = s->in_each * s->taps, rows = s->rows_in;
+    for (int64_t g = 0; g < s->c->groups; g++)
+        for (int64_t o = 0; o < round_up(s->out_each, rows); o++) {
+            float *to = packed + g * forward_block(s) + o / rows * rows * k + o % rows;
+            const float *from = weight + (g * s->out_each + o) * k;
+            for (int64_t p = 0; p < k; p++)
+                to[p * rows] = o < s->out_each ? from[p] : 0;
+        }
+}
+
+/* The taps of a phase are together: first all of phase 0. */
+void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *packed)
+{
+    const int64_t rows = s->rows_out, phases = s->phases[0] * s->phases[1];
+    for (int64_t g = 0; g < s->c->groups; g++) {
+        float *to = packed + g * backward_block(s);
+        for (int64_t phase = 0; phase < phases; phase++)
+            for (int64_t first = 0; first < s->in_each; first += rows)
+                for (int64_t o = 0; o < s->out_each; o++)
+                    for (int64_t t = 0, shift; t < s->taps; t++) {
+                        if (phase_of(s, t, &shift) != phase)
+                            continue;
+                        const float *from = weight + (g * s->out_each + o) * s->in_each * s->taps + t;
+                        for (int64_t i = first; i < first + rows; i++)
+                            *to++ = i < s->in_each ? from[i * s->taps] : 0;
+                    }
+    }
+}
+
+/* ---------------------------------------------------------------------------------- planes and gradients */
+
+/* The range of columns j with 0 <= j * stride + at < n. */
+static void range(int64_t count, int64_t stride, int64_t at, int64_t n, int64_t *begin, int64_t *end)
+{
+    *begin = at >= 0 ? 0 : (-at + stride - 1) / stride;
+    *end = n - at <= 0 ? 0 : (n - at + stride - 1) / stride;
+    *end = least(*end, count);
+    *begin = least(*begin, *end);
+}
+
+/* Only what lies in the image: the zeros beside it stay. */
+static void fill_plane(const mt__shifts *s, const float *image, int64_t py, int64_t px, float *restrict to)
+{
+    const mt__conv *c = s->c;
+    int64_t begin, end, top, bottom, step = c->stride[1];
+    range(s->width, step, px - c->padding[1], c->in[1], &begin, &end);
+    range(s->height, c->stride[0], py - c->padding[0], c->in[0], &top, &bottom);
+    image += (py - c->padding[0]) * c->in[1] + px - c->padding[1] + begin * step;
+    for (int64_t y = top; y < bottom; y++) {
+        const float *restrict from = image + y * c->stride[0] * c->in[1];
+        float *restrict row = to + y * s->width + begin;
+        if (step == 1)
+            for (int64_t x = 0; x < end - begin; x++)
+                row[x] = from[x];
+        else if (step == 2)
+            for (int64_t x = 0; x < end - begin; x++)
+                row[x] = from[x * 2];
+        else
+            for (int64_t x = 0; x < end - begin; x++)
+                row[x] = from[x * step];
+    }
+}
+
+static void fill_planes(const mt__shifts *s, const float *image, float *planes)
+{
+    int64_t area = s->c->in[0] * s->c->in[1];
+    for (int64_t i = 0; i < s->in_each; i++)
+        for (int64_t p = 0; p < s->phases[0] * s->phases[1]; p++, planes += s->plane)
+            fill_plane(s, image + i * area, p / s->phases[1], p % s->phases[1], planes);
+}
+
+/* Each channel in rows of the width of planes, after `reach` zeros. */
+static void fill_grads(const mt__shifts *s, const float *grad, float *to)
+{
+    const int64_t *out = s->c->out;
+    for (int64_t o = 0; o < s->out_each; o++, to += grad_plane(s))
+        for (int64_t y = 0; y < out[0]; y++, grad += out[1]) {
+            float *restrict row = to + s->reach + y * s->width;
+            for (int64_t x = 0; x < out[1]; x++)
+                row[x] = grad[x];
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------ products */
+
+/* Where the results of a product go: rows of `wide` floats of each channel, of which the columns [begin, end)
+ * are kept and written `step` apart. */
+typedef struct product {
+    int64_t channels, rows; /* rows: channels of a tile */
+    int64_t k;              /* products per result */
+    const float *a, *b;     /* packed weights; planes or gradients */
+    const int64_t *shift;   /* of each product */
+    int64_t first, count;   /* the run of q */
+    int64_t wide, begin, end;
+    float *to;                  /* column 0 of the row of q = first, of the first channel */
+    int64_t channel, row, step; /* strides of to */
+    const float *bias;          /* may be NULL */
+} product;
+
+/* Writes n results that start at q, row by row. */
+static inline void write_out(const product *p, const float *from, float *to, float bias, int64_t q, int64_t n)
+{
+    int64_t y = q / p->wide, x = q % p->wide;
+    while (n > 0) {
+        int64_t part = least(p->wide - x, n), end = least(p->end, x + part);
+        float *restrict row = to + y * p->row;
+        int64_t at = x > p->begin ? x : p->begin;
+        if (p->step == 1)
+            for (int64_t i = at; i < end; i++)
+                row[i] = from[i - x] + bias;
+        else
+            for (int64_t i = at; i < end; i++)
+                row[i * p->step] = from[i - x] + bias;
+        from += part;
+        n -= part;
+        x = 0;
+        y++;
+    }
+}
+
+static void product_rows(int64_t first_block, int64_t last_block, void *user)
+{
+    const product *p = user;
+    const kernels *kernel = best();
+    tile_fn *tile = p->rows == 1 ? kernel->tile1 : kernel->tile;
+    int64_t wide = p->rows == 1 ? kernel->single : kernel->wide;
+    _Alignas(64) float out[TILE_MAX];
+    for (int64_t block = first_block; block < last_block; block++) {
+        int64_t channel = block * p->rows, channels = least(p->rows, p->channels - channel);
+        for (int64_t q = 0; q < p->count; q += wide) {
+            tile(p->k, p->a + channel * p->k, p->b + p->first + q, p->shift, out);
+            for (int64_t i = 0; i < channels; i++)
+                write_out(p, out + i * wide, p->to + (channel + i) * p->channel,
+                          p->bias != NULL ? p->bias[channel + i] : 0, q, least(wide, p->count - q));
+        }
+    }
+}
+
+static void run_product(product *p)
+{
+    int64_t blocks = (p->channels + p->rows - 1) / p->rows;
+    int64_t each = p->rows * p->k * p->count;
+    mt__parallel(blocks, (1 << 18) / (each + 1) + 1, product_rows, p);
+}
+
+void mt__shifts_forward(const mt__shifts *s, int64_t group, const float *image, const float *packed,
+                        const float *bias, float *out, float *room)
+{
+    const mt__conv *c = s->c;
+    fill_planes(s, image, room);
+    run_product(&(product){.channels = s->out_each,
+                           .rows = s->rows_in,
+                           .k = s->in_each * s->taps,
+                           .a = packed + group * forward_block(s),
+                           .b = room,
+                           .shift = s->into_planes,
+                           .count = (c->out[0] - 1) * s->width + c->out[1],
+                           .wide = s->width,
+                           .end = c->out[1],
+                           .to = out,
+                           .channel = c->out[0] * c->out[1],
+                           .row = c->out[1],
+                           .step = 1,
+                           .bias = bias});
+}
+
+static void input_phase(const mt__shifts *s, int64_t phase, product *p, float *grad_image)
+{
+    const mt__conv *c = s->c;
+    int64_t py = phase / s->phases[1] - c->padding[0], px = phase % s->phases[1] - c->padding[1];
+    int64_t top, bottom, within;
+    p->k = 0;
+    for (int64_t t = 0; t < s->taps; t++)
+        p->k += phase_of(s, t, &within) == phase ? s->out_each : 0;
+    range(s->width, c->stride[1], px, c->in[1], &p->begin, &p->end);
+    range(s->height, c->stride[0], py, c->in[0], &top, &bottom);
+    p->first = top * s->width;
+    p->count = (bottom - top) * s->width;
+    p->to = grad_image + (top * c->stride[0] + py) * c->in[1] + px;
+    if (p->k > 0 && p->count > 0)
+        run_product(p);
+    p->a += round_up(s->in_each, s->rows_out) * p->k;
+    p->shift += p->k;
+}
+
+void mt__shifts_backward_input(const mt__shifts *s, int64_t group, const float *grad, const float *packed,
+                               float *grad_image, float *room)
+{
+    const mt__conv *c = s->c;
+    int64_t area = c->in[0] * c->in[1];
+    if (c->stride[0] > 1 || c->stride[1] > 1 || c->padding[0] + c->padding[1] > 0)
+        memset(grad_image, 0,
+               (size_t)(s->in_each * area) * sizeof *grad_image); /* inputs that nothing reads */
+    room += planes_size(s);
+    fill_grads(s, grad, room);
+    product p = {.channels = s->in_each,
+                 .rows = s->rows_out,
+                 .a = packed + group * backward_block(s),
+                 .b = room,
+                 .shift = s->into_grads,
+                 .wide = s->width,
+                 .channel = area,
+                 .row = c->stride[0] * c->in[1],
+                 .step = c->stride[1]};
+    for (int64_t phase = 0; phase < s->phases[0] * s->phases[1]; phase++)
+        input_phase(s, phase, &p, grad_image);
+}
+
+void mt__shifts_backward_weight(const mt__shifts *s, const float *grad, const float *image,
+                                float *grad_weight, float *room)
+{
+    const kernels *kernel = best();
+    const bool one = s->out_each < kernel->grads;
+    const int64_t grads = one ? 1 : kernel->grads, taps = one ? kernel->dots1 : kernel->dots;
+    const int64_t n = round_up((s->c->out[0] - 1) * s->width + s->c->out[1], 16), k = s->in_each * s->taps;
+    float *planes = room, *g = room + planes_size(s), sums[64];
+    fill_planes(s, image, planes);
+    fill_grads(s, grad, g);
+    for (int64_t o = 0; o < s->out_each; o += grads) {
+        int64_t from = one ? o : least(o, s->out_each - grads); /* the last block overlaps */
+        for (int64_t t = 0; t < k; t += taps) {
+            (one ? kernel->dot1 : kernel->dot)(n, g + from * grad_plane(s) + s->reach, grad_plane(s), planes,
+                                               s->into_planes + t, sums);
+            for (int64_t i = o - from; i < grads; i++)
+                for (int64_t j = 0; j < least(taps, k - t); j++)
+                    grad_weight[(from + i) * k + t + j] += sums[i * taps + j];
+        }
+    }
+}

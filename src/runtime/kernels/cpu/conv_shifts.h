@@ -1,0 +1,53 @@
+/* kernels/cpu/conv_shifts.h - convolutions of float32 without columns: the image is copied once, with its padding,
+ * and each tap of the kernel reads it shifted.
+ *
+ *     mt__shifts s;
+ *     if (mt__shifts_init(&s, &conv)) {
+ *         mt__shifts_pack(&s, weight, packed);             // once; mt__shifts_packed() floats
+ *         mt__shifts_forward(&s, image, packed, bias, out, room); // for each image and group
+ *     }
+ *
+ * With stride s the image is split into s * s phase planes, so that a tap reads neighbours for neighbouring
+ * outputs. The rows of a plane have the width of the output and of the kernel's reach; outputs are computed in one
+ * run over all rows, and those that fall beside the image are dropped. Products with zeros beside the image are
+ * computed, too, hence the finite check: an infinity there would become NaN.
+ */
+#ifndef KERNELS_CPU_CONV_SHIFTS_H
+#define KERNELS_CPU_CONV_SHIFTS_H
+#include "runtime/ops/conv.h"
+
+typedef struct mt__shifts {
+    const mt__conv *c;         /* borrowed */
+    int64_t in_each, out_each; /* channels of a group */
+    int64_t taps;
+    int64_t phases[2];            /* that have taps, in y and x */
+    int64_t height, width, plane; /* of a phase plane; plane: in floats, padded */
+    int64_t reach;                /* the largest shift */
+    int64_t rows_in, rows_out;    /* channels per tile of forward's and backward's products */
+    int64_t *into_planes;         /* owned: the shift of each channel and tap */
+    int64_t *into_grads; /* the same for backward, in the same block: the taps of a phase are together */
+} mt__shifts;
+
+/* False: columns are better, or there is no memory. */
+bool mt__shifts_init(mt__shifts *s, const mt__conv *c);
+void mt__shifts_fini(mt__shifts *s);
+
+/* In floats: packed weights of one direction, room that a thread needs, all zeros at first. */
+int64_t mt__shifts_packed(const mt__shifts *s);
+int64_t mt__shifts_room(const mt__shifts *s);
+void mt__shifts_pack(const mt__shifts *s, const float *weight, float *packed);
+void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *packed);
+
+/* One image and group. The pointers are those of the group: image, out, grad: its first channel; bias: its first,
+ * or NULL; packed: of all groups. */
+void mt__shifts_forward(const mt__shifts *s, int64_t group, const float *image, const float *packed,
+                        const float *bias, float *out, float *room);
+void mt__shifts_backward_input(const mt__shifts *s, int64_t group, const float *grad, const float *packed,
+                               float *grad_image, float *room);
+/* Adds to grad_weight. */
+void mt__shifts_backward_weight(const mt__shifts *s, const float *grad, const float *image,
+                                float *grad_weight, float *room);
+
+bool mt__all_finite(const float *x, int64_t n);
+
+#endif
