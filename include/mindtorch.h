@@ -458,9 +458,14 @@ MT_API mt_status mt_set_data(mt_tensor *t, const mt_tensor *from);
 MT_API mt_status mt_alias(const mt_tensor *t, mt_tensor **out);
 /* t becomes a leaf that requires no gradient. Refused for views that autograd tracks. */
 MT_API mt_status mt_forget_history(mt_tensor *t);
+/* t's Python object is gone: releases its reference, and notes circles of references that t may be part of
+ * (its gradient has a graph). Such circles are freed now and then, or by mt_collect_cycles(). Both are for one
+ * thread at a time. */
+MT_API void mt_disown(mt_tensor *t);
+MT_API void mt_collect_cycles(void);
 /* For cycle collectors: visits what only t keeps alive (nothing if there are other references to t), or drops
- * it. */
-typedef int mt_visit_fn(mt_hook_fn *hook, void *user, void *arg); /* nonzero stops the visit */
+ * it: the user data of hooks and of the custom function that made t. Nonzero stops the visit. */
+typedef int mt_visit_fn(mt_hook_fn *hook, mt_custom_fn *custom, void *user, void *arg); /* one of the two is NULL */
 MT_API int mt_hooks_visit(const mt_tensor *t, mt_visit_fn *visit, void *arg);
 MT_API void mt_hooks_clear(mt_tensor *t);
 

@@ -19,10 +19,11 @@ from mindtorch_v2._C import (  # noqa: F401
 from mindtorch_v2 import autograd
 from mindtorch_v2._functions import (  # noqa: F401
     allclose, as_tensor, asarray, broadcast_tensors, broadcast_to, einsum, equal, finfo, iinfo,
-    is_floating_point, is_tensor, isclose, memory_format, movedim, numel, result_type, std, std_mean, var, var_mean,
+    is_floating_point, is_tensor, isclose, memory_format, moveaxis, movedim, numel, ravel, result_type, std, std_mean, var, var_mean,
     where,
 )
-from mindtorch_v2._tensor_str import get_printoptions, set_printoptions  # noqa: F401
+from mindtorch_v2._names import is_function as _is_function
+from mindtorch_v2._tensor_str import set_printoptions  # noqa: F401
 from mindtorch_v2.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from mindtorch_v2.random import (  # noqa: F401
     Generator, default_generator, get_rng_state, manual_seed, seed, set_rng_state,
@@ -35,10 +36,10 @@ FloatTensor = Tensor
 strided = "torch.strided"
 contiguous_format, preserve_format, channels_last = (memory_format(_i) for _i in range(3))
 
-globals().update(random.FUNCTIONS)
+globals().update(random._FUNCTIONS)
 # Every op of the table that the imports above do not wrap.
 _single = {_row[0] for _row in _C._op_table()} - {_row[1] for _row in _C._op_table()}  # ids of single overloads
-globals().update({_name: _op for _name, _op in vars(_C.ops).items() if _name not in _single and _name[0] != "_" and _name not in globals()})
+globals().update({_name: _op for _name, _op in vars(_C.ops).items() if _name not in _single and _is_function(_name) and _name not in globals()})
 
 from mindtorch_v2 import _schema, _tensor  # noqa: E402,F401  (gives _C its schemas, Tensor the rest of its methods)
 

@@ -127,6 +127,13 @@ def movedim(input, source, destination):
     return input.movedim(source, destination)
 
 
+moveaxis = movedim
+
+
+def ravel(input):
+    return input.reshape(-1)
+
+
 def spread(op, input, dim, unbiased, keepdim, correction, out=None):
     """var and std: also with PyTorch's older argument, unbiased."""
     if isinstance(dim, builtins.bool):

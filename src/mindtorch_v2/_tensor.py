@@ -3,6 +3,7 @@ import builtins
 
 from mindtorch_v2 import _C, autograd
 from mindtorch_v2._functions import spread
+from mindtorch_v2._names import is_method
 from mindtorch_v2._tensor_str import tensor_str
 
 Tensor = _C.Tensor
@@ -269,6 +270,11 @@ def ravel(self):
 def bitwise_not_(self):
     return self.copy_(~self)
 
+
+_method(movedim, "moveaxis")
+for _name in vars(ops):
+    if not _name.startswith("_") and not is_method(_name) and _name in vars(Tensor):
+        delattr(Tensor, _name)
 
 Tensor.is_sparse = False
 Tensor.is_meta = False

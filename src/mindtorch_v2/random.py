@@ -16,7 +16,7 @@ class Generator:
         self._state = bytearray(_C._random_bytes())
 
     @contextlib.contextmanager
-    def active(self):
+    def _active(self):
         """In this context all random numbers come from this generator."""
         _C._random_swap(self._state)
         try:
@@ -25,12 +25,12 @@ class Generator:
             _C._random_swap(self._state)
 
     def manual_seed(self, seed):
-        with self.active():
+        with self._active():
             _C.manual_seed(seed)
         return self
 
     def initial_seed(self):
-        with self.active():
+        with self._active():
             return _C.initial_seed()
 
     def seed(self):
@@ -52,7 +52,7 @@ class _Default(Generator):
     """The generator that the runtime draws from by default."""
 
     @contextlib.contextmanager
-    def active(self):
+    def _active(self):
         yield self
 
     def get_state(self):
@@ -102,20 +102,20 @@ def fork_rng(devices=None, enabled=True):
             default_generator.set_state(state)
 
 
-def drawing(op):
+def _drawing(op):
     """Adds PyTorch's `generator` argument to the op."""
 
     @functools.wraps(op)
     def draw(*args, generator=None, **kwargs):
         if generator is None:
             return op(*args, **kwargs)
-        with generator.active():
+        with generator._active():
             return op(*args, **kwargs)
 
     return draw
 
 
-FUNCTIONS = {name: drawing(getattr(ops, name)) for name in ("bernoulli", "multinomial", "rand", "randint", "randn", "randperm")}
-METHODS = {name: drawing(getattr(_C.Tensor, name)) for name in ("bernoulli_", "multinomial", "normal_", "random_", "uniform_")}
-for _name, _method in METHODS.items():
+_FUNCTIONS = {name: _drawing(getattr(ops, name)) for name in ("bernoulli", "multinomial", "rand", "randint", "randn", "randperm")}
+_METHODS = {name: _drawing(getattr(_C.Tensor, name)) for name in ("bernoulli_", "multinomial", "normal_", "random_", "uniform_")}
+for _name, _method in _METHODS.items():
     setattr(_C.Tensor, _name, _method)

@@ -79,7 +79,7 @@ static PyType_Slot node_slots[] = {
     {Py_tp_hash, node_hash},
     {0, NULL},
 };
-static PyType_Spec node_spec = {"mindtorch_v2.autograd.Node", sizeof(node_object), 0,
+static PyType_Spec node_spec = {"mindtorch_v2.autograd.graph.Node", sizeof(node_object), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
 
 int mtpy_autograd_init(PyObject *module)
@@ -248,23 +248,6 @@ static void drop_object(void *user)
     PyGILState_Release(state);
 }
 
-typedef struct visitor {
-    visitproc visit;
-    void *arg;
-} visitor;
-
-static int visit_hook(mt_hook_fn *hook, void *user, void *arg)
-{
-    const visitor *v = arg;
-    return hook == run_hook || hook == run_post_hook ? v->visit(user, v->arg) : 0;
-}
-
-int mtpy_hooks_traverse(mt_tensor *t, visitproc visit, void *arg)
-{
-    visitor v = {visit, arg};
-    return mt_hooks_visit(t, visit_hook, &v);
-}
-
 static PyObject *add_hook(PyObject *args, mt_hook_fn *fn,
                           mt_status (*add)(mt_tensor *, mt_hook_fn *, void (*)(void *), void *, uint64_t *))
 {
@@ -365,6 +348,25 @@ static mt_status run_custom(void *user, mt_tensor *const *grads, mt_tensor **inp
     return status == 0 ? MT_OK : MT_E_CALLBACK;
 }
 
+typedef struct visitor {
+    visitproc visit;
+    void *arg;
+} visitor;
+
+static int visit_function(mt_hook_fn *hook, mt_custom_fn *fn, void *user, void *arg)
+{
+    const visitor *v = arg;
+    if (fn == run_custom)
+        return v->visit(((const custom *)user)->callable, v->arg);
+    return hook == run_hook || hook == run_post_hook ? v->visit(user, v->arg) : 0;
+}
+
+int mtpy_hooks_traverse(mt_tensor *t, visitproc visit, void *arg)
+{
+    visitor v = {visit, arg};
+    return mt_hooks_visit(t, visit_function, &v);
+}
+
 /* _custom_begin(name, inputs) -> what _custom_end and _custom_attach take */
 static PyObject *custom_begin(PyObject *module, PyObject *args)
 {
@@ -456,7 +458,22 @@ static PyObject *grad_enable(PyObject *module, PyObject *on)
     return truth < 0 ? NULL : PyBool_FromLong(mt_grad_enable(truth != 0));
 }
 
+/* A callback of the gc module: collect_cycles(phase, info) */
+static PyObject *collect_cycles(PyObject *module, PyObject *args)
+{
+    PyObject *phase, *info;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "UO!:_collect_cycles", &phase, &PyDict_Type, &info))
+        return NULL;
+    PyObject *generation = PyDict_GetItemString(info, "generation");
+    if (PyUnicode_CompareWithASCIIString(phase, "stop") == 0 && generation != NULL &&
+        PyLong_AsLong(generation) == 2)
+        mt_collect_cycles();
+    Py_RETURN_NONE;
+}
+
 PyMethodDef mtpy_autograd_functions[] = {
+    {"_collect_cycles", collect_cycles, METH_VARARGS, NULL},
     {"_backward", backward, METH_VARARGS, NULL},
     {"_hook_add", hook_add, METH_VARARGS, NULL},
     {"_post_hook_add", post_hook_add, METH_VARARGS, NULL},

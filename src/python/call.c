@@ -275,7 +275,10 @@ static struct {
     {MT_OP_transpose, "swapaxes", {0}, {0}}, {MT_OP_transpose, "swapdims", {0}, {0}},
     {MT_OP_ne, "not_equal", {0}, {0}},       {MT_OP_lt, "less", {0}, {0}},
     {MT_OP_le, "less_equal", {0}, {0}},      {MT_OP_gt, "greater", {0}, {0}},
-    {MT_OP_ge, "greater_equal", {0}, {0}},
+    {MT_OP_ge, "greater_equal", {0}, {0}},   {MT_OP_atan2, "arctan2", {0}, {0}},
+    {MT_OP_sub_, "subtract_", {0}, {0}},     {MT_OP_mul_, "multiply_", {0}, {0}},
+    {MT_OP_div_, "divide_", {0}, {0}},       {MT_OP_div_, "true_divide_", {0}, {0}},
+    {MT_OP_neg_, "negative_", {0}, {0}},     {MT_OP_clamp_, "clip_", {0}, {0}},
 };
 
 static const char *base_name(mt_op_id op)

@@ -65,10 +65,8 @@ static void dealloc(PyObject *self)
     Py_CLEAR(o->dict);
     mt_tensor *t = o->t;
     o->t = NULL;
-    if (LIKELY(t != NULL)) {
-        mt_python_set(t, NULL);
-        mt_release(t);
-    }
+    if (LIKELY(t != NULL))
+        mt_disown(t);
     if (type == mtpy.tensor && kept_count < KEPT)
         kept[kept_count++] = o;
     else

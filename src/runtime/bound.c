@@ -110,11 +110,18 @@ static int visit_hooks(const mt__hooks *hooks, mt_visit_fn *visit, void *arg)
 {
     for (uint32_t i = 0; i < hooks->count; i++) {
         const mt__hook *hook = hooks->items[i];
-        int end = hook->fn != NULL ? visit(hook->fn, hook->user, arg) : 0;
+        int end = hook->fn != NULL ? visit(hook->fn, NULL, hook->user, arg) : 0;
         if (end != 0)
             return end;
     }
     return 0;
+}
+
+/* The node of t, if only t has it. */
+static mt_node *own_node(const mt_tensor *t)
+{
+    bool own = t->grad_fn != NULL && atomic_load_explicit(&t->grad_fn->refs, memory_order_relaxed) == 1;
+    return own ? t->grad_fn : NULL;
 }
 
 int mt_hooks_visit(const mt_tensor *t, mt_visit_fn *visit, void *arg)
@@ -129,9 +136,19 @@ int mt_hooks_visit(const mt_tensor *t, mt_visit_fn *visit, void *arg)
         if (end == 0)
             end = visit_hooks(&t->extra->post, visit, arg);
     }
-    if (end == 0 && t->grad_fn != NULL && atomic_load_explicit(&t->grad_fn->refs, memory_order_relaxed) == 1)
-        end = visit_hooks(&t->grad_fn->hooks, visit, arg);
+    const mt_node *node = own_node(t);
+    if (end == 0 && node != NULL)
+        end = visit_hooks(&node->hooks, visit, arg);
+    if (end == 0 && node != NULL && node->kind == MT__NODE_CUSTOM && node->user != NULL)
+        end = visit(NULL, node->custom, node->user, arg);
     return end;
+}
+
+static mt_status refuse_collected(void *user, mt_tensor *const *grads, mt_tensor **input_grads)
+{
+    (void)user, (void)grads, (void)input_grads;
+    return mt__fail(MT_E_RUNTIME, "the context of this function was collected with its result, and there is "
+                                  "no backward without it: keep a reference to the result");
 }
 
 void mt_hooks_clear(mt_tensor *t)
@@ -142,6 +159,15 @@ void mt_hooks_clear(mt_tensor *t)
         mt__hooks_free(&t->extra->hooks);
         mt__hooks_free(&t->extra->post);
     }
-    if (t->grad_fn != NULL && atomic_load_explicit(&t->grad_fn->refs, memory_order_relaxed) == 1)
-        mt__hooks_free(&t->grad_fn->hooks);
+    mt_node *node = own_node(t);
+    if (node != NULL)
+        mt__hooks_free(&node->hooks);
+    if (node != NULL && node->kind == MT__NODE_CUSTOM && node->user != NULL) {
+        void *user = node->user;
+        node->custom = refuse_collected;
+        node->user = NULL;
+        if (node->drop != NULL)
+            node->drop(user);
+        node->drop = NULL;
+    }
 }

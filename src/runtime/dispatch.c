@@ -67,8 +67,15 @@ mt_status mt__mixed_devices(const mt__op *op, mt_device a, mt_device b)
                     mt__device_text(a), mt__device_text(b), op->name);
 }
 
-/* A 0-dim tensor may stay on the CPU while the others are elsewhere, if the op accepts it as a number. */
-static inline mt_status look_at(const mt__op *op, const mt_tensor *t, facts *f)
+/* Indices may be on the CPU, wherever the indexed tensor is: ops/index.c copies them. */
+static bool is_index(const mt__op *op, const mt_value *list, const mt_tensor *t)
+{
+    return list != NULL && MT_DEVICE_TYPE(t->device) == 0 && strstr(op->schema, "Tensor?[] indices") != NULL;
+}
+
+/* A 0-dim tensor may stay on the CPU while the others are elsewhere, if the op accepts it as a number.
+ * list: that t is in, or NULL. */
+static inline mt_status look_at(const mt__op *op, const mt_value *list, const mt_tensor *t, facts *f)
 {
     f->tracked |= mt__tracks(t);
     if (MT__LIKELY(f->has_device && f->device == t->device))
@@ -83,6 +90,8 @@ static inline mt_status look_at(const mt__op *op, const mt_tensor *t, facts *f)
         f->host_number = true;
         return MT_OK;
     }
+    if (is_index(op, list, t))
+        return MT_OK;
     return mt__mixed_devices(op, f->device, t->device);
 }
 
@@ -109,11 +118,11 @@ static mt_status examine(const mt__op *op, const mt_value *args, facts *f)
             if (v->kind != MT_NONE || !p->optional)
                 return bad_argument(op, i, v);
         } else if (v->kind == MT_TENSOR) {
-            status = look_at(op, v->as.tensor, f);
+            status = look_at(op, NULL, v->as.tensor, f);
         } else if (v->kind == MT_TENSORS) {
             for (uint32_t k = 0; k < v->count && status == MT_OK; k++)
                 if (v->as.tensors[k] != NULL)
-                    status = look_at(op, v->as.tensors[k], f);
+                    status = look_at(op, v, v->as.tensors[k], f);
         } else if (MT__UNLIKELY(p->type == MT_TYPE_DEVICE)) {
             f->device = (mt_device)v->as.i;
             f->has_device = true;

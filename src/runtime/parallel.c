@@ -40,7 +40,6 @@ static atomic_flag section = ATOMIC_FLAG_INIT; /* held by the owner of the job *
 static int started;                            /* workers; guarded by section */
 static _Atomic int wanted;                     /* threads; 0: not determined yet */
 static _Thread_local bool in_section;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 /* ----------------------------------------------------------------------------------------------- sleeping */
 
@@ -120,7 +119,7 @@ static void forget_workers(void)
     atomic_flag_clear(&section);
 }
 
-static void watch_forks(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(NULL, NULL, forget_workers);
 }
@@ -129,7 +128,6 @@ static void start_workers(int count)
 {
     sigset_t all, before;
     pthread_attr_t attr;
-    pthread_once(&fork_once, watch_forks);
     if (pthread_attr_init(&attr) != 0)
         return;
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

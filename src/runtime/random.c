@@ -2,7 +2,8 @@
  * CPU generator, so that equal seeds give equal numbers.
  *
  * One generator for the process. Lock rank: leaf; mt__chance_begin() takes the lock, mt__chance_end()
- * releases it, and a whole tensor is drawn in between, so that draws of different threads do not mix.
+ * releases it, and a whole tensor is drawn in between, so that draws of different threads do not mix. A fork
+ * waits for the draw of another thread, so that the child has a whole state and a free lock.
  */
 #include "runtime/chance.h"
 #include <pthread.h>
@@ -11,7 +12,8 @@
 #define SHIFT 397
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static mt__chance generator; /* guarded by lock */
+static mt__chance generator;      /* guarded by lock */
+static MT__FAST_TLS bool drawing; /* this thread holds the lock */
 
 static void seed_generator(mt__chance *g, uint64_t seed)
 {
@@ -27,6 +29,7 @@ static void seed_generator(mt__chance *g, uint64_t seed)
 mt__chance *mt__chance_begin(void)
 {
     pthread_mutex_lock(&lock);
+    drawing = true;
     if (!generator.seeded)
         seed_generator(&generator, 67280421310721u); /* PyTorch's default */
     return &generator;
@@ -34,7 +37,26 @@ mt__chance *mt__chance_begin(void)
 
 void mt__chance_end(void)
 {
+    drawing = false;
     pthread_mutex_unlock(&lock);
+}
+
+/* A signal handler may fork in the middle of this thread's draw, which goes on in the child: it keeps the lock. */
+static void before_fork(void)
+{
+    if (!drawing)
+        pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+    if (!drawing)
+        pthread_mutex_unlock(&lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork);
 }
 
 void mt_manual_seed(uint64_t seed)

@@ -554,6 +554,18 @@ def one_per_row(made):
     return int(np.prod(made.args[1])) == 1
 
 
+def no_spread(made):
+    """A row (layer_norm) or a channel (batch_norm) of equal elements."""
+    a = made.args[0]
+    x = a.memory if a.view[0] is None else np.lib.stride_tricks.as_strided(a.memory[a.view[2]:], a.view[0], [n * a.memory.itemsize for n in a.view[1]])
+    rows = x.reshape(-1, int(np.prod(made.args[1]))) if "layer" in made.op.id else np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
+    return bool(np.any(np.ptp(rows, 1) == 0))
+
+
+def equal_elements(made):
+    return any(a.memory.size and a.memory.dtype.kind == "f" and np.ptp(a.memory) == 0 for a in _arrays(made))
+
+
 def strided_weight(made):
     return isinstance(made.args[1], Array) and made.args[1].view[0] is not None
 
@@ -571,24 +583,32 @@ def near_bounds(made):
 KNOWN = [
     ("nonzero", "strides of result", None, "PyTorch returns the transpose of what it computed"),
     ("index flip binary_cross_entropy _to_copy index_put", "strides of result", None, "ours is contiguous, PyTorch's like an operand's"),
-    ("conv1d conv2d convolution max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d", "strides of result", None,
+    ("conv1d conv2d convolution batch_norm native_batch_norm max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d", "strides of result", None,
      "PyTorch keeps channels_last there"),
     ("logical_and_", "call: only ours fails", None, "PyTorch keeps the old history, whose gradient is wrong for the new values"),
     ("norm", "call: only theirs fails", "match any schema", "PyTorch's overloads have no default for p"),
     ("rsub", "call: only theirs fails", "match any schema", "alpha=True"),
     ("sum_dim mean_dim", "call: only ours fails", 'missing 1 required', "PyTorch took the overload without dim"),
     ("logsumexp", "call: only theirs fails", "broadcast shape", "PyTorch fails for an empty list of dims"),
+    ("std var", "values of result", equal_elements, "equal elements: PyTorch's is a rounding error, ours zero"),
+    ("std var", "second gradient", no_dims, "likewise"),
     ("std var", "gradient", no_dims, "PyTorch divides by zero for an empty list of dims"),
     ("mse_loss smooth_l1_loss", "gradient", broadcasts, "of shapes that broadcast, aten's own gradient is wrong (torch.nn.functional expands them first)"),
     ("batch_norm native_batch_norm", "gradient", strided_weight, "PyTorch ignores the stride of weight"),
     ("layer_norm native_layer_norm batch_norm native_batch_norm", "second backward: only theirs fails", "proper Tensor", "a defect of PyTorch: no weight"),
     ("layer_norm native_layer_norm", "gradient", one_per_row, "one element per row: rounding of a zero"),
+    ("layer_norm native_layer_norm batch_norm native_batch_norm", "gradient", no_spread, "equal elements: rounding of a zero, times 1 / sqrt(eps)"),
+    ("layer_norm native_layer_norm batch_norm native_batch_norm", "second gradient", no_spread, "equal elements: rounding of a zero, times 1 / eps"),
+    ("layer_norm native_layer_norm", "values of result", odd_values, "squares that overflow: PyTorch gives nan; of infinity: its mean is nan"),
+    ("layer_norm native_layer_norm", "gradient", odd_values, "squares that overflow, infinite weights: PyTorch gives nan in more places"),
+    ("layer_norm native_layer_norm", "second gradient", odd_values, "likewise"),
     ("native_layer_norm layer_norm", "values of result", no_elements, "rows without elements have no mean (nan); PyTorch leaves zeros"),
     ("nll_loss2d nll_loss2d_forward nll_loss_nd cross_entropy_loss", "backward: only theirs fails", "contiguous", "PyTorch requires contiguous memory there"),
     ("pow_from", "backward: only theirs fails", "INTERNAL ASSERT", "a defect of PyTorch: True ** tensor"),
     ("prod sum sum_dim prod_dim cumsum mean mean_dim", "call: only theirs fails", "Autograd not support dtype", "the result is an integer here, and has no gradient"),
     ("addcdiv addcdiv_", "backward: only theirs fails", "can't be cast", "integers among the operands"),
     ("smooth_l1_loss", "fails at backward", "bool tensor", "both refuse bool targets"),
+    ("smooth_l1_loss", "backward: only ours fails", "bool tensor", "bool targets, which PyTorch refuses unless beta is 0"),
     ("scaled_dot_product_attention", "values of result", odd_values, "a row of infinite or missing scores: PyTorch gives zeros, ours nan"),
     ("scaled_dot_product_attention", "gradient", odd_values, "likewise"),
     ("scaled_dot_product_attention", "second gradient", odd_values, "likewise"),

@@ -59,6 +59,7 @@ def fitting(kind, chance):
         "str": lambda: chance.choice(["none", "tanh", "what"]),
         "ScalarType": lambda: chance.choice([torch.float32, torch.float64, torch.int64, torch.bool, float]),
         "Device": lambda: chance.choice(["cpu", torch.device("cpu"), "npu:0", "nowhere"]),
+        "MemoryFormat": lambda: chance.choice([torch.contiguous_format, torch.preserve_format, torch.channels_last, 7]),
     }[kind]()
 
 

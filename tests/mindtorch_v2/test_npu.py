@@ -328,6 +328,34 @@ def test_threads_have_streams_of_their_own():
 # ----------------------------------------------------------------------------------------------------- the rest
 
 
+@pytest.mark.parametrize("index", [[1, 0], torch.tensor([1, 0, 1]), torch.tensor([True, False]), True, torch.tensor(1), (slice(None), [2, 0]),
+                                   (torch.tensor([1, 0]), torch.tensor([[2], [0]])), torch.arange(6.0).reshape(2, 3) > 2, np.array([1, 1]), [False, True],
+                                   (None, torch.tensor([1]))])
+def test_indices_may_be_on_the_cpu(index):
+    here = torch.arange(6.0).reshape(2, 3).requires_grad_()
+    there = here.detach().npu().requires_grad_()
+    assert there[index].device.type == "npu"
+    assert there[index].tolist() == here[index].tolist()
+    (there[index] ** 2).sum().backward()
+    (here[index] ** 2).sum().backward()
+    assert there.grad.tolist() == here.grad.tolist()
+    for value in (-1.0, [[-2.0]]):
+        new, old = there.detach().clone(), here.detach().clone()
+        new[index], old[index] = value, value
+        assert new.tolist() == old.tolist()
+
+
+def test_only_indices_may_be_on_the_cpu():
+    x = torch.ones(2, 3, device="npu")
+    for wrong in (lambda: x.cpu()[torch.tensor([1, 0], device="npu")], lambda: x.index_select(0, torch.tensor([1, 0])),
+                  lambda: x.gather(0, torch.zeros(1, 1, dtype=torch.int64)), lambda: x.__setitem__([0, 1], torch.ones(2, 3)),
+                  lambda: torch.cat([x, x.cpu()])):
+        with pytest.raises(RuntimeError, match="same device"):
+            wrong()
+    with pytest.raises(IndexError, match="index 2 is out of bounds"):
+        x[[2]].cpu()
+
+
 def test_a_forked_child_gets_an_error():
     x = torch.ones(3, device="npu")
     stream = torch.npu.Stream()

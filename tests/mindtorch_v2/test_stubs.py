@@ -31,7 +31,7 @@ def test_every_op_is_stubbed():
     functions, methods = (names_in(SRC / "mindtorch_v2/__init__.pyi", c) for c in (None, "Tensor"))
     for row in torch._C._op_table():
         name = row[1]
-        if not name.startswith("_") and not name.endswith("_backward"):
+        if (hasattr(torch, name) or hasattr(torch.Tensor, name)) and not name.startswith("_"):
             assert name in functions | methods, name
 
 
@@ -41,7 +41,7 @@ def test_functions_that_take_out_say_so():
         if isinstance(node, ast.FunctionDef):
             functions.setdefault(node.name, []).append(ast.unparse(node.args))
     outs = {row[1] for row, out in zip(torch._C._op_table(), torch._C._out_overloads()) if out is not None}
-    assert {name for name, texts in functions.items() if any("out:" in text for text in texts)} == {o for o in outs if o[0] != "_"}
+    assert {name for name, texts in functions.items() if any("out:" in text for text in texts)} == {o for o in outs if o[0] != "_" and hasattr(torch, o)}
     assert functions["sin"] == ["input: Tensor, *, out: Tensor | None=None"]
     assert any(text.endswith("out: tuple[Tensor, Tensor] | None=None") for text in functions["max"])
     method = next(n for n in ast.parse((SRC / "mindtorch_v2/__init__.pyi").read_text()).body

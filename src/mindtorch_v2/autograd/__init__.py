@@ -1,15 +1,17 @@
 """Derivatives: backward, grad, custom functions, and grad mode."""
+import gc as _gc
+
 from mindtorch_v2 import _C
-from mindtorch_v2.autograd.function import Function, FunctionCtx, once_differentiable
+from mindtorch_v2.autograd import graph
+from mindtorch_v2.autograd.function import Function
 from mindtorch_v2.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from mindtorch_v2.autograd.gradcheck import gradcheck
 
-Node = _C.Node
 Variable = _C.Tensor
+_gc.callbacks.append(_C._collect_cycles)
 
 __all__ = [
-    "Function", "FunctionCtx", "Node", "Variable", "backward", "enable_grad", "grad", "gradcheck", "inference_mode",
-    "no_grad", "once_differentiable", "set_grad_enabled",
+    "Function", "Variable", "backward", "enable_grad", "grad", "gradcheck", "graph", "inference_mode", "no_grad", "set_grad_enabled",
 ]
 
 

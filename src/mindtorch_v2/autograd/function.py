@@ -1,6 +1,6 @@
 """Functions with a custom derivative."""
 from mindtorch_v2 import _C
-from mindtorch_v2.autograd.grad_mode import no_grad
+from mindtorch_v2.autograd.grad_mode import no_grad as _no_grad
 
 _FREED = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
@@ -84,7 +84,7 @@ class Function:
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, _C.Tensor) and a.requires_grad for a in args)
         split = getattr(cls, "setup_context", None)
-        with no_grad():
+        with _no_grad():
             result = cls.forward(*args, **kwargs) if split else cls.forward(ctx, *args, **kwargs)
             if split:
                 split(ctx, args, result)
@@ -135,7 +135,7 @@ def once_differentiable(function):
     """Decorates backward(): its result is not part of a graph."""
 
     def wrapper(ctx, *grads):
-        with no_grad():
+        with _no_grad():
             return function(ctx, *grads)
 
     return wrapper

@@ -131,7 +131,7 @@ def one_hot(tensor, num_classes=-1):
     return _ops.one_hot(tensor, num_classes)
 
 
-def pair(value):
+def _pair(value):
     return (value, value) if isinstance(value, int) else tuple(value)
 
 
@@ -158,7 +158,7 @@ def pad(input, pad, mode="constant", value=None):
 
 
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    stride, dilation = pair(stride), pair(dilation)
+    stride, dilation = _pair(stride), _pair(dilation)
     if isinstance(padding, str):
         if padding == "valid":
             padding = (0, 0)
@@ -172,7 +172,7 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
                 input = pad(input, [0, odd[1], 0, odd[0]])
         else:
             raise RuntimeError(f"Invalid padding string: '{padding}'")
-    return _ops.conv2d(input, weight, bias, stride, pair(padding), dilation, groups)
+    return _ops.conv2d(input, weight, bias, stride, _pair(padding), dilation, groups)
 
 
 conv1d = _ops.conv1d
@@ -180,18 +180,18 @@ conv1d = _ops.conv1d
 
 def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     op = _ops.max_pool2d_with_indices if return_indices else _ops.max_pool2d
-    return op(input, pair(kernel_size), [] if stride is None else pair(stride), pair(padding), pair(dilation), ceil_mode)
+    return op(input, _pair(kernel_size), [] if stride is None else _pair(stride), _pair(padding), _pair(dilation), ceil_mode)
 
 
 def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
     return _ops.avg_pool2d(
-        input, pair(kernel_size), [] if stride is None else pair(stride), pair(padding), ceil_mode, count_include_pad,
+        input, _pair(kernel_size), [] if stride is None else _pair(stride), _pair(padding), ceil_mode, count_include_pad,
         divisor_override,
     )  # fmt: skip
 
 
 def adaptive_avg_pool2d(input, output_size):
-    sizes = pair(output_size) if output_size is not None else (None, None)
+    sizes = _pair(output_size) if output_size is not None else (None, None)
     sizes = [input.shape[i - 2] if size is None else size for i, size in enumerate(sizes)]
     return _ops.adaptive_avg_pool2d(input, sizes)
 

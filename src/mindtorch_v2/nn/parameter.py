@@ -1,7 +1,7 @@
 """Parameter and Buffer: tensors that a Module registers when they are assigned to it."""
 
 import mindtorch_v2 as torch
-from ..utils._record import tag_parameter
+from ..utils._record import tag_parameter as _tag_parameter
 
 
 class Parameter(torch.Tensor):
@@ -11,7 +11,7 @@ class Parameter(torch.Tensor):
         if data is None:
             data = torch.empty(0)
         self = torch.Tensor._make_subclass(cls, data.detach(), requires_grad)
-        tag_parameter(self)
+        _tag_parameter(self)
         return self
 
     def __deepcopy__(self, memo):

@@ -5,7 +5,7 @@ from .adam import Adam, AdamW
 from .adaptive import Adadelta, Adagrad, Adamax, NAdam, RAdam, RMSprop
 from .averaged import ASGD, Rprop, SparseAdam
 from .lbfgs import LBFGS
-from .optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from .optimizer import Optimizer
 from .sgd import SGD
 
 __all__ = [

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 
 import mindtorch_v2 as torch
-from .optimizer import Optimizer, number
+from .optimizer import Optimizer, number as _number
 
 __all__ = [
     "LRScheduler", "LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR",
@@ -28,7 +28,7 @@ _EPOCH_WARNING = (
 def _set(group, key, value):
     """Sets a value; a tensor is updated in place."""
     if isinstance(group[key], torch.Tensor):
-        group[key].fill_(number(value))
+        group[key].fill_(_number(value))
     else:
         group[key] = value
 

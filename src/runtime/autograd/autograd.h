@@ -186,11 +186,16 @@ void mt__leaf_unlock(const mt_tensor *leaf);
 void mt__saved_lock(const mt_node *node);
 void mt__saved_unlock(const mt_node *node);
 
+/* Around a run of the engine: while one is held, no circles are collected. */
+void mt__cycles_hold(void);
+void mt__cycles_release(void);
+
 /* After a backward pass that does not keep the graph: releases what the node saved. */
 void mt__node_let_go(mt_node *node);
 /* Runs and records the node's function; outs, one per edge and initially NULL, receive owned references. */
 mt_status mt__node_run(mt_node *node, mt_tensor **grads, mt_tensor **outs);
 void mt__copy_slices_let_go(mt_node *node);
+mt_node *mt__copy_slices_inner(const mt_node *node); /* borrowed */
 mt_status mt__copy_slices_run(mt_node *node, mt_tensor *const *grads, mt_tensor **outs);
 const char *mt__keep_name(const char *name); /* an interned copy, never freed */
 void mt__describe_tensor(mtp_input *in, mtp_identity *identity, mt_tensor *t);

@@ -736,11 +736,13 @@ mt_status mt_backward_from(mt_tensor *const *roots, mt_tensor *const *grads, uin
         out[i] = NULL;
     bool was = mt_grad_enable(e.options->create_graph);
     const engine *outer = current;
+    mt__cycles_hold();
     current = &e;
     mt_status status = walk(&e, roots, grads, count, out);
     current = outer;
     mt_grad_enable(was);
     clean(&e);
+    mt__cycles_release();
     for (uint32_t i = 0; status != MT_OK && out != NULL && i < e.options->input_count; i++) {
         mt_release(out[i]);
         out[i] = NULL;

@@ -239,9 +239,14 @@ mt_status mt__rebase(mt_tensor *t, mt_node *node)
     return status;
 }
 
+mt_node *mt__copy_slices_inner(const mt_node *node)
+{
+    return ((slices *)node->user)->inner;
+}
+
 void mt__copy_slices_let_go(mt_node *node)
 {
-    mt__node_let_go(((slices *)node->user)->inner);
+    mt__node_let_go(mt__copy_slices_inner(node));
 }
 
 /* Memory like the base's, writable through the view's strides. */

@@ -189,11 +189,15 @@ static mt_status open_npu(unsigned index, mt__npu **out)
     return MT_OK;
 }
 
-/* A driver does not survive a fork: the child forgets its devices, without locking (the lock may be held). */
+/* A driver does not survive a fork: the child forgets its devices, and the one that another thread was about to open. Their
+ * locks may be held. */
 static void forget_in_child(void)
 {
     for (unsigned i = 0; i < MT__NPUS_MAX; i++)
         forked |= atomic_exchange(&opened[i], NULL) != NULL;
+    if (pthread_mutex_trylock(&opening) != 0)
+        forked = true;
+    pthread_mutex_init(&opening, NULL);
 }
 
 mt__npu *mt__npu_opened(unsigned index)
@@ -227,8 +231,7 @@ mt_status mt__npu_of(mt_device device, mt__npu **out)
         if (status == MT_OK)
             atomic_store_explicit(&opened[index], *out, memory_order_release); /* pairs with mt__npu_opened */
         if (status == MT_OK && !registered)
-            registered =
-                mtp_flush_add(flush_all, NULL) == MTP_OK && pthread_atfork(NULL, NULL, forget_in_child) == 0;
+            registered = mtp_flush_add(flush_all, NULL) == MTP_OK;
     }
     pthread_mutex_unlock(&opening);
     return status;
@@ -287,4 +290,5 @@ mt_status mt_npu_describe(mt_device device, mt_npu_properties *out)
 __attribute__((constructor)) static void add_kernels(void)
 {
     mt__npu_register();
+    pthread_atfork(NULL, NULL, forget_in_child);
 }

@@ -26,6 +26,8 @@ static mt_status arange_size(const mt_value *from, const mt_value *to, const mt_
     if (!((step > 0 && end >= start) || (step < 0 && end <= start)))
         return mt__fail(MT_E_RUNTIME, "upper bound and lower bound inconsistent with step sign");
     double size = ceil((end - start) / step);
+    if (dtype == MT_INT64 && whole(by) == 0) /* counted in integers: arange(0, 7, 0.5, dtype=int64) */
+        return mt__fail(MT_E_VALUE, "step must be nonzero");
     if (dtype == MT_INT64 && whole(by) != 0 && fabs(start) < 9e18 && fabs(end) < 9e18) {
         int64_t a = whole(from), b = whole(to), s = whole(by);
         uint64_t way = s > 0 ? (uint64_t)b - (uint64_t)a : (uint64_t)a - (uint64_t)b;

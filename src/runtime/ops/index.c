@@ -32,8 +32,28 @@ static void drop_picks(void *user)
     free(p);
 }
 
+/* Indices on the CPU are copied to the device of self. */
+static mt_status move_index(const mt_tensor *self, mt_tensor **index)
+{
+    if (MT__LIKELY((*index)->device == self->device))
+        return MT_OK;
+    mt_value args[] = {mt_value_tensor(*index), mt_value_int(self->device)};
+    mt_tensor *moved;
+    mt_status status = mt_call(MT_OP_to_device, args, 2, &moved);
+    if (status == MT_OK) {
+        mt_release(*index);
+        *index = moved;
+    }
+    return status;
+}
+
 static mt_status add_index(mt__picks *p, const mt_tensor *self, mt_tensor *index, int dim) /* takes index */
 {
+    mt_status status = move_index(self, &index);
+    if (status != MT_OK) {
+        mt_release(index);
+        return status;
+    }
     if (dim >= self->rank || p->count == MT_MAX_RANK) {
         mt_release(index);
         return mt__fail(MT_E_INDEX, "too many indices for tensor of dimension %d", self->rank);

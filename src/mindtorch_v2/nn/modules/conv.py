@@ -5,7 +5,7 @@ import math
 import mindtorch_v2 as torch
 from .. import functional as F
 from .. import init
-from ..functional import pair
+from ..functional import _pair
 from ..parameter import Parameter
 from .module import Module
 
@@ -22,7 +22,7 @@ class Conv2d(Module):
             raise ValueError("in_channels must be divisible by groups")
         if out_channels % groups != 0:
             raise ValueError("out_channels must be divisible by groups")
-        stride = pair(stride)
+        stride = _pair(stride)
         if isinstance(padding, str):
             if padding not in ("same", "valid"):
                 raise ValueError(f"Invalid padding string '{padding}', should be one of {{'same', 'valid'}}")
@@ -32,10 +32,10 @@ class Conv2d(Module):
             raise ValueError(f"padding_mode must be one of {{'zeros'}}, but got padding_mode='{padding_mode}'")
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = pair(kernel_size)
+        self.kernel_size = _pair(kernel_size)
         self.stride = stride
-        self.padding = padding if isinstance(padding, str) else pair(padding)
-        self.dilation = pair(dilation)
+        self.padding = padding if isinstance(padding, str) else _pair(padding)
+        self.dilation = _pair(dilation)
         self.groups = groups
         self.padding_mode = padding_mode
         shape = (out_channels, in_channels // groups, *self.kernel_size)

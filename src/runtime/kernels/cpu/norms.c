@@ -34,6 +34,24 @@ typedef struct job {
 SUMS(float, f)
 SUMS(double, d)
 
+/* 1 / sqrt(variance). The squares of large elements overflow: then relative to the largest one, beside which eps is nothing. */
+#define RSTD(T, S)                                                                                           \
+    static T rstd_##S(const T *x, T mean, double variance, int64_t n)                                        \
+    {                                                                                                        \
+        double largest = 0, sum = 0;                                                                         \
+        if (MT__LIKELY(variance < INFINITY))                                                                 \
+            return (T)(1 / sqrt(variance));                                                                  \
+        for (int64_t i = 0; i < n; i++)                                                                      \
+            largest = fmax(largest, fabs((double)x[i] - (double)mean));                                      \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            double part = ((double)x[i] - (double)mean) / largest;                                           \
+            sum += part * part;                                                                              \
+        }                                                                                                    \
+        return (T)(1 / (largest * sqrt(sum / (double)n)));                                                   \
+    }
+RSTD(float, f)
+RSTD(double, d)
+
 #define LAYER_NORM(T, S)                                                                                     \
     MT__CLONES static void layer_norm_##S(int64_t begin, int64_t end, const job *j)                          \
     {                                                                                                        \
@@ -43,7 +61,7 @@ SUMS(double, d)
             const T *restrict x = (const T *)j->x + r * n;                                                   \
             T *restrict y = (T *)j->y + r * n;                                                               \
             T mean = (T)(sum_##S(x, x, x, 0, n) / (double)n);                                                \
-            T rstd = (T)(1 / sqrt(spread_##S(x, x, x, mean, n) / (double)n + j->eps));                       \
+            T rstd = rstd_##S(x, mean, spread_##S(x, x, x, mean, n) / (double)n + j->eps, n);                \
             ((T *)j->to_mean)[r] = mean;                                                                     \
             ((T *)j->to_rstd)[r] = rstd;                                                                     \
             if (w != NULL && b != NULL)                                                                      \

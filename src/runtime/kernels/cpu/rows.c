@@ -61,7 +61,7 @@ static double extreme_f64(double best, double v, bool largest)
         for (int64_t r = begin; r < end; r++) {                                                              \
             const T *x = (const T *)j->from + r * j->n;                                                      \
             double n = (double)j->n, free = n - j->parameter;                                                \
-            double var = spread_##S(x, sum_##S(x, 0, j->n) / n, j->n) / (free > 0 ? free : 0);               \
+            double var = spread_##S(x, sum_##S(x, 0, j->n) / n, j->n) / (free > 0 && n > 0 ? free : 0);      \
             ((T *)j->to)[r] = (T)(j->root ? sqrt(var) : var);                                                \
         }                                                                                                    \
     }                                                                                                        \

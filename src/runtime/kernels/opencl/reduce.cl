@@ -109,7 +109,7 @@ __kernel void NAME(long n, T correction, int root, __global const T *x, long x_a
     }
     if (me == 0) {
         const T left = (T)n - correction;
-        const T v = (T)(room[0] / (left > 0 ? left : 0));
+        const T v = n > 0 ? (T)(room[0] / (left > 0 ? left : 0)) : NAN;
         y[y_at + get_group_id(0)] = root ? sqrt(v) : v;
     }
 }

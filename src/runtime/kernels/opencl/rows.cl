@@ -111,6 +111,17 @@ __kernel void NAME(long n, T eps, int has_weight, int has_bias, __global const T
         s += (x[k] - m) * (x[k] - m);
     GROUP_FOLD(s, room, a + b)
     T r = 1 / sqrt(s / n + eps);
+    if (isinf(s)) { // the squares overflow: relative to the largest element
+        T most = 0;
+        for (long k = get_local_id(0); k < n; k += GROUP)
+            most = fmax(most, fabs(x[k] - m));
+        GROUP_FOLD(most, room, fmax(a, b))
+        s = 0;
+        for (long k = get_local_id(0); k < n; k += GROUP)
+            s += (x[k] - m) / most * ((x[k] - m) / most);
+        GROUP_FOLD(s, room, a + b)
+        r = 1 / (most * sqrt(s / n));
+    }
     for (long k = get_local_id(0); k < n; k += GROUP) {
         T v = (x[k] - m) * r;
         v = has_weight ? v * w[w_at + k] : v;
