@@ -14,6 +14,8 @@
  *               of_parts            that of the ops it is composed of
  *               not_differentiable  its results are constants to autograd
  *               not_implemented     backward through it fails, with its name
+ * Y(id) after a row: there is also the op in place, id_. Its row follows from the other's: self is written and
+ *   returned, form and derivative (mt__grad.in_place, if set) are the same; there is no out=.
  * Columns 3 and 4 are used by src/runtime/ops.c only. Rows may be added anywhere: ids never reach files.
  */
 #ifndef MINDTORCH_OPS_H
@@ -22,107 +24,97 @@
 /* clang-format off */
 
 /* elementwise with two operands; the result has the promoted dtype */
-#define MT_OPS_BINARY(X) \
-    X(add, "add.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, add) F(elements) O(out, CAST), add) \
-    X(add_, "add_.Tensor(Tensor(a!) self, Operand other, *, Scalar alpha=1) -> Tensor(a!)", K(binary, add) F(elements), add) \
-    X(sub, "sub.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, sub) O(out, CAST), sub) \
-    X(sub_, "sub_.Tensor(Tensor(a!) self, Operand other, *, Scalar alpha=1) -> Tensor(a!)", K(binary, sub), sub) \
+#define MT_OPS_BINARY(X, Y) \
+    X(add, "add.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, add) F(elements) O(out, CAST), add) Y(add) \
+    X(sub, "sub.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, sub) O(out, CAST), sub) Y(sub) \
     X(rsub, "rsub.Scalar(Tensor self, Operand other, Scalar alpha=1) -> Tensor", K(binary, rsub), rsub) \
-    X(mul, "mul.Tensor(Tensor self, Operand other) -> Tensor", K(binary, mul) F(elements) O(out, CAST), mul) \
-    X(mul_, "mul_.Tensor(Tensor(a!) self, Operand other) -> Tensor(a!)", K(binary, mul) F(elements), mul) \
-    X(div, "div.Tensor(Tensor self, Operand other) -> Tensor", K(binary_float, div) O(out, CAST), div) \
-    X(div_, "div_.Tensor(Tensor(a!) self, Operand other) -> Tensor(a!)", K(binary_float, div), div) \
-    X(floor_divide, "floor_divide(Tensor self, Operand other) -> Tensor", K(binary, floor_divide) O(out, CAST), not_implemented) \
-    X(remainder, "remainder.Tensor(Tensor self, Operand other) -> Tensor", K(binary, remainder) O(Tensor_out, CAST), remainder) \
-    X(pow, "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", K(binary, pow) O(Tensor_Scalar_out, CAST), pow_scalar) \
-    X(pow_tensor, "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", K(binary, pow) O(Tensor_Tensor_out, CAST), pow_tensor) \
+    X(mul, "mul.Tensor(Tensor self, Operand other) -> Tensor", K(binary, mul) F(elements) O(out, CAST), mul) Y(mul) \
+    X(div, "div.Tensor(Tensor self, Operand other) -> Tensor", K(binary_float, div) O(out, CAST), div) Y(div) \
+    X(floor_divide, "floor_divide(Tensor self, Operand other) -> Tensor", K(binary, floor_divide) O(out, CAST), not_implemented) Y(floor_divide) \
+    X(remainder, "remainder.Tensor(Tensor self, Operand other) -> Tensor", K(binary, remainder) O(Tensor_out, CAST), remainder) Y(remainder) \
+    X(pow, "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", K(binary, pow) O(Tensor_Scalar_out, CAST), pow_scalar) Y(pow) \
+    X(pow_tensor, "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", K(binary, pow) O(Tensor_Tensor_out, CAST), pow_tensor) Y(pow_tensor) \
     X(pow_from, "pow.Scalar(Scalar self, Tensor exponent) -> Tensor", K(binary, pow) O(Scalar_out, CAST), pow_from) \
-    X(pow_, "pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)", K(binary, pow), pow_scalar) \
     X(maximum, "maximum(Tensor self, Tensor other) -> Tensor", K(binary, maximum) O(out, CAST), maximum) \
     X(minimum, "minimum(Tensor self, Tensor other) -> Tensor", K(binary, minimum) O(out, CAST), minimum) \
-    X(atan2, "atan2(Tensor self, Tensor other) -> Tensor", K(binary_float, atan2) O(out, CAST), atan2) \
+    X(atan2, "atan2(Tensor self, Tensor other) -> Tensor", K(binary_float, atan2) O(out, CAST), atan2) Y(atan2) \
     X(eq, "eq.Tensor(Tensor self, Operand other) -> Tensor", K(compare, eq) O(Tensor_out, CAST), not_differentiable) \
     X(ne, "ne.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ne) O(Tensor_out, CAST), not_differentiable) \
     X(lt, "lt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, lt) O(Tensor_out, CAST), not_differentiable) \
     X(le, "le.Tensor(Tensor self, Operand other) -> Tensor", K(compare, le) O(Tensor_out, CAST), not_differentiable) \
     X(gt, "gt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, gt) O(Tensor_out, CAST), not_differentiable) \
     X(ge, "ge.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ge) O(Tensor_out, CAST), not_differentiable) \
-    X(logical_and, "logical_and(Tensor self, Tensor other) -> Tensor", K(compare, logical_and) O(out, CAST), not_differentiable) \
-    X(logical_and_, "logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)", K(compare, logical_and), not_differentiable) \
-    X(logical_or, "logical_or(Tensor self, Tensor other) -> Tensor", K(compare, logical_or) O(out, CAST), not_differentiable) \
-    X(logical_xor, "logical_xor(Tensor self, Tensor other) -> Tensor", K(compare, logical_xor) O(out, CAST), not_differentiable) \
-    X(bitwise_and, "bitwise_and.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_and) O(Tensor_out, CAST), not_differentiable) \
-    X(bitwise_or, "bitwise_or.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_or) O(Tensor_out, CAST), not_differentiable) \
-    X(bitwise_xor, "bitwise_xor.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_xor) O(Tensor_out, CAST), not_differentiable)
+    X(logical_and, "logical_and(Tensor self, Tensor other) -> Tensor", K(compare, logical_and) O(out, CAST), not_differentiable) Y(logical_and) \
+    X(logical_or, "logical_or(Tensor self, Tensor other) -> Tensor", K(compare, logical_or) O(out, CAST), not_differentiable) Y(logical_or) \
+    X(logical_xor, "logical_xor(Tensor self, Tensor other) -> Tensor", K(compare, logical_xor) O(out, CAST), not_differentiable) Y(logical_xor) \
+    X(bitwise_and, "bitwise_and.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_and) O(Tensor_out, CAST), not_differentiable) Y(bitwise_and) \
+    X(bitwise_or, "bitwise_or.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_or) O(Tensor_out, CAST), not_differentiable) Y(bitwise_or) \
+    X(bitwise_xor, "bitwise_xor.Tensor(Tensor self, Operand other) -> Tensor", K(bitwise, bitwise_xor) O(Tensor_out, CAST), not_differentiable) Y(bitwise_xor) \
+    X(__and__, "__and__.Tensor(Tensor self, Operand other) -> Tensor", C(and), of_parts) \
+    X(__or__, "__or__.Tensor(Tensor self, Operand other) -> Tensor", C(or), of_parts) \
+    X(__xor__, "__xor__.Tensor(Tensor self, Operand other) -> Tensor", C(xor), of_parts) \
+    X(__iand__, "__iand__.Tensor(Tensor(a!) self, Operand other) -> Tensor(a!)", C(iand), of_parts) \
+    X(__ior__, "__ior__.Tensor(Tensor(a!) self, Operand other) -> Tensor(a!)", C(ior), of_parts) \
+    X(__ixor__, "__ixor__.Tensor(Tensor(a!) self, Operand other) -> Tensor(a!)", C(ixor), of_parts) \
+    X(isclose, "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor", C(isclose), of_parts)
 
 /* elementwise with one or three operands */
-#define MT_OPS_UNARY(X) \
-    X(neg, "neg(Tensor self) -> Tensor", K(unary, neg) O(out, FOUND), neg) \
-    X(neg_, "neg_(Tensor(a!) self) -> Tensor(a!)", K(unary, neg), neg) \
-    X(abs, "abs(Tensor self) -> Tensor", K(unary, abs) O(out, FOUND), abs) \
-    X(sign, "sign(Tensor self) -> Tensor", K(unary, sign) O(out, FOUND), sign) \
-    X(sgn, "sgn(Tensor self) -> Tensor", K(unary, sign) O(out, FOUND), sgn) \
-    X(floor, "floor(Tensor self) -> Tensor", K(unary, floor) O(out, FOUND), floor) \
-    X(ceil, "ceil(Tensor self) -> Tensor", K(unary, ceil) O(out, FOUND), ceil) \
-    X(round, "round(Tensor self) -> Tensor", K(unary, round) O(out, FOUND), round) \
-    X(trunc, "trunc(Tensor self) -> Tensor", K(unary, trunc) O(out, FOUND), trunc) \
-    X(square, "square(Tensor self) -> Tensor", C(square) O(out, CAST), of_parts) \
-    X(exp, "exp(Tensor self) -> Tensor", K(unary_float, exp) O(out, CAST), exp) \
-    X(exp_, "exp_(Tensor(a!) self) -> Tensor(a!)", K(unary_float, exp), exp) \
-    X(expm1, "expm1(Tensor self) -> Tensor", K(unary_float, expm1) O(out, CAST), expm1) \
-    X(log, "log(Tensor self) -> Tensor", K(unary_float, log) O(out, CAST), log) \
-    X(log1p, "log1p(Tensor self) -> Tensor", K(unary_float, log1p) O(out, CAST), log1p) \
-    X(log2, "log2(Tensor self) -> Tensor", K(unary_float, log2) O(out, CAST), log2) \
-    X(sqrt, "sqrt(Tensor self) -> Tensor", K(unary_float, sqrt) O(out, CAST), sqrt) \
-    X(sqrt_, "sqrt_(Tensor(a!) self) -> Tensor(a!)", K(unary_float, sqrt), sqrt) \
-    X(rsqrt, "rsqrt(Tensor self) -> Tensor", K(unary_float, rsqrt) O(out, CAST), rsqrt) \
-    X(reciprocal, "reciprocal(Tensor self) -> Tensor", K(unary_float, reciprocal) O(out, CAST), reciprocal) \
-    X(sin, "sin(Tensor self) -> Tensor", K(unary_float, sin) O(out, CAST), sin) \
-    X(cos, "cos(Tensor self) -> Tensor", K(unary_float, cos) O(out, CAST), cos) \
-    X(tan, "tan(Tensor self) -> Tensor", K(unary_float, tan) O(out, CAST), tan) \
-    X(tanh, "tanh(Tensor self) -> Tensor", K(unary_float, tanh) O(out, CAST), tanh) \
-    X(sigmoid, "sigmoid(Tensor self) -> Tensor", K(unary_float, sigmoid) O(out, CAST), sigmoid) \
-    X(erf, "erf(Tensor self) -> Tensor", K(unary_float, erf) O(out, CAST), erf) \
+#define MT_OPS_UNARY(X, Y) \
+    X(neg, "neg(Tensor self) -> Tensor", K(unary, neg) O(out, FOUND), neg) Y(neg) \
+    X(abs, "abs(Tensor self) -> Tensor", K(unary, abs) O(out, FOUND), abs) Y(abs) \
+    X(sign, "sign(Tensor self) -> Tensor", K(unary, sign) O(out, FOUND), sign) Y(sign) \
+    X(sgn, "sgn(Tensor self) -> Tensor", K(unary, sign) O(out, FOUND), sgn) Y(sgn) \
+    X(floor, "floor(Tensor self) -> Tensor", K(unary, floor) O(out, FOUND), floor) Y(floor) \
+    X(ceil, "ceil(Tensor self) -> Tensor", K(unary, ceil) O(out, FOUND), ceil) Y(ceil) \
+    X(round, "round(Tensor self) -> Tensor", K(unary, round) O(out, FOUND), round) Y(round) \
+    X(trunc, "trunc(Tensor self) -> Tensor", K(unary, trunc) O(out, FOUND), trunc) Y(trunc) \
+    X(square, "square(Tensor self) -> Tensor", C(square) O(out, CAST), of_parts) Y(square) \
+    X(exp, "exp(Tensor self) -> Tensor", K(unary_float, exp) O(out, CAST), exp) Y(exp) \
+    X(expm1, "expm1(Tensor self) -> Tensor", K(unary_float, expm1) O(out, CAST), expm1) Y(expm1) \
+    X(log, "log(Tensor self) -> Tensor", K(unary_float, log) O(out, CAST), log) Y(log) \
+    X(log1p, "log1p(Tensor self) -> Tensor", K(unary_float, log1p) O(out, CAST), log1p) Y(log1p) \
+    X(log2, "log2(Tensor self) -> Tensor", K(unary_float, log2) O(out, CAST), log2) Y(log2) \
+    X(sqrt, "sqrt(Tensor self) -> Tensor", K(unary_float, sqrt) O(out, CAST), sqrt) Y(sqrt) \
+    X(rsqrt, "rsqrt(Tensor self) -> Tensor", K(unary_float, rsqrt) O(out, CAST), rsqrt) Y(rsqrt) \
+    X(reciprocal, "reciprocal(Tensor self) -> Tensor", K(unary_float, reciprocal) O(out, CAST), reciprocal) Y(reciprocal) \
+    X(sin, "sin(Tensor self) -> Tensor", K(unary_float, sin) O(out, CAST), sin) Y(sin) \
+    X(cos, "cos(Tensor self) -> Tensor", K(unary_float, cos) O(out, CAST), cos) Y(cos) \
+    X(tan, "tan(Tensor self) -> Tensor", K(unary_float, tan) O(out, CAST), tan) Y(tan) \
+    X(tanh, "tanh(Tensor self) -> Tensor", K(unary_float, tanh) O(out, CAST), tanh) Y(tanh) \
+    X(sigmoid, "sigmoid(Tensor self) -> Tensor", K(unary_float, sigmoid) O(out, CAST), sigmoid) Y(sigmoid) \
+    X(erf, "erf(Tensor self) -> Tensor", K(unary_float, erf) O(out, CAST), erf) Y(erf) \
     X(isnan, "isnan(Tensor self) -> Tensor", K(unary_truth, isnan), not_differentiable) \
     X(isinf, "isinf(Tensor self) -> Tensor", K(unary_truth, isinf), not_differentiable) \
     X(isfinite, "isfinite(Tensor self) -> Tensor", K(unary_truth, isfinite), not_differentiable) \
-    X(logical_not, "logical_not(Tensor self) -> Tensor", K(unary_truth, logical_not) O(out, CAST), not_differentiable) \
-    X(bitwise_not, "bitwise_not(Tensor self) -> Tensor", K(unary_bits, bitwise_not) O(out, FOUND), not_differentiable) \
-    X(relu, "relu(Tensor self) -> Tensor", K(unary, relu), relu) \
-    X(relu_, "relu_(Tensor(a!) self) -> Tensor(a!)", K(unary, relu), relu) \
+    X(logical_not, "logical_not(Tensor self) -> Tensor", K(unary_truth, logical_not) O(out, CAST), not_differentiable) Y(logical_not) \
+    X(bitwise_not, "bitwise_not(Tensor self) -> Tensor", K(unary_bits, bitwise_not) O(out, FOUND), not_differentiable) Y(bitwise_not) \
+    X(relu, "relu(Tensor self) -> Tensor", K(unary, relu), relu) Y(relu) \
     X(gelu, "gelu(Tensor self, *, str approximate='none') -> Tensor", K(unary_real, gelu) O(out, SAME), gelu) \
-    X(silu, "silu(Tensor self) -> Tensor", K(unary_real, silu) O(out, SAME), silu) \
+    X(silu, "silu(Tensor self) -> Tensor", K(unary_real, silu) O(out, SAME), silu) Y(silu) \
     X(softplus, "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", K(unary_real, softplus) O(out, SAME), softplus) \
-    X(leaky_relu, "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", K(unary_real, leaky_relu) O(out, SAME), leaky_relu) \
-    X(elu, "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor", K(unary_real, elu) O(out, SAME), elu) \
-    X(clamp, "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", K(clamp, clamp) O(out, FOUND), clamp) \
-    X(clamp_, "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)", K(clamp, clamp), clamp) \
-    X(clamp_min, "clamp_min(Tensor self, Scalar min) -> Tensor", K(clamp_min, clamp_min) O(out, FOUND), clamp_min) \
-    X(hardtanh, "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", K(hardtanh, clamp) O(out, FOUND), hardtanh) \
-    X(hardtanh_, "hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)", K(hardtanh, clamp), hardtanh_) \
-    X(relu6, "relu6(Tensor self) -> Tensor", C(relu6), of_parts) \
-    X(relu6_, "relu6_(Tensor(a!) self) -> Tensor(a!)", C(relu6_), of_parts) \
+    X(leaky_relu, "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", K(unary_real, leaky_relu) O(out, SAME), leaky_relu) Y(leaky_relu) \
+    X(elu, "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor", K(unary_real, elu) O(out, SAME), elu) Y(elu) \
+    X(clamp, "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", K(clamp, clamp) O(out, FOUND), clamp) Y(clamp) \
+    X(clamp_min, "clamp_min(Tensor self, Scalar min) -> Tensor", K(clamp_min, clamp_min) O(out, FOUND), clamp_min) Y(clamp_min) \
+    X(hardtanh, "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", K(hardtanh, clamp) O(out, FOUND), hardtanh) Y(hardtanh) \
+    X(relu6, "relu6(Tensor self) -> Tensor", C(relu6), of_parts) Y(relu6) \
     X(where, "where.self(Tensor condition, Operand self, Operand other) -> Tensor", K(where, where) O(self_out, SAME), where) \
-    X(masked_fill, "masked_fill.Scalar(Tensor self, Tensor mask, Operand value) -> Tensor", K(masked_fill, masked_fill), masked_fill) \
-    X(masked_fill_, "masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Operand value) -> Tensor(a!)", K(masked_fill, masked_fill), masked_fill) \
-    X(addcmul, "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", K(addc, addcmul) O(out, CAST), addcmul) \
-    X(addcmul_, "addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)", K(addc, addcmul), addcmul) \
-    X(addcdiv, "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", K(addc, addcdiv) O(out, CAST), addcdiv) \
-    X(addcdiv_, "addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)", K(addc, addcdiv), addcdiv) \
-    X(lerp, "lerp.Scalar(Tensor self, Tensor end, Operand weight) -> Tensor", K(lerp, lerp) O(Scalar_out, CAST), lerp) \
-    X(lerp_, "lerp_.Scalar(Tensor(a!) self, Tensor end, Operand weight) -> Tensor(a!)", K(lerp, lerp), lerp) \
+    X(masked_fill, "masked_fill.Scalar(Tensor self, Tensor mask, Operand value) -> Tensor", K(masked_fill, masked_fill), masked_fill) Y(masked_fill) \
+    X(addcmul, "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", K(addc, addcmul) O(out, CAST), addcmul) Y(addcmul) \
+    X(addcdiv, "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", K(addc, addcdiv) O(out, CAST), addcdiv) Y(addcdiv) \
+    X(lerp, "lerp.Scalar(Tensor self, Tensor end, Operand weight) -> Tensor", K(lerp, lerp) O(Scalar_out, CAST), lerp) Y(lerp) \
     X(threshold_backward, "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor", K(pair, threshold_backward), threshold_backward) \
     X(tanh_backward, "tanh_backward(Tensor grad_output, Tensor output) -> Tensor", K(pair, tanh_backward), tanh_backward) \
     X(sigmoid_backward, "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor", K(pair, sigmoid_backward), sigmoid_backward) \
     X(gelu_backward, "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor", K(pair, gelu_backward), gelu_backward) \
     X(silu_backward, "silu_backward(Tensor grad_output, Tensor self) -> Tensor", K(pair, silu_backward), silu_backward) \
     X(softplus_backward, "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor", K(pair, softplus_backward), softplus_backward) \
-    X(leaky_relu_backward, "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor", K(pair, leaky_relu_backward), leaky_relu_backward) \
+    X(leaky_relu_backward, "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor", K(leaky_relu_backward, leaky_relu_backward), leaky_relu_backward) \
     X(hardtanh_backward, "hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor", K(pair, hardtanh_backward), hardtanh_backward) \
     X(elu_backward, "elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor", K(elu_backward, elu_backward), elu_backward)
 
 /* views, copies, joining and splitting */
-#define MT_OPS_SHAPE(X) \
+#define MT_OPS_SHAPE(X, Y) \
     X(as_strided, "as_strided(Tensor(a) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a)", V(as_strided), as_strided) \
     X(view, "view(Tensor(a) self, int[...] size) -> Tensor(a)", V(view), view) \
     X(_unsafe_view, "_unsafe_view(Tensor self, int[] size) -> Tensor", V(view), unsafe_view) \
@@ -131,6 +123,7 @@
     X(t, "t(Tensor(a) self) -> Tensor(a)", V(t), t) \
     X(transpose, "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", V(transpose), transpose) \
     X(permute, "permute(Tensor(a) self, int[...] dims) -> Tensor(a)", V(permute), permute) \
+    X(movedim, "movedim.intlist(Tensor(a) self, int[1] source, int[1] destination) -> Tensor(a)", C(movedim), of_parts) \
     X(expand, "expand(Tensor(a) self, int[...] size, *, bool implicit=False) -> Tensor(a)", V(expand), expand) \
     X(expand_as, "expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", C(expand_as), of_parts) \
     X(view_as, "view_as(Tensor(a) self, Tensor other) -> Tensor(a)", C(view_as), of_parts) \
@@ -152,6 +145,9 @@
     X(to_dtype, "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_dtype), of_parts) \
     X(to_device, "to.device(Tensor(a) self, Device device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_device), of_parts) \
     X(_to_copy, "_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False) -> Tensor", K(to_copy, to_copy), to_copy) \
+    X(type_as, "type_as(Tensor self, Tensor other) -> Tensor", C(type_as), of_parts) \
+    X(pad, "pad(Tensor self, int[] pad, str mode='constant', float? value=None) -> Tensor", C(pad), of_parts) \
+    X(constant_pad_nd, "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor", K(constant_pad_nd, constant_pad_nd), constant_pad_nd) \
     X(cat, "cat(Tensor[] tensors, int dim=0) -> Tensor", K(cat, cat) O(out, CAST), cat) \
     X(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor", K(stack, stack) O(out, CAST), stack) \
     X(repeat, "repeat(Tensor self, int[...] repeats) -> Tensor", K(repeat, repeat), repeat) \
@@ -164,7 +160,7 @@
     X(diagonal_backward, "diagonal_backward(Tensor grad_output, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor", C(diagonal_backward), of_parts)
 
 /* indexing by tensors */
-#define MT_OPS_INDEX(X) \
+#define MT_OPS_INDEX(X, Y) \
     X(index, "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", K(index, index), index) \
     X(index_put_, "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", K(index_put, index_put), index_put) \
     X(_index_put_impl_, "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)", K(index_put, index_put), index_put) \
@@ -173,10 +169,8 @@
     X(index_add_, "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)", K(index_add, index_add), index_add) \
     X(gather, "gather(Tensor self, int dim, Tensor index) -> Tensor", K(gather, gather) O(out, SAME), gather) \
     X(gather_backward, "gather_backward(Tensor grad, Tensor self, int dim, Tensor index) -> Tensor", C(gather_backward), of_parts) \
-    X(scatter, "scatter.src(Tensor self, int dim, Tensor index, Operand src) -> Tensor", K(scatter, scatter) O(src_out, SAME), scatter) \
-    X(scatter_, "scatter_.src(Tensor(a!) self, int dim, Tensor index, Operand src) -> Tensor(a!)", K(scatter, scatter), scatter) \
-    X(scatter_add, "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", K(scatter_add, scatter_add) O(out, SAME), scatter_add) \
-    X(scatter_add_, "scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", K(scatter_add, scatter_add), scatter_add) \
+    X(scatter, "scatter.src(Tensor self, int dim, Tensor index, Operand src) -> Tensor", K(scatter, scatter) O(src_out, SAME), scatter) Y(scatter) \
+    X(scatter_add, "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", K(scatter_add, scatter_add) O(out, SAME), scatter_add) Y(scatter_add) \
     X(masked_select, "masked_select(Tensor self, Tensor mask) -> Tensor", C(masked_select) O(out, SAME), of_parts) \
     X(nonzero, "nonzero(Tensor self) -> Tensor", K(nonzero, nonzero) O(out, SAME), not_differentiable) \
     X(embedding, "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", K(embedding, embedding), embedding) \
@@ -185,7 +179,7 @@
     X(one_hot, "one_hot(Tensor self, int num_classes=-1) -> Tensor", C(one_hot), of_parts)
 
 /* new tensors, constant or random */
-#define MT_OPS_CREATE(X) \
+#define MT_OPS_CREATE(X, Y) \
     X(empty, "empty.memory_format(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty, nothing) O(out, CHOSEN), not_differentiable) \
     X(empty_strided, "empty_strided(int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_strided, nothing), not_differentiable) \
     X(empty_like, "empty_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_like, nothing), not_differentiable) \
@@ -221,7 +215,7 @@
     X(dropout, "dropout(Tensor input, float p, bool train) -> Tensor", C(dropout), of_parts)
 
 /* reductions */
-#define MT_OPS_REDUCE(X) \
+#define MT_OPS_REDUCE(X, Y) \
     X(sum, "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", K(sum, sum), sum) \
     X(sum_dim, "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", K(sum_dim, sum) O(IntList_out, CHOSEN), sum_dim) \
     X(mean, "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", K(mean, mean) O(dtype_out, CHOSEN), mean) \
@@ -252,7 +246,7 @@
     X(value_selecting_reduction_backward, "value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, int[] sizes, bool keepdim) -> Tensor", C(value_selecting_reduction_backward), of_parts)
 
 /* matrix products, convolution, pooling */
-#define MT_OPS_MATRIX(X) \
+#define MT_OPS_MATRIX(X, Y) \
     X(mm, "mm(Tensor self, Tensor mat2) -> Tensor", K(mm, mm) F(product) O(out, SAME), mm) \
     X(bmm, "bmm(Tensor self, Tensor mat2) -> Tensor", K(bmm, bmm) F(product) O(out, SAME), bmm) \
     X(addmm, "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(addmm, addmm) F(added_product) O(out, SAME), addmm) \
@@ -262,6 +256,7 @@
     X(outer, "outer(Tensor self, Tensor vec2) -> Tensor", C(outer) O(out, CAST), of_parts) \
     X(ger, "ger(Tensor self, Tensor vec2) -> Tensor", C(ger) O(out, CAST), of_parts) \
     X(matmul, "matmul(Tensor self, Tensor other) -> Tensor", C(matmul) O(out, SAME), of_parts) \
+    X(einsum, "einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", C(einsum), of_parts) \
     X(linear, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", C(linear), of_parts) \
     X(scaled_dot_product_attention, "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None) -> Tensor", C(scaled_dot_product_attention), of_parts) \
     X(conv2d, "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=[1, 1], int[2] padding=[0, 0], int[2] dilation=[1, 1], int groups=1) -> Tensor", C(conv2d) F(convolution), of_parts) \
@@ -278,7 +273,7 @@
     X(_adaptive_avg_pool2d_backward, "_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor", K(adaptive_avg_pool2d_backward, adaptive_avg_pool2d_backward), adaptive_avg_pool2d_backward)
 
 /* normalisation, softmax, losses */
-#define MT_OPS_NN(X) \
+#define MT_OPS_NN(X, Y) \
     X(softmax, "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", C(softmax) O(int_out, SAME), of_parts) \
     X(_softmax, "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", K(softmax, softmax) O(out, SAME), softmax) \
     X(_softmax_backward_data, "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor", K(softmax_backward, softmax_backward), softmax_backward) \
@@ -288,6 +283,8 @@
     X(layer_norm, "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor", C(layer_norm), of_parts) \
     X(native_layer_norm, "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)", K(layer_norm, layer_norm), layer_norm) \
     X(native_layer_norm_backward, "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(layer_norm_backward, layer_norm_backward), not_implemented) \
+    X(rms_norm, "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor", C(rms_norm), of_parts) \
+    X(_fused_rms_norm, "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)", C(fused_rms_norm), of_parts) \
     X(batch_norm, "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor", C(batch_norm), of_parts) \
     X(_batch_norm_impl_index, "_batch_norm_impl_index(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> (Tensor, Tensor, Tensor)", C(batch_norm_impl_index), of_parts) \
     X(native_batch_norm, "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", K(batch_norm, batch_norm), batch_norm) \
@@ -313,7 +310,7 @@
 
 /* optimizer steps, all parameters at once. Like PyTorch's fused ops, but the op increments state_steps; lists
  * of states that the options do not need may be empty */
-#define MT_OPS_OPTIM(X) \
+#define MT_OPS_OPTIM(X, Y) \
     X(_fused_sgd_, "_fused_sgd_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step) -> ()", K(optimizer_step, fused_sgd), not_implemented) \
     X(_fused_adam_, "_fused_adam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] max_exp_avg_sqs, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) -> ()", K(optimizer_step, fused_adam), not_implemented) \
     X(_fused_adamw_, "_fused_adamw_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] max_exp_avg_sqs, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) -> ()", K(optimizer_step, fused_adamw), not_implemented) \
@@ -327,23 +324,25 @@
     X(_fused_rprop_, "_fused_rprop_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] prevs, Tensor(c!)[] step_sizes, Tensor(d!)[] state_steps, *, float etaminus, float etaplus, float step_size_min, float step_size_max, bool maximize) -> ()", K(optimizer_step, fused_rprop), not_implemented) \
     X(_fused_sparse_adam_, "_fused_sparse_adam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] state_steps, *, float lr, float beta1, float beta2, float eps, bool maximize) -> ()", K(optimizer_step, fused_sparse_adam), not_implemented)
 
-#define MT_OPS(X) \
-    MT_OPS_BINARY(X) \
-    MT_OPS_UNARY(X) \
-    MT_OPS_SHAPE(X) \
-    MT_OPS_INDEX(X) \
-    MT_OPS_CREATE(X) \
-    MT_OPS_REDUCE(X) \
-    MT_OPS_MATRIX(X) \
-    MT_OPS_NN(X) \
-    MT_OPS_OPTIM(X)
+#define MT_OPS(X, Y) \
+    MT_OPS_BINARY(X, Y) \
+    MT_OPS_UNARY(X, Y) \
+    MT_OPS_SHAPE(X, Y) \
+    MT_OPS_INDEX(X, Y) \
+    MT_OPS_CREATE(X, Y) \
+    MT_OPS_REDUCE(X, Y) \
+    MT_OPS_MATRIX(X, Y) \
+    MT_OPS_NN(X, Y) \
+    MT_OPS_OPTIM(X, Y)
 
 /* clang-format on */
 
 #define X(id, schema, form, derivative) MT_OP_##id,
+#define Y(id) MT_OP_##id##_,
 enum mt_op {
-    MT_OPS(X) MT_OP_COUNT
+    MT_OPS(X, Y) MT_OP_COUNT
 };
 #undef X
+#undef Y
 
 #endif

@@ -35,10 +35,6 @@ def equal(input, other):
     return input.shape == other.shape and builtins.bool((input == other).all())
 
 
-def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    return input.isclose(other, rtol, atol, equal_nan)
-
-
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     return input.allclose(other, rtol, atol, equal_nan)
 
@@ -123,11 +119,8 @@ def broadcast_tensors(*tensors):
     return tuple(t.expand(shape) for t in tensors)
 
 
-def movedim(input, source, destination):
+def moveaxis(input, source, destination):
     return input.movedim(source, destination)
-
-
-moveaxis = movedim
 
 
 def ravel(input):
@@ -163,92 +156,11 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     return input.std(dim, unbiased, keepdim, correction=correction), _mean(input, dim, keepdim)
 
 
-# --------------------------------------------------------------------------------------------------- einsum
-
-
-def _labels(equation, operands):
-    """The letters of each operand and of the result; ellipses are replaced by unused letters."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != len(operands):
-        raise RuntimeError(f"einsum(): {'fewer' if len(operands) < len(terms) else 'more'} operands were provided than "
-                           "specified in the equation")
-    spare = [chr(c) for c in range(0x100, 0x100 + 64)]
-    most = 0
-    for i, (term, t) in enumerate(zip(terms, operands)):
-        if "..." in term:
-            n = t.dim() - (len(term) - 3)
-            most = max(most, n)
-            terms[i] = term.replace("...", "".join(spare[64 - n :]) if n > 0 else "")
-        if len(terms[i]) != t.dim():
-            raise RuntimeError(f"einsum(): the number of subscripts in the equation ({len(terms[i])}) does not match the number "
-                               f"of dimensions ({t.dim()}) for operand {i}")
-    dots = "".join(spare[64 - most :]) if most else ""
-    if arrow:
-        return terms, right.replace("...", dots)
-    seen = "".join(terms)
-    return terms, dots + "".join(sorted(c for c in set(seen) if seen.count(c) == 1 and c not in dots))
-
-
-def _without_repeats(t, term, number):
-    """The diagonal, where a letter occurs twice in one term."""
-    for c in dict.fromkeys(term):
-        while term.count(c) > 1:
-            i = term.index(c)
-            j = term.index(c, i + 1)
-            if t.size(i) != t.size(j):
-                raise RuntimeError(f"einsum(): subscript {c} is repeated for operand {number} but the sizes don't match, {t.size(j)} != {t.size(i)}")
-            t = t.diagonal(0, i, j)
-            term = term[:i] + term[i + 1 : j] + term[j + 1 :] + c
-    return t, term
-
-
-def _pair(a, first, b, second, kept):
-    """Contracts two operands with one bmm; `kept` are the letters that are needed afterwards."""
-    both = [c for c in first if c in second]
-    batch, summed = [c for c in both if c in kept], [c for c in both if c not in kept]
-    for c in [c for c in first if c not in second and c not in kept]:
-        a, first = a.sum(first.index(c)), first.replace(c, "")
-    for c in [c for c in second if c not in first and c not in kept]:
-        b, second = b.sum(second.index(c)), second.replace(c, "")
-    rows, columns = [c for c in first if c not in both], [c for c in second if c not in both]
-    size = dict(zip(first, a.shape))
-    for c, n in zip(second, b.shape):
-        if c in size and n != size[c] and 1 not in (n, size[c]):
-            raise RuntimeError(f"einsum(): operands do not broadcast with remapped shapes: {c} is {size[c]} and {n}")
-        size[c] = max(n, size.get(c, 1)) if n else n
-    a = a.expand([size[c] for c in first]).permute([first.index(c) for c in batch + rows + summed])
-    b = b.expand([size[c] for c in second]).permute([second.index(c) for c in batch + summed + columns])
-
-    def product(letters):
-        n = 1
-        for c in letters:
-            n *= size[c]
-        return n
-
-    a = a.reshape(product(batch), product(rows), product(summed))
-    b = b.reshape(product(batch), product(summed), product(columns))
-    made = ops.bmm(a, b)
-    letters = batch + rows + columns
-    return made.reshape([size[c] for c in letters]), "".join(letters)
-
-
 def einsum(equation, *operands):
     """Sums of products, with a letter for each dim: einsum("bij,bjk->bik", x, y)."""
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     if not operands:
-        raise ValueError("einsum(): must provide at least one operand")
-    terms, result = _labels(equation, operands)
-    work = [_without_repeats(t, term, i) for i, (t, term) in enumerate(zip(operands, terms))]
-    made, letters = work[0]
-    for i, (t, term) in enumerate(work[1:], 1):
-        kept = set(result).union(*(w[1] for w in work[i + 1 :]))
-        made, letters = _pair(made, letters, t, term, kept)
-    for c in [c for c in letters if c not in result]:
-        made, letters = made.sum(letters.index(c)), letters.replace(c, "")
-    missing = [c for c in result if c not in letters]
-    if missing:
-        raise RuntimeError(f"einsum(): output subscript {missing[0]} does not appear in the equation for any input operand")
-    order = [letters.index(c) for c in result]
-    return made if order == list(range(len(order))) else made.permute(order)
+        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one operand and "
+                         "its subscripts list")
+    return ops.einsum(equation, operands)

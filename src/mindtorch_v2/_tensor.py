@@ -180,42 +180,9 @@ def reshape_as(self, other):
 
 
 @_method
-def type_as(self, other):
-    return self.to(other)
-
-
-@_method
 def unflatten(self, dim, sizes):
     at = dim + self.dim() if dim < 0 else dim
     return self.reshape(*self.shape[:at], *sizes, *self.shape[at + 1 :])
-
-
-@_method
-def movedim(self, source, destination):
-    n, source, destination = self.dim(), _list(source), _list(destination)
-    if len(source) != len(destination):
-        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({source} dims) should contain the same number of dims "
-                           f"as destination ({destination} dims)")
-    source, destination = [_wrapped(s, n) for s in source], [_wrapped(d, n) for d in destination]
-    for what, dims in (("source", source), ("destination", destination)):
-        if len(set(dims)) < len(dims):
-            raise RuntimeError(f"movedim: repeated dim in `{what}` ({dims})")
-    if n == 0:
-        return self.view([])
-    rest = iter(i for i in range(n) if i not in source)
-    placed = dict(zip(destination, source))
-    return self.permute([placed[i] if i in placed else next(rest) for i in range(n)])
-
-
-def _wrapped(dim, rank):
-    last = max(rank, 1) - 1
-    if not -last - 1 <= dim <= last:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-last - 1}, {last}], but got {dim})")
-    return dim % (last + 1)
-
-
-def _list(value):
-    return [value] if isinstance(value, int) else list(value)
 
 
 @_method
@@ -251,14 +218,8 @@ def equal(self, other):
 
 
 @_method
-def isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    near = (self == other) | ((self - other).abs() <= atol + rtol * other.abs()) & other.isfinite() & self.isfinite()
-    return near | (self.isnan() & other.isnan()) if equal_nan else near
-
-
-@_method
 def allclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    return bool(isclose(self, other, rtol, atol, equal_nan).all())
+    return bool(self.isclose(other, rtol, atol, equal_nan).all())
 
 
 @_method
@@ -266,12 +227,7 @@ def ravel(self):
     return self.reshape(-1)
 
 
-@_method
-def bitwise_not_(self):
-    return self.copy_(~self)
-
-
-_method(movedim, "moveaxis")
+_method(Tensor.movedim, "moveaxis")
 for _name in vars(ops):
     if not _name.startswith("_") and not is_method(_name) and _name in vars(Tensor):
         delattr(Tensor, _name)

@@ -227,7 +227,7 @@ PyObject *mtpy_call_set(mt_op_id first, PyObject *self, PyObject *const *args, P
 
 /* ------------------------------------------------------------------------------------ one pair per row */
 
-#define X(id, schema, form, derivative)                                                                      \
+#define PAIR(id)                                                                                             \
     static PyObject *function_##id(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *names)   \
     {                                                                                                        \
         (void)module;                                                                                        \
@@ -237,18 +237,25 @@ PyObject *mtpy_call_set(mt_op_id first, PyObject *self, PyObject *const *args, P
     {                                                                                                        \
         return mtpy_call_set(MT_OP_##id, self, args, n, names);                                              \
     }
-MT_OPS(X)
+#define X(id, schema, form, derivative) PAIR(id)
+#define Y(id) PAIR(id##_)
+MT_OPS(X, Y)
 #undef X
+#undef Y
 
 /* Casts a vectorcall function for PyMethodDef. */
 #define AS_METHOD(f) ((PyCFunction)(void (*)(void))(f))
-#define X(id, schema, form, derivative)                                                                      \
-    {#id, AS_METHOD(function_##id), METH_FASTCALL | METH_KEYWORDS, schema},
-static PyMethodDef functions[] = {MT_OPS(X)};
+/* The texts are set by gather(). */
+#define X(id, schema, form, derivative) {#id, AS_METHOD(KIND(id)), METH_FASTCALL | METH_KEYWORDS, NULL},
+#define Y(id) {#id "_", AS_METHOD(KIND(id##_)), METH_FASTCALL | METH_KEYWORDS, NULL},
+#define KIND(id) function_##id
+static PyMethodDef functions[] = {MT_OPS(X, Y)};
+#undef KIND
+#define KIND(id) method_##id
+static PyMethodDef methods[] = {MT_OPS(X, Y)};
+#undef KIND
 #undef X
-#define X(id, schema, form, derivative) {#id, AS_METHOD(method_##id), METH_FASTCALL | METH_KEYWORDS, schema},
-static PyMethodDef methods[] = {MT_OPS(X)};
-#undef X
+#undef Y
 
 /* ------------------------------------------------------------------------------------------------- names */
 
@@ -291,6 +298,7 @@ static void gather(void)
     for (unsigned i = 0; i < MT_OP_COUNT; i++) {
         struct overloads *set = &sets[i];
         bool first = true;
+        functions[i].ml_doc = methods[i].ml_doc = mt_op_schema((mt_op_id)i);
         for (unsigned k = 0; k < i && first; k++)
             first = strcmp(base_name((mt_op_id)k), base_name((mt_op_id)i)) != 0;
         for (unsigned k = i; k < MT_OP_COUNT && set->count < MOST_OVERLOADS; k++)

@@ -178,9 +178,9 @@ static inline PyObject *binary(mt_op_id op, mt_op_id swapped, PyObject *a, PyObj
 BINARY(add, add, add, 3)
 BINARY(subtract, sub, rsub, 3)
 BINARY(multiply, mul, mul, 2)
-BINARY(and, bitwise_and, bitwise_and, 2)
-BINARY(or, bitwise_or, bitwise_or, 2)
-BINARY(xor, bitwise_xor, bitwise_xor, 2)
+BINARY(and, __and__, bitwise_and, 2)
+BINARY(or, __or__, bitwise_or, 2)
+BINARY(xor, __xor__, bitwise_xor, 2)
 #undef BINARY
 
 /* If an op has no swapped form, a number on the left becomes a tensor with a dtype like the other's. */
@@ -260,24 +260,6 @@ static PyObject *nb_matrix_multiply(PyObject *a, PyObject *b)
     return mtpy_call1(MT_OP_matmul, args, 2);
 }
 
-/* An op without an in-place form: computed, then copied into self. */
-static PyObject *through_copy(PyObject *self, PyObject *made)
-{
-    if (made == NULL || made == Py_NotImplemented)
-        return made;
-    static const char *const words[] = {"Bool", "Int", "Long", "Float", "Double"};
-    mt_value args[] = {mt_value_tensor(mtpy_tensor_of(self)), mt_value_tensor(mtpy_tensor_of(made)),
-                       mt_value_truth(false)};
-    mt_dtype to = mt_dtype_of(mtpy_tensor_of(self)), from = mt_dtype_of(mtpy_tensor_of(made));
-    bool fits = to >= MT_FLOAT32 || from == MT_BOOL || (to != MT_BOOL && from < MT_FLOAT32);
-    PyObject *done =
-        fits ? mtpy_call1(MT_OP_copy_, args, 3)
-             : PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s",
-                            words[from], words[to]);
-    Py_DECREF(made);
-    return done;
-}
-
 #define IN_PLACE(name, op, count)                                                                            \
     static PyObject *name(PyObject *a, PyObject *b)                                                          \
     {                                                                                                        \
@@ -287,25 +269,17 @@ IN_PLACE(nb_inplace_add, MT_OP_add_, 3)
 IN_PLACE(nb_inplace_subtract, MT_OP_sub_, 3)
 IN_PLACE(nb_inplace_multiply, MT_OP_mul_, 2)
 IN_PLACE(nb_inplace_true_divide, MT_OP_div_, 2)
+IN_PLACE(nb_inplace_floor_divide, MT_OP_floor_divide_, 2)
+IN_PLACE(nb_inplace_remainder, MT_OP_remainder_, 2)
+IN_PLACE(nb_inplace_and, MT_OP___iand__, 2)
+IN_PLACE(nb_inplace_or, MT_OP___ior__, 2)
+IN_PLACE(nb_inplace_xor, MT_OP___ixor__, 2)
 #undef IN_PLACE
-
-#define BY_COPY(name, slot)                                                                                  \
-    static PyObject *name(PyObject *a, PyObject *b)                                                          \
-    {                                                                                                        \
-        return through_copy(a, slot(a, b));                                                                  \
-    }
-BY_COPY(nb_inplace_floor_divide, nb_floor_divide)
-BY_COPY(nb_inplace_remainder, nb_remainder)
-BY_COPY(nb_inplace_and, nb_and)
-BY_COPY(nb_inplace_or, nb_or)
-BY_COPY(nb_inplace_xor, nb_xor)
-#undef BY_COPY
 
 static PyObject *nb_inplace_power(PyObject *a, PyObject *b, PyObject *modulus)
 {
-    if (mtpy_is_tensor(b))
-        return through_copy(a, nb_power(a, b, modulus));
-    return modulus == Py_None ? binary(MT_OP_pow_, MT_OP_pow_, a, b, 2) : Py_NewRef(Py_NotImplemented);
+    mt_op_id op = mtpy_is_tensor(b) ? MT_OP_pow_tensor_ : MT_OP_pow_;
+    return modulus == Py_None ? binary(op, op, a, b, 2) : Py_NewRef(Py_NotImplemented);
 }
 
 static PyObject *unary(mt_op_id op, PyObject *self)

@@ -19,10 +19,12 @@ const mt__grad mt__grad_of_parts, mt__grad_not_differentiable;
 #define O(overload, rule) , .out = #overload, .out_rule = MT__OUT_##rule
 #define X(op_id, text, form, derivative)                                                                     \
     [MT_OP_##op_id] = {.schema = (text), form, .grad = &mt__grad_##derivative, .id = MT_OP_##op_id},
-mt__op mt__ops[MT_OP_COUNT] = {MT_OPS(X)};
+#define Y(op_id) [MT_OP_##op_id##_] = {.id = MT_OP_##op_id##_, .derived = true},
+mt__op mt__ops[MT_OP_COUNT] = {MT_OPS(X, Y)};
 #undef F
 #undef O
 #undef X
+#undef Y
 #undef K
 #undef V
 #undef C
@@ -293,12 +295,25 @@ static void find_recorded(mt__op *op)
 
 static bool is_elementwise(const mt__op *op)
 {
-    static mt__fn *const infers[] = {mt__infer_binary,      mt__infer_binary_float, mt__infer_compare,
-                                     mt__infer_bitwise,     mt__infer_pair,         mt__infer_elu_backward,
-                                     mt__infer_unary,       mt__infer_unary_float,  mt__infer_unary_real,
-                                     mt__infer_unary_truth, mt__infer_unary_bits,   mt__infer_clamp,
-                                     mt__infer_clamp_min,   mt__infer_hardtanh,     mt__infer_where,
-                                     mt__infer_addc,        mt__infer_lerp,         mt__infer_xlogy};
+    static mt__fn *const infers[] = {mt__infer_binary,
+                                     mt__infer_binary_float,
+                                     mt__infer_compare,
+                                     mt__infer_bitwise,
+                                     mt__infer_pair,
+                                     mt__infer_elu_backward,
+                                     mt__infer_leaky_relu_backward,
+                                     mt__infer_unary,
+                                     mt__infer_unary_float,
+                                     mt__infer_unary_real,
+                                     mt__infer_unary_truth,
+                                     mt__infer_unary_bits,
+                                     mt__infer_clamp,
+                                     mt__infer_clamp_min,
+                                     mt__infer_hardtanh,
+                                     mt__infer_where,
+                                     mt__infer_addc,
+                                     mt__infer_lerp,
+                                     mt__infer_xlogy};
     for (unsigned i = 0; i < MT__COUNT_OF(infers); i++)
         if (op->infer == infers[i])
             return op->id != MT_OP_pow_from; /* contiguous in PyTorch */
@@ -315,17 +330,16 @@ static void find_numbers(mt__op *op)
                  {mt__infer_binary_float, MT__NUMBERS_AGAIN},
                  {mt__infer_bitwise, MT__NUMBERS_AGAIN},
                  {mt__infer_compare, MT__NUMBERS_WITHIN}};
-    static const mt_op_id outside[] = {MT_OP_add,  MT_OP_add_, MT_OP_sub,  MT_OP_sub_,        MT_OP_mul,
-                                       MT_OP_mul_, MT_OP_div,  MT_OP_div_, MT_OP_floor_divide};
+    static const mt_op_id outside[] = {MT_OP_add, MT_OP_sub, MT_OP_mul, MT_OP_div, MT_OP_floor_divide};
     for (unsigned i = 0; i < MT__COUNT_OF(kinds); i++)
         if (op->infer == kinds[i].infer)
             op->numbers = kinds[i].numbers;
     for (unsigned i = 0; i < MT__COUNT_OF(outside); i++)
-        if (op->id == outside[i])
+        if (op->base == outside[i])
             op->numbers = MT__NUMBERS_OUTSIDE;
     if (op->id == MT_OP_rsub)
         op->numbers = MT__NUMBERS_TURNED;
-    if (op->id == MT_OP_pow || op->id == MT_OP_pow_)
+    if (op->base == MT_OP_pow)
         op->numbers = MT__NUMBERS_POWER;
     if (op->id == MT_OP_pow_from)
         op->numbers = MT__NUMBERS_STAY;
@@ -333,8 +347,37 @@ static void find_numbers(mt__op *op)
     op->elementwise = is_elementwise(op);
 }
 
+/* The row of an op in place from that of its op, the row before: "pow.Tensor_Scalar(Tensor self, ...) -> Tensor"
+ * becomes "pow_.Scalar(Tensor(a!) self, ...) -> Tensor(a!)". */
+static void derive(mt__op *op)
+{
+    const mt__op *of = op - 1;
+    const char *text = of->schema, *overload = text + strcspn(text, ".("), *params = strchr(text, '(');
+    const char *rest = params + strlen("(Tensor"), *result = strstr(rest, ") -> Tensor");
+    const char *shown = overload;
+    char *schema = NULL;
+    if (strncmp(params, "(Tensor self", 12) != 0 || result == NULL)
+        broken(of, text, "no op in place follows from it");
+    if (strncmp(overload, ".Tensor_", 8) == 0)
+        shown = overload + strlen(".Tensor_");
+    if (asprintf(&schema, "%.*s_%s%.*s(Tensor(a!)%.*s) -> Tensor(a!)", (int)(overload - text), text,
+                 shown != overload ? "." : "", (int)(params - shown), shown, (int)(result - rest), rest) < 0)
+        broken(of, text, "no memory");
+    op->schema = schema; /* never freed */
+    op->infer = of->infer;
+    op->composite = of->composite;
+    op->flops = of->flops;
+    memcpy(op->kernels, of->kernels, sizeof op->kernels);
+    op->grad = of->grad != NULL && of->grad->in_place != NULL ? of->grad->in_place : of->grad;
+}
+
 static void read_schema(mt__op *op)
 {
+    op->base = op->id;
+    if (op->derived) {
+        derive(op);
+        op->base = (mt_op_id)(op->id - 1);
+    }
     const char *at = op->schema;
     size_t base = strcspn(at, ".(");
     char *name = NULL;
@@ -371,8 +414,10 @@ unsigned mt_op_count(void)
 
 /* By id, which distinguishes overloads; else by name: the first overload. */
 #define X(id, text, form, derivative) #id,
-static const char *const ids[] = {MT_OPS(X)};
+#define Y(id) #id "_",
+static const char *const ids[] = {MT_OPS(X, Y)};
 #undef X
+#undef Y
 
 bool mt_op_find(const char *name, mt_op_id *out)
 {

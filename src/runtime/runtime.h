@@ -265,7 +265,8 @@ typedef struct mt__op {
     const char *number_node; /* the node's name if the Operand is a number; NULL: grad's own */
     const char *name;        /* "aten::add" */
     uint32_t name_id;        /* of the profiler */
-    mt_op_id id;
+    mt_op_id id, base;       /* base: of an op in place that was derived, the op; else id */
+    bool derived;            /* by Y() in the table */
     uint8_t param_count, required;
     uint8_t out_count; /* 0: a list */
     bool in_place;
@@ -437,8 +438,10 @@ void mt__parallel(int64_t n, int64_t grain, void (*fn)(int64_t begin, int64_t en
 #define F(formula) mt__flops_fn mt__flops_##formula;
 #define O(overload, rule)
 #define X(id, text, form, derivative) form extern const mt__grad mt__grad_##derivative;
-MT_OPS(X)
+#define Y(id)
+MT_OPS(X, Y)
 #undef X
+#undef Y
 #undef F
 #undef O
 #undef K

@@ -57,6 +57,7 @@ def fitting(kind, chance):
         "float": lambda: chance.choice([0.0, 0.5, 1.0, -1.0, 1e30, float("nan")]),
         "bool": lambda: chance.choice([True, False]),
         "str": lambda: chance.choice(["none", "tanh", "what"]),
+        "MemoryFormat": lambda: chance.choice([torch.contiguous_format, torch.preserve_format, torch.channels_last]),
         "ScalarType": lambda: chance.choice([torch.float32, torch.float64, torch.int64, torch.bool, float]),
         "Device": lambda: chance.choice(["cpu", torch.device("cpu"), "npu:0", "nowhere"]),
         "MemoryFormat": lambda: chance.choice([torch.contiguous_format, torch.preserve_format, torch.channels_last, 7]),

@@ -540,6 +540,25 @@ def test_in_place_activations_change_their_input(name):
     np.testing.assert_allclose(x.numpy(), array(getattr(nn, name)()(torch.tensor(X))), rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["ReLU", "SiLU", "LeakyReLU", "ELU", "ReLU6"])
+def test_in_place_activations_have_the_gradient_of_the_others(name):
+    def gradient(inplace):
+        x = torch.tensor(X, requires_grad=True)
+        getattr(nn, name)(inplace=inplace)(x * 1.5).square().sum().backward()
+        return array(x.grad)
+
+    np.testing.assert_allclose(gradient(True), gradient(False), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("f", [nn.functional.leaky_relu, nn.functional.elu])
+def test_a_negative_slope_in_place_has_no_gradient(f):
+    """A result below 0 may be that of any x."""
+    x = torch.tensor(X, requires_grad=True)
+    y = f(x * 1, -0.5, inplace=True)
+    with pytest.raises(RuntimeError, match="backward calculation is triggered with a negative slope"):
+        y.sum().backward()
+
+
 def test_dropout_scales_what_it_keeps():
     torch.manual_seed(0)
     layer = nn.Dropout(0.25)

@@ -229,6 +229,20 @@ def test_what_an_in_place_op_keeps_for_backward_is_a_clone():
             aten::copy_ float32[3]#2 float32[3]#0""")
 
 
+def test_operators_in_place_are_ops_in_place():
+    def run(x=ours.tensor([7, 8]), y=ours.tensor([2, 3])):
+        x //= y
+        x %= y
+        x **= y
+        x &= y
+        x |= y
+        x ^= y
+
+    shown = [line.split()[0] for line in tree(ours, run).splitlines() if line[0] != " "]
+    assert shown == ["aten::floor_divide_", "aten::remainder_", "aten::pow_", "aten::__iand__", "aten::__ior__",
+                     "aten::__ixor__"]
+
+
 def test_an_annotation_that_is_not_left_ends_with_the_one_around_it():
     def run():
         with ours.profiler.record_function("around"):

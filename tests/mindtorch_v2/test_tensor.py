@@ -462,3 +462,26 @@ def test_an_array_keeps_the_memory_it_shows():
     others[0].set_(torch.zeros(2))
     others.append(torch.full((3,), 4.0))
     assert view.tolist() == [9, 9, 9]
+
+
+@pytest.mark.parametrize("equation, shapes, message", [
+    ("i1->i", [(3, 3)], "invalid subscript given at index 1 in the equation string, subscripts must be in"),
+    ("ij->i1", [(2, 3)], "invalid subscript given at index 5"), ("i-j", [(2,)], "not part of an arrow"),
+    ("i.j->i", [(3, 3)], "found '.' for operand 0 that is not part of any ellipsis"),
+    ("...i...->i", [(3, 3)], "found '.' for operand 0 for which an ellipsis was already found"),
+    ("ij->i.j", [(2, 3)], "found '.' for output that is not part of any ellipsis"),
+    ("ij->...i...", [(2, 3)], "found '.' for output but an ellipsis"),
+    ("ij,jk->i", [(3, 3)], "fewer operands were provided"), ("ij->i", [(3, 3), (3, 3)], "more operands were provided"),
+    ("ijk->i", [(3, 3)], r"\(3\) does not match the number of dimensions \(2\) for operand 0"),
+    ("...ijk->i", [(3, 3)], r"\(3\) is more than the number of dimensions \(2\)"),
+    ("ii->i", [(2, 3)], "subscript i is repeated for operand 0 but the sizes don't match, 3 != 2"),
+    ("ij->ii", [(2, 3)], "output subscript i appears more than once"), ("ij->k", [(2, 3)], "output subscript k does not appear"),
+    ("ij,jk->ik", [(2, 3), (4, 5)], "subscript j has size 4 for operand 1 which does not broadcast with previously seen size 3"),
+    ("...,...", [(2,), (3,)], "size 3 for operand 1 which does not broadcast"),
+    ("a" * 100, [(2,)], "einsum"), ("abcde,fghij->abcdefghij", [(1,) * 5] * 2, "more than 8 dimensions"),
+])
+def test_einsum_refuses(equation, shapes, message):
+    with pytest.raises(RuntimeError, match=message):
+        torch.einsum(equation, *map(torch.ones, shapes))
+    with pytest.raises(ValueError, match="at least one operand"):
+        torch.einsum(equation)

@@ -23,11 +23,6 @@ def _reduction(name, size_average=None, reduce=None):
 # -------------------------------------------------------------------------------------------- activations
 
 
-def _in_place(input, result, inplace):
-    """`result` in the memory of `input`, for ops without an in-place row in the table."""
-    return input.copy_(result) if inplace else result
-
-
 def relu(input, inplace=False):
     return input.relu_() if inplace else _ops.relu(input)
 
@@ -37,7 +32,7 @@ def gelu(input, approximate="none"):
 
 
 def silu(input, inplace=False):
-    return _in_place(input, _ops.silu(input), inplace)
+    return _ops.silu_(input) if inplace else _ops.silu(input)
 
 
 def tanh(input):
@@ -53,11 +48,11 @@ def softplus(input, beta=1, threshold=20):
 
 
 def leaky_relu(input, negative_slope=0.01, inplace=False):
-    return _in_place(input, _ops.leaky_relu(input, negative_slope), inplace)
+    return (_ops.leaky_relu_ if inplace else _ops.leaky_relu)(input, negative_slope)
 
 
 def elu(input, alpha=1.0, inplace=False):
-    return _in_place(input, _ops.elu(input, alpha), inplace)
+    return (_ops.elu_ if inplace else _ops.elu)(input, alpha)
 
 
 def logsigmoid(input):
@@ -137,24 +132,7 @@ def _pair(value):
 
 def pad(input, pad, mode="constant", value=None):
     """Constant padding: `pad` lists the amounts before and after, starting with the last dim."""
-    if mode != "constant":
-        raise NotImplementedError(f"pad: mode '{mode}' is not supported, only 'constant'")
-    if len(pad) % 2 or len(pad) > 2 * input.dim():
-        raise RuntimeError("Length of pad should be even and no more than twice the number of dimensions of the input.")
-    for i in range(len(pad) // 2):
-        dim = input.dim() - 1 - i
-        before, after = pad[2 * i], pad[2 * i + 1]
-        cut = max(0, -before), input.size(dim) - max(0, -after)
-        if cut != (0, input.size(dim)):
-            input = input.narrow(dim, cut[0], cut[1] - cut[0])
-        sides = []
-        for amount in (before, after):
-            shape = list(input.shape)
-            shape[dim] = max(0, amount)
-            sides.append(torch.full(shape, value or 0, dtype=input.dtype, device=input.device) if amount > 0 else None)
-        parts = [part for part in (sides[0], input, sides[1]) if part is not None]
-        input = torch.cat(parts, dim) if len(parts) > 1 else input
-    return input
+    return _ops.pad(input, list(pad), mode, value)
 
 
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
@@ -204,15 +182,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
-    shape = tuple(normalized_shape)
-    if tuple(input.shape[input.dim() - len(shape) :]) != shape:
-        raise RuntimeError(
-            f"Given normalized_shape={list(shape)}, expected input with shape "
-            f"[{', '.join(['*', *map(str, shape)])}], but got input of size{list(input.shape)}"
-        )
-    eps = torch.finfo(input.dtype).eps if eps is None else eps
-    scale = input.pow(2).mean(list(range(-len(shape), 0)), True).add(eps).rsqrt()
-    return input * scale if weight is None else input * scale * weight
+    return _ops.rms_norm(input, list(normalized_shape), weight, eps)
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):

@@ -54,6 +54,7 @@ struct mt__grad {
     const char
         *constants;  /* names of parameters without a derivative, which must not be tracked; NULL: none */
     bool only_first; /* results but the first are constants to autograd */
+    const mt__grad *in_place; /* the derivative of the op in place, if that is another one; else NULL */
 };
 
 typedef struct mt__edge {

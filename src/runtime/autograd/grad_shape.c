@@ -284,3 +284,15 @@ GRAD(roll, "RollBackward0", "")
 MT__GRAD_OF_FIRST(tril, "TrilBackward0", "", MT(tril, b->grads[0], b->args[1]))
 
 MT__GRAD_OF_FIRST(triu, "TriuBackward0", "", MT(triu, b->grads[0], b->args[1]))
+
+/* -------------------------------------------------------------------------------------------------- padding */
+
+static mt_status constant_pad_nd_backward(mt__backward *b)
+{
+    int64_t back[2 * MT_MAX_RANK];
+    for (uint32_t i = 0; i < b->args[1].count; i++)
+        back[i] = -b->args[1].as.ints[i];
+    mt__give(b, 0, MT(constant_pad_nd, b->grads[0], mt_value_ints(back, b->args[1].count), 0));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_constant_pad_nd = {"ConstantPadNdBackward0", "", constant_pad_nd_backward};

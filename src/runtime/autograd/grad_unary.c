@@ -35,14 +35,37 @@
     X(gelu, "GeluBackward0", "self", MT(gelu_backward, GRAD, SELF, ARG(1)))                                  \
     X(silu, "SiluBackward0", "self", MT(silu_backward, GRAD, SELF))                                          \
     X(softplus, "SoftplusBackward0", "self", MT(softplus_backward, GRAD, SELF, ARG(1), ARG(2)))              \
-    X(hardtanh, "HardtanhBackward0", "self", MT(hardtanh_backward, GRAD, SELF, ARG(1), ARG(2)))              \
-    X(hardtanh_, "HardtanhBackward0", "result", MT(hardtanh_backward, GRAD, RESULT, ARG(1), ARG(2)))         \
-    X(leaky_relu, "LeakyReluBackward0", "self", MT(leaky_relu_backward, GRAD, SELF, ARG(1), false))          \
-    X(elu, "EluBackward0", "self", MT(elu_backward, GRAD, ARG(1), ARG(2), ARG(3), false, SELF))
+    X(hardtanh, "HardtanhBackward0", "self", MT(hardtanh_backward, GRAD, SELF, ARG(1), ARG(2)))
 
 SIMPLE(MT__GRAD_OF_FIRST)
 
+/* The derivative of the op in place, which needs its result instead of self. */
+#define OF_RESULT(id, node_name, gradient)                                                                   \
+    static mt_status id##_backward_of_result(mt__backward *b)                                                \
+    {                                                                                                        \
+        mt__give(b, 0, gradient);                                                                            \
+        return mt_scope_status();                                                                            \
+    }                                                                                                        \
+    static const mt__grad id##_in_place = {node_name, "result", id##_backward_of_result};
+OF_RESULT(leaky_relu, "LeakyReluBackward1", MT(leaky_relu_backward, GRAD, RESULT, ARG(1), true))
+OF_RESULT(elu, "EluBackward1", MT(elu_backward, GRAD, ARG(1), ARG(2), ARG(3), true, RESULT))
+
+static mt_status leaky_relu_backward(mt__backward *b)
+{
+    mt__give(b, 0, MT(leaky_relu_backward, GRAD, SELF, ARG(1), false));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_leaky_relu = {"LeakyReluBackward0", "self", leaky_relu_backward,
+                                      .in_place = &leaky_relu_in_place};
+
+static mt_status elu_backward(mt__backward *b)
+{
+    mt__give(b, 0, MT(elu_backward, GRAD, ARG(1), ARG(2), ARG(3), false, SELF));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_elu = {"EluBackward0", "self", elu_backward, .in_place = &elu_in_place};
+
 mt_status mt__composite_square(mt__call *call)
 {
-    return mt__return(call, MT(pow, call->args[0], 2));
+    return mt__return(call, call->op->in_place ? MT(pow_, call->args[0], 2) : MT(pow, call->args[0], 2));
 }

@@ -77,6 +77,12 @@ mt_status mt__composite_to_device(mt__call *call)
     return to(call, dtype, (mt_device)call->args[1].as.i, &call->args[3], call->args[4].as.i != 0);
 }
 
+mt_status mt__composite_type_as(mt__call *call)
+{
+    const mt_tensor *other = mt__arg_tensor(call, 1);
+    return mt__return(call, MT(to_device, call->args[0], (int64_t)other->device, (int64_t)other->dtype));
+}
+
 /* ------------------------------------------------------------------------------------------------ constants */
 
 mt_status mt__composite_zeros(mt__call *call)

@@ -195,18 +195,15 @@ __attribute__((noinline)) static mt_status check_fits(const mt_value *v, unsigne
 /* Errors specific to some binary ops. */
 static inline mt_status check_binary(const mt__call *call, mt_dtype dtype)
 {
-    switch (call->op->id) {
+    switch (call->op->base) {
     case MT_OP_sub:
-    case MT_OP_sub_:
     case MT_OP_rsub: {
         mt_status status = check_subtraction(call);
         return status == MT_OK ? check_alpha(dtype, &call->args[2]) : status;
     }
     case MT_OP_add:
-    case MT_OP_add_:
         return check_alpha(dtype, &call->args[2]);
     case MT_OP_pow:
-    case MT_OP_pow_:
         if (mt__is_floating(dtype))
             return MT_OK;
         if (call->args[1].as.i < 0)
@@ -267,14 +264,90 @@ mt_status mt__infer_pair(mt__call *call)
     return mt__infer_binary_float(call);
 }
 
+/* A result below 0 tells nothing about self if the slope there is negative. */
+static mt_status check_slope(const mt__call *call, unsigned slope, unsigned of_result, const char *name)
+{
+    if (call->args[of_result].as.i == 0 || mt__arg_number(call, slope) >= 0)
+        return MT_OK;
+    return mt__fail(MT_E_RUNTIME,
+                    "In-place %s backward calculation is triggered with a negative slope which is not "
+                    "supported. This is caused by calling in-place forward function with a negative slope, "
+                    "please call out-of-place version instead.",
+                    name);
+}
+
+mt_status mt__infer_leaky_relu_backward(mt__call *call)
+{
+    mt_status status = check_slope(call, 2, 3, "leakyReLu");
+    return status == MT_OK ? mt__infer_pair(call) : status;
+}
+
 mt_status mt__infer_elu_backward(mt__call *call)
 {
+    mt_status checked = check_slope(call, 1, 4, "elu");
+    if (checked != MT_OK)
+        return checked;
     const mt_tensor *grad = call->args[0].as.tensor, *x = call->args[5].as.tensor;
     call->compute = mt__promote_types((mt_dtype)grad->dtype, (mt_dtype)x->dtype);
     int64_t dims[MT_MAX_RANK];
     int rank;
     mt_status status = mt__broadcast(grad->rank, grad->dims, x->rank, x->dims, &rank, dims);
     return status == MT_OK ? mt__empty(call->compute, call->device, rank, dims, &call->outs[0]) : status;
+}
+
+/* The operators of Python, which PyTorch records around the op: x & y, x &= y ... */
+#define OPERATOR(name, op)                                                                                   \
+    mt_status mt__composite_##name(mt__call *call)                                                           \
+    {                                                                                                        \
+        return mt__return(call, MT(op, call->args[0], call->args[1]));                                       \
+    }
+OPERATOR(and, bitwise_and)
+OPERATOR(or, bitwise_or)
+OPERATOR(xor, bitwise_xor)
+OPERATOR(iand, bitwise_and_)
+OPERATOR(ior, bitwise_or_)
+OPERATOR(ixor, bitwise_xor_)
+
+static mt_status check_closeness(const mt__call *call)
+{
+    const mt_tensor *self = mt__arg_tensor(call, 0), *other = mt__arg_tensor(call, 1);
+    if (self->dtype != other->dtype)
+        return mt__fail(MT_E_RUNTIME, "%s did not match %s", mt__scalar_type(self->dtype),
+                        mt__scalar_type(other->dtype));
+    for (unsigned i = 2; i < 4; i++)
+        if (!(mt__arg_number(call, i) >= 0))
+            return mt__fail(MT_E_RUNTIME, "%s must be greater than or equal to zero, but got %g",
+                            i == 2 ? "rtol" : "atol", mt__arg_number(call, i));
+    return MT_OK;
+}
+
+/* Equal, or |self - other| <= atol + |rtol other| and finite. */
+mt_status mt__composite_isclose(mt__call *call)
+{
+    mt_tensor *self = mt__arg_tensor(call, 0), *other = mt__arg_tensor(call, 1);
+    double rtol = mt__arg_number(call, 2), atol = mt__arg_number(call, 3);
+    mt_status status = check_closeness(call);
+    if (status != MT_OK)
+        return status;
+    bool real = mt__is_floating((mt_dtype)self->dtype), truth = self->dtype == MT_BOOL;
+    mt_tensor *close = MT(eq, self, other);
+    if (real && call->args[4].as.i != 0) {
+        mt_tensor *both = MT(isnan, self);
+        both = MT(__iand__, both, MT(isnan, other));
+        close = MT(__ior__, close, both);
+    }
+    if (rtol == 0 && atol == 0)
+        return mt__return(call, close);
+    if (!real)
+        self = MT(to_dtype, self, mt__default_dtype);
+    if (truth)
+        other = MT(to_dtype, other, mt__default_dtype);
+    mt_tensor *allowed = MT(abs, MT(mul, other, rtol));
+    allowed = MT(add, allowed, atol);
+    mt_tensor *actual = MT(abs, MT(sub, self, other));
+    mt_tensor *finite = MT(isfinite, actual);
+    finite = MT(__iand__, finite, MT(le, actual, allowed));
+    return mt__return(call, MT(__ior__, close, finite));
 }
 
 /* -------------------------------------------------------------------------------------------------- one operand */
@@ -292,12 +365,10 @@ mt_status mt__infer_unary(mt__call *call)
 {
     mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
     if (MT__UNLIKELY(dtype == MT_BOOL)) {
-        switch (call->op->id) {
+        switch (call->op->base) {
         case MT_OP_neg:
-        case MT_OP_neg_:
             return mt__fail(MT_E_RUNTIME, NO_NEG);
         case MT_OP_relu:
-        case MT_OP_relu_:
             return mt__fail(MT_E_RUNTIME, "Boolean inputs not supported for relu");
         default:
             break;
@@ -365,12 +436,8 @@ mt_status mt__infer_hardtanh(mt__call *call)
 
 mt_status mt__composite_relu6(mt__call *call)
 {
-    return mt__return(call, MT(hardtanh, call->args[0], 0, 6));
-}
-
-mt_status mt__composite_relu6_(mt__call *call)
-{
-    return mt__return(call, MT(hardtanh_, call->args[0], 0, 6));
+    return mt__return(call, call->op->in_place ? MT(hardtanh_, call->args[0], 0, 6)
+                                               : MT(hardtanh, call->args[0], 0, 6));
 }
 
 mt_status mt__infer_clamp_min(mt__call *call)
@@ -412,7 +479,7 @@ mt_status mt__infer_masked_fill(mt__call *call)
 mt_status mt__infer_addc(mt__call *call)
 {
     call->compute = promoted(call, 3);
-    bool divides = call->op->id == MT_OP_addcdiv || call->op->id == MT_OP_addcdiv_;
+    bool divides = call->op->base == MT_OP_addcdiv;
     if (divides && !mt__is_floating((mt_dtype)call->args[1].as.tensor->dtype) &&
         !mt__is_floating((mt_dtype)call->args[2].as.tensor->dtype))
         return mt__fail(

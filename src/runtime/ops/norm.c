@@ -60,7 +60,8 @@ static mt_status mixed_dtype(const mt_tensor *x)
                                            : "all inputs must share same datatype.");
 }
 
-static mt_status check_layer_norm(const mt_tensor *x, const mt_value *shape, const mt_tensor *weight,
+/* The shapes of layer_norm and rms_norm. */
+static mt_status check_normalized(const mt_tensor *x, const mt_value *shape, const mt_tensor *weight,
                                   const mt_tensor *bias)
 {
     int k = (int)shape->count;
@@ -87,6 +88,16 @@ static mt_status check_layer_norm(const mt_tensor *x, const mt_value *shape, con
             "Given normalized_shape=%s, expected input with shape [*, %s, but got input of size%s", text,
             text + 1, mt__shape_text(x->dims, x->rank));
     }
+    return MT_OK;
+}
+
+static mt_status check_layer_norm(const mt_tensor *x, const mt_value *shape, const mt_tensor *weight,
+                                  const mt_tensor *bias)
+{
+    const mt_tensor *given[] = {weight, bias};
+    mt_status status = check_normalized(x, shape, weight, bias);
+    if (status != MT_OK)
+        return status;
     if (!mt__is_floating((mt_dtype)x->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"LayerNormKernelImpl\" not implemented for '%s'",
                         mt__scalar_type(x->dtype));
@@ -161,6 +172,46 @@ mt_status mt__composite_layer_norm(mt__call *call)
 {
     return mt__return(call, MT(native_layer_norm, mt__arg_tensor(call, 0), call->args[1], call->args[2],
                                call->args[3], mt__arg_number(call, 4)));
+}
+
+/* ------------------------------------------------------------------------------------------------ rms_norm */
+
+mt_status mt__composite_rms_norm(mt__call *call)
+{
+    const mt_tensor *x = mt__arg_tensor(call, 0);
+    mt_tensor *outs[2] = {NULL, NULL};
+    mt_status status = check_normalized(x, &call->args[1], mt__arg_tensor(call, 2), NULL);
+    if (status != MT_OK)
+        return status;
+    if (!mt__is_floating((mt_dtype)x->dtype))
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"rms_norm\" not implemented for '%s'",
+                        mt__scalar_type(x->dtype));
+    status = mt_call_scoped_n(MT_OP__fused_rms_norm, call->args, 4, outs);
+    return status == MT_OK ? mt__return(call, outs[0]) : status;
+}
+
+/* x / sqrt(mean(x^2) + eps), times the weight. */
+mt_status mt__composite_fused_rms_norm(mt__call *call)
+{
+    mt_tensor *x = mt__arg_tensor(call, 0);
+    int64_t dims[MT_MAX_RANK];
+    uint32_t count = call->args[1].count;
+    double eps = mt__arg_given(call, 3)   ? mt__arg_number(call, 3)
+                 : x->dtype == MT_FLOAT32 ? 0x1p-23
+                                          : 0x1p-52;
+    mt_status status = check_normalized(x, &call->args[1], mt__arg_tensor(call, 2), NULL);
+    if (status != MT_OK)
+        return status;
+    for (uint32_t i = 0; i < count; i++)
+        dims[i] = x->rank - (int)count + (int)i;
+    x = MT(to_dtype, x, (int64_t)x->dtype);
+    mt_tensor *scale = MT(mean_dim, MT(pow, x, 2), mt_value_ints(dims, count), true);
+    scale = MT(rsqrt, MT(add_, scale, eps));
+    mt_tensor *out = MT(mul, x, scale);
+    if (mt__arg_given(call, 2))
+        out = MT(mul, out, call->args[2]);
+    call->outs[1] = mt_retain(scale);
+    return mt__return(call, MT(type_as, out, call->args[0]));
 }
 
 /* ---------------------------------------------------------------------------------------------- batch_norm */

@@ -57,6 +57,62 @@ mt_status mt__composite_view_as(mt__call *call)
     return mt__return(call, MT(view, mt__arg_tensor(call, 0), mt_value_ints(other->dims, other->rank)));
 }
 
+/* The dims of a list, wrapped; each at most once. */
+static mt_status wrap_distinct(const mt_value *dims, int rank, const char *what, int *out)
+{
+    uint32_t seen = 0;
+    bool twice = false;
+    for (uint32_t i = 0; i < dims->count; i++) {
+        mt_status status = mt__wrap_dim(dims->as.ints[i], rank, &out[i]);
+        if (status != MT_OK)
+            return status;
+        twice |= (seen >> out[i] & 1) != 0;
+        seen |= 1u << out[i];
+    }
+    return twice ? mt__fail(MT_E_RUNTIME, "movedim: repeated dim in `%s` (%s)", what,
+                            mt__shape_text(dims->as.ints, (int)dims->count))
+                 : MT_OK;
+}
+
+mt_status mt__composite_movedim(mt__call *call)
+{
+    mt_tensor *t = mt__arg_tensor(call, 0);
+    const mt_value *from = &call->args[1], *to = &call->args[2];
+    int rank = t->rank, source[MT_MAX_RANK], destination[MT_MAX_RANK];
+    int64_t order[MT_MAX_RANK];
+    if (from->count != to->count)
+        return mt__fail(MT_E_RUNTIME,
+                        "movedim: Invalid source or destination dims: source (%s dims) should contain the "
+                        "same number of dims as destination (%s dims)",
+                        mt__shape_text(from->as.ints, (int)from->count),
+                        mt__shape_text(to->as.ints, (int)to->count));
+    if (from->count > (uint32_t)(rank > 0 ? rank : 1))
+        return mt__fail(MT_E_RUNTIME, "movedim: repeated dim in `source` (%s)",
+                        mt__shape_text(from->as.ints, (int)from->count));
+    mt_status status = wrap_distinct(from, rank, "source", source);
+    if (status == MT_OK)
+        status = wrap_distinct(to, rank, "destination", destination);
+    if (status != MT_OK)
+        return status;
+    if (rank == 0)
+        return mt__return(call, MT(view, t, mt_value_ints(NULL, 0)));
+    uint32_t moved = 0;
+    for (int i = 0; i < rank; i++)
+        order[i] = -1;
+    for (uint32_t i = 0; i < from->count; i++) {
+        order[destination[i]] = source[i];
+        moved |= 1u << source[i];
+    }
+    for (int i = 0, rest = 0; i < rank; i++) {
+        if (order[i] >= 0)
+            continue;
+        while (moved >> rest & 1)
+            rest++;
+        order[i] = rest++;
+    }
+    return mt__return(call, MT(permute, t, mt_value_ints(order, (uint32_t)rank)));
+}
+
 mt_status mt__composite_narrow(mt__call *call)
 {
     mt_tensor *t = mt__arg_tensor(call, 0);
@@ -307,4 +363,51 @@ mt_status mt__infer_triangle(mt__call *call)
         return mt__fail(MT_E_RUNTIME, "%s: input tensor must have at least 2 dimensions",
                         mt__op_short_name(call->op));
     return mt__empty_like(t, (mt_dtype)t->dtype, &call->outs[0]);
+}
+
+/* ------------------------------------------------------------------------------------------------- padding */
+
+static mt_status check_padding(const mt_tensor *t, const mt_value *pad)
+{
+    if (pad->count % 2 != 0)
+        return mt__fail(MT_E_RUNTIME, "Padding length must be divisible by 2");
+    if (pad->count > 2u * t->rank)
+        return mt__fail(
+            MT_E_RUNTIME,
+            "Padding length should be less than or equal to two times the input dimension but got "
+            "padding length %u and input of dimension %d",
+            pad->count, t->rank);
+    return MT_OK;
+}
+
+mt_status mt__composite_pad(mt__call *call)
+{
+    const char *mode = call->args[2].as.text;
+    mt_status status = check_padding(mt__arg_tensor(call, 0), &call->args[1]);
+    if (status != MT_OK)
+        return status;
+    if (strcmp(mode, "constant") != 0)
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "pad: mode '%s' is not supported, only 'constant'", mode);
+    mt_value value = mt__arg_given(call, 3) ? call->args[3] : mt_value_int(0);
+    return mt__return(call, MT(constant_pad_nd, call->args[0], call->args[1], value));
+}
+
+/* pad: amounts before and after, beginning with the last dim; negative ones cut. */
+mt_status mt__infer_constant_pad_nd(mt__call *call)
+{
+    const mt_tensor *t = mt__arg_tensor(call, 0);
+    const mt_value *pad = &call->args[1];
+    int64_t dims[MT_MAX_RANK];
+    mt_status status = check_padding(t, pad);
+    if (status != MT_OK)
+        return status;
+    memcpy(dims, t->dims, t->rank * sizeof *dims);
+    for (uint32_t i = 0; i < pad->count; i += 2) {
+        int64_t before = pad->as.ints[i], after = pad->as.ints[i + 1], *n = &dims[t->rank - 1 - (int)i / 2];
+        if (*n + (before < 0 ? before : 0) + (after < 0 ? after : 0) < 0)
+            return mt__fail(MT_E_RUNTIME, "narrow(): length must be non-negative.");
+        *n += before + after;
+    }
+    call->compute = (mt_dtype)t->dtype;
+    return mt__empty(call->compute, call->device, t->rank, dims, &call->outs[0]);
 }

@@ -95,3 +95,29 @@ add("scaled_dot_product_attention", "scale", (Q, K, W), attention, kwargs={"scal
 add("scaled_dot_product_attention", "rank3", (Q[0], K[0], W[0]), attention, **ATTENTION)
 add("scaled_dot_product_attention", "longer_keys", (Q, real(2, 2, 5, 4, seed=1), real(2, 2, 5, 3, seed=2)), attention,
     **ATTENTION)
+
+EINSUMS = {"product": ("ij,jk->ik", (2, 3), (3, 4)), "turned": ("ij,jk->ki", (2, 3), (3, 4)), "batch": ("bij,bjk->bik", (2, 2, 3), (2, 3, 2)),
+           "transpose": ("ij->ji", (2, 3)), "diagonal": ("ii->i", (3, 3)), "trace": ("ii", (3, 3)), "sum": ("ij->", (2, 3)),
+           "rows": ("ij->i", (2, 3)), "outer": ("i,j->ij", (2,), (3,)), "dot": ("i,i->", (3,), (3,)), "scale": ("i,ij->ij", (2,), (2, 3)),
+           "attention": ("bhqd,bhkd->bhqk", (2, 2, 3, 2), (2, 2, 3, 2)), "three": ("ij,jk,kl->il", (2, 3), (3, 2), (2, 2)),
+           "form": ("i,ij,j->", (2,), (2, 3), (3,)), "dots": ("...ij,...jk->...ik", (2, 2, 3), (3, 2)), "dots_summed": ("...i->i", (2, 3)),
+           "dots_implied": ("...ij,j", (2, 2, 3), (3,)), "implied": ("bA,Ac", (2, 3), (3, 2)), "alone": ("ij,k->i", (2, 3), (4,)),
+           "diagonals": ("iij,jkk->ik", (2, 2, 3), (3, 2, 2)), "spaces": (" i j , j k -> i k", (2, 3), (3, 2)), "scalars": (",->", (), ()),
+           "size_1": ("ij,jk->ik", (2, 1), (3, 2)), "hole": ("ij,jk->ik", (2, 0), (0, 3)), "element_by_element": ("ij,ij->ij", (2, 3), (2, 3)),
+           "kept_by_a_later_one": ("ij,ij,ij->i", (2, 3), (2, 3), (2, 3)), "large": ("ij,kj->ik", (33, 47), (29, 47)),
+           "nine_letters": ("abcd,cdef,efghi->abghi", (1, 2, 1, 2), (1, 2, 1, 2), (1, 2, 2, 1, 2))}
+
+
+def einsum(equation, xs):
+    xs = [np.asarray(x) for x in xs]
+    if equation == "...i->i":
+        return xs[0].sum(0)
+    if equation == "ij,jk->ik" and xs[0].shape[1] != xs[1].shape[0]:
+        xs[0] = np.broadcast_to(xs[0], (2, 3))
+    return np.einsum(equation, *xs)
+
+
+for label, (equation, *shapes) in EINSUMS.items():
+    small = label != "large"
+    add("einsum", label, (equation, [real(*shape, seed=i) for i, shape in enumerate(shapes)]), einsum, grad=[1] if small else False,
+        node=False, dtypes="fil" if label in ("product", "batch", "transpose", "outer") else "f", grad_rtol=1e-4)

@@ -107,3 +107,18 @@ for label, shape in (("images", (2, 3, 2, 2)), ("matrix", (5, 3)), ("lines", (2,
                                                      (1, 1, 1)), back, grad=False, free=False, **PULLED)
     add("batch_norm", label + "_bare", (x, None, None, None, None, True, 0.1, 1e-5, True), lambda *a: batch(*a)[0],
         grad=[0] if small else False, node="NativeBatchNormBackward0", **SUMS)
+
+
+def rms(x, shape, weight=None, eps=None):
+    scale = 1 / np.sqrt(np.mean(x * x, axis=tuple(range(-len(shape), 0)), keepdims=True) + (2.0**-52 if eps is None else eps))
+    return x * scale * (1 if weight is None else weight), scale
+
+
+for label, shape, normal in (("rows", (3, 4), (4,)), ("whole", (3, 4), (3, 4)), ("cube", (2, 3, 2), (3, 2)), ("vector", (5,), (5,)),
+                             ("large", (37, 131), (131,))):
+    small = label != "large"
+    x, w = real(*shape), real(*normal, seed=1)
+    add("rms_norm", label, (x, normal, w), lambda *a: rms(*a)[0], grad=small, node="MulBackward0", **SUMS)
+    add("rms_norm", label + "_plain", (x, normal, None, 1e-3), lambda *a: rms(*a)[0], grad=[0] if small else False,
+        node="MulBackward0", **SUMS)
+    add("_fused_rms_norm", label, (x, normal, w, 1e-3), rms, grad=small, grad_outs=[0], node="MulBackward0", **SUMS)

@@ -8,32 +8,29 @@ from .cases_unary import elu, gelu, leaky_relu, silu, softplus, sigmoid
 for label, shape in SHAPES.items():
     small = is_small(shape)
     add("where", label, (mask(*shape), real(*shape), real(*shape, seed=1)), np.where, dtypes="filb", grad=small)
-    for op in ("masked_fill", "masked_fill_"):
-        add(op, label, (real(*shape), mask(*shape), 0.5), lambda x, m, v: np.where(m, v, x), grad=[0] if small else False)
+    add("masked_fill", label, (real(*shape), mask(*shape), 0.5), lambda x, m, v: np.where(m, v, x), grad=[0] if small else False)
 add("where", "broadcast", (mask(3, 1), real(4), real(2, 3, 4, seed=1)), np.where)
 add("where", "number", (mask(3, 4), real(3, 4), 2.5), np.where, grad=[1])
 add("where", "number_left", (mask(3, 4), 2, real(3, 4)), np.where, grad=[2], dtypes="fil")
 add("where", "zero_dim", (mask(3, 4), real(), real(3, 4)), np.where)
-for op in ("masked_fill", "masked_fill_"):
-    add(op, "broadcast", (real(2, 3, 4), mask(3, 1), 1.5), lambda x, m, v: np.where(m, v, x), grad=[0])
-    add(op, "infinite", (real(2, 3, 4), mask(3, 1), -np.inf), lambda x, m, v: np.where(m, v, x), grad=False)
-    add(op, "tensor", (real(3, 4), mask(4), real(seed=1)), lambda x, m, v: np.where(m, v, x))
-    add(op, "integer", (real(3, 4), mask(3, 4), 7), lambda x, m, v: np.where(m, v, x), dtypes="fil", grad=[0])
+add("masked_fill", "broadcast", (real(2, 3, 4), mask(3, 1), 1.5), lambda x, m, v: np.where(m, v, x), grad=[0])
+add("masked_fill", "infinite", (real(2, 3, 4), mask(3, 1), -np.inf), lambda x, m, v: np.where(m, v, x), grad=False)
+add("masked_fill", "tensor", (real(3, 4), mask(4), real(seed=1)), lambda x, m, v: np.where(m, v, x))
+add("masked_fill", "integer", (real(3, 4), mask(3, 4), 7), lambda x, m, v: np.where(m, v, x), dtypes="fil", grad=[0])
 add("masked_fill", "grows", (real(4), mask(3, 4), 1.5), lambda x, m, v: np.where(m, v, x), grad=[0])
 
-for suffix in ("", "_"):
-    for label, shape in SHAPES.items():
-        args = (real(*shape), real(*shape, seed=1), nonzero(*shape, seed=2))
-        small = is_small(shape)
-        add("addcmul" + suffix, label, args, lambda x, a, b: x + a * b, grad=small, dtypes="fil")
-        add("addcdiv" + suffix, label, args, lambda x, a, b: x + a / b, grad=small)
-        add("lerp" + suffix, label, args[:2] + (0.3,), lambda x, e, w: x + w * (e - x), grad=[0, 1] if small else False)
-    args = (real(3, 4), real(3, 1, seed=1), nonzero(4, seed=2))
-    add("addcmul" + suffix, "value", args, lambda x, a, b, value: x + value * a * b, kwargs={"value": -0.5})
-    add("addcdiv" + suffix, "value", args, lambda x, a, b, value: x + value * a / b, kwargs={"value": 3})
-    add("lerp" + suffix, "outside", (real(3, 4), real(4, seed=1), 1.7), lambda x, e, w: x + w * (e - x), grad=[0, 1])
-    add("lerp" + suffix, "weights", (real(3, 4), real(3, 4, seed=1), real(3, 4, lo=0.1, hi=1.9, seed=2)),
-        lambda x, e, w: x + w * (e - x))
+for label, shape in SHAPES.items():
+    args = (real(*shape), real(*shape, seed=1), nonzero(*shape, seed=2))
+    small = is_small(shape)
+    add("addcmul", label, args, lambda x, a, b: x + a * b, grad=small, dtypes="fil")
+    add("addcdiv", label, args, lambda x, a, b: x + a / b, grad=small)
+    add("lerp", label, args[:2] + (0.3,), lambda x, e, w: x + w * (e - x), grad=[0, 1] if small else False)
+args = (real(3, 4), real(3, 1, seed=1), nonzero(4, seed=2))
+add("addcmul", "value", args, lambda x, a, b, value: x + value * a * b, kwargs={"value": -0.5})
+add("addcdiv", "value", args, lambda x, a, b, value: x + value * a / b, kwargs={"value": 3})
+add("lerp", "outside", (real(3, 4), real(4, seed=1), 1.7), lambda x, e, w: x + w * (e - x), grad=[0, 1])
+add("lerp", "weights", (real(3, 4), real(3, 4, seed=1), real(3, 4, lo=0.1, hi=1.9, seed=2)),
+    lambda x, e, w: x + w * (e - x))
 
 LOOSE = dict(rtol=1e-7, rtol32=1e-4)
 

@@ -219,3 +219,32 @@ for label, shape, offset, dim1, dim2 in (("main", (3, 4), 0, 0, 1), ("above", (3
         return out
     copying("diagonal_backward", label, (real(*np.diagonal(np.zeros(shape), offset, dim1, dim2).shape), shape, offset, dim1,
                                          dim2), diagonal_back, dtypes="f", node=False)
+
+for label, shape, source, to in (("last", (2, 3, 4), (0,), (-1,)), ("first", (2, 3, 4), (2,), (0,)), ("two", (2, 3, 4), (0, 1), (1, 2)),
+                                 ("negative", (2, 3, 4), (-1, 0), (0, 1)), ("same", (3, 4), (1,), (1,)), ("hole", (2, 0, 3), (0,), (2,)),
+                                 ("none", (3, 4), (), ())):
+    view("movedim", label, (real(*shape), source, to), np.moveaxis, node="PermuteBackward0")
+view("movedim", "scalar", (real(), (0,), (0,)), lambda x, source, to: x, node=False)
+view("type_as", "itself", (real(3, 4), real(2)), lambda x, y: x, node=False)
+copying("type_as", "float", (real(3, 4), np.zeros((), dtype=np.float32)), lambda x, y: x.astype(np.float32), out="f", dtypes="",
+        grad=False, typed=True)
+copying("type_as", "integer", (real(3, 4), np.zeros(2, dtype=np.int64)), lambda x, y: x.astype(np.int64), out="l", grad=False)
+
+PADS = {"last": ((3, 4), (1, 2)), "both": ((3, 4), (1, 0, 2, 1)), "cut": ((3, 4), (-1, -2)), "cut_and_add": ((3, 4), (-1, 2, 1, -1)),
+        "nothing": ((3, 4), ()), "zero": ((3, 4), (0, 0)), "to_nothing": ((3, 4), (-2, -2)), "hole": ((2, 0), (1, 1)), "vector": ((3,), (2, 2)),
+        "outer": ((2, 3, 2), (0, 0, 1, 1, 2, 0)), "large": ((37, 131), (3, 5, 2, 2))}
+
+
+def padded(x, amounts, value):
+    pairs = [(0, 0)] * (x.ndim - len(amounts) // 2) + list(zip(amounts[::2], amounts[1::2]))[::-1]
+    cut = x[tuple(slice(max(0, -a), n - max(0, -b)) for (a, b), n in zip(pairs, x.shape))]
+    return np.pad(cut, [(max(0, a), max(0, b)) for a, b in pairs], constant_values=value)
+
+
+for label, (shape, amounts) in PADS.items():
+    copying("constant_pad_nd", label, (real(*shape), amounts), lambda x, p: padded(x, p, 0), grad=is_small(shape) and [0])
+    copying("pad", label, (real(*shape), amounts), lambda x, p: padded(x, p, 0), grad=is_small(shape) and [0],
+            node="ConstantPadNdBackward0")
+copying("constant_pad_nd", "value", (real(3, 4), (1, 1), 7), padded, dtypes="fil")
+copying("pad", "value", (real(3, 4), (1, 1), "constant", -2.5), lambda x, p, mode, v: padded(x, p, v), dtypes="f",
+        node="ConstantPadNdBackward0")

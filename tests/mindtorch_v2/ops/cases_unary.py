@@ -28,8 +28,7 @@ def odd(op, want, **options):
         add(op, "odd_values", (ODD.copy(),), want, grad=False, **options)
 
 
-for op in ("neg", "neg_"):
-    every_shape(op, np.negative, dtypes="fil")
+every_shape("neg", np.negative, dtypes="fil")
 every_shape("abs", np.abs, dtypes="fil")
 every_shape("sign", np.sign, dtypes="filb")
 every_shape("sgn", np.sign, dtypes="filb")
@@ -39,12 +38,11 @@ for op, f in (("floor", np.floor), ("ceil", np.ceil), ("round", np.round), ("tru
     odd(op, f)
 every_shape("square", np.square, dtypes="fil", node="PowBackward0")
 FLOATING = dict(dtypes="filb", out="float")
-for op in ("exp", "exp_"):
-    every_shape(op, np.exp, **(FLOATING if op == "exp" else {}))
+every_shape("exp", np.exp, **FLOATING)
 every_shape("expm1", np.expm1, **FLOATING)
-for op, f in (("log", np.log), ("log1p", np.log1p), ("log2", np.log2), ("sqrt", np.sqrt), ("sqrt_", np.sqrt),
+for op, f in (("log", np.log), ("log1p", np.log1p), ("log2", np.log2), ("sqrt", np.sqrt),
               ("rsqrt", lambda x: 1 / np.sqrt(x))):
-    every_shape(op, f, data=positive, **({} if op.endswith("_") else dict(dtypes="fil", out="float")))
+    every_shape(op, f, data=positive, dtypes="fil", out="float")
     odd(op, f)
 every_shape("reciprocal", lambda x: 1 / x, data=positive, dtypes="fil", out="float")
 for op, f in (("sin", np.sin), ("cos", np.cos), ("tanh", np.tanh), ("sigmoid", sigmoid), ("erf", erf)):
@@ -63,8 +61,7 @@ every_shape("logical_not", lambda x: np.logical_not(x), dtypes="filb", **TRUTH)
 add("logical_not", "zeros", (ODD.copy(),), np.logical_not, **TRUTH)
 every_shape("bitwise_not", np.bitwise_not, dtypes="ilb", typed=True, grad=False)
 
-for op in ("relu", "relu_"):
-    every_shape(op, lambda x: np.maximum(x, 0), dtypes="fil")
+every_shape("relu", lambda x: np.maximum(x, 0), dtypes="fil")
 
 
 def gelu(x, approximate="none"):
@@ -104,19 +101,16 @@ def clamp(x, min=None, max=None):
     return np.clip(x, min, max)
 
 
-for op in ("clamp", "clamp_"):
-    every_shape(op, clamp, args=(-1, 1), dtypes="fil")
-    add(op, "min", (real(3, 4), 0.25), clamp, grad=[0])
-    add(op, "max", (real(3, 4), None, 0.25), clamp, grad=[0])
-    add(op, "crossed", (real(3, 4), 1, -1), lambda x, lo, hi: np.full_like(x, hi), grad=False)
-    add(op, "nan", (np.array([np.nan, 3.0, -3.0]), -1, 1), clamp, grad=False)
+every_shape("clamp", clamp, args=(-1, 1), dtypes="fil")
+add("clamp", "min", (real(3, 4), 0.25), clamp, grad=[0])
+add("clamp", "max", (real(3, 4), None, 0.25), clamp, grad=[0])
+add("clamp", "crossed", (real(3, 4), 1, -1), lambda x, lo, hi: np.full_like(x, hi), grad=False)
+add("clamp", "nan", (np.array([np.nan, 3.0, -3.0]), -1, 1), clamp, grad=False)
 add("clamp", "float_of_integers", (real(3, 4), -0.5, 0.5), lambda x, lo, hi: np.clip(x, lo, hi), dtypes="il", out="float",
     grad=False)
 every_shape("clamp_min", lambda x, lo: np.maximum(x, lo), args=(0.25,))
 add("clamp_min", "integer", (real(3, 4), 1), lambda x, lo: np.maximum(x, lo), dtypes="fil", grad=[0])
 
-for op in ("hardtanh", "hardtanh_"):
-    every_shape(op, lambda x, lo=-1, hi=1: np.clip(x, lo, hi), dtypes="fil")
-    add(op, "bounds", (real(3, 4), -0.3, 1.2), clamp, grad=[0])
-for op in ("relu6", "relu6_"):
-    every_shape(op, lambda x: np.clip(x, 0, 6), dtypes="fil", node="HardtanhBackward0")
+every_shape("hardtanh", lambda x, lo=-1, hi=1: np.clip(x, lo, hi), dtypes="fil")
+add("hardtanh", "bounds", (real(3, 4), -0.3, 1.2), clamp, grad=[0])
+every_shape("relu6", lambda x: np.clip(x, 0, 6), dtypes="fil", node="HardtanhBackward0")

@@ -234,8 +234,7 @@ mt_status mt__npu_gather(mt__call *call)
 
 mt_status mt__npu_scatter(mt__call *call)
 {
-    mt_op_id op = call->op->id;
-    bool adds = op == MT_OP_scatter_add || op == MT_OP_scatter_add_;
+    bool adds = call->op->base == MT_OP_scatter_add;
     mt_tensor *self = mt__arg_tensor(call, 0), *out = call->outs[0];
     const mt_tensor *src = mt__arg_tensor(call, 3);
     mt_status status = out != self ? mt__npu_assign(out, self) : MT_OK;

@@ -1,5 +1,6 @@
 /* kernels/opencl/table.c - which op runs which kernel on an accelerator. Elementwise ops have their own
- * table; an op in neither has no kernel there, and its error says so.
+ * table; an op in neither has no kernel there, and its error says so. Ops in place that follow from another op
+ * (Y() in mindtorch_ops.h) have its kernel.
  */
 #include "runtime/kernels/opencl/npu.h"
 
@@ -25,11 +26,8 @@ static const struct {
     {MT_OP_pow, mt__npu_pow},
     {MT_OP_pow_tensor, mt__npu_pow},
     {MT_OP_pow_from, mt__npu_pow},
-    {MT_OP_pow_, mt__npu_pow},
     {MT_OP_clamp, mt__npu_clamp},
-    {MT_OP_clamp_, mt__npu_clamp},
     {MT_OP_hardtanh, mt__npu_clamp},
-    {MT_OP_hardtanh_, mt__npu_clamp},
     {MT_OP_clamp_min, mt__npu_clamp},
     {MT_OP_clone, mt__npu_clone},
     {MT_OP_copy_, mt__npu_copy_kernel},
@@ -39,6 +37,7 @@ static const struct {
     {MT_OP_empty, mt__npu_nothing},
     {MT_OP_empty_like, mt__npu_nothing},
     {MT_OP_empty_strided, mt__npu_nothing},
+    {MT_OP_constant_pad_nd, mt__cpu_constant_pad_nd}, /* made of other ops */
     {MT_OP_cat, mt__npu_cat},
     {MT_OP_stack, mt__npu_stack},
     {MT_OP_repeat, mt__npu_repeat},
@@ -112,9 +111,7 @@ static const struct {
     {MT_OP_index_add_, mt__npu_index_add},
     {MT_OP_gather, mt__npu_gather},
     {MT_OP_scatter, mt__npu_scatter},
-    {MT_OP_scatter_, mt__npu_scatter},
     {MT_OP_scatter_add, mt__npu_scatter},
-    {MT_OP_scatter_add_, mt__npu_scatter},
     {MT_OP_index, mt__npu_index},
     {MT_OP_index_put_, mt__npu_index_put},
     {MT_OP__index_put_impl_, mt__npu_index_put},
@@ -133,9 +130,9 @@ static const struct {
 };
 
 /* Ops that read numbers from 0-dim tensors on the CPU, besides elementwise ones and copies to a device. */
-static const mt_op_id takes_numbers[] = {MT_OP_copy_,      MT_OP_fill_,      MT_OP_pow,
-                                         MT_OP_pow_tensor, MT_OP_pow_from,   MT_OP_pow_,
-                                         MT_OP_index,      MT_OP_index_put_, MT_OP__index_put_impl_};
+static const mt_op_id takes_numbers[] = {MT_OP_copy_,      MT_OP_fill_,           MT_OP_pow,
+                                         MT_OP_pow_tensor, MT_OP_pow_from,        MT_OP_index,
+                                         MT_OP_index_put_, MT_OP__index_put_impl_};
 
 void mt__npu_register(void)
 {
@@ -155,4 +152,8 @@ void mt__npu_register(void)
     mt__ops[MT_OP_##op].host_numbers = true; /* step counts */
     OPTIMIZERS(X)
 #undef X
+    for (unsigned i = 0; i < MT_OP_COUNT; i++) {
+        mt__ops[i].kernels[1] = mt__ops[mt__ops[i].base].kernels[1];
+        mt__ops[i].host_numbers = mt__ops[mt__ops[i].base].host_numbers;
+    }
 }
