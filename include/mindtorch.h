@@ -465,7 +465,8 @@ MT_API void mt_disown(mt_tensor *t);
 MT_API void mt_collect_cycles(void);
 /* For cycle collectors: visits what only t keeps alive (nothing if there are other references to t), or drops
  * it: the user data of hooks and of the custom function that made t. Nonzero stops the visit. */
-typedef int mt_visit_fn(mt_hook_fn *hook, mt_custom_fn *custom, void *user, void *arg); /* one of the two is NULL */
+typedef int mt_visit_fn(mt_hook_fn *hook, mt_custom_fn *custom, void *user,
+                        void *arg); /* one of the two is NULL */
 MT_API int mt_hooks_visit(const mt_tensor *t, mt_visit_fn *visit, void *arg);
 MT_API void mt_hooks_clear(mt_tensor *t);
 
