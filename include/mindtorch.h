@@ -173,12 +173,14 @@ MT_API const char *mt_op_schema(mt_op_id op);
 MT_API size_t mt_op_recorded_schema(mt_op_id op, char *out, size_t room);
 MT_API bool mt_op_has_kernel(mt_op_id op, unsigned device_type); /* or it is composed of other ops */
 MT_API const char *mt_op_backward(mt_op_id op);                  /* "AddBackward0", or NULL */
+/* Does it do much more work than it has elements, like a matrix product? */
+MT_API bool mt_op_is_product(mt_op_id op);
 /* "out", "Tensor_out" ...: PyTorch's name for the overload that mt_call_out() calls; NULL: none. */
 MT_API const char *mt_op_out(mt_op_id op);
 
 typedef enum mt_type { /* of a parameter */
     MT_TYPE_TENSOR,
-    MT_TYPE_TENSORS, /* Tensor[]; index() allows gaps (NULL) */
+    MT_TYPE_TENSORS, /* Tensor[] */
     MT_TYPE_OPERAND, /* Tensor or Scalar */
     MT_TYPE_SCALAR,
     MT_TYPE_INT,
@@ -198,6 +200,7 @@ typedef struct mt_param {
     bool keyword_only; /* after the * */
     bool has_default;
     bool written; /* Tensor(a!) */
+    bool gaps;    /* Tensor?[]: items may be NULL */
     uint8_t ints; /* int[2]: a single int is repeated so often; 0: not allowed; MT_INTS_SPREAD */
     mt_value default_value;
 } mt_param;

@@ -7,9 +7,14 @@
  *   form        K(infer, kernel)  infer checks arguments and creates outputs, the device's kernel fills them
  *               V(infer)          a view: infer creates it, nothing is computed
  *               C(function)       composed of other ops
- *               F(formula)        after any of these: floating-point operations per call, by PyTorch's count
- *               O(overload, rule) last: it takes out=, like PyTorch's overload of that name; the rule for
- *                                 dtypes is an mt__out_rule (src/runtime/runtime.h)
+ *               and, after any of these, facts about it (they are fields of mt__op in src/runtime/runtime.h):
+ *               F(formula)        floating-point operations per call, by PyTorch's count
+ *               N(rule)           where numbers among its operands become tensors, if not as usual: mt__numbers
+ *               M(schema)         trailing inputs of PyTorch's op that this one lacks
+ *               L(list:option)    of an optimizer step: a list that is needed only if the option is not 0
+ *               A(flag)           product, copies, followed, packed
+ *               O(overload, rule) it takes out=, like PyTorch's overload of that name; the rule for dtypes is
+ *                                 an mt__out_rule
  *   derivative  mt__grad_NAME in src/runtime/autograd/, or one of
  *               of_parts            that of the ops it is composed of
  *               not_differentiable  its results are constants to autograd
@@ -25,16 +30,16 @@
 
 /* elementwise with two operands; the result has the promoted dtype */
 #define MT_OPS_BINARY(X, Y) \
-    X(add, "add.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, add) F(elements) O(out, CAST), add) Y(add) \
-    X(sub, "sub.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, sub) O(out, CAST), sub) Y(sub) \
-    X(rsub, "rsub.Scalar(Tensor self, Operand other, Scalar alpha=1) -> Tensor", K(binary, rsub), rsub) \
-    X(mul, "mul.Tensor(Tensor self, Operand other) -> Tensor", K(binary, mul) F(elements) O(out, CAST), mul) Y(mul) \
-    X(div, "div.Tensor(Tensor self, Operand other) -> Tensor", K(binary_float, div) O(out, CAST), div) Y(div) \
-    X(floor_divide, "floor_divide(Tensor self, Operand other) -> Tensor", K(binary, floor_divide) O(out, CAST), not_implemented) Y(floor_divide) \
+    X(add, "add.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, add) F(elements) N(OUTSIDE) O(out, CAST), add) Y(add) \
+    X(sub, "sub.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", K(binary, sub) N(OUTSIDE) O(out, CAST), sub) Y(sub) \
+    X(rsub, "rsub.Scalar(Tensor self, Operand other, Scalar alpha=1) -> Tensor", K(binary, rsub) N(TURNED), rsub) \
+    X(mul, "mul.Tensor(Tensor self, Operand other) -> Tensor", K(binary, mul) F(elements) N(OUTSIDE) O(out, CAST), mul) Y(mul) \
+    X(div, "div.Tensor(Tensor self, Operand other) -> Tensor", K(binary_float, div) N(OUTSIDE) O(out, CAST), div) Y(div) \
+    X(floor_divide, "floor_divide(Tensor self, Operand other) -> Tensor", K(binary, floor_divide) N(OUTSIDE) O(out, CAST), not_implemented) Y(floor_divide) \
     X(remainder, "remainder.Tensor(Tensor self, Operand other) -> Tensor", K(binary, remainder) O(Tensor_out, CAST), remainder) Y(remainder) \
-    X(pow, "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", K(binary, pow) O(Tensor_Scalar_out, CAST), pow_scalar) Y(pow) \
+    X(pow, "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", K(binary, pow) N(POWER) O(Tensor_Scalar_out, CAST), pow_scalar) Y(pow) \
     X(pow_tensor, "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", K(binary, pow) O(Tensor_Tensor_out, CAST), pow_tensor) Y(pow_tensor) \
-    X(pow_from, "pow.Scalar(Scalar self, Tensor exponent) -> Tensor", K(binary, pow) O(Scalar_out, CAST), pow_from) \
+    X(pow_from, "pow.Scalar(Scalar self, Tensor exponent) -> Tensor", K(binary, pow) N(STAY) A(packed) O(Scalar_out, CAST), pow_from) \
     X(maximum, "maximum(Tensor self, Tensor other) -> Tensor", K(binary, maximum) O(out, CAST), maximum) \
     X(minimum, "minimum(Tensor self, Tensor other) -> Tensor", K(binary, minimum) O(out, CAST), minimum) \
     X(atan2, "atan2(Tensor self, Tensor other) -> Tensor", K(binary_float, atan2) O(out, CAST), atan2) Y(atan2) \
@@ -139,17 +144,17 @@
     X(split_with_sizes, "split_with_sizes(Tensor(a) self, int[] split_sizes, int dim=0) -> Tensor[]", V(split_with_sizes), split_with_sizes) \
     X(chunk, "chunk(Tensor(a) self, int chunks, int dim=0) -> Tensor[]", C(chunk), of_parts) \
     X(unbind, "unbind.int(Tensor(a) self, int dim=0) -> Tensor[]", V(unbind), unbind) \
-    X(clone, "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", K(clone, clone), clone) \
+    X(clone, "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", K(clone, clone) A(copies), clone) \
     X(contiguous, "contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)", C(contiguous), of_parts) \
     X(copy_, "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", K(copy, copy), copy) \
-    X(to_dtype, "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_dtype), of_parts) \
-    X(to_device, "to.device(Tensor(a) self, Device device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_device), of_parts) \
-    X(_to_copy, "_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False) -> Tensor", K(to_copy, to_copy), to_copy) \
+    X(to_dtype, "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_dtype) M("MemoryFormat? memory_format=None"), of_parts) \
+    X(to_device, "to.device(Tensor(a) self, Device device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_device) M("MemoryFormat? memory_format=None"), of_parts) \
+    X(_to_copy, "_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False) -> Tensor", K(to_copy, to_copy) M("MemoryFormat? memory_format=None") A(copies), to_copy) \
     X(type_as, "type_as(Tensor self, Tensor other) -> Tensor", C(type_as), of_parts) \
     X(pad, "pad(Tensor self, int[] pad, str mode='constant', float? value=None) -> Tensor", C(pad), of_parts) \
     X(constant_pad_nd, "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor", K(constant_pad_nd, constant_pad_nd), constant_pad_nd) \
-    X(cat, "cat(Tensor[] tensors, int dim=0) -> Tensor", K(cat, cat) O(out, CAST), cat) \
-    X(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor", K(stack, stack) O(out, CAST), stack) \
+    X(cat, "cat(Tensor[] tensors, int dim=0) -> Tensor", K(cat, cat) O(out, JOIN), cat) \
+    X(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor", K(stack, stack) O(out, JOIN), stack) \
     X(repeat, "repeat(Tensor self, int[...] repeats) -> Tensor", K(repeat, repeat), repeat) \
     X(flip, "flip(Tensor self, int[...] dims) -> Tensor", K(flip, flip), flip) \
     X(roll, "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor", K(roll, roll), roll) \
@@ -166,9 +171,9 @@
     X(_index_put_impl_, "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)", K(index_put, index_put), index_put) \
     X(index_select, "index_select(Tensor self, int dim, Tensor index) -> Tensor", K(index_select, index_select) O(out, SAME), index_select) \
     X(index_select_backward, "index_select_backward(Tensor grad, int[] self_sizes, int dim, Tensor index) -> Tensor", C(index_select_backward), of_parts) \
-    X(index_add_, "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)", K(index_add, index_add), index_add) \
-    X(gather, "gather(Tensor self, int dim, Tensor index) -> Tensor", K(gather, gather) O(out, SAME), gather) \
-    X(gather_backward, "gather_backward(Tensor grad, Tensor self, int dim, Tensor index) -> Tensor", C(gather_backward), of_parts) \
+    X(index_add_, "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)", K(index_add, index_add) M("*, Scalar alpha=1"), index_add) \
+    X(gather, "gather(Tensor self, int dim, Tensor index) -> Tensor", K(gather, gather) M("*, bool sparse_grad=False") O(out, SAME), gather) \
+    X(gather_backward, "gather_backward(Tensor grad, Tensor self, int dim, Tensor index) -> Tensor", C(gather_backward) M("bool sparse_grad"), of_parts) \
     X(scatter, "scatter.src(Tensor self, int dim, Tensor index, Operand src) -> Tensor", K(scatter, scatter) O(src_out, SAME), scatter) Y(scatter) \
     X(scatter_add, "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", K(scatter_add, scatter_add) O(out, SAME), scatter_add) Y(scatter_add) \
     X(masked_select, "masked_select(Tensor self, Tensor mask) -> Tensor", C(masked_select) O(out, SAME), of_parts) \
@@ -180,17 +185,17 @@
 
 /* new tensors, constant or random */
 #define MT_OPS_CREATE(X, Y) \
-    X(empty, "empty.memory_format(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty, nothing) O(out, CHOSEN), not_differentiable) \
+    X(empty, "empty.memory_format(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty, nothing) M("MemoryFormat? memory_format=None") O(out, CHOSEN), not_differentiable) \
     X(empty_strided, "empty_strided(int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_strided, nothing), not_differentiable) \
-    X(empty_like, "empty_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_like, nothing), not_differentiable) \
+    X(empty_like, "empty_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_like, nothing) M("MemoryFormat? memory_format=None"), not_differentiable) \
     X(zeros, "zeros(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(zeros) O(out, CHOSEN), of_parts) \
-    X(zeros_like, "zeros_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(zeros_like), of_parts) \
+    X(zeros_like, "zeros_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(zeros_like) M("MemoryFormat? memory_format=None"), of_parts) \
     X(ones, "ones(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(ones) O(out, CHOSEN), of_parts) \
-    X(ones_like, "ones_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(ones_like), of_parts) \
+    X(ones_like, "ones_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(ones_like) M("MemoryFormat? memory_format=None"), of_parts) \
     X(full, "full(int[] size, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(full) O(out, CHOSEN), of_parts) \
-    X(full_like, "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(full_like), of_parts) \
-    X(new_empty_strided, "new_empty_strided(Tensor self, int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(new_empty_strided), of_parts) \
-    X(new_zeros, "new_zeros(Tensor self, int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(new_zeros), of_parts) \
+    X(full_like, "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(full_like) M("MemoryFormat? memory_format=None"), of_parts) \
+    X(new_empty_strided, "new_empty_strided(Tensor self, int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(new_empty_strided) A(followed), of_parts) \
+    X(new_zeros, "new_zeros(Tensor self, int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(new_zeros) A(followed), of_parts) \
     X(fill_, "fill_.Scalar(Tensor(a!) self, Operand value) -> Tensor(a!)", K(fill, fill), fill) \
     X(zero_, "zero_(Tensor(a!) self) -> Tensor(a!)", K(self, zero), zero) \
     X(arange, "arange(Scalar end, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(arange, arange) O(out, CHOSEN), not_differentiable) \
@@ -200,18 +205,18 @@
     X(eye, "eye(int n, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(eye, eye) O(out, CHOSEN), not_differentiable) \
     X(eye_m, "eye.m(int n, int m, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(eye, eye) O(m_out, CHOSEN), not_differentiable) \
     X(rand, "rand(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(rand) O(out, CHOSEN), of_parts) \
-    X(rand_like, "rand_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(rand_like), of_parts) \
+    X(rand_like, "rand_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(rand_like) M("MemoryFormat? memory_format=None"), of_parts) \
     X(randn, "randn(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randn) O(out, CHOSEN), of_parts) \
-    X(randn_like, "randn_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randn_like), of_parts) \
+    X(randn_like, "randn_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randn_like) M("MemoryFormat? memory_format=None"), of_parts) \
     X(randint, "randint(int high, int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randint) O(out, CHOSEN), of_parts) \
     X(randint_low, "randint.low(int low, int high, int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randint_low) O(low_out, CHOSEN), of_parts) \
     X(randperm, "randperm(int n, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(randperm, randperm) O(out, CHOSEN), not_differentiable) \
-    X(uniform_, "uniform_(Tensor(a!) self, float from=0, float to=1) -> Tensor(a!)", K(self, uniform), zero) \
-    X(normal_, "normal_(Tensor(a!) self, float mean=0, float std=1) -> Tensor(a!)", K(self, normal), zero) \
-    X(random_, "random_.from(Tensor(a!) self, int from, int to) -> Tensor(a!)", K(self, random), zero) \
-    X(bernoulli_, "bernoulli_.float(Tensor(a!) self, float p=0.5) -> Tensor(a!)", K(self, bernoulli), zero) \
-    X(bernoulli, "bernoulli(Tensor self) -> Tensor", K(bernoulli_of, bernoulli_of) O(out, SAME), not_differentiable) \
-    X(multinomial, "multinomial(Tensor self, int num_samples, bool replacement=False) -> Tensor", K(multinomial, multinomial) O(out, SAME), not_differentiable) \
+    X(uniform_, "uniform_(Tensor(a!) self, float from=0, float to=1) -> Tensor(a!)", K(self, uniform) M("*, Generator? generator=None"), zero) \
+    X(normal_, "normal_(Tensor(a!) self, float mean=0, float std=1) -> Tensor(a!)", K(self, normal) M("*, Generator? generator=None"), zero) \
+    X(random_, "random_.from(Tensor(a!) self, int from, int to) -> Tensor(a!)", K(self, random) M("*, Generator? generator=None"), zero) \
+    X(bernoulli_, "bernoulli_.float(Tensor(a!) self, float p=0.5) -> Tensor(a!)", K(self, bernoulli) M("*, Generator? generator=None"), zero) \
+    X(bernoulli, "bernoulli(Tensor self) -> Tensor", K(bernoulli_of, bernoulli_of) M("*, Generator? generator=None") O(out, SAME), not_differentiable) \
+    X(multinomial, "multinomial(Tensor self, int num_samples, bool replacement=False) -> Tensor", K(multinomial, multinomial) M("*, Generator? generator=None") O(out, SAME), not_differentiable) \
     X(dropout, "dropout(Tensor input, float p, bool train) -> Tensor", C(dropout), of_parts)
 
 /* reductions */
@@ -237,7 +242,7 @@
     X(var, "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", K(var, var) O(correction_out, CAST), var) \
     X(std, "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", K(var, std) O(correction_out, CAST), std) \
     X(norm, "norm.ScalarOpt_dim(Tensor self, Scalar? p=2, int[1] dim=[], bool keepdim=False) -> Tensor", C(norm) O(out, SAME), of_parts) \
-    X(linalg_vector_norm, "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False) -> Tensor", K(vector_norm, vector_norm) O(out, SAME), vector_norm) \
+    X(linalg_vector_norm, "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False) -> Tensor", K(vector_norm, vector_norm) M("*, ScalarType? dtype=None") O(out, SAME), vector_norm) \
     X(cumsum, "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", K(cumsum, cumsum) O(out, CHOSEN), cumsum) \
     X(logsumexp, "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", K(logsumexp, logsumexp) O(out, CAST), logsumexp) \
     X(topk, "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", K(topk, topk) O(values, SAME), topk) \
@@ -247,22 +252,22 @@
 
 /* matrix products, convolution, pooling */
 #define MT_OPS_MATRIX(X, Y) \
-    X(mm, "mm(Tensor self, Tensor mat2) -> Tensor", K(mm, mm) F(product) O(out, SAME), mm) \
-    X(bmm, "bmm(Tensor self, Tensor mat2) -> Tensor", K(bmm, bmm) F(product) O(out, SAME), bmm) \
-    X(addmm, "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(addmm, addmm) F(added_product) O(out, SAME), addmm) \
-    X(baddbmm, "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(baddbmm, baddbmm) F(added_product) O(out, SAME), baddbmm) \
+    X(mm, "mm(Tensor self, Tensor mat2) -> Tensor", K(mm, mm) F(product) A(product) O(out, SAME), mm) \
+    X(bmm, "bmm(Tensor self, Tensor mat2) -> Tensor", K(bmm, bmm) F(product) A(product) O(out, SAME), bmm) \
+    X(addmm, "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(addmm, addmm) F(added_product) A(product) O(out, SAME), addmm) \
+    X(baddbmm, "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", K(baddbmm, baddbmm) F(added_product) A(product) O(out, SAME), baddbmm) \
     X(mv, "mv(Tensor self, Tensor vec) -> Tensor", K(mv, mv) O(out, SAME), mv) \
     X(dot, "dot(Tensor self, Tensor tensor) -> Tensor", K(dot, dot) O(out, SAME), dot) \
     X(outer, "outer(Tensor self, Tensor vec2) -> Tensor", C(outer) O(out, CAST), of_parts) \
     X(ger, "ger(Tensor self, Tensor vec2) -> Tensor", C(ger) O(out, CAST), of_parts) \
-    X(matmul, "matmul(Tensor self, Tensor other) -> Tensor", C(matmul) O(out, SAME), of_parts) \
-    X(einsum, "einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", C(einsum), of_parts) \
-    X(linear, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", C(linear), of_parts) \
-    X(scaled_dot_product_attention, "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None) -> Tensor", C(scaled_dot_product_attention), of_parts) \
-    X(conv2d, "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=[1, 1], int[2] padding=[0, 0], int[2] dilation=[1, 1], int groups=1) -> Tensor", C(conv2d) F(convolution), of_parts) \
-    X(conv1d, "conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=[1], int[1] padding=[0], int[1] dilation=[1], int groups=1) -> Tensor", C(conv1d), of_parts) \
-    X(convolution, "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups) -> Tensor", K(convolution, convolution), convolution) \
-    X(convolution_backward, "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(convolution_backward, convolution_backward), convolution_backward) \
+    X(matmul, "matmul(Tensor self, Tensor other) -> Tensor", C(matmul) A(product) O(out, SAME), of_parts) \
+    X(einsum, "einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", C(einsum) A(product), of_parts) \
+    X(linear, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", C(linear) A(product), of_parts) \
+    X(scaled_dot_product_attention, "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None) -> Tensor", C(scaled_dot_product_attention) M("bool enable_gqa=False") A(product), of_parts) \
+    X(conv2d, "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=[1, 1], int[2] padding=[0, 0], int[2] dilation=[1, 1], int groups=1) -> Tensor", C(conv2d) F(convolution) A(product), of_parts) \
+    X(conv1d, "conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=[1], int[1] padding=[0], int[1] dilation=[1], int groups=1) -> Tensor", C(conv1d) A(product), of_parts) \
+    X(convolution, "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups) -> Tensor", K(convolution, convolution) A(product), convolution) \
+    X(convolution_backward, "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(convolution_backward, convolution_backward) A(product), convolution_backward) \
     X(max_pool2d, "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=[0, 0], int[2] dilation=[1, 1], bool ceil_mode=False) -> Tensor", C(max_pool2d), of_parts) \
     X(max_pool2d_with_indices, "max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=[0, 0], int[2] dilation=[1, 1], bool ceil_mode=False) -> (Tensor, Tensor)", K(max_pool2d, max_pool2d), max_pool2d) \
     X(max_pool2d_with_indices_backward, "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", K(max_pool2d_backward, max_pool2d_backward), max_pool2d_backward) \
@@ -311,11 +316,11 @@
 /* optimizer steps, all parameters at once. Like PyTorch's fused ops, but the op increments state_steps; lists
  * of states that the options do not need may be empty */
 #define MT_OPS_OPTIM(X, Y) \
-    X(_fused_sgd_, "_fused_sgd_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step) -> ()", K(optimizer_step, fused_sgd), not_implemented) \
-    X(_fused_adam_, "_fused_adam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] max_exp_avg_sqs, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) -> ()", K(optimizer_step, fused_adam), not_implemented) \
-    X(_fused_adamw_, "_fused_adamw_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] max_exp_avg_sqs, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) -> ()", K(optimizer_step, fused_adamw), not_implemented) \
-    X(_fused_adagrad_, "_fused_adagrad_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] state_sums, Tensor(c!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize) -> ()", K(optimizer_step, fused_adagrad), not_implemented) \
-    X(_fused_rmsprop_, "_fused_rmsprop_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] square_avgs, Tensor(c!)[] grad_avgs, Tensor(d!)[] momentum_buffer_list, Tensor(e!)[] state_steps, *, float lr, float alpha, float eps, float weight_decay, float momentum, bool centered, bool maximize) -> ()", K(optimizer_step, fused_rmsprop), not_implemented) \
+    X(_fused_sgd_, "_fused_sgd_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step) -> ()", K(optimizer_step, fused_sgd) M("Tensor? grad_scale=None, Tensor? found_inf=None") L("momentum_buffer_list:momentum"), not_implemented) \
+    X(_fused_adam_, "_fused_adam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] max_exp_avg_sqs, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) -> ()", K(optimizer_step, fused_adam) M("Tensor? grad_scale=None, Tensor? found_inf=None") L("max_exp_avg_sqs:amsgrad"), not_implemented) \
+    X(_fused_adamw_, "_fused_adamw_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] max_exp_avg_sqs, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) -> ()", K(optimizer_step, fused_adamw) M("Tensor? grad_scale=None, Tensor? found_inf=None") L("max_exp_avg_sqs:amsgrad"), not_implemented) \
+    X(_fused_adagrad_, "_fused_adagrad_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] state_sums, Tensor(c!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize) -> ()", K(optimizer_step, fused_adagrad) M("Tensor? grad_scale=None, Tensor? found_inf=None"), not_implemented) \
+    X(_fused_rmsprop_, "_fused_rmsprop_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] square_avgs, Tensor(c!)[] grad_avgs, Tensor(d!)[] momentum_buffer_list, Tensor(e!)[] state_steps, *, float lr, float alpha, float eps, float weight_decay, float momentum, bool centered, bool maximize) -> ()", K(optimizer_step, fused_rmsprop) L("grad_avgs:centered momentum_buffer_list:momentum"), not_implemented) \
     X(_fused_adadelta_, "_fused_adadelta_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] square_avgs, Tensor(c!)[] acc_deltas, Tensor(d!)[] state_steps, *, float lr, float rho, float eps, float weight_decay, bool maximize) -> ()", K(optimizer_step, fused_adadelta), not_implemented) \
     X(_fused_adamax_, "_fused_adamax_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_infs, Tensor(d!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool maximize) -> ()", K(optimizer_step, fused_adamax), not_implemented) \
     X(_fused_nadam_, "_fused_nadam_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] mu_products, Tensor(e!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float momentum_decay, float eps, bool decoupled_weight_decay, bool maximize) -> ()", K(optimizer_step, fused_nadam), not_implemented) \

@@ -20,25 +20,6 @@ static struct overloads {
 
 /* ---------------------------------------------------------------------------------------------- the GIL */
 
-static bool is_product(mt_op_id op)
-{
-    switch (op) {
-    case MT_OP_mm:
-    case MT_OP_bmm:
-    case MT_OP_addmm:
-    case MT_OP_baddbmm:
-    case MT_OP_matmul:
-    case MT_OP_linear:
-    case MT_OP_scaled_dot_product_attention:
-    case MT_OP_conv2d:
-    case MT_OP_convolution:
-    case MT_OP_convolution_backward:
-        return true;
-    default:
-        return false;
-    }
-}
-
 bool mtpy_is_heavy(mt_op_id op, const mt_value *args, unsigned count)
 {
     int64_t most = 0;
@@ -56,7 +37,7 @@ bool mtpy_is_heavy(mt_op_id op, const mt_value *args, unsigned count)
         }
         most = n > most ? n : most;
     }
-    return most >= HEAVY_NUMEL || (most >= HEAVY_PRODUCT && is_product(op));
+    return most >= HEAVY_NUMEL || (most >= HEAVY_PRODUCT && mt_op_is_product(op));
 }
 
 static mt_status call(mt_op_id op, const mt_value *args, unsigned count, mt_tensor **outs)
@@ -247,7 +228,7 @@ MT_OPS(X, Y)
 #define AS_METHOD(f) ((PyCFunction)(void (*)(void))(f))
 /* The texts are set by gather(). */
 #define X(id, schema, form, derivative) {#id, AS_METHOD(KIND(id)), METH_FASTCALL | METH_KEYWORDS, NULL},
-#define Y(id) {#id "_", AS_METHOD(KIND(id##_)), METH_FASTCALL | METH_KEYWORDS, NULL},
+#define Y(id) {(#id "_"), AS_METHOD(KIND(id##_)), METH_FASTCALL | METH_KEYWORDS, NULL},
 #define KIND(id) function_##id
 static PyMethodDef functions[] = {MT_OPS(X, Y)};
 #undef KIND

@@ -163,13 +163,7 @@ static int convert_named(const mt_param *q, PyObject *o, mt_value *v)
     return fits;
 }
 
-static bool takes_gaps(mt_op_id op)
-{
-    return op == MT_OP_index || op == MT_OP_index_put_ || op == MT_OP__index_put_impl_;
-}
-
-static int convert(mt_op_id op, const mt_param *q, PyObject *o, bool lenient, mtpy_parse *p, mt_value *v,
-                   Py_ssize_t *bad)
+static int convert(const mt_param *q, PyObject *o, bool lenient, mtpy_parse *p, mt_value *v, Py_ssize_t *bad)
 {
     if (o == Py_None && q->optional) {
         *v = mt_value_none(NULL);
@@ -184,7 +178,7 @@ static int convert(mt_op_id op, const mt_param *q, PyObject *o, bool lenient, mt
         }
         return q->type == MT_TYPE_OPERAND ? mtpy_number(o, v) : 0;
     case MT_TYPE_TENSORS:
-        return convert_tensors(p, o, takes_gaps(op), v, bad);
+        return convert_tensors(p, o, q->gaps, v, bad);
     case MT_TYPE_SCALAR:
         return convert_scalar(o, lenient, v);
     case MT_TYPE_INT:
@@ -295,7 +289,7 @@ static int parse_keywords(mt_op_id op, const mt_param *params, unsigned count, c
         }
         if (*given >> i & 1u)
             return misfit(m, FIT_TWICE, (unsigned)i, 0, key);
-        int fits = convert(op, &params[i], o, lenient, p, &p->values[i], &m->item);
+        int fits = convert(&params[i], o, lenient, p, &p->values[i], &m->item);
         if (fits <= 0)
             return fits < 0 ? -1 : misfit(m, FIT_TYPE, (unsigned)i, 0, o);
         *given |= 1u << i;
@@ -319,8 +313,8 @@ static int parse_spread(const mtpy_args *a, Py_ssize_t k, unsigned param, mtpy_p
     return 1;
 }
 
-static int parse_positional(mt_op_id op, const mt_param *params, unsigned count, const mtpy_args *a,
-                            bool lenient, mtpy_parse *p, uint32_t *given, mtpy_mismatch *m)
+static int parse_positional(const mt_param *params, unsigned count, const mtpy_args *a, bool lenient,
+                            mtpy_parse *p, uint32_t *given, mtpy_mismatch *m)
 {
     unsigned i = 0;
     for (Py_ssize_t k = 0; k < a->count; k++, i++) {
@@ -333,7 +327,7 @@ static int parse_positional(mt_op_id op, const mt_param *params, unsigned count,
         if (params[i].type == MT_TYPE_INTS && params[i].ints == MT_INTS_SPREAD && !PyTuple_Check(o) &&
             !PyList_Check(o))
             return parse_spread(a, k, i, p, m);
-        int fits = convert(op, &params[i], o, lenient, p, &p->values[i], &m->item);
+        int fits = convert(&params[i], o, lenient, p, &p->values[i], &m->item);
         if (fits <= 0)
             return fits < 0 ? -1 : misfit(m, FIT_TYPE, i, k + 1, o);
     }
@@ -359,7 +353,7 @@ int mtpy_parse_row(mt_op_id op, const mtpy_args *a, bool lenient, mtpy_parse *p,
         p->values[at] = mt_value_tensor(mtpy_tensor_of(a->self));
         given = 1u << at;
     }
-    int fits = parse_positional(op, params, count, a, lenient, p, &given, m);
+    int fits = parse_positional(params, count, a, lenient, p, &given, m);
     if (fits > 0 && a->names != NULL)
         fits = parse_keywords(op, params, count, a, lenient, p, &given, m);
     for (unsigned i = 0; fits > 0 && i < count; i++) {

@@ -222,7 +222,7 @@ static mt_status compute_as_is(mt__call *call)
 
 static mt_status infer_and_compute(mt__call *call)
 {
-    return call->op->elementwise && MT__UNLIKELY(lies_otherwise(call))
+    return call->op->elementwise && !call->op->packed && MT__UNLIKELY(lies_otherwise(call))
                ? mt__compute_in_order(call, compute_as_is)
                : compute_as_is(call);
 }
@@ -475,8 +475,8 @@ static unsigned describe_all(const mt__call *call, description *d)
         if ((int)i == op->options + 1 && op->options >= 0)
             describe(d, n++, op->id == MT_OP__to_copy ? &none : &no);
     }
-    for (unsigned i = 0; op->missing != NULL && i < op->missing->count; i++)
-        describe(d, n++, &op->missing->value);
+    for (unsigned i = 0; i < op->missing_count; i++)
+        describe(d, n++, &op->missing_value);
     return n;
 }
 

@@ -168,6 +168,7 @@ mt_status mt__compute_recorded(mt__call *call)
         return wraps ? compute_with_tensor(call, call->op->id, false) : compute_converted(call);
     case MT__NUMBERS_POWER:
         return compute_power(call);
+    case MT__NUMBERS_AS_USUAL:
     case MT__NUMBERS_STAY:
         break;
     }

@@ -17,12 +17,20 @@ const mt__grad mt__grad_of_parts, mt__grad_not_differentiable;
 #define C(function) .composite = mt__composite_##function
 #define F(formula) , .flops = mt__flops_##formula
 #define O(overload, rule) , .out = #overload, .out_rule = MT__OUT_##rule
+#define N(rule) , .numbers = MT__NUMBERS_##rule
+#define M(schema) , .missing = (schema)
+#define L(pairs) , .optional_lists = (pairs)
+#define A(flag) , .flag = true
 #define X(op_id, text, form, derivative)                                                                     \
     [MT_OP_##op_id] = {.schema = (text), form, .grad = &mt__grad_##derivative, .id = MT_OP_##op_id},
-#define Y(op_id) [MT_OP_##op_id##_] = {.id = MT_OP_##op_id##_, .derived = true},
+#define Y(op_id) [MT_OP_##op_id##_] = {.id = MT_OP_##op_id##_}, /* derive() */
 mt__op mt__ops[MT_OP_COUNT] = {MT_OPS(X, Y)};
 #undef F
 #undef O
+#undef N
+#undef M
+#undef L
+#undef A
 #undef X
 #undef Y
 #undef K
@@ -87,6 +95,7 @@ static void read_type(mt__op *op, mt_param *p, const char **at)
     if (**at == '[') {
         (*at)++;
         p->ints = list_size(at);
+        p->gaps = question;
         p->type = p->type == MT_TYPE_TENSOR ? MT_TYPE_TENSORS : MT_TYPE_INTS;
     } else {
         p->optional = question;
@@ -227,59 +236,42 @@ static void read_constants(mt__op *op)
     }
 }
 
-/* Ops for which PyTorch has a separate node if the operand is a number. */
-static void find_number_node(mt__op *op)
+int mt__option_of(const mt__op *op, unsigned list)
 {
-    static const struct {
-        const mt__grad *grad;
-        const char *name;
-    } nodes[] = {{&mt__grad_rsub, "RsubBackward1"}, {&mt__grad_remainder, "RemainderBackward0"},
-                 {&mt__grad_fill, "FillBackward2"}, {&mt__grad_masked_fill, "MaskedFillBackward0"},
-                 {&mt__grad_lerp, "LerpBackward0"}, {&mt__grad_scatter, "ScatterBackward1"}};
-    for (unsigned i = 0; i < MT__COUNT_OF(nodes); i++)
-        if (op->grad == nodes[i].grad)
-            op->number_node = nodes[i].name;
+    const mt_param *p = &op->params[list];
+    const char *at = op->optional_lists != NULL ? op->optional_lists : "";
+    while (*at != 0) {
+        const char *option = strchr(at, ':') + 1;
+        size_t length = strcspn(option, " ");
+        if ((size_t)(option - 1 - at) == p->name_length && memcmp(at, p->name, p->name_length) == 0)
+            return find_param(op, option, length);
+        at = option + length;
+        at += strspn(at, " ");
+    }
+    return -1;
+}
+
+/* op->missing: how many there are, and what PyTorch records for each: its default, or false. */
+static void read_missing(mt__op *op)
+{
+    const char *at = op->missing, *equals;
+    if (at == NULL)
+        return;
+    starts(&at, "*, ");
+    op->missing_count = 1;
+    for (const char *comma = at; (comma = strchr(comma, ',')) != NULL; comma++)
+        op->missing_count++;
+    mt_param p = {.type = strncmp(at, "float", 5) == 0 ? MT_TYPE_FLOAT : MT_TYPE_INT};
+    equals = strchr(at, '=');
+    if (equals != NULL && equals++ != NULL)
+        read_default(op, &p, &equals);
+    op->missing_value = equals != NULL ? p.default_value : mt_value_truth(false);
 }
 
 /* What the profiler needs to show the op as PyTorch's: see describe_all() in dispatch.c. */
 static void find_recorded(mt__op *op)
 {
-#define FORMAT "MemoryFormat? memory_format=None"
-#define GENERATOR "*, Generator? generator=None"
-#define SCALED "Tensor? grad_scale=None, Tensor? found_inf=None"
-    static const mt__missing missing[] = {
-        {MT_OP_to_dtype, 1, {.kind = MT_NONE}, FORMAT},
-        {MT_OP_to_device, 1, {.kind = MT_NONE}, FORMAT},
-        {MT_OP__to_copy, 1, {.kind = MT_NONE}, FORMAT},
-        {MT_OP_empty, 1, {.kind = MT_NONE}, FORMAT},
-        {MT_OP_empty_like, 1, {.kind = MT_NONE}, FORMAT},
-        {MT_OP_zeros_like, 1, {.kind = MT_NONE}, FORMAT},
-        {MT_OP_ones_like, 1, {.kind = MT_NONE}, FORMAT},
-        {MT_OP_full_like, 1, {.kind = MT_NONE}, FORMAT},
-        {MT_OP_rand_like, 1, {.kind = MT_NONE}, FORMAT},
-        {MT_OP_randn_like, 1, {.kind = MT_NONE}, FORMAT},
-        {MT_OP_uniform_, 1, {.kind = MT_NONE}, GENERATOR},
-        {MT_OP_normal_, 1, {.kind = MT_NONE}, GENERATOR},
-        {MT_OP_random_, 1, {.kind = MT_NONE}, GENERATOR},
-        {MT_OP_bernoulli, 1, {.kind = MT_NONE}, GENERATOR},
-        {MT_OP_bernoulli_, 1, {.kind = MT_NONE}, GENERATOR},
-        {MT_OP_multinomial, 1, {.kind = MT_NONE}, GENERATOR},
-        {MT_OP_index_add_, 1, {.kind = MT_INT, .as.i = 1}, "*, Scalar alpha=1"},
-        {MT_OP_gather, 1, {.kind = MT_TRUTH}, "*, bool sparse_grad=False"},
-        {MT_OP_gather_backward, 1, {.kind = MT_TRUTH}, "bool sparse_grad"},
-        {MT_OP_linalg_vector_norm, 1, {.kind = MT_NONE}, "*, ScalarType? dtype=None"},
-        {MT_OP_scaled_dot_product_attention, 1, {.kind = MT_TRUTH}, "bool enable_gqa=False"},
-        {MT_OP__fused_sgd_, 2, {.kind = MT_NONE}, SCALED},
-        {MT_OP__fused_adam_, 2, {.kind = MT_NONE}, SCALED},
-        {MT_OP__fused_adamw_, 2, {.kind = MT_NONE}, SCALED},
-        {MT_OP__fused_adagrad_, 2, {.kind = MT_NONE}, SCALED},
-    };
-#undef FORMAT
-#undef GENERATOR
-#undef SCALED
-    for (unsigned i = 0; i < MT__COUNT_OF(missing); i++)
-        if (op->id == missing[i].op)
-            op->missing = &missing[i];
+    read_missing(op);
     op->options = -1;
     for (unsigned i = 0; i + 1 < op->param_count; i++)
         if (op->params[i].type == MT_TYPE_DTYPE && op->params[i + 1].type == MT_TYPE_DEVICE)
@@ -288,63 +280,45 @@ static void find_recorded(mt__op *op)
     for (unsigned i = 0; i < op->param_count; i++)
         op->as_is &= op->params[i].type != MT_TYPE_DTYPE && op->params[i].type != MT_TYPE_DEVICE &&
                      op->params[i].type != MT_TYPE_BOOL && op->params[i].type != MT_TYPE_FLOAT;
-    op->copies = op->id == MT_OP_clone || op->id == MT_OP__to_copy;
-    op->factory = op->options >= 0 && op->grad == NULL && op->id != MT_OP_new_zeros &&
-                  op->id != MT_OP_new_empty_strided;
+    op->factory = op->options >= 0 && op->grad == NULL && !op->followed;
 }
 
-static bool is_elementwise(const mt__op *op)
-{
-    static mt__fn *const infers[] = {mt__infer_binary,
-                                     mt__infer_binary_float,
-                                     mt__infer_compare,
-                                     mt__infer_bitwise,
-                                     mt__infer_pair,
-                                     mt__infer_elu_backward,
-                                     mt__infer_leaky_relu_backward,
-                                     mt__infer_unary,
-                                     mt__infer_unary_float,
-                                     mt__infer_unary_real,
-                                     mt__infer_unary_truth,
-                                     mt__infer_unary_bits,
-                                     mt__infer_clamp,
-                                     mt__infer_clamp_min,
-                                     mt__infer_hardtanh,
-                                     mt__infer_where,
-                                     mt__infer_addc,
-                                     mt__infer_lerp,
-                                     mt__infer_xlogy};
-    for (unsigned i = 0; i < MT__COUNT_OF(infers); i++)
-        if (op->infer == infers[i])
-            return op->id != MT_OP_pow_from; /* contiguous in PyTorch */
-    return false;
-}
-
-/* As in PyTorch. Maxima, logical ops etc. take no numbers, but convert their operands. */
-static void find_numbers(mt__op *op)
+/* What follows from an op's infer. Numbers: as in PyTorch; maxima, logical ops etc. take none, but convert
+ * their operands. */
+static void find_elementwise(mt__op *op)
 {
     static const struct {
         mt__fn *infer;
         mt__numbers numbers;
-    } kinds[] = {{mt__infer_binary, MT__NUMBERS_AGAIN},
-                 {mt__infer_binary_float, MT__NUMBERS_AGAIN},
-                 {mt__infer_bitwise, MT__NUMBERS_AGAIN},
-                 {mt__infer_compare, MT__NUMBERS_WITHIN}};
-    static const mt_op_id outside[] = {MT_OP_add, MT_OP_sub, MT_OP_mul, MT_OP_div, MT_OP_floor_divide};
-    for (unsigned i = 0; i < MT__COUNT_OF(kinds); i++)
-        if (op->infer == kinds[i].infer)
-            op->numbers = kinds[i].numbers;
-    for (unsigned i = 0; i < MT__COUNT_OF(outside); i++)
-        if (op->base == outside[i])
-            op->numbers = MT__NUMBERS_OUTSIDE;
-    if (op->id == MT_OP_rsub)
-        op->numbers = MT__NUMBERS_TURNED;
-    if (op->base == MT_OP_pow)
-        op->numbers = MT__NUMBERS_POWER;
-    if (op->id == MT_OP_pow_from)
-        op->numbers = MT__NUMBERS_STAY;
-    op->floats = op->infer == mt__infer_binary_float;
-    op->elementwise = is_elementwise(op);
+        bool floats;
+    } infers[] = {{mt__infer_binary, MT__NUMBERS_AGAIN, false},
+                  {mt__infer_binary_float, MT__NUMBERS_AGAIN, true},
+                  {mt__infer_bitwise, MT__NUMBERS_AGAIN, false},
+                  {mt__infer_compare, MT__NUMBERS_WITHIN, false},
+                  {mt__infer_pair, MT__NUMBERS_STAY, false},
+                  {mt__infer_elu_backward, MT__NUMBERS_STAY, false},
+                  {mt__infer_leaky_relu_backward, MT__NUMBERS_STAY, false},
+                  {mt__infer_unary, MT__NUMBERS_STAY, false},
+                  {mt__infer_unary_float, MT__NUMBERS_STAY, false},
+                  {mt__infer_unary_real, MT__NUMBERS_STAY, false},
+                  {mt__infer_unary_truth, MT__NUMBERS_STAY, false},
+                  {mt__infer_unary_bits, MT__NUMBERS_STAY, false},
+                  {mt__infer_clamp, MT__NUMBERS_STAY, false},
+                  {mt__infer_clamp_min, MT__NUMBERS_STAY, false},
+                  {mt__infer_hardtanh, MT__NUMBERS_STAY, false},
+                  {mt__infer_where, MT__NUMBERS_STAY, false},
+                  {mt__infer_addc, MT__NUMBERS_STAY, false},
+                  {mt__infer_lerp, MT__NUMBERS_STAY, false},
+                  {mt__infer_xlogy, MT__NUMBERS_STAY, false}};
+    mt__numbers numbers = MT__NUMBERS_STAY;
+    for (unsigned i = 0; i < MT__COUNT_OF(infers); i++)
+        if (op->infer == infers[i].infer) {
+            op->elementwise = true;
+            op->floats = infers[i].floats;
+            numbers = infers[i].numbers;
+        }
+    if (op->numbers == MT__NUMBERS_AS_USUAL)
+        op->numbers = numbers;
 }
 
 /* The row of an op in place from that of its op, the row before: "pow.Tensor_Scalar(Tensor self, ...) -> Tensor"
@@ -363,21 +337,17 @@ static void derive(mt__op *op)
     if (asprintf(&schema, "%.*s_%s%.*s(Tensor(a!)%.*s) -> Tensor(a!)", (int)(overload - text), text,
                  shown != overload ? "." : "", (int)(params - shown), shown, (int)(result - rest), rest) < 0)
         broken(of, text, "no memory");
+    mt_op_id id = op->id;
+    *op = *of;
+    op->id = id;
+    op->base = of->id;
     op->schema = schema; /* never freed */
-    op->infer = of->infer;
-    op->composite = of->composite;
-    op->flops = of->flops;
-    memcpy(op->kernels, of->kernels, sizeof op->kernels);
-    op->grad = of->grad != NULL && of->grad->in_place != NULL ? of->grad->in_place : of->grad;
+    op->out = NULL;
+    op->grad = of->grad->in_place != NULL ? of->grad->in_place : of->grad;
 }
 
 static void read_schema(mt__op *op)
 {
-    op->base = op->id;
-    if (op->derived) {
-        derive(op);
-        op->base = (mt_op_id)(op->id - 1);
-    }
     const char *at = op->schema;
     size_t base = strcspn(at, ".(");
     char *name = NULL;
@@ -393,14 +363,18 @@ static void read_schema(mt__op *op)
     if (op->grad != NULL) {
         read_saves(op);
         read_constants(op);
-        find_number_node(op);
     }
     find_recorded(op);
-    find_numbers(op);
+    find_elementwise(op);
 }
 
 __attribute__((constructor)) static void read_table(void)
 {
+    for (unsigned i = 0; i < MT_OP_COUNT; i++) {
+        mt__ops[i].base = (mt_op_id)i;
+        if (mt__ops[i].schema == NULL)
+            derive(&mt__ops[i]);
+    }
     for (unsigned i = 0; i < MT_OP_COUNT; i++)
         read_schema(&mt__ops[i]);
 }
@@ -414,7 +388,7 @@ unsigned mt_op_count(void)
 
 /* By id, which distinguishes overloads; else by name: the first overload. */
 #define X(id, text, form, derivative) #id,
-#define Y(id) #id "_",
+#define Y(id) (#id "_"),
 static const char *const ids[] = {MT_OPS(X, Y)};
 #undef X
 #undef Y
@@ -456,7 +430,7 @@ size_t mt_op_recorded_schema(mt_op_id op, char *out, size_t room)
         device = strstr(text, "Device");
         behind = device + strcspn(device, ",)");
     }
-    const char *more = o->missing != NULL ? o->missing->schema : "";
+    const char *more = o->missing != NULL ? o->missing : "";
     if (more[0] == '*' && strstr(text, "*, ") != NULL)
         more += strlen("*, ");
     return (size_t)snprintf(out, room, "%.*s%s%.*s%s%.*s%s%s%s", (int)(device - text), text,
@@ -480,6 +454,10 @@ bool mt_op_has_kernel(mt_op_id op, unsigned device_type)
         return false;
     const mt__op *o = &mt__ops[op];
     return o->composite != NULL || o->view || o->kernels[device_type] != NULL;
+}
+bool mt_op_is_product(mt_op_id op)
+{
+    return op < MT_OP_COUNT && mt__ops[op].product;
 }
 const char *mt_op_out(mt_op_id op)
 {

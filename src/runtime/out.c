@@ -11,11 +11,6 @@ MT__FAST_TLS mt__call *mt__placing;
 
 /* ------------------------------------------------------------------------------------------------- refusals */
 
-static bool joins(const mt__op *op)
-{
-    return op->id == MT_OP_cat || op->id == MT_OP_stack;
-}
-
 /* May a result of that dtype be written to `target`? Messages are mostly PyTorch's. */
 static mt_status check_dtype(const mt__op *op, mt_dtype dtype, const mt_tensor *target)
 {
@@ -24,9 +19,10 @@ static mt_status check_dtype(const mt__op *op, mt_dtype dtype, const mt_tensor *
         return MT_OK;
     switch (op->out_rule) {
     case MT__OUT_CAST:
+    case MT__OUT_JOIN:
         if (mt__castable(dtype, target->dtype))
             return MT_OK;
-        if (joins(op))
+        if (op->out_rule == MT__OUT_JOIN)
             return mt__fail(MT_E_TYPE, "torch.cat(): input types can't be cast to the desired output type %s",
                             want);
         return mt__fail(MT_E_RUNTIME, "result type %s can't be cast to the desired output type %s", have,
@@ -76,12 +72,6 @@ mt_status mt__check_into(mt__call *call, bool tracked)
 
 /* ------------------------------------------------------------------------------------------------- placing */
 
-/* Ops whose kernels read an argument's element only to write the same element of the result. */
-static bool is_elementwise(const mt__op *op)
-{
-    return op->id < MT_OP_as_strided;
-}
-
 static bool is_argument(const mt__call *call, const mt_tensor *t)
 {
     for (unsigned i = 0; i < call->op->param_count; i++) {
@@ -127,7 +117,7 @@ static bool shares_memory(const mt_tensor *a, const mt_tensor *target, bool elem
 /* Would writing to target change data that the kernel has yet to read? */
 static bool is_read(const mt__call *call, const mt_tensor *target)
 {
-    bool elementwise = is_elementwise(call->op);
+    bool elementwise = call->op->elementwise;
     for (unsigned i = 0; i < call->op->param_count; i++) {
         const mt_value *v = &call->args[i];
         if (v->kind == MT_TENSOR && shares_memory(v->as.tensor, target, elementwise))
@@ -147,7 +137,7 @@ mt_status mt__place(mt_dtype dtype, mt_device device, int rank, const int64_t *d
     mt_status status = check_dtype(call->op, dtype, target);
     if (status == MT_OK)
         status = fit(call, target, rank, dims);
-    if (status == MT_OK && is_elementwise(call->op))
+    if (status == MT_OK && call->op->elementwise)
         status = mt__check_overlap(target, call->args, call->op->param_count);
     bool direct = target->dtype == dtype && (target->flags & MT__CONTIGUOUS) != 0 && !is_read(call, target);
     if (status == MT_OK && direct)

@@ -227,27 +227,21 @@ typedef uint64_t mt__flops_fn(const struct mt__call *call); /* arguments are unc
 /* The derivative of an op; see autograd/autograd.h. */
 typedef struct mt__grad mt__grad;
 
-/* Trailing inputs of PyTorch's op that ours lacks, the values PyTorch records for them, and their schema. */
-typedef struct mt__missing {
-    mt_op_id op;
-    uint8_t count;
-    mt_value value;
-    const char *schema;
-} mt__missing;
-
 /* Where numbers among the operands of a recorded call become tensors; see numbers.c. */
 typedef enum mt__numbers {
-    MT__NUMBERS_STAY,    /* nowhere; operands are not converted either */
-    MT__NUMBERS_OUTSIDE, /* in the caller, unless that is an op; else as AGAIN */
-    MT__NUMBERS_AGAIN,   /* in the op, which calls itself with the tensor */
-    MT__NUMBERS_TURNED,  /* in rsub, which calls sub with the tensor */
-    MT__NUMBERS_WITHIN,  /* in the op, for itself */
-    MT__NUMBERS_POWER    /* nowhere; the base is converted */
+    MT__NUMBERS_AS_USUAL, /* in the table: what its infer says (ops.c) */
+    MT__NUMBERS_STAY,     /* nowhere; operands are not converted either */
+    MT__NUMBERS_OUTSIDE,  /* in the caller, unless that is an op; else as AGAIN */
+    MT__NUMBERS_AGAIN,    /* in the op, which calls itself with the tensor */
+    MT__NUMBERS_TURNED,   /* in rsub, which calls sub with the tensor */
+    MT__NUMBERS_WITHIN,   /* in the op, for itself */
+    MT__NUMBERS_POWER     /* nowhere; the base is converted */
 } mt__numbers;
 
 /* The dtypes that the tensor of out= may have, as in PyTorch. */
 typedef enum mt__out_rule {
     MT__OUT_CAST = 1, /* any that the result may be cast to: no float to int, no number to bool */
+    MT__OUT_JOIN,     /* the same, with another error message */
     MT__OUT_SAME,     /* the result's */
     MT__OUT_FOUND,    /* the result's, with another error message */
     MT__OUT_CHOSEN,   /* any: it determines the result's, like the argument dtype= */
@@ -260,23 +254,27 @@ typedef struct mt__op {
     mt__out_rule out_rule;
     mt__fn *infer, *composite;
     mt__fn *kernels[MT_DEVICE_TYPES];
-    mt__flops_fn *flops;     /* NULL: not counted */
-    const mt__grad *grad;    /* NULL: none */
-    const char *number_node; /* the node's name if the Operand is a number; NULL: grad's own */
-    const char *name;        /* "aten::add" */
-    uint32_t name_id;        /* of the profiler */
-    mt_op_id id, base;       /* base: of an op in place that was derived, the op; else id */
-    bool derived;            /* by Y() in the table */
+    mt__flops_fn *flops;  /* NULL: not counted */
+    const mt__grad *grad; /* NULL: none */
+    const char *name;     /* "aten::add" */
+    uint32_t name_id;     /* of the profiler */
+    mt_op_id id, base;    /* base: of an op in place that was derived, the op; else id */
     uint8_t param_count, required;
     uint8_t out_count; /* 0: a list */
     bool in_place;
-    bool view;                       /* outputs share the first tensor's storage */
-    bool factory;                    /* hidden from autograd, with the ops that it calls */
-    int8_t options;                  /* position of the adjacent dtype and device; -1: none */
-    const mt__missing *missing;      /* NULL: none */
-    bool as_is;                      /* recorded with its own arguments only */
-    bool copies;                     /* its kernel does the same as copy_, from its first argument */
-    bool elementwise;                /* its result lies in memory like its operands: layout.c */
+    bool view;             /* outputs share the first tensor's storage */
+    bool factory;          /* hidden from autograd, with the ops that it calls */
+    int8_t options;        /* position of the adjacent dtype and device; -1: none */
+    const char *missing;   /* the schema of trailing inputs that only PyTorch's op has; NULL: none */
+    uint8_t missing_count; /* how many, and what PyTorch records for each */
+    mt_value missing_value;
+    bool as_is;       /* recorded with its own arguments only */
+    bool copies;      /* its kernel does the same as copy_, from its first argument */
+    bool followed;    /* makes a tensor, but is not hidden: see factory */
+    bool product;     /* does much more work than it has elements, like a matrix product */
+    bool elementwise; /* an element of the result needs the same elements of the operands only */
+    bool packed;      /* its result is contiguous; of elementwise ops, else like the operands: layout.c */
+    const char *optional_lists;      /* "list:option": a list that is needed only if the option is not 0 */
     uint8_t numbers;                 /* mt__numbers */
     bool floats;                     /* two operands are computed in a floating dtype, whatever theirs are */
     bool host_numbers;               /* kernels of accelerators accept 0-dim CPU tensors */
@@ -289,6 +287,9 @@ static inline const char *mt__op_short_name(const mt__op *op) /* "add" */
 {
     return op->name + sizeof "aten::" - 1;
 }
+
+/* The argument without which (at 0) a list is not needed, by op->optional_lists; -1: it is always needed. */
+int mt__option_of(const mt__op *op, unsigned list);
 
 extern mt__op mt__ops[]; /* MT_OP_COUNT of them; initialised before main */
 
@@ -437,6 +438,10 @@ void mt__parallel(int64_t n, int64_t grain, void (*fn)(int64_t begin, int64_t en
 #define C(function) mt__fn mt__composite_##function;
 #define F(formula) mt__flops_fn mt__flops_##formula;
 #define O(overload, rule)
+#define N(rule)
+#define M(schema)
+#define L(pairs)
+#define A(flag)
 #define X(id, text, form, derivative) form extern const mt__grad mt__grad_##derivative;
 #define Y(id)
 MT_OPS(X, Y)
@@ -444,6 +449,10 @@ MT_OPS(X, Y)
 #undef Y
 #undef F
 #undef O
+#undef N
+#undef M
+#undef L
+#undef A
 #undef K
 #undef V
 #undef C

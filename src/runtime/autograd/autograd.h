@@ -54,6 +54,7 @@ struct mt__grad {
     const char
         *constants;  /* names of parameters without a derivative, which must not be tracked; NULL: none */
     bool only_first; /* results but the first are constants to autograd */
+    const char *of_number;    /* the node's name if the Operand is a number; NULL: the same */
     const mt__grad *in_place; /* the derivative of the op in place, if that is another one; else NULL */
 };
 

@@ -47,7 +47,7 @@ static mt_status rsub_backward(mt__backward *b)
         mt__give(b, 0, negated(b, &ARG(2)));
     return mt_scope_status();
 }
-const mt__grad mt__grad_rsub = {"RsubBackward0", "", rsub_backward};
+const mt__grad mt__grad_rsub = {"RsubBackward0", "", rsub_backward, .of_number = "RsubBackward1"};
 
 /* --------------------------------------------------------------------------------------------- products */
 
@@ -85,7 +85,8 @@ static mt_status remainder_backward(mt__backward *b)
         mt__give(b, 0, GRAD);
     return mt_scope_status();
 }
-const mt__grad mt__grad_remainder = {"RemainderBackward1", "self:other other:other", remainder_backward};
+const mt__grad mt__grad_remainder = {"RemainderBackward1", "self:other other:other", remainder_backward,
+                                     .of_number = "RemainderBackward0"};
 
 static mt_status atan2_backward(mt__backward *b)
 {
@@ -194,7 +195,8 @@ static mt_status masked_fill_backward(mt__backward *b)
         mt__give(b, 2, MT(sum, MT(where, ARG(1), GRAD, 0.0)));
     return mt_scope_status();
 }
-const mt__grad mt__grad_masked_fill = {"MaskedFillBackward1", "mask", masked_fill_backward};
+const mt__grad mt__grad_masked_fill = {"MaskedFillBackward1", "mask", masked_fill_backward,
+                                       .of_number = "MaskedFillBackward0"};
 
 static mt_status clamp_backward(mt__backward *b)
 {
@@ -253,4 +255,5 @@ static mt_status lerp_backward(mt__backward *b)
         mt__give(b, 2, MT(mul, GRAD, MT(sub, ARG(1), ARG(0))));
     return mt_scope_status();
 }
-const mt__grad mt__grad_lerp = {"LerpBackward1", "self:weight end:weight weight:self,end", lerp_backward};
+const mt__grad mt__grad_lerp = {"LerpBackward1", "self:weight end:weight weight:self,end", lerp_backward,
+                                .of_number = "LerpBackward0"};

@@ -35,6 +35,6 @@ static mt_status fill_backward(mt__backward *b)
         mt__give(b, 1, MT(sum, GRAD));
     return mt_scope_status();
 }
-const mt__grad mt__grad_fill = {"FillBackward3", "", fill_backward};
+const mt__grad mt__grad_fill = {"FillBackward3", "", fill_backward, .of_number = "FillBackward2"};
 
 MT__GRAD_OF_FIRST(zero, "ZeroBackward0", "", MT(zeros_like, GRAD))

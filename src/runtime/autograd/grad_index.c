@@ -77,7 +77,8 @@ static mt_status scatter_backward(mt__backward *b)
         mt__give(b, 3, grad_of_src(b));
     return mt_scope_status();
 }
-GRAD(scatter, "ScatterBackward0", "index")
+const mt__grad mt__grad_scatter = {"ScatterBackward0", "index", scatter_backward,
+                                   .of_number = "ScatterBackward1"};
 
 static mt_status scatter_add_backward(mt__backward *b)
 {

@@ -643,12 +643,12 @@ static mt_status own_outputs(mt_node *node, mt__call *call, uint32_t tracked)
 static const char *name_for(const mt__call *call)
 {
     const mt__op *op = call->op;
-    if (MT__LIKELY(op->number_node == NULL))
+    if (MT__LIKELY(op->grad->of_number == NULL))
         return op->grad->name;
     for (unsigned i = 0; i < op->param_count; i++)
         if (op->params[i].type == MT_TYPE_OPERAND && call->args[i].kind == MT_TENSOR)
             return op->grad->name;
-    return op->number_node;
+    return op->grad->of_number;
 }
 
 /* For ops whose derivative nobody has written: silence would look like a gradient of zero. */

@@ -187,20 +187,12 @@ static mt_status make_state(const mt_optimizer *o, start how, mt_tensor *param, 
     return status;
 }
 
-/* Is list l of the states needed with these options? Matches the check of the op. */
+/* Is list l of the states needed with these options? The op's arguments are parameters, gradients, states,
+ * numbers. */
 static bool needed(const mt_optimizer *o, unsigned l)
 {
-    switch (o->kind - kinds) {
-    case SGD:
-        return o->numbers[1] != 0;
-    case ADAM:
-    case ADAMW:
-        return l != 2 || o->numbers[5] != 0;
-    case RMSPROP:
-        return l == 1 ? o->numbers[5] != 0 : l == 2 ? o->numbers[4] != 0 : true;
-    default:
-        return true;
-    }
+    int option = mt__option_of(&mt__ops[o->kind->op], 2 + l);
+    return option < 0 || o->numbers[(unsigned)option - 2 - o->kind->lists] != 0;
 }
 
 /* ------------------------------------------------------------------------------------------------- steps */

@@ -15,21 +15,10 @@ static bool has_one_element(const mt_param *p)
     return false;
 }
 
-/* Lists that are needed only if an option is not 0. */
-static const struct {
-    mt_op_id op;
-    uint8_t list, option;
-} optional_lists[] = {
-    {MT_OP__fused_sgd_, 2, 4},      {MT_OP__fused_adam_, 4, 11},    {MT_OP__fused_adamw_, 4, 11},
-    {MT_OP__fused_rmsprop_, 3, 11}, {MT_OP__fused_rmsprop_, 4, 10},
-};
-
 static bool may_be_empty(const mt__call *call, unsigned list)
 {
-    for (unsigned i = 0; i < MT__COUNT_OF(optional_lists); i++)
-        if (optional_lists[i].op == call->op->id && optional_lists[i].list == list)
-            return mt__arg_number(call, optional_lists[i].option) == 0;
-    return false;
+    int option = mt__option_of(call->op, list);
+    return option >= 0 && mt__arg_number(call, (unsigned)option) == 0;
 }
 
 static mt_status check_item(const mt__call *call, unsigned a, uint32_t i)
