@@ -65,6 +65,7 @@ typedef struct mt__saved {
     mt_tensor *tensor; /* owned; an output is detached from this node, which it would keep alive */
     uint32_t version;
     bool is_output;
+    bool had_history; /* an input that was no leaf */
 } mt__saved;
 
 typedef enum mt__node_kind {
@@ -141,6 +142,7 @@ typedef struct mt__extra {
 } mt__extra;
 
 extern MT__FAST_TLS bool mt__grad_mode;
+extern MT__FAST_TLS bool mt__deriving; /* within a derivative: the tensors are the engine's own */
 extern MT__FAST_TLS uint64_t mt__sequence; /* of the next node on this thread */
 uint64_t mt__thread_number(void);          /* the system's id of this thread */
 

@@ -121,7 +121,10 @@ mt_status mt_hook_add(mt_tensor *t, mt_hook_fn *hook, void (*drop)(void *user), 
     *id = 0;
     if (!mt__tracks(t))
         return mt__fail(MT_E_RUNTIME, "cannot register a hook on a tensor that doesn't require gradient");
-    mt_node *fn = mt_grad_fn(t);
+    mt_status status = mt__fresh(t);
+    if (status != MT_OK)
+        return status;
+    mt_node *fn = t->grad_fn;
     if (fn != NULL)
         return add_to(&fn->hooks, t->output, hook, drop, user, id);
     mt__extra *extra = mt__extra_of(t);

@@ -36,8 +36,7 @@ bool mt__base_tracks(const mt_tensor *view)
     return view->extra != NULL && view->extra->base != NULL && mt__tracks(view->extra->base);
 }
 
-/* Under no_grad a view of an untracked tensor only gets a mark: gradients are such tensors, and engine.c
- * takes those without other references. */
+/* Within a derivative a view of an untracked tensor only gets a mark: engine.c takes gradients without other references. */
 mt_status mt__note_view(const mt__call *call)
 {
     mt_tensor *of = call->args[0].as.tensor;
@@ -54,7 +53,7 @@ mt_status mt__note_view(const mt__call *call)
         if (MT__UNLIKELY(call->outs[i]->storage != of->storage))
             continue; /* an interceptor made it from another tensor */
         call->outs[i]->flags |= mark | MT__IS_VIEW;
-        if (!mt__grad_mode && !mt__tracks(of))
+        if (mt__deriving && !mt__grad_mode && !mt__tracks(of))
             continue;
         mt__extra *extra = mt__extra_of(call->outs[i]);
         if (extra == NULL)
@@ -157,6 +156,11 @@ mt_status mt__refresh_view(mt_tensor *t)
     return status;
 }
 
+mt_status mt_view_refresh(mt_tensor *t)
+{
+    return mt__fresh(t);
+}
+
 mt_node *mt_grad_fn(mt_tensor *t)
 {
     mt__fresh(t); /* on failure, the old one is the best answer */
@@ -171,7 +175,7 @@ mt_status mt__in_place_check(const mt__call *call)
         return MT_OK;
     if (t->flags & (MT__VIEW_OF_NO_GRAD | MT__VIEW_OF_SEVERAL))
         return refuse_view(t, false);
-    if (base != NULL && base->grad_fn == NULL && (base->flags & MT__REQUIRES_GRAD))
+    if (base != NULL && base->grad_fn == NULL && mt__tracks(t))
         return mt__fail(
             MT_E_RUNTIME,
             "a view of a leaf Variable that requires grad is being used in an in-place operation.");
@@ -298,7 +302,10 @@ mt_status mt__copy_slices_run(mt_node *node, mt_tensor *const *grads, mt_tensor 
     mt_status status = MT_OK;
     MT_SCOPE
     {
+        bool was = mt__deriving;
+        mt__deriving = true;
         status = run_within(node->user, grads, outs, node->edges[0].node != NULL);
+        mt__deriving = was;
     }
     return status;
 }
