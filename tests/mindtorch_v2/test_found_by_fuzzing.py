@@ -136,3 +136,12 @@ def test_whole_slices_and_ellipsis_are_aliases():
     assert y.grad_fn.name() == "torch::autograd::CopyBackwards"
     y.sum().backward()
     assert x.grad.tolist() == [3, 3, 3]
+
+
+def test_a_retained_gradient_is_not_shared():
+    x = torch.ones(2, 2, requires_grad=True)
+    y = x.view(4)
+    y.retain_grad()
+    g, = torch.autograd.grad((y * y).sum(), [x])
+    g.zero_()
+    assert y.grad.tolist() == [2, 2, 2, 2]

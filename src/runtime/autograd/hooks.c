@@ -48,14 +48,11 @@ static mt_status keep(const mt__hook *hook, mt_tensor *grad)
     if (hook->tensor == NULL)
         return MT_OK; /* it was freed meanwhile */
     mt_tensor *old = hook->tensor->grad;
-    if (old == NULL) {
-        hook->tensor->grad = mt_retain(grad);
-        mt_tensor_tag(grad, MTP_MEMORY_GRADIENT);
-        return MT_OK;
-    }
     mt_value args[] = {mt_value_tensor(old), mt_value_tensor(grad)};
     mt_tensor *sum;
-    mt_status status = mt_call(MT_OP_add, args, 2, &sum);
+    /* a copy: the engine goes on with grad, and hands out views of it */
+    mt_status status =
+        old != NULL ? mt_call(MT_OP_add, args, 2, &sum) : mt_call(MT_OP_clone, &args[1], 1, &sum);
     if (status == MT_OK) {
         hook->tensor->grad = sum;
         mt_tensor_tag(sum, MTP_MEMORY_GRADIENT);
