@@ -449,6 +449,10 @@ def _has(name):
     return lambda steps: any(s[0] == name for s in steps)
 
 
+def _empty(steps):
+    return any(s[0] == "leaf" and 0 in SHAPES[s[1] % len(SHAPES)] for s in steps)
+
+
 def _inputs(steps):
     return steps[-1][0] == "backward" and steps[-1][3] % 4 == 3
 
@@ -462,9 +466,12 @@ KNOWN = [
     ("hook: only ours fails", "created in no_grad mode", None, "PyTorch refuses a hook there the first time only"),
     ("grad_fn", "CopyBackwards / FillBackward3", None, "x[...] = a tensor without dims: PyTorch fills"),
     ("grad_fn", "ViewBackward0 / ReshapeAliasBackward0", None, "reshape of strides that allow a view: PyTorch's has a node of another name"),
+    ("second: no grad", "False / True", _empty, "a sum over no elements: PyTorch's derivative is a constant zero"),
+    ("requires_grad", "True / False", _empty, "likewise"),
+    ("another exception", "the graph a second time", None, "see above: the graph may run again here, and then something else fails"),
     ("requires_grad", "False / True", _has("grad"), "gradients that are views of each other: PyTorch tracks one with the other"),
     ("grad_fn", " / SumBackward0", None, "the derivative of a derivative: sums over dims of size 1 are views here"),
-    ("grad.requires_grad", "True / False", None, "an empty tensor filled with a tensor without dims: see FillBackward3"),
+    ("grad_fn", "IndexPutBackward0 / IndexPutImplBackward0", None, "likewise, another name"),
     ("grad_fn", "BackwardBackward0", None, "the derivative of a derivative: PyTorch's is an op of its own, ours several"),
     ("retains_grad", "False / True", _has("require"), "PyTorch leaves retains_grad set after detach_()"),
     ("version", "", _has("set_data"), "after x.data = y a view counts changes for itself; in PyTorch with its old base"),

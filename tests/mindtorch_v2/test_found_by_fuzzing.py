@@ -19,6 +19,12 @@ def test_arange_of_integers_needs_a_whole_step():
     assert torch.arange(0, 7, 1.5, dtype=torch.int32).tolist() == [0, 1, 2, 3, 4]
 
 
+def test_the_gradient_of_atan2_at_the_origin_is_zero():
+    y, x = torch.tensor([0.0, 1.0], requires_grad=True), torch.tensor([0.0, 0.0], requires_grad=True)
+    torch.atan2(y, x).sum().backward()
+    assert y.grad.tolist() == [0, 0] and x.grad.tolist() == [0, -1]
+
+
 # -------------------------------------------------------------------------------------------------------- programs
 
 
@@ -145,3 +151,16 @@ def test_a_retained_gradient_is_not_shared():
     g, = torch.autograd.grad((y * y).sum(), [x])
     g.zero_()
     assert y.grad.tolist() == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("change, first, second", [(lambda y: y.unsqueeze(0).relu_(), [-1, -4, 0], [-4, -16, 0]),
+                                                   (lambda y: y[1:].pow_(2), [-1, -32, 4], [-4, -3072, 96])])
+def test_second_derivatives_through_a_changed_view(change, first, second):
+    """What an op in place on a view saves of its result has the history of the whole tensor, not of the op alone."""
+    for retain in (False, True):
+        x = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        y = 1 - x
+        change(y)
+        g, = torch.autograd.grad((y * y).sum(), [x], create_graph=True)
+        (g * g).sum().backward(retain_graph=retain)
+        assert g.tolist() == first and x.grad.tolist() == second

@@ -515,10 +515,15 @@ mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_
     mt_tensor *t = detached(saved->tensor);
     if (t == NULL)
         return MT_E_NOMEM;
-    t->grad_fn = mt_node_retain(node);
-    t->output = output;
+    mt_status status = MT_OK;
+    if (MT__UNLIKELY(node->outer != NULL)) {
+        status = mt__copy_slices_result(node->outer, t, &t->grad_fn);
+    } else {
+        t->grad_fn = mt_node_retain(node);
+        t->output = output;
+    }
     *out = t;
-    return MT_OK;
+    return status;
 }
 
 /* -------------------------------------------------------------------------------------- a node for a call */
