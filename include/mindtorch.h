@@ -459,7 +459,10 @@ MT_API mt_status mt_set_default_device(mt_device device); /* MT_E_RUNTIME: no su
 MT_API mt_status mt_set_data(mt_tensor *t, const mt_tensor *from);
 /* Another tensor on the same memory, untracked: autograd does not notice its changes in place (PyTorch's t.data). */
 MT_API mt_status mt_alias(const mt_tensor *t, mt_tensor **out);
-/* t becomes a leaf that requires no gradient. Refused for views that autograd tracks. */
+/* Brings the history of a view up to date with changes of its base; mt_grad_fn() does so, too, but ignores errors.
+ * Fails if the view forbids such changes: made under no_grad, or one of several. */
+MT_API mt_status mt_view_refresh(mt_tensor *t);
+/* t becomes a leaf that requires no gradient. Refused for views. */
 MT_API mt_status mt_forget_history(mt_tensor *t);
 /* t's Python object is gone: releases its reference, and notes circles of references that t may be part of
  * (its gradient has a graph). Such circles are freed now and then, or by mt_collect_cycles(). Both are for one

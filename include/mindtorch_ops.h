@@ -139,6 +139,7 @@
     X(squeeze, "squeeze(Tensor(a) self) -> Tensor(a)", V(squeeze), squeeze) \
     X(squeeze_dim, "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", V(squeeze_dim), squeeze_dim) \
     X(diagonal, "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)", V(diagonal), diagonal) \
+    X(alias, "alias(Tensor(a) self) -> Tensor(a)", V(alias), alias) \
     X(detach, "detach(Tensor(a) self) -> Tensor(a)", V(detach), not_differentiable) \
     X(split, "split.Tensor(Tensor(a) self, int split_size, int dim=0) -> Tensor[]", V(split), split) \
     X(split_with_sizes, "split_with_sizes(Tensor(a) self, int[] split_sizes, int dim=0) -> Tensor[]", V(split_with_sizes), split_with_sizes) \

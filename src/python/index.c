@@ -79,7 +79,11 @@ static int by_slice(walk *w, PyObject *slice, int rank)
         PyErr_SetString(PyExc_ValueError, "step must be greater than zero");
         return -1;
     }
-    PySlice_AdjustIndices((Py_ssize_t)mt_dims(w->t)[w->dim], &from, &to, by);
+    Py_ssize_t n = PySlice_AdjustIndices((Py_ssize_t)mt_dims(w->t)[w->dim], &from, &to, by);
+    if (n == mt_dims(w->t)[w->dim] && by == 1) { /* x[0:]: no slice, as in PyTorch */
+        w->dim++;
+        return 0;
+    }
     mt_value args[] = {mt_value_int(w->dim), mt_value_int(from), mt_value_int(to < from ? from : to),
                        mt_value_int(by)};
     if (step(w, MT_OP_slice, args, 4) < 0)
@@ -240,9 +244,9 @@ PyObject *mtpy_getitem(PyObject *self, PyObject *index)
         if (w.count > 0) {
             mt_value args[] = {mt_value_tensor(w.t), mt_value_tensors(w.indices, (uint32_t)w.count)};
             made = mtpy_call1(MT_OP_index, args, 2);
-        } else if (w.t == mtpy_tensor_of(self)) { /* x[...]: a new tensor, like PyTorch's alias */
-            mt_value args[] = {mt_value_tensor(w.t), mt_value_ints(mt_dims(w.t), (uint32_t)mt_rank(w.t))};
-            made = mtpy_call1(MT_OP_expand, args, 2);
+        } else if (w.t == mtpy_tensor_of(self)) { /* x[...]: a new tensor */
+            mt_value args[] = {mt_value_tensor(w.t)};
+            made = mtpy_call1(MT_OP_alias, args, 1);
         } else {
             made = mtpy_wrap(mt_retain(w.t));
         }

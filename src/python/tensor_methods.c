@@ -151,8 +151,20 @@ static int set_grad(PyObject *self, PyObject *value, void *unused)
     return mtpy_set(mt_set_grad(SELF, value == NULL || value == Py_None ? NULL : mtpy_tensor_of(value)));
 }
 
-MTPY_GETTER(get_grad_fn, mtpy_node_object(mt_grad_fn(SELF)))
-MTPY_GETTER(get_is_leaf, PyBool_FromLong(mt_is_leaf(SELF)))
+static PyObject *get_grad_fn(PyObject *self, void *unused)
+{
+    (void)unused;
+    mt_status status = mt_view_refresh(SELF);
+    return status == MT_OK ? mtpy_node_object(mt_grad_fn(SELF)) : mtpy_raise(status);
+}
+
+static PyObject *get_is_leaf(PyObject *self, void *unused)
+{
+    (void)unused;
+    mt_status status = mt_view_refresh(SELF);
+    return status == MT_OK ? PyBool_FromLong(mt_is_leaf(SELF)) : mtpy_raise(status);
+}
+
 MTPY_GETTER(get_retains_grad, PyBool_FromLong(mt_retains_grad(SELF)))
 MTPY_GETTER(get_requires_grad, PyBool_FromLong(mt_requires_grad(SELF)))
 
@@ -194,6 +206,9 @@ static PyObject *retain_grad(PyObject *self, PyObject *unused)
         PyErr_SetString(PyExc_RuntimeError, "can't retain_grad on Tensor that has requires_grad=False");
         return NULL;
     }
+    mt_status status = mt_grad_fn(SELF) != NULL ? mt_view_refresh(SELF) : MT_OK;
+    if (status != MT_OK)
+        return mtpy_raise(status);
     mt_retain_grad(SELF);
     Py_RETURN_NONE;
 }

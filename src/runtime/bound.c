@@ -94,7 +94,7 @@ mt_status mt_alias(const mt_tensor *t, mt_tensor **out)
 
 mt_status mt_forget_history(mt_tensor *t)
 {
-    if (t->extra != NULL && t->extra->base != NULL && mt__tracks(t->extra->base))
+    if (t->flags & MT__IS_VIEW)
         return mt__fail(MT_E_RUNTIME, "Can't detach views in-place. Use detach() instead.");
     mt_node *fn = t->grad_fn;
     t->grad_fn = NULL;

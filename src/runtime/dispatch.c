@@ -266,11 +266,27 @@ static inline mt_tensor *written(const mt__call *call)
     return call->args[0].as.tensor;
 }
 
+/* Views whose base has changed get their new history, or are refused, before the op computes. */
+static mt_status refresh_args(const mt__call *call)
+{
+    mt_status status = MT_OK;
+    for (unsigned i = 0; i < call->op->param_count && status == MT_OK; i++) {
+        const mt_value *v = &call->args[i];
+        uint32_t n = v->kind == MT_TENSOR ? 1 : v->kind == MT_TENSORS ? v->count : 0;
+        mt_tensor *const *list = v->kind == MT_TENSOR ? &v->as.tensor : v->as.tensors;
+        for (uint32_t k = 0; k < n && status == MT_OK; k++)
+            status = list[k] != NULL ? mt__fresh(list[k]) : MT_OK;
+    }
+    return status;
+}
+
 static mt_status run_tracked(mt__call *call)
 {
     const mt__op *op = call->op;
     mt_tensor *original = NULL;
-    mt_status status = MT__UNLIKELY(op->constants != 0) ? mt__check_constants(call) : MT_OK;
+    mt_status status = refresh_args(call);
+    if (MT__UNLIKELY(op->constants != 0) && status == MT_OK)
+        status = mt__check_constants(call);
     if (status == MT_OK && op->in_place) {
         status = mt__in_place_check(call);
         if (status == MT_OK && (op->save_for[0] & mt__tracked_args(call))) {

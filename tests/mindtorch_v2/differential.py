@@ -554,6 +554,10 @@ def one_per_row(made):
     return int(np.prod(made.args[1])) == 1
 
 
+def short_rows(made):
+    return int(np.prod(made.args[1])) <= 3 and "float32" in repr(made)
+
+
 def no_spread(made):
     """A row (layer_norm) or a channel (batch_norm) of equal elements."""
     a = made.args[0]
@@ -598,6 +602,8 @@ KNOWN = [
     ("batch_norm native_batch_norm", "gradient", strided_weight, "PyTorch ignores the stride of weight"),
     ("layer_norm native_layer_norm batch_norm native_batch_norm", "second backward: only theirs fails", "proper Tensor", "a defect of PyTorch: no weight"),
     ("layer_norm native_layer_norm", "gradient", one_per_row, "one element per row: rounding of a zero"),
+    ("layer_norm native_layer_norm", "gradient", short_rows, "two or three elements: terms of the gradient cancel"),
+    ("std var", "gradient", equal_elements, "equal elements: rounding of a zero"),
     ("layer_norm native_layer_norm batch_norm native_batch_norm", "gradient", no_spread, "equal elements: rounding of a zero, times 1 / sqrt(eps)"),
     ("layer_norm native_layer_norm batch_norm native_batch_norm", "second gradient", no_spread, "equal elements: rounding of a zero, times 1 / eps"),
     ("layer_norm native_layer_norm", "values of result", odd_values, "squares that overflow: PyTorch gives nan; of infinity: its mean is nan"),

@@ -17,3 +17,150 @@ def test_arange_of_integers_needs_a_whole_step():
         torch.arange(0, 7, 0.5, dtype=torch.int64)
     assert torch.arange(0, 7, 1.5, dtype=torch.int64).tolist() == [0, 1, 2, 3, 4, 5, 6]
     assert torch.arange(0, 7, 1.5, dtype=torch.int32).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_the_gradient_of_atan2_at_the_origin_is_zero():
+    y, x = torch.tensor([0.0, 1.0], requires_grad=True), torch.tensor([0.0, 0.0], requires_grad=True)
+    torch.atan2(y, x).sum().backward()
+    assert y.grad.tolist() == [0, 0] and x.grad.tolist() == [0, -1]
+
+
+# -------------------------------------------------------------------------------------------------------- programs
+
+
+def test_backward_stores_gradients_of_inputs_that_are_no_leaves():
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    y.sum().backward(inputs=[y])
+    assert y.grad.tolist() == [1, 1] and x.grad is None and y.retains_grad
+
+
+def test_a_leaf_that_no_longer_wants_a_gradient_gets_none():
+    x = torch.ones(2, requires_grad=True)
+    y = (x * 2).sum()
+    x.requires_grad_(False)
+    y.backward()
+    assert x.grad is None
+
+
+def test_a_leaf_with_a_history_is_refused_by_backward():
+    x, w = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    y = (x * w).sum()
+    x.requires_grad_(False)
+    x.mul_(w.detach())
+    x.add_(w)
+    with pytest.raises(RuntimeError, match="modified by an inplace|moved into the graph interior"):
+        y.backward()
+    x = torch.ones(2, requires_grad=True)
+    y = (x * 2).sum()
+    x.requires_grad_(False)
+    x.add_(w)
+    with pytest.raises(RuntimeError, match="moved into the graph interior"):
+        y.backward()
+
+
+def test_hooks_of_a_root_run_whatever_inputs_are_asked_for():
+    x, other, seen = torch.ones(2, requires_grad=True), torch.ones(1, requires_grad=True), []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    y.retain_grad()
+    y.backward(torch.ones(2), inputs=[other])
+    assert seen == [[1, 1]] and y.grad.tolist() == [1, 1] and x.grad is None and other.grad is None
+
+
+def test_a_view_made_under_no_grad_of_a_tensor_that_is_tracked_later_is_not_silently_constant():
+    x, w = torch.zeros(2, 3), torch.ones(1, requires_grad=True)
+    with torch.no_grad():
+        view, flat = x[0], x.reshape(-1)
+    x.add_(w)
+    for v in (view, flat):
+        assert v.requires_grad
+        for use in (lambda: v.is_leaf, lambda: v.grad_fn, lambda: (v * w).sum().backward(), lambda: v.register_hook(print)):
+            with pytest.raises(RuntimeError, match="created in no_grad mode and its base"):
+                use()
+
+
+def test_a_refused_change_changes_nothing():
+    x, y, w = torch.zeros(2, 3), torch.ones(3), torch.ones(1, requires_grad=True)
+    with torch.no_grad():
+        view = x[0]
+    x.add_(w)
+    before = y._version
+    with pytest.raises(RuntimeError, match="created in no_grad mode"):
+        y.add_(view)
+    assert y.tolist() == [1, 1, 1] and y._version == before
+
+
+def test_retain_grad_of_a_view_that_is_out_of_date():
+    w = torch.ones(2, 2, requires_grad=True)
+    x = w * 1
+    part = x.split(1)[0]
+    x.mul_(2)
+    with pytest.raises(RuntimeError, match="Output 0 of Split is a view and its base"):
+        part.retain_grad()
+
+
+def test_views_of_a_leaf_are_not_changed_in_place_whoever_wants_the_gradient():
+    x = torch.ones(2, requires_grad=True)
+    v = x.view(2)
+    x.detach_()
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable"):
+        v.neg_()
+    v = torch.ones(3)[:2].requires_grad_()
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable"):
+        v.mul_(2)
+
+
+def test_views_are_not_detached_in_place():
+    x = torch.ones(3)
+    for v in (x[:2], x.view(-1), x[...]):
+        with pytest.raises(RuntimeError, match="Can't detach views in-place"):
+            v.detach_()
+    assert x.detach().detach_().tolist() == [1, 1, 1]
+
+
+def test_a_saved_tensor_that_was_detached_in_place_is_refused():
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    z = (y * y).sum()
+    y.detach_()
+    with pytest.raises(RuntimeError, match="has been detached in-place"):
+        z.backward()
+
+
+def test_index_put_from_its_own_memory_is_refused():
+    x = torch.arange(4.0)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        x[[0, 1, 2]] = x[1:]
+
+
+def test_whole_slices_and_ellipsis_are_aliases():
+    x = torch.ones(3, requires_grad=True)
+    assert [x[...].grad_fn.name(), x[0:].grad_fn.name(), x[:3].grad_fn.name(), x[:2].grad_fn.name()] == ["AliasBackward0"] * 3 + ["SliceBackward0"]
+    y = x * 1
+    y[0:] = x.sum()
+    assert y.grad_fn.name() == "torch::autograd::CopyBackwards"
+    y.sum().backward()
+    assert x.grad.tolist() == [3, 3, 3]
+
+
+def test_a_retained_gradient_is_not_shared():
+    x = torch.ones(2, 2, requires_grad=True)
+    y = x.view(4)
+    y.retain_grad()
+    g, = torch.autograd.grad((y * y).sum(), [x])
+    g.zero_()
+    assert y.grad.tolist() == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("change, first, second", [(lambda y: y.unsqueeze(0).relu_(), [-1, -4, 0], [-4, -16, 0]),
+                                                   (lambda y: y[1:].pow_(2), [-1, -32, 4], [-4, -3072, 96])])
+def test_second_derivatives_through_a_changed_view(change, first, second):
+    """What an op in place on a view saves of its result has the history of the whole tensor, not of the op alone."""
+    for retain in (False, True):
+        x = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        y = 1 - x
+        change(y)
+        g, = torch.autograd.grad((y * y).sum(), [x], create_graph=True)
+        (g * g).sum().backward(retain_graph=retain)
+        assert g.tolist() == first and x.grad.tolist() == second

@@ -67,6 +67,7 @@ typedef struct mt__saved {
     mt_tensor *tensor; /* owned; an output is detached from this node, which it would keep alive */
     uint32_t version;
     bool is_output;
+    bool had_history; /* an input that was no leaf */
 } mt__saved;
 
 typedef enum mt__node_kind {
@@ -118,6 +119,7 @@ struct mt_node {
     mt__saved *saved_out;       /* per output */
     int16_t slot[MT__MAX_ARGS]; /* the first edge of an argument; -1: none */
     mt_tensor *leaf;            /* owned; for ACCUMULATE */
+    mt_node *outer;             /* borrowed: the CopySlices that runs it, or NULL */
     mt_custom_fn *custom;
     void (*drop)(void *user);
     void *user;
@@ -143,6 +145,7 @@ typedef struct mt__extra {
 } mt__extra;
 
 extern MT__FAST_TLS bool mt__grad_mode;
+extern MT__FAST_TLS bool mt__deriving;     /* within a derivative: the tensors are the engine's own */
 extern MT__FAST_TLS uint64_t mt__sequence; /* of the next node on this thread */
 uint64_t mt__thread_number(void);          /* the system's id of this thread */
 
@@ -198,6 +201,8 @@ void mt__node_let_go(mt_node *node);
 mt_status mt__node_run(mt_node *node, mt_tensor **grads, mt_tensor **outs);
 void mt__copy_slices_let_go(mt_node *node);
 mt_node *mt__copy_slices_inner(const mt_node *node); /* borrowed */
+/* A new node: t, on the memory of the slice, as a function of the whole tensor that `outer` changed. */
+mt_status mt__copy_slices_result(mt_node *outer, const mt_tensor *t, mt_node **out);
 mt_status mt__copy_slices_run(mt_node *node, mt_tensor *const *grads, mt_tensor **outs);
 const char *mt__keep_name(const char *name); /* an interned copy, never freed */
 void mt__describe_tensor(mtp_input *in, mtp_identity *identity, mt_tensor *t);

@@ -341,11 +341,12 @@ static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor *
         status = unpack_saved(node, args, lists, results);
         mt__saved_unlock(node);
         mt__backward b = {node, grads, args, results, outs, spared_by(node)};
-        bool was_within = mt__within_op;
-        mt__within_op = true;
+        bool was_within = mt__within_op, was_deriving = mt__deriving;
+        mt__within_op = mt__deriving = true;
         if (status == MT_OK)
             status = node->grad->run(&b);
         mt__within_op = was_within;
+        mt__deriving = was_deriving;
         for (uint32_t i = 0; i < node->edge_count; i++)
             outs[i] = status == MT_OK && node->edges[i].node != NULL ? mt_retain(outs[i]) : NULL;
     }
@@ -354,11 +355,11 @@ static mt_status run_op_node(mt_node *node, mt_tensor *const *grads, mt_tensor *
     return status;
 }
 
-/* In two steps like PyTorch's engine, since profiles show them. */
+/* In two steps like PyTorch's engine, where profiles or the graph show them. */
 static mt_status copy_gradient(mt_tensor *grad, mt_tensor **out)
 {
     mt_value from = mt_value_tensor(grad);
-    if (!(mtp_recording() & MTP_CPU) || mt__interceptor.fn != NULL)
+    if ((!(mtp_recording() & MTP_CPU) && !mt__grad_mode) || mt__interceptor.fn != NULL)
         return mt_call(MT_OP_clone, &from, 1, out);
     int64_t strides[MT_MAX_RANK];
     mt_tensor *same = NULL;
@@ -390,7 +391,7 @@ static mt_status add_into(mt_tensor *leaf, mt_tensor **grad, mt_tensor **old)
         bool alone = atomic_load(&(*grad)->refs) == 1 && atomic_load(&(*grad)->storage->refs) == 1 &&
                      ((*grad)->flags & MT__CONTIGUOUS) != 0 && (*grad)->storage->drop == NULL;
         if (mt__grad_mode)
-            status = mt_call(MT_OP_clone, &args[1], 1, &made);
+            status = copy_gradient(*grad, &made);
         else
             status = alone ? mt_call(MT_OP_detach, &args[1], 1, &made) : copy_gradient(*grad, &made);
     } else if (mt__grad_mode) {
@@ -411,6 +412,10 @@ static mt_status add_into(mt_tensor *leaf, mt_tensor **grad, mt_tensor **old)
 static mt_status accumulate(mt_node *node, mt_tensor **grad)
 {
     mt_tensor *leaf = node->leaf, *old = NULL;
+    if (leaf->grad_fn != NULL)
+        return mt__fail(MT_E_RUNTIME, "leaf variable has been moved into the graph interior");
+    if (!(leaf->flags & MT__REQUIRES_GRAD))
+        return MT_OK; /* no longer */
     mt__leaf_lock(leaf);
     mt_status status = add_into(leaf, grad, &old);
     mt__leaf_unlock(leaf);
@@ -504,9 +509,12 @@ static bool goes_on(const engine *e, mt_node *node)
 static mt_status fit_all(const engine *e, const mt_node *node, mt_tensor **outs)
 {
     mt_status status = MT_OK;
+    bool was = mt__deriving;
+    mt__deriving = true;
     for (uint32_t i = 0; i < node->edge_count && status == MT_OK; i++)
         if (outs[i] != NULL && node->edges[i].node != NULL && visit_of(e, node->edges[i].node)->needed)
             status = fit(node, i, &outs[i]);
+    mt__deriving = was;
     return status;
 }
 
@@ -637,6 +645,8 @@ static mt_status add_captures(engine *e, mt_tensor **out)
             return status;
         e->captures[i] = (capture){edge.node, edge.output, out != NULL ? &out[i] : NULL};
         e->capture_count = i + 1;
+        if (o->accumulate)
+            mt_retain_grad(o->inputs[i]); /* if it is no leaf */
     }
     return MT_OK;
 }
@@ -697,16 +707,30 @@ static void note_graph_root(void)
     mtp_op_end(&outer);
 }
 
+/* As in PyTorch, those of a root run even if it leads to no requested gradient. */
+static mt_status run_hooks_of_root(engine *e, mt_node *node)
+{
+    mt_tensor **grads = visit_of(e, node)->incoming;
+    bool any = false;
+    for (uint32_t i = 0; i < node->out_count; i++)
+        any |= grads[i] != NULL;
+    return any ? before_run(e, node, grads) : MT_OK;
+}
+
 static mt_status walk(engine *e, mt_tensor *const *roots, mt_tensor *const *grads, uint32_t count,
                       mt_tensor **out)
 {
-    mt_status status = e->options->input_count > 0 ? add_captures(e, out) : MT_OK;
+    mt_status status = MT_OK;
     e->held = calloc(count > 0 ? count : 1, sizeof *e->held);
     if (e->held == NULL)
         status = mt__fail(MT_E_NOMEM, "out of memory: the gradients of %u roots", count);
     for (uint32_t i = 0; i < count && status == MT_OK; i++)
         status = add_root(e, roots[i], grads != NULL ? grads[i] : NULL, i);
     uint32_t root_count = e->all_count;
+    if (e->options->input_count > 0 && status == MT_OK)
+        status = add_captures(e, out);
+    for (uint32_t i = 0; i < root_count; i++)
+        visit_of(e, e->all[i])->needed = e->capture_count == 0;
     if (count > 1 && status == MT_OK)
         note_graph_root();
     if (status == MT_OK)
@@ -718,8 +742,10 @@ static mt_status walk(engine *e, mt_tensor *const *roots, mt_tensor *const *grad
             status = heap_push(e, e->all[i]);
     while (e->heap_count > 0 && status == MT_OK) {
         mt_node *node = heap_pop(e);
-        if (!visit_of(e, node)->needed)
-            continue; /* then nothing behind it is needed, either */
+        if (!visit_of(e, node)->needed) { /* then nothing behind it is needed, either */
+            status = run_hooks_of_root(e, node);
+            continue;
+        }
         status = mtp_recording() & MTP_CPU ? evaluate_recorded(e, node) : evaluate(e, node);
     }
     return status == MT_OK ? check_captured(e, out) : status;

@@ -91,7 +91,8 @@ const mt__grad mt__grad_remainder = {"RemainderBackward1", "self:other other:oth
 static mt_status atan2_backward(mt__backward *b)
 {
     mt_tensor *squares = MT(add, MT(mul, ARG(0), ARG(0)), MT(mul, ARG(1), ARG(1)));
-    mt_tensor *g = MT(mul, GRAD, MT(reciprocal, squares));
+    mt_tensor *g =
+        MT(mul, GRAD, MT(masked_fill, MT(reciprocal, squares), MT(eq, squares, 0.0), 0.0)); /* 0 at 0, 0 */
     if (mt__wants(b, 1))
         mt__give(b, 1, MT(mul, g, MT(neg, ARG(0))));
     if (mt__wants(b, 0))

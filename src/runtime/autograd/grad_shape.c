@@ -36,6 +36,7 @@ static mt_status permute_backward(mt__backward *b)
 }
 GRAD(permute, "PermuteBackward0", "")
 
+MT__GRAD_OF_FIRST(alias, "AliasBackward0", "", b->grads[0])
 MT__GRAD_OF_FIRST(unsqueeze, "UnsqueezeBackward0", "", MT(squeeze_dim, b->grads[0], b->args[1]))
 
 static mt_status squeeze_backward(mt__backward *b)

@@ -48,14 +48,11 @@ static mt_status keep(const mt__hook *hook, mt_tensor *grad)
     if (hook->tensor == NULL)
         return MT_OK; /* it was freed meanwhile */
     mt_tensor *old = hook->tensor->grad;
-    if (old == NULL) {
-        hook->tensor->grad = mt_retain(grad);
-        mt_tensor_tag(grad, MTP_MEMORY_GRADIENT);
-        return MT_OK;
-    }
     mt_value args[] = {mt_value_tensor(old), mt_value_tensor(grad)};
     mt_tensor *sum;
-    mt_status status = mt_call(MT_OP_add, args, 2, &sum);
+    /* a copy: the engine goes on with grad, and hands out views of it */
+    mt_status status =
+        old != NULL ? mt_call(MT_OP_add, args, 2, &sum) : mt_call(MT_OP_clone, &args[1], 1, &sum);
     if (status == MT_OK) {
         hook->tensor->grad = sum;
         mt_tensor_tag(sum, MTP_MEMORY_GRADIENT);
@@ -121,7 +118,10 @@ mt_status mt_hook_add(mt_tensor *t, mt_hook_fn *hook, void (*drop)(void *user), 
     *id = 0;
     if (!mt__tracks(t))
         return mt__fail(MT_E_RUNTIME, "cannot register a hook on a tensor that doesn't require gradient");
-    mt_node *fn = mt_grad_fn(t);
+    mt_status status = mt__fresh(t);
+    if (status != MT_OK)
+        return status;
+    mt_node *fn = t->grad_fn;
     if (fn != NULL)
         return add_to(&fn->hooks, t->output, hook, drop, user, id);
     mt__extra *extra = mt__extra_of(t);

@@ -36,8 +36,7 @@ bool mt__base_tracks(const mt_tensor *view)
     return view->extra != NULL && view->extra->base != NULL && mt__tracks(view->extra->base);
 }
 
-/* Under no_grad a view of an untracked tensor only gets a mark: gradients are such tensors, and engine.c
- * takes those without other references. */
+/* Within a derivative a view of an untracked tensor only gets a mark: engine.c takes gradients without other references. */
 mt_status mt__note_view(const mt__call *call)
 {
     mt_tensor *of = call->args[0].as.tensor;
@@ -54,7 +53,7 @@ mt_status mt__note_view(const mt__call *call)
         if (MT__UNLIKELY(call->outs[i]->storage != of->storage))
             continue; /* an interceptor made it from another tensor */
         call->outs[i]->flags |= mark | MT__IS_VIEW;
-        if (!mt__grad_mode && !mt__tracks(of))
+        if (mt__deriving && !mt__grad_mode && !mt__tracks(of))
             continue;
         mt__extra *extra = mt__extra_of(call->outs[i]);
         if (extra == NULL)
@@ -127,34 +126,59 @@ static mt_status copy_ints(mt_value *to, const int64_t *ints, int count)
     return MT_OK;
 }
 
+/* The node of t as a view of a base that lies in memory as given. Takes the edge. */
+static mt_status strided_node(const mt_tensor *t, const mt__meta *base, const mt__geometry *lies,
+                              mt__edge from, mt_node **out)
+{
+    const mt__op *op = &mt__ops[MT_OP_as_strided];
+    mt_node *node = mt__node_alloc(MT__NODE_OP, op->grad->name, 1, 1, op->param_count);
+    mt__geometry *kept = malloc(sizeof *kept);
+    *out = node;
+    if (node == NULL || kept == NULL) {
+        free(kept);
+        mt_node_release(from.node);
+        return mt__fail(MT_E_NOMEM, "out of memory: a node of the autograd graph");
+    }
+    *kept = *lies;
+    node->user = kept;
+    node->drop = free;
+    node->grad = op->grad;
+    node->op = op;
+    node->slot[0] = 0;
+    node->edges[0] = from;
+    node->metas[0] = *base;
+    mt__meta_set(&node->outs[0], t);
+    node->args[3] = mt_value_int(t->offset);
+    mt_status status = copy_ints(&node->args[1], t->dims, t->rank);
+    return status == MT_OK ? copy_ints(&node->args[2], t->strides, t->rank) : status;
+}
+
 mt_status mt__refresh_view(mt_tensor *t)
 {
     mt_tensor *base = t->extra->base;
+    mt_node *node = NULL;
+    mt__edge edge;
+    mt__meta meta;
+    mt__geometry lies;
     if (t->grad_fn == NULL && !mt__tracks(base))
         return MT_OK;
     if (t->flags & (MT__VIEW_OF_NO_GRAD | MT__VIEW_OF_SEVERAL))
         return refuse_view(t, true);
-    const mt__op *op = &mt__ops[MT_OP_as_strided];
-    mt_node *node = mt__node_alloc(MT__NODE_OP, op->grad->name, 1, 1, op->param_count);
-    if (node == NULL)
-        return MT_E_NOMEM;
-    node->grad = op->grad;
-    node->op = op;
-    node->slot[0] = 0;
-    mt__meta_set(&node->metas[0], base);
-    mt__meta_set(&node->outs[0], t);
-    node->args[3] = mt_value_int(t->offset);
-    mt_status status = copy_ints(&node->args[1], t->dims, t->rank);
-    if (status == MT_OK)
-        status = copy_ints(&node->args[2], t->strides, t->rank);
-    if (status == MT_OK)
-        status = mt__node_keep_geometry(node, base);
-    if (status == MT_OK)
-        status = mt__edge_of(base, &node->edges[0]);
+    mt_status status = mt__edge_of(base, &edge);
+    if (status != MT_OK)
+        return status;
+    mt__meta_set(&meta, base);
+    mt__geometry_set(&lies, base);
+    status = strided_node(t, &meta, &lies, edge, &node);
     if (status == MT_OK)
         set_history(t, node, 0);
     mt_node_release(node);
     return status;
+}
+
+mt_status mt_view_refresh(mt_tensor *t)
+{
+    return mt__fresh(t);
 }
 
 mt_node *mt_grad_fn(mt_tensor *t)
@@ -171,7 +195,7 @@ mt_status mt__in_place_check(const mt__call *call)
         return MT_OK;
     if (t->flags & (MT__VIEW_OF_NO_GRAD | MT__VIEW_OF_SEVERAL))
         return refuse_view(t, false);
-    if (base != NULL && base->grad_fn == NULL && (base->flags & MT__REQUIRES_GRAD))
+    if (base != NULL && base->grad_fn == NULL && mt__tracks(t))
         return mt__fail(
             MT_E_RUNTIME,
             "a view of a leaf Variable that requires grad is being used in an in-place operation.");
@@ -192,8 +216,15 @@ typedef struct slices {
 static void drop_slices(void *user)
 {
     slices *s = user;
+    s->inner->outer = NULL;
     mt_node_release(s->inner);
     free(s);
+}
+
+mt_status mt__copy_slices_result(mt_node *outer, const mt_tensor *t, mt_node **out)
+{
+    const slices *s = outer->user;
+    return strided_node(t, &outer->outs[0], &s->base, (mt__edge){mt_node_retain(outer), 0}, out);
 }
 
 static mt_status wrap(mt_tensor *t, mt_node *inner, mt_node **out)
@@ -208,6 +239,7 @@ static mt_status wrap(mt_tensor *t, mt_node *inner, mt_node **out)
         return mt__fail(MT_E_NOMEM, "out of memory: a node of the autograd graph");
     }
     s->inner = mt_node_retain(inner);
+    inner->outer = node;
     mt__geometry_set(&s->base, base);
     mt__geometry_set(&s->view, t);
     node->user = s;
@@ -298,7 +330,10 @@ mt_status mt__copy_slices_run(mt_node *node, mt_tensor *const *grads, mt_tensor 
     mt_status status = MT_OK;
     MT_SCOPE
     {
+        bool was = mt__deriving;
+        mt__deriving = true;
         status = run_within(node->user, grads, outs, node->edges[0].node != NULL);
+        mt__deriving = was;
     }
     return status;
 }

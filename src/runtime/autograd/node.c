@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 MT__FAST_TLS bool mt__grad_mode = true;
+MT__FAST_TLS bool mt__deriving;
 MT__FAST_TLS uint64_t mt__sequence;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -466,6 +467,7 @@ static mt_status save(mt__saved *slot, mt_tensor *t, bool is_output)
         return status;
     slot->version = *mt__version(t);
     slot->is_output = is_output;
+    slot->had_history = !is_output && t->grad_fn != NULL;
     if (t->storage->category == MTP_MEMORY_TEMPORARY)
         mt_tensor_tag(t, !is_output && mt__is_input(t) ? MTP_MEMORY_INPUT : MTP_MEMORY_ACTIVATION);
     return MT_OK;
@@ -500,6 +502,11 @@ mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_
         return MT_OK;
     if (*mt__version(saved->tensor) != saved->version)
         return changed_since(node, saved);
+    if (saved->had_history && saved->tensor->grad_fn == NULL)
+        return mt__fail(
+            MT_E_RUNTIME,
+            "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not "
+            "supported, please use out-of-place `.detach()` instead");
     if (!saved->is_output || !mt__grad_mode) {
         *out = mt_retain(saved->tensor);
         return MT_OK;
@@ -508,10 +515,15 @@ mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_
     mt_tensor *t = detached(saved->tensor);
     if (t == NULL)
         return MT_E_NOMEM;
-    t->grad_fn = mt_node_retain(node);
-    t->output = output;
+    mt_status status = MT_OK;
+    if (MT__UNLIKELY(node->outer != NULL)) {
+        status = mt__copy_slices_result(node->outer, t, &t->grad_fn);
+    } else {
+        t->grad_fn = mt_node_retain(node);
+        t->output = output;
+    }
     *out = t;
-    return MT_OK;
+    return status;
 }
 
 /* -------------------------------------------------------------------------------------- a node for a call */

@@ -213,8 +213,10 @@ mt_status mt__infer_index_put(mt__call *call)
             MT_E_RUNTIME,
             "shape mismatch: value tensor of shape %s cannot be broadcast to indexing result of shape %s",
             mt__shape_text(values->dims, values->rank), mt__shape_text(p->dims, p->rank));
-    call->outs[0] = mt_retain(self);
-    return MT_OK;
+    status = mt__check_overlap(self, &call->args[2], 1);
+    if (status == MT_OK)
+        call->outs[0] = mt_retain(self);
+    return status;
 }
 
 /* ---------------------------------------------------------------------------------- along one dim, by a list */

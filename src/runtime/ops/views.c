@@ -200,7 +200,7 @@ mt_status mt__infer_squeeze_dim(mt__call *call)
     return finish(call, &g);
 }
 
-static mt_status make_detached(mt__call *call)
+mt_status mt__infer_alias(mt__call *call)
 {
     geometry g = geometry_of(mt__arg_tensor(call, 0));
     return finish(call, &g);
@@ -210,8 +210,8 @@ static mt_status make_detached(mt__call *call)
 mt_status mt__infer_detach(mt__call *call)
 {
     if (MT__LIKELY(!call->recorded))
-        return make_detached(call);
-    return mt__record_part(call, MT_OP_detach, "detach", call->args, make_detached);
+        return mt__infer_alias(call);
+    return mt__record_part(call, MT_OP_detach, "detach", call->args, mt__infer_alias);
 }
 
 mt_status mt__infer_as_strided(mt__call *call)

@@ -111,6 +111,7 @@ for label, shape, args in (("main", (3, 4), ()), ("above", (3, 4), (1,)), ("belo
     view("diagonal", label, (real(*shape), *args), diagonal)
 for label, shape in SHAPES.items():
     view("detach", label, (real(*shape),), lambda x: x, grad=False)
+    view("alias", label, (real(*shape),), lambda x: x)
     copying("clone", label, (real(*shape),), np.copy, grad=is_small(shape))
     view("contiguous", label, (real(*shape),), lambda x: x, layouts=False)
     add("contiguous", "layout_" + label, (real(*shape),), np.copy, dtypes=ALL, grad=is_small(shape))
