@@ -159,8 +159,7 @@ typedef struct reading {
                 const int64_t *restrict pick = g->pick + j;                                                  \
                 int64_t n = g->picks - j < end - r ? g->picks - j : end - r;                                 \
                 uint##bits##_t *restrict out = to + r;                                                       \
-                for (int64_t k = 0; k < n; k++)                                                              \
-                    out[k] = row[pick[k]];                                                                   \
+                _Pragma("GCC unroll 8") for (int64_t k = 0; k < n; k++) out[k] = row[pick[k]];               \
                 r += n;                                                                                      \
             }                                                                                                \
             return;                                                                                          \
@@ -508,8 +507,7 @@ static void row_begins(const rows *r, int64_t row, int64_t *at, int64_t *beside)
             const int64_t *restrict index = (const int64_t *)r->index->data + row * n;                       \
             T *restrict to = (T *)r->small->data + beside;                                                   \
             if (step == 0 && pick == 1)                                                                      \
-                for (int64_t i = 0; i < n; i++)                                                              \
-                    to[i] = from[index[i]];                                                                  \
+                _Pragma("GCC unroll 8") for (int64_t i = 0; i < n; i++) to[i] = from[index[i]];              \
             else                                                                                             \
                 for (int64_t i = 0; i < n; i++)                                                              \
                     to[i] = from[i * step + index[i] * pick];                                                \
@@ -654,7 +652,7 @@ mt_status mt__cpu_nonzero(mt__call *call)
         dims[0] = count_##sym(t->data, t->numel);                                                            \
         status = mt__empty(MT_INT64, t->device, 2, dims, &call->outs[0]);                                    \
         if (status == MT_OK)                                                                                 \
-            list_##sym(t, dims[0], call->outs[0]->data);                                                              \
+            list_##sym(t, dims[0], call->outs[0]->data);                                                     \
         break;
         MT__ALL_TYPES(X)
 #undef X
