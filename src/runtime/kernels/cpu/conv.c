@@ -214,6 +214,17 @@ static void backward_input(int64_t begin, int64_t end, void *user)
     free(room);
 }
 
+static void shifted_weight(const job *j, int64_t first, int64_t last, char *sum, char *room)
+{
+    int64_t most = mt__shifts_together(&j->shifts);
+    memset(sum, 0, (size_t)(j->c.out_channels * j->patch) * j->size);
+    for (int64_t i = first; i < last; i += most)
+        for (int64_t g = 0; g < j->c.groups; g++)
+            mt__shifts_backward_weight(&j->shifts, last - i < most ? last - i : most,
+                                       outputs(j, j->grad, i, g).data, image_of(j, j->input, i, g),
+                                       weights(j, sum, g).data, (float *)(void *)room);
+}
+
 /* Each part of the images accumulates its own gradient of the weights. */
 static void backward_weight(int64_t begin, int64_t end, void *user)
 {
@@ -222,16 +233,12 @@ static void backward_weight(int64_t begin, int64_t end, void *user)
     for (int64_t p = begin; p < end && room != NULL; p++) {
         char *sum = j->grad_weight + (size_t)(p * j->c.out_channels * j->patch) * j->size;
         int64_t first = j->c.images * p / j->parts, last = j->c.images * (p + 1) / j->parts;
+        if (j->shifted) {
+            shifted_weight(j, first, last, sum, room);
+            continue;
+        }
         for (int64_t i = first; i < last; i++)
             for (int64_t g = 0; g < j->c.groups; g++) {
-                if (j->shifted) {
-                    mt__matrix w = weights(j, sum, g);
-                    if (i == first)
-                        memset(w.data, 0, (size_t)(w.rows * w.columns) * j->size);
-                    mt__shifts_backward_weight(&j->shifts, outputs(j, j->grad, i, g).data,
-                                               image_of(j, j->input, i, g), w.data, (float *)(void *)room);
-                    continue;
-                }
                 mt__matrix x = mt__transposed(columns_of(j, i, g, room)), y = outputs(j, j->grad, i, g),
                            w = weights(j, sum, g);
                 note(j, mt__gemm(j->dtype, 1, &y, &x, i == first ? 0 : 1, &w));

@@ -43,9 +43,13 @@
         memcpy(out + (i * (WIDE) + v) * LANES(vector), &acc[i][v], sizeof acc[i][v]);                        \
     }
 
-/* sums[i][t] = sum over q < n of g[i * step + q] * b[shift[t] + q]; n is a multiple of 16. */
+typedef struct dots_of {
+    int64_t n, images, step, g_image, b_image; /* images are apart by g_image and b_image */
+} dots_of;
+
+/* sums[i][t] = sum over q < n of g[i * step + q] * b[shift[t] + q]; n is a multiple of 16. Over several images. */
 #define DOTS(name, vector, GRADS, TAPS, TARGET)                                                              \
-    TARGET static void name(int64_t n, const float *restrict g, int64_t step, const float *restrict b,       \
+    TARGET static void name(const dots_of *d, const float *restrict g, const float *restrict b,              \
                             const int64_t *restrict shift, float *restrict sums)                             \
     {                                                                                                        \
         vector acc[GRADS][TAPS], x[GRADS], y;                                                                \
@@ -53,16 +57,18 @@
         UNROLLED(i, GRADS)                                                                                   \
         UNROLLED(t, TAPS)                                                                                    \
         acc[i][t] = (vector){0};                                                                             \
-        for (int64_t q = 0; q < n; q += LANES(vector)) {                                                     \
-            UNROLLED(i, GRADS)                                                                               \
-            memcpy(&x[i], g + i * step + q, sizeof x[i]);                                                    \
-            UNROLLED(t, TAPS)                                                                                \
-            {                                                                                                \
-                memcpy(&y, b + shift[t] + q, sizeof y);                                                      \
+        const int64_t n = d->n, step = d->step;                                                              \
+        for (int64_t image = 0; image < d->images; image++, g += d->g_image, b += d->b_image)                \
+            for (int64_t q = 0; q < n; q += LANES(vector)) {                                                 \
                 UNROLLED(i, GRADS)                                                                           \
-                acc[i][t] += x[i] * y;                                                                       \
+                memcpy(&x[i], g + i * step + q, sizeof x[i]);                                                \
+                UNROLLED(t, TAPS)                                                                            \
+                {                                                                                            \
+                    memcpy(&y, b + shift[t] + q, sizeof y);                                                  \
+                    UNROLLED(i, GRADS)                                                                       \
+                    acc[i][t] += x[i] * y;                                                                   \
+                }                                                                                            \
             }                                                                                                \
-        }                                                                                                    \
         UNROLLED(i, GRADS)                                                                                   \
         UNROLLED(t, TAPS)                                                                                    \
         {                                                                                                    \
@@ -75,8 +81,7 @@
     }
 
 typedef void tile_fn(int64_t k, const float *a, const float *b, const int64_t *shift, float *out);
-typedef void dots_fn(int64_t n, const float *g, int64_t step, const float *b, const int64_t *shift,
-                     float *sums);
+typedef void dots_fn(const dots_of *d, const float *g, const float *b, const int64_t *shift, float *sums);
 typedef struct kernels {
     int64_t rows, wide;         /* of a tile of several channels */
     int64_t single;             /* width of a tile of one channel */
@@ -225,9 +230,16 @@ static int64_t grads_size(const mt__shifts *s)
     return s->out_each * grad_plane(s) + SLACK;
 }
 
+/* Small images are taken together, so that the sums over vectors at the end of a product count less. */
+int64_t mt__shifts_together(const mt__shifts *s)
+{
+    int64_t n = 2048 / s->plane;
+    return n < 1 ? 1 : n < 8 ? n : 8;
+}
+
 int64_t mt__shifts_room(const mt__shifts *s)
 {
-    return planes_size(s) + grads_size(s);
+    return mt__shifts_together(s) * (planes_size(s) + grads_size(s));
 }
 
 MT__CLONES bool mt__all_finite(const float *x, int64_t n)
@@ -457,20 +469,25 @@ void mt__shifts_backward_input(const mt__shifts *s, int64_t group, const float *
         input_phase(s, phase, &p, grad_image);
 }
 
-void mt__shifts_backward_weight(const mt__shifts *s, const float *grad, const float *image,
+void mt__shifts_backward_weight(const mt__shifts *s, int64_t images, const float *grad, const float *image,
                                 float *grad_weight, float *room)
 {
+    const mt__conv *c = s->c;
     const kernels *kernel = best();
     const bool one = s->out_each < kernel->grads;
     const int64_t grads = one ? 1 : kernel->grads, taps = one ? kernel->dots1 : kernel->dots;
-    const int64_t n = round_up((s->c->out[0] - 1) * s->width + s->c->out[1], 16), k = s->in_each * s->taps;
-    float *planes = room, *g = room + planes_size(s), sums[64];
-    fill_planes(s, image, planes);
-    fill_grads(s, grad, g);
+    const int64_t k = s->in_each * s->taps;
+    const dots_of d = {round_up((c->out[0] - 1) * s->width + c->out[1], 16), images, grad_plane(s),
+                       grads_size(s), planes_size(s)};
+    float *planes = room, *g = room + mt__shifts_together(s) * planes_size(s), sums[64];
+    for (int64_t i = 0; i < images; i++) {
+        fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], planes + i * d.b_image);
+        fill_grads(s, grad + i * c->out_channels * c->out[0] * c->out[1], g + i * d.g_image);
+    }
     for (int64_t o = 0; o < s->out_each; o += grads) {
         int64_t from = one ? o : least(o, s->out_each - grads); /* the last block overlaps */
         for (int64_t t = 0; t < k; t += taps) {
-            (one ? kernel->dot1 : kernel->dot)(n, g + from * grad_plane(s) + s->reach, grad_plane(s), planes,
+            (one ? kernel->dot1 : kernel->dot)(&d, g + from * grad_plane(s) + s->reach, planes,
                                                s->into_planes + t, sums);
             for (int64_t i = o - from; i < grads; i++)
                 for (int64_t j = 0; j < least(taps, k - t); j++)

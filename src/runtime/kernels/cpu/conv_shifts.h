@@ -44,8 +44,10 @@ void mt__shifts_forward(const mt__shifts *s, int64_t group, const float *image, 
                         const float *bias, float *out, float *room);
 void mt__shifts_backward_input(const mt__shifts *s, int64_t group, const float *grad, const float *packed,
                                float *grad_image, float *room);
-/* Adds to grad_weight. */
-void mt__shifts_backward_weight(const mt__shifts *s, const float *grad, const float *image,
+/* Adds to grad_weight, for some consecutive images, at most mt__shifts_together(); of all channels of an image, grad
+ * and image point to the group's. */
+int64_t mt__shifts_together(const mt__shifts *s);
+void mt__shifts_backward_weight(const mt__shifts *s, int64_t images, const float *grad, const float *image,
                                 float *grad_weight, float *room);
 
 bool mt__all_finite(const float *x, int64_t n);
