@@ -58,15 +58,14 @@ typedef struct reducer {
             for (int64_t i = 0; i < m; i += LANES)                                                           \
                 for (int l = 0; l < LANES; l++)                                                              \
                     lane[l] = (L)STEP(lane[l], x[i + l]);                                                    \
-            for (int half = LANES / 2; half >= 8; half /= 2)                                                 \
-                for (int l = 0; l < half; l++)                                                               \
-                    lane[l] = (L)MERGE(lane[l], lane[l + half]);                                             \
+            _Pragma("GCC unroll 8") for (int half = LANES / 2; half >= 8;                                    \
+                                         half /= 2) for (int l = 0; l < half; l++) lane[l] =                 \
+                (L)MERGE(lane[l], lane[l + half]);                                                           \
             A wide[8];                                                                                       \
             for (int l = 0; l < 8; l++)                                                                      \
                 wide[l] = (A)lane[l];                                                                        \
-            for (int half = 4; half > 0; half /= 2)                                                          \
-                for (int l = 0; l < half; l++)                                                               \
-                    wide[l] = (A)MERGE(wide[l], wide[l + half]);                                             \
+            _Pragma("GCC unroll 8") for (int half = 4; half > 0; half /= 2) for (int l = 0; l < half; l++)   \
+                wide[l] = (A)MERGE(wide[l], wide[l + half]);                                                 \
             total = (A)MERGE(total, wide[0]);                                                                \
             x += m;                                                                                          \
             n -= m;                                                                                          \
