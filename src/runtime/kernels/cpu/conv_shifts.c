@@ -22,9 +22,9 @@
 #define UNROLLED(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
 #define LANES(vector) ((int)(sizeof(vector) / sizeof(float)))
 
-/* out[i][] = sum over p < k of a[p][i] * b[shift[p]...] */
+/* out[i][v] = sum over p < k of a[p][i] * b[shift[p] + v * gap...], for vectors v */
 #define TILE(name, vector, ROWS, WIDE, TARGET)                                                               \
-    TARGET static void name(int64_t k, const float *restrict a, const float *restrict b,                     \
+    TARGET static void name(int64_t k, const float *restrict a, const float *restrict b, int64_t gap,        \
                             const int64_t *restrict shift, float *restrict out)                              \
     {                                                                                                        \
         vector acc[ROWS][WIDE], x[WIDE];                                                                     \
@@ -33,7 +33,7 @@
         acc[i][v] = (vector){0};                                                                             \
         for (int64_t p = 0; p < k; p++, a += (ROWS)) {                                                       \
             UNROLLED(v, WIDE)                                                                                \
-            memcpy(&x[v], b + shift[p] + v * LANES(vector), sizeof x[v]);                                    \
+            memcpy(&x[v], b + shift[p] + v * gap, sizeof x[v]);                                              \
             UNROLLED(i, ROWS)                                                                                \
             UNROLLED(v, WIDE)                                                                                \
             acc[i][v] += a[i] * x[v];                                                                        \
@@ -80,9 +80,11 @@ typedef struct dots_of {
         }                                                                                                    \
     }
 
-typedef void tile_fn(int64_t k, const float *a, const float *b, const int64_t *shift, float *out);
+typedef void tile_fn(int64_t k, const float *a, const float *b, int64_t gap, const int64_t *shift,
+                     float *out);
 typedef void dots_fn(const dots_of *d, const float *g, const float *b, const int64_t *shift, float *sums);
 typedef struct kernels {
+    int64_t lanes;              /* of a vector */
     int64_t rows, wide;         /* of a tile of several channels */
     int64_t single;             /* width of a tile of one channel */
     int64_t grads, dots, dots1; /* channels and taps of dots; taps where there is one channel */
@@ -95,7 +97,7 @@ TILE(tile_4, float4, 4, 2, )
 TILE(line_4, float4, 1, 4, )
 DOTS(dots_4, float4, 3, 3, )
 DOTS(dots1_4, float4, 1, 4, )
-static const kernels plain = {4, 8, 16, 3, 3, 4, tile_4, line_4, dots_4, dots1_4};
+static const kernels plain = {4, 4, 8, 16, 3, 3, 4, tile_4, line_4, dots_4, dots1_4};
 #ifdef __x86_64__
 #define AVX2 __attribute__((target("avx2,fma")))
 #define AVX512 __attribute__((target("avx512f,avx2,fma")))
@@ -109,8 +111,8 @@ TILE(tile_16, float16, 8, 2, AVX512)
 TILE(line_16, float16, 1, 4, AVX512)
 DOTS(dots_16, float16, 4, 6, AVX512)
 DOTS(dots1_16, float16, 1, 5, AVX512)
-static const kernels avx2 = {6, 16, 32, 4, 3, 4, tile_8, line_8, dots_8, dots1_8};
-static const kernels avx512 = {8, 32, 64, 4, 6, 5, tile_16, line_16, dots_16, dots1_16};
+static const kernels avx2 = {8, 6, 16, 32, 4, 3, 4, tile_8, line_8, dots_8, dots1_8};
+static const kernels avx512 = {16, 8, 32, 64, 4, 6, 5, tile_16, line_16, dots_16, dots1_16};
 #endif
 
 static const kernels *best(void)
@@ -184,7 +186,7 @@ bool mt__shifts_init(mt__shifts *s, const mt__conv *c)
     s->height = size[0];
     s->width = size[1];
     s->reach = reach[0] / c->stride[0] * s->width + reach[1] / c->stride[1];
-    s->plane = s->height * s->width + SLACK;
+    s->plane = (s->height + 3) * s->width + SLACK; /* tiles of rows may read 3 more */
     s->rows_in = s->out_each > 1 ? best()->rows : 1;
     s->rows_out = s->in_each > 1 ? best()->rows : 1;
     if (s->in_each == 0 || s->out_each == 0 || c->out[0] <= 0 || c->out[1] <= 0)
@@ -381,21 +383,55 @@ static inline void write_out(const product *p, const float *from, float *to, flo
     }
 }
 
+/* One run over all rows, a tile at a time. */
+static void block_by_run(const product *p, tile_fn *tile, int64_t wide, int64_t channel, int64_t channels)
+{
+    _Alignas(64) float out[TILE_MAX];
+    const int64_t lanes = best()->lanes;
+    for (int64_t q = 0; q < p->count; q += wide) {
+        tile(p->k, p->a + channel * p->k, p->b + p->first + q, lanes, p->shift, out);
+        for (int64_t i = 0; i < channels; i++)
+            write_out(p, out + i * wide, p->to + (channel + i) * p->channel,
+                      p->bias != NULL ? p->bias[channel + i] : 0, q, least(wide, p->count - q));
+    }
+}
+
+/* Each vector of a tile in another row. */
+static void block_by_rows(const product *p, tile_fn *tile, int64_t wide, int64_t channel, int64_t channels)
+{
+    _Alignas(64) float out[TILE_MAX];
+    const int64_t lanes = best()->lanes, rows = p->count / p->wide + (p->count % p->wide != 0);
+    for (int64_t x = p->begin; x < p->end; x += lanes)
+        for (int64_t y = 0; y < rows; y += wide / lanes) {
+            int64_t n = least(lanes, p->end - x), deep = least(wide / lanes, rows - y);
+            tile(p->k, p->a + channel * p->k, p->b + p->first + y * p->wide + x, p->wide, p->shift, out);
+            for (int64_t i = 0; i < channels; i++)
+                for (int64_t v = 0; v < deep; v++) {
+                    const float *restrict from = out + i * wide + v * lanes;
+                    const float bias = p->bias != NULL ? p->bias[channel + i] : 0;
+                    float *restrict to = p->to + (channel + i) * p->channel + (y + v) * p->row + x * p->step;
+                    if (p->step == 1)
+                        for (int64_t l = 0; l < n; l++)
+                            to[l] = from[l] + bias;
+                    else
+                        for (int64_t l = 0; l < n; l++)
+                            to[l * p->step] = from[l] + bias;
+                }
+        }
+}
+
 static void product_rows(int64_t first_block, int64_t last_block, void *user)
 {
     const product *p = user;
     const kernels *kernel = best();
     tile_fn *tile = p->rows == 1 ? kernel->tile1 : kernel->tile;
-    int64_t wide = p->rows == 1 ? kernel->single : kernel->wide;
-    _Alignas(64) float out[TILE_MAX];
+    const int64_t wide = p->rows == 1 ? kernel->single : kernel->wide, deep = wide / kernel->lanes;
+    const int64_t rows = (p->count + p->wide - 1) / p->wide;
+    const bool by_rows =
+        round_up(rows, deep) * round_up(p->end - p->begin, kernel->lanes) <= round_up(p->count, wide);
     for (int64_t block = first_block; block < last_block; block++) {
         int64_t channel = block * p->rows, channels = least(p->rows, p->channels - channel);
-        for (int64_t q = 0; q < p->count; q += wide) {
-            tile(p->k, p->a + channel * p->k, p->b + p->first + q, p->shift, out);
-            for (int64_t i = 0; i < channels; i++)
-                write_out(p, out + i * wide, p->to + (channel + i) * p->channel,
-                          p->bias != NULL ? p->bias[channel + i] : 0, q, least(wide, p->count - q));
-        }
+        (by_rows ? block_by_rows : block_by_run)(p, tile, wide, channel, channels);
     }
 }
 
