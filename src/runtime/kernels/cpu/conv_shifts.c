@@ -505,29 +505,50 @@ void mt__shifts_backward_input(const mt__shifts *s, int64_t group, const float *
         input_phase(s, phase, &p, grad_image);
 }
 
+typedef struct weight_job {
+    const mt__shifts *s;
+    dots_of d;
+    bool one; /* channel at a time */
+    const float *planes, *grads;
+    float *to;
+} weight_job;
+
+static void weight_rows(int64_t begin, int64_t end, void *user)
+{
+    const weight_job *j = user;
+    const mt__shifts *s = j->s;
+    const kernels *kernel = best();
+    const int64_t grads = j->one ? 1 : kernel->grads, taps = j->one ? kernel->dots1 : kernel->dots;
+    const int64_t k = s->in_each * s->taps;
+    float sums[64];
+    for (int64_t o = begin * grads; o < least(end * grads, s->out_each); o += grads) {
+        int64_t from = j->one ? o : least(o, s->out_each - grads); /* the last block overlaps */
+        for (int64_t t = 0; t < k; t += taps) {
+            (j->one ? kernel->dot1 : kernel->dot)(&j->d, j->grads + from * grad_plane(s) + s->reach,
+                                                  j->planes, s->into_planes + t, sums);
+            for (int64_t i = o - from; i < grads; i++)
+                for (int64_t l = 0; l < least(taps, k - t); l++)
+                    j->to[(from + i) * k + t + l] += sums[i * taps + l];
+        }
+    }
+}
+
 void mt__shifts_backward_weight(const mt__shifts *s, int64_t images, const float *grad, const float *image,
                                 float *grad_weight, float *room)
 {
     const mt__conv *c = s->c;
-    const kernels *kernel = best();
-    const bool one = s->out_each < kernel->grads;
-    const int64_t grads = one ? 1 : kernel->grads, taps = one ? kernel->dots1 : kernel->dots;
-    const int64_t k = s->in_each * s->taps;
-    const dots_of d = {round_up((c->out[0] - 1) * s->width + c->out[1], 16), images, grad_plane(s),
-                       grads_size(s), planes_size(s)};
-    float *planes = room, *g = room + mt__shifts_together(s) * planes_size(s), sums[64];
+    float *planes = room, *grads = room + mt__shifts_together(s) * planes_size(s);
+    weight_job j = {.s = s,
+                    .d = {round_up((c->out[0] - 1) * s->width + c->out[1], 16), images, grad_plane(s),
+                          grads_size(s), planes_size(s)},
+                    .one = s->out_each < best()->grads,
+                    .planes = planes,
+                    .grads = grads,
+                    .to = grad_weight};
     for (int64_t i = 0; i < images; i++) {
-        fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], planes + i * d.b_image);
-        fill_grads(s, grad + i * c->out_channels * c->out[0] * c->out[1], g + i * d.g_image);
+        fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], planes + i * j.d.b_image);
+        fill_grads(s, grad + i * c->out_channels * c->out[0] * c->out[1], grads + i * j.d.g_image);
     }
-    for (int64_t o = 0; o < s->out_each; o += grads) {
-        int64_t from = one ? o : least(o, s->out_each - grads); /* the last block overlaps */
-        for (int64_t t = 0; t < k; t += taps) {
-            (one ? kernel->dot1 : kernel->dot)(&d, g + from * grad_plane(s) + s->reach, planes,
-                                               s->into_planes + t, sums);
-            for (int64_t i = o - from; i < grads; i++)
-                for (int64_t j = 0; j < least(taps, k - t); j++)
-                    grad_weight[(from + i) * k + t + j] += sums[i * taps + j];
-        }
-    }
+    int64_t each = j.one ? 1 : best()->grads, work = each * images * j.d.n * s->in_each * s->taps;
+    mt__parallel((s->out_each + each - 1) / each, (1 << 18) / (work + 1) + 1, weight_rows, &j);
 }
