@@ -171,11 +171,13 @@ static void forward_images(int64_t begin, int64_t end, void *user)
 {
     job *j = user;
     char *room = column_room(j);
+    const int64_t step = j->shifted ? mt__shifts_together(&j->shifts) : 1;
     for (int64_t i = begin; i < end && room != NULL; i++)
-        for (int64_t g = 0; g < j->c.groups; g++) {
+        for (int64_t g = 0; g < j->c.groups; g += step) {
             if (j->shifted) {
                 const float *bias = (const float *)(const void *)j->bias;
-                mt__shifts_forward(&j->shifts, g, (const float *)image_of(j, j->input, i, g), j->packed,
+                int64_t groups = j->c.groups - g < step ? j->c.groups - g : step;
+                mt__shifts_forward(&j->shifts, g, groups, image_of(j, j->input, i, g), j->packed,
                                    bias != NULL ? bias + g * j->shifts.out_each : NULL,
                                    outputs(j, j->output, i, g).data, (float *)(void *)room);
                 continue;
@@ -193,12 +195,14 @@ static void backward_input(int64_t begin, int64_t end, void *user)
 {
     job *j = user;
     char *room = column_room(j);
+    const int64_t step = j->shifted ? mt__shifts_together(&j->shifts) : 1;
     for (int64_t i = begin; i < end && room != NULL; i++)
-        for (int64_t g = 0; g < j->c.groups; g++) {
+        for (int64_t g = 0; g < j->c.groups; g += step) {
             void *image = image_of(j, j->grad_input, i, g);
             if (j->shifted) {
-                mt__shifts_backward_input(&j->shifts, g, outputs(j, j->grad, i, g).data, j->packed, image,
-                                          (float *)(void *)room);
+                int64_t groups = j->c.groups - g < step ? j->c.groups - g : step;
+                mt__shifts_backward_input(&j->shifts, g, groups, outputs(j, j->grad, i, g).data, j->packed,
+                                          image, (float *)(void *)room);
                 continue;
             }
             mt__matrix w = mt__transposed(weights(j, j->weight, g)), y = outputs(j, j->grad, i, g);

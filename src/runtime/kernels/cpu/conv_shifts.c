@@ -232,7 +232,8 @@ static int64_t grads_size(const mt__shifts *s)
     return s->out_each * grad_plane(s) + SLACK;
 }
 
-/* Small images are taken together, so that the sums over vectors at the end of a product count less. */
+/* Small images are taken together, so that the sums over vectors at the end of a product count less; and small
+ * groups. */
 int64_t mt__shifts_together(const mt__shifts *s)
 {
     int64_t n = 2048 / s->plane;
@@ -442,25 +443,28 @@ static void run_product(product *p)
     mt__parallel(blocks, (1 << 18) / (each + 1) + 1, product_rows, p);
 }
 
-void mt__shifts_forward(const mt__shifts *s, int64_t group, const float *image, const float *packed,
-                        const float *bias, float *out, float *room)
+void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, const float *image,
+                        const float *packed, const float *bias, float *out, float *room)
 {
     const mt__conv *c = s->c;
-    fill_planes(s, image, room);
-    run_product(&(product){.channels = s->out_each,
-                           .rows = s->rows_in,
-                           .k = s->in_each * s->taps,
-                           .a = packed + group * forward_block(s),
-                           .b = room,
-                           .shift = s->into_planes,
-                           .count = (c->out[0] - 1) * s->width + c->out[1],
-                           .wide = s->width,
-                           .end = c->out[1],
-                           .to = out,
-                           .channel = c->out[0] * c->out[1],
-                           .row = c->out[1],
-                           .step = 1,
-                           .bias = bias});
+    const int64_t area = c->out[0] * c->out[1];
+    for (int64_t i = 0; i < groups; i++) /* all first: what was just written is slow to read */
+        fill_planes(s, image + i * s->in_each * c->in[0] * c->in[1], room + i * planes_size(s));
+    for (int64_t i = 0; i < groups; i++)
+        run_product(&(product){.channels = s->out_each,
+                               .rows = s->rows_in,
+                               .k = s->in_each * s->taps,
+                               .a = packed + (group + i) * forward_block(s),
+                               .b = room + i * planes_size(s),
+                               .shift = s->into_planes,
+                               .count = (c->out[0] - 1) * s->width + c->out[1],
+                               .wide = s->width,
+                               .end = c->out[1],
+                               .to = out + i * s->out_each * area,
+                               .channel = area,
+                               .row = c->out[1],
+                               .step = 1,
+                               .bias = bias != NULL ? bias + i * s->out_each : NULL});
 }
 
 static void input_phase(const mt__shifts *s, int64_t phase, product *p, float *grad_image)
@@ -482,27 +486,29 @@ static void input_phase(const mt__shifts *s, int64_t phase, product *p, float *g
     p->shift += p->k;
 }
 
-void mt__shifts_backward_input(const mt__shifts *s, int64_t group, const float *grad, const float *packed,
-                               float *grad_image, float *room)
+void mt__shifts_backward_input(const mt__shifts *s, int64_t group, int64_t groups, const float *grad,
+                               const float *packed, float *grad_image, float *room)
 {
     const mt__conv *c = s->c;
-    int64_t area = c->in[0] * c->in[1];
+    const int64_t area = c->in[0] * c->in[1], each = s->in_each * area;
     if (c->stride[0] > 1 || c->stride[1] > 1 || c->padding[0] + c->padding[1] > 0)
-        memset(grad_image, 0,
-               (size_t)(s->in_each * area) * sizeof *grad_image); /* inputs that nothing reads */
-    room += planes_size(s);
-    fill_grads(s, grad, room);
-    product p = {.channels = s->in_each,
-                 .rows = s->rows_out,
-                 .a = packed + group * backward_block(s),
-                 .b = room,
-                 .shift = s->into_grads,
-                 .wide = s->width,
-                 .channel = area,
-                 .row = c->stride[0] * c->in[1],
-                 .step = c->stride[1]};
-    for (int64_t phase = 0; phase < s->phases[0] * s->phases[1]; phase++)
-        input_phase(s, phase, &p, grad_image);
+        memset(grad_image, 0, (size_t)(groups * each) * sizeof *grad_image); /* inputs that nothing reads */
+    room += mt__shifts_together(s) * planes_size(s);
+    for (int64_t i = 0; i < groups; i++)
+        fill_grads(s, grad + i * s->out_each * c->out[0] * c->out[1], room + i * grads_size(s));
+    for (int64_t i = 0; i < groups; i++) {
+        product p = {.channels = s->in_each,
+                     .rows = s->rows_out,
+                     .a = packed + (group + i) * backward_block(s),
+                     .b = room + i * grads_size(s),
+                     .shift = s->into_grads,
+                     .wide = s->width,
+                     .channel = area,
+                     .row = c->stride[0] * c->in[1],
+                     .step = c->stride[1]};
+        for (int64_t phase = 0; phase < s->phases[0] * s->phases[1]; phase++)
+            input_phase(s, phase, &p, grad_image + i * each);
+    }
 }
 
 typedef struct weight_job {
