@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mindtorch_v2 beside PyTorch over some 110 cases: both in one process, alternating, minima of many short repeats.
+"""mindtorch_v2 beside PyTorch over some 160 cases: both in one process, alternating, minima of many short repeats.
 
 usage: bench_torch.py [FIGURES.json] [--threads N] [--only TEXT[,TEXT...]] [--seconds S]
 
@@ -275,6 +275,25 @@ def add_moves():
     )
 
 
+# ------------------------------------------------------------------------------------------------- small tensors
+
+
+def add_small():
+    """What tutorials, tests and small models compute: the call costs more than the arithmetic."""
+    case("small: x[1:] * 2")(lambda fw: (lambda x: x[1:] * 2, [of(fw, 8, 4)]))
+    case("small: x.view(-1).sum()", True)(lambda fw: (lambda x: x.view(-1).sum(), [of(fw, 8, 8)]))
+    case("small: cat")(lambda fw: (lambda a, b: fw.cat((a, b)), [of(fw, 4, 4), of(fw, 4, 4)]))
+    case("small: softmax", True)(lambda fw: (lambda x: x.softmax(-1), [of(fw, 4, 10)]))
+    case("small: linear and relu", True)(
+        lambda fw: (lambda x, w, b: fw.nn.functional.linear(x, w, b).relu(), [of(fw, 8, 16), of(fw, 16, 16), of(fw, 16)])
+    )
+    case("small: layer_norm", True)(lambda fw: (lambda x: fw.nn.functional.layer_norm(x, (32,)), [of(fw, 4, 32)]))
+    case("small: conv 3x3", True)(
+        lambda fw: (lambda x, w: fw.nn.functional.conv2d(x, w, padding=1), [of(fw, 1, 2, 8, 8), of(fw, 4, 2, 3, 3)])
+    )
+    case("small: x[index]", True)(lambda fw: (lambda x, i: x[i], [of(fw, 16, 4), ints(fw, 16, 6)]))
+
+
 # ------------------------------------------------------------------------------------------------- training steps
 
 
@@ -363,6 +382,7 @@ def main():
     add_windows()
     add_layers()
     add_moves()
+    add_small()
     add_training()
     # One thread: CPU time, which other processes of the machine disturb least.
     clock = time.process_time if args.threads == 1 else time.perf_counter

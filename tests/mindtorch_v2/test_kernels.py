@@ -319,3 +319,120 @@ def test_causal_attention_by_blocks_is_attention_with_a_mask(queries, keys):
         results.append([y.detach(), q.grad, k.grad, v.grad])
     for blocks, masked in zip(*results):
         assert torch.allclose(blocks, masked, atol=1e-4)
+
+
+# ------------------------------------------------------------------------------ sorting, running sums, nonzero
+
+
+@pytest.mark.parametrize("dtype", (*DTYPES, torch.bool))
+@pytest.mark.parametrize("n", (1, 2, 16, 17, 47, 48, 49, 300, 1000))
+@pytest.mark.parametrize("descending", (False, True))
+def test_sort_is_stable_and_puts_nan_last(n, dtype, descending):
+    draw = random.Random(n)
+    rows = [[draw.choice((0, 1)) if dtype == torch.bool else draw.randint(-40, 40) for _ in range(n)] for _ in range(3)]
+    if dtype.is_floating_point:
+        rows[1] = [draw.choice((math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-40, -3.5, v)) for v in rows[1]]
+    if dtype == torch.int32:
+        rows[1][0], rows[1][-1] = -(2**31), 2**31 - 1
+    x = torch.tensor(rows, dtype=dtype)
+    for t in (x, torch.tensor(list(zip(*rows)), dtype=dtype).t()):
+        values, indices = t.sort(-1, descending=descending)
+        for row, got, at in zip(rows, values.tolist(), indices.tolist()):
+            rank = (lambda i: (math.inf, 1) if math.isnan(row[i]) else (row[i], 0))
+            want = sorted(range(n), key=rank)
+            if descending:
+                order = sorted({rank(i) for i in range(n)}, reverse=True)
+                want = [i for key in order for i in range(n) if rank(i) == key]
+            assert at == want
+            assert [math.copysign(1, v) for v in got] == [math.copysign(1, v) for v in t[rows.index(row)][torch.tensor(want)].tolist()]
+    assert x.t().sort(0, descending=descending)[1].t().tolist() == x.sort(-1, descending=descending)[1].tolist()
+
+
+@pytest.mark.parametrize("n, k", ((5, 5), (40, 1), (64, 7), (1000, 32), (1000, 33), (4099, 10)))
+@pytest.mark.parametrize("largest", (False, True))
+def test_topk_takes_the_first_of_a_sort(n, k, largest):
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        x = torch.tensor([[int(100 * v) for v in numbers(n, seed=r)] for r in range(4)], dtype=dtype)
+        if dtype.is_floating_point:
+            x[1, n // 2] = math.nan
+            x[2, 0] = math.inf
+        values, _ = x.topk(k, -1, largest=largest)
+        want = x.sort(-1, descending=largest)[0][:, :k]
+        assert [[repr(v) for v in row] for row in values.tolist()] == [[repr(v) for v in row] for row in want.tolist()]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", ((1, 1), (3, 7), (4, 9), (9, 65), (130, 3), (2, 0), (5, 200)))
+def test_running_sums_along_both_dims(shape, dtype):
+    rows = [[(7 * r + 3 * c) % 11 - 5 for c in range(shape[1])] for r in range(shape[0])]
+    x = torch.tensor(rows, dtype=dtype).view(*shape)
+    assert x.cumsum(1).tolist() == [[sum(row[: c + 1]) for c in range(shape[1])] for row in rows]
+    assert x.cumsum(0).tolist() == [[sum(row[c] for row in rows[: r + 1]) for c in range(shape[1])] for r in range(shape[0])]
+    assert torch.stack([x, x]).cumsum(1).tolist() == [x.cumsum(0).tolist()] * 2
+
+
+@pytest.mark.parametrize("dtype", (*DTYPES, torch.bool))
+def test_nonzero_lists_what_is_there(dtype):
+    for shape in ((0,), (1,), (100,), (7, 9), (3, 0, 2), (2, 3, 5), (1, 1, 1)):
+        count = math.prod(shape)
+        for values in ([0] * count, [1] * count, [i % 3 == 0 for i in range(count)], [i == count - 1 for i in range(count)]):
+            x = torch.tensor([int(v) for v in values], dtype=dtype).view(*shape)
+            want = []
+            for at in (i for i, v in enumerate(values) if v):
+                place = []
+                for d in reversed(shape):
+                    place.insert(0, at % d)
+                    at //= d
+                want.append(place)
+            assert x.nonzero().tolist() == want and tuple(x.nonzero().shape) == (len(want), len(shape))
+    assert tuple(torch.tensor(3, dtype=dtype).nonzero().shape) == (1, 0)
+
+
+# -------------------------------------------------------------------------------------------------------- pools
+
+
+def pooled(plane, kernel, stride, padding, dilation, take):
+    """take() of the values of each window and their places."""
+    height, width = len(plane), len(plane[0])
+    rows = (height + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+    columns = (width + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+    result = []
+    for y in range(rows):
+        for x in range(columns):
+            window = []
+            for ky in range(kernel):
+                for kx in range(kernel):
+                    i, j = y * stride - padding + ky * dilation, x * stride - padding + kx * dilation
+                    if 0 <= i < height and 0 <= j < width:
+                        window.append((plane[i][j], i * width + j))
+            result.append(take(window))
+    return result
+
+
+def largest(window):
+    best = (-math.inf, window[0][1])
+    for value, place in window:
+        if value > best[0] or math.isnan(value):
+            best = (value, place)
+    return best
+
+
+@pytest.mark.parametrize("kernel, stride, padding, dilation", ((2, 2, 0, 1), (3, 2, 1, 1), (3, 1, 1, 1), (2, 3, 1, 1), (3, 1, 1, 2), (5, 4, 2, 1)))
+@pytest.mark.parametrize("size", ((7, 9), (12, 37), (30, 5)))
+def test_pools_of_any_geometry(size, kernel, stride, padding, dilation):
+    values = numbers(size[0] * size[1])
+    values[3], values[len(values) // 2], values[-1] = math.nan, -math.inf, math.inf
+    plane = [values[r * size[1] : (r + 1) * size[1]] for r in range(size[0])]
+    function = torch.nn.functional
+    for dtype in (torch.float32, torch.float64):
+        x = torch.tensor([plane, [[-math.inf] * size[1]] * size[0]], dtype=dtype).unsqueeze(0)
+        y, places = function.max_pool2d(x, kernel, stride, padding, dilation, return_indices=True)
+        for c in range(2):
+            want = pooled(x[0, c].tolist(), kernel, stride, padding, dilation, largest)
+            assert places[0, c].flatten().tolist() == [place for _, place in want]
+            assert repr(y[0, c].flatten().tolist()) == repr([value for value, _ in want])
+        if dilation == 1:
+            whole = torch.tensor([[[[int(8 * v) if math.isfinite(v) else 0 for v in row] for row in plane]]], dtype=dtype)
+            want = pooled(whole[0, 0].tolist(), kernel, stride, padding, 1, lambda window: sum(v for v, _ in window) / len(window))
+            got = function.avg_pool2d(whole, kernel, stride, padding, count_include_pad=False).flatten().tolist()
+            assert got == pytest.approx(want, rel=1e-6)

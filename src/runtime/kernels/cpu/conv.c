@@ -171,11 +171,13 @@ static void forward_images(int64_t begin, int64_t end, void *user)
 {
     job *j = user;
     char *room = column_room(j);
+    const int64_t step = j->shifted ? mt__shifts_together(&j->shifts) : 1;
     for (int64_t i = begin; i < end && room != NULL; i++)
-        for (int64_t g = 0; g < j->c.groups; g++) {
+        for (int64_t g = 0; g < j->c.groups; g += step) {
             if (j->shifted) {
                 const float *bias = (const float *)(const void *)j->bias;
-                mt__shifts_forward(&j->shifts, g, (const float *)image_of(j, j->input, i, g), j->packed,
+                int64_t groups = j->c.groups - g < step ? j->c.groups - g : step;
+                mt__shifts_forward(&j->shifts, g, groups, image_of(j, j->input, i, g), j->packed,
                                    bias != NULL ? bias + g * j->shifts.out_each : NULL,
                                    outputs(j, j->output, i, g).data, (float *)(void *)room);
                 continue;
@@ -193,12 +195,14 @@ static void backward_input(int64_t begin, int64_t end, void *user)
 {
     job *j = user;
     char *room = column_room(j);
+    const int64_t step = j->shifted ? mt__shifts_together(&j->shifts) : 1;
     for (int64_t i = begin; i < end && room != NULL; i++)
-        for (int64_t g = 0; g < j->c.groups; g++) {
+        for (int64_t g = 0; g < j->c.groups; g += step) {
             void *image = image_of(j, j->grad_input, i, g);
             if (j->shifted) {
-                mt__shifts_backward_input(&j->shifts, g, outputs(j, j->grad, i, g).data, j->packed, image,
-                                          (float *)(void *)room);
+                int64_t groups = j->c.groups - g < step ? j->c.groups - g : step;
+                mt__shifts_backward_input(&j->shifts, g, groups, outputs(j, j->grad, i, g).data, j->packed,
+                                          image, (float *)(void *)room);
                 continue;
             }
             mt__matrix w = mt__transposed(weights(j, j->weight, g)), y = outputs(j, j->grad, i, g);
@@ -214,6 +218,17 @@ static void backward_input(int64_t begin, int64_t end, void *user)
     free(room);
 }
 
+static void shifted_weight(const job *j, int64_t first, int64_t last, char *sum, char *room)
+{
+    int64_t most = mt__shifts_together(&j->shifts);
+    memset(sum, 0, (size_t)(j->c.out_channels * j->patch) * j->size);
+    for (int64_t i = first; i < last; i += most)
+        for (int64_t g = 0; g < j->c.groups; g++)
+            mt__shifts_backward_weight(&j->shifts, last - i < most ? last - i : most,
+                                       outputs(j, j->grad, i, g).data, image_of(j, j->input, i, g),
+                                       weights(j, sum, g).data, (float *)(void *)room);
+}
+
 /* Each part of the images accumulates its own gradient of the weights. */
 static void backward_weight(int64_t begin, int64_t end, void *user)
 {
@@ -222,16 +237,12 @@ static void backward_weight(int64_t begin, int64_t end, void *user)
     for (int64_t p = begin; p < end && room != NULL; p++) {
         char *sum = j->grad_weight + (size_t)(p * j->c.out_channels * j->patch) * j->size;
         int64_t first = j->c.images * p / j->parts, last = j->c.images * (p + 1) / j->parts;
+        if (j->shifted) {
+            shifted_weight(j, first, last, sum, room);
+            continue;
+        }
         for (int64_t i = first; i < last; i++)
             for (int64_t g = 0; g < j->c.groups; g++) {
-                if (j->shifted) {
-                    mt__matrix w = weights(j, sum, g);
-                    if (i == first)
-                        memset(w.data, 0, (size_t)(w.rows * w.columns) * j->size);
-                    mt__shifts_backward_weight(&j->shifts, outputs(j, j->grad, i, g).data,
-                                               image_of(j, j->input, i, g), w.data, (float *)(void *)room);
-                    continue;
-                }
                 mt__matrix x = mt__transposed(columns_of(j, i, g, room)), y = outputs(j, j->grad, i, g),
                            w = weights(j, sum, g);
                 note(j, mt__gemm(j->dtype, 1, &y, &x, i == first ? 0 : 1, &w));

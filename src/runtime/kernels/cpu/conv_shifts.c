@@ -22,9 +22,9 @@
 #define UNROLLED(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
 #define LANES(vector) ((int)(sizeof(vector) / sizeof(float)))
 
-/* out[i][] = sum over p < k of a[p][i] * b[shift[p]...] */
+/* out[i][v] = sum over p < k of a[p][i] * b[shift[p] + v * gap...], for vectors v */
 #define TILE(name, vector, ROWS, WIDE, TARGET)                                                               \
-    TARGET static void name(int64_t k, const float *restrict a, const float *restrict b,                     \
+    TARGET static void name(int64_t k, const float *restrict a, const float *restrict b, int64_t gap,        \
                             const int64_t *restrict shift, float *restrict out)                              \
     {                                                                                                        \
         vector acc[ROWS][WIDE], x[WIDE];                                                                     \
@@ -33,7 +33,7 @@
         acc[i][v] = (vector){0};                                                                             \
         for (int64_t p = 0; p < k; p++, a += (ROWS)) {                                                       \
             UNROLLED(v, WIDE)                                                                                \
-            memcpy(&x[v], b + shift[p] + v * LANES(vector), sizeof x[v]);                                    \
+            memcpy(&x[v], b + shift[p] + v * gap, sizeof x[v]);                                              \
             UNROLLED(i, ROWS)                                                                                \
             UNROLLED(v, WIDE)                                                                                \
             acc[i][v] += a[i] * x[v];                                                                        \
@@ -43,9 +43,13 @@
         memcpy(out + (i * (WIDE) + v) * LANES(vector), &acc[i][v], sizeof acc[i][v]);                        \
     }
 
-/* sums[i][t] = sum over q < n of g[i * step + q] * b[shift[t] + q]; n is a multiple of 16. */
+typedef struct dots_of {
+    int64_t n, images, step, g_image, b_image; /* images are apart by g_image and b_image */
+} dots_of;
+
+/* sums[i][t] = sum over q < n of g[i * step + q] * b[shift[t] + q]; n is a multiple of 16. Over several images. */
 #define DOTS(name, vector, GRADS, TAPS, TARGET)                                                              \
-    TARGET static void name(int64_t n, const float *restrict g, int64_t step, const float *restrict b,       \
+    TARGET static void name(const dots_of *d, const float *restrict g, const float *restrict b,              \
                             const int64_t *restrict shift, float *restrict sums)                             \
     {                                                                                                        \
         vector acc[GRADS][TAPS], x[GRADS], y;                                                                \
@@ -53,16 +57,18 @@
         UNROLLED(i, GRADS)                                                                                   \
         UNROLLED(t, TAPS)                                                                                    \
         acc[i][t] = (vector){0};                                                                             \
-        for (int64_t q = 0; q < n; q += LANES(vector)) {                                                     \
-            UNROLLED(i, GRADS)                                                                               \
-            memcpy(&x[i], g + i * step + q, sizeof x[i]);                                                    \
-            UNROLLED(t, TAPS)                                                                                \
-            {                                                                                                \
-                memcpy(&y, b + shift[t] + q, sizeof y);                                                      \
+        const int64_t n = d->n, step = d->step;                                                              \
+        for (int64_t image = 0; image < d->images; image++, g += d->g_image, b += d->b_image)                \
+            for (int64_t q = 0; q < n; q += LANES(vector)) {                                                 \
                 UNROLLED(i, GRADS)                                                                           \
-                acc[i][t] += x[i] * y;                                                                       \
+                memcpy(&x[i], g + i * step + q, sizeof x[i]);                                                \
+                UNROLLED(t, TAPS)                                                                            \
+                {                                                                                            \
+                    memcpy(&y, b + shift[t] + q, sizeof y);                                                  \
+                    UNROLLED(i, GRADS)                                                                       \
+                    acc[i][t] += x[i] * y;                                                                   \
+                }                                                                                            \
             }                                                                                                \
-        }                                                                                                    \
         UNROLLED(i, GRADS)                                                                                   \
         UNROLLED(t, TAPS)                                                                                    \
         {                                                                                                    \
@@ -74,10 +80,11 @@
         }                                                                                                    \
     }
 
-typedef void tile_fn(int64_t k, const float *a, const float *b, const int64_t *shift, float *out);
-typedef void dots_fn(int64_t n, const float *g, int64_t step, const float *b, const int64_t *shift,
-                     float *sums);
+typedef void tile_fn(int64_t k, const float *a, const float *b, int64_t gap, const int64_t *shift,
+                     float *out);
+typedef void dots_fn(const dots_of *d, const float *g, const float *b, const int64_t *shift, float *sums);
 typedef struct kernels {
+    int64_t lanes;              /* of a vector */
     int64_t rows, wide;         /* of a tile of several channels */
     int64_t single;             /* width of a tile of one channel */
     int64_t grads, dots, dots1; /* channels and taps of dots; taps where there is one channel */
@@ -90,7 +97,7 @@ TILE(tile_4, float4, 4, 2, )
 TILE(line_4, float4, 1, 4, )
 DOTS(dots_4, float4, 3, 3, )
 DOTS(dots1_4, float4, 1, 4, )
-static const kernels plain = {4, 8, 16, 3, 3, 4, tile_4, line_4, dots_4, dots1_4};
+static const kernels plain = {4, 4, 8, 16, 3, 3, 4, tile_4, line_4, dots_4, dots1_4};
 #ifdef __x86_64__
 #define AVX2 __attribute__((target("avx2,fma")))
 #define AVX512 __attribute__((target("avx512f,avx2,fma")))
@@ -104,8 +111,8 @@ TILE(tile_16, float16, 8, 2, AVX512)
 TILE(line_16, float16, 1, 4, AVX512)
 DOTS(dots_16, float16, 4, 6, AVX512)
 DOTS(dots1_16, float16, 1, 5, AVX512)
-static const kernels avx2 = {6, 16, 32, 4, 3, 4, tile_8, line_8, dots_8, dots1_8};
-static const kernels avx512 = {8, 32, 64, 4, 6, 5, tile_16, line_16, dots_16, dots1_16};
+static const kernels avx2 = {8, 6, 16, 32, 4, 3, 4, tile_8, line_8, dots_8, dots1_8};
+static const kernels avx512 = {16, 8, 32, 64, 4, 6, 5, tile_16, line_16, dots_16, dots1_16};
 #endif
 
 static const kernels *best(void)
@@ -179,7 +186,7 @@ bool mt__shifts_init(mt__shifts *s, const mt__conv *c)
     s->height = size[0];
     s->width = size[1];
     s->reach = reach[0] / c->stride[0] * s->width + reach[1] / c->stride[1];
-    s->plane = s->height * s->width + SLACK;
+    s->plane = (s->height + 3) * s->width + SLACK; /* tiles of rows may read 3 more */
     s->rows_in = s->out_each > 1 ? best()->rows : 1;
     s->rows_out = s->in_each > 1 ? best()->rows : 1;
     if (s->in_each == 0 || s->out_each == 0 || c->out[0] <= 0 || c->out[1] <= 0)
@@ -225,9 +232,17 @@ static int64_t grads_size(const mt__shifts *s)
     return s->out_each * grad_plane(s) + SLACK;
 }
 
+/* Small images are taken together, so that the sums over vectors at the end of a product count less; and small
+ * groups. */
+int64_t mt__shifts_together(const mt__shifts *s)
+{
+    int64_t n = 2048 / s->plane;
+    return n < 1 ? 1 : n < 8 ? n : 8;
+}
+
 int64_t mt__shifts_room(const mt__shifts *s)
 {
-    return planes_size(s) + grads_size(s);
+    return mt__shifts_together(s) * (planes_size(s) + grads_size(s));
 }
 
 MT__CLONES bool mt__all_finite(const float *x, int64_t n)
@@ -369,21 +384,55 @@ static inline void write_out(const product *p, const float *from, float *to, flo
     }
 }
 
+/* One run over all rows, a tile at a time. */
+static void block_by_run(const product *p, tile_fn *tile, int64_t wide, int64_t channel, int64_t channels)
+{
+    _Alignas(64) float out[TILE_MAX];
+    const int64_t lanes = best()->lanes;
+    for (int64_t q = 0; q < p->count; q += wide) {
+        tile(p->k, p->a + channel * p->k, p->b + p->first + q, lanes, p->shift, out);
+        for (int64_t i = 0; i < channels; i++)
+            write_out(p, out + i * wide, p->to + (channel + i) * p->channel,
+                      p->bias != NULL ? p->bias[channel + i] : 0, q, least(wide, p->count - q));
+    }
+}
+
+/* Each vector of a tile in another row. */
+static void block_by_rows(const product *p, tile_fn *tile, int64_t wide, int64_t channel, int64_t channels)
+{
+    _Alignas(64) float out[TILE_MAX];
+    const int64_t lanes = best()->lanes, rows = p->count / p->wide + (p->count % p->wide != 0);
+    for (int64_t x = p->begin; x < p->end; x += lanes)
+        for (int64_t y = 0; y < rows; y += wide / lanes) {
+            int64_t n = least(lanes, p->end - x), deep = least(wide / lanes, rows - y);
+            tile(p->k, p->a + channel * p->k, p->b + p->first + y * p->wide + x, p->wide, p->shift, out);
+            for (int64_t i = 0; i < channels; i++)
+                for (int64_t v = 0; v < deep; v++) {
+                    const float *restrict from = out + i * wide + v * lanes;
+                    const float bias = p->bias != NULL ? p->bias[channel + i] : 0;
+                    float *restrict to = p->to + (channel + i) * p->channel + (y + v) * p->row + x * p->step;
+                    if (p->step == 1)
+                        for (int64_t l = 0; l < n; l++)
+                            to[l] = from[l] + bias;
+                    else
+                        for (int64_t l = 0; l < n; l++)
+                            to[l * p->step] = from[l] + bias;
+                }
+        }
+}
+
 static void product_rows(int64_t first_block, int64_t last_block, void *user)
 {
     const product *p = user;
     const kernels *kernel = best();
     tile_fn *tile = p->rows == 1 ? kernel->tile1 : kernel->tile;
-    int64_t wide = p->rows == 1 ? kernel->single : kernel->wide;
-    _Alignas(64) float out[TILE_MAX];
+    const int64_t wide = p->rows == 1 ? kernel->single : kernel->wide, deep = wide / kernel->lanes;
+    const int64_t rows = (p->count + p->wide - 1) / p->wide;
+    const bool by_rows =
+        round_up(rows, deep) * round_up(p->end - p->begin, kernel->lanes) <= round_up(p->count, wide);
     for (int64_t block = first_block; block < last_block; block++) {
         int64_t channel = block * p->rows, channels = least(p->rows, p->channels - channel);
-        for (int64_t q = 0; q < p->count; q += wide) {
-            tile(p->k, p->a + channel * p->k, p->b + p->first + q, p->shift, out);
-            for (int64_t i = 0; i < channels; i++)
-                write_out(p, out + i * wide, p->to + (channel + i) * p->channel,
-                          p->bias != NULL ? p->bias[channel + i] : 0, q, least(wide, p->count - q));
-        }
+        (by_rows ? block_by_rows : block_by_run)(p, tile, wide, channel, channels);
     }
 }
 
@@ -394,25 +443,28 @@ static void run_product(product *p)
     mt__parallel(blocks, (1 << 18) / (each + 1) + 1, product_rows, p);
 }
 
-void mt__shifts_forward(const mt__shifts *s, int64_t group, const float *image, const float *packed,
-                        const float *bias, float *out, float *room)
+void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, const float *image,
+                        const float *packed, const float *bias, float *out, float *room)
 {
     const mt__conv *c = s->c;
-    fill_planes(s, image, room);
-    run_product(&(product){.channels = s->out_each,
-                           .rows = s->rows_in,
-                           .k = s->in_each * s->taps,
-                           .a = packed + group * forward_block(s),
-                           .b = room,
-                           .shift = s->into_planes,
-                           .count = (c->out[0] - 1) * s->width + c->out[1],
-                           .wide = s->width,
-                           .end = c->out[1],
-                           .to = out,
-                           .channel = c->out[0] * c->out[1],
-                           .row = c->out[1],
-                           .step = 1,
-                           .bias = bias});
+    const int64_t area = c->out[0] * c->out[1];
+    for (int64_t i = 0; i < groups; i++) /* all first: what was just written is slow to read */
+        fill_planes(s, image + i * s->in_each * c->in[0] * c->in[1], room + i * planes_size(s));
+    for (int64_t i = 0; i < groups; i++)
+        run_product(&(product){.channels = s->out_each,
+                               .rows = s->rows_in,
+                               .k = s->in_each * s->taps,
+                               .a = packed + (group + i) * forward_block(s),
+                               .b = room + i * planes_size(s),
+                               .shift = s->into_planes,
+                               .count = (c->out[0] - 1) * s->width + c->out[1],
+                               .wide = s->width,
+                               .end = c->out[1],
+                               .to = out + i * s->out_each * area,
+                               .channel = area,
+                               .row = c->out[1],
+                               .step = 1,
+                               .bias = bias != NULL ? bias + i * s->out_each : NULL});
 }
 
 static void input_phase(const mt__shifts *s, int64_t phase, product *p, float *grad_image)
@@ -434,47 +486,75 @@ static void input_phase(const mt__shifts *s, int64_t phase, product *p, float *g
     p->shift += p->k;
 }
 
-void mt__shifts_backward_input(const mt__shifts *s, int64_t group, const float *grad, const float *packed,
-                               float *grad_image, float *room)
+void mt__shifts_backward_input(const mt__shifts *s, int64_t group, int64_t groups, const float *grad,
+                               const float *packed, float *grad_image, float *room)
 {
     const mt__conv *c = s->c;
-    int64_t area = c->in[0] * c->in[1];
+    const int64_t area = c->in[0] * c->in[1], each = s->in_each * area;
     if (c->stride[0] > 1 || c->stride[1] > 1 || c->padding[0] + c->padding[1] > 0)
-        memset(grad_image, 0,
-               (size_t)(s->in_each * area) * sizeof *grad_image); /* inputs that nothing reads */
-    room += planes_size(s);
-    fill_grads(s, grad, room);
-    product p = {.channels = s->in_each,
-                 .rows = s->rows_out,
-                 .a = packed + group * backward_block(s),
-                 .b = room,
-                 .shift = s->into_grads,
-                 .wide = s->width,
-                 .channel = area,
-                 .row = c->stride[0] * c->in[1],
-                 .step = c->stride[1]};
-    for (int64_t phase = 0; phase < s->phases[0] * s->phases[1]; phase++)
-        input_phase(s, phase, &p, grad_image);
+        memset(grad_image, 0, (size_t)(groups * each) * sizeof *grad_image); /* inputs that nothing reads */
+    room += mt__shifts_together(s) * planes_size(s);
+    for (int64_t i = 0; i < groups; i++)
+        fill_grads(s, grad + i * s->out_each * c->out[0] * c->out[1], room + i * grads_size(s));
+    for (int64_t i = 0; i < groups; i++) {
+        product p = {.channels = s->in_each,
+                     .rows = s->rows_out,
+                     .a = packed + (group + i) * backward_block(s),
+                     .b = room + i * grads_size(s),
+                     .shift = s->into_grads,
+                     .wide = s->width,
+                     .channel = area,
+                     .row = c->stride[0] * c->in[1],
+                     .step = c->stride[1]};
+        for (int64_t phase = 0; phase < s->phases[0] * s->phases[1]; phase++)
+            input_phase(s, phase, &p, grad_image + i * each);
+    }
 }
 
-void mt__shifts_backward_weight(const mt__shifts *s, const float *grad, const float *image,
-                                float *grad_weight, float *room)
+typedef struct weight_job {
+    const mt__shifts *s;
+    dots_of d;
+    bool one; /* channel at a time */
+    const float *planes, *grads;
+    float *to;
+} weight_job;
+
+static void weight_rows(int64_t begin, int64_t end, void *user)
 {
+    const weight_job *j = user;
+    const mt__shifts *s = j->s;
     const kernels *kernel = best();
-    const bool one = s->out_each < kernel->grads;
-    const int64_t grads = one ? 1 : kernel->grads, taps = one ? kernel->dots1 : kernel->dots;
-    const int64_t n = round_up((s->c->out[0] - 1) * s->width + s->c->out[1], 16), k = s->in_each * s->taps;
-    float *planes = room, *g = room + planes_size(s), sums[64];
-    fill_planes(s, image, planes);
-    fill_grads(s, grad, g);
-    for (int64_t o = 0; o < s->out_each; o += grads) {
-        int64_t from = one ? o : least(o, s->out_each - grads); /* the last block overlaps */
+    const int64_t grads = j->one ? 1 : kernel->grads, taps = j->one ? kernel->dots1 : kernel->dots;
+    const int64_t k = s->in_each * s->taps;
+    float sums[64];
+    for (int64_t o = begin * grads; o < least(end * grads, s->out_each); o += grads) {
+        int64_t from = j->one ? o : least(o, s->out_each - grads); /* the last block overlaps */
         for (int64_t t = 0; t < k; t += taps) {
-            (one ? kernel->dot1 : kernel->dot)(n, g + from * grad_plane(s) + s->reach, grad_plane(s), planes,
-                                               s->into_planes + t, sums);
+            (j->one ? kernel->dot1 : kernel->dot)(&j->d, j->grads + from * grad_plane(s) + s->reach,
+                                                  j->planes, s->into_planes + t, sums);
             for (int64_t i = o - from; i < grads; i++)
-                for (int64_t j = 0; j < least(taps, k - t); j++)
-                    grad_weight[(from + i) * k + t + j] += sums[i * taps + j];
+                for (int64_t l = 0; l < least(taps, k - t); l++)
+                    j->to[(from + i) * k + t + l] += sums[i * taps + l];
         }
     }
+}
+
+void mt__shifts_backward_weight(const mt__shifts *s, int64_t images, const float *grad, const float *image,
+                                float *grad_weight, float *room)
+{
+    const mt__conv *c = s->c;
+    float *planes = room, *grads = room + mt__shifts_together(s) * planes_size(s);
+    weight_job j = {.s = s,
+                    .d = {round_up((c->out[0] - 1) * s->width + c->out[1], 16), images, grad_plane(s),
+                          grads_size(s), planes_size(s)},
+                    .one = s->out_each < best()->grads,
+                    .planes = planes,
+                    .grads = grads,
+                    .to = grad_weight};
+    for (int64_t i = 0; i < images; i++) {
+        fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], planes + i * j.d.b_image);
+        fill_grads(s, grad + i * c->out_channels * c->out[0] * c->out[1], grads + i * j.d.g_image);
+    }
+    int64_t each = j.one ? 1 : best()->grads, work = each * images * j.d.n * s->in_each * s->taps;
+    mt__parallel((s->out_each + each - 1) / each, (1 << 18) / (work + 1) + 1, weight_rows, &j);
 }

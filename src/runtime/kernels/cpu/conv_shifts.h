@@ -4,7 +4,7 @@
  *     mt__shifts s;
  *     if (mt__shifts_init(&s, &conv)) {
  *         mt__shifts_pack(&s, weight, packed);             // once; mt__shifts_packed() floats
- *         mt__shifts_forward(&s, image, packed, bias, out, room); // for each image and group
+ *         mt__shifts_forward(&s, 0, 1, image, packed, bias, out, room); // for each image and group
  *     }
  *
  * With stride s the image is split into s * s phase planes, so that a tap reads neighbours for neighbouring
@@ -38,14 +38,16 @@ int64_t mt__shifts_room(const mt__shifts *s);
 void mt__shifts_pack(const mt__shifts *s, const float *weight, float *packed);
 void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *packed);
 
-/* One image and group. The pointers are those of the group: image, out, grad: its first channel; bias: its first,
- * or NULL; packed: of all groups. */
-void mt__shifts_forward(const mt__shifts *s, int64_t group, const float *image, const float *packed,
-                        const float *bias, float *out, float *room);
-void mt__shifts_backward_input(const mt__shifts *s, int64_t group, const float *grad, const float *packed,
-                               float *grad_image, float *room);
-/* Adds to grad_weight. */
-void mt__shifts_backward_weight(const mt__shifts *s, const float *grad, const float *image,
+/* One image and some consecutive groups, at most mt__shifts_together(). The pointers are those of the first group:
+ * image, out, grad: its first channel; bias: its first, or NULL; packed: of all groups. */
+int64_t mt__shifts_together(const mt__shifts *s);
+void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, const float *image,
+                        const float *packed, const float *bias, float *out, float *room);
+void mt__shifts_backward_input(const mt__shifts *s, int64_t group, int64_t groups, const float *grad,
+                               const float *packed, float *grad_image, float *room);
+/* Adds to grad_weight, for some consecutive images, at most mt__shifts_together(); of all channels of an image, grad
+ * and image point to the group's. */
+void mt__shifts_backward_weight(const mt__shifts *s, int64_t images, const float *grad, const float *image,
                                 float *grad_weight, float *room);
 
 bool mt__all_finite(const float *x, int64_t n);

@@ -92,8 +92,15 @@ static bool copy_rows(const mt_tensor *to, const mt_tensor *from)
     for (int i = 0; i < to->rank; i++)
         if (to->dims[i] != 1)
             n = append(n, dims, to->dims[i], to->strides[i] * item, from->strides[i] * item);
-    if (n < 2 || dims[n - 1][1] != item || dims[n - 1][2] != item)
+    if (n == 0 || dims[n - 1][1] != item || dims[n - 1][2] != item)
         return false;
+    if (n == 1) { /* one run, in lines of a fixed size and a rest */
+        int64_t line = MT__GRAIN * item, whole = to->numel / MT__GRAIN;
+        lines c = {to->data, from->data, line, line, (size_t)line};
+        mt__parallel(whole, 1, copy_lines, &c);
+        memcpy(c.to + whole * line, c.from + whole * line, (size_t)(to->numel * item - whole * line));
+        return true;
+    }
     lines c = {
         .to_step = dims[n - 2][1], .from_step = dims[n - 2][2], .size = (size_t)(dims[n - 1][0] * item)};
     int64_t rows = dims[n - 2][0], per_block = rows * dims[n - 1][0], blocks = to->numel / per_block;

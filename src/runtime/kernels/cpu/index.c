@@ -82,8 +82,11 @@ static mt_status add_picks(grid *g, const mt_tensor *index, int rank, const int6
     int64_t steps[MT_MAX_RANK];
     mt__broadcast_strides(index, rank, dims, steps);
     stroll s = {.rank = rank, .dims = dims, .strides = steps};
-    for (int64_t j = 0; j < g->picks; j++, step_on(&s)) {
-        int64_t i = index_at(index, s.at);
+    int64_t even = rank == 1 ? steps[0] : 0; /* one dim needs no stroll */
+    for (int64_t j = 0; j < g->picks; j++) {
+        int64_t i = index_at(index, rank == 1 ? j * even : s.at);
+        if (rank != 1)
+            step_on(&s);
         if (MT__UNLIKELY(i < -size || i >= size))
             return mt__fail(MT_E_INDEX, "index %lld is out of bounds for dimension %d with size %lld",
                             (long long)i, k, (long long)size);
@@ -156,8 +159,7 @@ typedef struct reading {
                 const int64_t *restrict pick = g->pick + j;                                                  \
                 int64_t n = g->picks - j < end - r ? g->picks - j : end - r;                                 \
                 uint##bits##_t *restrict out = to + r;                                                       \
-                for (int64_t k = 0; k < n; k++)                                                              \
-                    out[k] = row[pick[k]];                                                                   \
+                _Pragma("GCC unroll 8") for (int64_t k = 0; k < n; k++) out[k] = row[pick[k]];               \
                 r += n;                                                                                      \
             }                                                                                                \
             return;                                                                                          \
@@ -505,8 +507,7 @@ static void row_begins(const rows *r, int64_t row, int64_t *at, int64_t *beside)
             const int64_t *restrict index = (const int64_t *)r->index->data + row * n;                       \
             T *restrict to = (T *)r->small->data + beside;                                                   \
             if (step == 0 && pick == 1)                                                                      \
-                for (int64_t i = 0; i < n; i++)                                                              \
-                    to[i] = from[index[i]];                                                                  \
+                _Pragma("GCC unroll 8") for (int64_t i = 0; i < n; i++) to[i] = from[index[i]];              \
             else                                                                                             \
                 for (int64_t i = 0; i < n; i++)                                                              \
                     to[i] = from[i * step + index[i] * pick];                                                \
@@ -618,19 +619,21 @@ mt_status mt__cpu_scatter_add(mt__call *call)
             count += x[i] != 0;                                                                              \
         return count;                                                                                        \
     }                                                                                                        \
-    static void list_##sym(const mt_tensor *t, int64_t *out)                                                 \
+    /* Writes each index where the next found one goes, found or not: branches would be mispredicted. */     \
+    static void list_##sym(const mt_tensor *t, int64_t total, int64_t *out)                                  \
     {                                                                                                        \
         const T *x = t->data;                                                                                \
-        int64_t width = t->rank > 0 ? t->dims[t->rank - 1] : 1, lead[MT_MAX_RANK] = {0};                     \
-        for (int64_t begin = 0; begin < t->numel; begin += width) {                                          \
-            for (int64_t i = 0; i < width; i++)                                                              \
-                if (x[begin + i] != 0) {                                                                     \
-                    for (int d = 0; d + 1 < t->rank; d++)                                                    \
-                        *out++ = lead[d];                                                                    \
-                    if (t->rank > 0)                                                                         \
-                        *out++ = i;                                                                          \
-                }                                                                                            \
-            for (int d = t->rank - 2; d >= 0 && ++lead[d] == t->dims[d]; d--)                                \
+        const int64_t rank = t->rank, width = rank > 0 ? t->dims[rank - 1] : 1;                              \
+        int64_t lead[MT_MAX_RANK] = {0}, found = 0;                                                          \
+        for (int64_t begin = 0; rank > 0 && found < total; begin += width) {                                 \
+            int64_t first = found;                                                                           \
+            for (int64_t i = 0; i < width && found < total; i++) {                                           \
+                out[found * rank + rank - 1] = i;                                                            \
+                found += x[begin + i] != 0;                                                                  \
+            }                                                                                                \
+            for (int64_t f = first; f < found && rank > 1; f++)                                              \
+                memcpy(out + f * rank, lead, (size_t)(rank - 1) * sizeof *out);                              \
+            for (int64_t d = rank - 2; d >= 0 && ++lead[d] == t->dims[d]; d--)                               \
                 lead[d] = 0;                                                                                 \
         }                                                                                                    \
     }
@@ -649,7 +652,7 @@ mt_status mt__cpu_nonzero(mt__call *call)
         dims[0] = count_##sym(t->data, t->numel);                                                            \
         status = mt__empty(MT_INT64, t->device, 2, dims, &call->outs[0]);                                    \
         if (status == MT_OK)                                                                                 \
-            list_##sym(t, call->outs[0]->data);                                                              \
+            list_##sym(t, dims[0], call->outs[0]->data);                                                     \
         break;
         MT__ALL_TYPES(X)
 #undef X

@@ -159,6 +159,25 @@ static void cast_row(const mt__plan *p, char *const *at, const int64_t *step, in
     }
 }
 
+static inline void walk_row(const mt__plan *p, char *const *at, const int64_t *step, int64_t n)
+{
+    if (p->casts)
+        cast_row(p, at, step, n);
+    else
+        p->loop(at, step, n, p->user);
+}
+
+/* Rows of n, which are one step of the dim before the last apart; moves `at` behind them. */
+static void walk_rows(const mt__plan *p, char **at, const int64_t *step, int64_t n, int64_t rows)
+{
+    const int outer = p->rank - 2;
+    for (int64_t r = 0; r < rows; r++) {
+        walk_row(p, at, step, n);
+        for (int k = 0; k < p->count; k++)
+            at[k] += p->steps[k][outer];
+    }
+}
+
 static void walk(int64_t begin, int64_t end, void *user)
 {
     const mt__plan *p = user;
@@ -176,17 +195,23 @@ static void walk(int64_t begin, int64_t end, void *user)
             at[k] += index[d] * p->steps[k][d];
     }
     while (begin < end) {
-        int64_t n = p->dims[last] - index[last];
+        int64_t n = p->dims[last] - index[last], rows = 1;
         n = n < end - begin ? n : end - begin;
-        if (p->casts)
-            cast_row(p, at, step, n);
-        else
-            p->loop(at, step, n, p->user);
-        begin += n;
-        index[last] += n;
-        for (int k = 0; k < p->count; k++)
-            at[k] += n * step[k];
-        for (int d = last; d > 0 && index[d] == p->dims[d]; d--) {
+        if (last > 0 && n == p->dims[last]) { /* whole rows, up to the end of the next dim */
+            rows = (end - begin) / n;
+            rows = rows < p->dims[last - 1] - index[last - 1] ? rows : p->dims[last - 1] - index[last - 1];
+            walk_rows(p, at, step, n, rows);
+            index[last - 1] += rows;
+        } else {
+            walk_row(p, at, step, n);
+            index[last] += n;
+            for (int k = 0; k < p->count; k++)
+                at[k] += n * step[k];
+        }
+        begin += n * rows;
+        for (int d = last; d > 0 && (index[d] == p->dims[d] || d == last); d--) {
+            if (index[d] != p->dims[d])
+                continue;
             index[d] = 0;
             index[d - 1]++;
             for (int k = 0; k < p->count; k++)

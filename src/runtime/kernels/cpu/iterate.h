@@ -98,7 +98,8 @@ void mt__plan_copy(const mt_tensor *to, const mt_tensor *from);
         const T a = *pa;                                                                                     \
         MT__LOOP_DENSE(R, expr, const T b = pb[i])                                                           \
     } else {                                                                                                 \
-        MT__LOOP_STRIDED(R, expr, const T a = MT__LOOP_AT(T, 1), b = MT__LOOP_AT(T, 2))                      \
+        _Pragma("GCC unroll 4")                                                                              \
+            MT__LOOP_STRIDED(R, expr, const T a = MT__LOOP_AT(T, 1), b = MT__LOOP_AT(T, 2))                  \
     }                                                                                                        \
     }
 /* The first input may have its own type, for conditions. */

@@ -38,11 +38,10 @@ typedef struct job {
             for (; i + LANES <= n; i += LANES)                                                               \
                 for (int l = 0; l < LANES; l++)                                                              \
                     lane[l] = x[i + l] BETTER lane[l] || x[i + l] != x[i + l] ? x[i + l] : lane[l];          \
-            for (int half = LANES / 2; half > 0; half /= 2)                                                  \
-                for (int l = 0; l < half; l++)                                                               \
-                    lane[l] = lane[l + half] BETTER lane[l] || lane[l + half] != lane[l + half]              \
-                                  ? lane[l + half]                                                           \
-                                  : lane[l];                                                                 \
+            _Pragma("GCC unroll 8") for (int half = LANES / 2; half > 0;                                     \
+                                         half /= 2) for (int l = 0; l < half; l++) lane[l] =                 \
+                lane[l + half] BETTER lane[l] || lane[l + half] != lane[l + half] ? lane[l + half]           \
+                                                                                  : lane[l];                 \
             for (best = lane[0]; i < n; i++)                                                                 \
                 best = x[i] BETTER best || x[i] != x[i] ? x[i] : best;                                       \
             int64_t at = 0;                                                                                  \

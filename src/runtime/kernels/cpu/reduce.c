@@ -17,6 +17,7 @@
 #define LANES 32
 #define CHUNK 2048
 #define ROWS 32         /* added in float by columns() */
+#define MORE_ROWS 512   /* where float loses nothing */
 #define COLUMNS 256     /* per block */
 #define PART (1 << 16)  /* elements of a part of a single sum */
 #define GRAIN (1 << 15) /* elements: fewer are not worth a thread */
@@ -46,7 +47,7 @@ typedef struct reducer {
 #define ALL(a, x) ((a) & ((x) != 0))
 
 /* T: input type; L: type of lanes; M: member of number; A: its type. */
-#define REDUCER(name, T, L, A, M, IDENTITY, STEP, MERGE)                                                     \
+#define REDUCER(name, T, L, A, M, IDENTITY, STEP, MERGE, ROWS_OF)                                            \
     MT__INLINE A fold_##name(const T *restrict x, int64_t n, int64_t stride, A total)                        \
     {                                                                                                        \
         while (stride == 1 && n >= LANES) {                                                                  \
@@ -57,15 +58,14 @@ typedef struct reducer {
             for (int64_t i = 0; i < m; i += LANES)                                                           \
                 for (int l = 0; l < LANES; l++)                                                              \
                     lane[l] = (L)STEP(lane[l], x[i + l]);                                                    \
-            for (int half = LANES / 2; half >= 8; half /= 2)                                                 \
-                for (int l = 0; l < half; l++)                                                               \
-                    lane[l] = (L)MERGE(lane[l], lane[l + half]);                                             \
+            _Pragma("GCC unroll 8") for (int half = LANES / 2; half >= 8;                                    \
+                                         half /= 2) for (int l = 0; l < half; l++) lane[l] =                 \
+                (L)MERGE(lane[l], lane[l + half]);                                                           \
             A wide[8];                                                                                       \
             for (int l = 0; l < 8; l++)                                                                      \
                 wide[l] = (A)lane[l];                                                                        \
-            for (int half = 4; half > 0; half /= 2)                                                          \
-                for (int l = 0; l < half; l++)                                                               \
-                    wide[l] = (A)MERGE(wide[l], wide[l + half]);                                             \
+            _Pragma("GCC unroll 8") for (int half = 4; half > 0; half /= 2) for (int l = 0; l < half; l++)   \
+                wide[l] = (A)MERGE(wide[l], wide[l + half]);                                                 \
             total = (A)MERGE(total, wide[0]);                                                                \
             x += m;                                                                                          \
             n -= m;                                                                                          \
@@ -84,8 +84,8 @@ typedef struct reducer {
                                           int64_t count, number *restrict acc)                               \
     {                                                                                                        \
         const T *restrict x = from;                                                                          \
-        for (int64_t begin = 0; begin < rows; begin += ROWS) {                                               \
-            int64_t end = begin + ROWS < rows ? begin + ROWS : rows;                                         \
+        for (int64_t begin = 0; begin < rows; begin += (ROWS_OF)) {                                          \
+            int64_t end = begin + (ROWS_OF) < rows ? begin + (ROWS_OF) : rows;                               \
             L lane[COLUMNS];                                                                                 \
             for (int64_t j = 0; j < count; j++)                                                              \
                 lane[j] = IDENTITY;                                                                          \
@@ -106,30 +106,30 @@ typedef struct reducer {
             sizeof((number){0}.M) == 8 && #M[0] == 'f'                                                       \
     }
 
-#define ALL_DTYPES(op, L32, STEP, ISTEP, FID, IID)                                                           \
-    REDUCER(op##_b, bool, int64_t, int64_t, i, IID, ISTEP, ISTEP)                                            \
-    REDUCER(op##_i, int32_t, int64_t, int64_t, i, IID, ISTEP, ISTEP)                                         \
-    REDUCER(op##_l, int64_t, int64_t, int64_t, i, IID, ISTEP, ISTEP)                                         \
-    REDUCER(op##_f, float, L32, double, f, FID, STEP, STEP)                                                  \
-    REDUCER(op##_d, double, double, double, f, FID, STEP, STEP)                                              \
+#define ALL_DTYPES(op, L32, STEP, ISTEP, FID, IID, ROWS_OF)                                                  \
+    REDUCER(op##_b, bool, int64_t, int64_t, i, IID, ISTEP, ISTEP, ROWS_OF)                                   \
+    REDUCER(op##_i, int32_t, int64_t, int64_t, i, IID, ISTEP, ISTEP, ROWS_OF)                                \
+    REDUCER(op##_l, int64_t, int64_t, int64_t, i, IID, ISTEP, ISTEP, ROWS_OF)                                \
+    REDUCER(op##_f, float, L32, double, f, FID, STEP, STEP, ROWS_OF)                                         \
+    REDUCER(op##_d, double, double, double, f, FID, STEP, STEP, ROWS_OF)                                     \
     static const reducer op##_reducers[MT_DTYPES] = {USE(op##_b, i, IID), USE(op##_i, i, IID),               \
                                                      USE(op##_l, i, IID), USE(op##_f, f, FID),               \
                                                      USE(op##_d, f, FID)};
 
 #define IADD(a, x) ((int64_t)((uint64_t)(a) + (uint64_t)(x))) /* wraps */
 #define IMUL(a, x) ((int64_t)((uint64_t)(a) * (uint64_t)(x)))
-ALL_DTYPES(sum, float, SUM, IADD, 0, 0)
-ALL_DTYPES(prod, double, PROD, IMUL, 1, 1)
-ALL_DTYPES(max, float, MAX, IMAX, -INFINITY, INT64_MIN)
-ALL_DTYPES(min, float, MIN, IMIN, INFINITY, INT64_MAX)
+ALL_DTYPES(sum, float, SUM, IADD, 0, 0, ROWS)
+ALL_DTYPES(prod, double, PROD, IMUL, 1, 1, MORE_ROWS)
+ALL_DTYPES(max, float, MAX, IMAX, -INFINITY, INT64_MIN, MORE_ROWS)
+ALL_DTYPES(min, float, MIN, IMIN, INFINITY, INT64_MAX, MORE_ROWS)
 
 /* any and all: accumulators are int64 for every dtype. */
 #define TRUTHS(op, STEP, ID)                                                                                 \
-    REDUCER(op##_b, bool, uint8_t, int64_t, i, ID, STEP, STEP)                                               \
-    REDUCER(op##_i, int32_t, int32_t, int64_t, i, ID, STEP, STEP)                                            \
-    REDUCER(op##_l, int64_t, int64_t, int64_t, i, ID, STEP, STEP)                                            \
-    REDUCER(op##_f, float, int32_t, int64_t, i, ID, STEP, STEP)                                              \
-    REDUCER(op##_d, double, int64_t, int64_t, i, ID, STEP, STEP)                                             \
+    REDUCER(op##_b, bool, uint8_t, int64_t, i, ID, STEP, STEP, MORE_ROWS)                                    \
+    REDUCER(op##_i, int32_t, int32_t, int64_t, i, ID, STEP, STEP, MORE_ROWS)                                 \
+    REDUCER(op##_l, int64_t, int64_t, int64_t, i, ID, STEP, STEP, MORE_ROWS)                                 \
+    REDUCER(op##_f, float, int32_t, int64_t, i, ID, STEP, STEP, MORE_ROWS)                                   \
+    REDUCER(op##_d, double, int64_t, int64_t, i, ID, STEP, STEP, MORE_ROWS)                                  \
     static const reducer op##_reducers[MT_DTYPES] = {                                                        \
         USE(op##_b, i, ID), USE(op##_i, i, ID), USE(op##_l, i, ID), USE(op##_f, i, ID), USE(op##_d, i, ID)};
 TRUTHS(any, ANY, 0)
@@ -195,9 +195,16 @@ static void store(const job *j, int64_t at, const number *acc, int64_t n)
     double divisor = j->divisor != 0 ? j->divisor : 1;
     bool f = j->how->floating;
 #define STORE(T)                                                                                             \
-    for (int64_t i = 0; i < n; i++)                                                                          \
-        ((T *)j->to->data)[at + i] = f ? (T)(acc[i].f / divisor) : (T)acc[i].i;                              \
-    break
+    {                                                                                                        \
+        T *to = (T *)j->to->data + at;                                                                       \
+        if (f)                                                                                               \
+            for (int64_t i = 0; i < n; i++)                                                                  \
+                to[i] = (T)(acc[i].f / divisor);                                                             \
+        else                                                                                                 \
+            for (int64_t i = 0; i < n; i++)                                                                  \
+                to[i] = (T)acc[i].i;                                                                         \
+        break;                                                                                               \
+    }
     switch ((mt_dtype)j->to->dtype) {
     case MT_BOOL:
         STORE(bool);

@@ -12,9 +12,8 @@
 
 /* Adds n values, a power of two, pairwise; the sum is in the first. */
 #define MT__ADD_HALVES(a, n, last)                                                                           \
-    for (int half = (n) / 2; half >= (last); half /= 2)                                                      \
-        for (int l = 0; l < half; l++)                                                                       \
-            (a)[l] += (a)[l + half];
+    _Pragma("GCC unroll 8") for (int half = (n) / 2; half >= (last);                                         \
+                                 half /= 2) for (int l = 0; l < half; l++)(a)[l] += (a)[l + half];
 
 /* double NAME(a, b, c, m, n): the sum over k in [0, n) of EXPRESSION. */
 #define MT__SUM_OF(T, NAME, EXPRESSION)                                                                      \
@@ -54,9 +53,9 @@
         for (; i + MT__LANES <= n; i += MT__LANES)                                                           \
             for (int l = 0; l < MT__LANES; l++)                                                              \
                 lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];                                           \
-        for (int half = MT__LANES / 2; half > 0; half /= 2)                                                  \
-            for (int l = 0; l < half; l++)                                                                   \
-                lane[l] = lane[l + half] > lane[l] ? lane[l + half] : lane[l];                               \
+        _Pragma("GCC unroll 8") for (int half = MT__LANES / 2; half > 0;                                     \
+                                     half /= 2) for (int l = 0; l < half; l++) lane[l] =                     \
+            lane[l + half] > lane[l] ? lane[l + half] : lane[l];                                             \
         for (m = lane[0]; i < n; i++)                                                                        \
             m = x[i] > m ? x[i] : m;                                                                         \
         return m;                                                                                            \
