@@ -153,6 +153,11 @@ typedef struct turned {
 
 /* One whole tile, in squares of 4 x 4. */
 typedef uint32_t four __attribute__((vector_size(16)));
+#ifdef __clang__
+#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PICK(a, b, ...) __builtin_shuffle(a, b, (four){__VA_ARGS__})
+#endif
 static inline void turn_square(const char *from, int64_t from_step, char *to, int64_t to_step)
 {
     four a, b, c, d;
@@ -160,12 +165,12 @@ static inline void turn_square(const char *from, int64_t from_step, char *to, in
     memcpy(&b, from + from_step, sizeof b);
     memcpy(&c, from + 2 * from_step, sizeof c);
     memcpy(&d, from + 3 * from_step, sizeof d);
-    four ab = __builtin_shuffle(a, b, (four){0, 4, 1, 5}), cd = __builtin_shuffle(c, d, (four){0, 4, 1, 5});
-    four ef = __builtin_shuffle(a, b, (four){2, 6, 3, 7}), gh = __builtin_shuffle(c, d, (four){2, 6, 3, 7});
-    a = __builtin_shuffle(ab, cd, (four){0, 1, 4, 5});
-    b = __builtin_shuffle(ab, cd, (four){2, 3, 6, 7});
-    c = __builtin_shuffle(ef, gh, (four){0, 1, 4, 5});
-    d = __builtin_shuffle(ef, gh, (four){2, 3, 6, 7});
+    four ab = PICK(a, b, 0, 4, 1, 5), cd = PICK(c, d, 0, 4, 1, 5);
+    four ef = PICK(a, b, 2, 6, 3, 7), gh = PICK(c, d, 2, 6, 3, 7);
+    a = PICK(ab, cd, 0, 1, 4, 5);
+    b = PICK(ab, cd, 2, 3, 6, 7);
+    c = PICK(ef, gh, 0, 1, 4, 5);
+    d = PICK(ef, gh, 2, 3, 6, 7);
     memcpy(to, &a, sizeof a);
     memcpy(to + to_step, &b, sizeof b);
     memcpy(to + 2 * to_step, &c, sizeof c);

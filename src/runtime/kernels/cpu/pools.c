@@ -133,15 +133,6 @@ MAX_POOL(int64_t, i64, INT64_MIN)
 
 #define PLUS(x, value) to[x] = (T)(to[x] + (value))
 #define AVG_POOL(type, suffix)                                                                               \
-    MT__INLINE type sum_##suffix(const mt__pool *p, const type *in, int64_t y0, int64_t y1, int64_t x0,      \
-                                 int64_t x1)                                                                 \
-    {                                                                                                        \
-        type sum = 0;                                                                                        \
-        for (int64_t y = y0; y < y1; y++)                                                                    \
-            for (int64_t x = x0; x < x1; x++)                                                                \
-                sum += in[y * p->in[1] + x];                                                                 \
-        return sum;                                                                                          \
-    }                                                                                                        \
     MT__CLONES static void avg_row_##suffix(const job *j, const type *in, int64_t y, type *restrict to)      \
     {                                                                                                        \
         typedef type T;                                                                                      \
@@ -201,6 +192,15 @@ AVG_POOL(int64_t, i64)
 
 #define POOLS_OF_FLOATS(type, suffix)                                                                        \
     MT__SUM_OF(type, run_##suffix, a[k])                                                                     \
+    MT__INLINE type sum_##suffix(const mt__pool *p, const type *in, int64_t y0, int64_t y1, int64_t x0,      \
+                                 int64_t x1)                                                                 \
+    {                                                                                                        \
+        type sum = 0;                                                                                        \
+        for (int64_t y = y0; y < y1; y++)                                                                    \
+            for (int64_t x = x0; x < x1; x++)                                                                \
+                sum += in[y * p->in[1] + x];                                                                 \
+        return sum;                                                                                          \
+    }                                                                                                        \
     static void max_back_##suffix(int64_t begin, int64_t end, void *user)                                    \
     {                                                                                                        \
         const job *j = user;                                                                                 \
