@@ -436,3 +436,27 @@ def test_pools_of_any_geometry(size, kernel, stride, padding, dilation):
             want = pooled(whole[0, 0].tolist(), kernel, stride, padding, 1, lambda window: sum(v for v, _ in window) / len(window))
             got = function.avg_pool2d(whole, kernel, stride, padding, count_include_pad=False).flatten().tolist()
             assert got == pytest.approx(want, rel=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------ mixed layouts
+
+
+@pytest.mark.parametrize("rows, columns", ((64, 64), (130, 131), (33, 700), (700, 33), (200, 100)))
+@pytest.mark.parametrize("threads", (1, 2))
+def test_operands_of_different_layouts(rows, columns, threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        x, y = torch.arange(rows * columns).view(rows, columns), torch.arange(rows * columns).view(columns, rows) * 3
+        straight = y.t().contiguous()
+        assert bool((x + y.t() == x + straight).all()) and bool((y.t() - x == straight - x).all())
+        assert bool((x.float() * y.t() == x.float() * straight).all())  # cast on the way
+        assert bool(((y.t() > x) == (straight > x)).all())
+        assert bool((torch.where(y.t() > x, x, y.t()) == torch.where(straight > x, x, straight)).all())
+        z = x.clone()
+        z += y.t()
+        assert bool((z == x + straight).all())
+        part = x[:, : columns // 2] + y[: columns // 2].t()
+        assert bool((part == x[:, : columns // 2].contiguous() + straight[:, : columns // 2].contiguous()).all())
+    finally:
+        torch.set_num_threads(before)
