@@ -27,17 +27,6 @@ typedef struct job {
 
 /* ----------------------------------------------------------------------------------------- im2col, col2im */
 
-/* The range of outputs x whose input x * stride + shift lies in [0, in). */
-static void inside(int64_t out, int64_t stride, int64_t shift, int64_t in, int64_t *begin, int64_t *end)
-{
-    *begin = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
-    *end = in - shift <= 0 ? 0 : (in - shift + stride - 1) / stride;
-    if (*end > out)
-        *end = out;
-    if (*begin > *end)
-        *begin = *end;
-}
-
 #define COLUMNS(type, suffix)                                                                                \
     static void im2col_##suffix(const mt__conv *c, const type *image, type *restrict to)                     \
     {                                                                                                        \
@@ -46,7 +35,7 @@ static void inside(int64_t out, int64_t stride, int64_t shift, int64_t in, int64
             for (int64_t ky = 0; ky < c->kernel[0]; ky++)                                                    \
                 for (int64_t kx = 0; kx < c->kernel[1]; kx++) {                                              \
                     int64_t dx = kx * c->dilation[1] - c->padding[1], begin, end;                            \
-                    inside(c->out[1], c->stride[1], dx, c->in[1], &begin, &end);                             \
+                    mt__inside(c->out[1], c->stride[1], dx, c->in[1], &begin, &end);                         \
                     for (int64_t y = 0; y < c->out[0]; y++, to += c->out[1]) {                               \
                         int64_t iy = y * c->stride[0] + ky * c->dilation[0] - c->padding[0];                 \
                         if (iy < 0 || iy >= c->in[0]) {                                                      \
@@ -78,7 +67,7 @@ COLUMNS(uint64_t, 8)
             for (int64_t ky = 0; ky < c->kernel[0]; ky++)                                                    \
                 for (int64_t kx = 0; kx < c->kernel[1]; kx++) {                                              \
                     int64_t dx = kx * c->dilation[1] - c->padding[1], begin, end;                            \
-                    inside(c->out[1], c->stride[1], dx, c->in[1], &begin, &end);                             \
+                    mt__inside(c->out[1], c->stride[1], dx, c->in[1], &begin, &end);                         \
                     for (int64_t y = 0; y < c->out[0]; y++, from += c->out[1]) {                             \
                         int64_t iy = y * c->stride[0] + ky * c->dilation[0] - c->padding[0];                 \
                         if (iy < 0 || iy >= c->in[0])                                                        \

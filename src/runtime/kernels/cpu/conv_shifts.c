@@ -295,22 +295,13 @@ void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *p
 
 /* ---------------------------------------------------------------------------------- planes and gradients */
 
-/* The range of columns j with 0 <= j * stride + at < n. */
-static void range(int64_t count, int64_t stride, int64_t at, int64_t n, int64_t *begin, int64_t *end)
-{
-    *begin = at >= 0 ? 0 : (-at + stride - 1) / stride;
-    *end = n - at <= 0 ? 0 : (n - at + stride - 1) / stride;
-    *end = least(*end, count);
-    *begin = least(*begin, *end);
-}
-
 /* Only what lies in the image: the zeros beside it stay. */
 static void fill_plane(const mt__shifts *s, const float *image, int64_t py, int64_t px, float *restrict to)
 {
     const mt__conv *c = s->c;
     int64_t begin, end, top, bottom, step = c->stride[1];
-    range(s->width, step, px - c->padding[1], c->in[1], &begin, &end);
-    range(s->height, c->stride[0], py - c->padding[0], c->in[0], &top, &bottom);
+    mt__inside(s->width, step, px - c->padding[1], c->in[1], &begin, &end);
+    mt__inside(s->height, c->stride[0], py - c->padding[0], c->in[0], &top, &bottom);
     image += (py - c->padding[0]) * c->in[1] + px - c->padding[1] + begin * step;
     for (int64_t y = top; y < bottom; y++) {
         const float *restrict from = image + y * c->stride[0] * c->in[1];
@@ -475,8 +466,8 @@ static void input_phase(const mt__shifts *s, int64_t phase, product *p, float *g
     p->k = 0;
     for (int64_t t = 0; t < s->taps; t++)
         p->k += phase_of(s, t, &within) == phase ? s->out_each : 0;
-    range(s->width, c->stride[1], px, c->in[1], &p->begin, &p->end);
-    range(s->height, c->stride[0], py, c->in[0], &top, &bottom);
+    mt__inside(s->width, c->stride[1], px, c->in[1], &p->begin, &p->end);
+    mt__inside(s->height, c->stride[0], py, c->in[0], &top, &bottom);
     p->first = top * s->width;
     p->count = (bottom - top) * s->width;
     p->to = grad_image + (top * c->stride[0] + py) * c->in[1] + px;
