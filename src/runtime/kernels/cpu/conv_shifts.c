@@ -234,15 +234,17 @@ static int64_t grads_size(const mt__shifts *s)
 
 /* Small images are taken together, so that the sums over vectors at the end of a product count less; and small
  * groups. */
-int64_t mt__shifts_together(const mt__shifts *s)
+int64_t mt__shifts_together(const mt__shifts *s, mt__shifts_pass pass)
 {
-    int64_t n = 2048 / s->plane;
-    return n < 1 ? 1 : n < 8 ? n : 8;
+    int64_t n = 2048 / s->plane, have = pass == MT__SHIFTS_WEIGHT ? s->c->images : s->c->groups;
+    n = n < 1 ? 1 : n < 8 ? n : 8;
+    return n < have ? n : have;
 }
 
-int64_t mt__shifts_room(const mt__shifts *s)
+int64_t mt__shifts_room(const mt__shifts *s, mt__shifts_pass pass)
 {
-    return mt__shifts_together(s) * (planes_size(s) + grads_size(s));
+    return mt__shifts_together(s, pass) * ((pass != MT__SHIFTS_INPUT ? planes_size(s) : 0) +
+                                           (pass != MT__SHIFTS_FORWARD ? grads_size(s) : 0));
 }
 
 MT__CLONES bool mt__all_finite(const float *x, int64_t n)
@@ -484,7 +486,6 @@ void mt__shifts_backward_input(const mt__shifts *s, int64_t group, int64_t group
     const int64_t area = c->in[0] * c->in[1], each = s->in_each * area;
     if (c->stride[0] > 1 || c->stride[1] > 1 || c->padding[0] + c->padding[1] > 0)
         memset(grad_image, 0, (size_t)(groups * each) * sizeof *grad_image); /* inputs that nothing reads */
-    room += mt__shifts_together(s) * planes_size(s);
     for (int64_t i = 0; i < groups; i++)
         fill_grads(s, grad + i * s->out_each * c->out[0] * c->out[1], room + i * grads_size(s));
     for (int64_t i = 0; i < groups; i++) {
@@ -534,7 +535,7 @@ void mt__shifts_backward_weight(const mt__shifts *s, int64_t images, const float
                                 float *grad_weight, float *room)
 {
     const mt__conv *c = s->c;
-    float *planes = room, *grads = room + mt__shifts_together(s) * planes_size(s);
+    float *planes = room, *grads = room + mt__shifts_together(s, MT__SHIFTS_WEIGHT) * planes_size(s);
     weight_job j = {.s = s,
                     .d = {round_up((c->out[0] - 1) * s->width + c->out[1], 16), images, grad_plane(s),
                           grads_size(s), planes_size(s)},
