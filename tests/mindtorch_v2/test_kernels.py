@@ -460,3 +460,15 @@ def test_operands_of_different_layouts(rows, columns, threads):
         assert bool((part == x[:, : columns // 2].contiguous() + straight[:, : columns // 2].contiguous()).all())
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_element_is_spread_over_parts_of_a_tensor(dtype):
+    ones = [torch.tensor(v, dtype=dtype).expand(5, 3) for v in (1, 2, 3)]
+    for dim in (0, 1, 2):
+        want = torch.stack([one.contiguous() for one in ones], dim)
+        assert torch.stack(ones, dim).tolist() == want.tolist()
+    assert torch.cat(ones, 1).tolist() == [[1] * 3 + [2] * 3 + [3] * 3] * 5
+    x = torch.zeros(6, 8, dtype=dtype)
+    x[::2, 1::3] = ones[1][:3, :3]
+    assert x.tolist() == [[2 * (r % 2 == 0 and c % 3 == 1) for c in range(8)] for r in range(6)]

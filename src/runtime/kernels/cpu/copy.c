@@ -3,15 +3,18 @@
 #include "runtime/device/device.h"
 #include "runtime/kernels/cpu/iterate.h"
 
-/* One element, cast, to many places. */
+/* One element to many places. */
 #define SPREAD(sym, T)                                                                                       \
     static void spread_##sym(char *const *p, const int64_t *step, int64_t n, const void *user)               \
     {                                                                                                        \
-        T *to = (T *)(void *)p[0];                                                                           \
         const T x = *(const T *)(const void *)p[1];                                                          \
-        (void)user, (void)step;                                                                              \
-        for (int64_t i = 0; i < n; i++)                                                                      \
-            to[i] = x;                                                                                       \
+        (void)user;                                                                                          \
+        if (step[0] == sizeof(T))                                                                            \
+            for (int64_t i = 0; i < n; i++)                                                                  \
+                ((T *)(void *)p[0])[i] = x;                                                                  \
+        else                                                                                                 \
+            for (int64_t i = 0; i < n; i++)                                                                  \
+                *(T *)(void *)(p[0] + i * step[0]) = x;                                                      \
     }
 MT__ALL_TYPES(SPREAD)
 
@@ -130,7 +133,7 @@ void mt__plan_copy(const mt_tensor *to, const mt_tensor *from)
     mt__plan p;
     mt__plan_begin(&p, to, (mt_dtype)to->dtype);
     mt__plan_add_tensor(&p, from, (mt_dtype)from->dtype);
-    bool even = p.wants[1] == to->dtype && (to->flags & MT__CONTIGUOUS);
+    bool even = p.wants[1] == to->dtype;
     for (int i = 0; i < p.rank; i++)
         even &= p.steps[1][i] == 0;
 #define X(sym, T) [MT_##sym] = spread_##sym,
