@@ -436,3 +436,39 @@ def test_pools_of_any_geometry(size, kernel, stride, padding, dilation):
             want = pooled(whole[0, 0].tolist(), kernel, stride, padding, 1, lambda window: sum(v for v, _ in window) / len(window))
             got = function.avg_pool2d(whole, kernel, stride, padding, count_include_pad=False).flatten().tolist()
             assert got == pytest.approx(want, rel=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------ mixed layouts
+
+
+@pytest.mark.parametrize("rows, columns", ((64, 64), (130, 131), (33, 700), (700, 33), (200, 100)))
+@pytest.mark.parametrize("threads", (1, 2))
+def test_operands_of_different_layouts(rows, columns, threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        x, y = torch.arange(rows * columns).view(rows, columns), torch.arange(rows * columns).view(columns, rows) * 3
+        straight = y.t().contiguous()
+        assert bool((x + y.t() == x + straight).all()) and bool((y.t() - x == straight - x).all())
+        assert bool((x.float() * y.t() == x.float() * straight).all())  # cast on the way
+        assert bool(((y.t() > x) == (straight > x)).all())
+        assert bool((torch.where(y.t() > x, x, y.t()) == torch.where(straight > x, x, straight)).all())
+        z = x.clone()
+        z += y.t()
+        assert bool((z == x + straight).all())
+        part = x[:, : columns // 2] + y[: columns // 2].t()
+        assert bool((part == x[:, : columns // 2].contiguous() + straight[:, : columns // 2].contiguous()).all())
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_element_is_spread_over_parts_of_a_tensor(dtype):
+    ones = [torch.tensor(v, dtype=dtype).expand(5, 3) for v in (1, 2, 3)]
+    for dim in (0, 1, 2):
+        want = torch.stack([one.contiguous() for one in ones], dim)
+        assert torch.stack(ones, dim).tolist() == want.tolist()
+    assert torch.cat(ones, 1).tolist() == [[1] * 3 + [2] * 3 + [3] * 3] * 5
+    x = torch.zeros(6, 8, dtype=dtype)
+    x[::2, 1::3] = ones[1][:3, :3]
+    assert x.tolist() == [[2 * (r % 2 == 0 and c % 3 == 1) for c in range(8)] for r in range(6)]

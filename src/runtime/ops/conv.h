@@ -16,4 +16,14 @@ typedef struct mt__conv {
 mt_status mt__conv_read(const mt__call *call, const mt_tensor *input, const mt_tensor *weight,
                         const mt_tensor *bias, unsigned lists, mt__conv *out);
 
+/* The range of outputs x of a window whose input x * stride + shift lies in [0, in). */
+static inline void mt__inside(int64_t out, int64_t stride, int64_t shift, int64_t in, int64_t *begin,
+                              int64_t *end)
+{
+    *begin = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
+    *end = in - shift <= 0 ? 0 : (in - shift + stride - 1) / stride;
+    *end = *end < out ? *end : out;
+    *begin = *begin < *end ? *begin : *end;
+}
+
 #endif

@@ -27,17 +27,6 @@ typedef struct job {
 
 /* ----------------------------------------------------------------------------------------- im2col, col2im */
 
-/* The range of outputs x whose input x * stride + shift lies in [0, in). */
-static void inside(int64_t out, int64_t stride, int64_t shift, int64_t in, int64_t *begin, int64_t *end)
-{
-    *begin = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
-    *end = in - shift <= 0 ? 0 : (in - shift + stride - 1) / stride;
-    if (*end > out)
-        *end = out;
-    if (*begin > *end)
-        *begin = *end;
-}
-
 #define COLUMNS(type, suffix)                                                                                \
     static void im2col_##suffix(const mt__conv *c, const type *image, type *restrict to)                     \
     {                                                                                                        \
@@ -46,7 +35,7 @@ static void inside(int64_t out, int64_t stride, int64_t shift, int64_t in, int64
             for (int64_t ky = 0; ky < c->kernel[0]; ky++)                                                    \
                 for (int64_t kx = 0; kx < c->kernel[1]; kx++) {                                              \
                     int64_t dx = kx * c->dilation[1] - c->padding[1], begin, end;                            \
-                    inside(c->out[1], c->stride[1], dx, c->in[1], &begin, &end);                             \
+                    mt__inside(c->out[1], c->stride[1], dx, c->in[1], &begin, &end);                         \
                     for (int64_t y = 0; y < c->out[0]; y++, to += c->out[1]) {                               \
                         int64_t iy = y * c->stride[0] + ky * c->dilation[0] - c->padding[0];                 \
                         if (iy < 0 || iy >= c->in[0]) {                                                      \
@@ -78,7 +67,7 @@ COLUMNS(uint64_t, 8)
             for (int64_t ky = 0; ky < c->kernel[0]; ky++)                                                    \
                 for (int64_t kx = 0; kx < c->kernel[1]; kx++) {                                              \
                     int64_t dx = kx * c->dilation[1] - c->padding[1], begin, end;                            \
-                    inside(c->out[1], c->stride[1], dx, c->in[1], &begin, &end);                             \
+                    mt__inside(c->out[1], c->stride[1], dx, c->in[1], &begin, &end);                         \
                     for (int64_t y = 0; y < c->out[0]; y++, from += c->out[1]) {                             \
                         int64_t iy = y * c->stride[0] + ky * c->dilation[0] - c->padding[0];                 \
                         if (iy < 0 || iy >= c->in[0])                                                        \
@@ -152,9 +141,9 @@ static void fill_bias(const job *j, const mt__matrix *out, int64_t first)
     }
 }
 
-static char *column_room(job *j)
+static char *column_room(job *j, mt__shifts_pass pass)
 {
-    char *room = j->shifted ? calloc((size_t)mt__shifts_room(&j->shifts), sizeof(float))
+    char *room = j->shifted ? calloc((size_t)mt__shifts_room(&j->shifts, pass), sizeof(float))
                             : malloc(j->direct ? 1 : (size_t)(j->patch * j->area) * j->size);
     if (room == NULL)
         atomic_store(&j->failed, true);
@@ -170,8 +159,8 @@ static void note(job *j, mt_status status)
 static void forward_images(int64_t begin, int64_t end, void *user)
 {
     job *j = user;
-    char *room = column_room(j);
-    const int64_t step = j->shifted ? mt__shifts_together(&j->shifts) : 1;
+    char *room = column_room(j, MT__SHIFTS_FORWARD);
+    const int64_t step = j->shifted ? mt__shifts_together(&j->shifts, MT__SHIFTS_FORWARD) : 1;
     for (int64_t i = begin; i < end && room != NULL; i++)
         for (int64_t g = 0; g < j->c.groups; g += step) {
             if (j->shifted) {
@@ -194,8 +183,8 @@ static void forward_images(int64_t begin, int64_t end, void *user)
 static void backward_input(int64_t begin, int64_t end, void *user)
 {
     job *j = user;
-    char *room = column_room(j);
-    const int64_t step = j->shifted ? mt__shifts_together(&j->shifts) : 1;
+    char *room = column_room(j, MT__SHIFTS_INPUT);
+    const int64_t step = j->shifted ? mt__shifts_together(&j->shifts, MT__SHIFTS_INPUT) : 1;
     for (int64_t i = begin; i < end && room != NULL; i++)
         for (int64_t g = 0; g < j->c.groups; g += step) {
             void *image = image_of(j, j->grad_input, i, g);
@@ -220,7 +209,7 @@ static void backward_input(int64_t begin, int64_t end, void *user)
 
 static void shifted_weight(const job *j, int64_t first, int64_t last, char *sum, char *room)
 {
-    int64_t most = mt__shifts_together(&j->shifts);
+    int64_t most = mt__shifts_together(&j->shifts, MT__SHIFTS_WEIGHT);
     memset(sum, 0, (size_t)(j->c.out_channels * j->patch) * j->size);
     for (int64_t i = first; i < last; i += most)
         for (int64_t g = 0; g < j->c.groups; g++)
@@ -233,7 +222,7 @@ static void shifted_weight(const job *j, int64_t first, int64_t last, char *sum,
 static void backward_weight(int64_t begin, int64_t end, void *user)
 {
     job *j = user;
-    char *room = column_room(j);
+    char *room = column_room(j, MT__SHIFTS_WEIGHT);
     for (int64_t p = begin; p < end && room != NULL; p++) {
         char *sum = j->grad_weight + (size_t)(p * j->c.out_channels * j->patch) * j->size;
         int64_t first = j->c.images * p / j->parts, last = j->c.images * (p + 1) / j->parts;

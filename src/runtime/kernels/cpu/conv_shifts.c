@@ -234,15 +234,17 @@ static int64_t grads_size(const mt__shifts *s)
 
 /* Small images are taken together, so that the sums over vectors at the end of a product count less; and small
  * groups. */
-int64_t mt__shifts_together(const mt__shifts *s)
+int64_t mt__shifts_together(const mt__shifts *s, mt__shifts_pass pass)
 {
-    int64_t n = 2048 / s->plane;
-    return n < 1 ? 1 : n < 8 ? n : 8;
+    int64_t n = 2048 / s->plane, have = pass == MT__SHIFTS_WEIGHT ? s->c->images : s->c->groups;
+    n = n < 1 ? 1 : n < 8 ? n : 8;
+    return n < have ? n : have;
 }
 
-int64_t mt__shifts_room(const mt__shifts *s)
+int64_t mt__shifts_room(const mt__shifts *s, mt__shifts_pass pass)
 {
-    return mt__shifts_together(s) * (planes_size(s) + grads_size(s));
+    return mt__shifts_together(s, pass) * ((pass != MT__SHIFTS_INPUT ? planes_size(s) : 0) +
+                                           (pass != MT__SHIFTS_FORWARD ? grads_size(s) : 0));
 }
 
 MT__CLONES bool mt__all_finite(const float *x, int64_t n)
@@ -295,22 +297,13 @@ void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *p
 
 /* ---------------------------------------------------------------------------------- planes and gradients */
 
-/* The range of columns j with 0 <= j * stride + at < n. */
-static void range(int64_t count, int64_t stride, int64_t at, int64_t n, int64_t *begin, int64_t *end)
-{
-    *begin = at >= 0 ? 0 : (-at + stride - 1) / stride;
-    *end = n - at <= 0 ? 0 : (n - at + stride - 1) / stride;
-    *end = least(*end, count);
-    *begin = least(*begin, *end);
-}
-
 /* Only what lies in the image: the zeros beside it stay. */
 static void fill_plane(const mt__shifts *s, const float *image, int64_t py, int64_t px, float *restrict to)
 {
     const mt__conv *c = s->c;
     int64_t begin, end, top, bottom, step = c->stride[1];
-    range(s->width, step, px - c->padding[1], c->in[1], &begin, &end);
-    range(s->height, c->stride[0], py - c->padding[0], c->in[0], &top, &bottom);
+    mt__inside(s->width, step, px - c->padding[1], c->in[1], &begin, &end);
+    mt__inside(s->height, c->stride[0], py - c->padding[0], c->in[0], &top, &bottom);
     image += (py - c->padding[0]) * c->in[1] + px - c->padding[1] + begin * step;
     for (int64_t y = top; y < bottom; y++) {
         const float *restrict from = image + y * c->stride[0] * c->in[1];
@@ -384,63 +377,77 @@ static inline void write_out(const product *p, const float *from, float *to, flo
     }
 }
 
+/* Blocks of channels are the inner loop: a tile's part of the planes stays in the cache, and the weights, read in order,
+ * are prefetched. */
+typedef struct blocks {
+    int64_t first, last;
+    tile_fn *tile;
+    int64_t wide, lanes; /* of a tile, of a vector */
+} blocks;
+
 /* One run over all rows, a tile at a time. */
-static void block_by_run(const product *p, tile_fn *tile, int64_t wide, int64_t channel, int64_t channels)
+static void tiles_of_run(const product *p, const blocks *w)
 {
     _Alignas(64) float out[TILE_MAX];
-    const int64_t lanes = best()->lanes;
-    for (int64_t q = 0; q < p->count; q += wide) {
-        tile(p->k, p->a + channel * p->k, p->b + p->first + q, lanes, p->shift, out);
-        for (int64_t i = 0; i < channels; i++)
-            write_out(p, out + i * wide, p->to + (channel + i) * p->channel,
-                      p->bias != NULL ? p->bias[channel + i] : 0, q, least(wide, p->count - q));
+    for (int64_t q = 0; q < p->count; q += w->wide)
+        for (int64_t c = w->first * p->rows; c < least(w->last * p->rows, p->channels); c += p->rows) {
+            w->tile(p->k, p->a + c * p->k, p->b + p->first + q, w->lanes, p->shift, out);
+            for (int64_t i = 0; i < least(p->rows, p->channels - c); i++)
+                write_out(p, out + i * w->wide, p->to + (c + i) * p->channel,
+                          p->bias != NULL ? p->bias[c + i] : 0, q, least(w->wide, p->count - q));
+        }
+}
+
+/* The vectors of channel c in a tile: each is part of another row. */
+static inline void write_rows(const product *p, const blocks *w, const float *from, int64_t c, int64_t y,
+                              int64_t x, int64_t deep)
+{
+    const float bias = p->bias != NULL ? p->bias[c] : 0;
+    const int64_t n = least(w->lanes, p->end - x);
+    for (int64_t v = 0; v < deep; v++, from += w->lanes) {
+        float *restrict to = p->to + c * p->channel + (y + v) * p->row + x * p->step;
+        if (p->step == 1)
+            for (int64_t l = 0; l < n; l++)
+                to[l] = from[l] + bias;
+        else
+            for (int64_t l = 0; l < n; l++)
+                to[l * p->step] = from[l] + bias;
     }
 }
 
 /* Each vector of a tile in another row. */
-static void block_by_rows(const product *p, tile_fn *tile, int64_t wide, int64_t channel, int64_t channels)
+static void tiles_of_rows(const product *p, const blocks *w, int64_t rows)
 {
     _Alignas(64) float out[TILE_MAX];
-    const int64_t lanes = best()->lanes, rows = p->count / p->wide + (p->count % p->wide != 0);
-    for (int64_t x = p->begin; x < p->end; x += lanes)
-        for (int64_t y = 0; y < rows; y += wide / lanes) {
-            int64_t n = least(lanes, p->end - x), deep = least(wide / lanes, rows - y);
-            tile(p->k, p->a + channel * p->k, p->b + p->first + y * p->wide + x, p->wide, p->shift, out);
-            for (int64_t i = 0; i < channels; i++)
-                for (int64_t v = 0; v < deep; v++) {
-                    const float *restrict from = out + i * wide + v * lanes;
-                    const float bias = p->bias != NULL ? p->bias[channel + i] : 0;
-                    float *restrict to = p->to + (channel + i) * p->channel + (y + v) * p->row + x * p->step;
-                    if (p->step == 1)
-                        for (int64_t l = 0; l < n; l++)
-                            to[l] = from[l] + bias;
-                    else
-                        for (int64_t l = 0; l < n; l++)
-                            to[l * p->step] = from[l] + bias;
-                }
-        }
+    const int64_t deep = w->wide / w->lanes;
+    for (int64_t x = p->begin; x < p->end; x += w->lanes)
+        for (int64_t y = 0; y < rows; y += deep)
+            for (int64_t c = w->first * p->rows; c < least(w->last * p->rows, p->channels); c += p->rows) {
+                w->tile(p->k, p->a + c * p->k, p->b + p->first + y * p->wide + x, p->wide, p->shift, out);
+                for (int64_t i = 0; i < least(p->rows, p->channels - c); i++)
+                    write_rows(p, w, out + i * w->wide, c + i, y, x, least(deep, rows - y));
+            }
 }
 
-static void product_rows(int64_t first_block, int64_t last_block, void *user)
+static void product_rows(int64_t first, int64_t last, void *user)
 {
     const product *p = user;
     const kernels *kernel = best();
-    tile_fn *tile = p->rows == 1 ? kernel->tile1 : kernel->tile;
-    const int64_t wide = p->rows == 1 ? kernel->single : kernel->wide, deep = wide / kernel->lanes;
+    const bool one = p->rows == 1;
+    const blocks w = {first, last, one ? kernel->tile1 : kernel->tile, one ? kernel->single : kernel->wide,
+                      kernel->lanes};
     const int64_t rows = (p->count + p->wide - 1) / p->wide;
-    const bool by_rows =
-        round_up(rows, deep) * round_up(p->end - p->begin, kernel->lanes) <= round_up(p->count, wide);
-    for (int64_t block = first_block; block < last_block; block++) {
-        int64_t channel = block * p->rows, channels = least(p->rows, p->channels - channel);
-        (by_rows ? block_by_rows : block_by_run)(p, tile, wide, channel, channels);
-    }
+    if (round_up(rows, w.wide / w.lanes) * round_up(p->end - p->begin, w.lanes) <= round_up(p->count, w.wide))
+        tiles_of_rows(p, &w, rows);
+    else
+        tiles_of_run(p, &w);
 }
 
 static void run_product(product *p)
 {
-    int64_t blocks = (p->channels + p->rows - 1) / p->rows;
+    int64_t count = (p->channels + p->rows - 1) / p->rows;
     int64_t each = p->rows * p->k * p->count;
-    mt__parallel(blocks, (1 << 18) / (each + 1) + 1, product_rows, p);
+    mt__parallel(count, (1 << 18) / (each + 1) + 1, product_rows, p);
 }
 
 void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, const float *image,
@@ -475,8 +482,8 @@ static void input_phase(const mt__shifts *s, int64_t phase, product *p, float *g
     p->k = 0;
     for (int64_t t = 0; t < s->taps; t++)
         p->k += phase_of(s, t, &within) == phase ? s->out_each : 0;
-    range(s->width, c->stride[1], px, c->in[1], &p->begin, &p->end);
-    range(s->height, c->stride[0], py, c->in[0], &top, &bottom);
+    mt__inside(s->width, c->stride[1], px, c->in[1], &p->begin, &p->end);
+    mt__inside(s->height, c->stride[0], py, c->in[0], &top, &bottom);
     p->first = top * s->width;
     p->count = (bottom - top) * s->width;
     p->to = grad_image + (top * c->stride[0] + py) * c->in[1] + px;
@@ -493,7 +500,6 @@ void mt__shifts_backward_input(const mt__shifts *s, int64_t group, int64_t group
     const int64_t area = c->in[0] * c->in[1], each = s->in_each * area;
     if (c->stride[0] > 1 || c->stride[1] > 1 || c->padding[0] + c->padding[1] > 0)
         memset(grad_image, 0, (size_t)(groups * each) * sizeof *grad_image); /* inputs that nothing reads */
-    room += mt__shifts_together(s) * planes_size(s);
     for (int64_t i = 0; i < groups; i++)
         fill_grads(s, grad + i * s->out_each * c->out[0] * c->out[1], room + i * grads_size(s));
     for (int64_t i = 0; i < groups; i++) {
@@ -543,7 +549,7 @@ void mt__shifts_backward_weight(const mt__shifts *s, int64_t images, const float
                                 float *grad_weight, float *room)
 {
     const mt__conv *c = s->c;
-    float *planes = room, *grads = room + mt__shifts_together(s) * planes_size(s);
+    float *planes = room, *grads = room + mt__shifts_together(s, MT__SHIFTS_WEIGHT) * planes_size(s);
     weight_job j = {.s = s,
                     .d = {round_up((c->out[0] - 1) * s->width + c->out[1], 16), images, grad_plane(s),
                           grads_size(s), planes_size(s)},

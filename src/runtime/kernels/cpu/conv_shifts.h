@@ -28,19 +28,25 @@ typedef struct mt__shifts {
     int64_t *into_grads; /* the same for backward, in the same block: the taps of a phase are together */
 } mt__shifts;
 
+typedef enum mt__shifts_pass {
+    MT__SHIFTS_FORWARD,
+    MT__SHIFTS_INPUT,
+    MT__SHIFTS_WEIGHT
+} mt__shifts_pass;
+
 /* False: columns are better, or there is no memory. */
 bool mt__shifts_init(mt__shifts *s, const mt__conv *c);
 void mt__shifts_fini(mt__shifts *s);
 
 /* In floats: packed weights of one direction, room that a thread needs, all zeros at first. */
 int64_t mt__shifts_packed(const mt__shifts *s);
-int64_t mt__shifts_room(const mt__shifts *s);
+int64_t mt__shifts_room(const mt__shifts *s, mt__shifts_pass pass);
 void mt__shifts_pack(const mt__shifts *s, const float *weight, float *packed);
 void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *packed);
 
 /* One image and some consecutive groups, at most mt__shifts_together(). The pointers are those of the first group:
  * image, out, grad: its first channel; bias: its first, or NULL; packed: of all groups. */
-int64_t mt__shifts_together(const mt__shifts *s);
+int64_t mt__shifts_together(const mt__shifts *s, mt__shifts_pass pass);
 void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, const float *image,
                         const float *packed, const float *bias, float *out, float *room);
 void mt__shifts_backward_input(const mt__shifts *s, int64_t group, int64_t groups, const float *grad,

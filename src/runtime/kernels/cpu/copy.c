@@ -3,15 +3,18 @@
 #include "runtime/device/device.h"
 #include "runtime/kernels/cpu/iterate.h"
 
-/* One element, cast, to many places. */
+/* One element to many places. */
 #define SPREAD(sym, T)                                                                                       \
     static void spread_##sym(char *const *p, const int64_t *step, int64_t n, const void *user)               \
     {                                                                                                        \
-        T *to = (T *)(void *)p[0];                                                                           \
         const T x = *(const T *)(const void *)p[1];                                                          \
-        (void)user, (void)step;                                                                              \
-        for (int64_t i = 0; i < n; i++)                                                                      \
-            to[i] = x;                                                                                       \
+        (void)user;                                                                                          \
+        if (step[0] == sizeof(T))                                                                            \
+            for (int64_t i = 0; i < n; i++)                                                                  \
+                ((T *)(void *)p[0])[i] = x;                                                                  \
+        else                                                                                                 \
+            for (int64_t i = 0; i < n; i++)                                                                  \
+                *(T *)(void *)(p[0] + i * step[0]) = x;                                                      \
     }
 MT__ALL_TYPES(SPREAD)
 
@@ -130,7 +133,7 @@ void mt__plan_copy(const mt_tensor *to, const mt_tensor *from)
     mt__plan p;
     mt__plan_begin(&p, to, (mt_dtype)to->dtype);
     mt__plan_add_tensor(&p, from, (mt_dtype)from->dtype);
-    bool even = p.wants[1] == to->dtype && (to->flags & MT__CONTIGUOUS);
+    bool even = p.wants[1] == to->dtype;
     for (int i = 0; i < p.rank; i++)
         even &= p.steps[1][i] == 0;
 #define X(sym, T) [MT_##sym] = spread_##sym,
@@ -153,10 +156,10 @@ typedef struct turned {
 
 /* One whole tile, in squares of 4 x 4. */
 typedef uint32_t four __attribute__((vector_size(16)));
-#if defined(__clang__) || __GNUC__ >= 12
-#define mixed(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#ifdef __clang__
+#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define mixed(a, b, i, j, k, l) __builtin_shuffle(a, b, (four){i, j, k, l})
+#define PICK(a, b, ...) __builtin_shuffle(a, b, (four){__VA_ARGS__})
 #endif
 static inline void turn_square(const char *from, int64_t from_step, char *to, int64_t to_step)
 {
@@ -165,12 +168,12 @@ static inline void turn_square(const char *from, int64_t from_step, char *to, in
     memcpy(&b, from + from_step, sizeof b);
     memcpy(&c, from + 2 * from_step, sizeof c);
     memcpy(&d, from + 3 * from_step, sizeof d);
-    four ab = mixed(a, b, 0, 4, 1, 5), cd = mixed(c, d, 0, 4, 1, 5);
-    four ef = mixed(a, b, 2, 6, 3, 7), gh = mixed(c, d, 2, 6, 3, 7);
-    a = mixed(ab, cd, 0, 1, 4, 5);
-    b = mixed(ab, cd, 2, 3, 6, 7);
-    c = mixed(ef, gh, 0, 1, 4, 5);
-    d = mixed(ef, gh, 2, 3, 6, 7);
+    four ab = PICK(a, b, 0, 4, 1, 5), cd = PICK(c, d, 0, 4, 1, 5);
+    four ef = PICK(a, b, 2, 6, 3, 7), gh = PICK(c, d, 2, 6, 3, 7);
+    a = PICK(ab, cd, 0, 1, 4, 5);
+    b = PICK(ab, cd, 2, 3, 6, 7);
+    c = PICK(ef, gh, 0, 1, 4, 5);
+    d = PICK(ef, gh, 2, 3, 6, 7);
     memcpy(to, &a, sizeof a);
     memcpy(to + to_step, &b, sizeof b);
     memcpy(to + 2 * to_step, &c, sizeof c);

@@ -268,6 +268,35 @@ __attribute__((noinline)) static void run_repeated(mt__plan *p)
         walk(0, p->numel, p);
 }
 
+/* -------------------------------------------------------------------------------------- transposed operands */
+
+#define STRIP 32 /* columns: as many cache lines of a transposed operand are read at a time */
+
+/* Does an input run down the columns, while the output runs along the rows? */
+static bool crosses(const mt__plan *p)
+{
+    bool any = false;
+    if (p->rank != 2 || p->dims[0] < STRIP || p->dims[1] < 2 * STRIP || p->numel < MT__GRAIN / 2)
+        return false;
+    for (int k = 1; k < p->count; k++)
+        any |= magnitude(p->steps[k][1]) >= 64 && magnitude(p->steps[k][0]) < 64 && p->steps[k][0] != 0;
+    return any;
+}
+
+/* Strips of a few columns, so that the lines of such an input are still in the cache for the next rows. */
+static void walk_strips(int64_t begin, int64_t end, void *user)
+{
+    mt__plan strip = *(const mt__plan *)user;
+    int64_t columns = strip.dims[1], first = begin * STRIP,
+            last = end * STRIP < columns ? end * STRIP : columns;
+    for (int64_t at = first; at < last; at += STRIP) {
+        strip.dims[1] = last - at < STRIP ? last - at : STRIP;
+        for (int k = 0; k < strip.count; k++)
+            strip.data[k] = ((const mt__plan *)user)->data[k] + at * strip.steps[k][1];
+        walk(0, strip.dims[0] * strip.dims[1], &strip);
+    }
+}
+
 void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user)
 {
     if (p->numel == 0)
@@ -277,6 +306,8 @@ void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user)
     p->user = user;
     if (repeats_rows(p))
         run_repeated(p);
+    else if (crosses(p))
+        mt__parallel((p->dims[1] + STRIP - 1) / STRIP, MT__GRAIN / (STRIP * p->dims[0]) + 1, walk_strips, p);
     else if (p->numel > MT__GRAIN)
         mt__parallel(p->numel, MT__GRAIN, walk, p);
     else

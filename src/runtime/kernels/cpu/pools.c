@@ -2,6 +2,7 @@
  * are first made contiguous. In backward each plane is written by one thread only, so there are no races.
  */
 #include "runtime/kernels/cpu/sums.h"
+#include "runtime/ops/conv.h"
 #include "runtime/ops/pool.h"
 #include <math.h>
 
@@ -56,15 +57,6 @@ static inline int64_t divisor_of(const job *j, int64_t whole, int64_t inside)
         }                                                                                                    \
     }
 
-/* The outputs x of a row whose input x * stride + shift lies in [0, in). */
-static inline void inside(int64_t out, int64_t stride, int64_t shift, int64_t in, int64_t *begin,
-                          int64_t *end)
-{
-    *begin = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
-    *end = in - shift <= 0 ? 0 : (in - shift + stride - 1) / stride;
-    *end = *end < out ? *end : out;
-}
-
 /* For x in [begin, end): STEP, with v the input of tap `shift` of output x. The usual strides are constants, so
  * that the loops vectorise. */
 #define EACH_OF_ROW(STEP)                                                                                    \
@@ -113,7 +105,7 @@ static inline void inside(int64_t out, int64_t stride, int64_t shift, int64_t in
                 int64_t shift = kx * p->dilation[1] - p->padding[1], begin, end;                             \
                 int64_t first = yy * p->in[1] + shift;                                                       \
                 const type *restrict row = in + first;                                                       \
-                inside(out, stride, shift, p->in[1], &begin, &end);                                          \
+                mt__inside(out, stride, shift, p->in[1], &begin, &end);                                      \
                 EACH_OF_ROW(LARGER)                                                                          \
             }                                                                                                \
         }                                                                                                    \
@@ -133,15 +125,6 @@ MAX_POOL(int64_t, i64, INT64_MIN)
 
 #define PLUS(x, value) to[x] = (T)(to[x] + (value))
 #define AVG_POOL(type, suffix)                                                                               \
-    MT__INLINE type sum_##suffix(const mt__pool *p, const type *in, int64_t y0, int64_t y1, int64_t x0,      \
-                                 int64_t x1)                                                                 \
-    {                                                                                                        \
-        type sum = 0;                                                                                        \
-        for (int64_t y = y0; y < y1; y++)                                                                    \
-            for (int64_t x = x0; x < x1; x++)                                                                \
-                sum += in[y * p->in[1] + x];                                                                 \
-        return sum;                                                                                          \
-    }                                                                                                        \
     MT__CLONES static void avg_row_##suffix(const job *j, const type *in, int64_t y, type *restrict to)      \
     {                                                                                                        \
         typedef type T;                                                                                      \
@@ -154,7 +137,7 @@ MAX_POOL(int64_t, i64, INT64_MIN)
             for (int64_t kx = 0; kx < p->kernel[1]; kx++) {                                                  \
                 int64_t shift = kx - p->padding[1], begin, end;                                              \
                 const type *restrict row = in + yy * p->in[1] + shift;                                       \
-                inside(out, stride, shift, p->in[1], &begin, &end);                                          \
+                mt__inside(out, stride, shift, p->in[1], &begin, &end);                                      \
                 EACH_OF_ROW(PLUS)                                                                            \
             }                                                                                                \
         for (int64_t x = 0; x < out; x++) {                                                                  \
@@ -201,6 +184,15 @@ AVG_POOL(int64_t, i64)
 
 #define POOLS_OF_FLOATS(type, suffix)                                                                        \
     MT__SUM_OF(type, run_##suffix, a[k])                                                                     \
+    MT__INLINE type sum_##suffix(const mt__pool *p, const type *in, int64_t y0, int64_t y1, int64_t x0,      \
+                                 int64_t x1)                                                                 \
+    {                                                                                                        \
+        type sum = 0;                                                                                        \
+        for (int64_t y = y0; y < y1; y++)                                                                    \
+            for (int64_t x = x0; x < x1; x++)                                                                \
+                sum += in[y * p->in[1] + x];                                                                 \
+        return sum;                                                                                          \
+    }                                                                                                        \
     static void max_back_##suffix(int64_t begin, int64_t end, void *user)                                    \
     {                                                                                                        \
         const job *j = user;                                                                                 \
