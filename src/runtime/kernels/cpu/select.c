@@ -1,5 +1,6 @@
 /* kernels/cpu/select.c - where, clamp, masked_fill, and ops on three tensors: addcmul, addcdiv, lerp. */
 #include "runtime/kernels/cpu/iterate.h"
+#include "runtime/kernels/formulas.h"
 #include <math.h>
 
 static mt_status run3(mt__call *call, mt__loop *const *loops, const mt_value *const operands[3],
@@ -113,15 +114,12 @@ MT__LOOP3(, addcmul_INT32, int32_t, int32_t, int32_t, INT_VALUE(uint32_t),
           (uint32_t)a + value * (uint32_t)b * (uint32_t)c)
 MT__LOOP3(, addcmul_INT64, int64_t, int64_t, int64_t, INT_VALUE(uint64_t),
           (uint64_t)a + value * (uint64_t)b * (uint64_t)c)
-MT__LOOP3(MT__CLONES, addcmul_FLOAT32, float, float, float, REAL_VALUE, a + value * b * c)
-MT__LOOP3(MT__CLONES, addcmul_FLOAT64, double, double, double, REAL_VALUE, a + value * b * c)
-MT__LOOP3(MT__CLONES, addcdiv_FLOAT32, float, float, float, REAL_VALUE, a + value * (b / c))
-MT__LOOP3(MT__CLONES, addcdiv_FLOAT64, double, double, double, REAL_VALUE, a + value * (b / c))
-/* From the nearer end, so that a weight of 1 yields exactly the end. */
-MT__LOOP3(MT__CLONES, lerp_FLOAT32, float, float, float, MT__NO_SETUP,
-          c < 0.5f ? a + c * (b - a) : b - (b - a) * (1.0f - c))
-MT__LOOP3(MT__CLONES, lerp_FLOAT64, double, double, double, MT__NO_SETUP,
-          c < 0.5 ? a + c * (b - a) : b - (b - a) * (1.0 - c))
+MT__LOOP3(MT__CLONES, addcmul_FLOAT32, float, float, float, REAL_VALUE, MT__ADDCMUL(a, b, c, value))
+MT__LOOP3(MT__CLONES, addcmul_FLOAT64, double, double, double, REAL_VALUE, MT__ADDCMUL(a, b, c, value))
+MT__LOOP3(MT__CLONES, addcdiv_FLOAT32, float, float, float, REAL_VALUE, MT__ADDCDIV(a, b, c, value))
+MT__LOOP3(MT__CLONES, addcdiv_FLOAT64, double, double, double, REAL_VALUE, MT__ADDCDIV(a, b, c, value))
+MT__LOOP3(MT__CLONES, lerp_FLOAT32, float, float, float, MT__NO_SETUP, MT__LERP(float, a, b, c))
+MT__LOOP3(MT__CLONES, lerp_FLOAT64, double, double, double, MT__NO_SETUP, MT__LERP(double, a, b, c))
 
 #define FIRST_THREE ((const mt_value *const[]){&call->args[0], &call->args[1], &call->args[2]})
 
