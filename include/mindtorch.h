@@ -57,18 +57,50 @@ MT_API const char *mt_last_error(void);
 
 /* ------------------------------------------------------------------------------------ dtypes and devices */
 
-/* X(symbol, value, name, bytes, profiler's dtype). In promotion order. */
-#define MT_DTYPE_LIST(X)                                                                                     \
-    X(BOOL, 0, "bool", 1)                                                                                    \
-    X(INT32, 1, "int32", 4)                                                                                  \
-    X(INT64, 2, "int64", 8)                                                                                  \
-    X(FLOAT32, 3, "float32", 4)                                                                              \
-    X(FLOAT64, 4, "float64", 8)
-#define X(sym, value, text, bytes) MT_##sym = (value),
+/* All that is to know about a dtype, by kind and in promotion order:
+ * X(symbol, C type, value, name, other name, PyTorch's ScalarType, its number, its C++ type, format)
+ *   symbol  of MT_##symbol and of the profiler's MTP_##symbol
+ *   format  of Python's buffers
+ * Kernels are chosen by such lists too: a dtype is a row here and the code that its C type needs. */
+#define MT_DTYPES_TRUTH(X) X(BOOL, bool, 0, "bool", "bool", "Bool", 11, "bool", "?")
+#define MT_DTYPES_WHOLE(X)                                                                                   \
+    X(INT32, int32_t, 1, "int32", "int", "Int", 3, "int", "i")                                               \
+    X(INT64, int64_t, 2, "int64", "long", "Long", 4, "long int", "l")
+#define MT_DTYPES_REAL(X)                                                                                    \
+    X(FLOAT32, float, 3, "float32", "float", "Float", 6, "float", "f")                                       \
+    X(FLOAT64, double, 4, "float64", "double", "Double", 7, "double", "d")
+#define MT_DTYPE_LIST(X) MT_DTYPES_TRUTH(X) MT_DTYPES_WHOLE(X) MT_DTYPES_REAL(X)
+#define X(sym, type, value, ...) MT_##sym = (value),
 typedef enum mt_dtype {
     MT_DTYPE_LIST(X) MT_DTYPES
 } mt_dtype;
 #undef X
+typedef enum mt_dtype_kind {
+    MT_KIND_TRUTH,
+    MT_KIND_WHOLE,
+    MT_KIND_REAL
+} mt_dtype_kind;
+typedef struct mt_dtype_info { /* a row of the list */
+    const char *name, *other_name, *scalar_type, *cpp_type, *format;
+    uint8_t bytes, kind, number;
+} mt_dtype_info;
+MT_API const mt_dtype_info *mt_dtype_describe(mt_dtype dtype);
+#define X(sym, ...) | 1u << MT_##sym
+enum { /* bits */
+    MT_WHOLE_DTYPES = 0 MT_DTYPES_WHOLE(X),
+    MT_REAL_DTYPES = 0 MT_DTYPES_REAL(X)
+};
+#undef X
+static inline mt_dtype_kind mt_dtype_kind_of(mt_dtype dtype)
+{
+    return (unsigned)MT_REAL_DTYPES >> dtype & 1    ? MT_KIND_REAL
+           : (unsigned)MT_WHOLE_DTYPES >> dtype & 1 ? MT_KIND_WHOLE
+                                                    : MT_KIND_TRUTH;
+}
+static inline bool mt_dtype_is_real(mt_dtype dtype) /* a float */
+{
+    return (unsigned)MT_REAL_DTYPES >> dtype & 1;
+}
 MT_API const char *mt_dtype_name(mt_dtype dtype); /* "float32" */
 MT_API size_t mt_dtype_bytes(mt_dtype dtype);
 MT_API bool mt_dtype_parse(const char *text, mt_dtype *out);

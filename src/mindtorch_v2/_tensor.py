@@ -8,10 +8,7 @@ from mindtorch_v2._tensor_str import tensor_str
 
 Tensor = _C.Tensor
 ops = _C.ops
-_TYPES = {
-    "torch.FloatTensor": _C.float32, "torch.DoubleTensor": _C.float64, "torch.LongTensor": _C.int64,
-    "torch.IntTensor": _C.int32, "torch.BoolTensor": _C.bool,
-}
+_TYPES = {f"torch.{d._scalar_type}Tensor": d for d in vars(_C).values() if isinstance(d, _C.dtype)}
 
 
 class _Handle:

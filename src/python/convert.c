@@ -79,7 +79,7 @@ int mtpy_index(PyObject *o, int64_t *out)
         return 0;
     if (mtpy_is_tensor(o)) {
         mt_tensor *t = mtpy_tensor_of(o);
-        if (mt_numel(t) != 1 || mt_dtype_of(t) >= MT_FLOAT32 || mt_dtype_of(t) == MT_BOOL)
+        if (mt_numel(t) != 1 || mt_dtype_is_real(mt_dtype_of(t)) || mt_dtype_of(t) == MT_BOOL)
             return 0;
     }
     PyObject *exact = PyNumber_Index(o);
@@ -97,14 +97,14 @@ int mtpy_item_value(mt_tensor *t, mt_value *out)
     double d = 0;
     int64_t i = 0;
     mt_dtype dtype = mt_dtype_of(t);
-    mt_status status = dtype >= MT_FLOAT32 ? mt_item(t, &d) : mt_item_int(t, &i);
+    mt_status status = mt_dtype_is_real(dtype) ? mt_item(t, &d) : mt_item_int(t, &i);
     if (status != MT_OK) {
         mtpy_raise(status);
         return -1;
     }
-    *out = dtype >= MT_FLOAT32 ? mt_value_float(d)
-           : dtype == MT_BOOL  ? mt_value_truth(i != 0)
-                               : mt_value_int(i);
+    *out = mt_dtype_is_real(dtype) ? mt_value_float(d)
+           : dtype == MT_BOOL      ? mt_value_truth(i != 0)
+                                   : mt_value_int(i);
     return 1;
 }
 
@@ -227,21 +227,22 @@ static int store(PyObject *o, mt_dtype dtype, void *to)
     double f = v.kind == MT_FLOAT ? v.as.f : (double)v.as.i;
     int64_t i = v.kind != MT_FLOAT ? v.as.i : f >= -9.2e18 && f <= 9.2e18 ? (int64_t)f : INT64_MIN;
     switch (dtype) {
-    case MT_BOOL:
-        *(bool *)to = v.kind == MT_FLOAT ? f != 0 : i != 0;
+#define X(sym, type, ...)                                                                                    \
+    case MT_##sym:                                                                                           \
+        *(type *)to = (type)VALUE;                                                                           \
         return 0;
-    case MT_INT32:
-        *(int32_t *)to = (int32_t)i;
-        return 0;
-    case MT_INT64:
-        *(int64_t *)to = i;
-        return 0;
-    case MT_FLOAT32:
-        *(float *)to = (float)f;
-        return 0;
+#define VALUE (v.kind == MT_FLOAT ? f != 0 : i != 0)
+        MT_DTYPES_TRUTH(X)
+#undef VALUE
+#define VALUE i
+        MT_DTYPES_WHOLE(X)
+#undef VALUE
+#define VALUE f
+        MT_DTYPES_REAL(X)
+#undef VALUE
+#undef X
     default:
-        *(double *)to = f;
-        return 0;
+        return -1;
     }
 }
 
@@ -310,17 +311,15 @@ static bool dtype_of_format(const Py_buffer *b, mt_dtype *out)
         f++;
     if (f[0] == 0 || f[1] != 0)
         return false;
-    if (*f == '?' && b->itemsize == 1)
-        *out = MT_BOOL;
-    else if (strchr("ilq", *f) != NULL && (b->itemsize == 4 || b->itemsize == 8))
-        *out = b->itemsize == 4 ? MT_INT32 : MT_INT64;
-    else if (*f == 'f' && b->itemsize == 4)
-        *out = MT_FLOAT32;
-    else if (*f == 'd' && b->itemsize == 8)
-        *out = MT_FLOAT64;
-    else
-        return false;
-    return true;
+    bool whole = strchr("ilq", *f) != NULL; /* which of these depends on the platform */
+    for (unsigned i = 0; i < MT_DTYPES; i++) {
+        const mt_dtype_info *info = mt_dtype_describe((mt_dtype)i);
+        if (info->bytes == b->itemsize && (whole ? info->kind == MT_KIND_WHOLE : *f == *info->format)) {
+            *out = (mt_dtype)i;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Called on any thread, with or without the GIL. */
@@ -457,11 +456,6 @@ mt_tensor *mtpy_tensor_from(PyObject *o, int dtype, mt_device device)
     return t;
 }
 
-static int kind_of(mt_dtype dtype)
-{
-    return dtype == MT_BOOL ? 0 : dtype == MT_INT32 || dtype == MT_INT64 ? 1 : 2;
-}
-
 mt_tensor *mtpy_number_tensor(PyObject *o, const mt_tensor *beside)
 {
     mt_value number = mt_value_none(NULL);
@@ -470,7 +464,8 @@ mt_tensor *mtpy_number_tensor(PyObject *o, const mt_tensor *beside)
     mt_dtype dtype = number.kind == MT_FLOAT ? mt_default_dtype()
                      : number.kind == MT_INT ? MT_INT64
                                              : MT_BOOL;
-    if (beside != NULL && dtype != MT_BOOL && kind_of(mt_dtype_of(beside)) >= kind_of(dtype))
+    if (beside != NULL && dtype != MT_BOOL &&
+        mt_dtype_kind_of(mt_dtype_of(beside)) >= mt_dtype_kind_of(dtype))
         dtype = mt_dtype_of(beside);
     return mtpy_tensor_from(o, (int)dtype, beside != NULL ? mt_device_of(beside) : mt_default_device());
 }
@@ -557,16 +552,21 @@ PyMethodDef mtpy_convert_functions[] = {
 static PyObject *element(const char *at, mt_dtype dtype)
 {
     switch (dtype) {
-    case MT_BOOL:
-        return PyBool_FromLong(*(const bool *)at);
-    case MT_INT32:
-        return PyLong_FromLong(*(const int32_t *)at);
-    case MT_INT64:
-        return PyLong_FromLongLong(*(const int64_t *)at);
-    case MT_FLOAT32:
-        return PyFloat_FromDouble((double)*(const float *)at);
+#define X(sym, type, ...)                                                                                    \
+    case MT_##sym:                                                                                           \
+        return MAKE(*(const type *)at);
+#define MAKE(x) PyBool_FromLong(x)
+        MT_DTYPES_TRUTH(X)
+#undef MAKE
+#define MAKE(x) PyLong_FromLongLong(x)
+        MT_DTYPES_WHOLE(X)
+#undef MAKE
+#define MAKE(x) PyFloat_FromDouble((double)(x))
+        MT_DTYPES_REAL(X)
+#undef MAKE
+#undef X
     default:
-        return PyFloat_FromDouble(*(const double *)at);
+        Py_RETURN_NONE;
     }
 }
 
@@ -603,7 +603,6 @@ typedef struct lent {
 
 int mtpy_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
-    static char *const formats[] = {"?", "i", "l", "f", "d"};
     mt_tensor *t = mtpy_tensor_of(self);
     view->obj = NULL;
     if (MT_DEVICE_TYPE(mt_device_of(t)) != 0) {
@@ -630,7 +629,7 @@ int mtpy_getbuffer(PyObject *self, Py_buffer *view, int flags)
     view->len = (Py_ssize_t)mt_numel(t) * item;
     view->readonly = 0;
     view->itemsize = item;
-    view->format = flags & PyBUF_FORMAT ? formats[mt_dtype_of(t)] : NULL;
+    view->format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)mt_dtype_describe(mt_dtype_of(t))->format : NULL;
     view->ndim = rank;
     view->shape = flags & PyBUF_ND && rank > 0 ? l->dims : NULL;
     view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES && rank > 0 ? l->strides : NULL;

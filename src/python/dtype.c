@@ -37,7 +37,7 @@ static PyObject *reduce(PyObject *self, PyObject *unused)
     return PyUnicode_FromString(mt_dtype_name(((dtype_object *)self)->dtype)); /* a global */
 }
 
-MTPY_GETTER(is_floating_point, PyBool_FromLong(((dtype_object *)self)->dtype >= MT_FLOAT32))
+MTPY_GETTER(is_floating_point, PyBool_FromLong(mt_dtype_is_real(((dtype_object *)self)->dtype)))
 
 static PyObject *is_complex(PyObject *self, void *unused)
 {
@@ -46,6 +46,9 @@ static PyObject *is_complex(PyObject *self, void *unused)
 }
 
 MTPY_GETTER(is_signed, PyBool_FromLong(((dtype_object *)self)->dtype != MT_BOOL))
+
+/* "Float", as in torch.FloatTensor */
+MTPY_GETTER(scalar_type, PyUnicode_FromString(mt_dtype_describe(((dtype_object *)self)->dtype)->scalar_type))
 
 MTPY_GETTER(itemsize, PyLong_FromSize_t(mt_dtype_bytes(((dtype_object *)self)->dtype)))
 
@@ -61,6 +64,7 @@ static PyGetSetDef properties[] = {
     {"is_complex", is_complex, NULL, NULL, NULL},
     {"is_signed", is_signed, NULL, NULL, NULL},
     {"itemsize", itemsize, NULL, NULL, NULL},
+    {"_scalar_type", scalar_type, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
@@ -72,12 +76,6 @@ static PyType_Spec spec = {"mindtorch_v2.dtype", sizeof(dtype_object), 0, Py_TPF
 
 int mtpy_dtype_init(PyObject *module)
 {
-    static const struct {
-        const char *name;
-        mt_dtype dtype;
-    } names[] = {{"bool", MT_BOOL},     {"int32", MT_INT32},     {"int", MT_INT32},
-                 {"int64", MT_INT64},   {"long", MT_INT64},      {"float32", MT_FLOAT32},
-                 {"float", MT_FLOAT32}, {"float64", MT_FLOAT64}, {"double", MT_FLOAT64}};
     mtpy.dtype = (PyTypeObject *)PyType_FromSpec(&spec);
     if (mtpy.dtype == NULL || PyModule_AddObjectRef(module, "dtype", (PyObject *)mtpy.dtype) < 0)
         return -1;
@@ -88,8 +86,11 @@ int mtpy_dtype_init(PyObject *module)
         o->dtype = (mt_dtype)i;
         mtpy.dtypes[i] = (PyObject *)o;
     }
-    for (unsigned i = 0; i < COUNT_OF(names); i++)
-        if (PyModule_AddObjectRef(module, names[i].name, mtpy.dtypes[names[i].dtype]) < 0)
+    for (unsigned i = 0; i < MT_DTYPES; i++) {
+        const mt_dtype_info *info = mt_dtype_describe((mt_dtype)i);
+        if (PyModule_AddObjectRef(module, info->name, mtpy.dtypes[i]) < 0 ||
+            PyModule_AddObjectRef(module, info->other_name, mtpy.dtypes[i]) < 0)
             return -1;
+    }
     return 0;
 }

@@ -105,7 +105,7 @@ static int by_none(walk *w)
 static int by_tensor(walk *w, mt_tensor *index, int rank)
 {
     int covers = mt_dtype_of(index) == MT_BOOL ? mt_rank(index) : 1;
-    if (mt_dtype_of(index) >= MT_FLOAT32) {
+    if (mt_dtype_is_real(mt_dtype_of(index))) {
         mt_release(index);
         PyErr_SetString(PyExc_IndexError, "tensors used as indices must be long, int, byte or bool tensors");
         return -1;
@@ -153,7 +153,7 @@ static int by_list(walk *w, PyObject *o, int rank)
     mt_tensor *index = mtpy_tensor_from(o, -1, MT_CPU);
     if (index == NULL)
         return -1;
-    if (mt_numel(index) == 0 && mt_dtype_of(index) >= MT_FLOAT32) { /* x[[]] */
+    if (mt_numel(index) == 0 && mt_dtype_is_real(mt_dtype_of(index))) { /* x[[]] */
         mt_release(index);
         index = mtpy_tensor_from(o, MT_INT64, MT_CPU);
         if (index == NULL)
@@ -197,7 +197,7 @@ static int by_item(walk *w, PyObject *o, int used, int rank)
             }
             return by_bool(w, truth != 0, rank);
         }
-        if (mt_rank(t) > 0 || mt_dtype_of(t) >= MT_FLOAT32)
+        if (mt_rank(t) > 0 || mt_dtype_is_real(mt_dtype_of(t)))
             return by_tensor(w, mt_retain(t), rank);
     }
     if (PyList_Check(o) || PyTuple_Check(o) ||

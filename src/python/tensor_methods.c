@@ -65,7 +65,7 @@ static PyObject *stride(PyObject *self, PyObject *const *args, Py_ssize_t n, PyO
 MTPY_NOARGS(dim, PyLong_FromLong(mt_rank(SELF)))
 MTPY_NOARGS(numel, PyLong_FromLongLong(mt_numel(SELF)))
 MTPY_NOARGS(is_contiguous, PyBool_FromLong(mt_is_contiguous(SELF)))
-MTPY_NOARGS(is_floating_point, PyBool_FromLong(mt_dtype_of(SELF) >= MT_FLOAT32))
+MTPY_NOARGS(is_floating_point, PyBool_FromLong(mt_dtype_is_real(mt_dtype_of(SELF))))
 MTPY_NOARGS(element_size, PyLong_FromSize_t(mt_dtype_bytes(mt_dtype_of(SELF))))
 MTPY_NOARGS(data_ptr, PyLong_FromUnsignedLongLong(mt_numel(SELF) > 0 ? mt_address(SELF) : 0))
 static PyObject *resize(PyObject *self, PyObject *size)

@@ -357,7 +357,7 @@ static PyObject *nb_int(PyObject *self)
 static PyObject *nb_index(PyObject *self)
 {
     mt_tensor *t = mtpy_tensor_of(self);
-    if (mt_dtype_of(t) >= MT_FLOAT32 || mt_numel(t) != 1) {
+    if (mt_dtype_is_real(mt_dtype_of(t)) || mt_numel(t) != 1) {
         PyErr_SetString(PyExc_TypeError,
                         "only integer tensors of a single element can be converted to an index");
         return NULL;

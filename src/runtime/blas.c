@@ -352,8 +352,7 @@ static void by_ourselves(product *p, const mt__matrix *a, const mt__matrix *b, c
 
 static inline void *element(mt_dtype dtype, const mt__matrix *m, int64_t row, int64_t column)
 {
-    return (char *)m->data +
-           (size_t)(row * m->row + column * m->column) * (dtype == MT_FLOAT64 || dtype == MT_INT64 ? 8 : 4);
+    return (char *)m->data + (size_t)(row * m->row + column * m->column) * mt_dtype_bytes(dtype);
 }
 
 static void one_part(int64_t begin, int64_t end, void *user)

@@ -364,7 +364,7 @@ static uint64_t number_of(mt_tensor *t)
 
 void mt__describe_tensor(mtp_input *in, mtp_identity *identity, mt_tensor *t)
 {
-#define X(sym, value, text, bytes) [MT_##sym] = MTP_##sym,
+#define X(sym, ...) [MT_##sym] = MTP_##sym,
     static const uint8_t dtypes[MT_DTYPES] = {MT_DTYPE_LIST(X)};
 #undef X
     in->kind = MTP_INPUT_TENSOR;
@@ -445,16 +445,13 @@ __attribute__((always_inline)) static inline void describe(description *d, unsig
  * position. PyTorch records nothing for a device, and its own number for a dtype. */
 static mt_value as_declared(const mt_value *v, const mt_param *p)
 {
-    /* c10::ScalarType */
-    static const uint8_t scalar_types[MT_DTYPES] = {
-        [MT_BOOL] = 11, [MT_INT32] = 3, [MT_INT64] = 4, [MT_FLOAT32] = 6, [MT_FLOAT64] = 7};
     mt_value declared = *v;
     if (p->type == MT_TYPE_DEVICE)
         return (mt_value){.kind = MT_NONE};
     if (v->kind != MT_INT)
         return declared;
     if (p->type == MT_TYPE_DTYPE) {
-        declared.as.i = scalar_types[v->as.i];
+        declared.as.i = mt_dtype_describe((mt_dtype)v->as.i)->number;
     } else if (p->type == MT_TYPE_BOOL) {
         declared.kind = MT_TRUTH;
     } else if (p->type == MT_TYPE_FLOAT) {

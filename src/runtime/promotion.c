@@ -7,11 +7,6 @@
 mt_dtype mt__default_dtype = MT_FLOAT32;
 MT__FAST_TLS mt_device mt__default_device = MT_CPU;
 
-static int category(unsigned dtype)
-{
-    return dtype >= MT_FLOAT32 ? 2 : dtype >= MT_INT32 ? 1 : 0;
-}
-
 mt_dtype mt__promote_types(mt_dtype a, mt_dtype b)
 {
     return a > b ? a : b;
@@ -53,7 +48,8 @@ static unsigned combine(unsigned higher, unsigned lower)
 {
     if (higher == 0 || lower == 0)
         return higher != 0 ? higher : lower;
-    return category(lower - 1) > category(higher - 1) ? lower : higher;
+    return mt_dtype_kind_of((mt_dtype)(lower - 1)) > mt_dtype_kind_of((mt_dtype)(higher - 1)) ? lower
+                                                                                              : higher;
 }
 
 mt_dtype mt__promoted(const mt__promotion *p)

@@ -192,11 +192,11 @@ static inline bool mt__tracks(const mt_tensor *t) /* does autograd track it? */
 }
 static inline bool mt__is_floating(mt_dtype d)
 {
-    return d >= MT_FLOAT32;
+    return mt_dtype_is_real(d);
 }
 static inline size_t mt__size_of(const mt_tensor *t)
 {
-#define X(sym, value, text, bytes) [MT_##sym] = (bytes),
+#define X(sym, type, ...) [MT_##sym] = sizeof(type),
     static const uint8_t sizes[MT_DTYPES] = {MT_DTYPE_LIST(X)};
 #undef X
     return sizes[t->dtype];
@@ -208,13 +208,11 @@ const char *mt__c_type(unsigned dtype);
 /* ------------------------------------------------------------------------------------------------- ops */
 
 /* The bytes of one element. */
+#define X(sym, type, ...) type as_##sym;
 typedef union mt__scalar {
-    bool b;
-    int32_t i32;
-    int64_t i64;
-    float f32;
-    double f64;
+    MT_DTYPE_LIST(X)
 } mt__scalar;
+#undef X
 mt__scalar mt__scalar_of(mt_dtype dtype, const mt_value *v); /* of a number, cast to dtype */
 
 #define MT__MAX_ARGS 16

@@ -116,23 +116,24 @@ mt_status mt__wrap_dim(int64_t dim, int rank, int *out)
 
 mt__scalar mt__scalar_of(mt_dtype dtype, const mt_value *v)
 {
-    mt__scalar e = {.i64 = 0};
+    mt__scalar e = {.as_INT64 = 0};
     bool real = v->kind == MT_FLOAT;
     switch (dtype) {
-    case MT_BOOL:
-        e.b = real ? v->as.f != 0 : v->as.i != 0;
+#define TRUTH(sym, type, ...)                                                                                \
+    case MT_##sym:                                                                                           \
+        e.as_##sym = real ? v->as.f != 0 : v->as.i != 0;                                                     \
         break;
-    case MT_INT32:
-        e.i32 = real ? (int32_t)v->as.f : (int32_t)v->as.i;
+#define NUMBER(sym, type, ...)                                                                               \
+    case MT_##sym:                                                                                           \
+        e.as_##sym = real ? (type)v->as.f : (type)v->as.i;                                                   \
         break;
-    case MT_INT64:
-        e.i64 = real ? (int64_t)v->as.f : v->as.i;
+        MT_DTYPES_TRUTH(TRUTH)
+        MT_DTYPES_WHOLE(NUMBER)
+        MT_DTYPES_REAL(NUMBER)
+    case MT_DTYPES:
         break;
-    case MT_FLOAT32:
-        e.f32 = real ? (float)v->as.f : (float)v->as.i;
-        break;
-    default:
-        e.f64 = real ? v->as.f : (double)v->as.i;
+#undef TRUTH
+#undef NUMBER
     }
     return e;
 }
@@ -303,59 +304,52 @@ void mt_release(mt_tensor *t)
 
 /* --------------------------------------------------------------------------------------- what users ask */
 
-#define X(sym, value, text, bytes) [MT_##sym] = text,
-static const char *const dtype_names[MT_DTYPES] = {MT_DTYPE_LIST(X)};
-#undef X
+#define ROW(sym, type, name, other, scalar, number, cpp, format, kind)                                       \
+    [MT_##sym] = {name, other, scalar, cpp, format, sizeof(type), kind, number},
+#define TRUTH(sym, type, value, ...) ROW(sym, type, __VA_ARGS__, MT_KIND_TRUTH)
+#define WHOLE(sym, type, value, ...) ROW(sym, type, __VA_ARGS__, MT_KIND_WHOLE)
+#define REAL(sym, type, value, ...) ROW(sym, type, __VA_ARGS__, MT_KIND_REAL)
+const mt_dtype_info *mt_dtype_describe(mt_dtype dtype)
+{
+    static const mt_dtype_info infos[MT_DTYPES + 1] = {
+        MT_DTYPES_TRUTH(TRUTH) MT_DTYPES_WHOLE(WHOLE)
+            MT_DTYPES_REAL(REAL)[MT_DTYPES] = {"?", "?", "?", "?", "?", 0, 0, 0}};
+    return &infos[(unsigned)dtype < MT_DTYPES ? dtype : MT_DTYPES];
+}
+#undef ROW
+#undef TRUTH
+#undef WHOLE
+#undef REAL
 
 const char *mt__scalar_type(unsigned dtype)
 {
-    static const char *const names[MT_DTYPES] = {[MT_BOOL] = "Bool",
-                                                 [MT_INT32] = "Int",
-                                                 [MT_INT64] = "Long",
-                                                 [MT_FLOAT32] = "Float",
-                                                 [MT_FLOAT64] = "Double"};
-    return dtype < MT_DTYPES ? names[dtype] : "?";
+    return mt_dtype_describe((mt_dtype)dtype)->scalar_type;
 }
 
 const char *mt__c_type(unsigned dtype)
 {
-    static const char *const names[MT_DTYPES] = {[MT_BOOL] = "bool",
-                                                 [MT_INT32] = "int",
-                                                 [MT_INT64] = "long int",
-                                                 [MT_FLOAT32] = "float",
-                                                 [MT_FLOAT64] = "double"};
-    return dtype < MT_DTYPES ? names[dtype] : "?";
+    return mt_dtype_describe((mt_dtype)dtype)->cpp_type;
 }
 
 const char *mt_dtype_name(mt_dtype dtype)
 {
-    return (unsigned)dtype < MT_DTYPES ? dtype_names[dtype] : "?";
+    return mt_dtype_describe(dtype)->name;
 }
 
 size_t mt_dtype_bytes(mt_dtype dtype)
 {
-#define X(sym, value, text, bytes) [MT_##sym] = (bytes),
-    static const uint8_t sizes[MT_DTYPES] = {MT_DTYPE_LIST(X)};
-#undef X
-    return (unsigned)dtype < MT_DTYPES ? sizes[dtype] : 0;
+    return mt_dtype_describe(dtype)->bytes;
 }
 
 bool mt_dtype_parse(const char *text, mt_dtype *out)
 {
-    static const struct {
-        const char *name;
-        mt_dtype dtype;
-    } others[] = {{"float", MT_FLOAT32}, {"double", MT_FLOAT64}, {"long", MT_INT64}, {"int", MT_INT32}};
-    for (unsigned i = 0; i < MT_DTYPES; i++)
-        if (strcmp(text, dtype_names[i]) == 0) {
+    for (unsigned i = 0; i < MT_DTYPES; i++) {
+        const mt_dtype_info *info = mt_dtype_describe((mt_dtype)i);
+        if (strcmp(text, info->name) == 0 || strcmp(text, info->other_name) == 0) {
             *out = (mt_dtype)i;
             return true;
         }
-    for (unsigned i = 0; i < MT__COUNT_OF(others); i++)
-        if (strcmp(text, others[i].name) == 0) {
-            *out = others[i].dtype;
-            return true;
-        }
+    }
     return false;
 }
 
@@ -487,20 +481,38 @@ static mt_status read_element(const mt_tensor *t, void *out)
     return mt__device_read(t, out);
 }
 
-/* The element e of t, cast. */
-#define ELEMENT_AS(type)                                                                                     \
-    (t->dtype == MT_FLOAT32   ? (type)e.f32                                                                  \
-     : t->dtype == MT_FLOAT64 ? (type)e.f64                                                                  \
-     : t->dtype == MT_INT64   ? (type)e.i64                                                                  \
-     : t->dtype == MT_INT32   ? (type)e.i32                                                                  \
-                              : (type)e.b)
+/* The element e of t as double, or as int64_t. */
+#define X(sym, ...)                                                                                          \
+    case MT_##sym:                                                                                           \
+        return (AS)e->as_##sym;
+#define AS double
+static double real_of(const mt_tensor *t, const mt__scalar *e)
+{
+    switch ((mt_dtype)t->dtype) {
+        MT_DTYPE_LIST(X)
+    default:
+        return 0;
+    }
+}
+#undef AS
+#define AS int64_t
+static int64_t whole_of(const mt_tensor *t, const mt__scalar *e)
+{
+    switch ((mt_dtype)t->dtype) {
+        MT_DTYPE_LIST(X)
+    default:
+        return 0;
+    }
+}
+#undef AS
+#undef X
 
 mt_status mt_item(const mt_tensor *t, double *out)
 {
     mt__scalar e;
     mt_status status = read_element(t, &e);
     if (status == MT_OK)
-        *out = ELEMENT_AS(double);
+        *out = real_of(t, &e);
     return status;
 }
 
@@ -509,7 +521,7 @@ mt_status mt_item_int(const mt_tensor *t, int64_t *out)
     mt__scalar e;
     mt_status status = read_element(t, &e);
     if (status == MT_OK)
-        *out = ELEMENT_AS(int64_t);
+        *out = whole_of(t, &e);
     return status;
 }
 

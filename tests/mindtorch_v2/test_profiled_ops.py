@@ -34,7 +34,13 @@ def padded_back(torch):
     torch.nn.functional.pad(x, (1, -1)).backward(torch.ones(3, 3))
 
 
+def inverses_back(torch):
+    x = torch.ones(3, requires_grad=True)
+    (x.rsqrt() * x.reciprocal()).backward(torch.ones(3))
+
+
 PROGRAMS = {
+    "inverses back": inverses_back,
     "isclose": lambda torch: torch.isclose(torch.ones(3), torch.ones(3)),
     "isclose nan": lambda torch: torch.isclose(torch.ones(3), torch.ones(3), equal_nan=True),
     "operators": lambda torch: [f(*cond(torch, 3, 3)) for f in (lambda x, y: x & y, lambda x, y: x | y, lambda x, y: x ^ True)],

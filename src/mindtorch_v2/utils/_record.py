@@ -67,8 +67,7 @@ def typename(value):
     import mindtorch_v2 as torch
 
     if isinstance(value, torch.Tensor):
-        kinds = {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "bool": "Bool"}
-        return f"torch.{kinds[str(value.dtype).rpartition('.')[2]]}Tensor"
+        return f"torch.{value.dtype._scalar_type}Tensor"
     named = value if hasattr(value, "__qualname__") or hasattr(value, "__name__") else type(value)
     module = getattr(named, "__module__", None) or ""
     name = getattr(named, "__qualname__", None) or named.__name__

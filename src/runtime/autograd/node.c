@@ -475,8 +475,6 @@ static mt_status save(mt__saved *slot, mt_tensor *t, bool is_output)
 
 static mt_status changed_since(const mt_node *node, const mt__saved *saved)
 {
-    static const char *const types[] = {"BoolTensor", "IntTensor", "LongTensor", "FloatTensor",
-                                        "DoubleTensor"};
     const mt_tensor *t = saved->tensor;
     char origin[96] = "";
     const char *maker = saved->is_output     ? node->name
@@ -487,11 +485,11 @@ static mt_status changed_since(const mt_node *node, const mt__saved *saved)
                  maker);
     return mt__fail(MT_E_RUNTIME,
                     "one of the variables needed for gradient computation has been modified by an inplace "
-                    "operation: [torch.%s "
+                    "operation: [torch.%sTensor "
                     "%s]%s is at version %u; expected version %u instead. Hint: enable anomaly detection to "
                     "find the operation "
                     "that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).",
-                    types[t->dtype], mt__shape_text(t->dims, t->rank), origin, *mt__version(t),
+                    mt__scalar_type(t->dtype), mt__shape_text(t->dims, t->rank), origin, *mt__version(t),
                     saved->version);
 }
 

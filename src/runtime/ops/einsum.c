@@ -402,6 +402,9 @@ mt_status mt__composite_einsum(mt__call *call)
     if (mt__arg_given(call, 2))
         return mt__fail(MT_E_NOT_IMPLEMENTED,
                         "einsum(): path is not supported: operands are multiplied from left to right");
+    for (uint32_t i = 0; i < operands->count; i++)
+        if (operands->as.tensors[i] == NULL)
+            return mt__fail(MT_E_TYPE, "einsum(): operand %u is None", i);
     e.count = (int)operands->count;
     memcpy(xs, operands->as.tensors, operands->count * sizeof *xs);
     mt_status status = read_equation(&e, call->args[0].as.text, xs);

@@ -25,14 +25,9 @@ static bool same_shape(const mt_tensor *a, const mt_tensor *b)
 
 /* ------------------------------------------------------------------------------------------ in-place outputs */
 
-static int category(unsigned dtype)
-{
-    return dtype >= MT_FLOAT32 ? 2 : dtype >= MT_INT32 ? 1 : 0;
-}
-
 bool mt__castable(unsigned from, unsigned to)
 {
-    return category(from) <= category(to);
+    return mt_dtype_kind_of((mt_dtype)from) <= mt_dtype_kind_of((mt_dtype)to);
 }
 
 /* First and last byte that t may touch. */

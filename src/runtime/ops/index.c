@@ -291,8 +291,6 @@ mt_status mt__infer_index_add(mt__call *call)
 
 mt_status mt__infer_embedding(mt__call *call)
 {
-    static const char *const types[] = {"BoolTensor", "IntTensor", "LongTensor", "FloatTensor",
-                                        "DoubleTensor"};
     const mt_tensor *weight = mt__arg_tensor(call, 0), *index = mt__arg_tensor(call, 1);
     int64_t dims[MT_MAX_RANK + 1];
     if (weight->rank != 2)
@@ -301,8 +299,8 @@ mt_status mt__infer_embedding(mt__call *call)
         return mt__fail(MT_E_RUNTIME,
                         "Expected tensor for argument #1 'indices' to have one of the following scalar "
                         "types: Long, Int; but got "
-                        "torch.%s instead (while checking arguments for embedding)",
-                        types[index->dtype]);
+                        "torch.%sTensor instead (while checking arguments for embedding)",
+                        mt__scalar_type(index->dtype));
     memcpy(dims, index->dims, index->rank * sizeof *dims);
     dims[index->rank] = weight->dims[1];
     return mt__empty((mt_dtype)weight->dtype, weight->device, index->rank + 1, dims, &call->outs[0]);

@@ -144,20 +144,19 @@ static mt_status expand_dim(const mt_tensor *t, const mt_value *size, int i, int
 
 mt_status mt__infer_expand(mt__call *call)
 {
-    static const char *const types[] = {"BoolTensor", "IntTensor", "LongTensor", "FloatTensor",
-                                        "DoubleTensor"};
     const mt_tensor *t = mt__arg_tensor(call, 0);
     const mt_value *size = &call->args[1];
     int64_t dims[MT_MAX_RANK], strides[MT_MAX_RANK], count = 1;
     if (size->count > MT_MAX_RANK)
         return too_many_dims(size->count);
     if (size->count < t->rank)
-        return mt__fail(MT_E_RUNTIME,
-                        "expand(torch.%s{%s}, size=%s): the number of sizes provided (%u) must be greater or "
-                        "equal to the number "
-                        "of dimensions in the tensor (%d)",
-                        types[t->dtype], mt__shape_text(t->dims, t->rank),
-                        mt__shape_text(size->as.ints, (int)size->count), size->count, t->rank);
+        return mt__fail(
+            MT_E_RUNTIME,
+            "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%u) must be greater or "
+            "equal to the number "
+            "of dimensions in the tensor (%d)",
+            mt__scalar_type(t->dtype), mt__shape_text(t->dims, t->rank),
+            mt__shape_text(size->as.ints, (int)size->count), size->count, t->rank);
     for (int i = (int)size->count - 1; i >= 0; i--) {
         mt_status status = expand_dim(t, size, i, dims, strides);
         if (status != MT_OK)

@@ -4,6 +4,15 @@
 #pragma GCC optimize("fp-contract=fast") /* polynomials: half the latency where there is FMA */
 #include "runtime/kernels/cpu/iterate.h"
 #include "runtime/kernels/cpu/vector_math.h"
+#include "runtime/kernels/formulas.h"
+
+/* of formulas.h */
+#define EXP MT__EXP
+#define EXPM1 MT__EXPM1
+#define LOG1P MT__LOG1P
+#define ERF MT__ERF
+#define TANH MT__TANH
+#define SQRT MT__SQRT
 
 #define NUMBERS_MAX 4
 
@@ -43,7 +52,7 @@ static mt_status run(mt__call *call, mt__loop *const *loops, const mt_tensor *a,
 #define GELU_FORMS(T)                                                                                        \
     MT__INLINE T gelu_exact_##T(T x)                                                                         \
     {                                                                                                        \
-        return (T)0.5 * x * ((T)1 + MT__ERF((T)(x * (T)ROOT_HALF)));                                         \
+        return MT__GELU(T, x);                                                                               \
     }                                                                                                        \
     MT__INLINE T gelu_exact_slope_##T(T x)                                                                   \
     {                                                                                                        \
@@ -52,7 +61,7 @@ static mt_status run(mt__call *call, mt__loop *const *loops, const mt_tensor *a,
     }                                                                                                        \
     MT__INLINE T gelu_tanh_##T(T x)                                                                          \
     {                                                                                                        \
-        return (T)0.5 * x * ((T)1 + MT__TANH((T)((T)ROOT_2_BY_PI * (x + (T)CUBIC * x * x * x))));            \
+        return MT__GELU_TANH(T, x);                                                                          \
     }                                                                                                        \
     MT__INLINE T gelu_tanh_slope_##T(T x)                                                                    \
     {                                                                                                        \
@@ -88,38 +97,37 @@ mt_status mt__cpu_gelu_backward(mt__call *call)
 
 /* -------------------------------------------------------------------------------------------- the others */
 
-#define SIGMOID(x) ((type)1 / ((type)1 + MT__EXP((type)(-(x)))))
-LOOPS1(silu, MT__NO_SETUP, x / ((type)1 + MT__EXP(-x)))
-LOOPS2(silu_backward, MT__NO_SETUP, a *SIGMOID(b) * ((type)1 + b * ((type)1 - SIGMOID(b))))
+LOOPS1(silu, MT__NO_SETUP, MT__SILU(type, x))
+LOOPS2(silu_backward, MT__NO_SETUP, MT__SILU_BACKWARD(type, a, b))
 
 #define SOFT                                                                                                 \
     const type beta = NUMBER(0);                                                                             \
     const type most = NUMBER(1)
-LOOPS1(softplus, SOFT, x *beta > most ? x : MT__LOG1P(MT__EXP((type)(x * beta))) / beta)
-LOOPS2(softplus_backward, SOFT, b *beta > most ? a : a * SIGMOID((type)(b * beta)))
+LOOPS1(softplus, SOFT, MT__SOFTPLUS(type, x, beta, most))
+LOOPS2(softplus_backward, SOFT, MT__SOFTPLUS_BACKWARD(type, a, b, beta, most))
 
 #define SLOPE const type slope = NUMBER(0)
-LOOPS1(leaky_relu, SLOPE, x > 0 ? x : x * slope)
-LOOPS2(leaky_relu_backward, SLOPE, b > 0 ? a : a * slope)
+LOOPS1(leaky_relu, SLOPE, MT__LEAKY_RELU(x, slope))
+LOOPS2(leaky_relu_backward, SLOPE, MT__LEAKY_RELU_BACKWARD(a, b, slope))
 
 /* numbers: alpha * scale, scale, input_scale */
 #define ELU                                                                                                  \
     const type low = NUMBER(0);                                                                              \
     const type scale = NUMBER(1);                                                                            \
     const type within = NUMBER(2)
-LOOPS1(elu, ELU, x <= 0 ? MT__EXPM1((type)(x * within)) * low : x * scale)
-LOOPS2(elu_backward, ELU, b > 0 ? a * scale : a * within * low * MT__EXP((type)(b * within)))
-LOOPS2(elu_backward_result, ELU, b > 0 ? a * scale : a * within * (b + low))
+LOOPS1(elu, ELU, MT__ELU(type, x, low, scale, within))
+LOOPS2(elu_backward, ELU, MT__ELU_BACKWARD(type, a, b, low, scale, within))
+LOOPS2(elu_backward_result, ELU, MT__ELU_BACKWARD_OF_RESULT(a, b, low, scale, within))
 
 #define BOUNDS                                                                                               \
     const type low = NUMBER(0);                                                                              \
     const type high = NUMBER(1)
-LOOPS2(hardtanh_backward, BOUNDS, b > low && b < high ? a : (type)0)
+LOOPS2(hardtanh_backward, BOUNDS, MT__HARDTANH_BACKWARD(type, a, b, low, high))
 
 #define MOST const type most = NUMBER(0)
-LOOPS2(threshold_backward, MOST, b <= most ? (type)0 : a)
-LOOPS2(tanh_backward, MT__NO_SETUP, a *((type)1 - b * b))
-LOOPS2(sigmoid_backward, MT__NO_SETUP, a *((type)1 - b) * b)
+LOOPS2(threshold_backward, MOST, MT__THRESHOLD_BACKWARD(type, a, b, most))
+LOOPS2(tanh_backward, MT__NO_SETUP, MT__TANH_BACKWARD(type, a, b))
+LOOPS2(sigmoid_backward, MT__NO_SETUP, MT__SIGMOID_BACKWARD(type, a, b))
 
 /* Kernels that take one or two tensors first, then numbers. */
 #define KERNEL(op, tensors, first_number, count)                                                             \

@@ -6,6 +6,7 @@
  */
 #include "runtime/kernels/cpu/iterate.h"
 #include "runtime/kernels/cpu/vector_math.h"
+#include "runtime/kernels/formulas.h"
 #include <tgmath.h>
 
 /* An operand that a loop can use directly: a number, or contiguous like out. */
@@ -105,8 +106,8 @@ INT_LOOPS(scaled, INT_ALPHA, (wide)a + alpha * (wide)b)
 FLOAT_LOOPS(scaled, FLOAT_ALPHA, a + alpha * b)
 TABLE_ALL(scaled)
 
-LOOPS_ALL(maximum, (a > b || a != a) ? a : b)
-LOOPS_ALL(minimum, (a < b || a != a) ? a : b)
+LOOPS_ALL(maximum, MT__MAXIMUM(a, b))
+LOOPS_ALL(minimum, MT__MINIMUM(a, b))
 
 static mt_status run_scaled(mt__call *call, bool negative, unsigned first)
 {
@@ -319,23 +320,13 @@ TABLE_FLOAT(atan2)
     {                                                                                                        \
         return run(call, op##_loops, MT_BOOL, 0, NULL);                                                      \
     }
-LOOPS_TRUTH(eq, a == b)
-LOOPS_TRUTH(ne, a != b)
-LOOPS_TRUTH(lt, a < b)
-LOOPS_TRUTH(le, a <= b)
-LOOPS_TRUTH(gt, a > b)
-LOOPS_TRUTH(ge, a >= b)
-LOOPS_TRUTH(logical_and, (a != 0) & (b != 0))
-LOOPS_TRUTH(logical_or, (a != 0) | (b != 0))
-LOOPS_TRUTH(logical_xor, (a != 0) ^ (b != 0))
+MT__TRUTHS(LOOPS_TRUTH)
 
 #define LOOPS_BITS(op, expr)                                                                                 \
     BOOL_LOOP(op, MT__NO_SETUP, expr)                                                                        \
     INT_LOOPS(op, MT__NO_SETUP, expr)                                                                        \
     TABLE_INT(op)
-LOOPS_BITS(bitwise_and, a &b)
-LOOPS_BITS(bitwise_or, a | b)
-LOOPS_BITS(bitwise_xor, a ^ b)
+MT__BITS(LOOPS_BITS)
 
 /* Ops whose kernel is their loops and nothing else. */
 #define PLAIN(op)                                                                                            \

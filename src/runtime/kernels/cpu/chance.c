@@ -235,11 +235,11 @@ mt_status mt__cpu_normal(mt__call *call)
 static void put(mt_tensor *t, int64_t i, int64_t value)
 {
     switch ((mt_dtype)t->dtype) {
-#define X(sym, T)                                                                                            \
+#define X(sym, T, ...)                                                                                       \
     case MT_##sym:                                                                                           \
         ((T *)t->data)[i] = (T)value;                                                                        \
         break;
-        MT__ALL_TYPES(X)
+        MT_DTYPE_LIST(X)
 #undef X
     default:
         break;

@@ -4,7 +4,7 @@
 #include "runtime/kernels/cpu/iterate.h"
 
 /* One element to many places. */
-#define SPREAD(sym, T)                                                                                       \
+#define SPREAD(sym, T, ...)                                                                                  \
     static void spread_##sym(char *const *p, const int64_t *step, int64_t n, const void *user)               \
     {                                                                                                        \
         const T x = *(const T *)(const void *)p[1];                                                          \
@@ -16,22 +16,22 @@
             for (int64_t i = 0; i < n; i++)                                                                  \
                 *(T *)(void *)(p[0] + i * step[0]) = x;                                                      \
     }
-MT__ALL_TYPES(SPREAD)
+MT_DTYPE_LIST(SPREAD)
 
-#define CASTS_TO(TO, to_type)                                                                                \
-    MT__LOOP1(, cast_##TO##_BOOL, bool, to_type, MT__NO_SETUP, x)                                            \
-    MT__LOOP1(, cast_##TO##_INT32, int32_t, to_type, MT__NO_SETUP, x)                                        \
-    MT__LOOP1(, cast_##TO##_INT64, int64_t, to_type, MT__NO_SETUP, x)                                        \
-    MT__LOOP1(, cast_##TO##_FLOAT32, float, to_type, MT__NO_SETUP, x)                                        \
-    MT__LOOP1(, cast_##TO##_FLOAT64, double, to_type, MT__NO_SETUP, x)
-MT__ALL_TYPES(CASTS_TO)
+/* A loop for each pair of dtypes. A list cannot be expanded within itself, so PAIRS names the dtypes again. */
+#define FROM(TO, to_type, FROM_SYM, type) MT__LOOP1(, cast_##TO##_##FROM_SYM, type, to_type, MT__NO_SETUP, x)
+#define PAIRS(X, TO, to_type)                                                                                \
+    X(TO, to_type, BOOL, bool)                                                                               \
+    X(TO, to_type, INT32, int32_t)                                                                           \
+    X(TO, to_type, INT64, int64_t) X(TO, to_type, FLOAT32, float) X(TO, to_type, FLOAT64, double)
+#define CASTS_TO(TO, to_type, ...) PAIRS(FROM, TO, to_type)
+MT_DTYPE_LIST(CASTS_TO)
 
 mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from)
 {
-#define ROW(TO, type)                                                                                        \
-    [MT_##TO] = {cast_##TO##_BOOL, cast_##TO##_INT32, cast_##TO##_INT64, cast_##TO##_FLOAT32,                \
-                 cast_##TO##_FLOAT64},
-    static mt__loop *const loops[MT_DTYPES][MT_DTYPES] = {MT__ALL_TYPES(ROW)};
+#define ENTRY(TO, to_type, FROM_SYM, type) [MT_##FROM_SYM] = cast_##TO##_##FROM_SYM,
+#define ROW(TO, to_type, ...) [MT_##TO] = {PAIRS(ENTRY, TO, to_type)},
+    static mt__loop *const loops[MT_DTYPES][MT_DTYPES] = {MT_DTYPE_LIST(ROW)};
     return loops[to][from];
 }
 
@@ -136,8 +136,8 @@ void mt__plan_copy(const mt_tensor *to, const mt_tensor *from)
     bool even = p.wants[1] == to->dtype;
     for (int i = 0; i < p.rank; i++)
         even &= p.steps[1][i] == 0;
-#define X(sym, T) [MT_##sym] = spread_##sym,
-    static mt__loop *const spreads[MT_DTYPES] = {MT__ALL_TYPES(X)};
+#define X(sym, ...) [MT_##sym] = spread_##sym,
+    static mt__loop *const spreads[MT_DTYPES] = {MT_DTYPE_LIST(X)};
 #undef X
     mt__plan_run(&p, even ? spreads[to->dtype] : mt__cast_loop((mt_dtype)to->dtype, (mt_dtype)p.wants[1]),
                  NULL);

@@ -117,12 +117,12 @@ mt_status mt__cpu_eye(mt__call *call)
     int64_t n = out->dims[0] < out->dims[1] ? out->dims[0] : out->dims[1], step = out->dims[1] + 1;
     memset(out->data, 0, (size_t)out->numel * mt__size_of(out));
     switch ((mt_dtype)out->dtype) {
-#define X(sym, T)                                                                                            \
+#define X(sym, T, ...)                                                                                       \
     case MT_##sym:                                                                                           \
         for (int64_t i = 0; i < n; i++)                                                                      \
             ((T *)out->data)[i * step] = (T)1;                                                               \
         break;
-        MT__ALL_TYPES(X)
+        MT_DTYPE_LIST(X)
 #undef X
     default:
         break;

@@ -2,7 +2,7 @@
 #include "runtime/kernels/cpu/iterate.h"
 
 /* Fills a row with one value: the copy loop would reload it each time. */
-#define SPREAD(sym, T)                                                                                       \
+#define SPREAD(sym, T, ...)                                                                                  \
     static void spread_##sym(char *const *p, const int64_t *step, int64_t n, const void *user)               \
     {                                                                                                        \
         (void)user;                                                                                          \
@@ -16,12 +16,12 @@
                 *(T *)(void *)(p[0] + i * step[0]) = x;                                                      \
         }                                                                                                    \
     }
-MT__ALL_TYPES(SPREAD)
+MT_DTYPE_LIST(SPREAD)
 
 static void fill(mt_tensor *t, const mt_value *v)
 {
-#define ENTRY(sym, T) [MT_##sym] = spread_##sym,
-    static mt__loop *const loops[] = {MT__ALL_TYPES(ENTRY)};
+#define ENTRY(sym, T, ...) [MT_##sym] = spread_##sym,
+    static mt__loop *const loops[] = {MT_DTYPE_LIST(ENTRY)};
     mt_dtype dtype = (mt_dtype)t->dtype;
     if (t->numel <= MT__GRAIN && (t->flags & MT__CONTIGUOUS) && v->kind != MT_TENSOR) {
         mt__scalar s = mt__scalar_of(dtype, v);

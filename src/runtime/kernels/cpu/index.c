@@ -239,7 +239,7 @@ mt_status mt__cpu_embedding(mt__call *call)
 /* ------------------------------------------------------------------------------------------ writing by grid */
 
 /* step: of the values; 0 if one value is written everywhere. */
-#define WRITE(sym, T)                                                                                        \
+#define WRITE(sym, T, ...)                                                                                   \
     static void put_##sym(const grid *g, T *to, const T *from, int64_t step)                                 \
     {                                                                                                        \
         for (int64_t i = 0; i < g->outers; i++)                                                              \
@@ -269,16 +269,16 @@ mt_status mt__cpu_embedding(mt__call *call)
 #define SUM_INT64(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 #define SUM_FLOAT32(a, b) ((a) + (b))
 #define SUM_FLOAT64(a, b) ((a) + (b))
-MT__ALL_TYPES(WRITE)
+MT_DTYPE_LIST(WRITE)
 
 static void write_grid(const grid *g, const mt_tensor *to, const mt_tensor *from, int64_t step, bool adds)
 {
     switch ((mt_dtype)to->dtype) {
-#define X(sym, T)                                                                                            \
+#define X(sym, T, ...)                                                                                       \
     case MT_##sym:                                                                                           \
         (adds ? add_##sym : put_##sym)(g, to->data, from->data, step);                                       \
         break;
-        MT__ALL_TYPES(X)
+        MT_DTYPE_LIST(X)
 #undef X
     default:
         break;
@@ -341,7 +341,7 @@ typedef struct embedded {
 } embedded;
 
 /* Each part of the rows reads all indices, so that every sum has a fixed order. */
-#define EMBED(sym, T)                                                                                        \
+#define EMBED(sym, T, ...)                                                                                   \
     static void embed_##sym(const embedded *e, int64_t begin, int64_t end)                                   \
     {                                                                                                        \
         const T *grad = e->grad->data;                                                                       \
@@ -365,7 +365,7 @@ static void embed_rows(int64_t begin, int64_t end, void *user)
 {
     const embedded *e = user;
     switch ((mt_dtype)e->out->dtype) {
-#define X(sym, T)                                                                                            \
+#define X(sym, T, ...)                                                                                       \
     case MT_##sym:                                                                                           \
         embed_##sym(e, begin, end);                                                                          \
         break;
@@ -491,7 +491,7 @@ static void row_begins(const rows *r, int64_t row, int64_t *at, int64_t *beside)
 #define END_PLACE                                                                                            \
     }                                                                                                        \
     }
-#define ROWS(sym, T)                                                                                         \
+#define ROWS(sym, T, ...)                                                                                    \
     static void gather_##sym(const rows *r, int64_t begin, int64_t end)                                      \
     {                                                                                                        \
         const int64_t n = r->length, step = r->at[r->rank - 1], pick = r->pick_stride;                       \
@@ -523,17 +523,17 @@ static void row_begins(const rows *r, int64_t row, int64_t *at, int64_t *beside)
         EACH_PLACE(T) *big = SUM_##sym(*big, *small);                                                        \
         END_PLACE                                                                                            \
     }
-MT__ALL_TYPES(ROWS)
+MT_DTYPE_LIST(ROWS)
 
 typedef void rows_fn(const rows *r, int64_t begin, int64_t end);
-#define X(sym, T) [MT_##sym] = gather_##sym,
-static rows_fn *const gathers[] = {MT__ALL_TYPES(X)};
+#define X(sym, T, ...) [MT_##sym] = gather_##sym,
+static rows_fn *const gathers[] = {MT_DTYPE_LIST(X)};
 #undef X
-#define X(sym, T) [MT_##sym] = scatter_##sym,
-static rows_fn *const scatters[] = {MT__ALL_TYPES(X)};
+#define X(sym, T, ...) [MT_##sym] = scatter_##sym,
+static rows_fn *const scatters[] = {MT_DTYPE_LIST(X)};
 #undef X
-#define X(sym, T) [MT_##sym] = scatter_add_##sym,
-static rows_fn *const scatter_adds[] = {MT__ALL_TYPES(X)};
+#define X(sym, T, ...) [MT_##sym] = scatter_add_##sym,
+static rows_fn *const scatter_adds[] = {MT_DTYPE_LIST(X)};
 #undef X
 
 static void gather_rows(int64_t begin, int64_t end, void *user)
@@ -611,7 +611,7 @@ mt_status mt__cpu_scatter_add(mt__call *call)
 
 /* --------------------------------------------------------------------------------------------------- nonzero */
 
-#define NONZERO(sym, T)                                                                                      \
+#define NONZERO(sym, T, ...)                                                                                 \
     static int64_t count_##sym(const T *restrict x, int64_t n)                                               \
     {                                                                                                        \
         int64_t count = 0;                                                                                   \
@@ -637,7 +637,7 @@ mt_status mt__cpu_scatter_add(mt__call *call)
                 lead[d] = 0;                                                                                 \
         }                                                                                                    \
     }
-MT__ALL_TYPES(NONZERO)
+MT_DTYPE_LIST(NONZERO)
 
 mt_status mt__cpu_nonzero(mt__call *call)
 {
@@ -647,14 +647,14 @@ mt_status mt__cpu_nonzero(mt__call *call)
         return status;
     int64_t dims[] = {0, t->rank};
     switch ((mt_dtype)t->dtype) {
-#define X(sym, T)                                                                                            \
+#define X(sym, T, ...)                                                                                       \
     case MT_##sym:                                                                                           \
         dims[0] = count_##sym(t->data, t->numel);                                                            \
         status = mt__empty(MT_INT64, t->device, 2, dims, &call->outs[0]);                                    \
         if (status == MT_OK)                                                                                 \
             list_##sym(t, dims[0], call->outs[0]->data);                                                     \
         break;
-        MT__ALL_TYPES(X)
+        MT_DTYPE_LIST(X)
 #undef X
     default:
         break;

@@ -46,11 +46,8 @@ mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from);
 /* Copies, and casts, a tensor that broadcasts to `to`. */
 void mt__plan_copy(const mt_tensor *to, const mt_tensor *from);
 
-/* The C types of dtypes: X(symbol, C type). */
-#define MT__INT_TYPES(X) X(INT32, int32_t) X(INT64, int64_t)
-#define MT__FLOAT_TYPES(X) X(FLOAT32, float) X(FLOAT64, double)
-#define MT__NUMBER_TYPES(X) MT__INT_TYPES(X) MT__FLOAT_TYPES(X)
-#define MT__ALL_TYPES(X) X(BOOL, bool) MT__NUMBER_TYPES(X)
+/* Dtypes but bool: see MT_DTYPE_LIST. */
+#define MT__NUMBER_TYPES(X) MT_DTYPES_WHOLE(X) MT_DTYPES_REAL(X)
 
 /* Loop bodies. `setup` declares what `expr` needs besides its operands: x, or a and b, or a, b and c.
  * Iterations are independent, hence ivdep (the output may be an input). First come the paths that vectorise,

@@ -1,5 +1,6 @@
 /* kernels/cpu/select.c - where, clamp, masked_fill, and ops on three tensors: addcmul, addcdiv, lerp. */
 #include "runtime/kernels/cpu/iterate.h"
+#include "runtime/kernels/formulas.h"
 #include <math.h>
 
 static mt_status run3(mt__call *call, mt__loop *const *loops, const mt_value *const operands[3],
@@ -18,10 +19,10 @@ static mt_status run3(mt__call *call, mt__loop *const *loops, const mt_value *co
 
 /* --------------------------------------------------------------------------------------------- by a condition */
 
-#define WHERE(sym, T) MT__LOOP3(, where_##sym, bool, T, T, MT__NO_SETUP, a ? b : c)
-MT__ALL_TYPES(WHERE)
-#define WHERE_ENTRY(sym, T) [MT_##sym] = where_##sym,
-static mt__loop *const where_loops[MT_DTYPES] = {MT__ALL_TYPES(WHERE_ENTRY)};
+#define WHERE(sym, T, ...) MT__LOOP3(, where_##sym, bool, T, T, MT__NO_SETUP, a ? b : c)
+MT_DTYPE_LIST(WHERE)
+#define WHERE_ENTRY(sym, T, ...) [MT_##sym] = where_##sym,
+static mt__loop *const where_loops[MT_DTYPES] = {MT_DTYPE_LIST(WHERE_ENTRY)};
 
 mt_status mt__cpu_where(mt__call *call)
 {
@@ -42,20 +43,20 @@ typedef struct bounds {
 } bounds;
 
 /* NaN is kept; if the bounds cross, the upper one wins. */
-#define CLAMP(attributes, sym, T, field)                                                                     \
-    MT__LOOP1(attributes, clamp_##sym, T, T, const T low = ((const bounds *)user)->low.field;                \
-              const T high = ((const bounds *)user)->high.field, clamp_one_##sym(x, low, high))
-#define CLAMP_ONE(sym, T)                                                                                    \
+#define CLAMP(attributes, sym, T)                                                                            \
+    MT__LOOP1(attributes, clamp_##sym, T, T, const T low = ((const bounds *)user)->low.as_##sym;             \
+              const T high = ((const bounds *)user)->high.as_##sym, clamp_one_##sym(x, low, high))
+#define CLAMP_ONE(sym, T, ...)                                                                               \
     MT__INLINE T clamp_one_##sym(T x, T low, T high)                                                         \
     {                                                                                                        \
         T y = x < low ? low : x;                                                                             \
         return y > high ? high : y;                                                                          \
     }
 MT__NUMBER_TYPES(CLAMP_ONE)
-CLAMP(, INT32, int32_t, i32)
-CLAMP(, INT64, int64_t, i64)
-CLAMP(MT__CLONES, FLOAT32, float, f32)
-CLAMP(MT__CLONES, FLOAT64, double, f64)
+#define CLAMP_WHOLE(sym, T, ...) CLAMP(, sym, T)
+#define CLAMP_REAL(sym, T, ...) CLAMP(MT__CLONES, sym, T)
+MT_DTYPES_WHOLE(CLAMP_WHOLE)
+MT_DTYPES_REAL(CLAMP_REAL)
 
 /* The bounds of dtype; those not given are the widest. */
 static bounds bounds_of(mt_dtype dtype, const mt_value *low, const mt_value *high)
@@ -75,7 +76,7 @@ static bool is_nan(const mt_value *bound)
 
 static mt_status clamp(mt__call *call, const mt_value *low, const mt_value *high)
 {
-#define CLAMP_ENTRY(sym, T) [MT_##sym] = clamp_##sym,
+#define CLAMP_ENTRY(sym, T, ...) [MT_##sym] = clamp_##sym,
     static mt__loop *const loops[MT_DTYPES] = {MT__NUMBER_TYPES(CLAMP_ENTRY)};
     if (loops[call->compute] == NULL)
         return mt__refuse_dtype(call);
@@ -113,15 +114,12 @@ MT__LOOP3(, addcmul_INT32, int32_t, int32_t, int32_t, INT_VALUE(uint32_t),
           (uint32_t)a + value * (uint32_t)b * (uint32_t)c)
 MT__LOOP3(, addcmul_INT64, int64_t, int64_t, int64_t, INT_VALUE(uint64_t),
           (uint64_t)a + value * (uint64_t)b * (uint64_t)c)
-MT__LOOP3(MT__CLONES, addcmul_FLOAT32, float, float, float, REAL_VALUE, a + value * b * c)
-MT__LOOP3(MT__CLONES, addcmul_FLOAT64, double, double, double, REAL_VALUE, a + value * b * c)
-MT__LOOP3(MT__CLONES, addcdiv_FLOAT32, float, float, float, REAL_VALUE, a + value * (b / c))
-MT__LOOP3(MT__CLONES, addcdiv_FLOAT64, double, double, double, REAL_VALUE, a + value * (b / c))
-/* From the nearer end, so that a weight of 1 yields exactly the end. */
-MT__LOOP3(MT__CLONES, lerp_FLOAT32, float, float, float, MT__NO_SETUP,
-          c < 0.5f ? a + c * (b - a) : b - (b - a) * (1.0f - c))
-MT__LOOP3(MT__CLONES, lerp_FLOAT64, double, double, double, MT__NO_SETUP,
-          c < 0.5 ? a + c * (b - a) : b - (b - a) * (1.0 - c))
+MT__LOOP3(MT__CLONES, addcmul_FLOAT32, float, float, float, REAL_VALUE, MT__ADDCMUL(a, b, c, value))
+MT__LOOP3(MT__CLONES, addcmul_FLOAT64, double, double, double, REAL_VALUE, MT__ADDCMUL(a, b, c, value))
+MT__LOOP3(MT__CLONES, addcdiv_FLOAT32, float, float, float, REAL_VALUE, MT__ADDCDIV(a, b, c, value))
+MT__LOOP3(MT__CLONES, addcdiv_FLOAT64, double, double, double, REAL_VALUE, MT__ADDCDIV(a, b, c, value))
+MT__LOOP3(MT__CLONES, lerp_FLOAT32, float, float, float, MT__NO_SETUP, MT__LERP(float, a, b, c))
+MT__LOOP3(MT__CLONES, lerp_FLOAT64, double, double, double, MT__NO_SETUP, MT__LERP(double, a, b, c))
 
 #define FIRST_THREE ((const mt_value *const[]){&call->args[0], &call->args[1], &call->args[2]})
 

@@ -5,6 +5,15 @@
 #include "runtime/kernels/cpu/iterate.h"
 #include "runtime/kernels/cpu/vector_math.h"
 #include <tgmath.h>
+#include "runtime/kernels/formulas.h"
+
+/* of formulas.h */
+#define EXP MT__EXP
+#define EXPM1 MT__EXPM1
+#define LOG1P MT__LOG1P
+#define ERF MT__ERF
+#define TANH MT__TANH
+#define SQRT MT__SQRT
 
 static mt_status run(mt__call *call, mt__loop *const *loops, mt_dtype gives)
 {
@@ -53,12 +62,12 @@ FLOAT_LOOPS(abs, fabs(x))
 KERNEL(abs, call->compute, NULL, abs_i32, abs_i64, abs_f32, abs_f64)
 
 INT_LOOPS(sign, (x > 0) - (x < 0))
-FLOAT_LOOPS(sign, x != x ? (type)0 : (type)((x > 0) - (x < 0)))
+FLOAT_LOOPS(sign, MT__SIGN(type, x))
 KERNEL(sign, call->compute, same_bool, sign_i32, sign_i64, sign_f32, sign_f64)
 
 BOOL_LOOP(relu, x)
 INT_LOOPS(relu, x > 0 ? x : 0)
-FLOAT_LOOPS(relu, x < 0 ? (type)0 : x) /* NaN is kept */
+FLOAT_LOOPS(relu, MT__RELU(type, x))
 KERNEL(relu, call->compute, relu_bool, relu_i32, relu_i64, relu_f32, relu_f64)
 
 /* Integers need no rounding. */
@@ -81,11 +90,11 @@ REAL(log, MT__LOG(x))
 REAL(log1p, MT__LOG1P(x))
 REAL(log2, log2(x))
 REAL(sqrt, MT__SQRT(x))
-REAL(rsqrt, (type)1 / MT__SQRT(x))
-REAL(reciprocal, (type)1 / x)
+REAL(rsqrt, MT__RSQRT(type, x))
+REAL(reciprocal, MT__RECIPROCAL(type, x))
 REAL(tan, tan(x))
 REAL(tanh, MT__TANH(x))
-REAL(sigmoid, (type)1 / ((type)1 + MT__EXP(-x)))
+REAL(sigmoid, MT__SIGMOID(type, x))
 REAL(erf, MT__ERF(x))
 
 /* Angles too large for the fast reduction, infinities and NaN are redone by libm. */

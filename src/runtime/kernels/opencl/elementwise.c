@@ -1,15 +1,28 @@
 /* kernels/opencl/elementwise.c - every elementwise op as expressions: for floats, integers and bools.
  *
- * The semantics are those of kernels/cpu (binary.c, unary.c, activation.c, select.c), line by line.
+ * Most formulas of floats are in kernels/formulas.h, for all devices. The others' semantics are those of
+ * kernels/cpu (binary.c, unary.c, activation.c, select.c), line by line.
  */
 #include "runtime/kernels/opencl/npu.h"
+#include "runtime/kernels/formulas.h"
 #include "runtime/ops/reduce.h"
+
+/* of formulas.h */
+#define EXP exp
+#define EXPM1 expm1
+#define LOG1P log1p
+#define ERF erf
+#define TANH tanh
+#define SQRT sqrt
+#define TEXT(formula) TEXT_OF(formula)
+#define TEXT_OF(...) #__VA_ARGS__
 
 /* X(op, kernel's name, operands, numbers, for floats, for integers, for bools, returns a bool)
  *   operands and numbers: positions of arguments, with ? before one that is read as bool. A NULL expression:
  *   the dtype is refused. */
 #define BINARY(X, op, real, whole, truth) X(op, op, "01", "", real, whole, truth, false)
-#define COMPARE(X, op, all) X(op, op, "01", "", all, all, all, true)
+#define TRUTH_ROW(op, all) X(op, op, "01", "", TEXT(all), TEXT(all), TEXT(all), true)
+#define BITS_ROW(op, all) X(op, op, "01", "", NULL, TEXT(all), TEXT(all), false)
 #define UNARY(X, op, real, whole, truth) X(op, op, "0", "", real, whole, truth, false)
 #define FLOATS(X, op, real) X(op, op, "0", "", real, NULL, NULL, false)
 #define TRUTHS(X, op, real, other) X(op, op, "0", "", real, other, other, true)
@@ -24,26 +37,14 @@
     BINARY(X, div, "a / b", NULL, NULL)                                                                      \
     BINARY(X, floor_divide, "real_quotient(a, b)", "floor_quotient(a, DIVISOR(b))", NULL)                    \
     BINARY(X, remainder, "real_rest(a, b)", "floor_rest(a, DIVISOR(b))", NULL)                               \
-    BINARY(X, maximum, "(a > b || a != a) ? a : b", "a > b ? a : b", "a | b")                                \
-    BINARY(X, minimum, "(a < b || a != a) ? a : b", "a < b ? a : b", "a & b")                                \
+    BINARY(X, maximum, TEXT(MT__MAXIMUM(a, b)), "a > b ? a : b", "a | b")                                    \
+    BINARY(X, minimum, TEXT(MT__MINIMUM(a, b)), "a < b ? a : b", "a & b")                                    \
     BINARY(X, atan2, "atan2(a, b)", NULL, NULL)                                                              \
-    COMPARE(X, eq, "a == b")                                                                                 \
-    COMPARE(X, ne, "a != b")                                                                                 \
-    COMPARE(X, lt, "a < b")                                                                                  \
-    COMPARE(X, le, "a <= b")                                                                                 \
-    COMPARE(X, gt, "a > b")                                                                                  \
-    COMPARE(X, ge, "a >= b")                                                                                 \
-    COMPARE(X, logical_and, "(a != 0) & (b != 0)")                                                           \
-    COMPARE(X, logical_or, "(a != 0) | (b != 0)")                                                            \
-    COMPARE(X, logical_xor, "(a != 0) ^ (b != 0)")                                                           \
-    BINARY(X, bitwise_and, NULL, "a & b", "a & b")                                                           \
-    BINARY(X, bitwise_or, NULL, "a | b", "a | b")                                                            \
-    BINARY(X, bitwise_xor, NULL, "a ^ b", "a ^ b")                                                           \
     UNARY(X, neg, "-a", "-a", NULL)                                                                          \
     UNARY(X, abs, "fabs(a)", "a < 0 ? -a : a", NULL)                                                         \
-    UNARY(X, sign, "(T)((a > 0) - (a < 0))", "(a > 0) - (a < 0)", "a")                                       \
-    X(sgn, sign, "0", "", "(T)((a > 0) - (a < 0))", "(a > 0) - (a < 0)", "a", false)                         \
-    UNARY(X, relu, "a < 0 ? (T)0 : a", "a > 0 ? a : 0", NULL)                                                \
+    UNARY(X, sign, TEXT(MT__SIGN(T, a)), "(a > 0) - (a < 0)", "a")                                           \
+    X(sgn, sign, "0", "", TEXT(MT__SIGN(T, a)), "(a > 0) - (a < 0)", "a", false)                             \
+    UNARY(X, relu, TEXT(MT__RELU(T, a)), "a > 0 ? a : 0", NULL)                                              \
     UNARY(X, floor, "floor(a)", "a", NULL)                                                                   \
     UNARY(X, ceil, "ceil(a)", "a", NULL)                                                                     \
     UNARY(X, round, "rint(a)", "a", NULL)                                                                    \
@@ -54,41 +55,44 @@
     FLOATS(X, log1p, "log1p(a)")                                                                             \
     FLOATS(X, log2, "log2(a)")                                                                               \
     FLOATS(X, sqrt, "sqrt(a)")                                                                               \
-    FLOATS(X, rsqrt, "(T)1 / sqrt(a)")                                                                       \
-    FLOATS(X, reciprocal, "(T)1 / a")                                                                        \
+    FLOATS(X, rsqrt, TEXT(MT__RSQRT(T, a)))                                                                  \
+    FLOATS(X, reciprocal, TEXT(MT__RECIPROCAL(T, a)))                                                        \
     FLOATS(X, sin, "sin(a)")                                                                                 \
     FLOATS(X, cos, "cos(a)")                                                                                 \
     FLOATS(X, tan, "tan(a)")                                                                                 \
     FLOATS(X, tanh, "tanh(a)")                                                                               \
-    FLOATS(X, sigmoid, "SIGMOID(a)")                                                                         \
+    FLOATS(X, sigmoid, TEXT(MT__SIGMOID(T, a)))                                                              \
     FLOATS(X, erf, "erf(a)")                                                                                 \
     TRUTHS(X, isnan, "a != a", "0")                                                                          \
     TRUTHS(X, isinf, "isinf(a)", "0")                                                                        \
     TRUTHS(X, isfinite, "isfinite(a)", "1")                                                                  \
     TRUTHS(X, logical_not, "a == 0", "a == 0")                                                               \
     UNARY(X, bitwise_not, NULL, "~a", "!a")                                                                  \
-    FLOATS(X, gelu, "(T)0.5 * a * ((T)1 + erf(a * (T)0.70710678118654752440))")                              \
-    FLOATS(X, silu, "a / ((T)1 + exp(-a))")                                                                  \
-    X(softplus, softplus, "0", "12", "a * k0 > k1 ? a : log1p(exp(a * k0)) / k0", NULL, NULL, false)         \
-    X(leaky_relu, leaky_relu, "0", "1", "a > 0 ? a : a * k0", NULL, NULL, false)                             \
-    X(elu, elu, "0", "123", "a <= 0 ? expm1(a * k2) * k0 * k1 : a * k1", NULL, NULL, false)                  \
+    FLOATS(X, gelu, TEXT(MT__GELU(T, a)))                                                                    \
+    FLOATS(X, silu, TEXT(MT__SILU(T, a)))                                                                    \
+    X(softplus, softplus, "0", "12", TEXT(MT__SOFTPLUS(T, a, k0, k1)), NULL, NULL, false)                    \
+    X(leaky_relu, leaky_relu, "0", "1", TEXT(MT__LEAKY_RELU(a, k0)), NULL, NULL, false)                      \
+    X(elu, elu, "0", "123", TEXT(MT__ELU(T, a, (k0 * k1), k1, k2)), NULL, NULL, false)                       \
     X(where, where, "?012", "", "a ? b : c", "a ? b : c", "a ? b : c", false)                                \
     X(masked_fill, masked_fill, "?120", "", "a ? b : c", "a ? b : c", "a ? b : c", false)                    \
-    X(addcmul, addcmul, "012", "3", "a + k0 * b * c", "a + k0 * b * c", NULL, false)                         \
-    X(addcdiv, addcdiv, "012", "3", "a + k0 * (b / c)", NULL, NULL, false)                                   \
-    X(lerp, lerp, "012", "", "c < (T)0.5 ? a + c * (b - a) : b - (b - a) * ((T)1 - c)", NULL, NULL, false)   \
-    X(xlogy, xlogy, "01", "", "b != b ? b : a == 0 ? (T)0 : a * log(b)", NULL, NULL, false)                  \
-    X(threshold_backward, threshold_backward, "01", "2", "b <= k0 ? (T)0 : a", NULL, NULL, false)            \
-    X(tanh_backward, tanh_backward, "01", "", "a * ((T)1 - b * b)", NULL, NULL, false)                       \
-    X(sigmoid_backward, sigmoid_backward, "01", "", "a * ((T)1 - b) * b", NULL, NULL, false)                 \
-    X(gelu_backward, gelu_backward, "01", "", "a * gelu_slope(b)", NULL, NULL, false)                        \
-    X(silu_backward, silu_backward, "01", "", "a * SIGMOID(b) * ((T)1 + b * ((T)1 - SIGMOID(b)))", NULL,     \
-      NULL, false)                                                                                           \
-    X(softplus_backward, softplus_backward, "01", "23", "b * k0 > k1 ? a : a * SIGMOID(b * k0)", NULL, NULL, \
+    X(addcmul, addcmul, "012", "3", TEXT(MT__ADDCMUL(a, b, c, k0)), TEXT(MT__ADDCMUL(a, b, c, k0)), NULL,    \
       false)                                                                                                 \
-    X(leaky_relu_backward, leaky_relu_backward, "01", "2", "b > 0 ? a : a * k0", NULL, NULL, false)          \
-    X(hardtanh_backward, hardtanh_backward, "01", "23", "b > k0 && b < k1 ? a : (T)0", NULL, NULL, false)    \
-    X(elu_backward, elu_backward, "05", "123", "b > 0 ? a * k1 : a * k2 * k0 * k1 * exp(b * k2)", NULL,      \
+    X(addcdiv, addcdiv, "012", "3", TEXT(MT__ADDCDIV(a, b, c, k0)), NULL, NULL, false)                       \
+    X(lerp, lerp, "012", "", TEXT(MT__LERP(T, a, b, c)), NULL, NULL, false)                                  \
+    X(xlogy, xlogy, "01", "", "b != b ? b : a == 0 ? (T)0 : a * log(b)", NULL, NULL, false)                  \
+    X(threshold_backward, threshold_backward, "01", "2", TEXT(MT__THRESHOLD_BACKWARD(T, a, b, k0)), NULL,    \
+      NULL, false)                                                                                           \
+    X(tanh_backward, tanh_backward, "01", "", TEXT(MT__TANH_BACKWARD(T, a, b)), NULL, NULL, false)           \
+    X(sigmoid_backward, sigmoid_backward, "01", "", TEXT(MT__SIGMOID_BACKWARD(T, a, b)), NULL, NULL, false)  \
+    X(gelu_backward, gelu_backward, "01", "", "a * gelu_slope(b)", NULL, NULL, false)                        \
+    X(silu_backward, silu_backward, "01", "", TEXT(MT__SILU_BACKWARD(T, a, b)), NULL, NULL, false)           \
+    X(softplus_backward, softplus_backward, "01", "23", TEXT(MT__SOFTPLUS_BACKWARD(T, a, b, k0, k1)), NULL,  \
+      NULL, false)                                                                                           \
+    X(leaky_relu_backward, leaky_relu_backward, "01", "2", TEXT(MT__LEAKY_RELU_BACKWARD(a, b, k0)), NULL,    \
+      NULL, false)                                                                                           \
+    X(hardtanh_backward, hardtanh_backward, "01", "23", TEXT(MT__HARDTANH_BACKWARD(T, a, b, k0, k1)), NULL,  \
+      NULL, false)                                                                                           \
+    X(elu_backward, elu_backward, "05", "123", TEXT(MT__ELU_BACKWARD(T, a, b, (k0 * k1), k1, k2)), NULL,     \
       NULL, false)
 
 #define X(op, kernel, operands, numbers, real, whole, truth, gives)                                          \
@@ -98,13 +102,11 @@
 #define PLACE                                                                                                \
     "((a < -k0 || a >= k0) ? (fault_at(fault, FAULT_PICK, a, k2, k0), (T)0) : a < 0 ? a + k0 : a) * k1"
 const mt__expression mt__expressions[MT__EXPRESSIONS] = {
-    ROWS(X)[MT__TANH_GELU] =
-        {"gelu_tanh", "0", "",
-         "(T)0.5 * a * ((T)1 + tanh((T)0.79788456080286535588 * (a + (T)0.044715 * a * a * a)))", NULL, NULL,
-         false},
+    ROWS(X) MT__TRUTHS(TRUTH_ROW) MT__BITS(
+        BITS_ROW)[MT__TANH_GELU] = {"gelu_tanh", "0", "", TEXT(MT__GELU_TANH(T, a)), NULL, NULL, false},
     [MT__TANH_GELU_BACKWARD] = {"gelu_tanh_backward", "01", "", "a * gelu_tanh_slope(b)", NULL, NULL, false},
-    [MT__ELU_OF_RESULT] = {"elu_backward_of_result", "01", "012", "b > 0 ? a * k1 : a * k2 * (b + k0 * k1)",
-                           NULL, NULL, false},
+    [MT__ELU_OF_RESULT] = {"elu_backward_of_result", "01", "012",
+                           TEXT(MT__ELU_BACKWARD_OF_RESULT(a, b, (k0 * k1), k1, k2)), NULL, NULL, false},
     [MT__POW] = {"pow", "01", "", "pow(a, b)", "int_power(a, b)", NULL, false},
     [MT__SQUARE] = {"square", "0", "", "a * a", NULL, NULL, false},
     [MT__CUBE] = {"cube", "0", "", "a * a * a", NULL, NULL, false},

@@ -32,8 +32,8 @@ enum mt__family_id {
     ((uint64_t)(family) << 56 | (uint64_t)(dtype) << 52 | (uint64_t)(variant))
 
 /* Dtypes as bits. */
-#define MT__OF_REAL (1u << MT_FLOAT32 | 1u << MT_FLOAT64)
-#define MT__OF_WHOLE (1u << MT_INT32 | 1u << MT_INT64)
+#define MT__OF_REAL ((unsigned)MT_REAL_DTYPES)
+#define MT__OF_WHOLE ((unsigned)MT_WHOLE_DTYPES)
 #define MT__OF_TRUTH (1u << MT_BOOL)
 #define MT__OF_NUMBER (MT__OF_REAL | MT__OF_WHOLE)
 #define MT__OF_ANY (MT__OF_NUMBER | MT__OF_TRUTH)

@@ -44,13 +44,12 @@ static char *write_step(const void *user, const mt__npu *npu, char *name, size_t
     return NULL;
 }
 
-/* The name identifies the formula: there are few. */
-static uint64_t hash(const char *name)
+static uint64_t number_of(const char *text)
 {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (; *name != 0; name++)
-        h = (h ^ (unsigned char)*name) * 0x100000001b3u;
-    return h >> 16;
+    uint64_t i = 0;
+    while (mt__formulas[i] != NULL && mt__formulas[i]->text != text)
+        i++;
+    return i;
 }
 
 mt_status mt__npu_optimizer_step(const mt__device_step *s)
@@ -69,7 +68,8 @@ mt_status mt__npu_optimizer_step(const mt__device_step *s)
     if (h.status == MT_OK)
         h.status = mt__launch_begin(&l, s->param->device);
     if (h.status == MT_OK)
-        h.status = mt__npu_kernel(l.npu, MT__KEY(MT__OPTIM, dtype, hash(s->source.name)), write_step, s, &k);
+        h.status =
+            mt__npu_kernel(l.npu, MT__KEY(MT__OPTIM, dtype, number_of(s->source.text)), write_step, s, &k);
     if (h.status == MT_OK) {
         mt__launch_long(&l, s->param->numel);
         mt__launch_long(&l, s->row);

@@ -70,7 +70,6 @@ T real_quotient(T a, T b)
     T whole = floor(q);
     return q - whole > (T)0.5 ? whole + 1 : whole;
 }
-#define SIGMOID(x) ((T)1 / ((T)1 + exp(-(x))))
 T gelu_tanh_slope(T x)
 {
     T t = tanh((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x));

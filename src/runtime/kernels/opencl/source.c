@@ -7,7 +7,7 @@
 
 static const struct {
     const char *name, *type, *without_sign, *lowest, *highest;
-} dtypes[] = {
+} dtypes[MT_DTYPES] = {
     [MT_BOOL] = {"bool", "uchar", "uchar", "0", "1"},
     [MT_INT32] = {"i32", "int", "uint", "INT_MIN", "INT_MAX"},
     [MT_INT64] = {"i64", "long", "ulong", "LONG_MIN", "LONG_MAX"},
@@ -27,10 +27,11 @@ const char *mt__cl_suffix(mt_dtype dtype)
 
 void mt__cl_begin(FILE *f, const mt__npu *npu, mt_dtype dtype)
 {
+    mt_dtype_kind kind = mt_dtype_kind_of(dtype);
     fprintf(f, "#define T %s\n#define UT %s\n#define LOWEST %s\n#define HIGHEST %s\n", dtypes[dtype].type,
             dtypes[dtype].without_sign, dtypes[dtype].lowest, dtypes[dtype].highest);
-    fprintf(f, "#define TRUTH %d\n#define WHOLE %d\n#define REAL %d\n#define BYTES %d\n", dtype == MT_BOOL,
-            dtype == MT_INT32 || dtype == MT_INT64, dtype >= MT_FLOAT32, (int)mt_dtype_bytes(dtype));
+    fprintf(f, "#define TRUTH %d\n#define WHOLE %d\n#define REAL %d\n#define BYTES %d\n",
+            kind == MT_KIND_TRUTH, kind == MT_KIND_WHOLE, kind == MT_KIND_REAL, (int)mt_dtype_bytes(dtype));
     fprintf(f, "#define HAS_F64 %d\n#define HAS_I64_ATOMICS %d\n#define GROUP %d\n#define FLAT %d\n%s",
             npu->properties.has_float64, npu->properties.has_int64_atomics, MT__GROUP, MT__FLAT,
             mt__cl_prelude);
