@@ -25,6 +25,19 @@ def test_the_gradient_of_atan2_at_the_origin_is_zero():
     assert y.grad.tolist() == [0, 0] and x.grad.tolist() == [0, -1]
 
 
+def test_repeat_cat_and_stack_of_one_element_many_times():
+    """All of the result is written: a part of it was taken for contiguous memory."""
+    one = torch.full((1,), 2.0, dtype=torch.float64)
+    for rows in (3, 5, 6, 40):
+        x = one.as_strided((rows, 1), (0, 0))
+        for _ in range(3):
+            junk = torch.full((rows * 3, 2), 7.0, dtype=torch.float64)
+            del junk
+            assert x.repeat(3, 2).tolist() == [[2.0, 2.0]] * (3 * rows)
+            assert torch.cat([x, x * 2], 1).tolist() == [[2.0, 4.0]] * rows
+            assert torch.stack([x[:, 0], x[:, 0]], 1).tolist() == [[2.0, 2.0]] * rows
+
+
 # -------------------------------------------------------------------------------------------------------- programs
 
 
