@@ -578,6 +578,11 @@ def mixed_dtypes(made):
     return len({a.memory.dtype for a in _arrays(made)}) > 1 or any(isinstance(v, Dtype) for v in [*made.args, *made.kwargs.values()])
 
 
+def at_threshold(made):
+    beta, threshold = (made.args[i] if len(made.args) > i else made.kwargs.get(n, d) for i, n, d in ((1, "beta", 1), (2, "threshold", 20)))
+    return bool(np.any(made.args[0].memory * beta == threshold))
+
+
 def near_bounds(made):
     x = made.args[0].memory
     return x.dtype.kind == "f" and bool(np.any(~((x > 1e-6) & (x < 1 - 1e-6))))
@@ -593,6 +598,7 @@ KNOWN = [
     ("floor_divide_", "backward: only ours fails", "not implemented", "of a view PyTorch gives zeros: its CopySlices ignores that there is no derivative"),
     ("rms_norm", "strides of result", None, "PyTorch's is contiguous, ours like its operand"),
     ("roll", "call: only ours fails", no_elements, "of no elements: PyTorch does not look at dims"),
+    ("softplus", "second gradient", at_threshold, "exactly at the threshold: PyTorch's is zero"),
     ("norm", "call: only theirs fails", "match any schema", "PyTorch's overloads have no default for p"),
     ("rsub", "call: only theirs fails", "match any schema", "alpha=True"),
     ("sum_dim mean_dim", "call: only ours fails", 'missing 1 required', "PyTorch took the overload without dim"),
