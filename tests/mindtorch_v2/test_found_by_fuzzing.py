@@ -1,6 +1,7 @@
 """What tests/stress/differential found, each as a small program. Expected values are PyTorch's."""
 import math
 
+import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
@@ -17,6 +18,20 @@ def test_arange_of_integers_needs_a_whole_step():
         torch.arange(0, 7, 0.5, dtype=torch.int64)
     assert torch.arange(0, 7, 1.5, dtype=torch.int64).tolist() == [0, 1, 2, 3, 4, 5, 6]
     assert torch.arange(0, 7, 1.5, dtype=torch.int32).tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("dtype, large", [(torch.float32, -1e30), (torch.float64, 1e200)])
+def test_layer_norm_of_elements_whose_squares_overflow(each_device, dtype, large):
+    """float32 as in float64, float64 as of the same row scaled; PyTorch gives nan, and this gave zeros."""
+    for row in ([large, 1, 2], [large, -large, 0, 0], [large] * 4):
+        x = torch.tensor([row, [1.0, 2.0, 3.0, 5.0][: len(row)]], dtype=dtype, requires_grad=True)
+        y = torch.nn.functional.layer_norm(x, (len(row),))
+        small = np.array([np.array(row) / abs(large), x[1].tolist()])
+        want = (small - small.mean(1, keepdims=True)) / np.sqrt(small.var(1, keepdims=True) + [[0 if small[0].var() else 1], [1e-5]])
+        np.testing.assert_allclose(y.detach().cpu().numpy(), want, rtol=1e-5)
+        y[1, 0].backward()
+        assert np.isfinite(x.grad.cpu().numpy()).all() and not x.grad.cpu().numpy()[0].any()
+    assert torch.nn.functional.layer_norm(torch.tensor([[np.inf, 1.0]], dtype=dtype), (2,)).isnan().all()
 
 
 def test_the_gradient_of_atan2_at_the_origin_is_zero():
