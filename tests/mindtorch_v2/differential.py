@@ -465,7 +465,7 @@ def _close(a, b, loose, coarse):
         return np.array_equal(a, b)
     tolerance = (2e-4 if coarse or a.dtype == np.float32 else 1e-9) * loose
     with np.errstate(all="ignore"):
-        size = np.max(np.abs(b[np.isfinite(b)]), initial=1e-3)
+        size = np.max(np.abs(b[np.isfinite(b)]), initial=1e-2 if coarse else 1e-3)  # below it, what is left of terms that cancel
         return np.allclose(a, b, rtol=tolerance, atol=tolerance * min(size, 1e6), equal_nan=True)
 
 
@@ -578,6 +578,11 @@ def mixed_dtypes(made):
     return len({a.memory.dtype for a in _arrays(made)}) > 1 or any(isinstance(v, Dtype) for v in [*made.args, *made.kwargs.values()])
 
 
+def at_threshold(made):
+    beta, threshold = (made.args[i] if len(made.args) > i else made.kwargs.get(n, d) for i, n, d in ((1, "beta", 1), (2, "threshold", 20)))
+    return bool(np.any(made.args[0].memory * beta == threshold))
+
+
 def near_bounds(made):
     x = made.args[0].memory
     return x.dtype.kind == "f" and bool(np.any(~((x > 1e-6) & (x < 1 - 1e-6))))
@@ -586,18 +591,21 @@ def near_bounds(made):
 # (op, what differs, a word of the details or a condition) -> why. None: any. docs/parity.md explains them to users.
 KNOWN = [
     ("nonzero", "strides of result", None, "PyTorch returns the transpose of what it computed"),
-    ("index flip binary_cross_entropy _to_copy index_put", "strides of result", None, "ours is contiguous, PyTorch's like an operand's"),
+    ("index flip binary_cross_entropy _to_copy index_put scaled_dot_product_attention", "strides of result", None, "ours is contiguous, PyTorch's like an operand's"),
     ("conv1d conv2d convolution batch_norm native_batch_norm max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d", "strides of result", None,
      "PyTorch keeps channels_last there"),
     ("logical_and_ logical_or_ logical_xor_ logical_not_", "call: only ours fails", None, "PyTorch keeps the old history, whose gradient is wrong for the new values"),
     ("floor_divide_", "backward: only ours fails", "not implemented", "of a view PyTorch gives zeros: its CopySlices ignores that there is no derivative"),
+    ("rms_norm", "strides of result", None, "PyTorch's is contiguous, ours like its operand"),
+    ("roll", "call: only ours fails", no_elements, "of no elements: PyTorch does not look at dims"),
+    ("softplus", "second gradient", at_threshold, "exactly at the threshold: PyTorch's is zero"),
     ("norm", "call: only theirs fails", "match any schema", "PyTorch's overloads have no default for p"),
     ("rsub", "call: only theirs fails", "match any schema", "alpha=True"),
     ("sum_dim mean_dim", "call: only ours fails", 'missing 1 required', "PyTorch took the overload without dim"),
     ("logsumexp", "call: only theirs fails", "broadcast shape", "PyTorch fails for an empty list of dims"),
     ("std var", "values of result", equal_elements, "equal elements: PyTorch's is a rounding error, ours zero"),
-    ("std var", "second gradient", no_dims, "likewise"),
     ("std var", "gradient", no_dims, "PyTorch divides by zero for an empty list of dims"),
+    ("std var", "second gradient", no_dims, "likewise"),
     ("mse_loss smooth_l1_loss", "gradient", broadcasts, "of shapes that broadcast, aten's own gradient is wrong (torch.nn.functional expands them first)"),
     ("batch_norm native_batch_norm", "gradient", strided_weight, "PyTorch ignores the stride of weight"),
     ("layer_norm native_layer_norm batch_norm native_batch_norm", "second backward: only theirs fails", "proper Tensor", "a defect of PyTorch: no weight"),
@@ -606,6 +614,7 @@ KNOWN = [
     ("std var", "gradient", equal_elements, "equal elements: rounding of a zero"),
     ("layer_norm native_layer_norm batch_norm native_batch_norm", "gradient", no_spread, "equal elements: rounding of a zero, times 1 / sqrt(eps)"),
     ("layer_norm native_layer_norm batch_norm native_batch_norm", "second gradient", no_spread, "equal elements: rounding of a zero, times 1 / eps"),
+    ("batch_norm native_batch_norm", "values of result", no_spread, "equal elements: rounding of a zero, times 1 / sqrt(eps)"),
     ("layer_norm native_layer_norm", "values of result", odd_values, "squares that overflow: PyTorch gives nan; of infinity: its mean is nan"),
     ("layer_norm native_layer_norm", "gradient", odd_values, "squares that overflow, infinite weights: PyTorch gives nan in more places"),
     ("layer_norm native_layer_norm", "second gradient", odd_values, "likewise"),
@@ -630,12 +639,15 @@ KNOWN = [
     ("convolution conv1d conv2d", "values of result", odd_values, "infinite weights: ours multiplies them with the zeros of the padding"),
     ("lerp lerp_", "values of result", odd_values, "1e30 overflows in another order of operations"),
     ("binary_cross_entropy_with_logits", "fails at call", broadcasts, "a pos_weight of more dims"),
+    ("binary_cross_entropy_with_logits", "call: only theirs fails", "broadcast shape", "a weight of more dims than the input"),
     ("masked_fill", "call: only theirs fails", "Autograd not support dtype", "the result is bool, and has no gradient"),
     ("relu6 relu6_ hardtanh hardtanh_", "gradient", odd_values, "at nan: PyTorch's vectors give 0, its remainders the gradient"),
+    ("elu", "gradient", odd_values, "at nan: PyTorch's gradient is a number"),
+    ("elu", "second gradient", odd_values, "likewise"),
     ("pow_tensor", "gradient", mixed_dtypes, "the logarithm of integers is a float32"),
     ("mse_loss smooth_l1_loss binary_cross_entropy_with_logits", "strides of result", None, "ours is contiguous, PyTorch's like an operand's"),
     ("kl_div", "gradient", no_elements, "of no elements: 0 times nan"),
-    ("linalg_vector_norm", "values of result", odd_values, "1e30 squared overflows in PyTorch"),
+    ("linalg_vector_norm norm", "values of result", odd_values, "1e30 squared overflows in PyTorch"),
     ("xlogy", "second gradient", odd_values, "at infinity"),
     ("gelu", "values of result", odd_values, "at infinity: PyTorch's vectors give nan"),
     ("index_add_", "call: only ours fails", "size 0", "an index into nothing"),

@@ -471,7 +471,7 @@ KNOWN = [
     ("another exception", "the graph a second time", None, "see above: the graph may run again here, and then something else fails"),
     ("requires_grad", "False / True", _has("grad"), "gradients that are views of each other: PyTorch tracks one with the other"),
     ("grad_fn", " / SumBackward0", None, "the derivative of a derivative: sums over dims of size 1 are views here"),
-    ("grad_fn", "IndexPutBackward0 / IndexPutImplBackward0", None, "likewise, another name"),
+    ("grad_fn", "IndexPutBackward0 / IndexPutImplBackward0", None, "the derivative of indexing: PyTorch's node has another name"),
     ("grad_fn", "BackwardBackward0", None, "the derivative of a derivative: PyTorch's is an op of its own, ours several"),
     ("retains_grad", "False / True", _has("require"), "PyTorch leaves retains_grad set after detach_()"),
     ("version", "", _has("set_data"), "after x.data = y a view counts changes for itself; in PyTorch with its old base"),

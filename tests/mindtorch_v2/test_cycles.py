@@ -1,5 +1,6 @@
 """References in a circle: contexts that hold their results, gradients that hold their parameters. The collector frees them."""
 import gc
+import threading
 import weakref
 
 import pytest
@@ -149,3 +150,30 @@ def test_views_slices_and_hooks_in_the_circle():
         del w, y
     assert allocated() == before
     assert not gc.garbage
+
+
+def test_circles_of_several_threads():
+    """Collections, and runs of the engine over a shared leaf, at once."""
+    shared, wrong = torch.ones(50, requires_grad=True), []
+    before = allocated()
+
+    def work():
+        try:
+            for _ in range(40):
+                w = [torch.ones(50, requires_grad=True) for _ in range(3)]
+                sum((x * x * shared).tanh() for x in w).sum().backward(create_graph=True)
+                (w[0].grad * w[1].grad).sum().backward()
+                v = w[2] * 1
+                v[3:9] *= shared[3:9]
+                g, = torch.autograd.grad((v * v).sum(), [w[2]], create_graph=True)
+                (g * g).sum().backward()
+        except Exception as error:  # noqa: BLE001: for the main thread
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    shared.grad = None
+    assert not wrong and allocated() == before

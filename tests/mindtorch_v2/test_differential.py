@@ -1,5 +1,7 @@
 """Random calls of every op, and random programs, beside PyTorch (differential.py, differential_programs.py). `tests/stress/differential`
 runs more of them."""
+import pathlib
+
 import pytest
 
 import differential
@@ -58,3 +60,9 @@ def test_a_difference_is_noticed():
                 return wrong
         compared, found = differential.run(seeds, torch, Wrong())
         assert compared > 200 and sum(map(len, found.values())) > 50
+
+
+def test_every_reason_is_explained_to_users():
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs/parity.md").read_text()
+    reasons = {known[3] for known in differential.KNOWN} | {known[3] for known in differential_programs.KNOWN}
+    assert sorted(r for r in reasons - {"likewise"} if r not in page) == []

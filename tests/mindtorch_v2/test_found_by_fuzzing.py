@@ -1,6 +1,7 @@
 """What tests/stress/differential found, each as a small program. Expected values are PyTorch's."""
 import math
 
+import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
@@ -19,10 +20,37 @@ def test_arange_of_integers_needs_a_whole_step():
     assert torch.arange(0, 7, 1.5, dtype=torch.int32).tolist() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("dtype, large", [(torch.float32, -1e30), (torch.float64, 1e200)])
+def test_layer_norm_of_elements_whose_squares_overflow(each_device, dtype, large):
+    """float32 as in float64, float64 as of the same row scaled; PyTorch gives nan, and this gave zeros."""
+    for row in ([large, 1, 2], [large, -large, 0, 0], [large] * 4):
+        x = torch.tensor([row, [1.0, 2.0, 3.0, 5.0][: len(row)]], dtype=dtype, requires_grad=True)
+        y = torch.nn.functional.layer_norm(x, (len(row),))
+        small = np.array([np.array(row) / abs(large), x[1].tolist()])
+        want = (small - small.mean(1, keepdims=True)) / np.sqrt(small.var(1, keepdims=True) + [[0 if small[0].var() else 1], [1e-5]])
+        np.testing.assert_allclose(y.detach().cpu().numpy(), want, rtol=1e-5)
+        y[1, 0].backward()
+        assert np.isfinite(x.grad.cpu().numpy()).all() and not x.grad.cpu().numpy()[0].any()
+    assert torch.nn.functional.layer_norm(torch.tensor([[np.inf, 1.0]], dtype=dtype), (2,)).isnan().all()
+
+
 def test_the_gradient_of_atan2_at_the_origin_is_zero():
     y, x = torch.tensor([0.0, 1.0], requires_grad=True), torch.tensor([0.0, 0.0], requires_grad=True)
     torch.atan2(y, x).sum().backward()
     assert y.grad.tolist() == [0, 0] and x.grad.tolist() == [0, -1]
+
+
+def test_repeat_cat_and_stack_of_one_element_many_times():
+    """All of the result is written: a part of it was taken for contiguous memory."""
+    one = torch.full((1,), 2.0, dtype=torch.float64)
+    for rows in (3, 5, 6, 40):
+        x = one.as_strided((rows, 1), (0, 0))
+        for _ in range(3):
+            junk = torch.full((rows * 3, 2), 7.0, dtype=torch.float64)
+            del junk
+            assert x.repeat(3, 2).tolist() == [[2.0, 2.0]] * (3 * rows)
+            assert torch.cat([x, x * 2], 1).tolist() == [[2.0, 4.0]] * rows
+            assert torch.stack([x[:, 0], x[:, 0]], 1).tolist() == [[2.0, 2.0]] * rows
 
 
 # -------------------------------------------------------------------------------------------------------- programs

@@ -405,20 +405,6 @@ def test_layer_norm_rms_norm():
     np.testing.assert_allclose(array(layer(torch.tensor(x))), want, rtol=1e-10)
 
 
-@pytest.mark.parametrize("dtype, large", [(torch.float32, -1e30), (torch.float64, 1e200)])
-def test_layer_norm_of_elements_whose_squares_overflow(each_device, dtype, large):
-    """float32 as in float64, float64 as of the same row scaled; PyTorch gives nan, and this gave zeros."""
-    for row in ([large, 1, 2], [large, -large, 0, 0], [large] * 4):
-        x = torch.tensor([row, [1.0, 2.0, 3.0, 5.0][: len(row)]], dtype=dtype, requires_grad=True)
-        y = torch.nn.functional.layer_norm(x, (len(row),))
-        small = np.array([np.array(row) / abs(large), x[1].tolist()])
-        want = (small - small.mean(1, keepdims=True)) / np.sqrt(small.var(1, keepdims=True) + [[0 if small[0].var() else 1], [1e-5]])
-        np.testing.assert_allclose(array(y.detach().cpu()), want, rtol=1e-5)
-        y[1, 0].backward()
-        assert np.isfinite(array(x.grad.cpu())).all() and not array(x.grad.cpu())[0].any()
-    assert torch.nn.functional.layer_norm(torch.tensor([[np.inf, 1.0]], dtype=dtype), (2,)).isnan().all()
-
-
 @pytest.mark.parametrize("momentum", [0.1, None])
 def test_batch_norm_trains_and_remembers(momentum):
     rng = np.random.default_rng(0)

@@ -12,6 +12,7 @@ static mt_tensor part_of(const mt_tensor *t, int dim, int64_t begin, int64_t n)
     part.data = (char *)t->data + begin * t->strides[dim] * (int64_t)mt__size_of(t);
     part.numel = t->dims[dim] > 0 ? t->numel / t->dims[dim] * n : 0;
     part.dims[dim] = n;
+    mt__set_contiguous_flag(&part);
     return part;
 }
 
@@ -42,6 +43,7 @@ mt_status mt__cpu_stack(mt__call *call)
             part.dims[k] = part.dims[k + 1];
             part.strides[k] = part.strides[k + 1];
         }
+        mt__set_contiguous_flag(&part);
         mt__plan_copy(&part, call->args[0].as.tensors[i]);
     }
     return MT_OK;
