@@ -9,9 +9,11 @@
     {                                                                                                        \
         T *to = (T *)(void *)p[0];                                                                           \
         const T x = *(const T *)(const void *)p[1];                                                          \
-        (void)user, (void)step;                                                                              \
-        for (int64_t i = 0; i < n; i++)                                                                      \
+        (void)user;                                                                                          \
+        for (int64_t i = 0; i < n && step[0] == sizeof(T); i++)                                              \
             to[i] = x;                                                                                       \
+        for (int64_t i = 0; i < n && step[0] != sizeof(T); i++)                                              \
+            *(T *)(void *)(p[0] + i * step[0]) = x;                                                          \
     }
 MT_DTYPE_LIST(SPREAD)
 
@@ -130,7 +132,7 @@ void mt__plan_copy(const mt_tensor *to, const mt_tensor *from)
     mt__plan p;
     mt__plan_begin(&p, to, (mt_dtype)to->dtype);
     mt__plan_add_tensor(&p, from, (mt_dtype)from->dtype);
-    bool even = p.wants[1] == to->dtype && (to->flags & MT__CONTIGUOUS);
+    bool even = p.wants[1] == to->dtype;
     for (int i = 0; i < p.rank; i++)
         even &= p.steps[1][i] == 0;
 #define X(sym, ...) [MT_##sym] = spread_##sym,
