@@ -10,14 +10,18 @@
 #include "record/control.h"
 #include "record/epoch.h"
 
+#define COPY_LEAST ((size_t)2048) /* words */
+
 typedef struct defined_stack {
     uint32_t id, pair[2];
 } defined_stack;
 
 typedef struct wanted {
-    mtp__pair_map map;    /* (kind, id) -> it was re-emitted */
+    mtp__pair_map map;    /* (kind, id) -> it was copied */
     defined_stack *stack; /* owned, during the search */
     size_t stacks;
+    uint64_t *copy; /* owned: of the definitions. Room for a new one may be made by evicting theirs */
+    size_t words, room;
     bool failed; /* out of memory, or no room in the stream */
 } wanted;
 
@@ -121,19 +125,45 @@ static void want_below(mtp__recorder *r, wanted *w, uint32_t epoch)
     mtp__page_free(w->stack);
 }
 
-static void reemit(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t length)
+static bool copy(wanted *w, const uint64_t *record, uint32_t length)
 {
+    if (w->room - w->words < length) {
+        size_t room = 2 * w->room + length > COPY_LEAST ? 2 * w->room + length : COPY_LEAST;
+        uint64_t *grown = mtp__page_calloc(room, sizeof *grown);
+        if (grown == NULL)
+            return false;
+        if (w->words > 0)
+            memcpy(grown, w->copy, w->words * sizeof *grown);
+        mtp__page_free(w->copy);
+        w->copy = grown;
+        w->room = room;
+    }
+    memcpy(w->copy + w->words, record, length * sizeof *record);
+    w->words += length;
+    return true;
+}
+
+static void copy_wanted(mtp__recorder *r, wanted *w, const uint64_t *record, uint32_t length)
+{
+    (void)r;
     mtp__control_kind kind = (mtp__control_kind)MTP__CONTROL_KIND(record[1]);
     if (kind > MTP__CONTROL_TEXT || length < 4)
         return;
     uint64_t *done = mtp__pair_find(&w->map, (uint64_t)kind, (uint32_t)record[2]);
     if (done == NULL || *done)
         return;
-    if (!mtp__control_copy(r, record, length))
-        w->failed = true;
+    w->failed |= !copy(w, record, length);
     uint64_t total = (uint32_t)record[3], part = record[3] >> 32, offset = record[2] >> 32;
     if (offset + part == total) /* its last part */
         *done = true;
+}
+
+static void reemit(mtp__recorder *r, wanted *w, uint32_t epoch)
+{
+    each_definition(r, w, epoch, copy_wanted);
+    for (size_t at = 0; at < w->words && !w->failed; at += (size_t)(w->copy[at + 1] >> 32))
+        w->failed = !mtp__control_copy(r, w->copy + at, (uint32_t)(w->copy[at + 1] >> 32));
+    mtp__page_free(w->copy);
 }
 
 /* --------------------------------------------------------------------------------------------- threads */
@@ -174,7 +204,7 @@ void mtp__reemit_for_idle(mtp__recorder *r, const mtp__thread *self)
     mtp__registry_each(look_at, &x);
     if (x.w.map.count > 0) {
         want_below(r, &x.w, x.epoch);
-        each_definition(r, &x.w, x.epoch, reemit);
+        reemit(r, &x.w, x.epoch);
         r->control.beginning = r->control.epoch_words;
     }
     x.move = !x.w.failed;
