@@ -3,16 +3,7 @@
  */
 #pragma GCC optimize("fp-contract=fast") /* polynomials: half the latency where there is FMA */
 #include "runtime/kernels/cpu/iterate.h"
-#include "runtime/kernels/cpu/vector_math.h"
-#include "runtime/kernels/formulas.h"
-
-/* of formulas.h */
-#define EXP MT__EXP
-#define EXPM1 MT__EXPM1
-#define LOG1P MT__LOG1P
-#define ERF MT__ERF
-#define TANH MT__TANH
-#define SQRT MT__SQRT
+#include "runtime/kernels/cpu/cpu_formulas.h"
 
 #define NUMBERS_MAX 4
 

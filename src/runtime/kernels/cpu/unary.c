@@ -3,17 +3,8 @@
  */
 #pragma GCC optimize("fp-contract=fast") /* polynomials: half the latency where there is FMA */
 #include "runtime/kernels/cpu/iterate.h"
-#include "runtime/kernels/cpu/vector_math.h"
+#include "runtime/kernels/cpu/cpu_formulas.h"
 #include <tgmath.h>
-#include "runtime/kernels/formulas.h"
-
-/* of formulas.h */
-#define EXP MT__EXP
-#define EXPM1 MT__EXPM1
-#define LOG1P MT__LOG1P
-#define ERF MT__ERF
-#define TANH MT__TANH
-#define SQRT MT__SQRT
 
 static mt_status run(mt__call *call, mt__loop *const *loops, mt_dtype gives)
 {
