@@ -1,8 +1,8 @@
 /* record/reemit.c - re-emits the definitions that an idle thread's open chunk uses, so that it needs no older
  * epoch.
  *
- * They are found in the control chunks that are still held because of that chunk. Memory comes from the
- * system, as always inside a record; without it, the chunk keeps needing its epoch.
+ * They are found in the control chunks that are still held because of that chunk. Memory comes in pages from
+ * the system, as always inside a record; if there is none, the chunk continues to need its old epoch.
  */
 #include <string.h>
 #include "base/os.h"
@@ -20,7 +20,7 @@ typedef struct wanted {
     mtp__pair_map map;    /* (kind, id) -> it was copied */
     defined_stack *stack; /* owned, during the search */
     size_t stacks;
-    uint64_t *copy; /* owned: of the definitions. Room for a new one may be made by evicting theirs */
+    uint64_t *copy; /* owned: the definitions, since writing one may evict the chunk it was read from */
     size_t words, room;
     bool failed; /* out of memory, or no room in the stream */
 } wanted;
@@ -107,7 +107,7 @@ static void note_stack(mtp__recorder *r, wanted *w, const uint64_t *record, uint
     w->stacks++;
 }
 
-/* A stack refers to its parent, defined before it, and to a frame: so the last one comes first. */
+/* A stack refers to its parent, defined before it, and to a frame: so the list is walked from its end. */
 static void want_below(mtp__recorder *r, wanted *w, uint32_t epoch)
 {
     each_definition(r, w, epoch, note_stack);

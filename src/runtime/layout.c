@@ -1,4 +1,4 @@
-/* runtime/layout.c - elementwise ops on tensors whose dims lie in memory in another order.
+/* runtime/layout.c - elementwise ops on tensors whose dims do not lie in memory in row-major order.
  *
  * The result keeps the order of its operands, as in PyTorch: a transposed matrix plus one is column-major, too.
  * Kernels need not know: they see all operands with their dims in that order, in which the result is
@@ -6,7 +6,8 @@
  */
 #include "runtime/runtime.h"
 
-/* Does dim a lie inside dim b (1), outside (-1), or can no operand say (0)? The first that knows decides. */
+/* Does dim a lie inside dim b (1), outside (-1), or can no operand say (0)? The first that knows decides;
+ * of equal strides, the smaller dim is inside. */
 static int inside(const int64_t (*strides)[MT_MAX_RANK], unsigned count, const int64_t *dims, int a, int b)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -80,7 +81,7 @@ static bool is_turned(const mt_value *v)
     return v->kind == MT_TENSOR && v->as.tensor->rank > 0;
 }
 
-/* Is there an order other than the usual one? */
+/* Finds the order. false: it is the usual one, or the shapes do not match. */
 static bool find(turned *x, const mt__call *call)
 {
     int64_t strides[MT__MAX_ARGS][MT_MAX_RANK];
@@ -90,7 +91,7 @@ static bool find(turned *x, const mt__call *call)
         if (is_turned(&call->args[i])) {
             const mt_tensor *t = call->args[i].as.tensor;
             if (mt__broadcast(x->rank, x->dims, t->rank, t->dims, &x->rank, x->dims) != MT_OK)
-                return false; /* infer says so */
+                return false; /* infer reports it */
         }
     bool swapped = call->op->id == MT_OP_rsub; /* other - self: PyTorch calls sub */
     for (unsigned i = 0; i < call->op->param_count; i++) {

@@ -4,8 +4,8 @@
  *     leaf ─► grad ─► grad_fn ─► ... ─► accumulator ─► leaf
  *
  * A leaf whose owner (its Python object) lets go of it while it has such a gradient becomes a suspect. A
- * collection starts at the suspects and counts the references that it finds. An object is entered once all its
- * references are found: then nobody else has it. Suspects with references that were not found are alive, and so
+ * collection starts at the suspects and counts the references that it finds. An object is entered once as many
+ * references to it were found as it has: then nothing outside refers to it. Suspects with references that were not found are alive, and so
  * is everything that they lead to. The others lose their gradients, and with these the circle falls apart.
  *
  * Threads: one at a time may call (in Python: with the GIL). No collection while the engine runs on any
@@ -33,8 +33,7 @@ typedef struct survey {
 
 static mt_tensor **suspects;
 static uint32_t suspect_count, suspect_room;
-static size_t last_cost,
-    gone_since; /* a survey for every so many tensors that are gone keeps the cost linear */
+static size_t last_cost, gone_since; /* a survey per last_cost released tensors keeps the total cost linear */
 
 /* ------------------------------------------------------------------------------------------ the engine's runs */
 
@@ -168,7 +167,7 @@ static void count_reference(survey *s, const void *at, bool is_node)
         s->ready[s->ready_count++] = (uint32_t)(x - s->things);
 }
 
-/* Behind what is alive and was entered, everything was found, and is alive. */
+/* What a living object owns is alive. Objects that were not entered lead nowhere that was counted. */
 static void mark_alive(survey *s, const void *at, bool is_node)
 {
     thing *x = at != NULL ? thing_of(s, at, is_node) : NULL;
@@ -184,6 +183,8 @@ static void take_survey(survey *s)
     for (uint32_t i = 0; i < suspect_count; i++)
         count_reference(s, suspects[i], false); /* the list's */
     s->ready_count = 0;
+    for (uint32_t i = 0; i < suspect_count && !s->failed; i++)
+        s->things[i].entered = true; /* by the next loop, not when another suspect leads there */
     for (uint32_t i = 0; i < suspect_count && !s->failed; i++)
         enter(s, i, count_reference);
     enter_all(s, count_reference);

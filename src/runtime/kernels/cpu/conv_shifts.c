@@ -142,7 +142,7 @@ static int64_t phase_of(const mt__shifts *s, int64_t t, int64_t *shift)
     return dy % c->stride[0] * s->phases[1] + dx % c->stride[1];
 }
 
-/* A gradient with the zeros that shifts to both sides reach. */
+/* Floats per channel of a gradient: `reach` zeros, because shifts go back that far, then a plane. */
 static int64_t grad_plane(const mt__shifts *s)
 {
     return s->reach + s->plane;
@@ -191,7 +191,8 @@ bool mt__shifts_init(mt__shifts *s, const mt__conv *c)
     s->rows_out = s->in_each > 1 ? best()->rows : 1;
     if (s->in_each == 0 || s->out_each == 0 || c->out[0] <= 0 || c->out[1] <= 0)
         return false;
-    /* Wasted: what lies beside the image. Columns need a product that is large enough to be fast. */
+    /* Results beside the image are wasted: at most a quarter, unless there are too few channels for the product
+     * of columns to be fast. */
     bool narrow = s->in_each < 8 || s->out_each < 8;
     return (narrow || 4 * c->out[1] >= 3 * s->width) && make_shifts(s);
 }
@@ -232,8 +233,8 @@ static int64_t grads_size(const mt__shifts *s)
     return s->out_each * grad_plane(s) + SLACK;
 }
 
-/* Small images are taken together, so that the sums over vectors at the end of a product count less; and small
- * groups. */
+/* Small images (pass: weights) or small groups (the others) are taken together, so that the fixed cost of a
+ * product counts less. */
 int64_t mt__shifts_together(const mt__shifts *s, mt__shifts_pass pass)
 {
     int64_t n = 2048 / s->plane, have = pass == MT__SHIFTS_WEIGHT ? s->c->images : s->c->groups;
@@ -342,7 +343,7 @@ static void fill_grads(const mt__shifts *s, const float *grad, float *to)
 
 /* ------------------------------------------------------------------------------------------------ products */
 
-/* Where the results of a product go: rows of `wide` floats of each channel, of which the columns [begin, end)
+/* A product, and where its results go: rows of `wide` floats of each channel, of which the columns [begin, end)
  * are kept and written `step` apart. */
 typedef struct product {
     int64_t channels, rows; /* rows: channels of a tile */
@@ -398,7 +399,7 @@ static void tiles_of_run(const product *p, const blocks *w)
         }
 }
 
-/* The vectors of channel c in a tile: each is part of another row. */
+/* The vectors of channel c in a tile: each is part of a different row. */
 static inline void write_rows(const product *p, const blocks *w, const float *from, int64_t c, int64_t y,
                               int64_t x, int64_t deep)
 {
@@ -415,7 +416,7 @@ static inline void write_rows(const product *p, const blocks *w, const float *fr
     }
 }
 
-/* Each vector of a tile in another row. */
+/* Each vector of a tile in a different row. */
 static void tiles_of_rows(const product *p, const blocks *w, int64_t rows)
 {
     _Alignas(64) float out[TILE_MAX];
@@ -455,7 +456,7 @@ void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, cons
 {
     const mt__conv *c = s->c;
     const int64_t area = c->out[0] * c->out[1];
-    for (int64_t i = 0; i < groups; i++) /* all first: what was just written is slow to read */
+    for (int64_t i = 0; i < groups; i++) /* all first: reading what was just written is slow */
         fill_planes(s, image + i * s->in_each * c->in[0] * c->in[1], room + i * planes_size(s));
     for (int64_t i = 0; i < groups; i++)
         run_product(&(product){.channels = s->out_each,
@@ -499,7 +500,8 @@ void mt__shifts_backward_input(const mt__shifts *s, int64_t group, int64_t group
     const mt__conv *c = s->c;
     const int64_t area = c->in[0] * c->in[1], each = s->in_each * area;
     if (c->stride[0] > 1 || c->stride[1] > 1 || c->padding[0] + c->padding[1] > 0)
-        memset(grad_image, 0, (size_t)(groups * each) * sizeof *grad_image); /* inputs that nothing reads */
+        memset(grad_image, 0,
+               (size_t)(groups * each) * sizeof *grad_image); /* inputs that no window covers */
     for (int64_t i = 0; i < groups; i++)
         fill_grads(s, grad + i * s->out_each * c->out[0] * c->out[1], room + i * grads_size(s));
     for (int64_t i = 0; i < groups; i++) {

@@ -7,7 +7,7 @@
  *         mt__shifts_forward(&s, 0, 1, image, packed, bias, out, room); // for each image and group
  *     }
  *
- * With stride s the image is split into s * s phase planes, so that a tap reads neighbours for neighbouring
+ * With strides (y, x) the image is split into up to y * x phase planes, so that a tap reads neighbours for neighbouring
  * outputs. The rows of a plane have the width of the output and of the kernel's reach; outputs are computed in one
  * run over all rows, and those that fall beside the image are dropped. Products with zeros beside the image are
  * computed, too, hence the finite check: an infinity there would become NaN.
