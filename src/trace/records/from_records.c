@@ -223,6 +223,16 @@ static void reader_fini(mtp__reader *r)
     mtp__free(r->late);
 }
 
+static mtp_status finish(mtp__reader *r, mtp_status status, mtp_trace **out)
+{
+    if (status == MTP_OK)
+        status = mtp__reader_complete(r, out);
+    else
+        mtp_trace_destroy(r->t);
+    reader_fini(r);
+    return status;
+}
+
 static mtp_status reader_init(mtp__reader *r, const char *source)
 {
     memset(r, 0, sizeof *r);
@@ -300,12 +310,7 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
         r.t->has_ledger = true;
         mtp__recorder_ledger(prof->recorder, &r.t->ledger);
     }
-    if (status == MTP_OK)
-        status = mtp__reader_complete(&r, out);
-    else
-        mtp_trace_destroy(r.t);
-    reader_fini(&r);
-    return status;
+    return finish(&r, status, out);
 }
 
 mtp_status mtp__trace_from_spool(const char *path, mtp__tally *tally, mtp_trace **out)
@@ -326,10 +331,5 @@ mtp_status mtp__trace_from_spool(const char *path, mtp__tally *tally, mtp_trace 
         status = mtp__spool_visit(path, on_chunk, &r, &report);
     }
     mtp__dictionary_report(r.t, &report, r.nameless);
-    if (status == MTP_OK)
-        status = mtp__reader_complete(&r, out);
-    else
-        mtp_trace_destroy(r.t);
-    reader_fini(&r);
-    return status;
+    return finish(&r, status, out);
 }
