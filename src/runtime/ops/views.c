@@ -59,7 +59,8 @@ mt_status mt__size_arg(const mt_value *v, int *rank, int64_t *dims)
     if (v->count > MT_MAX_RANK)
         return too_many_dims(v->count);
     *rank = (int)v->count;
-    memcpy(dims, v->as.ints, v->count * sizeof *dims);
+    if (v->count > 0) /* else there may be no list */
+        memcpy(dims, v->as.ints, v->count * sizeof *dims);
     return MT_OK;
 }
 
