@@ -26,11 +26,11 @@ typedef struct job {
 } job;
 
 #define SUMS(T, S)                                                                                           \
-    MT__SUM_OF(T, sum_##S, a[k])                                                                             \
-    MT__SUM_OF(T, spread_##S, (a[k] - m) * (a[k] - m))                                                       \
-    MT__SUM_OF(T, dot_##S, a[k] * b[k])                                                                      \
-    MT__SUM_OF(T, dev_dot_##S, a[k] * (b[k] - m))                                                            \
-    MT__SUM_OF(T, dev_dot3_##S, a[k] * c[k] * (b[k] - m))
+    MT__SUM_OF(T, T, sum_##S, a[k])                                                                          \
+    MT__SUM_OF(T, T, spread_##S, (a[k] - m) * (a[k] - m))                                                    \
+    MT__SUM_OF(T, T, dot_##S, a[k] * b[k])                                                                   \
+    MT__SUM_OF(T, T, dev_dot_##S, a[k] * (b[k] - m))                                                         \
+    MT__SUM_OF(T, T, dev_dot3_##S, a[k] * c[k] * (b[k] - m))
 SUMS(float, f)
 SUMS(double, d)
 

@@ -183,7 +183,7 @@ AVG_POOL(int64_t, i64)
     }
 
 #define POOLS_OF_FLOATS(type, suffix)                                                                        \
-    MT__SUM_OF(type, run_##suffix, a[k])                                                                     \
+    MT__SUM_OF(type, type, run_##suffix, a[k])                                                               \
     MT__INLINE type sum_##suffix(const mt__pool *p, const type *in, int64_t y0, int64_t y1, int64_t x0,      \
                                  int64_t x1)                                                                 \
     {                                                                                                        \

@@ -9,7 +9,6 @@
 #include "runtime/ops/reduce.h"
 #include <math.h>
 
-#define LANES 16
 #define GRAIN (1 << 14)
 
 typedef struct job {
@@ -21,47 +20,29 @@ typedef struct job {
     void (*run)(int64_t begin, int64_t end, const struct job *j);
 } job;
 
-/* The sum over i of EXPRESSION, in double lanes. */
-#define SUM_OF(T, NAME, EXPRESSION)                                                                          \
-    MT__INLINE double NAME(const T *restrict x, double m, int64_t n)                                         \
-    {                                                                                                        \
-        double lane[LANES] = {0}, total = 0;                                                                 \
-        int64_t k = 0;                                                                                       \
-        (void)m;                                                                                             \
-        for (; k + LANES <= n; k += LANES)                                                                   \
-            for (int l = 0; l < LANES; l++) {                                                                \
-                double v = (double)x[k + l];                                                                 \
-                lane[l] += (EXPRESSION);                                                                     \
-            }                                                                                                \
-        for (; k < n; k++) {                                                                                 \
-            double v = (double)x[k];                                                                         \
-            total += (EXPRESSION);                                                                           \
-        }                                                                                                    \
-        for (int l = 0; l < LANES; l++)                                                                      \
-            total += lane[l];                                                                                \
-        return total;                                                                                        \
-    }
-
 static double extreme_f64(double best, double v, bool largest)
 {
     return best != best ? best : v != v ? v : (largest ? v > best : v < best) ? v : best;
 }
 
+#define V ((double)a[k]) /* differences are of double, and so are sums: no mean is rounded */
+
 #define ROWS(T, S, EXP)                                                                                      \
-    SUM_OF(T, sum_##S, v)                                                                                    \
-    SUM_OF(T, spread_##S, (v - m) * (v - m))                                                                 \
-    SUM_OF(T, squares_##S, v *v)                                                                             \
-    SUM_OF(T, absolutes_##S, v < 0 ? -v : v)                                                                 \
-    SUM_OF(T, nonzeros_##S, v != 0 ? 1.0 : 0.0)                                                              \
-    SUM_OF(T, powers_##S, pow(v < 0 ? -v : v, m))                                                            \
-    MT__SUM_OF(T, exps_##S, EXP(a[k] - m))                                                                   \
+    MT__SUM_OF(T, double, sum_##S, V)                                                                        \
+    MT__SUM_OF(T, double, spread_##S, (V - m) * (V - m))                                                     \
+    MT__SUM_OF(T, double, squares_##S, V *V)                                                                 \
+    MT__SUM_OF(T, double, absolutes_##S, fabs(V))                                                            \
+    MT__SUM_OF(T, double, nonzeros_##S, V != 0 ? 1.0 : 0.0)                                                  \
+    MT__SUM_OF(T, double, powers_##S, pow(fabs(V), m))                                                       \
+    MT__SUM_OF(T, T, exps_##S, EXP(a[k] - m))                                                                \
     MT__MAX_OF(T, max_##S)                                                                                   \
     MT__CLONES static void var_##S(int64_t begin, int64_t end, const job *j)                                 \
     {                                                                                                        \
         for (int64_t r = begin; r < end; r++) {                                                              \
             const T *x = (const T *)j->from + r * j->n;                                                      \
             double n = (double)j->n, free = n - j->parameter;                                                \
-            double var = spread_##S(x, sum_##S(x, 0, j->n) / n, j->n) / (free > 0 && n > 0 ? free : 0);      \
+            double var =                                                                                     \
+                spread_##S(x, x, x, sum_##S(x, x, x, 0, j->n) / n, j->n) / (free > 0 && n > 0 ? free : 0);   \
             ((T *)j->to)[r] = (T)(j->root ? sqrt(var) : var);                                                \
         }                                                                                                    \
     }                                                                                                        \
@@ -75,10 +56,10 @@ static double extreme_f64(double best, double v, bool largest)
                 for (int64_t i = 0; i < j->n; i++)                                                           \
                     v = extreme_f64(v, fabs((double)x[i]), p > 0);                                           \
             else                                                                                             \
-                v = p == 2   ? sqrt(squares_##S(x, 0, j->n))                                                 \
-                    : p == 1 ? absolutes_##S(x, 0, j->n)                                                     \
-                    : p == 0 ? nonzeros_##S(x, 0, j->n)                                                      \
-                             : pow(powers_##S(x, p, j->n), 1 / p);                                           \
+                v = p == 2   ? sqrt(squares_##S(x, x, x, 0, j->n))                                           \
+                    : p == 1 ? absolutes_##S(x, x, x, 0, j->n)                                               \
+                    : p == 0 ? nonzeros_##S(x, x, x, 0, j->n)                                                \
+                             : pow(powers_##S(x, x, x, p, j->n), 1 / p);                                     \
             ((T *)j->to)[r] = (T)v;                                                                          \
         }                                                                                                    \
     }                                                                                                        \

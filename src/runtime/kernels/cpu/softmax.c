@@ -32,8 +32,8 @@ static int64_t block_at(const job *j, int64_t b, int64_t *at)
 
 #define SOFTMAX(T, S, EXP)                                                                                   \
     MT__MAX_OF(T, max_##S)                                                                                   \
-    MT__SUM_OF(T, sum_##S, a[k])                                                                             \
-    MT__SUM_OF(T, dot_##S, a[k] * b[k])                                                                      \
+    MT__SUM_OF(T, T, sum_##S, a[k])                                                                          \
+    MT__SUM_OF(T, T, dot_##S, a[k] * b[k])                                                                   \
     MT__CLONES static void soft_rows_##S(int64_t begin, int64_t end, const job *j, bool logs)                \
     {                                                                                                        \
         int64_t n = j->n;                                                                                    \

@@ -1,4 +1,4 @@
-/* runtime/kernels/cpu/sums.h - sums and maxima over a dense row, for norms and softmax: lanes of the row's type, which the
+/* runtime/kernels/cpu/sums.h - sums and maxima over a dense row, for norms, softmax and var: lanes, which the
  * compiler vectorises, are added into a double once per chunk. The order is fixed, so results are, too.
  */
 #ifndef RUNTIME_KERNELS_CPU_SUMS_H
@@ -15,16 +15,17 @@
     _Pragma("GCC unroll 8") for (int half = (n) / 2; half >= (last);                                         \
                                  half /= 2) for (int l = 0; l < half; l++)(a)[l] += (a)[l + half];
 
-/* double NAME(a, b, c, m, n): the sum over k in [0, n) of EXPRESSION. */
-#define MT__SUM_OF(T, NAME, EXPRESSION)                                                                      \
-    MT__INLINE double NAME(const T *restrict a, const T *restrict b, const T *restrict c, T m, int64_t n)    \
+/* double NAME(a, b, c, m, n): the sum over k in [0, n) of EXPRESSION, in lanes of type L: that of the row, or double,
+ * where small differences or many decades are summed. */
+#define MT__SUM_OF(T, L, NAME, EXPRESSION)                                                                   \
+    MT__INLINE double NAME(const T *restrict a, const T *restrict b, const T *restrict c, L m, int64_t n)    \
     {                                                                                                        \
         double total = 0;                                                                                    \
         int64_t i = 0;                                                                                       \
         (void)a, (void)b, (void)c, (void)m;                                                                  \
         while (n - i >= MT__LANES) {                                                                         \
             int64_t end = n - i < MT__CHUNK ? i + (n - i) / MT__LANES * MT__LANES : i + MT__CHUNK;           \
-            T lane[MT__LANES] = {0};                                                                         \
+            L lane[MT__LANES] = {0};                                                                         \
             for (; i < end; i += MT__LANES)                                                                  \
                 for (int l = 0; l < MT__LANES; l++) {                                                        \
                     int64_t k = i + l;                                                                       \
