@@ -128,22 +128,11 @@ typedef struct mt_sparse_adam_options {
         1e-3, 0.9, 0.999, 1e-8, false                                                                        \
     }
 
-typedef struct mt_lbfgs_options {
-    double lr, tolerance_grad, tolerance_change;
-    int max_iter, max_eval; /* max_eval 0: max_iter * 5 / 4 */
-    int history_size;
-    bool strong_wolfe;
-} mt_lbfgs_options;
-#define MT_LBFGS_OPTIONS                                                                                     \
-    {                                                                                                        \
-        1.0, 1e-7, 1e-9, 20, 0, 100, false                                                                   \
-    }
-
 #define MT_OPTIMIZER_LIST(X)                                                                                 \
     X(sgd)                                                                                                   \
     X(adam)                                                                                                  \
     X(adamw)                                                                                                 \
-    X(adagrad) X(rmsprop) X(adadelta) X(adamax) X(nadam) X(radam) X(asgd) X(rprop) X(sparse_adam) X(lbfgs)
+    X(adagrad) X(rmsprop) X(adadelta) X(adamax) X(nadam) X(radam) X(asgd) X(rprop) X(sparse_adam)
 /* mt_optimizer *mt_sgd_create(mt_tensor *const *params, uint32_t count, const mt_sgd_options *options) ... */
 #define X(name)                                                                                              \
     MT_API mt_optimizer *mt_##name##_create(mt_tensor *const *params, uint32_t count,                        \
@@ -152,12 +141,11 @@ MT_OPTIMIZER_LIST(X)
 #undef X
 MT_API void mt_optimizer_destroy(mt_optimizer *o); /* NULL is fine */
 
-/* One step with the current gradients. LBFGS needs a closure. */
+/* One step with the current gradients. */
 MT_API mt_status mt_optimizer_step(mt_optimizer *o);
 /* Clears the gradients, computes the loss and its backward; returns MT_OK, or a status with its message. */
 typedef mt_status mt_closure_fn(void *user, double *loss);
-/* Calls the closure (LBFGS: as often as it needs), then steps. *loss is that of the first call; loss may be
- * NULL. */
+/* Calls the closure, then steps. *loss is the closure's; loss may be NULL. */
 MT_API mt_status mt_optimizer_step_with(mt_optimizer *o, mt_closure_fn *closure, void *user, double *loss);
 MT_API void mt_optimizer_zero_grad(mt_optimizer *o); /* clears the gradients of all parameters */
 MT_API double mt_optimizer_lr(const mt_optimizer *o);

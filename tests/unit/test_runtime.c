@@ -1,4 +1,4 @@
-/* Unit: runtime: tensors, memory, calls, scopes, interception, autograd. */
+/* Unit: runtime: tensors, memory, calls, scopes, interception, autograd, optimizers. */
 #include "small_tensors.h"
 
 /* -------------------------------------------------------------------------------------------- tensors,
@@ -444,6 +444,46 @@ static void graphs_leave_nothing_behind(void **state)
     assert_int_equal(allocated(), before);
 }
 
+/* -------------------------------------------------------------------------------------------- optimizers */
+
+static mt_status square_of(void *user, double *loss)
+{
+    mt_tensor *w = user;
+    MT_SCOPE
+    {
+        mt_tensor *sum = MT(sum, MT(mul, w, w)); /* the closure runs with grad enabled */
+        assert_mt_ok(mt_backward(sum));
+        *loss = item(sum);
+    }
+    return MT_OK;
+}
+
+static mt_status no_loss(void *user, double *loss)
+{
+    (void)user, (void)loss;
+    return MT_E_VALUE;
+}
+
+static void a_closures_loss_comes_back_and_its_failure_steps_nothing(void **state)
+{
+    (void)state;
+    double loss = 0;
+    mt_tensor *w = vector(2, 1);
+    assert_mt_ok(mt_set_requires_grad(w, true));
+    mt_sgd_options options = MT_SGD_OPTIONS;
+    options.lr = 0.25;
+    mt_optimizer *o = mt_sgd_create(&w, 1, &options);
+    assert_non_null(o);
+    bool enabled = mt_grad_enable(false);
+    assert_mt_ok(mt_optimizer_step_with(o, square_of, w, &loss));
+    assert_true(loss == 5);
+    assert_int_equal(mt_optimizer_step_with(o, no_loss, w, NULL), MT_E_VALUE);
+    assert_false(mt_grad_enable(enabled)); /* as it was */
+    MT_SCOPE assert_true(item(MT(sum, w)) == 1.5);
+    mt_optimizer_destroy(o);
+    mt_release(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -467,6 +507,7 @@ int main(void)
         TEST(hooks_see_and_change_gradients),
         TEST(long_chains_need_no_stack),
         TEST(graphs_leave_nothing_behind),
+        TEST(a_closures_loss_comes_back_and_its_failure_steps_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
-"""L-BFGS: a quasi-Newton method over all parameters as one vector, with a line search under the strong Wolfe conditions."""
+"""L-BFGS: a quasi-Newton method over all parameters as one vector, with a line search under the strong Wolfe conditions.
 
-import math
+Products of vectors stay tensors without dims, in PyTorch's order: a profile shows PyTorch's ops, and the state has PyTorch's types.
+"""
+
 from typing import NamedTuple
 
 import mindtorch_v2 as torch
@@ -10,20 +12,20 @@ from .optimizer import Optimizer, check_lr, number
 class _Trial(NamedTuple):
     """A point along the line: its step, the loss there, the gradient, and the gradient along the line."""
 
-    t: float
+    t: object
     loss: float
     grad: object
-    slope: float
+    slope: object
 
 
 def _cubic_minimum(a, b, bounds=None):
     """The minimum of the cubic through both trials, within the bounds (default: between the trials)."""
     low, high = bounds if bounds is not None else (min(a.t, b.t), max(a.t, b.t))
     d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
-    square = d1 * d1 - a.slope * b.slope
-    if square < 0:
+    square = d1**2 - a.slope * b.slope
+    if not square >= 0:
         return (low + high) / 2
-    d2 = math.sqrt(square)
+    d2 = square.sqrt()
     if a.t <= b.t:
         best = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))
     else:
@@ -76,7 +78,7 @@ class _WolfeSearch:
         low = 0 if bracket[0].loss <= bracket[1].loss else 1
         while rounds < self.limit:
             near, far = sorted(p.t for p in bracket)
-            if (far - near) * self.reach < self.tolerance:
+            if abs(bracket[1].t - bracket[0].t) * self.reach < self.tolerance:
                 break
             t, stalled = self._away_from_ends(_cubic_minimum(*bracket), near, far, stalled)
             now = self._try(t)
@@ -98,7 +100,7 @@ class _WolfeSearch:
     def _away_from_ends(t, near, far, stalled):
         """Moves a step that is close to an end of the bracket twice in a row inward by a tenth."""
         margin = 0.1 * (far - near)
-        if min(far - t, t - near) >= margin:
+        if not min(far - t, t - near) < margin:
             return t, False
         if stalled or t >= far or t <= near:
             return (far - margin if abs(t - far) < abs(t - near) else near + margin), False
@@ -125,7 +127,8 @@ class LBFGS(Optimizer):
         return self.param_groups[0]["params"]
 
     def _flat_grad(self):
-        return torch.cat([p.new_zeros(p.numel()) if p.grad is None else p.grad.reshape(-1) for p in self._params])
+        flat = lambda g: g.view(-1) if g.is_contiguous() else g.reshape(-1)
+        return torch.cat([p.new_zeros(p.numel()) if p.grad is None else flat(p.grad) for p in self._params])
 
     def _move(self, t, direction):
         at = 0
@@ -153,33 +156,38 @@ class LBFGS(Optimizer):
         state.setdefault("n_iter", 0)
         evaluated = state["func_evals"]
         first_loss, loss, grad = self._evaluate(closure)
-        if grad.abs().max().item() <= group["tolerance_grad"]:
+        if grad.abs().max() <= group["tolerance_grad"]:
             return first_loss
+        lr = number(group["lr"])
         for left in range(group["max_iter"] - 1, -1, -1):
             state["n_iter"] += 1
             direction = self._direction(state, grad, group["history_size"])
-            state["prev_flat_grad"], state["prev_loss"] = grad.clone(), loss
-            t = float(number(group["lr"]))
-            if state["n_iter"] == 1:
-                t *= min(1.0, 1.0 / grad.abs().sum().item())
-            slope = grad.dot(direction).item()
+            if "prev_flat_grad" in state:
+                state["prev_flat_grad"].copy_(grad)
+            else:
+                state["prev_flat_grad"] = grad.clone()
+            state["prev_loss"] = loss
+            t = min(1.0, 1.0 / grad.abs().sum()) * lr if state["n_iter"] == 1 else lr
+            slope = grad.dot(direction)
             state["d"], state["t"] = direction, t
             if slope > -group["tolerance_change"]:
                 break
             before = loss
             if group["line_search_fn"] is not None:
                 limit = group["max_eval"] - (state["func_evals"] - evaluated)
-                loss, grad, t = self._search(closure, group, direction, _Trial(0.0, loss, grad, slope), t, limit)
+                loss, grad, t = self._search(closure, group, direction, _Trial(0, loss, grad, slope), t, limit)
                 state["t"] = t
                 self._move(t, direction)
             else:
                 self._move(t, direction)
                 if left > 0:  # after the last move, the next call computes the loss
                     _, loss, grad = self._evaluate(closure)
+            flat = (left > 0 or group["line_search_fn"] is not None) and bool(grad.abs().max() <= group["tolerance_grad"])
             if (
-                state["func_evals"] - evaluated >= group["max_eval"]
-                or grad.abs().max().item() <= group["tolerance_grad"]
-                or direction.abs().max().item() * abs(t) <= group["tolerance_change"]
+                left == 0
+                or state["func_evals"] - evaluated >= group["max_eval"]
+                or flat
+                or direction.mul(t).abs().max() <= group["tolerance_change"]
                 or abs(loss - before) < group["tolerance_change"]
             ):
                 break
@@ -192,7 +200,7 @@ class LBFGS(Optimizer):
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
             return grad.neg()
         change, move = grad.sub(state["prev_flat_grad"]), state["d"].mul(state["t"])
-        curvature = change.dot(move).item()
+        curvature = change.dot(move)
         changes, moves, ro = state["old_dirs"], state["old_stps"], state["ro"]
         if curvature > 1e-10:
             if len(changes) == history_size:
@@ -201,16 +209,16 @@ class LBFGS(Optimizer):
             changes.append(change)
             moves.append(move)
             ro.append(1.0 / curvature)
-            state["H_diag"] = curvature / change.dot(change).item()
+            state["H_diag"] = curvature / change.dot(change)
+        weights = state.setdefault("al", [None] * history_size)
         q = grad.neg()
-        weights = [0.0] * len(changes)
         for i in range(len(changes) - 1, -1, -1):
-            weights[i] = moves[i].dot(q).item() * ro[i]
+            weights[i] = moves[i].dot(q) * ro[i]
             q.add_(changes[i], alpha=-weights[i])
-        q.mul_(state["H_diag"])
+        direction = q.mul(state["H_diag"])
         for i in range(len(changes)):
-            q.add_(moves[i], alpha=weights[i] - changes[i].dot(q).item() * ro[i])
-        return q
+            direction.add_(moves[i], alpha=weights[i] - changes[i].dot(direction) * ro[i])
+        return direction
 
     def _search(self, closure, group, direction, start, t, limit):
         if group["line_search_fn"] != "strong_wolfe":
@@ -222,7 +230,7 @@ class LBFGS(Optimizer):
             _, loss, grad = self._evaluate(closure)
             for p, value in zip(self._params, saved):
                 p.copy_(value)
-            return _Trial(t, loss, grad, grad.dot(direction).item())
+            return _Trial(t, loss, grad, grad.dot(direction))
 
-        best = _WolfeSearch(trial, start, direction.abs().max().item(), limit).run(t)
+        best = _WolfeSearch(trial, start, direction.abs().max(), limit).run(t)
         return best.loss, best.grad, best.t

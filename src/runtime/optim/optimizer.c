@@ -5,10 +5,14 @@
  * with its first gradient. Threads: one at a time per optimizer.
  */
 #define _GNU_SOURCE
-#include "runtime/optim/optim.h"
 #include "runtime/autograd/autograd.h"
+#include "runtime/runtime.h"
+#include <mindtorch_optim.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define MOST_LISTS 4
+#define MOST_NUMBERS 8
 
 /* The initial value of a list of states. */
 typedef enum start {
@@ -21,14 +25,23 @@ typedef enum start {
     INITIAL_EACH
 } start;
 
-typedef struct mt__optimizer_kind {
+typedef struct kind {
     const char *name; /* "AdamW" */
     mt_op_id op;
     uint8_t lists, numbers; /* lists of states; options */
     uint8_t lr_at;          /* index of option lr; 255: none */
     uint8_t first_at;       /* 1 + index of the option that is true at a parameter's first step; 0: none */
-    start starts[MT__MOST_LISTS];
+    start starts[MOST_LISTS];
 } kind;
+
+struct mt_optimizer {
+    const kind *kind;
+    mt_tensor **params; /* owned, with a reference to each */
+    uint32_t count;
+    mt_tensor **states[MOST_LISTS]; /* owned: per list and parameter; NULL until its first gradient */
+    double numbers[MOST_NUMBERS];   /* the op's options, in the order of its schema */
+    double lr, initial;             /* initial: initial value of states that start at neither 0 nor lr */
+};
 
 #define NO_LR 255
 static const kind kinds[] = {
@@ -44,7 +57,6 @@ static const kind kinds[] = {
     {"ASGD", MT_OP__fused_asgd_, 4, 6, 1, 0, {ZEROS, ONE, LR, STEP}},
     {"Rprop", MT_OP__fused_rprop_, 3, 5, NO_LR, 0, {ZEROS, LR_EACH, STEP}},
     {"SparseAdam", MT_OP__fused_sparse_adam_, 3, 5, 0, 0, {ZEROS, ZEROS, STEP}},
-    {"LBFGS", 0, 0, 0, NO_LR, 0, {NOTHING}},
 };
 enum {
     SGD,
@@ -58,8 +70,7 @@ enum {
     RADAM,
     ASGD,
     RPROP,
-    SPARSE_ADAM,
-    LBFGS
+    SPARSE_ADAM
 };
 
 /* ---------------------------------------------------------------------------------------------- life */
@@ -101,13 +112,12 @@ void mt_optimizer_destroy(mt_optimizer *o)
         return;
     for (uint32_t i = 0; i < o->count; i++) {
         mt_release(o->params[i]);
-        for (unsigned l = 0; l < MT__MOST_LISTS; l++)
+        for (unsigned l = 0; l < MOST_LISTS; l++)
             if (o->states[l] != NULL)
                 mt_release(o->states[l][i]);
     }
-    for (unsigned l = 0; l < MT__MOST_LISTS; l++)
+    for (unsigned l = 0; l < MOST_LISTS; l++)
         free(o->states[l]);
-    mt__lbfgs_destroy(o->lbfgs);
     free(o->params);
     free(o);
 }
@@ -148,19 +158,6 @@ mt_optimizer *mt_adagrad_create(mt_tensor *const *params, uint32_t count, const 
                              (const double[]){a->lr, a->lr_decay, a->weight_decay, a->eps, a->maximize});
     if (o != NULL)
         o->initial = a->initial_accumulator_value;
-    return o;
-}
-
-mt_optimizer *mt_lbfgs_create(mt_tensor *const *params, uint32_t count, const mt_lbfgs_options *options)
-{
-    static const mt_lbfgs_options defaults = MT_LBFGS_OPTIONS;
-    const double none = 0;
-    const mt_lbfgs_options *l = options != NULL ? options : &defaults;
-    mt_optimizer *o = create(LBFGS, params, count, l->lr, &none);
-    if (o != NULL && mt__lbfgs_create(l, &o->lbfgs) != MT_OK) {
-        mt_optimizer_destroy(o);
-        return NULL;
-    }
     return o;
 }
 
@@ -227,7 +224,7 @@ static mt_status call_op(const mt_optimizer *o, const uint32_t *which, uint32_t 
 static mt_status step(mt_optimizer *o)
 {
     uint32_t *old = malloc((o->count + 1) * 2 * sizeof *old), *fresh = old + o->count, olds = 0, news = 0;
-    mt_tensor **room = malloc((o->count + 1) * (2 + MT__MOST_LISTS) * sizeof *room);
+    mt_tensor **room = malloc((o->count + 1) * (2 + MOST_LISTS) * sizeof *room);
     mt_status status = old == NULL || room == NULL
                            ? mt__fail(MT_E_NOMEM, "out of memory: a step of %s", o->kind->name)
                            : MT_OK;
@@ -268,15 +265,11 @@ mt_status mt_optimizer_step_with(mt_optimizer *o, mt_closure_fn *closure, void *
     bool grad_mode = mt_grad_enable(true);
     mt_status status = MT_OK;
     loss = loss != NULL ? loss : &unused;
-    if (o->lbfgs != NULL) {
-        status = mt__lbfgs_step(o, closure, user, loss);
-    } else {
-        if (closure != NULL)
-            status = closure(user, loss);
-        mt_grad_enable(false);
-        if (status == MT_OK)
-            status = step(o);
-    }
+    if (closure != NULL)
+        status = closure(user, loss);
+    mt_grad_enable(false);
+    if (status == MT_OK)
+        status = step(o);
     mt_grad_enable(grad_mode);
     mtp_scope_end(scope);
     return status;
@@ -284,8 +277,6 @@ mt_status mt_optimizer_step_with(mt_optimizer *o, mt_closure_fn *closure, void *
 
 mt_status mt_optimizer_step(mt_optimizer *o)
 {
-    if (o->lbfgs != NULL)
-        return mt__fail(MT_E_VALUE, "LBFGS needs a closure: use mt_optimizer_step_with");
     return mt_optimizer_step_with(o, NULL, NULL, NULL);
 }
 
