@@ -20,11 +20,12 @@ typedef struct mt__shifts {
     const mt__conv *c;         /* borrowed */
     int64_t in_each, out_each; /* channels of a group */
     int64_t taps;
-    int64_t phases[2];            /* that have taps, in y and x */
-    int64_t height, width, plane; /* of a phase plane; plane: in floats, padded */
-    int64_t reach;                /* the largest shift */
-    int64_t rows_in, rows_out;    /* channels per tile of forward's and backward's products */
-    int64_t *into_planes;         /* owned: the shift of each channel and tap */
+    int64_t phases[2];             /* that have taps, in y and x */
+    int64_t height, width, plane;  /* of a phase plane; plane: in floats, padded */
+    int64_t reach;                 /* the largest shift */
+    int64_t rows_in, rows_out;     /* channels per tile of forward's and backward's products */
+    int64_t pixels_in, pixels_out; /* vectors of these channels, 0: tiles of neighbours */
+    int64_t *into_planes;          /* owned: the shift of each channel and tap */
     int64_t *into_grads; /* the same for backward, in the same block: the taps of a phase are together */
 } mt__shifts;
 
