@@ -28,10 +28,8 @@ static int64_t least(int64_t a, int64_t b)
 /* Where tap t of the kernel reads: its phase, and the shift within the plane. */
 static int64_t phase_of(const mt__shifts *s, int64_t t, int64_t *shift)
 {
-    const mt__conv *c = s->c;
-    int64_t dy = t / c->kernel[1] * c->dilation[0], dx = t % c->kernel[1] * c->dilation[1];
-    *shift = dy / c->stride[0] * s->width + dx / c->stride[1];
-    return dy % c->stride[0] * s->phases[1] + dx % c->stride[1];
+    *shift = s->of_taps[2 * t + 1];
+    return s->of_taps[2 * t];
 }
 
 /* Floats per channel of a gradient: `reach` zeros, because shifts go back that far, then a plane. */
@@ -40,12 +38,26 @@ static int64_t grad_plane(const mt__shifts *s)
     return s->reach + s->plane;
 }
 
-static bool make_shifts(mt__shifts *s)
+static bool make_shifts(mt__shifts *s, bool backward)
 {
+    const mt__conv *c = s->c;
     int64_t phases = s->phases[0] * s->phases[1], within, *to;
-    s->into_planes = malloc((size_t)((s->in_each + s->out_each) * s->taps + 8) * sizeof *to);
+    int64_t channels = s->in_each + (backward ? s->out_each : 0);
+    s->into_planes = malloc((size_t)((channels + 2) * s->taps + 8) * sizeof *to);
     if (s->into_planes == NULL)
         return false;
+    s->of_taps = to = s->into_planes + s->in_each * s->taps + 8;
+    for (int64_t t = 0; t < s->taps; t++) {
+        int64_t dy = t / c->kernel[1] * c->dilation[0], dx = t % c->kernel[1] * c->dilation[1];
+        *to++ = dy % c->stride[0] * s->phases[1] + dx % c->stride[1];
+        *to++ = dy / c->stride[0] * s->width + dx / c->stride[1];
+    }
+    s->into_grads = to;
+    for (int64_t phase = 0; phase < phases && backward; phase++)
+        for (int64_t o = 0; o < s->out_each; o++)
+            for (int64_t t = 0; t < s->taps; t++)
+                if (phase_of(s, t, &within) == phase)
+                    *to++ = o * grad_plane(s) + s->reach - within;
     to = s->into_planes;
     for (int64_t i = 0; i < s->in_each; i++)
         for (int64_t t = 0; t < s->taps; t++) {
@@ -54,12 +66,6 @@ static bool make_shifts(mt__shifts *s)
         }
     for (int t = 0; t < 8; t++)
         *to++ = 0; /* for the rest of the last block of taps */
-    s->into_grads = to;
-    for (int64_t phase = 0; phase < phases; phase++)
-        for (int64_t o = 0; o < s->out_each; o++)
-            for (int64_t t = 0; t < s->taps; t++)
-                if (phase_of(s, t, &within) == phase)
-                    *to++ = o * grad_plane(s) + s->reach - within;
     return true;
 }
 
@@ -87,7 +93,7 @@ static int64_t channels_of_tile(int64_t channels, int64_t vectors)
     return channels > 1 ? mt__conv_tiles()->rows : 1;
 }
 
-bool mt__shifts_init(mt__shifts *s, const mt__conv *c)
+bool mt__shifts_init(mt__shifts *s, const mt__conv *c, bool backward)
 {
     int64_t reach[2], size[2];
     *s = (mt__shifts){.c = c,
@@ -113,7 +119,7 @@ bool mt__shifts_init(mt__shifts *s, const mt__conv *c)
      * of columns to be fast. */
     bool narrow = s->in_each < 8 || s->out_each < 8;
     bool exact = s->pixels_in > 0 && s->pixels_out > 0 && c->out[1] >= 6;
-    return (narrow || exact || 4 * c->out[1] >= 3 * s->width) && make_shifts(s);
+    return (narrow || exact || 4 * c->out[1] >= 3 * s->width) && make_shifts(s, backward);
 }
 
 void mt__shifts_fini(mt__shifts *s)

@@ -2,7 +2,7 @@
  * and each tap of the kernel reads it shifted.
  *
  *     mt__shifts s;
- *     if (mt__shifts_init(&s, &conv)) {
+ *     if (mt__shifts_init(&s, &conv, false)) {
  *         mt__shifts_pack(&s, weight, packed);             // once; mt__shifts_packed() floats
  *         mt__shifts_forward(&s, 0, 1, image, packed, bias, out, room); // for each image and group
  *     }
@@ -27,6 +27,7 @@ typedef struct mt__shifts {
     int64_t pixels_in, pixels_out; /* vectors of these channels, 0: tiles of neighbours */
     int64_t *into_planes;          /* owned: the shift of each channel and tap */
     int64_t *into_grads; /* the same for backward, in the same block: the taps of a phase are together */
+    int64_t *of_taps;    /* phase and shift of each tap; in the same block */
 } mt__shifts;
 
 typedef enum mt__shifts_pass {
@@ -36,7 +37,7 @@ typedef enum mt__shifts_pass {
 } mt__shifts_pass;
 
 /* False: columns are better, or there is no memory. */
-bool mt__shifts_init(mt__shifts *s, const mt__conv *c);
+bool mt__shifts_init(mt__shifts *s, const mt__conv *c, bool backward);
 void mt__shifts_fini(mt__shifts *s);
 
 /* In floats: packed weights of one direction, room that a thread needs, all zeros at first. */
