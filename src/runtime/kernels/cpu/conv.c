@@ -17,7 +17,8 @@ typedef struct job {
     size_t size;
     const char *input, *weight, *bias, *grad; /* contiguous */
     char *output, *grad_input, *grad_bias;
-    char *grad_weight; /* one for each of `parts` */
+    char *grad_weight; /* one of `sums` elements for each of `parts` */
+    int64_t sums;
     int64_t parts;
     bool direct;  /* without columns */
     bool deep;    /* by conv_depth.h */
@@ -213,12 +214,12 @@ static void backward_input(int64_t begin, int64_t end, void *user)
 static void shifted_weight(const job *j, int64_t first, int64_t last, char *sum, char *room)
 {
     int64_t most = mt__shifts_together(&j->shifts, MT__SHIFTS_WEIGHT);
-    memset(sum, 0, (size_t)(j->c.out_channels * j->patch) * j->size);
+    memset(sum, 0, (size_t)j->sums * j->size);
     for (int64_t i = first; i < last; i += most)
         for (int64_t g = 0; g < j->c.groups; g++)
-            mt__shifts_backward_weight(&j->shifts, last - i < most ? last - i : most,
+            mt__shifts_backward_weight(&j->shifts, g, last - i < most ? last - i : most,
                                        outputs(j, j->grad, i, g).data, image_of(j, j->input, i, g),
-                                       weights(j, sum, g).data, (float *)(void *)room);
+                                       (float *)(void *)sum, (float *)(void *)room);
 }
 
 /* Each part of the images accumulates its own gradient of the weights. */
@@ -227,7 +228,7 @@ static void backward_weight(int64_t begin, int64_t end, void *user)
     job *j = user;
     char *room = column_room(j, MT__SHIFTS_WEIGHT);
     for (int64_t p = begin; p < end && room != NULL; p++) {
-        char *sum = j->grad_weight + (size_t)(p * j->c.out_channels * j->patch) * j->size;
+        char *sum = j->grad_weight + (size_t)(p * j->sums) * j->size;
         int64_t first = j->c.images * p / j->parts, last = j->c.images * (p + 1) / j->parts;
         if (j->shifted) {
             shifted_weight(j, first, last, sum, room);
@@ -345,14 +346,13 @@ mt_status mt__cpu_convolution(mt__call *call)
     return status;
 }
 
-/* grad_weight = the sum of the parts. */
+/* The first part becomes the sum of all. */
 #define SUM_PARTS(type, suffix)                                                                              \
-    static void sum_parts_##suffix(const type *from, int64_t parts, int64_t n, type *restrict to)            \
+    static void sum_parts_##suffix(type *parts, int64_t count, int64_t n)                                    \
     {                                                                                                        \
-        memcpy(to, from, (size_t)n * sizeof(type));                                                          \
-        for (int64_t p = 1; p < parts; p++)                                                                  \
+        for (int64_t p = 1; p < count; p++)                                                                  \
             for (int64_t i = 0; i < n; i++)                                                                  \
-                to[i] += from[p * n + i];                                                                    \
+                parts[i] += parts[p * n + i];                                                                \
     }                                                                                                        \
     static void sum_bias_##suffix(int64_t begin, int64_t end, void *user)                                    \
     {                                                                                                        \
@@ -412,7 +412,8 @@ static mt_status weight_gradient(job *j, const mt_tensor *input, mt_tensor *out)
     }
     j->shifted = j->shifted && mt__all_finite(input->data, input->numel);
     j->parts = j->c.images >= threads ? threads : 1;
-    j->grad_weight = malloc((size_t)(j->parts * out->numel) * j->size);
+    j->sums = j->shifted ? mt__shifts_sums(&j->shifts) : out->numel;
+    j->grad_weight = malloc((size_t)(j->parts * j->sums) * j->size);
     if (j->grad_weight == NULL)
         return mt__fail(MT_E_NOMEM, "out of memory: gradients of a convolution's weights");
     if (j->parts > 1)
@@ -420,9 +421,13 @@ static mt_status weight_gradient(job *j, const mt_tensor *input, mt_tensor *out)
     else
         backward_weight(0, 1, j);
     if (j->dtype == MT_FLOAT32)
-        sum_parts_f32((const float *)(const void *)j->grad_weight, j->parts, out->numel, out->data);
+        sum_parts_f32((float *)(void *)j->grad_weight, j->parts, j->sums);
     else
-        sum_parts_f64((const double *)(const void *)j->grad_weight, j->parts, out->numel, out->data);
+        sum_parts_f64((double *)(void *)j->grad_weight, j->parts, j->sums);
+    if (j->shifted)
+        mt__shifts_finish_weight(&j->shifts, (const float *)(const void *)j->grad_weight, out->data);
+    else
+        memcpy(out->data, j->grad_weight, (size_t)j->sums * j->size);
     free(j->grad_weight);
     return end_of(j);
 }

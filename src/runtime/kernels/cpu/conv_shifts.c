@@ -74,16 +74,23 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Tiles of pixels are used where they compute less beside the results; the number of their vectors, else 0. */
-static int64_t vectors_of_pixels(int64_t channels, int64_t height, int64_t width, int64_t wide)
+/* Vectors of a tile of pixels. */
+static int64_t vectors_of(int64_t channels)
+{
+    const int64_t lanes = mt__conv_tiles()->lanes;
+    return round_up(channels, lanes) % (MT__PIXELS_VECTORS * lanes) == 0 ? MT__PIXELS_VECTORS : 1;
+}
+
+/* Tiles of pixels are used where they compute less beside the results, which takes longer to write; the number of
+ * their vectors, else 0. */
+static int64_t vectors_of_pixels(int64_t channels, int64_t k, int64_t height, int64_t width, int64_t wide)
 {
     const mt__tiles *t = mt__conv_tiles();
     const int64_t run = round_up((height - 1) * wide + width, t->wide),
                   rows = round_up(height, t->wide / t->lanes) * round_up(width, t->lanes);
-    if (channels == 1 ||
-        round_up(channels, t->lanes) * height * width > round_up(channels, t->rows) * least(run, rows))
-        return 0;
-    return round_up(channels, t->lanes) % (MT__PIXELS_VECTORS * t->lanes) == 0 ? MT__PIXELS_VECTORS : 1;
+    const bool less = round_up(channels, t->lanes) * height * width * (k + 8) <=
+                      round_up(channels, t->rows) * least(run, rows) * (k + 2);
+    return channels > 1 && less ? vectors_of(channels) : 0;
 }
 
 static int64_t channels_of_tile(int64_t channels, int64_t vectors)
@@ -109,8 +116,11 @@ bool mt__shifts_init(mt__shifts *s, const mt__conv *c, bool backward)
     s->width = size[1];
     s->reach = reach[0] / c->stride[0] * s->width + reach[1] / c->stride[1];
     s->plane = (s->height + 3) * s->width + SLACK; /* tiles of rows may read 3 more */
-    s->pixels_in = vectors_of_pixels(s->out_each, c->out[0], c->out[1], s->width);
-    s->pixels_out = vectors_of_pixels(s->in_each, s->height, s->width, s->width);
+    s->pixels_in = vectors_of_pixels(s->out_each, s->in_each * s->taps, c->out[0], c->out[1], s->width);
+    s->pixels_out = vectors_of_pixels(s->in_each, s->out_each * s->taps / (s->phases[0] * s->phases[1]),
+                                      s->height, s->width, s->width);
+    s->outer =
+        4 * s->out_each >= 3 * round_up(s->out_each, mt__conv_tiles()->lanes) ? vectors_of(s->out_each) : 0;
     s->rows_in = channels_of_tile(s->out_each, s->pixels_in);
     s->rows_out = channels_of_tile(s->in_each, s->pixels_out);
     if (s->in_each == 0 || s->out_each == 0 || c->out[0] <= 0 || c->out[1] <= 0)
@@ -153,19 +163,50 @@ static int64_t grads_size(const mt__shifts *s)
     return s->out_each * grad_plane(s) + SLACK;
 }
 
+/* Channels of a block of sums of outer products, and the blocks of a group. */
+static int64_t outer_rows(const mt__shifts *s)
+{
+    return s->outer * mt__conv_tiles()->lanes;
+}
+
+static int64_t outer_blocks(const mt__shifts *s)
+{
+    return (s->out_each + outer_rows(s) - 1) / outer_rows(s);
+}
+
+/* Floats of the gradient of an image with the channels of a block side by side. */
+static int64_t turned_size(const mt__shifts *s)
+{
+    return outer_blocks(s) * outer_rows(s) * s->c->out[0] * s->c->out[1];
+}
+
+int64_t mt__shifts_sums(const mt__shifts *s)
+{
+    const int64_t channels = s->outer > 0 ? outer_blocks(s) * outer_rows(s) : s->out_each;
+    return s->c->groups * channels * s->in_each * s->taps;
+}
+
 /* Small images (pass: weights) or small groups (the others) are taken together, so that the fixed cost of a
  * product counts less. */
 int64_t mt__shifts_together(const mt__shifts *s, mt__shifts_pass pass)
 {
     int64_t n = 2048 / s->plane, have = pass == MT__SHIFTS_WEIGHT ? s->c->images : s->c->groups;
+    if (pass == MT__SHIFTS_WEIGHT && s->outer > 0)
+        n = 256 / (s->c->out[0] * s->c->out[1]); /* the gradients stay in the first-level cache */
     n = n < 1 ? 1 : n < 8 ? n : 8;
     return n < have ? n : have;
 }
 
 int64_t mt__shifts_room(const mt__shifts *s, mt__shifts_pass pass)
 {
-    return mt__shifts_together(s, pass) * ((pass != MT__SHIFTS_INPUT ? planes_size(s) : 0) +
-                                           (pass != MT__SHIFTS_FORWARD ? grads_size(s) : 0));
+    int64_t each = 0;
+    if (pass != MT__SHIFTS_INPUT)
+        each += planes_size(s);
+    if (pass == MT__SHIFTS_INPUT || (pass == MT__SHIFTS_WEIGHT && s->outer == 0))
+        each += grads_size(s);
+    if (pass == MT__SHIFTS_WEIGHT && s->outer > 0)
+        each += turned_size(s);
+    return mt__shifts_together(s, pass) * each;
 }
 
 MT__CLONES bool mt__all_finite(const float *x, int64_t n)
@@ -396,7 +437,7 @@ static void write_pixels(const product *p, const float *from, int64_t n, int64_t
 /* How a row is cut into tiles of pixels of about the same size. */
 static int64_t tiles_of_row(const product *p)
 {
-    int64_t most = mt__conv_tiles()->pixels;
+    int64_t most = mt__conv_tiles()->pixels[p->pixels - 1];
     return (p->end - p->begin + most - 1) / most;
 }
 
@@ -510,6 +551,8 @@ void mt__shifts_backward_input(const mt__shifts *s, int64_t group, int64_t group
     }
 }
 
+/* -------------------------------------------------------------------------------- gradients of the weights */
+
 typedef struct weight_job {
     const mt__shifts *s;
     mt__dots d;
@@ -538,8 +581,8 @@ static void weight_rows(int64_t begin, int64_t end, void *user)
     }
 }
 
-void mt__shifts_backward_weight(const mt__shifts *s, int64_t images, const float *grad, const float *image,
-                                float *grad_weight, float *room)
+static void weight_dots(const mt__shifts *s, int64_t images, const float *grad, const float *image,
+                        float *sums, float *room)
 {
     const mt__conv *c = s->c;
     float *planes = room, *grads = room + mt__shifts_together(s, MT__SHIFTS_WEIGHT) * planes_size(s);
@@ -549,11 +592,100 @@ void mt__shifts_backward_weight(const mt__shifts *s, int64_t images, const float
                     .one = s->out_each < mt__conv_tiles()->grads,
                     .planes = planes,
                     .grads = grads,
-                    .to = grad_weight};
+                    .to = sums};
     for (int64_t i = 0; i < images; i++) {
         fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], planes + i * j.d.b_image);
         fill_grads(s, grad + i * c->out_channels * c->out[0] * c->out[1], grads + i * j.d.g_image);
     }
     int64_t each = j.one ? 1 : mt__conv_tiles()->grads, work = each * images * j.d.n * s->in_each * s->taps;
     mt__parallel((s->out_each + each - 1) / each, (1 << 18) / (work + 1) + 1, weight_rows, &j);
+}
+
+/* to[x][c] = from[c * channel + x], for some channels of `rows`. */
+static void turn(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows, float *to)
+{
+    int64_t c = 0;
+#ifdef __SSE__
+    for (; c + 4 <= channels && n >= 4; c += 4)
+        for (int64_t i = 0; i < n; i += 4) {
+            const float *at = from + c * channel + least(i, n - 4); /* the last block overlaps */
+            float *block = to + least(i, n - 4) * rows + c;
+            __m128 x0 = _mm_loadu_ps(at), x1 = _mm_loadu_ps(at + channel),
+                   x2 = _mm_loadu_ps(at + 2 * channel), x3 = _mm_loadu_ps(at + 3 * channel);
+            _MM_TRANSPOSE4_PS(x0, x1, x2, x3);
+            _mm_storeu_ps(block, x0);
+            _mm_storeu_ps(block + rows, x1);
+            _mm_storeu_ps(block + 2 * rows, x2);
+            _mm_storeu_ps(block + 3 * rows, x3);
+        }
+#endif
+    for (; c < channels; c++)
+        for (int64_t i = 0; i < n; i++)
+            to[i * rows + c] = from[c * channel + i];
+}
+
+typedef struct outer_job {
+    const mt__shifts *s;
+    mt__outer o;
+    int64_t tiles; /* of a block */
+    const float *planes, *turned;
+    float *sums;
+} outer_job;
+
+static void outer_tiles(int64_t begin, int64_t end, void *user)
+{
+    const outer_job *j = user;
+    const mt__shifts *s = j->s;
+    const int64_t k = s->in_each * s->taps, rows = outer_rows(s), area = s->c->out[0] * s->c->out[1];
+    for (int64_t at = begin; at < end; at++) {
+        const int64_t block = at / j->tiles, tile = at % j->tiles;
+        const int64_t first = k * tile / j->tiles, last = k * (tile + 1) / j->tiles;
+        mt__conv_tiles()->outer[s->outer - 1][last - first](&j->o, j->turned + block * rows * area, j->planes,
+                                                            s->into_planes + first,
+                                                            j->sums + (block * k + first) * rows);
+    }
+}
+
+static void weight_outer(const mt__shifts *s, int64_t images, const float *grad, const float *image,
+                         float *sums, float *room)
+{
+    const mt__conv *c = s->c;
+    const int64_t most = mt__conv_tiles()->pixels[s->outer - 1], rows = outer_rows(s),
+                  area = c->out[0] * c->out[1];
+    float *planes = room, *turned = room + mt__shifts_together(s, MT__SHIFTS_WEIGHT) * planes_size(s);
+    const outer_job j = {.s = s,
+                         .o = {images, c->out[0], c->out[1], s->width, turned_size(s), planes_size(s)},
+                         .tiles = (s->in_each * s->taps + most - 1) / most,
+                         .planes = planes,
+                         .turned = turned,
+                         .sums = sums};
+    for (int64_t i = 0; i < images; i++) {
+        fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], planes + i * planes_size(s));
+        for (int64_t o = 0; o < s->out_each; o += rows)
+            turn(grad + (i * c->out_channels + o) * area, least(rows, s->out_each - o), area, area, rows,
+                 turned + i * turned_size(s) + o * area);
+    }
+    const int64_t work = images * area * most * rows;
+    mt__parallel(outer_blocks(s) * j.tiles, (1 << 18) / (work + 1) + 1, outer_tiles, (void *)(uintptr_t)&j);
+}
+
+void mt__shifts_backward_weight(const mt__shifts *s, int64_t group, int64_t images, const float *grad,
+                                const float *image, float *sums, float *room)
+{
+    sums += group * (mt__shifts_sums(s) / s->c->groups);
+    (s->outer > 0 ? weight_outer : weight_dots)(s, images, grad, image, sums, room);
+}
+
+void mt__shifts_finish_weight(const mt__shifts *s, const float *sums, float *grad_weight)
+{
+    const int64_t k = s->in_each * s->taps, rows = outer_rows(s), each = mt__shifts_sums(s) / s->c->groups;
+    if (s->outer == 0) {
+        memcpy(grad_weight, sums, (size_t)mt__shifts_sums(s) * sizeof *sums);
+        return;
+    }
+    for (int64_t g = 0; g < s->c->groups; g++)
+        for (int64_t o = 0; o < s->out_each; o++)
+            for (int64_t p = 0; p < k; p++)
+                grad_weight[(g * s->out_each + o) * k + p] =
+                    sums[g * each + (o / rows * k + p) * rows + o % rows];
 }

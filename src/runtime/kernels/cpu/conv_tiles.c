@@ -50,27 +50,64 @@
         UNROLLED(v, WIDE)                                                                                    \
         memcpy(out + (i * (WIDE) + v) * LANES(vector), &acc[i][v], sizeof acc[i][v]);                        \
     }
-#define PIXELS_TO_6(name, vector, WIDE, TARGET)                                                              \
-    PIXELS(name##_1, vector, 1, WIDE, TARGET)                                                                \
-    PIXELS(name##_2, vector, 2, WIDE, TARGET)                                                                \
-    PIXELS(name##_3, vector, 3, WIDE, TARGET)                                                                \
-    PIXELS(name##_4, vector, 4, WIDE, TARGET)                                                                \
-    PIXELS(name##_5, vector, 5, WIDE, TARGET)                                                                \
-    PIXELS(name##_6, vector, 6, WIDE, TARGET)
-#define PIXELS_TO_14(name, vector, WIDE, TARGET)                                                             \
-    PIXELS_TO_6(name, vector, WIDE, TARGET)                                                                  \
-    PIXELS(name##_7, vector, 7, WIDE, TARGET)                                                                \
-    PIXELS(name##_8, vector, 8, WIDE, TARGET)                                                                \
-    PIXELS(name##_9, vector, 9, WIDE, TARGET)                                                                \
-    PIXELS(name##_10, vector, 10, WIDE, TARGET)                                                              \
-    PIXELS(name##_11, vector, 11, WIDE, TARGET)                                                              \
-    PIXELS(name##_12, vector, 12, WIDE, TARGET)                                                              \
-    PIXELS(name##_13, vector, 13, WIDE, TARGET)                                                              \
-    PIXELS(name##_14, vector, 14, WIDE, TARGET)
+/* sums[i][c] += sum over pixels of g[y][x][c] * b[shift[i] + y * row + x] */
+#define OUTER(name, vector, N, WIDE, TARGET)                                                                 \
+    TARGET static void name(const mt__outer *o, const float *restrict g, const float *restrict b,            \
+                            const int64_t *restrict shift, float *restrict sums)                             \
+    {                                                                                                        \
+        vector acc[N][WIDE], w[WIDE];                                                                        \
+        UNROLLED(i, N)                                                                                       \
+        UNROLLED(v, WIDE)                                                                                    \
+        memcpy(&acc[i][v], sums + (i * (WIDE) + v) * LANES(vector), sizeof acc[i][v]);                       \
+        for (int64_t image = 0; image < o->images; image++) {                                                \
+            const float *restrict pixel = g + image * o->g_image, *row = b + image * o->b_image;             \
+            for (int64_t y = 0; y < o->height; y++, row += o->row)                                           \
+                for (int64_t x = 0; x < o->width; x++, pixel += (WIDE)*LANES(vector)) {                      \
+                    UNROLLED(v, WIDE)                                                                        \
+                    memcpy(&w[v], pixel + v * LANES(vector), sizeof w[v]);                                   \
+                    UNROLLED(i, N)                                                                           \
+                    UNROLLED(v, WIDE)                                                                        \
+                    acc[i][v] += row[shift[i] + x] * w[v];                                                   \
+                }                                                                                            \
+        }                                                                                                    \
+        UNROLLED(i, N)                                                                                       \
+        UNROLLED(v, WIDE)                                                                                    \
+        memcpy(sums + (i * (WIDE) + v) * LANES(vector), &acc[i][v], sizeof acc[i][v]);                       \
+    }
+#define TO_6(TILE, name, vector, WIDE, TARGET)                                                               \
+    TILE(name##_1, vector, 1, WIDE, TARGET)                                                                  \
+    TILE(name##_2, vector, 2, WIDE, TARGET)                                                                  \
+    TILE(name##_3, vector, 3, WIDE, TARGET)                                                                  \
+    TILE(name##_4, vector, 4, WIDE, TARGET)                                                                  \
+    TILE(name##_5, vector, 5, WIDE, TARGET)                                                                  \
+    TILE(name##_6, vector, 6, WIDE, TARGET)
+#define TO_14(TILE, name, vector, WIDE, TARGET)                                                              \
+    TO_6(TILE, name, vector, WIDE, TARGET)                                                                   \
+    TILE(name##_7, vector, 7, WIDE, TARGET)                                                                  \
+    TILE(name##_8, vector, 8, WIDE, TARGET)                                                                  \
+    TILE(name##_9, vector, 9, WIDE, TARGET)                                                                  \
+    TILE(name##_10, vector, 10, WIDE, TARGET)                                                                \
+    TILE(name##_11, vector, 11, WIDE, TARGET)                                                                \
+    TILE(name##_12, vector, 12, WIDE, TARGET)                                                                \
+    TILE(name##_13, vector, 13, WIDE, TARGET)                                                                \
+    TILE(name##_14, vector, 14, WIDE, TARGET)
+#define TO_16(TILE, name, vector, WIDE, TARGET)                                                              \
+    TO_14(TILE, name, vector, WIDE, TARGET)                                                                  \
+    TILE(name##_15, vector, 15, WIDE, TARGET)                                                                \
+    TILE(name##_16, vector, 16, WIDE, TARGET)
 #define NAMES_TO_6(name) NULL, name##_1, name##_2, name##_3, name##_4, name##_5, name##_6
 #define NAMES_TO_14(name)                                                                                    \
     NAMES_TO_6(name), name##_7, name##_8, name##_9, name##_10, name##_11, name##_12, name##_13, name##_14
-typedef mt__pixels_fn *const pixel_tiles[MT__PIXELS_VECTORS][MT__PIXELS_MAX + 1];
+#define NAMES_TO_16(name) NAMES_TO_14(name), name##_15, name##_16
+#define BOTH(lanes, ONE, TWO, NAMES_ONE, NAMES_TWO, TARGET)                                                  \
+    ONE(PIXELS, pixels_##lanes, float##lanes, 1, TARGET)                                                     \
+    TWO(PIXELS, pixels2_##lanes, float##lanes, 2, TARGET)                                                    \
+    ONE(OUTER, outer_##lanes, float##lanes, 1, TARGET)                                                       \
+    TWO(OUTER, outer2_##lanes, float##lanes, 2, TARGET)                                                      \
+    static mt__pixels_fn *const by_pixels_##lanes[MT__PIXELS_VECTORS][MT__PIXELS_MAX + 1] = {                \
+        {NAMES_ONE(pixels_##lanes)}, {NAMES_TWO(pixels2_##lanes)}};                                          \
+    static mt__outer_fn *const by_outer_##lanes[MT__PIXELS_VECTORS][MT__PIXELS_MAX + 1] = {                  \
+        {NAMES_ONE(outer_##lanes)}, {NAMES_TWO(outer2_##lanes)}};
 
 /* sums[i][t] = sum over q < n of g[i * step + q] * b[shift[t] + q]; n is a multiple of 16. Over several images. */
 #define DOTS(name, vector, GRADS, TAPS, TARGET)                                                              \
@@ -110,10 +147,21 @@ TILE(tile_4, float4, 4, 2, )
 TILE(line_4, float4, 1, 4, )
 DOTS(dots_4, float4, 3, 3, )
 DOTS(dots1_4, float4, 1, 4, )
-PIXELS_TO_6(pixels_4, float4, 1, )
-PIXELS_TO_6(pixels2_4, float4, 2, )
-static pixel_tiles by_pixels_4 = {{NAMES_TO_6(pixels_4)}, {NAMES_TO_6(pixels2_4)}};
-static const mt__tiles plain = {4, 4, 8, 16, 3, 3, 4, 6, tile_4, line_4, dots_4, dots1_4, by_pixels_4};
+BOTH(4, TO_6, TO_6, NAMES_TO_6, NAMES_TO_6, )
+static const mt__tiles plain = {.lanes = 4,
+                                .rows = 4,
+                                .wide = 8,
+                                .single = 16,
+                                .grads = 3,
+                                .dots = 3,
+                                .dots1 = 4,
+                                .pixels = {6, 6},
+                                .tile = tile_4,
+                                .tile1 = line_4,
+                                .dot = dots_4,
+                                .dot1 = dots1_4,
+                                .by_pixels = by_pixels_4,
+                                .outer = by_outer_4};
 #ifdef __x86_64__
 #define AVX2 __attribute__((target("avx2,fma")))
 #define AVX512 __attribute__((target("avx512f,avx2,fma")))
@@ -127,15 +175,36 @@ TILE(tile_16, float16, 8, 2, AVX512)
 TILE(line_16, float16, 1, 4, AVX512)
 DOTS(dots_16, float16, 4, 6, AVX512)
 DOTS(dots1_16, float16, 1, 5, AVX512)
-PIXELS_TO_6(pixels_8, float8, 1, AVX2)
-PIXELS_TO_6(pixels2_8, float8, 2, AVX2)
-static pixel_tiles by_pixels_8 = {{NAMES_TO_6(pixels_8)}, {NAMES_TO_6(pixels2_8)}};
-PIXELS_TO_14(pixels_16, float16, 1, AVX512)
-PIXELS_TO_14(pixels2_16, float16, 2, AVX512)
-static pixel_tiles by_pixels_16 = {{NAMES_TO_14(pixels_16)}, {NAMES_TO_14(pixels2_16)}};
-static const mt__tiles avx2 = {8, 6, 16, 32, 4, 3, 4, 6, tile_8, line_8, dots_8, dots1_8, by_pixels_8};
-static const mt__tiles avx512 = {16, 8,       32,      64,      4,        6,           5,
-                                 14, tile_16, line_16, dots_16, dots1_16, by_pixels_16};
+BOTH(8, TO_6, TO_6, NAMES_TO_6, NAMES_TO_6, AVX2)
+BOTH(16, TO_16, TO_14, NAMES_TO_16, NAMES_TO_14, AVX512)
+static const mt__tiles avx2 = {.lanes = 8,
+                               .rows = 6,
+                               .wide = 16,
+                               .single = 32,
+                               .grads = 4,
+                               .dots = 3,
+                               .dots1 = 4,
+                               .pixels = {6, 6},
+                               .tile = tile_8,
+                               .tile1 = line_8,
+                               .dot = dots_8,
+                               .dot1 = dots1_8,
+                               .by_pixels = by_pixels_8,
+                               .outer = by_outer_8};
+static const mt__tiles avx512 = {.lanes = 16,
+                                 .rows = 8,
+                                 .wide = 32,
+                                 .single = 64,
+                                 .grads = 4,
+                                 .dots = 6,
+                                 .dots1 = 5,
+                                 .pixels = {16, 14},
+                                 .tile = tile_16,
+                                 .tile1 = line_16,
+                                 .dot = dots_16,
+                                 .dot1 = dots1_16,
+                                 .by_pixels = by_pixels_16,
+                                 .outer = by_outer_16};
 #endif
 
 const mt__tiles *mt__conv_tiles(void)
