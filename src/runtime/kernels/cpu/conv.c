@@ -6,6 +6,7 @@
  * kernel with stride 1 needs no columns: the image already has that form.
  */
 #include "runtime/blas.h"
+#include "runtime/kernels/cpu/conv_depth.h"
 #include "runtime/kernels/cpu/conv_shifts.h"
 #include "runtime/ops/conv.h"
 #include <stdlib.h>
@@ -15,9 +16,12 @@ typedef struct job {
     mt_dtype dtype;
     size_t size;
     const char *input, *weight, *bias, *grad; /* contiguous */
-    char *output, *grad_input, *grad_weight;  /* grad_weight: one for each of `parts` */
+    char *output, *grad_input, *grad_bias;
+    char *grad_weight; /* one of `sums` elements for each of `parts` */
+    int64_t sums;
     int64_t parts;
     bool direct;  /* without columns */
+    bool deep;    /* by conv_depth.h */
     bool shifted; /* by conv_shifts.h */
     mt__shifts shifts;
     float *packed;       /* its weights */
@@ -210,12 +214,12 @@ static void backward_input(int64_t begin, int64_t end, void *user)
 static void shifted_weight(const job *j, int64_t first, int64_t last, char *sum, char *room)
 {
     int64_t most = mt__shifts_together(&j->shifts, MT__SHIFTS_WEIGHT);
-    memset(sum, 0, (size_t)(j->c.out_channels * j->patch) * j->size);
+    memset(sum, 0, (size_t)j->sums * j->size);
     for (int64_t i = first; i < last; i += most)
         for (int64_t g = 0; g < j->c.groups; g++)
-            mt__shifts_backward_weight(&j->shifts, last - i < most ? last - i : most,
+            mt__shifts_backward_weight(&j->shifts, g, last - i < most ? last - i : most,
                                        outputs(j, j->grad, i, g).data, image_of(j, j->input, i, g),
-                                       weights(j, sum, g).data, (float *)(void *)room);
+                                       (float *)(void *)sum, (float *)(void *)room);
 }
 
 /* Each part of the images accumulates its own gradient of the weights. */
@@ -224,7 +228,7 @@ static void backward_weight(int64_t begin, int64_t end, void *user)
     job *j = user;
     char *room = column_room(j, MT__SHIFTS_WEIGHT);
     for (int64_t p = begin; p < end && room != NULL; p++) {
-        char *sum = j->grad_weight + (size_t)(p * j->c.out_channels * j->patch) * j->size;
+        char *sum = j->grad_weight + (size_t)(p * j->sums) * j->size;
         int64_t first = j->c.images * p / j->parts, last = j->c.images * (p + 1) / j->parts;
         if (j->shifted) {
             shifted_weight(j, first, last, sum, room);
@@ -240,12 +244,43 @@ static void backward_weight(int64_t begin, int64_t end, void *user)
     free(room);
 }
 
+/* ---------------------------------------------------------------------------------------- depthwise */
+
+static void deep_forward(int64_t begin, int64_t end, void *user)
+{
+    const job *j = user;
+    mt__depth_forward(&j->c, begin, end, (const float *)(const void *)j->input,
+                      (const float *)(const void *)j->weight, (const float *)(const void *)j->bias,
+                      (float *)(void *)j->output);
+}
+
+static void deep_input(int64_t begin, int64_t end, void *user)
+{
+    const job *j = user;
+    mt__depth_backward_input(&j->c, begin, end, (const float *)(const void *)j->grad,
+                             (const float *)(const void *)j->weight, (float *)(void *)j->grad_input);
+}
+
+static void deep_weight(int64_t begin, int64_t end, void *user)
+{
+    const job *j = user;
+    mt__depth_backward_weight(&j->c, begin, end, (const float *)(const void *)j->grad,
+                              (const float *)(const void *)j->input, (float *)(void *)j->grad_weight);
+}
+
+/* n planes, or channels of all images. */
+static void over_planes(job *j, int64_t n, int64_t images, void (*fn)(int64_t, int64_t, void *))
+{
+    int64_t work = images * j->area * j->patch;
+    mt__parallel(n, (1 << 17) / (work + 1) + 1, fn, j);
+}
+
 /* ------------------------------------------------------------------------------------------------ kernels */
 
 static mt_status begin(job *j, const mt__call *call, const mt_tensor *input, const mt_tensor *weight,
-                       unsigned lists)
+                       bool backward)
 {
-    mt_status status = mt__conv_read(call, input, weight, NULL, lists, &j->c);
+    mt_status status = mt__conv_read(call, input, weight, NULL, backward ? 4 : 3, &j->c);
     const mt__conv *c = &j->c;
     j->dtype = (mt_dtype)input->dtype;
     j->size = mt__size_of(input);
@@ -253,7 +288,9 @@ static mt_status begin(job *j, const mt__call *call, const mt_tensor *input, con
     j->patch = c->in_channels / c->groups * c->kernel[0] * c->kernel[1];
     j->direct = c->kernel[0] == 1 && c->kernel[1] == 1 && c->stride[0] == 1 && c->stride[1] == 1 &&
                 c->padding[0] == 0 && c->padding[1] == 0;
-    j->shifted = j->dtype == MT_FLOAT32 && !j->direct && status == MT_OK && mt__shifts_init(&j->shifts, c);
+    j->deep = j->dtype == MT_FLOAT32 && status == MT_OK && mt__depth_fits(c);
+    j->shifted = j->dtype == MT_FLOAT32 && !j->direct && (!j->deep || (backward && c->stride[0] > 1)) &&
+                 status == MT_OK && mt__shifts_init(&j->shifts, c, backward);
     return status;
 }
 
@@ -285,7 +322,7 @@ mt_status mt__cpu_convolution(mt__call *call)
 {
     mt_tensor *held[3] = {NULL};
     job j = {.output = call->outs[0]->data};
-    mt_status status = begin(&j, call, mt__arg_tensor(call, 0), mt__arg_tensor(call, 1), 3);
+    mt_status status = begin(&j, call, mt__arg_tensor(call, 0), mt__arg_tensor(call, 1), false);
     for (unsigned i = 0; i < 3 && status == MT_OK; i++)
         if (mt__arg_given(call, i))
             status = mt__contiguous(mt__arg_tensor(call, i), &held[i]);
@@ -293,8 +330,11 @@ mt_status mt__cpu_convolution(mt__call *call)
         j.input = held[0]->data;
         j.weight = held[1]->data;
         j.bias = held[2] != NULL ? held[2]->data : NULL;
-        status = pack(&j, mt__shifts_pack);
-        if (status == MT_OK)
+        if (j.deep)
+            over_planes(&j, j.c.images * j.c.groups, 1, deep_forward);
+        else
+            status = pack(&j, mt__shifts_pack);
+        if (status == MT_OK && !j.deep)
             over_images(&j, forward_images);
         if (status == MT_OK)
             status = end_of(&j);
@@ -306,47 +346,74 @@ mt_status mt__cpu_convolution(mt__call *call)
     return status;
 }
 
-/* grad_weight = the sum of the parts. */
+/* The first part becomes the sum of all. */
 #define SUM_PARTS(type, suffix)                                                                              \
-    static void sum_parts_##suffix(const type *from, int64_t parts, int64_t n, type *restrict to)            \
+    static void sum_parts_##suffix(type *parts, int64_t count, int64_t n)                                    \
     {                                                                                                        \
-        memcpy(to, from, (size_t)n * sizeof(type));                                                          \
-        for (int64_t p = 1; p < parts; p++)                                                                  \
+        for (int64_t p = 1; p < count; p++)                                                                  \
             for (int64_t i = 0; i < n; i++)                                                                  \
-                to[i] += from[p * n + i];                                                                    \
+                parts[i] += parts[p * n + i];                                                                \
     }                                                                                                        \
-    static void sum_bias_##suffix(const type *grad, int64_t images, int64_t channels, int64_t area,          \
-                                  type *to)                                                                  \
+    static void sum_bias_##suffix(int64_t begin, int64_t end, void *user)                                    \
     {                                                                                                        \
-        for (int64_t o = 0; o < channels; o++) {                                                             \
+        const job *j = user;                                                                                 \
+        for (int64_t o = begin; o < end; o++) {                                                              \
             double total = 0;                                                                                \
-            for (int64_t i = 0; i < images; i++) {                                                           \
-                const type *row = grad + (i * channels + o) * area;                                          \
-                type sums[8] = {0};                                                                          \
+            for (int64_t i = 0; i < j->c.images; i++) {                                                      \
+                const type *row =                                                                            \
+                    (const type *)(const void *)j->grad + (i * j->c.out_channels + o) * j->area;             \
+                type sums[16] = {0};                                                                         \
                 int64_t x = 0;                                                                               \
-                for (; x + 8 <= area; x += 8)                                                                \
-                    for (int k = 0; k < 8; k++)                                                              \
+                for (; x + 16 <= j->area; x += 16)                                                           \
+                    for (int k = 0; k < 16; k++)                                                             \
                         sums[k] += row[x + k];                                                               \
-                for (; x < area; x++)                                                                        \
+                for (; x < j->area; x++)                                                                     \
                     sums[0] += row[x];                                                                       \
-                for (int k = 0; k < 8; k++)                                                                  \
+                for (int k = 0; k < 16; k++)                                                                 \
                     total += (double)sums[k];                                                                \
             }                                                                                                \
-            to[o] = (type)total;                                                                             \
+            ((type *)(void *)j->grad_bias)[o] = (type)total;                                                 \
         }                                                                                                    \
     }
 SUM_PARTS(float, f32)
 SUM_PARTS(double, f64)
 
-static mt_status weight_gradient(job *j, mt_tensor *out)
+static mt_status input_gradient(job *j, const mt_tensor *weight, mt_tensor *out)
+{
+    const bool shifted = j->shifted;
+    mt_status status;
+    j->grad_input = out->data;
+    if (j->deep && j->c.stride[0] == 1) {
+        over_planes(j, j->c.images * j->c.groups, 1, deep_input);
+        return MT_OK;
+    }
+    j->shifted = shifted && mt__all_finite(weight->data, weight->numel);
+    status = pack(j, mt__shifts_pack_backward);
+    if (status == MT_OK) {
+        over_images(j, backward_input);
+        status = end_of(j);
+    }
+    free(j->packed);
+    j->shifted = shifted;
+    return status;
+}
+
+static mt_status weight_gradient(job *j, const mt_tensor *input, mt_tensor *out)
 {
     int threads = mt_num_threads();
     if (j->c.images == 0 || j->area == 0 || out->numel == 0) {
         memset(out->data, 0, (size_t)out->numel * j->size);
         return MT_OK;
     }
+    if (j->deep) {
+        j->grad_weight = out->data;
+        over_planes(j, j->c.groups, j->c.images, deep_weight);
+        return MT_OK;
+    }
+    j->shifted = j->shifted && mt__all_finite(input->data, input->numel);
     j->parts = j->c.images >= threads ? threads : 1;
-    j->grad_weight = malloc((size_t)(j->parts * out->numel) * j->size);
+    j->sums = j->shifted ? mt__shifts_sums(&j->shifts) : out->numel;
+    j->grad_weight = malloc((size_t)(j->parts * j->sums) * j->size);
     if (j->grad_weight == NULL)
         return mt__fail(MT_E_NOMEM, "out of memory: gradients of a convolution's weights");
     if (j->parts > 1)
@@ -354,9 +421,13 @@ static mt_status weight_gradient(job *j, mt_tensor *out)
     else
         backward_weight(0, 1, j);
     if (j->dtype == MT_FLOAT32)
-        sum_parts_f32((const float *)(const void *)j->grad_weight, j->parts, out->numel, out->data);
+        sum_parts_f32((float *)(void *)j->grad_weight, j->parts, j->sums);
     else
-        sum_parts_f64((const double *)(const void *)j->grad_weight, j->parts, out->numel, out->data);
+        sum_parts_f64((double *)(void *)j->grad_weight, j->parts, j->sums);
+    if (j->shifted)
+        mt__shifts_finish_weight(&j->shifts, (const float *)(const void *)j->grad_weight, out->data);
+    else
+        memcpy(out->data, j->grad_weight, (size_t)j->sums * j->size);
     free(j->grad_weight);
     return end_of(j);
 }
@@ -365,34 +436,21 @@ mt_status mt__cpu_convolution_backward(mt__call *call)
 {
     mt_tensor *held[3] = {NULL}; /* grad_output, input, weight */
     job j = {0};
-    mt_status status = begin(&j, call, mt__arg_tensor(call, 1), mt__arg_tensor(call, 2), 4);
+    mt_status status = begin(&j, call, mt__arg_tensor(call, 1), mt__arg_tensor(call, 2), true);
     for (unsigned i = 0; i < 3 && status == MT_OK; i++)
         status = mt__contiguous(mt__arg_tensor(call, i), &held[i]);
     if (status == MT_OK) {
         j.grad = held[0]->data;
         j.input = held[1]->data;
         j.weight = held[2]->data;
-        if (call->outs[0] != NULL && call->outs[0]->numel > 0) {
-            bool shifted = j.shifted;
-            j.shifted = shifted && mt__all_finite(held[2]->data, held[2]->numel);
-            j.grad_input = call->outs[0]->data;
-            status = pack(&j, mt__shifts_pack_backward);
-            if (status == MT_OK)
-                over_images(&j, backward_input);
-            if (status == MT_OK)
-                status = end_of(&j);
-            free(j.packed);
-            j.shifted = shifted;
-        }
-        if (call->outs[1] != NULL && status == MT_OK) {
-            j.shifted = j.shifted && mt__all_finite(held[1]->data, held[1]->numel);
-            status = weight_gradient(&j, call->outs[1]);
-        }
+        if (call->outs[0] != NULL && call->outs[0]->numel > 0)
+            status = input_gradient(&j, held[2], call->outs[0]);
+        if (call->outs[1] != NULL && status == MT_OK)
+            status = weight_gradient(&j, held[1], call->outs[1]);
         if (call->outs[2] != NULL && status == MT_OK) {
-            if (j.dtype == MT_FLOAT32)
-                sum_bias_f32(held[0]->data, j.c.images, j.c.out_channels, j.area, call->outs[2]->data);
-            else
-                sum_bias_f64(held[0]->data, j.c.images, j.c.out_channels, j.area, call->outs[2]->data);
+            j.grad_bias = call->outs[2]->data;
+            mt__parallel(j.c.out_channels, (1 << 15) / (j.c.images * j.area + 1) + 1,
+                         j.dtype == MT_FLOAT32 ? sum_bias_f32 : sum_bias_f64, &j);
         }
     }
     mt__shifts_fini(&j.shifts);

@@ -10,121 +10,13 @@
 #pragma GCC optimize("no-tree-loop-distribute-patterns") /* rows are too short for calls of memcpy */
 #include "runtime/kernels/cpu/conv_shifts.h"
 #include "runtime/kernels/cpu/clones.h"
+#include "runtime/kernels/cpu/conv_tiles.h"
 #include <stdlib.h>
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
 
 #define SLACK 64 /* floats after a plane that tiles may read and write */
-#define ROWS_MAX 8
-#define TILE_MAX (ROWS_MAX * 64)
-
-/* ------------------------------------------------------------------------------------------------ the tiles */
-
-/* Vectors are read and written one by one, else GCC keeps the arrays in memory. */
-#define UNROLLED(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
-#define LANES(vector) ((int)(sizeof(vector) / sizeof(float)))
-
-/* out[i][v] = sum over p < k of a[p][i] * b[shift[p] + v * gap...], for vectors v */
-#define TILE(name, vector, ROWS, WIDE, TARGET)                                                               \
-    TARGET static void name(int64_t k, const float *restrict a, const float *restrict b, int64_t gap,        \
-                            const int64_t *restrict shift, float *restrict out)                              \
-    {                                                                                                        \
-        vector acc[ROWS][WIDE], x[WIDE];                                                                     \
-        UNROLLED(i, ROWS)                                                                                    \
-        UNROLLED(v, WIDE)                                                                                    \
-        acc[i][v] = (vector){0};                                                                             \
-        for (int64_t p = 0; p < k; p++, a += (ROWS)) {                                                       \
-            UNROLLED(v, WIDE)                                                                                \
-            memcpy(&x[v], b + shift[p] + v * gap, sizeof x[v]);                                              \
-            UNROLLED(i, ROWS)                                                                                \
-            UNROLLED(v, WIDE)                                                                                \
-            acc[i][v] += a[i] * x[v];                                                                        \
-        }                                                                                                    \
-        UNROLLED(i, ROWS)                                                                                    \
-        UNROLLED(v, WIDE)                                                                                    \
-        memcpy(out + (i * (WIDE) + v) * LANES(vector), &acc[i][v], sizeof acc[i][v]);                        \
-    }
-
-typedef struct dots_of {
-    int64_t n, images, step, g_image, b_image; /* images are apart by g_image and b_image */
-} dots_of;
-
-/* sums[i][t] = sum over q < n of g[i * step + q] * b[shift[t] + q]; n is a multiple of 16. Over several images. */
-#define DOTS(name, vector, GRADS, TAPS, TARGET)                                                              \
-    TARGET static void name(const dots_of *d, const float *restrict g, const float *restrict b,              \
-                            const int64_t *restrict shift, float *restrict sums)                             \
-    {                                                                                                        \
-        vector acc[GRADS][TAPS], x[GRADS], y;                                                                \
-        float lane[sizeof(vector) / sizeof(float)];                                                          \
-        UNROLLED(i, GRADS)                                                                                   \
-        UNROLLED(t, TAPS)                                                                                    \
-        acc[i][t] = (vector){0};                                                                             \
-        const int64_t n = d->n, step = d->step;                                                              \
-        for (int64_t image = 0; image < d->images; image++, g += d->g_image, b += d->b_image)                \
-            for (int64_t q = 0; q < n; q += LANES(vector)) {                                                 \
-                UNROLLED(i, GRADS)                                                                           \
-                memcpy(&x[i], g + i * step + q, sizeof x[i]);                                                \
-                UNROLLED(t, TAPS)                                                                            \
-                {                                                                                            \
-                    memcpy(&y, b + shift[t] + q, sizeof y);                                                  \
-                    UNROLLED(i, GRADS)                                                                       \
-                    acc[i][t] += x[i] * y;                                                                   \
-                }                                                                                            \
-            }                                                                                                \
-        UNROLLED(i, GRADS)                                                                                   \
-        UNROLLED(t, TAPS)                                                                                    \
-        {                                                                                                    \
-            memcpy(lane, &acc[i][t], sizeof lane);                                                           \
-            for (int half = LANES(vector) / 2; half > 0; half /= 2)                                          \
-                for (int l = 0; l < half; l++)                                                               \
-                    lane[l] += lane[l + half];                                                               \
-            sums[i * (TAPS) + t] = lane[0];                                                                  \
-        }                                                                                                    \
-    }
-
-typedef void tile_fn(int64_t k, const float *a, const float *b, int64_t gap, const int64_t *shift,
-                     float *out);
-typedef void dots_fn(const dots_of *d, const float *g, const float *b, const int64_t *shift, float *sums);
-typedef struct kernels {
-    int64_t lanes;              /* of a vector */
-    int64_t rows, wide;         /* of a tile of several channels */
-    int64_t single;             /* width of a tile of one channel */
-    int64_t grads, dots, dots1; /* channels and taps of dots; taps where there is one channel */
-    tile_fn *tile, *tile1;
-    dots_fn *dot, *dot1;
-} kernels;
-
-typedef float float4 __attribute__((vector_size(16)));
-TILE(tile_4, float4, 4, 2, )
-TILE(line_4, float4, 1, 4, )
-DOTS(dots_4, float4, 3, 3, )
-DOTS(dots1_4, float4, 1, 4, )
-static const kernels plain = {4, 4, 8, 16, 3, 3, 4, tile_4, line_4, dots_4, dots1_4};
-#ifdef __x86_64__
-#define AVX2 __attribute__((target("avx2,fma")))
-#define AVX512 __attribute__((target("avx512f,avx2,fma")))
-typedef float float8 __attribute__((vector_size(32)));
-typedef float float16 __attribute__((vector_size(64)));
-TILE(tile_8, float8, 6, 2, AVX2)
-TILE(line_8, float8, 1, 4, AVX2)
-DOTS(dots_8, float8, 4, 3, AVX2)
-DOTS(dots1_8, float8, 1, 4, AVX2)
-TILE(tile_16, float16, 8, 2, AVX512)
-TILE(line_16, float16, 1, 4, AVX512)
-DOTS(dots_16, float16, 4, 6, AVX512)
-DOTS(dots1_16, float16, 1, 5, AVX512)
-static const kernels avx2 = {8, 6, 16, 32, 4, 3, 4, tile_8, line_8, dots_8, dots1_8};
-static const kernels avx512 = {16, 8, 32, 64, 4, 6, 5, tile_16, line_16, dots_16, dots1_16};
-#endif
-
-static const kernels *best(void)
-{
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f"))
-        return &avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return &avx2;
-#endif
-    return &plain;
-}
 
 /* ------------------------------------------------------------------------------------------------ geometry */
 
@@ -136,10 +28,8 @@ static int64_t least(int64_t a, int64_t b)
 /* Where tap t of the kernel reads: its phase, and the shift within the plane. */
 static int64_t phase_of(const mt__shifts *s, int64_t t, int64_t *shift)
 {
-    const mt__conv *c = s->c;
-    int64_t dy = t / c->kernel[1] * c->dilation[0], dx = t % c->kernel[1] * c->dilation[1];
-    *shift = dy / c->stride[0] * s->width + dx / c->stride[1];
-    return dy % c->stride[0] * s->phases[1] + dx % c->stride[1];
+    *shift = s->of_taps[2 * t + 1];
+    return s->of_taps[2 * t];
 }
 
 /* Floats per channel of a gradient: `reach` zeros, because shifts go back that far, then a plane. */
@@ -148,12 +38,26 @@ static int64_t grad_plane(const mt__shifts *s)
     return s->reach + s->plane;
 }
 
-static bool make_shifts(mt__shifts *s)
+static bool make_shifts(mt__shifts *s, bool backward)
 {
+    const mt__conv *c = s->c;
     int64_t phases = s->phases[0] * s->phases[1], within, *to;
-    s->into_planes = malloc((size_t)((s->in_each + s->out_each) * s->taps + 8) * sizeof *to);
+    int64_t channels = s->in_each + (backward ? s->out_each : 0);
+    s->into_planes = malloc((size_t)((channels + 2) * s->taps + 8) * sizeof *to);
     if (s->into_planes == NULL)
         return false;
+    s->of_taps = to = s->into_planes + s->in_each * s->taps + 8;
+    for (int64_t t = 0; t < s->taps; t++) {
+        int64_t dy = t / c->kernel[1] * c->dilation[0], dx = t % c->kernel[1] * c->dilation[1];
+        *to++ = dy % c->stride[0] * s->phases[1] + dx % c->stride[1];
+        *to++ = dy / c->stride[0] * s->width + dx / c->stride[1];
+    }
+    s->into_grads = to;
+    for (int64_t phase = 0; phase < phases && backward; phase++)
+        for (int64_t o = 0; o < s->out_each; o++)
+            for (int64_t t = 0; t < s->taps; t++)
+                if (phase_of(s, t, &within) == phase)
+                    *to++ = o * grad_plane(s) + s->reach - within;
     to = s->into_planes;
     for (int64_t i = 0; i < s->in_each; i++)
         for (int64_t t = 0; t < s->taps; t++) {
@@ -162,16 +66,41 @@ static bool make_shifts(mt__shifts *s)
         }
     for (int t = 0; t < 8; t++)
         *to++ = 0; /* for the rest of the last block of taps */
-    s->into_grads = to;
-    for (int64_t phase = 0; phase < phases; phase++)
-        for (int64_t o = 0; o < s->out_each; o++)
-            for (int64_t t = 0; t < s->taps; t++)
-                if (phase_of(s, t, &within) == phase)
-                    *to++ = o * grad_plane(s) + s->reach - within;
     return true;
 }
 
-bool mt__shifts_init(mt__shifts *s, const mt__conv *c)
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Vectors of a tile of pixels. */
+static int64_t vectors_of(int64_t channels)
+{
+    const int64_t lanes = mt__conv_tiles()->lanes;
+    return round_up(channels, lanes) % (MT__PIXELS_VECTORS * lanes) == 0 ? MT__PIXELS_VECTORS : 1;
+}
+
+/* Tiles of pixels are used where they compute less beside the results, which takes longer to write; the number of
+ * their vectors, else 0. */
+static int64_t vectors_of_pixels(int64_t channels, int64_t k, int64_t height, int64_t width, int64_t wide)
+{
+    const mt__tiles *t = mt__conv_tiles();
+    const int64_t run = round_up((height - 1) * wide + width, t->wide),
+                  rows = round_up(height, t->wide / t->lanes) * round_up(width, t->lanes);
+    const bool less = round_up(channels, t->lanes) * height * width * (k + 8) <=
+                      round_up(channels, t->rows) * least(run, rows) * (k + 2);
+    return channels > 1 && less ? vectors_of(channels) : 0;
+}
+
+static int64_t channels_of_tile(int64_t channels, int64_t vectors)
+{
+    if (vectors > 0)
+        return vectors * mt__conv_tiles()->lanes;
+    return channels > 1 ? mt__conv_tiles()->rows : 1;
+}
+
+bool mt__shifts_init(mt__shifts *s, const mt__conv *c, bool backward)
 {
     int64_t reach[2], size[2];
     *s = (mt__shifts){.c = c,
@@ -187,24 +116,25 @@ bool mt__shifts_init(mt__shifts *s, const mt__conv *c)
     s->width = size[1];
     s->reach = reach[0] / c->stride[0] * s->width + reach[1] / c->stride[1];
     s->plane = (s->height + 3) * s->width + SLACK; /* tiles of rows may read 3 more */
-    s->rows_in = s->out_each > 1 ? best()->rows : 1;
-    s->rows_out = s->in_each > 1 ? best()->rows : 1;
+    s->pixels_in = vectors_of_pixels(s->out_each, s->in_each * s->taps, c->out[0], c->out[1], s->width);
+    s->pixels_out = vectors_of_pixels(s->in_each, s->out_each * s->taps / (s->phases[0] * s->phases[1]),
+                                      s->height, s->width, s->width);
+    s->outer =
+        4 * s->out_each >= 3 * round_up(s->out_each, mt__conv_tiles()->lanes) ? vectors_of(s->out_each) : 0;
+    s->rows_in = channels_of_tile(s->out_each, s->pixels_in);
+    s->rows_out = channels_of_tile(s->in_each, s->pixels_out);
     if (s->in_each == 0 || s->out_each == 0 || c->out[0] <= 0 || c->out[1] <= 0)
         return false;
     /* Results beside the image are wasted: at most a quarter, unless there are too few channels for the product
      * of columns to be fast. */
     bool narrow = s->in_each < 8 || s->out_each < 8;
-    return (narrow || 4 * c->out[1] >= 3 * s->width) && make_shifts(s);
+    bool exact = s->pixels_in > 0 && s->pixels_out > 0 && c->out[1] >= 6;
+    return (narrow || exact || 4 * c->out[1] >= 3 * s->width) && make_shifts(s, backward);
 }
 
 void mt__shifts_fini(mt__shifts *s)
 {
     free(s->into_planes);
-}
-
-static int64_t round_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
 }
 
 static int64_t forward_block(const mt__shifts *s)
@@ -233,19 +163,50 @@ static int64_t grads_size(const mt__shifts *s)
     return s->out_each * grad_plane(s) + SLACK;
 }
 
+/* Channels of a block of sums of outer products, and the blocks of a group. */
+static int64_t outer_rows(const mt__shifts *s)
+{
+    return s->outer * mt__conv_tiles()->lanes;
+}
+
+static int64_t outer_blocks(const mt__shifts *s)
+{
+    return (s->out_each + outer_rows(s) - 1) / outer_rows(s);
+}
+
+/* Floats of the gradient of an image with the channels of a block side by side. */
+static int64_t turned_size(const mt__shifts *s)
+{
+    return outer_blocks(s) * outer_rows(s) * s->c->out[0] * s->c->out[1];
+}
+
+int64_t mt__shifts_sums(const mt__shifts *s)
+{
+    const int64_t channels = s->outer > 0 ? outer_blocks(s) * outer_rows(s) : s->out_each;
+    return s->c->groups * channels * s->in_each * s->taps;
+}
+
 /* Small images (pass: weights) or small groups (the others) are taken together, so that the fixed cost of a
  * product counts less. */
 int64_t mt__shifts_together(const mt__shifts *s, mt__shifts_pass pass)
 {
     int64_t n = 2048 / s->plane, have = pass == MT__SHIFTS_WEIGHT ? s->c->images : s->c->groups;
+    if (pass == MT__SHIFTS_WEIGHT && s->outer > 0)
+        n = 256 / (s->c->out[0] * s->c->out[1]); /* the gradients stay in the first-level cache */
     n = n < 1 ? 1 : n < 8 ? n : 8;
     return n < have ? n : have;
 }
 
 int64_t mt__shifts_room(const mt__shifts *s, mt__shifts_pass pass)
 {
-    return mt__shifts_together(s, pass) * ((pass != MT__SHIFTS_INPUT ? planes_size(s) : 0) +
-                                           (pass != MT__SHIFTS_FORWARD ? grads_size(s) : 0));
+    int64_t each = 0;
+    if (pass != MT__SHIFTS_INPUT)
+        each += planes_size(s);
+    if (pass == MT__SHIFTS_INPUT || (pass == MT__SHIFTS_WEIGHT && s->outer == 0))
+        each += grads_size(s);
+    if (pass == MT__SHIFTS_WEIGHT && s->outer > 0)
+        each += turned_size(s);
+    return mt__shifts_together(s, pass) * each;
 }
 
 MT__CLONES bool mt__all_finite(const float *x, int64_t n)
@@ -347,6 +308,7 @@ static void fill_grads(const mt__shifts *s, const float *grad, float *to)
  * are kept and written `step` apart. */
 typedef struct product {
     int64_t channels, rows; /* rows: channels of a tile */
+    int64_t pixels;         /* vectors of a tile of pixels, 0: tiles of neighbours */
     int64_t k;              /* products per result */
     const float *a, *b;     /* packed weights; planes or gradients */
     const int64_t *shift;   /* of each product */
@@ -382,14 +344,14 @@ static inline void write_out(const product *p, const float *from, float *to, flo
  * are prefetched. */
 typedef struct blocks {
     int64_t first, last;
-    tile_fn *tile;
+    mt__tile_fn *tile;
     int64_t wide, lanes; /* of a tile, of a vector */
 } blocks;
 
 /* One run over all rows, a tile at a time. */
 static void tiles_of_run(const product *p, const blocks *w)
 {
-    _Alignas(64) float out[TILE_MAX];
+    _Alignas(64) float out[MT__TILE_MAX];
     for (int64_t q = 0; q < p->count; q += w->wide)
         for (int64_t c = w->first * p->rows; c < least(w->last * p->rows, p->channels); c += p->rows) {
             w->tile(p->k, p->a + c * p->k, p->b + p->first + q, w->lanes, p->shift, out);
@@ -419,7 +381,7 @@ static inline void write_rows(const product *p, const blocks *w, const float *fr
 /* Each vector of a tile in a different row. */
 static void tiles_of_rows(const product *p, const blocks *w, int64_t rows)
 {
-    _Alignas(64) float out[TILE_MAX];
+    _Alignas(64) float out[MT__TILE_MAX];
     const int64_t deep = w->wide / w->lanes;
     for (int64_t x = p->begin; x < p->end; x += w->lanes)
         for (int64_t y = 0; y < rows; y += deep)
@@ -433,7 +395,7 @@ static void tiles_of_rows(const product *p, const blocks *w, int64_t rows)
 static void product_rows(int64_t first, int64_t last, void *user)
 {
     const product *p = user;
-    const kernels *kernel = best();
+    const mt__tiles *kernel = mt__conv_tiles();
     const bool one = p->rows == 1;
     const blocks w = {first, last, one ? kernel->tile1 : kernel->tile, one ? kernel->single : kernel->wide,
                       kernel->lanes};
@@ -444,8 +406,76 @@ static void product_rows(int64_t first, int64_t last, void *user)
         tiles_of_run(p, &w);
 }
 
+/* A tile of pixels turned round: n results of each of `channels`, which have `rows` floats each. */
+static void write_pixels(const product *p, const float *from, int64_t n, int64_t channels, const float *bias,
+                         float *to)
+{
+    int64_t c = 0;
+#ifdef __SSE__
+    if (p->step == 1 && n >= 4)
+        for (; c + 4 <= channels; c += 4)
+            for (int64_t i = 0; i < n; i += 4) {
+                const float *at = from + least(i, n - 4) * p->rows + c; /* the last block overlaps */
+                float *block = to + c * p->channel + least(i, n - 4);
+                __m128 add = bias != NULL ? _mm_loadu_ps(bias + c) : _mm_setzero_ps();
+                __m128 x0 = _mm_add_ps(_mm_loadu_ps(at), add),
+                       x1 = _mm_add_ps(_mm_loadu_ps(at + p->rows), add),
+                       x2 = _mm_add_ps(_mm_loadu_ps(at + 2 * p->rows), add),
+                       x3 = _mm_add_ps(_mm_loadu_ps(at + 3 * p->rows), add);
+                _MM_TRANSPOSE4_PS(x0, x1, x2, x3);
+                _mm_storeu_ps(block, x0);
+                _mm_storeu_ps(block + p->channel, x1);
+                _mm_storeu_ps(block + 2 * p->channel, x2);
+                _mm_storeu_ps(block + 3 * p->channel, x3);
+            }
+#endif
+    for (; c < channels; c++)
+        for (int64_t i = 0; i < n; i++)
+            to[c * p->channel + i * p->step] = from[i * p->rows + c] + (bias != NULL ? bias[c] : 0);
+}
+
+/* How a row is cut into tiles of pixels of about the same size. */
+static int64_t tiles_of_row(const product *p)
+{
+    int64_t most = mt__conv_tiles()->pixels[p->pixels - 1];
+    return (p->end - p->begin + most - 1) / most;
+}
+
+/* Tile `at` of all rows, for all channels. */
+static void pixel_tile(const product *p, int64_t at, int64_t first, int64_t last)
+{
+    _Alignas(64) float out[MT__TILE_MAX];
+    const int64_t tiles = tiles_of_row(p), y = at / tiles, wide = p->end - p->begin;
+    const int64_t x = p->begin + wide * (at % tiles) / tiles,
+                  n = p->begin + wide * (at % tiles + 1) / tiles - x;
+    mt__pixels_fn *tile = mt__conv_tiles()->by_pixels[p->pixels - 1][n];
+    for (int64_t c = first; c < last; c += p->rows) {
+        tile(p->k, p->a + c * p->k, p->b + p->first + y * p->wide + x, p->shift, out);
+        write_pixels(p, out, n, least(p->rows, last - c), p->bias != NULL ? p->bias + c : NULL,
+                     p->to + c * p->channel + y * p->row + x * p->step);
+    }
+}
+
+#define WEIGHTS_KEPT (1 << 17) /* floats: half of a large second-level cache */
+
+/* Either the weights of all channels stay in the cache, or those of a block. */
+static void product_pixels(int64_t begin, int64_t end, void *user)
+{
+    const product *p = user;
+    const int64_t each = round_up(WEIGHTS_KEPT / p->k + 1, p->rows);
+    for (int64_t c = 0; c < p->channels; c += each)
+        for (int64_t at = begin; at < end; at++)
+            pixel_tile(p, at, c, least(c + each, p->channels));
+}
+
 static void run_product(product *p)
 {
+    if (p->pixels > 0) {
+        int64_t count = (p->count + p->wide - 1) / p->wide * tiles_of_row(p);
+        int64_t each = p->channels * p->k * (p->end - p->begin) / tiles_of_row(p);
+        mt__parallel(count, (1 << 18) / (each + 1) + 1, product_pixels, p);
+        return;
+    }
     int64_t count = (p->channels + p->rows - 1) / p->rows;
     int64_t each = p->rows * p->k * p->count;
     mt__parallel(count, (1 << 18) / (each + 1) + 1, product_rows, p);
@@ -461,6 +491,7 @@ void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, cons
     for (int64_t i = 0; i < groups; i++)
         run_product(&(product){.channels = s->out_each,
                                .rows = s->rows_in,
+                               .pixels = s->pixels_in,
                                .k = s->in_each * s->taps,
                                .a = packed + (group + i) * forward_block(s),
                                .b = room + i * planes_size(s),
@@ -488,7 +519,7 @@ static void input_phase(const mt__shifts *s, int64_t phase, product *p, float *g
     p->first = top * s->width;
     p->count = (bottom - top) * s->width;
     p->to = grad_image + (top * c->stride[0] + py) * c->in[1] + px;
-    if (p->k > 0 && p->count > 0)
+    if (p->k > 0 && p->count > 0 && p->begin < p->end)
         run_product(p);
     p->a += round_up(s->in_each, s->rows_out) * p->k;
     p->shift += p->k;
@@ -507,6 +538,7 @@ void mt__shifts_backward_input(const mt__shifts *s, int64_t group, int64_t group
     for (int64_t i = 0; i < groups; i++) {
         product p = {.channels = s->in_each,
                      .rows = s->rows_out,
+                     .pixels = s->pixels_out,
                      .a = packed + (group + i) * backward_block(s),
                      .b = room + i * grads_size(s),
                      .shift = s->into_grads,
@@ -519,9 +551,11 @@ void mt__shifts_backward_input(const mt__shifts *s, int64_t group, int64_t group
     }
 }
 
+/* -------------------------------------------------------------------------------- gradients of the weights */
+
 typedef struct weight_job {
     const mt__shifts *s;
-    dots_of d;
+    mt__dots d;
     bool one; /* channel at a time */
     const float *planes, *grads;
     float *to;
@@ -531,7 +565,7 @@ static void weight_rows(int64_t begin, int64_t end, void *user)
 {
     const weight_job *j = user;
     const mt__shifts *s = j->s;
-    const kernels *kernel = best();
+    const mt__tiles *kernel = mt__conv_tiles();
     const int64_t grads = j->one ? 1 : kernel->grads, taps = j->one ? kernel->dots1 : kernel->dots;
     const int64_t k = s->in_each * s->taps;
     float sums[64];
@@ -547,22 +581,111 @@ static void weight_rows(int64_t begin, int64_t end, void *user)
     }
 }
 
-void mt__shifts_backward_weight(const mt__shifts *s, int64_t images, const float *grad, const float *image,
-                                float *grad_weight, float *room)
+static void weight_dots(const mt__shifts *s, int64_t images, const float *grad, const float *image,
+                        float *sums, float *room)
 {
     const mt__conv *c = s->c;
     float *planes = room, *grads = room + mt__shifts_together(s, MT__SHIFTS_WEIGHT) * planes_size(s);
     weight_job j = {.s = s,
                     .d = {round_up((c->out[0] - 1) * s->width + c->out[1], 16), images, grad_plane(s),
                           grads_size(s), planes_size(s)},
-                    .one = s->out_each < best()->grads,
+                    .one = s->out_each < mt__conv_tiles()->grads,
                     .planes = planes,
                     .grads = grads,
-                    .to = grad_weight};
+                    .to = sums};
     for (int64_t i = 0; i < images; i++) {
         fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], planes + i * j.d.b_image);
         fill_grads(s, grad + i * c->out_channels * c->out[0] * c->out[1], grads + i * j.d.g_image);
     }
-    int64_t each = j.one ? 1 : best()->grads, work = each * images * j.d.n * s->in_each * s->taps;
+    int64_t each = j.one ? 1 : mt__conv_tiles()->grads, work = each * images * j.d.n * s->in_each * s->taps;
     mt__parallel((s->out_each + each - 1) / each, (1 << 18) / (work + 1) + 1, weight_rows, &j);
+}
+
+/* to[x][c] = from[c * channel + x], for some channels of `rows`. */
+static void turn(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows, float *to)
+{
+    int64_t c = 0;
+#ifdef __SSE__
+    for (; c + 4 <= channels && n >= 4; c += 4)
+        for (int64_t i = 0; i < n; i += 4) {
+            const float *at = from + c * channel + least(i, n - 4); /* the last block overlaps */
+            float *block = to + least(i, n - 4) * rows + c;
+            __m128 x0 = _mm_loadu_ps(at), x1 = _mm_loadu_ps(at + channel),
+                   x2 = _mm_loadu_ps(at + 2 * channel), x3 = _mm_loadu_ps(at + 3 * channel);
+            _MM_TRANSPOSE4_PS(x0, x1, x2, x3);
+            _mm_storeu_ps(block, x0);
+            _mm_storeu_ps(block + rows, x1);
+            _mm_storeu_ps(block + 2 * rows, x2);
+            _mm_storeu_ps(block + 3 * rows, x3);
+        }
+#endif
+    for (; c < channels; c++)
+        for (int64_t i = 0; i < n; i++)
+            to[i * rows + c] = from[c * channel + i];
+}
+
+typedef struct outer_job {
+    const mt__shifts *s;
+    mt__outer o;
+    int64_t tiles; /* of a block */
+    const float *planes, *turned;
+    float *sums;
+} outer_job;
+
+static void outer_tiles(int64_t begin, int64_t end, void *user)
+{
+    const outer_job *j = user;
+    const mt__shifts *s = j->s;
+    const int64_t k = s->in_each * s->taps, rows = outer_rows(s), area = s->c->out[0] * s->c->out[1];
+    for (int64_t at = begin; at < end; at++) {
+        const int64_t block = at / j->tiles, tile = at % j->tiles;
+        const int64_t first = k * tile / j->tiles, last = k * (tile + 1) / j->tiles;
+        mt__conv_tiles()->outer[s->outer - 1][last - first](&j->o, j->turned + block * rows * area, j->planes,
+                                                            s->into_planes + first,
+                                                            j->sums + (block * k + first) * rows);
+    }
+}
+
+static void weight_outer(const mt__shifts *s, int64_t images, const float *grad, const float *image,
+                         float *sums, float *room)
+{
+    const mt__conv *c = s->c;
+    const int64_t most = mt__conv_tiles()->pixels[s->outer - 1], rows = outer_rows(s),
+                  area = c->out[0] * c->out[1];
+    float *planes = room, *turned = room + mt__shifts_together(s, MT__SHIFTS_WEIGHT) * planes_size(s);
+    const outer_job j = {.s = s,
+                         .o = {images, c->out[0], c->out[1], s->width, turned_size(s), planes_size(s)},
+                         .tiles = (s->in_each * s->taps + most - 1) / most,
+                         .planes = planes,
+                         .turned = turned,
+                         .sums = sums};
+    for (int64_t i = 0; i < images; i++) {
+        fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], planes + i * planes_size(s));
+        for (int64_t o = 0; o < s->out_each; o += rows)
+            turn(grad + (i * c->out_channels + o) * area, least(rows, s->out_each - o), area, area, rows,
+                 turned + i * turned_size(s) + o * area);
+    }
+    const int64_t work = images * area * most * rows;
+    mt__parallel(outer_blocks(s) * j.tiles, (1 << 18) / (work + 1) + 1, outer_tiles, (void *)(uintptr_t)&j);
+}
+
+void mt__shifts_backward_weight(const mt__shifts *s, int64_t group, int64_t images, const float *grad,
+                                const float *image, float *sums, float *room)
+{
+    sums += group * (mt__shifts_sums(s) / s->c->groups);
+    (s->outer > 0 ? weight_outer : weight_dots)(s, images, grad, image, sums, room);
+}
+
+void mt__shifts_finish_weight(const mt__shifts *s, const float *sums, float *grad_weight)
+{
+    const int64_t k = s->in_each * s->taps, rows = outer_rows(s), each = mt__shifts_sums(s) / s->c->groups;
+    if (s->outer == 0) {
+        memcpy(grad_weight, sums, (size_t)mt__shifts_sums(s) * sizeof *sums);
+        return;
+    }
+    for (int64_t g = 0; g < s->c->groups; g++)
+        for (int64_t o = 0; o < s->out_each; o++)
+            for (int64_t p = 0; p < k; p++)
+                grad_weight[(g * s->out_each + o) * k + p] =
+                    sums[g * each + (o / rows * k + p) * rows + o % rows];
 }

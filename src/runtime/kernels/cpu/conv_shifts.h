@@ -2,7 +2,7 @@
  * and each tap of the kernel reads it shifted.
  *
  *     mt__shifts s;
- *     if (mt__shifts_init(&s, &conv)) {
+ *     if (mt__shifts_init(&s, &conv, false)) {
  *         mt__shifts_pack(&s, weight, packed);             // once; mt__shifts_packed() floats
  *         mt__shifts_forward(&s, 0, 1, image, packed, bias, out, room); // for each image and group
  *     }
@@ -20,12 +20,16 @@ typedef struct mt__shifts {
     const mt__conv *c;         /* borrowed */
     int64_t in_each, out_each; /* channels of a group */
     int64_t taps;
-    int64_t phases[2];            /* that have taps, in y and x */
-    int64_t height, width, plane; /* of a phase plane; plane: in floats, padded */
-    int64_t reach;                /* the largest shift */
-    int64_t rows_in, rows_out;    /* channels per tile of forward's and backward's products */
-    int64_t *into_planes;         /* owned: the shift of each channel and tap */
-    int64_t *into_grads; /* the same for backward, in the same block: the taps of a phase are together */
+    int64_t phases[2];             /* that have taps, in y and x */
+    int64_t height, width, plane;  /* of a phase plane; plane: in floats, padded */
+    int64_t reach;                 /* the largest shift */
+    int64_t rows_in, rows_out;     /* channels per tile of forward's and backward's products */
+    int64_t pixels_in, pixels_out; /* vectors of these channels, 0: tiles of neighbours */
+    int64_t
+        outer; /* vectors of channels of outer products for the gradient of the weights, 0: dot products */
+    int64_t *into_planes; /* owned: the shift of each channel and tap */
+    int64_t *into_grads;  /* the same for backward, in the same block: the taps of a phase are together */
+    int64_t *of_taps;     /* phase and shift of each tap; in the same block */
 } mt__shifts;
 
 typedef enum mt__shifts_pass {
@@ -35,7 +39,7 @@ typedef enum mt__shifts_pass {
 } mt__shifts_pass;
 
 /* False: columns are better, or there is no memory. */
-bool mt__shifts_init(mt__shifts *s, const mt__conv *c);
+bool mt__shifts_init(mt__shifts *s, const mt__conv *c, bool backward);
 void mt__shifts_fini(mt__shifts *s);
 
 /* In floats: packed weights of one direction, room that a thread needs, all zeros at first. */
@@ -51,10 +55,13 @@ void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, cons
                         const float *packed, const float *bias, float *out, float *room);
 void mt__shifts_backward_input(const mt__shifts *s, int64_t group, int64_t groups, const float *grad,
                                const float *packed, float *grad_image, float *room);
-/* Adds to grad_weight, for some consecutive images, at most mt__shifts_together(); of all channels of an image, grad
- * and image point to the group's. */
-void mt__shifts_backward_weight(const mt__shifts *s, int64_t images, const float *grad, const float *image,
-                                float *grad_weight, float *room);
+/* Adds to sums, mt__shifts_sums() floats of all groups, for some consecutive images, at most mt__shifts_together();
+ * of all channels of an image, grad and image point to the group's. */
+int64_t mt__shifts_sums(const mt__shifts *s);
+void mt__shifts_backward_weight(const mt__shifts *s, int64_t group, int64_t images, const float *grad,
+                                const float *image, float *sums, float *room);
+/* The gradient of all groups. */
+void mt__shifts_finish_weight(const mt__shifts *s, const float *sums, float *grad_weight);
 
 bool mt__all_finite(const float *x, int64_t n);
 
