@@ -2,6 +2,7 @@
 
 Expected values come from plain Python, so that the tests need neither PyTorch nor NumPy.
 """
+import itertools
 import math
 import random
 
@@ -472,6 +473,60 @@ def test_operands_of_different_layouts(rows, columns, threads):
         assert bool((z == x + straight).all())
         part = x[:, : columns // 2] + y[: columns // 2].t()
         assert bool((part == x[:, : columns // 2].contiguous() + straight[:, : columns // 2].contiguous()).all())
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("shape", ((2, 90001, 3), (3, 70000, 5), (1, 2100, 130), (2, 600, 513), (1, 33000, 16), (1, 500, 2000)))
+@pytest.mark.parametrize("threads", (1, 2, 3))
+def test_reductions_of_tall_matrices(shape, threads):
+    """Few columns: rows are joined and reduced in pieces. Integers show each element that is lost or taken twice."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        outer, rows, columns = shape
+        places = torch.arange(outer * rows * columns)
+        whole = (places * 7919 % 1013 - 500).view(shape)
+        turned = whole.transpose(1, 2).contiguous()  # its rows are our columns
+        for dtype in (torch.int64, torch.int32, torch.float32, torch.float64):
+            x, y = whole.to(dtype), turned.to(dtype)
+            assert bool((x.sum(1) == y.sum(2)).all()) and bool((x.amax(1) == y.amax(2)).all()) and bool((x.amin(1) == y.amin(2)).all())
+            flat = x.reshape(outer * rows, columns)
+            assert bool((flat.sum(0) == y.sum(2).sum(0)).all()) and bool((x.sum((0, 1)) == flat.sum(0)).all())
+            assert bool(((flat > 510).any(0) == (y > 510).any(2).any(0)).all())
+            gaps = torch.zeros(outer * rows, columns + 1, dtype=dtype)
+            gaps[:, 1:] = flat
+            assert bool((gaps[:, 1:].sum(0) == flat.sum(0)).all())
+        x = whole.float().view(outer * rows, columns)
+        x[rows // 2, columns - 1] = math.nan
+        assert [math.isnan(v) for v in x.amax(0).tolist()] == [False] * (columns - 1) + [True]
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("shape", ((6, 37, 5, 64), (2, 20, 16, 33), (9, 4, 130, 17), (3, 64, 1, 90), (40, 3, 41, 16)))
+@pytest.mark.parametrize("dtype", (torch.bool, torch.int32, torch.float64))
+@pytest.mark.parametrize("threads", (1, 2, 3))
+def test_copies_and_sums_of_permuted_tensors(shape, dtype, threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        numel = math.prod(shape)
+        x = (torch.arange(numel) % 251 % 2 if dtype is torch.bool else torch.arange(numel)).to(dtype).view(shape)
+        for order in itertools.permutations(range(4)):
+            y = x.permute(order)
+            places = sum(  # the sum of index * stride: no copy is involved
+                torch.arange(n).view([-1 if i == k else 1 for i in range(4)]) * s for k, (n, s) in enumerate(zip(y.shape, y.stride()))
+            )
+            want = (places % 251 % 2 if dtype is torch.bool else places).to(dtype)
+            copy = y.contiguous()
+            assert copy.is_contiguous() and bool((copy == want).all())
+            assert bool((torch.cat((y, y), 1)[:, y.shape[1] :] == want).all())
+            part = torch.zeros(*y.shape[:3], y.shape[3] + 3, dtype=dtype)  # rows with gaps
+            part[..., 1:-2] = y
+            assert bool((part[..., 1:-2] == want).all()) and not bool(part[..., 0].any()) and not bool(part[..., -2:].any())
+            if dtype is not torch.bool:
+                assert bool((want * 2 == want + y).all()) and bool((y - want == 0).all())
     finally:
         torch.set_num_threads(before)
 

@@ -13,6 +13,14 @@
 /* after those */
 #include <cmocka.h>
 
+#ifdef __SANITIZE_THREAD__
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "die_after_fork=0"; /* see a_child_starts_its_own_workers */
+}
+#endif
+
 typedef struct counts {
     int64_t n, grain;
     _Atomic int *seen;

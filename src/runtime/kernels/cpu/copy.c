@@ -37,24 +37,46 @@ mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from)
 
 /* --------------------------------------------------------------------------------------------- copies of rows */
 
-/* Rows of dense elements, `size` bytes each. */
+/* Two tensors of one shape: n dims, the outermost first, merged where both allow. */
 typedef struct lines {
     char *to;
     const char *from;
-    int64_t to_step, from_step;
-    size_t size;
+    size_t size; /* of an element, or of a row of them, in bytes */
+    int n;
+    int64_t dims[MT_MAX_RANK][3]; /* size, steps in bytes: of `to`, of `from` */
 } lines;
+
+static void append(lines *l, int64_t dim, int64_t to, int64_t from)
+{
+    int64_t *last = l->n > 0 ? l->dims[l->n - 1] : NULL;
+    if (last != NULL && last[1] == to * dim && last[2] == from * dim)
+        dim *= last[0];
+    else
+        last = l->dims[l->n++];
+    last[0] = dim;
+    last[1] = to;
+    last[2] = from;
+}
+
+/* Moves both to the index over the first n dims. */
+static void find_line(const lines *l, int n, int64_t index, char **to, const char **from)
+{
+    for (int d = n - 1; d >= 0; d--) {
+        *to += index % l->dims[d][0] * l->dims[d][1];
+        *from += index % l->dims[d][0] * l->dims[d][2];
+        index /= l->dims[d][0];
+    }
+}
 
 #define FIXED(bytes)                                                                                         \
     case bytes:                                                                                              \
-        for (int64_t i = begin; i < end; i++)                                                                \
-            memcpy(c->to + i * c->to_step, c->from + i * c->from_step, bytes);                               \
+        for (int64_t i = 0; i < n; i++)                                                                      \
+            memcpy(to + i * to_step, from + i * from_step, bytes);                                           \
         break;
 
-static void copy_lines(int64_t begin, int64_t end, void *user)
+static void copy_block(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t n, size_t size)
 {
-    const lines *c = user;
-    switch (c->size) { /* short ones without a call */
+    switch (size) { /* short ones without a call */
         FIXED(4)
         FIXED(8)
         FIXED(12)
@@ -65,94 +87,52 @@ static void copy_lines(int64_t begin, int64_t end, void *user)
         FIXED(128)
         FIXED(256)
     default:
-        for (int64_t i = begin; i < end; i++)
-            memcpy(c->to + i * c->to_step, c->from + i * c->from_step, c->size);
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + i * to_step, from + i * from_step, size);
     }
 }
 
-/* Appends a dim, merged with the previous one if both sides step over it exactly. Dims are in bytes. */
-static int append(int n, int64_t (*dims)[3], int64_t dim, int64_t to, int64_t from)
+static void copy_blocks(int64_t begin, int64_t end, void *user)
 {
-    if (n > 0 && dims[n - 1][1] == to * dim && dims[n - 1][2] == from * dim) {
-        dims[n - 1][0] *= dim;
-        dims[n - 1][1] = to;
-        dims[n - 1][2] = from;
-        return n;
+    const lines *l = user;
+    const int64_t *rows = l->dims[l->n - 1];
+    for (int64_t at = begin, n; at < end; at += n) { /* n along the inner dim */
+        int64_t first = at % rows[0];
+        char *to = l->to + first * rows[1];
+        const char *from = l->from + first * rows[2];
+        find_line(l, l->n - 1, at / rows[0], &to, &from);
+        n = rows[0] - first < end - at ? rows[0] - first : end - at;
+        copy_block(to, rows[1], from, rows[2], n, l->size);
     }
-    dims[n][0] = dim;
-    dims[n][1] = to;
-    dims[n][2] = from;
-    return n + 1;
 }
 
-/* Copies equal shapes whose inner elements are dense on both sides. False: not such a copy. */
-static bool copy_rows(const mt_tensor *to, const mt_tensor *from)
+/* One run. */
+static void copy_run(int64_t begin, int64_t end, void *user)
 {
-    int64_t dims[MT_MAX_RANK][3], item = (int64_t)mt__size_of(to);
-    int n = 0;
-    if (to->dtype != from->dtype || to->rank != from->rank || to->numel != from->numel)
+    const lines *l = user;
+    memcpy(l->to + (size_t)begin * l->size, l->from + (size_t)begin * l->size,
+           (size_t)(end - begin) * l->size);
+}
+
+/* False: the inner elements are not dense on both sides. */
+static bool copy_rows(lines *l, int64_t numel)
+{
+    const int64_t *inner = l->dims[l->n - 1], item = (int64_t)l->size;
+    if (inner[1] != item || inner[2] != item || (l->n > 2 && l->dims[l->n - 2][0] < 8))
         return false;
-    for (int i = 0; i < to->rank; i++)
-        if (to->dims[i] != 1)
-            n = append(n, dims, to->dims[i], to->strides[i] * item, from->strides[i] * item);
-    if (n == 0 || dims[n - 1][1] != item || dims[n - 1][2] != item)
-        return false;
-    if (n == 1) { /* one run, in lines of a fixed size and a rest */
-        int64_t line = MT__GRAIN * item, whole = to->numel / MT__GRAIN;
-        lines c = {to->data, from->data, line, line, (size_t)line};
-        mt__parallel(whole, 1, copy_lines, &c);
-        memcpy(c.to + whole * line, c.from + whole * line, (size_t)(to->numel * item - whole * line));
-        return true;
-    }
-    lines c = {
-        .to_step = dims[n - 2][1], .from_step = dims[n - 2][2], .size = (size_t)(dims[n - 1][0] * item)};
-    int64_t rows = dims[n - 2][0], per_block = rows * dims[n - 1][0], blocks = to->numel / per_block;
-    if (n > 2 && rows < 8)
-        return false;
-    for (int64_t block = 0; block < blocks; block++) {
-        int64_t rest = block;
-        c.to = to->data;
-        c.from = from->data;
-        for (int d = n - 3; d >= 0; d--) {
-            c.to += rest % dims[d][0] * dims[d][1];
-            c.from += rest % dims[d][0] * dims[d][2];
-            rest /= dims[d][0];
-        }
-        if (per_block > MT__GRAIN)
-            mt__parallel(rows, MT__GRAIN / dims[n - 1][0] + 1, copy_lines, &c);
-        else
-            copy_lines(0, rows, &c);
+    if (l->n == 1) {
+        mt__parallel(numel, MT__GRAIN, copy_run, l);
+    } else {
+        l->n--;
+        l->size = (size_t)(inner[0] * item);
+        mt__parallel(numel / inner[0], MT__GRAIN_OF(inner[0]), copy_blocks, l);
     }
     return true;
 }
 
-void mt__plan_copy(const mt_tensor *to, const mt_tensor *from)
-{
-    if (to->numel == 0 || copy_rows(to, from))
-        return;
-    mt__plan p;
-    mt__plan_begin(&p, to, (mt_dtype)to->dtype);
-    mt__plan_add_tensor(&p, from, (mt_dtype)from->dtype);
-    bool even = p.wants[1] == to->dtype;
-    for (int i = 0; i < p.rank; i++)
-        even &= p.steps[1][i] == 0;
-#define X(sym, ...) [MT_##sym] = spread_##sym,
-    static mt__loop *const spreads[MT_DTYPES] = {MT_DTYPE_LIST(X)};
-#undef X
-    mt__plan_run(&p, even ? spreads[to->dtype] : mt__cast_loop((mt_dtype)to->dtype, (mt_dtype)p.wants[1]),
-                 NULL);
-}
-
 /* --------------------------------------------------------------------------------------------- transposed copies */
 
-#define TILE 16 /* elements: a tile of both sides fits into the L1 cache */
-
-/* A transposed copy. Tile by tile, so that each cache line is fetched once. */
-typedef struct turned {
-    char *to;
-    const char *from;
-    int64_t rows, columns, row_step, column_step; /* steps in bytes: output rows, input columns */
-} turned;
+#define TILE MT__TURN_ROWS
 
 /* One whole tile, in squares of 4 x 4. */
 typedef uint32_t four __attribute__((vector_size(16)));
@@ -180,65 +160,117 @@ static inline void turn_square(const char *from, int64_t from_step, char *to, in
     memcpy(to + 3 * to_step, &d, sizeof d);
 }
 
-static bool turn_tile(const turned *t, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
+/* A tile, by way of a copy: where rows are a power of two apart, their lines would evict each other from the cache
+ * before they are used up. */
+static void turn_whole_uint32_t(const char *from, int64_t from_step, char *to, int64_t to_step)
 {
-    if (r1 - r0 != TILE || (c1 - c0) % 4 != 0)
-        return false;
-    for (int64_t c = c0; c < c1; c += 4)
-        for (int64_t r = r0; r < r0 + TILE; r += 4)
-            turn_square(t->from + c * t->column_step + r * 4, t->column_step, t->to + r * t->row_step + c * 4,
-                        t->row_step);
-    return true;
+    _Alignas(64) uint32_t tile[TILE][TILE];
+    for (int c = 0; c < TILE; c++)
+        memcpy(tile[c], from + c * from_step, sizeof tile[c]);
+    for (int i = 0; i < TILE; i++) { /* the next one */
+        __builtin_prefetch(from + (TILE + i) * from_step);
+        __builtin_prefetch(to + i * to_step + sizeof tile[0], 1);
+    }
+    for (int r = 0; r < TILE; r += 4)
+        for (int c = 0; c < TILE; c += 4)
+            turn_square((const char *)&tile[c][r], sizeof tile[c], to + r * to_step + c * 4, to_step);
+}
+
+static void turn_whole_uint64_t(const char *from, int64_t from_step, char *to, int64_t to_step)
+{
+    _Alignas(64) uint64_t tile[TILE][TILE];
+    for (int c = 0; c < TILE; c++)
+        memcpy(tile[c], from + c * from_step, sizeof tile[c]);
+    for (int r = 0; r < TILE; r++)
+        for (int c = 0; c < TILE; c++)
+            memcpy(to + r * to_step + c * 8, &tile[c][r], 8);
 }
 
 #define TURN(T)                                                                                              \
-    static void turn_##T(int64_t begin, int64_t end, void *user)                                             \
+    static void turn_##T(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t rows,       \
+                         int64_t columns)                                                                    \
     {                                                                                                        \
-        const turned *t = user;                                                                              \
-        int64_t last = end * TILE < t->rows ? end * TILE : t->rows;                                          \
-        for (int64_t r0 = begin * TILE; r0 < last; r0 += TILE)                                               \
-            for (int64_t c0 = 0; c0 < t->columns; c0 += TILE) {                                              \
-                int64_t r1 = r0 + TILE < last ? r0 + TILE : last,                                            \
-                        c1 = c0 + TILE < t->columns ? c0 + TILE : t->columns;                                \
-                if (sizeof(T) == 4 && turn_tile(t, r0, r1, c0, c1))                                          \
-                    continue;                                                                                \
-                for (int64_t r = r0; r < r1; r++) {                                                          \
-                    T *to = (T *)(void *)(t->to + r * t->row_step);                                          \
-                    for (int64_t c = c0; c < c1; c++)                                                        \
-                        to[c] = ((const T *)(const void *)(t->from + c * t->column_step))[r];                \
-                }                                                                                            \
+        for (int64_t c0 = 0; c0 < columns; c0 += TILE) {                                                     \
+            int64_t n = columns - c0 < TILE ? columns - c0 : TILE;                                           \
+            const char *x = from + c0 * from_step;                                                           \
+            char *y = to + c0 * (int64_t)sizeof(T);                                                          \
+            if (rows == TILE && n == TILE) {                                                                 \
+                turn_whole_##T(x, from_step, y, to_step);                                                    \
+                continue;                                                                                    \
             }                                                                                                \
+            for (int64_t r = 0; r < rows; r++)                                                               \
+                for (int64_t c = 0; c < n; c++)                                                              \
+                    ((T *)(void *)(y + r * to_step))[c] = ((const T *)(const void *)(x + c * from_step))[r]; \
+        }                                                                                                    \
     }
 TURN(uint32_t)
 TURN(uint64_t)
 
-/* Transposes the last two dims, looping over the others. False: not such a copy. */
-static bool copy_turned(const mt_tensor *to, const mt_tensor *from)
+void mt__turn(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t rows, int64_t columns,
+              size_t size)
 {
-    int n = to->rank;
-    int64_t size = (int64_t)mt__size_of(to);
-    if (n < 2 || to->dtype != from->dtype || size < 4 || from->rank != n || !(to->flags & MT__CONTIGUOUS) ||
-        from->strides[n - 2] != 1 || from->strides[n - 1] < TILE || to->dims[n - 1] < TILE ||
-        to->dims[n - 2] < TILE || memcmp(to->dims, from->dims, (size_t)n * sizeof *to->dims) != 0)
-        return false;
-    turned t = {
-        NULL, NULL, to->dims[n - 2], to->dims[n - 1], to->strides[n - 2] * size, from->strides[n - 1] * size};
-    int64_t inner = t.rows * t.columns, tiles = (t.rows + TILE - 1) / TILE;
-    for (int64_t at = 0; at < to->numel; at += inner) {
-        int64_t rest = at / inner, offset = 0;
-        for (int d = n - 3; d >= 0; d--) {
-            offset += rest % to->dims[d] * from->strides[d];
-            rest /= to->dims[d];
-        }
-        t.to = (char *)to->data + at * size;
-        t.from = (const char *)from->data + offset * size;
-        int64_t grain = MT__GRAIN / (TILE * t.columns) + 1;
-        if (inner > MT__GRAIN)
-            mt__parallel(tiles, grain, size == 4 ? turn_uint32_t : turn_uint64_t, &t);
-        else
-            (size == 4 ? turn_uint32_t : turn_uint64_t)(0, tiles, &t);
+    (size == 4 ? turn_uint32_t : turn_uint64_t)(to, to_step, from, from_step, rows, columns);
+}
+
+/* The inner two dims, in strips of TILE rows of the output. */
+static void turn_strips(int64_t begin, int64_t end, void *user)
+{
+    const lines *l = user;
+    const int64_t *along = l->dims[l->n - 1];
+    int64_t rows = l->dims[l->n - 2][0], strips = (rows + TILE - 1) / TILE;
+    for (int64_t at = begin; at < end; at++) {
+        int64_t row = at % strips * TILE, left = rows - row < TILE ? rows - row : TILE;
+        char *to = l->to + row * l->dims[l->n - 2][1];
+        const char *from = l->from + row * l->dims[l->n - 2][2];
+        find_line(l, l->n - 2, at / strips, &to, &from);
+        mt__turn(to, l->dims[l->n - 2][1], from, along[2], left, along[0], l->size);
     }
+}
+
+/* False: not transposed. */
+static bool copy_turned(lines *l)
+{
+    if (l->n < 2)
+        return false;
+    const int64_t *rows = l->dims[l->n - 2], *along = l->dims[l->n - 1], item = (int64_t)l->size;
+    if (item < 4 || along[1] != item || rows[2] != item || along[2] < TILE * item || rows[0] < TILE ||
+        along[0] < TILE)
+        return false;
+    int64_t matrices = 1;
+    for (int d = 0; d < l->n - 2; d++)
+        matrices *= l->dims[d][0];
+    mt__parallel(matrices * ((rows[0] + TILE - 1) / TILE), MT__GRAIN_OF(TILE * along[0]), turn_strips, l);
     return true;
+}
+
+/* Copies of equal shapes that need no loop per element. */
+static bool copy_lines(const mt_tensor *to, const mt_tensor *from)
+{
+    int64_t item = (int64_t)mt__size_of(to);
+    lines l = {.to = to->data, .from = from->data, .size = (size_t)item};
+    if (to->dtype != from->dtype || to->rank != from->rank || to->numel != from->numel)
+        return false;
+    for (int i = 0; i < to->rank; i++)
+        if (to->dims[i] != 1)
+            append(&l, to->dims[i], to->strides[i] * item, from->strides[i] * item);
+    return l.n > 0 && (copy_rows(&l, to->numel) || copy_turned(&l));
+}
+
+void mt__plan_copy(const mt_tensor *to, const mt_tensor *from)
+{
+    if (to->numel == 0 || copy_lines(to, from))
+        return;
+    mt__plan p;
+    mt__plan_begin(&p, to, (mt_dtype)to->dtype);
+    mt__plan_add_tensor(&p, from, (mt_dtype)from->dtype);
+    bool even = p.wants[1] == to->dtype;
+    for (int i = 0; i < p.rank; i++)
+        even &= p.steps[1][i] == 0;
+#define X(sym, ...) [MT_##sym] = spread_##sym,
+    static mt__loop *const spreads[MT_DTYPES] = {MT_DTYPE_LIST(X)};
+#undef X
+    mt__plan_run(&p, even ? spreads[to->dtype] : mt__cast_loop((mt_dtype)to->dtype, (mt_dtype)p.wants[1]),
+                 NULL);
 }
 
 static void copy(mt_tensor *to, const mt_tensor *from)
@@ -251,8 +283,7 @@ static void copy(mt_tensor *to, const mt_tensor *from)
         memcpy(to->data, from->data, (size_t)to->numel * mt__size_of(to));
         return;
     }
-    if (!copy_turned(to, from))
-        mt__plan_copy(to, from);
+    mt__plan_copy(to, from);
 }
 
 /* One of the two may be on another device. */

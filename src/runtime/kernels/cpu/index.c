@@ -124,6 +124,17 @@ static mt_status grid_along(grid *g, const mt_tensor *t, int dim, const mt_tenso
     mt_status status = grid_init(g, t->rank > 0 ? dim : 0, rest, dims, strides, index->numel);
     if (status != MT_OK)
         return status;
+    if (index->dtype == MT_INT64 && (index->flags & MT__CONTIGUOUS)) {
+        const int64_t *restrict from = index->data;
+        int64_t *restrict pick = g->pick;
+        uint64_t outside = 0; /* its sign bit */
+        for (int64_t j = 0; j < g->picks; j++) {
+            outside |= (uint64_t)from[j] | ((uint64_t)size - 1 - (uint64_t)from[j]);
+            pick[j] = (int64_t)((uint64_t)from[j] * (uint64_t)stride);
+        }
+        if (MT__LIKELY(outside >> 63 == 0))
+            return MT_OK;
+    }
     stroll s = {.rank = index->rank, .dims = index->dims, .strides = index->strides};
     for (int64_t j = 0; j < g->picks; j++, step_on(&s)) {
         int64_t i = index_at(index, s.at);
@@ -197,7 +208,7 @@ static mt_status read_grid(const grid *g, const mt_tensor *from, mt_tensor *to)
 {
     reading r = {g, from->data, to->data, mt__size_of(to)};
     if (to->numel > 0)
-        mt__parallel(g->outers * g->picks, MT__GRAIN / g->inners + 1, read_rows, &r);
+        mt__parallel(g->outers * g->picks, MT__GRAIN_OF(g->inners), read_rows, &r);
     return MT_OK;
 }
 
@@ -422,28 +433,30 @@ typedef struct rows {
     int64_t dims[MT_MAX_RANK], at[MT_MAX_RANK], beside[MT_MAX_RANK]; /* at[dim] is 0 */
     int64_t pick_stride;
     int64_t length; /* of a row */
+    int64_t size;   /* indices are less */
+    _Atomic bool outside;
     const mt_tensor *big, *small;
     bool adds;
 } rows;
 
-/* Is any index outside [0, size)? Then the sign bit of it or of its distance to the last is set. */
-static bool any_outside(const mt_tensor *index, int64_t size)
+/* Is one of n indices outside [0, size)? Then the sign bit of it or of its distance to the last is set. */
+static bool any_outside(const mt_tensor *index, int64_t begin, int64_t n, int64_t size)
 {
     uint64_t bits = 0;
-    const int32_t *narrow = index->data;
-    const int64_t *wide = index->data;
+    const int32_t *narrow = (const int32_t *)index->data + begin;
+    const int64_t *wide = (const int64_t *)index->data + begin;
     if (index->dtype == MT_INT32)
-        for (int64_t j = 0; j < index->numel; j++)
+        for (int64_t j = 0; j < n; j++)
             bits |= (uint64_t)narrow[j] | ((uint64_t)size - 1 - (uint64_t)narrow[j]);
     else
-        for (int64_t j = 0; j < index->numel; j++)
+        for (int64_t j = 0; j < n; j++)
             bits |= (uint64_t)wide[j] | ((uint64_t)size - 1 - (uint64_t)wide[j]);
     return bits >> 63 != 0;
 }
 
 static mt_status check_bounds(const mt_tensor *index, int64_t size, int dim)
 {
-    if (MT__LIKELY(!any_outside(index, size)))
+    if (MT__LIKELY(!any_outside(index, 0, index->numel, size)))
         return MT_OK;
     for (int64_t j = 0; j < index->numel; j++) {
         int64_t i = index_at(index, j);
@@ -467,6 +480,7 @@ static void rows_init(rows *r, const mt_tensor *index, const mt_tensor *big, con
         r->beside[i] = small == NULL || small->rank == 0 ? 0 : small->strides[i];
     }
     r->pick_stride = big->rank > 0 ? big->strides[dim] : 0;
+    r->size = big->rank > 0 ? big->dims[dim] : 1;
     r->length = r->dims[r->rank - 1];
 }
 
@@ -536,10 +550,39 @@ static rows_fn *const scatters[] = {MT_DTYPE_LIST(X)};
 static rows_fn *const scatter_adds[] = {MT_DTYPE_LIST(X)};
 #undef X
 
+#define FEW 2048 /* indices: they are still in the cache when they are used */
+
+/* Checks the indices on the way; where one is outside, nothing is read. */
 static void gather_rows(int64_t begin, int64_t end, void *user)
 {
-    const rows *r = user;
-    gathers[r->big->dtype](r, begin, end);
+    rows *r = user;
+    int64_t few = r->length < FEW ? FEW / r->length : 1;
+    for (int64_t row = begin; row < end; row += few) {
+        int64_t last = end - row < few ? end : row + few;
+        if (MT__LIKELY(!any_outside(r->index, row * r->length, (last - row) * r->length, r->size)))
+            gathers[r->big->dtype](r, row, last);
+        else
+            atomic_store_explicit(&r->outside, true, memory_order_relaxed);
+    }
+}
+
+mt_status mt__cpu_gather(mt__call *call)
+{
+    const mt_tensor *self = mt__arg_tensor(call, 0);
+    int dim = mt__wrapped_dim(mt__arg_int(call, 1), self->rank);
+    mt_tensor *index;
+    rows r;
+    mt_status status = mt__contiguous(mt__arg_tensor(call, 2), &index);
+    if (status != MT_OK)
+        return status;
+    if (index->numel > 0) {
+        rows_init(&r, index, self, call->outs[0], dim);
+        mt__parallel(index->numel / r.length, MT__GRAIN_OF(r.length), gather_rows, &r);
+        if (MT__UNLIKELY(atomic_load_explicit(&r.outside, memory_order_relaxed)))
+            status = check_bounds(index, r.size, dim);
+    }
+    mt_release(index);
+    return status;
 }
 
 /* The checked index, contiguous and owned. */
@@ -553,23 +596,6 @@ static mt_status ready_index(const mt__call *call, int dim, mt_tensor **out)
     if (status != MT_OK)
         mt_release(*out);
     return status;
-}
-
-mt_status mt__cpu_gather(mt__call *call)
-{
-    const mt_tensor *self = mt__arg_tensor(call, 0);
-    int dim = mt__wrapped_dim(mt__arg_int(call, 1), self->rank);
-    mt_tensor *index;
-    rows r;
-    mt_status status = ready_index(call, dim, &index);
-    if (status != MT_OK)
-        return status;
-    if (index->numel > 0) {
-        rows_init(&r, index, self, call->outs[0], dim);
-        mt__parallel(index->numel / r.length, MT__GRAIN / r.length + 1, gather_rows, &r);
-    }
-    mt_release(index);
-    return MT_OK;
 }
 
 static mt_status run_scatter(mt__call *call, rows_fn *const *functions)

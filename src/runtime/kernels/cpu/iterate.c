@@ -270,31 +270,82 @@ __attribute__((noinline)) static void run_repeated(mt__plan *p)
 
 /* -------------------------------------------------------------------------------------- transposed operands */
 
-#define STRIP 32 /* columns: as many cache lines of a transposed operand are read at a time */
+#define STRIP MT__TURN_ROWS /* rows, */
+#define WIDTH 128           /* and columns of a block */
+
+/* Does the operand run down the columns? */
+static bool runs_down(const mt__plan *p, int k)
+{
+    int64_t size = (int64_t)mt_dtype_bytes((mt_dtype)p->has[k]);
+    return size >= 4 && p->steps[k][p->rank - 2] == size && magnitude(p->steps[k][p->rank - 1]) >= 64;
+}
 
 /* Does an input run down the columns, while the output runs along the rows? */
 static bool crosses(const mt__plan *p)
 {
     bool any = false;
-    if (p->rank != 2 || p->dims[0] < STRIP || p->dims[1] < 2 * STRIP || p->numel < MT__GRAIN / 2)
+    if (p->rank < 2 || p->dims[p->rank - 2] < STRIP || p->dims[p->rank - 1] < 2 * STRIP)
         return false;
     for (int k = 1; k < p->count; k++)
-        any |= magnitude(p->steps[k][1]) >= 64 && magnitude(p->steps[k][0]) < 64 && p->steps[k][0] != 0;
-    return any;
+        any |= runs_down(p, k);
+    return any && !runs_down(p, 0);
 }
 
-/* Strips of a few columns, so that the lines of such an input are still in the cache for the next rows. */
+/* Rows of a block at `from`: such inputs are transposed first. */
+static void walk_block(const mt__plan *p, char *const *from, int64_t rows, int64_t columns)
+{
+    _Alignas(64) char room[MT__OPERANDS - 1][STRIP * WIDTH * 8];
+    char *at[MT__OPERANDS];
+    int64_t step[MT__OPERANDS], down[MT__OPERANDS];
+    for (int k = 0; k < p->count; k++) {
+        at[k] = from[k];
+        step[k] = p->steps[k][p->rank - 1];
+        down[k] = p->steps[k][p->rank - 2];
+        if (k > 0 && runs_down(p, k)) {
+            size_t size = mt_dtype_bytes((mt_dtype)p->has[k]);
+            mt__turn(room[k - 1], (int64_t)size * WIDTH, from[k], step[k], rows, columns, size);
+            at[k] = room[k - 1];
+            step[k] = (int64_t)size;
+            down[k] = (int64_t)size * WIDTH;
+        }
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        walk_row(p, at, step, columns);
+        for (int k = 0; k < p->count; k++)
+            at[k] += down[k];
+    }
+}
+
+/* Strips of rows, over all outer dims. */
 static void walk_strips(int64_t begin, int64_t end, void *user)
 {
-    mt__plan strip = *(const mt__plan *)user;
-    int64_t columns = strip.dims[1], first = begin * STRIP,
-            last = end * STRIP < columns ? end * STRIP : columns;
-    for (int64_t at = first; at < last; at += STRIP) {
-        strip.dims[1] = last - at < STRIP ? last - at : STRIP;
-        for (int k = 0; k < strip.count; k++)
-            strip.data[k] = ((const mt__plan *)user)->data[k] + at * strip.steps[k][1];
-        walk(0, strip.dims[0] * strip.dims[1], &strip);
+    const mt__plan *p = user;
+    const int outer = p->rank - 2, last = p->rank - 1;
+    int64_t strips = (p->dims[outer] + STRIP - 1) / STRIP;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = i % strips * STRIP, rest = i / strips;
+        int64_t rows = p->dims[outer] - row < STRIP ? p->dims[outer] - row : STRIP;
+        char *at[MT__OPERANDS];
+        for (int k = 0; k < p->count; k++)
+            at[k] = p->data[k] + row * p->steps[k][outer];
+        for (int d = outer - 1; d >= 0; d--) {
+            for (int k = 0; k < p->count; k++)
+                at[k] += rest % p->dims[d] * p->steps[k][d];
+            rest /= p->dims[d];
+        }
+        for (int64_t c = 0; c < p->dims[last]; c += WIDTH) {
+            walk_block(p, at, rows, p->dims[last] - c < WIDTH ? p->dims[last] - c : WIDTH);
+            for (int k = 0; k < p->count; k++)
+                at[k] += WIDTH * p->steps[k][last];
+        }
     }
+}
+
+static void run_strips(mt__plan *p)
+{
+    int64_t columns = p->dims[p->rank - 1], rows = p->dims[p->rank - 2];
+    int64_t strips = p->numel / (rows * columns) * ((rows + STRIP - 1) / STRIP);
+    mt__parallel(strips, MT__GRAIN_OF(STRIP * columns), walk_strips, p);
 }
 
 void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user)
@@ -307,7 +358,7 @@ void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user)
     if (repeats_rows(p))
         run_repeated(p);
     else if (crosses(p))
-        mt__parallel((p->dims[1] + STRIP - 1) / STRIP, MT__GRAIN / (STRIP * p->dims[0]) + 1, walk_strips, p);
+        run_strips(p);
     else if (p->numel > MT__GRAIN)
         mt__parallel(p->numel, MT__GRAIN, walk, p);
     else

@@ -17,6 +17,8 @@
 
 #define MT__OPERANDS 4
 #define MT__GRAIN 32768 /* elements: fewer are not worth a thread */
+/* Likewise, in items of n > 0 elements. */
+#define MT__GRAIN_OF(n) ((MT__GRAIN + (n)-1) / (n))
 
 /* n elements; p and step (in bytes, 0: the same element) per operand. Operands may alias element by element,
  * but not shifted. */
@@ -45,6 +47,12 @@ void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user);
 mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from);
 /* Copies, and casts, a tensor that broadcasts to `to`. */
 void mt__plan_copy(const mt_tensor *to, const mt_tensor *from);
+
+/* Transposes `columns` dense columns of up to MT__TURN_ROWS elements, of 4 or 8 bytes, into dense rows: tile by tile,
+ * so that each cache line is fetched once. Steps in bytes. */
+#define MT__TURN_ROWS 16
+void mt__turn(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t rows, int64_t columns,
+              size_t size);
 
 /* Dtypes but bool: see MT_DTYPE_LIST. */
 #define MT__NUMBER_TYPES(X) MT_DTYPES_WHOLE(X) MT_DTYPES_REAL(X)

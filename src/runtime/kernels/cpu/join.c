@@ -190,7 +190,7 @@ static mt_status run_triangle(mt__call *call, bool upper)
     /* Beyond the corners nothing changes; kept small so that sums do not overflow. */
     diagonal = diagonal < -rows - 1 ? -rows - 1 : diagonal > columns + 1 ? columns + 1 : diagonal;
     triangle t = {from->data, out->data, rows, columns, diagonal, mt__size_of(out), upper};
-    mt__parallel(out->numel / columns, MT__GRAIN / columns + 1, triangle_rows, &t);
+    mt__parallel(out->numel / columns, MT__GRAIN_OF(columns), triangle_rows, &t);
     mt_release(from);
     return MT_OK;
 }

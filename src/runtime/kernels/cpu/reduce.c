@@ -7,7 +7,7 @@
  *
  * Accuracy: floats are added in float lanes for at most CHUNK elements, then to a double; so a sum over 1e6
  * floats is accurate to the last bits. The order does not depend on the number of threads: a large single sum
- * is split into fixed PARTs. Accumulators are 8 bytes: a double or an int64.
+ * is split into fixed PARTs, and a tall matrix of few columns into pieces. Accumulators are 8 bytes: a double or an int64.
  */
 #include "runtime/kernels/cpu/clones.h"
 #include "runtime/ops/reduce.h"
@@ -20,6 +20,7 @@
 #define MORE_ROWS 512   /* where float loses nothing */
 #define COLUMNS 256     /* per block */
 #define PART (1 << 16)  /* elements of a part of a single sum */
+#define MOST_PIECES 16  /* of tall matrices */
 #define GRAIN (1 << 15) /* elements: fewer are not worth a thread */
 
 typedef union number {
@@ -30,7 +31,7 @@ typedef union number {
 typedef struct reducer {
     void (*run)(const void *x, int64_t n, int64_t stride, int64_t rows, int64_t step, number *acc);
     void (*columns)(const void *x, int64_t rows, int64_t step, int64_t count, number *acc);
-    void (*merge)(number *acc, number other);
+    void (*merge)(number *acc, const number *other, int64_t n);
     number identity;
     bool floating;
 } reducer;
@@ -84,21 +85,38 @@ typedef struct reducer {
                                           int64_t count, number *restrict acc)                               \
     {                                                                                                        \
         const T *restrict x = from;                                                                          \
+        A total[COLUMNS];                                                                                    \
+        for (int64_t j = 0; j < count; j++)                                                                  \
+            total[j] = acc[j].M;                                                                             \
         for (int64_t begin = 0; begin < rows; begin += (ROWS_OF)) {                                          \
             int64_t end = begin + (ROWS_OF) < rows ? begin + (ROWS_OF) : rows;                               \
             L lane[COLUMNS];                                                                                 \
             for (int64_t j = 0; j < count; j++)                                                              \
                 lane[j] = IDENTITY;                                                                          \
-            for (int64_t i = begin; i < end; i++)                                                            \
+            int64_t i = begin;                                                                               \
+            for (; i + 4 <= end; i += 4) { /* four rows per load and store of a lane */                      \
+                const T *restrict a = x + i * step, *restrict b = a + step, *restrict c = b + step,          \
+                                  *restrict d = c + step;                                                    \
+                for (int64_t j = 0; j < count; j++) {                                                        \
+                    L v = (L)STEP(lane[j], a[j]);                                                            \
+                    v = (L)STEP(v, b[j]);                                                                    \
+                    v = (L)STEP(v, c[j]);                                                                    \
+                    lane[j] = (L)STEP(v, d[j]);                                                              \
+                }                                                                                            \
+            }                                                                                                \
+            for (; i < end; i++)                                                                             \
                 for (int64_t j = 0; j < count; j++)                                                          \
                     lane[j] = (L)STEP(lane[j], x[i * step + j]);                                             \
             for (int64_t j = 0; j < count; j++)                                                              \
-                acc[j].M = (A)MERGE(acc[j].M, lane[j]);                                                      \
+                total[j] = (A)MERGE(total[j], (A)lane[j]);                                                   \
         }                                                                                                    \
+        for (int64_t j = 0; j < count; j++)                                                                  \
+            acc[j].M = total[j];                                                                             \
     }                                                                                                        \
-    static void merge_##name(number *acc, number other)                                                      \
+    static void merge_##name(number *acc, const number *other, int64_t n)                                    \
     {                                                                                                        \
-        acc->M = (A)MERGE(acc->M, other.M);                                                                  \
+        for (int64_t k = 0; k < n; k++)                                                                      \
+            acc[k].M = (A)MERGE(acc[k].M, other[k].M);                                                       \
     }
 #define USE(name, M, IDENTITY)                                                                               \
     {                                                                                                        \
@@ -147,8 +165,10 @@ typedef struct job {
     int64_t dims[MT_MAX_RANK], strides[MT_MAX_RANK]; /* reduced: outermost first */
     int64_t count;                                   /* elements per output */
     int64_t blocks;                                  /* of columns; 0: by runs */
+    int64_t together;                                /* short rows that are reduced as one; 0: none */
     double divisor;                                  /* of means; 0: none */
-    number *parts;                                   /* of a single sum */
+    int64_t height;                                  /* of a piece: rows */
+    number *parts;                                   /* of a single sum, or of pieces */
 } job;
 
 /* Appends a dim, merged with the previous one if that steps over it exactly. */
@@ -185,9 +205,14 @@ static void plan(job *j, const mt_tensor *t, uint32_t mask)
         j->strides[0] = 1;
         j->reduced = 1;
     }
-    int last = j->kept - 1;
-    if (last >= 0 && j->kept_strides[last] == 1 && j->kept_dims[last] >= 4 && j->strides[j->reduced - 1] != 1)
-        j->blocks = (j->kept_dims[last] + COLUMNS - 1) / COLUMNS;
+    int last = j->kept - 1, inner = j->reduced - 1;
+    if (last < 0 || j->kept_strides[last] != 1 || j->strides[inner] == 1)
+        return;
+    int64_t width = j->kept_dims[last];
+    if (width <= COLUMNS / 4 && j->strides[inner] == width && j->dims[inner] >= 8 * COLUMNS / width)
+        j->together = COLUMNS / width;
+    if (width >= 4 || j->together > 0)
+        j->blocks = (width + COLUMNS - 1) / COLUMNS;
 }
 
 static void store(const job *j, int64_t at, const number *acc, int64_t n)
@@ -222,6 +247,23 @@ static void store(const job *j, int64_t at, const number *acc, int64_t n)
 #undef STORE
 }
 
+/* Columns of the inner reduced dim. Short dense rows are joined, so that there are enough columns. */
+static void reduce_rows(const job *j, const char *from, int64_t columns, number *acc)
+{
+    int inner = j->reduced - 1;
+    int64_t rows = j->dims[inner], step = j->strides[inner], wide = j->together * columns, done = 0;
+    if (j->together > 0) {
+        number joined[COLUMNS];
+        for (int64_t k = 0; k < wide; k++)
+            joined[k] = j->how->identity;
+        done = rows / j->together * j->together;
+        j->how->columns(from, done / j->together, wide, wide, joined);
+        for (int64_t k = 0; k < wide; k += columns)
+            j->how->merge(acc, &joined[k], columns);
+    }
+    j->how->columns(from + done * step * j->item, rows - done, step, columns, acc);
+}
+
 /* Calls run, for `rows` outputs, or columns for every index of the outer reduced dims. */
 static void gather(const job *j, const char *from, int64_t rows, int64_t columns, number *acc)
 {
@@ -231,7 +273,7 @@ static void gather(const job *j, const char *from, int64_t rows, int64_t columns
         return;
     for (;;) {
         if (columns > 0)
-            j->how->columns(from, j->dims[inner], j->strides[inner], columns, acc);
+            reduce_rows(j, from, columns, acc);
         else
             j->how->run(from, j->dims[inner], j->strides[inner], rows,
                         j->kept > 0 ? j->kept_strides[j->kept - 1] : 0, acc);
@@ -289,6 +331,46 @@ static void reduce_columns(int64_t begin, int64_t end, void *user)
     }
 }
 
+/* A few blocks of columns, where rows are reduced in `pieces` of `height`, over the outermost reduced dim. */
+static void reduce_pieces(int64_t begin, int64_t end, void *user)
+{
+    const job *j = user;
+    job piece = *j;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t column = i % j->blocks * COLUMNS, row = i / j->blocks * j->height;
+        int64_t n = j->kept_dims[0] - column < COLUMNS ? j->kept_dims[0] - column : COLUMNS;
+        number *acc = j->parts + i * COLUMNS;
+        for (int64_t k = 0; k < n; k++)
+            acc[k] = j->how->identity;
+        piece.dims[0] = j->dims[0] - row < j->height ? j->dims[0] - row : j->height;
+        gather(&piece, j->from + (row * j->strides[0] + column) * j->item, 0, n, acc);
+    }
+}
+
+/* False: there are blocks enough, or too few elements. */
+static bool reduce_tall(job *j)
+{
+    number parts[MOST_PIECES * COLUMNS];
+    if (j->blocks == 0 || j->kept != 1 || j->blocks > MOST_PIECES / 2)
+        return false;
+    int64_t pieces = j->count * j->kept_dims[0] / PART;
+    pieces = pieces < MOST_PIECES / j->blocks ? pieces : MOST_PIECES / j->blocks;
+    pieces = pieces < j->dims[0] ? pieces : j->dims[0];
+    if (pieces < 2)
+        return false;
+    j->parts = parts;
+    j->height = (j->dims[0] + pieces - 1) / pieces;
+    pieces = (j->dims[0] + j->height - 1) / j->height;
+    mt__parallel(pieces * j->blocks, 1, reduce_pieces, j);
+    for (int64_t b = 0; b < j->blocks; b++) {
+        int64_t n = j->kept_dims[0] - b * COLUMNS < COLUMNS ? j->kept_dims[0] - b * COLUMNS : COLUMNS;
+        for (int64_t i = 1; i < pieces; i++)
+            j->how->merge(&parts[b * COLUMNS], &parts[(i * j->blocks + b) * COLUMNS], n);
+        store(j, b * COLUMNS, &parts[b * COLUMNS], n);
+    }
+    return true;
+}
+
 static void reduce_parts(int64_t begin, int64_t end, void *user)
 {
     job *j = user;
@@ -308,7 +390,7 @@ static mt_status reduce_one(job *j)
         return mt__fail(MT_E_NOMEM, "out of memory: a reduction of %lld elements", (long long)j->dims[0]);
     mt__parallel(n, 1, reduce_parts, j);
     for (int64_t i = 0; i < n; i++)
-        j->how->merge(&total, j->parts[i]);
+        j->how->merge(&total, &j->parts[i], 1);
     store(j, 0, &total, 1);
     if (j->parts != few)
         free(j->parts);
@@ -334,6 +416,8 @@ static mt_status reduce(mt__call *call, const mt_tensor *t, const reducer *of_dt
     plan(&j, t, r.mask);
     if (outputs == 1 && j.reduced == 1 && j.dims[0] > PART)
         return reduce_one(&j);
+    if (reduce_tall(&j))
+        return MT_OK;
     int64_t items = j.blocks > 0 ? outputs / j.kept_dims[j.kept - 1] * j.blocks : outputs;
     int64_t weight = (r.count > 0 ? r.count : 1) * (j.blocks > 0 ? COLUMNS : 1);
     if (items * weight <= GRAIN)
