@@ -74,6 +74,12 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
+static const mt__tile *tile_for(int64_t channels)
+{
+    const mt__tiles *t = mt__conv_tiles();
+    return channels == 1 ? &t->one : channels <= t->few.rows ? &t->few : &t->many;
+}
+
 /* Vectors of a tile of pixels. */
 static int64_t vectors_of(int64_t channels)
 {
@@ -86,18 +92,17 @@ static int64_t vectors_of(int64_t channels)
 static int64_t vectors_of_pixels(int64_t channels, int64_t k, int64_t height, int64_t width, int64_t wide)
 {
     const mt__tiles *t = mt__conv_tiles();
-    const int64_t run = round_up((height - 1) * wide + width, t->wide),
-                  rows = round_up(height, t->wide / t->lanes) * round_up(width, t->lanes);
+    const mt__tile *other = tile_for(channels);
+    const int64_t run = round_up((height - 1) * wide + width, other->wide),
+                  rows = round_up(height, other->wide / t->lanes) * round_up(width, t->lanes);
     const bool less = round_up(channels, t->lanes) * height * width * (k + 8) <=
-                      round_up(channels, t->rows) * least(run, rows) * (k + 2);
+                      round_up(channels, other->rows) * least(run, rows) * (k + 2);
     return channels > 1 && less ? vectors_of(channels) : 0;
 }
 
 static int64_t channels_of_tile(int64_t channels, int64_t vectors)
 {
-    if (vectors > 0)
-        return vectors * mt__conv_tiles()->lanes;
-    return channels > 1 ? mt__conv_tiles()->rows : 1;
+    return vectors > 0 ? vectors * mt__conv_tiles()->lanes : tile_for(channels)->rows;
 }
 
 bool mt__shifts_init(mt__shifts *s, const mt__conv *c, bool backward)
@@ -340,34 +345,26 @@ static inline void write_out(const product *p, const float *from, float *to, flo
     }
 }
 
-/* Blocks of channels are the inner loop: a tile's part of the planes stays in the cache, and the weights, read in order,
- * are prefetched. */
-typedef struct blocks {
-    int64_t first, last;
-    mt__tile_fn *tile;
-    int64_t wide, lanes; /* of a tile, of a vector */
-} blocks;
-
-/* One run over all rows, a tile at a time. */
-static void tiles_of_run(const product *p, const blocks *w)
+/* One run over all rows: the tile at q. Blocks of channels are the inner loop: a tile's part of the planes stays in the
+ * cache, and the weights, read in order, are prefetched. */
+static void tile_of_run(const product *p, const mt__tile *t, int64_t q)
 {
     _Alignas(64) float out[MT__TILE_MAX];
-    for (int64_t q = 0; q < p->count; q += w->wide)
-        for (int64_t c = w->first * p->rows; c < least(w->last * p->rows, p->channels); c += p->rows) {
-            w->tile(p->k, p->a + c * p->k, p->b + p->first + q, w->lanes, p->shift, out);
-            for (int64_t i = 0; i < least(p->rows, p->channels - c); i++)
-                write_out(p, out + i * w->wide, p->to + (c + i) * p->channel,
-                          p->bias != NULL ? p->bias[c + i] : 0, q, least(w->wide, p->count - q));
-        }
+    for (int64_t c = 0; c < p->channels; c += p->rows) {
+        t->fn(p->k, p->a + c * p->k, p->b + p->first + q, mt__conv_tiles()->lanes, p->shift, out);
+        for (int64_t i = 0; i < least(p->rows, p->channels - c); i++)
+            write_out(p, out + i * t->wide, p->to + (c + i) * p->channel,
+                      p->bias != NULL ? p->bias[c + i] : 0, q, least(t->wide, p->count - q));
+    }
 }
 
 /* The vectors of channel c in a tile: each is part of a different row. */
-static inline void write_rows(const product *p, const blocks *w, const float *from, int64_t c, int64_t y,
-                              int64_t x, int64_t deep)
+static inline void write_rows(const product *p, const float *from, int64_t c, int64_t y, int64_t x,
+                              int64_t deep)
 {
     const float bias = p->bias != NULL ? p->bias[c] : 0;
-    const int64_t n = least(w->lanes, p->end - x);
-    for (int64_t v = 0; v < deep; v++, from += w->lanes) {
+    const int64_t lanes = mt__conv_tiles()->lanes, n = least(lanes, p->end - x);
+    for (int64_t v = 0; v < deep; v++, from += lanes) {
         float *restrict to = p->to + c * p->channel + (y + v) * p->row + x * p->step;
         if (p->step == 1)
             for (int64_t l = 0; l < n; l++)
@@ -378,32 +375,42 @@ static inline void write_rows(const product *p, const blocks *w, const float *fr
     }
 }
 
-/* Each vector of a tile in a different row. */
-static void tiles_of_rows(const product *p, const blocks *w, int64_t rows)
+static int64_t rows_of(const product *p)
 {
-    _Alignas(64) float out[MT__TILE_MAX];
-    const int64_t deep = w->wide / w->lanes;
-    for (int64_t x = p->begin; x < p->end; x += w->lanes)
-        for (int64_t y = 0; y < rows; y += deep)
-            for (int64_t c = w->first * p->rows; c < least(w->last * p->rows, p->channels); c += p->rows) {
-                w->tile(p->k, p->a + c * p->k, p->b + p->first + y * p->wide + x, p->wide, p->shift, out);
-                for (int64_t i = 0; i < least(p->rows, p->channels - c); i++)
-                    write_rows(p, w, out + i * w->wide, c + i, y, x, least(deep, rows - y));
-            }
+    return (p->count + p->wide - 1) / p->wide;
 }
 
-static void product_rows(int64_t first, int64_t last, void *user)
+/* Each vector of a tile in a different row, the first at (y, x). */
+static void tile_of_rows(const product *p, const mt__tile *t, int64_t y, int64_t x)
+{
+    _Alignas(64) float out[MT__TILE_MAX];
+    const int64_t deep = least(t->wide / mt__conv_tiles()->lanes, rows_of(p) - y);
+    for (int64_t c = 0; c < p->channels; c += p->rows) {
+        t->fn(p->k, p->a + c * p->k, p->b + p->first + y * p->wide + x, p->wide, p->shift, out);
+        for (int64_t i = 0; i < least(p->rows, p->channels - c); i++)
+            write_rows(p, out + i * t->wide, c + i, y, x, deep);
+    }
+}
+
+/* Tiles in a column, or 0 where one run takes less. */
+static int64_t column_of(const product *p, const mt__tile *t)
+{
+    const int64_t lanes = mt__conv_tiles()->lanes, deep = t->wide / lanes;
+    return round_up(rows_of(p), deep) * round_up(p->end - p->begin, lanes) <= round_up(p->count, t->wide)
+               ? (rows_of(p) + deep - 1) / deep
+               : 0;
+}
+
+static void product_tiles(int64_t begin, int64_t end, void *user)
 {
     const product *p = user;
-    const mt__tiles *kernel = mt__conv_tiles();
-    const bool one = p->rows == 1;
-    const blocks w = {first, last, one ? kernel->tile1 : kernel->tile, one ? kernel->single : kernel->wide,
-                      kernel->lanes};
-    const int64_t rows = (p->count + p->wide - 1) / p->wide;
-    if (round_up(rows, w.wide / w.lanes) * round_up(p->end - p->begin, w.lanes) <= round_up(p->count, w.wide))
-        tiles_of_rows(p, &w, rows);
-    else
-        tiles_of_run(p, &w);
+    const mt__tile *t = tile_for(p->channels);
+    const int64_t lanes = mt__conv_tiles()->lanes, column = column_of(p, t);
+    for (int64_t at = begin; at < end; at++)
+        if (column > 0)
+            tile_of_rows(p, t, at % column * (t->wide / lanes), p->begin + at / column * lanes);
+        else
+            tile_of_run(p, t, at * t->wide);
 }
 
 /* A tile of pixels turned round: n results of each of `channels`, which have `rows` floats each. */
@@ -470,15 +477,14 @@ static void product_pixels(int64_t begin, int64_t end, void *user)
 
 static void run_product(product *p)
 {
-    if (p->pixels > 0) {
-        int64_t count = (p->count + p->wide - 1) / p->wide * tiles_of_row(p);
-        int64_t each = p->channels * p->k * (p->end - p->begin) / tiles_of_row(p);
-        mt__parallel(count, (1 << 18) / (each + 1) + 1, product_pixels, p);
-        return;
-    }
-    int64_t count = (p->channels + p->rows - 1) / p->rows;
-    int64_t each = p->rows * p->k * p->count;
-    mt__parallel(count, (1 << 18) / (each + 1) + 1, product_rows, p);
+    const mt__tile *t = tile_for(p->channels);
+    const int64_t lanes = mt__conv_tiles()->lanes, column = column_of(p, t);
+    int64_t count =
+        column > 0 ? column * ((p->end - p->begin + lanes - 1) / lanes) : (p->count + t->wide - 1) / t->wide;
+    if (p->pixels > 0)
+        count = rows_of(p) * tiles_of_row(p);
+    const int64_t each = p->channels * p->k * p->count / count;
+    mt__parallel(count, (1 << 18) / (each + 1) + 1, p->pixels > 0 ? product_pixels : product_tiles, p);
 }
 
 void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, const float *image,
