@@ -202,16 +202,20 @@ int64_t mt__shifts_together(const mt__shifts *s, mt__shifts_pass pass)
     return n < have ? n : have;
 }
 
-int64_t mt__shifts_room(const mt__shifts *s, mt__shifts_pass pass)
+int64_t mt__shifts_zeros(const mt__shifts *s, mt__shifts_pass pass)
 {
     int64_t each = 0;
     if (pass != MT__SHIFTS_INPUT)
         each += planes_size(s);
     if (pass == MT__SHIFTS_INPUT || (pass == MT__SHIFTS_WEIGHT && s->outer == 0))
         each += grads_size(s);
-    if (pass == MT__SHIFTS_WEIGHT && s->outer > 0)
-        each += turned_size(s);
     return mt__shifts_together(s, pass) * each;
+}
+
+int64_t mt__shifts_room(const mt__shifts *s, mt__shifts_pass pass)
+{
+    int64_t turned = pass == MT__SHIFTS_WEIGHT && s->outer > 0 ? turned_size(s) : 0;
+    return mt__shifts_zeros(s, pass) + mt__shifts_together(s, pass) * turned;
 }
 
 MT__CLONES bool mt__all_finite(const float *x, int64_t n)
@@ -667,6 +671,8 @@ static void weight_outer(const mt__shifts *s, int64_t images, const float *grad,
                          .sums = sums};
     for (int64_t i = 0; i < images; i++) {
         fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], planes + i * planes_size(s));
+        if (s->out_each % rows > 0)
+            memset(turned + i * turned_size(s), 0, (size_t)turned_size(s) * sizeof *turned);
         for (int64_t o = 0; o < s->out_each; o += rows)
             turn(grad + (i * c->out_channels + o) * area, least(rows, s->out_each - o), area, area, rows,
                  turned + i * turned_size(s) + o * area);
