@@ -234,36 +234,86 @@ MT__CLONES bool mt__all_finite(const float *x, int64_t n)
 
 /* ------------------------------------------------------------------------------------------------- packing */
 
-/* Blocks of `rows` channels; in a block, product by product, a value for each channel. */
-void mt__shifts_pack(const mt__shifts *s, const float *weight, float *packed)
+/* to[x][c] = from[c * channel + x], for some channels of `rows`. */
+static void turn(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows, float *to)
 {
-    const int64_t k = s->in_each * s->taps, rows = s->rows_in;
-    for (int64_t g = 0; g < s->c->groups; g++)
-        for (int64_t o = 0; o < round_up(s->out_each, rows); o++) {
-            float *to = packed + g * forward_block(s) + o / rows * rows * k + o % rows;
-            const float *from = weight + (g * s->out_each + o) * k;
-            for (int64_t p = 0; p < k; p++)
-                to[p * rows] = o < s->out_each ? from[p] : 0;
+    int64_t c = 0;
+#ifdef __SSE__
+    for (; c + 4 <= channels && n >= 4; c += 4)
+        for (int64_t i = 0; i < n; i += 4) {
+            const float *at = from + c * channel + least(i, n - 4); /* the last block overlaps */
+            float *block = to + least(i, n - 4) * rows + c;
+            __m128 x0 = _mm_loadu_ps(at), x1 = _mm_loadu_ps(at + channel),
+                   x2 = _mm_loadu_ps(at + 2 * channel), x3 = _mm_loadu_ps(at + 3 * channel);
+            _MM_TRANSPOSE4_PS(x0, x1, x2, x3);
+            _mm_storeu_ps(block, x0);
+            _mm_storeu_ps(block + rows, x1);
+            _mm_storeu_ps(block + 2 * rows, x2);
+            _mm_storeu_ps(block + 3 * rows, x3);
         }
+#endif
+    for (; c < channels; c++)
+        for (int64_t i = 0; i < n; i++)
+            to[i * rows + c] = from[c * channel + i];
 }
 
-/* The taps of a phase are together: first all of phase 0. */
-void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *packed)
+/* Packing and filling are split over the threads, too, less for their own sake than to wake the workers early. */
+#define COPIES_EACH (1 << 14) /* floats that make a part worthwhile */
+
+typedef struct packing {
+    const mt__shifts *s;
+    const float *weight;
+    float *packed;
+} packing;
+
+/* Blocks of `rows` channels; in a block, product by product, a value for each channel. */
+static void pack_blocks(int64_t begin, int64_t end, void *user)
 {
+    const packing *w = user;
+    const mt__shifts *s = w->s;
+    const int64_t k = s->in_each * s->taps, rows = s->rows_in, blocks = (s->out_each + rows - 1) / rows;
+    for (int64_t at = begin; at < end; at++) {
+        const int64_t first = at % blocks * rows, there = least(rows, s->out_each - first);
+        const float *from = w->weight + (at / blocks * s->out_each + first) * k;
+        float *to = w->packed + at * rows * k;
+        if (there < rows)
+            memset(to, 0, (size_t)(rows * k) * sizeof *to);
+        turn(from, there, k, k, rows, to);
+    }
+}
+
+void mt__shifts_pack(const mt__shifts *s, const float *weight, float *packed)
+{
+    packing w = {s, weight, packed};
+    mt__parallel(s->c->groups * forward_block(s) / (s->rows_in * s->in_each * s->taps),
+                 COPIES_EACH / (s->rows_in * s->in_each * s->taps) + 1, pack_blocks, &w);
+}
+
+/* A group. The taps of a phase are together: first all of phase 0. */
+static void pack_groups_backward(int64_t begin, int64_t end, void *user)
+{
+    const packing *w = user;
+    const mt__shifts *s = w->s;
     const int64_t rows = s->rows_out, phases = s->phases[0] * s->phases[1];
-    for (int64_t g = 0; g < s->c->groups; g++) {
-        float *to = packed + g * backward_block(s);
+    for (int64_t g = begin; g < end; g++) {
+        float *to = w->packed + g * backward_block(s);
         for (int64_t phase = 0; phase < phases; phase++)
             for (int64_t first = 0; first < s->in_each; first += rows)
                 for (int64_t o = 0; o < s->out_each; o++)
                     for (int64_t t = 0, shift; t < s->taps; t++) {
                         if (phase_of(s, t, &shift) != phase)
                             continue;
-                        const float *from = weight + (g * s->out_each + o) * s->in_each * s->taps + t;
+                        const float *from = w->weight + (g * s->out_each + o) * s->in_each * s->taps + t;
                         for (int64_t i = first; i < first + rows; i++)
                             *to++ = i < s->in_each ? from[i * s->taps] : 0;
                     }
     }
+}
+
+void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *packed)
+{
+    packing w = {s, weight, packed};
+    mt__parallel(s->c->groups, COPIES_EACH / backward_block(s) + 1, pack_groups_backward, &w);
 }
 
 /* ---------------------------------------------------------------------------------- planes and gradients */
@@ -291,24 +341,48 @@ static void fill_plane(const mt__shifts *s, const float *image, int64_t py, int6
     }
 }
 
+typedef struct filling {
+    const mt__shifts *s;
+    const float *from;
+    float *to;
+} filling;
+
+static void fill_some_planes(int64_t begin, int64_t end, void *user)
+{
+    const filling *f = user;
+    const mt__shifts *s = f->s;
+    const int64_t area = s->c->in[0] * s->c->in[1], phases = s->phases[0] * s->phases[1];
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t p = 0; p < phases; p++)
+            fill_plane(s, f->from + i * area, p / s->phases[1], p % s->phases[1],
+                       f->to + (i * phases + p) * s->plane);
+}
+
 static void fill_planes(const mt__shifts *s, const float *image, float *planes)
 {
-    int64_t area = s->c->in[0] * s->c->in[1];
-    for (int64_t i = 0; i < s->in_each; i++)
-        for (int64_t p = 0; p < s->phases[0] * s->phases[1]; p++, planes += s->plane)
-            fill_plane(s, image + i * area, p / s->phases[1], p % s->phases[1], planes);
+    filling f = {s, image, planes};
+    mt__parallel(s->in_each, COPIES_EACH / (s->c->in[0] * s->c->in[1] + 1) + 1, fill_some_planes, &f);
 }
 
 /* Each channel in rows of the width of planes, after `reach` zeros. */
-static void fill_grads(const mt__shifts *s, const float *grad, float *to)
+static void fill_some_grads(int64_t begin, int64_t end, void *user)
 {
+    const filling *f = user;
+    const mt__shifts *s = f->s;
     const int64_t *out = s->c->out;
-    for (int64_t o = 0; o < s->out_each; o++, to += grad_plane(s))
+    const float *grad = f->from + begin * out[0] * out[1];
+    for (int64_t o = begin; o < end; o++)
         for (int64_t y = 0; y < out[0]; y++, grad += out[1]) {
-            float *restrict row = to + s->reach + y * s->width;
+            float *restrict row = f->to + o * grad_plane(s) + s->reach + y * s->width;
             for (int64_t x = 0; x < out[1]; x++)
                 row[x] = grad[x];
         }
+}
+
+static void fill_grads(const mt__shifts *s, const float *grad, float *to)
+{
+    filling f = {s, grad, to};
+    mt__parallel(s->out_each, COPIES_EACH / (s->c->out[0] * s->c->out[1] + 1) + 1, fill_some_grads, &f);
 }
 
 /* ------------------------------------------------------------------------------------------------ products */
@@ -609,29 +683,6 @@ static void weight_dots(const mt__shifts *s, int64_t images, const float *grad, 
     }
     int64_t each = j.one ? 1 : mt__conv_tiles()->grads, work = each * images * j.d.n * s->in_each * s->taps;
     mt__parallel((s->out_each + each - 1) / each, (1 << 18) / (work + 1) + 1, weight_rows, &j);
-}
-
-/* to[x][c] = from[c * channel + x], for some channels of `rows`. */
-static void turn(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows, float *to)
-{
-    int64_t c = 0;
-#ifdef __SSE__
-    for (; c + 4 <= channels && n >= 4; c += 4)
-        for (int64_t i = 0; i < n; i += 4) {
-            const float *at = from + c * channel + least(i, n - 4); /* the last block overlaps */
-            float *block = to + least(i, n - 4) * rows + c;
-            __m128 x0 = _mm_loadu_ps(at), x1 = _mm_loadu_ps(at + channel),
-                   x2 = _mm_loadu_ps(at + 2 * channel), x3 = _mm_loadu_ps(at + 3 * channel);
-            _MM_TRANSPOSE4_PS(x0, x1, x2, x3);
-            _mm_storeu_ps(block, x0);
-            _mm_storeu_ps(block + rows, x1);
-            _mm_storeu_ps(block + 2 * rows, x2);
-            _mm_storeu_ps(block + 3 * rows, x3);
-        }
-#endif
-    for (; c < channels; c++)
-        for (int64_t i = 0; i < n; i++)
-            to[i * rows + c] = from[c * channel + i];
 }
 
 typedef struct outer_job {
