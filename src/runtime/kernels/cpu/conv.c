@@ -9,6 +9,7 @@
 #include "runtime/kernels/cpu/conv_depth.h"
 #include "runtime/kernels/cpu/conv_shifts.h"
 #include "runtime/ops/conv.h"
+#include <pthread.h>
 #include <stdlib.h>
 
 typedef struct job {
@@ -145,12 +146,54 @@ static void fill_bias(const job *j, const mt__matrix *out, int64_t first)
     }
 }
 
-static char *column_room(job *j, mt__shifts_pass pass)
+/* A thread's room for columns and planes, kept until it ends: fresh pages cost more than what is computed in them. */
+#define ROOM_KEPT ((size_t)16 << 20) /* bytes; more is given back */
+#define ROOM_AT 64                   /* where the room begins: its size comes first */
+static pthread_key_t room_key;
+static pthread_once_t room_once = PTHREAD_ONCE_INIT;
+static void make_room_key(void)
 {
-    char *room = j->shifted ? calloc((size_t)mt__shifts_room(&j->shifts, pass), sizeof(float))
-                            : malloc(j->direct ? 1 : (size_t)(j->patch * j->area) * j->size);
+    pthread_key_create(&room_key, free);
+}
+
+static char *take_room(size_t bytes)
+{
+    pthread_once(&room_once, make_room_key);
+    char *room = pthread_getspecific(room_key);
+    if (room != NULL && *(size_t *)(void *)room >= bytes)
+        return room + ROOM_AT;
+    free(room);
+    room = aligned_alloc(ROOM_AT, (bytes + 2 * ROOM_AT - 1) / ROOM_AT * ROOM_AT);
+    if (pthread_setspecific(room_key, room) != 0) {
+        pthread_setspecific(room_key, NULL); /* cannot fail: the slot exists, or there is none */
+        free(room);
+        room = NULL;
+    }
+    if (room == NULL)
+        return NULL;
+    *(size_t *)(void *)room = bytes;
+    return room + ROOM_AT;
+}
+
+static void give_back(char *room)
+{
+    if (room == NULL || *(size_t *)(void *)(room - ROOM_AT) <= ROOM_KEPT)
+        return;
+    pthread_setspecific(room_key, NULL);
+    free(room - ROOM_AT);
+}
+
+/* What a pass over images needs. */
+static char *begin_images(job *j, mt__shifts_pass pass)
+{
+    size_t bytes = j->direct ? 0 : (size_t)(j->patch * j->area) * j->size;
+    if (j->shifted)
+        bytes = (size_t)mt__shifts_room(&j->shifts, pass) * sizeof(float);
+    char *room = take_room(bytes);
     if (room == NULL)
         atomic_store(&j->failed, true);
+    else if (j->shifted)
+        memset(room, 0, (size_t)mt__shifts_zeros(&j->shifts, pass) * sizeof(float));
     return room;
 }
 
@@ -163,7 +206,7 @@ static void note(job *j, mt_status status)
 static void forward_images(int64_t begin, int64_t end, void *user)
 {
     job *j = user;
-    char *room = column_room(j, MT__SHIFTS_FORWARD);
+    char *room = begin_images(j, MT__SHIFTS_FORWARD);
     const int64_t step = j->shifted ? mt__shifts_together(&j->shifts, MT__SHIFTS_FORWARD) : 1;
     for (int64_t i = begin; i < end && room != NULL; i++)
         for (int64_t g = 0; g < j->c.groups; g += step) {
@@ -181,13 +224,13 @@ static void forward_images(int64_t begin, int64_t end, void *user)
                 fill_bias(j, &out, g * out.rows);
             note(j, mt__gemm(j->dtype, 1, &w, &x, j->bias != NULL ? 1 : 0, &out));
         }
-    free(room);
+    give_back(room);
 }
 
 static void backward_input(int64_t begin, int64_t end, void *user)
 {
     job *j = user;
-    char *room = column_room(j, MT__SHIFTS_INPUT);
+    char *room = begin_images(j, MT__SHIFTS_INPUT);
     const int64_t step = j->shifted ? mt__shifts_together(&j->shifts, MT__SHIFTS_INPUT) : 1;
     for (int64_t i = begin; i < end && room != NULL; i++)
         for (int64_t g = 0; g < j->c.groups; g += step) {
@@ -208,7 +251,7 @@ static void backward_input(int64_t begin, int64_t end, void *user)
             else
                 col2im_f64(&j->c, (const double *)(const void *)room, image);
         }
-    free(room);
+    give_back(room);
 }
 
 static void shifted_weight(const job *j, int64_t first, int64_t last, char *sum, char *room)
@@ -226,7 +269,7 @@ static void shifted_weight(const job *j, int64_t first, int64_t last, char *sum,
 static void backward_weight(int64_t begin, int64_t end, void *user)
 {
     job *j = user;
-    char *room = column_room(j, MT__SHIFTS_WEIGHT);
+    char *room = begin_images(j, MT__SHIFTS_WEIGHT);
     for (int64_t p = begin; p < end && room != NULL; p++) {
         char *sum = j->grad_weight + (size_t)(p * j->sums) * j->size;
         int64_t first = j->c.images * p / j->parts, last = j->c.images * (p + 1) / j->parts;
@@ -241,7 +284,7 @@ static void backward_weight(int64_t begin, int64_t end, void *user)
                 note(j, mt__gemm(j->dtype, 1, &y, &x, i == first ? 0 : 1, &w));
             }
     }
-    free(room);
+    give_back(room);
 }
 
 /* ---------------------------------------------------------------------------------------- depthwise */

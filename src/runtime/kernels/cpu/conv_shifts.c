@@ -74,6 +74,12 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
+static const mt__tile *tile_for(int64_t channels)
+{
+    const mt__tiles *t = mt__conv_tiles();
+    return channels == 1 ? &t->one : channels <= t->few.rows ? &t->few : &t->many;
+}
+
 /* Vectors of a tile of pixels. */
 static int64_t vectors_of(int64_t channels)
 {
@@ -86,18 +92,17 @@ static int64_t vectors_of(int64_t channels)
 static int64_t vectors_of_pixels(int64_t channels, int64_t k, int64_t height, int64_t width, int64_t wide)
 {
     const mt__tiles *t = mt__conv_tiles();
-    const int64_t run = round_up((height - 1) * wide + width, t->wide),
-                  rows = round_up(height, t->wide / t->lanes) * round_up(width, t->lanes);
+    const mt__tile *other = tile_for(channels);
+    const int64_t run = round_up((height - 1) * wide + width, other->wide),
+                  rows = round_up(height, other->wide / t->lanes) * round_up(width, t->lanes);
     const bool less = round_up(channels, t->lanes) * height * width * (k + 8) <=
-                      round_up(channels, t->rows) * least(run, rows) * (k + 2);
+                      round_up(channels, other->rows) * least(run, rows) * (k + 2);
     return channels > 1 && less ? vectors_of(channels) : 0;
 }
 
 static int64_t channels_of_tile(int64_t channels, int64_t vectors)
 {
-    if (vectors > 0)
-        return vectors * mt__conv_tiles()->lanes;
-    return channels > 1 ? mt__conv_tiles()->rows : 1;
+    return vectors > 0 ? vectors * mt__conv_tiles()->lanes : tile_for(channels)->rows;
 }
 
 bool mt__shifts_init(mt__shifts *s, const mt__conv *c, bool backward)
@@ -197,16 +202,20 @@ int64_t mt__shifts_together(const mt__shifts *s, mt__shifts_pass pass)
     return n < have ? n : have;
 }
 
-int64_t mt__shifts_room(const mt__shifts *s, mt__shifts_pass pass)
+int64_t mt__shifts_zeros(const mt__shifts *s, mt__shifts_pass pass)
 {
     int64_t each = 0;
     if (pass != MT__SHIFTS_INPUT)
         each += planes_size(s);
     if (pass == MT__SHIFTS_INPUT || (pass == MT__SHIFTS_WEIGHT && s->outer == 0))
         each += grads_size(s);
-    if (pass == MT__SHIFTS_WEIGHT && s->outer > 0)
-        each += turned_size(s);
     return mt__shifts_together(s, pass) * each;
+}
+
+int64_t mt__shifts_room(const mt__shifts *s, mt__shifts_pass pass)
+{
+    int64_t turned = pass == MT__SHIFTS_WEIGHT && s->outer > 0 ? turned_size(s) : 0;
+    return mt__shifts_zeros(s, pass) + mt__shifts_together(s, pass) * turned;
 }
 
 MT__CLONES bool mt__all_finite(const float *x, int64_t n)
@@ -225,36 +234,86 @@ MT__CLONES bool mt__all_finite(const float *x, int64_t n)
 
 /* ------------------------------------------------------------------------------------------------- packing */
 
-/* Blocks of `rows` channels; in a block, product by product, a value for each channel. */
-void mt__shifts_pack(const mt__shifts *s, const float *weight, float *packed)
+/* to[x][c] = from[c * channel + x], for some channels of `rows`. */
+static void turn(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows, float *to)
 {
-    const int64_t k = s->in_each * s->taps, rows = s->rows_in;
-    for (int64_t g = 0; g < s->c->groups; g++)
-        for (int64_t o = 0; o < round_up(s->out_each, rows); o++) {
-            float *to = packed + g * forward_block(s) + o / rows * rows * k + o % rows;
-            const float *from = weight + (g * s->out_each + o) * k;
-            for (int64_t p = 0; p < k; p++)
-                to[p * rows] = o < s->out_each ? from[p] : 0;
+    int64_t c = 0;
+#ifdef __SSE__
+    for (; c + 4 <= channels && n >= 4; c += 4)
+        for (int64_t i = 0; i < n; i += 4) {
+            const float *at = from + c * channel + least(i, n - 4); /* the last block overlaps */
+            float *block = to + least(i, n - 4) * rows + c;
+            __m128 x0 = _mm_loadu_ps(at), x1 = _mm_loadu_ps(at + channel),
+                   x2 = _mm_loadu_ps(at + 2 * channel), x3 = _mm_loadu_ps(at + 3 * channel);
+            _MM_TRANSPOSE4_PS(x0, x1, x2, x3);
+            _mm_storeu_ps(block, x0);
+            _mm_storeu_ps(block + rows, x1);
+            _mm_storeu_ps(block + 2 * rows, x2);
+            _mm_storeu_ps(block + 3 * rows, x3);
         }
+#endif
+    for (; c < channels; c++)
+        for (int64_t i = 0; i < n; i++)
+            to[i * rows + c] = from[c * channel + i];
 }
 
-/* The taps of a phase are together: first all of phase 0. */
-void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *packed)
+/* Packing and filling are split over the threads, too, less for their own sake than to wake the workers early. */
+#define COPIES_EACH (1 << 14) /* floats that make a part worthwhile */
+
+typedef struct packing {
+    const mt__shifts *s;
+    const float *weight;
+    float *packed;
+} packing;
+
+/* Blocks of `rows` channels; in a block, product by product, a value for each channel. */
+static void pack_blocks(int64_t begin, int64_t end, void *user)
 {
+    const packing *w = user;
+    const mt__shifts *s = w->s;
+    const int64_t k = s->in_each * s->taps, rows = s->rows_in, blocks = (s->out_each + rows - 1) / rows;
+    for (int64_t at = begin; at < end; at++) {
+        const int64_t first = at % blocks * rows, there = least(rows, s->out_each - first);
+        const float *from = w->weight + (at / blocks * s->out_each + first) * k;
+        float *to = w->packed + at * rows * k;
+        if (there < rows)
+            memset(to, 0, (size_t)(rows * k) * sizeof *to);
+        turn(from, there, k, k, rows, to);
+    }
+}
+
+void mt__shifts_pack(const mt__shifts *s, const float *weight, float *packed)
+{
+    packing w = {s, weight, packed};
+    mt__parallel(s->c->groups * forward_block(s) / (s->rows_in * s->in_each * s->taps),
+                 COPIES_EACH / (s->rows_in * s->in_each * s->taps) + 1, pack_blocks, &w);
+}
+
+/* A group. The taps of a phase are together: first all of phase 0. */
+static void pack_groups_backward(int64_t begin, int64_t end, void *user)
+{
+    const packing *w = user;
+    const mt__shifts *s = w->s;
     const int64_t rows = s->rows_out, phases = s->phases[0] * s->phases[1];
-    for (int64_t g = 0; g < s->c->groups; g++) {
-        float *to = packed + g * backward_block(s);
+    for (int64_t g = begin; g < end; g++) {
+        float *to = w->packed + g * backward_block(s);
         for (int64_t phase = 0; phase < phases; phase++)
             for (int64_t first = 0; first < s->in_each; first += rows)
                 for (int64_t o = 0; o < s->out_each; o++)
                     for (int64_t t = 0, shift; t < s->taps; t++) {
                         if (phase_of(s, t, &shift) != phase)
                             continue;
-                        const float *from = weight + (g * s->out_each + o) * s->in_each * s->taps + t;
+                        const float *from = w->weight + (g * s->out_each + o) * s->in_each * s->taps + t;
                         for (int64_t i = first; i < first + rows; i++)
                             *to++ = i < s->in_each ? from[i * s->taps] : 0;
                     }
     }
+}
+
+void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *packed)
+{
+    packing w = {s, weight, packed};
+    mt__parallel(s->c->groups, COPIES_EACH / backward_block(s) + 1, pack_groups_backward, &w);
 }
 
 /* ---------------------------------------------------------------------------------- planes and gradients */
@@ -282,24 +341,48 @@ static void fill_plane(const mt__shifts *s, const float *image, int64_t py, int6
     }
 }
 
+typedef struct filling {
+    const mt__shifts *s;
+    const float *from;
+    float *to;
+} filling;
+
+static void fill_some_planes(int64_t begin, int64_t end, void *user)
+{
+    const filling *f = user;
+    const mt__shifts *s = f->s;
+    const int64_t area = s->c->in[0] * s->c->in[1], phases = s->phases[0] * s->phases[1];
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t p = 0; p < phases; p++)
+            fill_plane(s, f->from + i * area, p / s->phases[1], p % s->phases[1],
+                       f->to + (i * phases + p) * s->plane);
+}
+
 static void fill_planes(const mt__shifts *s, const float *image, float *planes)
 {
-    int64_t area = s->c->in[0] * s->c->in[1];
-    for (int64_t i = 0; i < s->in_each; i++)
-        for (int64_t p = 0; p < s->phases[0] * s->phases[1]; p++, planes += s->plane)
-            fill_plane(s, image + i * area, p / s->phases[1], p % s->phases[1], planes);
+    filling f = {s, image, planes};
+    mt__parallel(s->in_each, COPIES_EACH / (s->c->in[0] * s->c->in[1] + 1) + 1, fill_some_planes, &f);
 }
 
 /* Each channel in rows of the width of planes, after `reach` zeros. */
-static void fill_grads(const mt__shifts *s, const float *grad, float *to)
+static void fill_some_grads(int64_t begin, int64_t end, void *user)
 {
+    const filling *f = user;
+    const mt__shifts *s = f->s;
     const int64_t *out = s->c->out;
-    for (int64_t o = 0; o < s->out_each; o++, to += grad_plane(s))
+    const float *grad = f->from + begin * out[0] * out[1];
+    for (int64_t o = begin; o < end; o++)
         for (int64_t y = 0; y < out[0]; y++, grad += out[1]) {
-            float *restrict row = to + s->reach + y * s->width;
+            float *restrict row = f->to + o * grad_plane(s) + s->reach + y * s->width;
             for (int64_t x = 0; x < out[1]; x++)
                 row[x] = grad[x];
         }
+}
+
+static void fill_grads(const mt__shifts *s, const float *grad, float *to)
+{
+    filling f = {s, grad, to};
+    mt__parallel(s->out_each, COPIES_EACH / (s->c->out[0] * s->c->out[1] + 1) + 1, fill_some_grads, &f);
 }
 
 /* ------------------------------------------------------------------------------------------------ products */
@@ -340,34 +423,26 @@ static inline void write_out(const product *p, const float *from, float *to, flo
     }
 }
 
-/* Blocks of channels are the inner loop: a tile's part of the planes stays in the cache, and the weights, read in order,
- * are prefetched. */
-typedef struct blocks {
-    int64_t first, last;
-    mt__tile_fn *tile;
-    int64_t wide, lanes; /* of a tile, of a vector */
-} blocks;
-
-/* One run over all rows, a tile at a time. */
-static void tiles_of_run(const product *p, const blocks *w)
+/* One run over all rows: the tile at q. Blocks of channels are the inner loop: a tile's part of the planes stays in the
+ * cache, and the weights, read in order, are prefetched. */
+static void tile_of_run(const product *p, const mt__tile *t, int64_t q)
 {
     _Alignas(64) float out[MT__TILE_MAX];
-    for (int64_t q = 0; q < p->count; q += w->wide)
-        for (int64_t c = w->first * p->rows; c < least(w->last * p->rows, p->channels); c += p->rows) {
-            w->tile(p->k, p->a + c * p->k, p->b + p->first + q, w->lanes, p->shift, out);
-            for (int64_t i = 0; i < least(p->rows, p->channels - c); i++)
-                write_out(p, out + i * w->wide, p->to + (c + i) * p->channel,
-                          p->bias != NULL ? p->bias[c + i] : 0, q, least(w->wide, p->count - q));
-        }
+    for (int64_t c = 0; c < p->channels; c += p->rows) {
+        t->fn(p->k, p->a + c * p->k, p->b + p->first + q, mt__conv_tiles()->lanes, p->shift, out);
+        for (int64_t i = 0; i < least(p->rows, p->channels - c); i++)
+            write_out(p, out + i * t->wide, p->to + (c + i) * p->channel,
+                      p->bias != NULL ? p->bias[c + i] : 0, q, least(t->wide, p->count - q));
+    }
 }
 
 /* The vectors of channel c in a tile: each is part of a different row. */
-static inline void write_rows(const product *p, const blocks *w, const float *from, int64_t c, int64_t y,
-                              int64_t x, int64_t deep)
+static inline void write_rows(const product *p, const float *from, int64_t c, int64_t y, int64_t x,
+                              int64_t deep)
 {
     const float bias = p->bias != NULL ? p->bias[c] : 0;
-    const int64_t n = least(w->lanes, p->end - x);
-    for (int64_t v = 0; v < deep; v++, from += w->lanes) {
+    const int64_t lanes = mt__conv_tiles()->lanes, n = least(lanes, p->end - x);
+    for (int64_t v = 0; v < deep; v++, from += lanes) {
         float *restrict to = p->to + c * p->channel + (y + v) * p->row + x * p->step;
         if (p->step == 1)
             for (int64_t l = 0; l < n; l++)
@@ -378,32 +453,42 @@ static inline void write_rows(const product *p, const blocks *w, const float *fr
     }
 }
 
-/* Each vector of a tile in a different row. */
-static void tiles_of_rows(const product *p, const blocks *w, int64_t rows)
+static int64_t rows_of(const product *p)
 {
-    _Alignas(64) float out[MT__TILE_MAX];
-    const int64_t deep = w->wide / w->lanes;
-    for (int64_t x = p->begin; x < p->end; x += w->lanes)
-        for (int64_t y = 0; y < rows; y += deep)
-            for (int64_t c = w->first * p->rows; c < least(w->last * p->rows, p->channels); c += p->rows) {
-                w->tile(p->k, p->a + c * p->k, p->b + p->first + y * p->wide + x, p->wide, p->shift, out);
-                for (int64_t i = 0; i < least(p->rows, p->channels - c); i++)
-                    write_rows(p, w, out + i * w->wide, c + i, y, x, least(deep, rows - y));
-            }
+    return (p->count + p->wide - 1) / p->wide;
 }
 
-static void product_rows(int64_t first, int64_t last, void *user)
+/* Each vector of a tile in a different row, the first at (y, x). */
+static void tile_of_rows(const product *p, const mt__tile *t, int64_t y, int64_t x)
+{
+    _Alignas(64) float out[MT__TILE_MAX];
+    const int64_t deep = least(t->wide / mt__conv_tiles()->lanes, rows_of(p) - y);
+    for (int64_t c = 0; c < p->channels; c += p->rows) {
+        t->fn(p->k, p->a + c * p->k, p->b + p->first + y * p->wide + x, p->wide, p->shift, out);
+        for (int64_t i = 0; i < least(p->rows, p->channels - c); i++)
+            write_rows(p, out + i * t->wide, c + i, y, x, deep);
+    }
+}
+
+/* Tiles in a column, or 0 where one run takes less. */
+static int64_t column_of(const product *p, const mt__tile *t)
+{
+    const int64_t lanes = mt__conv_tiles()->lanes, deep = t->wide / lanes;
+    return round_up(rows_of(p), deep) * round_up(p->end - p->begin, lanes) <= round_up(p->count, t->wide)
+               ? (rows_of(p) + deep - 1) / deep
+               : 0;
+}
+
+static void product_tiles(int64_t begin, int64_t end, void *user)
 {
     const product *p = user;
-    const mt__tiles *kernel = mt__conv_tiles();
-    const bool one = p->rows == 1;
-    const blocks w = {first, last, one ? kernel->tile1 : kernel->tile, one ? kernel->single : kernel->wide,
-                      kernel->lanes};
-    const int64_t rows = (p->count + p->wide - 1) / p->wide;
-    if (round_up(rows, w.wide / w.lanes) * round_up(p->end - p->begin, w.lanes) <= round_up(p->count, w.wide))
-        tiles_of_rows(p, &w, rows);
-    else
-        tiles_of_run(p, &w);
+    const mt__tile *t = tile_for(p->channels);
+    const int64_t lanes = mt__conv_tiles()->lanes, column = column_of(p, t);
+    for (int64_t at = begin; at < end; at++)
+        if (column > 0)
+            tile_of_rows(p, t, at % column * (t->wide / lanes), p->begin + at / column * lanes);
+        else
+            tile_of_run(p, t, at * t->wide);
 }
 
 /* A tile of pixels turned round: n results of each of `channels`, which have `rows` floats each. */
@@ -470,15 +555,14 @@ static void product_pixels(int64_t begin, int64_t end, void *user)
 
 static void run_product(product *p)
 {
-    if (p->pixels > 0) {
-        int64_t count = (p->count + p->wide - 1) / p->wide * tiles_of_row(p);
-        int64_t each = p->channels * p->k * (p->end - p->begin) / tiles_of_row(p);
-        mt__parallel(count, (1 << 18) / (each + 1) + 1, product_pixels, p);
-        return;
-    }
-    int64_t count = (p->channels + p->rows - 1) / p->rows;
-    int64_t each = p->rows * p->k * p->count;
-    mt__parallel(count, (1 << 18) / (each + 1) + 1, product_rows, p);
+    const mt__tile *t = tile_for(p->channels);
+    const int64_t lanes = mt__conv_tiles()->lanes, column = column_of(p, t);
+    int64_t count =
+        column > 0 ? column * ((p->end - p->begin + lanes - 1) / lanes) : (p->count + t->wide - 1) / t->wide;
+    if (p->pixels > 0)
+        count = rows_of(p) * tiles_of_row(p);
+    const int64_t each = p->channels * p->k * p->count / count;
+    mt__parallel(count, (1 << 18) / (each + 1) + 1, p->pixels > 0 ? product_pixels : product_tiles, p);
 }
 
 void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, const float *image,
@@ -601,29 +685,6 @@ static void weight_dots(const mt__shifts *s, int64_t images, const float *grad, 
     mt__parallel((s->out_each + each - 1) / each, (1 << 18) / (work + 1) + 1, weight_rows, &j);
 }
 
-/* to[x][c] = from[c * channel + x], for some channels of `rows`. */
-static void turn(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows, float *to)
-{
-    int64_t c = 0;
-#ifdef __SSE__
-    for (; c + 4 <= channels && n >= 4; c += 4)
-        for (int64_t i = 0; i < n; i += 4) {
-            const float *at = from + c * channel + least(i, n - 4); /* the last block overlaps */
-            float *block = to + least(i, n - 4) * rows + c;
-            __m128 x0 = _mm_loadu_ps(at), x1 = _mm_loadu_ps(at + channel),
-                   x2 = _mm_loadu_ps(at + 2 * channel), x3 = _mm_loadu_ps(at + 3 * channel);
-            _MM_TRANSPOSE4_PS(x0, x1, x2, x3);
-            _mm_storeu_ps(block, x0);
-            _mm_storeu_ps(block + rows, x1);
-            _mm_storeu_ps(block + 2 * rows, x2);
-            _mm_storeu_ps(block + 3 * rows, x3);
-        }
-#endif
-    for (; c < channels; c++)
-        for (int64_t i = 0; i < n; i++)
-            to[i * rows + c] = from[c * channel + i];
-}
-
 typedef struct outer_job {
     const mt__shifts *s;
     mt__outer o;
@@ -661,6 +722,8 @@ static void weight_outer(const mt__shifts *s, int64_t images, const float *grad,
                          .sums = sums};
     for (int64_t i = 0; i < images; i++) {
         fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], planes + i * planes_size(s));
+        if (s->out_each % rows > 0)
+            memset(turned + i * turned_size(s), 0, (size_t)turned_size(s) * sizeof *turned);
         for (int64_t o = 0; o < s->out_each; o += rows)
             turn(grad + (i * c->out_channels + o) * area, least(rows, s->out_each - o), area, area, rows,
                  turned + i * turned_size(s) + o * area);

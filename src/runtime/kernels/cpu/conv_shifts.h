@@ -42,9 +42,10 @@ typedef enum mt__shifts_pass {
 bool mt__shifts_init(mt__shifts *s, const mt__conv *c, bool backward);
 void mt__shifts_fini(mt__shifts *s);
 
-/* In floats: packed weights of one direction, room that a thread needs, all zeros at first. */
+/* In floats: packed weights of one direction, room that a thread needs, how much of it must be zeros at first. */
 int64_t mt__shifts_packed(const mt__shifts *s);
 int64_t mt__shifts_room(const mt__shifts *s, mt__shifts_pass pass);
+int64_t mt__shifts_zeros(const mt__shifts *s, mt__shifts_pass pass);
 void mt__shifts_pack(const mt__shifts *s, const float *weight, float *packed);
 void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *packed);
 

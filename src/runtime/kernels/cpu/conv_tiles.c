@@ -149,15 +149,13 @@ DOTS(dots_4, float4, 3, 3, )
 DOTS(dots1_4, float4, 1, 4, )
 BOTH(4, TO_6, TO_6, NAMES_TO_6, NAMES_TO_6, )
 static const mt__tiles plain = {.lanes = 4,
-                                .rows = 4,
-                                .wide = 8,
-                                .single = 16,
+                                .many = {4, 8, tile_4},
+                                .few = {4, 8, tile_4},
+                                .one = {1, 16, line_4},
                                 .grads = 3,
                                 .dots = 3,
                                 .dots1 = 4,
                                 .pixels = {6, 6},
-                                .tile = tile_4,
-                                .tile1 = line_4,
                                 .dot = dots_4,
                                 .dot1 = dots1_4,
                                 .by_pixels = by_pixels_4,
@@ -168,39 +166,37 @@ static const mt__tiles plain = {.lanes = 4,
 typedef float float8 __attribute__((vector_size(32)));
 typedef float float16 __attribute__((vector_size(64)));
 TILE(tile_8, float8, 6, 2, AVX2)
+TILE(few_8, float8, 4, 2, AVX2)
 TILE(line_8, float8, 1, 4, AVX2)
 DOTS(dots_8, float8, 4, 3, AVX2)
 DOTS(dots1_8, float8, 1, 4, AVX2)
 TILE(tile_16, float16, 8, 2, AVX512)
+TILE(few_16, float16, 4, 4, AVX512)
 TILE(line_16, float16, 1, 4, AVX512)
 DOTS(dots_16, float16, 4, 6, AVX512)
 DOTS(dots1_16, float16, 1, 5, AVX512)
 BOTH(8, TO_6, TO_6, NAMES_TO_6, NAMES_TO_6, AVX2)
 BOTH(16, TO_16, TO_14, NAMES_TO_16, NAMES_TO_14, AVX512)
 static const mt__tiles avx2 = {.lanes = 8,
-                               .rows = 6,
-                               .wide = 16,
-                               .single = 32,
+                               .many = {6, 16, tile_8},
+                               .few = {4, 16, few_8},
+                               .one = {1, 32, line_8},
                                .grads = 4,
                                .dots = 3,
                                .dots1 = 4,
                                .pixels = {6, 6},
-                               .tile = tile_8,
-                               .tile1 = line_8,
                                .dot = dots_8,
                                .dot1 = dots1_8,
                                .by_pixels = by_pixels_8,
                                .outer = by_outer_8};
 static const mt__tiles avx512 = {.lanes = 16,
-                                 .rows = 8,
-                                 .wide = 32,
-                                 .single = 64,
+                                 .many = {8, 32, tile_16},
+                                 .few = {4, 64, few_16},
+                                 .one = {1, 64, line_16},
                                  .grads = 4,
                                  .dots = 6,
                                  .dots1 = 5,
                                  .pixels = {16, 14},
-                                 .tile = tile_16,
-                                 .tile1 = line_16,
                                  .dot = dots_16,
                                  .dot1 = dots1_16,
                                  .by_pixels = by_pixels_16,

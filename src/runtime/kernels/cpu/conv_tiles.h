@@ -38,13 +38,16 @@ typedef struct mt__dots {
 typedef void mt__dots_fn(const mt__dots *d, const float *g, const float *b, const int64_t *shift,
                          float *sums);
 
+typedef struct mt__tile {
+    int64_t rows, wide; /* channels and neighbours */
+    mt__tile_fn *fn;
+} mt__tile;
+
 typedef struct mt__tiles {
     int64_t lanes;              /* of a vector */
-    int64_t rows, wide;         /* of a tile of several channels */
-    int64_t single;             /* width of a tile of one channel */
+    mt__tile many, few, one;    /* tiles of many channels, of at most few.rows, of one */
     int64_t grads, dots, dots1; /* channels and taps of dots; taps where there is one channel */
     int64_t pixels[2];          /* the most neighbours of a tile of pixels of one and two vectors */
-    mt__tile_fn *tile, *tile1;
     mt__dots_fn *dot, *dot1;
     mt__pixels_fn *const (*by_pixels)[MT__PIXELS_MAX + 1]; /* [vectors - 1][neighbours] */
     mt__outer_fn *const (*outer)[MT__PIXELS_MAX + 1];      /* [vectors - 1][shifts] */
