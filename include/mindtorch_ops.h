@@ -20,7 +20,8 @@
  *               not_differentiable  its results are constants to autograd
  *               not_implemented     backward through it fails, with its name
  * Y(id) after a row: there is also the op in place, id_. Its row follows from the other's: self is written and
- *   returned, form and derivative (mt__grad.in_place, if set) are the same; there is no out=.
+ *   returned, form and derivative (mt__grad.in_place, if set) are the same; there is no out=. What its infer allocates is
+ *   copied to self; infers of elementwise ops return self.
  * Columns 3 and 4 are used by src/runtime/ops.c only. Rows may be added anywhere: ids never reach files.
  */
 #ifndef MINDTORCH_OPS_H
@@ -43,12 +44,12 @@
     X(maximum, "maximum(Tensor self, Tensor other) -> Tensor", K(binary, maximum) O(out, CAST), maximum) \
     X(minimum, "minimum(Tensor self, Tensor other) -> Tensor", K(binary, minimum) O(out, CAST), minimum) \
     X(atan2, "atan2(Tensor self, Tensor other) -> Tensor", K(binary_float, atan2) O(out, CAST), atan2) Y(atan2) \
-    X(eq, "eq.Tensor(Tensor self, Operand other) -> Tensor", K(compare, eq) O(Tensor_out, CAST), not_differentiable) \
-    X(ne, "ne.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ne) O(Tensor_out, CAST), not_differentiable) \
-    X(lt, "lt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, lt) O(Tensor_out, CAST), not_differentiable) \
-    X(le, "le.Tensor(Tensor self, Operand other) -> Tensor", K(compare, le) O(Tensor_out, CAST), not_differentiable) \
-    X(gt, "gt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, gt) O(Tensor_out, CAST), not_differentiable) \
-    X(ge, "ge.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ge) O(Tensor_out, CAST), not_differentiable) \
+    X(eq, "eq.Tensor(Tensor self, Operand other) -> Tensor", K(compare, eq) O(Tensor_out, CAST), eq) Y(eq) \
+    X(ne, "ne.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ne) O(Tensor_out, CAST), ne) Y(ne) \
+    X(lt, "lt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, lt) O(Tensor_out, CAST), lt) Y(lt) \
+    X(le, "le.Tensor(Tensor self, Operand other) -> Tensor", K(compare, le) O(Tensor_out, CAST), le) Y(le) \
+    X(gt, "gt.Tensor(Tensor self, Operand other) -> Tensor", K(compare, gt) O(Tensor_out, CAST), gt) Y(gt) \
+    X(ge, "ge.Tensor(Tensor self, Operand other) -> Tensor", K(compare, ge) O(Tensor_out, CAST), ge) Y(ge) \
     X(logical_and, "logical_and(Tensor self, Tensor other) -> Tensor", K(compare, logical_and) O(out, CAST), not_differentiable) Y(logical_and) \
     X(logical_or, "logical_or(Tensor self, Tensor other) -> Tensor", K(compare, logical_or) O(out, CAST), not_differentiable) Y(logical_or) \
     X(logical_xor, "logical_xor(Tensor self, Tensor other) -> Tensor", K(compare, logical_xor) O(out, CAST), not_differentiable) Y(logical_xor) \
@@ -159,8 +160,8 @@
     X(repeat, "repeat(Tensor self, int[...] repeats) -> Tensor", K(repeat, repeat), repeat) \
     X(flip, "flip(Tensor self, int[...] dims) -> Tensor", K(flip, flip), flip) \
     X(roll, "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor", K(roll, roll), roll) \
-    X(tril, "tril(Tensor self, int diagonal=0) -> Tensor", K(triangle, tril) O(out, SAME), tril) \
-    X(triu, "triu(Tensor self, int diagonal=0) -> Tensor", K(triangle, triu) O(out, SAME), triu) \
+    X(tril, "tril(Tensor self, int diagonal=0) -> Tensor", K(triangle, tril) O(out, SAME), tril) Y(tril) \
+    X(triu, "triu(Tensor self, int diagonal=0) -> Tensor", K(triangle, triu) O(out, SAME), triu) Y(triu) \
     X(select_backward, "select_backward(Tensor grad_output, int[] input_sizes, int dim, int index) -> Tensor", C(select_backward), of_parts) \
     X(slice_backward, "slice_backward(Tensor grad_output, int[] input_sizes, int dim, int start, int end, int step) -> Tensor", C(slice_backward), of_parts) \
     X(diagonal_backward, "diagonal_backward(Tensor grad_output, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor", C(diagonal_backward), of_parts)
@@ -244,7 +245,7 @@
     X(std, "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", K(var, std) O(correction_out, CAST), std) \
     X(norm, "norm.ScalarOpt_dim(Tensor self, Scalar? p=2, int[1] dim=[], bool keepdim=False) -> Tensor", C(norm) O(out, SAME), of_parts) \
     X(linalg_vector_norm, "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False) -> Tensor", K(vector_norm, vector_norm) M("*, ScalarType? dtype=None") O(out, SAME), vector_norm) \
-    X(cumsum, "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", K(cumsum, cumsum) O(out, CHOSEN), cumsum) \
+    X(cumsum, "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", K(cumsum, cumsum) O(out, CHOSEN), cumsum) Y(cumsum) \
     X(logsumexp, "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", K(logsumexp, logsumexp) O(out, CAST), logsumexp) \
     X(topk, "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", K(topk, topk) O(values, SAME), topk) \
     X(sort, "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", K(sort, sort) O(values, SAME), sort) \

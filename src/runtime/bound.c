@@ -97,9 +97,18 @@ mt_status mt_forget_history(mt_tensor *t)
     if (t->flags & MT__IS_VIEW)
         return mt__fail(MT_E_RUNTIME, "Can't detach views in-place. Use detach() instead.");
     mt_node *fn = t->grad_fn;
+    if (fn != NULL &&
+        (t->flags & MT__RETAINS_GRAD)) { /* as in PyTorch, it still retains the gradient from there */
+        mt__extra *extra = mt__extra_of(t);
+        if (extra == NULL)
+            return MT_E_NOMEM;
+        mt_node *older = extra->retained;
+        extra->retained = mt_node_retain(fn);
+        mt_node_release(older);
+    }
     t->grad_fn = NULL;
     t->output = 0;
-    t->flags &= (uint16_t) ~(MT__REQUIRES_GRAD | MT__RETAINS_GRAD);
+    t->flags &= (uint16_t)~MT__REQUIRES_GRAD;
     mt_node_release(fn);
     return MT_OK;
 }

@@ -201,6 +201,30 @@ static inline bool lies_otherwise(const mt__call *call)
     return false;
 }
 
+static mt_status compute_as_is(mt__call *call);
+
+/* The tensor that an in-place op changes: its first argument. */
+static inline mt_tensor *written(const mt__call *call)
+{
+    return call->args[0].as.tensor;
+}
+
+/* For an op in place whose infer made a new tensor. */
+static mt_status write_back(mt__call *call)
+{
+    mt_tensor *made = call->outs[0];
+    mt_value args[] = {mt_value_tensor(written(call)), mt_value_tensor(made), mt_value_truth(false)};
+    mt__call copy = {.op = &mt__ops[MT_OP_copy_],
+                     .args = args,
+                     .outs = call->outs,
+                     .out_count = 1,
+                     .device = call->device};
+    call->outs[0] = NULL;
+    mt_status status = compute_as_is(&copy);
+    mt_release(made);
+    return status;
+}
+
 static mt_status compute_as_is(mt__call *call)
 {
     const mt__op *op = call->op;
@@ -217,7 +241,9 @@ static mt_status compute_as_is(mt__call *call)
                            op->id == MT_OP__to_copy ? call->args[3] : no};
         return mt__record_part(call, MT_OP_copy_, NULL, args, kernel);
     }
-    return kernel(call);
+    status = kernel(call);
+    return MT__UNLIKELY(op->in_place) && call->outs[0] != written(call) && status == MT_OK ? write_back(call)
+                                                                                           : status;
 }
 
 static mt_status infer_and_compute(mt__call *call)
@@ -258,12 +284,6 @@ static mt_status run_kernel(mt__call *call)
 static inline mt_status run_or_hand_over(mt__call *call)
 {
     return MT__UNLIKELY(mt__interceptor.fn != NULL) ? mt__hand_over(call) : run_kernel(call);
-}
-
-/* The tensor that an in-place op changes: its first argument. */
-static inline mt_tensor *written(const mt__call *call)
-{
-    return call->args[0].as.tensor;
 }
 
 /* Views whose base has changed get their new history, or are refused, before the op computes. */

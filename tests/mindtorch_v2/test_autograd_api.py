@@ -514,3 +514,27 @@ def test_training_reaches_the_solution():
         optimizer.step()
     np.testing.assert_allclose(layer.weight.detach().numpy(), [[1.0, -2.0, 0.5]], atol=1e-3)
     assert loss.item() < 1e-6
+
+
+def test_a_detached_tensor_still_retains_its_gradient():
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    y.retain_grad()
+    z = y * 3
+    y.detach_()
+    assert y.retains_grad and not y.requires_grad
+    z.sum().backward()
+    assert y.grad.tolist() == [3, 3, 3] and x.grad.tolist() == [6, 6, 6]
+
+
+def test_a_freed_tensor_retains_no_gradient():
+    """After detach_() its old node knew it no more, but kept writing gradients to where it was."""
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    y.retain_grad()
+    z = y * 3
+    y.detach_()
+    del y
+    others = [torch.zeros(3) for _ in range(50)]
+    z.sum().backward()
+    assert [t for t in others if t.grad is not None] == [] and x.grad.tolist() == [6, 6, 6]

@@ -177,3 +177,35 @@ def test_circles_of_several_threads():
         t.join()
     shared.grad = None
     assert not wrong and allocated() == before
+
+
+def test_a_circle_that_leads_to_another_is_counted_once():
+    """b is the base of a, and its gradient leads to a: a collection that counted what b holds when it finds b, and again when
+    it comes to b, would find more references than there are, and take them for living ones."""
+    before = allocated()
+    b = torch.ones(1000, requires_grad=True)
+    with torch.no_grad():
+        a = b[:500]
+    a.requires_grad_()
+    (a * a).sum().backward(create_graph=True)
+    b.grad = torch.cat([a, a]) * 2
+    z = a * 3  # holds a, so that both are suspects, a before b
+    del a
+    del b
+    assert allocated() > before
+    del z
+    assert allocated() == before
+
+
+def test_a_suspect_that_nothing_else_holds_is_counted_once():
+    """Only the list of suspects holds a any more, and its gradient leads to c, which is in a circle."""
+    before = allocated()
+    a, c = torch.ones(1000, requires_grad=True), torch.ones(1000, requires_grad=True)
+    (c * c).sum().backward(create_graph=True)
+    a.grad = c * 2
+    z = a * 3
+    del a
+    del c
+    assert allocated() > before
+    del z
+    assert allocated() == before

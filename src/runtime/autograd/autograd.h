@@ -140,6 +140,7 @@ typedef struct mt__extra {
     mt__hooks hooks;               /* of a leaf: before accumulation */
     mt__hooks post;                /* of a leaf: after it */
     mt_tensor *base;               /* of a view created under autograd: owned */
+    mt_node *retained;             /* after detach_(): owned, the node whose gradient it retains; or NULL */
     uint32_t base_version;         /* for views: version of the memory when grad_fn was made */
     struct mt__versions *versions; /* owned; NULL: the storage's */
 } mt__extra;

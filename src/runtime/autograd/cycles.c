@@ -135,6 +135,7 @@ static void each_reference(survey *s, const thing *of, each_fn *each)
     each(s, t->grad, false);
     each(s, t->grad_fn, true);
     each(s, t->extra != NULL ? t->extra->base : NULL, false);
+    each(s, t->extra != NULL ? t->extra->retained : NULL, true);
 }
 
 static bool is_found(const thing *x)

@@ -199,6 +199,25 @@ static mt_status masked_fill_backward(mt__backward *b)
 const mt__grad mt__grad_masked_fill = {"MaskedFillBackward1", "mask", masked_fill_backward,
                                        .of_number = "MaskedFillBackward0"};
 
+/* Comparisons: of none of their operands; but in place, what self was before has no influence. */
+static mt_status compare_backward(mt__backward *b)
+{
+    for (unsigned i = 0; i < 2; i++)
+        if (mt__wants(b, i))
+            mt__give(b, i, MT(zeros_like, GRAD));
+    return mt_scope_status();
+}
+#define COMPARE(id, Name)                                                                                    \
+    static const mt__grad id##_in_place = {Name "Backward1", "", compare_backward,                           \
+                                           .of_number = Name "Backward0"};                                   \
+    const mt__grad mt__grad_##id = {.in_place = &id##_in_place};
+COMPARE(eq, "Eq")
+COMPARE(ne, "Ne")
+COMPARE(lt, "Lt")
+COMPARE(le, "Le")
+COMPARE(gt, "Gt")
+COMPARE(ge, "Ge")
+
 static mt_status clamp_backward(mt__backward *b)
 {
     mt_tensor *within = NULL;

@@ -298,6 +298,9 @@ void mt__autograd_forget(mt_tensor *t)
     t->grad_fn = NULL;
     t->extra = NULL;
     if (extra != NULL) {
+        if (extra->retained != NULL)
+            forget_retained(extra->retained, t);
+        mt_node_release(extra->retained);
         mt__hooks_free(&extra->hooks);
         mt__hooks_free(&extra->post);
         mt_release(extra->base);

@@ -11,14 +11,14 @@ typedef struct places {
 } places;
 
 static const places where[MT_OP_COUNT] = {
-    [MT_OP_sum] = {0, 0, 1},      [MT_OP_sum_dim] = {1, 2, 3},   [MT_OP_mean] = {0, 0, 1},
-    [MT_OP_mean_dim] = {1, 2, 3}, [MT_OP_prod] = {0, 0, 1},      [MT_OP_prod_dim] = {1, 2, 3},
-    [MT_OP_max_dim] = {1, 2, 0},  [MT_OP_min_dim] = {1, 2, 0},   [MT_OP_amax] = {1, 2, 0},
-    [MT_OP_amin] = {1, 2, 0},     [MT_OP_argmax] = {1, 2, 0},    [MT_OP_argmin] = {1, 2, 0},
-    [MT_OP_any_dim] = {1, 2, 0},  [MT_OP_all_dim] = {1, 2, 0},   [MT_OP_var] = {1, 3, 0},
-    [MT_OP_std] = {1, 3, 0},      [MT_OP_norm] = {2, 3, 0},      [MT_OP_linalg_vector_norm] = {2, 3, 0},
-    [MT_OP_cumsum] = {1, 0, 2},   [MT_OP_logsumexp] = {1, 2, 0}, [MT_OP_topk] = {2, 0, 0},
-    [MT_OP_sort] = {1, 0, 0},
+    [MT_OP_sum] = {0, 0, 1},      [MT_OP_sum_dim] = {1, 2, 3}, [MT_OP_mean] = {0, 0, 1},
+    [MT_OP_mean_dim] = {1, 2, 3}, [MT_OP_prod] = {0, 0, 1},    [MT_OP_prod_dim] = {1, 2, 3},
+    [MT_OP_max_dim] = {1, 2, 0},  [MT_OP_min_dim] = {1, 2, 0}, [MT_OP_amax] = {1, 2, 0},
+    [MT_OP_amin] = {1, 2, 0},     [MT_OP_argmax] = {1, 2, 0},  [MT_OP_argmin] = {1, 2, 0},
+    [MT_OP_any_dim] = {1, 2, 0},  [MT_OP_all_dim] = {1, 2, 0}, [MT_OP_var] = {1, 3, 0},
+    [MT_OP_std] = {1, 3, 0},      [MT_OP_norm] = {2, 3, 0},    [MT_OP_linalg_vector_norm] = {2, 3, 0},
+    [MT_OP_cumsum] = {1, 0, 2},   [MT_OP_cumsum_] = {1, 0, 2}, [MT_OP_logsumexp] = {1, 2, 0},
+    [MT_OP_topk] = {2, 0, 0},     [MT_OP_sort] = {1, 0, 0},
 };
 
 mt_status mt__dims_mask(const int64_t *list, uint32_t count, int rank, uint32_t *mask)
@@ -273,8 +273,16 @@ mt_status mt__infer_cumsum(mt__call *call)
 {
     int dim;
     const mt_tensor *self = mt__arg_tensor(call, 0);
+    bool given = mt__arg_given(call, 2);
+    mt_dtype dtype = call->op->in_place && !given ? (mt_dtype)self->dtype : sum_dtype(call);
+    if (call->op->in_place && dtype != self->dtype)
+        return mt__fail(MT_E_RUNTIME,
+                        "Bad in-place call: input tensor dtype %s and output tensor dtype %s should match",
+                        mt__c_type((mt_dtype)self->dtype), mt__c_type(dtype));
+    if (call->op->in_place && dtype == MT_BOOL)
+        return mt__fail(MT_E_RUNTIME, "\"cumsum_out_cpu\" not implemented for 'Bool'");
     mt_status status = mt__wrap_dim(mt__arg_int(call, 1), self->rank, &dim);
-    return status == MT_OK ? mt__empty_like(self, sum_dtype(call), &call->outs[0]) : status;
+    return status == MT_OK ? mt__empty_like(self, dtype, &call->outs[0]) : status;
 }
 
 mt_status mt__infer_sort(mt__call *call)

@@ -16,8 +16,17 @@ def fits(case):
         return np.shape(case.want(*args, **case.kwargs)) == self.shape
 
 
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
 def in_place(case):
     """Its result has self's dtype: where the op's is floating, self must be."""
+    if case.op in COMPARISONS:  # in place they have a derivative: zero
+        node = None if isinstance(case.args[1], np.ndarray) else case.op.capitalize() + "Backward0"
+        return copy(case, op=case.op + "_", out="same", grad=[0] if case.label not in ("ties", "nan") else False, second=False, node=node)
+    if case.op == "cumsum":  # bool cannot hold the sums; dtype= must be self's
+        dtype = case.kwargs.get("dtype")
+        return copy(case, op="cumsum_", out="same", dtypes="" if dtype else case.dtypes.replace("b", ""))
     letters = "".join(letter for letter in case.dtypes if letter in "fd") if case.out == "float" else case.dtypes
     return copy(case, op=case.op + "_", dtypes=letters, out="same")
 

@@ -90,7 +90,7 @@ mt_status mt__npu_eye(mt__call *call)
 mt_status mt__npu_triangle(mt__call *call)
 {
     mt_tensor *out = call->outs[0];
-    bool upper = call->op->id == MT_OP_triu;
+    bool upper = call->op->base == MT_OP_triu;
     mt__held h = {.status = MT_OK};
     const mt_tensor *x = mt__hold(&h, mt__arg_tensor(call, 0));
     mt__launch l;
