@@ -449,7 +449,9 @@ MT_API mt_status mt_post_hook_add(mt_tensor *t, mt_hook_fn *hook, void (*drop)(v
 
 /* A custom derivative: the outputs, just computed from the inputs, get a node called `name` whose run() turns
  * their gradients (NULL: zero) into those of the inputs (owned; NULL: zero). run returns MT_OK, or a status
- * with the message in mt_last_error(). Outputs must not already have a node. */
+ * with the message in mt_last_error(). An output that is one of the inputs was changed in place: its history goes on
+ * with the node, and so does that of the tensor that it is a view of; then it must be the only output, and the first input.
+ * Other outputs must not already have a node. */
 typedef mt_status mt_custom_fn(void *user, mt_tensor *const *grads, mt_tensor **input_grads);
 MT_API mt_status mt_custom_attach(const char *name, mt_tensor *const *inputs, uint32_t input_count,
                                   mt_tensor *const *outputs, uint32_t output_count, mt_custom_fn *run,
@@ -461,12 +463,19 @@ MT_API mt_status mt_custom_attach(const char *name, mt_tensor *const *inputs, ui
 typedef struct mt_custom {
     uint64_t sequence;
     uint64_t token;
+    /* NULL, or set before mt_custom_attach_to(): called after a backward pass that does not keep the graph, to release
+     * what was saved for run(). Perhaps several times, on any thread. */
+    void (*let_go)(void *user);
 } mt_custom;
 MT_API void mt_custom_begin(const char *name, mt_tensor *const *inputs, uint32_t count, mt_custom *forward);
 MT_API void mt_custom_end(const mt_custom *forward);
 MT_API mt_status mt_custom_attach_to(const mt_custom *forward, const char *name, mt_tensor *const *inputs,
                                      uint32_t input_count, mt_tensor *const *outputs, uint32_t output_count,
                                      mt_custom_fn *run, void (*drop)(void *user), void *user);
+/* For run(), which must not save outputs themselves (they keep the node): its node, borrowed; and `saved`, an alias of
+ * output number `output`, with its history. */
+MT_API mt_node *mt_custom_node(void);
+MT_API mt_status mt_custom_output(mt_node *node, unsigned output, const mt_tensor *saved, mt_tensor **out);
 
 MT_API mt_node *mt_grad_fn(mt_tensor *t); /* borrowed; NULL for a leaf */
 MT_API const char *mt_node_name(const mt_node *node);

@@ -88,6 +88,16 @@ def __array__(self, dtype=None, copy=None):
     return array.copy() if copy else array
 
 
+# NumPy's numbers and arrays leave operators to the tensor: theirs would make an array, without a history.
+Tensor.__array_priority__ = 1000
+
+
+@_method
+def __array_wrap__(self, array, context=None, return_scalar=False):
+    """The result of a NumPy function."""
+    return _C.from_numpy(array)
+
+
 @_method
 def __copy__(self):
     made = self.detach()

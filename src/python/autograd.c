@@ -293,9 +293,22 @@ static PyObject *hook_remove(PyObject *module, PyObject *args)
 /* ------------------------------------------------------------------------------- derivatives of one's own */
 
 typedef struct custom {
-    PyObject *callable; /* owned: gradients -> tuple of gradients */
+    PyObject *callable; /* owned: gradients -> tuple of gradients; let_go() releases what it saved */
     uint32_t inputs, outputs;
 } custom;
+
+/* Called on any thread, without the GIL. */
+static void let_go_custom(void *user)
+{
+    if (!Py_IsInitialized())
+        return;
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *callable = ((custom *)user)->callable, *result = PyObject_CallMethod(callable, "let_go", NULL);
+    if (result == NULL)
+        PyErr_WriteUnraisable(callable);
+    Py_XDECREF(result);
+    PyGILState_Release(state);
+}
 
 static void drop_custom(void *user)
 {
@@ -396,7 +409,7 @@ static int forward_of(PyObject *o, mt_custom *out)
     }
     if (!PyArg_ParseTuple(o, "KK", &sequence, &token))
         return -1;
-    *out = (mt_custom){sequence, token};
+    *out = (mt_custom){sequence, token, let_go_custom};
     return 0;
 }
 
@@ -408,6 +421,30 @@ static PyObject *custom_end(PyObject *module, PyObject *begun)
         return NULL;
     mt_custom_end(&forward);
     Py_RETURN_NONE;
+}
+
+/* _custom_node() -> the node of the function whose derivative is being computed */
+static PyObject *custom_node(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return mtpy_node_object(mt_custom_node());
+}
+
+/* _custom_output(node, output, saved) -> the saved output with its history */
+static PyObject *custom_output(PyObject *module, PyObject *args)
+{
+    PyObject *node, *saved;
+    unsigned output;
+    mt_tensor *made = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!IO!:_custom_output", mtpy.node, &node, &output, mtpy.tensor, &saved))
+        return NULL;
+    mt_status status = mt_custom_output(((node_object *)node)->node, output, mtpy_tensor_of(saved), &made);
+    if (status == MT_OK)
+        return mtpy_wrap(made);
+    mt_release(made);
+    return mtpy_raise(status);
 }
 
 /* _custom_attach(forward, name, inputs, outputs, callable) */
@@ -481,6 +518,8 @@ PyMethodDef mtpy_autograd_functions[] = {
     {"_custom_begin", custom_begin, METH_VARARGS, NULL},
     {"_custom_end", custom_end, METH_O, NULL},
     {"_custom_attach", custom_attach, METH_VARARGS, NULL},
+    {"_custom_node", custom_node, METH_NOARGS, NULL},
+    {"_custom_output", custom_output, METH_VARARGS, NULL},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, NULL},
     {"_set_grad_enabled", grad_enable, METH_O, "Sets the thread's mode; returns the previous one."},
     {NULL, NULL, 0, NULL},

@@ -609,6 +609,10 @@ int mtpy_getbuffer(PyObject *self, Py_buffer *view, int flags)
         PyErr_SetString(PyExc_BufferError, "a tensor on another device has no buffer: use Tensor.cpu()");
         return -1;
     }
+    if (mt_requires_grad(t)) { /* NumPy's functions would take its numbers and lose its gradient */
+        PyErr_SetString(PyExc_BufferError, "a Tensor that requires grad has no buffer: use Tensor.detach()");
+        return -1;
+    }
     if (!(flags & PyBUF_STRIDES) && !mt_is_contiguous(t)) {
         PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous");
         return -1;

@@ -7,6 +7,7 @@ import pickle
 import resource
 import zipfile
 
+import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
@@ -227,3 +228,38 @@ def test_a_new_file(tmp_path):
         NewFile(path=path)
     NewFile(path).write("dropped")
     assert path.read_bytes() == b"\xc3\xa9x\0\0" and os.listdir(tmp_path) == ["new"]
+
+
+# ------------------------------------------------------------------------------------------------- NumPy operands
+
+@pytest.mark.parametrize("number", [np.float64(2), np.float32(2), np.int64(2)])
+def test_numpys_numbers_on_the_left_leave_the_graph_whole(number):
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    for made in (number * x, number - x, number / x, number + x, number ** x, number % x):
+        assert isinstance(made, torch.Tensor) and made.requires_grad
+    (number * x).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+    assert (number > x).tolist() == [True, False] and (number == x).tolist() == [False, True]
+
+
+def test_numpy_does_not_read_what_requires_grad():
+    """The result would be an array, and the gradient lost without a word."""
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    array = np.ones(2)
+    for use in (np.asarray, np.sin, lambda t: t * array, lambda t: t - array, lambda t: np.add(array, t), lambda t: t @ array):
+        with pytest.raises(RuntimeError, match="requires grad"):
+            use(x)
+    for use in (lambda t: array * t, lambda t: array - t, lambda t: array < t, lambda t: t < array):
+        with pytest.raises(TypeError):
+            use(x)
+    with pytest.raises(BufferError, match="requires grad"):
+        memoryview(x)
+
+
+def test_arrays_and_tensors_make_tensors():
+    x, array = torch.tensor([1.0, 2.0], dtype=torch.float64), np.array([3.0, 5.0])
+    for made, values in ((x * array, [3.0, 10.0]), (x - array, [-2.0, -3.0]), (np.add(x, 1), [2.0, 3.0])):
+        assert isinstance(made, torch.Tensor) and made.tolist() == values and made.dtype == torch.float64
+    assert (x == array).tolist() == (array == x).tolist() == [False, False]
+    assert (x != array).tolist() == [True, True]
+    assert (x == np.array([1.0, 5.0])).tolist() == [True, False] and (x == "text") is False

@@ -121,6 +121,7 @@ struct mt_node {
     mt_tensor *leaf;            /* owned; for ACCUMULATE */
     mt_node *outer;             /* borrowed: the CopySlices that runs it, or NULL */
     mt_custom_fn *custom;
+    void (*let_go)(void *user); /* of a custom function: releases what it saved; or NULL */
     void (*drop)(void *user);
     void *user;
     mt__hooks hooks;      /* on its outputs */
@@ -159,12 +160,15 @@ uint32_t mt__tracked_args(const mt__call *call);
 mt_status mt__check_constants(const mt__call *call);
 /* Before an op changes an argument in place: is it allowed? */
 mt_status mt__in_place_check(const mt__call *call);
+mt_status mt__may_change(mt_tensor *t); /* the same, of a tensor */
 /* For an argument of an op that autograd tracks: is it an input for the memory timeline? */
 bool mt__is_input(const mt_tensor *t);
 /* After an op ran: gives its outputs a node, and the memory that an in-place op changed a new version. original: self
  * before an in-place op that saves it; or NULL. */
 mt_status mt__record_node(mt__call *call, mt_tensor *original);
 mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_tensor **out); /* owned */
+/* Makes t, an untracked alias of an output, a function of the node's inputs. */
+mt_status mt__as_output(mt_node *node, uint32_t output, mt_tensor *t);
 
 void mt__geometry_set(mt__geometry *geometry, const mt_tensor *t);
 mt_status mt__node_keep_geometry(mt_node *node, const mt_tensor *self); /* for as_strided's derivative */
@@ -181,8 +185,8 @@ static inline mt_status mt__fresh(mt_tensor *t)
     return stale ? mt__refresh_view(t) : MT_OK;
 }
 
-/* After an in-place op: sets the history of t, and of its base, to node. */
-mt_status mt__rebase(mt_tensor *t, mt_node *node);
+/* After an in-place op: sets the history of t, and of its base, to the node's output (0, if t has a base). */
+mt_status mt__rebase(mt_tensor *t, mt_node *node, uint32_t output);
 
 /* Guard the state that runs of the engine share: a leaf's gradient, a node's saved tensors. Each is one of a few locks,
  * chosen by address; none is taken while another is held, and no callback runs under one. Rank: before the
@@ -200,6 +204,7 @@ void mt__cycles_release(void);
 void mt__node_let_go(mt_node *node);
 /* Runs and records the node's function; outs, one per edge and initially NULL, receive owned references. */
 mt_status mt__node_run(mt_node *node, mt_tensor **grads, mt_tensor **outs);
+mt_status mt__custom_run(mt_node *node, mt_tensor *const *grads, mt_tensor **outs);
 void mt__copy_slices_let_go(mt_node *node);
 mt_node *mt__copy_slices_inner(const mt_node *node); /* borrowed */
 /* A new node: t, on the memory of the slice, as a function of the whole tensor that `outer` changed. */

@@ -436,7 +436,7 @@ static mt_status run_node(mt_node *node, mt_tensor **grads, mt_tensor **outs)
     case MT__NODE_ACCUMULATE:
         return grads[0] != NULL ? accumulate(node, &grads[0]) : MT_OK;
     case MT__NODE_CUSTOM:
-        return node->custom(node->user, grads, outs);
+        return mt__custom_run(node, grads, outs);
     case MT__NODE_COPY_SLICES:
         return mt__copy_slices_run(node, grads, outs);
     case MT__NODE_OP:

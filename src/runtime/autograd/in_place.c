@@ -189,7 +189,11 @@ mt_node *mt_grad_fn(mt_tensor *t)
 
 mt_status mt__in_place_check(const mt__call *call)
 {
-    mt_tensor *t = call->args[0].as.tensor;
+    return mt__may_change(call->args[0].as.tensor);
+}
+
+mt_status mt__may_change(mt_tensor *t)
+{
     const mt_tensor *base = t->extra != NULL ? t->extra->base : NULL;
     if (!mt__is_floating((mt_dtype)t->dtype))
         return MT_OK;
@@ -253,13 +257,13 @@ static mt_status wrap(mt_tensor *t, mt_node *inner, mt_node **out)
     return mt__edge_of(base, &node->edges[0]);
 }
 
-mt_status mt__rebase(mt_tensor *t, mt_node *node)
+mt_status mt__rebase(mt_tensor *t, mt_node *node, uint32_t output)
 {
     mt_node *copy = NULL;
     if (!mt__is_floating((mt_dtype)t->dtype))
         return MT_OK;
     if (t->extra == NULL || t->extra->base == NULL) {
-        set_history(t, node, 0);
+        set_history(t, node, output);
         return MT_OK;
     }
     mt_status status = wrap(t, node, &copy);

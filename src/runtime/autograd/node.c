@@ -164,6 +164,8 @@ void mt__node_let_go(mt_node *node)
         release_saved(node, true);
     if (node->kind == MT__NODE_COPY_SLICES)
         mt__copy_slices_let_go(node);
+    if (node->let_go != NULL)
+        node->let_go(node->user);
 }
 
 mt_node *mt_node_retain(mt_node *node)
@@ -516,15 +518,17 @@ mt_status mt__unpack(mt_node *node, const mt__saved *saved, uint32_t output, mt_
     mt_tensor *t = detached(saved->tensor);
     if (t == NULL)
         return MT_E_NOMEM;
-    mt_status status = MT_OK;
-    if (MT__UNLIKELY(node->outer != NULL)) {
-        status = mt__copy_slices_result(node->outer, t, &t->grad_fn);
-    } else {
-        t->grad_fn = mt_node_retain(node);
-        t->output = output;
-    }
     *out = t;
-    return status;
+    return mt__as_output(node, output, t);
+}
+
+mt_status mt__as_output(mt_node *node, uint32_t output, mt_tensor *t)
+{
+    if (MT__UNLIKELY(node->outer != NULL))
+        return mt__copy_slices_result(node->outer, t, &t->grad_fn);
+    t->grad_fn = mt_node_retain(node);
+    t->output = output;
+    return MT_OK;
 }
 
 /* -------------------------------------------------------------------------------------- a node for a call */
@@ -698,7 +702,7 @@ mt_status mt__record_node(mt__call *call, mt_tensor *original)
     if (status == MT_OK && op->view)
         status = mt__note_view(call);
     if (status == MT_OK && op->in_place)
-        status = mt__rebase(call->outs[0], node);
+        status = mt__rebase(call->outs[0], node, 0);
     mt_node_release(node);
     return status;
 }
