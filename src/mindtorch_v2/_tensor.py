@@ -89,6 +89,15 @@ def __array__(self, dtype=None, copy=None):
 
 
 @_method
+def __array_wrap__(self, array, context=None, return_scalar=False):
+    """What NumPy's functions make of tensors are tensors, if they have such dtypes."""
+    try:
+        return _C.from_numpy(array)
+    except TypeError:
+        return array
+
+
+@_method
 def __copy__(self):
     made = self.detach()
     return made.requires_grad_(self.requires_grad) if self.is_leaf and self.requires_grad else made
@@ -229,6 +238,7 @@ for _name in vars(ops):
     if not _name.startswith("_") and not is_method(_name) and _name in vars(Tensor):
         delattr(Tensor, _name)
 
+Tensor.__array_priority__ = 1000  # numpy.float64(2) * tensor: NumPy leaves it to the tensor
 Tensor.is_sparse = False
 Tensor.is_meta = False
 Tensor.is_quantized = False

@@ -308,13 +308,21 @@ static PyObject *richcompare(PyObject *a, PyObject *b, int how)
 {
     static const mt_op_id ops[] = {MT_OP_lt, MT_OP_le, MT_OP_eq, MT_OP_ne, MT_OP_gt, MT_OP_ge};
     mt_value args[] = {mt_value_tensor(mtpy_tensor_of(a)), mt_value_none(NULL)};
+    mt_tensor *array = NULL;
     int fits = operand(b, &args[1]);
+    if (UNLIKELY(fits == 0) && PyObject_HasAttrString(b, "__array_interface__")) { /* else == is False */
+        array = mtpy_tensor_from(b, -1, mt_device_of(mtpy_tensor_of(a)));
+        args[1] = mt_value_tensor(array);
+        fits = array != NULL ? 1 : -1;
+    }
     if (fits <= 0) {
         if (fits < 0)
             return NULL;
         Py_RETURN_NOTIMPLEMENTED;
     }
-    return mtpy_call1(ops[how], args, 2);
+    PyObject *made = mtpy_call1(ops[how], args, 2);
+    mt_release(array);
+    return made;
 }
 
 /* --------------------------------------------------------------------------------- as Python's own types */

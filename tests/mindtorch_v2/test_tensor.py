@@ -81,6 +81,22 @@ def test_indexed_elements_do_not_take_another_dtype():
     assert x.tolist() == [3, 3, 1, 2, 4, 5]
 
 
+def test_numpys_numbers_and_arrays_beside_tensors():
+    """numpy.float64(2) * tensor was an array, and raised if the tensor required a gradient."""
+    w = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = np.float64(2.5) * w + np.int64(1) - np.float32(0.5) / w
+    y.sum().backward()
+    assert isinstance(y, torch.Tensor) and y.dtype == torch.float32 and w.grad.tolist() == [3.0, 2.625]
+    assert (np.float64(1.5) < w).tolist() == [False, True] and (np.int64(2) // torch.tensor([1, 2])).tolist() == [2, 1]
+    x = torch.tensor([0, 1, 2])
+    for made in (x + np.arange(3), np.add(x, np.arange(3)), np.add(np.arange(3), x), np.multiply(x, 2)):
+        assert isinstance(made, torch.Tensor) and made.tolist() == [0, 2, 4]
+    assert isinstance(np.sqrt(x), torch.Tensor) and isinstance(np.asarray(x), np.ndarray)
+    for same in (x == np.arange(3), np.arange(3) == x, ~(x != np.arange(3)), x <= np.array([0, 1, 9]), np.array([0, 0, 0]) <= x):
+        assert isinstance(same, torch.Tensor) and same.tolist() == [True] * 3
+    assert isinstance(np.multiply(x, 1j), np.ndarray)  # there is no such dtype here
+
+
 def test_bad_indices_are_index_errors():
     x = torch.zeros(2, 3)
     for index, words in [(2, "index 2 is out of bounds for dimension 0 with size 2"), ((0, 0, 0), "too many indices"),
