@@ -94,8 +94,11 @@ Tensor.__array_priority__ = 1000
 
 @_method
 def __array_wrap__(self, array, context=None, return_scalar=False):
-    """The result of a NumPy function."""
-    return _C.from_numpy(array)
+    """What NumPy's functions make of tensors are tensors, if they have such dtypes."""
+    try:
+        return _C.from_numpy(array)
+    except TypeError:
+        return array
 
 
 @_method

@@ -212,6 +212,13 @@ end:
     return status;
 }
 
+static int does_not_fit(mt_dtype dtype)
+{
+    PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
+                 mt_dtype_describe(dtype)->name);
+    return -1;
+}
+
 static int store(PyObject *o, mt_dtype dtype, void *to)
 {
     mt_value v = mt_value_none(NULL);
@@ -225,22 +232,27 @@ static int store(PyObject *o, mt_dtype dtype, void *to)
     if (fits <= 0)
         return -1;
     double f = v.kind == MT_FLOAT ? v.as.f : (double)v.as.i;
-    int64_t i = v.kind != MT_FLOAT ? v.as.i : f >= -9.2e18 && f <= 9.2e18 ? (int64_t)f : INT64_MIN;
+    bool fits_long = v.kind != MT_FLOAT || (f >= -0x1p63 && f < 0x1p63);
+    int64_t i = v.kind != MT_FLOAT ? v.as.i : fits_long ? (int64_t)f : 0;
     switch (dtype) {
-#define X(sym, type, ...)                                                                                    \
+#define TRUTH(sym, type, ...)                                                                                \
     case MT_##sym:                                                                                           \
-        *(type *)to = (type)VALUE;                                                                           \
+        *(type *)to = v.kind == MT_FLOAT ? f != 0 : i != 0;                                                  \
         return 0;
-#define VALUE (v.kind == MT_FLOAT ? f != 0 : i != 0)
-        MT_DTYPES_TRUTH(X)
-#undef VALUE
-#define VALUE i
-        MT_DTYPES_WHOLE(X)
-#undef VALUE
-#define VALUE f
-        MT_DTYPES_REAL(X)
-#undef VALUE
-#undef X
+#define WHOLE(sym, type, ...)                                                                                \
+    case MT_##sym:                                                                                           \
+        *(type *)to = (type)i;                                                                               \
+        return fits_long && (type)i == i ? 0 : does_not_fit(dtype);
+#define REAL(sym, type, ...)                                                                                 \
+    case MT_##sym:                                                                                           \
+        *(type *)to = (type)f;                                                                               \
+        return 0;
+        MT_DTYPES_TRUTH(TRUTH)
+        MT_DTYPES_WHOLE(WHOLE)
+        MT_DTYPES_REAL(REAL)
+#undef TRUTH
+#undef WHOLE
+#undef REAL
     default:
         return -1;
     }
@@ -464,10 +476,17 @@ mt_tensor *mtpy_number_tensor(PyObject *o, const mt_tensor *beside)
     mt_dtype dtype = number.kind == MT_FLOAT ? mt_default_dtype()
                      : number.kind == MT_INT ? MT_INT64
                                              : MT_BOOL;
-    if (beside != NULL && dtype != MT_BOOL &&
-        mt_dtype_kind_of(mt_dtype_of(beside)) >= mt_dtype_kind_of(dtype))
+    bool alike = beside != NULL && dtype != MT_BOOL &&
+                 mt_dtype_kind_of(mt_dtype_of(beside)) >= mt_dtype_kind_of(dtype);
+    if (alike && mt_dtype_is_real(mt_dtype_of(beside)))
         dtype = mt_dtype_of(beside);
-    return mtpy_tensor_from(o, (int)dtype, beside != NULL ? mt_device_of(beside) : mt_default_device());
+    mt_tensor *t =
+        mtpy_tensor_from(o, (int)dtype, beside != NULL ? mt_device_of(beside) : mt_default_device());
+    if (t != NULL && alike && mt_dtype_of(t) != mt_dtype_of(beside) && mt_rank(beside) == 0) {
+        mt_value to = mt_value_int(mt_dtype_of(beside)); /* what is too large wraps around, as in PyTorch */
+        replace(&t, MT_OP__to_copy, &to, 1);
+    }
+    return t;
 }
 
 static PyObject *make_tensor(PyObject *module, PyObject *args, PyObject *names)

@@ -200,7 +200,7 @@ static int by_item(walk *w, PyObject *o, int used, int rank)
         if (mt_rank(t) > 0 || mt_dtype_is_real(mt_dtype_of(t)))
             return by_tensor(w, mt_retain(t), rank);
     }
-    if (PyList_Check(o) || PyTuple_Check(o) ||
+    if (PyList_Check(o) || PyTuple_Check(o) || PyRange_Check(o) ||
         (PyObject_CheckBuffer(o) && PySequence_Check(o) && !PyBytes_Check(o) && !mtpy_is_tensor(o) &&
          !mtpy_is_number(o)))
         return by_list(w, o, rank);
@@ -208,23 +208,50 @@ static int by_item(walk *w, PyObject *o, int used, int rank)
     return fits < 0 ? -1 : fits > 0 ? by_int(w, i, rank) : bad_index(o);
 }
 
+static int go_along(walk *w, PyObject *tuple)
+{
+    int rank = mt_rank(w->t), used = 0;
+    Py_ssize_t n = PyTuple_GET_SIZE(tuple);
+    for (Py_ssize_t i = 0; i < n; i++)
+        used += uses(PyTuple_GET_ITEM(tuple, i));
+    if (used > rank)
+        return too_many(rank);
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (by_item(w, PyTuple_GET_ITEM(tuple, i), used, rank) < 0)
+            return -1;
+    return 0;
+}
+
+/* Does PyTorch read this list as a tuple: does it hold what cannot be an item of one tensor of indices? */
+static bool is_tuple_in_disguise(PyObject *list)
+{
+    Py_ssize_t n = PyList_Check(list) ? PyList_GET_SIZE(list) : 32;
+    for (Py_ssize_t i = 0; i < n && n < 32; i++) {
+        PyObject *o = PyList_GET_ITEM(list, i);
+        if (mtpy_is_tensor(o) || PySequence_Check(o) || PySlice_Check(o) || o == Py_Ellipsis || o == Py_None)
+            return true;
+    }
+    return false;
+}
+
 /* Walks through the index; the caller must end w even on failure. */
 static int go(walk *w, PyObject *self, PyObject *index)
 {
     w->t = mt_retain(mtpy_tensor_of(self));
     w->dim = w->count = w->shift = 0;
-    int rank = mt_rank(w->t), used = 0;
-    if (!PyTuple_Check(index))
-        return by_item(w, index, uses(index), rank);
-    Py_ssize_t n = PyTuple_GET_SIZE(index);
-    for (Py_ssize_t i = 0; i < n; i++)
-        used += uses(PyTuple_GET_ITEM(index, i));
-    if (used > rank)
-        return too_many(rank);
-    for (Py_ssize_t i = 0; i < n; i++)
-        if (by_item(w, PyTuple_GET_ITEM(index, i), used, rank) < 0)
+    if (is_tuple_in_disguise(index)) {
+        if (PyErr_WarnEx(
+                PyExc_UserWarning,
+                "Using a list of lists, slices or tensors as an index is deprecated: x[[a, b]] means x[a, b] "
+                "here, as in PyTorch 2.13; use x[tuple(list)], or x[torch.tensor(list)] for one index.",
+                1) < 0)
             return -1;
-    return 0;
+        PyObject *tuple = PyList_AsTuple(index);
+        int status = tuple != NULL ? go_along(w, tuple) : -1;
+        Py_XDECREF(tuple);
+        return status;
+    }
+    return PyTuple_Check(index) ? go_along(w, index) : by_item(w, index, uses(index), mt_rank(w->t));
 }
 
 PyObject *mtpy_select(PyObject *self, Py_ssize_t i)
@@ -316,15 +343,6 @@ static mt_status put_indexed(const walk *w, mt_tensor **v)
     mt_status status = mt_rank(*v) > 0 && mt_dims(*v)[0] == 1 ? strip_ones(v) : MT_OK;
     if (status != MT_OK)
         return status;
-    if (mt_dtype_of(*v) != mt_dtype_of(w->t)) {
-        mt_value args[] = {mt_value_tensor(*v), mt_value_int(mt_dtype_of(w->t))};
-        mt_tensor *made = NULL;
-        status = mt_call(MT_OP_to_dtype, args, 2, &made);
-        if (status != MT_OK)
-            return status;
-        mt_release(*v);
-        *v = made;
-    }
     mt_value args[] = {mt_value_tensor(w->t), mt_value_tensors(w->indices, (uint32_t)w->count),
                        mt_value_tensor(*v)};
     status = mt_call(MT_OP_index_put_, args, 3, &out);

@@ -182,7 +182,7 @@ static int convert(const mt_param *q, PyObject *o, bool lenient, mtpy_parse *p, 
     case MT_TYPE_SCALAR:
         return convert_scalar(o, lenient, v);
     case MT_TYPE_INT:
-        return convert_int(o, v);
+        return lenient || !mtpy_is_tensor(o) ? convert_int(o, v) : 0;
     case MT_TYPE_FLOAT:
         return convert_scalar(o, lenient, v);
     case MT_TYPE_BOOL:

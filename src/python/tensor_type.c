@@ -304,28 +304,25 @@ static PyObject *nb_invert(PyObject *self)
     return unary(MT_OP_bitwise_not, self);
 }
 
-/* NumPy leaves its operators to tensors, so == and != with an array must not end as Python's `is`. */
-static PyObject *compare_with_array(PyObject *a, PyObject *b, int how)
-{
-    if ((how != Py_EQ && how != Py_NE) || !PyObject_HasAttrString(b, "__array_interface__"))
-        Py_RETURN_NOTIMPLEMENTED;
-    mt_tensor *self = mtpy_tensor_of(a), *other = mtpy_tensor_from(b, -1, mt_device_of(self));
-    if (other == NULL)
-        return NULL;
-    mt_value args[] = {mt_value_tensor(self), mt_value_tensor(other)};
-    PyObject *made = mtpy_call1(how == Py_EQ ? MT_OP_eq : MT_OP_ne, args, 2);
-    mt_release(other);
-    return made;
-}
-
 static PyObject *richcompare(PyObject *a, PyObject *b, int how)
 {
     static const mt_op_id ops[] = {MT_OP_lt, MT_OP_le, MT_OP_eq, MT_OP_ne, MT_OP_gt, MT_OP_ge};
     mt_value args[] = {mt_value_tensor(mtpy_tensor_of(a)), mt_value_none(NULL)};
+    mt_tensor *array = NULL;
     int fits = operand(b, &args[1]);
-    if (fits <= 0)
-        return fits < 0 ? NULL : compare_with_array(a, b, how);
-    return mtpy_call1(ops[how], args, 2);
+    if (UNLIKELY(fits == 0) && PyObject_HasAttrString(b, "__array_interface__")) { /* else == is False */
+        array = mtpy_tensor_from(b, -1, mt_device_of(mtpy_tensor_of(a)));
+        args[1] = mt_value_tensor(array);
+        fits = array != NULL ? 1 : -1;
+    }
+    if (fits <= 0) {
+        if (fits < 0)
+            return NULL;
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    PyObject *made = mtpy_call1(ops[how], args, 2);
+    mt_release(array);
+    return made;
 }
 
 /* --------------------------------------------------------------------------------- as Python's own types */

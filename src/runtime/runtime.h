@@ -215,6 +215,15 @@ typedef union mt__scalar {
 #undef X
 mt__scalar mt__scalar_of(mt_dtype dtype, const mt_value *v); /* of a number, cast to dtype */
 
+/* A number that dtype cannot hold is an error, where PyTorch refuses it (x + 2**40 wraps around). Infinity and
+ * NaN fit every floating dtype. Anything but a number fits. */
+mt_status mt__check_fits_slowly(const mt_value *v, mt_dtype dtype);
+static inline mt_status mt__check_fits(const mt_value *v, mt_dtype dtype)
+{
+    bool small = v->kind == MT_INT ? v->as.i == (int32_t)v->as.i : v->kind != MT_FLOAT;
+    return MT__LIKELY(small) ? MT_OK : mt__check_fits_slowly(v, dtype);
+}
+
 #define MT__MAX_ARGS 16
 #define MT__MAX_OUTS 4
 

@@ -7,6 +7,8 @@
 #include "runtime/device/device.h"
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
+#include <float.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -136,6 +138,22 @@ mt__scalar mt__scalar_of(mt_dtype dtype, const mt_value *v)
 #undef NUMBER
     }
     return e;
+}
+
+mt_status mt__check_fits_slowly(const mt_value *v, mt_dtype dtype)
+{
+    bool real = v->kind == MT_FLOAT;
+    double f = mt__value_number(v);
+    const char *to = NULL;
+    if (dtype == MT_INT32 && !(f >= (double)INT32_MIN && f <= (double)INT32_MAX))
+        to = "int";
+    else if (dtype == MT_INT64 && real && !(f >= -0x1p63 && f < 0x1p63))
+        to = "int64_t";
+    else if (dtype == MT_FLOAT32 && real && isfinite(f) && fabs(f) > (double)FLT_MAX)
+        to = "float";
+    if (to == NULL)
+        return MT_OK;
+    return mt__fail(MT_E_RUNTIME, "value cannot be converted to type %s without overflow", to);
 }
 
 /* --------------------------------------------------------------------------------------- life of a tensor */

@@ -16,6 +16,15 @@ ANY = [None, True, 0, 1, -1, 3, 2**70, -(2**63), 1.5, float("nan"), "x", [], [1,
        b"ab", np.float32(2), np.ones((2, 2)), torch.float32, "cpu", "npu", [10**10, 10**10], [2**40] * 3]
 
 
+def test_a_tensor_without_dims_is_an_operand_before_it_is_an_int():
+    """max(x, torch.tensor(0)) was max along dim 0."""
+    x = torch.tensor([1, -2, 7])
+    assert torch.max(x, torch.tensor(0)).tolist() == [1, 0, 7] and torch.min(x, torch.tensor(5)).tolist() == [1, -2, 5]
+    assert x.max(torch.tensor(2)).tolist() == [2, 2, 7] and x.max(other=torch.tensor(0)).tolist() == [1, 0, 7]
+    assert [t.tolist() for t in x.split(torch.tensor(2))] == [[1, -2], [7]]
+    assert x.select(0, torch.tensor(2)).item() == 7 and x.softmax(torch.tensor(0), torch.float32).shape == (3,)
+
+
 def params_of(schema):
     """(type, name) of each parameter."""
     inside = schema[schema.index("(") + 1 : schema.rindex(") ->")]

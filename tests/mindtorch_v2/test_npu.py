@@ -489,3 +489,14 @@ assert torch.bmm(a, whole[1][:1].expand(2, 1024, 1024)).sum().item() == 2 * 1024
 """, MINDTORCH_CLBLAST="1")
     if said != "CLBlast":
         pytest.skip("CLBlast is not installed")
+
+
+def test_spread_of_many_elements_far_from_zero():
+    """Of three million elements around 1e5 the variance was 500 times too large: the sum that gives the mean was float32."""
+    x = np.random.default_rng(0).standard_normal(3_000_000).astype(np.float32) + np.float32(1e5)
+    there = torch.from_numpy(x).to("npu")
+    assert there.var().item() == pytest.approx(x.astype(np.float64).var(ddof=1), rel=1e-3)
+    assert there.std().item() == pytest.approx(x.astype(np.float64).std(ddof=1), rel=1e-3)
+    norm = torch.nn.BatchNorm1d(1, momentum=1.0).to("npu")
+    norm(there.view(-1, 1))
+    assert norm.running_var.item() == pytest.approx(x.astype(np.float64).var(ddof=1), rel=1e-3)

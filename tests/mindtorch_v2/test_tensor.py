@@ -14,7 +14,7 @@ from mindtorch_v2 import _C
 
 GRID = np.arange(60).reshape(3, 4, 5)
 INDICES = [
-    0, -1, slice(None), slice(1, 3), slice(None, None, 2), slice(5, 1), None, Ellipsis, True, False, [0, 2], [[0], [2]],
+    0, -1, slice(None), slice(1, 3), slice(None, None, 2), slice(5, 1), None, Ellipsis, True, False, [0, 2], ([[0], [2]],),
     (0, 1), (0, 1, 2), (slice(None), 1), (Ellipsis, 1), (None, 0, None), (0, Ellipsis, slice(1, 4)), (slice(0, 2), [0, 1]),
     ([0, 1], [1, 2]), ([0, 1], slice(None), [1, 2]), (Ellipsis, [0, 1]), (np.array([0, 2]),), (slice(None), None, 2),
     GRID > 30, (GRID[:, :, 0] > 20), (GRID[:, 0, 0] > 10, 1), (GRID[:, :, 0] > 20, 2), ([],), (),
@@ -42,6 +42,59 @@ def test_setitem_is_numpys(index):
         x[as_torch(index)] = torch.tensor(value) if isinstance(value, np.ndarray) else value
         want[plain] = value
         assert x.tolist() == want.tolist()
+
+
+LISTS = [  # as PyTorch 2.13 reads them
+    ([[0, 1], [1, 0]], ([0, 1], [1, 0])), ([[0, 1]], ([0, 1],)), ([(0, 1), 2], ([0, 1], 2)), ([None, 0], (None, 0)),
+    ([slice(1, 2), [0, 1]], (slice(1, 2), [0, 1])), ([Ellipsis, 0], (Ellipsis, 0)), ([[]], ([],)),
+]
+
+
+@pytest.mark.parametrize("index, plain", LISTS, ids=[str(i) for i, _ in LISTS])
+def test_a_list_of_lists_is_a_tuple_with_a_warning(index, plain):
+    """x[[rows, columns]] was x[torch.tensor([rows, columns])], without a word; with slices or tensors it raised."""
+    x = torch.tensor(GRID)
+    with pytest.warns(UserWarning, match="deprecated"):
+        got = x[index]
+    assert torch.equal(got, x[plain])
+    with pytest.warns(UserWarning, match="deprecated"):
+        x[index] = -1
+    assert (x[plain] == -1).all() and (x == -1).sum() == got.numel()
+
+
+def test_lists_of_tensors_and_ranges_as_indices():
+    x = torch.tensor(GRID)
+    with pytest.warns(UserWarning, match="deprecated"):
+        assert torch.equal(x[[torch.tensor([0, 1]), torch.tensor([1, 0])]], x[[0, 1], [1, 0]])
+    assert torch.equal(x[range(2)], x[:2]) and torch.equal(x[:, range(1, 3)], x[:, 1:3])
+    assert x[[[0]] * 32].shape == (32, 1, 4, 5)  # too many for a tuple
+
+
+def test_indexed_elements_do_not_take_another_dtype():
+    """x[[0, 1]] = torch.tensor([1.7, 2.2]) cut off the fractions; numbers and copies to slices are converted, as in PyTorch."""
+    x = torch.arange(6)
+    for index in ([0, 1], x < 2):
+        with pytest.raises(RuntimeError, match="Index put requires the source and destination dtypes match"):
+            x[index] = torch.tensor([1.7, 2.2])
+        x[index] = 3.7
+    x[2:4] = torch.tensor([1.7, 2.2])
+    assert x.tolist() == [3, 3, 1, 2, 4, 5]
+
+
+def test_numpys_numbers_and_arrays_beside_tensors():
+    """numpy.float64(2) * tensor was an array, and raised if the tensor required a gradient."""
+    w = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = np.float64(2.5) * w + np.int64(1) - np.float32(0.5) / w
+    y.sum().backward()
+    assert isinstance(y, torch.Tensor) and y.dtype == torch.float32 and w.grad.tolist() == [3.0, 2.625]
+    assert (np.float64(1.5) < w).tolist() == [False, True] and (np.int64(2) // torch.tensor([1, 2])).tolist() == [2, 1]
+    x = torch.tensor([0, 1, 2])
+    for made in (x + np.arange(3), np.add(x, np.arange(3)), np.add(np.arange(3), x), np.multiply(x, 2)):
+        assert isinstance(made, torch.Tensor) and made.tolist() == [0, 2, 4]
+    assert isinstance(np.sqrt(x), torch.Tensor) and isinstance(np.asarray(x), np.ndarray)
+    for same in (x == np.arange(3), np.arange(3) == x, ~(x != np.arange(3)), x <= np.array([0, 1, 9]), np.array([0, 0, 0]) <= x):
+        assert isinstance(same, torch.Tensor) and same.tolist() == [True] * 3
+    assert isinstance(np.multiply(x, 1j), np.ndarray)  # there is no such dtype here
 
 
 def test_bad_indices_are_index_errors():

@@ -25,10 +25,14 @@ static mt_status arange_size(const mt_value *from, const mt_value *to, const mt_
         return mt__fail(MT_E_RUNTIME, "unsupported range: %g -> %g", start, end);
     if (!((step > 0 && end >= start) || (step < 0 && end <= start)))
         return mt__fail(MT_E_RUNTIME, "upper bound and lower bound inconsistent with step sign");
+    const mt_value *ends[] = {from, to, by};
+    for (unsigned i = 0; i < 3 && mt_dtype_kind_of(dtype) == MT_KIND_WHOLE; i++)
+        if (mt__check_fits(ends[i], MT_INT64) != MT_OK) /* an int32 wraps around */
+            return MT_E_RUNTIME;
     double size = ceil((end - start) / step);
     if (dtype == MT_INT64 && whole(by) == 0) /* counted in integers: arange(0, 7, 0.5, dtype=int64) */
         return mt__fail(MT_E_VALUE, "step must be nonzero");
-    if (dtype == MT_INT64 && whole(by) != 0 && fabs(start) < 9e18 && fabs(end) < 9e18) {
+    if (dtype == MT_INT64) {
         int64_t a = whole(from), b = whole(to), s = whole(by);
         uint64_t way = s > 0 ? (uint64_t)b - (uint64_t)a : (uint64_t)a - (uint64_t)b;
         uint64_t each = s > 0 ? (uint64_t)s : 0 - (uint64_t)s;
@@ -59,7 +63,11 @@ mt_status mt__infer_linspace(mt__call *call)
     int64_t steps = mt__arg_int(call, 2);
     if (steps < 0)
         return mt__fail(MT_E_RUNTIME, "number of steps must be non-negative");
-    return mt__empty(dtype_arg(call, 3, mt__default_dtype), call->device, 1, &steps, &call->outs[0]);
+    mt_dtype dtype = dtype_arg(call, 3, mt__default_dtype);
+    mt_status status = mt__check_fits(&call->args[0], dtype);
+    if (status == MT_OK)
+        status = mt__check_fits(&call->args[1], dtype);
+    return status == MT_OK ? mt__empty(dtype, call->device, 1, &steps, &call->outs[0]) : status;
 }
 
 mt_status mt__infer_eye(mt__call *call)

@@ -171,20 +171,7 @@ static mt_status check_alpha(mt_dtype dtype, const mt_value *alpha)
     if (alpha->kind == MT_FLOAT && !mt__is_floating(dtype))
         return mt__fail(MT_E_RUNTIME,
                         "For integral input tensors, argument alpha must not be a floating point number.");
-    return MT_OK;
-}
-
-/* A number stored as an integer must fit the dtype. */
-__attribute__((noinline)) static mt_status check_fits(const mt_value *v, unsigned dtype)
-{
-    double f = mt__value_number(v);
-    bool fits = dtype == MT_INT32   ? f >= (double)INT32_MIN && f <= (double)INT32_MAX
-                : dtype == MT_INT64 ? v->kind != MT_FLOAT || (f >= -0x1p63 && f < 0x1p63)
-                                    : true;
-    if (fits)
-        return MT_OK;
-    return mt__fail(MT_E_RUNTIME, "value cannot be converted to type %s without overflow",
-                    dtype == MT_INT32 ? "int" : "int64_t");
+    return mt__check_fits(alpha, dtype);
 }
 
 /* Errors specific to some binary ops. */
@@ -203,7 +190,7 @@ static inline mt_status check_binary(const mt__call *call, mt_dtype dtype)
             return MT_OK;
         if (call->args[1].as.i < 0)
             return mt__fail(MT_E_RUNTIME, "Integers to negative integer powers are not allowed.");
-        return check_fits(&call->args[1], dtype);
+        return mt__check_fits(&call->args[1], dtype);
     default:
         return MT_OK;
     }
@@ -407,10 +394,20 @@ mt_status mt__infer_unary_bits(mt__call *call)
 
 /* ------------------------------------------------------------------------------------------ bounds and conditions */
 
+/* Of the arguments from the first on, those that are numbers must fit the dtype. */
+static mt_status check_numbers(const mt__call *call, unsigned first, unsigned count, mt_dtype dtype)
+{
+    mt_status status = MT_OK;
+    for (unsigned i = first; i < count && status == MT_OK; i++)
+        status = mt__check_fits(&call->args[i], dtype);
+    return status;
+}
+
 static mt_status infer_bounded(mt__call *call, unsigned count)
 {
     mt_dtype dtype = promoted(call, count);
-    return unary(call, dtype, dtype);
+    mt_status status = check_numbers(call, 1, count, dtype);
+    return status == MT_OK ? unary(call, dtype, dtype) : status;
 }
 
 mt_status mt__infer_clamp(mt__call *call)
@@ -426,7 +423,8 @@ mt_status mt__infer_hardtanh(mt__call *call)
     mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
     if (dtype == MT_BOOL)
         return mt__fail(MT_E_RUNTIME, "Bool inputs not supported for hardtanh");
-    return unary(call, dtype, dtype);
+    mt_status status = check_numbers(call, 1, 3, dtype);
+    return status == MT_OK ? unary(call, dtype, dtype) : status;
 }
 
 mt_status mt__composite_relu6(mt__call *call)
@@ -451,7 +449,8 @@ mt_status mt__infer_where(mt__call *call)
     mt__promote(&p, &call->args[1]);
     mt__promote(&p, &call->args[2]);
     call->compute = mt__promoted(&p);
-    return make_out(call, 3, call->compute);
+    mt_status status = check_numbers(call, 1, 3, call->compute);
+    return status == MT_OK ? make_out(call, 3, call->compute) : status;
 }
 
 mt_status mt__infer_masked_fill(mt__call *call)
@@ -466,7 +465,7 @@ mt_status mt__infer_masked_fill(mt__call *call)
             MT_E_RUNTIME,
             "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
             value->rank);
-    mt_status status = value == NULL ? check_fits(&call->args[2], self->dtype) : MT_OK;
+    mt_status status = value == NULL ? mt__check_fits(&call->args[2], self->dtype) : MT_OK;
     call->compute = (mt_dtype)self->dtype;
     return status == MT_OK ? make_out(call, 2, call->compute) : status;
 }
@@ -485,7 +484,8 @@ mt_status mt__infer_addc(mt__call *call)
             "integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future "
             "addcdiv behavior is just the latter implementation: (input + value * tensor1 / "
             "tensor2), for all dtypes.");
-    return make_out(call, 3, call->compute);
+    mt_status status = mt__check_fits(&call->args[3], call->compute);
+    return status == MT_OK ? make_out(call, 3, call->compute) : status;
 }
 
 mt_status mt__infer_lerp(mt__call *call)
@@ -545,7 +545,7 @@ mt_status mt__infer_fill(mt__call *call)
         return mt__fail(MT_E_RUNTIME,
                         "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.",
                         value->rank);
-    mt_status status = value == NULL ? check_fits(&call->args[1], call->args[0].as.tensor->dtype) : MT_OK;
+    mt_status status = value == NULL ? mt__check_fits(&call->args[1], call->args[0].as.tensor->dtype) : MT_OK;
     return status == MT_OK ? mt__infer_self(call) : status;
 }
 

@@ -393,7 +393,9 @@ mt_status mt__infer_scatter(mt__call *call)
         return mt__fail(MT_E_RUNTIME, "scatter(): Expected dtype int32/int64 for index");
     if (src != NULL && src->dtype != self->dtype)
         return mt__fail(MT_E_RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype");
-    status = check_scatter_shapes(self, index, src, dim);
+    status = mt__check_fits(&call->args[3], (mt_dtype)self->dtype);
+    if (status == MT_OK)
+        status = check_scatter_shapes(self, index, src, dim);
     if (status == MT_OK && call->op->in_place)
         status = mt__check_written(self);
     return status == MT_OK ? self_or_copy(call) : status;

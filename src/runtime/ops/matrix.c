@@ -56,6 +56,14 @@ mt_status mt__infer_mm(mt__call *call)
     return mt__empty(a->dtype, call->device, 2, (int64_t[]){a->dims[0], b->dims[1]}, &call->outs[0]);
 }
 
+/* beta and alpha */
+static mt_status check_factors(const mt__call *call)
+{
+    mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
+    mt_status status = mt__check_fits(&call->args[3], dtype);
+    return status == MT_OK ? mt__check_fits(&call->args[4], dtype) : status;
+}
+
 mt_status mt__infer_addmm(mt__call *call)
 {
     const mt_tensor *self = mt__arg_tensor(call, 0), *a = mt__arg_tensor(call, 1),
@@ -74,6 +82,8 @@ mt_status mt__infer_addmm(mt__call *call)
     mt_status status = can_expand(self, 2, dims);
     if (status == MT_OK)
         status = no_bools(a, "addmm_impl_cpu_");
+    if (status == MT_OK)
+        status = check_factors(call);
     if (status != MT_OK)
         return status;
     return mt__empty(a->dtype, call->device, 2, dims, &call->outs[0]);
@@ -123,6 +133,8 @@ mt_status mt__infer_baddbmm(mt__call *call)
                      mt__c_type(self->dtype), mt__c_type(a->dtype), mt__c_type(b->dtype));
     if (status == MT_OK)
         status = no_bools(a, "baddbmm");
+    if (status == MT_OK)
+        status = check_factors(call);
     return status == MT_OK ? mt__empty(a->dtype, call->device, 3, dims, &call->outs[0]) : status;
 }
 

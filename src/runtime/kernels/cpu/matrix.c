@@ -168,9 +168,10 @@ mt_status mt__cpu_baddbmm(mt__call *call)
 
 /* ------------------------------------------------------------------------------------------------- dot */
 
-/* Eight sums in parallel: vectorisable, and more accurate than one. */
-#define DOT(type, suffix)                                                                                    \
-    static type dot_##suffix(int64_t n, const type *a, int64_t sa, const type *b, int64_t sb)                \
+/* Eight sums in parallel, which vectorises; by blocks, so that the error does not grow with n. */
+#define DOT_BLOCK 1024
+#define DOT(type, wide, suffix)                                                                              \
+    static type dot_block_##suffix(int64_t n, const type *a, int64_t sa, const type *b, int64_t sb)          \
     {                                                                                                        \
         type sums[8] = {0}, total = 0;                                                                       \
         int64_t i = 0;                                                                                       \
@@ -183,11 +184,21 @@ mt_status mt__cpu_baddbmm(mt__call *call)
         for (int k = 0; k < 8; k++)                                                                          \
             total += sums[k];                                                                                \
         return total;                                                                                        \
+    }                                                                                                        \
+    static type dot_##suffix(int64_t n, const type *a, int64_t sa, const type *b, int64_t sb)                \
+    {                                                                                                        \
+        if (n <= DOT_BLOCK)                                                                                  \
+            return dot_block_##suffix(n, a, sa, b, sb);                                                      \
+        wide total = 0;                                                                                      \
+        for (int64_t i = 0; i < n; i += DOT_BLOCK)                                                           \
+            total += (wide)dot_block_##suffix(n - i < DOT_BLOCK ? n - i : DOT_BLOCK, a + i * sa, sa,         \
+                                              b + i * sb, sb);                                               \
+        return (type)total;                                                                                  \
     }
-DOT(float, f32)
-DOT(double, f64)
-DOT(uint32_t, i32)
-DOT(uint64_t, i64)
+DOT(float, double, f32)
+DOT(double, double, f64)
+DOT(uint32_t, uint32_t, i32)
+DOT(uint64_t, uint64_t, i64)
 
 mt_status mt__cpu_dot(mt__call *call)
 {

@@ -6,6 +6,13 @@
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 #endif
 
+/* For sums of many elements: T where there is nothing wider. */
+#if REAL && HAS_F64
+#define WIDE double
+#else
+#define WIDE T
+#endif
+
 /* Reports an invalid element; the host reads the first report when it waits (messages: device/work.c). */
 #define FAULT_INDEX 1
 #define FAULT_ZERO_DIVISION 2

@@ -85,31 +85,37 @@ __kernel void NAME(long total_items, long n, long inner, int values, __global co
 #endif
 
 #if defined(NEED_var)
-/* Rows of n: the mean, then the squared deviations. */
+/* Rows of n: the mean, then the squared deviations, less what the rounding of the mean adds to them. */
 __kernel void NAME(long n, T correction, int root, __global const T *x, long x_at, __global T *y, long y_at)
 {
-    __local T room[GROUP];
+    __local WIDE room[GROUP], rest[GROUP];
     const uint me = get_local_id(0);
     x += x_at + get_group_id(0) * n;
-    T mean = 0;
+    WIDE mean = 0;
     for (int pass = 0; pass < 2; pass++) {
-        T s = 0;
-        for (long k = me; k < n; k += GROUP)
-            s += pass == 0 ? x[k] : (x[k] - mean) * (x[k] - mean);
+        WIDE s = 0, off = 0;
+        for (long k = me; k < n; k += GROUP) {
+            const WIDE d = x[k] - mean;
+            off += d;
+            s += d * d;
+        }
         barrier(CLK_LOCAL_MEM_FENCE);
         room[me] = s;
+        rest[me] = off;
         for (uint half_ = GROUP / 2; half_ > 0; half_ /= 2) {
             barrier(CLK_LOCAL_MEM_FENCE);
-            if (me < half_)
+            if (me < half_) {
                 room[me] += room[me + half_];
+                rest[me] += rest[me + half_];
+            }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (pass == 0)
-            mean = room[0] / n;
+            mean = rest[0] / n;
     }
     if (me == 0) {
-        const T left = (T)n - correction;
-        const T v = n > 0 ? (T)(room[0] / (left > 0 ? left : 0)) : NAN;
+        const WIDE left = (WIDE)n - correction;
+        const T v = n > 0 ? (T)((room[0] - rest[0] * (rest[0] / n)) / (left > 0 ? left : 0)) : NAN;
         y[y_at + get_group_id(0)] = root ? sqrt(v) : v;
     }
 }

@@ -4,7 +4,8 @@
 #define ROWS_ONCE
 
 /* the sum of one value per work-item, returned to all of them */
-#define GROUP_FOLD(x, room, FOLD)                                                                            \
+#define GROUP_FOLD(x, room, FOLD) GROUP_FOLD_OF(T, x, room, FOLD)
+#define GROUP_FOLD_OF(type, x, room, FOLD)                                                                   \
     {                                                                                                        \
         uint me = get_local_id(0);                                                                           \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                        \
@@ -12,7 +13,7 @@
         for (uint half_ = GROUP / 2; half_ > 0; half_ /= 2) {                                                \
             barrier(CLK_LOCAL_MEM_FENCE);                                                                    \
             if (me < half_) {                                                                                \
-                T a = room[me], b = room[me + half_];                                                        \
+                type a = room[me], b = room[me + half_];                                                     \
                 room[me] = FOLD;                                                                             \
             }                                                                                                \
         }                                                                                                    \
@@ -209,19 +210,22 @@ __kernel void NAME(long batch, long channels, long inner, T eps, T momentum, int
                    __global T *mean, long mean_at, __global T *rstd, long rstd_at, __global T *running_mean, long rm_at,
                    __global T *running_var, long rv_at)
 {
-    __local T room[GROUP];
+    __local WIDE room[GROUP];
     const long c = get_group_id(0), n = batch * inner;
     x += x_at + c * inner;
-    T s = 0, d = 0;
+    WIDE s = 0, d = 0, off = 0;
     for (long k = get_local_id(0); k < n; k += GROUP)
         s += x[k / inner * channels * inner + k % inner];
-    GROUP_FOLD(s, room, a + b)
-    const T m = s / n;
+    GROUP_FOLD_OF(WIDE, s, room, a + b)
+    const WIDE m = s / n;
     for (long k = get_local_id(0); k < n; k += GROUP) {
-        const T v = x[k / inner * channels * inner + k % inner] - m;
+        const WIDE v = x[k / inner * channels * inner + k % inner] - m;
+        off += v;
         d += v * v;
     }
-    GROUP_FOLD(d, room, a + b)
+    GROUP_FOLD_OF(WIDE, d, room, a + b)
+    GROUP_FOLD_OF(WIDE, off, room, a + b)
+    d -= off * (off / n); // what the rounding of m adds
     if (get_local_id(0) != 0)
         return;
     mean[mean_at + c] = m;
