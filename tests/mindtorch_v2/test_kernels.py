@@ -432,8 +432,8 @@ def largest(window):
     return best
 
 
-@pytest.mark.parametrize("kernel, stride, padding, dilation", ((2, 2, 0, 1), (3, 2, 1, 1), (3, 1, 1, 1), (2, 3, 1, 1), (3, 1, 1, 2), (5, 4, 2, 1)))
-@pytest.mark.parametrize("size", ((7, 9), (12, 37), (30, 5)))
+@pytest.mark.parametrize("kernel, stride, padding, dilation", ((2, 2, 0, 1), (3, 2, 1, 1), (3, 1, 1, 1), (2, 3, 1, 1), (3, 1, 1, 2), (5, 4, 2, 1), (4, 20, 2, 1)))
+@pytest.mark.parametrize("size", ((7, 9), (12, 37), (30, 5), (9, 70), (41, 341)))
 def test_pools_of_any_geometry(size, kernel, stride, padding, dilation):
     values = numbers(size[0] * size[1])
     values[3], values[len(values) // 2], values[-1] = math.nan, -math.inf, math.inf
@@ -446,11 +446,58 @@ def test_pools_of_any_geometry(size, kernel, stride, padding, dilation):
             want = pooled(x[0, c].tolist(), kernel, stride, padding, dilation, largest)
             assert places[0, c].flatten().tolist() == [place for _, place in want]
             assert repr(y[0, c].flatten().tolist()) == repr([value for value, _ in want])
+        threads = torch.get_num_threads()
+        torch.set_num_threads(3)  # of several planes, each part writes its own rows
+        many = function.max_pool2d(x.expand(40, 2, *size), kernel, stride, padding, dilation, return_indices=True)
+        torch.set_num_threads(threads)
+        assert all(bool((many[1][i] == places[0]).all()) and repr(many[0][i].tolist()) == repr(y[0].tolist()) for i in range(40))
         if dilation == 1:
             whole = torch.tensor([[[[int(8 * v) if math.isfinite(v) else 0 for v in row] for row in plane]]], dtype=dtype)
             want = pooled(whole[0, 0].tolist(), kernel, stride, padding, 1, lambda window: sum(v for v, _ in window) / len(window))
             got = function.avg_pool2d(whole, kernel, stride, padding, count_include_pad=False).flatten().tolist()
             assert got == pytest.approx(want, rel=1e-6)
+
+
+def check_average(x, pool, windows):
+    """Values and gradients of an average pool; windows: of each output, its rows and columns, and its divisor."""
+    x = x.clone().requires_grad_(True)
+    y = pool(x)
+    plane, want = x[0, 0].tolist(), [0.0] * x[0, 0].numel()
+    grads = numbers(y[0, 0].numel(), seed=5)
+    y.backward(torch.tensor(grads, dtype=x.dtype).view(1, 1, *y.shape[2:]).expand(y.shape).contiguous())
+    assert len(windows) == len(grads)
+    for value, grad, (rows, columns, divisor) in zip(y[0, 0].flatten().tolist(), grads, windows):
+        assert value == pytest.approx(sum(plane[i][j] for i in rows for j in columns) / divisor, rel=1e-4, abs=1e-5)
+        for i in rows:
+            for j in columns:
+                want[i * x.shape[3] + j] += grad / divisor
+    for c in range(x.shape[1]):
+        assert x.grad[0, c].flatten().tolist() == pytest.approx(want, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("size", ((6, 8), (9, 70), (5, 1100), (2, 3)))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_average_pools_and_their_gradients(size, dtype):
+    height, width = size
+    x = torch.tensor(numbers(height * width), dtype=dtype).view(1, 1, height, width).expand(1, 3, height, width).contiguous()
+    for kernel, stride, padding in ((2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 1)):
+        if height + 2 * padding < kernel:
+            continue
+        windows = []
+        for y in range((height + 2 * padding - kernel) // stride + 1):
+            for k in range((width + 2 * padding - kernel) // stride + 1):
+                rows = range(max(0, y * stride - padding), min(height, y * stride - padding + kernel))
+                columns = range(max(0, k * stride - padding), min(width, k * stride - padding + kernel))
+                windows.append((rows, columns, kernel * kernel))
+        check_average(x, lambda x: torch.nn.functional.avg_pool2d(x, kernel, stride, padding), windows)
+    for out in ((1, 1), (2, 2), (3, 7), (1, 900), (height, 1)):  # windows of all widths; some overlap, some are repeated
+        windows = []
+        for y in range(out[0]):
+            for k in range(out[1]):
+                rows = range(y * height // out[0], -(-(y + 1) * height // out[0]))
+                columns = range(k * width // out[1], -(-(k + 1) * width // out[1]))
+                windows.append((rows, columns, len(rows) * len(columns)))
+        check_average(x, lambda x: torch.nn.functional.adaptive_avg_pool2d(x, out), windows)
 
 
 # ------------------------------------------------------------------------------------------------ mixed layouts

@@ -102,6 +102,11 @@ void mt__turn(char *to, int64_t to_step, const char *from, int64_t from_step, in
     } else if (step[0] == sizeof(R) && step[1] == 0 && step[2] == sizeof(T)) {                               \
         const T a = *pa;                                                                                     \
         MT__LOOP_DENSE(R, expr, const T b = pb[i])                                                           \
+    } else if (step[0] == sizeof(R) && step[1] == 0 && step[2] == 0) { /* of broadcast gradients */          \
+        const T a = *pa, b = *pb;                                                                            \
+        const R same = (R)(expr);                                                                            \
+        for (int64_t i = 0; i < n; i++)                                                                      \
+            o[i] = same;                                                                                     \
     } else {                                                                                                 \
         _Pragma("GCC unroll 4")                                                                              \
             MT__LOOP_STRIDED(R, expr, const T a = MT__LOOP_AT(T, 1), b = MT__LOOP_AT(T, 2))                  \
