@@ -123,7 +123,8 @@ bool mt__shifts_init(mt__shifts *s, const mt__conv *c, bool backward)
     s->plane = (s->height + 3) * s->width + SLACK; /* tiles of rows may read 3 more */
     s->pixels_in = vectors_of_pixels(s->out_each, s->in_each * s->taps, c->out[0], c->out[1], s->width);
     s->pixels_out = vectors_of_pixels(s->in_each, s->out_each * s->taps / (s->phases[0] * s->phases[1]),
-                                      s->height, s->width, s->width);
+                                      (c->in[0] + c->stride[0] - 1) / c->stride[0],
+                                      (c->in[1] + c->stride[1] - 1) / c->stride[1], s->width);
     s->outer =
         4 * s->out_each >= 3 * round_up(s->out_each, mt__conv_tiles()->lanes) ? vectors_of(s->out_each) : 0;
     s->rows_in = channels_of_tile(s->out_each, s->pixels_in);
@@ -319,7 +320,8 @@ void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *p
 /* ---------------------------------------------------------------------------------- planes and gradients */
 
 /* Only what lies in the image: the zeros beside it stay. */
-static void fill_plane(const mt__shifts *s, const float *image, int64_t py, int64_t px, float *restrict to)
+MT__INLINE void fill_plane(const mt__shifts *s, const float *image, int64_t py, int64_t px,
+                           float *restrict to)
 {
     const mt__conv *c = s->c;
     int64_t begin, end, top, bottom, step = c->stride[1];
@@ -347,7 +349,7 @@ typedef struct filling {
     float *to;
 } filling;
 
-static void fill_some_planes(int64_t begin, int64_t end, void *user)
+MT__CLONES static void fill_some_planes(int64_t begin, int64_t end, void *user)
 {
     const filling *f = user;
     const mt__shifts *s = f->s;
@@ -365,7 +367,7 @@ static void fill_planes(const mt__shifts *s, const float *image, float *planes)
 }
 
 /* Each channel in rows of the width of planes, after `reach` zeros. */
-static void fill_some_grads(int64_t begin, int64_t end, void *user)
+MT__CLONES static void fill_some_grads(int64_t begin, int64_t end, void *user)
 {
     const filling *f = user;
     const mt__shifts *s = f->s;
