@@ -332,8 +332,8 @@ static mt_status begin(job *j, const mt__call *call, const mt_tensor *input, con
     j->direct = c->kernel[0] == 1 && c->kernel[1] == 1 && c->stride[0] == 1 && c->stride[1] == 1 &&
                 c->padding[0] == 0 && c->padding[1] == 0;
     j->deep = j->dtype == MT_FLOAT32 && status == MT_OK && mt__depth_fits(c);
-    j->shifted = j->dtype == MT_FLOAT32 && !j->direct && (!j->deep || (backward && c->stride[0] > 1)) &&
-                 status == MT_OK && mt__shifts_init(&j->shifts, c, backward);
+    j->shifted = j->dtype == MT_FLOAT32 && !j->direct && !j->deep && status == MT_OK &&
+                 mt__shifts_init(&j->shifts, c, backward);
     return status;
 }
 
@@ -426,7 +426,7 @@ static mt_status input_gradient(job *j, const mt_tensor *weight, mt_tensor *out)
     const bool shifted = j->shifted;
     mt_status status;
     j->grad_input = out->data;
-    if (j->deep && j->c.stride[0] == 1) {
+    if (j->deep) {
         over_planes(j, j->c.images * j->c.groups, 1, deep_input);
         return MT_OK;
     }

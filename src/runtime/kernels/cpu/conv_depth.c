@@ -111,6 +111,41 @@ INLINE void products(const planes *p, const float *in, const float *grad, __m512
     }
 }
 
+/* The gradient of the image for stride 2: each lane of a gradient goes to every second column, ODD: padding % 2. */
+INLINE void spread(const planes *p, const float *in, const float *w, float *out, int K, int ODD)
+{
+    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0),
+                  high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    __mmask16 m[5];
+    int64_t at[5];
+    for (int64_t x = 0; x < p->out[1]; x += 32) {
+        const __mmask16 kept = lanes_inside(x, 1, p->out[1]), more = lanes_inside(x + 16, 1, p->out[1]);
+        UNROLLED(kx, K)
+        {
+            at[kx] = (x + ((ODD + kx) & 1) + p->padding[1] - kx) / 2; /* exact */
+            m[kx] = lanes_inside(at[kx], 1, p->in[1]);
+        }
+        for (int64_t y = 0; y < p->out[0]; y++) {
+            __m512 acc[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()}; /* even and odd columns */
+            for (int64_t ky = (y + p->padding[0]) % 2; ky < K; ky += 2) {
+                const int64_t row = (y + p->padding[0] - ky) / 2;
+                if (row < 0 || row >= p->in[0])
+                    continue;
+                UNROLLED(kx, K)
+                {
+                    __m512 v = _mm512_maskz_loadu_ps(m[kx], in + row * p->in[1] + at[kx]);
+                    acc[(ODD + kx) & 1] =
+                        _mm512_mask3_fmadd_ps(v, _mm512_set1_ps(w[ky * K + kx]), acc[(ODD + kx) & 1], m[kx]);
+                }
+            }
+            float *to = out + y * p->out[1] + x;
+            _mm512_mask_storeu_ps(to, kept, _mm512_permutex2var_ps(acc[0], low, acc[1]));
+            _mm512_mask_storeu_ps(to + 16, more, _mm512_permutex2var_ps(acc[0], high, acc[1]));
+        }
+    }
+}
+
+typedef void spread_fn(const planes *p, const float *in, const float *w, float *out);
 typedef void results_fn(const planes *p, const float *in, const float *w, float bias, float *out);
 typedef void weights_fn(const mt__conv *c, int64_t channel, const float *grad, const float *input,
                         float *grad_weight);
@@ -120,6 +155,11 @@ typedef void weights_fn(const mt__conv *c, int64_t channel, const float *grad, c
                                                   float bias, float *out)                                    \
     {                                                                                                        \
         results(p, in, w, bias, out, K, S, ROWS);                                                            \
+    }
+#define DEPTH_SPREAD(K, ODD)                                                                                 \
+    AVX512 static void spread_##K##_##ODD(const planes *p, const float *in, const float *w, float *out)      \
+    {                                                                                                        \
+        spread(p, in, w, out, K, ODD);                                                                       \
     }
 #define DEPTH_WEIGHT(K, S, ROWS)                                                                             \
     AVX512 static void weights_##K##_##S(const mt__conv *c, int64_t channel, const float *grad,              \
@@ -142,6 +182,10 @@ DEPTH(5, 1, 4)
 DEPTH(5, 1, 7)
 DEPTH(5, 2, 4)
 DEPTH(5, 2, 7)
+DEPTH_SPREAD(3, 0)
+DEPTH_SPREAD(3, 1)
+DEPTH_SPREAD(5, 0)
+DEPTH_SPREAD(5, 1)
 DEPTH_WEIGHT(3, 1, 4)
 DEPTH_WEIGHT(3, 2, 4)
 DEPTH_WEIGHT(5, 1, 2)
@@ -152,6 +196,9 @@ static results_fn *const of_results[2][2][2] = {
     {{results_3_1_4, results_3_1_7}, {results_3_2_4, results_3_2_7}},
     {{results_5_1_4, results_5_1_7}, {results_5_2_4, results_5_2_7}}};
 static weights_fn *const of_weights[2][2] = {{weights_3_1, weights_3_2}, {weights_5_1, weights_5_2}};
+
+/* [kernel][padding % 2] */
+static spread_fn *const of_spread[2][2] = {{spread_3_0, spread_3_1}, {spread_5_0, spread_5_1}};
 
 bool mt__depth_fits(const mt__conv *c)
 {
@@ -175,10 +222,25 @@ void mt__depth_forward(const mt__conv *c, int64_t first, int64_t last, const flo
     }
 }
 
-/* A convolution of the gradient with the kernel turned round. */
+static void spread_planes(const mt__conv *c, int64_t first, int64_t last, const float *grad,
+                          const float *weight, float *grad_input)
+{
+    const planes p = {{c->in[0], c->in[1]}, {c->out[0], c->out[1]}, {c->padding[0], c->padding[1]}};
+    const int64_t taps = c->kernel[0] * c->kernel[1];
+    for (int64_t i = first; i < last; i++)
+        of_spread[c->kernel[0] == 5][c->padding[1] % 2](&p, grad + i * p.in[0] * p.in[1],
+                                                        weight + (i % c->in_channels) * taps,
+                                                        grad_input + i * p.out[0] * p.out[1]);
+}
+
+/* For stride 1 a convolution of the gradient with the kernel turned round. */
 void mt__depth_backward_input(const mt__conv *c, int64_t first, int64_t last, const float *grad,
                               const float *weight, float *grad_input)
 {
+    if (c->stride[0] == 2) {
+        spread_planes(c, first, last, grad, weight, grad_input);
+        return;
+    }
     const planes p = {{c->in[0], c->in[1]},
                       {c->out[0], c->out[1]},
                       {c->kernel[0] - 1 - c->padding[0], c->kernel[1] - 1 - c->padding[1]}};

@@ -14,7 +14,6 @@ bool mt__depth_fits(const mt__conv *c);
 /* The planes [first, last) of all images. bias may be NULL. */
 void mt__depth_forward(const mt__conv *c, int64_t first, int64_t last, const float *input,
                        const float *weight, const float *bias, float *output);
-/* The same; only for stride 1. */
 void mt__depth_backward_input(const mt__conv *c, int64_t first, int64_t last, const float *grad,
                               const float *weight, float *grad_input);
 /* The channels [first, last), over all images. */

@@ -123,9 +123,11 @@ bool mt__shifts_init(mt__shifts *s, const mt__conv *c, bool backward)
     s->plane = (s->height + 3) * s->width + SLACK; /* tiles of rows may read 3 more */
     s->pixels_in = vectors_of_pixels(s->out_each, s->in_each * s->taps, c->out[0], c->out[1], s->width);
     s->pixels_out = vectors_of_pixels(s->in_each, s->out_each * s->taps / (s->phases[0] * s->phases[1]),
-                                      s->height, s->width, s->width);
+                                      (c->in[0] + c->stride[0] - 1) / c->stride[0],
+                                      (c->in[1] + c->stride[1] - 1) / c->stride[1], s->width);
     s->outer =
         4 * s->out_each >= 3 * round_up(s->out_each, mt__conv_tiles()->lanes) ? vectors_of(s->out_each) : 0;
+    s->fresh = c->groups == 1 && c->images <= mt_num_threads();
     s->rows_in = channels_of_tile(s->out_each, s->pixels_in);
     s->rows_out = channels_of_tile(s->in_each, s->pixels_out);
     if (s->in_each == 0 || s->out_each == 0 || c->out[0] <= 0 || c->out[1] <= 0)
@@ -202,7 +204,8 @@ int64_t mt__shifts_together(const mt__shifts *s, mt__shifts_pass pass)
     return n < have ? n : have;
 }
 
-int64_t mt__shifts_zeros(const mt__shifts *s, mt__shifts_pass pass)
+/* Floats of planes and gradients. */
+static int64_t filled(const mt__shifts *s, mt__shifts_pass pass)
 {
     int64_t each = 0;
     if (pass != MT__SHIFTS_INPUT)
@@ -212,10 +215,15 @@ int64_t mt__shifts_zeros(const mt__shifts *s, mt__shifts_pass pass)
     return mt__shifts_together(s, pass) * each;
 }
 
+int64_t mt__shifts_zeros(const mt__shifts *s, mt__shifts_pass pass)
+{
+    return s->fresh ? 0 : filled(s, pass);
+}
+
 int64_t mt__shifts_room(const mt__shifts *s, mt__shifts_pass pass)
 {
     int64_t turned = pass == MT__SHIFTS_WEIGHT && s->outer > 0 ? turned_size(s) : 0;
-    return mt__shifts_zeros(s, pass) + mt__shifts_together(s, pass) * turned;
+    return filled(s, pass) + mt__shifts_together(s, pass) * turned;
 }
 
 MT__CLONES bool mt__all_finite(const float *x, int64_t n)
@@ -318,27 +326,51 @@ void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *p
 
 /* ---------------------------------------------------------------------------------- planes and gradients */
 
-/* Only what lies in the image: the zeros beside it stay. */
-static void fill_plane(const mt__shifts *s, const float *image, int64_t py, int64_t px, float *restrict to)
+MT__INLINE void zeros(float *restrict to, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = 0;
+}
+
+MT__INLINE void every(float *restrict to, const float *restrict from, int64_t n, int64_t step)
+{
+    if (step == 1)
+        for (int64_t i = 0; i < n; i++)
+            to[i] = from[i];
+    else if (step == 2)
+        for (int64_t i = 0; i < n; i++)
+            to[i] = from[i * 2];
+    else
+        for (int64_t i = 0; i < n; i++)
+            to[i] = from[i * step];
+}
+
+/* The rows [top, bottom) of a plane, and the zeros beside them unless they are there. */
+MT__INLINE void fill_rows(const mt__shifts *s, const float *from, int64_t row, int64_t step,
+                          const int64_t *inside, float *to)
+{
+    const int64_t begin = inside[0], end = inside[1], top = inside[2], bottom = inside[3];
+    if (s->fresh)
+        zeros(to, top * s->width);
+    for (int64_t y = top; y < bottom; y++) {
+        if (s->fresh)
+            zeros(to + y * s->width, begin);
+        every(to + y * s->width + begin, from + y * row, end - begin, step);
+        if (s->fresh)
+            zeros(to + y * s->width + end, s->width - end);
+    }
+    if (s->fresh)
+        zeros(to + bottom * s->width, s->plane - bottom * s->width);
+}
+
+MT__INLINE void fill_plane(const mt__shifts *s, const float *image, int64_t py, int64_t px, float *to)
 {
     const mt__conv *c = s->c;
-    int64_t begin, end, top, bottom, step = c->stride[1];
-    mt__inside(s->width, step, px - c->padding[1], c->in[1], &begin, &end);
-    mt__inside(s->height, c->stride[0], py - c->padding[0], c->in[0], &top, &bottom);
-    image += (py - c->padding[0]) * c->in[1] + px - c->padding[1] + begin * step;
-    for (int64_t y = top; y < bottom; y++) {
-        const float *restrict from = image + y * c->stride[0] * c->in[1];
-        float *restrict row = to + y * s->width + begin;
-        if (step == 1)
-            for (int64_t x = 0; x < end - begin; x++)
-                row[x] = from[x];
-        else if (step == 2)
-            for (int64_t x = 0; x < end - begin; x++)
-                row[x] = from[x * 2];
-        else
-            for (int64_t x = 0; x < end - begin; x++)
-                row[x] = from[x * step];
-    }
+    int64_t inside[4];
+    mt__inside(s->width, c->stride[1], px - c->padding[1], c->in[1], &inside[0], &inside[1]);
+    mt__inside(s->height, c->stride[0], py - c->padding[0], c->in[0], &inside[2], &inside[3]);
+    image += (py - c->padding[0]) * c->in[1] + px - c->padding[1] + inside[0] * c->stride[1];
+    fill_rows(s, image, c->stride[0] * c->in[1], c->stride[1], inside, to);
 }
 
 typedef struct filling {
@@ -347,7 +379,7 @@ typedef struct filling {
     float *to;
 } filling;
 
-static void fill_some_planes(int64_t begin, int64_t end, void *user)
+MT__CLONES static void fill_some_planes(int64_t begin, int64_t end, void *user)
 {
     const filling *f = user;
     const mt__shifts *s = f->s;
@@ -365,18 +397,17 @@ static void fill_planes(const mt__shifts *s, const float *image, float *planes)
 }
 
 /* Each channel in rows of the width of planes, after `reach` zeros. */
-static void fill_some_grads(int64_t begin, int64_t end, void *user)
+MT__CLONES static void fill_some_grads(int64_t begin, int64_t end, void *user)
 {
     const filling *f = user;
     const mt__shifts *s = f->s;
-    const int64_t *out = s->c->out;
-    const float *grad = f->from + begin * out[0] * out[1];
-    for (int64_t o = begin; o < end; o++)
-        for (int64_t y = 0; y < out[0]; y++, grad += out[1]) {
-            float *restrict row = f->to + o * grad_plane(s) + s->reach + y * s->width;
-            for (int64_t x = 0; x < out[1]; x++)
-                row[x] = grad[x];
-        }
+    const int64_t *out = s->c->out, inside[4] = {0, out[1], 0, out[0]};
+    for (int64_t o = begin; o < end; o++) {
+        float *to = f->to + o * grad_plane(s);
+        if (s->fresh)
+            zeros(to, s->reach);
+        fill_rows(s, f->from + o * out[0] * out[1], out[1], 1, inside, to + s->reach);
+    }
 }
 
 static void fill_grads(const mt__shifts *s, const float *grad, float *to)

@@ -26,7 +26,8 @@ typedef struct mt__shifts {
     int64_t rows_in, rows_out;     /* channels per tile of forward's and backward's products */
     int64_t pixels_in, pixels_out; /* vectors of these channels, 0: tiles of neighbours */
     int64_t
-        outer; /* vectors of channels of outer products for the gradient of the weights, 0: dot products */
+        outer;  /* vectors of channels of outer products for the gradient of the weights, 0: dot products */
+    bool fresh; /* zeros beside an image are written with it: a thread has but one */
     int64_t *into_planes; /* owned: the shift of each channel and tap */
     int64_t *into_grads;  /* the same for backward, in the same block: the taps of a phase are together */
     int64_t *of_taps;     /* phase and shift of each tap; in the same block */
